@@ -98,7 +98,7 @@ func (c *Controller) Resume(ctx context.Context, number int) error {
 // mark notes what was done to a container; 0 = nothing any more.
 func (c *Controller) mark(container string, m mark) {
 	c.mu.Lock()
-	for _, p := range podsOf(c.pods) {
+	for _, p := range c.ownPods() {
 		if id := statusOf(p).ContainerID; containerID(id) == container {
 			if m == 0 {
 				delete(c.marks, id)

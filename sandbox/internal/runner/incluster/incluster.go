@@ -87,9 +87,11 @@ type Controller struct {
 
 	mu       sync.Mutex // guards what follows
 	pods     cache.Store
-	wanted   int          // number of controllers
-	stopped  map[int]bool // by number
-	revision string       // of the newest settings
+	sets     map[types.UID]bool // known ReplicaSets in a shared cluster: whether the Deployment owns them
+	owned    types.UID          // the Deployment; empty until it is applied
+	wanted   int                // number of controllers
+	stopped  map[int]bool       // by number
+	revision string             // of the newest settings
 	numbers  map[types.UID]int
 	ports    map[int]int32 // of the nodes, for heartbeats, by number
 	marks    map[string]mark
@@ -120,7 +122,7 @@ func newController(o Options, client kubernetes.Interface, dyn dynamic.Interface
 	}
 	return &Controller{
 		o: o, client: client, dynamic: dyn, dial: dial, kick: make(chan struct{}, 1), pods: cache.NewStore(cache.MetaNamespaceKeyFunc),
-		stopped: map[int]bool{}, numbers: map[types.UID]int{}, ports: map[int]int32{}, marks: map[string]mark{}, change: make(chan struct{}),
+		sets: map[types.UID]bool{}, stopped: map[int]bool{}, numbers: map[types.UID]int{}, ports: map[int]int32{}, marks: map[string]mark{}, change: make(chan struct{}),
 	}
 }
 
@@ -159,6 +161,7 @@ func (c *Controller) Start(ctx context.Context) error {
 			return nil
 		case <-c.kick:
 		}
+		c.findSets(ctx)
 		logs.follow(ctx, &parts)
 		c.label(ctx)
 	}
@@ -188,8 +191,16 @@ func (c *Controller) Ensure(ctx context.Context, s Settings) error {
 		}
 	}
 	for _, object := range objects {
-		if _, err := c.apply(ctx, object); err != nil {
+		applied, err := c.apply(ctx, object)
+		if err != nil {
 			return err
+		}
+		if applied.GetKind() == "Deployment" {
+			c.mu.Lock()
+			c.owned = applied.GetUID()
+			clear(c.sets)
+			c.mu.Unlock()
+			c.refresh()
 		}
 	}
 	if c.shared() {
@@ -263,7 +274,7 @@ func (c *Controller) Replicas() []Replica {
 func (c *Controller) refresh() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	pods := podsOf(c.pods)
+	pods := c.ownPods()
 	assigned := assign(pods, c.numbers, c.wanted, c.stopped)
 	c.extra = 0
 	clear(c.numbers)
@@ -304,6 +315,50 @@ func (c *Controller) refresh() {
 	}
 }
 
+// ownPods lists the Pods of the Deployment, the oldest first. In a shared cluster another Deployment may have Pods
+// with the same label. c.mu is held.
+func (c *Controller) ownPods() []*corev1.Pod {
+	all := podsOf(c.pods)
+	if !c.shared() {
+		return all
+	}
+	return slices.DeleteFunc(all, func(p *corev1.Pod) bool {
+		set := metav1.GetControllerOf(p)
+		return set == nil || !c.sets[set.UID]
+	})
+}
+
+// findSets reads the ReplicaSets of Pods that are not known yet.
+func (c *Controller) findSets(ctx context.Context) {
+	c.mu.Lock()
+	deployment, unknown := c.owned, map[types.UID]string{}
+	for _, p := range podsOf(c.pods) {
+		if set := metav1.GetControllerOf(p); set != nil && set.Kind == "ReplicaSet" {
+			if _, known := c.sets[set.UID]; !known {
+				unknown[set.UID] = set.Name
+			}
+		}
+	}
+	c.mu.Unlock()
+	if !c.shared() || deployment == "" || len(unknown) == 0 {
+		return
+	}
+	for uid, name := range unknown {
+		ctx, cancel := context.WithTimeout(ctx, labelTime)
+		set, err := c.client.AppsV1().ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
+		cancel()
+		if err != nil && !apierrors.IsNotFound(err) {
+			time.AfterFunc(labelTime, c.refresh)
+			continue
+		}
+		owner := metav1.GetControllerOf(set)
+		c.mu.Lock()
+		c.sets[uid] = err == nil && set.UID == uid && owner != nil && owner.UID == deployment
+		c.mu.Unlock()
+	}
+	c.refresh()
+}
+
 // podsOf lists the Pods of a store, the oldest first.
 func podsOf(store cache.Store) []*corev1.Pod {
 	var pods []*corev1.Pod
@@ -323,7 +378,7 @@ func podsOf(store cache.Store) []*corev1.Pod {
 func (c *Controller) label(ctx context.Context) {
 	c.mu.Lock()
 	wrong := map[string]string{} // label in JSON, by Pod
-	for _, p := range podsOf(c.pods) {
+	for _, p := range c.ownPods() {
 		number, ok := c.numbers[p.UID]
 		switch label := p.Labels[numberLabel]; {
 		case ok && label != strconv.Itoa(number):

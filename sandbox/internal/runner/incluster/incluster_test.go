@@ -388,7 +388,7 @@ func TestLogs(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := &lines{}
-	c := newController(Options{Log: log}, client, nil)
+	c := newController(Options{Containers: &bench{}, Log: log}, client, nil)
 	ctx, end := context.WithCancel(t.Context())
 	var readers sync.WaitGroup
 	defer func() { end(); readers.Wait() }()

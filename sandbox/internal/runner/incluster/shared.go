@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
@@ -55,12 +58,43 @@ func (c *Controller) Forget(ctx context.Context) error {
 	}
 	var errs []error
 	for _, object := range slices.Backward(objects) {
+		if object.GetKind() == "Namespace" {
+			if used, err := c.namespaceUsed(ctx); used || err != nil {
+				errs = append(errs, err)
+				continue
+			}
+		}
 		if err := cluster.RemoveOurs(ctx, c.api(object), object.GetName(), c.o.Owner); err != nil {
 			errs = append(errs, fmt.Errorf("removing %s %s: %w", object.GetKind(), object.GetName(), err))
 		}
 	}
 	return errors.Join(errs...)
 }
+
+// namespaceUsed reports whether the namespace has workloads or data that the sandbox has not made: they would be deleted
+// with the namespace. The objects of the sandbox have been removed before.
+func (c *Controller) namespaceUsed(ctx context.Context) (bool, error) {
+	for _, resource := range []schema.GroupVersionResource{
+		corev1.SchemeGroupVersion.WithResource("secrets"), corev1.SchemeGroupVersion.WithResource("configmaps"), corev1.SchemeGroupVersion.WithResource("services"),
+		corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"), corev1.SchemeGroupVersion.WithResource("pods"),
+		appsv1.SchemeGroupVersion.WithResource("deployments"), appsv1.SchemeGroupVersion.WithResource("statefulsets"), appsv1.SchemeGroupVersion.WithResource("daemonsets"),
+	} {
+		list, err := c.dynamic.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, fmt.Errorf("listing %s of namespace %s: %w", resource.Resource, namespace, err)
+		}
+		for i := range list.Items {
+			o := &list.Items[i]
+			if !cluster.Owned(o, c.o.Owner) && o.GetName() != rootCA && o.GetDeletionTimestamp() == nil {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// rootCA is the ConfigMap that Kubernetes creates in each namespace.
+const rootCA = "kube-root-ca.crt"
 
 // Forget removes what a sandbox whose daemon is gone has put into a cluster of the user's for its
 // controllers. owner is that of Options.

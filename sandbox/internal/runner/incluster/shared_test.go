@@ -1,18 +1,26 @@
 package incluster
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 // theirCluster is a cluster of the user's with these objects, named as "Kind name", that no sandbox has
@@ -43,6 +51,12 @@ func newTheirCluster(t *testing.T, there ...string) *theirCluster {
 		list := o.GroupVersionKind()
 		list.Kind += "List"
 		scheme.AddKnownTypeWithName(list, &unstructured.UnstructuredList{})
+	}
+	for _, kind := range []string{"PersistentVolumeClaim", "Pod", "ConfigMap"} {
+		scheme.AddKnownTypeWithName(corev1.SchemeGroupVersion.WithKind(kind+"List"), &unstructured.UnstructuredList{})
+	}
+	for _, kind := range []string{"StatefulSet", "DaemonSet"} {
+		scheme.AddKnownTypeWithName(appsv1.SchemeGroupVersion.WithKind(kind+"List"), &unstructured.UnstructuredList{})
 	}
 	c := &theirCluster{dynamic: dynamicfake.NewSimpleDynamicClient(scheme, theirs...)}
 	c.dynamic.PrependReactor("patch", "*", func(a ktesting.Action) (bool, runtime.Object, error) { // the fake knows no apply
@@ -116,7 +130,10 @@ func TestTheirObjectsStay(t *testing.T) {
 func TestTheirControllerIsRefused(t *testing.T) {
 	for _, object := range []string{"Deployment module-controller", "Secret module-controller"} {
 		c := newTheirCluster(t, object)
-		err := c.applyAll(t)
+		err := c.Ensure(t.Context(), settings)
+		if len(c.applied) > 0 {
+			t.Errorf("with %s of theirs it has applied %v", object, c.applied)
+		}
 		if kind, _, _ := strings.Cut(object, " "); err == nil || !strings.Contains(err.Error(), kind+" koupleless-system/module-controller belongs to a module controller that this sandbox has not made") {
 			t.Errorf("with %s of theirs: %v", object, err)
 		}
@@ -126,6 +143,85 @@ func TestTheirControllerIsRefused(t *testing.T) {
 		if slices.Contains(c.deleted, strings.ToLower(strings.Replace(object, " ", "s ", 1))) {
 			t.Errorf("%s is gone: %v", object, c.deleted)
 		}
+	}
+}
+
+// A namespace that the sandbox has made stays if others use it by now.
+func TestANamespaceWithOtherObjectsStays(t *testing.T) {
+	for object, stays := range map[string]bool{"kube-root-ca.crt": false, "theirs": true} {
+		c := newTheirCluster(t)
+		if err := c.applyAll(t); err != nil {
+			t.Fatal(err)
+		}
+		other := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
+		other.SetNamespace(namespace)
+		other.SetName(object)
+		if err := c.dynamic.Tracker().Add(other); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Forget(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if slices.Contains(c.deleted, "namespaces "+namespace) == stays {
+			t.Errorf("with ConfigMap %s it has removed %v", object, c.deleted)
+		}
+	}
+}
+
+// The Pods of another Deployment with the same label are neither counted, nor labelled, nor is their log read.
+func TestTheirPodsStay(t *testing.T) {
+	owner := func(kind, name string) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{Kind: kind, Name: name, UID: types.UID(name), Controller: ptr.To(true)}}
+	}
+	client := fake.NewClientset()
+	for name, deployment := range map[string]string{"rs-ours": "ours", "rs-theirs": "theirs"} {
+		set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), OwnerReferences: owner("Deployment", deployment)}}
+		if _, err := client.AppsV1().ReplicaSets(namespace).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, set := range map[string]string{"a": "rs-theirs", "b": "rs-ours", "c": ""} {
+		p := pod(name, runs(name, 0, true))
+		if set != "" {
+			p.OwnerReferences = owner("ReplicaSet", set)
+		}
+		if _, err := client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := newController(Options{Owner: "me"}, client, nil)
+	c.wanted, c.owned = 2, "ours"
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Start(ctx) }()
+	touched := func() (names []string) {
+		for _, a := range client.Actions() {
+			if patch, ok := a.(ktesting.PatchAction); ok {
+				names = append(names, "label "+patch.GetName())
+			}
+			if a.GetResource().Resource == "pods" && a.GetSubresource() == "log" {
+				names = append(names, "log")
+			}
+		}
+		return names
+	}
+	check.Eventually(t, patience, func() error {
+		if len(touched()) < 2 {
+			return fmt.Errorf("only %v", touched())
+		}
+		return nil
+	})
+	end()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	got := touched()
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"label b", "log"}, slices.Compact(got)); diff != "" {
+		t.Errorf("touched (-want +got):\n%s", diff)
+	}
+	if r := c.Replicas(); len(r) != 2 || r[0].Pod != "b" || r[1].Pod != "" || c.extra != 0 {
+		t.Errorf("replicas %+v, and %d more", r, c.extra)
 	}
 }
 
