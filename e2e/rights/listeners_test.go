@@ -33,7 +33,7 @@ type listener struct{ Name, Process, Where string }
 
 // row matches the rows whose process and address are in backquotes: a sandbox with the provider embedded has them. Of
 // the others, the address depends on the cluster.
-var row = regexp.MustCompile("(?m)^\\| ([^|`]+) \\| `([^`]+)` \\| `([^`]+)` \\| [^|]+ \\| [^|]+ \\| ([^|]+) \\|$")
+var row = regexp.MustCompile("(?m)^\\| ([^|`]+) \\| `([^`]+)` \\| `([^`]+)` \\| [^|]+ \\| ([^|]+) \\|$")
 
 // table reads the listeners from a page, and what each asks for.
 func table(t *testing.T, page string) (list []listener, asks map[string]string) {

@@ -12,7 +12,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -38,6 +40,14 @@ func TestBasesOverHTTPWithoutABroker(t *testing.T) {
 		}
 		return c.counted(ctx, "module_controller_blindness_total", map[string]string{"reason": "TunnelDown"}, 1)
 	})
+	m, err := c.metrics(t.Context())
+	must(t, err)
+	if n := m.Sum("module_controller_tunnel_connected", nil); n != 0 {
+		t.Errorf("module_controller_tunnel_connected is %v without a broker, want 0", n)
+	}
+	if _, err := c.ask(t.Context(), "health", "/tunnelz"); err == nil {
+		t.Error("/tunnelz answers 200 without a broker")
+	}
 	heart, err := c.logged(`msg="receiving heartbeats over HTTP" addr=`)
 	must(t, err)
 	ready := func() {
@@ -154,6 +164,30 @@ func (r *relay) heard(text string, n int) error {
 		return fmt.Errorf("the broker has sent %q %d times", text, found)
 	}
 	return nil
+}
+
+// A connection that sends nothing is closed.
+func TestSilentConnectionsAreClosed(t *testing.T) {
+	c := controller(t, "silent", "", map[string]string{"ENV": environment(), "ENABLE_MQTT_TUNNEL": "false", "ENABLE_HTTP_TUNNEL": "true"})
+	c.ready(t)
+	var group errgroup.Group
+	for _, listener := range []string{`msg="receiving heartbeats over HTTP" addr=`, "msg=serving what=health addr=", "msg=serving what=metrics addr="} {
+		addr, err := c.logged(listener)
+		must(t, err)
+		group.Go(func() error {
+			conn, err := net.Dial("tcp", addr)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = conn.Close() }() // the controller closes it
+			if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+				return err
+			}
+			_, err = io.Copy(io.Discard, conn)
+			return err
+		})
+	}
+	must(t, group.Wait())
 }
 
 // Readiness probes that hang on one base do not delay those of other bases.
