@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
 	"github.com/koupleless/koupsandbox/fakebase"
@@ -18,10 +19,10 @@ import (
 // Two controllers share bases over HTTP behind one TCP load balancer, so each base speaks to one of them as long as its
 // connection lasts. After a restart of one controller, both observe all bases.
 func TestBalancer(t *testing.T) {
-	const bases, speed, rounds = 8, 2, 4
+	const bases, rounds, heartbeat = 8, 11, 3 * time.Second
 	env := environment()
 	set := map[string]string{
-		"ENV": env, "ENABLE_MQTT_TUNNEL": "false", "ENABLE_HTTP_TUNNEL": "true", "BASE_NETWORKS": "127.0.0.0/8", "TIME_SCALE": fmt.Sprint(speed),
+		"ENV": env, "ENABLE_MQTT_TUNNEL": "false", "ENABLE_HTTP_TUNNEL": "true", "BASE_NETWORKS": "127.0.0.0/8",
 	}
 	lb := startBalancer(t)
 	begin := func(i int, name string) *process {
@@ -38,7 +39,7 @@ func TestBalancer(t *testing.T) {
 		// A base keeps its connection to the controller: each has a client of its own.
 		transport := &http.Transport{}
 		b, err := fakebase.New(fakebase.Options{
-			Identity: fmt.Sprintf("balanced-%d", i), Env: env, IP: ip, Speed: speed,
+			Identity: fmt.Sprintf("balanced-%d", i), Env: env, IP: ip, HeartbeatInterval: heartbeat,
 			HTTP: &fakebase.HTTPOptions{Addr: net.JoinHostPort(ip, "0"), HeartbeatEndpoint: "http://" + lb.addr, Client: &http.Client{Transport: transport, Timeout: patience}},
 		})
 		must(t, err)
@@ -57,7 +58,7 @@ func TestBalancer(t *testing.T) {
 	lb.set(1, "")
 	second = begin(1, "second-again")
 	lb.reset()
-	// A base that a controller never hears is silent for it after one heartbeat and a half.
+	// After 12.5 s without a message, a base counts as silent. The heartbeats take more than twice that time.
 	eventually(t, "each base sends some heartbeats", func(ctx context.Context) error {
 		list, err := nodes(ctx, env)
 		if err != nil {
