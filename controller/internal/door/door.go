@@ -1,10 +1,11 @@
-// Package door limits the connections of a listener that untrusted clients reach, and the memory that
-// these connections hold. When a limit is exceeded, the address that uses the most loses a connection.
+// Package door limits the connections with untrusted peers, and the memory that these connections hold. When a limit is exceeded, the address that uses the most loses a connection.
 package door
 
 import (
 	"container/list"
+	"context"
 	"crypto/tls"
+	"math"
 	"net"
 	"net/netip"
 	"sync"
@@ -34,6 +35,32 @@ func Limit(l net.Listener, limits Limits) net.Listener {
 	}
 	limits.Connections = max(limits.Connections, 1)
 	return &limitListener{Listener: l, limits: limits, open: map[netip.Prefix]*client{}}
+}
+
+// DialFunc opens a connection, as the field DialContext of http.Transport does.
+type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// LimitReads returns a function that dials and limits the memory of what peers send: a connection holds the
+// bytes that were read from it until it is closed. If all connections hold more than limit bytes, connections
+// are closed as Hold describes, and evicted is called as Limits describes.
+func LimitReads(dial DialFunc, limit int, evicted func(address netip.Prefix, connections, bytes int)) DialFunc {
+	l := &limitListener{limits: Limits{Connections: math.MaxInt, Bytes: limit, Evicted: evicted}, open: map[netip.Prefix]*client{}}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return heldReads{l.add(c)}, nil
+	}
+}
+
+// heldReads is a connection that holds what was read from it.
+type heldReads struct{ *conn }
+
+func (c heldReads) Read(b []byte) (int, error) {
+	n, err := c.conn.Read(b)
+	Hold(c.conn, n)
+	return n, err
 }
 
 // Keep removes a connection from the limits, so that it stays open until one of its ends closes it. Use
@@ -92,7 +119,7 @@ type client struct {
 	held        int        // bytes
 }
 
-// conn is an accepted connection.
+// conn is a connection that is limited.
 type conn struct {
 	net.Conn
 	listener *limitListener
@@ -108,6 +135,11 @@ func (l *limitListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	return l.add(c), nil
+}
+
+// add adds a connection to the limits.
+func (l *limitListener) add(c net.Conn) *conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.all >= l.limits.Connections {
@@ -120,7 +152,7 @@ func (l *limitListener) Accept() (net.Conn, error) {
 	}
 	own.place = l.open[own.address].connections.PushBack(own)
 	l.all++
-	return own, nil
+	return own
 }
 
 // oldest returns the oldest connection of the address that has the most connections. Of several such

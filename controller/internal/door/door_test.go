@@ -1,6 +1,7 @@
 package door
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -33,6 +34,8 @@ type from struct {
 
 func (f *from) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(f.addr)) }
 func (f *from) Close() error         { f.closed = true; return nil }
+
+func (*from) Read(b []byte) (int, error) { return len(b), nil }
 
 // hall is a door through which connections come one after the other.
 type hall struct {
@@ -182,6 +185,41 @@ func TestBytes(t *testing.T) {
 		t.Errorf("%d connections were evicted, first %v; want 103, the third 192.0.2.9/32 99 0", len(evicted), evicted[:3])
 	}
 	Hold(&from{}, 1) // did not come through the listener
+}
+
+// A peer that sends too much loses its connection, and others keep theirs. Bytes count until the connection is
+// closed.
+func TestReadsAreLimited(t *testing.T) {
+	var evicted []string
+	dialed := map[string]*from{}
+	dial := LimitReads(func(_ context.Context, _, addr string) (net.Conn, error) {
+		dialed[addr] = &from{addr: addr}
+		return dialed[addr], nil
+	}, 1000, func(a netip.Prefix, connections, bytes int) {
+		evicted = append(evicted, fmt.Sprintf("%s %d %d", a, connections, bytes))
+	})
+	open := func(addr string, bytes int) net.Conn {
+		c, err := dial(t.Context(), "tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := c.Read(make([]byte, bytes)); n != bytes || err != nil {
+			t.Fatalf("read %d bytes, error %v", n, err)
+		}
+		return c
+	}
+	for range 3 { // 500 bytes at a time
+		if err := open("192.0.2.1:1", 500).Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open("192.0.2.2:1", 400)
+	open("203.0.113.7:1", 450)
+	open("203.0.113.7:2", 140)
+	open("192.0.2.3:1", 100)
+	if diff := cmp.Diff([]string{"203.0.113.7/32 2 590"}, evicted); diff != "" || !dialed["203.0.113.7:1"].closed || dialed["192.0.2.2:1"].closed {
+		t.Errorf("evicted (-want +got):\n%s", diff)
+	}
 }
 
 func TestWhatCountsAsOnePeer(t *testing.T) {

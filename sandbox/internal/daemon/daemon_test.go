@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "good":
 		fmt.Fprintln(os.Stderr, "Leases of Nodes:", os.Getenv("NODE_LEASE_DURATION"))
-		http.HandleFunc("/readyz", func(http.ResponseWriter, *http.Request) {})
+		http.HandleFunc("/tunnelz", func(http.ResponseWriter, *http.Request) {})
 		http.HandleFunc("/heartbeat", func(http.ResponseWriter, *http.Request) {})
 		l, err := net.Listen("tcp", net.JoinHostPort(os.Getenv("HTTP_TUNNEL_LISTEN_HOST"), os.Getenv("HTTP_TUNNEL_LISTEN_PORT")))
 		if err != nil {
@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 		}
 		go func() { fmt.Fprintln(os.Stderr, http.Serve(l, nil)) }()
 	case "never ready":
-		http.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		http.HandleFunc("/tunnelz", func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "no tunnel", http.StatusServiceUnavailable)
 		})
 	case "broken":

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -26,6 +27,8 @@ const (
 	maxOperations = 64
 	// maxAnswerHeader is the maximum size of the header of an answer, in bytes.
 	maxAnswerHeader = 16 << 10
+	// allAnswers is the maximum size of all answers that are being read, in bytes.
+	allAnswers = 64 << 20
 )
 
 // query is a question that a base is asked once at a time: concurrent health calls can mix their
@@ -33,6 +36,13 @@ const (
 type query struct {
 	base    string
 	command arklet.Command
+}
+
+// evictedAnswer reports an answer that was given up because all answers together exceeded allAnswers.
+func (t *Tunnel) evictedAnswer(address netip.Prefix, connections, bytes int) {
+	from := tunnel.Origin{Tunnel: tunnel.HTTP, IP: address.Addr().String(), At: time.Now()}
+	t.handler.Rejected(from, kindConnection, tunnel.TooMany, fmt.Errorf(
+		"too large answers: closed a connection to %s, which had %d connections with %d bytes, the most of all addresses", address, connections, bytes))
 }
 
 // call is one request to one base.

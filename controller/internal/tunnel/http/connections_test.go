@@ -1,10 +1,12 @@
 package httptunnel
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"runtime"
@@ -161,5 +163,60 @@ func TestADecodedBodyIsReleased(t *testing.T) {
 	}
 	if evicted > 0 {
 		t.Errorf("%d connections were closed, though no body is read", evicted)
+	}
+}
+
+// Answers that never end lose their connections when all answers together reach their limit. A base whose
+// answer is small is heard.
+func TestAFloodOfAnswers(t *testing.T) {
+	const flood = allAnswers/arklet.MaxPayload + 40
+	h := &evictions{fakeHandler: newHandler()}
+	released := make(chan struct{})
+	l, err := net.Listen("tcp", greedyAddress+":0")
+	if err != nil {
+		t.Skipf("this machine has no second address on loopback: %v", err)
+	}
+	greedy := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write(bytes.Repeat([]byte(" "), arklet.MaxPayload))
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-r.Context().Done():
+		case <-released:
+		}
+	})}}
+	greedy.Start()
+	defer greedy.Close()
+	defer close(released)
+	honest := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, strings.Replace(healthBody, `"baseIdentity":"a",`, "", 1))
+	}))
+	defer honest.Close()
+	tn := New(Options{OperationTimeout: time.Hour}, h)
+	defer tn.stop()
+	send := func(identity string, server *httptest.Server, r arklet.Request) {
+		t.Helper()
+		addr := server.Listener.Addr().(*net.TCPAddr)
+		if err := tn.Send(t.Context(), tunnel.Address{Identity: identity, IP: addr.IP.String(), Port: addr.Port}, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range flood {
+		send(fmt.Sprint("greedy-", i), greedy, install)
+	}
+	for deadline := time.Now().Add(time.Minute); h.count.Load() < flood-allAnswers/arklet.MaxPayload; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections were closed, want %d at least", h.count.Load(), flood-allAnswers/arklet.MaxPayload)
+		}
+	}
+	send("honest", honest, health)
+	for deadline := time.After(time.Minute); ; {
+		select {
+		case e := <-h.told:
+			if e.Health.MasterActive && e.From.Identity == "honest" {
+				return
+			}
+		case <-deadline:
+			t.Fatal("the honest base was not heard")
+		}
 	}
 }

@@ -89,10 +89,13 @@ func New(opts Options, handler tunnel.Handler) *Tunnel {
 	if opts.Dial == nil {
 		opts.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	}
-	return &Tunnel{
-		opts: opts, handler: handler, transport: newTransport(opts), baselines: make(chan struct{}, tunnel.Baselines),
+	t := &Tunnel{
+		handler: handler, baselines: make(chan struct{}, tunnel.Baselines),
 		queries: map[query]*call{}, running: map[string]int{}, cancels: map[*call]context.CancelFunc{},
 	}
+	opts.Dial = door.LimitReads(opts.Dial, allAnswers, t.evictedAnswer)
+	t.opts, t.transport = opts, newTransport(opts)
+	return t
 }
 
 // Key names the tunnel.
