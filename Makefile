@@ -132,17 +132,34 @@ realbase: $(REALBASE)/base.jar ## Build a real Koupleless base and its module (J
 .PHONY: test unit e2e lint bench ci generate verify
 test: unit e2e ## Run every test
 
-unit: $(BIN)/koup-controlplane ## Run the unit tests with the race detector
-	$(TEST) -timeout 15m $(PACKAGES)
+# gotestsum prints failures as they come, and at the end the skipped tests with their reasons.
+SUM := $(BIN)/gotestsum --format pkgname-and-test-fails --hide-summary failed -- -race -ldflags "-s -w"
+
+unit: $(BIN)/koup-controlplane $(BIN)/gotestsum ## Run the unit tests with the race detector
+	$(SUM) -timeout 15m $(PACKAGES)
 	$(KUBE_GO) test -ldflags "$(LDFLAGS)" ./...
 
 # Containers, kind, real bases and the proof of the fuzzer have targets of their own.
 #
 # The documents and the scenarios come last, each alone: they judge requests by the millisecond, and other sandboxes would take
 # their processor. The packages before them go three at once: now and then each of them waits.
-e2e: build ## Run the tests that drive a running sandbox
-	$(TEST) -count=1 -timeout 20m -p 3 $$(go list ./e2e/... | grep -vE '/e2e/(board|docs|scenarios|containers|fuzz|kind|realbase)$$')
-	$(TEST) -count=1 -timeout 20m -p 1 ./e2e/docs ./e2e/scenarios
+e2e: build $(BIN)/gotestsum ## Run the tests that drive a running sandbox
+	$(SUM) -count=1 -timeout 20m -p 3 $$(go list ./e2e/... | grep -vE '/e2e/(board|docs|scenarios|containers|fuzz|kind|realbase)$$')
+	$(SUM) -count=1 -timeout 20m -p 1 ./e2e/docs ./e2e/scenarios
+
+# Tests that need root, as PACKAGE:TESTS. Without root they are skipped. CI runs them with sudo, and a skipped test is a failure.
+ROOT_TESTS := sandbox/internal/control:TestOnlyItsUserMayCall|TestAClientChecksWhoListens sandbox/internal/state:TestAFolderOfAnotherUserIsRefused|TestCheckOwner \
+  sandbox:TestAFolderOfAnotherUser e2e/ci:TestOffline
+.PHONY: test-root
+test-root: build ## Run the tests that need root, with sudo if you are not root
+	@sudo=; [ "$$(id -u)" = 0 ] || sudo="sudo env PATH=$$PATH"; \
+	test=$$(mktemp); trap 'rm -f $$test' EXIT; \
+	for one in $(foreach t,$(ROOT_TESTS),'$(t)'); do \
+	  $(TEST) -c -o $$test ./$${one%%:*}; \
+	  out=$$(cd $${one%%:*} && $$sudo $$test -test.v -test.run "^($${one#*:})\$$") || { echo "$$out"; exit 1; }; \
+	  echo "$$out"; \
+	  ! grep -q -e '--- SKIP' -e 'no tests to run' <<<"$$out" || { echo "a test that needs root was skipped or is missing" >&2; exit 1; }; \
+	done
 
 .PHONY: e2e-long
 e2e-long: build ## Let the broker, the API server, controllers and bases be away for minutes, in scaled time
@@ -260,6 +277,10 @@ lint: $(BIN)/golangci-lint ## Run the linters
 
 $(BIN)/golangci-lint: tools/go.mod tools/go.sum
 	cd tools && go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	touch $@
+
+$(BIN)/gotestsum: tools/go.mod tools/go.sum
+	cd tools && go build -o $@ gotest.tools/gotestsum
 	touch $@
 
 generate: ## Write generated files anew (JSON schemas, sections of docs)

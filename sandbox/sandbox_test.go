@@ -526,7 +526,7 @@ func TestChildrenHaveACleanEnvironment(t *testing.T) {
 // process of this user, and a socket could belong to a program of that user.
 func TestAFolderOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("NOT TESTED: only root can give a folder away")
+		t.Skip("NOT TESTED: only root can give a folder away: make test-root")
 	}
 	o := bench(t, false)
 	dir := state.Home(o.Home).Dir("koup")

@@ -128,7 +128,7 @@ func peakMemory(t *testing.T, p *process) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if os.IsNotExist(err) {
-		t.Skip("SKIPPED: this system has no /proc, so the memory of the controller was not measured")
+		t.Skip("NOT TESTED: this system has no /proc, so the memory of the controller was not measured")
 	}
 	must(t, err)
 	_, after, ok := strings.Cut(string(status), "VmHWM:")

@@ -111,7 +111,7 @@ func asSomebody(t *testing.T, folder string, uid uint32) *exec.Cmd {
 // can be opened all the same.
 func TestOnlyItsUserMayCall(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can call as another user")
+		t.Skip("NOT TESTED: only root can call as another user: make test-root")
 	}
 	path := serve(t)
 	as := func(uid uint32) string {
@@ -141,7 +141,7 @@ func TestOnlyItsUserMayCall(t *testing.T) {
 // A client does not talk to a process of another user.
 func TestAClientChecksWhoListens(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("NOT TESTED: only root can run a process as another user")
+		t.Skip("NOT TESTED: only root can run a process as another user: make test-root")
 	}
 	folder, err := os.MkdirTemp("", "koup-") // a short path, because a socket goes there
 	if err != nil {

@@ -78,7 +78,7 @@ func TestPlace(t *testing.T) {
 // An empty folder that another user has put there is not taken: he could open it again.
 func TestAFolderOfAnotherUserIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can give a folder away")
+		t.Skip("NOT TESTED: only root can give a folder away: make test-root")
 	}
 	dir := state.Home(t.TempDir()).Dir("a")
 	if err := os.Mkdir(string(dir), 0o777); err != nil {
@@ -99,7 +99,7 @@ func TestAFolderOfAnotherUserIsRefused(t *testing.T) {
 // A folder of another user is refused although it has the mark, and so is every folder in the home of another user.
 func TestCheckOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("NOT TESTED: only root can give a folder away")
+		t.Skip("NOT TESTED: only root can give a folder away: make test-root")
 	}
 	home := state.Home(t.TempDir())
 	dir := home.Dir("a")
