@@ -64,6 +64,9 @@ func (d Dir) Kubeconfig() string { return d.file("kubeconfig") }
 // ControllerKubeconfig is the kubeconfig of the module controller.
 func (d Dir) ControllerKubeconfig() string { return d.file("module-controller.kubeconfig") }
 
+// HeartbeatToken is the token that heartbeats over HTTP need, in their path or as a bearer token.
+func (d Dir) HeartbeatToken() string { return d.file("heartbeat.token") }
+
 // ControllerToken is the token of the module controller in an existing cluster, which its kubeconfig names.
 func (d Dir) ControllerToken() string { return d.file("module-controller.token") }
 
