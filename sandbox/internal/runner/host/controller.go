@@ -17,7 +17,7 @@ import (
 )
 
 // tunnelToken is the variable with the token that heartbeats over HTTP need.
-const tunnelToken = "HTTP_TUNNEL_TOKEN"
+const tunnelToken = "HTTP_TUNNEL_TOKEN" //nolint:gosec // the name of a variable
 
 // stopTime is how long the controller may take to give up its leases.
 const stopTime = 3 * time.Second
