@@ -250,6 +250,9 @@ func undo(ctx context.Context, dir state.Dir, s *Sandbox, found bool, cause erro
 		s.process.end(ctx)
 	}
 	_, err := supervise.CleanStale(ctx, dir.Run())
+	if err != nil && !found {
+		return errors.Join(cause, err, kept(dir, s.Name)) // the run records are all that leads to the processes
+	}
 	if found {
 		return errors.Join(fmt.Errorf("%w\neverything that was started has been stopped, and what was there before is kept in %s: try again, or give it up with: koupsandbox down --name %s",
 			cause, dir, s.Name), err)
@@ -314,14 +317,14 @@ type DownOptions struct {
 	Name string
 	// KeepLogs leaves the logs in the state folder. Default: everything goes.
 	KeepLogs bool
-	// Force is told what could not be removed in a cluster, at a container engine or at a broker, and the
+	// Force is told what could not be ended on this machine, or removed in a cluster, at a container engine or at a broker, and the
 	// folder goes nevertheless. Default: that is an error, and the folder stays.
 	Force func(left error)
 }
 
 // Down stops a sandbox and removes its state folder; it tells whether there was
 // one. It works without the daemon too, by the run records. An Up of the same
-// sandbox that goes on is made to give up. When something in a cluster, or a
+// sandbox that goes on is made to give up. When a process could not be ended, or something in a cluster, or a
 // cluster of containers, could not be removed, the folder stays, and another Down
 // tries again, but with Force. A folder that something else has made is left alone, with state.ErrForeign.
 func Down(ctx context.Context, o DownOptions) (bool, error) {
@@ -348,7 +351,12 @@ func Down(ctx context.Context, o DownOptions) (bool, error) {
 	}
 	defer unlock()
 	used := dir.Used()
-	_, cleanErr := supervise.CleanStale(ctx, dir.Run())
+	if _, cleanErr := supervise.CleanStale(ctx, dir.Run()); cleanErr != nil {
+		if o.Force == nil { // the run records are all that leads to the processes
+			return used, errors.Join(err, cleanErr, kept(dir, o.Name))
+		}
+		o.Force(cleanErr)
+	}
 	if used && (client == nil || err != nil) {
 		all, forgetErr := forget(ctx, dir)
 		switch {
@@ -358,11 +366,16 @@ func Down(ctx context.Context, o DownOptions) (bool, error) {
 			o.Force(errors.Join(err, forgetErr))
 			err = nil
 		case forgetErr != nil:
-			return used, errors.Join(err, forgetErr, cleanErr, fmt.Errorf(
-				"what this machine knows of the sandbox is kept in %s, so that down can be tried again; if that can never be removed, give it up with: koupsandbox down --name %s --force", dir, o.Name))
+			return used, errors.Join(err, forgetErr, kept(dir, o.Name))
 		}
 	}
-	return used, errors.Join(err, cleanErr, dir.Remove(o.KeepLogs))
+	return used, errors.Join(err, dir.Remove(o.KeepLogs))
+}
+
+// kept is an error that states what to do when a down has left something.
+func kept(dir state.Dir, name string) error {
+	return fmt.Errorf("what this machine knows of the sandbox is kept in %s, so that down can be tried again; if that can never be removed, "+
+		"give it up with: koupsandbox down --name %s --force", dir, name)
 }
 
 // forget removes what a sandbox has made that is no process, when its daemon is

@@ -496,6 +496,32 @@ func TestAutoIsResolved(t *testing.T) {
 	}
 }
 
+// A process that cannot be ended, here because its run record is damaged, keeps the folder, unless it is given up.
+func TestDownKeepsTheFolderOfAProcessThatIsLeft(t *testing.T) {
+	home := state.Home(t.TempDir())
+	dir := home.Dir("koup")
+	if err := dir.Create(); err != nil {
+		t.Fatal(err)
+	}
+	config := "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\nmetadata: {name: koup}\nspec: {provider: embedded}\n"
+	for path, text := range map[string]string{dir.Config(): config, filepath.Join(dir.Run(), "etcd.json"): "{"} {
+		if err := state.WriteFile(path, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		_, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: string(home), Name: "koup"})
+		if err == nil || !strings.Contains(err.Error(), "etcd.json is damaged") || !strings.Contains(err.Error(), "is kept in "+string(dir)) {
+			t.Errorf("Down: %v", err)
+		}
+	}
+	var left error
+	_, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: string(home), Name: "koup", Force: func(err error) { left = err }})
+	if err != nil || left == nil || dir.Exists() {
+		t.Errorf("with Force: %v, left %v, and the folder exists: %t", err, left, dir.Exists())
+	}
+}
+
 // Neither the daemon nor a component gets settings or secrets from the environment of the command.
 func TestChildrenHaveACleanEnvironment(t *testing.T) {
 	poison := map[string]string{

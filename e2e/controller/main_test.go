@@ -123,8 +123,15 @@ func bringUp(ctx context.Context, home string) error {
 	if mqtt, err = shared.Broker(); err != nil {
 		return err
 	}
-	heart, err = heartbeatURL(shared.Log(box.ControllerProgram))
-	return err
+	if heart, err = heartbeatURL(shared.Log(box.ControllerProgram)); err != nil {
+		return err
+	}
+	token, err := os.ReadFile(filepath.Join(shared.Folder(), "heartbeat.token"))
+	if err != nil {
+		return fmt.Errorf("reading the token of heartbeats: %w", err)
+	}
+	heart += "/" + string(token)
+	return nil
 }
 
 // rightsSufficed checks that the API server has refused nothing to the

@@ -129,6 +129,10 @@ func bringUp(ctx context.Context) error {
 	if !ok {
 		return errors.New("the controller's log does not say where it takes heartbeats over HTTP")
 	}
-	heart = "http://" + strings.Fields(after)[0]
+	token, err := os.ReadFile(filepath.Join(shared.Folder(), "heartbeat.token"))
+	if err != nil {
+		return fmt.Errorf("reading the token of heartbeats: %w", err)
+	}
+	heart = "http://" + strings.Fields(after)[0] + "/" + string(token)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/koupleless/koupsandbox/fakebase"
@@ -46,13 +47,26 @@ func (c *control) addr() string { return c.ln.Addr().String() }
 
 // start serves until ctx ends.
 func (c *control) start(ctx context.Context) error {
-	srv := &http.Server{Handler: c.routes(), ReadHeaderTimeout: 10 * time.Second}
+	srv := &http.Server{Handler: c.guard(c.routes()), ReadHeaderTimeout: 10 * time.Second}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()
 	if err := srv.Serve(c.ln); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving control endpoint: %w", err)
 	}
 	return nil
+}
+
+// guard refuses requests of web pages: those with an Origin, and those by a host name that is neither localhost nor an IP
+// address, which a page can have resolved to this machine (DNS rebinding).
+func (c *control) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := (&url.URL{Host: r.Host}).Hostname()
+		if r.Header.Get("Origin") != "" || host != "localhost" && net.ParseIP(host) == nil {
+			answer(w, http.StatusForbidden, map[string]string{"error": "requests of web pages are refused: call it by its IP address or localhost, without Origin"})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 func (c *control) routes() http.Handler {

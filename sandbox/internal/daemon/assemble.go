@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -29,6 +30,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/host"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/incluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
@@ -257,8 +259,12 @@ func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunne
 		admit = ""
 		r = a.onHost(s, &host.Command{Sandbox: told})
 	default:
+		token := rand.Text()
+		if err := state.WriteFile(d.o.Dir.HeartbeatToken(), []byte(token)); err != nil {
+			return nil, nil, fmt.Errorf("writing the token of heartbeats: %w", err)
+		}
 		own := &host.Controller{
-			Sandbox: told, Path: d.o.Programs.Controller, Host: c.Host(), KubeletClientCA: c.KubeletClientCA(), Serving: c.Serving,
+			Token: token, Sandbox: told, Path: d.o.Programs.Controller, Host: c.Host(), KubeletClientCA: c.KubeletClientCA(), Serving: c.Serving,
 		}
 		r, metricsAPI = a.onHost(s, own), own.MetricsAPI
 	}

@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	case "good":
 		fmt.Fprintln(os.Stderr, "Leases of Nodes:", os.Getenv("NODE_LEASE_DURATION"))
 		http.HandleFunc("/tunnelz", func(http.ResponseWriter, *http.Request) {})
-		http.HandleFunc("/heartbeat", func(http.ResponseWriter, *http.Request) {})
+		http.HandleFunc("/"+os.Getenv("HTTP_TUNNEL_TOKEN")+"/heartbeat", func(http.ResponseWriter, *http.Request) {})
 		l, err := net.Listen("tcp", net.JoinHostPort(os.Getenv("HTTP_TUNNEL_LISTEN_HOST"), os.Getenv("HTTP_TUNNEL_LISTEN_PORT")))
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

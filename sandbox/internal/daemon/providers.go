@@ -71,9 +71,8 @@ func openCluster(o clusterOptions) (Cluster, error) {
 }
 
 // Forget removes from a cluster that stays what a sandbox made in it, when its daemon is gone and
-// cannot say what that was: the Nodes of its bases, the objects with its label, and the mark. A
-// cluster of another sandbox is left alone, and so is one that goes with the sandbox; from one without a
-// mark the Pods of bases go, by their label. A cluster of kind is removed as a whole.
+// cannot say what that was: the Nodes of its bases, the objects with its label, and the mark. What
+// another sandbox has made stays, and so does a cluster that goes with the sandbox. A cluster of kind is removed as a whole.
 func Forget(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error {
 	if p, known := providers[EffectiveProvider(config)]; known {
 		return p.forget(ctx, dir, config)
@@ -186,10 +185,11 @@ func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox
 	}
 	marked, err := p.Marked(ctx)
 	var other *cluster.OtherSandboxError
-	switch {
-	case errors.As(err, &other):
-		return nil // nothing there is this sandbox's
-	case err != nil:
+	if err != nil && !errors.As(err, &other) {
+		return err
+	}
+	bases, err := dir.Bases()
+	if err != nil {
 		return err
 	}
 	label, err := dir.Label()
@@ -197,7 +197,7 @@ func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox
 		return err
 	}
 	err = pods.Remove(ctx, client, label)
-	if !marked {
+	if !marked && len(bases) == 0 { // the sandbox has made nothing there, or everything was removed
 		return err
 	}
 	if inCluster(config) {
@@ -205,6 +205,9 @@ func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox
 	}
 	if err = errors.Join(err, p.Forget(ctx)); err != nil {
 		return err // the mark stays, so that it can be tried again
+	}
+	if !marked {
+		return nil
 	}
 	return p.Down(ctx)
 }

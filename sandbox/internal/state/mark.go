@@ -65,7 +65,7 @@ func (h Home) CheckOwner() error { return checkOwner(string(h), os.Geteuid(), 0)
 
 func checkOwner(folder string, users ...int) error {
 	info, err := os.Stat(folder)
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil
 	}
 	if err != nil {

@@ -64,6 +64,9 @@ func (d Dir) Kubeconfig() string { return d.file("kubeconfig") }
 // ControllerKubeconfig is the kubeconfig of the module controller.
 func (d Dir) ControllerKubeconfig() string { return d.file("module-controller.kubeconfig") }
 
+// HeartbeatToken is the token that heartbeats over HTTP need, in their path or as a bearer token.
+func (d Dir) HeartbeatToken() string { return d.file("heartbeat.token") }
+
 // ControllerToken is the token of the module controller in an existing cluster, which its kubeconfig names.
 func (d Dir) ControllerToken() string { return d.file("module-controller.token") }
 
@@ -92,7 +95,7 @@ const (
 	// placeFile has the Place.
 	placeFile = "place"
 	// idFile has the ID, and idLength is its length.
-	idFile, idLength = "id", len("00000000-0000-0000")
+	idFile, idLength = "id", len("00000000-0000")
 	// basesFile lists the identities of AddBase, one per line.
 	basesFile = "bases"
 	// maxLabel is the maximum length of the value of a label in Kubernetes.
@@ -156,7 +159,7 @@ func (d Dir) Place() (string, error) {
 	return place, nil
 }
 
-// id returns the random ID of this sandbox: the first three groups of a UUID. The first call writes the ID into
+// id returns the random ID of this sandbox: the first two groups of a UUID. The first call writes the ID into
 // the folder, which must exist. The ID stays the same until the folder is removed.
 func (d Dir) id() (string, error) {
 	if text, err := os.ReadFile(d.file(idFile)); err == nil && len(text) > 0 {

@@ -92,13 +92,39 @@ func writeRecord(dir string, r Record) error {
 		return fmt.Errorf("writing the run record: %w", err)
 	}
 	path := filepath.Join(dir, r.Name+recordSuffix)
-	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
-		return fmt.Errorf("writing the run record: %w", err)
+	err = writeSynced(path+".new", data)
+	if err == nil {
+		err = os.Rename(path+".new", path)
 	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err == nil {
+		err = syncFolder(dir)
+	}
+	if err != nil {
 		return fmt.Errorf("writing the run record: %w", err)
 	}
 	return nil
+}
+
+// writeSynced writes a file and has the system write it to the disk, so that a power cut leaves no empty file.
+func writeSynced(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// syncFolder has the system write the entries of a folder to the disk.
+func syncFolder(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 func removeRecord(dir, name string) error {

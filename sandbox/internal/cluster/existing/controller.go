@@ -29,6 +29,20 @@ func (p *Provider) Dismiss(ctx context.Context, bases map[string]bool) error {
 	return errors.Join(err, p.revoke(ctx))
 }
 
+// Marked tells whether the cluster bears the mark of this sandbox; that of another gives an
+// *cluster.OtherSandboxError.
+func (p *Provider) Marked(ctx context.Context) (bool, error) {
+	marked, err := cluster.Marked(ctx, p.client, p.o.Owner)
+	if err != nil {
+		err = fmt.Errorf("context %q: %w", p.o.Context, err)
+	}
+	return marked, err
+}
+
+// Forget removes what a sandbox has made in a cluster with its mark, when its daemon has ended without removing it: the
+// recorded Nodes and Leases, and the objects of Admit. The mark stays, for Down.
+func (p *Provider) Forget(ctx context.Context) error { return p.Dismiss(ctx, nil) }
+
 // revoke removes the objects that Admit has created.
 func (p *Provider) revoke(ctx context.Context) error {
 	label, err := p.o.Dir.Label()

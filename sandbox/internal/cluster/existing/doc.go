@@ -6,5 +6,4 @@
 //	existing.go    Provider: New, Steps, Down
 //	controller.go  what a module controller gets of it
 //	account.go     the ServiceAccount of the controllers, and its token
-//	forget.go      the clean-up when nobody knows any more what was made
 package existing

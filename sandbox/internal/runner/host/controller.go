@@ -16,6 +16,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
+// tunnelToken is the variable with the token that heartbeats over HTTP need.
+const tunnelToken = "HTTP_TUNNEL_TOKEN" //nolint:gosec // the name of a variable
+
 // stopTime is how long the controller may take to give up its leases.
 const stopTime = 3 * time.Second
 
@@ -31,6 +34,9 @@ type Controller struct {
 	// KubeletClientCA names the authority behind the certificate with which the API server calls;
 	// empty = logs and exec are not served.
 	KubeletClientCA string
+	// Token is needed in heartbeats over HTTP. Without it, a web page in a browser of this machine could name any local port
+	// as a base, and the controller would send commands there.
+	Token string
 	// Serving issues the certificate for Host.
 	Serving func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
 
@@ -63,6 +69,7 @@ func (c *Controller) Settings(i Instance) (map[string]string, error) {
 		"MQTT_CLIENT_PREFIX":      c.ClientPrefix,
 		"ENABLE_HTTP_TUNNEL":      "true",
 		"HTTP_TUNNEL_LISTEN_HOST": Loopback,
+		tunnelToken:               c.Token,
 		"HTTP_TUNNEL_PROXY":       "http://" + c.Gateway,
 		"BASE_NETWORKS":           runner.AllNetworks,
 		"ENV":                     c.Env,

@@ -39,7 +39,7 @@ func TestMetricsAPI(t *testing.T) {
 			}
 			var hosts []string
 			p := &Controller{
-				Sandbox: Sandbox{Dir: dir, Broker: noBroker{}}, Host: "127.0.0.1", KubeletClientCA: c.ca,
+				Sandbox: Sandbox{Dir: dir, Broker: noBroker{}}, Host: "127.0.0.1", KubeletClientCA: c.ca, Token: "t",
 				Serving: func(h ...string) (cert, key []byte, ca string, err error) {
 					hosts = append(hosts, h...)
 					return []byte("cert"), []byte("key"), "ca.crt", nil
@@ -49,6 +49,9 @@ func TestMetricsAPI(t *testing.T) {
 				env, err := p.Settings(Instance{Index: index, Config: v1alpha1.Controller{Replicas: &two, MetricsAPI: c.on}})
 				if err != nil {
 					t.Fatal(err)
+				}
+				if env["HTTP_TUNNEL_TOKEN"] != "t" {
+					t.Errorf("the token of heartbeats is %q", env["HTTP_TUNNEL_TOKEN"])
 				}
 				return env["METRICS_API_ADDR"]
 			}

@@ -29,7 +29,8 @@ type Options struct {
 	Program Program
 	// Supervisor runs it. Required.
 	Supervisor *supervise.Supervisor
-	// Heartbeats is told where a controller receives heartbeats over HTTP; empty = nowhere. Required.
+	// Heartbeats is told where a controller receives heartbeats over HTTP, host:port or host:port/token; empty = nowhere.
+	// Required.
 	Heartbeats func(controller, addr string)
 	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller: state.Dir.ClientIDPrefix. Default: no prefix.
 	ClientIDPrefix string
@@ -153,7 +154,11 @@ func (r *Runner) start(ctx context.Context, x *replica, instance Instance, setti
 		if err := r.o.Supervisor.Start(ctx, spec); err != nil {
 			return err
 		}
-		r.o.Heartbeats(x.name, instance.Heartbeats)
+		heartbeats := instance.Heartbeats
+		if token := settings[tunnelToken]; token != "" {
+			heartbeats += "/" + token
+		}
+		r.o.Heartbeats(x.name, heartbeats)
 		err = r.o.Supervisor.WaitReady(ctx, x.name)
 		var notReady *supervise.NotReadyError
 		exited := errors.As(err, &notReady) && notReady.Exited

@@ -60,7 +60,9 @@ type helpers struct {
 	started []Instance
 }
 
-func (h *helpers) Settings(Instance) (map[string]string, error) { return map[string]string{}, nil }
+func (h *helpers) Settings(Instance) (map[string]string, error) {
+	return map[string]string{"HTTP_TUNNEL_TOKEN": "secret"}, nil
+}
 
 func (h *helpers) Process(i Instance) (supervise.Spec, error) {
 	h.mu.Lock()
@@ -128,7 +130,7 @@ func TestPortTaken(t *testing.T) {
 				t.Fatalf("started %d times, want %d", len(h.started), tc.starts)
 			}
 			last := h.started[len(h.started)-1]
-			if heartbeats[last.Name] != last.Heartbeats {
+			if heartbeats[last.Name] != last.Heartbeats+"/secret" {
 				t.Errorf("heartbeats go to %v, not to %s", heartbeats, last.Heartbeats)
 			}
 		})
@@ -162,7 +164,7 @@ func TestPortTakenWhileItWasDown(t *testing.T) {
 			t.Fatal(err)
 		}
 		after := h.started[len(h.started)-1]
-		if after.Health == before.Health || heartbeats[after.Name] != after.Heartbeats {
+		if after.Health == before.Health || heartbeats[after.Name] != after.Heartbeats+"/secret" {
 			t.Errorf("its health is at %s, was at %s; heartbeats go to %v", after.Health, before.Health, heartbeats)
 		}
 	}

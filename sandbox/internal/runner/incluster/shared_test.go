@@ -286,3 +286,31 @@ func TestTheirSettings(t *testing.T) {
 		})
 	}
 }
+
+// In a shared cluster the CLIENT_ID of a controller shows which sandbox has started it; the name of its Pod is set before.
+func TestTheirClientID(t *testing.T) {
+	s := settings
+	s.ClientIDPrefix = "prefix-"
+	for name, want := range map[string]struct {
+		settings Settings
+		value    string
+	}{"shared": {s, "prefix-$(POD_NAME)"}, "own": {settings, ""}} {
+		d, err := deployment(want.settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]bool{}
+		for _, v := range d.Spec.Template.Spec.Containers[0].Env {
+			if v.Name == "CLIENT_ID" && (v.Value != want.value || (v.ValueFrom == nil) != (want.value != "") || seen["POD_NAME"] != (want.value != "")) {
+				t.Errorf("%s: %+v, after %v", name, v, seen)
+			}
+			seen[v.Name] = true
+		}
+		if !seen["CLIENT_ID"] {
+			t.Errorf("%s: there is no CLIENT_ID", name)
+		}
+	}
+	if s.revision() == settings.revision() {
+		t.Error("another prefix starts no new Pods")
+	}
+}
