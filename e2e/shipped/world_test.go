@@ -188,13 +188,6 @@ func startBroker(t *testing.T, addr string) *mqttBroker {
 	return b
 }
 
-// httpBases starts a fakebase process with bases that report to url over HTTP.
-func httpBases(t *testing.T, url, env, name string, n int, ip string) *process {
-	t.Helper()
-	return start(t, name, "fakebase", nil, "--http", url, "--env", env, "--name", name, "--identity", name, "--count", fmt.Sprint(n), "--ip", ip,
-		"--http-addr", ip+":0")
-}
-
 // environment returns an environment that no other test uses.
 func environment() string { return envconf.RandomName("env", 10) }
 
