@@ -19,6 +19,7 @@ import (
 // Two controllers share bases over HTTP behind one TCP load balancer, so each base speaks to one of them as long as its
 // connection lasts. After a restart of one controller, both observe all bases.
 func TestBalancer(t *testing.T) {
+	t.Parallel()
 	const bases, rounds, heartbeat = 8, 11, 3 * time.Second
 	env := environment()
 	set := map[string]string{

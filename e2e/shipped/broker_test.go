@@ -26,6 +26,7 @@ import (
 // While the broker is unavailable, a controller with both tunnels stays ready, and bases over HTTP come and go. The
 // metrics say that bases over MQTT are not observed.
 func TestBasesOverHTTPWithoutABroker(t *testing.T) {
+	t.Parallel()
 	env, broker := environment(), startBroker(t, "127.0.0.1:0")
 	c := controller(t, "both-tunnels", broker.addr, map[string]string{
 		"ENV": env, "ENABLE_HTTP_TUNNEL": "true", "BASE_NETWORKS": "127.0.0.0/8,198.18.0.0/15", "TIME_SCALE": "4",
@@ -86,6 +87,7 @@ func TestBasesOverHTTPWithoutABroker(t *testing.T) {
 
 // While the messages of bases arrive late, module_controller_tunnel_behind is 1, and Nodes stay Ready.
 func TestLateMessages(t *testing.T) {
+	t.Parallel()
 	env, broker := environment(), startBroker(t, "127.0.0.1:0")
 	relay := startRelay(t, broker.addr)
 	c := controller(t, "late", relay.addr, map[string]string{"ENV": env})
@@ -168,6 +170,7 @@ func (r *relay) heard(text string, n int) error {
 
 // A connection that sends nothing is closed.
 func TestSilentConnectionsAreClosed(t *testing.T) {
+	t.Parallel()
 	c := controller(t, "silent", "", map[string]string{"ENV": environment(), "ENABLE_MQTT_TUNNEL": "false", "ENABLE_HTTP_TUNNEL": "true"})
 	c.ready(t)
 	var group errgroup.Group
@@ -192,6 +195,7 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 
 // Readiness probes that hang on one base do not delay those of other bases.
 func TestHangingProbes(t *testing.T) {
+	t.Parallel()
 	const hanging = 70 // more than the controller sends at the same time
 	env, broker := environment(), startBroker(t, "127.0.0.1:0")
 	c := controller(t, "probes", broker.addr, map[string]string{"ENV": env})

@@ -3,6 +3,7 @@ package shipped
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -51,7 +52,16 @@ var (
 	must = check.Must
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+// atOnce is the number of tests that run in parallel. They wait most of the time. TestCoexistence and TestMemory run alone.
+const atOnce = "5"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", atOnce); err != nil {
+		panic(err)
+	}
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) (code int) {
 	ctx := context.Background()
