@@ -45,8 +45,8 @@ func (e *External) Check(ctx context.Context, o CheckOptions) error {
 	if err != nil {
 		return err
 	}
-	// As long as the UUID and the random part in the client id of a controller.
-	name := "koupsandbox-check-" + rand.Text() + "-" + rand.Text()[:4]
+	// As long as the longest client id of a controller, which the sandbox runs in an existing cluster.
+	name := "koupsandbox-check-" + rand.Text() + "-" + rand.Text()[:6]
 	c := &check{External: e, CheckOptions: o, conn: &witness{Conn: conn}, name: name,
 		id: cmp.Or(o.ClientPrefix, "koupleless") + idSeparator + name, root: "koupleless_" + strings.ToLower(o.Env) + "/", heard: make(chan paho.Message, 100), done: make(chan struct{})}
 	defer close(c.done)

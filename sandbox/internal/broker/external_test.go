@@ -187,7 +187,7 @@ func TestCheckReadsCodes(t *testing.T) {
 	}{
 		{[]int32{1, 0x84}, "refuses MQTT 3.1.1, which controller and bases speak"},
 		{[]int32{2, 0x85}, `refuses the MQTT client id "koupleless@@@koupsandbox-check-`},
-		{[]int32{2, 0x85}, `(62 bytes): controller and bases use ids of this length`},
+		{[]int32{2, 0x85}, `(64 bytes): controller and bases use ids of this length`},
 		{[]int32{3, 0x88}, "(it is unavailable)"},
 		{[]int32{4, 5, 0x86, 0x87}, `refuses the user "me"`},
 		{[]int32{0x8a}, "with the MQTT code 0x8a (it has banned this client)"},

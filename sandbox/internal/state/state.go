@@ -95,7 +95,7 @@ const (
 	// placeFile has the Place.
 	placeFile = "place"
 	// idFile has the ID, and idLength is its length.
-	idFile, idLength = "id", len("00000000-0000")
+	idFile, idLength = "id", len("00000000")
 	// basesFile lists the identities of AddBase, one per line.
 	basesFile = "bases"
 	// maxLabel is the maximum length of the value of a label in Kubernetes.
@@ -159,7 +159,7 @@ func (d Dir) Place() (string, error) {
 	return place, nil
 }
 
-// id returns the random ID of this sandbox: the first two groups of a UUID. The first call writes the ID into
+// id returns the random ID of this sandbox: the first group of a UUID. The first call writes the ID into
 // the folder, which must exist. The ID stays the same until the folder is removed.
 func (d Dir) id() (string, error) {
 	if text, err := os.ReadFile(d.file(idFile)); err == nil && len(text) > 0 {

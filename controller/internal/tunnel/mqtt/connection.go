@@ -111,8 +111,9 @@ func (t *Tunnel) serve(ctx context.Context) (served bool, err error) {
 	}
 }
 
-// randomID is the number of random characters in a client id, of 5 bits each.
-const randomID = 12
+// randomID is the number of random characters in a client id, of 5 bits each. It keeps the ids of all controllers within
+// 64 characters, the limit of some brokers.
+const randomID = 7
 
 func (t *Tunnel) clientOptions(lost func(error)) *paho.ClientOptions {
 	k, timeout := keepAlive(t.opts.Notice)
