@@ -222,8 +222,12 @@ func (m *Member) yields(l *coordinationv1.Lease) bool {
 	return true
 }
 
+// MaxLease is the maximum duration of a Lease. A longer one is treated as MaxLease, so that a wrong duration does not
+// prevent the takeover of bases.
+const MaxLease = time.Hour
+
 func durationOf(l *coordinationv1.Lease) time.Duration {
-	return time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
+	return min(time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0))*time.Second, MaxLease)
 }
 
 // conflict reports whether another process renews the Lease of this controller.
