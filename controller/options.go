@@ -113,8 +113,8 @@ type Options struct {
 	// A Lease holds 4 s at least.
 	TimeScale int
 
-	// MetricsAddr and HealthAddr are where /metrics, and /healthz, /readyz and /tunnelz, are served; empty
-	// leaves them out. Profiling adds /debug/pprof to the metrics.
+	// MetricsAddr is the address of /metrics. HealthAddr is the address of /healthz, /readyz and /tunnelz. An empty
+	// address disables the listener. Profiling adds /debug/pprof to the metrics.
 	MetricsAddr, HealthAddr string
 	Profiling               bool
 	// Logger is where the controller logs; nil discards.

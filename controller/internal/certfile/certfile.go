@@ -58,8 +58,8 @@ func SelfSigned() (tls.Certificate, error) {
 	return tls.X509KeyPair(cert, key)
 }
 
-// settled is the age of a file from which a change shows in its stamp: file systems count in such steps at
-// most.
+// settled is the minimum age of a file at which its modification time shows the next change. No common file system has
+// a coarser resolution.
 const settled = time.Second
 
 // Open reads the files. The certificate is added to a copy of the template, and the authorities become those
@@ -93,7 +93,7 @@ func (s *Source) Config() *tls.Config {
 	return s.config
 }
 
-// Server returns a configuration for a listener, of which each connection uses Config.
+// Server returns a configuration for a listener. Each new connection uses the result of Config.
 func (s *Source) Server() *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,

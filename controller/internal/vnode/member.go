@@ -210,8 +210,8 @@ func (m *Member) yields(l *coordinationv1.Lease) bool {
 	if m.rival.process != holder || m.rival.version != l.ResourceVersion {
 		if !m.rival.renews && m.rival.version != "" {
 			m.rival.renews = true
-			m.opts.Logger.Warn("another controller with the same CLIENT_ID renews the lease of this one, which serves no base until the other has ended: "+
-				"give each controller a CLIENT_ID of its own", "CLIENT_ID", m.opts.Holder, "env", m.opts.Env, "lease", l.Name)
+			m.opts.Logger.Warn("another controller with the same CLIENT_ID renews the lease; this controller serves no base until the other one has ended: "+
+				"give each controller a unique CLIENT_ID", "CLIENT_ID", m.opts.Holder, "env", m.opts.Env, "lease", l.Name)
 		}
 		m.rival.process, m.rival.version, m.rival.changed, m.rival.duration = holder, l.ResourceVersion, now, cmp.Or(durationOf(l), m.opts.Duration)
 	}
