@@ -87,7 +87,7 @@ func dialWithin(dial door.DialFunc) door.DialFunc {
 	if dial == nil {
 		dial = (&net.Dialer{}).DialContext
 	}
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { //nolint:contextcheck // the context of the request ends before the one of the transport
 		if request, is := ctx.Value(requestKey{}).(context.Context); is {
 			ctx = request
 		}
