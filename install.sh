@@ -18,7 +18,8 @@ The environment has the same: KOUPSANDBOX_VERSION, KOUPSANDBOX_DIR, KOUPSANDBOX_
 
   KOUPSANDBOX_CACHE=DIR            keep the archive in DIR; an archive from DIR is verified again
   KOUPSANDBOX_ALLOW_HTTP=1         allow a mirror with an http:// URL
-  KOUPSANDBOX_SKIP_ATTESTATION=1   do not verify the attestation, for a release that you built yourself
+  KOUPSANDBOX_SKIP_ATTESTATION=1   do not verify the attestation, for a release that you built yourself, or
+                                   without Internet access
 
 It needs curl or GNU Wget, tar, gzip, and sha256sum, shasum or openssl. If gh or cosign is installed, it
 verifies that the release workflow on GitHub built the archive.
@@ -189,7 +190,7 @@ verify() {
   fetch "$url/attestation.json" "$work/attestation.json" ||
     fail "$url/attestation.json cannot be fetched; nothing was changed. If you built this release yourself, set KOUPSANDBOX_SKIP_ATTESTATION=1"
   said=$(attested "$work/archive" "$work/attestation.json" 2>&1) ||
-    fail "$tool does not confirm that the release workflow of koupsandbox built $name.tar.gz; nothing was changed. Do not use this mirror. $said"
+    fail "$tool does not confirm that the release workflow of koupsandbox built $name.tar.gz; nothing was changed. If $tool reaches the servers of Sigstore, do not use this mirror. Without Internet access, compare the checksum with the release on GitHub, and set KOUPSANDBOX_SKIP_ATTESTATION=1. $tool printed: $said"
   echo "$tool has verified the attestation of $name.tar.gz."
 }
 trap clean_up EXIT

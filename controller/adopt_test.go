@@ -51,7 +51,7 @@ func TestAdopt(t *testing.T) {
 		`identity of 300 bytes`:                                nodeOf("dev", of(strings.Repeat("a", 300), overMQTT)),
 		`the node of base \"victim\" is called vnode.victim`:   as(nodeOf("dev", of("worker-1", overHTTP)), func(n *corev1.Node) { n.Annotations[labels.Identity] = "victim" }),
 		`there is no tunnel \"carrier-pigeon\"`:                as(nodeOf("dev", of("pigeon", overMQTT)), func(n *corev1.Node) { n.Labels[labels.Tunnel] = "carrier-pigeon" }),
-		`localIP 169.254.169.254 is one that no base has`:      as(nodeOf("dev", of("metadata", overHTTP)), func(n *corev1.Node) { n.Status.Addresses[0].Address = "169.254.169.254" }),
+		`localIP 169.254.169.254 is reserved`:                  as(nodeOf("dev", of("metadata", overHTTP)), func(n *corev1.Node) { n.Status.Addresses[0].Address = "169.254.169.254" }),
 		`localIP \"an.address.that.is.none\" is no IP address`: as(nodeOf("dev", of("no-ip", overHTTP)), func(n *corev1.Node) { n.Status.Addresses[0].Address = "an.address.that.is.none" }),
 	}
 

@@ -113,8 +113,8 @@ type Options struct {
 	// A Lease holds 4 s at least.
 	TimeScale int
 
-	// MetricsAddr and HealthAddr are where /metrics, and /healthz, /readyz and /tunnelz, are served; empty
-	// leaves them out. Profiling adds /debug/pprof to the metrics.
+	// MetricsAddr is the address of /metrics. HealthAddr is the address of /healthz, /readyz and /tunnelz. An empty
+	// address disables the listener. Profiling adds /debug/pprof to the metrics.
 	MetricsAddr, HealthAddr string
 	Profiling               bool
 	// Logger is where the controller logs; nil discards.
@@ -248,8 +248,8 @@ func (o *Options) complete() error {
 		errs = append(errs, fmt.Errorf("a base must be unreachable (%s) before it is gone (%s)", o.UnreachableAfter, o.DeadAfter))
 	}
 	for name, d := range map[string]time.Duration{"LEASE_DURATION": o.LeaseDuration, "NODE_LEASE_DURATION": o.NodeLease} {
-		if d > 0 && d < minLease {
-			errs = append(errs, fmt.Errorf("%s is %s: it must be at least %s", name, d, minLease))
+		if d > 0 && d < minLease || d > vnode.MaxLease {
+			errs = append(errs, fmt.Errorf("%s is %s: it must be %s to %s", name, d, minLease, vnode.MaxLease))
 		}
 	}
 	if o.TimeScale < 0 || o.TimeScale > pace.Fastest {

@@ -14,14 +14,14 @@ func TestOptionsReportEveryProblemAtOnce(t *testing.T) {
 	_, err := New(Options{
 		FailedPods:       "sometimes",
 		UnreachableAfter: time.Minute, DeadAfter: time.Second,
-		InstallTimeout: -1,
+		InstallTimeout: -1, LeaseDuration: 2 * time.Hour,
 	})
 	if err == nil {
-		t.Fatal("options with five mistakes are accepted")
+		t.Fatal("options with six mistakes are accepted")
 	}
 	for _, want := range []string{
 		"no Kubernetes API", "CLIENT_ID is empty", "ENABLE_MQTT_TUNNEL or ENABLE_HTTP_TUNNEL",
-		`FAILED_PODS is "sometimes"`, "InstallTimeout is negative", "unreachable (1m0s) before it is gone (1s)",
+		`FAILED_PODS is "sometimes"`, "InstallTimeout is negative", "LEASE_DURATION is 2h0m0s: it must be 4s to 1h0m0s", "unreachable (1m0s) before it is gone (1s)",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q:\n%v", want, err)

@@ -491,6 +491,7 @@ func TestInstallVerifiesTheAttestation(t *testing.T) {
 		answers("gh", "echo the digest differs; exit 1")
 		refuses("gh does not confirm", "gh does not confirm that the release workflow of koupsandbox built koupsandbox_v1.3.0_")
 		refuses("gh does not confirm", "the digest differs")
+		refuses("gh cannot reach Sigstore", "Without Internet access, compare the checksum with the release on GitHub, and set KOUPSANDBOX_SKIP_ATTESTATION=1.")
 		script(t, folder, "gh", old)
 		answers("cosign", "exit 0")
 		says("cosign confirms", "v1.3.0", "cosign has verified the attestation of koupsandbox_v1.3.0_")

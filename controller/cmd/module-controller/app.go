@@ -72,7 +72,7 @@ func flags() []cli.Flag {
 		text("http-tunnel-tls-cert", "HTTP_TUNNEL_TLS_CERT", "", "`FILE` with the certificate for heartbeats over HTTPS (default: plain HTTP)"),
 		text("http-tunnel-tls-key", "HTTP_TUNNEL_TLS_KEY", "", "`FILE` with its key"),
 		text("http-tunnel-client-ca", "HTTP_TUNNEL_CLIENT_CA", "", "`FILE` with the authority of the bases' certificates; a base must show one of its identity (default: none is asked for)"),
-		text("base-networks", "BASE_NETWORKS", "", "`CIDRS`, separated by commas, in which a base may name any address, and over MQTT must (default: over HTTP the one that it speaks from; never loopback or link-local)"),
+		text("base-networks", "BASE_NETWORKS", "", "comma-separated `CIDRS` of addresses that a base may report; with it, a base over MQTT must report one of them (default: over HTTP the address that its heartbeats come from; never loopback or link-local)"),
 		&cli.IntFlag{Name: "max-bases", EnvVars: []string{"MAX_BASES"}, Value: base.DefaultMaxBases, Usage: "`NUMBER` of bases that are known at most"},
 		&cli.IntFlag{Name: "max-bases-per-address", EnvVars: []string{"MAX_BASES_PER_ADDRESS"}, Value: base.DefaultMaxPerAddress, Usage: "maximum `NUMBER` of bases that speak from one address over HTTP, such as that of a proxy"},
 		&cli.BoolFlag{Name: "enable-module-deployment-controller", EnvVars: []string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER", "ENABLE_MODULE_REPLICAS_SYNC_WITH_BASE"}, Usage: "set the replicas of peer Deployments, and answer bases that ask for their baseline"},

@@ -91,10 +91,10 @@ type record struct {
 	info     Info
 	liveness Liveness
 	owned    bool
-	// elsewhere is true while another controller serves the base. heardHere is true once the base has spoken here.
+	// elsewhere is true while another controller serves the base. heardHere is true after the first message from the base.
 	elsewhere, heardHere bool
 
-	peer     string // the address from which it speaks, and did at peerAt; empty if that is not known
+	peer     string // peer address of the last heartbeat, which came at peerAt; empty if unknown
 	peerAt   time.Time
 	source   netip.Prefix // key of Registry.sources
 	lostAt   time.Time    // when it was served here last, or this controller could not look who serves it
@@ -134,8 +134,8 @@ func (r *record) snapshot() Snapshot {
 	return s
 }
 
-// isObserved reports whether this controller evaluates the silence of the base. It does not for a base that another
-// controller serves and whose messages need not come here: over HTTP each heartbeat reaches one controller only, and
+// isObserved reports whether this controller evaluates missed heartbeats of the base. It does not if another controller
+// serves the base and may be the only one that gets the heartbeats: over HTTP each heartbeat reaches one controller, and
 // over MQTT the other controller may use another broker.
 func (r *record) isObserved() bool {
 	return !r.elsewhere || !r.doubted.IsZero() || r.info.Tunnel == tunnel.MQTT && r.heardHere

@@ -117,7 +117,7 @@ type Registry struct {
 	hosts  map[string]int // how many bases have a host name
 	awake  awake
 	sights map[tunnel.Key]*sight
-	// budgets are by the group of bases, sources counts bases by the source of their heartbeats.
+	// budgets has the removals that are left for each group of bases. sources has the number of bases of each source.
 	budgets  map[netip.Prefix]budget
 	sources  map[netip.Prefix]int
 	newBases *rate.Limiter
@@ -234,8 +234,8 @@ func (r *Registry) hear(from tunnel.Origin, h arklet.Heartbeat) (reason tunnel.R
 	b, known := r.bases[info.Identity]
 	switch {
 	case known && !h.Active && !r.recognizes(b, from):
-		return tunnel.WrongAddress, nil, fmt.Errorf("base %q ends by a heartbeat from %s, but speaks from %s: it is removed when it has been silent for %s",
-			info.Identity, from.Peer, b.peer, r.opts.DeadAfter)
+		return tunnel.WrongAddress, nil, fmt.Errorf("heartbeat from %s ends base %q, whose other heartbeats come from %s; if they stop, the base is removed after %s",
+			from.Peer, info.Identity, b.peer, r.opts.DeadAfter)
 	case !h.Active:
 		if r.remove(info.Identity) {
 			changes = append(changes, Change{Kind: Disappeared, Identity: info.Identity})
@@ -407,8 +407,8 @@ func (r *Registry) Own(identity string, owned bool) {
 	}
 }
 
-// ServedElsewhere records whether another controller serves the base. When none does any more, the time before does
-// not count as silence, and the base is asked for its health at once.
+// ServedElsewhere records whether another controller serves the base. When it no longer does, this controller ignores
+// the heartbeats missed so far and sends a health check.
 func (r *Registry) ServedElsewhere(identity string, elsewhere bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,15 +12,16 @@ import (
 // DefaultMaxPerAddress is the default of Options.MaxPerAddress.
 const DefaultMaxPerAddress = 1000
 
-// crowd is the number of bases that no single machine runs. An address with more is that of a proxy or a NAT, or
-// somebody invents bases there. Its bases form a group of their own when silence is evaluated.
+// crowd is the maximum number of bases that one machine is expected to run. An address with more bases is a proxy, a
+// NAT, or a client that sends heartbeats of bases that do not exist. Missed heartbeats of these bases are evaluated
+// separately; see group.
 const crowd = 50
 
-// newBasesIn is the time in which half of MaxBases may appear over MQTT after a burst of as many. The address and the
-// login of a base are not known there.
+// newBasesIn is the time in which MaxBases/2 new bases are accepted over MQTT, after an initial burst of MaxBases/2. The
+// address and the user name of a base are not known over MQTT, so there is no limit per client.
 const newBasesIn = 10 * time.Minute
 
-// source returns what counts as one address; the zero Prefix if the address is not known.
+// source returns the key of an address in Registry.sources; the zero Prefix if the address is not known.
 func source(address string) netip.Prefix {
 	ip, _ := netip.ParseAddr(address) // an invalid address has no source
 	return door.Host(ip)
@@ -40,8 +41,9 @@ func (r *Registry) room(from tunnel.Origin) (tunnel.Rejection, error) {
 	return "", nil
 }
 
-// heardFrom records the address from which a base speaks. It changes only after UnreachableAfter without a heartbeat
-// from the address before: else whoever names the address of the base could take its place. The caller holds the lock.
+// heardFrom records the peer address of a heartbeat. Another peer address replaces the recorded one only after
+// UnreachableAfter without a heartbeat from the recorded one. Otherwise any client that names the base could replace it.
+// The caller holds the lock.
 func (r *Registry) heardFrom(b *record, peer string) {
 	now := r.opts.Clock.Now()
 	if peer != b.peer && now.Sub(b.peerAt) < r.opts.UnreachableAfter {
@@ -63,9 +65,9 @@ func (r *Registry) setSource(b *record, address string) {
 	}
 }
 
-// group returns the group of bases among which the silence of a base is evaluated: the source of the base if that
-// has a crowd of bases, else the zero Prefix. So bases that are invented at one address do not outweigh the others.
-// The caller holds the lock.
+// group returns the group in which missed heartbeats of a base are evaluated: its source if that has more than crowd
+// bases, else the zero Prefix. Many false bases of one address therefore do not change the share of unreachable bases
+// among the others. The caller holds the lock.
 func (r *Registry) group(b *record) netip.Prefix {
 	if r.sources[b.source] > crowd {
 		return b.source

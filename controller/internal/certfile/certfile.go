@@ -43,9 +43,10 @@ type Source struct {
 
 	mu      sync.Mutex
 	config  *tls.Config
-	content []byte  // of all files, which config was made of
-	stamps  []stamp // of the files when they were read last
+	content []byte        // of all files, which config was made of
+	stamps  []os.FileInfo // of the files when they were read last; nil if they could not be used
 	read    time.Time
+	failure string // the error that was logged last; empty after a success
 }
 
 // SelfSigned returns a certificate of the host module-controller that lasts a year.
@@ -57,11 +58,8 @@ func SelfSigned() (tls.Certificate, error) {
 	return tls.X509KeyPair(cert, key)
 }
 
-// stamp shows whether a file has changed. It is zero if there is no file.
-type stamp struct{ modified, size int64 }
-
-// settled is the age of a file from which a change shows in its stamp: file systems count in such steps at
-// most.
+// settled is the minimum age of a file at which its modification time shows the next change. No common file system has
+// a coarser resolution.
 const settled = time.Second
 
 // Open reads the files. The certificate is added to a copy of the template, and the authorities become those
@@ -75,23 +73,27 @@ func Open(template *tls.Config, files Files, logger *slog.Logger) (*Source, erro
 }
 
 // Config returns the configuration for a new connection. It reads the files if they changed. If they cannot
-// be read, Config logs the error and returns the last configuration.
+// be used, Config logs the error once and returns the previous configuration. The next call reads them again.
 func (s *Source) Config() *tls.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.changed() {
 		return s.config
 	}
-	before := s.config
+	before, failure := s.config, s.failure
+	s.failure = ""
 	if err := s.load(); err != nil {
-		s.logger.Warn("certificates changed and cannot be used: the previous ones stay in use", "err", err)
+		s.stamps, s.failure = nil, err.Error() // a correction, as of permissions, may not change the stamps
+		if s.failure != failure {
+			s.logger.Warn("certificates changed and cannot be used: the previous ones stay in use", "err", err)
+		}
 	} else if s.config != before {
 		s.logger.Info("certificates were read again", "files", s.files)
 	}
 	return s.config
 }
 
-// Server returns a configuration for a listener, of which each connection uses Config.
+// Server returns a configuration for a listener. Each new connection uses the result of Config.
 func (s *Source) Server() *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,
@@ -99,21 +101,22 @@ func (s *Source) Server() *tls.Config {
 	}
 }
 
-func (s *Source) stat() (stamps []stamp) {
+// stat returns nil for a file that does not exist.
+func (s *Source) stat() (stamps []os.FileInfo) {
 	for _, f := range []File{s.files.Cert, s.files.Key, s.files.CA} {
-		var one stamp
-		if info, err := os.Stat(f.Path); err == nil {
-			one = stamp{info.ModTime().UnixNano(), info.Size()}
-		}
-		stamps = append(stamps, one)
+		info, _ := os.Stat(f.Path) // load returns the error
+		stamps = append(stamps, info)
 	}
 	return stamps
 }
 
 // changed reports whether the files may have changed since they were read.
 func (s *Source) changed() bool {
-	recent := s.read.Add(-settled).UnixNano()
-	return !slices.Equal(s.stamps, s.stat()) || slices.ContainsFunc(s.stamps, func(one stamp) bool { return one.modified > recent })
+	same := func(a, b os.FileInfo) bool {
+		return a == b || a != nil && b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+	}
+	recent := func(one os.FileInfo) bool { return one != nil && one.ModTime().After(s.read.Add(-settled)) }
+	return !slices.EqualFunc(s.stamps, s.stat(), same) || slices.ContainsFunc(s.stamps, recent)
 }
 
 // load reads the files, and replaces the configuration if their content is another one.

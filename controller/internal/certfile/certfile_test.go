@@ -193,6 +193,62 @@ func TestFilesAreReadWhenTheyChange(t *testing.T) {
 	}
 }
 
+// A failure may end without a change of the size and of the modification time, as when permissions are corrected.
+func TestAFailureIsReadAgain(t *testing.T) {
+	s := secret{t, t.TempDir()}
+	before, after := newPair(t, "before"), newPair(t, "after")
+	s.write("ca.crt", before.cert)
+	var log bytes.Buffer
+	source, err := Open(&tls.Config{MinVersion: tls.VersionTLS12}, Files{CA: s.files().CA}, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-time.Hour)
+	replace := func(data []byte) {
+		s.write("ca.crt", data)
+		if err := os.Chtimes(s.files().CA.Path, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace(bytes.Repeat([]byte("x"), len(after.cert)))
+	source.Config()
+	source.Config()
+	if n := strings.Count(log.String(), "cannot be used"); n != 1 {
+		t.Errorf("a file that cannot be used is logged %d times, want once: %s", n, log.String())
+	}
+	replace(after.cert)
+	want := x509.NewCertPool()
+	want.AddCert(after.leaf)
+	if !source.Config().RootCAs.Equal(want) {
+		t.Error("the file was not read again after it was corrected")
+	}
+}
+
+// An image builder or an unpacked archive gives all files one modification time.
+func TestFilesOfTheSameTimeAndSize(t *testing.T) {
+	s := secret{t, t.TempDir()}
+	before, after := newPair(t, "before"), newPair(t, "later!")
+	epoch := time.Unix(1, 0)
+	for name, p := range map[string]pair{"ca.crt": before, "new": after} {
+		s.write(name, append(p.cert, bytes.Repeat([]byte("\n"), 2000-len(p.cert))...))
+		if err := os.Chtimes(filepath.Join(s.dir, name), epoch, epoch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	source, err := Open(&tls.Config{MinVersion: tls.VersionTLS12}, Files{CA: s.files().CA}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(s.dir, "new"), s.files().CA.Path); err != nil {
+		t.Fatal(err)
+	}
+	want := x509.NewCertPool()
+	want.AddCert(after.leaf)
+	if !source.Config().RootCAs.Equal(want) {
+		t.Error("another file of the same size and modification time was not read")
+	}
+}
+
 // A listener uses new files for the next connection.
 func TestAServer(t *testing.T) {
 	s := secret{t, t.TempDir()}

@@ -109,7 +109,7 @@ type limitListener struct {
 	mu       sync.Mutex
 	all      int    // connections in open
 	held     int    // bytes of all connections in open
-	accepted uint64 // so far
+	accepted uint64 // number of connections accepted so far
 	open     map[netip.Prefix]*client
 }
 

@@ -52,8 +52,8 @@ type Options struct {
 	// Addr is where to listen, host:port; empty means DefaultAddr.
 	Addr string
 	// CertFile and KeyFile hold the serving certificate in PEM form. They are read again when they change.
-	// Empty makes a self-signed one that lasts a year: right for an API server that does not
-	// verify kubelets.
+	// If they are empty, the server generates a self-signed certificate that is valid for a year. An API server that
+	// verifies kubelets refuses it.
 	CertFile, KeyFile string
 	// ClientCAFile holds the authorities in PEM form that sign the certificates of callers, above
 	// all the API server's --kubelet-client-certificate; it is read again as CertFile is. Required:

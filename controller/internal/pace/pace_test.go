@@ -52,7 +52,7 @@ var undivided = map[string][]string{
 		"mqtt.handshake", "mqtt.retainedTime", "mqtt.behindAfter", "mqtt.lostAfter", "mqtt.echoLate", "mqtt.echoLost", "metricsapi.readTimeout", "metricsapi.Start", "report.attemptTimeout", "vnode.firstHealth", "certfile.settled",
 	},
 	"a machine that is busy for a second must not break a connection or a Lease": {
-		"controller.minLease", "controller.noticeWithin", "mqtt.defaultNotice", "mqtt.minNotice", "mqtt.keepAlive",
+		"controller.minLease", "vnode.MaxLease", "controller.noticeWithin", "mqtt.defaultNotice", "mqtt.minNotice", "mqtt.keepAlive",
 	},
 	"Kubernetes' leader election, in whole seconds": {"peer.renewDeadline", "peer.retryPeriod"},
 	"how long Kubernetes' own controllers take":     {"controller.catchUp", "controller.electAnew", "controller.renewDeadline", "vpod.yieldAfter"},

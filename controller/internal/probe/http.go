@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/door"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -62,7 +63,7 @@ func newClient(o Options) *http.Client {
 	t := o.Transport
 	if t == nil {
 		t = &http.Transport{
-			DialContext: o.Dial, DisableKeepAlives: true, DisableCompression: true,
+			DialContext: dialWithin(o.Dial), DisableKeepAlives: true, DisableCompression: true,
 			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as a kubelet: a probe asks whether somebody is there, not who
 		}
 	}
@@ -77,14 +78,36 @@ func newClient(o Options) *http.Client {
 	}}
 }
 
-// get makes one probe. An answer from 200 to 399 is good.
+// requestKey is the key of the context of a request, in that context.
+type requestKey struct{}
+
+// dialWithin returns a function that dials with the context of the request, and closes the connection when that is done.
+// http.Transport continues to dial, and the TLS handshake, after the request has ended. nil dials directly.
+func dialWithin(dial door.DialFunc) door.DialFunc {
+	if dial == nil {
+		dial = (&net.Dialer{}).DialContext
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { //nolint:contextcheck // the context of the request ends before the one of the transport
+		if request, is := ctx.Value(requestKey{}).(context.Context); is {
+			ctx = request
+		}
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		context.AfterFunc(ctx, func() { _ = conn.Close() })
+		return conn, nil
+	}
+}
+
+// get makes one probe. The caller cancels the context when get has returned. An answer from 200 to 399 is good.
 func get(ctx context.Context, client *http.Client, t Target, probe *corev1.HTTPGetAction) error {
 	where, err := url.Parse(inContext(t.ContextPath, probe.Path))
 	if err != nil {
 		return err
 	}
 	where.Scheme, where.Host = strings.ToLower(cmp.Or(string(probe.Scheme), "http")), t.Address
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where.String(), nil)
+	request, err := http.NewRequestWithContext(context.WithValue(ctx, requestKey{}, ctx), http.MethodGet, where.String(), nil)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ const (
 	defaultConcurrency = 256
 	// baseConcurrency is the maximum number of concurrent requests to one base.
 	baseConcurrency = 4
-	// slowAfter is the duration from which on a request is slow.
+	// slowAfter is the minimum duration of a slow request.
 	slowAfter = time.Second
 )
 

@@ -3,10 +3,12 @@ package probe
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,4 +151,55 @@ func TestMaxTimeout(t *testing.T) {
 		w.pass(MaxTimeout)
 		w.expectReady("after the maximum", false, `readiness probe failed: Get "http://10.0.0.1:8080/": context deadline exceeded`)
 	})
+}
+
+// A connection ends with its probe: at its timeout, and after Forget. http.Transport does not end a dial and a TLS
+// handshake with the request.
+func TestConnectionsEndWithTheirProbes(t *testing.T) {
+	for name, end := range map[string]func(*Prober){
+		"timeout": func(*Prober) { time.Sleep(MaxTimeout) },
+		"Forget":  func(p *Prober) { p.Forget("pod", "biz1") },
+	} {
+		for _, scheme := range []corev1.URIScheme{corev1.URISchemeHTTP, corev1.URISchemeHTTPS} {
+			t.Run(name+" with "+string(scheme), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var open atomic.Int32
+					p := New(Options{Changed: func(Result) {}, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+						open.Add(1)
+						if scheme == corev1.URISchemeHTTP { // no answer to the dial
+							defer open.Add(-1)
+							<-ctx.Done()
+							return nil, ctx.Err()
+						}
+						ours, theirs := net.Pipe() // no answer to the handshake
+						go func() {
+							defer open.Add(-1)
+							_, _ = io.Copy(io.Discard, theirs)
+						}()
+						return ours, nil
+					}})
+					ctx, cancel := context.WithCancel(t.Context())
+					ended := make(chan error, 1)
+					go func() { ended <- p.Start(ctx) }()
+					p.Set(Target{
+						Pod: "pod", Container: "biz1", Base: "hangs", Address: "10.0.0.1:8080", Started: time.Now(),
+						Readiness: httpGet("/", hanging, func(p *corev1.Probe) { p.HTTPGet.Scheme, p.PeriodSeconds = scheme, 1000 }),
+					})
+					synctest.Wait()
+					if n := open.Load(); n != 1 {
+						t.Errorf("%d connections are open; want 1", n)
+					}
+					end(p)
+					synctest.Wait()
+					if n := open.Load(); n != 0 {
+						t.Errorf("%d connections are open after the probe has ended", n)
+					}
+					cancel()
+					if err := <-ended; err != nil {
+						t.Error(err)
+					}
+				})
+			})
+		}
+	}
 }

@@ -41,7 +41,7 @@ func (n Networks) contain(a netip.Addr) bool {
 	return false
 }
 
-// never are addresses that no base has. Most are those at which cloud providers serve metadata and credentials to
+// never are addresses that are always refused. At most of them, cloud providers serve metadata and credentials to
 // machines.
 var never = Networks{
 	netip.MustParsePrefix("0.0.0.0/8"),              // no destinations [RFC 1122, 3.2.1.3]
@@ -80,7 +80,7 @@ func (n Networks) Check(named string, peer netip.Addr) (string, error) {
 	target := translated(a)
 	switch {
 	case never.contain(target):
-		return "", fmt.Errorf("%w: localIP %s is one that no base has: it is reserved, or belongs to a cloud provider", ErrAddress, a)
+		return "", fmt.Errorf("%w: localIP %s is reserved, or is an address of the metadata service of a cloud provider", ErrAddress, a)
 	case n.contain(a):
 	case target.IsLoopback() || !target.IsGlobalUnicast():
 		return "", fmt.Errorf("%w: localIP %s is no address of a base in a network; BASE_NETWORKS can allow it", ErrAddress, a)

@@ -210,8 +210,8 @@ func (m *Member) yields(l *coordinationv1.Lease) bool {
 	if m.rival.process != holder || m.rival.version != l.ResourceVersion {
 		if !m.rival.renews && m.rival.version != "" {
 			m.rival.renews = true
-			m.opts.Logger.Warn("another controller with the same CLIENT_ID renews the lease of this one, which serves no base until the other has ended: "+
-				"give each controller a CLIENT_ID of its own", "CLIENT_ID", m.opts.Holder, "env", m.opts.Env, "lease", l.Name)
+			m.opts.Logger.Warn("another controller with the same CLIENT_ID renews the lease; this controller serves no base until the other one has ended: "+
+				"give each controller a unique CLIENT_ID", "CLIENT_ID", m.opts.Holder, "env", m.opts.Env, "lease", l.Name)
 		}
 		m.rival.process, m.rival.version, m.rival.changed, m.rival.duration = holder, l.ResourceVersion, now, cmp.Or(durationOf(l), m.opts.Duration)
 	}
@@ -222,8 +222,12 @@ func (m *Member) yields(l *coordinationv1.Lease) bool {
 	return true
 }
 
+// MaxLease is the maximum duration of a Lease. A longer one is treated as MaxLease, so that a wrong duration does not
+// prevent the takeover of bases.
+const MaxLease = time.Hour
+
 func durationOf(l *coordinationv1.Lease) time.Duration {
-	return time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
+	return min(time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0))*time.Second, MaxLease)
 }
 
 // conflict reports whether another process renews the Lease of this controller.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -439,6 +440,40 @@ func TestTheLeaseOfAKilledControllerIsObserved(t *testing.T) {
 	}
 	if strings.Contains(logged.String(), "another controller") {
 		t.Errorf("a controller that renews nothing is reported:\n%s", &logged)
+	}
+}
+
+// A Lease that names a duration of many years is of no controller: LEASE_DURATION is limited.
+func TestALeaseWithAWrongDurationExpires(t *testing.T) {
+	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
+	killed := newFixture(t, Options{Holder: "killed", Clock: clock}, api)
+	killed.hear()
+	killed.reconcileOnce(t)
+	leases := api.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	l, err := leases.Get(t.Context(), killed.member.leaseName(), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Spec.LeaseDurationSeconds = ptr.To[int32](math.MaxInt32)
+	if _, err := leases.Update(t.Context(), l, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s := newFixture(t, Options{Holder: "me", Clock: clock}, api)
+	s.hear()
+	s.reconcileOnce(t)
+	if s.Owns(identity) {
+		t.Fatal("the base is taken before the Lease expires")
+	}
+	for range MaxLease / (10 * time.Second) {
+		clock.Step(10 * time.Second)
+		if err := s.member.renew(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.hear()
+	s.reconcileOnce(t)
+	if !s.Owns(identity) {
+		t.Errorf("the base is not taken after %s", MaxLease)
 	}
 }
 

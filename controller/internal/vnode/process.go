@@ -10,12 +10,12 @@ import (
 // A process is one run of a controller. The Lease of the controller has its name (labels.Process), because a restarted
 // controller and a second controller by mistake may have the same CLIENT_ID. The name is PLACE/RANDOM.
 //
-// On Linux a process marks itself as running by an abstract Unix socket. The kernel removes the socket when the process
-// ends, so a process of the same place can find out that it has ended. PLACE is the boot of the machine and the
-// network namespace, which is the scope of the socket; it is empty for a process without a socket.
+// On Linux, a running process holds an abstract Unix socket with its name. The kernel removes the socket when the process
+// ends, so another process with the same PLACE can detect the end. PLACE consists of the boot ID of the machine and the
+// network namespace, which is the scope of the socket. It is empty for a process without a socket.
 type process struct {
 	name string
-	mark *net.UnixListener // never accepts; kept, because the garbage collector would close it
+	mark *net.UnixListener // never accepts; the reference keeps the garbage collector from closing it
 }
 
 func startProcess() *process {

@@ -165,6 +165,33 @@ func TestRollingUpdate(t *testing.T) {
 		}
 		wantDiff(t, "annotations", map[string]string(nil), w.pod("old").Annotations)
 	})
+	in(t, "a release after a rollback that the informer has not shown yet keeps the deletion cost", Options{}, func(t *testing.T, w *world) {
+		pod := w.create("old", container("biz1", "1"))
+		pod.Annotations = map[string]string{corev1.PodDeletionCost: "5"}
+		if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		e := &entry{uid: pod.UID}
+		prefer := func(pod *corev1.Pod, prefer bool) {
+			if err := w.writer.preferDeletion(t.Context(), e, pod, prefer); err != nil {
+				t.Fatal(err)
+			}
+		}
+		prefer(w.pod("old"), true)
+		shown := w.pod("old")
+		prefer(shown, false)
+		prefer(shown, true)
+		prefer(shown, false)
+		wantDiff(t, "annotations", map[string]string{corev1.PodDeletionCost: "5"}, w.pod("old").Annotations)
+		prefer(w.pod("old"), true)
+		pod = w.pod("old")
+		pod.Annotations[corev1.PodDeletionCost] = "7"
+		if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		prefer(w.pod("old"), false)
+		wantDiff(t, "annotations after a change by a user", map[string]string{corev1.PodDeletionCost: "7"}, w.pod("old").Annotations)
+	})
 	in(t, "a new version that fails leaves the old one serving", Options{MaxAttempts: 3}, func(t *testing.T, w *world) {
 		w.base.with(func(b *fakeBase) {
 			b.fail = func(m arklet.Module) *arklet.Answer {

@@ -111,10 +111,14 @@ func (w *writer) preferDeletion(ctx context.Context, e *entry, pod *corev1.Pod, 
 		return nil
 	}
 	previous := before.previous
+	// The Pod may be older than the last write. If not, its own value counts: a user may have set it since.
+	shown := pod.Annotations[corev1.PodDeletionCost]
+	if _, marked := pod.Annotations[labels.DeletionCost]; marked != prefer && (prefer || shown != preferred) {
+		previous = shown
+	}
 	annotations := map[string]any{corev1.PodDeletionCost: nil, labels.DeletionCost: nil}
 	switch {
 	case prefer:
-		previous = pod.Annotations[corev1.PodDeletionCost]
 		annotations = map[string]any{corev1.PodDeletionCost: preferred, labels.DeletionCost: previous}
 	case previous != "":
 		annotations[corev1.PodDeletionCost] = previous

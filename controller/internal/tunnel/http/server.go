@@ -168,13 +168,13 @@ func receive[M any](t *Tunnel, w http.ResponseWriter, r *http.Request, kind stri
 		switch _, large := errors.AsType[*http.MaxBytesError](err); {
 		case large:
 			t.refuse(w, from, kind, tunnel.Oversized, errTooLarge)
-		case errors.Is(err, net.ErrClosed): // counted when it was evicted, or the tunnel ends
+		case errors.Is(err, net.ErrClosed): // the connection was evicted, which is counted there, or the tunnel ends
 		default:
 			t.refuse(w, from, kind, tunnel.Malformed, fmt.Errorf("reading the body: %w", err))
 		}
 		return m, false, nil
 	}
-	// The time for reading is over, and the answer may take longer. In tests there may be no such time.
+	// The read deadline is for the body only: the answer may take longer. A recorder of a test has no deadlines.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	m, err = decode(data)
 	return m, true, err

@@ -240,6 +240,26 @@ func TestTheAddressOfABaseIsItsOwn(t *testing.T) {
 	}
 }
 
+// The reference documents this limit: proxies and service meshes add header fields.
+func TestTheHeaderOfARequest(t *testing.T) {
+	tn := serve(t, Options{}, newHandler())
+	for size, want := range map[int]int{4 << 10: http.StatusBadRequest, 6 << 10: http.StatusRequestHeaderFieldsTooLarge} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+tn.Addr()+"/heartbeat", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Forwarded-Client-Cert", strings.Repeat("a", size))
+		answer, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("a header of %d bytes: status %d, want %d", size, answer.StatusCode, want)
+		}
+	}
+}
+
 func TestAToken(t *testing.T) {
 	h := newHandler()
 	tn := New(Options{Networks: everywhere, Token: "secret"}, h)
