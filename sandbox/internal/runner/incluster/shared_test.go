@@ -227,14 +227,16 @@ func TestTheirPodsStay(t *testing.T) {
 
 // Nobody has the containers of a cluster of the user's: kill and pause say so, before anything is done.
 func TestTheirContainersAreNotTouched(t *testing.T) {
-	b := newBench(t)
-	b.o.Containers = nil
-	for what, act := range map[string]error{"kill": b.Kill(t.Context(), 1), "pause": b.Pause(t.Context(), 1)} {
+	c := newController(Options{}, fake.NewClientset(), nil)
+	c.replicas = []Replica{{Number: 1}}
+	for what, act := range map[string]error{"kill": c.Kill(t.Context(), 1), "pause": c.Pause(t.Context(), 1)} {
 		if act == nil || !strings.Contains(act.Error(), "module-controller cannot be told to "+what+": the nodes of this cluster are not the sandbox's") {
 			t.Errorf("%s: %v", what, act)
 		}
 	}
-	b.must(b.Resume(t.Context(), 1))
+	if err := c.Resume(t.Context(), 1); err != nil {
+		t.Error(err)
+	}
 }
 
 // Nodes pull the image; there is no tunnel over HTTP and no proxy of the API server's; the broker is the
