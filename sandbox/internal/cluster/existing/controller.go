@@ -13,6 +13,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
+	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
@@ -56,8 +57,15 @@ func (p *Provider) revoke(ctx context.Context) error {
 	return cluster.Revoke(ctx, p.Cluster(), objects, label)
 }
 
-// Sweep does nothing: what is in the cluster may be in use by others.
-func (p *Provider) Sweep(context.Context) error { return nil }
+// Sweep removes the Nodes that this sandbox has made before its daemon was killed, with their Leases and Pods. A base that
+// still runs gets a new Node with its next heartbeat.
+func (p *Provider) Sweep(ctx context.Context) error {
+	owner, err := p.owner(nil)
+	if err != nil {
+		return err
+	}
+	return nodes.Remove(ctx, p.client, owner.MadeNode)
+}
 
 // writeKubeconfig copies the one context that is used, with all it refers to.
 func (p *Provider) writeKubeconfig(context.Context) error {
