@@ -333,10 +333,13 @@ func Down(ctx context.Context, o DownOptions) (bool, error) {
 	if owned, err := dir.Owned(); !owned {
 		return false, err
 	}
-	client, status, err := reach(ctx, dir)
-	if err != nil {
+	reaching, cancel := context.WithTimeout(ctx, endTime)
+	client, status, err := reach(reaching, dir) // a daemon that does not answer is killed below
+	cancel()
+	if ctx.Err() != nil {
 		return false, err
 	}
+	err = nil
 	if client != nil {
 		asking, cancel := context.WithTimeout(ctx, daemon.DownTime(status.BaseCount)+spareTime)
 		err = client.Down(asking) // a daemon that hangs is killed below
