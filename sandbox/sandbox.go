@@ -317,8 +317,8 @@ type DownOptions struct {
 	Name string
 	// KeepLogs leaves the logs in the state folder. Default: everything goes.
 	KeepLogs bool
-	// Force is told what could not be ended on this machine, or removed in a cluster, at a container engine or at a broker, and the
-	// folder goes nevertheless. Default: that is an error, and the folder stays.
+	// Force gets an error that describes the processes that could not be ended and the objects that could not be removed. The
+	// folder is removed all the same. Default: Down returns the error, and the folder stays.
 	Force func(left error)
 }
 

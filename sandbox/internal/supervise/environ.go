@@ -9,7 +9,7 @@ import (
 // variables are not inherited, because some are secrets and some change the settings of a component, such as
 // METRICS_API_ADDR or ETCD_NAME. Spec.Env has the settings of a component.
 var (
-	// common says where programs are, who the user is, and which language the user reads.
+	// common has the variables that most programs need.
 	common = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "JAVA_HOME", "TMPDIR", "TZ", "LANG", "LANGUAGE", "LC_*"}
 	// goRuntime has the settings of the Go runtime.
 	goRuntime = []string{"GOGC", "GOMEMLIMIT", "GOMAXPROCS", "GODEBUG", "GOTRACEBACK", "GORACE", "GOCOVERDIR"}
@@ -25,7 +25,7 @@ var (
 // ScriptEnviron returns the variables for a script of a scenario.
 func ScriptEnviron(environ []string) []string { return filter(environ, common) }
 
-// ComponentEnviron returns the variables for a component, which may be a controller of the user's.
+// ComponentEnviron returns the variables for a component, including a custom controller.
 func ComponentEnviron(environ []string) []string { return filter(environ, common, goRuntime) }
 
 // DaemonEnviron returns the variables for a daemon. existing reports whether the cluster is an existing one. Its kubeconfig

@@ -30,8 +30,8 @@ func (p *Provider) Dismiss(ctx context.Context, bases map[string]bool) error {
 	return errors.Join(err, p.revoke(ctx))
 }
 
-// Marked tells whether the cluster bears the mark of this sandbox; that of another gives an
-// *cluster.OtherSandboxError.
+// Marked reports whether the cluster has the mark of this sandbox. It returns a *cluster.OtherSandboxError if the cluster
+// has the mark of another sandbox.
 func (p *Provider) Marked(ctx context.Context) (bool, error) {
 	marked, err := cluster.Marked(ctx, p.client, p.o.Owner)
 	if err != nil {
@@ -40,8 +40,7 @@ func (p *Provider) Marked(ctx context.Context) (bool, error) {
 	return marked, err
 }
 
-// Forget removes what a sandbox has made in a cluster with its mark, when its daemon has ended without removing it: the
-// recorded Nodes and Leases, and the objects of Admit. The mark stays, for Down.
+// Forget does the same as Dismiss after the daemon was killed. The mark stays, for Down.
 func (p *Provider) Forget(ctx context.Context) error { return p.Dismiss(ctx, nil) }
 
 // revoke removes the objects that Admit has created.
