@@ -40,6 +40,7 @@ type httpTunnel struct {
 	endpoint endpoint
 	client   *http.Client
 	url      string // of the heartbeat; empty = none
+	failing  bool   // the last heartbeat was not accepted; used only by heartbeat
 	d        dialect
 }
 
@@ -235,9 +236,11 @@ func (l *life) help() (out outcome) {
 // heartbeat posts one and arms the next, at a fixed rate; unlike over MQTT
 // a failure never ends them (protocol 4.1).
 func (t *httpTunnel) heartbeat(due time.Time) {
-	if err := t.sendHeartbeat(); err != nil && t.l.ctx.Err() == nil {
-		t.l.log.Debug("heartbeat not sent", "url", t.url, "err", err)
+	err := t.sendHeartbeat()
+	if err != nil && !t.failing && t.l.ctx.Err() == nil { // one line per failure, not per heartbeat
+		t.l.log.Warn("heartbeat not accepted", "err", err)
 	}
+	t.failing = err != nil
 	now := t.l.b.opts.Clock.Now()
 	next := due.Add(t.l.b.opts.heartbeatInterval(true))
 	for next.Before(now) { // an answer took longer than the interval

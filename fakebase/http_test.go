@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -139,7 +140,8 @@ func TestHTTPHeartbeatEvery12Seconds(t *testing.T) {
 		if l.b, err = New(Options{Identity: "b1"}); err != nil {
 			t.Fatal(err)
 		}
-		l.log = l.b.log
+		var log bytes.Buffer
+		l.log = slog.New(slog.NewTextHandler(&log, nil))
 		var cancel context.CancelFunc
 		l.ctx, cancel = context.WithCancel(t.Context())
 		begun := time.Now()
@@ -149,7 +151,11 @@ func TestHTTPHeartbeatEvery12Seconds(t *testing.T) {
 			if len(at) == 2 {
 				pass(30 * time.Second) // a controller that hangs
 			}
-			return &http.Response{StatusCode: 200, Body: io.NopCloser(&bytes.Reader{})}, nil
+			status := http.StatusOK
+			if len(at) > 2 {
+				status = http.StatusUnauthorized
+			}
+			return &http.Response{StatusCode: status, Status: http.StatusText(status), Body: io.NopCloser(&bytes.Reader{})}, nil
 		})}}
 		tunnel.heartbeat(begun)
 		pass(70 * time.Second)
@@ -158,6 +164,9 @@ func TestHTTPHeartbeatEvery12Seconds(t *testing.T) {
 		want := []time.Duration{0, 12 * time.Second, 48 * time.Second, 60 * time.Second}
 		if d := cmp.Diff(want, at); d != "" {
 			t.Errorf("heartbeats at (-want +got):\n%s", d)
+		}
+		if n := strings.Count(log.String(), "answered heartbeat with Unauthorized"); n != 1 {
+			t.Errorf("%d warnings of a refused heartbeat, want 1:\n%s", n, log.String())
 		}
 		l.b.mu.Lock()
 		l.closed = true

@@ -37,7 +37,7 @@ func resolve(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) (reso
 		} else {
 			c.Spec.Env = fmt.Sprintf("%.*s-%s", envLength, dir.Name(), strings.ToLower(rand.Text()[:8]))
 		}
-		notes = append(notes, "the environment is "+c.Spec.Env+", the sandbox's own, because others may use the cluster or the broker too")
+		notes = append(notes, "the environment is "+c.Spec.Env+", the sandbox's own, because the cluster or the broker may have other users")
 	}
 	v1alpha1.SetDefaults(&c)
 	return &c, notes, nil

@@ -317,8 +317,8 @@ type DownOptions struct {
 	Name string
 	// KeepLogs leaves the logs in the state folder. Default: everything goes.
 	KeepLogs bool
-	// Force is told what could not be ended on this machine, or removed in a cluster, at a container engine or at a broker, and the
-	// folder goes nevertheless. Default: that is an error, and the folder stays.
+	// Force gets an error that describes the processes that could not be ended and the objects that could not be removed. The
+	// folder is removed all the same. Default: Down returns the error, and the folder stays.
 	Force func(left error)
 }
 
@@ -333,10 +333,13 @@ func Down(ctx context.Context, o DownOptions) (bool, error) {
 	if owned, err := dir.Owned(); !owned {
 		return false, err
 	}
-	client, status, err := reach(ctx, dir)
-	if err != nil {
+	reaching, cancel := context.WithTimeout(ctx, endTime)
+	client, status, err := reach(reaching, dir) // a daemon that does not answer is killed below
+	cancel()
+	if ctx.Err() != nil {
 		return false, err
 	}
+	err = nil
 	if client != nil {
 		asking, cancel := context.WithTimeout(ctx, daemon.DownTime(status.BaseCount)+spareTime)
 		err = client.Down(asking) // a daemon that hangs is killed below

@@ -522,6 +522,32 @@ func TestDownKeepsTheFolderOfAProcessThatIsLeft(t *testing.T) {
 	}
 }
 
+// Down ends a sandbox whose daemon accepts connections but does not answer, such as a stopped process.
+func TestDownOfADaemonThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	home := state.Home(t.TempDir())
+	dir := home.Dir("koup")
+	if err := dir.Create(); err != nil {
+		t.Fatal(err)
+	}
+	config := "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\nmetadata: {name: koup}\nspec: {provider: embedded}\n"
+	if err := state.WriteFile(dir.Config(), []byte(config)); err != nil {
+		t.Fatal(err)
+	}
+	path, err := dir.NewSocketPath()
+	if err != nil {
+		t.Fatal(err)
+	}
+	daemon, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = daemon.Close() }()
+	if was, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: string(home), Name: "koup"}); !was || err != nil || dir.Exists() {
+		t.Errorf("down: %t, %v; the folder exists: %t", was, err, dir.Exists())
+	}
+}
+
 // Neither the daemon nor a component gets settings or secrets from the environment of the command.
 func TestChildrenHaveACleanEnvironment(t *testing.T) {
 	poison := map[string]string{

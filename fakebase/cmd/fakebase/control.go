@@ -56,13 +56,13 @@ func (c *control) start(ctx context.Context) error {
 	return nil
 }
 
-// guard refuses requests of web pages: those with an Origin, and those by a host name that is neither localhost nor an IP
-// address, which a page can have resolved to this machine (DNS rebinding).
+// guard rejects requests of web pages: requests with an Origin header, and requests whose Host is neither localhost nor an
+// IP address. A page can make another host name resolve to this machine (DNS rebinding).
 func (c *control) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := (&url.URL{Host: r.Host}).Hostname()
 		if r.Header.Get("Origin") != "" || host != "localhost" && net.ParseIP(host) == nil {
-			answer(w, http.StatusForbidden, map[string]string{"error": "requests of web pages are refused: call it by its IP address or localhost, without Origin"})
+			answer(w, http.StatusForbidden, map[string]string{"error": "requests of web pages are rejected; use an IP address or localhost in the URL, and no Origin header"})
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -102,8 +102,8 @@ func Revoke(ctx context.Context, c *Cluster, objects []*unstructured.Unstructure
 }
 
 // RemoveOurs deletes an object that is Owned by owner. Another one stays, and one that does not exist is fine. A
-// CustomResourceDefinition stays too if another field manager has applied it since: the objects of that user would be
-// deleted with it.
+// CustomResourceDefinition stays too if another field manager has changed it, because deleting it would delete the objects
+// of that user.
 func RemoveOurs(ctx context.Context, client dynamic.ResourceInterface, name, owner string) error {
 	there, err := client.Get(ctx, name, metav1.GetOptions{})
 	if err == nil && Owned(there, owner) && (there.GetKind() != "CustomResourceDefinition" || !shared(there)) {
@@ -115,7 +115,7 @@ func RemoveOurs(ctx context.Context, client dynamic.ResourceInterface, name, own
 	return err
 }
 
-// shared reports whether a field manager other than the sandbox has written an object; its status does not count.
+// shared reports whether a field manager other than the sandbox has changed an object. Changes of the status are ignored.
 func shared(object *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(object.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool { return m.Manager != MarkName && m.Subresource == "" })
 }

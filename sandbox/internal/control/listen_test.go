@@ -169,7 +169,7 @@ func TestAClientChecksWhoListens(t *testing.T) {
 	client := control.NewClient(filepath.Join(folder, "s"))
 	defer client.Close()
 	_, err = client.Status(t.Context(), false)
-	if err == nil || !strings.Contains(err.Error(), "runs as user 54321, and not as this one") {
+	if err == nil || !strings.Contains(err.Error(), "runs as user 54321; the daemon must run as your user or root") {
 		t.Errorf("error: %v", err)
 	}
 	if lines.Scan() { // the end of the connection, without a word

@@ -32,8 +32,8 @@ type Cluster interface {
 	Cluster() *cluster.Cluster
 	// Client is a client for many objects.
 	Client() (kubernetes.Interface, error)
-	// Sweep removes what a daemon that ended without a word has left in a cluster of the sandbox's
-	// own.
+	// Sweep removes the Nodes of bases, and in a cluster of the sandbox's own also the controllers, of an earlier daemon
+	// that was killed.
 	Sweep(ctx context.Context) error
 	// ControllerKubeconfig is the path of the kubeconfig that Admit gives to the module controller.
 	// It may be called at any time.

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/embedded"
@@ -174,7 +175,17 @@ func openExisting(o clusterOptions) (Cluster, error) {
 	return p, nil
 }
 
-func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error {
+func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) (err error) {
+	label, err := dir.Label()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%w\nin the cluster, the objects of this sandbox have the label %s=%s, and its Nodes the label %s=%s",
+				err, cluster.SandboxLabel, label, labels.Env, config.Spec.Env)
+		}
+	}()
 	p, err := newExisting(dir, config, nil)
 	if err != nil {
 		return err
@@ -188,18 +199,7 @@ func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox
 	if err != nil && !errors.As(err, &other) {
 		return err
 	}
-	bases, err := dir.Bases()
-	if err != nil {
-		return err
-	}
-	label, err := dir.Label()
-	if err != nil {
-		return err
-	}
-	err = pods.Remove(ctx, client, label)
-	if !marked && len(bases) == 0 { // the sandbox has made nothing there, or everything was removed
-		return err
-	}
+	err = pods.Remove(ctx, client, label) // without a mark too: a user may have deleted it
 	if inCluster(config) {
 		err = errors.Join(err, incluster.Forget(ctx, p.Cluster().Config, label))
 	}

@@ -62,23 +62,25 @@ func (o Owner) CheckUnused(ctx context.Context, client kubernetes.Interface) err
 	if err != nil {
 		return fmt.Errorf("listing the Nodes of environment %q: %w", o.Env, err)
 	}
-	var found []string
-	for i := range leases {
-		if l := &leases[i]; l.Labels[labels.Component] != labels.VnodeLease && !o.madeLease(l) {
-			found = append(found, describe(l))
-		}
-	}
+	made := map[string]bool{} // by name; a killed daemon may not have recorded the base of such a Node
+	var ofControllers, found, ofNodes []string
 	for i := range nodes.Items {
-		if n := &nodes.Items[i]; labels.Value(n.Labels, labels.Component) == labels.Vnode && !o.MadeNode(n) {
+		n := &nodes.Items[i]
+		if made[n.Name] = o.MadeNode(n); !made[n.Name] && labels.Value(n.Labels, labels.Component) == labels.Vnode {
 			found = append(found, fmt.Sprintf("Node %s, held by controller %q", n.Name, n.Annotations[labels.Holder]))
 		}
 	}
 	for i := range leases {
-		if l := &leases[i]; l.Labels[labels.Component] == labels.VnodeLease && !o.madeLease(l) {
-			found = append(found, describe(l))
+		l := &leases[i]
+		switch {
+		case o.madeLease(l) || made[l.Name]: // the Lease of a Node has its name
+		case l.Labels[labels.Component] == labels.VnodeLease:
+			ofNodes = append(ofNodes, describe(l))
+		default:
+			ofControllers = append(ofControllers, describe(l))
 		}
 	}
-	if len(found) > 0 {
+	if found = slices.Concat(ofControllers, found, ofNodes); len(found) > 0 {
 		return &InUseError{Env: o.Env, Found: found}
 	}
 	return nil

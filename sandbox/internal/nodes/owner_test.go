@@ -91,6 +91,7 @@ func TestCheckUnused(t *testing.T) {
 		}
 	}
 	mine := fake.NewClientset(heldNode("mine", "dev", "koupsandbox-me-1", "3"), heldNode("other-env", "prod", "mc-0", "1"),
+		heldNode("created", "dev", "koupsandbox-me-1", "1"), lease("vnode.created", labels.VnodeLease, "dev", "vnode.created"), // not recorded yet
 		lease("controller-mine", labels.ControllerLease, "dev", "koupsandbox-me-1"), lease("vnode.silent", labels.VnodeLease, "dev", "vnode.silent"))
 	if err := me.CheckUnused(t.Context(), mine); err != nil {
 		t.Errorf("an environment of this sandbox alone: %v", err)

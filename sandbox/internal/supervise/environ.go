@@ -5,40 +5,34 @@ import (
 	"strings"
 )
 
-// The variables that processes get from the environment of the command that brings up a sandbox. A * at the end stands
-// for the rest of a name. All other variables stay behind: some hold secrets, and some change the settings of a
-// component, such as METRICS_API_ADDR or ETCD_NAME. A component gets its settings by Spec.Env.
+// The following lists name the variables of the up command that its processes inherit. A final * matches any suffix. Other
+// variables are not inherited, because some are secrets and some change the settings of a component, such as
+// METRICS_API_ADDR or ETCD_NAME. Spec.Env has the settings of a component.
 var (
-	// common says where programs are, who the user is, and which language the user reads.
-	common = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LANG", "LANGUAGE", "LC_*"}
+	// common has the variables that most programs need.
+	common = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "JAVA_HOME", "TMPDIR", "TZ", "LANG", "LANGUAGE", "LC_*"}
 	// goRuntime has the settings of the Go runtime.
 	goRuntime = []string{"GOGC", "GOMEMLIMIT", "GOMAXPROCS", "GODEBUG", "GOTRACEBACK", "GORACE", "GOCOVERDIR"}
-	// daemon has what the daemon and its commands need besides: the container engine, kind and the Go clients for
-	// HTTP. The daemon itself has no settings in its environment.
+	// daemon has the additional variables of the daemon: those of the container engine, of kind and of HTTP clients in Go.
 	daemon = []string{
 		"DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_API_VERSION", "SSH_AUTH_SOCK",
 		"CONTAINER_HOST", "CONTAINER_CONNECTION", "CONTAINER_SSHKEY", "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "CONTAINERS_REGISTRIES_CONF",
 		"REGISTRY_AUTH_FILE", "KIND_EXPERIMENTAL_*", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "DBUS_SESSION_BUS_ADDRESS",
 		"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR",
 	}
-	// credentials has what the programs need that a kubeconfig of an existing cluster names (exec): those of clouds.
-	credentials = []string{
-		"AWS_*", "AZURE_*", "AAD_*", "ARM_*", "CLOUDSDK_*", "GOOGLE_*", "USE_GKE_GCLOUD_AUTH_PLUGIN", "ALIBABA_CLOUD_*", "ALIBABACLOUD_*",
-		"TENCENTCLOUD_*", "HUAWEICLOUD_*", "KUBERNETES_EXEC_INFO", "KUBECACHEDIR",
-	}
 )
 
 // ScriptEnviron returns the variables for a script of a scenario.
 func ScriptEnviron(environ []string) []string { return filter(environ, common) }
 
-// ComponentEnviron returns the variables for a component, which may be a controller of the user's.
+// ComponentEnviron returns the variables for a component, including a custom controller.
 func ComponentEnviron(environ []string) []string { return filter(environ, common, goRuntime) }
 
-// DaemonEnviron returns the variables for a daemon. existing reports whether the cluster is an existing one, which may need
-// a program that fetches credentials.
+// DaemonEnviron returns the variables for a daemon. existing reports whether the cluster is an existing one. Its kubeconfig
+// may name a program that fetches credentials, and that can need any variable.
 func DaemonEnviron(environ []string, existing bool) []string {
 	if existing {
-		return filter(environ, common, goRuntime, daemon, credentials)
+		return environ
 	}
 	return filter(environ, common, goRuntime, daemon)
 }

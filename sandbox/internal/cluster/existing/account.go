@@ -25,13 +25,13 @@ import (
 )
 
 const (
-	// accountNamespace is the namespace of the controller's ServiceAccount, which is that of the mark.
+	// accountNamespace is the namespace of the controller's ServiceAccount and of the mark.
 	accountNamespace = cluster.MarkNamespace
-	// tokenTime is how long a token of the ServiceAccount is valid. It is renewed when a third of that is over.
+	// tokenTime is the requested lifetime of a token. The token is renewed after a third of its lifetime.
 	tokenTime = time.Hour
-	// tokenCheck is the pause between two checks whether the token must be renewed.
+	// tokenCheck is the interval between checks of the token.
 	tokenCheck = 30 * time.Second
-	// permissionPoll is the pause between two checks whether the API server knows the permissions of the ServiceAccount.
+	// permissionPoll is the interval between checks of the permissions of the ServiceAccount.
 	permissionPoll = 100 * time.Millisecond
 )
 
@@ -164,7 +164,7 @@ func (p *Provider) tryAccount(ctx context.Context) error {
 	var last error
 	err = wait.PollUntilContextCancel(ctx, permissionPoll, true, func(ctx context.Context) (bool, error) {
 		_, last = client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{Limit: 1})
-		if apierrors.IsForbidden(last) { // its caches learn of the bindings a moment later
+		if apierrors.IsForbidden(last) { // its authorizer reads the bindings from a cache
 			return false, nil
 		}
 		return true, last

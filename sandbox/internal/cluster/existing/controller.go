@@ -13,6 +13,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
+	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
@@ -29,8 +30,8 @@ func (p *Provider) Dismiss(ctx context.Context, bases map[string]bool) error {
 	return errors.Join(err, p.revoke(ctx))
 }
 
-// Marked tells whether the cluster bears the mark of this sandbox; that of another gives an
-// *cluster.OtherSandboxError.
+// Marked reports whether the cluster has the mark of this sandbox. It returns a *cluster.OtherSandboxError if the cluster
+// has the mark of another sandbox.
 func (p *Provider) Marked(ctx context.Context) (bool, error) {
 	marked, err := cluster.Marked(ctx, p.client, p.o.Owner)
 	if err != nil {
@@ -39,8 +40,7 @@ func (p *Provider) Marked(ctx context.Context) (bool, error) {
 	return marked, err
 }
 
-// Forget removes what a sandbox has made in a cluster with its mark, when its daemon has ended without removing it: the
-// recorded Nodes and Leases, and the objects of Admit. The mark stays, for Down.
+// Forget does the same as Dismiss after the daemon was killed. The mark stays, for Down.
 func (p *Provider) Forget(ctx context.Context) error { return p.Dismiss(ctx, nil) }
 
 // revoke removes the objects that Admit has created.
@@ -56,8 +56,15 @@ func (p *Provider) revoke(ctx context.Context) error {
 	return cluster.Revoke(ctx, p.Cluster(), objects, label)
 }
 
-// Sweep does nothing: what is in the cluster may be in use by others.
-func (p *Provider) Sweep(context.Context) error { return nil }
+// Sweep removes the Nodes that this sandbox has made before its daemon was killed, with their Leases and Pods. A base that
+// still runs gets a new Node with its next heartbeat.
+func (p *Provider) Sweep(ctx context.Context) error {
+	owner, err := p.owner(nil)
+	if err != nil {
+		return err
+	}
+	return nodes.Remove(ctx, p.client, owner.MadeNode)
+}
 
 // writeKubeconfig copies the one context that is used, with all it refers to.
 func (p *Provider) writeKubeconfig(context.Context) error {

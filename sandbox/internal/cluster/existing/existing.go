@@ -144,9 +144,9 @@ func (p *Provider) mark(ctx context.Context) error {
 	return nil
 }
 
-// allowed returns an error unless the cluster has the mark of this sandbox, or has none and the user
-// agrees to its use; marked reports which. The mark of another sandbox cannot be overruled. In both cases it returns a
-// *nodes.InUseError, wrapped, if somebody else uses the environment of the sandbox in this cluster.
+// allowed returns an error unless the cluster has the mark of this sandbox, or has no mark and the user consents to its
+// use; marked reports which. Consent does not replace the mark of another sandbox. The error wraps a *nodes.InUseError if
+// another controller or sandbox uses the environment.
 func (p *Provider) allowed(ctx context.Context) (marked bool, err error) {
 	marked, err = p.Marked(ctx)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -289,6 +290,32 @@ func belongsTo(sandbox string) func(error) bool {
 	return func(err error) bool {
 		var other *cluster.OtherSandboxError
 		return errors.As(err, &other) && other.Owner.Sandbox == sandbox
+	}
+}
+
+// An up after the daemon was killed removes the Nodes of the earlier bases, and no other Nodes.
+func TestSweep(t *testing.T) {
+	dir := state.Dir(t.TempDir())
+	prefix, err := dir.ClientIDPrefix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := New(Options{Owner: owner, Kubeconfig: kubeconfig(t, "http://127.0.0.1:1"), Context: "laptop", Env: "dev", Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := func(name, holder string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labels.Component: labels.Vnode, labels.Env: "dev"},
+			Annotations: map[string]string{labels.Holder: holder, labels.Fence: "1"}}}
+	}
+	client := fake.NewClientset(node("vnode.ours", prefix+"1"), node("vnode.theirs", "mc-0"))
+	p.client = client
+	if err := p.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(left.Items) != 1 || left.Items[0].Name != "vnode.theirs" {
+		t.Errorf("the Nodes after Sweep: %v, %v", left, err)
 	}
 }
 

@@ -254,7 +254,7 @@ func openBrowser(ctx context.Context, folder, url string) (redirect string, err 
 	}
 	cmd := exec.CommandContext(ctx, program, redirect)
 	if err := cmd.Start(); err == nil { // many machines have no such program
-		go func() { _ = cmd.Wait() }() // the result does not matter
+		go func() { _ = cmd.Wait() }() // the user can open the printed address
 	}
 	return redirect, nil
 }
