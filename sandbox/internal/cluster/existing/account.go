@@ -97,10 +97,12 @@ func (p *Provider) renewToken(ctx context.Context, account string) error {
 	if err != nil {
 		return fmt.Errorf("requesting a token of ServiceAccount %s/%s: %w", accountNamespace, account, err)
 	}
+	// The API server can shorten the lifetime. Its clock, and so ExpirationTimestamp, may differ from the clock of this machine.
+	lifetime := time.Duration(ptr.Deref(response.Spec.ExpirationSeconds, 0)) * time.Second
 	now := time.Now().Round(0) // without the monotonic clock, which stops while a machine sleeps
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.account, p.renewAt = account, now.Add(response.Status.ExpirationTimestamp.Sub(now)/3)
+	p.account, p.renewAt = account, now.Add(lifetime/3)
 	return nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
@@ -37,9 +38,9 @@ func TestTheTokenIsRenewed(t *testing.T) {
 			if a.GetSubresource() != "token" || failing.Load() {
 				return true, nil, fmt.Errorf("%s/%s is refused", a.GetResource().Resource, a.GetSubresource())
 			}
-			issued++
-			return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{
-				Token: fmt.Sprint("token-", issued), ExpirationTimestamp: metav1.NewTime(time.Now().Add(time.Hour)),
+			issued++ // by an API server whose clock is ahead
+			return true, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(3600))}, Status: authenticationv1.TokenRequestStatus{
+				Token: fmt.Sprint("token-", issued), ExpirationTimestamp: metav1.NewTime(time.Now().Add(9 * time.Hour)),
 			}}, nil
 		})
 		ctx, cancel := context.WithCancel(t.Context())
