@@ -167,7 +167,7 @@ var All = []Mutation{
 			{sweep, `s.look(r.opts.Sees(key), now,`, `s.look(true, now,`},
 			{
 				sweep,
-				`	held := r.held(list, bases, now)
+				`	held := r.held(bases, now)
 `,
 				`	var held map[string]bool
 `,
@@ -197,9 +197,10 @@ var All = []Mutation{
 		if !b.owned && now.Sub(b.lostAt) < r.opts.DeadAfter {
 			continue
 		}
-		if b.owned && !r`,
-				`		if b.owned && acting && !r`,
+		group`,
+				`		group`,
 			},
+			{sweep, `if b.owned && !left.take`, `if b.owned && acting && !left.take`},
 			{"controller/internal/vnode/reconciler.go", `return holder == r.opts.Holder`, `return holder == ""`},
 		},
 	},
