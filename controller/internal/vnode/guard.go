@@ -48,7 +48,7 @@ func (r *Reconciler) reportOthers() {
 	r.reported = others
 }
 
-// Others returns how many other controllers of this environment renew their Leases.
+// Others returns the number of other controllers of this environment that renew their Leases.
 func (r *Reconciler) Others() int { return len(r.member.renewing()) }
 
 // Conflict reports whether another controller with the same CLIENT_ID renews the Lease of this controller.

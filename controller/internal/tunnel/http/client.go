@@ -38,7 +38,7 @@ type query struct {
 	command arklet.Command
 }
 
-// evictedAnswer reports an answer that was given up because all answers together exceeded allAnswers.
+// evictedAnswer logs that a connection was closed because all answers together exceeded allAnswers.
 func (t *Tunnel) evictedAnswer(address netip.Prefix, connections, bytes int) {
 	from := tunnel.Origin{Tunnel: tunnel.HTTP, IP: address.Addr().String(), At: time.Now()}
 	t.handler.Rejected(from, kindConnection, tunnel.TooMany, fmt.Errorf(
