@@ -59,8 +59,8 @@ const (
 	OlderBaseName    = "vnode.koupleless.io/name"
 	OlderBaseVersion = "vnode.koupleless.io/version"
 	// RolePrefix and a role form the key of a label of a Node: the column ROLES of kubectl get nodes shows the
-	// role. The role has the host name of the base. The value of the label is Role; role labels with other
-	// values are not changed.
+	// role. The role is the host name of the base, or contains it. The value of the label is Role; role labels
+	// with other values are not changed.
 	RolePrefix = "node-role.kubernetes.io/"
 	Role       = "base"
 

@@ -235,7 +235,7 @@ func (r *Registry) hear(from tunnel.Origin, h arklet.Heartbeat) (reason tunnel.R
 	b, known := r.bases[info.Identity]
 	switch {
 	case known && !h.Active && !r.recognizes(b, from):
-		return tunnel.WrongAddress, nil, fmt.Errorf("heartbeat from %s ends base %q, whose other heartbeats come from %s; if they stop, the base is removed after %s",
+		return tunnel.WrongAddress, nil, fmt.Errorf("heartbeat from %s reports the end of base %q, whose other heartbeats come from %s: ignored; if these heartbeats stop, the base is removed after %s",
 			from.Peer, info.Identity, b.peer, r.opts.DeadAfter)
 	case !h.Active:
 		if r.remove(info.Identity) {

@@ -32,10 +32,10 @@ func source(address string) netip.Prefix {
 // the lock.
 func (r *Registry) room(from tunnel.Origin) (tunnel.Rejection, error) {
 	if len(r.bases) >= r.opts.MaxBases {
-		return tunnel.TooMany, fmt.Errorf("%d bases are known already, the maximum that MAX_BASES allows", len(r.bases))
+		return tunnel.TooMany, fmt.Errorf("%d bases are already known, the maximum that MAX_BASES allows", len(r.bases))
 	}
 	if n := r.sources[source(from.Peer)]; n >= r.opts.MaxPerAddress && !from.Certified {
-		return tunnel.TooManyOfAddress, fmt.Errorf("%d bases of the address %s are known already; if it is a proxy or a NAT of your bases, raise MAX_BASES_PER_ADDRESS", n, from.Peer)
+		return tunnel.TooManyOfAddress, fmt.Errorf("%d bases with the address %s are already known; if this is the address of a proxy or a NAT, raise MAX_BASES_PER_ADDRESS", n, from.Peer)
 	}
 	if from.Tunnel == tunnel.MQTT && !r.newBases.AllowN(r.opts.Clock.Now(), 1) {
 		return tunnel.TooMany, fmt.Errorf("more than %d new bases appeared over MQTT in a short time; if your fleet is that large, raise MAX_BASES", r.newBases.Burst())

@@ -96,7 +96,7 @@ func (n Networks) Check(named string, peer netip.Addr) (string, error) {
 func (n Networks) CheckUnproven(named string) (string, error) {
 	ip, err := n.Check(named, netip.Addr{})
 	if err == nil && len(n) > 0 && !n.contain(netip.MustParseAddr(ip)) {
-		return "", fmt.Errorf("%w: localIP %s is in none of BASE_NETWORKS; add the network of the base", ErrAddress, ip)
+		return "", fmt.Errorf("%w: localIP %s is not in BASE_NETWORKS; add the network of the base", ErrAddress, ip)
 	}
 	return ip, err
 }

@@ -360,7 +360,7 @@ func Check(n *corev1.Node, info base.Info, networks tunnel.Networks) (base.Info,
 	}
 	var err error
 	if info.Tunnel == tunnel.HTTP {
-		info.IP, err = networks.Check(info.IP, netip.Addr{}) // a heartbeat from this address created the Node
+		info.IP, err = networks.Check(info.IP, netip.Addr{}) // compared with the peer address when the heartbeat came
 		return info, err
 	}
 	info.IP, _ = networks.CheckUnproven(info.IP) // empty if the address is not allowed

@@ -202,7 +202,7 @@ type connKey struct{}
 func (t *Tunnel) evicted(address netip.Prefix, connections, bytes int) {
 	from := tunnel.Origin{Tunnel: tunnel.HTTP, IP: address.Addr().String(), At: time.Now()}
 	t.handler.Rejected(from, kindConnection, tunnel.TooMany, fmt.Errorf(
-		"too many connections or too large bodies: closed a connection from %s, which had %d connections with %d bytes, the most of all addresses", address, connections, bytes))
+		"limit of connections or request bodies exceeded: closed a connection from %s, which had %d connections with %d bytes, the most of all addresses", address, connections, bytes))
 }
 
 func (t *Tunnel) refuse(w http.ResponseWriter, from tunnel.Origin, kind string, reason tunnel.Rejection, err error) {

@@ -134,7 +134,7 @@ func TestTheirControllerIsRefused(t *testing.T) {
 		if len(c.applied) > 0 {
 			t.Errorf("with %s of theirs it has applied %v", object, c.applied)
 		}
-		if kind, _, _ := strings.Cut(object, " "); err == nil || !strings.Contains(err.Error(), kind+" koupleless-system/module-controller belongs to a module controller that this sandbox has not made") {
+		if kind, _, _ := strings.Cut(object, " "); err == nil || !strings.Contains(err.Error(), kind+" koupleless-system/module-controller belongs to a module controller that this sandbox has not created") {
 			t.Errorf("with %s of theirs: %v", object, err)
 		}
 		if err := c.Forget(t.Context()); err != nil {
