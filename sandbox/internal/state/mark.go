@@ -22,9 +22,9 @@ const (
 )
 
 // Owned reports whether the folder exists and has the mark that koupsandbox writes when it creates a folder. It
-// returns false without an error for an empty folder, which a sandbox can use. For any other folder it returns
-// an error that wraps ErrForeign; do not change anything in such a folder. A folder of another user gives the
-// error of CheckOwner.
+// returns false without an error if the folder does not exist or is empty, so that a sandbox can use it. For
+// any other folder it returns an error that wraps ErrForeign; do not change anything in such a folder. A folder
+// of another user gives the error of CheckOwner.
 func (d Dir) Owned() (bool, error) {
 	if err := d.CheckOwner(); err != nil {
 		return false, err
