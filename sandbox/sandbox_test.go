@@ -497,7 +497,7 @@ func TestAutoIsResolved(t *testing.T) {
 }
 
 // A process that cannot be ended, here because its run record is damaged, keeps the folder, unless it is given up.
-func TestDownKeepsTheFolderOfAProcessThatIsLeft(t *testing.T) {
+func TestDownKeepsTheFolderIfAProcessRemains(t *testing.T) {
 	home := state.Home(t.TempDir())
 	dir := home.Dir("koup")
 	if err := dir.Create(); err != nil {
@@ -576,7 +576,7 @@ func TestChildrenHaveACleanEnvironment(t *testing.T) {
 
 // No command reads from, connects to or changes a sandbox in a folder of another user: a run record there could name a
 // process of this user, and a socket could belong to a program of that user.
-func TestAFolderOfAnotherUser(t *testing.T) {
+func TestCommandsRefuseAFolderOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT TESTED: only root can give a folder away: make test-root")
 	}

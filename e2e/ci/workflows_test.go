@@ -74,7 +74,7 @@ func TestWorkflowsMayDoLittle(t *testing.T) {
 
 // A release is a draft until it was tried, and the job that publishes it compares the files of the draft with the files
 // that were tried.
-func TestAReleaseIsTriedBeforeItIsPublic(t *testing.T) {
+func TestAReleaseIsTestedBeforeItIsPublished(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, ".github", "workflows", "release.yml"))
 	must(t, err)
 	var workflow struct {

@@ -258,7 +258,7 @@ func TestInstallRefuses(t *testing.T) {
 			w.Header().Set("Content-Length", "100")
 			_, _ = w.Write([]byte("half"))
 		}), nil, name + " cannot be fetched whole; nothing was changed"},
-		"half of an archive by wget": {func(t *testing.T, i *installer) string {
+		"an incomplete archive from wget": {func(t *testing.T, i *installer) string {
 			i.path = pathOf(t, "gzip", "tar", "sha256sum", "wget")
 			return bad(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Length", "100")
@@ -289,10 +289,10 @@ func TestInstallRefuses(t *testing.T) {
 			script(t, i.path, "wget", "exit 1")
 			return url
 		}, nil, "this wget follows redirects to http: install curl or GNU Wget 1"},
-		"no version":          {nil, []string{"--version", ""}, "--version needs a value"},
-		"an odd version":      {nil, []string{"--version", "1.2.3"}, "1.2.3 is no version: it begins with v"},
-		"an odd argument":     {nil, []string{"--prefix"}, "there is no argument --prefix; see: sh install.sh --help"},
-		"a file for a folder": {func(t *testing.T, i *installer) string { put(t, filepath.Join(i.dir, "lib"), ""); return url }, nil, "cannot be written to: choose another folder with --dir"},
+		"no version":                  {nil, []string{"--version", ""}, "--version needs a value"},
+		"an invalid version":          {nil, []string{"--version", "1.2.3"}, "1.2.3 is no version: it begins with v"},
+		"an unknown argument":         {nil, []string{"--prefix"}, "there is no argument --prefix; see: sh install.sh --help"},
+		"a file in place of a folder": {func(t *testing.T, i *installer) string { put(t, filepath.Join(i.dir, "lib"), ""); return url }, nil, "cannot be written to: choose another folder with --dir"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			each(t, func(t *testing.T, i installer) {

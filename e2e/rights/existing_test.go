@@ -66,7 +66,7 @@ func owned(ctx context.Context, t *testing.T) map[string]string {
 
 // A sandbox takes over no base of a module controller that is in an existing cluster already: it has an environment
 // of its own, and refuses that of the controller. Its down leaves what it has not made.
-func TestBasesOfAnotherControllerStayThere(t *testing.T) {
+func TestASandboxDoesNotTakeOverBasesOfAnotherController(t *testing.T) {
 	b, spec := theirs(t)
 	silent := metav1.ObjectMeta{Name: "vnode.silent", Labels: map[string]string{labels.Component: labels.VnodeLease, labels.Env: "dev"}}
 	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)

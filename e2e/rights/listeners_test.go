@@ -161,7 +161,7 @@ func ask(t *testing.T, transport *http.Transport, target string) (string, bool) 
 }
 
 // The gateway refuses the ports of the sandbox itself, and every host that is no base.
-func TestTheGatewayLeadsToBasesOnly(t *testing.T) {
+func TestTheGatewayConnectsOnlyToBases(t *testing.T) {
 	status, err := up.Status(t.Context(), false)
 	must(t, err)
 	health, err := lastAfter(shared.Log(box.ControllerProgram), healthAt)

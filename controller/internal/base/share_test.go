@@ -17,7 +17,7 @@ func from(identity, peer string) tunnel.Origin {
 	return tunnel.Origin{Tunnel: tunnel.HTTP, Identity: identity, IP: "198.18.0.1", Peer: peer}
 }
 
-func TestTheShareOfAnAddress(t *testing.T) {
+func TestMaxBasesPerAddress(t *testing.T) {
 	w := newWorld()
 	for i := range 20_000 {
 		want := tunnel.Rejection("")
@@ -49,7 +49,7 @@ func TestTheShareOfAnAddress(t *testing.T) {
 	}
 }
 
-func TestTheSourceOfAnAddress(t *testing.T) {
+func TestSource(t *testing.T) {
 	for address, want := range map[string]string{
 		"10.0.0.9": "10.0.0.9/32", "::ffff:10.0.0.9": "10.0.0.9/32", "2001:db8::1:2": "2001:db8::/64", "": "", "nonsense": "",
 	} {
@@ -60,7 +60,7 @@ func TestTheSourceOfAnAddress(t *testing.T) {
 }
 
 // After a restart the Nodes tell which address has many bases.
-func TestTheShareOfAnAddressOutlivesARestart(t *testing.T) {
+func TestMaxBasesPerAddressAfterARestart(t *testing.T) {
 	w := newWorld()
 	for i := range DefaultMaxPerAddress {
 		w.Adopt(Info{Identity: fmt.Sprint("fake", i), Tunnel: tunnel.HTTP, IP: "10.0.0.9"}, time.Time{})
@@ -96,7 +96,7 @@ func TestTheRateOfNewBasesOverMQTT(t *testing.T) {
 }
 
 // The bases that somebody invents speak on while the others cannot, or end together.
-func TestInventedBasesDoNotOutweighOthers(t *testing.T) {
+func TestFalseBasesDoNotHideTheFailureOfOtherBases(t *testing.T) {
 	w := newWorld()
 	w.Sweep()
 	var honest, fake []string
@@ -126,7 +126,7 @@ func TestInventedBasesDoNotOutweighOthers(t *testing.T) {
 }
 
 // One deletion a minute of ten bases does not become fifty since somebody invents others.
-func TestInventedBasesDoNotRaiseTheBudget(t *testing.T) {
+func TestFalseBasesDoNotRaiseTheDeletionBudget(t *testing.T) {
 	w := newWorld()
 	w.opts.Mass.Percent = -1
 	for i := range 10 {
@@ -152,7 +152,7 @@ func TestInventedBasesDoNotRaiseTheBudget(t *testing.T) {
 	}
 }
 
-func TestSomebodyElseEndsABase(t *testing.T) {
+func TestAnotherClientCannotEndABase(t *testing.T) {
 	w := newWorld()
 	_, _ = w.Heard(from("a", "10.0.0.1"), beat("1"))
 	going := beat("1")
@@ -252,7 +252,7 @@ func TestBasesThatAnotherControllerServes(t *testing.T) {
 }
 
 // A controller that starts waits for the Lease of its killed predecessor. Its bases keep their grace period.
-func TestTheGraceOutlivesTheTakeover(t *testing.T) {
+func TestTheGracePeriodContinuesAfterATakeover(t *testing.T) {
 	w, _ := sightedWorld()
 	w.Adopt(Info{Identity: "a", Tunnel: tunnel.MQTT}, w.clock.Now())
 	w.take()
@@ -267,7 +267,7 @@ func TestTheGraceOutlivesTheTakeover(t *testing.T) {
 }
 
 // A base is forgotten when its Node is deleted, whoever served it.
-func TestABaseOfAnotherControllerWhoseNodeIsDeleted(t *testing.T) {
+func TestABaseIsForgottenWhenItsNodeIsDeleted(t *testing.T) {
 	w := newWorld()
 	_, _ = w.Heard(from("a", "10.0.0.1"), beat("1"))
 	w.ServedElsewhere("a", true)

@@ -24,7 +24,7 @@ func hanging(p *corev1.Probe) { p.TimeoutSeconds, p.PeriodSeconds, p.FailureThre
 
 // A base that accepts connections and does not answer delays neither the probes of other bases nor the end of its own
 // probes.
-func TestBaseThatDoesNotAnswer(t *testing.T) {
+func TestABaseThatDoesNotAnswerDelaysNoOtherProbes(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestBaseThatDoesNotAnswer(t *testing.T) {
 
 // Probes that were slow use half of the slots, so that the others are sent when they are due: on the same base, and
 // when so many bases do not answer that they could use all slots.
-func TestSlowProbes(t *testing.T) {
+func TestSlowProbesUseHalfOfTheSlots(t *testing.T) {
 	for bases, count := range map[int]int{1: 20, 10: 2} {
 		t.Run(fmt.Sprint(bases), func(t *testing.T) {
 			inBubble(t, func(w *world) {

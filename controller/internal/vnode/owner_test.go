@@ -346,7 +346,7 @@ func TestWhatABaseSaysDoesNotShortenTheWorkloadDelay(t *testing.T) {
 // logTo returns a logger that writes to a buffer.
 func logTo(b *bytes.Buffer) *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
 
-func TestTheBasesOfALivingControllerAreLeftAlone(t *testing.T) {
+func TestBasesOfARunningControllerAreNotTakenOver(t *testing.T) {
 	for _, cluster := range []bool{false, true} {
 		t.Run(fmt.Sprintf("IS_CLUSTER=%t", cluster), func(t *testing.T) {
 			api, clock := newAPI(), clocktesting.NewFakeClock(noon)
@@ -391,7 +391,7 @@ func TestTheBasesOfALivingControllerAreLeftAlone(t *testing.T) {
 }
 
 // A base of another controller of which nothing is heard here is neither judged nor forgotten, and is taken over in time.
-func TestABaseThatIsNotHeardIsTakenOverInTime(t *testing.T) {
+func TestABaseWithoutHeartbeatsIsTakenOver(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	first := newFixture(t, Options{Holder: "first", Clock: clock}, api)
 	first.hear()
@@ -416,7 +416,7 @@ func TestABaseThatIsNotHeardIsTakenOverInTime(t *testing.T) {
 }
 
 // The Lease of a controller that was killed long ago is observed for its duration, whatever it says.
-func TestTheLeaseOfAKilledControllerIsObserved(t *testing.T) {
+func TestALeaseIsObservedForItsDuration(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	killed := newFixture(t, Options{Holder: "killed", Clock: clock}, api)
 	killed.hear()
@@ -477,7 +477,7 @@ func TestALeaseWithAWrongDurationExpires(t *testing.T) {
 	}
 }
 
-func TestAReleasedLeaseIsNotAwaited(t *testing.T) {
+func TestTakeoverDoesNotWaitForAReleasedLease(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	before := newFixture(t, Options{Holder: "before", Clock: clock}, api)
 	before.hear()
@@ -494,7 +494,7 @@ func TestAReleasedLeaseIsNotAwaited(t *testing.T) {
 }
 
 // The Pods of a Node that somebody deletes belong to the controller that serves the base.
-func TestADeletedNodeOfAnotherControllersBase(t *testing.T) {
+func TestTheNodeOfABaseOfAnotherControllerIsDeleted(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	first := newFixture(t, Options{Holder: "first", Clock: clock}, api)
 	first.hear()

@@ -99,7 +99,7 @@ func acting(t *testing.T, d time.Duration, first, second *fixture) (seconds [2]i
 	return seconds
 }
 
-func TestTwoControllersWithOneClientID(t *testing.T) {
+func TestTwoControllersWithTheSameClientID(t *testing.T) {
 	first, second, logged := sameID(t)
 	if got := acting(t, time.Minute, first, second); got != [2]int{60, 0} {
 		t.Errorf("they act for %d s of a minute, want the first one only", got)
@@ -118,7 +118,7 @@ func TestTwoControllersWithOneClientID(t *testing.T) {
 	}
 }
 
-func TestTheSecondOfOneClientIDFollowsTheFirst(t *testing.T) {
+func TestTheSecondControllerWithTheSameClientIDTakesOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		end    func(*fixture) error
 		within time.Duration
@@ -144,7 +144,7 @@ func TestTheSecondOfOneClientIDFollowsTheFirst(t *testing.T) {
 }
 
 // An older version of the controller takes the Lease of its name without a look.
-func TestAControllerThatLosesItsLeaseStepsBack(t *testing.T) {
+func TestAControllerThatLosesItsLeaseStopsActing(t *testing.T) {
 	first, second, _ := sameID(t)
 	second.member.ended = func(string) bool { return true }
 	pass(t, 3*time.Second, second)
@@ -165,7 +165,7 @@ func TestAControllerThatLosesItsLeaseStepsBack(t *testing.T) {
 }
 
 // A Lease without the annotation is of an older version, which may still run.
-func TestTheLeaseOfAnOlderVersionIsObserved(t *testing.T) {
+func TestALeaseWithoutTheProcessAnnotationIsObserved(t *testing.T) {
 	first, _, _ := sameID(t)
 	leases := first.api.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	l, err := leases.Get(t.Context(), first.member.leaseName(), metav1.GetOptions{})

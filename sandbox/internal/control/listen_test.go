@@ -139,7 +139,7 @@ func TestOnlyItsUserMayCall(t *testing.T) {
 }
 
 // A client does not talk to a process of another user.
-func TestAClientChecksWhoListens(t *testing.T) {
+func TestAClientRefusesADaemonOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT TESTED: only root can run a process as another user: make test-root")
 	}

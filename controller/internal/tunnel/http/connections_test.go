@@ -90,7 +90,7 @@ const greedyAddress = "127.0.0.2"
 
 // A client that sends many large bodies, and never ends them, loses its connections when all bodies
 // together reach their limit. Bases at other addresses are answered.
-func TestAFloodOfBodies(t *testing.T) {
+func TestRequestBodiesAreLimitedTogether(t *testing.T) {
 	const flood, sent = 1200, maxBody - 1
 	h := &evictions{fakeHandler: newHandler()}
 	tn := serve(t, Options{Networks: tunnel.Networks{netip.MustParsePrefix("127.0.0.0/8")}}, h)
@@ -133,7 +133,7 @@ func TestAFloodOfBodies(t *testing.T) {
 }
 
 // A request holds no body after it is decoded, so that many requests can wait for their turn.
-func TestADecodedBodyIsReleased(t *testing.T) {
+func TestADecodedBodyIsNotHeld(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestADecodedBodyIsReleased(t *testing.T) {
 
 // Answers that never end lose their connections when all answers together reach their limit. A base whose
 // answer is small is heard.
-func TestAFloodOfAnswers(t *testing.T) {
+func TestAnswersAreLimitedTogether(t *testing.T) {
 	const flood = allAnswers/arklet.MaxPayload + 40
 	h := &evictions{fakeHandler: newHandler()}
 	released := make(chan struct{})

@@ -241,7 +241,7 @@ func TestTheAddressOfABaseIsItsOwn(t *testing.T) {
 }
 
 // The reference documents this limit: proxies and service meshes add header fields.
-func TestTheHeaderOfARequest(t *testing.T) {
+func TestRequestHeadersAreLimited(t *testing.T) {
 	tn := serve(t, Options{}, newHandler())
 	for size, want := range map[int]int{4 << 10: http.StatusBadRequest, 6 << 10: http.StatusRequestHeaderFieldsTooLarge} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+tn.Addr()+"/heartbeat", strings.NewReader("{}"))

@@ -147,7 +147,7 @@ func TestTheirControllerIsRefused(t *testing.T) {
 }
 
 // A namespace that the sandbox has made stays if others use it by now.
-func TestANamespaceWithOtherObjectsStays(t *testing.T) {
+func TestANamespaceWithOtherObjectsIsNotDeleted(t *testing.T) {
 	for object, stays := range map[string]bool{"kube-root-ca.crt": false, "theirs": true} {
 		c := newTheirCluster(t)
 		if err := c.applyAll(t); err != nil {
@@ -169,7 +169,7 @@ func TestANamespaceWithOtherObjectsStays(t *testing.T) {
 }
 
 // The Pods of another Deployment with the same label are neither counted, nor labelled, nor is their log read.
-func TestTheirPodsStay(t *testing.T) {
+func TestPodsOfAnotherDeploymentAreIgnored(t *testing.T) {
 	owner := func(kind, name string) []metav1.OwnerReference {
 		return []metav1.OwnerReference{{Kind: kind, Name: name, UID: types.UID(name), Controller: ptr.To(true)}}
 	}
@@ -290,7 +290,7 @@ func TestTheirSettings(t *testing.T) {
 }
 
 // In a shared cluster the CLIENT_ID of a controller shows which sandbox has started it; the name of its Pod is set before.
-func TestTheirClientID(t *testing.T) {
+func TestClientIDInASharedCluster(t *testing.T) {
 	s := settings
 	s.ClientIDPrefix = "prefix-"
 	for name, want := range map[string]struct {
