@@ -76,7 +76,8 @@ func TestWhatCannotBeObservedIsLeftAsItIs(t *testing.T) {
 	}
 }
 
-// unobserved reports an error unless a metric and an Event of each base's Node say why the bases were not observed.
+// unobserved reports an error unless a metric and an Event of each Node give the reason why the bases were not
+// observed.
 func unobserved(ctx context.Context, p *process, reason string, bases []*base) error {
 	addr, err := served(p.log, "metrics")
 	if err != nil {

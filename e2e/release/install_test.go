@@ -162,7 +162,7 @@ func each(t *testing.T, test func(t *testing.T, i installer)) {
 	}
 }
 
-// pathOf returns a PATH with these tools only, and what install.sh always needs.
+// pathOf returns a PATH with only these tools and the tools that install.sh always needs.
 func pathOf(t *testing.T, tools ...string) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -374,7 +374,7 @@ func TestInstallIsInterrupted(t *testing.T) {
 	})
 }
 
-// script puts a program into a directory.
+// script writes a shell script into a directory.
 func script(t *testing.T, folder, name, text string) {
 	t.Helper()
 	check.Must(t, os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700)) //nolint:gosec // it is executed
@@ -503,7 +503,7 @@ func TestInstallVerifiesTheAttestation(t *testing.T) {
 	})
 }
 
-// attestedMirror serves what another mirror has, and an attestation of each release.
+// attestedMirror serves the files of another mirror, and an attestation of each release.
 func attestedMirror(t *testing.T, url string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -517,7 +517,7 @@ func attestedMirror(t *testing.T, url string) string {
 	return server.URL
 }
 
-// relay answers with what a server of the test has at a URL.
+// relay answers with the response of a test server at a URL.
 func relay(t *testing.T, w http.ResponseWriter, url string) {
 	answer, err := http.Get(url) //nolint:noctx,gosec // a server of this test
 	if err != nil {
@@ -529,7 +529,7 @@ func relay(t *testing.T, w http.ResponseWriter, url string) {
 	_, _ = io.Copy(w, answer.Body)
 }
 
-// An archive in the cache is verified again, and fetched again if it is another.
+// An archive in the cache is verified again. If it does not match, it is downloaded again.
 func TestInstallVerifiesACachedArchive(t *testing.T) {
 	each(t, func(t *testing.T, i installer) {
 		release := mirror(t, "v1.2.3")

@@ -59,7 +59,7 @@ func TestSource(t *testing.T) {
 	}
 }
 
-// After a restart the Nodes tell which address has many bases.
+// After a restart, the controller counts the bases of each address from the Nodes.
 func TestMaxBasesPerAddressAfterARestart(t *testing.T) {
 	w := newWorld()
 	for i := range DefaultMaxPerAddress {
@@ -95,7 +95,8 @@ func TestTheRateOfNewBasesOverMQTT(t *testing.T) {
 	}
 }
 
-// The bases that somebody invents speak on while the others cannot, or end together.
+// False bases of one address keep sending heartbeats while the other bases cannot, or all stop at the same
+// time.
 func TestFalseBasesDoNotHideTheFailureOfOtherBases(t *testing.T) {
 	w := newWorld()
 	w.Sweep()
@@ -125,7 +126,7 @@ func TestFalseBasesDoNotHideTheFailureOfOtherBases(t *testing.T) {
 	}
 }
 
-// One deletion a minute of ten bases does not become fifty since somebody invents others.
+// False bases do not increase the number of other bases that are removed per minute.
 func TestFalseBasesDoNotRaiseTheDeletionBudget(t *testing.T) {
 	w := newWorld()
 	w.opts.Mass.Percent = -1
@@ -190,7 +191,8 @@ func TestAnotherClientCannotEndABase(t *testing.T) {
 	}
 }
 
-// Over HTTP each heartbeat reaches one of two replicas. The bases that the other one serves are not silent.
+// Over HTTP each heartbeat reaches one of two replicas. The bases of the other replica do not count as
+// unreachable.
 func TestBasesThatAnotherControllerServes(t *testing.T) {
 	for key, change := range map[tunnel.Key]func(id string) tunnel.Origin{
 		tunnel.HTTP: func(id string) tunnel.Origin { return from(id, "10.0.0.1") },
@@ -227,7 +229,8 @@ func TestBasesThatAnotherControllerServes(t *testing.T) {
 			if diff := cmp.Diff([]string(nil), w.kinds()); diff != "" {
 				t.Errorf("changes (-want +got):\n%s", diff)
 			}
-			// The other controller has ended. Its bases are asked at once, and have the time that every base has.
+			// The other controller has ended. Its bases get a health check immediately, and the full grace
+			// period.
 			for _, id := range theirs {
 				w.ServedElsewhere(id, false)
 				w.Own(id, true)
@@ -266,7 +269,7 @@ func TestTheGracePeriodContinuesAfterATakeover(t *testing.T) {
 	w.wantKinds(t, "after them", "a unreachable")
 }
 
-// A base is forgotten when its Node is deleted, whoever served it.
+// A base is forgotten when its Node is deleted, also a base of another controller.
 func TestABaseIsForgottenWhenItsNodeIsDeleted(t *testing.T) {
 	w := newWorld()
 	_, _ = w.Heard(from("a", "10.0.0.1"), beat("1"))

@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// pair is a self-signed certificate in PEM form.
+// pair is a self-signed certificate and its key, in PEM form.
 type pair struct {
 	cert, key []byte
 	leaf      *x509.Certificate
@@ -193,7 +193,8 @@ func TestUnchangedFilesAreNotReadAgain(t *testing.T) {
 	}
 }
 
-// A failure may end without a change of the size and of the modification time, as when permissions are corrected.
+// After a failure the files are read again, because corrected permissions change neither the size nor the
+// modification time.
 func TestFilesAreReadAgainAfterAFailure(t *testing.T) {
 	s := secret{t, t.TempDir()}
 	before, after := newPair(t, "before"), newPair(t, "after")

@@ -142,7 +142,7 @@ func TestPlaces(t *testing.T) {
 }
 
 // When all connections together hold too many bytes, the address that holds the most loses its largest
-// connection. Other addresses lose none, however little room is left.
+// connection. Other addresses lose no connection.
 func TestHeldBytesAreLimited(t *testing.T) {
 	var evicted []string
 	h := newHallWith(t, Limits{Connections: 100, Bytes: 1000, Evicted: func(address netip.Prefix, connections, bytes int) {

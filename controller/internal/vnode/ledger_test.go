@@ -55,7 +55,7 @@ func (s *fixture) forget(t *testing.T) {
 	}
 }
 
-// The clock of the machine that wrote the Lease, or of this one, was set by a month.
+// The clock of this machine, or of the machine that wrote the Lease, is changed by a month.
 func TestALeaseIsKeptWhenTheClockChanges(t *testing.T) {
 	for name, by := range map[string]time.Duration{"forward": 30 * 24 * time.Hour, "back": -30 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestALeaseIsKeptWhenTheClockChanges(t *testing.T) {
 	}
 }
 
-// What a journal notes of a base that is away is kept after a restart, also if the clock was set meanwhile.
+// The journal entries of an unavailable base are kept after a restart, also if the clock was changed.
 func TestAJournalIsKeptWhenTheClockChanges(t *testing.T) {
 	api := newAPI()
 	first := newFixture(t, Options{Holder: "me"}, api)

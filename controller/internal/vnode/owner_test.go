@@ -390,7 +390,8 @@ func TestBasesOfARunningControllerAreNotTakenOver(t *testing.T) {
 	}
 }
 
-// A base of another controller of which nothing is heard here is neither judged nor forgotten, and is taken over in time.
+// A base of another controller that sends no heartbeats to this controller is not evaluated or forgotten, and
+// is taken over when the Lease expires.
 func TestABaseWithoutHeartbeatsIsTakenOver(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	first := newFixture(t, Options{Holder: "first", Clock: clock}, api)
@@ -415,7 +416,7 @@ func TestABaseWithoutHeartbeatsIsTakenOver(t *testing.T) {
 	}
 }
 
-// The Lease of a controller that was killed long ago is observed for its duration, whatever it says.
+// The Lease of a killed controller is observed for its duration, regardless of its renew time.
 func TestALeaseIsObservedForItsDuration(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	killed := newFixture(t, Options{Holder: "killed", Clock: clock}, api)
@@ -443,7 +444,7 @@ func TestALeaseIsObservedForItsDuration(t *testing.T) {
 	}
 }
 
-// A Lease that names a duration of many years is of no controller: LEASE_DURATION is limited.
+// A Lease with a duration of many years is treated as MaxLease.
 func TestALeaseWithAWrongDurationExpires(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	killed := newFixture(t, Options{Holder: "killed", Clock: clock}, api)
@@ -493,7 +494,7 @@ func TestTakeoverDoesNotWaitForAReleasedLease(t *testing.T) {
 	}
 }
 
-// The Pods of a Node that somebody deletes belong to the controller that serves the base.
+// If a user deletes a Node, the controller that serves the base handles its Pods.
 func TestTheNodeOfABaseOfAnotherControllerIsDeleted(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	first := newFixture(t, Options{Holder: "first", Clock: clock}, api)

@@ -230,7 +230,7 @@ func (w *world) nextEvent() string {
 	}
 }
 
-// Credentials in the URL of a jar are not in the log, in Events or in messages of the status.
+// Logs, Events and status messages do not contain the credentials of a jar URL.
 func TestCredentialsOfJarURLsAreMasked(t *testing.T) {
 	var log strings.Builder
 	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))

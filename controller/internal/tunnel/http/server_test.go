@@ -427,7 +427,7 @@ func TestMutualTLS(t *testing.T) {
 	}
 }
 
-// New connections are served with the certificate and verified by the authority that are in the files then.
+// New connections use the current certificate and certificate authority in the files.
 func TestRenewedCertificates(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) certfile.File { return certfile.File{Setting: name, Path: filepath.Join(dir, name)} }
@@ -437,7 +437,8 @@ func TestRenewedCertificates(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// renew replaces all certificates by those of a new authority, and returns a client of it.
+	// renew replaces all certificates with those of a new certificate authority, and returns a client with a
+	// certificate of this authority.
 	renew := func() *http.Client {
 		t.Helper()
 		ca := issue(t, "ca", nil)

@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// stream is a connection from which a test reads what it likes.
+// stream is a connection that returns the bytes of a reader.
 type stream struct {
 	net.Conn
 	io.Reader
@@ -86,8 +86,7 @@ func TestPacketsAreLimited(t *testing.T) {
 	}
 }
 
-// However a stream is split, the library reads the same packets. Those within the limit are the packets
-// that were sent.
+// The library reads the same packets for every split of the stream. Packets within the limit are unchanged.
 func FuzzPacketLimiter(f *testing.F) {
 	f.Add(publishPacket("a", 1, "payload of some length"), byte(3))
 	f.Add(append(publishPacket("a", 0, "x"), written(packets.NewControlPacket(packets.Pingresp))...), byte(1))
@@ -123,7 +122,7 @@ func (s *steps) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// A message of 250 MB is rejected by its topic, acknowledged, and takes no memory. Later messages arrive.
+// A message of 250 MB is rejected and acknowledged, and is not kept in memory. Later messages arrive.
 func TestAHugeMessageIsRejected(t *testing.T) {
 	const size = 250_000_000
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -168,7 +167,7 @@ func TestAHugeMessageIsRejected(t *testing.T) {
 	}
 }
 
-// A broker keeps a large message that is retained. The tunnel stays connected, and rejects the message.
+// The tunnel rejects a large retained message, and stays connected.
 func TestALargeRetainedMessageIsRejected(t *testing.T) {
 	s, addr := serveBroker(t, &doorman{})
 	if err := s.Publish("koupleless_dev/a/base/heart", make([]byte, 8*arklet.MaxPayload), true, 1); err != nil {

@@ -231,8 +231,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// An environment in which a controller runs that the sandbox has not started is refused before anything is written,
-// also in a cluster with the mark of this sandbox. The controllers and bases of the sandbox itself are no reason.
+// An environment with a controller that the sandbox has not started is refused before any write, also in a
+// cluster with the mark of this sandbox. Controllers and bases of the sandbox are accepted.
 func TestAnEnvironmentInUseIsRefused(t *testing.T) {
 	dir := state.Dir(t.TempDir())
 	prefix, err := dir.ClientIDPrefix()

@@ -146,7 +146,7 @@ func TestTheirControllerIsRefused(t *testing.T) {
 	}
 }
 
-// A namespace that the sandbox has made stays if others use it by now.
+// A namespace of the sandbox is not deleted if other users have objects in it.
 func TestANamespaceWithOtherObjectsIsNotDeleted(t *testing.T) {
 	for object, stays := range map[string]bool{"kube-root-ca.crt": false, "theirs": true} {
 		c := newTheirCluster(t)
@@ -168,7 +168,7 @@ func TestANamespaceWithOtherObjectsIsNotDeleted(t *testing.T) {
 	}
 }
 
-// The Pods of another Deployment with the same label are neither counted, nor labelled, nor is their log read.
+// The Pods of another Deployment with the same label are not counted or labelled, and their logs are not read.
 func TestPodsOfAnotherDeploymentAreIgnored(t *testing.T) {
 	owner := func(kind, name string) []metav1.OwnerReference {
 		return []metav1.OwnerReference{{Kind: kind, Name: name, UID: types.UID(name), Controller: ptr.To(true)}}
