@@ -258,8 +258,8 @@ func (l listener) Rejected(from tunnel.Origin, kind string, reason tunnel.Reject
 	l.rejects.add(from, kind, reason, err)
 }
 
-// rejections counts rejected messages. It logs each reason once per base and hour, or once per address and hour
-// if the base is unknown, so that invalid messages do not fill the log.
+// rejections counts rejected messages. It logs each reason at most once per hour for each base, or for each
+// address if the base is unknown. So invalid messages do not fill the log.
 type rejections struct {
 	metrics *metrics.Metrics
 	logger  *slog.Logger

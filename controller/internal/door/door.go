@@ -42,9 +42,9 @@ func Limit(l net.Listener, limits Limits) net.Listener {
 // DialFunc opens a connection, as the field DialContext of http.Transport does.
 type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// LimitReads returns a function that dials and limits the memory for data from peers. The bytes that were read
-// from a connection count until it is closed. If all connections hold more than limit bytes, connections are
-// closed as in Hold, and evicted is called like Limits.Evicted.
+// LimitReads returns a function that dials and wraps the connections of dial, to limit the memory for data from
+// peers. Each byte that was read from a connection counts until the connection is closed. If all connections
+// together exceed limit bytes, LimitReads closes connections like Hold, and calls evicted like Limits.Evicted.
 func LimitReads(dial DialFunc, limit int, evicted func(address netip.Prefix, connections, bytes int)) DialFunc {
 	l := &limitListener{limits: Limits{Connections: math.MaxInt, Bytes: limit, Evicted: evicted}, open: map[netip.Prefix]*client{}}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {

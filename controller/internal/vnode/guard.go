@@ -42,7 +42,7 @@ func (r *Reconciler) reportOthers() {
 	others := strings.Join(r.member.renewing(), ", ")
 	if !r.opts.Cluster && others != "" && others != r.reported {
 		r.opts.Logger.Warn("another controller serves this environment: its bases stay with it until it ends; "+
-			"give this controller an ENV of its own, or set IS_CLUSTER=true on both to share the bases",
+			"set a unique ENV for this controller, or set IS_CLUSTER=true on both to share the bases",
 			"env", r.opts.Env, "controllers", others)
 	}
 	r.reported = others

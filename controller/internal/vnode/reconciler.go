@@ -30,10 +30,10 @@ type Options struct {
 	Settings
 	// Holder is the identity of this controller in Leases (CLIENT_ID).
 	Holder string
-	// Cluster enables sharing the bases with other controllers (IS_CLUSTER): the controller waits before it
-	// takes over a base, longer if it serves a larger share of all bases, and hands over its bases while their
-	// tunnel is down. With or without Cluster, the controller takes over the Node of another controller only
-	// after the Lease of that controller was released, or was not renewed for its duration.
+	// Cluster enables sharing the bases with other controllers (IS_CLUSTER): the controller hands over its
+	// bases while their tunnel is down. It waits before it takes over a base, longer if it serves a larger
+	// share of all bases. With or without Cluster, it takes over the Node of another controller only after the
+	// Lease of that controller was released or has expired.
 	Cluster bool
 	// MaxLevel is the number of workload levels in a cluster (WORKLOAD_MAX_LEVEL); 0 means 3.
 	MaxLevel int

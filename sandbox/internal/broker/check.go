@@ -45,7 +45,8 @@ func (e *External) Check(ctx context.Context, o CheckOptions) error {
 	if err != nil {
 		return err
 	}
-	// The id is as long as the longest client id, which is that of a controller in an existing cluster.
+	// The id has the maximum length of a client id in a sandbox: controllers in an existing cluster have the
+	// longest client ids.
 	name := "koupsandbox-check-" + rand.Text() + "-" + rand.Text()[:6]
 	c := &check{External: e, CheckOptions: o, conn: &witness{Conn: conn}, name: name,
 		id: cmp.Or(o.ClientPrefix, "koupleless") + idSeparator + name, root: "koupleless_" + strings.ToLower(o.Env) + "/", heard: make(chan paho.Message, 100), done: make(chan struct{})}

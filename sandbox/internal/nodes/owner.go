@@ -48,8 +48,8 @@ func (e *InUseError) Error() string {
 		more = fmt.Sprintf("\n  and %d more", n)
 	}
 	return fmt.Sprintf("environment %q is in use by a module controller or by bases that this sandbox has not started:\n  %s%s\n"+
-		"leave out --env (spec.env), so that the sandbox gets an environment of its own, or choose an unused one; if these Nodes and Leases are left over, "+
-		"because nothing renews the Leases, delete exactly these and try again", e.Env, strings.Join(shown, "\n  "), more)
+		"omit --env (spec.env) to use a generated environment, or choose an unused one; if no controller renews these Leases any more, "+
+		"delete these Nodes and Leases and try again", e.Env, strings.Join(shown, "\n  "), more)
 }
 
 // CheckUnused returns an *InUseError if the environment has Nodes of bases, Leases of such Nodes or Leases of

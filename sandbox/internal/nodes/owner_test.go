@@ -86,7 +86,7 @@ func TestCheckUnused(t *testing.T) {
 	if diff := cmp.Diff(want, inUse.Found); diff != "" {
 		t.Errorf("found (-want +got):\n%s", diff)
 	}
-	for _, text := range []string{`environment "dev" is in use`, want[0], "and 2 more", "leave out --env"} {
+	for _, text := range []string{`environment "dev" is in use`, want[0], "and 2 more", "omit --env"} {
 		if !strings.Contains(err.Error(), text) {
 			t.Errorf("the error does not state %q: %v", text, err)
 		}

@@ -28,8 +28,8 @@ type Spec struct {
 	Path string
 	// Args follow the program's name.
 	Args []string
-	// Env has variables in the form KEY=value in addition to those of ComponentEnviron. If a key occurs twice,
-	// the last value is used.
+	// Env has variables in the form KEY=value, in addition to the variables of ComponentEnviron. If a key
+	// occurs twice, the last value is used.
 	Env []string
 	// Dir to run in; empty means that of this process.
 	Dir string

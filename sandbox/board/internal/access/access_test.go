@@ -195,7 +195,7 @@ func TestASessionEnds(t *testing.T) {
 	}
 }
 
-// many is a review in which each token belongs to the user with the same name.
+// many implements Reviews for tests: each token belongs to the user with the same name.
 type many struct{ exchanged int }
 
 func (m *many) Exchange(_ context.Context, token string) (string, error) {

@@ -34,9 +34,9 @@ type Controller struct {
 	// KubeletClientCA names the authority behind the certificate with which the API server calls;
 	// empty = logs and exec are not served.
 	KubeletClientCA string
-	// Token is the token that heartbeats over HTTP must have. Otherwise a web page in a browser on this machine
-	// could send the heartbeat of a base with any local port, and the controller would send commands to that
-	// port.
+	// Token is the token that heartbeats over HTTP must have. Without it, a web page in a browser on this
+	// machine could send heartbeats of a base with any local port. The controller would then send commands to
+	// that port.
 	Token string
 	// Serving issues the certificate for Host.
 	Serving func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
