@@ -148,8 +148,8 @@ e2e: build $(BIN)/gotestsum ## Run the tests that drive a running sandbox
 	$(SUM) -count=1 -timeout 20m -p 1 ./e2e/docs ./e2e/scenarios
 
 # Tests that need root, as PACKAGE:TESTS. Without root they are skipped. CI runs them with sudo, and a skipped test is a failure.
-ROOT_TESTS := sandbox/internal/control:TestOnlyItsUserMayCall|TestAClientChecksWhoListens sandbox/internal/state:TestAFolderOfAnotherUserIsRefused|TestCheckOwner \
-  sandbox:TestAFolderOfAnotherUser e2e/ci:TestOffline
+ROOT_TESTS := sandbox/internal/control:TestOnlyItsUserMayCall|TestAClientRefusesADaemonOfAnotherUser sandbox/internal/state:TestAFolderOfAnotherUserIsRefused|TestCheckOwner \
+  sandbox:TestCommandsRefuseAFolderOfAnotherUser e2e/ci:TestOffline
 .PHONY: test-root
 test-root: build ## Run the tests that need root, with sudo if you are not root
 	@sudo=; [ "$$(id -u)" = 0 ] || sudo="sudo env PATH=$$PATH"; \

@@ -8,7 +8,7 @@ bin=$programs/lib/koupsandbox
 export PATH="$bin:$PATH" KOUPSANDBOX_HOME="$RUNNER_TEMP/koupsandbox"
 
 case $1 in
-install) # it verifies the archive, also one from the cache
+install) # install.sh verifies the archive, including one from the cache
   KOUPSANDBOX_CACHE=$RUNNER_TEMP/koupsandbox-cache sh "$(dirname "$0")/../install.sh" --dir "$programs"
   koupsandbox version
   # For the steps of the job that follow.

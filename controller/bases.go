@@ -243,9 +243,9 @@ func (l listener) BaselineQuery(from tunnel.Origin, m arklet.Metadata) []arklet.
 	if !l.accepts(from, "queryBaseline") {
 		return nil
 	}
-	if l.registry.Recognizes(from) { // else anybody could keep a dead base alive, or end its installs
+	if l.registry.Recognizes(from) { // otherwise any client could keep a stopped base alive, or fail its installs
 		l.registry.Touch(from.Identity)
-		l.registry.AskModules(from.Identity) // a base asks when it starts: what it had is gone
+		l.registry.AskModules(from.Identity) // a base sends this query when it starts, without modules
 		l.dialog.Lost(from.Identity, restarted)
 	}
 	return l.baselineFor(base.Info{
@@ -258,8 +258,8 @@ func (l listener) Rejected(from tunnel.Origin, kind string, reason tunnel.Reject
 	l.rejects.add(from, kind, reason, err)
 }
 
-// rejections counts messages that were not acted on. It logs each reason once per base and hour, or once
-// per address and hour if the base is unknown, so that invalid messages do not fill the log.
+// rejections counts rejected messages. It logs each reason at most once per hour for each base, or for each
+// address if the base is unknown. So invalid messages do not fill the log.
 type rejections struct {
 	metrics *metrics.Metrics
 	logger  *slog.Logger
@@ -270,7 +270,7 @@ type rejections struct {
 }
 
 type rejection struct {
-	from   string // an identity, or an address
+	from   string // the identity of the base, or its address
 	reason tunnel.Rejection
 }
 

@@ -151,8 +151,7 @@ func TestABaselineThatFailsFillsNoLog(t *testing.T) {
 	}
 }
 
-// Connections that are closed since their address has too many, or sends too much, are counted, and logged once an
-// hour for each address.
+// Connections that are closed because of a limit are counted. They are logged once per hour and address.
 func TestClosedConnectionsAreReported(t *testing.T) {
 	var log bytes.Buffer
 	l, _ := newListener(t, &log)

@@ -70,7 +70,7 @@ type Controller struct {
 	chatter        *rate.Limiter
 	reach          reach
 	networks       tunnel.Networks // in which a base may name any address
-	serving        atomic.Bool     // the tunnels run
+	serving        atomic.Bool     // whether the tunnels run
 }
 
 // New prepares a controller: it checks the options, and listens where logs and exec are served,
@@ -269,9 +269,9 @@ func (c *Controller) sees(key tunnel.Key) bool {
 	}
 }
 
-// Ready returns nil if the controller has read the Kubernetes API and serves bases, or else an error that says
-// what is missing. It does not depend on the MQTT broker: a controller that is not ready gets no heartbeats over
-// HTTP, and blocks the rollout of its own Deployment, while the broker is unavailable. See Connected.
+// Ready returns nil if the controller has read the Kubernetes API and serves bases. Otherwise it returns an
+// error that names the missing part. Ready does not depend on the MQTT broker: a controller that is not ready
+// gets no heartbeats over HTTP, and blocks the rollout of its Deployment. See Connected.
 func (c *Controller) Ready() error {
 	if !c.nodes.Informer().HasSynced() || !c.provider.Informer().HasSynced() {
 		return errors.New("the Kubernetes API has not been read yet")
@@ -287,8 +287,8 @@ func (c *Controller) Ready() error {
 	return nil
 }
 
-// Connected returns nil if the controller is ready and connected to the MQTT broker, if it has one. Otherwise it
-// returns an error that says what is missing.
+// Connected returns nil if the controller is ready and connected to the MQTT broker, if it has one. Otherwise
+// it returns an error that names the missing part.
 func (c *Controller) Connected() error {
 	if err := c.Ready(); err != nil || c.mqtt == nil {
 		return err

@@ -36,13 +36,13 @@ type Options struct {
 	MQTT *MQTTOptions
 	// HTTP is the HTTP tunnel [ENABLE_HTTP_TUNNEL]; nil leaves it out.
 	HTTP *HTTPOptions
-	// BaseNetworks are CIDRs in which a base may name any address [BASE_NETWORKS]. Otherwise a base
-	// over HTTP has the address that it speaks from, and no base is on loopback or link-local. A base over
-	// MQTT must name an address in BaseNetworks if there are any.
+	// BaseNetworks are CIDRs in which a base may name any address [BASE_NETWORKS]. A base over HTTP can always
+	// report the address that its heartbeats come from, unless that is loopback or link-local. If BaseNetworks
+	// is set, a base over MQTT must report an address in these networks.
 	BaseNetworks string
 	// MaxBases is how many bases are known at most [MAX_BASES]; 0 means 20,000.
 	MaxBases int
-	// MaxBasesPerAddress is the maximum number of bases that speak from one address over HTTP
+	// MaxBasesPerAddress is the maximum number of bases that send heartbeats from one address over HTTP
 	// [MAX_BASES_PER_ADDRESS]; 0 means 1,000. Bases with a client certificate are not limited.
 	MaxBasesPerAddress int
 	// Cluster says that several controllers share the bases [IS_CLUSTER].
@@ -150,8 +150,8 @@ type MQTTOptions struct {
 	// [KEEP_RETAINED_COMMANDS]; otherwise they are removed once, at the start: an existing controller
 	// leaves them, and every base that connects would run them.
 	KeepRetained bool
-	// TLS turns TLS on [MQTT_CA_PATH, MQTT_CLIENT_CRT_PATH, MQTT_CLIENT_KEY_PATH]. It returns the
-	// configuration of the next connection, so that certificates can be renewed.
+	// TLS enables TLS [MQTT_CA_PATH, MQTT_CLIENT_CRT_PATH, MQTT_CLIENT_KEY_PATH]. It returns the configuration
+	// for the next connection, so that certificates can be renewed.
 	TLS func() *tls.Config
 }
 

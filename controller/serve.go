@@ -43,7 +43,7 @@ func (c *Controller) servers() ([]func(context.Context) error, error) {
 	return serve, nil
 }
 
-// health serves the state of the controller.
+// health returns the handler for /healthz, /readyz and /tunnelz.
 func (c *Controller) health() http.Handler {
 	health := http.NewServeMux()
 	health.HandleFunc("/healthz", answer(func() error { return nil }))
@@ -52,7 +52,7 @@ func (c *Controller) health() http.Handler {
 	return health
 }
 
-// answer answers with the error of a check, or with ok.
+// answer returns a handler that responds with ok, or with status 503 and the error of the check.
 func answer(check func() error) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if err := check(); err != nil {

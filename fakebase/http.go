@@ -40,7 +40,7 @@ type httpTunnel struct {
 	endpoint endpoint
 	client   *http.Client
 	url      string // of the heartbeat; empty = none
-	failing  bool   // the last heartbeat was not accepted; used only by heartbeat
+	failing  bool   // whether the last heartbeat was refused; used only by heartbeat
 	d        dialect
 }
 
@@ -237,7 +237,7 @@ func (l *life) help() (out outcome) {
 // a failure never ends them (protocol 4.1).
 func (t *httpTunnel) heartbeat(due time.Time) {
 	err := t.sendHeartbeat()
-	if err != nil && !t.failing && t.l.ctx.Err() == nil { // one line per failure, not per heartbeat
+	if err != nil && !t.failing && t.l.ctx.Err() == nil { // one line for consecutive failures
 		t.l.log.Warn("heartbeat not accepted", "err", err)
 	}
 	t.failing = err != nil

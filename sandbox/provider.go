@@ -15,9 +15,9 @@ import (
 // label has 63 characters at most.
 const envLength = 50
 
-// resolve completes a copy of the configuration with what only an earlier run or this machine
-// tells: the provider that auto means here, and an environment of the sandbox's own for an existing cluster or an
-// external broker. It returns a sentence for each thing that had to be found out.
+// resolve returns a copy of the configuration with the values that depend on an earlier run or on this machine.
+// It replaces the provider auto, and generates an environment for an existing cluster or an external broker.
+// notes has a sentence for each value that it has set.
 func resolve(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) (resolved *v1alpha1.Sandbox, notes []string, err error) {
 	c := *config
 	var earlier *v1alpha1.Sandbox
@@ -37,7 +37,7 @@ func resolve(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) (reso
 		} else {
 			c.Spec.Env = fmt.Sprintf("%.*s-%s", envLength, dir.Name(), strings.ToLower(rand.Text()[:8]))
 		}
-		notes = append(notes, "the environment is "+c.Spec.Env+", the sandbox's own, because the cluster or the broker may have other users")
+		notes = append(notes, "the environment is "+c.Spec.Env+", generated for this sandbox because the cluster or the broker may have other users")
 	}
 	v1alpha1.SetDefaults(&c)
 	return &c, notes, nil
@@ -64,7 +64,7 @@ func resolveProvider(ctx context.Context, spec *v1alpha1.Spec, earlier *v1alpha1
 	return "the provider is kind, because a container engine has its node image " + image
 }
 
-// ownEnv reports whether up chooses an environment for the sandbox that no other sandbox or controller has.
+// ownEnv reports whether up generates an environment that no other sandbox or controller uses.
 func ownEnv(config *v1alpha1.Sandbox) bool { return shared(config) && config.Spec.Env == "" }
 
 // shared reports whether the sandbox uses a cluster or a broker that may have other users.

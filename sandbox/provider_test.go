@@ -10,8 +10,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-// A sandbox on an external broker or in an existing cluster has an environment that no other has. It keeps that when
-// its daemon has ended without a down, unless the user names one.
+// A sandbox on an external broker or in an existing cluster has a unique environment. It keeps this environment
+// after its daemon has ended without a down, unless the user sets another one.
 func TestEnvironmentOfItsOwn(t *testing.T) {
 	for name, spec := range map[string]v1alpha1.Spec{
 		"external broker":  {Provider: v1alpha1.ProviderEmbedded, Broker: v1alpha1.Broker{URL: "mqtt://broker.example"}},

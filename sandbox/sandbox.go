@@ -317,16 +317,16 @@ type DownOptions struct {
 	Name string
 	// KeepLogs leaves the logs in the state folder. Default: everything goes.
 	KeepLogs bool
-	// Force gets an error that describes the processes that could not be ended and the objects that could not be removed. The
-	// folder is removed all the same. Default: Down returns the error, and the folder stays.
+	// Force is called with an error that lists the processes and objects that could not be removed; the folder
+	// is removed nevertheless. Default: Down returns the error and keeps the folder.
 	Force func(left error)
 }
 
-// Down stops a sandbox and removes its state folder; it tells whether there was
-// one. It works without the daemon too, by the run records. An Up of the same
-// sandbox that goes on is made to give up. When a process could not be ended, or something in a cluster, or a
-// cluster of containers, could not be removed, the folder stays, and another Down
-// tries again, but with Force. A folder that something else has made is left alone, with state.ErrForeign.
+// Down stops a sandbox and removes its state folder. It reports whether there was a sandbox. Without the
+// daemon, it uses the run records. A concurrent Up of the same sandbox fails. If a process, an object in a
+// cluster or a kind cluster cannot be removed, Down keeps the folder, so that another Down tries again; with
+// Force it removes the folder. For a folder that koupsandbox has not created, Down returns state.ErrForeign and
+// changes nothing.
 func Down(ctx context.Context, o DownOptions) (bool, error) {
 	home := state.Home(o.Home)
 	dir := home.Dir(o.Name)
@@ -334,7 +334,7 @@ func Down(ctx context.Context, o DownOptions) (bool, error) {
 		return false, err
 	}
 	reaching, cancel := context.WithTimeout(ctx, endTime)
-	client, status, err := reach(reaching, dir) // a daemon that does not answer is killed below
+	client, status, err := reach(reaching, dir) // if the daemon does not answer, CleanStale kills it
 	cancel()
 	if ctx.Err() != nil {
 		return false, err
@@ -375,10 +375,10 @@ func Down(ctx context.Context, o DownOptions) (bool, error) {
 	return used, errors.Join(err, dir.Remove(o.KeepLogs))
 }
 
-// kept is an error that states what to do when a down has left something.
+// kept returns an error for a down that could not remove everything. It states what to do.
 func kept(dir state.Dir, name string) error {
-	return fmt.Errorf("what this machine knows of the sandbox is kept in %s, so that down can be tried again; if that can never be removed, "+
-		"give it up with: koupsandbox down --name %s --force", dir, name)
+	return fmt.Errorf("the records of the sandbox are kept in %s, so that you can run down again; "+
+		"to give up the remaining objects, run: koupsandbox down --name %s --force", dir, name)
 }
 
 // forget removes what a sandbox has made that is no process, when its daemon is

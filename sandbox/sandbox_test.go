@@ -496,8 +496,9 @@ func TestAutoIsResolved(t *testing.T) {
 	}
 }
 
-// A process that cannot be ended, here because its run record is damaged, keeps the folder, unless it is given up.
-func TestDownKeepsTheFolderOfAProcessThatIsLeft(t *testing.T) {
+// Down keeps the folder if a process cannot be ended, here because its run record is damaged. With Force, it
+// removes the folder.
+func TestDownKeepsTheFolderIfAProcessRemains(t *testing.T) {
 	home := state.Home(t.TempDir())
 	dir := home.Dir("koup")
 	if err := dir.Create(); err != nil {
@@ -574,9 +575,9 @@ func TestChildrenHaveACleanEnvironment(t *testing.T) {
 	}
 }
 
-// No command reads from, connects to or changes a sandbox in a folder of another user: a run record there could name a
-// process of this user, and a socket could belong to a program of that user.
-func TestAFolderOfAnotherUser(t *testing.T) {
+// No command reads from, connects to or changes a sandbox in a folder of another user: a run record in it could
+// name a process of this user, and a socket could belong to a process of the other user.
+func TestCommandsRefuseAFolderOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT TESTED: only root can give a folder away: make test-root")
 	}

@@ -44,7 +44,7 @@ func (p Programs) Versions(ctx context.Context) Versions {
 			}
 			cmd := exec.CommandContext(ctx, path, argument)
 			cmd.Env = supervise.ComponentEnviron(os.Environ())
-			out, _ := cmd.Output() // one that cannot say it has no version
+			out, _ := cmd.Output() // an error is ignored: the version stays empty
 			if m := pattern.FindStringSubmatch(string(out)); m != nil {
 				for i, to := range into {
 					*to = m[i+1]

@@ -58,8 +58,9 @@ const (
 	Tunnel           = "vnode.koupleless.io/tunnel"
 	OlderBaseName    = "vnode.koupleless.io/name"
 	OlderBaseVersion = "vnode.koupleless.io/version"
-	// RolePrefix, Role and a base's host name are a label of its Node, so that the column ROLES of kubectl
-	// get nodes tells which base is which. Its value is Role: others have other values, and stay.
+	// RolePrefix and a role form the key of a label of a Node: the column ROLES of kubectl get nodes shows the
+	// role. The role is the host name of the base, or contains it. The value of the label is Role; role labels
+	// with other values are not changed.
 	RolePrefix = "node-role.kubernetes.io/"
 	Role       = "base"
 

@@ -86,7 +86,8 @@ func Resolve(pod *corev1.Pod, container corev1.Container, value func(name types.
 	return container, nil
 }
 
-// installed returns the version that a Pod's status shows on its base; empty if it shows none.
+// installed returns the installed version of a container from the status of its Pod; empty if the status has
+// none.
 func installed(pod *corev1.Pod, container string) string {
 	for _, c := range pod.Status.ContainerStatuses {
 		if v := InstalledVersion(c); v != "" && c.Name == container {
@@ -104,7 +105,7 @@ func ContainerID(ip, module, version string) string {
 	return containerIDScheme + net.JoinHostPort(ip, module) + ":" + version
 }
 
-// InstalledVersion returns the version of a module in the container ID of a status; empty if there is none.
+// InstalledVersion returns the version of a module from the container ID in a status; empty if there is none.
 func InstalledVersion(c corev1.ContainerStatus) string {
 	id, found := strings.CutPrefix(c.ContainerID, containerIDScheme)
 	if !found {
@@ -113,9 +114,9 @@ func InstalledVersion(c corev1.ContainerStatus) string {
 	separator := ":" + c.Name + ":"
 	ip, version, found := strings.Cut(id, separator)
 	switch {
-	case strings.HasPrefix(id, "["): // the module may have the name of a part of the address
+	case strings.HasPrefix(id, "["): // the name of the module can be equal to a part of the address
 		_, version, _ = strings.Cut(id, "]"+separator)
-	case found && strings.Contains(ip, ":"): // IPv6 without brackets, as earlier controllers wrote it
+	case found && strings.Contains(ip, ":"): // an IPv6 address without brackets, written by an earlier version
 		version = id[strings.LastIndex(id, separator)+len(separator):]
 	}
 	return version

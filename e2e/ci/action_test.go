@@ -50,8 +50,8 @@ func names(t *testing.T, folder string) []string {
 	return list
 }
 
-// Scenarios are run from a fresh machine, and what they led to shows on GitHub; the second time the archive comes
-// from the cache.
+// The action runs scenarios on a fresh machine, and shows their results on GitHub. The second run uses the
+// archive from the cache.
 func TestAction(t *testing.T) {
 	release, cache, folder := serve(t), t.TempDir(), workspace(t)
 

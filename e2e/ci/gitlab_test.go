@@ -113,7 +113,7 @@ func (j job) run(t *testing.T, folder, home string) (log string, failed bool) {
 	return log, err != nil
 }
 
-// The job of the template runs scenarios and leaves reports; the second time the archive comes from the cache.
+// The job of the template runs scenarios and writes reports. The second run uses the archive from the cache.
 func TestGitLab(t *testing.T) {
 	release, folder, home := serve(t), workspace(t), shortFolder(t)
 	inputs := map[string]string{"version": version, "mirror": release.mirror, "scenarios": "scenarios/release.yaml", "report": "out"}

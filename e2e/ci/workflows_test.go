@@ -72,9 +72,9 @@ func TestWorkflowsMayDoLittle(t *testing.T) {
 	}
 }
 
-// A release is a draft until it was tried, and the job that publishes it compares the files of the draft with the files
-// that were tried.
-func TestAReleaseIsTriedBeforeItIsPublic(t *testing.T) {
+// A release is a draft until its files are tested. The job that publishes it compares the files of the draft
+// with the tested files.
+func TestAReleaseIsTestedBeforeItIsPublished(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, ".github", "workflows", "release.yml"))
 	must(t, err)
 	var workflow struct {

@@ -23,12 +23,12 @@ func TestWhatCannotBeObservedIsLeftAsItIs(t *testing.T) {
 		reason string // of the condition, of the Event and of the metric
 		blind  func(t *testing.T, a area, p *process, during func())
 	}{
-		"the broker is away": {"TunnelDown", func(t *testing.T, a area, _ *process, during func()) {
+		"the broker is unavailable": {"TunnelDown", func(t *testing.T, a area, _ *process, during func()) {
 			a.stop()
 			during()
 			a.start(t)
 		}},
-		"the controller stands still": {"ControllerSuspended", func(t *testing.T, _ area, p *process, during func()) {
+		"the controller is suspended": {"ControllerSuspended", func(t *testing.T, _ area, p *process, during func()) {
 			p.signal(t, syscall.SIGSTOP)
 			during()
 			p.signal(t, syscall.SIGCONT)
@@ -76,7 +76,8 @@ func TestWhatCannotBeObservedIsLeftAsItIs(t *testing.T) {
 	}
 }
 
-// unobserved reports an error unless a metric and an Event of each base's Node say why the bases were not observed.
+// unobserved reports an error unless a metric and an Event of each Node give the reason why the bases were not
+// observed.
 func unobserved(ctx context.Context, p *process, reason string, bases []*base) error {
 	addr, err := served(p.log, "metrics")
 	if err != nil {

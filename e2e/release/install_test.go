@@ -162,7 +162,7 @@ func each(t *testing.T, test func(t *testing.T, i installer)) {
 	}
 }
 
-// pathOf returns a PATH with these tools only, and what install.sh always needs.
+// pathOf returns a PATH with only these tools and the tools that install.sh always needs.
 func pathOf(t *testing.T, tools ...string) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -258,7 +258,7 @@ func TestInstallRefuses(t *testing.T) {
 			w.Header().Set("Content-Length", "100")
 			_, _ = w.Write([]byte("half"))
 		}), nil, name + " cannot be fetched whole; nothing was changed"},
-		"half of an archive by wget": {func(t *testing.T, i *installer) string {
+		"an incomplete archive from wget": {func(t *testing.T, i *installer) string {
 			i.path = pathOf(t, "gzip", "tar", "sha256sum", "wget")
 			return bad(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Length", "100")
@@ -289,10 +289,10 @@ func TestInstallRefuses(t *testing.T) {
 			script(t, i.path, "wget", "exit 1")
 			return url
 		}, nil, "this wget follows redirects to http: install curl or GNU Wget 1"},
-		"no version":          {nil, []string{"--version", ""}, "--version needs a value"},
-		"an odd version":      {nil, []string{"--version", "1.2.3"}, "1.2.3 is no version: it begins with v"},
-		"an odd argument":     {nil, []string{"--prefix"}, "there is no argument --prefix; see: sh install.sh --help"},
-		"a file for a folder": {func(t *testing.T, i *installer) string { put(t, filepath.Join(i.dir, "lib"), ""); return url }, nil, "cannot be written to: choose another folder with --dir"},
+		"no version":                  {nil, []string{"--version", ""}, "--version needs a value"},
+		"an invalid version":          {nil, []string{"--version", "1.2.3"}, "1.2.3 is no version: it begins with v"},
+		"an unknown argument":         {nil, []string{"--prefix"}, "there is no argument --prefix; see: sh install.sh --help"},
+		"a file in place of a folder": {func(t *testing.T, i *installer) string { put(t, filepath.Join(i.dir, "lib"), ""); return url }, nil, "cannot be written to: choose another folder with --dir"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			each(t, func(t *testing.T, i installer) {
@@ -374,7 +374,7 @@ func TestInstallIsInterrupted(t *testing.T) {
 	})
 }
 
-// script puts a program into a directory.
+// script writes a shell script into a directory.
 func script(t *testing.T, folder, name, text string) {
 	t.Helper()
 	check.Must(t, os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700)) //nolint:gosec // it is executed
@@ -503,7 +503,7 @@ func TestInstallVerifiesTheAttestation(t *testing.T) {
 	})
 }
 
-// attestedMirror serves what another mirror has, and an attestation of each release.
+// attestedMirror serves the files of another mirror, and an attestation of each release.
 func attestedMirror(t *testing.T, url string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -517,7 +517,7 @@ func attestedMirror(t *testing.T, url string) string {
 	return server.URL
 }
 
-// relay answers with what a server of the test has at a URL.
+// relay answers with the response of a test server at a URL.
 func relay(t *testing.T, w http.ResponseWriter, url string) {
 	answer, err := http.Get(url) //nolint:noctx,gosec // a server of this test
 	if err != nil {
@@ -529,7 +529,7 @@ func relay(t *testing.T, w http.ResponseWriter, url string) {
 	_, _ = io.Copy(w, answer.Body)
 }
 
-// An archive in the cache is verified again, and fetched again if it is another.
+// An archive in the cache is verified again. If it does not match, it is downloaded again.
 func TestInstallVerifiesACachedArchive(t *testing.T) {
 	each(t, func(t *testing.T, i installer) {
 		release := mirror(t, "v1.2.3")

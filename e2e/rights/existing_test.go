@@ -26,8 +26,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// theirs returns a sandbox that uses the cluster of the shared sandbox as an existing cluster, and its settings. The mark
-// of the shared sandbox is put aside until the test ends, so that nothing but the environment shows another user.
+// theirs returns a sandbox that uses the cluster of the shared sandbox as an existing cluster, and its
+// settings. The mark of the shared sandbox is removed until the test ends, so that only the environment shows
+// that another user exists.
 func theirs(t *testing.T) (*box.Box, v1alpha1.Spec) {
 	t.Helper()
 	b := &box.Box{Bin: shared.Bin, Home: shared.Home, Name: envconf.RandomName("theirs", 12), Provider: v1alpha1.ProviderExisting}
@@ -64,9 +65,9 @@ func owned(ctx context.Context, t *testing.T) map[string]string {
 	return all
 }
 
-// A sandbox takes over no base of a module controller that is in an existing cluster already: it has an environment
-// of its own, and refuses that of the controller. Its down leaves what it has not made.
-func TestBasesOfAnotherControllerStayThere(t *testing.T) {
+// A sandbox does not take over bases of a module controller in an existing cluster. It uses a generated
+// environment, and refuses the environment of the controller. Its down removes only its own objects.
+func TestASandboxDoesNotTakeOverBasesOfAnotherController(t *testing.T) {
 	b, spec := theirs(t)
 	silent := metav1.ObjectMeta{Name: "vnode.silent", Labels: map[string]string{labels.Component: labels.VnodeLease, labels.Env: "dev"}}
 	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
@@ -90,7 +91,7 @@ func TestBasesOfAnotherControllerStayThere(t *testing.T) {
 		t.Errorf("of the other controller (-before +while the sandbox is up):\n%s", diff)
 	}
 	killDaemon(t, b)
-	// Although somebody has deleted the mark, down knows what the sandbox has made.
+	// down removes the objects of the sandbox even if a user has deleted the mark.
 	must(t, client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(t.Context(), "koupsandbox", metav1.DeleteOptions{}))
 	must(t, b.Down(t.Context()))
 	if diff := cmp.Diff(before, owned(t.Context(), t)); diff != "" {
@@ -128,7 +129,7 @@ func killDaemon(t *testing.T, b *box.Box) {
 	t.Fatal("the status has no daemon")
 }
 
-// leaseOf returns the Lease of a Node that is gone, as a controller keeps it.
+// leaseOf returns a Lease that a controller keeps after its Node was deleted.
 func leaseOf(meta metav1.ObjectMeta) *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: meta, Spec: coordinationv1.LeaseSpec{HolderIdentity: &meta.Name, LeaseDurationSeconds: ptr.To[int32](40)}}
 }

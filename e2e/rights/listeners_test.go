@@ -28,14 +28,14 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// listener is a row of the table of SECURITY.md.
+// listener is a row of the table in SECURITY.md.
 type listener struct{ Name, Process, Where string }
 
-// row matches the rows whose process and address are in backquotes: a sandbox with the provider embedded has them. Of
-// the others, the address depends on the cluster.
+// row matches the rows with process and address in backquotes, which exist in a sandbox with the provider
+// embedded. The address in other rows depends on the cluster.
 var row = regexp.MustCompile("(?m)^\\| ([^|`]+) \\| `([^`]+)` \\| `([^`]+)` \\| [^|]+ \\| ([^|]+) \\|$")
 
-// table reads the listeners from a page, and what each asks for.
+// table reads the listeners from a page, and the credentials that each listener requires.
 func table(t *testing.T, page string) (list []listener, asks map[string]string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(repository, page))
@@ -51,9 +51,9 @@ func table(t *testing.T, page string) (list []listener, asks map[string]string) 
 	return list, asks
 }
 
-// The listeners of a sandbox, of koupsandbox board and of fakebase --control are those of the table, at the addresses that
-// the table gives, and none is missing from it. A listener answers a request without credentials only if the table says
-// that it asks for nothing.
+// The table lists exactly the listeners of a sandbox, of koupsandbox board and of fakebase --control, with
+// their addresses. A listener answers a request without credentials only if the table states that it requires
+// nothing.
 func TestListeners(t *testing.T) {
 	one := 1
 	const group = "listeners"
@@ -98,7 +98,8 @@ func TestListeners(t *testing.T) {
 	}
 }
 
-// anonymous has, for each listener, a request without credentials. It returns the answer, and whether it was served.
+// anonymous has a function for each listener that sends a request without credentials. The function returns the
+// answer, and whether the listener served the request.
 var anonymous = map[string]func(t *testing.T, addr string) (answer string, served bool){
 	"control socket": func(t *testing.T, addr string) (string, bool) {
 		info, err := os.Stat(addr) // unit tests call it as another user
@@ -160,8 +161,8 @@ func ask(t *testing.T, transport *http.Transport, target string) (string, bool) 
 	return answer.Status, answer.StatusCode != http.StatusUnauthorized && answer.StatusCode != http.StatusForbidden
 }
 
-// The gateway refuses the ports of the sandbox itself, and every host that is no base.
-func TestTheGatewayLeadsToBasesOnly(t *testing.T) {
+// The gateway refuses the ports of the sandbox, and every host that is not a base.
+func TestTheGatewayConnectsOnlyToBases(t *testing.T) {
 	status, err := up.Status(t.Context(), false)
 	must(t, err)
 	health, err := lastAfter(shared.Log(box.ControllerProgram), healthAt)
@@ -175,13 +176,13 @@ func TestTheGatewayLeadsToBasesOnly(t *testing.T) {
 	}
 }
 
-// socket is a listener that runs.
+// socket is an open listener.
 type socket struct {
 	listener
 	addr string
 }
 
-// commands starts the commands that listen beside a sandbox, and lists their sockets.
+// commands starts the commands that have listeners in addition to a sandbox, and lists their sockets.
 func commands(t *testing.T) (list []socket) {
 	t.Helper()
 	for name, cmd := range map[string]*exec.Cmd{
@@ -333,7 +334,8 @@ func known(t *testing.T) map[string]string {
 	return names
 }
 
-// request sends a request to a base through the gateway, whatever the base answers: then the base has a web port.
+// request sends a request to a base through the gateway and ignores the answer. After that, the base has a web
+// port.
 func request(t *testing.T) {
 	t.Helper()
 	status, err := up.Status(t.Context(), false)

@@ -16,8 +16,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// Two controllers share bases over HTTP behind one TCP load balancer, so each base speaks to one of them as long as its
-// connection lasts. After a restart of one controller, both observe all bases.
+// Two controllers share bases over HTTP behind one TCP load balancer, so each base sends heartbeats to one
+// controller until its connection ends. After a restart of one controller, both observe all bases.
 func TestBalancer(t *testing.T) {
 	t.Parallel()
 	const bases, rounds, heartbeat = 8, 11, 3 * time.Second
@@ -37,7 +37,7 @@ func TestBalancer(t *testing.T) {
 	first, second := begin(0, "first"), begin(1, "second")
 	for i := range bases {
 		ip := fmt.Sprintf("127.0.12.%d", i+1)
-		// A base keeps its connection to the controller: each has a client of its own.
+		// Each base has its own client, and keeps its connection to the controller.
 		transport := &http.Transport{}
 		b, err := fakebase.New(fakebase.Options{
 			Identity: fmt.Sprintf("balanced-%d", i), Env: env, IP: ip, HeartbeatInterval: heartbeat,
@@ -59,7 +59,8 @@ func TestBalancer(t *testing.T) {
 	lb.set(1, "")
 	second = begin(1, "second-again")
 	lb.reset()
-	// After 12.5 s without a message, a base counts as silent. The heartbeats take more than twice that time.
+	// After 12.5 s without a message, heartbeats of a base count as missed. The test waits for heartbeats more
+	// than twice that long.
 	eventually(t, "each base sends some heartbeats", func(ctx context.Context) error {
 		list, err := nodes(ctx, env)
 		if err != nil {
@@ -154,7 +155,7 @@ func (b *balancer) heartbeats() (first, second int) {
 	return b.received[0], b.received[1]
 }
 
-// pick returns the next backend that there is.
+// pick returns the next backend that is set.
 func (b *balancer) pick(conn net.Conn) (i int, addr string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -191,7 +192,7 @@ func (b *balancer) forward(conn net.Conn) {
 	_, _ = io.Copy(io.MultiWriter(to, counter{b, i}), conn)
 }
 
-// counter counts the heartbeats in a stream of requests. fakebase writes each request at once.
+// counter counts the heartbeats in a stream of requests. fakebase writes each request in one piece.
 type counter struct {
 	b *balancer
 	i int

@@ -23,8 +23,8 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 )
 
-// While the broker is unavailable, a controller with both tunnels stays ready, and bases over HTTP come and go. The
-// metrics say that bases over MQTT are not observed.
+// While the broker is unavailable, a controller with both tunnels stays ready, and bases over HTTP can start
+// and end. The metrics show that bases over MQTT are not observed.
 func TestBasesOverHTTPWithoutABroker(t *testing.T) {
 	t.Parallel()
 	env, broker := environment(), startBroker(t, "127.0.0.1:0")
@@ -69,7 +69,7 @@ func TestBasesOverHTTPWithoutABroker(t *testing.T) {
 	})
 	ready()
 
-	// A controller that starts while the broker is unavailable serves bases over HTTP too.
+	// A controller that starts while the broker is unavailable also serves bases over HTTP.
 	c.end()
 	c = controller(t, "both-tunnels", broker.addr, map[string]string{
 		"ENV": env, "ENABLE_HTTP_TUNNEL": "true", "BASE_NETWORKS": "127.0.0.0/8,198.18.0.0/15", "TIME_SCALE": "4",
@@ -104,7 +104,8 @@ func TestLateMessages(t *testing.T) {
 			return err
 		})
 	}
-	// The controller measures the delay by messages to itself, on the topic of baselines. The base has an answer there too.
+	// The controller measures the delay by messages to itself, on the topic of baselines. The base also
+	// receives an answer on this topic.
 	eventually(t, "the controller hears itself", func(context.Context) error { return relay.heard("/base/baseline", 3) })
 	relay.delay.Lock()
 	behind(1)
@@ -116,7 +117,7 @@ func TestLateMessages(t *testing.T) {
 	must(t, allReady(t.Context(), env, 1))
 }
 
-// relay forwards connections to a broker. While delay is locked, it holds back what the broker sends.
+// relay forwards connections to a broker. While delay is locked, it holds back the data from the broker.
 type relay struct {
 	addr  string
 	delay sync.RWMutex
@@ -149,7 +150,7 @@ func startRelay(t *testing.T, broker string) *relay {
 	return r
 }
 
-// Write takes what the broker sends, and blocks while it is held back.
+// Write receives the data from the broker, and blocks while the data is held back.
 func (r *relay) Write(p []byte) (int, error) {
 	r.delay.RLock()
 	defer r.delay.RUnlock()

@@ -13,9 +13,9 @@ import (
 // The environment of the manifests. Only TestCoexistence uses it.
 const shippedEnv = "dev"
 
-// A cluster already has two replicas of the shipped Deployment, with bases, modules and clients. A sandbox that uses the
-// cluster changes no Pod, Node or Lease of the first environment, and no request fails. After down, nothing of the
-// sandbox is left.
+// A cluster already has two replicas of the shipped Deployment, with bases, modules and clients. A sandbox that
+// uses the cluster changes no Pod, Node or Lease of the first environment, and no request fails. After down, no
+// object of the sandbox is left.
 func TestCoexistence(t *testing.T) {
 	broker := startBroker(t, "127.0.0.1:0")
 	controllers := []*process{controller(t, "module-controller-first", broker.addr, nil), controller(t, "module-controller-second", broker.addr, nil)}
@@ -76,7 +76,7 @@ func TestCoexistence(t *testing.T) {
 	})
 }
 
-// existing is a sandbox that is to use the cluster. It is taken down when the test ends.
+// existing is a sandbox that uses the cluster. It is taken down when the test ends.
 func existing(t *testing.T) *box.Box {
 	t.Helper()
 	b := &box.Box{Bin: programs, Home: home, Name: environment(), Provider: v1alpha1.ProviderExisting}
@@ -88,7 +88,7 @@ func upArgs(flags ...string) []string {
 	return append([]string{"up", "--provider", "existing", "--kubeconfig", userKubeconfig, "--context", userContext, "--i-know-what-i-do"}, flags...)
 }
 
-// settled waits until the Nodes of the bases have a holder and did not change for the time between two looks.
+// settled waits until the Nodes of the bases have a holder and do not change between two polls.
 func settled(t *testing.T, n int) {
 	t.Helper()
 	last := ""

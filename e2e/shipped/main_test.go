@@ -52,7 +52,8 @@ var (
 	must = check.Must
 )
 
-// atOnce is the number of tests that run in parallel. They wait most of the time. TestCoexistence and TestMemory run alone.
+// atOnce is the number of tests that run in parallel. The tests wait most of the time. TestCoexistence and
+// TestMemory run alone.
 const atOnce = "5"
 
 func TestMain(m *testing.M) {
@@ -146,8 +147,8 @@ func apply(ctx context.Context) error {
 	return nil
 }
 
-// adopt makes an object of the embedded cluster one of the user's: it removes the label of the sandbox, and adds the
-// subjects of the manifest to a binding.
+// adopt makes the user the owner of an object in the embedded cluster: it removes the label of the sandbox, and
+// adds the subjects in the manifest to a binding.
 func adopt(ctx context.Context, target dynamic.ResourceInterface, object *unstructured.Unstructured) error {
 	live, err := target.Get(ctx, object.GetName(), metav1.GetOptions{})
 	if err != nil {

@@ -25,19 +25,21 @@ import (
 const (
 	// memoryLimit is a quarter of the memory limit in deployment.yaml.
 	memoryLimit = 256 << 20
-	// slowBodies is how many connections send a body of each size slowly. The controller accepts the smaller size.
+	// slowBodies is the number of connections that send a body of each size slowly. The controller accepts the
+	// smaller size.
 	slowBodies, smallBody, largeBody = 1200, 64 << 10, 1 << 20
 	// packetSize is close to the largest packet that MQTT allows.
 	packets, packetSize = 2, 250 << 20
-	// identities is how many bases one address claims to be. maxPerAddress keeps the load on the API server low.
+	// identities is the number of bases for which one address sends heartbeats. maxPerAddress keeps the load on
+	// the API server low.
 	identities, maxBases, maxPerAddress = 20_000, 200, 100
 	honest                              = 10
 	// The addresses of the clients. All are loopback addresses.
 	slowAddr, greedyAddr = "127.0.0.3", "127.0.0.2"
 )
 
-// Slow bodies, large packets, and an address with many identities do not make the controller use much memory. The bases at
-// other addresses get an answer to each heartbeat, and find room.
+// Slow bodies, large packets, and an address with many identities do not make the controller use much memory.
+// The bases with other addresses get an answer to each heartbeat, and are accepted.
 func TestMemory(t *testing.T) {
 	env, broker := environment(), startBroker(t, "127.0.0.1:0")
 	c := controller(t, "memory", broker.addr, map[string]string{
@@ -260,7 +262,7 @@ type honestBase struct {
 	failures []error
 }
 
-// newHonestBase starts a base with an address of its own. It sends a heartbeat every second.
+// newHonestBase starts a base with a separate address. It sends a heartbeat every second.
 func newHonestBase(t *testing.T, env, addr string, i int) *honestBase {
 	t.Helper()
 	ip := fmt.Sprintf("127.0.11.%d", i+1)

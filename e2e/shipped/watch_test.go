@@ -29,7 +29,7 @@ type changes struct {
 	list []string
 }
 
-// watchChanges records every change from now on. Renewals of Leases and of conditions are no changes.
+// watchChanges records every change from now on. Renewals of Leases and of conditions are ignored.
 func watchChanges(t *testing.T, namespace, env string) *changes {
 	t.Helper()
 	c := &changes{}
@@ -77,7 +77,7 @@ func nameOf(objects ...any) string {
 	return "object that the watch has missed"
 }
 
-// describe returns what must not change of an object, or nil for an object of another environment.
+// describe returns the fields of an object that must not change, or nil for an object of another environment.
 func describe(env string, object any) any {
 	switch o := object.(type) {
 	case *corev1.Pod:

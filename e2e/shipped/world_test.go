@@ -104,8 +104,9 @@ func (p *process) logged(text string) (string, error) {
 	return strings.Fields(after)[0], nil
 }
 
-// controller starts a controller with the environment of the manifest. Only what a process on this machine needs is
-// different: the broker's address without TLS, the kubeconfig, and the listeners. set has further differences.
+// controller starts a controller with the environment of the manifest. Only the settings that a process on this
+// machine needs are different: the broker's address without TLS, the kubeconfig, and the listeners. set has
+// further differences.
 func controller(t *testing.T, id, brokerAddr string, set map[string]string) *process {
 	t.Helper()
 	env := manifestEnv(t, id)

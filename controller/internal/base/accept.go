@@ -33,9 +33,10 @@ func (r *Registry) accept(from tunnel.Origin) (tunnel.Rejection, error) {
 	return tunnel.WrongAddress, fmt.Errorf("base %q speaks from %s, but is at %s: it may move when it has been silent there for %s", from.Identity, from.IP, b.info.IP, r.opts.UnreachableAfter)
 }
 
-// Recognizes reports whether a message comes from the peer address of the last heartbeat of the base, or from the address
-// of the base, or has a certificate of the base. With BASE_NETWORKS a message may name any address, which proves nothing.
-// Recognizes also returns true if there is no address to compare: over MQTT, and before the first heartbeat.
+// Recognizes reports whether a message is from the base. Its peer address must be that of the last heartbeat,
+// or the address of the base, or it must have a certificate of the base. The address in the message is not
+// enough, because with BASE_NETWORKS a message can name the address of another base. Recognizes also returns
+// true if there is no address to compare: over MQTT, and before the first heartbeat.
 func (r *Registry) Recognizes(from tunnel.Origin) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

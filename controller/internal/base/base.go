@@ -97,7 +97,7 @@ type record struct {
 	peer     string // peer address of the last heartbeat, which came at peerAt; empty if unknown
 	peerAt   time.Time
 	source   netip.Prefix // key of Registry.sources
-	lostAt   time.Time    // when it was served here last, or this controller could not look who serves it
+	lostAt   time.Time    // when this controller served the base last, or could not read which controller serves it
 	lastSeen time.Time
 	came     time.Time // when it spoke for the first time, or its Node was made; zero if that is not known
 
@@ -134,9 +134,9 @@ func (r *record) snapshot() Snapshot {
 	return s
 }
 
-// isObserved reports whether this controller evaluates missed heartbeats of the base. It does not if another controller
-// serves the base and may be the only one that gets the heartbeats: over HTTP each heartbeat reaches one controller, and
-// over MQTT the other controller may use another broker.
+// isObserved reports whether this controller evaluates missed heartbeats of the base. It does not evaluate them
+// if another controller serves the base, and this controller may not receive the heartbeats. Over HTTP each
+// heartbeat reaches one controller. Over MQTT the other controller may use another broker.
 func (r *record) isObserved() bool {
 	return !r.elsewhere || !r.doubted.IsZero() || r.info.Tunnel == tunnel.MQTT && r.heardHere
 }

@@ -4,7 +4,7 @@
 //	base.go      one base and what is known of it
 //	registry.go  all bases: what messages change
 //	accept.go    whose messages count
-//	share.go     how many bases an address may have, and how fast new ones may come
+//	share.go     limits of bases per address, and of new bases over MQTT
 //	sweep.go     what time changes: silence, and the questions that are due
 //	sight.go     whether silence means anything: is the tunnel up, was the process awake
 //	mass.go      too many silent at once, too many given up at once; pure

@@ -39,11 +39,11 @@ type Options struct {
 	// Deletions is how many percent of all bases may be given up for their silence in a minute, one
 	// at least; default 10.
 	Deletions int
-	// MaxBases is how many bases are known at most; 0 means 20,000. Those of which there are Nodes
-	// when the controller starts are known all the same. Half of it may appear over MQTT at once.
+	// MaxBases is how many bases are known at most; 0 means 20,000. Those of which there are Nodes when the
+	// controller starts are known all the same. Half of MaxBases can appear over MQTT in one burst.
 	MaxBases int
-	// MaxPerAddress is the maximum number of bases that speak from one address over HTTP; 0 means 1,000. Bases
-	// with a client certificate are not limited.
+	// MaxPerAddress is the maximum number of bases that send heartbeats from one address over HTTP; 0 means
+	// 1,000. Bases with a client certificate are not limited.
 	MaxPerAddress int
 	// Sees says whether a tunnel carries what bases say at this moment; nil means that all do. It is
 	// called at every sweep and must not block.
@@ -117,7 +117,8 @@ type Registry struct {
 	hosts  map[string]int // how many bases have a host name
 	awake  awake
 	sights map[tunnel.Key]*sight
-	// budgets has the removals that are left for each group of bases. sources has the number of bases of each source.
+	// budgets has the number of removals left for each group of bases. sources has the number of bases of each
+	// source.
 	budgets  map[netip.Prefix]budget
 	sources  map[netip.Prefix]int
 	newBases *rate.Limiter
@@ -165,7 +166,7 @@ func (r *Registry) Adopt(info Info, came time.Time) {
 		b := r.add(info)
 		b.adopted, b.came, b.quietUntil = true, came, b.lastSeen.Add(r.grace(info.Tunnel))
 		if info.Tunnel == tunnel.HTTP {
-			r.setSource(b, info.IP) // until it speaks
+			r.setSource(b, info.IP) // until its first heartbeat
 		}
 	}
 	r.mu.Unlock()
@@ -234,7 +235,7 @@ func (r *Registry) hear(from tunnel.Origin, h arklet.Heartbeat) (reason tunnel.R
 	b, known := r.bases[info.Identity]
 	switch {
 	case known && !h.Active && !r.recognizes(b, from):
-		return tunnel.WrongAddress, nil, fmt.Errorf("heartbeat from %s ends base %q, whose other heartbeats come from %s; if they stop, the base is removed after %s",
+		return tunnel.WrongAddress, nil, fmt.Errorf("heartbeat from %s reports the end of base %q, whose other heartbeats come from %s: ignored; if these heartbeats stop, the base is removed after %s",
 			from.Peer, info.Identity, b.peer, r.opts.DeadAfter)
 	case !h.Active:
 		if r.remove(info.Identity) {
@@ -407,8 +408,8 @@ func (r *Registry) Own(identity string, owned bool) {
 	}
 }
 
-// ServedElsewhere records whether another controller serves the base. When it no longer does, this controller ignores
-// the heartbeats missed so far and sends a health check.
+// ServedElsewhere records whether another controller serves the base. When the other controller stops serving
+// it, this controller ignores the heartbeats missed so far and sends a health check.
 func (r *Registry) ServedElsewhere(identity string, elsewhere bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -419,7 +420,7 @@ func (r *Registry) ServedElsewhere(identity string, elsewhere bool) {
 	if !elsewhere && !b.isObserved() {
 		now := r.opts.Clock.Now()
 		b.nextHealth = now
-		if b.quietUntil.Before(now) { // else its grace period lasts
+		if b.quietUntil.Before(now) { // otherwise the grace period continues
 			b.quietUntil = now
 		}
 	}

@@ -17,23 +17,25 @@ const DefaultMaxPerAddress = 1000
 // separately; see group.
 const crowd = 50
 
-// newBasesIn is the time in which MaxBases/2 new bases are accepted over MQTT, after an initial burst of MaxBases/2. The
-// address and the user name of a base are not known over MQTT, so there is no limit per client.
+// newBasesIn is the time in which MaxBases/2 new bases are accepted over MQTT, after an initial burst of
+// MaxBases/2. Over MQTT the controller does not know the address and the user name of a base, so there is no
+// limit per client.
 const newBasesIn = 10 * time.Minute
 
-// source returns the key of an address in Registry.sources; the zero Prefix if the address is not known.
+// source returns the key of an address in Registry.sources, or the zero Prefix if the address is invalid.
 func source(address string) netip.Prefix {
-	ip, _ := netip.ParseAddr(address) // an invalid address has no source
+	ip, _ := netip.ParseAddr(address) // an invalid address gives the zero Addr
 	return door.Host(ip)
 }
 
-// room returns why a base that is not known is refused; empty if it is accepted. The caller holds the lock.
+// room returns the reason to refuse a new base, or the empty string if the base is accepted. The caller holds
+// the lock.
 func (r *Registry) room(from tunnel.Origin) (tunnel.Rejection, error) {
 	if len(r.bases) >= r.opts.MaxBases {
-		return tunnel.TooMany, fmt.Errorf("%d bases are known already, the maximum that MAX_BASES allows", len(r.bases))
+		return tunnel.TooMany, fmt.Errorf("%d bases are already known, the maximum that MAX_BASES allows", len(r.bases))
 	}
 	if n := r.sources[source(from.Peer)]; n >= r.opts.MaxPerAddress && !from.Certified {
-		return tunnel.TooManyOfAddress, fmt.Errorf("%d bases of the address %s are known already; if it is a proxy or a NAT of your bases, raise MAX_BASES_PER_ADDRESS", n, from.Peer)
+		return tunnel.TooManyOfAddress, fmt.Errorf("%d bases with the address %s are already known; if this is the address of a proxy or a NAT, raise MAX_BASES_PER_ADDRESS", n, from.Peer)
 	}
 	if from.Tunnel == tunnel.MQTT && !r.newBases.AllowN(r.opts.Clock.Now(), 1) {
 		return tunnel.TooMany, fmt.Errorf("more than %d new bases appeared over MQTT in a short time; if your fleet is that large, raise MAX_BASES", r.newBases.Burst())
@@ -42,8 +44,8 @@ func (r *Registry) room(from tunnel.Origin) (tunnel.Rejection, error) {
 }
 
 // heardFrom records the peer address of a heartbeat. Another peer address replaces the recorded one only after
-// UnreachableAfter without a heartbeat from the recorded one. Otherwise any client that names the base could replace it.
-// The caller holds the lock.
+// UnreachableAfter without a heartbeat from the recorded one. Otherwise any client that names the base could
+// replace the address. The caller holds the lock.
 func (r *Registry) heardFrom(b *record, peer string) {
 	now := r.opts.Clock.Now()
 	if peer != b.peer && now.Sub(b.peerAt) < r.opts.UnreachableAfter {
@@ -53,7 +55,7 @@ func (r *Registry) heardFrom(b *record, peer string) {
 	r.setSource(b, peer)
 }
 
-// setSource counts a base for an address. The caller holds the lock.
+// setSource counts the base for the address that it sends from. The caller holds the lock.
 func (r *Registry) setSource(b *record, address string) {
 	key := source(address)
 	if key == b.source {
@@ -65,8 +67,8 @@ func (r *Registry) setSource(b *record, address string) {
 	}
 }
 
-// group returns the group in which missed heartbeats of a base are evaluated: its source if that has more than crowd
-// bases, else the zero Prefix. Many false bases of one address therefore do not change the share of unreachable bases
+// group returns the group in which missed heartbeats of a base are evaluated: its source if that has more than
+// crowd bases, else the zero Prefix. So false bases of one address do not change the share of unreachable bases
 // among the others. The caller holds the lock.
 func (r *Registry) group(b *record) netip.Prefix {
 	if r.sources[b.source] > crowd {

@@ -17,7 +17,7 @@ func from(identity, peer string) tunnel.Origin {
 	return tunnel.Origin{Tunnel: tunnel.HTTP, Identity: identity, IP: "198.18.0.1", Peer: peer}
 }
 
-func TestTheShareOfAnAddress(t *testing.T) {
+func TestMaxBasesPerAddress(t *testing.T) {
 	w := newWorld()
 	for i := range 20_000 {
 		want := tunnel.Rejection("")
@@ -49,7 +49,7 @@ func TestTheShareOfAnAddress(t *testing.T) {
 	}
 }
 
-func TestTheSourceOfAnAddress(t *testing.T) {
+func TestSource(t *testing.T) {
 	for address, want := range map[string]string{
 		"10.0.0.9": "10.0.0.9/32", "::ffff:10.0.0.9": "10.0.0.9/32", "2001:db8::1:2": "2001:db8::/64", "": "", "nonsense": "",
 	} {
@@ -59,8 +59,8 @@ func TestTheSourceOfAnAddress(t *testing.T) {
 	}
 }
 
-// After a restart the Nodes tell which address has many bases.
-func TestTheShareOfAnAddressOutlivesARestart(t *testing.T) {
+// After a restart, the controller counts the bases of each address from the Nodes.
+func TestMaxBasesPerAddressAfterARestart(t *testing.T) {
 	w := newWorld()
 	for i := range DefaultMaxPerAddress {
 		w.Adopt(Info{Identity: fmt.Sprint("fake", i), Tunnel: tunnel.HTTP, IP: "10.0.0.9"}, time.Time{})
@@ -95,8 +95,9 @@ func TestTheRateOfNewBasesOverMQTT(t *testing.T) {
 	}
 }
 
-// The bases that somebody invents speak on while the others cannot, or end together.
-func TestInventedBasesDoNotOutweighOthers(t *testing.T) {
+// False bases of one address keep sending heartbeats while the other bases cannot, or all stop at the same
+// time.
+func TestFalseBasesDoNotHideTheFailureOfOtherBases(t *testing.T) {
 	w := newWorld()
 	w.Sweep()
 	var honest, fake []string
@@ -125,8 +126,8 @@ func TestInventedBasesDoNotOutweighOthers(t *testing.T) {
 	}
 }
 
-// One deletion a minute of ten bases does not become fifty since somebody invents others.
-func TestInventedBasesDoNotRaiseTheBudget(t *testing.T) {
+// False bases do not increase the number of other bases that are removed per minute.
+func TestFalseBasesDoNotRaiseTheDeletionBudget(t *testing.T) {
 	w := newWorld()
 	w.opts.Mass.Percent = -1
 	for i := range 10 {
@@ -152,7 +153,7 @@ func TestInventedBasesDoNotRaiseTheBudget(t *testing.T) {
 	}
 }
 
-func TestSomebodyElseEndsABase(t *testing.T) {
+func TestAnotherClientCannotEndABase(t *testing.T) {
 	w := newWorld()
 	_, _ = w.Heard(from("a", "10.0.0.1"), beat("1"))
 	going := beat("1")
@@ -190,7 +191,8 @@ func TestSomebodyElseEndsABase(t *testing.T) {
 	}
 }
 
-// Over HTTP each heartbeat reaches one of two replicas. The bases that the other one serves are not silent.
+// Over HTTP each heartbeat reaches one of two replicas. The bases of the other replica do not count as
+// unreachable.
 func TestBasesThatAnotherControllerServes(t *testing.T) {
 	for key, change := range map[tunnel.Key]func(id string) tunnel.Origin{
 		tunnel.HTTP: func(id string) tunnel.Origin { return from(id, "10.0.0.1") },
@@ -227,7 +229,8 @@ func TestBasesThatAnotherControllerServes(t *testing.T) {
 			if diff := cmp.Diff([]string(nil), w.kinds()); diff != "" {
 				t.Errorf("changes (-want +got):\n%s", diff)
 			}
-			// The other controller has ended. Its bases are asked at once, and have the time that every base has.
+			// The other controller has ended. Its bases get a health check immediately, and the full grace
+			// period.
 			for _, id := range theirs {
 				w.ServedElsewhere(id, false)
 				w.Own(id, true)
@@ -252,7 +255,7 @@ func TestBasesThatAnotherControllerServes(t *testing.T) {
 }
 
 // A controller that starts waits for the Lease of its killed predecessor. Its bases keep their grace period.
-func TestTheGraceOutlivesTheTakeover(t *testing.T) {
+func TestTheGracePeriodContinuesAfterATakeover(t *testing.T) {
 	w, _ := sightedWorld()
 	w.Adopt(Info{Identity: "a", Tunnel: tunnel.MQTT}, w.clock.Now())
 	w.take()
@@ -266,8 +269,8 @@ func TestTheGraceOutlivesTheTakeover(t *testing.T) {
 	w.wantKinds(t, "after them", "a unreachable")
 }
 
-// A base is forgotten when its Node is deleted, whoever served it.
-func TestABaseOfAnotherControllerWhoseNodeIsDeleted(t *testing.T) {
+// A base is forgotten when its Node is deleted, also a base of another controller.
+func TestABaseIsForgottenWhenItsNodeIsDeleted(t *testing.T) {
 	w := newWorld()
 	_, _ = w.Heard(from("a", "10.0.0.1"), beat("1"))
 	w.ServedElsewhere("a", true)

@@ -189,14 +189,14 @@ func (r *Registry) judge(bases []*record, s *sight, now time.Time, changes []Cha
 	return news, append(changes, r.giveUp(dead, now)...)
 }
 
-// held returns which bases are silent together with too many others of their group.
+// held returns the bases that miss heartbeats at the same time as too many other bases of their group.
 func (r *Registry) held(bases []*record, now time.Time) map[string]bool {
 	type members struct {
 		list []silent
 		came []time.Time
 		all  int
 	}
-	silence := func(b *record) bool { return b.silence(now) >= r.opts.UnreachableAfter/2 } // it speaks every 10 s otherwise
+	silence := func(b *record) bool { return b.silence(now) >= r.opts.UnreachableAfter/2 } // a reachable base sends a heartbeat every 10 s
 	if !slices.ContainsFunc(bases, silence) {
 		return nil
 	}

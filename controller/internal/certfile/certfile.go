@@ -17,7 +17,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// File is a file in PEM form, and the setting that names it.
+// File is a PEM file, and the name of the setting that has its path.
 type File struct{ Setting, Path string }
 
 // read returns nothing for a file without a path.
@@ -32,7 +32,8 @@ func (f File) read() ([]byte, error) {
 	return data, nil
 }
 
-// Files are the files of one TLS configuration. A file without a path is left out. Cert and Key go together.
+// Files are the files of one TLS configuration. A file without a path is not used. Cert and Key must both have
+// a path, or neither.
 type Files struct{ Cert, Key, CA File }
 
 // Source provides the TLS configuration of new connections. Its methods may be called concurrently.
@@ -43,13 +44,13 @@ type Source struct {
 
 	mu      sync.Mutex
 	config  *tls.Config
-	content []byte        // of all files, which config was made of
-	stamps  []os.FileInfo // of the files when they were read last; nil if they could not be used
+	content []byte        // content of all files from which config was built
+	stamps  []os.FileInfo // file attributes at the last read; nil if the files could not be used
 	read    time.Time
 	failure string // the error that was logged last; empty after a success
 }
 
-// SelfSigned returns a certificate of the host module-controller that lasts a year.
+// SelfSigned returns a self-signed certificate for the host module-controller that is valid for a year.
 func SelfSigned() (tls.Certificate, error) {
 	cert, key, err := certutil.GenerateSelfSignedCertKey("module-controller", nil, nil)
 	if err != nil {
@@ -58,12 +59,12 @@ func SelfSigned() (tls.Certificate, error) {
 	return tls.X509KeyPair(cert, key)
 }
 
-// settled is the minimum age of a file at which its modification time shows the next change. No common file system has
-// a coarser resolution.
+// settled is the coarsest resolution of modification times on common file systems. If a file was older than
+// settled at the last read, a later change also changes its modification time.
 const settled = time.Second
 
-// Open reads the files. The certificate is added to a copy of the template, and the authorities become those
-// of its servers and of its clients.
+// Open reads the files. Config returns a copy of the template with the certificate. The copy has the
+// certificate authorities as RootCAs and as ClientCAs.
 func Open(template *tls.Config, files Files, logger *slog.Logger) (*Source, error) {
 	s := &Source{template: template, files: files, logger: logger}
 	if err := s.load(); err != nil {
@@ -83,7 +84,7 @@ func (s *Source) Config() *tls.Config {
 	before, failure := s.config, s.failure
 	s.failure = ""
 	if err := s.load(); err != nil {
-		s.stamps, s.failure = nil, err.Error() // a correction, as of permissions, may not change the stamps
+		s.stamps, s.failure = nil, err.Error() // reads again next time: a change of permissions may not change the attributes
 		if s.failure != failure {
 			s.logger.Warn("certificates changed and cannot be used: the previous ones stay in use", "err", err)
 		}
@@ -101,10 +102,10 @@ func (s *Source) Server() *tls.Config {
 	}
 }
 
-// stat returns nil for a file that does not exist.
+// stat returns the attributes of each file; nil for a file that does not exist.
 func (s *Source) stat() (stamps []os.FileInfo) {
 	for _, f := range []File{s.files.Cert, s.files.Key, s.files.CA} {
-		info, _ := os.Stat(f.Path) // load returns the error
+		info, _ := os.Stat(f.Path) // load reports the error
 		stamps = append(stamps, info)
 	}
 	return stamps
@@ -119,7 +120,7 @@ func (s *Source) changed() bool {
 	return !slices.EqualFunc(s.stamps, s.stat(), same) || slices.ContainsFunc(s.stamps, recent)
 }
 
-// load reads the files, and replaces the configuration if their content is another one.
+// load reads the files, and replaces the configuration if their content has changed.
 func (s *Source) load() error {
 	s.stamps, s.read = s.stat(), time.Now()
 	cert, errCert := s.files.Cert.read()
@@ -133,7 +134,7 @@ func (s *Source) load() error {
 		return nil
 	}
 	config := s.template.Clone()
-	config.SessionTicketsDisabled = true // a resumed session would not be verified by new authorities
+	config.SessionTicketsDisabled = true // a resumed session would not be verified with the new certificate authorities
 	if cert != nil {
 		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {

@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// pair is a self-signed certificate in PEM form.
+// pair is a self-signed certificate and its key, in PEM form.
 type pair struct {
 	cert, key []byte
 	leaf      *x509.Certificate
@@ -71,7 +71,7 @@ func (s secret) files() Files {
 	}
 }
 
-func TestFilesThatChange(t *testing.T) {
+func TestChangedFilesAreUsed(t *testing.T) {
 	s := secret{t, t.TempDir()}
 	first, second, third := newPair(t, "first"), newPair(t, "second"), newPair(t, "third")
 	s.write("tls.crt", first.cert)
@@ -148,7 +148,7 @@ func TestFailuresAreLogged(t *testing.T) {
 
 // A file that has not changed for a while is not read for each connection. Kubernetes replaces files of a
 // Secret by a symbolic link.
-func TestFilesAreReadWhenTheyChange(t *testing.T) {
+func TestUnchangedFilesAreNotReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	before, after := newPair(t, "before"), newPair(t, "after")
 	old := time.Now().Add(-time.Hour)
@@ -193,8 +193,9 @@ func TestFilesAreReadWhenTheyChange(t *testing.T) {
 	}
 }
 
-// A failure may end without a change of the size and of the modification time, as when permissions are corrected.
-func TestAFailureIsReadAgain(t *testing.T) {
+// After a failure the files are read again, because corrected permissions change neither the size nor the
+// modification time.
+func TestFilesAreReadAgainAfterAFailure(t *testing.T) {
 	s := secret{t, t.TempDir()}
 	before, after := newPair(t, "before"), newPair(t, "after")
 	s.write("ca.crt", before.cert)
@@ -225,7 +226,7 @@ func TestAFailureIsReadAgain(t *testing.T) {
 }
 
 // An image builder or an unpacked archive gives all files one modification time.
-func TestFilesOfTheSameTimeAndSize(t *testing.T) {
+func TestChangedFilesWithTheSameTimeAndSize(t *testing.T) {
 	s := secret{t, t.TempDir()}
 	before, after := newPair(t, "before"), newPair(t, "later!")
 	epoch := time.Unix(1, 0)
@@ -250,7 +251,7 @@ func TestFilesOfTheSameTimeAndSize(t *testing.T) {
 }
 
 // A listener uses new files for the next connection.
-func TestAServer(t *testing.T) {
+func TestServerUsesChangedFiles(t *testing.T) {
 	s := secret{t, t.TempDir()}
 	first, second := newPair(t, "first"), newPair(t, "second")
 	files := s.files()

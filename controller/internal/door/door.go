@@ -1,4 +1,5 @@
-// Package door limits the connections with untrusted peers, and the memory that these connections hold. When a limit is exceeded, the address that uses the most loses a connection.
+// Package door limits the connections with untrusted peers, and the memory that these connections hold. When a
+// limit is exceeded, a connection of the address that uses the most is closed.
 package door
 
 import (
@@ -12,26 +13,27 @@ import (
 	"syscall"
 )
 
-// Limits are the limits of one listener.
+// Limits configures the limits of one listener.
 type Limits struct {
-	// Connections is the maximum number of open connections. It is never more than a third of the files
-	// that this process may open.
+	// Connections is the maximum number of open connections. Limit reduces it to a third of the maximum number
+	// of open files of this process.
 	Connections int
 	// Bytes is the maximum number of bytes that all connections hold together; see Hold. 0 means no
 	// limit.
 	Bytes int
 	// Evicted is called when a connection is closed because a limit is exceeded. Its arguments are the address
-	// of that connection, and what the address used before. It must not block; nil means nothing is called.
+	// of that connection, and the number of connections and bytes of this address before. It must not block. It
+	// may be nil.
 	Evicted func(address netip.Prefix, connections, bytes int)
 }
 
-// Limit returns a listener with limits. A new connection above the limit replaces the oldest connection
-// of the address that has the most connections. So a new address always gets a connection, and clients
-// that share an address with a greedy client have time until that client has used up its share again.
+// Limit returns a listener with limits. A new connection above the limit replaces the oldest connection of the
+// address that has the most connections. So a new address always gets a connection. A client that shares its
+// address with a client that opens many connections keeps a connection until its connection is the oldest.
 func Limit(l net.Listener, limits Limits) net.Listener {
 	var files syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err == nil && files.Cur/3 < uint64(limits.Connections) { //nolint:gosec // it is positive
-		limits.Connections = int(files.Cur / 3) //nolint:gosec // it is smaller
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err == nil && files.Cur/3 < uint64(limits.Connections) { //nolint:gosec // Connections is not negative
+		limits.Connections = int(files.Cur / 3) //nolint:gosec // less than limits.Connections
 	}
 	limits.Connections = max(limits.Connections, 1)
 	return &limitListener{Listener: l, limits: limits, open: map[netip.Prefix]*client{}}
@@ -40,9 +42,9 @@ func Limit(l net.Listener, limits Limits) net.Listener {
 // DialFunc opens a connection, as the field DialContext of http.Transport does.
 type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// LimitReads returns a function that dials and limits the memory of what peers send: a connection holds the
-// bytes that were read from it until it is closed. If all connections hold more than limit bytes, connections
-// are closed as Hold describes, and evicted is called as Limits describes.
+// LimitReads returns a function that dials and wraps the connections of dial, to limit the memory for data from
+// peers. Each byte that was read from a connection counts until the connection is closed. If all connections
+// together exceed limit bytes, LimitReads closes connections like Hold, and calls evicted like Limits.Evicted.
 func LimitReads(dial DialFunc, limit int, evicted func(address netip.Prefix, connections, bytes int)) DialFunc {
 	l := &limitListener{limits: Limits{Connections: math.MaxInt, Bytes: limit, Evicted: evicted}, open: map[netip.Prefix]*client{}}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -54,7 +56,7 @@ func LimitReads(dial DialFunc, limit int, evicted func(address netip.Prefix, con
 	}
 }
 
-// heldReads is a connection that holds what was read from it.
+// heldReads is a connection that counts the bytes read from it as held.
 type heldReads struct{ *conn }
 
 func (c heldReads) Read(b []byte) (int, error) {
@@ -63,18 +65,18 @@ func (c heldReads) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Keep removes a connection from the limits, so that it stays open until one of its ends closes it. Use
-// it for peers that are authenticated. The connection is one that Limit accepted, or TLS over it.
+// Keep removes a connection from the limits, so that it is not closed for another one. Use Keep for
+// authenticated peers. It accepts connections of a listener from Limit, and TLS connections over them.
 func Keep(c net.Conn) {
 	if own := limited(c); own != nil {
 		own.leave()
 	}
 }
 
-// Hold adds n to the number of bytes that a connection holds; a negative n releases bytes. If all
-// connections together hold more than the limit, Hold closes connections: of the address that holds the
-// most bytes, the connection that holds the most. The connection is one that Limit accepted, or TLS over
-// it; other connections are ignored.
+// Hold adds n to the number of bytes that a connection holds; a negative n releases bytes. While all
+// connections together hold more than the limit, Hold takes the address that holds the most bytes, and closes
+// its connection that holds the most. Hold accepts connections of a listener from Limit, and TLS connections
+// over them; it ignores other connections.
 func Hold(c net.Conn, n int) {
 	own := limited(c)
 	if own == nil {
@@ -155,8 +157,8 @@ func (l *limitListener) add(c net.Conn) *conn {
 	return own
 }
 
-// oldest returns the oldest connection of the address that has the most connections. Of several such
-// addresses, it is the oldest connection. The caller holds the lock.
+// oldest returns the oldest connection of the address that has the most connections. If several addresses have
+// the most, it returns the oldest connection of all of them. The caller holds the lock.
 func (l *limitListener) oldest() (found *conn) {
 	most := 0
 	for _, c := range l.open {
@@ -190,7 +192,7 @@ func (l *limitListener) evict(c *conn) {
 	of := l.open[c.address]
 	connections, bytes := of.connections.Len(), of.held
 	l.remove(c)
-	_ = c.Conn.Close() // its data is given up
+	_ = c.Conn.Close() // unsent data is discarded
 	if l.limits.Evicted != nil {
 		l.limits.Evicted(c.address, connections, bytes)
 	}
@@ -224,18 +226,17 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// remotePrefix returns the IPv4 address of a peer, or its IPv6 network of 64 bits, of which one host can use any
-// address. It is invalid for an address of another kind.
+// remotePrefix returns Host of the address of a peer. It returns the zero Prefix if the peer has no IP address.
 func remotePrefix(a net.Addr) netip.Prefix {
-	parsed, _ := netip.ParseAddrPort(a.String()) // an invalid one is no host
+	parsed, _ := netip.ParseAddrPort(a.String()) // an invalid address gives the zero Prefix
 	return Host(parsed.Addr())
 }
 
-// Host returns what counts as one host: an IPv4 address, or the network from which one host may choose its IPv6
-// addresses. It returns the zero Prefix for an invalid address.
+// Host returns the addresses that count as one host: an IPv4 address, or the /64 network of an IPv6 address,
+// because one host can use each address of this network. It returns the zero Prefix for an invalid address.
 func Host(ip netip.Addr) netip.Prefix {
 	const ofOneHost = 64
 	ip = ip.Unmap().WithZone("")
-	p, _ := ip.Prefix(min(ip.BitLen(), ofOneHost)) // an invalid address has none
+	p, _ := ip.Prefix(min(ip.BitLen(), ofOneHost)) // an invalid address gives the zero Prefix
 	return p
 }

@@ -142,8 +142,8 @@ func TestPlaces(t *testing.T) {
 }
 
 // When all connections together hold too many bytes, the address that holds the most loses its largest
-// connection. Other addresses lose none, however little room is left.
-func TestBytes(t *testing.T) {
+// connection. Other addresses lose no connection.
+func TestHeldBytesAreLimited(t *testing.T) {
 	var evicted []string
 	h := newHallWith(t, Limits{Connections: 100, Bytes: 1000, Evicted: func(address netip.Prefix, connections, bytes int) {
 		evicted = append(evicted, fmt.Sprintf("%s %d %d", address, connections, bytes))

@@ -90,8 +90,8 @@ func New(opts Options) (*Server, error) {
 	s := &Server{opts: opts, reviews: newReviews(opts.Reviews)}
 	template := &tls.Config{
 		MinVersion: tls.VersionTLS12,
-		ClientAuth: tls.VerifyClientCertIfGiven, // a client without a certificate gets an answer that says so
-		NextProtos: []string{"http/1.1"},        // exec takes the connection over
+		ClientAuth: tls.VerifyClientCertIfGiven, // a client without a certificate gets status 401
+		NextProtos: []string{"http/1.1"},        // exec hijacks the connection, which HTTP/2 does not allow
 	}
 	switch {
 	case opts.ClientCAFile == "":

@@ -72,7 +72,7 @@ func (m *Metrics) Rejected(tunnel, kind, reason string) {
 var kinds = map[string]bool{
 	"heart": true, "heartbeat": true, "queryBaseline": true, "health": true, "simpleBiz": true, "biz": true,
 	"bizOperation": true, "batchInstallBizResponse": true, "installBiz": true, "uninstallBiz": true, "switchBiz": true, "queryAllBiz": true,
-	"connection": true, // closed in favor of another one
+	"connection": true, // closed because a limit was exceeded
 }
 
 // Operation notes how long a base took to answer.

@@ -21,9 +21,9 @@ import (
 type Options struct {
 	// Addr is where to listen, host:port. Required.
 	Addr string
-	// CertFile and KeyFile hold the serving certificate in PEM form, and are read again when
-	// they change. Empty makes a self-signed one that lasts a year: right for an APIService with
-	// insecureSkipTLSVerify.
+	// CertFile and KeyFile hold the serving certificate in PEM form, and are read again when they change. If
+	// they are empty, the server generates a self-signed certificate that is valid for a year, for an
+	// APIService with insecureSkipTLSVerify.
 	CertFile, KeyFile string
 	// Nodes are those of bases, of all controllers. Required.
 	Nodes corev1listers.NodeLister

@@ -62,8 +62,8 @@ var errUnread = errors.New("no ConfigMap is read for the view of modules")
 
 func unread(types.NamespacedName, string) (string, error) { return "", errUnread }
 
-// nameOf returns the name of the Module of a container. A container's name has no dot, so that no two
-// containers of a namespace share a name. In a long name, a hash replaces a part of the Pod name.
+// nameOf returns the name of the Module of a container. The name of a container has no dot, so each container
+// of a namespace has a unique Module name. In a long name, a hash replaces a part of the Pod name.
 func nameOf(pod *corev1.Pod, container string) string {
 	name := pod.Name + "." + container
 	if len(name) <= validation.DNS1123SubdomainMaxLength {

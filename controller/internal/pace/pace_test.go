@@ -59,8 +59,8 @@ var undivided = map[string][]string{
 	"what a manifest says, or Kubernetes does by a Pod's grace period": {
 		"vpod.expectedFor", "vpod.lastMoment", "vpod.notReadySince", "workload.PreStopSleep", "probe.newWorker", "probe.period", "probe.MaxTimeout", "probe.timeout",
 	},
-	"what a base says of itself":      {"arklet.longestRun", "base.mayBeLost", "kubelet.clockSkew"},
-	"what somebody else's Lease says": {"vnode.durationOf"},
+	"what a base says of itself":                    {"arklet.longestRun", "base.mayBeLost", "kubelet.clockSkew"},
+	"a duration in the Lease of another controller": {"vnode.durationOf"},
 	"spares the API, the processor or somebody else's service work": {
 		"apiwait.pause", "mqtt.echoEvery", "controller.sweepAtMost", "controller.sweepABase", "controller.add", "vnode.afterConflict", "vnode.New", "vnode.guardEvery", "vnode.levelDelay", "vnode.confirm",
 		"vnode.mayTake", "vnode.claim", "controller.wirePods", "moduleview.gather", "moduleview.New", "configmap.New", "configmap.note", "peer.recheckCordoned",

@@ -78,16 +78,17 @@ func newClient(o Options) *http.Client {
 	}}
 }
 
-// requestKey is the key of the context of a request, in that context.
+// requestKey is the context key under which a request stores its own context.
 type requestKey struct{}
 
-// dialWithin returns a function that dials with the context of the request, and closes the connection when that is done.
-// http.Transport continues to dial, and the TLS handshake, after the request has ended. nil dials directly.
+// dialWithin returns a function that dials with the context of the request, and closes the connection when that
+// context is done. Without it, http.Transport continues to dial and to do the TLS handshake after the request
+// has ended. If dial is nil, dialWithin uses a net.Dialer.
 func dialWithin(dial door.DialFunc) door.DialFunc {
 	if dial == nil {
 		dial = (&net.Dialer{}).DialContext
 	}
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { //nolint:contextcheck // the context of the request ends before the one of the transport
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { //nolint:contextcheck // the context of the request ends before the context of the transport
 		if request, is := ctx.Value(requestKey{}).(context.Context); is {
 			ctx = request
 		}
@@ -100,7 +101,8 @@ func dialWithin(dial door.DialFunc) door.DialFunc {
 	}
 }
 
-// get makes one probe. The caller cancels the context when get has returned. An answer from 200 to 399 is good.
+// get sends one probe request. It returns nil for a status from 200 to 399. The caller cancels the context
+// after get has returned.
 func get(ctx context.Context, client *http.Client, t Target, probe *corev1.HTTPGetAction) error {
 	where, err := url.Parse(inContext(t.ContextPath, probe.Path))
 	if err != nil {

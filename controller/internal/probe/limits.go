@@ -15,22 +15,23 @@ const (
 	defaultConcurrency = 256
 	// baseConcurrency is the maximum number of concurrent requests to one base.
 	baseConcurrency = 4
-	// slowAfter is the minimum duration of a slow request.
+	// slowAfter is the duration from which a request counts as slow.
 	slowAfter = time.Second
 )
 
-// limits bounds concurrent requests. Probes whose last request was slow use at most half of the slots:
-// modules that do not answer do not delay the probes of modules that do.
+// limits bounds concurrent requests. Probes whose last request was slow use at most half of the slots, so that
+// modules that do not answer do not delay the probes of other modules.
 type limits struct {
 	all, slow *semaphore.Weighted
-	users     int // workers that use these limits
+	users     int // number of workers that use these limits
 }
 
 func newLimits(concurrency int) *limits {
 	return &limits{all: semaphore.NewWeighted(int64(concurrency)), slow: semaphore.NewWeighted(int64(max(concurrency/2, 1)))}
 }
 
-// acquire waits for a slot until ctx is done. The caller calls release with the same value of slow.
+// acquire waits for a slot until ctx is done. After acquire has returned nil, the caller must call release with
+// the same value of slow.
 func (l *limits) acquire(ctx context.Context, slow bool) error {
 	if !slow {
 		return l.all.Acquire(ctx, 1)

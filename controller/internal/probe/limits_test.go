@@ -24,7 +24,7 @@ func hanging(p *corev1.Probe) { p.TimeoutSeconds, p.PeriodSeconds, p.FailureThre
 
 // A base that accepts connections and does not answer delays neither the probes of other bases nor the end of its own
 // probes.
-func TestBaseThatDoesNotAnswer(t *testing.T) {
+func TestABaseThatDoesNotAnswerDelaysNoOtherProbes(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -102,9 +102,9 @@ func TestBaseThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// Probes that were slow use half of the slots, so that the others are sent when they are due: on the same base, and
-// when so many bases do not answer that they could use all slots.
-func TestSlowProbes(t *testing.T) {
+// Slow probes use at most half of the slots, so that other probes are sent when they are due. This holds for
+// probes of the same base, and if many bases do not answer.
+func TestSlowProbesUseHalfOfTheSlots(t *testing.T) {
 	for bases, count := range map[int]int{1: 20, 10: 2} {
 		t.Run(fmt.Sprint(bases), func(t *testing.T) {
 			inBubble(t, func(w *world) {
@@ -153,8 +153,8 @@ func TestMaxTimeout(t *testing.T) {
 	})
 }
 
-// A connection ends with its probe: at its timeout, and after Forget. http.Transport does not end a dial and a TLS
-// handshake with the request.
+// A connection is closed when its probe ends: at the timeout, and after Forget. http.Transport does not cancel
+// a dial or a TLS handshake when the request ends.
 func TestConnectionsEndWithTheirProbes(t *testing.T) {
 	for name, end := range map[string]func(*Prober){
 		"timeout": func(*Prober) { time.Sleep(MaxTimeout) },

@@ -202,7 +202,7 @@ func (p *Prober) Start(ctx context.Context) error {
 // idle is how long the prober waits if nothing is to be done.
 const idle = time.Hour
 
-// next takes the worker that is due off the queue. The context is canceled when the worker is dropped. If no
+// next removes the worker that is due from the queue. The context is canceled when the worker is dropped. If no
 // worker is due, next returns how long to wait for one.
 func (p *Prober) next(ctx context.Context, now time.Time) (*worker, context.Context, time.Duration) {
 	p.mu.Lock()
@@ -233,7 +233,7 @@ func (p *Prober) run(ctx context.Context, w *worker) {
 	defer cancel()
 	err := get(asking, p.client, w.target, w.spec.HTTPGet)
 	p.mu.Lock()
-	if ctx.Err() != nil { // dropped, or Start ends
+	if ctx.Err() != nil { // the worker was dropped, or Start ends
 		p.mu.Unlock()
 		return
 	}

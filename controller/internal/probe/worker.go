@@ -17,8 +17,8 @@ type worker struct {
 	target Target
 	spec   corev1.Probe
 	base   *limits
-	cancel context.CancelFunc // of the request in flight, if there is one
-	slow   bool               // the last request was slow
+	cancel context.CancelFunc // cancels the request in flight; nil before the first one
+	slow   bool               // whether the last request was slow
 
 	due time.Time
 	at  int // place in the queue; -1 = it runs, or is on hold

@@ -41,12 +41,12 @@ func (n Networks) contain(a netip.Addr) bool {
 	return false
 }
 
-// never are addresses that are always refused. At most of them, cloud providers serve metadata and credentials to
-// machines.
+// never lists the addresses that are always refused. Most of them are metadata services of cloud providers,
+// which give credentials to machines.
 var never = Networks{
-	netip.MustParsePrefix("0.0.0.0/8"),              // no destinations [RFC 1122, 3.2.1.3]
+	netip.MustParsePrefix("0.0.0.0/8"),              // not valid as a destination [RFC 1122, 3.2.1.3]
 	netip.MustParsePrefix("169.254.169.254/32"),     // most providers
-	netip.MustParsePrefix("169.254.170.0/24"),       // AWS, to containers
+	netip.MustParsePrefix("169.254.170.0/24"),       // AWS, for containers
 	netip.MustParsePrefix("fd00:ec2::/32"),          // AWS
 	netip.MustParsePrefix("100.100.100.200/32"),     // Alibaba Cloud
 	netip.MustParsePrefix("168.63.129.16/32"),       // Azure
@@ -56,10 +56,10 @@ var never = Networks{
 	netip.MustParsePrefix("fd00:42::42/128"),        // Scaleway
 }
 
-// nat64 is translated to IPv4 [RFC 6052, 2.1].
+// nat64 is the prefix of IPv6 addresses that are translated to IPv4 [RFC 6052, 2.1].
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// translated returns the IPv4 address to which a is translated, or a.
+// translated returns the IPv4 address to which NAT64 translates a; a itself if it is not in nat64.
 func translated(a netip.Addr) netip.Addr {
 	if !nat64.Contains(a) {
 		return a
@@ -68,9 +68,10 @@ func translated(a netip.Addr) netip.Addr {
 	return netip.AddrFrom4([4]byte(b[12:]))
 }
 
-// Check returns the address that a base names as Kubernetes writes it, or ErrAddress. The address must be in the
-// networks, or be the peer, from which the message came. An invalid peer is not compared. Addresses of loopback
-// and of a link are allowed only in the networks, and those in never are refused.
+// Check returns the address that a base reports, in the form that Kubernetes uses, or ErrAddress. The address
+// must be in the networks, or must equal peer, the address that the message came from. An invalid peer is not
+// compared. Loopback and link-local addresses are allowed only if they are in the networks. Addresses in never
+// are refused.
 func (n Networks) Check(named string, peer netip.Addr) (string, error) {
 	a, err := netip.ParseAddr(named)
 	if err != nil || a.Zone() != "" {
@@ -90,12 +91,12 @@ func (n Networks) Check(named string, peer netip.Addr) (string, error) {
 	return a.String(), nil
 }
 
-// CheckUnproven is Check for a message that proves no address, as over MQTT: if there are networks, the address
-// must be in them.
+// CheckUnproven is like Check, for a message without a peer address, such as one over MQTT. If there are
+// networks, the address must be in them.
 func (n Networks) CheckUnproven(named string) (string, error) {
 	ip, err := n.Check(named, netip.Addr{})
 	if err == nil && len(n) > 0 && !n.contain(netip.MustParseAddr(ip)) {
-		return "", fmt.Errorf("%w: localIP %s is in none of BASE_NETWORKS; add the network of the base", ErrAddress, ip)
+		return "", fmt.Errorf("%w: localIP %s is not in BASE_NETWORKS; add the network of the base", ErrAddress, ip)
 	}
 	return ip, err
 }

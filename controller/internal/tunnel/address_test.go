@@ -88,8 +88,8 @@ func TestAddressesOfBases(t *testing.T) {
 	}
 }
 
-// Over MQTT nothing but the networks shows that an address is that of a base.
-func TestAddressesThatNothingProves(t *testing.T) {
+// Over MQTT, the address of a base is only checked against the networks.
+func TestCheckUnproven(t *testing.T) {
 	for _, c := range []struct{ networks, named, want string }{
 		{"", "10.1.2.3", "10.1.2.3"},
 		{"10.1.0.0/16", "10.1.2.3", "10.1.2.3"},

@@ -103,6 +103,6 @@ const (
 	Unauthorized Rejection = "unauthorized"
 	// TooMany is for what found no room: a base beyond the maximum, a message that would have waited.
 	TooMany Rejection = "too-many"
-	// TooManyOfAddress is for a base beyond the maximum of one address over HTTP.
+	// TooManyOfAddress is for a new base from an address that has the maximum number of bases over HTTP.
 	TooManyOfAddress Rejection = "too-many-of-address"
 )

@@ -101,8 +101,9 @@ func labelValue(s string) string {
 	return strings.Trim(strings.Trim(safe, "-._")+"-"+hash(s), "-")
 }
 
-// roleOf returns the role of a Node by the host name of its base: base-1, or base.HOST for another host name. A base
-// chooses its host name, so without the prefix it could have a role that the cluster uses, such as ingress.
+// roleOf returns the role label of a Node from the host name of its base: the host name if it begins with
+// base-, else base.HOST. A base chooses its host name. Without the prefix, a base could choose a role that the
+// cluster uses, such as ingress.
 func roleOf(host string) string {
 	if strings.HasPrefix(host, labels.Role+"-") {
 		return labels.RolePrefix + host
@@ -359,9 +360,9 @@ func Check(n *corev1.Node, info base.Info, networks tunnel.Networks) (base.Info,
 	}
 	var err error
 	if info.Tunnel == tunnel.HTTP {
-		info.IP, err = networks.Check(info.IP, netip.Addr{}) // the heartbeats have proved it
+		info.IP, err = networks.Check(info.IP, netip.Addr{}) // compared with the peer address when the heartbeat came
 		return info, err
 	}
-	info.IP, _ = networks.CheckUnproven(info.IP) // empty if no base can have it
+	info.IP, _ = networks.CheckUnproven(info.IP) // empty if the address is not allowed
 	return info, nil
 }

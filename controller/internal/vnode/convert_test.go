@@ -94,7 +94,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// A base chooses its host name, and has no role that others use.
+// A base chooses its host name, but cannot choose a role that other components use.
 func TestRoles(t *testing.T) {
 	for host, want := range map[string][]string{
 		"base-1":                  {"node-role.kubernetes.io/base-1"},

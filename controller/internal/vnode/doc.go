@@ -8,7 +8,7 @@
 //	journal.go     what is new of that since the Leases were written: one write for many bases
 //	entry.go       how a journal is written down, and read by whoever takes a base over
 //	member.go      the Lease of this controller, and what is seen of the others'
-//	process.go     tells a restarted controller from two controllers with one CLIENT_ID
+//	process.go     distinguishes a restarted controller from a second one with the same CLIENT_ID
 //	guard.go       a loop without I/O that ceases to serve when this controller may not act
 //	owner.go       which controller serves a base: what the Node says, and who may take it
 //	older.go       Nodes of controllers that say it otherwise

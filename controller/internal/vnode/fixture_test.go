@@ -105,13 +105,14 @@ func newAPI(objects ...runtime.Object) *fake.Clientset {
 	return api
 }
 
-// newFixture returns a controller on the machine of all others: it knows when they have ended.
+// newFixture returns a controller on the same machine as all others. It can detect that another controller has
+// ended.
 func newFixture(t *testing.T, opts Options, api *fake.Clientset) *fixture {
 	t.Helper()
 	return newFixtureAt(t, opts, api, true)
 }
 
-// newFixtureAt returns a controller that knows whether a process with its CLIENT_ID has ended, or does not.
+// newFixtureAt returns a controller with the given function that reports whether another process has ended.
 func newFixtureAt(t *testing.T, opts Options, api *fake.Clientset, ended bool) *fixture {
 	t.Helper()
 	s := &fixture{api: api, clock: clocktesting.NewFakeClock(noon), notes: record.NewFakeRecorder(100)}

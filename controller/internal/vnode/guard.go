@@ -42,13 +42,13 @@ func (r *Reconciler) reportOthers() {
 	others := strings.Join(r.member.renewing(), ", ")
 	if !r.opts.Cluster && others != "" && others != r.reported {
 		r.opts.Logger.Warn("another controller serves this environment: its bases stay with it until it ends; "+
-			"give this controller an ENV of its own, or set IS_CLUSTER=true on both to share the bases",
+			"set a unique ENV for this controller, or set IS_CLUSTER=true on both to share the bases",
 			"env", r.opts.Env, "controllers", others)
 	}
 	r.reported = others
 }
 
-// Others returns how many other controllers of this environment renew their Leases.
+// Others returns the number of other controllers of this environment that renew their Leases.
 func (r *Reconciler) Others() int { return len(r.member.renewing()) }
 
 // Conflict reports whether another controller with the same CLIENT_ID renews the Lease of this controller.

@@ -35,7 +35,7 @@ type page struct {
 	kept    entry           // the newest that is known to outlive this controller
 	sent    int64           // the At of the newest entry, whether the API server has it or not
 	noted   entry           // the one in the journal; its At is 0 if there is none
-	orphan  time.Time       // since when this controller does not serve the base: whoever takes it needs what is noted
+	orphan  time.Time       // since when this controller does not serve the base: the next controller of the base needs the entries
 	onLease int64           // the least At that the Node's Lease must have, since the journal is full; 0 if it need not
 	waiting []chan struct{} // for that
 }
@@ -327,7 +327,7 @@ func (j *journal) toLeases(left []string, waiting map[string][]chan struct{}) (s
 	defer j.mu.Unlock()
 	for _, identity := range left {
 		p := j.pages[identity]
-		if p == nil || !p.orphan.IsZero() { // whoever serves it has written its Lease long ago
+		if p == nil || !p.orphan.IsZero() { // the controller that serves the base has written the Lease
 			delete(j.pages, identity)
 			continue
 		}
@@ -426,7 +426,7 @@ func (j *journal) release(ctx context.Context) error {
 		return nil
 	}
 	err := j.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, j.name(), asKnown(j.lease))
-	if ignoreNotFound(err) != nil && !apierrors.IsConflict(err) { // after a conflict it belongs to another process
+	if ignoreNotFound(err) != nil && !apierrors.IsConflict(err) { // a conflict means that the Lease belongs to another process
 		return fmt.Errorf("deleting the lease %q: %w", j.name(), err)
 	}
 	return nil

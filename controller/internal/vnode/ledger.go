@@ -156,8 +156,9 @@ func (r *Reconciler) forgetLedgers(ctx context.Context) {
 	}
 }
 
-// forgetOld deletes the Leases that nobody has written for ledgerKept. This controller observes that itself: the times
-// on the Leases are by clocks that may have been set since. So it deletes nothing in its first ledgerKept.
+// forgetOld deletes the Leases that no controller has written for ledgerKept. This controller measures that
+// time itself, because the times on the Leases depend on clocks that may have been changed. So it deletes no
+// Lease in its first ledgerKept.
 func (r *Reconciler) forgetOld(ctx context.Context) error {
 	leases := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	before, now := merged(nil, r.notes), r.opts.Clock.Now()
@@ -183,7 +184,7 @@ func (r *Reconciler) forgetOld(ctx context.Context) error {
 	pages := pager.New(pager.SimplePageFunc(func(o metav1.ListOptions) (runtime.Object, error) { return leases.List(ctx, o) }))
 	for _, selector := range []string{labels.Component + "=" + labels.VnodeLease + "," + labels.Env + "=" + labelValue(r.opts.Env), ledgerLeases(r.opts.Env)} {
 		if err := pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: selector}, forget); err != nil {
-			maps.Copy(before, r.notes) // the next turn knows what was not listed
+			maps.Copy(before, r.notes) // keep the Leases that were not listed for the next run
 			r.notes = before
 			return err
 		}

@@ -55,8 +55,8 @@ func (s *fixture) forget(t *testing.T) {
 	}
 }
 
-// The clock of the machine that wrote the Lease, or of this one, was set by a month.
-func TestALeaseIsKeptWhateverTheClockSays(t *testing.T) {
+// The clock of this machine, or of the machine that wrote the Lease, is changed by a month.
+func TestALeaseIsKeptWhenTheClockChanges(t *testing.T) {
 	for name, by := range map[string]time.Duration{"forward": 30 * 24 * time.Hour, "back": -30 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t, Options{Holder: "me"}, newAPI())
@@ -88,8 +88,8 @@ func TestALeaseIsKeptWhateverTheClockSays(t *testing.T) {
 	}
 }
 
-// What a journal notes of a base that is away is kept after a restart, also if the clock was set meanwhile.
-func TestAJournalIsKeptWhateverTheClockSays(t *testing.T) {
+// The journal entries of an unavailable base are kept after a restart, also if the clock was changed.
+func TestAJournalIsKeptWhenTheClockChanges(t *testing.T) {
 	api := newAPI()
 	first := newFixture(t, Options{Holder: "me"}, api)
 	bases := first.hearOf(t, 2)

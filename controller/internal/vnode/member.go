@@ -51,7 +51,7 @@ type MemberOptions struct {
 type Member struct {
 	opts   MemberOptions
 	client kubernetes.Interface
-	// ended reports whether the process of that name is known to have ended.
+	// ended reports whether the process with this name is known to have ended.
 	ended func(process string) bool
 
 	mu      sync.Mutex
@@ -73,12 +73,12 @@ type other struct {
 	duration time.Duration
 	sees     []string
 	released bool // its Lease was deleted
-	renews   bool // its Lease has changed since it was first seen
+	renews   bool // its Lease has changed since this controller read it first
 	read     time.Time
 }
 
-// rival is the last other process that had the Lease of this controller, because it has the same CLIENT_ID.
-// The zero value is none.
+// rival is another process with the same CLIENT_ID that had the Lease of this controller last. The zero value
+// means that there was no such process.
 type rival struct {
 	process string
 	other
@@ -197,8 +197,9 @@ func (m *Member) note(lease *coordinationv1.Lease, err error, began time.Time) e
 }
 
 // yields reports whether this controller must not take its own Lease, because another process with the same
-// CLIENT_ID has it. Then this controller stops acting at once: of two processes, the one that has the Lease
-// serves the bases. The Lease is free when the other process has ended, or has not renewed it for its duration.
+// CLIENT_ID has it. If so, it also makes this controller stop acting immediately: of two processes, the one
+// that has the Lease serves the bases. The Lease becomes free when the other process has ended, or has not
+// renewed it for its duration.
 func (m *Member) yields(l *coordinationv1.Lease) bool {
 	holder := l.Annotations[labels.Process]
 	m.mu.Lock()
@@ -222,8 +223,8 @@ func (m *Member) yields(l *coordinationv1.Lease) bool {
 	return true
 }
 
-// MaxLease is the maximum duration of a Lease. A longer one is treated as MaxLease, so that a wrong duration does not
-// prevent the takeover of bases.
+// MaxLease is the maximum duration of a Lease. A longer one is treated as MaxLease, so that bases can be taken
+// over despite a wrong duration.
 const MaxLease = time.Hour
 
 func durationOf(l *coordinationv1.Lease) time.Duration {
@@ -284,8 +285,8 @@ func (m *Member) Start(ctx context.Context) error {
 	return nil
 }
 
-// release stops acting and deletes the Lease, so that other controllers need not wait for its expiry. It leaves
-// the Lease of another process with the same CLIENT_ID alone.
+// release stops acting and deletes the Lease, so that other controllers do not wait until the Lease expires. It
+// does not delete the Lease of another process with the same CLIENT_ID.
 func (m *Member) release(ctx context.Context) error {
 	m.mu.Lock()
 	lease, acted := m.lease, m.term > 0
@@ -398,8 +399,8 @@ func (m *Member) confirm(ctx context.Context, holder string) error {
 	return nil
 }
 
-// renewing returns the holders of the other controllers of this environment that were seen to renew their
-// Leases and whose Leases have not expired, sorted.
+// renewing returns the sorted CLIENT_IDs of the other controllers of this environment that have renewed their
+// Leases. Controllers whose Leases have expired are not included.
 func (m *Member) renewing() (holders []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -346,7 +346,7 @@ func TestWhatABaseSaysDoesNotShortenTheWorkloadDelay(t *testing.T) {
 // logTo returns a logger that writes to a buffer.
 func logTo(b *bytes.Buffer) *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
 
-func TestTheBasesOfALivingControllerAreLeftAlone(t *testing.T) {
+func TestBasesOfARunningControllerAreNotTakenOver(t *testing.T) {
 	for _, cluster := range []bool{false, true} {
 		t.Run(fmt.Sprintf("IS_CLUSTER=%t", cluster), func(t *testing.T) {
 			api, clock := newAPI(), clocktesting.NewFakeClock(noon)
@@ -390,8 +390,9 @@ func TestTheBasesOfALivingControllerAreLeftAlone(t *testing.T) {
 	}
 }
 
-// A base of another controller of which nothing is heard here is neither judged nor forgotten, and is taken over in time.
-func TestABaseThatIsNotHeardIsTakenOverInTime(t *testing.T) {
+// A base of another controller that sends no heartbeats to this controller is not evaluated or forgotten, and
+// is taken over when the Lease expires.
+func TestABaseWithoutHeartbeatsIsTakenOver(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	first := newFixture(t, Options{Holder: "first", Clock: clock}, api)
 	first.hear()
@@ -415,8 +416,8 @@ func TestABaseThatIsNotHeardIsTakenOverInTime(t *testing.T) {
 	}
 }
 
-// The Lease of a controller that was killed long ago is observed for its duration, whatever it says.
-func TestTheLeaseOfAKilledControllerIsObserved(t *testing.T) {
+// The Lease of a killed controller is observed for its duration, regardless of its renew time.
+func TestALeaseIsObservedForItsDuration(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	killed := newFixture(t, Options{Holder: "killed", Clock: clock}, api)
 	killed.hear()
@@ -443,7 +444,7 @@ func TestTheLeaseOfAKilledControllerIsObserved(t *testing.T) {
 	}
 }
 
-// A Lease that names a duration of many years is of no controller: LEASE_DURATION is limited.
+// A Lease with a duration of many years is treated as MaxLease.
 func TestALeaseWithAWrongDurationExpires(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	killed := newFixture(t, Options{Holder: "killed", Clock: clock}, api)
@@ -477,7 +478,7 @@ func TestALeaseWithAWrongDurationExpires(t *testing.T) {
 	}
 }
 
-func TestAReleasedLeaseIsNotAwaited(t *testing.T) {
+func TestTakeoverDoesNotWaitForAReleasedLease(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	before := newFixture(t, Options{Holder: "before", Clock: clock}, api)
 	before.hear()
@@ -493,8 +494,8 @@ func TestAReleasedLeaseIsNotAwaited(t *testing.T) {
 	}
 }
 
-// The Pods of a Node that somebody deletes belong to the controller that serves the base.
-func TestADeletedNodeOfAnotherControllersBase(t *testing.T) {
+// If a user deletes a Node, the controller that serves the base handles its Pods.
+func TestTheNodeOfABaseOfAnotherControllerIsDeleted(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	first := newFixture(t, Options{Holder: "first", Clock: clock}, api)
 	first.hear()

@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// A process is one run of a controller. The Lease of the controller has its name (labels.Process), because a restarted
-// controller and a second controller by mistake may have the same CLIENT_ID. The name is PLACE/RANDOM.
+// process is one run of a controller. The Lease of the controller has the name of the process (labels.Process),
+// because a restarted controller and a second controller can have the same CLIENT_ID. The name is PLACE/RANDOM.
 //
-// On Linux, a running process holds an abstract Unix socket with its name. The kernel removes the socket when the process
-// ends, so another process with the same PLACE can detect the end. PLACE consists of the boot ID of the machine and the
-// network namespace, which is the scope of the socket. It is empty for a process without a socket.
+// On Linux, a running process holds an abstract Unix socket with its name. The kernel removes the socket when
+// the process ends, so another process with the same PLACE can detect that it has ended. PLACE consists of the
+// boot ID of the machine and the network namespace, which is the scope of the socket. It is empty for a process
+// without a socket.
 type process struct {
 	name string
 	mark *net.UnixListener // never accepts; the reference keeps the garbage collector from closing it
@@ -26,7 +27,7 @@ func startProcess() *process {
 	return p
 }
 
-// placeOf returns the place of this process; empty if it is not known.
+// placeOf returns the PLACE of this process; empty if it is unknown.
 func placeOf() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -40,13 +41,14 @@ func placeOf() string {
 }
 
 func markProcess(name string) (*net.UnixListener, error) {
-	if placeOf() == "" { // another system than Linux would create a file
+	if placeOf() == "" { // on other systems than Linux, Listen would create a file
 		return nil, os.ErrNotExist
 	}
 	return net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: "@module-controller" + name})
 }
 
-// hasEnded reports whether the process of that name is known to have ended. A process of another place is not.
+// hasEnded reports whether the process with this name is known to have ended. For a process with another PLACE
+// it returns false.
 func hasEnded(name string) bool {
 	place, random, _ := strings.Cut(name, "/")
 	if place == "" || place != placeOf() {

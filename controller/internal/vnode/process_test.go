@@ -69,7 +69,7 @@ func TestAKilledProcessHasEnded(t *testing.T) {
 	}
 }
 
-// sameID returns two controllers with one CLIENT_ID on two machines. The first one serves the base.
+// sameID returns two controllers with the same CLIENT_ID on two machines. The first one serves the base.
 func sameID(t *testing.T) (first, second *fixture, logged *bytes.Buffer) {
 	t.Helper()
 	api, clock, logged := newAPI(), clocktesting.NewFakeClock(noon), &bytes.Buffer{}
@@ -80,7 +80,8 @@ func sameID(t *testing.T) (first, second *fixture, logged *bytes.Buffer) {
 	return first, second, logged
 }
 
-// acting lets time pass for two controllers that hear the base, and returns how many of the seconds each may act.
+// acting advances the clock for two controllers that receive heartbeats, and returns the number of seconds in
+// which each may act.
 func acting(t *testing.T, d time.Duration, first, second *fixture) (seconds [2]int) {
 	t.Helper()
 	for range d / time.Second {
@@ -99,7 +100,7 @@ func acting(t *testing.T, d time.Duration, first, second *fixture) (seconds [2]i
 	return seconds
 }
 
-func TestTwoControllersWithOneClientID(t *testing.T) {
+func TestTwoControllersWithTheSameClientID(t *testing.T) {
 	first, second, logged := sameID(t)
 	if got := acting(t, time.Minute, first, second); got != [2]int{60, 0} {
 		t.Errorf("they act for %d s of a minute, want the first one only", got)
@@ -118,7 +119,7 @@ func TestTwoControllersWithOneClientID(t *testing.T) {
 	}
 }
 
-func TestTheSecondOfOneClientIDFollowsTheFirst(t *testing.T) {
+func TestTheSecondControllerWithTheSameClientIDTakesOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		end    func(*fixture) error
 		within time.Duration
@@ -143,8 +144,8 @@ func TestTheSecondOfOneClientIDFollowsTheFirst(t *testing.T) {
 	}
 }
 
-// An older version of the controller takes the Lease of its name without a look.
-func TestAControllerThatLosesItsLeaseStepsBack(t *testing.T) {
+// An older version of the controller takes the Lease without checking the process.
+func TestAControllerThatLosesItsLeaseStopsActing(t *testing.T) {
 	first, second, _ := sameID(t)
 	second.member.ended = func(string) bool { return true }
 	pass(t, 3*time.Second, second)
@@ -164,8 +165,8 @@ func TestAControllerThatLosesItsLeaseStepsBack(t *testing.T) {
 	}
 }
 
-// A Lease without the annotation is of an older version, which may still run.
-func TestTheLeaseOfAnOlderVersionIsObserved(t *testing.T) {
+// A Lease without the annotation belongs to an older version, which may still be running.
+func TestALeaseWithoutTheProcessAnnotationIsObserved(t *testing.T) {
 	first, _, _ := sameID(t)
 	leases := first.api.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	l, err := leases.Get(t.Context(), first.member.leaseName(), metav1.GetOptions{})

@@ -30,10 +30,10 @@ type Options struct {
 	Settings
 	// Holder is the identity of this controller in Leases (CLIENT_ID).
 	Holder string
-	// Cluster enables sharing the bases with other controllers (IS_CLUSTER): the controller delays before it
-	// takes over a base, by its share of all bases, and hands over its bases while their tunnel is down.
-	// With and without it, the Node of another controller is taken over only after that controller has
-	// released its Lease, or has not renewed it for its duration.
+	// Cluster enables sharing the bases with other controllers (IS_CLUSTER): the controller hands over its
+	// bases while their tunnel is down. It waits before it takes over a base, longer if it serves a larger
+	// share of all bases. With or without Cluster, it takes over the Node of another controller only after the
+	// Lease of that controller was released or has expired.
 	Cluster bool
 	// MaxLevel is the number of workload levels in a cluster (WORKLOAD_MAX_LEVEL); 0 means 3.
 	MaxLevel int
@@ -99,8 +99,8 @@ type Reconciler struct {
 	states map[string]*state
 	served int // how many of them are owned
 
-	notes    map[string]seenLease // that forgetOld has seen last, by name
-	reported string               // the holders that were last reported to share the environment; the guard uses it
+	notes    map[string]seenLease // Leases that forgetOld read last, by name
+	reported string               // the controllers that reportOthers logged last; used only by the guard
 }
 
 // state is what the Reconciler knows of one base. Only the worker that has its identity at the
@@ -114,8 +114,8 @@ type state struct {
 	node     *corev1.Node // as last written or read
 	moved    time.Time    // since when its free memory is another than written, and nothing else; zero if it is not
 
-	fence int64     // with which this controller took the base
-	term  int       // of the Member, when it did
+	fence int64     // the fence of the Node when this controller took over the base
+	term  int       // the term of the Member at that moment
 	after time.Time // when the workload delay ends; zero before it began
 
 	lease     *coordinationv1.Lease // of the Node, as last written; nil before

@@ -454,8 +454,9 @@ func TestTheTurnEndsWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// A Pod of another namespace that comes during the replacement does not keep the turn of the first namespace taken.
-func TestTurnWithPodsOfTwoNamespaces(t *testing.T) {
+// A Pod of another namespace that is bound during the replacement does not block the turn of the first
+// namespace.
+func TestAModuleInTwoNamespacesReleasesItsTurn(t *testing.T) {
 	other := workerKey{"b", "biz1"}
 	for name, then := range map[string]func(w *world){
 		"another Pod comes": func(w *world) {

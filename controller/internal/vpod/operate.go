@@ -72,8 +72,8 @@ func (p *Provider) install(ctx context.Context, key workerKey, b base.Snapshot, 
 	}
 }
 
-// keepWithin is the maximum time that an install waits for the ledger: an API server that does not answer does not
-// delay releases.
+// keepWithin is the maximum time that an install waits for the ledger, so that an API server that does not
+// answer does not delay releases further.
 const keepWithin = time.Second
 
 // keep has the ledger written before an install is sent: if this controller dies and the Pod goes

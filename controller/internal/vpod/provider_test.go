@@ -230,8 +230,8 @@ func (w *world) nextEvent() string {
 	}
 }
 
-// Credentials in the URL of a jar are not in the log, in Events or in messages of the status.
-func TestCredentialsOfJars(t *testing.T) {
+// Logs, Events and status messages do not contain the credentials of a jar URL.
+func TestCredentialsOfJarURLsAreMasked(t *testing.T) {
 	var log strings.Builder
 	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	in(t, "installed, replaced, failed, refused, uninstalled", Options{Logger: logger}, func(t *testing.T, w *world) {

@@ -257,7 +257,7 @@ func (p *Provider) writeInOrder(ctx context.Context, key workerKey, b base.Snaps
 		if asPlanned, err := p.writeStatus(ctx, v.entry, v.pod, b, ready[s.Key]); !asPlanned || err != nil {
 			return false, err
 		}
-		if ready[s.Key] { // after a rollback it is no longer the first one to delete
+		if ready[s.Key] { // after a rollback, the Pod no longer needs to be deleted first
 			if err := p.writer.preferDeletion(ctx, v.entry, v.pod, false); err != nil {
 				return false, err
 			}

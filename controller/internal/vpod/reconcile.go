@@ -31,7 +31,7 @@ func (p *Provider) reconcile(ctx context.Context, key workerKey) (time.Duration,
 			p.turns.leave(key)
 			return 0, nil
 		}
-		if !known || b.Liveness != base.Alive { // nothing can be done there
+		if !known || b.Liveness != base.Alive { // the controller cannot send commands to this base
 			return 0, nil
 		}
 		do, finished := p.plan(key, b)
@@ -205,8 +205,8 @@ func (l *lane) settle(list map[string]arklet.Biz, now time.Time) {
 	}
 }
 
-// forgetAttempts drops the failed attempts for modules that no Pod has any more: installs, and uninstalls of
-// versions that the base does not list. The caller holds the store's lock.
+// forgetAttempts deletes the records of failed attempts for modules that no longer have a Pod: installs, and
+// uninstalls of versions that the base does not list. The caller holds the store's lock.
 func (l *lane) forgetAttempts(views []view, list map[string]arklet.Biz) {
 	maps.DeleteFunc(l.failed, func(a attempt, _ failure) bool {
 		_, listed := list[a.module.Version]

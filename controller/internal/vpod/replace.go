@@ -13,12 +13,12 @@ import (
 type turns struct {
 	speed   pace.Speed
 	mu      sync.Mutex
-	holders map[string]workerKey // by module of a namespace
-	claims  map[workerKey]claim  // of the modules on bases that have a turn, or wait for one
+	holders map[string]workerKey // the base that has the turn, by moduleOf
+	claims  map[workerKey]claim  // of each base that has a turn, or waits for one
 }
 
 type claim struct {
-	module string // of a namespace
+	module string // see moduleOf
 	since  time.Time
 }
 
@@ -26,7 +26,7 @@ type claim struct {
 // then serves nowhere for a moment. There may never be another one.
 const patience = 30 * time.Second
 
-// moduleOf returns the module of a namespace of which one base at a time has the turn.
+// moduleOf returns the key of a module in a namespace. For each key, one base at a time has the turn.
 func moduleOf(namespace, module string) string { return namespace + "/" + module }
 
 // taken reports whether another base has the turn.
@@ -37,9 +37,10 @@ func (ts *turns) taken(key workerKey, module string) bool {
 	return taken && has != key
 }
 
-// enter takes the turn and reports whether the base has it. It does so if no other base has the turn, and served
-// reports that another base serves in the meantime or that there is no other base, or the base has waited for
-// patience. A base has one turn for a module, or waits for one.
+// enter takes the turn and reports whether the base has it. If another base has the turn, enter returns false.
+// Otherwise the base gets the turn if served is true or if the base has waited for patience. served reports
+// that another base serves the module in the meantime, or that there is no other base. A base has at most one
+// turn or one claim for each module.
 func (ts *turns) enter(key workerKey, module string, now time.Time, served bool) bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -62,7 +63,7 @@ func (ts *turns) enter(key workerKey, module string, now time.Time, served bool)
 	return true
 }
 
-// leave gives the turn of a base back, or stops waiting for it.
+// leave ends the turn or the claim of a base.
 func (ts *turns) leave(key workerKey) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -85,9 +86,9 @@ func (p *Provider) beginReplacing(key workerKey, m arklet.Module) bool {
 	if len(views) == 0 {
 		return false
 	}
-	pod := views[len(views)-1].pod // the newest
+	pod := views[len(views)-1].pod // the newest Pod
 	module := moduleOf(pod.Namespace, key.module)
-	if p.turns.taken(key, module) { // what others are like is of no interest then, and there may be thousands
+	if p.turns.taken(key, module) { // skip the search below: there may be thousands of Pods
 		return false
 	}
 	others := p.informer.elsewhere(pod.Namespace, key.module, pod.Spec.NodeName)

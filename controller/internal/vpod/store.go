@@ -51,7 +51,7 @@ type entry struct {
 	mu     sync.Mutex
 	status *corev1.PodStatus // as the API server acknowledged it last; nil before the first write
 	rv     string            // its resource version
-	cost   *deletionCost     // as this controller wrote it last; nil before the first write
+	cost   *deletionCost     // the value that this controller wrote last; nil before the first write
 }
 
 // acknowledged keeps the status that the API server answered a write with, until the informer shows

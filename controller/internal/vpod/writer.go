@@ -91,7 +91,7 @@ func (w *writer) ended(ctx context.Context, e *entry, pod *corev1.Pod) error {
 // preferred is the deletion cost of a Pod that is to be deleted before others.
 const preferred = "-1"
 
-// deletionCost is whether a Pod has the deletion cost preferred, and the value before.
+// deletionCost is whether the deletion cost of a Pod is preferred, and the previous value.
 type deletionCost struct {
 	preferred bool
 	previous  string
@@ -111,7 +111,7 @@ func (w *writer) preferDeletion(ctx context.Context, e *entry, pod *corev1.Pod, 
 		return nil
 	}
 	previous := before.previous
-	// The Pod may be older than the last write. If not, its own value counts: a user may have set it since.
+	// Use the value in the Pod, which a user may have changed, unless the Pod is older than the last write.
 	shown := pod.Annotations[corev1.PodDeletionCost]
 	if _, marked := pod.Annotations[labels.DeletionCost]; marked != prefer && (prefer || shown != preferred) {
 		previous = shown
@@ -128,7 +128,7 @@ func (w *writer) preferDeletion(ctx context.Context, e *entry, pod *corev1.Pod, 
 		return err
 	}
 	written, err := w.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	if apierrors.IsInvalid(err) { // the UID is immutable: another Pod has the name
+	if apierrors.IsInvalid(err) { // the UID is immutable, so another Pod has this name now
 		return nil
 	}
 	if err != nil {

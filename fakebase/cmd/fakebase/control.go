@@ -56,8 +56,9 @@ func (c *control) start(ctx context.Context) error {
 	return nil
 }
 
-// guard rejects requests of web pages: requests with an Origin header, and requests whose Host is neither localhost nor an
-// IP address. A page can make another host name resolve to this machine (DNS rebinding).
+// guard rejects requests of web pages: requests with an Origin header, and requests whose Host is neither
+// localhost nor an IP address. The author of a page can make a host name resolve to this machine (DNS
+// rebinding).
 func (c *control) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := (&url.URL{Host: r.Host}).Hostname()

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Web pages cannot use the control endpoint: neither across origins nor by a name that leads to this machine.
+// Web pages cannot use the control endpoint: neither across origins nor with a host name that resolves to this
+// machine.
 func TestControlRefusesWebPages(t *testing.T) {
 	routes := (&control{}).guard((&control{}).routes())
 	for name, tc := range map[string]struct {

@@ -15,7 +15,8 @@ func SetDefaults(s *Sandbox) {
 	def(&s.APIVersion, APIVersion)
 	def(&s.Kind, Kind)
 	setDefaults(reflect.ValueOf(s))
-	// An external broker or an existing cluster may have other users of that environment. auto may mean existing.
+	// On an external broker or in an existing cluster, another user may use this environment. auto can mean
+	// existing.
 	if p := s.Spec.Provider; s.Spec.Broker.URL == "" && p != ProviderExisting && p != ProviderAuto {
 		def(&s.Spec.Env, "dev")
 	}

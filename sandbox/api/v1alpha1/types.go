@@ -84,8 +84,8 @@ type Spec struct {
 	// speed. Default: false.
 	Durable bool `json:"durable,omitempty"`
 	// Env is the environment that controller and bases share: part of every MQTT topic and of the
-	// labels of the Nodes, a lower-case DNS label. Default: dev; with Broker.URL and with
-	// the provider existing a generated one that no other sandbox or controller uses.
+	// labels of the Nodes, a lower-case DNS label. Default: dev; with Broker.URL or the
+	// provider existing, a generated name that no other sandbox or controller uses.
 	Env string `json:"env,omitempty" check:"label"`
 	// Bases are the simulated bases.
 	Bases Bases `json:"bases,omitzero"`
@@ -270,8 +270,8 @@ type Controller struct {
 	// Replicas is how many of its processes share the bases, 1 to 9.
 	Replicas *int `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=9,default=1"` // each is a process, and watches all Pods anew
 	// Env are environment variables for the controller's process, in addition to those that the
-	// sandbox sets. With Command, the process also gets PATH, HOME and a few other variables of up, such as those of the
-	// language and the time zone. Default: none.
+	// sandbox sets. With Command, the process also inherits some variables of the command up, such as PATH, HOME and the
+	// variables for language and time zone. Default: none.
 	Env map[string]string `json:"env,omitempty" check:"variable"`
 	// APIView puts a proxy between controllers on this machine and the API server, which disturbs what
 	// they see when a scenario or koupsandbox api says so. Scenarios that disturb it ask for it

@@ -45,7 +45,8 @@ func (e *External) Check(ctx context.Context, o CheckOptions) error {
 	if err != nil {
 		return err
 	}
-	// As long as the longest client id of a controller, which the sandbox runs in an existing cluster.
+	// The id has the maximum length of a client id in a sandbox: controllers in an existing cluster have the
+	// longest client ids.
 	name := "koupsandbox-check-" + rand.Text() + "-" + rand.Text()[:6]
 	c := &check{External: e, CheckOptions: o, conn: &witness{Conn: conn}, name: name,
 		id: cmp.Or(o.ClientPrefix, "koupleless") + idSeparator + name, root: "koupleless_" + strings.ToLower(o.Env) + "/", heard: make(chan paho.Message, 100), done: make(chan struct{})}
@@ -156,10 +157,10 @@ func (c *check) rights(what string) error {
 	return fmt.Errorf("the broker %s does not let %s %s: grant reading and writing of %s#, or name an environment where that is granted with --env", c.url, who, what, c.root)
 }
 
-// subscribe asks for what controller and bases ask for, and with AloneFor for all topics of the environment:
-// other controllers retain their commands. It is one packet. Mochi refuses a SUBSCRIBE whose packet
-// identifier is that of a message which the client has not acknowledged yet, although the two directions are
-// independent of each other [MQTT-2.3.1-4], and the first subscription can bring such messages.
+// subscribe subscribes to the topics of the controller and of bases. With AloneFor, it subscribes to all topics
+// of the environment, because other controllers retain their commands. It sends one packet for all topics.
+// Mochi refuses a SUBSCRIBE whose packet identifier equals that of an unacknowledged message to the client,
+// although the two directions are independent [MQTT-2.3.1-4]. A first subscription can cause such messages.
 func (c *check) subscribe(ctx context.Context) error {
 	required := []string{c.root + "+/base/+", c.root + c.name + "/+"}
 	filters := map[string]byte{}
@@ -173,7 +174,7 @@ func (c *check) subscribe(ctx context.Context) error {
 	err := c.answer(ctx, token)
 	granted := token.Result()
 	for _, filter := range required {
-		if code, answered := granted[filter]; answered && code >= 0x80 { // a failure in MQTT 3.1.1 [MQTT-3.9.3-2] and in MQTT 5 [section 3.9.3]
+		if code, answered := granted[filter]; answered && code >= 0x80 { // failure code of MQTT 3.1.1 [MQTT-3.9.3-2] and MQTT 5 [section 3.9.3]
 			return c.rights("subscribe to " + filter)
 		}
 	}
@@ -217,7 +218,7 @@ func (c *check) echo(ctx context.Context) error {
 	return nil
 }
 
-// alone listens for messages of somebody else in the environment.
+// alone returns an error if it receives a message of another client in the environment.
 func (c *check) alone(ctx context.Context) error {
 	timer := time.NewTimer(c.AloneFor)
 	defer timer.Stop()

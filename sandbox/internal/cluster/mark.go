@@ -15,7 +15,8 @@ const (
 	MarkNamespace = "kube-system"
 	MarkName      = "koupsandbox"
 	ManagedBy     = "app.kubernetes.io/managed-by"
-	// SandboxLabel is a label of objects in a cluster that others use too. Its value is state.Dir.Label.
+	// SandboxLabel is a label of objects of a sandbox in a cluster with other users. Its value is
+	// state.Dir.Label.
 	SandboxLabel = "koupsandbox.io/sandbox"
 )
 

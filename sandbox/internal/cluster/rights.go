@@ -24,13 +24,14 @@ import (
 // makes by itself, moments after it is ready.
 const namespacePoll = 20 * time.Millisecond
 
-// Grant creates objects that a controller outside the cluster needs, and waits until their namespaces exist. Objects that
-// exist already are left as they are: in the sandbox's own cluster they are the same, and in another one they belong to
-// another user. owner is the value of SandboxLabel; it is empty in a cluster of the sandbox's own.
+// Grant creates objects that a controller outside the cluster needs, and waits until their namespaces exist.
+// Grant does not change objects that already exist: in a cluster that the sandbox has created they are the
+// same, and in an existing cluster they belong to another user. owner is the value of SandboxLabel; it is empty
+// in a cluster that the sandbox has created.
 func Grant(ctx context.Context, c *Cluster, objects []*unstructured.Unstructured, owner string) error {
 	client, err := dynamic.NewForConfig(c.Config)
 	if err != nil {
-		return fmt.Errorf("making a client of the cluster: %w", err)
+		return fmt.Errorf("creating a client for the cluster: %w", err)
 	}
 	for _, object := range objects {
 		Own(object, owner)
@@ -42,16 +43,16 @@ func Grant(ctx context.Context, c *Cluster, objects []*unstructured.Unstructured
 	return nil
 }
 
-// clientOf returns the client for objects like this one.
+// clientOf returns the client for the resource and namespace of an object.
 func clientOf(c dynamic.Interface, object *unstructured.Unstructured) dynamic.ResourceInterface {
-	resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind()) // right for the kinds of our manifests
+	resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind()) // correct for the kinds in the manifests
 	if namespace := object.GetNamespace(); namespace != "" {
 		return c.Resource(resource).Namespace(namespace)
 	}
 	return c.Resource(resource)
 }
 
-// Own gives an object the labels of the sandbox that makes it. owner is the value of SandboxLabel, or empty.
+// Own sets the labels of the sandbox that creates an object. owner is the value of SandboxLabel, or empty.
 func Own(object *unstructured.Unstructured, owner string) {
 	labels := object.GetLabels()
 	if labels == nil {
@@ -64,7 +65,7 @@ func Own(object *unstructured.Unstructured, owner string) {
 	object.SetLabels(labels)
 }
 
-// Owned reports whether an object has the labels that Own gives with owner.
+// Owned reports whether an object has the labels that Own sets for owner.
 func Owned(object metav1.Object, owner string) bool {
 	return object.GetLabels()[ManagedBy] == MarkName && object.GetLabels()[SandboxLabel] == owner
 }
@@ -86,11 +87,11 @@ func create(ctx context.Context, client dynamic.ResourceInterface, object *unstr
 	return created, err
 }
 
-// Revoke removes the objects that a Grant with the same owner has created, the last one first.
+// Revoke removes the objects that Grant has created with the same owner, in reverse order.
 func Revoke(ctx context.Context, c *Cluster, objects []*unstructured.Unstructured, owner string) error {
 	client, err := dynamic.NewForConfig(c.Config)
 	if err != nil {
-		return fmt.Errorf("making a client of the cluster: %w", err)
+		return fmt.Errorf("creating a client for the cluster: %w", err)
 	}
 	var errs []error
 	for _, object := range slices.Backward(objects) {
@@ -101,9 +102,9 @@ func Revoke(ctx context.Context, c *Cluster, objects []*unstructured.Unstructure
 	return errors.Join(errs...)
 }
 
-// RemoveOurs deletes an object that is Owned by owner. Another one stays, and one that does not exist is fine. A
-// CustomResourceDefinition stays too if another field manager has changed it, because deleting it would delete the objects
-// of that user.
+// RemoveOurs deletes an object that is Owned by owner. It keeps an object of another owner, and returns nil for
+// an object that does not exist. It also keeps a CustomResourceDefinition that another field manager has
+// changed, because deleting it would delete the objects of that user.
 func RemoveOurs(ctx context.Context, client dynamic.ResourceInterface, name, owner string) error {
 	there, err := client.Get(ctx, name, metav1.GetOptions{})
 	if err == nil && Owned(there, owner) && (there.GetKind() != "CustomResourceDefinition" || !shared(there)) {
@@ -129,7 +130,7 @@ func NewClient(c *Cluster) (kubernetes.Interface, error) {
 	config.Wrap(apiwait.Watches)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client of the cluster: %w", err)
+		return nil, fmt.Errorf("creating a client for the cluster: %w", err)
 	}
 	return client, nil
 }

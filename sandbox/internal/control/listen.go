@@ -61,11 +61,10 @@ func ownersOnly(next http.Handler, owner int) http.Handler {
 	})
 }
 
-// trusted reports whether a process of the user uid may be the peer of one of the user owner.
+// trusted reports whether a process of the user owner trusts a process of the user uid.
 func trusted(uid, owner int) bool { return uid == owner || uid == 0 }
 
-// peerUID returns the user at the other end of a connection of a unix socket: of the process that has connected, or for
-// a client of the process that listens.
+// peerUID returns the user ID of the process at the other end of a unix socket connection.
 func peerUID(c net.Conn) (uid int, err error) {
 	unixConn, ok := c.(*net.UnixConn)
 	if !ok {

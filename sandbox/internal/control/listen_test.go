@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// somebody is a user who is neither the one of the tests nor root.
-	somebody = 54321
+	// otherUser is a user ID other than that of the tests and of root.
+	otherUser = 54321
 	// callEnv names a socket that this program calls in place of the tests, and prints what came of it.
 	callEnv = "CONTROL_TEST_SOCKET"
 	// listenEnv names a socket on which this program listens in place of the tests.
@@ -90,8 +90,8 @@ func serve(t *testing.T) string {
 	return path
 }
 
-// asSomebody prepares the test's program for another user.
-func asSomebody(t *testing.T, folder string, uid uint32) *exec.Cmd {
+// asUser returns a command that runs the test binary as another user.
+func asUser(t *testing.T, folder string, uid uint32) *exec.Cmd {
 	t.Helper()
 	program, err := os.ReadFile("/proc/self/exe") // the folder of the test's program may be closed
 	if err != nil {
@@ -116,7 +116,7 @@ func TestOnlyItsUserMayCall(t *testing.T) {
 	path := serve(t)
 	as := func(uid uint32) string {
 		t.Helper()
-		cmd := asSomebody(t, filepath.Dir(path), uid)
+		cmd := asUser(t, filepath.Dir(path), uid)
 		cmd.Env = []string{callEnv + "=" + path}
 		out, err := cmd.CombinedOutput()
 		if err != nil {
@@ -124,22 +124,22 @@ func TestOnlyItsUserMayCall(t *testing.T) {
 		}
 		return string(out)
 	}
-	got := []string{call(t.Context(), path), as(0), as(somebody)}
+	got := []string{call(t.Context(), path), as(0), as(otherUser)}
 	if err := os.Chmod(path, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	got = append(got, as(somebody))
+	got = append(got, as(otherUser))
 	want := []string{
 		"the sandbox a", "the sandbox a", "unreachable",
 		"403: the sandbox is that of the user 0, and not yours, 54321: bring up one of your own",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("answers to the test, to root, and twice to somebody (-want +got):\n%s", diff)
+		t.Errorf("answers to the user of the test, to root, and twice to another user (-want +got):\n%s", diff)
 	}
 }
 
-// A client does not talk to a process of another user.
-func TestAClientChecksWhoListens(t *testing.T) {
+// A client does not connect to a process of another user.
+func TestAClientRefusesADaemonOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT TESTED: only root can run a process as another user: make test-root")
 	}
@@ -151,7 +151,7 @@ func TestAClientChecksWhoListens(t *testing.T) {
 	if err := os.Chmod(folder, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	cmd := asSomebody(t, folder, somebody)
+	cmd := asUser(t, folder, otherUser)
 	cmd.Env = []string{listenEnv + "=" + filepath.Join(folder, "s")}
 	out, err := cmd.StdoutPipe()
 	if err != nil {

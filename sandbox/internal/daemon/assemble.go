@@ -122,7 +122,7 @@ func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
 		created = func(identity, holder string) {
 			if strings.HasPrefix(holder, a.clientIDPrefix) || f.Started(identity) {
 				if err := d.o.Dir.AddBase(identity); err != nil {
-					d.log.Error("down would leave the Node of a base", "err", err)
+					d.log.Error("could not record a base: down will not remove its Node", "err", err)
 				}
 			}
 		}
@@ -251,7 +251,7 @@ func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunne
 		}
 		r, steps = inside, more
 		if away(a.config, c) {
-			admit = "" // the Deployment brings its permissions
+			admit = "" // the manifests of the Deployment include its permissions
 		} else {
 			needs = append(needs, imageLoaded)
 		}

@@ -32,8 +32,8 @@ type Cluster interface {
 	Cluster() *cluster.Cluster
 	// Client is a client for many objects.
 	Client() (kubernetes.Interface, error)
-	// Sweep removes the Nodes of bases, and in a cluster of the sandbox's own also the controllers, of an earlier daemon
-	// that was killed.
+	// Sweep removes the Nodes of bases that an earlier, killed daemon has left. In a cluster that the sandbox
+	// has created, it also removes the controllers.
 	Sweep(ctx context.Context) error
 	// ControllerKubeconfig is the path of the kubeconfig that Admit gives to the module controller.
 	// It may be called at any time.

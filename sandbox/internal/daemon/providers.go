@@ -71,9 +71,9 @@ func openCluster(o clusterOptions) (Cluster, error) {
 	return p.open(o)
 }
 
-// Forget removes from a cluster that stays what a sandbox made in it, when its daemon is gone and
-// cannot say what that was: the Nodes of its bases, the objects with its label, and the mark. What
-// another sandbox has made stays, and so does a cluster that goes with the sandbox. A cluster of kind is removed as a whole.
+// Forget removes the objects of a sandbox without its daemon. In an existing cluster it removes the Nodes of
+// the bases, the objects with the label of the sandbox, and the mark, but no object of another sandbox. It
+// removes a kind cluster completely. An embedded cluster needs no cleanup.
 func Forget(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error {
 	if p, known := providers[EffectiveProvider(config)]; known {
 		return p.forget(ctx, dir, config)
@@ -199,7 +199,7 @@ func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox
 	if err != nil && !errors.As(err, &other) {
 		return err
 	}
-	err = pods.Remove(ctx, client, label) // without a mark too: a user may have deleted it
+	err = pods.Remove(ctx, client, label) // also without a mark, which a user may have deleted
 	if inCluster(config) {
 		err = errors.Join(err, incluster.Forget(ctx, p.Cluster().Config, label))
 	}

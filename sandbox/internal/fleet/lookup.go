@@ -110,7 +110,7 @@ func (f *Fleet) Known() map[string]bool {
 	return maps.Clone(f.known)
 }
 
-// Started reports whether one of the processes that there have been has an identity.
+// Started reports whether the fleet has ever started a base with this identity.
 func (f *Fleet) Started(identity string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

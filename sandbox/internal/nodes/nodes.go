@@ -31,7 +31,7 @@ const (
 	Selector = labels.Component + "=" + labels.Vnode
 	// vnodePrefix begins the name of such a Node; the base's identity follows.
 	vnodePrefix = "vnode."
-	// firstFence is the value of labels.Fence while a Node has had one controller only.
+	// firstFence is the value of labels.Fence of a Node that has had only one controller.
 	firstFence = "1"
 	// countPause is how long many Nodes may change before they are counted again, for each base: counting 10,000
 	// every 10 ms took a sixth of the daemon's time while they came.
@@ -66,9 +66,9 @@ type nodeState struct {
 	commands string
 }
 
-// New returns a watch of the Nodes whose names may end with an environment. It follows nothing
-// before Start. It calls created for each Node that has had no other controller than holder, the CLIENT_ID of the
-// controller that created it; holder is empty if a custom controller has created the Node. created may be nil.
+// New returns a watch of the Nodes whose names may end with an environment. It follows nothing before Start. It
+// calls created for each Node that has had only one controller. holder is the CLIENT_ID of this controller, or
+// empty for a custom controller. created may be nil.
 func New(client kubernetes.Interface, env string, created func(identity, holder string)) *Watch {
 	return &Watch{client: client, env: env, created: created, ready: map[string]nodeState{}, change: make(chan struct{})}
 }

@@ -19,17 +19,18 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Owner describes the Nodes and Leases that one sandbox has made in a cluster with other users.
+// Owner describes the Nodes and Leases that one sandbox has created in a cluster with other users.
 type Owner struct {
 	// Env is the environment of the sandbox.
 	Env string
-	// HolderPrefix is the prefix of the CLIENT_ID of each of its controllers. No other controller has it.
+	// HolderPrefix is the prefix of the CLIENT_ID of each controller of the sandbox. No other controller has
+	// this prefix.
 	HolderPrefix string
 	// Bases are the identities of the bases whose Nodes its controllers have created.
 	Bases map[string]bool
 }
 
-// InUseError reports Nodes and Leases of an environment that the sandbox has not made.
+// InUseError reports Nodes and Leases of an environment that the sandbox has not created.
 type InUseError struct {
 	Env string
 	// Found has one line per Node or Lease.
@@ -47,12 +48,12 @@ func (e *InUseError) Error() string {
 		more = fmt.Sprintf("\n  and %d more", n)
 	}
 	return fmt.Sprintf("environment %q is in use by a module controller or by bases that this sandbox has not started:\n  %s%s\n"+
-		"leave out --env (spec.env), so that the sandbox gets an environment of its own, or choose an unused one; if these Nodes and Leases are left over, "+
-		"because nothing renews the Leases, delete exactly these and try again", e.Env, strings.Join(shown, "\n  "), more)
+		"omit --env (spec.env) to use a generated environment, or choose an unused one; if no controller renews these Leases any more, "+
+		"delete these Nodes and Leases and try again", e.Env, strings.Join(shown, "\n  "), more)
 }
 
-// CheckUnused returns an *InUseError if the environment has Nodes of bases, Leases of such Nodes or Leases of controllers
-// that the sandbox has not made. It only reads.
+// CheckUnused returns an *InUseError if the environment has Nodes of bases, Leases of such Nodes or Leases of
+// controllers that the sandbox has not created. It is read-only.
 func (o Owner) CheckUnused(ctx context.Context, client kubernetes.Interface) error {
 	leases, err := o.leases(ctx, client)
 	if err != nil {
@@ -62,7 +63,7 @@ func (o Owner) CheckUnused(ctx context.Context, client kubernetes.Interface) err
 	if err != nil {
 		return fmt.Errorf("listing the Nodes of environment %q: %w", o.Env, err)
 	}
-	made := map[string]bool{} // by name; a killed daemon may not have recorded the base of such a Node
+	made := map[string]bool{} // names of Nodes; a killed daemon may not have recorded their bases
 	var ofControllers, found, ofNodes []string
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
@@ -73,7 +74,7 @@ func (o Owner) CheckUnused(ctx context.Context, client kubernetes.Interface) err
 	for i := range leases {
 		l := &leases[i]
 		switch {
-		case o.madeLease(l) || made[l.Name]: // the Lease of a Node has its name
+		case o.madeLease(l) || made[l.Name]: // the Lease of a Node has the name of the Node
 		case l.Labels[labels.Component] == labels.VnodeLease:
 			ofNodes = append(ofNodes, describe(l))
 		default:
@@ -104,7 +105,7 @@ func (o Owner) MadeNode(n *corev1.Node) bool {
 	return o.holds(holder) && (n.Annotations[labels.Fence] == firstFence || o.Bases[identityOf(n.Name)]) || holder == "" && o.Bases[identityOf(n.Name)]
 }
 
-// madeLease reports whether the sandbox has made a Lease of its environment.
+// madeLease reports whether the sandbox has created a Lease of its environment.
 func (o Owner) madeLease(l *coordinationv1.Lease) bool {
 	if l.Labels[labels.Component] == labels.VnodeLease {
 		return o.Bases[identityOf(l.Name)]
@@ -122,7 +123,7 @@ func identityOf(node string) string {
 	return identity
 }
 
-// leases lists the Leases that controllers have made in the environment.
+// leases lists the Leases that controllers have created in the environment.
 func (o Owner) leases(ctx context.Context, client kubernetes.Interface) ([]coordinationv1.Lease, error) {
 	of := fmt.Sprintf("%s=%s,%s in (%s,%s,%s)", labels.Env, o.Env, labels.Component, labels.VnodeLease, labels.ControllerLease, labels.LedgerLease)
 	list, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{LabelSelector: of})
@@ -132,8 +133,8 @@ func (o Owner) leases(ctx context.Context, client kubernetes.Interface) ([]coord
 	return list.Items, nil
 }
 
-// Remove deletes the Nodes of the sandbox with their Pods, and the Leases of its controllers and Nodes. Its controllers
-// must have ended.
+// Remove deletes the Nodes of the sandbox with their Pods, and the Leases of its controllers and Nodes. Call
+// Remove after the controllers of the sandbox have ended.
 func (o Owner) Remove(ctx context.Context, client kubernetes.Interface) error {
 	return errors.Join(Remove(ctx, client, o.MadeNode), o.removeLeases(ctx, client))
 }
@@ -147,7 +148,7 @@ func (o Owner) removeLeases(ctx context.Context, client kubernetes.Interface) er
 	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	peer, err := leases.Get(ctx, labels.PeerLeasePrefix+strings.ToLower(o.Env), metav1.GetOptions{})
 	switch {
-	case err == nil && (ptr.Deref(peer.Spec.HolderIdentity, "") == "" || o.madeLease(peer)): // a controller that ends releases it
+	case err == nil && (ptr.Deref(peer.Spec.HolderIdentity, "") == "" || o.madeLease(peer)): // a controller that ends clears the holder
 		all = append(all, *peer)
 	case err != nil && !apierrors.IsNotFound(err):
 		return fmt.Errorf("reading the Lease for peer Deployments: %w", err)
@@ -159,7 +160,7 @@ func (o Owner) removeLeases(ctx context.Context, client kubernetes.Interface) er
 		group.Go(func() error {
 			if l.Labels[labels.Component] == labels.VnodeLease {
 				if _, err := client.CoreV1().Nodes().Get(ctx, l.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-					return err // another controller holds the Node, or it cannot be read
+					return err // nil if the Node exists: another controller serves it
 				}
 			}
 			err := leases.Delete(ctx, l.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion}})

@@ -17,7 +17,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// renewed is when every Lease of these tests was renewed.
+// renewed is the renew time of every Lease in these tests.
 var renewed = time.Date(2026, 11, 29, 10, 0, 0, 0, time.UTC)
 
 func lease(name, component, env, holder string) *coordinationv1.Lease {
@@ -66,7 +66,8 @@ func world() []runtime.Object {
 	}
 }
 
-// An environment with Nodes or Leases of others is refused; the error names them. Those of this sandbox are fine.
+// An environment with Nodes or Leases of another owner is refused, and the error names them. Nodes and Leases
+// of this sandbox are accepted.
 func TestCheckUnused(t *testing.T) {
 	err := me.CheckUnused(t.Context(), fake.NewClientset(world()...))
 	var inUse *InUseError
@@ -85,7 +86,7 @@ func TestCheckUnused(t *testing.T) {
 	if diff := cmp.Diff(want, inUse.Found); diff != "" {
 		t.Errorf("found (-want +got):\n%s", diff)
 	}
-	for _, text := range []string{`environment "dev" is in use`, want[0], "and 2 more", "leave out --env"} {
+	for _, text := range []string{`environment "dev" is in use`, want[0], "and 2 more", "omit --env"} {
 		if !strings.Contains(err.Error(), text) {
 			t.Errorf("the error does not state %q: %v", text, err)
 		}
@@ -98,8 +99,8 @@ func TestCheckUnused(t *testing.T) {
 	}
 }
 
-// Remove deletes what this sandbox has made, and nothing else: a ledger of a controller that runs, and the Leases of
-// other bases without a Node, stay.
+// Remove deletes only objects of this sandbox. It keeps the ledger of a running controller, and the Leases of
+// other bases without a Node.
 func TestOwnerRemove(t *testing.T) {
 	client := fake.NewClientset(world()...)
 	podsByNode(client)

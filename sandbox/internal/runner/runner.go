@@ -20,8 +20,9 @@ const Name = "module-controller"
 // or are on loopback, and their heartbeats come through a relay, which alone reaches the controllers.
 const AllNetworks = "0.0.0.0/0,::/0"
 
-// Limits are the settings of the controllers of a sandbox that let them serve the largest fleet, all of whose
-// heartbeats come from the address of the relay: half of MAX_BASES may connect at once over MQTT.
+// Limits returns settings that let a controller of a sandbox serve the largest fleet. All heartbeats over HTTP
+// come from the address of the relay. MAX_BASES is twice the size of the fleet, because half of MAX_BASES can
+// connect over MQTT in one burst.
 func Limits() map[string]string {
 	return map[string]string{"MAX_BASES": strconv.Itoa(2 * v1alpha1.MaxBases), "MAX_BASES_PER_ADDRESS": strconv.Itoa(2 * v1alpha1.MaxBases)}
 }

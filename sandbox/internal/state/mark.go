@@ -21,9 +21,10 @@ const (
 	markText = "koupsandbox made this folder, and removes it with all that is in it: koupsandbox down\n"
 )
 
-// Owned tells whether there is a folder that koupsandbox has made: from its first moment it bears a
-// mark. A folder that is empty is nobody's, and can be taken. Any other gives ErrForeign, wrapped:
-// nothing in it may be changed. A folder of another user gives the error of CheckOwner.
+// Owned reports whether the folder exists and has the mark that koupsandbox writes when it creates a folder. It
+// returns false without an error if the folder does not exist or is empty, so that a sandbox can use it. For
+// any other folder it returns an error that wraps ErrForeign; do not change anything in such a folder. A folder
+// of another user gives the error of CheckOwner.
 func (d Dir) Owned() (bool, error) {
 	if err := d.CheckOwner(); err != nil {
 		return false, err
@@ -50,9 +51,9 @@ func (d Dir) Owned() (bool, error) {
 	return false, fmt.Errorf("the folder %s %w: choose another --name or --home, or move the folder away", d, ErrForeign)
 }
 
-// CheckOwner returns an error if another user owns the folder or its home. That user could read the files of the
-// sandbox, or provide a kubeconfig, a socket and run records that make this user run programs. Call CheckOwner
-// before you read anything from the folder. A folder that does not exist is fine.
+// CheckOwner returns an error if another user owns the folder or its home. That user could read the files of
+// the sandbox, or provide a kubeconfig, a socket or run records that make the current user run programs. Call
+// CheckOwner before you read anything from the folder. A folder that does not exist is fine.
 func (d Dir) CheckOwner() error {
 	if err := Home(filepath.Dir(string(d))).CheckOwner(); err != nil {
 		return err
@@ -60,7 +61,7 @@ func (d Dir) CheckOwner() error {
 	return checkOwner(string(d), os.Geteuid())
 }
 
-// CheckOwner returns an error if a user other than this one or root owns the home.
+// CheckOwner returns an error if a user other than the current one or root owns the home.
 func (h Home) CheckOwner() error { return checkOwner(string(h), os.Geteuid(), 0) }
 
 func checkOwner(folder string, users ...int) error {
@@ -72,7 +73,7 @@ func checkOwner(folder string, users ...int) error {
 		return fmt.Errorf("reading the owner of the folder: %w", err)
 	}
 	if at, ok := info.Sys().(*syscall.Stat_t); ok && !slices.Contains(users, int(at.Uid)) {
-		return fmt.Errorf("the folder %s belongs to the user %d, who could read or replace what is in it: choose another --home, or make it yours", folder, at.Uid)
+		return fmt.Errorf("the folder %s belongs to the user %d, who could read or replace its files; choose another --home, or change the owner of the folder", folder, at.Uid)
 	}
 	return nil
 }

@@ -64,10 +64,11 @@ func (d Dir) Kubeconfig() string { return d.file("kubeconfig") }
 // ControllerKubeconfig is the kubeconfig of the module controller.
 func (d Dir) ControllerKubeconfig() string { return d.file("module-controller.kubeconfig") }
 
-// HeartbeatToken is the token that heartbeats over HTTP need, in their path or as a bearer token.
+// HeartbeatToken is the file with the token for heartbeats over HTTP, which is in their path or a bearer token.
 func (d Dir) HeartbeatToken() string { return d.file("heartbeat.token") }
 
-// ControllerToken is the token of the module controller in an existing cluster, which its kubeconfig names.
+// ControllerToken is the file with the token of the module controller in an existing cluster. The kubeconfig of
+// the controller has its path.
 func (d Dir) ControllerToken() string { return d.file("module-controller.token") }
 
 // Broker tells address and passwords of the broker, for bases from outside.
@@ -92,7 +93,7 @@ func (d Dir) Logs() string { return d.file("logs") }
 func (d Dir) Log(component string) string { return filepath.Join(d.Logs(), component+".log") }
 
 const (
-	// placeFile has the Place.
+	// placeFile contains the Place.
 	placeFile = "place"
 	// idFile has the ID, and idLength is its length.
 	idFile, idLength = "id", len("00000000")
@@ -113,7 +114,7 @@ func (d Dir) Create() error {
 	}
 	err := os.MkdirAll(string(d), 0o700)
 	if err == nil {
-		if err := d.CheckOwner(); err != nil { // another user may have made it in the meantime
+		if err := d.CheckOwner(); err != nil { // another user may have created it in the meantime
 			return err
 		}
 		err = d.mark()
@@ -172,9 +173,9 @@ func (d Dir) id() (string, error) {
 	return id, nil
 }
 
-// ClientIDPrefix returns the prefix of the CLIENT_ID of each controller that this sandbox starts. Leases and Nodes name
-// their controller by its CLIENT_ID, so the prefix shows which of them this sandbox has made. A CLIENT_ID has the
-// length of a UUID, because some brokers limit the length of MQTT client IDs.
+// ClientIDPrefix returns the prefix of the CLIENT_ID of each controller that this sandbox starts. Leases and
+// Nodes name their controller by its CLIENT_ID, so the prefix shows which of them this sandbox has created. A
+// CLIENT_ID has the length of a UUID, because some brokers limit the length of MQTT client IDs.
 func (d Dir) ClientIDPrefix() (string, error) {
 	id, err := d.id()
 	return id + "-", err
@@ -189,8 +190,8 @@ func (d Dir) Label() (string, error) {
 	return fmt.Sprintf("%.*s-%s", maxLabel-1-len(id), d.Name(), id), err
 }
 
-// AddBase records that controllers of this sandbox have created the Node of a base in an existing cluster. The record
-// outlives the daemon, so that down removes the Node and its Lease, and no other ones.
+// AddBase records that controllers of this sandbox have created the Node of a base in an existing cluster. The
+// record is kept when the daemon ends, so that down removes only these Nodes and their Leases.
 func (d Dir) AddBase(identity string) error {
 	f, err := os.OpenFile(d.file(basesFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err == nil {

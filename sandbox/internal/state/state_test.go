@@ -407,7 +407,8 @@ func TestLocksLeaveNothing(t *testing.T) {
 	}
 }
 
-// A sandbox has one ID until its folder is removed, which begins the CLIENT_ID of its controllers and no others.
+// A sandbox keeps its ID until its folder is removed. Only the CLIENT_IDs of its controllers begin with this
+// ID.
 func TestClientIDPrefix(t *testing.T) {
 	d := state.Dir(filepath.Join(t.TempDir(), strings.Repeat("long", 16)))
 	if err := d.Create(); err != nil {

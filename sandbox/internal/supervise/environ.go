@@ -5,15 +5,16 @@ import (
 	"strings"
 )
 
-// The following lists name the variables of the up command that its processes inherit. A final * matches any suffix. Other
-// variables are not inherited, because some are secrets and some change the settings of a component, such as
-// METRICS_API_ADDR or ETCD_NAME. Spec.Env has the settings of a component.
+// The following lists name the variables of the up command that its processes inherit. A final * matches any
+// suffix. Other variables are not inherited, because some are secrets and some change the settings of a
+// component, such as METRICS_API_ADDR or ETCD_NAME. Set the environment of a component in Spec.Env.
 var (
-	// common has the variables that most programs need.
+	// common lists the variables that most programs need.
 	common = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "JAVA_HOME", "TMPDIR", "TZ", "LANG", "LANGUAGE", "LC_*"}
-	// goRuntime has the settings of the Go runtime.
+	// goRuntime lists the settings of the Go runtime.
 	goRuntime = []string{"GOGC", "GOMEMLIMIT", "GOMAXPROCS", "GODEBUG", "GOTRACEBACK", "GORACE", "GOCOVERDIR"}
-	// daemon has the additional variables of the daemon: those of the container engine, of kind and of HTTP clients in Go.
+	// daemon lists the additional variables of the daemon: those of the container engine, of kind and of HTTP
+	// clients in Go.
 	daemon = []string{
 		"DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_API_VERSION", "SSH_AUTH_SOCK",
 		"CONTAINER_HOST", "CONTAINER_CONNECTION", "CONTAINER_SSHKEY", "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "CONTAINERS_REGISTRIES_CONF",
@@ -28,8 +29,9 @@ func ScriptEnviron(environ []string) []string { return filter(environ, common) }
 // ComponentEnviron returns the variables for a component, including a custom controller.
 func ComponentEnviron(environ []string) []string { return filter(environ, common, goRuntime) }
 
-// DaemonEnviron returns the variables for a daemon. existing reports whether the cluster is an existing one. Its kubeconfig
-// may name a program that fetches credentials, and that can need any variable.
+// DaemonEnviron returns the variables for a daemon. existing reports whether the sandbox uses an existing
+// cluster. Then the daemon gets all variables, because the kubeconfig may name a program that fetches
+// credentials and needs any of them.
 func DaemonEnviron(environ []string, existing bool) []string {
 	if existing {
 		return environ
@@ -38,7 +40,7 @@ func DaemonEnviron(environ []string, existing bool) []string {
 }
 
 func filter(environ []string, lists ...[]string) []string {
-	kept := []string{} // not nil, which would be the whole environment
+	kept := []string{} // not nil: exec.Cmd treats nil as the whole environment
 	for _, variable := range environ {
 		name, _, _ := strings.Cut(variable, "=")
 		if slices.ContainsFunc(slices.Concat(lists...), func(pattern string) bool {

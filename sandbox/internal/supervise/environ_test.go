@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// poison are variables that would change a component, or are secrets.
+// poison has variables that change the settings of a component, or are secrets.
 var poison = []string{
 	"METRICS_API_ADDR=:10260", "REPORT_HOOKS=https://chat.example", "HTTP_TUNNEL_TOKEN=t", "MQTT_CA_PATH=/ca", "TIME_SCALE=9", "PROFILING=true",
 	"ETCD_NAME=x", "AWS_SECRET_ACCESS_KEY=s", "KUBE_FEATURE_WatchListClient=false", "GITLAB_TOKEN=t", "HTTPS_PROXY=http://proxy.example", "PATHS=x", "DOCKER_AUTH_CONFIG={}",
@@ -35,8 +35,8 @@ func TestEnviron(t *testing.T) {
 	}
 }
 
-// A component sees its own variables, and nothing else of the environment of this process but the listed variables. The
-// same is so of one that is restarted.
+// A component gets its own variables, and only the listed variables of this process. A restarted component gets
+// the same variables.
 func TestAComponentHasACleanEnvironment(t *testing.T) {
 	for _, variable := range poison {
 		name, value, _ := strings.Cut(variable, "=")

@@ -105,7 +105,7 @@ func writeRecord(dir string, r Record) error {
 	return nil
 }
 
-// writeSynced writes a file and has the system write it to the disk, so that a power cut leaves no empty file.
+// writeSynced writes a file and syncs it to the disk, so that the file is not empty after a power failure.
 func writeSynced(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -118,7 +118,7 @@ func writeSynced(path string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// syncFolder has the system write the entries of a folder to the disk.
+// syncFolder syncs the entries of a folder to the disk.
 func syncFolder(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -28,7 +28,8 @@ type Spec struct {
 	Path string
 	// Args follow the program's name.
 	Args []string
-	// Env is added to the variables of ComponentEnviron, as KEY=value; the last one wins.
+	// Env has variables in the form KEY=value, in addition to the variables of ComponentEnviron. If a key
+	// occurs twice, the last value is used.
 	Env []string
 	// Dir to run in; empty means that of this process.
 	Dir string

@@ -38,11 +38,11 @@ type query struct {
 	command arklet.Command
 }
 
-// evictedAnswer reports an answer that was given up because all answers together exceeded allAnswers.
+// evictedAnswer logs that a connection was closed because all answers together exceeded allAnswers.
 func (t *Tunnel) evictedAnswer(address netip.Prefix, connections, bytes int) {
 	from := tunnel.Origin{Tunnel: tunnel.HTTP, IP: address.Addr().String(), At: time.Now()}
 	t.handler.Rejected(from, kindConnection, tunnel.TooMany, fmt.Errorf(
-		"too large answers: closed a connection to %s, which had %d connections with %d bytes, the most of all addresses", address, connections, bytes))
+		"limit of answers exceeded: closed a connection to %s, which had %d connections with %d bytes, the most of all addresses", address, connections, bytes))
 }
 
 // call is one request to one base.

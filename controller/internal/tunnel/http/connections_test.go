@@ -66,7 +66,7 @@ func TestAFloodOfConnections(t *testing.T) {
 	}
 }
 
-// evictions counts connections that were closed, by address.
+// evictions counts closed connections by address.
 type evictions struct {
 	*fakeHandler
 	count atomic.Int64
@@ -85,12 +85,12 @@ func (e *evictions) Rejected(from tunnel.Origin, kind string, reason tunnel.Reje
 	e.other.Store(fmt.Sprintf("%s of %s rejected: %s, %v", kind, from.IP, reason, err))
 }
 
-// greedyAddress is an address of this machine other than the one that bases of tests have.
+// greedyAddress is an address of this machine that the bases of these tests do not use.
 const greedyAddress = "127.0.0.2"
 
-// A client that sends many large bodies, and never ends them, loses its connections when all bodies
-// together reach their limit. Bases at other addresses are answered.
-func TestAFloodOfBodies(t *testing.T) {
+// Connections of a client with many large, incomplete bodies are closed when all bodies together reach their
+// limit. Bases with other addresses get an answer.
+func TestRequestBodiesAreLimitedTogether(t *testing.T) {
 	const flood, sent = 1200, maxBody - 1
 	h := &evictions{fakeHandler: newHandler()}
 	tn := serve(t, Options{Networks: tunnel.Networks{netip.MustParsePrefix("127.0.0.0/8")}}, h)
@@ -132,8 +132,8 @@ func TestAFloodOfBodies(t *testing.T) {
 	}
 }
 
-// A request holds no body after it is decoded, so that many requests can wait for their turn.
-func TestADecodedBodyIsReleased(t *testing.T) {
+// A body no longer counts after it is decoded, so that many requests can wait.
+func TestADecodedBodyIsNotHeld(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -166,9 +166,9 @@ func TestADecodedBodyIsReleased(t *testing.T) {
 	}
 }
 
-// Answers that never end lose their connections when all answers together reach their limit. A base whose
-// answer is small is heard.
-func TestAFloodOfAnswers(t *testing.T) {
+// Connections with endless answers are closed when all answers together reach their limit. A small answer of
+// another base is received.
+func TestAnswersAreLimitedTogether(t *testing.T) {
 	const flood = allAnswers/arklet.MaxPayload + 40
 	h := &evictions{fakeHandler: newHandler()}
 	released := make(chan struct{})

@@ -26,8 +26,9 @@ const (
 	// DefaultAddr is where bases send their heartbeats to (Module Controller V2 document 5.4).
 	DefaultAddr             = ":7777"
 	DefaultOperationTimeout = 5 * time.Minute
-	// DefaultConnections take about 270 MB of memory if each has sent a part of a body, of which all
-	// bodies together are 32 MiB. They take about 660 MB if each has sent as many header fields as fit.
+	// DefaultConnections is the default of the maximum number of connections. They use about 270 MB of memory
+	// if each is sending a body, with 32 MiB of bodies in total. They use about 660 MB if each has sent the
+	// largest header.
 	DefaultConnections = 4096
 )
 

@@ -19,8 +19,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// The paths that bases post to (protocol 4.1), which are also the kinds of rejected messages. A connection that was
-// closed counts as a message too.
+// The paths that bases post to (protocol 4.1), which are also the kinds of rejected messages. kindConnection is
+// the kind of a connection that is closed because a limit is exceeded.
 const (
 	kindHeartbeat     = "heartbeat"
 	kindQueryBaseline = "queryBaseline"
@@ -104,7 +104,7 @@ func (t *Tunnel) queryBaseline(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(answer) //nolint:gosec // JSON, no HTML; a base that is gone asks again
+	_, _ = w.Write(answer) //nolint:gosec // JSON, not HTML. If the write fails, the base sends the query again
 }
 
 // origin says whom a message is from: what it says of itself, and what its certificate proves, if
@@ -146,7 +146,7 @@ func peer(r *http.Request) netip.Addr {
 	return a.Addr().Unmap().WithZone("")
 }
 
-// Limits of request bodies. A heartbeat of a real base has less than 1 KiB.
+// Limits of request bodies. A heartbeat of a real base is smaller than 1 KiB.
 const (
 	maxBody   = 64 << 10
 	allBodies = 32 << 20
@@ -155,9 +155,9 @@ const (
 // errTooLarge reports that a request body is larger than maxBody.
 var errTooLarge = fmt.Errorf("body larger than %d KiB", maxBody>>10)
 
-// receive reads and decodes the body of a request. It releases the body before it returns, so that a
-// request that waits holds only the message. If the body cannot be read, receive answers the request and
-// ok is false. err is an error of decode.
+// receive reads and decodes the body of a request. When it returns, the body no longer counts as held, because
+// a waiting request keeps only the message. If the body cannot be read, receive sends the error response and ok
+// is false. err is an error of decode.
 func receive[M any](t *Tunnel, w http.ResponseWriter, r *http.Request, kind string, decode func([]byte) (M, error)) (m M, ok bool, err error) {
 	body := &heldBody{Reader: http.MaxBytesReader(w, r.Body, maxBody)}
 	body.conn, _ = r.Context().Value(connKey{}).(net.Conn)
@@ -168,19 +168,20 @@ func receive[M any](t *Tunnel, w http.ResponseWriter, r *http.Request, kind stri
 		switch _, large := errors.AsType[*http.MaxBytesError](err); {
 		case large:
 			t.refuse(w, from, kind, tunnel.Oversized, errTooLarge)
-		case errors.Is(err, net.ErrClosed): // the connection was evicted, which is counted there, or the tunnel ends
+		case errors.Is(err, net.ErrClosed): // the tunnel ends, or the connection was evicted: evicted reports that
 		default:
 			t.refuse(w, from, kind, tunnel.Malformed, fmt.Errorf("reading the body: %w", err))
 		}
 		return m, false, nil
 	}
-	// The read deadline is for the body only: the answer may take longer. A recorder of a test has no deadlines.
+	// The read deadline is for the body only: the answer may take longer. The error is ignored, because
+	// httptest.ResponseRecorder does not support deadlines.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	m, err = decode(data)
 	return m, true, err
 }
 
-// heldBody is a request body. What is read of it counts as held by its connection.
+// heldBody is a request body. The bytes read from it count as held by its connection.
 type heldBody struct {
 	io.Reader
 	conn net.Conn // nil in tests without a server
@@ -194,14 +195,14 @@ func (b *heldBody) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// connKey is the key of a request's connection in its context.
+// connKey is the context key of the connection of a request.
 type connKey struct{}
 
-// evicted counts a connection that was closed in favor of another one.
+// evicted counts and logs a connection that was closed because a limit was exceeded.
 func (t *Tunnel) evicted(address netip.Prefix, connections, bytes int) {
 	from := tunnel.Origin{Tunnel: tunnel.HTTP, IP: address.Addr().String(), At: time.Now()}
 	t.handler.Rejected(from, kindConnection, tunnel.TooMany, fmt.Errorf(
-		"too many connections or too large bodies: closed a connection from %s, which had %d connections with %d bytes, the most of all addresses", address, connections, bytes))
+		"limit of connections or request bodies exceeded: closed a connection from %s, which had %d connections with %d bytes, the most of all addresses", address, connections, bytes))
 }
 
 func (t *Tunnel) refuse(w http.ResponseWriter, from tunnel.Origin, kind string, reason tunnel.Rejection, err error) {

@@ -241,7 +241,7 @@ func TestTheAddressOfABaseIsItsOwn(t *testing.T) {
 }
 
 // The reference documents this limit: proxies and service meshes add header fields.
-func TestTheHeaderOfARequest(t *testing.T) {
+func TestRequestHeadersAreLimited(t *testing.T) {
 	tn := serve(t, Options{}, newHandler())
 	for size, want := range map[int]int{4 << 10: http.StatusBadRequest, 6 << 10: http.StatusRequestHeaderFieldsTooLarge} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+tn.Addr()+"/heartbeat", strings.NewReader("{}"))
@@ -427,7 +427,7 @@ func TestMutualTLS(t *testing.T) {
 	}
 }
 
-// New connections are served with the certificate and verified by the authority that are in the files then.
+// New connections use the current certificate and certificate authority in the files.
 func TestRenewedCertificates(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) certfile.File { return certfile.File{Setting: name, Path: filepath.Join(dir, name)} }
@@ -437,7 +437,8 @@ func TestRenewedCertificates(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// renew replaces all certificates by those of a new authority, and returns a client of it.
+	// renew replaces all certificates with those of a new certificate authority, and returns a client with a
+	// certificate of this authority.
 	renew := func() *http.Client {
 		t.Helper()
 		ca := issue(t, "ca", nil)

@@ -316,7 +316,7 @@ func TestWhatNobodyAsksForIsAcknowledged(t *testing.T) {
 	})
 }
 
-// idsOfTunnel returns the MQTT client ids of tunnels that are connected.
+// idsOfTunnel returns the MQTT client ids of the connected tunnels.
 func idsOfTunnel(s *broker.Server) (ids []string) {
 	for id := range s.Clients.GetAll() {
 		if strings.HasPrefix(id, "koupleless@@@c1-") {
@@ -326,8 +326,8 @@ func idsOfTunnel(s *broker.Server) (ids []string) {
 	return ids
 }
 
-// A broker disconnects a client if another one connects with its id. No client can know the id of a
-// controller: each connection has another one.
+// A broker disconnects a client if another one connects with its id. Other clients cannot know the id of a
+// controller, because each connection has a new id.
 func TestTheClientIDIsRandom(t *testing.T) {
 	s, addr := serveBroker(t, &doorman{})
 	connected, wait := signal()

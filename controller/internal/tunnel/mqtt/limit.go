@@ -15,19 +15,19 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// packetLimiter limits the packets of MQTT 3.1.1 that are read from a connection. The library allocates
-// a packet by the length that its header names, up to 256 MiB.
+// packetLimiter limits the size of MQTT 3.1.1 packets that are read from a connection. The library allocates
+// the length in the header of a packet, up to 256 MiB.
 //
-// A PUBLISH whose payload exceeds the limit is truncated to one byte more than the limit: the tunnel
-// rejects and acknowledges it. If the connection ended instead, the broker would send a retained message
+// A PUBLISH whose payload exceeds the limit is truncated to one byte more than the limit: the tunnel rejects
+// and acknowledges it. If packetLimiter closed the connection instead, the broker would send a retained message
 // again on the next connection. Any other packet that exceeds the limit is an error.
 type packetLimiter struct {
 	net.Conn
 	in     *bufio.Reader
 	limit  int
-	header []byte // of the current packet, what is not read yet
-	pass   int    // bytes of the current packet that follow the header
-	skip   int    // bytes of the current packet that are discarded after that
+	header []byte // unread part of the header of the current packet
+	pass   int    // unread bytes of the current packet after the header
+	skip   int    // bytes to discard at the end of the current packet
 }
 
 // dial connects to the broker as the library does, and limits the packets that the library reads.
@@ -83,10 +83,10 @@ func (l *packetLimiter) next() error {
 	if err != nil {
 		return err
 	}
-	l.pass, l.skip = int(min(remaining, maxRemaining)), 0 //nolint:gosec // it is not more
+	l.pass, l.skip = int(min(remaining, maxRemaining)), 0 //nolint:gosec // at most maxRemaining
 	if l.pass > l.limit {
 		if first>>4 != packets.Publish || remaining > maxRemaining {
-			return fmt.Errorf("the broker sent a packet of type %d with %d bytes, which is too much", first>>4, remaining)
+			return fmt.Errorf("the broker sent a packet of type %d with %d bytes, more than the limit of %d", first>>4, remaining, l.limit)
 		}
 		topic, err := l.in.Peek(2)
 		if err != nil {
@@ -99,6 +99,6 @@ func (l *packetLimiter) next() error {
 		l.pass = min(l.pass, beforePayload+l.limit+1)
 		l.skip = int(remaining) - l.pass //nolint:gosec // at most maxRemaining
 	}
-	l.header = binary.AppendUvarint([]byte{first}, uint64(l.pass)) //nolint:gosec // it is not negative
+	l.header = binary.AppendUvarint([]byte{first}, uint64(l.pass)) //nolint:gosec // pass is not negative
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// stream is a connection from which a test reads what it likes.
+// stream is a connection that returns the bytes of a reader.
 type stream struct {
 	net.Conn
 	io.Reader
@@ -58,18 +58,18 @@ func TestPacketsAreLimited(t *testing.T) {
 	suback := packets.NewControlPacket(packets.Suback).(*packets.SubackPacket)
 	suback.ReturnCodes = make([]byte, limit+1)
 	for name, c := range map[string]struct{ sent, want []byte }{
-		"small":                     {publish("a", 1, "x"), publish("a", 1, "x")},
-		"none":                      {publish("a", 0, ""), publish("a", 0, "")},
-		"at the limit":              {publish("topic", 1, strings.Repeat("x", limit)), publish("topic", 1, strings.Repeat("x", limit))},
-		"one above the limit":       {publish("topic", 1, strings.Repeat("x", limit+1)), publish("topic", 1, strings.Repeat("x", limit+1))},
-		"two above the limit":       {publish("topic", 1, strings.Repeat("x", limit+2)), publish("topic", 1, strings.Repeat("x", limit+1))},
-		"of QoS 0":                  {publish("topic", 0, strings.Repeat("x", limit+2)), publish("topic", 0, strings.Repeat("x", limit+1))},
-		"a long topic":              {publish(strings.Repeat("t", 300), 2, strings.Repeat("x", 1000)), publish(strings.Repeat("t", 300), 2, strings.Repeat("x", limit+1))},
-		"more than the buffer":      {publish("topic", 1, strings.Repeat("x", 1<<20)), publish("topic", 1, strings.Repeat("x", limit+1))},
-		"another packet":            {written(packets.NewControlPacket(packets.Pingresp)), written(packets.NewControlPacket(packets.Pingresp))},
-		"another packet, large":     {written(suback), nil},
-		"a length that is too long": {[]byte{0x30, 0xff, 0xff, 0xff, 0xff, 0x01}, nil},
-		"a topic that is too long":  {append([]byte{0x30, 0x20, 0xff, 0xff}, make([]byte, 0x1e)...), append([]byte{0x30, 0x20, 0xff, 0xff}, make([]byte, 0x1e)...)},
+		"a small payload":                     {publish("a", 1, "x"), publish("a", 1, "x")},
+		"an empty payload":                    {publish("a", 0, ""), publish("a", 0, "")},
+		"a payload at the limit":              {publish("topic", 1, strings.Repeat("x", limit)), publish("topic", 1, strings.Repeat("x", limit))},
+		"a payload one byte above the limit":  {publish("topic", 1, strings.Repeat("x", limit+1)), publish("topic", 1, strings.Repeat("x", limit+1))},
+		"a payload two bytes above the limit": {publish("topic", 1, strings.Repeat("x", limit+2)), publish("topic", 1, strings.Repeat("x", limit+1))},
+		"a large payload with QoS 0":          {publish("topic", 0, strings.Repeat("x", limit+2)), publish("topic", 0, strings.Repeat("x", limit+1))},
+		"a large payload with a long topic":   {publish(strings.Repeat("t", 300), 2, strings.Repeat("x", 1000)), publish(strings.Repeat("t", 300), 2, strings.Repeat("x", limit+1))},
+		"a payload larger than the buffer":    {publish("topic", 1, strings.Repeat("x", 1<<20)), publish("topic", 1, strings.Repeat("x", limit+1))},
+		"a small packet of another type":      {written(packets.NewControlPacket(packets.Pingresp)), written(packets.NewControlPacket(packets.Pingresp))},
+		"a large packet of another type":      {written(suback), nil},
+		"an invalid packet length":            {[]byte{0x30, 0xff, 0xff, 0xff, 0xff, 0x01}, nil},
+		"a topic longer than the packet":      {append([]byte{0x30, 0x20, 0xff, 0xff}, make([]byte, 0x1e)...), append([]byte{0x30, 0x20, 0xff, 0xff}, make([]byte, 0x1e)...)},
 	} {
 		sent, want := bytes.Join([][]byte{publish("before", 1, "x"), c.sent, publish("after", 1, "x")}, nil), []byte(nil)
 		if c.want != nil {
@@ -86,8 +86,7 @@ func TestPacketsAreLimited(t *testing.T) {
 	}
 }
 
-// However a stream is split, the library reads the same packets. Those within the limit are the packets
-// that were sent.
+// The library reads the same packets for every split of the stream. Packets within the limit are unchanged.
 func FuzzPacketLimiter(f *testing.F) {
 	f.Add(publishPacket("a", 1, "payload of some length"), byte(3))
 	f.Add(append(publishPacket("a", 0, "x"), written(packets.NewControlPacket(packets.Pingresp))...), byte(1))
@@ -123,8 +122,8 @@ func (s *steps) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// A message of 250 MB is rejected by its topic, acknowledged, and takes no memory. Later messages arrive.
-func TestAHugeMessage(t *testing.T) {
+// A message of 250 MB is rejected and acknowledged, and is not kept in memory. Later messages arrive.
+func TestAHugeMessageIsRejected(t *testing.T) {
 	const size = 250_000_000
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -168,8 +167,8 @@ func TestAHugeMessage(t *testing.T) {
 	}
 }
 
-// A broker keeps a large message that is retained. The tunnel stays connected, and rejects the message.
-func TestALargeRetainedMessage(t *testing.T) {
+// The tunnel rejects a large retained message, and stays connected.
+func TestALargeRetainedMessageIsRejected(t *testing.T) {
 	s, addr := serveBroker(t, &doorman{})
 	if err := s.Publish("koupleless_dev/a/base/heart", make([]byte, 8*arklet.MaxPayload), true, 1); err != nil {
 		t.Fatal(err)

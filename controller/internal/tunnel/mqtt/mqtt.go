@@ -28,12 +28,13 @@ type Options struct {
 	Broker string
 	// Username and Password are sent when Username is not empty.
 	Username, Password string
-	// ClientID begins the MQTT client id. Each connection appends a random part: a broker disconnects a
-	// client if another one connects with its id, so no client may know the id of a controller.
+	// ClientID is the prefix of the MQTT client id. Each connection appends a random part: a broker disconnects
+	// a client if another one connects with its id, so no client may know the id of a controller.
 	ClientID string
 	// Env is the environment in topics; it is written in lower case, as bases do (protocol 2.3).
 	Env string
-	// Networks are those in which a base must name its address; without any, it names what it likes.
+	// Networks are the networks in which the address of a base must be. If there are none, any address is
+	// allowed that is not refused in general; see CheckUnproven.
 	Networks tunnel.Networks
 	// TLS returns the configuration of the next connection to an ssl:// broker. Nil verifies the broker
 	// with the authorities of the system.
@@ -57,7 +58,7 @@ type Tunnel struct {
 	opts    Options
 	handler tunnel.Handler
 	prefix  string // koupleless_<env>/
-	self    string // the identity under which this process speaks to itself
+	self    string // the identity in the topics of echo messages, which this process sends to itself
 	inbox   *inbox
 	queries *inbox // of baselines, which block
 

@@ -251,7 +251,8 @@ func TestIdentitiesInTopics(t *testing.T) {
 	h.want(t, ": heart rejected: beyond-limits")
 }
 
-// The address of a base is told as Kubernetes writes it. It must be in the networks, if there are any.
+// The tunnel reports the address of a base in the form that Kubernetes uses. The address must be in the
+// networks, if there are any.
 func TestAddressesOverMQTT(t *testing.T) {
 	networks, err := tunnel.ParseNetworks("10.0.0.0/8")
 	if err != nil {

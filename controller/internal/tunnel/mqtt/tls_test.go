@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/certfile"
 )
 
-// The next connection uses the authority and the client certificate that are in the files then.
+// The next connection uses the current certificate authority and client certificate in the files.
 func TestRenewedCertificates(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) certfile.File { return certfile.File{Setting: name, Path: filepath.Join(dir, name)} }

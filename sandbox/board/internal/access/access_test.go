@@ -195,7 +195,7 @@ func TestASessionEnds(t *testing.T) {
 	}
 }
 
-// many are tokens of which each is that of the user with its name.
+// many implements Reviews for tests: each token belongs to the user with the same name.
 type many struct{ exchanged int }
 
 func (m *many) Exchange(_ context.Context, token string) (string, error) {

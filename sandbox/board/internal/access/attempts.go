@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// attemptBurst is the number of tokens that one address can present at once, and attemptsPerSecond the
+	// attemptBurst is the maximum burst of sign-in attempts from one address, and attemptsPerSecond the
 	// sustained rate.
 	attemptBurst      = 10
 	attemptsPerSecond = 1
-	// maxAddresses is the number of addresses above which those that could present a full burst are dropped.
+	// maxAddresses is the number of stored addresses above which those with a full burst left are removed.
 	maxAddresses = 1000
 )
 
@@ -60,6 +60,6 @@ func network(remote string) netip.Prefix {
 	if address.Is4() {
 		bits = 32
 	}
-	prefix, _ := address.WithZone("").Prefix(bits) // the bits are in range
+	prefix, _ := address.WithZone("").Prefix(bits) // no error: the number of bits is valid
 	return prefix
 }

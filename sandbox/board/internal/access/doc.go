@@ -2,7 +2,7 @@
 // cluster.
 //
 //	access.go    Guard: Host, Origin, headers, sessions
-//	attempts.go  how often an address can present a token
+//	attempts.go  rate limit of sign-in attempts per address
 //	once.go      Once: a token that is used up by its first use, for a page on one's own machine
 //	reviews.go   Reviews: the user's own bearer token, in a cluster
 //

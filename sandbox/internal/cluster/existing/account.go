@@ -35,8 +35,8 @@ const (
 	permissionPoll = 100 * time.Millisecond
 )
 
-// accountName returns the name of the ServiceAccount with which controllers on this machine use the cluster. Its roles
-// and bindings have the same name, which no other sandbox uses.
+// accountName returns the name of the ServiceAccount of the controllers on this machine. Its roles and bindings
+// have the same name. No other sandbox uses this name.
 func accountName(label string) string { return "koupsandbox-" + label }
 
 // accountObjects returns the ServiceAccount, and the permissions that the manifests of the controller list.
@@ -64,8 +64,8 @@ func accountObjects(label string) ([]*unstructured.Unstructured, error) {
 	return append([]*unstructured.Unstructured{account}, objects...), nil
 }
 
-// Admit creates a ServiceAccount with the permissions of a module controller, and a kubeconfig with a token of it. It blocks
-// until the API server accepts the token.
+// Admit creates a ServiceAccount with the permissions of a module controller, and a kubeconfig with a token of
+// this ServiceAccount. It blocks until the API server accepts the token.
 func (p *Provider) Admit(ctx context.Context) error {
 	label, err := p.o.Dir.Label()
 	if err != nil {
@@ -123,12 +123,13 @@ func (p *Provider) Guard(ctx context.Context) error {
 			continue
 		}
 		if err := p.renewToken(ctx, account); err != nil && ctx.Err() == nil {
-			p.o.Logger.Warn("the token of the controllers was not renewed", "err", err)
+			p.o.Logger.Warn("could not renew the token of the controllers", "err", err)
 		}
 	}
 }
 
-// writeControllerKubeconfig writes a kubeconfig that has the cluster of the context, and the token file as its user.
+// writeControllerKubeconfig writes a kubeconfig with the cluster of the context and the token file as
+// credentials.
 func (p *Provider) writeControllerKubeconfig() error {
 	raw, err := clientcmd.LoadFromFile(p.o.Dir.Kubeconfig())
 	if err == nil {
@@ -153,7 +154,8 @@ func (p *Provider) writeControllerKubeconfig() error {
 	return os.Chmod(p.ControllerKubeconfig(), 0o600)
 }
 
-// tryAccount uses the kubeconfig of the controllers until the API server knows their permissions, or ctx ends.
+// tryAccount requests access reviews with the kubeconfig of the controllers until the API server grants their
+// permissions, or ctx ends.
 func (p *Provider) tryAccount(ctx context.Context) error {
 	config, err := clientcmd.BuildConfigFromFlags("", p.ControllerKubeconfig())
 	if err != nil {
@@ -161,12 +163,12 @@ func (p *Provider) tryAccount(ctx context.Context) error {
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("making a client of the cluster: %w", err)
+		return fmt.Errorf("creating a client for the cluster: %w", err)
 	}
 	var last error
 	err = wait.PollUntilContextCancel(ctx, permissionPoll, true, func(ctx context.Context) (bool, error) {
 		_, last = client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{Limit: 1})
-		if apierrors.IsForbidden(last) { // its authorizer reads the bindings from a cache
+		if apierrors.IsForbidden(last) { // the authorizer of the API server reads the bindings from a cache
 			return false, nil
 		}
 		return true, last

@@ -81,7 +81,7 @@ func TestTheTokenIsRenewed(t *testing.T) {
 	})
 }
 
-// The objects of two sandboxes have different names, and bind a ServiceAccount to roles of their own.
+// The objects of two sandboxes have different names. Each sandbox binds its ServiceAccount to its own roles.
 func TestAccountObjects(t *testing.T) {
 	objects, err := accountObjects("demo-1")
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 // ControllerKubeconfig is the path of the kubeconfig that Admit writes.
 func (p *Provider) ControllerKubeconfig() string { return p.o.Dir.ControllerKubeconfig() }
 
-// Dismiss removes the Nodes and Leases that this sandbox has made, and the objects that Admit has created, in this process
-// or in an earlier one. bases are the identities of the bases that the sandbox has started.
+// Dismiss removes the Nodes and Leases that this sandbox has created, and the objects that Admit has created,
+// including those of an earlier process. bases are the identities of the bases that the sandbox has started.
 func (p *Provider) Dismiss(ctx context.Context, bases map[string]bool) error {
 	owner, err := p.owner(bases)
 	if err == nil {
@@ -40,7 +40,7 @@ func (p *Provider) Marked(ctx context.Context) (bool, error) {
 	return marked, err
 }
 
-// Forget does the same as Dismiss after the daemon was killed. The mark stays, for Down.
+// Forget does the same as Dismiss after the daemon was killed. It keeps the mark, which Down removes.
 func (p *Provider) Forget(ctx context.Context) error { return p.Dismiss(ctx, nil) }
 
 // revoke removes the objects that Admit has created.
@@ -56,8 +56,8 @@ func (p *Provider) revoke(ctx context.Context) error {
 	return cluster.Revoke(ctx, p.Cluster(), objects, label)
 }
 
-// Sweep removes the Nodes that this sandbox has made before its daemon was killed, with their Leases and Pods. A base that
-// still runs gets a new Node with its next heartbeat.
+// Sweep removes the Nodes that an earlier, killed daemon of this sandbox has left, with their Leases and Pods.
+// A base that still runs gets a new Node with its next heartbeat.
 func (p *Provider) Sweep(ctx context.Context) error {
 	owner, err := p.owner(nil)
 	if err != nil {

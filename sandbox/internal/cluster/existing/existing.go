@@ -55,7 +55,7 @@ type Provider struct {
 
 	mu      sync.Mutex // guards the following fields
 	account string     // the ServiceAccount of the controllers; empty before Admit
-	renewAt time.Time  // when its token is to be renewed
+	renewAt time.Time  // when to renew its token
 }
 
 // New reads the kubeconfig and finds the context in it. It does not call the cluster.
@@ -166,7 +166,7 @@ func (p *Provider) allowed(ctx context.Context) (marked bool, err error) {
 	return marked, nil
 }
 
-// owner describes the Nodes and Leases of this sandbox. Besides the recorded bases it includes started.
+// owner describes the Nodes and Leases of this sandbox. Its bases are the recorded ones and started.
 func (p *Provider) owner(started map[string]bool) (nodes.Owner, error) {
 	prefix, err := p.o.Dir.ClientIDPrefix()
 	if err != nil {

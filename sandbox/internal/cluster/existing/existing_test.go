@@ -231,8 +231,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// An environment in which a controller runs that the sandbox has not started is refused before anything is written,
-// also in a cluster with the mark of this sandbox. The controllers and bases of the sandbox itself are no reason.
+// An environment with a controller that the sandbox has not started is refused before any write, also in a
+// cluster with the mark of this sandbox. Controllers and bases of the sandbox are accepted.
 func TestAnEnvironmentInUseIsRefused(t *testing.T) {
 	dir := state.Dir(t.TempDir())
 	prefix, err := dir.ClientIDPrefix()
@@ -256,10 +256,10 @@ func TestAnEnvironmentInUseIsRefused(t *testing.T) {
 		leases []coordinationv1.Lease
 		want   string
 	}{
-		"a controller":                         {leases: []coordinationv1.Lease{lease("mc-0")}, want: "Lease kube-node-lease/module-controller.dev.mc-0"},
-		"a base":                               {nodes: []corev1.Node{node("vnode.theirs", "mc-0")}, want: "Node vnode.theirs"},
-		"in a cluster with the sandbox's mark": {mark: mark("demo", ours), leases: []coordinationv1.Lease{lease("mc-0")}, want: "held by \"mc-0\""},
-		"only of this sandbox": {mark: mark("demo", ours), nodes: []corev1.Node{node("vnode.x", prefix+"1"), node("vnode.recorded", "")},
+		"a Lease of another controller":                     {leases: []coordinationv1.Lease{lease("mc-0")}, want: "Lease kube-node-lease/module-controller.dev.mc-0"},
+		"a Node of another controller":                      {nodes: []corev1.Node{node("vnode.theirs", "mc-0")}, want: "Node vnode.theirs"},
+		"a Lease in a cluster with the mark of the sandbox": {mark: mark("demo", ours), leases: []coordinationv1.Lease{lease("mc-0")}, want: "held by \"mc-0\""},
+		"only Nodes and Leases of this sandbox": {mark: mark("demo", ours), nodes: []corev1.Node{node("vnode.x", prefix+"1"), node("vnode.recorded", "")},
 			leases: []coordinationv1.Lease{lease(prefix + "1")}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// tunnelToken is the variable with the token that heartbeats over HTTP need.
-const tunnelToken = "HTTP_TUNNEL_TOKEN" //nolint:gosec // the name of a variable
+// tunnelToken is the environment variable with the token for heartbeats over HTTP.
+const tunnelToken = "HTTP_TUNNEL_TOKEN" //nolint:gosec // a name, not a secret
 
 // stopTime is how long the controller may take to give up its leases.
 const stopTime = 3 * time.Second
@@ -34,8 +34,9 @@ type Controller struct {
 	// KubeletClientCA names the authority behind the certificate with which the API server calls;
 	// empty = logs and exec are not served.
 	KubeletClientCA string
-	// Token is needed in heartbeats over HTTP. Without it, a web page in a browser of this machine could name any local port
-	// as a base, and the controller would send commands there.
+	// Token is the token that heartbeats over HTTP must have. Without it, a web page in a browser on this
+	// machine could send heartbeats of a base with any local port. The controller would then send commands to
+	// that port.
 	Token string
 	// Serving issues the certificate for Host.
 	Serving func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)

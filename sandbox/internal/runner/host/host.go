@@ -29,8 +29,8 @@ type Options struct {
 	Program Program
 	// Supervisor runs it. Required.
 	Supervisor *supervise.Supervisor
-	// Heartbeats is told where a controller receives heartbeats over HTTP, host:port or host:port/token; empty = nowhere.
-	// Required.
+	// Heartbeats is called with the address at which a controller receives heartbeats over HTTP: host:port or
+	// host:port/token. addr is empty if the controller receives none. Required.
 	Heartbeats func(controller, addr string)
 	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller: state.Dir.ClientIDPrefix. Default: no prefix.
 	ClientIDPrefix string
@@ -110,8 +110,9 @@ func (r *Runner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
 	return group.Wait()
 }
 
-// Replica returns the number, from 1, of the controller with a client id, or 0 if there was none. The client
-// id may end with "-" and a random part, as the MQTT client id of the module controller does.
+// Replica returns the number, from 1, of the controller with a client id, or 0 if no controller has had this
+// client id. The client id may end with "-" and a random part, as the MQTT client id of the module controller
+// does.
 func (r *Runner) Replica(clientID string) int {
 	n, found := r.numbers.Load(clientID)
 	if end := strings.LastIndexByte(clientID, '-'); !found && end >= 0 {

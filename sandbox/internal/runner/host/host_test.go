@@ -208,8 +208,7 @@ func (v *viewed) Settings(i Instance) (map[string]string, error) {
 	return map[string]string{"kubeconfig": i.Kubeconfig}, nil
 }
 
-// MQTT client ids end with the client id of a controller, and those of the module controller with a random
-// part after it.
+// An MQTT client id ends with the CLIENT_ID of a controller. The module controller appends a random part.
 func TestReplica(t *testing.T) {
 	r := &Runner{}
 	r.numbers.Store("4d1c-8a", 2)

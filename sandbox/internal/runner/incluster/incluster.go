@@ -87,11 +87,11 @@ type Controller struct {
 
 	mu       sync.Mutex // guards what follows
 	pods     cache.Store
-	sets     map[types.UID]bool // known ReplicaSets in a shared cluster: whether the Deployment owns them
-	owned    types.UID          // the Deployment; empty until it is applied
+	sets     map[types.UID]bool // for each known ReplicaSet in a shared cluster: whether the Deployment owns it
+	owned    types.UID          // UID of the Deployment; empty until it is applied
 	wanted   int                // number of controllers
 	stopped  map[int]bool       // by number
-	revision string             // of the newest settings
+	revision string             // revision of the newest settings
 	numbers  map[types.UID]int
 	ports    map[int]int32 // of the nodes, for heartbeats, by number
 	marks    map[string]mark
@@ -183,7 +183,7 @@ func (c *Controller) Ensure(ctx context.Context, s Settings) error {
 	for _, object := range objects {
 		cluster.Own(object, c.o.Owner)
 	}
-	if c.shared() { // before anything is applied
+	if c.shared() { // check all objects before the first one is applied
 		for _, object := range objects {
 			if _, err := c.theirs(ctx, object); err != nil {
 				return err
@@ -328,7 +328,7 @@ func (c *Controller) ownPods() []*corev1.Pod {
 	})
 }
 
-// findSets reads the ReplicaSets of Pods that are not known yet.
+// findSets reads the ReplicaSets of Pods that are not in c.sets yet.
 func (c *Controller) findSets(ctx context.Context) {
 	c.mu.Lock()
 	deployment, unknown := c.owned, map[types.UID]string{}

@@ -45,9 +45,10 @@ const (
 	heartbeatPort = "http-tunnel"
 	// metricsAPIAddr is the port that the manifests have for the metrics API.
 	metricsAPIAddr = ":10260"
-	// podName is the variable with the name of the Pod.
+	// podName is the environment variable with the name of the Pod.
 	podName = "POD_NAME"
-	// startFailures, one a second, is more than the broker is ever unavailable in a sandbox: the Pod is not restarted for it.
+	// startFailures is the failure threshold of the startup probe, which runs every second. It is long enough
+	// that an outage of the broker does not restart the Pod.
 	startFailures = 24 * 60 * 60
 	// gracePeriod in seconds is the moment that it needs to give up its Leases.
 	gracePeriod = 5
@@ -61,7 +62,8 @@ type Settings struct {
 	Image string
 	// Env is the environment that bases share with the controller. Required.
 	Env string
-	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller; the name of its Pod follows. Default: no prefix.
+	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller. The CLIENT_ID is the prefix and the
+	// name of the Pod. Default: no prefix.
 	ClientIDPrefix string
 	// Broker is where the bases are. Required.
 	Broker Broker
@@ -217,9 +219,9 @@ func deployment(s Settings) (*appsv1.Deployment, error) {
 	if s.Image != "" {
 		c.Image, c.ImagePullPolicy = s.Image, corev1.PullIfNotPresent
 	}
-	c.ReadinessProbe.PeriodSeconds = 1 // up waits for it
-	// A Pod becomes Ready after the controller has connected to the broker for the first time. Later it does not
-	// depend on the broker.
+	c.ReadinessProbe.PeriodSeconds = 1 // short, because up waits for readiness
+	// A Pod becomes Ready after the first connection of the controller to the broker. After that, readiness
+	// does not depend on the broker.
 	c.StartupProbe = c.ReadinessProbe.DeepCopy()
 	c.StartupProbe.HTTPGet.Path = "/tunnelz"
 	c.StartupProbe.FailureThreshold = startFailures
@@ -233,7 +235,7 @@ func deployment(s Settings) (*appsv1.Deployment, error) {
 	}
 	if s.ClientIDPrefix != "" {
 		name := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}
-		c.Env = slices.Insert(c.Env, 0, corev1.EnvVar{Name: podName, ValueFrom: name}) // before the variable that refers to it
+		c.Env = slices.Insert(c.Env, 0, corev1.EnvVar{Name: podName, ValueFrom: name}) // must precede CLIENT_ID, which refers to it
 		settings["CLIENT_ID"] = s.ClientIDPrefix + "$(" + podName + ")"
 	}
 	maps.Copy(settings, runner.Limits())

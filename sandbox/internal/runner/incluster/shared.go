@@ -39,7 +39,7 @@ func (c *Controller) theirs(ctx context.Context, object *unstructured.Unstructur
 	case cluster.Owned(there, c.o.Owner):
 		return false, nil
 	case kind == "Deployment" || kind == "Secret":
-		return true, fmt.Errorf("%s %s/%s belongs to a module controller that this sandbox has not made; choose another cluster, or uninstall that controller first if nothing uses it",
+		return true, fmt.Errorf("%s %s/%s belongs to a module controller that this sandbox has not created; choose another cluster, or uninstall that controller first if nothing uses it",
 			kind, there.GetNamespace(), there.GetName())
 	default:
 		return true, nil
@@ -71,8 +71,8 @@ func (c *Controller) Forget(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// namespaceUsed reports whether the namespace has workloads or data that the sandbox has not made: they would be deleted
-// with the namespace. The objects of the sandbox have been removed before.
+// namespaceUsed reports whether the namespace has workloads or data of another user, which would be deleted
+// with the namespace. The objects of the sandbox must already be removed.
 func (c *Controller) namespaceUsed(ctx context.Context) (bool, error) {
 	for _, resource := range []schema.GroupVersionResource{
 		corev1.SchemeGroupVersion.WithResource("secrets"), corev1.SchemeGroupVersion.WithResource("configmaps"), corev1.SchemeGroupVersion.WithResource("services"),
@@ -96,8 +96,8 @@ func (c *Controller) namespaceUsed(ctx context.Context) (bool, error) {
 // rootCA is the ConfigMap that Kubernetes creates in each namespace.
 const rootCA = "kube-root-ca.crt"
 
-// Forget removes what a sandbox whose daemon is gone has put into a cluster of the user's for its
-// controllers. owner is that of Options.
+// Forget removes the objects that a sandbox has created for its controllers in an existing cluster, after its
+// daemon has ended. owner is Options.Owner.
 func Forget(ctx context.Context, config *rest.Config, owner string) error {
 	c, err := New(Options{Config: config, Owner: owner})
 	if err != nil {

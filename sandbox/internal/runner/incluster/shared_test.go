@@ -134,7 +134,7 @@ func TestTheirControllerIsRefused(t *testing.T) {
 		if len(c.applied) > 0 {
 			t.Errorf("with %s of theirs it has applied %v", object, c.applied)
 		}
-		if kind, _, _ := strings.Cut(object, " "); err == nil || !strings.Contains(err.Error(), kind+" koupleless-system/module-controller belongs to a module controller that this sandbox has not made") {
+		if kind, _, _ := strings.Cut(object, " "); err == nil || !strings.Contains(err.Error(), kind+" koupleless-system/module-controller belongs to a module controller that this sandbox has not created") {
 			t.Errorf("with %s of theirs: %v", object, err)
 		}
 		if err := c.Forget(t.Context()); err != nil {
@@ -146,8 +146,8 @@ func TestTheirControllerIsRefused(t *testing.T) {
 	}
 }
 
-// A namespace that the sandbox has made stays if others use it by now.
-func TestANamespaceWithOtherObjectsStays(t *testing.T) {
+// A namespace of the sandbox is not deleted if other users have objects in it.
+func TestANamespaceWithOtherObjectsIsNotDeleted(t *testing.T) {
 	for object, stays := range map[string]bool{"kube-root-ca.crt": false, "theirs": true} {
 		c := newTheirCluster(t)
 		if err := c.applyAll(t); err != nil {
@@ -168,8 +168,8 @@ func TestANamespaceWithOtherObjectsStays(t *testing.T) {
 	}
 }
 
-// The Pods of another Deployment with the same label are neither counted, nor labelled, nor is their log read.
-func TestTheirPodsStay(t *testing.T) {
+// The Pods of another Deployment with the same label are not counted or labelled, and their logs are not read.
+func TestPodsOfAnotherDeploymentAreIgnored(t *testing.T) {
 	owner := func(kind, name string) []metav1.OwnerReference {
 		return []metav1.OwnerReference{{Kind: kind, Name: name, UID: types.UID(name), Controller: ptr.To(true)}}
 	}
@@ -290,7 +290,7 @@ func TestTheirSettings(t *testing.T) {
 }
 
 // In a shared cluster the CLIENT_ID of a controller shows which sandbox has started it; the name of its Pod is set before.
-func TestTheirClientID(t *testing.T) {
+func TestClientIDInASharedCluster(t *testing.T) {
 	s := settings
 	s.ClientIDPrefix = "prefix-"
 	for name, want := range map[string]struct {

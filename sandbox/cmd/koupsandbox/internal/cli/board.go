@@ -191,7 +191,7 @@ func (s *commands) serveBoard(c *cli.Context, o board.Options) error {
 	opened := 0
 	o.Opened = func(url string) {
 		if opened++; opened == 1 {
-			redirect = s.tellBoard(c, folder, url)
+			redirect = s.showBoard(c, folder, url)
 		} else if c.String(outputFlag) != formatJSON {
 			say(s.Err, "For another browser: %s\n", url)
 		}
@@ -207,9 +207,9 @@ func (s *commands) serveBoard(c *cli.Context, o board.Options) error {
 	return b.Start(c.Context)
 }
 
-// tellBoard prints the address, and opens it. It returns the path of the redirect file, which is in folder; it is
-// empty if no browser was opened.
-func (s *commands) tellBoard(c *cli.Context, folder, url string) (redirect string) {
+// showBoard prints the address, and opens it in a browser. It returns the path of the redirect file in folder,
+// or the empty string if no browser was opened.
+func (s *commands) showBoard(c *cli.Context, folder, url string) (redirect string) {
 	if c.String(outputFlag) == formatJSON {
 		_ = s.print(formatJSON, map[string]string{"url": url}) // a map of texts can be written
 	} else {
@@ -228,9 +228,10 @@ func (s *commands) tellBoard(c *cli.Context, folder, url string) (redirect strin
 // redirectPage is the content of a redirect file; %s is the address of the board.
 const redirectPage = `<!DOCTYPE html><meta charset="utf-8"><title>koupsandbox</title><meta http-equiv="refresh" content="0; url=%s">`
 
-// openBrowser opens the address in a browser, if this machine has a desktop. The address has a token, and every local
-// user can read the arguments of a process. So the browser gets the path of a file that redirects to the address, and
-// that only this user can read. The file is in folder, or among the temporary files if folder is empty.
+// openBrowser opens the address in a browser, if this machine has a desktop. The address contains a token, and
+// every local user can read the arguments of a process. So openBrowser gives the browser a file that redirects
+// to the address. Only this user can read the file. It is in folder, or in the directory for temporary files if
+// folder is empty.
 func openBrowser(ctx context.Context, folder, url string) (redirect string, err error) {
 	program := "xdg-open"
 	if runtime.GOOS == "darwin" {
@@ -242,7 +243,7 @@ func openBrowser(ctx context.Context, folder, url string) (redirect string, err 
 	if folder != "" {
 		redirect = filepath.Join(folder, "board.html")
 		err = state.WriteFile(redirect, page)
-	} else if f, createErr := os.CreateTemp("", "koupsandbox-*.html"); createErr != nil { // 0600
+	} else if f, createErr := os.CreateTemp("", "koupsandbox-*.html"); createErr != nil { // CreateTemp uses mode 0600
 		err = createErr
 	} else {
 		redirect = f.Name()
@@ -253,8 +254,8 @@ func openBrowser(ctx context.Context, folder, url string) (redirect string, err 
 		return redirect, err
 	}
 	cmd := exec.CommandContext(ctx, program, redirect)
-	if err := cmd.Start(); err == nil { // many machines have no such program
-		go func() { _ = cmd.Wait() }() // the user can open the printed address
+	if err := cmd.Start(); err == nil { // an error is ignored: many machines do not have the program
+		go func() { _ = cmd.Wait() }() // an error is ignored: the address was printed
 	}
 	return redirect, nil
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The token of the board is in no argument of a process, but in a file that only its user can read. Each use replaces
-// the file.
+// The token of the board is not in the arguments of a process. It is in a file that only the user can read.
+// Each call replaces the file.
 func TestOpenBrowser(t *testing.T) {
 	bin, folder := t.TempDir(), t.TempDir()
 	pipe := filepath.Join(bin, "pipe")

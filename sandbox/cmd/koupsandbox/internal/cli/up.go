@@ -54,7 +54,7 @@ func settings() []cli.Flag {
 		&cli.IntFlag{Name: "bases-per-pod", Aliases: []string{"per-pod"}, Usage: "`N` bases in each Pod of the runtime cluster, 1 to 2000", DefaultText: "500"},
 		&cli.StringFlag{Name: "base-image", Usage: "`IMAGE` of those Pods", DefaultText: "with kind one of the program fakebase"},
 		&cli.StringFlag{Name: "agent-image", Usage: "`IMAGE` of the Pod that sends requests to them, in a cluster that you have", DefaultText: "none, they go through the API server"},
-		&cli.StringFlag{Name: "env", Usage: "`ENV` in topics and labels", DefaultText: "dev; with --broker and with an existing cluster, a generated one", EnvVars: []string{"KOUPSANDBOX_ENV"}},
+		&cli.StringFlag{Name: "env", Usage: "`ENV` in topics and labels", DefaultText: "dev; with --broker or an existing cluster, a generated name", EnvVars: []string{"KOUPSANDBOX_ENV"}},
 		&cli.StringFlag{Name: "provider", Usage: "where the Kubernetes API comes from: auto, embedded, kind or existing", Value: "auto",
 			EnvVars: []string{"KOUPSANDBOX_PROVIDER"}},
 		engine(),
