@@ -512,7 +512,7 @@ func TestDownKeepsTheFolderIfAProcessRemains(t *testing.T) {
 	}
 	for range 2 {
 		_, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: string(home), Name: "koup"})
-		if err == nil || !strings.Contains(err.Error(), "etcd.json is damaged") || !strings.Contains(err.Error(), "is kept in "+string(dir)) {
+		if err == nil || !strings.Contains(err.Error(), "etcd.json is damaged") || !strings.Contains(err.Error(), "kept in "+string(dir)) {
 			t.Errorf("Down: %v", err)
 		}
 	}
