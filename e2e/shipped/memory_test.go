@@ -87,15 +87,17 @@ func TestMemory(t *testing.T) {
 	for i := honest / 2; i < honest; i++ {
 		bases[i] = newHonestBase(t, env, heart, i)
 	}
+	// How many connections are closed for which reason depends on the speed of the machine: a body is also given up if
+	// it is not read in time. Identities that send nothing for a minute give their place to others.
 	for _, want := range []struct {
 		kind, reason string
 		n            float64
 		logged       string
 	}{
 		{"heart", "oversized", packets, "base=large kind=heart reason=oversized"},
-		{"heartbeat", "oversized", slowBodies / 2, ""}, // others are among the connections that are closed
-		{"connection", "too-many", slowBodies / 2, "closed a connection from " + slowAddr},
-		{"heartbeat", "too-many-of-address", identities - maxPerAddress, "bases of the address " + greedyAddr},
+		{"heartbeat", "oversized", 1, ""},
+		{"connection", "too-many", 1, "closed a connection from " + slowAddr},
+		{"heartbeat", "too-many-of-address", identities / 2, "bases with the address " + greedyAddr},
 	} {
 		eventually(t, "the controller counts "+want.kind+" "+want.reason, func(ctx context.Context) error {
 			return c.counted(ctx, "module_controller_rejected_messages_total", map[string]string{"kind": want.kind, "reason": want.reason}, want.n)
