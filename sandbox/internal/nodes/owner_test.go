@@ -107,27 +107,12 @@ func TestOwnerRemove(t *testing.T) {
 	if err := me.Remove(t.Context(), client); err != nil {
 		t.Fatal(err)
 	}
-	var left []string
-	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range nodes.Items {
-		left = append(left, "Node "+n.Name)
-	}
-	leases, err := client.CoordinationV1().Leases("").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, l := range leases.Items {
-		left = append(left, "Lease "+l.Name)
-	}
 	want := []string{
 		"Node vnode.lost", "Node vnode.other-env", "Node vnode.taken-by-me", "Node vnode.theirs", "Node vnode.theirs-other-sandbox",
 		"Lease controller-theirs", "Lease ledger-theirs", "Lease module-controller-peer.dev", "Lease vnode.lost",
 		"Lease vnode.other-env", "Lease vnode.theirs", "Lease vnode.theirs-silent", "Lease worker",
 	}
-	if diff := cmp.Diff(want, left); diff != "" {
+	if diff := cmp.Diff(want, remaining(t, client)); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
 	for _, holder := range []string{"", "koupsandbox-me-1"} {

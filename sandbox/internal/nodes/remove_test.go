@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -72,29 +73,7 @@ func TestRemove(t *testing.T) {
 	if err := Remove(t.Context(), client, func(n *corev1.Node) bool { return n.Name == "vnode.a" }); err != nil {
 		t.Fatal(err)
 	}
-	var left []string
-	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range nodes.Items {
-		left = append(left, "Node "+n.Name)
-	}
-	pods, err := client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range pods.Items {
-		left = append(left, "Pod "+p.Name)
-	}
-	leases, err := client.CoordinationV1().Leases("").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, l := range leases.Items {
-		left = append(left, "Lease "+l.Name)
-	}
-	if diff := cmp.Diff([]string{"Node vnode.b.dev", "Node worker", "Pod on-vnode.b.dev", "Pod on-worker", "Lease vnode.b.dev", "Lease worker"}, left); diff != "" {
+	if diff := cmp.Diff([]string{"Node vnode.b.dev", "Node worker", "Pod on-vnode.b.dev", "Pod on-worker", "Lease vnode.b.dev", "Lease worker"}, remaining(t, client)); diff != "" {
 		t.Errorf("what is left (-want +got):\n%s", diff)
 	}
 }
@@ -160,4 +139,32 @@ func TestEndedWithoutAPI(t *testing.T) {
 			}
 		})
 	}
+}
+
+// remaining lists the Nodes, Pods and Leases of a cluster, as "KIND NAME".
+func remaining(t *testing.T, client kubernetes.Interface) []string {
+	t.Helper()
+	var left []string
+	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes.Items {
+		left = append(left, "Node "+n.Name)
+	}
+	pods, err := client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pods.Items {
+		left = append(left, "Pod "+p.Name)
+	}
+	leases, err := client.CoordinationV1().Leases("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range leases.Items {
+		left = append(left, "Lease "+l.Name)
+	}
+	return left
 }
