@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
-	"charm.land/lipgloss/v2/table"
 	"github.com/charmbracelet/x/ansi"
 	"k8s.io/utils/clock"
 
@@ -30,7 +30,7 @@ const (
 const help = `One row per base:
   STATE       of its process; its Node, unless Ready; the faults that are set
   MODULES     NAME:VERSION, with the state of those that are not active
-  PODS READY  Ready Pods of all its Pods, and why the others are not Ready
+  PODS        Ready Pods of all its Pods, and why the others are not Ready
   LOST        lost requests since this view was opened
   LAST EVENT  the latest change or command
 
@@ -202,27 +202,40 @@ func (m *model) lines() []string {
 	}
 	lines := append([]string{head}, m.shown.summary()...)
 	lines = append(lines[:min(len(lines), m.height/2)], "")
-	room := m.height - len(lines) - 2 // the header of the table, and the keys
+	room := m.height - len(lines) - 2 // without the header of the table and the keys
 	m.scroll = max(0, min(m.scroll, len(names)-room))
-	lines = append(lines, strings.Split(m.table(names[m.scroll:min(len(names), m.scroll+room)]), "\n")...)
+	lines = append(lines, m.table(names[m.scroll:min(len(names), m.scroll+room)])...)
 	for len(lines) < m.height-1 {
 		lines = append(lines, "")
 	}
 	return append(lines, paint(weak, keys))
 }
 
-func (m *model) table(names []string) string {
-	t := table.New().Border(lipgloss.HiddenBorder()).BorderTop(false).BorderBottom(false).BorderLeft(false).BorderRight(false).
-		BorderHeader(false).BorderColumn(false).Wrap(false).Width(m.width).Headers(headers...).
-		StyleFunc(func(_, column int) lipgloss.Style {
-			style := lipgloss.NewStyle().PaddingRight(2)
-			if headers[column] == "LOST" { // the table shrinks the columns without a width
-				style = style.Width(6)
-			}
-			return style
-		})
+// table returns the lines of the table. A name has at most a third of the width of the screen, each other
+// cell a fifth, and the last column the rest.
+func (m *model) table(names []string) []string {
+	rows := [][]string{slices.Clone(headers)}
 	for _, name := range names {
-		t.Row(m.shown.row(name)...)
+		rows = append(rows, m.shown.row(name))
 	}
-	return t.String()
+	widths := make([]int, len(headers))
+	for _, row := range rows {
+		for i, cell := range row[:len(row)-1] {
+			limit := m.width / 5
+			if i == 0 {
+				limit = m.width / 3
+			}
+			row[i] = ansi.Truncate(cell, limit, "…")
+			widths[i] = max(widths[i], ansi.StringWidth(row[i]))
+		}
+	}
+	var lines []string
+	for _, row := range rows {
+		var line strings.Builder
+		for i, cell := range row {
+			line.WriteString(cell + strings.Repeat(" ", max(0, widths[i]-ansi.StringWidth(cell))+2))
+		}
+		lines = append(lines, strings.TrimRight(line.String(), " "))
+	}
+	return lines
 }

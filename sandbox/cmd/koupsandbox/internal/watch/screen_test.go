@@ -93,11 +93,11 @@ sandbox koup   09:30:25   4 bases
 2 components running, module-controller exited: signal: killed
 1 Pod without a base
 
-BASE     STATE                      MODULES                 PODS READY              LOST  LAST EVENT
-base-1   disconnected, Node NotRe…  stock:1                 1/1                     1     09:30:06 Node NotReady
-base-2   ready                      stock:1                 1/2, DiskFull                 09:30:20 installBiz stock:2 User.Disk…
-base-3   down                                                                             09:30:22 down
-base-10  ready, fault hang          stock:2 installing, s…  1/2, ContainerCreating        09:30:04 stock:2 RESOLVED
+BASE     STATE                       MODULES                     PODS                    LOST  LAST EVENT
+base-1   disconnected, Node NotRea…  stock:1                     1/1                     1     09:30:06 Node NotReady
+base-2   ready                       stock:1                     1/2, DiskFull                 09:30:20 installBiz stock:2 User.…
+base-3   down                                                                                  09:30:22 down
+base-10  ready, fault hang           stock:2 installing, stock…  1/2, ContainerCreating        09:30:04 stock:2 RESOLVED
 
 q quit   space pause   ↑ ↓ scroll   ? help`},
 		{"narrow and scrolled", 80, 8, []string{"down", "down", "down", "down", "up"}, `
@@ -105,9 +105,9 @@ sandbox koup   09:30:25   4 bases
 2 components running, module-controller exited: signal: killed
 1 Pod without a base
 
-BASE     STATE        MODULES         PODS READY    LOST  LAST EVENT
-base-3   down                                             09:30:22 down
-base-10  ready, fau…  stock:2 insta…  1/2, Contai…        09:30:04 stock:2 RE…
+BASE     STATE             MODULES           PODS              LOST  LAST EVENT
+base-3   down                                                        09:30:22 d…
+base-10  ready, fault ha…  stock:2 install…  1/2, ContainerC…        09:30:04 s…
 q quit   space pause   ↑ ↓ scroll   ? help`},
 		{"too small", 30, 5, nil, "the terminal is too small"},
 	} {

@@ -21,7 +21,7 @@ var (
 	weak = lipgloss.Color("8")
 )
 
-var headers = []string{"BASE", "STATE", "MODULES", "PODS READY", "LOST", "LAST EVENT"}
+var headers = []string{"BASE", "STATE", "MODULES", "PODS", "LOST", "LAST EVENT"}
 
 func paint(c color.Color, text string) string {
 	return lipgloss.NewStyle().Foreground(c).Render(text)
