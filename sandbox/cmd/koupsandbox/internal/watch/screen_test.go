@@ -95,7 +95,7 @@ sandbox koup   09:30:25   4 bases
 
 BASE     STATE                       MODULES                     PODS                    LOST  LAST EVENT
 base-1   disconnected, Node NotRea…  stock:1                     1/1                     1     09:30:06 Node NotReady
-base-2   ready                       stock:1                     1/2, DiskFull                 09:30:20 installBiz stock:2 User.…
+base-2   ready                       stock:1                     1/2, DiskFull                 09:30:20 installBiz stock:2 User.D…
 base-3   down                                                                                  09:30:22 down
 base-10  ready, fault hang           stock:2 installing, stock…  1/2, ContainerCreating        09:30:04 stock:2 RESOLVED
 
