@@ -53,9 +53,6 @@ type Options struct {
 type Progress struct {
 	// Schedules that have been judged; Unclear runs could not be, and were made once more.
 	Schedules, Unclear int
-	// Pairs of moves that there were, and Features that were seen: kinds of events and of lines in the
-	// logs of controllers.
-	Pairs, Features int
 	// Elapsed since the first schedule began.
 	Elapsed time.Duration
 	// Failure that was found now, and Shrinking while one is being reduced: the moves it has now.
@@ -74,14 +71,10 @@ type Result struct {
 	Schedules int           `json:"schedules"`
 	Unclear   int           `json:"unclear"`
 	Moves     int           `json:"moves"`
-	Pairs     int           `json:"pairs"`
-	Features  int           `json:"features"`
 	Elapsed   time.Duration `json:"elapsed"`
 	Failures  []*Failure    `json:"failures"`
 	// Unjudged says why runs could not be judged at first.
 	Unjudged []string `json:"unjudged,omitempty"`
-	// Covered has the pairs of moves that there were, sorted.
-	Covered []Covered `json:"covered"`
 	// Error is what has kept the run from going on; empty = nothing.
 	Error string `json:"error,omitempty"`
 }
@@ -103,10 +96,9 @@ func (try runner) judged(ctx context.Context, s Schedule, unclear func(why strin
 
 // run is one call of Run.
 type run struct {
-	o    Options
-	try  runner
-	gen  generator
-	seen coverage
+	o   Options
+	try runner
+	gen generator
 	// room is how many schedules a sandbox has room for, if they can be beside each other.
 	room int
 
@@ -217,14 +209,11 @@ func sideBySide(ctx context.Context, n int, next func() (Schedule, bool), do fun
 	return context.Cause(life)
 }
 
-const (
-	// candidates is out of how many schedules the one with the most new pairs is taken.
-	candidates = 4
-	// looks is how many seeds are looked at for as many of the kind that is wanted.
-	looks = 10 * candidates
-)
+// looks is the maximum number of seeds that are tried for a schedule of the kind that is wanted.
+const looks = 10
 
-// next draws the next schedule: one that needs a sandbox alone, unless there are enough of those.
+// next returns the next schedule. It needs a sandbox alone if fewer such schedules run than there are
+// sandboxes for them.
 func (r *run) next() (s Schedule, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -241,24 +230,21 @@ func (r *run) next() (s Schedule, more bool) {
 		r.drawn++
 		return r.gen.draw(r.o.Seed + r.drawn - 1)
 	}
-	if r.planned == 1 { // so that the seed of a schedule repeats it
-		return r.seen.prefer([]Schedule{draw()}), true
+	if r.planned == 1 { // the first seed is that of the schedule to replay
+		return draw(), true
 	}
-	alone := r.alone < r.forAlone()
-	var list, others []Schedule
-	for i := 0; len(list) < candidates && i < looks || len(list)+len(others) == 0; i++ {
-		switch s := draw(); {
-		case !r.gen.fits(s):
-		case s.alone() == alone:
-			list = append(list, s)
-		default:
-			others = append(others, s)
+	alone, found := r.alone < r.forAlone(), false
+	for i := 0; i < looks || !found; i++ { // Only may exclude the kind that is wanted
+		candidate := draw()
+		if !r.gen.fits(candidate) {
+			continue
+		}
+		s, found = candidate, true
+		if s.alone() == alone {
+			break
 		}
 	}
-	if len(list) == 0 { // as the moves to use have it
-		list = others[:min(candidates, len(others))]
-	}
-	return r.seen.prefer(list), true
+	return s, true
 }
 
 // one runs a schedule, once more if nobody can judge it, and notes a failure.
@@ -271,7 +257,6 @@ func (r *run) one(ctx context.Context, s Schedule) error {
 	if err != nil || got.unclear {
 		return err
 	}
-	r.seen.saw(s, got.features)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.result.Schedules++
@@ -311,9 +296,7 @@ func (r *run) unclear(why string) {
 }
 
 func (r *run) progress() Progress {
-	p := Progress{Schedules: r.result.Schedules, Unclear: r.result.Unclear, Elapsed: time.Since(r.began)}
-	p.Pairs, p.Features = r.seen.size()
-	return p
+	return Progress{Schedules: r.result.Schedules, Unclear: r.result.Unclear, Elapsed: time.Since(r.began)}
 }
 
 // note keeps a failure, unless one like it is kept. The caller holds the lock.

@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/ptr"
 
-	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
@@ -396,88 +395,6 @@ func TestTakenTooSoon(t *testing.T) {
 		if got := judge(&scenario.Report{Runs: []*scenario.Run{&run}}); got.unclear != c.want || (got.invariant == "requests") == c.want {
 			t.Errorf("%s: %+v, want unclear: %t", name, got, c.want)
 		}
-	}
-}
-
-// A controller that grows over many schedules is told, once; one that was started anew begins anew.
-func TestGrowth(t *testing.T) {
-	began := time.Now()
-	for want, c := range map[string]struct{ mib, goroutines func(i uint64) uint64 }{
-		"memory: module-controller-2 needs 240 MiB after 20 schedules, and needed 90 MiB after 5": {
-			func(i uint64) uint64 { return 40 + 10*i }, func(uint64) uint64 { return 100 },
-		},
-		"goroutines: module-controller-2 has 420 goroutines after 20 schedules, and had 105 after 5": {
-			func(uint64) uint64 { return 100 }, func(i uint64) uint64 { return 100 + i + 300*(i/20) },
-		},
-		": ": {func(i uint64) uint64 { return 100 + i }, func(i uint64) uint64 { return 100 + i }},
-	} {
-		var g growth
-		look := func(i uint64) string {
-			mib, count := c.mib(i), func(string) uint64 { return c.goroutines(i) }
-			invariant, seen := g.look(&sandbox.Status{Name: "fuzz-1", Components: []sandbox.Component{
-				{Name: "broker", RSS: mib << 30}, {Name: "module-controller-2", StartedAt: began, RSS: mib << 20, Metrics: "http://metrics"},
-			}}, count)
-			return invariant + ": " + seen
-		}
-		for i := uint64(1); i < settledAfter+longLife; i++ {
-			if said := look(i); said != ": " {
-				t.Fatalf("after %d schedules: %s", i, said)
-			}
-		}
-		if said := look(settledAfter + longLife); said != want {
-			t.Errorf("%q, want %q", said, want)
-		}
-		for range settledAfter + longLife {
-			if said := look(30); said != ": " {
-				t.Errorf("it is told again: %s", said)
-			}
-		}
-		for i := range uint64(100) {
-			began = began.Add(time.Minute)
-			if said := look(i); said != ": " {
-				t.Errorf("each is new: %s", said)
-			}
-		}
-	}
-}
-
-func TestNewPairsArePreferred(t *testing.T) {
-	one := Schedule{Moves: []Move{{When: AtOnce, Do: release}}}
-	two := Schedule{Moves: []Move{{When: AtOnce, Do: release}, {When: AtOnce, Do: rollback}}}
-	var c coverage
-	var got []int
-	for _, list := range [][]Schedule{{one, two}, {one, two}, {two, one}} { // all pairs are new; one of two is; none is
-		got = append(got, len(c.prefer(list).Moves))
-	}
-	if diff := cmp.Diff([]int{1, 2, 2}, got); diff != "" {
-		t.Errorf("moves of those preferred (-want +got):\n%s", diff)
-	}
-	if pairs, features := c.size(); pairs != 2 || features != 0 {
-		t.Errorf("%d pairs, %d features", pairs, features)
-	}
-}
-
-// Of what was there before, that is preferred which has shown something new when it was there last.
-func TestWhatShowsNewThingsIsPreferred(t *testing.T) {
-	one, two := Schedule{Moves: []Move{{When: AtOnce, Do: release}}}, Schedule{Moves: []Move{{When: AtOnce, Do: scaleUp}}}
-	three := Schedule{Moves: []Move{{When: AtOnce, Do: rollback}}}
-	var c coverage
-	c.prefer([]Schedule{one})
-	c.prefer([]Schedule{two})
-	var got []string
-	for _, shown := range []struct {
-		by       Schedule
-		features []string
-	}{{one, []string{"a"}}, {two, []string{"a", "b", "b"}}, {one, []string{"b"}}} {
-		c.saw(shown.by, shown.features)
-		got = append(got, c.prefer([]Schedule{two, one}).Moves[0].Do, c.prefer([]Schedule{one, two}).Moves[0].Do)
-	}
-	got = append(got, c.prefer([]Schedule{two, three}).Moves[0].Do) // what is new at all comes first
-	if diff := cmp.Diff([]string{release, release, scaleUp, release, scaleUp, scaleUp, rollback}, got); diff != "" {
-		t.Errorf("preferred (-want +got):\n%s", diff)
-	}
-	if pairs, features := c.size(); pairs != 3 || features != 2 {
-		t.Errorf("%d pairs, %d features", pairs, features)
 	}
 }
 

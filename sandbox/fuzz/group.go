@@ -41,8 +41,6 @@ type outcome struct {
 	seen      string
 	// unclear says that nobody can judge the run.
 	unclear bool
-	// features are the kinds of what happened.
-	features []string
 	// log has the last lines of the controllers, if it failed.
 	log string
 }

@@ -28,8 +28,6 @@ type pool struct {
 	o    *Options
 	work string // folder for scenarios
 
-	growth growth
-
 	mu      sync.Mutex
 	boxes   []*box
 	coming  bool          // one is being brought up
@@ -44,8 +42,6 @@ type box struct {
 	used int // of beside
 	// broken says that a run has left something broken: the last one to leave replaces it.
 	broken bool
-	// logs of its controllers, as far as they were read.
-	logs logs
 }
 
 // openPool makes a pool. Its sandboxes are brought up when they are needed.
@@ -84,7 +80,7 @@ func (p *pool) take(ctx context.Context, room int) (*box, error) {
 			if err != nil {
 				return nil, err
 			}
-			p.boxes = append(p.boxes, &box{in: in, logs: logs{}})
+			p.boxes = append(p.boxes, &box{in: in})
 			continue
 		}
 		changed := p.changed
@@ -138,7 +134,7 @@ func (p *pool) leave(ctx context.Context, b *box, room int) error {
 	defer p.tell()
 	b.used -= room
 	if err == nil {
-		b.in, b.broken, b.logs = fresh, false, logs{}
+		b.in, b.broken = fresh, false
 	}
 	return err
 }
@@ -224,16 +220,8 @@ func (p *pool) run(ctx context.Context, s Schedule) (o outcome, r *scenario.Repo
 	if err != nil {
 		return o, r, nil //nolint:nilerr // somebody ends the run
 	}
-	o.features = ofTimeline(r)
-	p.mu.Lock()
-	o.features = append(o.features, b.logs.next(status)...) // of those beside it too
-	p.mu.Unlock()
 	ended := exited(status)
 	if ended == nil {
-		count := func(url string) uint64 { return goroutines(ctx, url) }
-		if invariant, seen := p.growth.look(status, count); invariant != "" && o.invariant == "" {
-			o.invariant, o.seen, o.unclear = invariant, seen, false
-		}
 		if o.invariant != "" {
 			o.log = lastOf(status)
 		}

@@ -1,7 +1,6 @@
 package fuzz
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,43 +9,17 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 )
 
-// The names of the results in a corpus: of Run, as JSON and as a page, and of Compare.
+// The names of the result files in a corpus.
 const (
-	ResultFile     = "fuzz.json"
-	PageFile       = "index.html"
-	ComparisonFile = "compare.json"
+	ResultFile     = "fuzz.json"    // of Run
+	ComparisonFile = "compare.json" // of Compare
 )
-
-// Covered is a pair of moves that there was.
-type Covered struct {
-	// First move; empty = Second was the first of its schedule.
-	First  string `json:"first,omitempty"`
-	Second string `json:"second"`
-	// When is the trigger of Second.
-	When  Trigger `json:"when"`
-	Times int     `json:"times"`
-}
-
-// list returns the pairs that there were, sorted.
-func (c *coverage) list() []Covered {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	list := make([]Covered, 0, len(c.pairs))
-	for p, n := range c.pairs {
-		list = append(list, Covered{First: p.First, Second: p.Second, When: p.When, Times: n})
-	}
-	slices.SortFunc(list, func(a, b Covered) int {
-		return cmp.Or(strings.Compare(a.First, b.First), strings.Compare(a.Second, b.Second), strings.Compare(string(a.When), string(b.When)))
-	})
-	return list
-}
 
 var other = regexp.MustCompile(`[^a-z0-9]+`)
 
@@ -87,15 +60,12 @@ func (f *Failure) runs() (list []*scenario.Run) {
 // save writes the failures as scenarios, with their reports, and the result. The caller holds the
 // lock, if others run.
 func (r *run) save() error {
-	r.result.Started, r.result.Covered = r.began, r.seen.list()
-	r.result.Pairs, r.result.Features = r.seen.size()
+	r.result.Started = r.began
 	var errs []error
 	for _, f := range r.result.Failures {
 		errs = append(errs, r.saveOne(f))
 	}
-	return errors.Join(append(errs,
-		report.Save(filepath.Join(r.o.Corpus, ResultFile), &r.result, writeJSON),
-		report.Save(filepath.Join(r.o.Corpus, PageFile), &r.result, WriteHTML))...)
+	return errors.Join(append(errs, report.Save(filepath.Join(r.o.Corpus, ResultFile), &r.result, writeJSON))...)
 }
 
 func (r *run) saveOne(f *Failure) error {
@@ -141,4 +111,12 @@ func writeJSON[T any](w io.Writer, value T) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(value)
+}
+
+// PerHour returns the number of schedules that ended per hour, or 0 if no time has passed.
+func (r *Result) PerHour() float64 {
+	if r.Elapsed <= 0 {
+		return 0
+	}
+	return float64(r.Schedules) / r.Elapsed.Hours()
 }
