@@ -172,7 +172,7 @@ FUZZ ?=
 fuzz: build ## Fuzz the controller: make fuzz FOR=1h
 	$(BIN)/koupsandbox fuzz --for $(FOR) --corpus e2e/artifacts/fuzz $(FUZZ)
 
-# Half an hour. It prints a table: what was broken, what found it, and when.
+# Takes half an hour.
 .PHONY: fuzz-proof
 fuzz-proof: build ## Break the controller on purpose, in many ways, and let the fuzzer find each
 	E2E_FUZZ=1 go test -count=1 -v -timeout 60m ./e2e/fuzz
