@@ -84,14 +84,14 @@ func (g generator) one(r *rand.Rand) Schedule {
 	var operations, disturbances []move
 	for _, m := range all {
 		switch {
-		case gentle && (m.takes || m.gap), sharp && (m.slow() || m.doubles || m.stale):
+		case gentle && m.may(losesRequests|leavesGap), sharp && (m.slow() || m.may(repeatsCommands|staleEndpoints)):
 			continue
 		case beside && m.shared(), m.tunnel != "" && !s.reaches(Move{Do: m.name}):
 			continue
 		case g.only == nil && m.beyond() && !g.beyond, g.only != nil && !slices.Contains(g.only, m.name):
 			continue
 		}
-		if m.disturbs {
+		if m.disturbs() {
 			disturbances = append(disturbances, m)
 		} else {
 			operations = append(operations, m)
@@ -114,10 +114,10 @@ func (g generator) one(r *rand.Rand) Schedule {
 			m.Base = pick(r, s.basesFor(kind))
 		case kind.resource == "controller" || kind.resource == way:
 			m.Replica = 1 + r.IntN(s.Replicas)
-		case !kind.disturbs && kind.name != addBase:
+		case !kind.disturbs() && kind.name != addBase:
 			m.Workload = r.IntN(len(s.Workloads))
 		}
-		if kind.disturbs {
+		if kind.disturbs() {
 			m.Lasts, m.For = r.IntN(3), time.Duration(r.IntN(8))*200*time.Millisecond
 			if kind.counts() { // without another move there may be nothing to strike
 				m.Lasts, m.Skip = max(m.Lasts, 1), r.IntN(6)

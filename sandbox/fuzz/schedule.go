@@ -117,6 +117,11 @@ func (s Schedule) has(keep func(*move) bool) bool {
 	return slices.ContainsFunc(s.Moves, func(m Move) bool { return keep(moves[m.Do]) })
 }
 
+// may reports whether a move of the schedule has one of the effects.
+func (s Schedule) may(e effect) bool {
+	return s.has(func(m *move) bool { return m.may(e) })
+}
+
 // alone says whether the schedule needs a sandbox for itself: it disturbs what all schedules there have
 // in common, or wants another number of controllers.
 func (s Schedule) alone() bool { return s.Replicas > 1 || s.has((*move).shared) }
@@ -124,7 +129,7 @@ func (s Schedule) alone() bool { return s.Replicas > 1 || s.has((*move).shared) 
 // disturbances is how many of the moves are.
 func (s Schedule) disturbances() (n int) {
 	for _, m := range s.Moves {
-		if moves[m.Do].disturbs {
+		if moves[m.Do].disturbs() {
 			n++
 		}
 	}
@@ -149,7 +154,7 @@ func (s Schedule) valid() bool {
 	}
 	// A Pod that nobody makes anew goes with its base; and new bases have other names.
 	lone := slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == pod })
-	if lone && s.has(func(m *move) bool { return m.away || m.name == upgrade }) {
+	if lone && s.has(func(m *move) bool { return m.may(unreachable) || m.name == upgrade }) {
 		return false
 	}
 	if i := slices.IndexFunc(s.Moves, func(m Move) bool { return m.Do == upgrade }); i >= 0 {

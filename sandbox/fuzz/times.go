@@ -39,7 +39,9 @@ const (
 )
 
 // slow says whether it may take settleSlowly until everything is as it should after it.
-func (m *move) slow() bool { return m.name == newImage || m.name == upgrade || m.loses || m.away }
+func (m *move) slow() bool {
+	return m.name == newImage || m.name == upgrade || m.may(losesCommands|unreachable)
+}
 
 // settle is how long everything may take to be as it should.
 func (s Schedule) settle() time.Duration {
