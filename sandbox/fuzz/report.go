@@ -23,7 +23,7 @@ const (
 
 var other = regexp.MustCompile(`[^a-z0-9]+`)
 
-// fileName is the name of the scenario of a failure.
+// fileName returns the file name of the scenario.
 func (f *Failure) fileName() string {
 	name := strings.Trim(other.ReplaceAllString(strings.ToLower(f.Invariant), "-"), "-")
 	if len(name) > 30 {
@@ -32,13 +32,13 @@ func (f *Failure) fileName() string {
 	return fmt.Sprintf("%s-%d.yaml", name, f.Seed%1e6)
 }
 
-// name is that of the scenario.
+// name returns the name of the scenario.
 func (f *Failure) name() string { return strings.TrimSuffix(f.File, ".yaml") }
 
-// log is the name of the file with what its controllers logged.
+// log returns the file name of the controllers' logs.
 func (f *Failure) log() string { return f.name() + ".log" }
 
-// page is the name of the report's file; empty = there is none.
+// page returns the file name of the HTML report. It is empty if there is no report.
 func (f *Failure) page() string {
 	if f.Report == nil {
 		return ""
@@ -46,8 +46,8 @@ func (f *Failure) page() string {
 	return f.name() + ".html"
 }
 
-// runs are those of the report, as runs of the scenario that the corpus has: the file that they were
-// read from is gone.
+// runs returns the runs of the report, with the name and file of the scenario in the corpus. The file that was run is
+// deleted.
 func (f *Failure) runs() (list []*scenario.Run) {
 	for _, run := range f.Report.Runs {
 		run := *run
@@ -57,8 +57,8 @@ func (f *Failure) runs() (list []*scenario.Run) {
 	return list
 }
 
-// save writes the failures as scenarios, with their reports, and the result. The caller holds the
-// lock, if others run.
+// save writes the failures as scenarios, with their reports, and the result. The caller holds the lock while
+// schedules run.
 func (r *run) save() error {
 	r.result.Started = r.began
 	var errs []error
@@ -93,14 +93,14 @@ func (r *run) saveOne(f *Failure) error {
 	return report.Save(filepath.Join(r.o.Corpus, f.page()), &page, report.WriteHTML)
 }
 
-// forget removes the files of a failure that has become one with another.
+// forget removes the files of a failure that was merged with another.
 func (r *run) forget(f *Failure) error {
 	for _, name := range []string{f.File, f.page(), f.log()} {
 		if name == "" {
 			continue
 		}
 		if err := os.Remove(filepath.Join(r.o.Corpus, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("removing a failure that is like another: %w", err)
+			return fmt.Errorf("removing a merged failure: %w", err)
 		}
 	}
 	return nil

@@ -63,7 +63,7 @@ func (s *commands) runFuzz(c *cli.Context) error {
 		return s.compareFuzz(c, options)
 	}
 	klog.SetLogger(logr.Discard()) // what Kubernetes' own library tells of broken watches
-	say(s.Err, "Fuzzing with seed %d; up to %d sandboxes come up\n", options.Seed, options.Parallel)
+	say(s.Err, "Fuzzing with seed %d in up to %d sandboxes\n", options.Seed, options.Parallel)
 	r, err := fuzz.Run(c.Context, options)
 	if r == nil {
 		return err

@@ -30,7 +30,7 @@ func (s *commands) compareFuzz(c *cli.Context, options fuzz.Options) error {
 		return err
 	}
 	klog.SetLogger(logr.Discard()) // as in runFuzz
-	say(s.Err, "Comparing with seed %d; up to %d sandboxes come up for each side\n", options.Seed, options.Parallel/2)
+	say(s.Err, "Comparing with seed %d in up to %d sandboxes per side\n", options.Seed, options.Parallel/2)
 	r, err := fuzz.Compare(c.Context, options,
 		fuzz.Contender{Name: cmp.Or(c.String("config"), "default settings"), Config: options.Config}, fuzz.Contender{Name: c.String("compare"), Config: other})
 	if r == nil {
