@@ -246,6 +246,8 @@ func (s *commands) execute(c *cli.Context, up *sandbox.Sandbox, scenarios []*sou
 			switch {
 			case e.Kind == scenario.RunEnded && format == formatText:
 				_ = report.WriteRun(s.Out, e.Run, style) // as in say
+			case e.Kind == scenario.RunPostponed:
+				say(s.Err, "%s: %s. It is run once more after the others.\n", report.Name(e.Run), e.Run.Failure)
 			case e.Kind == scenario.Cleaned && e.Message != "":
 				say(s.Err, "%s\n", e.Message)
 			}
@@ -347,6 +349,9 @@ func (l *statusLine) event(e scenario.Event) {
 		l.steps[e.Run.Namespace] = "begins"
 	case scenario.StepEnded:
 		l.steps[e.Run.Namespace] = e.Step.Name
+	case scenario.RunPostponed:
+		delete(l.steps, e.Run.Namespace)
+		return
 	case scenario.RunEnded:
 		l.ended++
 		delete(l.steps, e.Run.Namespace)
