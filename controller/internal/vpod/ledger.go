@@ -91,7 +91,7 @@ func (p *Provider) Expect(identity string, modules []arklet.Module) {
 		names[m.Name] = true
 	}
 	for name := range maps.Keys(names) {
-		p.operators.trigger(workerKey{identity, name})
+		p.operators.Add(workerKey{identity, name})
 	}
 }
 

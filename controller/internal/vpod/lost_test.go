@@ -31,7 +31,7 @@ func lose(t *testing.T, w *world) {
 func stopped(t *testing.T, w *world) {
 	t.Helper()
 	synctest.Wait() // no time passes
-	if o, p := w.operators.depth(), w.publishers.depth(); o+p > 0 {
+	if o, p := w.operators.Depth(), w.publishers.Depth(); o+p > 0 {
 		t.Errorf("%d operators and %d publishers go on", o, p)
 	}
 	w.base.takeCommands()
@@ -40,7 +40,7 @@ func stopped(t *testing.T, w *world) {
 	wantDiff(t, "commands afterwards", []string(nil), w.base.takeCommands())
 	wantDiff(t, "writes afterwards", []string{}, writes(w)[before:])
 	wantDiff(t, "lanes", []string(nil), w.store.names("a"))
-	if n := len(w.operators.byKey) + len(w.publishers.byKey) + len(w.slots.byBase); n > 0 {
+	if n := w.operators.Depth() + w.publishers.Depth() + len(w.slots.byBase); n > 0 {
 		t.Errorf("%d workers, timers and slots are left", n)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/pace"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
@@ -314,6 +315,17 @@ func (p *Provider) recordFailure(key workerKey, a attempt, b base.Snapshot, err 
 
 // retryAtMost is the longest pause between two attempts, as a kubelet's.
 const retryAtMost = 5 * time.Minute
+
+// backoff is how long to wait after a number of failures in a row: half a second, doubling.
+func backoff(speed pace.Speed, failures int, atMost time.Duration) time.Duration {
+	d := min(speed.Of(firstPause), atMost)
+	for range failures - 1 {
+		if d *= 2; d >= atMost {
+			return atMost
+		}
+	}
+	return d
+}
 
 // shownError is what a failure looks like to a user: from the sixth attempt on it says so, and when
 // the next one is due.

@@ -57,8 +57,8 @@ func TestInstallAndUninstall(t *testing.T) {
 		w.pass(2 * time.Second)
 		w.wantShow("p1", "gone")
 		wantDiff(t, "modules", map[string]string{}, w.base.states())
-		if w.Pods() != 0 || len(w.operators.byKey) != 0 {
-			t.Errorf("%d Pods and %d workers are left", w.Pods(), len(w.operators.byKey))
+		if w.Pods() != 0 || w.operators.Depth() != 0 {
+			t.Errorf("%d Pods and %d workers are left", w.Pods(), w.operators.Depth())
 		}
 	})
 	in(t, "a slow install shows that the Pod is accepted", Options{}, func(_ *testing.T, w *world) {

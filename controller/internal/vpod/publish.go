@@ -129,7 +129,7 @@ func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Sn
 		return 0, err
 	}
 	if !asPlanned {
-		p.publishers.trigger(key)
+		p.publishers.Add(key)
 		return 0, nil
 	}
 	p.noteDrain(key)
@@ -207,7 +207,7 @@ func (p *Provider) noteSwitches(key workerKey, b base.Snapshot) (again time.Dura
 
 // acceptWithin is how long an install may take before the Pod is written as accepted and waiting.
 func (p *Provider) acceptWithin() time.Duration {
-	if p.publishers.behind() {
+	if p.publishers.Behind() {
 		return p.opts.Speed.Of(acceptLater)
 	}
 	return p.opts.Speed.Of(acceptAfter)
@@ -339,7 +339,7 @@ func (p *Provider) noteDrain(key workerKey) {
 		l.replacing.notReady, drained = time.Now(), true
 	})
 	if drained {
-		p.operators.trigger(key)
+		p.operators.Add(key)
 	}
 }
 

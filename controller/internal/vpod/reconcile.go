@@ -36,7 +36,7 @@ func (p *Provider) reconcile(ctx context.Context, key workerKey) (time.Duration,
 		}
 		do, finished := p.plan(key, b)
 		if finished {
-			p.publishers.trigger(key)
+			p.publishers.Add(key)
 		}
 		if do.do == rest {
 			if do.look {
@@ -48,7 +48,7 @@ func (p *Provider) reconcile(ctx context.Context, key workerKey) (time.Duration,
 			if _, err := p.listModules(ctx, b, time.Time{}); err != nil {
 				return 0, whileServed(ctx, err)
 			}
-			p.publishers.trigger(key)
+			p.publishers.Add(key)
 			continue
 		}
 		if do.do == beginReplace {
@@ -142,7 +142,7 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished bool)
 			p.turns.leave(key)
 		}
 		if len(l.failed) < troubles || replaces && l.replacing == nil { // Pods show it
-			p.publishers.trigger(key)
+			p.publishers.Add(key)
 		}
 		removing := ""
 		if (do.do == doUninstall || do.do == makeWay) && !s.wanted(do.module.Version) {
@@ -150,7 +150,7 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished bool)
 		}
 		if l.removing != removing { // Pods of that version show it
 			l.removing = removing
-			p.publishers.trigger(key)
+			p.publishers.Add(key)
 		}
 		finished = s.finished(views)
 		p.store.dropEmpty(key)
@@ -250,7 +250,7 @@ func (s *situation) finished(views []view) (more bool) {
 func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot, do step, release func()) (err error) {
 	defer release()
 	if do.do == doUninstall || do.do == makeWay {
-		p.publishers.trigger(key)
+		p.publishers.Add(key)
 	}
 	m := do.module
 	again := func() bool { return p.still(key, do) }
@@ -293,7 +293,7 @@ func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot,
 		err = nil
 	}
 	p.note(key, failed, b, err)
-	p.publishers.hurry(key) // what Pods say is not true any more
+	p.publishers.AddFirst(key) // what Pods say is not true any more
 	return nil
 }
 
@@ -306,7 +306,7 @@ func (p *Provider) still(key workerKey, do step) bool {
 	}
 	now, finished := p.plan(key, b)
 	if finished {
-		p.publishers.trigger(key)
+		p.publishers.Add(key)
 	}
 	hasMadeWay := do.do == makeWay && now.do == doInstall && now.module == do.way
 	return hasMadeWay || now.do == do.do && now.module == do.module

@@ -109,6 +109,6 @@ func (p *Provider) beginReplacing(key workerKey, m arklet.Module) bool {
 		}
 	})
 	p.opts.Logger.Info("replacing a module by another jar of its version", "base", key.identity, "biz", m.Identity(), "url", redact.URL(m.URL))
-	p.publishers.trigger(key)
+	p.publishers.Add(key)
 	return true
 }

@@ -62,7 +62,7 @@ func (s *strangers) look(pod *corev1.Pod) {
 		return
 	}
 	if pod.DeletionTimestamp != nil {
-		s.p.chores.trigger(podKey(nameOf(pod)))
+		s.p.chores.Add(podKey(nameOf(pod)))
 		return
 	}
 	s.mu.Lock()
@@ -73,7 +73,7 @@ func (s *strangers) look(pod *corev1.Pod) {
 		s.p.opts.Recorder.Event(pod, corev1.EventTypeWarning, reasonNotAModule, notAModule(pod))
 	}
 	if len(pod.Status.ContainerStatuses) == 0 {
-		s.p.chores.trigger(podKey(nameOf(pod)))
+		s.p.chores.Add(podKey(nameOf(pod)))
 	}
 }
 
