@@ -19,6 +19,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+	"github.com/koupleless/koupsandbox/controller/internal/work"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -196,10 +197,7 @@ func TestLeasesComeBeforeMemory(t *testing.T) {
 	s.writes()
 	grow()
 	s.wantWrites(t, "while many wait", "update leases")
-	for s.queue.Len() > 0 {
-		waiting, _ := s.queue.Get()
-		s.queue.Done(waiting)
-	}
+	s.queue = work.New(work.Options[string]{})
 	grow()
 	s.wantWrites(t, "when nobody waits", "update nodes/status")
 }

@@ -37,7 +37,7 @@ func probed(w *world, readiness, liveness bool) *web {
 	b := &web{}
 	b.healthy.Store(true)
 	w.prober = probe.New(probe.Options{Changed: w.probed, Transport: b})
-	go func() { _ = w.prober.Start(w.t.Context()) }()
+	go w.prober.Start(w.t.Context())
 	c := container("biz1", "1")
 	every := &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/biz1/health", Port: intstr.FromInt32(1)}},

@@ -208,8 +208,8 @@ func (p *Provider) Start(ctx context.Context) error {
 		wg.Go(func() { run(ctx) })
 	}
 	wg.Go(func() { p.others.watch.RunWithContext(ctx) })
-	wg.Go(func() { _ = p.prober.Start(ctx) }) // neither fails
-	wg.Go(func() { _ = p.versions.Start(ctx) })
+	wg.Go(func() { p.prober.Start(ctx) })
+	wg.Go(func() { p.versions.Run(ctx) })
 	return p.informer.Start(ctx)
 }
 
