@@ -25,6 +25,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/plan"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
@@ -79,7 +80,7 @@ func (c crowd) look(tb testing.TB, name string) {
 	tb.Helper()
 	key := workerKey{"a", name}
 	b, _ := c.registry.Get("a")
-	if do, more := c.plan(key, b); do.do != rest || more {
+	if do, more := c.plan(key, b); do.Do != plan.NoAction || more {
 		tb.Fatalf("there is something to do: %+v", do)
 	}
 	if _, err := c.publish(tb.Context(), key); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/plan"
 	"github.com/koupleless/koupsandbox/controller/internal/probe"
 )
 
@@ -61,9 +62,7 @@ func (p *Provider) probed(r probe.Result) {
 		if l == nil || i < 0 || r.Kind != probe.Liveness || r.Healthy {
 			return
 		}
-		if placed := l.placed[e.modules[i].Version]; placed != nil {
-			placed.unfit, unfit = true, true
-		}
+		l.memory.Update(e.modules[i].Version, func(installed *plan.Installed) { installed.Unhealthy, unfit = true, true })
 	})
 	if !r.Healthy {
 		p.opts.Recorder.Event(pod, corev1.EventTypeWarning, api.ReasonUnhealthy, string(r.Kind)+" probe failed: "+r.Message)

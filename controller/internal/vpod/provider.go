@@ -23,6 +23,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/configmap"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
+	"github.com/koupleless/koupsandbox/controller/internal/plan"
 	"github.com/koupleless/koupsandbox/controller/internal/probe"
 	"github.com/koupleless/koupsandbox/controller/internal/work"
 	"github.com/koupleless/koupsandbox/controller/workload"
@@ -155,6 +156,9 @@ func New(opts Options, client kubernetes.Interface, registry *base.Registry, dia
 	}
 	if opts.Keep == nil {
 		opts.Keep = func(context.Context, string) {}
+	}
+	if opts.Unsettled == nil {
+		opts.Unsettled = func() time.Duration { return 0 }
 	}
 	if opts.Node == nil {
 		opts.Node = func(string) *corev1.Node { return nil }
@@ -396,11 +400,11 @@ func (p *Provider) BaseChanged(c base.Change) {
 			}
 		}
 	case base.Restarted:
-		p.store.forgetFailures(c.Identity, func(failure) bool { return true })
+		p.store.forgetFailures(c.Identity, func(plan.Failure) bool { return true })
 		p.triggerAll(c.Identity)
 	case base.HealthChanged:
 		b, _ := p.registry.Get(c.Identity)
-		if p.store.forgetFailures(c.Identity, func(f failure) bool { return f.free >= 0 && freeMetaspace(b) > f.free }) {
+		if p.store.forgetFailures(c.Identity, func(f plan.Failure) bool { return f.FreeMetaspace >= 0 && freeMetaspace(b) > f.FreeMetaspace }) {
 			p.triggerAll(c.Identity)
 		}
 	case base.LivenessChanged, base.InfoChanged:

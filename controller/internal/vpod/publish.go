@@ -14,6 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/handover"
+	"github.com/koupleless/koupsandbox/controller/internal/plan"
 )
 
 // publishAtOnce is how many publishers work at the same time, so how many writes of Pods an API
@@ -140,6 +141,16 @@ func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Sn
 	return wait.d, nil
 }
 
+// soonest is the shortest of several waits; zero means none.
+type soonest struct{ d time.Duration }
+
+func (s *soonest) within(d time.Duration) {
+	d = max(d, time.Millisecond)
+	if s.d == 0 || d < s.d {
+		s.d = d
+	}
+}
+
 // listWithin is how long the operator of a lane has to ask a base what it has. It may be busy for longer.
 const listWithin = time.Second
 
@@ -183,7 +194,7 @@ func (p *Provider) noteSwitches(key workerKey, b base.Snapshot) (again time.Dura
 		}
 		now := time.Now()
 		for _, biz := range b.Versions(key.module) {
-			if l.switched[biz.Version].IsZero() && biz.State == arklet.StateDeactivated && biz.Latest.Reason == reasonSwitched {
+			if l.switched[biz.Version].IsZero() && biz.State == arklet.StateDeactivated && biz.Latest.Reason == plan.ReasonSwitched {
 				l.switched[biz.Version] = now
 			}
 		}
@@ -323,7 +334,7 @@ func (p *Provider) noteDrain(key workerKey) {
 	drained := false
 	p.store.change(func() {
 		l := p.store.lane(key)
-		if l == nil || l.replacing == nil || !l.replacing.notReady.IsZero() {
+		if l == nil || l.memory.Replacing == nil || !l.memory.Replacing.NotReady.IsZero() {
 			return
 		}
 		for _, e := range l.pods {
@@ -331,7 +342,7 @@ func (p *Provider) noteDrain(key workerKey) {
 				return
 			}
 		}
-		l.replacing.notReady, drained = time.Now(), true
+		l.memory.Replacing, drained = &plan.Replacing{Module: l.memory.Replacing.Module, NotReady: time.Now()}, true
 	})
 	if drained {
 		p.operators.Add(key)
@@ -356,27 +367,27 @@ func (p *Provider) moduleStates(e *entry, b base.Snapshot) (pod *corev1.Pod, lis
 
 // addLane adds what the lane of a module says to its state. The caller holds the store's lock.
 func (p *Provider) addLane(s *moduleState, l *lane, e *entry, b base.Snapshot) {
-	for _, a := range []attempt{install(s.Module), uninstall(s.Module)} {
-		if f, failed := l.failed[a]; failed && s.failure == nil && s.invalid == nil {
+	for _, a := range []plan.Attempt{plan.Install(s.Module), plan.Uninstall(s.Module)} {
+		if f, failed := l.memory.Failed[a]; failed && s.failure == nil && s.invalid == nil {
 			s.failure = p.shownError(a, f)
 		}
 	}
-	placed := l.placed[s.Version]
-	if placed != nil && placed.unfit {
+	installed, known := l.memory.Installed[s.Version]
+	if installed.Unhealthy {
 		s.unready = "its liveness probe failed: it is uninstalled and installed again"
 	}
 	if ready, why := p.prober.Ready(e.uid, s.Name); !ready && s.unready == "" {
 		s.unready = why
 	}
-	if placed != nil && placed.url != "" && !p.opts.KeepSameVersion {
-		s.url = placed.url
+	if installed.URL != "" && !p.opts.KeepSameVersion {
+		s.url = installed.URL
 	}
-	for version, earlier := range l.placed {
-		if biz, there := b.Module(s.Name, version); there && earlier.by == e.uid && version != s.Version && biz.State == arklet.StateActivated {
+	for version, earlier := range l.memory.Installed {
+		if biz, there := b.Module(s.Name, version); there && earlier.RequestedBy == e.uid && version != s.Version && biz.State == arklet.StateActivated {
 			s.earlier = version
 		}
 	}
-	s.replacing = l.replacing != nil && l.replacing.module.Version == s.Version
+	s.replacing = l.memory.Replacing != nil && l.memory.Replacing.Module.Version == s.Version
 	s.removing = l.removing != "" && l.removing == s.Version
 	coming, newest := false, true
 	order := l.ordered(s.Name)
@@ -387,15 +398,16 @@ func (p *Provider) addLane(s *moduleState, l *lane, e *entry, b base.Snapshot) {
 		newest = false
 		biz, there := b.Module(s.Name, other.module.Version)
 		sameVersion := other.module.Version == s.Version
-		if there && biz.State == arklet.StateActivated && (!sameVersion || placed != nil && placed.url == other.module.URL) {
+		if there && biz.State == arklet.StateActivated && (!sameVersion || known && installed.URL == other.module.URL) {
 			s.superseded = true
 		}
-		coming = coming || !sameVersion && l.failed[install(other.module)].err == nil
+		coming = coming || !sameVersion && l.memory.Failed[plan.Install(other.module)].Err == nil
 	}
 	coming = coming || newest && s.failure == nil // its own version comes again
 	since := l.switched[s.Version]
 	s.overtaken = coming && !since.IsZero() && time.Since(since) < p.opts.Speed.Of(api.SwitchedReady) && slices.ContainsFunc(b.Versions(s.Name), func(biz arklet.Biz) bool {
-		return biz.State == arklet.StateActivated && l.placed[biz.Version] != nil
+		_, installed := l.memory.Installed[biz.Version]
+		return biz.State == arklet.StateActivated && installed
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
+	"github.com/koupleless/koupsandbox/controller/internal/plan"
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
@@ -106,7 +107,7 @@ func (p *Provider) beginReplacing(key workerKey, m arklet.Module) bool {
 	}
 	p.store.change(func() {
 		if l := p.store.lane(key); l != nil {
-			l.replacing = &replacement{module: m}
+			l.memory.Replacing = &plan.Replacing{Module: m}
 		}
 	})
 	p.opts.Logger.Info("replacing a module by another jar of its version", "base", key.identity, "biz", m.Identity(), "url", redact.URL(m.URL))

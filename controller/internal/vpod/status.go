@@ -15,6 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/plan"
 	"github.com/koupleless/koupsandbox/controller/redact"
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
@@ -363,7 +364,7 @@ func carryOver(c *corev1.ContainerStatus, before corev1.ContainerStatus, m modul
 		is.StartedAt = was.StartedAt // the API keeps seconds: an unchanged module makes no new status
 		return
 	}
-	switched := m.there && (m.biz.State == arklet.StateDeactivated || m.biz.Latest.Reason == reasonSwitched)
+	switched := m.there && (m.biz.State == arklet.StateDeactivated || m.biz.Latest.Reason == plan.ReasonSwitched)
 	if was != nil && !switched {
 		last = &corev1.ContainerStateTerminated{
 			ExitCode: 1, Reason: api.ReasonGone, Message: "the module left the base, or was taken out of service to be installed again",
