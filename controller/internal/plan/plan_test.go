@@ -1,9 +1,10 @@
-package vpod
+package plan
 
 import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -22,45 +23,44 @@ type model struct {
 	now  time.Time
 
 	pods    []arklet.Module // that stay, oldest first
-	leaving map[string]departure
-	placed  map[string]*placement
+	leaving map[string]Terminating
+	memory  Memory
 	list    map[string]arklet.Biz
-	jars    map[string]string // really installed, by version
-	failed  map[attempt]failure
+	jars    map[string]string    // really installed, by version
 	broken  map[string]bool      // versions whose installs fail
 	stuck   map[string]bool      // versions whose uninstalls fail
 	ceased  map[string]time.Time // when requests went from a version to another
 	tick    time.Duration        // that no two records are of the same time
 
-	replacing *replacement
-	log       []string
+	log []string
 }
+
+// mode is what a base does with a new version beside the active one.
+type mode int
+
+const (
+	activateNew   mode = iota // it switches to the new version
+	activateMulti             // both are active
+	keepOld                   // it keeps the new version deactivated
+)
 
 const modelDrain = 2 * time.Second
 
-func (m *model) situation() situation {
-	s := situation{
-		now: m.now, name: "biz", leaving: m.leaving, placed: m.placed, list: m.list, failed: m.failed,
-		canSwitch: m.http, drain: modelDrain,
+func (m *model) input() Input {
+	in := Input{
+		Now: m.now, Name: "biz", Terminating: m.leaving, Memory: m.memory, Listed: m.list,
+		CanSwitch: m.http, Drain: modelDrain,
 	}
 	for _, w := range slices.Backward(m.pods) {
-		if !slices.Contains(s.wants, w) {
-			s.wants = append(s.wants, w)
-		}
-		if _, there := m.list[w.Version]; there && m.placed[w.Version] == nil {
-			m.placed[w.Version] = &placement{}
+		if !slices.Contains(in.Wanted, w) {
+			in.Wanted = append(in.Wanted, w)
 		}
 	}
-	for version, p := range m.placed {
-		if _, there := m.list[version]; !there && m.now.After(p.unsettled) {
-			delete(m.placed, version)
-		}
+	in.Requested = slices.Clone(in.Wanted)
+	for version := range m.leaving {
+		in.Requested = append(in.Requested, arklet.Module{Name: "biz", Version: version})
 	}
-	if r := m.replacing; r != nil && (len(s.wants) == 0 || s.wants[0] != r.module) {
-		m.replacing = nil
-	}
-	s.replacing = m.replacing
-	return s
+	return in
 }
 
 func (m *model) active() (versions []string) {
@@ -76,15 +76,22 @@ func (m *model) active() (versions []string) {
 // settle carries out steps until there is nothing to be done before some time passes.
 func (m *model) settle() (wait time.Duration) {
 	for range 100 {
-		s := m.situation()
-		do := s.next()
-		m.log = append(m.log, fmt.Sprintf("%s: do %d %s %s, wait %s; list %v, wants %v", m.now.Format("04:05"), do.do, do.module.Identity(), do.module.URL, do.wait, m.states(), m.pods))
-		if do.do == rest {
-			if m.replacing != nil && m.replacing.notReady.IsZero() {
-				m.replacing.notReady = m.now
+		s := m.input()
+		before, terminating := s.Memory.clone(), maps.Clone(m.leaving)
+		decision := Next(s)
+		if !reflect.DeepEqual(before, s.Memory) || !maps.Equal(m.leaving, terminating) {
+			m.t.Fatalf("Next has changed its input:\n%s", m.story())
+		}
+		do := decision.Step
+		m.memory = decision.Memory
+		s.Memory = m.memory
+		m.log = append(m.log, fmt.Sprintf("%s: do %d %s %s, wait %s; list %v, wants %v", m.now.Format("04:05"), do.Do, do.Module.Identity(), do.Module.URL, do.Wait, m.states(), m.pods))
+		if do.Do == NoAction {
+			if r := m.memory.Replacing; r != nil && r.NotReady.IsZero() {
+				m.memory.Replacing = &Replacing{Module: r.Module, NotReady: m.now}
 				continue
 			}
-			return do.wait
+			return do.Wait
 		}
 		served := len(m.active()) > 0
 		m.carryOut(s, do)
@@ -98,13 +105,13 @@ func (m *model) settle() (wait time.Duration) {
 
 // mayBeWithout fails unless a step may leave the base without an active version although Pods want
 // one.
-func (m *model) mayBeWithout(s situation, do step) {
-	newest := s.wants[0]
-	kept := slices.ContainsFunc(s.wants, func(w arklet.Module) bool { return s.list[w.Version].State == arklet.StateDeactivated })
+func (m *model) mayBeWithout(s Input, do Step) {
+	newest := s.Wanted[0]
+	kept := slices.ContainsFunc(s.Wanted, func(w arklet.Module) bool { return s.Listed[w.Version].State == arklet.StateDeactivated })
 	switch {
-	case (kept || do.do == makeWay) && !m.http && m.mode == keepOld: // the protocol has no other way
-	case do.module.Version == newest.Version && s.differs(newest): // nor here
-	case do.do == makeWay && !m.http && m.stayed(s, do):
+	case (kept || do.Do == UninstallConflicting) && !m.http && m.mode == keepOld: // the protocol has no other way
+	case do.Module.Version == newest.Version && (&planner{Input: s}).differs(newest): // nor here
+	case do.Do == UninstallConflicting && !m.http && m.stayed(s, do):
 	case m.allFail(s) && m.stayed(s, do): // nothing that is wanted can be had
 	default:
 		m.t.Fatalf("the base is without the module although %s was on its way:\n%s", newest.Identity(), m.story())
@@ -112,17 +119,17 @@ func (m *model) mayBeWithout(s situation, do step) {
 }
 
 // stayed says whether an active version that no Pod wants has stayed for as long as it may.
-func (m *model) stayed(s situation, do step) bool {
-	until := s.placed[do.module.Version].unwanted.Add(expectedFor)
-	if l, leaves := m.leaving[do.module.Version]; leaves {
-		until = l.until
+func (m *model) stayed(s Input, do Step) bool {
+	until := s.Memory.Installed[do.Module.Version].UnwantedSince.Add(ExpectedFor)
+	if l, leaves := m.leaving[do.Module.Version]; leaves {
+		until = l.Until
 	}
 	return !m.now.Before(until)
 }
 
-func (m *model) allFail(s situation) bool {
-	return !slices.ContainsFunc(s.wants, func(w arklet.Module) bool {
-		return m.failed[install(w)].err == nil && m.failed[uninstall(w)].err == nil
+func (m *model) allFail(s Input) bool {
+	return !slices.ContainsFunc(s.Wanted, func(w arklet.Module) bool {
+		return m.memory.Failed[Install(w)].Err == nil && m.memory.Failed[Uninstall(w)].Err == nil
 	})
 }
 
@@ -142,7 +149,7 @@ func (m *model) story() (text string) {
 }
 
 func (m *model) set(version string, state arklet.State, reason string) {
-	if state == arklet.StateDeactivated && reason == reasonSwitched {
+	if state == arklet.StateDeactivated && reason == ReasonSwitched {
 		m.ceased[version] = m.now
 	}
 	if state == arklet.StateActivated { // requests come to it
@@ -162,35 +169,35 @@ func (m *model) passedBy(version string) bool {
 	return biz.State == arklet.StateActivated && slices.ContainsFunc(m.active(), func(v string) bool { return m.list[v].Latest.At.After(biz.Latest.At) })
 }
 
-func (m *model) carryOut(s situation, do step) {
-	fail := func(a attempt) {
-		f := m.failed[a]
-		f.err, f.at, f.attempts = fmt.Errorf("boom"), m.now, f.attempts+1
-		f.next = m.now.Add(backoff(1, f.attempts, retryAtMost))
-		m.failed[a] = f
+func (m *model) carryOut(s Input, do Step) {
+	fail := func(a Attempt) {
+		f := m.memory.Failed[a]
+		f.Err, f.At, f.Attempts = errors.New("boom"), m.now, f.Attempts+1
+		f.Next = m.now.Add(min(500*time.Millisecond<<(f.Attempts-1), 5*time.Minute))
+		m.memory.Failed[a] = f
 	}
-	w := do.module
-	for _, goes := range []arklet.Module{do.way, do.module} {
-		ceased := m.list[goes.Version].State == arklet.StateDeactivated || m.passedBy(goes.Version) && !s.wanted(goes.Version)
+	w := do.Module
+	for _, goes := range []arklet.Module{do.Conflicting, do.Module} {
+		ceased := m.list[goes.Version].State == arklet.StateDeactivated || m.passedBy(goes.Version) && !s.IsWanted(goes.Version)
 		works := ceased && m.now.Before(m.ceased[goes.Version].Add(modelDrain))
-		if works && (do.do == doUninstall || do.do == makeWay) {
+		if works && (do.Do == DoUninstall || do.Do == UninstallConflicting) {
 			m.t.Fatalf("%s is uninstalled, which may yet work on requests:\n%s", goes.Identity(), m.story())
 		}
 	}
-	switch do.do {
-	case doInstall:
+	switch do.Do {
+	case DoInstall:
 		if _, there := m.list[w.Version]; there {
 			m.t.Fatalf("%s is installed although it is there:\n%s", w.Identity(), m.story())
 		}
-		m.placed[w.Version] = &placement{url: w.URL}
-		if m.replacing != nil && m.replacing.module == w {
-			m.replacing = nil
+		m.memory.Installed[w.Version] = Installed{URL: w.URL}
+		if r := m.memory.Replacing; r != nil && r.Module == w {
+			m.memory.Replacing = nil
 		}
 		if m.broken[w.Version+w.URL] {
-			fail(install(w))
+			fail(Install(w))
 			return
 		}
-		delete(m.failed, install(w))
+		delete(m.memory.Failed, Install(w))
 		m.jars[w.Version] = w.URL
 		active := m.active()
 		switch {
@@ -203,35 +210,35 @@ func (m *model) carryOut(s situation, do step) {
 			}
 		}
 		m.set(w.Version, arklet.StateActivated, "STARTED")
-	case doSwitch:
+	case DoSwitch:
 		for _, v := range m.active() {
 			m.set(v, arklet.StateDeactivated, "SWITCHED")
 		}
 		m.set(w.Version, arklet.StateActivated, "SWITCHED")
-	case makeWay:
-		if !m.stuck[do.way.Version] { // else it is in the way later
-			delete(m.list, do.way.Version)
+	case UninstallConflicting:
+		if !m.stuck[do.Conflicting.Version] { // else it is in the way later
+			delete(m.list, do.Conflicting.Version)
 		}
 		if m.stuck[w.Version] {
-			fail(uninstall(w))
+			fail(Uninstall(w))
 			return
 		}
 		delete(m.list, w.Version)
-	case doUninstall:
+	case DoUninstall:
 		if _, there := m.list[w.Version]; !there {
 			m.t.Fatalf("%s is uninstalled although it is not there:\n%s", w.Identity(), m.story())
 		}
-		if w.Version == "static" && !s.wanted("static") {
+		if w.Version == "static" && !s.IsWanted("static") {
 			m.t.Fatalf("what no Pod asked for is uninstalled:\n%s", m.story())
 		}
 		if m.stuck[w.Version] {
-			fail(uninstall(w))
+			fail(Uninstall(w))
 			return
 		}
 		delete(m.list, w.Version)
-	case beginReplace:
-		m.replacing = &replacement{module: w}
-	case rest, ask:
+	case AcquireReplaceTurn:
+		m.memory.Replacing = &Replacing{Module: w}
+	case NoAction, AskForList:
 	}
 }
 
@@ -248,8 +255,8 @@ func checkPlan(t *rapid.T) {
 	m := &model{
 		t: t, mode: rapid.SampledFrom([]mode{activateNew, activateMulti, keepOld}).Draw(t, "mode"), http: rapid.Bool().Draw(t, "http"),
 		now:     time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC),
-		leaving: map[string]departure{}, placed: map[string]*placement{}, list: map[string]arklet.Biz{}, jars: map[string]string{},
-		failed: map[attempt]failure{}, broken: map[string]bool{}, stuck: map[string]bool{}, ceased: map[string]time.Time{},
+		leaving: map[string]Terminating{}, memory: NewMemory(), list: map[string]arklet.Biz{}, jars: map[string]string{},
+		broken: map[string]bool{}, stuck: map[string]bool{}, ceased: map[string]time.Time{},
 	}
 	if rapid.Bool().Draw(t, "static") {
 		m.set("static", arklet.StateActivated, "STARTED")
@@ -260,7 +267,7 @@ func checkPlan(t *rapid.T) {
 		"create": func(t *rapid.T) {
 			w := arklet.Module{Name: "biz", Version: version.Draw(t, "version"), URL: jar.Draw(t, "jar")}
 			m.pods = append(m.pods, w)
-			delete(m.failed, install(w))
+			delete(m.memory.Failed, Install(w))
 		},
 		"delete": func(t *rapid.T) {
 			if len(m.pods) == 0 {
@@ -270,7 +277,7 @@ func checkPlan(t *rapid.T) {
 			w := m.pods[i]
 			m.pods = slices.Delete(m.pods, i, i+1)
 			if rapid.Bool().Draw(t, "with grace") {
-				m.leaving[w.Version] = departure{since: m.now, until: m.now.Add(25 * time.Second), comes: rapid.Bool().Draw(t, "a Pod may come")}
+				m.leaving[w.Version] = Terminating{Since: m.now, Until: m.now.Add(25 * time.Second), SuccessorComes: rapid.Bool().Draw(t, "a Pod may come")}
 			}
 		},
 		"its grace is over": func(*rapid.T) { clear(m.leaving) },
@@ -280,15 +287,15 @@ func checkPlan(t *rapid.T) {
 		"stick": func(t *rapid.T) { m.stuck[version.Draw(t, "version")] = rapid.Bool().Draw(t, "stuck") },
 		"restart the base": func(*rapid.T) {
 			clear(m.list)
-			clear(m.failed)
+			clear(m.memory.Failed)
 		},
 		"somebody uninstalls": func(t *rapid.T) { delete(m.list, version.Draw(t, "version")) },
 		"restart the controller": func(*rapid.T) {
-			for _, p := range m.placed {
-				*p = placement{url: p.url}
+			for version, i := range m.memory.Installed {
+				m.memory.Installed[version] = Installed{URL: i.URL}
 			}
-			clear(m.failed)
-			m.replacing = nil
+			clear(m.memory.Failed)
+			m.memory.Replacing = nil
 		},
 		"pass": func(t *rapid.T) {
 			m.settle()
@@ -338,25 +345,26 @@ func (m *model) atTheEnd() {
 // what is there of it may work on requests yet, as far as a controller knows that has just begun.
 func TestWhatAnswersStaysWhileItsSuccessorDrains(t *testing.T) {
 	now := time.Now()
-	s := situation{
-		now: now, name: "m", wants: []arklet.Module{{Name: "m", Version: "2", URL: "b"}}, canSwitch: true, drain: 2 * time.Second, failed: map[attempt]failure{},
-		leaving: map[string]departure{"1": {since: now.Add(-25 * time.Second), until: now}},
-		placed:  map[string]*placement{"1": {url: "a"}, "2": {url: "a"}},
-		list: map[string]arklet.Biz{
+	s := Input{
+		Now: now, Name: "m", Wanted: []arklet.Module{{Name: "m", Version: "2", URL: "b"}}, CanSwitch: true, Drain: 2 * time.Second,
+		Terminating: map[string]Terminating{"1": {Since: now.Add(-25 * time.Second), Until: now}},
+		Memory:      Memory{Installed: map[string]Installed{"1": {URL: "a"}, "2": {URL: "a"}}},
+		Listed: map[string]arklet.Biz{
 			"1": {Name: "m", Version: "1", State: arklet.StateActivated},
-			"2": {Name: "m", Version: "2", State: arklet.StateDeactivated, Latest: arklet.Record{Reason: reasonSwitched}},
+			"2": {Name: "m", Version: "2", State: arklet.StateDeactivated, Latest: arklet.Record{Reason: ReasonSwitched}},
 		},
 	}
 	for _, tc := range []struct {
 		after time.Duration
-		want  step
+		want  Step
 	}{
-		{0, step{wait: time.Second}},
-		{2 * time.Second, step{do: doUninstall, module: arklet.Module{Name: "m", Version: "2", URL: "b"}}},
+		{0, Step{Wait: time.Second}},
+		{2 * time.Second, Step{Do: DoUninstall, Module: arklet.Module{Name: "m", Version: "2", URL: "b"}}},
 	} {
-		s.now = now.Add(tc.after)
-		if got := s.next(); got != tc.want {
-			t.Errorf("after %s: %+v, want %+v", tc.after, got, tc.want)
+		s.Now = now.Add(tc.after)
+		got := Next(s)
+		if s.Memory = got.Memory; got.Step != tc.want {
+			t.Errorf("after %s: %+v, want %+v", tc.after, got.Step, tc.want)
 		}
 	}
 }
@@ -367,16 +375,16 @@ func TestNothingActiveGoesWhileEndpointsAreOutOfDate(t *testing.T) {
 	for name, c := range map[string]struct {
 		state     arklet.State
 		unsettled time.Duration
-		want      step
+		want      Step
 	}{
-		"settled":                      {arklet.StateActivated, 0, step{do: doUninstall, module: arklet.Module{Name: "m", Version: "1"}}},
-		"out of date":                  {arklet.StateActivated, 5 * time.Second, step{wait: recheckAfter}},
-		"for a moment":                 {arklet.StateActivated, time.Millisecond, step{wait: time.Millisecond}},
-		"out of date, but deactivated": {arklet.StateDeactivated, 5 * time.Second, step{do: doUninstall, module: arklet.Module{Name: "m", Version: "1"}}},
+		"settled":                      {arklet.StateActivated, 0, Step{Do: DoUninstall, Module: arklet.Module{Name: "m", Version: "1"}}},
+		"out of date":                  {arklet.StateActivated, 5 * time.Second, Step{Wait: RecheckAfter}},
+		"for a moment":                 {arklet.StateActivated, time.Millisecond, Step{Wait: time.Millisecond}},
+		"out of date, but deactivated": {arklet.StateDeactivated, 5 * time.Second, Step{Do: DoUninstall, Module: arklet.Module{Name: "m", Version: "1"}}},
 	} {
-		s := situation{now: now, name: "m", leaving: map[string]departure{}, placed: map[string]*placement{"1": {}}, failed: map[attempt]failure{},
-			list: map[string]arklet.Biz{"1": {Name: "m", Version: "1", State: c.state}}, unsettled: c.unsettled}
-		if got := s.next(); got != c.want {
+		s := Input{Now: now, Name: "m", Terminating: map[string]Terminating{}, Memory: Memory{Installed: map[string]Installed{"1": {}}},
+			Listed: map[string]arklet.Biz{"1": {Name: "m", Version: "1", State: c.state}}, EndpointLag: c.unsettled}
+		if got := Next(s).Step; got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
@@ -387,31 +395,31 @@ func TestNothingActiveGoesWhileEndpointsAreOutOfDate(t *testing.T) {
 func TestAnIntruderIsNotDrained(t *testing.T) {
 	now := time.Now()
 	wanted, next := arklet.Module{Name: "m", Version: "1"}, arklet.Module{Name: "m", Version: "3"}
-	gone := step{do: doUninstall, module: arklet.Module{Name: "m", Version: "2"}}
+	gone := Step{Do: DoUninstall, Module: arklet.Module{Name: "m", Version: "2"}}
 	for name, c := range map[string]struct {
 		served bool
 		came   time.Duration // after what is wanted
 		state  arklet.State  // of what is wanted
 		wants  []arklet.Module
-		want   step
+		want   Step
 	}{
 		"came late":                     {false, time.Second, arklet.StateActivated, []arklet.Module{wanted}, gone},
-		"was Ready":                     {true, time.Second, arklet.StateActivated, []arklet.Module{wanted}, step{wait: 2 * time.Second}},
-		"came first":                    {false, -time.Second, arklet.StateActivated, []arklet.Module{wanted}, step{wait: 2 * time.Second}},
-		"another is on its way":         {false, time.Second, arklet.StateActivated, []arklet.Module{next, wanted}, step{wait: recheckAfter, look: true}},
-		"nobody knows when":             {false, 0, arklet.StateActivated, []arklet.Module{wanted}, step{wait: 2 * time.Second}},
-		"what is wanted serves no more": {false, time.Second, arklet.StateBroken, []arklet.Module{wanted}, step{do: doUninstall, module: wanted}},
+		"was Ready":                     {true, time.Second, arklet.StateActivated, []arklet.Module{wanted}, Step{Wait: 2 * time.Second}},
+		"came first":                    {false, -time.Second, arklet.StateActivated, []arklet.Module{wanted}, Step{Wait: 2 * time.Second}},
+		"another is on its way":         {false, time.Second, arklet.StateActivated, []arklet.Module{next, wanted}, Step{Wait: RecheckAfter, Look: true}},
+		"nobody knows when":             {false, 0, arklet.StateActivated, []arklet.Module{wanted}, Step{Wait: 2 * time.Second}},
+		"what is wanted serves no more": {false, time.Second, arklet.StateBroken, []arklet.Module{wanted}, Step{Do: DoUninstall, Module: wanted}},
 	} {
-		s := situation{
-			now: now, name: "m", wants: c.wants, drain: 2 * time.Second, failed: map[attempt]failure{},
-			leaving: map[string]departure{"2": {since: now, served: c.served}}, placed: map[string]*placement{"1": {}, "2": {}},
-			list: map[string]arklet.Biz{
+		s := Input{
+			Now: now, Name: "m", Wanted: c.wants, Drain: 2 * time.Second,
+			Terminating: map[string]Terminating{"2": {Since: now, WasReady: c.served}}, Memory: Memory{Installed: map[string]Installed{"1": {}, "2": {}}},
+			Listed: map[string]arklet.Biz{
 				"1": {Name: "m", Version: "1", State: c.state, Latest: arklet.Record{At: now}},
 				"2": {Name: "m", Version: "2", State: arklet.StateActivated, Latest: arklet.Record{At: now.Add(c.came)}},
 				"3": {Name: "m", Version: "3", State: arklet.StateResolved},
 			},
 		}
-		if got := s.next(); got != c.want {
+		if got := Next(s).Step; got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
@@ -421,28 +429,28 @@ func TestAnIntruderIsNotDrained(t *testing.T) {
 // the Pod of the version that it has taken the place of.
 func TestWhatAnswersIsDrainedOfThePodsOfOtherVersions(t *testing.T) {
 	now := time.Now()
-	gone := step{do: doUninstall, module: arklet.Module{Name: "m", Version: "2"}}
+	gone := Step{Do: DoUninstall, Module: arklet.Module{Name: "m", Version: "2"}}
 	for name, c := range map[string]struct {
 		served bool // the Pod of version 1
 		since  time.Duration
 		state  arklet.State // of version 2
-		want   step
+		want   Step
 	}{
-		"it was Ready until now":        {true, 0, arklet.StateActivated, step{wait: 2 * time.Second}},
+		"it was Ready until now":        {true, 0, arklet.StateActivated, Step{Wait: 2 * time.Second}},
 		"it was Ready a while ago":      {true, -2 * time.Second, arklet.StateActivated, gone},
 		"it was never Ready":            {false, 0, arklet.StateActivated, gone},
 		"what its Pod had does not run": {true, 0, arklet.StateBroken, gone},
 	} {
-		s := situation{
-			now: now, name: "m", drain: 2 * time.Second, failed: map[attempt]failure{},
-			leaving: map[string]departure{"1": {since: now.Add(c.since), served: c.served}, "2": {since: now.Add(-2 * time.Second)}},
-			placed:  map[string]*placement{"2": {}},
-			list: map[string]arklet.Biz{
-				"1": {Name: "m", Version: "1", State: arklet.StateDeactivated, Latest: arklet.Record{At: now, Reason: reasonSwitched}},
+		s := Input{
+			Now: now, Name: "m", Drain: 2 * time.Second,
+			Terminating: map[string]Terminating{"1": {Since: now.Add(c.since), WasReady: c.served}, "2": {Since: now.Add(-2 * time.Second)}},
+			Memory:      Memory{Installed: map[string]Installed{"2": {}}},
+			Listed: map[string]arklet.Biz{
+				"1": {Name: "m", Version: "1", State: arklet.StateDeactivated, Latest: arklet.Record{At: now, Reason: ReasonSwitched}},
 				"2": {Name: "m", Version: "2", State: c.state, Latest: arklet.Record{At: now}},
 			},
 		}
-		if got := s.next(); got != c.want {
+		if got := Next(s).Step; got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
@@ -454,25 +462,25 @@ func TestWhatAnswersStaysForTheNewest(t *testing.T) {
 	now := time.Now()
 	serves, next := arklet.Module{Name: "m", Version: "1"}, arklet.Module{Name: "m", Version: "3"}
 	for name, c := range map[string]struct {
-		failed map[attempt]failure
+		failed map[Attempt]Failure
 		came   time.Duration // after the one that serves
-		want   action
+		want   Action
 	}{
-		"on its way":            {map[attempt]failure{}, time.Second, rest},
-		"it failed":             {map[attempt]failure{install(next): {err: errors.New("boom"), next: now.Add(time.Minute)}}, time.Second, doUninstall},
-		"the other one answers": {map[attempt]failure{}, -time.Second, doUninstall},
+		"on its way":            {nil, time.Second, NoAction},
+		"it failed":             {map[Attempt]Failure{Install(next): {Err: errors.New("boom"), Next: now.Add(time.Minute)}}, time.Second, DoUninstall},
+		"the other one answers": {nil, -time.Second, DoUninstall},
 	} {
-		s := situation{
-			now: now, name: "m", wants: []arklet.Module{next, serves}, drain: 2 * time.Second, failed: c.failed,
-			leaving: map[string]departure{"2": {since: now.Add(-10 * time.Second), until: now.Add(10 * time.Second), served: true}},
-			placed:  map[string]*placement{"1": {}, "2": {ceased: now.Add(-10 * time.Second)}},
-			list: map[string]arklet.Biz{
+		s := Input{
+			Now: now, Name: "m", Wanted: []arklet.Module{next, serves}, Drain: 2 * time.Second, Requested: []arklet.Module{next, serves},
+			Terminating: map[string]Terminating{"2": {Since: now.Add(-10 * time.Second), Until: now.Add(10 * time.Second), WasReady: true}},
+			Memory:      Memory{Installed: map[string]Installed{"1": {}, "2": {InactiveSince: now.Add(-10 * time.Second)}}, Failed: c.failed},
+			Listed: map[string]arklet.Biz{
 				"1": {Name: "m", Version: "1", State: arklet.StateActivated, Latest: arklet.Record{At: now}},
 				"2": {Name: "m", Version: "2", State: arklet.StateActivated, Latest: arklet.Record{At: now.Add(c.came)}},
 				"3": {Name: "m", Version: "3", State: arklet.StateResolved},
 			},
 		}
-		if got := s.next(); got.do != c.want {
+		if got := Next(s).Step; got.Do != c.want {
 			t.Errorf("%s: %+v, want %d", name, got, c.want)
 		}
 	}
@@ -489,22 +497,23 @@ func drainedSinceAnotherAnswers(t *testing.T, installing arklet.State) {
 	t.Helper()
 	began := time.Now()
 	serves := arklet.Module{Name: "m", Version: "3"}
-	s := situation{
-		now: began, name: "m", wants: []arklet.Module{serves}, drain: 2 * time.Second, failed: map[attempt]failure{},
-		leaving: map[string]departure{"2": {since: began.Add(-10 * time.Second), until: began.Add(10 * time.Second)}},
-		placed:  map[string]*placement{"2": {}, "3": {}},
-		list: map[string]arklet.Biz{
+	s := Input{
+		Now: began, Name: "m", Wanted: []arklet.Module{serves}, Drain: 2 * time.Second,
+		Terminating: map[string]Terminating{"2": {Since: began.Add(-10 * time.Second), Until: began.Add(10 * time.Second)}},
+		Memory:      Memory{Installed: map[string]Installed{"2": {}, "3": {}}},
+		Listed: map[string]arklet.Biz{
 			"2": {Name: "m", Version: "2", State: installing},
 			"3": {Name: "m", Version: "3", State: installing},
 		},
 	}
-	s.next()
-	s.list["2"] = arklet.Biz{Name: "m", Version: "2", State: arklet.StateActivated, Latest: arklet.Record{At: began.Add(time.Second)}}
-	s.list["3"] = arklet.Biz{Name: "m", Version: "3", State: arklet.StateActivated, Latest: arklet.Record{At: began.Add(5 * time.Second)}}
-	for n, want := range []action{rest, rest, doUninstall} {
+	Next(s)
+	s.Listed["2"] = arklet.Biz{Name: "m", Version: "2", State: arklet.StateActivated, Latest: arklet.Record{At: began.Add(time.Second)}}
+	s.Listed["3"] = arklet.Biz{Name: "m", Version: "3", State: arklet.StateActivated, Latest: arklet.Record{At: began.Add(5 * time.Second)}}
+	for n, want := range []Action{NoAction, NoAction, DoUninstall} {
 		after := time.Duration(5+n) * time.Second
-		s.now = began.Add(after)
-		if got := s.next(); got.do != want {
+		s.Now = began.Add(after)
+		got := Next(s)
+		if s.Memory = got.Memory; got.Do != want {
 			t.Errorf("%s after the beginning: %+v, want %d", after, got, want)
 		}
 	}
@@ -515,15 +524,19 @@ func drainedSinceAnotherAnswers(t *testing.T, installing arklet.State) {
 func TestAFailureIsForgottenOnceTheModuleServes(t *testing.T) {
 	w := arklet.Module{Name: "m", Version: "1", URL: "new"}
 	for jar, forgotten := range map[string]bool{"new": true, "old": false} {
-		s := situation{
-			now: time.Now(), name: "m", wants: []arklet.Module{w}, leaving: map[string]departure{}, placed: map[string]*placement{"1": {url: jar}},
-			list:   map[string]arklet.Biz{"1": {Name: "m", Version: "1", State: arklet.StateActivated}},
-			failed: map[attempt]failure{uninstall(w): {err: errors.New("the base has restarted"), next: time.Now().Add(time.Minute)}},
+		s := Input{
+			Now: time.Now(), Name: "m", Wanted: []arklet.Module{w}, Requested: []arklet.Module{w},
+			Listed: map[string]arklet.Biz{"1": {Name: "m", Version: "1", State: arklet.StateActivated}},
+			Memory: Memory{
+				Installed: map[string]Installed{"1": {URL: jar}},
+				Failed:    map[Attempt]Failure{Uninstall(w): {Err: errors.New("the base has restarted"), Next: time.Now().Add(time.Minute)}},
+			},
 		}
-		if do := s.next(); do.do != rest {
-			t.Errorf("with the %s jar it does %d", jar, do.do)
+		do := Next(s)
+		if do.Do != NoAction {
+			t.Errorf("with the %s jar it does %d", jar, do.Do)
 		}
-		if _, kept := s.failed[uninstall(w)]; kept == forgotten {
+		if _, kept := do.Memory.Failed[Uninstall(w)]; kept == forgotten {
 			t.Errorf("with the %s jar the failure is kept: %t", jar, kept)
 		}
 	}
