@@ -24,18 +24,12 @@ import (
 func realBoard(t *testing.T) (address string, b *box.Box) {
 	t.Helper()
 	ctx := context.Background()
-	home, err := os.MkdirTemp("", "koup-e2e-") // a short path, because sockets go there
+	b, err := box.New(filepath.Join("..", ".."), "board")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(home) }) // a folder for temporary files
-	programs, err := box.FindPrograms(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b = &box.Box{Bin: programs, Home: home, Name: envconf.RandomName("board", 10)}
 	t.Cleanup(func() {
-		if err := b.Down(ctx); err != nil {
+		if err := b.Remove(ctx); err != nil {
 			t.Error(err)
 		}
 	})
