@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
@@ -24,7 +22,7 @@ import (
 func realBoard(t *testing.T) (address string, b *box.Box) {
 	t.Helper()
 	ctx := context.Background()
-	b, err := box.New(filepath.Join("..", ".."), "board")
+	b, err := box.New("board")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func TestNaiveControllerDoesNotConform(t *testing.T) {
 // conformance runs the judged scenarios in a sandbox with a controller.
 func conformance(t *testing.T, name string, controller v1alpha1.Controller) []*scenario.Run {
 	t.Helper()
-	b, err := box.New(filepath.Join("..", ".."), name)
+	b, err := box.New(name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,8 +50,7 @@ var (
 	must = check.Must
 )
 
-// atOnce is the number of tests that run in parallel. The tests wait most of the time. TestCoexistence and
-// TestMemory run alone.
+// atOnce is the number of tests that run in parallel. The tests wait most of the time. TestCoexistence runs alone.
 const atOnce = 5
 
 func TestMain(m *testing.M) { os.Exit(box.Main(m, "shipped", atOnce, bringUp)) }

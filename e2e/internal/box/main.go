@@ -15,9 +15,15 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 )
 
-// New returns a sandbox with a home of its own, which Remove deletes, and a name that begins with kind. The path
-// from the test's directory to the repository is root.
-func New(root, kind string) (*Box, error) {
+// New returns a sandbox with a home of its own, which Remove deletes, and a name that begins with kind.
+func New(kind string) (*Box, error) {
+	root := "."
+	for depth := 0; depth < 5; depth++ {
+		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
+			break
+		}
+		root = filepath.Join(root, "..")
+	}
 	programs, err := FindPrograms(root)
 	if err != nil {
 		return nil, err
@@ -45,7 +51,7 @@ func Main(m *testing.M, kind string, parallel int, setUp func(context.Context, *
 		}
 	}
 	ctx := context.Background()
-	b, err := New(filepath.Join("..", ".."), kind)
+	b, err := New(kind)
 	if err == nil {
 		if err = setUp(ctx, b); err == nil {
 			code = m.Run()
