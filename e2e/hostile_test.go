@@ -11,7 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/e2e-framework/pkg/features"
 
+	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 	"github.com/koupleless/koupsandbox/sandbox"
 )
@@ -41,48 +43,59 @@ var hostileMessages = []hostile{
 // and ignores them.
 func TestHostileMessages(t *testing.T) {
 	const app = "calm"
-	ctx, ns := t.Context(), namespace(t)
-	_, err := client.AppsV1().DaemonSets(ns).Create(ctx, module.DaemonSet(ns, app, module.Template(app, module.Container(app, "1.0.0"))), metav1.CreateOptions{})
-	must(t, err)
-	eventually(ctx, t, "every base has a module", func(ctx context.Context) error { return serves(ctx, client, up, ns, sharedBases) })
-	before, err := still(ctx, ns)
-	must(t, err)
-	publish := intruder(ctx, t)
-	list, err := up.Bases(ctx, "")
-	must(t, err)
-	for _, m := range hostileMessages {
-		count, err := rejected(ctx, m)
-		must(t, err)
-		for _, b := range list {
-			publish(b.Identity, m.topic, false, m.payload)
-		}
-		eventually(ctx, t, fmt.Sprintf("the messages on %s are counted as %s", m.topic, m.reason), func(ctx context.Context) error {
-			now, err := rejected(ctx, m)
-			if err == nil && now != count+float64(len(list)) {
-				err = fmt.Errorf("%v were counted before, %v are now", count, now)
+	f := features.New("hostile messages").
+		Setup(step(func(ctx context.Context, t *testing.T, ns string) {
+			set := module.DaemonSet(ns, app, module.Template(app, module.Container(app, "1.0.0")))
+			_, err := client.AppsV1().DaemonSets(ns).Create(ctx, set, metav1.CreateOptions{})
+			must(t, err)
+			eventually(ctx, t, "every base has a module", func(ctx context.Context) error { return serves(ctx, client, up, ns, sharedBases) })
+		})).
+		Assess("are counted and change nothing", step(func(ctx context.Context, t *testing.T, ns string) {
+			before, err := still(ctx, ns)
+			must(t, err)
+			publish := intruder(ctx, t)
+			list, err := up.Bases(ctx, "")
+			must(t, err)
+			for _, m := range hostileMessages {
+				count, err := rejected(ctx, m)
+				must(t, err)
+				for _, b := range list {
+					publish(b.Identity, m.topic, false, m.payload)
+				}
+				eventually(ctx, t, fmt.Sprintf("the messages on %s are counted as %s", m.topic, m.reason), func(ctx context.Context) error {
+					now, err := rejected(ctx, m)
+					if err == nil && now != count+float64(len(list)) {
+						err = fmt.Errorf("%v were counted before, %v are now", count, now)
+					}
+					return err
+				})
 			}
-			return err
-		})
-	}
-	unaffected(ctx, t, ns, before)
-
-	// To a controller that connects later, these messages are retained; until then they are malformed.
-	retained := hostile{topic: "simpleBiz", kind: "simpleBiz", reason: "retained"}
-	for _, b := range list {
-		publish(b.Identity, retained.topic, true, []byte(`{"data": "nothing"}`))
-	}
-	must(t, up.Act(ctx, sandbox.ActRequest{Component: "module-controller", Action: "restart"}))
-	eventually(ctx, t, "the retained messages are counted", func(ctx context.Context) error {
-		n, err := rejected(ctx, retained)
-		if err == nil && n != float64(len(list)) {
-			err = fmt.Errorf("%v are counted", n)
-		}
-		return err
-	})
-	for _, b := range list {
-		publish(b.Identity, retained.topic, true, nil) // deletes the retained message
-	}
-	unaffected(ctx, t, ns, before)
+			unaffected(ctx, t, ns, before)
+		})).
+		Assess("that are retained are not believed after a restart", step(func(ctx context.Context, t *testing.T, ns string) {
+			before, err := still(ctx, ns)
+			must(t, err)
+			publish := intruder(ctx, t)
+			list, err := up.Bases(ctx, "")
+			must(t, err)
+			retained := hostile{topic: "simpleBiz", kind: "simpleBiz", reason: "retained"}
+			for _, b := range list {
+				publish(b.Identity, retained.topic, true, []byte(`{"data": "nothing"}`))
+			}
+			must(t, up.Act(ctx, sandbox.ActRequest{Component: "module-controller", Action: "restart"}))
+			eventually(ctx, t, "the retained messages are counted", func(ctx context.Context) error {
+				n, err := rejected(ctx, retained)
+				if err == nil && n != float64(len(list)) {
+					err = fmt.Errorf("%v are counted", n)
+				}
+				return err
+			})
+			for _, b := range list {
+				publish(b.Identity, retained.topic, true, nil) // deletes the retained message
+			}
+			unaffected(ctx, t, ns, before)
+		}))
+	box.Env.Test(t, f.Feature())
 }
 
 // rejected is how many messages of a kind the controller has counted.

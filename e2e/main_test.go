@@ -45,6 +45,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	box.Env.BeforeEachFeature(isolate)
 	os.Exit(box.Main(m, "e2e", 0, bringUp, func() error { return races(shared) }))
 }
 

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
+	"sigs.k8s.io/e2e-framework/pkg/features"
+	"sigs.k8s.io/e2e-framework/pkg/types"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
@@ -34,20 +36,33 @@ func eventually(ctx context.Context, t *testing.T, what string, look func(contex
 // must fails the test on an error.
 var must = check.Must
 
-// namespace creates a namespace for a test. The state of the sandbox is kept if the test fails.
-func namespace(t *testing.T) string {
-	t.Helper()
+type namespaceKey struct{}
+
+// step is a step of a feature that needs the namespace of the feature.
+func step(f func(ctx context.Context, t *testing.T, namespace string)) features.Func {
+	return func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
+		t.Helper()
+		name, _ := ctx.Value(namespaceKey{}).(string)
+		f(ctx, t, name)
+		return ctx
+	}
+}
+
+// isolate creates a namespace for a feature. The state of the sandbox is kept if the test fails.
+func isolate(ctx context.Context, _ *envconf.Config, t *testing.T, _ types.Feature) (context.Context, error) {
 	name := envconf.RandomName("e2e", 12)
-	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	must(t, err)
+	_, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil {
+		return ctx, err
+	}
 	t.Cleanup(func() {
-		ctx := context.Background()
+		ctx := context.WithoutCancel(ctx)
 		if t.Failed() {
 			dump(ctx, t, shared)
 		}
 		must(t, client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}))
 	})
-	return name
+	return context.WithValue(ctx, namespaceKey{}, name), nil
 }
 
 // matching returns an error unless each base of the shared sandbox has a Ready Node, and there are no other Nodes.

@@ -19,12 +19,10 @@ import (
 // judged are conformance scenarios, and what the naive controller does wrong in each. All other conformance scenarios
 // run with the catalogue.
 var judged = map[string]string{
-	"node":               "its Nodes do not have the conditions and the memory of the base",
 	"placement":          "it installs Pods that are not modules",
 	"one-of-two-modules": "its Pods are Ready before their modules are active",
 	"invalid-pods":       "it accepts Pods without a version",
 	"uninstall-failed":   "it deletes Pods whose modules are still on the base",
-	"controller-away":    "it does not uninstall modules of Pods that were deleted while it was away",
 }
 
 // bundled are the variables by which the bundled controller learns what a sandbox has.

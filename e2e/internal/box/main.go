@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/e2e-framework/pkg/env"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 )
 
@@ -40,6 +41,9 @@ func (b *Box) Remove(ctx context.Context) error {
 	return errors.Join(b.Down(ctx), os.RemoveAll(b.Home))
 }
 
+// Env is the environment of the tests of a package. Main runs it.
+var Env = env.NewWithConfig(envconf.New().WithFailFast())
+
 // Main runs the tests of a package that share one sandbox, and returns their exit status. The function setUp brings
 // the sandbox up; Main removes it, even if setUp fails. At most parallel tests run in parallel; 0 is Go's default.
 // The run fails if a function of after, called while the sandbox is still up, returns an error.
@@ -50,19 +54,28 @@ func Main(m *testing.M, kind string, parallel int, setUp func(context.Context, *
 			panic(err) // package testing has this flag
 		}
 	}
-	ctx := context.Background()
-	b, err := New(kind)
-	if err == nil {
-		if err = setUp(ctx, b); err == nil {
-			code = m.Run()
-			for _, check := range after {
-				err = errors.Join(err, check())
-			}
+	var b *Box
+	Env.Setup(func(ctx context.Context, _ *envconf.Config) (context.Context, error) {
+		var err error
+		if b, err = New(kind); err == nil {
+			err = setUp(ctx, b)
 		}
-		err = errors.Join(err, b.Remove(ctx))
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "e2e/%s: %v\n", kind, err)
+		return ctx, err
+	})
+	var failed error // e2e-framework only logs the errors of Finish
+	Env.Finish(func(ctx context.Context, _ *envconf.Config) (context.Context, error) {
+		if b == nil {
+			return ctx, nil
+		}
+		for _, check := range after {
+			failed = errors.Join(failed, check())
+		}
+		failed = errors.Join(failed, b.Remove(ctx))
+		return ctx, nil
+	})
+	code = Env.Run(m)
+	if failed != nil {
+		fmt.Fprintf(os.Stderr, "e2e/%s: %v\n", kind, failed)
 		return 1
 	}
 	return code
