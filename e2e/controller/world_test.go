@@ -13,7 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -29,18 +28,9 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-const (
-	// patience is how long anything may take on a busy machine. The slowest is Kubernetes: it collects a Pod
-	// whose Node is gone 40 s after it has seen that, and looks every 20 s.
-	patience = 2 * time.Minute
-)
+const patience = check.Patience
 
-// eventually waits until check finds nothing wrong; otherwise it fails the test
-// with what was wrong last.
-func eventually(t *testing.T, what string, look func(context.Context) error) {
-	t.Helper()
-	check.Eventually(t.Context(), t, patience, what, look)
-}
+var eventually = check.Soon
 
 // must fails the test on an error.
 var must = check.Must

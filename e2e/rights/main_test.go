@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -20,8 +19,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// patience is how long anything may take on a busy machine.
-const patience = 90 * time.Second
+const patience = check.Patience
 
 // repository is where it is from here.
 var repository = filepath.Join("..", "..")
@@ -74,8 +72,4 @@ func contextOf(t *testing.T) string {
 	return kubeconfig.CurrentContext
 }
 
-// eventually waits until look finds nothing wrong.
-func eventually(t *testing.T, what string, look func(context.Context) error) {
-	t.Helper()
-	check.Eventually(t.Context(), t, patience, what, look)
-}
+var eventually = check.Soon

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,8 +26,7 @@ import (
 )
 
 const (
-	// patience limits every wait. Waits end as soon as their condition holds.
-	patience = 2 * time.Minute
+	patience = check.Patience
 	// namespace is where the manifests put the controller.
 	namespace = "koupleless-system"
 	// account is the ServiceAccount of the manifests.
@@ -152,8 +150,4 @@ func writeKubeconfigs(ctx context.Context) error {
 	return clientcmd.WriteToFile(*raw, controllerKubeconfig)
 }
 
-// eventually waits until look returns nil.
-func eventually(t *testing.T, what string, look func(context.Context) error) {
-	t.Helper()
-	check.Eventually(t.Context(), t, patience, what, look)
-}
+var eventually = check.Soon
