@@ -122,7 +122,7 @@ func TestARealSandbox(t *testing.T) {
 		test func(*testing.T, *live)
 	}{
 		{"a fault", aFault}, {"a scenario", aScenario}, {"a release", aRelease}, {"workloads", workloads},
-		{"a base takes no more Pods", cordon}, {"in a cluster", inCluster}, {"how late changes are seen", lateness},
+		{"a base takes no more Pods", cordon}, {"in a cluster", inCluster},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			part.test(t, &live{page: &page{t: t, ctx: r.ctx}, root: r.root, box: b, up: up, api: api})
