@@ -268,7 +268,6 @@ bench: build ## Measure speed and size; prints a table and JSON
 	go run ./e2e/bench
 	go test -run '^$$' -bench 'IdleBase|Heartbeat' -benchtime 10000x ./fakebase
 	go test -run '^$$' -bench FleetOnABroker -benchtime 1000x ./fakebase
-	go test -run '^$$' -bench AThousandBases -benchtime 1x ./e2e/board
 
 lint: $(BIN)/golangci-lint ## Run the linters
 	go vet ./...

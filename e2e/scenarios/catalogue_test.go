@@ -10,14 +10,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
-	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -86,40 +84,6 @@ func TestCatalogue(t *testing.T) {
 	side.Wait()
 	work(here, alone) // nobody else is there any more
 	ended.Wait()
-	for _, p := range append(places, here) {
-		noNodeIsLeft(t, p)
-	}
-}
-
-// forgotten is for how long a base that ended may have a Node: one that spoke just before has it for a minute. One that a
-// controller finds when it starts has it for three minutes and 10 s, since bases have 128 s to connect again, and scenarios
-// that set the controller's variables start it again, just before their bases end or when others have ended.
-const forgotten = 4 * time.Minute
-
-// noNodeIsLeft waits until every Node of a base is that of a base that runs.
-func noNodeIsLeft(t *testing.T, in place) {
-	t.Helper()
-	client := apiOf(t, in.box)
-	check.Eventually(t.Context(), t, forgotten, "the Nodes of bases that ended are gone", func(ctx context.Context) error {
-		bases, err := in.up.Bases(ctx, "")
-		if err != nil {
-			return err
-		}
-		all, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		var nodes []string
-		for _, n := range all.Items {
-			if n.Annotations[labels.Identity] != "" {
-				nodes = append(nodes, n.Labels[labels.BaseHost]+" since "+n.CreationTimestamp.String())
-			}
-		}
-		if len(nodes) != len(bases) {
-			return fmt.Errorf("%d bases have %d Nodes: %q", len(bases), len(nodes), nodes)
-		}
-		return nil
-	})
 }
 
 // assess runs a scenario of the catalogue in a sandbox, if it can be run there. On kind and with the
@@ -141,7 +105,7 @@ func assess(t *testing.T, in place, s *source.Scenario) {
 		passes(ctx, t, in, s)
 		return ctx
 	})
-	testenv.Test(t, f.Feature())
+	box.Env.Test(t, f.Feature())
 }
 
 // killsControlPlane tells whether a scenario does anything to the control plane.
