@@ -118,6 +118,9 @@ const (
 Begin with: koupsandbox up`
 )
 
+// App returns the command line without running it, for the generated reference.
+func App() *cli.App { return newApp(Streams{UserHome: "~"}, nil) }
+
 func newApp(s Streams, args []string) *cli.App {
 	c := &commands{Streams: s, line: args}
 	app := &cli.App{

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"cmp"
@@ -56,7 +56,7 @@ func TestBadSettingsAreRefusedWithTheirName(t *testing.T) {
 		{"a word too many", append(ok, "please"), `"please"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			app := newApp()
+			app := New("dev")
 			app.Writer, app.ErrWriter = io.Discard, io.Discard
 			err := app.RunContext(t.Context(), append([]string{"module-controller"}, c.args...))
 			if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -81,7 +81,7 @@ func TestFlagsAreNamedAsTheirVariables(t *testing.T) {
 
 // --drain is what --module-drain was called before.
 func TestEarlierNames(t *testing.T) {
-	app := newApp()
+	app := New("dev")
 	var got time.Duration
 	app.Action = func(c *cli.Context) error {
 		got = c.Duration("module-drain")
@@ -96,7 +96,7 @@ func TestASettingOfTheEnvironmentIsRefusedWithItsName(t *testing.T) {
 	for name, value := range map[string]string{"IS_CLUSTER": "perhaps", "MQTT_PORT": "many", "ENABLE_MQTT_TUNNEL": "2", "BASE_DEAD_AFTER": "soon"} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(name, value)
-			app := newApp()
+			app := New("dev")
 			app.Writer, app.ErrWriter = io.Discard, io.Discard
 			err := app.RunContext(t.Context(), []string{"module-controller"})
 			if err == nil || !strings.Contains(err.Error(), name) {

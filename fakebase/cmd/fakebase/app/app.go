@@ -1,4 +1,5 @@
-package main
+// Package app holds the command line of fakebase.
+package app
 
 import (
 	"context"
@@ -23,9 +24,6 @@ const (
 	catOperator = "Operation"
 )
 
-// version is set by the linker.
-var version = "dev"
-
 func env(name string) []string { return []string{"FAKEBASE_" + name} }
 
 // flags are all flags of the command; each has its environment variable.
@@ -43,10 +41,10 @@ func flags() []cli.Flag {
 		&cli.StringFlag{Name: "http-ca", Category: catTunnels, EnvVars: env("HTTP_CA"), Usage: "PEM `FILE` with the authority of an https controller"},
 		&cli.StringFlag{Name: "http-cert", Category: catTunnels, EnvVars: env("HTTP_CERT"), Usage: "PEM `FILE` with the base's certificate for it; the identity is its name"},
 		&cli.StringFlag{Name: "http-key", Category: catTunnels, EnvVars: env("HTTP_KEY"), Usage: "PEM `FILE` with its key"},
-		&cli.StringFlag{Name: "http-addr", Category: catTunnels, EnvVars: env("HTTP_ADDR"), Usage: "`ADDR` where arklet listens (default: 127.0.0.1, first free port of 1238 to 1337)"},
+		&cli.StringFlag{Name: "http-addr", Category: catTunnels, EnvVars: env("HTTP_ADDR"), Usage: "`ADDR` where arklet listens", DefaultText: "127.0.0.1, first free port of 1238 to 1337"},
 
 		&cli.IntFlag{Name: "count", Aliases: []string{"n"}, Category: catBase, EnvVars: env("COUNT"), Value: 1, Usage: "number of bases"},
-		&cli.StringFlag{Name: "identity", Category: catBase, EnvVars: env("IDENTITY"), Usage: "identity of the base; with --count a number is added (default: a random UUID)"},
+		&cli.StringFlag{Name: "identity", Category: catBase, EnvVars: env("IDENTITY"), Usage: "identity of the base; with --count a number is added", DefaultText: "a random UUID"},
 		&cli.StringFlag{Name: "name", Category: catBase, EnvVars: env("NAME"), Value: "base", Usage: "name of the base"},
 		&cli.StringFlag{Name: "base-version", Category: catBase, EnvVars: env("BASE_VERSION"), Value: "1.0.0", Usage: "version of the base"},
 		&cli.StringFlag{Name: "cluster", Category: catBase, EnvVars: env("CLUSTER"), Value: "default", Usage: "name of its cluster"},
@@ -56,11 +54,11 @@ func flags() []cli.Flag {
 		&cli.StringFlag{Name: "generation", Category: catBase, EnvVars: env("GENERATION"), Value: "C", Usage: "line of the runtime: A (1.3.1), B (1.3.2), C (1.3.3 and later)"},
 		&cli.BoolFlag{Name: "faithful", Category: catBase, EnvVars: env("FAITHFUL"), Usage: "keep the flaws of the real base"},
 		&cli.DurationFlag{Name: "startup-time", Category: catBase, EnvVars: env("STARTUP_TIME"), Usage: "how long a base starts"},
-		&cli.DurationFlag{Name: "heartbeat-interval", Category: catBase, EnvVars: env("HEARTBEAT_INTERVAL"), Usage: "pause between heartbeats (default: as the real base)"},
+		&cli.DurationFlag{Name: "heartbeat-interval", Category: catBase, EnvVars: env("HEARTBEAT_INTERVAL"), Usage: "pause between heartbeats", DefaultText: "as the real base"},
 		&cli.DurationFlag{Name: "heartbeat-jitter", Category: catBase, EnvVars: env("HEARTBEAT_JITTER"), Usage: "spreads the first heartbeats of many bases over a time"},
-		&cli.Int64Flag{Name: "metaspace-max", Category: catBase, EnvVars: env("METASPACE_MAX"), Usage: "limit of the metaspace in bytes, -1 = none (default: 256 MiB)"},
+		&cli.Int64Flag{Name: "metaspace-max", Category: catBase, EnvVars: env("METASPACE_MAX"), Usage: "limit of the metaspace in bytes, -1 = none", DefaultText: "256 MiB"},
 		&cli.Float64Flag{Name: "metaspace-leak", Category: catBase, EnvVars: env("METASPACE_LEAK"), Usage: "share of a module's metaspace that its uninstall leaks, 0 to 1"},
-		&cli.IntFlag{Name: "metaspace-threshold", Category: catBase, EnvVars: env("METASPACE_THRESHOLD"), Usage: "refuse installs above so many percent of the limit (default: no check)"},
+		&cli.IntFlag{Name: "metaspace-threshold", Category: catBase, EnvVars: env("METASPACE_THRESHOLD"), Usage: "refuse installs above so many percent of the limit", DefaultText: "no check"},
 
 		&cli.StringFlag{Name: "activation", Category: catModules, EnvVars: env("ACTIVATION"), Value: "default", Usage: "which version is active: default (the old one), new, multi (all)"},
 		&cli.BoolFlag{Name: "with-all-biz-readiness", Category: catModules, EnvVars: env("WITH_ALL_BIZ_READINESS"), Usage: "hot deployments count for the health of the base"},
@@ -72,18 +70,18 @@ func flags() []cli.Flag {
 		&cli.StringFlag{Name: "faults", Category: catOperator, EnvVars: env("FAULTS"), Usage: "YAML `FILE` with a list of faults"},
 		&cli.Uint64Flag{Name: "seed", Category: catOperator, EnvVars: env("SEED"), Usage: "makes everything random repeatable"},
 		&cli.BoolFlag{Name: "web", Category: catOperator, EnvVars: env("WEB"), Usage: "open the listeners for module traffic and print their addresses"},
-		&cli.StringFlag{Name: "web-addr", Category: catOperator, EnvVars: env("WEB_ADDR"), Usage: "`ADDR` where a base listens for module traffic (default: 127.0.0.1, any free port)"},
+		&cli.StringFlag{Name: "web-addr", Category: catOperator, EnvVars: env("WEB_ADDR"), Usage: "`ADDR` where a base listens for module traffic", DefaultText: "127.0.0.1, any free port"},
 		&cli.StringFlag{Name: "control", Category: catOperator, EnvVars: env("CONTROL"), Usage: "`ADDR` of a control endpoint, 127.0.0.1:0 for any port; prints its URL"},
 		&cli.BoolFlag{Name: "stdio", Category: catOperator, Usage: "be the bases that are described over standard input and output, as package remote does"},
-		&cli.DurationFlag{Name: "patience", Category: catOperator, Usage: "with --stdio, how long the other side may say nothing before the bases end (default: for ever)"},
+		&cli.DurationFlag{Name: "patience", Category: catOperator, Usage: "with --stdio, how long the other side may say nothing before the bases end", DefaultText: "for ever"},
 		&cli.BoolFlag{Name: "idle", Category: catOperator, Usage: "do nothing until interrupted: in a Pod, in which others run with --stdio"},
 		&cli.StringFlag{Name: "log-level", Category: catOperator, EnvVars: env("LOG_LEVEL"), Value: "info", Usage: "debug, info, warn or error"},
 	}
 }
 
-// run is the whole command. It blocks until ctx ends.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	app := &cli.App{
+// New returns the command line of fakebase. Its action blocks until the context ends.
+func New(version string, stdout, stderr io.Writer) *cli.App {
+	return &cli.App{
 		Name:            "fakebase",
 		Usage:           "simulate Koupleless bases",
 		Version:         version,
@@ -100,7 +98,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return serve(c.Context, c, stdout, stderr)
 		},
 	}
-	return app.RunContext(ctx, args)
 }
 
 // serve starts the bases and waits for them.
@@ -119,7 +116,7 @@ func serve(ctx context.Context, c *cli.Context, stdout, stderr io.Writer) error 
 		if err != nil {
 			return err
 		}
-		remote.Serve(ctx, conn, version, logger, c.Duration("patience"))
+		remote.Serve(ctx, conn, c.App.Version, logger, c.Duration("patience"))
 		return nil
 	}
 	all, err := options(c, logger)

@@ -1,4 +1,6 @@
-package main
+// Package app holds the flags of the module controller and turns them into controller.Options. Each flag has the
+// environment variable of Module Controller V2 document 5.4.
+package app
 
 import (
 	"crypto/tls"
@@ -22,10 +24,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/report"
 )
 
-// version is set by the linker.
-var version = "dev"
-
-func newApp() *cli.App {
+// New returns the command line of the module controller.
+func New(version string) *cli.App {
 	return &cli.App{
 		Name:            "module-controller",
 		Usage:           "show the bases of Koupleless to Kubernetes as Nodes, and their modules as Pods",
@@ -56,7 +56,7 @@ func flags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "enable-mqtt-tunnel", EnvVars: []string{"ENABLE_MQTT_TUNNEL"}, Usage: "reach bases over MQTT"},
 		text("mqtt-broker", "MQTT_BROKER", "", "`HOST` or URL of the broker"),
-		&cli.IntFlag{Name: "mqtt-port", EnvVars: []string{"MQTT_PORT"}, Usage: "`PORT` of the broker (default: 1883, with TLS 8883)"},
+		&cli.IntFlag{Name: "mqtt-port", EnvVars: []string{"MQTT_PORT"}, Usage: "`PORT` of the broker", DefaultText: "1883, with TLS 8883"},
 		text("mqtt-username", "MQTT_USERNAME", "", "`USER` at the broker"),
 		text("mqtt-password", "MQTT_PASSWORD", "", "`PASSWORD` at the broker"),
 		text("mqtt-client-prefix", "MQTT_CLIENT_PREFIX", "koupleless", "`PREFIX` of the MQTT client id"),
@@ -66,13 +66,13 @@ func flags() []cli.Flag {
 		&cli.BoolFlag{Name: "keep-retained-commands", EnvVars: []string{"KEEP_RETAINED_COMMANDS"}, Usage: "leave commands of this environment that the broker has retained; otherwise they are removed at the start"},
 		&cli.BoolFlag{Name: "enable-http-tunnel", EnvVars: []string{"ENABLE_HTTP_TUNNEL"}, Usage: "reach bases over HTTP"},
 		&cli.IntFlag{Name: "http-tunnel-listen-port", EnvVars: []string{"HTTP_TUNNEL_LISTEN_PORT"}, Value: 7777, Usage: "`PORT` for heartbeats over HTTP; 0: a free one"},
-		text("http-tunnel-listen-host", "HTTP_TUNNEL_LISTEN_HOST", "", "`HOST` to listen on for them (default: all)"),
-		text("http-tunnel-proxy", "HTTP_TUNNEL_PROXY", "", "`URL` of an HTTP proxy that connects to bases by CONNECT, for commands and probes (default: no proxy)"),
-		text("http-tunnel-token", "HTTP_TUNNEL_TOKEN", "", "`TOKEN` that bases must send over HTTP, as Authorization: Bearer TOKEN or as the first part of the path (default: none)"),
-		text("http-tunnel-tls-cert", "HTTP_TUNNEL_TLS_CERT", "", "`FILE` with the certificate for heartbeats over HTTPS (default: plain HTTP)"),
+		&cli.StringFlag{Name: "http-tunnel-listen-host", EnvVars: []string{"HTTP_TUNNEL_LISTEN_HOST"}, Usage: "`HOST` to listen on for them", DefaultText: "all"},
+		&cli.StringFlag{Name: "http-tunnel-proxy", EnvVars: []string{"HTTP_TUNNEL_PROXY"}, Usage: "`URL` of an HTTP proxy that connects to bases by CONNECT, for commands and probes", DefaultText: "no proxy"},
+		&cli.StringFlag{Name: "http-tunnel-token", EnvVars: []string{"HTTP_TUNNEL_TOKEN"}, Usage: "`TOKEN` that bases must send over HTTP, as Authorization: Bearer TOKEN or as the first part of the path", DefaultText: "none"},
+		&cli.StringFlag{Name: "http-tunnel-tls-cert", EnvVars: []string{"HTTP_TUNNEL_TLS_CERT"}, Usage: "`FILE` with the certificate for heartbeats over HTTPS", DefaultText: "plain HTTP"},
 		text("http-tunnel-tls-key", "HTTP_TUNNEL_TLS_KEY", "", "`FILE` with its key"),
-		text("http-tunnel-client-ca", "HTTP_TUNNEL_CLIENT_CA", "", "`FILE` with the authority of the bases' certificates; a base must show one of its identity (default: none is asked for)"),
-		text("base-networks", "BASE_NETWORKS", "", "comma-separated `CIDRS` in which a base may report any address; if set, a base over MQTT must report an address in them (default: over HTTP the address that its heartbeats come from; never loopback or link-local)"),
+		&cli.StringFlag{Name: "http-tunnel-client-ca", EnvVars: []string{"HTTP_TUNNEL_CLIENT_CA"}, Usage: "`FILE` with the authority of the bases' certificates; a base must show one of its identity", DefaultText: "none is asked for"},
+		&cli.StringFlag{Name: "base-networks", EnvVars: []string{"BASE_NETWORKS"}, Usage: "comma-separated `CIDRS` in which a base may report any address; if set, a base over MQTT must report an address in them", DefaultText: "over HTTP the address that its heartbeats come from; never loopback or link-local"},
 		&cli.IntFlag{Name: "max-bases", EnvVars: []string{"MAX_BASES"}, Value: base.DefaultMaxBases, Usage: "`NUMBER` of bases that are known at most"},
 		&cli.IntFlag{Name: "max-bases-per-address", EnvVars: []string{"MAX_BASES_PER_ADDRESS"}, Value: base.DefaultMaxPerAddress, Usage: "maximum `NUMBER` of bases that send heartbeats from one address over HTTP, such as the address of a proxy"},
 		&cli.BoolFlag{Name: "enable-module-deployment-controller", EnvVars: []string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER", "ENABLE_MODULE_REPLICAS_SYNC_WITH_BASE"}, Usage: "set the replicas of peer Deployments, and answer bases that ask for their baseline"},
@@ -80,7 +80,7 @@ func flags() []cli.Flag {
 		&cli.BoolFlag{Name: "kubelet", EnvVars: []string{"KUBELET_PROXY_ENABLED"}, Usage: "serve kubectl logs and exec of module Pods"},
 		text("kubelet-host", "KUBELET_HOST", "", "`HOST` where the API server reaches that, by the address InternalDNS of Nodes; it must not prefer InternalIP"),
 		&cli.IntFlag{Name: "kubelet-port", EnvVars: []string{"KUBELET_PROXY_PORT"}, Value: 10250, Usage: "`PORT` for it; 0: a free one"},
-		text("kubelet-tls-cert", "KUBELET_TLS_CERT", "", "`FILE` with its certificate (default: self-signed)"),
+		&cli.StringFlag{Name: "kubelet-tls-cert", EnvVars: []string{"KUBELET_TLS_CERT"}, Usage: "`FILE` with its certificate", DefaultText: "self-signed"},
 		text("kubelet-tls-key", "KUBELET_TLS_KEY", "", "`FILE` with the key"),
 		text("kubelet-client-ca", "KUBELET_CLIENT_CA", "", "`FILE` with the authority of the API server's client certificate"),
 		text("metrics-api-addr", "METRICS_API_ADDR", "", "`ADDRESS` that serves metrics.k8s.io to the API server, for kubectl top node, with the certificate of the kubelet API or else a self-signed one; empty: none"),
@@ -90,28 +90,28 @@ func flags() []cli.Flag {
 		&cli.BoolFlag{Name: "keep-same-version", EnvVars: []string{"KEEP_SAME_VERSION"}, Usage: "never replace a module when its image changes and BIZ_VERSION does not: that takes a gap"},
 		&cli.BoolFlag{Name: "leave-pod-tolerations", EnvVars: []string{"LEAVE_POD_TOLERATIONS"}, Usage: "leave the tolerations of module Pods as they are: without this environment, and with a limit on unreachable Nodes"},
 		text("env", "ENV", "dev", "`ENVIRONMENT` that this controller serves, a lower-case DNS label"),
-		text("client-id", "CLIENT_ID", "", "`ID` of this controller, unique in its environment (default: random)"),
+		&cli.StringFlag{Name: "client-id", EnvVars: []string{"CLIENT_ID"}, Usage: "`ID` of this controller, unique in its environment", DefaultText: "random"},
 		&cli.BoolFlag{Name: "is-cluster", EnvVars: []string{"IS_CLUSTER"}, Usage: "several controllers share the bases"},
 		&cli.IntFlag{Name: "workload-max-level", EnvVars: []string{"WORKLOAD_MAX_LEVEL"}, Value: 3, Usage: "workload `LEVELS` by which controllers of a cluster share the bases"},
 		&cli.IntFlag{Name: "vnode-worker-num", EnvVars: []string{"VNODE_WORKER_NUM"}, Value: 8, Usage: "`NUMBER` of modules that one base installs or uninstalls at once"},
-		&cli.DurationFlag{Name: "lease-duration", EnvVars: []string{"LEASE_DURATION"}, Usage: "how long this controller may be silent before another one takes its bases (default: 15s)"},
-		&cli.DurationFlag{Name: "node-lease-duration", EnvVars: []string{"NODE_LEASE_DURATION"}, Usage: "for how long the Lease of a base's Node is good, renewed at half of it; less than kube-controller-manager's --node-monitor-grace-period (default: 40s)"},
-		&cli.DurationFlag{Name: "base-unreachable-after", EnvVars: []string{"BASE_UNREACHABLE_AFTER"}, Usage: "silence after which a base's Node turns Unknown (default: 25s)"},
-		&cli.DurationFlag{Name: "base-dead-after", EnvVars: []string{"BASE_DEAD_AFTER"}, Usage: "silence after which a base's Node is removed (default: 60s)"},
-		&cli.DurationFlag{Name: "reconnect-grace", EnvVars: []string{"RECONNECT_GRACE"}, Usage: "for how long after the broker is back the silence of a base does not count; negative: not at all (default: 128s)"},
+		&cli.DurationFlag{Name: "lease-duration", EnvVars: []string{"LEASE_DURATION"}, Usage: "how long this controller may be silent before another one takes its bases", DefaultText: "15s"},
+		&cli.DurationFlag{Name: "node-lease-duration", EnvVars: []string{"NODE_LEASE_DURATION"}, Usage: "for how long the Lease of a base's Node is good, renewed at half of it; less than kube-controller-manager's --node-monitor-grace-period", DefaultText: "40s"},
+		&cli.DurationFlag{Name: "base-unreachable-after", EnvVars: []string{"BASE_UNREACHABLE_AFTER"}, Usage: "silence after which a base's Node turns Unknown", DefaultText: "25s"},
+		&cli.DurationFlag{Name: "base-dead-after", EnvVars: []string{"BASE_DEAD_AFTER"}, Usage: "silence after which a base's Node is removed", DefaultText: "60s"},
+		&cli.DurationFlag{Name: "reconnect-grace", EnvVars: []string{"RECONNECT_GRACE"}, Usage: "for how long after the broker is back the silence of a base does not count; negative: not at all", DefaultText: "128s"},
 		&cli.IntFlag{Name: "mass-silence-percent", EnvVars: []string{"MASS_SILENCE_PERCENT"}, Value: 50, Usage: "how many `PERCENT` of the bases of a tunnel, silent at once, are taken for a fault of the way to them; 0: each is judged by itself"},
 		&cli.IntFlag{Name: "mass-silence-min-bases", EnvVars: []string{"MASS_SILENCE_MIN_BASES"}, Value: 3, Usage: "with fewer than this `NUMBER` of bases each is judged by itself"},
-		&cli.DurationFlag{Name: "mass-silence-window", EnvVars: []string{"MASS_SILENCE_WINDOW"}, Usage: "within which time they fell silent (default: 1m)"},
-		&cli.DurationFlag{Name: "mass-silence-at-most", EnvVars: []string{"MASS_SILENCE_AT_MOST"}, Usage: "for how long that is believed (default: 30m)"},
+		&cli.DurationFlag{Name: "mass-silence-window", EnvVars: []string{"MASS_SILENCE_WINDOW"}, Usage: "within which time they fell silent", DefaultText: "1m"},
+		&cli.DurationFlag{Name: "mass-silence-at-most", EnvVars: []string{"MASS_SILENCE_AT_MOST"}, Usage: "for how long that is believed", DefaultText: "30m"},
 		&cli.IntFlag{Name: "base-deletions-percent", EnvVars: []string{"BASE_DELETIONS_PERCENT"}, Value: 10, Usage: "how many `PERCENT` of the bases may be removed for their silence in a minute, one at least"},
-		&cli.DurationFlag{Name: "health-interval", EnvVars: []string{"HEALTH_INTERVAL"}, Usage: "how often a base is asked for its health (default: 10s)"},
-		&cli.DurationFlag{Name: "list-interval", EnvVars: []string{"LIST_INTERVAL"}, Usage: "how often a base is asked for its modules (default: 15s)"},
-		&cli.DurationFlag{Name: "install-timeout", EnvVars: []string{"INSTALL_TIMEOUT"}, Usage: "how long a base may take to install a module (default: 5m)"},
-		&cli.DurationFlag{Name: "uninstall-timeout", EnvVars: []string{"UNINSTALL_TIMEOUT"}, Usage: "how long a base may take to uninstall a module (default: 1m)"},
-		&cli.IntFlag{Name: "install-attempts", EnvVars: []string{"INSTALL_ATTEMPTS"}, Usage: "how often a module is installed in vain (default: 6)"},
-		&cli.DurationFlag{Name: "module-drain", Aliases: []string{"drain"}, EnvVars: []string{"MODULE_DRAIN"}, Usage: "how long the module of a deleted Pod that was Ready stays installed; negative: not at all (default: 2s)"},
+		&cli.DurationFlag{Name: "health-interval", EnvVars: []string{"HEALTH_INTERVAL"}, Usage: "how often a base is asked for its health", DefaultText: "10s"},
+		&cli.DurationFlag{Name: "list-interval", EnvVars: []string{"LIST_INTERVAL"}, Usage: "how often a base is asked for its modules", DefaultText: "15s"},
+		&cli.DurationFlag{Name: "install-timeout", EnvVars: []string{"INSTALL_TIMEOUT"}, Usage: "how long a base may take to install a module", DefaultText: "5m"},
+		&cli.DurationFlag{Name: "uninstall-timeout", EnvVars: []string{"UNINSTALL_TIMEOUT"}, Usage: "how long a base may take to uninstall a module", DefaultText: "1m"},
+		&cli.IntFlag{Name: "install-attempts", EnvVars: []string{"INSTALL_ATTEMPTS"}, Usage: "how often a module is installed in vain", DefaultText: "6"},
+		&cli.DurationFlag{Name: "module-drain", Aliases: []string{"drain"}, EnvVars: []string{"MODULE_DRAIN"}, Usage: "how long the module of a deleted Pod that was Ready stays installed; negative: not at all", DefaultText: "2s"},
 		&cli.IntFlag{Name: "time-scale", EnvVars: []string{"TIME_SCALE"}, Value: 1, Usage: "divide every period by this `NUMBER`, 1 to 20: for tests of long outages"},
-		text("kubeconfig", "KUBECONFIG", "", "`FILE` that reaches the Kubernetes API (default: the cluster that this runs in)"),
+		&cli.StringFlag{Name: "kubeconfig", EnvVars: []string{"KUBECONFIG"}, Usage: "`FILE` that reaches the Kubernetes API", DefaultText: "the cluster that this runs in"},
 		text("metrics-addr", "METRICS_ADDR", ":9090", "`ADDRESS` that serves /metrics; empty: none"),
 		text("health-addr", "HEALTH_ADDR", ":8081", "`ADDRESS` that serves /healthz, /readyz and /tunnelz; empty: none"),
 		&cli.BoolFlag{Name: "profiling", EnvVars: []string{"PROFILING"}, Usage: "serve /debug/pprof beside the metrics"},

@@ -1,8 +1,7 @@
-package main
+package app
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -37,7 +36,9 @@ import (
 // TestMain is the program itself when the test starts it as that.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == "--stdio" {
-		main()
+		if err := New("dev", os.Stdout, os.Stderr).Run(os.Args); err != nil {
+			os.Exit(1)
+		}
 		return
 	}
 	os.Exit(m.Run())
@@ -71,21 +72,6 @@ func TestBaseOverStandardStreams(t *testing.T) {
 	cancel()
 	if err := errors.Join(<-done, p.Close(), p.Err()); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestHelp(t *testing.T) {
-	var out bytes.Buffer
-	if err := run(t.Context(), []string{"fakebase", "--help"}, &out, io.Discard); err != nil {
-		t.Fatal(err)
-	}
-	golden := filepath.Join("testdata", "help.txt")
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if out.String() != string(want) {
-		t.Errorf("help is not that of %s; it is\n%s", golden, out.String())
 	}
 }
 
@@ -125,7 +111,7 @@ func TestBadInput(t *testing.T) {
 		{"--nonsense", "flag provided but not defined: -nonsense"},
 	}
 	for _, tt := range tests {
-		err := run(t.Context(), append([]string{"fakebase"}, strings.Fields(tt.args)...), io.Discard, io.Discard)
+		err := New("dev", io.Discard, io.Discard).RunContext(t.Context(), append([]string{"fakebase"}, strings.Fields(tt.args)...))
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%q: %v, want %q", tt.args, err, tt.want)
 		}
@@ -164,7 +150,7 @@ func running(t *testing.T, args ...string) *bufio.Scanner {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := run(ctx, append([]string{"fakebase"}, args...), w, io.Discard); err != nil {
+		if err := New("dev", w, io.Discard).RunContext(ctx, append([]string{"fakebase"}, args...)); err != nil {
 			t.Errorf("run: %v", err)
 		}
 		_ = w.Close()
