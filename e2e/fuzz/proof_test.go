@@ -24,7 +24,7 @@ const schedules = 120
 
 var root = filepath.Join("..", "..")
 
-// The fuzzer finds each mutation of the controller, with a random seed.
+// The fuzzer finds each mutation that is not rare, with a random seed.
 func TestMutationsAreFound(t *testing.T) {
 	programs := prepare(t)
 	for _, m := range mutate.All {
