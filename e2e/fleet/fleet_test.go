@@ -205,7 +205,7 @@ func TestFleet(t *testing.T) {
 }
 
 func (f *fleet) rollingUpdate(t *testing.T) {
-	r, err := f.Run(t.Context(), "scenario", "run", "../kind/testdata/rolling-update.yaml")
+	r, err := f.Run(t.Context(), "scenario", "run", "testdata/rolling-update.yaml")
 	if err != nil || r.Status != 0 || !strings.Contains(r.Out, " from within the cluster, 0 lost") {
 		t.Errorf("error %v, status %d:\n%s%s", err, r.Status, r.Out, r.Err)
 	}

@@ -107,9 +107,6 @@ func (p *Provider) Ephemeral() bool { return true }
 // Nodes are containers of this machine's engine.
 func (p *Provider) Nodes() (cluster.Nodes, bool) { return p, true }
 
-// Network is the engine's network in which kind puts all its clusters.
-func (p *Provider) Network() string { return Network }
-
 // Guard keeps DaemonSets that are made or changed later off the Nodes of bases. It blocks until ctx
 // ends. Those that came while nobody guarded are kept off when it is called again. Call it when the
 // API Answers.

@@ -50,8 +50,8 @@ settings of --config, which go before the defaults.`,
 func settings() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "config", Usage: "`FILE` with settings, kind: Sandbox", EnvVars: []string{"KOUPSANDBOX_CONFIG"}},
-		&cli.StringFlag{Name: "base-runtime", Usage: "what bases run as: process; container, with the provider kind; cluster, in Pods of kind or existing", Value: "process"},
-		&cli.IntFlag{Name: "bases-per-pod", Aliases: []string{"per-pod"}, Usage: "`N` bases in each Pod of the runtime cluster, 1 to 2000", DefaultText: "500"},
+		&cli.StringFlag{Name: "base-runtime", Usage: "where bases run: process; cluster, in Pods of kind or existing", Value: "process"},
+		&cli.IntFlag{Name: "bases-per-pod", Aliases: []string{"per-pod"}, Usage: "`N` bases in each Pod of the runtime cluster, 1 to 2000; with 1, each base has the address of its Pod", DefaultText: "500"},
 		&cli.StringFlag{Name: "base-image", Usage: "`IMAGE` of those Pods", DefaultText: "with kind one of the program fakebase"},
 		&cli.StringFlag{Name: "agent-image", Usage: "`IMAGE` of the Pod that sends requests to them, in a cluster that you have", DefaultText: "none, they go through the API server"},
 		&cli.StringFlag{Name: "env", Usage: "`ENV` in topics and labels", DefaultText: "dev; with --broker or an existing cluster, a generated name", EnvVars: []string{"KOUPSANDBOX_ENV"}},
