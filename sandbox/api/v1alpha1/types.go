@@ -271,10 +271,6 @@ type Controller struct {
 	// they see when a scenario or koupsandbox api says so. Scenarios that disturb it ask for it
 	// themselves, and the controllers start anew for them. Default: false.
 	APIView bool `json:"apiView,omitempty"`
-	// MetricsAPI has kubectl top node show the metaspace of bases: the controller serves
-	// metrics.k8s.io, and up registers it. While no controller answers, Kubernetes deletes no
-	// namespace. Not with the provider existing. Default: false.
-	MetricsAPI bool `json:"metricsAPI,omitempty"`
 
 	// Command runs a controller of your own in place of the sandbox's, on this machine and once per
 	// replica: the program and its first arguments. A program with a slash in its name is relative

@@ -190,9 +190,8 @@ func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunne
 	}
 	needs := []graph.Condition{rightsGranted, brokerListens, basesMayCome, runnerFollows}
 	var (
-		r          ControllerRunner
-		steps      []graph.Step
-		metricsAPI func() string // of a controller on this machine
+		r     ControllerRunner
+		steps []graph.Step
 	)
 	switch {
 	case inCluster(a.config):
@@ -217,10 +216,7 @@ func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunne
 		own := &host.Controller{
 			Token: token, Sandbox: told, Path: d.o.Programs.Controller, Host: c.Host(), KubeletClientCA: c.KubeletClientCA(), Serving: c.Serving,
 		}
-		r, metricsAPI = a.onHost(s, own), own.MetricsAPI
-	}
-	if controller.MetricsAPI {
-		steps = append(steps, a.metricsAPIStep(metricsAPI))
+		r = a.onHost(s, own)
 	}
 	follow := d.service("the runner of controllers", r.Start)
 	follow.Gives = []graph.Condition{runnerFollows}

@@ -55,13 +55,10 @@ func (p *Provider) Admit(ctx context.Context) error {
 // Dismiss does nothing: the cluster goes with the sandbox.
 func (p *Provider) Dismiss(context.Context, map[string]bool) error { return nil }
 
-// Sweep removes what a daemon that ended without a word has left in the cluster: the metrics API, the
+// Sweep removes what a daemon that ended without a word has left in the cluster: the
 // controller, and the Nodes of its bases, with their Pods. A base from outside gets a new Node when it
 // next says something.
 func (p *Provider) Sweep(ctx context.Context) error {
-	if err := cluster.RemoveMetricsAPI(ctx, p.Cluster()); err != nil {
-		return err
-	}
 	if err := incluster.Remove(ctx, p.config); err != nil {
 		return err
 	}
