@@ -1,7 +1,6 @@
 package vnode
 
 import (
-	"math"
 	"strings"
 	"testing"
 	"time"
