@@ -25,7 +25,7 @@ type Programs struct {
 	ControlPlane string
 	// Controller is module-controller. Empty = not found.
 	Controller string
-	// Base is fakebase; needed by bases in containers. Empty = not found.
+	// Base is fakebase; required for bases in Pods. Empty = not found.
 	Base string
 }
 
