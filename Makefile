@@ -139,12 +139,12 @@ unit: $(BIN)/koup-controlplane $(BIN)/gotestsum ## Run the unit tests with the r
 	$(SUM) -timeout 15m $(PACKAGES)
 	$(KUBE_GO) test -ldflags "$(LDFLAGS)" ./...
 
-# Containers, kind, real bases and the proof of the fuzzer have targets of their own.
+# kind, fleets, real bases and the proof of the fuzzer have targets of their own.
 #
 # The documents and the scenarios come last, each alone: they judge requests by the millisecond, and other sandboxes would take
 # their processor. The packages before them go three at once: now and then each of them waits.
 e2e: build $(BIN)/gotestsum ## Run the tests that drive a running sandbox
-	$(SUM) -count=1 -timeout 20m -p 3 $$(go list ./e2e/... | grep -vE '/e2e/(board|docs|scenarios|containers|fuzz|kind|realbase)$$')
+	$(SUM) -count=1 -timeout 20m -p 3 $$(go list ./e2e/... | grep -vE '/e2e/(board|docs|scenarios|fleet|fuzz|kind|realbase)$$')
 	$(SUM) -count=1 -timeout 20m -p 1 ./e2e/docs ./e2e/scenarios
 
 # Tests that need root, as PACKAGE:TESTS. Without root they are skipped. CI runs them with sudo, and a skipped test is a failure.
@@ -205,21 +205,11 @@ e2e-kind: build ## Test the provider kind, if a container engine answers
 
 # E2E_FLEET_BASES says how many bases; the default is 60.
 .PHONY: e2e-fleet
-e2e-fleet: build ## Prove bases in Pods of a kind cluster, if docker answers and Mosquitto is installed
+e2e-fleet: build ## Test bases in Pods of a kind cluster and a broker in a container, if docker answers and Mosquitto is installed
 	@if docker ps >/dev/null 2>&1 && { command -v mosquitto || [ -x /usr/sbin/mosquitto ]; } >/dev/null; then \
 	  E2E_FLEET=1 $(TEST) -count=1 -timeout 30m -v ./e2e/fleet; \
 	else \
 	  echo "*** make e2e-fleet IS SKIPPED: docker does not answer, or the program mosquitto is missing ***" >&2; [[ "$(E2E_FLEET)" != required ]]; \
-	fi
-
-# E2E_CONTAINERS=required makes it a failure that no engine answers: so does CI.
-.PHONY: e2e-containers
-e2e-containers: build ## Let a container engine cut off, pause and kill bases and a broker, if docker answers
-	@if docker ps >/dev/null 2>&1; then \
-	  E2E_CONTAINERS=1 $(TEST) -count=1 -timeout 20m ./e2e/containers; \
-	  E2E_CONTAINERS=1 $(TEST) -count=1 -timeout 30m -run TestImage ./e2e/release; \
-	else \
-	  echo "*** make e2e-containers IS SKIPPED: docker does not answer ***" >&2; [[ "$(E2E_CONTAINERS)" != required ]]; \
 	fi
 
 # The scenarios that differ on an external broker. An empty list runs the whole catalogue. E2E_MOSQUITTO=required turns a
@@ -263,6 +253,7 @@ test-extended: build ## Run the long and random tests that CI leaves out
 	$(MAKE) fuzz
 	$(MAKE) fuzz-proof
 	$(MAKE) release-check
+	E2E_IMAGES=1 $(TEST) -count=1 -timeout 30m -run TestImage ./e2e/release
 
 # BENCH selects benchmarks. Compare two outputs with: go run golang.org/x/perf/cmd/benchstat before.txt after.txt
 BENCH ?= .

@@ -175,37 +175,6 @@ func TestKustomizationListsEveryFile(t *testing.T) {
 	}
 }
 
-// The API server finds the Pods of the Deployment, at a port that they have.
-func TestMetricsAPI(t *testing.T) {
-	service, api, err := MetricsAPI()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := typed(t, service).(*corev1.Service)
-	var a apiService
-	decodeStrictly(t, api, &a)
-	deployment := typed(t, read(t, FS)["deployment.yaml"][0]).(*appsv1.Deployment)
-	if diff := cmp.Diff(deployment.Spec.Selector.MatchLabels, s.Spec.Selector); diff != "" {
-		t.Errorf("selector (-Deployment +Service):\n%s", diff)
-	}
-	var ports []string
-	for _, port := range deployment.Spec.Template.Spec.Containers[0].Ports {
-		ports = append(ports, port.Name)
-	}
-	if !slices.Contains(ports, s.Spec.Ports[0].TargetPort.StrVal) {
-		t.Errorf("the Service leads to port %s, but the Deployment has %v", s.Spec.Ports[0].TargetPort.StrVal, ports)
-	}
-	got := []any{a.Spec.Service.Name, a.Spec.Service.Namespace, a.Spec.Service.Port}
-	if diff := cmp.Diff([]any{s.Name, s.Namespace, s.Spec.Ports[0].Port}, got); diff != "" {
-		t.Errorf("Service (-there is +is named):\n%s", diff)
-	}
-	rights := read(t, FS)["metrics/rbac.yaml"]
-	want := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"extension-apiserver-authentication"}, Verbs: []string{"get"}}}
-	if diff := cmp.Diff(want, typed(t, rights[0]).(*rbacv1.Role).Rules); diff != "" {
-		t.Errorf("rights (-want +got):\n%s", diff)
-	}
-}
-
 func TestObjects(t *testing.T) {
 	objects, err := Objects()
 	if err != nil {
@@ -335,7 +304,7 @@ func TestNetworkPolicy(t *testing.T) {
 	}
 	want := map[string]bool{}
 	for _, port := range deployment.Spec.Template.Spec.Containers[0].Ports {
-		want[port.Name] = port.Name == "health" || port.Name == "kubelet" || port.Name == "metrics-api"
+		want[port.Name] = port.Name == "health" || port.Name == "kubelet"
 	}
 	if diff := cmp.Diff(want, open); diff != "" {
 		t.Errorf("ports, and whether they are open to all (-want +got):\n%s", diff)

@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
-	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
@@ -53,10 +52,6 @@ type Nodes interface {
 	KillContainer(ctx context.Context, node, id string) error
 	PauseContainer(ctx context.Context, node, id string) error
 	ResumeContainer(ctx context.Context, node, id string) error
-	// Engine is the container engine that has them, and Network that in which they are. Call them when
-	// the API Answers.
-	Engine() *engine.Engine
-	Network() string
 }
 
 // ServerVersion asks the API for its version, which needs no rights.

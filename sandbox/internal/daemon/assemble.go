@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/apiview"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
-	"github.com/koupleless/koupsandbox/sandbox/internal/container"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
@@ -108,9 +106,12 @@ func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	runtimes, err := a.runtimes(ctx)
-	if err != nil {
-		return nil, nil, err
+	runtimes := map[v1alpha1.BaseRuntime]fleet.Runtime{}
+	if a.config.Spec.Bases.Runtime == v1alpha1.RuntimeCluster {
+		if a.pods, err = a.newPods(); err != nil {
+			return nil, nil, err
+		}
+		runtimes[v1alpha1.RuntimeCluster] = a.pods
 	}
 	own, login := a.config.Spec.Bases, a.link.Base()
 	if a.clientIDPrefix, err = d.o.Dir.ClientIDPrefix(); err != nil {
@@ -177,56 +178,6 @@ func (d *Daemon) service(what string, start func(context.Context) error) graph.S
 	})
 }
 
-// runtimes are what bases may run in, besides this process.
-func (a *assembly) runtimes(ctx context.Context) (map[v1alpha1.BaseRuntime]fleet.Runtime, error) {
-	all := map[v1alpha1.BaseRuntime]fleet.Runtime{}
-	if a.config.Spec.Bases.Runtime == v1alpha1.RuntimeCluster {
-		var err error
-		if a.pods, err = a.newPods(); err != nil {
-			return nil, err
-		}
-		all[v1alpha1.RuntimeCluster] = a.pods
-	}
-	nodes, ok := a.cluster.Nodes()
-	if !ok {
-		return all, nil
-	}
-	o := container.Options{
-		Engine: nodes.Engine(), Network: nodes.Network(), Sandbox: a.config.Metadata.Name, Dir: string(a.d.o.Dir), Program: a.d.o.Programs.Base,
-	}
-	// Where nobody else uses the broker, it does not listen on the cluster's network.
-	reachable := inCluster(a.config) || outside(a.config)
-	if reachable {
-		var err error
-		if o.Log, err = a.basesLog(); err != nil {
-			return nil, err
-		}
-	}
-	containers := container.New(o)
-	if err := containers.Sweep(ctx); err != nil || !reachable { // what an earlier daemon has left
-		return all, err
-	}
-	ca, err := os.ReadFile(a.link.CAFile())
-	if err != nil {
-		return nil, fmt.Errorf("reading the broker's authority: %w", err)
-	}
-	heartbeats, err := a.relay.Open(a.life, a.cluster.Host()) //nolint:contextcheck // it listens for as long as the sandbox lives
-	if err != nil {
-		return nil, err
-	}
-	all[v1alpha1.RuntimeContainer] = &fleet.Containers{
-		Run: func(ctx context.Context, hostName string) (fleet.Container, error) {
-			c, err := containers.Run(ctx, hostName)
-			if err != nil {
-				return nil, err // and no interface with a nil in it
-			}
-			return c, nil
-		},
-		Broker: "ssl://" + a.link.Addr(), BrokerCA: ca, Heartbeats: heartbeats,
-	}
-	return all, nil
-}
-
 // runner makes what runs the controllers, and the steps that start them.
 func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunner, []graph.Step, error) {
 	d, c, controller := a.d, a.cluster, a.config.Spec.Controller
@@ -239,9 +190,8 @@ func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunne
 	}
 	needs := []graph.Condition{rightsGranted, brokerListens, basesMayCome, runnerFollows}
 	var (
-		r          ControllerRunner
-		steps      []graph.Step
-		metricsAPI func() string // of a controller on this machine
+		r     ControllerRunner
+		steps []graph.Step
 	)
 	switch {
 	case inCluster(a.config):
@@ -266,10 +216,7 @@ func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunne
 		own := &host.Controller{
 			Token: token, Sandbox: told, Path: d.o.Programs.Controller, Host: c.Host(), KubeletClientCA: c.KubeletClientCA(), Serving: c.Serving,
 		}
-		r, metricsAPI = a.onHost(s, own), own.MetricsAPI
-	}
-	if controller.MetricsAPI {
-		steps = append(steps, a.metricsAPIStep(metricsAPI))
+		r = a.onHost(s, own)
 	}
 	follow := d.service("the runner of controllers", r.Start)
 	follow.Gives = []graph.Condition{runnerFollows}
@@ -343,10 +290,7 @@ func controllerKubeconfig(config *v1alpha1.Sandbox, c Cluster) string {
 func (a *assembly) basesSteps(s *running, client kubernetes.Interface) []graph.Step {
 	d, number := a.d, *a.config.Spec.Bases.Count
 	prepare := "" // in this process it takes no time
-	switch a.config.Spec.Bases.Runtime {
-	case v1alpha1.RuntimeContainer:
-		prepare = "Starting " + plain.Count(number, "container")
-	case v1alpha1.RuntimeCluster:
+	if a.pods != nil {
 		prepare = "Starting " + plain.Count(a.pods.Number(number), "Pod") + " of bases"
 	}
 	start := graph.Service(graph.Step{Needs: []graph.Condition{heartsBeat, brokerListens, podsFollowed}, Gives: []graph.Condition{basesMayCome}}, s.fleet.Start,

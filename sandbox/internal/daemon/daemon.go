@@ -55,7 +55,7 @@ type Programs struct {
 	ControlPlane string
 	// Controller is module-controller.
 	Controller string
-	// Base is fakebase; needed by bases in containers.
+	// Base is fakebase; required for bases in Pods.
 	Base string
 }
 

@@ -92,7 +92,7 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 }
 
 // basesAgain starts the sandbox's own bases again whose processes have ended, beside each other. One
-// whose place has gone, such as a container, is removed: another one comes for it.
+// that ended with an error is removed, and another one replaces it.
 func (d *Daemon) basesAgain(ctx context.Context, steps *progress.Steps, running *running) (changes []string, err error) {
 	var ended []string
 	for _, m := range running.fleet.Group("") {

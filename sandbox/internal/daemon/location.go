@@ -17,10 +17,9 @@ func inCluster(config *v1alpha1.Sandbox) bool {
 	return config.Spec.Controller.Location == v1alpha1.LocationCluster
 }
 
-// outside tells whether the bases run in the network of the cluster.
+// outside reports whether the bases run in the cluster.
 func outside(config *v1alpha1.Sandbox) bool {
-	r := config.Spec.Bases.Runtime
-	return r == v1alpha1.RuntimeContainer || r == v1alpha1.RuntimeCluster
+	return config.Spec.Bases.Runtime == v1alpha1.RuntimeCluster
 }
 
 // away tells whether the controllers are in a cluster that does not reach this machine.

@@ -97,9 +97,9 @@ func TestBrokerHost(t *testing.T) {
 		"all here":                 {v1alpha1.LocationHost, v1alpha1.RuntimeProcess, "172.18.0.1", "127.0.0.1"},
 		"all here, and no way":     {v1alpha1.LocationHost, v1alpha1.RuntimeProcess, "", "127.0.0.1"},
 		"controller there":         {v1alpha1.LocationCluster, v1alpha1.RuntimeProcess, "172.18.0.1", "172.18.0.1"},
-		"bases there":              {v1alpha1.LocationHost, v1alpha1.RuntimeContainer, "172.18.0.1", "172.18.0.1"},
+		"bases there":              {v1alpha1.LocationHost, v1alpha1.RuntimeCluster, "172.18.0.1", "172.18.0.1"},
 		"controller there, no way": {v1alpha1.LocationCluster, v1alpha1.RuntimeProcess, "", "--controller host"},
-		"bases there, no way":      {v1alpha1.LocationHost, v1alpha1.RuntimeContainer, "", "--base-runtime process"},
+		"bases there, no way":      {v1alpha1.LocationHost, v1alpha1.RuntimeCluster, "", "--base-runtime process"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := &v1alpha1.Sandbox{}

@@ -45,6 +45,9 @@ func (a *assembly) newPods() (*pods.Pods, error) {
 		if o.BrokerCA, err = os.ReadFile(a.link.CAFile()); err != nil {
 			return nil, fmt.Errorf("reading the broker's authority: %w", err)
 		}
+		if o.Heartbeats, err = a.relay.Open(a.life, a.cluster.Host()); err != nil {
+			return nil, err
+		}
 		if bases.Image == "" {
 			if a.image, err = pods.Image(a.d.o.Programs.Base, string(a.d.o.Dir)); err != nil {
 				return nil, err

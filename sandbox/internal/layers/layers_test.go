@@ -37,7 +37,7 @@ var layers = []struct {
 		"sandbox/internal/progress", "sandbox/internal/state", "sandbox/why",
 	}},
 	{"parts of a sandbox", []string{
-		"sandbox/internal/apiview", "sandbox/internal/broker", "sandbox/internal/mqttview", "sandbox/internal/cluster", "sandbox/internal/container", "sandbox/internal/fleet", "sandbox/internal/pods",
+		"sandbox/internal/apiview", "sandbox/internal/broker", "sandbox/internal/mqttview", "sandbox/internal/cluster", "sandbox/internal/fleet", "sandbox/internal/pods",
 		"sandbox/internal/runner", "sandbox/internal/traffic",
 	}},
 	{"the control API", []string{"sandbox/internal/control"}},

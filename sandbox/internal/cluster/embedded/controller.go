@@ -45,12 +45,9 @@ func (c *ControlPlane) Admit(ctx context.Context) error {
 func (c *ControlPlane) Dismiss(context.Context, map[string]bool) error { return nil }
 
 // Sweep removes what a daemon that ended without a word has left in a durable cluster: the Nodes of
-// its bases, with their Pods, and the metrics API. A base from outside gets a new Node when it next
+// its bases, with their Pods. A base from outside gets a new Node when it next
 // says something.
 func (c *ControlPlane) Sweep(ctx context.Context) error {
-	if err := cluster.RemoveMetricsAPI(ctx, c.Cluster()); err != nil {
-		return err
-	}
 	return nodes.Sweep(ctx, c.client())
 }
 

@@ -55,13 +55,10 @@ func (p *Provider) Admit(ctx context.Context) error {
 // Dismiss does nothing: the cluster goes with the sandbox.
 func (p *Provider) Dismiss(context.Context, map[string]bool) error { return nil }
 
-// Sweep removes what a daemon that ended without a word has left in the cluster: the metrics API, the
+// Sweep removes what a daemon that ended without a word has left in the cluster: the
 // controller, and the Nodes of its bases, with their Pods. A base from outside gets a new Node when it
 // next says something.
 func (p *Provider) Sweep(ctx context.Context) error {
-	if err := cluster.RemoveMetricsAPI(ctx, p.Cluster()); err != nil {
-		return err
-	}
 	if err := incluster.Remove(ctx, p.config); err != nil {
 		return err
 	}
@@ -106,9 +103,6 @@ func (p *Provider) Ephemeral() bool { return true }
 
 // Nodes are containers of this machine's engine.
 func (p *Provider) Nodes() (cluster.Nodes, bool) { return p, true }
-
-// Network is the engine's network in which kind puts all its clusters.
-func (p *Provider) Network() string { return Network }
 
 // Guard keeps DaemonSets that are made or changed later off the Nodes of bases. It blocks until ctx
 // ends. Those that came while nobody guarded are kept off when it is called again. Call it when the

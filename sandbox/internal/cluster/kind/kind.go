@@ -65,7 +65,7 @@ type Options struct {
 // Provider is a cluster of kind for one sandbox. What it offers, and when:
 //
 //	at any time           Steps, Rest, Down
-//	after the first Step  Engine, Adopted, Load
+//	after the first Step  Adopted, Load
 //	after all Steps       Cluster, Gateway, Launch, GuardNodes,
 //	                      KillContainer, PauseContainer, ResumeContainer
 //
@@ -129,9 +129,6 @@ func (p *Provider) Cluster() *cluster.Cluster {
 		Sandbox: p.o.Owner.Sandbox, Kubeconfig: p.o.Kubeconfig, Context: p.context, Config: p.config, Version: p.version,
 	}
 }
-
-// Engine is the engine that has the cluster.
-func (p *Provider) Engine() *engine.Engine { return p.engine }
 
 // Adopted tells whether the cluster was there before the Steps, which then use it as it is.
 func (p *Provider) Adopted() bool { return p.adopt }
