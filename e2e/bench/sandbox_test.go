@@ -67,7 +67,7 @@ func up(b *testing.B, bases int) *sandbox {
 	must(b, err)
 	home, err := os.MkdirTemp("", "koup-bench-") // paths of sockets must be short
 	must(b, err)
-	s := &sandbox{B: b, box: &box.Box{Bin: bin, Home: home, Name: "bench"}, bases: bases}
+	s := &sandbox{B: b, box: &box.Box{Bin: bin, Home: home, Name: "bench"}, bases: bases, stopWatch: func() {}}
 	b.Cleanup(func() {
 		s.down()
 		must(b, os.RemoveAll(home))
@@ -84,7 +84,10 @@ func up(b *testing.B, bases int) *sandbox {
 	return s
 }
 
-func (s *sandbox) down() { must(s.B, s.box.Down(context.Background())) }
+func (s *sandbox) down() {
+	s.stopWatch()
+	must(s.B, s.box.Down(context.Background()))
+}
 
 // watchPods follows the Pods with one watch: repeated lists would change the measurement.
 func (s *sandbox) watchPods() {
@@ -270,8 +273,8 @@ func (u usage) allCPU() (seconds float64) {
 func (u usage) reportPods(step string, pods float64) {
 	u.ReportMetric(u.time.Seconds(), step+"-s")
 	u.ReportMetric(u.allCPU()*1e3/pods, "cpu-ms/Pod")
-	u.ReportMetric(u.cpu[controllerPart]*1e3/pods, "controller-cpu-ms/Pod")
-	u.ReportMetric(u.controllerWrites/pods, "controller-writes/Pod")
+	u.ReportMetric(u.cpu[controllerPart]*1e3/pods, controllerPart+"-cpu-ms/Pod")
+	u.ReportMetric(u.controllerWrites/pods, controllerPart+"-writes/Pod")
 	u.ReportMetric(u.podWrites/pods, "writes/Pod")
 }
 
