@@ -81,11 +81,11 @@ func BenchmarkIdle(b *testing.B) {
 			b.ReportMetric(s.measure(s.createDaemonSet).time.Seconds(), "create-s")
 			s.requireModules(oldVersion, bases)
 			s.stopWatch() // the watch would be part of the measurement
-			time.Sleep(settleTime)
+			s.rest(settleTime)
 
 			endSampling := s.sampleMemory()
 			start := time.Now()
-			idle := s.measure(func() { time.Sleep(idleTime) })
+			idle := s.measure(func() { s.rest(idleTime) })
 			used := endSampling()
 			for part, m := range used {
 				b.ReportMetric(m.mean, part+"-MB")
