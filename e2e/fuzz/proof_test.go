@@ -26,16 +26,13 @@ const (
 	within = time.Minute
 	// chances is how often it looks, each time with another seed: what it draws is chance.
 	chances = 2
-	// atLeast is how many of all mutations must be found; of fewer, each.
-	atLeast = 20
 	// sandboxes keep two processors busy.
 	sandboxes = 5
 )
 
 var root = filepath.Join("..", "..")
 
-// At least 20 mutations are each found within a minute, with a seed that nobody chose, or with the
-// next one.
+// Each mutation that is not rare is found within a minute, with a random seed or with the next one.
 func TestMutationsAreFound(t *testing.T) {
 	programs := prepare(t)
 	var found, missed []string
@@ -60,7 +57,7 @@ func TestMutationsAreFound(t *testing.T) {
 		})
 	}
 	t.Logf("%d were found:\n| What is broken | Found by | After, s |\n|---|---|---|\n%s", len(found), strings.Join(found, "\n"))
-	if len(missed) > max(0, len(found)+len(missed)-atLeast) {
+	if len(missed) > 0 {
 		t.Errorf("nothing was found in %d times %s: %s", chances, within, strings.Join(missed, ", "))
 	}
 }

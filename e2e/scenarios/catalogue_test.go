@@ -116,22 +116,11 @@ func killsControlPlane(s *source.Scenario) (does bool) {
 	return does
 }
 
-// quiet is held for writing by a scenario that the machine was too busy for: it has the machine alone then.
-var quiet sync.RWMutex
-
 // passes runs a scenario, with every cell of its matrix, and fails the test with
 // the report if one has not passed.
 func passes(ctx context.Context, t *testing.T, in place, s *source.Scenario) {
 	t.Helper()
-	r := execute(ctx, t, in.up, s, quiet.RLocker())
-	for range 2 {
-		why := nobodyCanJudge(r)
-		if why == "" {
-			break
-		}
-		t.Logf("%s is run once more, alone: %s", s.Scenario.Metadata.Name, why)
-		r = execute(ctx, t, in.up, s, &quiet)
-	}
+	r := execute(ctx, t, in.up, s)
 	sent, lost := 0, 0
 	for _, run := range r.Runs {
 		for _, stream := range run.Traffic {
@@ -147,30 +136,8 @@ func passes(ctx context.Context, t *testing.T, in place, s *source.Scenario) {
 	t.Error(why)
 }
 
-// nobodyCanJudge says why a failure may be the machine's; empty = it is not. The run is only made once more, so a
-// delay that may have cost a request its answer is enough, whatever else has failed.
-func nobodyCanJudge(r *scenario.Report) (why string) {
-	for _, run := range r.Runs {
-		if run.Verdict == scenario.Passed || run.Verdict == scenario.Skipped {
-			continue
-		}
-		why = run.TooBusy()
-		for _, stream := range run.Traffic {
-			if why == "" && stream.OwnDelay() {
-				why = fmt.Sprintf("the machine was up to %v late", stream.Late)
-			}
-		}
-		if why == "" {
-			return ""
-		}
-	}
-	return why
-}
-
-func execute(ctx context.Context, t *testing.T, in *sandbox.Sandbox, s *source.Scenario, machine sync.Locker) *scenario.Report {
+func execute(ctx context.Context, t *testing.T, in *sandbox.Sandbox, s *source.Scenario) *scenario.Report {
 	t.Helper()
-	machine.Lock()
-	defer machine.Unlock()
 	r, err := scenario.Execute(ctx, scenario.Options{Sandbox: in, Scenarios: []*source.Scenario{s}, Parallel: cellsAtOnce})
 	if err != nil {
 		t.Fatal(err)

@@ -121,7 +121,7 @@ func lookAt(ctx context.Context, api kubernetes.Interface) look {
 // runOf measures a run that has ended.
 func runOf(run *scenario.Run, before, after look) Run {
 	l := follow(run.Timeline, time.Time{})
-	m := Run{Scenario: run.Scenario, Cell: cellOf(run.Cell), Bases: len(l.bases), Verdict: run.Verdict, Failure: run.Failure, Elapsed: run.Elapsed, Lag: run.Lag}
+	m := Run{Scenario: run.Scenario, Cell: cellOf(run.Cell), Bases: len(l.bases), Verdict: run.Verdict, Failure: run.Failure, Elapsed: run.Elapsed, Lag: run.Delay}
 	if run.Verdict == scenario.Passed {
 		m.measure(l, before, after)
 	}

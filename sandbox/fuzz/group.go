@@ -56,9 +56,6 @@ func judge(r *scenario.Report) outcome {
 		case scenario.Errored:
 			return outcome{unclear: true, seen: run.Failure}
 		}
-		if busy := run.TooBusy(); busy != "" {
-			return outcome{unclear: true, seen: busy + ": " + run.Failure}
-		}
 		o := outcome{invariant: "at rest", seen: run.Failure}
 		for _, t := range run.Traffic {
 			if t.Verdict == scenario.Failed {

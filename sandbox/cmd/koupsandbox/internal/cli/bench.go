@@ -52,7 +52,7 @@ Exit status: 0 all runs have passed and nothing is worse than in the baseline, 1
 			&cli.StringFlag{Name: "json", Usage: "`FILE` for the result, which a later --baseline reads"},
 			output(formatJSON),
 			&cli.BoolFlag{Name: "up", Usage: "bring the sandbox up if it is not, and then down again; what follows is for this one, as for the command up"},
-		}, settings()),
+		}, flagsOfSettings(settings())),
 		Action: taking(0, -1, "scenario files and folders", s.runBench),
 	}
 }

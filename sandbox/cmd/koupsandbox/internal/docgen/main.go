@@ -3,7 +3,7 @@
 // one that is missing, or that nothing asks for any more, is an error. Run it with make generate.
 //
 //	main.go    from tables to sections of pages, and Chinese
-//	flags.go   tables of flags, from the help of the three programs
+//	flags.go   tables of flags, from the command lines of the three programs
 //	schema.go  tables of settings and faults, from the JSON schemas
 //	rows.go    error codes, the catalogue, figures, targets of make
 package main
