@@ -264,8 +264,11 @@ test-extended: build ## Run the long and random tests that CI leaves out
 	$(MAKE) fuzz-proof
 	$(MAKE) release-check
 
-bench: build ## Measure speed and size; prints a table and JSON
-	go run ./e2e/bench
+# BENCH selects benchmarks. Compare two outputs with: go run golang.org/x/perf/cmd/benchstat before.txt after.txt
+BENCH ?= .
+COUNT ?= 1
+bench: build ## Measure speed and memory; print the Go benchmark format: make bench BENCH=Rollout COUNT=6
+	go test -run '^$$' -bench '$(BENCH)' -benchtime 1x -count $(COUNT) -timeout 10h ./e2e/bench
 	go test -run '^$$' -bench 'IdleBase|Heartbeat' -benchtime 10000x ./fakebase
 	go test -run '^$$' -bench FleetOnABroker -benchtime 1000x ./fakebase
 
