@@ -6,7 +6,6 @@ require (
 	al.essio.dev/pkg/shellescape v1.5.1
 	charm.land/bubbletea/v2 v2.0.9
 	charm.land/lipgloss/v2 v2.0.6
-	github.com/CycloneDX/cyclonedx-go v0.12.0
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/charmbracelet/x/ansi v0.11.8
 	github.com/chromedp/cdproto v0.0.0-20260714215040-dc233986426f
@@ -18,7 +17,6 @@ require (
 	github.com/gofrs/flock v0.13.1
 	github.com/google/cel-go v0.26.0
 	github.com/google/go-cmp v0.7.0
-	github.com/google/licensecheck v0.3.1
 	github.com/google/uuid v1.6.0
 	github.com/invopop/jsonschema v0.14.0
 	github.com/klauspost/compress v1.20.3
@@ -36,7 +34,6 @@ require (
 	github.com/urfave/cli/v2 v2.27.7
 	github.com/virtual-kubelet/virtual-kubelet v1.12.0
 	go.yaml.in/yaml/v3 v3.0.5
-	golang.org/x/mod v0.43.0
 	golang.org/x/net v0.56.0
 	golang.org/x/sync v0.22.0
 	golang.org/x/sys v0.48.0
