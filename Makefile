@@ -14,7 +14,7 @@ SANDBOX_IMAGE ?= koupsandbox/koupsandbox:$(VERSION)
 CONTROLLER_IMAGE ?= koupsandbox/module-controller:$(VERSION)
 PACKAGES   := ./controller/... ./fakebase/... ./sandbox/...
 # The pages of docs have generated sections; what the Chinese ones say stands in docs/chinese.yaml.
-GENERATED  := sandbox/api/v1alpha1/sandbox.schema.json sandbox/api/v1alpha1/scenario.schema.json docs/en docs/zh hack/licenses/modules.txt sandbox/board/web/dist sandbox/board/web/src/wire.ts sandbox/scenario/report/page/page.js
+GENERATED  := sandbox/api/v1alpha1/sandbox.schema.json sandbox/api/v1alpha1/scenario.schema.json docs/en docs/zh sandbox/board/web/dist sandbox/board/web/src/wire.ts sandbox/scenario/report/page/page.js
 
 COMMIT     ?= $(shell git rev-parse HEAD 2>/dev/null)
 
@@ -75,16 +75,31 @@ cross: ## Check that everything compiles for linux and darwin, amd64 and arm64
 	  (export GOOS=$$os GOARCH=$$arch; $(KUBE_GO) build -o /dev/null .); \
 	done; done
 
-PLATFORMS ?= linux-amd64 linux-arm64 darwin-amd64 darwin-arm64
 RELEASE ?= dist/release
 BUILDS ?= dist/build
-URL ?= https://github.com/koupleless/koupsandbox/releases/download/VERSION
-release: ## Write what one release consists of: make release VERSION=v1.2.3
-	CGO_ENABLED=0 GOOS= GOARCH= go run -trimpath ./hack/release --version "$(VERSION)" --platforms "$(PLATFORMS)" --url "$(URL)" --out $(RELEASE) --work $(BUILDS)
+URL ?= https://github.com/koupleless/koupsandbox/releases/download/$(VERSION)
+RELEASE_TOOLS := $(addprefix $(BIN)/,goreleaser go-licenses cyclonedx-gomod)
+release: export PATH := $(BIN):$(PATH)
+release: export RELEASE_VERSION := $(VERSION:v%=%)
+release: export RELEASE_URL := $(URL)
+release: export RELEASE_DATE = $(shell TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd)
+release: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
+release: export KOUPSANDBOX_LDFLAGS := $(KOUPSANDBOX_LDFLAGS)
+release: export KUBE_LDFLAGS := $(KUBE_LDFLAGS)
+release: export PROGRAM_LDFLAGS := $(LDFLAGS) -X main.version=$(VERSION)
+release: $(RELEASE_TOOLS) ## Write the files of a release to dist/release: make release VERSION=v1.2.3
+	@[[ "$(VERSION)" =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$$ ]] || { echo 'VERSION is "$(VERSION)"; use a version such as v1.2.3' >&2; exit 1; }
+	$(BIN)/goreleaser release --snapshot --clean
+	rm -rf $(RELEASE)
+	mkdir -p $(RELEASE)
+	cd dist && cp goreleaser/*.tar.gz goreleaser/*.cdx.json goreleaser/checksums.txt goreleaser/homebrew/Casks/*.rb goreleaser/krew/*.yaml files/install.sh $(abspath $(RELEASE))
 
-.PHONY: release-check
-release-check: ## Make a release twice in two folders, compiled for all systems, and compare
-	RELEASE_WHOLE=1 go test -count=1 -timeout 120m -run TestReleaseIsTheSame ./e2e/release
+.PHONY: release-check licenses
+release-check: $(RELEASE_TOOLS) ## Build a release in two directories and compare the files
+	tools/release/check
+
+licenses: $(BIN)/go-licenses ## Check the licenses of all modules in the binaries
+	PATH=$(BIN):$$PATH tools/release/licenses
 
 # Of static programs and nothing else, from nothing but this repository. An engine that answers gets those of its own architecture.
 ARCHES ?= amd64 arm64
@@ -252,6 +267,7 @@ test-extended: build ## Run the long and random tests that CI leaves out
 	$(MAKE) soak
 	$(MAKE) fuzz
 	$(MAKE) fuzz-proof
+	$(MAKE) licenses
 	$(MAKE) release-check
 	E2E_IMAGES=1 $(TEST) -count=1 -timeout 30m -run TestImage ./e2e/release
 
@@ -274,6 +290,10 @@ $(BIN)/golangci-lint: tools/go.mod tools/go.sum
 
 $(BIN)/gotestsum: tools/go.mod tools/go.sum
 	cd tools && go build -o $@ gotest.tools/gotestsum
+	touch $@
+
+$(RELEASE_TOOLS): tools/release/go.mod tools/release/go.sum
+	cd tools/release && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o $(BIN)/ $$(go list tool | grep '/$(@F)\(/v2\)\?$$')
 	touch $@
 
 generate: ## Write generated files anew (JSON schemas, sections of docs)

@@ -47,7 +47,6 @@ var layers = []struct {
 	{"the fuzzer, the board, and the measuring of service levels", []string{"sandbox/bench", "sandbox/board", "sandbox/fuzz"}},
 	{"what people touch", []string{"sandbox/cmd"}},
 	{"tests of the whole", []string{"e2e"}},
-	{"what makes a release", []string{"hack"}},
 }
 
 const leaves = 0
