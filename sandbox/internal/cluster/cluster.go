@@ -28,6 +28,21 @@ type Cluster struct {
 	Version string
 }
 
+// Properties are what the daemon must know of a cluster besides its API.
+type Properties struct {
+	// Host is the address of this machine at which the cluster reaches it. Empty means that it does not.
+	Host string
+	// KubeletClientCA is the file of the authority behind the certificate with which the API server calls
+	// kubelets. Empty means that the API server does not reach this machine.
+	KubeletClientCA string
+	// Nodes are the nodes of a cluster whose nodes are containers of this machine; nil for any other.
+	Nodes Nodes
+	// Ephemeral means that nothing that a controller would remove outlives the sandbox.
+	Ephemeral bool
+	// Adopted means that the cluster existed before: an up that fails leaves it.
+	Adopted bool
+}
+
 // What the steps of a cluster give, in this order.
 const (
 	// Prepared: it is known what the cluster will be, and nodes may come into being.

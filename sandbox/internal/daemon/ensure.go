@@ -144,7 +144,7 @@ func otherSettings(a, b *v1alpha1.Sandbox) []string {
 	}
 	if y.Spec.Controller.Location == "" { // as above
 		y.Spec.Controller.Location = x.Spec.Controller.Location
-		y.Spec.Broker.TLS = y.Spec.Broker.TLS || inCluster(&x)
+		y.Spec.Broker.TLS = y.Spec.Broker.TLS || x.Spec.Controller.Location == v1alpha1.LocationCluster
 	}
 	for _, s := range []*v1alpha1.Sandbox{&x, &y} {
 		s.Spec.Bases.Count, s.Spec.Wait = nil, nil

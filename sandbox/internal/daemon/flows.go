@@ -206,7 +206,7 @@ type launcher func(ctx context.Context, log io.Writer) (agent.Process, error)
 // launcher is how an agent is started: in a node of the sandbox's, or in a Pod of its own; nil = it
 // cannot be.
 func (a *assembly) launcher() launcher {
-	if nodes, ok := a.cluster.Nodes(); ok {
+	if nodes := a.cluster.Properties().Nodes; nodes != nil {
 		return func(ctx context.Context, log io.Writer) (agent.Process, error) {
 			p, err := nodes.Launch(ctx, a.d.o.Programs.Self, log, agent.Command)
 			if err != nil {

@@ -180,7 +180,7 @@ func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox
 	if err != nil {
 		return err
 	}
-	client, err := p.Client()
+	client, err := cluster.NewClient(p.Cluster())
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox
 		return err
 	}
 	err = pods.Remove(ctx, client, label) // also without a mark, which a user may have deleted
-	if inCluster(config) {
+	if config.Spec.Controller.Location == v1alpha1.LocationCluster {
 		err = errors.Join(err, incluster.Forget(ctx, p.Cluster().Config, label))
 	}
 	if err = errors.Join(err, p.Forget(ctx)); err != nil {
