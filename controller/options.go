@@ -18,6 +18,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
+	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	"github.com/koupleless/koupsandbox/controller/internal/vnode"
 	"github.com/koupleless/koupsandbox/controller/internal/vpod"
@@ -221,8 +222,8 @@ func (o *Options) complete() error {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	switch vpod.FailedRule(o.FailedPods) {
-	case "", vpod.FailedUnowned, vpod.FailedNever, vpod.FailedAlways:
+	switch podstatus.FailedRule(o.FailedPods) {
+	case "", podstatus.FailedUnowned, podstatus.FailedNever, podstatus.FailedAlways:
 	default:
 		errs = append(errs, fmt.Errorf("FAILED_PODS is %q: use unowned, never or always", o.FailedPods))
 	}

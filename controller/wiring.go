@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	httptunnel "github.com/koupleless/koupsandbox/controller/internal/tunnel/http"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel/mqtt"
@@ -100,7 +101,7 @@ func (c *Controller) wirePods() error {
 		MaxAttempts: c.opts.InstallAttempts, Drain: c.opts.Drain,
 		Speed:            c.opts.speed(),
 		Recorder:         c.recorder,
-		Failed:           vpod.FailedRule(c.opts.FailedPods),
+		Failed:           podstatus.FailedRule(c.opts.FailedPods),
 		Failure:          c.reportFailure,
 		Asked:            c.asked,
 		Answered:         c.answered,

@@ -24,6 +24,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/configmap"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 	"github.com/koupleless/koupsandbox/controller/internal/plan"
+	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 	"github.com/koupleless/koupsandbox/controller/internal/probe"
 	"github.com/koupleless/koupsandbox/controller/internal/work"
 	"github.com/koupleless/koupsandbox/controller/workload"
@@ -51,8 +52,8 @@ type Options struct {
 	Speed pace.Speed
 	// Recorder receives the Events of Pods. Required.
 	Recorder record.EventRecorder
-	// Failed says which superseded Pods turn Failed; empty means FailedUnowned.
-	Failed FailedRule
+	// Failed says which superseded Pods turn Failed; empty means podstatus.FailedUnowned.
+	Failed podstatus.FailedRule
 	// Failure hears of every failed install and uninstall, for reports and metrics; it must not
 	// block. Required.
 	Failure func(pod *corev1.Pod, identity string, m arklet.Module, err error)
@@ -149,7 +150,7 @@ func New(opts Options, client kubernetes.Interface, registry *base.Registry, dia
 	opts.UninstallTimeout = cmp.Or(opts.UninstallTimeout, DefaultUninstallTimeout)
 	opts.MaxAttempts = cmp.Or(opts.MaxAttempts, DefaultMaxAttempts)
 	opts.Drain = cmp.Or(opts.Drain, DefaultDrain)
-	opts.Failed = cmp.Or(opts.Failed, FailedUnowned)
+	opts.Failed = cmp.Or(opts.Failed, podstatus.FailedUnowned)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	if opts.Remembered == nil {
 		opts.Remembered = func(string) {}
