@@ -1,8 +1,5 @@
 // Command module-controller is the module controller as a process. It is configured by the
 // environment variables of Module Controller V2 document 5.4, each of which is a flag too.
-//
-//	main.go  signals and exit status
-//	app.go   flags and environment variables become controller.Options
 package main
 
 import (

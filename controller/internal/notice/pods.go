@@ -1,3 +1,8 @@
+// Package notice tells users, by Events, what Kubernetes and a base will do with their workloads
+// without a word: fields of a Pod that a module has no use for, and a DaemonSet that makes no Pods.
+//
+// Nothing here blocks or keeps a goroutine: the handlers run in those of the informers, and the
+// recorder queues.
 package notice
 
 import (

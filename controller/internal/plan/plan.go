@@ -1,8 +1,4 @@
 // Package plan decides what to do next for one module on one base. It is pure.
-//
-//	memory.go  what is known besides the list of the base
-//	plan.go    Next
-//	drain.go   how long requests may still be sent to a version, or be processed by it
 package plan
 
 import (

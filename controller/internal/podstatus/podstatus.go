@@ -1,8 +1,4 @@
 // Package podstatus computes the status of a Pod from what its base has. It is pure.
-//
-//	module.go     the facts about a module, and what makes it Ready
-//	podstatus.go  the status of a Pod
-//	notmodule.go  the status of containers that are not modules
 package podstatus
 
 import (

@@ -1,3 +1,12 @@
+// Package vnode shows each base to Kubernetes as a Node, and settles which controller serves it.
+//
+// Who serves a base stands on its Node: the annotations labels.Holder and labels.Fence, which only
+// change together with the Node's resourceVersion. Whether the holder is still there is told by its
+// one Lease. So a controller writes one Lease every 3 s however many bases it serves, and another
+// one that takes them over needs one write for each.
+//
+// virtual-kubelet's NodeController is not used: it runs five goroutines and a GET before every
+// write for each Node, and writes every status once a minute whether it changed or not.
 package vnode
 
 import (

@@ -1,3 +1,10 @@
+// Package vpod turns Pods into modules on bases, and what the bases say back into Pod status. It is
+// the provider behind virtual-kubelet's PodController, one for all bases of the process.
+//
+// There are two workers for each base and module name. The operator looks at what the Pods want and
+// at what the base says it has, does the next step, asks the base again, and looks once more. The
+// publisher writes what the base's list says, whatever the operator waits for. Nothing is believed
+// because a command was answered with success.
 package vpod
 
 import (
@@ -185,11 +192,11 @@ func New(opts Options, client kubernetes.Interface, registry *base.Registry, dia
 		}
 	}})
 	p.slots = &slots{size: opts.Workers, call: func(key workerKey) { p.operators.Add(key) }, byBase: map[string]*baseSlots{}}
-	p.operators = newQueue(opts, 0, operateAtMost, func(ctx context.Context, key workerKey) (time.Duration, error) {
+	p.operators = newQueue(opts, 0, opts.Speed.Of(operateAtMost), func(ctx context.Context, key workerKey) (time.Duration, error) {
 		return p.slots.use(key, func() (time.Duration, error) { return p.reconcile(ctx, key) })
 	})
-	p.publishers = newQueue(opts, publishAtOnce, publishAtMost, p.publish)
-	p.chores = newQueue(opts, choresAtOnce, publishAtMost, p.tend)
+	p.publishers = newQueue(opts, publishAtOnce, opts.Speed.Of(publishAtMost), p.publish)
+	p.chores = newQueue(opts, choresAtOnce, opts.Speed.Of(publishAtMost), p.tend)
 	p.endpoints = newEndpoints(client, opts, func(key workerKey) { p.operators.Add(key) })
 	return p
 }
