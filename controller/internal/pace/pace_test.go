@@ -69,7 +69,7 @@ var undivided = map[string][]string{
 		"controller.newcomerTime",
 		"httptunnel.idleTimeout", "kubelet.streamIdle", "kubelet.Start", "kubelet.allowedFor", "kubelet.deniedFor", "kubelet.stillThere",
 	},
-	"a unit, no period": {"unsupported.table", "metricsapi.window", "pace.Seconds", "arklet.DecodeHealth", "kubelet.health", "kubelet.logs", "notice.changed", "report.body"},
+	"a unit, no period": {"unsupported.table", "metricsapi.window", "pace.Seconds", "arklet.DecodeHealth", "kubelet.health", "kubelet.logs", "report.body"},
 }
 
 // Whoever writes a time into the controller divides it, or says why not.

@@ -34,6 +34,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 	"github.com/koupleless/koupsandbox/controller/internal/probe"
 	"github.com/koupleless/koupsandbox/controller/internal/work"
+	"github.com/koupleless/koupsandbox/controller/unsupported"
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
@@ -331,6 +332,9 @@ func (p *Provider) addPods(identity string, pods ...*corev1.Pod) {
 		if len(changed) > 0 {
 			p.reportInvalid(e)
 		}
+		if !known {
+			p.reportIgnored(pod)
+		}
 		for _, name := range changed {
 			workers[workerKey{e.identity, name}] = true
 		}
@@ -340,6 +344,14 @@ func (p *Provider) addPods(identity string, pods ...*corev1.Pod) {
 	}
 	for key := range workers {
 		p.trigger(key)
+	}
+}
+
+// reportIgnored records an Event for a new Pod with fields that have no effect on a module. A Pod with a start time was
+// reported by the controller that has set it.
+func (p *Provider) reportIgnored(pod *corev1.Pod) {
+	if fields := unsupported.OfPod(pod, unsupported.Controller); len(fields) > 0 && pod.Status.StartTime == nil {
+		p.opts.Recorder.Event(pod, corev1.EventTypeWarning, api.ReasonUnsupported, unsupported.List(fields))
 	}
 }
 
