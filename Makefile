@@ -172,7 +172,7 @@ FUZZ ?=
 fuzz: build ## Fuzz the controller: make fuzz FOR=1h
 	$(BIN)/koupsandbox fuzz --for $(FOR) --corpus e2e/artifacts/fuzz $(FUZZ)
 
-# Half an hour. It prints a table: what was broken, what found it, and when.
+# Takes half an hour.
 .PHONY: fuzz-proof
 fuzz-proof: build ## Break the controller on purpose, in many ways, and let the fuzzer find each
 	E2E_FUZZ=1 go test -count=1 -v -timeout 60m ./e2e/fuzz
@@ -264,11 +264,13 @@ test-extended: build ## Run the long and random tests that CI leaves out
 	$(MAKE) fuzz-proof
 	$(MAKE) release-check
 
-bench: build ## Measure speed and size; prints a table and JSON
-	go run ./e2e/bench
+# BENCH selects benchmarks. Compare two outputs with: go run golang.org/x/perf/cmd/benchstat before.txt after.txt
+BENCH ?= .
+COUNT ?= 1
+bench: build ## Measure speed and memory; print the Go benchmark format: make bench BENCH=Rollout COUNT=6
+	go test -run '^$$' -bench '$(BENCH)' -benchtime 1x -count $(COUNT) -timeout 10h ./e2e/bench
 	go test -run '^$$' -bench 'IdleBase|Heartbeat' -benchtime 10000x ./fakebase
 	go test -run '^$$' -bench FleetOnABroker -benchtime 1000x ./fakebase
-	go test -run '^$$' -bench AThousandBases -benchtime 1x ./e2e/board
 
 lint: $(BIN)/golangci-lint ## Run the linters
 	go vet ./...

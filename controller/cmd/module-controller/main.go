@@ -1,5 +1,4 @@
-// Command module-controller is the module controller as a process. It is configured by the
-// environment variables of Module Controller V2 document 5.4, each of which is a flag too.
+// Command module-controller is the module controller as a process.
 package main
 
 import (
@@ -9,7 +8,12 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+
+	"github.com/koupleless/koupsandbox/controller/cmd/module-controller/app"
 )
+
+// version is set by the linker.
+var version = "dev"
 
 // gcPercent collects twice as often as Go does by default: most of the heap is a cache that lives
 // long, and a quiet controller has time to spare but should be small.
@@ -22,7 +26,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	if err := newApp().RunContext(ctx, os.Args); err != nil {
+	if err := app.New(version).RunContext(ctx, os.Args); err != nil {
 		fmt.Fprintln(os.Stderr, "module-controller:", err)
 		os.Exit(1)
 	}

@@ -8,12 +8,17 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/koupleless/koupsandbox/fakebase/cmd/fakebase/app"
 )
+
+// version is set by the linker.
+var version = "dev"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	if err := run(ctx, os.Args, os.Stdout, os.Stderr); err != nil {
+	if err := app.New(version, os.Stdout, os.Stderr).RunContext(ctx, os.Args); err != nil {
 		fmt.Fprintln(os.Stderr, "fakebase:", err)
 		os.Exit(1)
 	}

@@ -9,16 +9,17 @@ import (
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
+	"github.com/invopop/jsonschema"
 )
 
 // Explainer explains by a schema.
 type Explainer struct {
-	root *schema
+	root *jsonschema.Schema
 }
 
 // New reads the JSON schema of scenario files.
 func New(text []byte) (*Explainer, error) {
-	e := &Explainer{root: &schema{}}
+	e := &Explainer{root: &jsonschema.Schema{}}
 	if err := json.Unmarshal(text, e.root); err != nil {
 		return nil, fmt.Errorf("reading the schema: %w", err)
 	}
@@ -30,11 +31,9 @@ func (e *Explainer) Topics() []string {
 	topics := []string{"step", "fault", "checks", "expressions"}
 	topics = append(topics, e.actions()...)
 	for _, kind := range e.faultKinds() {
-		topics = append(topics, kind.Const)
+		topics = append(topics, fmt.Sprint(kind.Const))
 	}
-	for _, check := range e.root.Definitions["Checks"].Properties {
-		topics = append(topics, check.name)
-	}
+	topics = slices.AppendSeq(topics, e.root.Definitions["Checks"].Properties.KeysFromOldest())
 	slices.Sort(topics)
 	return slices.Compact(topics)
 }
@@ -48,13 +47,11 @@ func (e *Explainer) actions() []string {
 	return names
 }
 
-func (e *Explainer) faultKinds() []*schema {
-	var kinds []*schema
-	if kind := e.root.Definitions["Fault"].property("kind"); kind != nil {
-		for _, k := range kind.AnyOf {
-			if k.Const != "" {
-				kinds = append(kinds, k)
-			}
+func (e *Explainer) faultKinds() []*jsonschema.Schema {
+	var kinds []*jsonschema.Schema
+	for _, kind := range e.root.Definitions["Fault"].Properties.Value("kind").AnyOf {
+		if kind.Const != nil {
+			kinds = append(kinds, kind)
 		}
 	}
 	return kinds
@@ -85,15 +82,15 @@ func (e *Explainer) Topic(topic string) (string, error) {
 		if object == nil {
 			return "", fmt.Errorf("there is no field %s: %s has none", topic, strings.TrimSuffix(name, "."+field))
 		}
-		if at = object.property(field); at == nil {
-			return "", fmt.Errorf("there is no field %s; the fields there are: %s", name, strings.Join(namesOf(object), ", "))
+		if at = object.Properties.Value(field); at == nil {
+			return "", fmt.Errorf("there is no field %s; the fields there are: %s", name, strings.Join(slices.Collect(object.Properties.KeysFromOldest()), ", "))
 		}
 	}
 	return e.field(name, at), nil
 }
 
 // start finds the first part of a path.
-func (e *Explainer) start(name string) (*schema, string) {
+func (e *Explainer) start(name string) (*jsonschema.Schema, string) {
 	step, checks := e.root.Definitions["Step"], e.root.Definitions["Checks"]
 	switch name {
 	case "step", "steps", "finally":
@@ -105,9 +102,9 @@ func (e *Explainer) start(name string) (*schema, string) {
 	}
 	for _, from := range []struct {
 		prefix string
-		object *schema
-	}{{"", e.root}, {"step.", step}, {"checks.", checks}, {"spec.", e.object(e.root.property("spec"))}} {
-		if s := from.object.property(name); s != nil {
+		object *jsonschema.Schema
+	}{{"", e.root}, {"step.", step}, {"checks.", checks}, {"spec.", e.object(e.root.Properties.Value("spec"))}} {
+		if s := from.object.Properties.Value(name); s != nil {
 			return s, from.prefix + name
 		}
 	}
@@ -119,16 +116,8 @@ func (e *Explainer) start(name string) (*schema, string) {
 	return nil, ""
 }
 
-func namesOf(s *schema) []string {
-	names := make([]string, len(s.Properties))
-	for i, p := range s.Properties {
-		names[i] = p.name
-	}
-	return names
-}
-
 // field writes a field with the fields in it.
-func (e *Explainer) field(name string, s *schema) string {
+func (e *Explainer) field(name string, s *jsonschema.Schema) string {
 	text := fmt.Sprintf("FIELD:  %s <%s>\n\n", name, e.typeOf(s))
 	for _, about := range slices.Compact([]string{s.Description, e.description(s)}) {
 		if about != "" {
@@ -142,22 +131,22 @@ func (e *Explainer) field(name string, s *schema) string {
 }
 
 // description is what a field's type says of itself.
-func (e *Explainer) description(s *schema) string {
+func (e *Explainer) description(s *jsonschema.Schema) string {
 	if object := e.object(s); object != nil {
 		return object.Description
 	}
 	return e.deref(s).Description
 }
 
-func (e *Explainer) fields(object *schema) string {
+func (e *Explainer) fields(object *jsonschema.Schema) string {
 	text := ""
-	for _, p := range object.Properties {
+	for name, s := range object.Properties.FromOldest() {
 		required := ""
-		if slices.Contains(object.Required, p.name) {
+		if slices.Contains(object.Required, name) {
 			required = ", required"
 		}
-		text += fmt.Sprintf("  %s <%s%s>\n", p.name, e.typeOf(p.schema), required)
-		text += wrapped(cmp.Or(p.schema.Description, e.description(p.schema)), "    ")
+		text += fmt.Sprintf("  %s <%s%s>\n", name, e.typeOf(s), required)
+		text += wrapped(cmp.Or(s.Description, e.description(s)), "    ")
 	}
 	return text
 }
@@ -172,18 +161,18 @@ func wrapped(text, indent string) string {
 }
 
 // fault writes a kind of fault with an example.
-func (e *Explainer) fault(kind *schema) string {
+func (e *Explainer) fault(kind *jsonschema.Schema) string {
 	definition := e.root.Definitions["Fault"]
 	var fields []string
 	for _, example := range definition.Examples {
 		example, _ := example.(map[string]any)
-		for _, p := range definition.Properties {
-			if value, has := example[p.name]; has && example["kind"] == kind.Const {
+		for name := range definition.Properties.KeysFromOldest() {
+			if value, has := example[name]; has && example["kind"] == kind.Const {
 				text, _ := json.Marshal(value) // it was JSON
-				fields = append(fields, p.name+": "+strings.NewReplacer(`"`, "", ":", ": ").Replace(string(text)))
+				fields = append(fields, name+": "+strings.NewReplacer(`"`, "", ":", ": ").Replace(string(text)))
 			}
 		}
 	}
 	return fmt.Sprintf("FAULT:  %s\n\n%s\nExample of a step:\n\n  fault:\n    set:\n      bases: [base]\n      fault: {%s}\n\nSee: koupsandbox scenario explain fault\n",
-		kind.Const, wrapped(kind.Const+" "+kind.Description, ""), strings.Join(fields, ", "))
+		kind.Const, wrapped(fmt.Sprint(kind.Const, " ", kind.Description), ""), strings.Join(fields, ", "))
 }

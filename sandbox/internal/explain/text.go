@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"fmt"
 	"strings"
 )
 
@@ -8,9 +9,9 @@ import (
 func (e *Explainer) overview() string {
 	var kinds []string
 	for _, kind := range e.faultKinds() {
-		kinds = append(kinds, kind.Const)
+		kinds = append(kinds, fmt.Sprint(kind.Const))
 	}
-	return wrapped(e.root.Description, "") + "\nFIELDS of spec:\n" + e.fields(e.object(e.root.property("spec"))) +
+	return wrapped(e.root.Description, "") + "\nFIELDS of spec:\n" + e.fields(e.object(e.root.Properties.Value("spec"))) +
 		"\nSTEPS, each with one of: " + strings.Join(e.actions(), ", ") + "\nFAULTS: " + strings.Join(kinds, ", ") +
 		"\n\nMore: koupsandbox scenario explain FIELD, a step, a fault, checks, expressions, rules\n"
 }

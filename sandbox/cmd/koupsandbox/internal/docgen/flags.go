@@ -1,19 +1,18 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"fmt"
-	"os"
-	"os/exec"
-	"regexp"
+	"io"
 	"slices"
 	"strings"
 
+	urfave "github.com/urfave/cli/v2"
+
+	controller "github.com/koupleless/koupsandbox/controller/cmd/module-controller/app"
+	fakebase "github.com/koupleless/koupsandbox/fakebase/cmd/fakebase/app"
 	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/cli"
 )
 
-// flagOf is a flag as a program's help shows it.
+// flagOf is a row of a flag table.
 type flagOf struct {
 	name               string // --bases
 	shown              string // --bases N
@@ -21,66 +20,60 @@ type flagOf struct {
 	commands           []string
 }
 
-var (
-	helpLine   = regexp.MustCompile(`^ {3}(--.*?) {2,}(.*)$`)
-	helpEnv    = regexp.MustCompile(` \[(\$[^\]]*)\]$`)
-	helpPreset = regexp.MustCompile(` \(default: (.*?)\)`)
-	helpTwice  = regexp.MustCompile(` \[ .* \]$`)
-)
-
-// flagsOf reads the flags of a help text. What is the same everywhere is left out.
-func flagsOf(help string) []flagOf {
+// flagsOf describes the visible flags, without --help and --version.
+func flagsOf(flags []urfave.Flag) []flagOf {
 	var list []flagOf
-	for line := range strings.Lines(help) {
-		m := helpLine.FindStringSubmatch(strings.TrimRight(line, "\n"))
-		if m == nil || strings.HasPrefix(m[1], "--help") || strings.HasPrefix(m[1], "--version") {
+	for _, f := range flags {
+		d, documented := f.(urfave.DocGenerationFlag)
+		v, canHide := f.(urfave.VisibleFlag)
+		if name := f.Names()[0]; !documented || canHide && !v.IsVisible() || name == "help" || name == "version" {
 			continue
 		}
-		f := flagOf{shown: strings.ReplaceAll(helpTwice.ReplaceAllString(m[1], ""), " value", ""), usage: m[2]}
-		f.name, _, _ = strings.Cut(strings.TrimSuffix(strings.Fields(f.shown)[0], ","), " ")
-		if e := helpEnv.FindStringSubmatch(f.usage); e != nil {
-			f.env = strings.ReplaceAll(e[1], "$", "")
-			f.usage = strings.TrimSuffix(f.usage, e[0])
+		before, rest, _ := strings.Cut(d.GetUsage(), "`")
+		placeholder, after, _ := strings.Cut(rest, "`")
+		var names []string
+		for _, name := range d.Names() {
+			dashes := "--"
+			if len(name) == 1 {
+				dashes = "-"
+			}
+			names = append(names, strings.TrimSpace(dashes+name+" "+placeholder))
 		}
-		if p := helpPreset.FindStringSubmatch(f.usage); p != nil {
-			f.preset = p[1]
-			f.usage = helpPreset.ReplaceAllString(f.usage, "")
-		}
-		list = append(list, f)
+		list = append(list, flagOf{
+			name: "--" + d.Names()[0], shown: strings.Join(names, ", "), usage: before + placeholder + after,
+			env: strings.Join(d.GetEnvVars(), ", "), preset: d.GetDefaultText(),
+		})
 	}
 	return list
 }
 
-// koupsandboxFlags merges the flags of all commands that mean the same.
+// koupsandboxFlags merges equal flags of all commands.
 func koupsandboxFlags(w *words) ([]table, error) {
+	app := cli.App()
 	var list []flagOf
-	var visit func(command []string) error
-	visit = func(command []string) error {
-		var out, problems bytes.Buffer
-		args := slices.Concat([]string{"koupsandbox"}, command, []string{"--help"})
-		if cli.Run(context.Background(), cli.Streams{Out: &out, Err: &problems, UserHome: "~"}, args) != 0 {
-			return fmt.Errorf("%s: %s", strings.Join(args, " "), problems.String())
-		}
-		who := strings.Join(command, " ")
-		for _, f := range flagsOf(out.String()) {
+	add := func(command string, flags []urfave.Flag) {
+		for _, f := range flagsOf(flags) {
 			i := slices.IndexFunc(list, func(o flagOf) bool {
 				return o.shown == f.shown && o.usage == f.usage && o.preset == f.preset
 			})
 			if i < 0 {
 				list, i = append(list, f), len(list)
 			}
-			list[i].commands = append(list[i].commands, who)
+			list[i].commands = append(list[i].commands, command)
 		}
-		for _, sub := range subcommands(out.String()) {
-			if err := visit(append(slices.Clone(command), sub)); err != nil {
-				return err
+	}
+	add("", app.Flags)
+	var visit func(parent string, commands []*urfave.Command)
+	visit = func(parent string, commands []*urfave.Command) {
+		for _, c := range commands {
+			if !c.Hidden {
+				name := strings.TrimSpace(parent + " " + c.Name)
+				add(name, c.Flags)
+				visit(name, c.Subcommands)
 			}
 		}
-		return nil
 	}
-	if err := visit(nil); err != nil {
-		return nil, err
-	}
+	visit("", app.Commands)
 	t := table{columns: []cell{{"Flag", "选项"}, {"Environment", "环境变量"}, {"Default", "默认值"}, {"Of", "适用"}, {"Meaning", "含义"}}}
 	for _, f := range list {
 		key := f.name
@@ -96,25 +89,6 @@ func koupsandboxFlags(w *words) ([]table, error) {
 	return []table{t}, nil
 }
 
-// subcommands are the names behind COMMANDS.
-func subcommands(help string) []string {
-	_, rest, found := strings.Cut(help, "COMMANDS:\n")
-	if !found {
-		return nil
-	}
-	var list []string
-	for line := range strings.Lines(rest) {
-		fields := strings.Fields(line)
-		if len(fields) == 0 || !strings.HasPrefix(line, "   ") {
-			break
-		}
-		if fields[0] != "help," {
-			list = append(list, strings.TrimSuffix(fields[0], ","))
-		}
-	}
-	return list
-}
-
 func variables(env string) cell {
 	if env == "" {
 		return cell{}
@@ -123,26 +97,17 @@ func variables(env string) cell {
 }
 
 func controllerFlags(w *words) ([]table, error) {
-	return programFlags(w, "controller", "./controller/cmd/module-controller")
+	return programFlags(w, "controller", controller.New("")), nil
 }
 
 func fakebaseFlags(w *words) ([]table, error) {
-	return programFlags(w, "fakebase", "./fakebase/cmd/fakebase")
+	return programFlags(w, "fakebase", fakebase.New("", io.Discard, io.Discard)), nil
 }
 
-// programFlags asks a program that cannot be imported; it is built as make build does.
-func programFlags(w *words, section, program string) ([]table, error) {
-	cmd := exec.Command("go", "run", "-trimpath", program, "--help")
-	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	var problems bytes.Buffer
-	cmd.Stderr = &problems
-	help, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("%s --help: %w\n%s", program, err, problems.String())
-	}
+func programFlags(w *words, section string, app *urfave.App) []table {
 	t := table{columns: []cell{{"Flag", "选项"}, {"Environment", "环境变量"}, {"Default", "默认值"}, {"Meaning", "含义"}}}
-	for _, f := range flagsOf(string(help)) {
+	for _, f := range flagsOf(app.Flags) {
 		t.rows = append(t.rows, []cell{same("`" + f.shown + "`"), variables(f.env), w.byDefault(f.preset), w.of(section, f.name, f.usage)})
 	}
-	return []table{t}, nil
+	return []table{t}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -9,65 +8,16 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/invopop/jsonschema"
 )
 
-// schema is what is used of a JSON schema.
-type schema struct {
-	Type        string             `json:"type"`
-	Description string             `json:"description"`
-	Properties  properties         `json:"properties"`
-	Enum        []any              `json:"enum"`
-	AnyOf       []*schema          `json:"anyOf"`
-	Const       string             `json:"const"`
-	Minimum     *json.Number       `json:"minimum"`
-	Maximum     *json.Number       `json:"maximum"`
-	Definitions map[string]*schema `json:"$defs"`
-}
-
-// properties keep the order of the file: a text may speak of the field above it.
-type properties []property
-
-type property struct {
-	name string
-	*schema
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (p *properties) UnmarshalJSON(text []byte) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	if _, err := d.Token(); err != nil { // the opening brace
-		return err
-	}
-	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			return err
-		}
-		s := &schema{}
-		if err := d.Decode(s); err != nil {
-			return err
-		}
-		*p = append(*p, property{fmt.Sprint(name), s})
-	}
-	return nil
-}
-
-// field is a property by its name; nil = there is none.
-func (s *schema) field(name string) *schema {
-	for _, p := range s.Properties {
-		if p.name == name {
-			return p.schema
-		}
-	}
-	return nil
-}
-
-func readSchema(name string) (*schema, error) {
+func readSchema(name string) (*jsonschema.Schema, error) {
 	text, err := os.ReadFile(filepath.Join(root, "sandbox/api/v1alpha1", name))
 	if err != nil {
 		return nil, err
 	}
-	s := &schema{}
+	s := &jsonschema.Schema{}
 	if err := json.Unmarshal(text, s); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
@@ -86,7 +36,7 @@ func settings(w *words) ([]table, error) {
 		return nil, err
 	}
 	t := table{columns: []cell{{"Field", "字段"}, {"Value", "取值"}, {"Default", "默认值"}, {"Meaning", "含义"}}}
-	fields(s, "", func(path, name string, f *schema) {
+	fields(s, "", func(path, name string, f *jsonschema.Schema) {
 		if path == "kind" || path == "apiVersion" || path == "metadata" || path == "spec" {
 			return
 		}
@@ -101,11 +51,11 @@ func settings(w *words) ([]table, error) {
 }
 
 // fields visits the fields below a schema, those of an object behind it.
-func fields(s *schema, path string, visit func(path, name string, f *schema)) {
-	for _, p := range s.Properties {
-		full := strings.TrimPrefix(path+"."+p.name, ".")
-		visit(full, p.name, p.schema)
-		fields(p.schema, full, visit)
+func fields(s *jsonschema.Schema, path string, visit func(path, name string, f *jsonschema.Schema)) {
+	for name, p := range s.Properties.FromOldest() {
+		full := strings.TrimPrefix(path+"."+name, ".")
+		visit(full, name, p)
+		fields(p, full, visit)
 	}
 }
 
@@ -131,7 +81,7 @@ func named(name, text string) string {
 }
 
 // values are what a field takes.
-func values(f *schema) cell {
+func values(f *jsonschema.Schema) cell {
 	switch {
 	case len(f.Enum) > 0:
 		list := make([]string, len(f.Enum))
@@ -139,8 +89,8 @@ func values(f *schema) cell {
 			list[i] = fmt.Sprintf("`%v`", v)
 		}
 		return same(strings.Join(list, ", "))
-	case f.Minimum != nil && f.Maximum != nil:
-		return cell{fmt.Sprintf("%s to %s", *f.Minimum, *f.Maximum), fmt.Sprintf("%s 到 %s", *f.Minimum, *f.Maximum)}
+	case f.Minimum != "" && f.Maximum != "":
+		return cell{fmt.Sprintf("%s to %s", f.Minimum, f.Maximum), fmt.Sprintf("%s 到 %s", f.Minimum, f.Maximum)}
 	}
 	types := map[string]cell{
 		"string": {"text", "文本"}, "boolean": {"true, false", "true、false"}, "integer": {"number", "整数"}, "number": {"number", "数"},
@@ -154,13 +104,13 @@ func values(f *schema) cell {
 }
 
 // fault is the schema of a fault.
-func fault() (*schema, error) {
+func fault() (*jsonschema.Schema, error) {
 	s, err := readSchema("scenario.schema.json")
 	if err != nil {
 		return nil, err
 	}
 	f := s.Definitions["Fault"]
-	if f == nil || f.field("kind") == nil || f.field("code") == nil {
+	if f == nil {
 		return nil, fmt.Errorf("the schema of scenarios has no faults")
 	}
 	return f, nil
@@ -172,16 +122,17 @@ func faultKinds(w *words) ([]table, error) {
 		return nil, err
 	}
 	t := table{columns: []cell{{"Kind", "类型"}, {"What goes wrong", "现象"}}}
-	for _, kind := range f.field("kind").AnyOf {
-		if kind.Const == "" {
+	for _, kind := range f.Properties.Value("kind").AnyOf {
+		name, isKind := kind.Const.(string)
+		if !isKind {
 			continue
 		}
 		text, state := strings.CutSuffix(strings.TrimSpace(kind.Description), " (state).")
-		c := w.of("faultKinds", kind.Const, named(kind.Const, text))
+		c := w.of("faultKinds", name, named(name, text))
 		if state {
 			c = cell{"*state*: " + c.en, "*状态*：" + c.zh}
 		}
-		t.rows = append(t.rows, []cell{same("`" + kind.Const + "`"), c})
+		t.rows = append(t.rows, []cell{same("`" + name + "`"), c})
 	}
 	return []table{t}, nil
 }
@@ -192,7 +143,7 @@ func faultFields(w *words) ([]table, error) {
 		return nil, err
 	}
 	t := table{columns: []cell{{"Field", "字段"}, {"Value", "取值"}, {"Meaning", "含义"}}}
-	fields(f, "", func(path, name string, f *schema) {
+	fields(f, "", func(path, name string, f *jsonschema.Schema) {
 		t.rows = append(t.rows, []cell{same("`" + path + "`"), values(f), w.of("faultFields", path, named(name, f.Description))})
 	})
 	return []table{t}, nil
@@ -204,7 +155,7 @@ func faultCodes(*words) ([]table, error) {
 		return nil, err
 	}
 	t := table{columns: []cell{{"Code", "错误码"}}}
-	for _, a := range f.field("code").AnyOf {
+	for _, a := range f.Properties.Value("code").AnyOf {
 		for _, code := range a.Enum {
 			t.rows = append(t.rows, []cell{same(fmt.Sprintf("`%v`", code))})
 		}

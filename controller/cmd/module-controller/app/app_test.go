@@ -1,0 +1,107 @@
+package app
+
+import (
+	"cmp"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/urfave/cli/v2"
+)
+
+// kubeconfig is one that reaches nothing.
+const kubeconfig = `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}`
+
+func TestBadSettingsAreRefusedWithTheirName(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ok := []string{"--kubeconfig", file, "--enable-mqtt-tunnel", "--mqtt-broker", "127.0.0.1"}
+	for _, c := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"no tunnel", []string{"--kubeconfig", file}, "ENABLE_MQTT_TUNNEL"},
+		{"a broker of another kind", append(ok, "--mqtt-broker", "http://x"), "MQTT_BROKER"},
+		{"a port out of range", append(ok, "--mqtt-port", "70000"), "MQTT_PORT"},
+		{"no workers", append(ok, "--vnode-worker-num", "0"), "VNODE_WORKER_NUM"},
+		{"a lease too short", append(ok, "--lease-duration", "1s"), "LEASE_DURATION"},
+		{"a lease of a Node too short", append(ok, "--node-lease-duration", "1s"), "NODE_LEASE_DURATION"},
+		{"no levels", append(ok, "--workload-max-level", "-1"), "WORKLOAD_MAX_LEVEL"},
+		{"an unknown log level", append(ok, "--log-level", "loud"), "LOG_LEVEL"},
+		{"an unknown log format", append(ok, "--log-format", "xml"), "LOG_FORMAT"},
+		{"a hook that is no URL", append(ok, "--report-hooks", "nonsense"), "REPORT_HOOKS"},
+		{"a hook without TLS", append(ok, "--report-hooks", "http://h/?access_token=t"), "REPORT_HOOKS_ALLOW_HTTP"},
+		{"a rule that does not exist", append(ok, "--failed-pods", "sometimes"), "FAILED_PODS"},
+		{"an authority that is not there", append(ok, "--mqtt-ca-path", "/nonexistent"), "MQTT_CA_PATH"},
+		{"an authority that is none", append(ok, "--mqtt-ca-path", file), "MQTT_CA_PATH"},
+		{"an environment that is no DNS label", append(ok, "--env", "a/../b"), `ENV is "a/../b"`},
+		{"a certificate without its key", append(ok, "--enable-http-tunnel", "--http-tunnel-tls-cert", file), "HTTP_TUNNEL_TLS_KEY"},
+		{"an authority without a certificate", append(ok, "--enable-http-tunnel", "--http-tunnel-client-ca", file), "HTTP_TUNNEL_CLIENT_CA needs both"},
+		{"a certificate that is none", append(ok, "--enable-http-tunnel", "--http-tunnel-tls-cert", file, "--http-tunnel-tls-key", file), "HTTP_TUNNEL_TLS_CERT"},
+		{"networks that are none", append(ok, "--base-networks", "10.0.0.0"), "BASE_NETWORKS"},
+		{"no bases", append(ok, "--max-bases", "0"), "MAX_BASES"},
+		{"a certificate without its key", append(ok, "--mqtt-client-crt-path", file), "MQTT_CLIENT_KEY_PATH"},
+		{"logs without a host", append(ok, "--kubelet"), "KUBELET_HOST"},
+		{"logs for everybody", append(ok, "--kubelet", "--kubelet-host", "127.0.0.1"), "KUBELET_CLIENT_CA"},
+		{"a proxy of another kind", append(ok, "--enable-http-tunnel", "--http-tunnel-proxy", "socks5://127.0.0.1:1080"), "HTTP_TUNNEL_PROXY"},
+		{"no such kubeconfig", []string{"--kubeconfig", "/nonexistent"}, "KUBECONFIG"},
+		{"a duration without a unit", append(ok, "--module-drain", "2"), "module-drain"},
+		{"a word too many", append(ok, "please"), `"please"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			app := New("dev")
+			app.Writer, app.ErrWriter = io.Discard, io.Discard
+			err := app.RunContext(t.Context(), append([]string{"module-controller"}, c.args...))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want one that says %q", err, c.want)
+			}
+		})
+	}
+}
+
+// A flag is called as its variable, but for two whose variables the documents name.
+func TestFlagsAreNamedAsTheirVariables(t *testing.T) {
+	documented := map[string]string{"kubelet": "KUBELET_PROXY_ENABLED", "kubelet-port": "KUBELET_PROXY_PORT"}
+	for _, flag := range flags() {
+		name := flag.Names()[0]
+		want := cmp.Or(documented[name], strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
+		env, ok := flag.(cli.DocGenerationFlag)
+		if !ok || !slices.Contains(env.GetEnvVars(), want) {
+			t.Errorf("--%s is not the flag of %s", name, want)
+		}
+	}
+}
+
+// --drain is what --module-drain was called before.
+func TestEarlierNames(t *testing.T) {
+	app := New("dev")
+	var got time.Duration
+	app.Action = func(c *cli.Context) error {
+		got = c.Duration("module-drain")
+		return nil
+	}
+	if err := app.RunContext(t.Context(), []string{"module-controller", "--drain", "7s"}); err != nil || got != 7*time.Second {
+		t.Errorf("--drain 7s is %v: %v", got, err)
+	}
+}
+
+func TestASettingOfTheEnvironmentIsRefusedWithItsName(t *testing.T) {
+	for name, value := range map[string]string{"IS_CLUSTER": "perhaps", "MQTT_PORT": "many", "ENABLE_MQTT_TUNNEL": "2", "BASE_DEAD_AFTER": "soon"} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, value)
+			app := New("dev")
+			app.Writer, app.ErrWriter = io.Discard, io.Discard
+			err := app.RunContext(t.Context(), []string{"module-controller"})
+			if err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("error %v, want one that names %s", err, name)
+			}
+		})
+	}
+}

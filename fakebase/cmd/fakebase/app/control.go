@@ -1,0 +1,145 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
+)
+
+// maxFault is the largest body of an injection.
+const maxFault = 1 << 16
+
+// control is a small HTTP interface to the bases of this process.
+//
+//	GET    /bases                       the status of all bases
+//	GET    /bases/{identity}            that of one
+//	GET    /bases/{identity}/faults     its faults
+//	POST   /bases/{identity}/faults     injects the fault in the body
+//	DELETE /bases/{identity}/faults     clears all its faults
+//	DELETE /bases/{identity}/faults/{id} clears one
+//	POST   /bases/{identity}/crash      ends its process
+//	POST   /bases/{identity}/restart    starts it again, as ?identity= if given
+//	POST   /bases/{identity}/web        opens its listener for module traffic
+//
+// What cannot be is answered with a status of 400 or more and {"error": "why"}.
+type control struct {
+	ln    net.Listener
+	bases []*fakebase.Base
+}
+
+func listenControl(ctx context.Context, addr string, bases []*fakebase.Base) (*control, error) {
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("--control %s: %w", addr, err)
+	}
+	return &control{ln, bases}, nil
+}
+
+func (c *control) addr() string { return c.ln.Addr().String() }
+
+// start serves until ctx ends.
+func (c *control) start(ctx context.Context) error {
+	srv := &http.Server{Handler: c.guard(c.routes()), ReadHeaderTimeout: 10 * time.Second}
+	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
+	defer stop()
+	if err := srv.Serve(c.ln); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving control endpoint: %w", err)
+	}
+	return nil
+}
+
+// guard rejects requests of web pages: requests with an Origin header, and requests whose Host is neither
+// localhost nor an IP address. The author of a page can make a host name resolve to this machine (DNS
+// rebinding).
+func (c *control) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := (&url.URL{Host: r.Host}).Hostname()
+		if r.Header.Get("Origin") != "" || host != "localhost" && net.ParseIP(host) == nil {
+			answer(w, http.StatusForbidden, map[string]string{"error": "requests of web pages are rejected; use an IP address or localhost in the URL, and no Origin header"})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (c *control) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /bases", func(w http.ResponseWriter, _ *http.Request) {
+		all := make([]fakebase.Status, len(c.bases))
+		for i, b := range c.bases {
+			all[i] = b.Status()
+		}
+		answer(w, http.StatusOK, all)
+	})
+	// one lets the base of the path do what is asked: it returns the answer, or an error with its
+	// status.
+	one := func(pattern string, do func(*fakebase.Base, *http.Request) (any, int, error)) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			out, status, err := any(nil), http.StatusNotFound, fmt.Errorf("there is no base %q; GET /bases lists them", r.PathValue("identity"))
+			for _, b := range c.bases {
+				if b.Identity() == r.PathValue("identity") {
+					out, status, err = do(b, r)
+					break
+				}
+			}
+			if err != nil {
+				answer(w, status, map[string]string{"error": err.Error()})
+				return
+			}
+			answer(w, http.StatusOK, out)
+		})
+	}
+	one("GET /bases/{identity}", func(b *fakebase.Base, _ *http.Request) (any, int, error) { return b.Status(), 0, nil })
+	one("GET /bases/{identity}/faults", func(b *fakebase.Base, _ *http.Request) (any, int, error) { return b.Faults(), 0, nil })
+	one("POST /bases/{identity}/faults", inject)
+	one("DELETE /bases/{identity}/faults", func(b *fakebase.Base, _ *http.Request) (any, int, error) {
+		return map[string]int{"cleared": b.Clear()}, 0, nil
+	})
+	one("DELETE /bases/{identity}/faults/{id}", func(b *fakebase.Base, r *http.Request) (any, int, error) {
+		if b.Clear(r.PathValue("id")) == 0 {
+			return nil, http.StatusNotFound, fmt.Errorf("there is no fault %q", r.PathValue("id"))
+		}
+		return map[string]int{"cleared": 1}, 0, nil
+	})
+	one("POST /bases/{identity}/crash", func(b *fakebase.Base, _ *http.Request) (any, int, error) {
+		b.Crash()
+		return struct{}{}, 0, nil
+	})
+	one("POST /bases/{identity}/restart", func(b *fakebase.Base, r *http.Request) (any, int, error) {
+		err := b.Restart(r.URL.Query().Get("identity"))
+		if errors.Is(err, fakebase.ErrNotRunning) {
+			return nil, http.StatusConflict, err
+		}
+		return struct{}{}, http.StatusBadRequest, err
+	})
+	one("POST /bases/{identity}/web", func(b *fakebase.Base, r *http.Request) (any, int, error) {
+		addr, err := b.WebAddr(r.Context())
+		return map[string]string{"addr": addr}, http.StatusInternalServerError, err
+	})
+	return mux
+}
+
+func inject(b *fakebase.Base, r *http.Request) (any, int, error) {
+	d := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxFault))
+	d.DisallowUnknownFields()
+	var f fault.Fault
+	if err := d.Decode(&f); err != nil {
+		return nil, http.StatusBadRequest, fmt.Errorf("the body is not a fault: %w", err)
+	}
+	id, err := b.Inject(f)
+	return map[string]string{"id": id}, http.StatusBadRequest, err
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the client may be gone
+}
