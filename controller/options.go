@@ -2,12 +2,10 @@ package controller
 
 import (
 	"cmp"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/url"
 	"strings"
 	"time"
@@ -168,11 +166,9 @@ type HTTPOptions struct {
 	// Token is what a base must send, as "Authorization: Bearer TOKEN" or as the first part of the
 	// path [HTTP_TUNNEL_TOKEN]; empty asks for none.
 	Token string
-	// Dial connects to the arklet of a base; nil dials the address that it named.
-	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Proxy is the http URL of an HTTP proxy that connects to bases by CONNECT, if the controller cannot
-	// reach them directly [HTTP_TUNNEL_PROXY]. Probes of modules use it too, over both tunnels. It is
-	// ignored if Dial is set. Default: nil, no proxy.
+	// reach them directly [HTTP_TUNNEL_PROXY]. Probes of modules use it too, over both tunnels.
+	// Default: nil, no proxy.
 	Proxy *url.URL
 }
 

@@ -38,7 +38,7 @@ func TestOf(t *testing.T) {
 var settings = []string{
 	"api.UnreachableAfter", "api.DeadAfter", "api.HealthInterval", "api.ListInterval", "api.ReconnectGrace", "api.MassWindow", "api.MassAtMost",
 	"api.ControllerLease", "api.NodeLease", "api.InstallTimeout", "api.UninstallTimeout", "api.Drain",
-	"httptunnel.DefaultOperationTimeout", "peer.New", // that of InstallTimeout, and of DeadAfter
+	"httptunnel.DefaultOperationTimeout", // that of InstallTimeout
 }
 
 // undivided are times that are written in the controller and are the same at every speed, by the
@@ -53,7 +53,7 @@ var undivided = map[string][]string{
 	"a machine that is busy for a second must not break a connection or a Lease": {
 		"api.MinControllerLease", "vnode.MaxLease", "controller.noticeWithin", "mqtt.defaultNotice", "mqtt.minNotice", "mqtt.keepAlive",
 	},
-	"Kubernetes' leader election, in whole seconds": {"peer.renewDeadline", "peer.retryPeriod"},
+	"Kubernetes' leader election, in whole seconds": {"peer.leaseDuration", "peer.renewDeadline", "peer.retryPeriod"},
 	"how long Kubernetes' own controllers take":     {"controller.catchUp", "controller.electAnew", "controller.renewDeadline", "handover.YieldAfter"},
 	"what a manifest says, or Kubernetes does by a Pod's grace period": {
 		"plan.ExpectedFor", "plan.LastMoment", "vpod.notReadySince", "workload.PreStopSleep", "probe.newWorker", "probe.period", "probe.MaxTimeout", "probe.timeout",
