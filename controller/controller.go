@@ -1,3 +1,7 @@
+// Package controller is the module controller: it shows each base of Koupleless to Kubernetes as a
+// Node and each module as a container of a Pod, as Module Controller V2 does.
+//
+// The packages below internal do the work; see ARCHITECTURE.md for how they depend on each other.
 package controller
 
 import (

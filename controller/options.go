@@ -2,12 +2,10 @@ package controller
 
 import (
 	"cmp"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/url"
 	"strings"
 	"time"
@@ -18,6 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
+	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	"github.com/koupleless/koupsandbox/controller/internal/vnode"
 	"github.com/koupleless/koupsandbox/controller/internal/vpod"
@@ -165,11 +164,9 @@ type HTTPOptions struct {
 	// Token is what a base must send, as "Authorization: Bearer TOKEN" or as the first part of the
 	// path [HTTP_TUNNEL_TOKEN]; empty asks for none.
 	Token string
-	// Dial connects to the arklet of a base; nil dials the address that it named.
-	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Proxy is the http URL of an HTTP proxy that connects to bases by CONNECT, if the controller cannot
-	// reach them directly [HTTP_TUNNEL_PROXY]. Probes of modules use it too, over both tunnels. It is
-	// ignored if Dial is set. Default: nil, no proxy.
+	// reach them directly [HTTP_TUNNEL_PROXY]. Probes of modules use it too, over both tunnels.
+	// Default: nil, no proxy.
 	Proxy *url.URL
 }
 
@@ -211,8 +208,8 @@ func (o *Options) complete() error {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	switch vpod.FailedRule(o.FailedPods) {
-	case "", vpod.FailedUnowned, vpod.FailedNever, vpod.FailedAlways:
+	switch podstatus.FailedRule(o.FailedPods) {
+	case "", podstatus.FailedUnowned, podstatus.FailedNever, podstatus.FailedAlways:
 	default:
 		errs = append(errs, fmt.Errorf("FAILED_PODS is %q: use unowned, never or always", o.FailedPods))
 	}

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -16,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	appsinformers "k8s.io/client-go/informers/apps/v1"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -26,7 +24,6 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/baseline"
 	"github.com/koupleless/koupsandbox/controller/internal/kubelet"
 	"github.com/koupleless/koupsandbox/controller/internal/moduleview"
-	"github.com/koupleless/koupsandbox/controller/internal/notice"
 	"github.com/koupleless/koupsandbox/controller/internal/peer"
 	"github.com/koupleless/koupsandbox/controller/internal/report"
 	"github.com/koupleless/koupsandbox/controller/internal/vnode"
@@ -37,7 +34,7 @@ import (
 // wireParts adds what an installation may do without.
 func (c *Controller) wireParts(config *rest.Config) error {
 	c.wireReports()
-	if err := c.wireNotices(c.workloads.Apps().V1().DaemonSets()); err != nil {
+	if err := noticeDaemonSets(c.workloads.Apps().V1().DaemonSets(), c.opts.Env, c.recorder); err != nil {
 		return err
 	}
 	if c.opts.Deployments {
@@ -122,13 +119,6 @@ func eventOf(pod *corev1.Pod) string {
 		return "ContainerShutdown"
 	}
 	return "ContainerStart"
-}
-
-// wireNotices has users told what a base, or Kubernetes, does with their workloads in silence.
-func (c *Controller) wireNotices(daemonSets appsinformers.DaemonSetInformer) error {
-	recorder := c.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Component})
-	err := notice.Pods(notice.PodOptions{Pods: c.provider.Informer(), Recorder: recorder, Mine: c.provider.Serves})
-	return errors.Join(err, notice.DaemonSets(daemonSets, c.opts.Env, recorder))
 }
 
 // wireDeployments has replicas of peer Deployments follow the bases, and tells starting bases what

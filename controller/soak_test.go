@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"runtime"
 	"strconv"
 	"strings"
@@ -163,7 +164,7 @@ func newSoak(t *testing.T) *soak {
 	w.c, err = prepare(Options{
 		Config: &rest.Config{}, ClientID: "soak", MaxBases: soakBases, MaxBasesPerAddress: soakPerAddress, BaseNetworks: "127.0.0.0/8",
 		MQTT:   &MQTTOptions{Broker: w.addr},
-		HTTP:   &HTTPOptions{Addr: "127.0.0.1:0", Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no base is there") }},
+		HTTP:   &HTTPOptions{Addr: "127.0.0.1:0", Proxy: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}},
 		Logger: slog.New(slog.NewTextHandler(&w.log, nil)),
 	})
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	httptunnel "github.com/koupleless/koupsandbox/controller/internal/tunnel/http"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel/mqtt"
@@ -52,25 +53,20 @@ func (c *Controller) wireTunnels() error {
 	}
 	if h := c.opts.HTTP; h != nil {
 		c.http = httptunnel.New(httptunnel.Options{
-			Addr: h.Addr, TLS: h.TLS, Token: h.Token, Networks: c.networks, Dial: h.Dial, Proxy: h.Proxy, OperationTimeout: c.opts.InstallTimeout, Speed: c.opts.speed(), Logger: c.logger,
+			Addr: h.Addr, TLS: h.TLS, Token: h.Token, Networks: c.networks, Proxy: h.Proxy, OperationTimeout: c.opts.InstallTimeout, Speed: c.opts.speed(), Logger: c.logger,
 		}, listener{c})
 		c.dialog.Use(guarded{c.http, c.mayOperate})
 	}
 	return nil
 }
 
-// probeDial returns how probes connect to the web listeners of bases: as the HTTP tunnel connects to
-// their arklet, for bases of both tunnels. Nil dials their addresses directly.
+// probeDial returns how probes connect to the web listeners of bases of both tunnels: through the proxy of the HTTP
+// tunnel if there is one. Nil dials their addresses directly.
 func (c *Controller) probeDial() func(ctx context.Context, network, addr string) (net.Conn, error) {
-	h := c.opts.HTTP
-	switch {
-	case h == nil:
-		return nil
-	case h.Dial == nil && h.Proxy != nil:
+	if h := c.opts.HTTP; h != nil && h.Proxy != nil {
 		return httptunnel.ThroughProxy(h.Proxy)
-	default:
-		return h.Dial
 	}
+	return nil
 }
 
 // noticeWithin is how soon a half-open connection to the broker must be noticed, so that no base that
@@ -100,7 +96,7 @@ func (c *Controller) wirePods() error {
 		MaxAttempts: c.opts.InstallAttempts, Drain: c.opts.Drain,
 		Speed:            c.opts.speed(),
 		Recorder:         c.recorder,
-		Failed:           vpod.FailedRule(c.opts.FailedPods),
+		Failed:           podstatus.FailedRule(c.opts.FailedPods),
 		Failure:          c.reportFailure,
 		Asked:            c.asked,
 		Answered:         c.answered,

@@ -1,3 +1,7 @@
+// Package workload has the rules for module workloads: which Pods, Deployments and containers are
+// modules, which versions they ask for, what prevents an installation, and on which bases a template
+// can run. It is pure. The packages vpod, peer, baseline and moduleview of the controller use it, and
+// so do lint and why of the sandbox.
 package workload
 
 import (

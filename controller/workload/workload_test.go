@@ -517,27 +517,6 @@ func TestPlacementLeavesTheSpecAlone(t *testing.T) {
 	}
 }
 
-func BenchmarkFits(b *testing.B) {
-	text, _ := deploy.Samples.ReadFile("samples/vnode.yaml")
-	objects, err := deploy.Parse(text)
-	if err != nil {
-		b.Fatal(err)
-	}
-	node := &corev1.Node{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[0].Object, node); err != nil {
-		b.Fatal(err)
-	}
-	p := NewPlacement(corev1.PodSpec{
-		NodeSelector: map[string]string{"base.koupleless.io/name": "base", "base.koupleless.io/version": "1.0.0"},
-		Tolerations:  []corev1.Toleration{{Key: "schedule.koupleless.io/virtual-node", Operator: corev1.TolerationOpExists}},
-	}, "dev")
-	for b.Loop() {
-		if !p.Fits(node) {
-			b.Fatal("does not fit")
-		}
-	}
-}
-
 func TestContainerID(t *testing.T) {
 	for id, want := range map[string]struct{ ip, module, version string }{
 		"arklet://10.0.0.1:biz1:1.0.0":                      {"10.0.0.1", "biz1", "1.0.0"},

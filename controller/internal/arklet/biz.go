@@ -40,6 +40,10 @@ type Record struct {
 	Message string
 }
 
+// ReasonSwitched is the reason in the last record of a version from which the base has switched to another version
+// (protocol 5.2).
+const ReasonSwitched = "SWITCHED"
+
 // Biz is a module as a base reports it.
 type Biz struct {
 	Name    string

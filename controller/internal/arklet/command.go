@@ -1,3 +1,9 @@
+// Package arklet holds the messages that the controller exchanges with the arklet agent of a base:
+// what it sends, and what it can read of the answers.
+//
+// The package does no I/O. Decoders take whatever bytes arrived and answer with a value or an
+// error, never a panic; they accept all three generations of heartbeats and both enum spellings
+// (protocol 1, 3.5 and 4.3).
 package arklet
 
 import (

@@ -101,6 +101,12 @@ func Text(s string) string {
 	return strings.Clone(s) // and let go of the message
 }
 
+// FirstLine returns the first line of a text.
+func FirstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
 // cut marks what was left out.
 const cut = "…"
 

@@ -1,3 +1,8 @@
+// Package base knows which bases exist, how alive they are, which modules they say they have, and
+// who asks them what.
+//
+// The package holds state and an injected clock; messages go out through the tunnels that it is
+// given, and it knows no Kubernetes.
 package base
 
 import (

@@ -3,7 +3,10 @@
 // steps 4 and 5). It is pure: no I/O, no time of its own.
 package handover
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // Pod is one Pod of a module on a base, as it is and as it is to be.
 type Pod struct {
@@ -13,6 +16,45 @@ type Pod struct {
 	IsReady, Ready bool
 	// Yields says that the Pod turns Not Ready only because another one serves in its place.
 	Yields bool
+	// Version is the requested version. Active reports whether the base lists it as active.
+	Version string
+	Active  bool
+	// Outdated is set if the workload of the Pod requests another module now.
+	Outdated bool
+	// ReadySince is when this controller wrote that the Pod is Ready; zero if it did not.
+	ReadySince time.Time
+}
+
+// YieldAfter is how long a Pod stays Ready next to the Pod that serves in its place. Usually its workload deletes it within
+// that time, and its status is written only once. If a release comes at that moment, the workload deletes the newer Pod
+// instead. If the older Pod were Not Ready then, kube-proxy would take that for the state of the base, because both Pods
+// have the same address. The time does not depend on the time scale, because it is that of the workload's controller.
+const YieldAfter = time.Second
+
+// Admit returns the Pods whose status may be written now, and when to call it again for the others; 0 means not before the
+// next change. While a Pod of another version stays Ready, a Pod does not turn Ready if its workload does not request
+// it any more, or if the base does not list its version as active. A Pod that yields stays Ready for YieldAfter.
+func Admit(pods []Pod, now time.Time) (admitted []Pod, again time.Duration) {
+	var readySince time.Time // of the last Pod that stays Ready
+	for _, p := range pods {
+		if p.IsReady && p.Ready && p.ReadySince.After(readySince) {
+			readySince = p.ReadySince
+		}
+	}
+	for _, p := range pods {
+		up, down := !p.IsReady && p.Ready, p.IsReady && !p.Ready
+		left := readySince.Add(YieldAfter).Sub(now)
+		switch {
+		case up && slices.ContainsFunc(pods, func(other Pod) bool {
+			return other.IsReady && other.Ready && other.Version != p.Version && (p.Outdated && !other.Outdated || !p.Active)
+		}):
+		case down && p.Yields && left > 0:
+			again = left
+		default:
+			admitted = append(admitted, p)
+		}
+	}
+	return admitted, again
 }
 
 // Step is one write. Steps are made one after the other, each acknowledged by the API server before

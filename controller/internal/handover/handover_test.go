@@ -1,7 +1,9 @@
 package handover
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -47,5 +49,43 @@ func TestOrder(t *testing.T) {
 				t.Errorf("steps (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestAdmit(t *testing.T) {
+	now := time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC)
+	serves := Pod{Key: "serves", IsReady: true, Ready: true, Version: "1", Active: true, ReadySince: now.Add(-time.Minute)}
+	comes := func(change func(*Pod)) Pod {
+		p := Pod{Key: "comes", Ready: true, Version: "2", Active: true}
+		change(&p)
+		return p
+	}
+	yields := Pod{Key: "yields", IsReady: true, Yields: true, Version: "0"}
+	since := func(p Pod, ready time.Duration) Pod {
+		p.ReadySince = now.Add(-ready)
+		return p
+	}
+	for name, tt := range map[string]struct {
+		pods     []Pod
+		admitted string
+		again    time.Duration
+	}{
+		"a newer version":                         {[]Pod{serves, comes(func(*Pod) {})}, "serves comes", 0},
+		"a version that is not active yet":        {[]Pod{serves, comes(func(p *Pod) { p.Active = false })}, "serves", 0},
+		"a Pod that its workload does not want":   {[]Pod{serves, comes(func(p *Pod) { p.Outdated = true })}, "serves", 0},
+		"of the same version":                     {[]Pod{serves, comes(func(p *Pod) { p.Version, p.Active = "1", false })}, "serves comes", 0},
+		"while no other Pod serves":               {[]Pod{comes(func(p *Pod) { p.Active, p.Outdated = false, true })}, "comes", 0},
+		"a Pod yields to one that is Ready now":   {[]Pod{yields, since(serves, 0)}, "serves", YieldAfter},
+		"a Pod yields to one that was Ready":      {[]Pod{yields, since(serves, YieldAfter)}, "yields serves", 0},
+		"a Pod yields to one that is Ready later": {[]Pod{yields, comes(func(*Pod) {})}, "yields comes", 0},
+	} {
+		admitted, again := Admit(tt.pods, now)
+		var keys []string
+		for _, p := range admitted {
+			keys = append(keys, p.Key)
+		}
+		if got := strings.Join(keys, " "); got != tt.admitted || again != tt.again {
+			t.Errorf("%s: %q, again after %s; want %q, %s", name, got, again, tt.admitted, tt.again)
+		}
 	}
 }

@@ -43,21 +43,7 @@ func (e Entry) line(b []byte, biz string, timestamps bool) []byte {
 	return append(b, '\n')
 }
 
-// event joins a command and what became of it. The usual ones are constants, so that noting them
-// allocates nothing.
-func event(c arklet.Command, what string) string {
-	switch {
-	case c == arklet.CommandInstallBiz && what == api.LogSent:
-		return string(arklet.CommandInstallBiz) + " " + api.LogSent
-	case c == arklet.CommandInstallBiz && what == api.LogAnswered:
-		return string(arklet.CommandInstallBiz) + " " + api.LogAnswered
-	case c == arklet.CommandUninstallBiz && what == api.LogSent:
-		return string(arklet.CommandUninstallBiz) + " " + api.LogSent
-	case c == arklet.CommandUninstallBiz && what == api.LogAnswered:
-		return string(arklet.CommandUninstallBiz) + " " + api.LogAnswered
-	}
-	return string(c) + " " + what
-}
+func event(c arklet.Command, what string) string { return string(c) + " " + what }
 
 // Asked is the entry for a command that is sent to a base.
 func Asked(at time.Time, r arklet.Request) Entry {

@@ -154,34 +154,6 @@ func TestJournalIsBounded(t *testing.T) {
 	})
 }
 
-// The time for a list of modules that all changed, and go again, is to grow as their number: every base's
-// messages wait for it.
-func BenchmarkNotingAList(b *testing.B) {
-	for what, name := range map[string]func(int) string{
-		"names":    func(i int) string { return fmt.Sprint(i) },
-		"versions": func(int) string { return "m" },
-	} {
-		for _, modules := range []int{300, 5000} {
-			b.Run(fmt.Sprintf("%d %s", modules, what), func(b *testing.B) {
-				var list []arklet.Biz
-				var names []string
-				for i := range modules {
-					list = append(list, arklet.Biz{Name: name(i), Version: fmt.Sprint(i), State: arklet.StateActivated})
-					if i == 0 || name(i) != name(i-1) {
-						names = append(names, name(i))
-					}
-				}
-				for b.Loop() {
-					j := NewJournal(0)
-					j.NoteModules("a", names, list, noon)
-					j.NoteModules("a", names, nil, noon)
-				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*modules), "ns/module")
-			})
-		}
-	}
-}
-
 func TestJournalConcurrently(t *testing.T) {
 	j := NewJournal(64 << 10)
 	var all sync.WaitGroup
@@ -197,14 +169,5 @@ func TestJournalConcurrently(t *testing.T) {
 	all.Wait()
 	if len(j.waiting) != 0 {
 		t.Errorf("%d waiters are left behind", len(j.waiting))
-	}
-}
-
-func BenchmarkNote(b *testing.B) {
-	j := NewJournal(0)
-	r := arklet.Request{Command: arklet.CommandInstallBiz, Module: arklet.Module{Name: "biz1", Version: "1.0.0", URL: "file:///m/biz1.jar"}}
-	b.ReportAllocs()
-	for b.Loop() {
-		j.Note("a", "biz1", Asked(noon, r))
 	}
 }

@@ -1,3 +1,9 @@
+// Package kubelet serves logs and exec of module Pods to the API server, as a kubelet does for Pods
+// of containers.
+//
+// A module has no output of its own: it logs with its base. What kubectl logs prints is its life on
+// the base, as the controller saw it: the commands, the answers, the states. What kubectl exec
+// offers is one program, ark, which asks the base.
 package kubelet
 
 import (

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -178,34 +177,6 @@ func TestServingCertificates(t *testing.T) {
 			t.Error("another authority's certificate would do")
 		}
 	})
-}
-
-// TestRenewedCertificates changes files under a server that runs.
-func TestRenewedCertificates(t *testing.T) {
-	w := newWorld(t, nil)
-	before, after := w.authority.client("kube-apiserver"), newAuthority(t)
-	renewed, err := os.ReadFile(after.file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(w.opts.ClientCAFile, renewed, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if status, text, err := w.get(t, after.client("kube-apiserver"), "GET", logsPath); err != nil || status != 200 {
-		t.Errorf("the new authority's client was answered %d %q, error %v", status, text, err)
-	}
-	if status, text, err := w.get(t, before, "GET", logsPath); err == nil {
-		t.Errorf("the old authority's client was answered %d %q", status, text)
-	}
-	if err := os.WriteFile(w.opts.ClientCAFile, []byte("half a fi"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if status, text, err := w.get(t, after.client("kube-apiserver"), "GET", logsPath); err != nil || status != 200 {
-		t.Errorf("with a broken file, a client of the last authority was answered %d %q, error %v", status, text, err)
-	}
-	if status, text, err := w.get(t, before, "GET", logsPath); err == nil {
-		t.Errorf("with a broken file, a client of an earlier authority was answered %d %q", status, text)
-	}
 }
 
 func TestNewRefuses(t *testing.T) {

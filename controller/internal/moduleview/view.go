@@ -1,3 +1,8 @@
+// Package moduleview keeps the resource behind `kubectl get module` (Module Controller V2 document
+// 5.5): one Module for each container of a module Pod, with the state of the module on its base.
+//
+// The view is a convenience and stands behind everything else: it gathers changes for a moment and
+// limits its writes. A Module belongs to its Pod, so Kubernetes' garbage collector removes it.
 package moduleview
 
 import (

@@ -38,7 +38,7 @@ func TestOf(t *testing.T) {
 var settings = []string{
 	"api.UnreachableAfter", "api.DeadAfter", "api.HealthInterval", "api.ListInterval", "api.ReconnectGrace", "api.MassWindow", "api.MassAtMost",
 	"api.ControllerLease", "api.NodeLease", "api.InstallTimeout", "api.UninstallTimeout", "api.Drain",
-	"httptunnel.DefaultOperationTimeout", "peer.New", // that of InstallTimeout, and of DeadAfter
+	"httptunnel.DefaultOperationTimeout", // that of InstallTimeout
 }
 
 // undivided are times that are written in the controller and are the same at every speed, by the
@@ -53,23 +53,23 @@ var undivided = map[string][]string{
 	"a machine that is busy for a second must not break a connection or a Lease": {
 		"api.MinControllerLease", "vnode.MaxLease", "controller.noticeWithin", "mqtt.defaultNotice", "mqtt.minNotice", "mqtt.keepAlive",
 	},
-	"Kubernetes' leader election, in whole seconds": {"peer.renewDeadline", "peer.retryPeriod"},
-	"how long Kubernetes' own controllers take":     {"controller.catchUp", "controller.electAnew", "controller.renewDeadline", "vpod.yieldAfter"},
+	"Kubernetes' leader election, in whole seconds": {"peer.leaseDuration", "peer.renewDeadline", "peer.retryPeriod"},
+	"how long Kubernetes' own controllers take":     {"controller.catchUp", "controller.electAnew", "controller.renewDeadline", "handover.YieldAfter"},
 	"what a manifest says, or Kubernetes does by a Pod's grace period": {
-		"vpod.expectedFor", "vpod.lastMoment", "vpod.notReadySince", "workload.PreStopSleep", "probe.newWorker", "probe.period", "probe.MaxTimeout", "probe.timeout",
+		"plan.ExpectedFor", "plan.LastMoment", "vpod.notReadySince", "workload.PreStopSleep", "probe.newWorker", "probe.period", "probe.MaxTimeout", "probe.timeout",
 	},
 	"what a base says of itself":                    {"arklet.longestRun", "base.mayBeLost", "kubelet.clockSkew"},
 	"a duration in the Lease of another controller": {"vnode.durationOf"},
 	"spares the API, the processor or somebody else's service work": {
 		"apiwait.pause", "mqtt.echoEvery", "controller.sweepAtMost", "controller.sweepABase", "controller.add", "vnode.afterConflict", "vnode.New", "vnode.guardEvery", "vnode.levelDelay", "vnode.confirm",
-		"vnode.mayTake", "vnode.claim", "controller.wirePods", "moduleview.gather", "moduleview.New", "configmap.New", "configmap.note", "peer.recheckCordoned",
+		"vnode.mayTake", "vnode.claim", "controller.wirePods", "moduleview.gather", "moduleview.New", "configmap.fresh", "configmap.maxRetry", "moduleview.retryDelay", "work.New", "plan.waitFor", "configmap.note", "peer.recheckCordoned",
 		"report.Start", "report.firstDelay", "report.newHook", "vpod.within", "probe.slowAfter",
 	},
 	"for how long something that is not needed is kept": {
 		"controller.newcomerTime",
-		"configmap.idle", "probe.idle", "httptunnel.idleTimeout", "kubelet.streamIdle", "kubelet.Start", "kubelet.allowedFor", "kubelet.deniedFor", "kubelet.stillThere",
+		"httptunnel.idleTimeout", "kubelet.streamIdle", "kubelet.Start", "kubelet.allowedFor", "kubelet.deniedFor", "kubelet.stillThere",
 	},
-	"a unit, no period": {"unsupported.table", "pace.Seconds", "arklet.DecodeHealth", "kubelet.health", "kubelet.logs", "notice.changed", "report.body"},
+	"a unit, no period": {"unsupported.table", "pace.Seconds", "arklet.DecodeHealth", "kubelet.health", "kubelet.logs", "report.body"},
 }
 
 // Whoever writes a time into the controller divides it, or says why not.

@@ -122,18 +122,3 @@ func TestRuns(t *testing.T) {
 		})
 	}
 }
-
-func BenchmarkReplicas(b *testing.B) {
-	now := time.Now()
-	nodes := make([]*corev1.Node, 1000)
-	for i := range nodes {
-		nodes[i] = base(fmt.Sprint(i), corev1.ConditionTrue, now)
-	}
-	placement := workload.NewPlacement(corev1.PodSpec{NodeSelector: map[string]string{"base.koupleless.io/name": "base"}}, "")
-	b.ReportAllocs()
-	for b.Loop() {
-		if want, _ := (bases{placement: placement, nodes: nodes}).replicas(1, now, time.Minute); want != 1000 {
-			b.Fatal(want)
-		}
-	}
-}

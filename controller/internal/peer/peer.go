@@ -1,7 +1,18 @@
+// Package peer makes the replicas of a peer Deployment follow the number of bases, so that every
+// base has the module once (Module Controller V2 document 5.2).
+//
+// A Deployment takes part if it is labelled component=module-deployment and strategy=peer, under
+// either prefix of the documents, and not replicas-control=true. It counts the Ready bases that its
+// Pods may run on: node selector, required node affinity and tolerations, as the scheduler reads
+// them.
+//
+// Replicas grow with the bases. They shrink when a base's Node is gone, or when it has not been
+// Ready for Options.Grace: an outage of the broker makes all bases Not Ready at once, and a
+// Deployment that followed at once would remove every module. A cordoned base counts while it has a
+// Pod of the Deployment that is up to date.
 package peer
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -23,8 +34,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Options says what to follow and how quickly. Client, Deployments, Nodes, Identity and Logger are
-// required.
+// Options says what to follow and how quickly. All but AddTolerationFor and
+// Speed are required.
 type Options struct {
 	// Client patches the scale of Deployments and holds the Lease.
 	Client kubernetes.Interface
@@ -33,7 +44,7 @@ type Options struct {
 	Deployments appsinformers.DeploymentInformer
 	Nodes       coreinformers.NodeInformer
 	// Pods lists the module Pods on a Node: a base that is cordoned counts by them alone. It must
-	// not block. Default: none.
+	// not block.
 	Pods func(nodeName string) []*corev1.Pod
 	// Env is the environment of the controller. A Deployment that is labelled with another one is
 	// left to that one's controller.
@@ -45,18 +56,13 @@ type Options struct {
 
 	// Identity tells the instances of the controller apart.
 	Identity string
-	// LeaseDuration is how long a leader that has died keeps the others waiting; 0 means 15 s, and
-	// less than renewDeadline is an error of Start.
-	LeaseDuration time.Duration
 	// Speed divides the periods that have no setting, but those of the leader: Grace is divided
 	// already.
 	Speed pace.Speed
-	// Grace is how long a base that is not Ready any more keeps its replica. Default: 60 s, the
-	// time after which a silent base is taken for dead. A base whose Node is gone has none.
+	// Grace is how long a base that is not Ready any more keeps its replica. A base whose Node is gone has none.
 	Grace time.Duration
 
-	// Changed, if set, is told of each change and each failed change of replicas. It must not
-	// block.
+	// Changed is told of each change and each failed change of replicas. It must not block.
 	Changed func(Change)
 	// Logger gets a line for each change.
 	Logger *slog.Logger
@@ -71,8 +77,9 @@ type Change struct {
 }
 
 const (
-	// renewDeadline is how long a leader that cannot renew goes on, retryPeriod how often each
-	// tries.
+	// leaseDuration is how long the other instances wait for a leader that has died. renewDeadline is how long a
+	// leader that cannot renew goes on, retryPeriod how often each tries.
+	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
 	retryPeriod   = 2 * time.Second
 	// debounce is how long changes of bases are gathered before Deployments follow: at most one
@@ -87,21 +94,10 @@ const (
 type Controller struct{ o Options }
 
 // New returns a Controller.
-func New(o Options) *Controller {
-	o.LeaseDuration = cmp.Or(o.LeaseDuration, 15*time.Second)
-	o.Grace = cmp.Or(o.Grace, time.Minute)
-	if o.Pods == nil {
-		o.Pods = func(string) []*corev1.Pod { return nil }
-	}
-	if o.Changed == nil {
-		o.Changed = func(Change) {}
-	}
-	return &Controller{o}
-}
+func New(o Options) *Controller { return &Controller{o} }
 
 // Start waits for the informers, then keeps replicas whenever this instance leads. It blocks until
-// ctx is done, gives the Lease back, and returns nil. An error means that the durations of the
-// Lease do not fit together. Call it once.
+// ctx is done, and gives the Lease back. Call it once.
 func (c *Controller) Start(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), c.o.Deployments.Informer().HasSynced, c.o.Nodes.Informer().HasSynced) {
 		return nil
@@ -126,7 +122,7 @@ func (c *Controller) compete(ctx context.Context) error {
 			Client:     c.o.Client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: c.o.Identity},
 		},
-		LeaseDuration:   c.o.LeaseDuration,
+		LeaseDuration:   leaseDuration,
 		RenewDeadline:   renewDeadline,
 		RetryPeriod:     retryPeriod,
 		ReleaseOnCancel: true,

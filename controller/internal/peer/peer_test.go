@@ -83,7 +83,7 @@ func (w *world) start(identity string) (stop func()) {
 	factory := informers.NewSharedInformerFactory(w.client, 0)
 	c := New(Options{
 		Client: w.client, Deployments: factory.Apps().V1().Deployments(), Nodes: factory.Core().V1().Nodes(),
-		Env: "dev", Identity: identity, Logger: slog.New(slog.DiscardHandler),
+		Env: "dev", Identity: identity, Logger: slog.New(slog.DiscardHandler), Grace: time.Minute, Pods: func(string) []*corev1.Pod { return nil },
 		Changed: func(change Change) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -389,24 +389,4 @@ func TestFailedPatchIsReportedAndRepeated(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestStartRefusesALeaseThatCannotWork(t *testing.T) {
-	inBubble(t, func(w *world) {
-		ctx, cancel := context.WithCancel(w.ctx)
-		factory := informers.NewSharedInformerFactory(w.client, 0)
-		c := New(Options{
-			Client: w.client, Deployments: factory.Apps().V1().Deployments(), Nodes: factory.Core().V1().Nodes(),
-			Identity: "one", Logger: slog.New(slog.DiscardHandler), LeaseDuration: time.Second,
-		})
-		result := make(chan error, 1)
-		go func() { result <- c.Start(ctx) }()
-		synctest.Wait()
-		factory.Start(ctx.Done())
-		if err := <-result; err == nil {
-			t.Error("Start took a LeaseDuration below the RenewDeadline")
-		}
-		cancel()
-		factory.Shutdown()
-	})
 }

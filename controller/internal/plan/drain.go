@@ -39,7 +39,7 @@ func (p *planner) receivesRequests(biz arklet.Biz) bool {
 // drainRemaining returns how long a version that receives no more requests may still process earlier ones.
 func (p *planner) drainRemaining(biz arklet.Biz) time.Duration {
 	i := p.Memory.Installed[biz.Version]
-	switched := biz.State == arklet.StateDeactivated && biz.Latest.Reason == ReasonSwitched
+	switched := biz.State == arklet.StateDeactivated && biz.Latest.Reason == arklet.ReasonSwitched
 	if i.InactiveSince.IsZero() || !switched && biz.State != arklet.StateActivated {
 		return 0
 	}

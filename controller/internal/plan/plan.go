@@ -1,8 +1,4 @@
 // Package plan decides what to do next for one module on one base. It is pure.
-//
-//	memory.go  what is known besides the list of the base
-//	plan.go    Next
-//	drain.go   how long requests may still be sent to a version, or be processed by it
 package plan
 
 import (
@@ -95,10 +91,6 @@ const (
 	// module for the time of two installs.
 	replaceAgain = 5 * time.Minute
 )
-
-// ReasonSwitched is the reason in the last record of a version from which the base has switched to another version
-// (protocol 5.2).
-const ReasonSwitched = "SWITCHED"
 
 // Decision is the result of Next.
 type Decision struct {
@@ -286,7 +278,7 @@ func (p *planner) retryIn(w arklet.Module) time.Duration {
 // switched away from it, or if no other version is active. Otherwise the base does not activate new versions
 // (protocol 5.3, mode 3), and further attempts would not end.
 func (p *planner) installActivates(biz arklet.Biz) bool {
-	return biz.Latest.Reason == ReasonSwitched || !p.activeBeside(biz.Version)
+	return biz.Latest.Reason == arklet.ReasonSwitched || !p.activeBeside(biz.Version)
 }
 
 // activeBeside reports whether another version is active.

@@ -149,7 +149,7 @@ func (m *model) story() (text string) {
 }
 
 func (m *model) set(version string, state arklet.State, reason string) {
-	if state == arklet.StateDeactivated && reason == ReasonSwitched {
+	if state == arklet.StateDeactivated && reason == arklet.ReasonSwitched {
 		m.ceased[version] = m.now
 	}
 	if state == arklet.StateActivated { // requests come to it
@@ -351,7 +351,7 @@ func TestWhatAnswersStaysWhileItsSuccessorDrains(t *testing.T) {
 		Memory:      Memory{Installed: map[string]Installed{"1": {URL: "a"}, "2": {URL: "a"}}},
 		Listed: map[string]arklet.Biz{
 			"1": {Name: "m", Version: "1", State: arklet.StateActivated},
-			"2": {Name: "m", Version: "2", State: arklet.StateDeactivated, Latest: arklet.Record{Reason: ReasonSwitched}},
+			"2": {Name: "m", Version: "2", State: arklet.StateDeactivated, Latest: arklet.Record{Reason: arklet.ReasonSwitched}},
 		},
 	}
 	for _, tc := range []struct {
@@ -446,7 +446,7 @@ func TestWhatAnswersIsDrainedOfThePodsOfOtherVersions(t *testing.T) {
 			Terminating: map[string]Terminating{"1": {Since: now.Add(c.since), WasReady: c.served}, "2": {Since: now.Add(-2 * time.Second)}},
 			Memory:      Memory{Installed: map[string]Installed{"2": {}}},
 			Listed: map[string]arklet.Biz{
-				"1": {Name: "m", Version: "1", State: arklet.StateDeactivated, Latest: arklet.Record{At: now, Reason: ReasonSwitched}},
+				"1": {Name: "m", Version: "1", State: arklet.StateDeactivated, Latest: arklet.Record{At: now, Reason: arklet.ReasonSwitched}},
 				"2": {Name: "m", Version: "2", State: c.state, Latest: arklet.Record{At: now}},
 			},
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -316,20 +315,6 @@ func TestSetAndForget(t *testing.T) {
 		w.expect("after it was forgotten")
 		if n := len(w.prober.workers); n != 0 {
 			t.Errorf("%d workers are left", n)
-		}
-	})
-}
-
-// At rest a prober has one goroutine, and ends with all that it started.
-func TestGoroutines(t *testing.T) {
-	inBubble(t, func(w *world) {
-		before := runtime.NumGoroutine()
-		for i := range 100 {
-			w.prober.Set(w.target(func(t *Target) { t.Pod, t.Readiness = types.UID(fmt.Sprint(i)), httpGet("/") }))
-		}
-		w.pass(5 * time.Second)
-		if after := runtime.NumGoroutine(); after > before {
-			t.Errorf("%d goroutines at rest, %d before there were probes", after, before)
 		}
 	})
 }

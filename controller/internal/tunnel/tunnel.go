@@ -1,8 +1,5 @@
 // Package tunnel names the two ways to a base and what they have in common. Its folders mqtt and
 // http carry arklet messages; neither knows Kubernetes.
-//
-//	tunnel.go    keys, where messages come from, why they are rejected
-//	address.go   which addresses a base may name
 package tunnel
 
 import (

@@ -161,7 +161,7 @@ func (s *fixture) hear() {
 // the guard.
 func (s *fixture) turn(t *testing.T) {
 	t.Helper()
-	if now := s.clock.Now(); !s.cut.Load() && now.Sub(s.renewed) >= s.member.opts.Duration/5 {
+	if now := s.clock.Now(); !s.cut.Load() && now.Sub(s.renewed) >= s.member.opts.LeaseDuration/5 {
 		s.renewed = now
 		if err := s.member.renew(t.Context()); err != nil && !errors.Is(err, errSameID) {
 			t.Fatalf("renewing: %v", err)

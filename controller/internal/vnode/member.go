@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/api"
@@ -31,26 +29,12 @@ const DefaultMembership = api.ControllerLease
 // its bases by now, so it must write and command nothing.
 var ErrNotActing = errors.New("this controller has not renewed its lease in time, and may not act")
 
-// MemberOptions configure a Member.
-type MemberOptions struct {
-	// Env and Holder (CLIENT_ID) name the Lease.
-	Env, Holder string
-	// Duration is how long the Lease holds without renewal; 0 means 15 s. It is renewed after a
-	// fifth of that, and the controller ceases to act after four fifths without one.
-	Duration time.Duration
-	// Sees says whether a tunnel of Tunnels carries what bases say; nil means that all do.
-	Sees    func(tunnel.Key) bool
-	Tunnels []tunnel.Key
-	Clock   clock.WithTicker
-	Logger  *slog.Logger
-}
-
 // Member is one controller among those of its environment: it renews one Lease, and knows of the
 // others whether they renew theirs. The Leases lie in kube-node-lease, beside those of the Nodes:
 // the rights for that namespace are there already, and a controller outside the cluster has no
 // namespace of its own. Its methods may be called concurrently.
 type Member struct {
-	opts   MemberOptions
+	opts   Options // complete
 	client kubernetes.Interface
 	// ended reports whether the process with this name is known to have ended.
 	ended func(process string) bool
@@ -88,14 +72,7 @@ type rival struct {
 // errSameID means that a process with the same CLIENT_ID has the Lease of this controller.
 var errSameID = errors.New("another process with the same CLIENT_ID has the lease of this controller")
 
-// NewMember returns a Member that acts for nobody before Start.
-func NewMember(opts MemberOptions, client kubernetes.Interface) *Member {
-	opts.Duration = cmp.Or(opts.Duration, DefaultMembership)
-	opts.Clock = cmp.Or[clock.WithTicker](opts.Clock, clock.RealClock{})
-	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
-	if opts.Sees == nil {
-		opts.Sees = func(tunnel.Key) bool { return true }
-	}
+func newMember(opts Options, client kubernetes.Interface) *Member {
 	return &Member{opts: opts, client: client, ended: hasEnded, blind: map[tunnel.Key]time.Time{}, peers: map[string]*other{}}
 }
 
@@ -108,7 +85,7 @@ func (m *Member) Acting() bool {
 }
 
 func (m *Member) inTime() bool {
-	now, limit := m.opts.Clock.Now(), m.opts.Duration*4/5
+	now, limit := m.opts.Clock.Now(), m.opts.LeaseDuration*4/5
 	return !m.renewed.IsZero() && now.Sub(m.renewed) < limit && now.Round(0).Sub(m.wall) < limit
 }
 
@@ -151,7 +128,7 @@ func (m *Member) sees() string {
 
 // renew writes the Lease once. It counts from before the write: whoever sees it sees it later.
 func (m *Member) renew(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, m.opts.Duration/3)
+	ctx, cancel := context.WithTimeout(ctx, m.opts.LeaseDuration/3)
 	defer cancel()
 	began := m.opts.Clock.Now()
 	m.mu.Lock()
@@ -215,7 +192,7 @@ func (m *Member) yields(l *coordinationv1.Lease) bool {
 			m.opts.Logger.Warn("another controller with the same CLIENT_ID renews the lease; this controller serves no base until the other one has ended: "+
 				"give each controller a unique CLIENT_ID", "CLIENT_ID", m.opts.Holder, "env", m.opts.Env, "lease", l.Name)
 		}
-		m.rival.process, m.rival.version, m.rival.changed, m.rival.duration = holder, l.ResourceVersion, now, cmp.Or(durationOf(l), m.opts.Duration)
+		m.rival.process, m.rival.version, m.rival.changed, m.rival.duration = holder, l.ResourceVersion, now, cmp.Or(durationOf(l), m.opts.LeaseDuration)
 	}
 	if m.rival.left(now) <= 0 {
 		return false
@@ -251,7 +228,7 @@ func (m *Member) fill(l *coordinationv1.Lease, now time.Time) *coordinationv1.Le
 	l.Labels = map[string]string{labels.Component: labels.ControllerLease, labels.Env: labelValue(m.opts.Env)}
 	l.Annotations = map[string]string{labels.Sees: m.sees(), labels.Process: m.process.name}
 	l.Spec = coordinationv1.LeaseSpec{
-		HolderIdentity: ptr.To(m.opts.Holder), LeaseDurationSeconds: ptr.To(int32(m.opts.Duration.Seconds())),
+		HolderIdentity: ptr.To(m.opts.Holder), LeaseDurationSeconds: ptr.To(int32(m.opts.LeaseDuration.Seconds())),
 		RenewTime: ptr.To(metav1.NewMicroTime(now)), AcquireTime: cmp.Or(l.Spec.AcquireTime, ptr.To(metav1.NewMicroTime(now))),
 		LeaseTransitions: l.Spec.LeaseTransitions,
 	}
@@ -267,9 +244,9 @@ func (m *Member) selector() string {
 func (m *Member) Start(ctx context.Context) error {
 	failing := false
 	for ctx.Err() == nil {
-		pause := api.RenewInterval(m.opts.Duration)
+		pause := api.RenewInterval(m.opts.LeaseDuration)
 		if err := m.renew(ctx); err != nil {
-			pause = m.opts.Duration / 15
+			pause = m.opts.LeaseDuration / 15
 			if !failing && ctx.Err() == nil {
 				m.opts.Logger.Warn("could not renew the lease of this controller", "lease", m.leaseName(), "err", err)
 			}
@@ -296,7 +273,7 @@ func (m *Member) release(ctx context.Context) error {
 	if !acted {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, m.opts.Duration/3)
+	ctx, cancel := context.WithTimeout(ctx, m.opts.LeaseDuration/3)
 	defer cancel()
 	leases := m.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	var err error
@@ -337,7 +314,7 @@ func (m *Member) Seen(l *coordinationv1.Lease, deleted bool) {
 func (m *Member) peer(holder string) *other {
 	p := m.peers[holder]
 	if p == nil {
-		p = &other{changed: m.opts.Clock.Now(), duration: m.opts.Duration}
+		p = &other{changed: m.opts.Clock.Now(), duration: m.opts.LeaseDuration}
 		m.peers[holder] = p
 	}
 	return p

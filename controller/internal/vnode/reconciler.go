@@ -1,3 +1,12 @@
+// Package vnode shows each base to Kubernetes as a Node, and settles which controller serves it.
+//
+// Who serves a base stands on its Node: the annotations labels.Holder and labels.Fence, which only
+// change together with the Node's resourceVersion. Whether the holder is still there is told by its
+// one Lease. So a controller writes one Lease every 3 s however many bases it serves, and another
+// one that takes them over needs one write for each.
+//
+// virtual-kubelet's NodeController is not used: it runs five goroutines and a GET before every
+// write for each Node, and writes every status once a minute whether it changed or not.
 package vnode
 
 import (
@@ -37,13 +46,13 @@ type Options struct {
 	Cluster bool
 	// MaxLevel is the number of workload levels in a cluster (WORKLOAD_MAX_LEVEL); 0 means 3.
 	MaxLevel int
-	// LeaseDuration is how long this controller may be silent before another one takes its bases; 0
-	// means 15 s: see MemberOptions.
+	// LeaseDuration is how long the Lease of this controller holds without renewal; 0 means 15 s. It is renewed after
+	// a fifth of that, and the controller ceases to act after four fifths without a renewal.
 	LeaseDuration time.Duration
 	// NodeLease is for how long the Lease of a Node is good, which is renewed at half of it; whole seconds, 0 means
 	// DefaultNodeLease.
 	NodeLease time.Duration
-	// Sees and Tunnels are those of MemberOptions.
+	// Sees reports whether one of the Tunnels carries what bases say; nil means that all do.
 	Sees    func(tunnel.Key) bool
 	Tunnels []tunnel.Key
 	// Recorder receives the Events of Nodes. Required.
@@ -146,16 +155,16 @@ func New(opts Options, client kubernetes.Interface, nodes corev1listers.NodeList
 	opts.MaxLevel = cmp.Or(opts.MaxLevel, defaultMaxLevel)
 	opts.Clock = cmp.Or[clock.WithTicker](opts.Clock, clock.RealClock{})
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
+	if opts.Sees == nil {
+		opts.Sees = func(tunnel.Key) bool { return true }
+	}
 	r := &Reconciler{
 		opts:     opts,
 		client:   client,
 		nodes:    nodes,
 		registry: registry,
-		member: NewMember(MemberOptions{
-			Env: opts.Env, Holder: opts.Holder, Duration: opts.LeaseDuration,
-			Sees: opts.Sees, Tunnels: opts.Tunnels, Clock: opts.Clock, Logger: opts.Logger,
-		}, client),
-		states: map[string]*state{},
+		member:   newMember(opts, client),
+		states:   map[string]*state{},
 	}
 	r.queue = work.New(work.Options[string]{
 		Do: r.reconcile, Workers: workers, MinDelay: 50 * time.Millisecond, MaxDelay: opts.Speed.Of(retryAtMost),

@@ -136,36 +136,3 @@ func TestAPodThatStaysKeepsNoOther(t *testing.T) {
 		})
 	}
 }
-
-// What waits for its turn to replace a module looks at no Pods of others: each of thousands of bases
-// waits, and looks again and again.
-func TestNobodyElseIsLookedAtBeforeTheTurn(t *testing.T) {
-	c := crowded(t, 1, false)
-	m := arklet.Module{Name: "biz000", Version: "1", URL: "file:///m/another.jar"}
-	key := workerKey{"a", m.Name}
-	for _, w := range c.informer.watches {
-		for i := range 5000 {
-			pod := c.pods[0].DeepCopy()
-			pod.Name, pod.UID, pod.Spec.NodeName = fmt.Sprint("other", i), types.UID(fmt.Sprint("other", i)), fmt.Sprint("vnode.", i)
-			if err := w.GetIndexer().Add(pod); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	other := workerKey{"1", key.module}
-	if !c.turns.enter(other, moduleOf(c.pods[0].Namespace, key.module), time.Now(), true) {
-		t.Fatal("the turn of another base cannot be taken")
-	}
-	waits := func() {
-		if c.beginReplacing(key, m) {
-			t.Fatal("two bases replace a module at the same time")
-		}
-	}
-	if n := bytes(waits); n > 10_000 {
-		t.Errorf("a base that waits for its turn asks for %.0f bytes", n)
-	}
-	c.turns.leave(other)
-	if n := bytes(func() { c.beginReplacing(key, m); c.turns.leave(key) }); n < 10_000 {
-		t.Errorf("at its turn it asks for %.0f bytes: it has not looked at the others, or nobody would notice if it had before", n)
-	}
-}

@@ -52,7 +52,7 @@ const (
 
 func newEndpoints(client kubernetes.Interface, opts Options, call func(workerKey)) *endpoints {
 	e := &endpoints{client: client, every: opts.Speed.Of(lookEvery), call: call, logger: opts.Logger, looks: map[namespaceKey]*look{}}
-	e.lists = newQueue(opts, 0, publishAtMost, e.list)
+	e.lists = newQueue(opts, 0, opts.Speed.Of(publishAtMost), e.list)
 	return e
 }
 

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	corev1informers "k8s.io/client-go/informers/core/v1"
@@ -114,7 +113,7 @@ func drop(pod *corev1.Pod) {
 func (i *Informer) Informer() cache.SharedIndexInformer { return i }
 
 // Lister implements corev1informers.PodInformer.
-func (i *Informer) Lister() corev1listers.PodLister { return lister{i} }
+func (i *Informer) Lister() corev1listers.PodLister { return lister{informer: i} }
 
 // Start runs the watches until ctx ends.
 func (i *Informer) Start(ctx context.Context) error {
@@ -305,31 +304,20 @@ func (i *Informer) Get(name types.NamespacedName) (*corev1.Pod, bool) {
 	return nil, false
 }
 
-// lister is what PodController reads Pods from.
-type lister struct{ informer *Informer }
-
-func (l lister) List(selector k8slabels.Selector) ([]*corev1.Pod, error) {
-	return l.Pods(metav1.NamespaceAll).List(selector)
+// lister finds Pods for PodController, which lists none.
+type lister struct {
+	corev1listers.PodLister
+	informer *Informer
 }
 
 func (l lister) Pods(namespace string) corev1listers.PodNamespaceLister {
-	return namespaceLister{l.informer, namespace}
+	return namespaceLister{informer: l.informer, namespace: namespace}
 }
 
 type namespaceLister struct {
+	corev1listers.PodNamespaceLister
 	informer  *Informer
 	namespace string
-}
-
-func (l namespaceLister) List(selector k8slabels.Selector) ([]*corev1.Pod, error) {
-	var pods []*corev1.Pod
-	for _, w := range l.informer.watches {
-		err := cache.ListAllByNamespace(w.GetIndexer(), l.namespace, selector, func(o any) { pods = append(pods, o.(*corev1.Pod)) })
-		if err != nil {
-			return nil, err
-		}
-	}
-	return pods, nil
 }
 
 func (l namespaceLister) Get(name string) (*corev1.Pod, error) {

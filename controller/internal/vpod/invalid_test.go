@@ -84,3 +84,22 @@ func TestInvalidModules(t *testing.T) {
 		wantDiff(t, "modules in the end", map[string]string{}, w.base.states())
 	})
 }
+
+// A Pod with fields that have no effect on a module gets one Event. The next controller does not repeat it.
+func TestFieldsWithoutEffect(t *testing.T) {
+	in(t, "reported once", Options{}, func(t *testing.T, w *world) {
+		c := container("biz1", "1")
+		c.StartupProbe = &corev1.Probe{}
+		w.create("p1", c)
+		w.pass(2 * time.Second)
+		if e := w.nextEvent(); e != "Warning Unsupported startupProbe" {
+			t.Errorf("Event %q", e)
+		}
+		w.Leave("a", "vnode.a")
+		w.Serve("a", "vnode.a", "")
+		w.pass(2 * time.Second)
+		if e := w.nextEvent(); e != "no event" {
+			t.Errorf("Event %q when the Pod is served again", e)
+		}
+	})
+}

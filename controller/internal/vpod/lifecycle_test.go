@@ -20,6 +20,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -127,7 +128,7 @@ func TestDeletedWhileItIsWritten(t *testing.T) {
 		deleted := false
 		w.api.PrependReactor("update", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			pod := a.(clienttesting.UpdateAction).GetObject().(*corev1.Pod)
-			if deleted || !isReady(&pod.Status) {
+			if deleted || !podstatus.IsReady(&pod.Status) {
 				return false, nil, nil
 			}
 			deleted = true
@@ -288,7 +289,7 @@ func (w *world) setImage(name, file string) {
 // current is a Pod's condition of that name, as Status and Reason, and the image that it shows.
 func (w *world) current(name string) string {
 	p := w.pod(name)
-	c := condition(&p.Status, api.ConditionCurrent)
+	c := podstatus.Condition(&p.Status, api.ConditionCurrent)
 	if c == nil {
 		return "none"
 	}
@@ -855,7 +856,7 @@ func TestKubectlDebugIsRefused(t *testing.T) {
 		wantDiff(t, "status", []corev1.ContainerStatus{{Name: "debugger", Image: "busybox", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			ExitCode: 1, Reason: "Unsupported", Message: "a base runs no containers, so kubectl debug has nothing to attach to", StartedAt: at, FinishedAt: at,
 		}}}}, pod.Status.EphemeralContainerStatuses)
-		wantDiff(t, "ready", true, isReady(&pod.Status))
+		wantDiff(t, "ready", true, podstatus.IsReady(&pod.Status))
 	})
 }
 

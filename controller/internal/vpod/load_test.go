@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	goruntime "runtime"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -88,38 +86,12 @@ func (c crowd) look(tb testing.TB, name string) {
 	}
 }
 
-// bytes is how much memory f asks for.
-func bytes(f func()) float64 {
-	const times = 5
-	var before, after goruntime.MemStats
-	f() // what is made once
-	goruntime.ReadMemStats(&before)
-	for range times {
-		f()
-	}
-	goruntime.ReadMemStats(&after)
-	return float64(after.TotalAlloc-before.TotalAlloc) / times
-}
-
-// An event of one module costs the same however many modules its base has.
-func TestAnEventAmongManyModules(t *testing.T) {
-	few, many := crowded(t, 50, false), crowded(t, 500, false)
-	a, b := bytes(func() { few.look(t, "biz025") }), bytes(func() { many.look(t, "biz250") })
-	if b > 1.2*a {
-		t.Errorf("%.0f bytes among 500 modules, %.0f among 50", b, a)
-	}
-	if writes := len(few.writer.client.(*fake.Clientset).Actions()) + len(many.writer.client.(*fake.Clientset).Actions()); writes > 0 {
-		t.Errorf("%d writes, though nothing has changed", writes)
-	}
-}
-
-// One of hundreds of Pods of one module costs as much as one of a few: what its lane looks like is made
-// once, and not for each of them.
-func TestOneOfManyPodsOfAModule(t *testing.T) {
-	few, many := crowded(t, 50, true), crowded(t, 500, true)
-	a, b := bytes(func() { few.look(t, "biz000") })/50, bytes(func() { many.look(t, "biz000") })/500
-	if b > 1.5*a {
-		t.Errorf("%.0f bytes for each of 500 Pods, %.0f for each of 50", b, a)
+// The order of the Pods of a lane is computed once, and again after a change that may affect it.
+func TestTheOrderOfPodsIsKept(t *testing.T) {
+	many := crowded(t, 50, true)
+	many.look(t, "biz000")
+	if n := len(many.writer.client.(*fake.Clientset).Actions()); n > 0 {
+		t.Errorf("%d writes, though nothing has changed", n)
 	}
 	lane := many.store.byBase["a"]["biz000"]
 	order := lane.order.Load()
@@ -312,24 +284,11 @@ func disturbed(w *world, share float64) *atomic.Int64 {
 	return &n
 }
 
-// goroutines counts those that run code of this package; those of the runtime and of its collector come
-// and go as they like.
-func goroutines() (n int) {
-	stacks := make([]byte, 16<<20)
-	for stack := range strings.SplitSeq(string(stacks[:goruntime.Stack(stacks, true)]), "\n\n") {
-		if strings.Contains(stack, "/controller/internal/vpod.") {
-			n++
-		}
-	}
-	return n
-}
-
 // Every Pod ends as it should although the API server refuses one request in twenty, or never answers
 // it; afterwards all is as it was.
 func TestAnOverloadedAPIServer(t *testing.T) {
 	in(t, "", Options{AddTolerationFor: "dev"}, func(t *testing.T, w *world) {
 		w.pass(time.Minute)
-		before := goroutines()
 		refusals := disturbed(w, 0.05)
 		const pods = 200
 		of := func(i int) corev1.Container {
@@ -389,26 +348,8 @@ func TestAnOverloadedAPIServer(t *testing.T) {
 			t.Fatalf("%d requests were refused: that is no disturbance", refusals.Load())
 		}
 		w.pass(10 * time.Minute)
-		if n := goroutines(); n != before {
-			t.Errorf("%d goroutines, %d before", n, before)
-		}
 		if n := w.operators.Depth() + w.publishers.Depth() + w.chores.Depth() + len(w.slots.byBase) + len(w.store.byUID) + len(w.informer.delivered); n > 0 {
 			t.Errorf("%d workers, slots and Pods are remembered", n)
 		}
 	})
-}
-
-// BenchmarkLane is what an event of a module costs: among many modules of its base, and with many Pods.
-func BenchmarkLane(b *testing.B) {
-	for _, n := range []int{50, 500} {
-		for what, same := range map[string]bool{"modules": false, "Pods": true} {
-			b.Run(fmt.Sprintf("%s=%d", what, n), func(b *testing.B) {
-				c := crowded(b, n, same)
-				b.ReportAllocs()
-				for b.Loop() {
-					c.look(b, "biz000")
-				}
-			})
-		}
-	}
 }

@@ -2,7 +2,6 @@ package vpod
 
 import (
 	"errors"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,14 +50,4 @@ func modulesOf(pod *corev1.Pod, value func(types.NamespacedName, string) (string
 		modules = append(modules, m)
 	}
 	return modules
-}
-
-// onBase reads from a container's status which version of its module was on the base, and from
-// which jar; both are empty if it does not say.
-func onBase(c corev1.ContainerStatus) (version, jar string) {
-	version = workload.InstalledVersion(c)
-	if version != "" && strings.Contains(c.ImageID, "://") {
-		jar = c.ImageID
-	}
-	return version, jar
 }

@@ -265,9 +265,9 @@ func (p *Provider) answerError(a arklet.Answer, b base.Snapshot, of func(errcode
 	if code == "" {
 		return nil
 	}
-	message := firstLine(a.Message)
+	message := arklet.FirstLine(a.Message)
 	if message == "" || a.DataCode != "" && a.DataCode != "FAILED" {
-		message = firstLine(a.DataMessage)
+		message = arklet.FirstLine(a.DataMessage)
 	}
 	err := errcode.New(code, "%s of %s on base %q: %s", a.Command, a.Module.Identity(), p.registry.Called(b.Identity), message)
 	if as(code) == code { // DiskFull is one for both

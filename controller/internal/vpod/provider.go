@@ -1,3 +1,10 @@
+// Package vpod turns Pods into modules on bases, and what the bases say back into Pod status. It is
+// the provider behind virtual-kubelet's PodController, one for all bases of the process.
+//
+// There are two workers for each base and module name. The operator looks at what the Pods want and
+// at what the base says it has, does the next step, asks the base again, and looks once more. The
+// publisher writes what the base's list says, whatever the operator waits for. Nothing is believed
+// because a command was answered with success.
 package vpod
 
 import (
@@ -24,8 +31,10 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/configmap"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 	"github.com/koupleless/koupsandbox/controller/internal/plan"
+	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 	"github.com/koupleless/koupsandbox/controller/internal/probe"
 	"github.com/koupleless/koupsandbox/controller/internal/work"
+	"github.com/koupleless/koupsandbox/controller/unsupported"
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
@@ -51,8 +60,8 @@ type Options struct {
 	Speed pace.Speed
 	// Recorder receives the Events of Pods. Required.
 	Recorder record.EventRecorder
-	// Failed says which superseded Pods turn Failed; empty means FailedUnowned.
-	Failed FailedRule
+	// Failed says which superseded Pods turn Failed; empty means podstatus.FailedUnowned.
+	Failed podstatus.FailedRule
 	// Failure hears of every failed install and uninstall, for reports and metrics; it must not
 	// block. Required.
 	Failure func(pod *corev1.Pod, identity string, m arklet.Module, err error)
@@ -149,7 +158,7 @@ func New(opts Options, client kubernetes.Interface, registry *base.Registry, dia
 	opts.UninstallTimeout = cmp.Or(opts.UninstallTimeout, DefaultUninstallTimeout)
 	opts.MaxAttempts = cmp.Or(opts.MaxAttempts, DefaultMaxAttempts)
 	opts.Drain = cmp.Or(opts.Drain, DefaultDrain)
-	opts.Failed = cmp.Or(opts.Failed, FailedUnowned)
+	opts.Failed = cmp.Or(opts.Failed, podstatus.FailedUnowned)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	if opts.Remembered == nil {
 		opts.Remembered = func(string) {}
@@ -184,11 +193,11 @@ func New(opts Options, client kubernetes.Interface, registry *base.Registry, dia
 		}
 	}})
 	p.slots = &slots{size: opts.Workers, call: func(key workerKey) { p.operators.Add(key) }, byBase: map[string]*baseSlots{}}
-	p.operators = newQueue(opts, 0, operateAtMost, func(ctx context.Context, key workerKey) (time.Duration, error) {
+	p.operators = newQueue(opts, 0, opts.Speed.Of(operateAtMost), func(ctx context.Context, key workerKey) (time.Duration, error) {
 		return p.slots.use(key, func() (time.Duration, error) { return p.reconcile(ctx, key) })
 	})
-	p.publishers = newQueue(opts, publishAtOnce, publishAtMost, p.publish)
-	p.chores = newQueue(opts, choresAtOnce, publishAtMost, p.tend)
+	p.publishers = newQueue(opts, publishAtOnce, opts.Speed.Of(publishAtMost), p.publish)
+	p.chores = newQueue(opts, choresAtOnce, opts.Speed.Of(publishAtMost), p.tend)
 	p.endpoints = newEndpoints(client, opts, func(key workerKey) { p.operators.Add(key) })
 	return p
 }
@@ -323,6 +332,9 @@ func (p *Provider) addPods(identity string, pods ...*corev1.Pod) {
 		if len(changed) > 0 {
 			p.reportInvalid(e)
 		}
+		if !known {
+			p.reportIgnored(pod)
+		}
 		for _, name := range changed {
 			workers[workerKey{e.identity, name}] = true
 		}
@@ -332,6 +344,14 @@ func (p *Provider) addPods(identity string, pods ...*corev1.Pod) {
 	}
 	for key := range workers {
 		p.trigger(key)
+	}
+}
+
+// reportIgnored records an Event for a new Pod with fields that have no effect on a module. A Pod with a start time was
+// reported by the controller that has set it.
+func (p *Provider) reportIgnored(pod *corev1.Pod) {
+	if fields := unsupported.OfPod(pod, unsupported.Controller); len(fields) > 0 && pod.Status.StartTime == nil {
+		p.opts.Recorder.Event(pod, corev1.EventTypeWarning, api.ReasonUnsupported, unsupported.List(fields))
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/plan"
+	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -401,7 +402,7 @@ func TestASilentBase(t *testing.T) {
 		w.registry.Sweep()
 		w.pass(time.Millisecond)
 		w.wantShow("p1", "Running")
-		ready := condition(&w.pod("p1").Status, corev1.PodReady)
+		ready := podstatus.Condition(&w.pod("p1").Status, corev1.PodReady)
 		if ready.Reason != "BaseInstanceNotReady" || !strings.Contains(ready.Message, "ModuleController.BaseInstanceNotReady") {
 			t.Errorf("condition %s: %s", ready.Reason, ready.Message)
 		}

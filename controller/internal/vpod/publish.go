@@ -15,6 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/handover"
 	"github.com/koupleless/koupsandbox/controller/internal/plan"
+	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 )
 
 // publishAtOnce is how many publishers work at the same time, so how many writes of Pods an API
@@ -95,7 +96,7 @@ func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Sn
 		before := p.writer.status(v.entry, v.pod)
 		p.probe(ctx, v, key.module, b, before)
 		target := p.desiredStatus(v.entry, b, *before.DeepCopy())
-		if b.Modules == nil && b.Liveness == base.Alive && isReady(&before) {
+		if b.Modules == nil && b.Liveness == base.Alive && podstatus.IsReady(&before) {
 			continue // it has said nothing yet since this controller knows it
 		}
 		if left := v.came.Add(p.acceptWithin()).Sub(now); left > 0 && onlyAccepted(&before, &target) {
@@ -103,29 +104,16 @@ func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Sn
 			continue
 		}
 		byKey[string(v.uid)] = v
-		pods = append(pods, handover.Pod{Key: string(v.uid), IsReady: isReady(&before), Ready: isReady(&target), Yields: gaveWay(&target)})
-	}
-	// Beside another version's Pod that stays Ready, none turns Ready that its workload does not want any
-	// more, nor one whose version is yet to come again.
-	pods = slices.DeleteFunc(pods, func(up handover.Pod) bool {
-		if up.IsReady || !up.Ready {
-			return false
-		}
-		v := byKey[up.Key]
 		biz, _ := b.Module(key.module, v.module.Version)
-		return slices.ContainsFunc(pods, func(stays handover.Pod) bool {
-			beside := byKey[stays.Key]
-			return stays.IsReady && stays.Ready && beside.module.Version != v.module.Version &&
-				(v.outdated && !beside.outdated || biz.State != arklet.StateActivated)
+		pods = append(pods, handover.Pod{
+			Key: string(v.uid), IsReady: podstatus.IsReady(&before), Ready: podstatus.IsReady(&target), Yields: podstatus.Yields(&target),
+			Version: v.module.Version, Active: biz.State == arklet.StateActivated, Outdated: v.outdated, ReadySince: v.readySince,
 		})
-	})
-	pods = slices.DeleteFunc(pods, func(down handover.Pod) bool {
-		left := p.yieldsIn(down, pods, byKey, now)
-		if left > 0 {
-			wait.within(left)
-		}
-		return left > 0
-	})
+	}
+	pods, again := handover.Admit(pods, now)
+	if again > 0 {
+		wait.within(again)
+	}
 	asPlanned, err := p.writeInOrder(ctx, key, b, pods, byKey)
 	if err != nil {
 		return 0, err
@@ -136,7 +124,7 @@ func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Sn
 	}
 	p.noteDrain(key)
 	if slices.ContainsFunc(pods, func(pod handover.Pod) bool { return pod.IsReady && pod.Yields }) {
-		wait.within(yieldAfter)
+		wait.within(handover.YieldAfter)
 	}
 	return wait.d, nil
 }
@@ -163,27 +151,6 @@ func (p *Provider) untilListed(ctx context.Context, views []view, b base.Snapsho
 	return within
 }
 
-// yieldAfter is how long a Pod stays Ready beside the one that serves in its place. Its workload
-// deletes it within that time, and its status is written but once. If a release comes at that moment,
-// the workload deletes the newer one instead: the older one would be Not Ready, and kube-proxy, for
-// which both are one address, takes that for the state of the base. It is the time that the workload's
-// controller takes, whatever the speed is.
-const yieldAfter = time.Second
-
-// yieldsIn says how long a Pod stays Ready yet that only yields to another one.
-func (p *Provider) yieldsIn(down handover.Pod, pods []handover.Pod, byKey map[string]view, now time.Time) time.Duration {
-	if !down.IsReady || down.Ready || !down.Yields {
-		return 0
-	}
-	var since time.Time // the last one turned Ready
-	for _, up := range pods {
-		if v := byKey[up.Key]; up.IsReady && up.Ready && v.readySince.After(since) {
-			since = v.readySince
-		}
-	}
-	return since.Add(yieldAfter).Sub(now)
-}
-
 // noteSwitches notes from which versions the base has switched away, until they are active again, and
 // returns when it is time to look again.
 func (p *Provider) noteSwitches(key workerKey, b base.Snapshot) (again time.Duration) {
@@ -194,7 +161,7 @@ func (p *Provider) noteSwitches(key workerKey, b base.Snapshot) (again time.Dura
 		}
 		now := time.Now()
 		for _, biz := range b.Versions(key.module) {
-			if l.switched[biz.Version].IsZero() && biz.State == arklet.StateDeactivated && biz.Latest.Reason == plan.ReasonSwitched {
+			if l.switched[biz.Version].IsZero() && biz.State == arklet.StateDeactivated && biz.Latest.Reason == arklet.ReasonSwitched {
 				l.switched[biz.Version] = now
 			}
 		}
@@ -222,12 +189,12 @@ func (p *Provider) acceptWithin() time.Duration {
 // onlyAccepted says whether a status tells no more than that a new Pod is waited for: most are Ready
 // before that is worth a write.
 func onlyAccepted(before, target *corev1.PodStatus) bool {
-	if len(before.ContainerStatuses) > 0 || isReady(target) || target.Phase != corev1.PodPending {
+	if len(before.ContainerStatuses) > 0 || podstatus.IsReady(target) || target.Phase != corev1.PodPending {
 		return false
 	}
 	return !slices.ContainsFunc(target.ContainerStatuses, func(c corev1.ContainerStatus) bool {
 		w := c.State.Waiting
-		return !isSidecar(c) && (w == nil || w.Reason != api.ReasonContainerCreating && w.Reason != api.ReasonResolved)
+		return !podstatus.IsSidecar(c) && (w == nil || w.Reason != api.ReasonContainerCreating && w.Reason != api.ReasonResolved)
 	})
 }
 
@@ -277,16 +244,16 @@ func (p *Provider) writeInOrder(ctx context.Context, key workerKey, b base.Snaps
 func (p *Provider) isReadyNow(pod *corev1.Pod) bool {
 	e, known := p.store.get(pod.UID)
 	if !known || !e.mu.TryLock() { // another controller's, or a write is under way
-		return isReady(&pod.Status)
+		return podstatus.IsReady(&pod.Status)
 	}
 	defer e.mu.Unlock()
-	return isReady(&p.writer.newest(e, pod).Status)
+	return podstatus.IsReady(&p.writer.newest(e, pod).Status)
 }
 
 // desiredStatus is the status that a Pod should have.
 func (p *Provider) desiredStatus(e *entry, b base.Snapshot, before corev1.PodStatus) corev1.PodStatus {
 	pod, modules := p.moduleStates(e, b)
-	return statusOf(pod, b, modules, p.opts.Failed, before, time.Now())
+	return podstatus.Of(pod, b, modules, p.opts.Failed, before, time.Now())
 }
 
 // writeStatus brings one Pod's status up to date, if it is to be Ready, or not, as was planned: b is what
@@ -299,7 +266,7 @@ func (p *Provider) writeStatus(ctx context.Context, e *entry, pod *corev1.Pod, b
 			b = said
 		}
 		status := p.desiredStatus(e, b, before)
-		if asPlanned = isReady(&status) == ready; !asPlanned {
+		if asPlanned = podstatus.IsReady(&status) == ready; !asPlanned {
 			return before
 		}
 		return status
@@ -349,13 +316,13 @@ func (p *Provider) noteDrain(key workerKey) {
 	}
 }
 
-// moduleStates says of each container of a Pod how things are on the base.
-func (p *Provider) moduleStates(e *entry, b base.Snapshot) (pod *corev1.Pod, list []moduleState) {
+// moduleStates returns what is known of each module of a Pod on the base.
+func (p *Provider) moduleStates(e *entry, b base.Snapshot) (pod *corev1.Pod, list []podstatus.Module) {
 	p.store.read(func() {
 		pod = e.pod
 		for _, m := range e.modules {
-			s := moduleState{module: m, origin: e.origins[m.Name]}
-			s.biz, s.there = b.Module(m.Name, m.Version)
+			s := podstatus.Module{Module: m.Module, Invalid: m.invalid, Origin: e.origins[m.Name]}
+			s.Biz, s.Listed = b.Module(m.Name, m.Version)
 			if l := p.store.lane(workerKey{e.identity, m.Name}); l != nil {
 				p.addLane(&s, l, e, b)
 			}
@@ -366,29 +333,28 @@ func (p *Provider) moduleStates(e *entry, b base.Snapshot) (pod *corev1.Pod, lis
 }
 
 // addLane adds what the lane of a module says to its state. The caller holds the store's lock.
-func (p *Provider) addLane(s *moduleState, l *lane, e *entry, b base.Snapshot) {
+func (p *Provider) addLane(s *podstatus.Module, l *lane, e *entry, b base.Snapshot) {
 	for _, a := range []plan.Attempt{plan.Install(s.Module), plan.Uninstall(s.Module)} {
-		if f, failed := l.memory.Failed[a]; failed && s.failure == nil && s.invalid == nil {
-			s.failure = p.shownError(a, f)
+		if f, failed := l.memory.Failed[a]; failed && s.Failure == nil && s.Invalid == nil {
+			s.Failure = p.shownError(a, f)
 		}
 	}
 	installed, known := l.memory.Installed[s.Version]
 	if installed.Unhealthy {
-		s.unready = "its liveness probe failed: it is uninstalled and installed again"
+		s.Unready = "its liveness probe failed: it is uninstalled and installed again"
+	} else if ready, why := p.prober.Ready(e.uid, s.Name); !ready {
+		s.Unready = why
 	}
-	if ready, why := p.prober.Ready(e.uid, s.Name); !ready && s.unready == "" {
-		s.unready = why
-	}
-	if installed.URL != "" && !p.opts.KeepSameVersion {
-		s.url = installed.URL
+	if !p.opts.KeepSameVersion {
+		s.InstalledURL = installed.URL
 	}
 	for version, earlier := range l.memory.Installed {
 		if biz, there := b.Module(s.Name, version); there && earlier.RequestedBy == e.uid && version != s.Version && biz.State == arklet.StateActivated {
-			s.earlier = version
+			s.Previous = version
 		}
 	}
-	s.replacing = l.memory.Replacing != nil && l.memory.Replacing.Module.Version == s.Version
-	s.removing = l.removing != "" && l.removing == s.Version
+	s.Replacing = l.memory.Replacing != nil && l.memory.Replacing.Module.Version == s.Version
+	s.Uninstalling = l.removing != "" && l.removing == s.Version
 	coming, newest := false, true
 	order := l.ordered(s.Name)
 	for _, other := range order.wanted {
@@ -399,13 +365,13 @@ func (p *Provider) addLane(s *moduleState, l *lane, e *entry, b base.Snapshot) {
 		biz, there := b.Module(s.Name, other.module.Version)
 		sameVersion := other.module.Version == s.Version
 		if there && biz.State == arklet.StateActivated && (!sameVersion || known && installed.URL == other.module.URL) {
-			s.superseded = true
+			s.Superseded = true
 		}
 		coming = coming || !sameVersion && l.memory.Failed[plan.Install(other.module)].Err == nil
 	}
-	coming = coming || newest && s.failure == nil // its own version comes again
+	coming = coming || newest && s.Failure == nil // its own version comes again
 	since := l.switched[s.Version]
-	s.overtaken = coming && !since.IsZero() && time.Since(since) < p.opts.Speed.Of(api.SwitchedReady) && slices.ContainsFunc(b.Versions(s.Name), func(biz arklet.Biz) bool {
+	s.Overtaken = coming && !since.IsZero() && time.Since(since) < p.opts.Speed.Of(api.SwitchedReady) && slices.ContainsFunc(b.Versions(s.Name), func(biz arklet.Biz) bool {
 		_, installed := l.memory.Installed[biz.Version]
 		return biz.State == arklet.StateActivated && installed
 	})

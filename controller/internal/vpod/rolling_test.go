@@ -18,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
@@ -327,14 +328,14 @@ func TestAnInstallIsWantedAgain(t *testing.T) {
 
 func TestBizDeactivateAndTheFailedPhase(t *testing.T) {
 	for _, c := range []struct {
-		rule  FailedRule
+		rule  podstatus.FailedRule
 		owned bool
 		want  string
 	}{
-		{FailedUnowned, false, "Failed BizDeactivate"},
-		{FailedUnowned, true, "Running BizDeactivate"},
-		{FailedNever, false, "Running BizDeactivate"},
-		{FailedAlways, true, "Failed BizDeactivate"},
+		{podstatus.FailedUnowned, false, "Failed BizDeactivate"},
+		{podstatus.FailedUnowned, true, "Running BizDeactivate"},
+		{podstatus.FailedNever, false, "Running BizDeactivate"},
+		{podstatus.FailedAlways, true, "Failed BizDeactivate"},
 	} {
 		in(t, fmt.Sprintf("rule %s, owned %t", c.rule, c.owned), Options{Failed: c.rule, Drain: -1}, func(t *testing.T, w *world) {
 			if !c.owned {

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 )
 
 // rollouts knows how far the Deployments of module Pods are, from their Pods alone: how many each
@@ -63,7 +65,7 @@ func (r *rollouts) count(pod *corev1.Pod, n int) {
 	t.all += n
 	if pod.Spec.NodeName == "" {
 		t.unbound += n
-		if c := condition(&pod.Status, corev1.PodScheduled); c != nil && c.Reason == corev1.PodReasonUnschedulable {
+		if c := podstatus.Condition(&pod.Status, corev1.PodScheduled); c != nil && c.Reason == corev1.PodReasonUnschedulable {
 			t.stuck += n
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/plan"
+	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -38,7 +39,7 @@ type entry struct {
 	left     map[string]bool
 	finished bool
 	// origins say how each module got onto the base, by its name, as far as this controller saw it.
-	origins map[string]origin
+	origins map[string]string
 	// notReadySince is when the Pod was last written Not Ready, or began to be deleted: the drain
 	// counts from here.
 	notReadySince time.Time
@@ -133,11 +134,11 @@ const (
 )
 
 func stageOf(pod *corev1.Pod) stage {
-	c := condition(&pod.Status, corev1.PodReady)
+	c := podstatus.Condition(&pod.Status, corev1.PodReady)
 	switch {
 	case pod.DeletionTimestamp != nil, pod.Annotations[corev1.PodDeletionCost] == preferred, c != nil && c.Reason == api.ReasonDeactivated:
 		return stageReplaced
-	case isReady(&pod.Status):
+	case podstatus.IsReady(&pod.Status):
 		return stageReady
 	default:
 		return stageNew
@@ -205,7 +206,7 @@ func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *entr
 		s.next++
 		e = &entry{
 			uid: pod.UID, identity: identity, stage: stageOf(pod), seen: s.next, rv: pod.ResourceVersion, came: time.Now(),
-			asked: map[string][]string{}, left: map[string]bool{}, origins: map[string]origin{}, notReadySince: notReadySince(pod),
+			asked: map[string][]string{}, left: map[string]bool{}, origins: map[string]string{}, notReadySince: notReadySince(pod),
 			served: pod.Status.Phase != corev1.PodPending,
 		}
 		s.byUID[pod.UID] = e
@@ -260,7 +261,7 @@ func (s *store) leaveLanes(e *entry, before []module) {
 // earlier controller may have written it.
 func (l *lane) remember(pod *corev1.Pod, name string) {
 	for _, c := range pod.Status.ContainerStatuses {
-		version, url := onBase(c)
+		version, url := podstatus.Installed(c)
 		if c.Name != name || version == "" {
 			continue
 		}
@@ -277,7 +278,7 @@ func notReadySince(pod *corev1.Pod) time.Time {
 	if pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil {
 		return pod.DeletionTimestamp.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
 	}
-	if c := condition(&pod.Status, corev1.PodReady); c != nil && c.Status != corev1.ConditionTrue {
+	if c := podstatus.Condition(&pod.Status, corev1.PodReady); c != nil && c.Status != corev1.ConditionTrue {
 		return c.LastTransitionTime.Time
 	}
 	return time.Time{}
@@ -439,9 +440,9 @@ func (s *store) placing(key workerKey, m arklet.Module, inDoubt time.Time) (befo
 		}
 		before = l.memory.Installed[m.Version]
 		l.memory.Installed[m.Version] = plan.Installed{URL: m.URL, InDoubtUntil: inDoubt}
-		from := originInstalled
+		from := api.ReasonInstalled
 		if r := l.memory.Replacing; r != nil && r.Module == m {
-			from = originReplaced
+			from = api.ReasonReplacedInPlace
 		}
 		for _, v := range l.views(key.module) {
 			if v.wants() && v.module.Module == m {

@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 )
 
 // halfWay has a rollout of the DaemonSet come to where a base has Pods of both versions.
@@ -107,7 +109,7 @@ func TestARolloutGoesOnThatWasTakenBack(t *testing.T) {
 		tried := 0
 		w.api.PrependReactor("update", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			pod, ok := a.(clienttesting.UpdateAction).GetObject().(*corev1.Pod)
-			if !ok || pod.Name != "old" || !isReady(&pod.Status) {
+			if !ok || pod.Name != "old" || !podstatus.IsReady(&pod.Status) {
 				return false, nil, nil
 			}
 			tried++

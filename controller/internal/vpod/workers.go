@@ -18,13 +18,13 @@ func (k workerKey) attrs() []any { return []any{"base", k.identity, "biz", k.mod
 const firstPause = 500 * time.Millisecond
 
 // newQueue returns a queue with at most the given number of workers; 0 means no limit. maxDelay is the longest
-// delay after an error.
+// delay after an error, divided by the time scale.
 func newQueue[K interface {
 	comparable
 	attrs() []any
 }](opts Options, workers int, maxDelay time.Duration, do func(context.Context, K) (time.Duration, error)) *work.Queue[K] {
 	return work.New(work.Options[K]{
-		Do: do, Workers: workers, MinDelay: opts.Speed.Of(firstPause), MaxDelay: opts.Speed.Of(maxDelay),
+		Do: do, Workers: workers, MinDelay: opts.Speed.Of(firstPause), MaxDelay: maxDelay,
 		Message: "a worker failed and tries again", Attrs: K.attrs, Logger: opts.Logger,
 	})
 }

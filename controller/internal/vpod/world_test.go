@@ -33,6 +33,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
@@ -478,7 +479,7 @@ func show(p *corev1.Pod) string {
 		return "gone"
 	}
 	s := string(p.Status.Phase)
-	if isReady(&p.Status) {
+	if podstatus.IsReady(&p.Status) {
 		s += " Ready"
 	}
 	for _, c := range p.Status.ContainerStatuses {
@@ -507,7 +508,7 @@ func (w *world) readiness() (list []string) {
 		}
 		p := u.GetObject().(*corev1.Pod)
 		s := p.Name + "=NotReady"
-		if isReady(&p.Status) {
+		if podstatus.IsReady(&p.Status) {
 			s = p.Name + "=Ready"
 		}
 		if last[p.Name] != s {

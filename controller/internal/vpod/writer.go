@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
+	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -32,7 +34,7 @@ func (w *writer) write(ctx context.Context, e *entry, pod *corev1.Pod, compute f
 	live := w.newest(e, pod)
 	for range 3 {
 		status := compute(live.Status)
-		if sameStatus(live.Status, status) {
+		if equality.Semantic.DeepEqual(live.Status, status) {
 			return false, nil
 		}
 		update := &corev1.Pod{ObjectMeta: *live.ObjectMeta.DeepCopy(), Status: status} // the API server keeps the spec at a write of status
@@ -84,7 +86,7 @@ func (w *writer) ended(ctx context.Context, e *entry, pod *corev1.Pod) error {
 	writing, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	now := time.Now()
-	_, err := w.write(writing, e, pod, func(before corev1.PodStatus) corev1.PodStatus { return endedStatus(before, now) })
+	_, err := w.write(writing, e, pod, func(before corev1.PodStatus) corev1.PodStatus { return podstatus.Ended(before, now) })
 	return err
 }
 

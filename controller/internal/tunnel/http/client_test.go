@@ -381,24 +381,3 @@ func TestStopGivesUp(t *testing.T) {
 		}
 	})
 }
-
-// TestRefusedForReal asks a port of this machine that nobody listens on.
-func TestRefusedForReal(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	h := newHandler()
-	tn := New(Options{}, h)
-	defer tn.stop()
-	if err := tn.Send(t.Context(), tunnel.Address{Identity: "a", IP: "127.0.0.1", Port: port}, install); err != nil {
-		t.Fatal(err)
-	}
-	if told := <-h.told; !errors.Is(told.Err, tunnel.ErrRefused) {
-		t.Errorf("told %v, want ErrRefused", told.Err)
-	}
-}

@@ -1,3 +1,7 @@
+// Package httptunnel carries arklet messages over HTTP (protocol 4).
+//
+// A base registers by its heartbeats and is then asked at the address that it named. Each base has
+// its own queue: one that hangs holds up nobody else.
 package httptunnel
 
 import (

@@ -9,19 +9,13 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
-	"fmt"
 	"io"
-	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -31,7 +25,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
-	"github.com/koupleless/koupsandbox/controller/internal/certfile"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
@@ -172,26 +165,6 @@ func TestServer(t *testing.T) {
 			}
 		})
 	}
-	t.Run("many at once", func(t *testing.T) {
-		const bases = 50
-		var posts sync.WaitGroup
-		for i := range bases {
-			posts.Go(func() {
-				body := strings.Replace(heartbeatC, `"identity":"a"`, fmt.Sprintf(`"identity":"%d"`, i), 1)
-				if status, text, err := post(client, "http://"+tn.Addr()+"/heartbeat", body); err != nil || status != 200 {
-					t.Errorf("base %d: %d %s, error %v", i, status, text, err)
-				}
-			})
-		}
-		posts.Wait()
-		seen := map[string]bool{}
-		for _, e := range h.all() {
-			seen[e.Heartbeat.Identity] = true
-		}
-		if len(seen) != bases {
-			t.Errorf("heard of %d bases, want %d", len(seen), bases)
-		}
-	})
 }
 
 // everywhere are networks of all addresses.
@@ -425,54 +398,4 @@ func TestMutualTLS(t *testing.T) {
 	if status, _, err := post(client, "http://"+tn.Addr()+"/heartbeat", heartbeatC); err == nil && status == 200 {
 		t.Error("plain HTTP was served beside TLS")
 	}
-}
-
-// New connections use the current certificate and certificate authority in the files.
-func TestRenewedCertificates(t *testing.T) {
-	dir := t.TempDir()
-	file := func(name string) certfile.File { return certfile.File{Setting: name, Path: filepath.Join(dir, name)} }
-	write := func(name, kind string, der []byte) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// renew replaces all certificates with those of a new certificate authority, and returns a client with a
-	// certificate of this authority.
-	renew := func() *http.Client {
-		t.Helper()
-		ca := issue(t, "ca", nil)
-		server, own := issue(t, "controller", &ca), issue(t, "a", &ca)
-		key, err := x509.MarshalPKCS8PrivateKey(server.PrivateKey)
-		if err != nil {
-			t.Fatal(err)
-		}
-		write("ca", "CERTIFICATE", ca.Certificate[0])
-		write("cert", "CERTIFICATE", server.Certificate[0])
-		write("key", "PRIVATE KEY", key)
-		pool := x509.NewCertPool()
-		pool.AddCert(ca.Leaf)
-		return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS12}}}
-	}
-	first := renew()
-	source, err := certfile.Open(&tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAndVerifyClientCert},
-		certfile.Files{Cert: file("cert"), Key: file("key"), CA: file("ca")}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tn := serve(t, Options{Networks: everywhere, TLS: source.Server()}, newHandler())
-	is := func(when string, c *http.Client, want int) {
-		t.Helper()
-		if status, text, err := post(c, "https://"+tn.Addr()+"/heartbeat", heartbeatC); status != want {
-			t.Errorf("%s: %d %s, error %v; want %d", when, status, text, err, want)
-		}
-	}
-	is("at the start", first, 200)
-	second := renew()
-	is("a new certificate", second, 200)
-	is("a client of the old authority", first, 0)
-	write("ca", "CERTIFICATE", []byte("half of it"))
-	is("an authority that is broken", second, 200)
-	write("key", "PRIVATE KEY", []byte("half of it"))
-	is("a key that is broken", second, 200)
 }

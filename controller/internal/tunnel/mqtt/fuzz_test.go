@@ -1,7 +1,6 @@
 package mqtt
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -63,25 +62,5 @@ func FuzzReceive(f *testing.F) {
 				t.Errorf("retained: %t, %d bytes: %q", retained, len(payload), line)
 			}
 		})
-	})
-}
-
-// FuzzTopic: what is published for a base goes to its own topic.
-func FuzzTopic(f *testing.F) {
-	f.Fuzz(func(t *testing.T, topic string) {
-		tun := New(Options{Env: "dev"}, newHearing())
-		identity, kind, ok, err := tun.parseTopic(topic)
-		if !ok || err != nil {
-			return
-		}
-		if kind != "other" && topic != tun.prefix+identity+"/base/"+kind {
-			t.Errorf("%q is %q of base %q", topic, kind, identity)
-		}
-		if strings.ContainsAny(identity+kind, "/+#") {
-			t.Errorf("%q has more than one level: %q, %q", topic, identity, kind)
-		}
-		if err := tun.Send(context.Background(), tunnel.Address{Identity: identity}, arklet.Request{Command: arklet.CommandHealth}); err == nil {
-			t.Error("sent without a connection")
-		}
 	})
 }

@@ -1,3 +1,8 @@
+// Package mqtt carries arklet messages over an MQTT broker (protocol 3).
+//
+// One connection serves all bases. It subscribes with one wildcard, again on every connect, so that
+// no base is lost when the broker comes back. Commands go out with QoS 1 and are never retained: a
+// base that connects later must not run what was meant for another.
 package mqtt
 
 import (

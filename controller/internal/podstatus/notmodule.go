@@ -1,4 +1,4 @@
-package vpod
+package podstatus
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -31,8 +31,8 @@ func withSidecars(pod *corev1.Pod, modules []corev1.ContainerStatus, since metav
 	return all
 }
 
-// isSidecar reports whether withSidecars has added a status.
-func isSidecar(c corev1.ContainerStatus) bool { return c.State.Running != nil && c.ContainerID == "" }
+// IsSidecar reports whether withSidecars has added a status.
+func IsSidecar(c corev1.ContainerStatus) bool { return c.State.Running != nil && c.ContainerID == "" }
 
 // initStatuses are the statuses of init containers: completed, or running if they are sidecars
 // (restartPolicy Always), which kubectl counts in its column READY too.

@@ -1,4 +1,4 @@
-package notice
+package controller
 
 import (
 	"cmp"
@@ -16,12 +16,11 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// DaemonSets tells a DaemonSet of modules, when it comes and whenever its spec changes, that its
-// template names no environment. The DaemonSet controller makes Pods by the template alone, so the
-// toleration that module controllers add to Pods is no help: DESIRED stays 0. env is the
-// environment of this controller; a DaemonSet that is labelled with another one is left to that
-// one's. It returns at once; an error means that DaemonSets cannot be watched.
-func DaemonSets(informer appsinformers.DaemonSetInformer, env string, recorder record.EventRecorder) error {
+// noticeDaemonSets records an Event for each DaemonSet of modules whose template tolerates no environment, when the DaemonSet
+// is created and when its spec changes. The DaemonSet controller creates Pods only for Nodes whose taints the template
+// tolerates, so the toleration that module controllers add to Pods has no effect: DESIRED stays 0. DaemonSets
+// with the label of another environment are ignored.
+func noticeDaemonSets(informer appsinformers.DaemonSetInformer, env string, recorder record.EventRecorder) error {
 	tell := func(d *appsv1.DaemonSet) {
 		if lacksEnv(d, env) {
 			recorder.Event(d, corev1.EventTypeWarning, api.ReasonEnvironmentNotTolerated, fmt.Sprintf(
@@ -30,14 +29,9 @@ func DaemonSets(informer appsinformers.DaemonSetInformer, env string, recorder r
 		}
 	}
 	_, err := informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) {
-			if d, ok := object.(*appsv1.DaemonSet); ok {
-				tell(d)
-			}
-		},
-		UpdateFunc: func(before, after any) {
-			was, ok := before.(*appsv1.DaemonSet)
-			if d, is := after.(*appsv1.DaemonSet); ok && is && was.Generation != d.Generation {
+		AddFunc: func(obj any) { tell(obj.(*appsv1.DaemonSet)) },
+		UpdateFunc: func(before, obj any) {
+			if d := obj.(*appsv1.DaemonSet); before.(*appsv1.DaemonSet).Generation != d.Generation {
 				tell(d)
 			}
 		},

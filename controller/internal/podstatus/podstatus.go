@@ -1,4 +1,5 @@
-package vpod
+// Package podstatus computes the status of a Pod from what its base has. It is pure.
+package podstatus
 
 import (
 	"cmp"
@@ -7,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -15,76 +15,14 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
-	"github.com/koupleless/koupsandbox/controller/internal/plan"
 	"github.com/koupleless/koupsandbox/controller/redact"
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// moduleState is what there is to say about one container of a Pod.
-type moduleState struct {
-	module
-	biz   arklet.Biz
-	there bool // the base lists it
-	// superseded: a newer Pod of the module serves here, by another version or another jar.
-	superseded bool
-	// url is the jar that the base has of this version; empty if it is not known, or does not
-	// matter.
-	url string
-	// unready is why its probes keep it from being Ready; empty if they do not.
-	unready string
-	// replacing: it is about to be replaced by another jar of its version.
-	replacing bool
-	// removing: it is being uninstalled, for whatever reason.
-	removing bool
-	failure  error // what went wrong last; nil if nothing did
-	origin   origin
-	// earlier is the version that the Pod had here before it was changed in place, while that is
-	// active; else empty.
-	earlier string
-	// overtaken: the base switched to a version that no Pod wants any more, and what is wanted, by this
-	// Pod or a newer one, is on its way.
-	overtaken bool
-	// wasReady: the Pod was Ready with the jar that is there, under its version or the earlier one.
-	wasReady, earlierGoesOn bool
-	// had: what is there came onto the base for this Pod, whatever it asks for now.
-	had bool
-}
-
-// origin is how a module got onto its base, as far as this controller saw it.
-type origin string
-
-// The origins, which are reasons of the condition api.ConditionCurrent.
-const (
-	originUnknown   origin = ""
-	originInstalled origin = api.ReasonInstalled
-	originReplaced  origin = api.ReasonReplacedInPlace
-	originUnchanged origin = api.ReasonUnchanged // it was there
-)
-
-// current says whether the base has the very jar that the container names, as far as is known.
-func (s moduleState) current() bool { return s.there && (s.url == "" || s.url == s.URL) }
-
-// ready says whether requests to the module reach this very version. A Pod that was changed in place
-// stays Ready with what it had until that is replaced, or what comes instead fails.
-func (s moduleState) ready() bool { return s.serves() && s.unready == "" }
-
-// serves is ready, but for the probes.
-func (s moduleState) serves() bool {
-	if s.earlierGoesOn {
-		return true
-	}
-	return s.invalid == nil && s.there && s.biz.State == arklet.StateActivated && !s.superseded && !s.replacing && !s.removing && (s.current() || s.wasReady)
-}
-
-// started says whether the module has been installed, whatever became of it.
-func (s moduleState) started() bool {
-	return s.current() && !s.removing && !s.biz.Installing()
-}
-
-// statusOf computes the status of a Pod from what its base says. before is the status that the API
-// server has: what others wrote there stays, and times change only with what they date. now dates
-// what is new.
-func statusOf(pod *corev1.Pod, b base.Snapshot, modules []moduleState, rule FailedRule, before corev1.PodStatus, now time.Time) corev1.PodStatus {
+// Of returns the status of a Pod. modules are its modules on base b, in the order of its containers. before is the status
+// in the API server: the parts that others wrote there stay, and times change only together with the values that
+// they date. now dates new values.
+func Of(pod *corev1.Pod, b base.Snapshot, modules []Module, rule FailedRule, before corev1.PodStatus, now time.Time) corev1.PodStatus {
 	s := *before.DeepCopy()
 	s.PodIP, s.HostIP = b.IP, b.IP
 	s.PodIPs, s.HostIPs = nil, nil
@@ -96,29 +34,20 @@ func statusOf(pod *corev1.Pod, b base.Snapshot, modules []moduleState, rule Fail
 	}
 	alive := b.Liveness == base.Alive
 	statuses := make([]corev1.ContainerStatus, 0, len(pod.Spec.Containers))
+	states := make([]state, 0, len(modules))
 	installed, ready := true, alive
-	for i, m := range modules {
+	for _, m := range modules {
 		was := containerNamed(before.ContainerStatuses, m.Name)
-		if was != nil {
-			m.lookBack(*was)
-			modules[i] = m
-		}
-		c := containerStatus(m, b.IP)
-		if m.earlierGoesOn {
-			c = goesOn(*was, now)
-		}
-		c.Ready = c.Ready && alive
-		if was != nil {
-			carryOver(&c, *was, m, now)
-		}
-		statuses = append(statuses, c)
-		installed, ready = installed && m.started(), ready && c.Ready
+		e := evaluate(m, was, alive)
+		states = append(states, e)
+		statuses = append(statuses, containerStatus(e, was, b.IP, now))
+		installed, ready = installed && e.installed, ready && e.ready
 	}
 	s.EphemeralContainerStatuses = refuseDebug(pod.Spec.EphemeralContainers, before.EphemeralContainerStatuses, metav1.NewTime(now))
 	s.Phase = phase(pod, before.Phase, installed, modules, rule)
 	s.ContainerStatuses = withSidecars(pod, statuses, *s.StartTime, alive && s.Phase != corev1.PodPending)
 	s.InitContainerStatuses = initStatuses(pod.Spec.InitContainers, *s.StartTime, alive)
-	reason, message := why(alive, modules, b)
+	reason, message := why(alive, states, b)
 	set := func(t corev1.PodConditionType, ok bool) {
 		c := corev1.PodCondition{Type: t, Status: corev1.ConditionTrue}
 		if !ok {
@@ -126,7 +55,7 @@ func statusOf(pod *corev1.Pod, b base.Snapshot, modules []moduleState, rule Fail
 		}
 		setCondition(&s, c, now)
 	}
-	setCurrent(&s, modules, now)
+	setCurrent(&s, states, now)
 	set(corev1.PodInitialized, true)
 	set(corev1.ContainersReady, ready)
 	for _, gate := range pod.Spec.ReadinessGates {
@@ -135,9 +64,9 @@ func statusOf(pod *corev1.Pod, b base.Snapshot, modules []moduleState, rule Fail
 			set(api.ConditionInstalled, installed)
 		case api.ConditionReady:
 			set(api.ConditionReady, ready)
-		default: // somebody else's
+		default: // another controller sets it
 		}
-		c := condition(&s, gate.ConditionType)
+		c := Condition(&s, gate.ConditionType)
 		ready = ready && c != nil && c.Status == corev1.ConditionTrue
 	}
 	if reason == "" {
@@ -166,8 +95,8 @@ const (
 
 // phase of a Pod: it is Pending until all its modules have been installed once, Running then, and
 // Failed for ever once the rule made it so.
-func phase(pod *corev1.Pod, before corev1.PodPhase, installed bool, modules []moduleState, rule FailedRule) corev1.PodPhase {
-	superseded := slices.ContainsFunc(modules, func(s moduleState) bool { return s.superseded })
+func phase(pod *corev1.Pod, before corev1.PodPhase, installed bool, modules []Module, rule FailedRule) corev1.PodPhase {
+	superseded := slices.ContainsFunc(modules, func(m Module) bool { return m.Superseded })
 	switch {
 	case before == corev1.PodFailed:
 		return before
@@ -181,13 +110,13 @@ func phase(pod *corev1.Pod, before corev1.PodPhase, installed bool, modules []mo
 }
 
 // why says in one reason and one message why a Pod is not ready; both are empty when it is.
-func why(alive bool, modules []moduleState, b base.Snapshot) (reason, message string) {
+func why(alive bool, states []state, b base.Snapshot) (reason, message string) {
 	if !alive {
 		err := errcode.New(errcode.ModuleControllerBaseInstanceNotReady, "no sign of life of the base since %s", b.LastSeen.UTC().Format(time.RFC3339))
 		return errcode.ModuleControllerBaseInstanceNotReady.Type(), err.Error()
 	}
-	for _, m := range modules {
-		if m.ready() {
+	for _, m := range states {
+		if m.ready {
 			continue
 		}
 		w := waiting(m)
@@ -200,84 +129,66 @@ func why(alive bool, modules []moduleState, b base.Snapshot) (reason, message st
 	return reason, message
 }
 
-// lookBack finds out what the Pod was Ready with.
-func (s *moduleState) lookBack(was corev1.ContainerStatus) {
-	version, _ := onBase(was)
-	s.had = s.there && s.url != "" && was.ImageID == s.url && version == s.Version
-	s.wasReady = was.Ready && was.ImageID == s.url
-	if (was.Ready || isDeactivated(was)) && // it gave way to a Pod that is gone
-		s.overtaken && !s.superseded && s.invalid == nil && version == s.Version {
-		s.earlierGoesOn = true
-		return
-	}
-	s.earlierGoesOn = was.Ready && s.earlier != "" && version == s.earlier && s.failure == nil && s.invalid == nil && !s.superseded &&
-		(!s.there || s.biz.State != arklet.StateActivated)
-}
-
 // isDeactivated says whether a container gave way to that of a newer Pod.
 func isDeactivated(c corev1.ContainerStatus) bool {
 	return c.State.Waiting != nil && c.State.Waiting.Reason == api.ReasonDeactivated
 }
 
-// gaveWay says whether a Pod is Not Ready only because its containers gave way.
-func gaveWay(s *corev1.PodStatus) bool {
+// Yields reports whether a Pod is Not Ready only because newer Pods serve in its place.
+func Yields(s *corev1.PodStatus) bool {
 	return slices.ContainsFunc(s.ContainerStatuses, isDeactivated) &&
 		!slices.ContainsFunc(s.ContainerStatuses, func(c corev1.ContainerStatus) bool { return !c.Ready && !isDeactivated(c) })
 }
 
-// goesOn is the status of a container that is Ready with what it had, or is so again: the Pod that it gave
-// way to is gone.
-func goesOn(was corev1.ContainerStatus, now time.Time) corev1.ContainerStatus {
-	c := *was.DeepCopy() // what was is the informer's
-	if !c.Ready {
-		c.Ready, c.Started = true, ptr.To(true)
-		c.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now)}}
-	}
-	return c
-}
-
-func containerStatus(m moduleState, ip string) corev1.ContainerStatus {
+func containerStatus(m state, was *corev1.ContainerStatus, ip string, now time.Time) corev1.ContainerStatus {
 	c := corev1.ContainerStatus{Name: m.Name, Image: m.URL, Started: ptr.To(false)}
-	if m.current() || m.wasReady || m.had {
-		c.Image = cmp.Or(m.url, m.URL)
+	started := metav1.NewTime(m.Biz.Latest.At)
+	if m.serving == servesPrevious { // was is not nil
+		c = *was.DeepCopy()
+		started = metav1.NewTime(now)
+	} else if m.current() || m.wasReady || m.installedForPod {
+		c.Image = cmp.Or(m.InstalledURL, m.URL)
 		c.ContainerID, c.ImageID = workload.ContainerID(ip, m.Name, m.Version), c.Image
 	}
 	switch {
-	case m.ready():
-		c.Ready, c.Started = true, ptr.To(true)
-		c.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(m.biz.Latest.At)}
-	case m.serves(): // but for its probes
-		c.Started, c.State.Running = ptr.To(true), &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(m.biz.Latest.At)}
-	case m.there && m.biz.State == arklet.StateStopped:
-		at := metav1.NewTime(m.biz.Latest.At)
-		c.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, Reason: m.biz.Latest.Reason, Message: m.biz.Latest.Message, StartedAt: at, FinishedAt: at, ContainerID: c.ContainerID}
+	case m.serving == servesPrevious && c.Ready: // as it was
+	case m.serving != servesNothing:
+		c.Started, c.State = ptr.To(true), corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}}
+	case m.Listed && m.Biz.State == arklet.StateStopped:
+		c.State.Terminated = &corev1.ContainerStateTerminated{
+			ExitCode: 1, Reason: m.Biz.Latest.Reason, Message: m.Biz.Latest.Message, StartedAt: started, FinishedAt: started, ContainerID: c.ContainerID,
+		}
 	default:
 		c.State.Waiting = waiting(m)
+	}
+	c.Ready = m.ready
+	if was != nil {
+		carryOver(&c, *was, m, now)
 	}
 	return c
 }
 
 // waiting says why a module does not serve.
-func waiting(m moduleState) *corev1.ContainerStateWaiting {
+func waiting(m state) *corev1.ContainerStateWaiting {
 	state := func(reason, message string) *corev1.ContainerStateWaiting {
 		return &corev1.ContainerStateWaiting{Reason: reason, Message: message}
 	}
 	switch {
-	case m.invalid != nil:
-		return state(errcode.Of(m.invalid).Type(), errcode.Message(m.invalid))
-	case m.superseded && (!m.there || m.biz.State == arklet.StateActivated || m.biz.State == arklet.StateDeactivated):
+	case m.Invalid != nil:
+		return state(errcode.Of(m.Invalid).Type(), errcode.Message(m.Invalid))
+	case m.Superseded && (!m.Listed || m.Biz.State == arklet.StateActivated || m.Biz.State == arklet.StateDeactivated):
 		return state(api.ReasonDeactivated, "a newer Pod of module "+m.Name+" serves on this base")
-	case m.serves() && m.unready != "":
-		return state(api.ReasonContainersNotReady, m.Identity()+": "+m.unready)
-	case m.failure != nil:
-		return state(errcode.Of(m.failure).Type(), errcode.Message(m.failure))
-	case m.replacing, m.there && !m.current():
+	case m.serving != servesNothing && m.Unready != "":
+		return state(api.ReasonContainersNotReady, m.Identity()+": "+m.Unready)
+	case m.Failure != nil:
+		return state(errcode.Of(m.Failure).Type(), errcode.Message(m.Failure))
+	case m.Replacing, m.Listed && !m.current():
 		return state(api.ReasonReplacing, "the base has this version from another image: it is uninstalled and installed again, one base after the other; a new BIZ_VERSION is released without a gap")
-	case !m.there, m.removing:
+	case !m.Listed, m.Uninstalling:
 		return state(api.ReasonContainerCreating, "")
 	}
-	record := strings.TrimSpace(m.biz.Latest.Reason + " " + firstLine(m.biz.Latest.Message))
-	switch m.biz.State {
+	record := strings.TrimSpace(m.Biz.Latest.Reason + " " + arklet.FirstLine(m.Biz.Latest.Message))
+	switch m.Biz.State {
 	case arklet.StateDeactivated:
 		return state(api.ReasonNotActivated, "the base keeps this version deactivated while another one serves ("+record+"); start the base with -Dactivate.new.module=true, or connect it over HTTP")
 	case arklet.StateBroken:
@@ -289,40 +200,40 @@ func waiting(m moduleState) *corev1.ContainerStateWaiting {
 
 // setCurrent says whether the modules on the base are those that the Pod names, and how they got
 // there. A Pod changes nothing when the base had them already.
-func setCurrent(s *corev1.PodStatus, modules []moduleState, now time.Time) {
+func setCurrent(s *corev1.PodStatus, states []state, now time.Time) {
 	c := corev1.PodCondition{Type: api.ConditionCurrent, Status: corev1.ConditionTrue}
 	var said []string
-	for _, m := range modules {
-		if m.invalid != nil || m.earlierGoesOn || !m.current() && !m.wasReady {
+	for _, m := range states {
+		if m.Invalid != nil || m.serving == servesPrevious || !m.current() && !m.wasReady {
 			return // nothing to say yet
 		}
-		o := m.origin
+		o := m.Origin
 		switch {
 		case !m.current():
 			c.Status, c.Reason = corev1.ConditionFalse, api.ReasonReplacing
-			said = append(said, m.Identity()+" is still installed from "+redact.URL(m.url))
+			said = append(said, m.Identity()+" is still installed from "+redact.URL(m.InstalledURL))
 			continue
-		case o == originUnknown:
-			if condition(s, api.ConditionCurrent) != nil {
+		case o == "":
+			if Condition(s, api.ConditionCurrent) != nil {
 				return // an earlier controller may know
 			}
-			o = originUnchanged
+			o = api.ReasonUnchanged
 		}
-		if c.Status == corev1.ConditionTrue && (c.Reason == "" || o != originUnchanged) {
-			c.Reason = string(o)
+		if c.Status == corev1.ConditionTrue && (c.Reason == "" || o != api.ReasonUnchanged) {
+			c.Reason = o
 		}
-		said = append(said, m.Identity()+" "+map[origin]string{
-			originInstalled: "was installed for this Pod",
-			originReplaced:  "was uninstalled and installed again, since its image changed and BIZ_VERSION did not",
-			originUnchanged: "was on the base already: nothing was sent; to release another jar, raise BIZ_VERSION",
+		said = append(said, m.Identity()+" "+map[string]string{
+			api.ReasonInstalled:       "was installed for this Pod",
+			api.ReasonReplacedInPlace: "was uninstalled and installed again, since its image changed and BIZ_VERSION did not",
+			api.ReasonUnchanged:       "was on the base already: nothing was sent; to release another jar, raise BIZ_VERSION",
 		}[o])
 	}
 	c.Message = strings.Join(said, "; ")
 	setCondition(s, c, now)
 }
 
-// endedStatus is the status of a deleted Pod of which nothing is left on its base.
-func endedStatus(before corev1.PodStatus, now time.Time) corev1.PodStatus {
+// Ended is the status of a deleted Pod of which nothing is left on its base.
+func Ended(before corev1.PodStatus, now time.Time) corev1.PodStatus {
 	s := *before.DeepCopy()
 	if s.Phase != corev1.PodFailed {
 		s.Phase = corev1.PodSucceeded
@@ -341,30 +252,25 @@ func endedStatus(before corev1.PodStatus, now time.Time) corev1.PodStatus {
 		}
 	}
 	for _, t := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady, api.ConditionReady, api.ConditionInstalled} {
-		if condition(&s, t) != nil {
+		if Condition(&s, t) != nil {
 			setCondition(&s, corev1.PodCondition{Type: t, Status: corev1.ConditionFalse, Reason: api.ReasonPodCompleted}, now)
 		}
 	}
 	return s
 }
 
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(s, "\n")
-	return line
-}
-
 // carryOver takes over from the status before what lasts: how often the module has started for the Pod
 // again, as with a kubelet, and how it ended last. It ends when it is installed anew: its jar was
 // replaced, its liveness probe failed, its base's process is another, or somebody took it away. A
 // module from which a base has switched away, and back, has not ended.
-func carryOver(c *corev1.ContainerStatus, before corev1.ContainerStatus, m moduleState, now time.Time) {
+func carryOver(c *corev1.ContainerStatus, before corev1.ContainerStatus, m state, now time.Time) {
 	c.RestartCount, c.LastTerminationState = before.RestartCount, before.LastTerminationState
 	was, is, last := before.State.Running, c.State.Running, c.LastTerminationState.Terminated
 	if was != nil && is != nil && is.StartedAt.Unix() == was.StartedAt.Unix() {
 		is.StartedAt = was.StartedAt // the API keeps seconds: an unchanged module makes no new status
 		return
 	}
-	switched := m.there && (m.biz.State == arklet.StateDeactivated || m.biz.Latest.Reason == plan.ReasonSwitched)
+	switched := m.Listed && (m.Biz.State == arklet.StateDeactivated || m.Biz.Latest.Reason == arklet.ReasonSwitched)
 	if was != nil && !switched {
 		last = &corev1.ContainerStateTerminated{
 			ExitCode: 1, Reason: api.ReasonGone, Message: "the module left the base, or was taken out of service to be installed again",
@@ -382,7 +288,8 @@ func carryOver(c *corev1.ContainerStatus, before corev1.ContainerStatus, m modul
 	c.RestartCount++
 }
 
-func condition(s *corev1.PodStatus, t corev1.PodConditionType) *corev1.PodCondition {
+// Condition returns a condition of a Pod; nil if the Pod does not have it.
+func Condition(s *corev1.PodStatus, t corev1.PodConditionType) *corev1.PodCondition {
 	i := slices.IndexFunc(s.Conditions, func(c corev1.PodCondition) bool { return c.Type == t })
 	if i < 0 {
 		return nil
@@ -393,7 +300,7 @@ func condition(s *corev1.PodStatus, t corev1.PodConditionType) *corev1.PodCondit
 // setCondition merges a condition: the transition time changes only with the status.
 func setCondition(s *corev1.PodStatus, c corev1.PodCondition, now time.Time) {
 	c.LastTransitionTime = metav1.NewTime(now)
-	have := condition(s, c.Type)
+	have := Condition(s, c.Type)
 	if have == nil {
 		s.Conditions = append(s.Conditions, c)
 		return
@@ -404,9 +311,8 @@ func setCondition(s *corev1.PodStatus, c corev1.PodCondition, now time.Time) {
 	*have = c
 }
 
-func isReady(s *corev1.PodStatus) bool {
-	c := condition(s, corev1.PodReady)
+// IsReady reports whether the condition Ready is True.
+func IsReady(s *corev1.PodStatus) bool {
+	c := Condition(s, corev1.PodReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
-
-func sameStatus(a, b corev1.PodStatus) bool { return equality.Semantic.DeepEqual(a, b) }
