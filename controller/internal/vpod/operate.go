@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
@@ -321,7 +322,7 @@ func (p *Provider) shownError(a attempt, f failure) error {
 	if a.command != arklet.CommandInstallBiz || f.attempts < p.opts.MaxAttempts {
 		return f.err
 	}
-	return errcode.New(errcode.ModuleControllerRetryTimesExceeded, "attempt %d failed, the next one is at %s: %w", f.attempts, f.next.UTC().Format(time.RFC3339), f.err)
+	return errcode.New(errcode.ModuleControllerRetryTimesExceeded, "%s: %w", api.NextAttempt(f.attempts, f.next), f.err)
 }
 
 // lacksMetaspace says whether more free metaspace would help.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	resourcehelper "k8s.io/component-helpers/resource"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/configmap"
@@ -84,10 +85,10 @@ type Options struct {
 // Defaults of Options.
 const (
 	DefaultWorkers          = 8
-	DefaultInstallTimeout   = 5 * time.Minute
-	DefaultUninstallTimeout = time.Minute
+	DefaultInstallTimeout   = api.InstallTimeout
+	DefaultUninstallTimeout = api.UninstallTimeout
 	DefaultMaxAttempts      = 6
-	DefaultDrain            = 2 * time.Second
+	DefaultDrain            = api.Drain
 )
 
 // The longest pauses after errors that are no failure of a module: a base that gives no list, an API

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/handover"
@@ -172,12 +173,6 @@ func (p *Provider) yieldsIn(down handover.Pod, pods []handover.Pod, byKey map[st
 	return since.Add(yieldAfter).Sub(now)
 }
 
-// switchedFor is how long a Pod stays Ready at most after its base has switched to a version that no
-// Pod wants any more, since a release overtook it. What is wanted is on its way, the next version or
-// the Pod's own again, and meanwhile requests are served: the Service would have one endpoint less, or
-// none. An install takes some seconds.
-const switchedFor = 30 * time.Second
-
 // noteSwitches notes from which versions the base has switched away, until they are active again, and
 // returns when it is time to look again.
 func (p *Provider) noteSwitches(key workerKey, b base.Snapshot) (again time.Duration) {
@@ -193,7 +188,7 @@ func (p *Provider) noteSwitches(key workerKey, b base.Snapshot) (again time.Dura
 			}
 		}
 		for version, since := range l.switched {
-			left := since.Add(p.opts.Speed.Of(switchedFor)).Sub(now)
+			left := since.Add(p.opts.Speed.Of(api.SwitchedReady)).Sub(now)
 			biz, there := b.Module(key.module, version)
 			if biz.State == arklet.StateActivated || !there && left <= 0 {
 				delete(l.switched, version)
@@ -221,7 +216,7 @@ func onlyAccepted(before, target *corev1.PodStatus) bool {
 	}
 	return !slices.ContainsFunc(target.ContainerStatuses, func(c corev1.ContainerStatus) bool {
 		w := c.State.Waiting
-		return !isSidecar(c) && (w == nil || w.Reason != reasonCreating && w.Reason != reasonResolved)
+		return !isSidecar(c) && (w == nil || w.Reason != api.ReasonContainerCreating && w.Reason != api.ReasonResolved)
 	})
 }
 
@@ -399,7 +394,7 @@ func (p *Provider) addLane(s *moduleState, l *lane, e *entry, b base.Snapshot) {
 	}
 	coming = coming || newest && s.failure == nil // its own version comes again
 	since := l.switched[s.Version]
-	s.overtaken = coming && !since.IsZero() && time.Since(since) < p.opts.Speed.Of(switchedFor) && slices.ContainsFunc(b.Versions(s.Name), func(biz arklet.Biz) bool {
+	s.overtaken = coming && !since.IsZero() && time.Since(since) < p.opts.Speed.Of(api.SwitchedReady) && slices.ContainsFunc(b.Versions(s.Name), func(biz arklet.Biz) bool {
 		return biz.State == arklet.StateActivated && l.placed[biz.Version] != nil
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
@@ -332,7 +333,7 @@ func (p *Provider) note(key workerKey, a attempt, b base.Snapshot, err error) {
 		return
 	}
 	if replaced {
-		p.tell(key, func(v view) bool { return v.wants() && v.module.Module == a.module }, corev1.EventTypeNormal, ReasonReplaced,
+		p.tell(key, func(v view) bool { return v.wants() && v.module.Module == a.module }, corev1.EventTypeNormal, api.ReasonReplaced,
 			"module "+a.module.Identity()+" was uninstalled and installed again from "+redact.URL(a.module.URL)+
 				", since the image changed and BIZ_VERSION did not; a new BIZ_VERSION is released without a gap")
 	}

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 	"github.com/koupleless/koupsandbox/controller/redact"
@@ -95,7 +96,7 @@ func (p *Provider) beginReplacing(key workerKey, m arklet.Module) bool {
 	served := len(others) == 0 || p.gaps.elsewhere(p, pod.Namespace, key.module, pod.Spec.NodeName)
 	for _, o := range others { // another controller's bases
 		for _, c := range o.Status.ContainerStatuses {
-			if c.Name == key.module && c.State.Waiting != nil && c.State.Waiting.Reason == ReasonReplacing {
+			if c.Name == key.module && c.State.Waiting != nil && c.State.Waiting.Reason == api.ReasonReplacing {
 				served = false
 			}
 		}

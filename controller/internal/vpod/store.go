@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/labels"
@@ -135,7 +136,7 @@ const (
 func stageOf(pod *corev1.Pod) stage {
 	c := condition(&pod.Status, corev1.PodReady)
 	switch {
-	case pod.DeletionTimestamp != nil, pod.Annotations[corev1.PodDeletionCost] == preferred, c != nil && c.Reason == ReasonDeactivated:
+	case pod.DeletionTimestamp != nil, pod.Annotations[corev1.PodDeletionCost] == preferred, c != nil && c.Reason == api.ReasonDeactivated:
 		return stageReplaced
 	case isReady(&pod.Status):
 		return stageReady
