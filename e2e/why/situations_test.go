@@ -234,9 +234,9 @@ var situations = []situation{
 	{name: "an annotation that is not there", pod: version("", &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['biz']"}}), want: why.VersionRefUnresolved, names: []string{"metadata.annotations['biz']"}},
 	{name: "a ConfigMap that is not there", pod: version("", &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "versions"}, Key: "biz"}}), want: why.VersionRefUnresolved, names: []string{"ConfigMap versions", "does not exist"}},
 	{name: "a Secret", pod: version("", &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}, Key: "k"}}), want: why.VersionRefUnresolved, names: []string{"Secret s"}},
-	{name: "an image of a registry", pod: image("nginx:1.27"), want: why.ImageWithoutScheme, names: []string{"nginx:1.27"}},
-	{name: "a scheme that bases do not fetch", pod: image("oss://bucket/biz.jar"), want: why.ImageSchemeUnsupported, names: []string{"oss://"}},
-	{name: "a host alone", pod: image("https://modules.example"), want: why.ImageNamesNoJar, names: []string{"https://modules.example"}},
+	{name: "an image of a registry", pod: image("nginx:1.27"), want: why.ImageNotAJar, names: []string{"nginx:1.27"}},
+	{name: "a scheme that bases do not fetch", pod: image("oss://bucket/biz.jar"), want: why.ImageNotAJar, names: []string{"oss://"}},
+	{name: "a host alone", pod: image("https://modules.example"), want: why.ImageNotAJar, names: []string{"https://modules.example"}},
 	{name: "kept deactivated", with: v1alpha1.BaseSet{Activation: v1alpha1.ActivationDefault}, made: func(s *scene) {
 		s.pod("older")
 		s.becomes("pod/older", why.PodReady)
@@ -345,7 +345,7 @@ var situations = []situation{
 	{name: "a StatefulSet that waits", made: func(s *scene) {
 		_, err := client.AppsV1().StatefulSets(s.name).Create(s.ctx, module.StatefulSet(s.name, "x", 2, s.template(image("nginx:1.27"))), metav1.CreateOptions{})
 		check.Must(s.t, err)
-	}, target: "sts/x", want: why.PodNotReady, because: why.ImageWithoutScheme, names: []string{"0 of 2 Pods", "Pod x-0 decides", "nginx:1.27"}},
+	}, target: "sts/x", want: why.PodNotReady, because: why.ImageNotAJar, names: []string{"0 of 2 Pods", "Pod x-0 decides", "nginx:1.27"}},
 	{name: "a StatefulSet that was broken, and is corrected", made: func(s *scene) {
 		set, err := client.AppsV1().StatefulSets(s.name).Create(s.ctx, module.StatefulSet(s.name, "x", 1, s.template(image("oss://bucket/biz.jar"))), metav1.CreateOptions{})
 		check.Must(s.t, err)
@@ -353,7 +353,7 @@ var situations = []situation{
 		_, err = client.AppsV1().StatefulSets(s.name).Patch(s.ctx, set.Name, types.JSONPatchType,
 			[]byte(`[{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "https://modules.example/biz-1.0.0-ark-biz.jar"}]`), metav1.PatchOptions{})
 		check.Must(s.t, err)
-	}, target: "sts/x", want: why.OutdatedPodNotReady, because: why.ImageSchemeUnsupported, names: []string{"Pod x-0", "earlier template"}},
+	}, target: "sts/x", want: why.OutdatedPodNotReady, because: why.ImageNotAJar, names: []string{"Pod x-0", "earlier template"}},
 
 	// Nodes.
 	{name: "a base that is Ready", made: func(*scene) {}, target: "node/HOST", want: why.NodeReady, names: []string{"HOST", "serves it"}},

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
@@ -110,7 +111,7 @@ func (v *view) ofNode() (all []Evidence) {
 		text += ", allocatable metaspace " + amount(corev1.ResourceMemory, free)
 	}
 	all = append(all, Evidence{About: "base", Text: text})
-	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, observed, corev1.NodeMemoryPressure} {
+	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, api.ConditionObserved, corev1.NodeMemoryPressure} {
 		if c := nodeCondition(n, kind); c.Type != "" {
 			all = append(all, Evidence{"base", conditionText(string(kind), string(c.Status), c.Reason, c.Message), c.LastTransitionTime.Time})
 		}
@@ -123,7 +124,7 @@ func (v *view) ofPod() (all []Evidence) {
 		return nil
 	}
 	for _, c := range v.Pod.Status.Conditions {
-		if c.Status == corev1.ConditionTrue && !slices.Contains([]corev1.PodConditionType{corev1.PodReady, labels.ConditionCurrent}, c.Type) {
+		if c.Status == corev1.ConditionTrue && !slices.Contains([]corev1.PodConditionType{corev1.PodReady, api.ConditionCurrent}, c.Type) {
 			continue
 		}
 		all = append(all, Evidence{"conditions", conditionText(string(c.Type), string(c.Status), c.Reason, c.Message), c.LastTransitionTime.Time})

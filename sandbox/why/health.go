@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -20,8 +21,8 @@ var healthRules = []rule{
 	{ReadinessGateMissing, gateMissing},
 }
 
-// probed is what the Pod says of a module that is active and whose probe has not succeeded
-// (controller/internal/vpod/status.go: ContainersNotReady, and the module in the message).
+// probed returns the container whose module is active and whose probe has not succeeded, and why: the condition has
+// the reason api.ReasonContainersNotReady.
 func (v *view) probed() (container, message string) {
 	for _, s := range v.Pod.Status.ContainerStatuses {
 		c := podCondition(v.Pod, corev1.ContainersReady)
@@ -34,23 +35,21 @@ func (v *view) probed() (container, message string) {
 
 // lastProbe is the newest Event of a probe, in brackets.
 func (v *view) lastProbe() string {
-	if e, there := v.event(string(v.Pod.UID), "Unhealthy"); there { // controller/internal/vpod/probes.go
+	if e, there := v.event(string(v.Pod.UID), api.ReasonUnhealthy); there {
 		return fmt.Sprintf(" (%s ago: %s)", v.ago(eventTime(e)), sentence(e.Message))
 	}
 	return ""
 }
 
-// livenessFailing is asked before the rules of commands: a module that failed its probe is taken off
-// and installed again, and its container waits as with another jar of its version. The Event tells
-// (controller/internal/vpod/probes.go): it is there when the Pod turns Not Ready, to the second.
+// livenessFailing precedes the rules of commands: the container of a module that failed its liveness probe waits as if
+// its image had changed. The controller records the Event when the Pod turns Not Ready, to the second.
 func livenessFailing(v *view) *finding {
-	_, message := v.probed()
-	e, there := v.event(string(v.Pod.UID), "Killing")
+	e, there := v.event(string(v.Pod.UID), api.ReasonLivenessFailed)
 	turned := podCondition(v.Pod, corev1.PodReady).LastTransitionTime.Time
-	if !strings.Contains(message, "liveness probe failed") && (!there || eventTime(e).Before(turned.Add(-2*time.Second)) || !strings.Contains(e.Message, "liveness probe")) {
+	if !there || eventTime(e).Before(turned.Add(-2*time.Second)) {
 		return nil
 	}
-	return &finding{cause: fmt.Sprintf("the liveness probe of the Pod fails on %s, so the module is taken off and installed anew%s", v.onBase(), v.lastProbe()),
+	return &finding{cause: fmt.Sprintf("the liveness probe of the Pod fails on %s, so the module is uninstalled and installed again%s", v.onBase(), v.lastProbe()),
 		advice: "look at what the module answers to the path of its livenessProbe"}
 }
 

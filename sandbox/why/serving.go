@@ -6,13 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
-
-// observed is the condition of a Node that says whether silence of its base means anything
-// (controller/internal/vnode/convert.go, Observed).
-const observed corev1.NodeConditionType = "Observed"
 
 // servingRules are for a Pod on a base: who serves it, and is it heard.
 var servingRules = []rule{
@@ -111,7 +108,7 @@ func nobodyServes(v *view) *finding {
 }
 
 func controllerBlind(v *view) *finding {
-	c := nodeCondition(v.Node, observed)
+	c := nodeCondition(v.Node, api.ConditionObserved)
 	if c.Status != corev1.ConditionFalse {
 		return nil
 	}
