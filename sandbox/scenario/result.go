@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/judge"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
@@ -71,7 +71,7 @@ func (r *Run) TooBusy() string {
 }
 
 // drain is how long the module of a deleted Pod stays on its base.
-func (r *Run) drain() time.Duration { return judge.Draining / time.Duration(max(r.Speed, 1)) }
+func (r *Run) drain() time.Duration { return api.Drain / time.Duration(max(r.Speed, 1)) }
 
 // ownDelay tells whether a run has failed by nothing but requests that may be this machine's own delay:
 // those without an answer in time, if it was half a second late, and those that were cut off, if it was so

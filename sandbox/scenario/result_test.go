@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/judge"
 )
 
 // A machine that stood still is no excuse for anything but requests without an answer in time, unless it
@@ -32,8 +32,8 @@ func TestTooBusy(t *testing.T) {
 		"other losses, a very late machine":  {run: Run{Traffic: []Traffic{stream(tooLate+1, 11, timeouts)}}, busy: true},
 		"timeouts and a check that failed":   {run: Run{Traffic: []Traffic{stream(lateEnough, 10, timeouts)}, Checks: []Check{{Verdict: Failed}}}},
 		"timeouts and a step that failed":    {run: Run{Traffic: []Traffic{stream(lateEnough, 10, timeouts)}, Steps: []*Step{{Verdict: Failed}}}},
-		"other losses at speed 5, held up":   {run: Run{Speed: 5, Traffic: []Traffic{stream(judge.Draining/5+1, 1, timeouts)}}, busy: true},
-		"other losses at speed 5, in time":   {run: Run{Speed: 5, Traffic: []Traffic{stream(judge.Draining/5, 1, timeouts)}}},
+		"other losses at speed 5, held up":   {run: Run{Speed: 5, Traffic: []Traffic{stream(api.Drain/5+1, 1, timeouts)}}, busy: true},
+		"other losses at speed 5, in time":   {run: Run{Speed: 5, Traffic: []Traffic{stream(api.Drain/5, 1, timeouts)}}},
 		"cut off at speed 5, held up":        {run: Run{Speed: 5, Traffic: []Traffic{cutOff(101*time.Millisecond, 100*time.Millisecond)}}, busy: true},
 		"cut off at speed 5, in time":        {run: Run{Speed: 5, Traffic: []Traffic{cutOff(100*time.Millisecond, 100*time.Millisecond)}}},
 		"cut off at speed 1":                 {run: Run{Traffic: []Traffic{cutOff(lateEnough, 100*time.Millisecond)}}},

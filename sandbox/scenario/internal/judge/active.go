@@ -37,7 +37,6 @@ type activeCheck struct {
 	found  []*gap
 	// overlaps are the times in which the old and the new version were both active.
 	overlaps []time.Duration
-	doubtful []gap // nobody may have wanted the module
 }
 
 type track struct{ base, module string }
@@ -47,7 +46,6 @@ type served struct {
 	active map[string]time.Time // versions, since when
 	gap    *gap                 // open
 	ended  *gap                 // the last one in which nobody wanted the module
-	closed *gap                 // the last one in which somebody did, until a version was active again
 	last   *timeline.PodStatus  // the Pod that was deleted last
 }
 
@@ -63,8 +61,6 @@ type gap struct {
 	idle   bool // none has begun within the time
 	free   bool // nobody has wanted the module so far
 	alone  bool // it had no Ready Pod anywhere at the beginning
-	// wanting are the Pods that wanted the module at the beginning, as far as the watch had told.
-	wanting map[string]bool
 }
 
 func (c *activeCheck) note(w *world, e change, o *Options) {
@@ -112,7 +108,6 @@ func (c *activeCheck) note(w *world, e change, o *Options) {
 			}
 			c.look(w, t, e, o, false)
 			c.lookBack(w, s, e.pod, m.Name, e.Time, o)
-			c.withdraw(s, e, o)
 		}
 	}
 }
@@ -121,7 +116,7 @@ func (c *activeCheck) note(w *world, e change, o *Options) {
 func (c *activeCheck) back(e change, o *Options) {
 	for _, s := range c.tracks[e.Base] {
 		if g := s.gap; g != nil && g.excused && g.since.IsZero() {
-			g.since, g.within = e.Time, o.listed()+o.TruthWithin
+			g.since, g.within = e.Time, o.TruthWithin // the outage lasts until the next list
 		}
 	}
 }
@@ -183,26 +178,6 @@ func (c *activeCheck) lookBack(w *world, s *served, came *timeline.PodStatus, mo
 	}
 }
 
-// withdraw judges a gap again that was over before the watch told of the deletion of the last Pod that
-// wanted the module: it may have been deleted before the gap.
-func (c *activeCheck) withdraw(s *served, e change, o *Options) {
-	g := s.closed
-	if g == nil || e.pod.Wants(g.module) {
-		return
-	}
-	if e.stayed && !g.from.Before(e.Time.Add(-e.Late)) {
-		delete(g.wanting, e.pod.PodKey())
-	}
-	if len(g.wanting) > 0 {
-		return
-	}
-	c.found = slices.DeleteFunc(c.found, func(f *gap) bool { return f == g })
-	g.free, s.closed, s.ended = true, nil, g // unless a replacement of that Pod comes
-	if e.Late > o.TruthWithin {
-		c.doubtful = append(c.doubtful, *g)
-	}
-}
-
 func (c *activeCheck) module(w *world, e change, o *Options) {
 	t := track{e.Base, e.Module}
 	s := c.tracks[t.base][t.module]
@@ -243,12 +218,8 @@ func (c *activeCheck) look(w *world, t track, e change, o *Options, ended bool) 
 			c.overlaps = append(c.overlaps, 0) // a switch, told as two events of one moment
 		} else {
 			c.close(g, now)
-			switch {
-			case g == nil || g.excused:
-			case g.free:
+			if g != nil && g.free && !g.excused {
 				g.to, s.ended = now, g
-			default:
-				s.closed = g
 			}
 		}
 		s.gap = nil
@@ -256,7 +227,7 @@ func (c *activeCheck) look(w *world, t track, e change, o *Options, ended bool) 
 	}
 	switch g := s.gap; {
 	case g == nil:
-		s.gap = &gap{track: t, from: now, excused: ended, alone: !w.serves(t.module), wanting: w.wanting(t.base, t.module)}
+		s.gap = &gap{track: t, from: now, excused: ended, alone: !w.serves(t.module)}
 		s.gap.free = !wanted || s.justBound(w, s.gap, o)
 	case ended:
 		g.excused, g.since = true, time.Time{}
@@ -265,20 +236,14 @@ func (c *activeCheck) look(w *world, t track, e change, o *Options, ended bool) 
 	case g.free && wanted:
 		delete(c.tracks[t.base], t.module) // a first installation begins
 	case !g.free && !wanted:
-		switch meant := !g.from.Before(now.Add(-e.Late)); { // the Pod's deletion may have come first
-		case !meant || g.excused:
-			c.close(g, now)
-		case e.Late > o.TruthWithin:
-			g.to = now
-			c.doubtful = append(c.doubtful, *g)
-		}
+		c.close(g, now)
 		s.gap = &gap{track: t, from: now, excused: g.excused, free: true, alone: g.alone}
 	}
 }
 
 // close keeps a gap in which somebody wanted the module.
 func (c *activeCheck) close(g *gap, now time.Time) {
-	if g == nil || g.free {
+	if g == nil || g.free || now.Equal(g.from) {
 		return
 	}
 	g.to = now
@@ -317,9 +282,9 @@ func (s *served) replacedBy(w *world, p *timeline.PodStatus, g *gap, o *Options,
 	return g.alone && s.last.Version(g.module) != p.Version(g.module)
 }
 
-func (c *activeCheck) result(w *world, end time.Time, o *Options) Result {
+// find returns the gaps until end: those that are violations, and the rest as excused.
+func (c *activeCheck) find(w *world, end time.Time, o *Options) Result {
 	r := Result{Name: ActiveVersion, Compared: len(c.ever), Figures: map[string]float64{}}
-	var longest, longestExcused time.Duration
 	add := func(g gap, open bool) {
 		v := Violation{
 			Time: g.from, Length: g.to.Sub(g.from), Base: g.base,
@@ -336,18 +301,12 @@ func (c *activeCheck) result(w *world, end time.Time, o *Options) Result {
 		}
 		if g.excused && !g.idle {
 			r.Excused = append(r.Excused, v)
-			longestExcused = max(longestExcused, v.Length)
-			return
+		} else {
+			r.Violations = append(r.Violations, v)
 		}
-		r.Violations = append(r.Violations, v)
-		longest = max(longest, v.Length)
 	}
 	for _, g := range c.found {
 		add(*g, false)
-	}
-	for _, g := range c.doubtful {
-		r.Doubtful = append(r.Doubtful, Violation{Time: g.from, Length: g.to.Sub(g.from), Base: g.base,
-			Message: fmt.Sprintf("%s has no active version of %s for %v; its Pod may have been deleted before, for the watch was late", g.base, g.module, brief(g.to.Sub(g.from)))})
 	}
 	for base, modules := range c.tracks {
 		c.overdue(w, base, end)
@@ -359,25 +318,25 @@ func (c *activeCheck) result(w *world, end time.Time, o *Options) Result {
 			}
 		}
 	}
-	r.Violations, r.Doubtful, r.Excused = sorted(r.Violations), sorted(r.Doubtful), sorted(r.Excused)
+	r.Violations, r.Excused = sorted(r.Violations), sorted(r.Excused)
+	return r
+}
+
+func (c *activeCheck) summarize(r *Result) {
 	r.Summary = many(r.Compared, "module") + " on bases"
 	r.Figures["handovers"] = float64(len(c.overlaps))
 	if len(c.overlaps) > 0 {
-		shortest := c.overlaps[0]
-		for _, o := range c.overlaps {
-			shortest = min(shortest, o)
-		}
+		shortest := slices.Min(c.overlaps)
 		r.Figures["shortestOverlap"] = milliseconds(shortest)
 		r.Summary += fmt.Sprintf(", %s, shortest overlap %v", many(len(c.overlaps), "handover"), brief(shortest))
 	}
-	r.Figures["longestGap"] = milliseconds(longest)
+	r.Figures["longestGap"] = milliseconds(longest(r.Violations))
 	if len(r.Violations) == 0 {
 		r.Summary += ", no gap"
 	} else {
-		r.Summary += fmt.Sprintf(", %s, the longest %v", many(len(r.Violations), "gap"), brief(longest))
+		r.Summary += fmt.Sprintf(", %s, the longest %v", many(len(r.Violations), "gap"), brief(longest(r.Violations)))
 	}
 	if len(r.Excused) > 0 {
-		r.Summary += fmt.Sprintf("; %d more where a process ended, the longest %v", len(r.Excused), brief(longestExcused))
+		r.Summary += fmt.Sprintf("; %d more where a process ended, the longest %v", len(r.Excused), brief(longest(r.Excused)))
 	}
-	return r
 }
