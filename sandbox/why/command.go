@@ -17,38 +17,111 @@ import (
 )
 
 // commandRules are for a Pod on a base that is served and heard.
-var commandRules = concat([]rule{
-	{InjectedContainer, refused(injected)},
+var commandRules = slices.Concat([]rule{
+	{InjectedContainer, refused(func(v *view, c corev1.Container, text string) *finding {
+		t := v.template()
+		return when(t != nil && !slices.ContainsFunc(t.Spec.Containers, func(o corev1.Container) bool { return o.Name == c.Name }),
+			fmt.Sprintf("admission added the container %s, which is not in the template, and it cannot be installed as a module: %s", c.Name, text),
+			"exclude module Pods from the injection of this container: a base runs no containers")
+	})},
 	{VersionRefUnresolved, refused(versionRef)},
-	{VersionMissing, refused(versionMissing)},
-	{VersionInvalid, refused(versionInvalid)},
-	{ImageNotAJar, refused(imageNotAJar)},
-	{KeptDeactivated, waitsFor(api.ReasonNotActivated, keptDeactivated)},
-	{ReplacingSameVersion, waitsFor(api.ReasonReplacing, replacing)},
+	{VersionMissing, refused(func(v *view, c corev1.Container, text string) *finding {
+		if version, err := workload.Version(&v.Pod.ObjectMeta, c); version != "" || err != nil {
+			return nil
+		}
+		return refusal(text, "set "+labels.VersionEnv+" in the env of the container, in the Pod's template")
+	})},
+	{VersionInvalid, refused(func(v *view, c corev1.Container, text string) *finding {
+		if workload.CheckVersion(&v.Pod.ObjectMeta, c) == nil {
+			return nil
+		}
+		return refusal(text, "correct "+labels.VersionEnv+" in the env of the container, in the Pod's template")
+	})},
+	{ImageNotAJar, refused(func(_ *view, c corev1.Container, _ string) *finding {
+		err := workload.CheckImage(c)
+		if err == nil {
+			return nil
+		}
+		return refusal(errors.Unwrap(err).Error(), "give the URL of the module's jar, such as https://host/biz1-1.0.0-ark-biz.jar")
+	})},
+	{KeptDeactivated, func(v *view) *finding {
+		c, w := v.waiting()
+		return when(w != nil && w.Reason == api.ReasonNotActivated,
+			fmt.Sprintf("%s has installed %s:%s and keeps it deactivated, while an older version is active: the base does not activate new versions by itself", v.onBase(), c.Name, workload.Of(&v.Pod.ObjectMeta, c).Version),
+			"start the base with -Dactivate.new.module=true, or connect it over HTTP, where the controller can switch; or delete the Pods of the older version")
+	}},
+	{ReplacingSameVersion, func(v *view) *finding {
+		c, w := v.waiting()
+		return when(w != nil && w.Reason == api.ReasonReplacing, fmt.Sprintf("%s has this version of %s from another URL: it is uninstalled and installed again, one base after the other", v.onBase(), c.Name),
+			"wait; to release without a gap, raise BIZ_VERSION with each jar")
+	}},
 	{InstallRetrying, retrying},
 }, failureRules, []rule{
-	{ModuleStopped, stopped},
-	{CommandUnderWay, bound(underWay)},
-	{NotTakenUp, bound(notTakenUp)},
-	{CommandNotSent, bound(notSent)},
-})
+	{ModuleStopped, func(v *view) *finding {
+		for _, s := range v.Pod.Status.ContainerStatuses {
+			if t := s.State.Terminated; t != nil {
+				return &finding{cause: fmt.Sprintf("module %s has stopped on %s: %s", s.Name, v.onBase(), sentence(strings.TrimSpace(t.Reason+" "+t.Message))),
+					advice: "the controller installs it anew; look at the log of the base"}
+			}
+		}
+		return nil
+	}},
+}, guarded((*view).bound, []rule{
+	{CommandUnderWay, underWay},
+	{NotTakenUp, func(v *view) *finding {
+		return when(len(v.Pod.Status.ContainerStatuses) == 0,
+			fmt.Sprintf("the Pod is bound to %s for %s, and its controller has not said anything of it yet", v.onBase(), v.ago(v.scheduler().LastTransitionTime.Time)),
+			"wait a second or two; if it stays so, look at the log of the module controller")
+	}},
+	{CommandNotSent, func(v *view) *finding {
+		names := v.notReadyContainers()
+		if len(names) == 0 {
+			return nil
+		}
+		return &finding{cause: fmt.Sprintf("%s waits to be installed on %s, and the controller has not sent a command for it", names[0], v.onBase()),
+			advice: fmt.Sprintf("wait: the controller installs VNODE_WORKER_NUM modules on a base concurrently, and another jar of one version on one base at a time; if this takes minutes, check that %s still runs (in a sandbox: koupsandbox base list)", v.onBase())}
+	}},
+}...))
 
-// lookAtBase is the advice where a command was not answered in time.
-const lookAtBase = "look at the base: it lives and does not answer; a module that takes long to start needs a larger INSTALL_TIMEOUT"
+// The advice for failures. again is appended to it.
+const (
+	lookAtBase = "look at the base: it lives and does not answer; a module that takes long to start needs a larger INSTALL_TIMEOUT"
+	lookAtCode = "look at the module's code, and at the log of the base"
+	again      = "; the controller tries again by itself, with pauses that grow to five minutes, and at once when an annotation " + labels.Retry + " of the Pod changes"
+)
 
-// failureRules tell what a command failed of, by the innermost code of what the Pod says.
+// failureRules find why a command failed, by the innermost code in the message of the Pod.
 var failureRules = []rule{
-	{WebContextTaken, webContextTaken},
-	{ModuleBroken, broken},
-	{MetaspaceFull, failed("take modules off the base, or start it with a larger -XX:MaxMetaspaceSize", errcode.UserMetaspaceFull)},
-	{DiskFull, failed("free the disk of the base, or replace the base", errcode.UserDiskFull)},
-	{JarNotFetched, failed("look whether the base reaches the URL, and whether it names a jar that is there", errcode.ArkletPullBizError, errcode.ArkletPullBizTimeOut, errcode.OtherUpstreamDecodeURLFailed)},
-	{CommandTimedOut, failed(lookAtBase, errcode.ArkletInstallModuleTimedOut, errcode.ArkletUninstallBizTimedOut)},
-	{BaseUnreachable, unreachable},
-	{CommandTimedOut, stillInstalls},
-	{InstalledBySomebody, failed("wait until that install is over", errcode.ArkletInstallBizExecuting, errcode.ArkletInstallModuleExecuting)},
-	{UninstallFailing, failed("look at the base: what it has must go before the module can be installed anew", errcode.ArkletUninstallBizFailed, errcode.ArkletUnInstallationRequirementNotMet)},
-	{InstallFailed, installFailed},
+	{WebContextTaken, failed(webContextTaken, errcode.UserInstallBizUserError)},
+	{ModuleBroken, func(v *view) *finding {
+		c, w := v.waiting()
+		return when(w != nil && w.Reason == api.ReasonBroken, fmt.Sprintf("module %s is BROKEN on %s: %s", c.Name, v.onBase(), sentence(messageOf(w))), lookAtCode+again)
+	}},
+	{ModuleBroken, failedFor(lookAtCode, errcode.UserInstallBizUserError)},
+	{MetaspaceFull, failedFor("take modules off the base, or start it with a larger -XX:MaxMetaspaceSize", errcode.UserMetaspaceFull)},
+	{DiskFull, failedFor("free the disk of the base, or replace the base", errcode.UserDiskFull)},
+	{JarNotFetched, failed(func(v *view, f *failure) *finding {
+		cause := v.cause(f)
+		if image := f.container.Image; !strings.Contains(image, ".jar") {
+			cause += "; its image " + image + " has no .jar in it"
+		}
+		return &finding{cause: cause, advice: "look whether the base reaches the URL, and whether it names a jar that is there" + again}
+	}, errcode.ArkletPullBizError, errcode.ArkletPullBizTimeOut, errcode.OtherUpstreamDecodeURLFailed)},
+	{CommandTimedOut, failedFor(lookAtBase, errcode.ArkletInstallModuleTimedOut, errcode.ArkletUninstallBizTimedOut)},
+	{BaseUnreachable, failed(func(v *view, f *failure) *finding {
+		advice := "check that the controller can reach the port of the base, or the broker"
+		if v.Node != nil && nodeReady(v.Node) {
+			advice = fmt.Sprintf("%s is Ready, so its heartbeats arrive: check that the controller can reach the port of the base, and its log; an answer that it rejects is logged as \"a message was rejected, or a part of it\"", v.onBase())
+		}
+		return &finding{cause: v.cause(f), advice: advice + again}
+	}, errcode.ArkletNetworkError, errcode.ArkletArkletServiceNotFound)},
+	{CommandTimedOut, failed(func(v *view, f *failure) *finding { // the base works on an install that it has not answered in time
+		e, there := v.event(string(v.Pod.UID), errcode.ArkletInstallModuleTimedOut.Type())
+		return when(there, fmt.Sprintf("%s has not answered an install of %s in time (%s ago), and refuses another one while that goes on", v.onBase(), f.container.Name, v.ago(eventTime(e))), lookAtBase+again)
+	}, errcode.ArkletInstallBizExecuting, errcode.ArkletInstallModuleExecuting)},
+	{InstalledBySomebody, failedFor("wait until that install is over", errcode.ArkletInstallBizExecuting, errcode.ArkletInstallModuleExecuting)},
+	{UninstallFailing, failedFor("look at the base: what it has must go before the module can be installed anew", errcode.ArkletUninstallBizFailed, errcode.ArkletUnInstallationRequirementNotMet)},
+	{InstallFailed, failedFor("look at the log of the base")},
 }
 
 // waiting is the container that keeps the Pod from being Ready, and why: the first that says more
@@ -102,22 +175,20 @@ func refused(find func(v *view, c corev1.Container, text string) *finding) func(
 	}
 }
 
+// messageOf returns the message of a waiting container; empty if it does not wait.
+func messageOf(w *corev1.ContainerStateWaiting) string {
+	if w == nil {
+		return ""
+	}
+	return w.Message
+}
+
 // template returns the template that the Pod was created from; nil if it is not known.
 func (v *view) template() *corev1.PodTemplateSpec {
 	if v.Template == nil && (v.Deployment != nil || v.DaemonSet != nil || v.StatefulSet != nil) {
 		return v.workload().template
 	}
 	return v.Template
-}
-
-// injected is for a container that the template does not have.
-func injected(v *view, c corev1.Container, text string) *finding {
-	t := v.template()
-	if t == nil || slices.ContainsFunc(t.Spec.Containers, func(o corev1.Container) bool { return o.Name == c.Name }) {
-		return nil
-	}
-	return &finding{cause: fmt.Sprintf("admission added the container %s, which is not in the template, and it cannot be installed as a module: %s", c.Name, text),
-		advice: "exclude module Pods from the injection of this container: a base runs no containers"}
 }
 
 // versionRef is for a version that comes from a source other than a plain value in the env of the container.
@@ -152,50 +223,6 @@ func refusal(text, advice string) *finding {
 	return &finding{cause: cause, advice: advice}
 }
 
-func versionMissing(v *view, c corev1.Container, text string) *finding {
-	if version, err := workload.Version(&v.Pod.ObjectMeta, c); version != "" || err != nil {
-		return nil
-	}
-	return refusal(text, "set "+labels.VersionEnv+" in the env of the container, in the Pod's template")
-}
-
-// versionInvalid is for a version that the controller cannot read.
-func versionInvalid(v *view, c corev1.Container, text string) *finding {
-	if workload.CheckVersion(&v.Pod.ObjectMeta, c) == nil {
-		return nil
-	}
-	return refusal(text, "correct "+labels.VersionEnv+" in the env of the container, in the Pod's template")
-}
-
-func imageNotAJar(_ *view, c corev1.Container, _ string) *finding {
-	err := workload.CheckImage(c)
-	if err == nil {
-		return nil
-	}
-	return refusal(errors.Unwrap(err).Error(), "give the URL of the module's jar, such as https://host/biz1-1.0.0-ark-biz.jar")
-}
-
-// waitsFor is for a container that waits with a reason.
-func waitsFor(reason string, find func(v *view, c corev1.Container, message string) *finding) func(*view) *finding {
-	return func(v *view) *finding {
-		c, w := v.waiting()
-		if w == nil || w.Reason != reason {
-			return nil
-		}
-		return find(v, c, w.Message)
-	}
-}
-
-func keptDeactivated(v *view, c corev1.Container, _ string) *finding {
-	return &finding{cause: fmt.Sprintf("%s has installed %s:%s and keeps it deactivated, while an older version is active: the base does not activate new versions by itself", v.onBase(), c.Name, workload.Of(&v.Pod.ObjectMeta, c).Version),
-		advice: "start the base with -Dactivate.new.module=true, or connect it over HTTP, where the controller can switch; or delete the Pods of the older version"}
-}
-
-func replacing(v *view, c corev1.Container, _ string) *finding {
-	return &finding{cause: fmt.Sprintf("%s has this version of %s from another URL: it is uninstalled and installed again, one base after the other", v.onBase(), c.Name),
-		advice: "wait; to release without a gap, raise BIZ_VERSION with each jar"}
-}
-
 // failure is what the Pod says of a failed command.
 type failure struct {
 	container corev1.Container
@@ -225,36 +252,20 @@ func (v *view) cause(f *failure) string {
 	return fmt.Sprintf("%s could not be installed on %s: %s (%s)", f.container.Name, v.onBase(), f.text, f.innermost())
 }
 
-// again says when the command is sent again.
-const again = "; the controller tries again by itself, with pauses that grow to five minutes, and at once when an annotation " + labels.Retry + " of the Pod changes"
-
-// stillInstalls is for a base that works on an install that it has not answered in time: it refuses
-// the next one as it would while somebody else installs.
-func stillInstalls(v *view) *finding {
-	f := v.failure()
-	if f == nil || !slices.Contains([]errcode.Code{errcode.ArkletInstallBizExecuting, errcode.ArkletInstallModuleExecuting}, f.innermost()) {
-		return nil
-	}
-	e, there := v.event(string(v.Pod.UID), errcode.ArkletInstallModuleTimedOut.Type())
-	if !there {
-		return nil
-	}
-	return &finding{cause: fmt.Sprintf("%s has not answered an install of %s in time (%s ago), and refuses another one while that goes on", v.onBase(), f.container.Name, v.ago(eventTime(e))),
-		advice: lookAtBase + again}
-}
-
-func failed(advice string, codes ...errcode.Code) func(*view) *finding {
+// failed is for a failure whose innermost code is one of codes; any without codes.
+func failed(find func(*view, *failure) *finding, codes ...errcode.Code) func(*view) *finding {
 	return func(v *view) *finding {
 		f := v.failure()
-		if f == nil || !slices.Contains(codes, f.innermost()) {
+		if f == nil || len(codes) > 0 && !slices.Contains(codes, f.innermost()) {
 			return nil
 		}
-		cause := v.cause(f)
-		if image := f.container.Image; slices.Contains(codes, errcode.ArkletPullBizError) && !strings.Contains(image, ".jar") {
-			cause += "; its image " + image + " has no .jar in it"
-		}
-		return &finding{cause: cause, advice: advice + again}
+		return find(v, f)
 	}
+}
+
+// failedFor is the same with a fixed advice.
+func failedFor(advice string, codes ...errcode.Code) func(*view) *finding {
+	return failed(func(v *view, f *failure) *finding { return &finding{cause: v.cause(f), advice: advice + again} }, codes...)
 }
 
 // pathTaken matches the exception that the web server of a base throws if two modules have the same web context
@@ -262,11 +273,7 @@ func failed(advice string, codes ...errcode.Code) func(*view) *finding {
 var pathTaken = regexp.MustCompile(`Child name \[([^\]]*)\] is not unique`)
 
 // webContextTaken is for a module whose web context path another module or version on the base uses.
-func webContextTaken(v *view) *finding {
-	f := v.failure()
-	if f == nil || f.innermost() != errcode.UserInstallBizUserError {
-		return nil
-	}
+func webContextTaken(v *view, f *failure) *finding {
 	match := pathTaken.FindStringSubmatch(f.message + "\n" + strings.Join(v.Logs[f.container.Name], "\n"))
 	if match == nil {
 		return nil
@@ -275,61 +282,24 @@ func webContextTaken(v *view) *finding {
 		advice: "give each version of a web module its own web context path, or uninstall the old version first: strategy Recreate, or maxSurge: 0" + again}
 }
 
-// unreachable distinguishes a base whose heartbeats arrive.
-func unreachable(v *view) *finding {
-	f := failed("check that the controller can reach the port of the base, or the broker", errcode.ArkletNetworkError, errcode.ArkletArkletServiceNotFound)(v)
-	if f != nil && v.Node != nil && nodeReady(v.Node) {
-		f.advice = fmt.Sprintf("%s is Ready, so its heartbeats arrive: check that the controller can reach the port of the base, and its log; an answer that it rejects is logged as \"a message was rejected, or a part of it\"", v.onBase()) + again
-	}
-	return f
-}
-
-// broken: the module's own code, or what the base says of a module that is BROKEN.
-func broken(v *view) *finding {
-	const advice = "look at the module's code, and at the log of the base" + again
-	if c, w := v.waiting(); w != nil && w.Reason == api.ReasonBroken {
-		return &finding{cause: fmt.Sprintf("module %s is BROKEN on %s: %s", c.Name, v.onBase(), sentence(w.Message)), advice: advice}
-	}
-	return failed("look at the module's code, and at the log of the base", errcode.UserInstallBizUserError)(v)
-}
-
-func installFailed(v *view) *finding {
-	f := v.failure()
-	if f == nil {
-		return nil
-	}
-	return &finding{cause: v.cause(f), advice: "look at the log of the base" + again}
-}
-
 // retrying: it failed so often that the Pod says when the next attempt is due.
 func retrying(v *view) *finding {
 	f := v.failure()
 	if f == nil || f.codes[0] != errcode.ModuleControllerRetryTimesExceeded {
 		return nil
 	}
-	for _, r := range failureRules {
-		if why := r.find(v); why != nil {
-			when := ""
-			if !f.next.IsZero() {
-				when = fmt.Sprintf("; the next attempt is at %s", clock(f.next))
-				if left := f.next.Sub(v.now); left > 0 {
-					when += fmt.Sprintf(", in %s", left.Round(time.Second))
-				}
-			}
-			return &finding{because: r.reason, cause: "the retry limit was reached: " + why.cause + when, advice: why.advice}
+	a, found := v.evaluate(failureRules)
+	if !found {
+		return nil
+	}
+	when := ""
+	if !f.next.IsZero() {
+		when = fmt.Sprintf("; the next attempt is at %s", clock(f.next))
+		if left := f.next.Sub(v.now); left > 0 {
+			when += fmt.Sprintf(", in %s", left.Round(time.Second))
 		}
 	}
-	return nil
-}
-
-func stopped(v *view) *finding {
-	for _, s := range v.Pod.Status.ContainerStatuses {
-		if t := s.State.Terminated; t != nil {
-			return &finding{cause: fmt.Sprintf("module %s has stopped on %s: %s", s.Name, v.onBase(), sentence(strings.TrimSpace(t.Reason+" "+t.Message))),
-				advice: "the controller installs it anew; look at the log of the base"}
-		}
-	}
-	return nil
+	return &finding{because: a.Reason, cause: "the retry limit was reached: " + a.Cause + when, advice: a.Advice}
 }
 
 // openCommand returns the last command about a module if the log has no answer to it.
@@ -373,21 +343,4 @@ func underWay(v *view) *finding {
 		return &finding{cause: fmt.Sprintf("%s is installing %s: its state is RESOLVED, %s", v.onBase(), c.Name, sentence(w.Message)), advice: advice}
 	}
 	return nil
-}
-
-func notTakenUp(v *view) *finding {
-	if len(v.Pod.Status.ContainerStatuses) > 0 {
-		return nil
-	}
-	return &finding{cause: fmt.Sprintf("the Pod is bound to %s for %s, and its controller has not said anything of it yet", v.onBase(), v.ago(v.scheduler().LastTransitionTime.Time)),
-		advice: "wait a second or two; if it stays so, look at the log of the module controller"}
-}
-
-func notSent(v *view) *finding {
-	names := v.notReadyContainers()
-	if len(names) == 0 {
-		return nil
-	}
-	return &finding{cause: fmt.Sprintf("%s waits to be installed on %s, and the controller has not sent a command for it", names[0], v.onBase()),
-		advice: fmt.Sprintf("wait: the controller installs VNODE_WORKER_NUM modules on a base concurrently, and another jar of one version on one base at a time; if this takes minutes, check that %s still runs (in a sandbox: koupsandbox base list)", v.onBase())}
 }
