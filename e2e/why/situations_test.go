@@ -102,7 +102,7 @@ var situations = []situation{
 	{name: "a misspelt base", pod: selects(module.LabelBaseName, "bsae"), want: why.WrongBaseName, names: []string{"no base is named \"bsae\""}},
 	{name: "a misspelt base in the affinity", pod: affinity(in(labels.OlderBaseName, "bsae")), want: why.WrongBaseName, names: []string{"no base is named \"bsae\""}},
 	{name: "a version that no base has", pod: selects(module.LabelBaseVersion, "2.0.0"), want: why.WrongBaseVersion, names: []string{"2.0.0; their versions are 1.0.0"}},
-	{name: "a label of another environment", pod: selects(module.LabelEnv, "test"), want: why.WrongEnvironmentLabel, names: []string{"environment test", "dev"}},
+	{name: "a label of another environment", pod: selects(module.LabelEnv, "test"), want: why.NoBaseMatchesSelector, names: []string{"env=test", "dev"}},
 	{name: "a selector that nothing matches", pod: selects("zone", "east"), want: why.NoBaseMatchesSelector, names: []string{"zone=east"}},
 	{name: "an expression that nothing matches", pod: affinity(in("zone", "east", "west")), want: why.NoBaseMatchesAffinity, names: []string{"zone In [east, west]"}},
 	{name: "two terms that nothing matches", pod: affinity(in("zone", "east"), in("disk", "fast")), want: why.NoBaseMatchesAffinity, names: []string{"term 2 (disk In [fast])"}},
@@ -160,7 +160,7 @@ var situations = []situation{
 	}, want: why.PodAffinity, names: []string{"Pod affinity selects"}},
 	{name: "a claim that does not exist", pod: func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "missing"}}}}
-	}, want: why.ClaimMissing, names: []string{"claim missing"}},
+	}, want: why.ClaimUnbound, names: []string{"(missing) does not exist"}},
 	{name: "a claim that is not bound", made: func(s *scene) {
 		set := module.StatefulSet(s.name, "x", 1, s.template())
 		set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},

@@ -65,12 +65,6 @@ var labelRules = []rule{
 			fmt.Sprintf("no base that fits otherwise has the version %s; their versions are %s", strings.Join(r.values, " or "), some(p.values(r.key, true))),
 			fmt.Sprintf("start a base of that version, or change %s in the %s; the Pod stays Pending until such a base exists", r.key, r.where()))
 	}},
-	{WrongEnvironmentLabel, func(v *view) *finding {
-		p, r := v.placed(), v.placed().blamed
-		return when(r.key == labels.Env && len(r.values) > 0,
-			fmt.Sprintf("no base is in the environment %s; the environments of the bases are %s", strings.Join(r.values, " or "), some(p.values(r.key, true))),
-			fmt.Sprintf("change %s in the %s, or start a controller and bases of that environment", r.key, r.where()))
-	}},
 	{NoBaseMatchesSelector, func(v *view) *finding { return v.placed().noneMatches(true) }},
 	{NoBaseMatchesAffinity, func(v *view) *finding { return v.placed().noneMatches(false) }},
 }
@@ -123,7 +117,7 @@ func relabel(key string) string {
 		return ""
 	case key == labels.BaseCluster:
 		return ", or change the cluster name that the base reports (in a sandbox: spec.bases.clusterName); the controller reverts kubectl label"
-	case IsNodeLabel(key):
+	case labels.IsNodeLabel(key):
 		return ", or start a base that reports another value; the controller reverts kubectl label"
 	default:
 		return ", or label the Node of a base"

@@ -19,12 +19,9 @@ const retriedWithin = 15 * time.Second
 // rejects for another reason. The patterns match the texts of its plugins
 // (k8s.io/kubernetes/pkg/scheduler/framework/plugins).
 var messageRules = []rule{
-	{ClaimMissing, schedulerSays(`persistentvolumeclaim "([^"]*)" not found`, func(v *view, match []string) *finding {
-		return &finding{cause: fmt.Sprintf("the persistent volume claim %s of the Pod does not exist", match[1]), advice: withoutClaims(v) + ", or create the claim"}
-	})},
-	{ClaimUnbound, schedulerSays(`unbound immediate PersistentVolumeClaims`, func(v *view, _ []string) *finding {
-		return &finding{cause: fmt.Sprintf("a persistent volume claim of the Pod (%s) is not bound to a volume", strings.Join(claims(v.Pod), ", ")),
-			advice: withoutClaims(v) + ", or bind it to a volume: kubectl get pvc -n " + v.Pod.Namespace}
+	{ClaimUnbound, schedulerSays(`persistentvolumeclaim "|unbound immediate PersistentVolumeClaims`, func(v *view, _ []string) *finding {
+		return &finding{cause: fmt.Sprintf("a persistent volume claim of the Pod (%s) does not exist, or is not bound to a volume; the scheduler reports: %s", strings.Join(claims(v.Pod), ", "), v.refusal()),
+			advice: withoutClaims(v) + ", or create the claim and bind it to a volume: kubectl get pvc -n " + v.Pod.Namespace}
 	})},
 	{VolumeUnavailable, schedulerSays(`persistentvolume|PersistentVolume|persistent volumes|volume node affinity|volume zone|max volume count|free storage|storageclass`, func(v *view, _ []string) *finding {
 		return &finding{cause: "no base meets the volume requirements of the Pod; the scheduler reports: " + v.refusal(), advice: withoutClaims(v)}

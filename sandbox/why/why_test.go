@@ -78,7 +78,7 @@ var situations = []situation{
 	{name: "a cluster name that no base has", snapshot: ofPod(pod(selects(labels.BaseCluster, "default")), bases(base(1, "base", "1.0.0", func(n *corev1.Node) { n.Labels[labels.BaseCluster] = "shop" }))),
 		want: why.NoBaseMatchesSelector, names: []string{"cluster-name=default", "values of that label on bases: shop"}},
 	{name: "another label of the controller", snapshot: ofPod(pod(selects(corev1.LabelHostname, "base-9"))), want: why.NoBaseMatchesSelector, names: []string{"base-1, base-2"}},
-	{name: "a label of another environment", snapshot: ofPod(pod(selects(labels.Env, "test"))), want: why.WrongEnvironmentLabel, names: []string{"test", "dev"}},
+	{name: "a label of another environment", snapshot: ofPod(pod(selects(labels.Env, "test"))), want: why.NoBaseMatchesSelector, names: []string{"test", "dev"}},
 	{name: "a node selector that nothing matches", snapshot: ofPod(pod(selects("zone", "east"))), want: why.NoBaseMatchesSelector, names: []string{"zone=east"}},
 	{name: "a label that nobody has, and a version that only another base has", snapshot: ofPod(pod(func(p *corev1.Pod) {
 		p.Spec.NodeSelector["zone"], p.Spec.NodeSelector[labels.BaseVersion] = "east", "2.0.0"
@@ -127,7 +127,7 @@ var situations = []situation{
 	{name: "a topology spread constraint over a label that no base has", snapshot: ofPod(pod(spread("example.com/rack"), refusedBy("3 node(s) didn't match pod topology spread constraints (missing required label)"))),
 		want: why.TopologySpread, names: []string{"over example.com/rack, and no base that fits otherwise has that label"}},
 	{name: "a claim that does not exist", snapshot: ofPod(pod(claim("missing"), condition(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", `0/3 nodes are available: persistentvolumeclaim "missing" not found. not found`))),
-		want: why.ClaimMissing, names: []string{"claim missing"}},
+		want: why.ClaimUnbound, names: []string{"(missing) does not exist"}},
 	{name: "a claim that is not bound", snapshot: ofPod(pod(claim("data-stock-0"), ownedBy("StatefulSet", "stock"), condition(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable",
 		"0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found"))), want: why.ClaimUnbound, names: []string{"data-stock-0"}},
 	{name: "no volume to bind", snapshot: ofPod(pod(claim("data"), refusedBy("2 node(s) didn't find available persistent volumes to bind"))), want: why.VolumeUnavailable, names: []string{"didn't find available persistent volumes"}},
