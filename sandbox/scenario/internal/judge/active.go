@@ -1,7 +1,6 @@
 package judge
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,12 +24,9 @@ import (
 // It is none if nobody wants the module: the last Pod was deleted or scaled away. What comes there
 // later is a first installation.
 //
-// It is excused if the base's process ended: what does not run has nothing. Of a base that is back,
-// while a Pod bound to its process wants the module, the excuse ends within Options.listed of its
-// first word and Options.TruthWithin, 18.5 s by the defaults, unless an installation has begun by
-// then, or a fault has struck one; and Options.InstallWithin after each, 5 min, within which a
-// command has an answer or is given up. No other fault takes a module away by itself: what an error
-// or a delay makes of a rollout counts.
+// If the base's process ended, the time in windows of outages is allowed, and Options.TruthWithin beyond: until the next list
+// after its return, and during installations. Until a Pod bound to a new process wants the module, nobody does. No other
+// fault takes a module away by itself: what an error or a delay makes of a rollout counts.
 type activeCheck struct {
 	tracks map[string]map[string]*served // by base and module
 	ever   map[track]struct{}            // that have been looked at
@@ -52,44 +48,27 @@ type served struct {
 type gap struct {
 	track
 	from, to time.Time
-	excused  bool // the base's process has ended
-	// since is when the base was back, or the last installation began, and within is how long the
-	// next may be in coming; zero = the base is not back.
-	since  time.Time
-	within time.Duration
-	bound  bool // a Pod that is bound to the base's process wants the module
-	idle   bool // none has begun within the time
-	free   bool // nobody has wanted the module so far
-	alone  bool // it had no Ready Pod anywhere at the beginning
+	ended    bool // the base's process has ended
+	free     bool // nobody has wanted the module so far
+	alone    bool // it had no Ready Pod anywhere at the beginning
 }
 
 func (c *activeCheck) note(w *world, e change, o *Options) {
 	if c.tracks == nil {
 		c.tracks, c.ever = map[string]map[string]*served{}, map[track]struct{}{}
 	}
-	c.overdue(w, cmp.Or(e.Base, baseOf(e.pod)), e.Time)
-	defer c.bind(w, e, o)
 	switch e.Kind {
-	case timeline.Fault:
-		if timeline.FaultChange(e.State) == timeline.FaultFired {
-			c.began(track{base: e.Base}, e.Time, o)
-		}
-	case timeline.Command:
-		if e.Name == timeline.CommandInstall {
-			c.began(track{e.Base, e.Module}, e.Time, o)
-		}
 	case timeline.Base:
 		switch timeline.BaseChange(e.State) {
-		case timeline.BaseReady, timeline.BaseConnected:
-			c.back(e, o)
-			return
 		case timeline.BaseDown, timeline.BaseUp:
-		default:
-			return
-		}
-		for module, s := range c.tracks[e.Base] {
-			clear(s.active)
-			c.look(w, track{e.Base, module}, e, o, true)
+			for module, s := range c.tracks[e.Base] {
+				clear(s.active)
+				c.look(w, track{e.Base, module}, e, o, true)
+			}
+		case timeline.BaseReady:
+			for module := range c.tracks[e.Base] {
+				c.look(w, track{e.Base, module}, e, o, false)
+			}
 		}
 	case timeline.Module:
 		c.module(w, e, o)
@@ -112,59 +91,6 @@ func (c *activeCheck) note(w *world, e change, o *Options) {
 	}
 }
 
-// back notes that a base whose process had ended speaks again.
-func (c *activeCheck) back(e change, o *Options) {
-	for _, s := range c.tracks[e.Base] {
-		if g := s.gap; g != nil && g.excused && g.since.IsZero() {
-			g.since, g.within = e.Time, o.TruthWithin // the outage lasts until the next list
-		}
-	}
-}
-
-// bind notes whether a Pod of the base's process wants a module that the base is without.
-func (c *activeCheck) bind(w *world, e change, o *Options) {
-	if e.Kind != timeline.Pod && e.Kind != timeline.Base {
-		return
-	}
-	base := cmp.Or(e.Base, baseOf(e.pod))
-	for module, s := range c.tracks[base] {
-		g := s.gap
-		if g == nil || !g.excused {
-			continue
-		}
-		is := w.wantedNow(base, module)
-		if is && !g.bound && !g.since.IsZero() && !g.idle {
-			g.since, g.within = e.Time, o.listed()+o.TruthWithin
-		}
-		g.bound = is
-	}
-}
-
-func baseOf(p *timeline.PodStatus) string {
-	if p == nil {
-		return ""
-	}
-	return p.Base
-}
-
-// began notes that an installation has begun, or, without a module, that a fault has struck.
-func (c *activeCheck) began(on track, now time.Time, o *Options) {
-	for module, s := range c.tracks[on.base] {
-		if g := s.gap; (on.module == "" || module == on.module) && g != nil && !g.since.IsZero() {
-			g.since, g.within = now, o.InstallWithin
-		}
-	}
-}
-
-// overdue notes where on a base no installation has begun in time.
-func (c *activeCheck) overdue(w *world, base string, now time.Time) {
-	for _, s := range c.tracks[base] {
-		if g := s.gap; g != nil && g.excused && g.bound && !g.since.IsZero() && w.outages.countable(base, g.since, now) > g.within {
-			g.idle = true
-		}
-	}
-}
-
 // lookBack judges a gap again that was over before the watch told of the Pod that ended it.
 func (c *activeCheck) lookBack(w *world, s *served, came *timeline.PodStatus, module string, now time.Time, o *Options) {
 	g := s.ended
@@ -181,9 +107,6 @@ func (c *activeCheck) lookBack(w *world, s *served, came *timeline.PodStatus, mo
 func (c *activeCheck) module(w *world, e change, o *Options) {
 	t := track{e.Base, e.Module}
 	s := c.tracks[t.base][t.module]
-	if timeline.ModuleState(e.State) == timeline.ModuleResolved {
-		c.began(t, e.Time, o)
-	}
 	if timeline.ModuleState(e.State) == timeline.ModuleActivated {
 		if s == nil {
 			if s = (&served{active: map[string]time.Time{}}); c.tracks[t.base] == nil {
@@ -214,11 +137,11 @@ func (c *activeCheck) look(w *world, t track, e change, o *Options, ended bool) 
 	s, now := c.tracks[t.base][t.module], e.Time
 	wanted := w.wanted(t.base, t.module)
 	if len(s.active) > 0 {
-		if g := s.gap; g != nil && now.Equal(g.from) && !g.excused {
+		if g := s.gap; g != nil && now.Equal(g.from) && !g.ended {
 			c.overlaps = append(c.overlaps, 0) // a switch, told as two events of one moment
 		} else {
 			c.close(g, now)
-			if g != nil && g.free && !g.excused {
+			if g != nil && g.free && !g.ended {
 				g.to, s.ended = now, g
 			}
 		}
@@ -227,17 +150,19 @@ func (c *activeCheck) look(w *world, t track, e change, o *Options, ended bool) 
 	}
 	switch g := s.gap; {
 	case g == nil:
-		s.gap = &gap{track: t, from: now, excused: ended, alone: !w.serves(t.module)}
+		s.gap = &gap{track: t, from: now, ended: ended, alone: !w.serves(t.module)}
 		s.gap.free = !wanted || s.justBound(w, s.gap, o)
 	case ended:
-		g.excused, g.since = true, time.Time{}
+		g.ended = true
+	case g.free && wanted && g.ended:
+		s.gap = &gap{track: t, from: now, ended: true}
 	case g.free && wanted && e.pod != nil && s.replacedBy(w, e.pod, g, o, now):
 		g.free = false
 	case g.free && wanted:
 		delete(c.tracks[t.base], t.module) // a first installation begins
 	case !g.free && !wanted:
 		c.close(g, now)
-		s.gap = &gap{track: t, from: now, excused: g.excused, free: true, alone: g.alone}
+		s.gap = &gap{track: t, from: now, ended: g.ended, free: true, alone: g.alone}
 	}
 }
 
@@ -293,13 +218,13 @@ func (c *activeCheck) find(w *world, end time.Time, o *Options) Result {
 		if open {
 			v.Message += ", until the end"
 		}
-		if g.excused {
-			v.Message += ", since its process ended"
+		counted := w.outages.countable(g.base, g.from, g.to, func(o *outage) bool {
+			return o.hides || o.what == down || o.installs && !o.from.Before(g.from) && (o.module == "" || o.module == g.module)
+		})
+		if g.ended {
+			v.Message += fmt.Sprintf(", since its process ended, %v of it during an outage or an installation", brief(v.Length-counted))
 		}
-		if g.idle {
-			v.Message += fmt.Sprintf(", and no installation began within %v of its return", brief(o.listed()+o.TruthWithin))
-		}
-		if g.excused && !g.idle {
+		if g.ended && counted <= o.TruthWithin {
 			r.Excused = append(r.Excused, v)
 		} else {
 			r.Violations = append(r.Violations, v)
@@ -308,8 +233,7 @@ func (c *activeCheck) find(w *world, end time.Time, o *Options) Result {
 	for _, g := range c.found {
 		add(*g, false)
 	}
-	for base, modules := range c.tracks {
-		c.overdue(w, base, end)
+	for _, modules := range c.tracks {
 		for _, s := range modules {
 			if g := s.gap; g != nil && !g.free {
 				last := *g

@@ -47,6 +47,9 @@ type outage struct {
 	hides bool
 	// heard tells that the answers of bases come all the same.
 	heard bool
+	// installs tells that a module is being installed, or any one, or that there is no process that could have one.
+	installs bool
+	module   string
 }
 
 // outages are those of each base, and, without a name, those of all, in the order of their beginnings.
@@ -116,11 +119,11 @@ func (o *outage) excuses(base string, end time.Time) [][2]time.Time {
 }
 
 // countable returns how much of a time on a base is in no window in which a mismatch is allowed: nobody could know, or
-// write, what the base serves.
-func (all outages) countable(base string, from, to time.Time) time.Duration {
+// write, what the base serves. Windows are those of the outages that meet a condition.
+func (all outages) countable(base string, from, to time.Time, window func(*outage) bool) time.Duration {
 	var windows [][2]time.Time
 	for _, o := range all.about(base) {
-		if o.hides {
+		if window(o) {
 			windows = append(windows, o.excuses(base, to)...)
 		}
 	}
@@ -137,6 +140,8 @@ func (all outages) countable(base string, from, to time.Time) time.Duration {
 	}
 	return counted + max(0, to.Sub(from))
 }
+
+func hides(o *outage) bool { return o.hides }
 
 // allowed reports whether a moment on a base is in such a window.
 func (all outages) allowed(base string, at time.Time) bool {
@@ -163,6 +168,7 @@ func (all outages) swallowed(base string, since, known, at time.Time) bool {
 
 // disturb notes the outages that an event begins or ends.
 func (w *world) disturb(e change, o *Options) {
+	w.installs(e, o)
 	switch e.Kind {
 	case timeline.Component:
 		w.component(e, o)
@@ -202,6 +208,19 @@ func (w *world) disturb(e change, o *Options) {
 	}
 }
 
+// installs notes that an installation has begun on a base, or that a fault has struck one; and that a Pod was bound to the base,
+// of which the controller knows the modules by the next list.
+func (w *world) installs(e change, o *Options) {
+	begins := e.Kind == timeline.Command && e.Name == timeline.CommandInstall || e.Kind == timeline.Module && timeline.ModuleState(e.State) == timeline.ModuleResolved ||
+		e.Kind == timeline.Fault && timeline.FaultChange(e.State) == timeline.FaultFired
+	switch {
+	case begins && !w.ended(e.Base):
+		w.outages.add(outage{what: "installation", base: e.Base, module: e.Module, from: e.Time, to: e.Time, recovery: o.InstallWithin, installs: true, heard: true})
+	case e.pod != nil && w.bound[e.pod.PodKey()].Equal(e.Time):
+		w.outages.add(outage{what: "installation", base: e.pod.Base, from: e.Time, to: e.Time, recovery: o.listed(), installs: true, heard: true})
+	}
+}
+
 // process notes that the process of a base has ended, which the controller notices by its silence; or that the base is
 // back under its identity, which the next list shows. A base with another identity is another one.
 func (w *world) process(e change, o *Options) {
@@ -211,13 +230,16 @@ func (w *world) process(e change, o *Options) {
 	}
 	switch change := timeline.BaseChange(e.State); {
 	case w.ended(e.Base):
+		w.outages.begin(outage{what: down, base: e.Base, from: e.Time, installs: true, heard: true})
 		w.outages.begin(outage{what: processEnd + b.Identity, base: e.Base, from: e.Time, most: o.silent(), recovery: o.listed(), hides: true, heard: true})
 	case change == timeline.BaseReady || change == timeline.BaseConnected:
+		w.outages.end(down, e.Base, e.Time)
 		w.outages.end(processEnd+b.Identity, e.Base, e.Time)
 	}
 }
 
 const (
+	down       = "base without a process"
 	processEnd = "end of the process " // the identity follows
 	connection = "connection"
 	viewRule   = "API rule " // the rule's name follows

@@ -110,18 +110,8 @@ func (w *world) another(p *timeline.PodStatus) bool {
 	return b != nil && b.Identity != "" && strings.HasPrefix(p.Node, nodePrefix) && p.Node != nodePrefix+b.Identity
 }
 
-// wanted reports whether a Pod on the base wants the module.
+// wanted reports whether a Pod wants the module that is bound to the process which the base has now.
 func (w *world) wanted(base, module string) bool {
-	for p := range w.PodsOn(base) {
-		if p.Wants(module) {
-			return true
-		}
-	}
-	return false
-}
-
-// wantedNow tells whether one does that is bound to the process which the base has now.
-func (w *world) wantedNow(base, module string) bool {
 	for p := range w.PodsOn(base) {
 		if p.Wants(module) && !w.another(p) {
 			return true

@@ -46,7 +46,7 @@ func (c *truthCheck) knownAt(l *mismatch, o *Options) time.Time {
 
 // long reports whether a mismatch took too long.
 func (l *mismatch) long(w *world, known time.Time, o *Options) bool {
-	counted := w.outages.countable(l.base, known, l.to)
+	counted := w.outages.countable(l.base, known, l.to, hides)
 	overtaken := min(l.overtaken.within(known, l.to), o.of(api.SwitchedReady))
 	return counted > o.SwitchWithin+overtaken || counted > o.TruthWithin && l.bare.within(known, l.to) > o.TruthWithin
 }
@@ -151,7 +151,7 @@ func (c *truthCheck) violation(w *world, l *mismatch, known time.Time) Violation
 	if late := known.Sub(l.from); late > 0 {
 		v.Message += fmt.Sprintf(" (the controller could know within %v)", brief(late))
 	}
-	if counted := w.outages.countable(l.base, l.from, l.to); counted < length {
+	if counted := w.outages.countable(l.base, l.from, l.to, hides); counted < length {
 		v.Message += fmt.Sprintf(", %v of it during an outage", brief(length-counted))
 	}
 	return v
