@@ -40,8 +40,7 @@ func Nowhere(s *Snapshot, pod *corev1.Pod, now time.Time) (Answer, bool) {
 	return a.redacted(), !slices.Contains([]Reason{SchedulingGated, UnknownScheduler, NotScheduledYet, Unknown}, a.Reason)
 }
 
-// addTolerations does what controllers will do with a Pod that names no environment
-// (controller/internal/vpod/toleration.go).
+// addTolerations adds the tolerations that controllers add to a Pod that names no environment.
 func (v *view) addTolerations() {
 	if len(environments(v.Pod)) > 0 {
 		return

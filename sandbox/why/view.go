@@ -23,7 +23,7 @@ type view struct {
 	places      *placement   // of a Pod without a Node; nil before it is asked for
 }
 
-// controller is a module controller, by its Lease (controller/internal/vnode/member.go).
+// controller is a module controller, as its Lease describes it.
 type controller struct {
 	holder, env string
 	renewed     time.Time

@@ -183,7 +183,7 @@ func (v *view) asPod(pod *corev1.Pod) *view {
 	return newView(&s, v.now)
 }
 
-// peer tells whether the replicas of the Deployment follow the bases (controller/internal/peer).
+// peer reports whether the controller sets the replicas of the Deployment to the number of bases.
 func (v *view) peer() bool {
 	if v.Deployment == nil {
 		return false
