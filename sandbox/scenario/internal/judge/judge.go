@@ -159,7 +159,7 @@ func (c *evaluator) take(e timeline.Event) {
 	x := c.w.apply(e)
 	c.w.disturb(x, c.o)
 	c.active.note(&c.w, x, c.o)
-	c.truth.note(&c.w, x, c.o)
+	c.truth.note(&c.w, x)
 	c.order.note(&c.w, x, c.o)
 	c.install.note(&c.w, x, c.o)
 	c.orders.note(x)

@@ -97,7 +97,7 @@ type order struct {
 	from, to time.Time
 }
 
-func (c *truthCheck) note(w *world, e change, _ *Options) {
+func (c *truthCheck) note(w *world, e change) {
 	if c.open == nil {
 		c.open, c.known, c.closed = map[claim]*mismatch{}, map[string]map[claim]struct{}{}, map[claim][]span{}
 		c.lost, c.told = map[track][]span{}, map[track][]order{}
