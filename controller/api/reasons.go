@@ -10,6 +10,14 @@ const (
 	ConditionCurrent = "module.koupleless.io/current"
 )
 
+// Reasons of the other conditions of a Node. A base without heartbeats has the type of its error code.
+const (
+	// ReasonBaseActivated is a base that sends heartbeats.
+	ReasonBaseActivated = "BaseActivated"
+	// ReasonMetaspacePressure is a base that has committed most of its metaspace.
+	ReasonMetaspacePressure = "MetaspaceAboveThreshold"
+)
+
 // ConditionObserved is the condition type of a Node that reports whether missed heartbeats of its base mean anything.
 const ConditionObserved = "Observed"
 

@@ -27,8 +27,10 @@ const (
 	// NodeLease is how long the Lease of a base's Node is valid, as for a kubelet (NODE_LEASE_DURATION).
 	NodeLease = 40 * time.Second
 
-	// MassPercent and MassMinBases are the limits of MassOutage (MASS_SILENCE_PERCENT, MASS_SILENCE_MIN_BASES).
-	MassPercent, MassMinBases = 50, 3
+	// MassPercent is the limit of MassOutage for the share of unreachable bases (MASS_SILENCE_PERCENT).
+	MassPercent = 50
+	// MassMinBases is the number of bases below which there is no MassOutage (MASS_SILENCE_MIN_BASES).
+	MassMinBases = 3
 	// MassWindow is the time within which bases of a mass outage become unreachable (MASS_SILENCE_WINDOW).
 	MassWindow = time.Minute
 	// MassAtMost is the maximum duration of a mass outage. After it, each base is evaluated by itself (MASS_SILENCE_AT_MOST).

@@ -1,6 +1,7 @@
 package errcode
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -100,4 +101,24 @@ func suggestionFor(err error) string {
 	}
 	info, _ := Lookup(string(e.code))
 	return info.Suggestion
+}
+
+// Parse splits a text of Message into its codes, the outermost first, and what happened, without the suggestion. A text
+// without a code has no codes.
+func Parse(message string) (codes []Code, what string) {
+	what = message
+	suggestion := ""
+	for {
+		head, tail, _ := strings.Cut(what, ": ")
+		info, known := Lookup(head)
+		if !known {
+			break
+		}
+		codes, what = append(codes, info.Code), tail
+		suggestion = cmp.Or(info.Suggestion, suggestion)
+	}
+	if suggestion != "" {
+		what = strings.TrimSuffix(what, "; "+suggestion)
+	}
+	return codes, what
 }

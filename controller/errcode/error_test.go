@@ -65,3 +65,20 @@ func TestErrorKeepsItsCause(t *testing.T) {
 		}
 	}
 }
+
+func TestParse(t *testing.T) {
+	type parsed struct {
+		Codes []Code
+		What  string
+	}
+	for message, want := range map[string]parsed{
+		"": {}, "no code: EOF": {What: "no code: EOF"},
+		Message(Wrap(ArkletInstallModuleFailed, New(ArkletPullBizError, "GET http://h/biz1.jar: 404"))): {[]Code{ArkletInstallModuleFailed, ArkletPullBizError}, "GET http://h/biz1.jar: 404"},
+		Message(Wrap(ArkletUninstallBizFailed, New(ArkletNoMatchedBiz, "biz1"))):                        {[]Code{ArkletUninstallBizFailed, ArkletNoMatchedBiz}, "biz1"},
+	} {
+		codes, what := Parse(message)
+		if diff := cmp.Diff(want, parsed{codes, what}); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", message, diff)
+		}
+	}
+}

@@ -5,7 +5,10 @@ package labels
 
 import (
 	"cmp"
+	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // The documents use two prefixes for one meaning (principle document 6.6.2 against operations guide
@@ -116,6 +119,18 @@ const Retry = "module.koupleless.io/retry"
 
 // VersionEnv is the environment variable of a container that names the version of its module.
 const VersionEnv = "BIZ_VERSION"
+
+// NodeLabels are the labels that the controller writes to the Node of a base, from the data that the base reports.
+// Labels that are useful for selecting bases come first. The controller also writes a label with RolePrefix.
+var NodeLabels = []string{
+	BaseName, BaseVersion, BaseStack, BaseCluster, BaseHost, corev1.LabelHostname, TunnelPort,
+	OlderBaseName, OlderBaseVersion, Tunnel, Component, Env, "kubernetes.io/role", "type", corev1.LabelTopologyZone,
+}
+
+// IsNodeLabel reports whether the controller writes a label to the Nodes of bases.
+func IsNodeLabel(key string) bool {
+	return slices.Contains(NodeLabels, key) || strings.HasPrefix(key, RolePrefix)
+}
 
 // Value returns the value of a label that may stand under either prefix: Value(l, Component) or
 // Value(l, "component"). It is empty if neither is there.

@@ -3,6 +3,7 @@ package workload
 import (
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,11 +35,14 @@ func CheckVersion(meta *metav1.ObjectMeta, container corev1.Container) error {
 	invalid := func(format string, args ...any) error {
 		return errcode.New(errcode.OtherUpstreamInvalidParameter, labels.VersionEnv+" of container %.80q "+format, append([]any{container.Name}, args...)...)
 	}
+	sets := slices.ContainsFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == labels.VersionEnv })
 	switch {
 	case err != nil:
 		return err
-	case v == "" && len(container.EnvFrom) > 0:
+	case v == "" && len(container.EnvFrom) > 0 && !sets:
 		return errcode.New(errcode.OtherUpstreamInvalidParameter, "container %.80q has no environment variable %s in env, and the controller does not read envFrom; set it in env, for example by a configMapKeyRef", container.Name, labels.VersionEnv)
+	case v == "" && sets:
+		return invalid("is empty")
 	case v == "":
 		return errcode.New(errcode.OtherUpstreamInvalidParameter, "container %.80q has no environment variable %s, which names the module's version", container.Name, labels.VersionEnv)
 	case strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' }):

@@ -51,8 +51,14 @@ func (p Placement) Fits(node *corev1.Node) bool {
 	if match, err := p.affinity.Match(node); err != nil || !match {
 		return false
 	}
-	_, untolerated := scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, p.tolerations, keepsAway, false)
+	_, untolerated := p.Untolerated(node)
 	return !untolerated
+}
+
+// Untolerated returns a taint of a Node that keeps the Pods away, and whether there is one. It ignores the taints that Fits
+// ignores.
+func (p Placement) Untolerated(node *corev1.Node) (corev1.Taint, bool) {
+	return scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, p.tolerations, keepsAway, false)
 }
 
 // Cordoned reports whether somebody keeps new Pods off a Node (kubectl cordon), and these too. Pods

@@ -144,7 +144,7 @@ func TestCheck(t *testing.T) {
 		"without .jar":        {container("1.0.0", "https://h/download?name=biz1"), ""},
 		"a query only":        {container("1.0.0", "https://h/?name=biz1"), ""},
 		"a host only":         {container("1.0.0", "https://u:secret@h"), `OtherUpstream.DecodeURLFailed: image "https://***@h" of container "biz1" does not name a jar; check that the URL is valid`},
-		"no version":          {container("", "file:///m/biz1.jar"), `OtherUpstream.InvalidParameter: container "biz1" has no environment variable BIZ_VERSION, which names the module's version; check the parameters`},
+		"no version":          {container("", "file:///m/biz1.jar"), `OtherUpstream.InvalidParameter: BIZ_VERSION of container "biz1" is empty; check the parameters`},
 		"spaces around it":    {container(" 1.0.0", "file:///m/biz1.jar"), `OtherUpstream.InvalidParameter: BIZ_VERSION of container "biz1" is " 1.0.0": a version has no spaces; check the parameters`},
 		"a space in it":       {container("1.0 0", "file:///m/biz1.jar"), `OtherUpstream.InvalidParameter: BIZ_VERSION of container "biz1" is "1.0 0": a version has no spaces; check the parameters`},
 		"a tab in annotation": {annotated, `OtherUpstream.InvalidParameter: BIZ_VERSION of container "biz1" is "1.0.0\t": a version has no spaces; check the parameters`},

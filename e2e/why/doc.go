@@ -9,7 +9,6 @@
 //
 // These reasons are not made here, and are in the table of sandbox/why alone:
 //
-//	DuplicateModule               the API server refuses two containers of one name
 //	EnvironmentTolerationMissing  the controller of the sandbox adds the toleration
 //	InstalledBySomebody           somebody who asks the base himself, in the moment of an install
 //	ModuleStopped                 simulated bases do not list modules that have stopped

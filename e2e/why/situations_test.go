@@ -102,7 +102,7 @@ var situations = []situation{
 	{name: "a misspelt base", pod: selects(module.LabelBaseName, "bsae"), want: why.WrongBaseName, names: []string{"no base is named \"bsae\""}},
 	{name: "a misspelt base in the affinity", pod: affinity(in(labels.OlderBaseName, "bsae")), want: why.WrongBaseName, names: []string{"no base is named \"bsae\""}},
 	{name: "a version that no base has", pod: selects(module.LabelBaseVersion, "2.0.0"), want: why.WrongBaseVersion, names: []string{"2.0.0; their versions are 1.0.0"}},
-	{name: "a label of another environment", pod: selects(module.LabelEnv, "test"), want: why.WrongEnvironmentLabel, names: []string{"environment test", "dev"}},
+	{name: "a label of another environment", pod: selects(module.LabelEnv, "test"), want: why.NoBaseMatchesSelector, names: []string{"env=test", "dev"}},
 	{name: "a selector that nothing matches", pod: selects("zone", "east"), want: why.NoBaseMatchesSelector, names: []string{"zone=east"}},
 	{name: "an expression that nothing matches", pod: affinity(in("zone", "east", "west")), want: why.NoBaseMatchesAffinity, names: []string{"zone In [east, west]"}},
 	{name: "two terms that nothing matches", pod: affinity(in("zone", "east"), in("disk", "fast")), want: why.NoBaseMatchesAffinity, names: []string{"term 2 (disk In [fast])"}},
@@ -160,7 +160,7 @@ var situations = []situation{
 	}, want: why.PodAffinity, names: []string{"Pod affinity selects"}},
 	{name: "a claim that does not exist", pod: func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "missing"}}}}
-	}, want: why.ClaimMissing, names: []string{"claim missing"}},
+	}, want: why.ClaimUnbound, names: []string{"(missing) does not exist"}},
 	{name: "a claim that is not bound", made: func(s *scene) {
 		set := module.StatefulSet(s.name, "x", 1, s.template())
 		set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
@@ -234,9 +234,9 @@ var situations = []situation{
 	{name: "an annotation that is not there", pod: version("", &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['biz']"}}), want: why.VersionRefUnresolved, names: []string{"metadata.annotations['biz']"}},
 	{name: "a ConfigMap that is not there", pod: version("", &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "versions"}, Key: "biz"}}), want: why.VersionRefUnresolved, names: []string{"ConfigMap versions", "does not exist"}},
 	{name: "a Secret", pod: version("", &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}, Key: "k"}}), want: why.VersionRefUnresolved, names: []string{"Secret s"}},
-	{name: "an image of a registry", pod: image("nginx:1.27"), want: why.ImageWithoutScheme, names: []string{"nginx:1.27"}},
-	{name: "a scheme that bases do not fetch", pod: image("oss://bucket/biz.jar"), want: why.ImageSchemeUnsupported, names: []string{"oss://"}},
-	{name: "a host alone", pod: image("https://modules.example"), want: why.ImageNamesNoJar, names: []string{"https://modules.example"}},
+	{name: "an image of a registry", pod: image("nginx:1.27"), want: why.ImageNotAJar, names: []string{"nginx:1.27"}},
+	{name: "a scheme that bases do not fetch", pod: image("oss://bucket/biz.jar"), want: why.ImageNotAJar, names: []string{"oss://"}},
+	{name: "a host alone", pod: image("https://modules.example"), want: why.ImageNotAJar, names: []string{"https://modules.example"}},
 	{name: "kept deactivated", with: v1alpha1.BaseSet{Activation: v1alpha1.ActivationDefault}, made: func(s *scene) {
 		s.pod("older")
 		s.becomes("pod/older", why.PodReady)
@@ -345,7 +345,7 @@ var situations = []situation{
 	{name: "a StatefulSet that waits", made: func(s *scene) {
 		_, err := client.AppsV1().StatefulSets(s.name).Create(s.ctx, module.StatefulSet(s.name, "x", 2, s.template(image("nginx:1.27"))), metav1.CreateOptions{})
 		check.Must(s.t, err)
-	}, target: "sts/x", want: why.PodNotReady, because: why.ImageWithoutScheme, names: []string{"0 of 2 Pods", "Pod x-0 decides", "nginx:1.27"}},
+	}, target: "sts/x", want: why.PodNotReady, because: why.ImageNotAJar, names: []string{"0 of 2 Pods", "Pod x-0 decides", "nginx:1.27"}},
 	{name: "a StatefulSet that was broken, and is corrected", made: func(s *scene) {
 		set, err := client.AppsV1().StatefulSets(s.name).Create(s.ctx, module.StatefulSet(s.name, "x", 1, s.template(image("oss://bucket/biz.jar"))), metav1.CreateOptions{})
 		check.Must(s.t, err)
@@ -353,7 +353,7 @@ var situations = []situation{
 		_, err = client.AppsV1().StatefulSets(s.name).Patch(s.ctx, set.Name, types.JSONPatchType,
 			[]byte(`[{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "https://modules.example/biz-1.0.0-ark-biz.jar"}]`), metav1.PatchOptions{})
 		check.Must(s.t, err)
-	}, target: "sts/x", want: why.OutdatedPodNotReady, because: why.ImageSchemeUnsupported, names: []string{"Pod x-0", "earlier template"}},
+	}, target: "sts/x", want: why.OutdatedPodNotReady, because: why.ImageNotAJar, names: []string{"Pod x-0", "earlier template"}},
 
 	// Nodes.
 	{name: "a base that is Ready", made: func(*scene) {}, target: "node/HOST", want: why.NodeReady, names: []string{"HOST", "serves it"}},

@@ -17,6 +17,7 @@ import (
 	kubetesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
@@ -114,7 +115,7 @@ func TestFindings(t *testing.T) {
 		"one of three is away":          {events: []timeline.Event{event("a", "disconnected")}, after: time.Minute},
 		"one is broken":                 {events: []timeline.Event{module("b", "1", "BROKEN")}, want: errcode.ModuleControllerBaseInstanceOperationFailed, bases: []string{"b"}},
 		"an installation goes on":       {events: []timeline.Event{module("b", "1", "RESOLVED")}, after: time.Minute},
-		"an installation never ends":    {events: []timeline.Event{module("b", "1", "RESOLVED")}, after: operationTime + time.Second, want: errcode.ModuleControllerBaseInstanceOperationTimeOut, bases: []string{"b"}},
+		"an installation never ends":    {events: []timeline.Event{module("b", "1", "RESOLVED")}, after: api.InstallTimeout + time.Second, want: errcode.ModuleControllerBaseInstanceOperationTimeOut, bases: []string{"b"}},
 		"one lacks what all have":       {events: equal, of: &everywhere, after: time.Minute, want: errcode.KouplelessBoardBaselineInconsistency, bases: []string{"c"}},
 		"one has another version":       {events: append(equal, module("c", "2", "ACTIVATED")), of: &everywhere, after: time.Minute, want: errcode.KouplelessBoardBaselineInconsistency, bases: []string{"c"}},
 		"one lacks it for a moment":     {events: equal, of: &everywhere},

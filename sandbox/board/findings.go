@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
@@ -15,8 +16,6 @@ import (
 const (
 	// settleTime is how long bases may differ: releases reach one after the other.
 	settleTime = 5 * time.Second
-	// operationTime is how long an installation may take: what the controller gives it by default.
-	operationTime = 5 * time.Minute
 	// timedOut ends the reasons of Pods that tell of an operation that took too long.
 	timedOut = "TimedOut"
 	// shown is how many bases a finding names.
@@ -89,7 +88,7 @@ func (p problem) row(since int64) FindingRow {
 
 func first(list []string) []string { return list[:min(len(list), shown)] }
 
-// unreachable finds that most bases cannot be reached.
+// unreachable finds a mass outage.
 func (w *world) unreachable() []problem {
 	var away []string
 	all := 0
@@ -103,7 +102,7 @@ func (w *world) unreachable() []problem {
 			away = append(away, b.Name)
 		}
 	}
-	if all < 2 || 2*len(away) <= all {
+	if !api.MassOutage(len(away), all, api.MassPercent, api.MassMinBases) {
 		return nil
 	}
 	return []problem{{
@@ -131,7 +130,7 @@ func (w *world) slow(now time.Time) []problem {
 		}
 	}
 	return w.byModule(func(base string, m *timeline.ModuleStatus) bool {
-		return gaveUp[base+" "+m.String()] || m.State == timeline.ModuleResolved && now.Sub(m.Since) > operationTime
+		return gaveUp[base+" "+m.String()] || m.State == timeline.ModuleResolved && now.Sub(m.Since) > api.InstallTimeout
 	}, problem{
 		code: errcode.ModuleControllerBaseInstanceOperationTimeOut,
 		text: "the operation on %s takes too long on %d bases", chinese: "%s 的运维操作超时，涉及 %d 个基座",

@@ -12,6 +12,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
@@ -227,7 +228,7 @@ func moduleState(o *corev1.Pod, container string) timeline.ModuleState {
 			return timeline.ModuleActivated
 		case c.State.Terminated != nil:
 			return timeline.ModuleBroken
-		case c.State.Waiting != nil && (c.State.Waiting.Reason == "" || c.State.Waiting.Reason == creating):
+		case c.State.Waiting != nil && (c.State.Waiting.Reason == "" || c.State.Waiting.Reason == api.ReasonContainerCreating):
 			return timeline.ModuleResolved
 		case c.State.Waiting != nil:
 			return timeline.ModuleBroken

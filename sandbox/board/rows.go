@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
@@ -159,16 +160,13 @@ func (w *world) reason(row *BaseRow, n node) string {
 	}
 	var pods []string
 	for uid := range w.podsOn[row.Name] {
-		if p := w.state.Pods.Get(uid); p != nil && !p.Ready && p.Reason != "" && p.Reason != creating && !p.Deleting {
+		if p := w.state.Pods.Get(uid); p != nil && !p.Ready && p.Reason != "" && p.Reason != api.ReasonContainerCreating && !p.Deleting {
 			pods = append(pods, p.Name+": "+p.Reason)
 		}
 	}
 	slices.Sort(pods)
 	return strings.Join(append(parts, pods...), "; ")
 }
-
-// creating is the reason of a Pod that has no other one.
-const creating = "ContainerCreating"
 
 func (w *world) podRow(uid string) *PodRow {
 	p := w.state.Pods.Get(uid)

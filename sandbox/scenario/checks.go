@@ -38,7 +38,7 @@ func judgeOptions(s *v1alpha1.ScenarioSpec, speed int) judge.Options {
 	}
 	for name, to := range map[string]*time.Duration{
 		"LIST_INTERVAL": &o.ListEvery, "BASE_UNREACHABLE_AFTER": &o.SilentAfter,
-		"INSTALL_TIMEOUT": &o.InstallWithin, "UNINSTALL_TIMEOUT": &o.UninstallWithin,
+		"INSTALL_TIMEOUT": &o.InstallWithin, "UNINSTALL_TIMEOUT": &o.UninstallWithin, "LEASE_DURATION": &o.ControllerLease,
 	} {
 		if d, err := time.ParseDuration(s.Controller.Env[name]); err == nil && d > 0 {
 			*to = d

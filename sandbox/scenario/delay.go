@@ -11,8 +11,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/judge"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
@@ -41,7 +41,7 @@ func (r *Run) Inconclusive() bool {
 // weighDelay makes a failed run inconclusive if Delay is so long that it may be the reason for the failure: longer than
 // maxDelay, or longer than the module of a deleted Pod stays on its base.
 func (r *Run) weighDelay() {
-	if r.Verdict == Failed && r.Delay > min(maxDelay, judge.Draining/time.Duration(max(r.Speed, 1))) {
+	if r.Verdict == Failed && r.Delay > min(maxDelay, api.Drain/time.Duration(max(r.Speed, 1))) {
 		r.Verdict = Errored
 		r.Failure = fmt.Sprintf("%s: this machine was up to %.1f s late: %s", errInconclusive, r.Delay.Seconds(), r.Failure)
 	}

@@ -16,9 +16,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/judge"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
@@ -32,8 +32,8 @@ func TestDelayOfARun(t *testing.T) {
 	}{
 		"failed in time":            {Run{Verdict: Failed, Delay: maxDelay}, Failed},
 		"failed, late":              {Run{Verdict: Failed, Delay: maxDelay + 1}, Errored},
-		"failed at speed 5, late":   {Run{Verdict: Failed, Delay: judge.Draining/5 + 1, Speed: 5}, Errored},
-		"failed at speed 5 in time": {Run{Verdict: Failed, Delay: judge.Draining / 5, Speed: 5}, Failed},
+		"failed at speed 5, late":   {Run{Verdict: Failed, Delay: api.Drain/5 + 1, Speed: 5}, Errored},
+		"failed at speed 5 in time": {Run{Verdict: Failed, Delay: api.Drain / 5, Speed: 5}, Failed},
 		"passed, late":              {Run{Verdict: Passed, Delay: time.Hour}, Passed},
 	} {
 		tt.run.Failure = "why"

@@ -111,7 +111,7 @@ func (v *view) ofNode() (all []Evidence) {
 		text += ", allocatable metaspace " + amount(corev1.ResourceMemory, free)
 	}
 	all = append(all, Evidence{About: "base", Text: text})
-	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, observed, corev1.NodeMemoryPressure} {
+	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, api.ConditionObserved, corev1.NodeMemoryPressure} {
 		if c := nodeCondition(n, kind); c.Type != "" {
 			all = append(all, Evidence{"base", conditionText(string(kind), string(c.Status), c.Reason, c.Message), c.LastTransitionTime.Time})
 		}

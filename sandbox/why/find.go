@@ -8,7 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
@@ -37,51 +39,50 @@ func (g *gatherer) notFound(ctx context.Context, err error) error {
 	return fmt.Errorf("%s is %w in namespace %s%s", t, ErrNotFound, t.Namespace, meant)
 }
 
-// names are those of all objects of a kind in the target's namespace; none if they cannot be read.
+// names returns the names of all objects of a kind in the target's namespace; none if they cannot be read. The names of a
+// Node include the host name and the identity of its base.
 func (g *gatherer) names(ctx context.Context, kind Kind) (names []string) {
-	namespace, apps := g.Target.Namespace, g.client.AppsV1()
-	switch kind {
-	case KindPod:
-		if found, err := list(ctx, g.client.CoreV1().Pods(namespace).List, metav1.ListOptions{}); err == nil {
-			names = namesOf(found.Items)
+	if kind == KindNode {
+		for i := range g.Bases {
+			names = append(names, nodeNames(&g.Bases[i])...)
 		}
-	case KindDeployment:
-		if found, err := list(ctx, apps.Deployments(namespace).List, metav1.ListOptions{}); err == nil {
-			names = namesOf(found.Items)
-		}
-	case KindDaemonSet:
-		if found, err := list(ctx, apps.DaemonSets(namespace).List, metav1.ListOptions{}); err == nil {
-			names = namesOf(found.Items)
-		}
-	case KindStatefulSet:
-		if found, err := list(ctx, apps.StatefulSets(namespace).List, metav1.ListOptions{}); err == nil {
-			names = namesOf(found.Items)
-		}
-	case KindNode:
-		for _, n := range g.Bases {
-			names = append(names, n.Name, hostOf(&n), n.Annotations[labels.Identity])
-		}
+		return names
 	}
-	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
+	objects, err := read(ctx, requestTime, func(ctx context.Context) (runtime.Object, error) { return g.list(ctx, kind) })
+	if err != nil {
+		return nil
+	}
+	_ = meta.EachListItem(objects, func(o runtime.Object) error {
+		names = append(names, o.(metav1.Object).GetName())
+		return nil
+	})
+	return names
 }
 
-// namesOf are the names of objects.
-func namesOf[T any, P interface {
-	*T
-	metav1.Object
-}](items []T) []string {
-	names := make([]string, len(items))
-	for i := range items {
-		names[i] = P(&items[i]).GetName()
+func (g *gatherer) list(ctx context.Context, kind Kind) (runtime.Object, error) {
+	namespace, apps, all := g.Target.Namespace, g.client.AppsV1(), metav1.ListOptions{}
+	switch kind {
+	case KindDeployment:
+		return apps.Deployments(namespace).List(ctx, all)
+	case KindDaemonSet:
+		return apps.DaemonSets(namespace).List(ctx, all)
+	case KindStatefulSet:
+		return apps.StatefulSets(namespace).List(ctx, all)
+	case KindPod, KindNode:
 	}
-	return names
+	return g.client.CoreV1().Pods(namespace).List(ctx, all)
+}
+
+// nodeNames returns the names of the Node of a base.
+func nodeNames(n *corev1.Node) []string {
+	return slices.DeleteFunc([]string{n.Name, hostOf(n), n.Annotations[labels.Identity]}, func(name string) bool { return name == "" })
 }
 
 // node finds a Node by its name, or by the host name or identity of its base.
 func (g *gatherer) node(ctx context.Context) error {
 	name := g.Target.Name
 	for i := range g.Bases {
-		if n := &g.Bases[i]; slices.Contains([]string{n.Name, hostOf(n), n.Annotations[labels.Identity]}, name) {
+		if n := &g.Bases[i]; slices.Contains(nodeNames(n), name) {
 			g.Node = n
 			return nil
 		}

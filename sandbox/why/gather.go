@@ -179,6 +179,7 @@ func (g *gatherer) controllers(ctx context.Context) {
 	found, err := list(ctx, g.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List,
 		metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.ControllerLease})
 	g.unread("the Leases of module controllers", err)
+	g.ControllersUnread = err != nil
 	if err == nil {
 		g.Controllers = found.Items
 	}

@@ -40,15 +40,14 @@ func Nowhere(s *Snapshot, pod *corev1.Pod, now time.Time) (Answer, bool) {
 	return a.redacted(), !slices.Contains([]Reason{SchedulingGated, UnknownScheduler, NotScheduledYet, Unknown}, a.Reason)
 }
 
-// addTolerations does what controllers will do with a Pod that names no environment
-// (controller/internal/vpod/toleration.go).
+// addTolerations adds the tolerations that controllers add to a Pod that names no environment.
 func (v *view) addTolerations() {
-	if _, named := namesEnvironment(v.Pod); named {
+	if len(environments(v.Pod)) > 0 {
 		return
 	}
 	for _, n := range v.Bases {
 		for _, t := range n.Spec.Taints {
-			if t.Key == labels.TaintEnv && (v.live(t.Value) || !v.controllersRead()) {
+			if t.Key == labels.TaintEnv && (v.live(t.Value) || v.ControllersUnread) {
 				v.Pod.Spec.Tolerations = append(v.Pod.Spec.Tolerations, corev1.Toleration{Key: t.Key, Value: t.Value, Effect: t.Effect})
 			}
 		}

@@ -10,11 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	helpers "k8s.io/component-helpers/resource"
-	scheduling "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	"k8s.io/klog/v2"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
 // link is a link of the chain from a Pod to a base, in the order in which they are looked at.
@@ -56,10 +55,10 @@ type placement struct {
 	furthest link
 	decisive []verdict
 	// blamed is the requirement that decides, with linkLabels.
-	blamed      requirement
-	requests    corev1.ResourceList
-	free        map[string]corev1.ResourceList // by Node
-	tolerations []corev1.Toleration
+	blamed   requirement
+	requests corev1.ResourceList
+	free     map[string]corev1.ResourceList // by Node
+	rules    workload.Placement
 }
 
 // requirement is one demand on the labels of a Node.
@@ -72,7 +71,7 @@ type requirement struct {
 
 // place compares a Pod with all bases.
 func place(pod *corev1.Pod, bases []corev1.Node, onBases []corev1.Pod) *placement {
-	p := &placement{requests: helpers.PodRequests(pod, helpers.PodResourcesOptions{}), free: room(bases, onBases), tolerations: pod.Spec.Tolerations}
+	p := &placement{requests: helpers.PodRequests(pod, helpers.PodResourcesOptions{}), free: room(bases, onBases), rules: workload.NewPlacement(pod.Spec, "")}
 	requirements := requirementsOf(pod)
 	for i := range bases {
 		d := p.verdict(&bases[i], requirements)
@@ -104,19 +103,25 @@ func (p *placement) verdict(n *corev1.Node, requirements []requirement) verdict 
 	if len(unmet) > 0 {
 		return verdict{base: n, link: linkLabels, text: strings.Join(unmet, "; "), group: strings.Join(wanted, "; "), unmet: keys}
 	}
-	if t, there := scheduling.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, p.tolerations, chosen, false); there {
-		return verdict{base: n, link: linkTaints, taint: t, text: "its taint " + t.ToString() + " is not tolerated", group: "its taint " + t.ToString() + " is not tolerated"}
-	}
-	cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
-	cordoned := n.Spec.Unschedulable && !scheduling.TolerationsTolerateTaint(klog.Background(), p.tolerations, &cordon, false)
+	d := verdict{base: n, link: linkState}
+	t, untolerated := p.rules.Untolerated(n)
+	cordoned := p.rules.Cordoned(n)
 	switch {
+	case untolerated:
+		d.link, d.taint, d.group = linkTaints, t, "its taint "+t.ToString()+" is not tolerated"
 	case cordoned && n.DeletionTimestamp != nil: // the deletion alone keeps no Pods away
-		return verdict{base: n, link: linkState, state: stateLeaving, text: "it is cordoned, and its Node is being deleted", group: "it is cordoned, and its Node is being deleted"}
+		d.state, d.group = stateLeaving, "it is cordoned, and its Node is being deleted"
 	case cordoned:
-		return verdict{base: n, link: linkState, state: stateCordoned, text: "it is cordoned", group: "it is cordoned"}
+		d.state, d.group = stateCordoned, "it is cordoned"
 	case !nodeReady(n):
 		c := nodeCondition(n, corev1.NodeReady)
-		return verdict{base: n, link: linkState, state: stateNotReady, text: "it is not Ready: " + cmp.Or(sentence(c.Message), c.Reason, "it has not said anything yet"), group: "it is not Ready"}
+		d.state, d.group, d.text = stateNotReady, "it is not Ready", "it is not Ready: "+cmp.Or(sentence(c.Message), c.Reason, "it has not said anything yet")
+	default:
+		d.link, d.group = linkFits, fit
+	}
+	d.text = cmp.Or(d.text, d.group)
+	if d.link != linkFits {
+		return d
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.requests)) {
 		asked, free := p.requests[name], p.free[n.Name][name]
@@ -125,7 +130,7 @@ func (p *placement) verdict(n *corev1.Node, requirements []requirement) verdict 
 				group: fmt.Sprintf("less of %s is free than the %s that are requested", what(name), amount(name, asked))}
 		}
 	}
-	return verdict{base: n, link: linkFits, text: fit, group: fit}
+	return d
 }
 
 // has says what a base has under the key of a requirement.
@@ -138,11 +143,6 @@ func has(n *corev1.Node, key string) string {
 	default:
 		return ", and it has " + value
 	}
-}
-
-// chosen tells the taints that somebody chose from those that Kubernetes sets for the state of a Node.
-func chosen(t *corev1.Taint) bool {
-	return t.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(t.Key, "node.kubernetes.io/")
 }
 
 // requirementsOf takes a Pod's demands on labels apart, so that the one that decides can be named.

@@ -14,37 +14,29 @@ import (
 )
 
 // scheduleRules are for a Pod without a Node.
-var scheduleRules = concat([]rule{
-	{SchedulingGated, unbound(schedulingGated)},
-	{ControllerNotRunning, unbound(noBasesNoController)},
-	{NoBases, unbound(noBases)},
-	{WrongBaseName, unmet(wrongName)},
-	{WrongBaseVersion, unmet(wrongVersion)},
-	{WrongEnvironmentLabel, unmet(wrongEnvironmentLabel)},
-	{NoBaseMatchesSelector, unmet(noneMatches(true))},
-	{NoBaseMatchesAffinity, unmet(noneMatches(false))},
-	{TolerationMissing, tainted(tolerationMissing)},
-	{ControllerNotRunning, tainted(nobodyAddsToleration)},
-	{EnvironmentTolerationMissing, tainted(environmentTolerationMissing)},
-	{WrongEnvironment, tainted(wrongEnvironment)},
-	{TaintNotTolerated, tainted(taintNotTolerated)},
-	{ControllerNotRunning, inState(nobodyRenews)},
-	{BaseCordoned, inState(cordoned)},
-	{BaseLeaving, inState(leaving)},
-	{BasesNotReady, inState(notReady)},
-	{NoSuchResource, at(linkRoom, noSuchResource)},
-	{NoFreeMetaspace, short(true)},
-	{NoFreeResources, short(false)},
-}, schedulerRules)
-
-// unbound restricts a rule to Pods without a Node.
-func unbound(find func(*view) *finding) func(*view) *finding {
-	return func(v *view) *finding {
-		if v.Pod.Spec.NodeName != "" {
-			return nil
+var scheduleRules = slices.Concat([]rule{
+	{SchedulingGated, func(v *view) *finding {
+		var gates []string
+		for _, g := range v.Pod.Spec.SchedulingGates {
+			gates = append(gates, g.Name)
 		}
-		return find(v)
-	}
+		return when(len(gates) > 0, fmt.Sprintf("the scheduler ignores %s while it has the scheduling gate %s", v.name(), strings.Join(gates, ", ")),
+			"check that the component that set the gate is running; that component removes the gate")
+	}},
+	{ControllerNotRunning, func(v *view) *finding {
+		return when(len(v.Bases) == 0 && !v.live("") && !v.ControllersUnread,
+			"there are no bases, and no module controller runs that would make Nodes of them"+v.lastController(""), startController)
+	}},
+	{NoBases, func(v *view) *finding {
+		return when(len(v.Bases) == 0, "there are no bases: no Node bears the label "+labels.Component+"="+labels.Vnode,
+			"start a base, and look whether it reaches the broker or the controller; in a sandbox: koupsandbox base add")
+	}},
+}, guarded(at(linkLabels), labelRules...), guarded(at(linkTaints), taintRules...), guarded(at(linkState), stateRules...), guarded(at(linkRoom), roomRules...),
+	guarded(at(linkFits), messageRules...), schedulerRules)
+
+// at returns whether some base fits up to a link, and no base further.
+func at(l link) func(*view) bool {
+	return func(v *view) bool { return len(v.Bases) > 0 && v.placed().furthest == l }
 }
 
 // placed is the comparison with all bases, made once.
@@ -55,53 +47,44 @@ func (v *view) placed() *placement {
 	return v.places
 }
 
-// at restricts a rule to Pods that some base is the right one for, up to a link.
-func at(l link, find func(*view, *placement) *finding) func(*view) *finding {
-	return unbound(func(v *view) *finding {
-		if p := v.placed(); len(p.verdicts) > 0 && p.furthest == l {
-			return find(v, p)
+// labelRules are for a Pod that no base has the labels for.
+var labelRules = []rule{
+	{WrongBaseName, func(v *view) *finding {
+		p, r := v.placed(), v.placed().blamed
+		names := p.values(r.key, false)
+		isName := r.key == labels.BaseName || r.key == labels.OlderBaseName
+		if !isName || len(r.values) == 0 || slices.ContainsFunc(names, func(name string) bool { return slices.Contains(r.values, name) }) {
+			return nil
 		}
-		return nil
-	})
+		return &finding{cause: fmt.Sprintf("no base is named %q; base names in this cluster: %s", strings.Join(r.values, " or "), some(names)),
+			advice: fmt.Sprintf("change %s in the %s to the name of a base, or start a base of that name%s", r.key, r.where(), plain.Meant(r.values[0], names))}
+	}},
+	{WrongBaseVersion, func(v *view) *finding {
+		p, r := v.placed(), v.placed().blamed
+		return when((r.key == labels.BaseVersion || r.key == labels.OlderBaseVersion) && len(r.values) > 0,
+			fmt.Sprintf("no base that fits otherwise has the version %s; their versions are %s", strings.Join(r.values, " or "), some(p.values(r.key, true))),
+			fmt.Sprintf("start a base of that version, or change %s in the %s; the Pod stays Pending until such a base exists", r.key, r.where()))
+	}},
+	{NoBaseMatchesSelector, func(v *view) *finding { return v.placed().noneMatches(true) }},
+	{NoBaseMatchesAffinity, func(v *view) *finding { return v.placed().noneMatches(false) }},
 }
 
-func unmet(find func(*view, *placement) *finding) func(*view) *finding { return at(linkLabels, find) }
-func tainted(find func(*view, *placement) *finding) func(*view) *finding {
-	return at(linkTaints, find)
-}
-func inState(find func(*view, *placement) *finding) func(*view) *finding { return at(linkState, find) }
-
-func schedulingGated(v *view) *finding {
-	if len(v.Pod.Spec.SchedulingGates) == 0 {
-		return nil
-	}
-	var gates []string
-	for _, g := range v.Pod.Spec.SchedulingGates {
-		gates = append(gates, g.Name)
-	}
-	return &finding{cause: fmt.Sprintf("the scheduler ignores %s while it has the scheduling gate %s", v.name(), strings.Join(gates, ", ")),
-		advice: "check that the component that set the gate is running; that component removes the gate"}
-}
-
-func noBasesNoController(v *view) *finding {
-	if len(v.Bases) > 0 || v.live("") || !v.controllersRead() {
+// noneMatches names the demand on labels that no base fulfils, of the node selector or of the affinity.
+func (p *placement) noneMatches(selector bool) *finding {
+	r := p.blamed
+	if r.selector != selector {
 		return nil
 	}
-	return &finding{cause: "there are no bases, and no module controller runs that would make Nodes of them" + v.lastController(""),
-		advice: "start the module controller; in a sandbox: koupsandbox component start module-controller"}
-}
-
-func noBases(v *view) *finding {
-	if len(v.Bases) > 0 {
-		return nil
+	cause := fmt.Sprintf("none of %s fits: %s", count(len(p.verdicts), "base"), r.text)
+	if r.key != "" {
+		cause += "; values of that label on bases: " + cmp.Or(some(p.values(r.key, true)), "none")
 	}
-	return &finding{cause: "there are no bases: no Node bears the label " + labels.Component + "=" + labels.Vnode,
-		advice: "start a base, and look whether it reaches the broker or the controller; in a sandbox: koupsandbox base add"}
+	return &finding{cause: cause, advice: fmt.Sprintf("correct the %s of the Pod or its template%s; show the labels with: kubectl get nodes --show-labels", r.where(), relabel(r.key))}
 }
 
-// values are those that bases have under a label; of bases that nothing else is wrong with, if there
-// are any.
-func (p *placement) values(key string) (all []string) {
+// values returns the values of a label of bases; with fitting, only of bases that nothing else is wrong with, if there are
+// any.
+func (p *placement) values(key string, fitting bool) (all []string) {
 	var otherwise []string
 	for _, d := range p.verdicts {
 		value := d.base.Labels[key]
@@ -113,69 +96,18 @@ func (p *placement) values(key string) (all []string) {
 			otherwise = append(otherwise, value)
 		}
 	}
-	if len(otherwise) > 0 {
+	if fitting && len(otherwise) > 0 {
 		return otherwise
 	}
 	return all
 }
 
-// where says which field of the Pod holds a requirement.
+// where returns the field of the Pod that holds a requirement.
 func (r requirement) where() string {
 	if r.selector {
 		return "nodeSelector"
 	}
 	return "node affinity"
-}
-
-func wrongName(_ *view, p *placement) *finding {
-	r := p.blamed
-	if r.key != labels.BaseName && r.key != labels.OlderBaseName || len(r.values) == 0 {
-		return nil
-	}
-	for _, d := range p.verdicts {
-		if slices.Contains(r.values, d.base.Labels[r.key]) {
-			return nil // the name is a base's
-		}
-	}
-	var names []string
-	for _, d := range p.verdicts {
-		names = append(names, d.base.Labels[r.key])
-	}
-	return &finding{cause: fmt.Sprintf("no base is named %q; base names in this cluster: %s", strings.Join(r.values, " or "), some(names)),
-		advice: fmt.Sprintf("change %s in the %s to the name of a base, or start a base of that name%s", r.key, r.where(), plain.Meant(r.values[0], names))}
-}
-
-func wrongVersion(_ *view, p *placement) *finding {
-	r := p.blamed
-	if r.key != labels.BaseVersion && r.key != labels.OlderBaseVersion || len(r.values) == 0 {
-		return nil
-	}
-	return &finding{cause: fmt.Sprintf("no base that fits otherwise has the version %s; their versions are %s", strings.Join(r.values, " or "), some(p.values(r.key))),
-		advice: fmt.Sprintf("start a base of that version, or change %s in the %s; the Pod stays Pending until such a base exists", r.key, r.where())}
-}
-
-func wrongEnvironmentLabel(_ *view, p *placement) *finding {
-	r := p.blamed
-	if r.key != labels.Env || len(r.values) == 0 {
-		return nil
-	}
-	return &finding{cause: fmt.Sprintf("no base is in the environment %s; the environments of the bases are %s", strings.Join(r.values, " or "), some(p.values(r.key))),
-		advice: fmt.Sprintf("change %s in the %s, or start a controller and bases of that environment", r.key, r.where())}
-}
-
-// noneMatches names the demand on labels that no base fulfils, of the node selector or of the affinity.
-func noneMatches(selector bool) func(*view, *placement) *finding {
-	return func(_ *view, p *placement) *finding {
-		r := p.blamed
-		if r.selector != selector {
-			return nil
-		}
-		cause := fmt.Sprintf("none of %s fits: %s", count(len(p.verdicts), "base"), r.text)
-		if r.key != "" {
-			cause += "; values of that label on bases: " + cmp.Or(some(p.values(r.key)), "none")
-		}
-		return &finding{cause: cause, advice: fmt.Sprintf("correct the %s of the Pod or its template%s; show the labels with: kubectl get nodes --show-labels", r.where(), relabel(r.key))}
-	}
 }
 
 // relabel returns how a base can get another value of a label. The controller restores its own labels.
@@ -185,19 +117,49 @@ func relabel(key string) string {
 		return ""
 	case key == labels.BaseCluster:
 		return ", or change the cluster name that the base reports (in a sandbox: spec.bases.clusterName); the controller reverts kubectl label"
-	case IsNodeLabel(key):
+	case labels.IsNodeLabel(key):
 		return ", or start a base that reports another value; the controller reverts kubectl label"
 	default:
 		return ", or label the Node of a base"
 	}
 }
 
-// toleration writes the YAML that tolerates a taint.
-func toleration(t corev1.Taint) string {
-	return fmt.Sprintf("{key: %s, operator: Equal, value: %q, effect: %s}", t.Key, t.Value, t.Effect)
+// taintRules are for a Pod that does not tolerate a taint of the bases with the right labels.
+var taintRules = []rule{
+	{TolerationMissing, func(v *view) *finding {
+		t, there := v.placed().taint(labels.TaintVirtualNode)
+		return when(there, fmt.Sprintf("the Pod does not tolerate the taint %s, which every base has", t.ToString()),
+			"add "+toleration(t)+" to the tolerations of the Pod or its template")
+	}},
+	{ControllerNotRunning, func(v *view) *finding { // the controller adds the toleration to Pods that name no environment
+		t, there := v.placed().taint(labels.TaintEnv)
+		return when(there && len(environments(v.Pod)) == 0 && !v.live(t.Value) && v.ours(v.placed().decisive[0].base),
+			"no module controller runs that would let the Pod tolerate "+t.ToString()+v.lastController(t.Value),
+			"start the module controller, or add "+toleration(t)+" to the tolerations")
+	}},
+	{EnvironmentTolerationMissing, func(v *view) *finding {
+		t, there := v.placed().taint(labels.TaintEnv)
+		return when(there && len(environments(v.Pod)) == 0, fmt.Sprintf("the Pod does not tolerate the taint %s, and the controller has not added that toleration", t.ToString()),
+			"add "+toleration(t)+" to the tolerations; the controller adds it only without LEAVE_POD_TOLERATIONS")
+	}},
+	{WrongEnvironment, func(v *view) *finding {
+		t, there := v.placed().taint(labels.TaintEnv)
+		var have []string
+		for _, d := range v.placed().decisive {
+			have = append(have, d.taint.Value)
+		}
+		return when(there, fmt.Sprintf("the Pod tolerates bases of the environment %s, and the bases that are otherwise right are of %s", some(environments(v.Pod)), some(have)),
+			fmt.Sprintf("tolerate %s with the value %s and the effect %s, if that environment is meant", t.Key, t.Value, t.Effect))
+	}},
+	{TaintNotTolerated, func(v *view) *finding {
+		p := v.placed()
+		t, _ := p.taint("")
+		return &finding{cause: fmt.Sprintf("the Pod does not tolerate the taint %s of %s", t.ToString(), p.names()),
+			advice: fmt.Sprintf("tolerate it, or take it away: kubectl taint node %s %s-", p.decisive[0].base.Name, t.ToString())}
+	}},
 }
 
-// taint is that of the bases that come the furthest which has a key; empty is any.
+// taint returns the taint with a key of the bases that come the furthest; empty is any.
 func (p *placement) taint(key string) (corev1.Taint, bool) {
 	for _, d := range p.decisive {
 		if key == "" || d.taint.Key == key {
@@ -207,66 +169,45 @@ func (p *placement) taint(key string) (corev1.Taint, bool) {
 	return corev1.Taint{}, false
 }
 
-func tolerationMissing(_ *view, p *placement) *finding {
-	t, there := p.taint(labels.TaintVirtualNode)
-	if !there {
-		return nil
-	}
-	return &finding{cause: fmt.Sprintf("the Pod does not tolerate the taint %s, which every base has", t.ToString()),
-		advice: "add " + toleration(t) + " to the tolerations of the Pod or its template"}
+// toleration writes the YAML that tolerates a taint.
+func toleration(t corev1.Taint) string {
+	return fmt.Sprintf("{key: %s, operator: Equal, value: %q, effect: %s}", t.Key, t.Value, t.Effect)
 }
 
-// namesEnvironment tells whether a Pod tolerates any environment by its key.
-func namesEnvironment(p *corev1.Pod) (values []string, named bool) {
+// environments returns the environments that a Pod tolerates by their key.
+func environments(p *corev1.Pod) (values []string) {
 	for _, t := range p.Spec.Tolerations {
 		if t.Key == labels.TaintEnv {
-			values, named = append(values, t.Value), true
+			values = append(values, t.Value)
 		}
 	}
-	return values, named
+	return values
 }
 
-// nobodyAddsToleration: the controller adds the toleration of its environment to Pods that name none
-// (controller/internal/vpod/toleration.go).
-func nobodyAddsToleration(v *view, p *placement) *finding {
-	t, there := p.taint(labels.TaintEnv)
-	if _, named := namesEnvironment(v.Pod); !there || named || v.live(t.Value) || !v.controllersRead() || !v.markedByOurs(p.decisive[0].base) {
-		return nil
-	}
-	return &finding{cause: "no module controller runs that would let the Pod tolerate " + t.ToString() + v.lastController(t.Value),
-		advice: "start the module controller, or add " + toleration(t) + " to the tolerations"}
+// stateRules are for a Pod whose bases are cordoned or not Ready.
+var stateRules = []rule{
+	{ControllerNotRunning, func(v *view) *finding { // Kubernetes marks Nodes as unreachable whose Leases are not renewed
+		p := v.placed()
+		return when(p.all(stateNotReady) && !v.live("") && v.ours(p.decisive[0].base), fmt.Sprintf("no module controller runs, so nobody says that %s lives%s", p.names(), v.lastController("")), startController)
+	}},
+	{BaseCordoned, func(v *view) *finding {
+		p := v.placed()
+		return when(p.all(stateCordoned), fmt.Sprintf("each base that would do is cordoned, which keeps new Pods away: %s", p.names()), "kubectl uncordon "+p.decisive[0].base.Name)
+	}},
+	{BaseLeaving, func(v *view) *finding {
+		p := v.placed()
+		return when(p.all(stateLeaving), fmt.Sprintf("each base that would do is cordoned, and its Node is being deleted: %s", p.names()),
+			"start another base; a Node that is held by a finalizer goes when that is taken away")
+	}},
+	{BasesNotReady, func(v *view) *finding {
+		p := v.placed()
+		first := p.decisive[0]
+		return &finding{cause: fmt.Sprintf("no base that would do is Ready: %s; of %s, %s", p.names(), baseName(first.base), first.text),
+			advice: "look why with: koupsandbox why node/" + baseName(first.base)}
+	}},
 }
 
-func environmentTolerationMissing(v *view, p *placement) *finding {
-	t, there := p.taint(labels.TaintEnv)
-	if _, named := namesEnvironment(v.Pod); !there || named {
-		return nil
-	}
-	return &finding{cause: fmt.Sprintf("the Pod does not tolerate the taint %s, and the controller has not added that toleration", t.ToString()),
-		advice: "add " + toleration(t) + " to the tolerations; the controller adds it only without LEAVE_POD_TOLERATIONS"}
-}
-
-func wrongEnvironment(v *view, p *placement) *finding {
-	t, there := p.taint(labels.TaintEnv)
-	if !there {
-		return nil
-	}
-	values, _ := namesEnvironment(v.Pod)
-	var have []string
-	for _, d := range p.decisive {
-		have = append(have, d.taint.Value)
-	}
-	return &finding{cause: fmt.Sprintf("the Pod tolerates bases of the environment %s, and the bases that are otherwise right are of %s", some(values), some(have)),
-		advice: fmt.Sprintf("tolerate %s with the value %s and the effect %s, if that environment is meant", t.Key, t.Value, t.Effect)}
-}
-
-func taintNotTolerated(_ *view, p *placement) *finding {
-	t, _ := p.taint("")
-	return &finding{cause: fmt.Sprintf("the Pod does not tolerate the taint %s of %s", t.ToString(), p.names()),
-		advice: fmt.Sprintf("tolerate it, or take it away: kubectl taint node %s %s-", p.decisive[0].base.Name, t.ToString())}
-}
-
-// all tells whether all bases that come the furthest are in a state.
+// all reports whether all bases that come the furthest are in a state.
 func (p *placement) all(s state) bool {
 	return !slices.ContainsFunc(p.decisive, func(d verdict) bool { return d.state != s })
 }
@@ -280,33 +221,13 @@ func (p *placement) names() string {
 	return some(all)
 }
 
-// nobodyRenews: Kubernetes takes Nodes for dead whose Leases nobody renews.
-func nobodyRenews(v *view, p *placement) *finding {
-	if !p.all(stateNotReady) || v.live("") || !v.controllersRead() || !v.markedByOurs(p.decisive[0].base) {
-		return nil
-	}
-	return &finding{cause: fmt.Sprintf("no module controller runs, so nobody says that %s lives%s", p.names(), v.lastController("")),
-		advice: "start the module controller; in a sandbox: koupsandbox component start module-controller"}
-}
-
-func cordoned(_ *view, p *placement) *finding {
-	if !p.all(stateCordoned) {
-		return nil
-	}
-	return &finding{cause: fmt.Sprintf("each base that would do is cordoned, which keeps new Pods away: %s", p.names()),
-		advice: "kubectl uncordon " + p.decisive[0].base.Name}
-}
-
-func leaving(_ *view, p *placement) *finding {
-	if !p.all(stateLeaving) {
-		return nil
-	}
-	return &finding{cause: fmt.Sprintf("each base that would do is cordoned, and its Node is being deleted: %s", p.names()), advice: "start another base; a Node that is held by a finalizer goes when that is taken away"}
-}
-
-func notReady(_ *view, p *placement) *finding {
-	return &finding{cause: fmt.Sprintf("no base that would do is Ready: %s; of %s, %s", p.names(), baseName(p.decisive[0].base), p.decisive[0].text),
-		advice: "look why with: koupsandbox why node/" + baseName(p.decisive[0].base)}
+// roomRules are for a Pod that requests more than its bases have free.
+var roomRules = []rule{
+	{NoSuchResource, noSuchResource},
+	{NoFreeMetaspace, func(v *view) *finding {
+		return v.placed().short(true, "request less memory, remove modules, or start a base with a larger -XX:MaxMetaspaceSize")
+	}},
+	{NoFreeResources, func(v *view) *finding { return v.placed().short(false, "request less, or add a base") }},
 }
 
 // limitRanger is the annotation in which the admission plugin LimitRanger lists the requests that it has
@@ -315,7 +236,8 @@ const limitRanger = "kubernetes.io/limit-ranger"
 
 // noSuchResource is for a requested resource that no base has, such as ephemeral-storage. The base
 // reports memory and CPU itself, so they may be unknown for a moment.
-func noSuchResource(v *view, p *placement) *finding {
+func noSuchResource(v *view) *finding {
+	p := v.placed()
 	for _, name := range slices.Sorted(maps.Keys(p.requests)) {
 		has := func(d verdict) bool { _, has := d.base.Status.Allocatable[name]; return has }
 		asked := p.requests[name]
@@ -332,25 +254,16 @@ func noSuchResource(v *view, p *placement) *finding {
 }
 
 // short finds the resource of which no base has enough: metaspace, or another resource.
-func short(metaspace bool) func(*view) *finding {
-	return at(linkRoom, func(_ *view, p *placement) *finding {
-		best := p.decisive[0]
-		for _, d := range p.decisive {
-			have, most := p.free[d.base.Name][d.short], p.free[best.base.Name][d.short]
-			if d.short == corev1.ResourceMemory && (best.short != corev1.ResourceMemory || have.Cmp(most) > 0) {
-				best = d
-			}
+func (p *placement) short(metaspace bool, advice string) *finding {
+	best := p.decisive[0]
+	for _, d := range p.decisive {
+		have, most := p.free[d.base.Name][d.short], p.free[best.base.Name][d.short]
+		if d.short == corev1.ResourceMemory && (best.short != corev1.ResourceMemory || have.Cmp(most) > 0) {
+			best = d
 		}
-		name := best.short
-		if (name == corev1.ResourceMemory) != metaspace {
-			return nil
-		}
-		asked, free := p.requests[name], p.free[best.base.Name][name]
-		advice := "request less, or add a base"
-		if metaspace {
-			advice = "request less memory, remove modules, or start a base with a larger -XX:MaxMetaspaceSize"
-		}
-		return &finding{cause: fmt.Sprintf("the Pod requests %s of %s, and no base that fits otherwise has that much free: the maximum is %s on %s", amount(name, asked), what(name), amount(name, free), baseName(best.base)),
-			advice: advice}
-	})
+	}
+	name := best.short
+	return when((name == corev1.ResourceMemory) == metaspace,
+		fmt.Sprintf("the Pod requests %s of %s, and no base that fits otherwise has that much free: the maximum is %s on %s", amount(name, p.requests[name]), what(name), amount(name, p.free[best.base.Name][name]), baseName(best.base)),
+		advice)
 }

@@ -15,16 +15,13 @@ import (
 // backoff plus a few seconds.
 const retriedWithin = 15 * time.Second
 
-// schedulerRules are for a Pod that a base fits by labels, taints, state and free resources, but that the scheduler
+// messageRules are for a Pod that a base fits by labels, taints, state and free resources, but that the scheduler
 // rejects for another reason. The patterns match the texts of its plugins
 // (k8s.io/kubernetes/pkg/scheduler/framework/plugins).
-var schedulerRules = []rule{
-	{ClaimMissing, schedulerSays(`persistentvolumeclaim "([^"]*)" not found`, func(v *view, match []string) *finding {
-		return &finding{cause: fmt.Sprintf("the persistent volume claim %s of the Pod does not exist", match[1]), advice: withoutClaims(v) + ", or create the claim"}
-	})},
-	{ClaimUnbound, schedulerSays(`unbound immediate PersistentVolumeClaims`, func(v *view, _ []string) *finding {
-		return &finding{cause: fmt.Sprintf("a persistent volume claim of the Pod (%s) is not bound to a volume", strings.Join(claims(v.Pod), ", ")),
-			advice: withoutClaims(v) + ", or bind it to a volume: kubectl get pvc -n " + v.Pod.Namespace}
+var messageRules = []rule{
+	{ClaimUnbound, schedulerSays(`persistentvolumeclaim "|unbound immediate PersistentVolumeClaims`, func(v *view, _ []string) *finding {
+		return &finding{cause: fmt.Sprintf("a persistent volume claim of the Pod (%s) does not exist, or is not bound to a volume; the scheduler reports: %s", strings.Join(claims(v.Pod), ", "), v.refusal()),
+			advice: withoutClaims(v) + ", or create the claim and bind it to a volume: kubectl get pvc -n " + v.Pod.Namespace}
 	})},
 	{VolumeUnavailable, schedulerSays(`persistentvolume|PersistentVolume|persistent volumes|volume node affinity|volume zone|max volume count|free storage|storageclass`, func(v *view, _ []string) *finding {
 		return &finding{cause: "no base meets the volume requirements of the Pod; the scheduler reports: " + v.refusal(), advice: withoutClaims(v)}
@@ -43,9 +40,24 @@ var schedulerRules = []rule{
 		"add a base, or make the anti-affinity preferred; an update with maxSurge needs one more base than there are replicas")},
 	{HostPortTaken, schedulerGives(`free ports`, "every base that fits otherwise already has a Pod with the same hostPort", "remove the hostPort, which has no effect for a module, or add a base")},
 	{NoFreeResources, schedulerGives(`Too many pods`, "every base that fits otherwise already has its maximum number of Pods", "add a base, or remove modules")},
-	{UnknownScheduler, unbound(unknownScheduler)},
-	{NotScheduledYet, unbound(notScheduledYet)},
-	{SchedulerRefuses, unbound(schedulerRefuses)},
+}
+
+// schedulerRules are for a Pod that no other rule explains.
+var schedulerRules = []rule{
+	{UnknownScheduler, func(v *view) *finding {
+		name := v.Pod.Spec.SchedulerName
+		return when(name != "" && name != corev1.DefaultSchedulerName && v.scheduler().Type == "",
+			fmt.Sprintf("the scheduler %s has not tried to schedule the Pod", name), "remove schedulerName, or check that this scheduler runs")
+	}},
+	{NotScheduledYet, notScheduledYet},
+	{SchedulerRefuses, func(v *view) *finding {
+		p := v.placed()
+		if len(p.decisive) == 0 {
+			return nil
+		}
+		return &finding{cause: fmt.Sprintf("the scheduler finds no Node for the Pod: %s; labels, taints, state and free resources of %s fit, and no further reason is known", cmp.Or(v.refusal(), "it gives no reason"), baseName(p.decisive[0].base)),
+			advice: "resolve the reasons that the scheduler gives; if the cluster has just changed, run the command again"}
+	}},
 }
 
 // scheduler returns the condition PodScheduled of the Pod, with the scheduler's last message.
@@ -63,12 +75,12 @@ func (v *view) refusal() string {
 // schedulerSays restricts a rule to a message of the scheduler.
 func schedulerSays(pattern string, find func(v *view, match []string) *finding) func(*view) *finding {
 	text := regexp.MustCompile(pattern)
-	return at(linkFits, func(v *view, _ *placement) *finding {
+	return func(v *view) *finding {
 		if match := text.FindStringSubmatch(v.refusal()); match != nil {
 			return find(v, match)
 		}
 		return nil
-	})
+	}
 }
 
 // schedulerGives restricts a rule with a fixed finding to a message of the scheduler.
@@ -115,14 +127,6 @@ func spreadOver(p *corev1.Pod) string {
 	return some(keys)
 }
 
-func unknownScheduler(v *view) *finding {
-	if name := v.Pod.Spec.SchedulerName; name != "" && name != corev1.DefaultSchedulerName && v.scheduler().Type == "" {
-		return &finding{cause: fmt.Sprintf("the scheduler %s has not tried to schedule the Pod", name),
-			advice: "remove schedulerName, or check that this scheduler runs"}
-	}
-	return nil
-}
-
 // notScheduledYet is for a Pod that the scheduler has not tried, or has not tried again since the last change of a
 // base that fits.
 func notScheduledYet(v *view) *finding {
@@ -159,14 +163,4 @@ func changed(n *corev1.Node) time.Time {
 		}
 	}
 	return last
-}
-
-// schedulerRefuses quotes the scheduler if the comparison with the bases finds no reason.
-func schedulerRefuses(v *view) *finding {
-	p := v.placed()
-	if len(p.decisive) == 0 {
-		return nil
-	}
-	return &finding{cause: fmt.Sprintf("the scheduler finds no Node for the Pod: %s; labels, taints, state and free resources of %s fit, and no further reason is known", cmp.Or(v.refusal(), "it gives no reason"), baseName(p.decisive[0].base)),
-		advice: "resolve the reasons that the scheduler gives; if the cluster has just changed, run the command again"}
 }

@@ -30,8 +30,9 @@ type Snapshot struct {
 	// OnBases are the module Pods that bases have, for a Pod that looks for room; of a Pod that is
 	// bound, those beside it.
 	OnBases []corev1.Pod
-	// Controllers are the Leases of module controllers.
-	Controllers []coordinationv1.Lease
+	// Controllers are the Leases of module controllers, unless they could not be read.
+	Controllers       []coordinationv1.Lease
+	ControllersUnread bool
 	// Events of the target, of its Pods and of the Pod's Node.
 	Events []corev1.Event
 	// Logs are the last lines that kubectl logs has of each container, the oldest first.

@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,14 +21,11 @@ const (
 	KindStatefulSet Kind = "statefulset"
 )
 
-// kinds are the words for each kind, as kubectl takes and prints them.
-var kinds = map[string]Kind{
-	"pod": KindPod, "pods": KindPod, "po": KindPod,
-	"node": KindNode, "nodes": KindNode, "no": KindNode,
-	"deployment": KindDeployment, "deployments": KindDeployment, "deploy": KindDeployment, "deployment.apps": KindDeployment,
-	"daemonset": KindDaemonSet, "daemonsets": KindDaemonSet, "ds": KindDaemonSet, "daemonset.apps": KindDaemonSet,
-	"statefulset": KindStatefulSet, "statefulsets": KindStatefulSet, "sts": KindStatefulSet, "statefulset.apps": KindStatefulSet,
-}
+// kindNames are the kinds as Kubernetes writes them.
+var kindNames = map[Kind]string{KindPod: "Pod", KindNode: "Node", KindDeployment: "Deployment", KindDaemonSet: "DaemonSet", KindStatefulSet: "StatefulSet"}
+
+// shortNames are the abbreviations of kinds that kubectl accepts.
+var shortNames = map[string]Kind{"po": KindPod, "no": KindNode, "deploy": KindDeployment, "ds": KindDaemonSet, "sts": KindStatefulSet}
 
 // Target is what is asked about.
 type Target struct {
@@ -47,8 +45,9 @@ func ParseTarget(text, namespace string) (Target, error) {
 	if !given {
 		kind, name = string(KindPod), text
 	}
-	k, known := kinds[strings.ToLower(kind)]
-	if !known {
+	kind = strings.TrimSuffix(strings.ToLower(kind), ".apps")
+	k := cmp.Or(shortNames[kind], Kind(strings.TrimSuffix(kind, "s")))
+	if kindNames[k] == "" {
 		all := []string{string(KindPod), string(KindNode), string(KindDeployment), string(KindDaemonSet), string(KindStatefulSet)}
 		return Target{}, fmt.Errorf("unsupported kind %q; supported: %s%s", kind, strings.Join(all, ", "), plain.Meant(kind, all))
 	}

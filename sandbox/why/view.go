@@ -23,7 +23,7 @@ type view struct {
 	places      *placement   // of a Pod without a Node; nil before it is asked for
 }
 
-// controller is a module controller, by its Lease (controller/internal/vnode/member.go).
+// controller is a module controller, as its Lease describes it.
 type controller struct {
 	holder, env string
 	renewed     time.Time
@@ -50,25 +50,18 @@ func (v *view) live(env string) bool {
 	return slices.ContainsFunc(v.controllers, func(c controller) bool { return c.live && (env == "" || c.env == env) })
 }
 
-// controllersRead tells whether the Leases of controllers could be read.
-func (v *view) controllersRead() bool {
-	return !slices.ContainsFunc(v.Unread, func(s string) bool { return strings.HasPrefix(s, "the Leases of module controllers") })
+// The conditions of groups of rules for Pods.
+func (v *view) isReady() bool {
+	return !v.deleted() && podReady(v.Pod) && isModule(v.Pod) && !ended(v.Pod)
 }
+func (v *view) deleted() bool     { return v.Pod.DeletionTimestamp != nil }
+func (v *view) unbound() bool     { return v.Pod.Spec.NodeName == "" }
+func (v *view) bound() bool       { return !v.unbound() }
+func (v *view) boundToNode() bool { return v.bound() && v.Node != nil }
 
 // name is what is asked about, for the beginning of a sentence.
 func (v *view) name() string {
-	switch v.Target.Kind {
-	case KindNode:
-		return "Node " + v.Target.Name
-	case KindDeployment:
-		return "Deployment " + v.Target.Name
-	case KindDaemonSet:
-		return "DaemonSet " + v.Target.Name
-	case KindStatefulSet:
-		return "StatefulSet " + v.Target.Name
-	case KindPod:
-	}
-	return "Pod " + v.Target.Name
+	return kindNames[v.Target.Kind] + " " + v.Target.Name
 }
 
 // baseName is how a base is called: by its host name, if that is not its Node's.
@@ -171,6 +164,3 @@ func sentence(s string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
 	return strings.TrimRight(strings.TrimSpace(line), ".")
 }
-
-// seconds is a number of seconds of the API.
-func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }

@@ -57,7 +57,7 @@ type rule struct {
 // Explain concludes from a Snapshot. It does no I/O; now dates what is measured in time.
 func Explain(s *Snapshot, now time.Time) Answer {
 	v := newView(s, now)
-	rules := concat([]rule{{OutdatedPodNotReady, outdatedPodNotReady}}, podRules)
+	rules := slices.Concat([]rule{{OutdatedPodNotReady, outdatedPodNotReady}}, podRules)
 	switch {
 	case s.Target.Kind == KindNode:
 		rules = nodeRules
@@ -95,23 +95,45 @@ func (a Answer) redacted() Answer {
 }
 
 // podRules are those of a Pod, in the order of the chain. The first that finds something answers.
-var podRules = concat(readyRules, kindRules, endRules, scheduleRules, servingRules, livenessRules, commandRules, healthRules, leavingRules)
+var podRules = slices.Concat(guarded((*view).isReady, readyRules...), kindRules, guarded((*view).deleted, deletedRules...), endRules, guarded((*view).unbound, scheduleRules...), servingRules,
+	guarded((*view).bound, livenessRule), commandRules, healthRules, guarded((*view).boundToNode, leavingRule))
 
-// first is the answer of the first rule that finds something.
+// guarded returns rules that find nothing unless a condition holds.
+func guarded(holds func(*view) bool, rules ...rule) []rule {
+	out := make([]rule, len(rules))
+	for i, r := range rules {
+		out[i] = rule{r.reason, func(v *view) *finding {
+			if !holds(v) {
+				return nil
+			}
+			return r.find(v)
+		}}
+	}
+	return out
+}
+
+// when returns a finding if it is so, and nil if it is not.
+func when(is bool, cause, advice string) *finding {
+	if !is {
+		return nil
+	}
+	return &finding{cause: cause, advice: advice}
+}
+
+// first returns the answer of the first rule that finds something.
 func (v *view) first(rules []rule) Answer {
-	for _, r := range rules {
-		if f := r.find(v); f != nil {
-			return Answer{Ready: f.ready, Reason: r.reason, Because: f.because, Cause: f.cause, Advice: f.advice}
-		}
+	if a, found := v.evaluate(rules); found {
+		return a
 	}
 	return Answer{Reason: Unknown, Cause: v.name() + " is not Ready, and no rule explains it",
 		Advice: "read the evidence, and the log of the module controller"}
 }
 
-// concat joins rules.
-func concat(lists ...[]rule) (all []rule) {
-	for _, l := range lists {
-		all = append(all, l...)
+func (v *view) evaluate(rules []rule) (Answer, bool) {
+	for _, r := range rules {
+		if f := r.find(v); f != nil {
+			return Answer{Ready: f.ready, Reason: r.reason, Because: f.because, Cause: f.cause, Advice: f.advice}, true
+		}
 	}
-	return all
+	return Answer{}, false
 }

@@ -78,7 +78,7 @@ var situations = []situation{
 	{name: "a cluster name that no base has", snapshot: ofPod(pod(selects(labels.BaseCluster, "default")), bases(base(1, "base", "1.0.0", func(n *corev1.Node) { n.Labels[labels.BaseCluster] = "shop" }))),
 		want: why.NoBaseMatchesSelector, names: []string{"cluster-name=default", "values of that label on bases: shop"}},
 	{name: "another label of the controller", snapshot: ofPod(pod(selects(corev1.LabelHostname, "base-9"))), want: why.NoBaseMatchesSelector, names: []string{"base-1, base-2"}},
-	{name: "a label of another environment", snapshot: ofPod(pod(selects(labels.Env, "test"))), want: why.WrongEnvironmentLabel, names: []string{"test", "dev"}},
+	{name: "a label of another environment", snapshot: ofPod(pod(selects(labels.Env, "test"))), want: why.NoBaseMatchesSelector, names: []string{"test", "dev"}},
 	{name: "a node selector that nothing matches", snapshot: ofPod(pod(selects("zone", "east"))), want: why.NoBaseMatchesSelector, names: []string{"zone=east"}},
 	{name: "a label that nobody has, and a version that only another base has", snapshot: ofPod(pod(func(p *corev1.Pod) {
 		p.Spec.NodeSelector["zone"], p.Spec.NodeSelector[labels.BaseVersion] = "east", "2.0.0"
@@ -127,7 +127,7 @@ var situations = []situation{
 	{name: "a topology spread constraint over a label that no base has", snapshot: ofPod(pod(spread("example.com/rack"), refusedBy("3 node(s) didn't match pod topology spread constraints (missing required label)"))),
 		want: why.TopologySpread, names: []string{"over example.com/rack, and no base that fits otherwise has that label"}},
 	{name: "a claim that does not exist", snapshot: ofPod(pod(claim("missing"), condition(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", `0/3 nodes are available: persistentvolumeclaim "missing" not found. not found`))),
-		want: why.ClaimMissing, names: []string{"claim missing"}},
+		want: why.ClaimUnbound, names: []string{"(missing) does not exist"}},
 	{name: "a claim that is not bound", snapshot: ofPod(pod(claim("data-stock-0"), ownedBy("StatefulSet", "stock"), condition(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable",
 		"0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found"))), want: why.ClaimUnbound, names: []string{"data-stock-0"}},
 	{name: "no volume to bind", snapshot: ofPod(pod(claim("data"), refusedBy("2 node(s) didn't find available persistent volumes to bind"))), want: why.VolumeUnavailable, names: []string{"didn't find available persistent volumes"}},
@@ -206,17 +206,16 @@ var situations = []situation{
 	{name: "a reference to a ConfigMap that is not there", snapshot: refused(errcode.OtherUpstreamInvalidParameter, "ConfigMap default/v, which is to name the module's version, does not exist", referring),
 		want: why.VersionRefUnresolved, names: []string{"key k of ConfigMap v", "does not exist"}},
 	{name: "a value of a ConfigMap that is no version", snapshot: refused(errcode.OtherUpstreamInvalidParameter, `BIZ_VERSION of container "biz1" is "1 0": a version has no spaces; check the parameters`, referring),
-		want: why.VersionRefUnresolved, names: []string{`"1 0": a version has no spaces`, "it comes from key k of ConfigMap v"}},
+		want: why.VersionRefUnresolved, names: []string{`"1 0": a version has no spaces`, "BIZ_VERSION refers to key k of ConfigMap v"}},
 	{name: "a Secret", snapshot: checked(version(&corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}}, "")), want: why.VersionRefUnresolved, names: []string{"Secret s"}},
 	{name: "a container that admission added", snapshot: with(refused(errcode.OtherUpstreamInvalidParameter, `container "agent" has no environment variable BIZ_VERSION`, func(p *corev1.Pod) {
 		p.Spec.Containers = []corev1.Container{{Name: "agent"}, p.Spec.Containers[0]}
 	}), func(s *why.Snapshot) { s.Template = ptr.To(template()) }), want: why.InjectedContainer, names: []string{"admission added the container agent"}},
-	{name: "one name twice", snapshot: refused(errcode.OtherUpstreamInvalidParameter, `container "biz1" occurs twice: a base has a module of one name once for each version`, version(nil, "1")), want: why.DuplicateModule, names: []string{"biz1"}},
-	{name: "an image of a registry", snapshot: checked(image("nginx:1.27")), want: why.ImageWithoutScheme, names: []string{"nginx:1.27"}},
-	{name: "an image of a registry with a port", snapshot: checked(image("10.0.0.1:5000/biz1")), want: why.ImageWithoutScheme},
-	{name: "a URL that cannot be parsed", snapshot: checked(image("https://u:p w@host/biz1.jar")), want: why.ImageWithoutScheme, names: []string{`https://***@host/biz1.jar" of container "biz1" is no URL`}},
-	{name: "a scheme that bases do not fetch", snapshot: checked(image("oss://bucket/biz1.jar")), want: why.ImageSchemeUnsupported, names: []string{"oss://"}},
-	{name: "a host alone", snapshot: checked(image("https://host")), want: why.ImageNamesNoJar, names: []string{"https://host"}},
+	{name: "an image of a registry", snapshot: checked(image("nginx:1.27")), want: why.ImageNotAJar, names: []string{"nginx:1.27"}},
+	{name: "an image of a registry with a port", snapshot: checked(image("10.0.0.1:5000/biz1")), want: why.ImageNotAJar},
+	{name: "a URL that cannot be parsed", snapshot: checked(image("https://u:p w@host/biz1.jar")), want: why.ImageNotAJar, names: []string{`https://***@host/biz1.jar" of container "biz1" is no URL`}},
+	{name: "a scheme that bases do not fetch", snapshot: checked(image("oss://bucket/biz1.jar")), want: why.ImageNotAJar, names: []string{"oss://"}},
+	{name: "a host alone", snapshot: checked(image("https://host")), want: why.ImageNotAJar, names: []string{"https://host"}},
 	{name: "kept deactivated", snapshot: ofPod(pod(on(1), waits("BizNotActivated", "the base keeps this version deactivated"))), want: why.KeptDeactivated, names: []string{"biz1:1.0.0", "older version"}},
 	{name: "another jar of a version", snapshot: ofPod(pod(on(1), waits("ReplacingSameVersion", "the base has this version from another image"))), want: why.ReplacingSameVersion, names: []string{"another URL"}},
 	{name: "tried in vain", snapshot: ofPod(pod(on(1), waits("RetryTimesExceeded", errcode.Message(errcode.New(errcode.ModuleControllerRetryTimesExceeded, "attempt %d failed, the next one is at %s: %w", 7, "2026-01-02T12:01:30Z",
@@ -248,7 +247,7 @@ var situations = []situation{
 	// Its health.
 	{name: "a readiness probe", snapshot: ofPod(pod(on(1), runs(false), condition(corev1.ContainersReady, corev1.ConditionFalse, "ContainersNotReady", "biz1:1.0.0: HTTP probe failed with statuscode: 500"))), want: why.ReadinessProbeFailing, names: []string{"statuscode: 500"}},
 	{name: "a liveness probe", snapshot: ofPod(pod(on(1), runs(false), condition(corev1.ContainersReady, corev1.ConditionFalse, "ContainersNotReady", "biz1:1.0.0: its liveness probe failed: it is uninstalled and installed again")),
-		events(event("uid-x", "Pod", "biz1-x", "Unhealthy", "liveness probe failed: 500"))), want: why.LivenessProbeFailing, names: []string{"5s ago: liveness probe failed: 500"}},
+		events(event("uid-x", "Pod", "biz1-x", "Unhealthy", "liveness probe failed: 500"), event("uid-x", "Pod", "biz1-x", "Killing", "module biz1 failed its liveness probe"))), want: why.LivenessProbeFailing, names: []string{"5s ago: liveness probe failed: 500"}},
 	{name: "a liveness probe, and the module is off", snapshot: ofPod(pod(on(1), waits("ReplacingSameVersion", "the base has this version from another image")),
 		events(event("uid-x", "Pod", "biz1-x", "Killing", "module biz1 failed its liveness probe: it is uninstalled and installed again"))), want: why.LivenessProbeFailing},
 	{name: "a liveness probe, long ago", snapshot: ofPod(pod(on(1), waits("ReplacingSameVersion", "the base has this version from another image")), func(s *why.Snapshot) {
@@ -283,10 +282,10 @@ var situations = []situation{
 	{name: "an admission", snapshot: with(daemonSet(func(d *appsv1.DaemonSet) { d.Status.DesiredNumberScheduled = 1 }), events(event("uid-ds", "DaemonSet", "biz1", "FailedCreate", "Error creating: pods is forbidden: no service account"))), want: why.PodsRefused, names: []string{"no service account"}},
 	{name: "a rollout", snapshot: with(deployment(func(d *appsv1.Deployment) { d.Status.UpdatedReplicas, d.Status.Replicas = 1, 4 }), func(s *why.Snapshot) { s.Pod = pod(selects(labels.BaseName, "bsae")) }), want: why.RolloutStuck, because: why.WrongBaseName, names: []string{"1 of 3 Pods", "biz1-x decides", "bsae"}},
 	{name: "Pods that are not Ready", snapshot: with(deployment(func(d *appsv1.Deployment) { d.Status.ReadyReplicas = 2 }), func(s *why.Snapshot) { s.Pod = pod(requests("1Gi")) }), want: why.PodNotReady, because: why.NoFreeMetaspace, names: []string{"2 of 3 Pods", "1024 Mi"}},
-	{name: "a StatefulSet that waits for an outdated Pod", snapshot: statefulSet("old", nil), want: why.OutdatedPodNotReady, because: why.ImageSchemeUnsupported, names: []string{"Pod biz1-2", "earlier template of StatefulSet biz1", "oss://"}},
-	{name: "a StatefulSet that waits for a Pod of its template", snapshot: statefulSet("new", nil), want: why.RolloutStuck, because: why.ImageSchemeUnsupported},
-	{name: "a StatefulSet that waits for no order", snapshot: statefulSet("old", func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement }), want: why.RolloutStuck, because: why.ImageSchemeUnsupported},
-	{name: "a Pod of a StatefulSet", snapshot: with(statefulSet("old", nil), func(s *why.Snapshot) { s.Target.Kind, s.Target.Name = why.KindPod, s.Pod.Name }), want: why.OutdatedPodNotReady, because: why.ImageSchemeUnsupported, names: []string{"Pod biz1-2"}},
+	{name: "a StatefulSet that waits for an outdated Pod", snapshot: statefulSet("old", nil), want: why.OutdatedPodNotReady, because: why.ImageNotAJar, names: []string{"Pod biz1-2", "earlier template of StatefulSet biz1", "oss://"}},
+	{name: "a StatefulSet that waits for a Pod of its template", snapshot: statefulSet("new", nil), want: why.RolloutStuck, because: why.ImageNotAJar},
+	{name: "a StatefulSet that waits for no order", snapshot: statefulSet("old", func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement }), want: why.RolloutStuck, because: why.ImageNotAJar},
+	{name: "a Pod of a StatefulSet", snapshot: with(statefulSet("old", nil), func(s *why.Snapshot) { s.Target.Kind, s.Target.Name = why.KindPod, s.Pod.Name }), want: why.OutdatedPodNotReady, because: why.ImageNotAJar, names: []string{"Pod biz1-2"}},
 	{name: "a Deployment of a moment ago", snapshot: deployment(func(d *appsv1.Deployment) {
 		d.Status, d.CreationTimestamp = appsv1.DeploymentStatus{ObservedGeneration: 1}, past(time.Second)
 	}), want: why.PodsNotMade, names: []string{"created 1s ago"}},

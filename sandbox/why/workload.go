@@ -16,23 +16,94 @@ import (
 )
 
 // workloadRules are for what makes Pods.
-var workloadRules = []rule{
-	{WorkloadLeaving, workloadLeaving},
-	{WorkloadNotSeen, workloadNotSeen},
-	{WorkloadReady, workloadReady},
-	{DeploymentPaused, paused},
-	{PeerWithoutBases, peerWithoutBases},
-	{PeerNotFollowed, peerNotFollowed},
-	{NoReplicas, noReplicas},
-	{DaemonSetNotTolerated, daemonSetNotTolerated},
-	{DaemonSetWithoutBases, daemonSetWithoutBases},
-	{QuotaExceeded, notCreated(true)},
-	{PodsRefused, notCreated(false)},
+var workloadRules = slices.Concat([]rule{
+	{WorkloadLeaving, func(v *view) *finding {
+		m := v.workload().meta
+		if m.DeletionTimestamp == nil {
+			return nil
+		}
+		return &finding{cause: fmt.Sprintf("%s is being deleted for %s, held by %s", v.name(), v.ago(m.DeletionTimestamp.Time), cmp.Or(strings.Join(m.Finalizers, ", "), "nothing")),
+			advice: "wait until its Pods are gone; ask why for one of them"}
+	}},
+	{WorkloadNotSeen, func(v *view) *finding {
+		w := v.workload()
+		return when(w.observed < w.meta.Generation, fmt.Sprintf("kube-controller-manager has not looked at %s since its last change: generation %d of %d", v.name(), w.observed, w.meta.Generation),
+			"look whether kube-controller-manager runs; in a sandbox: koupsandbox status")
+	}},
+	{WorkloadReady, func(v *view) *finding {
+		w := v.workload()
+		if w.desired == 0 || w.ready != w.desired || w.updated != w.desired || w.total != w.desired {
+			return nil
+		}
+		return &finding{ready: true, cause: fmt.Sprintf("%s is Ready: %s of %s", v.name(), count(int(w.ready), "Pod"), modules(v.templatePod()))}
+	}},
+	{DeploymentPaused, func(v *view) *finding {
+		w := v.workload()
+		return when(v.Deployment != nil && v.Deployment.Spec.Paused && w.updated != w.desired, fmt.Sprintf("%s is paused: %d of %d Pods are of its template as it is now", v.name(), w.updated, w.desired),
+			"kubectl rollout resume deployment "+w.meta.Name)
+	}},
+}, guarded(func(v *view) bool { return v.workload().desired == 0 }, []rule{
+	{PeerWithoutBases, func(v *view) *finding {
+		if !v.peer() {
+			return nil
+		}
+		sub := v.peerPlacement()
+		if sub.placed().furthest > linkState {
+			return nil
+		}
+		a := sub.first(scheduleRules)
+		return &finding{because: a.Reason, cause: fmt.Sprintf("the replicas of %s follow the bases that its Pods may run on, and there is none: %s", v.name(), a.Cause), advice: a.Advice}
+	}},
+	{PeerNotFollowed, func(v *view) *finding {
+		if !v.peer() {
+			return nil
+		}
+		return &finding{cause: fmt.Sprintf("the replicas of %s are to follow the bases, and are 0 although %s would do", v.name(), v.peerPlacement().placed().names()),
+			advice: "look whether a module controller of its environment runs with ENABLE_MODULE_DEPLOYMENT_CONTROLLER"}
+	}},
+	{NoReplicas, func(v *view) *finding {
+		return when(v.DaemonSet == nil, v.name()+" asks for no Pods: its replicas are 0", fmt.Sprintf("kubectl scale %s %s --replicas 1", v.Target.Kind, v.Target.Name))
+	}},
+	// A DaemonSet makes Pods by its template alone; tolerations that the controller adds to Pods are no help.
+	{DaemonSetNotTolerated, func(v *view) *finding {
+		p := place(v.templatePod(), v.Bases, nil)
+		if len(p.verdicts) == 0 || p.furthest != linkTaints {
+			return nil
+		}
+		t, _ := p.taint("")
+		return &finding{cause: fmt.Sprintf("%s makes no Pod (DESIRED is 0): its template does not tolerate the taint %s of %s", v.name(), t.ToString(), p.names()),
+			advice: "add " + toleration(t) + " to spec.template.spec.tolerations; what the controller adds to Pods comes too late for a DaemonSet"}
+	}},
+	{DaemonSetWithoutBases, func(v *view) *finding {
+		a := v.asPod(v.templatePod()).first(scheduleRules)
+		return &finding{because: a.Reason, cause: fmt.Sprintf("%s makes no Pod (DESIRED is 0), since no base fits: %s", v.name(), a.Cause), advice: a.Advice}
+	}},
+}...), []rule{
+	{QuotaExceeded, func(v *view) *finding {
+		return v.notCreated(true, "free something of the quota, or raise it: kubectl get resourcequota -n "+v.workload().meta.Namespace)
+	}},
+	{PodsRefused, func(v *view) *finding {
+		return v.notCreated(false, "correct what the API server refuses in the template, or ask whoever has set the rule")
+	}},
 	{OutdatedPodNotReady, outdatedPodNotReady},
-	{RolloutStuck, waitsForPod(true)},
-	{PodNotReady, waitsForPod(false)},
-	{PodsNotMade, podsNotMade},
-}
+	{RolloutStuck, func(v *view) *finding {
+		w := v.workload()
+		return v.waitsForPod(w.total > w.updated, fmt.Sprintf("the update of %s has %d of %d Pods, and %d are Ready", v.name(), w.updated, w.desired, w.ready))
+	}},
+	{PodNotReady, func(v *view) *finding {
+		w := v.workload()
+		return v.waitsForPod(w.total <= w.updated, fmt.Sprintf("%s has %d of %d Pods Ready", v.name(), w.ready, w.desired))
+	}},
+	{PodsNotMade, func(v *view) *finding {
+		w := v.workload()
+		cause := fmt.Sprintf("%s wants %s, and %d exist", v.name(), count(int(w.desired), "Pod"), len(v.Pods))
+		if v.now.Sub(w.meta.CreationTimestamp.Time) < young {
+			return when(len(v.Pods) < int(w.desired), cause+"; it was created "+v.ago(w.meta.CreationTimestamp.Time)+" ago", "run the command again in a few seconds")
+		}
+		return when(len(v.Pods) < int(w.desired), cause+"; neither its conditions nor its Events give a reason",
+			"look at the log of kube-controller-manager; in a sandbox: koupsandbox logs kube-controller-manager")
+	}},
+})
 
 // podSet is the common part of the three kinds of workloads.
 type podSet struct {
@@ -99,46 +170,6 @@ func ordinal(p *corev1.Pod) int {
 	return n
 }
 
-func workloadLeaving(v *view) *finding {
-	m := v.workload().meta
-	if m.DeletionTimestamp == nil {
-		return nil
-	}
-	return &finding{cause: fmt.Sprintf("%s is being deleted for %s, held by %s", v.name(), v.ago(m.DeletionTimestamp.Time), cmp.Or(strings.Join(m.Finalizers, ", "), "nothing")),
-		advice: "wait until its Pods are gone; ask why for one of them"}
-}
-
-func workloadNotSeen(v *view) *finding {
-	w := v.workload()
-	if w.observed >= w.meta.Generation {
-		return nil
-	}
-	return &finding{cause: fmt.Sprintf("kube-controller-manager has not looked at %s since its last change: generation %d of %d", v.name(), w.observed, w.meta.Generation),
-		advice: "look whether kube-controller-manager runs; in a sandbox: koupsandbox status"}
-}
-
-func workloadReady(v *view) *finding {
-	w := v.workload()
-	if w.desired == 0 || w.ready != w.desired || w.updated != w.desired || w.total != w.desired {
-		return nil
-	}
-	return &finding{ready: true, cause: fmt.Sprintf("%s is Ready: %s of %s", v.name(), count(int(w.ready), "Pod"), modulesOf(w.template))}
-}
-
-func modulesOf(t *corev1.PodTemplateSpec) string { return modules(&corev1.Pod{Spec: t.Spec}) }
-
-func paused(v *view) *finding {
-	if v.Deployment == nil || !v.Deployment.Spec.Paused {
-		return nil
-	}
-	w := v.workload()
-	if w.updated == w.desired {
-		return nil
-	}
-	return &finding{cause: fmt.Sprintf("%s is paused: %d of %d Pods are of its template as it is now", v.name(), w.updated, w.desired),
-		advice: "kubectl rollout resume deployment " + w.meta.Name}
-}
-
 // templatePod is a Pod of the template, to be compared with bases.
 func (v *view) templatePod() *corev1.Pod {
 	t := v.workload().template
@@ -152,7 +183,7 @@ func (v *view) asPod(pod *corev1.Pod) *view {
 	return newView(&s, v.now)
 }
 
-// peer tells whether the replicas of the Deployment follow the bases (controller/internal/peer).
+// peer reports whether the controller sets the replicas of the Deployment to the number of bases.
 func (v *view) peer() bool {
 	if v.Deployment == nil {
 		return false
@@ -166,62 +197,10 @@ func (v *view) peer() bool {
 // it names none: the controller adds that toleration.
 func (v *view) peerPlacement() *view {
 	pod := v.templatePod()
-	if _, named := namesEnvironment(pod); !named {
+	if len(environments(pod)) == 0 {
 		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: labels.TaintEnv, Operator: corev1.TolerationOpExists})
 	}
 	return v.asPod(pod)
-}
-
-func peerWithoutBases(v *view) *finding {
-	if !v.peer() || v.workload().desired > 0 {
-		return nil
-	}
-	sub := v.peerPlacement()
-	if sub.placed().furthest > linkState {
-		return nil
-	}
-	a := sub.first(scheduleRules)
-	return &finding{because: a.Reason, cause: fmt.Sprintf("the replicas of %s follow the bases that its Pods may run on, and there is none: %s", v.name(), a.Cause), advice: a.Advice}
-}
-
-func peerNotFollowed(v *view) *finding {
-	if !v.peer() || v.workload().desired > 0 {
-		return nil
-	}
-	return &finding{cause: fmt.Sprintf("the replicas of %s are to follow the bases, and are 0 although %s would do", v.name(), v.peerPlacement().placed().names()),
-		advice: "look whether a module controller of its environment runs with ENABLE_MODULE_DEPLOYMENT_CONTROLLER"}
-}
-
-func noReplicas(v *view) *finding {
-	w := v.workload()
-	if v.DaemonSet != nil || w.desired > 0 {
-		return nil
-	}
-	return &finding{cause: fmt.Sprintf("%s asks for no Pods: its replicas are 0", v.name()),
-		advice: fmt.Sprintf("kubectl scale %s %s --replicas 1", v.Target.Kind, w.meta.Name)}
-}
-
-// daemonSetNotTolerated: a DaemonSet makes Pods by its template alone; what the controller adds to
-// Pods is no help (controller/internal/notice/daemonsets.go).
-func daemonSetNotTolerated(v *view) *finding {
-	if v.DaemonSet == nil || v.workload().desired > 0 {
-		return nil
-	}
-	p := place(v.templatePod(), v.Bases, nil)
-	if len(p.verdicts) == 0 || p.furthest != linkTaints {
-		return nil
-	}
-	t, _ := p.taint("")
-	return &finding{cause: fmt.Sprintf("%s makes no Pod (DESIRED is 0): its template does not tolerate the taint %s of %s", v.name(), t.ToString(), p.names()),
-		advice: "add " + toleration(t) + " to spec.template.spec.tolerations; what the controller adds to Pods comes too late for a DaemonSet"}
-}
-
-func daemonSetWithoutBases(v *view) *finding {
-	if v.DaemonSet == nil || v.workload().desired > 0 {
-		return nil
-	}
-	a := v.asPod(v.templatePod()).first(scheduleRules)
-	return &finding{because: a.Reason, cause: fmt.Sprintf("%s makes no Pod (DESIRED is 0), since no base fits: %s", v.name(), a.Cause), advice: a.Advice}
 }
 
 // failedCreate is the reason of Events and conditions about Pods that the API server refuses
@@ -229,28 +208,19 @@ func daemonSetWithoutBases(v *view) *finding {
 const failedCreate = "FailedCreate"
 
 // notCreated is for Pods that the API server refuses: by a quota, or for another reason.
-func notCreated(quota bool) func(*view) *finding {
-	return func(v *view) *finding {
-		w := v.workload()
-		text := ""
-		if v.Deployment != nil {
-			for _, c := range v.Deployment.Status.Conditions {
-				if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
-					text = c.Message
-				}
+func (v *view) notCreated(quota bool, advice string) *finding {
+	w := v.workload()
+	text := ""
+	if v.Deployment != nil {
+		for _, c := range v.Deployment.Status.Conditions {
+			if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+				text = c.Message
 			}
-		} else if e, there := v.event(string(w.meta.UID), failedCreate); there && w.total < w.desired {
-			text = e.Message
 		}
-		if text == "" || strings.Contains(text, "exceeded quota") != quota {
-			return nil
-		}
-		advice := "correct what the API server refuses in the template, or ask whoever has set the rule"
-		if quota {
-			advice = "free something of the quota, or raise it: kubectl get resourcequota -n " + w.meta.Namespace
-		}
-		return &finding{cause: fmt.Sprintf("Pods of %s are refused: %s", v.name(), sentence(text)), advice: advice}
+	} else if e, there := v.event(string(w.meta.UID), failedCreate); there && w.total < w.desired {
+		text = e.Message
 	}
+	return when(text != "" && strings.Contains(text, "exceeded quota") == quota, fmt.Sprintf("Pods of %s are refused: %s", v.name(), sentence(text)), advice)
 }
 
 // outdatedPodNotReady is for an ordered StatefulSet whose Pod of an earlier template is not Ready:
@@ -273,34 +243,11 @@ func outdatedPodNotReady(v *view) *finding {
 		advice: fmt.Sprintf("kubectl delete pod %s -n %s; Kubernetes creates it again from the current template", p.Name, p.Namespace)}
 }
 
-// waitsForPod names the Pod that decides, during an update or without one.
-func waitsForPod(update bool) func(*view) *finding {
-	return func(v *view) *finding {
-		if v.Pod == nil {
-			return nil
-		}
-		w := v.workload()
-		if older := w.total > w.updated; older != update {
-			return nil
-		}
-		a := v.asPod(v.Pod).first(podRules)
-		what := fmt.Sprintf("%s has %d of %d Pods Ready", v.name(), w.ready, w.desired)
-		if update {
-			what = fmt.Sprintf("the update of %s has %d of %d Pods, and %d are Ready", v.name(), w.updated, w.desired, w.ready)
-		}
-		return &finding{because: a.Reason, cause: fmt.Sprintf("%s; Pod %s decides: %s", what, v.Pod.Name, a.Cause), advice: a.Advice}
-	}
-}
-
-func podsNotMade(v *view) *finding {
-	w := v.workload()
-	if len(v.Pods) >= int(w.desired) {
+// waitsForPod names the Pod that decides, if it is so.
+func (v *view) waitsForPod(is bool, what string) *finding {
+	if v.Pod == nil || !is {
 		return nil
 	}
-	cause := fmt.Sprintf("%s wants %s, and %d exist", v.name(), count(int(w.desired), "Pod"), len(v.Pods))
-	if v.now.Sub(w.meta.CreationTimestamp.Time) < young {
-		return &finding{cause: cause + "; it was created " + v.ago(w.meta.CreationTimestamp.Time) + " ago", advice: "run the command again in a few seconds"}
-	}
-	return &finding{cause: cause + "; neither its conditions nor its Events give a reason",
-		advice: "look at the log of kube-controller-manager; in a sandbox: koupsandbox logs kube-controller-manager"}
+	a := v.asPod(v.Pod).first(podRules)
+	return &finding{because: a.Reason, cause: fmt.Sprintf("%s; Pod %s decides: %s", what, v.Pod.Name, a.Cause), advice: a.Advice}
 }

@@ -248,14 +248,14 @@ func inUse(b base.Snapshot) int64 {
 }
 
 func conditions(b base.Snapshot, old []corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
-	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "BaseActivated", Message: "the base sends signs of life"}
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: api.ReasonBaseActivated, Message: "the base sends signs of life"}
 	if b.Liveness != base.Alive {
 		ready.Status, ready.Reason = corev1.ConditionUnknown, "BaseInstanceNotReady"
 		ready.Message = "no sign of life of the base since " + b.LastSeen.UTC().Format(time.RFC3339)
 	}
 	memory := corev1.NodeCondition{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "MetaspaceSufficient"}
 	if limit := b.Health.MetaspaceMax; !b.HealthAt.IsZero() && limit > 0 && float64(inUse(b)) > memoryPressureAt*float64(limit) {
-		memory.Status, memory.Reason = corev1.ConditionTrue, "MetaspaceAboveThreshold"
+		memory.Status, memory.Reason = corev1.ConditionTrue, api.ReasonMetaspacePressure
 		memory.Message = fmt.Sprintf("more than %.0f%% of the metaspace are committed", memoryPressureAt*100)
 	}
 	list := []corev1.NodeCondition{

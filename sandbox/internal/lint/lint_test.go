@@ -15,7 +15,6 @@ import (
 	"github.com/koupleless/koupsandbox/controller/deploy"
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/internal/lint"
-	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -111,7 +110,7 @@ func TestNodeLabels(t *testing.T) {
 	}
 	var missing []string
 	for key := range objects[0].GetLabels() {
-		if !why.IsNodeLabel(key) {
+		if !labels.IsNodeLabel(key) {
 			missing = append(missing, key)
 		}
 	}
@@ -120,7 +119,7 @@ func TestNodeLabels(t *testing.T) {
 	}
 	// The sample is of a base that reports no host name, no cluster name and no port.
 	optional := []string{labels.BaseCluster, labels.BaseHost, labels.TunnelPort, corev1.LabelHostname, "kubernetes.io/role", "type"}
-	for _, key := range why.NodeLabels {
+	for _, key := range labels.NodeLabels {
 		if _, has := objects[0].GetLabels()[key]; !has && !slices.Contains(optional, key) {
 			t.Errorf("lint knows the label %s, which the Node of a base does not have", key)
 		}

@@ -13,11 +13,7 @@ import (
 	apilabels "k8s.io/apimachinery/pkg/labels"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
-	"github.com/koupleless/koupsandbox/sandbox/why"
 )
-
-// baseLabels are the labels of the Nodes of bases.
-var baseLabels = why.NodeLabels
 
 // choosing are the labels that differ between bases.
 var choosing = []string{labels.BaseName, labels.BaseVersion, labels.BaseCluster, labels.BaseHost, labels.OlderBaseName, labels.OlderBaseVersion,
@@ -46,7 +42,7 @@ func (l *linter) placement(w *workload) {
 		l.find("affinity-missing", &w.object, w.in("spec"), "nothing says which bases may have the module, so it is put on any, of any name and version")
 	}
 	for i, c := range spec.TopologySpreadConstraints {
-		if key := c.TopologyKey; unknown(key) || why.IsNodeLabel(key) || l.o.Live.bear(key) {
+		if key := c.TopologyKey; unknown(key) || labels.IsNodeLabel(key) || l.o.Live.bear(key) {
 			continue
 		}
 		effect := "the constraint has no effect"
@@ -118,9 +114,9 @@ func (l *linter) nodeLabel(w *workload, key, at string) {
 	case key == labels.OlderBaseName || key == labels.OlderBaseVersion:
 		l.find("node-label-older", &w.object, at, "%s is the label of older module controllers; newer ones label their Nodes base.koupleless.io/%s", key, path.Base(key))
 	case l.o.Live != nil: // what the Nodes have decides
-	case unknown(key) || why.IsNodeLabel(key):
+	case unknown(key) || labels.IsNodeLabel(key):
 	case strings.Contains(key, "koupleless.io/"):
-		l.find("node-label-unknown", &w.object, at, "no base has the label %s, so the Pods stay Pending; the bases' labels are %s", key, strings.Join(baseLabels[:6], ", "))
+		l.find("node-label-unknown", &w.object, at, "no base has the label %s, so the Pods stay Pending; the bases' labels are %s", key, strings.Join(labels.NodeLabels[:6], ", "))
 	default:
 		l.find("node-label-unknown", &w.object, at, "%s is not a label that the module controller writes to the Nodes of bases: unless you label them, the Pods stay Pending", key).Level = Warning
 	}
@@ -143,7 +139,7 @@ func (l *linter) spreads(w *workload, term corev1.PodAffinityTerm, at string) {
 	case unknown(key) || key == corev1.LabelTopologyZone && l.o.Live.bear(key):
 	case key == corev1.LabelTopologyZone:
 		l.find("topology-zone", &w.object, at+".topologyKey", "%s spreads nothing over Nodes without that label: the published module controller does not set it, this one gives each base a zone of its own", key)
-	case !slices.Contains(baseLabels, key) && !l.o.Live.bear(key):
+	case !slices.Contains(labels.NodeLabels, key) && !l.o.Live.bear(key):
 		l.find("topology-unknown", &w.object, at+".topologyKey", "no base has the label %q, so this spreads nothing", key)
 	case !slices.Contains([]string{corev1.LabelHostname, labels.BaseHost}, key):
 		l.find("topology-unknown", &w.object, at+".topologyKey", "many bases share a value of %s, so this allows a Pod on only one of them", key).Level = Warning

@@ -169,10 +169,8 @@ func (l *linter) bizVersion(w *workload, c corev1.Container, at string) string {
 	}
 	switch err := workloads.CheckVersion(&w.template.ObjectMeta, c); {
 	case errors.Is(err, workloads.ErrUnresolved):
-	case err != nil && first < 0:
+	case err != nil && (first < 0 || v == "" && c.Env[first].ValueFrom == nil):
 		l.find("version-missing", &w.object, at, "%s", errors.Unwrap(err))
-	case v == "" && c.Env[first].ValueFrom == nil && !strings.Contains(c.Env[first].Value, "$("):
-		l.find("version-missing", &w.object, at, "%s of container %q is empty", labels.VersionEnv, c.Name)
 	case err != nil:
 		l.find("version-invalid", &w.object, at, "%s", errors.Unwrap(err)).Fix = "" // the error contains the fix
 	case strings.Contains(v, "$("):

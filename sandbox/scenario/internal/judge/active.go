@@ -1,7 +1,6 @@
 package judge
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,19 +24,15 @@ import (
 // It is none if nobody wants the module: the last Pod was deleted or scaled away. What comes there
 // later is a first installation.
 //
-// It is excused if the base's process ended: what does not run has nothing. Of a base that is back,
-// while a Pod bound to its process wants the module, the excuse ends within Options.listed of its
-// first word and Options.TruthWithin, 18.5 s by the defaults, unless an installation has begun by
-// then, or a fault has struck one; and Options.InstallWithin after each, 5 min, within which a
-// command has an answer or is given up. No other fault takes a module away by itself: what an error
-// or a delay makes of a rollout counts.
+// If the base's process ended, the time in windows of outages is allowed, and Options.TruthWithin beyond: until the next list
+// after its return, and during installations. Until a Pod bound to a new process wants the module, nobody does. No other
+// fault takes a module away by itself: what an error or a delay makes of a rollout counts.
 type activeCheck struct {
 	tracks map[string]map[string]*served // by base and module
 	ever   map[track]struct{}            // that have been looked at
 	found  []*gap
 	// overlaps are the times in which the old and the new version were both active.
 	overlaps []time.Duration
-	doubtful []gap // nobody may have wanted the module
 }
 
 type track struct{ base, module string }
@@ -47,53 +42,33 @@ type served struct {
 	active map[string]time.Time // versions, since when
 	gap    *gap                 // open
 	ended  *gap                 // the last one in which nobody wanted the module
-	closed *gap                 // the last one in which somebody did, until a version was active again
 	last   *timeline.PodStatus  // the Pod that was deleted last
 }
 
 type gap struct {
 	track
 	from, to time.Time
-	excused  bool // the base's process has ended
-	// since is when the base was back, or the last installation began, and within is how long the
-	// next may be in coming; zero = the base is not back.
-	since  time.Time
-	within time.Duration
-	bound  bool // a Pod that is bound to the base's process wants the module
-	idle   bool // none has begun within the time
-	free   bool // nobody has wanted the module so far
-	alone  bool // it had no Ready Pod anywhere at the beginning
-	// wanting are the Pods that wanted the module at the beginning, as far as the watch had told.
-	wanting map[string]bool
+	ended    bool // the base's process has ended
+	free     bool // nobody has wanted the module so far
+	alone    bool // it had no Ready Pod anywhere at the beginning
 }
 
 func (c *activeCheck) note(w *world, e change, o *Options) {
 	if c.tracks == nil {
 		c.tracks, c.ever = map[string]map[string]*served{}, map[track]struct{}{}
 	}
-	c.overdue(w, cmp.Or(e.Base, baseOf(e.pod)), e.Time)
-	defer c.bind(w, e, o)
 	switch e.Kind {
-	case timeline.Fault:
-		if timeline.FaultChange(e.State) == timeline.FaultFired {
-			c.began(track{base: e.Base}, e.Time, o)
-		}
-	case timeline.Command:
-		if e.Name == timeline.CommandInstall {
-			c.began(track{e.Base, e.Module}, e.Time, o)
-		}
 	case timeline.Base:
 		switch timeline.BaseChange(e.State) {
-		case timeline.BaseReady, timeline.BaseConnected:
-			c.back(e, o)
-			return
 		case timeline.BaseDown, timeline.BaseUp:
-		default:
-			return
-		}
-		for module, s := range c.tracks[e.Base] {
-			clear(s.active)
-			c.look(w, track{e.Base, module}, e, o, true)
+			for module, s := range c.tracks[e.Base] {
+				clear(s.active)
+				c.look(w, track{e.Base, module}, e, o, true)
+			}
+		case timeline.BaseReady:
+			for module := range c.tracks[e.Base] {
+				c.look(w, track{e.Base, module}, e, o, false)
+			}
 		}
 	case timeline.Module:
 		c.module(w, e, o)
@@ -112,60 +87,6 @@ func (c *activeCheck) note(w *world, e change, o *Options) {
 			}
 			c.look(w, t, e, o, false)
 			c.lookBack(w, s, e.pod, m.Name, e.Time, o)
-			c.withdraw(s, e, o)
-		}
-	}
-}
-
-// back notes that a base whose process had ended speaks again.
-func (c *activeCheck) back(e change, o *Options) {
-	for _, s := range c.tracks[e.Base] {
-		if g := s.gap; g != nil && g.excused && g.since.IsZero() {
-			g.since, g.within = e.Time, o.listed()+o.TruthWithin
-		}
-	}
-}
-
-// bind notes whether a Pod of the base's process wants a module that the base is without.
-func (c *activeCheck) bind(w *world, e change, o *Options) {
-	if e.Kind != timeline.Pod && e.Kind != timeline.Base {
-		return
-	}
-	base := cmp.Or(e.Base, baseOf(e.pod))
-	for module, s := range c.tracks[base] {
-		g := s.gap
-		if g == nil || !g.excused {
-			continue
-		}
-		is := w.wantedNow(base, module)
-		if is && !g.bound && !g.since.IsZero() && !g.idle {
-			g.since, g.within = e.Time, o.listed()+o.TruthWithin
-		}
-		g.bound = is
-	}
-}
-
-func baseOf(p *timeline.PodStatus) string {
-	if p == nil {
-		return ""
-	}
-	return p.Base
-}
-
-// began notes that an installation has begun, or, without a module, that a fault has struck.
-func (c *activeCheck) began(on track, now time.Time, o *Options) {
-	for module, s := range c.tracks[on.base] {
-		if g := s.gap; (on.module == "" || module == on.module) && g != nil && !g.since.IsZero() {
-			g.since, g.within = now, o.InstallWithin
-		}
-	}
-}
-
-// overdue notes where on a base no installation has begun in time.
-func (c *activeCheck) overdue(w *world, base string, now time.Time) {
-	for _, s := range c.tracks[base] {
-		if g := s.gap; g != nil && g.excused && g.bound && !g.since.IsZero() && w.outages.countable(base, g.since, now) > g.within {
-			g.idle = true
 		}
 	}
 }
@@ -183,32 +104,9 @@ func (c *activeCheck) lookBack(w *world, s *served, came *timeline.PodStatus, mo
 	}
 }
 
-// withdraw judges a gap again that was over before the watch told of the deletion of the last Pod that
-// wanted the module: it may have been deleted before the gap.
-func (c *activeCheck) withdraw(s *served, e change, o *Options) {
-	g := s.closed
-	if g == nil || e.pod.Wants(g.module) {
-		return
-	}
-	if e.stayed && !g.from.Before(e.Time.Add(-e.Late)) {
-		delete(g.wanting, e.pod.PodKey())
-	}
-	if len(g.wanting) > 0 {
-		return
-	}
-	c.found = slices.DeleteFunc(c.found, func(f *gap) bool { return f == g })
-	g.free, s.closed, s.ended = true, nil, g // unless a replacement of that Pod comes
-	if e.Late > o.TruthWithin {
-		c.doubtful = append(c.doubtful, *g)
-	}
-}
-
 func (c *activeCheck) module(w *world, e change, o *Options) {
 	t := track{e.Base, e.Module}
 	s := c.tracks[t.base][t.module]
-	if timeline.ModuleState(e.State) == timeline.ModuleResolved {
-		c.began(t, e.Time, o)
-	}
 	if timeline.ModuleState(e.State) == timeline.ModuleActivated {
 		if s == nil {
 			if s = (&served{active: map[string]time.Time{}}); c.tracks[t.base] == nil {
@@ -239,16 +137,12 @@ func (c *activeCheck) look(w *world, t track, e change, o *Options, ended bool) 
 	s, now := c.tracks[t.base][t.module], e.Time
 	wanted := w.wanted(t.base, t.module)
 	if len(s.active) > 0 {
-		if g := s.gap; g != nil && now.Equal(g.from) && !g.excused {
+		if g := s.gap; g != nil && now.Equal(g.from) && !g.ended {
 			c.overlaps = append(c.overlaps, 0) // a switch, told as two events of one moment
 		} else {
 			c.close(g, now)
-			switch {
-			case g == nil || g.excused:
-			case g.free:
+			if g != nil && g.free && !g.ended {
 				g.to, s.ended = now, g
-			default:
-				s.closed = g
 			}
 		}
 		s.gap = nil
@@ -256,29 +150,25 @@ func (c *activeCheck) look(w *world, t track, e change, o *Options, ended bool) 
 	}
 	switch g := s.gap; {
 	case g == nil:
-		s.gap = &gap{track: t, from: now, excused: ended, alone: !w.serves(t.module), wanting: w.wanting(t.base, t.module)}
+		s.gap = &gap{track: t, from: now, ended: ended, alone: !w.serves(t.module)}
 		s.gap.free = !wanted || s.justBound(w, s.gap, o)
 	case ended:
-		g.excused, g.since = true, time.Time{}
+		g.ended = true
+	case g.free && wanted && g.ended:
+		s.gap = &gap{track: t, from: now, ended: true}
 	case g.free && wanted && e.pod != nil && s.replacedBy(w, e.pod, g, o, now):
 		g.free = false
 	case g.free && wanted:
 		delete(c.tracks[t.base], t.module) // a first installation begins
 	case !g.free && !wanted:
-		switch meant := !g.from.Before(now.Add(-e.Late)); { // the Pod's deletion may have come first
-		case !meant || g.excused:
-			c.close(g, now)
-		case e.Late > o.TruthWithin:
-			g.to = now
-			c.doubtful = append(c.doubtful, *g)
-		}
-		s.gap = &gap{track: t, from: now, excused: g.excused, free: true, alone: g.alone}
+		c.close(g, now)
+		s.gap = &gap{track: t, from: now, ended: g.ended, free: true, alone: g.alone}
 	}
 }
 
 // close keeps a gap in which somebody wanted the module.
 func (c *activeCheck) close(g *gap, now time.Time) {
-	if g == nil || g.free {
+	if g == nil || g.free || now.Equal(g.from) {
 		return
 	}
 	g.to = now
@@ -317,9 +207,9 @@ func (s *served) replacedBy(w *world, p *timeline.PodStatus, g *gap, o *Options,
 	return g.alone && s.last.Version(g.module) != p.Version(g.module)
 }
 
-func (c *activeCheck) result(w *world, end time.Time, o *Options) Result {
+// find returns the gaps until end: those that are violations, and the rest as excused.
+func (c *activeCheck) find(w *world, end time.Time, o *Options) Result {
 	r := Result{Name: ActiveVersion, Compared: len(c.ever), Figures: map[string]float64{}}
-	var longest, longestExcused time.Duration
 	add := func(g gap, open bool) {
 		v := Violation{
 			Time: g.from, Length: g.to.Sub(g.from), Base: g.base,
@@ -328,29 +218,22 @@ func (c *activeCheck) result(w *world, end time.Time, o *Options) Result {
 		if open {
 			v.Message += ", until the end"
 		}
-		if g.excused {
-			v.Message += ", since its process ended"
+		counted := w.outages.countable(g.base, g.from, g.to, func(o *outage) bool {
+			return o.hides || o.what == down || o.installs && !o.from.Before(g.from) && (o.module == "" || o.module == g.module)
+		})
+		if g.ended {
+			v.Message += fmt.Sprintf(", since its process ended, %v of it during an outage or an installation", brief(v.Length-counted))
 		}
-		if g.idle {
-			v.Message += fmt.Sprintf(", and no installation began within %v of its return", brief(o.listed()+o.TruthWithin))
-		}
-		if g.excused && !g.idle {
+		if g.ended && counted <= o.TruthWithin {
 			r.Excused = append(r.Excused, v)
-			longestExcused = max(longestExcused, v.Length)
-			return
+		} else {
+			r.Violations = append(r.Violations, v)
 		}
-		r.Violations = append(r.Violations, v)
-		longest = max(longest, v.Length)
 	}
 	for _, g := range c.found {
 		add(*g, false)
 	}
-	for _, g := range c.doubtful {
-		r.Doubtful = append(r.Doubtful, Violation{Time: g.from, Length: g.to.Sub(g.from), Base: g.base,
-			Message: fmt.Sprintf("%s has no active version of %s for %v; its Pod may have been deleted before, for the watch was late", g.base, g.module, brief(g.to.Sub(g.from)))})
-	}
-	for base, modules := range c.tracks {
-		c.overdue(w, base, end)
+	for _, modules := range c.tracks {
 		for _, s := range modules {
 			if g := s.gap; g != nil && !g.free {
 				last := *g
@@ -359,25 +242,25 @@ func (c *activeCheck) result(w *world, end time.Time, o *Options) Result {
 			}
 		}
 	}
-	r.Violations, r.Doubtful, r.Excused = sorted(r.Violations), sorted(r.Doubtful), sorted(r.Excused)
+	r.Violations, r.Excused = sorted(r.Violations), sorted(r.Excused)
+	return r
+}
+
+func (c *activeCheck) summarize(r *Result) {
 	r.Summary = many(r.Compared, "module") + " on bases"
 	r.Figures["handovers"] = float64(len(c.overlaps))
 	if len(c.overlaps) > 0 {
-		shortest := c.overlaps[0]
-		for _, o := range c.overlaps {
-			shortest = min(shortest, o)
-		}
+		shortest := slices.Min(c.overlaps)
 		r.Figures["shortestOverlap"] = milliseconds(shortest)
 		r.Summary += fmt.Sprintf(", %s, shortest overlap %v", many(len(c.overlaps), "handover"), brief(shortest))
 	}
-	r.Figures["longestGap"] = milliseconds(longest)
+	r.Figures["longestGap"] = milliseconds(longest(r.Violations))
 	if len(r.Violations) == 0 {
 		r.Summary += ", no gap"
 	} else {
-		r.Summary += fmt.Sprintf(", %s, the longest %v", many(len(r.Violations), "gap"), brief(longest))
+		r.Summary += fmt.Sprintf(", %s, the longest %v", many(len(r.Violations), "gap"), brief(longest(r.Violations)))
 	}
 	if len(r.Excused) > 0 {
-		r.Summary += fmt.Sprintf("; %d more where a process ended, the longest %v", len(r.Excused), brief(longestExcused))
+		r.Summary += fmt.Sprintf("; %d more where a process ended, the longest %v", len(r.Excused), brief(longest(r.Excused)))
 	}
-	return r
 }

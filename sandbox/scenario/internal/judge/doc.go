@@ -6,15 +6,16 @@
 //	active.go    activeVersion: no base is without an active version
 //	truth.go     truth: Ready, and ready endpoints, against what the base serves
 //	wrong.go     which mismatches are violations
-//	outage.go    when nobody could know or write what a base serves
+//	outage.go    windows in which mismatches are allowed, because of outages
 //	order.go     order: old Not Ready before new Ready
 //	installs.go  installedOnce
 //	rest.go      nothingLeft, maxPodWrites and maxCommands
 //
-// A check is about what the controller and Kubernetes did. Nobody can do anything before he can
-// know, so each excuse ends when the controller can know at the latest: by an answer, by the base's
-// own words, by the next list, or by silence. The comments of the checks have the arithmetic.
+// A check is about what the controller and Kubernetes did. They cannot act before they can know of a change, so each check
+// ignores the time until the controller can know: by an answer, by the base's own messages, by the next list, or by missed
+// heartbeats. The periods come from package controller/api. Outages have windows in which mismatches are allowed
+// (outage.go), whatever the check.
 //
-// The watches may tell late. Event.Late says how much earlier something may have been written.
-// What is a violation whenever it was written is one; what depends on it is Doubtful.
+// A watch may be late. Event.Late is how much earlier an event may have happened. A violation that depends on it is
+// Doubtful.
 package judge

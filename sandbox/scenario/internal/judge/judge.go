@@ -2,9 +2,11 @@ package judge
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
@@ -37,18 +39,12 @@ type Options struct {
 	DecidedWithin time.Duration
 	// ToldWithin is how late the watch may tell of the Pod whose module has come. Default: 1s.
 	ToldWithin time.Duration
-	// ListEvery is how often the controller asks a base for its modules, its LIST_INTERVAL.
-	// Default: 15s.
-	ListEvery time.Duration
-	// SilentAfter is the silence after which it takes a base for unreachable, its
-	// BASE_UNREACHABLE_AFTER. Default: 25s.
-	SilentAfter time.Duration
-	// InstallWithin is how long a command may take at most, its INSTALL_TIMEOUT. Default: 5m.
-	InstallWithin time.Duration
-	// UninstallWithin is how long an uninstall may take at most, its UNINSTALL_TIMEOUT. Default: 1m.
-	UninstallWithin time.Duration
-	// Speed divides the times above that are the system's, those that are set, too, and the recoveries
-	// that have no setting; 0 = 1. What a watch or a write takes is not divided.
+	// ListEvery, SilentAfter, InstallWithin, UninstallWithin and ControllerLease are the settings LIST_INTERVAL,
+	// BASE_UNREACHABLE_AFTER, INSTALL_TIMEOUT, UNINSTALL_TIMEOUT and LEASE_DURATION of the controller. Default: those of
+	// package controller/api.
+	ListEvery, SilentAfter, InstallWithin, UninstallWithin, ControllerLease time.Duration
+	// Speed divides the periods of the controller, including the settings above. It does not divide the duration of
+	// writes and watch events. Default: 1.
 	Speed int
 	// Foreign are Pods of other namespaces, with names NAMESPACE/NAME, on the bases of the run. Default: none.
 	Foreign []timeline.PodStatus
@@ -58,18 +54,34 @@ type Options struct {
 	MaxCommands *int
 }
 
-// sweep is how often the controller looks who is due for a question, or has been silent.
-const sweep = time.Second
-
-// of is how long a period takes at the speed.
+// of returns how long a period takes at the speed.
 func (o *Options) of(d time.Duration) time.Duration { return d / time.Duration(max(o.Speed, 1)) }
 
-// listed is within what time a list tells the controller what a base has: the interval, the tenth
-// that spreads the bases over it, and a sweep.
-func (o *Options) listed() time.Duration { return o.ListEvery + o.ListEvery/10 + o.of(sweep) }
+// listed returns the time within which a list tells the controller which modules a base has.
+func (o *Options) listed() time.Duration {
+	return api.ListedWithin(o.ListEvery, o.of(api.SweepInterval))
+}
 
-// silent is within what time the controller knows that a base says nothing any more.
-func (o *Options) silent() time.Duration { return o.SilentAfter + o.of(sweep) }
+// silent returns the time within which the controller notices that a base sends no heartbeats.
+func (o *Options) silent() time.Duration { return o.SilentAfter + o.of(api.SweepInterval) }
+
+// complete sets the defaults, and divides the settings of the controller by the speed.
+func (o *Options) complete() {
+	for p, d := range map[*time.Duration]time.Duration{
+		&o.TruthWithin: time.Second, &o.SwitchWithin: 5 * time.Second, &o.ReplacedWithin: 10 * time.Second, &o.DecidedWithin: 250 * time.Millisecond, &o.ToldWithin: time.Second,
+	} {
+		*p = cmp.Or(*p, d)
+	}
+	for p, d := range map[*time.Duration]time.Duration{
+		&o.ListEvery: api.ListInterval, &o.SilentAfter: api.UnreachableAfter, &o.InstallWithin: api.InstallTimeout, &o.UninstallWithin: api.UninstallTimeout,
+		&o.ControllerLease: api.ControllerLease,
+	} {
+		*p = o.of(cmp.Or(*p, d))
+	}
+	if o.Speed > 1 {
+		o.ControllerLease = max(o.ControllerLease, api.MinControllerLease)
+	}
+}
 
 // Result is what a check has found.
 type Result struct {
@@ -79,8 +91,8 @@ type Result struct {
 	Compared int
 	// Violations in the order of time.
 	Violations []Violation
-	// Doubtful are violations only if the watch told at once: what ended them may have been written
-	// in time, and told late. In the order of time.
+	// Doubtful are violations that are none if late events of the watch happened as early as possible, in the order of
+	// time.
 	Doubtful []Violation
 	// Excused are others that look like violations but were over before the controller could know,
 	// or short enough, in the order of time.
@@ -100,9 +112,9 @@ type Violation struct {
 	Message string
 }
 
-// court is what looks at the events of one run, in the order of their times.
-type court struct {
-	o       Options
+// evaluator evaluates the events of one run, in the order of their times.
+type evaluator struct {
+	o       *Options
 	w       world
 	active  activeCheck
 	truth   truthCheck
@@ -111,43 +123,113 @@ type court struct {
 	orders  commandCheck
 }
 
-// Judge returns what the checks find in the events of a run until end, always in the same order.
-// What lasts is as long as it is then. Events may come in any order: the bases' come on another way
-// than those of the API, and each way may be late. Those of one moment count as they come.
+// Judge returns what the checks find in the events of a run until end, always in the same order. Events may come in any
+// order. Those with equal times are evaluated in their order.
+//
+// A watch may be late: Event.Late is how much earlier an event may have happened. A violation of the checks that compare
+// events of bases and of the API counts if it exists both with the times of the events, and with their earliest times.
 func Judge(events []timeline.Event, end time.Time, o Options) []Result {
-	for p, d := range map[*time.Duration]time.Duration{
-		&o.TruthWithin: time.Second, &o.SwitchWithin: 5 * time.Second, &o.ReplacedWithin: 10 * time.Second,
-		&o.DecidedWithin: 250 * time.Millisecond, &o.ToldWithin: time.Second, &o.ListEvery: 15 * time.Second,
-		&o.SilentAfter: 25 * time.Second, &o.InstallWithin: 5 * time.Minute, &o.UninstallWithin: time.Minute,
-	} {
-		if *p == 0 {
-			*p = d
-		}
+	o.complete()
+	e := evaluate(events, &o)
+	active, truth := e.active.find(&e.w, end, &o), e.truth.find(&e.w, end, &o)
+	if early := earliest(events); early != nil {
+		e := evaluate(early, &o)
+		settle(&active, e.active.find(&e.w, end, &o), events, &o)
+		settle(&truth, e.truth.find(&e.w, end, &o), events, &o)
 	}
-	for _, p := range []*time.Duration{&o.ListEvery, &o.SilentAfter, &o.InstallWithin, &o.UninstallWithin} {
-		*p = o.of(*p)
-	}
-	c := court{o: o, w: newWorld()}
-	ordered := slices.Clone(events)
-	slices.SortStableFunc(ordered, func(a, b timeline.Event) int { return a.Time.Compare(b.Time) })
-	for _, e := range ordered {
-		c.take(e)
-	}
+	e.active.summarize(&active)
+	e.truth.summarize(&truth, &e.w, &o)
 	return []Result{
-		c.active.result(&c.w, end, &c.o), c.truth.result(&c.w, end, &c.o), c.order.result(end),
-		c.install.result(), nothingLeft(&c.w, end, &c.o), podWrites(&c.w, o.MaxPodWrites), c.orders.result(o.MaxCommands),
+		active, truth, e.order.result(end), e.install.result(), nothingLeft(&e.w, end, &o), podWrites(&e.w, o.MaxPodWrites), e.orders.result(o.MaxCommands),
 	}
 }
 
+func evaluate(events []timeline.Event, o *Options) *evaluator {
+	e := &evaluator{o: o, w: newWorld()}
+	ordered := slices.Clone(events)
+	slices.SortStableFunc(ordered, func(a, b timeline.Event) int { return a.Time.Compare(b.Time) })
+	for _, event := range ordered {
+		e.take(event)
+	}
+	return e
+}
+
 // take lets every check look at an event.
-func (c *court) take(e timeline.Event) {
+func (c *evaluator) take(e timeline.Event) {
 	x := c.w.apply(e)
-	c.w.disturb(x, &c.o)
-	c.active.note(&c.w, x, &c.o)
-	c.truth.note(&c.w, x, &c.o)
-	c.order.note(&c.w, x, &c.o)
-	c.install.note(&c.w, x, &c.o)
+	c.w.disturb(x, c.o)
+	c.active.note(&c.w, x, c.o)
+	c.truth.note(&c.w, x)
+	c.order.note(&c.w, x, c.o)
+	c.install.note(&c.w, x, c.o)
 	c.orders.note(x)
+}
+
+// earliest returns the events with the earliest times at which they may have happened, in the order of these times; nil
+// if no event was late. The events of one object keep their order.
+func earliest(events []timeline.Event) []timeline.Event {
+	type object struct{ name, uid string }
+	was := map[object]time.Time{}
+	late := false
+	out := slices.Clone(events)
+	for i := range out {
+		e := &out[i]
+		if e.Kind != timeline.Pod && e.Kind != timeline.Endpoints {
+			continue
+		}
+		of := object{name: e.Name}
+		if e.Pod != nil {
+			of.uid = e.Pod.PodKey()
+		}
+		late = late || e.Late > 0
+		e.Time = e.Time.Add(-e.Late)
+		if !e.Time.After(was[of]) {
+			e.Time = was[of].Add(1)
+		}
+		was[of] = e.Time
+	}
+	if !late {
+		return nil
+	}
+	slices.SortStableFunc(out, func(a, b timeline.Event) int { return cmp.Or(a.Time.Compare(b.Time), -cmp.Compare(a.Late, b.Late)) })
+	return out
+}
+
+// settle removes violations that do not exist with the earliest times. They are doubtful if an event was later than
+// Options.TruthWithin.
+func settle(r *Result, early Result, events []timeline.Event, o *Options) {
+	var certain []Violation
+	for _, v := range r.Violations {
+		if slices.ContainsFunc(early.Violations, v.overlaps) {
+			certain = append(certain, v)
+			continue
+		}
+		late := time.Duration(0)
+		for _, e := range events {
+			if e.Late > late && !e.Time.Before(v.Time) && !e.Time.Add(-e.Late).After(v.Time.Add(v.Length)) {
+				late = e.Late
+			}
+		}
+		if late <= o.TruthWithin {
+			continue
+		}
+		v.Message += fmt.Sprintf("; events were up to %v late, and with their earliest times it is no violation", brief(late))
+		r.Doubtful = append(r.Doubtful, v)
+	}
+	r.Violations = certain
+}
+
+// overlaps reports whether two violations are about one Pod and base, and overlap in time.
+func (v Violation) overlaps(o Violation) bool {
+	return v.Base == o.Base && v.Pod == o.Pod && !v.Time.After(o.Time.Add(o.Length)) && !o.Time.After(v.Time.Add(v.Length))
+}
+
+// longest returns the length of the longest violation.
+func longest(all []Violation) (d time.Duration) {
+	for _, v := range all {
+		d = max(d, v.Length)
+	}
+	return d
 }
 
 // sorted puts violations in the order of time, then of place: those of one moment came in an order

@@ -5,15 +5,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 const (
-	// controllerRecovery is how long a controller that is back may take, or the one that takes its
-	// bases over: it may have to wait for the Lease of the one before, 40 s, and looks every 10 s.
-	controllerRecovery = 50 * time.Second
 	// reconnecting is what bases need to connect to a broker that is back: they try every second.
 	reconnecting = 2500 * time.Millisecond
 	// settling is what a controller has after the first list of a base since an outage: after a
@@ -27,9 +25,10 @@ const (
 // for their modules within Options.listed. By the defaults these are 20 s.
 func (o *Options) recovery() time.Duration { return reconnecting + o.listed() }
 
-// controllerRecovery is what a controller has. Its Lease holds 4 s at any speed.
+// controllerRecovery is what a controller has that is back, or that takes over the bases of another one: it waits until the
+// Lease of the other one expires, looks when it would renew its own, and then hears of each base by a heartbeat.
 func (o *Options) controllerRecovery() time.Duration {
-	return max(o.of(controllerRecovery), min(controllerRecovery, 4*time.Second+settling))
+	return o.ControllerLease + api.RenewInterval(o.ControllerLease) + o.of(api.HealthInterval) + settling
 }
 
 // outage is a time in which words may have got lost, on a base or, without a name, on all.
@@ -48,6 +47,9 @@ type outage struct {
 	hides bool
 	// heard tells that the answers of bases come all the same.
 	heard bool
+	// installs tells that a module is being installed, or any one, or that there is no process that could have one.
+	installs bool
+	module   string
 }
 
 // outages are those of each base, and, without a name, those of all, in the order of their beginnings.
@@ -116,26 +118,36 @@ func (o *outage) excuses(base string, end time.Time) [][2]time.Time {
 	return out
 }
 
-// countable is how much of a time on a base lies in nothing that hides it.
-func (all outages) countable(base string, from, to time.Time) time.Duration {
-	var hidden [][2]time.Time
+// countable returns how much of a time on a base is in no window in which a mismatch is allowed: nobody could know, or
+// write, what the base serves. Windows are those of the outages that meet a condition.
+func (all outages) countable(base string, from, to time.Time, window func(*outage) bool) time.Duration {
+	var windows [][2]time.Time
 	for _, o := range all.about(base) {
-		if o.hides {
-			hidden = append(hidden, o.excuses(base, to)...)
+		if window(o) {
+			windows = append(windows, o.excuses(base, to)...)
 		}
 	}
-	slices.SortFunc(hidden, func(a, b [2]time.Time) int { return a[0].Compare(b[0]) })
+	slices.SortFunc(windows, func(a, b [2]time.Time) int { return a[0].Compare(b[0]) })
 	counted := time.Duration(0)
-	for _, h := range hidden {
-		if h[0].After(to) {
+	for _, allowed := range windows {
+		if allowed[0].After(to) {
 			break
 		}
-		counted += max(0, h[0].Sub(from))
-		if h[1].After(from) {
-			from = h[1]
+		counted += max(0, allowed[0].Sub(from))
+		if allowed[1].After(from) {
+			from = allowed[1]
 		}
 	}
 	return counted + max(0, to.Sub(from))
+}
+
+func hides(o *outage) bool { return o.hides }
+
+// allowed reports whether a moment on a base is in such a window.
+func (all outages) allowed(base string, at time.Time) bool {
+	return slices.ContainsFunc(all.about(base), func(o *outage) bool {
+		return o.hides && slices.ContainsFunc(o.excuses(base, at), func(w [2]time.Time) bool { return !at.Before(w[0]) && !at.After(w[1]) })
+	})
 }
 
 // away tells whether a base was away by itself within a time. The zero time is never.
@@ -156,6 +168,7 @@ func (all outages) swallowed(base string, since, known, at time.Time) bool {
 
 // disturb notes the outages that an event begins or ends.
 func (w *world) disturb(e change, o *Options) {
+	w.installs(e, o)
 	switch e.Kind {
 	case timeline.Component:
 		w.component(e, o)
@@ -190,11 +203,44 @@ func (w *world) disturb(e change, o *Options) {
 		case timeline.BaseConnected:
 			w.outages.end(connection, e.Base, e.Time)
 		}
+		w.process(e, o)
 		w.silence(e.Base, e.Time, o)
 	}
 }
 
+// installs notes that an installation has begun on a base, or that a fault has struck one; and that a Pod was bound to the base,
+// of which the controller knows the modules by the next list.
+func (w *world) installs(e change, o *Options) {
+	begins := e.Kind == timeline.Command && e.Name == timeline.CommandInstall || e.Kind == timeline.Module && timeline.ModuleState(e.State) == timeline.ModuleResolved ||
+		e.Kind == timeline.Fault && timeline.FaultChange(e.State) == timeline.FaultFired
+	switch {
+	case begins && !w.ended(e.Base):
+		w.outages.add(outage{what: "installation", base: e.Base, module: e.Module, from: e.Time, to: e.Time, recovery: o.InstallWithin, installs: true, heard: true})
+	case e.pod != nil && w.bound[e.pod.PodKey()].Equal(e.Time):
+		w.outages.add(outage{what: "installation", base: e.pod.Base, from: e.Time, to: e.Time, recovery: o.listed(), installs: true, heard: true})
+	}
+}
+
+// process notes that the process of a base has ended, which the controller notices by its silence; or that the base is
+// back under its identity, which the next list shows. A base with another identity is another one.
+func (w *world) process(e change, o *Options) {
+	b := w.Bases.Get(e.Base)
+	if b == nil {
+		return
+	}
+	switch change := timeline.BaseChange(e.State); {
+	case w.ended(e.Base):
+		w.outages.begin(outage{what: down, base: e.Base, from: e.Time, installs: true, heard: true})
+		w.outages.begin(outage{what: processEnd + b.Identity, base: e.Base, from: e.Time, most: o.silent(), recovery: o.listed(), hides: true, heard: true})
+	case change == timeline.BaseReady || change == timeline.BaseConnected:
+		w.outages.end(down, e.Base, e.Time)
+		w.outages.end(processEnd+b.Identity, e.Base, e.Time)
+	}
+}
+
 const (
+	down       = "base without a process"
+	processEnd = "end of the process " // the identity follows
 	connection = "connection"
 	viewRule   = "API rule " // the rule's name follows
 	silence    = "mass silence"
@@ -285,7 +331,7 @@ type silentBases struct {
 }
 
 // silence notes since when a base is silent together with so many that a controller may take it for
-// a fault of the way to them, and leave everything as it is: half or more of at least three. When
+// a fault of the way to them, and leave everything as it is; see api.MassOutage. When
 // others are back, the silence of those that are not counts from then. It looks at the base of which something
 // was told.
 func (w *world) silence(base string, now time.Time, o *Options) {
@@ -306,7 +352,7 @@ func (w *world) silence(base string, now time.Time, o *Options) {
 	}
 	all := w.Bases.Len() - len(w.silent.removed)
 	was := w.silent.mass
-	w.silent.mass = all >= 3 && 2*len(w.silent.now) >= all
+	w.silent.mass = api.MassOutage(len(w.silent.now), all, api.MassPercent, api.MassMinBases)
 	switch {
 	case w.silent.mass && was && w.silent.now[base]:
 		w.outages.begin(outage{what: silence, base: base, from: now, hides: true})

@@ -5,12 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
-
-// Draining is how long the module of a deleted Pod that was Ready stays, the controller's
-// MODULE_DRAIN.
-const Draining = 2 * time.Second
 
 // nothingLeft looks, at the end, for modules on running bases that no Pod on the base wants; see
 // timeline.State.Left. A Pod that is being deleted answers for its modules as long as their
@@ -26,7 +23,7 @@ func nothingLeft(w *world, end time.Time, o *Options) Result {
 	there := w.Copy()
 	for _, key := range there.Pods.Names() {
 		p := there.Pods.Get(key)
-		if began, ending := w.ending[key]; ending && end.Sub(began) > o.of(Draining)+o.UninstallWithin+o.listed() {
+		if began, ending := w.ending[key]; ending && end.Sub(began) > o.of(api.Drain)+o.UninstallWithin+o.listed() {
 			gone := p.PodState
 			gone.Gone = true
 			there.Apply(timeline.Event{Time: end, Kind: timeline.Pod, Pod: &gone})

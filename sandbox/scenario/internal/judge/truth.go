@@ -11,42 +11,28 @@ import (
 // truthCheck compares what Kubernetes shows with what bases serve: a Pod that is Ready and stays,
 // and an endpoint that is ready, must have each of its modules active, in its version.
 //
-// Each mismatch is reported with its length. It counts from the moment at which the controller
-// can know of it at the latest, by the next list or by what the base says itself:
-//   - a module that a command took away, or that was not there yet: at once, the answer tells;
-//   - one that is gone although nobody was told: within Options.listed, by the next list, or by the answer to
-//     the install of another version that is under way. With the
-//     defaults 15 s, a tenth of it by which lists are spread, and a sweep of 1 s make 17.5 s;
-//   - the end of the base's process: within Options.silent, by its silence, 25 s and a sweep; or,
-//     when it is back under its identity, within Options.listed of its first word.
+// A mismatch counts from the moment at which the controller can know of it:
+//   - a command that uninstalled the module: immediately, by its answer;
+//   - a module that disappeared without a command: within Options.listed, by the next list, or by the answer to an
+//     install of another version that is under way.
 //
-// An endpoint that turns ready while its Pod is Ready without the module counts from the same moment
-// as the Pod: Kubernetes makes endpoints of what Pods say, at its own pace. So a request that is lost after the Pod has
-// turned Not Ready is none of the controller's, unless its command took the module away.
+// The time in windows of outages does not count (see outages.countable). It is a violation if the rest is longer than
+// Options.TruthWithin; or, while another version serves, than Options.SwitchWithin, and api.SwitchedReady more if no Pod
+// that stays wants that version: a release has superseded it, and the next one is being installed. It is also a violation
+// if in the rest a request for the missing module failed on this base. A timeout is no such failure, because a base
+// without the module answers.
 //
-// It is a violation if it goes on for longer than Options.TruthWithin from then, or, as long as
-// another version serves, than Options.SwitchWithin, and than overtakenFor besides where no Pod that
-// stays wants that one: a release has overtaken it, and what comes instead is being installed; or if a
-// request to this base for what is missing was lost in that time, but by a timeout, which says nothing of a module: the
-// machine may have stood still. By the defaults a Pod is so never Ready for more than 27 s on a base
-// that has died, and for more than 18.5 s on one that has lost its module.
-//
-// Time does not count in which a component was away, and until it can have caught up, which the
-// base's next list shows of a controller and of the broker: nobody could know, or write, what has
-// changed. Nor does the time in which the base was disconnected, until its
-// silence must have been noticed, or in which half of the bases were silent, which a controller may
-// take for its own blindness.
+// An endpoint that turns ready while its Pod is Ready without the module counts from the same moment as the Pod: Kubernetes
+// derives endpoints from Pods, at its own pace.
 type truthCheck struct {
 	open  map[claim]*mismatch
 	known map[string]map[claim]struct{} // claims that hold at present, by base
 	// compared counts how often something became Ready.
 	compared   int
 	mismatches []mismatch
-	closed     map[claim][]span          // mismatches of a claim
-	lost       map[track][]span          // requests
-	told       map[track][]order         // commands that may have taken a module away
-	active     map[track]map[string]bool // versions
-	went       map[track]time.Time       // when the last one that was active ceased to be so
+	closed     map[claim][]span  // mismatches of a claim
+	lost       map[track][]span  // requests
+	told       map[track][]order // commands that may have taken a module away
 }
 
 // claim is a Pod that says it is Ready, or an endpoint of a Service for it.
@@ -54,27 +40,14 @@ type claim struct{ service, pod, uid, base string }
 
 type mismatch struct {
 	claim
-	cause
 	from, to time.Time
-	// late is how much earlier than to it may have ended: the watch told then.
-	late    time.Duration
-	missing string
-	modules []string // names of those that are missing
+	vanished time.Time // when modules disappeared while the process ran; zero if they did not
+	missing  string
+	modules  []string // names of those that are missing
 	// bare is when no version at all served, overtaken when one did that only Pods had wanted which do
 	// not stay.
 	bare, overtaken spans
 }
-
-// cause is why modules are missing. The zero value is that of a command, or of one that has not come.
-type cause struct {
-	ended    bool      // the base's process
-	silent   bool      // and nothing has been heard of it since
-	known    time.Time // when the controller can know of that at the latest
-	vanished time.Time // when modules went while the process ran
-}
-
-// overtakenFor is how long a Pod may be Ready beside a version that overtook it and was overtaken.
-const overtakenFor = 30 * time.Second
 
 // spans are the times in which something was so.
 type spans struct {
@@ -124,11 +97,10 @@ type order struct {
 	from, to time.Time
 }
 
-func (c *truthCheck) note(w *world, e change, o *Options) {
+func (c *truthCheck) note(w *world, e change) {
 	if c.open == nil {
 		c.open, c.known, c.closed = map[claim]*mismatch{}, map[string]map[claim]struct{}{}, map[claim][]span{}
 		c.lost, c.told = map[track][]span{}, map[track][]order{}
-		c.active, c.went = map[track]map[string]bool{}, map[track]time.Time{}
 	}
 	on := track{e.Base, e.Module}
 	switch e.Kind {
@@ -140,51 +112,27 @@ func (c *truthCheck) note(w *world, e change, o *Options) {
 		if e.Module != "" {
 			c.told[on] = append(c.told[on], order{e.Name == timeline.CommandInstall, e.Time.Add(-e.Elapsed), e.Time})
 		}
-	case timeline.Base:
-		c.compare(w, e, o, e.Base, func(claim) bool { return true })
-		c.heard(w, e, o)
-	case timeline.Module:
-		c.noteActive(e)
-		c.compare(w, e, o, e.Base, func(claim) bool { return true })
+	case timeline.Base, timeline.Module:
+		c.compare(w, e, e.Base, func(claim) bool { return true })
 	case timeline.Pod:
 		if e.pod != nil && e.pod.Base != "" {
-			c.compare(w, e, o, e.pod.Base, func(k claim) bool { return k.uid == e.Pod.UID || c.open[k] != nil })
+			c.compare(w, e, e.pod.Base, func(k claim) bool { return k.uid == e.Pod.UID || c.open[k] != nil })
 		}
 	case timeline.Endpoints:
 		for base := range e.bases {
-			c.compare(w, e, o, base, func(k claim) bool { return k.service == e.Name })
-		}
-	}
-}
-
-// heard notes that a base whose process had ended speaks again. Of a new identity says nothing of
-// the old one.
-func (c *truthCheck) heard(w *world, e change, o *Options) {
-	if change := timeline.BaseChange(e.State); change != timeline.BaseReady && change != timeline.BaseConnected {
-		return
-	}
-	for k, l := range c.open {
-		if k.base != e.Base || !l.silent {
-			continue
-		}
-		if p := w.Pods.Get(k.uid); p != nil && w.another(p) {
-			continue
-		}
-		if l.silent = false; e.Time.Before(l.known) {
-			l.known = e.Time.Add(o.listed())
+			c.compare(w, e, base, func(k claim) bool { return k.service == e.Name })
 		}
 	}
 }
 
 // compare looks at the claims about a base that may be concerned.
-func (c *truthCheck) compare(w *world, e change, o *Options, base string, concerned func(claim) bool) {
+func (c *truthCheck) compare(w *world, e change, base string, concerned func(claim) bool) {
 	now := e.Time
 	claims, known := w.claims(base, concerned), c.known[base]
 	for k := range known {
 		if _, ok := claims[k]; !ok && concerned(k) {
 			delete(known, k)
-			c.close(k, e)
-			c.withdrawn(k, e)
+			c.close(k, e.Time)
 		}
 	}
 	for k, p := range claims {
@@ -199,76 +147,36 @@ func (c *truthCheck) compare(w *world, e change, o *Options, base string, concer
 		b, ended := w.Bases.Get(k.base), w.ended(k.base)
 		missing, names := missing(b, p)
 		if missing == "" {
-			c.close(k, e)
+			c.close(k, now)
 			continue
 		}
 		bare := !servesAll(b, p)
 		l, own := c.open[k], c.open[claim{"", k.pod, k.uid, k.base}]
 		if l != nil && bare && l.bare.since.IsZero() && !ended { // what served in its place has gone: that has a cause of its own
-			c.close(k, e)
+			c.close(k, now)
 			l, own = nil, nil
 		}
 		if l == nil {
 			l = &mismatch{claim: k, from: now, missing: missing, modules: names}
 			if own != nil {
-				l.cause = own.cause
-			} else if !ended {
-				l.vanished = c.wentSince(k.base, names, now.Add(-e.Late))
+				l.vanished = own.vanished
+			} else if !ended && e.Kind == timeline.Module {
+				l.vanished = now
 			}
 			c.open[k] = l
-		}
-		if ended && !l.silent {
-			l.ended, l.silent, l.known = true, true, now.Add(o.silent())
 		}
 		l.bare.note(bare, now)
 		l.overtaken.note(w.overtaken(b, p), now)
 	}
 }
 
-func (c *truthCheck) close(k claim, e change) {
+func (c *truthCheck) close(k claim, now time.Time) {
 	if l := c.open[k]; l != nil {
-		l.to, l.late = e.Time, e.Late
-		l.end(e.Time)
+		l.to = now
+		l.end(now)
 		c.mismatches = append(c.mismatches, *l)
-		c.closed[k] = append(c.closed[k], span{l.from, l.to})
+		c.closed[k] = append(c.closed[k], span{l.from, now})
 		delete(c.open, k)
-	}
-}
-
-func (c *truthCheck) noteActive(e change) {
-	t := track{e.Base, e.Module}
-	if c.active[t] == nil {
-		c.active[t] = map[string]bool{}
-	}
-	is := timeline.ModuleState(e.State) == timeline.ModuleActivated
-	if c.active[t][e.Version] && !is {
-		c.went[t] = e.Time
-	}
-	c.active[t][e.Version] = is
-}
-
-// wentSince is when the first of these modules went, if all of them have gone since then: a claim that the
-// watch tells late may have been true. Zero = they have not.
-func (c *truthCheck) wentSince(base string, names []string, since time.Time) (first time.Time) {
-	for _, name := range names {
-		went := c.went[track{base, name}]
-		if went.Before(since) {
-			return time.Time{}
-		}
-		if first.IsZero() || went.Before(first) {
-			first = went
-		}
-	}
-	return first
-}
-
-// withdrawn notes that a claim may have ended, for the watch was late, before its module came back.
-func (c *truthCheck) withdrawn(k claim, e change) {
-	earliest := e.Time.Add(-e.Late)
-	for i := len(c.mismatches) - 1; i >= 0 && c.mismatches[i].to.After(earliest); i-- {
-		if l := &c.mismatches[i]; l.claim == k {
-			l.late = max(l.late, l.to.Sub(earliest))
-		}
 	}
 }
 

@@ -110,22 +110,8 @@ func (w *world) another(p *timeline.PodStatus) bool {
 	return b != nil && b.Identity != "" && strings.HasPrefix(p.Node, nodePrefix) && p.Node != nodePrefix+b.Identity
 }
 
-// wanted tells whether a Pod on the base wants the module.
-func (w *world) wanted(base, module string) bool { return len(w.wanting(base, module)) > 0 }
-
-// wanting are the Pods on the base that want the module.
-func (w *world) wanting(base, module string) map[string]bool {
-	keys := map[string]bool{}
-	for p := range w.PodsOn(base) {
-		if p.Wants(module) {
-			keys[p.PodKey()] = true
-		}
-	}
-	return keys
-}
-
-// wantedNow tells whether one does that is bound to the process which the base has now.
-func (w *world) wantedNow(base, module string) bool {
+// wanted reports whether a Pod wants the module that is bound to the process which the base has now.
+func (w *world) wanted(base, module string) bool {
 	for p := range w.PodsOn(base) {
 		if p.Wants(module) && !w.another(p) {
 			return true

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/koupleless/koupsandbox/controller/api"
 )
 
 // taking is how long before its answer an install takes the version before away, at most.
@@ -18,25 +20,22 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// knownAt is when the controller could know of a mismatch at the latest.
+// knownAt is when the controller could know of a mismatch at the latest, if no outage kept it from that.
 func (c *truthCheck) knownAt(l *mismatch, o *Options) time.Time {
-	known := l.from
-	switch {
-	case l.ended:
-		known = l.known
-	case !l.vanished.IsZero():
-		known = l.vanished.Add(o.listed())
-		for _, module := range l.modules {
-			for _, x := range c.told[track{l.base, module}] {
-				if x.from.After(l.vanished) || x.to.Before(l.vanished) {
-					continue
-				}
-				at := l.from
-				if x.install && x.to.Sub(l.vanished) > taking {
-					at = x.to // it has not taken the module away, but its answer tells what is there
-				}
-				known = earlier(known, at)
+	if l.vanished.IsZero() {
+		return l.from
+	}
+	known := l.vanished.Add(o.listed())
+	for _, module := range l.modules {
+		for _, x := range c.told[track{l.base, module}] {
+			if x.from.After(l.vanished) || x.to.Before(l.vanished) {
+				continue
 			}
+			at := l.from
+			if x.install && x.to.Sub(l.vanished) > taking {
+				at = x.to // it has not taken the module away, but its answer tells what is there
+			}
+			known = earlier(known, at)
 		}
 	}
 	if known.Before(l.from) {
@@ -45,20 +44,23 @@ func (c *truthCheck) knownAt(l *mismatch, o *Options) time.Time {
 	return known
 }
 
-// long tells whether a mismatch that ended then took too long, with the outages out of account.
-func (c *truthCheck) long(w *world, l *mismatch, known, to time.Time, o *Options) bool {
-	counted := w.outages.countable(l.base, known, to)
-	overtaken := min(l.overtaken.within(known, to), o.of(overtakenFor))
-	return counted > o.SwitchWithin+overtaken || counted > o.TruthWithin && l.bare.within(known, to) > o.TruthWithin
+// long reports whether a mismatch took too long.
+func (l *mismatch) long(w *world, known time.Time, o *Options) bool {
+	counted := w.outages.countable(l.base, known, l.to, hides)
+	overtaken := min(l.overtaken.within(known, l.to), o.of(api.SwitchedReady))
+	return counted > o.SwitchWithin+overtaken || counted > o.TruthWithin && l.bare.within(known, l.to) > o.TruthWithin
 }
 
-// harmful tells whether requests were lost by it, and no outage. Where a controller had to find out by itself, an
-// endpoint counts no longer than its Pod.
-func (c *truthCheck) harmful(w *world, l *mismatch, known, to time.Time) bool {
-	if l.service != "" && known.After(l.from) {
+// harmful reports whether requests failed because of it, in no window of an outage. Where a controller had to find out by
+// itself, an endpoint counts no longer than its Pod.
+func (c *truthCheck) harmful(w *world, l *mismatch, known time.Time) bool {
+	to := l.to
+	if l.service != "" && (known.After(l.from) || w.outages.allowed(l.base, l.from)) {
 		to = earlier(to, c.podUntil(l))
 	}
-	return c.lostIn(l, known, to) > 0 && w.outages.countable(l.base, known, to) == to.Sub(known)
+	return slices.ContainsFunc(c.lostIn(l, known, to), func(q span) bool {
+		return !w.outages.allowed(l.base, q.from) && !w.outages.allowed(l.base, q.to)
+	})
 }
 
 // podUntil is until when the Pod of an endpoint said the same as that.
@@ -76,20 +78,20 @@ func (c *truthCheck) podUntil(l *mismatch) time.Time {
 	return until
 }
 
-// lostIn counts the requests for what is missing that were lost on the base within a time.
-func (c *truthCheck) lostIn(l *mismatch, from, to time.Time) int {
-	n := 0
+// lostIn returns the requests for what is missing that failed on the base within a time.
+func (c *truthCheck) lostIn(l *mismatch, from, to time.Time) (lost []span) {
 	for _, module := range l.modules {
 		for _, q := range c.lost[track{l.base, module}] {
 			if !q.from.After(to) && !q.to.Before(from) && !to.Before(from) {
-				n++
+				lost = append(lost, q)
 			}
 		}
 	}
-	return n
+	return lost
 }
 
-func (c *truthCheck) result(w *world, end time.Time, o *Options) Result {
+// find returns the mismatches until end: those that are violations, and the rest as excused.
+func (c *truthCheck) find(w *world, end time.Time, o *Options) Result {
 	r := Result{Name: Truth, Compared: c.compared, Figures: map[string]float64{}}
 	mismatches := slices.Clone(c.mismatches)
 	for _, l := range c.open {
@@ -98,51 +100,38 @@ func (c *truthCheck) result(w *world, end time.Time, o *Options) Result {
 		last.end(end)
 		mismatches = append(mismatches, last)
 	}
-	var longest, longestEnded time.Duration
-	mismatched := 0
 	for i := range mismatches {
 		l := &mismatches[i]
 		if l.to.Equal(l.from) {
 			continue // told in one moment
 		}
 		known := c.knownAt(l, o)
-		v := c.violation(w, l, known)
-		if l.ended {
-			longestEnded = max(longestEnded, v.Length)
-		} else {
-			mismatched++
-			longest = max(longest, v.Length)
-		}
-		switch earliest := l.to.Add(-l.late); {
-		case c.long(w, l, known, earliest, o) || c.harmful(w, l, known, earliest):
+		if v := c.violation(w, l, known); l.long(w, known, o) || c.harmful(w, l, known) {
 			r.Violations = append(r.Violations, v)
-		case c.long(w, l, known, l.to, o) || l.late > o.TruthWithin && c.harmful(w, l, known, l.to):
-			v.Message += fmt.Sprintf("; it may have ended %v earlier, for the watch was late", brief(l.late))
-			r.Doubtful = append(r.Doubtful, v)
-		default:
+		} else {
 			r.Excused = append(r.Excused, v)
 		}
 	}
-	r.Violations, r.Doubtful, r.Excused = sorted(r.Violations), sorted(r.Doubtful), sorted(r.Excused)
-	r.Figures["disagreements"], r.Figures["longest"] = float64(mismatched), milliseconds(longest)
+	r.Violations, r.Excused = sorted(r.Violations), sorted(r.Excused)
+	return r
+}
+
+func (c *truthCheck) summarize(r *Result, w *world, o *Options) {
+	mismatched := slices.Concat(r.Violations, r.Doubtful, r.Excused)
+	r.Figures["disagreements"], r.Figures["longest"] = float64(len(mismatched)), milliseconds(longest(mismatched))
 	r.Summary = many(c.compared, "time") + " something became Ready"
-	if mismatched == 0 {
+	if len(mismatched) == 0 {
 		r.Summary += ", always with its module"
 	} else {
 		r.Summary += fmt.Sprintf("; Ready without its module %s, the longest %v (allowed: %v once the controller can know, %v beside another version)",
-			many(mismatched, "time"), brief(longest), brief(o.TruthWithin), brief(o.SwitchWithin))
-	}
-	if longestEnded > 0 {
-		r.Summary += fmt.Sprintf("; where a process ended, up to %v (allowed: %v, or %v once it is back)",
-			brief(longestEnded), brief(o.silent()+o.TruthWithin), brief(o.listed()+o.TruthWithin))
+			many(len(mismatched), "time"), brief(longest(mismatched)), brief(o.TruthWithin), brief(o.SwitchWithin))
 	}
 	if services := slices.Sorted(maps.Keys(w.published)); len(services) > 0 {
 		r.Summary += "; endpoints of Pods that are not Ready are ignored, because publishNotReadyAddresses is set in Service " + strings.Join(services, ", ")
 	}
-	return r
 }
 
-// violation tells of a mismatch.
+// violation describes a mismatch.
 func (c *truthCheck) violation(w *world, l *mismatch, known time.Time) Violation {
 	length := l.to.Sub(l.from)
 	what := "Pod " + l.pod + " is Ready"
@@ -156,24 +145,14 @@ func (c *truthCheck) violation(w *world, l *mismatch, known time.Time) Violation
 	if l.bare.within(l.from, l.to) == 0 {
 		v.Message += ", where another version serves"
 	}
-	if lost := c.lostIn(l, l.from, l.to); lost > 0 {
-		v.Message += fmt.Sprintf(", in which %s lost", many(lost, "request")+was(lost))
-	}
-	if l.ended {
-		v.Message += ", since its process ended"
+	if lost := len(c.lostIn(l, l.from, l.to)); lost > 0 {
+		v.Message += fmt.Sprintf(", in which %s failed", many(lost, "request"))
 	}
 	if late := known.Sub(l.from); late > 0 {
 		v.Message += fmt.Sprintf(" (the controller could know within %v)", brief(late))
 	}
-	if counted := w.outages.countable(l.base, l.from, l.to); counted < length {
-		v.Message += fmt.Sprintf(", %v of it while something was away", brief(length-counted))
+	if counted := w.outages.countable(l.base, l.from, l.to, hides); counted < length {
+		v.Message += fmt.Sprintf(", %v of it during an outage", brief(length-counted))
 	}
 	return v
-}
-
-func was(n int) string {
-	if n == 1 {
-		return " was"
-	}
-	return " were"
 }
