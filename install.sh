@@ -36,9 +36,6 @@ uninstall=false
 # What is installed: a folder with everything, links to files in it, and the list of folders that were made.
 links='bin/koupsandbox koupsandbox
 share/man/man1/koupsandbox.1 man/man1/koupsandbox.1
-share/man/man1/koup-controlplane.1 man/man1/koup-controlplane.1
-share/man/man1/module-controller.1 man/man1/module-controller.1
-share/man/man1/fakebase.1 man/man1/fakebase.1
 share/bash-completion/completions/koupsandbox completions/koupsandbox.bash
 share/zsh/site-functions/_koupsandbox completions/_koupsandbox
 share/fish/vendor_completions.d/koupsandbox.fish completions/koupsandbox.fish'
@@ -225,7 +222,8 @@ made_now=$(
   echo "$links" | while read -r link _; do make_folder "$(dirname "$dir/$link")" || exit 1; done
 ) || fail "$dir cannot be written to: choose another folder with --dir"
 fresh=$(mktemp -d "$dir/lib/.koupsandbox.XXXXXX") || fail "$dir/lib cannot be written to: choose another folder with --dir"
-tar -xzf "$work/archive" -C "$fresh" || fail "$name.tar.gz cannot be unpacked; nothing was changed"
+mkdir "$fresh/$name"
+tar -xzf "$work/archive" -C "$fresh/$name" || fail "$name.tar.gz cannot be unpacked; nothing was changed"
 chmod 755 "$fresh/$name"
 {
   if [ -f "$made" ]; then cat "$made"; fi

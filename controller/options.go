@@ -62,8 +62,6 @@ type Options struct {
 	ModuleView bool
 	// Kubelet serves logs and exec of module Pods [KUBELET_PROXY_ENABLED]; nil leaves it out.
 	Kubelet *KubeletOptions
-	// MetricsAPI serves metrics.k8s.io for the Nodes of bases [METRICS_API_ADDR]; nil leaves it out.
-	MetricsAPI *MetricsAPIOptions
 	// ReportHooks are web hooks that are told of failures [REPORT_HOOKS]. The fragment of an address is
 	// the secret that signs messages to it.
 	ReportHooks []*url.URL
@@ -184,14 +182,6 @@ type KubeletOptions struct {
 	CertFile, KeyFile string
 	// ClientCAFile holds the authorities whose certificates may call. Required.
 	ClientCAFile string
-}
-
-// MetricsAPIOptions configure the metrics API, which the API server calls for kubectl top node.
-type MetricsAPIOptions struct {
-	// Addr is where to listen, host:port. Required.
-	Addr string
-	// CertFile and KeyFile are the serving certificate; empty makes a self-signed one.
-	CertFile, KeyFile string
 }
 
 // complete fills in defaults and reports every problem at once.

@@ -23,7 +23,6 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/baseline"
 	"github.com/koupleless/koupsandbox/controller/internal/kubelet"
-	"github.com/koupleless/koupsandbox/controller/internal/metricsapi"
 	"github.com/koupleless/koupsandbox/controller/internal/moduleview"
 	"github.com/koupleless/koupsandbox/controller/internal/peer"
 	"github.com/koupleless/koupsandbox/controller/internal/report"
@@ -47,29 +46,9 @@ func (c *Controller) wireParts(config *rest.Config) error {
 		c.workloads.Shutdown()
 		return nil
 	})
-	if err := c.wireMetricsAPI(); err != nil {
-		return err
-	}
 	if c.opts.ModuleView {
 		return c.wireModuleView(config)
 	}
-	return nil
-}
-
-// wireMetricsAPI serves metrics.k8s.io by what the Nodes say.
-func (c *Controller) wireMetricsAPI() error {
-	o := c.opts.MetricsAPI
-	if o == nil {
-		return nil
-	}
-	server, err := metricsapi.New(metricsapi.Options{
-		Addr: o.Addr, CertFile: o.CertFile, KeyFile: o.KeyFile,
-		Nodes: c.nodes.Lister(), ConfigMaps: c.client.CoreV1().ConfigMaps(metav1.NamespaceSystem), Logger: c.logger,
-	})
-	if err != nil {
-		return err
-	}
-	c.parts = append(c.parts, server.Start)
 	return nil
 }
 

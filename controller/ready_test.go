@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A controller without its broker is ready, because bases over HTTP, the metrics API and a rollout of the
-// controller depend on readiness. Only /tunnelz depends on the broker.
+// A controller without its broker is ready, because bases over HTTP and a rollout of the controller
+// depend on readiness. Only /tunnelz depends on the broker.
 func TestReadinessDoesNotDependOnTheBroker(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // the broker's port, where nothing answers yet
 	if err != nil {

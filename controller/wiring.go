@@ -153,7 +153,7 @@ func (c *Controller) addTolerationFor() string {
 
 // settings are what all Nodes of this controller have in common.
 func (c *Controller) settings() vnode.Settings {
-	s := vnode.Settings{Env: c.opts.Env, ShowMetaspace: c.opts.MetricsAPI != nil}
+	s := vnode.Settings{Env: c.opts.Env}
 	if c.kubelet != nil {
 		s.KubeletAddress = c.opts.Kubelet.Host
 		if at, ok := c.kubelet.Addr().(*net.TCPAddr); ok {

@@ -11,5 +11,5 @@
 //	bench_test.go      service levels are measured, and compared with a baseline
 //	internal/box/      a sandbox, driven through its command line
 //	internal/module/   the objects that put modules on bases
-//	bench/             make bench: how fast and how large everything is
+//	bench/             benchmarks of a whole sandbox: make bench
 package e2e

@@ -25,7 +25,7 @@ type Programs struct {
 	ControlPlane string
 	// Controller is module-controller. Empty = not found.
 	Controller string
-	// Base is fakebase; needed by bases in containers. Empty = not found.
+	// Base is fakebase; required for bases in Pods. Empty = not found.
 	Base string
 }
 
@@ -65,10 +65,10 @@ func (p Programs) daemon() daemon.Programs {
 	return daemon.Programs{Self: p.Daemon, ControlPlane: p.ControlPlane, Controller: p.Controller, Base: p.Base}
 }
 
-// needsBase tells whether bases run by the program of this machine, in a container or a Pod.
+// needsBase reports whether the bases in Pods run the program of this machine.
 func needsBase(config *v1alpha1.Sandbox) bool {
 	b := config.Spec.Bases
-	return b.Runtime == v1alpha1.RuntimeContainer || b.Runtime == v1alpha1.RuntimeCluster && b.Image == ""
+	return b.Runtime == v1alpha1.RuntimeCluster && b.Image == ""
 }
 
 // check says in one sentence which program is missing, and what to do.

@@ -552,7 +552,7 @@ func TestDownOfADaemonThatDoesNotAnswer(t *testing.T) {
 // Neither the daemon nor a component gets settings or secrets from the environment of the command.
 func TestChildrenHaveACleanEnvironment(t *testing.T) {
 	poison := map[string]string{
-		"METRICS_API_ADDR": ":10260", "REPORT_HOOKS": "https://chat.example", "HTTP_TUNNEL_TOKEN": "t", "ETCD_NAME": "x", "AWS_SECRET_ACCESS_KEY": "s",
+		"METRICS_ADDR": ":9090", "REPORT_HOOKS": "https://chat.example", "HTTP_TUNNEL_TOKEN": "t", "ETCD_NAME": "x", "AWS_SECRET_ACCESS_KEY": "s",
 		"KUBE_FEATURE_WatchListClient": "false", "KOUPSANDBOX_BROKER_PASSWORD": "p", "KUBECONFIG": "/theirs",
 	}
 	for name, value := range poison {

@@ -2,7 +2,6 @@
 // person applies with kubectl.
 //
 //	*.yaml      the controller inside a cluster, put together by kustomization.yaml
-//	metrics/    kubectl top node, which is optional: what tells the API server of it
 //	board/      the board inside a cluster, which only reads
 //	outside/    the bindings of a controller that runs outside the cluster
 //	samples/    the examples of the Koupleless documents, corrected; each says what and why
@@ -24,9 +23,9 @@ import (
 // User is the name that the manifests of Objects give the controller's rights to.
 const User = "module-controller"
 
-// FS holds the manifests: those of a controller inside a cluster at its root, outside/ and metrics/.
+// FS holds the manifests: those of a controller inside a cluster at its root, and outside/.
 //
-//go:embed *.yaml outside/*.yaml metrics/*.yaml
+//go:embed *.yaml outside/*.yaml
 var FS embed.FS
 
 // Samples holds the corrected examples, as samples/NAME.yaml.
@@ -53,24 +52,6 @@ func Objects() ([]*unstructured.Unstructured, error) {
 		objects = append(objects, parsed...)
 	}
 	return objects, nil
-}
-
-// MetricsAPI returns the Service and the APIService by which the API server finds the metrics API of
-// controllers inside the cluster. Each call returns objects of its own. An error means a broken
-// build.
-func MetricsAPI() (service, apiService *unstructured.Unstructured, err error) {
-	for file, into := range map[string]**unstructured.Unstructured{"metrics/service.yaml": &service, "metrics/apiservice.yaml": &apiService} {
-		text, err := FS.ReadFile(file)
-		if err != nil {
-			return nil, nil, fmt.Errorf("reading manifest: %w", err)
-		}
-		parsed, err := Parse(text)
-		if err != nil {
-			return nil, nil, fmt.Errorf("parsing manifest %s: %w", file, err)
-		}
-		*into = parsed[0]
-	}
-	return service, apiService, nil
 }
 
 // Parse returns the objects of a YAML text with one or more documents, in order. Documents that

@@ -88,21 +88,6 @@ type schema struct {
 	Items                     *schema
 }
 
-// apiService is as much of an APIService as the manifests use.
-type apiService struct {
-	APIVersion, Kind string
-	Metadata         struct{ Name string }
-	Spec             struct {
-		Group, Version                        string
-		GroupPriorityMinimum, VersionPriority int
-		InsecureSkipTLSVerify                 bool
-		Service                               struct {
-			Name, Namespace string
-			Port            int32
-		}
-	}
-}
-
 // kustomization is as much of a Kustomization as the manifests use.
 type kustomization struct {
 	APIVersion, Kind string
@@ -145,8 +130,6 @@ func TestManifestsDecodeStrictly(t *testing.T) {
 					switch object.GetKind() {
 					case "CustomResourceDefinition":
 						decodeStrictly(t, object, &crd{})
-					case "APIService":
-						decodeStrictly(t, object, &apiService{})
 					case "Kustomization":
 						decodeStrictly(t, object, &kustomization{})
 					default:
@@ -160,49 +143,16 @@ func TestManifestsDecodeStrictly(t *testing.T) {
 
 func TestKustomizationListsEveryFile(t *testing.T) {
 	files := read(t, FS)
-	for _, folder := range []string{".", "metrics"} {
-		var k kustomization
-		decodeStrictly(t, files[path.Join(folder, "kustomization.yaml")][0], &k)
-		var want []string
-		for name := range files {
-			if base := path.Base(name); path.Dir(name) == folder && base != "kustomization.yaml" {
-				want = append(want, base)
-			}
-		}
-		if diff := cmp.Diff(slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(k.Resources))); diff != "" {
-			t.Errorf("kustomization.yaml in %s (-files +listed):\n%s", folder, diff)
+	var k kustomization
+	decodeStrictly(t, files["kustomization.yaml"][0], &k)
+	var want []string
+	for name := range files {
+		if path.Dir(name) == "." && name != "kustomization.yaml" {
+			want = append(want, name)
 		}
 	}
-}
-
-// The API server finds the Pods of the Deployment, at a port that they have.
-func TestMetricsAPI(t *testing.T) {
-	service, api, err := MetricsAPI()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := typed(t, service).(*corev1.Service)
-	var a apiService
-	decodeStrictly(t, api, &a)
-	deployment := typed(t, read(t, FS)["deployment.yaml"][0]).(*appsv1.Deployment)
-	if diff := cmp.Diff(deployment.Spec.Selector.MatchLabels, s.Spec.Selector); diff != "" {
-		t.Errorf("selector (-Deployment +Service):\n%s", diff)
-	}
-	var ports []string
-	for _, port := range deployment.Spec.Template.Spec.Containers[0].Ports {
-		ports = append(ports, port.Name)
-	}
-	if !slices.Contains(ports, s.Spec.Ports[0].TargetPort.StrVal) {
-		t.Errorf("the Service leads to port %s, but the Deployment has %v", s.Spec.Ports[0].TargetPort.StrVal, ports)
-	}
-	got := []any{a.Spec.Service.Name, a.Spec.Service.Namespace, a.Spec.Service.Port}
-	if diff := cmp.Diff([]any{s.Name, s.Namespace, s.Spec.Ports[0].Port}, got); diff != "" {
-		t.Errorf("Service (-there is +is named):\n%s", diff)
-	}
-	rights := read(t, FS)["metrics/rbac.yaml"]
-	want := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"extension-apiserver-authentication"}, Verbs: []string{"get"}}}
-	if diff := cmp.Diff(want, typed(t, rights[0]).(*rbacv1.Role).Rules); diff != "" {
-		t.Errorf("rights (-want +got):\n%s", diff)
+	if diff := cmp.Diff(slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(k.Resources))); diff != "" {
+		t.Errorf("kustomization.yaml (-files +listed):\n%s", diff)
 	}
 }
 
@@ -335,7 +285,7 @@ func TestNetworkPolicy(t *testing.T) {
 	}
 	want := map[string]bool{}
 	for _, port := range deployment.Spec.Template.Spec.Containers[0].Ports {
-		want[port.Name] = port.Name == "health" || port.Name == "kubelet" || port.Name == "metrics-api"
+		want[port.Name] = port.Name == "health" || port.Name == "kubelet"
 	}
 	if diff := cmp.Diff(want, open); diff != "" {
 		t.Errorf("ports, and whether they are open to all (-want +got):\n%s", diff)

@@ -80,9 +80,6 @@ const (
 	// empty means that none does. Fence counts how often that changed.
 	Holder = "vnode.koupleless.io/holder"
 	Fence  = "vnode.koupleless.io/fence"
-	// MetaspaceInUse is the annotation of a Node that says how much metaspace its base has committed, as
-	// a quantity. Controllers that serve the metrics API write it.
-	MetaspaceInUse = "vnode.koupleless.io/metaspace-in-use"
 	// Placed is the annotation of the Lease of a base's Node that keeps what Pods had put on the base:
 	// what no Pod wants any more is told by it from what no Pod ever asked for.
 	Placed = "vnode.koupleless.io/placed"

@@ -53,7 +53,7 @@ func BenchmarkDeployment(b *testing.B) {
 			deleted := s.measure(s.deleteDeployment)
 			s.requireModules(oldVersion, 0)
 			b.ReportMetric(deleted.time.Seconds(), "delete-s")
-			b.ReportMetric(deleted.controllerWrites/manyBases, "delete-controller-writes/Pod")
+			b.ReportMetric(deleted.controllerWrites/manyBases, "delete-"+controllerPart+"-writes/Pod")
 		})
 	}
 }
@@ -72,8 +72,8 @@ func BenchmarkRollout(b *testing.B) {
 // BenchmarkIdle measures bases with one module each at rest, and the memory of one more base. A DaemonSet creates
 // the Pods: its controller selects the Node, so that the scheduler checks only one.
 func BenchmarkIdle(b *testing.B) {
-	type size struct{ bases, controller, daemon float64 } // MB
-	var before *size
+	var smaller map[string]memory // of the benchmark before
+	var smallerBases float64
 	for _, bases := range []int{100, manyBases, 10_000} {
 		b.Run(fmt.Sprintf("bases=%d", bases), func(b *testing.B) {
 			s, n := up(b, bases), float64(bases)
@@ -81,29 +81,26 @@ func BenchmarkIdle(b *testing.B) {
 			b.ReportMetric(s.measure(s.createDaemonSet).time.Seconds(), "create-s")
 			s.requireModules(oldVersion, bases)
 			s.stopWatch() // the watch would be part of the measurement
-			time.Sleep(settleTime)
+			s.rest(settleTime)
 
-			memory := s.sampleMemory()
+			endSampling := s.sampleMemory()
 			start := time.Now()
-			idle := s.measure(func() { time.Sleep(idleTime) })
-			used := memory()
-			controller, daemon := used[controllerPart], used[daemonPart]
-			minutes := idle.time.Minutes()
-			b.ReportMetric(controller.mean, "controller-MB")
-			b.ReportMetric(controller.most, "controller-max-MB")
-			b.ReportMetric(daemon.mean, "daemon-MB")
-			b.ReportMetric(daemon.most, "daemon-max-MB")
-			b.ReportMetric(idle.cpu[controllerPart]/minutes, "controller-cpu-s/min")
-			b.ReportMetric(idle.cpu[daemonPart]/minutes, "daemon-cpu-s/min")
-			b.ReportMetric(idle.allCPU()/minutes, "cpu-s/min")
-			b.ReportMetric(idle.allWrites/n/idle.time.Seconds(), "writes/s/base")
-			b.ReportMetric(s.controllerMetrics().Sum("go_goroutines", nil)/n, "controller-goroutines/base")
-			b.ReportMetric(float64(s.unreadySince(start)), "unready-Nodes")
-			if before != nil {
-				b.ReportMetric(1e3*(controller.mean-before.controller)/(n-before.bases), "controller-KB/base")
-				b.ReportMetric(1e3*(daemon.mean-before.daemon)/(n-before.bases), "daemon-KB/base")
+			idle := s.measure(func() { s.rest(idleTime) })
+			used := endSampling()
+			for part, m := range used {
+				b.ReportMetric(m.mean, part+"-MB")
+				b.ReportMetric(m.most, part+"-max-MB")
+				b.ReportMetric(idle.cpu[part]/idle.time.Minutes(), part+"-cpu-s/min")
 			}
-			before = &size{n, controller.mean, daemon.mean}
+			b.ReportMetric(idle.allWrites/n/idle.time.Seconds(), "writes/s/base")
+			b.ReportMetric(s.controllerMetrics().Sum("go_goroutines", nil)/n, controllerPart+"-goroutines/base")
+			b.ReportMetric(float64(s.unreadySince(start)), "unready-Nodes")
+			for _, part := range []string{controllerPart, daemonPart} {
+				if smaller != nil { // the memory of one more base
+					b.ReportMetric(1e3*(used[part].mean-smaller[part].mean)/(n-smallerBases), part+"-KB/base")
+				}
+			}
+			smaller, smallerBases = used, n
 		})
 	}
 }

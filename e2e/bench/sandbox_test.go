@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -39,6 +41,17 @@ const (
 	sampleEvery = 250 * time.Millisecond
 )
 
+// ctx ends on Ctrl-C, which fails the benchmarks and removes their sandboxes.
+var ctx context.Context
+
+func TestMain(m *testing.M) {
+	var stop context.CancelFunc
+	ctx, stop = signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := m.Run()
+	stop()
+	os.Exit(code)
+}
+
 // sandbox is a sandbox to measure. Its methods stop the benchmark on errors.
 type sandbox struct {
 	*testing.B
@@ -67,13 +80,13 @@ func up(b *testing.B, bases int) *sandbox {
 	must(b, err)
 	home, err := os.MkdirTemp("", "koup-bench-") // paths of sockets must be short
 	must(b, err)
-	s := &sandbox{B: b, box: &box.Box{Bin: bin, Home: home, Name: "bench"}, bases: bases}
+	s := &sandbox{B: b, box: &box.Box{Bin: bin, Home: home, Name: "bench"}, bases: bases, stopWatch: func() {}}
 	b.Cleanup(func() {
 		s.down()
 		must(b, os.RemoveAll(home))
 	})
 	start := time.Now()
-	must(b, s.box.Up(b.Context(), v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &bases}, Wait: &metav1.Duration{Duration: limit}}))
+	must(b, s.box.Up(ctx, v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &bases}, Wait: &metav1.Duration{Duration: limit}}))
 	s.upTime = time.Since(start)
 	config, err := s.box.REST()
 	must(b, err)
@@ -84,16 +97,28 @@ func up(b *testing.B, bases int) *sandbox {
 	return s
 }
 
-func (s *sandbox) down() { must(s.B, s.box.Down(context.Background())) }
+// rest waits without using the sandbox.
+func (s *sandbox) rest(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+		s.Fatal(context.Cause(ctx))
+	}
+}
+
+func (s *sandbox) down() {
+	s.stopWatch()
+	must(s.B, s.box.Down(context.Background()))
+}
 
 // watchPods follows the Pods with one watch: repeated lists would change the measurement.
 func (s *sandbox) watchPods() {
-	var ctx context.Context
-	ctx, s.stopWatch = context.WithCancel(s.Context())
+	watched, stop := context.WithCancel(ctx)
+	s.stopWatch = stop
 	factory := informers.NewSharedInformerFactoryWithOptions(s.client, 0, informers.WithNamespace(namespace))
 	informer := factory.Core().V1().Pods().Informer()
-	factory.Start(ctx.Done())
-	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+	factory.Start(watched.Done())
+	if !cache.WaitForCacheSync(watched.Done(), informer.HasSynced) {
 		s.Fatal("the watch of Pods did not start")
 	}
 	s.pods = informer.GetStore()
@@ -113,7 +138,7 @@ func (s *sandbox) count(version string) (all, ready int) {
 // waitPods waits until n Pods of the version are Ready, and no others exist.
 func (s *sandbox) waitPods(version string, n int) {
 	s.Helper()
-	err := wait.PollUntilContextTimeout(s.Context(), pollEvery, limit, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, pollEvery, limit, true, func(context.Context) (bool, error) {
 		all, ready := s.count(version)
 		return all == n && ready == n, nil
 	})
@@ -132,14 +157,14 @@ func (s *sandbox) createDeployment(spread func(*corev1.PodTemplateSpec)) {
 	t := template()
 	spread(&t)
 	d := module.Deployment(namespace, app, int32(s.bases), t) //nolint:gosec // at most 10,000
-	_, err := s.client.AppsV1().Deployments(namespace).Create(s.Context(), d, metav1.CreateOptions{})
+	_, err := s.client.AppsV1().Deployments(namespace).Create(ctx, d, metav1.CreateOptions{})
 	must(s.B, err)
 	s.waitPods(oldVersion, s.bases)
 }
 
 // createDaemonSet creates a DaemonSet, and waits until its Pod is Ready on every base.
 func (s *sandbox) createDaemonSet() {
-	_, err := s.client.AppsV1().DaemonSets(namespace).Create(s.Context(), module.DaemonSet(namespace, app, template()), metav1.CreateOptions{})
+	_, err := s.client.AppsV1().DaemonSets(namespace).Create(ctx, module.DaemonSet(namespace, app, template()), metav1.CreateOptions{})
 	must(s.B, err)
 	s.waitPods(oldVersion, s.bases)
 }
@@ -148,7 +173,7 @@ func (s *sandbox) createDaemonSet() {
 func (s *sandbox) rollOut() {
 	patch := fmt.Appendf(nil, `{"spec":{"template":{"spec":{"containers":[{"name":%q,"image":%q,"env":[{"name":%q,"value":%q}]}]}}}}`,
 		app, module.URL(app, newVersion), module.EnvVersion, newVersion)
-	_, err := s.client.AppsV1().Deployments(namespace).Patch(s.Context(), app, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	_, err := s.client.AppsV1().Deployments(namespace).Patch(ctx, app, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	must(s.B, err)
 	s.waitPods(newVersion, s.bases)
 }
@@ -156,17 +181,17 @@ func (s *sandbox) rollOut() {
 // deleteDeployment waits until all Pods are gone. The controller keeps a Pod until its module is uninstalled.
 func (s *sandbox) deleteDeployment() {
 	background := metav1.DeletePropagationBackground
-	must(s.B, s.client.AppsV1().Deployments(namespace).Delete(s.Context(), app, metav1.DeleteOptions{PropagationPolicy: &background}))
+	must(s.B, s.client.AppsV1().Deployments(namespace).Delete(ctx, app, metav1.DeleteOptions{PropagationPolicy: &background}))
 	s.waitPods(oldVersion, 0)
 }
 
 // requireModules fails unless n bases report exactly the module, and the others none.
 func (s *sandbox) requireModules(version string, n int) {
 	s.Helper()
-	opened, err := s.box.Open(s.Context())
+	opened, err := s.box.Open(ctx)
 	must(s.B, err)
 	defer opened.Close()
-	list, err := opened.Bases(s.Context(), "")
+	list, err := opened.Bases(ctx, "")
 	must(s.B, err)
 	exact, modules := 0, 0
 	for _, base := range list {
@@ -183,7 +208,7 @@ func (s *sandbox) requireModules(version string, n int) {
 // unreadySince returns the number of Nodes that are or were not Ready since a time. A Node is not Ready if its
 // Lease expires, too.
 func (s *sandbox) unreadySince(start time.Time) int {
-	nodes, err := s.client.CoreV1().Nodes().List(s.Context(), metav1.ListOptions{})
+	nodes, err := s.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	must(s.B, err)
 	n := 0
 	for _, node := range nodes.Items {
@@ -225,14 +250,14 @@ func (s *sandbox) measure(step func()) usage {
 
 // usage returns the totals since the start of the sandbox.
 func (s *sandbox) usage() usage {
-	processes, err := s.box.Processes(s.Context())
+	processes, err := s.box.Processes(ctx)
 	must(s.B, err)
 	u := usage{cpu: map[string]float64{}}
 	for _, p := range processes {
-		_, u.cpu[p.Component], err = p.Usage(s.Context())
+		_, u.cpu[p.Component], err = p.Usage(ctx)
 		must(s.B, err)
 	}
-	api, err := bench.APIMetrics(s.Context(), s.client.CoreV1().RESTClient())
+	api, err := bench.APIMetrics(ctx, s.client.CoreV1().RESTClient())
 	must(s.B, err)
 	u.controllerWrites = s.controllerMetrics().Sum("module_controller_api_requests_total", func(labels map[string]string) bool {
 		return isWrite(labels["method"]) && !isUpkeep(labels["resource"])
@@ -254,7 +279,7 @@ func isUpkeep(resource string) bool {
 }
 
 func (s *sandbox) controllerMetrics() bench.Metrics {
-	m, err := s.box.ControllerMetrics(s.Context())
+	m, err := s.box.ControllerMetrics(ctx)
 	must(s.B, err)
 	return m
 }
@@ -270,8 +295,8 @@ func (u usage) allCPU() (seconds float64) {
 func (u usage) reportPods(step string, pods float64) {
 	u.ReportMetric(u.time.Seconds(), step+"-s")
 	u.ReportMetric(u.allCPU()*1e3/pods, "cpu-ms/Pod")
-	u.ReportMetric(u.cpu[controllerPart]*1e3/pods, "controller-cpu-ms/Pod")
-	u.ReportMetric(u.controllerWrites/pods, "controller-writes/Pod")
+	u.ReportMetric(u.cpu[controllerPart]*1e3/pods, controllerPart+"-cpu-ms/Pod")
+	u.ReportMetric(u.controllerWrites/pods, controllerPart+"-writes/Pod")
 	u.ReportMetric(u.podWrites/pods, "writes/Pod")
 }
 
@@ -281,17 +306,17 @@ type memory struct{ mean, most float64 }
 // sampleMemory samples the memory of all processes until the returned function is called: a single sample depends
 // on the garbage collector.
 func (s *sandbox) sampleMemory() (end func() map[string]memory) {
-	processes, err := s.box.Processes(s.Context())
+	processes, err := s.box.Processes(ctx)
 	must(s.B, err)
-	ctx, cancel := context.WithCancel(s.Context())
+	sampling, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	used, samples := map[string]memory{}, 0.0
 	go func() {
 		defer close(done)
-		wait.UntilWithContext(ctx, func(context.Context) {
+		wait.UntilWithContext(sampling, func(context.Context) {
 			samples++
 			for _, p := range processes {
-				rss, _, err := p.Usage(s.Context())
+				rss, _, err := p.Usage(ctx)
 				if err != nil {
 					s.Error(err)
 					return

@@ -69,7 +69,7 @@ func TestAction(t *testing.T) {
 	}
 	downloads := release.downloads()
 	slices.Sort(downloads)
-	if diff := cmp.Diff([]string{"checksums.txt", folderName()}, downloads); diff != "" {
+	if diff := cmp.Diff([]string{"checksums.txt", archiveName()}, downloads); diff != "" {
 		t.Errorf("downloads (-want +got):\n%s", diff)
 	}
 	if strings.Contains(log, "::error") {
@@ -109,8 +109,6 @@ func TestAction(t *testing.T) {
 	t.Logf("with the download cached: %s to the first verdict", r.verdict.Sub(r.began))
 	nothingIsUp(t, r.home())
 }
-
-func folderName() string { return folder() + ".tar.gz" }
 
 // Without scenarios a sandbox stays, and the next steps of the job use it.
 func TestActionBringsASandboxUp(t *testing.T) {

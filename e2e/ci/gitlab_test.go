@@ -122,11 +122,11 @@ func TestGitLab(t *testing.T) {
 	if failed {
 		t.Fatalf("the job failed:\n%s", log)
 	}
-	if diff := cmp.Diff([]string{"install.sh", "checksums.txt", folderName()}, release.downloads()); diff != "" {
+	if diff := cmp.Diff([]string{"install.sh", "checksums.txt", archiveName()}, release.downloads()); diff != "" {
 		t.Errorf("downloads (-want +got):\n%s", diff)
 	}
 	for what, path := range map[string]string{"the JUnit report": j.Artifacts.Reports["junit"], "the reports": j.Artifacts.Paths[0] + "report.html",
-		"the cached archive": j.Cache.Paths[0] + folderName()} {
+		"the cached archive": j.Cache.Paths[0] + archiveName()} {
 		if !exists(filepath.Join(folder, path)) {
 			t.Errorf("%s, %s, is not there", what, path)
 		}

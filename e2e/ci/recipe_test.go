@@ -30,7 +30,7 @@ func TestRecipe(t *testing.T) {
 	release, home := serve(t), shortFolder(t)
 	script := strings.NewReplacer("v0.1.0", version, "https://github.com/koupleless/koupsandbox/releases/download", release.mirror, "--proto '=https' ", "").Replace(english)
 	cached := "" // as a runner with another folder gets it
-	for _, downloads := range [][]string{{"install.sh", "checksums.txt", folderName()}, {"install.sh", "checksums.txt"}} {
+	for _, downloads := range [][]string{{"install.sh", "checksums.txt", archiveName()}, {"install.sh", "checksums.txt"}} {
 		folder := workspace(t)
 		must(t, os.RemoveAll(filepath.Join(folder, "scenarios", "broken-release.yaml")))
 		must(t, os.RemoveAll(filepath.Join(folder, "scenarios", "controller-restart.yaml")))

@@ -47,7 +47,7 @@ var archive = sync.OnceValues(func() ([]byte, error) {
 	}
 	packed := tar.NewWriter(zipped)
 	for _, name := range []string{box.Program, box.ControllerProgram, sandbox.ControlPlaneProgram} {
-		if err := add(packed, filepath.Join(bin, name), folder()+"/"+name); err != nil {
+		if err := add(packed, filepath.Join(bin, name), name); err != nil {
 			return nil, err
 		}
 	}
@@ -60,8 +60,8 @@ var archive = sync.OnceValues(func() ([]byte, error) {
 	return out.Bytes(), nil
 })
 
-func folder() string {
-	return fmt.Sprintf("koupsandbox_%s_%s_%s", version, runtime.GOOS, runtime.GOARCH)
+func archiveName() string {
+	return fmt.Sprintf("koupsandbox_%s_%s_%s.tar.gz", version, runtime.GOOS, runtime.GOARCH)
 }
 
 func add(packed *tar.Writer, path, name string) error {
@@ -94,7 +94,7 @@ func serve(t *testing.T) *server {
 	must(t, err)
 	installer, err := os.ReadFile(filepath.Join(root, "install.sh"))
 	must(t, err)
-	name := folder() + ".tar.gz"
+	name := archiveName()
 	files := map[string][]byte{
 		name:            packed,
 		"checksums.txt": fmt.Appendf(nil, "%x  %s\n", sha256.Sum256(packed), name),

@@ -44,12 +44,17 @@ type fleet struct {
 	client kubernetes.Interface
 }
 
-// newFleet is a fleet that is not up yet.
-func newFleet(t *testing.T) *fleet {
+func skipUnlessEnabled(t *testing.T) {
 	t.Helper()
 	if os.Getenv("E2E_FLEET") == "" {
 		t.Skip("run it with: make e2e-fleet")
 	}
+}
+
+// newFleet is a fleet that is not up yet.
+func newFleet(t *testing.T) *fleet {
+	t.Helper()
+	skipUnlessEnabled(t)
 	f := &fleet{bases: 60}
 	if n := os.Getenv("E2E_FLEET_BASES"); n != "" {
 		var err error
@@ -72,16 +77,11 @@ func newFleet(t *testing.T) *fleet {
 }
 
 // start brings a fleet up; the test says how long that took.
-func start(t *testing.T) *fleet {
+func start(t *testing.T, theirs *container) *fleet {
 	t.Helper()
 	f := newFleet(t)
-	theirs, err := mosquitto.Start(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(theirs.Stop)
 	began := time.Now()
-	err = f.Up(t.Context(), v1alpha1.Spec{
+	err := f.Up(t.Context(), v1alpha1.Spec{
 		Kind:       v1alpha1.KindCluster{Nodes: 3},
 		Bases:      v1alpha1.Bases{Count: &f.bases, Runtime: v1alpha1.RuntimeCluster, PerPod: (f.bases + pods - 1) / pods},
 		Controller: v1alpha1.Controller{Location: v1alpha1.LocationCluster, Replicas: ptr.To(2)},
@@ -187,13 +187,16 @@ func (f *fleet) told(t *testing.T) (pod func() []string, down func() int) {
 }
 
 func TestFleet(t *testing.T) {
-	f := start(t)
+	skipUnlessEnabled(t)
+	broker := startContainer(t)
+	f := start(t, broker)
 	before, err := f.identities(t.Context())
 	if err != nil || len(before) != f.bases {
 		t.Fatalf("%d bases, error %v", len(before), err)
 	}
 	t.Run("rolling update", f.rollingUpdate)
 	t.Run("killed Pod", func(t *testing.T) { f.killedPod(t, before) })
+	t.Run("broker", func(t *testing.T) { f.brokerOutages(t, broker, before) })
 	t.Run("killed controller", func(t *testing.T) {
 		for _, action := range []sandbox.Action{"kill", "start"} {
 			if err := f.up.Act(t.Context(), sandbox.ActRequest{Component: "module-controller", Action: action}); err != nil {
@@ -205,7 +208,7 @@ func TestFleet(t *testing.T) {
 }
 
 func (f *fleet) rollingUpdate(t *testing.T) {
-	r, err := f.Run(t.Context(), "scenario", "run", "../kind/testdata/rolling-update.yaml")
+	r, err := f.Run(t.Context(), "scenario", "run", "testdata/rolling-update.yaml")
 	if err != nil || r.Status != 0 || !strings.Contains(r.Out, " from within the cluster, 0 lost") {
 		t.Errorf("error %v, status %d:\n%s%s", err, r.Status, r.Out, r.Err)
 	}

@@ -2,9 +2,7 @@ package kind
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -54,30 +52,6 @@ func TestSystemRunsOnItsOwnNodes(t *testing.T) {
 			if names[name] == 0 {
 				return fmt.Errorf("there is no %s; there are %v", name, names)
 			}
-		}
-		return nil
-	})
-}
-
-// The API server asks the controller in the cluster for the metaspace of bases, as kubectl top node has it.
-func TestMetricsAPI(t *testing.T) {
-	of, err := vnodes(t.Context())
-	check.Must(t, err)
-	eventually(t, "each base has metrics", func(ctx context.Context) error {
-		text, err := client.CoreV1().RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1/nodes").DoRaw(ctx)
-		if err != nil {
-			return err
-		}
-		var list metav1.PartialObjectMetadataList
-		if err := json.Unmarshal(text, &list); err != nil {
-			return err
-		}
-		got := map[string]bool{}
-		for _, m := range list.Items {
-			got[m.Name] = true
-		}
-		if !maps.Equal(of, got) {
-			return fmt.Errorf("these have metrics: %v, of %v", got, of)
 		}
 		return nil
 	})

@@ -4,10 +4,10 @@
 //
 //	main_test.go        finds the engine, and has one sandbox for all
 //	cluster_test.go     what runs in the cluster, and who reads the files of the sandbox
-//	containers_test.go  bases as containers
+//	pods_test.go        bases with the addresses of their Pods
 //	daemonsets_test.go  DaemonSets stay off bases, but for those of modules
-//	rollout_test.go     a rolling update under traffic; logs of modules
-//	proxy_test.go       the same to bases in containers, through kube-proxy; what is lost there
+//	logs_test.go        logs of modules
+//	proxy_test.go       rolling updates under traffic through kube-proxy; what is lost there
 //	controller_test.go  the controller killed, paused, replaced, one of two, and on this machine; its log
 //	owner_test.go       clusters that are not ours, halves, adoption
 //

@@ -101,10 +101,10 @@ func newBox(kind string) *box.Box {
 	return &box.Box{Bin: programs, Home: home, Name: envconf.RandomName(kind, 10), Provider: v1alpha1.ProviderKind}
 }
 
-// spec is the default, the controller in the cluster, with the metrics API.
+// spec has the controller in the cluster, which is the default, and each base in a Pod of its own.
 func spec() v1alpha1.Spec {
 	count := bases
-	return v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &count}, Controller: v1alpha1.Controller{MetricsAPI: true}, Kind: v1alpha1.KindCluster{Engine: v1alpha1.Engine(engine), Nodes: nodes}}
+	return v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &count, Runtime: v1alpha1.RuntimeCluster, PerPod: 1}, Kind: v1alpha1.KindCluster{Engine: v1alpha1.Engine(engine), Nodes: nodes}}
 }
 
 func bringUp(ctx context.Context) error {

@@ -23,7 +23,7 @@ type report struct {
 func runInto(t *testing.T, scenario string) report {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "report.json")
-	result, err := shared.Run(t.Context(), "scenario", "run", "--json", file, "testdata/"+scenario)
+	result, err := shared.Run(t.Context(), "scenario", "run", "--json", file, scenario)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,20 +42,25 @@ func runInto(t *testing.T, scenario string) report {
 	return r
 }
 
-// On one base and on several, with a connection for each request and with connections that stay.
-func TestRollingUpdateLosesNothingThroughKubeProxy(t *testing.T) {
-	r := runInto(t, "through-kube-proxy.yaml")
-	if len(r.Runs) != 2 {
-		t.Errorf("%d runs", len(r.Runs))
-	}
+// Rolling updates lose no request: on both tunnels and in every activation mode that can switch, and on one
+// base and on several, with a connection for each request and with connections that stay.
+func TestRollingUpdatesLoseNothingThroughKubeProxy(t *testing.T) {
 	routes := map[string]string{"service": "kube-proxy", "kept": "kube-proxy", "bases": "bases"}
-	for _, run := range r.Runs {
-		if len(run.Traffic) != len(routes) {
-			t.Errorf("%d streams", len(run.Traffic))
+	for scenario, want := range map[string]struct{ runs, streams int }{
+		"../../scenarios/rolling-update.yaml": {5, 2}, "testdata/through-kube-proxy.yaml": {2, 3},
+	} {
+		r := runInto(t, scenario)
+		if len(r.Runs) != want.runs {
+			t.Errorf("%s has %d runs", scenario, len(r.Runs))
 		}
-		for _, s := range run.Traffic {
-			if s.Route != routes[s.Name] || s.Sent == 0 || s.Lost != 0 {
-				t.Errorf("stream %+v, want it through %s without a loss", s, routes[s.Name])
+		for _, run := range r.Runs {
+			if len(run.Traffic) != want.streams {
+				t.Errorf("%s has %d streams", scenario, len(run.Traffic))
+			}
+			for _, s := range run.Traffic {
+				if s.Route != routes[s.Name] || s.Sent == 0 || s.Lost != 0 {
+					t.Errorf("%s: stream %+v, want it through %s without a loss", scenario, s, routes[s.Name])
+				}
 			}
 		}
 	}
@@ -63,7 +68,7 @@ func TestRollingUpdateLosesNothingThroughKubeProxy(t *testing.T) {
 
 // What kube-proxy rejects is told from what a base refuses.
 func TestServiceWithoutEndpointsLosesRequestsThroughKubeProxy(t *testing.T) {
-	for _, run := range runInto(t, "lost-through-kube-proxy.yaml").Runs {
+	for _, run := range runInto(t, "testdata/lost-through-kube-proxy.yaml").Runs {
 		for _, s := range run.Traffic {
 			if s.Route != "kube-proxy" || s.Results["noEndpoint"] == 0 {
 				t.Errorf("stream %+v", s)

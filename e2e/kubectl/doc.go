@@ -3,6 +3,5 @@
 //
 //	main_test.go    the sandbox of all commands
 //	habits_test.go  the rows of the page, one after the other
-//	top_test.go     kubectl top, in a sandbox that has it
 //	plugin_test.go  koupsandbox as a plugin of kubectl
 package kubectl

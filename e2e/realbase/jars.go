@@ -52,7 +52,7 @@ func Variant(from, to string, changes recording.Manifest) (recording.Manifest, e
 					delete(manifest, key)
 				}
 			}
-			content = FormatManifest(manifest)
+			content = formatManifest(manifest)
 		}
 		var w io.Writer
 		if err == nil {
@@ -92,8 +92,8 @@ func parseManifest(text []byte) recording.Manifest {
 	return m
 }
 
-// FormatManifest writes main attributes, with lines of at most 70 bytes.
-func FormatManifest(m recording.Manifest) []byte {
+// formatManifest writes main attributes, with lines of at most 70 bytes.
+func formatManifest(m recording.Manifest) []byte {
 	var keys []string
 	for key := range m {
 		if key != "Manifest-Version" {

@@ -19,7 +19,7 @@ func TestVariant(t *testing.T) {
 	from, to := filepath.Join(folder, "a.jar"), filepath.Join(folder, "b.jar")
 	long := strings.Repeat("long,", 40)
 	write(t, from, map[string]string{
-		manifestFile: string(FormatManifest(recording.Manifest{"Ark-Biz-Name": "a", "Main-Class": "A", "declared-libraries": long})),
+		manifestFile: string(formatManifest(recording.Manifest{"Ark-Biz-Name": "a", "Main-Class": "A", "declared-libraries": long})),
 		"A.class":    "code",
 	})
 	manifest, err := Variant(from, to, recording.Manifest{"Ark-Biz-Name": "b", "Main-Class": ""})

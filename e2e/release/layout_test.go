@@ -21,8 +21,8 @@ import (
 // that names its platform, with one program of that architecture in it, which nobody runs. To compile for another
 // architecture takes minutes.
 func TestImageLayouts(t *testing.T) {
-	if os.Getenv("E2E_CONTAINERS") == "" {
-		t.Skip("E2E_CONTAINERS is not set: make e2e-containers runs this")
+	if os.Getenv("E2E_IMAGES") == "" {
+		t.Skip("E2E_IMAGES is not set: make test-extended runs this")
 	}
 	images, builds := t.TempDir(), "dist/layout-test"
 	t.Cleanup(func() { _ = os.RemoveAll(filepath.Join(repository, builds)) })

@@ -127,7 +127,6 @@ var anonymous = map[string]func(t *testing.T, addr string) (answer string, serve
 	"heartbeats over HTTP":    get("http", "/heartbeat"),
 	"kubelet API":             get("https", "/pods"),
 	"health":                  get("http", "/healthz"),
-	"metrics API":             get("https", "/apis/metrics.k8s.io/v1beta1/nodes"),
 	"metrics":                 get("http", "/metrics"),
 	board:                     get("http", "/api/history"),
 	control:                   get("http", "/bases"),
@@ -318,7 +317,7 @@ func known(t *testing.T) map[string]string {
 		names[u.Host] = "view of the API"
 	}
 	for text, name := range map[string]string{
-		heartbeatsOver: "heartbeats over HTTP", kubeletAt: "kubelet API", healthAt: "health", metricsAt: "metrics", metricsAPIAt: "metrics API",
+		heartbeatsOver: "heartbeats over HTTP", kubeletAt: "kubelet API", healthAt: "health", metricsAt: "metrics",
 	} {
 		addr, err := box.Logged(shared.Log(box.ControllerProgram), text)
 		must(t, err)
@@ -349,5 +348,4 @@ const (
 	kubeletAt      = `msg="serving the kubelet API" addr=`
 	healthAt       = `msg=serving what=health addr=`
 	metricsAt      = `msg=serving what=metrics addr=`
-	metricsAPIAt   = `msg="serving the metrics API" addr=`
 )

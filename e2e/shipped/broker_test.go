@@ -1,26 +1,14 @@
 package shipped
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
-
-	"github.com/koupleless/koupsandbox/controller/labels"
-	"github.com/koupleless/koupsandbox/e2e/internal/module"
 )
 
 // While the broker is unavailable, a controller with both tunnels stays ready, and bases over HTTP can start
@@ -85,90 +73,6 @@ func TestBasesOverHTTPWithoutABroker(t *testing.T) {
 	})
 }
 
-// While the messages of bases arrive late, module_controller_tunnel_behind is 1, and Nodes stay Ready.
-func TestLateMessages(t *testing.T) {
-	t.Parallel()
-	env, broker := environment(), startBroker(t, "127.0.0.1:0")
-	relay := startRelay(t, broker.addr)
-	c := controller(t, "late", relay.addr, map[string]string{"ENV": env})
-	c.ready(t)
-	start(t, "heard", "fakebase", nil, "--mqtt", "tcp://"+broker.addr, "--env", env, "--identity", "heard")
-	eventually(t, "the base is Ready", func(ctx context.Context) error { return allReady(ctx, env, 1) })
-	behind := func(want float64) {
-		t.Helper()
-		eventually(t, fmt.Sprintf("module_controller_tunnel_behind is %v", want), func(ctx context.Context) error {
-			m, err := c.metrics(ctx)
-			if err == nil && m.Sum("module_controller_tunnel_behind", nil) != want {
-				err = errors.New("it is not")
-			}
-			return err
-		})
-	}
-	// The controller measures the delay by messages to itself, on the topic of baselines. The base also
-	// receives an answer on this topic.
-	eventually(t, "the controller hears itself", func(context.Context) error { return relay.heard("/base/baseline", 3) })
-	relay.delay.Lock()
-	behind(1)
-	eventually(t, "the reason is counted", func(ctx context.Context) error {
-		return c.counted(ctx, "module_controller_blindness_total", map[string]string{"reason": "ControllerBehind"}, 1)
-	})
-	relay.delay.Unlock()
-	behind(0)
-	must(t, allReady(t.Context(), env, 1))
-}
-
-// relay forwards connections to a broker. While delay is locked, it holds back the data from the broker.
-type relay struct {
-	addr  string
-	delay sync.RWMutex
-
-	mu   sync.Mutex
-	from bytes.Buffer // what the broker has sent
-}
-
-func startRelay(t *testing.T, broker string) *relay {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	r := &relay{addr: l.Addr().String()}
-	t.Cleanup(func() { _ = l.Close() }) // the connections end with the controller
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			to, err := net.Dial("tcp", broker)
-			if err != nil {
-				_ = conn.Close() // the controller connects again
-				continue
-			}
-			go func() { _, _ = io.Copy(to, conn); _ = to.Close() }() // either side may end first
-			go func() { _, _ = io.Copy(io.MultiWriter(r, conn), to); _ = conn.Close() }()
-		}
-	}()
-	return r
-}
-
-// Write receives the data from the broker, and blocks while the data is held back.
-func (r *relay) Write(p []byte) (int, error) {
-	r.delay.RLock()
-	defer r.delay.RUnlock()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.from.Write(p)
-}
-
-// heard reports an error unless the broker has sent a text n times.
-func (r *relay) heard(text string, n int) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if found := bytes.Count(r.from.Bytes(), []byte(text)); found < n {
-		return fmt.Errorf("the broker has sent %q %d times", text, found)
-	}
-	return nil
-}
-
 // A connection that sends nothing is closed.
 func TestSilentConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
@@ -192,77 +96,4 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 		})
 	}
 	must(t, group.Wait())
-}
-
-// Readiness probes that hang on one base do not delay those of other bases.
-func TestHangingProbes(t *testing.T) {
-	t.Parallel()
-	const hanging = 70 // more than the controller sends at the same time
-	env, broker := environment(), startBroker(t, "127.0.0.1:0")
-	c := controller(t, "probes", broker.addr, map[string]string{"ENV": env})
-	c.ready(t)
-	for i, name := range []string{"hangs", "works"} {
-		start(t, name, "fakebase", nil, "--mqtt", "tcp://"+broker.addr, "--env", env, "--identity", name, "--name", name,
-			"--ip", fmt.Sprintf("198.18.78.%d", i+1), "--activation", "new", "--metaspace-max", "-1")
-		eventually(t, "base "+name+" is Ready", func(ctx context.Context) error { return nodeReady(ctx, "vnode."+name) })
-	}
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, and never answers
-	must(t, err)
-	t.Cleanup(func() { _ = silent.Close() })
-	var probes atomic.Int64
-	answers := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { probes.Add(1) }))
-	t.Cleanup(answers.Close)
-
-	ns, _ := deployModuleOn(t, env, "first", "works", 1)
-	running := func(base, addr string, timeout int32, names ...string) {
-		t.Helper()
-		var containers []corev1.Container
-		for _, name := range names {
-			container := module.Container(name, "1.0.0")
-			container.ReadinessProbe = &corev1.Probe{TimeoutSeconds: timeout, PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{
-				HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1", Port: intstr.Parse(portOf(t, addr)), Path: "/"},
-			}}
-			containers = append(containers, container)
-		}
-		template := module.Template(base, containers...)
-		template.Spec.NodeSelector[labels.Env], template.Spec.NodeSelector[labels.BaseName] = env, base
-		_, err := client.CoreV1().Pods(ns).Create(t.Context(), module.Pod(ns, base, template), metav1.CreateOptions{})
-		must(t, err)
-		eventually(t, "the modules of Pod "+base+" are installed", func(ctx context.Context) error {
-			p, err := client.CoreV1().Pods(ns).Get(ctx, base, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			n := 0
-			for _, s := range p.Status.ContainerStatuses {
-				if s.State.Running != nil {
-					n++
-				}
-			}
-			if n != len(names) {
-				return fmt.Errorf("%d are", n)
-			}
-			return nil
-		})
-	}
-	running("works", answers.Listener.Addr().String(), 1, "works")
-	hang := make([]string, hanging)
-	for i := range hang {
-		hang[i] = fmt.Sprintf("hang-%d", i)
-	}
-	running("hangs", silent.Addr().String(), 100_000, hang...)
-	before := probes.Load()
-	eventually(t, "the module on the other base is probed every second", func(context.Context) error {
-		if n := probes.Load() - before; n < 6 {
-			return fmt.Errorf("it was probed %d times", n)
-		}
-		return nil
-	})
-}
-
-func portOf(t *testing.T, addr string) string {
-	t.Helper()
-	_, port, err := net.SplitHostPort(addr)
-	must(t, err)
-	return port
 }

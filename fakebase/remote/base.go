@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -82,8 +83,8 @@ func New(ctx context.Context, transport http.RoundTripper, o Options) (*Base, er
 
 // Renew makes the base anew in another process, since its own is lost: Start has returned an error.
 // It is then as after a crash: with its identity and its faults, and without its modules. Then it may
-// be started again.
-func (b *Base) Renew(ctx context.Context, transport http.RoundTripper) error {
+// be started again. It reports ip from then on; empty means the same address as before.
+func (b *Base) Renew(ctx context.Context, transport http.RoundTripper, ip string) error {
 	b.state.Lock()
 	running, before := b.running, b.life
 	b.state.Unlock()
@@ -93,6 +94,7 @@ func (b *Base) Renew(ctx context.Context, transport http.RoundTripper) error {
 	before.stopFollowing()
 	<-before.followed
 	o := b.o
+	o.IP = cmp.Or(ip, o.IP)
 	o.Identity, o.InitialDelay, o.Faults = b.Identity(), 0, nil
 	for _, f := range b.Faults() {
 		o.Faults = append(o.Faults, f.Fault)
@@ -238,6 +240,8 @@ func (b *Base) WebAddr(ctx context.Context) (string, error) {
 		return addr, nil
 	}
 	addr, err := ask(ctx, b, webAddr, rpc.None{})
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	return b.reachable(addr), err
 }
 

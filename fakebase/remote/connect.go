@@ -2,7 +2,7 @@ package remote
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -12,15 +12,23 @@ import (
 // dialTime bounds the way from a process to a listener of its own.
 const dialTime = 5 * time.Second
 
-// Forward carries a connection to the base's listener for module traffic, over the connection of its
-// process, until either side has ended it; then it closes conn. The error says that the listener
-// could not be reached; then nothing was carried.
-func (b *Base) Forward(ctx context.Context, conn net.Conn) error {
+// Listener is a listener of a base.
+type Listener string
+
+// The listeners.
+const (
+	Web    Listener = "web"    // for module traffic
+	Arklet Listener = "arklet" // for commands over HTTP
+)
+
+// Forward carries a connection to a listener of the base, over the connection of its process, until
+// either side closes it. Then it closes conn. Forward returns an error if the listener cannot be reached.
+func (b *Base) Forward(ctx context.Context, conn net.Conn, to Listener) error {
 	defer func() { _ = conn.Close() }() // what could be sent was sent
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l := b.now()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://server/"+connect, io.NopCloser(conn))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://server/"+connect+"?to="+string(to), io.NopCloser(conn))
 	if err != nil {
 		return err
 	}
@@ -28,9 +36,12 @@ func (b *Base) Forward(ctx context.Context, conn net.Conn) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = answer.Body.Close() }() // as above
+	defer func() {
+		_ = conn.Close() // first: closing the answer waits for the end of the request, which reads conn
+		_ = answer.Body.Close()
+	}()
 	if answer.StatusCode != http.StatusOK {
-		return errors.New("the listener for module traffic of the base cannot be reached: " + answer.Status)
+		return fmt.Errorf("the %s listener of the base cannot be reached: %s", to, answer.Status)
 	}
 	_, _ = io.Copy(conn, answer.Body) // how it ended, both sides see by themselves
 	return nil
@@ -43,7 +54,7 @@ func (h *host) connect(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusConflict)
 		return
 	}
-	conn, err := s.dial(r.Context())
+	conn, err := s.dial(r.Context(), Listener(r.URL.Query().Get("to")))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
@@ -64,13 +75,16 @@ func (h *host) connect(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(flushing{w, out}, conn)
 }
 
-// dial connects to the base's own listener.
-func (s *server) dial(ctx context.Context) (net.Conn, error) {
+// dial connects to a listener of the base.
+func (s *server) dial(ctx context.Context, to Listener) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
-	addr, err := s.base.WebAddr(ctx)
-	if err != nil {
-		return nil, err
+	addr := s.base.HTTPAddr()
+	if to == Web {
+		var err error
+		if addr, err = s.base.WebAddr(ctx); err != nil {
+			return nil, err
+		}
 	}
 	return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 }

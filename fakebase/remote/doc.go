@@ -1,4 +1,4 @@
-// Package remote runs bases in another process, such as one in a container, and
+// Package remote runs bases in another process, such as one in a Pod, and
 // shows each as if it were in this one. The other process calls Serve; whoever has
 // started it, with package stdio or through an API server, calls New for each base.
 //

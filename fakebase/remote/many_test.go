@@ -73,7 +73,7 @@ func TestRenew(t *testing.T) {
 	if _, err := b.Inject(fault.Fault{ID: "later", Kind: fault.KindSilent}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Renew(t.Context(), newProcess(t)); !errors.Is(err, fakebase.ErrStarted) {
+	if err := b.Renew(t.Context(), newProcess(t), ""); !errors.Is(err, fakebase.ErrStarted) {
 		t.Errorf("one that runs was made anew: %v", err)
 	}
 	p.kill()
@@ -81,7 +81,7 @@ func TestRenew(t *testing.T) {
 		t.Errorf("Start: %v", err)
 	}
 	down := l.until(t, kind(fakebase.EventDown))
-	if err := b.Renew(t.Context(), newProcess(t)); err != nil {
+	if err := b.Renew(t.Context(), newProcess(t), "198.18.0.9"); err != nil {
 		t.Fatal(err)
 	}
 	start(t, b)
@@ -94,7 +94,7 @@ func TestRenew(t *testing.T) {
 	if d := cmp.Diff([]string{"first", "later"}, faults); d != "" {
 		t.Errorf("faults (-want +got):\n%s", d)
 	}
-	if s := b.Status(); up.Seq <= down.Seq || s.Identity != "b1" || !s.Running || len(s.Biz) != 0 {
+	if s := b.Status(); up.Seq <= down.Seq || s.Identity != "b1" || s.IP != "198.18.0.9" || !s.Running || len(s.Biz) != 0 {
 		t.Errorf("event %d after %d; then %+v", up.Seq, down.Seq, s)
 	}
 	if _, err := b.Inject(fault.Fault{Kind: fault.KindWebRefuse}); err != nil {
@@ -114,7 +114,7 @@ func TestForward(t *testing.T) {
 	l.until(t, kind(fakebase.EventReady))
 	here, there := net.Pipe()
 	carried := make(chan error, 1)
-	go func() { carried <- b.Forward(t.Context(), there) }()
+	go func() { carried <- b.Forward(t.Context(), there, remote.Web) }()
 	request, err := http.NewRequest(http.MethodGet, "http://b1/actuator/health", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func TestForward(t *testing.T) {
 	}
 	p.kill()
 	here, there = net.Pipe()
-	go func() { carried <- b.Forward(t.Context(), there) }()
+	go func() { carried <- b.Forward(t.Context(), there, remote.Web) }()
 	if err := <-carried; err == nil {
 		t.Error("something was carried to a process that has ended")
 	}

@@ -13,9 +13,8 @@ import (
 
 // mirror is a copy of a base, made of what it tells.
 type mirror struct {
-	ip string // says where a listener is that names no host
-
 	mu       sync.Mutex    // held while watchers and tracers are told
+	ip       string        // host of listeners that name none
 	ahead    time.Duration // of the process's clock
 	read     *rpc.Mark     // of the messages of the process
 	earlier  uint64        // number of the last event of the processes before
@@ -42,7 +41,8 @@ func newMirror(now snapshot, read *rpc.Mark, ahead time.Duration) *mirror {
 func (m *mirror) renew(now snapshot, read *rpc.Mark, ahead time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.read, m.ahead, m.earlier, m.faults = read, ahead, m.events, now.Faults
+	m.read, m.ahead, m.earlier, m.faults, m.ip = read, ahead, m.events, now.Faults, now.Status.IP
+	m.httpAddr = ""
 	m.setStatus(now.Status)
 }
 

@@ -107,7 +107,7 @@ type server struct {
 	end  context.CancelFunc
 }
 
-// ownAddress says where others reach this process: what a container knows of itself
+// ownAddress says where others reach this process: what a Pod knows of itself
 // need not be asked from its engine.
 func ownAddress() (string, error) {
 	addrs, err := net.InterfaceAddrs()

@@ -1,5 +1,5 @@
 // Package stdio carries HTTP/2 over the standard streams of a process: whoever
-// starts a program, in a container or through an engine's exec, can then ask it
+// starts a program, in a Pod or a node of the cluster, can then ask it
 // for things without a port, an address or a password, and when either side ends
 // the other sees the end of its stream.
 //

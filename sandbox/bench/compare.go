@@ -27,7 +27,7 @@ type Comparison struct {
 	Compared int
 	// Changes are the significant differences.
 	Changes []Change
-	// Missing are the benchmarks of the baseline that were not measured.
+	// Missing are the names of benchmarks of the baseline that were not measured.
 	Missing []string
 }
 
@@ -71,9 +71,8 @@ func Compare(baseline, now *Results) (*Comparison, error) {
 	for _, before := range baseline.figures {
 		after := now.find(before.name, before.unit)
 		if after == nil {
-			// A request that was not sent again is not missing.
-			if !strings.Contains(before.name, requestMeasure) && !slices.Contains(c.Missing, before.name) {
-				c.Missing = append(c.Missing, before.name)
+			if name := now.missing(before.name); name != "" && !slices.Contains(c.Missing, name) {
+				c.Missing = append(c.Missing, name)
 			}
 			continue
 		}
@@ -98,11 +97,27 @@ func Compare(baseline, now *Results) (*Comparison, error) {
 	return c, nil
 }
 
+// missing returns the name to report for a benchmark that has no results: that of the scenario and its number of
+// bases if neither has any. It returns "" for an API request that was not sent.
+func (r *Results) missing(name string) string {
+	run, _, _ := strings.Cut(name, measureKey)
+	switch {
+	case !slices.ContainsFunc(r.figures, func(f *figure) bool { return strings.HasPrefix(f.name, run+measureKey) }):
+		return run
+	case strings.Contains(name, requestMeasure):
+		return ""
+	default:
+		return name
+	}
+}
+
 func (f *figure) sample() *benchmath.Sample {
 	return benchmath.NewSample(slices.Clone(f.values), &benchmath.DefaultThresholds)
 }
 
-func (f *figure) median() float64 { return benchmath.AssumeNothing.Summary(f.sample(), 0.95).Center }
+func (f *figure) median() float64 {
+	return round(benchmath.AssumeNothing.Summary(f.sample(), 0.95).Center)
+}
 
 // WriteText writes the comparison as a table.
 func (c *Comparison) WriteText(w io.Writer) error {

@@ -54,7 +54,9 @@ func TestComparisonText(t *testing.T) {
 	before := resultsOf("p50-ms", 100, 101, 102, 103)
 	before.figures = append(before.figures,
 		&figure{name: "Startup/bases=9/measure=pod_startup", unit: "p50-ms", values: []float64{1}},
-		&figure{name: "Startup/bases=9/measure=api_request/verb=GET", unit: "p50-ms", values: []float64{1}})
+		&figure{name: "Startup/bases=9/measure=api_request/verb=GET", unit: "p50-ms", values: []float64{1}},
+		&figure{name: "Startup/bases=100/measure=run_to_watch", unit: "p50-ms", values: []float64{1}},
+		&figure{name: "Startup/bases=100/measure=api_request/verb=GET", unit: "p50-ms", values: []float64{1}})
 	c, err := Compare(before, resultsOf("p50-ms", 200, 201, 202, 203))
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +65,8 @@ func TestComparisonText(t *testing.T) {
 	if err := c.WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
-	want := `not measured now: Startup/bases=9/measure=pod_startup
+	want := `not measured now: Startup/bases=9
+not measured now: Startup/bases=100/measure=run_to_watch
 WORSE  Startup/bases=100/measure=pod_startup  101.5 → 201.5 p50-ms  +98.52%  p=0.029 n=4
 1 figures compared with the baseline: 1 worse, 0 better
 `

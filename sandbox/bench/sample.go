@@ -38,5 +38,5 @@ func percentiles(name, unit string, samples int, of func(share float64) float64)
 	return r
 }
 
-// round drops digits that are below a microsecond.
-func round(milliseconds float64) float64 { return math.Round(milliseconds*1e3) / 1e3 }
+// round rounds to three decimal places, which are microseconds.
+func round(value float64) float64 { return math.Round(value*1e3) / 1e3 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
-	"math"
 	"net/netip"
 	"regexp"
 	"runtime"
@@ -36,8 +35,6 @@ type Settings struct {
 	// is the base's.
 	KubeletAddress string
 	KubeletPort    int32
-	// ShowMetaspace writes the metaspace in use on each Node, for the metrics API.
-	ShowMetaspace bool
 }
 
 const (
@@ -186,9 +183,6 @@ func (s Settings) Node(b base.Snapshot, requested int64, before *corev1.Node, no
 		},
 	}
 	n.Status.Capacity, n.Status.Allocatable = resources(b, requested)
-	if used := inUse(b); s.ShowMetaspace && used > 0 {
-		n.Annotations[labels.MetaspaceInUse] = resource.NewQuantity((min(used, math.MaxInt64-mebibyte)+mebibyte-1)/mebibyte*mebibyte, resource.BinarySI).String()
-	}
 	var old []corev1.NodeCondition
 	if before != nil {
 		old = before.Status.Conditions

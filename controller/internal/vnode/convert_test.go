@@ -1,7 +1,6 @@
 package vnode
 
 import (
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -151,28 +150,6 @@ func TestMemory(t *testing.T) {
 				t.Errorf("allocatable CPUs %s, want 4", got)
 			}
 		})
-	}
-}
-
-// What is in use is what is committed, to the MiB above; a base that has not told it has none.
-func TestMetaspaceInUse(t *testing.T) {
-	told, untold, unlimited, boaster := aBase(), aBase(), aBase(), aBase()
-	told.Health.MetaspaceCommitted++
-	untold.HealthAt = time.Time{}
-	unlimited.Health.MetaspaceMax = arklet.Unlimited
-	boaster.Health.MetaspaceCommitted = math.MaxInt64
-	shown := Settings{Env: "dev", ShowMetaspace: true}
-	got := map[string]string{
-		"told":      shown.Node(told, 0, nil, noon).Annotations[labels.MetaspaceInUse],
-		"untold":    shown.Node(untold, 0, nil, noon).Annotations[labels.MetaspaceInUse],
-		"unlimited": shown.Node(unlimited, 0, nil, noon).Annotations[labels.MetaspaceInUse],
-		"requested": shown.Node(told, 100<<20, nil, noon).Annotations[labels.MetaspaceInUse],
-		"boaster":   shown.Node(boaster, 0, nil, noon).Annotations[labels.MetaspaceInUse],
-		"off":       settings.Node(told, 0, nil, noon).Annotations[labels.MetaspaceInUse],
-	}
-	want := map[string]string{"told": "61Mi", "untold": "", "unlimited": "60Mi", "requested": "61Mi", "boaster": "8796093022207Mi", "off": ""}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -132,9 +132,6 @@ func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *stat
 	n.Labels = merged(n.Labels, want.Labels)
 	maps.DeleteFunc(n.Labels, staleRole(want.Labels))
 	n.Annotations = merged(n.Annotations, want.Annotations)
-	if !r.opts.ShowMetaspace { // it would say for ever what a controller with a metrics API wrote once
-		delete(n.Annotations, labels.MetaspaceInUse)
-	}
 	n.Status = want.Status
 	before := s.node
 	if err := r.put(ctx, s, n); err != nil {
@@ -171,9 +168,6 @@ func withMemory(n, other *corev1.Node) *corev1.Node {
 		if memory, shown := of[1][corev1.ResourceMemory]; shown {
 			of[0][corev1.ResourceMemory] = memory
 		}
-	}
-	if inUse, shown := other.Annotations[labels.MetaspaceInUse]; shown {
-		n.Annotations[labels.MetaspaceInUse] = inUse
 	}
 	return n
 }

@@ -139,33 +139,6 @@ func TestANewNodeIsNotTaintedAsNotReady(t *testing.T) {
 	s.wantWrites(t, "when somebody else taints it later")
 }
 
-// What the metrics API shows costs no writes of its own while Pods request less than is in use, and at
-// most one in half a minute else.
-func TestMetaspaceIsWrittenWithTheMemory(t *testing.T) {
-	opts := Options{Holder: "me"}
-	opts.ShowMetaspace = true
-	s := newFixture(t, opts, newAPI())
-	s.opts.Requested = func(string) int64 { return 200 << 20 } // so that the Node's memory does not move
-	s.hear()
-	s.reconcileOnce(t)
-	s.wantWrites(t, "for a new base", "create nodes", "create leases")
-	s.registry.SetHealth(tunnel.Origin{Identity: identity}, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 70 << 20})
-	s.reconcileOnce(t)
-	s.wantWrites(t, "when the metaspace grew")
-	pass(t, 31*time.Second, s)
-	s.reconcileOnce(t)
-	s.wantWrites(t, "half a minute after it grew", "update nodes/status", "update leases")
-	if got := s.liveNode(t).Annotations[labels.MetaspaceInUse]; got != "70Mi" {
-		t.Errorf("the Node says that %q are in use", got)
-	}
-	s.opts.ShowMetaspace = false
-	s.registry.SetHealth(tunnel.Origin{Identity: identity}, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 250 << 20})
-	s.reconcileOnce(t)
-	if got, still := s.liveNode(t).Annotations[labels.MetaspaceInUse]; still {
-		t.Errorf("the Node says that %q are in use, though nobody serves the metrics API", got)
-	}
-}
-
 // A Node's Lease is good for as long as is set, and renewed at half of that.
 func TestALongerLease(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me", NodeLease: 2 * time.Minute}, newAPI())

@@ -34,16 +34,6 @@ const (
 	ControllerProgram = sandbox.ControllerProgram
 )
 
-// CheckPrograms says in one sentence which built program a folder lacks.
-func CheckPrograms(bin string) error {
-	for _, name := range []string{Program, ControllerProgram, sandbox.ControlPlaneProgram} {
-		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
-			return fmt.Errorf("the program %s is not in %s: build it first with: make build", name, bin)
-		}
-	}
-	return nil
-}
-
 // FindPrograms returns the folder with the programs: $E2E_BIN, or the one that make
 // build has left in the repository, whose path from the test's folder is root.
 func FindPrograms(root string) (string, error) {
@@ -54,7 +44,12 @@ func FindPrograms(root string) (string, error) {
 			return "", fmt.Errorf("finding the repository: %w", err)
 		}
 	}
-	return bin, CheckPrograms(bin)
+	for _, name := range []string{Program, ControllerProgram, sandbox.ControlPlaneProgram} {
+		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
+			return "", fmt.Errorf("the program %s is not in %s: build it first with: make build", name, bin)
+		}
+	}
+	return bin, nil
 }
 
 // Box is one sandbox, which need not be up. Its methods may be called concurrently.

@@ -33,15 +33,15 @@ func (b *Box) Processes(ctx context.Context) ([]Process, error) {
 		if pid == 0 || slices.ContainsFunc(list, func(p Process) bool { return p.PID == pid }) {
 			continue // a part of the daemon bears the daemon's pid, and the daemon comes first
 		}
-		if p, err := ByPID(ctx, c.Name, pid); err == nil && p.Alive(ctx) {
+		if p, err := byPID(ctx, c.Name, pid); err == nil && p.Alive(ctx) {
 			list = append(list, p)
 		}
 	}
 	return list, nil
 }
 
-// ByPID is the process that has a pid now. A process that is gone is an error.
-func ByPID(ctx context.Context, component string, pid int32) (Process, error) {
+// byPID is the process that has a pid now. A process that is gone is an error.
+func byPID(ctx context.Context, component string, pid int32) (Process, error) {
 	p := Process{Component: component, PID: pid}
 	found, err := process.NewProcessWithContext(ctx, pid)
 	if err == nil {

@@ -13,12 +13,10 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -33,13 +31,15 @@ import (
 // versions are those of java/pom.xml and of what it brings.
 var versions = recording.Versions{Koupleless: "2.1.6", SofaArk: "3.1.7", SpringBoot: "3.2.12", Fastjson: "1.2.83", Java: "17"}
 
+// What make realbase has built, and where the recordings are.
+var (
+	target = filepath.Join("e2e", "realbase", "target")
+	out    = filepath.Join("fakebase", "testdata", "real")
+)
+
 func main() {
-	target := flag.String("jars", filepath.Join("e2e", "realbase", "target"), "folder with what make realbase has built")
-	out := flag.String("out", filepath.Join("fakebase", "testdata", "real"), "folder for the recordings")
-	only := flag.String("only", "", "conditions, separated by commas; empty: all, and recordings of others go")
-	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *target, *out, *only)
+	err := run(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "record:", err)
@@ -47,7 +47,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, target, out, only string) error {
+func run(ctx context.Context) error {
 	if err := realbase.Missing(target); err != nil {
 		return err
 	}
@@ -56,26 +56,19 @@ func run(ctx context.Context, target, out, only string) error {
 		return fmt.Errorf("making a folder for jars: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(work) }() // nothing of it is needed
-	p, err := openPlaces(work, target)
+	p, err := openPlaces(work)
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	var list []condition
-	for _, c := range conditions() {
-		if only == "" || slices.Contains(strings.Split(only, ","), c.name) {
-			list = append(list, c)
-		}
+	r, list := recorder{places: p, saved: map[string]bool{}}, conditions()
+	if err := r.groups(ctx, list); err != nil {
+		return err
 	}
-	r := recorder{places: p, target: target, out: out, saved: map[string]bool{}}
-	err = r.groups(ctx, list)
-	if err == nil {
-		err = r.worlds(ctx, list)
+	if err := r.worlds(ctx, list); err != nil {
+		return err
 	}
-	if err == nil && only == "" {
-		err = r.tidy()
-	}
-	return err
+	return r.tidy()
 }
 
 // groups records the conditions that share bases: one for each kind of settings.
@@ -120,7 +113,7 @@ func (r *recorder) worlds(ctx context.Context, list []condition) error {
 		}
 		for _, t := range c.tunnels() {
 			all.Go(func() error {
-				phases, err := recordWorld(ctx, r.places, c, t, r.target)
+				phases, err := recordWorld(ctx, r.places, c, t)
 				if err != nil {
 					return fmt.Errorf("condition %s over %s: %w", c.name, t, err)
 				}
@@ -137,8 +130,7 @@ const atOnce = 5
 
 // recorder writes recordings.
 type recorder struct {
-	places      *places
-	target, out string
+	places *places
 
 	mu    sync.Mutex
 	saved map[string]bool // files, without their ending
@@ -157,7 +149,7 @@ func (r *recorder) save(c condition, t recording.Tunnel, rec recording.Recording
 	defer r.mu.Unlock()
 	r.saved[string(t)+"/"+c.name] = true
 	fmt.Println(t, c.name, len(rec.Exchanges)+len(rec.Phases))
-	return rec.Save(r.out, c.name)
+	return rec.Save(out, c.name)
 }
 
 // keep leaves the recordings of conditions that this system cannot provoke.
@@ -172,13 +164,13 @@ func (r *recorder) keep(list []condition, why error) {
 
 // tidy removes recordings of conditions that are no more.
 func (r *recorder) tidy() error {
-	names, _, err := recording.Load(r.out)
+	names, _, err := recording.Load(out)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
 		if !r.saved[name] {
-			err = errors.Join(err, os.Remove(filepath.Join(r.out, name+".json")))
+			err = errors.Join(err, os.Remove(filepath.Join(out, name+".json")))
 		}
 	}
 	return err
@@ -188,7 +180,7 @@ func (r *recorder) tidy() error {
 const startTime = 3 * time.Minute
 
 // options are those of a base that is recorded.
-func options(target string) realbase.Options {
+func options() realbase.Options {
 	return realbase.Options{
 		Jar: filepath.Join(target, realbase.BaseJar), Log: filepath.Join(target, "record.log"), Identity: "b1", Username: "any", Password: "any",
 		// Arklet runs a command on the thread that reads from the connection, and all connections
@@ -205,7 +197,7 @@ func (r *recorder) group(ctx context.Context, settings recording.Settings, list 
 		return err
 	}
 	defer b.close()
-	o := options(r.target)
+	o := options()
 	o.Settings, o.Broker = settings, b.addr
 	if settings.Disk > 0 {
 		if o.Downloads, err = os.MkdirTemp("", "downloads"); err != nil {

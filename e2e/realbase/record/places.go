@@ -22,7 +22,7 @@ type places struct {
 }
 
 // openPlaces makes the jars in a folder and serves them over HTTP.
-func openPlaces(folder, target string) (*places, error) {
+func openPlaces(folder string) (*places, error) {
 	p := &places{manifests: map[string]recording.Manifest{}, done: make(chan error, 1)}
 	p.Modules = folder
 	for name, changes := range jars {

@@ -22,7 +22,6 @@ type phase struct {
 // world is a base with a broker and a controller of its own, that come and go.
 type world struct {
 	places  *places
-	target  string
 	tunnel  recording.Tunnel
 	broker  *broker
 	control *controller
@@ -34,8 +33,8 @@ type world struct {
 }
 
 // recordWorld lives through the phases of one condition.
-func recordWorld(ctx context.Context, p *places, c condition, tunnel recording.Tunnel, target string) (out []recording.Phase, err error) {
-	w := &world{places: p, target: target, tunnel: tunnel, due: time.Now()}
+func recordWorld(ctx context.Context, p *places, c condition, tunnel recording.Tunnel) (phases []recording.Phase, err error) {
+	w := &world{places: p, tunnel: tunnel, due: time.Now()}
 	if tunnel == recording.MQTT {
 		if w.broker, err = openBroker(); err != nil {
 			return nil, err
@@ -66,9 +65,9 @@ func recordWorld(ctx context.Context, p *places, c condition, tunnel recording.T
 				return nil, fmt.Errorf("phase %s: %w", ph.event, err)
 			}
 		}
-		out = append(out, played)
+		phases = append(phases, played)
 	}
-	return out, nil
+	return phases, nil
 }
 
 // live lets one phase pass. Phases follow the base's own clock, which begins with the
@@ -137,7 +136,7 @@ func (w *world) happen(ctx context.Context, event recording.Event) error {
 }
 
 func (w *world) start(ctx context.Context) error {
-	o := options(w.target)
+	o := options()
 	if w.tunnel == recording.MQTT {
 		o.Broker = w.broker.addr
 	} else {

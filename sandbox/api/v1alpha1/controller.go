@@ -22,7 +22,6 @@ var ownVariables = []string{
 	"ENABLE_HTTP_TUNNEL", "HTTP_TUNNEL_LISTEN_HOST", "HTTP_TUNNEL_LISTEN_PORT", "HTTP_TUNNEL_PROXY",
 	"HTTP_TUNNEL_TOKEN", "HTTP_TUNNEL_TLS_CERT", "HTTP_TUNNEL_TLS_KEY", "HTTP_TUNNEL_CLIENT_CA", "CLIENT_ID", "IS_CLUSTER",
 	"KUBELET_PROXY_ENABLED", "KUBELET_HOST", "KUBELET_PROXY_PORT", "KUBELET_TLS_CERT", "KUBELET_TLS_KEY", "KUBELET_CLIENT_CA",
-	"METRICS_API_ADDR",
 }
 
 // ControllerValues are what the templates of a controller of the user's own may name. The comment
@@ -200,13 +199,6 @@ func (v *validator) controller(s *Spec, path *field.Path) {
 	}
 	if c.APIView && c.Location == LocationCluster {
 		v.invalid(path.Child("apiView"), true, "is for a controller on this machine, which alone can be led through the proxy: bring the sandbox up with --controller host")
-	}
-	switch at := path.Child("metricsAPI"); {
-	case !c.MetricsAPI:
-	case len(c.Command) > 0:
-		v.forbid(at, "is for the sandbox's own controller: remove it, or spec.controller.command")
-	case s.Provider == ProviderExisting:
-		v.invalid(at, true, "cannot be with the provider existing, whose API server need not reach this machine: controller/deploy/metrics is for controllers in that cluster")
 	}
 	if len(c.Command) > 0 {
 		v.command(c, path)

@@ -33,7 +33,7 @@ func SetDefaults(s *Sandbox) {
 	if s.Spec.Bases.Runtime == RuntimeCluster {
 		def(&s.Spec.Bases.PerPod, 500)
 	}
-	if s.Spec.Provider != ProviderExisting && (s.Spec.Controller.Location == LocationCluster || s.Spec.Bases.Runtime == RuntimeContainer || s.Spec.Bases.Runtime == RuntimeCluster) {
+	if s.Spec.Provider != ProviderExisting && (s.Spec.Controller.Location == LocationCluster || s.Spec.Bases.Runtime == RuntimeCluster) {
 		s.Spec.Broker.TLS = true // others than this machine's user can listen on that network
 	}
 	if s.Spec.Wait == nil {

@@ -92,8 +92,8 @@ type BaseSet struct {
 	Env string `json:"env,omitempty" check:"label"`
 	// Tunnel is mqtt or http.
 	Tunnel Tunnel `json:"tunnel,omitempty" jsonschema:"enum=mqtt,enum=http,default=mqtt"`
-	// Runtime is process or container. Default: that of the sandbox.
-	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=container,enum=cluster"`
+	// Runtime is process or cluster. Default: that of the sandbox.
+	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=cluster"`
 	// Activation says what a base does with a second version of a module.
 	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi,default=newModule"`
 	// WebPort is the port at which a base serves its modules. Default: the port of the sandbox.

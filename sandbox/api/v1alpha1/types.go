@@ -12,9 +12,6 @@ const (
 	// MaxBases is the most bases that one sandbox runs: the scale that the simulated bases and the
 	// broker are built and measured for.
 	MaxBases = 20_000
-	// MaxContainers is how many of them may run in containers of their own: each takes some MB, and
-	// some tenths of a second to start.
-	MaxContainers = 50
 )
 
 // Provider says where the Kubernetes API of a sandbox comes from.
@@ -165,9 +162,10 @@ type Bases struct {
 	// version) and its contextPath (default: the name). A base refuses a version whose context path another
 	// installed version has. Default: none.
 	WebModules []WebModule `json:"webModules,omitempty"`
-	// Runtime says what they run as: process, container or cluster.
-	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=container,enum=cluster,default=process"`
-	// PerPod is how many of them one Pod runs, 1 to 2000. For the runtime cluster only. Default: 500.
+	// Runtime is where the bases run: process or cluster.
+	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=cluster,default=process"`
+	// PerPod is the number of bases in one Pod, 1 to 2000. With 1, each base has the address of its Pod, so
+	// that Services lead to it. For the runtime cluster only. Default: 500.
 	PerPod int `json:"perPod,omitempty" jsonschema:"minimum=1,maximum=2000"` // a Pod that is lost takes as many with it
 	// Image is the image of those Pods, of make image-fakebase, from where the cluster's nodes can
 	// pull it. For the runtime cluster only. Default: with the provider kind, an image of the program
@@ -207,12 +205,8 @@ const (
 	// RuntimeProcess runs them all in the sandbox's own process, with addresses that nobody else
 	// can reach.
 	RuntimeProcess BaseRuntime = "process"
-	// RuntimeContainer runs each in a container of its own, with an address in the network of the
-	// cluster's nodes; for the provider kind only, and for at most 50 bases. They reach the broker,
-	// which speaks TLS then, at this machine's address in that network.
-	RuntimeContainer BaseRuntime = "container"
-	// RuntimeCluster runs them in Pods of the cluster, many in each, with addresses that nobody else
-	// can reach; for the providers kind and existing. They are told what to do through the API server.
+	// RuntimeCluster runs them in Pods of the cluster; for the providers kind and existing. A base that has a
+	// Pod of its own has its address; bases that share a Pod have addresses that are not routed. They are told what to do through the API server.
 	// With the provider existing they reach the user's broker at Broker.URL, as this machine does; with kind,
 	// the port of the broker at this machine's address, which speaks TLS then.
 	RuntimeCluster BaseRuntime = "cluster"
@@ -277,10 +271,6 @@ type Controller struct {
 	// they see when a scenario or koupsandbox api says so. Scenarios that disturb it ask for it
 	// themselves, and the controllers start anew for them. Default: false.
 	APIView bool `json:"apiView,omitempty"`
-	// MetricsAPI has kubectl top node show the metaspace of bases: the controller serves
-	// metrics.k8s.io, and up registers it. While no controller answers, Kubernetes deletes no
-	// namespace. Not with the provider existing. Default: false.
-	MetricsAPI bool `json:"metricsAPI,omitempty"`
 
 	// Command runs a controller of your own in place of the sandbox's, on this machine and once per
 	// replica: the program and its first arguments. A program with a slash in its name is relative

@@ -45,11 +45,6 @@ func (v *validator) provider(s *Spec, path *field.Path) {
 	case s.Provider == ProviderExisting && s.Cluster.Context == "":
 		v.add(field.Required(cluster.Child("context"), "the provider existing needs the name of a context (see: kubectl config get-contexts)"))
 	}
-	if s.Bases.Runtime == RuntimeContainer && s.Provider != ProviderKind {
-		v.invalid(bases.Child("runtime"), s.Bases.Runtime, "is for the provider kind only, whose nodes are in the containers' network")
-	} else if s.Bases.Runtime == RuntimeContainer && *s.Bases.Count > MaxContainers {
-		v.invalid(bases.Child("count"), *s.Bases.Count, "must not exceed %d with spec.bases.runtime container; process runs up to %d", MaxContainers, MaxBases)
-	}
 	v.pods(s, bases)
 	if s.Speed > 1 && (s.Provider == ProviderKind || s.Provider == ProviderExisting) {
 		v.invalid(path.Child("speed"), s.Speed, "is for the provider embedded only, whose node lifecycle can be made faster too: set spec.provider to embedded, or remove this")

@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
-	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
@@ -27,6 +26,21 @@ type Cluster struct {
 	Config *rest.Config
 	// Version that the API reports, such as "v1.36.3".
 	Version string
+}
+
+// Properties are what the daemon must know of a cluster besides its API.
+type Properties struct {
+	// Host is the address of this machine at which the cluster reaches it. Empty means that it does not.
+	Host string
+	// KubeletClientCA is the file of the authority behind the certificate with which the API server calls
+	// kubelets. Empty means that the API server does not reach this machine.
+	KubeletClientCA string
+	// Nodes are the nodes of a cluster whose nodes are containers of this machine; nil for any other.
+	Nodes Nodes
+	// Ephemeral means that nothing that a controller would remove outlives the sandbox.
+	Ephemeral bool
+	// Adopted means that the cluster existed before: an up that fails leaves it.
+	Adopted bool
 }
 
 // What the steps of a cluster give, in this order.
@@ -53,10 +67,6 @@ type Nodes interface {
 	KillContainer(ctx context.Context, node, id string) error
 	PauseContainer(ctx context.Context, node, id string) error
 	ResumeContainer(ctx context.Context, node, id string) error
-	// Engine is the container engine that has them, and Network that in which they are. Call them when
-	// the API Answers.
-	Engine() *engine.Engine
-	Network() string
 }
 
 // ServerVersion asks the API for its version, which needs no rights.

@@ -3,7 +3,6 @@
 //	cluster.go    Cluster: how it is reached; what the steps of a provider give; Nodes
 //	mark.go       the mark by which a sandbox recognises its own cluster
 //	rights.go     what a module controller outside the cluster needs in it
-//	metricsapi.go the API server is told of the controller's metrics API
 //	authority.go  certificates where the cluster keeps its own authority to itself
 //
 // The providers:

@@ -99,7 +99,7 @@ type Base struct {
 	// Running tells whether its process runs, Ready whether it has started.
 	Running bool `json:"running"`
 	Ready   bool `json:"ready"`
-	// Reason says why it has ended by itself, such as one whose container was killed.
+	// Reason is the error of a base that ended by itself. Empty means that it did not.
 	Reason string `json:"reason,omitempty"`
 	// Connected tells whether it is connected to the broker or, over HTTP, whether
 	// its last heartbeat was answered.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/apiview"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
-	"github.com/koupleless/koupsandbox/sandbox/internal/container"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
@@ -41,16 +39,17 @@ const clientPrefix = "koupleless"
 
 // running is what a sandbox is made of. Every field is set, and none changes.
 type running struct {
-	cluster Cluster
-	version string // of the Kubernetes API
-	link    *broker.Link
-	fleet   *fleet.Fleet
-	nodes   *nodes.Watch
-	gateway string // host:port
-	flows   *flows
-	runner  ControllerRunner
-	view    *apiview.Proxy // which controllers go through when they are told to
-	ways    *mqttview.View // in all connections to the broker
+	cluster  Cluster
+	topology Topology
+	version  string // of the Kubernetes API
+	link     *broker.Link
+	fleet    *fleet.Fleet
+	nodes    *nodes.Watch
+	gateway  string // host:port
+	flows    *flows
+	runner   ControllerRunner
+	view     *apiview.Proxy // which controllers go through when they are told to
+	ways     *mqttview.View // in all connections to the broker
 }
 
 // assembly is what assembling needs besides.
@@ -104,13 +103,16 @@ func (b *firstUp) assemble(ctx context.Context) (steps []graph.Step, err error) 
 // make makes the parts, and the steps that start them.
 func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
 	d, c := a.d, a.cluster
-	client, err := c.Client()
+	client, err := d.o.client(c.Cluster())
 	if err != nil {
 		return nil, nil, err
 	}
-	runtimes, err := a.runtimes(ctx)
-	if err != nil {
-		return nil, nil, err
+	runtimes := map[v1alpha1.BaseRuntime]fleet.Runtime{}
+	if a.config.Spec.Bases.Runtime == v1alpha1.RuntimeCluster {
+		if a.pods, err = a.newPods(); err != nil {
+			return nil, nil, err
+		}
+		runtimes[v1alpha1.RuntimeCluster] = a.pods
 	}
 	own, login := a.config.Spec.Bases, a.link.Base()
 	if a.clientIDPrefix, err = d.o.Dir.ClientIDPrefix(); err != nil {
@@ -133,21 +135,21 @@ func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
 		Own: v1alpha1.BaseSet{BaseName: own.Name, Version: own.Version, Activation: own.Activation, Runtime: own.Runtime,
 			WebPort: own.WebPort, Fetch: own.Fetch, WebModules: own.WebModules},
 		ClusterName: own.ClusterName, Env: a.config.Spec.Env, Apart: apart(a.config), Max: v1alpha1.MaxBases, Speed: a.config.Spec.Speed,
-		Username: login.User, Password: login.Password, Dial: a.link.Dial, Beat: a.relay, NoHTTP: noHTTP(a.config, c), Runtimes: runtimes,
+		Username: login.User, Password: login.Password, Dial: a.link.Dial, Beat: a.relay, NoHTTP: a.topology.NoHTTP(), Runtimes: runtimes,
 		Leaving: func() { s.flows.inside.leaving(a.life) },
 		Ended:   func(ctx context.Context, identities []string) error { return d.deleteNodes(ctx, n, identities) },
 		Logger:  d.log.With("component", fleetName),
 	})
-	listener, err := a.listen(atHome, "of the gateway")
+	listener, err := a.listen(loopback, "of the gateway")
 	if err != nil {
 		return nil, nil, err
 	}
 	targets := &targets{ctx: a.life, fleet: f}
 	gateway := traffic.NewGateway(traffic.GatewayOptions{Client: client, Targets: targets, Network: fleet.Network, External: n.TakesCommands, Logger: d.log.With("component", "gateway")})
 	s = &running{
-		cluster: c, version: c.Cluster().Version, link: a.link, fleet: f, nodes: n, gateway: listener.Addr().String(),
+		cluster: c, topology: a.topology, version: c.Cluster().Version, link: a.link, fleet: f, nodes: n, gateway: listener.Addr().String(),
 		ways:  a.ways,
-		view:  apiview.New(apiview.Options{Dir: string(d.o.Dir), Kubeconfig: controllerKubeconfig(a.config, c), Changed: d.streams.rule, GroupOf: d.groupOf(f, n), Kill: d.killController}),
+		view:  apiview.New(apiview.Options{Dir: string(d.o.Dir), Kubeconfig: a.controllerKubeconfig(), Changed: d.streams.rule, GroupOf: d.groupOf(f, n), Kill: d.killController}),
 		flows: &flows{here: traffic.NewGenerator(traffic.GeneratorOptions{Gateway: gateway, Targets: targets, Lost: d.lost}), inside: noAgent{}},
 	}
 	services := []graph.Step{
@@ -177,80 +179,29 @@ func (d *Daemon) service(what string, start func(context.Context) error) graph.S
 	})
 }
 
-// runtimes are what bases may run in, besides this process.
-func (a *assembly) runtimes(ctx context.Context) (map[v1alpha1.BaseRuntime]fleet.Runtime, error) {
-	all := map[v1alpha1.BaseRuntime]fleet.Runtime{}
-	if a.config.Spec.Bases.Runtime == v1alpha1.RuntimeCluster {
-		var err error
-		if a.pods, err = a.newPods(); err != nil {
-			return nil, err
-		}
-		all[v1alpha1.RuntimeCluster] = a.pods
-	}
-	nodes, ok := a.cluster.Nodes()
-	if !ok {
-		return all, nil
-	}
-	o := container.Options{
-		Engine: nodes.Engine(), Network: nodes.Network(), Sandbox: a.config.Metadata.Name, Dir: string(a.d.o.Dir), Program: a.d.o.Programs.Base,
-	}
-	// Where nobody else uses the broker, it does not listen on the cluster's network.
-	reachable := inCluster(a.config) || outside(a.config)
-	if reachable {
-		var err error
-		if o.Log, err = a.basesLog(); err != nil {
-			return nil, err
-		}
-	}
-	containers := container.New(o)
-	if err := containers.Sweep(ctx); err != nil || !reachable { // what an earlier daemon has left
-		return all, err
-	}
-	ca, err := os.ReadFile(a.link.CAFile())
-	if err != nil {
-		return nil, fmt.Errorf("reading the broker's authority: %w", err)
-	}
-	heartbeats, err := a.relay.Open(a.life, a.cluster.Host()) //nolint:contextcheck // it listens for as long as the sandbox lives
-	if err != nil {
-		return nil, err
-	}
-	all[v1alpha1.RuntimeContainer] = &fleet.Containers{
-		Run: func(ctx context.Context, hostName string) (fleet.Container, error) {
-			c, err := containers.Run(ctx, hostName)
-			if err != nil {
-				return nil, err // and no interface with a nil in it
-			}
-			return c, nil
-		},
-		Broker: "ssl://" + a.link.Addr(), BrokerCA: ca, Heartbeats: heartbeats,
-	}
-	return all, nil
-}
-
 // runner makes what runs the controllers, and the steps that start them.
 func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunner, []graph.Step, error) {
 	d, c, controller := a.d, a.cluster, a.config.Spec.Controller
 	admit := "Granting the controller its rights"
 	told := host.Sandbox{
-		Dir: d.o.Dir, Broker: a.link, ClientPrefix: clientPrefix, Gateway: s.gateway, Env: a.config.Spec.Env, Speed: a.config.Spec.Speed, Kubeconfig: controllerKubeconfig(a.config, c),
+		Dir: d.o.Dir, Broker: a.link, ClientPrefix: clientPrefix, Gateway: s.gateway, Env: a.config.Spec.Env, Speed: a.config.Spec.Speed, Kubeconfig: a.controllerKubeconfig(),
 	}
 	if a.crowded() {
 		told.NodeLease = crowdNodeLease
 	}
 	needs := []graph.Condition{rightsGranted, brokerListens, basesMayCome, runnerFollows}
 	var (
-		r          ControllerRunner
-		steps      []graph.Step
-		metricsAPI func() string // of a controller on this machine
+		r     ControllerRunner
+		steps []graph.Step
 	)
 	switch {
-	case inCluster(a.config):
+	case a.topology.Controllers != thisMachine:
 		inside, more, err := a.inside(gateway)
 		if err != nil {
 			return nil, nil, err
 		}
 		r, steps = inside, more
-		if away(a.config, c) {
+		if a.topology.Controllers == otherCluster {
 			admit = "" // the manifests of the Deployment include its permissions
 		} else {
 			needs = append(needs, imageLoaded)
@@ -264,12 +215,9 @@ func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunne
 			return nil, nil, fmt.Errorf("writing the token of heartbeats: %w", err)
 		}
 		own := &host.Controller{
-			Token: token, Sandbox: told, Path: d.o.Programs.Controller, Host: c.Host(), KubeletClientCA: c.KubeletClientCA(), Serving: c.Serving,
+			Token: token, Sandbox: told, Path: d.o.Programs.Controller, Host: c.Properties().Host, KubeletClientCA: c.Properties().KubeletClientCA, Serving: c.Serving,
 		}
-		r, metricsAPI = a.onHost(s, own), own.MetricsAPI
-	}
-	if controller.MetricsAPI {
-		steps = append(steps, a.metricsAPIStep(metricsAPI))
+		r = a.onHost(s, own)
 	}
 	follow := d.service("the runner of controllers", r.Start)
 	follow.Gives = []graph.Condition{runnerFollows}
@@ -291,7 +239,7 @@ func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunne
 		},
 		graph.Step{Name: name, Needs: needs, Gives: []graph.Condition{controllersReady},
 			Run:  func(ctx context.Context) error { return d.setControllers(ctx, control.ControllerRequest{}) },
-			Undo: func(ctx context.Context) error { return r.End(ctx, c.Ephemeral()) },
+			Undo: func(ctx context.Context) error { return r.End(ctx, c.Properties().Ephemeral) },
 		},
 	), nil
 }
@@ -302,13 +250,14 @@ func (a *assembly) inside(gateway *traffic.Gateway) (*incluster.Runner, []graph.
 	d, c := a.d, a.cluster
 	o := incluster.RunnerOptions{Config: c.Cluster().Config, Log: d.o.Dir.Log(runner.Name), Env: a.config.Spec.Env, Changed: d.controllerChanged}
 	var steps []graph.Step
-	if nodes, ours := c.Nodes(); ours {
-		proxy, serving, err := a.openCommands(c.Host(), gateway)
+	if a.topology.Controllers == ownNodes {
+		p := c.Properties()
+		proxy, serving, err := a.openCommands(p.Host, gateway)
 		if err != nil {
 			return nil, nil, err
 		}
 		o.Broker = func() (incluster.Broker, error) { return incluster.BrokerOf(a.link) }
-		o.Own = &incluster.Own{Nodes: nodes, Proxy: proxy, KubeletClientCA: c.KubeletClientCA(), Serving: c.Serving, Heartbeats: a.relay.Set}
+		o.Own = &incluster.Own{Nodes: p.Nodes, Proxy: proxy, KubeletClientCA: p.KubeletClientCA, Serving: c.Serving, Heartbeats: a.relay.Set}
 		steps = append(steps, d.service("the proxy for commands", serving))
 	} else {
 		if a.external == nil {
@@ -331,11 +280,11 @@ func (a *assembly) onHost(s *running, p host.Program) *host.Runner {
 
 // controllerKubeconfig is the kubeconfig of the controllers: what rights a command of the user's needs,
 // only its author knows.
-func controllerKubeconfig(config *v1alpha1.Sandbox, c Cluster) string {
-	if len(config.Spec.Controller.Command) > 0 {
-		return c.Cluster().Kubeconfig
+func (a *assembly) controllerKubeconfig() string {
+	if len(a.config.Spec.Controller.Command) > 0 {
+		return a.cluster.Cluster().Kubeconfig
 	}
-	return c.ControllerKubeconfig()
+	return a.d.o.Dir.ControllerKubeconfig()
 }
 
 // basesSteps bring the sandbox's own bases up: what they run in at once, themselves when
@@ -343,10 +292,7 @@ func controllerKubeconfig(config *v1alpha1.Sandbox, c Cluster) string {
 func (a *assembly) basesSteps(s *running, client kubernetes.Interface) []graph.Step {
 	d, number := a.d, *a.config.Spec.Bases.Count
 	prepare := "" // in this process it takes no time
-	switch a.config.Spec.Bases.Runtime {
-	case v1alpha1.RuntimeContainer:
-		prepare = "Starting " + plain.Count(number, "container")
-	case v1alpha1.RuntimeCluster:
+	if a.pods != nil {
 		prepare = "Starting " + plain.Count(a.pods.Number(number), "Pod") + " of bases"
 	}
 	start := graph.Service(graph.Step{Needs: []graph.Condition{heartsBeat, brokerListens, podsFollowed}, Gives: []graph.Condition{basesMayCome}}, s.fleet.Start,

@@ -6,16 +6,10 @@ import (
 	"testing"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/heartbeat"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
-
-// withNodes is a cluster whose nodes are asked for nothing.
-type withNodes struct{ *fakeCluster }
-
-func (withNodes) Nodes() (cluster.Nodes, bool) { return nil, true }
 
 // What an assembly has opened when it fails is closed with it, and may have been closed before.
 func TestAssemblyClosesItsPorts(t *testing.T) {
@@ -24,7 +18,7 @@ func TestAssemblyClosesItsPorts(t *testing.T) {
 	config.Spec.Controller = v1alpha1.Controller{Location: v1alpha1.LocationCluster, Replicas: &replicas}
 	noFolder := state.Home(filepath.Join(t.TempDir(), "missing")).Dir("test") // so the runner has no log
 	a := &assembly{
-		firstUp: &firstUp{d: New(Options{Dir: noFolder}), cluster: withNodes{&fakeCluster{}}, request: control.UpRequest{Config: config}},
+		firstUp: &firstUp{d: New(Options{Dir: noFolder}), cluster: &fakeCluster{}, topology: Topology{Controllers: ownNodes}, request: control.UpRequest{Config: config}},
 		config:  config, relay: heartbeat.New(nil),
 	}
 	if r, _, err := a.runner(&running{}, nil); err == nil {

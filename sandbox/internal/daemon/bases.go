@@ -237,7 +237,7 @@ func (s *running) describe(members []*fleet.Member) []control.Base {
 	for _, m := range members {
 		now := m.Base.Status()
 		b := control.Base{
-			Identity: now.Identity, HostName: m.HostName, Group: m.Group, Tunnel: m.Tunnel, Runtime: m.Runtime, IP: m.IP, Name: now.Name, Version: now.Version,
+			Identity: now.Identity, HostName: m.HostName, Group: m.Group, Tunnel: m.Tunnel, Runtime: m.Runtime, IP: m.IP(), Name: now.Name, Version: now.Version,
 			Running: now.Running, Ready: now.Ready, Connected: s.fleet.Connected(m), WebAddr: now.WebAddr,
 		}
 		for _, f := range m.Base.Faults() {

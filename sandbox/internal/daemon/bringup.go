@@ -104,6 +104,7 @@ type firstUp struct {
 	cluster  Cluster
 	external *broker.External // the user's broker, if there is one
 	link     *broker.Link
+	topology Topology
 	ways     *mqttview.View
 	// populated is closed when the bases have their Nodes; nil where nothing of the cluster waits for that.
 	populated chan struct{}
@@ -116,7 +117,7 @@ func (b *firstUp) first() []graph.Step {
 	for i := range all {
 		if undo := all[i].Undo; undo != nil {
 			all[i].Undo = func(ctx context.Context) error {
-				if b.cluster.Adopted() && errors.Is(d.ends(), errUpFailed) {
+				if b.cluster.Properties().Adopted && errors.Is(d.ends(), errUpFailed) {
 					return errLeft // an up that fails loses nothing that was there before
 				}
 				return undo(ctx)
@@ -138,7 +139,7 @@ func (b *firstUp) first() []graph.Step {
 		all = append(all, graph.Step{Name: "Checking broker " + url, Gives: []graph.Condition{brokerChecked}, Run: b.checkBroker})
 		linkNeeds = append(linkNeeds, brokerChecked)
 	}
-	if nodes, ok := b.cluster.Nodes(); ok && b.request.Config.Spec.Controller.Location != v1alpha1.LocationHost {
+	if nodes := b.cluster.Properties().Nodes; nodes != nil && b.request.Config.Spec.Controller.Location != v1alpha1.LocationHost {
 		all = append(all, graph.Step{Needs: []graph.Condition{cluster.Prepared}, Gives: []graph.Condition{imageLoaded}, Run: func(ctx context.Context) error {
 			// Where the controller may yet come to run on this machine, a program without an image
 			// is none.
@@ -177,17 +178,18 @@ func (b *firstUp) checkBroker(ctx context.Context) (err error) {
 // opens the broker's port.
 func (b *firstUp) openBroker(ctx context.Context) error {
 	d := b.d
-	config := resolveLocation(d.configNow(), b.cluster, d.o.Programs.Controller, b.steps.Note)
+	config := resolveLocation(d.configNow(), b.cluster.Properties(), d.o.Programs.Controller, b.steps.Note)
 	if err := d.saveConfig(config); err != nil {
 		return err
 	}
-	at, err := brokerHost(config, b.cluster)
+	b.topology = newTopology(config, b.cluster.Properties())
+	at, err := b.topology.BrokerHost()
 	if err != nil {
 		return err
 	}
 	b.ways = mqttview.New(mqttview.Options{Who: d.party, Changed: d.streams.rule, Kill: d.killController})
 	o := broker.LinkOptions{
-		View: b.ways, Bypassed: bypassed(config, b.cluster),
+		View: b.ways, Bypassed: b.topology.BrokerBypassed(),
 		Host: at, Port: config.Spec.Broker.Port, Env: config.Spec.Env, ClientPrefix: clientPrefix, To: b.external, Note: d.o.Dir.Broker(),
 		Logger: d.log.With("component", broker.Component), Changed: d.brokerChanged,
 	}

@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
@@ -55,7 +57,7 @@ type Programs struct {
 	ControlPlane string
 	// Controller is module-controller.
 	Controller string
-	// Base is fakebase; needed by bases in containers.
+	// Base is fakebase; required for bases in Pods.
 	Base string
 }
 
@@ -72,6 +74,8 @@ type Options struct {
 
 	// open makes the cluster; tests replace it. Default: by the provider.
 	open func(clusterOptions) (Cluster, error)
+	// client makes a client for many objects; tests replace it. Default: cluster.NewClient.
+	client func(*cluster.Cluster) (kubernetes.Interface, error)
 	// crowd is from how many bases on the rest of a cluster waits for their Nodes; tests have few. Default: crowd.
 	crowd int
 }
@@ -128,6 +132,9 @@ func New(o Options) *Daemon {
 	}
 	if o.open == nil {
 		o.open = openCluster
+	}
+	if o.client == nil {
+		o.client = cluster.NewClient
 	}
 	o.crowd = cmp.Or(o.crowd, crowd)
 	d := &Daemon{

@@ -100,10 +100,8 @@ func (c *fakeCluster) Part() component.Part { return component.None{} }
 func (c *fakeCluster) Cluster() *cluster.Cluster {
 	return &cluster.Cluster{Version: "v1.2.3", Kubeconfig: "/admin"}
 }
-func (c *fakeCluster) Client() (kubernetes.Interface, error) { return c.client, nil }
-func (c *fakeCluster) ControllerKubeconfig() string          { return "/kubeconfig" }
-func (c *fakeCluster) Admit(ctx context.Context) error       { return c.call("admit")(ctx) }
-func (c *fakeCluster) Sweep(ctx context.Context) error       { return c.call("sweep")(ctx) }
+func (c *fakeCluster) Admit(ctx context.Context) error { return c.call("admit")(ctx) }
+func (c *fakeCluster) Sweep(ctx context.Context) error { return c.call("sweep")(ctx) }
 func (c *fakeCluster) Dismiss(ctx context.Context, bases map[string]bool) error {
 	return c.call(fmt.Sprintf("dismiss %d bases", len(bases)))(ctx)
 }
@@ -114,11 +112,9 @@ func (c *fakeCluster) Guard(ctx context.Context) error {
 func (c *fakeCluster) Serving(...string) ([]byte, []byte, string, error) {
 	return nil, nil, "", errors.New("no certificates here")
 }
-func (c *fakeCluster) KubeletClientCA() string      { return "" }
-func (c *fakeCluster) Host() string                 { return atHome }
-func (c *fakeCluster) Ephemeral() bool              { return true }
-func (c *fakeCluster) Adopted() bool                { return c.adopted }
-func (c *fakeCluster) Nodes() (cluster.Nodes, bool) { return nil, false }
+func (c *fakeCluster) Properties() cluster.Properties {
+	return cluster.Properties{Host: loopback, Ephemeral: true, Adopted: c.adopted}
+}
 
 // bench is a daemon that runs, and a client of it.
 type bench struct {
@@ -154,7 +150,8 @@ func newBench(t *testing.T) *bench {
 			b.cluster.late, b.cluster.nodeGrace = o.late, o.nodeGrace
 			return b.cluster, nil
 		},
-		crowd: 3,
+		client: func(*cluster.Cluster) (kubernetes.Interface, error) { return b.cluster.client, nil },
+		crowd:  3,
 	})
 	b.daemon = d
 	ctx, cancel := context.WithCancel(context.Background())

@@ -6,8 +6,7 @@
 //	providers.go   the clusters that there are
 //	bringup.go     the first up: what needs what, as a graph of steps
 //	assemble.go    what a sandbox is made of, and the steps that start it
-//	metricsapi.go  the API server is told of the metrics API
-//	location.go    where the controllers run, and so where the broker listens
+//	topology.go    where controllers and bases run, and so where the broker listens
 //	ensure.go      a later up: brings a running sandbox in line
 //	controller.go  how many controllers there are, and their variables
 //	repair.go      what a run has done to components and controllers is undone

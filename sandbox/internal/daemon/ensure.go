@@ -92,7 +92,7 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 }
 
 // basesAgain starts the sandbox's own bases again whose processes have ended, beside each other. One
-// whose place has gone, such as a container, is removed: another one comes for it.
+// that ended with an error is removed, and another one replaces it.
 func (d *Daemon) basesAgain(ctx context.Context, steps *progress.Steps, running *running) (changes []string, err error) {
 	var ended []string
 	for _, m := range running.fleet.Group("") {
@@ -144,7 +144,7 @@ func otherSettings(a, b *v1alpha1.Sandbox) []string {
 	}
 	if y.Spec.Controller.Location == "" { // as above
 		y.Spec.Controller.Location = x.Spec.Controller.Location
-		y.Spec.Broker.TLS = y.Spec.Broker.TLS || inCluster(&x)
+		y.Spec.Broker.TLS = y.Spec.Broker.TLS || x.Spec.Controller.Location == v1alpha1.LocationCluster
 	}
 	for _, s := range []*v1alpha1.Sandbox{&x, &y} {
 		s.Spec.Bases.Count, s.Spec.Wait = nil, nil

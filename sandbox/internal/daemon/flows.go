@@ -28,8 +28,8 @@ type flows struct {
 
 // insider sends requests from within the cluster.
 type insider interface {
-	// takes tells whether a stream of a group can be sent from inside.
-	takes(group string, via v1alpha1.Via) bool
+	// takes reports whether the streams of a group are sent from inside.
+	takes(group string) bool
 	// complete says where a stream is sent, and what it may pick from if nobody else picks.
 	complete(ctx context.Context, group string, spec traffic.Spec) (traffic.Spec, agent.Source, error)
 	Begin(ctx context.Context, group string, spec traffic.Spec, source agent.Source) error
@@ -49,7 +49,7 @@ const toldTime = 2 * time.Second
 
 var errNoAgent = errors.New("nothing can send requests from within this cluster")
 
-func (noAgent) takes(string, v1alpha1.Via) bool { return false }
+func (noAgent) takes(string) bool { return false }
 func (noAgent) complete(_ context.Context, _ string, s traffic.Spec) (traffic.Spec, agent.Source, error) {
 	return s, nil, errNoAgent
 }
@@ -72,25 +72,26 @@ type inside struct {
 	gateway  *traffic.Gateway
 }
 
-// takes tells whether all bases of a group are reached from inside: those in containers have
-// addresses that the cluster routes, so that kube-proxy picks among them; those in Pods share the
-// addresses of these, so that the agent is told of them.
-func (i *inside) takes(group string, via v1alpha1.Via) bool {
-	return i.all(group, v1alpha1.RuntimeCluster) || via != v1alpha1.ViaBases && i.all(group, v1alpha1.RuntimeContainer)
+// takes reports whether all bases of a group run in Pods.
+func (i *inside) takes(group string) bool {
+	return i.all(group, func(m *fleet.Member) bool { return m.Runtime == v1alpha1.RuntimeCluster })
 }
 
-// all tells whether all bases of a group run in the same way.
-func (i *inside) all(group string, r v1alpha1.BaseRuntime) bool {
+// all reports whether a group has bases, and every base matches.
+func (i *inside) all(group string, matches func(*fleet.Member) bool) bool {
 	members := i.fleet.Group(group)
-	return len(members) > 0 && !slices.ContainsFunc(members, func(m *fleet.Member) bool { return m.Runtime != r })
+	return len(members) > 0 && !slices.ContainsFunc(members, func(m *fleet.Member) bool { return !matches(m) })
 }
 
+// complete sends the requests to a Service through kube-proxy if the cluster routes the addresses of the
+// bases. Bases that share a Pod also share its address, so the agent is told where they listen.
 func (i *inside) complete(ctx context.Context, group string, spec traffic.Spec) (traffic.Spec, agent.Source, error) {
-	if i.all(group, v1alpha1.RuntimeCluster) {
+	if spec.Via == v1alpha1.ViaBases {
 		spec.Inside = true
-		if spec.Via == v1alpha1.ViaBases {
-			return spec, func() (traffic.Choice, <-chan struct{}) { return i.bases(group) }, nil
-		}
+		return spec, func() (traffic.Choice, <-chan struct{}) { return i.bases(group) }, nil
+	}
+	if !i.all(group, (*fleet.Member).Routed) {
+		spec.Inside = true
 		route := traffic.Route{Namespace: spec.Namespace, Service: spec.Service, Port: spec.Port}
 		return spec, func() (traffic.Choice, <-chan struct{}) { return i.endpoints(route) }, i.gateway.Settle(ctx, route)
 	}
@@ -134,7 +135,7 @@ func (i *inside) leaving(ctx context.Context) {
 
 // reached is a base as it is reached from inside.
 func reached(m *fleet.Member) traffic.Target {
-	return traffic.Target{IP: m.IP, Base: m.Name(), Host: m.HostName, Web: m.Inside(), Port: m.WebPort}
+	return traffic.Target{IP: m.IP(), Base: m.Name(), Host: m.HostName, Web: m.Inside(), Port: m.WebPort}
 }
 
 // Begin starts a stream, inside if that is possible. What goes to the address of a Service goes to
@@ -150,7 +151,7 @@ func (f *flows) Begin(ctx context.Context, group string, spec traffic.Spec) erro
 			return fmt.Errorf("starting traffic %q: %w", spec.Name, traffic.ErrStreamExists)
 		}
 	}
-	if !f.inside.takes(group, spec.Via) {
+	if !f.inside.takes(group) {
 		return f.here.Begin(ctx, group, spec)
 	}
 	spec, source, err := f.inside.complete(ctx, group, spec)
@@ -205,7 +206,7 @@ type launcher func(ctx context.Context, log io.Writer) (agent.Process, error)
 // launcher is how an agent is started: in a node of the sandbox's, or in a Pod of its own; nil = it
 // cannot be.
 func (a *assembly) launcher() launcher {
-	if nodes, ok := a.cluster.Nodes(); ok {
+	if nodes := a.cluster.Properties().Nodes; nodes != nil {
 		return func(ctx context.Context, log io.Writer) (agent.Process, error) {
 			p, err := nodes.Launch(ctx, a.d.o.Programs.Self, log, agent.Command)
 			if err != nil {

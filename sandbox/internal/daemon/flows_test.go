@@ -57,8 +57,7 @@ func launchHere(ctx context.Context) (agent.Process, error) {
 	return a, err
 }
 
-// testFlows has the Service stock at the address of a server, and is routed for the
-// group containers.
+// testFlows has the Service stock at the address of a server.
 func testFlows(t *testing.T) *flows {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"version":"1"}`) }))
@@ -76,34 +75,33 @@ func testFlows(t *testing.T) *flows {
 			Spec: corev1.ServiceSpec{ClusterIP: ip, Ports: []corev1.ServicePort{{Port: int32(number)}}}}
 	}
 	client := fake.NewClientset(service("stock", host), service("headless", corev1.ClusterIPNone))
-	targets := &targets{fleet: fleet.New(fleet.Options{})}
+	targets := &targets{fleet: fleet.New(fleet.Options{
+		Runtimes: map[v1alpha1.BaseRuntime]fleet.Runtime{v1alpha1.RuntimeCluster: inPods{"10.244.1.2"}},
+		Dial:     func(context.Context) (net.Conn, error) { return nil, errors.New("there is no broker") },
+	})}
 	gateway := traffic.NewGateway(traffic.GatewayOptions{Client: client, Targets: targets})
 	here := agent.New(agent.Options{Launch: launchHere})
 	f := &flows{
 		here:   traffic.NewGenerator(traffic.GeneratorOptions{Gateway: gateway, Targets: targets}),
-		inside: containersOnly{&inside{Remote: here, services: client.CoreV1(), fleet: targets.fleet}},
+		inside: &inside{Remote: here, services: client.CoreV1(), fleet: targets.fleet},
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 3)
-	for _, start := range []func(context.Context) error{gateway.Start, f.here.Start, here.Start} {
+	ended := make(chan error, 4)
+	for _, start := range []func(context.Context) error{gateway.Start, f.here.Start, here.Start, targets.fleet.Start} {
 		go func() { ended <- start(ctx) }()
 	}
 	t.Cleanup(func() {
 		cancel()
-		for range 3 {
+		for range 4 {
 			if err := <-ended; err != nil {
 				t.Error(err)
 			}
 		}
 	})
+	if _, err := targets.fleet.Add(t.Context(), fleet.Set{Group: "routed", Spec: v1alpha1.BaseSet{Runtime: v1alpha1.RuntimeCluster}}, 1); err != nil {
+		t.Fatal(err)
+	}
 	return f
-}
-
-// containersOnly routes the addresses of the group containers.
-type containersOnly struct{ *inside }
-
-func (containersOnly) takes(group string, via v1alpha1.Via) bool {
-	return group == "containers" && via == v1alpha1.ViaService
 }
 
 func streamTo(name, service string) traffic.Spec {
@@ -133,7 +131,7 @@ func TestFlowsChooseTheRoute(t *testing.T) {
 	for _, c := range []struct {
 		group string
 		spec  traffic.Spec
-	}{{"containers", streamTo("service", "stock")}, {"containers", bases}, {"processes", streamTo("service", "stock")}} {
+	}{{"routed", streamTo("service", "stock")}, {"routed", bases}, {"processes", streamTo("service", "stock")}} {
 		if err := f.Begin(t.Context(), c.group, c.spec); err != nil {
 			t.Fatal(err)
 		}
@@ -149,41 +147,41 @@ func TestFlowsChooseTheRoute(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s of %s through %s: %d sent, %d lost, %d records", end.Name, c.group, end.Route, end.Sent, end.Lost, records))
 	}
 	want := []string{ // the API has no endpoint
-		"service of containers through kube-proxy: 1 sent, 0 lost, 1 records",
-		"bases of containers through bases: 1 sent, 1 lost, 1 records",
+		"service of routed through kube-proxy: 1 sent, 0 lost, 1 records",
+		"bases of routed through bases: 1 sent, 1 lost, 1 records",
 		"service of processes through gateway: 1 sent, 1 lost, 1 records",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("streams (-want +got):\n%s", diff)
 	}
 	for _, name := range []string{"service", "bases"} {
-		if err := f.Begin(t.Context(), "containers", streamTo(name, "stock")); !errors.Is(err, traffic.ErrStreamExists) {
+		if err := f.Begin(t.Context(), "routed", streamTo(name, "stock")); !errors.Is(err, traffic.ErrStreamExists) {
 			t.Errorf("a second stream %s gave %v", name, err)
 		}
 	}
-	f.Drop(t.Context(), "containers")
-	if all := f.Summaries(t.Context(), "containers"); len(all) > 0 {
+	f.Drop(t.Context(), "routed")
+	if all := f.Summaries(t.Context(), "routed"); len(all) > 0 {
 		t.Errorf("dropped streams %+v", all)
 	}
-	if _, err := f.Stop(t.Context(), "containers", "service"); !errors.Is(err, traffic.ErrNoStream) {
+	if _, err := f.Stop(t.Context(), "routed", "service"); !errors.Is(err, traffic.ErrNoStream) {
 		t.Errorf("stopping a dropped stream gave %v", err)
 	}
 }
 
 // inPods is a runtime whose bases are reached from inside alone.
-type inPods struct{}
+type inPods struct{ ip string } // which the cluster routes; empty = none
 
-func (inPods) Adapt(*fakebase.Options) error { return nil }
-func (inPods) Max() int                      { return 0 }
-func (inPods) AtOnce() int                   { return 1 }
-func (inPods) Open(context.Context, string) (fleet.Place, error) {
-	return &inPod{}, nil
+func (inPods) Adapt(*fakebase.Options, int) error { return nil }
+func (inPods) AtOnce() int                        { return 1 }
+func (r inPods) Open(context.Context, string) (fleet.Place, error) {
+	return &inPod{ip: r.ip}, nil
 }
 
-type inPod struct{ web string }
+type inPod struct{ ip, web string }
 
-func (*inPod) IP() string                 { return "" }
+func (p *inPod) IP() string               { return p.ip }
 func (p *inPod) Inside() string           { return p.web }
+func (*inPod) Arklet(string) string       { return "" }
 func (*inPod) Sync(context.Context) error { return nil }
 func (*inPod) Close() error               { return nil }
 func (p *inPod) New(ctx context.Context, o fakebase.Options) (fleet.Base, error) {
@@ -226,7 +224,7 @@ func TestFlowsToBasesInPods(t *testing.T) {
 	ready := discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: "pods-1", Labels: map[string]string{discoveryv1.LabelServiceName: "pods"}},
 		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: ptr.To(""), Port: ptr.To[int32](8080)}},
-		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{members[1].IP}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "pod-2"}}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{members[1].IP()}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "pod-2"}}},
 	}
 	client := fake.NewClientset(&ready, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "pods"},
 		Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9", Ports: []corev1.ServicePort{{Port: 8080}}}})
@@ -240,7 +238,7 @@ func TestFlowsToBasesInPods(t *testing.T) {
 			}
 		}
 	})
-	in := &inside{Remote: f.inside.(containersOnly).Remote, services: client.CoreV1(), fleet: pods, gateway: gateway}
+	in := &inside{Remote: f.inside.(*inside).Remote, services: client.CoreV1(), fleet: pods, gateway: gateway}
 	f.inside = in
 
 	got := func(name string, change func(*traffic.Spec)) (all []string) {
@@ -263,7 +261,7 @@ func TestFlowsToBasesInPods(t *testing.T) {
 		return all
 	}
 	of := func(route string, m *fleet.Member, pod string) string {
-		return fmt.Sprintf("%s: notFound of %s (%s, %q)", route, m.Name(), m.IP, pod)
+		return fmt.Sprintf("%s: notFound of %s (%s, %q)", route, m.Name(), m.IP(), pod)
 	}
 	second := of("agent", members[1], "pod-2")
 	if d := cmp.Diff([]string{second, second, second, second}, got("service", func(*traffic.Spec) {})); d != "" {
@@ -319,7 +317,7 @@ func TestFlowsRefuse(t *testing.T) {
 		"headless": `starting traffic "s": kube-proxy does not serve Service shop/headless, which is headless: give it an address of its own, or send via: bases`,
 		"":         `traffic "s": service and namespace are needed via service`,
 	} {
-		if err := f.Begin(t.Context(), "containers", streamTo("s", service)); err == nil || err.Error() != want {
+		if err := f.Begin(t.Context(), "routed", streamTo("s", service)); err == nil || err.Error() != want {
 			t.Errorf("got %v\nwant %s", err, want)
 		}
 	}

@@ -40,16 +40,19 @@ func (a *assembly) newPods() (*pods.Pods, error) {
 		Config: a.cluster.Cluster().Config, Sandbox: label, Image: bases.Image, AgentImage: bases.AgentImage, Pull: corev1.PullIfNotPresent,
 		PerPod: bases.PerPod, Log: log, Changed: a.d.controllerChanged,
 	}
-	if nodes, ok := a.cluster.Nodes(); ok {
+	if a.topology.Bases == ownNodes {
 		o.Broker = "ssl://" + a.link.Addr()
 		if o.BrokerCA, err = os.ReadFile(a.link.CAFile()); err != nil {
 			return nil, fmt.Errorf("reading the broker's authority: %w", err)
+		}
+		if o.Heartbeats, err = a.relay.Open(a.life, a.topology.Host); err != nil {
+			return nil, err
 		}
 		if bases.Image == "" {
 			if a.image, err = pods.Image(a.d.o.Programs.Base, string(a.d.o.Dir)); err != nil {
 				return nil, err
 			}
-			o.Image, o.Pull, a.nodes = a.image.Name, corev1.PullNever, nodes
+			o.Image, o.Pull, a.nodes = a.image.Name, corev1.PullNever, a.cluster.Properties().Nodes
 		}
 	} else if e := a.external; e != nil {
 		o.Broker, o.BrokerCA, o.BrokerCert, o.BrokerKey = e.ClientURL(), e.CA, e.Cert, e.Key

@@ -3,8 +3,6 @@ package daemon
 import (
 	"context"
 
-	"k8s.io/client-go/kubernetes"
-
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/embedded"
@@ -30,14 +28,9 @@ type Cluster interface {
 	Part() component.Part
 	// Cluster describes how it is reached.
 	Cluster() *cluster.Cluster
-	// Client is a client for many objects.
-	Client() (kubernetes.Interface, error)
 	// Sweep removes the Nodes of bases that an earlier, killed daemon has left. In a cluster that the sandbox
 	// has created, it also removes the controllers.
 	Sweep(ctx context.Context) error
-	// ControllerKubeconfig is the path of the kubeconfig that Admit gives to the module controller.
-	// It may be called at any time.
-	ControllerKubeconfig() string
 	// Admit gives the module controller its rights, and its kubeconfig.
 	Admit(ctx context.Context) error
 	// Dismiss removes from a cluster that stays what was made in it: the rights, and the Nodes of
@@ -47,17 +40,9 @@ type Cluster interface {
 	Guard(ctx context.Context) error
 	// Serving issues a certificate for hosts, and names the file of the authority to trust.
 	Serving(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
-	// Host is the address of this machine at which the cluster reaches it; empty if it does not.
-	Host() string
-	// KubeletClientCA names the file of the authority behind the certificate with which the API
-	// server calls kubelets; empty if the API server does not reach this machine.
-	KubeletClientCA() string
-	// Ephemeral tells whether nothing that the controller would tidy up outlives the sandbox.
-	Ephemeral() bool
-	// Adopted tells whether the cluster was there before: an up that fails leaves it.
-	Adopted() bool
-	// Nodes are those of a cluster whose nodes are containers of this machine; false = it is none.
-	Nodes() (cluster.Nodes, bool)
+	// Properties may be called at any time. Host and KubeletClientCA are known when the API answers, Adopted
+	// when the cluster is Prepared.
+	Properties() cluster.Properties
 }
 
 var (

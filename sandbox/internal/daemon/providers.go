@@ -14,8 +14,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/embedded"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/existing"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/kind"
-	"github.com/koupleless/koupsandbox/sandbox/internal/container"
-	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
 	"github.com/koupleless/koupsandbox/sandbox/internal/pods"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/incluster"
@@ -139,21 +137,13 @@ func openKind(o clusterOptions) (Cluster, error) {
 	return p, nil
 }
 
-// forgetKind removes the cluster, and what is left of bases in containers: they end with their
-// daemon, unless the engine had trouble.
+// forgetKind removes the cluster.
 func forgetKind(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error {
 	o, err := kindOptions(dir, config)
 	if err != nil {
 		return err
 	}
-	e, err := kind.EngineOf(ctx, o)
-	switch {
-	case errors.Is(err, engine.ErrNone):
-		err = nil
-	case err == nil:
-		err = container.New(container.Options{Engine: e, Network: kind.Network, Sandbox: config.Metadata.Name, Dir: string(dir)}).Sweep(ctx)
-	}
-	return errors.Join(err, kind.Forget(ctx, o))
+	return kind.Forget(ctx, o)
 }
 
 func newExisting(dir state.Dir, config *v1alpha1.Sandbox, log *slog.Logger) (*existing.Provider, error) {
@@ -190,7 +180,7 @@ func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox
 	if err != nil {
 		return err
 	}
-	client, err := p.Client()
+	client, err := cluster.NewClient(p.Cluster())
 	if err != nil {
 		return err
 	}
@@ -200,7 +190,7 @@ func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox
 		return err
 	}
 	err = pods.Remove(ctx, client, label) // also without a mark, which a user may have deleted
-	if inCluster(config) {
+	if config.Spec.Controller.Location == v1alpha1.LocationCluster {
 		err = errors.Join(err, incluster.Forget(ctx, p.Cluster().Config, label))
 	}
 	if err = errors.Join(err, p.Forget(ctx)); err != nil {

@@ -175,7 +175,7 @@ func (t *targets) Group(group string) []traffic.Target {
 func (t *targets) list(group string, changes uint64) []traffic.Target {
 	members := t.fleet.Group(group)
 	list := targetList{changes: changes, all: make([]traffic.Target, len(members))}
-	for i, m := range members { // which takes seconds if a base in a container does not answer
+	for i, m := range members { // which takes seconds if a Pod of bases does not answer
 		list.all[i] = t.target(m)
 	}
 	t.mu.Lock()
@@ -195,7 +195,8 @@ func (t *targets) list(group string, changes uint64) []traffic.Target {
 }
 
 func (t *targets) target(m *fleet.Member) traffic.Target {
-	target := traffic.Target{IP: m.IP, Base: m.Name(), Host: m.HostName, Arklet: m.Base.HTTPAddr(), Port: m.WebPort}
+	target := traffic.Target{IP: m.IP(), Base: m.Name(), Host: m.HostName, Port: m.WebPort}
+	target.Arklet, target.ArkletPort = m.Arklet()
 	if web, err := m.Base.WebAddr(t.ctx); err == nil { // without one nobody listens: that is told
 		target.Web = web
 	}

@@ -330,7 +330,7 @@ func TestTraffic(t *testing.T) {
 	}
 	_, port, _ := strings.Cut(m.Base.HTTPAddr(), ":")
 	client := &http.Client{Transport: &http.Transport{Proxy: proxyTo(t, status.Gateway), DisableKeepAlives: true}}
-	response, err := client.Post("http://"+m.IP+":"+port+"/queryAllBiz", "application/json", strings.NewReader("{}"))
+	response, err := client.Post("http://"+m.IP()+":"+port+"/queryAllBiz", "application/json", strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -384,9 +384,8 @@ type slow struct {
 	answers chan struct{}
 }
 
-func (s *slow) Adapt(*fakebase.Options) error { return nil }
-func (s *slow) Max() int                      { return 0 }
-func (s *slow) AtOnce() int                   { return 1 }
+func (s *slow) Adapt(*fakebase.Options, int) error { return nil }
+func (s *slow) AtOnce() int                        { return 1 }
 func (s *slow) Open(context.Context, string) (fleet.Place, error) {
 	return slowPlace{s}, nil
 }
@@ -395,6 +394,7 @@ type slowPlace struct{ *slow }
 
 func (p slowPlace) IP() string                 { return "172.18.0.9" }
 func (p slowPlace) Inside() string             { return "" }
+func (p slowPlace) Arklet(string) string       { return "" }
 func (p slowPlace) Sync(context.Context) error { return nil }
 func (p slowPlace) Close() error               { return nil }
 func (p slowPlace) New(_ context.Context, o fakebase.Options) (fleet.Base, error) {
@@ -420,7 +420,7 @@ func (b slowBase) WebAddr(ctx context.Context) (string, error) {
 // A base that does not answer holds up nobody who sends requests to others.
 func TestASlowBaseHoldsUpNobody(t *testing.T) {
 	s := &slow{asked: make(chan struct{}, 8), answers: make(chan struct{})}
-	f := fleet.New(fleet.Options{Runtimes: map[v1alpha1.BaseRuntime]fleet.Runtime{v1alpha1.RuntimeContainer: s},
+	f := fleet.New(fleet.Options{Runtimes: map[v1alpha1.BaseRuntime]fleet.Runtime{v1alpha1.RuntimeCluster: s},
 		Dial: func(context.Context) (net.Conn, error) { return nil, errors.New("no broker") }})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -431,7 +431,7 @@ func TestASlowBaseHoldsUpNobody(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for group, runtime := range map[string]v1alpha1.BaseRuntime{"slow": v1alpha1.RuntimeContainer, "fast": v1alpha1.RuntimeProcess} {
+	for group, runtime := range map[string]v1alpha1.BaseRuntime{"slow": v1alpha1.RuntimeCluster, "fast": v1alpha1.RuntimeProcess} {
 		if _, err := f.Add(t.Context(), fleet.Set{Group: group, Spec: v1alpha1.BaseSet{Runtime: runtime}}, 1); err != nil {
 			t.Fatal(err)
 		}

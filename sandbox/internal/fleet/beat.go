@@ -22,7 +22,7 @@ type beats struct {
 }
 
 // Beat takes heartbeats of the base with a host name that come from outside of
-// this process.
+// this process, as from a Pod.
 func (f *Fleet) Beat(hostName string) (http.RoundTripper, error) {
 	m, err := f.Find(hostName)
 	if err != nil {

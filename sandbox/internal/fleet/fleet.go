@@ -80,16 +80,15 @@ type Fleet struct {
 	// mu is taken by the bases' events while a base is locked: whoever holds it
 	// must not call a base.
 	mu        sync.Mutex
-	launch    func(*Member)                // nil while Start does not run
-	last      map[setKey]int               // the last index of each set
-	members   []*Member                    // in order of addition
-	byIP      map[string]*Member           // the same
-	hostNames map[string]bool              // of members, and of those that are being added
-	numbers   numbers                      // the same
-	inside    map[v1alpha1.BaseRuntime]int // bases of each runtime, and those that are being added
-	known     map[string]bool              // identities of all processes that there have been
-	removed   []string                     // the fleet's own bases that have been removed
-	changes   uint64                       // of members and their processes
+	launch    func(*Member)      // nil while Start does not run
+	last      map[setKey]int     // the last index of each set
+	members   []*Member          // in order of addition
+	byIP      map[string]*Member // the same
+	hostNames map[string]bool    // of members, and of those that are being added
+	numbers   numbers            // the same
+	known     map[string]bool    // identities of all processes that there have been
+	removed   []string           // the fleet's own bases that have been removed
+	changes   uint64             // of members and their processes
 	watchers  []*watcher
 	change    chan struct{} // closed at the next change of the fields above
 	wg        sync.WaitGroup
@@ -112,7 +111,7 @@ func New(o Options) *Fleet {
 	maps.Copy(runtimes, o.Runtimes)
 	o.Runtimes = runtimes
 	return &Fleet{
-		o: o, inside: map[v1alpha1.BaseRuntime]int{}, last: map[setKey]int{}, byIP: map[string]*Member{}, hostNames: map[string]bool{}, known: map[string]bool{},
+		o: o, last: map[setKey]int{}, byIP: map[string]*Member{}, hostNames: map[string]bool{}, known: map[string]bool{},
 		change: make(chan struct{}),
 	}
 }
@@ -151,7 +150,7 @@ type Prepared struct {
 	members []*Member
 }
 
-// Prepare is the first part of Add, which may take long, as starting containers does: nobody sees the
+// Prepare is the first part of Add, which may take long, as starting Pods does: nobody sees the
 // bases before Start.
 func (f *Fleet) Prepare(ctx context.Context, s Set, count int) (*Prepared, error) {
 	s, options, err := f.settings(s)
@@ -185,7 +184,7 @@ func (p *Prepared) Start() ([]*Member, error) {
 	defer f.wg.Done()
 	defer f.mu.Unlock()
 	for _, m := range p.members {
-		f.byIP[m.IP] = m
+		f.list(m)
 		f.launch(m)
 	}
 	f.members = append(f.members, p.members...)
@@ -326,8 +325,8 @@ func (f *Fleet) Remove(ctx context.Context, s Selection) ([]*Member, error) {
 		if m.Group == "" {
 			f.removed = append(f.removed, m.identities...)
 		}
-		if f.byIP[m.IP] == m { // an engine may have given the address to another
-			delete(f.byIP, m.IP)
+		if f.byIP[m.listed] == m { // a new base may have the address of the Pod already
+			delete(f.byIP, m.listed)
 		}
 	}
 	f.changed()

@@ -112,7 +112,7 @@ func remove(t testing.TB, b *bench, s fleet.Selection) []*fleet.Member {
 func names(members []*fleet.Member) []string {
 	var out []string
 	for _, m := range members {
-		out = append(out, m.HostName+" "+m.IP)
+		out = append(out, m.HostName+" "+m.IP())
 	}
 	return out
 }
@@ -258,10 +258,10 @@ func TestAddressesDiffer(t *testing.T) {
 	members := b.add(t, 300)
 	seen := map[string]bool{}
 	for _, m := range members {
-		seen[m.IP] = true
+		seen[m.IP()] = true
 	}
-	if len(seen) != 300 || members[299].IP != "198.18.1.44" {
-		t.Errorf("%d addresses, the last is %s", len(seen), members[299].IP)
+	if len(seen) != 300 || members[299].IP() != "198.18.1.44" {
+		t.Errorf("%d addresses, the last is %s", len(seen), members[299].IP())
 	}
 	if !slices.Equal(names(members), names(b.fleet.List())) {
 		t.Error("the list has another order")

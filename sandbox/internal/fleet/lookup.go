@@ -95,8 +95,7 @@ func (f *Fleet) connected(m *Member) (connected, started bool) {
 	return m.online, m.processes > 0
 }
 
-// Failure says why a base has ended by itself, such as one whose container was
-// killed; nil = it has not.
+// Failure returns the error of a base that ended by itself, and nil for any other.
 func (f *Fleet) Failure(m *Member) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -147,7 +146,7 @@ func (f *Fleet) Find(name string) (*Member, error) {
 func (f *Fleet) resolve(names []string) ([]*Member, error) {
 	known := map[string]*Member{}
 	for _, m := range f.List() {
-		known[m.HostName], known[m.IP], known[m.Base.Identity()] = m, m, m
+		known[m.HostName], known[m.IP()], known[m.Base.Identity()] = m, m, m
 	}
 	found := make([]*Member, 0, len(names))
 	for _, name := range names {

@@ -1,9 +1,11 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -18,9 +20,8 @@ import (
 
 // Member is a base of a fleet.
 type Member struct {
-	// HostName and IP are the member's own; no other has them.
+	// HostName is the name of the base, which no other base has.
 	HostName string
-	IP       string
 	// Group and Set that it belongs to; Group is empty for one of the fleet's own.
 	Group, Set string
 	// Index counts the bases of a set from 1.
@@ -34,13 +35,15 @@ type Member struct {
 	// Base is the simulated base.
 	Base Base
 
-	number int   // of its address that nothing routes; 0 = it has another
-	place  Place // what it runs in; nil before that is open
+	number int    // of its address that is not routed; 0 = it has that of its place
+	ip     string // that address; empty = it has that of its place
+	place  Place  // what it runs in; nil before that is open
 	cancel context.CancelFunc
 	done   chan struct{} // closed when it has ended
 	away   bool          // its first faults keep it from connecting
 
 	// Fleet.mu guards what follows.
+	listed    string // the address under which Fleet.byIP has it
 	online    bool
 	ended     bool  // for good
 	failure   error // why it has ended by itself; nil = it has not
@@ -58,8 +61,25 @@ func (m *Member) Name() string {
 	return m.HostName[len(m.Group)+1:]
 }
 
+// IP is the address that the base reports. No other base has it.
+func (m *Member) IP() string { return cmp.Or(m.ip, m.place.IP()) }
+
+// Routed reports whether the cluster routes the address of the base.
+func (m *Member) Routed() bool { return m.ip == "" }
+
 // Inside is that of Place.
 func (m *Member) Inside() string { return m.place.Inside() }
+
+// Arklet returns where this machine reaches the arklet HTTP listener of the base, and the port of
+// that listener at the address of the base. Both are empty if the base has never had one.
+func (m *Member) Arklet() (addr, port string) {
+	own := m.Base.HTTPAddr()
+	if own == "" {
+		return "", ""
+	}
+	_, port, _ = net.SplitHostPort(own) // an address of a listener has a port
+	return m.place.Arklet(own), port
+}
 
 // reserve takes names and addresses for bases of a set, which nobody sees yet. It
 // counts as something that the end of Start waits for, until f.wg.Done.
@@ -69,8 +89,8 @@ func (f *Fleet) reserve(s Set, count int) ([]*Member, error) {
 	if f.launch == nil {
 		return nil, ErrNotRunning
 	}
-	if err := f.roomFor(s, count); err != nil {
-		return nil, err
+	if total := len(f.hostNames); f.o.Max > 0 && total+count > f.o.Max {
+		return nil, fmt.Errorf("%w: there are %d, and one sandbox runs 1 to %d", ErrInvalid, total, f.o.Max)
 	}
 	key, members := setKey{s.Group, s.Name}, make([]*Member, 0, count)
 	for i := range count {
@@ -85,7 +105,6 @@ func (f *Fleet) reserve(s Set, count int) ([]*Member, error) {
 			f.release(members)
 			return nil, err
 		}
-		f.inside[m.Runtime]++
 		f.hostNames[m.HostName] = true
 		members = append(members, m)
 	}
@@ -101,14 +120,13 @@ func (f *Fleet) release(members []*Member) {
 		if m.number > 0 {
 			f.numbers.release(m.number)
 		}
-		f.inside[m.Runtime]--
 	}
 }
 
 // optionsOf makes of the options of a set those of one of its bases.
 func (f *Fleet) optionsOf(m *Member, s Set, options fakebase.Options, delay time.Duration) fakebase.Options {
 	options.Identity, options.NewIdentity = uuid.NewString(), uuid.NewString
-	options.IP, options.HostName = m.IP, m.HostName
+	options.IP, options.HostName = m.IP(), m.HostName
 	options.InitialDelay = delay
 	options.Seed = seedOf(s, m.Index)
 	m.away = keptAway(options)
@@ -134,8 +152,8 @@ func (f *Fleet) make(ctx context.Context, s Set, options fakebase.Options, membe
 			if err != nil {
 				return err
 			}
-			if m.place, m.IP = place, place.IP(); m.IP == "" {
-				if m.IP, err = f.addressFor(m); err != nil {
+			if m.place = place; place.IP() == "" {
+				if m.ip, err = f.addressFor(m); err != nil {
 					return err
 				}
 			}
@@ -148,7 +166,7 @@ func (f *Fleet) make(ctx context.Context, s Set, options fakebase.Options, membe
 	return group.Wait()
 }
 
-// addressFor gives a member an address that nothing routes.
+// addressFor takes an address that is not routed.
 func (f *Fleet) addressFor(m *Member) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -160,18 +178,13 @@ func (f *Fleet) addressFor(m *Member) (string, error) {
 	return address(number).String(), nil
 }
 
-// roomFor tells whether so many bases of a set may be added. f.mu is held.
-func (f *Fleet) roomFor(s Set, count int) error {
-	total := len(f.hostNames)
-	if f.o.Max > 0 && total+count > f.o.Max {
-		return fmt.Errorf("%w: there are %d, and one sandbox runs 1 to %d", ErrInvalid, total, f.o.Max)
+// list records the address of a member. f.mu is held.
+func (f *Fleet) list(m *Member) {
+	if f.byIP[m.listed] == m {
+		delete(f.byIP, m.listed)
 	}
-	inside, most := f.inside[s.Spec.Runtime], f.o.Runtimes[s.Spec.Runtime].Max()
-	if most > 0 && inside+count > most {
-		return fmt.Errorf("%w: there are %d with the runtime %s, and a sandbox has at most %d; use the runtime process for more",
-			ErrInvalid, inside, s.Spec.Runtime, most)
-	}
-	return nil
+	m.listed = m.IP()
+	f.byIP[m.listed] = m
 }
 
 // close ends what a member runs in.
@@ -208,7 +221,7 @@ func (f *Fleet) run(ctx context.Context, m *Member) {
 		f.close(m)
 		f.mu.Lock()
 		f.note(m, false)
-		m.ended, m.failure = true, failure(err)
+		m.ended, m.failure = true, err
 		f.changed()
 		f.mu.Unlock()
 		f.hide(m)
@@ -231,6 +244,7 @@ func (f *Fleet) seen(m *Member, e fakebase.Event) {
 		}
 		m.epoch++
 		m.processes++
+		f.list(m)
 		f.changes++
 		f.changed()
 	case fakebase.EventConnected:

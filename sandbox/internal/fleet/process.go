@@ -12,9 +12,8 @@ type processes struct{}
 
 var _ Runtime = processes{}
 
-func (processes) Adapt(*fakebase.Options) error { return nil }
-func (processes) Max() int                      { return 0 }
-func (processes) AtOnce() int                   { return 1 } // so that a set's addresses are in the order of its bases
+func (processes) Adapt(*fakebase.Options, int) error { return nil }
+func (processes) AtOnce() int                        { return 1 } // so that a set's addresses are in the order of its bases
 
 func (processes) Open(context.Context, string) (Place, error) { return here{}, nil }
 
@@ -23,6 +22,7 @@ type here struct{}
 
 func (here) IP() string                 { return "" }
 func (here) Inside() string             { return "" }
+func (here) Arklet(addr string) string  { return addr }
 func (here) Sync(context.Context) error { return nil }
 func (here) Close() error               { return nil }
 

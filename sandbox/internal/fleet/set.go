@@ -105,12 +105,8 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 		}
 		o.Faults = append(o.Faults, parsed)
 	}
-	if b.Runtime == "" {
-		b.Runtime = f.o.Own.Runtime
-		if b.Runtime == v1alpha1.RuntimeCluster && b.Tunnel == v1alpha1.TunnelHTTP {
-			b.Runtime = v1alpha1.RuntimeProcess // no controller finds an arklet in a Pod that is many bases'
-		}
-	}
+	named := b.Runtime != ""
+	b.Runtime = cmp.Or(b.Runtime, f.o.Own.Runtime, v1alpha1.RuntimeProcess)
 	switch b.Tunnel {
 	case "", v1alpha1.TunnelMQTT:
 		b.Tunnel = v1alpha1.TunnelMQTT
@@ -126,19 +122,17 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 	default:
 		errs = append(errs, fmt.Errorf("tunnel %q: use mqtt or http", b.Tunnel))
 	}
-	b.Runtime = cmp.Or(b.Runtime, v1alpha1.RuntimeProcess)
-	if b.Runtime == v1alpha1.RuntimeContainer { // it has the address of the base, so WebPort is real
-		o.Web.Addr = fmt.Sprintf(":%d", b.WebPort)
-	}
 	switch runtime := f.o.Runtimes[b.Runtime]; {
 	case runtime != nil:
-		errs = append(errs, runtime.Adapt(&o))
+		err := runtime.Adapt(&o, b.WebPort)
+		if err != nil && !named {
+			b.Runtime, err = v1alpha1.RuntimeProcess, nil
+		}
+		errs = append(errs, err)
 	case b.Runtime == v1alpha1.RuntimeCluster:
 		errs = append(errs, errors.New("runtime cluster: the bases of this sandbox run in no cluster; bring it up with --base-runtime cluster and the provider kind or existing, or use process"))
-	case b.Runtime == v1alpha1.RuntimeContainer:
-		errs = append(errs, errors.New("runtime container: this sandbox has no network for containers; bring it up with --provider kind --base-runtime container, or use process"))
 	default:
-		errs = append(errs, fmt.Errorf("runtime %q: use process, container or cluster", b.Runtime))
+		errs = append(errs, fmt.Errorf("runtime %q: use process or cluster", b.Runtime))
 	}
 	return s, o, errors.Join(errs...)
 }

@@ -28,7 +28,7 @@ const limit = 64 << 10
 // methods may be called concurrently.
 type Relay struct {
 	transport *http.Transport
-	// bases finds who takes the heartbeats of a base in a container.
+	// bases finds who takes the heartbeats of a base in a Pod.
 	bases func(hostName string) (http.RoundTripper, error)
 
 	mu        sync.Mutex
@@ -39,7 +39,7 @@ type Relay struct {
 }
 
 // New returns a relay to nobody. bases finds who takes the heartbeats of a base that posts under
-// its host name, as one in a container does.
+// its host name, as one in a Pod does.
 func New(bases func(hostName string) (http.RoundTripper, error)) *Relay {
 	return &Relay{bases: bases, addrs: map[string]string{}, endpoints: map[string]string{}, transport: &http.Transport{
 		MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute, DisableCompression: true,
@@ -73,7 +73,7 @@ func (h *Relay) Open(ctx context.Context, host string) (endpoint string, err err
 }
 
 // ServeHTTP takes what a base posts to the controllers, and answers what they do. A base in a
-// container posts under its host name.
+// Pod posts under its host name.
 func (h *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var to http.RoundTripper = h
 	if hostName, _, found := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); found {

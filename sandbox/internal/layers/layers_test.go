@@ -37,7 +37,7 @@ var layers = []struct {
 		"sandbox/internal/progress", "sandbox/internal/state", "sandbox/why",
 	}},
 	{"parts of a sandbox", []string{
-		"sandbox/internal/apiview", "sandbox/internal/broker", "sandbox/internal/mqttview", "sandbox/internal/cluster", "sandbox/internal/container", "sandbox/internal/fleet", "sandbox/internal/pods",
+		"sandbox/internal/apiview", "sandbox/internal/broker", "sandbox/internal/mqttview", "sandbox/internal/cluster", "sandbox/internal/fleet", "sandbox/internal/pods",
 		"sandbox/internal/runner", "sandbox/internal/traffic",
 	}},
 	{"the control API", []string{"sandbox/internal/control"}},
@@ -47,7 +47,6 @@ var layers = []struct {
 	{"the fuzzer, the board, and the measuring of service levels", []string{"sandbox/bench", "sandbox/board", "sandbox/fuzz"}},
 	{"what people touch", []string{"sandbox/cmd"}},
 	{"tests of the whole", []string{"e2e"}},
-	{"what makes a release", []string{"hack"}},
 }
 
 const leaves = 0

@@ -1,24 +1,59 @@
 package pods
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/fakebase/remote"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 )
 
-// place is one of a Pod.
+// place is the place of one base in a Pod.
 type place struct {
-	pod  *pod
-	base *base // nil before New
+	pod      *pod
+	hostName string
+	own      *atomic.Value // the address of the Pod when the base was made; nil = it is not that of the base
+	base     *base         // nil before New
 }
 
-// IP is empty: the Pod's address is that of many bases.
-func (p *place) IP() string { return "" }
+func newPlace(x *pod, hostName string) *place {
+	p := &place{pod: x, hostName: hostName}
+	if ip := x.address(); x.pods.o.PerPod == 1 && ip != "" {
+		p.own = &atomic.Value{}
+		p.own.Store(ip)
+	}
+	return p
+}
+
+// settle takes over the address that the Pod has now, and returns it. It returns nothing if that is
+// not the address of the base.
+func (p *place) settle() string {
+	ip := p.pod.address()
+	if p.own == nil || ip == "" {
+		return ""
+	}
+	p.own.Store(ip)
+	return ip
+}
+
+// IP implements fleet.Place. It is empty if bases share the Pod.
+func (p *place) IP() string {
+	if p.own == nil {
+		return ""
+	}
+	return p.own.Load().(string)
+}
+
+// Arklet implements fleet.Place.
+func (p *place) Arklet(string) string {
+	addr, _ := p.base.arklet.listen(p.base, remote.Arklet) // a base that has ended takes no commands
+	return addr
+}
 
 // Inside is that of fleet.Place.
 func (p *place) Inside() string {
@@ -35,14 +70,18 @@ func (p *place) New(ctx context.Context, o fakebase.Options) (fleet.Base, error)
 	if err != nil {
 		return nil, err
 	}
+	o.IP = cmp.Or(p.settle(), o.IP)
 	pods := p.pod.pods
+	if o.HTTP != nil && o.HTTP.HeartbeatEndpoint != "" {
+		o.HTTP.HeartbeatEndpoint += "/" + p.hostName
+	}
 	b, err := remote.New(ctx, conn, remote.Options{
 		Options: o, BrokerCA: pods.o.BrokerCA, BrokerCert: pods.o.BrokerCert, BrokerKey: pods.o.BrokerKey, Ahead: p.pod.clockAhead,
 	})
 	if err != nil {
 		return nil, err // and no interface with a nil in it
 	}
-	p.base = &base{Base: b, pod: p.pod}
+	p.base = &base{Base: b, place: p}
 	return p.base, nil
 }
 
@@ -61,14 +100,17 @@ func (p *place) Close() error {
 // back with the Pod.
 type base struct {
 	*remote.Base
-	pod *pod
+	place *place
 
-	mu       sync.Mutex // guards what follows
-	started  bool
-	ended    bool
-	door     net.Listener // for requests to modules; nil before the first
-	carrying sync.WaitGroup
+	mu          sync.Mutex // guards what follows
+	started     bool
+	ended       bool
+	web, arklet door
+	carrying    sync.WaitGroup
 }
+
+// door is a listener on this machine whose connections lead to one of the base. base.mu guards it.
+type door struct{ net.Listener } // nil before the first use
 
 // Start runs the base until ctx ends, through all lives of its Pod, and then returns nil. An error
 // means that the base could not run.
@@ -90,7 +132,7 @@ func (b *base) Start(ctx context.Context) error {
 // renew blocks until the base is made anew, or ctx ends. An error means that it cannot be made.
 func (b *base) renew(ctx context.Context) error {
 	for ctx.Err() == nil {
-		conn, err := b.pod.await(ctx)
+		conn, err := b.place.pod.await(ctx)
 		if err != nil {
 			return nil //nolint:nilerr // ctx has ended: that is no failure
 		}
@@ -108,38 +150,41 @@ func (b *base) renew(ctx context.Context) error {
 func (b *base) attempt(ctx context.Context, conn connection) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
-	return b.Renew(ctx, conn)
+	return b.Renew(ctx, conn, b.place.settle())
 }
 
-// WebAddr is where this machine reaches the listener for module traffic: a door of its own, that
-// leads there over the connection of the Pod. It is open from the first call on.
-func (b *base) WebAddr(context.Context) (string, error) {
+// WebAddr returns the address of this machine whose connections lead to the listener for module
+// traffic, over the connection of the Pod.
+func (b *base) WebAddr(context.Context) (string, error) { return b.web.listen(b, remote.Web) }
+
+// listen opens the door at the first call, and returns its address.
+func (d *door) listen(b *base, to remote.Listener) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended {
 		return "", net.ErrClosed
 	}
-	if b.door == nil {
-		door, err := net.Listen("tcp", "127.0.0.1:0")
+	if d.Listener == nil {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			return "", fmt.Errorf("opening a port for requests to base %q: %w", b.Identity(), err)
+			return "", fmt.Errorf("opening a port for base %s: %w", b.place.hostName, err)
 		}
-		b.door = door
-		b.carrying.Go(func() { b.carry(door) }) //nolint:contextcheck // it ends with the door
+		d.Listener = l
+		b.carrying.Go(func() { b.carry(l, to) }) //nolint:contextcheck // it ends with the listener
 	}
-	return b.door.Addr().String(), nil
+	return d.Addr().String(), nil
 }
 
-// carry takes connections to the base, until the door is closed.
-func (b *base) carry(door net.Listener) {
+// carry takes connections to a listener of the base, until l is closed.
+func (b *base) carry(l net.Listener, to remote.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel() // ends what is being carried
 	for {
-		conn, err := door.Accept()
+		conn, err := l.Accept()
 		if err != nil {
 			return
 		}
-		b.carrying.Go(func() { _ = b.Forward(ctx, conn) }) // whoever asks sees that nobody answers
+		b.carrying.Go(func() { _ = b.Forward(ctx, conn, to) }) // the client sees that its connection ends
 	}
 }
 
@@ -156,8 +201,8 @@ func (b *base) shown(s fakebase.Status) fakebase.Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.WebAddr = ""
-	if b.door != nil {
-		s.WebAddr = b.door.Addr().String()
+	if b.web.Listener != nil {
+		s.WebAddr = b.web.Addr().String()
 	}
 	return s
 }
@@ -165,11 +210,13 @@ func (b *base) shown(s fakebase.Status) fakebase.Status {
 // close forgets the base, which has ended or was never started.
 func (b *base) close() (err error) {
 	b.mu.Lock()
-	started, door := b.started, b.door
+	started := b.started
 	b.ended = true
 	b.mu.Unlock()
-	if door != nil {
-		_ = door.Close() // it carries nothing any more
+	for _, d := range []door{b.web, b.arklet} { // no longer written: the base has ended
+		if d.Listener != nil {
+			_ = d.Close() // it carries nothing any more
+		}
 	}
 	if !started {
 		err = b.Discard(context.Background())

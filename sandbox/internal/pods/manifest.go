@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
@@ -68,18 +69,20 @@ func (p *Pods) Ensure(ctx context.Context, number int) error {
 // apply makes a StatefulSet, or changes one of this sandbox.
 func (p *Pods) apply(ctx context.Context, want *appsv1.StatefulSet) error {
 	api := p.client.AppsV1().StatefulSets(namespace)
-	there, err := api.Get(ctx, want.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		_, err = api.Create(ctx, want, metav1.CreateOptions{})
-	case err == nil:
-		if err = ours(there, p.o.Sandbox); err != nil {
-			return err
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { // its controller writes its status
+		there, err := api.Get(ctx, want.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			_, err = api.Create(ctx, want, metav1.CreateOptions{})
+		case err == nil:
+			if err = ours(there, p.o.Sandbox); err != nil {
+				return err
+			}
+			there.Spec.Replicas, there.Spec.Template = want.Spec.Replicas, want.Spec.Template
+			_, err = api.Update(ctx, there, metav1.UpdateOptions{})
 		}
-		there.Spec.Replicas, there.Spec.Template = want.Spec.Replicas, want.Spec.Template
-		_, err = api.Update(ctx, there, metav1.UpdateOptions{})
-	}
-	return err
+		return err
+	})
 }
 
 // ours gives an error for a StatefulSet that another has made.

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"strconv"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,21 +36,24 @@ type Options struct {
 	Pull  corev1.PullPolicy
 	// AgentImage has the program /koupsandbox, from which requests are sent. Default: there is no agent.
 	AgentImage string
-	// PerPod is how many bases a Pod runs. Required.
+	// PerPod is how many bases a Pod runs. A base that has a Pod of its own also has its address. Required.
 	PerPod int
 	// Broker is where Pods reach the broker, as tcp://host:port or ssl://host:port. Required.
 	Broker string
 	// BrokerCA is the authority of an ssl broker, BrokerCert and BrokerKey a client certificate for
 	// it, all in PEM. Default: the system's authorities, and no certificate.
 	BrokerCA, BrokerCert, BrokerKey []byte
+	// Heartbeats is the URL to which Pods send heartbeats over HTTP, each base to its host name there; see
+	// fleet.Fleet.Beat. Default: bases in Pods cannot have the tunnel http.
+	Heartbeats string
 	// Log gets what the bases have to say. It is written to concurrently. Default: nobody gets it.
 	Log io.Writer
 	// Changed is told of every change of a Pod, those of one in order. It must not block. Default:
 	// nobody is told.
 	Changed func(pod string, state supervise.State, message string)
 
-	// web is where bases listen for requests. Default: any port of all addresses.
-	web string
+	// host is the address on which bases listen. Default: all addresses.
+	host string
 	// version is what the program in the image must be of. Default: that of this program.
 	version string
 	// dial opens a connection to a Pod; tests replace it.
@@ -98,7 +103,7 @@ func newPods(o Options, client kubernetes.Interface) *Pods {
 	if o.Log == nil {
 		o.Log = io.Discard
 	}
-	o.web, o.version = cmp.Or(o.web, ":0"), cmp.Or(o.version, version.Of())
+	o.version = cmp.Or(o.version, version.Of())
 	p := &Pods{o: o, client: client}
 	if p.o.dial == nil {
 		p.o.dial = p.exec
@@ -139,18 +144,28 @@ func (p *Pods) grow(number int) {
 	}
 }
 
-// Adapt has a base reach the broker from its Pod, and listen for requests at the Pod's address.
-func (p *Pods) Adapt(o *fakebase.Options) error {
-	o.Web.Addr = p.o.web
-	if o.HTTP != nil {
-		return errors.New("tunnel http: a base in a Pod shares its address, so no controller finds its arklet; use mqtt, or the runtime process")
+// Adapt implements fleet.Runtime. Bases that share a Pod listen for module traffic on any free port.
+func (p *Pods) Adapt(o *fakebase.Options, webPort int) error {
+	if o.HTTP != nil && p.o.Heartbeats == "" {
+		return errors.New("tunnel http: the Pods of this cluster cannot send heartbeats to this machine; use mqtt, or the runtime process")
 	}
-	o.MQTT.Dial, o.MQTT.Broker = nil, p.o.Broker
+	if p.o.PerPod > 1 {
+		webPort = 0
+	}
+	o.Web.Addr = net.JoinHostPort(p.o.host, strconv.Itoa(webPort))
+	if o.MQTT != nil {
+		o.MQTT.Dial, o.MQTT.Broker = nil, p.o.Broker
+	}
+	if o.HTTP != nil {
+		// Commands name no base. With a fixed port, the next base in a Pod would execute the commands to
+		// the base before it.
+		o.HTTP.Addr = net.JoinHostPort(p.o.host, "0")
+		if o.HTTP.HeartbeatEndpoint != "" {
+			o.HTTP.HeartbeatEndpoint = p.o.Heartbeats
+		}
+	}
 	return nil
 }
-
-// Max is that of fleet.Runtime.
-func (p *Pods) Max() int { return 0 }
 
 // AtOnce is that of fleet.Runtime.
 func (p *Pods) AtOnce() int { return atOnce }
@@ -169,7 +184,7 @@ func (p *Pods) Open(ctx context.Context, hostName string) (fleet.Place, error) {
 		x.give()
 		return nil, fmt.Errorf("starting base %s: %w", hostName, err)
 	}
-	return &place{pod: x}, nil
+	return newPlace(x, hostName), nil
 }
 
 // take takes a place; nil = there is none.

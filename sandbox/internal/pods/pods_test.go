@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +35,13 @@ import (
 
 // patient is how long anything may take.
 const patient = 30 * time.Second
+
+// answering accepts every heartbeat.
+type answering struct{}
+
+func (answering) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+}
 
 // nodes run what stands for Pods: each is a server in this process.
 type nodes struct {
@@ -141,9 +150,9 @@ func newBench(t *testing.T, objects ...runtime.Object) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{nodes: &nodes{running: map[string]*running{}, away: map[string]bool{}, news: make(chan struct{}, 1)}, client: fake.NewClientset(objects...)}
-	b.pods = newPods(Options{Sandbox: "s", Image: "i", PerPod: 2, Broker: "tcp://" + server.Addr(), Changed: b.changed, web: "127.0.0.1:0", dial: b.dial}, b.client)
+	b.pods = newPods(Options{Sandbox: "s", Image: "i", PerPod: 2, Broker: "tcp://" + server.Addr(), Changed: b.changed, host: "127.0.0.1", dial: b.dial}, b.client)
 	b.fleet = fleet.New(fleet.Options{
-		Own: v1alpha1.BaseSet{Runtime: v1alpha1.RuntimeCluster}, Username: broker.BaseUser, Password: server.Passwords().Base,
+		Own: v1alpha1.BaseSet{Runtime: v1alpha1.RuntimeCluster}, Beat: answering{}, Username: broker.BaseUser, Password: server.Passwords().Base,
 		Runtimes: map[v1alpha1.BaseRuntime]fleet.Runtime{v1alpha1.RuntimeCluster: b.pods},
 	})
 	for _, start := range []func(context.Context) error{server.Start, b.pods.Start, b.fleet.Start} {
@@ -160,11 +169,11 @@ func newBench(t *testing.T, objects ...runtime.Object) *bench {
 	return b
 }
 
-func (b *bench) add(t *testing.T, count int) []*fleet.Member {
+func (b *bench) add(t *testing.T, set fleet.Set, count int) []*fleet.Member {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
-	members, err := b.fleet.Add(ctx, fleet.Set{}, count)
+	members, err := b.fleet.Add(ctx, set, count)
 	if err == nil {
 		err = b.fleet.WaitConnected(ctx, members...)
 	}
@@ -186,7 +195,7 @@ func (b *bench) replicas(t *testing.T) int32 {
 // Bases share Pods, each with an address of its own; what is free is used again.
 func TestBasesSharePods(t *testing.T) {
 	b := newBench(t)
-	members := b.add(t, 5)
+	members := b.add(t, fleet.Set{}, 5)
 	if got := b.replicas(t); got != 3 {
 		t.Errorf("%d Pods, want 3", got)
 	}
@@ -194,7 +203,7 @@ func TestBasesSharePods(t *testing.T) {
 	for _, m := range members {
 		s := m.Base.Status()
 		addresses[s.IP] = true
-		if found, ok := b.fleet.ByIP(m.IP); !ok || found != m || s.IP != m.IP || !s.Connected {
+		if found, ok := b.fleet.ByIP(m.IP()); !ok || found != m || s.IP != m.IP() || !s.Connected {
 			t.Errorf("%s is %+v, behind its address is %v", m.HostName, s, found)
 		}
 	}
@@ -204,7 +213,7 @@ func TestBasesSharePods(t *testing.T) {
 	if _, err := b.fleet.Remove(t.Context(), fleet.Selection{Names: []string{"base-1", "base-2"}}); err != nil {
 		t.Fatal(err)
 	}
-	b.add(t, 3)
+	b.add(t, fleet.Set{}, 3)
 	if got := b.replicas(t); got != 3 {
 		t.Errorf("after others have come there are %d Pods, want 3", got)
 	}
@@ -213,7 +222,7 @@ func TestBasesSharePods(t *testing.T) {
 // Requests reach the module listener of a base by an address of this machine.
 func TestRequestsToBases(t *testing.T) {
 	b := newBench(t)
-	m := b.add(t, 1)[0]
+	m := b.add(t, fleet.Set{}, 1)[0]
 	addr, err := m.Base.WebAddr(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +246,7 @@ func TestRequestsToBases(t *testing.T) {
 // Inside the cluster a base is reached at the address of its Pod, unless that is away.
 func TestBasesInsideTheCluster(t *testing.T) {
 	b := newBench(t)
-	m := b.add(t, 1)[0]
+	m := b.add(t, fleet.Set{}, 1)[0]
 	_, port, err := net.SplitHostPort(m.Base.(*base).Base.Status().WebAddr)
 	if err != nil {
 		t.Fatal(err)
@@ -260,8 +269,8 @@ func TestBasesInsideTheCluster(t *testing.T) {
 // are too.
 func TestBasesComeBackWithTheirPod(t *testing.T) {
 	b := newBench(t)
-	members := b.add(t, 4)
-	podOf := func(m *fleet.Member) string { return m.Base.(*base).pod.name }
+	members := b.add(t, fleet.Set{}, 4)
+	podOf := func(m *fleet.Member) string { return m.Base.(*base).place.pod.name }
 	slices.SortFunc(members, func(x, y *fleet.Member) int { return strings.Compare(podOf(x), podOf(y)) }) // those of the first Pod first
 	b.lose(Name + "-0")
 	told := b.until(t, 3)
@@ -361,7 +370,43 @@ func TestWaitAgent(t *testing.T) {
 	}
 }
 
-func TestHTTPTunnelIsRefused(t *testing.T) {
+// A base with the tunnel http sends its heartbeats from its Pod, and takes commands by an address of this
+// machine.
+func TestHTTPTunnel(t *testing.T) {
+	b := newBench(t)
+	hearts := http.NewServeMux()
+	hearts.HandleFunc("POST /{host}/heartbeat", func(w http.ResponseWriter, r *http.Request) {
+		to, err := b.fleet.Beat(r.PathValue("host"))
+		if err == nil {
+			_, err = to.RoundTrip(r)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+		}
+	})
+	server := httptest.NewServer(hearts)
+	t.Cleanup(server.Close)
+	b.pods.o.Heartbeats = server.URL
+	m := b.add(t, fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}}, 1)[0]
+	addr, port := m.Arklet()
+	if _, own, err := net.SplitHostPort(m.Base.HTTPAddr()); err != nil || own != port || strings.HasSuffix(addr, ":"+port) {
+		t.Errorf("arklet listens at %s, and is reached at %s, port %s", m.Base.HTTPAddr(), addr, port)
+	}
+	client := &http.Client{Timeout: patient}
+	response, err := client.Post("http://"+addr+"/queryAllBiz", "application/json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body) // arklet closes the connection after its answer
+	if err != nil || !strings.Contains(string(text), m.Base.Identity()) {
+		t.Errorf("answered %s, error %v", text, err)
+	}
+}
+
+// Where Pods do not reach this machine, a base with the tunnel http runs in this process, unless its set
+// names the runtime.
+func TestHTTPTunnelWithoutHeartbeats(t *testing.T) {
 	b := newBench(t)
 	members, err := b.fleet.Add(t.Context(), fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}}, 1)
 	if err != nil || members[0].Runtime != v1alpha1.RuntimeProcess {

@@ -7,7 +7,7 @@ import (
 
 // The following lists name the variables of the up command that its processes inherit. A final * matches any
 // suffix. Other variables are not inherited, because some are secrets and some change the settings of a
-// component, such as METRICS_API_ADDR or ETCD_NAME. Set the environment of a component in Spec.Env.
+// component, such as METRICS_ADDR or ETCD_NAME. Set the environment of a component in Spec.Env.
 var (
 	// common lists the variables that most programs need.
 	common = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "JAVA_HOME", "TMPDIR", "TZ", "LANG", "LANGUAGE", "LC_*"}

@@ -13,7 +13,7 @@ import (
 
 // poison has variables that change the settings of a component, or are secrets.
 var poison = []string{
-	"METRICS_API_ADDR=:10260", "REPORT_HOOKS=https://chat.example", "HTTP_TUNNEL_TOKEN=t", "MQTT_CA_PATH=/ca", "TIME_SCALE=9", "PROFILING=true",
+	"METRICS_ADDR=:9090", "REPORT_HOOKS=https://chat.example", "HTTP_TUNNEL_TOKEN=t", "MQTT_CA_PATH=/ca", "TIME_SCALE=9", "PROFILING=true",
 	"ETCD_NAME=x", "AWS_SECRET_ACCESS_KEY=s", "KUBE_FEATURE_WatchListClient=false", "GITLAB_TOKEN=t", "HTTPS_PROXY=http://proxy.example", "PATHS=x", "DOCKER_AUTH_CONFIG={}",
 }
 

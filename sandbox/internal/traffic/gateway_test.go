@@ -320,7 +320,7 @@ func TestProxy(t *testing.T) {
 		_ = c.SetLinger(0)
 		_ = c.Close()
 	})
-	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: serve(t, echo("web")), Port: "8080", Arklet: arklet},
+	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: serve(t, echo("web")), Port: "8080", Arklet: arklet, ArkletPort: port},
 		Target{IP: "198.18.0.2", Base: "base-2", Web: closed(t)}, Target{IP: "198.18.0.3", Base: "base-3", Web: cut})
 	if err := r.gateway.Ready(t.Context()); err != nil {
 		t.Fatal(err)
@@ -486,8 +486,8 @@ func TestCommands(t *testing.T) {
 		})
 	}
 	arklet, web := says("arklet"), says("web")
-	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Arklet: arklet, Web: web}, Target{IP: "198.18.0.2", Base: "base-2"},
-		Target{IP: "198.18.0.3", Base: "base-3", Arklet: closed(t)})
+	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Arklet: arklet, ArkletPort: "1238", Web: web}, Target{IP: "198.18.0.2", Base: "base-2"},
+		Target{IP: "198.18.0.3", Base: "base-3", Arklet: closed(t), ArkletPort: "1239"})
 	server := httptest.NewServer(r.gateway.Commands("controller", "secret"))
 	defer server.Close()
 	port := func(addr string) string {
@@ -497,22 +497,21 @@ func TestCommands(t *testing.T) {
 		}
 		return port
 	}
-	third, _ := r.bases.ByIP("198.18.0.3")
 	const right = "Y29udHJvbGxlcjpzZWNyZXQ=" // controller:secret
 	for name, tc := range map[string]struct {
 		method, to, login string
 		status            int
 		says              string
 	}{
-		"commands of a base":           {to: "198.18.0.1:" + port(arklet), login: right, status: 200, says: "arklet"},
+		"commands of a base":           {to: "198.18.0.1:1238", login: right, status: 200, says: "arklet"},
 		"its modules":                  {to: "198.18.0.1:" + port(web), login: right, status: http.StatusBadGateway},
 		"a base without arklet":        {to: "198.18.0.2:1238", login: right, status: http.StatusBadGateway},
-		"a base that refuses":          {to: "198.18.0.3:" + port(third.Arklet), login: right, status: http.StatusBadGateway},
+		"a base that refuses":          {to: "198.18.0.3:1239", login: right, status: http.StatusBadGateway},
 		"no base":                      {to: "198.18.0.9:1238", login: right, status: http.StatusBadGateway},
 		"this machine":                 {to: web, login: right, status: http.StatusBadGateway},
 		"a Service":                    {to: "biz1.default:80", login: right, status: http.StatusBadGateway},
-		"without a password":           {to: "198.18.0.1:" + port(arklet), status: http.StatusProxyAuthRequired},
-		"with another":                 {to: "198.18.0.1:" + port(arklet), login: "Y29udHJvbGxlcjpvdGhlcg==", status: http.StatusProxyAuthRequired},
+		"without a password":           {to: "198.18.0.1:1238", status: http.StatusProxyAuthRequired},
+		"with another":                 {to: "198.18.0.1:1238", login: "Y29udHJvbGxlcjpvdGhlcg==", status: http.StatusProxyAuthRequired},
 		"a request in place of a line": {method: http.MethodGet, to: "http://198.18.0.1/biz1", login: right, status: http.StatusMethodNotAllowed},
 	} {
 		t.Run(name, func(t *testing.T) {

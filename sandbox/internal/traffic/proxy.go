@@ -88,7 +88,7 @@ func (g *Gateway) dialArklet(ctx context.Context, authority string) (net.Conn, e
 		return nil, fmt.Errorf("%w: %q is not the address of a base", ErrNoEndpoint, authority)
 	}
 	t, ours := g.o.Targets.ByIP(host)
-	if _, arklet, err := net.SplitHostPort(t.Arklet); !ours || err != nil || arklet != port {
+	if !ours || t.ArkletPort != port {
 		return nil, &DialError{Target: Target{IP: host}, Err: errNoBase}
 	}
 	return connect(ctx, t, t.Arklet)

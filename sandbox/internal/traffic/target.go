@@ -23,6 +23,8 @@ type Target struct {
 	// for commands; empty = it has none.
 	Web    string
 	Arklet string
+	// ArkletPort is the port at IP on which the base takes commands.
+	ArkletPort string
 	// Port is the port at IP on which the base serves modules. Default: every port.
 	Port string
 	// Closed is the port that a request asked for, if the base does not listen there; Web is empty then.
@@ -35,7 +37,7 @@ func (t Target) On(port string) Target {
 	if port == "" || port == t.Port {
 		return t
 	}
-	if _, arklet, err := net.SplitHostPort(t.Arklet); err == nil && arklet == port {
+	if port == t.ArkletPort {
 		t.Web = t.Arklet
 	} else if t.Port != "" {
 		t.Web, t.Closed = "", port

@@ -83,7 +83,6 @@ func flags() []cli.Flag {
 		&cli.StringFlag{Name: "kubelet-tls-cert", EnvVars: []string{"KUBELET_TLS_CERT"}, Usage: "`FILE` with its certificate", DefaultText: "self-signed"},
 		text("kubelet-tls-key", "KUBELET_TLS_KEY", "", "`FILE` with the key"),
 		text("kubelet-client-ca", "KUBELET_CLIENT_CA", "", "`FILE` with the authority of the API server's client certificate"),
-		text("metrics-api-addr", "METRICS_API_ADDR", "", "`ADDRESS` that serves metrics.k8s.io to the API server, for kubectl top node, with the certificate of the kubelet API or else a self-signed one; empty: none"),
 		text("report-hooks", "REPORT_HOOKS", "", "`URLS` of DingTalk robots that are told of failures, separated by ;, each with #SECRET behind it if the robot wants messages signed"),
 		&cli.BoolFlag{Name: "report-hooks-allow-http", EnvVars: []string{"REPORT_HOOKS_ALLOW_HTTP"}, Usage: "take http URLs for these too, whose tokens others can read on the way"},
 		text("failed-pods", "FAILED_PODS", "unowned", "`WHICH` Pods turn Failed when a newer version of their module serves: unowned, never or always"),
@@ -184,12 +183,6 @@ func options(c *cli.Context) (controller.Options, error) {
 	if c.Bool("kubelet") {
 		if o.Kubelet, err = kubeletOptions(c); err != nil {
 			return o, err
-		}
-	}
-	if addr := c.String("metrics-api-addr"); addr != "" {
-		o.MetricsAPI = &controller.MetricsAPIOptions{Addr: addr}
-		if o.Kubelet != nil {
-			o.MetricsAPI.CertFile, o.MetricsAPI.KeyFile = o.Kubelet.CertFile, o.Kubelet.KeyFile
 		}
 	}
 	if c.Bool("enable-http-tunnel") {

@@ -191,7 +191,7 @@ func reachesAKubelet(t *testing.T, c *ControlPlane) {
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	must(t, err)
 	callers := x509.NewCertPool()
-	ca, err := os.ReadFile(c.KubeletClientCA())
+	ca, err := os.ReadFile(c.kubeletClientCA())
 	must(t, err)
 	callers.AppendCertsFromPEM(ca)
 	kubelet := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

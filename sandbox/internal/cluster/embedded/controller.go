@@ -4,8 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"k8s.io/client-go/kubernetes"
-
 	"github.com/koupleless/koupsandbox/controller/deploy"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
@@ -23,11 +21,6 @@ func (c *ControlPlane) Part() component.Part {
 	}}
 }
 
-// ControllerKubeconfig is the path of the controller's kubeconfig, of a user of its own.
-func (c *ControlPlane) ControllerKubeconfig() string {
-	return state.Dir(c.o.Dir).ControllerKubeconfig()
-}
-
 // Admit gives the module controller its rights, and writes its kubeconfig.
 func (c *ControlPlane) Admit(ctx context.Context) error {
 	objects, err := deploy.Objects()
@@ -37,7 +30,7 @@ func (c *ControlPlane) Admit(ctx context.Context) error {
 	if err := cluster.Grant(ctx, c.Cluster(), objects, ""); err != nil {
 		return err
 	}
-	return c.tokenKubeconfig(c.ControllerKubeconfig(), c.url(apiserver), deploy.User)
+	return c.tokenKubeconfig(state.Dir(c.o.Dir).ControllerKubeconfig(), c.url(apiserver), deploy.User)
 }
 
 // Dismiss does nothing: the cluster goes with the sandbox, or is the same sandbox's when it comes
@@ -45,12 +38,9 @@ func (c *ControlPlane) Admit(ctx context.Context) error {
 func (c *ControlPlane) Dismiss(context.Context, map[string]bool) error { return nil }
 
 // Sweep removes what a daemon that ended without a word has left in a durable cluster: the Nodes of
-// its bases, with their Pods, and the metrics API. A base from outside gets a new Node when it next
+// its bases, with their Pods. A base from outside gets a new Node when it next
 // says something.
 func (c *ControlPlane) Sweep(ctx context.Context) error {
-	if err := cluster.RemoveMetricsAPI(ctx, c.Cluster()); err != nil {
-		return err
-	}
 	return nodes.Sweep(ctx, c.client())
 }
 
@@ -61,20 +51,10 @@ func (c *ControlPlane) Serving(hosts ...string) (certPEM, keyPEM []byte, caFile 
 	return certPEM, keyPEM, c.CAFile(), err
 }
 
-// Client is a client of the cluster for many objects.
-func (c *ControlPlane) Client() (kubernetes.Interface, error) { return cluster.NewClient(c.Cluster()) }
-
-// Host is the address of this machine at which the API server reaches it.
-func (c *ControlPlane) Host() string { return Host }
-
-// Ephemeral tells whether nothing of the cluster outlives the sandbox.
-func (c *ControlPlane) Ephemeral() bool { return !c.o.Durable }
-
-// Adopted is false: its processes never outlive their sandbox.
-func (c *ControlPlane) Adopted() bool { return false }
-
-// Nodes tells that the cluster has none of its own.
-func (c *ControlPlane) Nodes() (cluster.Nodes, bool) { return nil, false }
+// Properties implements daemon.Cluster. Its processes never outlive their sandbox.
+func (c *ControlPlane) Properties() cluster.Properties {
+	return cluster.Properties{Host: Host, KubeletClientCA: c.kubeletClientCA(), Ephemeral: !c.o.Durable}
+}
 
 // Guard has nothing to look after; it blocks until ctx ends.
 func (c *ControlPlane) Guard(ctx context.Context) error {

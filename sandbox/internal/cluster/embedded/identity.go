@@ -35,10 +35,10 @@ func (c *ControlPlane) IssueServing(hosts ...string) (certPEM, keyPEM []byte, er
 // IssueServing.
 func (c *ControlPlane) CAFile() string { return filepath.Join(c.pkiDir(), clusterCA+".crt") }
 
-// KubeletClientCA is the path of the authority whose only client is the API server when it calls a
+// kubeletClientCA is the path of the authority whose only client is the API server when it calls a
 // kubelet for logs and exec. A kubelet API that trusts it, and nothing else, needs no further
 // authorisation.
-func (c *ControlPlane) KubeletClientCA() string {
+func (c *ControlPlane) kubeletClientCA() string {
 	return filepath.Join(c.pkiDir(), kubeletClientCA+".crt")
 }
 

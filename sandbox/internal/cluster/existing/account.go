@@ -148,16 +148,16 @@ func (p *Provider) writeControllerKubeconfig() error {
 			c.ProxyURL = proxy.String()
 		}
 	}
-	if err := clientcmd.WriteToFile(*raw, p.ControllerKubeconfig()); err != nil {
+	if err := clientcmd.WriteToFile(*raw, p.o.Dir.ControllerKubeconfig()); err != nil {
 		return fmt.Errorf("writing the kubeconfig of the controllers: %w", err)
 	}
-	return os.Chmod(p.ControllerKubeconfig(), 0o600)
+	return os.Chmod(p.o.Dir.ControllerKubeconfig(), 0o600)
 }
 
 // tryAccount requests access reviews with the kubeconfig of the controllers until the API server grants their
 // permissions, or ctx ends.
 func (p *Provider) tryAccount(ctx context.Context) error {
-	config, err := clientcmd.BuildConfigFromFlags("", p.ControllerKubeconfig())
+	config, err := clientcmd.BuildConfigFromFlags("", p.o.Dir.ControllerKubeconfig())
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig of the controllers: %w", err)
 	}

@@ -120,14 +120,14 @@ func TestControllerKubeconfig(t *testing.T) {
 	if err := p.writeControllerKubeconfig(); err != nil {
 		t.Fatal(err)
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", p.ControllerKubeconfig())
+	config, err := clientcmd.BuildConfigFromFlags("", p.o.Dir.ControllerKubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if config.Host != "https://10.0.0.1" || config.BearerToken != "t" || config.BearerTokenFile != dir.ControllerToken() {
 		t.Errorf("host %q, token %q, file %q", config.Host, config.BearerToken, config.BearerTokenFile)
 	}
-	if info, err := os.Stat(p.ControllerKubeconfig()); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(p.o.Dir.ControllerKubeconfig()); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file: %v, %v", info, err)
 	}
 }

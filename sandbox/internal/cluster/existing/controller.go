@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
@@ -16,9 +15,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
-
-// ControllerKubeconfig is the path of the kubeconfig that Admit writes.
-func (p *Provider) ControllerKubeconfig() string { return p.o.Dir.ControllerKubeconfig() }
 
 // Dismiss removes the Nodes and Leases that this sandbox has created, and the objects that Admit has created,
 // including those of an earlier process. bases are the identities of the bases that the sandbox has started.
@@ -105,23 +101,9 @@ func (p *Provider) Serving(hosts ...string) (certPEM, keyPEM []byte, caFile stri
 	return certPEM, keyPEM, caFile, nil
 }
 
-// Client is a client of the cluster for many objects.
-func (p *Provider) Client() (kubernetes.Interface, error) { return cluster.NewClient(p.Cluster()) }
-
-// Host is loopback, though that cluster's API server need not reach it.
-func (p *Provider) Host() string { return "127.0.0.1" }
-
-// KubeletClientCA is unknown: that cluster's API server need not reach this machine's loopback.
-func (p *Provider) KubeletClientCA() string { return "" }
-
-// Ephemeral is false: the cluster stays.
-func (p *Provider) Ephemeral() bool { return false }
-
-// Adopted is false: everything that the sandbox makes in the cluster goes with it.
-func (p *Provider) Adopted() bool { return false }
-
-// Nodes tells that the cluster's nodes are not ours.
-func (p *Provider) Nodes() (cluster.Nodes, bool) { return nil, false }
+// Properties implements daemon.Cluster. Host is loopback, though the API server need not reach it. Everything that
+// the sandbox creates in the cluster is removed with the sandbox.
+func (p *Provider) Properties() cluster.Properties { return cluster.Properties{Host: "127.0.0.1"} }
 
 // Part is empty: the cluster is no component of the sandbox.
 func (p *Provider) Part() component.Part { return component.None{} }

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/koupleless/koupsandbox/controller/deploy"
@@ -25,9 +24,6 @@ const (
 	pingTime = time.Second
 )
 
-// ControllerKubeconfig is the path of the controller's kubeconfig.
-func (p *Provider) ControllerKubeconfig() string { return p.dir().ControllerKubeconfig() }
-
 // Admit gives the module controller its rights, and writes its kubeconfig: it comes as the
 // administrator and acts as the user of its own rights, so it has no others, and the cluster signs
 // no certificate for it.
@@ -44,7 +40,7 @@ func (p *Provider) Admit(ctx context.Context) error {
 		for _, user := range config.AuthInfos {
 			user.Impersonate = deploy.User
 		}
-		err = clientcmd.WriteToFile(*config, p.ControllerKubeconfig())
+		err = clientcmd.WriteToFile(*config, p.dir().ControllerKubeconfig())
 	}
 	if err != nil {
 		return fmt.Errorf("writing the controller's kubeconfig: %w", err)
@@ -55,13 +51,10 @@ func (p *Provider) Admit(ctx context.Context) error {
 // Dismiss does nothing: the cluster goes with the sandbox.
 func (p *Provider) Dismiss(context.Context, map[string]bool) error { return nil }
 
-// Sweep removes what a daemon that ended without a word has left in the cluster: the metrics API, the
+// Sweep removes what a daemon that ended without a word has left in the cluster: the
 // controller, and the Nodes of its bases, with their Pods. A base from outside gets a new Node when it
 // next says something.
 func (p *Provider) Sweep(ctx context.Context) error {
-	if err := cluster.RemoveMetricsAPI(ctx, p.Cluster()); err != nil {
-		return err
-	}
 	if err := incluster.Remove(ctx, p.config); err != nil {
 		return err
 	}
@@ -79,36 +72,25 @@ func (p *Provider) Serving(hosts ...string) (certPEM, keyPEM []byte, caFile stri
 	return certPEM, keyPEM, caFile, err
 }
 
-// Client is a client of the cluster for many objects.
-func (p *Provider) Client() (kubernetes.Interface, error) { return cluster.NewClient(p.Cluster()) }
+// Properties implements daemon.Cluster. The cluster is removed with the sandbox. Its one authority signs the
+// client certificates of others too, so the controller also checks the right to nodes/proxy.
+func (p *Provider) Properties() cluster.Properties {
+	return cluster.Properties{Host: p.gateway, KubeletClientCA: p.kubeletClientCA, Nodes: p, Ephemeral: true, Adopted: p.adopt}
+}
 
-// Host is the address at which the cluster's containers reach this machine, and this machine can
-// listen; empty where it cannot, as with an engine in a virtual machine. Call it when the API
-// Answers.
-func (p *Provider) Host() string { return p.gateway }
-
-// KubeletClientCA names the file of the authority behind the certificate with which the API server
-// calls kubelets: the cluster's one authority, which signs for others too. A caller needs the right
-// to nodes/proxy as well. It is empty where the API server does not reach this machine.
-func (p *Provider) KubeletClientCA() string {
+// writeClientCA writes the authority of the API server's client certificate to a file, if the API server
+// reaches this machine. Without the file, the controller serves no logs.
+func (p *Provider) writeClientCA() {
 	if p.gateway == "" {
-		return ""
+		return
 	}
 	path := filepath.Join(p.o.Dir, "cluster-ca.crt")
 	if err := state.WriteFile(path, p.config.CAData); err != nil {
-		return "" // the controller then serves no logs
+		p.o.Logger.Error("logs and exec of module Pods are not served", "err", err)
+		return
 	}
-	return path
+	p.kubeletClientCA = path
 }
-
-// Ephemeral is true: the cluster goes with the sandbox.
-func (p *Provider) Ephemeral() bool { return true }
-
-// Nodes are containers of this machine's engine.
-func (p *Provider) Nodes() (cluster.Nodes, bool) { return p, true }
-
-// Network is the engine's network in which kind puts all its clusters.
-func (p *Provider) Network() string { return Network }
 
 // Guard keeps DaemonSets that are made or changed later off the Nodes of bases. It blocks until ctx
 // ends. Those that came while nobody guarded are kept off when it is called again. Call it when the

@@ -65,7 +65,7 @@ type Options struct {
 // Provider is a cluster of kind for one sandbox. What it offers, and when:
 //
 //	at any time           Steps, Rest, Down
-//	after the first Step  Engine, Adopted, Load
+//	after the first Step  Load
 //	after all Steps       Cluster, Gateway, Launch, GuardNodes,
 //	                      KillContainer, PauseContainer, ResumeContainer
 //
@@ -81,7 +81,9 @@ type Provider struct {
 	kind   *kindcluster.Provider
 	owned  bool // the cluster that is there, if any, is this sandbox's
 	adopt  bool // it is used as it is
-	image  string
+	// kubeletClientCA is a file; empty where the API server does not reach this machine.
+	kubeletClientCA string
+	image           string
 
 	config  *rest.Config
 	client  kubernetes.Interface
@@ -129,12 +131,6 @@ func (p *Provider) Cluster() *cluster.Cluster {
 		Sandbox: p.o.Owner.Sandbox, Kubeconfig: p.o.Kubeconfig, Context: p.context, Config: p.config, Version: p.version,
 	}
 }
-
-// Engine is the engine that has the cluster.
-func (p *Provider) Engine() *engine.Engine { return p.engine }
-
-// Adopted tells whether the cluster was there before the Steps, which then use it as it is.
-func (p *Provider) Adopted() bool { return p.adopt }
 
 // prepare finds the engine, what it has of the cluster, and the image for a new one.
 func (p *Provider) prepare(ctx context.Context) error {
@@ -187,6 +183,7 @@ func (p *Provider) prepareForBases(ctx context.Context) error {
 	}
 	p.version = version
 	p.gateway = p.findGateway(ctx)
+	p.writeClientCA()
 	if err := p.keepReachable(ctx); err != nil {
 		return err
 	}

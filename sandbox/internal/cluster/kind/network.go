@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// Network is the engine's network in which kind puts all its clusters.
-	Network = "kind"
+	// engineNetwork is the engine's network in which kind puts all its clusters.
+	engineNetwork = "kind"
 	// podNetwork is a ConfigMap in kube-system that says that nothing in the cluster sets routes
 	// between nodes; the node image of `make node-image` brings it.
 	podNetwork = "pod-network"
@@ -37,7 +37,7 @@ func (p *Provider) findGateway(ctx context.Context) string {
 	if p.engine.Command == engine.Podman {
 		format = `{{range .Subnets}}{{.Gateway}} {{end}}`
 	}
-	text, err := p.engine.Run(ctx, "network", "inspect", "--format", format, Network)
+	text, err := p.engine.Run(ctx, "network", "inspect", "--format", format, engineNetwork)
 	if err != nil {
 		p.o.Logger.Warn("looking for this machine's address in the network of kind", "err", err)
 		return ""
@@ -80,20 +80,22 @@ func (p *Provider) reachNodes(ctx context.Context) error {
 	return errors.New("there is no node with the control plane")
 }
 
-// baseNetwork holds the addresses of simulated bases, which nobody answers.
-const baseNetwork = "198.18.0.0/15"
+// baseNetworks contain the addresses of simulated bases: the ones that are not routed, and those of Pods.
+var baseNetworks = []string{"198.18.0.0/15", "10.244.0.0/16"}
 
-// keepReachable makes the addresses of simulated bases ones that a node could reach by itself.
-// kindnet, the Pod network of kind's own image, adds a route through the address of every Node, and
-// ends when the kernel refuses one.
+// keepReachable makes the addresses of simulated bases neighbours of every node. kindnet, the Pod network
+// of kind's own image, adds a route through the address of every Node, and exits when the kernel refuses
+// one because the address is not a neighbour. Requests to Pods use the more specific routes of kindnet.
 func (p *Provider) keepReachable(ctx context.Context) error {
 	list, err := p.kind.ListNodes(p.name)
 	if err != nil {
 		return fmt.Errorf("listing the nodes of kind cluster %s: %w", p.name, plain(err))
 	}
 	for _, node := range names(list) {
-		if _, err := p.engine.Run(ctx, "exec", node, "ip", "route", "replace", baseNetwork, "dev", "eth0"); err != nil {
-			return fmt.Errorf("preparing node %s for bases: %w", node, err)
+		for _, network := range baseNetworks {
+			if _, err := p.engine.Run(ctx, "exec", node, "ip", "route", "replace", network, "dev", "eth0"); err != nil {
+				return fmt.Errorf("preparing node %s for bases: %w", node, err)
+			}
 		}
 	}
 	return nil

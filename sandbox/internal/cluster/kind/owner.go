@@ -185,17 +185,6 @@ func Forget(ctx context.Context, o Options) error {
 	return p.Down(ctx)
 }
 
-// EngineOf returns the engine that has, or would have, the cluster of a sandbox; engine.ErrNone,
-// wrapped, means that none can be used.
-func EngineOf(ctx context.Context, o Options) (*engine.Engine, error) {
-	p, err := New(o)
-	if err != nil {
-		return nil, err
-	}
-	err = p.findEngine(ctx)
-	return p.engine, err
-}
-
 func names(list []nodes.Node) []string {
 	out := make([]string, len(list))
 	for i, n := range list {

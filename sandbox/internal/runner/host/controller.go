@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
@@ -41,13 +40,8 @@ type Controller struct {
 	// Serving issues the certificate for Host.
 	Serving func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
 
-	kubelet    map[string]string // made once: another certificate would start the processes anew
-	metricsAPI string            // so is this
+	kubelet map[string]string // made once: another certificate would restart the processes
 }
-
-// MetricsAPI is where the first controller serves the metrics API, host:port; empty if it does not. It
-// is known when that has started.
-func (c *Controller) MetricsAPI() string { return c.metricsAPI }
 
 var _ Program = (*Controller)(nil)
 
@@ -57,7 +51,7 @@ func (c *Controller) Settings(i Instance) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the broker's address: %w", err)
 	}
-	if err := c.serveKubelet(i.Config.MetricsAPI); err != nil {
+	if err := c.serveKubelet(); err != nil {
 		return nil, err
 	}
 	login := c.Broker.Controller()
@@ -91,31 +85,17 @@ func (c *Controller) Settings(i Instance) (map[string]string, error) {
 	}
 	maps.Copy(env, runner.Limits())
 	maps.Copy(env, c.kubelet)
-	if c.metricsAPI != "" {
-		env["METRICS_API_ADDR"] = c.metricsAPI
-		if i.Index > 1 { // nobody calls them, but they say on Nodes what the first one tells
-			env["METRICS_API_ADDR"] = net.JoinHostPort(c.Host, "0")
-		}
-	}
 	maps.Copy(env, i.Config.Env)
 	return env, nil
 }
 
 // serveKubelet has the controller serve logs and exec of module Pods where the API server can reach
-// it, with a certificate that the API server trusts, and for the metrics API too.
-func (c *Controller) serveKubelet(metricsAPI bool) error {
+// it, with a certificate that the API server trusts.
+func (c *Controller) serveKubelet() error {
 	if c.KubeletClientCA == "" || c.kubelet != nil {
 		return nil
 	}
-	hosts := []string{c.Host}
-	if metricsAPI {
-		addrs, err := freePorts(c.Host, 1)
-		if err != nil {
-			return fmt.Errorf("finding a free port for the metrics API: %w", err)
-		}
-		c.metricsAPI, hosts = addrs[0], append(hosts, cluster.MetricsAPINames()...)
-	}
-	certPEM, keyPEM, _, err := c.Serving(hosts...)
+	certPEM, keyPEM, _, err := c.Serving(c.Host)
 	certFile, keyFile := c.Dir.KubeletCert()
 	if err == nil {
 		err = errors.Join(state.WriteFile(certFile, certPEM), state.WriteFile(keyFile, keyPEM))

@@ -43,8 +43,6 @@ const (
 	brokerFolder = "/etc/module-controller/broker/"
 	// heartbeatPort is where the manifests have the controller take heartbeats over HTTP.
 	heartbeatPort = "http-tunnel"
-	// metricsAPIAddr is the port that the manifests have for the metrics API.
-	metricsAPIAddr = ":10260"
 	// podName is the environment variable with the name of the Pod.
 	podName = "POD_NAME"
 	// startFailures is the failure threshold of the startup probe, which runs every second. It is long enough

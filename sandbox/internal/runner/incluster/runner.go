@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 
@@ -145,22 +144,15 @@ func (r *Runner) settings(c v1alpha1.Controller) (Settings, error) {
 	if r.o.Own == nil {
 		return s, nil
 	}
-	if err := r.certify(c.MetricsAPI); err != nil {
+	if err := r.certify(); err != nil {
 		return Settings{}, err
 	}
 	s.Proxy, s.Token, s.Kubelet = r.o.Own.Proxy, r.token, r.kubelet
-	if c.MetricsAPI {
-		s.Variables = maps.Clone(c.Env)
-		if s.Variables == nil {
-			s.Variables = map[string]string{}
-		}
-		s.Variables["METRICS_API_ADDR"] = metricsAPIAddr
-	}
 	return s, nil
 }
 
 // certify makes what the controllers serve logs and exec with, once.
-func (r *Runner) certify(metricsAPI bool) error {
+func (r *Runner) certify() error {
 	if r.kubelet.Cert != nil {
 		return nil
 	}
@@ -168,11 +160,7 @@ func (r *Runner) certify(metricsAPI bool) error {
 	if err != nil {
 		return fmt.Errorf("reading the authority of the API server: %w", err)
 	}
-	hosts := []string{runner.Name}
-	if metricsAPI {
-		hosts = append(hosts, cluster.MetricsAPINames()...)
-	}
-	if r.kubelet.Cert, r.kubelet.Key, _, err = r.o.Own.Serving(hosts...); err != nil {
+	if r.kubelet.Cert, r.kubelet.Key, _, err = r.o.Own.Serving(runner.Name); err != nil {
 		return err
 	}
 	r.kubelet.ClientCA = clientCA

@@ -99,7 +99,7 @@ func TestSettingsWithoutUp(t *testing.T) {
 	run(t, home, "scenario", "new", "--dir", "HOME", "s")
 	env := map[string]string{"KOUPSANDBOX_CONFIG": "sandbox.yaml", "KOUPSANDBOX_ENV": "test", "KOUPSANDBOX_PROVIDER": "kind", "KOUPSANDBOX_ENGINE": "docker",
 		"KIND_EXPERIMENTAL_PROVIDER": "podman", "KOUPSANDBOX_BROKER": "mqtt://broker:1883", "KOUPSANDBOX_BROKER_USERNAME": "me", "KOUPSANDBOX_WAIT": "2m"}
-	for _, flag := range []string{"--config=x.yaml", "--base-runtime container", "--env test", "--provider kind", "-provider=kind", "--engine podman", "--nodes 2",
+	for _, flag := range []string{"--config=x.yaml", "--base-runtime cluster", "--env test", "--provider kind", "-provider=kind", "--engine podman", "--nodes 2",
 		"--image x", "--k8s-version v1.36.3", "--controller host", "--context x", "--kubeconfig x", "--i-know-what-i-do", "--durable", "--broker-tls",
 		"--broker mqtt://broker:1883", "--broker-username me", "--broker-password-file x", "--broker-ca x", "--broker-cert x", "--broker-key x",
 		"--broker-consent", "--controllers 2", "--wait 2m"} {

@@ -44,8 +44,8 @@ func sandboxSettings() []setting {
 // settings are the flags of every command that can bring a sandbox up.
 func settings() []setting {
 	return []setting{
-		{"spec.bases.runtime", &cli.StringFlag{Name: "base-runtime", Usage: "what bases run as: process; container, with the provider kind; cluster, in Pods of kind or existing", Value: "process", Category: basesCategory}},
-		{"spec.bases.perPod", &cli.IntFlag{Name: "bases-per-pod", Aliases: []string{"per-pod"}, Usage: "`N` bases in each Pod of the runtime cluster, 1 to 2000", DefaultText: "500", Category: basesCategory}},
+		{"spec.bases.runtime", &cli.StringFlag{Name: "base-runtime", Usage: "where bases run: process; cluster, in Pods of kind or existing", Value: "process", Category: basesCategory}},
+		{"spec.bases.perPod", &cli.IntFlag{Name: "bases-per-pod", Aliases: []string{"per-pod"}, Usage: "`N` bases in each Pod of the runtime cluster, 1 to 2000; with 1, each base has the address of its Pod", DefaultText: "500", Category: basesCategory}},
 		{"spec.bases.image", &cli.StringFlag{Name: "base-image", Usage: "`IMAGE` of those Pods", DefaultText: "with kind one of the program fakebase", Category: basesCategory}},
 		{"spec.bases.agentImage", &cli.StringFlag{Name: "agent-image", Usage: "`IMAGE` of the Pod that sends requests to them, in a cluster that you have", DefaultText: "none, they go through the API server", Category: basesCategory}},
 		{"spec.env", &cli.StringFlag{Name: "env", Usage: "`ENV` in topics and labels", DefaultText: "dev; with --broker or an existing cluster, a generated name", EnvVars: []string{"KOUPSANDBOX_ENV"}}},

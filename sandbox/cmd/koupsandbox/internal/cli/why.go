@@ -34,7 +34,7 @@ func (s *commands) why() *cli.Command {
 		Description: `A TARGET is a Pod, or pod/NAME, node/NAME, deployment/NAME, daemonset/NAME or statefulset/NAME.
 The NAME of a node is also the host name or the identity of a base.
 The command is read-only. Use --context or --kubeconfig to query any cluster that runs this module
-controller, without a sandbox. The kubectl plugin, kubectl-koup, queries the cluster of kubectl.
+controller, without a sandbox. The kubectl plugin, kubectl-koupsandbox, queries the cluster of kubectl.
 Credentials in URLs are replaced by ***. Exit status: 0 if there is an answer.
 Examples:
   koupsandbox why biz1
@@ -120,8 +120,8 @@ func (s *commands) clientConfig(c *cli.Context) (clientcmd.ClientConfig, error) 
 	return load(path), nil
 }
 
-// plugin is the name of the program as a plugin of kubectl: kubectl koup why POD.
-const plugin = "kubectl-koup"
+// plugin is the name of the binary as a kubectl plugin: kubectl koupsandbox why POD.
+const plugin = "kubectl-koupsandbox"
 
 // isPlugin tells whether kubectl has called the program: then its cluster is asked, and no sandbox.
 func (s *commands) isPlugin() bool {

@@ -80,7 +80,7 @@ ModuleLabelMissing of pod/biz1
 func TestWhyAsPlugin(t *testing.T) {
 	t.Setenv("KUBECONFIG", apiServer(t))
 	var out, errs bytes.Buffer
-	code := cli.Run(t.Context(), cli.Streams{Out: &out, Err: &errs, UserHome: t.TempDir()}, []string{"/usr/local/bin/kubectl-koup", "why", "biz1"})
+	code := cli.Run(t.Context(), cli.Streams{Out: &out, Err: &errs, UserHome: t.TempDir()}, []string{"/usr/local/bin/kubectl-koupsandbox", "why", "biz1"})
 	if code != 0 || !strings.Contains(out.String(), "ModuleLabelMissing of pod/biz1") {
 		t.Errorf("exit status %d: %s%s", code, out.String(), errs.String())
 	}

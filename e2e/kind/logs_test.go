@@ -40,16 +40,6 @@ func deploy(t *testing.T, name string) *corev1.Pod {
 	return pod
 }
 
-func TestRollingUpdateLosesNothing(t *testing.T) {
-	r, err := shared.Run(t.Context(), "scenario", "run", "testdata/rolling-update.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Status != 0 || !strings.Contains(r.Out, " 0 lost") {
-		t.Errorf("status %d:\n%s%s", r.Status, r.Out, r.Err)
-	}
-}
-
 // The cluster's API server asks the controller's Pod for the log of a module, and to run a command
 // there, as it asks a kubelet.
 func TestLogsAndExecOfAModuleComeThroughTheCluster(t *testing.T) {

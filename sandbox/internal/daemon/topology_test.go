@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 )
 
 // Where nothing else is said the controller runs in the cluster, unless it cannot, which is told;
@@ -39,7 +40,7 @@ func TestResolveLocation(t *testing.T) {
 	}{
 		"by default":         {host: "172.18.0.1", program: program, want: v1alpha1.LocationCluster},
 		"no way":             {program: program, want: v1alpha1.LocationHost, note: "do not reach each other"},
-		"no program for it":  {host: "172.18.0.1", program: "location_test.go", want: v1alpha1.LocationHost, note: "it is no program for Linux"},
+		"no program for it":  {host: "172.18.0.1", program: "topology_test.go", want: v1alpha1.LocationHost, note: "it is no program for Linux"},
 		"here, as was said":  {given: v1alpha1.LocationHost, host: "172.18.0.1", program: program, want: v1alpha1.LocationHost},
 		"there, as was said": {given: v1alpha1.LocationCluster, program: program, want: v1alpha1.LocationCluster}, // fails later, with what to do
 	} {
@@ -47,7 +48,7 @@ func TestResolveLocation(t *testing.T) {
 			config := &v1alpha1.Sandbox{Spec: v1alpha1.Spec{Provider: v1alpha1.ProviderKind, Controller: v1alpha1.Controller{Location: tc.given}}}
 			v1alpha1.SetDefaults(config)
 			var notes []string
-			resolved := resolveLocation(config, placed{&fakeCluster{}, tc.host}, tc.program, func(note string) { notes = append(notes, note) })
+			resolved := resolveLocation(config, cluster.Properties{Host: tc.host}, tc.program, func(note string) { notes = append(notes, note) })
 			got := resolved.Spec
 			if got.Controller.Location != tc.want || got.Broker.TLS != (tc.want == v1alpha1.LocationCluster) {
 				t.Errorf("it runs in %q, TLS %t; want %q", got.Controller.Location, got.Broker.TLS, tc.want)
@@ -78,14 +79,6 @@ func TestOtherSettings(t *testing.T) {
 	}
 }
 
-// placed is a cluster that reaches this machine at an address.
-type placed struct {
-	*fakeCluster
-	host string
-}
-
-func (p placed) Host() string { return p.host }
-
 // The broker listens where those who use it reach it, or says why it cannot.
 func TestBrokerHost(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -97,14 +90,14 @@ func TestBrokerHost(t *testing.T) {
 		"all here":                 {v1alpha1.LocationHost, v1alpha1.RuntimeProcess, "172.18.0.1", "127.0.0.1"},
 		"all here, and no way":     {v1alpha1.LocationHost, v1alpha1.RuntimeProcess, "", "127.0.0.1"},
 		"controller there":         {v1alpha1.LocationCluster, v1alpha1.RuntimeProcess, "172.18.0.1", "172.18.0.1"},
-		"bases there":              {v1alpha1.LocationHost, v1alpha1.RuntimeContainer, "172.18.0.1", "172.18.0.1"},
+		"bases there":              {v1alpha1.LocationHost, v1alpha1.RuntimeCluster, "172.18.0.1", "172.18.0.1"},
 		"controller there, no way": {v1alpha1.LocationCluster, v1alpha1.RuntimeProcess, "", "--controller host"},
-		"bases there, no way":      {v1alpha1.LocationHost, v1alpha1.RuntimeContainer, "", "--base-runtime process"},
+		"bases there, no way":      {v1alpha1.LocationHost, v1alpha1.RuntimeCluster, "", "--base-runtime process"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := &v1alpha1.Sandbox{}
 			config.Spec.Controller.Location, config.Spec.Bases.Runtime = tc.location, tc.runtime
-			got, err := brokerHost(config, placed{&fakeCluster{}, tc.host})
+			got, err := newTopology(config, cluster.Properties{Host: tc.host}).BrokerHost()
 			if got != tc.want && (err == nil || !strings.HasSuffix(err.Error(), tc.want)) {
 				t.Errorf("got %q, %v; want %q", got, err, tc.want)
 			}
