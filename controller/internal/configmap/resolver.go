@@ -118,7 +118,7 @@ func (r *Resolver) handle(ctx context.Context, name types.NamespacedName) (time.
 	began := time.Now()
 	data, err := r.read(ctx, name)
 	if ctx.Err() != nil {
-		return 0, nil
+		return 0, ctx.Err()
 	}
 	again := r.note(name, data, err, began)
 	r.o.Changed(name)
