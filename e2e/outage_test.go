@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +16,10 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
+	basefault "github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/fault"
 )
 
 // The broker restarts: bases and controller come back by themselves, no Node is
@@ -87,12 +91,14 @@ func TestControllerRestart(t *testing.T) {
 			must(t, err)
 			clearFaults := func() {
 				for _, b := range list {
-					must(t, up.ClearFaults(context.WithoutCancel(ctx), b.HostName))
+					must(t, up.ClearFaults(context.WithoutCancel(ctx), sandbox.FaultSelector{Bases: []string{b.HostName}}))
 				}
 			}
 			t.Cleanup(clearFaults)
 			for _, b := range list { // so that there is a middle
-				_, err := up.Inject(ctx, b.HostName, []byte(`{"kind": "latency", "delay": {"min": "1h"}, "match": {"commands": ["installBiz"]}}`))
+				_, err := up.SetFault(ctx, fault.Injection{Bases: []string{b.HostName}, Fault: v1alpha1.FaultOf(basefault.Fault{
+					Kind: basefault.KindLatency, Delay: basefault.Delay{Min: basefault.Duration(time.Hour)}, Match: basefault.Match{Commands: []string{"installBiz"}},
+				})})
 				must(t, err)
 			}
 			_, err = client.AppsV1().DaemonSets(ns).Create(ctx, module.DaemonSet(ns, "parts", module.Template("parts", containers...)), metav1.CreateOptions{})

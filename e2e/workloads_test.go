@@ -13,6 +13,10 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
+	basefault "github.com/koupleless/koupsandbox/fakebase/fault"
+	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/fault"
 )
 
 // workload is a kind of object that keeps Pods.
@@ -179,10 +183,11 @@ func TestBarePod(t *testing.T) {
 func leavesAfterModules(pod **corev1.Pod) func(ctx context.Context, t *testing.T, ns string) {
 	return func(ctx context.Context, t *testing.T, ns string) {
 		p := *pod
-		fault := []byte(`{"kind": "deaf", "match": {"commands": ["uninstallBiz"]}}`)
-		id, err := up.Inject(ctx, p.Status.PodIP, fault)
+		id, err := up.SetFault(ctx, fault.Injection{
+			Bases: []string{p.Status.PodIP}, Fault: v1alpha1.Fault{Kind: basefault.KindDeaf, Match: v1alpha1.FaultMatch{Commands: []string{"uninstallBiz"}}},
+		})
 		must(t, err)
-		defer func() { must(t, up.ClearFaults(ctx, p.Status.PodIP)) }()
+		defer func() { must(t, up.ClearFaults(ctx, sandbox.FaultSelector{Bases: []string{p.Status.PodIP}})) }()
 		must(t, client.CoreV1().Pods(ns).Delete(ctx, p.Name, metav1.DeleteOptions{}))
 		eventually(ctx, t, "the failed uninstall is told", func(ctx context.Context) error {
 			return warned(ctx, ns, p.Name, "UninstallBizTimedOut")
@@ -197,7 +202,7 @@ func leavesAfterModules(pod **corev1.Pod) func(ctx context.Context, t *testing.T
 		if diff := cmp.Diff(map[string][]string{p.Status.PodIP: {"left:1.0.0 ACTIVATED"}}, left); diff != "" {
 			t.Errorf("the module that could not be uninstalled (-want +got):\n%s", diff)
 		}
-		must(t, up.ClearFaults(ctx, p.Status.PodIP, id))
+		must(t, up.ClearFaults(ctx, sandbox.FaultSelector{IDs: []string{id}}))
 		eventually(ctx, t, "the Pod and its modules are gone", func(ctx context.Context) error {
 			if err := gone(ctx, ns, "left"); err != nil {
 				return err

@@ -7,10 +7,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
+	basefault "github.com/koupleless/koupsandbox/fakebase/fault"
+	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/fault"
 )
 
 // seen notes in the page, for each row of the log that comes, how many milliseconds after the time
@@ -34,9 +39,9 @@ func lateness(t *testing.T, r *live) {
 	r.run(chromedp.Evaluate(seen, nil))
 	r.wait("window.watching")
 	for n := range changes / 2 {
-		id, err := r.up.Inject(t.Context(), "base-1", []byte(`{"kind":"latency","delay":{"min":"1ms"}}`))
+		id, err := r.up.SetFault(t.Context(), fault.Injection{Fault: v1alpha1.Fault{Kind: basefault.KindLatency, Delay: basefault.Delay{Min: basefault.Duration(time.Millisecond)}}, Bases: []string{"base-1"}})
 		check.Must(t, err)
-		check.Must(t, r.up.ClearFaults(t.Context(), "base-1", id))
+		check.Must(t, r.up.ClearFaults(t.Context(), sandbox.FaultSelector{IDs: []string{id}}))
 		r.wait(fmt.Sprintf("window.late.length >= %d", 2*n+2))
 	}
 	late := get[[]float64](r.page, "window.late")

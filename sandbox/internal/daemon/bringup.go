@@ -11,11 +11,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
-	"github.com/koupleless/koupsandbox/sandbox/internal/mqttview"
+	"github.com/koupleless/koupsandbox/sandbox/internal/mqttfault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/incluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
@@ -104,7 +105,9 @@ type firstUp struct {
 	cluster  Cluster
 	external *broker.External // the user's broker, if there is one
 	link     *broker.Link
-	ways     *mqttview.View
+	faults   *fault.Set
+
+	mqttFaults *mqttfault.View
 	// populated is closed when the bases have their Nodes; nil where nothing of the cluster waits for that.
 	populated chan struct{}
 }
@@ -185,9 +188,10 @@ func (b *firstUp) openBroker(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.ways = mqttview.New(mqttview.Options{Who: d.party, Changed: d.streams.rule, Kill: d.killController})
+	b.faults = fault.NewSet(d.streams.fault)
+	b.mqttFaults = mqttfault.New(mqttfault.Options{Who: d.client, Faults: b.faults, Kill: d.killController})
 	o := broker.LinkOptions{
-		View: b.ways, Bypassed: bypassed(config, b.cluster),
+		View: b.mqttFaults, Bypassed: bypassed(config, b.cluster),
 		Host: at, Port: config.Spec.Broker.Port, Env: config.Spec.Env, ClientPrefix: clientPrefix, To: b.external, Note: d.o.Dir.Broker(),
 		Logger: d.log.With("component", broker.Component), Changed: d.brokerChanged,
 	}

@@ -11,6 +11,7 @@ import (
 type schema struct {
 	Type        string             `json:"type"`
 	Ref         string             `json:"$ref"`
+	Title       string             `json:"title"`
 	Description string             `json:"description"`
 	Properties  properties         `json:"properties"`
 	Required    []string           `json:"required"`

@@ -37,7 +37,7 @@ func (b *Board) Observe(e timeline.Event) {
 		b.node(e)
 	case timeline.Component:
 		b.span(spanKey{laneKey{Component, e.Name}, Process, e.Name}).turn(e.Time, e.State, e.Message)
-	case timeline.Fault, timeline.API, timeline.MQTT:
+	case timeline.Fault:
 		b.fault(e)
 	case timeline.Request:
 		if e.Base != "" {
@@ -200,11 +200,11 @@ func (b *Board) fault(e timeline.Event) {
 	case timeline.FaultSet:
 		s := b.span(key)
 		s.Base = e.Base
-		s.turn(e.Time, e.State, e.Message)
+		s.turn(e.Time, e.State, timeline.Join(": ", e.Code, e.Message))
 	case timeline.FaultCleared:
 		b.close(key, e.Time)
 	default:
-		b.mark(lane, Fired, e, timeline.Join(": ", name, e.Message))
+		b.mark(lane, Fired, e, timeline.Join(": ", name, e.Code, e.Message))
 	}
 }
 

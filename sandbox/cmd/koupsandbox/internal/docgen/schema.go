@@ -14,6 +14,7 @@ import (
 // schema is what is used of a JSON schema.
 type schema struct {
 	Type        string             `json:"type"`
+	Title       string             `json:"title"`
 	Description string             `json:"description"`
 	Properties  properties         `json:"properties"`
 	Enum        []any              `json:"enum"`
@@ -166,22 +167,27 @@ func fault() (*schema, error) {
 	return f, nil
 }
 
+// faultKinds lists the kinds of faults, those of each target together.
 func faultKinds(w *words) ([]table, error) {
 	f, err := fault()
 	if err != nil {
 		return nil, err
 	}
-	t := table{columns: []cell{{"Kind", "类型"}, {"What goes wrong", "现象"}}}
+	t := table{columns: []cell{{"Target", "目标"}, {"Kind", "类型"}, {"What goes wrong", "现象"}}}
 	for _, kind := range f.field("kind").AnyOf {
 		if kind.Const == "" {
 			continue
 		}
+		key := kind.Const
+		if kind.Title != "base" {
+			key = kind.Title + "." + key
+		}
 		text, state := strings.CutSuffix(strings.TrimSpace(kind.Description), " (state).")
-		c := w.of("faultKinds", kind.Const, named(kind.Const, text))
+		c := w.of("faultKinds", key, named(kind.Const, text))
 		if state {
 			c = cell{"*state*: " + c.en, "*状态*：" + c.zh}
 		}
-		t.rows = append(t.rows, []cell{same("`" + kind.Const + "`"), c})
+		t.rows = append(t.rows, []cell{same("`" + kind.Title + "`"), same("`" + kind.Const + "`"), c})
 	}
 	return []table{t}, nil
 }
