@@ -185,9 +185,9 @@ func poll(ctx context.Context, every time.Duration, is func() (bool, error)) err
 // clearConnections ends the faults on connections that the run has left.
 func (s *Stage) clearConnections(ctx context.Context) error {
 	s.mu.Lock()
-	any := s.onConnections
+	left := s.onConnections
 	s.mu.Unlock()
-	if !any {
+	if !left {
 		return nil
 	}
 	var errs []error
