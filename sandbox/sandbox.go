@@ -48,8 +48,8 @@ type (
 	ActRequest = control.ActRequest
 	// ControllerRequest says what module controllers Client is to provide.
 	ControllerRequest = control.ControllerRequest
-	// APIRuleRequest disturbs what controllers see of the Kubernetes API.
-	APIRuleRequest = control.APIRuleRequest
+	// FaultSelector selects faults.
+	FaultSelector = control.FaultSelector
 	// WatchRequest says what a stream of Client's events is to tell.
 	WatchRequest = control.WatchRequest
 	// Error is a failure that the daemon reports; its Code is an HTTP status.

@@ -31,7 +31,7 @@ const (
 )
 
 // looks are commands that only look: they are repeated until they show what the page says.
-var looks = regexp.MustCompile(`^(kubectl (get|logs|exec) |koupsandbox (base list|base faults|status|logs|list|why)|curl |grep )`)
+var looks = regexp.MustCompile(`^(kubectl (get|logs|exec) |koupsandbox (base list|fault list|status|logs|list|why)|curl |grep )`)
 
 func TestPages(t *testing.T) {
 	bin, err := box.FindPrograms(root)

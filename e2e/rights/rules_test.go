@@ -16,6 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/fault"
 )
 
 // What the controller asks of the API server is what the manifests let it: no request that no rule
@@ -137,9 +138,9 @@ func asWithOlderServers(t *testing.T) {
 func conflicts(t *testing.T, ns string) {
 	t.Helper()
 	for _, resource := range []string{"pods/status", "nodes/status"} {
-		rule := v1alpha1.APIRule{ID: resource, Kind: v1alpha1.APIRefuse, Code: 409, Resource: resource, Count: 1}
-		v1alpha1.SetAPIRuleDefaults(&rule)
-		_, err := up.SetAPIRule(t.Context(), sandbox.APIRuleRequest{Rule: rule})
+		_, err := up.SetFault(t.Context(), fault.Injection{Target: v1alpha1.TargetAPI, Fault: v1alpha1.Fault{
+			ID: resource, Kind: v1alpha1.APIRefuse, Status: 409, Match: v1alpha1.FaultMatch{Resource: resource}, Count: 1,
+		}})
 		must(t, err)
 	}
 	node := podOf(t, ns, "m").Spec.NodeName

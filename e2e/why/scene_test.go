@@ -2,7 +2,6 @@ package why
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	sandboxfault "github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
@@ -118,9 +118,7 @@ func (s *scene) release() {
 // inject puts a fault into the base of the scene.
 func (s *scene) inject(f fault.Fault) {
 	s.t.Helper()
-	text, err := json.Marshal(f)
-	check.Must(s.t, err)
-	_, err = up.Inject(s.ctx, s.bases[0].Identity, text)
+	_, err := up.SetFault(s.ctx, sandboxfault.Injection{Fault: v1alpha1.FaultOf(f), Bases: []string{s.bases[0].Identity}})
 	check.Must(s.t, err)
 }
 

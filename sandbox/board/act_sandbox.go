@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
-	"github.com/koupleless/koupsandbox/fakebase/fault"
+	basefault "github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
@@ -29,7 +31,7 @@ func sandboxActions() []act {
 		{
 			Action: Action{ID: "fault.set", On: kindBase, Title: "Set a fault", Danger: true, Params: []ActionParam{
 				fromRow("base", "name"),
-				{Name: "kind", Choices: faultKinds(), Default: string(fault.KindLatency)},
+				{Name: "kind", Choices: faultKinds(), Default: string(basefault.KindLatency)},
 				{Name: "delay", Optional: true, Default: "2s", Hint: "of kinds that delay, and by how much clockSkew is wrong: 2s"},
 				{Name: "code", Optional: true, Hint: "of kind error, such as User.MetaspaceFull"},
 				{Name: "count", Number: true, Optional: true, Hint: "how often it strikes; empty = without limit"},
@@ -39,7 +41,7 @@ func sandboxActions() []act {
 		},
 		{
 			Action: Action{ID: "fault.clear", On: kindFault, Title: "Clear this fault", Params: []ActionParam{
-				fromRow("id", "id"), {Name: "base", From: "base", Optional: true},
+				fromRow("id", "id"), fromRow("target", "target"), {Name: "base", From: "base", Optional: true},
 			}},
 			target: onBase, do: clearFault,
 		},
@@ -103,7 +105,7 @@ func sandboxActions() []act {
 
 func faultKinds() []string {
 	var names []string
-	for _, k := range fault.Kinds() {
+	for _, k := range basefault.Kinds() {
 		names = append(names, string(k))
 	}
 	return names
@@ -112,7 +114,7 @@ func faultKinds() []string {
 func onStream(p params) string { return kindStream + "/" + p["group"] + "/" + p["stream"] }
 
 func setFault(ctx context.Context, b *Board, p params) (ActionResult, error) {
-	f := fault.Fault{Kind: fault.Kind(p["kind"]), Count: p.number("count"), Code: p["code"]}
+	f := basefault.Fault{Kind: basefault.Kind(p["kind"]), Count: p.number("count"), Code: p["code"]}
 	delay, err := duration(p, "delay")
 	if err != nil {
 		return ActionResult{}, err
@@ -121,9 +123,9 @@ func setFault(ctx context.Context, b *Board, p params) (ActionResult, error) {
 		return ActionResult{}, err
 	}
 	switch {
-	case f.Kind == fault.KindClockSkew:
+	case f.Kind == basefault.KindClockSkew:
 		f.Skew = delay
-	case fault.Fault{Kind: f.Kind, Delay: fault.Delay{Min: delay}}.Validate() == nil:
+	case basefault.Fault{Kind: f.Kind, Delay: basefault.Delay{Min: delay}}.Validate() == nil:
 		f.Delay.Min = delay // of other kinds the default has no meaning
 	}
 	if err := f.Validate(); err != nil {
@@ -133,11 +135,11 @@ func setFault(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	if err != nil {
 		return ActionResult{}, fmt.Errorf("writing a fault: %w", err)
 	}
-	id, err := b.daemon.Inject(ctx, p["base"], text)
-	return ActionResult{fmt.Sprintf("fault %s (%s) is set on %s", id, f.Kind, p["base"]), b.koupsandbox("base", "inject", p["base"], string(text))}, err
+	id, err := b.daemon.SetFault(ctx, onBases(f, p["base"]))
+	return ActionResult{fmt.Sprintf("fault %s (%s) is set on %s", id, f.Kind, p["base"]), b.koupsandbox("fault", "set", "--base", p["base"], string(text))}, err
 }
 
-func duration(p params, name string) (fault.Duration, error) {
+func duration(p params, name string) (basefault.Duration, error) {
 	if p[name] == "" {
 		return 0, nil
 	}
@@ -145,24 +147,26 @@ func duration(p params, name string) (fault.Duration, error) {
 	if err != nil || d < 0 {
 		return 0, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%s must be a time such as 2s or 500ms", name)
 	}
-	return fault.Duration(d), nil
+	return basefault.Duration(d), nil
+}
+
+// onBases is a fault that is set on a base.
+func onBases(f basefault.Fault, base string) fault.Injection {
+	return fault.Injection{Fault: v1alpha1.FaultOf(f), Target: v1alpha1.TargetBase, Bases: []string{base}}
 }
 
 func clearFault(ctx context.Context, b *Board, p params) (ActionResult, error) {
-	if p["base"] == "" {
-		err := b.daemon.ClearAPIRule(ctx, "", p["id"])
-		return ActionResult{"rule " + p["id"] + " is ended", b.koupsandbox("api", "clear", p["id"])}, err
+	r := sandbox.FaultSelector{Target: v1alpha1.FaultTarget(p["target"]), IDs: []string{p["id"]}}
+	where := []string{"--target", p["target"]}
+	if p["base"] != "" {
+		r.Bases, where = []string{p["base"]}, append(where, "--base", p["base"])
 	}
-	err := b.daemon.ClearFaults(ctx, p["base"], p["id"])
-	return ActionResult{fmt.Sprintf("fault %s of %s is cleared", p["id"], p["base"]), b.koupsandbox("base", "clear", p["base"], p["id"])}, err
+	err := b.daemon.ClearFaults(ctx, r)
+	return ActionResult{"fault " + p["id"] + " is cleared", b.koupsandbox(append(append([]string{"fault", "clear"}, where...), p["id"])...)}, err
 }
 
 func killBase(ctx context.Context, b *Board, p params) (ActionResult, error) {
-	text, err := json.Marshal(fault.Fault{Kind: fault.KindCrash})
-	if err != nil {
-		return ActionResult{}, fmt.Errorf("writing a fault: %w", err)
-	}
-	_, err = b.daemon.Inject(ctx, p["base"], text)
+	_, err := b.daemon.SetFault(ctx, onBases(basefault.Fault{Kind: basefault.KindCrash}, p["base"]))
 	return ActionResult{"base " + p["base"] + " is killed", b.koupsandbox("base", "kill", p["base"])}, err
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
@@ -67,15 +68,16 @@ func (d *fakeDaemon) call(format string, values ...any) error {
 	return d.fails
 }
 
-func (d *fakeDaemon) Inject(_ context.Context, base string, f json.RawMessage) (string, error) {
-	return "fault-1", d.call("inject %s %s", base, f)
+func (d *fakeDaemon) SetFault(_ context.Context, i fault.Injection) (string, error) {
+	text, err := json.Marshal(i.OfBase())
+	if err != nil {
+		return "", err
+	}
+	return "fault-1", d.call("set %v %s", i.Bases, text)
 }
 
-func (d *fakeDaemon) ClearFaults(_ context.Context, base string, ids ...string) error {
-	return d.call("clear %s %v", base, ids)
-}
-func (d *fakeDaemon) ClearAPIRule(_ context.Context, _, id string) error {
-	return d.call("clear rule %s", id)
+func (d *fakeDaemon) ClearFaults(_ context.Context, r sandbox.FaultSelector) error {
+	return d.call("clear %s %v %v", r.Target, r.Bases, r.IDs)
 }
 
 func (d *fakeDaemon) Act(_ context.Context, r sandbox.ActRequest) error {
@@ -281,8 +283,8 @@ func TestWhatTheDaemonTellsIsShown(t *testing.T) {
 		timeline.Event{Kind: timeline.Component, Name: "broker", State: "running"},
 		timeline.Event{Kind: timeline.Synced},
 		timeline.Event{Kind: timeline.Module, Base: "base-1", Module: "biz1", Version: "1.0.0", State: "ACTIVATED"},
-		timeline.Event{Kind: timeline.Fault, Base: "base-1", Name: "fault-1", State: "set", Message: "latency"},
-		timeline.Event{Kind: timeline.Fault, Base: "base-1", Name: "fault-1", State: "fired", Message: "latency"},
+		timeline.Event{Kind: timeline.Fault, Target: "base", Base: "base-1", Name: "fault-1", State: "set", Message: "latency"},
+		timeline.Event{Kind: timeline.Fault, Target: "base", Base: "base-1", Name: "fault-1", State: "fired", Message: "latency"},
 		timeline.Event{Kind: timeline.Step, Name: "apply", State: "began"},
 		timeline.Event{Kind: timeline.Step, Name: "apply", State: "passed", Message: "done"},
 	)
@@ -296,7 +298,7 @@ func TestWhatTheDaemonTellsIsShown(t *testing.T) {
 		Base: map[string]BaseRow{"base-1": {Name: "base-1", State: BaseRunning, Identity: "id-1", Started: at(0),
 			Modules: []ModuleOnBase{{Name: "biz1", Version: "1.0.0", State: "ACTIVATED", Since: at(5)}}}},
 		Component: map[string]ComponentRow{"broker": {Name: "broker", State: "running", Since: at(3), PID: 7, RSS: 3 << 20}},
-		Fault:     map[string]FaultRow{"base-1/fault-1": {ID: "fault-1", Base: "base-1", Text: "latency", Since: at(6), Fired: 1}},
+		Fault:     map[string]FaultRow{"base-1/fault-1": {ID: "fault-1", Target: "base", Base: "base-1", Text: "latency", Since: at(6), Fired: 1}},
 		Step:      map[string]StepRow{"1": {Number: 1, Name: "apply", State: "passed", From: at(8), To: at(9), Message: "done"}},
 		Pod:       map[string]PodRow{}, Workload: map[string]WorkloadRow{}, Revision: map[string]RevisionRow{}, Service: map[string]ServiceRow{}, Stream: map[string]StreamRow{},
 		Finding: map[string]FindingRow{}, Notice: map[string]NoticeRow{},
@@ -400,13 +402,13 @@ func TestActions(t *testing.T) {
 		calls          []string
 	}{
 		"a fault": {"fault.set", `{"base":"base-1","kind":"error","code":"User.MetaspaceFull","count":"2"}`, nil, 200,
-			`{"message":"fault fault-1 (error) is set on base-1","command":"koupsandbox base inject base-1 '{\"kind\":\"error\",\"count\":2,\"code\":\"User.MetaspaceFull\"}' --name koup"}`,
-			[]string{`inject base-1 {"kind":"error","count":2,"code":"User.MetaspaceFull"}`}},
-		"a fault that delays": {"fault.set", `{"base":"base-1","kind":"latency","delay":"1s"}`, nil, 200, "", []string{`inject base-1 {"kind":"latency","delay":{"min":"1s"}}`}},
-		"a clock":             {"fault.set", `{"base":"base-1","kind":"clockSkew","delay":"1m"}`, nil, 200, "", []string{`inject base-1 {"kind":"clockSkew","skew":"1m0s"}`}},
-		"a fault that ends":   {"fault.clear", `{"base":"base-1","id":"fault-1"}`, nil, 200, "", []string{"clear base-1 [fault-1]"}},
-		"a rule that ends":    {"fault.clear", `{"id":"rule-1"}`, nil, 200, "", []string{"clear rule rule-1"}},
-		"kill a base":         {"base.kill", `{"base":"base-1"}`, nil, 200, "", []string{`inject base-1 {"kind":"crash"}`}},
+			`{"message":"fault fault-1 (error) is set on base-1","command":"koupsandbox fault set --base base-1 '{\"kind\":\"error\",\"count\":2,\"code\":\"User.MetaspaceFull\"}' --name koup"}`,
+			[]string{`set [base-1] {"kind":"error","count":2,"code":"User.MetaspaceFull"}`}},
+		"a fault that delays": {"fault.set", `{"base":"base-1","kind":"latency","delay":"1s"}`, nil, 200, "", []string{`set [base-1] {"kind":"latency","delay":{"min":"1s"}}`}},
+		"a clock":             {"fault.set", `{"base":"base-1","kind":"clockSkew","delay":"1m"}`, nil, 200, "", []string{`set [base-1] {"kind":"clockSkew","skew":"1m0s"}`}},
+		"a fault that ends":   {"fault.clear", `{"base":"base-1","target":"base","id":"fault-1"}`, nil, 200, "", []string{"clear base [base-1] [fault-1]"}},
+		"a fault of the API":  {"fault.clear", `{"target":"api","id":"rule-1"}`, nil, 200, "", []string{"clear api [] [rule-1]"}},
+		"kill a base":         {"base.kill", `{"base":"base-1"}`, nil, 200, "", []string{`set [base-1] {"kind":"crash"}`}},
 		"restart a base":      {"base.restart", `{"base":"base-1","newIdentity":"true"}`, nil, 200, "", []string{"restart base-1 true"}},
 		"more bases":          {"base.add", `{"count":"2"}`, nil, 200, `{"message":"2 bases are added","command":"koupsandbox base add 2 --name koup"}`, []string{"add 2"}},
 		"a component":         {"component.pause", `{"component":"broker"}`, nil, 200, "", []string{"pause broker"}},
@@ -421,7 +423,7 @@ func TestActions(t *testing.T) {
 		"no number":        {"base.add", `{"count":"many"}`, nil, 400, `{"error":"count must be a whole number from 0 to 1000000","code":"OtherUpstream.InvalidParameter"}`, nil},
 		"no time":          {"fault.set", `{"base":"base-1","kind":"latency","delay":"soon"}`, nil, 400, `{"error":"delay must be a time such as 2s or 500ms","code":"OtherUpstream.InvalidParameter"}`, nil},
 		"a base that refuses": {"base.kill", `{"base":"base-9"}`, &sandbox.Error{Code: 404, Message: "no such base"}, 502,
-			`{"error":"no such base","code":"ModuleController.BaseInstanceOperationFailed"}`, []string{`inject base-9 {"kind":"crash"}`}},
+			`{"error":"no such base","code":"ModuleController.BaseInstanceOperationFailed"}`, []string{`set [base-9] {"kind":"crash"}`}},
 		"a sandbox that refuses": {"component.stop", `{"component":"daemon"}`, &sandbox.Error{Code: 409, Message: "not now"}, 502,
 			`{"error":"not now","code":"OtherDownstream.ExternalError"}`, []string{"stop daemon"}},
 		"a sandbox that is too slow": {"component.start", `{"component":"broker"}`, fmt.Errorf("asking: %w", context.DeadlineExceeded), 504,

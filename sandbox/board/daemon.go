@@ -2,13 +2,13 @@ package board
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
@@ -20,9 +20,8 @@ type daemon interface {
 	Traffic(ctx context.Context, group string) ([]traffic.Summary, error)
 	StartTraffic(ctx context.Context, group string, s traffic.Spec) error
 	StopTraffic(ctx context.Context, group, name string) (*traffic.End, error)
-	Inject(ctx context.Context, base string, fault json.RawMessage) (string, error)
-	ClearFaults(ctx context.Context, base string, ids ...string) error
-	ClearAPIRule(ctx context.Context, group, id string) error
+	SetFault(ctx context.Context, i fault.Injection) (string, error)
+	ClearFaults(ctx context.Context, r sandbox.FaultSelector) error
 	Act(ctx context.Context, r sandbox.ActRequest) error
 	AddBases(ctx context.Context, r sandbox.AddRequest) ([]sandbox.Base, error)
 	RemoveBases(ctx context.Context, r sandbox.RemoveRequest) ([]sandbox.Base, error)

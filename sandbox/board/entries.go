@@ -32,9 +32,10 @@ func (w *world) tell(e timeline.Event) {
 		entry.Kind, entry.Name, entry.State = LogComponent, e.Name, e.State
 		entry.Bad = e.State == string(timeline.ComponentExited)
 	case timeline.Fault:
-		entry.Kind, entry.Name, entry.State, entry.Code = LogFault, e.Name, e.State, e.Code
-	case timeline.API:
-		entry.Kind, entry.Name, entry.State = LogFault, "api/"+e.Name, e.State
+		entry.Kind, entry.Name, entry.State = LogFault, e.Name, e.State
+		if e.Base == "" {
+			entry.Name = e.FaultKey()
+		}
 		entry.Text = timeline.Join(": ", e.Code, e.Message)
 	case timeline.Step:
 		if e.State == stepBegan && e.Message == "" {

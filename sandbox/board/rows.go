@@ -235,15 +235,12 @@ func (w *world) componentRow(name string) *ComponentRow {
 }
 
 func (w *world) faultRow(key string) *FaultRow {
-	if r, there := w.rules[key]; there {
-		return &r
-	}
 	f := w.state.Faults.Get(key)
 	if f == nil {
 		delete(w.fired, key)
 		return nil
 	}
-	return &FaultRow{ID: f.ID, Base: f.Base, Text: f.Message, Since: millis(f.Since), Fired: w.fired[key]}
+	return &FaultRow{ID: f.ID, Target: f.Target, Base: f.Base, Text: timeline.Join(": ", f.Kind, f.Message), Since: millis(f.Since), Fired: w.fired[key]}
 }
 
 // use follows the metaspace of a base.

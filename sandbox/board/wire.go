@@ -306,12 +306,14 @@ type ComponentRow struct {
 	Bases int `json:"bases,omitempty"`
 }
 
-// FaultRow is a fault that is set.
+// FaultRow is a fault that is in effect.
 type FaultRow struct {
 	ID string `json:"id"`
-	// Base that has it; empty for a rule of the Kubernetes API.
+	// Target is base, api or mqtt.
+	Target string `json:"target"`
+	// Base that it acts on; empty = controllers.
 	Base string `json:"base,omitempty"`
-	// Text is its kind, and on what it strikes.
+	// Text is its kind, and what else is known of it.
 	Text  string `json:"text"`
 	Since int64  `json:"since"`
 	// Fired counts how often it has struck since the board looks.

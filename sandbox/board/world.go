@@ -61,9 +61,8 @@ type world struct {
 	steps     map[string]StepRow
 	stepKeys  map[string]string // of steps that go on, by name
 	fired     map[string]int    // by the key of a fault
-	rules     map[string]FaultRow
-	started   map[string]int64 // of bases
-	uses      map[string]*use  // of bases
+	started   map[string]int64  // of bases
+	uses      map[string]*use   // of bases
 	findings  map[string]FindingRow
 	pending   map[string]int64 // since when it would be a finding, by key
 	notices   map[string]NoticeRow
@@ -75,7 +74,7 @@ func newWorld(b BoardRow) *world {
 		nodes: map[string]node{}, nodeOf: map[string]string{}, pods: map[string]pod{}, podsOn: map[string]map[string]bool{},
 		workloads: map[string]WorkloadRow{}, revisions: map[string]RevisionRow{}, processes: map[string]ComponentRow{}, leases: map[string]lease{},
 		streams: map[string]StreamRow{}, looks: map[string]look{}, steps: map[string]StepRow{}, stepKeys: map[string]string{}, fired: map[string]int{},
-		rules: map[string]FaultRow{}, started: map[string]int64{}, uses: map[string]*use{}, findings: map[string]FindingRow{},
+		started: map[string]int64{}, uses: map[string]*use{}, findings: map[string]FindingRow{},
 		pending: map[string]int64{}, notices: map[string]NoticeRow{},
 	}
 	w.mark(kindBoard, kindBoard)
@@ -189,15 +188,13 @@ func (w *world) touch(e timeline.Event, before *timeline.PodStatus) {
 		w.mark(kindComponent, e.Name)
 	case timeline.Fault:
 		w.faultChanged(e)
-	case timeline.API:
-		w.ruleChanged(e)
 	case timeline.Step:
 		w.stepChanged(e)
 	}
 }
 
 func (w *world) faultChanged(e timeline.Event) {
-	key := e.Base + "/" + e.Name
+	key := e.FaultKey()
 	switch timeline.FaultChange(e.State) {
 	case timeline.FaultFired:
 		w.fired[key]++
@@ -205,25 +202,9 @@ func (w *world) faultChanged(e timeline.Event) {
 		delete(w.fired, key)
 	}
 	w.mark(kindFault, key)
-	w.mark(kindBase, e.Base)
-}
-
-// ruleChanged follows the rules that disturb what controllers see of the API: the State has none of
-// them.
-func (w *world) ruleChanged(e timeline.Event) {
-	key := "api/" + e.Name
-	switch timeline.FaultChange(e.State) {
-	case timeline.FaultSet:
-		w.rules[key] = FaultRow{ID: e.Name, Text: timeline.Join(": ", e.Code, e.Message), Since: millis(e.Time)}
-	case timeline.FaultFired:
-		if r, there := w.rules[key]; there {
-			r.Fired++
-			w.rules[key] = r
-		}
-	default:
-		delete(w.rules, key)
+	if e.Base != "" {
+		w.mark(kindBase, e.Base)
 	}
-	w.mark(kindFault, key)
 }
 
 // stepBegan is the state of a step that goes on.

@@ -2,7 +2,6 @@ package fuzz
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -79,15 +78,25 @@ func (r *renderer) component(name string, kind *move, do string, replica int) {
 }
 
 func (r *renderer) fault(m Move, kind *move) string {
+	f := r.named(*kind.fault)
+	f.MayNotFire = v1alpha1.TargetBase.Observed(f.Kind)
+	r.add(m.Do+" at "+m.Base, set(v1alpha1.FaultSet{Target: v1alpha1.TargetBase, Bases: v1alpha1.BaseNames{m.Base}, Fault: f}))
+	return f.ID
+}
+
+// named gives a fault its id.
+func (r *renderer) named(f v1alpha1.Fault) v1alpha1.Fault {
 	r.n++
-	id := fmt.Sprintf("f%d", r.n)
-	f := v1alpha1.Object{"id": id}
-	maps.Copy(f, kind.fault)
-	if k, _ := f["kind"].(string); !fault.Kind(k).Lasts() {
-		f["mayNotFire"] = true
-	}
-	r.add(m.Do+" at "+m.Base, v1alpha1.Action{Fault: &v1alpha1.FaultAction{Set: &v1alpha1.FaultSet{Bases: v1alpha1.BaseNames{m.Base}, Fault: f}}})
-	return id
+	f.ID = fmt.Sprintf("f%d", r.n)
+	return f
+}
+
+func set(s v1alpha1.FaultSet) v1alpha1.Action {
+	return v1alpha1.Action{Fault: &v1alpha1.FaultAction{Set: &s}}
+}
+
+func clearing(id string) v1alpha1.Action {
+	return v1alpha1.Action{Fault: &v1alpha1.FaultAction{Clear: &v1alpha1.FaultSelector{IDs: []string{id}}}}
 }
 
 // of is the replica that a rule is for; nil = all. One that kills is for one: that is started in the end.
@@ -100,30 +109,24 @@ func (r *renderer) of(m Move, kind *move) *int {
 
 // rule sets what the controller meets at the API.
 func (r *renderer) rule(m Move, kind *move) string {
-	r.n++
-	rule := *kind.rule
-	rule.ID, rule.Skip, rule.MayNotFire, rule.For = fmt.Sprintf("f%d", r.n), m.Skip, true, &metav1.Duration{Duration: time.Minute}
+	f := r.named(*kind.rule)
+	f.Skip, f.MayNotFire, f.For = m.Skip, true, fault.Duration(time.Minute)
 	if kind.strikes() && !r.s.alone() {
-		rule.Namespace = "${{ run.namespace }}"
+		f.Match.Namespace = "${{ run.namespace }}"
 	}
-	a := &v1alpha1.APIAction{Set: &rule}
-	a.Replica = r.of(m, kind)
-	r.add(m.Do, v1alpha1.Action{API: a})
-	return rule.ID
+	r.add(m.Do, set(v1alpha1.FaultSet{Target: v1alpha1.TargetAPI, Replica: r.of(m, kind), Fault: f}))
+	return f.ID
 }
 
 // way sets what happens on the way to the broker.
 func (r *renderer) way(m Move, kind *move) string {
-	r.n++
-	rule := *kind.way
-	rule.ID, rule.Skip, rule.MayNotFire, rule.For = fmt.Sprintf("f%d", r.n), m.Skip, true, &metav1.Duration{Duration: time.Minute}
-	a, name := &v1alpha1.MQTTAction{Set: &rule}, m.Do
+	s, name := v1alpha1.FaultSet{Target: v1alpha1.TargetMQTT, Replica: r.of(m, kind), Fault: r.named(*kind.way)}, m.Do
+	s.Fault.Skip, s.Fault.MayNotFire, s.Fault.For = m.Skip, true, fault.Duration(time.Minute)
 	if m.Base != "" {
-		a.Bases, name = v1alpha1.BaseNames{m.Base}, name+" at "+m.Base
+		s.Bases, name = v1alpha1.BaseNames{m.Base}, name+" at "+m.Base
 	}
-	a.Replica = r.of(m, kind)
-	r.add(name, v1alpha1.Action{MQTT: a})
-	return rule.ID
+	r.add(name, set(s))
+	return s.Fault.ID
 }
 
 // endDue ends disturbances, those first without which others can't end.
@@ -159,16 +162,10 @@ func (r *renderer) undo(o open, rest []open) {
 		r.within("end of "+o.move.Do+" at "+o.move.Base, r.s.settle(), v1alpha1.Action{Base: &v1alpha1.BaseAction{Uncordon: v1alpha1.BaseNames{o.move.Base}}})
 		return
 	}
-	if o.kind.way != nil {
-		r.add("end of "+o.move.Do, v1alpha1.Action{MQTT: &v1alpha1.MQTTAction{Clear: []string{o.fault}}})
-	} else if o.kind.resource == "" {
-		r.add("end of "+o.move.Do, v1alpha1.Action{Fault: &v1alpha1.FaultAction{Clear: &v1alpha1.FaultClear{Bases: v1alpha1.BaseNames{o.move.Base}, IDs: []string{o.fault}}}})
-		return
+	if o.fault != "" {
+		r.add("end of "+o.move.Do, clearing(o.fault))
 	}
 	do := "resume"
-	if o.kind.rule != nil {
-		r.add("end of "+o.move.Do, v1alpha1.Action{API: &v1alpha1.APIAction{Clear: []string{o.fault}}})
-	}
 	if o.kind.resource == view || o.kind.resource == way || o.kind.resource == "" {
 		return
 	}

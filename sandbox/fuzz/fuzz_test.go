@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/ptr"
 
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
@@ -118,7 +119,7 @@ func TestSpeed(t *testing.T) {
 			t.Errorf("speed %d: the scenario is for %d", speed, c.Spec.Speed)
 		}
 		last := c.Spec.Steps[len(c.Spec.Steps)-1]
-		got := []time.Duration{last.Timeout.Duration, last.API.Quiet.Duration, c.Spec.Timeout.Duration}
+		got := []time.Duration{last.Timeout.Duration, last.Wait.Quiet.Duration, c.Spec.Timeout.Duration}
 		want := []time.Duration{30 * factor * time.Second, factor * time.Second, 4 * factor * time.Minute}
 		if speed == 2 { // two and a half times as long
 			want = []time.Duration{75 * time.Second, 2500 * time.Millisecond, 10 * time.Minute}
@@ -176,24 +177,14 @@ func TestDisturbancesEnd(t *testing.T) {
 					ruled = false
 				}
 			}
-			if step.API != nil && step.API.Set != nil {
-				if rule := step.API.Set; rule.Kind == v1alpha1.APIKillBefore || rule.Kind == v1alpha1.APIKillAfter {
-					away["controller"], killed, ruled = string(rule.Kind), only(step.API.Replica, s), true
-				} else {
-					faults[rule.ID] = true
+			if f := step.Fault; f != nil && f.Set != nil {
+				switch set := f.Set; {
+				case set.Target.Kills(set.Fault.Kind):
+					away["controller"], killed, ruled = string(set.Fault.Kind), only(set.Replica, s), true
+				case slices.Contains([]fault.Kind{fault.KindUninstalled, fault.KindCrash, v1alpha1.MQTTNote}, set.Fault.Kind):
+				default:
+					faults[set.Fault.ID] = true
 				}
-			} else if step.API != nil && step.API.Clear != nil {
-				delete(faults, step.API.Clear[0])
-			}
-			if q := step.MQTT; q != nil && q.Set != nil && q.Set.Kind.Kills() {
-				away["controller"], killed, ruled = string(q.Set.Kind), only(q.Replica, s), true
-			} else if q != nil && q.Set != nil && q.Set.Kind != v1alpha1.MQTTNote {
-				faults[q.Set.ID] = true
-			} else if q != nil && q.Clear != nil {
-				delete(faults, q.Clear[0])
-			}
-			if f := step.Fault; f != nil && f.Set != nil && f.Set.Fault["kind"] != "uninstalled" && f.Set.Fault["kind"] != "crash" {
-				faults[f.Set.Fault["id"].(string)] = true //nolint:forcetypeassert // it is one of ours
 			} else if f != nil && f.Clear != nil {
 				delete(faults, f.Clear.IDs[0])
 			}
@@ -411,7 +402,7 @@ func TestKindsOfSchedules(t *testing.T) {
 		disturbances += s.disturbances()
 		for _, step := range s.Scenario("x").Spec.Steps {
 			shared := step.Controller != nil || step.Broker != nil || step.APIServer != nil || step.ControllerManager != nil || step.Scheduler != nil ||
-				step.API != nil && step.API.Set != nil && step.API.Set.Namespace == "" || step.MQTT != nil && step.MQTT.DisturbsAll()
+				step.Fault != nil && step.Fault.DisturbsAll() && step.Fault.Set.Fault.Match.Namespace == ""
 			if shared && !s.alone() {
 				t.Errorf("seed %d strikes others: %s", s.Seed, s)
 			}

@@ -4,8 +4,7 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
@@ -49,12 +48,12 @@ type move struct {
 	// resource is what two disturbances of it cannot have at once; empty = the base's own.
 	resource string
 	// fault is what a base gets; nil = none.
-	fault v1alpha1.Object
+	fault *v1alpha1.Fault
 	// rule is what the controller meets at the API; nil = none.
-	rule *v1alpha1.APIRule
+	rule *v1alpha1.Fault
 	// way is what happens on the way to the broker, of a base if it has no resource, else of a
 	// controller; nil = nothing.
-	way *v1alpha1.MQTTRule
+	way *v1alpha1.Fault
 	// tunnel that the base must have; empty = any.
 	tunnel v1alpha1.Tunnel
 }
@@ -79,14 +78,14 @@ func (m *move) needsBases() bool {
 }
 
 // beyond says whether it does what no API server does. Its name says so too.
-func (m *move) beyond() bool { return m.rule != nil && m.rule.Kind.BeyondContract() }
+func (m *move) beyond() bool { return m.rule != nil && v1alpha1.TargetAPI.BeyondContract(m.rule.Kind) }
 
 // counts says whether it strikes some requests or messages only, after those that it lets pass.
 func (m *move) counts() bool {
 	if m.way != nil {
-		return !m.way.Kind.Lasts()
+		return !v1alpha1.TargetMQTT.Lasts(m.way.Kind)
 	}
-	return m.rule != nil && !m.rule.Kind.Lasts() && m.rule.Kind != v1alpha1.APICutWatch && m.rule.Kind != v1alpha1.APIDelay
+	return m.rule != nil && !v1alpha1.TargetAPI.Lasts(m.rule.Kind) && m.rule.Kind != v1alpha1.APICutWatch && m.rule.Kind != v1alpha1.APIDelay
 }
 
 // shared says whether it disturbs what all schedules of a sandbox have in common. What strikes single
@@ -98,9 +97,9 @@ func (m *move) shared() bool { return m.resource != "" && !m.strikes() }
 func (m *move) strikes() bool {
 	switch {
 	case m.rule != nil:
-		return slices.Contains([]v1alpha1.APIRuleKind{v1alpha1.APIRefuse, v1alpha1.APILoseAnswer, v1alpha1.APIDelay}, m.rule.Kind)
+		return slices.Contains([]fault.Kind{v1alpha1.APIRefuse, v1alpha1.APILoseAnswer, v1alpha1.APIDelay}, m.rule.Kind)
 	case m.way != nil:
-		return slices.Contains([]v1alpha1.MQTTRuleKind{v1alpha1.MQTTDuplicate, v1alpha1.MQTTReorder}, m.way.Kind)
+		return slices.Contains([]fault.Kind{v1alpha1.MQTTDuplicate, v1alpha1.MQTTReorder}, m.way.Kind)
 	default:
 		return false
 	}
@@ -127,13 +126,15 @@ var moves = func() map[string]*move {
 
 // install and answer are what faults match.
 var (
-	installs = v1alpha1.Object{"commands": []any{"installBiz"}}
-	answers  = v1alpha1.Object{"messages": []any{"bizOperation"}}
-	lists    = v1alpha1.Object{"messages": []any{"simpleBiz"}}
-	removals = v1alpha1.Object{"commands": []any{"uninstallBiz"}}
+	installs = v1alpha1.FaultMatch{Commands: []string{"installBiz"}}
+	answers  = v1alpha1.FaultMatch{Messages: []string{"bizOperation"}}
+	lists    = v1alpha1.FaultMatch{Messages: []string{"simpleBiz"}}
+	removals = v1alpha1.FaultMatch{Commands: []string{"uninstallBiz"}}
 	// commands are those that change something.
 	commands = []string{"installBiz", "uninstallBiz"}
 )
+
+func after(d time.Duration) fault.Delay { return fault.Delay{Min: fault.Duration(d)} }
 
 // all is sorted: operations, then disturbances. The order is part of what a seed means.
 var all = []move{
@@ -147,8 +148,8 @@ var all = []move{
 	{name: addBase, weight: 1, effects: movesModules},
 	{name: upgrade, weight: 2, effects: removes},
 	{name: restartBase, weight: 1, effects: removes | removesSilently},
-	{name: uninstalled, weight: 2, effects: losesRequests | leavesGap | removesSilently, fault: v1alpha1.Object{"kind": "uninstalled"}},
-	{name: crash, weight: 2, effects: removes | removesSilently, fault: v1alpha1.Object{"kind": "crash", "restart": map[string]any{}}},
+	{name: uninstalled, weight: 2, effects: losesRequests | leavesGap | removesSilently, fault: &v1alpha1.Fault{Kind: fault.KindUninstalled}},
+	{name: crash, weight: 2, effects: removes | removesSilently, fault: &v1alpha1.Fault{Kind: fault.KindCrash, Restart: &fault.Restart{}}},
 
 	{name: "controller killed", weight: 6, resource: "controller"},
 	{name: "controller paused", weight: 5, resource: "controller"},
@@ -160,53 +161,53 @@ var all = []move{
 	{name: "scheduler killed", weight: 1, resource: scheduler},
 	{name: "scheduler paused", weight: 1, resource: scheduler},
 	{name: drained, weight: 2, effects: removes},
-	{name: "base cut off", weight: 4, effects: cutOff, fault: v1alpha1.Object{"kind": "disconnect"}},
-	{name: commandsLost, weight: 3, effects: delaysLists | losesCommands, fault: v1alpha1.Object{"kind": "deaf"}},
-	{name: "heartbeats lost", weight: 1, effects: unreachable, fault: v1alpha1.Object{"kind": "silent"}},
-	{name: "install is slow", weight: 2, fault: v1alpha1.Object{"kind": "latency", "delay": map[string]any{"min": "5s"}, "match": installs}},
-	{name: "install fails", weight: 3, fault: v1alpha1.Object{"kind": "error", "code": "Arklet.InstallBizFailed", "match": installs}},
-	{name: "uninstall fails", weight: 2, fault: v1alpha1.Object{"kind": "error", "code": "Arklet.UninstallBizFailed", "match": removals}},
-	{name: "answers garbled", weight: 4, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "corrupt", "match": answers}},
-	{name: "answers twice", weight: 1, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "duplicate", "match": answers}},
-	{name: "answers late", weight: 2, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "delay", "delay": map[string]any{"min": "8s"}, "match": answers}},
-	{name: "lists late", weight: 2, effects: delaysLists, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "delay", "delay": map[string]any{"min": "8s"}, "match": lists}},
-	{name: "watch of Pods held", weight: 3, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APIHoldWatch, Resource: "pods"}},
-	{name: "watch of Nodes held", weight: 2, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APIHoldWatch, Resource: "nodes"}},
-	{name: "watch of Deployments held", weight: 2, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APIHoldWatch, Resource: "deployments"}},
-	{name: "watches begin anew", weight: 2, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APICutWatch, Relist: true}},
-	{name: "old lists", weight: 2, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APIOldList, Resource: "pods"}},
-	{name: "writes conflict", weight: 5, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APIRefuse, Code: 409, Count: 3}},
-	{name: "writes are refused by 429", weight: 1, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APIRefuse, Code: 429, Count: 5}},
-	{name: "writes fail by 500", weight: 2, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APIRefuse, Code: 500, Count: 3}},
-	{name: "answers of the API lost", weight: 3, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APILoseAnswer, Count: 3}},
-	{name: "API is slow", weight: 1, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APIDelay, Delay: &metav1.Duration{Duration: 500 * time.Millisecond}}},
-	{name: "API is a black hole", weight: 2, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APIBlackHole}},
-	{name: "controller killed before a write", weight: 3, resource: "controller", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIKillBefore, Resource: "pods"}},
-	{name: "controller killed after a write", weight: 3, resource: "controller", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIKillAfter, Resource: "pods"}},
-	{name: "controller cut off the broker", weight: 2, effects: cutOff | losesCommands, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTCut}},
-	{name: "way from the controller held", weight: 2, effects: cutOff, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTHold, Direction: v1alpha1.ToBroker}},
-	{name: "way to the controller held", weight: 2, effects: cutOff, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTHold, Direction: v1alpha1.FromBroker}},
-	{name: "way from the controller half-open", weight: 2, effects: cutOff | losesCommands, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTHalfOpen, Direction: v1alpha1.ToBroker}},
-	{name: "way to the controller half-open", weight: 2, effects: cutOff | losesCommands, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTHalfOpen, Direction: v1alpha1.FromBroker}},
-	{name: "way of the controller is slow", weight: 1, effects: delaysLists, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTDelay, Delay: &metav1.Duration{Duration: 400 * time.Millisecond}}},
-	{name: "command twice", weight: 2, effects: repeatsCommands, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTDuplicate, Direction: v1alpha1.ToBroker}},
-	{name: "commands out of order", weight: 2, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTReorder, Direction: v1alpha1.ToBroker}},
-	{name: "controller killed before a command", weight: 2, resource: "controller", tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTKillBefore, Messages: commands}},
-	{name: "controller killed after a command", weight: 2, resource: "controller", tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTKillAfter, Messages: commands}},
-	{name: "base cut off at the broker", weight: 1, effects: cutOff | losesCommands, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTCut}},
-	{name: "way from a base held", weight: 2, effects: cutOff, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTHold, Direction: v1alpha1.ToBroker}},
-	{name: "way to a base held", weight: 2, effects: cutOff, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTHold, Direction: v1alpha1.FromBroker}},
-	{name: "way from a base half-open", weight: 2, effects: cutOff | losesCommands, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTHalfOpen, Direction: v1alpha1.ToBroker}},
-	{name: "way to a base half-open", weight: 2, effects: cutOff | losesCommands, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTHalfOpen, Direction: v1alpha1.FromBroker}},
-	{name: "way of a base is slow", weight: 1, effects: delaysLists, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTDelay, Delay: &metav1.Duration{Duration: 400 * time.Millisecond}}},
-	{name: "message to a base twice", weight: 1, effects: repeatsCommands, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTDuplicate, Direction: v1alpha1.FromBroker}},
-	{name: "messages to a base out of order", weight: 1, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTReorder, Direction: v1alpha1.FromBroker}},
-	{name: "messages of a base out of order", weight: 1, effects: delaysLists, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTReorder, Direction: v1alpha1.ToBroker}},
-	{name: "messages out of order", weight: 1, effects: delaysLists, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "reorder"}},
-	{name: "events of Pods lost, beyond the contract", weight: 4, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APILoseEvents, Resource: "pods"}},
-	{name: "events of Nodes lost, beyond the contract", weight: 4, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APILoseEvents, Resource: "nodes"}},
-	{name: "events of Pods twice, beyond the contract", weight: 4, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APIDoubleEvents, Resource: "pods"}},
-	{name: "events of Pods out of order, beyond the contract", weight: 4, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APIReorderEvents, Resource: "pods"}},
+	{name: "base cut off", weight: 4, effects: cutOff, fault: &v1alpha1.Fault{Kind: fault.KindDisconnect}},
+	{name: commandsLost, weight: 3, effects: delaysLists | losesCommands, fault: &v1alpha1.Fault{Kind: fault.KindDeaf}},
+	{name: "heartbeats lost", weight: 1, effects: unreachable, fault: &v1alpha1.Fault{Kind: fault.KindSilent}},
+	{name: "install is slow", weight: 2, fault: &v1alpha1.Fault{Kind: fault.KindLatency, Delay: after(5 * time.Second), Match: installs}},
+	{name: "install fails", weight: 3, fault: &v1alpha1.Fault{Kind: fault.KindError, Code: "Arklet.InstallBizFailed", Match: installs}},
+	{name: "uninstall fails", weight: 2, fault: &v1alpha1.Fault{Kind: fault.KindError, Code: "Arklet.UninstallBizFailed", Match: removals}},
+	{name: "answers garbled", weight: 4, tunnel: v1alpha1.TunnelMQTT, fault: &v1alpha1.Fault{Kind: fault.KindCorrupt, Match: answers}},
+	{name: "answers twice", weight: 1, tunnel: v1alpha1.TunnelMQTT, fault: &v1alpha1.Fault{Kind: fault.KindDuplicate, Match: answers}},
+	{name: "answers late", weight: 2, tunnel: v1alpha1.TunnelMQTT, fault: &v1alpha1.Fault{Kind: fault.KindDelay, Delay: after(8 * time.Second), Match: answers}},
+	{name: "lists late", weight: 2, effects: delaysLists, tunnel: v1alpha1.TunnelMQTT, fault: &v1alpha1.Fault{Kind: fault.KindDelay, Delay: after(8 * time.Second), Match: lists}},
+	{name: "watch of Pods held", weight: 3, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APIHoldWatch, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
+	{name: "watch of Nodes held", weight: 2, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APIHoldWatch, Match: v1alpha1.FaultMatch{Resource: "nodes"}}},
+	{name: "watch of Deployments held", weight: 2, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APIHoldWatch, Match: v1alpha1.FaultMatch{Resource: "deployments"}}},
+	{name: "watches begin anew", weight: 2, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APICutWatch, Relist: true}},
+	{name: "old lists", weight: 2, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APIOldList, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
+	{name: "writes conflict", weight: 5, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APIRefuse, Status: 409, Count: 3}},
+	{name: "writes are refused by 429", weight: 1, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APIRefuse, Status: 429, Count: 5}},
+	{name: "writes fail by 500", weight: 2, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APIRefuse, Status: 500, Count: 3}},
+	{name: "answers of the API lost", weight: 3, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APILoseAnswer, Count: 3}},
+	{name: "API is slow", weight: 1, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APIDelay, Delay: after(500 * time.Millisecond)}},
+	{name: "API is a black hole", weight: 2, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APIBlackHole}},
+	{name: "controller killed before a write", weight: 3, resource: "controller", rule: &v1alpha1.Fault{Kind: v1alpha1.APIKillBefore, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
+	{name: "controller killed after a write", weight: 3, resource: "controller", rule: &v1alpha1.Fault{Kind: v1alpha1.APIKillAfter, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
+	{name: "controller cut off the broker", weight: 2, effects: cutOff | losesCommands, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTCut}},
+	{name: "way from the controller held", weight: 2, effects: cutOff, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTHold, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
+	{name: "way to the controller held", weight: 2, effects: cutOff, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTHold, Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}},
+	{name: "way from the controller half-open", weight: 2, effects: cutOff | losesCommands, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTHalfOpen, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
+	{name: "way to the controller half-open", weight: 2, effects: cutOff | losesCommands, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTHalfOpen, Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}},
+	{name: "way of the controller is slow", weight: 1, effects: delaysLists, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTDelay, Delay: after(400 * time.Millisecond)}},
+	{name: "command twice", weight: 2, effects: repeatsCommands, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTDuplicate, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
+	{name: "commands out of order", weight: 2, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTReorder, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
+	{name: "controller killed before a command", weight: 2, resource: "controller", tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTKillBefore, Match: v1alpha1.FaultMatch{Messages: commands}}},
+	{name: "controller killed after a command", weight: 2, resource: "controller", tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTKillAfter, Match: v1alpha1.FaultMatch{Messages: commands}}},
+	{name: "base cut off at the broker", weight: 1, effects: cutOff | losesCommands, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTCut}},
+	{name: "way from a base held", weight: 2, effects: cutOff, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTHold, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
+	{name: "way to a base held", weight: 2, effects: cutOff, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTHold, Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}},
+	{name: "way from a base half-open", weight: 2, effects: cutOff | losesCommands, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTHalfOpen, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
+	{name: "way to a base half-open", weight: 2, effects: cutOff | losesCommands, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTHalfOpen, Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}},
+	{name: "way of a base is slow", weight: 1, effects: delaysLists, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTDelay, Delay: after(400 * time.Millisecond)}},
+	{name: "message to a base twice", weight: 1, effects: repeatsCommands, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTDuplicate, Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}},
+	{name: "messages to a base out of order", weight: 1, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTReorder, Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}},
+	{name: "messages of a base out of order", weight: 1, effects: delaysLists, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTReorder, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
+	{name: "messages out of order", weight: 1, effects: delaysLists, tunnel: v1alpha1.TunnelMQTT, fault: &v1alpha1.Fault{Kind: fault.KindReorder}},
+	{name: "events of Pods lost, beyond the contract", weight: 4, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APILoseEvents, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
+	{name: "events of Nodes lost, beyond the contract", weight: 4, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APILoseEvents, Match: v1alpha1.FaultMatch{Resource: "nodes"}}},
+	{name: "events of Pods twice, beyond the contract", weight: 4, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APIDoubleEvents, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
+	{name: "events of Pods out of order, beyond the contract", weight: 4, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APIReorderEvents, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
 }
 
 // The operations that render knows by name.

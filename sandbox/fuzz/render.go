@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
@@ -226,12 +227,11 @@ func (r *renderer) move(i int, m Move) {
 	switch m.When {
 	case AtOnce:
 	case Commanded:
-		r.n++
-		id := fmt.Sprintf("t%d", r.n)
-		r.add("until "+string(m.When), v1alpha1.Action{MQTT: &v1alpha1.MQTTAction{Set: &v1alpha1.MQTTRule{
-			ID: id, Kind: v1alpha1.MQTTNote, Messages: commands, Skip: max(m.Nth-1, 0), For: &metav1.Duration{Duration: r.s.slowed(patience)}, MayNotFire: true,
-		}}})
-		r.add("", v1alpha1.Action{MQTT: &v1alpha1.MQTTAction{Await: []string{id}}})
+		f := r.named(v1alpha1.Fault{
+			Kind: v1alpha1.MQTTNote, Match: v1alpha1.FaultMatch{Messages: commands}, Skip: max(m.Nth-1, 0), For: fault.Duration(r.s.slowed(patience)), MayNotFire: true,
+		})
+		r.add("until "+string(m.When), set(v1alpha1.FaultSet{Target: v1alpha1.TargetMQTT, Fault: f}))
+		r.add("", v1alpha1.Action{Fault: &v1alpha1.FaultAction{Await: &v1alpha1.FaultSelector{IDs: []string{f.ID}}}})
 	default:
 		r.add("", v1alpha1.Action{Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.slowed(patience)}, OrUntil: r.seen(m.When), Reason: "until " + string(m.When)}})
 	}
@@ -384,5 +384,5 @@ func (r *renderer) atRest() {
 	both.within("each base has a Node that is Ready", r.s.settle(), v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: nodes, For: &metav1.Duration{Duration: time.Second}}})
 	both.within("bases have what Pods want, and nothing else", r.s.settle(), v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: left, For: &metav1.Duration{Duration: time.Second}}})
 	r.within("what must be so in the end", r.s.settle()+r.s.slowed(patience), v1alpha1.Action{Parallel: both.steps})
-	r.within("no controller writes anything", r.s.settle(), v1alpha1.Action{API: &v1alpha1.APIAction{Quiet: &metav1.Duration{Duration: r.s.slowed(quiet)}}})
+	r.within("no controller writes anything", r.s.settle(), v1alpha1.Action{Wait: &v1alpha1.Wait{Quiet: &metav1.Duration{Duration: r.s.slowed(quiet)}}})
 }

@@ -111,7 +111,7 @@ func lastCommands(events []timeline.Event) string {
 
 func others(events []timeline.Event) string {
 	return tail(events, shownEvents, func(x timeline.Event) bool {
-		return x.Kind == timeline.Component || x.Kind == timeline.Fault || x.Kind == timeline.API || x.Kind == timeline.MQTT
+		return x.Kind == timeline.Component || x.Kind == timeline.Fault
 	})
 }
 

@@ -99,8 +99,6 @@ func (e *execution) perform(ctx context.Context) *Run {
 		e.must(e.stage.Repair(last))
 		e.awaitPods(last)
 	}
-	e.must(e.apiRules(last))
-	e.must(e.mqttRules(last))
 	end := time.Now()
 	if !blind {
 		e.must(e.catchUp(last, true))

@@ -33,7 +33,7 @@ func (e *execution) setUp(ctx context.Context, broken context.CancelCauseFunc) e
 		return err
 	}
 	e.stage, err = action.New(action.Options{
-		Sandbox: sandboxOf{e.r.o.Sandbox.Client}, Kube: e.r.kube, World: e.world, Static: e.in.Static, Vars: e.in.Vars, Matrix: e.in.Cell.Values,
+		Sandbox: e.r.o.Sandbox.Client, Kube: e.r.kube, World: e.world, Static: e.in.Static, Vars: e.in.Vars, Matrix: e.in.Cell.Values,
 		Run: e.in.Run, Namespace: e.in.name, Group: e.in.name, Folder: e.in.Of.Folder,
 		Kubeconfig: kubeconfig, Seed: e.in.seed, TrafficFor: e.in.Spec.Timeout.Duration + lastTime,
 	})
@@ -168,12 +168,4 @@ func (e *execution) follow(ctx context.Context) error {
 		}
 	})
 	return g.Wait()
-}
-
-// sandboxOf is the control client as actions use it.
-type sandboxOf struct{ *control.Client }
-
-// Inject puts a fault into a base.
-func (s sandboxOf) Inject(ctx context.Context, base string, fault []byte) (string, error) {
-	return s.Client.Inject(ctx, base, fault)
 }

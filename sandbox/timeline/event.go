@@ -26,14 +26,8 @@ const (
 	// Component: the controller, the broker or the API server started, ended, was paused or
 	// resumed.
 	Component Kind = "component"
-	// Fault: a fault was set or cleared, or happened.
+	// Fault: a fault was set, triggered or ended. Target is where it acts, Name its id, Code its kind.
 	Fault Kind = "fault"
-	// API: a rule that disturbs what controllers see of the Kubernetes API was set, fired or ended.
-	// Name is its id, Code its kind.
-	API Kind = "api"
-	// MQTT: a rule that disturbs the way to the broker was set, fired or ended: that of Base, or else of
-	// the controllers. Name is its id, Code its kind.
-	MQTT Kind = "mqtt"
 	// Step: a step began or ended.
 	Step Kind = "step"
 	// Request: a request was lost. Name is its stream, State its result, Route what led it.
@@ -58,8 +52,7 @@ type Event struct {
 
 	// State is the new state, see the types BaseChange, ModuleState and so on: of a base up, ready,
 	// down, connected, disconnected, removed; of a module as arklet spells it, empty when it is
-	// gone; of a component running, paused, exited; of a fault or a rule set, fired,
-	// cleared; of a step began,
+	// gone; of a component running, paused, exited; of a fault set, fired, cleared; of a step began,
 	// passed, failed, skipped; of a Node Ready, NotReady, Unknown, or empty when it is gone.
 	State string `json:"state,omitempty"`
 	// Module and Version of a module or command; of a lost request, what it asked for and what answered.
@@ -67,11 +60,13 @@ type Event struct {
 	Version string `json:"version,omitempty"`
 	// From is a module's state before.
 	From string `json:"from,omitempty"`
+	// Target of a fault: base, api or mqtt.
+	Target string `json:"target,omitempty"`
 	// Name of the component, fault, step, Service or command.
 	Name string `json:"name,omitempty"`
 	// Message for people: what a base answered, why a step failed.
 	Message string `json:"message,omitempty"`
-	// Code is the error code of a command's answer; empty = success.
+	// Code is the error code of a command's answer, empty = success; or the kind of a fault.
 	Code string `json:"code,omitempty"`
 	// Route of a lost request: gateway, kube-proxy, or bases if nobody picked the base.
 	Route string `json:"route,omitempty"`
@@ -130,6 +125,14 @@ type Endpoint struct {
 // all the time.
 func (e *Event) Routine() bool {
 	return e.Kind == Command && e.Code == "" && (e.Name == CommandHealth || strings.HasPrefix(e.Name, "query"))
+}
+
+// FaultKey identifies the fault of an event of kind Fault: BASE/ID or TARGET/ID.
+func (e *Event) FaultKey() string {
+	if e.Base == "" {
+		return e.Target + "/" + e.Name
+	}
+	return e.Base + "/" + e.Name
 }
 
 // ReadyEndpoints counts the Endpoints that are ready.

@@ -28,7 +28,7 @@ type State struct {
 	Services Table[ServiceStatus]
 	// Components by name.
 	Components Table[ComponentStatus]
-	// Faults that are set, by BASE/ID.
+	// Faults that are in effect, by Event.FaultKey.
 	Faults Table[FaultStatus]
 	// Streams of requests that have lost some, by name.
 	Streams Table[StreamStatus]
@@ -273,10 +273,10 @@ func (s *State) node(e Event) {
 }
 
 func (s *State) fault(e Event) {
-	key := e.Base + "/" + e.Name
+	key := e.FaultKey()
 	switch FaultChange(e.State) {
 	case FaultSet:
-		s.Faults.put(key, &FaultStatus{Base: e.Base, ID: e.Name, Since: e.Time, Message: e.Message})
+		s.Faults.put(key, &FaultStatus{Target: e.Target, Base: e.Base, ID: e.Name, Since: e.Time, Kind: e.Code, Message: e.Message})
 	case FaultCleared:
 		s.Faults.put(key, nil)
 	}

@@ -194,9 +194,9 @@ func TestState(t *testing.T) {
 			content{Components: map[string]ComponentStatus{"broker": {Name: "broker", State: ComponentRunning, Since: at(1)},
 				"x": {Name: "x", State: ComponentExited, Since: at(3), Message: "killed"}}}},
 		"faults": {
-			[]Event{{Kind: Fault, Time: at(1), Base: "a", Name: "f1", State: "set", Message: "silent"}, {Kind: Fault, Time: at(1), Base: "b", Name: "f1", State: "set", Message: "deaf"},
+			[]Event{{Kind: Fault, Time: at(1), Base: "a", Name: "f1", State: "set", Code: "silent"}, {Kind: Fault, Time: at(1), Base: "b", Name: "f1", State: "set", Code: "deaf"},
 				{Kind: Fault, Time: at(2), Base: "a", Name: "f1", State: "fired"}, {Kind: Fault, Time: at(3), Base: "b", Name: "f1", State: "cleared"}},
-			content{Faults: map[string]FaultStatus{"a/f1": {Base: "a", ID: "f1", Since: at(1), Message: "silent"}}}},
+			content{Faults: map[string]FaultStatus{"a/f1": {Base: "a", ID: "f1", Since: at(1), Kind: "silent"}}}},
 		"lost requests": {
 			[]Event{{Kind: Request, Name: "s", State: "notFound"}, {Kind: Request, Name: "s", State: "refused"}, {Kind: Request, Name: "s", State: "notFound"}},
 			content{Streams: map[string]StreamStatus{"s": {Name: "s", Lost: map[string]int{"notFound": 2, "refused": 1}}}}},
@@ -256,7 +256,7 @@ func TestLeft(t *testing.T) {
 func anyEvent(t *rapid.T) Event {
 	name := rapid.SampledFrom([]string{"a", "b"})
 	e := Event{Time: at(rapid.IntRange(0, 9).Draw(t, "time")), Base: name.Draw(t, "base")}
-	e.Kind = rapid.SampledFrom([]Kind{Base, Module, Pod, Endpoints, Node, Component, Fault, Request, Command, Synced, API}).Draw(t, "kind")
+	e.Kind = rapid.SampledFrom([]Kind{Base, Module, Pod, Endpoints, Node, Component, Fault, Request, Command, Synced}).Draw(t, "kind")
 	draw := func(from ...string) string { return rapid.SampledFrom(from).Draw(t, "value") }
 	switch e.Kind {
 	case Base:

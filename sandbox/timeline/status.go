@@ -147,13 +147,14 @@ type ComponentStatus struct {
 	Message string
 }
 
-// FaultStatus is a fault that is set on a base.
+// FaultStatus is a fault that is in effect.
 type FaultStatus struct {
-	Base, ID string
+	// Target of the fault, and its base if it acts on one.
+	Target, Base, ID string
 	// Since is when it was set.
 	Since time.Time
-	// Message is its kind.
-	Message string
+	// Kind of the fault, and what else is known of it.
+	Kind, Message string
 }
 
 // StreamStatus counts the lost requests of a stream.

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1/internal/schema"
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
@@ -197,23 +198,25 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzAPIRule: a rule that is taken is the same when it is written and read again, and has an end.
-func FuzzAPIRule(f *testing.F) {
-	f.Fuzz(func(t *testing.T, text []byte) {
-		decode := func(text []byte) (*v1alpha1.APIRule, error) {
-			r := &v1alpha1.APIRule{}
-			if _, problems := strictyaml.Decode("rule", text, r); len(problems) > 0 {
+// FuzzFault: a fault that is accepted is the same when it is written and read again, and those on connections
+// have an end.
+func FuzzFault(f *testing.F) {
+	f.Fuzz(func(t *testing.T, text []byte, target string) {
+		to := v1alpha1.FaultTarget(target)
+		decode := func(text []byte) (*v1alpha1.Fault, error) {
+			r := &v1alpha1.Fault{}
+			if _, problems := strictyaml.Decode("fault", text, r); len(problems) > 0 {
 				return nil, problems
 			}
-			v1alpha1.SetAPIRuleDefaults(r)
-			return r, v1alpha1.ValidateAPIRule(r).ToAggregate()
+			v1alpha1.SetFaultDefaults(to, r)
+			return r, v1alpha1.ValidateFault(to, r).ToAggregate()
 		}
 		first, err := decode(text)
 		if err != nil {
 			return
 		}
-		if first.ID == "" || first.For == nil || first.For.Duration <= 0 || first.For.Duration > 10*time.Minute || first.Count < 0 || first.Skip < 0 {
-			t.Errorf("taken: %+v", first)
+		if first.Count < 0 || first.Skip < 0 || to != v1alpha1.TargetBase && (first.For <= 0 || first.For > fault.Duration(10*time.Minute)) {
+			t.Errorf("accepted: %+v", first)
 		}
 		written, err := json.Marshal(first)
 		if err != nil {

@@ -18,8 +18,7 @@
 //
 //	scenario.go                  the types: the scenario, its bases, its steps
 //	scenario_actions.go          what a step can do
-//	scenario_api.go              rules that disturb what controllers see of the Kubernetes API
-//	scenario_mqtt.go             rules that disturb the way to the broker
+//	scenario_fault.go            faults: their targets, kinds and fields
 //	scenario_steps.go            walking through steps, and naming them
 //	scenario_defaults.go         SetScenarioDefaults
 //	scenario_validate.go         ValidateScenario: the scenario as a whole

@@ -59,8 +59,7 @@ type ScenarioSpec struct {
 	// by its speed too.
 	Speed int `json:"speed,omitempty" jsonschema:"minimum=1,maximum=20"`
 	// Exclusive scenarios run alone. Default: true when a step acts on the controller, the broker,
-	// the API server or the view of it, on the way of controllers to the broker, or Controller is set;
-	// else false.
+	// the API server or the controllers' connections to them, or Controller is set; else false.
 	Exclusive *bool `json:"exclusive,omitempty"`
 	// Timeout bounds the whole run without Finally.
 	Timeout *metav1.Duration `json:"timeout,omitempty" jsonschema:"default=2m" check:"positive"`
@@ -120,8 +119,8 @@ type BaseSet struct {
 	Faithful bool `json:"faithful,omitempty"`
 	// Modules are URLs of jars that are in the base from its start. Default: none.
 	Modules []string `json:"modules,omitempty" check:"jar"`
-	// Faults are there from the start, as fakebase names them. Default: none.
-	Faults []Object `json:"faults,omitempty"`
+	// Faults are in effect from the start. Default: none.
+	Faults []Fault `json:"faults,omitempty"`
 }
 
 // Tunnel is how a base talks to the controller.
@@ -139,8 +138,8 @@ type ControllerNeeds struct {
 	Replicas *int `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=9,default=1"`
 	// Env are environment variables, in addition to those of the sandbox. Default: none.
 	Env map[string]string `json:"env,omitempty" check:"variable"`
-	// APIView puts a proxy between the controllers and the API server, for steps with the action api.
-	// Default: true when there is such a step.
+	// APIView puts a proxy between the controllers and the API server, for faults of the target api and for
+	// wait.quiet. Default: true when a step needs it.
 	APIView bool `json:"apiView,omitempty"`
 }
 
@@ -226,7 +225,8 @@ type Action struct {
 	Rollback *Rollback `json:"rollback,omitempty" jsonschema:"oneof_required=rollback"`
 	// Base adds, removes, restarts or upgrades bases.
 	Base *BaseAction `json:"base,omitempty" jsonschema:"oneof_required=base"`
-	// Fault sets or clears faults of bases.
+	// Fault sets, clears or awaits faults of bases, of the controllers' connections to the Kubernetes API,
+	// and of connections to the broker.
 	Fault *FaultAction `json:"fault,omitempty" jsonschema:"oneof_required=fault"`
 	// Controller, Broker, APIServer, ControllerManager and Scheduler do something to a component.
 	Controller *ComponentAction `json:"controller,omitempty" jsonschema:"oneof_required=controller"`
@@ -235,10 +235,6 @@ type Action struct {
 
 	ControllerManager *ComponentAction `json:"controllerManager,omitempty" jsonschema:"oneof_required=controllerManager"`
 	Scheduler         *ComponentAction `json:"scheduler,omitempty" jsonschema:"oneof_required=scheduler"`
-	// API disturbs what the controllers see of the Kubernetes API.
-	API *APIAction `json:"api,omitempty" jsonschema:"oneof_required=api"`
-	// MQTT disturbs the way of controllers or bases to the broker.
-	MQTT *MQTTAction `json:"mqtt,omitempty" jsonschema:"oneof_required=mqtt"`
 	// Traffic starts or stops requests to modules.
 	Traffic *TrafficAction `json:"traffic,omitempty" jsonschema:"oneof_required=traffic"`
 	// Script runs a shell script.

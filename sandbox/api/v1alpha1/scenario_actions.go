@@ -147,29 +147,6 @@ type BaseUpgrade struct {
 	OldFirst bool `json:"oldFirst,omitempty"`
 }
 
-// FaultAction sets or clears faults: exactly one field is set.
-type FaultAction struct {
-	Set   *FaultSet   `json:"set,omitempty" jsonschema:"oneof_required=set"`
-	Clear *FaultClear `json:"clear,omitempty" jsonschema:"oneof_required=clear"`
-}
-
-// FaultSet sets a fault.
-type FaultSet struct {
-	// Bases that get it.
-	Bases BaseNames `json:"bases"`
-	// Fault as fakebase describes it: kind, match, count and so on; see koupsandbox scenario
-	// explain fault.
-	Fault Object `json:"fault"`
-}
-
-// FaultClear clears faults.
-type FaultClear struct {
-	// Bases that lose them.
-	Bases BaseNames `json:"bases"`
-	// IDs of the faults. Default: all.
-	IDs []string `json:"ids,omitempty"`
-}
-
 // ComponentAction does something to a component.
 type ComponentAction struct {
 	// Do is kill (as kill -9), pause (SIGSTOP), resume, or restart; start starts one that was
@@ -258,6 +235,8 @@ type Wait struct {
 	Ready *Ref `json:"ready,omitempty" jsonschema:"oneof_required=ready"`
 	// Gone: there are no such objects.
 	Gone *Ref `json:"gone,omitempty" jsonschema:"oneof_required=gone"`
+	// Quiet waits until the controllers have written nothing but Leases for that long.
+	Quiet *metav1.Duration `json:"quiet,omitempty" jsonschema:"oneof_required=quiet" check:"positive"`
 	// Step in the background to end.
 	Step string `json:"step,omitempty" jsonschema:"oneof_required=step"`
 }

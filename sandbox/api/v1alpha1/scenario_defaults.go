@@ -33,7 +33,7 @@ func SetScenarioDefaults(s *Scenario) {
 			likeItsSet(step.Base.Add, sets)
 		}
 		exclusive = exclusive || step.DisturbsAll()
-		if step.API != nil {
+		if step.needsProxy() {
 			if spec.Controller == nil {
 				spec.Controller = &ControllerNeeds{}
 			}
@@ -84,11 +84,8 @@ func setStepDefaults(step *Step, timeout time.Duration) {
 	if step.Base != nil && step.Base.Add != nil {
 		def(&step.Base.Add.BaseName, step.Base.Add.Name)
 	}
-	if step.API != nil && step.API.Set != nil {
-		SetAPIRuleDefaults(step.API.Set)
-	}
-	if step.MQTT != nil && step.MQTT.Set != nil {
-		SetMQTTRuleDefaults(step.MQTT.Set)
+	if step.Fault != nil && step.Fault.Set != nil {
+		SetFaultDefaults(step.Fault.Set.Target, &step.Fault.Set.Fault)
 	}
 	if step.Controller != nil && step.Controller.Replica == nil {
 		first := 1

@@ -20,8 +20,13 @@ func (a *Action) Kind() string {
 
 // DisturbsAll says that it strikes whatever runs in the sandbox at the time.
 func (a *Action) DisturbsAll() bool {
-	return a.Controller != nil || a.Broker != nil || a.APIServer != nil || a.ControllerManager != nil || a.Scheduler != nil || a.API != nil ||
-		a.MQTT != nil && a.MQTT.DisturbsAll()
+	return a.Controller != nil || a.Broker != nil || a.APIServer != nil || a.ControllerManager != nil || a.Scheduler != nil ||
+		a.Fault != nil && a.Fault.DisturbsAll() || a.Wait != nil && a.Wait.Quiet != nil
+}
+
+// needsProxy reports whether the action needs a proxy between the controllers and the API server.
+func (a *Action) needsProxy() bool {
+	return a.Fault != nil && a.Fault.Set != nil && a.Fault.Set.Target == TargetAPI || a.Wait != nil && a.Wait.Quiet != nil
 }
 
 // Inner are the steps that the action groups, with the name of their field; nil for all others.
@@ -106,10 +111,8 @@ func describe(s *Step) string {
 		return "rollback " + a.Rollback.title()
 	case a.Base != nil:
 		return a.Base.title()
-	case a.Fault != nil && a.Fault.Set != nil:
-		return fmt.Sprintf("set fault %v on %s", a.Fault.Set.Fault["kind"], strings.Join(a.Fault.Set.Bases, ", "))
-	case a.Fault != nil && a.Fault.Clear != nil:
-		return "clear faults of " + strings.Join(a.Fault.Clear.Bases, ", ")
+	case a.Fault != nil && len(given(a.Fault)) > 0:
+		return a.Fault.title()
 	case a.Controller != nil:
 		return a.Controller.Do + " controller"
 	case a.Broker != nil:
@@ -120,12 +123,6 @@ func describe(s *Step) string {
 		return a.ControllerManager.Do + " controllerManager"
 	case a.Scheduler != nil:
 		return a.Scheduler.Do + " scheduler"
-	case a.API != nil && a.API.Set != nil:
-		return "set API rule " + a.API.Set.ID
-	case a.API != nil && a.API.Quiet != nil:
-		return "quiet for " + a.API.Quiet.Duration.String()
-	case a.API != nil:
-		return "clear API rules " + strings.Join(a.API.Clear, ", ")
 	case a.Traffic != nil && a.Traffic.Start != nil:
 		return "start " + a.Traffic.Start.Name
 	case a.Traffic != nil && a.Traffic.Stop != nil:
@@ -180,6 +177,25 @@ func (b *BaseAction) title() string {
 	return "base"
 }
 
+func (f *FaultAction) title() string {
+	if s := f.Set; s != nil {
+		on := strings.Join(s.Bases, ", ")
+		if s.Target != TargetBase {
+			on = strings.TrimSpace(string(s.Target) + " " + on)
+		}
+		return fmt.Sprintf("set fault %s on %s", s.Fault.Kind, on)
+	}
+	s := f.Clear
+	if s == nil {
+		s = f.Await
+	}
+	text := f.verb() + " faults " + strings.Join(s.IDs, ", ")
+	if len(s.Bases) > 0 {
+		text = strings.TrimSpace(text) + " of " + strings.Join(s.Bases, ", ")
+	}
+	return strings.TrimSpace(text)
+}
+
 func (w *Wait) title() string {
 	switch {
 	case w.Rollout != nil:
@@ -188,6 +204,8 @@ func (w *Wait) title() string {
 		return "wait until " + w.Ready.title() + " is ready"
 	case w.Gone != nil:
 		return "wait until " + w.Gone.title() + " is gone"
+	case w.Quiet != nil:
+		return "wait until controllers write nothing for " + w.Quiet.Duration.String()
 	case w.Step != "":
 		return "wait for step " + w.Step
 	}

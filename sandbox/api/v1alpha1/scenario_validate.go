@@ -20,7 +20,7 @@ const (
 // path; an empty list means that it can be run. Expressions are not looked into: a string that
 // still has one is taken as right.
 func ValidateScenario(s *Scenario) field.ErrorList {
-	v := &validator{scenario: s, sets: map[string]*BaseSet{}, streams: map[string]string{}, outputs: map[string]string{}, rules: map[string]string{}, ways: map[string]string{}}
+	v := &validator{scenario: s, sets: map[string]*BaseSet{}, streams: map[string]string{}, outputs: map[string]string{}, faults: map[string]bool{}}
 	v.head(&s.TypeMeta, ScenarioKind, s)
 	for _, key := range sorted(s.Metadata.Labels) {
 		path := field.NewPath("metadata", "labels").Key(key)
@@ -46,6 +46,7 @@ func (v *validator) spec(s *ScenarioSpec, path *field.Path) {
 			v.add(field.Duplicate(at.Child("name"), set.Name))
 		}
 		v.sets[set.Name] = set
+		v.noteFaults(set)
 		v.baseSet(set, at)
 	}
 	v.scenario.EachStep(v.collect)
@@ -81,8 +82,8 @@ func (v *validator) baseSet(b *BaseSet, path *field.Path) {
 	if b.BaseName != b.Name { // the default's problem is told once, at the name
 		v.check(path.Child("baseName"), b.BaseName, "nodeLabel")
 	}
-	for i, fault := range b.Faults {
-		v.fault(path.Child("faults").Index(i), fault)
+	for i := range b.Faults {
+		v.fault(TargetBase, &b.Faults[i], path.Child("faults").Index(i))
 	}
 }
 

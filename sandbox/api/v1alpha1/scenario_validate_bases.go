@@ -9,10 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/yaml"
-
-	"github.com/koupleless/koupsandbox/fakebase/fault"
-	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 )
 
 func (v *validator) base(b *BaseAction, at *field.Path) {
@@ -82,71 +78,6 @@ func (v *validator) knownSet(set, name string, at *field.Path) {
 		return
 	}
 	v.invalid(at, name, "there is no such set of bases, only %s", strings.Join(known, ", "))
-}
-
-func (v *validator) faultAction(f *FaultAction, at *field.Path) {
-	if !v.exactlyOne(f, at, "either sets or clears faults") {
-		return
-	}
-	if f.Clear != nil {
-		v.bases(f.Clear.Bases, at.Child("clear", "bases"))
-		return
-	}
-	v.bases(f.Set.Bases, at.Child("set", "bases"))
-	v.fault(at.Child("set", "fault"), f.Set.Fault)
-}
-
-// fault checks a fault as a base would. One with expressions in it is checked
-// when they have values.
-func (v *validator) fault(at *field.Path, raw Object) {
-	if len(raw) == 0 {
-		v.add(field.Required(at, "say at least its kind; see: koupsandbox scenario explain fault"))
-		return
-	}
-	text, err := yaml.Marshal(raw)
-	if err != nil {
-		v.forbid(at, "cannot be written down: %v", err)
-		return
-	}
-	if HasExpression(string(text)) {
-		return
-	}
-	var f fault.Fault
-	_, problems := strictyaml.Decode("", text, &f)
-	for _, p := range problems {
-		v.forbid(below(at, p.Field), "%s", p.Detail)
-	}
-	if len(problems) > 0 {
-		return
-	}
-	err = f.Validate()
-	for _, err := range parts(err) {
-		name, detail, _ := strings.Cut(err.Error(), ": ")
-		name, value, _ := strings.Cut(name, " ") // kind "x", count -1
-		if value != "" && !strings.HasSuffix(name, ",") {
-			v.forbid(below(at, name), "%s %s", value, detail)
-			continue
-		}
-		v.forbid(below(at, strings.TrimSuffix(name, ",")), "%s", detail)
-	}
-}
-
-func parts(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	if err != nil {
-		return []error{err}
-	}
-	return nil
-}
-
-// below appends a path that is written out.
-func below(at *field.Path, path string) *field.Path {
-	if path == "" {
-		return at
-	}
-	return at.Child(path)
 }
 
 func (v *validator) traffic(t *TrafficAction, at *field.Path) {

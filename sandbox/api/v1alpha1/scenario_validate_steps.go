@@ -17,7 +17,7 @@ const (
 	inFinally
 )
 
-// collect notes the names that steps refer to: streams, outputs, rules, and sets that steps define.
+// collect notes the names that steps refer to: streams, outputs, faults, and sets that steps define.
 func (v *validator) collect(at *field.Path, step *Step) {
 	if step.Traffic != nil && step.Traffic.Start != nil {
 		v.unique(v.streams, at.Child("traffic", "start", "name"), step.Traffic.Start.Name)
@@ -25,14 +25,21 @@ func (v *validator) collect(at *field.Path, step *Step) {
 	if step.Script != nil && step.Script.Output != "" {
 		v.unique(v.outputs, at.Child("script", "output"), step.Script.Output)
 	}
-	if step.API != nil && step.API.Set != nil {
-		v.unique(v.rules, at.Child("api", "set", "id"), step.API.Set.ID)
+	if step.Fault != nil && step.Fault.Set != nil {
+		v.faults[step.Fault.Set.Fault.ID] = true
 	}
-	if step.MQTT != nil && step.MQTT.Set != nil {
-		v.unique(v.ways, at.Child("mqtt", "set", "id"), step.MQTT.Set.ID)
+	if step.Base != nil && step.Base.Add != nil {
+		v.noteFaults(step.Base.Add)
+		if v.sets[step.Base.Add.Name] == nil {
+			v.sets[step.Base.Add.Name] = step.Base.Add
+		}
 	}
-	if step.Base != nil && step.Base.Add != nil && v.sets[step.Base.Add.Name] == nil {
-		v.sets[step.Base.Add.Name] = step.Base.Add
+}
+
+// noteFaults notes the ids of the faults that bases start with.
+func (v *validator) noteFaults(set *BaseSet) {
+	for _, f := range set.Faults {
+		v.faults[f.ID] = true
 	}
 }
 
@@ -119,10 +126,6 @@ func (v *validator) action(a *Action, at *field.Path, s *Step) {
 		v.lone(a.ControllerManager, at)
 	case a.Scheduler != nil:
 		v.lone(a.Scheduler, at)
-	case a.API != nil:
-		v.apiAction(a.API, at)
-	case a.MQTT != nil:
-		v.mqttAction(a.MQTT, at)
 	case a.Traffic != nil:
 		v.traffic(a.Traffic, at)
 	case a.Wait != nil:
@@ -287,7 +290,7 @@ func (v *validator) wait(w *Wait, at *field.Path) {
 		v.ref(w.Ready, at.Child("ready"), severalObjects)
 	case w.Gone != nil:
 		v.ref(w.Gone, at.Child("gone"), severalObjects)
-	case !slices.Contains(v.waitable, w.Step) && !HasExpression(w.Step):
+	case w.Step != "" && !slices.Contains(v.waitable, w.Step) && !HasExpression(w.Step):
 		v.invalid(at.Child("step"), w.Step, "is not the name of an earlier step with background: true")
 	}
 }

@@ -95,9 +95,8 @@ type validator struct {
 	sets     map[string]*BaseSet
 	streams  map[string]string // where each name was given first
 	outputs  map[string]string
-	rules    map[string]string // of the API
-	ways     map[string]string // rules of the way to the broker
-	waitable []string          // background steps so far
+	faults   map[string]bool
+	waitable []string // background steps so far
 }
 
 func (v *validator) add(e *field.Error) { v.errs = append(v.errs, e) }

@@ -267,9 +267,8 @@ type Controller struct {
 	// sandbox sets. With Command, the process also inherits some variables of the command up, such as PATH, HOME and the
 	// variables for language and time zone. Default: none.
 	Env map[string]string `json:"env,omitempty" check:"variable"`
-	// APIView puts a proxy between controllers on this machine and the API server, which disturbs what
-	// they see when a scenario or koupsandbox api says so. Scenarios that disturb it ask for it
-	// themselves, and the controllers start anew for them. Default: false.
+	// APIView puts a proxy between controllers on this machine and the API server, for faults of the target api.
+	// Scenarios with such faults enable it themselves, and the controllers restart for them. Default: false.
 	APIView bool `json:"apiView,omitempty"`
 
 	// Command runs a controller of your own in place of the sandbox's, on this machine and once per

@@ -13,7 +13,7 @@ import (
 	mqtt "github.com/mochi-mqtt/server/v2"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/internal/mqttview"
+	"github.com/koupleless/koupsandbox/sandbox/internal/mqttfault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/port"
 	"github.com/koupleless/koupsandbox/sandbox/internal/valve"
 )
@@ -53,7 +53,7 @@ type Options struct {
 	// TLS of the TCP listener. Default: nil, plain TCP.
 	TLS *tls.Config
 	// View disturbs the connections. Default: nothing does.
-	View *mqttview.View
+	View *mqttfault.View
 	// Logger for what the broker has to say. Default: nothing is logged.
 	Logger *slog.Logger
 
@@ -134,7 +134,7 @@ func New(o Options) (*Broker, error) {
 }
 
 // through leads connections of clients through a valve and, if there is one, a view.
-func through(v *valve.Valve, view *mqttview.View) func(net.Conn) net.Conn {
+func through(v *valve.Valve, view *mqttfault.View) func(net.Conn) net.Conn {
 	return func(conn net.Conn) net.Conn {
 		if conn = v.Through(conn); view != nil {
 			conn = view.Through(conn, v1alpha1.ToBroker)

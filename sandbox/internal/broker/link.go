@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
-	"github.com/koupleless/koupsandbox/sandbox/internal/mqttview"
+	"github.com/koupleless/koupsandbox/sandbox/internal/mqttfault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -43,7 +43,7 @@ type LinkOptions struct {
 	// machine comes this way: nothing is done to it as a component. Default: all come this way.
 	Bypassed bool
 	// View disturbs the connections, through all lives of the broker. Default: nothing does.
-	View *mqttview.View
+	View *mqttfault.View
 	// Note is the file that tells bases from outside how to reach the broker. Required.
 	Note string
 	// Logger for what the broker has to say. Required.

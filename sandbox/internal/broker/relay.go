@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/internal/mqttview"
+	"github.com/koupleless/koupsandbox/sandbox/internal/mqttfault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/port"
 	"github.com/koupleless/koupsandbox/sandbox/internal/valve"
 )
@@ -31,7 +31,7 @@ type RelayOptions struct {
 	// To is the user's broker. Required.
 	To *External
 	// View disturbs the connections. Default: nothing does.
-	View *mqttview.View
+	View *mqttfault.View
 	// Logger for what the relay has to say. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -45,7 +45,7 @@ type Relay struct {
 	to       *External
 	listener net.Listener
 	valve    *valve.Valve
-	view     *mqttview.View
+	view     *mqttfault.View
 	log      *slog.Logger
 
 	mu      sync.Mutex

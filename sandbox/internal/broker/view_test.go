@@ -8,8 +8,9 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
-	"github.com/koupleless/koupsandbox/sandbox/internal/mqttview"
+	"github.com/koupleless/koupsandbox/sandbox/internal/mqttfault"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
@@ -17,8 +18,9 @@ import (
 // for those of this process.
 func TestRelayUnderRules(t *testing.T) {
 	b, settings := theirs(t, broker.Options{})
-	view := mqttview.New(mqttview.Options{
-		Who: func(identity string) mqttview.Party { return mqttview.Party{Base: identity} }, Changed: func(string, timeline.Event) {}, Kill: func(int) {},
+	faults := fault.NewSet(func(string, timeline.Event) {})
+	view := mqttfault.New(mqttfault.Options{
+		Who: func(identity string) mqttfault.Client { return mqttfault.Client{Base: identity} }, Faults: faults, Kill: func(int) {},
 	})
 	r, err := broker.NewRelay(broker.RelayOptions{To: external(t, settings), View: view})
 	if err != nil {
@@ -56,14 +58,14 @@ func TestRelayUnderRules(t *testing.T) {
 					t.Fatalf("not heard: %q", want)
 				}
 			}
-			set := func(rule v1alpha1.MQTTRule) {
+			set := func(rule v1alpha1.Fault) {
 				t.Helper()
-				v1alpha1.SetMQTTRuleDefaults(&rule)
-				if err := view.Set(mqttview.Status{MQTTRule: rule, Bases: []string{name}}); err != nil {
+				v1alpha1.SetFaultDefaults(v1alpha1.TargetMQTT, &rule)
+				if _, err := view.Inject(fault.Injection{Fault: rule, Target: v1alpha1.TargetMQTT, Bases: []string{name}}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			set(v1alpha1.MQTTRule{Kind: v1alpha1.MQTTHold, Direction: v1alpha1.FromBroker})
+			set(v1alpha1.Fault{Kind: v1alpha1.MQTTHold, Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}})
 			if err := done(outside.Publish("koupleless_dev/"+name+"/installBiz", 1, false, "held")); err != nil {
 				t.Fatal(err)
 			}
@@ -76,21 +78,19 @@ func TestRelayUnderRules(t *testing.T) {
 				t.Error("the acknowledgement passed")
 			case <-time.After(pauseSeen):
 			}
-			if err := view.Clear("", "hold"); err != nil {
-				t.Fatal(err)
-			}
+			faults.Clear(func(i fault.Injection) bool { return i.Kind == v1alpha1.MQTTHold })
 			next(heard, "held")
 			if err := done(said); err != nil {
 				t.Error(err)
 			}
-			set(v1alpha1.MQTTRule{Kind: v1alpha1.MQTTCut})
+			set(v1alpha1.Fault{Kind: v1alpha1.MQTTCut})
 			select {
 			case err := <-lost:
 				t.Logf("the client says: %v", err)
 			case <-time.After(patience):
 				t.Error("the connection stays")
 			}
-			view.Drop("")
+			faults.Clear(func(fault.Injection) bool { return true })
 		})
 	}
 }

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +9,7 @@ import (
 	"os"
 
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
+	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
@@ -123,20 +123,20 @@ func (c *Client) Repair(ctx context.Context, r RepairRequest) error {
 	return err
 }
 
-// Inject puts a fault into a base, named by identity or host name, and returns its id.
-func (c *Client) Inject(ctx context.Context, base string, fault json.RawMessage) (string, error) {
-	return inject.Call(ctx, &c.rpc, injectRequest{base, fault})
+// SetFault sets a fault on its target, and returns the id of the fault.
+func (c *Client) SetFault(ctx context.Context, i fault.Injection) (id string, err error) {
+	return setFault.Call(ctx, &c.rpc, i)
 }
 
-// Faults lists the faults of a base.
-func (c *Client) Faults(ctx context.Context, base string) ([]Fault, error) {
-	return faults.Call(ctx, &c.rpc, faultsRequest{base})
-}
-
-// ClearFaults ends the faults with the ids, or all when there are none.
-func (c *Client) ClearFaults(ctx context.Context, base string, ids ...string) error {
-	_, err := clearFaults.Call(ctx, &c.rpc, clearRequest{base, ids})
+// ClearFaults ends the faults that match and forgets them. An id that no fault has is an error.
+func (c *Client) ClearFaults(ctx context.Context, r FaultSelector) error {
+	_, err := clearFaults.Call(ctx, &c.rpc, r)
 	return err
+}
+
+// Faults lists the faults of a group, or all if it is empty, with the writes of controllers.
+func (c *Client) Faults(ctx context.Context, group string) (Faults, error) {
+	return faults.Call(ctx, &c.rpc, groupRequest{group})
 }
 
 // SetController brings the module controllers to what is asked, starting again
@@ -144,41 +144,6 @@ func (c *Client) ClearFaults(ctx context.Context, base string, ids ...string) er
 // so that the same call can put it back.
 func (c *Client) SetController(ctx context.Context, r ControllerRequest) (before ControllerRequest, err error) {
 	return setController.Call(ctx, &c.rpc, r)
-}
-
-// SetAPIRule disturbs what controllers see of the Kubernetes API, and returns the id of the rule.
-func (c *Client) SetAPIRule(ctx context.Context, r APIRuleRequest) (string, error) {
-	return setAPIRule.Call(ctx, &c.rpc, r)
-}
-
-// ClearAPIRule ends a rule of a group, or all if id is *; of any group if it is empty. One that has
-// ended is no error.
-func (c *Client) ClearAPIRule(ctx context.Context, group, id string) error {
-	_, err := clearAPIRule.Call(ctx, &c.rpc, ruleRequest{group, id})
-	return err
-}
-
-// APIView tells the rules of a group, of all if it is empty, ended ones too, and how much controllers
-// that go through the proxy have written.
-func (c *Client) APIView(ctx context.Context, group string) (APIView, error) {
-	return apiView.Call(ctx, &c.rpc, groupRequest{group})
-}
-
-// SetMQTTRule disturbs the way of controllers or bases to the broker, and returns the id of the rule.
-func (c *Client) SetMQTTRule(ctx context.Context, r MQTTRuleRequest) (string, error) {
-	return setMQTTRule.Call(ctx, &c.rpc, r)
-}
-
-// ClearMQTTRule ends a rule of a group, or all if id is *; of any group if it is empty. One that has
-// ended is no error.
-func (c *Client) ClearMQTTRule(ctx context.Context, group, id string) error {
-	_, err := clearMQTTRule.Call(ctx, &c.rpc, ruleRequest{group, id})
-	return err
-}
-
-// MQTTRules tells the rules of a group, of all if it is empty, ended ones too.
-func (c *Client) MQTTRules(ctx context.Context, group string) ([]MQTTRule, error) {
-	return mqttRules.Call(ctx, &c.rpc, groupRequest{group})
 }
 
 // Watch calls sink for every event, in order and one at a time: first what is,

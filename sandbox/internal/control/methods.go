@@ -1,9 +1,8 @@
 package control
 
 import (
-	"encoding/json"
-
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
+	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
@@ -22,16 +21,10 @@ const (
 	restartBase    rpc.Unary[restartRequest, *Base]                = "RestartBase"
 	act            rpc.Unary[ActRequest, rpc.None]                 = "Act"
 	repair         rpc.Unary[RepairRequest, rpc.None]              = "Repair"
-	inject         rpc.Unary[injectRequest, string]                = "Inject"
-	clearFaults    rpc.Unary[clearRequest, rpc.None]               = "ClearFaults"
-	faults         rpc.Unary[faultsRequest, []Fault]               = "Faults"
+	setFault       rpc.Unary[fault.Injection, string]              = "SetFault"
+	clearFaults    rpc.Unary[FaultSelector, rpc.None]              = "ClearFaults"
+	faults         rpc.Unary[groupRequest, Faults]                 = "Faults"
 	setController  rpc.Unary[ControllerRequest, ControllerRequest] = "SetController"
-	setAPIRule     rpc.Unary[APIRuleRequest, string]               = "SetAPIRule"
-	clearAPIRule   rpc.Unary[ruleRequest, rpc.None]                = "ClearAPIRule"
-	apiView        rpc.Unary[groupRequest, APIView]                = "APIView"
-	setMQTTRule    rpc.Unary[MQTTRuleRequest, string]              = "SetMQTTRule"
-	clearMQTTRule  rpc.Unary[ruleRequest, rpc.None]                = "ClearMQTTRule"
-	mqttRules      rpc.Unary[groupRequest, []MQTTRule]             = "MQTTRules"
 	watch          rpc.Stream[WatchRequest, timeline.Event]        = "Watch"
 	startTraffic   rpc.Unary[startTrafficRequest, rpc.None]        = "StartTraffic"
 	trafficOf      rpc.Unary[groupRequest, []traffic.Summary]      = "Traffic"
@@ -50,21 +43,6 @@ type (
 	restartRequest struct {
 		Base string `json:"base"`
 		RestartRequest
-	}
-	injectRequest struct {
-		Base  string          `json:"base"`
-		Fault json.RawMessage `json:"fault"`
-	}
-	clearRequest struct {
-		Base string   `json:"base"`
-		IDs  []string `json:"ids"`
-	}
-	faultsRequest struct {
-		Base string `json:"base"`
-	}
-	ruleRequest struct {
-		Group string `json:"group,omitempty"`
-		ID    string `json:"id"`
 	}
 	startTrafficRequest struct {
 		Group string       `json:"group"`

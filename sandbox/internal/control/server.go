@@ -2,11 +2,11 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"slices"
 
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
+	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
@@ -35,23 +35,13 @@ type Service interface {
 	Act(ctx context.Context, r ActRequest) error
 	// Repair undoes what a group has done to components, and, if that is asked for, to controllers.
 	Repair(context.Context, RepairRequest) error
-	Inject(base string, fault json.RawMessage) (string, error)
-	ClearFaults(base string, ids []string) error
-	Faults(base string) ([]Fault, error)
+	// SetFault returns the id of the fault.
+	SetFault(ctx context.Context, i fault.Injection) (string, error)
+	ClearFaults(r FaultSelector) error
+	// Faults lists those of a group, or all if it is empty.
+	Faults(group string) (Faults, error)
 	// SetController returns what was before, when the controllers are ready.
 	SetController(ctx context.Context, r ControllerRequest) (ControllerRequest, error)
-	// SetAPIRule returns the id of the rule.
-	SetAPIRule(ctx context.Context, r APIRuleRequest) (string, error)
-	// ClearAPIRule ends a rule of a group, or all if id is *; of any group if it is empty.
-	ClearAPIRule(group, id string) error
-	// APIView tells the rules of a group, of all if it is empty.
-	APIView(group string) (APIView, error)
-	// SetMQTTRule returns the id of the rule.
-	SetMQTTRule(r MQTTRuleRequest) (string, error)
-	// ClearMQTTRule ends a rule of a group, or all if id is *; of any group if it is empty.
-	ClearMQTTRule(group, id string) error
-	// MQTTRules tells the rules of a group, of all if it is empty.
-	MQTTRules(group string) ([]MQTTRule, error)
 	// Watch calls sink for every event, one at a time, until ctx or the daemon ends.
 	// A sink that is too slow ends it with an error.
 	Watch(ctx context.Context, r WatchRequest, sink func(timeline.Event)) error
@@ -100,22 +90,10 @@ func Handler(s Service) http.Handler {
 		return rpc.None{}, s.Act(ctx, r)
 	})
 	repair.Handle(mux, func(ctx context.Context, r RepairRequest) (rpc.None, error) { return rpc.None{}, s.Repair(ctx, r) })
-	inject.Handle(mux, func(_ context.Context, r injectRequest) (string, error) { return s.Inject(r.Base, r.Fault) })
-	clearFaults.Handle(mux, func(_ context.Context, r clearRequest) (rpc.None, error) {
-		return rpc.None{}, s.ClearFaults(r.Base, r.IDs)
-	})
-	faults.Handle(mux, func(_ context.Context, r faultsRequest) ([]Fault, error) { return s.Faults(r.Base) })
+	setFault.Handle(mux, s.SetFault)
+	clearFaults.Handle(mux, func(_ context.Context, r FaultSelector) (rpc.None, error) { return rpc.None{}, s.ClearFaults(r) })
+	faults.Handle(mux, func(_ context.Context, r groupRequest) (Faults, error) { return s.Faults(r.Group) })
 	setController.Handle(mux, s.SetController)
-	setAPIRule.Handle(mux, s.SetAPIRule)
-	clearAPIRule.Handle(mux, func(_ context.Context, r ruleRequest) (rpc.None, error) {
-		return rpc.None{}, s.ClearAPIRule(r.Group, r.ID)
-	})
-	setMQTTRule.Handle(mux, func(_ context.Context, r MQTTRuleRequest) (string, error) { return s.SetMQTTRule(r) })
-	clearMQTTRule.Handle(mux, func(_ context.Context, r ruleRequest) (rpc.None, error) {
-		return rpc.None{}, s.ClearMQTTRule(r.Group, r.ID)
-	})
-	mqttRules.Handle(mux, func(_ context.Context, r groupRequest) ([]MQTTRule, error) { return s.MQTTRules(r.Group) })
-	apiView.Handle(mux, func(_ context.Context, r groupRequest) (APIView, error) { return s.APIView(r.Group) })
 	watch.Handle(mux, s.Watch)
 	startTraffic.Handle(mux, func(ctx context.Context, r startTrafficRequest) (rpc.None, error) {
 		return rpc.None{}, s.StartTraffic(ctx, r.Group, r.Spec)

@@ -1,15 +1,14 @@
 package control
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/internal/apiview"
+	"github.com/koupleless/koupsandbox/sandbox/fault"
+	"github.com/koupleless/koupsandbox/sandbox/internal/apifault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
-	"github.com/koupleless/koupsandbox/sandbox/internal/mqttview"
 )
 
 // Phase of a sandbox's life.
@@ -228,7 +227,7 @@ type ControllerRequest struct {
 	Replicas int `json:"replicas,omitempty"`
 	// Env is added to the variables of the sandbox's configuration. Default: none.
 	Env map[string]string `json:"env,omitempty"`
-	// APIView leads them through the proxy that rules disturb. Default: as the sandbox's configuration
+	// APIView leads them through the proxy on which faults of the target api act. Default: as the sandbox's configuration
 	// says.
 	APIView bool `json:"apiView,omitempty"`
 	// Group whose Repair brings back what was before, and which is repaired when its owner goes. Default:
@@ -236,39 +235,14 @@ type ControllerRequest struct {
 	Group string `json:"group,omitempty"`
 }
 
-// APIRuleRequest sets a rule that disturbs what controllers see of the Kubernetes API.
-type APIRuleRequest struct {
-	// Rule is given its defaults.
-	Rule v1alpha1.APIRule `json:"rule"`
-	// Replica of the controller that it is for, from 1. Default: all.
-	Replica int `json:"replica,omitempty"`
-	// Group of bases; when its owner goes the rule ends. Default: nobody's.
-	Group string `json:"group,omitempty"`
-}
+// FaultSelector selects faults.
+type FaultSelector = fault.Selector
 
-// APIView is what the proxy between controllers and API server has seen and done.
-type APIView = apiview.View
-
-// MQTTRuleRequest sets a rule that disturbs the way to the broker.
-type MQTTRuleRequest struct {
-	// Rule is given its defaults.
-	Rule v1alpha1.MQTTRule `json:"rule"`
-	// Bases that it is for, by their host names. Default: controllers.
-	Bases []string `json:"bases,omitempty"`
-	// Replica of the controller that it is for, from 1. Default: all.
-	Replica int `json:"replica,omitempty"`
-	// Group of bases; when its owner goes the rule ends. Default: nobody's.
-	Group string `json:"group,omitempty"`
-}
-
-// MQTTRule is a rule with what it has done.
-type MQTTRule = mqttview.Status
-
-// Fault is an injected fault.
-type Fault struct {
-	ID string `json:"id"`
-	// Fault as the simulated base tells it.
-	Fault json.RawMessage `json:"fault"`
+// Faults are the faults that were set and not cleared yet.
+type Faults struct {
+	Faults []fault.Status `json:"faults"`
+	// Writes of the controllers that go through the proxy to the API server.
+	Writes apifault.Writes `json:"writes,omitzero"`
 }
 
 // Component is one part of a sandbox.

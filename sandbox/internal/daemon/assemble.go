@@ -13,7 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/internal/apiview"
+	"github.com/koupleless/koupsandbox/sandbox/fault"
+	"github.com/koupleless/koupsandbox/sandbox/internal/apifault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
@@ -21,7 +22,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
 	"github.com/koupleless/koupsandbox/sandbox/internal/heartbeat"
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
-	"github.com/koupleless/koupsandbox/sandbox/internal/mqttview"
+	"github.com/koupleless/koupsandbox/sandbox/internal/mqttfault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/pods"
@@ -48,8 +49,10 @@ type running struct {
 	gateway  string // host:port
 	flows    *flows
 	runner   ControllerRunner
-	view     *apiview.Proxy // which controllers go through when they are told to
-	ways     *mqttview.View // in all connections to the broker
+	faults   *fault.Set // on the connections of components
+	// apiFaults is the proxy between controllers and the API server, mqttFaults is in all connections to the broker.
+	apiFaults  *apifault.Proxy
+	mqttFaults *mqttfault.View
 }
 
 // assembly is what assembling needs besides.
@@ -148,8 +151,10 @@ func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
 	gateway := traffic.NewGateway(traffic.GatewayOptions{Client: client, Targets: targets, Network: fleet.Network, External: n.TakesCommands, Logger: d.log.With("component", "gateway")})
 	s = &running{
 		cluster: c, topology: a.topology, version: c.Cluster().Version, link: a.link, fleet: f, nodes: n, gateway: listener.Addr().String(),
-		ways:  a.ways,
-		view:  apiview.New(apiview.Options{Dir: string(d.o.Dir), Kubeconfig: a.controllerKubeconfig(), Changed: d.streams.rule, GroupOf: d.groupOf(f, n), Kill: d.killController}),
+		faults: a.faults, mqttFaults: a.mqttFaults,
+		apiFaults: apifault.New(apifault.Options{
+			Dir: string(d.o.Dir), Kubeconfig: a.controllerKubeconfig(), Faults: a.faults, GroupOf: d.groupOf(f, n), Kill: d.killController,
+		}),
 		flows: &flows{here: traffic.NewGenerator(traffic.GeneratorOptions{Gateway: gateway, Targets: targets, Lost: d.lost}), inside: noAgent{}},
 	}
 	services := []graph.Step{
@@ -158,7 +163,7 @@ func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
 		d.service("the generator", s.flows.here.Start),
 		d.service("the watch of Nodes", s.nodes.Start),
 		d.service("the guard of the cluster", c.Guard),
-		d.service("the view of the API", s.view.Start),
+		d.service("the proxy of the API", s.apiFaults.Start),
 	}
 	if launch := a.launcher(); launch != nil {
 		agent := d.newAgent(launch)
@@ -275,7 +280,7 @@ func (a *assembly) inside(gateway *traffic.Gateway) (*incluster.Runner, []graph.
 }
 
 func (a *assembly) onHost(s *running, p host.Program) *host.Runner {
-	return host.New(host.Options{Program: p, ClientIDPrefix: a.clientIDPrefix, Supervisor: a.d.supervisor, Heartbeats: a.relay.Set, Lead: s.view.Lead})
+	return host.New(host.Options{Program: p, ClientIDPrefix: a.clientIDPrefix, Supervisor: a.d.supervisor, Heartbeats: a.relay.Set, Lead: s.apiFaults.Lead})
 }
 
 // controllerKubeconfig is the kubeconfig of the controllers: what rights a command of the user's needs,

@@ -1,16 +1,13 @@
 package daemon
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"time"
 
-	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
@@ -260,68 +257,9 @@ func (s *running) describe(members []*fleet.Member) []control.Base {
 	return bases
 }
 
-func (d *Daemon) find(base string) (*fleet.Member, error) {
-	running, err := d.isUp()
-	if err != nil {
-		return nil, err
-	}
-	m, err := running.fleet.Find(base)
-	return m, asNotFound(err)
-}
-
 func asNotFound(err error) error {
 	if err == nil {
 		return nil
 	}
 	return &control.Error{Code: http.StatusNotFound, Message: err.Error()}
-}
-
-// Inject puts a fault into a base.
-func (d *Daemon) Inject(base string, text json.RawMessage) (string, error) {
-	m, err := d.find(base)
-	if err != nil {
-		return "", err
-	}
-	var f fault.Fault
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	err = decoder.Decode(&f)
-	var id string
-	if err == nil {
-		id, err = m.Base.Inject(f)
-	}
-	if err != nil {
-		return "", &control.Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("this is no fault: %v", err)}
-	}
-	return id, nil
-}
-
-// Faults lists the faults of a base.
-func (d *Daemon) Faults(base string) ([]control.Fault, error) {
-	m, err := d.find(base)
-	if err != nil {
-		return nil, err
-	}
-	faults := []control.Fault{}
-	for _, f := range m.Base.Faults() {
-		text, err := json.Marshal(f)
-		if err != nil {
-			return nil, fmt.Errorf("writing fault %s of base %q: %w", f.ID, base, err)
-		}
-		faults = append(faults, control.Fault{ID: f.ID, Fault: text})
-	}
-	return faults, nil
-}
-
-// ClearFaults ends faults of a base, all when no id is given.
-func (d *Daemon) ClearFaults(base string, ids []string) error {
-	m, err := d.find(base)
-	if err != nil {
-		return err
-	}
-	if cleared := m.Base.Clear(ids...); cleared < len(ids) {
-		return &control.Error{Code: http.StatusNotFound,
-			Message: fmt.Sprintf("base %q had only %d of these %d faults; what it had is cleared", base, cleared, len(ids))}
-	}
-	return nil
 }

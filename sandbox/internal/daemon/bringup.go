@@ -11,11 +11,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
-	"github.com/koupleless/koupsandbox/sandbox/internal/mqttview"
+	"github.com/koupleless/koupsandbox/sandbox/internal/mqttfault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/incluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
@@ -98,14 +99,15 @@ func (b *firstUp) crowded() bool {
 // firstUp is what the steps of one bring-up share. Each field is written by one step, and read by
 // those that need what it gives.
 type firstUp struct {
-	d        *Daemon
-	steps    *progress.Steps
-	request  control.UpRequest
-	cluster  Cluster
-	external *broker.External // the user's broker, if there is one
-	link     *broker.Link
-	topology Topology
-	ways     *mqttview.View
+	d          *Daemon
+	steps      *progress.Steps
+	request    control.UpRequest
+	cluster    Cluster
+	external   *broker.External // the user's broker, if there is one
+	link       *broker.Link
+	topology   Topology
+	faults     *fault.Set
+	mqttFaults *mqttfault.View
 	// populated is closed when the bases have their Nodes; nil where nothing of the cluster waits for that.
 	populated chan struct{}
 }
@@ -187,9 +189,10 @@ func (b *firstUp) openBroker(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.ways = mqttview.New(mqttview.Options{Who: d.party, Changed: d.streams.rule, Kill: d.killController})
+	b.faults = fault.NewSet(d.streams.fault)
+	b.mqttFaults = mqttfault.New(mqttfault.Options{Who: d.client, Faults: b.faults, Kill: d.killController})
 	o := broker.LinkOptions{
-		View: b.ways, Bypassed: b.topology.BrokerBypassed(),
+		View: b.mqttFaults, Bypassed: b.topology.BrokerBypassed(),
 		Host: at, Port: config.Spec.Broker.Port, Env: config.Spec.Env, ClientPrefix: clientPrefix, To: b.external, Note: d.o.Dir.Broker(),
 		Logger: d.log.With("component", broker.Component), Changed: d.brokerChanged,
 	}

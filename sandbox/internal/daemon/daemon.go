@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -110,6 +111,8 @@ type Daemon struct {
 
 	up      chan struct{} // closed at the first up
 	streams streams
+	// faultsNamed is how many faults have got their ids here.
+	faultsNamed atomic.Int64
 }
 
 // The parts of a sandbox in the order in which status lists them, after the daemon itself.

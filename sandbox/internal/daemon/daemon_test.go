@@ -25,6 +25,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
@@ -418,7 +419,7 @@ func TestUpAgainAfterTrouble(t *testing.T) {
 		return all
 	}
 	for _, base := range []string{"base-1", "base-3"} {
-		if _, err := b.Inject(t.Context(), base, []byte(`{"kind": "crash"}`)); err != nil {
+		if _, err := b.SetFault(t.Context(), fault.Injection{Fault: v1alpha1.Fault{Kind: "crash"}, Bases: []string{base}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -621,16 +622,28 @@ func TestBasesAndFaults(t *testing.T) {
 		t.Errorf("adding before the first up gave %v", err)
 	}
 	b.up(request("good", 2))
-	id, err := b.Inject(t.Context(), "base-1", []byte(`{"kind": "silent"}`))
+	id, err := b.SetFault(t.Context(), fault.Injection{Fault: v1alpha1.Fault{Kind: "silent"}, Bases: []string{"base-1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	faults, err := b.Faults(t.Context(), "base-1")
-	if err != nil || len(faults) != 1 || faults[0].ID != id {
-		t.Errorf("faults: %v, %v", faults, err)
-	}
-	if err := b.ClearFaults(t.Context(), "base-1", id); err != nil {
+	if _, err := b.SetFault(t.Context(), fault.Injection{Target: v1alpha1.TargetMQTT, Bases: []string{"base-1"}, Fault: v1alpha1.Fault{ID: "held", Kind: v1alpha1.MQTTHold}}); err != nil {
 		t.Error(err)
+	}
+	all, err := b.Faults(t.Context(), "")
+	if err != nil || len(all.Faults) != 2 || all.Faults[0].ID != id || all.Faults[1].ID != "held" {
+		t.Errorf("faults: %v, %v", all, err)
+	}
+	if err := b.ClearFaults(t.Context(), control.FaultSelector{Bases: []string{"base-1"}, IDs: []string{id, "held"}}); err != nil {
+		t.Error(err)
+	}
+	for want, i := range map[string]fault.Injection{
+		"invalid fault: kind":               {Fault: v1alpha1.Fault{Kind: "odd"}, Bases: []string{"base-1"}},
+		"needs bases":                       {Fault: v1alpha1.Fault{Kind: "silent"}},
+		"no module controller goes through": {Fault: v1alpha1.Fault{Kind: v1alpha1.APIBlackHole}, Target: v1alpha1.TargetAPI},
+	} {
+		if _, err := b.SetFault(t.Context(), i); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("setting %v: %v, want %s", i, err, want)
+		}
 	}
 	removed, err := b.RemoveBases(t.Context(), control.RemoveRequest{Bases: []string{"base-2"}})
 	if err != nil || len(removed) != 1 || removed[0].HostName != "base-2" {
@@ -649,11 +662,10 @@ func TestBasesAndFaults(t *testing.T) {
 			return err
 		}},
 		"no fault": {http.StatusBadRequest, func() error {
-			_, err := b.Inject(t.Context(), "base-1", []byte(`{"kind": "rain"}`))
+			_, err := b.SetFault(t.Context(), fault.Injection{Fault: v1alpha1.Fault{Kind: "rain"}, Bases: []string{"base-1"}})
 			return err
 		}},
-		"unknown field": {http.StatusBadRequest, func() error { _, err := b.Inject(t.Context(), "base-1", []byte(`{"kinds": 1}`)); return err }},
-		"unknown fault": {http.StatusNotFound, func() error { return b.ClearFaults(t.Context(), "base-1", "nope") }},
+		"unknown fault": {http.StatusNotFound, func() error { return b.ClearFaults(t.Context(), control.FaultSelector{IDs: []string{"nope"}}) }},
 		"unknown component": {http.StatusNotFound, func() error {
 			return b.Act(t.Context(), control.ActRequest{Component: "nope", Action: component.Restart})
 		}},

@@ -10,8 +10,7 @@
 //	ensure.go      a later up: brings a running sandbox in line
 //	controller.go  how many controllers there are, and their variables
 //	repair.go      what a run has done to components and controllers is undone
-//	apiview.go     disturbs what controllers see of the Kubernetes API
-//	mqttview.go    disturbs the way to the broker
+//	faults.go      sets, lists and clears faults of all targets
 //	pods.go        what runs bases in Pods
 //	bases.go       the bases: add, remove, restart, faults
 //	watch.go       everything that happens, as a stream; who owns a group of bases

@@ -9,6 +9,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
@@ -75,7 +76,7 @@ func (s *subscriber) Shown(m *fleet.Member, v fleet.View) {
 			continue
 		}
 		e := base
-		e.Kind, e.Name, e.Message, e.Code, e.State = timeline.Fault, f.ID, string(f.Kind), f.Code, string(fakebase.FaultIsSet)
+		e.Kind, e.Target, e.Name, e.Code, e.Message, e.State = timeline.Fault, string(v1alpha1.TargetBase), f.ID, string(f.Kind), f.Code, string(fakebase.FaultIsSet)
 		events = append(events, e)
 	}
 	s.Put(events...)
@@ -117,7 +118,7 @@ func (s *subscriber) Traced(m *fleet.Member, t fakebase.Trace) {
 		out.Module, out.Version, out.Code, out.Message, out.Elapsed = c.Biz, c.Version, c.Code, c.Message, c.Elapsed
 	case t.Fault != nil:
 		f := t.Fault
-		out.Kind, out.Name, out.Message, out.Code, out.State = timeline.Fault, f.ID, string(f.Kind), f.Code, string(f.State)
+		out.Kind, out.Target, out.Name, out.Code, out.Message, out.State = timeline.Fault, string(v1alpha1.TargetBase), f.ID, string(f.Kind), f.Code, string(f.State)
 	}
 	s.Put(out)
 }
@@ -169,7 +170,7 @@ func (s *streams) component(e timeline.Event) {
 }
 
 // rule tells what a rule of a group does, everybody if it is nobody's.
-func (s *streams) rule(group string, e timeline.Event) {
+func (s *streams) fault(group string, e timeline.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sub := range s.all {

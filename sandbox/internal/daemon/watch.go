@@ -40,8 +40,7 @@ func (d *Daemon) Watch(ctx context.Context, r control.WatchRequest, sink func(ti
 func (d *Daemon) clear(running *running, group string) {
 	d.streams.disown(group)
 	running.flows.Drop(d.ending, group)
-	running.view.Drop(group)
-	running.ways.Drop(group)
+	running.dropFaults(group)
 	gone, removeErr := running.fleet.Remove(d.ending, fleet.Selection{Group: group})
 	if len(gone) > 0 {
 		d.log.Info("removed what the owner of a group has left", "group", group, "bases", len(gone))

@@ -15,7 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/fakebase"
+	basefault "github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
@@ -91,18 +93,20 @@ func TestWatchAGroup(t *testing.T) {
 		}
 		return added[0]
 	}
-	add("g", "old", &v1alpha1.BaseSet{Faults: []v1alpha1.Object{{"kind": "latency", "delay": map[string]any{"min": "1ms"}}}})
+	add("g", "old", &v1alpha1.BaseSet{Faults: []v1alpha1.Fault{{Kind: basefault.KindLatency, Delay: basefault.Delay{Min: 1}}}})
 	s := b.watch(control.WatchRequest{Group: "g"})
 	all := b.watch(control.WatchRequest{})
 	want := []string{"component running broker", "component running module-controller",
-		"base old-1 up", "base old-1 ready", "base old-1 connected", "fault old-1 set fault-1", "synced"}
+		"base old-1 up", "base old-1 ready", "base old-1 connected", "fault old-1 set fault-1 latency", "synced"}
 	if diff := cmp.Diff(want, s.until("synced")); diff != "" {
 		t.Errorf("what is (-want +got):\n%s", diff)
 	}
 	all.until("synced")
 
 	add("other", "web", nil)
-	if _, err := b.Inject(t.Context(), "g-old-1", []byte(`{"kind": "error", "code": "User.DiskFull", "match": {"version": "9"}}`)); err != nil {
+	if _, err := b.SetFault(t.Context(), fault.Injection{
+		Bases: []string{"g-old-1"}, Fault: v1alpha1.Fault{ID: "full", Kind: basefault.KindError, Code: "User.DiskFull", Match: v1alpha1.FaultMatch{Version: "9"}},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	web := add("g", "web", &v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP})
@@ -135,7 +139,7 @@ func TestWatchAGroup(t *testing.T) {
 	}
 	told = append(told, s.until("base web-1 removed")...)
 	told = slices.DeleteFunc(told, func(line string) bool { return strings.HasPrefix(line, "base old-1") }) // comes and goes with the broker
-	want = []string{"fault old-1 set fault-2 User.DiskFull", "base web-1 up", "base web-1 ready", "base web-1 connected",
+	want = []string{"fault old-1 set full error", "base web-1 up", "base web-1 ready", "base web-1 connected",
 		"module web-1 RESOLVED biz1", "module web-1 ACTIVATED biz1", "command web-1 installBiz biz1",
 		"module web-1 DEACTIVATED biz1", "module web-1 STOPPED biz1", "module web-1 biz1",
 		"component paused broker", "component running broker", "component exited broker", "component running broker",

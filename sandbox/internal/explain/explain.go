@@ -66,10 +66,8 @@ func (e *Explainer) Topic(topic string) (string, error) {
 	case "expressions", "expression":
 		return expressions, nil
 	}
-	for _, kind := range e.faultKinds() {
-		if kind.Const == topic {
-			return e.fault(kind), nil
-		}
+	if text := e.fault(topic); text != "" {
+		return text, nil
 	}
 	path := strings.Split(topic, ".")
 	at, name := e.start(path[0])
@@ -160,19 +158,32 @@ func wrapped(text, indent string) string {
 	return indent + strings.ReplaceAll(text, "\n", "\n"+indent) + "\n"
 }
 
-// fault writes a kind of fault with an example.
-func (e *Explainer) fault(kind *jsonschema.Schema) string {
-	definition := e.root.Definitions["Fault"]
+// fault writes a kind of fault with an example for each target that has it; empty = there is no such kind.
+func (e *Explainer) fault(kind string) string {
+	definition, text := e.root.Definitions["Fault"], ""
 	var fields []string
 	for _, example := range definition.Examples {
 		example, _ := example.(map[string]any)
 		for name := range definition.Properties.KeysFromOldest() {
-			if value, has := example[name]; has && example["kind"] == kind.Const {
+			if value, has := example[name]; has && example["kind"] == kind {
 				text, _ := json.Marshal(value) // it was JSON
 				fields = append(fields, name+": "+strings.NewReplacer(`"`, "", ":", ": ").Replace(string(text)))
 			}
 		}
 	}
-	return fmt.Sprintf("FAULT:  %s\n\n%s\nExample of a step:\n\n  fault:\n    set:\n      bases: [base]\n      fault: {%s}\n\nSee: koupsandbox scenario explain fault\n",
-		kind.Const, wrapped(fmt.Sprint(kind.Const, " ", kind.Description), ""), strings.Join(fields, ", "))
+	for _, k := range e.faultKinds() {
+		if k.Const != kind {
+			continue
+		}
+		on := "target: " + k.Title
+		if k.Title == "base" {
+			on = "bases: [base]"
+		}
+		text += fmt.Sprintf("FAULT:  %s of the target %s\n\n%s\nExample of a step:\n\n  fault:\n    set:\n      %s\n      fault: {%s}\n\n",
+			kind, k.Title, wrapped(kind+" "+k.Description, ""), on, strings.Join(fields, ", "))
+	}
+	if text != "" {
+		text += "See: koupsandbox scenario explain fault\n"
+	}
+	return text
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/explain"
 )
@@ -75,19 +74,26 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// The example of each kind of fault can be used as it is.
+// The examples of each kind of fault can be used as they are.
 func TestFaultExamples(t *testing.T) {
-	for _, kind := range fault.Kinds() {
-		text, err := explainer(t).Topic(string(kind))
-		if err != nil {
-			t.Errorf("%s: %v", kind, err)
-			continue
-		}
-		_, example, _ := strings.Cut(text, "fault: {")
-		example, _, _ = strings.Cut(example, "\n")
-		var f fault.Fault
-		if err := yaml.UnmarshalStrict([]byte("{"+example), &f); err != nil || f.Validate() != nil {
-			t.Errorf("%s: the example {%s is refused: %v, %v", kind, example, err, f.Validate())
+	for _, target := range v1alpha1.FaultTargets {
+		for _, kind := range target.Kinds() {
+			text, err := explainer(t).Topic(string(kind))
+			if err != nil {
+				t.Errorf("%s: %v", kind, err)
+				continue
+			}
+			_, text, _ = strings.Cut(text, "of the target "+string(target))
+			_, example, _ := strings.Cut(text, "fault: {")
+			example, _, _ = strings.Cut(example, "\n")
+			var f v1alpha1.Fault
+			if err := yaml.UnmarshalStrict([]byte("{"+example), &f); err != nil {
+				t.Errorf("%s: the example {%s is refused: %v", kind, example, err)
+			}
+			v1alpha1.SetFaultDefaults(target, &f)
+			if problems := v1alpha1.ValidateFault(target, &f); len(problems) > 0 {
+				t.Errorf("%s of %s: the example {%s is refused: %v", kind, target, example, problems.ToAggregate())
+			}
 		}
 	}
 }

@@ -7,12 +7,16 @@ import (
 
 // overview says what a scenario consists of.
 func (e *Explainer) overview() string {
-	var kinds []string
+	kinds := map[string][]string{}
 	for _, kind := range e.faultKinds() {
-		kinds = append(kinds, fmt.Sprint(kind.Const))
+		kinds[kind.Title] = append(kinds[kind.Title], fmt.Sprint(kind.Const))
+	}
+	faults := ""
+	for _, target := range []string{"base", "api", "mqtt"} {
+		faults += "\n  " + target + ": " + strings.Join(kinds[target], ", ")
 	}
 	return wrapped(e.root.Description, "") + "\nFIELDS of spec:\n" + e.fields(e.object(e.root.Properties.Value("spec"))) +
-		"\nSTEPS, each with one of: " + strings.Join(e.actions(), ", ") + "\nFAULTS: " + strings.Join(kinds, ", ") +
+		"\nSTEPS, each with one of: " + strings.Join(e.actions(), ", ") + "\nFAULTS, by target:" + faults +
 		"\n\nMore: koupsandbox scenario explain FIELD, a step, a fault, checks, expressions, rules\n"
 }
 

@@ -1,9 +1,7 @@
 package fleet
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -98,12 +96,11 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 		}
 		*size.to = q.Value()
 	}
-	for i, text := range b.Faults {
-		parsed, err := faultOf(text)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("faults[%d]: %w", i, err))
+	for i := range b.Faults {
+		if problems := v1alpha1.ValidateFault(v1alpha1.TargetBase, &b.Faults[i]); len(problems) > 0 {
+			errs = append(errs, fmt.Errorf("faults[%d]: %w", i, problems.ToAggregate()))
 		}
-		o.Faults = append(o.Faults, parsed)
+		o.Faults = append(o.Faults, b.Faults[i].OfBase())
 	}
 	named := b.Runtime != ""
 	b.Runtime = cmp.Or(b.Runtime, f.o.Own.Runtime, v1alpha1.RuntimeProcess)
@@ -149,20 +146,6 @@ func duration(d *metav1.Duration) time.Duration {
 
 func delay(d *metav1.Duration) fakebase.Delay {
 	return fakebase.Delay{Min: fakebase.Duration(duration(d))}
-}
-
-// faultOf reads a fault as fakebase describes it.
-func faultOf(o v1alpha1.Object) (f fault.Fault, err error) {
-	text, err := json.Marshal(o)
-	if err == nil {
-		decoder := json.NewDecoder(bytes.NewReader(text))
-		decoder.DisallowUnknownFields()
-		err = decoder.Decode(&f)
-	}
-	if err == nil {
-		err = f.Validate()
-	}
-	return f, err
 }
 
 // keptAway tells whether a base does not connect by itself: because of its faults,

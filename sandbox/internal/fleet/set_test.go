@@ -80,7 +80,7 @@ func TestSettingsOfASet(t *testing.T) {
 		WebPort: 9090, WebModules: []v1alpha1.WebModule{{Name: "shop", ContextPath: "/s"}},
 		InstallTime: d(30), RequestTime: d(20), Metaspace: "128Mi", PerModule: "8Mi",
 		Modules: []string{"https://modules.example/carried-1.0-ark-biz.jar"},
-		Faults:  []v1alpha1.Object{{"kind": "clockSkew", "skew": "1h"}},
+		Faults:  []v1alpha1.Fault{{Kind: fault.KindClockSkew, Skew: fault.Duration(time.Hour)}},
 	}}, 1)[0]
 	b.mu.Lock()
 	var beat struct {
@@ -235,7 +235,7 @@ func TestSetsThatCannotBe(t *testing.T) {
 		"use mqtt or http":                {Group: "g", Spec: v1alpha1.BaseSet{Tunnel: "carrier pigeon"}},
 		"use newModule, default or multi": {Group: "g", Spec: v1alpha1.BaseSet{Activation: "always"}},
 		"must be a size such as 256Mi":    {Group: "g", Spec: v1alpha1.BaseSet{Metaspace: "much"}},
-		"faults[1]":                       {Group: "g", Spec: v1alpha1.BaseSet{Faults: []v1alpha1.Object{{"kind": "deaf"}, {"kind": "meteor"}}}},
+		"faults[1]":                       {Group: "g", Spec: v1alpha1.BaseSet{Faults: []v1alpha1.Fault{{Kind: fault.KindDeaf}, {Kind: "meteor"}}}},
 		"must not be negative":            {Group: "g", Spec: v1alpha1.BaseSet{InstallTime: &metav1.Duration{Duration: -1}}},
 		"is more than Max":                {Group: "g", Spec: v1alpha1.BaseSet{Metaspace: "1Mi"}},
 		"GROUP-SET-N":                     {Group: "Run_1"},
@@ -259,7 +259,7 @@ func TestWhoIsWaitedFor(t *testing.T) {
 	}
 	for _, s := range []fleet.Set{
 		{Group: "g", Name: "fine"},
-		{Group: "g", Name: "cut", Spec: v1alpha1.BaseSet{Faults: []v1alpha1.Object{{"kind": "disconnect"}}}},
+		{Group: "g", Name: "cut", Spec: v1alpha1.BaseSet{Faults: []v1alpha1.Fault{{Kind: fault.KindDisconnect}}}},
 		{Group: "g", Name: "elsewhere", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP, Env: "other"}},
 	} {
 		b.addSet(t, s, 2)
@@ -367,7 +367,7 @@ func (d *diary) until(t *testing.T, host string, count int) []string {
 func TestWatch(t *testing.T) {
 	b := newBench(t)
 	b.add(t, 1)
-	b.addSet(t, fleet.Set{Group: "g", Name: "old", Spec: v1alpha1.BaseSet{Faults: []v1alpha1.Object{{"kind": "deaf"}}}}, 1)
+	b.addSet(t, fleet.Set{Group: "g", Name: "old", Spec: v1alpha1.BaseSet{Faults: []v1alpha1.Fault{{Kind: "deaf"}}}}, 1)
 	d := &diary{more: make(chan struct{}, 1)}
 	stop := b.fleet.Watch("g", d)
 	if diff := cmp.Diff([]string{"shown started true running true connected true faults 1"}, d.until(t, "g-old-1", 1)); diff != "" {

@@ -33,11 +33,11 @@ var layers = []struct {
 	{"controller, fakebase and the timeline, which know nothing of a sandbox", []string{"controller", "fakebase", "sandbox/timeline"}},
 	{"the configuration types", []string{"sandbox/api"}},
 	{"tools of a sandbox", []string{
-		"sandbox/internal/component", "sandbox/internal/lint", "sandbox/internal/nodeimage", "sandbox/internal/nodes",
+		"sandbox/fault", "sandbox/internal/component", "sandbox/internal/lint", "sandbox/internal/nodeimage", "sandbox/internal/nodes",
 		"sandbox/internal/progress", "sandbox/internal/state", "sandbox/why",
 	}},
 	{"parts of a sandbox", []string{
-		"sandbox/internal/apiview", "sandbox/internal/broker", "sandbox/internal/mqttview", "sandbox/internal/cluster", "sandbox/internal/fleet", "sandbox/internal/pods",
+		"sandbox/internal/apifault", "sandbox/internal/broker", "sandbox/internal/mqttfault", "sandbox/internal/cluster", "sandbox/internal/fleet", "sandbox/internal/pods",
 		"sandbox/internal/runner", "sandbox/internal/traffic",
 	}},
 	{"the control API", []string{"sandbox/internal/control"}},

@@ -241,7 +241,7 @@ func (b *laneBuilder) observe(e timeline.Event) {
 		b.node(e)
 	case timeline.Component:
 		b.span(spanKey{laneKey{laneComponent, e.Name}, thingProcess, e.Name}).change(e.Time, e.State, e.Message)
-	case timeline.Fault, timeline.API, timeline.MQTT:
+	case timeline.Fault:
 		b.fault(e)
 	case timeline.Request:
 		if e.Base != "" {
@@ -402,11 +402,11 @@ func (b *laneBuilder) fault(e timeline.Event) {
 	key := spanKey{lane, thingFault, name}
 	switch timeline.FaultChange(e.State) {
 	case timeline.FaultSet:
-		b.span(key).change(e.Time, e.State, e.Message)
+		b.span(key).change(e.Time, e.State, timeline.Join(": ", e.Code, e.Message))
 	case timeline.FaultCleared:
 		b.close(key, e.Time)
 	default:
-		b.mark(lane, markFired, e, timeline.Join(": ", name, e.Message))
+		b.mark(lane, markFired, e, timeline.Join(": ", name, e.Code, e.Message))
 	}
 }
 

@@ -283,12 +283,14 @@ export interface ComponentRow {
   bases?: number;
 }
 
-// FaultRow is a fault that is set.
+// FaultRow is a fault that is in effect.
 export interface FaultRow {
   id: string;
-  // Base that has it; empty for a rule of the Kubernetes API.
+  // Target is base, api or mqtt.
+  target: string;
+  // Base that it acts on; empty = controllers.
   base?: string;
-  // Text is its kind, and on what it strikes.
+  // Text is its kind, and what else is known of it.
   text: string;
   since: number;
   // Fired counts how often it has struck since the board looks.

@@ -40,7 +40,7 @@ test("the lane of a base has its life, its Node, its modules and its Pods", () =
 test("components that only ran share a lane", () => {
   const history = new History();
   const component = (name: string, state = "running"): { name: string; state: string; since: number } => ({ name, state, since: 1 });
-  history.reset(snapshot(100, { component: { a: component("a"), b: component("b"), c: component("c") }, fault: { "base-1/f": { id: "f", base: "base-1", text: "crash", since: 1 } } }));
+  history.reset(snapshot(100, { component: { a: component("a"), b: component("b"), c: component("c") }, fault: { "base-1/f": { id: "f", target: "base", base: "base-1", text: "crash", since: 1 } } }));
   history.change({ seq: 101, time: 200, set: { component: { c: component("c", "paused") } }, del: { fault: ["base-1/f"] } });
   assert.deepEqual(new Builder(history, new Logbook(), new VersionNumbers()).heads().map((l) => [l.kind, l.name, ...bars(l)]), [
     ["component", "", "process: 100-Infinity  running"],

@@ -95,8 +95,8 @@ test("commands can be pasted, whatever names there are", () => {
   const h = new History();
   h.reset(snapshot(1, { base: { "base-1": base("base-1", { node: "vnode.i" }) }, pod: { u: pod("u") } }));
   const koup = { source: "sandbox" as const, title: "koup", since: 1 };
-  assert.deepEqual(commandsFor("base", "base-1", h.now, koup), ["koupsandbox why node/base-1", "koupsandbox base list -o wide", "koupsandbox base faults base-1", "kubectl describe node vnode.i"]);
-  assert.deepEqual(commandsFor("fault", "base-1/f", h.now, { ...koup, title: "my own" }), ["koupsandbox base faults base-1 --name 'my own'", "koupsandbox base clear base-1 f --name 'my own'"]);
+  assert.deepEqual(commandsFor("base", "base-1", h.now, koup), ["koupsandbox why node/base-1", "koupsandbox base list -o wide", "koupsandbox fault list --base base-1", "kubectl describe node vnode.i"]);
+  assert.deepEqual(commandsFor("fault", "base-1/f", h.now, { ...koup, title: "my own" }), ["koupsandbox fault list --base base-1 --name 'my own'", "koupsandbox fault clear --base base-1 f --name 'my own'"]);
   assert.deepEqual(commandsFor("base", "base-1", h.now, { ...koup, source: "cluster" }), ["kubectl describe node vnode.i"]);
   assert.equal(quote("a'b;c"), `'a'\\''b;c'`);
   assert.equal(whyOf("pod", "u", h.now)?.toString(), "kind=pod&namespace=default&name=pod-u");

@@ -20,7 +20,9 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
+	basefault "github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/apifault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/apitest"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
@@ -246,10 +248,9 @@ func TestBases(t *testing.T) {
 	r.ill(`base: {upgrade: {set: base, version: 2.0.0}}`, "all bases of set base are of version 2.0.0 already")
 	r.ill(`base: {remove: [base-1]}`, `"base-1" stands for no base; there are: base-4, base-5`)
 	r.ill(`base: {remove: [later]}`, `"later" stands for no base`)
-	r.well(`fault: {set: {bases: [base], fault: {kind: error, code: Arklet.UnknownError, count: 2}}}`, "set fault error on base-4, base-5")
-	r.well(`fault: {clear: {bases: [base-5], ids: [x]}}`, "cleared the faults of base-5")
-	r.wantCalls(`inject run-x-base-4 {"code":"Arklet.UnknownError","count":2,"id":"fault-1","kind":"error"}`, `inject run-x-base-5 {"code":"Arklet.UnknownError","count":2,"id":"fault-1","kind":"error"}`,
-		"clear run-x-base-5 [x]")
+	r.well(`fault: {set: {target: base, bases: [base], fault: {kind: error, code: Arklet.UnknownError, count: 2}}}`, "set fault error-1 (error) on base-4, base-5")
+	r.well(`fault: {clear: {bases: [base-5], ids: [x]}}`, "cleared faults x")
+	r.wantCalls("set base error-1 error on [run-x-base-4 run-x-base-5] 0", "clear  [x] of [run-x-base-5]")
 }
 
 func TestBaseWithoutNode(t *testing.T) {
@@ -257,13 +258,13 @@ func TestBaseWithoutNode(t *testing.T) {
 	one := 1
 	for _, set := range []v1alpha1.BaseSet{
 		{Name: "foreign", Count: &one, Env: "other"},
-		{Name: "mute", Count: &one, Faults: []v1alpha1.Object{{"kind": "startFailed"}}},
+		{Name: "mute", Count: &one, Faults: []v1alpha1.Fault{{Kind: basefault.KindStartFailed}}},
 	} {
 		if r.seen(set) {
 			t.Errorf("a Node of %s is waited for", set.Name)
 		}
 	}
-	if !r.seen(v1alpha1.BaseSet{Env: "dev", Faults: []v1alpha1.Object{{"kind": "error"}}}) {
+	if !r.seen(v1alpha1.BaseSet{Env: "dev", Faults: []v1alpha1.Fault{{Kind: basefault.KindError}}}) {
 		t.Error("no Node is waited for")
 	}
 }
@@ -283,52 +284,66 @@ func TestComponentsAreRepaired(t *testing.T) {
 		"pause kube-controller-manager for run-x", "kill kube-scheduler for run-x", "repair run-x", "repair run-x and its controllers")
 }
 
-// Rules of the API that are left are cleared with the components, and one that never fired fails the
-// run unless it may.
-func TestAPIRules(t *testing.T) {
+// Faults on connections that are left are cleared with the components. Those that were never triggered fail the run.
+func TestFaultsOnConnections(t *testing.T) {
 	r := newRig(t)
-	if view, err := r.APIRules(t.Context()); err != nil || len(view.Rules) > 0 {
-		t.Errorf("without any: %v, error %v", view, err)
+	two := 2
+	if err := r.Setup(t.Context(), []v1alpha1.BaseSet{{Name: "base", Count: &two}}); err != nil {
+		t.Fatal(err)
 	}
-	r.sandbox.fired = 2
-	r.well(`api: {set: {id: late, kind: delay, delay: 1s}, replica: 2}`, "set API rule late")
-	r.sandbox.fired = 0
-	r.well(`api: {set: {id: maybe, kind: loseAnswer, mayNotFire: true}}`, "set API rule maybe")
-	r.well(`api: {clear: [late, maybe]}`, "cleared API rules late, maybe")
+	r.sandbox.calls = nil
+	r.well(`fault: {set: {target: api, replica: 2, fault: {id: late, kind: delay, delay: {min: 1s}}}}`, "set fault late (delay) on api")
+	r.well(`fault: {set: {target: mqtt, bases: [base], fault: {id: held, kind: hold}}}`, "set fault held (hold) on mqtt base-1, base-2")
+	r.well(`fault: {clear: {ids: [late]}}`, "cleared faults late")
 	if err := r.Repair(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.APIRules(t.Context()); err != nil {
-		t.Errorf("all have fired that must: %v", err)
+	r.wantCalls("set api late delay on [] 2", "set mqtt held hold on [run-x-base-1 run-x-base-2] 0", "clear  [late] of []", "clear api [] of []", "clear mqtt [] of []", "repair run-x")
+	fired := func(target, base, id string) timeline.Event {
+		return timeline.Event{Kind: timeline.Fault, Target: target, Base: base, Name: id, State: string(timeline.FaultFired)}
 	}
-	r.well(`api: {set: {id: idle, kind: blackHole}}`, "set API rule idle")
-	if _, err := r.APIRules(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "the API rule idle never fired: ") {
-		t.Errorf("one that never fired: %v", err)
+	_, err := r.Faults([]timeline.Event{fired("mqtt", "", "late"), fired("mqtt", "base-2", "held")})
+	if want := "fault late (delay) was never triggered on target api; set mayNotFire: true if that is expected"; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
 	}
-	r.wantCalls("rule late delay of 2", "rule maybe loseAnswer of 0", "clear rule late", "clear rule maybe", "clear rule *", "repair run-x", "view", "rule idle blackHole of 0", "view")
+	if _, err := r.Faults([]timeline.Event{fired("api", "", "late"), fired("mqtt", "base-2", "held")}); err != nil {
+		t.Error(err)
+	}
+}
+
+// await waits until the faults have ended, and else lists those that it has waited for.
+func TestAwait(t *testing.T) {
+	r := newRig(t)
+	r.well(`fault: {set: {target: mqtt, fault: {id: third, kind: note, skip: 2}}}`, "set fault third (note) on mqtt")
+	r.ill(`fault: {await: {ids: [third]}}`, "not within the time: faults have not ended: third, which was triggered 0 times")
+	r.sandbox.ending = 3
+	r.well(`fault: {await: {ids: [third]}}`, "faults have ended: third")
+	if r.sandbox.ending != 0 {
+		t.Errorf("it ended %d looks before the end", r.sandbox.ending)
+	}
 }
 
 // A fault that never fired on any of its bases fails the run unless it may; one that holds does not fire.
 func TestFaultsThatNeverFire(t *testing.T) {
 	r := newRig(t)
 	two := 2
-	err := r.Setup(t.Context(), []v1alpha1.BaseSet{{Name: "base", Count: &two, Faults: []v1alpha1.Object{{"kind": "latency", "delay": map[string]any{"min": "1s"}}}}})
+	err := r.Setup(t.Context(), []v1alpha1.BaseSet{{Name: "base", Count: &two, Faults: []v1alpha1.Fault{{Kind: basefault.KindLatency}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.well(`fault: {set: {bases: [base-1], fault: {id: mine, kind: hang}}}`, "set fault hang on base-1")
-	r.well(`fault: {set: {bases: [base-1], fault: {id: perhaps, kind: deaf, mayNotFire: true}}}`, "set fault deaf on base-1")
-	r.well(`fault: {set: {bases: [base-1], fault: {kind: webRefuse}}}`, "set fault webRefuse on base-1")
+	r.well(`fault: {set: {target: base, bases: [base-1], fault: {id: mine, kind: hang}}}`, "set fault mine (hang) on base-1")
+	r.well(`fault: {set: {target: base, bases: [base-1], fault: {id: perhaps, kind: deaf, mayNotFire: true}}}`, "set fault perhaps (deaf) on base-1")
+	r.well(`fault: {set: {target: base, bases: [base-1], fault: {kind: webRefuse}}}`, "set fault webRefuse-2 (webRefuse) on base-1")
 	fired := func(base, id string) timeline.Event {
-		return timeline.Event{Kind: timeline.Fault, Base: base, Name: id, State: string(timeline.FaultFired)}
+		return timeline.Event{Kind: timeline.Fault, Target: "base", Base: base, Name: id, State: string(timeline.FaultFired)}
 	}
 	set := fired("base-1", "mine")
 	set.State = string(timeline.FaultSet)
-	_, err = r.Faults([]timeline.Event{fired("base-2", "fault-1"), fired("base-2", "mine"), set})
-	if want := "the fault mine (hang) never fired: nothing that it is about has happened on base-1; mayNotFire: true allows that"; err == nil || err.Error() != want {
+	_, err = r.Faults([]timeline.Event{fired("base-2", "latency-1"), fired("base-2", "mine"), set})
+	if want := "fault mine (hang) was never triggered on base-1; set mayNotFire: true if that is expected"; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
-	list, err := r.Faults([]timeline.Event{fired("base-2", "fault-1"), fired("base-1", "fault-1"), fired("base-1", "mine")})
+	list, err := r.Faults([]timeline.Event{fired("base-2", "latency-1"), fired("base-1", "latency-1"), fired("base-1", "mine")})
 	if err != nil {
 		t.Errorf("all have fired that must: %v", err)
 	}
@@ -336,7 +351,7 @@ func TestFaultsThatNeverFire(t *testing.T) {
 	for _, f := range list {
 		got = append(got, fmt.Sprintf("%s %s %d %t", f.ID, f.Kind, f.Fired, f.MayNotFire))
 	}
-	if d := cmp.Diff([]string{"fault-1 latency 2 false", "mine hang 1 false", "perhaps deaf 0 true"}, got); d != "" {
+	if d := cmp.Diff([]string{"latency-1 latency 2 false", "mine hang 1 false", "perhaps deaf 0 true"}, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }
@@ -394,11 +409,10 @@ func TestReleasesThatChangeNothing(t *testing.T) {
 // Who waits for quiet hears what was written most since then; Leases do not count.
 func TestQuiet(t *testing.T) {
 	r := newRig(t)
-	r.sandbox.view.Writes = map[int]map[string]int{1: {"update leases": 7, "patch pods/status": 3}}
-	r.sandbox.view.Wrote = time.Now()
-	r.well(`api: {quiet: 150ms}`, "nothing was written for 150ms")
+	r.sandbox.writes = apifault.Writes{By: map[int]map[string]int{1: {"update leases": 7, "patch pods/status": 3}}, Last: time.Now()}
+	r.well(`wait: {quiet: 150ms}`, "nothing was written for 150ms")
 	r.sandbox.busy = map[string]int{"patch pods/status": 5, "create events": 1, "update leases": 9}
-	r.ill(`api: {quiet: 150ms}`, "not within the time: controllers go on writing: patch pods/status ")
+	r.ill(`wait: {quiet: 150ms}`, "not within the time: controllers continue to write: patch pods/status ")
 }
 
 func TestTraffic(t *testing.T) {

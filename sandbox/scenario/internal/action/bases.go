@@ -66,7 +66,7 @@ func (s *Stage) definition(name string) (v1alpha1.BaseSet, bool) {
 // at all. It returns their names.
 func (s *Stage) add(ctx context.Context, set v1alpha1.BaseSet, count int) ([]string, error) {
 	spec := set
-	spec.Faults = make([]v1alpha1.Object, len(set.Faults))
+	spec.Faults = make([]v1alpha1.Fault, len(set.Faults))
 	for i, f := range set.Faults {
 		spec.Faults[i] = s.named(f)
 	}
@@ -80,7 +80,7 @@ func (s *Stage) add(ctx context.Context, set v1alpha1.BaseSet, count int) ([]str
 		names[i] = s.short(b.HostName)
 	}
 	for _, f := range spec.Faults {
-		s.watch(f, names)
+		s.watch(f, v1alpha1.TargetBase, names)
 	}
 	if !s.seen(set) {
 		return names, nil
@@ -100,10 +100,7 @@ func (s *Stage) seen(set v1alpha1.BaseSet) bool {
 	if set.Env != "" && set.Env != s.o.Run.Env {
 		return false
 	}
-	return !slices.ContainsFunc(set.Faults, func(f v1alpha1.Object) bool {
-		kind, _ := f["kind"].(string)
-		return slices.Contains(unseen, fault.Kind(kind))
-	})
+	return !slices.ContainsFunc(set.Faults, func(f v1alpha1.Fault) bool { return slices.Contains(unseen, f.Kind) })
 }
 
 // nodesReady waits until the Nodes of bases are Ready and Pods may go there.

@@ -38,10 +38,10 @@ func (s *Stage) component(ctx context.Context, name string, a *v1alpha1.Componen
 	return fmt.Sprintf("%s of %s", a.Do, name), nil
 }
 
-// Repair ends the rules of the API that the run has left, and undoes what it has done to components. The
+// Repair ends the faults on connections that the run has left, and undoes what it has done to components. The
 // controllers stay what the scenario needs: bringing them back restarts them.
 func (s *Stage) Repair(ctx context.Context) error {
-	return errors.Join(s.restoreAPI(ctx), s.restoreWays(ctx), s.o.Sandbox.Repair(ctx, control.RepairRequest{Group: s.o.Group}))
+	return errors.Join(s.clearConnections(ctx), s.o.Sandbox.Repair(ctx, control.RepairRequest{Group: s.o.Group}))
 }
 
 // Restore brings the controllers back to what they were before the run; Repair comes first.

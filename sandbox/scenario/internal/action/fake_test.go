@@ -21,7 +21,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/internal/apiview"
+	"github.com/koupleless/koupsandbox/sandbox/fault"
+	"github.com/koupleless/koupsandbox/sandbox/internal/apifault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/apitest"
@@ -45,11 +46,11 @@ type fakeSandbox struct {
 	bases map[string]control.Base // by host name
 	count map[string]int          // by set
 	end   traffic.End
-	view  control.APIView
 	busy  map[string]int // what controllers write each time
-	fired int            // of each rule
-	ways  []control.MQTTRule
-	// ending is how many looks at the rules of ways later all have ended; 0 = they do not.
+
+	writes apifault.Writes
+	faults []fault.Status
+	// ending is how many looks at the faults later all have ended; 0 = they do not.
 	ending int
 	err    error // of the next call
 }
@@ -101,69 +102,38 @@ func (f *fakeSandbox) RestartBase(_ context.Context, base string, r control.Rest
 	return &b, f.note("restart %s %t", base, r.NewIdentity)
 }
 
-func (f *fakeSandbox) Inject(_ context.Context, base string, fault []byte) (string, error) {
+func (f *fakeSandbox) SetFault(_ context.Context, i fault.Injection) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return "1", f.note("inject %s %s", base, fault)
+	f.faults = append(f.faults, fault.Status{Injection: i})
+	return i.ID, f.note("set %s %s %s on %v %d", i.Target, i.ID, i.Kind, i.Bases, i.Replica)
 }
 
-func (f *fakeSandbox) ClearFaults(_ context.Context, base string, ids ...string) error {
+func (f *fakeSandbox) ClearFaults(_ context.Context, r control.FaultSelector) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.note("clear %s %v", base, ids)
+	return f.note("clear %s %v of %v", r.Target, r.IDs, r.Bases)
 }
 
-func (f *fakeSandbox) SetAPIRule(_ context.Context, r control.APIRuleRequest) (string, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.view.Rules = append(f.view.Rules, apiview.Status{APIRule: r.Rule, Replica: r.Replica, Group: r.Group, Fired: f.fired})
-	return r.Rule.ID, f.note("rule %s %s of %d", r.Rule.ID, r.Rule.Kind, r.Replica)
-}
-
-func (f *fakeSandbox) ClearAPIRule(_ context.Context, _, id string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.note("clear rule %s", id)
-}
-
-func (f *fakeSandbox) APIView(context.Context, string) (control.APIView, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for what, n := range f.busy {
-		f.view.Writes[1][what] += n
-		f.view.Wrote = time.Now()
-	}
-	view := f.view
-	if view.Writes != nil {
-		view.Writes = map[int]map[string]int{1: maps.Clone(view.Writes[1])}
-	}
-	return view, f.note("view")
-}
-
-func (f *fakeSandbox) SetMQTTRule(_ context.Context, r control.MQTTRuleRequest) (string, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.ways = append(f.ways, control.MQTTRule{MQTTRule: r.Rule, Bases: r.Bases, Replica: r.Replica, Group: r.Group, Fired: f.fired})
-	return r.Rule.ID, f.note("MQTT rule %s %s of %v %d", r.Rule.ID, r.Rule.Kind, r.Bases, r.Replica)
-}
-
-func (f *fakeSandbox) ClearMQTTRule(_ context.Context, _, id string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.note("clear MQTT rule %s", id)
-}
-
-func (f *fakeSandbox) MQTTRules(context.Context, string) ([]control.MQTTRule, error) {
+func (f *fakeSandbox) Faults(context.Context, string) (control.Faults, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ending > 0 { // so many looks later all have ended
 		if f.ending--; f.ending == 0 {
-			for i := range f.ways {
-				f.ways[i].Ended = "over"
+			for i := range f.faults {
+				f.faults[i].Ended = "over"
 			}
 		}
 	}
-	return slices.Clone(f.ways), f.note("MQTT rules")
+	for what, n := range f.busy {
+		f.writes.By[1][what] += n
+		f.writes.Last = time.Now()
+	}
+	writes := f.writes
+	if writes.By != nil {
+		writes.By = map[int]map[string]int{1: maps.Clone(writes.By[1])}
+	}
+	return control.Faults{Faults: slices.Clone(f.faults), Writes: writes}, f.note("faults")
 }
 
 func (f *fakeSandbox) Act(_ context.Context, r control.ActRequest) error {

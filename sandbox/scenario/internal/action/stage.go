@@ -6,13 +6,12 @@
 //	releases.go    which of these were releases, and what they have changed on bases
 //	bases.go       base: add, remove, restart, upgrade
 //	nodes.go       base: cordon, drain, uncordon
-//	faults.go      fault: set, clear
+//	faults.go      fault: set, clear, await; which faults were triggered
 //	components.go  controller, broker, apiserver, controllerManager, scheduler
-//	apiview.go     api: set, clear; what the rules have done
-//	mqttview.go    mqtt: set, clear, await; what the rules have done
 //	traffic.go     traffic: start, stop, and its verdict
 //	script.go      script
 //	wait.go        wait: rollout, ready, gone
+//	quiet.go       wait: quiet
 //	assert.go      assert: a part of an object, or a condition
 //	shown.go       what a condition was evaluated over, for people
 //
@@ -30,6 +29,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
@@ -42,14 +42,9 @@ type Sandbox interface {
 	AddBases(context.Context, control.AddRequest) ([]control.Base, error)
 	RemoveBases(context.Context, control.RemoveRequest) ([]control.Base, error)
 	RestartBase(ctx context.Context, base string, r control.RestartRequest) (*control.Base, error)
-	Inject(ctx context.Context, base string, fault []byte) (string, error)
-	ClearFaults(ctx context.Context, base string, ids ...string) error
-	SetAPIRule(context.Context, control.APIRuleRequest) (string, error)
-	ClearAPIRule(ctx context.Context, group, id string) error
-	APIView(ctx context.Context, group string) (control.APIView, error)
-	SetMQTTRule(context.Context, control.MQTTRuleRequest) (string, error)
-	ClearMQTTRule(ctx context.Context, group, id string) error
-	MQTTRules(ctx context.Context, group string) ([]control.MQTTRule, error)
+	SetFault(context.Context, fault.Injection) (string, error)
+	ClearFaults(context.Context, control.FaultSelector) error
+	Faults(ctx context.Context, group string) (control.Faults, error)
 	Act(context.Context, control.ActRequest) error
 	Repair(context.Context, control.RepairRequest) error
 	StartTraffic(ctx context.Context, group string, s traffic.Spec) error
@@ -91,11 +86,11 @@ type Stage struct {
 	outputs  map[string]any
 	streams  map[string]*Stream
 	order    []string // of streams
-	disturbs bool     // rules of the API were set
-	onTheWay bool     // rules of the way to the broker were set
 	faults   []FaultRun
 	releases []ReleaseRun
 	unnamed  int // faults that the scenario gave no id
+
+	onConnections bool // faults of the targets api and mqtt were set
 }
 
 type programKey struct {
@@ -143,10 +138,6 @@ func (s *Stage) Do(ctx context.Context, a *v1alpha1.Action) (string, error) {
 		return s.component(ctx, controllerManagerName, a.ControllerManager)
 	case a.Scheduler != nil:
 		return s.component(ctx, schedulerName, a.Scheduler)
-	case a.API != nil:
-		return s.api(ctx, a.API)
-	case a.MQTT != nil:
-		return s.mqtt(ctx, a.MQTT)
 	case a.Traffic != nil:
 		return s.traffic(ctx, a.Traffic)
 	case a.Script != nil:

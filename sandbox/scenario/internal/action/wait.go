@@ -23,6 +23,8 @@ func (s *Stage) wait(ctx context.Context, a *v1alpha1.Wait) (string, error) {
 		return s.progress(ctx, *a.Ready, "%s is Ready", kube.Ready)
 	case a.Gone != nil:
 		return s.gone(ctx, *a.Gone)
+	case a.Quiet != nil:
+		return s.quiet(ctx, a.Quiet.Duration)
 	}
 	return "", fmt.Errorf("the wait says nothing to wait for")
 }

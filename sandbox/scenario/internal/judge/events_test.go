@@ -46,14 +46,14 @@ func component(ms int, name, state string) timeline.Event {
 	return timeline.Event{Time: at(ms), Kind: timeline.Component, Name: name, State: state}
 }
 
-// rule is what a rule of the API does.
+// rule is what a fault of the API does.
 func rule(ms int, kind, state string) timeline.Event {
-	return timeline.Event{Time: at(ms), Kind: timeline.API, Name: "r", Code: kind, State: state}
+	return timeline.Event{Time: at(ms), Kind: timeline.Fault, Target: "api", Name: "r", Code: kind, State: state}
 }
 
-// way is what a rule of the way to the broker does: that of a base, or of the controllers.
+// way is what a fault of the target mqtt does: that of a base, or of the controllers.
 func way(ms int, base, kind, state string) timeline.Event {
-	return timeline.Event{Time: at(ms), Kind: timeline.MQTT, Name: "w", Base: base, Code: kind, State: state}
+	return timeline.Event{Time: at(ms), Kind: timeline.Fault, Target: "mqtt", Name: "w", Base: base, Code: kind, State: state}
 }
 
 // onNode puts Pods on a Node.
@@ -122,7 +122,7 @@ func asked(ms int, base string) timeline.Event {
 
 // fires is a fault that happens.
 func fires(ms int, base, kind string) timeline.Event {
-	return timeline.Event{Time: at(ms), Kind: timeline.Fault, Base: base, Name: "f", State: "fired", Message: kind}
+	return timeline.Event{Time: at(ms), Kind: timeline.Fault, Target: "base", Base: base, Name: "f", State: "fired", Code: kind}
 }
 
 // late is an event that may have happened earlier.

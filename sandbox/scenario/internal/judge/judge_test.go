@@ -276,23 +276,23 @@ var installedCases = map[string]checkCase{
 		want: want{1, []string{"18.001s a: biz:1 was installed again after 17.981s, and answered: success"}, nil, "1 installation, 1 repeated", nil},
 	},
 	"installed: a fault lasts": {
-		check: InstalledOnce, events: script(up, timeline.Event{Time: at(500), Kind: timeline.Fault, Base: "a", Name: "f", State: "set", Message: "disconnect"},
+		check: InstalledOnce, events: script(up, timeline.Event{Time: at(500), Kind: timeline.Fault, Target: "base", Base: "a", Name: "f", State: "set", Code: "disconnect"},
 			command(50_000, "1@a", "installBiz", "", time.Millisecond)),
 		want: want{1, nil, []string{"49.999s a: biz:1 was installed again after 49.979s, and answered: success (the first answer may have been lost)"},
 			"1 installation, none twice; 1 more repeated after a disturbance", nil},
 	},
 	"installed: a fault that is set and strikes nobody is no excuse": {
-		check: InstalledOnce, events: script(up, timeline.Event{Time: at(500), Kind: timeline.Fault, Base: "a", Name: "f", State: "set", Message: "corrupt"},
+		check: InstalledOnce, events: script(up, timeline.Event{Time: at(500), Kind: timeline.Fault, Target: "base", Base: "a", Name: "f", State: "set", Code: "corrupt"},
 			command(1000, "1@a", "installBiz", "", time.Millisecond)),
 		want: want{1, []string{"999ms a: biz:1 was installed again after 979ms, and answered: success"}, nil, "1 installation, 1 repeated", nil},
 	},
 	"installed: the end of a fault is no excuse": {
-		check: InstalledOnce, events: script(up, timeline.Event{Time: at(500), Kind: timeline.Fault, Base: "a", Name: "f", State: "cleared"},
+		check: InstalledOnce, events: script(up, timeline.Event{Time: at(500), Kind: timeline.Fault, Target: "base", Base: "a", Name: "f", State: "cleared"},
 			command(1000, "1@a", "installBiz", "", time.Millisecond)),
 		want: want{1, []string{"999ms a: biz:1 was installed again after 979ms, and answered: success"}, nil, "1 installation, 1 repeated", nil},
 	},
 	"installed: a fault of another base is no excuse": {
-		check: InstalledOnce, events: script(up, timeline.Event{Time: at(500), Kind: timeline.Fault, Base: "b", Name: "f", State: "fired"},
+		check: InstalledOnce, events: script(up, timeline.Event{Time: at(500), Kind: timeline.Fault, Target: "base", Base: "b", Name: "f", State: "fired"},
 			command(1000, "1@a", "installBiz", "", time.Millisecond)),
 		want: want{1, []string{"999ms a: biz:1 was installed again after 979ms, and answered: success"}, nil, "1 installation, 1 repeated", nil},
 	},

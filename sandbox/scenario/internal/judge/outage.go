@@ -177,18 +177,7 @@ func (w *world) disturb(e change, o *Options) {
 			w.outages.told(e.Base, e.Time)
 		}
 	case timeline.Fault:
-		switch change := timeline.FaultChange(e.State); {
-		case change == timeline.FaultFired:
-			w.outages.add(outage{what: e.Name, base: e.Base, from: e.Time, to: e.Time, recovery: o.listed()})
-		case change == timeline.FaultSet && fault.Kind(e.Message).Lasts():
-			w.outages.begin(outage{what: e.Name, base: e.Base, from: e.Time, recovery: o.listed()})
-		case change == timeline.FaultCleared:
-			w.outages.end(e.Name, e.Base, e.Time)
-		}
-	case timeline.API:
-		w.view(e, o)
-	case timeline.MQTT:
-		w.way(e, o)
+		w.fault(e, o)
 	case timeline.Base:
 		switch timeline.BaseChange(e.State) {
 		case timeline.BaseDown, timeline.BaseRemoved, timeline.BaseUp: // that has rules of its own
@@ -242,7 +231,7 @@ const (
 	down       = "base without a process"
 	processEnd = "end of the process " // the identity follows
 	connection = "connection"
-	viewRule   = "API rule " // the rule's name follows
+	viewFault  = "API fault " // its name follows
 	silence    = "mass silence"
 	broker     = "broker"
 	scheduler  = "kube-scheduler" // no status of a Pod depends on it
@@ -273,11 +262,20 @@ func (w *world) component(e change, o *Options) {
 	w.outages.begin(x)
 }
 
-// view notes that a controller does not see the Kubernetes API as it is, or that a request of its was
-// disturbed: it may try again, or look again, for as long as anything may settle.
-func (w *world) view(e change, o *Options) {
-	x := outage{what: viewRule + e.Name, from: e.Time, recovery: o.of(settling), hides: true, heard: true}
-	lasts := v1alpha1.APIRuleKind(e.Code).Lasts()
+// fault notes what a fault may explain. After a fault of the API a controller may try again, or look again, for as
+// long as anything may settle. After a fault of MQTT, what is lost or late is known from the next list.
+func (w *world) fault(e change, o *Options) {
+	target, kind := v1alpha1.FaultTarget(e.Target), fault.Kind(e.Code)
+	x := outage{what: e.Name, base: e.Base, from: e.Time, recovery: o.listed()}
+	switch {
+	case target == v1alpha1.TargetAPI:
+		x = outage{what: viewFault + e.Name, from: e.Time, recovery: o.of(settling), hides: true, heard: true}
+	case target == v1alpha1.TargetMQTT && (kind == v1alpha1.MQTTNote || target.Kills(kind)): // a controller that ends has rules of its own
+		return
+	case target == v1alpha1.TargetMQTT:
+		x = outage{what: "MQTT fault " + e.Name, base: e.Base, from: e.Time, recovery: o.recovery(), listed: map[string]time.Time{}, hides: true}
+	}
+	lasts := target.Lasts(kind)
 	switch change := timeline.FaultChange(e.State); {
 	case change == timeline.FaultSet && lasts:
 		w.outages.begin(x)
@@ -285,26 +283,7 @@ func (w *world) view(e change, o *Options) {
 		x.to = e.Time
 		w.outages.add(x)
 	case change == timeline.FaultCleared:
-		w.outages.end(x.what, "", e.Time)
-	}
-}
-
-// way notes that the way of a base to the broker is disturbed, or that of the controllers: words come
-// late, twice, or not at all. What comes after that is over counts from the next list.
-func (w *world) way(e change, o *Options) {
-	kind := v1alpha1.MQTTRuleKind(e.Code)
-	if kind == v1alpha1.MQTTNote || kind.Kills() { // a controller that ends has rules of its own
-		return
-	}
-	x := outage{what: "MQTT rule " + e.Name, base: e.Base, from: e.Time, recovery: o.recovery(), listed: map[string]time.Time{}, hides: true}
-	switch change := timeline.FaultChange(e.State); {
-	case change == timeline.FaultSet && kind.Lasts():
-		w.outages.begin(x)
-	case change == timeline.FaultFired && !kind.Lasts():
-		x.to = e.Time
-		w.outages.add(x)
-	case change == timeline.FaultCleared:
-		w.outages.end(x.what, e.Base, e.Time)
+		w.outages.end(x.what, x.base, e.Time)
 	}
 }
 
@@ -314,7 +293,7 @@ func (w *world) knownAt(now time.Time, o *Options) time.Time {
 	decided := now.Add(-o.DecidedWithin)
 	known, atMost := decided, decided.Add(-settling)
 	for _, x := range w.outages[""] {
-		if since := x.from.Add(-o.DecidedWithin); strings.HasPrefix(x.what, viewRule) && (x.to.IsZero() || x.to.Add(x.recovery).After(decided)) && since.Before(known) {
+		if since := x.from.Add(-o.DecidedWithin); strings.HasPrefix(x.what, viewFault) && (x.to.IsZero() || x.to.Add(x.recovery).After(decided)) && since.Before(known) {
 			known = since
 		}
 	}

@@ -235,7 +235,9 @@ func Describe(e timeline.Event) string {
 		return fmt.Sprintf("Service %s has %d endpoints, %d of them ready", e.Name, len(e.Endpoints), e.ReadyEndpoints())
 	case timeline.Node:
 		subject = "Node of " + e.Base
-	case timeline.Component, timeline.Fault, timeline.Step, timeline.API, timeline.MQTT:
+	case timeline.Fault:
+		return timeline.Join(": ", timeline.Join(" on ", "fault "+e.Name, cmp.Or(e.Base, e.Target)), e.State, e.Code, e.Message)
+	case timeline.Component, timeline.Step:
 		subject += " " + e.Name
 	case timeline.Request:
 		subject = fmt.Sprintf("a request of %s to %s", e.Name, e.Base)

@@ -1,29 +1,39 @@
 package schema
 
 import (
+	"maps"
+
 	"github.com/invopop/jsonschema"
 )
 
-// needed are the fields that a kind of fault must have beside its kind, with values for an example.
+// needed are the fields that a kind of fault must have besides its kind, with values for an example.
 var needed = map[any]map[string]any{
-	"error":     {"code": "User.DiskFull"},
-	"latency":   {"delay": map[string]any{"min": "1s"}},
-	"slowLink":  {"delay": map[string]any{"min": "1s"}},
-	"delay":     {"delay": map[string]any{"min": "1s"}},
-	"clockSkew": {"skew": "1m"},
+	"error":         {"code": "User.DiskFull"},
+	"latency":       {"delay": map[string]any{"min": "1s"}},
+	"slowLink":      {"delay": map[string]any{"min": "1s"}},
+	"delay":         {"delay": map[string]any{"min": "1s"}},
+	"clockSkew":     {"skew": "1m"},
+	"refuse":        {"status": 409},
+	"holdWatch":     ofNodes,
+	"oldList":       ofNodes,
+	"loseEvents":    ofNodes,
+	"doubleEvents":  ofNodes,
+	"reorderEvents": ofNodes,
 }
+
+var ofNodes = map[string]any{"match": map[string]any{"resource": "nodes"}}
 
 // faultExamples adds a whole fault of each kind.
 func faultExamples(fault *jsonschema.Schema) {
 	kind, _ := fault.Properties.Get("kind")
+	known := map[any]bool{nil: true} // without a kind it is an expression
 	for _, one := range kind.AnyOf {
-		if one.Const == nil { // an expression
+		if known[one.Const] {
 			continue
 		}
+		known[one.Const] = true
 		example := map[string]any{"kind": one.Const}
-		for name, value := range needed[one.Const] {
-			example[name] = value
-		}
+		maps.Copy(example, needed[one.Const])
 		fault.Examples = append(fault.Examples, example)
 	}
 }

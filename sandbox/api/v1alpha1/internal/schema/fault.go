@@ -6,61 +6,58 @@ import (
 	"go/parser"
 	"go/token"
 	"path/filepath"
-	"reflect"
 	"strings"
 
 	"github.com/invopop/jsonschema"
 
 	"github.com/koupleless/koupsandbox/fakebase/fault"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// addFault defines faults as package fault has them, in the folder dir: a scenario
-// passes them on.
-func addFault(s *jsonschema.Schema, dir string) error {
-	r := &jsonschema.Reflector{ExpandedStruct: true, Anonymous: true, DoNotReference: true, Mapper: func(t reflect.Type) *jsonschema.Schema {
-		if t == reflect.TypeFor[fault.Duration]() {
-			return &jsonschema.Schema{Type: "string", Pattern: "^-?" + duration[1:] + `|\$\{\{`, Examples: []any{"5s"}}
+// addFault replaces the definition of a fault by one that lists the kinds of each target, with the comments in dir and
+// in bases, the directories of the types and of package fault.
+func addFault(s *jsonschema.Schema, dir, bases string) error {
+	r := &jsonschema.Reflector{ExpandedStruct: true, Anonymous: true, DoNotReference: true, Mapper: mapScenario}
+	for _, of := range []string{dir, bases} {
+		if err := comments(r, of); err != nil {
+			return err
 		}
-		return nil
-	}}
-	if err := r.AddGoComments(typesPackage, dir); err != nil { // it joins the two to the path of the package
-		return fmt.Errorf("reading the comments of faults in %s: %w", dir, err)
 	}
-	def := r.Reflect(&fault.Fault{})
+	def := r.Reflect(&v1alpha1.Fault{})
 	def.Version = ""
 	share(def)
 	loosen(def)
-	kinds, err := kindComments(filepath.Join(dir, "fault.go"))
-	if err != nil {
-		return err
-	}
-	if p, ok := def.Properties.Get("kind"); ok {
-		p.Type = ""
-		for _, kind := range fault.Kinds() {
-			p.AnyOf = append(p.AnyOf, &jsonschema.Schema{Const: string(kind), Description: kinds[string(kind)]})
+	kind, _ := def.Properties.Get("kind")
+	kind.Type = ""
+	for _, target := range v1alpha1.FaultTargets {
+		file := filepath.Join(dir, "scenario_fault.go")
+		if target == v1alpha1.TargetBase {
+			file = filepath.Join(bases, "fault.go")
 		}
-		p.AnyOf = append(p.AnyOf, &jsonschema.Schema{Type: "string", Pattern: expression})
-	}
-	if p, ok := def.Properties.Get("code"); ok {
-		codes := &jsonschema.Schema{Type: "string"}
-		for _, code := range fault.Codes() {
-			codes.Enum = append(codes.Enum, code)
+		kinds, err := kindComments(file, target)
+		if err != nil {
+			return err
 		}
-		p.Type, p.AnyOf = "", []*jsonschema.Schema{codes, {Type: "string", Pattern: expression}}
+		for _, k := range target.Kinds() {
+			kind.AnyOf = append(kind.AnyOf, &jsonschema.Schema{Const: string(k), Title: string(target), Description: kinds[string(k)]})
+		}
 	}
+	kind.AnyOf = append(kind.AnyOf, &jsonschema.Schema{Type: "string", Pattern: expression})
+	codes := &jsonschema.Schema{Type: "string"}
+	for _, code := range fault.Codes() {
+		codes.Enum = append(codes.Enum, code)
+	}
+	code, _ := def.Properties.Get("code")
+	code.Type, code.AnyOf = "", []*jsonschema.Schema{codes, {Type: "string", Pattern: expression}}
 	s.Definitions["Fault"] = def
-	reference := func() *jsonschema.Schema { return &jsonschema.Schema{Ref: "#/$defs/Fault"} }
-	if p, ok := s.Definitions["FaultSet"].Properties.Get("fault"); ok {
-		p.Type, p.Ref = "", reference().Ref
-	}
-	if p, ok := s.Definitions["BaseSet"].Properties.Get("faults"); ok {
-		p.Items = reference()
+	for _, inlined := range []string{"FaultMatch", "Delay", "Restart"} {
+		delete(s.Definitions, inlined)
 	}
 	return nil
 }
 
-// kindComments reads the comment of each kind of fault.
-func kindComments(file string) (map[string]string, error) {
+// kindComments reads the comment of each kind of fault of a target.
+func kindComments(file string, target v1alpha1.FaultTarget) (map[string]string, error) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
 	if err != nil {
 		return nil, fmt.Errorf("reading the kinds of faults: %w", err)
@@ -71,7 +68,8 @@ func kindComments(file string) (map[string]string, error) {
 		if !ok || len(spec.Values) != 1 || spec.Doc == nil {
 			return true
 		}
-		if t, ok := spec.Type.(*ast.Ident); !ok || t.Name != "Kind" {
+		prefix := map[v1alpha1.FaultTarget]string{v1alpha1.TargetBase: "Kind", v1alpha1.TargetAPI: "API", v1alpha1.TargetMQTT: "MQTT"}[target]
+		if !strings.HasPrefix(spec.Names[0].Name, prefix) {
 			return true
 		}
 		if value, ok := spec.Values[0].(*ast.BasicLit); ok {

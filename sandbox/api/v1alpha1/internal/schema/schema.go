@@ -12,6 +12,7 @@ import (
 	"github.com/invopop/jsonschema"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
@@ -55,7 +56,7 @@ func GenerateScenario(dir string) ([]byte, error) {
 		share(definition)
 		loosen(definition)
 	}
-	if err := addFault(s, filepath.Join(dir, "..", "..", "..", "fakebase", "fault")); err != nil {
+	if err := addFault(s, dir, filepath.Join(dir, "..", "..", "..", "fakebase", "fault")); err != nil {
 		return nil, err
 	}
 	faultExamples(s.Definitions["Fault"])
@@ -106,6 +107,8 @@ func mapScenario(t reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{}
 	case reflect.TypeFor[v1alpha1.Object]():
 		return &jsonschema.Schema{Type: "object"}
+	case reflect.TypeFor[fault.Duration]():
+		return &jsonschema.Schema{Type: "string", Pattern: "^-?" + duration[1:] + `|\$\{\{`, Examples: []any{"5s"}}
 	}
 	return durations(t)
 }

@@ -71,7 +71,7 @@ export class Builder {
     const rows = new Rows();
     const list = [...this.history.tracks.fault].toSorted((a, b) => a[1].times[0]! - b[1].times[0]!);
     for (const [key, track] of list) {
-      spans(track, (row, from, last) => last ?? rows.open("fault", bar(from, "set", -1, row.base || "api", row.text, ["fault", key])));
+      spans(track, (row, from, last) => last ?? rows.open("fault", bar(from, "set", -1, row.base || row.target, row.text, ["fault", key])));
     }
     const marks = this.log.entries.filter((e) => e.kind === "fault" && e.state === "fired").map(markOf).filter((m) => m !== null);
     return { kind: "faults", name: "", rows: rows.rows, marks };

@@ -10,7 +10,7 @@ export function commandsFor(kind: string, key: string, world: World, board: Boar
   switch (kind) {
     case "base": {
       const node = world.base.get(key)?.node;
-      return [...(sandbox ? [koup(`why node/${quote(key)}`), koup("base list -o wide"), koup(`base faults ${quote(key)}`)] : []), ...(node ? [`kubectl describe node ${quote(node)}`] : [])];
+      return [...(sandbox ? [koup(`why node/${quote(key)}`), koup("base list -o wide"), koup(`fault list --base ${quote(key)}`)] : []), ...(node ? [`kubectl describe node ${quote(node)}`] : [])];
     }
     case "pod": {
       const p = world.pod.get(key);
@@ -22,8 +22,10 @@ export function commandsFor(kind: string, key: string, world: World, board: Boar
     }
     case "component":
       return sandbox ? [koup(`logs ${quote(key)}`), koup("status")] : ["kubectl get leases --all-namespaces"];
-    case "fault":
-      return sandbox && first !== "api" ? [koup(`base faults ${quote(first)}`), koup(`base clear ${quote(first)} ${quote(second)}`)] : sandbox ? [koup("api list")] : [];
+    case "fault": {
+      const on = first === "api" || first === "mqtt" ? `--target ${first}` : `--base ${quote(first)}`;
+      return sandbox ? [koup(`fault list ${on}`), koup(`fault clear ${on} ${quote(second)}`)] : [];
+    }
     case "service":
       return [`kubectl get endpointslices --namespace ${quote(first)} --selector kubernetes.io/service-name=${quote(second)}`];
     case "module":

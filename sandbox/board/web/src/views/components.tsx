@@ -41,7 +41,7 @@ export function Components({ frame }: { frame: Frame }): JSX.Element {
             <tbody>{faults.map(([key, f]) => (
               <tr key={key}>
                 <td><Open sel={`fault:${key}`}>{f.id}</Open></td>
-                <td>{f.base ? <Open sel={`base:${f.base}`}>{f.base}</Open> : "Kubernetes API"}</td>
+                <td>{f.base ? <Open sel={`base:${f.base}`}>{f.base}</Open> : f.target}</td>
                 <td class="number">{clock(f.since)}</td>
                 <td class="number">{f.fired ? t("times", { n: f.fired }) : ""}</td>
                 <td class="rest"><span>{f.text}</span></td>

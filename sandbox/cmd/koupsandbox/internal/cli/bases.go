@@ -1,21 +1,18 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
-	"sigs.k8s.io/yaml"
 
-	"github.com/koupleless/koupsandbox/fakebase/fault"
+	basefault "github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
-	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 )
 
 const newIdentityFlag = "new-identity"
@@ -23,7 +20,7 @@ const newIdentityFlag = "new-identity"
 func (s *commands) base() *cli.Command {
 	return &cli.Command{
 		Name:        "base",
-		Usage:       "list, add, restart and remove bases, and make them misbehave",
+		Usage:       "list, add, restart, kill and remove bases",
 		Description: `A BASE is named by its host name (base-1), its address or its identity.`,
 		Subcommands: []*cli.Command{
 			{
@@ -49,20 +46,6 @@ func (s *commands) base() *cli.Command {
 				Name: "kill", Usage: "end the processes of bases without a farewell; base restart or up starts them again", ArgsUsage: "BASE...",
 				Flags:  []cli.Flag{theName()},
 				Action: within(1, -1, "names of bases", s.killBases),
-			},
-			{
-				Name: "inject", Usage: "put a fault into a base", ArgsUsage: "BASE [FAULT]",
-				Description: `FAULT is JSON or YAML, such as '{"kind": "silent"}'; --file reads it from a file.`,
-				Flags:       []cli.Flag{theName(), &cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "`FILE` with the fault"}},
-				Action:      taking(1, 2, "a base and a fault", s.inject),
-			},
-			{
-				Name: "faults", Usage: "list the faults of a base", ArgsUsage: "BASE", Flags: []cli.Flag{theName()},
-				Action: within(1, 1, "a base", s.faults),
-			},
-			{
-				Name: "clear", Usage: "end faults of a base: those named, or all", ArgsUsage: "BASE [ID...]", Flags: []cli.Flag{theName()},
-				Action: within(1, -1, "a base, and ids of faults", s.clearFaults),
 			},
 		},
 	}
@@ -110,7 +93,7 @@ func whatIsWrong(b control.Base) string {
 		}
 		return "has crashed; start it again with: koupsandbox base restart " + b.HostName
 	case state == control.BaseDisconnected && b.Faults > 0:
-		return "is not heard; see its faults with: koupsandbox base faults " + b.HostName
+		return "is not heard; see its faults with: koupsandbox fault list --base " + b.HostName
 	case state == control.BaseDisconnected:
 		return "is not heard; it tries again by itself; see: koupsandbox status"
 	}
@@ -132,9 +115,10 @@ func (s *commands) restartBases(c *cli.Context, up *sandbox.Sandbox, list []stri
 // killBases ends the processes of bases for good, as kill -9 does.
 func (s *commands) killBases(c *cli.Context, up *sandbox.Sandbox, list []string) error {
 	for _, name := range list {
-		crash, err := up.Inject(c.Context, name, json.RawMessage(`{"kind": "crash"}`))
+		on := []string{name}
+		crash, err := up.SetFault(c.Context, fault.Injection{Fault: v1alpha1.Fault{Kind: basefault.KindCrash}, Target: v1alpha1.TargetBase, Bases: on})
 		if err == nil {
-			err = up.ClearFaults(c.Context, name, crash) // it has fired, and is nothing to list
+			err = up.ClearFaults(c.Context, control.FaultSelector{Bases: on, IDs: []string{crash}}) // it need not be listed
 		}
 		if err != nil {
 			return err
@@ -181,47 +165,4 @@ func (s *commands) removeBases(c *cli.Context, list []string) error {
 		s.tellEach("removed", removed)
 		return err
 	})
-}
-
-func (s *commands) inject(c *cli.Context, list []string) (err error) {
-	var text []byte
-	switch file := c.String("file"); {
-	case (file == "") == (len(list) == 1):
-		return usageError{fmt.Errorf("inject takes a fault, or --file, but not both")}
-	case file != "":
-		if text, err = os.ReadFile(file); err != nil {
-			return fmt.Errorf("reading the fault: %w", err)
-		}
-	default:
-		text = []byte(list[1])
-	}
-	if _, problems := strictyaml.Decode(c.String("file"), text, &fault.Fault{}); len(problems) > 0 {
-		return usageError{fmt.Errorf("this is no fault: %w", problems)}
-	}
-	body, err := yaml.YAMLToJSON(text)
-	if err != nil {
-		return fmt.Errorf("reading the fault: %w", err)
-	}
-	return inSandbox(c, func(up *sandbox.Sandbox) error {
-		id, err := up.Inject(c.Context, list[0], json.RawMessage(body))
-		if err == nil {
-			say(s.Out, "%s\n", id)
-		}
-		return err
-	})
-}
-
-func (s *commands) faults(c *cli.Context, up *sandbox.Sandbox, list []string) error {
-	faults, err := up.Faults(c.Context, list[0])
-	if err != nil {
-		return err
-	}
-	for _, f := range faults {
-		write(s.Out, string(f.Fault)+"\n")
-	}
-	return nil
-}
-
-func (s *commands) clearFaults(c *cli.Context, up *sandbox.Sandbox, list []string) error {
-	return up.ClearFaults(c.Context, list[0], list[1:]...)
 }

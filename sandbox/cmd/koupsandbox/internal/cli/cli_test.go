@@ -57,7 +57,7 @@ func runWith(t *testing.T, home string, env map[string]string, arguments ...stri
 func TestHelp(t *testing.T) {
 	var all strings.Builder
 	for _, command := range []string{"", "up", "down", "status", "list", "kubeconfig", "logs", "base", "base list", "base add", "base restart", "base kill", "base remove",
-		"base inject", "base faults", "base clear", "component", "component restart", "scenario", "scenario run", "scenario lint", "scenario list", "scenario new",
+		"fault", "fault set", "fault list", "fault clear", "component", "component restart", "scenario", "scenario run", "scenario lint", "scenario list", "scenario new",
 		"scenario schema", "scenario explain", "bench", "fuzz", "watch", "demo", "doctor", "version", "completion", "init"} {
 		r := run(t, t.TempDir(), append(strings.Fields(command), "--help")...)
 		if r.Code != 0 || r.Err != "" {
@@ -125,12 +125,10 @@ func TestMistakes(t *testing.T) {
 		{[]string{"base", "list"}, result{1, "", `koupsandbox: sandbox "koup" is not up; bring it up with: koupsandbox up --name koup` + "\n"}},
 		{[]string{"base", "add", "some"}, result{2, "", `koupsandbox: add takes how many bases to add, and "some" is no number` + see("base add")}},
 		{[]string{"base", "remove"}, result{2, "", "koupsandbox: remove takes the names of bases, or --count, or --group, but only one of these" + see("base remove")}},
-		{[]string{"base", "inject", "base-1", `{"kind": "error" "code": "x"}`}, result{2, "", "koupsandbox: this is no fault: this is not YAML: did not find expected ',' or '}'\n" +
-			`    {"kind": "error" "code": "x"}` + "\n                     ^" + see("base inject")}},
-		{[]string{"base", "inject", "base-1", `{"kind": "error", "code": [1]}`}, result{2, "", "koupsandbox: this is no fault: code: must be a string, but is a list" + see("base inject")}},
-		{[]string{"api", "set", "{kind: holdWatch, for: 20s"}, result{2, "", "koupsandbox: this is no rule: this is not YAML: did not find expected ',' or '}'\n" +
-			"    {kind: holdWatch, for: 20s\n    ^" + see("api set")}},
-		{[]string{"base", "inject", "base-1"}, result{2, "", "koupsandbox: inject takes a fault, or --file, but not both" + see("base inject")}},
+		{[]string{"fault", "set", `{"kind": "error" "code": "x"}`}, result{2, "", "koupsandbox: invalid fault: this is not YAML: did not find expected ',' or '}'\n" +
+			`    {"kind": "error" "code": "x"}` + "\n                     ^" + see("fault set")}},
+		{[]string{"fault", "set", `{"kind": "error", "code": [1]}`}, result{2, "", "koupsandbox: invalid fault: code: must be a string, but is a list" + see("fault set")}},
+		{[]string{"fault", "set", "--base", "base-1"}, result{2, "", "koupsandbox: set takes a fault, or --file, but not both" + see("fault set")}},
 		{[]string{"component", "kill"}, result{2, "", "koupsandbox: kill takes a component; see: koupsandbox status" + see("component kill")}},
 		{[]string{"completion", "tcsh"}, result{2, "", `koupsandbox: completion takes one of bash, zsh and fish, not "tcsh"` + see("completion")}},
 		{[]string{"down"}, result{0, `Sandbox "koup" was not up; nothing had to be done.` + "\n", ""}},

@@ -6,9 +6,9 @@
 //	up.go          up and down
 //	fleet.go       fleet up and down
 //	status.go      status and list
-//	bases.go       base list, add, remove, inject, faults, clear
+//	bases.go       base list, add, remove, restart, kill
 //	components.go  component kill, pause, resume, restart, stop, start
-//	api.go         api set, list, clear
+//	faults.go        fault: set, list, clear
 //	logs.go        logs
 //	annotate.go    annotations of files, as GitHub Actions reads them
 //	scenario.go    scenario list, new, schema

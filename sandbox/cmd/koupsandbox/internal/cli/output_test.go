@@ -95,7 +95,7 @@ base-4   198.18.0.4   disconnected   false        0         1
 base-5   198.18.0.5   crashed        false        0         0        
 
 base-2 has crashed; start it again with: koupsandbox base restart base-2
-base-4 is not heard; see its faults with: koupsandbox base faults base-4
+base-4 is not heard; see its faults with: koupsandbox fault list --base base-4
 base-5 has ended: its container was killed; take it away with: koupsandbox base remove base-5
 `, ""}
 	if diff := cmp.Diff(want, run(t, home, "base", "list")); diff != "" {

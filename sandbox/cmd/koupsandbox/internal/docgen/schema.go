@@ -116,23 +116,28 @@ func fault() (*jsonschema.Schema, error) {
 	return f, nil
 }
 
+// faultKinds lists the kinds of faults, those of each target together.
 func faultKinds(w *words) ([]table, error) {
 	f, err := fault()
 	if err != nil {
 		return nil, err
 	}
-	t := table{columns: []cell{{"Kind", "类型"}, {"What goes wrong", "现象"}}}
+	t := table{columns: []cell{{"Target", "目标"}, {"Kind", "类型"}, {"What goes wrong", "现象"}}}
 	for _, kind := range f.Properties.Value("kind").AnyOf {
 		name, isKind := kind.Const.(string)
 		if !isKind {
 			continue
 		}
+		key := name
+		if kind.Title != "base" {
+			key = kind.Title + "." + key
+		}
 		text, state := strings.CutSuffix(strings.TrimSpace(kind.Description), " (state).")
-		c := w.of("faultKinds", name, named(name, text))
+		c := w.of("faultKinds", key, named(name, text))
 		if state {
 			c = cell{"*state*: " + c.en, "*状态*：" + c.zh}
 		}
-		t.rows = append(t.rows, []cell{same("`" + name + "`"), c})
+		t.rows = append(t.rows, []cell{same("`" + kind.Title + "`"), same("`" + name + "`"), c})
 	}
 	return []table{t}, nil
 }

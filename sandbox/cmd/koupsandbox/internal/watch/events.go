@@ -55,7 +55,7 @@ func describe(e timeline.Event) (who, what string) {
 	case timeline.Node:
 		return e.Base, timeline.Join(": ", change("", e.State), e.Message)
 	case timeline.Fault:
-		return e.Base, timeline.Join(": ", timeline.Join(" ", e.Name, e.State), e.Message)
+		return e.Base, timeline.Join(": ", timeline.Join(" ", e.Name, e.State), e.Code, e.Message)
 	case timeline.Request:
 		return e.Name, timeline.Join(": ", timeline.Join(" ", "lost: "+e.State, e.Base, traffic.Through(e.Route)), e.Message)
 	case timeline.Synced:

@@ -1,0 +1,74 @@
+package apifault
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// request is what a request to the API is about.
+type request struct {
+	// verb as in a Role; empty for what is no resource, such as /healthz.
+	verb                               string
+	group, resource, subresource, name string
+	// namespace is empty for all, and for what has none.
+	namespace string
+}
+
+// verbs by method, for one object and for many.
+var (
+	verbsOfOne  = map[string]string{http.MethodGet: "get", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete", http.MethodPost: "create"}
+	verbsOfMany = map[string]string{http.MethodGet: "list", http.MethodPost: "create", http.MethodDelete: "deletecollection"}
+	writeVerbs  = []string{"create", "update", "patch", "delete", "deletecollection"}
+)
+
+// read reads a request as the API server does: /api/VERSION or /apis/GROUP/VERSION, and then
+// [namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]]. prefix is the path of the API server's URL.
+func read(r *http.Request, prefix string) (out request) {
+	parts := strings.Split(strings.Trim(strings.TrimPrefix(r.URL.Path, prefix), "/"), "/")
+	switch {
+	case parts[0] == "api" && len(parts) > 2:
+		parts = parts[2:]
+	case parts[0] == "apis" && len(parts) > 3:
+		out.group, parts = parts[1], parts[3:]
+	default:
+		return out
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 && !slices.Contains([]string{"status", "finalize"}, parts[2]) {
+		out.namespace, parts = parts[1], parts[2:]
+	}
+	out.resource = parts[0]
+	if len(parts) > 1 {
+		out.name = parts[1]
+	}
+	if len(parts) > 2 {
+		out.subresource = strings.Join(parts[2:], "/")
+	}
+	out.verb = verbsOfMany[r.Method]
+	if out.name != "" {
+		out.verb = verbsOfOne[r.Method]
+	}
+	if out.verb == "list" && slices.Contains([]string{"1", "true"}, r.URL.Query().Get("watch")) {
+		out.verb = "watch"
+	}
+	return out
+}
+
+func (r *request) writes() bool { return slices.Contains(writeVerbs, r.verb) }
+
+// what is the resource with its subresource, as in a Role.
+func (r *request) what() string {
+	if r.subresource == "" {
+		return r.resource
+	}
+	return r.resource + "/" + r.subresource
+}
+
+// String is for people: update of pods/status stock-7d.
+func (r *request) String() string {
+	text := r.verb + " of " + r.what()
+	if r.name != "" {
+		text += " " + r.name
+	}
+	return text
+}

@@ -1,0 +1,204 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+
+	basefault "github.com/koupleless/koupsandbox/fakebase/fault"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/fault"
+	"github.com/koupleless/koupsandbox/sandbox/internal/apifault"
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
+	"github.com/koupleless/koupsandbox/sandbox/internal/mqttfault"
+	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
+	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
+)
+
+// SetFault sets a fault and returns its ID.
+func (d *Daemon) SetFault(ctx context.Context, i fault.Injection) (id string, err error) {
+	ctx, running, release, err := d.using(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	if i.Target == "" {
+		i.Target = v1alpha1.TargetBase
+	}
+	v1alpha1.SetFaultDefaults(i.Target, &i.Fault)
+	if i.ID == "" {
+		i.ID = fmt.Sprintf("%s-%d", i.Kind, d.faultsNamed.Add(1))
+	}
+	if problems := v1alpha1.ValidateFault(i.Target, &i.Fault); len(problems) > 0 {
+		return "", badRequest("invalid fault: %v", problems.ToAggregate())
+	}
+	members := make([]*fleet.Member, len(i.Bases))
+	for n, name := range i.Bases {
+		m, err := running.fleet.Find(name)
+		if err != nil {
+			return "", asNotFound(err)
+		}
+		members[n], i.Bases[n] = m, m.HostName
+	}
+	switch i.Target {
+	case v1alpha1.TargetAPI:
+		id, err = running.apiFaults.Inject(ctx, i)
+	case v1alpha1.TargetMQTT:
+		if n := slices.IndexFunc(members, func(m *fleet.Member) bool { return m.Tunnel != v1alpha1.TunnelMQTT }); n >= 0 {
+			return "", &control.Error{Code: http.StatusConflict, Message: fmt.Sprintf("base %s uses the HTTP tunnel: it has no connection to the broker", i.Bases[n])}
+		}
+		id, err = running.mqttFaults.Inject(i)
+	case v1alpha1.TargetBase:
+		id, err = i.ID, injectIntoBases(members, i)
+	default:
+		return "", badRequest("target %q: use base, api or mqtt", i.Target)
+	}
+	switch {
+	case errors.Is(err, apifault.ErrNone) && running.topology.Controllers != thisMachine:
+		return "", &control.Error{Code: http.StatusConflict, Message: "the controllers run in the cluster, where no proxy can stand between them and the API server: bring the sandbox up with --controller host"}
+	case errors.Is(err, apifault.ErrNone), errors.Is(err, fault.ErrExists):
+		return "", &control.Error{Code: http.StatusConflict, Message: err.Error()}
+	case errors.Is(err, fault.ErrUnknown):
+		return "", asNotFound(err)
+	}
+	return id, err
+}
+
+func badRequest(format string, args ...any) error {
+	return &control.Error{Code: http.StatusBadRequest, Message: fmt.Sprintf(format, args...)}
+}
+
+// injectIntoBases sets a fault on each base.
+func injectIntoBases(members []*fleet.Member, i fault.Injection) error {
+	if len(members) == 0 {
+		return badRequest("a fault of the target base needs bases")
+	}
+	for _, m := range members {
+		if _, err := m.Base.Inject(i.OfBase()); err != nil {
+			return badRequest("base %s: %v", m.HostName, err)
+		}
+	}
+	return nil
+}
+
+// ClearFaults clears the faults that match. An ID that none of them has is an error.
+func (d *Daemon) ClearFaults(r control.FaultSelector) error {
+	running, err := d.isUp()
+	if err != nil {
+		return err
+	}
+	for n, name := range r.Bases {
+		m, err := running.fleet.Find(name)
+		if err != nil {
+			return asNotFound(err)
+		}
+		r.Bases[n] = m.HostName
+	}
+	cleared := running.faults.Clear(func(i fault.Injection) bool { return r.Matches(i) })
+	for _, m := range running.fleet.List() {
+		var ids []string
+		for _, f := range m.Base.Faults() {
+			if r.Matches(ofBase(m, f).Injection) {
+				ids = append(ids, f.ID)
+			}
+		}
+		if len(ids) > 0 {
+			m.Base.Clear(ids...)
+			cleared = append(cleared, ids...)
+		}
+	}
+	for _, id := range r.IDs {
+		if !slices.Contains(cleared, id) {
+			return asNotFound(fmt.Errorf("fault %s: %w", id, fault.ErrUnknown))
+		}
+	}
+	return nil
+}
+
+// ofBase is a fault of a base as all faults are listed.
+func ofBase(m *fleet.Member, f basefault.Status) fault.Status {
+	return fault.Status{
+		Injection: fault.Injection{Fault: v1alpha1.FaultOf(f.Fault), Target: v1alpha1.TargetBase, Bases: []string{m.HostName}, Group: m.Group},
+		Fired:     f.Fired, Ended: f.Ended,
+	}
+}
+
+// Faults lists the faults of a group, or all if it is empty, with the writes of controllers.
+func (d *Daemon) Faults(group string) (control.Faults, error) {
+	running, err := d.isUp()
+	if err != nil {
+		return control.Faults{}, err
+	}
+	list := []fault.Status{}
+	for _, m := range running.fleet.List() {
+		if group != "" && m.Group != group {
+			continue
+		}
+		for _, f := range m.Base.Faults() {
+			list = append(list, ofBase(m, f))
+		}
+	}
+	return control.Faults{Faults: append(list, running.faults.List(group)...), Writes: running.apiFaults.Writes(group)}, nil
+}
+
+// dropFaults ends the faults of a group on the connections of components, and forgets them.
+func (s *running) dropFaults(group string) {
+	s.faults.Clear(func(i fault.Injection) bool { return i.Group == group })
+	s.apiFaults.Forget(group)
+}
+
+// mostNodes is how many Nodes are remembered with the groups of their bases.
+const mostNodes = 1 << 16
+
+// groupOf tells to which group an object of the API belongs that controllers write: by its namespace,
+// which a run of a scenario shares its name with, or by the base behind a Node.
+func (d *Daemon) groupOf(f *fleet.Fleet, n *nodes.Watch) func(namespace, name string) string {
+	var mu sync.Mutex
+	known := map[string]string{} // a Node is written after its base has gone, too
+	return func(namespace, name string) string {
+		if namespace != "" {
+			if d.streams.knows(namespace) {
+				return namespace
+			}
+			return ""
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if group, is := known[name]; is {
+			return group
+		}
+		m, is := f.ByIdentity(n.Identity(name))
+		if !is {
+			return ""
+		}
+		if len(known) < mostNodes {
+			known[name] = m.Group
+		}
+		return m.Group
+	}
+}
+
+// killController kills the n-th controller for a fault; the first if its number is unknown.
+func (d *Daemon) killController(n int) {
+	n = max(n, 1)
+	if err := d.Act(context.Background(), control.ActRequest{Component: runner.NameOf(n), Action: component.Kill}); err != nil {
+		d.log.Error("killing a controller", "controller", n, "err", err)
+	}
+}
+
+// client returns the client of the broker that an identity belongs to.
+func (d *Daemon) client(identity string) mqttfault.Client {
+	s, assembled := d.assembled()
+	if !assembled {
+		return mqttfault.Client{}
+	}
+	if m, is := s.fleet.ByIdentity(identity); is {
+		return mqttfault.Client{Base: m.HostName, Group: m.Group}
+	}
+	return mqttfault.Client{Replica: s.runner.Replica(identity)}
+}
