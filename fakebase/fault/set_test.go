@@ -22,6 +22,8 @@ func TestSet(t *testing.T) {
 		s.OnEnded = func(a *fault.Active[string]) { told = append(told, a.ID+" ended: "+a.Ended) }
 		add := func(r fault.Rule) *fault.Active[string] {
 			t.Helper()
+			mu.Lock()
+			defer mu.Unlock()
 			a, err := s.Add(r, "")
 			if err != nil {
 				t.Fatal(err)
