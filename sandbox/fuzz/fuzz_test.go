@@ -235,7 +235,7 @@ func TestReduce(t *testing.T) {
 		return outcome{invariant: "requests", seen: "5 were lost"}, &scenario.Report{}, nil
 	}
 	told := 0
-	o := Options{Seed: 1, Count: 60, Parallel: 3, Corpus: t.TempDir(), MostFailures: 100, Progress: func(p Progress) {
+	o := Options{Seed: 1, Count: 400, Parallel: 3, Corpus: t.TempDir(), MostFailures: 100, Progress: func(p Progress) {
 		if p.Failure != nil {
 			told++
 		}
@@ -245,7 +245,7 @@ func TestReduce(t *testing.T) {
 	if err := r.workers(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if r.result.Schedules != 60 || told == 0 {
+	if r.result.Schedules != 400 || told == 0 {
 		t.Fatalf("%d schedules ran, %d failures were told", r.result.Schedules, told)
 	}
 	if err := r.reduceAll(t.Context()); err != nil {
