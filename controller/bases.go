@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
@@ -67,18 +68,17 @@ func (c *Controller) wake() {
 	}
 }
 
-// sweepEvery is how often silence is measured. Bases that appear or come back set off a sweep in between, after the last
+// Missed heartbeats are measured every api.SweepInterval. Bases that appear or come back set off a sweep in between, after the last
 // one by sweepAtMost, and by sweepABase for each base: a sweep looks at all of them, and while 10,000 came that took
 // a fifth of the controller's time.
 const (
-	sweepEvery  = time.Second
 	sweepAtMost = 20 * time.Millisecond
 	sweepABase  = 10 * time.Microsecond
 )
 
 // sweep asks bases what is due, and notices those that fell silent.
 func (c *Controller) sweep(ctx context.Context) error {
-	tick := time.NewTicker(c.opts.speed().Of(sweepEvery))
+	tick := time.NewTicker(c.opts.speed().Of(api.SweepInterval))
 	defer tick.Stop()
 	pause := time.NewTimer(0)
 	defer pause.Stop()

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/apiwait"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/baseline"
@@ -247,7 +248,7 @@ func (c *Controller) adopt() {
 		}
 		info, err := vnode.Check(n, info, c.networks)
 		if err != nil {
-			c.recorder.Eventf(n, corev1.EventTypeWarning, "NodeOfNoBase", "no controller has made this node: %v. It is left alone; delete it", err)
+			c.recorder.Eventf(n, corev1.EventTypeWarning, api.ReasonNodeOfNoBase, "no controller has made this node: %v. It is left alone; delete it", err)
 			c.logger.Warn("a node that says it is that of a base is left alone: no controller has made it; delete it", "node", n.Name, "err", err)
 			continue
 		}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
@@ -248,8 +249,8 @@ func (o *Options) complete() error {
 		errs = append(errs, fmt.Errorf("a base must be unreachable (%s) before it is gone (%s)", o.UnreachableAfter, o.DeadAfter))
 	}
 	for name, d := range map[string]time.Duration{"LEASE_DURATION": o.LeaseDuration, "NODE_LEASE_DURATION": o.NodeLease} {
-		if d > 0 && d < minLease || d > vnode.MaxLease {
-			errs = append(errs, fmt.Errorf("%s is %s: it must be %s to %s", name, d, minLease, vnode.MaxLease))
+		if d > 0 && d < api.MinControllerLease || d > vnode.MaxLease {
+			errs = append(errs, fmt.Errorf("%s is %s: it must be %s to %s", name, d, api.MinControllerLease, vnode.MaxLease))
 		}
 	}
 	if o.TimeScale < 0 || o.TimeScale > pace.Fastest {
@@ -287,14 +288,11 @@ func (o *Options) periods() {
 		}
 	}
 	if o.TimeScale > 1 {
-		o.LeaseDuration = max(o.speed().Seconds(o.LeaseDuration), minLease)
+		o.LeaseDuration = max(o.speed().Seconds(o.LeaseDuration), api.MinControllerLease)
 	}
 }
 
 func (o *Options) speed() pace.Speed { return pace.Speed(o.TimeScale) }
-
-// minLease leaves room for a few renewals, whose times Kubernetes keeps to the second.
-const minLease = 4 * time.Second
 
 // url is the broker as the MQTT library wants it.
 func (m MQTTOptions) url() (string, error) {

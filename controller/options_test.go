@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/koupleless/koupsandbox/controller/api"
 )
 
 func TestOptionsReportEveryProblemAtOnce(t *testing.T) {
@@ -98,7 +100,7 @@ func TestTimeScaleDividesEveryPeriod(t *testing.T) {
 				n++
 				want := time.Duration(a.Field(i).Int()) / 10
 				if name == "LeaseDuration" {
-					want = minLease // 1.5 s is too short for renewals
+					want = api.MinControllerLease // 1.5 s is too short for renewals
 				}
 				if got := time.Duration(b.Field(i).Int()); a.Field(i).Int() <= 0 || got != want {
 					t.Errorf("%s is %s at 1 and %s at 10, want %s", name, time.Duration(a.Field(i).Int()), got, want)

@@ -3,19 +3,15 @@ package e2e
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/koupleless/koupsandbox/sandbox/bench"
-	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/scenarios"
 )
 
@@ -44,102 +40,71 @@ func benchFolder(t *testing.T) (folder, file string) {
 	return folder, file
 }
 
-// bench measures every part of a Pod's start, and notices bases that take longer to install than they did.
+// bench measures every part of a Pod's start, and notices bases that take longer to install than before.
 func TestBench(t *testing.T) {
 	folder, file := benchFolder(t)
-	base, page := filepath.Join(folder, "base.json"), filepath.Join(folder, "page.html")
-	must(t, shared.Must(t.Context(), "bench", "--bases", "3,2", "--json", base, "--html", page, file))
-	first, err := bench.Read(base)
+	r, err := shared.Run(t.Context(), "bench", "--bases", "3,2", file)
 	must(t, err)
-	type size struct {
-		Bases, Pods int
-		Measures    []string
+	if r.Status != 0 {
+		t.Fatalf("exit status %d\n%s", r.Status, r.Err)
 	}
-	parts := []string{"create_to_schedule", "schedule_to_install", "install_to_run", "run_to_watch", "pod_startup", "network_programming"}
-	var got []size
-	for _, run := range first.Runs {
-		s := size{Bases: run.Bases}
-		requests := 0
-		for _, item := range run.Items {
-			switch {
-			case item.Measurement == bench.Responsiveness:
-				requests++
-			case item.Measurement == bench.Throughput:
-				if most := item.Data[bench.Max]; most < 1 || most > float64(run.Bases) {
-					t.Errorf("of %d Pods %g were scheduled in a second", run.Bases, most)
-				}
-			case item.Labels["Count"] == fmt.Sprint(run.Bases):
-				s.Measures = append(s.Measures, item.Name())
-			}
-			if item.Name() == "POST pods/binding (resource)" {
-				_, err := fmt.Sscan(item.Labels["Count"], &s.Pods)
-				must(t, err)
-			}
+	got, requests := map[string]int{}, 0
+	for line := range strings.Lines(r.Out) {
+		switch name, _, _ := strings.Cut(line, " "); {
+		case strings.Contains(name, "/measure=api_request/"):
+			requests++
+		case strings.HasPrefix(name, "Benchmark"):
+			got[name]++
 		}
-		if requests < 10 {
-			t.Errorf("only %d kinds of requests were seen", requests)
+	}
+	want := map[string]int{}
+	for _, size := range []string{"2", "3"} {
+		for _, measure := range []string{"create_to_schedule", "schedule_to_install", "install_to_run", "run_to_watch", "pod_startup", "network_programming", "scheduling_throughput"} {
+			want["BenchmarkTiny/bases="+size+"/measure="+measure] = 4
 		}
-		got = append(got, s)
 	}
-	if diff := cmp.Diff(slices.Repeat([]size{{2, 2, parts}, {3, 3, parts}}, 3), got); diff != "" {
-		t.Errorf("what the runs measured (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("results (-want +got):\n%s", diff)
 	}
-	html, err := os.ReadFile(page)
-	must(t, err)
-	if n := strings.Count(string(html), "<svg"); n < len(parts)+1 {
-		t.Errorf("the page has %d charts", n)
+	if requests < 10*8 {
+		t.Errorf("only %d results of requests in 8 runs", requests)
 	}
 
-	r, err := shared.Run(t.Context(), "bench", "--bases", "2", "--var", "install=600ms", "--baseline", base, "-o", "json", file)
+	before := filepath.Join(folder, "before.txt")
+	must(t, os.WriteFile(before, []byte(r.Out), 0o600))
+	r, err = shared.Run(t.Context(), "bench", "--bases", "2", "--var", "install=600ms", "--baseline", before, file)
 	must(t, err)
-	var now bench.Result
-	must(t, json.Unmarshal([]byte(r.Out), &now))
-	if r.Status != 1 || now.Baseline == nil {
-		t.Fatalf("exit status %d, comparison %v\n%s", r.Status, now.Baseline, r.Err)
+	slower := regexp.MustCompile(`(?m)^WORSE +Tiny/bases=2/measure=install_to_run `)
+	if r.Status != 1 || !slower.MatchString(r.Err) {
+		t.Errorf("a longer install time was not detected: exit status %d\n%s", r.Status, r.Err)
 	}
-	slower := func(name string) bool {
-		return slices.ContainsFunc(now.Baseline.Regressions(), func(c bench.Change) bool {
-			return c.Name == name && c.Percentile == bench.Perc50 && c.Bases == 2 && c.Before < 600 && c.Now >= 600
-		})
-	}
-	if !slower("install_to_run") {
-		t.Errorf("nobody noticed that installing takes longer: %+v", now.Baseline)
-	}
-	if diff := cmp.Diff([]string{"tiny, 3 bases"}, now.Baseline.Missing); diff != "" {
-		t.Errorf("not compared (-want +got):\n%s", diff)
+	if !strings.Contains(r.Err, "not measured now: Tiny/bases=3/measure=pod_startup\n") {
+		t.Errorf("the missing size is not reported:\n%s", r.Err)
 	}
 }
 
-// Ctrl-C keeps what was measured, and takes away what the runs have made.
+// Ctrl-C keeps the results so far, and deletes the objects of the runs.
 func TestBenchStopped(t *testing.T) {
-	folder, file := benchFolder(t)
-	result := filepath.Join(folder, "result.json")
-	cmd := shared.Command(t.Context(), "bench", "--runs", "1000", "--json", result, file)
+	_, file := benchFolder(t)
+	cmd := shared.Command(t.Context(), "bench", "--runs", "1000", file)
 	errs, err := cmd.StderrPipe()
 	must(t, err)
 	var out bytes.Buffer
 	cmd.Stdout = &out
 	must(t, cmd.Start())
-	told := ""
+	printed := ""
 	for lines := bufio.NewScanner(errs); lines.Scan(); {
-		told += lines.Text() + "\n"
+		printed += lines.Text() + "\n"
 		if strings.HasPrefix(lines.Text(), "run 2 of 1000: ") {
 			must(t, cmd.Process.Signal(syscall.SIGINT))
 		}
 	}
 	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 1 {
-		t.Errorf("it ended with %v\n%s%s", err, out.String(), told)
+		t.Errorf("it ended with %v\n%s", err, printed)
 	}
-	r, err := bench.Read(result)
-	must(t, err)
-	passed := 0
-	for _, run := range r.Runs {
-		if run.Verdict == scenario.Passed {
-			passed++
-		}
-	}
-	if !r.Stopped || passed < 2 || !strings.Contains(out.String(), "note: it was stopped before all runs had been made\n") {
-		t.Errorf("stopped: %v, %d runs have passed\n%s", r.Stopped, passed, out.String())
+	passed := strings.Count(out.String(), "BenchmarkTiny/bases=2/measure=pod_startup ")
+	if passed < 2 || !strings.HasSuffix(printed, "Stopped before the last run\n") {
+		t.Errorf("%d runs have results\n%s", passed, printed)
 	}
 	all, err := up.Bases(t.Context(), "")
 	must(t, err)

@@ -126,7 +126,7 @@ func refused(t *testing.T, b *box.Box, args []string, status int, says string) {
 func TestFuzzLeavesASandboxAlone(t *testing.T) {
 	r, err := shared.Run(t.Context(), "fuzz", "--name", strings.TrimSuffix(shared.Name, firstOfFuzz), "--count", "1", "--corpus", t.TempDir())
 	must(t, err)
-	if want := "there is a sandbox " + shared.Name + " already"; r.Status != 1 || !strings.Contains(r.Err, want) {
+	if want := "sandbox " + shared.Name + " exists already"; r.Status != 1 || !strings.Contains(r.Err, want) {
 		t.Errorf("status %d, want 1 and %q:\n%s", r.Status, want, r.Err)
 	}
 	_, err = up.Status(t.Context(), false)

@@ -5,12 +5,7 @@
 //	main_test.go       the sandbox that most tests share
 //	steps_test.go      what tests wait for and ask
 //	dump_test.go       what is kept of a failure, in artifacts/
-//	nodes_test.go      bases as Nodes
-//	workloads_test.go  Deployment, DaemonSet, StatefulSet, bare Pods
-//	placement_test.go  which base a module lands on
-//	badpods_test.go    Pods that name no module
 //	hostile_test.go    MQTT messages that no base sends
-//	outage_test.go     the broker and the controller restart
 //	crash_test.go      parts of a sandbox are killed, each in a sandbox of its own
 //	cli_test.go        the command line is misused
 //	bench_test.go      service levels are measured, and compared with a baseline

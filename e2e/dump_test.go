@@ -39,7 +39,7 @@ func dump(ctx context.Context, t *testing.T, b *box.Box) {
 	}
 	status, err := b.Run(ctx, "status", "-o", "yaml")
 	write("status.yaml", []byte(status.Out+status.Err), err)
-	if c, err := clientOf(b); err != nil {
+	if c, err := b.Client(); err != nil {
 		write("kubernetes.yaml", nil, err)
 	} else {
 		all := metav1.ListOptions{}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
+	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 	"github.com/koupleless/koupsandbox/sandbox"
 )
@@ -38,13 +39,14 @@ var hostileMessages = []hostile{
 	{"gossip", []byte(`{"data": {}}`), "other", "unexpected"},
 }
 
-// Whoever has the controller's password can say anything on a base's topics.
-// Nonsense is counted and changes nothing.
+// Any client with the controller's password can publish on a base's topics. The controller counts invalid messages
+// and ignores them.
 func TestHostileMessages(t *testing.T) {
 	const app = "calm"
 	f := features.New("hostile messages").
 		Setup(step(func(ctx context.Context, t *testing.T, ns string) {
-			_, err := client.AppsV1().DaemonSets(ns).Create(ctx, module.DaemonSet(ns, app, template(app, "1.0.0")), metav1.CreateOptions{})
+			set := module.DaemonSet(ns, app, module.Template(app, module.Container(app, "1.0.0")))
+			_, err := client.AppsV1().DaemonSets(ns).Create(ctx, set, metav1.CreateOptions{})
 			must(t, err)
 			eventually(ctx, t, "every base has a module", func(ctx context.Context) error { return serves(ctx, client, up, ns, sharedBases) })
 		})).
@@ -52,7 +54,7 @@ func TestHostileMessages(t *testing.T) {
 			before, err := still(ctx, ns)
 			must(t, err)
 			publish := intruder(ctx, t)
-			list, err := bases(ctx, up)
+			list, err := up.Bases(ctx, "")
 			must(t, err)
 			for _, m := range hostileMessages {
 				count, err := rejected(ctx, m)
@@ -74,9 +76,8 @@ func TestHostileMessages(t *testing.T) {
 			before, err := still(ctx, ns)
 			must(t, err)
 			publish := intruder(ctx, t)
-			list, err := bases(ctx, up)
+			list, err := up.Bases(ctx, "")
 			must(t, err)
-			// Live it is malformed; to a controller that connects later it is retained.
 			retained := hostile{topic: "simpleBiz", kind: "simpleBiz", reason: "retained"}
 			for _, b := range list {
 				publish(b.Identity, retained.topic, true, []byte(`{"data": "nothing"}`))
@@ -90,11 +91,11 @@ func TestHostileMessages(t *testing.T) {
 				return err
 			})
 			for _, b := range list {
-				publish(b.Identity, retained.topic, true, nil) // takes it back
+				publish(b.Identity, retained.topic, true, nil) // deletes the retained message
 			}
 			unaffected(ctx, t, ns, before)
 		}))
-	testenv.Test(t, f.Feature())
+	box.Env.Test(t, f.Feature())
 }
 
 // rejected is how many messages of a kind the controller has counted.

@@ -3,19 +3,14 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
-	"sigs.k8s.io/e2e-framework/pkg/env"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
-	"sigs.k8s.io/e2e-framework/pkg/types"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/sandbox"
@@ -40,41 +35,18 @@ var quick = map[string]string{
 	"UNINSTALL_TIMEOUT":      "2s",
 }
 
-// What all tests use; TestMain sets it.
+// What all tests use; bringUp sets it.
 var (
-	testenv  types.Environment
-	programs string // folder of the built programs
-	home     string // folder of all sandboxes of this run
+	programs string // directory of the built binaries
+	home     string // directory of all sandboxes of this run
 	shared   *box.Box
 	up       *sandbox.Sandbox // the Go API of shared
 	client   kubernetes.Interface
-	objects  *resources.Resources // for objects of whatever kind
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	ctx := context.Background()
-	err := prepare(ctx)
-	defer func() { _ = os.RemoveAll(home) }() // a folder for temporary files
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "e2e: %v\n", err)
-		return 1
-	}
-	testenv = env.NewWithConfig(envconf.New().WithFailFast())
-	testenv.Setup(func(ctx context.Context, _ *envconf.Config) (context.Context, error) { return ctx, bringUp(ctx) })
-	var endErr error // the framework itself only logs it
-	testenv.Finish(func(ctx context.Context, _ *envconf.Config) (context.Context, error) {
-		endErr = errors.Join(races(shared), shared.Down(ctx))
-		return ctx, nil
-	})
-	testenv.BeforeEachFeature(isolate)
-	code := testenv.Run(m)
-	if endErr != nil {
-		fmt.Fprintf(os.Stderr, "e2e: %v\n", endErr)
-		return 1
-	}
-	return code
+func TestMain(m *testing.M) {
+	box.Env.BeforeEachFeature(isolate)
+	os.Exit(box.Main(m, "e2e", 0, bringUp, func() error { return races(shared) }))
 }
 
 // races looks for what programs built with the race detector have found.
@@ -91,22 +63,6 @@ func races(b *box.Box) error {
 		if _, report, found := bytes.Cut(text, []byte("WARNING: DATA RACE")); found {
 			return fmt.Errorf("%s has a data race:\n%s", filepath.Base(log), report[:min(len(report), 4<<10)])
 		}
-	}
-	return nil
-}
-
-// prepare finds the programs: those that make build has left in bin, those in
-// $E2E_BIN, or, with E2E_RACE=1, ones that it builds with the race detector.
-func prepare(ctx context.Context) error {
-	var err error
-	if home, err = os.MkdirTemp("", "koup-e2e-"); err != nil { // a short path, because sockets go there
-		return fmt.Errorf("making a folder for sandboxes: %w", err)
-	}
-	if programs, err = box.FindPrograms(".."); err != nil {
-		return err
-	}
-	if os.Getenv("E2E_RACE") == "1" {
-		return buildRacy(ctx)
 	}
 	return nil
 }
@@ -141,33 +97,22 @@ func spec(bases int) v1alpha1.Spec {
 	return v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &bases}, Controller: v1alpha1.Controller{Env: quick}}
 }
 
-func bringUp(ctx context.Context) error {
-	shared = newBox("e2e")
-	shared.Name += firstOfFuzz
-	start := time.Now()
-	if err := shared.Up(ctx, spec(sharedBases)); err != nil {
-		return err
+// bringUp starts the shared sandbox. With E2E_RACE=1 its own programs are built with the race detector.
+func bringUp(ctx context.Context, b *box.Box) error {
+	shared, programs, home = b, b.Bin, b.Home
+	if os.Getenv("E2E_RACE") == "1" {
+		if err := buildRacy(ctx); err != nil {
+			return err
+		}
+		b.Bin = programs
 	}
-	fmt.Printf("sandbox %s is up after %.1fs\n", shared.Name, time.Since(start).Seconds())
-	var err error
-	if up, err = shared.Open(ctx); err != nil {
-		return err
+	b.Name += firstOfFuzz
+	err := b.Up(ctx, spec(sharedBases))
+	if err == nil {
+		up, err = b.Open(ctx)
 	}
-	if client, err = clientOf(shared); err != nil {
-		return err
+	if err == nil {
+		client, err = b.Client()
 	}
-	config, err := shared.REST()
-	if err != nil {
-		return err
-	}
-	objects, err = resources.New(config)
 	return err
-}
-
-func clientOf(b *box.Box) (kubernetes.Interface, error) {
-	config, err := b.REST()
-	if err != nil {
-		return nil, err
-	}
-	return kubernetes.NewForConfig(config)
 }

@@ -36,24 +36,19 @@ func eventually(ctx context.Context, t *testing.T, what string, look func(contex
 // must fails the test on an error.
 var must = check.Must
 
-// step is an Assess, Setup or Teardown that needs but a context and a test.
+type namespaceKey struct{}
+
+// step is a step of a feature that needs the namespace of the feature.
 func step(f func(ctx context.Context, t *testing.T, namespace string)) features.Func {
 	return func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
 		t.Helper()
-		f(ctx, t, namespaceOf(ctx))
+		name, _ := ctx.Value(namespaceKey{}).(string)
+		f(ctx, t, name)
 		return ctx
 	}
 }
 
-type namespaceKey struct{}
-
-func namespaceOf(ctx context.Context) string {
-	name, _ := ctx.Value(namespaceKey{}).(string)
-	return name
-}
-
-// isolate gives a feature a namespace of its own. What a failure needs to be
-// understood is kept before the namespace goes.
+// isolate creates a namespace for a feature. The state of the sandbox is kept if the test fails.
 func isolate(ctx context.Context, _ *envconf.Config, t *testing.T, _ types.Feature) (context.Context, error) {
 	name := envconf.RandomName("e2e", 12)
 	_, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
@@ -65,11 +60,32 @@ func isolate(ctx context.Context, _ *envconf.Config, t *testing.T, _ types.Featu
 		if t.Failed() {
 			dump(ctx, t, shared)
 		}
-		if err := client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-			t.Errorf("removing the namespace: %v", err)
-		}
+		must(t, client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}))
 	})
 	return context.WithValue(ctx, namespaceKey{}, name), nil
+}
+
+// matching returns an error unless each base of the shared sandbox has a Ready Node, and there are no other Nodes.
+func matching(ctx context.Context) error {
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	list, err := up.Bases(ctx, "")
+	if err != nil {
+		return err
+	}
+	want, got := map[string]bool{}, map[string]bool{}
+	for _, b := range list {
+		want["vnode."+b.Identity] = true
+	}
+	for i := range nodes.Items {
+		got[nodes.Items[i].Name] = check.NodeReady(&nodes.Items[i])
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		return fmt.Errorf("bases and their Ready Nodes (-bases +Nodes):\n%s", diff)
+	}
+	return nil
 }
 
 // pods lists the Pods of a namespace, the oldest first, without those that are
@@ -84,29 +100,9 @@ func pods(ctx context.Context, c kubernetes.Interface, namespace string) ([]core
 	return left, nil
 }
 
-// bases are the bases of a sandbox, as they describe themselves.
-func bases(ctx context.Context, s *sandbox.Sandbox) ([]baseState, error) {
-	list, err := s.Bases(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	states := make([]baseState, len(list))
-	for i, b := range list {
-		states[i] = baseState{b.Identity, b.HostName, b.IP, b.Connected, b.NodeReady, b.Modules}
-	}
-	return states, nil
-}
-
-// baseState is what tests ask of a base.
-type baseState struct {
-	Identity, HostName, IP string
-	Connected, NodeReady   bool
-	Modules                []string // name:version STATE
-}
-
 // installed tells what the bases have of a module name, by address.
 func installed(ctx context.Context, s *sandbox.Sandbox, name string) (map[string][]string, error) {
-	list, err := bases(ctx, s)
+	list, err := s.Bases(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +120,7 @@ func installed(ctx context.Context, s *sandbox.Sandbox, name string) (map[string
 // serving checks that exactly want Pods are in a namespace, all Running and
 // Ready, and that the bases, asked themselves, have exactly what these Pods say.
 func serving(ctx context.Context, b *box.Box, namespace string, want int) error {
-	c, err := clientOf(b)
+	c, err := b.Client()
 	if err != nil {
 		return err
 	}
@@ -171,38 +167,6 @@ func serves(ctx context.Context, c kubernetes.Interface, s *sandbox.Sandbox, nam
 		}
 	}
 	return nil
-}
-
-// gone checks that no Pod is left in a namespace, and no module of the name on any base.
-func gone(ctx context.Context, namespace, name string) error {
-	list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	if len(list.Items) > 0 {
-		return fmt.Errorf("%d Pods are left, the first one being %s: %s", len(list.Items), list.Items[0].Name, describe(&list.Items[0]))
-	}
-	found, err := installed(ctx, up, name)
-	if err == nil && len(found) > 0 {
-		err = fmt.Errorf("no Pod is left, but bases have %v", found)
-	}
-	return err
-}
-
-// warned checks that a Warning Event with the reason has reached the namespace.
-func warned(ctx context.Context, namespace, pod, reason string) error {
-	list, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod})
-	if err != nil {
-		return err
-	}
-	var seen []string
-	for _, e := range list.Items {
-		if e.Type == corev1.EventTypeWarning && e.Reason == reason {
-			return nil
-		}
-		seen = append(seen, e.Type+" "+e.Reason)
-	}
-	return fmt.Errorf("pod %s has the Events %v, and no Warning %s", pod, seen, reason)
 }
 
 // describe says how a Pod is, in one line.

@@ -42,9 +42,8 @@ type Base struct {
 	revive   chan string    // identities of processes to start
 	comeback *fault.Restart // how the process that crashes now comes back; nil = not
 	web      webPort
-	httpAddr string            // of the arklet HTTP server, to be kept by the next process
-	requests atomic.Uint64     // module requests served
-	expiries map[string]func() // ends the timers of faults with a limited time
+	httpAddr string        // of the arklet HTTP server, to be kept by the next process
+	requests atomic.Uint64 // module requests served
 }
 
 // New checks the options and returns a base that does nothing until Start.
@@ -70,8 +69,14 @@ func New(opts Options) (*Base, error) {
 	}
 	b.cha = rand.NewChaCha8(key)
 	b.rnd = rand.New(b.cha)
-	b.faults.seed, b.faults.speed = seed, opts.Speed
-	b.faults.fired = func(f *fault.Fault) { b.traceFault(f, FaultFired) }
+	b.faults.Mutex, b.faults.Seed, b.faults.speed = &b.faults.mu, seed, opts.Speed
+	b.faults.AfterFunc = func(d time.Duration, f func()) func() {
+		timer := opts.Clock.AfterFunc(d, f)
+		return func() { timer.Stop() }
+	}
+	b.faults.OnFired = func(a *fault.Active[fault.Fault]) { b.traceFault(&a.Fault, FaultFired) }
+	b.faults.OnEnded = func(a *fault.Active[fault.Fault]) { b.traceFault(&a.Fault, FaultCleared) }
+	b.faults.OnExpired = func(a *fault.Active[fault.Fault]) { b.faultEnded(a.Fault.Kind) }
 	b.identity = opts.Identity
 	if b.identity == "" {
 		b.identity = opts.IP
@@ -205,18 +210,9 @@ func (b *Base) Restart(identity string) error {
 
 // Inject adds a fault, whose effect begins at once, and returns its id.
 func (b *Base) Inject(f fault.Fault) (string, error) {
-	f, err := b.faults.add(f)
+	f, err := b.faults.add(f, b.opts.of(time.Duration(f.For)))
 	if err != nil {
 		return "", err
-	}
-	if f.For > 0 {
-		timer := b.opts.Clock.AfterFunc(b.opts.of(time.Duration(f.For)), func() { b.Clear(f.ID) })
-		b.mu.Lock()
-		if b.expiries == nil {
-			b.expiries = map[string]func(){}
-		}
-		b.expiries[f.ID] = func() { timer.Stop() }
-		b.mu.Unlock()
 	}
 	b.traceFault(&f, FaultIsSet)
 	b.faultsChanged(f.Kind)
@@ -228,24 +224,21 @@ func (b *Base) Inject(f fault.Fault) (string, error) {
 // they did is not undone: a crashed process stays down, a hanging command hangs.
 func (b *Base) Clear(ids ...string) int {
 	gone := b.faults.remove(ids...)
-	for _, f := range gone {
-		b.mu.Lock()
-		stop := b.expiries[f.ID]
-		delete(b.expiries, f.ID)
-		b.mu.Unlock()
-		if stop != nil {
-			stop()
-		}
-		b.traceFault(&f, FaultCleared)
-		if f.Kind != fault.KindCrash && f.Kind != fault.KindUninstalled {
-			b.faultsChanged(f.Kind)
-		}
+	for _, a := range gone {
+		b.faultEnded(a.Fault.Kind)
 	}
 	return len(gone)
 }
 
-// Faults lists the faults that are there, in order of injection.
+// Faults lists the faults that were set and not cleared, in order of injection.
 func (b *Base) Faults() []fault.Status { return b.faults.status() }
+
+// faultEnded ends the effect of faults that are not asked for on the way of a command.
+func (b *Base) faultEnded(kind fault.Kind) {
+	if kind != fault.KindCrash && kind != fault.KindUninstalled {
+		b.faultsChanged(kind)
+	}
+}
 
 // faultsChanged lets faults act that are not asked for on the way of a command.
 func (b *Base) faultsChanged(kind fault.Kind) {
@@ -269,12 +262,11 @@ func (b *Base) faultsChanged(kind fault.Kind) {
 
 func (b *Base) stop() {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.running = false
-	for _, stop := range b.expiries {
-		stop()
-	}
-	b.expiries = nil
+	b.mu.Unlock()
+	b.faults.mu.Lock()
+	defer b.faults.mu.Unlock()
+	b.faults.StopTimers()
 }
 
 // share draws a number in [0, 1).

@@ -1,13 +1,11 @@
 package fakebase
 
 import (
+	"cmp"
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/koupleless/koupsandbox/fakebase/fault"
@@ -30,75 +28,43 @@ type firing struct {
 // faultSet holds the faults of a base. Safe for concurrent use; asking costs
 // one atomic read while there are none.
 type faultSet struct {
-	seed  uint64
+	mu    sync.Mutex
 	speed int // divides what is drawn; 0 = 1
-	count atomic.Int32
-	fired func(*fault.Fault) // is told when a fault happens; nil = nobody is
-
-	mu   sync.Mutex
-	list []*armed
-	made int
+	fault.Set[fault.Fault]
 }
 
-type armed struct {
-	fault.Fault
-	rnd     *rand.Rand
-	fired   int
-	cleared chan struct{}
-}
-
-// add arms a valid fault and returns it with its ID.
-func (s *faultSet) add(f fault.Fault) (fault.Fault, error) {
+// add arms a valid fault and returns it with its ID. It ends after lasts, if that is not zero.
+func (s *faultSet) add(f fault.Fault, lasts time.Duration) (fault.Fault, error) {
 	if err := f.Validate(); err != nil {
 		return f, fmt.Errorf("injecting fault %q: %w", f.ID, err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.made++
-	if f.ID == "" {
-		f.ID = "fault-" + strconv.Itoa(s.made)
-	}
-	if slices.ContainsFunc(s.list, func(a *armed) bool { return a.ID == f.ID }) {
-		return f, fmt.Errorf("injecting fault %q: there is one with this id, clear it first", f.ID)
-	}
-	if f.Probability == 0 {
-		f.Probability = 1
-	}
+	f.Probability = cmp.Or(f.Probability, 1)
 	if f.Kind == fault.KindCrash && f.Count == 0 {
 		f.Count = 1
 	}
-	seed := f.Seed
-	if seed == 0 {
-		seed = s.seed
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a, err := s.Add(fault.Rule{ID: f.ID, Skip: f.Skip, Count: f.Count, Probability: f.Probability, Seed: f.Seed, For: lasts}, f)
+	if err != nil {
+		return f, fmt.Errorf("injecting a fault: %w", err)
 	}
-	s.list = append(s.list, &armed{Fault: f, rnd: rand.New(rand.NewPCG(seed, uint64(s.made))), cleared: make(chan struct{})}) //nolint:gosec // any number will do
-	s.count.Store(int32(len(s.list)))                                                                                         //nolint:gosec // a list has far fewer
-	return f, nil
+	a.Fault.ID = a.ID
+	return a.Fault, nil
 }
 
 // remove takes faults away, all if no id is given, and returns them.
-func (s *faultSet) remove(ids ...string) []fault.Fault {
+func (s *faultSet) remove(ids ...string) []*fault.Active[fault.Fault] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var gone []fault.Fault
-	s.list = slices.DeleteFunc(s.list, func(a *armed) bool {
-		if len(ids) > 0 && !slices.Contains(ids, a.ID) {
-			return false
-		}
-		gone = append(gone, a.Fault)
-		close(a.cleared)
-		return true
-	})
-	s.count.Store(int32(len(s.list))) //nolint:gosec // a list has far fewer
-	return gone
+	return s.Clear(func(a *fault.Active[fault.Fault]) bool { return len(ids) == 0 || slices.Contains(ids, a.ID) })
 }
 
 func (s *faultSet) status() []fault.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make([]fault.Status, 0, len(s.list))
-	for _, a := range s.list {
-		out = append(out, fault.Status{Fault: a.Fault, Fired: a.fired})
+	out := []fault.Status{}
+	for a := range s.All() {
+		out = append(out, fault.Status{Fault: a.Fault, Fired: a.Fired, Ended: a.Ended})
 	}
 	return out
 }
@@ -128,28 +94,17 @@ func (s *faultSet) fail(at step, sub subject) *exception {
 }
 
 func (s *faultSet) fireIf(sub subject, wanted func(*fault.Fault) bool) (firing, bool) {
-	if s.count.Load() == 0 {
+	if s.None() {
 		return firing{}, false
 	}
-	f, hit := s.find(sub, wanted)
-	if hit && s.fired != nil {
-		s.fired(&f.Fault)
-	}
-	return f, hit
-}
-
-func (s *faultSet) find(sub subject, wanted func(*fault.Fault) bool) (firing, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, a := range s.list {
-		if !wanted(&a.Fault) || !covers(a.Match, sub) || (a.Count > 0 && a.fired >= a.Count) {
-			continue
+	for a := range s.Live() {
+		if wanted(&a.Fault) && covers(a.Fault.Match, sub) && a.Strike() {
+			f := firing{Fault: a.Fault, wait: a.Fault.Delay.Draw(a.Share) / time.Duration(max(s.speed, 1)), cleared: a.Gone}
+			s.Fire(a)
+			return f, true
 		}
-		if a.Probability < 1 && a.rnd.Float64() >= a.Probability {
-			continue
-		}
-		a.fired++
-		return firing{Fault: a.Fault, wait: a.Delay.Draw(a.rnd.Float64) / time.Duration(max(s.speed, 1)), cleared: a.cleared}, true
 	}
 	return firing{}, false
 }
@@ -160,12 +115,12 @@ func (s *faultSet) holds(kind fault.Kind, sub subject) (fault.Fault, bool) {
 }
 
 func (s *faultSet) holdsIf(wanted func(*fault.Fault) bool) (fault.Fault, bool) {
-	if s.count.Load() == 0 {
+	if s.None() {
 		return fault.Fault{}, false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, a := range s.list {
+	for a := range s.Live() {
 		if wanted(&a.Fault) {
 			return a.Fault, true
 		}

@@ -14,8 +14,8 @@ import (
 
 func TestCountProbabilityAndSeed(t *testing.T) {
 	hits := func(f fault.Fault, n int) (pattern string) {
-		s := faultSet{seed: 42}
-		if _, err := s.add(f); err != nil {
+		s := faultSet{Set: fault.Set[fault.Fault]{Seed: 42}}
+		if _, err := s.add(f, 0); err != nil {
 			t.Fatal(err)
 		}
 		for range n {
@@ -67,14 +67,17 @@ func TestInjectClearAndExpiry(t *testing.T) {
 		}
 		pass(time.Second)
 		synctest.Wait()
-		want := []fault.Status{{Fault: fault.Fault{ID: id, Kind: fault.KindSilent, Probability: 1}}}
+		want := []fault.Status{
+			{Fault: fault.Fault{ID: id, Kind: fault.KindSilent, Probability: 1}},
+			{Fault: fault.Fault{ID: "short", Kind: fault.KindDeaf, Probability: 1, For: Duration(time.Minute)}, Ended: fault.Expired},
+		}
 		if d := cmp.Diff(want, b.Faults(), cmpopts.EquateEmpty()); d != "" {
 			t.Errorf("faults after the expiry (-want +got):\n%s", d)
 		}
 		if n := b.Clear("nobody"); n != 0 {
 			t.Errorf("%d cleared by an unknown id", n)
 		}
-		if n := b.Clear(); n != 1 || len(b.Faults()) != 0 {
+		if n := b.Clear(); n != 2 || len(b.Faults()) != 0 {
 			t.Errorf("%d cleared, %d left", n, len(b.Faults()))
 		}
 	})

@@ -167,7 +167,7 @@ func FuzzFault(f *testing.F) {
 		}
 		valid := it.Validate()
 		s := faultSet{}
-		added, err := s.add(it)
+		added, err := s.add(it, 0)
 		if (valid == nil) != (err == nil) {
 			t.Fatalf("valid: %v, injected: %v", valid, err)
 		}

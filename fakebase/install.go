@@ -244,7 +244,7 @@ func outOfMetaspace() *exception {
 // so, times are those of its clock.
 func (l *life) asReported(b Biz) Biz {
 	fs := &l.b.faults
-	if fs.count.Load() == 0 {
+	if fs.None() {
 		return b
 	}
 	if f, flaps := fs.holds(fault.KindFlapping, subject{biz: b.Name, version: b.Version}); flaps && b.State == ark.Activated {

@@ -111,15 +111,6 @@ const (
 	BaseInstance = "koupleless.alipay.com/base-instance-name"
 )
 
-// The conditions of a module Pod.
-const (
-	ConditionInstalled = "module.koupleless.io/installed"
-	ConditionReady     = "module.koupleless.io/ready"
-	// ConditionCurrent says whether the base has the jars that the Pod names, and how they got
-	// there. It is there on every module Pod that was Ready once.
-	ConditionCurrent = "module.koupleless.io/current"
-)
-
 // Retry is the annotation of a Pod any change of which has what failed be tried again at once.
 const Retry = "module.koupleless.io/retry"
 

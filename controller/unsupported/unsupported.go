@@ -22,9 +22,6 @@ type Options struct {
 // Controller is what the controller of this project does.
 var Controller = Options{HTTPProbes: true, PreStopSleep: true}
 
-// Reason is the reason of Events and of container states that report such fields.
-const Reason = "Unsupported"
-
 // Field is a field of a Pod spec that is ignored.
 type Field struct {
 	// Name is the usual name: startupProbe, preStop. It is a key of Names.

@@ -8,8 +8,6 @@
 //	sandbox_test.go   the board of a real sandbox
 //	release_test.go   a release followed to its end, and all other actions on workloads, there
 //	incluster_test.go the manifests of a board in a cluster, and the rights that they give
-//	lateness_test.go  how long a change on a base takes to the screen
 //	firefox_test.go   every view, the past, an action and refused access in Firefox
-//	pictures_test.go  what the views look like, against testdata/pictures; -update takes those anew
 //	views_test.go     views, filters, the past, keyboard, languages, access, actions, 1,000 bases
 package board

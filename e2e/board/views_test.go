@@ -1,7 +1,6 @@
 package board
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -9,14 +8,9 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/heapprofiler"
-	"github.com/chromedp/cdproto/runtime"
-	"github.com/chromedp/cdproto/systeminfo"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/google/go-cmp/cmp"
@@ -270,94 +264,10 @@ func TestAClickSaysWhyAndActs(t *testing.T) {
 	}
 }
 
-// hourBytes is what an hour of a thousand bases may take of the heap.
-const hourBytes = 300e6
-
+// A page of a thousand bases with a module each is painted.
 func TestAThousandBases(t *testing.T) {
-	browser := newBrowser(t)
-	p := aThousand(browser, t)
+	p := open(newBrowser(t), t, serve(t, "--bases", "1000", "--modules", "1000", "--ahead", "30").url, look{})
+	p.wait(`document.querySelectorAll(".basemap canvas").length === 3`)
 	p.ready()
 	p.shot("thousand")
-	const minutes = 4
-	first := rollouts(browser, t, 1).heap()
-	heap := first + (rollouts(browser, t, 60*minutes).heap()-first)*60/minutes
-	t.Logf("an hour of 1,000 bases in a rollout a minute would take %.0f MB", heap/1e6)
-	if heap > hourBytes {
-		t.Errorf("an hour would take %.0f MB", heap/1e6)
-	}
-}
-
-// aThousand is a page of a thousand bases with a module each, painted.
-func aThousand(browser context.Context, t testing.TB) *page {
-	t.Helper()
-	p := open(browser, t, serve(t, "--bases", "1000", "--modules", "1000", "--ahead", "30").url, look{})
-	p.wait(`document.querySelectorAll(".basemap canvas").length === 3`)
-	return p
-}
-
-// rollouts is a page of a thousand bases, after that many seconds with a rollout a minute.
-func rollouts(browser context.Context, t testing.TB, seconds int) *page {
-	t.Helper()
-	p := open(browser, t, serve(t, "--bases", "1000", "--modules", "10", "--every", "60", "--spread", "50", "--ahead", strconv.Itoa(seconds)).url, look{})
-	p.ready()
-	return p
-}
-
-// BenchmarkAThousandBases measures in seconds of the processor, not of the clock, which depends on what
-// else the machine does: the first paint with the start of the browser's process, and a frame of each view
-// while the scrubber is dragged.
-func BenchmarkAThousandBases(b *testing.B) {
-	for b.Loop() {
-		browser := newBrowser(b)
-		aThousand(browser, b)
-		b.ReportMetric(processorTime(browser, b), "cpu-s/paint")
-		p := rollouts(browser, b, 240)
-		for _, view := range []string{"1", "2", "3"} {
-			p.keys(view)
-			before := processorTime(browser, b)
-			p.run(chromedp.Evaluate(scrub, nil))
-			p.wait("window.frames_ > 0")
-			b.ReportMetric((processorTime(browser, b)-before)/get[float64](p, "window.frames_")*1000, "cpu-ms/frame-of-view-"+view)
-		}
-	}
-}
-
-// scrub drags the scrubber from the beginning to the end within three seconds, and counts frames.
-const scrub = `window.frames_ = 0; (async () => {
-	const rail = document.querySelector(".rail"), box = rail.getBoundingClientRect(), began = performance.now();
-	rail.setPointerCapture = () => {}; rail.hasPointerCapture = () => true;
-	const fire = (type, share) => rail.dispatchEvent(new PointerEvent(type, { clientX: box.left + share * box.width, clientY: box.top + 5, bubbles: true }));
-	fire("pointerdown", 0.01);
-	let n = 0;
-	for (let t = 0; t < 1; t = (performance.now() - began) / 3000, n++) { fire("pointermove", 0.01 + 0.97 * t); await new Promise(requestAnimationFrame); }
-	window.frames_ = n;
-})(); 0`
-
-// heap is what the page holds when it has thrown away what it does not need.
-func (p *page) heap() (bytes float64) {
-	p.t.Helper()
-	p.run(chromedp.ActionFunc(func(ctx context.Context) error {
-		if err := heapprofiler.CollectGarbage().Do(ctx); err != nil {
-			return err
-		}
-		used, _, _, _, err := runtime.GetHeapUsage().Do(ctx)
-		bytes = used
-		return err
-	}))
-	return bytes
-}
-
-// processorTime is what the processes of pages have used.
-func processorTime(browser context.Context, t testing.TB) (seconds float64) {
-	t.Helper()
-	list, err := systeminfo.GetProcessInfo().Do(cdp.WithExecutor(browser, chromedp.FromContext(browser).Browser))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, process := range list {
-		if strings.HasPrefix(process.Type, "renderer") {
-			seconds += process.CPUTime
-		}
-	}
-	return seconds
 }

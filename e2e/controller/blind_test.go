@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/sandbox/bench"
@@ -79,7 +80,7 @@ func TestWhatCannotBeObservedIsLeftAsItIs(t *testing.T) {
 // unobserved reports an error unless a metric and an Event of each Node give the reason why the bases were not
 // observed.
 func unobserved(ctx context.Context, p *process, reason string, bases []*base) error {
-	addr, err := served(p.log, "metrics")
+	addr, err := box.Logged(p.log, "msg=serving what=metrics addr=")
 	if err != nil {
 		return err
 	}

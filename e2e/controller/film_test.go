@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -27,8 +26,6 @@ type frame struct {
 func (f frame) String() string {
 	return fmt.Sprintf("%s %s ready=%t deleted=%t", f.at.Format("15:04:05.000"), f.pod.Name, f.ready, f.deleted)
 }
-
-func (f frame) version() string { return f.pod.Spec.Containers[0].Env[0].Value }
 
 // film is every frame of the Pods of a namespace, in the API server's order.
 type film struct {
@@ -112,31 +109,3 @@ func (f *film) turns(t *testing.T) []frame {
 	}
 	return list
 }
-
-// said lists what the containers of a Pod gave as reasons and messages, each once, in order.
-func (f *film) said(name string) []said {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var list []said
-	for _, one := range f.frames {
-		if one.pod.Name != name {
-			continue
-		}
-		for _, c := range one.pod.Status.ContainerStatuses {
-			if w := c.State.Waiting; w != nil && w.Reason != "ContainerCreating" {
-				if s := of(w.Reason, w.Message); len(list) == 0 || list[len(list)-1] != s {
-					list = append(list, s)
-				}
-			}
-		}
-	}
-	return list
-}
-
-// said is a reason with its message.
-type said struct{ Reason, Message string }
-
-// of leaves out which attempt it was and when the next one is due: attempts never end.
-func of(reason, message string) said { return said{reason, attempt.ReplaceAllString(message, "")} }
-
-var attempt = regexp.MustCompile(`attempt \d+ failed, the next one is at \S+Z: `)

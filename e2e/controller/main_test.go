@@ -2,20 +2,16 @@ package controller
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -25,9 +21,6 @@ import (
 const (
 	unreachableAfter = 4 * time.Second
 	deadAfter        = 8 * time.Second
-	drain            = time.Second
-	installTimeout   = 3 * time.Second
-	attempts         = 3
 )
 
 // settings save minutes of waiting.
@@ -39,10 +32,10 @@ var settings = map[string]string{
 	"BASE_DELETIONS_PERCENT":              "100",
 	"HEALTH_INTERVAL":                     "1s",
 	"LIST_INTERVAL":                       "2s",
-	"MODULE_DRAIN":                        drain.String(),
-	"INSTALL_TIMEOUT":                     installTimeout.String(),
+	"MODULE_DRAIN":                        "1s",
+	"INSTALL_TIMEOUT":                     "3s",
 	"UNINSTALL_TIMEOUT":                   "2s",
-	"INSTALL_ATTEMPTS":                    fmt.Sprint(attempts),
+	"INSTALL_ATTEMPTS":                    "3",
 	"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true",
 	"ENABLE_MODULE_VIEW":                  "true",
 }
@@ -59,79 +52,36 @@ var (
 )
 
 // atOnce is how many tests run at the same time: most of the time they wait.
-const atOnce = "12"
+const atOnce = 12
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", atOnce); err != nil {
-		panic(err)
-	}
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	ctx := context.Background()
-	home, err := os.MkdirTemp("", "koup-e2e-") // a short path, because sockets go there
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "e2e/controller: making a folder for sandboxes: %v\n", err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(home) }() // a folder for temporary files
-	alive := httptest.NewServer(hook)
-	defer alive.Close()
-	stuck := newStuck()
-	defer stuck.close()
+	alive, stuck := httptest.NewServer(hook), newStuck()
 	settings["REPORT_HOOKS"], settings["REPORT_HOOKS_ALLOW_HTTP"] = stuck.URL+";"+alive.URL, "true"
-	if err := bringUp(ctx, home); err != nil {
-		fmt.Fprintf(os.Stderr, "e2e/controller: %v\n", errors.Join(err, shared.Down(ctx)))
-		return 1
-	}
-	code := m.Run()
-	if err := rightsSufficed(); err != nil {
-		fmt.Fprintf(os.Stderr, "e2e/controller: %v\n", err)
-		code = 1
-	}
-	if err := shared.Down(ctx); err != nil {
-		fmt.Fprintf(os.Stderr, "e2e/controller: %v\n", err)
-		return 1
-	}
-	return code
+	code := box.Main(m, "controller", atOnce, bringUp, rightsSufficed)
+	alive.Close()
+	stuck.close()
+	os.Exit(code)
 }
 
-// bringUp starts a sandbox of one base; tests bring bases of their own. The
-// programs are those that make build has left in bin, or those in $E2E_BIN.
-func bringUp(ctx context.Context, home string) error {
-	var err error
-	programs, err = box.FindPrograms(filepath.Join("..", ".."))
-	shared = &box.Box{Bin: programs, Home: home, Name: envconf.RandomName("rules", 10)}
-	if err != nil {
-		return err
-	}
+// bringUp starts a sandbox of one base; tests bring bases of their own.
+func bringUp(ctx context.Context, b *box.Box) error {
+	shared, programs = b, b.Bin
 	one := 1
-	start := time.Now()
-	err = shared.Up(ctx, v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &one, Name: "unused"}, Controller: v1alpha1.Controller{Env: settings}})
+	err := b.Up(ctx, v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &one, Name: "unused"}, Controller: v1alpha1.Controller{Env: settings}})
 	if err != nil {
 		return err
 	}
-	fmt.Printf("sandbox %s is up after %.1fs\n", shared.Name, time.Since(start).Seconds())
-	if config, err = shared.REST(); err != nil {
+	if config, err = b.REST(); err != nil {
 		return err
 	}
 	if client, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
-	if mqtt, err = shared.Broker(); err != nil {
+	if mqtt, err = b.Broker(); err != nil {
 		return err
 	}
-	if heart, err = heartbeatURL(shared.Log(box.ControllerProgram)); err != nil {
-		return err
-	}
-	token, err := os.ReadFile(filepath.Join(shared.Folder(), "heartbeat.token"))
-	if err != nil {
-		return fmt.Errorf("reading the token of heartbeats: %w", err)
-	}
-	heart += "/" + string(token)
-	return nil
+	heart, err = b.Heartbeats()
+	return err
 }
 
 // rightsSufficed checks that the API server has refused nothing to the

@@ -116,7 +116,7 @@ func (a area) controller(t *testing.T, id string, env map[string]string) *proces
 }
 
 func (p *process) ready(ctx context.Context) error {
-	addr, err := served(p.log, "health")
+	addr, err := box.Logged(p.log, "msg=serving what=health addr=")
 	if err != nil {
 		return err
 	}

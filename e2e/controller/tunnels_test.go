@@ -46,28 +46,6 @@ func TestTunnels(t *testing.T) {
 	}
 }
 
-// A base that keeps the old version active is switched over HTTP.
-func TestSwitch(t *testing.T) {
-	t.Parallel()
-	ns, name := namespace(t), kind()
-	b := overHTTP(t, fakebase.Options{Name: name, Activation: fakebase.ActivateDefault})
-	pod(t, ns, "old", one("m", "1.0.0", name))
-	readyPod(t, ns, "old")
-	pod(t, ns, "new", one("m", "2.0.0", name))
-	readyPod(t, ns, "new")
-	has(t, b, "m:1.0.0 DEACTIVATED", "m:2.0.0 ACTIVATED")
-	var switched []string
-	for _, e := range b.history() {
-		if e.Reason == "SWITCHED" {
-			switched = append(switched, fmt.Sprintf("%s %s: %s", e.Version, e.To, e.Message))
-		}
-	}
-	want := []string{"1.0.0 DEACTIVATED: switch to new version m:2.0.0", "2.0.0 ACTIVATED: switch from old version: m:1.0.0"}
-	if err := same(want, switched); err != nil {
-		t.Errorf("what was switched %v", err)
-	}
-}
-
 // A base that speaks over both tunnels is one Node, and each module is installed once.
 func TestBothTunnelsOfOneBase(t *testing.T) {
 	t.Parallel()

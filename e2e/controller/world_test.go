@@ -2,19 +2,24 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
@@ -23,18 +28,9 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-const (
-	// patience is how long anything may take on a busy machine. The slowest is Kubernetes: it collects a Pod
-	// whose Node is gone 40 s after it has seen that, and looks every 20 s.
-	patience = 2 * time.Minute
-)
+const patience = check.Patience
 
-// eventually waits until check finds nothing wrong; otherwise it fails the test
-// with what was wrong last.
-func eventually(t *testing.T, what string, look func(context.Context) error) {
-	t.Helper()
-	check.Eventually(t.Context(), t, patience, what, look)
-}
+var eventually = check.Soon
 
 // must fails the test on an error.
 var must = check.Must
@@ -274,24 +270,90 @@ func describe(p *corev1.Pod) string {
 	return text
 }
 
-// heartbeatURL finds in a controller's log where it takes heartbeats over HTTP.
-func heartbeatURL(log string) (string, error) {
-	addr, err := told(log, `msg="receiving heartbeats over HTTP" addr=`)
-	return "http://" + addr, err
+// gone waits until a Pod has left the API.
+func gone(t *testing.T, ns, name string) {
+	t.Helper()
+	eventually(t, "Pod "+name+" is gone", func(ctx context.Context) error {
+		p, err := client.CoreV1().Pods(ns).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err != nil:
+			return err
+		}
+		return errors.New(describe(p))
+	})
 }
 
-// served finds there where it serves its metrics or health.
-func served(log, what string) (string, error) { return told(log, "msg=serving what="+what+" addr=") }
+func remove(t *testing.T, ns, name string) {
+	t.Helper()
+	must(t, client.CoreV1().Pods(ns).Delete(t.Context(), name, metav1.DeleteOptions{}))
+}
 
-// told is the word after a text in a file.
-func told(log, text string) (string, error) {
-	all, err := os.ReadFile(log)
+func nodeGone(ctx context.Context, name string) error {
+	_, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err == nil {
+		err = fmt.Errorf("node %s is there", name)
+	}
+	return err
+}
+
+// deployment makes a Deployment that adds a Pod before it takes one away.
+func deployment(t *testing.T, ns, name string, replicas int32, spec corev1.PodTemplateSpec) *appsv1.Deployment {
+	t.Helper()
+	d := module.Deployment(ns, name, replicas, spec)
+	d, err := client.AppsV1().Deployments(ns).Create(t.Context(), d, metav1.CreateOptions{})
+	must(t, err)
+	return d
+}
+
+// upgrade puts another version into a Deployment's template.
+func upgrade(t *testing.T, d *appsv1.Deployment, version string) {
+	t.Helper()
+	patch := fmt.Appendf(nil, `{"spec":{"template":{"spec":{"containers":[{"name":%q,"image":%q,"env":[{"name":%q,"value":%q}]}]}}}}`,
+		d.Name, module.URL(d.Name, version), module.EnvVersion, version)
+	_, err := client.AppsV1().Deployments(d.Namespace).Patch(t.Context(), d.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	must(t, err)
+}
+
+// rolled waits until a Deployment has all its Pods in its template's version,
+// and each base that version and no other.
+func rolled(t *testing.T, d *appsv1.Deployment, bases []*base, version string) {
+	t.Helper()
+	eventually(t, "all Pods and bases have "+version, func(ctx context.Context) error {
+		now, err := client.AppsV1().Deployments(d.Namespace).Get(ctx, d.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		want := *now.Spec.Replicas
+		if s := now.Status; s.ObservedGeneration != now.Generation || s.UpdatedReplicas != want || s.Replicas != want || s.AvailableReplicas != want {
+			return fmt.Errorf("the Deployment is at %+v", s)
+		}
+		for _, b := range bases {
+			if err := same([]string{d.Name + ":" + version + " ACTIVATED"}, b.modules()); err != nil {
+				return fmt.Errorf("modules of base %s %w", b.Identity(), err)
+			}
+		}
+		return nil
+	})
+}
+
+func ask(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return "", fmt.Errorf("looking for an address of the controller: %w", err)
+		return err
 	}
-	_, after, ok := strings.Cut(string(all), text)
-	if !ok {
-		return "", fmt.Errorf("%s does not have %q", log, text)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
 	}
-	return strings.Fields(after)[0], nil
+	defer func() { _ = response.Body.Close() }() // what counts has been read
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", response.Status, body)
+	}
+	return err
 }

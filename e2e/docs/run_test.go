@@ -113,10 +113,6 @@ func execute(t *testing.T, p *page, bin string) {
 		}
 		for _, c := range p.commands(b) {
 			out, err := e.try(t.Context(), c)
-			if err != nil && strings.Contains(strings.Join(out, "\n"), tooBusy) {
-				t.Logf("%s:%d: %s: once more, since %s: %v", p.path, c.from, c.text, tooBusy, err)
-				out, err = e.try(t.Context(), c)
-			}
 			if err != nil && !*update {
 				t.Fatalf("%s:%d: %s: %v", p.path, c.from, c.text, err)
 			} else if err != nil {
@@ -134,9 +130,6 @@ func execute(t *testing.T, p *page, bin string) {
 	}
 	t.Logf("%s is true, after %.1fs", p.path, time.Since(start).Seconds())
 }
-
-// tooBusy is what a report says of a run that proves nothing.
-const tooBusy = "this machine was too busy"
 
 // execution is a page under execution.
 type execution struct {

@@ -1,6 +1,4 @@
-// Package fuzz proves that the fuzzer finds what is broken: our controller with one mutation after
-// the other, and a naive one; and that it finds nothing in the controller as it is. It takes half an
-// hour, so it runs with make fuzz-proof only.
-//
-//	proof_test.go  a run of the fuzzer for each, and what it printed
+// Package fuzz tests that the fuzzer finds defects: each mutation of the controller, and those of a naive
+// controller. It also tests that the fuzzer finds none in the controller itself. The tests take half an
+// hour, so only make fuzz-proof runs them.
 package fuzz

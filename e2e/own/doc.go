@@ -1,6 +1,6 @@
-// Package own proves that a sandbox runs a module controller of the user's own,
-// spec.controller.command, and that scenarios judge it.
+// Package own proves that the scenarios with the label conformance judge any module controller that
+// spec.controller.command names.
 //
-//	own_test.go  our own program as such a command; a naive controller, which scenarios find out
+//	own_test.go  the bundled controller passes them, a naive controller does not
 //	naive/       the naive controller
 package own

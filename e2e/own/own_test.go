@@ -3,146 +3,107 @@ package own
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-var catalogue = filepath.Join("..", "..", "scenarios")
-
-// up brings a sandbox up whose controllers are a command.
-func up(t *testing.T, name string, controller v1alpha1.Controller) *box.Box {
-	t.Helper()
-	programs, err := box.FindPrograms(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
-	home, err := os.MkdirTemp("", "own") // a socket's path must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &box.Box{Bin: programs, Home: home, Name: name}
-	t.Cleanup(func() {
-		if t.Failed() {
-			text, _ := os.ReadFile(b.Log("module-controller")) // it may never have begun
-			t.Logf("the log of the controller:\n%s", text)
-		}
-		if err := b.Down(context.Background()); err != nil {
-			t.Error(err)
-		}
-		_ = os.RemoveAll(home) // a folder for temporary files
-	})
-	count := 2
-	spec := v1alpha1.Spec{Controller: controller}
-	spec.Bases.Count = &count
-	if err := b.Up(t.Context(), spec); err != nil {
-		t.Fatal(err)
-	}
-	return b
+// judged are conformance scenarios, and what the naive controller does wrong in each. All other conformance scenarios
+// run with the catalogue.
+var judged = map[string]string{
+	"placement":          "it installs Pods that are not modules",
+	"one-of-two-modules": "its Pods are Ready before their modules are active",
+	"invalid-pods":       "it accepts Pods without a version",
+	"uninstall-failed":   "it deletes Pods whose modules are still on the base",
 }
 
-// ours are the variables by which module-controller learns what a sandbox has.
-var ours = map[string]string{
-	"KUBECONFIG": "{{.Kubeconfig}}", "ENV": "{{.Env}}", "CLIENT_ID": "{{.ClientID}}", "IS_CLUSTER": "{{gt .Replicas 1}}",
+// bundled are the variables by which the bundled controller learns what a sandbox has.
+var bundled = map[string]string{
+	"KUBECONFIG": "{{.Kubeconfig}}", "ENV": "{{.Env}}", "CLIENT_ID": "{{.ClientID}}",
 	"ENABLE_MQTT_TUNNEL": "true", "MQTT_BROKER": "{{.BrokerHost}}", "MQTT_PORT": "{{.BrokerPort}}", "MQTT_USERNAME": "{{.BrokerUser}}",
 	"MQTT_PASSWORD": "{{.BrokerPassword}}", "MQTT_CLIENT_PREFIX": "{{.ClientPrefix}}", "MQTT_CA_PATH": "{{.BrokerCA}}",
 	"ENABLE_HTTP_TUNNEL": "true", "HTTP_TUNNEL_LISTEN_HOST": "127.0.0.1", "HTTP_TUNNEL_LISTEN_PORT": "{{.HTTPTunnelPort}}",
-	"HTTP_TUNNEL_PROXY": "{{.Gateway}}", "BASE_NETWORKS": "0.0.0.0/0,::/0", "METRICS_ADDR": "{{.MetricsAddr}}", "HEALTH_ADDR": "{{.HealthAddr}}", "MARK": "{{.Files}}/mark",
+	"HTTP_TUNNEL_PROXY": "{{.Gateway}}", "BASE_NETWORKS": "0.0.0.0/0,::/0", "METRICS_ADDR": "{{.MetricsAddr}}", "HEALTH_ADDR": "{{.HealthAddr}}",
+	"UNINSTALL_TIMEOUT": "1m",
 }
 
-// Our own program, started as anybody's: scenarios pass, the command line treats it as any
-// controller, and what it cannot have is said.
-func TestOurProgramAsACommand(t *testing.T) {
+func TestBundledControllerConforms(t *testing.T) {
+	t.Parallel()
 	programs, err := box.FindPrograms(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := up(t, "ours", v1alpha1.Controller{
-		Command: []string{filepath.Join(programs, box.ControllerProgram)}, Env: ours,
-		Files: map[string]string{"mark": "replica {{.Index}} of {{.Replicas}}"}, Ready: &v1alpha1.ControllerReady{HTTP: "/tunnelz"},
-	})
-	for _, args := range [][]string{
-		{"scenario", "run", filepath.Join(catalogue, "rolling-update-one-base.yaml")},
-		{"component", "kill", "module-controller"},
-		{"component", "start", "module-controller"},
-		{"component", "pause", "module-controller"},
-		{"component", "resume", "module-controller"},
-		{"scenario", "run", filepath.Join(catalogue, "scale.yaml")},
-	} {
-		if err := b.Must(t.Context(), args...); err != nil {
-			t.Fatal(err)
+	for _, run := range conformance(t, "bundled", v1alpha1.Controller{
+		Command: []string{filepath.Join(programs, box.ControllerProgram)}, Env: bundled, Ready: &v1alpha1.ControllerReady{HTTP: "/tunnelz"},
+	}) {
+		if run.Verdict != scenario.Passed {
+			t.Errorf("%s %v %s: %s", run.Scenario, run.Cell, run.Verdict, run.Failure)
 		}
-	}
-	text, err := os.ReadFile(filepath.Join(b.Folder(), "files", "module-controller", "mark"))
-	if err != nil || string(text) != "replica 1 of 1" {
-		t.Errorf("the file holds %q, error %v", text, err)
-	}
-	r, err := b.Run(t.Context(), "scenario", "run", filepath.Join(catalogue, "two-controllers.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if said := r.Out + r.Err; r.Status == 0 || !strings.Contains(said, "it needs 2 replicas of the module controller, but the sandbox runs a command") {
-		t.Errorf("a scenario that needs two controllers ended with status %d:\n%s", r.Status, said)
 	}
 }
 
-// A controller that is Ready before its modules are is found out by the requests that it loses.
-func TestScenariosFindTheNaiveControllerOut(t *testing.T) {
+func TestNaiveControllerDoesNotConform(t *testing.T) {
+	t.Parallel()
 	program := filepath.Join(t.TempDir(), "naive")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./naive")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the naive controller: %v\n%s", err, out)
 	}
-	b := up(t, "naive", v1alpha1.Controller{
+	failed := map[string]bool{}
+	for _, run := range conformance(t, "naive", v1alpha1.Controller{
 		Command: []string{program}, Ready: &v1alpha1.ControllerReady{Log: "I am ready$"},
 		Env: map[string]string{"KUBECONFIG": "{{.Kubeconfig}}", "BROKER": "tcp://{{.BrokerHost}}:{{.BrokerPort}}", "BROKER_USER": "{{.BrokerUser}}",
-			"BROKER_PASSWORD": "{{.BrokerPassword}}", "ENVIRONMENT": "{{.Env}}", "INSTANCE": "{{.ClientPrefix}}@@@{{.ClientID}}", "HEALTH": "{{.HealthAddr}}"},
-	})
-	report := filepath.Join(t.TempDir(), "report.json")
-	// Its Pod is Ready without a module for as long as an install takes, which is to be more than truth allows.
-	r, err := b.Run(t.Context(), "scenario", "run", "--var", "installTime=2s", "--json", report, filepath.Join(catalogue, "rolling-update-one-base.yaml"))
-	if err != nil {
-		t.Fatal(err)
+			"BROKER_PASSWORD": "{{.BrokerPassword}}", "ENVIRONMENT": "{{.Env}}", "INSTANCE": "{{.ClientPrefix}}@@@{{.ClientID}}", "HEALTH": "{{.HealthAddr}}",
+			"UNINSTALL_TIMEOUT": "none"},
+	}) {
+		t.Logf("%s %v %s: %s", run.Scenario, run.Cell, run.Verdict, run.Failure)
+		failed[run.Scenario] = failed[run.Scenario] || run.Verdict == scenario.Failed
 	}
-	if r.Status == 0 {
-		t.Fatalf("the scenario passed:\n%s", r.Out)
-	}
-	failed, err := failedChecks(report)
-	if err != nil {
-		t.Fatalf("%v\n%s%s", err, r.Out, r.Err)
-	}
-	if !strings.Contains(failed, "truth") {
-		t.Errorf("the checks that failed are %q; truth is not among them:\n%s", failed, r.Out)
+	for name, why := range judged {
+		if !failed[name] {
+			t.Errorf("%s has not failed, although %s", name, why)
+		}
 	}
 }
 
-// failedChecks are the names of the built-in checks that failed in the runs of a report.
-func failedChecks(file string) (string, error) {
+// conformance runs the judged scenarios in a sandbox with a controller.
+func conformance(t *testing.T, name string, controller v1alpha1.Controller) []*scenario.Run {
+	t.Helper()
+	b, err := box.New(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Remove(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	one := 1
+	if err := b.Up(t.Context(), v1alpha1.Spec{Controller: controller, Bases: v1alpha1.Bases{Count: &one, Name: "unused"}}); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(b.Home, "report.json")
+	names := strings.Join(slices.Sorted(maps.Keys(judged)), ",")
+	r, err := b.Run(t.Context(), "scenario", "run", "--selector", "conformance,name in ("+names+")", "--parallel", "4", "--json", file,
+		filepath.Join("..", "..", "scenarios"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return "", err
+		t.Fatalf("%v\n%s%s", err, r.Out, r.Err)
 	}
-	var report struct {
-		Runs []struct {
-			Checks []struct{ Name, Verdict string }
-		}
-	}
+	var report scenario.Report
 	if err := json.Unmarshal(text, &report); err != nil {
-		return "", fmt.Errorf("reading the report: %w", err)
+		t.Fatal(err)
 	}
-	var names []string
-	for _, run := range report.Runs {
-		for _, c := range run.Checks {
-			if c.Verdict == "failed" {
-				names = append(names, c.Name)
-			}
-		}
-	}
-	return strings.Join(names, " "), nil
+	return report.Runs
 }

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/koupleless/koupsandbox/fakebase/recording"
@@ -50,7 +49,6 @@ type Base struct {
 	opts         Options
 	arklet, web  string // host:port
 	ready, ended chan struct{}
-	pid          atomic.Int32 // of the JVM; 0 = it has not started
 }
 
 // New picks free ports for a base.
@@ -75,9 +73,6 @@ func (b *Base) Arklet() string { return b.arklet }
 // Web is the URL of the base's own web server, which its modules share.
 func (b *Base) Web() string { return "http://" + b.web }
 
-// PID is the process of the JVM; 0 before Start.
-func (b *Base) PID() int32 { return b.pid.Load() }
-
 // Ready is closed when arklet answers.
 func (b *Base) Ready() <-chan struct{} { return b.ready }
 
@@ -96,7 +91,6 @@ func (b *Base) Start(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting base %q: %w", b.opts.Identity, err)
 	}
-	b.pid.Store(int32(cmd.Process.Pid)) //nolint:gosec // a pid fits
 	probing, stop := context.WithCancel(ctx)
 	probed := make(chan struct{})
 	go func() {

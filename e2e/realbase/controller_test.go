@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/shirou/gopsutil/v4/process"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -243,23 +242,6 @@ func told(t *testing.T, identity string, modules int) {
 		}
 		return err
 	})
-}
-
-// A JVM with two modules fits into 1 GB.
-func TestMemory(t *testing.T) {
-	t.Parallel()
-	b := start(t, options(t, recording.HTTP, recording.Settings{}))
-	for version, jar := range map[string]string{"1.0.0": ShopJar1, "2.0.0": ShopJar2} {
-		b.install(t, version, jar)
-	}
-	jvm, err := process.NewProcessWithContext(t.Context(), b.PID())
-	must(t, err)
-	memory, err := jvm.MemoryInfoWithContext(t.Context())
-	must(t, err)
-	t.Logf("the JVM has %d MB with two modules", memory.RSS>>20)
-	if memory.RSS > 1<<30 {
-		t.Errorf("the JVM has %d MB with two modules", memory.RSS>>20)
-	}
 }
 
 // A base that is killed and started again has its modules again: over MQTT by the

@@ -9,18 +9,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// What all tests use; run sets it.
+// What all tests use; TestMain sets it.
 var (
 	target string // folder of what Maven built, and of variants of it
 	shared *box.Box
@@ -51,51 +49,27 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "e2e/realbase:", err)
 		os.Exit(1)
 	}
-	os.Exit(run(m))
+	server := httptest.NewServer(http.FileServer(http.Dir(target)))
+	jars = server.URL
+	code := box.Main(m, "realbase", 0, bringUp)
+	server.Close()
+	os.Exit(code)
 }
 
 // prepare finds what the tests need, or says what is missing.
-func prepare() error {
-	here, err := filepath.Abs("target")
-	if err != nil {
+func prepare() (err error) {
+	if target, err = filepath.Abs("target"); err != nil {
 		return fmt.Errorf("finding the jars: %w", err)
 	}
-	target = here
 	if _, err := exec.LookPath("java"); err != nil {
 		return errors.New("there is no java in the PATH: install a JDK 17, for example Debian's openjdk-17-jdk-headless")
 	}
-	if err := Missing(target); err != nil {
-		return err
-	}
-	programs, err := box.FindPrograms(filepath.Join("..", ".."))
-	shared = &box.Box{Bin: programs, Name: envconf.RandomName("real", 10)}
-	return err
-}
-
-func run(m *testing.M) int {
-	ctx := context.Background()
-	home, err := os.MkdirTemp("", "koup-e2e-") // a short path, because sockets go there
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "e2e/realbase: making a folder for the sandbox: %v\n", err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(home) }() // a folder for temporary files
-	server := httptest.NewServer(http.FileServer(http.Dir(target)))
-	defer server.Close()
-	shared.Home, jars = home, server.URL
-	code := 1
-	if err = bringUp(ctx); err == nil {
-		code = m.Run()
-	}
-	if err = errors.Join(err, shared.Down(ctx)); err != nil {
-		fmt.Fprintf(os.Stderr, "e2e/realbase: %v\n", err)
-		return 1
-	}
-	return code
+	return Missing(target)
 }
 
 // bringUp makes the variants, and starts a sandbox that takes bases over both tunnels.
-func bringUp(ctx context.Context) error {
+func bringUp(ctx context.Context, b *box.Box) error {
+	shared = b
 	for name, changes := range variants {
 		if _, err := Variant(filepath.Join(target, ShopJar1), filepath.Join(target, name), changes); err != nil {
 			return err
@@ -111,28 +85,12 @@ func bringUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	config, err := shared.REST()
-	if err != nil {
-		return err
-	}
-	if client, err = kubernetes.NewForConfig(config); err != nil {
+	if client, err = shared.Client(); err != nil {
 		return err
 	}
 	if mqtt, err = shared.Broker(); err != nil {
 		return err
 	}
-	log, err := os.ReadFile(shared.Log(box.ControllerProgram))
-	if err != nil {
-		return fmt.Errorf("looking for the controller's HTTP tunnel: %w", err)
-	}
-	_, after, ok := strings.Cut(string(log), `msg="receiving heartbeats over HTTP" addr=`)
-	if !ok {
-		return errors.New("the controller's log does not say where it takes heartbeats over HTTP")
-	}
-	token, err := os.ReadFile(filepath.Join(shared.Folder(), "heartbeat.token"))
-	if err != nil {
-		return fmt.Errorf("reading the token of heartbeats: %w", err)
-	}
-	heart = "http://" + strings.Fields(after)[0] + "/" + string(token)
-	return nil
+	heart, err = shared.Heartbeats()
+	return err
 }

@@ -24,20 +24,12 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 )
 
-const (
-	// patience is how long anything may take on a busy machine; a JVM takes some of it.
-	patience = 3 * time.Minute
-)
+const patience = check.Patience
 
 // The tunnels; a test's base has one of them.
 var tunnels = []recording.Tunnel{recording.MQTT, recording.HTTP}
 
-// eventually waits until check finds nothing wrong; otherwise it fails the test
-// with what was wrong last.
-func eventually(t *testing.T, what string, look func(context.Context) error) {
-	t.Helper()
-	check.Eventually(t.Context(), t, patience, what, look)
-}
+var eventually = check.Soon
 
 // must fails the test on an error.
 var must = check.Must

@@ -138,7 +138,7 @@ func controllerWithoutKubelet(t *testing.T, env string) (heartbeats string) {
 		}
 	})
 	eventually(t, "the controller takes heartbeats", func(context.Context) (err error) {
-		heartbeats, err = lastAfter(log.Name(), heartbeatsOver)
+		heartbeats, err = box.Logged(log.Name(), heartbeatsOver)
 		return err
 	})
 	return heartbeats

@@ -165,7 +165,7 @@ func ask(t *testing.T, transport *http.Transport, target string) (string, bool) 
 func TestTheGatewayConnectsOnlyToBases(t *testing.T) {
 	status, err := up.Status(t.Context(), false)
 	must(t, err)
-	health, err := lastAfter(shared.Log(box.ControllerProgram), healthAt)
+	health, err := box.Logged(shared.Log(box.ControllerProgram), healthAt)
 	must(t, err)
 	broker, err := shared.Broker()
 	must(t, err)
@@ -320,7 +320,7 @@ func known(t *testing.T) map[string]string {
 	for text, name := range map[string]string{
 		heartbeatsOver: "heartbeats over HTTP", kubeletAt: "kubelet API", healthAt: "health", metricsAt: "metrics", metricsAPIAt: "metrics API",
 	} {
-		addr, err := lastAfter(shared.Log(box.ControllerProgram), text)
+		addr, err := box.Logged(shared.Log(box.ControllerProgram), text)
 		must(t, err)
 		names[addr] = name
 	}
@@ -351,20 +351,3 @@ const (
 	metricsAt      = `msg=serving what=metrics addr=`
 	metricsAPIAt   = `msg="serving the metrics API" addr=`
 )
-
-// lastAfter returns the word that stands last behind a text in a log.
-func lastAfter(file, text string) (word string, err error) {
-	log, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(string(log)) {
-		if _, after, ok := strings.Cut(line, text); ok {
-			word, _, _ = strings.Cut(strings.TrimSpace(after), " ")
-		}
-	}
-	if word == "" {
-		return "", fmt.Errorf("%s does not say %s", file, text)
-	}
-	return word, nil
-}

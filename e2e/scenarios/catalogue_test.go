@@ -3,21 +3,18 @@ package scenarios
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
-	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -86,40 +83,6 @@ func TestCatalogue(t *testing.T) {
 	side.Wait()
 	work(here, alone) // nobody else is there any more
 	ended.Wait()
-	for _, p := range append(places, here) {
-		noNodeIsLeft(t, p)
-	}
-}
-
-// forgotten is for how long a base that ended may have a Node: one that spoke just before has it for a minute. One that a
-// controller finds when it starts has it for three minutes and 10 s, since bases have 128 s to connect again, and scenarios
-// that set the controller's variables start it again, just before their bases end or when others have ended.
-const forgotten = 4 * time.Minute
-
-// noNodeIsLeft waits until every Node of a base is that of a base that runs.
-func noNodeIsLeft(t *testing.T, in place) {
-	t.Helper()
-	client := apiOf(t, in.box)
-	check.Eventually(t.Context(), t, forgotten, "the Nodes of bases that ended are gone", func(ctx context.Context) error {
-		bases, err := in.up.Bases(ctx, "")
-		if err != nil {
-			return err
-		}
-		all, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		var nodes []string
-		for _, n := range all.Items {
-			if n.Annotations[labels.Identity] != "" {
-				nodes = append(nodes, n.Labels[labels.BaseHost]+" since "+n.CreationTimestamp.String())
-			}
-		}
-		if len(nodes) != len(bases) {
-			return fmt.Errorf("%d bases have %d Nodes: %q", len(bases), len(nodes), nodes)
-		}
-		return nil
-	})
 }
 
 // assess runs a scenario of the catalogue in a sandbox, if it can be run there. On kind and with the
@@ -141,7 +104,7 @@ func assess(t *testing.T, in place, s *source.Scenario) {
 		passes(ctx, t, in, s)
 		return ctx
 	})
-	testenv.Test(t, f.Feature())
+	box.Env.Test(t, f.Feature())
 }
 
 // killsControlPlane tells whether a scenario does anything to the control plane.
@@ -152,21 +115,21 @@ func killsControlPlane(s *source.Scenario) (does bool) {
 	return does
 }
 
-// quiet is held for writing by a scenario that the machine was too busy for: it has the machine alone then.
-var quiet sync.RWMutex
+// machine is locked for writing by a scenario that was inconclusive: no other one runs meanwhile.
+var machine sync.RWMutex
 
 // passes runs a scenario, with every cell of its matrix, and fails the test with
 // the report if one has not passed.
 func passes(ctx context.Context, t *testing.T, in place, s *source.Scenario) {
 	t.Helper()
-	r := execute(ctx, t, in.up, s, quiet.RLocker())
-	for range 2 {
-		why := nobodyCanJudge(r)
-		if why == "" {
-			break
-		}
-		t.Logf("%s is run once more, alone: %s", s.Scenario.Metadata.Name, why)
-		r = execute(ctx, t, in.up, s, &quiet)
+	machine.RLock()
+	r := execute(ctx, t, in.up, s)
+	machine.RUnlock()
+	if slices.ContainsFunc(r.Runs, (*scenario.Run).Inconclusive) {
+		t.Logf("%s is run again, alone: %s", s.Scenario.Metadata.Name, text(t, r))
+		machine.Lock()
+		r = execute(ctx, t, in.up, s)
+		machine.Unlock()
 	}
 	sent, lost := 0, 0
 	for _, run := range r.Runs {
@@ -183,30 +146,8 @@ func passes(ctx context.Context, t *testing.T, in place, s *source.Scenario) {
 	t.Error(why)
 }
 
-// nobodyCanJudge says why a failure may be the machine's; empty = it is not. The run is only made once more, so a
-// delay that may have cost a request its answer is enough, whatever else has failed.
-func nobodyCanJudge(r *scenario.Report) (why string) {
-	for _, run := range r.Runs {
-		if run.Verdict == scenario.Passed || run.Verdict == scenario.Skipped {
-			continue
-		}
-		why = run.TooBusy()
-		for _, stream := range run.Traffic {
-			if why == "" && stream.OwnDelay() {
-				why = fmt.Sprintf("the machine was up to %v late", stream.Late)
-			}
-		}
-		if why == "" {
-			return ""
-		}
-	}
-	return why
-}
-
-func execute(ctx context.Context, t *testing.T, in *sandbox.Sandbox, s *source.Scenario, machine sync.Locker) *scenario.Report {
+func execute(ctx context.Context, t *testing.T, in *sandbox.Sandbox, s *source.Scenario) *scenario.Report {
 	t.Helper()
-	machine.Lock()
-	defer machine.Unlock()
 	r, err := scenario.Execute(ctx, scenario.Options{Sandbox: in, Scenarios: []*source.Scenario{s}, Parallel: cellsAtOnce})
 	if err != nil {
 		t.Fatal(err)

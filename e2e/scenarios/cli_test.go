@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,18 +20,12 @@ import (
 )
 
 const (
-	// patience is how long anything may take on a busy machine.
-	patience = time.Minute
+	patience = check.Patience
 	// runLabel marks the namespace of a run, with the name of its scenario.
 	runLabel = "sandbox.koupleless.io/scenario"
 )
 
-// eventually waits until check finds nothing wrong; otherwise it fails the test
-// with what was wrong last.
-func eventually(t *testing.T, what string, look func(context.Context) error) {
-	t.Helper()
-	check.Eventually(t.Context(), t, patience, what, look)
-}
+var eventually = check.Soon
 
 // must fails the test on an error.
 var must = check.Must

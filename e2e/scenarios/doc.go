@@ -17,7 +17,7 @@
 //	mistakes_test.go  what cannot be run, and what the API refuses
 //	stop_test.go      Ctrl-C, kill -9, --keep, a timeout
 //	flags_test.go     --repeat, --parallel, --seed, --selector, --from-step, --dry-run
-//	tools_test.go     demo, watch, lint, several controllers
+//	tools_test.go     demo, watch
 //
 // A failure leaves the report as a page and as JSON, and the sandbox's logs, in the
 // folder e2e/artifacts.

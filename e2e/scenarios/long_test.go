@@ -59,7 +59,7 @@ func TestNoPodIsEvicted(t *testing.T) {
 			s := load(t, filepath.Join("testdata", "controller-away-10m.yaml"))
 			fast, client := ofSpeed(t, programs, c.env, s.Scenario.Spec.Speed)
 			keepNode(t, client)
-			r := execute(t.Context(), t, fast.up, s, quiet.RLocker())
+			r := execute(t.Context(), t, fast.up, s)
 			if r.Verdict() != c.want {
 				t.Error(text(t, r))
 			}

@@ -3,7 +3,6 @@ package scenarios
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,9 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"sigs.k8s.io/e2e-framework/pkg/env"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
-	"sigs.k8s.io/e2e-framework/pkg/types"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/e2e/internal/mosquitto"
@@ -24,7 +21,7 @@ import (
 
 const (
 	// atOnce is how many tests run at the same time: most of the time they wait.
-	atOnce = "4"
+	atOnce = 4
 	// Of the catalogue, that many scenarios run side by side in the shared sandbox, and of each that many
 	// cells of its matrix.
 	sideBySide, cellsAtOnce = 2, 2
@@ -39,9 +36,8 @@ type place struct {
 	up  *sandbox.Sandbox // its Go API
 }
 
-// What all tests use; prepare and bringUp set it.
+// What all tests use; bringUp sets it.
 var (
-	testenv  types.Environment
 	programs string             // folder of the built programs
 	home     string             // folder of all sandboxes of this run
 	shared   *box.Box           // for everything that disturbs nobody
@@ -52,42 +48,10 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", atOnce); err != nil {
-		panic(err)
-	}
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	err := prepare()
-	defer func() { _ = os.RemoveAll(home) }() // a folder for temporary files
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "e2e/scenarios: %v\n", err)
-		return 1
-	}
-	testenv = env.NewWithConfig(envconf.New().WithFailFast())
-	testenv.Setup(func(ctx context.Context, _ *envconf.Config) (context.Context, error) { return ctx, bringUp(ctx) })
-	var endErr error // the framework itself only logs it
-	testenv.Finish(func(ctx context.Context, _ *envconf.Config) (context.Context, error) {
-		endErr = errors.Join(down(ctx), endBroker(ctx), asAllowed())
-		return ctx, nil
-	})
-	code := testenv.Run(m)
-	if endErr != nil {
-		fmt.Fprintf(os.Stderr, "e2e/scenarios: %v\n", endErr)
-		return 1
-	}
-	return code
-}
-
-// prepare finds the programs: those that make build has left in bin, or those in $E2E_BIN.
-func prepare() (err error) {
-	if home, err = os.MkdirTemp("", "koup-e2e-"); err != nil { // a short path, because sockets go there
-		return fmt.Errorf("making a folder for sandboxes: %w", err)
-	}
-	programs, err = box.FindPrograms(filepath.Join("..", ".."))
-	return err
+	os.Exit(box.Main(m, "scenarios", atOnce, bringUp, func() error {
+		ctx := context.Background()
+		return errors.Join(down(ctx), endBroker(ctx), asAllowed())
+	}))
 }
 
 // byItself has each base judged by itself, and any number of them given up at once: a scenario ends all of its bases
@@ -96,7 +60,8 @@ func prepare() (err error) {
 var byItself = map[string]string{"MASS_SILENCE_PERCENT": "0", "BASE_DELETIONS_PERCENT": "100"}
 
 // bringUp starts the sandboxes of the catalogue. Scenarios bring bases of their own.
-func bringUp(ctx context.Context) error {
+func bringUp(ctx context.Context, first *box.Box) error {
+	shared, programs, home = first, first.Bin, first.Home
 	provider := v1alpha1.Provider(os.Getenv("E2E_PROVIDER"))
 	switch provider {
 	case "", v1alpha1.ProviderEmbedded, v1alpha1.ProviderKind:
@@ -121,11 +86,16 @@ func bringUp(ctx context.Context) error {
 	if provider == v1alpha1.ProviderKind {
 		n = 1
 	}
-	all := make([]place, n)
+	shared.Provider, shared.Instead = provider, instead
+	all := []place{{box: shared}}
+	for len(all) < n {
+		another := &box.Box{Bin: programs, Instead: instead, Home: home, Name: envconf.RandomName("show", 10), Provider: provider}
+		all = append(all, place{box: another})
+	}
+	places = all[1:]
 	g, upCtx := errgroup.WithContext(ctx)
 	for i := range all {
 		p := &all[i]
-		p.box = &box.Box{Bin: programs, Instead: instead, Home: home, Name: envconf.RandomName("show", 10), Provider: provider}
 		g.Go(func() (err error) {
 			s := spec()
 			s.Controller.Env = byItself
@@ -135,11 +105,10 @@ func bringUp(ctx context.Context) error {
 			return err
 		})
 	}
-	err = g.Wait()
-	shared, up, places = all[0].box, all[0].up, all[1:]
-	if err != nil {
-		return errors.Join(err, down(ctx), endBroker(ctx))
+	if err := g.Wait(); err != nil {
+		return err
 	}
+	up = all[0].up
 	fmt.Printf("sandboxes that are up: %d, after %.1fs\n", len(all), time.Since(start).Seconds())
 	return nil
 }

@@ -63,7 +63,7 @@ func noticed(t *testing.T, controllers []broken) {
 			}
 			s := load(t, filepath.Join(catalogue, c.scenario+".yaml"))
 			own, _ := ofSpeed(t, bin, c.env, s.Scenario.Spec.Speed)
-			r := execute(t.Context(), t, own.up, s, quiet.RLocker())
+			r := execute(t.Context(), t, own.up, s)
 			for _, run := range r.Runs {
 				if run.Verdict == scenario.Failed && notices(run, c.check) {
 					return

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
@@ -106,83 +105,6 @@ func TestWatch(t *testing.T) {
 			must(t, err)
 			if err := cmd.Wait(); err != nil {
 				t.Errorf("after Ctrl-C: %v %s", err, said.String())
-			}
-		})
-	}
-}
-
-// up --controllers 2 runs two of them, which status tells apart.
-func TestControllers(t *testing.T) {
-	t.Parallel()
-	b := &box.Box{Bin: programs, Home: home, Name: envconf.RandomName("pair", 10)}
-	t.Cleanup(func() {
-		if err := b.Down(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	must(t, b.Must(t.Context(), "up", "--provider", "embedded", "--bases", "1", "--controllers", "2"))
-	r, err := b.Run(t.Context(), "status", "-o", "json")
-	must(t, err)
-	var status sandbox.Status
-	must(t, json.Unmarshal([]byte(r.Out), &status))
-	type controller struct {
-		Name, State string
-		Ready       bool
-	}
-	var got []controller
-	pids := map[int]bool{}
-	for _, c := range status.Components {
-		if strings.HasPrefix(c.Name, box.ControllerProgram) {
-			got = append(got, controller{c.Name, c.State, c.Ready})
-			pids[c.PID] = true
-		}
-	}
-	slices.SortFunc(got, func(a, b controller) int { return strings.Compare(a.Name, b.Name) })
-	want := []controller{{"module-controller", "running", true}, {"module-controller-2", "running", true}}
-	if diff := cmp.Diff(want, got); diff != "" || len(pids) != 2 {
-		t.Errorf("%d processes (-want +got):\n%s", len(pids), diff)
-	}
-	r, err = b.Run(t.Context(), "status")
-	must(t, err)
-	for _, name := range []string{"module-controller", "module-controller-2"} {
-		if !regexp.MustCompile(`(?m)^ *` + name + ` +.*running`).MatchString(r.Out) {
-			t.Errorf("status does not show %s:\n%s", name, r.Out)
-		}
-	}
-}
-
-// The samples that go with the controller have no mistakes; those of the documents
-// have the ones that lint is for.
-func TestLint(t *testing.T) {
-	t.Parallel()
-	root := filepath.Join("..", "..")
-	for file, want := range map[string][]string{
-		"controller/deploy/samples":                            nil,
-		"sandbox/internal/lint/testdata/document-release.yaml": {"selector-mismatch", "deletes-first", "label-older", "toleration-env"},
-		"sandbox/internal/lint/testdata/document-peer.yaml": {"peer-strategy", "label-older", "selector-version", "deletes-first", "label-older",
-			"topology-zone", "toleration-env"},
-		"sandbox/internal/lint/testdata/document-pod.yaml": {"node-label-older", "node-label-older", "toleration-other-env"},
-	} {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			t.Parallel()
-			r, err := shared.Run(t.Context(), "scenario", "lint", "--env", "dev", "-o", "json", filepath.Join(root, file))
-			must(t, err)
-			var findings []struct {
-				Rule string `json:"rule"`
-				Line int    `json:"line"`
-			}
-			must(t, json.Unmarshal([]byte(r.Out), &findings))
-			var rules []string
-			for _, f := range findings {
-				if rules = append(rules, f.Rule); f.Line == 0 {
-					t.Errorf("%s has no line", f.Rule)
-				}
-			}
-			if diff := cmp.Diff(want, rules); diff != "" {
-				t.Errorf("rules (-want +got):\n%s", diff)
-			}
-			if failed := len(want) > 0; failed != (r.Status == 1) {
-				t.Errorf("exit status %d", r.Status)
 			}
 		})
 	}

@@ -6,7 +6,6 @@
 //	watch_test.go     records of changes in the cluster, and its inventory
 //	client_test.go    a client that sends requests to a module all the time
 //	coexist_test.go   koupsandbox up --provider existing in a cluster that already has a controller
-//	memory_test.go    limits: slow bodies, large packets, bases of one address
 //	balancer_test.go  two controllers behind one TCP load balancer
 //	broker_test.go    bases over HTTP while the broker is unavailable
 package shipped

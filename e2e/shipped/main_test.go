@@ -3,12 +3,10 @@ package shipped
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,7 +18,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
 	"github.com/koupleless/koupsandbox/controller/deploy"
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
@@ -29,8 +26,7 @@ import (
 )
 
 const (
-	// patience limits every wait. Waits end as soon as their condition holds.
-	patience = 2 * time.Minute
+	patience = check.Patience
 	// namespace is where the manifests put the controller.
 	namespace = "koupleless-system"
 	// account is the ServiceAccount of the manifests.
@@ -39,7 +35,7 @@ const (
 	userContext = "cluster"
 )
 
-// State that all tests share; run sets it.
+// State that all tests share; bringUp sets it.
 var (
 	programs string // directory of the built binaries
 	home     string // short path for the state of sandboxes
@@ -52,56 +48,20 @@ var (
 	must = check.Must
 )
 
-// atOnce is the number of tests that run in parallel. The tests wait most of the time. TestCoexistence and
-// TestMemory run alone.
-const atOnce = "5"
+// atOnce is the number of tests that run in parallel. The tests wait most of the time. TestCoexistence runs alone.
+const atOnce = 5
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", atOnce); err != nil {
-		panic(err)
-	}
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) (code int) {
-	ctx := context.Background()
-	var err error
-	if home, err = os.MkdirTemp("", "koup-e2e-"); err != nil {
-		return failed(err)
-	}
-	defer func() { _ = os.RemoveAll(home) }() // a temporary directory
-	err = bringUp(ctx)
-	if cluster != nil {
-		defer func() {
-			if err := cluster.Down(ctx); err != nil {
-				code = failed(err)
-			}
-		}()
-	}
-	if err != nil {
-		return failed(err)
-	}
-	return m.Run()
-}
-
-func failed(err error) int {
-	fmt.Fprintf(os.Stderr, "e2e/shipped: %v\n", err)
-	return 1
-}
+func TestMain(m *testing.M) { os.Exit(box.Main(m, "shipped", atOnce, bringUp)) }
 
 // bringUp starts an embedded cluster and removes its ownership marker, so that koupsandbox treats it as an existing
 // cluster. The cluster's own controller and base use an environment that no test uses.
-func bringUp(ctx context.Context) error {
-	var err error
-	if programs, err = box.FindPrograms(filepath.Join("..", "..")); err != nil {
-		return err
-	}
-	cluster = &box.Box{Bin: programs, Home: home, Name: envconf.RandomName("cluster", 12)}
+func bringUp(ctx context.Context, b *box.Box) error {
+	programs, home, cluster = b.Bin, b.Home, b
 	one := 1
 	if err := cluster.Up(ctx, v1alpha1.Spec{Env: "unused", Bases: v1alpha1.Bases{Count: &one}}); err != nil {
 		return err
 	}
+	var err error
 	if config, err = cluster.REST(); err != nil {
 		return err
 	}
@@ -190,8 +150,4 @@ func writeKubeconfigs(ctx context.Context) error {
 	return clientcmd.WriteToFile(*raw, controllerKubeconfig)
 }
 
-// eventually waits until look returns nil.
-func eventually(t *testing.T, what string, look func(context.Context) error) {
-	t.Helper()
-	check.Eventually(t.Context(), t, patience, what, look)
-}
+var eventually = check.Soon

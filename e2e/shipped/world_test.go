@@ -265,3 +265,23 @@ func deployModuleOn(t *testing.T, env, name, baseName string, replicas int32) (n
 	})
 	return ns, remove
 }
+
+// counted reports an error unless a counter with some labels has reached n.
+func (p *process) counted(ctx context.Context, name string, with map[string]string, n float64) error {
+	m, err := p.metrics(ctx)
+	if err != nil {
+		return err
+	}
+	have := m.Sum(name, func(labels map[string]string) bool {
+		for label, value := range with {
+			if labels[label] != value {
+				return false
+			}
+		}
+		return true
+	})
+	if have < n {
+		return fmt.Errorf("%s %v is %v, not %v", name, with, have, n)
+	}
+	return nil
+}

@@ -2,16 +2,10 @@ package why
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/sandbox"
@@ -19,7 +13,7 @@ import (
 )
 
 // atOnce is how many situations are made at the same time: most of the time they wait.
-const atOnce = "8"
+const atOnce = 8
 
 // settings have the controller wait for less: a lost command counts after seconds, and a module
 // drains long enough to be seen. With two workers the third module of a base waits.
@@ -42,59 +36,18 @@ var (
 	client  kubernetes.Interface
 )
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", atOnce); err != nil {
-		panic(err)
-	}
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) (code int) {
-	ctx := context.Background()
-	home, err := os.MkdirTemp("", "koup-e2e-") // a short path, because sockets go there
-	if err != nil {
-		return failed(err)
-	}
-	defer func() { _ = os.RemoveAll(home) }() // a folder for temporary files
-	programs, err := box.FindPrograms(filepath.Join("..", ".."))
-	if err != nil {
-		return failed(err)
-	}
-	b := &box.Box{Bin: programs, Home: home, Name: envconf.RandomName("why", 10)}
-	program = b
-	err = bringUp(ctx, b)
-	defer func() {
-		if err := b.Down(ctx); err != nil {
-			code = failed(err)
-		}
-	}()
-	if err != nil {
-		return failed(err)
-	}
-	defer up.Close()
-	return m.Run()
-}
-
-func failed(err error) int {
-	fmt.Fprintf(os.Stderr, "e2e/why: %v\n", err)
-	return 1
-}
+func TestMain(m *testing.M) { os.Exit(box.Main(m, "why", atOnce, bringUp)) }
 
 // bringUp starts the sandbox. Situations bring bases of their own; the sandbox has one at least.
 func bringUp(ctx context.Context, b *box.Box) error {
-	one, start := 1, time.Now()
+	program = b
+	one := 1
 	err := b.Up(ctx, v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &one, Name: "unused"}, Controller: v1alpha1.Controller{Env: settings}})
-	if err != nil {
-		return err
+	if err == nil {
+		client, err = b.Client()
 	}
-	fmt.Printf("sandbox %s is up after %.1fs\n", b.Name, time.Since(start).Seconds())
-	config, err := b.REST()
-	if err != nil {
-		return err
+	if err == nil {
+		up, err = b.Open(ctx)
 	}
-	var errs [2]error
-	client, errs[0] = kubernetes.NewForConfig(config)
-	up, errs[1] = b.Open(ctx)
-	return errors.Join(errs[:]...)
+	return err
 }

@@ -105,7 +105,9 @@ type Fault struct {
 	Kind Kind `json:"kind"`
 	// Match narrows the fault down; the zero value matches everything.
 	Match Match `json:"match,omitzero"`
-	// Count is how often it happens; zero = without limit, for crash = once.
+	// Skip is how many matches pass before it happens; zero = none.
+	Skip int `json:"skip,omitempty"`
+	// Count is how often it happens before it ends; zero = without limit, for crash = once.
 	Count int `json:"count,omitempty"`
 	// Probability is the share of the matches at which it happens; zero = 1, always.
 	Probability float64 `json:"probability,omitempty"`
@@ -132,11 +134,13 @@ type Fault struct {
 	MayNotFire bool `json:"mayNotFire,omitempty"`
 }
 
-// Status is a fault that is there, and how often it has happened.
+// Status is a fault that was set and not cleared yet.
 type Status struct {
 	Fault
-	// Fired counts; state faults count nothing.
+	// Fired is how often it has happened; state faults count nothing.
 	Fired int `json:"fired"`
+	// Ended is the reason for which it has ended; empty = it is in effect.
+	Ended string `json:"ended,omitempty"`
 }
 
 // kindSpec says which fields a kind reads.
@@ -188,6 +192,7 @@ func (f Fault) Validate() error {
 			errs = append(errs, fmt.Errorf("%s: has no meaning for kind %s", field, f.Kind))
 		}
 	}
+	reject(spec.state && f.Skip != 0, "skip")
 	reject(spec.state && f.Count != 0, "count")
 	reject(spec.state && f.Probability != 0, "probability")
 	reject(!spec.delay && f.Delay != Delay{}, "delay")
@@ -222,6 +227,9 @@ func (f Fault) Validate() error {
 	}
 	if f.Kind == KindClockSkew && f.Skew == 0 {
 		errs = append(errs, errors.New("skew: is required for kind clockSkew"))
+	}
+	if f.Skip < 0 {
+		errs = append(errs, fmt.Errorf("skip %d: must not be negative", f.Skip))
 	}
 	if f.Count < 0 {
 		errs = append(errs, fmt.Errorf("count %d: must not be negative", f.Count))

@@ -5,14 +5,17 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
+
+	"golang.org/x/perf/benchfmt"
 )
 
-// requestDuration is the API server's histogram of the time from a request to the end of its answer.
+const requestMeasure = measureKey + "api_request"
+
+// requestDuration is the API server's histogram of request durations, until the end of the response.
 const requestDuration = "apiserver_request_duration_seconds"
 
-// longRunning are requests whose time says nothing of the server, as clusterloader2 leaves them out; CONNECT
-// is how the server counts some of the subresources.
+// longRunning are requests that clusterloader2 excludes, too: their duration does not depend on the server. The
+// server counts some of the subresources as CONNECT.
 var longRunning = struct{ verbs, subresources []string }{
 	[]string{"WATCH", "WATCHLIST", "CONNECT"}, []string{"log", "exec", "portforward", "attach", "proxy"},
 }
@@ -20,14 +23,13 @@ var longRunning = struct{ verbs, subresources []string }{
 // call is a kind of request.
 type call struct{ verb, resource, subresource, scope string }
 
-// histogram counts requests by the upper bounds of their time in seconds; each count has those of the
-// smaller bounds in it.
+// histogram has cumulative numbers of requests, by the upper bound of their duration in seconds.
 type histogram struct {
 	count   float64
 	buckets map[float64]float64
 }
 
-// calls reads the histograms of requests for resources.
+// calls returns the histograms of requests for resources.
 func calls(m Metrics) map[call]histogram {
 	all := map[call]histogram{}
 	for _, metric := range m[requestDuration].GetMetric() {
@@ -49,7 +51,7 @@ func calls(m Metrics) map[call]histogram {
 	return all
 }
 
-// minus is what was counted after before.
+// minus returns the requests since before.
 func (h histogram) minus(before histogram) histogram {
 	d := histogram{count: h.count - before.count, buckets: map[float64]float64{}}
 	for bound, n := range h.buckets {
@@ -58,8 +60,8 @@ func (h histogram) minus(before histogram) histogram {
 	return d
 }
 
-// quantile is that of Prometheus' histogram_quantile, in seconds: within a bucket the requests are taken to
-// lie evenly, and what is above the last bound counts as that bound.
+// quantile returns a quantile in seconds as histogram_quantile of Prometheus does: it interpolates linearly
+// within a bucket, and returns the last bound for requests above it.
 func (h histogram) quantile(q float64) float64 {
 	rank := q * h.count
 	lower, below := 0.0, 0.0
@@ -75,30 +77,39 @@ func (h histogram) quantile(q float64) float64 {
 	return lower
 }
 
-// responsiveness is how long the requests took that came between two looks at the API server, the slowest
-// kinds first. It is false if a counter went back: the server began anew, or another one answered.
-func responsiveness(before, after Metrics) (items []Item, ok bool) {
+// responsiveness returns the duration of the requests between two readings of the metrics, the slowest kinds
+// first. It returns false if a counter decreased: the server was restarted, or another one answered.
+func responsiveness(before, after Metrics) (results []*benchfmt.Result, ok bool) {
 	earlier, later := calls(before), calls(after)
 	for key, h := range earlier {
 		if later[key].count < h.count {
 			return nil, false
 		}
 	}
+	slowest := map[*benchfmt.Result]float64{}
 	for key, h := range later {
 		d := h.minus(earlier[key])
 		if d.count == 0 {
 			continue
 		}
-		item := Item{Measurement: Responsiveness, Unit: milliseconds, Data: map[string]float64{}, Labels: map[string]string{
-			verbLabel: key.verb, resourceLabel: key.resource, subLabel: key.subresource, scopeLabel: key.scope,
-			countLabel: strconv.FormatFloat(d.count, 'f', -1, 64)}}
-		for _, p := range shares {
-			item.Data[p.name] = math.Round(d.quantile(p.share/100)*1e6) / 1e3 // whole µs: no digits that mean nothing
-		}
-		items = append(items, item)
+		r := percentiles(key.name(), milliseconds, int(d.count), func(share float64) float64 { return d.quantile(share/100) * 1e3 })
+		slowest[r] = d.quantile(0.99)
+		results = append(results, r)
 	}
-	slices.SortFunc(items, func(a, b Item) int {
-		return cmp.Or(cmp.Compare(b.Data[Perc99], a.Data[Perc99]), cmp.Compare(a.Name(), b.Name()))
+	slices.SortFunc(results, func(a, b *benchfmt.Result) int {
+		return cmp.Or(cmp.Compare(slowest[b], slowest[a]), cmp.Compare(a.Name.String(), b.Name.String()))
 	})
-	return items, true
+	return results, true
+}
+
+// name returns the end of a benchmark's name, such as
+// /measure=api_request/verb=PATCH/resource=pods/subresource=status/scope=resource.
+func (c call) name() string {
+	name := requestMeasure
+	for _, part := range [][2]string{{"verb", c.verb}, {"resource", c.resource}, {"subresource", c.subresource}, {"scope", c.scope}} {
+		if part[1] != "" {
+			name += "/" + part[0] + "=" + part[1]
+		}
+	}
+	return name
 }

@@ -1,174 +1,130 @@
 package bench
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
+	"io"
 	"math"
 	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"golang.org/x/perf/benchmath"
 )
 
 const (
-	// LeastRuns is how many runs each side of a comparison needs: of two nobody knows which is the odd one.
-	LeastRuns = 3
-	// spreads is how many times the spread of one side the medians must differ; normal turns a median
-	// deviation into the standard deviation of a normal distribution.
-	spreads, normal = 3, 1.4826
-	// share of the baseline's median that is noise on any machine.
-	share = 0.1
-	// leastTime in ms, and leastRate in Pods a second, are noise of the measuring itself: of watches, and of
-	// buckets, the first of which ends at 5 ms.
-	leastTime, leastRate = 10, 1
+	// LeastRuns is the number of runs that each side of a comparison needs: with fewer, no difference is
+	// significant in the Mann-Whitney U test.
+	LeastRuns = 4
+	// minShare, minTime and minRate are the smallest differences that are reported: a share of the baseline,
+	// milliseconds, and Pods per second. Watches and histograms resolve no smaller ones.
+	minShare, minTime, minRate = 0.1, 10, 1
 )
 
-// Comparison is what has become of a baseline.
+// Comparison is the difference between two sets of results.
 type Comparison struct {
-	// Of is the machine of the baseline.
-	Of Machine `json:"of"`
-	// Compared is how many figures were.
-	Compared int `json:"compared"`
-	// Changes are those that differ beyond noise, worse or better.
-	Changes []Change `json:"changes"`
-	// Missing are the measures, and the sizes, of the baseline that now are not there.
-	Missing []string `json:"missing,omitempty"`
-	// Warnings say what makes the comparison doubtful.
-	Warnings []string `json:"warnings,omitempty"`
+	// Compared is the number of figures that both sides have.
+	Compared int
+	// Changes are the significant differences.
+	Changes []Change
+	// Missing are the benchmarks of the baseline that were not measured.
+	Missing []string
 }
 
-// Change is a figure that differs beyond noise.
+// Change is a significant difference.
 type Change struct {
-	Scenario    string `json:"scenario"`
-	Bases       int    `json:"bases"`
-	Measurement string `json:"measurement"`
-	Name        string `json:"name"`
-	Percentile  string `json:"percentile"`
-	Unit        string `json:"unit"`
-	// Before and Now are medians of the runs; Noise is what they may differ by.
-	Before float64 `json:"before"`
-	Now    float64 `json:"now"`
-	Noise  float64 `json:"noise"`
-	Worse  bool    `json:"worse"`
+	// Name is the name of the benchmark, and Unit the unit of the values, such as p50-ms.
+	Name, Unit string
+	// Before and Now are medians.
+	Before, Now float64
+	// Test is the result of the Mann-Whitney U test.
+	Test  benchmath.Comparison
+	Worse bool
 }
 
-// Regressions are the changes to the worse.
+// Regressions returns the changes for the worse.
 func (c *Comparison) Regressions() []Change {
 	return slices.DeleteFunc(slices.Clone(c.Changes), func(c Change) bool { return !c.Worse })
 }
 
-// Comparable says why what is measured in this sandbox, on this machine, cannot be compared with a baseline;
-// nil = it can. Ask before a long measurement.
-func Comparable(baseline, now *Result) error {
-	switch {
-	case baseline.Machine.hardware() != now.Machine.hardware():
-		return fmt.Errorf("the baseline was measured on another machine (%s: %s), and this is %s: %s; measure a baseline here",
-			baseline.Machine.Name, baseline.Machine.hardware(), now.Machine.Name, now.Machine.hardware())
-	case baseline.Provider != now.Provider:
-		return fmt.Errorf("the baseline was measured with the provider %s, and this is %s", baseline.Provider, now.Provider)
-	}
-	for _, s := range baseline.all() {
-		if len(s.runs) >= LeastRuns {
-			return nil
+// matches returns an error if results with this configuration cannot be compared with the baseline.
+func (r *Results) matches(config map[string]string) error {
+	for _, key := range []string{"goos", "goarch", "cpu", coresKey, providerKey} {
+		if r.config[key] != config[key] {
+			return fmt.Errorf("the baseline was measured with %s %q, and this is %q; measure a baseline here", key, r.config[key], config[key])
 		}
 	}
-	return fmt.Errorf("no scenario of the baseline has %d runs that have passed, and of fewer nobody knows the noise: measure it with --runs %d or more", LeastRuns, LeastRuns)
+	if !slices.ContainsFunc(r.figures, func(f *figure) bool { return len(f.values) >= LeastRuns }) {
+		return fmt.Errorf("the baseline has fewer than %d runs; measure it with --runs %d", LeastRuns, LeastRuns)
+	}
+	return nil
 }
 
-// Compare says what differs from a baseline. A figure is worse when the medians of the two sides differ by
-// more than the noise, and the better quarter of the runs now is worse than the worse quarter before. Noise is
-// three times the spread of the side that spreads more, a tenth of the baseline, and 10 ms or one Pod a
-// second, whichever is most. Of a percentile beyond which a run has no sample, nothing is said. The error
-// says that there is nothing to compare.
-func Compare(baseline, now *Result) (*Comparison, error) {
-	if err := Comparable(baseline, now); err != nil {
+// Compare compares results with a baseline. A figure has changed if the Mann-Whitney U test is significant at
+// 0.05, and the medians differ by more than 10 % and by more than 10 ms or 1 Pod/s. It fails if no figure
+// has enough runs on both sides.
+func Compare(baseline, now *Results) (*Comparison, error) {
+	if err := baseline.matches(now.config); err != nil {
 		return nil, err
 	}
-	c := &Comparison{Of: baseline.Machine, Changes: []Change{}}
-	if baseline.Machine.Name != now.Machine.Name {
-		c.Warnings = append(c.Warnings, fmt.Sprintf("the baseline was measured on %s, and this is %s: they are alike, but not the same machine", baseline.Machine.Name, now.Machine.Name))
-	}
-	if baseline.Kubernetes != now.Kubernetes {
-		c.Warnings = append(c.Warnings, fmt.Sprintf("the baseline was measured with Kubernetes %s, and this is %s", baseline.Kubernetes, now.Kubernetes))
-	}
-	few := false
-	present := now.all()
-	for _, before := range baseline.all() {
-		i := slices.IndexFunc(present, before.same)
-		if i < 0 {
-			c.miss(before, present)
+	c := &Comparison{}
+	for _, before := range baseline.figures {
+		after := now.find(before.name, before.unit)
+		if after == nil {
+			// A request that was not sent again is not missing.
+			if !strings.Contains(before.name, requestMeasure) && !slices.Contains(c.Missing, before.name) {
+				c.Missing = append(c.Missing, before.name)
+			}
 			continue
 		}
-		if len(before.runs) < LeastRuns || len(present[i].runs) < LeastRuns {
-			few = true
+		if min(len(before.values), len(after.values)) < LeastRuns {
 			continue
 		}
-		c.compare(before, present[i])
-	}
-	switch {
-	case c.Compared > 0:
-		return c, nil
-	case few:
-		return nil, fmt.Errorf("nothing is compared with the baseline: each side needs %d runs of a scenario that have passed", LeastRuns)
-	default:
-		return nil, errors.New("nothing is compared with the baseline: it has no measure of these scenarios with these numbers of bases")
-	}
-}
-
-// same tells whether two series are of the same measure.
-func (s series) same(other series) bool {
-	return s.scenario == other.scenario && s.bases == other.bases && s.measurement == other.measurement && s.name == other.name
-}
-
-// miss notes what is not there any more, in few words: a size that was not run, or requests of which there are
-// none at all. A kind of request that nobody sends is no loss.
-func (c *Comparison) miss(before series, present []series) {
-	what := fmt.Sprintf("%s, %d bases", before.scenario, before.bases)
-	run, measured := false, false
-	for _, s := range present {
-		if s.scenario == before.scenario && s.bases == before.bases {
-			run, measured = true, measured || s.measurement == before.measurement
+		c.Compared++
+		change := Change{Name: before.name, Unit: before.unit, Before: before.median(), Now: after.median()}
+		change.Test = benchmath.AssumeNothing.Compare(before.sample(), after.sample())
+		rate, least := strings.HasSuffix(before.unit, podsPerSec), float64(minTime)
+		if rate {
+			least = minRate
+		}
+		if change.Test.P < change.Test.Alpha && math.Abs(change.Now-change.Before) > max(minShare*change.Before, least) {
+			change.Worse = (change.Now > change.Before) != rate
+			c.Changes = append(c.Changes, change)
 		}
 	}
-	switch requests := before.measurement == Responsiveness; {
-	case run && requests && measured:
-		return
-	case run && requests:
-		what += ": " + before.measurement
-	case run:
-		what += fmt.Sprintf(": %s %s", before.measurement, before.name)
+	if c.Compared == 0 {
+		return nil, fmt.Errorf("no benchmark has %d passed runs both in the baseline and now", LeastRuns)
 	}
-	if !slices.Contains(c.Missing, what) {
-		c.Missing = append(c.Missing, what)
-	}
+	return c, nil
 }
 
-// compare judges the figures of one measure.
-func (c *Comparison) compare(before, now series) {
-	if now.measurement == Throughput { // the seconds in between are few, and say little
-		c.judge(before, now, Max, -1, leastRate)
-		return
+func (f *figure) sample() *benchmath.Sample {
+	return benchmath.NewSample(slices.Clone(f.values), &benchmath.DefaultThresholds)
+}
+
+func (f *figure) median() float64 { return benchmath.AssumeNothing.Summary(f.sample(), 0.95).Center }
+
+// WriteText writes the comparison as a table.
+func (c *Comparison) WriteText(w io.Writer) error {
+	for _, name := range c.Missing {
+		fmt.Fprintf(w, "not measured now: %s\n", name)
 	}
-	for _, p := range shares {
-		if min(before.samples(), now.samples()) >= p.least {
-			c.judge(before, now, p.name, 1, leastTime)
+	changes := slices.SortedStableFunc(slices.Values(c.Changes), func(a, b Change) int { return cmp.Compare(b.Now/b.Before, a.Now/a.Before) })
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, change := range changes {
+		word := "better"
+		if change.Worse {
+			word = "WORSE"
 		}
+		fmt.Fprintf(t, "%s\t%s\t%g → %g %s\t%s\t%s\n", word, change.Name, change.Before, change.Now, change.Unit,
+			change.Test.FormatDelta(change.Before, change.Now), change.Test)
 	}
-}
-
-// judge compares one figure. worse is 1 if more is worse, and -1 if less is.
-func (c *Comparison) judge(before, now series, percentile string, worse, least float64) {
-	c.Compared++
-	old, young := before.values(percentile), now.values(percentile)
-	change := Change{Scenario: now.scenario, Bases: now.bases, Measurement: now.measurement, Name: now.name, Percentile: percentile, Unit: now.unit,
-		Before: median(old), Now: median(young)}
-	change.Noise = max(spreads*normal*max(deviation(old), deviation(young)), share*change.Before, least)
-	if math.Abs(change.Now-change.Before) <= change.Noise || overlap(old, young) {
-		return
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("writing the comparison: %w", err)
 	}
-	change.Worse = (change.Now-change.Before)*worse > 0
-	c.Changes = append(c.Changes, change)
-}
-
-// overlap tells whether the quarters that face each other do: of three runs, the nearest two.
-func overlap(a, b []float64) bool {
-	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
-	return percentile(a, 75) >= percentile(b, 25) && percentile(b, 75) >= percentile(a, 25)
+	_, err := fmt.Fprintf(w, "%d figures compared with the baseline: %d worse, %d better\n", c.Compared, len(c.Regressions()), len(c.Changes)-len(c.Regressions()))
+	if err != nil {
+		return fmt.Errorf("writing the comparison: %w", err)
+	}
+	return nil
 }

@@ -1,26 +1,30 @@
 package bench
 
 import (
-	"strconv"
+	"slices"
 	"time"
+
+	"golang.org/x/perf/benchfmt"
 
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-// second is the time that throughput is counted by. clusterloader2 counts by 5 s; the Pods of most runs are
-// scheduled in less.
+// measureKey precedes the name of a measure in the name of a benchmark.
+const measureKey = "/measure="
+
+// second is the interval of throughput. clusterloader2 uses 5 s, but most runs schedule their Pods in less.
 const second = time.Second
 
-// life is when what happened to a Pod; the zero time = it has not.
+// life has the times of a Pod; the zero time means not yet.
 type life struct {
 	base    string
 	modules []timeline.ModuleRef
-	// created, scheduled and ready are when a watch told it first; begun is when its base began to install
-	// its first module, running when the last one ran.
+	// created, scheduled and ready are the times of the first watch event that shows it. begun is when the base
+	// started to install the first module, and running when the last module was active.
 	created, scheduled, begun, running, ready time.Time
-	// earliest is when the API has made the Pod, in whole seconds: nothing happened to it before.
+	// earliest is the creation timestamp of the Pod, in whole seconds: a lower bound of the other times.
 	earliest time.Time
-	// served is when the first of its Services listed it as ready.
+	// served is when a Service first had it as a ready endpoint.
 	served time.Time
 }
 
@@ -30,23 +34,23 @@ type place struct {
 	timeline.ModuleRef
 }
 
-// change is that of a module's state.
+// change is a change of the state of a module.
 type change struct {
 	at    time.Time
 	state timeline.ModuleState
 }
 
-// lives follows the Pods of a run through its events.
+// lives has the Pods of a run.
 type lives struct {
 	all     []*life // in the order of their creation
 	byUID   map[string]*life
-	byName  map[string]*life     // the youngest of the name
-	served  map[string]time.Time // by the name of a Pod that no watch has told of yet
+	byName  map[string]*life     // the newest Pod of the name
+	served  map[string]time.Time // by the name of a Pod that no watch has shown yet
 	bases   map[string]bool
 	changes map[place][]change
 }
 
-// follow goes through the events in their order. Pods that were created before since are left out.
+// follow reads events in their order. It ignores Pods that were created before since.
 func follow(events []timeline.Event, since time.Time) *lives {
 	l := &lives{byUID: map[string]*life{}, byName: map[string]*life{}, served: map[string]time.Time{}, bases: map[string]bool{}, changes: map[place][]change{}}
 	for i := range events {
@@ -94,9 +98,9 @@ func (l *lives) pod(e *timeline.Event, since time.Time) {
 	}
 }
 
-// install finds when the base of a Pod installed its modules. A Pod that finds its modules on the base waits
-// for no install, and has neither time. A base may be told of the Pod, and have installed it, before this
-// watch is told: what counts is the time that the API gives the Pod, in whole seconds.
+// install finds when the base of a Pod installed its modules. It sets neither time if a module was already on
+// the base. The base can install the module before the watch shows the Pod, so install compares with the
+// creation timestamp.
 func (l *lives) install(o *life) {
 	for _, module := range o.modules {
 		var begun, running time.Time
@@ -122,7 +126,7 @@ func (l *lives) install(o *life) {
 	}
 }
 
-// endpoints notes when a Service has a Pod as a ready endpoint.
+// endpoints records when a Service has a Pod as a ready endpoint.
 func (l *lives) endpoints(e *timeline.Event) {
 	for _, point := range e.Endpoints {
 		one := l.byName[point.Pod]
@@ -136,19 +140,19 @@ func (l *lives) endpoints(e *timeline.Event) {
 	}
 }
 
-// items are the measures. One that there is no sample of is left out.
-func (l *lives) items() []Item {
-	var list []Item
+// results returns one result for each measure that has samples.
+func (l *lives) results() []*benchfmt.Result {
+	var list []*benchfmt.Result
 	for _, phase := range []struct {
-		measurement, name string
-		from, to          func(*life) time.Time
+		name     string
+		from, to func(*life) time.Time
 	}{
-		{PodStartup, "create_to_schedule", func(o *life) time.Time { return o.created }, func(o *life) time.Time { return o.scheduled }},
-		{PodStartup, "schedule_to_install", func(o *life) time.Time { return o.scheduled }, func(o *life) time.Time { return o.begun }},
-		{PodStartup, "install_to_run", func(o *life) time.Time { return o.begun }, func(o *life) time.Time { return o.running }},
-		{PodStartup, "run_to_watch", func(o *life) time.Time { return o.running }, func(o *life) time.Time { return o.ready }},
-		{PodStartup, "pod_startup", func(o *life) time.Time { return o.created }, func(o *life) time.Time { return o.ready }},
-		{NetworkProgramming, "network_programming", func(o *life) time.Time { return o.ready }, func(o *life) time.Time { return o.served }},
+		{"create_to_schedule", func(o *life) time.Time { return o.created }, func(o *life) time.Time { return o.scheduled }},
+		{"schedule_to_install", func(o *life) time.Time { return o.scheduled }, func(o *life) time.Time { return o.begun }},
+		{"install_to_run", func(o *life) time.Time { return o.begun }, func(o *life) time.Time { return o.running }},
+		{"run_to_watch", func(o *life) time.Time { return o.running }, func(o *life) time.Time { return o.ready }},
+		{"pod_startup", func(o *life) time.Time { return o.created }, func(o *life) time.Time { return o.ready }},
+		{"network_programming", func(o *life) time.Time { return o.ready }, func(o *life) time.Time { return o.served }},
 	} {
 		var took []float64
 		for _, one := range l.all {
@@ -156,25 +160,23 @@ func (l *lives) items() []Item {
 			if from.IsZero() || to.IsZero() {
 				continue
 			}
-			// Two watches tell of two things: the earlier may be told later.
+			// The two times come from different watches, so the order can be reversed.
 			took = append(took, max(0, float64(to.Sub(from))/float64(time.Millisecond)))
 		}
 		if len(took) > 0 {
-			list = append(list, Item{Measurement: phase.measurement, Data: percentiles(took), Unit: milliseconds,
-				Labels: map[string]string{metricLabel: phase.name, countLabel: strconv.Itoa(len(took))}})
+			list = append(list, measurement(measureKey+phase.name, milliseconds, took))
 		}
 	}
 	if rates := l.rates(); len(rates) > 0 {
-		item := Item{Measurement: Throughput, Data: percentiles(rates), Unit: podsASecond,
-			Labels: map[string]string{metricLabel: "scheduling_throughput", countLabel: strconv.Itoa(len(rates))}}
-		item.Data[Max] = maximum(rates)
-		list = append(list, item)
+		result := measurement(measureKey+"scheduling_throughput", podsPerSec, rates)
+		result.Values = append(result.Values, benchfmt.Value{Unit: "max-" + podsPerSec, Value: slices.Max(rates)})
+		list = append(list, result)
 	}
 	return list
 }
 
-// rates are the Pods that were scheduled in each second, from the first Pod's creation to the last one's
-// scheduling. The last second counts whole.
+// rates returns the number of Pods that were scheduled in each second, from the creation of the first Pod until
+// the last Pod is scheduled.
 func (l *lives) rates() []float64 {
 	var rates []float64
 	for _, one := range l.all {
@@ -188,11 +190,4 @@ func (l *lives) rates() []float64 {
 		rates[at]++
 	}
 	return rates
-}
-
-func maximum(values []float64) (most float64) {
-	for _, v := range values {
-		most = max(most, v)
-	}
-	return most
 }

@@ -1,11 +1,12 @@
 package bench
 
 import (
-	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/perf/benchfmt"
 
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
@@ -45,9 +46,17 @@ func (l *told) endpoints(ms int, ready ...string) {
 	*l = append(*l, e)
 }
 
-func item(measurement, name, unit string, samples int, p50, p90, p99 float64) Item {
-	return Item{Measurement: measurement, Unit: unit, Data: map[string]float64{Perc50: p50, Perc90: p90, Perc99: p99},
-		Labels: map[string]string{metricLabel: name, countLabel: fmt.Sprint(samples)}}
+// text returns results in the Go benchmark format, without their configuration.
+func text(t *testing.T, results []*benchfmt.Result) string {
+	t.Helper()
+	var b strings.Builder
+	w := benchfmt.NewWriter(&b)
+	for _, r := range results {
+		if err := w.Write(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.String()
 }
 
 // Each part of a Pod's start goes to its own measure; a Pod that found its module there has no install, and
@@ -78,17 +87,15 @@ func TestMeasuresOfPods(t *testing.T) {
 	l.module(9000, "base-1", "stock", timeline.ModuleResolved) // of a later restart
 	l.module(9100, "base-1", "stock", timeline.ModuleActivated)
 	got := follow(l, time.Time{})
-	want := []Item{
-		item(PodStartup, "create_to_schedule", milliseconds, 4, 10, 900, 900), // 10, 20, 0, 900
-		item(PodStartup, "schedule_to_install", milliseconds, 2, 0, 20, 20),
-		item(PodStartup, "install_to_run", milliseconds, 2, 50, 200, 200),
-		item(PodStartup, "run_to_watch", milliseconds, 2, 20, 25, 25),
-		item(PodStartup, "pod_startup", milliseconds, 3, 100, 240, 240), // 10, 100, 240
-		item(NetworkProgramming, "network_programming", milliseconds, 2, 0, 30, 30),
-		{Measurement: Throughput, Unit: podsASecond, Data: map[string]float64{Perc50: 1, Perc90: 2, Perc99: 2, Max: 2}, // 2, 0, 1, 1
-			Labels: map[string]string{metricLabel: "scheduling_throughput", countLabel: "4"}},
-	}
-	if diff := cmp.Diff(want, got.items()); diff != "" {
+	want := `Benchmark/measure=create_to_schedule 4 10 p50-ms
+Benchmark/measure=schedule_to_install 2 0 p50-ms
+Benchmark/measure=install_to_run 2 50 p50-ms
+Benchmark/measure=run_to_watch 2 20 p50-ms
+Benchmark/measure=pod_startup 3 100 p50-ms
+Benchmark/measure=network_programming 2 0 p50-ms
+Benchmark/measure=scheduling_throughput 4 1 p50-Pods/s 2 max-Pods/s
+`
+	if diff := cmp.Diff(want, text(t, got.results())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if len(got.bases) != 2 {
@@ -96,7 +103,7 @@ func TestMeasuresOfPods(t *testing.T) {
 	}
 }
 
-// What was there before is no start.
+// Pods that existed before are ignored.
 func TestPodsFromBeforeAreLeftOut(t *testing.T) {
 	var l told
 	l.pod(0, "old", "base-1", true, "stock")
@@ -104,16 +111,14 @@ func TestPodsFromBeforeAreLeftOut(t *testing.T) {
 	l[1].Pod.Created = began
 	l.pod(2000, "new", "", false, "stock")
 	l.pod(2040, "new", "base-1", true, "stock")
-	want := []Item{
-		item(PodStartup, "create_to_schedule", milliseconds, 1, 40, 40, 40),
-		item(PodStartup, "pod_startup", milliseconds, 1, 40, 40, 40),
-		{Measurement: Throughput, Unit: podsASecond, Data: map[string]float64{Perc50: 1, Perc90: 1, Perc99: 1, Max: 1},
-			Labels: map[string]string{metricLabel: "scheduling_throughput", countLabel: "1"}},
-	}
-	if diff := cmp.Diff(want, follow(l, at(1200)).items()); diff != "" {
+	want := `Benchmark/measure=create_to_schedule 1 40 p50-ms
+Benchmark/measure=pod_startup 1 40 p50-ms
+Benchmark/measure=scheduling_throughput 1 1 p50-Pods/s 1 max-Pods/s
+`
+	if diff := cmp.Diff(want, text(t, follow(l, at(1200)).results())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := follow(nil, at(0)).items(); got != nil {
-		t.Errorf("no events make %v", got)
+	if got := follow(nil, at(0)).results(); got != nil {
+		t.Errorf("no events, but %d results", len(got))
 	}
 }

@@ -3,168 +3,229 @@ package bench
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"golang.org/x/perf/benchfmt"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/koupleless/koupsandbox/sandbox"
-	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-// askTime bounds a question to the API server.
-const askTime = 30 * time.Second
+// metricsTimeout limits one request for the metrics of the API server.
+const metricsTimeout = 30 * time.Second
 
-// Options of Execute.
+// Options of Execute and Observe.
 type Options struct {
-	// Sandbox that is measured; it must be up. Required.
+	// Sandbox to measure; it must be up. Required.
 	Sandbox *sandbox.Sandbox
 	// API is a client of its Kubernetes API. Required.
 	API kubernetes.Interface
-	// Sizes are scenarios, once for each number of bases that they are to have. Required.
+	// Sizes has the scenarios, once for each number of bases. Required for Execute.
 	Sizes [][]*source.Scenario
-	// Runs is how often each is run. Default: 1.
+	// Runs is how often each scenario runs. Default: 1.
 	Runs int
-	// Baseline is an earlier result to compare with; what cannot be compared is refused before anything
-	// begins. Default: there is none.
-	Baseline *Result
-	// Progress hears what happens in the runs, one call at a time. Default: nobody.
+	// Output receives the results of each run when it ends, in the Go benchmark format. Required.
+	Output io.Writer
+	// Baseline is compared with the results. Execute fails before the first run if they cannot be compared.
+	// Default: none.
+	Baseline *Results
+	// Progress is called for each event of a run, one call at a time. Default: none.
 	Progress func(scenario.Event)
-	// Measured hears of each run what was measured, before the run is cleaned up. Default: nobody.
+	// Measured is called after each run, before its objects are deleted. Default: none.
 	Measured func(Run)
 }
 
-// Execute runs every size in turn, as often as it is to be, so that a machine that gets slower does so for
-// all of them. It blocks until all runs have ended and what they made is gone. When ctx ends, so do the runs:
-// the result has what was measured until then, and says that it was stopped. The error tells what kept it
-// from beginning, or that nothing could be compared; the result, if there is one, is right all the same.
-func Execute(ctx context.Context, o Options) (*Result, error) {
-	r, err := newResult(ctx, o.Sandbox)
+// Run is one run of a scenario.
+type Run struct {
+	// Name of the benchmark, such as RollingUpdate/tunnel=mqtt/bases=4.
+	Name    string
+	Verdict scenario.Verdict
+	// Failure is why the run did not pass. Such a run has no results.
+	Failure string
+	Elapsed time.Duration
+	// Notes are measures that are missing, and why.
+	Notes   []string
+	Results []*benchfmt.Result
+}
+
+// Report is the outcome of Execute or Observe.
+type Report struct {
+	Results Results
+	// Runs is how many runs there were, and Failed how many of them did not pass.
+	Runs, Failed int
+	// Stopped reports whether the context ended before the last run.
+	Stopped bool
+	// Comparison with the baseline; nil without a baseline.
+	Comparison *Comparison
+}
+
+// OK reports whether all runs were made and passed, and nothing is worse than in the baseline.
+func (r *Report) OK() bool {
+	return r.Runs > 0 && r.Failed == 0 && !r.Stopped && (r.Comparison == nil || len(r.Comparison.Regressions()) == 0)
+}
+
+// recorder collects runs.
+type recorder struct {
+	Options
+	config []benchfmt.Config
+	writer *benchfmt.Writer
+	report Report
+	err    error // of the writer
+}
+
+func newRecorder(ctx context.Context, o Options) (*recorder, error) {
+	status, err := o.Sandbox.Status(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	config, err := configOf(ctx, status)
+	if err != nil {
+		return nil, err
+	}
+	r := &recorder{Options: o, config: config, writer: benchfmt.NewWriter(o.Output)}
+	r.report.Results.setConfig(config)
+	return r, nil
+}
+
+// Execute runs the scenarios of every size in turn, Runs times. It blocks until all runs have ended and their
+// objects are deleted. When ctx ends, the current run is stopped, and the report has the results so far. The
+// report is nil if nothing could be measured.
+func Execute(ctx context.Context, o Options) (*Report, error) {
+	r, err := newRecorder(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	if o.Baseline != nil {
-		if err := Comparable(o.Baseline, r); err != nil {
+		if err := o.Baseline.matches(r.report.Results.config); err != nil {
 			return nil, err
 		}
 	}
 	for range max(o.Runs, 1) {
 		for _, scenarios := range o.Sizes {
-			if err := r.run(ctx, o, scenarios); err != nil {
-				return r, err
+			if err := r.run(ctx, scenarios); err != nil {
+				return &r.report, err
 			}
 			if ctx.Err() != nil {
-				r.Stopped = true
-				return r, nil //nolint:nilerr // whoever has stopped it knows
+				r.report.Stopped = true
+				return &r.report, nil //nolint:nilerr // Stopped reports it
 			}
 		}
 	}
 	if o.Baseline != nil {
-		r.Baseline, err = Compare(o.Baseline, r)
+		r.report.Comparison, err = Compare(o.Baseline, &r.report.Results)
 	}
-	return r, err
+	return &r.report, err
 }
 
-// newResult begins a result in a sandbox.
-func newResult(ctx context.Context, of *sandbox.Sandbox) (*Result, error) {
-	status, err := of.Status(ctx, false)
-	if err != nil {
-		return nil, err
-	}
-	r := &Result{Format: format, Version: version.Of(), Sandbox: of.Name, Provider: string(status.Provider), Kubernetes: status.Version, Runs: []Run{}}
-	r.Machine, err = MachineOf(ctx)
-	return r, err
-}
-
-// run runs scenarios once and measures each run between its two looks at the API server, before it is cleaned
-// up: what the clean-up costs is no part of it.
-func (r *Result) run(ctx context.Context, o Options, scenarios []*source.Scenario) error {
-	var look look
-	_, err := scenario.Execute(ctx, scenario.Options{Sandbox: o.Sandbox, Scenarios: scenarios, Progress: func(e scenario.Event) {
+// run runs scenarios once. It reads the API server's metrics before the clean-up, so that its requests do not count.
+func (r *recorder) run(ctx context.Context, scenarios []*source.Scenario) error {
+	var before snapshot
+	_, err := scenario.Execute(ctx, scenario.Options{Sandbox: r.Sandbox, Scenarios: scenarios, Progress: func(e scenario.Event) {
 		switch e.Kind {
 		case scenario.RunBegan:
-			look = lookAt(ctx, o.API)
+			before = takeSnapshot(ctx, r.API)
 		case scenario.RunEnded:
-			run := runOf(e.Run, look, lookAt(ctx, o.API))
-			r.Runs = append(r.Runs, run)
-			if o.Measured != nil {
-				o.Measured(run)
-			}
+			r.record(runOf(e.Run, before, takeSnapshot(ctx, r.API)))
 		}
-		if o.Progress != nil {
-			o.Progress(e)
+		if r.Progress != nil {
+			r.Progress(e)
 		}
 	}})
-	return err
+	return errors.Join(err, r.err)
 }
 
-// look is what an API server says of itself at a moment.
-type look struct {
+// record adds a run to the report and writes its results.
+func (r *recorder) record(run Run) {
+	r.report.Runs++
+	if run.Verdict != scenario.Passed {
+		r.report.Failed++
+	}
+	for _, result := range run.Results {
+		result.Config = r.config
+		r.report.Results.add(result)
+		if err := r.writer.Write(result); err != nil && r.err == nil {
+			r.err = fmt.Errorf("writing benchmark results: %w", err)
+		}
+	}
+	if r.Measured != nil {
+		r.Measured(run)
+	}
+}
+
+// snapshot has the metrics of the API server at one moment.
+type snapshot struct {
 	metrics Metrics
 	err     error
 }
 
-// lookAt asks an API server; Ctrl-C does not take the end of a run from it.
-func lookAt(ctx context.Context, api kubernetes.Interface) look {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
+// takeSnapshot reads the metrics even if ctx has ended: a run that was stopped is measured, too.
+func takeSnapshot(ctx context.Context, api kubernetes.Interface) snapshot {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), metricsTimeout)
 	defer cancel()
 	metrics, err := APIMetrics(ctx, api.CoreV1().RESTClient())
-	return look{metrics, err}
+	return snapshot{metrics, err}
 }
 
-// runOf measures a run that has ended.
-func runOf(run *scenario.Run, before, after look) Run {
+func runOf(run *scenario.Run, before, after snapshot) Run {
 	l := follow(run.Timeline, time.Time{})
-	m := Run{Scenario: run.Scenario, Cell: cellOf(run.Cell), Bases: len(l.bases), Verdict: run.Verdict, Failure: run.Failure, Elapsed: run.Elapsed, Lag: run.Lag}
+	m := Run{Name: nameOf(run.Scenario, run.Cell, len(l.bases)), Verdict: run.Verdict, Failure: run.Failure, Elapsed: run.Elapsed}
 	if run.Verdict == scenario.Passed {
 		m.measure(l, before, after)
 	}
 	return m
 }
 
-// measure adds all measures.
-func (m *Run) measure(l *lives, before, after look) {
-	m.Items = l.items()
+// nameOf returns the name of a benchmark: rolling-update with {tunnel: mqtt} and 4 bases is
+// RollingUpdate/tunnel=mqtt/bases=4.
+func nameOf(name string, cell map[string]any, bases int) string {
+	var b strings.Builder
+	for word := range strings.SplitSeq(name, "-") {
+		b.WriteString(strings.ToUpper(word[:min(1, len(word))]) + word[min(1, len(word)):])
+	}
+	for _, key := range slices.Sorted(maps.Keys(cell)) {
+		value := strings.NewReplacer(" ", "_", "\t", "_", "\n", "_", "/", "_").Replace(fmt.Sprint(cell[key]))
+		fmt.Fprintf(&b, "/%s=%s", key, value)
+	}
+	fmt.Fprintf(&b, "/bases=%d", bases)
+	return b.String()
+}
+
+// measure adds all results.
+func (m *Run) measure(l *lives, before, after snapshot) {
+	m.Results = l.results()
 	if len(l.all) == 0 {
-		m.Notes = append(m.Notes, "no module Pod was created: there is nothing of Pods to measure")
+		m.Notes = append(m.Notes, "no module Pod was created, so Pods are not measured")
 	}
 	if err := cmp.Or(before.err, after.err); err != nil {
 		m.Notes = append(m.Notes, "API responsiveness is not measured: "+err.Error())
-		return
+	} else if requests, ok := responsiveness(before.metrics, after.metrics); ok {
+		m.Results = append(m.Results, requests...)
+	} else {
+		m.Notes = append(m.Notes, "API responsiveness is not measured: the counters of the API server decreased; it was restarted, or another one answered")
 	}
-	items, ok := responsiveness(before.metrics, after.metrics)
-	if !ok {
-		m.Notes = append(m.Notes, "API responsiveness is not measured: the API server's counters went back, since it began anew or another one answered")
+	for _, r := range m.Results {
+		r.Name = append(benchfmt.Name(m.Name), r.Name...)
 	}
-	m.Items = append(m.Items, items...)
 }
 
-// cellOf names a cell of a matrix.
-func cellOf(values map[string]any) string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		parts = append(parts, fmt.Sprintf("%s=%v", name, values[name]))
-	}
-	return strings.Join(parts, ",")
-}
-
-// Observed is the name of the one run of Observe.
-const Observed = "(observed)"
-
-// Observe measures what others do in a sandbox, until ctx ends, which is no error. follow tells the events of
-// the sandbox. Pods that were there before are left out, and endpoints no such stream tells.
-func Observe(ctx context.Context, of *sandbox.Sandbox, api kubernetes.Interface, follow func(context.Context, func(timeline.Event) error) error) (*Result, error) {
-	r, err := newResult(ctx, of)
+// Observe measures the activity in a sandbox until ctx ends, which is not an error. follow reads the events of
+// the sandbox. Pods that existed before are ignored. Network programming is not measured, since the events do
+// not include endpoints.
+func Observe(ctx context.Context, o Options, follow func(context.Context, func(timeline.Event) error) error) (*Report, error) {
+	r, err := newRecorder(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	before, start := lookAt(ctx, api), time.Now()
+	before, start := takeSnapshot(ctx, o.API), time.Now()
 	var events []timeline.Event
 	if err := follow(ctx, func(e timeline.Event) error {
 		events = append(events, e)
@@ -172,14 +233,13 @@ func Observe(ctx context.Context, of *sandbox.Sandbox, api kubernetes.Interface,
 	}); ctx.Err() == nil {
 		return nil, err
 	}
-	r.Runs = append(r.Runs, observed(events, start, before, lookAt(ctx, api)))
-	return r, nil
+	r.record(observed(events, start, before, takeSnapshot(ctx, o.API)))
+	return &r.report, r.err
 }
 
-func observed(events []timeline.Event, start time.Time, before, after look) Run {
+func observed(events []timeline.Event, start time.Time, before, after snapshot) Run {
 	l := follow(events, start)
-	m := Run{Scenario: Observed, Bases: len(l.bases), Verdict: scenario.Passed, Elapsed: time.Since(start),
-		Notes: []string{"network programming is measured in the runs of scenarios only"}}
+	m := Run{Name: nameOf("observed", nil, len(l.bases)), Verdict: scenario.Passed, Elapsed: time.Since(start)}
 	m.measure(l, before, after)
 	return m
 }

@@ -12,10 +12,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Metrics are the families that a Prometheus endpoint shows, by name.
+// Metrics are the metric families of a Prometheus endpoint, by name.
 type Metrics map[string]*dto.MetricFamily
 
-// ParseMetrics reads the text format.
+// ParseMetrics parses the Prometheus text format.
 func ParseMetrics(r io.Reader) (Metrics, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(r)
@@ -25,18 +25,17 @@ func ParseMetrics(r io.Reader) (Metrics, error) {
 	return families, nil
 }
 
-// APIMetrics asks an API server for its metrics. Of several behind one address one answers.
+// APIMetrics reads the metrics of an API server. Behind a load balancer, they are those of one server.
 func APIMetrics(ctx context.Context, api rest.Interface) (Metrics, error) {
 	text, err := api.Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("asking the API server for its metrics: %w", err)
+		return nil, fmt.Errorf("reading the metrics of the API server: %w", err)
 	}
 	return ParseMetrics(bytes.NewReader(text))
 }
 
-// Sum adds the counters or gauges of a family for whose labels keep returns true;
-// a nil keep takes all. A family that is not there counts 0: a counter shows up with its
-// first event.
+// Sum returns the sum of the counters and gauges of a family whose labels keep accepts; a nil keep accepts all.
+// The sum of a missing family is 0: a counter appears with its first event.
 func (m Metrics) Sum(name string, keep func(labels map[string]string) bool) float64 {
 	total := 0.0
 	for _, metric := range m[name].GetMetric() {
@@ -47,7 +46,7 @@ func (m Metrics) Sum(name string, keep func(labels map[string]string) bool) floa
 	return total
 }
 
-// LabelsOf are the labels of a metric by name.
+// LabelsOf returns the labels of a metric by name.
 func LabelsOf(metric *dto.Metric) map[string]string {
 	labels := map[string]string{}
 	for _, l := range metric.GetLabel() {

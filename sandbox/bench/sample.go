@@ -3,51 +3,40 @@ package bench
 import (
 	"math"
 	"slices"
+
+	"golang.org/x/perf/benchfmt"
 )
 
-// percentile is the smallest value that at least p per cent of the values are not above: the nearest rank,
-// as clusterloader2 computes it. The values are sorted; of none it is 0.
-func percentile(sorted []float64, p float64) float64 {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[max(int(math.Ceil(float64(len(sorted))*p/100)), 1)-1]
-}
-
-// percentiles are those that every measure tells, of values in any order.
-func percentiles(values []float64) map[string]float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	data := map[string]float64{}
-	for _, p := range shares {
-		data[p.name] = percentile(sorted, p.share)
-	}
-	return data
-}
-
-// shares are the percentiles that measures tell. least is how many samples a run must have, so that one
-// lies beyond the percentile: of fewer it is only their maximum.
+// shares are the percentiles of a measure. least is the number of samples below which the percentile is only
+// their maximum and is left out.
 var shares = []struct {
 	name  string
 	share float64
 	least int
-}{{Perc50, 50, 2}, {Perc90, 90, 10}, {Perc99, 99, 100}}
+}{{"p50", 50, 1}, {"p90", 90, 10}, {"p99", 99, 100}}
 
-// median of values in any order; of an even number the mean of the two in the middle.
-func median(values []float64) float64 {
+// percentile returns the nearest rank of sorted values, as clusterloader2 does.
+func percentile(sorted []float64, p float64) float64 {
+	return sorted[max(int(math.Ceil(float64(len(sorted))*p/100)), 1)-1]
+}
+
+// measurement returns a result with the percentiles of the values, which need not be sorted. The name follows that
+// of the scenario, such as /measure=pod_startup.
+func measurement(name, unit string, values []float64) *benchfmt.Result {
 	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	if n == 0 {
-		return 0
-	}
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+	return percentiles(name, unit, len(values), func(share float64) float64 { return percentile(sorted, share) })
 }
 
-// deviation is the median of the distances from the median (MAD).
-func deviation(values []float64) float64 {
-	middle := median(values)
-	distances := make([]float64, len(values))
-	for i, v := range values {
-		distances[i] = math.Abs(v - middle)
+// percentiles returns a result with the percentiles that the number of samples allows. of returns one of them.
+func percentiles(name, unit string, samples int, of func(share float64) float64) *benchfmt.Result {
+	r := &benchfmt.Result{Name: benchfmt.Name(name), Iters: samples}
+	for _, p := range shares {
+		if samples >= p.least {
+			r.Values = append(r.Values, benchfmt.Value{Unit: p.name + "-" + unit, Value: round(of(p.share))})
+		}
 	}
-	return median(distances)
+	return r
 }
+
+// round drops digits that are below a microsecond.
+func round(milliseconds float64) float64 { return math.Round(milliseconds*1e3) / 1e3 }

@@ -15,37 +15,36 @@ import (
 
 // Contender is a side of a comparison.
 type Contender struct {
-	// Name for people.
+	// Name is shown in the result.
 	Name string
-	// Config of its sandboxes, as that of Options.
+	// Config of its sandboxes, as in Options.
 	Config *v1alpha1.Sandbox
 }
 
-// Comparison is what Compare returns. Its JSON form is what a corpus keeps as compare.json.
+// Comparison is the result of Compare. A corpus has its JSON form as compare.json.
 type Comparison struct {
 	Started time.Time `json:"started"`
 	Seed    uint64    `json:"seed"`
-	// Only has the names of the moves that were drawn; empty = all.
+	// Only are the names of the moves that were used; empty = all.
 	Only []string `json:"only,omitempty"`
-	// Schedules that each side has run.
+	// Schedules is the number of schedules that each side has run.
 	Schedules int           `json:"schedules"`
 	Elapsed   time.Duration `json:"elapsed"`
 	A         Side          `json:"a"`
 	B         Side          `json:"b"`
-	// Error is what has kept the comparison from going on; empty = nothing.
+	// Error is the error that ended the comparison; may be empty.
 	Error string `json:"error,omitempty"`
 }
 
-// Side is what became of the schedules on one side: each has passed or failed, or nobody could judge
-// it, twice.
+// Side counts the results of the schedules on one side. Unclear schedules were inconclusive twice.
 type Side struct {
 	Name    string `json:"name"`
 	Passed  int    `json:"passed"`
 	Failed  int    `json:"failed"`
 	Unclear int    `json:"unclear"`
-	// Invariants says how many schedules have broken each; as in Failure, one for a schedule.
+	// Invariants counts the failed schedules by Failure.Invariant.
 	Invariants map[string]int `json:"invariants"`
-	// Alone has the failures of schedules that the other side has not failed, by their seeds.
+	// Alone are the failures of schedules that did not fail on the other side, sorted by seed.
 	Alone []Alone `json:"alone"`
 }
 
@@ -54,17 +53,17 @@ type Alone struct {
 	Seed      uint64 `json:"seed"`
 	Invariant string `json:"invariant"`
 	Seen      string `json:"seen"`
-	// Unclear says that nobody could judge the other side; else it has passed.
+	// Unclear reports whether the other side was inconclusive. Otherwise it passed.
 	Unclear bool `json:"unclear,omitempty"`
 }
 
 // comparison is one call of Compare.
 type comparison struct {
 	o Options
-	// try runs a schedule on the first side, and on the second.
+	// try runs a schedule on each side.
 	try [2]runner
 	gen generator
-	// atOnce is how many schedules run at once.
+	// atOnce is the number of concurrent schedules.
 	atOnce int
 
 	mu      sync.Mutex
@@ -74,12 +73,10 @@ type comparison struct {
 	result  Comparison
 }
 
-// Compare runs the same schedules on two sides, and says what became of them. The schedules follow
-// from the seed alone: that of the n-th, from 0, is Seed + n, and what there was already does not
-// matter. One that wants more controllers than a side has is left out. The sandboxes are those of
-// Options, half of them for each side, at least one; o.Config is not used, and nothing is reduced. It
-// blocks until the sandboxes are down again. What was found until ctx ended is in the result. The
-// error tells of what kept it from going on.
+// Compare runs the same schedules on two sides and compares the results. The seed of schedule n, counted from 0, is
+// Seed + n. Schedules that need more controllers than a side has are left out. Each side has half of the sandboxes,
+// but at least one. Compare ignores o.Config, and does not shrink failures. It blocks until the sandboxes are
+// deleted. If ctx ends, the result has the schedules that completed before, and the error is nil.
 func Compare(ctx context.Context, o Options, a, b Contender) (_ *Comparison, err error) {
 	o = o.Complete()
 	c := newComparison(o, a, b)
@@ -95,7 +92,7 @@ func Compare(ctx context.Context, o Options, a, b Contender) (_ *Comparison, err
 	return &c.result, c.all(ctx)
 }
 
-// sides are the options of the pools.
+// sides returns the options of the pools.
 func sides(o Options, a, b Contender) [2]Options {
 	o.Parallel = max(1, o.Parallel/2)
 	first, second := o, o
@@ -116,7 +113,7 @@ func newComparison(o Options, a, b Contender) *comparison {
 	return c
 }
 
-// all runs the schedules. Whatever ends it, the corpus has what was found.
+// all runs the schedules. It saves the result also if it returns an error.
 func (c *comparison) all(ctx context.Context) error {
 	c.began = time.Now()
 	err := sideBySide(ctx, c.atOnce, c.next, c.both)
@@ -126,7 +123,7 @@ func (c *comparison) all(ctx context.Context) error {
 	return errors.Join(err, c.save())
 }
 
-// next draws the next schedule.
+// next returns the next schedule, and false if there is none.
 func (c *comparison) next() (Schedule, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,8 +140,8 @@ func (c *comparison) next() (Schedule, bool) {
 	}
 }
 
-// both runs a schedule on both sides at once, so that they have the same machine, and notes what
-// became of it. A schedule that ctx has ended on one side counts on none.
+// both runs a schedule on both sides concurrently, so that the load is the same, and records the results. A schedule
+// that was cancelled on one side is recorded on neither.
 func (c *comparison) both(ctx context.Context, s Schedule) error {
 	var got [2]outcome
 	var errs [2]error
@@ -169,8 +166,8 @@ func (c *comparison) both(ctx context.Context, s Schedule) error {
 	return c.save()
 }
 
-// note counts what became of a schedule on this side, and returns a failure that the other side does
-// not have, or nil.
+// note records the result of a schedule. It returns the failure if the schedule failed only on this side, otherwise
+// nil.
 func (s *Side) note(of Schedule, got, beside outcome) *Failure {
 	switch {
 	case got.unclear:
@@ -190,7 +187,7 @@ func (s *Side) note(of Schedule, got, beside outcome) *Failure {
 	return &Failure{Invariant: got.invariant, Seed: of.Seed, Smallest: of, Seen: "only " + s.Name + ": " + got.seen, Times: 1}
 }
 
-// save writes the result. The caller holds the lock, if others run.
+// save writes the result. The caller holds the lock while schedules run.
 func (c *comparison) save() error {
 	c.result.Started, c.result.Elapsed = c.began, time.Since(c.began)
 	return report.Save(filepath.Join(c.o.Corpus, ComparisonFile), &c.result, writeJSON)

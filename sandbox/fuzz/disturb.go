@@ -15,8 +15,8 @@ import (
 
 // disturb renders the beginning of a disturbance, and its end if it is not to outlast the next move.
 func (r *renderer) disturb(i int, m Move, kind *move) {
-	if kind.drains {
-		if slices.ContainsFunc(r.open, func(o open) bool { return o.kind.drains && o.move.Base == m.Base }) {
+	if kind.drains() {
+		if slices.ContainsFunc(r.open, func(o open) bool { return o.kind.drains() && o.move.Base == m.Base }) {
 			return
 		}
 		r.add(m.Do+" at "+m.Base, v1alpha1.Action{Base: r.s.drain(v1alpha1.BaseNames{m.Base})})
@@ -155,7 +155,7 @@ func (r *renderer) endDue(due func(open) bool) {
 }
 
 func (r *renderer) undo(o open, rest []open) {
-	if o.kind.drains {
+	if o.kind.drains() {
 		r.within("end of "+o.move.Do+" at "+o.move.Base, r.s.settle(), v1alpha1.Action{Base: &v1alpha1.BaseAction{Uncordon: v1alpha1.BaseNames{o.move.Base}}})
 		return
 	}

@@ -14,82 +14,74 @@ import (
 
 // Options of Run.
 type Options struct {
-	// Home is the folder with the folders of all sandboxes. Required.
+	// Home is the directory with the state of all sandboxes. Required.
 	Home string
-	// Config of the sandboxes; it has passed v1alpha1.Complete, and its speed is MaxSpeed at most, Speed if nothing
-	// else is wanted. Required.
+	// Config of the sandboxes, as v1alpha1.Complete returns it. Its speed must be at most MaxSpeed; the usual value is
+	// Speed. Required.
 	Config *v1alpha1.Sandbox
 	// Programs of the sandboxes. Required.
 	Programs sandbox.Programs
-	// Name that the names of the sandboxes begin with. Default: fuzz.
+	// Name is the prefix of the names of the sandboxes. Default: fuzz.
 	Name string
-	// Seed of the first schedule; the others follow it. Default: drawn.
+	// Seed of the first schedule. The seeds of the others follow it. Default: random.
 	Seed uint64
-	// Count is how many schedules are run; 0 = until For is over.
+	// Count is the number of schedules; 0 = unlimited, until For ends.
 	Count int
-	// For is how long schedules begin; 0 = until Count have begun. Those that run then come to their end, and
-	// failures are reduced afterwards.
+	// For is the time in which schedules are started; 0 = unlimited, until Count have started. Schedules that are
+	// running then complete, and failures are shrunk afterwards.
 	For time.Duration
-	// Only has the names of the moves to use. Default: all.
+	// Only are the names of the moves to use. Default: all.
 	Only []string
-	// Beyond draws moves too that do what no API server does to its clients. Default: only those that Only
-	// names.
+	// Beyond also uses faults that an API server never causes. Default: only those that Only names.
 	Beyond bool
-	// Parallel is how many sandboxes there are, in each of which up to six schedules run beside each
-	// other. Default: 3, which keep two processors busy.
+	// Parallel is the number of sandboxes. Up to six schedules run concurrently in each. Default: 3, which keep two
+	// CPUs busy.
 	Parallel int
-	// Corpus is the folder that failures are written to as scenarios. Required.
+	// Corpus is the directory to which failures are written as scenarios. Required.
 	Corpus string
-	// ShrinkFor bounds the time in which one failure is reduced. Default: 5 min; negative = failures
-	// are not reduced.
+	// ShrinkFor is the maximum time for shrinking one failure. Default: 5 min; negative = failures are not shrunk.
 	ShrinkFor time.Duration
-	// MostFailures ends the run after so many different ones. Default: 10.
+	// MostFailures is the number of different failures after which the run ends. Default: 10.
 	MostFailures int
-	// Progress hears what happens, one call at a time. Default: nobody.
+	// Progress is called for each schedule and each step of shrinking, one call at a time. Default: none.
 	Progress func(Progress)
 }
 
-// Progress is how far a run is.
+// Progress is the progress of a run.
 type Progress struct {
-	// Schedules that have been judged; Unclear runs could not be, and were made once more.
+	// Schedules is the number of schedules with a result, Unclear the number of inconclusive runs.
 	Schedules, Unclear int
-	// Pairs of moves that there were, and Features that were seen: kinds of events and of lines in the
-	// logs of controllers.
-	Pairs, Features int
-	// Elapsed since the first schedule began.
+	// Elapsed is the time since the start of the first schedule.
 	Elapsed time.Duration
-	// Failure that was found now, and Shrinking while one is being reduced: the moves it has now.
+	// Failure is a new failure. Shrinking is the number of moves of the failure that is being shrunk.
 	Failure   *Failure
 	Shrinking int
 }
 
-// Result of Run. Its JSON form is what a corpus keeps as fuzz.json.
+// Result is the result of Run. A corpus has its JSON form as fuzz.json.
 type Result struct {
 	Started time.Time `json:"started"`
 	Seed    uint64    `json:"seed"`
-	// Only has the names of the moves that were drawn; empty = all.
+	// Only are the names of the moves that were used; empty = all.
 	Only []string `json:"only,omitempty"`
-	// Beyond says that moves were drawn that go beyond the API's contract.
+	// Beyond reports whether faults beyond the API's contract were used.
 	Beyond    bool          `json:"beyondContract,omitempty"`
 	Schedules int           `json:"schedules"`
 	Unclear   int           `json:"unclear"`
 	Moves     int           `json:"moves"`
-	Pairs     int           `json:"pairs"`
-	Features  int           `json:"features"`
 	Elapsed   time.Duration `json:"elapsed"`
 	Failures  []*Failure    `json:"failures"`
-	// Unjudged says why runs could not be judged at first.
+	// Unjudged are the reasons of inconclusive runs.
 	Unjudged []string `json:"unjudged,omitempty"`
-	// Covered has the pairs of moves that there were, sorted.
-	Covered []Covered `json:"covered"`
-	// Error is what has kept the run from going on; empty = nothing.
+	// Error is the error that ended the run; may be empty.
 	Error string `json:"error,omitempty"`
 }
 
-// runner runs a schedule, and says what became of it.
+// runner runs a schedule and returns its outcome.
 type runner func(context.Context, Schedule) (outcome, *scenario.Report, error)
 
-// judged runs a schedule, once more if nobody can judge it. unclear hears why, each time.
+// judged runs a schedule, and again if the first run was inconclusive. It calls unclear with the reason of each
+// inconclusive run.
 func (try runner) judged(ctx context.Context, s Schedule, unclear func(why string)) (got outcome, report *scenario.Report, err error) {
 	for range 2 {
 		got, report, err = try(ctx, s)
@@ -103,28 +95,26 @@ func (try runner) judged(ctx context.Context, s Schedule, unclear func(why strin
 
 // run is one call of Run.
 type run struct {
-	o    Options
-	try  runner
-	gen  generator
-	seen coverage
-	// room is how many schedules a sandbox has room for, if they can be beside each other.
+	o   Options
+	try runner
+	gen generator
+	// room is the maximum number of schedules that run concurrently in a sandbox.
 	room int
 
 	mu      sync.Mutex
 	result  Result
 	began   time.Time
 	planned int
-	alone   int    // schedules that run now and need a sandbox alone
-	drawn   uint64 // seeds that were looked at
+	alone   int    // running schedules that need a sandbox of their own
+	drawn   uint64 // seeds that were used
 }
 
-// errFound ends a run that has found enough.
+// errFound ends a run that has found MostFailures failures.
 var errFound = errors.New("enough failures were found")
 
-// Run runs schedules until Count have begun, For is over, enough failures are found, or ctx ends, and
-// reduces the failures. It blocks until the sandboxes are down again. What was found until ctx ended
-// is in the result. The error tells of what kept it from going on, such as a sandbox that does not
-// come up.
+// Run runs schedules until Count have started, For has passed, MostFailures failures are found, or ctx ends. Then
+// it shrinks the failures. It blocks until the sandboxes are deleted. If ctx ends, the result has the failures found
+// before, and the error is nil. Run returns an error if a sandbox cannot be created, for example.
 func Run(ctx context.Context, o Options) (_ *Result, err error) {
 	o = o.Complete()
 	p, err := openPool(&o)
@@ -137,7 +127,7 @@ func Run(ctx context.Context, o Options) (_ *Result, err error) {
 	return &r.result, r.all(ctx)
 }
 
-// all runs schedules and reduces what fails. Whatever ends it, the corpus has what was found.
+// all runs schedules and shrinks the failures. It saves the corpus also if it returns an error.
 func (r *run) all(ctx context.Context) error {
 	r.began = time.Now()
 	err := r.workers(ctx)
@@ -155,13 +145,13 @@ func newRun(o Options, try runner) *run {
 	return &run{o: o, try: try, room: beside, gen: generator{only: o.Only, beyond: o.Beyond}, result: Result{Seed: o.Seed, Only: o.Only, Beyond: o.Beyond, Failures: []*Failure{}}}
 }
 
-// Complete returns the options with their defaults, so that the seed that is drawn is known.
+// Complete returns the options with their defaults, among them a random seed.
 func (o Options) Complete() Options {
 	if o.Name == "" {
 		o.Name = "fuzz"
 	}
 	if o.Seed == 0 {
-		o.Seed = rand.Uint64() >> 11 // a number that JSON keeps whole
+		o.Seed = rand.Uint64() >> 11 // JSON readers represent smaller numbers exactly
 	}
 	if o.Parallel == 0 {
 		o.Parallel = 3
@@ -187,12 +177,12 @@ func (r *run) workers(ctx context.Context) error {
 	return nil
 }
 
-// forAlone is how many sandboxes are for schedules that need one alone: half of them. The others have many
-// beside each other, so that it is always the same that the processors have to do.
+// forAlone returns the number of sandboxes for schedules that need one of their own: half of them. The load of the
+// CPUs stays the same this way.
 func (r *run) forAlone() int { return (r.o.Parallel + 1) / 2 }
 
-// sideBySide does n schedules at a time, until there is no next one, or one has an error, which it
-// returns. Nothing has gone wrong when ctx ends.
+// sideBySide calls do for all schedules of next, n concurrently. It stops at the first error and returns it. If ctx
+// ends, it returns nil.
 func sideBySide(ctx context.Context, n int, next func() (Schedule, bool), do func(context.Context, Schedule) error) error {
 	life, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -217,14 +207,11 @@ func sideBySide(ctx context.Context, n int, next func() (Schedule, bool), do fun
 	return context.Cause(life)
 }
 
-const (
-	// candidates is out of how many schedules the one with the most new pairs is taken.
-	candidates = 4
-	// looks is how many seeds are looked at for as many of the kind that is wanted.
-	looks = 10 * candidates
-)
+// looks is the maximum number of seeds that are tried for a schedule of the kind that is wanted.
+const looks = 10
 
-// next draws the next schedule: one that needs a sandbox alone, unless there are enough of those.
+// next returns the next schedule. It needs a sandbox alone if fewer such schedules run than there are
+// sandboxes for them.
 func (r *run) next() (s Schedule, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -241,37 +228,33 @@ func (r *run) next() (s Schedule, more bool) {
 		r.drawn++
 		return r.gen.draw(r.o.Seed + r.drawn - 1)
 	}
-	if r.planned == 1 { // so that the seed of a schedule repeats it
-		return r.seen.prefer([]Schedule{draw()}), true
+	if r.planned == 1 { // the first seed is that of the schedule to replay
+		return draw(), true
 	}
-	alone := r.alone < r.forAlone()
-	var list, others []Schedule
-	for i := 0; len(list) < candidates && i < looks || len(list)+len(others) == 0; i++ {
-		switch s := draw(); {
-		case !r.gen.fits(s):
-		case s.alone() == alone:
-			list = append(list, s)
-		default:
-			others = append(others, s)
+	alone, found := r.alone < r.forAlone(), false
+	for i := 0; i < looks || !found; i++ { // Only may exclude the kind that is wanted
+		candidate := draw()
+		if !r.gen.fits(candidate) {
+			continue
+		}
+		s, found = candidate, true
+		if s.alone() == alone {
+			break
 		}
 	}
-	if len(list) == 0 { // as the moves to use have it
-		list = others[:min(candidates, len(others))]
-	}
-	return r.seen.prefer(list), true
+	return s, true
 }
 
-// one runs a schedule, once more if nobody can judge it, and notes a failure.
+// one runs a schedule and records its failure.
 func (r *run) one(ctx context.Context, s Schedule) error {
 	got, report, err := r.try.judged(ctx, s, r.unclear)
 	r.ended(s)
 	if over(ctx) {
-		return nil // what it says is of no use
+		return nil // the end of ctx has changed the outcome
 	}
 	if err != nil || got.unclear {
 		return err
 	}
-	r.seen.saw(s, got.features)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.result.Schedules++
@@ -280,7 +263,7 @@ func (r *run) one(ctx context.Context, s Schedule) error {
 	if got.invariant != "" {
 		p.Failure = r.note(s, got, report)
 	}
-	if p.Failure != nil { // whoever is killed later has it
+	if p.Failure != nil { // saved now, in case the process is killed
 		r.result.Elapsed = p.Elapsed
 		if err := r.save(); err != nil {
 			return err
@@ -293,7 +276,7 @@ func (r *run) one(ctx context.Context, s Schedule) error {
 	return nil
 }
 
-// ended makes room for another schedule that needs a sandbox alone, if this one did.
+// ended updates the number of running schedules that need a sandbox of their own.
 func (r *run) ended(s Schedule) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -302,7 +285,7 @@ func (r *run) ended(s Schedule) {
 	}
 }
 
-// unclear notes why nobody could judge a run.
+// unclear records the reason of an inconclusive run.
 func (r *run) unclear(why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -311,12 +294,11 @@ func (r *run) unclear(why string) {
 }
 
 func (r *run) progress() Progress {
-	p := Progress{Schedules: r.result.Schedules, Unclear: r.result.Unclear, Elapsed: time.Since(r.began)}
-	p.Pairs, p.Features = r.seen.size()
-	return p
+	return Progress{Schedules: r.result.Schedules, Unclear: r.result.Unclear, Elapsed: time.Since(r.began)}
 }
 
-// note keeps a failure, unless one like it is kept. The caller holds the lock.
+// note records a failure and returns it. It returns nil if a failure of the same kind was recorded before. The
+// caller holds the lock.
 func (r *run) note(s Schedule, got outcome, report *scenario.Report) *Failure {
 	f := &Failure{Invariant: got.invariant, Seed: s.Seed, Smallest: s, Seen: got.seen, Times: 1, Report: report, Log: got.log}
 	if known := alike(r.result.Failures, f); known != nil {
@@ -328,5 +310,5 @@ func (r *run) note(s Schedule, got outcome, report *scenario.Report) *Failure {
 	return f
 }
 
-// over tells whether a context has ended, which is no error of what it was for.
+// over reports whether ctx has ended.
 func over(ctx context.Context) bool { return ctx.Err() != nil }

@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/ptr"
 
-	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
@@ -60,13 +59,14 @@ func TestSchedulesAreScenarios(t *testing.T) {
 		if diff := cmp.Diff(s, g.draw(seed)); diff != "" {
 			t.Fatalf("seed %d gives two schedules:\n%s", seed, diff)
 		}
-		if seed%9 == 0 { // reading one takes a tenth of a second
-			is(s)
-		}
+		known := len(used)
 		for _, m := range s.Moves {
 			used[m.Do] = true
 		}
-		if seed%50 == 0 {
+		if len(used) > known { // reading a scenario takes a tenth of a second
+			is(s)
+		}
+		if seed%400 == 0 {
 			for _, smaller := range s.smaller() {
 				is(smaller)
 			}
@@ -346,8 +346,6 @@ func TestSchedulesFit(t *testing.T) {
 func TestJudge(t *testing.T) {
 	lost := scenario.Traffic{Summary: traffic.Summary{}, Verdict: scenario.Failed}
 	lost.Name, lost.Sent, lost.Summary.Lost = "service1", 10, 3
-	late := lost
-	late.Late = 1500 * time.Millisecond
 	broken := scenario.Check{Name: "order", Verdict: scenario.Failed, Summary: "1 in the wrong order", Violations: []scenario.Violation{{Message: "it was"}}}
 	for name, c := range map[string]struct {
 		run  scenario.Run
@@ -356,7 +354,6 @@ func TestJudge(t *testing.T) {
 		"passed":               {scenario.Run{Verdict: scenario.Passed}, outcome{}},
 		"not to be judged":     {scenario.Run{Verdict: scenario.Errored, Failure: "late"}, outcome{unclear: true, seen: "late"}},
 		"a step":               {scenario.Run{Verdict: scenario.Failed, Failure: "not within 75s"}, outcome{invariant: "at rest", seen: "not within 75s"}},
-		"a machine that stood": {scenario.Run{Verdict: scenario.Failed, Failure: "lost", Traffic: []scenario.Traffic{late}}, outcome{unclear: true, seen: "the machine is too busy: it was up to 1.5 s late: lost"}},
 		"requests":             {scenario.Run{Verdict: scenario.Failed, Traffic: []scenario.Traffic{lost}}, outcome{invariant: "requests", seen: "stream service1: 3 of 10 requests were lost"}},
 		"a check, before them": {scenario.Run{Verdict: scenario.Failed, Traffic: []scenario.Traffic{lost}, Checks: []scenario.Check{broken}}, outcome{invariant: "order", seen: "order: 1 in the wrong order; it was"}},
 	} {
@@ -396,88 +393,6 @@ func TestTakenTooSoon(t *testing.T) {
 		if got := judge(&scenario.Report{Runs: []*scenario.Run{&run}}); got.unclear != c.want || (got.invariant == "requests") == c.want {
 			t.Errorf("%s: %+v, want unclear: %t", name, got, c.want)
 		}
-	}
-}
-
-// A controller that grows over many schedules is told, once; one that was started anew begins anew.
-func TestGrowth(t *testing.T) {
-	began := time.Now()
-	for want, c := range map[string]struct{ mib, goroutines func(i uint64) uint64 }{
-		"memory: module-controller-2 needs 240 MiB after 20 schedules, and needed 90 MiB after 5": {
-			func(i uint64) uint64 { return 40 + 10*i }, func(uint64) uint64 { return 100 },
-		},
-		"goroutines: module-controller-2 has 420 goroutines after 20 schedules, and had 105 after 5": {
-			func(uint64) uint64 { return 100 }, func(i uint64) uint64 { return 100 + i + 300*(i/20) },
-		},
-		": ": {func(i uint64) uint64 { return 100 + i }, func(i uint64) uint64 { return 100 + i }},
-	} {
-		var g growth
-		look := func(i uint64) string {
-			mib, count := c.mib(i), func(string) uint64 { return c.goroutines(i) }
-			invariant, seen := g.look(&sandbox.Status{Name: "fuzz-1", Components: []sandbox.Component{
-				{Name: "broker", RSS: mib << 30}, {Name: "module-controller-2", StartedAt: began, RSS: mib << 20, Metrics: "http://metrics"},
-			}}, count)
-			return invariant + ": " + seen
-		}
-		for i := uint64(1); i < settledAfter+longLife; i++ {
-			if said := look(i); said != ": " {
-				t.Fatalf("after %d schedules: %s", i, said)
-			}
-		}
-		if said := look(settledAfter + longLife); said != want {
-			t.Errorf("%q, want %q", said, want)
-		}
-		for range settledAfter + longLife {
-			if said := look(30); said != ": " {
-				t.Errorf("it is told again: %s", said)
-			}
-		}
-		for i := range uint64(100) {
-			began = began.Add(time.Minute)
-			if said := look(i); said != ": " {
-				t.Errorf("each is new: %s", said)
-			}
-		}
-	}
-}
-
-func TestNewPairsArePreferred(t *testing.T) {
-	one := Schedule{Moves: []Move{{When: AtOnce, Do: release}}}
-	two := Schedule{Moves: []Move{{When: AtOnce, Do: release}, {When: AtOnce, Do: rollback}}}
-	var c coverage
-	var got []int
-	for _, list := range [][]Schedule{{one, two}, {one, two}, {two, one}} { // all pairs are new; one of two is; none is
-		got = append(got, len(c.prefer(list).Moves))
-	}
-	if diff := cmp.Diff([]int{1, 2, 2}, got); diff != "" {
-		t.Errorf("moves of those preferred (-want +got):\n%s", diff)
-	}
-	if pairs, features := c.size(); pairs != 2 || features != 0 {
-		t.Errorf("%d pairs, %d features", pairs, features)
-	}
-}
-
-// Of what was there before, that is preferred which has shown something new when it was there last.
-func TestWhatShowsNewThingsIsPreferred(t *testing.T) {
-	one, two := Schedule{Moves: []Move{{When: AtOnce, Do: release}}}, Schedule{Moves: []Move{{When: AtOnce, Do: scaleUp}}}
-	three := Schedule{Moves: []Move{{When: AtOnce, Do: rollback}}}
-	var c coverage
-	c.prefer([]Schedule{one})
-	c.prefer([]Schedule{two})
-	var got []string
-	for _, shown := range []struct {
-		by       Schedule
-		features []string
-	}{{one, []string{"a"}}, {two, []string{"a", "b", "b"}}, {one, []string{"b"}}} {
-		c.saw(shown.by, shown.features)
-		got = append(got, c.prefer([]Schedule{two, one}).Moves[0].Do, c.prefer([]Schedule{one, two}).Moves[0].Do)
-	}
-	got = append(got, c.prefer([]Schedule{two, three}).Moves[0].Do) // what is new at all comes first
-	if diff := cmp.Diff([]string{release, release, scaleUp, release, scaleUp, scaleUp, rollback}, got); diff != "" {
-		t.Errorf("preferred (-want +got):\n%s", diff)
-	}
-	if pairs, features := c.size(); pairs != 3 || features != 2 {
-		t.Errorf("%d pairs, %d features", pairs, features)
 	}
 }
 
@@ -528,7 +443,7 @@ func TestHalfOfThemAreSharp(t *testing.T) {
 	for seed := range uint64(all) {
 		s := generator{}.draw(seed)
 		c := s.checks()
-		if s.settle() == settle && c.Order == "" && c.InstalledOnce == "" && c.Truth == "" && !s.has(func(m *move) bool { return m.gap }) {
+		if s.settle() == settle && c.Order == "" && c.InstalledOnce == "" && c.Truth == "" && !s.may(leavesGap) {
 			sharp++
 		}
 	}

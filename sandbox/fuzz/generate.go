@@ -9,19 +9,19 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// generator draws schedules.
+// generator makes random schedules.
 type generator struct {
 	only []string // moves; nil = all
-	// beyond the API's contract are some of the moves.
+	// beyond allows faults beyond the API's contract.
 	beyond bool
-	// controllers that there can be; 0 = as many as a schedule wants.
+	// controllers is the maximum number of controllers; 0 = unlimited.
 	controllers int
 	// speed of the sandboxes; 0 = Speed.
 	speed int
 }
 
-// controllersOf is how many controllers sandboxes of a config can have at most; 0 = any number. A
-// command of the user's has those that it was configured with.
+// controllersOf returns the maximum number of controllers in a sandbox; 0 = unlimited. The number of custom
+// controllers is fixed by the configuration.
 func controllersOf(config *v1alpha1.Sandbox) int {
 	switch c := config.Spec.Controller; {
 	case len(c.Command) == 0:
@@ -33,10 +33,10 @@ func controllersOf(config *v1alpha1.Sandbox) int {
 	}
 }
 
-// fits tells whether there can be as many controllers as a schedule wants.
+// fits reports whether sandboxes can have as many controllers as the schedule needs.
 func (g generator) fits(s Schedule) bool { return g.controllers == 0 || s.Replicas <= g.controllers }
 
-// draw draws the schedule of a seed.
+// draw returns the schedule of a seed.
 func (g generator) draw(seed uint64) Schedule {
 	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable, not secret
 	for {
@@ -48,7 +48,7 @@ func (g generator) draw(seed uint64) Schedule {
 }
 
 func (g generator) one(r *rand.Rand) Schedule {
-	// Those that disturb only what is their own run beside each other, so most are such.
+	// Most schedules disturb only their own objects, so that they can share a sandbox.
 	beside := g.only == nil && r.IntN(5) < 3
 	s := Schedule{Replicas: 1}
 	if !beside && r.IntN(2) == 0 {
@@ -76,22 +76,22 @@ func (g generator) one(r *rand.Rand) Schedule {
 	for i := range s.Workloads {
 		s.Workloads[i].fit(len(bases))
 	}
-	// Where no move takes anything away by itself, every check holds: so it is in most schedules.
+	// Most schedules have no move that removes modules, so that every check applies.
 	gentle := g.only == nil && r.IntN(3) > 0
-	// In half of all schedules what is wrong in the end shows soon, since no move needs long to settle, and
-	// none has checks look away: no command comes twice, and endpoints follow.
+	// Half of the schedules settle quickly, and all checks apply to them: no command is repeated, and endpoints
+	// follow their Pods.
 	sharp := g.only == nil && r.IntN(2) == 0
 	var operations, disturbances []move
 	for _, m := range all {
 		switch {
-		case gentle && (m.takes || m.gap), sharp && (m.slow() || m.doubles || m.stale):
+		case gentle && m.may(losesRequests|leavesGap), sharp && (m.slow() || m.may(repeatsCommands|staleEndpoints)):
 			continue
 		case beside && m.shared(), m.tunnel != "" && !s.reaches(Move{Do: m.name}):
 			continue
 		case g.only == nil && m.beyond() && !g.beyond, g.only != nil && !slices.Contains(g.only, m.name):
 			continue
 		}
-		if m.disturbs {
+		if m.disturbs() {
 			disturbances = append(disturbances, m)
 		} else {
 			operations = append(operations, m)
@@ -106,7 +106,7 @@ func (g generator) one(r *rand.Rand) Schedule {
 		if m.When == Commanded {
 			m.Nth = 1 + r.IntN(3)
 		}
-		if kind.name == uninstalled { // else a Pod may turn Ready by a list that is older than that
+		if kind.name == uninstalled { // otherwise an older list may make a Pod Ready
 			m.When, m.Nth = Settled, 0
 		}
 		switch {
@@ -114,12 +114,12 @@ func (g generator) one(r *rand.Rand) Schedule {
 			m.Base = pick(r, s.basesFor(kind))
 		case kind.resource == "controller" || kind.resource == way:
 			m.Replica = 1 + r.IntN(s.Replicas)
-		case !kind.disturbs && kind.name != addBase:
+		case !kind.disturbs() && kind.name != addBase:
 			m.Workload = r.IntN(len(s.Workloads))
 		}
-		if kind.disturbs {
+		if kind.disturbs() {
 			m.Lasts, m.For = r.IntN(3), time.Duration(r.IntN(8))*200*time.Millisecond
-			if kind.counts() { // without another move there may be nothing to strike
+			if kind.counts() { // without another move there may be no matching request
 				m.Lasts, m.Skip = max(m.Lasts, 1), r.IntN(6)
 			}
 		}
@@ -131,8 +131,8 @@ func (g generator) one(r *rand.Rand) Schedule {
 	return s
 }
 
-// order draws from which of two lists each move comes: one to five disturbances, which are three in the
-// mean, among one to four operations.
+// order returns the list for each move, in random order: disturbances for one to five moves, three on average, and
+// operations for one to four.
 func order(r *rand.Rand, operations, disturbances []move) (lists [][]move) {
 	for range 1 + r.IntN(5) {
 		lists = append(lists, disturbances)
@@ -144,6 +144,7 @@ func order(r *rand.Rand, operations, disturbances []move) (lists [][]move) {
 	return lists
 }
 
+// withinSet reports whether a base is in a set.
 func withinSet(base string, b Bases) bool {
 	for i := range b.Count {
 		if base == fmt.Sprintf("%s-%d", b.name(), i+1) {

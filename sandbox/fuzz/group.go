@@ -9,45 +9,43 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// Failure is one way to fail, and the smallest schedule that was found for it.
+// Failure is a kind of failure, with the smallest schedule that causes it.
 type Failure struct {
-	// Invariant that was broken: the name of a check, "requests" if some were lost, or "at rest" if
-	// something was not as it should be in the end.
+	// Invariant is the name of the check that failed, "requests" if requests were lost, or "at rest" if the final
+	// state was wrong.
 	Invariant string `json:"invariant"`
-	// Seed that found it first; Smallest is what it was reduced to.
+	// Seed of the first schedule that failed. Smallest is the shrunk schedule.
 	Seed     uint64   `json:"seed"`
 	Smallest Schedule `json:"smallest"`
-	// Seen says what was seen, in a sentence.
+	// Seen describes the failure in a sentence.
 	Seen string `json:"seen"`
-	// Failed of Repeated repetitions of Smallest have failed alike.
+	// Failed of Repeated runs of Smallest had the same failure.
 	Failed   int `json:"failed"`
 	Repeated int `json:"repeated"`
-	// Times is how many schedules have failed like this.
+	// Times is the number of schedules with this failure.
 	Times int `json:"times"`
-	// File is the scenario, in the corpus. The report is beside it.
+	// File is the name of the scenario in the corpus. The report has the same name, with the extension .html.
 	File string `json:"file"`
-	// Report of a run that has failed like this; nil = there is none.
+	// Report of a run with this failure; may be nil.
 	Report *scenario.Report `json:"-"`
-	// Log has the last lines of the controllers after that run; empty = there are none. Schedules beside it
-	// are in it too.
+	// Log is the end of the controllers' logs after that run. It also has lines of schedules that ran concurrently.
+	// It may be empty.
 	Log string `json:"-"`
-	// Shrinking is how long it took to reduce.
+	// Shrinking is the duration of shrinking.
 	Shrinking time.Duration `json:"shrinking"`
 }
 
 // outcome of one run of a schedule.
 type outcome struct {
-	invariant string // empty = it passed
+	invariant string // empty = passed
 	seen      string
-	// unclear says that nobody can judge the run.
+	// unclear reports whether the run was inconclusive.
 	unclear bool
-	// features are the kinds of what happened.
-	features []string
-	// log has the last lines of the controllers, if it failed.
+	// log is the end of the controllers' logs, if the run failed.
 	log string
 }
 
-// judge says how a run ended.
+// judge returns the outcome of a run.
 func judge(r *scenario.Report) outcome {
 	for _, run := range r.Runs {
 		switch run.Verdict {
@@ -56,9 +54,6 @@ func judge(r *scenario.Report) outcome {
 		case scenario.Errored:
 			return outcome{unclear: true, seen: run.Failure}
 		}
-		if busy := run.TooBusy(); busy != "" {
-			return outcome{unclear: true, seen: busy + ": " + run.Failure}
-		}
 		o := outcome{invariant: "at rest", seen: run.Failure}
 		for _, t := range run.Traffic {
 			if t.Verdict == scenario.Failed {
@@ -66,7 +61,7 @@ func judge(r *scenario.Report) outcome {
 				o.seen = fmt.Sprintf("stream %s: %d of %d requests were lost", t.Name, t.Summary.Lost, t.Sent)
 			}
 		}
-		for _, c := range run.Checks { // a check tells more than lost requests do
+		for _, c := range run.Checks { // a check explains more than lost requests do
 			if c.Verdict == scenario.Failed {
 				o.invariant, o.seen = c.Name, c.Name+": "+c.Summary
 				if len(c.Violations) > 0 {
@@ -85,11 +80,10 @@ func judge(r *scenario.Report) outcome {
 	return outcome{}
 }
 
-// shape groups failures: the invariant and the moves of the smallest schedule, without their
-// order.
+// shape returns the invariant and the moves of the smallest schedule, sorted. Failures of the same shape are merged.
 func (f *Failure) shape() string { return f.Invariant + ": " + f.moves() }
 
-// moves are the names of the moves, each once, without their order.
+// moves returns the names of the moves, sorted, without duplicates.
 func (f *Failure) moves() string {
 	var names []string
 	for _, m := range f.Smallest.Moves {
@@ -99,7 +93,7 @@ func (f *Failure) moves() string {
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-// alike returns the failure of a list that is of the same kind as f, or nil.
+// alike returns the failure in a list that has the same shape as f, or nil.
 func alike(list []*Failure, f *Failure) *Failure {
 	i := slices.IndexFunc(list, func(known *Failure) bool { return known.shape() == f.shape() })
 	if i < 0 {

@@ -8,11 +8,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-// takenTooSoon tells when Kubernetes deleted the last Pod of a module that served, though its Deployment allows none
-// to be missing; empty = it did not. Its controller of Deployments goes by what the status of a ReplicaSet says of
-// Pods that are available, which may be older than the number of them that it has asked for since. A
-// Deployment that is rolled back while its old Pods begin to be deleted thus finds them there, and takes the new ones
-// away at once. Whoever runs the Pods can do nothing about it.
+// takenTooSoon describes the deletion of the last Ready Pod of a module during a rollback, although its Deployment
+// allows no unavailable Pods. It returns an empty text if there was none. The Deployment controller uses the number of
+// available Pods in the status of a ReplicaSet, which may be out of date: old Pods that are being deleted still count,
+// so it deletes the new ones immediately. A module controller cannot prevent this.
 // https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/controller/deployment/rolling.go, reconcileOldReplicaSets
 func takenTooSoon(run *scenario.Run) string {
 	for _, s := range run.Steps {

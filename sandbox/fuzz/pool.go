@@ -19,46 +19,42 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// beside is how many schedules run beside each other in one sandbox, if they disturb only what is their
-// own: so many leave each the time that it is judged by.
+// beside is the maximum number of schedules that run concurrently in one sandbox. More of them would delay each
+// other.
 const beside = 6
 
-// pool has sandboxes, and leads schedules to them.
+// pool runs schedules in sandboxes.
 type pool struct {
 	o    *Options
-	work string // folder for scenarios
-
-	growth growth
+	work string // directory for scenarios
 
 	mu      sync.Mutex
 	boxes   []*box
-	coming  bool          // one is being brought up
-	alone   int           // schedules that wait for a sandbox without others
-	changed chan struct{} // closed when there may be room
-	names   []string      // of the sandboxes that it has brought up
+	coming  bool          // a sandbox is being created
+	alone   int           // schedules that wait for a sandbox of their own
+	changed chan struct{} // closed when a sandbox may have room
+	names   []string      // of the sandboxes that the pool has created
 }
 
-// box is a sandbox with the room in it. The mutex of the pool guards it.
+// box is a sandbox and its load. The mutex of the pool guards it.
 type box struct {
 	in   *sandbox.Sandbox
 	used int // of beside
-	// broken says that a run has left something broken: the last one to leave replaces it.
+	// broken is set if a component of the sandbox has exited. The last schedule to leave replaces the sandbox.
 	broken bool
-	// logs of its controllers, as far as they were read.
-	logs logs
 }
 
-// openPool makes a pool. Its sandboxes are brought up when they are needed.
+// openPool returns a pool. It creates its sandboxes when they are needed.
 func openPool(o *Options) (*pool, error) {
 	work, err := os.MkdirTemp("", "koup-fuzz-")
 	if err != nil {
-		return nil, fmt.Errorf("making a folder for schedules: %w", err)
+		return nil, fmt.Errorf("creating a directory for schedules: %w", err)
 	}
 	return &pool{o: o, work: work, changed: make(chan struct{})}, nil
 }
 
-// take waits for room in a sandbox, or brings another one up: one after the other, since they share the
-// processors. Give the room back by leave.
+// take returns a sandbox with room. It waits for one, or creates one, one at a time because they share the CPUs. The
+// caller must call leave with the same room.
 func (p *pool) take(ctx context.Context, room int) (*box, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,7 +80,7 @@ func (p *pool) take(ctx context.Context, room int) (*box, error) {
 			if err != nil {
 				return nil, err
 			}
-			p.boxes = append(p.boxes, &box{in: in, logs: logs{}})
+			p.boxes = append(p.boxes, &box{in: in})
 			continue
 		}
 		changed := p.changed
@@ -100,8 +96,8 @@ func (p *pool) take(ctx context.Context, room int) (*box, error) {
 	}
 }
 
-// fitting returns the fullest sandbox with so much room, or nil. While a schedule waits for one without
-// others, nothing else begins.
+// fitting returns the fullest sandbox with enough room, or nil. While a schedule waits for a sandbox of its own, no
+// other schedule may start.
 func (p *pool) fitting(room int) (best *box) {
 	if room < beside && p.alone > 0 {
 		return nil
@@ -114,13 +110,13 @@ func (p *pool) fitting(room int) (best *box) {
 	return best
 }
 
-// tell tells those who wait that there may be room.
+// tell wakes the callers of take. The caller holds the lock.
 func (p *pool) tell() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// leave gives room back. The last one to leave a broken sandbox replaces it.
+// leave gives the room of take back. The last schedule to leave a broken sandbox replaces it.
 func (p *pool) leave(ctx context.Context, b *box, room int) error {
 	p.mu.Lock()
 	replace := b.broken && b.used == room
@@ -138,7 +134,7 @@ func (p *pool) leave(ctx context.Context, b *box, room int) error {
 	defer p.tell()
 	b.used -= room
 	if err == nil {
-		b.in, b.broken, b.logs = fresh, false, logs{}
+		b.in, b.broken = fresh, false
 	}
 	return err
 }
@@ -150,16 +146,16 @@ func (p *pool) replace(ctx context.Context, name string) (*sandbox.Sandbox, erro
 	return p.up(ctx, name)
 }
 
-// forPeers is what our controller needs for peer Deployments.
+// forPeers enables peer Deployments in the bundled controller.
 var forPeers = map[string]string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true"}
 
-// lostInstall is after what time, at any speed, an install whose command got lost is tried again: well
-// before the grace period of 30 s of the Pod whose module it replaces, which no speed divides.
+// lostInstall is the timeout of an install whose command was lost, at any speed. It is shorter than the grace period
+// of 30 s of the Pod whose module is replaced. That period is the same at any speed.
 const lostInstall = 18 * time.Second
 
-// forSettling is what our controller needs so that a schedule settles in time: bases which were upgraded
-// while nobody heard it go, all of them, since schedules beside each other share the limit for that, and an
-// install whose command got lost is tried again.
+// forSettling returns the settings of the bundled controller with which schedules settle in time. Bases that were
+// upgraded unnoticed are removed without a limit per minute, since concurrent schedules share the limit. An install
+// whose command was lost is repeated.
 func forSettling(speed int) map[string]string {
 	return map[string]string{"MASS_SILENCE_AT_MOST": "3m", "BASE_DELETIONS_PERCENT": "100", "INSTALL_TIMEOUT": (lostInstall * time.Duration(speed)).String()}
 }
@@ -167,7 +163,7 @@ func forSettling(speed int) map[string]string {
 func (p *pool) up(ctx context.Context, name string) (*sandbox.Sandbox, error) {
 	config := *p.o.Config
 	config.Metadata.Name = name
-	if len(config.Spec.Controller.Command) == 0 { // a command of the user's has what it was configured with
+	if len(config.Spec.Controller.Command) == 0 { // custom controllers keep their settings
 		env := map[string]string{}
 		maps.Copy(env, config.Spec.Controller.Env)
 		maps.Copy(env, forPeers)
@@ -177,21 +173,21 @@ func (p *pool) up(ctx context.Context, name string) (*sandbox.Sandbox, error) {
 	config.Spec.Controller.APIView = config.Spec.Controller.Location != v1alpha1.LocationCluster
 	if theirs, err := sandbox.Open(ctx, p.o.Home, name); err == nil {
 		theirs.Close()
-		return nil, fmt.Errorf("there is a sandbox %s already, and schedules would disturb it: use another --name, or take it down with: koupsandbox down --name %s", name, name)
+		return nil, fmt.Errorf("sandbox %s exists already; use another --name, or delete it with: koupsandbox down --name %s", name, name)
 	}
 	s, err := sandbox.Up(ctx, sandbox.Options{Home: p.o.Home, Config: &config, Programs: p.o.Programs, Held: true})
 	if err != nil {
-		return nil, fmt.Errorf("bringing sandbox %s up: %w", name, err)
+		return nil, fmt.Errorf("creating sandbox %s: %w", name, err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !slices.Contains(p.names, name) { // else it replaces one
+	if !slices.Contains(p.names, name) { // otherwise it replaces one
 		p.names = append(p.names, name)
 	}
 	return s, nil
 }
 
-// close takes the sandboxes down.
+// close deletes the sandboxes.
 func (p *pool) close(ctx context.Context) error {
 	var errs []error
 	for _, name := range p.names {
@@ -201,8 +197,8 @@ func (p *pool) close(ctx context.Context) error {
 	return errors.Join(append(errs, os.RemoveAll(p.work))...)
 }
 
-// run runs a schedule in a sandbox, beside others if it is no matter to them. A sandbox in which a run has
-// left something broken is replaced.
+// run runs a schedule in a sandbox, together with others unless the schedule needs one of its own. It replaces a
+// sandbox in which a component has exited.
 func (p *pool) run(ctx context.Context, s Schedule) (o outcome, r *scenario.Report, err error) {
 	room := 1
 	if s.alone() {
@@ -222,18 +218,10 @@ func (p *pool) run(ctx context.Context, s Schedule) (o outcome, r *scenario.Repo
 	o = judge(r)
 	status, err := b.in.Status(ctx, false)
 	if err != nil {
-		return o, r, nil //nolint:nilerr // somebody ends the run
+		return o, r, nil //nolint:nilerr // the run is being cancelled
 	}
-	o.features = ofTimeline(r)
-	p.mu.Lock()
-	o.features = append(o.features, b.logs.next(status)...) // of those beside it too
-	p.mu.Unlock()
 	ended := exited(status)
 	if ended == nil {
-		count := func(url string) uint64 { return goroutines(ctx, url) }
-		if invariant, seen := p.growth.look(status, count); invariant != "" && o.invariant == "" {
-			o.invariant, o.seen, o.unclear = invariant, seen, false
-		}
 		if o.invariant != "" {
 			o.log = lastOf(status)
 		}
@@ -242,7 +230,7 @@ func (p *pool) run(ctx context.Context, s Schedule) (o outcome, r *scenario.Repo
 	p.mu.Lock()
 	b.broken = true
 	p.mu.Unlock()
-	if seen := ended.Name + " has ended by itself: " + strings.Join(supervise.Tail(ended.Log, 0, 3), " | "); strings.HasPrefix(ended.Name, controller) {
+	if seen := ended.Name + " exited: " + strings.Join(supervise.Tail(ended.Log, 0, 3), " | "); strings.HasPrefix(ended.Name, controller) {
 		o = outcome{invariant: "the controller runs", seen: seen, log: lastOf(status)}
 	} else {
 		o = outcome{unclear: true, seen: seen}
@@ -250,10 +238,10 @@ func (p *pool) run(ctx context.Context, s Schedule) (o outcome, r *scenario.Repo
 	return o, r, nil
 }
 
-// controller is how the names of controllers begin.
+// controller is the prefix of the names of controllers.
 const controller = "module-controller"
 
-// exited returns a component that does not run although nothing disturbs it; nil if all run.
+// exited returns a component that does not run, or nil.
 func exited(status *sandbox.Status) *sandbox.Component {
 	for i := range status.Components {
 		if c := &status.Components[i]; c.State != "running" {
@@ -271,12 +259,12 @@ func (p *pool) execute(ctx context.Context, in *sandbox.Sandbox, s Schedule) (*s
 	defer func() { _ = os.RemoveAll(filepath.Dir(file)) }()
 	scenarios, err := source.Load([]string{file}, source.Options{})
 	if err != nil {
-		return nil, fmt.Errorf("schedule %d is no scenario: %w", s.Seed, err)
+		return nil, fmt.Errorf("schedule %d is not a valid scenario: %w", s.Seed, err)
 	}
 	return scenario.Execute(ctx, scenario.Options{Sandbox: in, Scenarios: scenarios, Seed: s.Seed, LeaveNamespaces: true})
 }
 
-// write writes a schedule as a scenario, in a folder of its own.
+// write writes a schedule as a scenario, in a new directory.
 func (p *pool) write(s Schedule) (file string, err error) {
 	name := fmt.Sprintf("fuzz-%d", s.Seed%1e9)
 	text, err := s.YAML(name, false)
@@ -285,7 +273,7 @@ func (p *pool) write(s Schedule) (file string, err error) {
 	}
 	folder, err := os.MkdirTemp(p.work, "")
 	if err != nil {
-		return "", fmt.Errorf("making a folder for a schedule: %w", err)
+		return "", fmt.Errorf("creating a directory for a schedule: %w", err)
 	}
 	file = filepath.Join(folder, name+".yaml")
 	if err := os.WriteFile(file, text, 0o600); err != nil {

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// repeats is how often a schedule is run to know whether it fails again.
+// repeats is the number of times that a shrunk schedule is run again, per concurrent run.
 const repeats = 3
 
-// reduceAll makes each failure as small as it can, and merges those that become the same.
+// reduceAll shrinks each failure, and merges failures that become the same.
 func (r *run) reduceAll(ctx context.Context) error {
 	for i := 0; i < len(r.result.Failures); {
 		f := r.result.Failures[i]
@@ -37,7 +37,7 @@ func (r *run) reduceAll(ctx context.Context) error {
 	return nil
 }
 
-// reduce makes a failure smaller as long as something smaller fails alike.
+// reduce shrinks a failure as long as a simpler schedule has the same failure.
 func (r *run) reduce(ctx context.Context, f *Failure) error {
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, r.o.ShrinkFor)
@@ -88,8 +88,8 @@ func (r *run) reduce(ctx context.Context, f *Failure) error {
 	return errors.Join(errs...)
 }
 
-// first runs schedules beside each other and returns the first in the list that fails alike. Each has
-// two chances.
+// first runs schedules concurrently, each up to two times. It returns the first one in the list that has the same
+// failure as f, or nil.
 func (r *run) first(ctx context.Context, f *Failure, list []Schedule) (*Schedule, error) {
 	for len(list) > 0 && !over(ctx) {
 		batch := list[:min(len(list), r.width(list[0]))]
@@ -124,7 +124,7 @@ func (r *run) first(ctx context.Context, f *Failure, list []Schedule) (*Schedule
 	return nil, nil
 }
 
-// width is how many of a schedule run at once.
+// width returns the number of concurrent runs of a schedule.
 func (r *run) width(s Schedule) int {
 	if s.alone() {
 		return r.o.Parallel

@@ -121,22 +121,22 @@ func (s Schedule) sets() (sets []v1alpha1.BaseSet) {
 // in the docs.
 func (s Schedule) checks() (c v1alpha1.Checks) {
 	c.MaxPodWrites, c.MaxCommands = ptr.To(mostPodWrites), ptr.To(mostCommands)
-	if s.has(func(m *move) bool { return m.gap }) || slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == statefulSet }) {
+	if s.may(leavesGap) || slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == statefulSet }) {
 		c.ActiveVersion = v1alpha1.Ignored
 	}
-	if s.has(func(m *move) bool { return m.takes }) {
+	if s.may(losesRequests) {
 		c.Order, c.InstalledOnce = v1alpha1.Ignored, v1alpha1.Ignored
 	}
-	if s.has(func(m *move) bool { return m.doubles }) {
+	if s.may(repeatsCommands) {
 		c.InstalledOnce = v1alpha1.Ignored
 	}
-	if s.has(func(m *move) bool { return m.untold }) && s.has(func(m *move) bool { return m.deaf || m.name == forceDelete || m.name == recreate }) {
+	if s.may(removesSilently) && s.has(func(m *move) bool { return m.may(delaysLists) || m.name == forceDelete || m.name == recreate }) {
 		c.Truth = v1alpha1.Ignored // the check does not know which lists were lost, nor how late endpoints of Pods go that are not there
 	}
 	if s.has(func(m *move) bool { return m.name == upgrade }) && s.has(func(m *move) bool { return m.resource != "" }) {
 		c.Truth = v1alpha1.Ignored // after a disturbance a base has two minutes to come back, and the old ones do not
 	}
-	if s.has(func(m *move) bool { return m.stale }) {
+	if s.may(staleEndpoints) {
 		c.Truth = v1alpha1.Ignored // it looks at endpoints, which do not follow
 	}
 	return c
@@ -150,10 +150,10 @@ func (s Schedule) lossless(w Workload) bool {
 	if s.releases() > 1 && slices.ContainsFunc(s.Bases, func(b Bases) bool { return b.Activation == v1alpha1.ActivationMulti && b.RequestTime > 0 }) {
 		return false
 	}
-	if s.releases() > 1 && s.has(func(m *move) bool { return m.deaf }) {
+	if s.releases() > 1 && s.may(delaysLists) {
 		return false
 	}
-	return w.Kind != statefulSet && !s.has(func(m *move) bool { return m.takes || m.away })
+	return w.Kind != statefulSet && !s.may(losesRequests|unreachable)
 }
 
 // observed says that Kubernetes never takes Nodes for unreachable, and with them all Pods Not Ready:
@@ -200,8 +200,8 @@ func (r *renderer) begin() {
 		}
 		r.rolledOut(i)
 		r.reached(w)
-		r.stream(v1alpha1.Traffic{Name: "service" + fmt.Sprint(i+1), Service: w.Module}, w, r.s.lossless(w) && r.s.observed() && !r.s.has(func(m *move) bool { return m.stale }))
-		if w.Replicas == len(r.s.bases()) && !r.s.has(func(m *move) bool { return m.moves }) {
+		r.stream(v1alpha1.Traffic{Name: "service" + fmt.Sprint(i+1), Service: w.Module}, w, r.s.lossless(w) && r.s.observed() && !r.s.may(staleEndpoints))
+		if w.Replicas == len(r.s.bases()) && !r.s.may(movesModules) {
 			r.stream(v1alpha1.Traffic{Name: "bases" + fmt.Sprint(i+1), Via: v1alpha1.ViaBases, Reuse: true}, w, r.s.lossless(w))
 		}
 	}
@@ -236,12 +236,12 @@ func (r *renderer) move(i int, m Move) {
 		r.add("", v1alpha1.Action{Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.slowed(patience)}, OrUntil: r.seen(m.When), Reason: "until " + string(m.When)}})
 	}
 	switch {
-	case kind.bases, m.Do == recreate && r.s.Workloads[m.Workload].Kind == pod: // they wait for what may be held up
+	case kind.needsBases(), m.Do == recreate && r.s.Workloads[m.Workload].Kind == pod: // they wait for what may be held up
 		r.endDue(func(open) bool { return true })
-	case kind.api:
+	case kind.needsAPI():
 		r.endDue(func(o open) bool { return o.kind.resource == apiServer })
 	}
-	if kind.disturbs {
+	if kind.disturbs() {
 		r.disturb(i, m, kind)
 		return
 	}

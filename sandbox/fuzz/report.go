@@ -1,7 +1,6 @@
 package fuzz
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,47 +9,21 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 )
 
-// The names of the results in a corpus: of Run, as JSON and as a page, and of Compare.
+// The names of the result files in a corpus.
 const (
-	ResultFile     = "fuzz.json"
-	PageFile       = "index.html"
-	ComparisonFile = "compare.json"
+	ResultFile     = "fuzz.json"    // of Run
+	ComparisonFile = "compare.json" // of Compare
 )
-
-// Covered is a pair of moves that there was.
-type Covered struct {
-	// First move; empty = Second was the first of its schedule.
-	First  string `json:"first,omitempty"`
-	Second string `json:"second"`
-	// When is the trigger of Second.
-	When  Trigger `json:"when"`
-	Times int     `json:"times"`
-}
-
-// list returns the pairs that there were, sorted.
-func (c *coverage) list() []Covered {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	list := make([]Covered, 0, len(c.pairs))
-	for p, n := range c.pairs {
-		list = append(list, Covered{First: p.First, Second: p.Second, When: p.When, Times: n})
-	}
-	slices.SortFunc(list, func(a, b Covered) int {
-		return cmp.Or(strings.Compare(a.First, b.First), strings.Compare(a.Second, b.Second), strings.Compare(string(a.When), string(b.When)))
-	})
-	return list
-}
 
 var other = regexp.MustCompile(`[^a-z0-9]+`)
 
-// fileName is the name of the scenario of a failure.
+// fileName returns the file name of the scenario.
 func (f *Failure) fileName() string {
 	name := strings.Trim(other.ReplaceAllString(strings.ToLower(f.Invariant), "-"), "-")
 	if len(name) > 30 {
@@ -59,13 +32,13 @@ func (f *Failure) fileName() string {
 	return fmt.Sprintf("%s-%d.yaml", name, f.Seed%1e6)
 }
 
-// name is that of the scenario.
+// name returns the name of the scenario.
 func (f *Failure) name() string { return strings.TrimSuffix(f.File, ".yaml") }
 
-// log is the name of the file with what its controllers logged.
+// log returns the file name of the controllers' logs.
 func (f *Failure) log() string { return f.name() + ".log" }
 
-// page is the name of the report's file; empty = there is none.
+// page returns the file name of the HTML report. It is empty if there is no report.
 func (f *Failure) page() string {
 	if f.Report == nil {
 		return ""
@@ -73,8 +46,8 @@ func (f *Failure) page() string {
 	return f.name() + ".html"
 }
 
-// runs are those of the report, as runs of the scenario that the corpus has: the file that they were
-// read from is gone.
+// runs returns the runs of the report, with the name and file of the scenario in the corpus. The file that was run is
+// deleted.
 func (f *Failure) runs() (list []*scenario.Run) {
 	for _, run := range f.Report.Runs {
 		run := *run
@@ -84,18 +57,15 @@ func (f *Failure) runs() (list []*scenario.Run) {
 	return list
 }
 
-// save writes the failures as scenarios, with their reports, and the result. The caller holds the
-// lock, if others run.
+// save writes the failures as scenarios, with their reports, and the result. The caller holds the lock while
+// schedules run.
 func (r *run) save() error {
-	r.result.Started, r.result.Covered = r.began, r.seen.list()
-	r.result.Pairs, r.result.Features = r.seen.size()
+	r.result.Started = r.began
 	var errs []error
 	for _, f := range r.result.Failures {
 		errs = append(errs, r.saveOne(f))
 	}
-	return errors.Join(append(errs,
-		report.Save(filepath.Join(r.o.Corpus, ResultFile), &r.result, writeJSON),
-		report.Save(filepath.Join(r.o.Corpus, PageFile), &r.result, WriteHTML))...)
+	return errors.Join(append(errs, report.Save(filepath.Join(r.o.Corpus, ResultFile), &r.result, writeJSON))...)
 }
 
 func (r *run) saveOne(f *Failure) error {
@@ -123,14 +93,14 @@ func (r *run) saveOne(f *Failure) error {
 	return report.Save(filepath.Join(r.o.Corpus, f.page()), &page, report.WriteHTML)
 }
 
-// forget removes the files of a failure that has become one with another.
+// forget removes the files of a failure that was merged with another.
 func (r *run) forget(f *Failure) error {
 	for _, name := range []string{f.File, f.page(), f.log()} {
 		if name == "" {
 			continue
 		}
 		if err := os.Remove(filepath.Join(r.o.Corpus, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("removing a failure that is like another: %w", err)
+			return fmt.Errorf("removing a merged failure: %w", err)
 		}
 	}
 	return nil
@@ -141,4 +111,12 @@ func writeJSON[T any](w io.Writer, value T) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(value)
+}
+
+// PerHour returns the number of schedules that ended per hour, or 0 if no time has passed.
+func (r *Result) PerHour() float64 {
+	if r.Elapsed <= 0 {
+		return 0
+	}
+	return float64(r.Schedules) / r.Elapsed.Hours()
 }

@@ -9,59 +9,58 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// Schedule is what one run does. Equal schedules become equal scenarios.
+// Schedule describes one run. Equal schedules give equal scenarios.
 type Schedule struct {
-	// Seed it was drawn from; a smaller schedule keeps that of the one it was made of.
+	// Seed of the schedule. A shrunk schedule keeps the seed of the original.
 	Seed uint64 `json:"seed"`
-	// Speed of the sandbox; 0 = the constant of that name.
+	// Speed of the sandbox. Default: the constant Speed.
 	Speed int `json:"speed,omitempty"`
-	// Replicas of the controller.
+	// Replicas is the number of controllers.
 	Replicas  int        `json:"replicas"`
 	Bases     []Bases    `json:"bases"`
 	Workloads []Workload `json:"workloads"`
 	Moves     []Move     `json:"moves"`
 }
 
-// Bases are a set of equal bases.
+// Bases is a set of equal bases.
 type Bases struct {
 	Tunnel      v1alpha1.Tunnel     `json:"tunnel"`
 	Count       int                 `json:"count"`
 	Activation  v1alpha1.Activation `json:"activation"`
 	InstallTime time.Duration       `json:"installTime"`
-	// RequestTime is how long modules work on a request.
+	// RequestTime is the time that modules need for a request.
 	RequestTime time.Duration `json:"requestTime,omitempty"`
 }
 
-// name is that of the set: there is one for each tunnel.
+// name returns the name of the set. A schedule has at most one set per tunnel.
 func (b Bases) name() string { return string(b.Tunnel) }
 
-// Workload is a module and what runs it.
+// Workload is an object that runs a module.
 type Workload struct {
 	Module   string `json:"module"`
 	Kind     string `json:"kind"` // Deployment, peer Deployment, DaemonSet, StatefulSet or Pod
 	Replicas int    `json:"replicas"`
 }
 
-// Move is one thing that is done: an operation, or a disturbance that begins or ends.
+// Move is an operation or a disturbance.
 type Move struct {
-	// When it is done: what is waited for, after the move before.
+	// When is the event after the previous move that the move waits for.
 	When Trigger `json:"when"`
-	// Do names the move.
+	// Do is the name of the move.
 	Do string `json:"do"`
-	// Workload it is about, by its index, for operations.
+	// Workload is the index of the workload, for operations.
 	Workload int `json:"workload,omitempty"`
-	// Base it is about, as SET-N, for disturbances of bases.
+	// Base is the base as SET-N, for disturbances of bases.
 	Base string `json:"base,omitempty"`
-	// Replica of the controller, from 1, for its disturbances.
+	// Replica is the controller, from 1, for disturbances of controllers.
 	Replica int `json:"replica,omitempty"`
-	// Lasts says how many moves later a disturbance ends; one that lasts longer than the schedule
-	// ends with it.
+	// Lasts is the number of moves after which a disturbance ends. It ends with the schedule at the latest.
 	Lasts int `json:"lasts,omitempty"`
-	// Skip is how many writes pass before one is struck, for disturbances that count them.
+	// Skip is the number of requests or messages before the first one that is disturbed.
 	Skip int `json:"skip,omitempty"`
-	// Nth is for which command is waited, from 1, with the trigger Commanded.
+	// Nth is the number of the command that the trigger Commanded waits for, from 1.
 	Nth int `json:"nth,omitempty"`
-	// For is how long a disturbance lasts at least.
+	// For is the minimum duration of a disturbance.
 	For time.Duration `json:"for,omitempty"`
 }
 
@@ -80,7 +79,7 @@ func (m Move) String() string {
 	return s
 }
 
-// String is a line for people.
+// String returns the moves in one line.
 func (s Schedule) String() string {
 	moves := make([]string, len(s.Moves))
 	for i, m := range s.Moves {
@@ -89,13 +88,13 @@ func (s Schedule) String() string {
 	return strings.Join(moves, "; ")
 }
 
-// clone copies the schedule, so that a change of the copy leaves it as it is.
+// clone returns a deep copy.
 func (s Schedule) clone() Schedule {
 	s.Bases, s.Workloads, s.Moves = slices.Clone(s.Bases), slices.Clone(s.Workloads), slices.Clone(s.Moves)
 	return s
 }
 
-// bases are the names of all bases.
+// bases returns the names of all bases.
 func (s Schedule) bases() (names []string) {
 	for _, set := range s.Bases {
 		for i := range set.Count {
@@ -105,33 +104,38 @@ func (s Schedule) bases() (names []string) {
 	return names
 }
 
-// basesFor are the names of those that a move can be about: its tunnel may have to be theirs.
+// basesFor returns the names of the bases that have the tunnel of a move.
 func (s Schedule) basesFor(kind move) []string {
 	return slices.DeleteFunc(s.bases(), func(base string) bool {
 		return kind.tunnel != "" && !s.reaches(Move{Do: kind.name, Base: base})
 	})
 }
 
-// has tells whether a move is among those of the schedule.
+// has reports whether keep returns true for a move of the schedule.
 func (s Schedule) has(keep func(*move) bool) bool {
 	return slices.ContainsFunc(s.Moves, func(m Move) bool { return keep(moves[m.Do]) })
 }
 
-// alone says whether the schedule needs a sandbox for itself: it disturbs what all schedules there have
-// in common, or wants another number of controllers.
+// may reports whether a move of the schedule has one of the effects.
+func (s Schedule) may(e effect) bool {
+	return s.has(func(m *move) bool { return m.may(e) })
+}
+
+// alone reports whether the schedule needs a sandbox of its own, because it disturbs components that schedules share,
+// or needs more than one controller.
 func (s Schedule) alone() bool { return s.Replicas > 1 || s.has((*move).shared) }
 
-// disturbances is how many of the moves are.
+// disturbances returns the number of disturbances.
 func (s Schedule) disturbances() (n int) {
 	for _, m := range s.Moves {
-		if moves[m.Do].disturbs {
+		if moves[m.Do].disturbs() {
 			n++
 		}
 	}
 	return n
 }
 
-// releases is how many releases there are, forth or back.
+// releases returns the number of releases and rollbacks.
 func (s Schedule) releases() (n int) {
 	for _, m := range s.Moves {
 		if m.Do == release || m.Do == rollback {
@@ -141,15 +145,15 @@ func (s Schedule) releases() (n int) {
 	return n
 }
 
-// valid says whether all that the moves are about is there.
+// valid reports whether the schedule has all objects that its moves need.
 func (s Schedule) valid() bool {
 	bases := s.bases()
 	if len(bases) == 0 || len(s.Workloads) == 0 || s.Replicas < 1 {
 		return false
 	}
-	// A Pod that nobody makes anew goes with its base; and new bases have other names.
+	// A bare Pod is not recreated when its base is removed. Bases that are added have new names.
 	lone := slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == pod })
-	if lone && s.has(func(m *move) bool { return m.away || m.name == upgrade }) {
+	if lone && s.has(func(m *move) bool { return m.may(unreachable) || m.name == upgrade }) {
 		return false
 	}
 	if i := slices.IndexFunc(s.Moves, func(m Move) bool { return m.Do == upgrade }); i >= 0 {
@@ -177,7 +181,8 @@ func (s Schedule) valid() bool {
 	return true
 }
 
-// reaches says whether there is what a move needs that is about a tunnel: its base has it, or any base.
+// reaches reports whether the base of a move has the tunnel that the move needs. If the move has no base, any base may
+// have it.
 func (s Schedule) reaches(m Move) bool {
 	tunnel := moves[m.Do].tunnel
 	if tunnel == "" || m.When == Commanded {
@@ -188,8 +193,7 @@ func (s Schedule) reaches(m Move) bool {
 	})
 }
 
-// Trigger is what is waited for before a move. What is not seen within two seconds is not waited for
-// any longer.
+// Trigger is the event that a move waits for, for at most two seconds.
 type Trigger string
 
 // The triggers.
@@ -201,7 +205,7 @@ const (
 	NewReady     Trigger = "a new Pod is Ready"
 	Ending       Trigger = "a Pod is being deleted"
 	Settled      Trigger = "every Pod is Ready"
-	// Commanded is the n-th command, to install or to uninstall, that passes to the broker.
+	// Commanded is the n-th install or uninstall command that a controller sends to the broker.
 	Commanded Trigger = "a command passes"
 )
 

@@ -6,7 +6,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// smaller returns schedules that are simpler than s by one thing, the boldest first. Each is valid.
+// smaller returns the valid schedules that are simpler than s by one change, the largest changes first.
 func (s Schedule) smaller() (list []Schedule) {
 	add := func(change func(*Schedule)) {
 		c := s.clone()
@@ -21,7 +21,7 @@ func (s Schedule) smaller() (list []Schedule) {
 	for i := range s.Moves {
 		add(func(c *Schedule) {
 			c.Moves = slices.Delete(c.Moves, i, i+1)
-			for k := range c.Moves[:i] { // what lasted over it ends with the same move
+			for k := range c.Moves[:i] { // disturbances around it still end with the same move
 				if m := &c.Moves[k]; m.Lasts > i-k {
 					m.Lasts--
 				}
@@ -32,7 +32,7 @@ func (s Schedule) smaller() (list []Schedule) {
 		for i := range s.Workloads {
 			add(func(c *Schedule) {
 				c.Workloads = slices.Delete(c.Workloads, i, i+1)
-				c.Moves = slices.DeleteFunc(c.Moves, func(m Move) bool { return m.Workload == i && !moves[m.Do].disturbs })
+				c.Moves = slices.DeleteFunc(c.Moves, func(m Move) bool { return m.Workload == i && !moves[m.Do].disturbs() })
 				for k := range c.Moves {
 					if c.Moves[k].Workload >= i && c.Moves[k].Workload > 0 {
 						c.Moves[k].Workload--
@@ -91,7 +91,7 @@ func (s Schedule) smaller() (list []Schedule) {
 	return list
 }
 
-// fit brings workloads and moves in line with fewer bases.
+// fit adapts workloads and moves to fewer bases.
 func (s *Schedule) fit() {
 	bases := s.bases()
 	for i := range s.Workloads {

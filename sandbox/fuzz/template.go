@@ -8,10 +8,10 @@ import (
 
 type object = map[string]any
 
-// version is the text of the n-th version of a module.
+// version returns the n-th version of a module.
 func version(n int) string { return fmt.Sprintf("%d.0.0", n) }
 
-// jar is the URL of a version; image counts those of the same version, from 0.
+// jar returns the URL of a version. image is the number of the image of that version, from 0.
 func jar(module string, n, image int) string {
 	name := fmt.Sprintf("https://modules.example/%s-%s", module, version(n))
 	if image > 0 {
@@ -20,7 +20,7 @@ func jar(module string, n, image int) string {
 	return name + "-ark-biz.jar"
 }
 
-// fit brings the replicas in line with the number of bases.
+// fit adapts the replicas to the number of bases.
 func (w *Workload) fit(bases int) {
 	switch w.Kind {
 	case daemonSet, peer:
@@ -32,7 +32,7 @@ func (w *Workload) fit(bases int) {
 	}
 }
 
-// kind is that of its object, and group the API's version that has it.
+// kind returns the kind and the API version of the object.
 func (w Workload) kind() (kind, version string) {
 	switch w.Kind {
 	case pod:
@@ -44,12 +44,12 @@ func (w Workload) kind() (kind, version string) {
 	}
 }
 
-// workload is the object of a workload with a version of its module.
+// workload returns the object with version n of the module.
 func (w Workload) workload(n, image, replicas int) v1alpha1.Object {
 	kind, apiVersion := w.kind()
 	if w.Kind == pod {
 		template := w.template(n, image)
-		template["metadata"].(object)["name"] = w.Module //nolint:forcetypeassert // it is one of ours
+		template["metadata"].(object)["name"] = w.Module //nolint:forcetypeassert // template sets it
 		return v1alpha1.Object{"apiVersion": apiVersion, "kind": kind, "metadata": template["metadata"], "spec": template["spec"]}
 	}
 	meta := object{"name": w.Module}
@@ -73,7 +73,7 @@ func (w Workload) workload(n, image, replicas int) v1alpha1.Object {
 func (w Workload) template(n, image int) object {
 	labels := object{"app": w.Module, "version": version(n), "virtual-kubelet.koupleless.io/component": "module"}
 	apart := object{"topologyKey": "topology.kubernetes.io/zone", "labelSelector": object{"matchLabels": object{"app": w.Module}}}
-	if w.Kind == deployment || w.Kind == peer { // its Pods come beside those of another template, and go to a base of their own among themselves
+	if w.Kind == deployment || w.Kind == peer { // each base gets one Pod per template
 		apart["matchLabelKeys"] = []any{"pod-template-hash"}
 	}
 	spec := object{

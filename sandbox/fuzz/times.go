@@ -6,42 +6,40 @@ import (
 )
 
 const (
-	// Speed is that of the sandboxes unless somebody says otherwise: fast enough that a silence that
-	// counts takes five seconds, and slow enough that a busy machine is not taken for one. The times
-	// below are for it.
+	// Speed is the usual time scale of the sandboxes. A base is treated as unreachable after five seconds without
+	// heartbeats, which delays on a busy machine do not reach. The durations below are for this speed.
 	Speed = 5
-	// MaxSpeed is the greatest one: from there on Kubernetes takes a Node for dead after four seconds,
-	// which the pauses of schedules and the start of a controller reach.
+	// MaxSpeed is the highest time scale. At this speed, Kubernetes marks a Node as unreachable after four seconds. A
+	// higher one would be too fast for the start of a controller.
 	MaxSpeed = 10
-	// patience is how long a trigger is waited for.
+	// patience is the maximum time to wait for a trigger.
 	patience = 2 * time.Second
-	// noticed is how long Kubernetes' own controllers may take to know that something is gone.
+	// noticed is the time that the controllers of Kubernetes may need to notice a deletion.
 	noticed = time.Second
-	// lived is how long bases have been there before they are upgraded: 12.5 s at speed 1 and some more.
-	// Before that a controller cannot tell who replaces them from who came with them.
+	// lived is the minimum age of bases before they are upgraded. The controller cannot tell new bases from the bases
+	// that they replace before 12.5 s at speed 1.
 	lived = 3 * time.Second
-	// settle is how long everything may take to be as it should after the last disturbance: back-offs,
-	// which have become no longer than the disturbance, and the times that Kubernetes needs.
+	// settle is the maximum time from the end of the last disturbance until the final state is reached. It covers
+	// back-offs, which are at most as long as the disturbance, and the times of Kubernetes.
 	settle = 30 * time.Second
-	// settleSlowly is the same where a jar is replaced by another one of its version, since the pause
-	// after one that could not be had is five minutes, at this speed; and where bases are upgraded, or
-	// count as dead, since of those one is given up in a minute, at this speed; and where an install may
-	// get lost, which is waited for as long.
+	// settleSlowly is the same for moves with long pauses in the controller: after a failed download of an image, between
+	// the removals of two unreachable bases, and until the timeout of a lost install.
 	settleSlowly = 100 * time.Second
-	// quiet is how long nothing may be written in the end, five seconds at this speed.
+	// quiet is the time without writes at the end of a schedule.
 	quiet = time.Second
-	// mostPodWrites is how often the status of a Pod may be written at most: whoever writes more often
-	// is in a loop.
+	// mostPodWrites is the maximum number of status updates per Pod. A controller that writes more often is in a loop.
 	mostPodWrites = 100
-	// mostCommands is how often a base may be given the same command for the same version: what fails for
-	// as long as a schedule lasts is tried again some ten times, after longer and longer pauses.
+	// mostCommands is the maximum number of equal commands per base and version. A failing command is repeated about
+	// ten times during a schedule, with growing pauses.
 	mostCommands = 20
 )
 
-// slow says whether it may take settleSlowly until everything is as it should after it.
-func (m *move) slow() bool { return m.name == newImage || m.name == upgrade || m.loses || m.away }
+// slow reports whether the final state may take settleSlowly after the move.
+func (m *move) slow() bool {
+	return m.name == newImage || m.name == upgrade || m.may(losesCommands|unreachable)
+}
 
-// settle is how long everything may take to be as it should.
+// settle returns the maximum time until the final state is reached.
 func (s Schedule) settle() time.Duration {
 	if s.has((*move).slow) {
 		return s.slowed(settleSlowly)
@@ -49,11 +47,11 @@ func (s Schedule) settle() time.Duration {
 	return s.slowed(settle)
 }
 
-// speed is that of the sandbox.
+// speed returns the speed of the sandbox.
 func (s Schedule) speed() int { return cmp.Or(s.Speed, Speed) }
 
-// slowed is how long at most what takes so long at Speed takes at the speed of the schedule. What is
-// faster may still take as long, since not all of it gets faster.
+// slowed converts a duration at Speed to the speed of the schedule. It never shortens the duration, since not
+// everything is faster at higher speeds.
 func (s Schedule) slowed(d time.Duration) time.Duration {
 	return max(d, d*Speed/time.Duration(s.speed()))
 }

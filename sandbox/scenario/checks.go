@@ -177,7 +177,7 @@ func checkOf(r judge.Result, expect v1alpha1.Expectation) Check {
 	switch {
 	case expect == v1alpha1.Ignored && r.Compared > 0:
 	case len(r.Violations) == 0 && len(r.Doubtful) > 0:
-		c.Verdict, c.Summary = Errored, inconclusive+r.Doubtful[0].Message
+		c.Verdict, c.Summary = Errored, errInconclusive.Error()+": "+r.Doubtful[0].Message
 	case expect == v1alpha1.Violated && len(r.Violations) == 0:
 		c.Verdict, c.Summary = Failed, "it was to find a violation and found none: "+r.Summary
 	case expect == v1alpha1.Holds && len(r.Violations) > 0:

@@ -31,19 +31,27 @@ func plan(o Options, env string, speed int) ([]*instance, error) {
 	for attempt := 1; attempt <= max(o.Repeat, 1); attempt++ {
 		for _, s := range o.Scenarios {
 			for _, cell := range s.Cells {
-				name := s.Scenario.Metadata.Name
-				i := &instance{attempt: attempt, name: runName(name), seed: seedOf(o.Seed, name, cell.Values, attempt)}
-				run := expr.Run{Namespace: i.name, Group: i.name, Seed: i.seed, Env: env, Attempt: attempt}
-				var err error
-				if i.Instance, err = s.Instantiate(cell, run); err != nil {
+				i, err := newInstance(s, cell, attempt, seedOf(o.Seed, s.Scenario.Metadata.Name, cell.Values, attempt), env, speed)
+				if err != nil {
 					return nil, err
 				}
-				atSpeed(i.Scenario, speed)
 				all = append(all, i)
 			}
 		}
 	}
 	return all, nil
+}
+
+// newInstance expands a scenario for one run, which gets a name that no other run has.
+func newInstance(s *source.Scenario, cell source.Cell, attempt int, seed uint64, env string, speed int) (*instance, error) {
+	i := &instance{attempt: attempt, name: runName(s.Scenario.Metadata.Name), seed: seed}
+	var err error
+	i.Instance, err = s.Instantiate(cell, expr.Run{Namespace: i.name, Group: i.name, Seed: seed, Env: env, Attempt: attempt})
+	if err != nil {
+		return nil, err
+	}
+	atSpeed(i.Scenario, speed)
+	return i, nil
 }
 
 // atSpeed divides the times that a scenario spends, as the sandbox divides those of the system: one

@@ -1,13 +1,9 @@
 package scenario
 
 import (
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/judge"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
@@ -52,57 +48,6 @@ func (r *Report) Verdict() Verdict {
 	return v
 }
 
-// TooBusy says that the machine stood still in a run, so that its failure proves nothing: requests were
-// sent, or a processor woke up, more than a second late, or as late as the module of a deleted Pod stays
-// on its base; or the run lost nothing but requests that the machine was too late for: see ownDelay; or
-// it was told too late of what happened. Empty means that it did not.
-func (r *Run) TooBusy() string {
-	if r.Verdict == Errored && strings.Contains(r.Failure, inconclusive) {
-		return r.Failure
-	}
-	var late time.Duration
-	for _, t := range r.Traffic {
-		late = max(late, t.Late)
-	}
-	if late > min(tooLate, r.drain()) || r.ownDelay() {
-		return fmt.Sprintf("the machine is too busy: it was up to %.1f s late", late.Seconds())
-	}
-	return ""
-}
-
-// drain is how long the module of a deleted Pod stays on its base.
-func (r *Run) drain() time.Duration { return judge.Draining / time.Duration(max(r.Speed, 1)) }
-
-// ownDelay tells whether a run has failed by nothing but requests that may be this machine's own delay:
-// those without an answer in time, if it was half a second late, and those that were cut off, if it was so
-// late that what a request takes does not fit into half a drain any more. A controller sees to it that a module
-// stays for that time after the last endpoint led to it.
-func (r *Run) ownDelay() (own bool) {
-	failed := func(v Verdict) bool { return v == Failed || v == Errored }
-	for _, t := range r.Traffic {
-		if !failed(t.Verdict) {
-			continue
-		}
-		lost := t.Summary.Lost
-		if t.OwnDelay() {
-			lost -= t.Results[traffic.Timeout]
-		}
-		if t.Late+t.P50 > r.drain()/2 {
-			lost -= t.Results[traffic.Reset]
-		}
-		if lost > 0 {
-			return false
-		}
-		own = true
-	}
-	return own && !slices.ContainsFunc(r.Steps, func(s *Step) bool { return failed(s.Verdict) }) &&
-		!slices.ContainsFunc(r.Checks, func(c Check) bool { return failed(c.Verdict) })
-}
-
-// OwnDelay tells whether this machine's own delay is worth a word: a request without an answer in time may
-// be its own then.
-func (t *Traffic) OwnDelay() bool { return t.Late >= lateEnough }
-
 // Run is one run of a scenario.
 type Run struct {
 	// Scenario is its name, File where it stands.
@@ -128,8 +73,11 @@ type Run struct {
 	Steps     []*Step       `json:"steps"`
 	Checks    []Check       `json:"checks,omitempty"`
 	Traffic   []Traffic     `json:"traffic,omitempty"`
-	// Lag is how late, at most, the run was told of what had happened, as far as that is known.
-	Lag time.Duration `json:"lag,omitempty"`
+	// Delay is the longest delay of this machine that was measured in the run: how late a request was sent, or the run saw
+	// what had happened. A run that failed with a long Delay is Errored.
+	Delay time.Duration `json:"delay,omitempty"`
+	// Repeated is why the run is the second one, after an inconclusive one; empty = it is the first.
+	Repeated string `json:"repeated,omitempty"`
 	// Failure says why the run has not passed, in one sentence; Details have what
 	// helps to understand it: the diff, the Pod's events, what the base said.
 	Failure string   `json:"failure,omitempty"`

@@ -50,7 +50,7 @@ type execution struct {
 
 func newExecution(r *runner, i *instance) *execution {
 	e := &execution{r: r, in: i, run: newRun(i), from: r.o.FromStep, stop: func() {}}
-	e.bases = e.basesNow
+	e.bases = e.listBases
 	return e
 }
 
@@ -62,7 +62,7 @@ var errStopped = errors.New("stopped")
 
 // errored tells whether an error says nothing about the scenario.
 func errored(err error) bool {
-	return errors.Is(err, errBroken) || errors.Is(err, control.ErrUnreachable) || errors.Is(err, errStopped) || errors.Is(err, errLate)
+	return errors.Is(err, errBroken) || errors.Is(err, control.ErrUnreachable) || errors.Is(err, errStopped) || errors.Is(err, errInconclusive)
 }
 
 // perform makes the run and returns its report; what it has made is there still.
@@ -103,7 +103,7 @@ func (e *execution) perform(ctx context.Context) *Run {
 	e.must(e.mqttRules(last))
 	end := time.Now()
 	if !blind {
-		e.must(e.catchUpLast(last))
+		e.must(e.catchUp(last, true))
 		e.must(e.faults())
 		e.must(e.releases(last))
 		events := e.world.Events()
@@ -170,10 +170,10 @@ func (e *execution) body(ctx context.Context) error {
 		err = e.joinAll()
 	}
 	if err == nil {
-		err = e.seen(guarded, len(spec.Always)+len(spec.Never))
+		err = e.catchUpConditions(guarded, len(spec.Always)+len(spec.Never))
 	}
 	if broken := release(); broken != nil && !errors.Is(err, broken) {
-		return e.doubt(nil, broken)
+		return broken
 	}
 	if err == nil && e.from != "" {
 		return fmt.Errorf("there is no step %q to begin with", e.from)
@@ -263,8 +263,12 @@ func (e *execution) finish(ctx context.Context) *Run {
 		e.run.Traffic = e.streams(ctx)
 	}
 	if e.world != nil {
-		e.run.Timeline, e.run.Lag = e.world.Events(), e.world.Lag()
+		e.run.Timeline, e.run.Delay = e.world.Events(), e.world.Lag()
 	}
+	for _, t := range e.run.Traffic {
+		e.run.Delay = max(e.run.Delay, t.Late)
+	}
+	e.run.weighDelay()
 	e.run.Elapsed = time.Since(e.run.Started)
 	return Redacted(e.run)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -24,6 +25,12 @@ type runner struct {
 
 	progressing sync.Mutex // held while Progress or Ledger is called
 	cleaning    sync.WaitGroup
+
+	// perform makes one run and returns its report and what removes everything that it has made.
+	perform func(context.Context, *instance) (run *Run, cleanUp func(context.Context) (left string))
+
+	mu           sync.Mutex
+	inconclusive map[int]*Run // first runs without a verdict, by their index in the plan
 }
 
 // newRunner reads everything and starts nothing.
@@ -38,7 +45,11 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking sandbox %s how it is: %w", o.Sandbox.Name, err)
 	}
-	r := &runner{o: o, status: status}
+	r := &runner{o: o, status: status, inconclusive: map[int]*Run{}}
+	r.perform = func(ctx context.Context, i *instance) (*Run, func(context.Context) string) {
+		e := newExecution(r, i)
+		return e.perform(ctx), e.cleanUp
+	}
 	if r.plan, err = plan(o, status.Env, status.Speed); err != nil {
 		return nil, err
 	}
@@ -86,8 +97,9 @@ func (r *runner) run(ctx context.Context) *Report {
 			exclusive: func(n int) bool { return *r.plan[n].Spec.Exclusive },
 			stopped:   func() bool { return r.stopped(ctx) },
 			cleaned:   r.cleaning.Wait,
-			run:       func(n int) { r.one(ctx, r.plan[n], r.report.Runs[n]) },
+			run:       func(n int) { r.one(ctx, n) },
 		}.make()
+		r.repeatInconclusive(ctx)
 	}
 	for _, run := range r.report.Runs {
 		if run.Verdict == Skipped && run.Failure == "" {
@@ -158,19 +170,49 @@ func (r *runner) stopped(ctx context.Context) bool {
 	return r.o.FailFast && slices.ContainsFunc(r.report.Runs, func(run *Run) bool { return run.Verdict == Failed || run.Verdict == Errored })
 }
 
-// one makes a run and has it cleaned up behind it.
-func (r *runner) one(ctx context.Context, i *instance, run *Run) {
-	r.tell(Event{Kind: RunBegan, Run: run})
-	e := newExecution(r, i)
-	done := e.perform(ctx)
-	r.progressing.Lock()
-	*run = *done
-	r.progressing.Unlock()
-	r.tell(Event{Kind: RunEnded, Run: run})
+// one makes a run of the plan and starts its clean-up. A first run that is inconclusive gets no verdict yet.
+func (r *runner) one(ctx context.Context, n int) {
+	r.mu.Lock()
+	i, run, first := r.plan[n], r.report.Runs[n], r.inconclusive[n]
+	r.mu.Unlock()
+	r.tell(Event{Kind: RunBegan, Run: newRun(i)})
+	done, cleanUp := r.perform(ctx, i)
+	kind := RunEnded
+	switch {
+	case first != nil:
+		done.Repeated = first.Failure
+	case done.Inconclusive() && !r.o.Keep && ctx.Err() == nil:
+		kind = RunPostponed
+		r.mu.Lock()
+		r.inconclusive[n] = done
+		r.mu.Unlock()
+	}
+	if kind == RunEnded {
+		r.progressing.Lock()
+		*run = *done
+		r.progressing.Unlock()
+	}
+	r.tell(Event{Kind: kind, Run: done})
 	r.cleaning.Go(func() {
-		left := e.cleanUp(ctx)
-		r.tell(Event{Kind: Cleaned, Run: run, Message: left})
+		r.tell(Event{Kind: Cleaned, Run: done, Message: cleanUp(ctx)})
 	})
+}
+
+// repeatInconclusive makes the inconclusive runs once more, one at a time, when no other run goes on. Runs that are stopped
+// before keep the result of the first time.
+func (r *runner) repeatInconclusive(ctx context.Context) {
+	for _, n := range slices.Sorted(maps.Keys(r.inconclusive)) {
+		i := r.plan[n]
+		again, err := newInstance(i.Of, i.Cell, i.attempt, i.seed, r.status.Env, r.status.Speed)
+		if err != nil || r.stopped(ctx) {
+			*r.report.Runs[n] = *r.inconclusive[n]
+			continue
+		}
+		again.again = i.again
+		r.plan[n] = again
+		r.one(ctx, n)
+		r.cleaning.Wait()
+	}
 }
 
 // tell reports progress, one event at a time.

@@ -59,6 +59,8 @@ const (
 	RunBegan EventKind = "runBegan"
 	// StepEnded: a step of a run ended.
 	StepEnded EventKind = "stepEnded"
+	// RunPostponed: a run was inconclusive, because the machine was too slow. It is made once more after all others.
+	RunPostponed EventKind = "runPostponed"
 	// RunEnded: the verdict of a run is known; its clean-up goes on.
 	RunEnded EventKind = "runEnded"
 	// Cleaned: what a run has made is gone, or is kept; Message says what is left.
@@ -81,7 +83,7 @@ type Event struct {
 }
 
 // Execute runs scenarios and returns the report. It blocks until all have ended
-// and what they have made is gone. The error tells of what kept it from beginning,
+// and what they have made is gone. Unless Keep is set, an inconclusive run is made once more, alone, after the others. The error tells of what kept it from beginning,
 // such as a sandbox that does not answer; what goes wrong later stands in the
 // report. When ctx ends the runs end, do their Finally, are cleaned up, and are
 // reported; those that had not begun are skipped.

@@ -133,7 +133,6 @@ func (e *execution) repeat(ctx context.Context, s *v1alpha1.Step, at place, done
 // once does a step and completes its report.
 func (e *execution) once(ctx context.Context, s *v1alpha1.Step, at place, done *Step) error {
 	message, skipped, err := e.judged(ctx, s, at, done)
-	err = e.doubt(s, err)
 	switch {
 	case err != nil && errored(err):
 		e.close(done, at, Errored, err.Error())
@@ -171,7 +170,7 @@ func (e *execution) judged(ctx context.Context, s *v1alpha1.Step, at place, done
 	}
 	message, err = e.do(guarded, s, at, done)
 	if err == nil {
-		err = e.seen(guarded, len(s.Always)+len(s.Never))
+		err = e.catchUpConditions(guarded, len(s.Always)+len(s.Never))
 	}
 	if broken := release(); broken != nil {
 		return "", false, broken

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
@@ -123,7 +124,7 @@ func (v *view) ofPod() (all []Evidence) {
 		return nil
 	}
 	for _, c := range v.Pod.Status.Conditions {
-		if c.Status == corev1.ConditionTrue && !slices.Contains([]corev1.PodConditionType{corev1.PodReady, labels.ConditionCurrent}, c.Type) {
+		if c.Status == corev1.ConditionTrue && !slices.Contains([]corev1.PodConditionType{corev1.PodReady, api.ConditionCurrent}, c.Type) {
 			continue
 		}
 		all = append(all, Evidence{"conditions", conditionText(string(c.Type), string(c.Status), c.Reason, c.Message), c.LastTransitionTime.Time})

@@ -9,13 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/controller/unsupported"
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// The reason of the condition labels.ConditionCurrent of a module that was there, by
+// The reason of the condition api.ConditionCurrent of a module that was there, by
 // controller/internal/vpod/status.go (originUnchanged).
 const unchanged = "Unchanged"
 
@@ -66,7 +67,7 @@ func (v *view) serves() string {
 }
 
 func alreadyInstalled(v *view) *finding {
-	if c := podCondition(v.Pod, labels.ConditionCurrent); c.Reason == unchanged {
+	if c := podCondition(v.Pod, api.ConditionCurrent); c.Reason == unchanged {
 		return &finding{ready: true, cause: v.serves() + "; the base had this version from this URL already, so nothing was sent to it",
 			advice: "to release another jar, raise BIZ_VERSION"}
 	}

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/controller/workload"
@@ -159,7 +160,7 @@ var situations = []situation{
 
 	// How it goes.
 	{name: "Ready", snapshot: ofPod(pod(on(1), runs(true))), want: why.PodReady, names: []string{"60s", "base-1 serves biz1"}},
-	{name: "Ready with what was there", snapshot: ofPod(pod(on(1), runs(true), condition(labels.ConditionCurrent, corev1.ConditionTrue, "Unchanged", "biz1:1.0.0 was on the base already"))), want: why.AlreadyInstalled, names: []string{"nothing was sent"}},
+	{name: "Ready with what was there", snapshot: ofPod(pod(on(1), runs(true), condition(api.ConditionCurrent, corev1.ConditionTrue, "Unchanged", "biz1:1.0.0 was on the base already"))), want: why.AlreadyInstalled, names: []string{"nothing was sent"}},
 	{name: "Ready without what means nothing", snapshot: ofPod(pod(on(1), runs(true), func(p *corev1.Pod) { p.Spec.Containers[0].StartupProbe = &corev1.Probe{} })), want: why.UnsupportedFields, names: []string{"startupProbe"}},
 	{name: "it drains", snapshot: ofPod(pod(on(1), runs(true), deleted)), want: why.Terminating, names: []string{"10s", "drains"}},
 	{name: "a finalizer", snapshot: ofPod(pod(on(1), deleted, func(p *corev1.Pod) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 )
 
@@ -24,8 +25,8 @@ type MassOptions struct {
 }
 
 func (o *MassOptions) complete() {
-	o.Percent = cmp.Or(o.Percent, 50)
-	o.AtLeast = cmp.Or(o.AtLeast, 3)
+	o.Percent = cmp.Or(o.Percent, api.MassPercent)
+	o.AtLeast = cmp.Or(o.AtLeast, api.MassMinBases)
 	o.Window = cmp.Or(o.Window, DefaultMassWindow)
 	o.AtMost = cmp.Or(o.AtMost, DefaultMassAtMost)
 }
@@ -63,7 +64,7 @@ func (o MassOptions) mass(list []silent, came []time.Time, all int, margin time.
 				missing--
 			}
 		}
-		if missing == 0 || missing*100 < o.Percent*all {
+		if !api.MassOutage(missing, all, o.Percent, 0) {
 			continue
 		}
 		for _, m := range list[max(first, marked) : i+1] {

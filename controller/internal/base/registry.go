@@ -15,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
@@ -67,15 +68,15 @@ type Options struct {
 // The defaults are the intervals of the original controller (virtual-kubelet of Koupleless,
 // model/consts.go).
 const (
-	DefaultUnreachableAfter = 25 * time.Second
-	DefaultDeadAfter        = 60 * time.Second
-	DefaultHealthInterval   = 10 * time.Second
-	DefaultListInterval     = 15 * time.Second
-	DefaultGrace            = 128 * time.Second
+	DefaultUnreachableAfter = api.UnreachableAfter
+	DefaultDeadAfter        = api.DeadAfter
+	DefaultHealthInterval   = api.HealthInterval
+	DefaultListInterval     = api.ListInterval
+	DefaultGrace            = api.ReconnectGrace
 	DefaultDeletions        = 10
 	DefaultMaxBases         = 20_000
-	DefaultMassWindow       = time.Minute
-	DefaultMassAtMost       = 30 * time.Minute
+	DefaultMassWindow       = api.MassWindow
+	DefaultMassAtMost       = api.MassAtMost
 )
 
 // suspended is the least gap between two sweeps at which the process counts as having stood still.

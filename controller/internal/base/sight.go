@@ -1,6 +1,10 @@
 package base
 
-import "time"
+import (
+	"time"
+
+	"github.com/koupleless/koupsandbox/controller/api"
+)
 
 // Blindness is why nothing can be concluded from the silence of a base. It is the reason of a
 // Node's condition and of an Event.
@@ -8,9 +12,9 @@ type Blindness string
 
 // The kinds of blindness. MassSilence is an error code of the documents (5.6), spelled as there.
 const (
-	TunnelDown          Blindness = "TunnelDown"
-	ControllerSuspended Blindness = "ControllerSuspended"
-	MassSilence         Blindness = "OverFiftyPercentBaseInstancesUnavaliable"
+	TunnelDown          Blindness = api.ReasonTunnelDown
+	ControllerSuspended Blindness = api.ReasonControllerSuspended
+	MassSilence         Blindness = api.ReasonMassOutage
 	// ControllerBehind is no reason of a Node's condition: a write for each Node would make it worse.
 	ControllerBehind Blindness = "ControllerBehind"
 )

@@ -1,150 +1,197 @@
+// Package configmap reads single values of ConfigMaps for module Pods whose version is a configMapKeyRef. It reads
+// a ConfigMap only when a value is needed: it does not list or watch.
 package configmap
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/lru"
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/work"
 )
 
-// ErrPending says that a ConfigMap is being read: Options.Changed tells when to ask again.
+// ErrPending reports that a ConfigMap is being read: Options.Changed is called when the value is known.
 var ErrPending = errors.New("the ConfigMap is being read")
 
-// Options of a Resolver. Client and Changed are required.
+// Options of a Resolver. All are required.
 type Options struct {
 	// Client reads ConfigMaps; it needs the verb get.
 	Client kubernetes.Interface
-	// Changed hears that a ConfigMap that somebody asked for was read, whatever came of it. It must
-	// not block, and may call Value.
+	// Changed is called after each read of a ConfigMap, also after a failed one. It must not block, and may call
+	// Value.
 	Changed func(name types.NamespacedName)
-	// Fresh is how old a value may be. Default: 2 s, so that the Pods of a rollout share a read and
-	// see what was applied before it.
-	Fresh time.Duration
-	// Keep is how many ConfigMaps are remembered; the one that nobody has asked for the longest is
-	// forgotten first. Default: 1000.
-	Keep int
-	// Logger may be nil, which discards.
-	Logger *slog.Logger
+	Logger  *slog.Logger
 }
+
+const (
+	// fresh is the maximum age of a value. The Pods of a rollout share a read, and see what was applied before it.
+	fresh = 2 * time.Second
+	// maxConfigMaps is the number of ConfigMaps that are kept. The least recently used one is dropped first.
+	maxConfigMaps = 1000
+	maxReads      = 4 // concurrent reads
+	readTimeout   = 10 * time.Second
+	// maxRetry is the longest delay before a ConfigMap is read again that lacks a usable value.
+	maxRetry = time.Minute
+)
 
 // Resolver reads ConfigMaps. Make it with New.
 type Resolver struct {
-	o    Options
-	wake chan struct{}
+	o     Options
+	queue *work.Queue[types.NamespacedName]
 
 	mu      sync.Mutex
-	entries map[types.NamespacedName]*entry
+	entries *lru.Cache // *entry by types.NamespacedName
 }
 
-// New returns a Resolver. Nothing is read before Start.
+// entry is what is known of one ConfigMap.
+type entry struct {
+	values map[string]*string // by requested key; nil if the ConfigMap has no such key, or was not read
+	err    error              // of the last read
+	read   time.Time          // when the last read began; zero if there was none
+	asked  time.Time          // when a value was requested last
+	due    time.Time          // when to read next; zero if no read is needed
+	failed int                // reads in a row without a usable value
+}
+
+// New returns a Resolver. It reads nothing before Run.
 func New(o Options) *Resolver {
-	o.Fresh = cmp.Or(o.Fresh, 2*time.Second)
-	o.Keep = cmp.Or(o.Keep, 1000)
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	return &Resolver{o: o, wake: make(chan struct{}, 1), entries: map[types.NamespacedName]*entry{}}
+	r := &Resolver{o: o, entries: lru.New(maxConfigMaps)}
+	r.queue = work.New(work.Options[types.NamespacedName]{Do: r.handle, Workers: maxReads, MaxDelay: maxRetry, Logger: o.Logger})
+	return r
 }
 
-// Value returns what a key of a ConfigMap says. It does not block and may be called concurrently.
-// The error is ErrPending, or bears an error code and says why there is no value; then the
-// ConfigMap is read again, with growing pauses, as long as somebody asks after each Changed.
+// Run reads the requested ConfigMaps until ctx is done. Call it once.
+func (r *Resolver) Run(ctx context.Context) { r.queue.Run(ctx) }
+
+// Value returns the value of a key of a ConfigMap. It does not block and may be called concurrently.
+// The error is ErrPending, or has an error code. Then the ConfigMap is read again, with growing delays, as long as
+// the value is requested after each call of Changed.
 func (r *Resolver) Value(name types.NamespacedName, key string) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	e, known := r.entries[name]
-	if !known {
-		r.makeRoom()
+	e := r.entry(name)
+	if e == nil {
 		e = &entry{values: map[string]*string{}}
-		r.entries[name] = e
+		r.entries.Add(name, e)
 	}
 	e.asked = now
 	value, asked := e.values[key]
-	fresh := asked && !e.read.IsZero() && now.Sub(e.read) <= r.o.Fresh
-	switch {
-	case fresh && e.err != nil:
-		return "", e.err
-	case fresh && value == nil:
-		return "", missing(name, key)
-	case fresh:
+	if asked && !e.read.IsZero() && now.Sub(e.read) <= fresh {
+		switch {
+		case e.err != nil:
+			return "", e.err
+		case value == nil:
+			return "", errcode.New(errcode.OtherUpstreamInvalidParameter, "ConfigMap %s has no key %q, which is to name the module's version", name, key)
+		}
 		return *value, nil
-	case !asked:
-		e.values[key] = nil
 	}
+	e.values[key] = value
 	e.due = now
-	r.wakeUp()
+	r.queue.Add(name)
 	return "", ErrPending
 }
 
-func missing(name types.NamespacedName, key string) error {
-	return errcode.New(errcode.OtherUpstreamInvalidParameter, "ConfigMap %s has no key %q, which is to name the module's version", name, key)
+// entry is called with the lock held.
+func (r *Resolver) entry(name types.NamespacedName) *entry {
+	e, _ := r.entries.Get(name)
+	known, _ := e.(*entry)
+	return known
 }
 
-// Start reads what is asked for until ctx is done, and returns nil. Call it once.
-func (r *Resolver) Start(ctx context.Context) error {
-	timer := time.NewTimer(idle)
-	defer timer.Stop()
-	for {
-		name, wait := r.next(time.Now())
-		if wait == 0 {
-			r.read(ctx, name)
-			if ctx.Err() != nil {
-				return nil
-			}
-			r.o.Changed(name)
-			continue
-		}
-		timer.Reset(wait)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-r.wake:
-		case <-timer.C:
-		}
+// handle reads a ConfigMap if a read is due, and returns when to read it again.
+func (r *Resolver) handle(ctx context.Context, name types.NamespacedName) (time.Duration, error) {
+	if left, due := r.isDue(name); !due {
+		return left, nil
 	}
+	began := time.Now()
+	data, err := r.read(ctx, name)
+	if ctx.Err() != nil {
+		return 0, nil
+	}
+	again := r.note(name, data, err, began)
+	r.o.Changed(name)
+	return again, nil
 }
 
-// readTimeout is how long one read may take.
-const readTimeout = 10 * time.Second
-
-func (r *Resolver) read(ctx context.Context, name types.NamespacedName) {
-	reading, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	began := time.Now()
-	found, err := r.o.Client.CoreV1().ConfigMaps(name.Namespace).Get(reading, name.Name, metav1.GetOptions{})
+// isDue reports whether to read a ConfigMap now, or how long to wait. It drops an entry without a usable value that
+// was not requested since the last read.
+func (r *Resolver) isDue(name types.NamespacedName) (left time.Duration, due bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.entry(name)
 	switch {
-	case ctx.Err() != nil:
-		return
+	case e == nil || e.due.IsZero():
+		return 0, false
+	case e.due.After(time.Now()):
+		return time.Until(e.due), false
+	case e.failed > 0 && e.asked.Before(e.read):
+		r.entries.Remove(name)
+		return 0, false
+	}
+	return 0, true
+}
+
+func (r *Resolver) read(ctx context.Context, name types.NamespacedName) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	found, err := r.o.Client.CoreV1().ConfigMaps(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		return found.Data, nil
 	case apierrors.IsNotFound(err):
 		err = errcode.New(errcode.OtherUpstreamInvalidParameter, "ConfigMap %s, which is to name the module's version, does not exist", name)
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		err = errcode.Wrap(errcode.OtherUpstreamSecretAKError, err)
-	case err != nil:
+	default:
 		err = errcode.Wrap(errcode.ModuleControllerDBAccessError, err)
 	}
-	if err != nil {
-		r.o.Logger.Debug("could not read a ConfigMap", "configmap", name.String(), "err", err)
-		found = &corev1.ConfigMap{}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e, known := r.entries[name]; known { // else it was forgotten meanwhile
-		e.note(found.Data, err, began)
-	}
+	r.o.Logger.Debug("could not read a ConfigMap", "configmap", name.String(), "err", err)
+	return nil, err
 }
 
-func (r *Resolver) wakeUp() {
-	select {
-	case r.wake <- struct{}{}:
-	default: // it will wake
+// note records the result of a read, and returns when to read the ConfigMap again because a requested key is
+// missing, or its value cannot be a part of a version.
+func (r *Resolver) note(name types.NamespacedName, data map[string]string, err error, began time.Time) (again time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.entry(name)
+	if e == nil {
+		return 0
 	}
+	e.read, e.err, e.due = began, err, time.Time{}
+	complete := err == nil
+	for key := range e.values {
+		e.values[key] = nil
+		value, there := data[key]
+		if there {
+			value = strings.Clone(value[:min(len(value), arklet.MaxName+1)]) // a longer version is refused
+			e.values[key] = &value
+		}
+		complete = complete && there && usable(value)
+	}
+	if complete {
+		e.failed = 0
+		return 0
+	}
+	again = min(time.Second<<min(e.failed, 6), maxRetry)
+	e.failed++
+	e.due = time.Now().Add(again)
+	return again
+}
+
+// usable reports whether a value can be a part of a version.
+func usable(value string) bool {
+	return value != "" && len(value) <= arklet.MaxName && arklet.Printable(value) && !strings.Contains(value, " ")
 }

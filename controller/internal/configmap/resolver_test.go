@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,22 +32,16 @@ type world struct {
 	changed  chan types.NamespacedName
 }
 
-func inBubble(t *testing.T, change func(*Options), test func(*world)) {
+func inBubble(t *testing.T, test func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, client: fake.NewClientset(), changed: make(chan types.NamespacedName, 1000)}
-		o := Options{Client: w.client, Changed: func(name types.NamespacedName) { w.changed <- name }}
-		if change != nil {
-			change(&o)
-		}
-		w.resolver = New(o)
+		w.resolver = New(Options{Client: w.client, Changed: func(name types.NamespacedName) { w.changed <- name }, Logger: slog.New(slog.DiscardHandler)})
 		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- w.resolver.Start(ctx) }()
+		ended := make(chan struct{})
+		go func() { defer close(ended); w.resolver.Run(ctx) }()
 		test(w)
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Start: %v", err)
-		}
+		<-ended
 	})
 }
 
@@ -100,7 +95,7 @@ func pass(d time.Duration) {
 }
 
 func TestValue(t *testing.T) {
-	inBubble(t, nil, func(w *world) {
+	inBubble(t, func(w *world) {
 		w.put("versions", "1.0.0")
 		w.expect("at first", "versions", "biz1", "pending")
 		synctest.Wait()
@@ -126,7 +121,7 @@ func TestValue(t *testing.T) {
 
 // The resolver keeps only a prefix of a value that is too long for a version: one byte more than the maximum.
 func TestLongValue(t *testing.T) {
-	inBubble(t, nil, func(w *world) {
+	inBubble(t, func(w *world) {
 		w.put("versions", strings.Repeat("9", 1<<20))
 		w.expect("at first", "versions", "biz1", "pending")
 		synctest.Wait()
@@ -138,7 +133,7 @@ func TestLongValue(t *testing.T) {
 
 // A value that cannot be a version is read again, so that its correction is noticed.
 func TestCorrectedValue(t *testing.T) {
-	inBubble(t, nil, func(w *world) {
+	inBubble(t, func(w *world) {
 		w.put("versions", "1 0")
 		w.expect("at first", "versions", "biz1", "pending")
 		<-w.changed
@@ -151,7 +146,7 @@ func TestCorrectedValue(t *testing.T) {
 
 // Nothing is read that nobody asks for.
 func TestAtRest(t *testing.T) {
-	inBubble(t, nil, func(w *world) {
+	inBubble(t, func(w *world) {
 		w.put("versions", "1.0.0")
 		w.expect("at first", "versions", "biz1", "pending")
 		pass(time.Second)
@@ -166,7 +161,7 @@ func TestAtRest(t *testing.T) {
 // What is not there is read again as long as somebody asks, with growing pauses, and seen when it
 // comes.
 func TestMissing(t *testing.T) {
-	inBubble(t, nil, func(w *world) {
+	inBubble(t, func(w *world) {
 		w.expect("at first", "late", "biz1", "pending")
 		begun := time.Now()
 		var at []time.Duration
@@ -190,8 +185,8 @@ func TestMissing(t *testing.T) {
 		<-w.changed
 		w.reads()
 		pass(time.Hour) // nobody asks again
-		if n := w.reads(); n > 1 || len(w.resolver.entries) > 1 {
-			t.Errorf("%d reads that nobody waits for; %d ConfigMaps are remembered", n, len(w.resolver.entries))
+		if n := w.reads(); n > 1 || w.resolver.entries.Len() > 1 {
+			t.Errorf("%d reads that nobody waits for; %d ConfigMaps are remembered", n, w.resolver.entries.Len())
 		}
 	})
 }
@@ -205,7 +200,7 @@ func TestErrors(t *testing.T) {
 		"API not there": {apierrors.NewServiceUnavailable("away"), "ModuleController.DBAccessError"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, nil, func(w *world) {
+			inBubble(t, func(w *world) {
 				w.client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tt.err })
 				w.expect("at first", "versions", "biz1", "pending")
 				synctest.Wait()
@@ -215,18 +210,21 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// However many ConfigMaps are named, so many are remembered.
-func TestKeep(t *testing.T) {
-	inBubble(t, func(o *Options) { o.Keep = 3 }, func(w *world) {
-		for i := range 10 {
-			w.put(fmt.Sprint(i), "1.0.0")
+// The least recently used ConfigMap is dropped when there are too many.
+func TestMaxConfigMaps(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.resolver.o.Changed = func(types.NamespacedName) {}
+		last := fmt.Sprint(maxConfigMaps)
+		w.put("0", "1.0.0")
+		w.put(last, "1.0.0")
+		for i := range maxConfigMaps + 1 {
 			w.expect("at first", fmt.Sprint(i), "biz1", "pending")
-			pass(100 * time.Millisecond)
+			synctest.Wait()
 		}
-		if n := len(w.resolver.entries); n != 3 {
-			t.Errorf("%d are remembered, want 3", n)
-		}
-		w.expect("the youngest", "9", "biz1", "1.0.0")
+		w.expect("the youngest", last, "biz1", "1.0.0")
 		w.expect("the oldest", "0", "biz1", "pending")
+		if n := w.resolver.entries.Len(); n != maxConfigMaps {
+			t.Errorf("%d are kept, want %d", n, maxConfigMaps)
+		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
@@ -21,9 +22,6 @@ type Entry struct {
 	Detail string
 }
 
-// timeLayout is the time at the start of each entry, in UTC.
-const timeLayout = "2006-01-02 15:04:05.000"
-
 // line is the entry as kubectl logs prints it. A detail of several lines, such as a stack trace,
 // goes on below.
 func (e Entry) line(b []byte, biz string, timestamps bool) []byte {
@@ -31,7 +29,7 @@ func (e Entry) line(b []byte, biz string, timestamps bool) []byte {
 		b = e.At.UTC().AppendFormat(b, time.RFC3339Nano)
 		b = append(b, ' ')
 	}
-	b = e.At.UTC().AppendFormat(b, timeLayout)
+	b = e.At.UTC().AppendFormat(b, api.LogTime)
 	b = append(b, ' ')
 	b = append(b, biz...)
 	b = append(b, ':')
@@ -49,26 +47,26 @@ func (e Entry) line(b []byte, biz string, timestamps bool) []byte {
 // allocates nothing.
 func event(c arklet.Command, what string) string {
 	switch {
-	case c == arklet.CommandInstallBiz && what == "sent":
-		return "installBiz sent"
-	case c == arklet.CommandInstallBiz && what == "answered":
-		return "installBiz answered"
-	case c == arklet.CommandUninstallBiz && what == "sent":
-		return "uninstallBiz sent"
-	case c == arklet.CommandUninstallBiz && what == "answered":
-		return "uninstallBiz answered"
+	case c == arklet.CommandInstallBiz && what == api.LogSent:
+		return string(arklet.CommandInstallBiz) + " " + api.LogSent
+	case c == arklet.CommandInstallBiz && what == api.LogAnswered:
+		return string(arklet.CommandInstallBiz) + " " + api.LogAnswered
+	case c == arklet.CommandUninstallBiz && what == api.LogSent:
+		return string(arklet.CommandUninstallBiz) + " " + api.LogSent
+	case c == arklet.CommandUninstallBiz && what == api.LogAnswered:
+		return string(arklet.CommandUninstallBiz) + " " + api.LogAnswered
 	}
 	return string(c) + " " + what
 }
 
 // Asked is the entry for a command that is sent to a base.
 func Asked(at time.Time, r arklet.Request) Entry {
-	return Entry{At: at, Version: r.Module.Version, Event: event(r.Command, "sent"), Detail: redact.URL(r.Module.URL)}
+	return Entry{At: at, Version: r.Module.Version, Event: event(r.Command, api.LogSent), Detail: redact.URL(r.Module.URL)}
 }
 
 // Answered is the entry for the answer to a command.
 func Answered(at time.Time, r arklet.Request, a arklet.Answer) Entry {
-	e := Entry{At: at, Version: r.Module.Version, Event: event(r.Command, "answered"), Detail: a.Code}
+	e := Entry{At: at, Version: r.Module.Version, Event: event(r.Command, api.LogAnswered), Detail: a.Code}
 	for _, more := range []string{a.ErrorCode, a.Message, a.DataCode, a.DataMessage} {
 		if more != "" && more != e.Detail && more != a.Code {
 			e.Detail += " " + more
@@ -80,7 +78,7 @@ func Answered(at time.Time, r arklet.Request, a arklet.Answer) Entry {
 // Unanswered is the entry for a command that will have no answer, or that nobody waits for any
 // longer.
 func Unanswered(at time.Time, r arklet.Request, err error) Entry {
-	return Entry{At: at, Version: r.Module.Version, Event: event(r.Command, "not answered"), Detail: err.Error()}
+	return Entry{At: at, Version: r.Module.Version, Event: event(r.Command, api.LogUnanswered), Detail: err.Error()}
 }
 
 // version is what the journal knows of one version of a module on a base.
@@ -171,7 +169,7 @@ const clockSkew = time.Second
 // lastSent returns when the last command for a version was sent; zero if there is none.
 func (r *ring) lastSent(version string) time.Time {
 	for i := len(r.entries) - 1; i >= 0; i-- {
-		if n := r.entries[(r.oldest+i)%len(r.entries)]; n.Version == version && strings.HasSuffix(n.Event, " sent") {
+		if n := r.entries[(r.oldest+i)%len(r.entries)]; n.Version == version && strings.HasSuffix(n.Event, " "+api.LogSent) {
 			return n.At
 		}
 	}

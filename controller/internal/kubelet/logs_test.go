@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	controllerapi "github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
@@ -28,7 +29,7 @@ func TestLogs(t *testing.T) {
 	for i, age := range []time.Duration{2 * time.Hour, time.Hour, 10 * time.Minute} {
 		at := now.Add(-age)
 		w.opts.Journal.Note("a", "biz1", Entry{At: at, Version: fmt.Sprint(i), Event: "happened"})
-		lines = append(lines, fmt.Sprintf("%s biz1:%d happened\n", at.Format(timeLayout), i))
+		lines = append(lines, fmt.Sprintf("%s biz1:%d happened\n", at.Format(controllerapi.LogTime), i))
 		stamped = append(stamped, at.Format(time.RFC3339Nano)+" "+lines[i])
 	}
 	w.opts.Journal.Note("a", "biz2", Entry{At: now, Event: "another module"})
@@ -142,7 +143,7 @@ func TestFollowEndsWithThePod(t *testing.T) {
 				} else {
 					time.AfterFunc(time.Minute, func() { change(p) })
 					text, err := io.ReadAll(r)
-					if err != nil || string(text) != noon.Format(timeLayout)+" biz1: before\n" {
+					if err != nil || string(text) != noon.Format(controllerapi.LogTime)+" biz1: before\n" {
 						t.Errorf("read %q, error %v", text, err)
 					}
 				}

@@ -14,7 +14,7 @@ import (
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
-	"github.com/koupleless/koupsandbox/controller/internal/vnode"
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -113,7 +113,7 @@ func heard(n *corev1.Node) bool {
 		switch {
 		case c.Type == corev1.NodeReady:
 			ready = c.Status == corev1.ConditionTrue
-		case c.Type == vnode.Observed && c.Status == corev1.ConditionFalse:
+		case c.Type == api.ConditionObserved && c.Status == corev1.ConditionFalse:
 			return false
 		}
 	}

@@ -21,7 +21,7 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/koupleless/koupsandbox/controller/internal/vnode"
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -134,7 +134,7 @@ func node(name, inUse string, change ...func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"of": name}, Annotations: map[string]string{labels.MetaspaceInUse: inUse}},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
-			{Type: corev1.NodeReady, Status: corev1.ConditionTrue}, {Type: vnode.Observed, Status: corev1.ConditionTrue},
+			{Type: corev1.NodeReady, Status: corev1.ConditionTrue}, {Type: api.ConditionObserved, Status: corev1.ConditionTrue},
 		}},
 	}
 	for _, c := range change {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/controller/workload"
@@ -20,9 +21,9 @@ import (
 // Reasons with which the controller marks a waiting container that is no failure; see
 // internal/vpod.
 var (
-	installing  = []string{"BizResolved"}
-	deactivated = []string{"BizDeactivate", "BizNotActivated"}
-	broken      = []string{"BizBroken"}
+	installing  = []string{api.ReasonResolved}
+	deactivated = []string{api.ReasonDeactivated, api.ReasonNotActivated}
+	broken      = []string{api.ReasonBroken}
 )
 
 // mirror returns the Module of a container. node is the Pod's Node, nil if it is not known.

@@ -20,7 +20,8 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
+
+	"github.com/koupleless/koupsandbox/controller/internal/work"
 )
 
 // pods is where the view sees module Pods; internal/vpod's Informer is one.
@@ -57,10 +58,13 @@ type Options struct {
 // to serve is shown at once: whoever waited for a rollout looks right after it.
 const gather = 500 * time.Millisecond
 
+// retryDelay is the delay before the first attempt to write a Module again.
+const retryDelay = time.Second
+
 // View keeps Modules. Make it with New.
 type View struct {
 	o       Options
-	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	queue   *work.Queue[types.NamespacedName]
 	modules cache.SharedIndexInformer // of *Module
 	limit   *rate.Limiter
 	missing sync.Once // the definition of Module is
@@ -76,13 +80,14 @@ func New(o Options) *View {
 	}
 	o.WritesPerSecond = cmp.Or(o.WritesPerSecond, 100)
 	v := &View{
-		o: o,
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, time.Minute),
-		),
+		o:       o,
 		modules: dynamicinformer.NewFilteredDynamicInformer(o.Client, Resource, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer(),
 		limit:   rate.NewLimiter(rate.Limit(o.WritesPerSecond), o.WritesPerSecond),
 	}
+	v.queue = work.New(work.Options[types.NamespacedName]{
+		Do: v.reconcile, Workers: 1, MinDelay: retryDelay, MaxDelay: time.Minute,
+		Message: "showing modules failed", Attrs: func(pod types.NamespacedName) []any { return []any{"pod", pod.String()} }, Logger: o.Logger,
+	})
 	return v
 }
 
@@ -95,12 +100,8 @@ func (v *View) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { v.modules.RunWithContext(ctx) })
-	defer context.AfterFunc(ctx, v.queue.ShutDown)()
-	if !cache.WaitForCacheSync(ctx.Done(), v.o.Pods.HasSynced, v.modules.HasSynced) {
-		return nil
-	}
-	for v.reconcileNext(ctx) {
-	}
+	cache.WaitForCacheSync(ctx.Done(), v.o.Pods.HasSynced, v.modules.HasSynced) // or until ctx is done
+	v.queue.Run(ctx)
 	return nil
 }
 
@@ -162,26 +163,6 @@ func (v *View) serves(pod *corev1.Pod) bool {
 		shown, there, _ := v.modules.GetStore().GetByKey(pod.Namespace + "/" + nameOf(pod, c.Name)) // a cache gives no error
 		return c.Ready && (!there || shown.(*Module).Status.Status != Available)
 	})
-}
-
-// reconcileNext handles the next Pod of the queue; it returns false when the queue has ended.
-func (v *View) reconcileNext(ctx context.Context) bool {
-	key, shutdown := v.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer v.queue.Done(key)
-	err := v.reconcile(ctx, key)
-	switch {
-	case err == nil:
-		v.queue.Forget(key)
-	case ctx.Err() == nil:
-		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) { // the cache is late, no more
-			v.o.Logger.WarnContext(ctx, "showing modules failed", "pod", key.String(), "err", err)
-		}
-		v.queue.AddRateLimited(key)
-	}
-	return true
 }
 
 // typed turns what the dynamic client brings into a Module, which takes a third of the memory.

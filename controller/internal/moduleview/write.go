@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -21,16 +22,16 @@ import (
 
 // reconcile brings the Modules of a Pod up to date. Those of a Pod that is gone are the garbage
 // collector's.
-func (v *View) reconcile(ctx context.Context, key types.NamespacedName) error {
+func (v *View) reconcile(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
 	pod, ok := v.o.Pods.Get(key)
 	if !ok || !v.o.Mine(pod.Spec.NodeName) {
-		return nil
+		return 0, nil
 	}
 	var node *corev1.Node
 	if pod.Spec.NodeName != "" {
 		found, err := v.o.Nodes.Get(pod.Spec.NodeName)
 		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("reading Node %q: %w", pod.Spec.NodeName, err)
+			return 0, fmt.Errorf("reading Node %q: %w", pod.Spec.NodeName, err)
 		}
 		if err == nil {
 			node = found
@@ -40,11 +41,15 @@ func (v *View) reconcile(ctx context.Context, key types.NamespacedName) error {
 	for _, container := range modules {
 		want := mirror(pod, container, node)
 		want.Status.Records = toTheSecond(v.o.Records(pod.Spec.NodeName, want.Spec.Module.Name, want.Spec.Module.Version))
-		if err := v.write(ctx, want); err != nil {
-			return fmt.Errorf("writing Module %s/%s: %w", want.Namespace, want.Name, err)
+		err := v.write(ctx, want)
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // the cache is out of date
+			return retryDelay, nil
+		}
+		if err != nil {
+			return 0, fmt.Errorf("writing Module %s/%s: %w", want.Namespace, want.Name, err)
 		}
 	}
-	return nil
+	return 0, nil
 }
 
 // write brings one Module up to date, with as few requests as that takes.

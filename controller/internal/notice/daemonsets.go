@@ -11,12 +11,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
-
-// ReasonEnvironmentNotTolerated is the reason of the Event of a DaemonSet.
-const ReasonEnvironmentNotTolerated = "EnvironmentNotTolerated"
 
 // DaemonSets tells a DaemonSet of modules, when it comes and whenever its spec changes, that its
 // template names no environment. The DaemonSet controller makes Pods by the template alone, so the
@@ -26,7 +24,7 @@ const ReasonEnvironmentNotTolerated = "EnvironmentNotTolerated"
 func DaemonSets(informer appsinformers.DaemonSetInformer, env string, recorder record.EventRecorder) error {
 	tell := func(d *appsv1.DaemonSet) {
 		if lacksEnv(d, env) {
-			recorder.Event(d, corev1.EventTypeWarning, ReasonEnvironmentNotTolerated, fmt.Sprintf(
+			recorder.Event(d, corev1.EventTypeWarning, api.ReasonEnvironmentNotTolerated, fmt.Sprintf(
 				"a DaemonSet makes a Pod only where its template tolerates the taints of the Node, and it does not tolerate %s of any base: "+
 					"add {key: %[1]s, operator: Equal, value: %s, effect: NoExecute} to spec.template.spec.tolerations", labels.TaintEnv, env))
 		}

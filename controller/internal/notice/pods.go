@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/unsupported"
 )
 
@@ -57,6 +58,6 @@ func (t *podTeller) changed(pod *corev1.Pod) {
 		return
 	}
 	if fields := unsupported.OfPod(pod, unsupported.Controller); len(fields) > 0 {
-		t.Recorder.Event(pod, corev1.EventTypeWarning, unsupported.Reason, unsupported.List(fields))
+		t.Recorder.Event(pod, corev1.EventTypeWarning, api.ReasonUnsupported, unsupported.List(fields))
 	}
 }

@@ -36,9 +36,8 @@ func TestOf(t *testing.T) {
 
 // settings are defaults of the controller's Options, which divide them: its own test holds that.
 var settings = []string{
-	"base.DefaultUnreachableAfter", "base.DefaultDeadAfter", "base.DefaultHealthInterval", "base.DefaultListInterval", "base.DefaultGrace",
-	"base.DefaultMassWindow", "base.DefaultMassAtMost", "vnode.DefaultMembership", "vnode.DefaultNodeLease",
-	"vpod.DefaultInstallTimeout", "vpod.DefaultUninstallTimeout", "vpod.DefaultDrain",
+	"api.UnreachableAfter", "api.DeadAfter", "api.HealthInterval", "api.ListInterval", "api.ReconnectGrace", "api.MassWindow", "api.MassAtMost",
+	"api.ControllerLease", "api.NodeLease", "api.InstallTimeout", "api.UninstallTimeout", "api.Drain",
 	"httptunnel.DefaultOperationTimeout", "peer.New", // that of InstallTimeout, and of DeadAfter
 }
 
@@ -52,7 +51,7 @@ var undivided = map[string][]string{
 		"mqtt.handshake", "mqtt.retainedTime", "mqtt.behindAfter", "mqtt.lostAfter", "mqtt.echoLate", "mqtt.echoLost", "metricsapi.readTimeout", "metricsapi.Start", "report.attemptTimeout", "vnode.firstHealth", "certfile.settled",
 	},
 	"a machine that is busy for a second must not break a connection or a Lease": {
-		"controller.minLease", "vnode.MaxLease", "controller.noticeWithin", "mqtt.defaultNotice", "mqtt.minNotice", "mqtt.keepAlive",
+		"api.MinControllerLease", "vnode.MaxLease", "controller.noticeWithin", "mqtt.defaultNotice", "mqtt.minNotice", "mqtt.keepAlive",
 	},
 	"Kubernetes' leader election, in whole seconds": {"peer.renewDeadline", "peer.retryPeriod"},
 	"how long Kubernetes' own controllers take":     {"controller.catchUp", "controller.electAnew", "controller.renewDeadline", "vpod.yieldAfter"},
@@ -146,8 +145,13 @@ func periods(pkg string, decl ast.Decl, found func(string, token.Pos), divided f
 					switch arg := call.Args[0].(type) {
 					case *ast.Ident:
 						divided(pkg + "." + arg.Name)
-					case *ast.SelectorExpr, *ast.BinaryExpr:
-						within[call.Args[0]] = true
+					case *ast.SelectorExpr:
+						within[arg] = true
+						if from, is := arg.X.(*ast.Ident); is {
+							divided(from.Name + "." + arg.Sel.Name)
+						}
+					case *ast.BinaryExpr:
+						within[arg] = true
 					}
 				}
 			}

@@ -16,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
+	"github.com/koupleless/koupsandbox/controller/internal/work"
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
@@ -32,7 +32,7 @@ var all = types.NamespacedName{}
 // term is the work of one leadership.
 type term struct {
 	o     Options
-	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	queue *work.Queue[types.NamespacedName]
 	// patched is when a Deployment was last patched. Only the worker uses it.
 	patched map[types.NamespacedName]time.Time
 }
@@ -41,21 +41,15 @@ type term struct {
 // see everything that is there already as added, so each term begins with a look at all of it.
 func (c *Controller) lead(ctx context.Context, lost <-chan struct{}) error {
 	ctx, done := context.WithCancel(ctx)
-	t := &term{
-		o: c.o,
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](c.o.Speed.Of(firstPause), c.o.Speed.Of(lastPause)),
-		),
-		patched: map[types.NamespacedName]time.Time{},
-	}
-	var work sync.WaitGroup
-	work.Go(func() {
-		for t.reconcileNext(ctx) {
-		}
+	t := &term{o: c.o, patched: map[types.NamespacedName]time.Time{}}
+	t.queue = work.New(work.Options[types.NamespacedName]{
+		Do: t.reconcile, Workers: 1, MinDelay: c.o.Speed.Of(firstPause), MaxDelay: c.o.Speed.Of(lastPause),
+		Message: "keeping replicas failed", Attrs: func(key types.NamespacedName) []any { return []any{"deployment", key.String()} }, Logger: c.o.Logger,
 	})
-	defer work.Wait()
+	var running sync.WaitGroup
+	running.Go(func() { t.queue.Run(ctx) })
+	defer running.Wait()
 	defer done()
-	defer t.queue.ShutDown()
 
 	nodes := c.o.Nodes.Informer()
 	onNodes, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -127,25 +121,6 @@ func (t *term) controls(d *appsv1.Deployment) bool {
 	return d.DeletionTimestamp == nil && workload.IsPeer(d, t.o.Env) && !workload.KeepsReplicas(d)
 }
 
-// reconcileNext handles the next key of the queue; it returns false when the queue has ended.
-// Failures are told to Changed and tried again with growing delay.
-func (t *term) reconcileNext(ctx context.Context) bool {
-	key, shutdown := t.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer t.queue.Done(key)
-	err := t.reconcile(ctx, key)
-	switch {
-	case err == nil:
-		t.queue.Forget(key)
-	case ctx.Err() == nil:
-		t.o.Logger.WarnContext(ctx, "keeping replicas failed", "deployment", key.String(), "err", err)
-		t.queue.AddRateLimited(key)
-	}
-	return true
-}
-
 // enqueueAll puts every peer Deployment into the queue.
 func (t *term) enqueueAll() error {
 	deployments, err := t.o.Deployments.Lister().List(labels.Everything())
@@ -161,24 +136,24 @@ func (t *term) enqueueAll() error {
 }
 
 // reconcile brings the replicas of one Deployment to what they should be.
-func (t *term) reconcile(ctx context.Context, key types.NamespacedName) error {
+func (t *term) reconcile(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
 	if key == all {
-		return t.enqueueAll()
+		return 0, t.enqueueAll()
 	}
 	d, err := t.o.Deployments.Lister().Deployments(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
 		delete(t.patched, key)
-		return nil
+		return 0, nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading Deployment %s: %w", key, err)
+		return 0, fmt.Errorf("reading Deployment %s: %w", key, err)
 	}
 	if !t.controls(d) {
-		return nil
+		return 0, nil
 	}
 	nodes, err := t.o.Nodes.Lister().List(labels.Everything())
 	if err != nil {
-		return fmt.Errorf("listing Nodes: %w", err)
+		return 0, fmt.Errorf("listing Nodes: %w", err)
 	}
 	have := ptr.Deref(d.Spec.Replicas, 1)
 	want, again := bases{
@@ -188,23 +163,19 @@ func (t *term) reconcile(ctx context.Context, key types.NamespacedName) error {
 			return slices.ContainsFunc(t.o.Pods(node.Name), func(pod *corev1.Pod) bool { return runs(pod, d) })
 		},
 	}.replicas(have, time.Now(), t.o.Grace)
-	if again > 0 {
-		t.queue.AddAfter(key, again)
-	}
 	if want == have {
-		return nil
+		return again, nil
 	}
 	// A patch is a change of the Deployment, and brings it here again: while bases come and go,
 	// that alone would make one patch after the other.
 	if early := t.o.Speed.Of(debounce) - time.Since(t.patched[key]); early > 0 {
-		t.queue.AddAfter(key, early)
-		return nil
+		return early, nil
 	}
 
 	change := Change{Namespace: key.Namespace, Name: key.Name, From: have, To: want}
 	change.Err = t.scale(ctx, key, want)
 	if apierrors.IsNotFound(change.Err) {
-		return nil
+		return 0, nil
 	}
 	if ctx.Err() == nil {
 		t.o.Changed(change)
@@ -213,7 +184,7 @@ func (t *term) reconcile(ctx context.Context, key types.NamespacedName) error {
 		t.patched[key] = time.Now()
 		t.o.Logger.InfoContext(ctx, "replicas follow bases", "deployment", key.String(), "from", have, "to", want)
 	}
-	return change.Err
+	return again, change.Err
 }
 
 // scale patches spec.replicas. The answer is a Scale, which the typed client leaves out of its

@@ -3,7 +3,6 @@
 //
 //	probe.go   Options, Target, Result, Prober: New, Start, Set, Forget, Ready
 //	worker.go  one probe of one container: when it is due, and what its answers mean
-//	queue.go   the workers in the order in which they are due
 //	limits.go  limits of concurrent requests
 //	http.go    where a request goes, and what an answer means
 //
@@ -11,6 +10,5 @@
 // that was not probed yet is Not Ready, unless it was Ready before this controller began. One that
 // failed its liveness probe is not probed again until it was started anew.
 //
-// A prober has one goroutine, and one for each probe that is due. The number of concurrent requests is limited
-// for each base and in total. A request is canceled after MaxTimeout, and when Forget is called for its Pod.
+// The number of concurrent requests is limited for each base and in total. A request is canceled after MaxTimeout, and when Forget is called for its Pod.
 package probe

@@ -2,7 +2,6 @@ package probe
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"net"
 	"net/http"
@@ -12,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/koupleless/koupsandbox/controller/internal/work"
 )
 
 // Kind is what a probe is for.
@@ -78,12 +79,11 @@ type Options struct {
 type Prober struct {
 	o      Options
 	client *http.Client
-	wake   chan struct{} // the queue has changed
+	queue  *work.Queue[key]
 	limits *limits
 
 	mu      sync.Mutex
 	workers map[key]*worker
-	queue   queue
 	bases   map[string]*limits
 }
 
@@ -96,10 +96,12 @@ type key struct {
 
 // New returns a Prober. Nothing is sent before Start.
 func New(o Options) *Prober {
-	return &Prober{
-		o: o, client: newClient(o), wake: make(chan struct{}, 1), limits: newLimits(cmp.Or(o.Concurrency, defaultConcurrency)),
+	p := &Prober{
+		o: o, client: newClient(o), limits: newLimits(cmp.Or(o.Concurrency, defaultConcurrency)),
 		workers: map[key]*worker{}, bases: map[string]*limits{},
 	}
+	p.queue = work.New(work.Options[key]{Do: p.probe})
+	return p
 }
 
 // Set begins to probe a container, or changes how. It does nothing if nothing is new.
@@ -128,11 +130,7 @@ func (p *Prober) Set(t Target) {
 		w.base = p.bases[t.Base]
 		w.base.users++
 		p.workers[k] = w
-		heap.Push(&p.queue, w)
-	}
-	select {
-	case p.wake <- struct{}{}:
-	default: // it will wake
+		p.queue.AddAfter(k, time.Until(w.due))
 	}
 }
 
@@ -171,60 +169,30 @@ func (p *Prober) drop(k key) {
 	if w.base.users == 0 {
 		delete(p.bases, w.target.Base)
 	}
-	if w.at >= 0 {
-		heap.Remove(&p.queue, w.at)
-	}
 }
 
-// Start probes until ctx is done, waits for the requests that are under way, and returns nil. Call
-// it once.
-func (p *Prober) Start(ctx context.Context) error {
-	var running sync.WaitGroup
-	defer running.Wait()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		w, probing, wait := p.next(ctx, time.Now())
-		if w != nil {
-			running.Go(func() { p.run(probing, w) })
-			continue
-		}
-		timer.Reset(wait)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-p.wake:
-		case <-timer.C:
-		}
-	}
-}
+// Start probes until ctx is done, and waits for the requests that are under way. Call it once.
+func (p *Prober) Start(ctx context.Context) { p.queue.Run(ctx) }
 
-// idle is how long the prober waits if nothing is to be done.
-const idle = time.Hour
-
-// next removes the worker that is due from the queue. The context is canceled when the worker is dropped. If no
-// worker is due, next returns how long to wait for one.
-func (p *Prober) next(ctx context.Context, now time.Time) (*worker, context.Context, time.Duration) {
+// probe sends one request if it is due, and returns when to send the next one.
+func (p *Prober) probe(ctx context.Context, k key) (again time.Duration, _ error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.queue) == 0 || ctx.Err() != nil {
-		return nil, nil, idle
+	w := p.workers[k]
+	if w == nil || w.onHold {
+		p.mu.Unlock()
+		return 0, nil
 	}
-	if wait := p.queue[0].due.Sub(now); wait > 0 {
-		return nil, nil, wait
+	if left := time.Until(w.due); left > 0 {
+		p.mu.Unlock()
+		return left, nil
 	}
-	w := heap.Pop(&p.queue).(*worker)
-	ctx, w.cancel = context.WithCancel(ctx)
-	return w, ctx, 0
-}
-
-// run sends one request when the limits allow it, and puts the worker back into the queue.
-func (p *Prober) run(ctx context.Context, w *worker) {
+	ctx, w.cancel = context.WithCancel(ctx) // drop cancels it
 	defer w.cancel()
 	slow := w.slow
+	p.mu.Unlock()
 	for _, l := range []*limits{w.base, p.limits} {
 		if l.acquire(ctx, slow) != nil {
-			return
+			return 0, nil
 		}
 		defer l.release(slow)
 	}
@@ -235,20 +203,17 @@ func (p *Prober) run(ctx context.Context, w *worker) {
 	p.mu.Lock()
 	if ctx.Err() != nil { // the worker was dropped, or Start ends
 		p.mu.Unlock()
-		return
+		return 0, nil
 	}
 	w.slow = time.Since(sent) >= slowAfter
 	changed := w.note(err, time.Now())
-	if !w.onHold {
-		heap.Push(&p.queue, w)
+	result, again := w.result(), max(time.Until(w.due), 1)
+	if w.onHold {
+		again = 0
 	}
-	result := w.result()
 	p.mu.Unlock()
 	if changed {
 		p.o.Changed(result)
 	}
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	return again, nil
 }

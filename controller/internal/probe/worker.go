@@ -20,8 +20,7 @@ type worker struct {
 	cancel context.CancelFunc // cancels the request in flight; nil before the first one
 	slow   bool               // whether the last request was slow
 
-	due time.Time
-	at  int // place in the queue; -1 = it runs, or is on hold
+	due time.Time // of the next request
 
 	healthy bool // the verdict
 	message string
@@ -34,7 +33,7 @@ type worker struct {
 // ready. Probes of what was there before this controller are spread over a period, or all would
 // come at once.
 func newWorker(k key, t Target, spec corev1.Probe, now time.Time) *worker {
-	w := &worker{key: k, target: t, spec: spec, cancel: func() {}, at: -1, healthy: k.kind == Liveness || t.WasReady}
+	w := &worker{key: k, target: t, spec: spec, cancel: func() {}, healthy: k.kind == Liveness || t.WasReady}
 	w.due = t.Started.Add(time.Duration(spec.InitialDelaySeconds) * time.Second)
 	if w.due.Before(now) {
 		w.due = now

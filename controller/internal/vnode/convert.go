@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
@@ -283,12 +284,8 @@ func conditions(b base.Snapshot, old []corev1.NodeCondition, now time.Time) []co
 	return list
 }
 
-// Observed is the condition of a Node that says whether anything is concluded from the silence of
-// its base. While it is False, Ready and the Pods stay as they were.
-const Observed corev1.NodeConditionType = "Observed"
-
 func observed(b base.Snapshot) corev1.NodeCondition {
-	c := corev1.NodeCondition{Type: Observed, Status: corev1.ConditionFalse, Reason: string(b.Observed.Blind)}
+	c := corev1.NodeCondition{Type: api.ConditionObserved, Status: corev1.ConditionFalse, Reason: string(b.Observed.Blind)}
 	since := b.Observed.Since.UTC().Format(time.RFC3339)
 	const asItWas = "; nothing is concluded from that, so its Pods stay as they are"
 	switch b.Observed.Blind {

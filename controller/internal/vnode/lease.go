@@ -11,13 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // DefaultNodeLease is a kubelet's default. Node Leases are for Kubernetes alone: its node lifecycle controller takes
 // a Node for dead when it sees neither Lease nor status change for 40 s (its --node-monitor-grace-period; 50 s since
 // 1.32).
-const DefaultNodeLease = 40 * time.Second
+const DefaultNodeLease = api.NodeLease
 
 // nodeLeaseEvery is how often one is renewed: one renewal may be lost, and is tried again after a second or less.
 func (r *Reconciler) nodeLeaseEvery() time.Duration { return r.opts.NodeLease / 2 }

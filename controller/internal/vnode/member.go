@@ -19,12 +19,13 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // DefaultMembership is how long a controller's Lease holds without renewal.
-const DefaultMembership = 15 * time.Second
+const DefaultMembership = api.ControllerLease
 
 // ErrNotActing says that this controller could not renew its Lease in time: another one may serve
 // its bases by now, so it must write and command nothing.
@@ -266,7 +267,7 @@ func (m *Member) selector() string {
 func (m *Member) Start(ctx context.Context) error {
 	failing := false
 	for ctx.Err() == nil {
-		pause := m.opts.Duration / 5
+		pause := api.RenewInterval(m.opts.Duration)
 		if err := m.renew(ctx); err != nil {
 			pause = m.opts.Duration / 15
 			if !failing && ctx.Err() == nil {

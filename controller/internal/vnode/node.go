@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
@@ -218,7 +219,7 @@ func (r *Reconciler) readAnew(ctx context.Context, s *state) error {
 // tellObserved records an Event when nothing can be concluded from the silence of the Node's base
 // any more: kubectl describe shows it.
 func (r *Reconciler) tellObserved(before, n *corev1.Node) {
-	if now := conditionOf(n, Observed); now.Status == corev1.ConditionFalse && conditionOf(before, Observed).Reason != now.Reason {
+	if now := conditionOf(n, api.ConditionObserved); now.Status == corev1.ConditionFalse && conditionOf(before, api.ConditionObserved).Reason != now.Reason {
 		r.opts.Recorder.Event(n, corev1.EventTypeWarning, now.Reason, now.Message)
 	}
 }

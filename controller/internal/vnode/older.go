@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -137,13 +138,13 @@ func (r *Reconciler) tell(s *state, why standing) {
 	holder, _, _ := holderOf(s.node)
 	switch why {
 	case foreign:
-		r.opts.Recorder.Eventf(s.node, corev1.EventTypeWarning, "ForeignEnvironment",
+		r.opts.Recorder.Eventf(s.node, corev1.EventTypeWarning, api.ReasonForeignEnvironment,
 			"environment %q wants this base, but the node belongs to environment %q: it is left alone. If nobody serves it there any more, delete the node",
 			r.opts.Env, s.node.Labels[labels.Env])
 		r.opts.Logger.Warn("a base is not served: its node belongs to another environment; if nobody serves it there any more, delete the node",
 			"node", s.nodeName, "env", r.opts.Env, "theirs", s.node.Labels[labels.Env], "holder", holder)
 	case older:
-		r.opts.Recorder.Event(s.node, corev1.EventTypeNormal, "WaitingForOtherController",
+		r.opts.Recorder.Event(s.node, corev1.EventTypeNormal, api.ReasonWaitingForOtherController,
 			"a controller of another kind may serve this base: it is taken over when the node's lease has not been renewed for as long as it holds")
 		r.opts.Logger.Info("a controller of another kind may serve a base: waiting until it does not renew the node's lease any more", "node", s.nodeName)
 	case moved:
@@ -151,7 +152,7 @@ func (r *Reconciler) tell(s *state, why standing) {
 			"node", s.nodeName, "env", r.opts.Env, "theirs", s.node.Labels[labels.Env], "holder", holder)
 	case namesake:
 		info, _ := Info(s.node)
-		r.opts.Recorder.Eventf(s.node, corev1.EventTypeWarning, "SameNodeName",
+		r.opts.Recorder.Eventf(s.node, corev1.EventTypeWarning, api.ReasonSameNodeName,
 			"base %q would have the name of this node too, which is that of base %q: it is not served until this node is gone; give it another identity", s.identity, info.Identity)
 		r.opts.Logger.Warn("a base is not served: the name of its node is that of another base; give it another identity", "base", s.identity, "node", s.nodeName, "other", info.Identity)
 	case free, mine, another:

@@ -16,12 +16,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+	"github.com/koupleless/koupsandbox/controller/internal/work"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -92,7 +92,7 @@ type Reconciler struct {
 	nodes    corev1listers.NodeLister
 	registry *base.Registry
 	member   *Member
-	queue    workqueue.TypedRateLimitingInterface[string]
+	queue    *work.Queue[string]
 	journal  *journal
 
 	mu     sync.Mutex
@@ -155,12 +155,13 @@ func New(opts Options, client kubernetes.Interface, nodes corev1listers.NodeList
 			Env: opts.Env, Holder: opts.Holder, Duration: opts.LeaseDuration,
 			Sees: opts.Sees, Tunnels: opts.Tunnels, Clock: opts.Clock, Logger: opts.Logger,
 		}, client),
-		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, opts.Speed.Of(retryAtMost)),
-			workqueue.TypedRateLimitingQueueConfig[string]{Name: "vnode", Clock: opts.Clock},
-		),
 		states: map[string]*state{},
 	}
+	r.queue = work.New(work.Options[string]{
+		Do: r.reconcile, Workers: workers, MinDelay: 50 * time.Millisecond, MaxDelay: opts.Speed.Of(retryAtMost),
+		Message: "could not reconcile the Node of a base", Attrs: func(identity string) []any { return []any{"base", identity} },
+		Clock: opts.Clock, Logger: opts.Logger,
+	})
 	r.journal = &journal{
 		client: client, env: opts.Env, holder: opts.Holder, clock: opts.Clock, speed: opts.Speed, logger: opts.Logger,
 		acting: r.member.Acting, read: r.tryEntry, renew: r.Changed,
@@ -219,14 +220,7 @@ func (r *Reconciler) Start(ctx context.Context) error {
 	wg.Go(func() { r.guard(ctx) })
 	wg.Go(func() { r.forgetLedgers(ctx) })
 	wg.Go(func() { r.journal.run(ctx) })
-	for range workers {
-		wg.Go(func() {
-			for r.reconcileNext(ctx) {
-			}
-		})
-	}
-	<-ctx.Done()
-	r.queue.ShutDown()
+	wg.Go(func() { r.queue.Run(ctx) })
 	wg.Wait()
 	rest := context.WithoutCancel(ctx)
 	if err := r.closeJournal(rest); err != nil {
@@ -236,32 +230,6 @@ func (r *Reconciler) Start(ctx context.Context) error {
 		r.opts.Logger.Warn("others have to wait until the lease of this controller has expired", "err", err)
 	}
 	return nil
-}
-
-// reconcileNext reconciles the next base of the queue; it returns false when the queue has ended.
-func (r *Reconciler) reconcileNext(ctx context.Context) bool {
-	identity, shutdown := r.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer r.queue.Done(identity)
-	after, err := r.reconcile(ctx, identity)
-	switch {
-	case err != nil && ctx.Err() != nil: // on the way out
-	case err != nil:
-		level := slog.LevelWarn
-		if r.queue.NumRequeues(identity) > 0 { // once is enough for one outage
-			level = slog.LevelDebug
-		}
-		r.opts.Logger.Log(ctx, level, "could not reconcile the Node of a base", "base", identity, "err", err)
-		r.queue.AddRateLimited(identity)
-	default:
-		r.queue.Forget(identity)
-		if after > 0 {
-			r.queue.AddAfter(identity, after)
-		}
-	}
-	return true
 }
 
 // reconcile brings Node and Lease of one base up to date, and returns when to look again.

@@ -16,9 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+	"github.com/koupleless/koupsandbox/controller/internal/work"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -196,10 +198,7 @@ func TestLeasesComeBeforeMemory(t *testing.T) {
 	s.writes()
 	grow()
 	s.wantWrites(t, "while many wait", "update leases")
-	for s.queue.Len() > 0 {
-		waiting, _ := s.queue.Get()
-		s.queue.Done(waiting)
-	}
+	s.queue = work.New(work.Options[string]{})
 	grow()
 	s.wantWrites(t, "when nobody waits", "update nodes/status")
 }
@@ -276,7 +275,7 @@ func TestABaseThatCannotBeObserved(t *testing.T) {
 		t.Errorf("writes in five minutes without a tunnel: %q, want 15 renewals and one of the Node", wrote)
 	}
 	n := s.liveNode(t)
-	if ready, observed := conditionOf(n, corev1.NodeReady), conditionOf(n, Observed); ready.Status != "True" || observed.Status != "False" || observed.Reason != string(base.TunnelDown) {
+	if ready, observed := conditionOf(n, corev1.NodeReady), conditionOf(n, api.ConditionObserved); ready.Status != "True" || observed.Status != "False" || observed.Reason != string(base.TunnelDown) {
 		t.Errorf("Ready %s, Observed %s %s", ready.Status, observed.Status, observed.Reason)
 	}
 	if events := s.noted(); len(events) != 1 {
@@ -285,7 +284,7 @@ func TestABaseThatCannotBeObserved(t *testing.T) {
 	s.down.Store(false)
 	s.hear()
 	s.reconcileOnce(t)
-	if got := conditionOf(s.liveNode(t), Observed).Status; got != corev1.ConditionTrue {
+	if got := conditionOf(s.liveNode(t), api.ConditionObserved).Status; got != corev1.ConditionTrue {
 		t.Errorf("Observed is %s when the base is heard again", got)
 	}
 }

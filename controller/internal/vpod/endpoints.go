@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
-	"github.com/koupleless/koupsandbox/controller/internal/pace"
+	"github.com/koupleless/koupsandbox/controller/internal/work"
 )
 
 // endpoints knows which Pods Services send requests to, by the EndpointSlices of a namespace. They are
@@ -23,7 +23,8 @@ type endpoints struct {
 	client kubernetes.Interface
 	every  time.Duration // between two LISTs of a namespace
 	call   func(workerKey)
-	lists  *workers[namespaceKey]
+	lists  *work.Queue[namespaceKey]
+	logger *slog.Logger
 	denied sync.Once // told that the LIST is forbidden
 
 	mu    sync.Mutex
@@ -49,9 +50,9 @@ const (
 	lookPart  = 10
 )
 
-func newEndpoints(client kubernetes.Interface, speed pace.Speed, logger *slog.Logger, call func(workerKey)) *endpoints {
-	e := &endpoints{client: client, every: speed.Of(lookEvery), call: call, looks: map[namespaceKey]*look{}}
-	e.lists = &workers[namespaceKey]{work: e.list, atMost: speed.Of(publishAtMost), speed: speed, logger: logger, byKey: map[namespaceKey]*worker{}}
+func newEndpoints(client kubernetes.Interface, opts Options, call func(workerKey)) *endpoints {
+	e := &endpoints{client: client, every: opts.Speed.Of(lookEvery), call: call, logger: opts.Logger, looks: map[namespaceKey]*look{}}
+	e.lists = newQueue(opts, 0, publishAtMost, e.list)
 	return e
 }
 
@@ -72,7 +73,7 @@ func (e *endpoints) send(namespace string, uid types.UID, since time.Time, lane 
 	}
 	e.mu.Unlock()
 	if !known {
-		e.lists.trigger(key)
+		e.lists.Add(key)
 	}
 	return ready, at, known
 }
@@ -117,7 +118,7 @@ func (e *endpoints) readyIn(ctx context.Context, namespace string) (map[types.UI
 	slices, err := e.client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{})
 	if apierrors.IsForbidden(err) {
 		e.denied.Do(func() {
-			e.lists.logger.Warn("may not list EndpointSlices: the module of a deleted Pod goes after MODULE_DRAIN, even if a Service sends it requests still", "err", err)
+			e.logger.Warn("may not list EndpointSlices: the module of a deleted Pod goes after MODULE_DRAIN, even if a Service sends it requests still", "err", err)
 		})
 		return nil, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/plan"
 )
 
 // The ledger of a base says what Pods had put there. A Pod may leave the API while its base is away,
@@ -33,8 +34,8 @@ func (p *Provider) Ledger(identity string) string {
 	var all []placementRecord
 	p.store.read(func() {
 		for name, l := range p.store.byBase[identity] {
-			for version, placed := range l.placed {
-				all = append(all, placementRecord{name, version, placed.url})
+			for version, installed := range l.memory.Installed {
+				all = append(all, placementRecord{name, version, installed.URL})
 			}
 		}
 	})
@@ -70,7 +71,7 @@ func (s *store) restore(identity, ledger string, unsettled time.Time) error {
 	}
 	s.change(func() {
 		for _, r := range all {
-			s.needLane(workerKey{identity, r.Name}).placed[r.Version] = &placement{url: r.URL, unsettled: unsettled}
+			s.needLane(workerKey{identity, r.Name}).memory.Installed[r.Version] = plan.Installed{URL: r.URL, InDoubtUntil: unsettled}
 		}
 	})
 	return nil
@@ -82,7 +83,7 @@ func (p *Provider) Expect(identity string, modules []arklet.Module) {
 	p.store.change(func() {
 		for _, m := range modules {
 			l := p.store.needLane(workerKey{identity, m.Name})
-			l.placed[m.Version] = &placement{url: m.URL, expected: until}
+			l.memory.Installed[m.Version] = plan.Installed{URL: m.URL, ExpectedUntil: until}
 		}
 	})
 	p.opts.Remembered(identity)
@@ -91,7 +92,7 @@ func (p *Provider) Expect(identity string, modules []arklet.Module) {
 		names[m.Name] = true
 	}
 	for name := range maps.Keys(names) {
-		p.operators.trigger(workerKey{identity, name})
+		p.operators.Add(workerKey{identity, name})
 	}
 }
 

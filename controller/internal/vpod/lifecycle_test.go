@@ -18,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
@@ -287,7 +288,7 @@ func (w *world) setImage(name, file string) {
 // current is a Pod's condition of that name, as Status and Reason, and the image that it shows.
 func (w *world) current(name string) string {
 	p := w.pod(name)
-	c := condition(&p.Status, labels.ConditionCurrent)
+	c := condition(&p.Status, api.ConditionCurrent)
 	if c == nil {
 		return "none"
 	}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/plan"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
@@ -79,7 +80,7 @@ func (c crowd) look(tb testing.TB, name string) {
 	tb.Helper()
 	key := workerKey{"a", name}
 	b, _ := c.registry.Get("a")
-	if do, more := c.plan(key, b); do.do != rest || more {
+	if do, more := c.plan(key, b); do.Do != plan.NoAction || more {
 		tb.Fatalf("there is something to do: %+v", do)
 	}
 	if _, err := c.publish(tb.Context(), key); err != nil {
@@ -193,98 +194,25 @@ func TestPodsAreFoundByWhatTheyHaveInCommon(t *testing.T) {
 	}
 }
 
-// However many have something to do, only so many do it at once, and only those have goroutines.
-func TestWorkersAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var working, most, done atomic.Int64
-		ws := &workers[podKey]{
-			atOnce: 8, atMost: time.Second, logger: slog.New(slog.DiscardHandler), byKey: map[podKey]*worker{},
-			work: func(ctx context.Context, _ podKey) (time.Duration, error) {
-				most.Store(max(most.Load(), working.Add(1)))
-				defer working.Add(-1)
-				select {
-				case <-time.After(time.Second):
-				case <-ctx.Done():
-					return 0, ctx.Err()
-				}
-				if done.Add(1)%20 == 0 {
-					return 0, errors.New("the API server is overloaded")
-				}
-				return 0, nil
-			},
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ws.start(ctx)
-		before := goroutines()
-		for i := range 1000 {
-			for range 3 {
-				ws.trigger(podKey{Name: fmt.Sprint(i)})
-			}
-		}
-		time.Sleep(time.Millisecond)
-		synctest.Wait()
-		if n := goroutines() - before; n > 8 || ws.depth() != 1000 {
-			t.Errorf("%d goroutines for 1000, of which %d are known; want 8", n, ws.depth())
-		}
-		time.Sleep(10 * time.Minute)
-		synctest.Wait()
-		if most.Load() != 8 || len(ws.byKey) > 0 || ws.depth() != 0 || goroutines() != before {
-			t.Errorf("%d at once, %d are known afterwards, %d goroutines, %d before", most.Load(), len(ws.byKey), goroutines(), before)
-		}
-		for i := range 100 {
-			ws.trigger(podKey{Name: fmt.Sprint(i)})
-		}
-		cancel()
-		ws.stop() // it waits for those that work, and begins no other
-	})
-}
-
-// What cannot wait comes before what has waited longer, in the order in which it was asked for.
-func TestHurry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var order []string
-		ws := &workers[podKey]{
-			atOnce: 1, atMost: time.Second, logger: slog.New(slog.DiscardHandler), byKey: map[podKey]*worker{},
-			work: func(_ context.Context, key podKey) (time.Duration, error) {
-				<-time.After(time.Second)
-				order = append(order, key.Name)
-				return 0, nil
-			},
-		}
-		ws.start(t.Context())
-		for _, name := range []string{"a", "b", "c", "d", "e"} {
-			ws.trigger(podKey{Name: name})
-		}
-		for _, name := range []string{"d", "c", "f", "d"} {
-			ws.hurry(podKey{Name: name})
-		}
-		if ws.depth() != 6 {
-			t.Errorf("%d are known, want 6", ws.depth())
-		}
-		<-time.After(time.Minute)
-		synctest.Wait()
-		if got := strings.Join(order, " "); got != "a d c f b e" {
-			t.Errorf("their order is %s", got)
-		}
-		ws.stop()
-	})
-}
-
 // While other writes wait, a Pod is not written for nothing but that its module is being installed.
 func TestAcceptedLaterUnderLoad(t *testing.T) {
-	for name, tc := range map[string]struct {
-		publishers *workers[workerKey]
-		want       time.Duration
-	}{
-		"nobody waits":        {&workers[workerKey]{busy: publishAtOnce}, acceptAfter},
-		"somebody waits":      {&workers[workerKey]{due: []workerKey{{}}}, acceptLater},
-		"somebody in a hurry": {&workers[workerKey]{first: []workerKey{{}}}, acceptLater},
-	} {
-		p := &Provider{publishers: tc.publishers, opts: Options{Speed: 1}}
-		if got := p.acceptWithin(); got != tc.want {
-			t.Errorf("%s: after %v, want %v", name, got, tc.want)
-		}
-	}
+	synctest.Test(t, func(t *testing.T) {
+		opts := Options{Speed: 1, Logger: slog.New(slog.DiscardHandler)}
+		p := &Provider{opts: opts, publishers: newQueue(opts, 1, time.Second, func(ctx context.Context, _ workerKey) (time.Duration, error) {
+			<-ctx.Done()
+			return 0, nil
+		})}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go p.publishers.Run(ctx)
+		p.publishers.Add(workerKey{module: "a"})
+		synctest.Wait()
+		wantDiff(t, "delay while one worker is busy", acceptAfter, p.acceptWithin())
+		p.publishers.Add(workerKey{module: "b"}) // the dispatcher has it already
+		p.publishers.Add(workerKey{module: "c"})
+		synctest.Wait()
+		wantDiff(t, "delay while others wait", acceptLater, p.acceptWithin())
+	})
 }
 
 // A lane that waits for a slot has no goroutine; its turn comes, and goes on if it has no use for it.
@@ -464,7 +392,7 @@ func TestAnOverloadedAPIServer(t *testing.T) {
 		if n := goroutines(); n != before {
 			t.Errorf("%d goroutines, %d before", n, before)
 		}
-		if n := len(w.operators.byKey) + len(w.publishers.byKey) + len(w.chores.byKey) + len(w.slots.byBase) + len(w.store.byUID) + len(w.informer.delivered); n > 0 {
+		if n := w.operators.Depth() + w.publishers.Depth() + w.chores.Depth() + len(w.slots.byBase) + len(w.store.byUID) + len(w.informer.delivered); n > 0 {
 			t.Errorf("%d workers, slots and Pods are remembered", n)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/plan"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
@@ -31,7 +32,7 @@ func lose(t *testing.T, w *world) {
 func stopped(t *testing.T, w *world) {
 	t.Helper()
 	synctest.Wait() // no time passes
-	if o, p := w.operators.depth(), w.publishers.depth(); o+p > 0 {
+	if o, p := w.operators.Depth(), w.publishers.Depth(); o+p > 0 {
 		t.Errorf("%d operators and %d publishers go on", o, p)
 	}
 	w.base.takeCommands()
@@ -40,7 +41,7 @@ func stopped(t *testing.T, w *world) {
 	wantDiff(t, "commands afterwards", []string(nil), w.base.takeCommands())
 	wantDiff(t, "writes afterwards", []string{}, writes(w)[before:])
 	wantDiff(t, "lanes", []string(nil), w.store.names("a"))
-	if n := len(w.operators.byKey) + len(w.publishers.byKey) + len(w.slots.byBase); n > 0 {
+	if n := w.operators.Depth() + w.publishers.Depth() + len(w.slots.byBase); n > 0 {
 		t.Errorf("%d workers, timers and slots are left", n)
 	}
 }
@@ -265,7 +266,7 @@ func TestTheNextControllerGoesOn(t *testing.T) {
 func TestNothingIsPlacedOnABaseThatIsForgotten(t *testing.T) {
 	s := newStore(func(*corev1.Pod) bool { return false })
 	before, asked := s.placing(workerKey{"a", "biz1"}, arklet.Module{Name: "biz1", Version: "1"}, time.Now())
-	if before != nil || asked || len(s.byBase) > 0 {
+	if before != (plan.Installed{}) || asked || len(s.byBase) > 0 {
 		t.Errorf("placed: %v, asked for: %t, known: %v", before, asked, s.byBase)
 	}
 }

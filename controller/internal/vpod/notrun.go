@@ -5,11 +5,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/unsupported"
 )
 
 // A base runs modules only. The other containers of a Pod get a status so that Kubernetes and kubectl do
-// not wait for them. The Event unsupported.Reason reports that they are ignored.
+// not wait for them. The Event api.ReasonUnsupported reports that they are ignored.
 
 // withSidecars adds statuses for the containers that are not modules to those of the modules, in the order
 // of the spec. Sidecars are shown as running, because kubectl counts only running containers in its column
@@ -64,7 +65,7 @@ func refuseDebug(containers []corev1.EphemeralContainer, before []corev1.Contain
 			continue
 		}
 		list = append(list, corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode: 1, Reason: unsupported.Reason, Message: unsupported.Names["ephemeralContainers"], StartedAt: now, FinishedAt: now,
+			ExitCode: 1, Reason: api.ReasonUnsupported, Message: unsupported.Names["ephemeralContainers"], StartedAt: now, FinishedAt: now,
 		}}})
 	}
 	return list

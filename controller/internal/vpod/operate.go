@@ -7,20 +7,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/pace"
+	"github.com/koupleless/koupsandbox/controller/internal/plan"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
-
-// failure is what went wrong last with an attempt.
-type failure struct {
-	err      error // carries an error code; nil means nothing went wrong
-	attempts int   // in vain, in a row
-	at, next time.Time
-	// free is the base's free metaspace in bytes, if that was what lacked; else -1.
-	free int64
-}
 
 // Outcome is what came of one command.
 type Outcome struct {
@@ -111,8 +105,8 @@ func (p *Provider) switchTo(ctx context.Context, b base.Snapshot, m arklet.Modul
 func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Module, again func() bool) (base.Snapshot, error) {
 	m.URL = "" // the log shows the jar that is uninstalled, and a Pod may ask for another jar of the version
 	p.store.read(func() {
-		if l := p.store.lane(workerKey{b.Identity, m.Name}); l != nil && l.placed[m.Version] != nil {
-			m.URL = l.placed[m.Version].url
+		if l := p.store.lane(workerKey{b.Identity, m.Name}); l != nil {
+			m.URL = l.memory.Installed[m.Version].URL
 		}
 	})
 	answer, err := p.runCommand(ctx, b.Identity, arklet.Request{Command: arklet.CommandUninstallBiz, Module: m}, again, p.opts.UninstallTimeout, errcode.ArkletUninstallBizTimedOut)
@@ -284,30 +278,30 @@ func (p *Provider) answerError(a arklet.Answer, b base.Snapshot, of func(errcode
 
 // recordFailure remembers what went wrong, decides when to try again, and tells of it once. It goes
 // on for ever: what is left as it is drifts from the Pods.
-func (p *Provider) recordFailure(key workerKey, a attempt, b base.Snapshot, err error) {
+func (p *Provider) recordFailure(key workerKey, a plan.Attempt, b base.Snapshot, err error) {
 	now := time.Now()
-	var before, f failure
+	var before, f plan.Failure
 	p.store.change(func() {
 		l := p.store.lane(key)
 		if l != nil {
-			before = l.failed[a]
+			before = l.memory.Failed[a]
 		}
 		f = before
-		f.err, f.at, f.free = err, now, -1
+		f.Err, f.At, f.FreeMetaspace = err, now, -1
 		if errcode.Passes(errcode.Of(err)) { // it does not count
-			f.next = now.Add(backoff(p.opts.Speed, 1, p.opts.Speed.Of(retryAtMost)))
+			f.Next = now.Add(backoff(p.opts.Speed, 1, p.opts.Speed.Of(retryAtMost)))
 		} else {
-			f.attempts++
-			f.next = now.Add(backoff(p.opts.Speed, f.attempts, p.opts.Speed.Of(retryAtMost)))
+			f.Attempts++
+			f.Next = now.Add(backoff(p.opts.Speed, f.Attempts, p.opts.Speed.Of(retryAtMost)))
 		}
 		if lacksMetaspace(err) {
-			f.free = freeMetaspace(b)
+			f.FreeMetaspace = freeMetaspace(b)
 		}
 		if l != nil {
-			l.failed[a] = f
+			l.memory.Failed[a] = f
 		}
 	})
-	if before.err == nil || before.err.Error() != err.Error() || f.attempts == p.opts.MaxAttempts && before.attempts < f.attempts {
+	if before.Err == nil || before.Err.Error() != err.Error() || f.Attempts == p.opts.MaxAttempts && before.Attempts < f.Attempts {
 		p.reportFailure(key, a, p.shownError(a, f))
 	}
 }
@@ -315,13 +309,24 @@ func (p *Provider) recordFailure(key workerKey, a attempt, b base.Snapshot, err 
 // retryAtMost is the longest pause between two attempts, as a kubelet's.
 const retryAtMost = 5 * time.Minute
 
+// backoff is how long to wait after a number of failures in a row: half a second, doubling.
+func backoff(speed pace.Speed, failures int, atMost time.Duration) time.Duration {
+	d := min(speed.Of(firstPause), atMost)
+	for range failures - 1 {
+		if d *= 2; d >= atMost {
+			return atMost
+		}
+	}
+	return d
+}
+
 // shownError is what a failure looks like to a user: from the sixth attempt on it says so, and when
 // the next one is due.
-func (p *Provider) shownError(a attempt, f failure) error {
-	if a.command != arklet.CommandInstallBiz || f.attempts < p.opts.MaxAttempts {
-		return f.err
+func (p *Provider) shownError(a plan.Attempt, f plan.Failure) error {
+	if a.Command != arklet.CommandInstallBiz || f.Attempts < p.opts.MaxAttempts {
+		return f.Err
 	}
-	return errcode.New(errcode.ModuleControllerRetryTimesExceeded, "attempt %d failed, the next one is at %s: %w", f.attempts, f.next.UTC().Format(time.RFC3339), f.err)
+	return errcode.New(errcode.ModuleControllerRetryTimesExceeded, "%s: %w", api.NextAttempt(f.Attempts, f.Next), f.Err)
 }
 
 // lacksMetaspace says whether more free metaspace would help.
@@ -341,16 +346,16 @@ func freeMetaspace(b base.Snapshot) int64 {
 
 // reportFailure makes a failure known: in the log, in an Event of each Pod that it concerns, and to
 // the hooks.
-func (p *Provider) reportFailure(key workerKey, a attempt, err error) {
-	p.opts.Logger.Info("a module operation failed", "base", key.identity, "biz", a.module.Identity(), "command", a.command, "err", err)
+func (p *Provider) reportFailure(key workerKey, a plan.Attempt, err error) {
+	p.opts.Logger.Info("a module operation failed", "base", key.identity, "biz", a.Module.Identity(), "command", a.Command, "err", err)
 	for _, v := range p.store.views(key) {
-		concerned := v.wants() && v.module.Module == a.module
-		if a.command == arklet.CommandUninstallBiz {
-			concerned = v.module.installable() && v.module.Version == a.module.Version
+		concerned := v.wants() && v.module.Module == a.Module
+		if a.Command == arklet.CommandUninstallBiz {
+			concerned = v.module.installable() && v.module.Version == a.Module.Version
 		}
 		if concerned {
 			p.opts.Recorder.Event(v.pod, corev1.EventTypeWarning, errcode.Of(err).Type(), errcode.Message(err))
-			p.opts.Failure(v.pod, key.identity, a.module, err)
+			p.opts.Failure(v.pod, key.identity, a.Module, err)
 		}
 	}
 }

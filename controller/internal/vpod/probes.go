@@ -6,15 +6,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/plan"
 	"github.com/koupleless/koupsandbox/controller/internal/probe"
-)
-
-// Events of probes, by the kubelet's names.
-const (
-	reasonUnhealthy = "Unhealthy"
-	reasonKilling   = "Killing"
 )
 
 // probe has a module of a Pod probed while it is active, as its container asks for.
@@ -38,7 +34,7 @@ func (p *Provider) probe(ctx context.Context, v view, name string, b base.Snapsh
 		}
 		address, err := probe.Address(v.pod, p.opts.Node(v.pod.Spec.NodeName), b.IP, c, (*of).HTTPGet)
 		if err != nil {
-			p.opts.Recorder.Event(v.pod, corev1.EventTypeWarning, reasonUnhealthy, "not probed: "+err.Error())
+			p.opts.Recorder.Event(v.pod, corev1.EventTypeWarning, api.ReasonUnhealthy, "not probed: "+err.Error())
 			*of = nil
 			continue
 		}
@@ -66,15 +62,13 @@ func (p *Provider) probed(r probe.Result) {
 		if l == nil || i < 0 || r.Kind != probe.Liveness || r.Healthy {
 			return
 		}
-		if placed := l.placed[e.modules[i].Version]; placed != nil {
-			placed.unfit, unfit = true, true
-		}
+		l.memory.Update(e.modules[i].Version, func(installed *plan.Installed) { installed.Unhealthy, unfit = true, true })
 	})
 	if !r.Healthy {
-		p.opts.Recorder.Event(pod, corev1.EventTypeWarning, reasonUnhealthy, string(r.Kind)+" probe failed: "+r.Message)
+		p.opts.Recorder.Event(pod, corev1.EventTypeWarning, api.ReasonUnhealthy, string(r.Kind)+" probe failed: "+r.Message)
 	}
 	if unfit {
-		p.opts.Recorder.Event(pod, corev1.EventTypeNormal, reasonKilling, "module "+r.Container+" failed its liveness probe: it is uninstalled and installed again")
+		p.opts.Recorder.Event(pod, corev1.EventTypeNormal, api.ReasonLivenessFailed, "module "+r.Container+" failed its liveness probe: it is uninstalled and installed again")
 	}
 	p.trigger(key)
 }

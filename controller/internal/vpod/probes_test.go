@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/probe"
 	"github.com/koupleless/koupsandbox/controller/labels"
@@ -37,7 +38,7 @@ func probed(w *world, readiness, liveness bool) *web {
 	b := &web{}
 	b.healthy.Store(true)
 	w.prober = probe.New(probe.Options{Changed: w.probed, Transport: b})
-	go func() { _ = w.prober.Start(w.t.Context()) }()
+	go w.prober.Start(w.t.Context())
 	c := container("biz1", "1")
 	every := &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/biz1/health", Port: intstr.FromInt32(1)}},
@@ -91,7 +92,7 @@ func TestProbes(t *testing.T) {
 		wantDiff(t, "commands", []string{"uninstallBiz biz1:1", "installBiz biz1:1"}, w.base.takeCommands())
 		var killing bool
 		for e := w.nextEvent(); e != "no event"; e = w.nextEvent() {
-			killing = killing || strings.Contains(e, reasonKilling)
+			killing = killing || strings.Contains(e, api.ReasonLivenessFailed)
 		}
 		if !killing {
 			t.Error("no Event tells of it")

@@ -18,11 +18,14 @@ import (
 	"k8s.io/client-go/tools/record"
 	resourcehelper "k8s.io/component-helpers/resource"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/configmap"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
+	"github.com/koupleless/koupsandbox/controller/internal/plan"
 	"github.com/koupleless/koupsandbox/controller/internal/probe"
+	"github.com/koupleless/koupsandbox/controller/internal/work"
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
@@ -84,10 +87,10 @@ type Options struct {
 // Defaults of Options.
 const (
 	DefaultWorkers          = 8
-	DefaultInstallTimeout   = 5 * time.Minute
-	DefaultUninstallTimeout = time.Minute
+	DefaultInstallTimeout   = api.InstallTimeout
+	DefaultUninstallTimeout = api.UninstallTimeout
 	DefaultMaxAttempts      = 6
-	DefaultDrain            = 2 * time.Second
+	DefaultDrain            = api.Drain
 )
 
 // The longest pauses after errors that are no failure of a module: a base that gives no list, an API
@@ -123,10 +126,10 @@ type Provider struct {
 	endpoints *endpoints
 	// operators bring bases to what Pods want; publishers bring the status of Pods to what bases
 	// say, whatever is under way there.
-	operators, publishers *workers[workerKey]
+	operators, publishers *work.Queue[workerKey]
 	slots                 *slots
 	// chores are writes to Pods that no lane makes.
-	chores *workers[podKey]
+	chores *work.Queue[podKey]
 
 	mu     sync.RWMutex
 	nodes  map[string]string  // identity by the name of the Node, for those served
@@ -154,6 +157,9 @@ func New(opts Options, client kubernetes.Interface, registry *base.Registry, dia
 	if opts.Keep == nil {
 		opts.Keep = func(context.Context, string) {}
 	}
+	if opts.Unsettled == nil {
+		opts.Unsettled = func() time.Duration { return 0 }
+	}
 	if opts.Node == nil {
 		opts.Node = func(string) *corev1.Node { return nil }
 	}
@@ -177,17 +183,13 @@ func New(opts Options, client kubernetes.Interface, registry *base.Registry, dia
 			p.takeUp(pod)
 		}
 	}})
-	p.slots = &slots{size: opts.Workers, call: func(key workerKey) { p.operators.trigger(key) }, byBase: map[string]*baseSlots{}}
-	p.operators = &workers[workerKey]{
-		work: p.reconcile, rests: p.slots.decline, atMost: opts.Speed.Of(operateAtMost), speed: opts.Speed, logger: opts.Logger, byKey: map[workerKey]*worker{},
-	}
-	p.publishers = &workers[workerKey]{
-		work: p.publish, atMost: opts.Speed.Of(publishAtMost), atOnce: publishAtOnce, speed: opts.Speed, logger: opts.Logger, byKey: map[workerKey]*worker{},
-	}
-	p.endpoints = newEndpoints(client, opts.Speed, opts.Logger, func(key workerKey) { p.operators.trigger(key) })
-	p.chores = &workers[podKey]{
-		work: p.tend, atMost: opts.Speed.Of(publishAtMost), atOnce: choresAtOnce, speed: opts.Speed, logger: opts.Logger, byKey: map[podKey]*worker{},
-	}
+	p.slots = &slots{size: opts.Workers, call: func(key workerKey) { p.operators.Add(key) }, byBase: map[string]*baseSlots{}}
+	p.operators = newQueue(opts, 0, operateAtMost, func(ctx context.Context, key workerKey) (time.Duration, error) {
+		return p.slots.use(key, func() (time.Duration, error) { return p.reconcile(ctx, key) })
+	})
+	p.publishers = newQueue(opts, publishAtOnce, publishAtMost, p.publish)
+	p.chores = newQueue(opts, choresAtOnce, publishAtMost, p.tend)
+	p.endpoints = newEndpoints(client, opts, func(key workerKey) { p.operators.Add(key) })
 	return p
 }
 
@@ -205,19 +207,14 @@ func (p *Provider) Start(ctx context.Context) error {
 	if err := p.templates.watch(p.templateChanged); err != nil {
 		return err
 	}
-	p.operators.start(ctx)
-	defer p.operators.stop()
-	p.publishers.start(ctx)
-	defer p.publishers.stop()
-	p.chores.start(ctx)
-	defer p.chores.stop()
-	p.endpoints.lists.start(ctx)
-	defer p.endpoints.lists.stop()
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	for _, run := range []func(context.Context){p.operators.Run, p.publishers.Run, p.chores.Run, p.endpoints.lists.Run} {
+		wg.Go(func() { run(ctx) })
+	}
 	wg.Go(func() { p.others.watch.RunWithContext(ctx) })
-	wg.Go(func() { _ = p.prober.Start(ctx) }) // neither fails
-	wg.Go(func() { _ = p.versions.Start(ctx) })
+	wg.Go(func() { p.prober.Start(ctx) })
+	wg.Go(func() { p.versions.Run(ctx) })
 	return p.informer.Start(ctx)
 }
 
@@ -341,8 +338,8 @@ func (p *Provider) addPods(identity string, pods ...*corev1.Pod) {
 // trigger has a lane looked at: by the operator, and by the publisher.
 func (p *Provider) trigger(key workerKey) {
 	p.supersede(key)
-	p.operators.trigger(key)
-	p.publishers.trigger(key)
+	p.operators.Add(key)
+	p.publishers.Add(key)
 }
 
 // Leave ceases to serve a base, at once: what is under way is given up, its Pods are forgotten, its
@@ -403,11 +400,11 @@ func (p *Provider) BaseChanged(c base.Change) {
 			}
 		}
 	case base.Restarted:
-		p.store.forgetFailures(c.Identity, func(failure) bool { return true })
+		p.store.forgetFailures(c.Identity, func(plan.Failure) bool { return true })
 		p.triggerAll(c.Identity)
 	case base.HealthChanged:
 		b, _ := p.registry.Get(c.Identity)
-		if p.store.forgetFailures(c.Identity, func(f failure) bool { return f.free >= 0 && freeMetaspace(b) > f.free }) {
+		if p.store.forgetFailures(c.Identity, func(f plan.Failure) bool { return f.FreeMetaspace >= 0 && freeMetaspace(b) > f.FreeMetaspace }) {
 			p.triggerAll(c.Identity)
 		}
 	case base.LivenessChanged, base.InfoChanged:
@@ -446,10 +443,10 @@ func (p *Provider) Requested(nodeName string) int64 {
 func (p *Provider) Pods() int { return p.store.count() }
 
 // Depth is the number of lanes in which something is under way, or waits for a slot of its base.
-func (p *Provider) Depth() int { return p.operators.depth() + p.slots.waiting() }
+func (p *Provider) Depth() int { return p.operators.Depth() + p.slots.waiting() }
 
 // Unpublished is the number of lanes whose Pods are being written, or wait for that.
-func (p *Provider) Unpublished() int { return p.publishers.depth() }
+func (p *Provider) Unpublished() int { return p.publishers.Depth() }
 
 // podChanged hears of every module Pod of the cluster. PodController finds a Pod by its name: one
 // that was deleted and made anew under the same name it takes for an update, or for no change at
@@ -482,7 +479,7 @@ func (p *Provider) publishAnew(e *entry) {
 	var names []string
 	p.store.read(func() { names = e.names() })
 	for _, name := range names {
-		p.publishers.trigger(workerKey{e.identity, name})
+		p.publishers.Add(workerKey{e.identity, name})
 	}
 }
 

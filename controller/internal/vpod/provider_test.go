@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/plan"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -57,8 +58,8 @@ func TestInstallAndUninstall(t *testing.T) {
 		w.pass(2 * time.Second)
 		w.wantShow("p1", "gone")
 		wantDiff(t, "modules", map[string]string{}, w.base.states())
-		if w.Pods() != 0 || len(w.operators.byKey) != 0 {
-			t.Errorf("%d Pods and %d workers are left", w.Pods(), len(w.operators.byKey))
+		if w.Pods() != 0 || w.operators.Depth() != 0 {
+			t.Errorf("%d Pods and %d workers are left", w.Pods(), w.operators.Depth())
 		}
 	})
 	in(t, "a slow install shows that the Pod is accepted", Options{}, func(_ *testing.T, w *world) {
@@ -353,8 +354,8 @@ func TestFailures(t *testing.T) {
 		failed := func() {
 			b, _ := w.registry.Get("a")
 			m := w.store.views(key)[0].module.Module
-			w.recordFailure(key, install(m), b, errors.New("boom"))
-			w.recordFailure(key, uninstall(m), b, errors.New("boom"))
+			w.recordFailure(key, plan.Install(m), b, errors.New("boom"))
+			w.recordFailure(key, plan.Uninstall(m), b, errors.New("boom"))
 			w.plan(key, b)
 			for w.nextEvent() != "no event" {
 			}
@@ -366,7 +367,7 @@ func TestFailures(t *testing.T) {
 			w.store.put(pod, "a", modulesOf(pod, nil))
 			failed()
 			w.store.read(func() {
-				if n := len(w.store.lane(key).failed); n > 2 {
+				if n := len(w.store.lane(key).memory.Failed); n > 2 {
 					t.Fatalf("%d failures are kept after %d versions; want those of the current version", n, i+1)
 				}
 			})
@@ -376,7 +377,7 @@ func TestFailures(t *testing.T) {
 		}
 		w.store.read(func() {
 			l := w.store.lane(key)
-			if n := l.failed[install(w.store.byUID["uid-1"].modules[0].Module)].attempts; n != 4 {
+			if n := l.memory.Failed[plan.Install(w.store.byUID["uid-1"].modules[0].Module)].Attempts; n != 4 {
 				t.Errorf("%d attempts of the version that is wanted; want 4", n)
 			}
 		})

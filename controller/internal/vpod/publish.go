@@ -10,9 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/handover"
+	"github.com/koupleless/koupsandbox/controller/internal/plan"
 )
 
 // publishAtOnce is how many publishers work at the same time, so how many writes of Pods an API
@@ -129,7 +131,7 @@ func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Sn
 		return 0, err
 	}
 	if !asPlanned {
-		p.publishers.trigger(key)
+		p.publishers.Add(key)
 		return 0, nil
 	}
 	p.noteDrain(key)
@@ -137,6 +139,16 @@ func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Sn
 		wait.within(yieldAfter)
 	}
 	return wait.d, nil
+}
+
+// soonest is the shortest of several waits; zero means none.
+type soonest struct{ d time.Duration }
+
+func (s *soonest) within(d time.Duration) {
+	d = max(d, time.Millisecond)
+	if s.d == 0 || d < s.d {
+		s.d = d
+	}
 }
 
 // listWithin is how long the operator of a lane has to ask a base what it has. It may be busy for longer.
@@ -172,12 +184,6 @@ func (p *Provider) yieldsIn(down handover.Pod, pods []handover.Pod, byKey map[st
 	return since.Add(yieldAfter).Sub(now)
 }
 
-// switchedFor is how long a Pod stays Ready at most after its base has switched to a version that no
-// Pod wants any more, since a release overtook it. What is wanted is on its way, the next version or
-// the Pod's own again, and meanwhile requests are served: the Service would have one endpoint less, or
-// none. An install takes some seconds.
-const switchedFor = 30 * time.Second
-
 // noteSwitches notes from which versions the base has switched away, until they are active again, and
 // returns when it is time to look again.
 func (p *Provider) noteSwitches(key workerKey, b base.Snapshot) (again time.Duration) {
@@ -188,12 +194,12 @@ func (p *Provider) noteSwitches(key workerKey, b base.Snapshot) (again time.Dura
 		}
 		now := time.Now()
 		for _, biz := range b.Versions(key.module) {
-			if l.switched[biz.Version].IsZero() && biz.State == arklet.StateDeactivated && biz.Latest.Reason == reasonSwitched {
+			if l.switched[biz.Version].IsZero() && biz.State == arklet.StateDeactivated && biz.Latest.Reason == plan.ReasonSwitched {
 				l.switched[biz.Version] = now
 			}
 		}
 		for version, since := range l.switched {
-			left := since.Add(p.opts.Speed.Of(switchedFor)).Sub(now)
+			left := since.Add(p.opts.Speed.Of(api.SwitchedReady)).Sub(now)
 			biz, there := b.Module(key.module, version)
 			if biz.State == arklet.StateActivated || !there && left <= 0 {
 				delete(l.switched, version)
@@ -207,7 +213,7 @@ func (p *Provider) noteSwitches(key workerKey, b base.Snapshot) (again time.Dura
 
 // acceptWithin is how long an install may take before the Pod is written as accepted and waiting.
 func (p *Provider) acceptWithin() time.Duration {
-	if p.publishers.behind() {
+	if p.publishers.Behind() {
 		return p.opts.Speed.Of(acceptLater)
 	}
 	return p.opts.Speed.Of(acceptAfter)
@@ -221,7 +227,7 @@ func onlyAccepted(before, target *corev1.PodStatus) bool {
 	}
 	return !slices.ContainsFunc(target.ContainerStatuses, func(c corev1.ContainerStatus) bool {
 		w := c.State.Waiting
-		return !isSidecar(c) && (w == nil || w.Reason != reasonCreating && w.Reason != reasonResolved)
+		return !isSidecar(c) && (w == nil || w.Reason != api.ReasonContainerCreating && w.Reason != api.ReasonResolved)
 	})
 }
 
@@ -328,7 +334,7 @@ func (p *Provider) noteDrain(key workerKey) {
 	drained := false
 	p.store.change(func() {
 		l := p.store.lane(key)
-		if l == nil || l.replacing == nil || !l.replacing.notReady.IsZero() {
+		if l == nil || l.memory.Replacing == nil || !l.memory.Replacing.NotReady.IsZero() {
 			return
 		}
 		for _, e := range l.pods {
@@ -336,10 +342,10 @@ func (p *Provider) noteDrain(key workerKey) {
 				return
 			}
 		}
-		l.replacing.notReady, drained = time.Now(), true
+		l.memory.Replacing, drained = &plan.Replacing{Module: l.memory.Replacing.Module, NotReady: time.Now()}, true
 	})
 	if drained {
-		p.operators.trigger(key)
+		p.operators.Add(key)
 	}
 }
 
@@ -361,27 +367,27 @@ func (p *Provider) moduleStates(e *entry, b base.Snapshot) (pod *corev1.Pod, lis
 
 // addLane adds what the lane of a module says to its state. The caller holds the store's lock.
 func (p *Provider) addLane(s *moduleState, l *lane, e *entry, b base.Snapshot) {
-	for _, a := range []attempt{install(s.Module), uninstall(s.Module)} {
-		if f, failed := l.failed[a]; failed && s.failure == nil && s.invalid == nil {
+	for _, a := range []plan.Attempt{plan.Install(s.Module), plan.Uninstall(s.Module)} {
+		if f, failed := l.memory.Failed[a]; failed && s.failure == nil && s.invalid == nil {
 			s.failure = p.shownError(a, f)
 		}
 	}
-	placed := l.placed[s.Version]
-	if placed != nil && placed.unfit {
+	installed, known := l.memory.Installed[s.Version]
+	if installed.Unhealthy {
 		s.unready = "its liveness probe failed: it is uninstalled and installed again"
 	}
 	if ready, why := p.prober.Ready(e.uid, s.Name); !ready && s.unready == "" {
 		s.unready = why
 	}
-	if placed != nil && placed.url != "" && !p.opts.KeepSameVersion {
-		s.url = placed.url
+	if installed.URL != "" && !p.opts.KeepSameVersion {
+		s.url = installed.URL
 	}
-	for version, earlier := range l.placed {
-		if biz, there := b.Module(s.Name, version); there && earlier.by == e.uid && version != s.Version && biz.State == arklet.StateActivated {
+	for version, earlier := range l.memory.Installed {
+		if biz, there := b.Module(s.Name, version); there && earlier.RequestedBy == e.uid && version != s.Version && biz.State == arklet.StateActivated {
 			s.earlier = version
 		}
 	}
-	s.replacing = l.replacing != nil && l.replacing.module.Version == s.Version
+	s.replacing = l.memory.Replacing != nil && l.memory.Replacing.Module.Version == s.Version
 	s.removing = l.removing != "" && l.removing == s.Version
 	coming, newest := false, true
 	order := l.ordered(s.Name)
@@ -392,15 +398,16 @@ func (p *Provider) addLane(s *moduleState, l *lane, e *entry, b base.Snapshot) {
 		newest = false
 		biz, there := b.Module(s.Name, other.module.Version)
 		sameVersion := other.module.Version == s.Version
-		if there && biz.State == arklet.StateActivated && (!sameVersion || placed != nil && placed.url == other.module.URL) {
+		if there && biz.State == arklet.StateActivated && (!sameVersion || known && installed.URL == other.module.URL) {
 			s.superseded = true
 		}
-		coming = coming || !sameVersion && l.failed[install(other.module)].err == nil
+		coming = coming || !sameVersion && l.memory.Failed[plan.Install(other.module)].Err == nil
 	}
 	coming = coming || newest && s.failure == nil // its own version comes again
 	since := l.switched[s.Version]
-	s.overtaken = coming && !since.IsZero() && time.Since(since) < p.opts.Speed.Of(switchedFor) && slices.ContainsFunc(b.Versions(s.Name), func(biz arklet.Biz) bool {
-		return biz.State == arklet.StateActivated && l.placed[biz.Version] != nil
+	s.overtaken = coming && !since.IsZero() && time.Since(since) < p.opts.Speed.Of(api.SwitchedReady) && slices.ContainsFunc(b.Versions(s.Name), func(biz arklet.Biz) bool {
+		_, installed := l.memory.Installed[biz.Version]
+		return biz.State == arklet.StateActivated && installed
 	})
 }
 

@@ -9,9 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/plan"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
@@ -36,28 +38,28 @@ func (p *Provider) reconcile(ctx context.Context, key workerKey) (time.Duration,
 		}
 		do, finished := p.plan(key, b)
 		if finished {
-			p.publishers.trigger(key)
+			p.publishers.Add(key)
 		}
-		if do.do == rest {
-			if do.look {
+		if do.Do == plan.NoAction {
+			if do.Look {
 				p.askForModules(ctx, b)
 			}
-			return do.wait, nil
+			return do.Wait, nil
 		}
-		if do.do == ask {
+		if do.Do == plan.AskForList {
 			if _, err := p.listModules(ctx, b, time.Time{}); err != nil {
 				return 0, whileServed(ctx, err)
 			}
-			p.publishers.trigger(key)
+			p.publishers.Add(key)
 			continue
 		}
-		if do.do == beginReplace {
-			if !p.beginReplacing(key, do.module) {
-				return p.opts.Speed.Of(recheckAfter), nil
+		if do.Do == plan.AcquireReplaceTurn {
+			if !p.beginReplacing(key, do.Module) {
+				return p.opts.Speed.Of(plan.RecheckAfter), nil
 			}
 			continue
 		}
-		if do.again && !looked { // a base that has started installs its baseline itself meanwhile
+		if do.Again && !looked { // a base that has started installs its baseline itself meanwhile
 			looked = true
 			if _, err := p.listModules(ctx, b, time.Now()); err == nil {
 				continue
@@ -83,18 +85,9 @@ func whileServed(ctx context.Context, err error) error {
 	return nil
 }
 
-// plan says what is to be done next in a lane, and whether there is a Pod more of which nothing is
-// left in any lane.
-func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished bool) {
-	remembered, unsettled := 0, time.Duration(0)
-	if p.opts.Unsettled != nil {
-		unsettled = p.opts.Unsettled()
-	}
-	defer func() {
-		if remembered != 0 {
-			p.opts.Remembered(key.identity)
-		}
-	}()
+// plan decides what to do next in a lane, and reports whether nothing is left of one more Pod in any lane.
+func (p *Provider) plan(key workerKey, b base.Snapshot) (do plan.Step, finished bool) {
+	lag := p.opts.Unsettled()
 	p.store.change(func() {
 		l := p.store.lane(key)
 		if l == nil {
@@ -102,142 +95,114 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished bool)
 		}
 		views := l.views(key.module)
 		if b.Modules == nil || unasked(views, b) {
-			do = step{do: ask}
+			do = plan.Step{Do: plan.AskForList}
 			return
 		}
-		now := time.Now()
-		before := len(l.placed)
-		s := situation{
-			now: now, name: key.module, leaving: map[string]departure{}, placed: l.placed, list: map[string]arklet.Biz{}, failed: l.failed,
-			unsettled: unsettled, canSwitch: b.Tunnel == tunnel.HTTP, neverSame: p.opts.KeepSameVersion, drain: p.opts.Drain, speed: p.opts.Speed,
+		in := p.planInput(key, l, views, b)
+		in.EndpointLag = lag
+		decision := plan.Next(in)
+		do = decision.Step
+		before := l.memory
+		l.memory = decision.Memory
+		sameVersion := func(plan.Installed, plan.Installed) bool { return true }
+		if !maps.EqualFunc(before.Installed, l.memory.Installed, sameVersion) {
+			p.opts.Remembered(key.identity)
 		}
-		for _, biz := range b.Versions(key.module) {
-			s.list[biz.Version] = biz
-		}
-		for i := len(views) - 1; i >= 0; i-- {
-			s.add(views[i], p, key)
-		}
-		if r := l.replacing; r != nil && !r.notReady.IsZero() {
-			r.quiet = quiet{}
-			for _, v := range views {
-				if v.module.Version == r.module.Version { // whichever jar it asks for: requests to it go to the one that is there
-					r.quiet = r.quiet.with(p.quietSince(v.entry, r.notReady, now, key))
-				}
-			}
-		}
-		for _, placed := range l.placed {
-			e := l.pods[placed.by]
-			placed.held = e != nil && !e.deleting
-		}
-		l.settle(s.list, now)
-		l.forgetAttempts(views, s.list)
-		remembered = len(l.placed) - before
-		troubles, replaces := len(l.failed), l.replacing != nil
-		if r := l.replacing; r != nil && (len(s.wants) == 0 || s.wants[0] != r.module || s.has(r.module)) {
-			l.replacing = nil
-		}
-		s.replacing = l.replacing
-		do = s.next()                            // it forgets what failed and is there now
-		if l.replacing == nil && !s.replaces() { // or it holds the others up: its jar may be no good for them either
+		if l.memory.Replacing == nil && !decision.ReplacesJar { // otherwise the jar may be unusable for other bases too
 			p.turns.leave(key)
 		}
-		if len(l.failed) < troubles || replaces && l.replacing == nil { // Pods show it
-			p.publishers.trigger(key)
-		}
 		removing := ""
-		if (do.do == doUninstall || do.do == makeWay) && !s.wanted(do.module.Version) {
-			removing = do.module.Version
+		if (do.Do == plan.DoUninstall || do.Do == plan.UninstallConflicting) && !in.IsWanted(do.Module.Version) {
+			removing = do.Module.Version
 		}
-		if l.removing != removing { // Pods of that version show it
+		if len(l.memory.Failed) < len(before.Failed) || before.Replacing != nil && l.memory.Replacing == nil || l.removing != removing {
 			l.removing = removing
-			p.publishers.trigger(key)
+			p.publishers.Add(key) // Pods show it
 		}
-		finished = s.finished(views)
+		finished = finish(views, in, l.memory)
 		p.store.dropEmpty(key)
 	})
 	return do, finished
 }
 
-// add takes up what a Pod asks for, or gives up; the newest Pod comes first. The caller holds the
-// store's lock.
-func (s *situation) add(v view, p *Provider, key workerKey) {
-	m := v.module.Module
-	if !v.module.installable() {
-		return
+// planInput collects what decides the next step. The caller holds the store's lock.
+func (p *Provider) planInput(key workerKey, l *lane, views []view, b base.Snapshot) plan.Input {
+	in := plan.Input{
+		Now: time.Now(), Name: key.module, Terminating: map[string]plan.Terminating{}, Kept: map[string]bool{}, Listed: map[string]arklet.Biz{}, Memory: l.memory,
+		CanSwitch: b.Tunnel == tunnel.HTTP, KeepSameVersion: p.opts.KeepSameVersion, Drain: p.opts.Drain, Speed: p.opts.Speed,
 	}
-	if _, there := s.list[m.Version]; there && s.placed[m.Version] == nil { // it was there before, and is the Pods' now
-		s.placed[m.Version] = &placement{}
+	for _, biz := range b.Versions(key.module) {
+		in.Listed[biz.Version] = biz
 	}
-	if v.deleting {
-		l := s.leaving[m.Version]
-		if v.notReadySince.After(l.since) {
-			l.since = v.notReadySince
+	for version, installed := range l.memory.Installed {
+		e := l.pods[installed.RequestedBy]
+		in.Kept[version] = e != nil && !e.deleting
+	}
+	for _, v := range slices.Backward(views) { // the newest Pod first
+		m := v.module.Module
+		if !v.module.installable() {
+			continue
 		}
-		l.served = l.served || v.served
-		if pod := p.live(v.pod); pod != nil && pod.DeletionTimestamp != nil {
-			if until := pod.DeletionTimestamp.Add(-lastMoment); until.After(l.until) {
-				l.until = until
+		in.Requested = append(in.Requested, m)
+		if v.deleting {
+			in.Terminating[m.Version] = p.terminating(in.Terminating[m.Version], v, key, in.Now)
+		} else if !slices.Contains(in.Wanted, m) {
+			in.Wanted = append(in.Wanted, m)
+		}
+	}
+	if r := l.memory.Replacing; r != nil && !r.NotReady.IsZero() {
+		for _, v := range views {
+			if v.module.Version == r.Module.Version { // with any jar: requests are sent to the installed one
+				in.ReplacedEndpoints = in.ReplacedEndpoints.With(p.quietSince(v.entry, r.NotReady, in.Now, key))
 			}
-			l.comes = l.comes || p.rollouts.successorTo(pod)
-			l.preStop = max(l.preStop, min(v.module.preStop, l.until.Sub(l.since)))
-			if s.now.Before(l.until) {
-				l.quiet = l.quiet.with(p.quietSince(v.entry, v.notReadySince, s.now, key))
-			}
-		}
-		s.leaving[m.Version] = l
-		return
-	}
-	if !slices.Contains(s.wants, m) {
-		s.wants = append(s.wants, m)
-	}
-}
-
-// settle forgets versions that the base does not list. The caller holds the store's lock.
-func (l *lane) settle(list map[string]arklet.Biz, now time.Time) {
-	for version, p := range l.placed {
-		_, there := list[version]
-		if there {
-			p.unsettled = time.Time{}
-		}
-		if !there && now.After(p.unsettled) && now.After(p.expected) {
-			delete(l.placed, version)
 		}
 	}
+	return in
 }
 
-// forgetAttempts deletes the records of failed attempts for modules that no longer have a Pod: installs, and
-// uninstalls of versions that the base does not list. The caller holds the store's lock.
-func (l *lane) forgetAttempts(views []view, list map[string]arklet.Biz) {
-	maps.DeleteFunc(l.failed, func(a attempt, _ failure) bool {
-		_, listed := list[a.module.Version]
-		return (a.command == arklet.CommandInstallBiz || !listed) && !slices.ContainsFunc(views, func(v view) bool {
-			return a == install(v.module.Module) || a == uninstall(v.module.Module)
-		})
-	})
+// terminating adds a Pod that is being deleted to its version. The caller holds the store's lock.
+func (p *Provider) terminating(t plan.Terminating, v view, key workerKey, now time.Time) plan.Terminating {
+	if v.notReadySince.After(t.Since) {
+		t.Since = v.notReadySince
+	}
+	t.WasReady = t.WasReady || v.served
+	pod := p.live(v.pod)
+	if pod == nil || pod.DeletionTimestamp == nil {
+		return t
+	}
+	if until := pod.DeletionTimestamp.Add(-plan.LastMoment); until.After(t.Until) {
+		t.Until = until
+	}
+	t.SuccessorComes = t.SuccessorComes || p.rollouts.successorTo(pod)
+	t.PreStop = max(t.PreStop, min(v.module.preStop, t.Until.Sub(t.Since)))
+	if now.Before(t.Until) {
+		t.Endpoints = t.Endpoints.With(p.quietSince(v.entry, v.notReadySince, now, key))
+	}
+	return t
 }
 
-// finished notes the deleted Pods of which nothing is left on the base, in this lane or another, and
-// reports whether there is one more. The last Pod of a lane takes along what Pods before it have left
-// there. The caller holds the store's lock.
-func (s *situation) finished(views []view) (more bool) {
+// finish marks the deleted Pods of which nothing is left on the base, in this lane or another, and reports whether there
+// is one more. The last Pod of a lane also waits for the versions that Pods before it have left there. The caller holds
+// the store's lock.
+func finish(views []view, in plan.Input, m plan.Memory) (more bool) {
 	last, held := true, false
 	for _, v := range views {
 		last = last && v.deleting
 	}
-	for version := range s.placed {
-		_, there := s.list[version]
-		held = held || there
+	for version := range m.Installed {
+		_, listed := in.Listed[version]
+		held = held || listed
 	}
 	for _, v := range views {
 		if !v.deleting {
 			continue
 		}
-		_, there := s.list[v.module.Version]
-		gone := !there || s.wanted(v.module.Version)
+		_, listed := in.Listed[v.module.Version]
+		gone := !listed || in.IsWanted(v.module.Version)
 		if v.module.installable() && (!gone || last && held) {
 			continue
 		}
-		v.left[s.name] = true
+		v.left[in.Name] = true
 		if !v.finished && len(v.left) == len(v.names()) {
 			v.entry.finished, more = true, true
 		}
@@ -247,35 +212,35 @@ func (s *situation) finished(views []view) (more bool) {
 
 // carryOut does one step, for which it has a slot. What comes of it shows in the base's list, or is
 // noted as a failure, so that the next look at the lane sees another situation.
-func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot, do step, release func()) (err error) {
+func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot, do plan.Step, release func()) (err error) {
 	defer release()
-	if do.do == doUninstall || do.do == makeWay {
-		p.publishers.trigger(key)
+	if do.Do == plan.DoUninstall || do.Do == plan.UninstallConflicting {
+		p.publishers.Add(key)
 	}
-	m := do.module
+	m := do.Module
 	again := func() bool { return p.still(key, do) }
-	var failed attempt
-	switch do.do {
-	case doInstall:
-		failed = install(m)
+	var failed plan.Attempt
+	switch do.Do {
+	case plan.DoInstall:
+		failed = plan.Install(m)
 		b, err = p.install(ctx, key, b, m, again)
-	case doSwitch:
-		failed = install(m)
+	case plan.DoSwitch:
+		failed = plan.Install(m)
 		b, err = p.switchTo(ctx, b, m, again)
-	case makeWay:
-		failed = uninstall(m)
-		b, err = p.uninstall(ctx, b, do.way, again)
+	case plan.UninstallConflicting:
+		failed = plan.Uninstall(m)
+		b, err = p.uninstall(ctx, b, do.Conflicting, again)
 		if errors.Is(err, base.ErrNotAgain) {
 			break
 		}
 		if err != nil { // then it is in the way later, and goes then
-			p.opts.Logger.Debug("could not make way for a fresh install", "base", b.Identity, "biz", do.way.Identity(), "err", err)
+			p.opts.Logger.Debug("could not make way for a fresh install", "base", b.Identity, "biz", do.Conflicting.Identity(), "err", err)
 		}
 		b, err = p.uninstall(ctx, b, m, again)
-	case doUninstall:
-		failed = uninstall(m)
+	case plan.DoUninstall:
+		failed = plan.Uninstall(m)
 		b, err = p.uninstall(ctx, b, m, again)
-	case rest, ask, beginReplace: // nothing for the base to do
+	case plan.NoAction, plan.AskForList, plan.AcquireReplaceTurn: // nothing for the base to do
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -288,32 +253,32 @@ func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot,
 		return nil
 	}
 	_, there := b.Module(m.Name, m.Version)
-	if failed.command == arklet.CommandUninstallBiz && err != nil && !there {
+	if failed.Command == arklet.CommandUninstallBiz && err != nil && !there {
 		p.reportFailure(key, failed, err) // it went all the same
 		err = nil
 	}
 	p.note(key, failed, b, err)
-	p.publishers.hurry(key) // what Pods say is not true any more
+	p.publishers.AddFirst(key) // what Pods say is not true any more
 	return nil
 }
 
 // still says whether a step that is being carried out is yet the next one: Pods may have come and gone since
 // it began.
-func (p *Provider) still(key workerKey, do step) bool {
+func (p *Provider) still(key workerKey, do plan.Step) bool {
 	b, known := p.registry.Get(key.identity)
 	if !known {
 		return false
 	}
 	now, finished := p.plan(key, b)
 	if finished {
-		p.publishers.trigger(key)
+		p.publishers.Add(key)
 	}
-	hasMadeWay := do.do == makeWay && now.do == doInstall && now.module == do.way
-	return hasMadeWay || now.do == do.do && now.module == do.module
+	hasMadeWay := do.Do == plan.UninstallConflicting && now.Do == plan.DoInstall && now.Module == do.Conflicting
+	return hasMadeWay || now.Do == do.Do && now.Module == do.Module
 }
 
 // note remembers what came of an attempt.
-func (p *Provider) note(key workerKey, a attempt, b base.Snapshot, err error) {
+func (p *Provider) note(key workerKey, a plan.Attempt, b base.Snapshot, err error) {
 	replaced := false
 	p.store.change(func() {
 		l := p.store.lane(key)
@@ -321,10 +286,10 @@ func (p *Provider) note(key workerKey, a attempt, b base.Snapshot, err error) {
 			return
 		}
 		if err == nil {
-			delete(l.failed, a)
+			delete(l.memory.Failed, a)
 		}
-		if replaced = l.replacing != nil && install(l.replacing.module) == a; replaced {
-			l.replacing = nil
+		if replaced = l.memory.Replacing != nil && plan.Install(l.memory.Replacing.Module) == a; replaced {
+			l.memory.Replacing = nil
 		}
 	})
 	if err != nil {
@@ -332,8 +297,8 @@ func (p *Provider) note(key workerKey, a attempt, b base.Snapshot, err error) {
 		return
 	}
 	if replaced {
-		p.tell(key, func(v view) bool { return v.wants() && v.module.Module == a.module }, corev1.EventTypeNormal, ReasonReplaced,
-			"module "+a.module.Identity()+" was uninstalled and installed again from "+redact.URL(a.module.URL)+
+		p.tell(key, func(v view) bool { return v.wants() && v.module.Module == a.Module }, corev1.EventTypeNormal, api.ReasonReplaced,
+			"module "+a.Module.Identity()+" was uninstalled and installed again from "+redact.URL(a.Module.URL)+
 				", since the image changed and BIZ_VERSION did not; a new BIZ_VERSION is released without a gap")
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
+	"github.com/koupleless/koupsandbox/controller/internal/plan"
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
@@ -95,7 +97,7 @@ func (p *Provider) beginReplacing(key workerKey, m arklet.Module) bool {
 	served := len(others) == 0 || p.gaps.elsewhere(p, pod.Namespace, key.module, pod.Spec.NodeName)
 	for _, o := range others { // another controller's bases
 		for _, c := range o.Status.ContainerStatuses {
-			if c.Name == key.module && c.State.Waiting != nil && c.State.Waiting.Reason == ReasonReplacing {
+			if c.Name == key.module && c.State.Waiting != nil && c.State.Waiting.Reason == api.ReasonReplacing {
 				served = false
 			}
 		}
@@ -105,10 +107,10 @@ func (p *Provider) beginReplacing(key workerKey, m arklet.Module) bool {
 	}
 	p.store.change(func() {
 		if l := p.store.lane(key); l != nil {
-			l.replacing = &replacement{module: m}
+			l.memory.Replacing = &plan.Replacing{Module: m}
 		}
 	})
 	p.opts.Logger.Info("replacing a module by another jar of its version", "base", key.identity, "biz", m.Identity(), "url", redact.URL(m.URL))
-	p.publishers.trigger(key)
+	p.publishers.Add(key)
 	return true
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
@@ -14,7 +15,7 @@ func (w *world) wantRestarts(name string, want int32) {
 	if c.RestartCount != want {
 		w.t.Errorf("pod %s: %d restarts, want %d", name, c.RestartCount, want)
 	}
-	if ended := c.LastTerminationState.Terminated; (ended != nil) != (want > 0) || ended != nil && (ended.Reason != ReasonGone || ended.StartedAt.IsZero() || ended.FinishedAt.Before(&ended.StartedAt)) {
+	if ended := c.LastTerminationState.Terminated; (ended != nil) != (want > 0) || ended != nil && (ended.Reason != api.ReasonGone || ended.StartedAt.IsZero() || ended.FinishedAt.Before(&ended.StartedAt)) {
 		w.t.Errorf("pod %s: its last end is %v", name, ended)
 	}
 }

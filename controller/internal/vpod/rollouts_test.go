@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/plan"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -81,7 +82,7 @@ func TestModuleStaysUntilItsSuccessorServes(t *testing.T) {
 			w.pass(drained)
 			if c.stays {
 				wantDiff(t, "modules", only("biz1:1"), w.base.states())
-				w.pass(grace - drained - lastMoment/2)
+				w.pass(grace - drained - plan.LastMoment/2)
 			}
 			w.wantShow("old", "gone")
 			wantDiff(t, "modules in the end", map[string]string{}, w.base.states())
@@ -130,7 +131,7 @@ func TestModuleStaysUntilItsSuccessorServes(t *testing.T) {
 		w.delete("old")
 		w.pass(20 * time.Second)
 		wantDiff(t, "modules", only("biz1:1"), w.base.states())
-		w.pass(grace - 20*time.Second - lastMoment/2)
+		w.pass(grace - 20*time.Second - plan.LastMoment/2)
 		w.wantShow("old", "gone")
 	})
 	in(t, "counts are given back", Options{}, func(t *testing.T, w *world) {

@@ -11,31 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
-	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/controller/internal/plan"
 	"github.com/koupleless/koupsandbox/controller/redact"
 	"github.com/koupleless/koupsandbox/controller/workload"
-)
-
-// Reasons of containers and conditions beside the types of error codes.
-const (
-	// ReasonDeactivated is the documents' word for a module that a newer version of it on the same
-	// base replaced (document 5.2, batch update).
-	ReasonDeactivated = "BizDeactivate"
-	// ReasonNotActivated is a new version that the base keeps deactivated beside the old one.
-	ReasonNotActivated = "BizNotActivated"
-	// ReasonReplacing is a module whose image changed and whose version did not.
-	ReasonReplacing = "ReplacingSameVersion"
-	// ReasonReplaced is the Event that tells of such a replacement afterwards.
-	ReasonReplaced = "SameVersionReplaced"
-	// ReasonGone is how the module of a Pod ended that was installed, and started, again.
-	ReasonGone     = "BizGone"
-	reasonCreating = "ContainerCreating"
-	reasonResolved = "BizResolved"
-	reasonBroken   = "BizBroken"
-	reasonNotReady = "ContainersNotReady"
 )
 
 // moduleState is what there is to say about one container of a Pod.
@@ -71,12 +53,12 @@ type moduleState struct {
 // origin is how a module got onto its base, as far as this controller saw it.
 type origin string
 
-// The origins, which are reasons of the condition labels.ConditionCurrent.
+// The origins, which are reasons of the condition api.ConditionCurrent.
 const (
 	originUnknown   origin = ""
-	originInstalled origin = "Installed"
-	originReplaced  origin = "ReplacedInPlace"
-	originUnchanged origin = "Unchanged" // it was there
+	originInstalled origin = api.ReasonInstalled
+	originReplaced  origin = api.ReasonReplacedInPlace
+	originUnchanged origin = api.ReasonUnchanged // it was there
 )
 
 // current says whether the base has the very jar that the container names, as far as is known.
@@ -149,17 +131,17 @@ func statusOf(pod *corev1.Pod, b base.Snapshot, modules []moduleState, rule Fail
 	set(corev1.ContainersReady, ready)
 	for _, gate := range pod.Spec.ReadinessGates {
 		switch gate.ConditionType {
-		case labels.ConditionInstalled:
-			set(labels.ConditionInstalled, installed)
-		case labels.ConditionReady:
-			set(labels.ConditionReady, ready)
+		case api.ConditionInstalled:
+			set(api.ConditionInstalled, installed)
+		case api.ConditionReady:
+			set(api.ConditionReady, ready)
 		default: // somebody else's
 		}
 		c := condition(&s, gate.ConditionType)
 		ready = ready && c != nil && c.Status == corev1.ConditionTrue
 	}
 	if reason == "" {
-		reason, message = "ReadinessGatesNotReady", "a readiness gate of the Pod is not met"
+		reason, message = api.ReasonReadinessGates, "a readiness gate of the Pod is not met"
 	}
 	set(corev1.PodReady, ready)
 	return s
@@ -209,8 +191,8 @@ func why(alive bool, modules []moduleState, b base.Snapshot) (reason, message st
 			continue
 		}
 		w := waiting(m)
-		if w.Reason == reasonCreating || w.Reason == reasonResolved {
-			reason, message = reasonNotReady, "waiting for module "+m.Identity()
+		if w.Reason == api.ReasonContainerCreating || w.Reason == api.ReasonResolved {
+			reason, message = api.ReasonContainersNotReady, "waiting for module "+m.Identity()
 			continue // another container may know more
 		}
 		return w.Reason, w.Message
@@ -234,7 +216,7 @@ func (s *moduleState) lookBack(was corev1.ContainerStatus) {
 
 // isDeactivated says whether a container gave way to that of a newer Pod.
 func isDeactivated(c corev1.ContainerStatus) bool {
-	return c.State.Waiting != nil && c.State.Waiting.Reason == ReasonDeactivated
+	return c.State.Waiting != nil && c.State.Waiting.Reason == api.ReasonDeactivated
 }
 
 // gaveWay says whether a Pod is Not Ready only because its containers gave way.
@@ -284,31 +266,31 @@ func waiting(m moduleState) *corev1.ContainerStateWaiting {
 	case m.invalid != nil:
 		return state(errcode.Of(m.invalid).Type(), errcode.Message(m.invalid))
 	case m.superseded && (!m.there || m.biz.State == arklet.StateActivated || m.biz.State == arklet.StateDeactivated):
-		return state(ReasonDeactivated, "a newer Pod of module "+m.Name+" serves on this base")
+		return state(api.ReasonDeactivated, "a newer Pod of module "+m.Name+" serves on this base")
 	case m.serves() && m.unready != "":
-		return state(reasonNotReady, m.Identity()+": "+m.unready)
+		return state(api.ReasonContainersNotReady, m.Identity()+": "+m.unready)
 	case m.failure != nil:
 		return state(errcode.Of(m.failure).Type(), errcode.Message(m.failure))
 	case m.replacing, m.there && !m.current():
-		return state(ReasonReplacing, "the base has this version from another image: it is uninstalled and installed again, one base after the other; a new BIZ_VERSION is released without a gap")
+		return state(api.ReasonReplacing, "the base has this version from another image: it is uninstalled and installed again, one base after the other; a new BIZ_VERSION is released without a gap")
 	case !m.there, m.removing:
-		return state(reasonCreating, "")
+		return state(api.ReasonContainerCreating, "")
 	}
 	record := strings.TrimSpace(m.biz.Latest.Reason + " " + firstLine(m.biz.Latest.Message))
 	switch m.biz.State {
 	case arklet.StateDeactivated:
-		return state(ReasonNotActivated, "the base keeps this version deactivated while another one serves ("+record+"); start the base with -Dactivate.new.module=true, or connect it over HTTP")
+		return state(api.ReasonNotActivated, "the base keeps this version deactivated while another one serves ("+record+"); start the base with -Dactivate.new.module=true, or connect it over HTTP")
 	case arklet.StateBroken:
-		return state(reasonBroken, record)
+		return state(api.ReasonBroken, record)
 	default:
-		return state(reasonResolved, record)
+		return state(api.ReasonResolved, record)
 	}
 }
 
 // setCurrent says whether the modules on the base are those that the Pod names, and how they got
 // there. A Pod changes nothing when the base had them already.
 func setCurrent(s *corev1.PodStatus, modules []moduleState, now time.Time) {
-	c := corev1.PodCondition{Type: labels.ConditionCurrent, Status: corev1.ConditionTrue}
+	c := corev1.PodCondition{Type: api.ConditionCurrent, Status: corev1.ConditionTrue}
 	var said []string
 	for _, m := range modules {
 		if m.invalid != nil || m.earlierGoesOn || !m.current() && !m.wasReady {
@@ -317,11 +299,11 @@ func setCurrent(s *corev1.PodStatus, modules []moduleState, now time.Time) {
 		o := m.origin
 		switch {
 		case !m.current():
-			c.Status, c.Reason = corev1.ConditionFalse, ReasonReplacing
+			c.Status, c.Reason = corev1.ConditionFalse, api.ReasonReplacing
 			said = append(said, m.Identity()+" is still installed from "+redact.URL(m.url))
 			continue
 		case o == originUnknown:
-			if condition(s, labels.ConditionCurrent) != nil {
+			if condition(s, api.ConditionCurrent) != nil {
 				return // an earlier controller may know
 			}
 			o = originUnchanged
@@ -358,9 +340,9 @@ func endedStatus(before corev1.PodStatus, now time.Time) corev1.PodStatus {
 			c.Ready, c.Started, c.State = false, ptr.To(false), corev1.ContainerState{Terminated: t}
 		}
 	}
-	for _, t := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady, labels.ConditionReady, labels.ConditionInstalled} {
+	for _, t := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady, api.ConditionReady, api.ConditionInstalled} {
 		if condition(&s, t) != nil {
-			setCondition(&s, corev1.PodCondition{Type: t, Status: corev1.ConditionFalse, Reason: "PodCompleted"}, now)
+			setCondition(&s, corev1.PodCondition{Type: t, Status: corev1.ConditionFalse, Reason: api.ReasonPodCompleted}, now)
 		}
 	}
 	return s
@@ -382,10 +364,10 @@ func carryOver(c *corev1.ContainerStatus, before corev1.ContainerStatus, m modul
 		is.StartedAt = was.StartedAt // the API keeps seconds: an unchanged module makes no new status
 		return
 	}
-	switched := m.there && (m.biz.State == arklet.StateDeactivated || m.biz.Latest.Reason == reasonSwitched)
+	switched := m.there && (m.biz.State == arklet.StateDeactivated || m.biz.Latest.Reason == plan.ReasonSwitched)
 	if was != nil && !switched {
 		last = &corev1.ContainerStateTerminated{
-			ExitCode: 1, Reason: ReasonGone, Message: "the module left the base, or was taken out of service to be installed again",
+			ExitCode: 1, Reason: api.ReasonGone, Message: "the module left the base, or was taken out of service to be installed again",
 			StartedAt: was.StartedAt, FinishedAt: metav1.NewTime(now), ContainerID: before.ContainerID,
 		}
 		c.LastTerminationState.Terminated = last

@@ -10,8 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/plan"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -79,11 +81,9 @@ const maxAsked = 50
 
 // lane is one module name on one base: its Pods, and what is known beside what the base lists.
 type lane struct {
-	pods      map[types.UID]*entry
-	order     atomic.Pointer[order] // nil after anything that it tells has changed
-	placed    map[string]*placement // by version
-	failed    map[attempt]failure
-	replacing *replacement
+	pods   map[types.UID]*entry
+	order  atomic.Pointer[order] // nil after anything that it tells has changed
+	memory plan.Memory
 	// installing is the install under way, if any.
 	installing *installing
 	// removing is the version that is being uninstalled since no Pod wants it, from the moment at
@@ -135,7 +135,7 @@ const (
 func stageOf(pod *corev1.Pod) stage {
 	c := condition(&pod.Status, corev1.PodReady)
 	switch {
-	case pod.DeletionTimestamp != nil, pod.Annotations[corev1.PodDeletionCost] == preferred, c != nil && c.Reason == ReasonDeactivated:
+	case pod.DeletionTimestamp != nil, pod.Annotations[corev1.PodDeletionCost] == preferred, c != nil && c.Reason == api.ReasonDeactivated:
 		return stageReplaced
 	case isReady(&pod.Status):
 		return stageReady
@@ -175,7 +175,7 @@ func (s *store) lane(key workerKey) *lane { return s.byBase[key.identity][key.mo
 func (s *store) needLane(key workerKey) *lane {
 	l := s.lane(key)
 	if l == nil {
-		l = &lane{pods: map[types.UID]*entry{}, placed: map[string]*placement{}, failed: map[attempt]failure{}, switched: map[string]time.Time{}}
+		l = &lane{pods: map[types.UID]*entry{}, memory: plan.NewMemory(), switched: map[string]time.Time{}}
 		if s.byBase[key.identity] == nil {
 			s.byBase[key.identity] = map[string]*lane{}
 		}
@@ -186,7 +186,7 @@ func (s *store) needLane(key workerKey) *lane {
 
 // dropEmpty forgets a lane in which nothing is to be known any more. The caller holds the lock.
 func (s *store) dropEmpty(key workerKey) {
-	if l := s.lane(key); l == nil || len(l.pods) > 0 || len(l.placed) > 0 {
+	if l := s.lane(key); l == nil || len(l.pods) > 0 || len(l.memory.Installed) > 0 {
 		return
 	}
 	delete(s.byBase[key.identity], key.module)
@@ -228,12 +228,10 @@ func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *entr
 		l.pods[e.uid] = e
 		delete(e.origins, m.Name)
 		if i >= 0 && before[i].Version != m.Version {
-			if p := l.placed[before[i].Version]; p != nil {
-				p.by = e.uid
-			}
+			l.memory.Update(before[i].Version, func(installed *plan.Installed) { installed.RequestedBy = e.uid })
 		}
-		delete(l.failed, install(m.Module)) // whoever changes something wants it to be tried
-		delete(l.failed, uninstall(m.Module))
+		delete(l.memory.Failed, plan.Install(m.Module)) // whoever changes something wants it to be tried
+		delete(l.memory.Failed, plan.Uninstall(m.Module))
 		if !known {
 			l.remember(pod, m.Name)
 		}
@@ -266,10 +264,10 @@ func (l *lane) remember(pod *corev1.Pod, name string) {
 		if c.Name != name || version == "" {
 			continue
 		}
-		if p := l.placed[version]; p == nil {
-			l.placed[version] = &placement{url: url}
+		if _, known := l.memory.Installed[version]; !known {
+			l.memory.Installed[version] = plan.Installed{URL: url}
 		} else if url != "" && c.Ready {
-			p.url = url
+			l.memory.Update(version, func(installed *plan.Installed) { installed.URL = url })
 		}
 	}
 }
@@ -419,30 +417,30 @@ func (s *store) names(identity string) []string {
 
 // forgetFailures has what failed on a base and of holds for be tried again at once, and reports
 // whether there is any.
-func (s *store) forgetFailures(identity string, of func(failure) bool) (forgot bool) {
+func (s *store) forgetFailures(identity string, of func(plan.Failure) bool) (forgot bool) {
 	s.change(func() {
 		for _, l := range s.byBase[identity] {
-			before := len(l.failed)
-			maps.DeleteFunc(l.failed, func(_ attempt, f failure) bool { return of(f) })
-			forgot = forgot || len(l.failed) < before
+			before := len(l.memory.Failed)
+			maps.DeleteFunc(l.memory.Failed, func(_ plan.Attempt, f plan.Failure) bool { return of(f) })
+			forgot = forgot || len(l.memory.Failed) < before
 		}
 	})
 	return forgot
 }
 
 // placing notes what an install is to put on a base, before it is sent, and for which Pods.
-// unsettled is until when it may do so without an answer. It returns what was known before, and false
+// inDoubt is until when it may do so without an answer. It returns what was known before, and false
 // if nobody asks for anything there any more.
-func (s *store) placing(key workerKey, m arklet.Module, unsettled time.Time) (before *placement, asked bool) {
+func (s *store) placing(key workerKey, m arklet.Module, inDoubt time.Time) (before plan.Installed, asked bool) {
 	s.change(func() {
 		l := s.lane(key)
 		if asked = l != nil; !asked {
 			return
 		}
-		before = l.placed[m.Version]
-		l.placed[m.Version] = &placement{url: m.URL, unsettled: unsettled}
+		before = l.memory.Installed[m.Version]
+		l.memory.Installed[m.Version] = plan.Installed{URL: m.URL, InDoubtUntil: inDoubt}
 		from := originInstalled
-		if l.replacing != nil && l.replacing.module == m {
+		if r := l.memory.Replacing; r != nil && r.Module == m {
 			from = originReplaced
 		}
 		for _, v := range l.views(key.module) {
@@ -456,24 +454,19 @@ func (s *store) placing(key workerKey, m arklet.Module, unsettled time.Time) (be
 
 // refused notes that a base did not take a jar: what was known of its version before holds, and an
 // install of another jar that is under way there may still end.
-func (s *store) refused(key workerKey, m arklet.Module, before *placement) {
+func (s *store) refused(key workerKey, m arklet.Module, before plan.Installed) {
 	s.change(func() {
-		l := s.lane(key)
-		if l == nil || l.placed[m.Version] == nil || l.placed[m.Version].url != m.URL {
-			return
+		if l := s.lane(key); l != nil && l.memory.Installed[m.Version].URL == m.URL {
+			l.memory.Update(m.Version, func(installed *plan.Installed) { *installed = before })
 		}
-		if before == nil {
-			before = &placement{}
-		}
-		l.placed[m.Version] = before
 	})
 }
 
 // settled notes that a list has shown what came of an install.
 func (s *store) settled(key workerKey, m arklet.Module) {
 	s.change(func() {
-		if l := s.lane(key); l != nil && l.placed[m.Version] != nil {
-			l.placed[m.Version].unsettled = time.Time{}
+		if l := s.lane(key); l != nil {
+			l.memory.Update(m.Version, func(installed *plan.Installed) { installed.InDoubtUntil = time.Time{} })
 		}
 	})
 }

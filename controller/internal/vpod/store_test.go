@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/koupleless/koupsandbox/controller/api"
 )
 
 // A controller that starts in mid-rollout gets Pods of one second in any order, and finds out which
@@ -30,7 +32,7 @@ func TestPodsOfOneSecond(t *testing.T) {
 		pods []*corev1.Pod // as they come
 	}{
 		{"the new one is not Ready yet", []*corev1.Pod{pod("new", no, "ContainersNotReady", ""), pod("old", yes, "", "")}},
-		{"the old one is not Ready any more", []*corev1.Pod{pod("new", yes, "", ""), pod("old", no, ReasonDeactivated, "")}},
+		{"the old one is not Ready any more", []*corev1.Pod{pod("new", yes, "", ""), pod("old", no, api.ReasonDeactivated, "")}},
 		{"both are Ready, the old one is to be deleted first", []*corev1.Pod{pod("new", yes, "", ""), pod("old", yes, "", "-1")}},
 		{"nothing was written: the first one", []*corev1.Pod{pod("old", no, "", ""), pod("new", no, "", "")}},
 	} {

@@ -57,7 +57,7 @@ func (p *Provider) tolerations(pod *corev1.Pod) (_ []corev1.Toleration, more boo
 // tolerations but more of them, and of their seconds.
 func (p *Provider) tolerate(pod *corev1.Pod) {
 	if _, more := p.tolerations(pod); more {
-		p.chores.trigger(podKey(nameOf(pod)))
+		p.chores.Add(podKey(nameOf(pod)))
 	}
 }
 

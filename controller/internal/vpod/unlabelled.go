@@ -12,11 +12,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
-
-// reasonNotAModule is the Event of a Pod that lacks the label of modules and is bound to a base.
-const reasonNotAModule = "NotAModule"
 
 // strangers are the Pods that bear no label of modules and are bound to a base all the same: they
 // tolerate its taints, or name its Node. Nobody runs them, and without this nobody lets them go.
@@ -62,7 +60,7 @@ func (s *strangers) look(pod *corev1.Pod) {
 		return
 	}
 	if pod.DeletionTimestamp != nil {
-		s.p.chores.trigger(podKey(nameOf(pod)))
+		s.p.chores.Add(podKey(nameOf(pod)))
 		return
 	}
 	s.mu.Lock()
@@ -70,10 +68,10 @@ func (s *strangers) look(pod *corev1.Pod) {
 	s.told[pod.UID] = true
 	s.mu.Unlock()
 	if !told {
-		s.p.opts.Recorder.Event(pod, corev1.EventTypeWarning, reasonNotAModule, notAModule(pod))
+		s.p.opts.Recorder.Event(pod, corev1.EventTypeWarning, api.ReasonNotAModule, notAModule(pod))
 	}
 	if len(pod.Status.ContainerStatuses) == 0 {
-		s.p.chores.trigger(podKey(nameOf(pod)))
+		s.p.chores.Add(podKey(nameOf(pod)))
 	}
 }
 
@@ -112,7 +110,7 @@ func (s *strangers) write(ctx context.Context, pod *corev1.Pod) error {
 	status := *pod.Status.DeepCopy()
 	for _, c := range pod.Spec.Containers {
 		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
-			Name: c.Name, Image: c.Image, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reasonNotAModule, Message: notAModule(pod)}},
+			Name: c.Name, Image: c.Image, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: api.ReasonNotAModule, Message: notAModule(pod)}},
 		})
 	}
 	update := &corev1.Pod{ObjectMeta: *pod.ObjectMeta.DeepCopy(), Status: status} // the API server keeps the spec at a write of status

@@ -47,6 +47,16 @@ func Eventually(ctx context.Context, t testing.TB, patience time.Duration, what 
 	}
 }
 
+// Patience is how long tests wait on a busy machine. The slowest are the garbage collector of Kubernetes, which deletes the
+// Pods of a deleted Node after up to a minute, and a JVM that starts.
+const Patience = 3 * time.Minute
+
+// Soon waits, at most for Patience, until look returns nil.
+func Soon(t *testing.T, what string, look func(context.Context) error) {
+	t.Helper()
+	Eventually(t.Context(), t, Patience, what, look)
+}
+
 // NodeReady tells whether Kubernetes has a Node for ready.
 func NodeReady(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {

@@ -47,11 +47,11 @@ type door struct {
 // newDoor opens a port of the loopback address, with a certificate of its own, and writes the
 // kubeconfig of whoever may come in.
 func newDoor(folder, name string, held func()) (*door, error) {
-	authority, err := cluster.NewAuthority("koupsandbox API view")
+	authority, _, err := cluster.NewAuthority("koupsandbox API view")
 	if err != nil {
 		return nil, err
 	}
-	certPEM, keyPEM, err := authority.Issue(loopback)
+	certPEM, keyPEM, err := authority.Issue(cluster.Subject{Name: loopback, Hosts: []string{loopback}})
 	if err != nil {
 		return nil, err
 	}

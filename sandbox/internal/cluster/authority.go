@@ -5,8 +5,10 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -16,69 +18,125 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// certificateLife is longer than any sandbox.
-const certificateLife = 365 * 24 * time.Hour
+const (
+	// certificateLife is how long a certificate is valid.
+	certificateLife = 365 * 24 * time.Hour
+	// backdate allows for a clock that is set back a little.
+	backdate = 5 * time.Minute
+)
 
-// Authority signs the serving certificates of a sandbox whose cluster keeps its own authority to
-// itself. Its key is nowhere but here.
+// Authority is a certificate authority. It does not change, so it may be used concurrently.
 type Authority struct {
 	certificate *x509.Certificate
 	key         crypto.Signer
 	pem         []byte
 }
 
-// PEM is its certificate, which others trust.
+// Subject is the holder of a certificate.
+type Subject struct {
+	// Name and Groups of the holder.
+	Name   string
+	Groups []string
+	// Hosts are DNS names and addresses under which the holder may serve. Default: the holder is no server.
+	Hosts []string
+	// Client lets the holder present the certificate to a server.
+	Client bool
+}
+
+// PEM returns the certificate of the authority.
 func (a *Authority) PEM() []byte { return a.pem }
 
-// NewAuthority makes an authority with a key of its own, which is written nowhere.
-func NewAuthority(name string) (*Authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// Certificate returns the certificate of the authority, which must not be changed.
+func (a *Authority) Certificate() *x509.Certificate { return a.certificate }
+
+// NewAuthority makes an authority with a new key, which is also returned as PEM. Nothing is written to disk.
+func NewAuthority(name string) (a *Authority, keyPEM []byte, err error) {
+	key, keyPEM, err := newKey()
 	if err != nil {
-		return nil, fmt.Errorf("making the key of an authority: %w", err)
+		return nil, nil, fmt.Errorf("making the key of an authority: %w", err)
 	}
-	certificate, err := cert.NewSelfSignedCACert(cert.Config{CommonName: name}, key)
+	certificate, err := cert.NewSelfSignedCACert(cert.Config{CommonName: name, NotBefore: time.Now().Add(-backdate)}, key)
 	if err != nil {
-		return nil, fmt.Errorf("making an authority: %w", err)
+		return nil, nil, fmt.Errorf("making an authority: %w", err)
 	}
 	text, err := cert.EncodeCertificates(certificate)
 	if err != nil {
-		return nil, fmt.Errorf("making an authority: %w", err)
+		return nil, nil, fmt.Errorf("making an authority: %w", err)
 	}
-	return &Authority{certificate: certificate, key: key, pem: text}, nil
+	return &Authority{certificate: certificate, key: key, pem: text}, keyPEM, nil
 }
 
-// Issue issues a serving certificate for hosts, names or addresses.
-func (a *Authority) Issue(hosts ...string) (certPEM, keyPEM []byte, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// ParseAuthority reads an authority that NewAuthority made. It fails if the certificates that the authority would issue
+// outlive it.
+func ParseAuthority(certPEM, keyPEM []byte) (*Authority, error) {
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making a key for %s: %w", hosts[0], err)
+		return nil, err
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	key, ok := pair.PrivateKey.(crypto.Signer)
+	if !ok || !pair.Leaf.IsCA {
+		return nil, errors.New("the certificate is not that of an authority")
+	}
+	if time.Now().Add(certificateLife).After(pair.Leaf.NotAfter) {
+		return nil, fmt.Errorf("the certificate of the authority expires too soon, at %s", pair.Leaf.NotAfter)
+	}
+	return &Authority{certificate: pair.Leaf, key: key, pem: certPEM}, nil
+}
+
+// Issue issues a certificate for a new key. It is valid for a year.
+func (a *Authority) Issue(s Subject) (certPEM, keyPEM []byte, err error) {
+	certPEM, keyPEM, err = a.issue(s)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making a certificate for %s: %w", hosts[0], err)
+		return nil, nil, fmt.Errorf("issuing a certificate for %s: %w", s.Name, err)
+	}
+	return certPEM, keyPEM, nil
+}
+
+func (a *Authority) issue(s Subject) (certPEM, keyPEM []byte, err error) {
+	key, keyPEM, err := newKey()
+	if err != nil {
+		return nil, nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, nil, err
 	}
 	template := &x509.Certificate{
-		Subject: pkix.Name{CommonName: hosts[0]}, SerialNumber: serial,
-		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(certificateLife),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		Subject: pkix.Name{CommonName: s.Name, Organization: s.Groups}, SerialNumber: serial,
+		NotBefore: time.Now().Add(-backdate), NotAfter: time.Now().Add(certificateLife),
+		KeyUsage: x509.KeyUsageDigitalSignature,
 	}
-	for _, host := range hosts {
+	for _, host := range s.Hosts {
 		if ip := net.ParseIP(host); ip != nil {
 			template.IPAddresses = append(template.IPAddresses, ip)
 		} else {
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
+	if len(s.Hosts) > 0 {
+		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
+	}
+	if s.Client {
+		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making a certificate for %s: %w", hosts[0], err)
+		return nil, nil, err
 	}
 	parsed, err := x509.ParseCertificate(der)
-	if err == nil {
-		certPEM, err = cert.EncodeCertificates(parsed)
+	if err != nil {
+		return nil, nil, err
 	}
-	if err == nil {
-		keyPEM, err = keyutil.MarshalPrivateKeyToPEM(key)
-	}
+	certPEM, err = cert.EncodeCertificates(parsed)
 	return certPEM, keyPEM, err
+}
+
+// newKey makes an ECDSA P-256 key, which every component accepts.
+func newKey() (*ecdsa.PrivateKey, []byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
+	return key, keyPEM, err
 }

@@ -13,11 +13,11 @@ import (
 // What the sandbox's authority issues is trusted, for its hosts and no others, by who trusts the
 // authority alone.
 func TestAuthority(t *testing.T) {
-	a, err := cluster.NewAuthority("test")
+	a, _, err := cluster.NewAuthority("test")
 	if err != nil {
 		t.Fatal(err)
 	}
-	certPEM, keyPEM, err := a.Issue("172.18.0.1", "localhost")
+	certPEM, keyPEM, err := a.Issue(cluster.Subject{Name: "test", Hosts: []string{"172.18.0.1", "localhost"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestAuthority(t *testing.T) {
 	}
 	trusted, untrusting := x509.NewCertPool(), x509.NewCertPool()
 	trusted.AppendCertsFromPEM(a.PEM())
-	other, err := cluster.NewAuthority("test")
+	other, _, err := cluster.NewAuthority("test")
 	if err != nil {
 		t.Fatal(err)
 	}

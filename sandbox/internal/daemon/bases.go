@@ -238,7 +238,12 @@ func (s *running) describe(members []*fleet.Member) []control.Base {
 		now := m.Base.Status()
 		b := control.Base{
 			Identity: now.Identity, HostName: m.HostName, Group: m.Group, Tunnel: m.Tunnel, Runtime: m.Runtime, IP: m.IP, Name: now.Name, Version: now.Version,
-			Running: now.Running, Ready: now.Ready, Connected: s.fleet.Connected(m), WebAddr: now.WebAddr, Faults: len(m.Base.Faults()),
+			Running: now.Running, Ready: now.Ready, Connected: s.fleet.Connected(m), WebAddr: now.WebAddr,
+		}
+		for _, f := range m.Base.Faults() {
+			if f.Ended == "" {
+				b.Faults++
+			}
 		}
 		if m.Group != "" {
 			b.Set, b.Index = m.Set, m.Index

@@ -71,6 +71,9 @@ func (s *subscriber) Shown(m *fleet.Member, v fleet.View) {
 		events = append(events, e)
 	}
 	for _, f := range v.Faults {
+		if f.Ended != "" {
+			continue
+		}
 		e := base
 		e.Kind, e.Name, e.Message, e.Code, e.State = timeline.Fault, f.ID, string(f.Kind), f.Code, string(fakebase.FaultIsSet)
 		events = append(events, e)

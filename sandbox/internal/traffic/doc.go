@@ -12,8 +12,6 @@
 //	spec.go      Spec: what a stream of requests is
 //	generator.go Generator: the streams of all runs
 //	stream.go    one stream: an open loop at a fixed rate
-//	stall_*.go   a processor of this machine that does nothing for a while
-//	stall.go     streams are told of it, and of echoes within this process: both may cost them answers
 //	request.go   one request, and what its outcome is called
 //	ledger.go    every request of a stream, in 40 bytes each
 //	record.go    Record, Summary, Second, End: what others see of it

@@ -37,7 +37,6 @@ type GeneratorOptions struct {
 type Generator struct {
 	o       GeneratorOptions
 	started chan struct{} // closed when Start runs
-	stalls  stalls
 
 	mu     sync.Mutex
 	launch func(plan, func(context.Context) outcome, func(Record)) *stream // nil while Start does not run
@@ -113,7 +112,6 @@ func (g *Generator) BeginWith(ctx context.Context, group string, spec Spec, told
 		lost = func(r Record) { g.o.Lost(LostRequest{group, spec.Name, p.Route(), spec.Module, r}) }
 	}
 	s := g.launch(p, r.do, lost)
-	g.stalls.watch(s.ledger, s.done)
 	g.groups[group][spec.Name] = s
 	g.order[group] = append(g.order[group], spec.Name)
 	g.wg.Go(func() {

@@ -91,13 +91,6 @@ type outcome struct {
 	text   string
 }
 
-// delayed notes that something here happened so much later than it was due.
-func (l *ledger) delayed(late time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.late = max(l.late, late)
-}
-
 // finish notes what became of a request, and returns how many have been lost so far.
 func (l *ledger) finish(n int, sent, done time.Time, o outcome) (lost int) {
 	l.mu.Lock()

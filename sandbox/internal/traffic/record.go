@@ -114,8 +114,7 @@ type Summary struct {
 	P50 time.Duration `json:"p50"`
 	P99 time.Duration `json:"p99"`
 	Max time.Duration `json:"max"`
-	// Late is the longest delay of this machine: between due and sent, of a processor that did nothing
-	// for so long, or of an echo within the process that sends.
+	// Late is the longest time by which a request was sent later than it was due.
 	Late time.Duration `json:"late"`
 	// Started and Ended bound the stream; Ended is zero while it runs.
 	Started time.Time `json:"started"`

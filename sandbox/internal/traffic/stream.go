@@ -70,7 +70,6 @@ func (s *stream) pace(ctx context.Context, send func(n int, due time.Duration)) 
 				return
 			}
 		} else if ctx.Err() != nil {
-			s.ledger.delayed(-wait) // this one was due, and is never sent
 			return
 		}
 		send(s.ledger.begin(due), due)

@@ -9,6 +9,7 @@
 //	markdown.go  a summary in Markdown, for the page of a CI job
 //	github.go    annotations of files, as GitHub Actions reads them
 //	html.go      one HTML file with a timeline, which needs no network
+//	lanes.go     the lanes of the timeline
 //	view.go      what its script gets to draw; go generate ./sandbox/board makes that from web/src/report there
 //	strings.go   that each text is written once
 //	file.go      Save: a file is whole or not there

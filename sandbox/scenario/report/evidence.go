@@ -44,7 +44,7 @@ func (p *printer) evidence(run *scenario.Run) {
 		p.checks(run)
 	}
 	for _, t := range run.Traffic {
-		p.doubts(t)
+		p.note(t)
 		p.losses(run, t)
 	}
 	if run.Again != "" {
@@ -114,23 +114,10 @@ func violation(run *scenario.Run, v scenario.Violation) string {
 	return text + ": " + v.Message
 }
 
-// doubts are what a reader of a stream's verdict should know of its generator, each a sentence. The
-// verdict is what it is.
-func doubts(t scenario.Traffic) []string {
-	var list []string
-	if t.OwnDelay() {
-		list = append(list, fmt.Sprintf("this machine was too busy, up to %s late: a timeout may be its own; "+
-			"run it again with less beside it (--parallel 1), or at a lower rate", length(t.Late)))
-	}
+// note prints what the reader of the verdict of a stream must know, such as that it stopped at one of its limits.
+func (p *printer) note(t scenario.Traffic) {
 	if t.Note != "" {
-		list = append(list, t.Note)
-	}
-	return list
-}
-
-func (p *printer) doubts(t scenario.Traffic) {
-	for _, d := range doubts(t) {
-		p.say("  %s\n", p.paint(yellow, plain.Text("Requests of "+t.Name+": "+d)))
+		p.say("  %s\n", p.paint(yellow, plain.Text("Requests of "+t.Name+": "+t.Note)))
 	}
 }
 

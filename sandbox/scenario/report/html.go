@@ -35,7 +35,7 @@ func newFrame() *frame {
 	}
 	f.policy = fmt.Sprintf("default-src 'none'; script-src 'sha256-%s'; style-src 'sha256-%s'; base-uri 'none'; form-action 'none'", hash(f.script), hash(f.style))
 	f.template = template.Must(template.New("page.html").Funcs(template.FuncMap{
-		"name": Name, "seconds": seconds, "length": length, "since": since, "requests": requests, "count": count, "number": Number, "doubts": doubts,
+		"name": Name, "seconds": seconds, "length": length, "since": since, "requests": requests, "count": count, "number": Number,
 		"micros": func(run *scenario.Run, t time.Time) int64 { return t.Sub(run.Started).Microseconds() },
 		"share":  time.Duration.Microseconds,
 		"deeper": func(depth int) int { return depth + 1 },

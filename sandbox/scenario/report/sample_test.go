@@ -93,7 +93,7 @@ func lossy() *scenario.Run {
 		{Name: "installedOnce", Expect: "holds", Verdict: scenario.Passed, Summary: "2 installs, none twice", Compared: 2},
 	}
 	run.Traffic = []scenario.Traffic{r.traffic("traffic", traffic.RouteGateway, 602, 2902, 100, lost, 1700, "1.0.0", "2.0.0")}
-	run.Traffic[0].Late = 1200 * time.Millisecond
+	run.Delay = 1200 * time.Millisecond
 	run.Details = []scenario.Detail{
 		{Title: "Diff of DaemonSet/stock", Text: "status.numberReady: want 1, have 0\nstatus.updatedNumberScheduled: 1"},
 		{Title: "DaemonSet stock, last seen", Text: "apiVersion: apps/v1\nkind: DaemonSet\n" + strings.Repeat("# …\n", 40) + "status:\n  numberReady: 0"},

@@ -23,8 +23,8 @@ type TextOptions struct {
 	Verbose bool
 }
 
-// lateFrom is from when on the report tells how late a run saw what happened.
-const lateFrom = time.Second
+// shownDelay is the shortest delay of the machine that the report shows.
+const shownDelay = 200 * time.Millisecond
 
 // WriteText writes all runs and the summary for people.
 func WriteText(w io.Writer, r *scenario.Report, o TextOptions) error {
@@ -77,8 +77,11 @@ func (p *printer) run(run *scenario.Run) {
 	if text := requests(run); text != "" {
 		row += "  " + text
 	}
-	if run.Lag > lateFrom {
-		row += "  seen up to " + seconds(run.Lag) + " late"
+	if run.Delay >= shownDelay {
+		row += "  machine delay " + seconds(run.Delay)
+	}
+	if run.Repeated != "" {
+		row += "  second run"
 	}
 	if run.Verdict == scenario.Skipped {
 		row += "  skipped: " + plain.Text(run.Failure)
@@ -91,7 +94,7 @@ func (p *printer) run(run *scenario.Run) {
 		p.steps(run.Steps, "  ")
 		p.checks(run)
 		for _, t := range run.Traffic {
-			p.doubts(t)
+			p.note(t)
 		}
 		p.say("\n")
 	}

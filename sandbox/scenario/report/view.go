@@ -10,7 +10,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
-	"github.com/koupleless/koupsandbox/sandbox/timeline/lanes"
 )
 
 // view is what the page's script draws. Texts are numbers of the list of texts; times are
@@ -81,22 +80,22 @@ func viewOf(r *scenario.Report) *view {
 
 func (v *viewer) view() runView {
 	end := v.run.Started.Add(v.run.Elapsed)
-	board := lanes.NewBoard()
+	builder := newLaneBuilder()
 	traffics := v.traffics()
 	for _, e := range v.run.Timeline {
 		if e.Kind != timeline.Request { // traffics has them all
-			board.Observe(e)
+			builder.observe(e)
 		}
 		if e.Time.After(end) {
 			end = e.Time
 		}
 	}
-	board.End(end)
+	builder.end(end)
 	for _, e := range lossEvents(traffics) {
-		board.Observe(e)
+		builder.observe(e)
 	}
 	r := runView{Length: v.micros(end), Steps: v.steps(), Lanes: []laneView{}, Streams: []streamView{}}
-	for _, l := range fold(board.Lanes()) {
+	for _, l := range fold(builder.sorted(), end) {
 		r.Lanes = append(r.Lanes, v.lane(l))
 	}
 	for _, t := range traffics { // every version must have its number before the streams count by it
@@ -119,28 +118,26 @@ func (v *viewer) view() runView {
 	return r
 }
 
-// fold puts the components that only ran into one lane, in front of all others, if there are several.
-func fold(list []*lanes.Lane) []*lanes.Lane {
+// fold puts the components that ran all the time into one lane before all others, if there are several.
+func fold(list []*lane, end time.Time) []*lane {
 	var names []string
-	var all lanes.Span
-	rest := slices.DeleteFunc(slices.Clone(list), func(l *lanes.Lane) bool {
-		if l.Kind != lanes.Component || len(l.Spans) != 1 || len(l.Spans[0].Segments) != 1 || l.Spans[0].Segments[0].State != string(timeline.ComponentRunning) {
+	var first time.Time
+	rest := slices.DeleteFunc(slices.Clone(list), func(l *lane) bool {
+		if l.kind != laneComponent || len(l.spans) != 1 || len(l.spans[0].segments) != 1 || l.spans[0].segments[0].state != string(timeline.ComponentRunning) {
 			return false
 		}
-		g := l.Spans[0].Segments[0]
-		switch names = append(names, l.Name); {
-		case len(names) == 1:
-			all = lanes.Span{Thing: lanes.Process, Name: "components", Segments: []lanes.Segment{g}}
-		case g.From.Before(all.Segments[0].From):
-			all.Segments[0].From = g.From
+		if from := l.spans[0].segments[0].from; first.IsZero() || from.Before(first) {
+			first = from
 		}
+		names = append(names, l.name)
 		return true
 	})
 	if len(names) < 2 {
 		return list
 	}
-	all.Segments[0].Text = strings.Join(names, ", ")
-	return slices.Insert(rest, 0, &lanes.Lane{Kind: lanes.Component, Name: "components", Spans: []*lanes.Span{&all}})
+	all := &span{thing: thingProcess, name: "components", segments: []segment{{
+		from: first, to: end, state: string(timeline.ComponentRunning), text: strings.Join(names, ", ")}}}
+	return slices.Insert(rest, 0, &lane{kind: laneComponent, name: "components", spans: []*span{all}})
 }
 
 // traffics are the streams of the run. A stream that never came to its end has at least what the
@@ -190,27 +187,24 @@ func (v *viewer) version(version string) int {
 	return n
 }
 
-// things in the order of their rows within a lane.
-var things = []lanes.Thing{lanes.Life, lanes.Node, lanes.Module, lanes.Pod, lanes.Process, lanes.Fault, lanes.Endpoints}
-
-func (v *viewer) lane(l *lanes.Lane) laneView {
-	view := laneView{Kind: v.texts.id(string(l.Kind)), Name: v.texts.id(l.Name), Rows: []rowView{}, Marks: []int64{}}
+func (v *viewer) lane(l *lane) laneView {
+	view := laneView{Kind: v.texts.id(string(l.kind)), Name: v.texts.id(l.name), Rows: []rowView{}, Marks: []int64{}}
 	type place struct {
-		thing lanes.Thing
+		thing thing
 		track int
 	}
 	rows := map[place]*rowView{}
-	for _, s := range l.Spans {
-		key := place{s.Thing, s.Track}
+	for _, s := range l.spans {
+		key := place{s.thing, s.track}
 		if rows[key] == nil {
-			rows[key] = &rowView{Thing: v.texts.id(string(s.Thing))}
+			rows[key] = &rowView{Thing: v.texts.id(string(s.thing))}
 		}
-		version, name := int64(-1), s.Name
-		if s.Version != "" {
-			version = int64(v.version(s.Version))
+		version, name := int64(-1), s.name
+		if s.version != "" {
+			version = int64(v.version(s.version))
 		}
-		for _, g := range s.Segments {
-			rows[key].Bars = append(rows[key].Bars, v.micros(g.From), v.micros(g.To), v.text(g.State), version, v.text(name), v.text(g.Text))
+		for _, g := range s.segments {
+			rows[key].Bars = append(rows[key].Bars, v.micros(g.from), v.micros(g.to), v.text(g.state), version, v.text(name), v.text(g.text))
 		}
 	}
 	order := slices.SortedFunc(maps.Keys(rows), func(a, b place) int {
@@ -219,9 +213,9 @@ func (v *viewer) lane(l *lanes.Lane) laneView {
 	for _, key := range order {
 		view.Rows = append(view.Rows, *rows[key])
 	}
-	slices.SortStableFunc(l.Marks, func(a, b lanes.Mark) int { return a.To.Compare(b.To) }) // the lost requests came last
-	for _, m := range l.Marks {
-		view.Marks = append(view.Marks, v.micros(m.From), v.micros(m.To), v.text(string(m.Kind)), v.text(m.Text))
+	slices.SortStableFunc(l.marks, func(a, b mark) int { return a.to.Compare(b.to) }) // the lost requests were added last
+	for _, m := range l.marks {
+		view.Marks = append(view.Marks, v.micros(m.from), v.micros(m.to), v.text(string(m.kind)), v.text(m.text))
 	}
 	return view
 }

@@ -117,7 +117,7 @@ func letsInWhomRBACAllows(t *testing.T, c *ControlPlane) {
 // administrator.
 func strangersConfig(t *testing.T, config *rest.Config) *rest.Config {
 	t.Helper()
-	p, err := makePKI(filepath.Join(t.TempDir(), "pki"), wanted, time.Now())
+	p, _, err := makePKI(filepath.Join(t.TempDir(), "pki"), wanted)
 	must(t, err)
 	stranger := rest.AnonymousClientConfig(config)
 	stranger.CertFile, stranger.KeyFile = p.crt("user-admin"), p.key("user-admin")

@@ -169,12 +169,12 @@ func (c *ControlPlane) prepare(context.Context) error {
 		}
 	}
 	c.hadData = c.hasData()
-	p, remade, err := ensurePKI(c.pkiDir(), certificates(c.first, c.o.ClusterDomain), time.Now())
+	p, remade, err := makePKI(c.pkiDir(), certificates(c.first, c.o.ClusterDomain))
 	if err != nil {
-		return err
+		return fmt.Errorf("making the certificates of the control plane: %w", err)
 	}
 	if remade != "" {
-		c.o.Logger.Warn("certificates made anew; earlier kubeconfigs no longer work", "why", remade)
+		c.o.Logger.Warn("a certificate authority was made anew; earlier kubeconfigs may no longer work", "why", remade)
 	}
 	c.pki = p
 	if c.tokens, err = c.makeTokens(); err != nil {

@@ -18,6 +18,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
@@ -155,8 +157,10 @@ func TestStateFolder(t *testing.T) {
 	if _, err := again.client().CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil {
 		t.Errorf("an object of the first start: %v", err)
 	}
-	if got, err := os.ReadFile(again.Cluster().Kubeconfig); err != nil || !bytes.Equal(got, kubeconfig) {
-		t.Errorf("the kubeconfig changed (%v)", err)
+	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	must(t, err)
+	if _, err := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil {
+		t.Errorf("with the kubeconfig of the first start: %v", err)
 	}
 	must(t, again.Down(t.Context()))
 

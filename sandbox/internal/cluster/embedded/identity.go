@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/koupleless/koupsandbox/controller/deploy"
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 )
 
 var errNotPrepared = errors.New("the control plane has no certificates before its first step")
@@ -28,7 +28,7 @@ func (c *ControlPlane) IssueServing(hosts ...string) (certPEM, keyPEM []byte, er
 	if len(hosts) == 0 {
 		return nil, nil, errors.New("issuing a serving certificate: name at least one host")
 	}
-	return c.pki.cas[clusterCA].issue(subject{name: hosts[0], hosts: hosts}, time.Now())
+	return c.pki.cas[clusterCA].Issue(cluster.Subject{Name: hosts[0], Hosts: hosts})
 }
 
 // CAFile is the path of the authority that signed the API's certificate and everything from
@@ -73,8 +73,7 @@ func (c *ControlPlane) makeTokens() (map[string]string, error) {
 	return tokens, nil
 }
 
-// adminKubeconfig writes the administrator's kubeconfig, with a certificate of the PKI folder, so that it stays
-// the same from start to start.
+// adminKubeconfig writes the administrator's kubeconfig, with a certificate of the PKI folder.
 func (c *ControlPlane) adminKubeconfig(server string) error {
 	certificate, err := os.ReadFile(c.pki.crt(adminCertificate))
 	if err != nil {
@@ -96,7 +95,7 @@ func (c *ControlPlane) writeKubeconfig(path, server, user string, auth clientcmd
 	name := c.contextName()
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{
-		Server: server, CertificateAuthorityData: c.pki.cas[clusterCA].pem,
+		Server: server, CertificateAuthorityData: c.pki.cas[clusterCA].PEM(),
 	}
 	config.AuthInfos[user] = &auth
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: user}

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"crypto/tls"
 	"crypto/x509"
 	"net"
 	"os"
@@ -8,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -32,73 +32,51 @@ func contents(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-func TestSoundPKIIsKept(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "pki")
-	now := time.Now()
-	_, _, err := ensurePKI(dir, wanted, now)
-	must(t, err)
-	first := contents(t, dir)
-	if want := 2*(4+len(wanted)) + 1; len(first) != want {
-		t.Errorf("%d files, want %d", len(first), want)
-	}
-	_, remade, err := ensurePKI(dir, wanted, now.Add(validity-2*leftover))
-	if err != nil || remade != "" {
-		t.Errorf("the second start: %q, %v", remade, err)
-	}
-	if diff := cmp.Diff(first, contents(t, dir)); diff != "" {
-		t.Errorf("changed by the second start (-first +second):\n%s", diff)
-	}
-}
-
-func TestUnsoundPKIIsMadeAnew(t *testing.T) {
-	regrouped := slices.Clone(wanted)
-	i := slices.IndexFunc(regrouped, func(c certificate) bool { return c.file == adminCertificate })
-	regrouped[i].groups = []string{"another"}
+// A second start keeps the authorities and the key of service accounts, and issues new certificates. What cannot be kept is
+// made anew.
+func TestPKIOfASecondStart(t *testing.T) {
+	authorities := []string{"ca.crt", "etcd-ca.crt", "front-proxy-ca.crt", "kubelet-client-ca.crt"}
 	for name, tc := range map[string]struct {
-		spoil  func(t *testing.T, dir string)
-		wanted []certificate
-		later  time.Duration
-		why    string
+		spoil func(t *testing.T, dir string)
+		why   string // part of the reason why an authority was made anew
+		kept  []string
 	}{
-		"it expires within a day": {later: validity - leftover/2, why: "expired"},
-		"its service network is another": {
-			wanted: certificates(net.ParseIP("10.97.0.1"), "cluster.local"), why: "10.97.0.1",
-		},
-		"a certificate is cut off": {spoil: func(t *testing.T, dir string) {
-			must(t, os.Truncate(filepath.Join(dir, "apiserver.crt"), 40))
-		}, why: "apiserver.crt"},
-		"a key is that of another certificate": {spoil: func(t *testing.T, dir string) {
-			must(t, os.Remove(filepath.Join(dir, "apiserver.key")))
-			must(t, os.Link(filepath.Join(dir, "etcd.key"), filepath.Join(dir, "apiserver.key")))
-		}, why: "apiserver.crt"},
-		"an authority is another": {spoil: func(t *testing.T, dir string) {
-			must(t, os.Rename(filepath.Join(dir, "etcd-ca.crt"), filepath.Join(dir, "ca.crt")))
-			must(t, os.Rename(filepath.Join(dir, "etcd-ca.key"), filepath.Join(dir, "ca.key")))
-		}},
-		"a file is missing":            {spoil: func(t *testing.T, dir string) { must(t, os.Remove(filepath.Join(dir, saKey))) }},
-		"a client is of another group": {wanted: regrouped, why: "for the groups"},
+		"all is sound": {kept: append([]string{saKey}, authorities...)},
+		"an authority is cut off": {spoil: func(t *testing.T, dir string) {
+			must(t, os.Truncate(filepath.Join(dir, "ca.crt"), 40))
+		}, why: "ca.crt", kept: append([]string{saKey}, authorities[1:]...)},
+		"a certificate is in the place of an authority": {spoil: func(t *testing.T, dir string) {
+			must(t, os.Rename(filepath.Join(dir, "apiserver.crt"), filepath.Join(dir, "ca.crt")))
+			must(t, os.Rename(filepath.Join(dir, "apiserver.key"), filepath.Join(dir, "ca.key")))
+		}, why: "not that of an authority", kept: append([]string{saKey}, authorities[1:]...)},
+		"the key of service accounts is missing": {spoil: func(t *testing.T, dir string) {
+			must(t, os.Remove(filepath.Join(dir, saKey)))
+		}, kept: authorities},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "pki")
-			now := time.Now()
-			first, _, err := ensurePKI(dir, wanted, now)
+			_, _, err := makePKI(dir, wanted)
 			must(t, err)
+			first := contents(t, dir)
+			if want := 2*(len(authorities)+len(wanted)) + 1; len(first) != want {
+				t.Errorf("%d files, want %d", len(first), want)
+			}
 			if tc.spoil != nil {
 				tc.spoil(t, dir)
 			}
-			if tc.wanted == nil {
-				tc.wanted = wanted
-			}
-			second, remade, err := ensurePKI(dir, tc.wanted, now.Add(tc.later))
+			_, remade, err := makePKI(dir, wanted)
 			must(t, err)
-			if !strings.Contains(remade, tc.why) {
+			if !strings.Contains(remade, tc.why) || (remade == "") != (tc.why == "") {
 				t.Errorf("made anew because %q, want something with %q", remade, tc.why)
 			}
-			if first.cas[clusterCA].cert.Equal(second.cas[clusterCA].cert) {
-				t.Error("the old authority is still used")
+			var kept []string
+			for file, text := range contents(t, dir) {
+				if text == first[file] && !strings.HasSuffix(file, "ca.key") {
+					kept = append(kept, file)
+				}
 			}
-			if _, err := loadPKI(dir, tc.wanted, now.Add(tc.later)); err != nil {
-				t.Errorf("what was made anew is not sound: %v", err)
+			if diff := cmp.Diff(slices.Sorted(slices.Values(tc.kept)), slices.Sorted(slices.Values(kept))); diff != "" {
+				t.Errorf("files that were kept (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -106,14 +84,14 @@ func TestUnsoundPKIIsMadeAnew(t *testing.T) {
 
 // What one authority signs must not be believed where another is asked for.
 func TestAuthoritiesAreApart(t *testing.T) {
-	p, _, err := ensurePKI(filepath.Join(t.TempDir(), "pki"), wanted, time.Now())
+	p, _, err := makePKI(filepath.Join(t.TempDir(), "pki"), wanted)
 	must(t, err)
 	for _, c := range wanted {
-		pair, _, err := p.read(c.file)
+		pair, err := tls.LoadX509KeyPair(p.crt(c.file), p.key(c.file))
 		must(t, err)
 		for name, ca := range p.cas {
 			roots := x509.NewCertPool()
-			roots.AddCert(ca.cert)
+			roots.AddCert(ca.Certificate())
 			_, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 			if believed := err == nil; believed != (name == c.ca) {
 				t.Errorf("%s: believed by %s is %v", c.file, name, believed)
@@ -123,7 +101,7 @@ func TestAuthoritiesAreApart(t *testing.T) {
 }
 
 func TestCertificatesSayWhatTheyAreFor(t *testing.T) {
-	p, _, err := ensurePKI(filepath.Join(t.TempDir(), "pki"), wanted, time.Now())
+	p, _, err := makePKI(filepath.Join(t.TempDir(), "pki"), wanted)
 	must(t, err)
 	type usage struct {
 		Name           string
@@ -132,7 +110,7 @@ func TestCertificatesSayWhatTheyAreFor(t *testing.T) {
 	}
 	got := map[string]usage{}
 	for _, c := range wanted {
-		pair, _, err := p.read(c.file)
+		pair, err := tls.LoadX509KeyPair(p.crt(c.file), p.key(c.file))
 		must(t, err)
 		u := usage{Name: pair.Leaf.Subject.CommonName, Groups: pair.Leaf.Subject.Organization}
 		for _, k := range pair.Leaf.ExtKeyUsage {

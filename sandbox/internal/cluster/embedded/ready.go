@@ -92,12 +92,12 @@ func (c *ControlPlane) ask(ctx context.Context, component, path string) error {
 
 // newHealthClient trusts what ca signed and shows a certificate of the PKI folder.
 func newHealthClient(p *pki, ca, user string) (*http.Client, error) {
-	pair, _, err := p.read(user)
+	pair, err := tls.LoadX509KeyPair(p.crt(user), p.key(user))
 	if err != nil {
 		return nil, err
 	}
 	roots := x509.NewCertPool()
-	roots.AddCert(p.cas[ca].cert)
+	roots.AddCert(p.cas[ca].Certificate())
 	// Without HTTP/2, whose idle connection would hold up the orderly end of etcd for a second.
 	transport := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},

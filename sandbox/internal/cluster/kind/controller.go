@@ -75,7 +75,7 @@ func (p *Provider) Serving(hosts ...string) (certPEM, keyPEM []byte, caFile stri
 	if err := state.WriteFile(caFile, p.authority.PEM()); err != nil {
 		return nil, nil, "", fmt.Errorf("writing the sandbox's authority: %w", err)
 	}
-	certPEM, keyPEM, err = p.authority.Issue(hosts...)
+	certPEM, keyPEM, err = p.authority.Issue(cluster.Subject{Name: hosts[0], Hosts: hosts})
 	return certPEM, keyPEM, caFile, err
 }
 

@@ -107,7 +107,7 @@ func New(o Options) (*Provider, error) {
 		return nil, fmt.Errorf("the sandbox's name %q is too long for a kind cluster: take at most %d characters", o.Owner.Sandbox, maxName-len(namePrefix))
 	}
 	var err error
-	p.authority, err = cluster.NewAuthority("koupsandbox " + o.Owner.Sandbox)
+	p.authority, _, err = cluster.NewAuthority("koupsandbox " + o.Owner.Sandbox)
 	return p, err
 }
 

@@ -3,7 +3,7 @@
 //
 //	world.go   World: notes events, tells watchers, lets others wait
 //	table.go   the objects of one kind, followed by a watch
-//	clock.go   when the API's objects were written, however late the watch tells
+//	lag.go     when objects were written, and how late the watches deliver that
 //	record.go  objects -> events of the timeline
 //	base.go    bases as the daemon tells of them
 //	switch.go  two events that are one change

@@ -21,15 +21,15 @@ var (
 	EndpointSlices = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
 )
 
-// record notes the event of a change, if its kind has any, and describes the change. since is the
-// newest write that was told before, if others may have been missed. w.mu is held.
-func (w *World) record(r schema.GroupVersionResource, o *unstructured.Unstructured, gone bool, since uint64) string {
+// record applies the event of a change, if its kind has one, and describes the change. listed reports whether a list
+// delivers it. w.mu is held.
+func (w *World) record(r schema.GroupVersionResource, o *unstructured.Unstructured, gone bool, listed bool) string {
 	var e timeline.Event
 	switch r {
 	case Pods, Nodes, EndpointSlices:
-		e.Time, e.Late = w.when(versionOf(o), since)
-		if last := w.lastOf[r]; e.Time.Before(last) { // one watch tells in the order of the writes
-			e.Time, e.Late = last, e.Late+last.Sub(e.Time)
+		e.Time = w.timeOf(versionOf(o), listed)
+		if last := w.lastOf[r]; e.Time.Before(last) { // one watch delivers writes in their order
+			e.Time = last
 		}
 		w.lastOf[r] = e.Time
 	}

@@ -36,7 +36,7 @@ type table struct {
 	objects map[string]*unstructured.Unstructured // by name
 	former  map[string]*unstructured.Unstructured // gone, as they were last, by name
 	version uint64                                // the newest resource version that was told
-	missed  uint64                                // while a list is told: the newest version before it, or beginning
+	listing bool                                  // a list is applied
 	filled  bool
 	synced  chan struct{} // closed when filled
 }
@@ -163,7 +163,7 @@ func (w *World) CatchUp(ctx context.Context, s Subject) error {
 // takes longer for 10,000 Pods than one question may.
 func (w *World) list(ctx context.Context, s Subject) (all []*unstructured.Unstructured, at uint64, err error) {
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		asking, cancel := context.WithTimeout(ctx, askTime)
+		asking, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 		list, err := apiOf(w.o.Client, s).List(asking, o)
 		if err != nil {
@@ -255,7 +255,7 @@ func (t *table) put(u *unstructured.Unstructured) {
 	}
 	t.objects[u.GetName()] = u
 	t.version = max(t.version, versionOf(u))
-	t.w.changed(t.topic, t.w.record(t.subject.Resource, u, false, t.missed))
+	t.w.changed(t.topic, t.w.record(t.subject.Resource, u, false, t.listing))
 }
 
 // Delete is called by the reflector for an object that is gone.
@@ -277,7 +277,7 @@ func (t *table) Delete(o any) error {
 func (t *table) take(u *unstructured.Unstructured) {
 	delete(t.objects, u.GetName())
 	t.former[u.GetName()] = u
-	t.w.changed(t.topic, t.w.record(t.subject.Resource, u, true, t.missed))
+	t.w.changed(t.topic, t.w.record(t.subject.Resource, u, true, t.listing))
 }
 
 // Replace is called by the reflector with all objects that there are, at the beginning and after a
@@ -285,11 +285,8 @@ func (t *table) take(u *unstructured.Unstructured) {
 func (t *table) Replace(list []any, version string) error {
 	t.w.mu.Lock()
 	defer t.w.mu.Unlock()
-	t.missed = beginning
-	if t.filled {
-		t.missed = t.version
-	}
-	defer func() { t.missed = 0 }()
+	t.listing = true
+	defer func() { t.listing = false }()
 	left := maps.Clone(t.objects)
 	there := make([]*unstructured.Unstructured, len(list))
 	for i, o := range list {

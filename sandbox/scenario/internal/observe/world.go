@@ -23,9 +23,9 @@ type Options struct {
 	Client dynamic.Interface
 	// Namespace and Group of the run. Required.
 	Namespace, Group string
-	// LastWrite asks the API for the number of its last write, of whatever object: the resource
-	// version of a list. It is called often, and must return when its context ends. Default: nobody
-	// knows when the API's objects were written.
+	// LastWrite returns the version of the last write to the API, of any object: the resource version of a list. It is
+	// called every 200 ms, and must return when its context ends. Default: events have the time at which a watch
+	// delivers them.
 	LastWrite func(context.Context) (uint64, error)
 	// Now tells the time. Default: time.Now.
 	Now func() time.Time
@@ -47,7 +47,7 @@ type World struct {
 	watchers []*watcher
 	change   chan struct{}             // closed at the next change
 	held     map[string]timeline.Event // halves of switches, by base
-	clock    clock
+	marks    []mark
 	lastOf   map[schema.GroupVersionResource]time.Time // of the last event
 	lag      time.Duration                             // the greatest so far
 	synced   bool                                      // the daemon has told what was
@@ -95,7 +95,7 @@ func (w *World) Start(ctx context.Context) error {
 	}
 	w.mu.Unlock()
 	if w.o.LastWrite != nil {
-		following.Go(func() { w.keepTime(ctx) })
+		following.Go(func() { w.markWrites(ctx) })
 	}
 	<-ctx.Done()
 	w.mu.Lock()

@@ -20,7 +20,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/watch"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 	"github.com/koupleless/koupsandbox/scenarios"
@@ -35,25 +34,27 @@ const (
 func (s *commands) bench() *cli.Command {
 	return &cli.Command{
 		Name:      "bench",
-		Usage:     "measure service levels, as clusterloader2 does: Pod startup, scheduling, endpoints, API requests",
+		Usage:     "measure Pod startup, scheduling, endpoints and API requests, as clusterloader2 does",
 		ArgsUsage: "[PATH...]",
-		Description: `PATH are scenario files and folders; without one a module is started on every base.
-Exit status: 0 all runs have passed and nothing is worse than in the baseline, 1 else,
-2 it cannot be measured as told. Ctrl-C keeps what was measured.`,
+		Description: `Runs the scenario files and directories PATH, by default a scenario that starts a module
+on every base, and prints the results in the Go benchmark format, which benchstat reads:
+
+  koupsandbox bench > before.txt
+  koupsandbox bench --baseline before.txt > after.txt
+
+Exit status: 0 if all runs passed and nothing is worse than in the baseline, 1 if not,
+2 for invalid arguments. Ctrl-C keeps the results so far.`,
 		Flags: slices.Concat([]cli.Flag{
 			theName(),
-			&cli.StringFlag{Name: basesFlag, Usage: "measure with each of these `NUMBERS` of bases, such as 100,1000: the variable bases of the scenarios",
-				DefaultText: "as the scenarios say"},
-			&cli.IntFlag{Name: runsFlag, Usage: "run everything `N` times; a comparison needs 3", Value: bench.LeastRuns},
+			&cli.StringFlag{Name: basesFlag, Usage: "run the scenarios with each of these `NUMBERS` of bases, such as 100,1000; sets their variable bases",
+				DefaultText: "as in the scenarios"},
+			&cli.IntFlag{Name: runsFlag, Usage: "`NUMBER` of runs of each scenario; a comparison needs 4", Value: bench.LeastRuns},
 			&cli.StringSliceFlag{Name: "var", Usage: "`NAME=VALUE` overrides a variable; may be repeated"},
-			&cli.StringFlag{Name: baselineFlag, Usage: "`FILE` with the JSON of an earlier result: exit with 1 if something is worse beyond noise"},
-			&cli.DurationFlag{Name: watchFlag, Usage: "run nothing, and measure what others do in the sandbox, for so `LONG` or until Ctrl-C"},
-			&cli.StringFlag{Name: "html", Usage: "`FILE` for a page that plots the measures against the number of bases"},
-			&cli.StringFlag{Name: "json", Usage: "`FILE` for the result, which a later --baseline reads"},
-			output(formatJSON),
+			&cli.StringFlag{Name: baselineFlag, Usage: "compare with the results in `FILE`; exit with status 1 if something is significantly worse"},
+			&cli.DurationFlag{Name: watchFlag, Usage: "run no scenario; measure the activity in the sandbox for `DURATION` or until Ctrl-C"},
 			&cli.BoolFlag{Name: "up", Usage: "bring the sandbox up if it is not, and then down again; what follows is for this one, as for the command up"},
-		}, settings()),
-		Action: taking(0, -1, "scenario files and folders", s.runBench),
+		}, flagsOfSettings(settings())),
+		Action: taking(0, -1, "scenario files and directories", s.runBench),
 	}
 }
 
@@ -61,32 +62,32 @@ func (s *commands) runBench(c *cli.Context, paths []string) (err error) {
 	if err := s.needsUp(c); err != nil {
 		return err
 	}
-	klog.SetLogger(logr.Discard()) // what Kubernetes' own library tells of broken watches
+	klog.SetLogger(logr.Discard()) // client-go logs watches that end
 	if c.IsSet(watchFlag) {
 		return s.watchBench(c, paths)
 	}
 	if c.Int(runsFlag) < 1 {
 		return usageError{errors.New("--runs must be 1 or more")}
 	}
-	o := bench.Options{Runs: c.Int(runsFlag)}
+	o := bench.Options{Runs: c.Int(runsFlag), Output: s.Out}
 	if file := c.String(baselineFlag); file != "" {
 		if o.Runs < bench.LeastRuns {
-			return usageError{fmt.Errorf("--baseline needs --runs %d or more: of fewer nobody knows the noise", bench.LeastRuns)}
+			return usageError{fmt.Errorf("--baseline requires --runs %d or more; with fewer runs no difference is significant", bench.LeastRuns)}
 		}
 		if o.Baseline, err = bench.Read(file); err != nil {
 			return usageError{err}
 		}
 	}
 	if len(paths) == 0 {
-		folder, err := os.MkdirTemp("", "koupsandbox-bench-")
+		dir, err := os.MkdirTemp("", "koupsandbox-bench-")
 		if err != nil {
-			return fmt.Errorf("making a folder for the scenario: %w", err)
+			return fmt.Errorf("creating a directory for the scenario: %w", err)
 		}
-		defer func() { _ = os.RemoveAll(folder) }() // a folder for temporary files
-		if err := os.CopyFS(folder, scenarios.Files); err != nil {
+		defer func() { _ = os.RemoveAll(dir) }() // the system cleans up temporary files
+		if err := os.CopyFS(dir, scenarios.Files); err != nil {
 			return fmt.Errorf("writing the scenario: %w", err)
 		}
-		paths = []string{filepath.Join(folder, scenarios.Startup)}
+		paths = []string{filepath.Join(dir, scenarios.Startup)}
 	}
 	if o.Sizes, err = benchSizes(c, paths); err != nil {
 		return err
@@ -103,10 +104,10 @@ func (s *commands) runBench(c *cli.Context, paths []string) (err error) {
 	o.Sandbox = up
 	s.benchProgress(&o)
 	r, err := bench.Execute(c.Context, o)
-	return s.tellBench(c, r, err)
+	return s.benchOutcome(r, err)
 }
 
-// benchSizes loads the scenarios, once for each number of bases, before anything begins.
+// benchSizes loads the scenarios once for each number of bases.
 func benchSizes(c *cli.Context, paths []string) (sizes [][]*source.Scenario, err error) {
 	vars, err := pairs(c.StringSlice("var"))
 	if err != nil {
@@ -121,11 +122,11 @@ func benchSizes(c *cli.Context, paths []string) (sizes [][]*source.Scenario, err
 		return [][]*source.Scenario{asWritten}, err
 	}
 	if _, twice := vars[basesFlag]; twice {
-		return nil, usageError{errors.New("--bases sets the variable bases, and so does --var: leave one out")}
+		return nil, usageError{errors.New("--bases and --var both set the variable bases; use one of them")}
 	}
 	for _, sc := range asWritten {
 		if _, has := sc.Scenario.Spec.Vars[basesFlag]; !has {
-			return nil, usageError{fmt.Errorf("%s has no variable bases, which --bases sets: give it one (vars: {bases: 4}), and under bases count: ${{ vars.bases }}", sc.File)}
+			return nil, usageError{fmt.Errorf("--bases requires the variable bases, which %s does not have; add vars: {bases: 4}, and count: ${{ vars.bases }} to its bases", sc.File)}
 		}
 	}
 	for _, n := range counts {
@@ -139,7 +140,7 @@ func benchSizes(c *cli.Context, paths []string) (sizes [][]*source.Scenario, err
 	return sizes, nil
 }
 
-// benchCounts reads numbers of bases, the smallest first; none if the text is empty.
+// benchCounts parses numbers of bases and sorts them. It returns nil for an empty text.
 func benchCounts(text string) (counts []int, err error) {
 	if text == "" {
 		return nil, nil
@@ -147,18 +148,18 @@ func benchCounts(text string) (counts []int, err error) {
 	for _, word := range strings.Split(text, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(word))
 		if err != nil || n < 1 {
-			return nil, usageError{fmt.Errorf("--bases takes numbers of bases such as 100,1000, and %q is none", word)}
+			return nil, usageError{fmt.Errorf("invalid number of bases %q in --bases; use positive integers, such as 100,1000", word)}
 		}
 		counts = append(counts, n)
 	}
 	slices.Sort(counts)
 	if len(slices.Compact(slices.Clone(counts))) < len(counts) {
-		return nil, usageError{fmt.Errorf("--bases %s names a number twice", text)}
+		return nil, usageError{fmt.Errorf("--bases %s has a duplicate number", text)}
 	}
 	return counts, nil
 }
 
-// benchProgress tells of each run when it was measured.
+// benchProgress reports each run on standard error.
 func (s *commands) benchProgress(o *bench.Options) {
 	all := 0
 	for _, size := range o.Sizes {
@@ -175,37 +176,33 @@ func (s *commands) benchProgress(o *bench.Options) {
 	o.Measured = func(run bench.Run) {
 		done++
 		line.clear()
-		say(s.Err, "run %d of %d: %s, %s: %s after %.1fs%s\n", done, all, strings.TrimSpace(run.Scenario+" "+run.Cell), plain.Count(run.Bases, "base"), run.Verdict,
-			run.Elapsed.Seconds(), startupOf(run))
-	}
-	say(s.Err, "Measuring in %s\n", plain.Count(all, "run"))
-}
-
-// startupOf says how fast Pods were, or why nobody knows.
-func startupOf(run bench.Run) string {
-	for _, item := range run.Items {
-		if item.Name() == "pod_startup" {
-			return fmt.Sprintf("; Pods Ready p50 %.0f ms, p99 %.0f ms", item.Data[bench.Perc50], item.Data[bench.Perc99])
+		say(s.Err, "run %d of %d: %s: %s after %.1fs\n", done, all, run.Name, run.Verdict, run.Elapsed.Seconds())
+		if run.Failure != "" {
+			say(s.Err, "  %s\n", run.Failure)
 		}
+		s.benchNotes(run)
 	}
-	if run.Failure != "" {
-		return ": " + run.Failure
-	}
-	return ""
+	say(s.Err, "Measuring %s\n", plain.Count(all, "run"))
 }
 
-// watchBench measures what others do.
+func (s *commands) benchNotes(run bench.Run) {
+	for _, note := range run.Notes {
+		say(s.Err, "  note: %s\n", note)
+	}
+}
+
+// watchBench measures the activity of others.
 func (s *commands) watchBench(c *cli.Context, paths []string) error {
 	for _, flag := range []string{basesFlag, runsFlag, baselineFlag, "var", "up"} {
 		if c.IsSet(flag) {
-			return usageError{fmt.Errorf("--%s is for runs of scenarios, and --watch runs none", flag)}
+			return usageError{fmt.Errorf("--%s cannot be used with --watch, which runs no scenario", flag)}
 		}
 	}
 	if len(paths) > 0 {
-		return usageError{errors.New("--watch runs no scenarios: leave the files out")}
+		return usageError{errors.New("--watch runs no scenario; remove the files")}
 	}
 	if c.Duration(watchFlag) < time.Second {
-		return usageError{errors.New("--watch must be a second or more")}
+		return usageError{errors.New("--watch must be 1s or more")}
 	}
 	return inSandbox(c, func(up *sandbox.Sandbox) error {
 		api, err := apiOf(up)
@@ -214,29 +211,25 @@ func (s *commands) watchBench(c *cli.Context, paths []string) error {
 		}
 		ctx, cancel := context.WithTimeout(c.Context, c.Duration(watchFlag))
 		defer cancel()
-		say(s.Err, "Measuring what happens in sandbox %q for %s; Ctrl-C ends it sooner\n", up.Name, c.Duration(watchFlag))
-		r, err := bench.Observe(ctx, up, api, func(ctx context.Context, sink func(timeline.Event) error) error {
+		say(s.Err, "Measuring sandbox %q for %s; press Ctrl-C to stop\n", up.Name, c.Duration(watchFlag))
+		o := bench.Options{Sandbox: up, API: api, Output: s.Out, Measured: s.benchNotes}
+		r, err := bench.Observe(ctx, o, func(ctx context.Context, sink func(timeline.Event) error) error {
 			return watch.Follow(ctx, watch.Options{Source: up.Client, API: api}, sink)
 		})
-		return s.tellBench(c, r, err)
+		return s.benchOutcome(r, err)
 	})
 }
 
-// tellBench writes what was measured, all of it also when something went wrong.
-func (s *commands) tellBench(c *cli.Context, r *bench.Result, err error) error {
+// benchOutcome prints the comparison. The results are already on standard output.
+func (s *commands) benchOutcome(r *bench.Report, err error) error {
 	if r == nil {
 		return err
 	}
-	if c.String(outputFlag) == formatJSON {
-		err = errors.Join(err, bench.WriteJSON(s.Out, r))
-	} else {
-		err = errors.Join(err, bench.WriteText(s.Out, r))
+	if r.Stopped {
+		say(s.Err, "Stopped before the last run\n")
 	}
-	if file := c.String("json"); file != "" {
-		err = errors.Join(err, report.Save(file, r, bench.WriteJSON))
-	}
-	if file := c.String("html"); file != "" {
-		err = errors.Join(err, report.Save(file, r, bench.WriteHTML))
+	if r.Comparison != nil {
+		err = errors.Join(err, r.Comparison.WriteText(s.Err))
 	}
 	if err == nil && !r.OK() {
 		return errFailed

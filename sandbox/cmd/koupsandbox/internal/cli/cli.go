@@ -197,7 +197,7 @@ func theName() *cli.StringFlag { return nameOf("`NAME` of the sandbox") }
 
 // engine chooses where there are both; the second variable is kind's own.
 func engine() *cli.StringFlag {
-	return &cli.StringFlag{Name: engineFlag, Usage: "container `ENGINE` of the provider kind: docker or podman", DefaultText: "the first that answers",
+	return &cli.StringFlag{Name: engineFlag, Usage: "container `ENGINE` of the provider kind: docker or podman", DefaultText: "the first that answers", Category: clusterCategory,
 		EnvVars: []string{"KOUPSANDBOX_ENGINE", "KIND_EXPERIMENTAL_PROVIDER"}}
 }
 

@@ -49,7 +49,7 @@ func fleetSettings() []cli.Flag {
 		"config", "per-pod", "base-image", "agent-image", "controller-image", "context", "kubeconfig", "i-know-what-i-do", "env", "broker", "broker-username",
 		"broker-password-file", "broker-ca", "broker-cert", "broker-key", "broker-consent", "wait",
 	}
-	return slices.DeleteFunc(settings(), func(f cli.Flag) bool {
+	return slices.DeleteFunc(flagsOfSettings(settings()), func(f cli.Flag) bool {
 		return !slices.ContainsFunc(f.Names(), func(name string) bool { return slices.Contains(have, name) })
 	})
 }

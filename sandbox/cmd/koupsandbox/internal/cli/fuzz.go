@@ -17,37 +17,37 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/fuzz"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 )
 
 func (s *commands) fuzz() *cli.Command {
 	return &cli.Command{
 		Name:  "fuzz",
-		Usage: "run random releases under random disturbances, and reduce what fails to a scenario",
-		Description: `Brings sandboxes of its own up and takes them down afterwards. Each schedule is a
-scenario that was drawn: bases, workloads, and moves. It is judged by requests, by the
-checks of scenarios, and by what must be so in the end. A failure is repeated, reduced,
-and written to --corpus as a scenario: koupsandbox scenario run --up FILE. Exit status:
-0 nothing has failed, 1 something has. Ctrl-C keeps what was found.
+		Usage: "run random releases with random faults, and shrink failures to scenarios",
+		Description: `Creates its own sandboxes and deletes them afterwards. Each schedule is a random
+scenario of bases, workloads and moves. Requests, the checks of scenarios and the final
+state decide whether it passes. A failure is repeated, shrunk and written to --corpus as
+a scenario. Exit status: 0 if no schedule failed, 1 otherwise. After Ctrl-C, the corpus
+has all failures that were found.
 
-With --compare the same schedules run with two settings, and what became of them on
-each side is told. That is no judgement: the exit status is 0, whatever has failed,
-unless the comparison itself could not go on.`,
+With --compare, the same schedules run with two configurations, and the results of both
+are printed. The exit status is 0 unless the comparison could not be completed.
+
+   koupsandbox fuzz --for 30m
+   koupsandbox scenario run --up fuzz-corpus/requests-20224.yaml`,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: nameFlag, Usage: "`NAME` that the names of the sandboxes begin with", Value: "fuzz"},
-			&cli.DurationFlag{Name: "for", Usage: "how `LONG` schedules are drawn; reducing comes after that", DefaultText: "10m without --count"},
-			&cli.IntFlag{Name: "count", Usage: "run `N` schedules", DefaultText: "until --for is over"},
-			&cli.Uint64Flag{Name: "seed", Usage: "`SEED` of an earlier run, to draw the same schedules", DefaultText: "drawn"},
-			&cli.Uint64Flag{Name: "replay", Usage: "run the one schedule of a `SEED`"},
-			&cli.StringSliceFlag{Name: "only", Usage: "draw only moves of this `NAME`, such as release; may be repeated"},
-			&cli.BoolFlag{Name: "beyond-contract", Usage: "draw moves too that no API server does: events lost, twice, out of order"},
-			&cli.IntFlag{Name: "parallel", Usage: "use `N` sandboxes; with --compare half of them for each side", Value: 3},
-			&cli.IntFlag{Name: "speed", Usage: "`SPEED` of the sandboxes, 1 to 10: their periods are divided by it", Value: fuzz.Speed},
-			&cli.StringFlag{Name: "corpus", Usage: "`FOLDER` for failures and the result", Value: "fuzz-corpus"},
-			&cli.DurationFlag{Name: "shrink", Usage: "how `LONG` a failure is reduced; 0 = not at all", Value: 5 * time.Minute},
+			&cli.StringFlag{Name: nameFlag, Usage: "prefix `NAME` of the sandboxes' names", Value: "fuzz"},
+			&cli.DurationFlag{Name: "for", Usage: "`DURATION` in which schedules are started; shrinking comes after that", DefaultText: "10m without --count"},
+			&cli.IntFlag{Name: "count", Usage: "number `N` of schedules", DefaultText: "until --for is over"},
+			&cli.Uint64Flag{Name: "seed", Usage: "`SEED` of an earlier run, to repeat its schedules", DefaultText: "random"},
+			&cli.Uint64Flag{Name: "replay", Usage: "run only the schedule with this `SEED`"},
+			&cli.StringSliceFlag{Name: "only", Usage: "use only the move `NAME`, for example release; repeatable"},
+			&cli.BoolFlag{Name: "beyond-contract", Usage: "also use faults that an API server never causes: lost, duplicate and reordered watch events"},
+			&cli.IntFlag{Name: "parallel", Usage: "number `N` of sandboxes; with --compare, half of them for each side", Value: 3},
+			&cli.IntFlag{Name: "speed", Usage: "time scale `N` of the sandboxes, 1 to 10: their periods are divided by it", Value: fuzz.Speed},
+			&cli.StringFlag{Name: "corpus", Usage: "`DIRECTORY` for failures and the result", Value: "fuzz-corpus"},
+			&cli.DurationFlag{Name: "shrink", Usage: "maximum `DURATION` for shrinking a failure; 0 disables shrinking", Value: 5 * time.Minute},
 			&cli.StringFlag{Name: "config", Usage: "`FILE` with settings, kind: Sandbox", EnvVars: []string{"KOUPSANDBOX_CONFIG"}},
-			&cli.StringFlag{Name: "compare", Usage: "`FILE` with other settings, such as another controller: compare those of --config with them"},
-			&cli.StringFlag{Name: "junit", Usage: "`FILE` for a report in JUnit's XML"},
+			&cli.StringFlag{Name: "compare", Usage: "sandbox configuration `FILE` to compare with the one from --config, for example with another controller"},
 			output(formatJSON),
 		},
 		Action: alone(s.runFuzz),
@@ -63,13 +63,10 @@ func (s *commands) runFuzz(c *cli.Context) error {
 		return s.compareFuzz(c, options)
 	}
 	klog.SetLogger(logr.Discard()) // what Kubernetes' own library tells of broken watches
-	say(s.Err, "Fuzzing with seed %d; up to %d sandboxes come up\n", options.Seed, options.Parallel)
+	say(s.Err, "Fuzzing with seed %d in up to %d sandboxes\n", options.Seed, options.Parallel)
 	r, err := fuzz.Run(c.Context, options)
 	if r == nil {
 		return err
-	}
-	if file := c.String("junit"); file != "" {
-		err = errors.Join(err, report.Save(file, r, fuzz.WriteJUnit))
 	}
 	if err := errors.Join(err, s.show(c, r, func(bool) { s.tellFuzz(r, options.Corpus) })); err != nil {
 		return err
@@ -87,17 +84,13 @@ func (s *commands) fuzzProgress() func(fuzz.Progress) {
 		switch {
 		case p.Failure != nil:
 			failures++
-			say(s.Err, "found after %s: %s (seed %d)\n", p.Elapsed.Round(time.Second), p.Failure.Seen, p.Failure.Seed)
+			say(s.Err, "failure after %s: %s (seed %d)\n", p.Elapsed.Round(time.Second), p.Failure.Seen, p.Failure.Seed)
 		case p.Shrinking > 0:
-			say(s.Err, "reduced to %s\n", plain.Count(p.Shrinking, "move"))
+			say(s.Err, "shrunk to %s\n", plain.Count(p.Shrinking, "move"))
 		case time.Since(told) >= 10*time.Second:
 			told = time.Now()
-			pairs := ""
-			if p.Pairs > 0 { // a comparison does not count them
-				pairs = fmt.Sprintf(" %d pairs of moves, %d features,", p.Pairs, p.Features)
-			}
-			say(s.Err, "%s: %s, %.0f an hour,%s %d were inconclusive at first, %s so far\n", p.Elapsed.Round(time.Second),
-				plain.Count(p.Schedules, "schedule"), float64(p.Schedules)/p.Elapsed.Hours(), pairs, p.Unclear, plain.Count(failures, "failure"))
+			say(s.Err, "%s: %s, %.0f per hour, %d were inconclusive at first, %s so far\n", p.Elapsed.Round(time.Second),
+				plain.Count(p.Schedules, "schedule"), float64(p.Schedules)/p.Elapsed.Hours(), p.Unclear, plain.Count(failures, "failure"))
 		}
 	}
 }
@@ -111,11 +104,11 @@ func (s *commands) fuzzOptions(c *cli.Context) (fuzz.Options, error) {
 		return o, usageError{errors.New("--parallel must be 1 or more, and --count, --for and --shrink not negative")}
 	}
 	if speed := c.Int("speed"); speed < 1 || speed > fuzz.MaxSpeed {
-		return o, usageError{fmt.Errorf("--speed is %d: use 1 to %d; faster ones take pauses for the end of a Node", speed, fuzz.MaxSpeed)}
+		return o, usageError{fmt.Errorf("--speed is %d: use 1 to %d", speed, fuzz.MaxSpeed)}
 	}
 	for _, name := range o.Only {
 		if !slices.Contains(fuzz.Names(), name) {
-			return o, usageError{fmt.Errorf("there is no move %q; they are: %s", name, strings.Join(fuzz.Names(), ", "))}
+			return o, usageError{fmt.Errorf("unknown move %q; use one of: %s", name, strings.Join(fuzz.Names(), ", "))}
 		}
 	}
 	if c.IsSet("replay") {
@@ -129,7 +122,7 @@ func (s *commands) fuzzOptions(c *cli.Context) (fuzz.Options, error) {
 	}
 	var err error
 	if o.Corpus, err = filepath.Abs(c.String("corpus")); err != nil {
-		return o, fmt.Errorf("naming the corpus: %w", err)
+		return o, fmt.Errorf("resolving --corpus: %w", err)
 	}
 	if o.Home, err = home(c); err != nil {
 		return o, err
@@ -152,14 +145,14 @@ func fuzzConfig(c *cli.Context, file string) (*v1alpha1.Sandbox, error) {
 
 // tellFuzz says what was found.
 func (s *commands) tellFuzz(r *fuzz.Result, corpus string) {
-	say(s.Out, "%s with %s in %s, %.0f an hour; %d pairs of moves, %d features; seed %d\n", plain.Count(r.Schedules, "schedule"), plain.Count(r.Moves, "move"),
-		r.Elapsed.Round(time.Second), r.AnHour(), r.Pairs, r.Features, r.Seed)
+	say(s.Out, "%s with %s in %s, %.0f per hour; seed %d\n", plain.Count(r.Schedules, "schedule"), plain.Count(r.Moves, "move"),
+		r.Elapsed.Round(time.Second), r.PerHour(), r.Seed)
 	if len(r.Failures) == 0 {
-		say(s.Out, "nothing has failed\n")
+		say(s.Out, "no schedule failed\n")
 	}
 	for _, f := range r.Failures {
 		say(s.Out, "\n%s\n  %s\n  moves: %s\n  failed in %d of %d repetitions, seed %d, seen in %s\n  %s\n", f.Invariant, f.Seen, f.Smallest, f.Failed,
 			f.Repeated, f.Seed, plain.Count(f.Times, "schedule"), filepath.Join(corpus, f.File))
 	}
-	say(s.Out, "\n%s\n", filepath.Join(corpus, fuzz.PageFile))
+	say(s.Out, "\n%s\n", filepath.Join(corpus, fuzz.ResultFile))
 }

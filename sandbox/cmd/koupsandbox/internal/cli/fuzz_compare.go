@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -20,10 +19,8 @@ import (
 
 // compareFuzz runs the same schedules with two settings.
 func (s *commands) compareFuzz(c *cli.Context, options fuzz.Options) error {
-	for _, flag := range []string{"shrink", "junit"} {
-		if c.IsSet(flag) {
-			return usageError{fmt.Errorf("--%s is for failures, and --compare judges nothing: leave one of them out", flag)}
-		}
+	if c.IsSet("shrink") {
+		return usageError{errors.New("--shrink and --compare are mutually exclusive: a comparison does not shrink failures")}
 	}
 	if options.Parallel < 2 {
 		return usageError{errors.New("--compare needs --parallel 2 or more: a sandbox for each side")}
@@ -33,7 +30,7 @@ func (s *commands) compareFuzz(c *cli.Context, options fuzz.Options) error {
 		return err
 	}
 	klog.SetLogger(logr.Discard()) // as in runFuzz
-	say(s.Err, "Comparing with seed %d; up to %d sandboxes come up for each side\n", options.Seed, options.Parallel/2)
+	say(s.Err, "Comparing with seed %d in up to %d sandboxes per side\n", options.Seed, options.Parallel/2)
 	r, err := fuzz.Compare(c.Context, options,
 		fuzz.Contender{Name: cmp.Or(c.String("config"), "default settings"), Config: options.Config}, fuzz.Contender{Name: c.String("compare"), Config: other})
 	if r == nil {

@@ -55,7 +55,7 @@ Whatever ends the command, components are as they were, and the sandbox of --up 
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "show the steps and checks of runs that have passed too"},
 			output(formatJSON),
 			&cli.BoolFlag{Name: "up", Usage: "bring the sandbox up if it is not, and then down again; what follows is for this one, as for the command up"},
-		}, settings()),
+		}, flagsOfSettings(settings())),
 		Action: taking(1, -1, "scenario files and folders", s.runScenarios),
 	}
 }
@@ -115,7 +115,7 @@ func (s *commands) tellPlan(scenarios []*source.Scenario, repeat int) error {
 // needsUp refuses the settings of a sandbox that is not brought up here. What the environment says
 // is for the command up, too.
 func (s *commands) needsUp(c *cli.Context) error {
-	for _, flag := range settings() {
+	for _, flag := range flagsOfSettings(settings()) {
 		if name := flag.Names()[0]; s.given(name) && !c.Bool("up") {
 			return usageError{fmt.Errorf("--%s is for the sandbox that --up brings up: add --up, or leave it out", name)}
 		}
@@ -134,7 +134,7 @@ func (s *commands) sandboxFor(c *cli.Context, scenarios []*source.Scenario) (*sa
 		}
 		return up, nothing, err
 	}
-	config, defaultBases, err := configOf(c)
+	config, defaultBases, err := configFrom(c, c.String("config"), nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -191,7 +191,7 @@ func upFlags(c *cli.Context) []string {
 		return nil
 	}
 	words := []string{"--up"}
-	for _, flag := range settings() {
+	for _, flag := range flagsOfSettings(settings()) {
 		if name := flag.Names()[0]; c.IsSet(name) {
 			words = append(words, fmt.Sprintf("--%s=%v", name, c.Value(name)))
 		}
@@ -228,7 +228,7 @@ func (s *commands) asWanted(c *cli.Context, up *sandbox.Sandbox, config *v1alpha
 		return usageError{fmt.Errorf("sandbox %q is up already, with the provider %s and not %s: take it down first, or choose another --name",
 			up.Name, status.Provider, want)}
 	}
-	if slices.ContainsFunc(settings(), func(f cli.Flag) bool { return c.IsSet(f.Names()[0]) }) {
+	if slices.ContainsFunc(flagsOfSettings(settings()), func(f cli.Flag) bool { return c.IsSet(f.Names()[0]) }) {
 		say(s.Err, "Sandbox %q was up already, and keeps the settings that it has.\n", up.Name)
 	}
 	return nil
@@ -246,6 +246,8 @@ func (s *commands) execute(c *cli.Context, up *sandbox.Sandbox, scenarios []*sou
 			switch {
 			case e.Kind == scenario.RunEnded && format == formatText:
 				_ = report.WriteRun(s.Out, e.Run, style) // as in say
+			case e.Kind == scenario.RunPostponed:
+				say(s.Err, "%s: %s. It is run once more after the others.\n", report.Name(e.Run), e.Run.Failure)
 			case e.Kind == scenario.Cleaned && e.Message != "":
 				say(s.Err, "%s\n", e.Message)
 			}
@@ -347,6 +349,9 @@ func (l *statusLine) event(e scenario.Event) {
 		l.steps[e.Run.Namespace] = "begins"
 	case scenario.StepEnded:
 		l.steps[e.Run.Namespace] = e.Step.Name
+	case scenario.RunPostponed:
+		delete(l.steps, e.Run.Namespace)
+		return
 	case scenario.RunEnded:
 		l.ended++
 		delete(l.steps, e.Run.Namespace)

@@ -17,15 +17,18 @@ import (
 func (s *commands) watch() *cli.Command {
 	return &cli.Command{
 		Name:  "watch",
-		Usage: "show what happens to bases, modules and Pods, live",
-		Description: `On a terminal each base has a lane: which version serves, what is being installed,
-which requests were lost; and beneath it how many Pods are Ready, and why a base is
-stuck. Elsewhere, and with --plain, each event is a line. -o json prints events as the
-timelines of scenario reports have them. It ends with q, Ctrl-C, or the sandbox.`,
+		Usage: "show the changes of bases, modules and Pods live",
+		Description: `On a terminal, watch shows a table with a row per base: its state, its modules, its
+Pods, its lost requests and its latest event. Otherwise, and with --plain, it prints a
+line per event. -o json prints the events in the format of the timeline of scenario
+reports. It ends with q, with Ctrl-C, and when the sandbox goes down.
+
+   koupsandbox watch
+   koupsandbox watch --plain > watch.log`,
 		Flags: []cli.Flag{
 			theName(),
-			&cli.StringFlag{Name: "group", Usage: "only the bases and Pods of `GROUP`, the namespace of a scenario's run"},
-			&cli.BoolFlag{Name: "plain", Usage: "print lines on a terminal too"},
+			&cli.StringFlag{Name: "group", Usage: "show only the bases, Pods and traffic of `GROUP`, the namespace of a scenario run"},
+			&cli.BoolFlag{Name: "plain", Usage: "print lines also on a terminal"},
 			output(formatJSON),
 		},
 		Action: within(0, 0, "no arguments", s.runWatch),
@@ -43,12 +46,15 @@ func (s *commands) runWatch(c *cli.Context, up *sandbox.Sandbox, _ []string) (er
 		err = follow(c.Context, watch.JSON(s.Out))
 	case s.Screen && !c.Bool("plain"):
 		screen := watch.NewScreen(watch.ScreenOptions{Title: "sandbox " + up.Name})
-		err = screen.Run(c.Context, s.In, s.Out, func(ctx context.Context) error { return follow(ctx, screen.Observe) })
+		err = screen.Run(c.Context, s.In, s.Out, func(ctx context.Context) error {
+			go screen.Rates(ctx, up.Client, o.Group)
+			return follow(ctx, screen.Observe)
+		})
 	default:
 		err = follow(c.Context, watch.Plain(s.Out))
 	}
 	if errors.Is(err, context.Canceled) {
-		return nil // Ctrl-C is how it is meant to end
+		return nil // the user has pressed Ctrl-C
 	}
 	return err
 }

@@ -79,28 +79,6 @@ func catalogue(w *words) ([]table, error) {
 	return tables, nil
 }
 
-// figures are what was measured, in docs/figures.yaml.
-func figures(*words) ([]table, error) {
-	var list []struct{ En, Zh, Measured, MeasuredZh, Target, TargetZh string }
-	if err := read("docs/figures.yaml", &list); err != nil {
-		return nil, err
-	}
-	t := table{columns: []cell{{"Figure", "指标"}, {"Measured", "实测"}, {"Held to", "目标"}}}
-	for _, f := range list {
-		either := func(en, zh string) cell {
-			if zh == "" {
-				zh = en
-			}
-			return cell{en, zh}
-		}
-		if f.En == "" || f.Zh == "" {
-			return nil, fmt.Errorf("figure %q has only one language", f.En+f.Zh)
-		}
-		t.rows = append(t.rows, []cell{{f.En, f.Zh}, either(f.Measured, f.MeasuredZh), either(f.Target, f.TargetZh)})
-	}
-	return []table{t}, nil
-}
-
 var target = regexp.MustCompile(`(?m)^([a-z0-9-]+):.*?## (.*)$`)
 
 // targets are those that make help shows.

@@ -1,11 +1,10 @@
-// Package watch shows what happens in a sandbox while it happens.
+// Package watch shows the events of a sandbox live.
 //
-//	watch.go   Follow: the events of the daemon and of Pods, as one stream
-//	pods.go    Pods as events
-//	lines.go   events as lines, for people and as JSON
-//	screen.go  Screen: the same lanes as in the HTML report, live in a terminal
-//	lanes.go   how a lane looks in characters
-//	beside.go  what a lane is now, in words beside it
-//	key.go     which colour a version has; what signs and colours mean
-//	events.go  how an event reads in a line
+//	watch.go    Follow merges the events of the daemon and the changes of Pods into one stream
+//	pods.go     changes of Pods as events
+//	events.go   an event as a line of text
+//	lines.go    events as lines of text, or of JSON
+//	screen.go   Screen shows a live table in a terminal
+//	table.go    the rows of the table
+//	traffic.go  the request rates of the streams
 package watch

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/charmbracelet/x/ansi"
-
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
@@ -23,17 +21,18 @@ func Line(e timeline.Event) string {
 	return strings.TrimRight(plain.Text(line), " ")
 }
 
-// shortLine is an event in a line of the screen, which has no room for its kind.
+// shortLine returns an event of a base as a cell of the table.
 func shortLine(e timeline.Event) string {
-	who, what := describe(e)
+	_, what := describe(e)
 	switch e.Kind {
 	case timeline.Node:
 		what = "Node " + what
 	case timeline.Pod:
 		what = "Pod " + what
+	case timeline.Fault:
+		what = "fault " + what
 	}
-	who = ansi.Truncate(plain.Text(who), leastName, "…")
-	return fmt.Sprintf("%s  %-*s  %s", e.Time.Local().Format(clockFormat), leastName, who, plain.Text(what))
+	return e.Time.Local().Format("15:04:05") + " " + plain.Text(what)
 }
 
 func describe(e timeline.Event) (who, what string) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,91 +16,100 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"k8s.io/utils/clock"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
-	"github.com/koupleless/koupsandbox/sandbox/timeline/lanes"
 )
 
 const (
-	// frame is how often the screen is drawn: quick enough to look alive.
-	frame = 100 * time.Millisecond
-	// tidy is how often what is too old is forgotten.
-	tidy = 10 * time.Second
-	// mostEvents is how many lines of events the screen keeps.
-	mostEvents = 200
-	// leastName is the width of the column with the names, which grows with them to a quarter of
-	// the screen; mostNow that of what is beside a lane, which has half of a small one.
-	leastName, mostNow = 10, 60
-	// leastWidth and leastHeight are the smallest screen; one lower than lowHeight has no room to
-	// explain all signs.
-	leastWidth, leastHeight, lowHeight = 40, 8, 16
+	// framePeriod is the time between two updates of the screen.
+	framePeriod = 200 * time.Millisecond
+	// leastWidth and leastHeight are the smallest screen.
+	leastWidth, leastHeight = 40, 8
 )
 
-// spans are how much time a screen may show.
-var spans = []time.Duration{5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute}
+// help explains the table and the keys.
+const help = `One row per base:
+  STATE       of its process; its Node, unless Ready; the faults that are set
+  MODULES     NAME:VERSION, with the state of those that are not active
+  PODS        Ready Pods of all its Pods, and why the others are not Ready
+  LOST        lost requests since this view was opened
+  LAST EVENT  the latest change or command
+
+q quit   space pause   ↑ ↓ PgUp PgDn scroll   ? close this help`
+
+const keys = "q quit   space pause   ↑ ↓ scroll   ? help"
 
 // ScreenOptions of a Screen.
 type ScreenOptions struct {
 	// Title of the screen. Default: none.
 	Title string
-	// Clock drives it. Default: the real one.
+	// Clock is the source of the time. Default: the real clock.
 	Clock clock.PassiveClock
 }
 
-// Screen shows lanes live. Observe may be called concurrently with Run.
+// Screen is a live table of bases. Its methods may be called concurrently.
 type Screen struct {
 	o ScreenOptions
 
-	mu      sync.Mutex
-	board   *lanes.Board
-	colours *palette
-	events  []timeline.Event
-	lost    int
-	synced  bool
+	mu     sync.Mutex
+	now    snapshot
+	synced bool
 }
 
-// NewScreen returns a screen that has seen nothing.
+// snapshot is what the screen shows at one time.
+type snapshot struct {
+	at    time.Time
+	state *timeline.State
+	last  map[string]timeline.Event // the latest event of each base
+	lost  map[string]int            // lost requests of each base
+	rates []rate
+}
+
+// NewScreen returns a screen without bases.
 func NewScreen(o ScreenOptions) *Screen {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Screen{o: o, board: lanes.NewBoard(), colours: newPalette()}
+	return &Screen{o: o, now: snapshot{state: &timeline.State{}, last: map[string]timeline.Event{}, lost: map[string]int{}}}
 }
 
-// Observe is a sink for Follow. It never fails.
+// Observe is a sink for Follow. It always returns nil.
 func (s *Screen) Observe(e timeline.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.board.Observe(e)
-	switch e.Kind {
-	case timeline.Request:
-		s.lost++
-	case timeline.Synced:
+	s.now.state.Apply(e)
+	if e.Kind == timeline.Synced {
 		s.synced = true
+	}
+	if e.Base == "" || !s.synced || e.Routine() {
 		return nil
 	}
-	if s.synced && !e.Routine() { // what was there before is in the lanes
-		s.events = append(s.events, e)
-		if len(s.events) > 2*mostEvents {
-			s.events = append([]timeline.Event(nil), s.events[len(s.events)-mostEvents:]...)
-		}
+	s.now.last[e.Base] = e
+	if e.Kind == timeline.Request {
+		s.now.lost[e.Base]++
 	}
 	return nil
 }
 
-// Run shows the screen on a terminal until follow ends, whose error it returns, or until the user
-// ends it, and returns nil. follow is to call Observe; it runs meanwhile and is waited for.
+// snapshot returns a copy of what the screen shows now.
+func (s *Screen) snapshot() *snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &snapshot{at: s.o.Clock.Now(), state: s.now.state.Copy(), last: maps.Clone(s.now.last), lost: maps.Clone(s.now.lost), rates: s.now.rates}
+}
+
+// Run shows the screen on a terminal. It calls follow, which must call Observe, and blocks until follow
+// has returned. It returns the error of follow, or nil if the user has quit.
 func (s *Screen) Run(ctx context.Context, in io.Reader, out io.Writer, follow func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	program := tea.NewProgram(&model{screen: s, span: 2}, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler())
+	program := tea.NewProgram(&model{screen: s}, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler())
 	done := make(chan error, 1)
 	go func() {
 		done <- follow(ctx)
 		program.Quit()
 	}()
 	_, err := program.Run()
-	cancel() // the user may have ended it
+	cancel() // the user may have quit
 	followErr := <-done
 	switch {
 	case err != nil && !errors.Is(err, tea.ErrProgramKilled):
@@ -109,28 +120,32 @@ func (s *Screen) Run(ctx context.Context, in io.Reader, out io.Writer, follow fu
 	return followErr
 }
 
-// model is the state of the screen that the keys change.
+// model is the part of the screen that the keys change.
 type model struct {
 	screen        *Screen
+	shown         *snapshot
 	width, height int
-	span          int // of spans
-	scroll        int
-	hidePods      bool
-	paused        time.Time // zero = live
-	forgot        time.Time // when the board last forgot what is too old
+	scroll        int // rows above the first one that is shown
+	paused, help  bool
 }
 
 type tick struct{}
 
-func next() tea.Cmd { return tea.Tick(frame, func(time.Time) tea.Msg { return tick{} }) }
+func next() tea.Cmd { return tea.Tick(framePeriod, func(time.Time) tea.Msg { return tick{} }) }
 
-// Init begins to draw.
-func (m *model) Init() tea.Cmd { return next() }
+// Init implements tea.Model.
+func (m *model) Init() tea.Cmd {
+	m.shown = m.screen.snapshot()
+	return next()
+}
 
-// Update takes a key, a tick or a new size.
+// Update implements tea.Model.
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tick:
+		if !m.paused {
+			m.shown = m.screen.snapshot()
+		}
 		return m, next()
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
@@ -138,34 +153,24 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		switch msg.String() {
 		case "q", "esc", "ctrl+c":
 			return m, tea.Quit
-		case "+", "=":
-			m.span = max(m.span-1, 0)
-		case "-":
-			m.span = min(m.span+1, len(spans)-1)
+		case "space":
+			m.paused = !m.paused
+		case "?":
+			m.help = !m.help
 		case "up", "k":
-			m.scroll = max(m.scroll-1, 0)
+			m.scroll--
 		case "down", "j":
-			m.scroll++ // the view knows where the end is
+			m.scroll++
 		case "pgup":
-			m.scroll = max(m.scroll-m.height/2, 0)
+			m.scroll -= m.height / 2
 		case "pgdown":
 			m.scroll += m.height / 2
-		case "home":
-			m.scroll = 0
-		case "p":
-			m.hidePods = !m.hidePods
-		case "space":
-			if m.paused.IsZero() {
-				m.paused = m.screen.o.Clock.Now()
-			} else {
-				m.paused = time.Time{}
-			}
 		}
 	}
 	return m, nil
 }
 
-// View draws the screen.
+// View implements tea.Model.
 func (m *model) View() tea.View {
 	view := tea.NewView(m.draw())
 	view.AltScreen = true
@@ -173,140 +178,64 @@ func (m *model) View() tea.View {
 	return view
 }
 
+// draw returns the content of the screen.
 func (m *model) draw() string {
 	if m.width < leastWidth || m.height < leastHeight {
 		return "the terminal is too small"
 	}
-	s := m.screen
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	at := m.paused
-	if at.IsZero() {
-		at = s.o.Clock.Now()
+	lines := m.lines()
+	if m.help {
+		lines = strings.Split(help, "\n")
 	}
-	if m.paused.IsZero() && at.Sub(m.forgot) > tidy {
-		s.board.Forget(at.Add(-spans[len(spans)-1] - time.Minute)) // what was before no key brings back
-		m.forgot = at
-	}
-	body := m.lanes(at)
-	keys := keyLines(m.width)
-	if m.height < lowHeight {
-		keys = keys[:1]
-	}
-	free := m.height - 2 - len(keys) // head, line
-	log := min(len(s.events), max(free/4, 2))
-	free -= log
-	m.scroll = min(m.scroll, max(len(body)-free, 0))
-	lines := []string{m.head(at)}
-	for _, row := range body[m.scroll:min(m.scroll+free, len(body))] {
-		lines = append(lines, row())
-	}
-	for len(lines) < free+1 {
-		lines = append(lines, "")
-	}
-	line := paint(weak, "──")
-	if names := s.colours.names(); names != "" {
-		line += " " + names + " "
-	}
-	lines = append(lines, line+paint(weak, strings.Repeat("─", max(m.width-ansi.StringWidth(line), 0))))
-	for _, e := range s.events[len(s.events)-log:] {
-		lines = append(lines, shortLine(e))
-	}
-	lines = append(lines, keys...)
-	for i, l := range lines {
+	for i, l := range lines[:min(len(lines), m.height)] {
 		lines[i] = ansi.Truncate(l, m.width, "…")
 	}
 	return strings.Join(lines, "\n")
 }
 
-func (m *model) head(at time.Time) string {
-	s := m.screen
-	bases, ready, pods := 0, 0, 0
-	for b := range s.board.State().Bases.All() {
-		if b.Running {
-			bases++
-		}
+// lines returns the summary, the table and the keys.
+func (m *model) lines() []string {
+	names := m.shown.names()
+	head := fmt.Sprintf("%s   %s   %d bases", lipgloss.NewStyle().Bold(true).Render(m.screen.o.Title), m.shown.at.Local().Format("15:04:05"), len(names))
+	if m.paused {
+		head += paint(warn, "   paused")
 	}
-	for _, l := range s.board.Lanes() {
-		r, n := podsNow(l, at)
-		ready, pods = ready+r, pods+n
+	lines := append([]string{head}, m.shown.summary()...)
+	lines = append(lines[:min(len(lines), m.height/2)], "")
+	room := m.height - len(lines) - 2 // without the header of the table and the keys
+	m.scroll = max(0, min(m.scroll, len(names)-room))
+	lines = append(lines, m.table(names[m.scroll:min(len(names), m.scroll+room)])...)
+	for len(lines) < m.height-1 {
+		lines = append(lines, "")
 	}
-	text := fmt.Sprintf("%s   %s   last %s   bases %d   Pods %d/%d Ready", lipgloss.NewStyle().Bold(true).Render(s.o.Title), at.Local().Format("15:04:05"), spans[m.span], bases, ready, pods)
-	if s.lost > 0 {
-		text += paint(bad, fmt.Sprintf("   requests lost %d", s.lost))
-	}
-	if !m.paused.IsZero() {
-		text += paint(warn, "   paused")
-	}
-	return text
+	return append(lines, paint(weak, keys))
 }
 
-// lanes returns how to draw each lane; of a thousand only those that are in sight are drawn.
-func (m *model) lanes(at time.Time) []func() string {
-	s := m.screen
-	from := at.Add(-spans[m.span])
-	var calmOnes, shown []*lanes.Lane
-	set := map[string][]*lanes.Span{} // faults by base
-	names := leastName
-	for _, l := range s.board.Lanes() {
-		if l.Kind == lanes.Faults {
-			for _, f := range l.Spans {
-				set[f.Base] = append(set[f.Base], f)
+// table returns the lines of the table. A name has at most a third of the width of the screen, each other
+// cell a fifth, and the last column the rest.
+func (m *model) table(names []string) []string {
+	rows := [][]string{slices.Clone(headers)}
+	for _, name := range names {
+		rows = append(rows, m.shown.row(name))
+	}
+	widths := make([]int, len(headers))
+	for _, row := range rows {
+		for i, cell := range row[:len(row)-1] {
+			limit := m.width / 5
+			if i == 0 {
+				limit = m.width / 3
 			}
-		}
-		switch {
-		case l.Kind == lanes.Component && calm(l, from, at):
-			calmOnes = append(calmOnes, l)
-			continue
-		case (l.Kind == lanes.Faults || l.Kind == lanes.Waiting) && idle(l, from, at):
-			continue
-		}
-		shown = append(shown, l)
-		names = max(names, ansi.StringWidth(plain.Text(l.Name)))
-	}
-	nameWidth := min(names, m.width/4)
-	nowWidth := min(m.width/2, mostNow)
-	n := m.width - nameWidth - nowWidth - 2
-	each := spans[m.span] / time.Duration(n)
-	edge := at.Truncate(each).Add(each) // cells stand still while time goes on
-	var rows []func() string
-	add := func(name string, draw func(period) cell, now func() string) {
-		rows = append(rows, func() string {
-			name := ansi.Truncate(plain.Text(name), nameWidth, "…")
-			return fmt.Sprintf("%-*s %s %s", nameWidth, name, strip(n, each, edge, draw), now())
-		})
-	}
-	if len(calmOnes) > 0 {
-		all := &lanes.Lane{}
-		for _, l := range calmOnes {
-			all.Spans = append(all.Spans, l.Spans...)
-		}
-		add("components", states(all, processes), func() string { return fmt.Sprintf("%d running", len(calmOnes)) })
-	}
-	for _, l := range shown {
-		switch l.Kind {
-		case lanes.Component:
-			add(l.Name, states(l, processes), func() string { return now(l, at) })
-		case lanes.Faults:
-			add("faults", states(l, faults), func() string { return now(l, at) })
-		case lanes.Waiting:
-			add("no base", states(l, waiting), func() string { return waitingNow(l, at) })
-		case lanes.Base:
-			add(l.Name, modules(l, s.colours), func() string { return modulesNow(l, at, s.colours) })
-			why := func() []string { return reasons(l, set[l.Name], from, at) }
-			ready, all := podsNow(l, at)
-			switch {
-			case !m.hidePods && all > 0:
-				add("  Pods", pods(l, s.colours), func() string {
-					return plain.Text(strings.Join(append([]string{fmt.Sprintf("%d/%d Ready", ready, all)}, why()...), ", "))
-				})
-			case len(why()) > 0:
-				add("", func(period) cell { return empty }, func() string { return plain.Text(strings.Join(why(), ", ")) })
-			}
+			row[i] = ansi.Truncate(cell, limit, "…")
+			widths[i] = max(widths[i], ansi.StringWidth(row[i]))
 		}
 	}
-	if len(rows) == 0 {
-		rows = append(rows, func() string { return "" }, func() string { return "  nothing has been seen yet" })
+	var lines []string
+	for _, row := range rows {
+		var line strings.Builder
+		for i, cell := range row {
+			line.WriteString(cell + strings.Repeat(" ", max(0, widths[i]-ansi.StringWidth(cell))+2))
+		}
+		lines = append(lines, strings.TrimRight(line.String(), " "))
 	}
-	return rows
+	return lines
 }

@@ -1,0 +1,63 @@
+package api
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// nextAttempt precedes the time in the text of NextAttempt.
+const nextAttempt = "the next one is at "
+
+// NextAttempt returns the part of a message that states when a failed command is repeated. The message continues with
+// ": " and the cause. CutNextAttempt parses it.
+func NextAttempt(failed int, next time.Time) string {
+	return fmt.Sprintf("attempt %d failed, %s%s", failed, nextAttempt, next.UTC().Format(time.RFC3339))
+}
+
+// CutNextAttempt removes the part that NextAttempt has written from the beginning of a message. found reports whether
+// it is there.
+func CutNextAttempt(message string) (next time.Time, rest string, found bool) {
+	head, rest, _ := strings.Cut(message, "Z: ")
+	_, at, _ := strings.Cut(head, nextAttempt)
+	next, err := time.Parse(time.RFC3339, at+"Z")
+	if err != nil {
+		return time.Time{}, message, false
+	}
+	return next, rest, true
+}
+
+// LogTime is the layout of the time at the beginning of each line of a module's log, in UTC. "MODULE:VERSION COMMAND "
+// and one of the following words come next.
+const LogTime = "2006-01-02 15:04:05.000"
+
+// What happened to a command, in a line of a module's log.
+const (
+	LogSent       = "sent"
+	LogAnswered   = "answered"
+	LogUnanswered = "not answered"
+)
+
+// LogCommand is a command to a base in a module's log.
+type LogCommand struct {
+	At              time.Time
+	Module, Version string
+	// Command is its name, such as installBiz. Event is LogSent, LogAnswered or LogUnanswered.
+	Command, Event string
+}
+
+// ParseLogCommand parses a line of a module's log. It returns false if the line is not about a command.
+func ParseLogCommand(line string) (LogCommand, bool) {
+	if len(line) <= len(LogTime) {
+		return LogCommand{}, false
+	}
+	at, err := time.Parse(LogTime, line[:len(LogTime)])
+	words := strings.SplitN(strings.TrimSpace(line[len(LogTime):]), " ", 3)
+	if err != nil || len(words) < 3 {
+		return LogCommand{}, false
+	}
+	c := LogCommand{At: at, Command: words[1]}
+	c.Module, c.Version, _ = strings.Cut(words[0], ":")
+	c.Event, _, _ = strings.Cut(words[2], ":")
+	return c, c.Event == LogSent || c.Event == LogAnswered || c.Event == LogUnanswered
+}

@@ -1,0 +1,179 @@
+// Package work runs a function for the keys of a client-go work queue.
+package work
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+)
+
+// Options configure a Queue. Do and MaxDelay are required.
+type Options[K comparable] struct {
+	// Do handles a key. It returns after what time to handle the key again; 0 waits for the next Add.
+	// Calls for the same key do not overlap.
+	Do func(ctx context.Context, key K) (again time.Duration, err error)
+	// Workers is the maximum number of concurrent calls of Do; 0 means no limit.
+	Workers int
+	// MinDelay and MaxDelay bound the delay after an error, which doubles with each error in a row. MinDelay 0
+	// means 500 ms, but at most MaxDelay.
+	MinDelay, MaxDelay time.Duration
+	// Message and Attrs describe an error of Do in the log. The first error in a row is a warning.
+	Message string
+	Attrs   func(key K) []any
+	// Clock defaults to the real clock.
+	Clock  clock.WithTicker
+	Logger *slog.Logger
+}
+
+// Queue calls Options.Do for the keys that are added. Its methods may be called concurrently.
+type Queue[K comparable] struct {
+	o     Options[K]
+	keys  workqueue.TypedRateLimitingInterface[K]
+	order *order[K]
+	busy  atomic.Int64
+}
+
+// New returns a Queue. It keeps the keys until Run handles them.
+func New[K comparable](o Options[K]) *Queue[K] {
+	o.MinDelay = min(cmp.Or(o.MinDelay, 500*time.Millisecond), o.MaxDelay)
+	order := &order[K]{urgent: map[K]bool{}}
+	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{
+		Clock: o.Clock,
+		Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Clock: o.Clock, Queue: order}),
+	})
+	return &Queue[K]{
+		o: o, order: order,
+		keys: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[K](o.MinDelay, o.MaxDelay),
+			workqueue.TypedRateLimitingQueueConfig[K]{DelayingQueue: delaying},
+		),
+	}
+}
+
+// Add adds a key. It does not block. A key that is being handled is handled again afterwards.
+func (q *Queue[K]) Add(key K) { q.keys.Add(key) }
+
+// AddAfter adds a key after a delay.
+func (q *Queue[K]) AddAfter(key K, d time.Duration) { q.keys.AddAfter(key, d) }
+
+// AddFirst adds a key before all keys that Add has added.
+func (q *Queue[K]) AddFirst(key K) {
+	q.order.setUrgent(key)
+	q.keys.Add(key)
+}
+
+// Len returns the number of keys that wait to be handled.
+func (q *Queue[K]) Len() int { return q.keys.Len() }
+
+// Depth returns the number of keys that are being handled or wait to be handled.
+func (q *Queue[K]) Depth() int { return int(q.busy.Load()) + q.keys.Len() }
+
+// Behind reports whether keys wait because all workers are busy.
+func (q *Queue[K]) Behind() bool {
+	return q.o.Workers > 0 && q.busy.Load() >= int64(q.o.Workers) && q.keys.Len() > 0
+}
+
+// Run handles keys until ctx is done, and returns when all calls of Do have returned. Call it once.
+func (q *Queue[K]) Run(ctx context.Context) {
+	defer context.AfterFunc(ctx, q.keys.ShutDown)()
+	var workers errgroup.Group
+	workers.SetLimit(cmp.Or(q.o.Workers, -1))
+	for {
+		key, shutdown := q.keys.Get()
+		if shutdown {
+			break
+		}
+		workers.Go(func() error {
+			defer q.keys.Done(key)
+			if ctx.Err() == nil {
+				q.handle(ctx, key)
+			}
+			return nil
+		})
+	}
+	_ = workers.Wait() // no worker returns an error
+}
+
+func (q *Queue[K]) handle(ctx context.Context, key K) {
+	q.busy.Add(1)
+	defer q.busy.Add(-1)
+	again, err := q.o.Do(ctx, key)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		level := slog.LevelWarn
+		if q.keys.NumRequeues(key) > 0 {
+			level = slog.LevelDebug
+		}
+		q.o.Logger.Log(ctx, level, q.o.Message, append(q.o.Attrs(key), "err", err)...)
+		q.keys.AddRateLimited(key)
+	default:
+		q.keys.Forget(key)
+		if again > 0 {
+			q.keys.AddAfter(key, again)
+		}
+	}
+}
+
+// order is the queue of a work queue. Urgent keys come first.
+type order[K comparable] struct {
+	mu          sync.Mutex // guards urgent; the work queue guards the rest
+	urgent      map[K]bool
+	first, rest []K
+}
+
+func (o *order[K]) setUrgent(key K) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.urgent[key] = true
+}
+
+func (o *order[K]) isUrgent(key K) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.urgent[key]
+}
+
+// Touch implements workqueue.Queue.
+func (o *order[K]) Touch(key K) {
+	if !o.isUrgent(key) {
+		return
+	}
+	if i := slices.Index(o.rest, key); i >= 0 {
+		o.rest = slices.Delete(o.rest, i, i+1)
+		o.first = append(o.first, key)
+	}
+}
+
+// Push implements workqueue.Queue.
+func (o *order[K]) Push(key K) {
+	if o.isUrgent(key) {
+		o.first = append(o.first, key)
+	} else {
+		o.rest = append(o.rest, key)
+	}
+}
+
+// Len implements workqueue.Queue.
+func (o *order[K]) Len() int { return len(o.first) + len(o.rest) }
+
+// Pop implements workqueue.Queue.
+func (o *order[K]) Pop() (key K) {
+	from := &o.first
+	if len(o.first) == 0 {
+		from = &o.rest
+	}
+	key, *from = (*from)[0], (*from)[1:]
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.urgent, key)
+	return key
+}

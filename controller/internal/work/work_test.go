@@ -1,0 +1,116 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// run runs a queue that records its keys, for a test in a synctest bubble.
+func run(t *testing.T, o Options[string]) (q *Queue[string], handled func() []string) {
+	t.Helper()
+	var mu sync.Mutex
+	var keys []string
+	do := o.Do
+	o.Do = func(ctx context.Context, key string) (time.Duration, error) {
+		mu.Lock()
+		keys = append(keys, key)
+		mu.Unlock()
+		if do == nil {
+			return 0, nil
+		}
+		return do(ctx, key)
+	}
+	o.Logger, o.Attrs = slog.New(slog.DiscardHandler), func(key string) []any { return []any{"key", key} }
+	if o.MaxDelay == 0 {
+		o.MaxDelay = time.Minute
+	}
+	q = New(o)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	t.Cleanup(func() { cancel(); <-ended })
+	start := func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(keys)
+	}
+	go func() { defer close(ended); q.Run(ctx) }()
+	return q, start
+}
+
+func TestQueueHandlesAKeyOnceAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		q, handled := run(t, Options[string]{Do: func(context.Context, string) (time.Duration, error) { <-release; return 0, nil }})
+		q.Add("a")
+		synctest.Wait()
+		q.Add("a")
+		q.Add("a")
+		q.Add("b")
+		synctest.Wait()
+		if got := handled(); !slices.Equal(got, []string{"a", "b"}) || q.Depth() != 2 {
+			t.Fatalf("handled %q, depth %d while a is being handled; want a and b, depth 2", got, q.Depth())
+		}
+		close(release)
+		synctest.Wait()
+		if got := handled(); !slices.Equal(got, []string{"a", "b", "a"}) || q.Depth() != 0 {
+			t.Errorf("handled %q, depth %d; want a a second time for both Adds", got, q.Depth())
+		}
+	})
+}
+
+func TestQueueDelays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		var at []time.Duration
+		failures := 4
+		q, _ := run(t, Options[string]{MaxDelay: 2 * time.Second, Do: func(context.Context, string) (time.Duration, error) {
+			at = append(at, time.Since(begun))
+			if failures--; failures >= 0 {
+				return 0, errors.New("fails")
+			}
+			if len(at) < 6 {
+				return time.Minute, nil
+			}
+			return 0, nil
+		}})
+		q.Add("a")
+		time.Sleep(time.Hour)
+		want := []time.Duration{0, 500 * time.Millisecond, 1500 * time.Millisecond, 3500 * time.Millisecond, 5500 * time.Millisecond, time.Minute + 5500*time.Millisecond}
+		if !slices.Equal(at, want) {
+			t.Errorf("handled at %s; want %s", at, want)
+		}
+	})
+}
+
+func TestQueueOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		q, handled := run(t, Options[string]{Workers: 1, Do: func(context.Context, string) (time.Duration, error) { <-release; return 0, nil }})
+		q.Add("a")
+		synctest.Wait()
+		if q.Behind() {
+			t.Error("a queue is behind though no key waits")
+		}
+		for _, key := range []string{"b", "c", "d", "e"} {
+			q.Add(key)
+			synctest.Wait()
+		}
+		q.AddFirst("e") // waits already
+		q.AddFirst("a") // is being handled
+		synctest.Wait()
+		if !q.Behind() {
+			t.Error("a queue is not behind though keys wait")
+		}
+		close(release)
+		synctest.Wait()
+		if got, want := handled(), []string{"a", "b", "e", "a", "c", "d"}; !slices.Equal(got, want) {
+			t.Errorf("handled %q; want %q", got, want)
+		}
+	})
+}

@@ -1,0 +1,313 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/box"
+	"github.com/koupleless/koupsandbox/e2e/internal/module"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/bench"
+)
+
+const (
+	daemonPart     = "daemon"
+	controllerPart = box.ControllerProgram
+
+	namespace  = metav1.NamespaceDefault
+	app        = "order"
+	oldVersion = "1.0.0"
+	newVersion = "2.0.0"
+
+	// limit is the timeout of one step, and pollEvery the interval of checks.
+	limit     = 10 * time.Minute
+	pollEvery = 20 * time.Millisecond
+	// sampleEvery is the interval of memory samples.
+	sampleEvery = 250 * time.Millisecond
+)
+
+// sandbox is a sandbox to measure. Its methods stop the benchmark on errors.
+type sandbox struct {
+	*testing.B
+	box    *box.Box
+	client kubernetes.Interface
+	// upTime is the duration of the command up.
+	upTime time.Duration
+
+	bases     int
+	pods      cache.Store
+	stopWatch context.CancelFunc
+}
+
+func must(b *testing.B, err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// up brings up a sandbox, which is removed after the benchmark.
+func up(b *testing.B, bases int) *sandbox {
+	b.Helper()
+	b.ReportMetric(0, "ns/op") // the benchmark measures its steps, not the whole
+	bin, err := box.FindPrograms("../..")
+	must(b, err)
+	home, err := os.MkdirTemp("", "koup-bench-") // paths of sockets must be short
+	must(b, err)
+	s := &sandbox{B: b, box: &box.Box{Bin: bin, Home: home, Name: "bench"}, bases: bases}
+	b.Cleanup(func() {
+		s.down()
+		must(b, os.RemoveAll(home))
+	})
+	start := time.Now()
+	must(b, s.box.Up(b.Context(), v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &bases}, Wait: &metav1.Duration{Duration: limit}}))
+	s.upTime = time.Since(start)
+	config, err := s.box.REST()
+	must(b, err)
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	s.client, err = kubernetes.NewForConfig(config)
+	must(b, err)
+	s.watchPods()
+	return s
+}
+
+func (s *sandbox) down() { must(s.B, s.box.Down(context.Background())) }
+
+// watchPods follows the Pods with one watch: repeated lists would change the measurement.
+func (s *sandbox) watchPods() {
+	var ctx context.Context
+	ctx, s.stopWatch = context.WithCancel(s.Context())
+	factory := informers.NewSharedInformerFactoryWithOptions(s.client, 0, informers.WithNamespace(namespace))
+	informer := factory.Core().V1().Pods().Informer()
+	factory.Start(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		s.Fatal("the watch of Pods did not start")
+	}
+	s.pods = informer.GetStore()
+}
+
+// count returns the number of Pods, and the number of Ready ones of a version that are not being deleted.
+func (s *sandbox) count(version string) (all, ready int) {
+	for _, object := range s.pods.List() {
+		all++
+		if pod, is := object.(*corev1.Pod); is && module.IsReady(pod) && pod.DeletionTimestamp == nil && pod.Spec.Containers[0].Env[0].Value == version {
+			ready++
+		}
+	}
+	return all, ready
+}
+
+// waitPods waits until n Pods of the version are Ready, and no others exist.
+func (s *sandbox) waitPods(version string, n int) {
+	s.Helper()
+	err := wait.PollUntilContextTimeout(s.Context(), pollEvery, limit, true, func(context.Context) (bool, error) {
+		all, ready := s.count(version)
+		return all == n && ready == n, nil
+	})
+	if err != nil {
+		all, ready := s.count(version)
+		s.Fatalf("waiting for %d Ready Pods of version %s: %v; there are %d Pods, %d of them Ready", n, version, err, all, ready)
+	}
+}
+
+func template() corev1.PodTemplateSpec {
+	return module.Template(app, module.Container(app, oldVersion))
+}
+
+// createDeployment creates a Deployment with a Pod for each base, and waits until all are Ready.
+func (s *sandbox) createDeployment(spread func(*corev1.PodTemplateSpec)) {
+	t := template()
+	spread(&t)
+	d := module.Deployment(namespace, app, int32(s.bases), t) //nolint:gosec // at most 10,000
+	_, err := s.client.AppsV1().Deployments(namespace).Create(s.Context(), d, metav1.CreateOptions{})
+	must(s.B, err)
+	s.waitPods(oldVersion, s.bases)
+}
+
+// createDaemonSet creates a DaemonSet, and waits until its Pod is Ready on every base.
+func (s *sandbox) createDaemonSet() {
+	_, err := s.client.AppsV1().DaemonSets(namespace).Create(s.Context(), module.DaemonSet(namespace, app, template()), metav1.CreateOptions{})
+	must(s.B, err)
+	s.waitPods(oldVersion, s.bases)
+}
+
+// rollOut updates the Deployment to the new version.
+func (s *sandbox) rollOut() {
+	patch := fmt.Appendf(nil, `{"spec":{"template":{"spec":{"containers":[{"name":%q,"image":%q,"env":[{"name":%q,"value":%q}]}]}}}}`,
+		app, module.URL(app, newVersion), module.EnvVersion, newVersion)
+	_, err := s.client.AppsV1().Deployments(namespace).Patch(s.Context(), app, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	must(s.B, err)
+	s.waitPods(newVersion, s.bases)
+}
+
+// deleteDeployment waits until all Pods are gone. The controller keeps a Pod until its module is uninstalled.
+func (s *sandbox) deleteDeployment() {
+	background := metav1.DeletePropagationBackground
+	must(s.B, s.client.AppsV1().Deployments(namespace).Delete(s.Context(), app, metav1.DeleteOptions{PropagationPolicy: &background}))
+	s.waitPods(oldVersion, 0)
+}
+
+// requireModules fails unless n bases report exactly the module, and the others none.
+func (s *sandbox) requireModules(version string, n int) {
+	s.Helper()
+	opened, err := s.box.Open(s.Context())
+	must(s.B, err)
+	defer opened.Close()
+	list, err := opened.Bases(s.Context(), "")
+	must(s.B, err)
+	exact, modules := 0, 0
+	for _, base := range list {
+		modules += len(base.Modules)
+		if strings.Join(base.Modules, ",") == app+":"+version+" ACTIVATED" {
+			exact++
+		}
+	}
+	if exact != n || modules != n {
+		s.Fatalf("%d bases have exactly version %s, and there are %d modules; want %d", exact, version, modules, n)
+	}
+}
+
+// unreadySince returns the number of Nodes that are or were not Ready since a time. A Node is not Ready if its
+// Lease expires, too.
+func (s *sandbox) unreadySince(start time.Time) int {
+	nodes, err := s.client.CoreV1().Nodes().List(s.Context(), metav1.ListOptions{})
+	must(s.B, err)
+	n := 0
+	for _, node := range nodes.Items {
+		if slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && (c.Status != corev1.ConditionTrue || c.LastTransitionTime.After(start))
+		}) {
+			n++
+		}
+	}
+	return n
+}
+
+// usage is what happened during a step.
+type usage struct {
+	*testing.B
+	time time.Duration
+	// cpu is CPU time in seconds, by process.
+	cpu map[string]float64
+	// controllerWrites are write requests that the controller sent, and allWrites those that the API server
+	// received. podWrites are allWrites without Leases, Events and reviews.
+	controllerWrites, allWrites, podWrites float64
+}
+
+// measure returns what was used during a step.
+func (s *sandbox) measure(step func()) usage {
+	before := s.usage()
+	start := time.Now()
+	step()
+	u := usage{B: s.B, time: time.Since(start), cpu: map[string]float64{}}
+	after := s.usage()
+	for name, seconds := range after.cpu {
+		u.cpu[name] = seconds - before.cpu[name]
+	}
+	u.controllerWrites = after.controllerWrites - before.controllerWrites
+	u.allWrites = after.allWrites - before.allWrites
+	u.podWrites = after.podWrites - before.podWrites
+	return u
+}
+
+// usage returns the totals since the start of the sandbox.
+func (s *sandbox) usage() usage {
+	processes, err := s.box.Processes(s.Context())
+	must(s.B, err)
+	u := usage{cpu: map[string]float64{}}
+	for _, p := range processes {
+		_, u.cpu[p.Component], err = p.Usage(s.Context())
+		must(s.B, err)
+	}
+	api, err := bench.APIMetrics(s.Context(), s.client.CoreV1().RESTClient())
+	must(s.B, err)
+	u.controllerWrites = s.controllerMetrics().Sum("module_controller_api_requests_total", func(labels map[string]string) bool {
+		return isWrite(labels["method"]) && !isUpkeep(labels["resource"])
+	})
+	u.allWrites = api.Sum("apiserver_request_total", func(labels map[string]string) bool { return isWrite(labels["verb"]) })
+	u.podWrites = api.Sum("apiserver_request_total", func(labels map[string]string) bool {
+		return isWrite(labels["verb"]) && !isUpkeep(labels["resource"])
+	})
+	return u
+}
+
+func isWrite(verb string) bool {
+	return slices.Contains([]string{"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}, verb)
+}
+
+// isUpkeep reports whether a resource is written independently of changes, or only reports them.
+func isUpkeep(resource string) bool {
+	return slices.Contains([]string{"leases", "events", "subjectaccessreviews", "selfsubjectaccessreviews", "tokenreviews"}, resource)
+}
+
+func (s *sandbox) controllerMetrics() bench.Metrics {
+	m, err := s.box.ControllerMetrics(s.Context())
+	must(s.B, err)
+	return m
+}
+
+func (u usage) allCPU() (seconds float64) {
+	for _, part := range u.cpu {
+		seconds += part
+	}
+	return seconds
+}
+
+// reportPods reports the cost of a step for each of its Pods.
+func (u usage) reportPods(step string, pods float64) {
+	u.ReportMetric(u.time.Seconds(), step+"-s")
+	u.ReportMetric(u.allCPU()*1e3/pods, "cpu-ms/Pod")
+	u.ReportMetric(u.cpu[controllerPart]*1e3/pods, "controller-cpu-ms/Pod")
+	u.ReportMetric(u.controllerWrites/pods, "controller-writes/Pod")
+	u.ReportMetric(u.podWrites/pods, "writes/Pod")
+}
+
+// memory is the resident memory of a process over some time, in MB.
+type memory struct{ mean, most float64 }
+
+// sampleMemory samples the memory of all processes until the returned function is called: a single sample depends
+// on the garbage collector.
+func (s *sandbox) sampleMemory() (end func() map[string]memory) {
+	processes, err := s.box.Processes(s.Context())
+	must(s.B, err)
+	ctx, cancel := context.WithCancel(s.Context())
+	done := make(chan struct{})
+	used, samples := map[string]memory{}, 0.0
+	go func() {
+		defer close(done)
+		wait.UntilWithContext(ctx, func(context.Context) {
+			samples++
+			for _, p := range processes {
+				rss, _, err := p.Usage(s.Context())
+				if err != nil {
+					s.Error(err)
+					return
+				}
+				megabytes := float64(rss) / 1e6
+				m := used[p.Component]
+				used[p.Component] = memory{m.mean + megabytes, max(m.most, megabytes)}
+			}
+		}, sampleEvery)
+	}()
+	return func() map[string]memory {
+		cancel()
+		<-done
+		for name, m := range used {
+			used[name] = memory{m.mean / samples, m.most}
+		}
+		return used
+	}
+}

@@ -1,0 +1,119 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+
+	"github.com/shirou/gopsutil/v4/cpu"
+	"golang.org/x/perf/benchfmt"
+
+	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/internal/version"
+)
+
+// The units of values, after the percentile, such as p50-ms.
+const (
+	milliseconds = "ms"
+	podsPerSec   = "Pods/s"
+)
+
+// The keys that a benchmark file has besides those of the go command.
+const (
+	coresKey    = "cores"
+	providerKey = "provider"
+)
+
+// Results are the values of benchmarks over all runs.
+type Results struct {
+	config  map[string]string // goos, cpu, provider, ...
+	figures []*figure         // in the order of their first value
+}
+
+// figure is one unit of one benchmark.
+type figure struct {
+	name, unit string
+	values     []float64
+}
+
+// Read reads a benchmark file. It fails if the file has no results.
+func Read(file string) (*Results, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading benchmark results: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	results := &Results{}
+	reader := benchfmt.NewReader(f, file)
+	for reader.Scan() {
+		if r, is := reader.Result().(*benchfmt.Result); is {
+			results.add(r)
+		}
+	}
+	if err := reader.Err(); err != nil {
+		return nil, fmt.Errorf("reading benchmark results: %w", err)
+	}
+	if len(results.figures) == 0 {
+		return nil, fmt.Errorf("%s has no benchmark results; create it with: koupsandbox bench > %s", file, file)
+	}
+	return results, nil
+}
+
+func (r *Results) add(result *benchfmt.Result) {
+	if r.config == nil {
+		r.setConfig(result.Config)
+	}
+	for _, v := range result.Values {
+		f := r.find(string(result.Name), v.Unit)
+		if f == nil {
+			f = &figure{name: string(result.Name), unit: v.Unit}
+			r.figures = append(r.figures, f)
+		}
+		f.values = append(f.values, v.Value)
+	}
+}
+
+func (r *Results) setConfig(config []benchfmt.Config) {
+	r.config = map[string]string{}
+	for _, c := range config {
+		r.config[c.Key] = string(c.Value)
+	}
+}
+
+// find returns nil if there is no such figure.
+func (r *Results) find(name, unit string) *figure {
+	i := slices.IndexFunc(r.figures, func(f *figure) bool { return f.name == name && f.unit == unit })
+	if i < 0 {
+		return nil
+	}
+	return r.figures[i]
+}
+
+// configOf returns the file configuration of the results of a sandbox on this machine.
+func configOf(ctx context.Context, status *sandbox.Status) ([]benchfmt.Config, error) {
+	cpus, err := cpu.InfoWithContext(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the CPU model: %w", err)
+	}
+	model := ""
+	if len(cpus) > 0 {
+		model = cpus[0].ModelName
+	}
+	var config []benchfmt.Config
+	for _, c := range [][2]string{
+		{"goos", runtime.GOOS},
+		{"goarch", runtime.GOARCH},
+		{"cpu", cmp.Or(model, "unknown")},
+		{coresKey, strconv.Itoa(runtime.NumCPU())},
+		{providerKey, string(status.Provider)},
+		{"kubernetes", status.Version},
+		{"koupsandbox", cmp.Or(version.Of(), "unknown")},
+	} {
+		config = append(config, benchfmt.Config{Key: c[0], Value: []byte(c[1]), File: true})
+	}
+	return config, nil
+}

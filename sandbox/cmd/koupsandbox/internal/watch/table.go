@@ -1,0 +1,168 @@
+package watch
+
+import (
+	"cmp"
+	"fmt"
+	"image/color"
+	"slices"
+	"strings"
+
+	"charm.land/lipgloss/v2"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
+)
+
+// The colors are those of the terminal's own palette, which suit its background.
+var (
+	good = lipgloss.Color("2")
+	bad  = lipgloss.Color("9")
+	warn = lipgloss.Color("3")
+	weak = lipgloss.Color("8")
+)
+
+var headers = []string{"BASE", "STATE", "MODULES", "PODS", "LOST", "LAST EVENT"}
+
+func paint(c color.Color, text string) string {
+	return lipgloss.NewStyle().Foreground(c).Render(text)
+}
+
+// names returns the bases that the table shows.
+func (s *snapshot) names() []string {
+	var names []string
+	for b := range s.state.Bases.All() {
+		if !b.Removed {
+			names = append(names, b.Name)
+		}
+	}
+	slices.SortFunc(names, plain.CompareNames)
+	return names
+}
+
+// row returns the cells of a base.
+func (s *snapshot) row(name string) []string {
+	b := s.state.Bases.Get(name)
+	lost, last := "", ""
+	if n := s.lost[name]; n > 0 {
+		lost = paint(bad, fmt.Sprint(n))
+	}
+	if e, ok := s.last[name]; ok {
+		if last = shortLine(e); e.Code != "" {
+			last = paint(bad, last)
+		}
+	}
+	return []string{plain.Text(name), s.baseState(b), moduleList(b), s.podList(name), lost, last}
+}
+
+// baseState returns the state of a base, and what may explain it: the state of its Node, unless that is
+// Ready, and the faults that are set.
+func (s *snapshot) baseState(b *timeline.BaseStatus) string {
+	var parts []string
+	switch {
+	case !b.Running:
+		parts = append(parts, paint(bad, "down"))
+	case b.Ready && b.Connected:
+		parts = append(parts, paint(good, "ready"))
+	case b.Ready:
+		parts = append(parts, paint(warn, "disconnected"))
+	default:
+		parts = append(parts, paint(warn, "starting"))
+	}
+	for n := range s.state.Nodes.All() {
+		if n.Base == b.Name && n.State != timeline.NodeReady {
+			parts = append(parts, paint(warn, "Node "+string(n.State)))
+		}
+	}
+	for f := range s.state.Faults.All() {
+		if f.Base == b.Name {
+			parts = append(parts, paint(warn, "fault "+plain.Text(f.Message)))
+		}
+	}
+	slices.Sort(parts[1:])
+	return strings.Join(parts, ", ")
+}
+
+// moduleList returns the modules of a base as NAME:VERSION. Those that are not active come first, with
+// their state.
+func moduleList(b *timeline.BaseStatus) string {
+	var parts []string
+	modules := slices.SortedStableFunc(slices.Values(b.Modules), func(a, b timeline.ModuleStatus) int {
+		switch {
+		case a.State == timeline.ModuleActivated && b.State != timeline.ModuleActivated:
+			return 1
+		case b.State == timeline.ModuleActivated && a.State != timeline.ModuleActivated:
+			return -1
+		}
+		return 0
+	})
+	for _, m := range modules {
+		text := plain.Text(m.String())
+		switch m.State {
+		case timeline.ModuleActivated:
+			text = paint(good, text)
+		case timeline.ModuleResolved:
+			text = paint(warn, text+" installing")
+		case timeline.ModuleBroken:
+			text = paint(bad, text+" broken")
+		default:
+			text = paint(weak, text+" "+strings.ToLower(string(m.State)))
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// podList returns how many Pods of a base are Ready, and the reasons of the others.
+func (s *snapshot) podList(base string) string {
+	ready, all := 0, 0
+	var reasons []string
+	for p := range s.state.PodsOn(base) {
+		all++
+		switch reason := cmp.Or(p.Reason, p.Phase); {
+		case p.Ready:
+			ready++
+		case p.Deleting: // a Pod that terminates need not be Ready
+		case !slices.Contains(reasons, reason):
+			reasons = append(reasons, reason)
+		}
+	}
+	if all == 0 {
+		return ""
+	}
+	return plain.Text(strings.Join(append([]string{fmt.Sprintf("%d/%d", ready, all)}, reasons...), ", "))
+}
+
+// summary returns the lines above the table: the components, the streams, and the Pods without a base.
+func (s *snapshot) summary() []string {
+	var lines []string
+	running := 0
+	var others []string
+	for _, name := range s.state.Components.Names() {
+		c := s.state.Components.Get(name)
+		if c.State == timeline.ComponentRunning {
+			running++
+			continue
+		}
+		others = append(others, paint(bad, plain.Text(timeline.Join(": ", name+" "+string(c.State), c.Message))))
+	}
+	if running+len(others) > 0 {
+		lines = append(lines, strings.Join(append([]string{plain.Count(running, "component") + " running"}, others...), ", "))
+	}
+	for _, r := range s.rates {
+		line := fmt.Sprintf("traffic %s: %.0f ok/s", plain.Text(r.name), r.ok)
+		if r.lost > 0 {
+			line += paint(bad, fmt.Sprintf(", %.0f lost/s", r.lost))
+		}
+		lines = append(lines, line+fmt.Sprintf(", %d sent, %d lost", r.sent, r.sum))
+	}
+	var waiting int
+	for p := range s.state.Pods.All() {
+		if p.Base == "" {
+			waiting++
+		}
+	}
+	if waiting > 0 {
+		lines = append(lines, paint(warn, plain.Count(waiting, "Pod")+" without a base"))
+	}
+	return lines
+}

@@ -1,0 +1,85 @@
+package watch
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+)
+
+// ratePeriod is the time between two requests for the counters of streams.
+const ratePeriod = time.Second
+
+// Streams has the counters of streams of requests: a control.Client.
+type Streams interface {
+	Bases(ctx context.Context, group string) ([]control.Base, error)
+	Traffic(ctx context.Context, group string) ([]traffic.Summary, error)
+}
+
+// rate is how fast a stream is.
+type rate struct {
+	name      string
+	sent, sum int     // requests sent and lost since the stream began
+	ok, lost  float64 // per second
+	at        time.Time
+	answered  int
+}
+
+// Rates updates the request rates of the screen until ctx ends. It shows the streams of a group, or of
+// all groups if group is empty.
+func (s *Screen) Rates(ctx context.Context, streams Streams, group string) {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		groups := []string{group}
+		bases, err := streams.Bases(ctx, group)
+		if err != nil {
+			return // the events report that the sandbox has ended
+		}
+		for _, b := range bases {
+			if group == "" && !slices.Contains(groups, b.Group) {
+				groups = append(groups, b.Group)
+			}
+		}
+		var all []traffic.Summary
+		for _, g := range groups {
+			summaries, err := streams.Traffic(ctx, g)
+			if err != nil {
+				return
+			}
+			for _, summary := range summaries {
+				if g != group {
+					summary.Name = g + "/" + summary.Name
+				}
+				all = append(all, summary)
+			}
+		}
+		s.count(all)
+	}, ratePeriod)
+}
+
+// count computes the rates from new counters and those before.
+func (s *Screen) count(all []traffic.Summary) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.o.Clock.Now()
+	var rates []rate
+	for _, summary := range all {
+		if !summary.Ended.IsZero() {
+			continue
+		}
+		r := rate{name: summary.Name, sent: summary.Sent, sum: summary.Lost, at: now, answered: summary.Sent - summary.Open - summary.Lost}
+		i := slices.IndexFunc(s.now.rates, func(r rate) bool { return r.name == summary.Name })
+		if i >= 0 {
+			before := s.now.rates[i]
+			elapsed := now.Sub(before.at).Seconds()
+			r.ok, r.lost = float64(r.answered-before.answered)/elapsed, float64(r.sum-before.sum)/elapsed
+		}
+		rates = append(rates, r)
+	}
+	slices.SortFunc(rates, func(a, b rate) int { return cmp.Compare(a.name, b.name) })
+	s.now.rates = rates
+}

@@ -1,0 +1,19 @@
+package plain
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+)
+
+// CompareNames orders names by the number at their end: base-2 before base-10.
+func CompareNames(a, b string) int {
+	split := func(name string) (word string, number int) {
+		word = strings.TrimRight(name, "0123456789")
+		number, _ = strconv.Atoi(name[len(word):]) // without a number, the names are compared as they are
+		return word, number
+	}
+	wordA, numberA := split(a)
+	wordB, numberB := split(b)
+	return cmp.Or(cmp.Compare(wordA, wordB), cmp.Compare(numberA, numberB), cmp.Compare(a, b))
+}

@@ -1,0 +1,139 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/judge"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
+)
+
+const (
+	// maxDelay is the longest Delay of a run whose failure counts, at speed 1: a quarter of the default timeout of a
+	// request.
+	maxDelay = 500 * time.Millisecond
+	// catchUpTime limits how long a run waits to see everything that has happened.
+	catchUpTime = 15 * time.Second
+	// catchUpInterval is the time between two looks at the bases meanwhile.
+	catchUpInterval = 100 * time.Millisecond
+)
+
+// errInconclusive is the error of a run that proves nothing because the machine was too slow.
+var errInconclusive = errors.New("inconclusive")
+
+// errBehind is the cause of the end of catchUp.
+var errBehind = fmt.Errorf("%w: the run has not seen all events within %s", errInconclusive, catchUpTime)
+
+// Inconclusive reports whether the run has no verdict because the machine was too slow. Execute repeats such a run once.
+func (r *Run) Inconclusive() bool {
+	return r.Verdict == Errored && strings.Contains(r.Failure, errInconclusive.Error())
+}
+
+// weighDelay makes a failed run inconclusive if Delay is so long that it may be the reason for the failure: longer than
+// maxDelay, or longer than the module of a deleted Pod stays on its base.
+func (r *Run) weighDelay() {
+	if r.Verdict == Failed && r.Delay > min(maxDelay, judge.Draining/time.Duration(max(r.Speed, 1))) {
+		r.Verdict = Errored
+		r.Failure = fmt.Sprintf("%s: this machine was up to %.1f s late: %s", errInconclusive, r.Delay.Seconds(), r.Failure)
+	}
+}
+
+// lastWrite returns the resource version of the last write to the API, which every list has. It lists LimitRanges because
+// there are few: the API server goes through all objects of a resource to list those of a namespace.
+func (e *execution) lastWrite(ctx context.Context) (uint64, error) {
+	list, err := e.r.kube.Typed.CoreV1().LimitRanges(e.in.name).List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return 0, err
+	}
+	version, err := strconv.ParseUint(list.ResourceVersion, 10, 64)
+	if err != nil {
+		return 0, nil //nolint:nilerr // resource versions of this API are not numbers
+	}
+	return version, nil
+}
+
+// catchUp waits until the run has seen everything that has happened so far. The error is errInconclusive after catchUpTime,
+// and errBroken if bases or objects cannot be listed. If wait is set, an API that cannot be listed is asked again.
+func (e *execution) catchUp(ctx context.Context, wait bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, catchUpTime, errBehind)
+	defer cancel()
+	for {
+		done, err := e.caughtUp(ctx)
+		if done {
+			return nil
+		}
+		if err == nil || wait && errors.Is(err, observe.ErrNoList) {
+			select {
+			case <-time.After(catchUpInterval):
+			case <-ctx.Done():
+			}
+			if ctx.Err() == nil {
+				continue
+			}
+		}
+		if ctx.Err() != nil && (err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Cause(ctx))) {
+			return context.Cause(ctx)
+		}
+		return fmt.Errorf("%w: %w", errBroken, err)
+	}
+}
+
+// caughtUp reports whether the run has seen the Pods and EndpointSlices that the API has, and the bases as the daemon has
+// them. It blocks until the watches have delivered what the API lists.
+func (e *execution) caughtUp(ctx context.Context) (bool, error) {
+	for _, r := range []observe.Subject{{Resource: observe.Pods, Namespace: e.in.name}, {Resource: observe.EndpointSlices, Namespace: e.in.name}} {
+		if err := e.world.CatchUp(ctx, r); err != nil {
+			return false, err
+		}
+	}
+	bases, err := e.bases(ctx)
+	return err == nil && e.matchesEvents(bases), err
+}
+
+// catchUpConditions waits at the end of the scope of conditions until they have been evaluated for everything that happened
+// in it. It does not wait for an API that is down.
+func (e *execution) catchUpConditions(ctx context.Context, conditions int) error {
+	if conditions == 0 {
+		return nil
+	}
+	if err := e.catchUp(ctx, false); errors.Is(err, errInconclusive) {
+		return err
+	}
+	return nil
+}
+
+// listBases asks the daemon for the bases of the run.
+func (e *execution) listBases(ctx context.Context) ([]control.Base, error) {
+	return e.r.o.Sandbox.Bases(ctx, e.in.name)
+}
+
+// matchesEvents reports whether the events that the run has seen agree with the bases that the daemon lists.
+func (e *execution) matchesEvents(bases []control.Base) (same bool) {
+	e.world.Look(func(v observe.View) {
+		seen := v.Bases()
+		same = !slices.ContainsFunc(bases, func(b control.Base) bool {
+			base, ok := seen[strings.TrimPrefix(b.HostName, e.in.name+"-")]
+			return !ok || base.Running != b.Running || !slices.Equal(modulesOf(base.Modules), slices.Sorted(slices.Values(b.Modules)))
+		})
+	})
+	return same
+}
+
+// modulesOf formats modules as control.Base does.
+func modulesOf(all []timeline.ModuleStatus) []string {
+	var out []string
+	for _, m := range all {
+		out = append(out, m.String()+" "+string(m.State))
+	}
+	slices.Sort(out)
+	return out
+}

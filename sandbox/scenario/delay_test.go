@@ -1,0 +1,191 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
+	k8stesting "k8s.io/client-go/testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/judge"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
+)
+
+// A long delay of the machine makes a failed run inconclusive, and changes no other verdict.
+func TestDelayOfARun(t *testing.T) {
+	for name, tt := range map[string]struct {
+		run  Run
+		want Verdict
+	}{
+		"failed in time":            {Run{Verdict: Failed, Delay: maxDelay}, Failed},
+		"failed, late":              {Run{Verdict: Failed, Delay: maxDelay + 1}, Errored},
+		"failed at speed 5, late":   {Run{Verdict: Failed, Delay: judge.Draining/5 + 1, Speed: 5}, Errored},
+		"failed at speed 5 in time": {Run{Verdict: Failed, Delay: judge.Draining / 5, Speed: 5}, Failed},
+		"passed, late":              {Run{Verdict: Passed, Delay: time.Hour}, Passed},
+	} {
+		tt.run.Failure = "why"
+		tt.run.weighDelay()
+		if tt.run.Verdict != tt.want || !strings.HasSuffix(tt.run.Failure, "why") || tt.run.Inconclusive() != (tt.want == Errored) {
+			t.Errorf("%s: %s: %s, want %s", name, tt.run.Verdict, tt.run.Failure, tt.want)
+		}
+	}
+}
+
+// The Delay of a run is that of its watches or of its requests, whichever is longer.
+func TestDelayIsMeasured(t *testing.T) {
+	e := begin(t, Options{}, "steps: [{script: {content: exit 3}}]")
+	e.world.Note(timeline.Event{Kind: timeline.Synced})
+	e.world.Note(timeline.Event{Time: time.Now().Add(-time.Hour), Kind: timeline.Base, Base: "base-1", State: string(timeline.BaseReady)})
+	e.must(e.body(t.Context()))
+	if run := e.finish(t.Context()); run.Delay < time.Hour || !run.Inconclusive() {
+		t.Errorf("delay %s, %s: %s", run.Delay, run.Verdict, run.Failure)
+	}
+}
+
+// An inconclusive run is made once more, with the same seed in a namespace of its own, and the second result counts.
+func TestInconclusiveRunsAreRepeated(t *testing.T) {
+	for name, tt := range map[string]struct {
+		results []Run // of the calls of perform
+		keep    bool
+		want    Run
+		kinds   []EventKind
+	}{
+		"the second passes": {
+			results: []Run{{Verdict: Errored, Failure: "inconclusive: late"}, {Verdict: Passed}},
+			want:    Run{Verdict: Passed, Repeated: "inconclusive: late"},
+			kinds:   []EventKind{RunBegan, RunPostponed, Cleaned, RunBegan, RunEnded, Cleaned},
+		},
+		"the second is inconclusive too": {
+			results: []Run{{Verdict: Errored, Failure: "inconclusive: late"}, {Verdict: Errored, Failure: "inconclusive: later"}},
+			want:    Run{Verdict: Errored, Failure: "inconclusive: later", Repeated: "inconclusive: late"},
+			kinds:   []EventKind{RunBegan, RunPostponed, Cleaned, RunBegan, RunEnded, Cleaned},
+		},
+		"a failure counts": {
+			results: []Run{{Verdict: Failed, Failure: "lost"}},
+			want:    Run{Verdict: Failed, Failure: "lost"},
+			kinds:   []EventKind{RunBegan, RunEnded, Cleaned},
+		},
+		"what is kept stays": {
+			results: []Run{{Verdict: Errored, Failure: "inconclusive: late"}}, keep: true,
+			want:  Run{Verdict: Errored, Failure: "inconclusive: late"},
+			kinds: []EventKind{RunBegan, RunEnded, Cleaned},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{Scenarios: []*source.Scenario{load(t, "steps: [{script: {content: echo}}]")}, Seed: 1, Keep: tt.keep}
+			var kinds []EventKind
+			o.Progress = func(e Event) { kinds = append(kinds, e.Kind) }
+			r := &runner{o: o, status: &control.Status{}, report: &Report{}, inconclusive: map[int]*Run{}}
+			var err error
+			if r.plan, err = plan(o, "dev", 1); err != nil {
+				t.Fatal(err)
+			}
+			r.report.Runs = []*Run{newRun(r.plan[0])}
+			var made []*instance
+			r.perform = func(_ context.Context, i *instance) (*Run, func(context.Context) string) {
+				made = append(made, i)
+				return &tt.results[len(made)-1], func(context.Context) string { return "" }
+			}
+			r.run(t.Context())
+			if diff := cmp.Diff(&tt.want, r.report.Runs[0]); diff != "" {
+				t.Errorf("report (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(append([]EventKind{Planned}, tt.kinds...), kinds); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+			if len(made) != len(tt.results) || len(made) == 2 && (made[0].seed != made[1].seed || made[0].name == made[1].name) {
+				t.Errorf("%d runs: %+v", len(made), made)
+			}
+		})
+	}
+}
+
+// The checks judge what has happened, so the run waits until it has seen all of it.
+func TestCatchUpWithTheBases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := begin(t, Options{}, "steps: [{script: {content: \"true\"}}]")
+		host := e.in.name + "-base-1"
+		e.world.Note(timeline.Event{Kind: timeline.Synced})
+		e.world.Note(timeline.Event{Time: time.Now(), Kind: timeline.Base, Base: "base-1", State: string(timeline.BaseReady)})
+		e.bases = func(context.Context) ([]control.Base, error) {
+			return []control.Base{{HostName: host, Running: true, Modules: []string{"stock:1 ACTIVATED"}}}, nil
+		}
+		began := time.Now()
+		err := e.catchUp(t.Context(), false)
+		if !errors.Is(err, errInconclusive) || !errored(err) || time.Since(began) != catchUpTime {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- e.catchUp(t.Context(), false) }()
+		synctest.Wait()
+		e.world.Note(timeline.Event{Time: time.Now(), Kind: timeline.Module, Base: "base-1", Module: "stock", Version: "1", State: "ACTIVATED"})
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		e.bases = func(context.Context) ([]control.Base, error) { return nil, errors.New("gone") }
+		if err := e.catchUp(t.Context(), false); !errors.Is(err, errBroken) {
+			t.Errorf("without a daemon: %v", err)
+		}
+	})
+}
+
+// At its end a run asks an API again that gives no list.
+func TestTheEndOfARunWaitsForTheAPI(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		fails int // how many questions
+		with  error
+		want  error
+		after time.Duration
+	}{
+		{"for a while", 3, errors.New("etcdserver: request timed out"), nil, 3 * catchUpInterval},
+		{"for ever", math.MaxInt, errors.New("connection refused"), errBroken, catchUpTime},
+		{"without an answer", math.MaxInt, context.DeadlineExceeded, errInconclusive, catchUpTime},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := begin(t, Options{}, "steps: [{script: {content: \"true\"}}]")
+				client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{observe.Pods: "PodList"})
+				asked := 0
+				client.PrependReactor("list", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
+					asked++
+					return asked <= tt.fails, nil, tt.with
+				})
+				e.world = observe.New(observe.Options{Client: client, Namespace: e.in.name, Group: e.in.name})
+				followed, cancel := context.WithCancel(t.Context())
+				cancel() // nothing is to be told
+				_ = e.world.Follow(followed, observe.Subject{Resource: observe.Pods, Namespace: e.in.name})
+				began := time.Now()
+				if err := e.catchUp(t.Context(), true); !errors.Is(err, tt.want) {
+					t.Errorf("%v, want %v", err, tt.want)
+				}
+				if after := time.Since(began); after != tt.after {
+					t.Errorf("it took %s, want %s", after, tt.after)
+				}
+			})
+		})
+	}
+}
+
+// The checks know the times that the scenario gives the controller.
+func TestJudgeOptions(t *testing.T) {
+	o := judgeOptions(&v1alpha1.ScenarioSpec{Controller: &v1alpha1.ControllerNeeds{Env: map[string]string{
+		"LIST_INTERVAL": "2s", "BASE_UNREACHABLE_AFTER": "4s", "INSTALL_TIMEOUT": "1m", "UNINSTALL_TIMEOUT": "nonsense",
+	}}}, 10)
+	if o.ListEvery != 2*time.Second || o.SilentAfter != 4*time.Second || o.InstallWithin != time.Minute || o.UninstallWithin != 0 || o.Speed != 10 {
+		t.Errorf("%+v", o)
+	}
+}

@@ -1,0 +1,63 @@
+package observe
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// lastWriteInterval is the time between two requests for the version of the last write to the API.
+	lastWriteInterval = 200 * time.Millisecond
+	// requestTimeout limits one request to the API.
+	requestTimeout = 5 * time.Second
+)
+
+// A mark says that the write with this version had happened at a time. The API server orders the writes of all objects by
+// one version.
+type mark struct {
+	version uint64
+	time    time.Time
+}
+
+// markWrites asks the API for the version of its last write until ctx ends. An API that does not answer is asked again.
+func (w *World) markWrites(ctx context.Context) {
+	tick := time.NewTicker(lastWriteInterval)
+	defer tick.Stop()
+	for {
+		asking, cancel := context.WithTimeout(ctx, requestTimeout)
+		version, err := w.o.LastWrite(asking)
+		cancel()
+		if err == nil && version > 0 {
+			w.mu.Lock()
+			w.marks = append(w.marks, mark{version, w.o.Now()})
+			w.mu.Unlock()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// timeOf returns when a write that is delivered now had happened at the latest. If a watch delivers it, that is the time of
+// the first mark that covers its version, and the difference to now is the lag of the watch. For a write that a list
+// delivers, after a watch has ended, it is now. w.mu is held.
+func (w *World) timeOf(version uint64, listed bool) time.Time {
+	at := w.o.Now()
+	if version == 0 || listed {
+		return at
+	}
+	for i := len(w.marks) - 1; i >= 0 && w.marks[i].version >= version; i-- {
+		at = w.marks[i].time
+	}
+	w.lag = max(w.lag, w.o.Now().Sub(at))
+	return at
+}
+
+// Lag returns the longest time, as far as it is known, between an event and the moment at which the World was told of it.
+func (w *World) Lag() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lag
+}
