@@ -24,8 +24,8 @@ var All = []Mutation{
 			"controller/internal/vpod/publish.go",
 			`				p.addLane(&s, l, e, b)
 `,
-			`				if l.placed[m.Version] != nil {
-					s.there, s.biz.State = true, arklet.StateActivated
+			`				if _, sent := l.memory.Installed[m.Version]; sent {
+					s.Listed, s.Biz.State = true, arklet.StateActivated
 				}
 				p.addLane(&s, l, e, b)
 `,
@@ -59,9 +59,9 @@ var All = []Mutation{
 		Name: "uninstall-by-name", What: "An uninstall removes all versions of a module",
 		Edits: []Edit{{
 			"controller/internal/vpod/reconcile.go",
-			`	case doUninstall:
+			`	case plan.DoUninstall:
 `,
-			`	case doUninstall:
+			`	case plan.DoUninstall:
 		for _, biz := range b.Modules {
 			if biz.Name == m.Name {
 				_, _ = p.uninstall(ctx, b, biz.Module(), again)
@@ -73,12 +73,12 @@ var All = []Mutation{
 	{
 		Name: "drain-alone", What: "The active version is uninstalled while it receives requests through the Pod of another version",
 		Rare:  "a Pod must be deleted while its version is being installed, and the previous one right after it",
-		Edits: []Edit{{"controller/internal/vpod/plan.go", `	if s.answers(biz) { // also`, `	if s.answers(biz) && s.name == "" { // also`}},
+		Edits: []Edit{{"controller/internal/plan/plan.go", `	if p.receivesRequests(biz) { // also`, `	if p.receivesRequests(biz) && p.Name == "" { // also`}},
 	},
 	{
 		Name: "believe-the-drain", What: "A module is uninstalled after MODULE_DRAIN though a Service still sends requests to its Pod",
 		Rare:  "the Kubernetes controllers must be slow or unavailable",
-		Edits: []Edit{{"controller/internal/vpod/plan.go", `	if q.not { // it hears`, `	if q.not && s.name == "" { // it hears`}},
+		Edits: []Edit{{"controller/internal/plan/drain.go", `	if e.Serving { // the next`, `	if e.Serving && p.Name == "" { // the next`}},
 	},
 	{
 		Name: "retain-commands", What: "The broker retains commands and delivers them again to a base that reconnects",
