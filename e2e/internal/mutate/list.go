@@ -25,7 +25,7 @@ var All = []Mutation{
 			`				p.addLane(&s, l, e, b)
 `,
 			`				if _, sent := l.memory.Installed[m.Version]; sent {
-					s.Listed, s.Biz.State = true, arklet.StateActivated
+					s.there, s.biz.State = true, arklet.StateActivated
 				}
 				p.addLane(&s, l, e, b)
 `,
