@@ -79,6 +79,7 @@ RELEASE ?= dist/release
 BUILDS ?= dist/build
 URL ?= https://github.com/koupleless/koupsandbox/releases/download/$(VERSION)
 RELEASE_TOOLS := $(addprefix $(BIN)/,goreleaser go-licenses cyclonedx-gomod)
+# GoReleaser packs the binaries in the order in which their builds end. One build at a time gives the same archives every time.
 release: export PATH := $(BIN):$(PATH)
 release: export RELEASE_VERSION := $(VERSION:v%=%)
 release: export RELEASE_URL := $(URL)
@@ -89,7 +90,7 @@ release: export KUBE_LDFLAGS := $(KUBE_LDFLAGS)
 release: export PROGRAM_LDFLAGS := $(LDFLAGS) -X main.version=$(VERSION)
 release: $(RELEASE_TOOLS) ## Write the files of a release to dist/release: make release VERSION=v1.2.3
 	@[[ "$(VERSION)" =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$$ ]] || { echo 'VERSION is "$(VERSION)"; use a version such as v1.2.3' >&2; exit 1; }
-	$(BIN)/goreleaser release --snapshot --clean
+	$(BIN)/goreleaser release --snapshot --clean --parallelism 1
 	rm -rf $(RELEASE)
 	mkdir -p $(RELEASE)
 	cd dist && cp goreleaser/*.tar.gz goreleaser/*.cdx.json goreleaser/checksums.txt goreleaser/homebrew/Casks/*.rb goreleaser/krew/*.yaml files/install.sh $(abspath $(RELEASE))
