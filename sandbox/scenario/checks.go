@@ -53,7 +53,7 @@ func judgeOptions(s *v1alpha1.ScenarioSpec, speed int) judge.Options {
 func (e *execution) verdicts(ctx context.Context, end time.Time) {
 	expect, doubt := expectations(&e.in.Spec.Checks), ""
 	options := judgeOptions(&e.in.Spec, e.r.status.Speed)
-	options.Foreign = e.foreign(ctx)
+	options.Foreign, options.Delay = e.foreign(ctx), e.world.Lag()+observe.LastWriteInterval
 	for _, r := range judge.Judge(e.world.Events(), end, options) {
 		c := checkOf(r, expect[r.Name])
 		e.check(c)

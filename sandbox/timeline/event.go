@@ -42,9 +42,7 @@ type Event struct {
 	// Time is when it happened. For objects of the API it is when the watch told it, or before, if it
 	// is known that it was written before.
 	Time time.Time `json:"time"`
-	// Late is how much earlier it may have happened; zero = not at all, or nobody knows.
-	Late time.Duration `json:"late,omitempty"`
-	Kind Kind          `json:"kind"`
+	Kind Kind      `json:"kind"`
 	// Base is the host name of the base that it is about, if any: SET-N.
 	Base string `json:"base,omitempty"`
 	// Identity of the base's process at that time.

@@ -16,6 +16,5 @@
 // heartbeats. The periods come from package controller/api. Outages have windows in which mismatches are allowed
 // (outage.go), whatever the check.
 //
-// A watch may be late. Event.Late is how much earlier an event may have happened. A violation that depends on it is
-// Doubtful.
+// Watches may be late. A violation that depends on an Options.Delay of more than a second is Doubtful.
 package judge

@@ -125,12 +125,6 @@ func fires(ms int, base, kind string) timeline.Event {
 	return timeline.Event{Time: at(ms), Kind: timeline.Fault, Target: "base", Base: base, Name: "f", State: "fired", Code: kind}
 }
 
-// late is an event that may have happened earlier.
-func late(by time.Duration, e timeline.Event) timeline.Event {
-	e.Late = by
-	return e
-}
-
 // identity is an event of a base's process.
 func identity(id string, e timeline.Event) timeline.Event {
 	e.Identity = id

@@ -43,6 +43,8 @@ type Options struct {
 	// BASE_UNREACHABLE_AFTER, INSTALL_TIMEOUT, UNINSTALL_TIMEOUT and LEASE_DURATION of the controller. Default: those of
 	// package controller/api.
 	ListEvery, SilentAfter, InstallWithin, UninstallWithin, ControllerLease time.Duration
+	// Delay is how much earlier than its time an event of the API may have happened. Default: not at all.
+	Delay time.Duration
 	// Speed divides the periods of the controller, including the settings above. It does not divide the duration of
 	// writes and watch events. Default: 1.
 	Speed int
@@ -91,8 +93,8 @@ type Result struct {
 	Compared int
 	// Violations in the order of time.
 	Violations []Violation
-	// Doubtful are violations that are none if late events of the watch happened as early as possible, in the order of
-	// time.
+	// Doubtful are violations that are none if the events of the API happened earlier by a Delay longer than TruthWithin, in
+	// the order of time.
 	Doubtful []Violation
 	// Excused are others that look like violations but were over before the controller could know,
 	// or short enough, in the order of time.
@@ -126,16 +128,16 @@ type evaluator struct {
 // Judge returns what the checks find in the events of a run until end, always in the same order. Events may come in any
 // order. Those with equal times are evaluated in their order.
 //
-// A watch may be late: Event.Late is how much earlier an event may have happened. A violation of the checks that compare
-// events of bases and of the API counts if it exists both with the times of the events, and with their earliest times.
+// Watches may be late. A violation of the checks that compare events of bases and of the API counts if it exists both with
+// the times of the events, and with those of the API earlier by Options.Delay.
 func Judge(events []timeline.Event, end time.Time, o Options) []Result {
 	o.complete()
 	e := evaluate(events, &o)
 	active, truth := e.active.find(&e.w, end, &o), e.truth.find(&e.w, end, &o)
-	if early := earliest(events); early != nil {
-		e := evaluate(early, &o)
-		settle(&active, e.active.find(&e.w, end, &o), events, &o)
-		settle(&truth, e.truth.find(&e.w, end, &o), events, &o)
+	if o.Delay > 0 {
+		e := evaluate(earliest(events, o.Delay), &o)
+		settle(&active, e.active.find(&e.w, end, &o), &o)
+		settle(&truth, e.truth.find(&e.w, end, &o), &o)
 	}
 	e.active.summarize(&active)
 	e.truth.summarize(&truth, &e.w, &o)
@@ -165,56 +167,41 @@ func (c *evaluator) take(e timeline.Event) {
 	c.orders.note(x)
 }
 
-// earliest returns the events with the earliest times at which they may have happened, in the order of these times; nil
-// if no event was late. The events of one object keep their order.
-func earliest(events []timeline.Event) []timeline.Event {
-	type object struct{ name, uid string }
-	was := map[object]time.Time{}
-	late := false
+// ofAPI reports whether a watch of the API delivered the event, so that it may be late.
+func ofAPI(e timeline.Event) bool { return e.Kind == timeline.Pod || e.Kind == timeline.Endpoints }
+
+// earliest returns the events with those of the API earlier by the delay, in the order of these times.
+func earliest(events []timeline.Event, delay time.Duration) []timeline.Event {
 	out := slices.Clone(events)
 	for i := range out {
-		e := &out[i]
-		if e.Kind != timeline.Pod && e.Kind != timeline.Endpoints {
-			continue
+		if ofAPI(out[i]) {
+			out[i].Time = out[i].Time.Add(-delay)
 		}
-		of := object{name: e.Name}
-		if e.Pod != nil {
-			of.uid = e.Pod.PodKey()
-		}
-		late = late || e.Late > 0
-		e.Time = e.Time.Add(-e.Late)
-		if !e.Time.After(was[of]) {
-			e.Time = was[of].Add(1)
-		}
-		was[of] = e.Time
 	}
-	if !late {
-		return nil
-	}
-	slices.SortStableFunc(out, func(a, b timeline.Event) int { return cmp.Or(a.Time.Compare(b.Time), -cmp.Compare(a.Late, b.Late)) })
+	slices.SortStableFunc(out, func(a, b timeline.Event) int {
+		if c := a.Time.Compare(b.Time); c != 0 || ofAPI(a) == ofAPI(b) {
+			return c
+		}
+		if ofAPI(a) {
+			return -1
+		}
+		return 1
+	})
 	return out
 }
 
-// settle removes violations that do not exist with the earliest times. They are doubtful if an event was later than
+// settle removes violations that do not exist with the earliest times. They are doubtful if the delay is longer than
 // Options.TruthWithin.
-func settle(r *Result, early Result, events []timeline.Event, o *Options) {
+func settle(r *Result, early Result, o *Options) {
 	var certain []Violation
 	for _, v := range r.Violations {
-		if slices.ContainsFunc(early.Violations, v.overlaps) {
+		switch {
+		case slices.ContainsFunc(early.Violations, v.overlaps):
 			certain = append(certain, v)
-			continue
+		case o.Delay > o.TruthWithin:
+			v.Message += fmt.Sprintf("; events were up to %v late, and with their earliest times it is no violation", brief(o.Delay))
+			r.Doubtful = append(r.Doubtful, v)
 		}
-		late := time.Duration(0)
-		for _, e := range events {
-			if e.Late > late && !e.Time.Before(v.Time) && !e.Time.Add(-e.Late).After(v.Time.Add(v.Length)) {
-				late = e.Late
-			}
-		}
-		if late <= o.TruthWithin {
-			continue
-		}
-		v.Message += fmt.Sprintf("; events were up to %v late, and with their earliest times it is no violation", brief(late))
-		r.Doubtful = append(r.Doubtful, v)
 	}
 	r.Violations = certain
 }

@@ -6,8 +6,9 @@ import (
 )
 
 const (
-	// lastWriteInterval is the time between two requests for the version of the last write to the API.
-	lastWriteInterval = 200 * time.Millisecond
+	// LastWriteInterval is the time between two requests for the version of the last write to the API. Events have times
+	// that are late by up to that, and by Lag.
+	LastWriteInterval = 200 * time.Millisecond
 	// requestTimeout limits one request to the API.
 	requestTimeout = 5 * time.Second
 )
@@ -21,7 +22,7 @@ type mark struct {
 
 // markWrites asks the API for the version of its last write until ctx ends. An API that does not answer is asked again.
 func (w *World) markWrites(ctx context.Context) {
-	tick := time.NewTicker(lastWriteInterval)
+	tick := time.NewTicker(LastWriteInterval)
 	defer tick.Stop()
 	for {
 		asking, cancel := context.WithTimeout(ctx, requestTimeout)
