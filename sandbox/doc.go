@@ -1,13 +1,6 @@
 // Package sandbox puts a whole Koupleless platform on one machine: a Kubernetes
 // API, an MQTT broker, simulated bases and the module controller.
 //
-//	sandbox.go    front door: Up, Down, Open
-//	launch.go     the daemon's process, or the daemon in this process
-//	inspect.go    List, and the status of a sandbox whose daemon is gone
-//	programs.go   where the programs are
-//	versions.go   of which versions the programs are, and whether they go together
-//	provider.go   what the provider auto means on this machine
-//
 // The packages below, each of which imports only what stands further down:
 //
 //	cmd/koupsandbox/      main, and the command line in its internal/

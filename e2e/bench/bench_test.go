@@ -1,8 +1,5 @@
 // Package bench has benchmarks of a whole sandbox: how fast bases and Pods become Ready, and what the sandbox
 // uses at rest. Each benchmark has its own sandbox and one iteration. Run them with make bench.
-//
-//	bench_test.go    the benchmarks
-//	sandbox_test.go  a sandbox to measure: Pods, CPU time, memory and API writes
 package bench
 
 import (

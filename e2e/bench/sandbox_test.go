@@ -313,7 +313,7 @@ func (s *sandbox) sampleMemory() (end func() map[string]memory) {
 	used, samples := map[string]memory{}, 0.0
 	go func() {
 		defer close(done)
-		wait.UntilWithContext(sampling, func(context.Context) {
+		wait.UntilWithContext(sampling, func(ctx context.Context) {
 			samples++
 			for _, p := range processes {
 				rss, _, err := p.Usage(ctx)

@@ -16,10 +16,4 @@
 // A block ```console has commands behind "$ " (further lines behind "> ") and what they print. A line
 // "…" stands for any number of lines. Times, identities, ports, pids, sizes and counts of requests may
 // differ (mask_test.go).
-//
-//	page_test.go   what a page consists of
-//	shell_test.go  a shell that keeps its variables from block to block
-//	mask_test.go   which differences of an output do not count
-//	run_test.go    executes pages, and writes them anew
-//	links_test.go  links, anchors, and the two languages
 package docs

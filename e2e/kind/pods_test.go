@@ -17,7 +17,7 @@ func TestBaseHasTheAddressOfItsPod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	identities := identitiesByIP(t)
+	identities := identitiesByIP(t.Context(), t)
 	of := identities[before.Status.PodIP]
 	if of == "" {
 		t.Fatalf("no base has the address %s of Pod %s: %v", before.Status.PodIP, name, identities)
@@ -39,17 +39,17 @@ func TestBaseHasTheAddressOfItsPod(t *testing.T) {
 			return err
 		}
 		on, err := client.CoreV1().Pods("default").Get(ctx, module.Name, metav1.GetOptions{})
-		if err == nil && (pod.UID == before.UID || identitiesByIP(t)[pod.Status.PodIP] != of || on.Status.PodIP != pod.Status.PodIP) {
-			err = fmt.Errorf("the Pod has the address %s, its module %s; bases: %v", pod.Status.PodIP, on.Status.PodIP, identitiesByIP(t))
+		if err == nil && (pod.UID == before.UID || identitiesByIP(ctx, t)[pod.Status.PodIP] != of || on.Status.PodIP != pod.Status.PodIP) {
+			err = fmt.Errorf("the Pod has the address %s, its module %s; bases: %v", pod.Status.PodIP, on.Status.PodIP, identitiesByIP(ctx, t))
 		}
 		return err
 	})
 	sandboxIsWell(t)
 }
 
-func identitiesByIP(t *testing.T) map[string]string {
+func identitiesByIP(ctx context.Context, t *testing.T) map[string]string {
 	t.Helper()
-	list, err := up.Bases(t.Context(), "")
+	list, err := up.Bases(ctx, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,11 +2,6 @@
 // with the real controller and simulated bases, and looks whether sandbox/why tells each of them.
 // Run it with make e2e.
 //
-//	main_test.go        the sandbox of all tests
-//	scene_test.go       a namespace and a base of its own for each situation, and what is done there
-//	situations_test.go  the table of situations that disturb nobody, which are made at once
-//	outages_test.go     what goes on when a part of the platform is away, one after the other
-//
 // These reasons are not made here, and are in the table of sandbox/why alone:
 //
 //	EnvironmentTolerationMissing  the controller of the sandbox adds the toleration

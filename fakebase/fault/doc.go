@@ -6,11 +6,6 @@
 //
 // # Map
 //
-//	fault.go     Fault, its kinds, what each kind reads, Validate; Status
-//	set.go       Set: the faults of one target, with counts, probabilities and times
-//	code.go      the error codes
-//	duration.go  Duration and Delay, spelled as in "1.5s"
-//
 // The package imports nothing of this module: whoever describes a fault need not
 // have a base.
 package fault

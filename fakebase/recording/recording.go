@@ -1,11 +1,6 @@
 // Package recording is what a real base was seen to answer: the files of
 // fakebase/testdata/real. The recorder writes them, and a test of fakebase holds the
 // simulated base against them.
-//
-//	recording.go   Recording: its files, one for each tunnel and condition
-//	phase.go       Phase: what happens to the world of a base, and what the base sends then
-//	world.go       broker, controller and server, as far as a base sees them
-//	normal.go      what must differ from run to run, and is taken out of answers
 package recording
 
 import (

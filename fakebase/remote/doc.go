@@ -2,13 +2,6 @@
 // shows each as if it were in this one. The other process calls Serve; whoever has
 // started it, with package stdio or through an API server, calls New for each base.
 //
-//	methods.go  what is asked and told, with package rpc
-//	options.go  what describes a base
-//	serve.go    Serve: the process of the bases
-//	base.go     Base: the side that asks
-//	mirror.go   its copy of the base
-//	connect.go  Forward: requests to modules, over the same connection
-//
 // A base tells what happens to it in one stream, and each answer to a request
 // says how much of the stream has to be read before it counts. So this side's
 // copy is in the order that package fakebase promises for a base itself, and asking

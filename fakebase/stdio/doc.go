@@ -3,10 +3,6 @@
 // for things without a port, an address or a password, and when either side ends
 // the other sees the end of its stream.
 //
-//	conn.go     Join, Standard: two streams as one connection
-//	serve.go    Serve: the program's side
-//	process.go  Process: the side of whoever starts it
-//
 // The program keeps its standard output for this alone; what it has to say goes
 // to its standard error.
 package stdio

@@ -15,25 +15,6 @@
 // 403 for a foreign Host or Origin or without the right, 404, 400 for bad parameters, 409 for what
 // cannot be done now, 502 if the sandbox or the API refuses.
 //
-//	wire.go          what is said to the page: rows, log entries, messages
-//	board.go         Options, New, Start: what is looked at, and who may open the page
-//	server.go        the paths above
-//	world.go         world: what is seen, folded into what is; flush gives what has changed
-//	objects.go       Nodes, Pods, Services, Leases and Events of Kubernetes, into a world
-//	workloads.go     workloads and their revisions, into a world
-//	rows.go          what is -> rows
-//	entries.go       events -> entries of the log
-//	findings.go      what the board itself finds wrong, with the codes of the documents
-//	follow.go        the Kubernetes API -> a world, by watches
-//	daemon.go        the daemon of a sandbox -> a world, by its stream of events
-//	report.go        a finished run -> a world, as if it were live
-//	why.go           why something is as it is, and which command says the same
-//	actions.go       what the page may do: one at a time on each target, with a code for each failure
-//	act_sandbox.go   actions on bases, components, faults, traffic
-//	act_workload.go  actions on workloads and Nodes
-//	act_rollout.go   actions on rollouts: pause and resume, batches, back to the revision before
-//	act_scenario.go  runs a scenario
-//
 // The page is made by `go generate` (internal/bundle, which needs no Node): web/src/main.tsx and
 // web/src/style.css become web/dist/app.js and app.css, and the files of web/static, index.html
 // among them, are copied to web/dist. `preact`, `preact/hooks` and `preact/jsx-runtime` come from

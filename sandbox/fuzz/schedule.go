@@ -118,7 +118,7 @@ func (s Schedule) has(keep func(*move) bool) bool {
 
 // may reports whether a move of the schedule has one of the effects.
 func (s Schedule) may(e effect) bool {
-	return s.may(e)
+	return s.has(func(m *move) bool { return m.may(e) })
 }
 
 // alone reports whether the schedule needs a sandbox of its own, because it disturbs components that schedules share,

@@ -1,8 +1,5 @@
 // Package audit has the API servers of embedded sandboxes write down what the module controllers ask
 // of them, and compares that with the rights that the manifests give.
-//
-//	audit.go    Wrap: an API server with an audit log; Read: the kinds of requests in it
-//	granted.go  Granted: what the manifests allow, and how that differs from a log
 package audit
 
 import (

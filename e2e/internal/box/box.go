@@ -1,10 +1,4 @@
 // Package box drives a sandbox through its command line, as its user does.
-//
-//	box.go       Box: run commands, up, down
-//	main.go      Main: the sandbox of the tests of a package
-//	process.go   the processes of a sandbox, by pid and start time
-//	metrics.go   what a Prometheus endpoint says
-//	broker.go    the broker's address and passwords
 package box
 
 import (

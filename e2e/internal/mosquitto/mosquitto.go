@@ -1,10 +1,6 @@
 // Package mosquitto runs Eclipse Mosquitto for tests, as a user of the sandbox may
 // have it: TLS with an authority of its own, a password for each user, an access
 // list. All its limits are its defaults.
-//
-//	mosquitto.go   Files: what a broker needs to run; what its clients need
-//	process.go     Process: the program of this machine on a free port of loopback
-//	client.go      what is retained there
 package mosquitto
 
 import (

@@ -1,13 +1,6 @@
 // Command record runs every condition against a real base over both tunnels and
 // writes what it answers to fakebase/testdata/real, anew. make record does it; the
 // real base must have been built with make realbase.
-//
-//	main.go         one real base for each kind of settings, all conditions on it
-//	conditions.go   what is provoked
-//	places.go       jars, broken in one way each, and where they are
-//	player.go       sends requests, and takes answers, over HTTP and MQTT
-//	broker.go       a broker that notes what a base sends, and can stop
-//	world.go        bases with a broker or a controller of their own that comes and goes
 package main
 
 import (

@@ -3,18 +3,13 @@ package layers
 import (
 	"encoding/json"
 	"errors"
-	"go/parser"
-	"go/token"
 	"io"
 	"os/exec"
 	"path"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 )
 
 const module = "github.com/koupleless/koupsandbox/"
@@ -131,58 +126,4 @@ func TestEveryImportPointsDown(t *testing.T) {
 func joined(from, to string) bool {
 	below := func(name, folder string) bool { return name == folder || strings.HasPrefix(name, folder+"/") }
 	return below(from, "controller") && below(to, "fakebase") || below(from, "fakebase") && below(to, "controller")
-}
-
-// A package whose comment maps files maps all of them, and none that is gone; with a doc.go it has
-// a map.
-var fileName = regexp.MustCompile(`(^|[\s(])([a-z0-9_*]+\.go)\b`)
-
-func TestEveryMapFits(t *testing.T) {
-	maps := 0
-	for _, p := range packages(t) {
-		var comment string
-		var files []string
-		hasDoc := false
-		for _, f := range slices.Concat(p.GoFiles, p.IgnoredGoFiles) {
-			if strings.HasSuffix(f, "_test.go") {
-				continue
-			}
-			parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, f), nil, parser.ParseComments|parser.PackageClauseOnly)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if parsed.Doc != nil {
-				comment += parsed.Doc.Text()
-			}
-			if f == "doc.go" {
-				hasDoc = true
-				continue
-			}
-			files = append(files, f)
-		}
-		var mapped, left []string
-		for _, m := range fileName.FindAllStringSubmatch(comment, -1) {
-			mapped = append(mapped, m[2])
-		}
-		if len(mapped) == 0 && (!hasDoc || len(files) < 2) {
-			continue
-		}
-		maps++
-		for _, f := range files {
-			if !slices.ContainsFunc(mapped, func(m string) bool { ok, _ := path.Match(m, f); return ok }) {
-				left = append(left, f+" is not mapped")
-			}
-		}
-		for _, m := range mapped {
-			if there, err := filepath.Glob(filepath.Join(p.Dir, m)); err != nil || len(there) == 0 {
-				left = append(left, m+" is not there")
-			}
-		}
-		if diff := cmp.Diff([]string(nil), left); diff != "" {
-			t.Errorf("the map of %s (-want +got):\n%s", strings.TrimPrefix(p.ImportPath, module), diff)
-		}
-	}
-	if maps < 30 {
-		t.Errorf("only %d maps were looked at", maps)
-	}
 }

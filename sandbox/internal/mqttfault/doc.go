@@ -2,11 +2,5 @@
 // twice, in another order, or not at all, in one direction or both. It does only what a network, or a
 // broker of MQTT 3.1.1, may do to any client.
 //
-//	view.go    View: Through, Inject; what becomes of a packet, under the faults
-//	conn.go    a connection that is looked into
-//	pipe.go    one direction of it, once a fault acts on it: what waits, and until when
-//	frame.go   where packets begin and end
-//	packet.go  what a packet is
-//
 // A connection on which no fault ever acted costs a few bytes, and no copy.
 package mqttfault

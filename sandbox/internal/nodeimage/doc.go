@@ -2,11 +2,6 @@
 // machines that reach no registry of container images. kind makes clusters of it as of its own
 // images.
 //
-//	build.go      Build: the parts, put together
-//	rootfs.go     the root file system, by mmdebstrap
-//	programs.go   the Go programs: Kubernetes, containerd, CoreDNS
-//	layers.go     the layers of the node, with the files of the kind module and ours
-//	images.go     the images of the control plane, which a node imports when it starts
 //	files/        what is ours in a node
 //	containerd/   the Go module that pins containerd
 //	coredns/      CoreDNS with the plugins that a cluster needs

@@ -155,7 +155,9 @@ func (b *base) attempt(ctx context.Context, conn connection) error {
 
 // WebAddr returns the address of this machine whose connections lead to the listener for module
 // traffic, over the connection of the Pod.
-func (b *base) WebAddr(context.Context) (string, error) { return b.web.listen(b, remote.Web) }
+func (b *base) WebAddr(context.Context) (string, error) {
+	return b.web.listen(b, remote.Web) //nolint:contextcheck // the connections outlive the call
+}
 
 // listen opens the door at the first call, and returns its address.
 func (d *door) listen(b *base, to remote.Listener) (string, error) {

@@ -1,13 +1,5 @@
 // Package pods runs simulated bases in Pods of a cluster, many in each.
 //
-//	pods.go      Pods: Start(ctx), Open; which base is in which Pod
-//	pod.go       one Pod: its connection, which comes back with it
-//	exec.go      a connection through the API server
-//	base.go      one base, which comes back with its Pod
-//	manifest.go  the StatefulSet: Ensure, Remove
-//	part.go      the Pods as components
-//	agent.go     the traffic agent, in a Pod of its own
-//
 // A Pod does nothing. For its bases a program is executed in it, as kubectl exec does, and told by its
 // standard streams, with package remote, what to do. So nothing listens for that, nothing has to be reachable
 // from this machine but the API server, which knows who may do that (the right to pods/exec), and no

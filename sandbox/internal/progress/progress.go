@@ -1,9 +1,6 @@
 // Package progress tells people what a long command is doing, as steps that
 // begin and end.
 //
-//	progress.go   Event, Steps: a step is a closure, so that its mark follows its error
-//	printer.go    Printer: events as lines, with a spinner on a terminal
-//
 // Steps may overlap. Their events can come from another process: the daemon of a
 // sandbox sends its own to the command line, which prints them as its own.
 package progress

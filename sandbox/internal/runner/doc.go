@@ -1,7 +1,5 @@
 // Package runner holds what every way of running module controllers has in common.
 //
-//	runner.go  the names of controllers; what they need of the broker; their logs in errors
-//
 // The ways:
 //
 //	host/       processes of this machine: the sandbox's own program, or a command of the user's

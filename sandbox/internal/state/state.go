@@ -1,10 +1,5 @@
 // Package state knows where a sandbox keeps its files: one folder per sandbox,
 // readable by its user alone.
-//
-//	state.go    Home, Dir: the folders and the files in them
-//	mark.go     which folders are koupsandbox's own
-//	socket.go   the daemon's socket, whose path must be short
-//	lock.go     one up or down of a sandbox at a time
 package state
 
 import (

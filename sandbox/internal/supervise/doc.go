@@ -7,12 +7,4 @@
 //
 // Nothing is started again by itself: a component that was killed stays down, and its status says
 // why.
-//
-//	supervisor.go   Supervisor: Start, WaitReady, Stop, Kill, Pause, Resume, Restart
-//	status.go       what each component is doing now
-//	tail.go         the last lines of a log
-//	change.go       told as it happens
-//	environ.go      which variables a process gets from the environment
-//	record.go       run records on disk, and cleaning up after a crash
-//	identity*.go    start time, memory and CPU of a process, per operating system
 package supervise

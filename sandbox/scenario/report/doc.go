@@ -1,19 +1,6 @@
 // Package report writes what scenarios have led to, a scenario.Report, in the forms in which it is
 // read.
 //
-//	text.go      for a terminal: a line for a run that has passed, evidence for one that has not
-//	evidence.go  that evidence: steps, details, checks, lost requests
-//	style.go     colours, and what keeps a text from commanding the terminal
-//	json.go      the Report itself
-//	junit.go     JUnit XML, one testcase a run
-//	markdown.go  a summary in Markdown, for the page of a CI job
-//	github.go    annotations of files, as GitHub Actions reads them
-//	html.go      one HTML file with a timeline, which needs no network
-//	lanes.go     the lanes of the timeline
-//	view.go      what its script gets to draw; go generate ./sandbox/board makes that from web/src/report there
-//	strings.go   that each text is written once
-//	file.go      Save: a file is whole or not there
-//
 // # JSON
 //
 // WriteJSON writes scenario.Report: its doc comments say what each field is. Times are RFC 3339,

@@ -1,11 +1,6 @@
 // Package access decides who may see and do what on a web page that listens on this machine, or in a
 // cluster.
 //
-//	access.go    Guard: Host, Origin, headers, sessions
-//	attempts.go  rate limit of sign-in attempts per address
-//	once.go      Once: a token that is used up by its first use, for a page on one's own machine
-//	reviews.go   Reviews: the user's own bearer token, in a cluster
-//
 // A page of another site can make a browser ask this server. Four things stand in its way: the Host
 // must be one of ours, which a name that was bound anew to 127.0.0.1 is not; a request of another
 // origin is refused; without the cookie of a session there are no data; and the cookie is SameSite,

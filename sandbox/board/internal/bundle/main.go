@@ -11,9 +11,6 @@
 // files of Preact 11.2.0 that the page needs, without their source maps, under its licence. The same
 // sources always make the same bundle, byte for byte, so `make verify` can tell whether the one that
 // is committed is theirs.
-//
-//	main.go        the bundle
-//	typescript.go  the types
 package main
 
 import (

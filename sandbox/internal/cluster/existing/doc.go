@@ -2,8 +2,4 @@
 // the user names. It never takes the current context for granted, reads before it writes, writes
 // nothing without consent, and removes only what it made: the mark, the controller's rights, and
 // the Nodes of its bases.
-//
-//	existing.go    Provider: New, Steps, Down
-//	controller.go  what a module controller gets of it
-//	account.go     the ServiceAccount of the controllers, and its token
 package existing

@@ -2,14 +2,6 @@
 // cluster's own kube-proxy leads them to the bases; or, where bases share the addresses of
 // Pods, the agent picks among the ones that it is told of, as kube-proxy would.
 //
-//	methods.go  what can be asked of an agent, with package rpc
-//	serve.go    Serve: the agent, a traffic.Generator behind one connection
-//	remote.go   Remote: the streams of agents, for the daemon
-//	session.go  session: one agent that runs
-//	telling.go  telling: keeps it informed of what a stream may pick from
-//	clock.go    times of the agent, by the clock of this machine
-//	choice.go   Source, and how two choices differ
-//
 // The agent is this program again, started in a node or a Pod of the cluster. It hears and
 // answers over its standard streams, so it needs no port and no password, and it
 // ends with whoever started it. The ledgers lie in the agent until somebody asks;

@@ -1,20 +1,5 @@
 // Package action does what a step says, one file a group of actions.
 //
-//	stage.go       Stage: what all actions of a run share; Do
-//	failure.go     Failure: why a step failed, with what helps to understand it
-//	objects.go     apply, patch, delete, scale, rollback
-//	releases.go    which of these were releases, and what they have changed on bases
-//	bases.go       base: add, remove, restart, upgrade
-//	nodes.go       base: cordon, drain, uncordon
-//	faults.go      fault: set, clear, await; which faults were triggered
-//	components.go  controller, broker, apiserver, controllerManager, scheduler
-//	traffic.go     traffic: start, stop, and its verdict
-//	script.go      script
-//	wait.go        wait: rollout, ready, gone
-//	quiet.go       wait: quiet
-//	assert.go      assert: a part of an object, or a condition
-//	shown.go       what a condition was evaluated over, for people
-//
 // An action ends when what it asked for has been seen by the World, so that what comes next does
 // not judge the state before.
 package action

@@ -1,12 +1,5 @@
 // Package expr evaluates the expressions of scenarios, in CEL.
 //
-//	expr.go      New: the names that expressions may use, with their types
-//	program.go   Compile and Eval: conditions, judge, until
-//	template.go  strings with ${{ … }} in them
-//	check.go     problems in words of the scenario, with what was meant
-//	vacuous.go   conditions that compared nothing
-//	types.go     the types of vars, bases and streams; values between Go and CEL
-//
 // # Names
 //
 // Expressions in ${{ … }} know vars, matrix, run (namespace, group, seed, env, attempt) and, within

@@ -1,12 +1,4 @@
 // Package kube does to the Kubernetes API what steps of scenarios ask for, as kubectl does.
-//
-//	kube.go       Client: which resource a kind is, get and list
-//	write.go      apply, patch, delete, scale
-//	drain.go      cordon, evict
-//	rollback.go   back to an earlier revision
-//	status.go     is a rollout complete, is an object Ready; pure
-//	scope.go      which objects a run may create; pure
-//	bind.go       keeps modules of a run on the bases of the run; pure
 package kube
 
 import (

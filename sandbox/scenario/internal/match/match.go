@@ -1,7 +1,4 @@
 // Package match compares a part of an object with an object, field by field.
-//
-//	match.go    Compare: what differs, and how much was compared
-//	render.go   differences and objects as text for people
 package match
 
 import (

@@ -1,11 +1,6 @@
 // Command docgen writes the generated sections of docs/en and docs/zh from the code, the
 // scenarios and the Makefile. The Chinese texts are in docs/chinese.yaml;
 // one that is missing, or that nothing asks for any more, is an error. Run it with make generate.
-//
-//	main.go    from tables to sections of pages, and Chinese
-//	flags.go   tables of flags, from the command lines of the three programs
-//	schema.go  tables of settings and faults, from the JSON schemas
-//	rows.go    error codes, the catalogue, targets of make
 package main
 
 import (
