@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
 )
 
 const module = "github.com/koupleless/koupsandbox/"
