@@ -67,9 +67,12 @@ func TestQueueHandlesAKeyOnceAtATime(t *testing.T) {
 func TestQueueDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
+		var mu sync.Mutex
 		var at []time.Duration
 		failures := 4
 		q, _ := run(t, Options[string]{MaxDelay: 2 * time.Second, Do: func(context.Context, string) (time.Duration, error) {
+			mu.Lock()
+			defer mu.Unlock()
 			at = append(at, time.Since(begun))
 			if failures--; failures >= 0 {
 				return 0, errors.New("fails")
@@ -81,6 +84,8 @@ func TestQueueDelays(t *testing.T) {
 		}})
 		q.Add("a")
 		time.Sleep(time.Hour)
+		mu.Lock()
+		defer mu.Unlock()
 		want := []time.Duration{0, 500 * time.Millisecond, 1500 * time.Millisecond, 3500 * time.Millisecond, 5500 * time.Millisecond, time.Minute + 5500*time.Millisecond}
 		if !slices.Equal(at, want) {
 			t.Errorf("handled at %s; want %s", at, want)
