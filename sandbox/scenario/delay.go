@@ -66,25 +66,27 @@ func (e *execution) lastWrite(ctx context.Context) (uint64, error) {
 func (e *execution) catchUp(ctx context.Context, wait bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, catchUpTime, errBehind)
 	defer cancel()
-	for {
+	var last error // of the last look before ctx ended
+	for ctx.Err() == nil {
 		done, err := e.caughtUp(ctx)
-		if done {
+		switch {
+		case done:
 			return nil
+		case ctx.Err() != nil:
+			continue
+		case err != nil && (!wait || !errors.Is(err, observe.ErrNoList)):
+			return fmt.Errorf("%w: %w", errBroken, err)
 		}
-		if err == nil || wait && errors.Is(err, observe.ErrNoList) {
-			select {
-			case <-time.After(catchUpInterval):
-			case <-ctx.Done():
-			}
-			if ctx.Err() == nil {
-				continue
-			}
+		last = err
+		select {
+		case <-time.After(catchUpInterval):
+		case <-ctx.Done():
 		}
-		if ctx.Err() != nil && (err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Cause(ctx))) {
-			return context.Cause(ctx)
-		}
-		return fmt.Errorf("%w: %w", errBroken, err)
 	}
+	if last == nil || errors.Is(last, context.DeadlineExceeded) {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%w: %w", errBroken, last)
 }
 
 // caughtUp reports whether the run has seen the Pods and EndpointSlices that the API has, and the bases as the daemon has
