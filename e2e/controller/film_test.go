@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -21,10 +20,6 @@ type frame struct {
 	ready   bool
 	deleted bool
 	at      time.Time // when the watch told
-}
-
-func (f frame) String() string {
-	return fmt.Sprintf("%s %s ready=%t deleted=%t", f.at.Format("15:04:05.000"), f.pod.Name, f.ready, f.deleted)
 }
 
 // film is every frame of the Pods of a namespace, in the API server's order.

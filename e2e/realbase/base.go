@@ -73,9 +73,6 @@ func (b *Base) Arklet() string { return b.arklet }
 // Web is the URL of the base's own web server, which its modules share.
 func (b *Base) Web() string { return "http://" + b.web }
 
-// Ready is closed when arklet answers.
-func (b *Base) Ready() <-chan struct{} { return b.ready }
-
 // Start runs the JVM until ctx ends, then kills it and returns nil: a base says
 // nothing when it goes. An error means that it ended by itself; the log says why.
 // At most one Start per Base.

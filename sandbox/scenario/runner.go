@@ -23,13 +23,13 @@ type runner struct {
 	plan   []*instance
 	report *Report
 
-	progressing sync.Mutex // held while Progress or Ledger is called
-	cleaning    sync.WaitGroup
+	cleaning sync.WaitGroup
 
 	// perform makes one run and returns its report and what removes everything that it has made.
 	perform func(context.Context, *instance) (run *Run, cleanUp func(context.Context) (left string))
 
-	mu           sync.Mutex
+	// progressing guards the report and inconclusive. It is held while Progress or Ledger is called.
+	progressing  sync.Mutex
 	inconclusive map[int]*Run // first runs without a verdict, by their index in the plan
 }
 
@@ -172,26 +172,23 @@ func (r *runner) stopped(ctx context.Context) bool {
 
 // one makes a run of the plan and starts its clean-up. A first run that is inconclusive gets no verdict yet.
 func (r *runner) one(ctx context.Context, n int) {
-	r.mu.Lock()
+	r.progressing.Lock()
 	i, run, first := r.plan[n], r.report.Runs[n], r.inconclusive[n]
-	r.mu.Unlock()
+	r.progressing.Unlock()
 	r.tell(Event{Kind: RunBegan, Run: newRun(i)})
 	done, cleanUp := r.perform(ctx, i)
 	kind := RunEnded
-	switch {
-	case first != nil:
-		done.Repeated = first.Failure
-	case done.Inconclusive() && !r.o.Keep && ctx.Err() == nil:
+	r.progressing.Lock()
+	if first == nil && done.Inconclusive() && !r.o.Keep && ctx.Err() == nil {
 		kind = RunPostponed
-		r.mu.Lock()
 		r.inconclusive[n] = done
-		r.mu.Unlock()
-	}
-	if kind == RunEnded {
-		r.progressing.Lock()
+	} else {
+		if first != nil {
+			done.Repeated = first.Failure
+		}
 		*run = *done
-		r.progressing.Unlock()
 	}
+	r.progressing.Unlock()
 	r.tell(Event{Kind: kind, Run: done})
 	r.cleaning.Go(func() {
 		r.tell(Event{Kind: Cleaned, Run: done, Message: cleanUp(ctx)})

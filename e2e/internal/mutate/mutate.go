@@ -19,7 +19,7 @@ type Mutation struct {
 	Name string
 	// What describes the defect.
 	What string
-	// Rare is the reason why the fuzzer does not find the defect within a minute. A scenario finds it.
+	// Rare is the reason why the fuzzer does not find the defect within 120 schedules. A scenario finds it.
 	Rare string
 	// Edits are applied one after the other.
 	Edits []Edit

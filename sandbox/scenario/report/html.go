@@ -52,13 +52,6 @@ func newFrame() *frame {
 	return f
 }
 
-// Sheet returns the style sheet of the page with more rules behind it, for a page that is to look the
-// same, and the policy of such a page, which has no script: it loads nothing and sends nothing.
-func Sheet(more string) (style template.CSS, policy string) {
-	text := page.style + more
-	return template.CSS(text), fmt.Sprintf("default-src 'none'; style-src 'sha256-%s'; base-uri 'none'; form-action 'none'", hash(text)) //nolint:gosec // our own style, that holds nobody's text
-}
-
 func read(name string) string {
 	text, err := files.ReadFile("page/" + name)
 	if err != nil {
