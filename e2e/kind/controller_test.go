@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 const controllerName = "module-controller"
@@ -76,15 +76,15 @@ func watchControllers(t *testing.T) *story {
 	synced, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		now := false
-		ended <- up.Watch(ctx, sandbox.WatchRequest{Group: "nobody"}, func(e timeline.Event) {
+		ended <- up.Watch(ctx, sandbox.WatchRequest{Group: "nobody"}, func(e events.Event) {
 			switch {
-			case e.Kind == timeline.Synced:
+			case e.Synced:
 				now = true
 				close(synced)
-			case now && e.Kind == timeline.Component && strings.HasPrefix(e.Name, controllerName):
+			case now && e.Component != nil && strings.HasPrefix(e.Component.Name, controllerName):
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				s.all = append(s.all, e.Name+" "+e.State+": "+e.Message)
+				s.all = append(s.all, fmt.Sprintf("%s %s: %s", e.Component.Name, e.Component.State, e.Component.Message))
 			}
 		})
 	}()

@@ -32,7 +32,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // clientPrefix begins the MQTT client ids of controllers and bases.
@@ -343,7 +342,7 @@ func (a *assembly) basesSteps(s *running, client kubernetes.Interface) []graph.S
 
 // controllerChanged tells of a controller in the cluster.
 func (d *Daemon) controllerChanged(name string, state supervise.State, message string) {
-	d.streams.component(timeline.Event{Time: time.Now(), Name: name, State: string(state), Message: message})
+	d.streams.component(time.Now(), name, state, message)
 }
 
 func waitingForNodes(n int) string {

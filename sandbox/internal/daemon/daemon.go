@@ -86,7 +86,7 @@ type Daemon struct {
 	o          Options
 	log        *slog.Logger
 	supervisor *supervise.Supervisor
-	events     *events
+	events     *progressLog
 	startedAt  time.Time
 
 	// changes is held whole by whoever changes the sandbox: up, down, scaling. Whoever acts on one of
@@ -143,7 +143,7 @@ func New(o Options) *Daemon {
 	d := &Daemon{
 		o:         o,
 		log:       o.Logger,
-		events:    newEvents(),
+		events:    newProgressLog(),
 		startedAt: time.Now(),
 		changes:   semaphore.NewWeighted(whole),
 		graph:     graph.New(),
