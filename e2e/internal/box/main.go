@@ -78,8 +78,9 @@ var Env = env.NewWithConfig(envconf.New().WithFailFast())
 
 // Main runs the tests of a package that share one sandbox, and returns their exit status. The function setUp brings
 // the sandbox up. Main removes it, even if setUp fails, and keeps its logs if a test fails. At most parallel tests run
-// in parallel; 0 is Go's default.
-func Main(m *testing.M, kind string, parallel int, setUp func(context.Context, *Box) error) (code int) {
+// in parallel; 0 is Go's default. The run also fails if a function of after, called while the sandbox is up, returns an
+// error.
+func Main(m *testing.M, kind string, parallel int, setUp func(context.Context, *Box) error, after ...func() error) (code int) {
 	flag.Parse()
 	if parallel > 0 {
 		if err := flag.Set("test.parallel", strconv.Itoa(parallel)); err != nil {
@@ -95,7 +96,10 @@ func Main(m *testing.M, kind string, parallel int, setUp func(context.Context, *
 	if code = Env.Run(m); code != 0 {
 		b.Keep(kind)
 	}
-	if err := b.Remove(context.Background()); err != nil {
+	for _, check := range after {
+		err = errors.Join(err, check())
+	}
+	if err := errors.Join(err, b.Remove(context.Background())); err != nil {
 		fmt.Fprintf(os.Stderr, "e2e/%s: %v\n", kind, err)
 		return 1
 	}
