@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // FaultRun is a fault of the run that is to be triggered, and how often it was.
@@ -62,16 +62,16 @@ func (e *Env) WatchFault(f v1alpha1.Fault, target v1alpha1.FaultTarget, bases []
 
 // Faults returns the faults that the run has set, with how often they were triggered by the events of the
 // run. The error lists those that had to be triggered and were not.
-func (e *Env) Faults(events []timeline.Event) ([]FaultRun, error) {
+func (e *Env) Faults(all []events.Event) ([]FaultRun, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	list := slices.Clone(e.faults)
 	var errs []error
 	for i := range list {
 		f := &list[i]
-		for _, e := range events {
-			if e.Kind == timeline.Fault && timeline.FaultChange(e.State) == timeline.FaultFired && e.Name == f.ID && e.Target == string(f.Target) &&
-				(e.Base == "" || slices.Contains(f.bases, e.Base)) {
+		for _, event := range all {
+			x := event.Fault
+			if x != nil && x.Change == events.FaultFired && x.ID == f.ID && x.Target == f.Target && (x.Base == "" || slices.Contains(f.bases, x.Base)) {
 				f.Fired++
 			}
 		}
