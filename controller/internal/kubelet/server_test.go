@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -195,6 +196,7 @@ func TestNewRefuses(t *testing.T) {
 		"a taken port":              {Options{ClientCAFile: a.file, CertFile: cert, KeyFile: key, Addr: taken}, "address already in use"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			c.opts.Logger = slog.New(slog.DiscardHandler)
 			if _, err := New(c.opts); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want one that says %q", err, c.want)
 			}
