@@ -84,7 +84,10 @@ func inBubble(t *testing.T, change func(*Options, *fake.FakeDynamicClient), test
 		if err := nodes.Add(node()); err != nil {
 			t.Fatal(err)
 		}
-		o := Options{Client: w.client, Pods: w.pods, Nodes: corelisters.NewNodeLister(nodes), Logger: slog.New(slog.NewTextHandler(&w.log, nil))}
+		o := Options{
+			Client: w.client, Pods: w.pods, Nodes: corelisters.NewNodeLister(nodes), Logger: slog.New(slog.NewTextHandler(&w.log, nil)),
+			Mine: func(string) bool { return true }, Records: func(string, string, string) []Record { return nil },
+		}
 		if change != nil {
 			change(&o, w.client)
 		}
@@ -314,10 +317,9 @@ func TestViewTriesAgain(t *testing.T) {
 }
 
 func TestViewLimitsItsWrites(t *testing.T) {
-	slow := func(o *Options, _ *fake.FakeDynamicClient) { o.WritesPerSecond = 10 }
-	inBubble(t, slow, func(w *world) {
+	inBubble(t, nil, func(w *world) {
 		w.react()
-		for i := range 100 {
+		for i := range 10 * writesPerSecond {
 			pod := modulePod(ready)
 			pod.Name = fmt.Sprint("p", i)
 			w.pods.set(pod)
@@ -330,8 +332,8 @@ func TestViewLimitsItsWrites(t *testing.T) {
 				writes++
 			}
 		}
-		if writes < 28 || writes > 32 { // ten at once, and ten a second
-			t.Errorf("%d writes in 2.1 s, want about 31", writes)
+		if writes < 3*writesPerSecond || writes > 3*writesPerSecond+20 { // a burst of one second, and two seconds
+			t.Errorf("%d writes in 2.1 s; want about %d", writes, 3*writesPerSecond+10)
 		}
 	})
 }
