@@ -124,7 +124,7 @@ func TestAPodThatStaysKeepsNoOther(t *testing.T) {
 			for _, name := range names {
 				w.delete(name)
 			}
-			w.pass(20 * time.Second) // PodController deletes Pods too, when their grace period is over
+			w.pass(20 * time.Second) // before the end of their grace period
 			for _, name := range names {
 				if gone := w.pod(name) == nil; gone == (name == stays) {
 					t.Errorf("pod %s is gone: %t", name, gone)

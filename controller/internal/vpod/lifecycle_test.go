@@ -407,7 +407,7 @@ func TestImagesThatOvertakeEachOther(t *testing.T) {
 		w.pass(time.Minute)
 		w.wantShow("p1", "Running Ready")
 		wantDiff(t, "jar", "file:///m/v6.jar", w.base.urls["biz1:1"])
-		if !w.turns.enter(workerKey{"b", "biz1"}, "default/biz1", time.Now(), true) {
+		if len(w.store.turns) > 0 {
 			t.Error("another base does not get the turn")
 		}
 	})
@@ -427,7 +427,7 @@ func TestImagesThatOvertakeEachOther(t *testing.T) {
 		})
 		w.setImage("p1", "v1")
 		w.pass(time.Minute)
-		if !w.turns.enter(workerKey{"b", "biz1"}, "default/biz1", time.Now(), true) {
+		if len(w.store.turns) > 0 {
 			t.Error("another base does not get the turn")
 		}
 	})
@@ -450,7 +450,7 @@ func TestTheTurnEndsWithoutAnAnswer(t *testing.T) {
 		w.base.answer("a", arklet.Request{Command: arklet.CommandQueryAllBiz}) // before it is tried again
 		w.pass(time.Minute)
 		w.wantShow("p1", "Running Ready")
-		if !w.turns.enter(workerKey{"b", "biz1"}, "default/biz1", time.Now(), true) {
+		if len(w.store.turns) > 0 {
 			t.Error("another base does not get the turn")
 		}
 	})
@@ -459,7 +459,6 @@ func TestTheTurnEndsWithoutAnAnswer(t *testing.T) {
 // A Pod of another namespace that is bound during the replacement does not block the turn of the first
 // namespace.
 func TestAModuleInTwoNamespacesReleasesItsTurn(t *testing.T) {
-	other := workerKey{"b", "biz1"}
 	for name, then := range map[string]func(w *world){
 		"another Pod comes": func(w *world) {
 			p := w.pod("p1")
@@ -480,43 +479,45 @@ func TestAModuleInTwoNamespacesReleasesItsTurn(t *testing.T) {
 			w.setImage("p1", "v1")
 			w.pass(time.Second)
 			w.wantShow("p1", "Running ReplacingSameVersion")
-			if w.turns.enter(other, "default/biz1", time.Now(), true) {
+			if w.store.turns["default/biz1"].identity != "a" {
 				t.Fatal("the base does not have the turn")
 			}
 			then(w)
 			w.pass(time.Minute)
-			if !w.turns.enter(other, "default/biz1", time.Now(), true) {
-				t.Error("no other base can replace the module any more")
-			}
-			w.turns.leave(other)
-			if n := len(w.turns.claims) + len(w.turns.holders); n > 0 {
-				t.Errorf("%d turns remain: %v", n, w.turns.claims)
+			if len(w.store.turns) > 0 {
+				t.Errorf("turns remain: %v", w.store.turns)
 			}
 		})
 	}
 }
 
 func TestOneBaseAtATimeReplacesAModule(t *testing.T) {
-	var ts turns
-	noon := time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC)
-	a, b, other := workerKey{"a", "biz1"}, workerKey{"b", "biz1"}, workerKey{"b", "biz2"}
-	enter := func(what string, of workerKey, at time.Duration, served, want bool) {
-		t.Helper()
-		if got := ts.enter(of, "default/"+of.module, noon.Add(at), served); got != want {
-			t.Errorf("%s: %t, want %t", what, got, want)
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(func(*corev1.Pod) bool { return false })
+		a, b, other := workerKey{"a", "biz1"}, workerKey{"b", "biz1"}, workerKey{"b", "biz2"}
+		for _, key := range []workerKey{a, b, other} {
+			s.needLane(key)
 		}
-	}
-	enter("while no other base serves", a, 0, false, false)
-	enter("once another one serves", a, time.Second, true, true)
-	enter("again", a, time.Second, true, true)
-	enter("while another base has the turn", b, time.Hour, true, false)
-	enter("another module", other, time.Second, true, true)
-	ts.leave(a)
-	enter("afterwards", b, time.Hour, true, true)
-	ts.leave(b)
-	enter("when no other base comes", a, 0, false, false)
-	enter("nor later", a, patience-1, false, false)
-	enter("in the end", a, patience, false, true)
+		enter := func(what string, key workerKey, served, want bool) {
+			t.Helper()
+			if got := s.enterTurn(key, "default/"+key.module, served, patience); got != want {
+				t.Errorf("%s: %t, want %t", what, got, want)
+			}
+		}
+		enter("while no other base serves", a, false, false)
+		enter("once another one serves", a, true, true)
+		enter("again", a, true, true)
+		enter("while another base has the turn", b, true, false)
+		enter("another module", other, true, true)
+		s.leaveTurn(a)
+		enter("afterwards", b, true, true)
+		s.leaveTurn(b)
+		enter("when no other base comes", a, false, false)
+		time.Sleep(patience - 1)
+		enter("nor later", a, false, false)
+		time.Sleep(1)
+		enter("in the end", a, false, true)
+	})
 }
 
 func TestWhatOutlivesItsPods(t *testing.T) {

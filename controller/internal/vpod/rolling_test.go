@@ -172,6 +172,7 @@ func TestRollingUpdate(t *testing.T) {
 		if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait()
 		e := &entry{uid: pod.UID}
 		prefer := func(pod *corev1.Pod, prefer bool) {
 			if err := w.writer.preferDeletion(t.Context(), e, pod, prefer); err != nil {
@@ -190,6 +191,7 @@ func TestRollingUpdate(t *testing.T) {
 		if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait()
 		prefer(w.pod("old"), false)
 		wantDiff(t, "annotations after a change by a user", map[string]string{corev1.PodDeletionCost: "7"}, w.pod("old").Annotations)
 	})

@@ -134,15 +134,4 @@ func TestModuleStaysUntilItsSuccessorServes(t *testing.T) {
 		w.pass(grace - 20*time.Second - plan.LastMoment/2)
 		w.wantShow("old", "gone")
 	})
-	in(t, "counts are given back", Options{}, func(t *testing.T, w *world) {
-		w.member("old", "shop", "1", "vnode.a")
-		w.member("new", "shop", "2", "", stuck)
-		w.pass(time.Second)
-		w.bind("new")
-		w.pass(time.Second)
-		w.delete("old")
-		w.delete("new")
-		w.pass(grace)
-		wantDiff(t, "Deployments", map[string]map[string]*tally{}, w.rollouts.deployments)
-	})
 }
