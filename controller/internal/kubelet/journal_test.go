@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -141,19 +140,4 @@ func TestJournalIsBounded(t *testing.T) {
 			t.Errorf("a detail of %d bytes ends with %q", len(got), got[len(got)-8:])
 		}
 	})
-}
-
-func TestJournalConcurrently(t *testing.T) {
-	j := NewJournal(64 << 10)
-	var all sync.WaitGroup
-	for i := range 8 {
-		all.Go(func() {
-			for n := range 500 {
-				j.Note(fmt.Sprint(n%50), "biz1", Entry{At: noon, Version: fmt.Sprint(i), Detail: "something happened"})
-				j.NoteModules(fmt.Sprint(n%50), []string{"biz1"}, []arklet.Biz{{Name: "biz1", Version: fmt.Sprint(n % 3)}}, noon)
-				_ = j.text(fmt.Sprint(n%50), "biz1")
-			}
-		})
-	}
-	all.Wait()
 }
