@@ -111,9 +111,9 @@ func (w *walker) parts(v reflect.Value, path string) {
 		}
 	case corev1.Volume:
 		switch {
-		case isClaim(x):
+		case x.PersistentVolumeClaim != nil || x.Ephemeral != nil: // which creates a claim
 			w.first(claim, path)
-		case isOwn(x):
+		case !strings.HasPrefix(x.Name, "kube-api-access-"): // these are added to every Pod
 			w.first(volumes, "spec.volumes")
 		}
 	case corev1.Container:
@@ -126,32 +126,6 @@ func (w *walker) parts(v reflect.Value, path string) {
 	default:
 		w.fields(v, path)
 	}
-}
-
-// isOwn reports whether the user asked for a volume: the service account admission adds the others to
-// every Pod.
-func isOwn(v corev1.Volume) bool { return !strings.HasPrefix(v.Name, "kube-api-access-") }
-
-// isClaim reports whether a volume refers to a persistent volume claim, or creates one.
-func isClaim(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }
-
-// claimed is the source that Asked returns for every volume with a claim.
-var claimed = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}
-
-// Asked returns the volumes that the user asked for, reduced to the fields that Of needs, to keep a cache of many
-// Pods small. It returns nil if there are none.
-func Asked(volumes []corev1.Volume) []corev1.Volume {
-	var asked []corev1.Volume
-	for _, v := range volumes {
-		small := corev1.Volume{Name: v.Name}
-		if isClaim(v) {
-			small.VolumeSource = claimed
-		}
-		if isOwn(v) {
-			asked = append(asked, small)
-		}
-	}
-	return asked
 }
 
 // List joins the names of fields, without duplicates, for the text of an Event: "startupProbe,

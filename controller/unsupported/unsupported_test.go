@@ -158,17 +158,6 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// Of returns the same fields for volumes that Asked has reduced.
-func TestAsked(t *testing.T) {
-	got := Asked([]corev1.Volume{{Name: "kube-api-access-x"}, {Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}})
-	if diff := cmp.Diff([]corev1.Volume{{Name: "data"}}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if got := Asked([]corev1.Volume{{Name: "kube-api-access-x"}}); got != nil {
-		t.Errorf("nobody asked for %v", got)
-	}
-}
-
 // Each field has a path and a reason, and each name is the name of a field.
 func TestNames(t *testing.T) {
 	named := map[string]bool{}

@@ -144,7 +144,7 @@ func sends(c discoveryv1.EndpointConditions) bool {
 // quietSince returns when the first list began that shows that no Service sends requests to a Pod, which turned Not Ready at
 // since; zero if there is none. The first list is in the middle of the drain: the other half is for the clients of the
 // endpoints. The caller holds the lock of the store.
-func (p *Provider) quietSince(e *entry, since, now time.Time, lane workerKey) time.Time {
+func (p *Provider) quietSince(e *podRecord, since, now time.Time, lane workerKey) time.Time {
 	if since.IsZero() || p.opts.Drain <= 0 {
 		return since
 	}

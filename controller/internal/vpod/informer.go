@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
-	"github.com/koupleless/koupsandbox/controller/unsupported"
 )
 
 // The indexes find Pods by their Node, by namespace and module name, and by the result of deploymentOf.
@@ -66,12 +65,11 @@ func NewInformer(client kubernetes.Interface) *Informer {
 	return i
 }
 
-// slim drops the fields of a Pod that the controller does not use, which are most of its size.
+// slim drops large fields of a Pod that the controller does not use.
 func slim(obj any) (any, error) {
 	if pod, ok := obj.(*corev1.Pod); ok {
 		pod.ManagedFields = nil
 		pod.Spec.Affinity = nil
-		pod.Spec.Volumes = unsupported.Asked(pod.Spec.Volumes)
 		for c := range pod.Spec.Containers {
 			pod.Spec.Containers[c].VolumeMounts = nil
 		}

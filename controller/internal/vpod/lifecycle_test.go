@@ -34,9 +34,7 @@ func TestADeletionThatStoppedHalfWay(t *testing.T) {
 		w.Leave("a", "vnode.a")
 		pod := w.pod("p").DeepCopy()
 		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = ptr.To(metav1.Now()), ptr.To[int64](0)
-		if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		w.update(pod)
 		w.pass(time.Second)
 		w.hear()
 		w.Serve("a", "vnode.a", "")
@@ -281,9 +279,7 @@ func (w *world) setImage(name, file string) {
 	w.t.Helper()
 	p := w.pod(name)
 	p.Spec.Containers[0].Image = "file:///m/" + file + ".jar"
-	if _, err := w.api.CoreV1().Pods("default").Update(w.t.Context(), p, metav1.UpdateOptions{}); err != nil {
-		w.t.Fatal(err)
-	}
+	w.update(p)
 }
 
 // current is a Pod's condition of that name, as Status and Reason, and the image that it shows.
@@ -468,9 +464,7 @@ func TestAModuleInTwoNamespacesReleasesItsTurn(t *testing.T) {
 			}
 		},
 		"its Pod is deleted by force": func(w *world) {
-			if err := w.api.CoreV1().Pods("default").Delete(w.t.Context(), "p1", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
-				w.t.Fatal(err)
-			}
+			w.forceDelete("p1")
 		},
 	} {
 		in(t, name, Options{}, func(t *testing.T, w *world) {
@@ -667,9 +661,7 @@ func TestRetries(t *testing.T) {
 		broken(w)
 		p := w.pod("p1")
 		p.Annotations = map[string]string{labels.Retry: "now"}
-		if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		w.update(p)
 		w.pass(time.Second)
 		w.wantShow("p1", "Running Ready")
 	})
@@ -719,9 +711,7 @@ func TestTerminalPods(t *testing.T) {
 	in(t, "a Pod with a finalizer ends as with a kubelet", Options{Drain: -1}, func(t *testing.T, w *world) {
 		p := w.create("p1", container("biz1", "1"))
 		p.Finalizers = []string{"example.com/held"}
-		if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		w.update(p)
 		w.pass(time.Second)
 		w.delete("p1")
 		w.pass(5 * time.Second)
@@ -734,18 +724,6 @@ func TestTerminalPods(t *testing.T) {
 		if w.Pods() != 0 {
 			t.Errorf("%d Pods are left", w.Pods())
 		}
-	})
-}
-
-// A base that another controller took gets nothing from this one any more.
-func TestLeavingGivesUpWhatIsUnderWay(t *testing.T) {
-	in(t, "an install", Options{}, func(t *testing.T, w *world) {
-		w.base.with(func(b *fakeBase) { b.hang = arklet.CommandInstallBiz })
-		w.create("p1", container("biz1", "1"))
-		w.pass(3 * time.Second)
-		w.Leave("a", "vnode.a")
-		w.pass(time.Millisecond)
-		wantDiff(t, "workers", 0, w.Depth())
 	})
 }
 
@@ -779,9 +757,7 @@ func TestRequested(t *testing.T) {
 			}
 			p.Spec.Containers[0].Resources = memory(60)
 			tt.change(p)
-			if _, err := w.api.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			w.add(p)
 			w.pass(time.Second)
 			wantDiff(t, "MiB", tt.want, w.Requested("vnode.b")>>20)
 		})
@@ -811,9 +787,7 @@ func TestAPodWithoutTheLabel(t *testing.T) {
 			Spec:       corev1.PodSpec{NodeName: "vnode.a", Containers: []corev1.Container{container("biz1", "1")}},
 			Status:     corev1.PodStatus{Phase: corev1.PodPending},
 		}
-		if _, err := w.api.CoreV1().Pods("default").Create(t.Context(), stray, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		w.add(stray)
 		w.pass(time.Second)
 		if e := w.nextEvent(); !strings.Contains(e, "NotAModule") || !strings.Contains(e, labels.Component) {
 			t.Errorf("event %q", e)

@@ -127,9 +127,7 @@ func TestAnOverloadedAPIServer(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("u", i), Namespace: "default", UID: types.UID(fmt.Sprint("u", i)), Labels: map[string]string{labels.Component: labels.Module}},
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{of(1)}, Tolerations: []corev1.Toleration{{Key: labels.TaintVirtualNode, Operator: corev1.TolerationOpExists}}},
 			}
-			if _, err := w.api.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			w.add(pod)
 		}
 		w.pass(time.Minute)
 		for i := range pods {

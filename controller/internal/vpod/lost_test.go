@@ -161,9 +161,7 @@ func TestABaseIsLost(t *testing.T) {
 			{Key: labels.TaintVirtualNode, Operator: corev1.TolerationOpExists},
 			{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, TolerationSeconds: new(int64(300))},
 		}
-		if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		w.update(pod)
 		w.pass(5 * time.Second)
 		if !slices.Contains(writes(w), "patch pods p1") {
 			t.Fatal("nothing is added")
@@ -226,9 +224,7 @@ func TestATurnEndsWithItsBase(t *testing.T) {
 			w.base.with(func(b *fakeBase) { b.delay = time.Hour })
 			p := w.pod("p1")
 			p.Spec.Containers = []corev1.Container{anew}
-			if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			w.update(p)
 			w.pass(time.Minute)
 			if len(w.store.turns) == 0 {
 				t.Fatal("nothing is being replaced")

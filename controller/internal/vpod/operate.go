@@ -41,20 +41,14 @@ func (p *Provider) install(ctx context.Context, key workerKey, b base.Snapshot, 
 		return b, nil
 	}
 	p.keep(ctx, key.identity)
-	answer, err := p.runCommand(ctx, b.Identity, arklet.Request{Command: arklet.CommandInstallBiz, Module: m}, again, p.opts.InstallTimeout, errcode.ArkletInstallModuleTimedOut)
-	if err != nil {
-		return b, err
-	}
-	b, err = p.listModules(ctx, b, answer.PublishedAt)
+	answer, b, err := p.runAndList(ctx, b, arklet.Request{Command: arklet.CommandInstallBiz, Module: m}, again)
 	if err != nil {
 		return b, err
 	}
 	p.store.settled(key, m)
-	if !answer.Succeeded() && !answer.AlreadyInstalled() {
-		if err := p.answerError(answer, b, errcode.ClassifyInstall, errcode.ForInstall); err != nil {
-			p.store.refused(key, m, before)
-			return b, err
-		}
+	if err := p.answerError(answer, b); err != nil {
+		p.store.refused(key, m, before)
+		return b, err
 	}
 	switch biz, _ := b.Module(m.Name, m.Version); biz.State {
 	case arklet.StateActivated, arklet.StateDeactivated, arklet.StateResolved: // another version is active, or the install continues
@@ -82,11 +76,8 @@ func notActivated(m arklet.Module) error {
 
 // switchTo sends switchBiz and requests the list of the base.
 func (p *Provider) switchTo(ctx context.Context, b base.Snapshot, m arklet.Module, again func() bool) (base.Snapshot, error) {
-	answer, err := p.runCommand(ctx, b.Identity, arklet.Request{Command: arklet.CommandSwitchBiz, Module: m}, again, p.opts.InstallTimeout, errcode.ArkletInstallModuleTimedOut)
+	_, b, err := p.runAndList(ctx, b, arklet.Request{Command: arklet.CommandSwitchBiz, Module: m}, again)
 	if err != nil {
-		return b, err
-	}
-	if b, err = p.listModules(ctx, b, answer.PublishedAt); err != nil {
 		return b, err
 	}
 	if biz, there := b.Module(m.Name, m.Version); there && biz.State == arklet.StateActivated {
@@ -104,18 +95,12 @@ func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Modu
 			m.URL = l.memory.Installed[m.Version].URL
 		}
 	})
-	answer, err := p.runCommand(ctx, b.Identity, arklet.Request{Command: arklet.CommandUninstallBiz, Module: m}, again, p.opts.UninstallTimeout, errcode.ArkletUninstallBizTimedOut)
+	answer, b, err := p.runAndList(ctx, b, arklet.Request{Command: arklet.CommandUninstallBiz, Module: m}, again)
+	if err == nil {
+		err = p.answerError(answer, b)
+	}
 	if err != nil {
 		return b, err
-	}
-	b, err = p.listModules(ctx, b, answer.PublishedAt)
-	if err != nil {
-		return b, err
-	}
-	if !answer.Succeeded() && !answer.NotInstalled() {
-		if err := p.answerError(answer, b, errcode.ClassifyUninstall, errcode.ForUninstall); err != nil {
-			return b, err
-		}
 	}
 	if _, there := b.Module(m.Name, m.Version); there {
 		return b, errcode.New(errcode.ArkletUninstallBizFailed, "base %q says that it uninstalled %s and lists it still", p.registry.Called(b.Identity), m.Identity())
@@ -124,11 +109,25 @@ func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Modu
 	return b, nil
 }
 
+// runAndList sends a command, waits for its answer, and requests the list of the base.
+func (p *Provider) runAndList(ctx context.Context, b base.Snapshot, r arklet.Request, again func() bool) (arklet.Answer, base.Snapshot, error) {
+	answer, err := p.runCommand(ctx, b.Identity, r, again)
+	if err != nil {
+		return answer, b, err
+	}
+	b, err = p.listModules(ctx, b, answer.PublishedAt)
+	return answer, b, err
+}
+
 // runCommand sends a command and waits for its answer. An error has an error code, unless ctx is done or the command is not
 // wanted any more.
-func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Request, again func() bool, timeout time.Duration, late errcode.Code) (arklet.Answer, error) {
+func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer, error) {
 	if ctx.Err() != nil { // another controller may serve the base now
 		return arklet.Answer{}, ctx.Err()
+	}
+	timeout, late := p.opts.InstallTimeout, errcode.ArkletInstallModuleTimedOut
+	if r.Command == arklet.CommandUninstallBiz {
+		timeout, late = p.opts.UninstallTimeout, errcode.ArkletUninstallBizTimedOut
 	}
 	began := time.Now()
 	asking, cancel := context.WithTimeout(ctx, timeout)
@@ -152,8 +151,8 @@ func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Req
 	o := Outcome{Identity: identity, Request: r, Answer: answer, Took: time.Since(began)}
 	switch {
 	case err == nil:
-		if !answer.Succeeded() && !alreadyDone(answer, r.Command) {
-			o.Code = answerCode(answer, r.Command)
+		if !succeeded(answer) {
+			o.Code = classify(answer, "")
 		}
 		p.opts.Answered(o)
 		return answer, nil
@@ -217,20 +216,18 @@ func (p *Provider) supersede(key workerKey) {
 	})
 }
 
-// alreadyDone reports whether a base refused a command because its result was there before.
-func alreadyDone(a arklet.Answer, c arklet.Command) bool {
-	return c == arklet.CommandInstallBiz && a.AlreadyInstalled() || c == arklet.CommandUninstallBiz && a.NotInstalled()
+// succeeded reports whether a command succeeded, or its result was there before.
+func succeeded(a arklet.Answer) bool {
+	return a.Succeeded() || a.Command == arklet.CommandInstallBiz && a.AlreadyInstalled() || a.Command == arklet.CommandUninstallBiz && a.NotInstalled()
 }
 
-func answerCode(a arklet.Answer, c arklet.Command) errcode.Code {
-	if c == arklet.CommandUninstallBiz {
-		return errcode.ClassifyUninstall(classify(a, ""))
+// classify returns the code of arklet for an answer. state is the state of the module in the list of the base.
+func classify(a arklet.Answer, state arklet.State) errcode.Code {
+	answer := errcode.Answer{ErrorCode: a.ErrorCode, Code: a.Code, Message: a.Message, DataCode: a.DataCode, DataMessage: a.DataMessage, BizState: string(state)}
+	if a.Command == arklet.CommandUninstallBiz {
+		return errcode.ClassifyUninstall(answer)
 	}
-	return errcode.ClassifyInstall(classify(a, ""))
-}
-
-func classify(a arklet.Answer, state arklet.State) errcode.Answer {
-	return errcode.Answer{ErrorCode: a.ErrorCode, Code: a.Code, Message: a.Message, DataCode: a.DataCode, DataMessage: a.DataMessage, BizState: string(state)}
+	return errcode.ClassifyInstall(answer)
 }
 
 // listModules requests the list of the base. The list is not older than notBefore.
@@ -254,11 +251,15 @@ func transportCode(err error) errcode.Code {
 
 // answerError returns the error for an answer; nil if it reports no failure. The error has a code of the controller and wraps
 // one with a code of arklet.
-func (p *Provider) answerError(a arklet.Answer, b base.Snapshot, of func(errcode.Answer) errcode.Code, as func(errcode.Code) errcode.Code) error {
+func (p *Provider) answerError(a arklet.Answer, b base.Snapshot) error {
 	biz, _ := b.Module(a.Module.Name, a.Module.Version)
-	code := of(classify(a, biz.State))
-	if code == "" {
+	code := classify(a, biz.State)
+	if succeeded(a) || code == "" {
 		return nil
+	}
+	as := errcode.ForInstall
+	if a.Command == arklet.CommandUninstallBiz {
+		as = errcode.ForUninstall
 	}
 	message := arklet.FirstLine(a.Message)
 	if message == "" || a.DataCode != "" && a.DataCode != "FAILED" {

@@ -14,7 +14,7 @@ import (
 )
 
 // probe starts the probes of a module while it is active, and stops them otherwise.
-func (p *Provider) probe(ctx context.Context, v view, name string, b base.Snapshot, before corev1.PodStatus) {
+func (p *Provider) probe(ctx context.Context, v podSnapshot, name string, b base.Snapshot, before corev1.PodStatus) {
 	i := slices.IndexFunc(v.pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
 	c := v.pod.Spec.Containers[i]
 	if c.ReadinessProbe == nil && c.LivenessProbe == nil {

@@ -436,7 +436,7 @@ func (p *Provider) podChanged(pod *corev1.Pod) {
 }
 
 // publishAgain triggers the publishers of all lanes of a Pod.
-func (p *Provider) publishAgain(e *entry) {
+func (p *Provider) publishAgain(e *podRecord) {
 	var names []string
 	p.store.read(func() { names = e.names() })
 	for _, name := range names {

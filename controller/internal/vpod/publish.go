@@ -37,18 +37,18 @@ func (p *Provider) publish(ctx context.Context, key workerKey) (time.Duration, e
 	return wait, whileServed(ctx, errors.Join(finishing, err))
 }
 
-func (p *Provider) finishPods(ctx context.Context, views []view) error {
+func (p *Provider) finishPods(ctx context.Context, views []podSnapshot) error {
 	var errs []error
 	for _, v := range views {
 		if v.deleting && v.finished && ctx.Err() == nil {
-			errs = append(errs, p.finishPod(ctx, v.entry))
+			errs = append(errs, p.finishPod(ctx, v.podRecord))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // finishPod deletes a Pod from the API. A Pod with finalizers stays there, with the status of a Pod that has ended.
-func (p *Provider) finishPod(ctx context.Context, e *entry) error {
+func (p *Provider) finishPod(ctx context.Context, e *podRecord) error {
 	var pod *corev1.Pod
 	p.store.read(func() { pod = e.pod })
 	if len(pod.Finalizers) > 0 {
@@ -69,22 +69,22 @@ func (p *Provider) finishPod(ctx context.Context, e *entry) error {
 }
 
 // publishStatuses writes the status of the Pods of a lane, in the order that loses no request.
-func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Snapshot, views []view) (time.Duration, error) {
+func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Snapshot, views []podSnapshot) (time.Duration, error) {
 	if b.Liveness == base.Alive && unasked(views, b) {
 		return p.untilListed(ctx, views, b), nil
 	}
 	now := time.Now()
 	var wait soonest
 	p.noteSwitches(key, b, &wait)
-	byKey := map[string]view{}
+	byKey := map[string]podSnapshot{}
 	var pods []handover.Pod
 	for _, v := range views {
 		if v.deleting {
 			continue
 		}
-		before := p.writer.status(v.entry, v.pod)
+		before := p.writer.status(v.podRecord, v.pod)
 		p.probe(ctx, v, key.module, b, before)
-		target := p.desiredStatus(v.entry, b, *before.DeepCopy())
+		target := p.desiredStatus(v.podRecord, b, *before.DeepCopy())
 		if b.Modules == nil && b.Liveness == base.Alive && podstatus.IsReady(&before) {
 			continue // this controller has no list of the base yet
 		}
@@ -132,9 +132,9 @@ func (s *soonest) within(d time.Duration) {
 const listWithin = time.Second
 
 // untilListed requests the list of the base if the operator has not done so, and returns when to look again.
-func (p *Provider) untilListed(ctx context.Context, views []view, b base.Snapshot) time.Duration {
+func (p *Provider) untilListed(ctx context.Context, views []podSnapshot, b base.Snapshot) time.Duration {
 	within := p.opts.Speed.Of(listWithin)
-	if !slices.ContainsFunc(views, func(v view) bool { return v.unasked(b) && time.Since(v.came) < within }) {
+	if !slices.ContainsFunc(views, func(v podSnapshot) bool { return v.unasked(b) && time.Since(v.came) < within }) {
 		p.askForModules(ctx, b)
 	}
 	return within
@@ -187,7 +187,7 @@ func onlyAccepted(before, target *corev1.PodStatus) bool {
 
 // writeInOrder writes the status of all Pods of a lane. It stops and returns false if the planned order is out of date,
 // because a Pod or a workload has changed.
-func (p *Provider) writeInOrder(ctx context.Context, key workerKey, b base.Snapshot, pods []handover.Pod, byKey map[string]view) (asPlanned bool, err error) {
+func (p *Provider) writeInOrder(ctx context.Context, key workerKey, b base.Snapshot, pods []handover.Pod, byKey map[string]podSnapshot) (asPlanned bool, err error) {
 	if len(pods) == 0 {
 		return true, nil
 	}
@@ -209,7 +209,7 @@ func (p *Provider) writeInOrder(ctx context.Context, key workerKey, b base.Snaps
 	for _, s := range steps {
 		v := byKey[s.Key]
 		if s.PreferDeletion {
-			if err := p.writer.preferDeletion(ctx, v.entry, v.pod, true); err != nil {
+			if err := p.writer.preferDeletion(ctx, v.podRecord, v.pod, true); err != nil {
 				return false, err
 			}
 			marked = true
@@ -219,11 +219,11 @@ func (p *Provider) writeInOrder(ctx context.Context, key workerKey, b base.Snaps
 			return false, nil // Pods turn Not Ready first again
 		}
 		marked = false
-		if asPlanned, err := p.writeStatus(ctx, v.entry, v.pod, b, ready[s.Key]); !asPlanned || err != nil {
+		if asPlanned, err := p.writeStatus(ctx, v.podRecord, v.pod, b, ready[s.Key]); !asPlanned || err != nil {
 			return false, err
 		}
 		if ready[s.Key] { // after a rollback, the Pod no longer needs to be deleted first
-			if err := p.writer.preferDeletion(ctx, v.entry, v.pod, false); err != nil {
+			if err := p.writer.preferDeletion(ctx, v.podRecord, v.pod, false); err != nil {
 				return false, err
 			}
 		}
@@ -242,14 +242,14 @@ func (p *Provider) isReadyNow(pod *corev1.Pod) bool {
 }
 
 // desiredStatus returns the status that a Pod should have.
-func (p *Provider) desiredStatus(e *entry, b base.Snapshot, before corev1.PodStatus) corev1.PodStatus {
+func (p *Provider) desiredStatus(e *podRecord, b base.Snapshot, before corev1.PodStatus) corev1.PodStatus {
 	pod, modules := p.moduleStates(e, b)
 	return podstatus.Of(pod, b, modules, p.opts.Failed, before, time.Now())
 }
 
 // writeStatus writes the status of a Pod, unless its readiness is not the planned one any more. b is the base at the time of
 // the plan.
-func (p *Provider) writeStatus(ctx context.Context, e *entry, pod *corev1.Pod, b base.Snapshot, ready bool) (asPlanned bool, err error) {
+func (p *Provider) writeStatus(ctx context.Context, e *podRecord, pod *corev1.Pod, b base.Snapshot, ready bool) (asPlanned bool, err error) {
 	gone, err := p.writer.write(ctx, e, pod, func(before corev1.PodStatus) corev1.PodStatus {
 		if newest, known := p.registry.Get(b.Identity); known { // the write before may have taken long
 			b = newest
@@ -305,7 +305,7 @@ func (p *Provider) noteDrain(key workerKey) {
 }
 
 // moduleStates returns the modules of a Pod on the base.
-func (p *Provider) moduleStates(e *entry, b base.Snapshot) (pod *corev1.Pod, list []podstatus.Module) {
+func (p *Provider) moduleStates(e *podRecord, b base.Snapshot) (pod *corev1.Pod, list []podstatus.Module) {
 	p.store.read(func() {
 		pod = e.pod
 		for _, m := range e.modules {
@@ -321,7 +321,7 @@ func (p *Provider) moduleStates(e *entry, b base.Snapshot) (pod *corev1.Pod, lis
 }
 
 // addLane adds what is known of the lane of a module. The caller holds the lock of the store.
-func (p *Provider) addLane(s *podstatus.Module, l *lane, e *entry, b base.Snapshot) {
+func (p *Provider) addLane(s *podstatus.Module, l *lane, e *podRecord, b base.Snapshot) {
 	for _, a := range []plan.Attempt{plan.Install(s.Module), plan.Uninstall(s.Module)} {
 		if f, failed := l.memory.Failed[a]; failed && s.Failure == nil && s.Invalid == nil {
 			s.Failure = p.shownError(a, f)
@@ -345,7 +345,7 @@ func (p *Provider) addLane(s *podstatus.Module, l *lane, e *entry, b base.Snapsh
 	s.Uninstalling = l.removing != "" && l.removing == s.Version
 	coming, newest := false, true
 	views := l.views(s.Name)
-	mine := slices.IndexFunc(views, func(v view) bool { return v.uid == e.uid })
+	mine := slices.IndexFunc(views, func(v podSnapshot) bool { return v.uid == e.uid })
 	for _, v := range views[mine+1:] { // the newer Pods
 		other := v.module.Module
 		if !v.wants() || other == s.Module {

@@ -32,10 +32,7 @@ func (p *Provider) reconcile(ctx context.Context, key workerKey) (time.Duration,
 		if !known || b.Liveness != base.Alive || !p.store.has(key) {
 			return 0, nil
 		}
-		do, finished := p.plan(key, b)
-		if finished {
-			p.publishers.Add(key)
-		}
+		do := p.plan(key, b)
 		if do.Do == plan.NoAction {
 			if do.Look {
 				p.askForModules(ctx, b)
@@ -83,8 +80,8 @@ func whileServed(ctx context.Context, err error) error {
 	return nil
 }
 
-// plan returns the next step for a lane, and reports whether one more of its Pods is finished.
-func (p *Provider) plan(key workerKey, b base.Snapshot) (do plan.Step, finished bool) {
+// plan returns the next step for a lane, and marks the Pods that are finished.
+func (p *Provider) plan(key workerKey, b base.Snapshot) (do plan.Step) {
 	lag := p.opts.EndpointLag()
 	p.store.change(func() {
 		l := p.store.lane(key)
@@ -113,18 +110,18 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do plan.Step, finished 
 		if (do.Do == plan.DoUninstall || do.Do == plan.UninstallConflicting) && !in.IsWanted(do.Module.Version) {
 			removing = do.Module.Version
 		}
-		if len(l.memory.Failed) < len(before.Failed) || before.Replacing != nil && l.memory.Replacing == nil || l.removing != removing {
-			l.removing = removing
-			p.publishers.Add(key) // the status shows it
+		shown := len(l.memory.Failed) < len(before.Failed) || before.Replacing != nil && l.memory.Replacing == nil || l.removing != removing
+		l.removing = removing
+		if finish(views, in, l.memory) || shown {
+			p.publishers.Add(key)
 		}
-		finished = finish(views, in, l.memory)
 		p.store.dropEmpty(key)
 	})
-	return do, finished
+	return do
 }
 
 // planInput returns the input of the planner. The caller holds the lock of the store.
-func (p *Provider) planInput(key workerKey, l *lane, views []view, b base.Snapshot) plan.Input {
+func (p *Provider) planInput(key workerKey, l *lane, views []podSnapshot, b base.Snapshot) plan.Input {
 	in := plan.Input{
 		Now: time.Now(), Name: key.module, Terminating: map[string]plan.Terminating{}, Kept: map[string]bool{}, Listed: map[string]arklet.Biz{}, Memory: l.memory,
 		CanSwitch: b.Tunnel == tunnel.HTTP, KeepSameVersion: p.opts.KeepSameVersion, Drain: p.opts.Drain, Speed: p.opts.Speed,
@@ -136,7 +133,7 @@ func (p *Provider) planInput(key workerKey, l *lane, views []view, b base.Snapsh
 		e := l.pods[installed.RequestedBy]
 		in.Kept[version] = e != nil && !e.deleting
 	}
-	wanted := slices.ContainsFunc(views, view.wants)
+	wanted := slices.ContainsFunc(views, podSnapshot.wants)
 	for _, v := range slices.Backward(views) { // the newest Pod first
 		m := v.module.Module
 		if !v.module.installable() {
@@ -152,7 +149,7 @@ func (p *Provider) planInput(key workerKey, l *lane, views []view, b base.Snapsh
 	if r := l.memory.Replacing; r != nil && !r.NotReady.IsZero() {
 		for _, v := range views {
 			if v.module.Version == r.Module.Version { // with any jar: requests are sent to the installed one
-				in.ReplacedEndpoints = in.ReplacedEndpoints.With(p.quietSince(v.entry, r.NotReady, in.Now, key))
+				in.ReplacedEndpoints = in.ReplacedEndpoints.With(p.quietSince(v.podRecord, r.NotReady, in.Now, key))
 			}
 		}
 	}
@@ -161,7 +158,7 @@ func (p *Provider) planInput(key workerKey, l *lane, views []view, b base.Snapsh
 
 // terminating adds a Pod that is being deleted to its version. wanted is set if the lane has a Pod that is not being deleted:
 // the planner does not use SuccessorComes then. The caller holds the lock of the store.
-func (p *Provider) terminating(t plan.Terminating, v view, wanted bool, key workerKey, now time.Time) plan.Terminating {
+func (p *Provider) terminating(t plan.Terminating, v podSnapshot, wanted bool, key workerKey, now time.Time) plan.Terminating {
 	if v.notReadySince.After(t.Since) {
 		t.Since = v.notReadySince
 	}
@@ -176,7 +173,7 @@ func (p *Provider) terminating(t plan.Terminating, v view, wanted bool, key work
 	t.SuccessorComes = t.SuccessorComes || !wanted && p.informer.successorComes(pod)
 	t.PreStop = max(t.PreStop, min(v.module.preStop, t.Until.Sub(t.Since)))
 	if now.Before(t.Until) {
-		t.Endpoints = t.Endpoints.With(p.quietSince(v.entry, v.notReadySince, now, key))
+		t.Endpoints = t.Endpoints.With(p.quietSince(v.podRecord, v.notReadySince, now, key))
 	}
 	return t
 }
@@ -184,7 +181,7 @@ func (p *Provider) terminating(t plan.Terminating, v view, wanted bool, key work
 // finish marks the deleted Pods of which nothing is left on the base, in this lane or another, and reports whether there
 // is one more. The last Pod of a lane also waits for the versions that Pods before it have left there. The caller holds
 // the lock of the store.
-func finish(views []view, in plan.Input, m plan.Memory) (more bool) {
+func finish(views []podSnapshot, in plan.Input, m plan.Memory) (more bool) {
 	last, held := true, false
 	for _, v := range views {
 		last = last && v.deleting
@@ -204,7 +201,7 @@ func finish(views []view, in plan.Input, m plan.Memory) (more bool) {
 		}
 		v.left[in.Name] = true
 		if !v.finished && len(v.left) == len(v.names()) {
-			v.entry.finished, more = true, true
+			v.podRecord.finished, more = true, true
 		}
 	}
 	return more
@@ -266,10 +263,7 @@ func (p *Provider) still(key workerKey, do plan.Step) bool {
 	if !known {
 		return false
 	}
-	now, finished := p.plan(key, b)
-	if finished {
-		p.publishers.Add(key)
-	}
+	now := p.plan(key, b)
 	conflictGone := do.Do == plan.UninstallConflicting && now.Do == plan.DoInstall && now.Module == do.Conflicting
 	return conflictGone || now.Do == do.Do && now.Module == do.Module
 }
@@ -306,7 +300,7 @@ func (p *Provider) note(key workerKey, a plan.Attempt, b base.Snapshot, err erro
 }
 
 // reportInvalid reports the modules of a Pod that cannot be installed.
-func (p *Provider) reportInvalid(e *entry) {
+func (p *Provider) reportInvalid(e *podRecord) {
 	var pod *corev1.Pod
 	var modules []module
 	p.store.read(func() { pod, modules = e.pod, e.modules })

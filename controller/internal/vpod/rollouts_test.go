@@ -39,9 +39,7 @@ func (w *world) bind(name string) {
 	w.t.Helper()
 	pod := w.pod(name)
 	pod.Spec.NodeName = "vnode.a"
-	if _, err := w.api.CoreV1().Pods("default").Update(w.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-		w.t.Fatal(err)
-	}
+	w.update(pod)
 }
 
 // A Deployment that may make Pods unavailable deletes an old one before its base has the new one.

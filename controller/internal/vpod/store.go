@@ -24,8 +24,8 @@ type workerKey struct{ identity, module string }
 
 func (k workerKey) attrs() []any { return []any{"base", k.identity, "biz", k.module} }
 
-// entry is a Pod that this controller serves. The lock of the store guards it, except for written.
-type entry struct {
+// podRecord is a Pod that this controller serves. The lock of the store guards it, except for written.
+type podRecord struct {
 	podState
 	uid      types.UID
 	identity string // of the base
@@ -45,7 +45,7 @@ type entry struct {
 	written     written
 }
 
-// podState is the part of an entry that a view copies.
+// podState is the part of a podRecord that a podSnapshot copies.
 type podState struct {
 	pod *corev1.Pod
 	// outdated is set if the workload of the Pod requests another module now.
@@ -62,7 +62,7 @@ const maxAsked = 50
 
 // lane is a module name on a base.
 type lane struct {
-	pods   map[types.UID]*entry
+	pods   map[types.UID]*podRecord
 	memory plan.Memory
 	// installing is the install in progress; nil if there is none.
 	installing *installing
@@ -74,26 +74,26 @@ type lane struct {
 	claimed time.Time
 }
 
-// view is a copy of an entry at one moment, for one of its modules.
-type view struct {
-	*entry
+// podSnapshot is a copy of a podRecord at one moment, for one of its modules.
+type podSnapshot struct {
+	*podRecord
 	podState
 	module module
 	since  time.Time // see older
 }
 
 // wants reports whether the Pod requires its module on the base.
-func (v view) wants() bool { return !v.deleting && v.module.installable() }
+func (v podSnapshot) wants() bool { return !v.deleting && v.module.installable() }
 
 // unasked reports whether the base has not listed its modules since a Pod came whose module it had before: the base may
 // have restarted in the meantime. It ignores Pods that were Ready when they came.
-func (v view) unasked(b base.Snapshot) bool {
+func (v podSnapshot) unasked(b base.Snapshot) bool {
 	_, listed := b.Module(v.module.Name, v.module.Version)
 	return listed && v.wants() && v.stage == stageNew && b.HeardAt.Before(v.came)
 }
 
-func unasked(views []view, b base.Snapshot) bool {
-	return slices.ContainsFunc(views, func(v view) bool { return v.unasked(b) })
+func unasked(views []podSnapshot, b base.Snapshot) bool {
+	return slices.ContainsFunc(views, func(v podSnapshot) bool { return v.unasked(b) })
 }
 
 // stage is the progress of a Pod, the furthest first.
@@ -123,13 +123,13 @@ type store struct {
 
 	mu     sync.RWMutex
 	next   uint64
-	byUID  map[types.UID]*entry
+	byUID  map[types.UID]*podRecord
 	byBase map[string]map[string]*lane // by identity and module name
 	turns  map[string]workerKey        // see enterTurn
 }
 
 func newStore(isOutdated func(*corev1.Pod) bool) *store {
-	return &store{isOutdated: isOutdated, byUID: map[types.UID]*entry{}, byBase: map[string]map[string]*lane{}, turns: map[string]workerKey{}}
+	return &store{isOutdated: isOutdated, byUID: map[types.UID]*podRecord{}, byBase: map[string]map[string]*lane{}, turns: map[string]workerKey{}}
 }
 
 func nameOf(pod *corev1.Pod) types.NamespacedName {
@@ -143,7 +143,7 @@ func (s *store) lane(key workerKey) *lane { return s.byBase[key.identity][key.mo
 func (s *store) needLane(key workerKey) *lane {
 	l := s.lane(key)
 	if l == nil {
-		l = &lane{pods: map[types.UID]*entry{}, memory: plan.NewMemory(), switched: map[string]time.Time{}}
+		l = &lane{pods: map[types.UID]*podRecord{}, memory: plan.NewMemory(), switched: map[string]time.Time{}}
 		if s.byBase[key.identity] == nil {
 			s.byBase[key.identity] = map[string]*lane{}
 		}
@@ -165,13 +165,13 @@ func (s *store) dropEmpty(key workerKey) {
 }
 
 // put adds or updates a Pod. changed are the names of the modules that have changed.
-func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *entry, changed []string) {
+func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *podRecord, changed []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e, known := s.byUID[pod.UID]
 	if !known {
 		s.next++
-		e = &entry{
+		e = &podRecord{
 			uid: pod.UID, identity: identity, stage: stageOf(pod), seen: s.next, came: time.Now(), podState: podState{notReadySince: notReadySince(pod)},
 			asked: map[string][]string{}, left: map[string]bool{}, origins: map[string]string{},
 			served: pod.Status.Phase != corev1.PodPending, written: written{rv: pod.ResourceVersion},
@@ -208,7 +208,7 @@ func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *entr
 
 // leaveLanes removes a Pod from the lanes of containers that are not modules any more: their image was a URL, and they
 // never had a version. The caller holds the lock.
-func (s *store) leaveLanes(e *entry, before []module) {
+func (s *store) leaveLanes(e *podRecord, before []module) {
 	names := e.names()
 	for _, m := range before {
 		if !slices.Contains(names, m.Name) {
@@ -217,7 +217,7 @@ func (s *store) leaveLanes(e *entry, before []module) {
 	}
 }
 
-func (s *store) leaveLane(e *entry, name string) {
+func (s *store) leaveLane(e *podRecord, name string) {
 	key := workerKey{e.identity, name}
 	if l := s.lane(key); l != nil {
 		delete(l.pods, e.uid)
@@ -253,7 +253,7 @@ func notReadySince(pod *corev1.Pod) time.Time {
 }
 
 // markDeleting marks a Pod as being deleted, and returns the names of its modules.
-func (s *store) markDeleting(uid types.UID) (e *entry, names []string, ok bool) {
+func (s *store) markDeleting(uid types.UID) (e *podRecord, names []string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e, ok = s.byUID[uid]
@@ -271,7 +271,7 @@ func (s *store) markDeleting(uid types.UID) (e *entry, names []string, ok bool) 
 }
 
 // names returns the names of the modules of a Pod without duplicates. The caller holds the lock of the store.
-func (e *entry) names() []string {
+func (e *podRecord) names() []string {
 	var names []string
 	for _, m := range e.modules {
 		names = append(names, m.Name)
@@ -280,7 +280,7 @@ func (e *entry) names() []string {
 	return slices.Compact(names)
 }
 
-func (s *store) remove(e *entry) {
+func (s *store) remove(e *podRecord) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.byUID, e.uid)
@@ -290,7 +290,7 @@ func (s *store) remove(e *entry) {
 }
 
 // removeBase removes a base, and returns its Pods.
-func (s *store) removeBase(identity string) (pods []*entry) {
+func (s *store) removeBase(identity string) (pods []*podRecord) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, l := range s.byBase[identity] {
@@ -306,7 +306,7 @@ func (s *store) removeBase(identity string) (pods []*entry) {
 	return pods
 }
 
-func (s *store) get(uid types.UID) (*entry, bool) {
+func (s *store) get(uid types.UID) (*podRecord, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	e, ok := s.byUID[uid]
@@ -350,8 +350,8 @@ func (s *store) has(key workerKey) bool {
 	return s.lane(key) != nil
 }
 
-// views returns the views of all Pods of a lane, oldest first.
-func (s *store) views(key workerKey) (views []view) {
+// views returns snapshots of all Pods of a lane, oldest first.
+func (s *store) views(key workerKey) (views []podSnapshot) {
 	s.read(func() {
 		if l := s.lane(key); l != nil {
 			views = l.views(key.module)
@@ -360,18 +360,18 @@ func (s *store) views(key workerKey) (views []view) {
 	return views
 }
 
-// views returns the views of all Pods of the lane, oldest first. The caller holds the lock of the store.
-func (l *lane) views(name string) []view {
+// views returns snapshots of all Pods of the lane, oldest first. The caller holds the lock of the store.
+func (l *lane) views(name string) []podSnapshot {
 	outdated := map[string]time.Time{} // when the last outdated Pod was created, by workload
 	for _, e := range l.pods {
 		if created := e.pod.CreationTimestamp.Time; e.outdated && created.After(outdated[workloadOf(e.pod)]) {
 			outdated[workloadOf(e.pod)] = created
 		}
 	}
-	views := make([]view, 0, len(l.pods))
+	views := make([]podSnapshot, 0, len(l.pods))
 	for _, e := range l.pods {
 		i := slices.IndexFunc(e.modules, func(m module) bool { return m.Name == name })
-		v := view{entry: e, podState: e.podState, module: e.modules[i], since: e.pod.CreationTimestamp.Time}
+		v := podSnapshot{podRecord: e, podState: e.podState, module: e.modules[i], since: e.pod.CreationTimestamp.Time}
 		if last := outdated[workloadOf(e.pod)]; !e.outdated && last.After(v.since) {
 			v.since = last
 		}
@@ -384,8 +384,8 @@ func (l *lane) views(name string) []view {
 // older compares Pods by creation. A Pod that its workload requests follows the outdated Pods of the workload. Pods of the
 // same second are compared by their progress and by the order in which they came: a controller that starts during a rollout
 // gets them in any order.
-func older(a, b view) int {
-	current := func(v view) int {
+func older(a, b podSnapshot) int {
+	current := func(v podSnapshot) int {
 		if v.outdated {
 			return 0
 		}

@@ -461,6 +461,22 @@ func (w *world) wants(version string) {
 	synctest.Wait()
 }
 
+// add creates a Pod.
+func (w *world) add(pod *corev1.Pod) {
+	w.t.Helper()
+	if _, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// update writes a Pod as a user does.
+func (w *world) update(pod *corev1.Pod) {
+	w.t.Helper()
+	if _, err := w.api.CoreV1().Pods("default").Update(w.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func (w *world) delete(name string) {
 	w.t.Helper()
 	if err := w.api.CoreV1().Pods("default").Delete(w.t.Context(), name, metav1.DeleteOptions{}); err != nil {

@@ -53,7 +53,7 @@ type writer struct {
 
 // write writes the status that compute returns for the current one, if they differ. gone reports whether the Pod does not
 // exist any more.
-func (w *writer) write(ctx context.Context, e *entry, pod *corev1.Pod, compute func(before corev1.PodStatus) corev1.PodStatus) (gone bool, err error) {
+func (w *writer) write(ctx context.Context, e *podRecord, pod *corev1.Pod, compute func(before corev1.PodStatus) corev1.PodStatus) (gone bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	e.written.mu.Lock()
@@ -86,7 +86,7 @@ func (w *writer) write(ctx context.Context, e *entry, pod *corev1.Pod, compute f
 }
 
 // newest returns the Pod of the last write or of the informer, whichever is newer. The caller holds written.mu.
-func (w *writer) newest(e *entry, pod *corev1.Pod) *corev1.Pod {
+func (w *writer) newest(e *podRecord, pod *corev1.Pod) *corev1.Pod {
 	live := pod
 	if cached, ok := w.pods.Get(nameOf(pod)); ok && cached.UID == e.uid {
 		live = cached
@@ -98,14 +98,14 @@ func (w *writer) newest(e *entry, pod *corev1.Pod) *corev1.Pod {
 }
 
 // status returns the status of a Pod in the API server.
-func (w *writer) status(e *entry, pod *corev1.Pod) corev1.PodStatus {
+func (w *writer) status(e *podRecord, pod *corev1.Pod) corev1.PodStatus {
 	e.written.mu.Lock()
 	defer e.written.mu.Unlock()
 	return w.newest(e, pod).Status
 }
 
 // ended writes that the containers of a Pod have ended, as a kubelet does before it deletes a Pod.
-func (w *writer) ended(ctx context.Context, e *entry, pod *corev1.Pod) error {
+func (w *writer) ended(ctx context.Context, e *podRecord, pod *corev1.Pod) error {
 	now := time.Now()
 	_, err := w.write(ctx, e, pod, func(before corev1.PodStatus) corev1.PodStatus { return podstatus.Ended(before, now) })
 	return err
@@ -116,7 +116,7 @@ const preferred = "-1"
 
 // preferDeletion sets the deletion cost of a Pod to preferred, so that it is the first Pod of its ReplicaSet to be
 // deleted, or restores the previous value.
-func (w *writer) preferDeletion(ctx context.Context, e *entry, pod *corev1.Pod, prefer bool) error {
+func (w *writer) preferDeletion(ctx context.Context, e *podRecord, pod *corev1.Pod, prefer bool) error {
 	e.written.mu.Lock()
 	defer e.written.mu.Unlock()
 	have := w.newest(e, pod).Annotations
