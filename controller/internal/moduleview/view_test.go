@@ -316,28 +316,6 @@ func TestViewTriesAgain(t *testing.T) {
 	})
 }
 
-func TestViewLimitsItsWrites(t *testing.T) {
-	inBubble(t, nil, func(w *world) {
-		w.react()
-		for i := range 10 * writesPerSecond {
-			pod := modulePod(ready)
-			pod.Name = fmt.Sprint("p", i)
-			w.pods.set(pod)
-		}
-		<-time.After(2100 * time.Millisecond)
-		synctest.Wait()
-		writes := 0
-		for _, action := range w.client.Actions() {
-			if verb := action.GetVerb(); verb == "create" || verb == "update" {
-				writes++
-			}
-		}
-		if writes < 3*writesPerSecond || writes > 3*writesPerSecond+20 { // a burst of one second, and two seconds
-			t.Errorf("%d writes in 2.1 s; want about %d", writes, 3*writesPerSecond+10)
-		}
-	})
-}
-
 func TestViewSaysThatTheDefinitionIsMissing(t *testing.T) {
 	absent := func(_ *Options, client *fake.FakeDynamicClient) {
 		client.PrependReactor("list", "modules", func(clienttesting.Action) (bool, runtime.Object, error) {

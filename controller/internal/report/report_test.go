@@ -307,11 +307,3 @@ func TestRobotsLimitIsKept(t *testing.T) {
 		w.expectLog(1, "events=10")
 	})
 }
-
-func TestNoHooksNothingToDo(t *testing.T) {
-	inBubble(t, "", nil, nil, func(w *world) {
-		w.reporter.Report(Event{})
-		w.pass(2 * time.Minute)
-		w.expectCounts(0, 0, 0)
-	})
-}
