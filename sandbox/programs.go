@@ -72,13 +72,13 @@ func needsBase(config *v1alpha1.Sandbox) bool {
 }
 
 // check says in one sentence which program is missing, and what to do.
-func (p Programs) check(config *v1alpha1.Sandbox, inProcess bool) error {
+func (p Programs) check(config *v1alpha1.Sandbox) error {
 	provider := daemon.EffectiveProvider(config)
 	for _, needed := range []struct {
 		name, path string
 		by         bool
 	}{
-		{"koupsandbox", p.Daemon, !inProcess},
+		{"koupsandbox", p.Daemon, true},
 		{ControlPlaneProgram, p.ControlPlane, provider == v1alpha1.ProviderEmbedded},
 		{ControllerProgram, p.Controller, true},
 		{BaseProgram, p.Base, needsBase(config)},

@@ -402,7 +402,7 @@ func TestKindsOfSchedules(t *testing.T) {
 		disturbances += s.disturbances()
 		for _, step := range s.Scenario("x").Spec.Steps {
 			shared := step.Controller != nil || step.Broker != nil || step.APIServer != nil || step.ControllerManager != nil || step.Scheduler != nil ||
-				step.Fault != nil && step.Fault.DisturbsAll() && step.Fault.Set.Fault.Match.Namespace == ""
+				step.Fault != nil && step.DisruptsAll() && step.Fault.Set.Fault.Match.Namespace == ""
 			if shared && !s.alone() {
 				t.Errorf("seed %d strikes others: %s", s.Seed, s)
 			}

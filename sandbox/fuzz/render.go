@@ -309,7 +309,7 @@ func (r *renderer) operate(m Move) {
 func (r *renderer) apply(m Move) {
 	w, c := r.s.Workloads[m.Workload], r.now[m.Workload]
 	r.add(fmt.Sprintf("%s: %s %s", m.Do, w.Module, version(c.version)), v1alpha1.Action{Apply: &v1alpha1.Apply{
-		Resource: w.workload(c.version, c.image, c.replicas), Release: v1alpha1.Release{MayChangeNothing: true}, // what it releases is chance
+		Resource: w.workload(c.version, c.image, c.replicas), ReleaseCheck: v1alpha1.ReleaseCheck{MayChangeNothing: true}, // what it releases is chance
 	}})
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
@@ -25,7 +24,7 @@ func (d *Daemon) SetController(ctx context.Context, r control.ControllerRequest)
 	group := r.Group
 	r.Group = "" // what is kept is nobody's
 	if _, err := d.controllerConfig(r); err != nil {
-		return before, &control.Error{Code: http.StatusBadRequest, Message: err.Error()}
+		return before, badRequest("%v", err)
 	}
 	d.noteControllers(group, before)
 	if err = d.setControllers(ctx, r); err == nil {

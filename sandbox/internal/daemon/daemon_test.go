@@ -660,24 +660,6 @@ func TestBasesAndFaults(t *testing.T) {
 	}
 }
 
-// Whoever asks later hears all steps from the first on.
-func TestEventsFromTheStart(t *testing.T) {
-	b := newBench(t)
-	b.up(request("good", 1))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var first string
-	err := b.Events(ctx, func(e progress.Event) {
-		if first == "" {
-			first = e.Step
-			cancel()
-		}
-	})
-	if !errors.Is(err, context.Canceled) || (first != "Starting broker" && first != "Preparing") {
-		t.Errorf("first step %q, then %v", first, err)
-	}
-}
-
 // Once the end has begun nobody gets the right to change the sandbox, though it be free: an up that
 // comes after one that failed must not begin.
 func TestNothingBeginsAfterTheEnd(t *testing.T) {

@@ -70,8 +70,8 @@ func TestControllersAreBroughtBackLast(t *testing.T) {
 	}
 	b.daemon.mu.Lock()
 	defer b.daemon.mu.Unlock()
-	if len(b.daemon.debts) != 0 {
-		t.Errorf("owed is still %v", b.daemon.debts)
+	if r := b.daemon.repairs; len(r.components) != 0 || r.changer != "" {
+		t.Errorf("not repaired: %+v", r)
 	}
 }
 

@@ -37,63 +37,62 @@ func (d *Daemon) lost(l traffic.LostRequest) {
 }
 
 // StartTraffic starts a stream of requests for a group.
-func (d *Daemon) StartTraffic(ctx context.Context, group string, s traffic.Spec) error {
+func (d *Daemon) StartTraffic(ctx context.Context, r control.StartTrafficRequest) error {
 	ctx, running, release, err := d.using(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if err := d.streams.open(group); err != nil {
+	if err := d.streams.open(r.Group); err != nil {
 		return err
 	}
-	f := running.flows
-	err = f.Begin(ctx, group, s)
+	err = running.flows.Begin(ctx, r.Group, r.Spec)
 	switch {
 	case errors.Is(err, traffic.ErrStreamExists):
-		return &control.Error{Code: http.StatusConflict, Message: err.Error()}
+		return conflict("%v", err)
 	case err != nil && ctx.Err() == nil:
-		return &control.Error{Code: http.StatusBadRequest, Message: err.Error()}
+		return badRequest("%v", err)
 	case err != nil:
 		return err
 	}
-	if err := d.streams.open(group); err != nil { // the owner went meanwhile, and may not have seen it
-		f.Drop(ctx, group)
+	if err := d.streams.open(r.Group); err != nil { // the owner went meanwhile, and may not have seen it
+		running.flows.Drop(ctx, r.Group)
 		return err
 	}
 	return nil
 }
 
-// Traffic tells how the streams of a group are.
-func (d *Daemon) Traffic(ctx context.Context, group string) ([]traffic.Summary, error) {
+// Traffic lists the streams of a group.
+func (d *Daemon) Traffic(ctx context.Context, r control.GroupRequest) ([]traffic.Summary, error) {
 	running, err := d.isUp()
 	if err != nil {
 		return nil, err
 	}
-	return running.flows.Summaries(ctx, group), nil
+	return running.flows.Summaries(ctx, r.Group), nil
 }
 
 // StopTraffic stops a stream and waits for its open requests.
-func (d *Daemon) StopTraffic(ctx context.Context, group, name string) (*traffic.End, error) {
+func (d *Daemon) StopTraffic(ctx context.Context, r control.StreamRequest) (*traffic.End, error) {
 	running, err := d.isUp()
 	if err != nil {
 		return nil, err
 	}
-	end, err := running.flows.Stop(ctx, group, name)
+	end, err := running.flows.Stop(ctx, r.Group, r.Name)
 	if errors.Is(err, traffic.ErrNoStream) {
-		err = asNotFound(err)
+		err = notFound("%v", err)
 	}
 	return end, err
 }
 
 // TrafficRecords calls sink for every request of a stream so far.
-func (d *Daemon) TrafficRecords(ctx context.Context, group, name string, sink func(traffic.Record)) error {
+func (d *Daemon) TrafficRecords(ctx context.Context, r control.StreamRequest, sink func(traffic.Record)) error {
 	running, err := d.isUp()
 	if err != nil {
 		return err
 	}
-	err = running.flows.Records(ctx, group, name, sink)
+	err = running.flows.Records(ctx, r.Group, r.Name, sink)
 	if errors.Is(err, traffic.ErrNoStream) {
-		err = asNotFound(err)
+		err = notFound("%v", err)
 	}
 	return err
 }

@@ -233,7 +233,6 @@ func (d Dir) Remove(keepLogs bool) error {
 	if owned, err := d.Owned(); !owned {
 		return err
 	}
-	_ = d.mark() // it lacks in the folder of an older version only, which can go without
 	err := d.removeSocket()
 	entries, readErr := os.ReadDir(string(d))
 	err = errors.Join(err, readErr)

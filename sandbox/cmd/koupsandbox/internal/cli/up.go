@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"time"
@@ -50,10 +49,7 @@ func (s *commands) bringUp(c *cli.Context, presets func(*v1alpha1.Spec)) error {
 	}
 	printer := progress.NewPrinter(s.Err, progress.PrinterOptions{Terminal: s.Terminal, Width: s.Width, Quiet: c.Bool("quiet")})
 	options := s.upOptions(c, folder, config, printer)
-	options.KeepBases, options.InProcess = keepBases, c.Bool("foreground")
-	if options.InProcess {
-		options.Logger = slog.New(slog.DiscardHandler)
-	}
+	options.KeepBases, options.Held = keepBases, c.Bool("foreground")
 	start := time.Now()
 	up, err := sandbox.Up(c.Context, options)
 	printer.Close()
@@ -73,7 +69,7 @@ func (s *commands) bringUp(c *cli.Context, presets func(*v1alpha1.Spec)) error {
 	if c.Bool(boardFlag) {
 		err = s.boardOf(c, up)
 	}
-	if err != nil || !options.InProcess {
+	if err != nil || !options.Held {
 		return err
 	}
 	say(s.Err, "Ctrl-C takes it down.\n")
