@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	vklog "github.com/virtual-kubelet/virtual-kubelet/log"
-	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
@@ -55,7 +53,6 @@ type Controller struct {
 	dialog         *base.Dialog
 	nodeReconciler *vnode.Reconciler
 	provider       *vpod.Provider
-	pods           *node.PodController
 	nodes          corev1informers.NodeInformer // those of bases
 	peers          cache.SharedIndexInformer    // the Leases of controllers
 	events         record.EventBroadcaster
@@ -142,9 +139,7 @@ func (c *Controller) wire(client kubernetes.Interface, config *rest.Config) erro
 		return err
 	}
 	c.workloads = informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithTransform(dropManagedFields))
-	if err := c.wirePods(); err != nil {
-		return err
-	}
+	c.wirePods()
 	if err := c.listenKubelet(); err != nil {
 		return err
 	}
@@ -184,7 +179,6 @@ func (c *Controller) Start(ctx context.Context) error {
 		group.Go(func() error { return start(ctx) })
 	}
 	group.Go(func() error { return c.provider.Start(ctx) })
-	group.Go(func() error { return c.pods.Run(vklog.WithLogger(ctx, vpod.Logger(c.logger)), podWorkers) })
 	group.Go(func() error {
 		if !cache.WaitForCacheSync(ctx.Done(), c.nodes.Informer().HasSynced, c.peers.HasSynced, c.provider.Informer().HasSynced) {
 			return nil
@@ -280,11 +274,6 @@ func (c *Controller) sees(key tunnel.Key) bool {
 func (c *Controller) Ready() error {
 	if !c.nodes.Informer().HasSynced() || !c.provider.Informer().HasSynced() {
 		return errors.New("the Kubernetes API has not been read yet")
-	}
-	select {
-	case <-c.pods.Ready():
-	default:
-		return errors.New("the pod controller has not started yet")
 	}
 	if !c.serving.Load() {
 		return errors.New("the tunnels have not started yet")

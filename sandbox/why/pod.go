@@ -137,7 +137,7 @@ func (v *view) ignored() []unsupported.Field {
 	if v.Pod == nil || !isModule(v.Pod) {
 		return nil
 	}
-	return unsupported.OfPod(v.Pod, unsupported.Controller)
+	return unsupported.OfPod(v.Pod)
 }
 
 // looksLikeModule reports whether a Pod without the label was meant to be a module.
