@@ -16,6 +16,7 @@ import (
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/informers"
 	corev1informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -68,7 +69,7 @@ type Controller struct {
 	parts          []func(context.Context) error   // optional ones, started with the rest
 	due            chan struct{}                   // a question to a base may be due
 	rejects        *rejections
-	newcomers      newcomers
+	newcomers      *utilcache.LRUExpireCache // modules of baselines by the identity of bases that are not known yet
 	chatter        *rate.Limiter
 	reach          reach
 	networks       tunnel.Networks // in which a base may name any address
@@ -98,7 +99,10 @@ func prepare(opts Options) (*Controller, error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
 	}
-	c := &Controller{opts: opts, logger: opts.Logger, metrics: metrics.New(), journal: kubelet.NewJournal(0), due: make(chan struct{}, 1), chatter: newChatter()}
+	c := &Controller{
+		opts: opts, logger: opts.Logger, metrics: metrics.New(), journal: kubelet.NewJournal(0), due: make(chan struct{}, 1),
+		chatter: newChatter(), newcomers: utilcache.NewLRUExpireCache(maxNewcomers),
+	}
 	c.rejects = newRejections(c.metrics, c.logger)
 	return c, nil
 }
@@ -127,7 +131,7 @@ func (c *Controller) wire(client kubernetes.Interface, config *rest.Config) erro
 		UnreachableAfter: opts.UnreachableAfter, DeadAfter: opts.DeadAfter,
 		HealthInterval: opts.HealthInterval, ListInterval: opts.ListInterval,
 		Grace: opts.ReconnectGrace, Deletions: opts.DeletionsPercent, MaxBases: opts.MaxBases, MaxPerAddress: opts.MaxBasesPerAddress,
-		Mass:     base.MassOptions{Percent: opts.MassSilence.Percent, AtLeast: opts.MassSilence.AtLeast, Window: opts.MassSilence.Window, AtMost: opts.MassSilence.AtMost},
+		Mass:     opts.MassSilence,
 		Speed:    opts.speed(),
 		Sees:     c.sees,
 		Behind:   func(key tunnel.Key) bool { return key == tunnel.MQTT && c.mqtt != nil && c.mqtt.Behind() },
