@@ -53,7 +53,6 @@ func (d *Daemon) clear(running *running, group string) {
 	}
 }
 
-// componentChanged tells of a process.
 func (d *Daemon) componentChanged(c supervise.Change) {
 	d.streams.component(timeline.Event{Time: c.Time, Name: c.Name, State: string(c.State), Message: c.Exit})
 }
