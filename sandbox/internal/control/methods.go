@@ -2,10 +2,10 @@ package control
 
 import (
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // The methods of the control API. The methods of Client document them.
@@ -24,7 +24,7 @@ const (
 	MethodClearFaults    rpc.Unary[FaultSelector, rpc.None]              = "ClearFaults"
 	MethodFaults         rpc.Unary[GroupRequest, Faults]                 = "Faults"
 	MethodSetController  rpc.Unary[ControllerRequest, ControllerRequest] = "SetController"
-	MethodWatch          rpc.Stream[WatchRequest, timeline.Event]        = "Watch"
+	MethodWatch          rpc.Stream[WatchRequest, events.Event]          = "Watch"
 	MethodStartTraffic   rpc.Unary[StartTrafficRequest, rpc.None]        = "StartTraffic"
 	MethodTraffic        rpc.Unary[GroupRequest, []traffic.Summary]      = "Traffic"
 	MethodStopTraffic    rpc.Unary[StreamRequest, *traffic.End]          = "StopTraffic"
