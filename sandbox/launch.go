@@ -21,12 +21,9 @@ import (
 const (
 	// readyFD is the file descriptor on which a daemon says readyLine when its
 	// control API can be reached.
-	readyFD = 3
-	// readyLine is what it says.
+	readyFD   = 3
 	readyLine = "ready"
-	// daemonLog is the name of the daemon's log, without its suffix.
 	daemonLog = "daemon"
-	// lastLines is how much of the daemon's log goes into an error.
 	lastLines = 10
 )
 
@@ -45,7 +42,6 @@ func RunDaemon(ctx context.Context, folder string, programs Programs, logger *sl
 	}).Start(ctx)
 }
 
-// process is a daemon that this process has started.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{}

@@ -105,7 +105,6 @@ func (s *Sandbox) Close() {
 	s.Client.Close()
 }
 
-// hold ties the sandbox to this process.
 func (s *Sandbox) hold(ctx context.Context) error {
 	ctx, s.letGo = context.WithCancel(context.WithoutCancel(ctx))
 	held, ended := make(chan struct{}), make(chan error, 1)
@@ -170,7 +169,7 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 		}
 		return s, nil
 	}
-	steps := progress.New(o.Progress, nil)
+	steps := progress.New(o.Progress)
 	request := control.UpRequest{KeepBases: o.KeepBases, BrokerPassword: o.BrokerPassword, OwnEnv: ownEnv(o.Config)}
 	var notes []string
 	if o.Config, notes, err = resolve(ctx, dir, o.Config); err != nil {
@@ -369,7 +368,6 @@ func Down(ctx context.Context, o DownOptions) (bool, error) {
 	return used, errors.Join(err, dir.Remove(o.KeepLogs))
 }
 
-// kept returns an error for a down that could not remove everything. It states what to do.
 func kept(dir state.Dir, name string) error {
 	return fmt.Errorf("the records of the sandbox are kept in %s, so that you can run down again; "+
 		"to give up the remaining objects, run: koupsandbox down --name %s --force", dir, name)
@@ -387,7 +385,6 @@ func forget(ctx context.Context, dir state.Dir) (all bool, err error) {
 	return all, daemon.Forget(ctx, dir, config)
 }
 
-// effective reads the configuration with which a sandbox was brought up.
 func effective(dir state.Dir) (*v1alpha1.Sandbox, error) {
 	text, err := os.ReadFile(dir.Config())
 	var config v1alpha1.Sandbox

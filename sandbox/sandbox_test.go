@@ -160,7 +160,6 @@ func TestUpThatIsStopped(t *testing.T) {
 	}
 }
 
-// listen opens the socket of a sandbox's daemon.
 func listen(t *testing.T, dir state.Dir) net.Listener {
 	t.Helper()
 	path, err := dir.NewSocketPath()
@@ -416,6 +415,10 @@ func TestFindPrograms(t *testing.T) {
 	t.Setenv("PATH", "")
 	if p := sandbox.FindPrograms("/nowhere/koupsandbox", ""); p.ControlPlane != "" || p.Controller != "" {
 		t.Errorf("found nowhere %+v", p)
+	}
+	o.Programs.ControlPlane = ""
+	if _, err := sandbox.Up(t.Context(), o); err == nil || !strings.Contains(err.Error(), "the program koup-controlplane is missing") {
+		t.Errorf("up without a control plane: %v", err)
 	}
 }
 

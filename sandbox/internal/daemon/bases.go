@@ -227,7 +227,6 @@ func (d *Daemon) Bases(_ context.Context, r control.GroupRequest) ([]control.Bas
 	}
 }
 
-// describe returns what is known of bases.
 func (s *running) describe(members []*fleet.Member) []control.Base {
 	bases := make([]control.Base, 0, len(members))
 	for _, m := range members {

@@ -262,7 +262,7 @@ func (d *Daemon) exclusiveUp(ctx context.Context, r control.UpRequest, sink func
 	steps := progress.New(func(e progress.Event) {
 		d.log.Info("step", "kind", string(e.Kind), "step", e.Step, "elapsed", e.Elapsed, "err", e.Error)
 		sink(e)
-	}, nil)
+	})
 
 	result := &control.UpResult{}
 	if d.phaseNow() == control.Running {
@@ -329,7 +329,6 @@ func (d *Daemon) stop(ctx context.Context) {
 	close(d.stopped)
 }
 
-// show has status list a part from now on.
 func (d *Daemon) show(place int, p component.Part) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -368,7 +367,6 @@ func (d *Daemon) configNow() *v1alpha1.Sandbox {
 	return d.config
 }
 
-// ends says why the sandbox ends; nil while it does not.
 func (d *Daemon) ends() error { return context.Cause(d.ending) }
 
 func (d *Daemon) phaseNow() control.Phase {

@@ -164,7 +164,6 @@ func (s *Supervisor) start(ctx context.Context, c *component, spec Spec) error {
 	return nil
 }
 
-// launch starts the process and notes its identity.
 func launch(spec Spec) (*run, error) {
 	cmd := exec.Command(spec.Path, spec.Args...)
 	cmd.Dir = spec.Dir
@@ -195,7 +194,6 @@ func launch(spec Spec) (*run, error) {
 	return r, nil
 }
 
-// openLog opens a log file to append to, and tells its size so far.
 func openLog(path string) (*os.File, int64, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, 0, err
@@ -212,7 +210,6 @@ func openLog(path string) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// wait collects the process and notes how it ended.
 func (s *Supervisor) wait(name string, r *run) {
 	state, err := r.process.Wait()
 	if err != nil {
@@ -472,7 +469,6 @@ func (s *Supervisor) current(c *component) (Spec, *run) {
 	return c.spec, c.run
 }
 
-// find is current by name.
 func (s *Supervisor) find(name string) (Spec, *run, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

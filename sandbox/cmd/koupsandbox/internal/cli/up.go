@@ -77,7 +77,6 @@ func (s *commands) bringUp(c *cli.Context, presets func(*v1alpha1.Spec)) error {
 	return endForeground(c, folder, up.Name, err)
 }
 
-// upOptions brings a sandbox up as the user's command says.
 func (s *commands) upOptions(c *cli.Context, folder string, config *v1alpha1.Sandbox, printer *progress.Printer) sandbox.Options {
 	return sandbox.Options{
 		Home: folder, Config: config, BrokerPassword: os.Getenv(brokerPassword), Programs: sandbox.FindPrograms(s.Self, c.String(binFlag)),
@@ -103,7 +102,6 @@ func (s *commands) tellUp(up *sandbox.Sandbox, took time.Duration) {
 	say(s.Out, "\n  export KUBECONFIG=%s\n  kubectl get nodes\n\nTake it down with: koupsandbox down%s\n", shellescape.Quote(up.Kubeconfig), nameArgument(up.Name))
 }
 
-// brokerText says which broker it is.
 func brokerText(b control.Broker) string {
 	if b.URL == "" {
 		return "broker on " + b.Addr
