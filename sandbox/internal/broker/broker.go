@@ -46,6 +46,7 @@ type Options struct {
 type Broker struct {
 	*listener
 	server    *mqtt.Server
+	lobby     *lobby
 	passwords Passwords
 }
 
@@ -77,20 +78,22 @@ func New(o Options) (*Broker, error) {
 	forMemory := *server
 	forMemory.Options = &small
 
-	l.serve = func(_ context.Context, conn net.Conn, memory bool) {
-		s := server
-		if memory {
-			s = &forMemory
-		}
-		if err := s.EstablishConnection("", conn); err != nil {
-			l.log.Debug("client gone", "err", err)
-		}
-	}
 	hook := &access{passwords: passwords, root: "koupleless_" + strings.ToLower(o.Env) + "/", log: l.log}
-	if err := errors.Join(server.AddHook(hook, nil), server.AddHook(&takeover{clients: server.Clients}, nil)); err != nil {
+	earlier := &takeover{clients: server.Clients}
+	lobby := newLobby(&forMemory, hook, earlier)
+	l.serve = func(_ context.Context, conn net.Conn, memory bool) {
+		var err error
+		if memory {
+			err = lobby.establish(conn)
+		} else {
+			err = server.EstablishConnection("", conn)
+		}
+		l.log.Debug("client gone", "err", err)
+	}
+	if err := errors.Join(server.AddHook(hook, nil), server.AddHook(earlier, nil)); err != nil {
 		return nil, errors.Join(fmt.Errorf("preparing the broker: %w", err), l.tcp.Close())
 	}
-	return &Broker{listener: l, server: server, passwords: passwords}, nil
+	return &Broker{listener: l, server: server, lobby: lobby, passwords: passwords}, nil
 }
 
 // Start serves until ctx ends; then it cuts all connections and returns nil. It can be called once.
@@ -99,6 +102,7 @@ func (b *Broker) Start(ctx context.Context) error {
 		return fmt.Errorf("running the broker: %w", err)
 	}
 	b.run(ctx)
+	b.lobby.close()
 	if err := b.server.Close(); err != nil {
 		return fmt.Errorf("closing the broker: %w", err)
 	}

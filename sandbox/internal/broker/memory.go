@@ -1,0 +1,165 @@
+package broker
+
+import (
+	"fmt"
+	"net"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	mqtt "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+// lobby serves bases of this process in place of mochi's EstablishConnection, with which each client has a stack of
+// 32 KB after a packet. Here an idle client has 4 KB, and shared workers handle the packets. This saves a quarter
+// of the memory of 1,000 bases.
+//
+// The bases are clients of MQTT 3.1.1 with a clean session and without a will.
+type lobby struct {
+	server   *mqtt.Server
+	access   *access
+	takeover *takeover
+
+	packets chan *incoming // to idle workers
+	waiting chan struct{}  // holds one element for each idle worker
+}
+
+// workersAProcessor is the number of idle workers that are kept per CPU.
+const workersAProcessor = 4
+
+func newLobby(server *mqtt.Server, access *access, takeover *takeover) *lobby {
+	return &lobby{
+		server: server, access: access, takeover: takeover,
+		packets: make(chan *incoming), waiting: make(chan struct{}, workersAProcessor*runtime.GOMAXPROCS(0)),
+	}
+}
+
+// establish serves a connection until it ends, and returns why it has ended.
+func (l *lobby) establish(conn net.Conn) error {
+	cl := l.server.NewClient(conn, "", "", false)
+	defer cl.Stop(nil)
+	in := &incoming{cl: cl, handle: l.letIn, handled: make(chan error)}
+	if err := l.next(in); err != nil {
+		return err
+	}
+	defer l.forget(cl)
+	in.handle = l.process
+	for {
+		if err := l.next(in); err != nil {
+			cl.Stop(err)
+			return err
+		}
+	}
+}
+
+// letIn answers the first packet of a client, and registers the client.
+func (l *lobby) letIn(cl *mqtt.Client, pk packets.Packet) error {
+	if pk.FixedHeader.Type != packets.Connect {
+		return packets.ErrProtocolViolationRequireFirstConnect
+	}
+	cl.ParseConnect("", pk)
+	code := pk.ConnectValidate()
+	switch {
+	case code != packets.CodeSuccess:
+	case pk.ProtocolVersion != 4 || !pk.Connect.Clean || pk.Connect.WillFlag:
+		code = packets.ErrUnsupportedProtocolVersion
+	case !l.access.OnConnectAuthenticate(cl, pk):
+		code = packets.ErrBadUsernameOrPassword
+	}
+	if code != packets.CodeSuccess {
+		_ = l.server.SendConnack(cl, code, false, nil) // the code is the error
+		return code
+	}
+	l.takeover.OnSessionEstablish(cl, pk)
+	atomic.AddInt64(&l.server.Info.ClientsConnected, 1)
+	l.server.Clients.Add(cl)
+	answered := make(chan error)
+	go func() {
+		// Here, so that the stack grows before the others are allocated.
+		answered <- l.server.SendConnack(cl, code, false, nil)
+		cl.WriteLoop()
+	}()
+	if err := <-answered; err != nil {
+		l.forget(cl)
+		return fmt.Errorf("answering CONNECT: %w", err)
+	}
+	return nil
+}
+
+// process has mochi process a packet.
+func (l *lobby) process(cl *mqtt.Client, pk packets.Packet) error {
+	if err := l.server.InjectPacket(cl, pk); err != nil {
+		return err
+	}
+	atomic.AddInt64(&l.server.Info.PacketsReceived, -1) // ReadPacket has counted it already
+	if pk.FixedHeader.Type == packets.Publish {
+		atomic.AddInt64(&l.server.Info.MessagesReceived, -1)
+	}
+	return nil
+}
+
+// forget removes a client from the broker.
+func (l *lobby) forget(cl *mqtt.Client) {
+	atomic.AddInt64(&l.server.Info.ClientsConnected, -1)
+	if now, there := l.server.Clients.Get(cl.ID); !there || now != cl {
+		return // the next connection with its client id has come
+	}
+	cl.ClearInflights()
+	l.server.UnsubscribeClient(cl)
+	l.server.Clients.Delete(cl.ID)
+}
+
+// incoming is the input of one client.
+type incoming struct {
+	cl      *mqtt.Client
+	head    packets.FixedHeader
+	handle  func(*mqtt.Client, packets.Packet) error
+	handled chan error
+}
+
+// next waits for a packet, and for a worker to handle it. Packets are large, so they are not on this stack.
+func (l *lobby) next(in *incoming) error {
+	if in.cl.Closed() {
+		return packets.CodeDisconnect
+	}
+	var until time.Time // never, if the client says so
+	if alive := time.Duration(in.cl.State.Keepalive) * time.Second; alive > 0 {
+		until = time.Now().Add(alive + alive/2)
+	}
+	_ = in.cl.Net.Conn.SetDeadline(until) // never fails on a pipe
+	if err := in.cl.ReadFixedHeader(&in.head); err != nil {
+		return err
+	}
+	select {
+	case l.packets <- in:
+	default:
+		go l.work(in)
+	}
+	return <-in.handled
+}
+
+// work handles a packet and then those of other clients.
+func (l *lobby) work(in *incoming) {
+	for {
+		pk, err := in.cl.ReadPacket(&in.head)
+		if err == nil {
+			err = in.handle(in.cl, pk)
+		}
+		in.handled <- err
+		select {
+		case l.waiting <- struct{}{}:
+		default:
+			return
+		}
+		next, more := <-l.packets
+		if !more {
+			return
+		}
+		<-l.waiting
+		in = next
+	}
+}
+
+// close ends the workers. No connection is left.
+func (l *lobby) close() { close(l.packets) }
