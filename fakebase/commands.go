@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
@@ -217,7 +218,7 @@ func (l *life) switchTo(sub subject) clientResponse {
 	}
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
-	err := l.container.Switch(id, l.b.opts.Clock.Now())
+	err := l.container.Switch(id, time.Now())
 	switch {
 	case errors.Is(err, ark.ErrNotFound):
 		return clientResponse{code: codeNotFound, message: "Switch biz: " + id + " not found."}

@@ -53,8 +53,7 @@ type Event struct {
 	// Seq counts the events of a base from 1, without gaps.
 	Seq  uint64    `json:"seq"`
 	Kind EventKind `json:"kind"`
-	// Time is the clock's, with its monotonic reading, and is not shifted by a
-	// clock skew. Changes that happen together, such as a switch from one version to
+	// Time is not shifted by a clock skew. Changes that happen together, such as a switch from one version to
 	// another, have equal times.
 	Time time.Time `json:"time"`
 	// Identity is that of the process.

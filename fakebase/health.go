@@ -220,7 +220,7 @@ func missingBiz(s subject) string {
 	return "can not find biz"
 }
 
-func (l *life) runTime() time.Duration { return l.b.opts.Clock.Now().Sub(l.started) }
+func (l *life) runTime() time.Duration { return time.Since(l.started) }
 
 func (l *life) cpuHealth() *cpuHealth {
 	const cpus, ticksPerSecond = 4, 100

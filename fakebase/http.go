@@ -65,8 +65,8 @@ func (l *life) openHTTP(o *HTTPOptions) error {
 	l.log.Info("arklet listens", "addr", t.endpoint.address())
 	if o.HeartbeatEndpoint != "" {
 		t.url = strings.TrimSuffix(o.HeartbeatEndpoint, "/") + "/heartbeat"
-		due := l.b.opts.Clock.Now().Add(l.b.opts.of(l.b.opts.InitialDelay + time.Duration(l.b.share()*float64(l.b.opts.HeartbeatJitter))))
-		l.after(due.Sub(l.b.opts.Clock.Now()), func() { t.heartbeat(due) })
+		due := time.Now().Add(l.b.opts.of(l.b.opts.InitialDelay + time.Duration(l.b.share()*float64(l.b.opts.HeartbeatJitter))))
+		l.after(time.Until(due), func() { t.heartbeat(due) })
 	}
 	l.applyDisconnect()
 	return nil
@@ -241,7 +241,7 @@ func (t *httpTunnel) heartbeat(due time.Time) {
 		t.l.log.Warn("heartbeat not accepted", "err", err)
 	}
 	t.failing = err != nil
-	now := t.l.b.opts.Clock.Now()
+	now := time.Now()
 	next := due.Add(t.l.b.opts.heartbeatInterval(true))
 	for next.Before(now) { // an answer took longer than the interval
 		next = next.Add(t.l.b.opts.heartbeatInterval(true))

@@ -154,7 +154,7 @@ func (l *life) register(f found, origin ark.Origin, sub subject) *exception {
 	if _, taken := l.container.Get(f.ID()); !taken && !l.meta.allowed(f.Metaspace) {
 		return outOfMetaspace()
 	}
-	if err := l.container.Register(f.Spec, origin, l.b.opts.Clock.Now()); err != nil {
+	if err := l.container.Register(f.Spec, origin, time.Now()); err != nil {
 		if errors.Is(err, ark.ErrRegistered) {
 			return errRepeated
 		}
@@ -174,7 +174,7 @@ func (l *life) finishStart(f found, origin ark.Origin, ex *exception) (Biz, *exc
 	_, full := l.b.faults.holds(fault.KindMetaspaceFull, subject{})
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
-	now := l.b.opts.Clock.Now()
+	now := time.Now()
 	if ex == nil && (full || !l.meta.fits(f.Metaspace)) {
 		ex = outOfMetaspace()
 	}
@@ -252,7 +252,7 @@ func (l *life) asReported(b Biz) Biz {
 		if period == 0 {
 			period = 5 * time.Second
 		}
-		if (l.b.opts.Clock.Now().Sub(l.started)/l.b.opts.of(period))%2 == 1 {
+		if (time.Since(l.started)/l.b.opts.of(period))%2 == 1 {
 			b.State = ark.Deactivated
 		}
 	}

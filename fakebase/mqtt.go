@@ -46,10 +46,8 @@ func (l *life) openMQTT(o *MQTTOptions) (*mqttTunnel, error) {
 	}
 	t.client = mqtt.New(mqtt.Options{
 		Dial: dial, ClientID: prefix + "@@@" + l.identity, Username: o.Username, Password: o.Password,
-		KeepAlive: l.b.opts.of(mqtt.KeepAlive), ConnectTimeout: l.b.opts.of(mqtt.ConnectTimeout),
-		FirstPause: l.b.opts.of(mqtt.FirstPause), LastPause: l.b.opts.of(mqtt.LastPause),
-		FailFirst: l.b.opts.Faithful, OnConnect: t.connected, OnMessage: t.receive, OnLost: t.lost,
-		Clock: l.b.opts.Clock, Logger: l.log,
+		Speed: max(l.b.opts.Speed, 1), FailFirst: l.b.opts.Faithful,
+		OnConnect: t.connected, OnMessage: t.receive, OnLost: t.lost, Logger: l.log,
 	})
 	t.link = &link{l: l, send: t.client.Publish}
 	l.b.mu.Lock()
@@ -94,10 +92,10 @@ func (t *mqttTunnel) connected(first bool) {
 	t.publish("queryBaseline", ask)
 	delay := o.of(o.InitialDelay + time.Duration(t.l.b.share()*float64(o.HeartbeatJitter)))
 	if delay == 0 {
-		t.heartbeat(t.l.b.opts.Clock.Now())
+		t.heartbeat(time.Now())
 		return
 	}
-	due := t.l.b.opts.Clock.Now().Add(delay)
+	due := time.Now().Add(delay)
 	t.l.after(delay, func() { t.heartbeat(due) })
 }
 
@@ -118,7 +116,7 @@ func (t *mqttTunnel) heartbeat(due time.Time) {
 		t.l.log.Debug("heartbeat not sent", "err", err)
 	}
 	next := due.Add(t.l.b.opts.heartbeatInterval(false))
-	t.l.after(next.Sub(t.l.b.opts.Clock.Now()), func() { t.heartbeat(next) })
+	t.l.after(time.Until(next), func() { t.heartbeat(next) })
 }
 
 func (t *mqttTunnel) sendHeartbeat() error {

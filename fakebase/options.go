@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/utils/clock"
-
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
@@ -118,7 +116,7 @@ type Options struct {
 
 	// Speed divides every period of the base: heartbeats, pauses before it connects again, the times of
 	// its catalogue, delays and lengths of faults; 1 to 20, zero = 1. What a module works on a request,
-	// and the clock, are as they are.
+	// and the clock, do not change.
 	Speed int
 
 	// Faults are there from the start; more come and go by Inject and Clear.
@@ -126,9 +124,6 @@ type Options struct {
 	// Seed makes everything random repeatable; zero = derived from Identity, or
 	// drawn if that is empty.
 	Seed uint64
-	// Clock gives the time; nil = the real one. Its AfterFunc must call the
-	// function on a goroutine of its own, as the interface demands.
-	Clock clock.WithDelayedExecution `json:"-"`
 	// Logger takes what happens; nil = nothing is logged.
 	Logger *slog.Logger `json:"-"`
 }
@@ -190,9 +185,6 @@ func (o Options) normalise() (Options, error) {
 	o.Env = strings.ToLower(o.Env)
 	if o.Generation == "" {
 		o.Generation = GenerationC
-	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

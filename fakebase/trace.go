@@ -10,7 +10,7 @@ import (
 // Trace is one thing that a base did: it answered a command, or a fault was set,
 // was cleared or happened. Exactly one of Command and Fault is set.
 type Trace struct {
-	// Time is the clock's, as that of an Event.
+	// Time is not shifted by a clock skew.
 	Time    time.Time     `json:"time"`
 	Command *CommandTrace `json:"command,omitempty"`
 	Fault   *FaultTrace   `json:"fault,omitempty"`
@@ -89,7 +89,7 @@ func (b *Base) changeTracers(change func([]*tracer) []*tracer) {
 
 func (b *Base) trace(t Trace) {
 	if p := b.tracers.Load(); p != nil {
-		t.Time = b.opts.Clock.Now()
+		t.Time = time.Now()
 		for _, tracer := range *p {
 			tracer.fn(t)
 		}
@@ -108,7 +108,7 @@ func (l *life) traceCommand(name string, req *bizRequest) func(*outcome) {
 	if l.b.tracers.Load() == nil {
 		return func(*outcome) {}
 	}
-	began := l.b.opts.Clock.Now()
+	began := time.Now()
 	c := CommandTrace{Identity: l.identity, Name: name}
 	if req != nil {
 		c.Biz, c.Version = req.BizName.value, req.BizVersion.value
@@ -117,7 +117,7 @@ func (l *life) traceCommand(name string, req *bizRequest) func(*outcome) {
 		if out.gone {
 			return
 		}
-		c.Elapsed = l.b.opts.Clock.Since(began)
+		c.Elapsed = time.Since(began)
 		c.Code, c.Message = out.code, out.message
 		if out.thrown != nil {
 			c.Message = out.thrown.message()
