@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/koupleless/koupsandbox/fakebase/fault"
+	"github.com/koupleless/koupsandbox/fakebase/internal/observers"
 )
 
 // ErrStarted is what Start answers when the base has been started before.
@@ -34,8 +35,8 @@ type Base struct {
 	running  bool   // Start has not returned
 	identity string // of the running process, or the last or next one
 	life     *life  // nil while no process runs
-	watchers []*watcher
-	tracers  atomic.Pointer[[]*tracer] // replaced under mu; nil = nobody traces
+	watchers observers.List[Event]
+	tracers  observers.List[Trace]
 	seq      uint64
 	rnd      *rand.Rand
 	cha      *rand.ChaCha8  // for UUIDs

@@ -1,7 +1,6 @@
 package fakebase
 
 import (
-	"slices"
 	"time"
 
 	"github.com/koupleless/koupsandbox/fakebase/fault"
@@ -56,58 +55,23 @@ const (
 	FaultFired   FaultState = "fired"
 )
 
-type tracer struct{ fn func(Trace) }
-
 // Trace calls fn with everything that is traced from now on, until stop is called.
-// In contrast to Watch's, calls may come at the same time, and the base may be
-// locked or not: fn must be quick and must not call the base. As long as nobody
-// traces it costs nothing.
-func (b *Base) Trace(fn func(Trace)) (stop func()) {
-	t := &tracer{fn}
-	b.changeTracers(func(all []*tracer) []*tracer { return append(slices.Clone(all), t) })
-	return func() {
-		b.changeTracers(func(all []*tracer) []*tracer {
-			return slices.DeleteFunc(slices.Clone(all), func(x *tracer) bool { return x == t })
-		})
-	}
-}
-
-// changeTracers replaces the list: readers take no lock.
-func (b *Base) changeTracers(change func([]*tracer) []*tracer) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var now []*tracer
-	if p := b.tracers.Load(); p != nil {
-		now = *p
-	}
-	if now = change(now); len(now) == 0 {
-		b.tracers.Store(nil)
-		return
-	}
-	b.tracers.Store(&now)
-}
+// In contrast to Watch's, calls may be concurrent, and the base may be
+// locked or not: fn must be quick and must not call the base or stop.
+func (b *Base) Trace(fn func(Trace)) (stop func()) { return b.tracers.Add(fn) }
 
 func (b *Base) trace(t Trace) {
-	if p := b.tracers.Load(); p != nil {
-		t.Time = time.Now()
-		for _, tracer := range *p {
-			tracer.fn(t)
-		}
-	}
+	t.Time = time.Now()
+	b.tracers.Tell(t)
 }
 
 func (b *Base) traceFault(f *fault.Fault, s FaultState) {
-	if b.tracers.Load() != nil {
-		b.trace(Trace{Fault: &FaultTrace{ID: f.ID, Kind: f.Kind, State: s, Code: f.Code}})
-	}
+	b.trace(Trace{Fault: &FaultTrace{ID: f.ID, Kind: f.Kind, State: s, Code: f.Code}})
 }
 
 // traceCommand begins to trace a command; what it returns is called with the
 // outcome. req may be nil.
 func (l *life) traceCommand(name string, req *bizRequest) func(*outcome) {
-	if l.b.tracers.Load() == nil {
-		return func(*outcome) {}
-	}
 	began := time.Now()
 	c := CommandTrace{Identity: l.identity, Name: name}
 	if req != nil {
