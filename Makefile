@@ -270,7 +270,6 @@ test-extended: build ## Run the long and random tests that CI leaves out
 	$(MAKE) fuzz-proof
 	$(MAKE) licenses
 	$(MAKE) release-check
-	E2E_IMAGES=1 $(TEST) -count=1 -timeout 30m -run TestImage ./e2e/release
 
 # BENCH selects benchmarks. Compare two outputs with: go run golang.org/x/perf/cmd/benchstat before.txt after.txt
 BENCH ?= .

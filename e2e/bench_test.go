@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/scenarios"
 )
 
-// tiny starts a module on each of few bases, which take as long to install it as they are told.
+// tiny starts a module on each base.
 const tiny = `apiVersion: sandbox.koupleless.io/v1alpha1
 kind: Scenario
 metadata: {name: tiny}
@@ -30,7 +30,7 @@ spec:
     - assert: {cel: "endpointslices.exists(s, has(s.endpoints) && s.endpoints.filter(e, e.conditions.ready).size() == vars.bases)"}
 `
 
-// benchFolder has the scenario and what it applies.
+// benchFolder returns a directory with the scenario and its manifests, and the path of the scenario.
 func benchFolder(t *testing.T) (folder, file string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -40,7 +40,7 @@ func benchFolder(t *testing.T) (folder, file string) {
 	return folder, file
 }
 
-// bench measures every part of a Pod's start, and notices bases that take longer to install than before.
+// bench measures each phase of a Pod's start, and reports a longer install time as worse than the baseline.
 func TestBench(t *testing.T) {
 	folder, file := benchFolder(t)
 	r, err := shared.Run(t.Context(), "bench", "--bases", "3,2", file)
@@ -83,7 +83,7 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// Ctrl-C keeps the results so far, and deletes the objects of the runs.
+// Ctrl-C keeps the results so far, and removes the bases of the runs.
 func TestBenchStopped(t *testing.T) {
 	_, file := benchFolder(t)
 	cmd := shared.Command(t.Context(), "bench", "--runs", "1000", file)

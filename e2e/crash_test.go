@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/shirou/gopsutil/v4/process"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -23,198 +22,207 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-const (
-	crashBases = 2
-	crashApp   = "survivor"
-)
+// bases is the number of bases of a sandbox of ownBox, and of replicas in it.
+const bases = 2
 
-// crashBox is a small sandbox of its own that is up, with a Deployment that is
-// Ready. It is down after the test whatever happens.
-func crashBox(t *testing.T, spec v1alpha1.Spec) *box.Box {
-	t.Helper()
-	ctx := t.Context()
-	b := ownBox(t)
-	must(t, b.Up(ctx, spec))
-	c, err := b.Client()
-	must(t, err)
-	d := module.Deployment(metav1.NamespaceDefault, crashApp, crashBases, module.Template(crashApp, module.Container(crashApp, "1.0.0")))
-	_, err = c.AppsV1().Deployments(metav1.NamespaceDefault).Create(ctx, d, metav1.CreateOptions{})
-	must(t, err)
-	survives(t, b)
-	return b
+func spec(durable bool) v1alpha1.Spec {
+	count := bases
+	return v1alpha1.Spec{Durable: durable, Bases: v1alpha1.Bases{Count: &count}}
 }
 
-// ownBox is a sandbox of the test's own, not up yet.
+// ownBox returns a sandbox that only this test uses. It is not up yet. When the test ends, nothing of it may be left.
 func ownBox(t *testing.T) *box.Box {
 	t.Helper()
-	b := newBox("own")
+	b, err := box.New("own")
+	must(t, err)
 	t.Cleanup(func() {
 		ctx := context.Background()
 		if t.Failed() {
-			dump(ctx, t, b)
+			b.Keep(t.Name())
 		}
-		must(t, races(b))
 		must(t, b.Down(ctx))
 		must(t, nothingLeft(ctx, b))
+		must(t, b.Remove(ctx))
 	})
 	return b
 }
 
-// survives waits until the Deployment is Ready on bases that really have its module.
+// deploy creates a Deployment of a module in a sandbox.
+func deploy(t *testing.T, b *box.Box) {
+	t.Helper()
+	c, err := b.Client()
+	must(t, err)
+	d := module.Deployment(metav1.NamespaceDefault, "survivor", bases, module.Template("survivor", module.Container("survivor", "1.0.0")))
+	_, err = c.AppsV1().Deployments(d.Namespace).Create(t.Context(), d, metav1.CreateOptions{})
+	must(t, err)
+}
+
+// survives waits until the Deployment is Ready, and the base of each of its Pods has the module.
 func survives(t *testing.T, b *box.Box) {
 	t.Helper()
-	eventually(t.Context(), t, "the Deployment is Ready", func(ctx context.Context) error {
-		return serving(ctx, b, metav1.NamespaceDefault, crashBases)
+	eventually(t, "the Deployment is Ready", func(ctx context.Context) error {
+		c, err := b.Client()
+		if err != nil {
+			return err
+		}
+		s, err := b.Open(ctx)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		list, err := s.Bases(ctx, "")
+		if err != nil {
+			return err
+		}
+		installed := map[string]bool{} // by address
+		for _, base := range list {
+			installed[base.IP] = slices.Contains(base.Modules, "survivor:1.0.0 ACTIVATED")
+		}
+		pods, err := c.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range pods.Items {
+			if p := &pods.Items[i]; !module.IsReady(p) || !installed[p.Status.PodIP] {
+				return fmt.Errorf("pod %s is %s, deleted at %v; bases with the module: %v", p.Name, p.Status.Phase, p.DeletionTimestamp, installed)
+			}
+		}
+		if len(pods.Items) != bases {
+			return fmt.Errorf("there are %d Pods", len(pods.Items))
+		}
+		return nil
 	})
 }
 
-// nothingLeft checks that a sandbox has left no folder, and no process that
-// works in its folder or names it.
+// nothingLeft returns an error if a sandbox has left its directory, or a process that works in it or names it.
 func nothingLeft(ctx context.Context, b *box.Box) error {
 	if _, err := os.Stat(b.Folder()); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the folder %s is left (%w)", b.Folder(), err)
+		return fmt.Errorf("the directory %s is left (%w)", b.Folder(), err)
 	}
 	all, err := process.ProcessesWithContext(ctx)
 	if err != nil {
-		return fmt.Errorf("listing processes: %w", err)
+		return err
 	}
 	for _, p := range all {
-		command, _ := p.CmdlineWithContext(ctx) // one that ends meanwhile has none
-		folder, _ := p.CwdWithContext(ctx)
-		if int(p.Pid) != os.Getpid() && (strings.Contains(command, b.Folder()) || strings.HasPrefix(folder, b.Folder())) {
+		command, _ := p.CmdlineWithContext(ctx) // a process that has ended has none
+		directory, _ := p.CwdWithContext(ctx)
+		if int(p.Pid) != os.Getpid() && (strings.Contains(command, b.Folder()) || strings.HasPrefix(directory, b.Folder())) {
 			return fmt.Errorf("process %d is left: %s", p.Pid, command)
 		}
 	}
 	return nil
 }
 
-// kill ends the process of a component as a crash would, and waits until it is gone.
-func kill(t *testing.T, b *box.Box, component string) {
+// kill kills the process of a component, and waits until status reports the problem.
+func kill(t *testing.T, b *box.Box, component, problem string) {
 	t.Helper()
 	list, err := b.Processes(t.Context())
 	must(t, err)
 	p, err := box.Find(list, component)
 	must(t, err)
 	must(t, p.Kill(t.Context()))
-	eventually(t.Context(), t, component+" is gone", func(ctx context.Context) error {
-		if p.Alive(ctx) {
-			return fmt.Errorf("process %d still runs", p.PID)
-		}
-		return nil
-	})
+	reports(t, b, problem)
 }
 
-// complains waits until status fails and says what is wrong, in a line that
-// begins with a cross.
-func complains(t *testing.T, b *box.Box, what string) {
+func reports(t *testing.T, b *box.Box, problem string) {
 	t.Helper()
-	eventually(t.Context(), t, "status complains", func(ctx context.Context) error {
+	eventually(t, "status reports that "+problem, func(ctx context.Context) error {
 		r, err := b.Run(ctx, "status")
 		if err != nil {
 			return err
 		}
-		told := slices.ContainsFunc(strings.Split(r.Out, "\n"), func(l string) bool {
-			return strings.HasPrefix(l, "✗ ") && strings.Contains(l, what)
+		reported := slices.ContainsFunc(strings.Split(r.Out, "\n"), func(line string) bool {
+			return strings.HasPrefix(line, "✗ ") && strings.Contains(line, problem)
 		})
-		if r.Status != 1 || !told {
-			return fmt.Errorf("status ends with %d and does not say that %q:\n%s%s", r.Status, what, r.Out, r.Err)
+		if r.Status != 1 || !reported {
+			return fmt.Errorf("status ends with %d:\n%s%s", r.Status, r.Out, r.Err)
 		}
 		return nil
 	})
 }
 
-// A part of a running sandbox crashes: status says so, another up starts it
-// again, and what was in the cluster is there and works.
-func TestPartCrashes(t *testing.T) {
-	for component, problem := range map[string]string{
-		"module-controller": "module-controller is exited: exited: signal: killed",
-		"etcd":              "etcd is exited: exited: signal: killed",
-	} {
-		t.Run(component, func(t *testing.T) {
-			b := crashBox(t, spec(crashBases))
-			kill(t, b, component)
-			complains(t, b, problem)
-			r, err := b.Run(t.Context(), "up")
-			must(t, err)
-			if r.Status != 0 || !strings.Contains(r.Out, "started "+component+" again") {
-				t.Fatalf("up ends with %d and says:\n%s%s", r.Status, r.Out, r.Err)
-			}
-			eventually(t.Context(), t, "status is content", func(ctx context.Context) error { return b.Must(ctx, "status") })
-			survives(t, b)
-		})
-	}
-}
-
 const daemonGone = "its daemon is gone"
 
-// The daemon of a durable sandbox crashes: another up ends what it left, and
-// brings the cluster up again with all that was in it. One that fails before loses nothing.
-func TestDaemonCrashes(t *testing.T) {
-	durable := spec(crashBases)
-	durable.Durable = true
-	b := crashBox(t, durable)
-	kill(t, b, "daemon")
-	complains(t, b, daemonGone)
+// After a crash of a component or of the daemon of a durable sandbox, up starts it again, and the objects of the cluster
+// are still there. An up that fails before that loses nothing.
+func TestCrashes(t *testing.T) {
+	b := ownBox(t)
+	must(t, b.Up(t.Context(), spec(true)))
+	deploy(t, b)
+	survives(t, b)
+	for _, component := range []string{"module-controller", "etcd"} {
+		kill(t, b, component, component+" is exited: exited: signal: killed")
+		r, err := b.Run(t.Context(), "up")
+		must(t, err)
+		if r.Status != 0 || !strings.Contains(r.Out, "started "+component+" again") {
+			t.Fatalf("up ends with %d:\n%s%s", r.Status, r.Out, r.Err)
+		}
+		survives(t, b)
+	}
+	kill(t, b, "daemon", daemonGone)
 
-	broken := durable
+	broken := spec(true)
 	broken.Broker.URL = "mqtt://" + check.ClosedPort(t)
 	file, err := b.WriteConfig(broken)
 	must(t, err)
 	r, err := b.Run(t.Context(), "up", "--config", file)
 	must(t, err)
 	if want := "what was there before is kept in " + b.Folder(); r.Status != 1 || !strings.Contains(r.Err, want) {
-		t.Errorf("an up without a broker ends with %d and does not say %q:\n%s", r.Status, want, r.Err)
+		t.Errorf("up without a broker ends with %d, want 1 and %q:\n%s", r.Status, want, r.Err)
 	}
-	complains(t, b, daemonGone)
+	reports(t, b, daemonGone)
 
-	must(t, b.Up(t.Context(), durable))
-	eventually(t.Context(), t, "status is content", func(ctx context.Context) error { return b.Must(ctx, "status") })
+	must(t, b.Up(t.Context(), spec(true)))
+	eventually(t, "status reports no problem", func(ctx context.Context) error { return b.Must(ctx, "status") })
 	survives(t, b)
 }
 
-// A sandbox that is not durable begins anew after its daemon has crashed: what
-// etcd has not written safely is not to be trusted. A down ends what is left, too.
-func TestDaemonOfPassingSandboxCrashes(t *testing.T) {
-	b := crashBox(t, spec(crashBases))
-	kill(t, b, "daemon")
-	complains(t, b, daemonGone)
-	must(t, b.Up(t.Context(), spec(crashBases)))
-	must(t, b.Must(t.Context(), "status"))
+// After a crash of its daemon, a sandbox that is not durable starts with an empty cluster, because etcd may have lost
+// writes. down ends the processes that the daemon has left.
+func TestCrashOfAPassingSandbox(t *testing.T) {
+	b := ownBox(t)
+	must(t, b.Up(t.Context(), spec(false)))
+	deploy(t, b)
+	kill(t, b, "daemon", daemonGone)
+	must(t, b.Up(t.Context(), spec(false)))
 	c, err := b.Client()
 	must(t, err)
 	list, err := c.AppsV1().Deployments(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
 	must(t, err)
 	if len(list.Items) > 0 {
-		t.Errorf("a Deployment has survived: %s", list.Items[0].Name)
+		t.Errorf("the cluster still has the Deployment %s", list.Items[0].Name)
 	}
 
-	kill(t, b, "daemon")
-	complains(t, b, daemonGone)
+	kill(t, b, "daemon", daemonGone)
 	left, err := b.Processes(t.Context())
 	must(t, err)
 	if len(left) < 5 { // etcd, three of Kubernetes, the controller
-		t.Errorf("only these survive their daemon, so that this test shows little: %v", left)
+		t.Errorf("only these processes survive the daemon: %v", left)
 	}
 	must(t, b.Must(t.Context(), "down"))
-	for _, p := range left {
-		if p.Alive(t.Context()) {
-			t.Errorf("%s, process %d, survives a down", p.Component, p.PID)
-		}
-	}
-	must(t, nothingLeft(t.Context(), b))
+	ended(t, left)
 }
 
-// Ctrl-C in the middle of an up leaves nothing.
+func ended(t *testing.T, list []box.Process) {
+	t.Helper()
+	for _, p := range list {
+		if p.Alive(t.Context()) {
+			t.Errorf("%s, process %d, is left", p.Component, p.PID)
+		}
+	}
+}
+
+// Ctrl-C during up leaves nothing.
 func TestInterruptedUp(t *testing.T) {
 	b := ownBox(t)
-	file, err := b.WriteConfig(spec(crashBases))
+	file, err := b.WriteConfig(spec(false))
 	must(t, err)
 	cmd := b.Command(t.Context(), "up", "--config", file)
-	var said strings.Builder
-	cmd.Stderr = &said
+	var printed strings.Builder
+	cmd.Stderr = &printed
 	must(t, cmd.Start())
 	var running []box.Process
-	eventually(t.Context(), t, "the API server starts", func(ctx context.Context) error {
+	eventually(t, "the API server starts", func(ctx context.Context) error {
 		running, err = b.Processes(ctx)
 		if err == nil {
 			_, err = box.Find(running, "kube-apiserver")
@@ -223,46 +231,42 @@ func TestInterruptedUp(t *testing.T) {
 	})
 	must(t, cmd.Process.Signal(syscall.SIGINT))
 	err = cmd.Wait()
-	if cmd.ProcessState.ExitCode() != 1 || !strings.HasSuffix(said.String(), "koupsandbox: stopped\n") {
-		t.Errorf("up ends with %v and says:\n%s", err, said.String())
+	if cmd.ProcessState.ExitCode() != 1 || !strings.HasSuffix(printed.String(), "koupsandbox: stopped\n") {
+		t.Errorf("up ends with %v:\n%s", err, printed.String())
 	}
-	for _, p := range running {
-		if p.Alive(t.Context()) {
-			t.Errorf("%s, process %d, is left", p.Component, p.PID)
-		}
-	}
+	ended(t, running)
 	must(t, nothingLeft(t.Context(), b))
 }
 
-// The scenario kills the broker and then waits, for longer than the test.
+// endless kills the broker, and does not end before the test.
 const endless = `apiVersion: sandbox.koupleless.io/v1alpha1
 kind: Scenario
 metadata: {name: endless}
 spec:
-  description: A run that somebody ends.
+  description: A run that the test ends.
   steps:
     - broker: {do: kill}
-    - sleep: {for: 1h, reason: somebody ends the run}
+    - sleep: {for: 1h, reason: the test ends the run}
 `
 
-// running starts a run of it, and returns when it has killed the broker.
-func running(t *testing.T, b *box.Box, flags ...string) *exec.Cmd {
+// runEndless starts a run of the scenario, and returns when the broker is killed.
+func runEndless(t *testing.T, b *box.Box, flags ...string) *exec.Cmd {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "endless.yaml")
 	must(t, os.WriteFile(file, []byte(endless), 0o600))
 	cmd := b.Command(t.Context(), append(append([]string{"scenario", "run"}, flags...), file)...)
 	must(t, cmd.Start())
-	eventually(t.Context(), t, "the broker is killed", func(ctx context.Context) error { return brokerIs(ctx, b, "exited") })
+	eventually(t, "the broker is killed", func(ctx context.Context) error { return brokerIs(ctx, b, "exited") })
 	return cmd
 }
 
 func brokerIs(ctx context.Context, b *box.Box, want string) error {
-	up, err := b.Open(ctx)
+	s, err := b.Open(ctx)
 	if err != nil {
 		return err
 	}
-	defer up.Close()
-	status, err := up.Status(ctx, false)
+	defer s.Close()
+	status, err := s.Status(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -274,61 +278,24 @@ func brokerIs(ctx context.Context, b *box.Box, want string) error {
 	return fmt.Errorf("no broker is %s: %+v", want, status.Components)
 }
 
-// A run that is killed leaves components as they were, and one that has brought its sandbox up leaves nothing,
-// nor does one that is interrupted again while it cleans up.
-func TestRunIsKilled(t *testing.T) {
+// When a run is killed, a sandbox that was up before gets its components back, and a sandbox of the run is removed.
+func TestKilledRun(t *testing.T) {
 	t.Run("in a sandbox that was up", func(t *testing.T) {
-		b := ownBox(t)
-		must(t, b.Up(t.Context(), spec(1)))
-		cmd := running(t, b)
+		cmd := runEndless(t, shared)
 		must(t, cmd.Process.Kill())
-		eventually(t.Context(), t, "the broker runs again", func(ctx context.Context) error { return brokerIs(ctx, b, "running") })
 		_ = cmd.Wait() // killed
-		eventually(t.Context(), t, "all is well", func(ctx context.Context) error { return b.Must(ctx, "status") })
+		eventually(t, "the broker runs again", func(ctx context.Context) error { return brokerIs(ctx, shared, "running") })
+		eventually(t, "status reports no problem", func(ctx context.Context) error { return shared.Must(ctx, "status") })
 	})
-	for name, end := range map[string][]os.Signal{"killed": {syscall.SIGKILL}, "interrupted twice": {syscall.SIGINT, syscall.SIGINT}} {
-		t.Run(name+" with a sandbox of its own", func(t *testing.T) {
+	for name, signals := range map[string][]os.Signal{"killed": {syscall.SIGKILL}, "interrupted twice": {syscall.SIGINT, syscall.SIGINT}} {
+		t.Run(name+" with its own sandbox", func(t *testing.T) {
 			b := ownBox(t)
-			cmd := running(t, b, "--up")
-			for _, signal := range end {
+			cmd := runEndless(t, b, "--up")
+			for _, signal := range signals {
 				must(t, cmd.Process.Signal(signal))
 			}
 			_ = cmd.Wait() // by a signal, or stopped
-			eventually(t.Context(), t, "nothing is left", func(ctx context.Context) error { return nothingLeft(ctx, b) })
+			eventually(t, "nothing is left", func(ctx context.Context) error { return nothingLeft(ctx, b) })
 		})
 	}
-}
-
-// Two sandboxes run side by side: the second is independent of the first, and its end does not affect the first. A
-// second up of a sandbox changes nothing, and an up with fewer bases deletes the Nodes of the removed bases.
-func TestSideBySide(t *testing.T) {
-	ctx := t.Context()
-	b := crashBox(t, spec(crashBases))
-	must(t, matching(ctx))
-	c, err := b.Client()
-	must(t, err)
-	nodes, err := c.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	must(t, err)
-	if len(nodes.Items) != crashBases {
-		t.Errorf("the second sandbox has %d Nodes for %d bases", len(nodes.Items), crashBases)
-	}
-	before, err := b.Processes(ctx)
-	must(t, err)
-	r, err := b.Run(ctx, "up")
-	must(t, err)
-	if want := fmt.Sprintf("Sandbox %q was up already; nothing had to be done", b.Name); r.Status != 0 || !strings.HasPrefix(r.Out, want) {
-		t.Errorf("a second up ends with %d and says:\n%s%s", r.Status, r.Out, r.Err)
-	}
-	after, err := b.Processes(ctx)
-	must(t, err)
-	if diff := cmp.Diff(before, after, cmp.AllowUnexported(box.Process{})); diff != "" {
-		t.Errorf("processes (-before +after the second up):\n%s", diff)
-	}
-	must(t, b.Must(ctx, "up", "--bases", "1"))
-	if nodes, err = c.CoreV1().Nodes().List(ctx, metav1.ListOptions{}); err != nil || len(nodes.Items) != 1 {
-		t.Errorf("after an up with one base there are %d Nodes, error %v", len(nodes.Items), err)
-	}
-	must(t, b.Must(ctx, "down"))
-	must(t, nothingLeft(ctx, b))
-	must(t, shared.Must(ctx, "status"))
 }

@@ -1,8 +1,3 @@
-// Package e2e holds the tests that drive a sandbox as its user does: by the
-// built programs, the Kubernetes API, and what the bases say of themselves. Run
-// them with make e2e.
-//
-//	internal/box/      a sandbox, driven through its command line
-//	internal/module/   the objects that put modules on bases
-//	bench/             benchmarks of a whole sandbox: make bench
+// Package e2e tests a sandbox as its user drives it: with the built binaries, kubectl and the Kubernetes API. Run it
+// with make e2e.
 package e2e

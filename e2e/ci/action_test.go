@@ -1,18 +1,21 @@
 package ci
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-// lossy sends requests to a module that nobody has installed.
+// lossy sends requests to a module that is not installed.
 const lossy = `apiVersion: sandbox.koupleless.io/v1alpha1
 kind: Scenario
 metadata: {name: lossy}
@@ -26,10 +29,10 @@ spec:
     - traffic: {stop: {}}
 `
 
-// reports are the files of a folder of reports.
+// reports are the files of a directory of reports.
 var reports = []string{"junit.xml", "report.html", "report.json", "summary.md"}
 
-// workspace is a user's repository with the example, and a scenario that fails in a folder with a space.
+// workspace returns a repository with the example, and with a scenario that fails.
 func workspace(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -50,132 +53,158 @@ func names(t *testing.T, folder string) []string {
 	return list
 }
 
-// The action runs scenarios on a fresh machine, and shows their results on GitHub. The second run uses the
-// archive from the cache.
-func TestAction(t *testing.T) {
-	release, cache, folder := serve(t), t.TempDir(), workspace(t)
+// job runs steps of ci/action.sh with the variables of a GitHub runner. The workflow release.yml runs the steps by
+// action.yml.
+type job struct {
+	t               *testing.T
+	workspace, temp string
+	env             []string // inputs
+	log             bytes.Buffer
+	mu              sync.Mutex
+	cmd             *exec.Cmd
+	// killAt is a text. The step that prints it is killed.
+	killAt string
+}
 
-	r := newRunner(t, folder, cache)
-	outputs := r.act(root, map[string]string{"version": version, "mirror": release.mirror, "scenarios": "scenarios/release.yaml\n"})
-	log := r.log.String()
-	if r.failed {
-		t.Fatalf("the action failed:\n%s", log)
+func newJob(t *testing.T, workspace string, env ...string) *job {
+	t.Helper()
+	j := &job{t: t, workspace: workspace, temp: shortFolder(t), env: env}
+	t.Cleanup(func() { nothingIsUp(t, j.home()) })
+	return j
+}
+
+func (j *job) home() string { return filepath.Join(j.temp, "koupsandbox") }
+
+// step runs a step, and reports whether it passed.
+func (j *job) step(name string) bool {
+	j.t.Helper()
+	script, err := filepath.Abs(filepath.Join(root, "ci", "action.sh"))
+	must(j.t, err)
+	j.cmd = exec.CommandContext(j.t.Context(), "sh", script, name)
+	j.cmd.Dir, j.cmd.Stdout, j.cmd.Stderr = j.workspace, j, j
+	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	j.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + j.temp, "GITHUB_ACTIONS=true", "CI=true", "RUNNER_TEMP=" + j.temp, allowHTTP, skipAttestation}, j.env...)
+	for _, file := range []string{"GITHUB_OUTPUT", "GITHUB_ENV", "GITHUB_PATH", "GITHUB_STEP_SUMMARY"} {
+		j.cmd.Env = append(j.cmd.Env, file+"="+filepath.Join(j.temp, file))
 	}
-	if diff := cmp.Diff(map[string]string{"kubeconfig": "", "report": "koupsandbox-report"}, outputs); diff != "" {
-		t.Errorf("outputs (-want +got):\n%s", diff)
+	return j.cmd.Run() == nil
+}
+
+// Write implements io.Writer for the output of a step.
+func (j *job) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.log.Write(p)
+	if j.killAt != "" && strings.Contains(j.log.String(), j.killAt) {
+		j.killAt = ""
+		return len(p), syscall.Kill(-j.cmd.Process.Pid, syscall.SIGKILL)
 	}
-	if diff := cmp.Diff(reports, names(t, filepath.Join(folder, "koupsandbox-report"))); diff != "" {
+	return len(p), nil
+}
+
+// file returns what steps have written to a file of the runner.
+func (j *job) file(name string) string {
+	text, err := os.ReadFile(filepath.Join(j.temp, name))
+	must(j.t, err)
+	return string(text)
+}
+
+// The action runs scenarios, and shows their results on GitHub.
+func TestAction(t *testing.T) {
+	release, folder := serve(t), workspace(t)
+	inputs := []string{"KOUPSANDBOX_VERSION=" + version, "KOUPSANDBOX_MIRROR=" + release.mirror, "REPORT=out"}
+	j := newJob(t, folder, append(inputs, "SCENARIOS=scenarios/release.yaml\n")...)
+	if !j.step("install") || !j.step("run") || !j.step("down") {
+		t.Fatalf("the action failed:\n%s", j.log.String())
+	}
+	if strings.Contains(j.log.String(), "::error") {
+		t.Errorf("a passed run has an annotation:\n%s", j.log.String())
+	}
+
+	j.env = append(inputs, "SCENARIOS=my own/lossy.yaml\nscenarios/release.yaml")
+	if !j.step("install") || j.step("run") || !j.step("down") { // with the cached archive
+		t.Errorf("the action passes although a scenario has failed:\n%s", j.log.String())
+	}
+	if diff := cmp.Diff(reports, names(t, filepath.Join(folder, "out"))); diff != "" {
 		t.Errorf("reports (-want +got):\n%s", diff)
 	}
 	downloads := release.downloads()
 	slices.Sort(downloads)
-	if diff := cmp.Diff([]string{"checksums.txt", archiveName()}, downloads); diff != "" {
-		t.Errorf("downloads (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"checksums.txt", "checksums.txt", archiveName()}, downloads); diff != "" {
+		t.Errorf("downloads, the second with a cache (-want +got):\n%s", diff)
 	}
-	if strings.Contains(log, "::error") {
-		t.Errorf("something is annotated:\n%s", log)
-	}
-	t.Logf("with the download: %s to the first verdict", r.verdict.Sub(r.began))
-	nothingIsUp(t, r.home())
-
-	r = newRunner(t, folder, cache)
-	outputs = r.act(root, map[string]string{"version": version, "mirror": release.mirror, "report": "out",
-		"scenarios": "my own/lossy.yaml\nscenarios/release.yaml"})
-	log = r.log.String()
-	if !r.failed {
-		t.Errorf("the action passes although a scenario has failed:\n%s", log)
-	}
-	if diff := cmp.Diff(map[string]string{"kubeconfig": "", "report": "out"}, outputs); diff != "" {
-		t.Errorf("outputs (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(reports, names(t, filepath.Join(folder, "out"))); diff != "" {
-		t.Errorf("reports of a failure (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"checksums.txt"}, release.downloads()); diff != "" {
-		t.Errorf("downloads, with a cache (-want +got):\n%s", diff)
+	if got := j.file("GITHUB_OUTPUT"); !strings.HasSuffix(got, "report=out\n") {
+		t.Errorf("outputs:\n%s", got)
 	}
 	for what, pattern := range map[string]string{
 		"the run that failed": `(?m)^\| ❌ failed \| lossy \| \d\.\ds \| \d+ \| \*\*\d+\*\* \|$`,
 		"the run that passed": `(?m)^\| ✅ \| release \| \d+\.\ds \| [\d,]+ \| 0 \|$`,
 		"the evidence":        `(?m)^    \d+ notFound at base-1, `,
 	} {
-		if !regexp.MustCompile(pattern).MatchString(r.summary) {
-			t.Errorf("%s is not in the summary:\n%s", what, r.summary)
+		if summary := j.file("GITHUB_STEP_SUMMARY"); !regexp.MustCompile(pattern).MatchString(summary) {
+			t.Errorf("%s is not in the summary:\n%s", what, summary)
 		}
 	}
-	if annotation := regexp.MustCompile(`(?m)^::error file=my own/lossy\.yaml,(line=\d+,)?title=lossy failed::.* lost`); !annotation.MatchString(log) {
-		t.Errorf("the file is not annotated:\n%s", log)
+	if annotation := regexp.MustCompile(`(?m)^::error file=my own/lossy\.yaml,(line=\d+,)?title=lossy failed::.* lost`); !annotation.MatchString(j.log.String()) {
+		t.Errorf("the file has no annotation:\n%s", j.log.String())
 	}
-	t.Logf("with the download cached: %s to the first verdict", r.verdict.Sub(r.began))
-	nothingIsUp(t, r.home())
 }
 
-// Without scenarios a sandbox stays, and the next steps of the job use it.
+// Without scenarios the sandbox stays up for the next steps of the job.
 func TestActionBringsASandboxUp(t *testing.T) {
-	release := serve(t)
-	r := newRunner(t, t.TempDir(), "")
-	outputs := r.act(root, map[string]string{"version": version, "mirror": release.mirror, "bases": "2"})
-	defer nothingIsUp(t, r.home())
-	if r.failed {
-		t.Fatalf("the action failed:\n%s", r.log.String())
+	j := newJob(t, t.TempDir(), "KOUPSANDBOX_VERSION="+version, "KOUPSANDBOX_MIRROR="+serve(t).mirror, "BASES=2")
+	if !j.step("install") || !j.step("up") {
+		t.Fatalf("the action failed:\n%s", j.log.String())
 	}
-	if want := filepath.Join(r.home(), "koup", "kubeconfig"); outputs["kubeconfig"] != want || outputs["report"] != "" {
-		t.Errorf("the outputs are %v, want the kubeconfig %s", outputs, want)
+	want := map[string]string{
+		"GITHUB_OUTPUT": "kubeconfig=" + filepath.Join(j.home(), "koup", "kubeconfig") + "\n",
+		"GITHUB_ENV":    "KOUPSANDBOX_HOME=" + j.home() + "\n",
+		"GITHUB_PATH":   filepath.Join(j.temp, "koupsandbox-programs", "lib", "koupsandbox") + "\n",
 	}
-	r.log.Reset()
-	r.steps([]step{{Run: `koupsandbox base list | grep -c "^base-"; grep -c current-context "${{ steps.k.outputs.kubeconfig }}"; koupsandbox down`}},
-		map[string]string{"steps.k.outputs.kubeconfig": outputs["kubeconfig"]})
-	if want := regexp.MustCompile(`\A2\n1\nSandbox "koup" is down after \d+\.\ds\.\n\z`); r.failed || !want.MatchString(r.log.String()) {
-		t.Errorf("the next step failed: %t; want %s in:\n%s", r.failed, want, r.log.String())
+	for file, text := range want {
+		if diff := cmp.Diff(text, j.file(file)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", file, diff)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(strings.TrimSpace(want["GITHUB_PATH"]), "koupsandbox"), "base", "list")
+	cmd.Env = []string{strings.TrimSpace(want["GITHUB_ENV"])}
+	if out, err := cmd.CombinedOutput(); err != nil || strings.Count(string(out), "\nbase-") != 2 {
+		t.Errorf("the next step: %v\n%s", err, out)
+	}
+	if !j.step("down") {
+		t.Errorf("down failed:\n%s", j.log.String())
 	}
 }
 
-// However a run ends, the sandbox goes.
+// The step down removes the sandbox of a run that was killed.
 func TestActionThatIsCutOff(t *testing.T) {
-	release := serve(t)
-	r := newRunner(t, workspace(t), "")
-	r.cancelAt = "✓ Starting kube-apiserver"
-	r.act(root, map[string]string{"version": version, "mirror": release.mirror, "scenarios": "scenarios"})
-	if !r.failed || r.cancelAt != "" {
-		t.Fatalf("the run was not cut off:\n%s", r.log.String())
+	j := newJob(t, workspace(t), "KOUPSANDBOX_VERSION="+version, "KOUPSANDBOX_MIRROR="+serve(t).mirror, "SCENARIOS=scenarios", "REPORT=out")
+	j.killAt = "✓ Starting kube-apiserver"
+	if !j.step("install") || j.step("run") || j.killAt != "" {
+		t.Fatalf("the run was not cut off:\n%s", j.log.String())
 	}
-	nothingIsUp(t, r.home())
+	if !j.step("down") {
+		t.Errorf("down failed:\n%s", j.log.String())
+	}
 }
 
-// What is wrong with the inputs is one clear sentence, and nothing is left.
-func TestActionMistakes(t *testing.T) {
-	release := serve(t)
+// A mistake in a scenario becomes an annotation at its line.
+func TestActionMistake(t *testing.T) {
 	broken := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(broken, "x.yaml"), []byte(strings.Replace(lossy, "count: 1", "count: many", 1)), 0o600))
-	for _, tc := range []struct {
-		name, want string
-		with       map[string]string
-	}{
-		{"no such release", "install.sh: .*/v1.0.0/checksums.txt cannot be fetched", map[string]string{"version": "v1.0.0", "scenarios": "x.yaml"}},
-		{"a mistake in a scenario", `(?m)^::error file=x.yaml,line=7,title=scenario::spec.bases\[0\].count: must be a whole number, but is "many"$`,
-			map[string]string{"version": version, "scenarios": "x.yaml"}},
-		{"no such file", "nowhere.yaml: there is no such file or folder", map[string]string{"version": version, "scenarios": "nowhere.yaml"}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r := newRunner(t, broken, "")
-			tc.with["mirror"] = release.mirror
-			r.act(root, tc.with)
-			if !r.failed || !regexp.MustCompile(tc.want).MatchString(r.log.String()) {
-				t.Errorf("it failed: %t; want %s in:\n%s", r.failed, tc.want, r.log.String())
-			}
-			nothingIsUp(t, r.home())
-		})
+	j := newJob(t, broken, "KOUPSANDBOX_VERSION="+version, "KOUPSANDBOX_MIRROR="+serve(t).mirror, "SCENARIOS=x.yaml", "REPORT=out")
+	const want = `(?m)^::error file=x.yaml,line=7,title=scenario::spec.bases\[0\].count: must be a whole number, but is "many"$`
+	if !j.step("install") || j.step("run") || !regexp.MustCompile(want).MatchString(j.log.String()) {
+		t.Errorf("want a failure and %s:\n%s", want, j.log.String())
 	}
 }
 
-// The script is what shellcheck takes for right.
 func TestScriptIsClean(t *testing.T) {
 	program, err := exec.LookPath("shellcheck")
 	if err != nil {
 		t.Skip("*** ci/action.sh IS NOT CHECKED: install shellcheck ***")
 	}
-	out, err := exec.CommandContext(t.Context(), program, filepath.Join(root, "ci", "action.sh")).CombinedOutput()
-	if err != nil {
+	if out, err := exec.CommandContext(t.Context(), program, filepath.Join(root, "ci", "action.sh")).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

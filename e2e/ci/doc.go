@@ -1,5 +1,4 @@
-// Package ci does what CI servers do with what this repository gives them: the action of action.yml,
-// ci/gitlab.yml, the recipe of the documents, and what koupsandbox init writes. They are read as they
-// are, and run in a clean environment; a file server on this machine has the release. The programs of
-// the release are those in bin. One test has a network without anything but loopback, and takes root.
+// Package ci tests the files for CI servers: ci/action.sh, ci/gitlab.yml, the recipe of the documents, and a repository
+// that koupsandbox init creates. A file server of the test has a release with the binaries in bin. One test has a
+// network with only loopback, and needs root.
 package ci

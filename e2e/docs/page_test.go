@@ -10,10 +10,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/check"
 )
 
-// root is the repository.
+// root is the path of the repository.
 const root = "../.."
+
+var must = check.Must
 
 // page is one document.
 type page struct {
@@ -27,12 +31,12 @@ type page struct {
 type block struct {
 	from, to int    // index of the lines behind the opening fence, and of the closing one
 	kind     string // console, yaml, text, ...
-	file     string // the name of the file that it is
-	notRun   string // why its commands are not executed
+	file     string // name of the file with this content
+	notRun   string // reason why its commands are not executed
 	exits    int    // exit status of its last command
 }
 
-// command is one command of a block ```console.
+// command is a command of a block ```console.
 type command struct {
 	text     string
 	from, to int // the lines of the page that it prints
@@ -41,15 +45,17 @@ type command struct {
 
 var directive = regexp.MustCompile(`^<!-- (setup|file|not run|exits): (.*) -->$`)
 
-func readPage(path string) (*page, error) {
+// read parses a document of the repository.
+func read(t *testing.T, path string) *page {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, path))
-	if err != nil {
-		return nil, fmt.Errorf("reading a document: %w", err)
-	}
-	return parsePage(path, string(text))
+	must(t, err)
+	p, err := parsePage(path, string(text))
+	must(t, err)
+	return p
 }
 
-// parsePage reports comments and fences that have no meaning.
+// parsePage returns an error for a comment that does not precede a block, and for a fence without an end.
 func parsePage(path, text string) (*page, error) {
 	p := &page{path: path, lines: strings.Split(text, "\n")}
 	var next block
@@ -87,7 +93,6 @@ func parsePage(path, text string) (*page, error) {
 	return p, nil
 }
 
-// text of a block.
 func (p *page) text(b block) string { return strings.Join(p.lines[b.from:b.to], "\n") }
 
 // commands of a block, with the lines that each prints.
@@ -112,16 +117,16 @@ func (p *page) commands(b block) []command {
 	return list
 }
 
-// runnable tells whether the page has a command that is executed.
+// runnable reports whether the page has a command that is executed.
 func (p *page) runnable() bool {
 	return slices.ContainsFunc(p.blocks, func(b block) bool { return b.kind == "console" && b.notRun == "" })
 }
 
-// documents lists every document of the repository, from its root.
-func documents(t *testing.T) []string {
+// documents parses every document of the repository.
+func documents(t *testing.T) []*page {
 	t.Helper()
-	var list []string
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	var list []*page
+	must(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -131,18 +136,15 @@ func documents(t *testing.T) []string {
 		}
 		if strings.HasSuffix(name, ".md") {
 			rel, err := filepath.Rel(root, path)
-			list = append(list, filepath.ToSlash(rel))
-			return err
+			must(t, err)
+			list = append(list, read(t, filepath.ToSlash(rel)))
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return list
 }
 
-// chinese is the path of the Chinese page of an English one; empty = there is none.
+// chinese returns the path of the Chinese page of an English page; empty if it has none.
 func chinese(path string) string {
 	if rest, found := strings.CutPrefix(path, "docs/en/"); found {
 		return "docs/zh/" + rest

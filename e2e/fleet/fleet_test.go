@@ -24,7 +24,7 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/mosquitto"
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 const (
@@ -151,16 +151,16 @@ func (f *fleet) told(t *testing.T) (pod func() []string, down func() int) {
 	synced, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		now := false
-		ended <- f.up.Watch(ctx, sandbox.WatchRequest{}, func(e timeline.Event) {
+		ended <- f.up.Watch(ctx, sandbox.WatchRequest{}, func(e events.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
-			case e.Kind == timeline.Synced:
+			case e.Synced:
 				now = true
 				close(synced)
-			case now && e.Kind == timeline.Component && e.Name == victim:
-				states = append(states, e.State)
-			case now && e.Kind == timeline.Base && e.State == "down":
+			case now && e.Component != nil && e.Component.Name == victim:
+				states = append(states, string(e.Component.State))
+			case now && e.Base != nil && e.Base.Change == events.BaseDown:
 				crashed++
 			}
 		})

@@ -3,14 +3,10 @@ package kind
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/koupleless/koupsandbox/e2e/internal/check"
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 )
 
@@ -55,33 +51,4 @@ func TestSystemRunsOnItsOwnNodes(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// Kubernetes' own node is a real one, with a kubelet that answers for its Pods.
-func TestRealNodeAnswersForItsPods(t *testing.T) {
-	pods, err := client.CoreV1().Pods("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "k8s-app=kube-proxy"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(pods.Items) == 0 {
-		t.Fatal("there is no kube-proxy")
-	}
-	// kube-proxy has no readiness probe: it is Ready once it has started, before it wrote its first line.
-	eventually(t, "kube-proxy has a log", func(ctx context.Context) error {
-		text, err := client.CoreV1().Pods("kube-system").GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{}).DoRaw(ctx)
-		if err == nil && len(text) == 0 {
-			err = fmt.Errorf("the log of %s has 0 bytes", pods.Items[0].Name)
-		}
-		return err
-	})
-}
-
-// Nobody but its user reads what a sandbox of kind keeps on this machine.
-func TestFilesAreTheUsersOwn(t *testing.T) {
-	t.Logf("%d files and folders", check.Private(t, shared.Folder()))
-	for _, file := range []string{"kubeconfig", "broker.json", "logs/daemon.log"} {
-		if _, err := os.Stat(filepath.Join(shared.Folder(), file)); err != nil {
-			t.Errorf("the test looks in the wrong place: %v", err)
-		}
-	}
 }

@@ -49,13 +49,9 @@ func TestLogsAndExecOfAModuleComeThroughTheCluster(t *testing.T) {
 		t.Errorf("log %q, error %v", text, err)
 	}
 	config, err := shared.REST()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	api, err := resources.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var out, complaints bytes.Buffer
 	err = api.ExecInPod(t.Context(), pod.Namespace, pod.Name, pod.Name, []string{"ark", "queryAllBiz"}, &out, &complaints)
 	if err != nil || !strings.Contains(out.String(), pod.Name) {

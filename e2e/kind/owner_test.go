@@ -28,9 +28,7 @@ func TestForeignClusterIsNotTouched(t *testing.T) {
 		t.Fatalf("%d control planes, error %v", len(nodes.Items), err)
 	}
 	image, err := exec.CommandContext(t.Context(), engine, "inspect", "--format", "{{.Config.Image}}", nodes.Items[0].Name).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	name := "koup-" + b.Name + "-control-plane"
 	out, err := exec.CommandContext(t.Context(), engine, "create", "--name", name, "--label", "io.x-k8s.kind.cluster=koup-"+b.Name,
 		"--label", "io.x-k8s.kind.role=control-plane", strings.TrimSpace(string(image))).CombinedOutput()
@@ -43,13 +41,9 @@ func TestForeignClusterIsNotTouched(t *testing.T) {
 		}
 	})
 	file, err := b.WriteConfig(spec())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r, err := b.Run(t.Context(), "up", "--config", file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if want := "there is a kind cluster koup-" + b.Name + " that no sandbox has made"; r.Status != 1 || !strings.Contains(r.Err, want) {
 		t.Errorf("status %d, want 1 and %q:\n%s", r.Status, want, r.Err)
 	}
@@ -71,11 +65,9 @@ func TestForeignClusterIsNotTouched(t *testing.T) {
 func TestClusterIsAdoptedAfterACrash(t *testing.T) {
 	kept, err := client.AppsV1().Deployments("default").Create(t.Context(),
 		module.Deployment("default", "kept", 1, module.Template("kept", module.Container("kept", "1.0.0"))), metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
-		check.Must(t, client.AppsV1().Deployments(kept.Namespace).Delete(context.Background(), kept.Name, metav1.DeleteOptions{}))
+		must(t, client.AppsV1().Deployments(kept.Namespace).Delete(context.Background(), kept.Name, metav1.DeleteOptions{}))
 	})
 	serves := func(ctx context.Context) error {
 		d, err := client.AppsV1().Deployments(kept.Namespace).Get(ctx, kept.Name, metav1.GetOptions{})
@@ -108,17 +100,13 @@ func TestClusterIsAdoptedAfterACrash(t *testing.T) {
 func onlyLivingNodes(t *testing.T) {
 	t.Helper()
 	list, err := up.Bases(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := map[string]bool{}
 	for _, b := range list {
 		want["vnode."+b.Identity] = true
 	}
 	got, err := vnodes(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(want, got); diff != "" || len(want) != bases {
 		t.Errorf("Nodes of bases (-want +got):\n%s", diff)
 	}
@@ -128,29 +116,21 @@ func onlyLivingNodes(t *testing.T) {
 func killDaemon(t *testing.T) {
 	t.Helper()
 	list, err := shared.Processes(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	daemon, err := box.Find(list, "daemon")
 	if err == nil {
 		err = daemon.Kill(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // upWith runs up for the shared sandbox.
 func upWith(t *testing.T, with v1alpha1.Spec) box.Result {
 	t.Helper()
 	file, err := shared.WriteConfig(with)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r, err := shared.Run(t.Context(), "up", "--config", file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -176,9 +156,7 @@ func upAgain(t *testing.T, with v1alpha1.Spec) {
 func TestInterruptedCreation(t *testing.T) {
 	b := newBox("half")
 	file, err := b.WriteConfig(spec())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	command := b.Command(t.Context(), "up", "--config", file)
 	var said strings.Builder
 	command.Stdout, command.Stderr = &said, &said

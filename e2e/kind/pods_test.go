@@ -14,9 +14,7 @@ import (
 func TestBaseHasTheAddressOfItsPod(t *testing.T) {
 	const name = "koupsandbox-bases-0"
 	before, err := client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	identities := identitiesByIP(t.Context(), t)
 	of := identities[before.Status.PodIP]
 	if of == "" {
@@ -50,9 +48,7 @@ func TestBaseHasTheAddressOfItsPod(t *testing.T) {
 func identitiesByIP(ctx context.Context, t *testing.T) map[string]string {
 	t.Helper()
 	list, err := up.Bases(ctx, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found := map[string]string{}
 	for _, b := range list {
 		found[b.IP] = b.Identity

@@ -3,6 +3,7 @@ package rights
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,9 +15,11 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
@@ -26,164 +29,158 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// theirs returns a sandbox that uses the cluster of the shared sandbox as an existing cluster, and its
-// settings. The mark of the shared sandbox is removed until the test ends, so that only the environment shows
-// that another user exists.
-func theirs(t *testing.T) (*box.Box, v1alpha1.Spec) {
-	t.Helper()
-	b := &box.Box{Bin: shared.Bin, Home: shared.Home, Name: envconf.RandomName("theirs", 12), Provider: v1alpha1.ProviderExisting}
-	marks := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	mark, err := marks.Get(t.Context(), "koupsandbox", metav1.GetOptions{})
+// A sandbox on an existing cluster, here the cluster of the shared sandbox without its ownership marker, does not take
+// over the bases of another controller, and refuses the environment of that controller. Its controller has only the
+// permissions of the manifests. down removes the objects of the sandbox, also after a crash, and no others.
+func TestExistingCluster(t *testing.T) {
+	markers := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	marker, err := markers.Get(t.Context(), "koupsandbox", metav1.GetOptions{})
 	must(t, err)
-	must(t, marks.Delete(t.Context(), mark.Name, metav1.DeleteOptions{}))
-	mark.ResourceVersion, mark.UID = "", ""
+	must(t, markers.Delete(t.Context(), marker.Name, metav1.DeleteOptions{}))
+	marker.ResourceVersion, marker.UID = "", ""
+	b := &box.Box{Bin: shared.Bin, Home: shared.Home, Name: envconf.RandomName("theirs", 12), Provider: v1alpha1.ProviderExisting}
 	t.Cleanup(func() {
 		must(t, b.Down(context.Background()))
-		_, err := marks.Create(context.Background(), mark, metav1.CreateOptions{})
+		_, err := markers.Create(context.Background(), marker, metav1.CreateOptions{})
 		must(t, err)
 	})
-	return b, v1alpha1.Spec{
+	spec := v1alpha1.Spec{
 		Bases:   v1alpha1.Bases{Count: ptr.To(1)},
 		Cluster: v1alpha1.Cluster{Kubeconfig: filepath.Join(shared.Folder(), "kubeconfig"), Context: contextOf(t), Consent: true},
 	}
-}
-
-// owned lists the Nodes of bases with their holders, and the Leases of the shared sandbox's environment.
-func owned(ctx context.Context, t *testing.T) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: labels.Env + "=dev"})
-	must(t, err)
-	for _, n := range nodes.Items {
-		all["Node "+n.Name] = n.Annotations[labels.Holder] + " " + n.Annotations[labels.Fence] + " " + string(n.UID)
-	}
-	leases, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{LabelSelector: labels.Env + "=dev"})
-	must(t, err)
-	for _, l := range leases.Items {
-		all["Lease "+l.Name] = string(l.UID)
-	}
-	return all
-}
-
-// A sandbox does not take over bases of a module controller in an existing cluster. It uses a generated
-// environment, and refuses the environment of the controller. Its down removes only its own objects.
-func TestASandboxDoesNotTakeOverBasesOfAnotherController(t *testing.T) {
-	b, spec := theirs(t)
-	silent := metav1.ObjectMeta{Name: "vnode.silent", Labels: map[string]string{labels.Component: labels.VnodeLease, labels.Env: "dev"}}
+	// A controller keeps the Lease of a base after it has deleted the Node.
+	kept := metav1.ObjectMeta{Name: "vnode.silent", Labels: map[string]string{labels.Component: labels.VnodeLease, labels.Env: "dev"}}
 	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	_, err := leases.Create(t.Context(), leaseOf(silent), metav1.CreateOptions{})
+	_, err = leases.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: kept,
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &kept.Name, LeaseDurationSeconds: ptr.To[int32](40)}}, metav1.CreateOptions{})
 	must(t, err)
-	t.Cleanup(func() { must(t, leases.Delete(context.Background(), silent.Name, metav1.DeleteOptions{})) })
-	before := owned(t.Context(), t)
-	if len(before) < 5 {
-		t.Fatalf("the shared sandbox has only %v", before)
-	}
+	t.Cleanup(func() { must(t, leases.Delete(context.Background(), kept.Name, metav1.DeleteOptions{})) })
+	before, holders := inventory(t), holdersOf(t)
 
 	spec.Env = "dev"
 	if err := b.Up(t.Context(), spec); err == nil || !strings.Contains(err.Error(), `environment "dev" is in use`) || !strings.Contains(err.Error(), "module-controller.dev.") {
 		t.Errorf("up in the environment of another controller: %v", err)
 	}
 	spec.Env = ""
+	umask := syscall.Umask(0)
+	defer syscall.Umask(umask)
 	must(t, b.Up(t.Context(), spec))
-	killDaemon(t, b)
-	must(t, b.Up(t.Context(), spec)) // what the killed run has left in the cluster is its own
-	if diff := cmp.Diff(before, owned(t.Context(), t)); diff != "" {
-		t.Errorf("of the other controller (-before +while the sandbox is up):\n%s", diff)
+	private(t, b, "kubeconfig", "broker.json", "module-controller.kubeconfig", "module-controller.token", "logs/daemon.log", "logs/module-controller.log")
+	another := &box.Box{Bin: b.Bin, Home: t.TempDir(), Name: b.Name, Provider: b.Provider}
+	its, err := markers.Get(t.Context(), "koupsandbox", metav1.GetOptions{})
+	must(t, err)
+	if err := another.Up(t.Context(), spec); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("belongs to sandbox %q of %s;", b.Name, its.Data["place"])) {
+		t.Errorf("up of another sandbox with the same name: %v", err)
 	}
+	must(t, another.Down(t.Context()))
+	ownPermissions(t, b)
+
 	killDaemon(t, b)
-	// down removes the objects of the sandbox even if a user has deleted the mark.
-	must(t, client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(t.Context(), "koupsandbox", metav1.DeleteOptions{}))
+	must(t, b.Up(t.Context(), spec)) // the objects of the killed run are its own
+	killDaemon(t, b)
+	controller := controllerClient(t, b)
+	// down removes the objects of the sandbox even if a user has deleted the marker.
+	must(t, markers.Delete(t.Context(), "koupsandbox", metav1.DeleteOptions{}))
 	must(t, b.Down(t.Context()))
-	if diff := cmp.Diff(before, owned(t.Context(), t)); diff != "" {
-		t.Errorf("of the other controller (-before +after down):\n%s", diff)
+	if diff := cmp.Diff(holders, holdersOf(t)); diff != "" {
+		t.Errorf("Nodes of the other controller (-before +after down):\n%s", diff)
 	}
-	all, err := leases.List(t.Context(), metav1.ListOptions{LabelSelector: labels.Env + "!=dev," + labels.Env})
-	must(t, err)
-	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: labels.Env + "!=dev," + labels.Env})
-	must(t, err)
-	if len(all.Items)+len(nodes.Items) > 0 {
-		t.Errorf("down has left Leases %v and Nodes %v", all.Items, nodes.Items)
+	eventually(t, "down leaves the objects that were there before, and no others", func(context.Context) error {
+		if diff := cmp.Diff(before, inventory(t)); diff != "" {
+			return errors.New(diff)
+		}
+		return nil
+	})
+	if _, err := controller.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err == nil {
+		t.Error("the token of the controller is valid after down")
 	}
 }
 
-// killDaemon ends a sandbox as a crash of its daemon does.
-func killDaemon(t *testing.T, b *box.Box) {
+// holdersOf returns the controller that holds each Node of the shared sandbox's environment.
+func holdersOf(t *testing.T) map[string]string {
 	t.Helper()
-	s, err := b.Open(t.Context())
+	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: labels.Env + "=dev"})
 	must(t, err)
-	defer s.Close()
-	status, err := s.Status(t.Context(), false)
+	holders := map[string]string{}
+	for _, n := range nodes.Items {
+		holders[n.Name] = n.Annotations[labels.Holder] + " " + n.Annotations[labels.Fence]
+	}
+	if len(holders) < 2 {
+		t.Fatalf("the shared sandbox has only the Nodes %v", holders)
+	}
+	return holders
+}
+
+// inventory returns the UID of every object of the cluster by resource, namespace and name. Events are left out.
+func inventory(t *testing.T) map[string]string {
+	t.Helper()
+	disco, err := discovery.NewDiscoveryClientForConfig(config)
 	must(t, err)
-	for _, c := range status.Components {
-		if c.Name == "daemon" {
-			must(t, syscall.Kill(c.PID, syscall.SIGKILL))
-			eventually(t, "the daemon has ended", func(context.Context) error {
-				if syscall.Kill(c.PID, 0) == nil {
-					return errors.New("it runs")
-				}
-				return nil
-			})
-			return
+	lists, err := disco.ServerPreferredResources()
+	must(t, err)
+	objects, err := metadata.NewForConfig(config)
+	must(t, err)
+	found := map[string]string{}
+	for _, list := range lists {
+		group, err := schema.ParseGroupVersion(list.GroupVersion)
+		must(t, err)
+		for _, r := range list.APIResources {
+			if r.Name == "events" || !slices.Contains(r.Verbs, "list") {
+				continue
+			}
+			items, err := objects.Resource(group.WithResource(r.Name)).List(t.Context(), metav1.ListOptions{})
+			must(t, err)
+			for _, item := range items.Items {
+				found[r.Name+" "+item.Namespace+"/"+item.Name] = string(item.UID)
+			}
 		}
 	}
-	t.Fatal("the status has no daemon")
+	return found
 }
 
-// leaseOf returns a Lease that a controller keeps after its Node was deleted.
-func leaseOf(meta metav1.ObjectMeta) *coordinationv1.Lease {
-	return &coordinationv1.Lease{ObjectMeta: meta, Spec: coordinationv1.LeaseSpec{HolderIdentity: &meta.Name, LeaseDurationSeconds: ptr.To[int32](40)}}
+// killDaemon kills the daemon of a sandbox.
+func killDaemon(t *testing.T, b *box.Box) {
+	t.Helper()
+	list, err := b.Processes(t.Context())
+	must(t, err)
+	daemon, err := box.Find(list, "daemon")
+	must(t, err)
+	must(t, daemon.Kill(t.Context()))
+	eventually(t, "the daemon has ended", func(ctx context.Context) error {
+		if daemon.Alive(ctx) {
+			return errors.New("it runs")
+		}
+		return nil
+	})
 }
 
-// In an existing cluster the controller has a ServiceAccount with the permissions of the manifests, and not the
-// permissions of the user. down removes the ServiceAccount.
-func TestTheControllerHasItsOwnPermissions(t *testing.T) {
-	b, spec := theirs(t)
-	must(t, b.Up(t.Context(), spec))
-	private(t, b, "module-controller.kubeconfig", "module-controller.token")
+func controllerClient(t *testing.T, b *box.Box) kubernetes.Interface {
+	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(b.Folder(), "module-controller.kubeconfig"))
 	must(t, err)
 	controller, err := kubernetes.NewForConfig(config)
 	must(t, err)
+	return controller
+}
+
+// ownPermissions checks that the controller runs with a ServiceAccount, and not with the permissions of the user.
+func ownPermissions(t *testing.T, b *box.Box) {
+	t.Helper()
+	controller := controllerClient(t, b)
 	review, err := controller.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	must(t, err)
-	user := review.Status.UserInfo.Username
-	if !strings.HasPrefix(user, "system:serviceaccount:kube-system:koupsandbox-"+b.Name+"-") {
+	if user := review.Status.UserInfo.Username; !strings.HasPrefix(user, "system:serviceaccount:kube-system:koupsandbox-"+b.Name+"-") {
 		t.Errorf("the controller is %s", user)
 	}
-	_, err = controller.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	must(t, err)
-	_, secrets := controller.CoreV1().Secrets(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{})
-	_, namespaces := controller.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}}, metav1.CreateOptions{})
-	_, leases := controller.CoordinationV1().Leases(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{})
-	for what, err := range map[string]error{"list Secrets": secrets, "create a Namespace": namespaces, "list Leases of kube-system": leases} {
-		if !apierrors.IsForbidden(err) {
-			t.Errorf("the controller may %s: %v", what, err)
-		}
-	}
-	running := false
+	permitted(t, controller, "", "list nodes")
+	forbidden(t, controller, metav1.NamespaceSystem, "list secrets", "list leases.coordination.k8s.io")
+	forbidden(t, controller, "", "create namespaces")
 	list, err := process.Processes()
 	must(t, err)
-	for _, p := range list {
+	if !slices.ContainsFunc(list, func(p *process.Process) bool {
 		environ, err := p.Environ()
-		if err == nil && slices.Contains(environ, "KUBECONFIG="+filepath.Join(b.Folder(), "module-controller.kubeconfig")) {
-			running = true
-		}
-	}
-	if !running {
-		t.Error("no process has this kubeconfig")
-	}
-	must(t, b.Down(t.Context()))
-	of := metav1.ListOptions{LabelSelector: "koupsandbox.io/sandbox"}
-	accounts, err := client.CoreV1().ServiceAccounts("").List(t.Context(), of)
-	must(t, err)
-	roles, err := client.RbacV1().ClusterRoles().List(t.Context(), of)
-	must(t, err)
-	bindings, err := client.RbacV1().ClusterRoleBindings().List(t.Context(), of)
-	must(t, err)
-	if len(accounts.Items)+len(roles.Items)+len(bindings.Items) > 0 {
-		t.Errorf("down has left %v, %v, %v", accounts.Items, roles.Items, bindings.Items)
-	}
-	if _, err := controller.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err == nil {
-		t.Error("the token is valid after down")
+		return err == nil && slices.Contains(environ, "KUBECONFIG="+filepath.Join(b.Folder(), "module-controller.kubeconfig"))
+	}) {
+		t.Error("no process has the kubeconfig of the controller")
 	}
 }

@@ -3,43 +3,43 @@ package rights
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
-	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// What bases of the tests name as their host and their address. The tests listen there, where the API
-// server would look for a kubelet.
+// trapHost and trapIP are the host name and the address that a hostile base reports. The API server would find a
+// kubelet there if it believed the base.
 const (
 	trapHost = "127.9.8.7"
 	trapIP   = "127.9.8.8"
 )
 
-// kubeletPort is where the API server looks for a kubelet whose Node names no port.
-const kubeletPort = "10250"
-
-// The API server, with its default order of addresses, dials the controller for logs and exec of a
-// module, and never a host or an address that the base has named.
+// For logs and exec of a module, the API server connects to the controller, and never to a host or an address that the
+// base has reported. The API server has its default order of addresses.
 func TestLogsAndExecReachTheController(t *testing.T) {
 	ns := namespace(t)
 	pod := onHostileBase(t, ns, overMQTT(t))
 	port := fmt.Sprint(nodeOf(t, pod).Status.DaemonEndpoints.KubeletEndpoint.Port)
-	dialled := traps(t, port)
+	var traps []*net.TCPListener
+	for _, host := range []string{trapHost, trapIP} {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, port))
+		must(t, err)
+		t.Cleanup(func() { must(t, l.Close()) })
+		traps = append(traps, l.(*net.TCPListener)) //nolint:forcetypeassert // it listens on TCP
+	}
 	logs, err := client.CoreV1().Pods(ns).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
 	if err != nil || !strings.Contains(string(logs), "installBiz answered: SUCCESS") {
 		t.Errorf("kubectl logs prints %q: %v", logs, err)
@@ -51,29 +51,15 @@ func TestLogsAndExecReachTheController(t *testing.T) {
 	if err != nil || !strings.Contains(out.String(), "METASPACE") {
 		t.Errorf("kubectl exec prints %q: %v", out.String()+complaints.String(), err)
 	}
-	nobody(t, dialled)
-}
-
-// Where a controller serves neither, the API server looks for a name that does not resolve, and dials
-// nobody.
-func TestLogsReachNobodyWhereNobodyServesThem(t *testing.T) {
-	const env = "off"
-	heartbeats := controllerWithoutKubelet(t, env)
-	ns := namespace(t)
-	pod := onHostileBase(t, ns, fakebase.Options{
-		Env:  env,
-		HTTP: &fakebase.HTTPOptions{Addr: net.JoinHostPort(trapIP, "0"), HeartbeatEndpoint: "http://" + heartbeats},
-	})
-	dialled := traps(t, kubeletPort)
-	const nowhere = "https://kubelet-api-is-off.invalid:" + kubeletPort
-	answer, err := client.CoreV1().Pods(ns).GetLogs(pod.Name, &corev1.PodLogOptions{}).Do(t.Context()).Raw()
-	if err == nil || !strings.Contains(string(answer), nowhere) {
-		t.Errorf("the API server does not look for a kubelet at %s: %q, %v", nowhere, answer, err)
+	for _, l := range traps {
+		must(t, l.SetDeadline(time.Now().Add(100*time.Millisecond))) // a connection would be waiting already
+		if _, err := l.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the API server has connected to %s (%v)", l.Addr(), err)
+		}
 	}
-	nobody(t, dialled)
 }
 
-// overMQTT are the options of a base at the sandbox's broker.
+// overMQTT returns the options of a base on the sandbox's broker.
 func overMQTT(t *testing.T) fakebase.Options {
 	t.Helper()
 	broker, err := shared.Broker()
@@ -83,7 +69,7 @@ func overMQTT(t *testing.T) fakebase.Options {
 	}}
 }
 
-// onHostileBase starts a base that names the traps as its own, and returns a Ready Pod on it.
+// onHostileBase starts a base that reports the addresses of the traps, and returns a Ready Pod on it.
 func onHostileBase(t *testing.T, ns string, o fakebase.Options) *corev1.Pod {
 	t.Helper()
 	name := envconf.RandomName("hostile", 14)
@@ -105,7 +91,7 @@ func onHostileBase(t *testing.T, ns string, o fakebase.Options) *corev1.Pod {
 	must(t, err)
 	pod := podOf(t, ns, name)
 	if n := nodeOf(t, pod); n.Labels[corev1.LabelHostname] != trapHost || n.Status.Addresses[0].Address != trapIP {
-		t.Fatalf("the traps are not the Node's: %v %v", n.Labels, n.Status.Addresses)
+		t.Fatalf("the Node does not have the addresses of the traps: %v %v", n.Labels, n.Status.Addresses)
 	}
 	return pod
 }
@@ -115,76 +101,4 @@ func nodeOf(t *testing.T, pod *corev1.Pod) *corev1.Node {
 	n, err := client.CoreV1().Nodes().Get(t.Context(), pod.Spec.NodeName, metav1.GetOptions{})
 	must(t, err)
 	return n
-}
-
-// controllerWithoutKubelet starts a controller of an environment of its own, as the manifests have it by
-// default, and returns where it takes heartbeats over HTTP.
-func controllerWithoutKubelet(t *testing.T, env string) (heartbeats string) {
-	t.Helper()
-	cmd := exec.Command(filepath.Join(shared.Bin, box.ControllerProgram))
-	cmd.Env = []string{
-		"KUBECONFIG=" + filepath.Join(shared.Folder(), "module-controller.kubeconfig"), "METRICS_ADDR=", "HEALTH_ADDR=127.0.0.1:0", "CLIENT_ID=off", "ENV=" + env,
-		"ENABLE_HTTP_TUNNEL=true", "HTTP_TUNNEL_LISTEN_HOST=127.0.0.1", "HTTP_TUNNEL_LISTEN_PORT=0", "BASE_NETWORKS=127.0.0.0/8",
-	}
-	log, err := os.Create(filepath.Join(t.TempDir(), "controller.log"))
-	must(t, err)
-	cmd.Stdout, cmd.Stderr = log, log
-	must(t, cmd.Start())
-	must(t, log.Close())
-	t.Cleanup(func() {
-		must(t, cmd.Process.Signal(syscall.SIGTERM)) // it gives up its Lease
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the controller ended with: %v", err)
-		}
-	})
-	eventually(t, "the controller takes heartbeats", func(context.Context) (err error) {
-		heartbeats, err = box.Logged(log.Name(), heartbeatsOver)
-		return err
-	})
-	return heartbeats
-}
-
-// traps listens where bases say they are, and counts who comes.
-func traps(t *testing.T, port string) map[string]*atomic.Int32 {
-	t.Helper()
-	counts := map[string]*atomic.Int32{}
-	for _, host := range []string{trapHost, trapIP} {
-		addr := net.JoinHostPort(host, port)
-		counts[addr] = listen(t, addr)
-	}
-	return counts
-}
-
-func nobody(t *testing.T, dialled map[string]*atomic.Int32) {
-	t.Helper()
-	for addr, n := range dialled {
-		if n.Load() != 0 {
-			t.Errorf("the API server has dialled %s %d times", addr, n.Load())
-		}
-	}
-}
-
-// listen counts connections, and closes them.
-func listen(t *testing.T, addr string) *atomic.Int32 {
-	t.Helper()
-	l, err := net.Listen("tcp", addr)
-	must(t, err)
-	var n atomic.Int32
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			n.Add(1)
-			_ = c.Close() // that it came is enough
-		}
-	}()
-	t.Cleanup(func() {
-		_ = l.Close()
-		<-ended
-	})
-	return &n
 }

@@ -160,21 +160,6 @@ func ask(t *testing.T, transport *http.Transport, target string) (string, bool) 
 	return answer.Status, answer.StatusCode != http.StatusUnauthorized && answer.StatusCode != http.StatusForbidden
 }
 
-// The gateway refuses the ports of the sandbox, and every host that is not a base.
-func TestTheGatewayConnectsOnlyToBases(t *testing.T) {
-	status, err := up.Status(t.Context(), false)
-	must(t, err)
-	health, err := box.Logged(shared.Log(box.ControllerProgram), healthAt)
-	must(t, err)
-	broker, err := shared.Broker()
-	must(t, err)
-	for _, target := range []string{"http://" + health + "/healthz", "http://" + broker.Addr + "/", "http://localhost/", "http://192.0.2.1/", "http://169.254.169.254/latest"} {
-		if answer, served := through(t, status.Gateway, target); served && !strings.HasPrefix(answer, "502") && !strings.HasPrefix(answer, "400") {
-			t.Errorf("the gateway answers a request to %s with %s", target, answer)
-		}
-	}
-}
-
 // socket is an open listener.
 type socket struct {
 	listener

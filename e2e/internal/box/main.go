@@ -1,6 +1,7 @@
 package box
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -14,18 +15,22 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/e2e-framework/pkg/env"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/check"
 )
 
-// New returns a sandbox with a home of its own, which Remove deletes, and a name that begins with kind.
-func New(kind string) (*Box, error) {
+// repository returns the path of the repository.
+func repository() string {
 	root := "."
-	for depth := 0; depth < 5; depth++ {
-		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
-			break
-		}
+	for _, err := os.Stat("go.mod"); err != nil && len(root) < 20; _, err = os.Stat(filepath.Join(root, "go.mod")) {
 		root = filepath.Join(root, "..")
 	}
-	programs, err := FindPrograms(root)
+	return root
+}
+
+// New returns a sandbox with its own home, which Remove deletes, and a name that begins with kind.
+func New(kind string) (*Box, error) {
+	programs, err := FindPrograms(repository())
 	if err != nil {
 		return nil, err
 	}
@@ -36,17 +41,45 @@ func New(kind string) (*Box, error) {
 	return &Box{Bin: programs, Home: home, Name: envconf.RandomName(kind, len(kind)+6)}, nil
 }
 
-// Remove takes the sandbox down and deletes its home.
+// Remove takes the sandbox down and deletes its home. It returns an error if a binary that was built with the race
+// detector has logged a data race.
 func (b *Box) Remove(ctx context.Context) error {
-	return errors.Join(b.Down(ctx), os.RemoveAll(b.Home))
+	return errors.Join(b.races(), b.Down(ctx), os.RemoveAll(b.Home))
+}
+
+func (b *Box) races() error {
+	logs, err := filepath.Glob(b.Log("*"))
+	if err != nil {
+		return err
+	}
+	for _, log := range logs {
+		text, err := os.ReadFile(log)
+		if err != nil {
+			return fmt.Errorf("looking for data races: %w", err)
+		}
+		if _, report, found := bytes.Cut(text, []byte("WARNING: DATA RACE")); found {
+			return fmt.Errorf("%s has a data race:\n%s", filepath.Base(log), report[:min(len(report), 4<<10)])
+		}
+	}
+	return nil
+}
+
+// Keep copies the logs of the sandbox to e2e/artifacts/NAME, and prints the path.
+func (b *Box) Keep(name string) {
+	folder, err := check.Artifacts(filepath.Join(repository(), "e2e"), name)
+	if err == nil {
+		err = os.CopyFS(folder, os.DirFS(filepath.Dir(b.Log(""))))
+	}
+	fmt.Fprintf(os.Stderr, "the logs of sandbox %s are in %s (%v)\n", b.Name, folder, err)
 }
 
 // Env is the environment of the tests of a package. Main runs it.
 var Env = env.NewWithConfig(envconf.New().WithFailFast())
 
 // Main runs the tests of a package that share one sandbox, and returns their exit status. The function setUp brings
-// the sandbox up; Main removes it, even if setUp fails. At most parallel tests run in parallel; 0 is Go's default.
-// The run fails if a function of after, called while the sandbox is still up, returns an error.
+// the sandbox up. Main removes it, even if setUp fails, and keeps its logs if a test fails. At most parallel tests run
+// in parallel; 0 is Go's default. The run also fails if a function of after, called while the sandbox is up, returns an
+// error.
 func Main(m *testing.M, kind string, parallel int, setUp func(context.Context, *Box) error, after ...func() error) (code int) {
 	flag.Parse()
 	if parallel > 0 {
@@ -54,28 +87,20 @@ func Main(m *testing.M, kind string, parallel int, setUp func(context.Context, *
 			panic(err) // package testing has this flag
 		}
 	}
-	var b *Box
-	Env.Setup(func(ctx context.Context, _ *envconf.Config) (context.Context, error) {
-		var err error
-		if b, err = New(kind); err == nil {
-			err = setUp(ctx, b)
-		}
-		return ctx, err
-	})
-	var failed error // e2e-framework only logs the errors of Finish
-	Env.Finish(func(ctx context.Context, _ *envconf.Config) (context.Context, error) {
-		if b == nil {
-			return ctx, nil
-		}
-		for _, check := range after {
-			failed = errors.Join(failed, check())
-		}
-		failed = errors.Join(failed, b.Remove(ctx))
-		return ctx, nil
-	})
-	code = Env.Run(m)
-	if failed != nil {
-		fmt.Fprintf(os.Stderr, "e2e/%s: %v\n", kind, failed)
+	b, err := New(kind)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "e2e/%s: %v\n", kind, err)
+		return 1
+	}
+	Env.Setup(func(ctx context.Context, _ *envconf.Config) (context.Context, error) { return ctx, setUp(ctx, b) })
+	if code = Env.Run(m); code != 0 {
+		b.Keep(kind)
+	}
+	for _, check := range after {
+		err = errors.Join(err, check())
+	}
+	if err := errors.Join(err, b.Remove(context.Background())); err != nil {
+		fmt.Fprintf(os.Stderr, "e2e/%s: %v\n", kind, err)
 		return 1
 	}
 	return code

@@ -2,22 +2,19 @@ package daemon
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
-	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // serve serves a part of the gateway until ctx ends, or the listener is closed.
@@ -30,45 +27,12 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return nil
 }
 
-// port is a listener of an assembly. It may be closed again.
-type port struct{ net.Listener }
-
-func (p port) Close() error {
-	if err := p.Listener.Close(); !errors.Is(err, net.ErrClosed) {
-		return err
-	}
-	return nil
-}
-
-// listen opens a port that is closed at the latest with all that the assembly has opened.
-func (a *assembly) listen(host, what string) (net.Listener, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		return nil, fmt.Errorf("opening the port %s: %w", what, err)
-	}
-	a.opened = append(a.opened, port{l})
-	return port{l}, nil
-}
-
-// openCommands opens the way to bases for controllers that are not on this machine, at an address
-// of it in their network. It returns the URL with its password, and what serves it until its
-// context ends.
-func (a *assembly) openCommands(host string, gateway *traffic.Gateway) (proxy string, start func(context.Context) error, err error) {
-	l, err := a.listen(host, "for commands to bases")
-	if err != nil {
-		return "", nil, err
-	}
-	password := rand.Text()
-	u := url.URL{Scheme: "http", User: url.UserPassword(runner.Name, password), Host: l.Addr().String()}
-	return u.String(), func(ctx context.Context) error { return serve(ctx, l, gateway.Commands(runner.Name, password)) }, nil
-}
-
 // lost tells of a request that was lost.
 func (d *Daemon) lost(l traffic.LostRequest) {
 	r := l.Record
-	d.streams.request(l.Group, timeline.Event{
-		Time: r.Done, Base: r.Base, Module: l.Module, Version: r.Version, Name: l.Stream, Route: l.Route,
-		State: string(r.Result), Message: r.Error, Elapsed: r.Done.Sub(r.Due),
+	d.streams.request(l.Group, r.Done, events.RequestEvent{
+		Stream: l.Stream, Base: r.Base, Module: events.ModuleRef{Name: l.Module, Version: r.Version}, Route: l.Route,
+		Result: r.Result, Message: r.Error, Elapsed: r.Done.Sub(r.Due),
 	})
 }
 

@@ -1,4 +1,4 @@
-package kubectl
+package e2e
 
 import (
 	"bytes"
@@ -14,40 +14,32 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
 )
 
-const (
-	// patience is how long a command may take on a busy machine.
-	patience = time.Minute
-	// deployment is that of the sample, of one module.
-	deployment = "test-module-deployment"
-	sample     = "controller/deploy/samples/module-deployment.yaml"
-)
+// deployment is the name of the Deployment in the sample.
+const deployment = "test-module-deployment"
 
-// Row is one command of the page. Sentence is what one that is refused prints; Waits is whether it
-// goes on after that.
+// Row is a command of docs/en/reference/kubectl.md. A command that is refused prints Sentence. If Waits, it then waits
+// for Ctrl-C.
 type Row struct {
 	Command, Verdict, Sentence string
 	Waits                      bool
 }
 
 var (
-	cells  = regexp.MustCompile("(?m)^\\| `(kubectl [^`]+)` \\| ([^|]+) \\|(.*) \\|$")
-	quoted = regexp.MustCompile("`([^`]+)`")
-	// chinese are the verdicts of the Chinese page.
+	cells   = regexp.MustCompile("(?m)^\\| `(kubectl [^`]+)` \\| ([^|]+) \\|(.*) \\|$")
+	quoted  = regexp.MustCompile("`([^`]+)`")
 	chinese = map[string]string{"可用": "works", "不同": "differs", "拒绝": "refused"}
 )
 
 func rows(t *testing.T, language string) (list []Row) {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(repository, "docs", language, "reference", "kubectl.md"))
-	check.Must(t, err)
+	page, err := os.ReadFile(filepath.Join("..", "docs", language, "reference", "kubectl.md"))
+	must(t, err)
 	for _, m := range cells.FindAllStringSubmatch(string(page), -1) {
 		r := Row{Command: m[1], Verdict: cmp.Or(chinese[m[2]], m[2])}
 		if said := quoted.FindStringSubmatch(m[3]); said != nil && r.Verdict == "refused" {
@@ -58,8 +50,7 @@ func rows(t *testing.T, language string) (list []Row) {
 	return list
 }
 
-// prints is what commands that are not refused print, and after what is so afterwards: kubectl with
-// the arguments comes to print the text.
+// prints has the text that a command prints, and the text that kubectl with the arguments in after prints some time later.
 var prints = map[string]struct {
 	text  string
 	after []string
@@ -91,9 +82,8 @@ var prints = map[string]struct {
 	"kubectl set image deployment/DEPLOYMENT biz1=https://example.com/biz1-2-ark-biz.jar": {text: "image updated", after: []string{"get", "events"}, comes: "SameVersionReplaced"},
 }
 
-// TestHabits types the commands of the page in its order. POD, NODE and DEPLOYMENT stand for what
-// there is at that moment.
-func TestHabits(t *testing.T) {
+// TestKubectl runs the commands of the page in their order. POD, NODE and DEPLOYMENT stand for existing objects.
+func TestKubectl(t *testing.T) {
 	page := rows(t, "en")
 	var named []string
 	for _, r := range page {
@@ -105,8 +95,8 @@ func TestHabits(t *testing.T) {
 	if diff := gocmp.Diff(slices.Sorted(maps.Keys(prints)), named); diff != "" {
 		t.Fatalf("commands that are not refused, of this test and of the page (-test +page):\n%s", diff)
 	}
-	file, err := filepath.Abs(filepath.Join(repository, sample))
-	check.Must(t, err)
+	file, err := filepath.Abs("../controller/deploy/samples/module-deployment.yaml")
+	must(t, err)
 	status, out := typed(t.Context(), t, "apply", "-f", file)
 	if status == 0 {
 		status, out = typed(t.Context(), t, "rollout", "status", "deployment/"+deployment)
@@ -140,7 +130,7 @@ func TestHabits(t *testing.T) {
 				return
 			}
 			comes := there([]string{want.comes})[0]
-			check.Eventually(t.Context(), t, patience, strings.Join(want.after, " ")+" prints "+comes, func(ctx context.Context) error {
+			eventually(t, strings.Join(want.after, " ")+" prints "+comes, func(ctx context.Context) error {
 				if status, out := typed(ctx, t, there(want.after)...); status != 0 || !strings.Contains(out, comes) {
 					return fmt.Errorf("ended with %d: %s", status, out)
 				}
@@ -157,12 +147,12 @@ func TestChinesePage(t *testing.T) {
 	}
 }
 
-// current returns what puts names in the place of POD, NODE and DEPLOYMENT: of a Pod that is Ready
-// and is to stay, and of its Node.
+// current returns a function that replaces POD, NODE and DEPLOYMENT by the names of a Ready Pod, its Node and its
+// Deployment.
 func current(t *testing.T) func([]string) []string {
 	t.Helper()
 	var names *strings.Replacer
-	check.Eventually(t.Context(), t, patience, "a Ready Pod", func(ctx context.Context) error {
+	eventually(t, "a Ready Pod", func(ctx context.Context) error {
 		_, all := typed(ctx, t, "get", "pods", "-l", "app="+deployment, "-o",
 			`jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName} {.status.conditions[?(@.type=="Ready")].status} {.metadata.deletionTimestamp}{"\n"}{end}`)
 		for line := range strings.Lines(all) {
@@ -182,7 +172,7 @@ func current(t *testing.T) func([]string) []string {
 	}
 }
 
-// stayWherePodsAre keeps new Pods off the Nodes that have none, until the test ends.
+// stayWherePodsAre cordons the Nodes without Pods until the test ends.
 func stayWherePodsAre(t *testing.T) {
 	t.Helper()
 	_, all := typed(t.Context(), t, "get", "pods", "-l", "app="+deployment, "-o",
@@ -209,26 +199,20 @@ func stayWherePodsAre(t *testing.T) {
 	}
 }
 
-func kubectl(ctx context.Context, b *box.Box, args ...string) *exec.Cmd {
+func kubectl(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "kubectl", args...)
-	cmd.Dir = b.Home // kubectl cp writes there
-	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+filepath.Join(b.Folder(), "kubeconfig"),
+	cmd.Dir = shared.Home // kubectl cp writes there
+	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+filepath.Join(shared.Folder(), "kubeconfig"),
 		"KUBE_EDITOR=sed -i s/0.0.1-SNAPSHOT/0.0.2/g")
 	return cmd
 }
 
-// typed runs kubectl to its end.
+// typed runs kubectl.
 func typed(ctx context.Context, t *testing.T, args ...string) (status int, out string) {
 	t.Helper()
-	return typedInto(ctx, t, program, args...)
-}
-
-// typedInto does so in another sandbox.
-func typedInto(ctx context.Context, t *testing.T, b *box.Box, args ...string) (status int, out string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, check.Patience)
 	defer cancel()
-	cmd := kubectl(ctx, b, args...)
+	cmd := kubectl(ctx, args...)
 	text, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		t.Fatalf("kubectl %s: %v", strings.Join(args, " "), err)
@@ -236,20 +220,19 @@ func typedInto(ctx context.Context, t *testing.T, b *box.Box, args ...string) (s
 	return cmd.ProcessState.ExitCode(), string(text)
 }
 
-// refused runs a command that prints the row's sentence and fails. One that waits for more then is
-// ended.
+// refused runs a command that prints the row's sentence and fails. It ends a command that waits.
 func refused(t *testing.T, args []string, r Row) {
 	t.Helper()
 	if r.Sentence == "" {
 		t.Fatal("the page has no sentence between backticks")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), check.Patience)
 	defer cancel()
 	w := &watcher{sentence: r.Sentence, found: func() {}}
 	if r.Waits {
 		w.found = cancel
 	}
-	cmd := kubectl(ctx, program, args...)
+	cmd := kubectl(ctx, args...)
 	cmd.Stdout, cmd.Stderr = w, w
 	if err := cmd.Run(); err == nil || !strings.Contains(w.text.String(), r.Sentence) || !r.Waits && ctx.Err() != nil {
 		t.Errorf("ended with %v and printed, without %q:\n%s", err, r.Sentence, w.text.String())
@@ -271,4 +254,22 @@ func (w *watcher) Write(p []byte) (int, error) {
 		w.found()
 	}
 	return n, err
+}
+
+// koupsandbox is a kubectl plugin if it is in the PATH as kubectl-koupsandbox.
+func TestPlugin(t *testing.T) {
+	folder := t.TempDir()
+	program, err := filepath.Abs(filepath.Join(shared.Bin, "koupsandbox"))
+	must(t, err)
+	must(t, os.Symlink(program, filepath.Join(folder, "kubectl-koupsandbox")))
+	t.Setenv("PATH", folder+string(os.PathListSeparator)+os.Getenv("PATH"))
+	for command, want := range map[string]string{
+		"koupsandbox why node/base-1":             "✓",
+		"koupsandbox why pod/nobody -n kube-node": "koupsandbox: pod/nobody is not found in namespace kube-node",
+		"koupsandbox why node/base-1 --context x": `koupsandbox: the kubeconfig has no context "x"`,
+	} {
+		if _, out := typed(t.Context(), t, strings.Fields(command)...); !strings.HasPrefix(out, want) {
+			t.Errorf("kubectl %s printed, without %q:\n%s", command, want, out)
+		}
+	}
 }

@@ -1,0 +1,107 @@
+package ci
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/box"
+)
+
+// gitlab returns the script of the job in ci/gitlab.yml with its inputs, and the paths that GitLab keeps.
+func gitlab(t *testing.T, mirror string) (script string, kept []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "ci", "gitlab.yml"))
+	must(t, err)
+	_, body, _ := strings.Cut(string(text), "\n---\n")
+	for name, value := range map[string]string{"version": version, "mirror": mirror, "scenarios": "scenarios/release.yaml", "report": "reports", "stage": "test"} {
+		body = strings.ReplaceAll(body, "$[[ inputs."+name+" ]]", value)
+	}
+	var jobs map[string]struct {
+		Variables    map[string]string
+		Cache        struct{ Paths []string }
+		BeforeScript []string `json:"before_script"`
+		Script       []string
+		AfterScript  []string `json:"after_script"`
+		Artifacts    struct {
+			Paths   []string
+			Reports map[string]string
+		}
+	}
+	must(t, yaml.Unmarshal([]byte(body), &jobs))
+	j := jobs["koupsandbox"]
+	var lines []string
+	for name, value := range j.Variables {
+		lines = append(lines, "export "+name+"='"+value+"'")
+	}
+	lines = slices.Concat(lines, j.BeforeScript, j.Script, j.AfterScript)
+	return strings.Join(lines, "\n"), []string{j.Cache.Paths[0] + archiveName(), j.Artifacts.Paths[0] + "report.html", j.Artifacts.Reports["junit"]}
+}
+
+// recipe returns the script of the documents.
+func recipe(t *testing.T, mirror string) (script string, kept []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "docs", "en", "how-to", "run-in-ci.md"))
+	must(t, err)
+	_, rest, _ := strings.Cut(string(text), "```text\nexport KOUPSANDBOX_VERSION=")
+	block, _, _ := strings.Cut(rest, "\n```\n")
+	block = strings.NewReplacer("v0.1.0", version, "https://github.com/koupleless/koupsandbox/releases/download", mirror, "--proto '=https' ", "").Replace(block)
+	return "export KOUPSANDBOX_VERSION=" + block, []string{".koupsandbox/cache/" + archiveName(), "reports/report.html", "reports/junit.xml"}
+}
+
+// The scripts for GitLab and for other CI servers install a release, run scenarios and write reports. The second run
+// uses the archive from the cache.
+func TestScripts(t *testing.T) {
+	for name, read := range map[string]func(*testing.T, string) (string, []string){"GitLab": gitlab, "recipe": recipe} {
+		t.Run(name, func(t *testing.T) {
+			release, home, folder := serve(t), shortFolder(t), workspace(t)
+			script, kept := read(t, release.mirror)
+			for _, other := range []string{"broken-release.yaml", "controller-restart.yaml"} {
+				must(t, os.Remove(filepath.Join(folder, "scenarios", other)))
+			}
+			for _, downloads := range [][]string{{"install.sh", "checksums.txt", archiveName()}, {"install.sh", "checksums.txt"}} {
+				cmd := exec.CommandContext(t.Context(), "sh", "-ec", script)
+				cmd.Dir = folder
+				cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "CI=true", allowHTTP, skipAttestation}
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Fatalf("%v\n%s\n%s", err, script, out)
+				}
+				if diff := cmp.Diff(downloads, release.downloads()); diff != "" {
+					t.Errorf("downloads (-want +got):\n%s", diff)
+				}
+				if diff := cmp.Diff(reports, names(t, filepath.Join(folder, "reports"))); diff != "" {
+					t.Errorf("reports (-want +got):\n%s", diff)
+				}
+				for _, path := range kept {
+					if _, err := os.Stat(filepath.Join(folder, path)); err != nil {
+						t.Error(err)
+					}
+				}
+				must(t, os.RemoveAll(filepath.Join(folder, "reports")))
+			}
+			nothingIsUp(t, filepath.Join(home, ".koupsandbox"))
+		})
+	}
+}
+
+// make test passes in a repository that koupsandbox init has created.
+func TestInit(t *testing.T) {
+	bin, err := box.FindPrograms(root)
+	must(t, err)
+	folder, home := t.TempDir(), shortFolder(t)
+	b := &box.Box{Bin: bin, Home: home, Name: "koup"}
+	must(t, b.Must(t.Context(), "init", "--name", "order", folder))
+	cmd := exec.CommandContext(t.Context(), "make", "-C", folder, "test")
+	cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + home}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "3 passed in ") {
+		t.Errorf("make test: %v\n%s", err, out)
+	}
+	nothingIsUp(t, filepath.Join(home, ".koupsandbox"))
+}

@@ -1,0 +1,482 @@
+package e2e
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/e2e/internal/check"
+	"github.com/koupleless/koupsandbox/e2e/internal/module"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
+	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	sandboxfault "github.com/koupleless/koupsandbox/sandbox/fault"
+	"github.com/koupleless/koupsandbox/sandbox/why"
+)
+
+// scene is a namespace, and a base with the same name, for one situation. Nothing of it is removed before the sandbox.
+type scene struct {
+	ctx  context.Context
+	t    *testing.T
+	name string
+	base sandbox.Base
+}
+
+// newScene creates the namespace and the base. A nil set creates no base.
+func newScene(t *testing.T, name string, set *v1alpha1.BaseSet) *scene {
+	t.Helper()
+	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	must(t, err)
+	if set != nil {
+		set.Name, set.BaseName = "base", name
+		_, err = up.AddBases(t.Context(), sandbox.AddRequest{Count: 1, Group: name, Spec: set})
+		must(t, err)
+	}
+	return &scene{ctx: t.Context(), t: t, name: name}
+}
+
+// in returns the scene for a subtest, after its base has become a Ready Node.
+func (s *scene) in(t *testing.T, withBase bool) *scene {
+	t.Helper()
+	in := &scene{ctx: t.Context(), t: t, name: s.name}
+	if !withBase {
+		return in
+	}
+	eventually(t, "its base is a Ready Node", func(ctx context.Context) error {
+		list, err := up.Bases(ctx, s.name)
+		if err == nil && (len(list) != 1 || !list[0].NodeReady) {
+			err = fmt.Errorf("its bases are %+v", list)
+		}
+		if err == nil {
+			in.base = list[0]
+		}
+		return err
+	})
+	return in
+}
+
+// template returns a template of a module for the base of the scene.
+func (s *scene) template(change ...func(*corev1.Pod)) corev1.PodTemplateSpec {
+	t := module.Template("biz", module.Container("biz", "1.0.0"))
+	t.Spec.NodeSelector = map[string]string{module.LabelBaseName: s.name}
+	p := &corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
+	for _, f := range change {
+		f(p)
+	}
+	return corev1.PodTemplateSpec{ObjectMeta: p.ObjectMeta, Spec: p.Spec}
+}
+
+func (s *scene) pod(name string, change ...func(*corev1.Pod)) {
+	s.t.Helper()
+	_, err := client.CoreV1().Pods(s.name).Create(s.ctx, module.Pod(s.name, name, s.template(change...)), metav1.CreateOptions{})
+	must(s.t, err)
+}
+
+func (s *scene) deletePod(name string) {
+	s.t.Helper()
+	must(s.t, client.CoreV1().Pods(s.name).Delete(s.ctx, name, metav1.DeleteOptions{}))
+}
+
+// inject injects a fault into the base of the scene.
+func (s *scene) inject(f fault.Fault) {
+	s.t.Helper()
+	_, err := up.SetFault(s.ctx, sandboxfault.Injection{Fault: v1alpha1.FaultOf(f), Bases: []string{s.base.Identity}})
+	must(s.t, err)
+}
+
+// fails lets a command fail with a code.
+func (s *scene) fails(command, code, message string) {
+	s.t.Helper()
+	s.inject(fault.Fault{Kind: fault.KindError, Code: code, Message: message, Match: fault.Match{Commands: []string{command}}})
+}
+
+// resolve replaces SCENE, HOST and NODE by the name of the scene, the host name of its base and the Node of its base.
+func (s *scene) resolve(text string) string {
+	return strings.NewReplacer("SCENE", s.name, "HOST", s.base.HostName, "NODE", s.base.Node).Replace(text)
+}
+
+// ask returns the answer of why about a target.
+func (s *scene) ask(ctx context.Context, target string) (why.Answer, error) {
+	t, err := why.ParseTarget(s.resolve(target), s.name)
+	if err != nil {
+		return why.Answer{}, err
+	}
+	snapshot, err := why.Gather(ctx, client, t)
+	if err != nil {
+		return why.Answer{}, err
+	}
+	return why.Explain(snapshot, time.Now()), nil
+}
+
+// becomes waits until the answer about a target has the reason, and its cause contains the texts.
+func (s *scene) becomes(target string, want why.Reason, texts ...string) (last why.Answer) {
+	s.t.Helper()
+	var problem error
+	look := func(ctx context.Context) error {
+		a, err := s.ask(ctx, target)
+		if err != nil {
+			return err
+		}
+		if last = a; a.Reason != want {
+			return errors.New("it has another reason")
+		}
+		for _, text := range texts {
+			if !strings.Contains(a.Cause, s.resolve(text)) {
+				return fmt.Errorf("the cause does not have %q", s.resolve(text))
+			}
+		}
+		return nil
+	}
+	// An answer takes many requests, so it is not asked for as often as check.Soon does.
+	err := wait.PollUntilContextTimeout(s.ctx, 200*time.Millisecond, check.Patience, true, func(ctx context.Context) (bool, error) {
+		if err := look(ctx); ctx.Err() == nil {
+			problem = err
+		}
+		return problem == nil, nil
+	})
+	if err != nil {
+		s.t.Fatalf("%s does not become %s: %v; the last answer is %s because of %q: %s\nevidence: %v",
+			s.resolve(target), want, problem, last.Reason, last.Because, last.Cause, last.Evidence)
+	}
+	if !last.Ready && last.Advice == "" {
+		s.t.Errorf("the answer has no advice: %s", last.Cause)
+	}
+	return last
+}
+
+// situation is the reason of one answer. Its scene has a base with the settings in with, unless without is true.
+type situation struct {
+	name    string
+	without bool
+	with    v1alpha1.BaseSet
+	// made creates the situation. If it is nil, the situation is a Pod x with the change pod.
+	made func(*scene)
+	pod  func(*corev1.Pod)
+	// target of the question. Default: pod/x.
+	target  string
+	want    why.Reason
+	because why.Reason
+	// names are texts of the cause, which resolve completes.
+	names []string
+}
+
+func selects(key, value string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.NodeSelector[key] = value }
+}
+
+func image(url string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.Containers[0].Image = url }
+}
+
+func version(value string, from *corev1.EnvVarSource) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: module.EnvVersion, Value: value, ValueFrom: from}}
+	}
+}
+
+func release(value string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.Containers[0] = module.Container("biz", value) }
+}
+
+func named(name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.Containers[0] = module.Container(name, "1.0.0") }
+}
+
+func changed(change func(*corev1.PodTemplateSpec)) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		t := corev1.PodTemplateSpec{ObjectMeta: p.ObjectMeta, Spec: p.Spec}
+		change(&t)
+		p.ObjectMeta, p.Spec = t.ObjectMeta, t.Spec
+	}
+}
+
+func probe(port int) *corev1.Probe {
+	return &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 1, ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/health", Port: intstr.FromInt(port)}}}
+}
+
+// situations do not affect each other. Each depends on texts or times of the controller, the scheduler or
+// kube-controller-manager; the unit tests of package why cover all other situations.
+var situations = []situation{
+	// A Pod without a Node.
+	{name: "a misspelt base", pod: selects(module.LabelBaseName, "bsae"), want: why.WrongBaseName, names: []string{"no base is named \"bsae\""}},
+	{name: "a base that is away", made: func(s *scene) {
+		s.inject(fault.Fault{Kind: fault.KindDisconnect})
+		s.becomes("node/HOST", why.BaseSilent, "no sign of life")
+		s.pod("x")
+	}, want: why.BasesNotReady, names: []string{"HOST", "no sign of life"}},
+	{name: "an anti-affinity", made: func(s *scene) {
+		s.pod("first", changed(module.OnePerBase))
+		s.becomes("pod/first", why.PodReady)
+		s.pod("x", changed(module.OnePerBase))
+	}, want: why.AntiAffinity, names: []string{"separates from"}},
+	{name: "a port of the host", made: func(s *scene) {
+		s.pod("first", changed(module.OnePerPort))
+		s.becomes("pod/first", why.PodReady)
+		s.pod("x", changed(module.OnePerPort))
+	}, want: why.HostPortTaken, names: []string{"hostPort"}},
+	{name: "a topology spread constraint over a label that no base has", pod: func(p *corev1.Pod) {
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "example.com/rack", WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{}}}
+	}, want: why.TopologySpread, names: []string{"example.com/rack", "missing required label"}},
+	{name: "a Pod affinity", pod: func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+			{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "nobody"}}}}}}
+	}, want: why.PodAffinity, names: []string{"Pod affinity selects"}},
+	{name: "a claim that does not exist", pod: func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "missing"}}}}
+	}, want: why.ClaimUnbound, names: []string{"(missing) does not exist"}},
+	{name: "a claim that is not bound", made: func(s *scene) {
+		set := module.StatefulSet(s.name, "x", 1, s.template())
+		set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}}}}}
+		_, err := client.AppsV1().StatefulSets(s.name).Create(s.ctx, set, metav1.CreateOptions{})
+		must(s.t, err)
+	}, target: "sts/x", want: why.PodNotReady, because: why.ClaimUnbound, names: []string{"data-x-0"}},
+
+	// What a Pod is, and how it goes.
+	{name: "Ready with what was there", made: func(s *scene) {
+		s.pod("first")
+		s.becomes("pod/first", why.PodReady)
+		s.pod("x")
+	}, want: why.AlreadyInstalled, names: []string{"nothing was sent"}},
+	{name: "it drains", made: func(s *scene) {
+		s.pod("x")
+		s.becomes("pod/x", why.PodReady)
+		s.deletePod("x")
+	}, want: why.Terminating, names: []string{"drains"}},
+	{name: "a finalizer", made: func(s *scene) {
+		s.pod("x", func(p *corev1.Pod) { p.Finalizers = []string{"example.com/keep"} })
+		s.becomes("pod/x", why.PodReady)
+		s.deletePod("x")
+	}, want: why.TerminatingFinalizer, names: []string{"example.com/keep"}},
+	{name: "an uninstall fails", made: func(s *scene) {
+		s.fails("uninstallBiz", fault.CodeUninstallBizFailed, "java.io.IOException: it is in use")
+		s.pod("x")
+		s.becomes("pod/x", why.PodReady)
+		s.deletePod("x")
+	}, want: why.UninstallFailing, names: []string{"biz"}},
+	{name: "it gave way", made: func(s *scene) {
+		s.pod("x")
+		s.becomes("pod/x", why.PodReady)
+		s.pod("newer", release("2.0.0"))
+	}, want: why.GaveWay, names: []string{"HOST", "Pod newer"}},
+
+	// What the base is told.
+	{name: "no version", pod: func(p *corev1.Pod) { p.Spec.Containers[0].Env = nil }, want: why.VersionMissing, names: []string{`"biz" has no environment variable BIZ_VERSION`}},
+	{name: "a ConfigMap that is not there", pod: version("", &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "versions"}, Key: "biz"}}), want: why.VersionRefUnresolved, names: []string{"ConfigMap versions", "does not exist"}},
+	{name: "an image of a registry", pod: image("nginx:1.27"), want: why.ImageNotAJar, names: []string{"nginx:1.27"}},
+	{name: "kept deactivated", with: v1alpha1.BaseSet{Activation: v1alpha1.ActivationDefault}, made: func(s *scene) {
+		s.pod("older")
+		s.becomes("pod/older", why.PodReady)
+		s.pod("x", release("2.0.0"))
+	}, want: why.KeptDeactivated, names: []string{"HOST", "biz:2.0.0"}},
+	{name: "another jar of a version", made: func(s *scene) {
+		s.pod("x")
+		s.becomes("pod/x", why.PodReady)
+		_, err := client.CoreV1().Pods(s.name).Patch(s.ctx, "x", types.MergePatchType, []byte(`{"spec": {"containers": [{"name": "biz", "image": "https://modules.example/biz-other-ark-biz.jar", "env": [{"name": "BIZ_VERSION", "value": "1.0.0"}]}]}}`), metav1.PatchOptions{})
+		must(s.t, err)
+	}, want: why.ReplacingSameVersion, names: []string{"another URL"}},
+	{name: "the module is broken", made: func(s *scene) {
+		s.fails("installBiz", fault.CodeInstallBizUserError, "java.lang.IllegalStateException: no bean of that name")
+		s.pod("x")
+	}, want: why.ModuleBroken, names: []string{"no bean of that name", "HOST"}},
+	{name: "tried in vain", made: func(s *scene) {
+		s.fails("installBiz", fault.CodeInstallBizUserError, "java.lang.IllegalStateException: no bean of that name")
+		s.pod("x")
+	}, want: why.InstallRetrying, because: why.ModuleBroken, names: []string{"no bean of that name", "the next attempt is at"}},
+	{name: "metaspace is full", made: func(s *scene) {
+		s.inject(fault.Fault{Kind: fault.KindMetaspaceFull})
+		s.pod("x", func(p *corev1.Pod) { p.Spec.NodeName, p.Spec.NodeSelector = s.base.Node, nil })
+	}, want: why.MetaspaceFull, names: []string{"HOST"}},
+	{name: "a jar that cannot be fetched", made: func(s *scene) {
+		s.fails("installBiz", fault.CodePullBizError, "")
+		s.pod("x", image("https://modules.example/biz"))
+	}, want: why.JarNotFetched, names: []string{"HOST", "has no .jar"}},
+	{name: "a command on its way", made: func(s *scene) {
+		s.inject(fault.Fault{Kind: fault.KindHang, Match: fault.Match{Commands: []string{"installBiz"}}})
+		s.pod("x")
+	}, want: why.CommandUnderWay, names: []string{"installBiz for biz is on its way to HOST"}},
+	{name: "no answer", made: func(s *scene) {
+		s.inject(fault.Fault{Kind: fault.KindHang, Match: fault.Match{Commands: []string{"installBiz"}}})
+		s.pod("x")
+	}, want: why.CommandTimedOut, names: []string{"HOST"}},
+	{name: "a base that is busy", made: func(s *scene) {
+		s.inject(fault.Fault{Kind: fault.KindHang, Match: fault.Match{Commands: []string{"installBiz"}}})
+		for i := range 2 {
+			s.pod(fmt.Sprintf("before-%d", i), named(fmt.Sprintf("before%d", i)))
+			s.becomes(fmt.Sprintf("pod/before-%d", i), why.CommandUnderWay)
+		}
+		s.pod("x")
+	}, want: why.CommandNotSent, names: []string{"biz waits", "HOST"}},
+
+	// Its health.
+	{name: "a readiness probe", pod: func(p *corev1.Pod) { p.Spec.Containers[0].ReadinessProbe = probe(1) }, want: why.ReadinessProbeFailing, names: []string{"biz is active on HOST"}},
+	{name: "a liveness probe", pod: func(p *corev1.Pod) { p.Spec.Containers[0].LivenessProbe = probe(1) }, want: why.LivenessProbeFailing, names: []string{"liveness probe of the Pod fails on HOST"}},
+
+	// Workloads.
+	{name: "a rollout that is stuck", made: func(s *scene) {
+		s.deployment(1, nil)
+		s.becomes("deployment/x", why.WorkloadReady)
+		s.fails("installBiz", fault.CodeInstallBizUserError, "java.lang.IllegalStateException: no bean of that name")
+		s.update(func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0] = module.Container("biz", "2.0.0")
+			d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+		})
+	}, target: "deployment/x", want: why.RolloutStuck, because: why.ModuleBroken, names: []string{"1 of 1 Pods", "no bean of that name"}},
+	{name: "a quota", made: func(s *scene) {
+		_, err := client.CoreV1().ResourceQuotas(s.name).Create(s.ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "few"},
+			Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}}}, metav1.CreateOptions{})
+		must(s.t, err)
+		s.deployment(1, nil)
+	}, target: "deployment/x", want: why.QuotaExceeded, names: []string{"exceeded quota: few"}},
+	{name: "Pods that are refused", made: func(s *scene) {
+		s.deployment(1, func(d *appsv1.Deployment) { d.Spec.Template.Spec.ServiceAccountName = "nobody" })
+	}, target: "deployment/x", want: why.PodsRefused, names: []string{"nobody"}},
+	{name: "Pods of a DaemonSet that are refused", made: func(s *scene) {
+		s.daemonSet(func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.ServiceAccountName = "nobody" })
+	}, target: "daemonset/x", want: why.PodsRefused, names: []string{"nobody"}},
+	{name: "a peer Deployment without bases", without: true, made: func(s *scene) { s.deployment(1, peer) }, target: "deployment/x", want: why.PeerWithoutBases, because: why.WrongBaseName, names: []string{"no base is named \"SCENE\""}},
+	{name: "a StatefulSet that was broken, and is corrected", made: func(s *scene) {
+		set, err := client.AppsV1().StatefulSets(s.name).Create(s.ctx, module.StatefulSet(s.name, "x", 1, s.template(image("oss://bucket/biz.jar"))), metav1.CreateOptions{})
+		must(s.t, err)
+		s.becomes("sts/x", why.PodNotReady, "oss://")
+		_, err = client.AppsV1().StatefulSets(s.name).Patch(s.ctx, set.Name, types.JSONPatchType,
+			[]byte(`[{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "https://modules.example/biz-1.0.0-ark-biz.jar"}]`), metav1.PatchOptions{})
+		must(s.t, err)
+	}, target: "sts/x", want: why.OutdatedPodNotReady, because: why.ImageNotAJar, names: []string{"Pod x-0", "earlier template"}},
+}
+
+func (s *scene) deployment(replicas int32, change func(*appsv1.Deployment)) {
+	s.t.Helper()
+	d := module.Deployment(s.name, "x", replicas, s.template())
+	d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: ptr.To(intstr.FromInt(0)), MaxSurge: ptr.To(intstr.FromInt(1))}
+	if change != nil {
+		change(d)
+	}
+	_, err := client.AppsV1().Deployments(s.name).Create(s.ctx, d, metav1.CreateOptions{})
+	must(s.t, err)
+}
+
+func (s *scene) update(change func(*appsv1.Deployment)) {
+	s.t.Helper()
+	eventually(s.t, "the Deployment is changed", func(ctx context.Context) error {
+		d, err := client.AppsV1().Deployments(s.name).Get(ctx, "x", metav1.GetOptions{})
+		if err == nil {
+			change(d)
+			_, err = client.AppsV1().Deployments(s.name).Update(ctx, d, metav1.UpdateOptions{})
+		}
+		return err
+	})
+}
+
+func (s *scene) daemonSet(change func(*appsv1.DaemonSet)) {
+	s.t.Helper()
+	d := module.DaemonSet(s.name, "x", s.template())
+	if change != nil {
+		change(d)
+	}
+	_, err := client.AppsV1().DaemonSets(s.name).Create(s.ctx, d, metav1.CreateOptions{})
+	must(s.t, err)
+}
+
+func peer(d *appsv1.Deployment) {
+	d.Labels = map[string]string{labels.Component: labels.ModuleDeployment, labels.Strategy: labels.Peer}
+}
+
+// why explains situations of a real sandbox.
+func TestWhy(t *testing.T) {
+	t.Run("situations", func(t *testing.T) {
+		scenes := make([]*scene, len(situations)) // all bases exist before faults begin, because a fault of many bases is an outage
+		for i, c := range situations {
+			var set *v1alpha1.BaseSet
+			if !c.without {
+				set = &c.with
+			}
+			scenes[i] = newScene(t, fmt.Sprintf("why-%02d", i), set)
+		}
+		for i, c := range situations {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				s := scenes[i].in(t, !c.without)
+				if c.pod != nil {
+					s.pod("x", c.pod)
+				} else {
+					c.made(s)
+				}
+				if a := s.becomes(cmp.Or(c.target, "pod/x"), c.want, c.names...); a.Because != c.because {
+					t.Errorf("it is because of %q, not %q: %s", a.Because, c.because, a.Cause)
+				}
+			})
+		}
+	})
+	t.Run("outages", outages)
+}
+
+func act(t *testing.T, component string, action sandbox.Action) {
+	t.Helper()
+	must(t, up.Act(t.Context(), sandbox.ActRequest{Component: component, Action: action}))
+}
+
+// says checks that the command gives the same answer.
+func says(t *testing.T, s *scene, target string, want why.Reason) {
+	t.Helper()
+	r, err := shared.Run(s.ctx, "why", target, "-n", s.name, "-o", "json")
+	must(t, err)
+	var a why.Answer
+	if err := json.Unmarshal([]byte(r.Out), &a); err != nil || r.Status != 0 || a.Reason != want {
+		t.Errorf("koupsandbox why %s: %v: %+v", target, err, r)
+	}
+}
+
+// outages stops components. The answer names the component.
+func outages(t *testing.T) {
+	s := newScene(t, "why-outage", &v1alpha1.BaseSet{}).in(t, true)
+	s.pod("serves")
+	s.becomes("pod/serves", why.PodReady)
+
+	says(t, s, "pod/serves", why.PodReady)
+	act(t, "kube-scheduler", "stop")
+	s.pod("unseen")
+	s.becomes("pod/unseen", why.NotScheduledYet, "the scheduler has not tried", "HOST fits")
+	act(t, "kube-scheduler", "start")
+
+	act(t, "kube-controller-manager", "stop")
+	s.deployment(1, nil)
+	s.becomes("deployment/x", why.WorkloadNotSeen, "kube-controller-manager")
+	act(t, "kube-controller-manager", "start")
+	s.becomes("deployment/x", why.WorkloadReady)
+
+	act(t, "broker", "stop")
+	s.pod("unheard", release("2.0.0"))
+	s.becomes("pod/unheard", why.ControllerBlind, "TunnelDown", "HOST")
+	s.becomes("node/HOST", why.ControllerBlind, "TunnelDown")
+	act(t, "broker", "start")
+	s.becomes("pod/unheard", why.PodReady)
+
+	act(t, "module-controller", "stop")
+	s.pod("alone", named("alone"))
+	s.becomes("pod/alone", why.ControllerNotRunning, "nobody tells HOST")
+	s.becomes("node/HOST", why.ControllerNotRunning, "nobody tells HOST")
+	s.pod("intolerant", func(p *corev1.Pod) { p.Spec.Tolerations = p.Spec.Tolerations[:1] })
+	s.becomes("pod/intolerant", why.ControllerNotRunning, "schedule.koupleless.io/node-env=dev:NoExecute")
+	s.deletePod("unheard")
+	if a := s.becomes("pod/unheard", why.TerminatingUnserved, "nobody uninstalls"); a.Because != why.ControllerNotRunning {
+		t.Errorf("it is because of %q: %s", a.Because, a.Cause)
+	}
+	act(t, "module-controller", "start")
+	s.becomes("pod/alone", why.PodReady)
+}
