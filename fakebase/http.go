@@ -212,24 +212,18 @@ func run[T any](body []byte, handle func(*T) outcome) (outcome, error) {
 }
 
 // help is the list of commands (protocol 4.4).
-func (l *life) help() (out outcome) {
-	defer l.traceCommand(cmdHelp, nil)(&out)
-	sub := subject{command: cmdHelp}
-	if out, done := l.arrive(sub); done {
-		return out
-	}
-	if l.hang(sub) {
-		return outcome{gone: true}
-	}
-	return ok([]wireCommand{
-		{"list all supported commands", cmdHelp},
-		{"install one ark biz", cmdInstall},
-		{"install one ark biz", cmdBatch},
-		{"uninstall one ark biz", cmdUninstall},
-		{"switch one ark biz", cmdSwitch},
-		{"query all ark biz(including master biz)", cmdQueryAll},
-		{"get all health info", cmdHealth},
-		{"query ark biz ops", cmdQueryOps},
+func (l *life) help() outcome {
+	return l.query(subject{command: cmdHelp}, func() outcome {
+		return ok([]wireCommand{
+			{"list all supported commands", cmdHelp},
+			{"install one ark biz", cmdInstall},
+			{"install one ark biz", cmdBatch},
+			{"uninstall one ark biz", cmdUninstall},
+			{"switch one ark biz", cmdSwitch},
+			{"query all ark biz(including master biz)", cmdQueryAll},
+			{"get all health info", cmdHealth},
+			{"query ark biz ops", cmdQueryOps},
+		})
 	})
 }
 

@@ -17,36 +17,32 @@ const (
 )
 
 // installCommand is installBiz (protocol 4.5).
-func (l *life) installCommand(req *bizRequest) (out outcome) {
-	defer l.traceCommand(cmdInstall, req)(&out)
-	sub := subject{command: cmdInstall}
-	if req != nil {
-		sub = req.subject(cmdInstall)
-	}
-	if out, done := l.arrive(sub); done {
-		return out
-	}
+func (l *life) installCommand(req *bizRequest) outcome {
 	if req == nil {
-		return thrownOutcome(nullPointer(handlers[cmdInstall], "isAsync()"))
+		return l.handle(subject{command: cmdInstall}, func() outcome {
+			return thrownOutcome(nullPointer(handlers[cmdInstall], "isAsync()"))
+		})
 	}
-	checked, ex := l.validateInstall(*req)
-	if ex != nil {
-		return failure(ex)
-	}
-	if !checked.InstallStrategy.set { // the default is filled in, and echoed
-		checked.InstallStrategy = text{strategyInstallOnly, true}
-	}
-	sub = checked.subject(cmdInstall)
-	return l.operate(&checked, sub, func() outcome {
-		resp, ex := l.install(&checked, sub, ark.Hot)
+	return l.handle(req.subject(cmdInstall), func() outcome {
+		checked, ex := l.validateInstall(*req)
 		if ex != nil {
 			return failure(ex)
 		}
-		out := respond(resp, "install biz not success!", "")
-		if resp.code == codeRepeat {
-			out.code = l.repeatCode(sub)
+		if !checked.InstallStrategy.set { // the default is filled in, and echoed
+			checked.InstallStrategy = text{strategyInstallOnly, true}
 		}
-		return out
+		sub := checked.subject(cmdInstall)
+		return l.operate(&checked, sub, func() outcome {
+			resp, ex := l.install(&checked, sub, ark.Hot)
+			if ex != nil {
+				return failure(ex)
+			}
+			out := respond(resp, "install biz not success!", "")
+			if resp.code == codeRepeat {
+				out.code = l.repeatCode(sub)
+			}
+			return out
+		})
 	})
 }
 

@@ -1,6 +1,7 @@
 package fakebase
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -172,32 +173,17 @@ type WebOptions struct {
 // normalise fills in defaults and reports everything that is wrong.
 func (o Options) normalise() (Options, error) {
 	var errs []error
-	def := func(s *string, d string) {
-		if *s == "" {
-			*s = d
-		}
-	}
-	def(&o.Name, "base")
-	def(&o.Version, "1.0.0")
-	def(&o.ClusterName, "default")
-	def(&o.Env, "dev")
-	def(&o.IP, "198.18.0.1")
+	o.Name = cmp.Or(o.Name, "base")
+	o.Version = cmp.Or(o.Version, "1.0.0")
+	o.ClusterName = cmp.Or(o.ClusterName, "default")
+	o.Env = cmp.Or(o.Env, "dev")
+	o.IP = cmp.Or(o.IP, "198.18.0.1")
+	o.Generation = cmp.Or(o.Generation, GenerationC)
+	o.Web = cmp.Or(o.Web, &WebOptions{})
 	o.Env = strings.ToLower(o.Env)
-	if o.Generation == "" {
-		o.Generation = GenerationC
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Catalogue == nil {
-		o.Catalogue = &Catalogue{}
-	}
-	if o.Web == nil {
-		o.Web = &WebOptions{}
-	}
-	if o.RemoveWhenStopFailed == nil {
-		o.RemoveWhenStopFailed = &o.Faithful
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Catalogue = cmp.Or(o.Catalogue, &Catalogue{})
+	o.RemoveWhenStopFailed = cmp.Or(o.RemoveWhenStopFailed, &o.Faithful)
 	o.Metaspace = o.Metaspace.normalise()
 
 	for _, f := range []struct{ name, value string }{{"Identity", o.Identity}, {"Env", o.Env}} {

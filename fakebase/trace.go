@@ -69,31 +69,21 @@ func (b *Base) traceFault(f *fault.Fault, s FaultState) {
 	b.trace(Trace{Fault: &FaultTrace{ID: f.ID, Kind: f.Kind, State: s, Code: f.Code}})
 }
 
-// traceCommand begins to trace a command; what it returns is called with the
-// outcome. req may be nil.
-func (l *life) traceCommand(name string, req *bizRequest) func(*outcome) {
-	began := time.Now()
-	c := CommandTrace{Identity: l.identity, Name: name}
-	if req != nil {
-		c.Biz, c.Version = req.BizName.value, req.BizVersion.value
+func (l *life) traceCommand(sub subject, out outcome, elapsed time.Duration) {
+	c := CommandTrace{
+		Identity: l.identity, Name: sub.command, Biz: sub.biz, Version: sub.version,
+		Code: out.code, Message: out.message, Elapsed: elapsed,
 	}
-	return func(out *outcome) {
-		if out.gone {
-			return
-		}
-		c.Elapsed = time.Since(began)
-		c.Code, c.Message = out.code, out.message
-		if out.thrown != nil {
-			c.Message = out.thrown.message()
-		}
-		if r, ok := out.data.(clientResponse); ok {
-			if c.Message == "" || out.failed {
-				c.Message = r.message
-			}
-			if c.Biz == "" && len(r.biz) > 0 {
-				c.Biz, c.Version = r.biz[0].Name, r.biz[0].Version
-			}
-		}
-		l.b.trace(Trace{Command: &c})
+	if out.thrown != nil {
+		c.Message = out.thrown.message()
 	}
+	if r, ok := out.data.(clientResponse); ok {
+		if c.Message == "" || out.failed {
+			c.Message = r.message
+		}
+		if c.Biz == "" && len(r.biz) > 0 {
+			c.Biz, c.Version = r.biz[0].Name, r.biz[0].Version
+		}
+	}
+	l.b.trace(Trace{Command: &c})
 }
