@@ -81,7 +81,7 @@ func newTheirs(t *testing.T, programs string) *theirs {
 		c.client, err = kubernetes.NewForConfig(config)
 	}
 	check.Must(t, err)
-	check.Eventually(t.Context(), t, patience, "their nodes are Ready", func(ctx context.Context) error {
+	check.Soon(t, "their nodes are Ready", func(ctx context.Context) error {
 		list, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		ready := 0
 		for i := range list.Items {
@@ -220,7 +220,7 @@ func (c *theirs) startBroker(t *testing.T, folder string) {
 		},
 	}, metav1.CreateOptions{})
 	check.Must(t, err)
-	check.Eventually(t.Context(), t, patience, "Mosquitto answers in their cluster", func(context.Context) error {
+	check.Soon(t, "Mosquitto answers in their cluster", func(context.Context) error {
 		client, err := c.broker.Connect()
 		if err == nil {
 			client.Disconnect(0)
@@ -299,19 +299,9 @@ func TestFleetOnTheirCluster(t *testing.T) {
 		t.Fatalf("%d bases, error %v", len(before), err)
 	}
 	t.Run("rolling update", f.rollingUpdate)
-	t.Run("killed Pod", func(t *testing.T) { f.killedPod(t, before) })
+	t.Run("killed Pod", func(t *testing.T) { f.killedPod(t, victim, before) })
 	t.Run("killed agent", func(t *testing.T) {
-		pods := f.client.CoreV1().Pods("default")
-		was, err := pods.Get(t.Context(), agentPod, metav1.GetOptions{})
-		check.Must(t, err)
-		check.Must(t, pods.Delete(t.Context(), agentPod, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}))
-		check.Eventually(t.Context(), t, patience, "another Pod runs in its place", func(ctx context.Context) error {
-			is, err := pods.Get(ctx, agentPod, metav1.GetOptions{})
-			if err == nil && (is.UID == was.UID || is.Status.Phase != corev1.PodRunning) {
-				err = fmt.Errorf("it is %s, with UID %s", is.Status.Phase, is.UID)
-			}
-			return err
-		})
+		f.killedPod(t, agentPod, before)
 		f.rollingUpdate(t)
 	})
 	t.Run("what cannot be done is refused", func(t *testing.T) {
@@ -333,7 +323,7 @@ func TestFleetOnTheirCluster(t *testing.T) {
 		}
 		killed := list.Items[0].Name
 		check.Must(t, f.client.CoreV1().Pods("koupleless-system").Delete(t.Context(), killed, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}))
-		check.Eventually(t.Context(), t, patience, "status names another Pod in its place", func(ctx context.Context) error {
+		check.Soon(t, "status names another Pod in its place", func(ctx context.Context) error {
 			status, err := f.up.Status(ctx, false)
 			if err != nil {
 				return err
@@ -364,7 +354,7 @@ func TestFleetOnTheirCluster(t *testing.T) {
 // asItWas waits until nothing is left of a fleet.
 func (c *theirs) asItWas(t *testing.T, before []string) {
 	t.Helper()
-	check.Eventually(t.Context(), t, patience, "their cluster is as it was", func(ctx context.Context) error {
+	check.Soon(t, "their cluster is as it was", func(ctx context.Context) error {
 		left, err := c.objects(ctx)
 		if err != nil { // what could not be listed is not missing
 			return err
