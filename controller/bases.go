@@ -68,13 +68,9 @@ func (c *Controller) wake() {
 	}
 }
 
-// Missed heartbeats are measured every api.SweepInterval. Bases that appear or come back set off a sweep in between, after the last
-// one by sweepAtMost, and by sweepABase for each base: a sweep looks at all of them, and while 10,000 came that took
-// a fifth of the controller's time.
-const (
-	sweepAtMost = 20 * time.Millisecond
-	sweepABase  = 10 * time.Microsecond
-)
+// sweepPause is the minimum time between two sweeps. Bases that appear cause sweeps between those of
+// api.SweepInterval.
+const sweepPause = 50 * time.Millisecond
 
 // sweep asks bases what is due, and notices those that fell silent.
 func (c *Controller) sweep(ctx context.Context) error {
@@ -84,7 +80,7 @@ func (c *Controller) sweep(ctx context.Context) error {
 	defer pause.Stop()
 	for {
 		found := c.registry.Sweep()
-		pause.Reset(max(sweepAtMost, time.Duration(found.Bases)*sweepABase))
+		pause.Reset(sweepPause)
 		c.metrics.Missed(found.Missed)
 		for _, n := range found.News {
 			c.tellNews(n)

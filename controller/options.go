@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/koupleless/koupsandbox/controller/api"
-	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
@@ -261,9 +260,9 @@ func (o *Options) complete() error {
 // periods fills in the defaults of all periods and divides them by TimeScale.
 func (o *Options) periods() {
 	for p, d := range map[*time.Duration]time.Duration{
-		&o.LeaseDuration: vnode.DefaultMembership, &o.NodeLease: vnode.DefaultNodeLease, &o.UnreachableAfter: base.DefaultUnreachableAfter, &o.DeadAfter: base.DefaultDeadAfter,
-		&o.ReconnectGrace: base.DefaultGrace, &o.HealthInterval: base.DefaultHealthInterval, &o.ListInterval: base.DefaultListInterval,
-		&o.MassSilence.Window: base.DefaultMassWindow, &o.MassSilence.AtMost: base.DefaultMassAtMost,
+		&o.LeaseDuration: vnode.DefaultMembership, &o.NodeLease: vnode.DefaultNodeLease, &o.UnreachableAfter: api.UnreachableAfter, &o.DeadAfter: api.DeadAfter,
+		&o.ReconnectGrace: api.ReconnectGrace, &o.HealthInterval: api.HealthInterval, &o.ListInterval: api.ListInterval,
+		&o.MassSilence.Window: api.MassWindow, &o.MassSilence.AtMost: api.MassAtMost,
 		&o.InstallTimeout: vpod.DefaultInstallTimeout, &o.UninstallTimeout: vpod.DefaultUninstallTimeout, &o.Drain: vpod.DefaultDrain,
 	} {
 		switch *p = cmp.Or(*p, d); p {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	httptunnel "github.com/koupleless/koupsandbox/controller/internal/tunnel/http"
@@ -74,7 +74,7 @@ func (c *Controller) probeDial() func(ctx context.Context, network, addr string)
 // machine that is busy for a second would break the connection: the broker ends one whose ping is
 // late.
 func noticeWithin(unreachableAfter time.Duration) time.Duration {
-	if unreachableAfter == 0 || unreachableAfter >= base.DefaultUnreachableAfter {
+	if unreachableAfter == 0 || unreachableAfter >= api.UnreachableAfter {
 		return 0
 	}
 	return max(unreachableAfter*14/25, 10*time.Second)

@@ -72,9 +72,6 @@ type Options struct {
 	// KeepBases leaves the number of bases of a sandbox that is up as it is.
 	// Default: it becomes that of Config.
 	KeepBases bool
-	// Expect is how many bases there will be, where more come later: a cluster for a crowd is started in
-	// another way. Default: those of Config.
-	Expect int
 	// BrokerPassword is that for the user's broker, spec.broker.url. Default: what is
 	// in spec.broker.passwordFile.
 	BrokerPassword string
@@ -177,7 +174,7 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 		return s, nil
 	}
 	steps := progress.New(o.Progress, nil)
-	request := control.UpRequest{KeepBases: o.KeepBases, Expect: o.Expect, BrokerPassword: o.BrokerPassword, OwnEnv: ownEnv(o.Config)}
+	request := control.UpRequest{KeepBases: o.KeepBases, BrokerPassword: o.BrokerPassword, OwnEnv: ownEnv(o.Config)}
 	var notes []string
 	if o.Config, notes, err = resolve(ctx, dir, o.Config); err != nil {
 		return nil, err

@@ -6,18 +6,16 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// Accept says why a message is not to be acted on; the reason is empty if it is. A base belongs to the
-// tunnel that brought it first, until it is gone, and over HTTP to the address that it named: anybody
-// else who knows its identity could end it otherwise, have commands sent elsewhere, or keep it alive
-// when it is dead. A base may have another address once it has been silent at the one before, or with
-// a certificate that proves who it is. Of a base that is not known every message is accepted.
+// Accept returns why a message must be ignored, or the empty string. A base belongs to the first tunnel that it used,
+// and over HTTP to the address that it reported, until it is removed. Otherwise, a client that knows the identity
+// could end the base or redirect its commands. A base may change its address after it has missed heartbeats at the
+// old one, or with a client certificate.
 func (r *Registry) Accept(from tunnel.Origin) (tunnel.Rejection, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.accept(from)
 }
 
-// accept is called with the lock held.
 func (r *Registry) accept(from tunnel.Origin) (tunnel.Rejection, error) {
 	b, known := r.bases[from.Identity]
 	switch {
@@ -33,10 +31,9 @@ func (r *Registry) accept(from tunnel.Origin) (tunnel.Rejection, error) {
 	return tunnel.WrongAddress, fmt.Errorf("base %q speaks from %s, but is at %s: it may move when it has been silent there for %s", from.Identity, from.IP, b.info.IP, r.opts.UnreachableAfter)
 }
 
-// Recognizes reports whether a message is from the base. Its peer address must be that of the last heartbeat,
-// or the address of the base, or it must have a certificate of the base. The address in the message is not
-// enough, because with BASE_NETWORKS a message can name the address of another base. Recognizes also returns
-// true if there is no address to compare: over MQTT, and before the first heartbeat.
+// Recognizes reports whether a message is from the base: its peer address is that of the last heartbeat or the
+// address of the base, or it has a certificate. An address in the message is no proof, because BASE_NETWORKS allows
+// any. Without an address to compare, as over MQTT, it returns true.
 func (r *Registry) Recognizes(from tunnel.Origin) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,7 +41,6 @@ func (r *Registry) Recognizes(from tunnel.Origin) bool {
 	return !known || r.recognizes(b, from)
 }
 
-// recognizes is called with the lock held.
 func (r *Registry) recognizes(b *record, from tunnel.Origin) bool {
 	return from.Peer == "" || b.peer == "" || from.Peer == b.peer || from.Peer == b.info.IP || from.Certified
 }

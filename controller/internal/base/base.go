@@ -10,7 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// Info is what a base says of itself.
+// Info is what a base reports about itself.
 type Info struct {
 	Identity string
 	Name     string
@@ -23,16 +23,15 @@ type Info struct {
 	Tunnel tunnel.Key
 }
 
-// Liveness is how long ago a base gave a sign of life.
+// Liveness is how long ago a base sent a message.
 type Liveness int
 
-// The three stages of silence.
 const (
-	// Alive bases were heard of within Options.UnreachableAfter.
+	// Alive bases sent a message within Options.UnreachableAfter.
 	Alive Liveness = iota
-	// Unreachable bases are silent, but may come back: nothing is sent but probes.
+	// Unreachable bases miss heartbeats and may recover. They get health checks only.
 	Unreachable
-	// Gone bases were silent for Options.DeadAfter, or said that they are not activated.
+	// Gone bases missed heartbeats for Options.DeadAfter, or reported that they are not active.
 	Gone
 )
 
@@ -40,32 +39,30 @@ func (l Liveness) String() string {
 	return [...]string{"alive", "unreachable", "gone"}[l]
 }
 
-// Snapshot is everything that is known of a base at one moment. It is a copy; Modules is shared and
-// must not be changed.
+// Snapshot is the state of a base at one moment. It is a copy, but Modules is shared and must not be changed.
 type Snapshot struct {
 	Info
 	Liveness Liveness
-	// LastSeen is when the last message arrived, by the controller's clock.
+	// LastSeen is the time of the last message, on the controller's clock.
 	LastSeen time.Time
-	// Observed says whether its silence means anything.
+	// Observed reports whether missed heartbeats of the base are evaluated.
 	Observed Observation
-	// Adopted says that it had a Node when this controller began.
+	// Adopted reports whether the base had a Node when this controller started.
 	Adopted bool
-	// Doubted says that its Node was deleted, and that it has not spoken since.
+	// Doubted reports whether the Node of the base was deleted, and the base has sent no message since.
 	Doubted bool
-	// Health is the last health document; HealthAt is zero before the first.
+	// Health is the last answer to a health check; HealthAt is zero before the first.
 	Health   arklet.Health
 	HealthAt time.Time
-	// Modules is the last list of modules, by their names; nil before the first, empty when the base
-	// has none.
+	// Modules is the last module list, sorted by name; nil before the first, empty if the base has no modules.
 	Modules []arklet.Biz
-	// ListedAt is the Origin.At of that list.
+	// ListedAt is the Origin.At of the module list.
 	ListedAt time.Time
-	// HeardAt is when the list came, by the clock of this machine.
+	// HeardAt is when the module list arrived, on the controller's clock.
 	HeardAt time.Time
 }
 
-// Module finds a module in the last list.
+// Module returns a module of the last list.
 func (s Snapshot) Module(name, version string) (arklet.Biz, bool) {
 	for _, m := range s.Versions(name) {
 		if m.Version == version {
@@ -75,7 +72,7 @@ func (s Snapshot) Module(name, version string) (arklet.Biz, bool) {
 	return arklet.Biz{}, false
 }
 
-// Versions are those of a module in the last list. They are shared, and must not be changed.
+// Versions returns all versions of a module in the last list. They are shared, and must not be changed.
 func (s Snapshot) Versions(name string) []arklet.Biz {
 	by := func(m arklet.Biz, name string) int { return strings.Compare(m.Name, name) }
 	from, _ := slices.BinarySearchFunc(s.Modules, name, by)
@@ -109,7 +106,7 @@ type record struct {
 	heardAt  time.Time
 	older    int       // lists in a row that were older than listedAt
 	olderAt  time.Time // when the first of them came
-	// listTurn counts accepted lists; a question waits for a later turn than it saw.
+	// listTurn is the number of accepted lists.
 	listTurn uint64
 	turned   chan struct{} // closed and renewed at every accepted list; nil while nobody waits
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,26 +13,23 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// Errors of a dialog that callers tell apart.
 var (
-	// ErrUnknownBase says that the base is not known, or no more.
+	// ErrUnknownBase reports a base that the Registry does not have.
 	ErrUnknownBase = errors.New("base not known")
-	// ErrNoAnswer says that the base did not answer in time: what it does is unknown until it is
-	// asked.
+	// ErrNoAnswer reports that the base did not answer in time. The state of the module is unknown until the next
+	// list.
 	ErrNoAnswer = errors.New("base did not answer in time")
-	// ErrNotAgain says that a request got lost, and was not to be sent again.
+	// ErrNotAgain reports a lost request that the caller did not want to send again.
 	ErrNotAgain = errors.New("the request got lost, and is not wanted any more")
 )
 
-// sender is a tunnel, as far as a dialog needs one.
 type sender interface {
 	Key() tunnel.Key
 	Send(ctx context.Context, to tunnel.Address, r arklet.Request) error
 }
 
-// Dialog asks bases and waits for their answers. The protocol has no correlation id: an answer
-// belongs to the question about the same command and module on the same base. It may be used
-// concurrently.
+// Dialog sends requests to bases and waits for their answers. The protocol has no correlation ID: an answer belongs
+// to the request with the same command and module. Its methods may be called concurrently.
 type Dialog struct {
 	registry *Registry
 	tunnels  map[tunnel.Key]sender
@@ -40,7 +39,7 @@ type Dialog struct {
 	listening map[query]map[chan reply]struct{}
 }
 
-// reply is an answer or a health document, or why there is none.
+// reply is an answer, a health document, or the reason why there is none.
 type reply struct {
 	answer arklet.Answer
 	health arklet.Health
@@ -56,14 +55,12 @@ func questionOf(c arklet.Command, m arklet.Module) question {
 	return question{c, arklet.Module{Name: m.Name, Version: m.Version}}
 }
 
-// query is a question without a module: health or queryAllBiz. Any number may wait for the same
-// answer.
+// query is a request without a module: health or queryAllBiz. Any number of callers may wait for the same answer.
 type query struct {
 	base    string
 	command arklet.Command
 }
 
-// NewDialog returns a dialog with the bases of a registry.
 func NewDialog(registry *Registry) *Dialog {
 	return &Dialog{
 		registry: registry, tunnels: map[tunnel.Key]sender{},
@@ -71,10 +68,10 @@ func NewDialog(registry *Registry) *Dialog {
 	}
 }
 
-// Use adds a tunnel. Call it before the first question.
+// Use adds a tunnel. Call it before the first request.
 func (d *Dialog) Use(t sender) { d.tunnels[t.Key()] = t }
 
-// Send sends a request without waiting for an answer.
+// Send sends a request and does not wait for an answer.
 func (d *Dialog) Send(ctx context.Context, key tunnel.Key, to tunnel.Address, r arklet.Request) error {
 	t, ok := d.tunnels[key]
 	if !ok {
@@ -89,7 +86,7 @@ func (d *Dialog) Send(ctx context.Context, key tunnel.Key, to tunnel.Address, r 
 // Called is Registry.Called.
 func (d *Dialog) Called(identity string) string { return d.registry.Called(identity) }
 
-// Ask sends a question to a base without waiting; the answer comes like any other message.
+// Ask sends a query and does not wait for the answer.
 func (d *Dialog) Ask(ctx context.Context, identity string, command arklet.Command) error {
 	return d.send(ctx, identity, arklet.Request{Command: command})
 }
@@ -102,17 +99,17 @@ func (d *Dialog) send(ctx context.Context, identity string, r arklet.Request) er
 	return d.Send(ctx, s.Tunnel, tunnel.Address{Identity: identity, IP: s.IP, Port: s.Port}, r)
 }
 
-// Do sends install, uninstall or switch and waits for the base's answer, at most until ctx ends or
-// the answer is Lost: then the error is ErrNoAnswer. An answer that does not come although the
-// base's lists show the operation done is made up, and a request of which they show nothing is sent
-// again: see Listed. Where the tunnel knows that there will be no answer, Do returns at once with
-// what the tunnel said, of which tunnel.ErrRefused can be told; its tunnel.ErrTimedOut is ErrNoAnswer
-// too. A second Do for the same command, base and module while one is under way is an error.
+// Do sends install, uninstall or switch and waits for the answer until ctx ends or Lost is called: then the error is
+// ErrNoAnswer. If no answer arrives and the module lists show the result, Do returns a success. If they show that the
+// request was lost, Do sends it again; see Listed. If the tunnel knows that there will be no answer, Do returns its
+// error immediately, such as tunnel.ErrRefused. Only one Do at a time is allowed for a command, base and module.
 //
-// Again is asked before a request is sent again: what was right when it was sent first may be wrong by now.
-// If it says no, the error is ErrNotAgain. Nil means yes.
+// again is called before a request is sent again; if it returns false, the error is ErrNotAgain. Nil means always.
 func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer, error) {
 	q := questionOf(r.Command, r.Module)
+	fail := func(err error) (arklet.Answer, error) {
+		return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w", r.Command, q.module.Identity(), d.registry.Called(identity), err)
+	}
 	p, forget, err := d.expect(identity, q)
 	if err != nil {
 		return arklet.Answer{}, err
@@ -129,9 +126,9 @@ func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request, agai
 		case got := <-p.answer:
 			switch {
 			case errors.Is(got.err, tunnel.ErrTimedOut):
-				return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w (%w)", r.Command, q.module.Identity(), d.registry.Called(identity), ErrNoAnswer, got.err)
+				return fail(fmt.Errorf("%w (%w)", ErrNoAnswer, got.err))
 			case got.err != nil:
-				return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w", r.Command, q.module.Identity(), d.registry.Called(identity), got.err)
+				return fail(got.err)
 			}
 			return got.answer, nil
 		case <-late.C():
@@ -143,20 +140,19 @@ func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request, agai
 			late.Reset(wait)
 		case <-p.unseen:
 			if again != nil && !again() {
-				return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w", r.Command, q.module.Identity(), d.registry.Called(identity), ErrNotAgain)
+				return fail(ErrNotAgain)
 			}
 			_ = d.send(ctx, identity, r)
 			pause *= 2 // a base that is at it is asked seldom
 			late.Reset(pause)
 		case <-ctx.Done():
-			return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w (%w)", r.Command, q.module.Identity(), d.registry.Called(identity), ErrNoAnswer, context.Cause(ctx))
+			return fail(fmt.Errorf("%w (%w)", ErrNoAnswer, context.Cause(ctx)))
 		}
 	}
 }
 
-// Answered hands an answer to the question that it belongs to, and reports whether there was one.
-// Generations A and B leave the module out after an exception: such an answer belongs to the only
-// question of that command, if it is the only one.
+// Answered passes an answer to the request that it belongs to, and reports whether there is one. Generations A and B
+// omit the module after an exception: such an answer belongs to the only request with that command.
 func (d *Dialog) Answered(identity string, a arklet.Answer) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -180,7 +176,7 @@ func (d *Dialog) Answered(identity string, a arklet.Answer) bool {
 	return waiting && offer(p.answer, reply{answer: a})
 }
 
-// offer gives something to one who waits for a single one; false means that it has one already.
+// offer sends a value unless the channel is full.
 func offer[T any](c chan T, v T) bool {
 	select {
 	case c <- v:
@@ -190,8 +186,8 @@ func offer[T any](c chan T, v T) bool {
 	}
 }
 
-// Unanswered tells whoever waits for the answer to a request that there will be none, and reports
-// whether anybody did.
+// Unanswered passes the error of a tunnel to the callers that wait for the answer to a request, and reports whether
+// there are any.
 func (d *Dialog) Unanswered(identity string, r arklet.Request, err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -201,34 +197,28 @@ func (d *Dialog) Unanswered(identity string, r arklet.Request, err error) bool {
 	return d.notify(query{identity, r.Command}, reply{err: err})
 }
 
-// Lost tells whoever waits for the answer to an install, uninstall or switch of a base that it will
-// not come any more, and why: the base has restarted, say. What became of the module shows in the
-// base's list.
+// Lost makes waiting calls of Do for a base return ErrNoAnswer, because the answer will not arrive any more.
 func (d *Dialog) Lost(identity, why string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.lost(identity, why)
-}
-
-// LostAll is Lost for every base of a tunnel.
-func (d *Dialog) LostAll(key tunnel.Key, why string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for identity := range d.waiting {
-		if s, known := d.registry.Get(identity); known && s.Tunnel == key {
-			d.lost(identity, why)
-		}
-	}
-}
-
-// lost is called with the lock held.
-func (d *Dialog) lost(identity, why string) {
 	for _, p := range d.waiting[identity] {
 		offer(p.answer, reply{err: fmt.Errorf("%w: %s", ErrNoAnswer, why)})
 	}
 }
 
-// HealthCame hands a health document to those who wait for the base's next one.
+// LostAll calls Lost for each base of a tunnel.
+func (d *Dialog) LostAll(key tunnel.Key, why string) {
+	d.mu.Lock()
+	asked := slices.Collect(maps.Keys(d.waiting))
+	d.mu.Unlock()
+	for _, identity := range asked {
+		if s, known := d.registry.Get(identity); known && s.Tunnel == key {
+			d.Lost(identity, why)
+		}
+	}
+}
+
+// HealthCame passes a health document to the callers that wait for it.
 func (d *Dialog) HealthCame(identity string, h arklet.Health) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -244,7 +234,7 @@ func (d *Dialog) notify(q query, r reply) bool {
 	return heard
 }
 
-// listen returns a channel with room for one reply. Call stop in the end.
+// listen returns a channel for one reply. Call stop in the end.
 func (d *Dialog) listen(q query) (next chan reply, stop func()) {
 	next = make(chan reply, 1)
 	d.mu.Lock()
@@ -262,8 +252,8 @@ func (d *Dialog) listen(q query) (next chan reply, stop func()) {
 	}
 }
 
-// Health asks a base for its health and waits for the next health document, at most until ctx ends
-// (ErrNoAnswer). What the tunnel says instead of an answer is returned at once.
+// Health sends a health check and waits for the answer until ctx ends (ErrNoAnswer). An error of the tunnel is
+// returned immediately.
 func (d *Dialog) Health(ctx context.Context, identity string) (arklet.Health, error) {
 	next, stop := d.listen(query{identity, arklet.CommandHealth})
 	defer stop()
@@ -281,12 +271,11 @@ func (d *Dialog) Health(ctx context.Context, identity string) (arklet.Health, er
 	}
 }
 
-// resendList is how long a question for the modules waits before it is sent again.
+// resendList is the time after which a module list query is sent again.
 const resendList = 2 * time.Second
 
-// Modules asks a base for its modules and returns a snapshot whose list was made not before
-// notBefore, by the clock of Origin.At. It blocks until there is one, ctx ends (ErrNoAnswer), or
-// the tunnel finds no arklet at the base's address (tunnel.ErrRefused).
+// Modules queries the modules of a base and returns a snapshot whose list is not older than notBefore, on the clock
+// of Origin.At. It blocks until the list arrives, ctx ends (ErrNoAnswer), or the tunnel returns tunnel.ErrRefused.
 func (d *Dialog) Modules(ctx context.Context, identity string, notBefore time.Time) (Snapshot, error) {
 	_, seen, next, err := d.registry.list(identity)
 	if err != nil {
@@ -330,8 +319,7 @@ func (d *Dialog) Modules(ctx context.Context, identity string, notBefore time.Ti
 	}
 }
 
-// list returns what is known of a base, the number of lists accepted so far, and a channel that
-// closes at the next one.
+// list returns the snapshot of a base, the number of accepted lists, and a channel that is closed at the next one.
 func (r *Registry) list(identity string) (Snapshot, uint64, <-chan struct{}, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,29 +9,28 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 )
 
-// MassOptions say when the silence of many bases of one tunnel is taken for a fault of the way to
-// them, as Envoy's panic threshold and the zones of Kubernetes' node lifecycle controller do: then
-// none of them turns unreachable or gone. A zero value means its default.
+// MassOptions configure the detection of mass outages: if many bases of one tunnel miss heartbeats at the same time,
+// a network failure is assumed, and none of them becomes unreachable. A zero value means the default, which is in
+// package api.
 type MassOptions struct {
-	// Percent of all bases that are silent at once; default 50, negative turns this off.
+	// Percent is the share of all bases; negative disables the detection.
 	Percent int
-	// AtLeast is how many bases there must be; default 3. With fewer each is judged by itself.
+	// AtLeast is the number of bases below which there is no mass outage.
 	AtLeast int
-	// Window is within which time they fell silent; default 60 s.
+	// Window is the time within which the bases must begin to miss heartbeats.
 	Window time.Duration
-	// AtMost is for how long it is believed; default 30 min. After that each base is judged by
-	// itself again.
+	// AtMost is the maximum duration of a mass outage. After it, each base is evaluated by itself.
 	AtMost time.Duration
 }
 
 func (o *MassOptions) complete() {
 	o.Percent = cmp.Or(o.Percent, api.MassPercent)
 	o.AtLeast = cmp.Or(o.AtLeast, api.MassMinBases)
-	o.Window = cmp.Or(o.Window, DefaultMassWindow)
-	o.AtMost = cmp.Or(o.AtMost, DefaultMassAtMost)
+	o.Window = cmp.Or(o.Window, api.MassWindow)
+	o.AtMost = cmp.Or(o.AtMost, api.MassAtMost)
 }
 
-// silent is one base that has been silent for a while.
+// silent is a base that misses heartbeats.
 type silent struct {
 	identity string
 	heard    time.Time // since when its silence counts
@@ -40,12 +39,9 @@ type silent struct {
 	replaced bool      // another base has taken its place
 }
 
-// mass returns which of the silent bases are too many at once: those that fell silent within a
-// window in which at least Percent of all bases did. all counts the bases that are not silent too.
-//
-// came is when bases came that speak. Some of them have taken the place of silent ones, as when bases
-// are released: nobody comes over a broken way. Neither they count, nor the ones that they replace. It
-// sorts its arguments.
+// mass returns the bases that miss heartbeats in a mass outage: within Window, at least Percent of all bases began
+// to. came has the times when the other bases came. Some of them may replace bases that miss heartbeats, as in a
+// release of bases; those are not counted. mass sorts its arguments.
 func (o MassOptions) mass(list []silent, came []time.Time, all int, margin time.Duration) map[string]bool {
 	if o.Percent < 0 || all < o.AtLeast || len(list) == 0 {
 		return nil
@@ -75,9 +71,9 @@ func (o MassOptions) mass(list []silent, came []time.Time, all int, margin time.
 	return held
 }
 
-// replace finds silent bases whose place another one has taken, and returns how many. That one came in
-// the time of a window before the silent one was heard last, or after it, and later than that one by a
-// margin: bases that come together, as after an outage, replace nobody.
+// replace marks bases that another one has replaced, and returns their number. The other one came at most Window
+// before the last message of the replaced base, and later than the replaced base by margin: bases that come together
+// replace none.
 func (o MassOptions) replace(list []silent, came []time.Time, margin time.Duration) (replaced int) {
 	since := func(s silent) time.Time {
 		since := s.last.Add(-o.Window)
@@ -97,13 +93,13 @@ func (o MassOptions) replace(list []silent, came []time.Time, margin time.Durati
 	return replaced
 }
 
-// budget limits how many bases are given up in a minute. The zero value is full.
+// budget limits how many bases are removed per minute. The zero value is full.
 type budget struct {
 	spent float64 // that has not come back yet
 	at    time.Time
 }
 
-// take says whether one more may go: percent of all bases in a minute, one at least; of 100 percent
+// take reports whether one more base may be removed: percent of all bases per minute, at least one. With 100 percent
 // there is no limit.
 func (b *budget) take(percent, all int, now time.Time, speed pace.Speed) bool {
 	if percent >= 100 {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
@@ -161,11 +162,11 @@ func TestHalfOfTheBasesSilentAtOnce(t *testing.T) {
 	}
 	w.Touch("c")
 	w.wantKinds(t, "when one is back", `c blind ""`)
-	w.speak(DefaultUnreachableAfter-time.Second, "a", "b", "c")
+	w.speak(api.UnreachableAfter-time.Second, "a", "b", "c")
 	w.wantKinds(t, "shortly after that")
 	w.speak(time.Second, "a", "b", "c")
 	w.wantKinds(t, "when the other was silent alone for as long as ever", "d unreachable", `d blind ""`)
-	w.speak(DefaultDeadAfter-DefaultUnreachableAfter, "a", "b", "c")
+	w.speak(api.DeadAfter-api.UnreachableAfter, "a", "b", "c")
 	w.wantKinds(t, "in the end", "d gone")
 }
 
@@ -178,7 +179,7 @@ func TestBasesAreReleasedWhileTheControllerIsAway(t *testing.T) {
 		w.Adopt(Info{Identity: id, Tunnel: tunnel.MQTT}, now.Add(-ago))
 	}
 	w.take()
-	w.speak(DefaultGrace+DefaultUnreachableAfter, "c", "d")
+	w.speak(api.ReconnectGrace+api.UnreachableAfter, "c", "d")
 	got := w.kinds()
 	slices.Sort(got)
 	if diff := cmp.Diff([]string{"a unreachable", "b unreachable"}, got); diff != "" {
@@ -218,7 +219,7 @@ func TestNobodyIsGivenUpUnheard(t *testing.T) {
 			case 1:
 				w.clock.Step(time.Duration(rapid.IntRange(6, 400).Draw(t, "stands still for")) * time.Second)
 				for _, id := range ids {
-					heardFor[id] = -DefaultGrace
+					heardFor[id] = -api.ReconnectGrace
 				}
 			default:
 				id := rapid.SampledFrom(ids).Draw(t, "base")
@@ -228,7 +229,7 @@ func TestNobodyIsGivenUpUnheard(t *testing.T) {
 				for _, id := range ids {
 					heardFor[id] += time.Second
 					if down[tunnel.MQTT] {
-						heardFor[id] = -DefaultGrace
+						heardFor[id] = -api.ReconnectGrace
 					} else if !mute[id] {
 						w.Touch(id)
 						heardFor[id] = 0
@@ -239,14 +240,14 @@ func TestNobodyIsGivenUpUnheard(t *testing.T) {
 				w.Sweep()
 				silent := 0
 				for _, id := range ids {
-					if _, known := w.Get(id); known && heardFor[id] >= DefaultUnreachableAfter {
+					if _, known := w.Get(id); known && heardFor[id] >= api.UnreachableAfter {
 						silent++
 					}
 				}
 				for _, c := range w.take() {
 					gone, turned := c.Kind == Disappeared, c.Kind == LivenessChanged && c.Liveness == Unreachable
 					if gone || turned {
-						if heardFor[c.Identity] < DefaultUnreachableAfter-time.Second {
+						if heardFor[c.Identity] < api.UnreachableAfter-time.Second {
 							t.Fatalf("base %s (%v) after %s of silence that could be heard", c.Identity, c, heardFor[c.Identity])
 						}
 						if turned && all >= 3 && silent*2 >= all && within(heardFor, ids, c.Identity) {
@@ -334,7 +335,7 @@ func TestNobodyIsGivenUpByWhoMayNotAct(t *testing.T) {
 func TestFewBases(t *testing.T) {
 	for n := 1; n <= 2; n++ {
 		w, _ := sightedWorld([]string{"a", "b"}[:n]...)
-		w.pass(DefaultUnreachableAfter)
+		w.pass(api.UnreachableAfter)
 		if got := w.kinds(); len(got) != n {
 			t.Errorf("of %d silent bases: %q, want all unreachable", n, got)
 		}

@@ -8,37 +8,35 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// overdue is how long an answer may take after a list that shows the operation done: a list may
-// overtake it.
+// overdue is how long an answer may take after a list that shows its result, because a list may overtake it.
 const overdue = 5 * time.Second
 
-// sendAgain is how long there is no answer over MQTT before a list is asked for, which shows whether
-// the request has arrived: as long as a base's pause between two heartbeats (protocol 3.1).
+// sendAgain is how long to wait for an answer over MQTT before a list is queried that shows whether the request has
+// arrived: the pause of a base between two heartbeats (protocol 3.1).
 const sendAgain = 10 * time.Second
 
-// missedTwice is how long after a list that does not show a request another one is asked for. Only then is it
-// sent again: where both were held up on their way, a base may make its list before it takes the request up.
+// missedTwice is the time between two lists that must both not show a request before it is sent again. If both were
+// delayed on their way, a base may send its list before it handles the request.
 const missedTwice = time.Second
 
-// pending is a question that waits for its answer.
+// pending is a request that waits for its answer.
 type pending struct {
 	answer chan reply
 	unseen chan struct{} // its request is to be sent again
-	// sooner is when another list is to be asked for: one has shown it done while its answer is late or lost, or
-	// has not shown that it has arrived.
+	// sooner is when to query the next list: the last one shows the result of the request, or does not show the
+	// request.
 	sooner chan time.Duration
-	// look says that the next list tells whether the request has arrived, if it was made not before asked, by the
-	// clock of the base; misses is how many lists have not shown it.
-	look   bool
-	asked  time.Time
-	misses int
-	// sentAgain says that it has been sent more than once.
+	// look is true if the next list made at or after asked, on the clock of the base, shows whether the request has
+	// arrived. misses is the number of lists that did not show it.
+	look      bool
+	asked     time.Time
+	misses    int
 	sentAgain bool
 	before    arklet.State // of the module in the base's list when it was asked; empty = it was not there
 	shown     time.Time    // since when the base's lists show the operation done; zero = the last one does not
 }
 
-// expect notes a question. Call forget in the end.
+// expect records a request. Call forget in the end.
 func (d *Dialog) expect(identity string, q question) (p *pending, forget func(), err error) {
 	s, _ := d.registry.Get(identity) // if it is not known, the question is not sent
 	before, _ := s.Module(q.module.Name, q.module.Version)
@@ -61,8 +59,8 @@ func (d *Dialog) expect(identity string, q question) (p *pending, forget func(),
 	}, nil
 }
 
-// mayBeLost has the list that is asked for now tell whether a request has arrived; one that was on its way
-// already may be older than the request. Over HTTP the tunnel knows.
+// mayBeLost makes the next list show whether a request has arrived. It returns false over HTTP, where the tunnel
+// knows.
 func (d *Dialog) mayBeLost(identity string, p *pending) bool {
 	s, known := d.registry.Get(identity)
 	if !known || s.Tunnel != tunnel.MQTT {
@@ -80,13 +78,10 @@ func (d *Dialog) mayBeLost(identity string, p *pending) bool {
 	return true
 }
 
-// Listed compares a base's new list with what it has been asked for. A request or its answer can be
-// lost on its way while the controller notices nothing, as when a base alone loses its connection
-// for a moment. If the lists of 5 s show that the operation was done, the last of them over MQTT asked for, whoever
-// waits gets a success that says so, and does not wait until his time is over. If there was no answer for 10 s and two lists
-// that were asked for then show the module as it was, the request is sent again, and again after twice the pause: a base does
-// nothing twice, since it refuses what it is at (protocol 4.8) and what it has done. What failed
-// shows in no list.
+// Listed compares a module list with the requests that wait, because a request or an answer may be lost while both
+// sides stay connected. If the lists of 5 s show the result of a request, it gets a success. If there is no answer
+// for 10 s and two lists show the module unchanged, the request is sent again, with doubling pauses: a base rejects a
+// command that it is executing (protocol 4.8) or has executed. Failures are not in the list.
 func (d *Dialog) Listed(identity string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -120,8 +115,7 @@ func (d *Dialog) Listed(identity string) {
 	}
 }
 
-// done tells whether a base's list shows that what was asked has been done; before is the module's
-// state then.
+// done reports whether a list shows the result of a request. before is the state of the module when it was sent.
 func (q question) done(s Snapshot, before arklet.State) bool {
 	m, there := s.Module(q.module.Name, q.module.Version)
 	switch q.command {

@@ -1,8 +1,5 @@
-// Package base knows which bases exist, how alive they are, which modules they say they have, and
-// who asks them what.
-//
-// The package holds state and an injected clock; messages go out through the tunnels that it is
-// given, and it knows no Kubernetes.
+// Package base keeps the state of all bases: their liveness and module lists, and the requests that wait for an
+// answer. It sends messages through the tunnels, and knows nothing of Kubernetes.
 package base
 
 import (
@@ -26,71 +23,51 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// Options configure a Registry. A zero duration means its default.
+// Options configure a Registry. A zero value means the default, which is in package api if none is given here.
 type Options struct {
-	// UnreachableAfter is the silence after which a base counts as unreachable; default 25 s.
+	// UnreachableAfter is how long a base may miss heartbeats before it is unreachable.
 	UnreachableAfter time.Duration
-	// DeadAfter is the silence after which a base counts as gone; default 60 s.
+	// DeadAfter is how long a base may miss heartbeats before it is removed.
 	DeadAfter time.Duration
-	// HealthInterval is how often a base is asked for its health; default 10 s.
+	// HealthInterval is the time between two health checks of a base.
 	HealthInterval time.Duration
-	// ListInterval is how often a base is asked for its modules; default 15 s.
+	// ListInterval is the time between two module list queries of a base.
 	ListInterval time.Duration
-	// Grace is for how long after sight has returned the silence of a base over MQTT does not count;
-	// default 128 s, the longest pause between two attempts of a real base to connect (protocol
-	// 3.1). Negative means none. Over HTTP there is no connection to come back, and no grace.
+	// Grace is how long missed heartbeats over MQTT are ignored after the tunnel is connected again; negative means
+	// not at all. The default is the longest pause of a real base between two connection attempts (protocol 3.1).
 	Grace time.Duration
-	// Mass says when the silence of many bases is taken for a fault of the way to them.
+	// Mass configures how a mass outage is detected.
 	Mass MassOptions
-	// Deletions is how many percent of all bases may be given up for their silence in a minute, one
-	// at least; default 10.
+	// Deletions is the percentage of bases that are removed per minute at most because they miss heartbeats, at least
+	// one base; default 10.
 	Deletions int
-	// MaxBases is how many bases are known at most; 0 means 20,000. Those of which there are Nodes when the
-	// controller starts are known all the same. Half of MaxBases can appear over MQTT in one burst.
+	// MaxBases is the maximum number of bases; default 20,000. It does not limit adopted bases. Half of MaxBases can
+	// appear over MQTT in one burst.
 	MaxBases int
-	// MaxPerAddress is the maximum number of bases that send heartbeats from one address over HTTP; 0 means
-	// 1,000. Bases with a client certificate are not limited.
+	// MaxPerAddress is the maximum number of bases that send heartbeats from one address over HTTP; default 1,000.
+	// Bases with a client certificate are not limited.
 	MaxPerAddress int
-	// Sees says whether a tunnel carries what bases say at this moment; nil means that all do. It is
-	// called at every sweep and must not block.
+	// Sees reports whether a tunnel is connected; nil means always. It must not block.
 	Sees func(tunnel.Key) bool
-	// Behind says whether what bases say through a tunnel comes late, or is lost, at this moment; nil means that
-	// it never does. It is called at every sweep and must not block.
+	// Behind reports whether messages of a tunnel arrive late or are lost; nil means never. It must not block.
 	Behind func(tunnel.Key) bool
-	// Acting says whether this controller may act at this moment; nil means that it always may. While it
-	// may not, no base is given up for its silence: nobody would remove its Node. It is called at every
-	// sweep and must not block.
+	// Acting reports whether this controller may act; nil means always. While it may not, no base is removed because
+	// it misses heartbeats. It must not block.
 	Acting func() bool
-	// Speed divides the periods that have no setting; the durations here are divided already.
+	// Speed divides the periods without a setting. The durations in Options are divided already.
 	Speed pace.Speed
 	// Clock defaults to the real one.
 	Clock clock.Clock
-	// Observer hears of every change, outside the lock and possibly from several goroutines at
-	// once; it must not block. Nil hears nothing.
+	// Observer is called for each change, without the lock and possibly concurrently. It must not block.
 	Observer func(Change)
 }
 
-// The defaults are the intervals of the original controller (virtual-kubelet of Koupleless,
-// model/consts.go).
-const (
-	DefaultUnreachableAfter = api.UnreachableAfter
-	DefaultDeadAfter        = api.DeadAfter
-	DefaultHealthInterval   = api.HealthInterval
-	DefaultListInterval     = api.ListInterval
-	DefaultGrace            = api.ReconnectGrace
-	DefaultDeletions        = 10
-	DefaultMaxBases         = 20_000
-	DefaultMassWindow       = api.MassWindow
-	DefaultMassAtMost       = api.MassAtMost
-)
-
-// suspended is the least gap between two sweeps at which the process counts as having stood still.
+// suspended is the minimum gap between two sweeps after which the process is treated as suspended.
 const suspended = 2 * time.Second
 
-// ChangeKind says what changed about a base.
+// ChangeKind is the kind of a Change.
 type ChangeKind int
 
-// The kinds of change.
 const (
 	Appeared       ChangeKind = iota // a base that was not known, or was gone
 	InfoChanged                      // its metadata or address
@@ -107,20 +84,19 @@ const (
 type Change struct {
 	Kind     ChangeKind
 	Identity string
-	// Liveness is set with LivenessChanged.
+	// Liveness is set for LivenessChanged.
 	Liveness Liveness
-	// Names are the module names whose entries changed, with ModulesChanged.
+	// Names are the names of the changed modules, for ModulesChanged.
 	Names []string
-	// Silent is set with Disappeared for a base that only fell silent: it may come back as it was.
+	// Silent is true for a base that has Disappeared because it missed heartbeats. It may recover with its modules.
 	Silent bool
 }
 
-// Registry holds all bases. It may be used concurrently.
+// Registry has the state of all bases. Its methods may be called concurrently.
 type Registry struct {
 	opts   Options
 	mu     sync.Mutex
 	bases  map[string]*record
-	hosts  map[string]int // how many bases have a host name
 	awake  awake
 	sights map[tunnel.Key]*sight
 	// budgets has the number of removals left for each group of bases. sources has the number of bases of each
@@ -130,14 +106,14 @@ type Registry struct {
 	newBases *rate.Limiter
 }
 
-// NewRegistry returns an empty registry.
+// NewRegistry returns an empty Registry.
 func NewRegistry(opts Options) *Registry {
-	opts.UnreachableAfter = cmp.Or(opts.UnreachableAfter, DefaultUnreachableAfter)
-	opts.DeadAfter = cmp.Or(opts.DeadAfter, DefaultDeadAfter)
-	opts.HealthInterval = cmp.Or(opts.HealthInterval, DefaultHealthInterval)
-	opts.ListInterval = cmp.Or(opts.ListInterval, DefaultListInterval)
-	opts.Grace = max(cmp.Or(opts.Grace, DefaultGrace), 0)
-	opts.Deletions = cmp.Or(opts.Deletions, DefaultDeletions)
+	opts.UnreachableAfter = cmp.Or(opts.UnreachableAfter, api.UnreachableAfter)
+	opts.DeadAfter = cmp.Or(opts.DeadAfter, api.DeadAfter)
+	opts.HealthInterval = cmp.Or(opts.HealthInterval, api.HealthInterval)
+	opts.ListInterval = cmp.Or(opts.ListInterval, api.ListInterval)
+	opts.Grace = max(cmp.Or(opts.Grace, api.ReconnectGrace), 0)
+	opts.Deletions = cmp.Or(opts.Deletions, 10)
 	opts.MaxBases = cmp.Or(opts.MaxBases, DefaultMaxBases)
 	opts.MaxPerAddress = cmp.Or(opts.MaxPerAddress, DefaultMaxPerAddress)
 	opts.Mass.complete()
@@ -156,15 +132,14 @@ func NewRegistry(opts Options) *Registry {
 	}
 	burst := max(opts.MaxBases/2, 1)
 	return &Registry{
-		opts: opts, bases: map[string]*record{}, hosts: map[string]int{}, sights: map[tunnel.Key]*sight{},
+		opts: opts, bases: map[string]*record{}, sights: map[tunnel.Key]*sight{},
 		budgets: map[netip.Prefix]budget{}, sources: map[netip.Prefix]int{}, newBases: rate.NewLimiter(rate.Every(opts.Speed.Of(newBasesIn)/time.Duration(burst)), burst),
 		awake: awake{atMost: max(opts.UnreachableAfter/5, opts.Speed.Of(suspended))},
 	}
 }
 
-// Adopt makes a base known that was there before this controller started, so that it is probed. Its
-// silence is counted from now on, after the grace: nothing tells how long the broker has been back.
-// A base that is already known is left as it is. came is when it came, as far as is known.
+// Adopt adds a base that has a Node when this controller starts, unless the base is known. Missed heartbeats are
+// counted from now on, after the grace period. came is when the base came, or zero.
 func (r *Registry) Adopt(info Info, came time.Time) {
 	r.mu.Lock()
 	_, known := r.bases[info.Identity]
@@ -185,43 +160,36 @@ func (r *Registry) add(info Info) *record {
 	now := r.opts.Clock.Now()
 	b := &record{info: info, lastSeen: now, nextHealth: now, nextList: now}
 	r.bases[info.Identity] = b
-	r.hosts[info.HostName]++
 	return b
 }
 
-// remove forgets a base, and tells whether it was known.
 func (r *Registry) remove(identity string) (known bool) {
 	b, known := r.bases[identity]
 	if known {
 		delete(r.bases, identity)
-		countDown(r.hosts, b.info.HostName)
 		r.setSource(b, "")
 	}
 	return known
 }
 
-func countDown[K comparable](counts map[K]int, key K) {
-	if counts[key]--; counts[key] <= 0 {
-		delete(counts, key)
-	}
-}
-
-// Called is how texts for people name a base: base-1, by its host name. The identity stands behind it
-// where bases share a host name, and instead of one that is not known.
+// Called returns the name of a base for messages: its host name, followed by its identity if another base has the
+// same host name; or only its identity if it has no host name.
 func (r *Registry) Called(identity string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b, known := r.bases[identity]
-	switch {
-	case !known || b.info.HostName == "":
+	if !known || b.info.HostName == "" {
 		return identity
-	case r.hosts[b.info.HostName] > 1:
-		return b.info.HostName + " (" + identity + ")"
+	}
+	for _, other := range r.bases {
+		if other != b && other.info.HostName == b.info.HostName {
+			return b.info.HostName + " (" + identity + ")"
+		}
 	}
 	return b.info.HostName
 }
 
-// Heard takes a heartbeat, or says why it is not acted on: see Accept.
+// Heard handles a heartbeat. It returns why it is ignored, if it is; see Accept.
 func (r *Registry) Heard(from tunnel.Origin, h arklet.Heartbeat) (tunnel.Rejection, error) {
 	reason, changes, err := r.hear(from, h)
 	r.tell(changes)
@@ -259,8 +227,6 @@ func (r *Registry) hear(from tunnel.Origin, h arklet.Heartbeat) (reason tunnel.R
 		changes = r.touch(b)
 		r.heardFrom(b, from.Peer)
 		if b.info != info {
-			countDown(r.hosts, b.info.HostName)
-			r.hosts[info.HostName]++
 			b.info = info
 			changes = append(changes, Change{Kind: InfoChanged, Identity: info.Identity})
 		}
@@ -268,8 +234,8 @@ func (r *Registry) hear(from tunnel.Origin, h arklet.Heartbeat) (reason tunnel.R
 	return "", changes, nil
 }
 
-// Touch takes any other message of a base as a sign of life (protocol 3.2: a real base may lose its
-// heartbeat for ever).
+// Touch records that a base has sent a message. A real base may stop sending heartbeats and still answer (protocol
+// 3.2).
 func (r *Registry) Touch(identity string) {
 	r.mu.Lock()
 	var changes []Change
@@ -302,8 +268,7 @@ func (r *Registry) touch(b *record) []Change {
 	return changes
 }
 
-// SetHealth takes a health answer. A run time that went back tells of a restart under the same
-// identity: the list of modules is void then.
+// SetHealth records the answer to a health check. A run time that decreased means that the base has restarted.
 func (r *Registry) SetHealth(from tunnel.Origin, h arklet.Health) {
 	r.mu.Lock()
 	b, known := r.bases[from.Identity]
@@ -327,13 +292,12 @@ func (r *Registry) SetHealth(from tunnel.Origin, h arklet.Health) {
 	r.tell(changes)
 }
 
-// believedAfter is how many lists in a row must be older than the newest one, and come within no less than
-// Options.ListInterval, before they are believed: the base's clock was set back then. Others are messages
-// that were overtaken or delivered twice.
+// believedAfter is the number of consecutive lists older than the newest one after which such a list is accepted, if
+// they arrive over at least Options.ListInterval: then the clock of the base was set back. Single ones arrived out of
+// order.
 const believedAfter = 3
 
-// SetModules takes a list of modules. It reports false for a list that is older than one already
-// seen (reordered or duplicated on the way), which changes nothing.
+// SetModules records a module list. It returns false, and changes nothing, if the list is older than the last one.
 func (r *Registry) SetModules(from tunnel.Origin, list []arklet.Biz) bool {
 	r.mu.Lock()
 	b, known := r.bases[from.Identity]
@@ -373,7 +337,6 @@ func (r *Registry) SetModules(from tunnel.Origin, list []arklet.Biz) bool {
 	return true
 }
 
-// changedNames lists the module names whose entries differ in any way.
 func changedNames(before, after []arklet.Biz) []string {
 	index := func(list []arklet.Biz) map[arklet.Module]arklet.Biz {
 		m := make(map[arklet.Module]arklet.Biz, len(list))
@@ -397,9 +360,8 @@ func changedNames(before, after []arklet.Biz) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// Own says whether this controller serves the base. Others are asked for their health once, so that
-// whoever comes to serve them can show it, and no more. So what was listed before a base is served is
-// void: another controller may have changed it since, or this one may have stood still.
+// Own records whether this controller serves the base. When it begins to, the last module list is discarded: another
+// controller may have changed the modules since.
 func (r *Registry) Own(identity string, owned bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -433,8 +395,7 @@ func (r *Registry) ServedElsewhere(identity string, elsewhere bool) {
 	b.elsewhere = elsewhere
 }
 
-// AskModules makes the question for a base's modules due at once: something happened there that
-// nobody waits for.
+// AskModules makes the module list query of a base due now.
 func (r *Registry) AskModules(identity string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -443,7 +404,7 @@ func (r *Registry) AskModules(identity string) {
 	}
 }
 
-// Get returns what is known of a base.
+// Get returns the state of a base.
 func (r *Registry) Get(identity string) (Snapshot, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -454,7 +415,6 @@ func (r *Registry) Get(identity string) (Snapshot, bool) {
 	return b.snapshot(), true
 }
 
-// Count returns the number of bases by liveness.
 func (r *Registry) Count() map[Liveness]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -465,9 +425,8 @@ func (r *Registry) Count() map[Liveness]int {
 	return n
 }
 
-// Doubt has a base asked at once, for somebody has deleted its Node. If it stays silent for half of
-// the time after which it would be unreachable it is given up, whatever other bases do; until then
-// its Snapshot is Doubted.
+// Doubt makes a health check due now, because the Node of the base was deleted. If the base sends no message for half
+// of Options.UnreachableAfter, it is removed, whatever the state of other bases.
 func (r *Registry) Doubt(identity string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -483,7 +442,7 @@ func (r *Registry) tell(changes []Change) {
 	}
 }
 
-// grace is for how long after sight has returned the silence of a tunnel's bases does not count.
+// grace returns how long missed heartbeats are ignored after a tunnel is connected again.
 func (r *Registry) grace(key tunnel.Key) time.Duration {
 	if key == tunnel.MQTT {
 		return r.opts.Grace
@@ -491,8 +450,8 @@ func (r *Registry) grace(key tunnel.Key) time.Duration {
 	return 0
 }
 
-// spread is up to a tenth of an interval more, fixed by the identity, so that bases that came
-// together are not asked together for ever.
+// spread returns up to a tenth of an interval, depending on the identity, so that bases are not all queried at the
+// same time.
 func spread(identity string, interval time.Duration) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(identity)) // never fails

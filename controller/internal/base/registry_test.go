@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
@@ -221,7 +222,7 @@ func TestModules(t *testing.T) {
 	if s, _ := w.Get("a"); len(s.Modules) != 2 {
 		t.Errorf("an old list was believed: %v", s.Modules)
 	}
-	w.clock.Step(DefaultListInterval - time.Second)
+	w.clock.Step(api.ListInterval - time.Second)
 	set(17, false) // messages that were held may be more than one or two
 	w.clock.Step(time.Second)
 	set(18, true)

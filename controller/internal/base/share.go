@@ -9,27 +9,27 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// DefaultMaxPerAddress is the default of Options.MaxPerAddress.
-const DefaultMaxPerAddress = 1000
+// Defaults of Options.
+const (
+	DefaultMaxBases      = 20_000
+	DefaultMaxPerAddress = 1000
+)
 
-// crowd is the maximum number of bases that one machine is expected to run. An address with more bases is a proxy, a
-// NAT, or a client that sends heartbeats of bases that do not exist. Missed heartbeats of these bases are evaluated
-// separately; see group.
+// crowd is the maximum number of bases expected on one machine. Missed heartbeats of bases of an address with more
+// bases, such as a proxy or a client that invents bases, are evaluated separately; see group.
 const crowd = 50
 
-// newBasesIn is the time in which MaxBases/2 new bases are accepted over MQTT, after an initial burst of
-// MaxBases/2. Over MQTT the controller does not know the address and the user name of a base, so there is no
-// limit per client.
+// newBasesIn is the time in which MaxBases/2 new bases are accepted over MQTT after the initial burst. Over MQTT
+// there is no address for a limit per client.
 const newBasesIn = 10 * time.Minute
 
-// source returns the key of an address in Registry.sources, or the zero Prefix if the address is invalid.
+// source returns the key of an address in Registry.sources; zero if the address is invalid.
 func source(address string) netip.Prefix {
 	ip, _ := netip.ParseAddr(address) // an invalid address gives the zero Addr
 	return door.Host(ip)
 }
 
-// room returns the reason to refuse a new base, or the empty string if the base is accepted. The caller holds
-// the lock.
+// room returns the reason to refuse a new base, or the empty string. The caller holds the lock.
 func (r *Registry) room(from tunnel.Origin) (tunnel.Rejection, error) {
 	if len(r.bases) >= r.opts.MaxBases {
 		return tunnel.TooMany, fmt.Errorf("%d bases are already known, the maximum that MAX_BASES allows", len(r.bases))
@@ -43,9 +43,9 @@ func (r *Registry) room(from tunnel.Origin) (tunnel.Rejection, error) {
 	return "", nil
 }
 
-// heardFrom records the peer address of a heartbeat. Another peer address replaces the recorded one only after
-// UnreachableAfter without a heartbeat from the recorded one. Otherwise any client that names the base could
-// replace the address. The caller holds the lock.
+// heardFrom records the peer address of a heartbeat. Another address replaces it only after UnreachableAfter without
+// a heartbeat from it, so that a client that uses the identity of a base cannot replace it. The caller holds the
+// lock.
 func (r *Registry) heardFrom(b *record, peer string) {
 	now := r.opts.Clock.Now()
 	if peer != b.peer && now.Sub(b.peerAt) < r.opts.UnreachableAfter {
@@ -55,21 +55,21 @@ func (r *Registry) heardFrom(b *record, peer string) {
 	r.setSource(b, peer)
 }
 
-// setSource counts the base for the address that it sends from. The caller holds the lock.
 func (r *Registry) setSource(b *record, address string) {
 	key := source(address)
 	if key == b.source {
 		return
 	}
-	countDown(r.sources, b.source)
+	if r.sources[b.source]--; r.sources[b.source] <= 0 {
+		delete(r.sources, b.source)
+	}
 	if b.source = key; key.IsValid() {
 		r.sources[key]++
 	}
 }
 
-// group returns the group in which missed heartbeats of a base are evaluated: its source if that has more than
-// crowd bases, else the zero Prefix. So false bases of one address do not change the share of unreachable bases
-// among the others. The caller holds the lock.
+// group returns the group in which missed heartbeats of a base are evaluated: its source if that has more than crowd
+// bases, else the zero Prefix. The caller holds the lock.
 func (r *Registry) group(b *record) netip.Prefix {
 	if r.sources[b.source] > crowd {
 		return b.source

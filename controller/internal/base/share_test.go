@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
@@ -120,7 +121,7 @@ func TestFalseBasesDoNotHideTheFailureOfOtherBases(t *testing.T) {
 	}
 	w.touchAll(honest...)
 	w.kinds()
-	w.speak(DefaultUnreachableAfter, honest[1:]...) // all fakes fall silent, and one base dies
+	w.speak(api.UnreachableAfter, honest[1:]...) // all fakes fall silent, and one base dies
 	if b, _ := w.Get(honest[0]); b.Liveness != Unreachable {
 		t.Errorf("a base that dies while invented ones fall silent is %s, want %s", b.Liveness, Unreachable)
 	}
@@ -141,7 +142,7 @@ func TestFalseBasesDoNotRaiseTheDeletionBudget(t *testing.T) {
 		w.Own(fake[i], true)
 	}
 	w.take()
-	w.speak(DefaultDeadAfter+10*time.Second, fake...)
+	w.speak(api.DeadAfter+10*time.Second, fake...)
 	gone := 0
 	for _, c := range w.take() {
 		if c.Kind == Disappeared {
@@ -179,7 +180,7 @@ func TestAnotherClientCannotEndABase(t *testing.T) {
 	}
 	w.Adopt(Info{Identity: "adopted", Tunnel: tunnel.HTTP, IP: "198.18.0.1"}, time.Time{})
 	_, _ = w.Heard(from("moved", "10.0.0.1"), beat("1"))
-	for range DefaultUnreachableAfter / time.Second {
+	for range api.UnreachableAfter / time.Second {
 		w.clock.Step(time.Second)
 		_, _ = w.Heard(from("a", "10.0.0.1"), beat("1"))
 		_, _ = w.Heard(from("moved", "10.0.0.2"), beat("1")) // its proxy has another address
@@ -246,7 +247,7 @@ func TestBasesThatAnotherControllerServes(t *testing.T) {
 					t.Errorf("base %s is not asked for its health at once", id)
 				}
 			}
-			w.speak(DefaultUnreachableAfter-time.Second, append(mine, theirs[:3]...)...)
+			w.speak(api.UnreachableAfter-time.Second, append(mine, theirs[:3]...)...)
 			w.wantKinds(t, "before the silence of one counts")
 			w.speak(time.Second, append(mine, theirs[:3]...)...)
 			w.wantKinds(t, "when it does", "theirs3 unreachable")
@@ -263,7 +264,7 @@ func TestTheGracePeriodContinuesAfterATakeover(t *testing.T) {
 	w.pass(15 * time.Second)
 	w.ServedElsewhere("a", false)
 	w.Own("a", true)
-	w.pass(DefaultGrace + DefaultUnreachableAfter - 16*time.Second)
+	w.pass(api.ReconnectGrace + api.UnreachableAfter - 16*time.Second)
 	w.wantKinds(t, "within the grace period and the time that every base has")
 	w.pass(time.Second)
 	w.wantKinds(t, "after them", "a unreachable")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
@@ -60,11 +61,11 @@ func TestASilenceThatNobodyCouldHearDoesNotCount(t *testing.T) {
 	if got := w.Sweep().Probes; len(got) != 2 {
 		t.Errorf("when the tunnel is up again %d questions are due, want 2", len(got))
 	}
-	w.pass(DefaultGrace + DefaultUnreachableAfter - 2*time.Second)
+	w.pass(api.ReconnectGrace + api.UnreachableAfter - 2*time.Second)
 	w.wantKinds(t, "while it may take to connect again")
 	w.pass(3 * time.Second)
 	w.wantKinds(t, "when it could have connected", "a unreachable", `a blind ""`)
-	w.pass(DefaultDeadAfter - DefaultUnreachableAfter)
+	w.pass(api.DeadAfter - api.UnreachableAfter)
 	w.wantKinds(t, "in the end", "a gone")
 }
 
@@ -77,7 +78,7 @@ func TestABaseThatSpeaksAfterABlindnessIsJudgedAsEver(t *testing.T) {
 	w.pass(time.Second)
 	w.Touch("a")
 	w.take()
-	w.pass(DefaultUnreachableAfter)
+	w.pass(api.UnreachableAfter)
 	w.wantKinds(t, "after its own silence", "a unreachable")
 }
 
@@ -119,7 +120,7 @@ func TestOverHTTPThereIsNoConnectionToComeBack(t *testing.T) {
 	w.clock.Step(5 * time.Minute)
 	w.Sweep()
 	w.take()
-	w.pass(DefaultUnreachableAfter - time.Second)
+	w.pass(api.UnreachableAfter - time.Second)
 	w.wantKinds(t, "before its own silence")
 	w.pass(time.Second)
 	w.wantKinds(t, "after it", "h unreachable", `h blind ""`)
@@ -150,9 +151,9 @@ func TestAdoptedBasesHaveTimeToConnect(t *testing.T) {
 	w.Adopt(Info{Identity: "h", Tunnel: tunnel.HTTP}, time.Time{})
 	w.Own("a", true)
 	w.take()
-	w.pass(DefaultUnreachableAfter)
+	w.pass(api.UnreachableAfter)
 	w.wantKinds(t, "after the time of a base over HTTP", "h unreachable")
-	w.pass(DefaultGrace)
+	w.pass(api.ReconnectGrace)
 	w.wantKinds(t, "in the end", "h gone", "a unreachable")
 }
 
@@ -164,7 +165,7 @@ func TestABaseWhoseNodeWasDeleted(t *testing.T) {
 	w.pass(10 * time.Second)
 	w.Doubt("a")
 	w.Doubt("b") // two of three: no mass silence
-	w.speak(DefaultUnreachableAfter/2, "c")
+	w.speak(api.UnreachableAfter/2, "c")
 	w.wantKinds(t, "shortly before it is given up")
 	w.speak(time.Second, "c")
 	if got := w.kinds(); len(got) != 2 {
@@ -189,7 +190,7 @@ func behindWorld(bases ...string) (w *world, behind *bool) {
 
 func TestASilenceIsNotCountedWhileWhatBasesSayComesLate(t *testing.T) {
 	w, behind := behindWorld("a", "b", "c", "d", "e")
-	w.pass(DefaultUnreachableAfter - time.Second)
+	w.pass(api.UnreachableAfter - time.Second)
 	*behind = true
 	news := w.Sweep().News
 	if diff := cmp.Diff([]News{{Tunnel: string(tunnel.MQTT), Blind: ControllerBehind}}, news); diff != "" {
@@ -226,18 +227,18 @@ func TestASilenceIsNotCountedWhileWhatBasesSayComesLate(t *testing.T) {
 			}
 		}
 	}
-	alone(DefaultUnreachableAfter + time.Second)
+	alone(api.UnreachableAfter + time.Second)
 	w.wantKinds(t, "when a base was silent alone since", "a unreachable")
-	alone(DefaultDeadAfter - DefaultUnreachableAfter)
+	alone(api.DeadAfter - api.UnreachableAfter)
 	w.wantKinds(t, "in the end", "a gone")
 }
 
 func TestThatAControllerIsBehindIsNotBelievedForEver(t *testing.T) {
 	w, behind := behindWorld("a")
 	*behind = true
-	w.pass(DefaultMassAtMost - time.Second)
+	w.pass(api.MassAtMost - time.Second)
 	w.wantKinds(t, "for half an hour")
-	w.pass(DefaultUnreachableAfter + time.Second)
+	w.pass(api.UnreachableAfter + time.Second)
 	w.wantKinds(t, "after it", "a unreachable")
 }
 
@@ -252,7 +253,7 @@ func TestWhoIsBehindWaitsForABaseWhoseNodeWasDeleted(t *testing.T) {
 	w.pass(10 * time.Minute)
 	w.wantKinds(t, "while its answer may come late")
 	*behind = false
-	w.pass(DefaultUnreachableAfter/2 - time.Second)
+	w.pass(api.UnreachableAfter/2 - time.Second)
 	w.wantKinds(t, "before it had time to answer")
 	w.pass(2 * time.Second)
 	w.wantKinds(t, "when it had", "a gone")

@@ -10,28 +10,23 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// Probe is a question that is due.
+// Probe is a query that is due.
 type Probe struct {
 	Tunnel  tunnel.Key
 	To      tunnel.Address
 	Command arklet.Command
 }
 
-// Swept is what a sweep found.
+// Swept is the result of a sweep.
 type Swept struct {
-	// Probes are the questions that are due now.
 	Probes []Probe
-	// Bases is how many there are.
-	Bases int
-	// Missed is how many bases missed a heartbeat since the last sweep.
+	// Missed is the number of bases that missed a heartbeat since the last sweep.
 	Missed int
-	// News tells which blindness began or ended.
-	News []News
+	News   []News
 }
 
-// Sweep moves bases between the stages of silence. Call it about once a second; it costs nothing
-// for a base with nothing due. Silence counts only while it means something: while the base's
-// tunnel is up, the process was awake, what bases say comes in time, and not half of the bases fell silent together.
+// Sweep updates the liveness of all bases; call it about once a second. Missed heartbeats are ignored while the
+// tunnel of a base is down, after the process was suspended, while messages arrive late, and during a mass outage.
 func (r *Registry) Sweep() Swept {
 	now := r.opts.Clock.Now()
 	var found Swept
@@ -47,40 +42,34 @@ func (r *Registry) Sweep() Swept {
 			s = &sight{}
 			r.sights[key] = s
 		}
-		down, news := s.look(r.opts.Sees(key), now, r.opts.Speed.Of(tellAfter))
-		late := false
-		if !down {
-			bases = slices.DeleteFunc(bases, func(b *record) bool { return !b.isObserved() })
-			var more []News
-			late, more = s.behind(r.opts.Behind(key), now, r.opts.Mass.AtMost)
-			news = append(news, more...)
-		}
-		switch {
-		case down:
+		down := !r.opts.Sees(key)
+		late := !down && r.opts.Behind(key)
+		news := s.down.update(News{Blind: TunnelDown}, down, now, r.opts.Speed.Of(tellAfter))
+		if down {
 			changes = append(changes, r.blind(bases, s, now)...)
-		case late:
-			r.hearOut(bases, now)
-			found.Probes = r.ask(bases, true, now, found.Probes)
-		default:
-			var mass []News
-			found.Missed += countMissed(bases, now, r.opts.Speed.Of(missedAfter))
-			mass, changes = r.judge(bases, s, now, changes)
-			news = append(news, mass...)
-			found.Probes = r.ask(bases, false, now, found.Probes)
+		} else {
+			bases = slices.DeleteFunc(bases, func(b *record) bool { return !b.isObserved() })
+			news = append(news, s.late.update(News{Blind: ControllerBehind}, late, now, 0)...)
+			if late = late && now.Sub(s.late.since) < r.opts.Mass.AtMost; late {
+				r.hearOut(bases, now)
+			} else {
+				found.Missed += countMissed(bases, now, r.opts.Speed.Of(missedAfter))
+				mass, judged := r.judge(bases, s, now)
+				news, changes = append(news, mass...), append(changes, judged...)
+			}
+			found.Probes = r.ask(bases, late, now, found.Probes)
 		}
 		for _, n := range news {
 			n.Tunnel = string(key)
 			found.News = append(found.News, n)
 		}
 	}
-	found.Bases = len(r.bases)
 	r.mu.Unlock()
 	r.tell(changes)
 	return found
 }
 
-// byTunnel sorts the bases by their tunnels; those of which the last base went are kept for their
-// news.
+// byTunnel groups the bases by their tunnels. Tunnels that had bases before are included.
 func (r *Registry) byTunnel() map[tunnel.Key][]*record {
 	m := make(map[tunnel.Key][]*record, 2)
 	for key := range r.sights {
@@ -92,7 +81,7 @@ func (r *Registry) byTunnel() map[tunnel.Key][]*record {
 	return m
 }
 
-// wokenUp has all bases asked at once: what they said while the process stood still may be lost.
+// wokenUp makes all queries due now, because messages may have been lost while the process was suspended.
 func (r *Registry) wokenUp(now time.Time, slept time.Duration) (changes []Change) {
 	for _, b := range r.bases {
 		b.quietUntil = now.Add(r.grace(b.info.Tunnel))
@@ -102,18 +91,18 @@ func (r *Registry) wokenUp(now time.Time, slept time.Duration) (changes []Change
 	return changes
 }
 
-// blind stops the silence clock of the bases of a tunnel that is down.
+// blind makes the missed heartbeats of bases count from now, after the grace period.
 func (r *Registry) blind(bases []*record, s *sight, now time.Time) (changes []Change) {
 	for _, b := range bases {
 		b.quietUntil = now.Add(r.grace(b.info.Tunnel))
-		if s.told {
-			changes = append(changes, b.observe(Observation{Blind: TunnelDown, Since: s.downSince})...)
+		if s.down.reported {
+			changes = append(changes, b.observe(Observation{Blind: TunnelDown, Since: s.down.since})...)
 		}
 	}
 	return changes
 }
 
-// hearOut stops the silence clock of bases whose words wait to be read.
+// hearOut makes the missed heartbeats of bases count from now, because their messages arrive late.
 func (r *Registry) hearOut(bases []*record, now time.Time) {
 	for _, b := range bases {
 		if b.quietUntil.Before(now) {
@@ -135,10 +124,9 @@ func countMissed(bases []*record, now time.Time, after time.Duration) (missed in
 	return missed
 }
 
-// silence is for how long a base could have been heard and was not.
+// silence returns how long a base has sent no message although this controller could have received one.
 func (r *record) silence(now time.Time) time.Duration { return now.Sub(r.heard()) }
 
-// heard is when its silence began to count.
 func (r *record) heard() time.Time {
 	if r.quietUntil.After(r.lastSeen) {
 		return r.quietUntil
@@ -146,11 +134,10 @@ func (r *record) heard() time.Time {
 	return r.lastSeen
 }
 
-// judge moves the bases of a tunnel that is up between the stages of silence.
-func (r *Registry) judge(bases []*record, s *sight, now time.Time, changes []Change) (news []News, _ []Change) {
+// judge updates the liveness of the bases of a tunnel that is connected.
+func (r *Registry) judge(bases []*record, s *sight, now time.Time) (news []News, changes []Change) {
 	var dead []*record
-	bases, given := r.giveUpDoubted(bases, now)
-	changes = append(changes, given...)
+	bases, changes = r.giveUpDoubted(bases, now)
 	held := r.held(bases, now)
 	many := 0
 	for _, b := range bases {
@@ -178,14 +165,7 @@ func (r *Registry) judge(bases []*record, s *sight, now time.Time, changes []Cha
 			changes = append(changes, b.observe(Observation{})...) // its silence is its own
 		}
 	}
-	switch {
-	case many > 0 && s.mass.IsZero():
-		s.mass = now
-		news = []News{{Blind: MassSilence, Silent: many, Bases: len(bases)}}
-	case many == 0 && !s.mass.IsZero():
-		news = []News{{Blind: MassSilence, Ended: true, Lasted: now.Sub(s.mass)}}
-		s.mass = time.Time{}
-	}
+	news = s.mass.update(News{Blind: MassSilence, Silent: many, Bases: len(bases)}, many > 0, now, 0)
 	return news, append(changes, r.giveUp(dead, now)...)
 }
 
@@ -223,8 +203,8 @@ func (r *Registry) held(bases []*record, now time.Time) map[string]bool {
 	return held
 }
 
-// giveUpDoubted forgets bases whose Node was deleted and that do not speak, and returns the others:
-// those that may still speak are not counted as silent.
+// giveUpDoubted removes bases whose Node was deleted and that send no messages. It returns the bases that are not
+// doubted.
 func (r *Registry) giveUpDoubted(bases []*record, now time.Time) (rest []*record, changes []Change) {
 	rest = bases[:0:0]
 	for _, b := range bases {
@@ -239,9 +219,9 @@ func (r *Registry) giveUpDoubted(bases []*record, now time.Time) (rest []*record
 	return rest, changes
 }
 
-// giveUp forgets dead bases, the longest silent first, as many as may go at a time. One that
-// another controller serves is only forgotten here; who serves one that was lost shows when this
-// controller may act again, and has looked.
+// giveUp removes dead bases within the limit of a minute, those first that have missed heartbeats for the longest
+// time. A base that this controller does not serve any more is removed after DeadAfter, if this controller has not
+// begun to serve it again.
 func (r *Registry) giveUp(dead []*record, now time.Time) (changes []Change) {
 	if len(dead) == 0 {
 		return nil
@@ -272,8 +252,8 @@ func (r *Registry) giveUp(dead []*record, now time.Time) (changes []Change) {
 	return changes
 }
 
-// ask returns the questions that are due. With late answers it leaves those for health out: that a base lives
-// shows in what it says by itself, and who is behind needs no more to read.
+// ask returns the queries that are due. While messages arrive late, health checks are omitted, because bases send
+// heartbeats anyway.
 func (r *Registry) ask(bases []*record, late bool, now time.Time, probes []Probe) []Probe {
 	for _, b := range bases {
 		id := b.info.Identity
@@ -297,15 +277,15 @@ func (r *Registry) ask(bases []*record, late bool, now time.Time, probes []Probe
 	return probes
 }
 
-// missedAfter is one heartbeat of 12 s (the slower tunnel, protocol 4.1) and some delay.
+// missedAfter is a heartbeat interval of 12 s, that of the slower tunnel (protocol 4.1), and some delay.
 const missedAfter = 15 * time.Second
 
-// askAway is the pause between two questions to a base that may not be back yet.
+// askAway is the time between two module list queries of a base that may not have connected again.
 const askAway = time.Second
 
-// Reconnected makes every question to the bases of a tunnel due at once: what was said meanwhile is
-// lost. They may take longer to connect again, and hear nothing before; so each is asked every
-// second until it speaks, and has then Returned. Until its grace is over its silence does not count.
+// Reconnected makes the queries to the bases of a tunnel due now, because their messages may have been lost. Bases
+// may connect again later, so each one is queried every second until it sends a message. Missed heartbeats count
+// after the grace period.
 func (r *Registry) Reconnected(key tunnel.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -318,7 +298,7 @@ func (r *Registry) Reconnected(key tunnel.Key) {
 	}
 }
 
-// Unobserved counts the bases from whose silence nothing is concluded, by the reason.
+// Unobserved returns the number of bases whose missed heartbeats are ignored, by reason.
 func (r *Registry) Unobserved() map[Blindness]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -61,7 +61,7 @@ var undivided = map[string][]string{
 	"what a base says of itself":                    {"arklet.longestRun", "base.mayBeLost", "kubelet.clockSkew"},
 	"a duration in the Lease of another controller": {"vnode.durationOf"},
 	"spares the API, the processor or somebody else's service work": {
-		"apiwait.pause", "mqtt.echoEvery", "controller.sweepAtMost", "controller.sweepABase", "controller.add", "vnode.afterConflict", "vnode.New", "vnode.guardEvery", "vnode.levelDelay", "vnode.confirm",
+		"apiwait.pause", "mqtt.echoEvery", "controller.sweepPause", "controller.add", "vnode.afterConflict", "vnode.New", "vnode.guardEvery", "vnode.levelDelay", "vnode.confirm",
 		"vnode.mayTake", "vnode.claim", "controller.wirePods", "moduleview.gather", "moduleview.New", "configmap.fresh", "configmap.maxRetry", "moduleview.retryDelay", "work.New", "plan.waitFor", "configmap.note", "peer.recheckCordoned",
 		"report.Start", "report.firstDelay", "report.newHook", "vpod.within", "probe.slowAfter",
 	},

@@ -98,7 +98,7 @@ var All = []Mutation{
 				`slept := r.awake.look(now, now.Round(0)); slept > 0 {`,
 				`slept := r.awake.look(now, now.Round(0)); slept < 0 {`,
 			},
-			{"controller/internal/base/sweep.go", `s.look(r.opts.Sees(key), now,`, `s.look(true, now,`},
+			{"controller/internal/base/sweep.go", `down := !r.opts.Sees(key)`, `down := r.opts.Sees(key) && false`},
 			{
 				"controller/internal/base/sweep.go",
 				`	held := r.held(bases, now)

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
-	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
 
@@ -43,24 +43,34 @@ type Properties struct {
 	Adopted bool
 }
 
-// What the steps of a cluster give, in this order.
-const (
-	// Prepared: it is known what the cluster will be, and nodes may come into being.
-	Prepared graph.Condition = "the cluster is prepared"
-	// Answers: the API answers.
-	Answers graph.Condition = "the API answers"
-	// Complete: everything of the cluster runs.
-	Complete graph.Condition = "the cluster is complete"
-)
+// Steps bring a cluster up, one after the other.
+type Steps struct {
+	// Prepare finds out what the cluster will be. Then Properties are known, and Nodes.Load may be called.
+	Prepare []Step
+	// Start runs the API server. Then the API answers.
+	Start []Step
+	// Complete runs the rest of the cluster.
+	Complete []Step
+}
 
-// Populated is what the rest of a cluster may need that is to be complete only then.
-const Populated graph.Condition = "the Nodes of the bases are there"
+// All lists the steps in their order.
+func (s Steps) All() []Step { return slices.Concat(s.Prepare, s.Start, s.Complete) }
+
+// Step is a part of bringing a cluster up.
+type Step struct {
+	// Name for people, such as "Starting etcd".
+	Name string
+	// Run blocks until the step is done or ctx ends.
+	Run func(ctx context.Context) error
+	// Undo takes back what Run has done, or has begun before it failed. nil = there is nothing to take back.
+	Undo func(ctx context.Context) error
+}
 
 // Nodes are the nodes of a cluster whose nodes are containers of this machine.
 type Nodes interface {
-	// Load gives an image to every node. Call it when the cluster is Prepared; it waits for the nodes.
+	// Load gives an image to every node. Call it after Steps.Prepare; it waits for the nodes.
 	Load(ctx context.Context, b *image.Image) error
-	// Launch starts a program of this machine in the network of the nodes. Call it when the API Answers.
+	// Launch starts a program of this machine in the network of the nodes. Call it after Steps.Start.
 	Launch(ctx context.Context, program string, stderr io.Writer, args ...string) (*stdio.Process, error)
 	// KillContainer, PauseContainer and ResumeContainer do to the processes of a container what
 	// Kubernetes does not.

@@ -145,8 +145,6 @@ type UpRequest struct {
 	// KeepBases leaves the number of bases of a running sandbox as it is: the user
 	// gave none, so that of Config is but the default.
 	KeepBases bool `json:"keepBases,omitempty"`
-	// Expect is how many bases there will be, where more come later. Default: those of Config.
-	Expect int `json:"expect,omitempty"`
 	// BrokerPassword is that for the user's broker. Default: what is in
 	// spec.broker.passwordFile. A running sandbox keeps the one it has.
 	BrokerPassword string `json:"brokerPassword,omitempty"`

@@ -2,231 +2,319 @@ package daemon
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"strings"
-	"time"
 
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
-	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
-	"github.com/koupleless/koupsandbox/sandbox/internal/mqttfault"
+	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
+	"github.com/koupleless/koupsandbox/sandbox/internal/image"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
+	"github.com/koupleless/koupsandbox/sandbox/internal/pods"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
+	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/incluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-// What the steps of the daemon give, besides those of the cluster.
-const (
-	brokerChecked    graph.Condition = "the user's broker was tried"
-	imageLoaded      graph.Condition = "the nodes have the controller's image"
-	brokerListens    graph.Condition = "the broker listens"
-	heartsBeat       graph.Condition = "heartbeats are relayed"
-	podsFollowed     graph.Condition = "the Pods of bases are there"
-	basesMayCome     graph.Condition = "the fleet runs"
-	basesPrepared    graph.Condition = "what the bases run in has started"
-	rightsGranted    graph.Condition = "the controller has its rights"
-	runnerFollows    graph.Condition = "the runner follows the controllers"
-	controllersReady graph.Condition = "the controllers are ready"
-	connected        graph.Condition = "the bases are connected"
-)
+// phase is a part of bringing a sandbox up. It blocks until the part is done, or ctx ends.
+type phase func(ctx context.Context) error
 
-// bringUp makes everything, for the first time. What it has made when it fails is left to stop.
-//
-//	check the user's broker ─┐                        ┌─ rights ──────────┐
-//	cluster: API answers ────┴─ broker ─ assemble ────┼─ fleet ───────────┴─ controllers ─ bases ─┬─ Nodes
-//	   │  └─ load the controller's image ─────────────│─ prepare bases ────────────────────────┘  │
-//	   └─ the rest of the cluster ────────────────────────────────────────────────────────────────┘
-//
-// The bases connect when the controllers are ready and listen: what a base says on connecting, it
-// says once. Where they are a crowd, the rest of the cluster waits for their Nodes.
-func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.UpRequest) error {
-	config := r.Config
-	if config.Spec.Controller.Location == "" && EffectiveProvider(config) != v1alpha1.ProviderKind {
-		config.Spec.Controller.Location = v1alpha1.LocationHost
-	}
-	if err := d.saveConfig(config); err != nil {
-		return err
-	}
-	b := &firstUp{d: d, steps: steps, request: r}
-	var late []graph.Condition
-	var nodeGrace time.Duration
-	if b.crowded() {
-		b.populated, late, nodeGrace = make(chan struct{}), []graph.Condition{cluster.Populated}, crowdNodeGrace
-	}
-	c, err := d.o.open(clusterOptions{
-		dir: d.o.Dir, config: config, programs: d.o.Programs, supervisor: d.supervisor, late: late, nodeGrace: nodeGrace, note: steps.Note, log: d.log,
-	})
-	if err != nil {
-		return err
-	}
-	d.show(clusterPart, c.Part())
-	b.cluster = c
-	if err := d.graph.Add(b.first()...); err != nil {
-		return err
-	}
-	return d.graph.Run(ctx, func(ctx context.Context, s graph.Step) error {
-		if s.Name == "" {
-			return s.Run(ctx)
-		}
-		return d.step(ctx, steps, s.Name, s.Run)
-	})
+// phases bring a sandbox up. Bases connect when the controllers are ready and listen, because a base reports some
+// facts only once, when it connects.
+func (b *bringUp) phases() phase {
+	return inOrder(
+		b.prepareCluster,
+		together(b.startAPI, b.checkBroker, b.loadControllerImage),
+		b.openBroker,
+		b.assemble,
+		b.startServices,
+		together(
+			b.completeCluster,
+			inOrder(
+				together(b.admitControllers, b.startFleet),
+				together(b.startControllers, b.prepareBases),
+				b.connectBases,
+			),
+		),
+		b.waitForNodes,
+	)
 }
 
-// crowd is from how many bases on an embedded cluster is complete only when their Nodes are there. While 10,000 came, an
-// eighth of all processor time went into what Kubernetes' controller of EndpointSlices does for each new Node: it
-// looks at all of them.
-const crowd = 2000
-
-// crowdNodeLease and crowdNodeGrace are for how long the Lease of a Node of a crowd is good, and how long Kubernetes waits for
-// one. With the usual 40 s those of 10,000 Nodes are 500 writes a second, most of what two processors can do.
-const (
-	crowdNodeLease = 5 * time.Minute
-	crowdNodeGrace = 330 * time.Second
-)
-
-func (b *firstUp) crowded() bool {
-	spec := b.request.Config.Spec
-	return EffectiveProvider(b.request.Config) == v1alpha1.ProviderEmbedded && max(*spec.Bases.Count, b.request.Expect) >= b.d.o.crowd
-}
-
-// firstUp is what the steps of one bring-up share. Each field is written by one step, and read by
-// those that need what it gives.
-type firstUp struct {
-	d          *Daemon
-	steps      *progress.Steps
-	request    control.UpRequest
-	cluster    Cluster
-	external   *broker.External // the user's broker, if there is one
-	link       *broker.Link
-	topology   Topology
-	faults     *fault.Set
-	mqttFaults *mqttfault.View
-	// populated is closed when the bases have their Nodes; nil where nothing of the cluster waits for that.
-	populated chan struct{}
-}
-
-// first are the steps before it is known where the controllers run.
-func (b *firstUp) first() []graph.Step {
-	d := b.d
-	all := b.cluster.Steps()
-	for i := range all {
-		if undo := all[i].Undo; undo != nil {
-			all[i].Undo = func(ctx context.Context) error {
-				if b.cluster.Properties().Adopted && errors.Is(d.ends(), errUpFailed) {
-					return errLeft // an up that fails loses nothing that was there before
-				}
-				return undo(ctx)
-			}
-		}
-	}
-	if b.populated != nil {
-		all = append(all, graph.Step{Gives: []graph.Condition{cluster.Populated}, Run: func(ctx context.Context) error {
-			select {
-			case <-b.populated:
-				return nil
-			case <-ctx.Done():
+// inOrder runs phases one after the other until one fails.
+func inOrder(phases ...phase) phase {
+	return func(ctx context.Context) error {
+		for _, p := range phases {
+			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-		}})
-	}
-	linkNeeds := []graph.Condition{cluster.Answers}
-	if url := b.request.Config.Spec.Broker.URL; url != "" {
-		all = append(all, graph.Step{Name: "Checking broker " + url, Gives: []graph.Condition{brokerChecked}, Run: b.checkBroker})
-		linkNeeds = append(linkNeeds, brokerChecked)
-	}
-	if nodes := b.cluster.Properties().Nodes; nodes != nil && b.request.Config.Spec.Controller.Location != v1alpha1.LocationHost {
-		all = append(all, graph.Step{Needs: []graph.Condition{cluster.Prepared}, Gives: []graph.Condition{imageLoaded}, Run: func(ctx context.Context) error {
-			// Where the controller may yet come to run on this machine, a program without an image
-			// is none.
-			open := b.request.Config.Spec.Controller.Location == ""
-			if program := d.o.Programs.Controller; !open || incluster.CheckProgram(program) == nil {
-				return incluster.Load(ctx, nodes, program, string(d.o.Dir))
-			}
-			return nil
-		}})
-	}
-	return append(all,
-		graph.Step{Name: "Starting broker", Needs: linkNeeds, Gives: []graph.Condition{brokerListens}, Run: b.openBroker, Undo: b.closeBroker},
-		graph.Step{Needs: []graph.Condition{brokerListens}, Run: func(ctx context.Context) error {
-			all, err := b.assemble(ctx)
-			if err != nil {
+			if err := p(ctx); err != nil {
 				return err
 			}
-			return d.graph.Add(all...)
-		}})
-}
-
-// checkBroker tries the user's broker before anything of the sandbox speaks there.
-func (b *firstUp) checkBroker(ctx context.Context) (err error) {
-	spec := b.request.Config.Spec
-	if b.external, err = broker.NewExternal(spec.Broker, b.request.BrokerPassword); err != nil {
-		return err
-	}
-	o := broker.CheckOptions{Env: spec.Env, ClientPrefix: clientPrefix}
-	if !b.request.OwnEnv && !spec.Broker.Consent {
-		o.AloneFor = broker.AloneFor
-	}
-	return b.external.Check(ctx, o)
-}
-
-// openBroker decides where the controllers run, since the broker listens where they reach it, and
-// opens the broker's port.
-func (b *firstUp) openBroker(ctx context.Context) error {
-	d := b.d
-	config := resolveLocation(d.configNow(), b.cluster.Properties(), d.o.Programs.Controller, b.steps.Note)
-	if err := d.saveConfig(config); err != nil {
-		return err
-	}
-	b.topology = newTopology(config, b.cluster.Properties())
-	at, err := b.topology.BrokerHost()
-	if err != nil {
-		return err
-	}
-	b.faults = fault.NewSet(d.streams.fault)
-	b.mqttFaults = mqttfault.New(mqttfault.Options{Who: d.client, Faults: b.faults, Kill: d.killController})
-	o := broker.LinkOptions{
-		View: b.mqttFaults, Bypassed: b.topology.BrokerBypassed(),
-		Host: at, Port: config.Spec.Broker.Port, Env: config.Spec.Env, ClientPrefix: clientPrefix, To: b.external, Note: d.o.Dir.Broker(),
-		Logger: d.log.With("component", broker.Component), Changed: d.brokerChanged,
-	}
-	if config.Spec.Broker.TLS {
-		o.Serving = b.cluster.Serving
-	}
-	link, err := broker.NewLink(o)
-	if err != nil {
-		return err
-	}
-	b.link = link
-	return link.Open(ctx)
-}
-
-func (b *firstUp) closeBroker(context.Context) error {
-	if b.link == nil {
+		}
 		return nil
 	}
-	return b.link.Close()
 }
 
-// saveConfig notes the effective configuration, here and in the state folder.
-func (d *Daemon) saveConfig(config *v1alpha1.Sandbox) error {
-	d.mu.Lock()
-	d.config = config
-	d.mu.Unlock()
-	text, err := yaml.Marshal(config)
-	if err == nil {
-		err = state.WriteFile(d.o.Dir.Config(), text)
+// together runs phases concurrently. The first one that fails ends the context of the others.
+func together(phases ...phase) phase {
+	return func(ctx context.Context) error {
+		group, ctx := errgroup.WithContext(ctx)
+		for _, p := range phases {
+			group.Go(func() error { return p(ctx) })
+		}
+		return group.Wait()
 	}
+}
+
+// bringUp is the state of the first up.
+type bringUp struct {
+	*running // its fields are set by the phases
+	d        *Daemon
+	steps    *progress.Steps
+	request  control.UpRequest
+	config   *v1alpha1.Sandbox
+	client   kubernetes.Interface // of the cluster
+	external *broker.External     // nil without an external broker
+	pods     *pods.Pods           // nil if no base runs in a Pod
+	// podImage is the image to load for the Pods of bases. It is nil if the nodes pull the image.
+	podImage *image.Image
+	services []service
+	prepared *fleet.Prepared
+	// life is the context of listeners that are opened on demand.
+	life context.Context
+	// clientIDPrefix is the prefix of the CLIENT_ID of the sandbox's controllers.
+	clientIDPrefix string
+}
+
+// service is a part that runs until the sandbox is taken down.
+type service struct {
+	name  string
+	start func(context.Context) error
+}
+
+// bringUp brings the sandbox up for the first time. If it fails, stop undoes what has begun.
+func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.UpRequest) error {
+	b := &bringUp{d: d, steps: steps, request: r, config: r.Config, running: &running{}}
+	if b.config.Spec.Controller.Location == "" && EffectiveProvider(b.config) != v1alpha1.ProviderKind {
+		b.config.Spec.Controller.Location = v1alpha1.LocationHost
+	}
+	if err := d.saveConfig(b.config); err != nil {
+		return err
+	}
+	var err error
+	b.cluster, err = d.o.open(clusterOptions{
+		dir: d.o.Dir, config: b.config, programs: d.o.Programs, supervisor: d.supervisor, note: steps.Note, log: d.log,
+	})
 	if err != nil {
-		return fmt.Errorf("writing the effective configuration: %w", err)
+		return err
+	}
+	d.show(clusterPart, b.cluster.Part())
+	err = b.phases()(ctx)
+	if ctx.Err() != nil { // the error of a phase that was cancelled is not the reason
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+func (b *bringUp) prepareCluster(ctx context.Context) error {
+	return b.runSteps(ctx, b.cluster.Steps().Prepare)
+}
+
+func (b *bringUp) startAPI(ctx context.Context) error {
+	return b.runSteps(ctx, b.cluster.Steps().Start)
+}
+
+func (b *bringUp) completeCluster(ctx context.Context) error {
+	return b.runSteps(ctx, b.cluster.Steps().Complete)
+}
+
+// runSteps runs steps of the cluster. If the up fails, it does not undo them in a cluster that existed before.
+func (b *bringUp) runSteps(ctx context.Context, steps []cluster.Step) error {
+	d := b.d
+	for _, s := range steps {
+		if s.Undo != nil {
+			d.onStop(func(ctx context.Context) error {
+				if b.cluster.Properties().Adopted && errors.Is(d.ends(), errUpFailed) {
+					return errLeft
+				}
+				return s.Undo(ctx)
+			})
+		}
+		if err := b.step(ctx, s.Name, s.Run); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// checkBroker checks the external broker before any part of the sandbox connects to it.
+func (b *bringUp) checkBroker(ctx context.Context) error {
+	spec := b.config.Spec
+	if spec.Broker.URL == "" {
+		return nil
+	}
+	return b.step(ctx, "Checking broker "+spec.Broker.URL, func(ctx context.Context) (err error) {
+		if b.external, err = broker.NewExternal(spec.Broker, b.request.BrokerPassword); err != nil {
+			return err
+		}
+		o := broker.CheckOptions{Env: spec.Env, ClientPrefix: clientPrefix}
+		if !b.request.OwnEnv && !spec.Broker.Consent {
+			o.AloneFor = broker.AloneFor
+		}
+		return b.external.Check(ctx, o)
+	})
+}
+
+// loadControllerImage loads the image of the controllers into the nodes, unless the controllers cannot run there.
+func (b *bringUp) loadControllerImage(ctx context.Context) error {
+	nodes, location, program := b.cluster.Properties().Nodes, b.config.Spec.Controller.Location, b.d.o.Programs.Controller
+	if nodes == nil || location == v1alpha1.LocationHost || location == "" && incluster.CheckProgram(program) != nil {
+		return nil
+	}
+	return incluster.Load(ctx, nodes, program, string(b.d.o.Dir))
+}
+
+// openBroker opens the broker at an address that the controllers and the bases reach.
+func (b *bringUp) openBroker(ctx context.Context) error {
+	d := b.d
+	return b.step(ctx, "Starting broker", func(ctx context.Context) (err error) {
+		b.config = resolveLocation(b.config, b.cluster.Properties(), d.o.Programs.Controller, b.steps.Note)
+		if err := d.saveConfig(b.config); err != nil {
+			return err
+		}
+		b.topology = newTopology(b.config, b.cluster.Properties())
+		if b.link, err = b.newLink(); err != nil {
+			return err
+		}
+		d.onStop(func(context.Context) error { return b.link.Close() })
+		return b.link.Open(ctx)
+	})
+}
+
+// startServices starts the parts that run until the sandbox is taken down.
+func (b *bringUp) startServices(ctx context.Context) error {
+	for _, s := range b.services {
+		b.d.start(ctx, s)
+	}
+	return nil
+}
+
+// admitControllers gives the controllers their permissions, and removes what an earlier daemon has left.
+func (b *bringUp) admitControllers(ctx context.Context) error {
+	b.d.onStop(func(ctx context.Context) error { return b.cluster.Dismiss(ctx, b.fleet.Known()) })
+	if len(b.config.Spec.Controller.Command) > 0 || b.topology.Controllers == otherCluster {
+		return b.cluster.Sweep(ctx) // a command brings its own permissions, and so does the Deployment
+	}
+	return b.step(ctx, "Granting the controller its rights", inOrder(b.cluster.Admit, b.cluster.Sweep))
+}
+
+// startFleet starts what bases need, and creates the Pods for them. Without Pods, it removes those that an earlier
+// daemon has left.
+func (b *bringUp) startFleet(ctx context.Context) error {
+	label, err := b.d.o.Dir.Label()
+	if err != nil {
+		return err
+	}
+	removePods := func(ctx context.Context) error { return pods.Remove(ctx, b.client, label) }
+	if b.pods == nil {
+		err = removePods(ctx)
+	} else {
+		b.d.onStop(removePods)
+		err = b.createPods(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	b.d.start(ctx, service{"the fleet", b.fleet.Start})
+	return nil
+}
+
+func (b *bringUp) createPods(ctx context.Context) error {
+	if b.podImage != nil {
+		if err := b.cluster.Properties().Nodes.Load(ctx, b.podImage); err != nil {
+			return err
+		}
+	}
+	agent := b.config.Spec.Bases.AgentImage != ""
+	if agent {
+		if err := b.pods.EnsureAgent(ctx); err != nil {
+			return err
+		}
+	}
+	if err := b.pods.Ensure(ctx, b.pods.Number(*b.config.Spec.Bases.Count)); err != nil {
+		return err
+	}
+	b.d.start(ctx, service{"the Pods of bases", b.pods.Start})
+	if agent {
+		return b.step(ctx, "Starting the traffic agent", b.pods.WaitAgent)
+	}
+	return nil
+}
+
+func (b *bringUp) startControllers(ctx context.Context) error {
+	name := "Starting module-controller"
+	if n := *b.config.Spec.Controller.Replicas; n > 1 {
+		name = "Starting " + plain.Count(n, "module-controller")
+	}
+	b.d.onStop(func(ctx context.Context) error { return b.runner.End(ctx, b.cluster.Properties().Ephemeral) })
+	return b.step(ctx, name, func(ctx context.Context) error { return b.d.setControllers(ctx, control.ControllerRequest{}) })
+}
+
+// prepareBases waits for the Pods of bases. Bases in this process need no preparation.
+func (b *bringUp) prepareBases(ctx context.Context) error {
+	number := *b.config.Spec.Bases.Count
+	prepare := func(ctx context.Context) (err error) {
+		b.prepared, err = b.fleet.Prepare(ctx, fleet.Set{}, number)
+		return err
+	}
+	b.d.onStop(func(context.Context) error {
+		if b.prepared != nil {
+			b.prepared.Discard()
+		}
+		return nil
+	})
+	if b.pods == nil {
+		return prepare(ctx)
+	}
+	return b.step(ctx, "Starting "+plain.Count(b.pods.Number(number), "Pod")+" of bases", prepare)
+}
+
+func (b *bringUp) connectBases(ctx context.Context) error {
+	return b.step(ctx, "Connecting "+plain.Count(*b.config.Spec.Bases.Count, "base"), func(ctx context.Context) error {
+		prepared := b.prepared
+		b.prepared = nil
+		members, err := prepared.Start()
+		if err != nil {
+			return err
+		}
+		return b.fleet.WaitConnected(ctx, members...)
+	})
+}
+
+func (b *bringUp) waitForNodes(ctx context.Context) error {
+	return b.step(ctx, waitingForNodes(*b.config.Spec.Bases.Count), func(ctx context.Context) error { return b.d.waitNodes(ctx, b.running) })
+}
+
+func waitingForNodes(n int) string {
+	return fmt.Sprintf("Waiting for %s to be Ready", plain.Count(n, "Node"))
+}
+
+// waitNodes waits until every base of the sandbox's own has a Ready Node. Its error contains the end of the log of
+// the controller, which creates the Nodes.
+func (d *Daemon) waitNodes(ctx context.Context, s *running) error {
+	err := s.nodes.Wait(ctx, func() []string { return identities(s.fleet.Group("")) })
+	return runner.WithLog(err, d.o.Dir.Log(runner.Name))
+}
+
+func (b *bringUp) step(ctx context.Context, name string, run func(context.Context) error) error {
+	return b.d.step(ctx, b.steps, name, run)
 }
 
 // step runs one step with the time limit of the configuration.
@@ -243,10 +331,42 @@ func (d *Daemon) step(ctx context.Context, steps *progress.Steps, name string, r
 	})
 }
 
-// apart is what keeps the environments of bases apart from those of others on a broker of the user's.
-func apart(config *v1alpha1.Sandbox) string {
-	if config.Spec.Broker.URL == "" {
-		return ""
+// start starts a service in the background. stop ends it and waits for it.
+func (d *Daemon) start(ctx context.Context, s service) {
+	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	d.onStop(func(context.Context) error {
+		end()
+		<-ended
+		return nil
+	})
+	go func() {
+		defer close(ended)
+		if err := s.start(ctx); err != nil {
+			d.log.Error("a part of the sandbox ended", "part", s.name, "err", err)
+		}
+	}()
+}
+
+// onStop has stop call undo. It is called before the action begins that undo takes back, because an action that
+// fails may have done a part. stop calls the functions in the reverse order.
+func (d *Daemon) onStop(undo func(context.Context) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.undo = append(d.undo, undo)
+}
+
+// saveConfig stores the effective configuration, in memory and in the state folder.
+func (d *Daemon) saveConfig(config *v1alpha1.Sandbox) error {
+	d.mu.Lock()
+	d.config = config
+	d.mu.Unlock()
+	text, err := yaml.Marshal(config)
+	if err == nil {
+		err = state.WriteFile(d.o.Dir.Config(), text)
 	}
-	return "-" + strings.ToLower(rand.Text()[:8])
+	if err != nil {
+		return fmt.Errorf("writing the effective configuration: %w", err)
+	}
+	return nil
 }

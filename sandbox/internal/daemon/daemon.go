@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +20,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
-	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
@@ -77,8 +76,6 @@ type Options struct {
 	open func(clusterOptions) (Cluster, error)
 	// client makes a client for many objects; tests replace it. Default: cluster.NewClient.
 	client func(*cluster.Cluster) (kubernetes.Interface, error)
-	// crowd is from how many bases on the rest of a cluster waits for their Nodes; tests have few. Default: crowd.
-	crowd int
 }
 
 // Daemon runs one sandbox.
@@ -92,8 +89,6 @@ type Daemon struct {
 	// changes is held whole by whoever changes the sandbox: up, down, scaling. Whoever acts on one of
 	// its components holds a share: one may have to start the broker for which another waits.
 	changes *semaphore.Weighted
-	// graph has the steps that have brought it up, and take it down.
-	graph *graph.Graph
 	// ending ends with the cause errDown, errAbandoned or errUpFailed as soon as the end has begun.
 	ending context.Context
 	end    context.CancelCauseFunc
@@ -108,6 +103,7 @@ type Daemon struct {
 	parts       [partCount]component.Part // what status shows, as far as it has been made
 	running     *running                  // nil until it has been assembled
 	debts       map[string]*debt          // by group: what is to be repaired when its run has ended
+	undo        []func(context.Context) error
 
 	up      chan struct{} // closed at the first up
 	streams streams
@@ -139,14 +135,12 @@ func New(o Options) *Daemon {
 	if o.client == nil {
 		o.client = cluster.NewClient
 	}
-	o.crowd = cmp.Or(o.crowd, crowd)
 	d := &Daemon{
 		o:         o,
 		log:       o.Logger,
 		events:    newEvents(),
 		startedAt: time.Now(),
 		changes:   semaphore.NewWeighted(whole),
-		graph:     graph.New(),
 		stopped:   make(chan struct{}),
 		phase:     control.Idle,
 		up:        make(chan struct{}),
@@ -332,8 +326,15 @@ func (d *Daemon) stop(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DownTime(bases))
 	defer cancel()
-	// What no step knows of goes too, if there is anything.
-	d.stopErr = errors.Join(d.graph.Undo(ctx), d.supervisor.StopAll(ctx))
+	d.mu.Lock()
+	undo := d.undo
+	d.mu.Unlock()
+	var errs []error
+	for _, f := range slices.Backward(undo) {
+		errs = append(errs, f(ctx))
+	}
+	errs = append(errs, d.supervisor.StopAll(ctx)) // also processes that no undo knows
+	d.stopErr = errors.Join(errs...)
 	close(d.stopped)
 }
 

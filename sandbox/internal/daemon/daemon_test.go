@@ -31,7 +31,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
-	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
@@ -47,7 +46,6 @@ func TestMain(m *testing.M) {
 	case "":
 		os.Exit(m.Run())
 	case "good":
-		fmt.Fprintln(os.Stderr, "Leases of Nodes:", os.Getenv("NODE_LEASE_DURATION"))
 		http.HandleFunc("/tunnelz", func(http.ResponseWriter, *http.Request) {})
 		http.HandleFunc("/"+os.Getenv("HTTP_TUNNEL_TOKEN")+"/heartbeat", func(http.ResponseWriter, *http.Request) {})
 		l, err := net.Listen("tcp", net.JoinHostPort(os.Getenv("HTTP_TUNNEL_LISTEN_HOST"), os.Getenv("HTTP_TUNNEL_LISTEN_PORT")))
@@ -73,9 +71,6 @@ type fakeCluster struct {
 	client  *fake.Clientset
 	rest    func(context.Context) error
 	adopted bool
-	late    []graph.Condition
-	// nodeGrace is what the cluster was made with.
-	nodeGrace time.Duration
 
 	mu    sync.Mutex
 	calls []string
@@ -90,12 +85,12 @@ func (c *fakeCluster) call(name string) func(context.Context) error {
 	}
 }
 
-func (c *fakeCluster) Steps() []graph.Step {
-	return graph.Chain(
-		graph.Step{Name: "Preparing", Run: c.call("prepare"), Gives: []graph.Condition{cluster.Prepared}, Undo: c.call("down")},
-		graph.Step{Name: "Starting API", Run: c.call("api"), Gives: []graph.Condition{cluster.Answers}},
-		graph.Step{Name: "Starting the rest", Needs: c.late, Run: c.rest, Gives: []graph.Condition{cluster.Complete}},
-	)
+func (c *fakeCluster) Steps() cluster.Steps {
+	return cluster.Steps{
+		Prepare:  []cluster.Step{{Name: "Preparing", Run: c.call("prepare"), Undo: c.call("down")}},
+		Start:    []cluster.Step{{Name: "Starting API", Run: c.call("api")}},
+		Complete: []cluster.Step{{Name: "Starting the rest", Run: c.rest}},
+	}
 }
 func (c *fakeCluster) Part() component.Part { return component.None{} }
 func (c *fakeCluster) Cluster() *cluster.Cluster {
@@ -147,12 +142,8 @@ func newBench(t *testing.T) *bench {
 	listening := make(chan struct{})
 	d := New(Options{
 		Dir: dir, Programs: Programs{Controller: self}, Listening: func() { close(listening) },
-		open: func(o clusterOptions) (Cluster, error) {
-			b.cluster.late, b.cluster.nodeGrace = o.late, o.nodeGrace
-			return b.cluster, nil
-		},
+		open:   func(clusterOptions) (Cluster, error) { return b.cluster, nil },
 		client: func(*cluster.Cluster) (kubernetes.Interface, error) { return b.cluster.client, nil },
-		crowd:  3,
 	})
 	b.daemon = d
 	ctx, cancel := context.WithCancel(context.Background())
@@ -244,21 +235,7 @@ func components(s *control.Status) map[string]string {
 
 func TestUpAndDown(t *testing.T) {
 	b := newBench(t)
-	b.cluster.rest = func(ctx context.Context) error {
-		nodes, err := b.cluster.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-		if err == nil && len(nodes.Items) != 3 {
-			t.Errorf("the rest of the cluster began with %d Nodes; of a crowd of 3 all Nodes come first", len(nodes.Items))
-		}
-		return err
-	}
 	result, steps := b.up(request("good", 3))
-	told, err := os.ReadFile(b.dir.Log("module-controller"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.cluster.nodeGrace != crowdNodeGrace || !strings.Contains(string(told), "Leases of Nodes: "+crowdNodeLease.String()) {
-		t.Errorf("of a crowd of 3 Nodes may be silent for %s, and the controller was told %q", b.cluster.nodeGrace, told)
-	}
 	slices.Sort(steps) // what overlaps has no order
 	want := []string{"Connecting 3 bases", "Granting the controller its rights", "Preparing", "Starting API", "Starting broker",
 		"Starting module-controller", "Starting the rest", "Waiting for 3 Nodes to be Ready"}

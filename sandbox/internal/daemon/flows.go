@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"time"
 
@@ -203,20 +202,19 @@ func (f *flows) Drop(ctx context.Context, group string) {
 // launcher starts an agent in the network of the cluster; what it has to say goes to log.
 type launcher func(ctx context.Context, log io.Writer) (agent.Process, error)
 
-// launcher is how an agent is started: in a node of the sandbox's, or in a Pod of its own; nil = it
-// cannot be.
-func (a *assembly) launcher() launcher {
-	if nodes := a.cluster.Properties().Nodes; nodes != nil {
+// launcher returns how to start an agent: in a node of the sandbox, or in a Pod. It is nil if neither is possible.
+func (b *bringUp) launcher() launcher {
+	if nodes := b.cluster.Properties().Nodes; nodes != nil {
 		return func(ctx context.Context, log io.Writer) (agent.Process, error) {
-			p, err := nodes.Launch(ctx, a.d.o.Programs.Self, log, agent.Command)
+			p, err := nodes.Launch(ctx, b.d.o.Programs.Self, log, agent.Command)
 			if err != nil {
 				return nil, err // and no interface with a nil in it
 			}
 			return p, nil
 		}
 	}
-	if a.pods != nil && a.config.Spec.Bases.AgentImage != "" {
-		return a.pods.LaunchAgent
+	if b.pods != nil && b.config.Spec.Bases.AgentImage != "" {
+		return b.pods.LaunchAgent
 	}
 	return nil
 }
@@ -224,9 +222,9 @@ func (a *assembly) launcher() launcher {
 // newAgent makes an agent, which is started when it is first needed.
 func (d *Daemon) newAgent(start launcher) *agent.Remote {
 	launch := func(ctx context.Context) (agent.Process, error) {
-		log, err := os.OpenFile(d.o.Dir.Log(agent.Command), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		log, err := d.openLog(agent.Command)
 		if err != nil {
-			return nil, fmt.Errorf("opening the traffic agent's log: %w", err)
+			return nil, err
 		}
 		p, err := start(ctx, log)
 		if err != nil {

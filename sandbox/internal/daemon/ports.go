@@ -9,7 +9,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/existing"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/kind"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
-	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/host"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/incluster"
 )
@@ -21,9 +20,8 @@ import (
 // Cluster is where the Kubernetes API comes from. Unless something else is said, its methods are
 // called when the API answers.
 type Cluster interface {
-	// Steps bring the cluster up, and end it. They give cluster.Prepared, cluster.Answers and
-	// cluster.Complete.
-	Steps() []graph.Step
+	// Steps bring the cluster up, and end it. It may be called at any time.
+	Steps() cluster.Steps
 	// Part shows its components, if it has any. It may be called at any time.
 	Part() component.Part
 	// Cluster describes how it is reached.
@@ -41,7 +39,7 @@ type Cluster interface {
 	// Serving issues a certificate for hosts, and names the file of the authority to trust.
 	Serving(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
 	// Properties may be called at any time. Host and KubeletClientCA are known when the API answers, Adopted
-	// when the cluster is Prepared.
+	// after Steps.Prepare.
 	Properties() cluster.Properties
 }
 

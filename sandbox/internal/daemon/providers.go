@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"time"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -14,7 +13,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/embedded"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/existing"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/kind"
-	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
 	"github.com/koupleless/koupsandbox/sandbox/internal/pods"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/incluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
@@ -42,10 +40,6 @@ type clusterOptions struct {
 	config     *v1alpha1.Sandbox
 	programs   Programs
 	supervisor *supervise.Supervisor
-	// late is what the parts wait for that the Nodes of bases do not need, where they can.
-	late []graph.Condition
-	// nodeGrace is for how long a Node may be silent, where the cluster's parts can be told; 0 means their default.
-	nodeGrace time.Duration
 	// note is told what a person should know.
 	note func(string)
 	log  *slog.Logger
@@ -98,8 +92,6 @@ func openEmbedded(o clusterOptions) (Cluster, error) {
 		Supervisor: o.supervisor,
 		Durable:    o.config.Spec.Durable,
 		Speed:      o.config.Spec.Speed,
-		NodeGrace:  o.nodeGrace,
-		Late:       o.late,
 		Listen:     listen,
 		Wipe:       !o.config.Spec.Durable, // data that was never synced to disk is not to be trusted
 		LogDir:     o.dir.Logs(),

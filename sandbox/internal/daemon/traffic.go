@@ -2,12 +2,10 @@ package daemon
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"sync"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
-	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
@@ -28,39 +25,6 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 		return err
 	}
 	return nil
-}
-
-// port is a listener of an assembly. It may be closed again.
-type port struct{ net.Listener }
-
-func (p port) Close() error {
-	if err := p.Listener.Close(); !errors.Is(err, net.ErrClosed) {
-		return err
-	}
-	return nil
-}
-
-// listen opens a port that is closed at the latest with all that the assembly has opened.
-func (a *assembly) listen(host, what string) (net.Listener, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		return nil, fmt.Errorf("opening the port %s: %w", what, err)
-	}
-	a.opened = append(a.opened, port{l})
-	return port{l}, nil
-}
-
-// openCommands opens the way to bases for controllers that are not on this machine, at an address
-// of it in their network. It returns the URL with its password, and what serves it until its
-// context ends.
-func (a *assembly) openCommands(host string, gateway *traffic.Gateway) (proxy string, start func(context.Context) error, err error) {
-	l, err := a.listen(host, "for commands to bases")
-	if err != nil {
-		return "", nil, err
-	}
-	password := rand.Text()
-	u := url.URL{Scheme: "http", User: url.UserPassword(runner.Name, password), Host: l.Addr().String()}
-	return u.String(), func(ctx context.Context) error { return serve(ctx, l, gateway.Commands(runner.Name, password)) }, nil
 }
 
 // lost tells of a request that was lost.

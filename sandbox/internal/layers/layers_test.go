@@ -20,7 +20,7 @@ var layers = []struct {
 	packages []string
 }{
 	{"leaves, which import nothing of this module", []string{
-		"controller/api", "controller/labels", "controller/redact", "examples", "fakebase/fault", "sandbox/internal/check", "sandbox/internal/engine", "sandbox/internal/explain", "sandbox/internal/graph",
+		"controller/api", "controller/labels", "controller/redact", "examples", "fakebase/fault", "sandbox/internal/check", "sandbox/internal/engine", "sandbox/internal/explain",
 		"sandbox/internal/heartbeat", "sandbox/internal/image", "sandbox/internal/layers", "sandbox/internal/plain", "sandbox/internal/port",
 		"sandbox/internal/strictyaml", "sandbox/internal/supervise", "sandbox/internal/valve", "sandbox/internal/version", "scenarios",
 	}},

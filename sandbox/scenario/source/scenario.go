@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
@@ -47,8 +46,6 @@ type Cell struct {
 	Name string
 	// Values by dimension.
 	Values map[string]any
-	// Bases is how many it begins with.
-	Bases int
 }
 
 // Env compiles the scenario's conditions.
@@ -97,11 +94,8 @@ func (s *Scenario) prepare(o Options) Problems {
 		s.wrong[p.Field] = true
 	}
 	sample := expr.Run{Namespace: "run", Group: "run", Seed: 1, Env: o.Env, Attempt: 1}
-	for i, cell := range s.Cells {
+	for _, cell := range s.Cells {
 		instance, wrong := s.instance(cell, sample)
-		for _, set := range instance.Spec.Bases {
-			s.Cells[i].Bases += ptr.Deref(set.Count, 0)
-		}
 		for _, p := range append(wrong, instance.objects()...) {
 			if !s.known(p.Field) {
 				problems = append(problems, p)

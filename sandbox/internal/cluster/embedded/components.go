@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -162,9 +161,9 @@ func (c *ControlPlane) controllerManagerFlags() flags {
 	// ttl-controller writes an annotation to every Node, and again to all of them whenever their
 	// number passes 100, 500 or 1,000. Only kubelets read it.
 	f.add("controllers", "*,-ttl-controller")
-	if grace := cmp.Or(c.o.NodeGrace, nodeGrace); c.o.Speed > 1 || grace != nodeGrace {
-		f.add("node-monitor-period", c.period(grace/10).String()) // it looks at every Node each time
-		f.add("node-monitor-grace-period", max(c.period(grace), shortestGrace).String())
+	if c.o.Speed > 1 {
+		f.add("node-monitor-period", c.period(nodeGrace/10).String())
+		f.add("node-monitor-grace-period", max(c.period(nodeGrace), shortestGrace).String())
 		f.add("node-startup-grace-period", max(c.period(time.Minute), shortestGrace).String())
 	}
 	for _, resource := range []string{"deployment", "replicaset", "statefulset", "daemonset", "service-endpoint"} {

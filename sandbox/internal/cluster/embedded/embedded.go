@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -22,7 +21,6 @@ import (
 	netutils "k8s.io/utils/net"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
-	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
@@ -46,12 +44,6 @@ type Options struct {
 	Listen netip.AddrPort
 	// Speed divides the periods of the node lifecycle; 0 means 1.
 	Speed int
-	// NodeGrace is for how long a Node may be silent before Kubernetes takes it for dead, at speed 1; 0 means 50 s, its
-	// default.
-	NodeGrace time.Duration
-	// Late is what kube-controller-manager and kube-scheduler wait for besides: for each Node that comes when they run, the controller
-	// of EndpointSlices looks at all Nodes. Default: nothing.
-	Late []graph.Condition
 	// Wipe throws the data of an earlier start away; false keeps it.
 	Wipe bool
 	// LogDir receives <component>.log; empty means Dir/logs.
@@ -127,16 +119,14 @@ func New(o Options) (*ControlPlane, error) {
 	return &ControlPlane{o: o, first: first}, nil
 }
 
-// Steps bring the control plane up. cluster.Answers holds after the third, when the administrator's
-// kubeconfig works and Cluster may be used; the fourth waits for the default roles and the
-// controllers.
-func (c *ControlPlane) Steps() []graph.Step {
-	return graph.Chain(
-		graph.Step{Name: "Preparing certificates", Run: c.prepare, Gives: []graph.Condition{cluster.Prepared}, Undo: c.Down},
-		graph.Step{Name: "Starting etcd", Run: c.startEtcd},
-		graph.Step{Name: "Starting kube-apiserver", Run: c.startAPIServer, Gives: []graph.Condition{cluster.Answers}},
-		graph.Step{Name: "Starting kube-controller-manager and kube-scheduler", Needs: c.o.Late, Run: c.startControllers, Gives: []graph.Condition{cluster.Complete}},
-	)
+// Steps bring the control plane up. After Start, the administrator's kubeconfig works and Cluster may be used. Complete
+// waits for the default roles and the controllers.
+func (c *ControlPlane) Steps() cluster.Steps {
+	return cluster.Steps{
+		Prepare:  []cluster.Step{{Name: "Preparing certificates", Run: c.prepare, Undo: c.Down}},
+		Start:    []cluster.Step{{Name: "Starting etcd", Run: c.startEtcd}, {Name: "Starting kube-apiserver", Run: c.startAPIServer}},
+		Complete: []cluster.Step{{Name: "Starting kube-controller-manager and kube-scheduler", Run: c.startControllers}},
+	}
 }
 
 // Cluster describes the running cluster; call it after "Starting kube-apiserver".

@@ -64,7 +64,7 @@ func up(t testing.TB, c *ControlPlane) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	begin := time.Now()
-	for _, step := range c.Steps() {
+	for _, step := range c.Steps().All() {
 		if err := step.Run(ctx); err != nil {
 			t.Fatalf("%s: %v", step.Name, err)
 		}
@@ -208,7 +208,7 @@ func TestPortTakenInBetween(t *testing.T) {
 			t.Parallel() // much of a start is waiting
 			c, stranger := withoutPort(t, name)
 			defer func() { _ = stranger.Close() }() // nobody reads from it
-			steps, picked := c.Steps(), c.at.Load().ports[name]
+			steps, picked := c.Steps().All(), c.at.Load().ports[name]
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			for _, step := range steps[1:] {

@@ -18,7 +18,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
-	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
 	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
@@ -96,12 +95,14 @@ func known(raw *clientcmdapi.Config, path string) string {
 }
 
 // Steps make the cluster the sandbox's. The first only reads.
-func (p *Provider) Steps() []graph.Step {
-	return graph.Chain(
-		graph.Step{Name: "Checking context " + p.o.Context, Run: p.check, Gives: []graph.Condition{cluster.Prepared}},
-		graph.Step{Name: "Marking the cluster", Run: p.mark, Undo: p.Down},
-		graph.Step{Name: "Writing kubeconfig", Run: p.writeKubeconfig, Gives: []graph.Condition{cluster.Answers, cluster.Complete}},
-	)
+func (p *Provider) Steps() cluster.Steps {
+	return cluster.Steps{
+		Prepare: []cluster.Step{{Name: "Checking context " + p.o.Context, Run: p.check}},
+		Start: []cluster.Step{
+			{Name: "Marking the cluster", Run: p.mark, Undo: p.Down},
+			{Name: "Writing kubeconfig", Run: p.writeKubeconfig},
+		},
+	}
 }
 
 // Cluster describes the cluster; call it after the first of Steps.

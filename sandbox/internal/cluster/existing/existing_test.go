@@ -126,7 +126,7 @@ func kubeconfig(t *testing.T, server string) string {
 }
 
 func run(ctx context.Context, p *Provider) error {
-	for _, step := range p.Steps() {
+	for _, step := range p.Steps().All() {
 		if err := step.Run(ctx); err != nil {
 			return err
 		}
@@ -270,7 +270,7 @@ func TestAnEnvironmentInUseIsRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, step := range p.Steps()[:2] { // each by itself
+			for _, step := range p.Steps().All()[:2] { // each by itself
 				err := step.Run(t.Context())
 				var inUse *nodes.InUseError
 				if refused := errors.As(err, &inUse); refused != (tc.want != "") || refused && !strings.Contains(err.Error(), tc.want) {

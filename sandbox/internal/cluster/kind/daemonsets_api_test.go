@@ -116,7 +116,7 @@ func controlPlane(t *testing.T) kubernetes.Interface {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	for _, step := range c.Steps() {
+	for _, step := range c.Steps().All() {
 		if err := step.Run(ctx); err != nil {
 			t.Fatalf("%s: %v", step.Name, err)
 		}

@@ -18,7 +18,6 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
-	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
 )
 
 const (
@@ -116,13 +115,15 @@ func New(o Options) (*Provider, error) {
 // Steps bring the cluster up: the engine answers, and has the image of the nodes (only a missing
 // image is written); the cluster is there, and its API answers; the cluster bears the sandbox's
 // mark, and bases may come; its nodes get Ready.
-func (p *Provider) Steps() []graph.Step {
-	return graph.Chain(
-		graph.Step{Name: "Asking the container engine", Run: p.prepare, Gives: []graph.Condition{cluster.Prepared}, Undo: p.Down},
-		graph.Step{Name: "Bringing up kind cluster " + p.name, Run: p.bringUp},
-		graph.Step{Name: "Preparing the cluster for bases", Run: p.prepareForBases, Gives: []graph.Condition{cluster.Answers}},
-		graph.Step{Name: "Waiting for the cluster's nodes", Run: p.waitNodes, Gives: []graph.Condition{cluster.Complete}},
-	)
+func (p *Provider) Steps() cluster.Steps {
+	return cluster.Steps{
+		Prepare: []cluster.Step{{Name: "Asking the container engine", Run: p.prepare, Undo: p.Down}},
+		Start: []cluster.Step{
+			{Name: "Bringing up kind cluster " + p.name, Run: p.bringUp},
+			{Name: "Preparing the cluster for bases", Run: p.prepareForBases},
+		},
+		Complete: []cluster.Step{{Name: "Waiting for the cluster's nodes", Run: p.waitNodes}},
+	}
 }
 
 // Cluster describes the running cluster.

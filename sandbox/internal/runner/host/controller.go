@@ -77,9 +77,6 @@ func (c *Controller) Settings(i Instance) (map[string]string, error) {
 	if c.Speed > 1 {
 		env["TIME_SCALE"] = strconv.Itoa(c.Speed)
 	}
-	if c.NodeLease > 0 {
-		env["NODE_LEASE_DURATION"] = c.NodeLease.String()
-	}
 	if *i.Config.Replicas > 1 {
 		env["IS_CLUSTER"] = "true"
 	}

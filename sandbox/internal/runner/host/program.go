@@ -1,8 +1,6 @@
 package host
 
 import (
-	"time"
-
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
@@ -50,8 +48,6 @@ type Sandbox struct {
 	Env string
 	// Speed divides the controller's periods; 0 = 1.
 	Speed int
-	// NodeLease is for how long the Leases of Nodes are good, at speed 1; 0 means the controller's default.
-	NodeLease time.Duration
 	// Kubeconfig of the controller.
 	Kubeconfig string
 }

@@ -159,7 +159,7 @@ func (s *commands) sandboxFor(c *cli.Context, scenarios []*source.Scenario) (*sa
 	}
 	printer := progress.NewPrinter(s.Err, progress.PrinterOptions{Terminal: s.Terminal, Width: s.Width})
 	options := s.upOptions(c, folder, config, printer)
-	options.Held, options.Expect = !c.Bool("keep"), mostBases(scenarios)
+	options.Held = !c.Bool("keep")
 	up, err := sandbox.Up(c.Context, options)
 	printer.Close()
 	if err != nil {
@@ -173,16 +173,6 @@ func (s *commands) sandboxFor(c *cli.Context, scenarios []*source.Scenario) (*sa
 		_, err := sandbox.Down(context.WithoutCancel(c.Context), sandbox.DownOptions{Home: folder, Name: name})
 		return err
 	}, nil
-}
-
-// mostBases is how many bases one run begins with at most.
-func mostBases(scenarios []*source.Scenario) (most int) {
-	for _, s := range scenarios {
-		for _, cell := range s.Cells {
-			most = max(most, cell.Bases)
-		}
-	}
-	return most
 }
 
 // upFlags are the flags that bring the sandbox of runs up again as it is; none for one that was to be up.
