@@ -35,7 +35,7 @@ func Nowhere(s *Snapshot, pod *corev1.Pod, now time.Time) (Answer, bool) {
 	future.Pod = pod.DeepCopy()
 	v := newView(&future, now)
 	v.addTolerations()
-	a := v.first(scheduleRules)
+	a := v.first(schedule)
 	a.Target, a.Evidence = future.Target, v.evidence()
 	return a.redacted(), !slices.Contains([]Reason{SchedulingGated, UnknownScheduler, NotScheduledYet, Unknown}, a.Reason)
 }
