@@ -154,7 +154,7 @@ func untolerated(v *view) *Answer {
 		Advice: fmt.Sprintf("tolerate it, or take it away: kubectl taint node %s %s-", p.decisive[0].base.Name, t.ToString())}
 }
 
-// taint returns the taint with a key of the bases that come the furthest; empty is any.
+// taint returns a taint of the decisive bases with the key; empty is any.
 func (p *placement) taint(key string) (corev1.Taint, bool) {
 	for _, d := range p.decisive {
 		if key == "" || d.taint.Key == key {
@@ -184,11 +184,11 @@ func unavailable(v *view) *Answer {
 	p := v.placed()
 	first := p.decisive[0]
 	switch {
-	case p.all(stateNotReady) && !v.live("") && v.ours(first.base): // Kubernetes marks Nodes as unreachable whose Leases are not renewed
+	case p.all(BasesNotReady) && !v.live("") && v.ours(first.base): // Kubernetes marks Nodes as unreachable whose Leases are not renewed
 		return &Answer{Reason: ControllerNotRunning, Cause: fmt.Sprintf("no module controller runs, so nobody says that %s lives%s", p.names(), v.lastController("")), Advice: startController}
-	case p.all(stateCordoned):
+	case p.all(BaseCordoned):
 		return &Answer{Reason: BaseCordoned, Cause: fmt.Sprintf("each base that would do is cordoned, which keeps new Pods away: %s", p.names()), Advice: "kubectl uncordon " + first.base.Name}
-	case p.all(stateLeaving):
+	case p.all(BaseLeaving):
 		return &Answer{Reason: BaseLeaving, Cause: fmt.Sprintf("each base that would do is cordoned, and its Node is being deleted: %s", p.names()),
 			Advice: "start another base; a Node that is held by a finalizer goes when that is taken away"}
 	}
@@ -196,12 +196,12 @@ func unavailable(v *view) *Answer {
 		Advice: "look why with: koupsandbox why node/" + baseName(first.base)}
 }
 
-// all reports whether all bases that come the furthest are in a state.
-func (p *placement) all(s state) bool {
+// all reports whether all decisive bases are in a state.
+func (p *placement) all(s Reason) bool {
 	return !slices.ContainsFunc(p.decisive, func(d verdict) bool { return d.state != s })
 }
 
-// names are the bases that come the furthest.
+// names returns the names of the decisive bases.
 func (p *placement) names() string {
 	var all []string
 	for _, d := range p.decisive {
