@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +20,6 @@ import (
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
-	"github.com/koupleless/koupsandbox/e2e/internal/mosquitto"
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
@@ -41,17 +39,12 @@ type fleet struct {
 	client kubernetes.Interface
 }
 
-func skipUnlessEnabled(t *testing.T) {
+// newFleet is a fleet that is not up yet.
+func newFleet(t *testing.T) *fleet {
 	t.Helper()
 	if os.Getenv("E2E_FLEET") == "" {
 		t.Skip("run it with: make e2e-fleet")
 	}
-}
-
-// newFleet is a fleet that is not up yet.
-func newFleet(t *testing.T) *fleet {
-	t.Helper()
-	skipUnlessEnabled(t)
 	f := &fleet{bases: 60}
 	if n := os.Getenv("E2E_FLEET_BASES"); n != "" {
 		var err error
@@ -70,35 +63,6 @@ func newFleet(t *testing.T) *fleet {
 	t.Cleanup(func() { _ = os.RemoveAll(home) })
 	f.Box = &box.Box{Bin: programs, Home: home, Name: envconf.RandomName("fleet", 10), Provider: v1alpha1.ProviderKind}
 	t.Cleanup(func() { check.Must(t, f.Down(context.Background())) })
-	return f
-}
-
-// start brings a fleet up; the test says how long that took.
-func start(t *testing.T, theirs *container) *fleet {
-	t.Helper()
-	f := newFleet(t)
-	began := time.Now()
-	err := f.Up(t.Context(), v1alpha1.Spec{
-		Kind:       v1alpha1.KindCluster{Nodes: 3},
-		Bases:      v1alpha1.Bases{Count: &f.bases, Runtime: v1alpha1.RuntimeCluster, PerPod: (f.bases + pods - 1) / pods},
-		Controller: v1alpha1.Controller{Location: v1alpha1.LocationCluster, Replicas: ptr.To(2)},
-		Broker:     v1alpha1.Broker{URL: theirs.URL(), CAFile: theirs.CAFile, Username: mosquitto.User, PasswordFile: theirs.Passwords[mosquitto.User]},
-		Wait:       &metav1.Duration{Duration: 10 * time.Minute},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%d bases in %d Pods are up after %.1fs", f.bases, pods, time.Since(began).Seconds())
-	if f.up, err = f.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	config, err := f.REST()
-	if err == nil {
-		f.client, err = kubernetes.NewForConfig(config)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 	return f
 }
 
@@ -136,18 +100,6 @@ func (f *fleet) well(t *testing.T, want []string) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("the bases have become others (-before +after):\n%s", d)
 	}
-}
-
-// Bases in Pods of a kind cluster survive outages of a broker outside the cluster.
-func TestFleet(t *testing.T) {
-	skipUnlessEnabled(t)
-	broker := startContainer(t)
-	f := start(t, broker)
-	before, err := f.identities(t.Context())
-	if err != nil || len(before) != f.bases {
-		t.Fatalf("%d bases, error %v", len(before), err)
-	}
-	f.brokerOutages(t, broker, before)
 }
 
 func (f *fleet) rollingUpdate(t *testing.T) {
