@@ -15,6 +15,6 @@
 //	internal/state/       files, socket, lock
 //	internal/progress/    steps on the terminal
 //	api/v1alpha1/         the configuration file
-//	timeline/             what was seen, in order
+//	events/               typed events, and the state that they produce
 //	controlplane/         the Kubernetes control plane as one binary, a module of its own
 package sandbox

@@ -18,7 +18,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/sandbox"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // The demo shows what it promises, and leaves nothing.
@@ -62,11 +62,11 @@ func TestWatch(t *testing.T) {
 		is   func(line, base, state string) bool
 	}{
 		"json": {[]string{"-o", "json"}, func(line, base, state string) bool {
-			var e timeline.Event
+			var e events.Event
 			if err := json.Unmarshal([]byte(line), &e); err != nil {
 				t.Errorf("%s is no event: %v", line, err)
 			}
-			return e.Kind == timeline.Base && e.Base == base && e.State == state && !e.Time.IsZero()
+			return e.Base != nil && e.Base.Base == base && string(e.Base.Change) == state && !e.Time.IsZero()
 		}},
 		"plain": {[]string{"--plain"}, func(line, base, state string) bool {
 			fields := strings.Fields(line)

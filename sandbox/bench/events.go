@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/perf/benchfmt"
 
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // measureKey precedes the name of a measure in the name of a benchmark.
@@ -18,7 +18,7 @@ const second = time.Second
 // life has the times of a Pod; the zero time means not yet.
 type life struct {
 	base    string
-	modules []timeline.ModuleRef
+	modules []events.ModuleRef
 	// created, scheduled and ready are the times of the first watch event that shows it. begun is when the base
 	// started to install the first module, and running when the last module was active.
 	created, scheduled, begun, running, ready time.Time
@@ -31,13 +31,13 @@ type life struct {
 // place is a module on a base.
 type place struct {
 	base string
-	timeline.ModuleRef
+	events.ModuleRef
 }
 
 // change is a change of the state of a module.
 type change struct {
 	at    time.Time
-	state timeline.ModuleState
+	state events.ModuleState
 }
 
 // lives has the Pods of a run.
@@ -51,19 +51,19 @@ type lives struct {
 }
 
 // follow reads events in their order. It ignores Pods that were created before since.
-func follow(events []timeline.Event, since time.Time) *lives {
+func follow(all []events.Event, since time.Time) *lives {
 	l := &lives{byUID: map[string]*life{}, byName: map[string]*life{}, served: map[string]time.Time{}, bases: map[string]bool{}, changes: map[place][]change{}}
-	for i := range events {
-		switch e := &events[i]; e.Kind {
-		case timeline.Base:
-			l.bases[e.Base] = true
-		case timeline.Pod:
-			l.pod(e, since)
-		case timeline.Module:
-			at := place{e.Base, timeline.ModuleRef{Name: e.Module, Version: e.Version}}
-			l.changes[at] = append(l.changes[at], change{e.Time, timeline.ModuleState(e.State)})
-		case timeline.Endpoints:
-			l.endpoints(e)
+	for _, e := range all {
+		switch {
+		case e.Base != nil:
+			l.bases[e.Base.Base] = true
+		case e.Pod != nil:
+			l.pod(e.Pod, e.Time, since)
+		case e.Module != nil:
+			at := place{e.Module.Base, e.Module.ModuleRef}
+			l.changes[at] = append(l.changes[at], change{e.Time, e.Module.State})
+		case e.Endpoints != nil:
+			l.endpoints(e.Endpoints, e.Time)
 		}
 	}
 	for _, one := range l.all {
@@ -72,29 +72,28 @@ func follow(events []timeline.Event, since time.Time) *lives {
 	return l
 }
 
-func (l *lives) pod(e *timeline.Event, since time.Time) {
-	p := e.Pod
-	if p == nil || p.Gone || p.Created.Before(since) {
+func (l *lives) pod(p *events.PodEvent, now, since time.Time) {
+	if p.Gone || p.Created.Before(since) {
 		return
 	}
 	one := l.byUID[p.UID]
 	if one == nil {
-		one = &life{created: e.Time, earliest: p.Created, modules: p.Modules, served: l.served[p.Name]}
+		one = &life{created: now, earliest: p.Created, modules: p.Modules, served: l.served[p.Name]}
 		delete(l.served, p.Name)
-		if one.earliest.IsZero() || one.earliest.After(e.Time) {
-			one.earliest = e.Time
+		if one.earliest.IsZero() || one.earliest.After(now) {
+			one.earliest = now
 		}
 		l.all = append(l.all, one)
 		l.byUID[p.UID], l.byName[p.Name] = one, one
 	}
 	if one.scheduled.IsZero() && p.Node != "" {
-		one.scheduled = e.Time
+		one.scheduled = now
 	}
 	if one.base == "" {
-		one.base = e.Base
+		one.base = p.Base
 	}
 	if one.ready.IsZero() && p.Ready {
-		one.ready = e.Time
+		one.ready = now
 	}
 }
 
@@ -107,9 +106,9 @@ func (l *lives) install(o *life) {
 		for _, c := range l.changes[place{o.base, module}] {
 			switch {
 			case c.at.Before(o.earliest), !o.ready.IsZero() && c.at.After(o.ready):
-			case c.state == timeline.ModuleResolved && begun.IsZero():
+			case c.state == events.ModuleResolved && begun.IsZero():
 				begun = c.at
-			case c.state == timeline.ModuleActivated && !begun.IsZero() && running.IsZero():
+			case c.state == events.ModuleActivated && !begun.IsZero() && running.IsZero():
 				running = c.at
 			}
 		}
@@ -127,15 +126,15 @@ func (l *lives) install(o *life) {
 }
 
 // endpoints records when a Service has a Pod as a ready endpoint.
-func (l *lives) endpoints(e *timeline.Event) {
+func (l *lives) endpoints(e *events.EndpointsEvent, now time.Time) {
 	for _, point := range e.Endpoints {
 		one := l.byName[point.Pod]
 		switch {
 		case !point.Ready:
 		case one == nil:
-			l.served[point.Pod] = e.Time
+			l.served[point.Pod] = now
 		case one.served.IsZero():
-			one.served = e.Time
+			one.served = now
 		}
 	}
 }

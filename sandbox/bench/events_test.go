@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/perf/benchfmt"
 
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 var began = time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
@@ -16,34 +16,34 @@ var began = time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
 func at(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
 
 // told are events that a test tells in the order of a run.
-type told []timeline.Event
+type told []events.Event
 
 func (l *told) base(name string) {
-	*l = append(*l, timeline.Event{Time: at(0), Kind: timeline.Base, Base: name, State: string(timeline.BaseUp)})
+	*l = append(*l, events.Event{Time: at(0), Base: &events.BaseEvent{Base: name, Change: events.BaseUp}})
 }
 
 func (l *told) pod(ms int, name, base string, ready bool, modules ...string) {
-	state := &timeline.PodState{Name: name, UID: "uid-" + name, Ready: ready, Created: at(ms).Truncate(time.Second)}
+	state := &events.PodState{Name: name, UID: "uid-" + name, Ready: ready, Created: at(ms).Truncate(time.Second)}
 	for _, m := range modules {
-		state.Modules = append(state.Modules, timeline.ModuleRef{Name: m, Version: "1.0.0"})
+		state.Modules = append(state.Modules, events.ModuleRef{Name: m, Version: "1.0.0"})
 	}
 	if base != "" {
 		state.Node = "vnode." + base
 	}
-	*l = append(*l, timeline.Event{Time: at(ms), Kind: timeline.Pod, Base: base, Pod: state})
+	*l = append(*l, events.Event{Time: at(ms), Pod: &events.PodEvent{Base: base, PodState: *state}})
 }
 
-func (l *told) module(ms int, base, name string, state timeline.ModuleState) {
-	*l = append(*l, timeline.Event{Time: at(ms), Kind: timeline.Module, Base: base, Module: name, Version: "1.0.0", State: string(state)})
+func (l *told) module(ms int, base, name string, state events.ModuleState) {
+	*l = append(*l, events.Event{Time: at(ms), Module: &events.ModuleEvent{Base: base, ModuleRef: events.ModuleRef{Name: name, Version: "1.0.0"}, State: state}})
 }
 
 func (l *told) endpoints(ms int, ready ...string) {
-	e := timeline.Event{Time: at(ms), Kind: timeline.Endpoints, Name: "stock"}
+	e := &events.EndpointsEvent{Service: "stock"}
 	for _, pod := range ready {
-		e.Endpoints = append(e.Endpoints, timeline.Endpoint{Pod: pod, Ready: true})
+		e.Endpoints = append(e.Endpoints, events.Endpoint{Pod: pod, Ready: true})
 	}
-	e.Endpoints = append(e.Endpoints, timeline.Endpoint{Pod: "late", Ready: false})
-	*l = append(*l, e)
+	e.Endpoints = append(e.Endpoints, events.Endpoint{Pod: "late", Ready: false})
+	*l = append(*l, events.Event{Time: at(ms), Endpoints: e})
 }
 
 // text returns results in the Go benchmark format, without their configuration.
@@ -69,23 +69,23 @@ func TestMeasuresOfPods(t *testing.T) {
 	l.pod(100, "a", "", false, "stock")
 	l.pod(100, "b", "", false, "stock", "order")
 	l.pod(110, "a", "base-1", false, "stock")
-	l.module(115, "base-2", "stock", timeline.ModuleResolved) // the base knew before this watch
+	l.module(115, "base-2", "stock", events.ModuleResolved) // the base knew before this watch
 	l.pod(120, "b", "base-2", false, "stock", "order")
-	l.module(130, "base-1", "stock", timeline.ModuleResolved)
-	l.module(180, "base-1", "stock", timeline.ModuleActivated)
+	l.module(130, "base-1", "stock", events.ModuleResolved)
+	l.module(180, "base-1", "stock", events.ModuleActivated)
 	l.pod(200, "a", "base-1", true, "stock")
-	l.module(215, "base-2", "order", timeline.ModuleResolved)
-	l.module(216, "base-2", "stock", timeline.ModuleActivated)
+	l.module(215, "base-2", "order", events.ModuleResolved)
+	l.module(216, "base-2", "stock", events.ModuleActivated)
 	l.endpoints(230, "a")
-	l.module(315, "base-2", "order", timeline.ModuleActivated)
+	l.module(315, "base-2", "order", events.ModuleActivated)
 	l.endpoints(330, "a", "b") // before the watch of Pods told of b
 	l.pod(340, "b", "base-2", true, "stock", "order")
 	l.pod(2200, "again", "base-1", false, "stock") // the module is there
 	l.pod(2210, "again", "base-1", true, "stock")
 	l.pod(2250, "late", "", false, "stock")
 	l.pod(3150, "late", "base-2", false, "stock")
-	l.module(9000, "base-1", "stock", timeline.ModuleResolved) // of a later restart
-	l.module(9100, "base-1", "stock", timeline.ModuleActivated)
+	l.module(9000, "base-1", "stock", events.ModuleResolved) // of a later restart
+	l.module(9100, "base-1", "stock", events.ModuleActivated)
 	got := follow(l, time.Time{})
 	want := `Benchmark/measure=create_to_schedule 4 10 p50-ms
 Benchmark/measure=schedule_to_install 2 0 p50-ms

@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // metricsTimeout limits one request for the metrics of the API server.
@@ -220,25 +220,25 @@ func (m *Run) measure(l *lives, before, after snapshot) {
 // Observe measures the activity in a sandbox until ctx ends, which is not an error. follow reads the events of
 // the sandbox. Pods that existed before are ignored. Network programming is not measured, since the events do
 // not include endpoints.
-func Observe(ctx context.Context, o Options, follow func(context.Context, func(timeline.Event) error) error) (*Report, error) {
+func Observe(ctx context.Context, o Options, follow func(context.Context, func(events.Event) error) error) (*Report, error) {
 	r, err := newRecorder(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	before, start := takeSnapshot(ctx, o.API), time.Now()
-	var events []timeline.Event
-	if err := follow(ctx, func(e timeline.Event) error {
-		events = append(events, e)
+	var seen []events.Event
+	if err := follow(ctx, func(e events.Event) error {
+		seen = append(seen, e)
 		return nil
 	}); ctx.Err() == nil {
 		return nil, err
 	}
-	r.record(observed(events, start, before, takeSnapshot(ctx, o.API)))
+	r.record(observed(seen, start, before, takeSnapshot(ctx, o.API)))
 	return &r.report, r.err
 }
 
-func observed(events []timeline.Event, start time.Time, before, after snapshot) Run {
-	l := follow(events, start)
+func observed(all []events.Event, start time.Time, before, after snapshot) Run {
+	l := follow(all, start)
 	m := Run{Name: nameOf("observed", nil, len(l.bases)), Verdict: scenario.Passed, Elapsed: time.Since(start)}
 	m.measure(l, before, after)
 	return m

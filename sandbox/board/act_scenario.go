@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // scenarioAction runs one of the scenarios that the board was given, and no other: a scenario may run
@@ -52,10 +52,10 @@ func (b *Board) run(scenarios []*source.Scenario) {
 	r, err := scenario.Execute(b.acts.ctx, scenario.Options{Sandbox: b.o.Sandbox, Scenarios: scenarios, Progress: b.tellRun})
 	switch {
 	case err != nil:
-		b.tellStep(b.now(), "scenario", "failed", err.Error())
+		b.tellStep(b.now(), "scenario", events.StepFailed, err.Error())
 	default:
 		for _, run := range r.Runs {
-			b.tellStep(b.now(), run.Namespace, string(run.Verdict), run.Failure)
+			b.tellStep(b.now(), run.Namespace, events.StepState(run.Verdict), run.Failure)
 		}
 	}
 }
@@ -64,14 +64,14 @@ func (b *Board) run(scenarios []*source.Scenario) {
 func (b *Board) tellRun(e scenario.Event) {
 	switch e.Kind {
 	case scenario.RunBegan:
-		b.tellStep(b.now(), e.Run.Namespace, stepBegan, e.Run.Scenario) // it has no time of its own yet
+		b.tellStep(b.now(), e.Run.Namespace, events.StepBegan, e.Run.Scenario) // it has no time of its own yet
 	case scenario.StepEnded:
 		name := e.Run.Namespace + ": " + e.Step.Name
-		b.tellStep(e.Step.Started, name, stepBegan, "")
-		b.tellStep(e.Step.Started.Add(e.Step.Elapsed), name, string(e.Step.Verdict), e.Step.Message)
+		b.tellStep(e.Step.Started, name, events.StepBegan, "")
+		b.tellStep(e.Step.Started.Add(e.Step.Elapsed), name, events.StepState(e.Step.Verdict), e.Step.Message)
 	}
 }
 
-func (b *Board) tellStep(at time.Time, name, state, message string) {
-	b.world.note(timeline.Event{Time: at, Kind: timeline.Step, Name: name, State: state, Message: message})
+func (b *Board) tellStep(at time.Time, name string, state events.StepState, message string) {
+	b.world.note(events.Event{Time: at, Step: &events.StepEvent{Name: name, State: state, Message: message}})
 }

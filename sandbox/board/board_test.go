@@ -20,16 +20,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // fakeDaemon is a sandbox of which a test tells what happens. It notes what it is asked to do.
 type fakeDaemon struct {
 	daemon // nil: what no test uses panics, and shows as a mistake of the board
-	events chan timeline.Event
+	events chan events.Event
 
 	mu    sync.Mutex
 	calls []string
@@ -37,7 +37,7 @@ type fakeDaemon struct {
 	waits chan struct{} // if it is there, actions wait for it
 }
 
-func (d *fakeDaemon) Watch(ctx context.Context, _ sandbox.WatchRequest, sink func(timeline.Event)) error {
+func (d *fakeDaemon) Watch(ctx context.Context, _ sandbox.WatchRequest, sink func(events.Event)) error {
 	for {
 		select {
 		case e, ok := <-d.events:
@@ -266,7 +266,7 @@ func (x *stream) until(what string, so func() bool) {
 
 var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func sendAll(d *fakeDaemon, all ...timeline.Event) {
+func sendAll(d *fakeDaemon, all ...events.Event) {
 	for i, e := range all {
 		e.Time = began.Add(time.Duration(i) * time.Second)
 		d.events <- e
@@ -274,19 +274,19 @@ func sendAll(d *fakeDaemon, all ...timeline.Event) {
 }
 
 func TestWhatTheDaemonTellsIsShown(t *testing.T) {
-	d := &fakeDaemon{events: make(chan timeline.Event)}
+	d := &fakeDaemon{events: make(chan events.Event)}
 	x := serve(t, Options{Title: "koup"}, d).stream(t)
 	sendAll(d,
-		timeline.Event{Kind: timeline.Base, Base: "base-1", Identity: "id-1", State: "up"},
-		timeline.Event{Kind: timeline.Base, Base: "base-1", Identity: "id-1", State: "ready"},
-		timeline.Event{Kind: timeline.Base, Base: "base-1", Identity: "id-1", State: "connected"},
-		timeline.Event{Kind: timeline.Component, Name: "broker", State: "running"},
-		timeline.Event{Kind: timeline.Synced},
-		timeline.Event{Kind: timeline.Module, Base: "base-1", Module: "biz1", Version: "1.0.0", State: "ACTIVATED"},
-		timeline.Event{Kind: timeline.Fault, Target: "base", Base: "base-1", Name: "fault-1", State: "set", Message: "latency"},
-		timeline.Event{Kind: timeline.Fault, Target: "base", Base: "base-1", Name: "fault-1", State: "fired", Message: "latency"},
-		timeline.Event{Kind: timeline.Step, Name: "apply", State: "began"},
-		timeline.Event{Kind: timeline.Step, Name: "apply", State: "passed", Message: "done"},
+		events.Event{Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: "up"}},
+		events.Event{Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: "ready"}},
+		events.Event{Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: "connected"}},
+		events.Event{Component: &events.ComponentEvent{Name: "broker", State: "running"}},
+		events.Event{Synced: true},
+		events.Event{Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "biz1", Version: "1.0.0"}, State: "ACTIVATED"}},
+		events.Event{Fault: &events.FaultEvent{Target: "base", Base: "base-1", ID: "fault-1", Change: "set", Message: "latency"}},
+		events.Event{Fault: &events.FaultEvent{Target: "base", Base: "base-1", ID: "fault-1", Change: "fired", Message: "latency"}},
+		events.Event{Step: &events.StepEvent{Name: "apply", State: "began"}},
+		events.Event{Step: &events.StepEvent{Name: "apply", State: "passed", Message: "done"}},
 	)
 	x.until("the step", func() bool {
 		return x.tables.Step["1"].State == "passed" && len(x.tables.Component) == 1 && x.tables.Component["broker"].PID > 0
@@ -320,7 +320,7 @@ func TestWhatTheDaemonTellsIsShown(t *testing.T) {
 }
 
 // A run is shown as it was: whatever moment the chunks are read to, the rows are those that
-// timeline.State has, which the judge used.
+// events.State has, which the judge used.
 func TestARunIsShownAsItsEventsSay(t *testing.T) {
 	run, err := ReadReport("../scenario/report/testdata/sample.json", "rolling-update")
 	if err != nil {
@@ -361,10 +361,10 @@ func chunkLines(t *testing.T, s *served, id int64) [][]byte {
 // compare folds the events up to the newest that the board has shown.
 func compare(t *testing.T, run *scenario.Run, x *stream) {
 	t.Helper()
-	var state timeline.State
-	modules := func(row BaseRow) (out []timeline.ModuleRef) {
+	var state events.State
+	modules := func(row BaseRow) (out []events.ModuleRef) {
 		for _, m := range row.Modules {
-			out = append(out, timeline.ModuleRef{Name: m.Name, Version: m.Version})
+			out = append(out, events.ModuleRef{Name: m.Name, Version: m.Version})
 		}
 		return out
 	}
@@ -376,7 +376,7 @@ func compare(t *testing.T, run *scenario.Run, x *stream) {
 		equal := true
 		for b := range state.Bases.All() {
 			row, there := x.tables.Base[b.Name]
-			var want []timeline.ModuleRef
+			var want []events.ModuleRef
 			for _, m := range b.Modules {
 				want = append(want, m.ModuleRef)
 			}
@@ -434,7 +434,7 @@ func TestActions(t *testing.T) {
 			`{"error":"the board made a mistake in base.remove; its log says which","code":"KouplelessBoard.InternalError"}`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := &fakeDaemon{events: make(chan timeline.Event), fails: c.fails}
+			d := &fakeDaemon{events: make(chan events.Event), fails: c.fails}
 			s := serve(t, Options{Title: "koup", Flags: []string{"--name", "koup"}}, d)
 			answer := s.ask(t, "POST", "/api/actions/"+c.action, c.params)
 			got := text(t, answer)
@@ -454,7 +454,7 @@ func TestActions(t *testing.T) {
 }
 
 func TestActionsExcludeEachOther(t *testing.T) {
-	d := &fakeDaemon{events: make(chan timeline.Event), waits: make(chan struct{})}
+	d := &fakeDaemon{events: make(chan events.Event), waits: make(chan struct{})}
 	s := serve(t, Options{Title: "koup"}, d)
 	goesOn := func(n int) bool {
 		s.acts.mu.Lock()
@@ -492,7 +492,7 @@ func TestActionsExcludeEachOther(t *testing.T) {
 }
 
 func TestNoSessionNoData(t *testing.T) {
-	s := serve(t, Options{Title: "koup"}, &fakeDaemon{events: make(chan timeline.Event)})
+	s := serve(t, Options{Title: "koup"}, &fakeDaemon{events: make(chan events.Event)})
 	s.cookie = nil
 	for _, path := range []string{"/api/events", "/api/history", "/api/history/1", "/api/why?kind=pod&name=x", "/api/nonsense"} {
 		if answer := s.ask(t, "GET", path, ""); answer.StatusCode != http.StatusUnauthorized {

@@ -20,7 +20,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/labels"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 func aNode(host string, ready corev1.ConditionStatus) *corev1.Node {
@@ -94,33 +94,33 @@ func aNode2(host string, ready corev1.ConditionStatus) *corev1.Node {
 }
 
 func TestFindings(t *testing.T) {
-	event := func(base, state string) timeline.Event {
-		return timeline.Event{Kind: timeline.Base, Base: base, State: state}
+	event := func(base string, change events.BaseChange) events.Event {
+		return events.Event{Base: &events.BaseEvent{Base: base, Change: change}}
 	}
-	module := func(base, version, state string) timeline.Event {
-		return timeline.Event{Kind: timeline.Module, Base: base, Module: "biz1", Version: version, State: state}
+	module := func(base, version string, state events.ModuleState) events.Event {
+		return events.Event{Module: &events.ModuleEvent{Base: base, ModuleRef: events.ModuleRef{Name: "biz1", Version: version}, State: state}}
 	}
-	connected := []timeline.Event{event("a", "ready"), event("a", "connected"), event("b", "ready"), event("b", "connected"), event("c", "ready"), event("c", "connected")}
-	everywhere := WorkloadRow{Kind: "daemonset", Name: "biz1", Modules: []ModuleRef{{"biz1", "1"}}, Desired: 3}
-	equal := []timeline.Event{module("a", "1", "ACTIVATED"), module("b", "1", "ACTIVATED")}
+	connected := []events.Event{event("a", "ready"), event("a", "connected"), event("b", "ready"), event("b", "connected"), event("c", "ready"), event("c", "connected")}
+	everywhere := WorkloadRow{Kind: "daemonset", Name: "biz1", Modules: []events.ModuleRef{{Name: "biz1", Version: "1"}}, Desired: 3}
+	equal := []events.Event{module("a", "1", "ACTIVATED"), module("b", "1", "ACTIVATED")}
 	for name, c := range map[string]struct {
-		events []timeline.Event
+		events []events.Event
 		of     *WorkloadRow
 		after  time.Duration
 		want   errcode.Code
 		bases  []string
 	}{
 		"all is well":                   {events: append(equal, module("c", "1", "ACTIVATED")), of: &everywhere, after: time.Minute},
-		"two of three are away":         {events: []timeline.Event{event("a", "disconnected"), event("b", "down")}, want: errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable, bases: []string{"a", "b"}},
-		"one of three is away":          {events: []timeline.Event{event("a", "disconnected")}, after: time.Minute},
-		"one is broken":                 {events: []timeline.Event{module("b", "1", "BROKEN")}, want: errcode.ModuleControllerBaseInstanceOperationFailed, bases: []string{"b"}},
-		"an installation goes on":       {events: []timeline.Event{module("b", "1", "RESOLVED")}, after: time.Minute},
-		"an installation never ends":    {events: []timeline.Event{module("b", "1", "RESOLVED")}, after: api.InstallTimeout + time.Second, want: errcode.ModuleControllerBaseInstanceOperationTimeOut, bases: []string{"b"}},
+		"two of three are away":         {events: []events.Event{event("a", "disconnected"), event("b", "down")}, want: errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable, bases: []string{"a", "b"}},
+		"one of three is away":          {events: []events.Event{event("a", "disconnected")}, after: time.Minute},
+		"one is broken":                 {events: []events.Event{module("b", "1", "BROKEN")}, want: errcode.ModuleControllerBaseInstanceOperationFailed, bases: []string{"b"}},
+		"an installation goes on":       {events: []events.Event{module("b", "1", "RESOLVED")}, after: time.Minute},
+		"an installation never ends":    {events: []events.Event{module("b", "1", "RESOLVED")}, after: api.InstallTimeout + time.Second, want: errcode.ModuleControllerBaseInstanceOperationTimeOut, bases: []string{"b"}},
 		"one lacks what all have":       {events: equal, of: &everywhere, after: time.Minute, want: errcode.KouplelessBoardBaselineInconsistency, bases: []string{"c"}},
 		"one has another version":       {events: append(equal, module("c", "2", "ACTIVATED")), of: &everywhere, after: time.Minute, want: errcode.KouplelessBoardBaselineInconsistency, bases: []string{"c"}},
 		"one lacks it for a moment":     {events: equal, of: &everywhere},
-		"one lacks it during a release": {events: equal, of: &WorkloadRow{Kind: "daemonset", Name: "biz1", Modules: []ModuleRef{{"biz1", "1"}}, Desired: 3, Rolling: true}, after: time.Minute},
-		"not all are to have it":        {events: equal, of: &WorkloadRow{Kind: "deployment", Name: "biz1", Modules: []ModuleRef{{"biz1", "1"}}, Desired: 2}, after: time.Minute},
+		"one lacks it during a release": {events: equal, of: &WorkloadRow{Kind: "daemonset", Name: "biz1", Modules: []events.ModuleRef{{Name: "biz1", Version: "1"}}, Desired: 3, Rolling: true}, after: time.Minute},
+		"not all are to have it":        {events: equal, of: &WorkloadRow{Kind: "deployment", Name: "biz1", Modules: []events.ModuleRef{{Name: "biz1", Version: "1"}}, Desired: 2}, after: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(BoardRow{})
@@ -128,7 +128,7 @@ func TestFindings(t *testing.T) {
 			for _, base := range []string{"a", "b", "c"} {
 				w.nodeChanged(aNode(base, corev1.ConditionTrue), false, began)
 			}
-			for _, e := range append(append([]timeline.Event{}, connected...), c.events...) {
+			for _, e := range append(append([]events.Event{}, connected...), c.events...) {
 				e.Time = began
 				w.note(e)
 			}
@@ -152,7 +152,7 @@ func TestFindings(t *testing.T) {
 				t.Fatalf("found %+v, want %s on %v", got, c.want, c.bases)
 			}
 			for _, base := range []string{"a", "b", "c"} {
-				w.note(timeline.Event{Time: began, Kind: timeline.Base, Base: base, State: "removed"})
+				w.note(events.Event{Time: began, Base: &events.BaseEvent{Base: base, Change: "removed"}})
 			}
 			w.flush(began.Add(time.Hour))
 			if len(w.findings) != 0 {
@@ -172,7 +172,7 @@ func TestWhatReleasesLeaveBehind(t *testing.T) {
 			if !resolved {
 				state = "ACTIVATED"
 			}
-			r.Modules = append(r.Modules, ModuleOnBase{Name: name, Version: version, State: state})
+			r.Modules = append(r.Modules, ModuleOnBase{Name: name, Version: version, State: events.ModuleState(state)})
 		}
 		return r
 	}

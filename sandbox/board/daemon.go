@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // daemon is the control API of a sandbox, as far as the board uses it: a sandbox.Client.
 type daemon interface {
-	Watch(ctx context.Context, r sandbox.WatchRequest, sink func(timeline.Event)) error
+	Watch(ctx context.Context, r sandbox.WatchRequest, sink func(events.Event)) error
 	Status(ctx context.Context, bases bool) (*sandbox.Status, error)
 	Traffic(ctx context.Context, group string) ([]traffic.Summary, error)
 	StartTraffic(ctx context.Context, group string, s traffic.Spec) error
@@ -58,11 +58,11 @@ func (s *daemonSource) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		mentioned := map[string]bool{}
 		synced := false
-		err := s.daemon.Watch(ctx, sandbox.WatchRequest{}, func(e timeline.Event) {
-			if !synced && e.Base != "" {
-				mentioned[e.Base] = true
+		err := s.daemon.Watch(ctx, sandbox.WatchRequest{}, func(e events.Event) {
+			if !synced {
+				mentioned[e.BaseName()] = true
 			}
-			if e.Kind == timeline.Synced {
+			if e.Synced {
 				synced = true
 				s.back(mentioned)
 			}
@@ -89,7 +89,7 @@ func (s *daemonSource) back(mentioned map[string]bool) {
 	s.world.ended(time.Time{})
 	for _, name := range s.world.bases() {
 		if !mentioned[name] {
-			s.world.note(timeline.Event{Time: s.now(), Kind: timeline.Base, Base: name, State: string(timeline.BaseRemoved)})
+			s.world.note(events.Event{Time: s.now(), Base: &events.BaseEvent{Base: name, Change: events.BaseRemoved}})
 		}
 	}
 }
@@ -132,7 +132,7 @@ func (s *daemonSource) status(ctx context.Context) {
 	for _, c := range status.Components {
 		delete(left, c.Name)
 		// Resident memory in whole MiB, else each look would be a change.
-		row := ComponentRow{Name: c.Name, State: c.State, Since: millis(c.StartedAt), Message: c.Reason, PID: c.PID, RSS: int64(c.RSS) >> 20 << 20} //nolint:gosec // memory that fits a machine fits
+		row := ComponentRow{Name: c.Name, State: events.ComponentState(c.State), Since: millis(c.StartedAt), Message: c.Reason, PID: c.PID, RSS: int64(c.RSS) >> 20 << 20} //nolint:gosec // memory that fits a machine fits
 		if w.processes[c.Name] != row {
 			w.processes[c.Name] = row
 			w.mark(kindComponent, c.Name)
@@ -232,9 +232,9 @@ func streamRow(group string, s traffic.Summary) StreamRow {
 	}
 	for result, n := range s.Results {
 		if row.Results == nil {
-			row.Results = map[string]int{}
+			row.Results = map[events.RequestResult]int{}
 		}
-		row.Results[string(result)] = n
+		row.Results[result] = n
 	}
 	return row
 }

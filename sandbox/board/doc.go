@@ -1,7 +1,7 @@
 // Package board serves a web page of a whole platform, live and back in time: of a running sandbox,
 // of any cluster with module controllers, or of a finished run.
 //
-// The server folds events by timeline.State, the one world that the judge uses too, and sends plain
+// The server folds events by events.State, the one world that the judge uses too, and sends plain
 // rows: the page applies them to tables and needs no knowledge of what they mean.
 //
 //	GET  /api/events       server-sent events: `snapshot` (Snapshot) first, then `changes` (Changes)

@@ -4,46 +4,53 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // tell writes an event into the log, unless rows alone tell it: Pods and endpoints, and the questions
 // that a controller asks all the time. w.mu is held.
-func (w *world) tell(e timeline.Event) {
-	entry := LogEntry{Time: millis(e.Time), Base: e.Base, Module: e.Module, Version: e.Version, Text: e.Message}
-	switch e.Kind {
-	case timeline.Command:
+func (w *world) tell(e events.Event) {
+	entry := LogEntry{Time: millis(e.Time), Base: e.BaseName()}
+	switch {
+	case e.Command != nil:
+		c := e.Command
 		if e.Routine() {
 			return
 		}
-		entry.Kind, entry.Name, entry.Code, entry.Took = LogCommand, e.Name, e.Code, inMillis(e.Elapsed)
-		entry.Bad = e.Code != ""
-	case timeline.Base:
-		change := timeline.BaseChange(e.State)
-		entry.Kind, entry.State = LogBase, e.State
-		entry.Bad = change == timeline.BaseDown || change == timeline.BaseDisconnected
-	case timeline.Module:
-		entry.Kind, entry.State = LogModule, cmp.Or(e.State, "gone")
-		entry.Bad = timeline.ModuleState(e.State) == timeline.ModuleBroken
-	case timeline.Node:
-		entry.Kind, entry.Name, entry.State = LogNode, e.Name, cmp.Or(e.State, "gone")
-		entry.Bad = e.State == string(timeline.NodeNotReady) || e.State == string(timeline.NodeUnknown)
-	case timeline.Component:
-		entry.Kind, entry.Name, entry.State = LogComponent, e.Name, e.State
-		entry.Bad = e.State == string(timeline.ComponentExited)
-	case timeline.Fault:
-		entry.Kind, entry.Name, entry.State = LogFault, e.Name, e.State
-		if e.Base == "" {
-			entry.Name = e.FaultKey()
+		entry.Kind, entry.Name, entry.Module, entry.Version, entry.Text = LogCommand, c.Name, c.Module.Name, c.Module.Version, c.Message
+		entry.Code, entry.Took, entry.Bad = c.Code, inMillis(c.Elapsed), c.Code != ""
+	case e.Base != nil:
+		entry.Kind, entry.State = LogBase, string(e.Base.Change)
+		entry.Bad = e.Base.Change == events.BaseDown || e.Base.Change == events.BaseDisconnected
+	case e.Module != nil:
+		m := e.Module
+		entry.Kind, entry.Module, entry.Version, entry.Text = LogModule, m.Name, m.Version, m.Message
+		entry.State, entry.Bad = cmp.Or(string(m.State), "gone"), m.State == events.ModuleBroken
+	case e.Node != nil:
+		n := e.Node
+		entry.Kind, entry.Name, entry.State, entry.Text = LogNode, n.Name, cmp.Or(string(n.State), "gone"), n.Message
+		entry.Bad = n.State == events.NodeNotReady || n.State == events.NodeUnknown
+	case e.Component != nil:
+		c := e.Component
+		entry.Kind, entry.Name, entry.State, entry.Text = LogComponent, c.Name, string(c.State), c.Message
+		entry.Bad = c.State == events.ComponentExited
+	case e.Fault != nil:
+		f := e.Fault
+		entry.Kind, entry.Name, entry.State, entry.Text = LogFault, f.ID, string(f.Change), events.Join(": ", string(f.Kind), f.Message)
+		if f.Base == "" {
+			entry.Name = f.Key()
 		}
-		entry.Text = timeline.Join(": ", e.Code, e.Message)
-	case timeline.Step:
-		if e.State == stepBegan && e.Message == "" {
+	case e.Step != nil:
+		s := e.Step
+		if s.State == events.StepBegan && s.Message == "" {
 			return // its end tells more
 		}
-		entry.Kind, entry.Name, entry.State, entry.Bad = LogStep, e.Name, e.State, e.State == "failed"
-	case timeline.Request:
-		entry.Kind, entry.Name, entry.State, entry.Took, entry.Bad = LogRequest, e.Name, e.State, inMillis(e.Elapsed), true
+		entry.Kind, entry.Name, entry.State, entry.Text = LogStep, s.Name, string(s.State), s.Message
+		entry.Bad = s.State == events.StepFailed
+	case e.Request != nil:
+		r := e.Request
+		entry.Kind, entry.Name, entry.Module, entry.Version, entry.Text = LogRequest, r.Stream, r.Module.Name, r.Module.Version, r.Message
+		entry.State, entry.Took, entry.Bad = string(r.Result), inMillis(r.Elapsed), true
 	default:
 		return
 	}

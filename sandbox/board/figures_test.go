@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/koupleless/koupsandbox/sandbox/board/internal/feed"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // thousand is a Board of 1,000 bases with a module on each, 1,000 names in all, that looks at nothing.
@@ -18,10 +18,10 @@ func thousand(b testing.TB) *Board {
 	for i := range 1000 {
 		name := fmt.Sprintf("base-%d", i)
 		x.world.nodeChanged(aNode(name, corev1.ConditionTrue), false, began)
-		for _, state := range []string{"up", "ready", "connected"} {
-			x.world.note(timeline.Event{Time: began, Kind: timeline.Base, Base: name, Identity: "id-" + name, State: state})
+		for _, change := range []events.BaseChange{events.BaseUp, events.BaseReady, events.BaseConnected} {
+			x.world.note(events.Event{Time: began, Base: &events.BaseEvent{Base: name, Identity: "id-" + name, Change: change}})
 		}
-		x.world.note(timeline.Event{Time: began, Kind: timeline.Module, Base: name, Module: fmt.Sprintf("biz%d", i), Version: "1.0.0", State: "ACTIVATED"})
+		x.world.note(events.Event{Time: began, Module: &events.ModuleEvent{Base: name, ModuleRef: events.ModuleRef{Name: fmt.Sprintf("biz%d", i), Version: "1.0.0"}, State: "ACTIVATED"}})
 	}
 	x.world.settle()
 	x.send(b, began)
@@ -59,11 +59,11 @@ func BenchmarkChange(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	states := []string{"DEACTIVATED", "ACTIVATED"}
+	states := []events.ModuleState{events.ModuleDeactivated, events.ModuleActivated}
 	now := began
 	for i := 0; b.Loop(); i++ {
 		now = now.Add(time.Millisecond)
-		x.world.note(timeline.Event{Time: now, Kind: timeline.Module, Base: "base-7", Module: "biz7", Version: "1.0.0", State: states[i%2]})
+		x.world.note(events.Event{Time: now, Module: &events.ModuleEvent{Base: "base-7", ModuleRef: events.ModuleRef{Name: "biz7", Version: "1.0.0"}, State: states[i%2]}})
 		x.send(b, now)
 		<-s.Messages()
 	}
@@ -82,16 +82,16 @@ func BenchmarkRest(b *testing.B) {
 // A change reaches a page within 250 ms, and while changes go on there are at most ten messages a
 // second.
 func TestAChangeIsToldSoon(t *testing.T) {
-	d := &fakeDaemon{events: make(chan timeline.Event)}
+	d := &fakeDaemon{events: make(chan events.Event)}
 	x := serve(t, Options{Title: "koup"}, d).stream(t)
-	sendAll(d, timeline.Event{Kind: timeline.Base, Base: "base-1", State: "up"}, timeline.Event{Kind: timeline.Synced})
+	sendAll(d, events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "up"}}, events.Event{Synced: true})
 	x.until("the base", func() bool { return len(x.tables.Base) == 1 })
 	var took []time.Duration
 	first := time.Now()
 	for i := range 20 {
 		version := fmt.Sprint(i)
 		sent := time.Now()
-		d.events <- timeline.Event{Time: sent, Kind: timeline.Module, Base: "base-1", Module: "biz1", Version: version, State: "ACTIVATED"}
+		d.events <- events.Event{Time: sent, Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "biz1", Version: version}, State: "ACTIVATED"}}
 		x.until("the module", func() bool {
 			return slices.ContainsFunc(x.tables.Base["base-1"].Modules, func(m ModuleOnBase) bool { return m.Version == version })
 		})

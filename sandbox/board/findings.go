@@ -10,7 +10,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/errcode"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 const (
@@ -98,7 +98,7 @@ func (w *world) unreachable() []problem {
 		}
 		all++
 		n, hasNode := w.nodes[w.nodeOf[b.Name]]
-		if !b.Running || b.Ready && !b.Connected || hasNode && n.state != timeline.NodeReady {
+		if !b.Running || b.Ready && !b.Connected || hasNode && n.state != events.NodeReady {
 			away = append(away, b.Name)
 		}
 	}
@@ -114,7 +114,7 @@ func (w *world) unreachable() []problem {
 
 // failed finds modules that are broken, by version.
 func (w *world) failed() []problem {
-	return w.byModule(func(_ string, m *timeline.ModuleStatus) bool { return m.State == timeline.ModuleBroken }, problem{
+	return w.byModule(func(_ string, m *events.ModuleStatus) bool { return m.State == events.ModuleBroken }, problem{
 		code: errcode.ModuleControllerBaseInstanceOperationFailed, text: "%s is broken on %d bases", chinese: "%s 在 %d 个基座上安装失败或已损坏",
 	})
 }
@@ -129,8 +129,8 @@ func (w *world) slow(now time.Time) []problem {
 			}
 		}
 	}
-	return w.byModule(func(base string, m *timeline.ModuleStatus) bool {
-		return gaveUp[base+" "+m.String()] || m.State == timeline.ModuleResolved && now.Sub(m.Since) > api.InstallTimeout
+	return w.byModule(func(base string, m *events.ModuleStatus) bool {
+		return gaveUp[base+" "+m.String()] || m.State == events.ModuleResolved && now.Sub(m.Since) > api.InstallTimeout
 	}, problem{
 		code: errcode.ModuleControllerBaseInstanceOperationTimeOut,
 		text: "the operation on %s takes too long on %d bases", chinese: "%s 的运维操作超时，涉及 %d 个基座",
@@ -138,8 +138,8 @@ func (w *world) slow(now time.Time) []problem {
 }
 
 // byModule makes a problem of each version of a module that has it on some base.
-func (w *world) byModule(has func(base string, m *timeline.ModuleStatus) bool, p problem) (list []problem) {
-	on := map[timeline.ModuleRef][]string{}
+func (w *world) byModule(has func(base string, m *events.ModuleStatus) bool, p problem) (list []problem) {
+	on := map[events.ModuleRef][]string{}
 	for b := range w.state.Bases.All() {
 		for i := range b.Modules {
 			if m := &b.Modules[i]; has(b.Name, m) {
@@ -160,10 +160,10 @@ func (w *world) byModule(has func(base string, m *timeline.ModuleStatus) bool, p
 // inconsistent finds bases that should be equal and are not: those of one application, version and
 // group are to have the same modules of their own, and of workloads that want one on each base.
 func (w *world) inconsistent() (list []problem) {
-	groups := map[string][]*timeline.BaseStatus{}
+	groups := map[string][]*events.BaseStatus{}
 	for b := range w.state.Bases.All() {
 		n, hasNode := w.nodes[w.nodeOf[b.Name]]
-		if !b.Removed && b.Running && b.Ready && hasNode && !n.cordoned && n.state == timeline.NodeReady {
+		if !b.Removed && b.Running && b.Ready && hasNode && !n.cordoned && n.state == events.NodeReady {
 			what := strings.Join([]string{n.group, n.baseName, n.version}, " ")
 			groups[what] = append(groups[what], b)
 		}
@@ -176,7 +176,7 @@ func (w *world) inconsistent() (list []problem) {
 			for _, m := range b.Modules {
 				everywhere, known := baseline[m.Name]
 				own := !known && m.Own && !w.wanted(b.Name, m.ModuleRef)
-				if m.State == timeline.ModuleActivated && (everywhere || own) {
+				if m.State == events.ModuleActivated && (everywhere || own) {
 					has = append(has, m.String())
 				}
 			}

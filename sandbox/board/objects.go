@@ -14,20 +14,20 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/labels"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // node is what the Node of a base says beyond its readiness.
 type node struct {
 	name, base, identity, zone, group, baseName, version, ip, tunnel, holder, message string
 
-	state              timeline.NodeState
+	state              events.NodeState
 	cordoned, pressure bool
 	// metaspace is its limit in bytes, 0 = none; free is what the scheduler may give away.
 	metaspace, free int64
 }
 
-// pod is what a Pod says beyond its timeline.PodState.
+// pod is what a Pod says beyond its events.PodState.
 type pod struct {
 	namespace string
 	memory    int64 // that it requests
@@ -72,14 +72,14 @@ func (w *world) nodeChanged(o *corev1.Node, gone bool, now time.Time) {
 	if known && before.state == n.state && before.base == n.base {
 		return
 	}
-	w.apply(timeline.Event{Time: now, Kind: timeline.Node, Name: n.name, Base: n.base, Identity: n.identity, State: string(n.state), Message: n.message})
+	w.apply(events.Event{Time: now, Node: &events.NodeEvent{Name: n.name, Base: n.base, Identity: n.identity, State: n.state, Message: n.message}})
 	if w.alone {
 		w.baseByNode(n, gone, now)
 	}
 	if !known { // its Pods may have been told first
 		for _, p := range slices.Collect(w.state.Pods.All()) {
 			if p.Node == n.name && p.Base == "" {
-				w.apply(timeline.Event{Time: now, Kind: timeline.Pod, Base: n.base, Pod: &p.PodState})
+				w.apply(events.Event{Time: now, Pod: &events.PodEvent{Base: n.base, PodState: p.PodState}})
 			}
 		}
 	}
@@ -87,20 +87,18 @@ func (w *world) nodeChanged(o *corev1.Node, gone bool, now time.Time) {
 
 // baseByNode tells of a base what its Node says, where no daemon does.
 func (w *world) baseByNode(n node, gone bool, now time.Time) {
-	e := timeline.Event{Time: now, Kind: timeline.Base, Base: n.base, Identity: n.identity}
-	changes := []timeline.BaseChange{timeline.BaseReady, timeline.BaseConnected}
+	changes := []events.BaseChange{events.BaseReady, events.BaseConnected}
 	switch {
 	case gone:
-		changes = []timeline.BaseChange{timeline.BaseRemoved}
-	case n.state != timeline.NodeReady:
-		changes = []timeline.BaseChange{timeline.BaseReady, timeline.BaseDisconnected}
+		changes = []events.BaseChange{events.BaseRemoved}
+	case n.state != events.NodeReady:
+		changes = []events.BaseChange{events.BaseReady, events.BaseDisconnected}
 	}
 	if b := w.state.Bases.Get(n.base); b != nil && b.Ready {
-		changes = slices.DeleteFunc(changes, func(c timeline.BaseChange) bool { return c == timeline.BaseReady })
+		changes = slices.DeleteFunc(changes, func(c events.BaseChange) bool { return c == events.BaseReady })
 	}
 	for _, c := range changes {
-		e.State = string(c)
-		w.apply(e)
+		w.apply(events.Event{Time: now, Base: &events.BaseEvent{Base: n.base, Identity: n.identity, Change: c}})
 	}
 }
 
@@ -109,7 +107,7 @@ func nodeOf(o *corev1.Node) node {
 		name: o.Name, base: cmp.Or(o.Labels[labels.BaseHost], o.Name), identity: o.Annotations[labels.Identity], group: o.Labels[labels.BaseCluster],
 		baseName: cmp.Or(o.Labels[labels.BaseName], o.Labels[labels.OlderBaseName]), tunnel: strings.TrimSuffix(o.Labels[labels.Tunnel], tunnelSuffix),
 		version: cmp.Or(o.Labels[labels.BaseVersion], o.Labels[labels.OlderBaseVersion]), holder: o.Annotations[labels.Holder],
-		cordoned: o.Spec.Unschedulable, state: timeline.NodeUnknown,
+		cordoned: o.Spec.Unschedulable, state: events.NodeUnknown,
 	}
 	// The controller gives each Node a zone of its own name, which is none.
 	n.zone = n.group
@@ -126,9 +124,9 @@ func nodeOf(o *corev1.Node) node {
 		case corev1.NodeReady:
 			switch c.Status {
 			case corev1.ConditionTrue:
-				n.state = timeline.NodeReady
+				n.state = events.NodeReady
 			case corev1.ConditionFalse:
-				n.state, n.message = timeline.NodeNotReady, c.Message
+				n.state, n.message = events.NodeNotReady, c.Message
 			default:
 				n.message = c.Message
 			}
@@ -146,7 +144,7 @@ func nodeOf(o *corev1.Node) node {
 func (w *world) podChanged(o *corev1.Pod, gone bool, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := timeline.PodStateOf(o)
+	s := events.PodStateOf(o)
 	s.Gone = gone
 	before := w.state.Pods.Get(s.PodKey())
 	if gone {
@@ -157,14 +155,14 @@ func (w *world) podChanged(o *corev1.Pod, gone bool, now time.Time) {
 	} else {
 		w.pods[s.UID] = pod{namespace: o.Namespace, memory: memoryOf(o)}
 	}
-	w.apply(timeline.Event{Time: now, Kind: timeline.Pod, Base: w.state.BaseOf(s.Node), Pod: s})
+	w.apply(events.Event{Time: now, Pod: &events.PodEvent{Base: w.state.BaseOf(s.Node), PodState: *s}})
 	if w.alone {
 		w.modulesByPod(o, gone, now)
 	}
 }
 
 // workloadOf is the key of the workload of a Pod: of the Deployment, where a ReplicaSet is between.
-func workloadOf(p *timeline.PodState, namespace string) string {
+func workloadOf(p *events.PodState, namespace string) string {
 	kind, name, owned := strings.Cut(p.Owner, "/")
 	if !owned {
 		return ""
@@ -184,33 +182,33 @@ func memoryOf(o *corev1.Pod) (sum int64) {
 
 // modulesByPod tells of the modules on a base what a Pod says, where no daemon does.
 func (w *world) modulesByPod(o *corev1.Pod, gone bool, now time.Time) {
-	p := timeline.PodStateOf(o)
+	p := events.PodStateOf(o)
 	base := w.state.BaseOf(o.Spec.NodeName)
 	if base == "" {
 		return
 	}
 	for _, m := range p.Modules {
-		e := timeline.Event{Time: now, Kind: timeline.Module, Base: base, Module: m.Name, Version: m.Version}
-		if gone {
-			if w.wanted(base, m) {
-				continue
-			}
-		} else if e.State = string(moduleState(o, m.Name)); e.State == "" {
-			continue
-		}
+		state := moduleState(o, m.Name)
 		known := w.state.Bases.Get(base).Module(m)
-		if known == nil && e.State == "" || known != nil && string(known.State) == e.State {
+		switch {
+		case gone && w.wanted(base, m), !gone && state == "":
+			continue
+		case gone:
+			state = ""
+		}
+		if known == nil && state == "" || known != nil && known.State == state {
 			continue
 		}
+		e := &events.ModuleEvent{Base: base, ModuleRef: m, State: state}
 		if known != nil {
-			e.From = string(known.State)
+			e.From = known.State
 		}
-		w.apply(e)
+		w.apply(events.Event{Time: now, Module: e})
 	}
 }
 
 // wanted tells whether a Pod on a base has a version of a module.
-func (w *world) wanted(base string, m timeline.ModuleRef) bool {
+func (w *world) wanted(base string, m events.ModuleRef) bool {
 	for uid := range w.podsOn[base] {
 		if p := w.state.Pods.Get(uid); p != nil && slices.Contains(p.Modules, m) {
 			return true
@@ -220,18 +218,18 @@ func (w *world) wanted(base string, m timeline.ModuleRef) bool {
 }
 
 // moduleState reads the state of a module out of its container; empty = nothing is known yet.
-func moduleState(o *corev1.Pod, container string) timeline.ModuleState {
+func moduleState(o *corev1.Pod, container string) events.ModuleState {
 	for _, c := range o.Status.ContainerStatuses {
 		switch {
 		case c.Name != container:
 		case c.State.Running != nil:
-			return timeline.ModuleActivated
+			return events.ModuleActivated
 		case c.State.Terminated != nil:
-			return timeline.ModuleBroken
+			return events.ModuleBroken
 		case c.State.Waiting != nil && (c.State.Waiting.Reason == "" || c.State.Waiting.Reason == api.ReasonContainerCreating):
-			return timeline.ModuleResolved
+			return events.ModuleResolved
 		case c.State.Waiting != nil:
-			return timeline.ModuleBroken
+			return events.ModuleBroken
 		}
 	}
 	return ""
@@ -241,14 +239,14 @@ func moduleState(o *corev1.Pod, container string) timeline.ModuleState {
 func (w *world) endpointsChanged(namespace, service string, slices []*discoveryv1.EndpointSlice, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	e := timeline.Event{Time: now, Kind: timeline.Endpoints, Name: namespace + "/" + service, Endpoints: []timeline.Endpoint{}}
+	e := &events.EndpointsEvent{Service: namespace + "/" + service, Endpoints: []events.Endpoint{}}
 	for _, s := range slices {
 		for _, p := range s.Endpoints {
 			base := w.state.BaseOf(ptr.Deref(p.NodeName, ""))
 			if base == "" {
 				continue
 			}
-			e.Endpoints = append(e.Endpoints, timeline.Endpoint{
+			e.Endpoints = append(e.Endpoints, events.Endpoint{
 				Base: base, Ready: ptr.Deref(p.Conditions.Ready, true), Serving: ptr.Deref(p.Conditions.Serving, true),
 				Terminating: ptr.Deref(p.Conditions.Terminating, false),
 			})
@@ -257,10 +255,10 @@ func (w *world) endpointsChanged(namespace, service string, slices []*discoveryv
 			}
 		}
 	}
-	if len(e.Endpoints) == 0 && w.state.Services.Get(e.Name) == nil {
+	if len(e.Endpoints) == 0 && w.state.Services.Get(e.Service) == nil {
 		return
 	}
-	w.apply(e)
+	w.apply(events.Event{Time: now, Endpoints: e})
 }
 
 // leaseChanged takes the Lease of a module controller.
@@ -286,14 +284,14 @@ func (w *world) leaseChanged(o *coordinationv1.Lease, gone bool, now time.Time) 
 
 // alive says whether a controller renews its Lease. w.mu is held.
 func (w *world) alive(name string, now time.Time) {
-	l, state := w.leases[name], timeline.ComponentRunning
+	l, state := w.leases[name], events.ComponentRunning
 	if now.After(l.until) {
-		state = timeline.ComponentExited
+		state = events.ComponentExited
 	}
-	if l.row.State == string(state) {
+	if l.row.State == state {
 		return
 	}
-	l.row.State, l.row.Since = string(state), millis(now)
+	l.row.State, l.row.Since = state, millis(now)
 	w.leases[name] = l
 	w.mark(kindComponent, name)
 }

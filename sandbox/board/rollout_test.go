@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // template has a module in a version.
@@ -89,7 +90,7 @@ func rollouts() *fake.Clientset {
 func TestRolloutsAreShown(t *testing.T) {
 	x := serve(t, Options{API: rollouts(), Title: "prod"}, nil).stream(t)
 	x.until("all workloads and revisions", func() bool { return len(x.tables.Workload) == 3 && len(x.tables.Revision) == 6 })
-	v := func(version string) []ModuleRef { return []ModuleRef{{"biz1", version}} }
+	v := func(version string) []events.ModuleRef { return []events.ModuleRef{{Name: "biz1", Version: version}} }
 	want := Tables{
 		Workload: map[string]WorkloadRow{
 			"deployment/default/stock": {Kind: "deployment", Namespace: "default", Name: "stock", Modules: v("2"), Desired: 4, Updated: 2, Ready: 4, Available: 4, Total: 5,

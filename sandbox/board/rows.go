@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/api"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // millis is a time on the wire; the zero time is 0.
@@ -80,7 +80,7 @@ func (w *world) baseRow(name string) *BaseRow {
 	if b != nil {
 		row.Identity, row.State = b.Identity, stateOf(b)
 		for _, m := range b.Modules {
-			row.Modules = append(row.Modules, ModuleOnBase{Name: m.Name, Version: m.Version, State: string(m.State), Since: millis(m.Since), Own: m.Own})
+			row.Modules = append(row.Modules, ModuleOnBase{Name: m.Name, Version: m.Version, State: m.State, Since: millis(m.Since), Own: m.Own})
 		}
 	}
 	if hasNode {
@@ -93,7 +93,7 @@ func (w *world) baseRow(name string) *BaseRow {
 	return row
 }
 
-func stateOf(b *timeline.BaseStatus) BaseState {
+func stateOf(b *events.BaseStatus) BaseState {
 	switch {
 	case !b.Running:
 		return BaseCrashed
@@ -107,7 +107,7 @@ func stateOf(b *timeline.BaseStatus) BaseState {
 
 // addNode adds what the Node of a base says.
 func (w *world) addNode(row *BaseRow, n node) {
-	row.Node, row.NodeState, row.Cordoned, row.Controller = n.name, string(n.state), n.cordoned, n.holder
+	row.Node, row.NodeState, row.Cordoned, row.Controller = n.name, n.state, n.cordoned, n.holder
 	row.Zone, row.BaseName, row.Version, row.IP, row.Tunnel = n.zone, n.baseName, n.version, n.ip, n.tunnel
 	row.Identity = cmp.Or(row.Identity, n.identity)
 	row.Pressure = n.pressure
@@ -133,7 +133,7 @@ func (w *world) addTold(row *BaseRow) {
 		row.Zone = row.Name[:at]
 	}
 	if n := w.state.Nodes.Get(w.nodeOf[row.Name]); n != nil {
-		row.Node, row.NodeState = n.Name, string(n.State)
+		row.Node, row.NodeState = n.Name, n.State
 	}
 }
 
@@ -147,14 +147,14 @@ func (w *world) reason(row *BaseRow, n node) string {
 	default:
 		parts = append(parts, string(row.State))
 	}
-	if row.Node != "" && row.NodeState != string(timeline.NodeReady) {
-		parts = append(parts, timeline.Join(": ", "Node "+row.NodeState, n.message))
+	if row.Node != "" && row.NodeState != events.NodeReady {
+		parts = append(parts, events.Join(": ", "Node "+string(row.NodeState), n.message))
 	}
 	if row.Pressure {
 		parts = append(parts, "more than 90% of the metaspace are in use")
 	}
 	for _, m := range row.Modules {
-		if m.State == string(timeline.ModuleBroken) {
+		if m.State == events.ModuleBroken {
 			parts = append(parts, m.Name+":"+m.Version+" is broken")
 		}
 	}
@@ -176,17 +176,9 @@ func (w *world) podRow(uid string) *PodRow {
 	namespace := cmp.Or(w.pods[uid].namespace, w.namespace)
 	return &PodRow{
 		Namespace: namespace, Name: p.Name, UID: p.UID, Workload: workloadOf(&p.PodState, namespace), Revision: revisionOfPod(p.Labels),
-		Node: p.Node, Base: p.Base, Modules: refs(p.Modules),
+		Node: p.Node, Base: p.Base, Modules: p.Modules,
 		Phase: p.Phase, Ready: p.Ready, Reason: p.Reason, Deleting: p.Deleting, Created: millis(p.Created), ReadySince: millis(p.ReadySince),
 	}
-}
-
-func refs(modules []timeline.ModuleRef) []ModuleRef {
-	list := make([]ModuleRef, len(modules))
-	for i, m := range modules {
-		list[i] = ModuleRef(m)
-	}
-	return list
 }
 
 func (w *world) serviceRow(key string) *ServiceRow {
@@ -225,7 +217,7 @@ func (w *world) componentRow(name string) *ComponentRow {
 	}
 	row, known := w.processes[name]
 	if c := w.state.Components.Get(name); c != nil {
-		row.Name, row.State, row.Since, row.Message = c.Name, string(c.State), millis(c.Since), cmp.Or(c.Message, row.Message)
+		row.Name, row.State, row.Since, row.Message = c.Name, c.State, millis(c.Since), cmp.Or(c.Message, row.Message)
 		return &row
 	}
 	if !known {
@@ -240,7 +232,7 @@ func (w *world) faultRow(key string) *FaultRow {
 		delete(w.fired, key)
 		return nil
 	}
-	return &FaultRow{ID: f.ID, Target: f.Target, Base: f.Base, Text: timeline.Join(": ", f.Kind, f.Message), Since: millis(f.Since), Fired: w.fired[key]}
+	return &FaultRow{ID: f.ID, Target: f.Target, Base: f.Base, Text: events.Join(": ", string(f.Kind), f.Message), Since: millis(f.Since), Fired: w.fired[key]}
 }
 
 // use follows the metaspace of a base.
@@ -255,7 +247,7 @@ type use struct {
 func (u *use) leak(row *BaseRow) int64 {
 	var names []string
 	for _, m := range row.Modules {
-		if m.State != string(timeline.ModuleActivated) {
+		if m.State != events.ModuleActivated {
 			return 0 // on its way from one to the other
 		}
 		names = append(names, m.Name)

@@ -1,5 +1,10 @@
 package board
 
+import (
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/events"
+)
+
 // All times on the wire are milliseconds since 1970, in UTC; all durations are milliseconds.
 // web/src/wire.ts has the same types and is written from this file; a test holds the two together.
 
@@ -167,8 +172,8 @@ type BaseRow struct {
 	// Tunnel is mqtt or http.
 	Tunnel string `json:"tunnel,omitempty"`
 	// Node is the name of its Node; empty = there is none. NodeState is Ready, NotReady or Unknown.
-	Node      string `json:"node,omitempty"`
-	NodeState string `json:"nodeState,omitempty"`
+	Node      string           `json:"node,omitempty"`
+	NodeState events.NodeState `json:"nodeState,omitempty"`
 	// Cordoned tells that no Pod is to come.
 	Cordoned bool `json:"cordoned,omitempty"`
 	// Controller that serves it; empty = none, or not known.
@@ -193,7 +198,7 @@ type ModuleOnBase struct {
 	Version string `json:"version"`
 	// State as arklet spells it: RESOLVED (is being installed), ACTIVATED (serves), DEACTIVATED,
 	// BROKEN.
-	State string `json:"state"`
+	State events.ModuleState `json:"state"`
 	// Since is when the version came to the base.
 	Since int64 `json:"since"`
 	// Own tells that no command brought it.
@@ -214,21 +219,15 @@ type PodRow struct {
 	// Base that it is on; empty = none so far.
 	Base string `json:"base,omitempty"`
 	// Modules that it wants.
-	Modules []ModuleRef `json:"modules"`
-	Phase   string      `json:"phase"`
-	Ready   bool        `json:"ready"`
+	Modules []events.ModuleRef `json:"modules"`
+	Phase   string             `json:"phase"`
+	Ready   bool               `json:"ready"`
 	// Reason why it is not Ready.
 	Reason   string `json:"reason,omitempty"`
 	Deleting bool   `json:"deleting,omitempty"`
 	Created  int64  `json:"created"`
 	// ReadySince is since when it serves; 0 = it does not.
 	ReadySince int64 `json:"readySince,omitempty"`
-}
-
-// ModuleRef names a version of a module.
-type ModuleRef struct {
-	Name    string `json:"name"`
-	Version string `json:"version"`
 }
 
 // WorkloadRow is a Deployment, DaemonSet or StatefulSet of modules.
@@ -238,7 +237,7 @@ type WorkloadRow struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// Modules of its template.
-	Modules []ModuleRef `json:"modules"`
+	Modules []events.ModuleRef `json:"modules"`
 	// Desired, Updated, Ready and Available count Pods.
 	Desired   int `json:"desired"`
 	Updated   int `json:"updated"`
@@ -274,9 +273,9 @@ type RevisionRow struct {
 	// Number counts up; one that is gone back to gets a new one.
 	Number int `json:"number"`
 	// Hash is what Pods made of it have as PodRow.Revision.
-	Hash    string      `json:"hash"`
-	Modules []ModuleRef `json:"modules"`
-	Created int64       `json:"created"`
+	Hash    string             `json:"hash"`
+	Modules []events.ModuleRef `json:"modules"`
+	Created int64              `json:"created"`
 }
 
 // ServiceRow is a Service by its endpoints.
@@ -293,9 +292,8 @@ type ServiceRow struct {
 
 // ComponentRow is a component of a sandbox, or a module controller of a cluster.
 type ComponentRow struct {
-	Name string `json:"name"`
-	// State is running, paused or exited.
-	State string `json:"state"`
+	Name  string                `json:"name"`
+	State events.ComponentState `json:"state"`
 	// Since is when it came into its state.
 	Since   int64  `json:"since"`
 	Message string `json:"message,omitempty"`
@@ -308,9 +306,8 @@ type ComponentRow struct {
 
 // FaultRow is a fault that is in effect.
 type FaultRow struct {
-	ID string `json:"id"`
-	// Target is base, api or mqtt.
-	Target string `json:"target"`
+	ID     string               `json:"id"`
+	Target v1alpha1.FaultTarget `json:"target"`
 	// Base that it acts on; empty = controllers.
 	Base string `json:"base,omitempty"`
 	// Text is its kind, and what else is known of it.
@@ -336,7 +333,7 @@ type StreamRow struct {
 	LostRate float64            `json:"lostRate"`
 	Versions map[string]float64 `json:"versions,omitempty"`
 	// Results counts by result, such as ok, timeout, refused.
-	Results map[string]int `json:"results,omitempty"`
+	Results map[events.RequestResult]int `json:"results,omitempty"`
 	// P50 and P99 of the whole stream.
 	P50 float64 `json:"p50,omitempty"`
 	P99 float64 `json:"p99,omitempty"`
@@ -347,13 +344,12 @@ type StreamRow struct {
 // StepRow is a step of a scenario.
 type StepRow struct {
 	// Number from 1, in the order of beginning.
-	Number int    `json:"number"`
-	Name   string `json:"name"`
-	// State is began, passed, failed or skipped.
-	State   string `json:"state"`
-	From    int64  `json:"from"`
-	To      int64  `json:"to,omitempty"`
-	Message string `json:"message,omitempty"`
+	Number  int              `json:"number"`
+	Name    string           `json:"name"`
+	State   events.StepState `json:"state"`
+	From    int64            `json:"from"`
+	To      int64            `json:"to,omitempty"`
+	Message string           `json:"message,omitempty"`
 }
 
 // FindingRow is what the board finds wrong, with a code of the documents.

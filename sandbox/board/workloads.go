@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // Kinds of workloads, as rows and actions spell them.
@@ -31,8 +31,8 @@ func isModule(t corev1.PodTemplateSpec) bool {
 	return labels.Value(t.Labels, labels.Component) == labels.Module
 }
 
-func templateModules(t corev1.PodTemplateSpec) []ModuleRef {
-	return refs(timeline.PodStateOf(&corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}).Modules)
+func templateModules(t corev1.PodTemplateSpec) []events.ModuleRef {
+	return events.PodStateOf(&corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}).Modules
 }
 
 func deploymentRow(d *appsv1.Deployment) WorkloadRow {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/board/internal/feed"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // Kinds of rows: the names of the fields of Tables.
@@ -34,7 +34,7 @@ type world struct {
 
 	mu    sync.Mutex
 	now   time.Time // of what was told last
-	state timeline.State
+	state events.State
 	dirty map[string]map[string]bool // keys of rows that are to be written anew, by kind
 	log   []any
 	logs  int64 // entries so far
@@ -116,26 +116,26 @@ func (w *world) record(e LogEntry) {
 	w.write(e)
 }
 
-// note takes an event of a timeline.
-func (w *world) note(e timeline.Event) {
+// note adds an event.
+func (w *world) note(e events.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.apply(e)
 }
 
 // apply makes an event a part of what is. w.mu is held.
-func (w *world) apply(e timeline.Event) {
+func (w *world) apply(e events.Event) {
 	if e.Time.After(w.now) {
 		w.now = e.Time
 	}
-	if e.Kind == timeline.Synced {
+	if e.Synced {
 		w.state.Apply(e)
 		for _, name := range w.state.Bases.Names() {
 			w.mark(kindBase, name)
 		}
 		return
 	}
-	var before *timeline.PodStatus
+	var before *events.PodStatus
 	if e.Pod != nil {
 		before = w.state.Pods.Get(e.Pod.PodKey())
 	}
@@ -155,20 +155,22 @@ func (w *world) settle() {
 }
 
 // touch marks the rows that an event changes. w.mu is held.
-func (w *world) touch(e timeline.Event, before *timeline.PodStatus) {
-	switch e.Kind {
-	case timeline.Base, timeline.Module:
-		if change := timeline.BaseChange(e.State); e.Kind == timeline.Base && change == timeline.BaseUp {
-			w.started[e.Base] = millis(e.Time)
-			delete(w.uses, e.Base)
+func (w *world) touch(e events.Event, before *events.PodStatus) {
+	switch {
+	case e.Base != nil:
+		if e.Base.Change == events.BaseUp {
+			w.started[e.Base.Base] = millis(e.Time)
+			delete(w.uses, e.Base.Base)
 		}
-		w.mark(kindBase, e.Base)
-	case timeline.Node:
-		if e.Base != "" && e.State != "" {
-			w.nodeOf[e.Base] = e.Name
+		w.mark(kindBase, e.Base.Base)
+	case e.Module != nil:
+		w.mark(kindBase, e.Module.Base)
+	case e.Node != nil:
+		if e.Node.Base != "" && e.Node.State != "" {
+			w.nodeOf[e.Node.Base] = e.Node.Name
 		}
-		w.mark(kindBase, e.Base)
-	case timeline.Pod:
+		w.mark(kindBase, e.Node.Base)
+	case e.Pod != nil:
 		if before != nil && before.Base != "" {
 			delete(w.podsOn[before.Base], before.PodKey())
 			w.mark(kindBase, before.Base)
@@ -182,24 +184,25 @@ func (w *world) touch(e timeline.Event, before *timeline.PodStatus) {
 			w.mark(kindBase, now.Base)
 		}
 		w.mark(kindPod, key)
-	case timeline.Endpoints:
-		w.mark(kindService, e.Name)
-	case timeline.Component:
-		w.mark(kindComponent, e.Name)
-	case timeline.Fault:
-		w.faultChanged(e)
-	case timeline.Step:
-		w.stepChanged(e)
+	case e.Endpoints != nil:
+		w.mark(kindService, e.Endpoints.Service)
+	case e.Component != nil:
+		w.mark(kindComponent, e.Component.Name)
+	case e.Fault != nil:
+		w.faultChanged(e.Fault)
+	case e.Step != nil:
+		w.stepChanged(e.Step, e.Time)
 	}
 }
 
-func (w *world) faultChanged(e timeline.Event) {
-	key := e.FaultKey()
-	switch timeline.FaultChange(e.State) {
-	case timeline.FaultFired:
+func (w *world) faultChanged(e *events.FaultEvent) {
+	key := e.Key()
+	switch e.Change {
+	case events.FaultFired:
 		w.fired[key]++
-	case timeline.FaultSet:
+	case events.FaultSet:
 		delete(w.fired, key)
+	case events.FaultCleared:
 	}
 	w.mark(kindFault, key)
 	if e.Base != "" {
@@ -207,27 +210,24 @@ func (w *world) faultChanged(e timeline.Event) {
 	}
 }
 
-// stepBegan is the state of a step that goes on.
-const stepBegan = "began"
-
 // stepChanged follows the steps of a scenario, which the State has not either.
-func (w *world) stepChanged(e timeline.Event) {
-	if e.State == stepBegan {
+func (w *world) stepChanged(e *events.StepEvent, now time.Time) {
+	if e.State == events.StepBegan {
 		n := len(w.steps) + 1
 		key := itoa(n)
 		w.stepKeys[e.Name] = key
-		w.steps[key] = StepRow{Number: n, Name: e.Name, State: e.State, From: millis(e.Time), Message: e.Message}
+		w.steps[key] = StepRow{Number: n, Name: e.Name, State: e.State, From: millis(now), Message: e.Message}
 		w.mark(kindStep, key)
 		return
 	}
 	key, goesOn := w.stepKeys[e.Name]
 	if !goesOn { // a step that was skipped never began
 		key = itoa(len(w.steps) + 1)
-		w.steps[key] = StepRow{Number: len(w.steps) + 1, Name: e.Name, From: millis(e.Time)}
+		w.steps[key] = StepRow{Number: len(w.steps) + 1, Name: e.Name, From: millis(now)}
 	}
 	delete(w.stepKeys, e.Name)
 	s := w.steps[key]
-	s.State, s.To, s.Message = e.State, millis(e.Time), e.Message
+	s.State, s.To, s.Message = e.State, millis(now), e.Message
 	w.steps[key] = s
 	w.mark(kindStep, key)
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 var (
@@ -55,20 +55,20 @@ type Active = fault.Active[Injection]
 type Set struct {
 	sync.Mutex
 	core    fault.Set[Injection]
-	changed func(group string, e timeline.Event)
+	changed func(group string, e events.Event)
 	ended   map[v1alpha1.FaultTarget]func(*Active)
 }
 
 // NewSet returns an empty Set. It calls changed when a fault of a group is set, triggered or ends, with
 // the mutex locked: changed must not block.
-func NewSet(changed func(group string, e timeline.Event)) *Set {
+func NewSet(changed func(group string, e events.Event)) *Set {
 	s := &Set{changed: changed, ended: map[v1alpha1.FaultTarget]func(*Active){}}
 	s.core.Mutex = s
 	s.core.OnEnded = func(x *Active) {
 		if ended := s.ended[x.Fault.Target]; ended != nil {
 			ended(x)
 		}
-		s.tell(x, "", timeline.FaultCleared, fmt.Sprintf("triggered %d times: %s", x.Fired, x.Ended))
+		s.tell(x, "", events.FaultCleared, fmt.Sprintf("triggered %d times: %s", x.Fired, x.Ended))
 	}
 	return s
 }
@@ -85,7 +85,7 @@ func (s *Set) Add(i Injection) (*Active, error) {
 		return nil, err
 	}
 	x.Fault.ID = x.ID
-	s.tell(x, "", timeline.FaultSet, x.Fault.details())
+	s.tell(x, "", events.FaultSet, x.Fault.details())
 	return x, nil
 }
 
@@ -107,7 +107,7 @@ func (s *Set) Fire(x *Active, base, what string) {
 		most = 1
 	}
 	if x.Fired < most {
-		s.tell(x, base, timeline.FaultFired, what)
+		s.tell(x, base, events.FaultFired, what)
 	}
 	s.core.Fire(x)
 }
@@ -138,16 +138,15 @@ func (s *Set) List(group string) (list []Status) {
 }
 
 // tell reports a change: on a base, or else on all bases of the fault, or on none.
-func (s *Set) tell(x *Active, base string, change timeline.FaultChange, message string) {
+func (s *Set) tell(x *Active, base string, change events.FaultChange, message string) {
 	bases := x.Fault.Bases
 	if base != "" || len(bases) == 0 {
 		bases = []string{base}
 	}
 	for _, base := range bases {
-		s.changed(x.Fault.Group, timeline.Event{
-			Time: time.Now(), Kind: timeline.Fault, Target: string(x.Fault.Target), Name: x.ID, Base: strings.TrimPrefix(base, x.Fault.Group+"-"),
-			State: string(change), Code: string(x.Fault.Kind), Message: message,
-		})
+		s.changed(x.Fault.Group, events.Event{Time: time.Now(), Fault: &events.FaultEvent{
+			Target: x.Fault.Target, Base: strings.TrimPrefix(base, x.Fault.Group+"-"), ID: x.ID, Kind: x.Fault.Kind, Change: change, Message: message,
+		}})
 	}
 }
 
@@ -178,7 +177,7 @@ func (i *Injection) details() string {
 	case len(i.Bases) == 0:
 		parts = append(parts, "of controllers")
 	}
-	return timeline.Join(" ", parts...)
+	return events.Join(" ", parts...)
 }
 
 // Selector selects faults. Each field that is given narrows it down.

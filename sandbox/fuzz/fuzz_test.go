@@ -17,10 +17,10 @@ import (
 
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // serial is a run in sandboxes that each have one schedule at a time.
@@ -359,24 +359,24 @@ func TestJudge(t *testing.T) {
 // controller.
 func TestTakenTooSoon(t *testing.T) {
 	began := time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC)
-	pod := func(at int, name, version string, ready, deleting bool) timeline.Event {
-		s := timeline.PodState{Name: name, UID: name, Ready: ready, Deleting: deleting, Owner: "ReplicaSet/" + name, Modules: []timeline.ModuleRef{{Name: "biz1", Version: version}}}
-		return timeline.Event{Kind: timeline.Pod, Time: began.Add(time.Duration(at) * time.Second), Pod: &s}
+	pod := func(at int, name, version string, ready, deleting bool) events.Event {
+		s := events.PodState{Name: name, UID: name, Ready: ready, Deleting: deleting, Owner: "ReplicaSet/" + name, Modules: []events.ModuleRef{{Name: "biz1", Version: version}}}
+		return events.Event{Time: began.Add(time.Duration(at) * time.Second), Pod: &events.PodEvent{PodState: s}}
 	}
 	older, newer := pod(0, "older", "1.0.0", true, false), pod(1, "newer", "2.0.0", true, false)
 	back := []*scenario.Step{{Name: "12 roll back: biz1 1.0.0", Started: began.Add(2 * time.Second)}}
 	for name, c := range map[string]struct {
 		steps  []*scenario.Step
-		events []timeline.Event
+		events []events.Event
 		want   bool
 	}{
-		"the old one is on its way out":  {back, []timeline.Event{older, newer, pod(3, "older", "1.0.0", true, true), pod(4, "newer", "2.0.0", true, true)}, true},
-		"the old one serves":             {back, []timeline.Event{older, newer, pod(4, "newer", "2.0.0", true, true)}, false},
-		"before":                         {back, []timeline.Event{newer, pod(1, "newer", "2.0.0", true, true)}, false},
-		"it did not serve":               {back, []timeline.Event{pod(1, "newer", "2.0.0", false, false), pod(4, "newer", "2.0.0", false, true)}, false},
-		"what it is rolled back to":      {back, []timeline.Event{older, pod(4, "older", "1.0.0", true, true)}, false},
-		"nothing was rolled back":        {nil, []timeline.Event{newer, pod(4, "newer", "2.0.0", true, true)}, false},
-		"another module was rolled back": {[]*scenario.Step{{Name: "12 roll back: biz2 1.0.0", Started: began}}, []timeline.Event{newer, pod(4, "newer", "2.0.0", true, true)}, false},
+		"the old one is on its way out":  {back, []events.Event{older, newer, pod(3, "older", "1.0.0", true, true), pod(4, "newer", "2.0.0", true, true)}, true},
+		"the old one serves":             {back, []events.Event{older, newer, pod(4, "newer", "2.0.0", true, true)}, false},
+		"before":                         {back, []events.Event{newer, pod(1, "newer", "2.0.0", true, true)}, false},
+		"it did not serve":               {back, []events.Event{pod(1, "newer", "2.0.0", false, false), pod(4, "newer", "2.0.0", false, true)}, false},
+		"what it is rolled back to":      {back, []events.Event{older, pod(4, "older", "1.0.0", true, true)}, false},
+		"nothing was rolled back":        {nil, []events.Event{newer, pod(4, "newer", "2.0.0", true, true)}, false},
+		"another module was rolled back": {[]*scenario.Step{{Name: "12 roll back: biz2 1.0.0", Started: began}}, []events.Event{newer, pod(4, "newer", "2.0.0", true, true)}, false},
 	} {
 		lost := scenario.Traffic{Verdict: scenario.Failed}
 		lost.Sent, lost.Summary.Lost = 10, 3

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // takenTooSoon describes the deletion of the last Ready Pod of a module during a rollback, although its Deployment
@@ -20,10 +20,10 @@ func takenTooSoon(run *scenario.Run) string {
 		if !is || !named {
 			continue
 		}
-		var state timeline.State
+		var state events.State
 		for _, e := range run.Timeline {
 			served := false
-			if e.Kind == timeline.Pod {
+			if e.Pod != nil {
 				before := state.Pods.Get(e.Pod.PodKey())
 				served = before != nil && before.Serves()
 			}
@@ -39,7 +39,7 @@ func takenTooSoon(run *scenario.Run) string {
 	return ""
 }
 
-func serves(state *timeline.State, module string) bool {
+func serves(state *events.State, module string) bool {
 	for p := range state.Pods.All() {
 		if p.Has(module) && p.Serves() {
 			return true

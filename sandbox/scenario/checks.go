@@ -10,9 +10,9 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/judge"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // expectations says what the built-in checks of a scenario must find.
@@ -71,8 +71,8 @@ func (e *execution) verdicts(ctx context.Context, end time.Time) {
 
 // foreign returns the Pods of other namespaces on the bases of the run. It asks the API only if a module is
 // left on a base, and returns none if the API does not answer.
-func (e *execution) foreign(ctx context.Context) (all []timeline.PodStatus) {
-	var state *timeline.State
+func (e *execution) foreign(ctx context.Context) (all []events.PodStatus) {
+	var state *events.State
 	e.world.Look(func(v observe.View) { state = v.State().Copy() })
 	if len(state.Left()) == 0 {
 		return nil
@@ -83,10 +83,10 @@ func (e *execution) foreign(ctx context.Context) (all []timeline.PodStatus) {
 		return nil
 	}
 	for i := range pods.Items {
-		p := timeline.PodStateOf(&pods.Items[i])
+		p := events.PodStateOf(&pods.Items[i])
 		p.Name = pods.Items[i].Namespace + "/" + p.Name
 		if base := state.BaseOf(p.Node); base != "" && pods.Items[i].Namespace != e.in.name {
-			all = append(all, timeline.PodStatus{PodState: *p, Base: base})
+			all = append(all, events.PodStatus{PodState: *p, Base: base})
 		}
 	}
 	return all
@@ -94,9 +94,9 @@ func (e *execution) foreign(ctx context.Context) (all []timeline.PodStatus) {
 
 // astray returns an error if a Pod of the run was on the Node of a base that does not belong to the run. Its module
 // is then on a base that the checks do not observe and that other runs may use. baseOf returns the base of a Node.
-func astray(events []timeline.Event, baseOf func(node string) string) error {
-	for _, x := range events {
-		if x.Kind == timeline.Pod && strings.HasPrefix(x.Pod.Node, "vnode.") && baseOf(x.Pod.Node) == "" {
+func astray(all []events.Event, baseOf func(node string) string) error {
+	for _, x := range all {
+		if x.Pod != nil && strings.HasPrefix(x.Pod.Node, "vnode.") && baseOf(x.Pod.Node) == "" {
 			return fmt.Errorf("the Pod %s was on Node %s, which is not a Node of this run: give the Pod the node selector %s: ${{ run.group }} ($GROUP in a script)",
 				x.Pod.Name, x.Pod.Node, labels.BaseCluster)
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/judge"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 func TestCheckOf(t *testing.T) {
@@ -48,17 +48,17 @@ func TestCheckOf(t *testing.T) {
 
 func TestEvidenceIsTold(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
-	pod := func(uid, phase string, ready, gone bool) timeline.Event {
-		return timeline.Event{Time: at, Kind: timeline.Pod, Base: "base-1", Pod: &timeline.PodState{Name: "p-" + uid, UID: uid, Phase: phase, Ready: ready, Gone: gone,
-			Modules: []timeline.ModuleRef{{Name: "stock", Version: "1"}}}}
+	pod := func(uid, phase string, ready, gone bool) events.Event {
+		return events.Event{Time: at, Pod: &events.PodEvent{Base: "base-1", PodState: events.PodState{Name: "p-" + uid, UID: uid, Phase: phase, Ready: ready, Gone: gone,
+			Modules: []events.ModuleRef{{Name: "stock", Version: "1"}}}}}
 	}
-	film := []timeline.Event{
+	film := []events.Event{
 		pod("a", "Pending", false, false),
-		{Time: at, Kind: timeline.Command, Base: "base-1", Name: "installBiz", Module: "stock", Version: "1", Code: "Arklet.DiskFull", Message: "no space"},
-		{Time: at, Kind: timeline.Command, Base: "base-1", Name: "queryAllBiz"},
+		{Time: at, Command: &events.CommandEvent{Base: "base-1", Name: "installBiz", Module: events.ModuleRef{Name: "stock", Version: "1"}, Code: "Arklet.DiskFull", Message: "no space"}},
+		{Time: at, Command: &events.CommandEvent{Base: "base-1", Name: "queryAllBiz"}},
 		pod("b", "Running", true, false),
-		{Time: at, Kind: timeline.Component, Name: "broker", State: "paused"},
-		{Time: at, Kind: timeline.Request, Name: "s", Base: "base-1", State: "reset"},
+		{Time: at, Component: &events.ComponentEvent{Name: "broker", State: "paused"}},
+		{Time: at, Request: &events.RequestEvent{Stream: "s", Base: "base-1", Result: "reset"}},
 		pod("a", "Running", true, true),
 	}
 	for _, tt := range []struct{ name, got, want string }{
@@ -78,10 +78,10 @@ func TestEvidenceIsTold(t *testing.T) {
 // run do not.
 func TestAstray(t *testing.T) {
 	baseOf := func(node string) string { return map[string]string{"vnode.a": "base-1"}[node] }
-	pod := func(node string) timeline.Event {
-		return timeline.Event{Kind: timeline.Pod, Pod: &timeline.PodState{Name: "nightly-1", Node: node}}
+	pod := func(node string) events.Event {
+		return events.Event{Pod: &events.PodEvent{PodState: events.PodState{Name: "nightly-1", Node: node}}}
 	}
-	own := []timeline.Event{pod(""), pod("vnode.a"), pod("worker-1"), {Kind: timeline.Node, Name: "vnode.c"}}
+	own := []events.Event{pod(""), pod("vnode.a"), pod("worker-1"), {Node: &events.NodeEvent{Name: "vnode.c"}}}
 	if err := astray(own, baseOf); err != nil {
 		t.Error(err)
 	}

@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/koupleless/koupsandbox/controller/api"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 const (
@@ -131,7 +131,7 @@ func (e *execution) matchesEvents(bases []control.Base) (same bool) {
 }
 
 // modulesOf formats modules as control.Base does.
-func modulesOf(all []timeline.ModuleStatus) []string {
+func modulesOf(all []events.ModuleStatus) []string {
 	var out []string
 	for _, m := range all {
 		out = append(out, m.String()+" "+string(m.State))

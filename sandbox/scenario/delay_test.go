@@ -18,10 +18,10 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // A long delay of the machine makes a failed run inconclusive, and changes no other verdict.
@@ -47,8 +47,8 @@ func TestDelayOfARun(t *testing.T) {
 // The Delay of a run is that of its watches or of its requests, whichever is longer.
 func TestDelayIsMeasured(t *testing.T) {
 	e := begin(t, Options{}, "steps: [{script: {content: exit 3}}]")
-	e.world.Note(timeline.Event{Kind: timeline.Synced})
-	e.world.Note(timeline.Event{Time: time.Now().Add(-time.Hour), Kind: timeline.Base, Base: "base-1", State: string(timeline.BaseReady)})
+	e.world.Note(events.Event{Synced: true})
+	e.world.Note(events.Event{Time: time.Now().Add(-time.Hour), Base: &events.BaseEvent{Base: "base-1", Change: events.BaseReady}})
 	e.must(e.body(t.Context()))
 	if run := e.finish(t.Context()); run.Delay < time.Hour || !run.Inconclusive() {
 		t.Errorf("delay %s, %s: %s", run.Delay, run.Verdict, run.Failure)
@@ -118,8 +118,8 @@ func TestCatchUpWithTheBases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := begin(t, Options{}, "steps: [{script: {content: \"true\"}}]")
 		host := e.in.name + "-base-1"
-		e.world.Note(timeline.Event{Kind: timeline.Synced})
-		e.world.Note(timeline.Event{Time: time.Now(), Kind: timeline.Base, Base: "base-1", State: string(timeline.BaseReady)})
+		e.world.Note(events.Event{Synced: true})
+		e.world.Note(events.Event{Time: time.Now(), Base: &events.BaseEvent{Base: "base-1", Change: events.BaseReady}})
 		e.bases = func(context.Context) ([]control.Base, error) {
 			return []control.Base{{HostName: host, Running: true, Modules: []string{"stock:1 ACTIVATED"}}}, nil
 		}
@@ -131,7 +131,7 @@ func TestCatchUpWithTheBases(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- e.catchUp(t.Context(), false) }()
 		synctest.Wait()
-		e.world.Note(timeline.Event{Time: time.Now(), Kind: timeline.Module, Base: "base-1", Module: "stock", Version: "1", State: "ACTIVATED"})
+		e.world.Note(events.Event{Time: time.Now(), Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "1"}, State: "ACTIVATED"}})
 		if err := <-done; err != nil {
 			t.Error(err)
 		}

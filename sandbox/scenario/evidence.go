@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 const (
@@ -28,29 +28,29 @@ func (e *execution) evidence(ctx context.Context) {
 	if e.run.Failure == "" || e.world == nil {
 		return
 	}
-	events := e.world.Events()
+	seen := e.world.Events()
 	details := []Detail{
-		{"Pods", lastPods(events)},
+		{"Pods", lastPods(seen)},
 		{"bases", e.lastBases()},
-		{"what the bases said last", lastCommands(events)},
-		{"components and faults", others(events)},
+		{"what the bases said last", lastCommands(seen)},
+		{"components and faults", others(seen)},
 	}
 	ofPods, err := e.podEvents(ctx)
 	if err != nil {
 		ofPods = "cannot be read: " + err.Error()
 	}
-	details = append(details, Detail{"events of the Pods", ofPods}, Detail{"what happened last", lastOf(events)})
+	details = append(details, Detail{"events of the Pods", ofPods}, Detail{"what happened last", lastOf(seen)})
 	for _, d := range details {
 		e.explain(d)
 	}
 }
 
 // lastPods is the last state of each Pod, the newest last.
-func lastPods(events []timeline.Event) string {
-	last := map[string]timeline.Event{}
+func lastPods(all []events.Event) string {
+	last := map[string]events.Event{}
 	var order []string
-	for _, x := range events {
-		if x.Kind != timeline.Pod {
+	for _, x := range all {
+		if x.Pod == nil {
 			continue
 		}
 		if _, known := last[x.Pod.UID]; !known {
@@ -103,26 +103,26 @@ func (e *execution) lastBases() string {
 }
 
 // lastCommands are the last commands that change something, or failed.
-func lastCommands(events []timeline.Event) string {
-	return tail(events, shownCommands, func(x timeline.Event) bool {
-		return x.Kind == timeline.Command && !x.Routine()
+func lastCommands(all []events.Event) string {
+	return tail(all, shownCommands, func(x events.Event) bool {
+		return x.Command != nil && !x.Routine()
 	})
 }
 
-func others(events []timeline.Event) string {
-	return tail(events, shownEvents, func(x timeline.Event) bool {
-		return x.Kind == timeline.Component || x.Kind == timeline.Fault
+func others(all []events.Event) string {
+	return tail(all, shownEvents, func(x events.Event) bool {
+		return x.Component != nil || x.Fault != nil
 	})
 }
 
-func lastOf(events []timeline.Event) string {
-	return tail(events, shownEvents, func(x timeline.Event) bool { return x.Kind != timeline.Command && x.Kind != timeline.Request })
+func lastOf(all []events.Event) string {
+	return tail(all, shownEvents, func(x events.Event) bool { return x.Command == nil && x.Request == nil })
 }
 
 // tail prints the last events of which want is true.
-func tail(events []timeline.Event, most int, want func(timeline.Event) bool) string {
+func tail(all []events.Event, most int, want func(events.Event) bool) string {
 	var lines []string
-	for _, x := range slices.Backward(events) {
+	for _, x := range slices.Backward(all) {
 		if len(lines) == most {
 			break
 		}

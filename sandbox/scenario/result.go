@@ -3,8 +3,8 @@ package scenario
 import (
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // Verdict of a run, a step or a check.
@@ -12,12 +12,12 @@ type Verdict string
 
 // The verdicts.
 const (
-	Passed  Verdict = "passed"
-	Failed  Verdict = "failed"
-	Skipped Verdict = "skipped"
+	Passed  = Verdict(events.StepPassed)
+	Failed  = Verdict(events.StepFailed)
+	Skipped = Verdict(events.StepSkipped)
 	// Errored: the run could not be judged, because of the scenario itself, of the
 	// sandbox, or of a machine so busy that what happened was seen too late.
-	Errored Verdict = "errored"
+	Errored = Verdict(events.StepErrored)
 )
 
 // Report is what one call of run has led to. Its JSON form is the JSON report.
@@ -83,7 +83,7 @@ type Run struct {
 	Failure string   `json:"failure,omitempty"`
 	Details []Detail `json:"details,omitempty"`
 	// Timeline has everything that was seen, in order.
-	Timeline []timeline.Event `json:"timeline,omitempty"`
+	Timeline []events.Event `json:"timeline,omitempty"`
 }
 
 // Step is one step that was done.

@@ -14,11 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/action"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // runLabel marks the namespaces of runs.
@@ -78,8 +78,8 @@ func (e *execution) watch(ctx context.Context, broken context.CancelCauseFunc) <
 		}
 	})
 	e.ended.Go(func() {
-		err := e.r.o.Sandbox.Watch(life, control.WatchRequest{Group: e.in.name, Own: !e.r.o.Keep}, func(event timeline.Event) {
-			if event.Kind == timeline.Synced {
+		err := e.r.o.Sandbox.Watch(life, control.WatchRequest{Group: e.in.name, Own: !e.r.o.Keep}, func(event events.Event) {
+			if event.Synced {
 				close(synced)
 			}
 			e.world.Note(event)

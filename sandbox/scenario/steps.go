@@ -13,10 +13,10 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/action"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // background is a step that goes on beside the others.
@@ -116,7 +116,7 @@ func (e *execution) begin(s *v1alpha1.Step, at place, n int) *Step {
 	e.mu.Lock()
 	*at.list = append(*at.list, done)
 	e.mu.Unlock()
-	e.note(done.Name, "began", "")
+	e.note(done.Name, events.StepBegan, "")
 	return done
 }
 
@@ -263,10 +263,10 @@ func (e *execution) joinAll() error {
 	return first
 }
 
-// note puts the beginning or the end of a step on the timeline.
-func (e *execution) note(name, state, message string) {
+// note puts the beginning or the end of a step into the events of the run.
+func (e *execution) note(name string, state events.StepState, message string) {
 	first, _, _ := strings.Cut(message, "\n")
-	e.world.Note(timeline.Event{Time: time.Now(), Kind: timeline.Step, Name: name, State: state, Message: first})
+	e.world.Note(events.Event{Time: time.Now(), Step: &events.StepEvent{Name: name, State: state, Message: first}})
 }
 
 // close completes the report of a step.
@@ -274,7 +274,7 @@ func (e *execution) close(s *Step, at place, v Verdict, message string) {
 	e.mu.Lock()
 	s.Elapsed, s.Verdict, s.Message = time.Since(s.Started), v, message
 	e.mu.Unlock()
-	e.note(s.Name, string(v), message)
+	e.note(s.Name, events.StepState(v), message)
 	e.progress(Event{Kind: StepEnded, Step: s, Depth: at.depth})
 }
 

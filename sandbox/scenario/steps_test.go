@@ -13,11 +13,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/action"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // load reads a scenario whose steps, and what comes before them, are given.
@@ -186,9 +186,9 @@ func TestParallelStepsEndTogether(t *testing.T) {
 }
 
 // module tells that a module on base-1 has got into these states.
-func module(e *execution, states ...string) {
+func module(e *execution, states ...events.ModuleState) {
 	for _, s := range states {
-		e.world.Note(timeline.Event{Kind: timeline.Module, Base: "base-1", Module: "stock", Version: "1", State: s})
+		e.world.Note(events.Event{Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "1"}, State: s}})
 	}
 }
 
@@ -203,15 +203,15 @@ func TestInvariants(t *testing.T) {
 	}
 	tests := []struct {
 		name, always, never string
-		states              []string
+		states              []events.ModuleState
 		want                Check
 	}{
-		{"always so", serves, "", []string{"ACTIVATED"}, passed(2)},
-		{"not for a moment", serves, "", []string{"BROKEN", "ACTIVATED"}, failed(2, "always", "module stock:1 on base-1: BROKEN")},
-		{"not at the beginning", broken, "", []string{"BROKEN"}, failed(1, "always", "the beginning")},
-		{"never so", "", broken, []string{"RESOLVED", "ACTIVATED"}, passed(3)},
-		{"once so", "", broken, []string{"ACTIVATED", "BROKEN", "ACTIVATED"}, failed(3, "never", "module stock:1 on base-1: BROKEN")},
-		{"never compared", "", "traffic.exists(t, true)", []string{"ACTIVATED"},
+		{"always so", serves, "", []events.ModuleState{"ACTIVATED"}, passed(2)},
+		{"not for a moment", serves, "", []events.ModuleState{"BROKEN", "ACTIVATED"}, failed(2, "always", "module stock:1 on base-1: BROKEN")},
+		{"not at the beginning", broken, "", []events.ModuleState{"BROKEN"}, failed(1, "always", "the beginning")},
+		{"never so", "", broken, []events.ModuleState{"RESOLVED", "ACTIVATED"}, passed(3)},
+		{"once so", "", broken, []events.ModuleState{"ACTIVATED", "BROKEN", "ACTIVATED"}, failed(3, "never", "module stock:1 on base-1: BROKEN")},
+		{"never compared", "", "traffic.exists(t, true)", []events.ModuleState{"ACTIVATED"},
 			Check{Name: "i", Expect: "holds", Verdict: Failed, Summary: "it was never compared with anything, so it proves nothing: there were no elements in traffic"}},
 	}
 	for _, tt := range tests {
@@ -221,7 +221,7 @@ func TestInvariants(t *testing.T) {
 				spec = "never:\n- {name: i, cel: \"" + tt.never + "\"}\n"
 			}
 			e := begin(t, Options{}, spec+"steps:\n- {name: a, script: {content: echo}}")
-			e.world.Note(timeline.Event{Kind: timeline.Base, Base: "base-1", State: "ready"})
+			e.world.Note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
 			module(e, "ACTIVATED")
 			guarded, release, err := e.guard(t.Context(), "", e.in.Spec.Always, e.in.Spec.Never)
 			if err != nil {
@@ -249,7 +249,7 @@ func TestBrokenInvariantEndsItsStep(t *testing.T) {
 	e := begin(t, Options{}, "steps:\n- name: a\n  timeout: 1m\n  never:\n  - {name: i, cel: \"bases.exists(b, bases[b].ready)\"}\n  script: {content: 'touch began; sleep 60'}\n- {name: b, script: {content: echo}}")
 	done := make(chan error, 1)
 	go func() { done <- e.body(t.Context()) }()
-	e.world.Note(timeline.Event{Kind: timeline.Base, Base: "base-1", State: "ready"})
+	e.world.Note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
 	err := <-done
 	var why *violated
 	if !errors.As(err, &why) {

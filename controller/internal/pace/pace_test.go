@@ -38,7 +38,6 @@ func TestOf(t *testing.T) {
 var settings = []string{
 	"api.UnreachableAfter", "api.DeadAfter", "api.HealthInterval", "api.ListInterval", "api.ReconnectGrace", "api.MassWindow", "api.MassAtMost",
 	"api.ControllerLease", "api.NodeLease", "api.InstallTimeout", "api.UninstallTimeout", "api.Drain",
-	"httptunnel.DefaultOperationTimeout", // that of InstallTimeout
 }
 
 // undivided are times that are written in the controller and are the same at every speed, by the

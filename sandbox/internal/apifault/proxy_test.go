@@ -27,9 +27,9 @@ import (
 
 	core "github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/apifault"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 const patience = 10 * time.Second
@@ -154,10 +154,10 @@ func newRig(t testing.TB) *rig {
 	}, direct); err != nil {
 		t.Fatal(err)
 	}
-	r.faults = fault.NewSet(func(_ string, e timeline.Event) {
+	r.faults = fault.NewSet(func(_ string, e events.Event) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.events = append(r.events, e.Name+" "+e.State)
+		r.events = append(r.events, e.Fault.ID+" "+string(e.Fault.Change))
 	})
 	r.Proxy = apifault.New(apifault.Options{Dir: dir, Kubeconfig: direct, Faults: r.faults, GroupOf: func(namespace, name string) string {
 		if namespace != "" && namespace != "ns" {

@@ -8,17 +8,17 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/mqttfault"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // On the way to the user's broker, too, each direction is disturbed by itself, for clients over TCP and
 // for those of this process.
 func TestRelayUnderRules(t *testing.T) {
 	b, settings := theirs(t, broker.Options{})
-	faults := fault.NewSet(func(string, timeline.Event) {})
+	faults := fault.NewSet(func(string, events.Event) {})
 	view := mqttfault.New(mqttfault.Options{
 		Who: func(identity string) mqttfault.Client { return mqttfault.Client{Base: identity} }, Faults: faults, Kill: func(int) {},
 	})

@@ -9,10 +9,10 @@ import (
 	"os"
 
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // ErrUnreachable is returned, wrapped, when no daemon answers on the socket.
@@ -85,7 +85,7 @@ func (c *Client) Hold(ctx context.Context, held func()) error {
 // Events calls sink for every step since the daemon's start, until ctx or the
 // daemon ends.
 func (c *Client) Events(ctx context.Context, sink func(progress.Event)) error {
-	return events.Call(ctx, &c.rpc, rpc.None{}, sink)
+	return progressEvents.Call(ctx, &c.rpc, rpc.None{}, sink)
 }
 
 // Bases lists the bases with their Nodes: those of a group, or all if it is empty.
@@ -150,7 +150,7 @@ func (c *Client) SetController(ctx context.Context, r ControllerRequest) (before
 // then one of kind Synced, then what changes. It blocks until ctx ends, and
 // returns its cause; until the daemon ends, and returns nil; or until sink was
 // so slow that events would be lost, and returns an *Error that says so.
-func (c *Client) Watch(ctx context.Context, r WatchRequest, sink func(timeline.Event)) error {
+func (c *Client) Watch(ctx context.Context, r WatchRequest, sink func(events.Event)) error {
 	return watch.Call(ctx, &c.rpc, r, sink)
 }
 

@@ -2,10 +2,10 @@ package control
 
 import (
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // What can be asked of a daemon. The methods of Service and Client say what each does.
@@ -14,7 +14,7 @@ const (
 	up             rpc.Stream[UpRequest, upStep]                   = "Up"
 	down           rpc.Unary[rpc.None, rpc.None]                   = "Down"
 	hold           rpc.Stream[rpc.None, rpc.None]                  = "Hold"
-	events         rpc.Stream[rpc.None, progress.Event]            = "Events"
+	progressEvents rpc.Stream[rpc.None, progress.Event]            = "Events"
 	bases          rpc.Unary[groupRequest, []Base]                 = "Bases"
 	addBases       rpc.Unary[AddRequest, []Base]                   = "AddBases"
 	removeBases    rpc.Unary[RemoveRequest, []Base]                = "RemoveBases"
@@ -25,7 +25,7 @@ const (
 	clearFaults    rpc.Unary[FaultSelector, rpc.None]              = "ClearFaults"
 	faults         rpc.Unary[groupRequest, Faults]                 = "Faults"
 	setController  rpc.Unary[ControllerRequest, ControllerRequest] = "SetController"
-	watch          rpc.Stream[WatchRequest, timeline.Event]        = "Watch"
+	watch          rpc.Stream[WatchRequest, events.Event]          = "Watch"
 	startTraffic   rpc.Unary[startTrafficRequest, rpc.None]        = "StartTraffic"
 	trafficOf      rpc.Unary[groupRequest, []traffic.Summary]      = "Traffic"
 	stopTraffic    rpc.Unary[streamRequest, *traffic.End]          = "StopTraffic"

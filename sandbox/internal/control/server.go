@@ -6,11 +6,11 @@ import (
 	"slices"
 
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // Service is what a daemon can do. An *Error decides the HTTP status of a
@@ -44,7 +44,7 @@ type Service interface {
 	SetController(ctx context.Context, r ControllerRequest) (ControllerRequest, error)
 	// Watch calls sink for every event, one at a time, until ctx or the daemon ends.
 	// A sink that is too slow ends it with an error.
-	Watch(ctx context.Context, r WatchRequest, sink func(timeline.Event)) error
+	Watch(ctx context.Context, r WatchRequest, sink func(events.Event)) error
 	StartTraffic(ctx context.Context, group string, s traffic.Spec) error
 	Traffic(ctx context.Context, group string) ([]traffic.Summary, error)
 	StopTraffic(ctx context.Context, group, name string) (*traffic.End, error)
@@ -73,7 +73,7 @@ func Handler(s Service) http.Handler {
 		s.Hold(ctx, func() { send(rpc.None{}) })
 		return nil
 	})
-	events.Handle(mux, func(ctx context.Context, _ rpc.None, send func(progress.Event)) error {
+	progressEvents.Handle(mux, func(ctx context.Context, _ rpc.None, send func(progress.Event)) error {
 		s.Events(ctx, send)
 		return nil
 	})

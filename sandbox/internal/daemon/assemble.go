@@ -29,7 +29,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // clientPrefix begins the MQTT client ids of controllers and bases.
@@ -331,5 +330,5 @@ func (b *bringUp) controllerKubeconfig() string {
 
 // controllerChanged reports a new state of a controller in the cluster.
 func (d *Daemon) controllerChanged(name string, state supervise.State, message string) {
-	d.streams.component(timeline.Event{Time: time.Now(), Name: name, State: string(state), Message: message})
+	d.streams.component(time.Now(), name, state, message)
 }

@@ -83,7 +83,7 @@ type Daemon struct {
 	o          Options
 	log        *slog.Logger
 	supervisor *supervise.Supervisor
-	events     *events
+	events     *progressLog
 	startedAt  time.Time
 
 	// changes is held whole by whoever changes the sandbox: up, down, scaling. Whoever acts on one of
@@ -138,7 +138,7 @@ func New(o Options) *Daemon {
 	d := &Daemon{
 		o:         o,
 		log:       o.Logger,
-		events:    newEvents(),
+		events:    newProgressLog(),
 		startedAt: time.Now(),
 		changes:   semaphore.NewWeighted(whole),
 		stopped:   make(chan struct{}),

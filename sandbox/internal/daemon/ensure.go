@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // ensure brings a running sandbox in line with a configuration: it resumes what is
@@ -42,7 +42,7 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 	var changes []string
 	for _, part := range d.shown() {
 		for _, c := range part.Components(ctx) {
-			if c.State != string(timeline.ComponentPaused) {
+			if c.State != string(events.ComponentPaused) {
 				continue
 			}
 			if err := d.step(ctx, steps, "Resuming "+c.Name, func(ctx context.Context) error {

@@ -7,17 +7,17 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 )
 
-// events keeps the steps since the start and hands them to any number of
+// progressLog keeps the steps since the start and hands them to any number of
 // listeners, each from the first on.
-type events struct {
+type progressLog struct {
 	mu   sync.Mutex
 	all  []progress.Event
 	more chan struct{} // closed at the next event
 }
 
-func newEvents() *events { return &events{more: make(chan struct{})} }
+func newProgressLog() *progressLog { return &progressLog{more: make(chan struct{})} }
 
-func (e *events) add(event progress.Event) {
+func (e *progressLog) add(event progress.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.all = append(e.all, event)
@@ -26,7 +26,7 @@ func (e *events) add(event progress.Event) {
 }
 
 // follow calls sink for every event until ctx ends or end is closed.
-func (e *events) follow(ctx context.Context, end <-chan struct{}, sink func(progress.Event)) {
+func (e *progressLog) follow(ctx context.Context, end <-chan struct{}, sink func(progress.Event)) {
 	next := 0
 	for {
 		e.mu.Lock()

@@ -10,9 +10,10 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
 // waitingEvents is how many events may wait for a subscriber that reads slowly:
@@ -23,19 +24,19 @@ const waitingEvents = 1 << 16
 // subscriber queues events for one stream. Whoever tells it something never waits.
 type subscriber struct {
 	group string // empty = all
-	rpc.Queue[timeline.Event]
+	rpc.Queue[events.Event]
 }
 
 var _ fleet.Watcher = (*subscriber)(nil)
 
 // sync ends the events that tell what is.
 func (s *subscriber) sync() {
-	s.Put(timeline.Event{Time: time.Now(), Kind: timeline.Synced})
+	s.Put(events.Event{Time: time.Now(), Synced: true})
 	s.Limit(waitingEvents)
 }
 
 // follow calls sink for every event until ctx ends, the queue is closed, or events have been lost.
-func (s *subscriber) follow(ctx context.Context, sink func(timeline.Event)) error {
+func (s *subscriber) follow(ctx context.Context, sink func(events.Event)) error {
 	if err := s.Read(ctx, sink); err != nil {
 		return rpc.Errorf(http.StatusServiceUnavailable, "%v; watch again", err)
 	}
@@ -55,84 +56,131 @@ func (s *subscriber) Shown(m *fleet.Member, v fleet.View) {
 	if !v.Started {
 		return // all about it is still to come
 	}
-	base := timeline.Event{Time: time.Now(), Kind: timeline.Base, Base: s.name(m), Identity: v.Identity}
-	var events []timeline.Event
-	for _, state := range []struct {
-		name  string
-		holds bool
-	}{{"up", v.Running}, {"ready", v.Ready}, {"connected", v.Connected}, {"down", !v.Running}} {
-		if state.holds {
-			base.State = state.name
-			events = append(events, base)
-		}
-	}
+	now := time.Now()
+	s.Put(s.process(m, now, v)...)
 	for _, biz := range v.Biz {
-		e := base
-		e.Kind, e.Module, e.Version, e.State = timeline.Module, biz.Name, biz.Version, string(biz.State)
-		events = append(events, e)
+		s.Put(events.Event{Time: now, Module: &events.ModuleEvent{
+			Base: s.name(m), Identity: v.Identity, ModuleRef: events.ModuleRef{Name: biz.Name, Version: biz.Version}, State: moduleState(biz.State),
+		}})
 	}
 	for _, f := range v.Faults {
-		if f.Ended != "" {
-			continue
+		if f.Ended == "" {
+			s.fault(m, now, fakebase.FaultTrace{ID: f.ID, Kind: f.Kind, Code: f.Code, State: fakebase.FaultIsSet})
 		}
-		e := base
-		e.Kind, e.Target, e.Name, e.Code, e.Message, e.State = timeline.Fault, string(v1alpha1.TargetBase), f.ID, string(f.Kind), f.Code, string(fakebase.FaultIsSet)
-		events = append(events, e)
 	}
-	s.Put(events...)
 }
 
-// Changed tells what happens to a base.
+// process returns the events that report the present state of the process of a base.
+func (s *subscriber) process(m *fleet.Member, now time.Time, v fleet.View) (list []events.Event) {
+	for _, state := range []struct {
+		change events.BaseChange
+		holds  bool
+	}{{events.BaseUp, v.Running}, {events.BaseReady, v.Ready}, {events.BaseConnected, v.Connected}, {events.BaseDown, !v.Running}} {
+		if state.holds {
+			list = append(list, events.Event{Time: now, Base: &events.BaseEvent{Base: s.name(m), Identity: v.Identity, Change: state.change}})
+		}
+	}
+	return list
+}
+
+// baseChange translates the kind of an event that is not about a module.
+func baseChange(kind fakebase.EventKind) events.BaseChange {
+	switch kind {
+	case fakebase.EventUp:
+		return events.BaseUp
+	case fakebase.EventReady:
+		return events.BaseReady
+	case fakebase.EventConnected:
+		return events.BaseConnected
+	case fakebase.EventDisconnected:
+		return events.BaseDisconnected
+	case fakebase.EventDown:
+		return events.BaseDown
+	case fakebase.EventBiz:
+	}
+	return ""
+}
+
+// moduleState translates the state of a module. A module that could not be stopped is removed.
+func moduleState(state fakebase.State) events.ModuleState {
+	switch state {
+	case fakebase.StateResolved:
+		return events.ModuleResolved
+	case fakebase.StateActivated:
+		return events.ModuleActivated
+	case fakebase.StateDeactivated:
+		return events.ModuleDeactivated
+	case fakebase.StateBroken:
+		return events.ModuleBroken
+	case fakebase.StateStopped:
+		return events.ModuleStopped
+	case fakebase.StateUnresolved:
+	}
+	return ""
+}
+
+func faultChange(state fakebase.FaultState) events.FaultChange {
+	switch state {
+	case fakebase.FaultIsSet:
+		return events.FaultSet
+	case fakebase.FaultFired:
+		return events.FaultFired
+	case fakebase.FaultCleared:
+		return events.FaultCleared
+	}
+	return ""
+}
+
+// Changed reports an event of a base.
 func (s *subscriber) Changed(m *fleet.Member, e fakebase.Event) {
-	out := timeline.Event{Time: e.Time, Kind: timeline.Base, Base: s.name(m), Identity: e.Identity, State: string(e.Kind)}
 	if e.Kind != fakebase.EventBiz {
-		s.Put(out)
+		s.Put(events.Event{Time: e.Time, Base: &events.BaseEvent{Base: s.name(m), Identity: e.Identity, Change: baseChange(e.Kind)}})
 		return
 	}
-	out.Kind, out.Module, out.Version, out.From, out.State = timeline.Module, e.Biz, e.Version, string(e.From), string(e.To)
-	out.Message = e.Message
-	switch e.To {
-	case fakebase.StateStopped: // the last state of a module, and then it is gone
-		gone := out
-		gone.From, gone.State, gone.Message = out.State, "", ""
-		s.Put(out, gone)
-	case fakebase.StateUnresolved: // it could not be stopped, and is gone
-		out.State = ""
-		s.Put(out)
-	default:
-		s.Put(out)
+	x := events.ModuleEvent{
+		Base: s.name(m), Identity: e.Identity, ModuleRef: events.ModuleRef{Name: e.Biz, Version: e.Version},
+		From: moduleState(e.From), State: moduleState(e.To), Message: e.Message,
+	}
+	s.Put(events.Event{Time: e.Time, Module: &x})
+	if e.To == fakebase.StateStopped { // the last state before the module is removed
+		gone := x
+		gone.From, gone.State, gone.Message = x.State, "", ""
+		s.Put(events.Event{Time: e.Time, Module: &gone})
 	}
 }
 
-// Traced tells what a base does, but for good answers about its health: with ten thousand bases they are most of what there
-// would be to tell, and keep whoever records it behind.
+// Traced reports a command or a fault of a base. It leaves out successful health checks, which would be most of the events
+// of a large fleet.
 func (s *subscriber) Traced(m *fleet.Member, t fakebase.Trace) {
-	out := timeline.Event{Time: t.Time, Base: s.name(m)}
-	switch {
-	case t.Command != nil:
-		c := t.Command
-		if c.Name == timeline.CommandHealth && c.Code == "" {
-			return
-		}
-		out.Kind, out.Identity, out.Name = timeline.Command, c.Identity, c.Name
-		out.Module, out.Version, out.Code, out.Message, out.Elapsed = c.Biz, c.Version, c.Code, c.Message, c.Elapsed
-	case t.Fault != nil:
-		f := t.Fault
-		out.Kind, out.Target, out.Name, out.Code, out.Message, out.State = timeline.Fault, string(v1alpha1.TargetBase), f.ID, string(f.Kind), f.Code, string(f.State)
+	if t.Fault != nil {
+		s.fault(m, t.Time, *t.Fault)
+		return
 	}
-	s.Put(out)
+	c := t.Command
+	if c.Name == events.CommandHealth && c.Code == "" {
+		return
+	}
+	s.Put(events.Event{Time: t.Time, Command: &events.CommandEvent{
+		Base: s.name(m), Identity: c.Identity, Name: c.Name, Module: events.ModuleRef{Name: c.Biz, Version: c.Version}, Code: c.Code, Message: c.Message, Elapsed: c.Elapsed,
+	}})
+}
+
+func (s *subscriber) fault(m *fleet.Member, at time.Time, f fakebase.FaultTrace) {
+	s.Put(events.Event{Time: at, Fault: &events.FaultEvent{
+		Target: v1alpha1.TargetBase, Base: s.name(m), ID: f.ID, Kind: f.Kind, Change: faultChange(f.State), Message: f.Code,
+	}})
 }
 
 // Gone tells that a base has been removed.
 func (s *subscriber) Gone(m *fleet.Member) {
-	s.Put(timeline.Event{Time: time.Now(), Kind: timeline.Base, Base: s.name(m), State: "removed"})
+	s.Put(events.Event{Time: time.Now(), Base: &events.BaseEvent{Base: s.name(m), Change: "removed"}})
 }
 
 // streams are all subscribers, and what new ones are to know.
 type streams struct {
 	mu         sync.Mutex
 	all        []*subscriber
-	components []timeline.Event // the last of each, in order of their first
+	components []events.Event // the last of each, in order of their first
 	// owners of groups: true while there is one, false when it has gone.
 	owners map[string]bool
 }
@@ -153,15 +201,15 @@ func (s *streams) remove(sub *subscriber) {
 	s.all = slices.DeleteFunc(s.all, func(x *subscriber) bool { return x == sub })
 }
 
-// component tells everybody of a new state of a component.
-func (s *streams) component(e timeline.Event) {
-	e.Kind = timeline.Component
+// component reports a new state of a component to all subscribers.
+func (s *streams) component(at time.Time, name string, state supervise.State, message string) {
+	e := events.Event{Time: at, Component: &events.ComponentEvent{Name: name, State: componentState(state), Message: message}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sub := range s.all {
 		sub.Put(e)
 	}
-	i := slices.IndexFunc(s.components, func(x timeline.Event) bool { return x.Name == e.Name })
+	i := slices.IndexFunc(s.components, func(x events.Event) bool { return x.Component.Name == name })
 	if i < 0 {
 		s.components = append(s.components, e)
 		return
@@ -169,8 +217,20 @@ func (s *streams) component(e timeline.Event) {
 	s.components[i] = e
 }
 
+func componentState(state supervise.State) events.ComponentState {
+	switch state {
+	case supervise.Running:
+		return events.ComponentRunning
+	case supervise.Paused:
+		return events.ComponentPaused
+	case supervise.Exited:
+		return events.ComponentExited
+	}
+	return ""
+}
+
 // rule tells what a rule of a group does, everybody if it is nobody's.
-func (s *streams) fault(group string, e timeline.Event) {
+func (s *streams) fault(group string, e events.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sub := range s.all {
@@ -189,20 +249,19 @@ func (s *streams) knows(group string) bool {
 }
 
 // request tells of a lost request of a group.
-func (s *streams) request(group string, e timeline.Event) {
-	e.Kind = timeline.Request
+func (s *streams) request(group string, at time.Time, r events.RequestEvent) {
+	all := r
+	if r.Base != "" {
+		all.Base = group + "-" + r.Base
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sub := range s.all {
 		switch sub.group {
 		case group:
-			sub.Put(e)
+			sub.Put(events.Event{Time: at, Request: &r})
 		case "":
-			all := e
-			if all.Base != "" {
-				all.Base = group + "-" + e.Base
-			}
-			sub.Put(all)
+			sub.Put(events.Event{Time: at, Request: &all})
 		}
 	}
 }

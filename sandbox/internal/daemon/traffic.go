@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // serve serves a part of the gateway until ctx ends, or the listener is closed.
@@ -30,9 +30,9 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 // lost tells of a request that was lost.
 func (d *Daemon) lost(l traffic.LostRequest) {
 	r := l.Record
-	d.streams.request(l.Group, timeline.Event{
-		Time: r.Done, Base: r.Base, Module: l.Module, Version: r.Version, Name: l.Stream, Route: l.Route,
-		State: string(r.Result), Message: r.Error, Elapsed: r.Done.Sub(r.Due),
+	d.streams.request(l.Group, r.Done, events.RequestEvent{
+		Stream: l.Stream, Base: r.Base, Module: events.ModuleRef{Name: l.Module, Version: r.Version}, Route: l.Route,
+		Result: r.Result, Message: r.Error, Elapsed: r.Done.Sub(r.Due),
 	})
 }
 

@@ -5,16 +5,16 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // Watch calls sink for everything that happens to the bases of a group, or to all,
 // and to components.
-func (d *Daemon) Watch(ctx context.Context, r control.WatchRequest, sink func(timeline.Event)) error {
+func (d *Daemon) Watch(ctx context.Context, r control.WatchRequest, sink func(events.Event)) error {
 	running, err := d.isUp()
 	switch {
 	case err != nil:
@@ -56,9 +56,9 @@ func (d *Daemon) clear(running *running, group string) {
 
 // componentChanged tells of a process.
 func (d *Daemon) componentChanged(c supervise.Change) {
-	d.streams.component(timeline.Event{Time: c.Time, Name: c.Name, State: string(c.State), Message: c.Exit})
+	d.streams.component(c.Time, c.Name, c.State, c.Exit)
 }
 
 func (d *Daemon) brokerChanged(state supervise.State, why string) {
-	d.streams.component(timeline.Event{Time: time.Now(), Name: broker.Component, State: string(state), Message: why})
+	d.streams.component(time.Now(), broker.Component, state, why)
 }

@@ -17,29 +17,29 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 	basefault "github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // stream is a watch that goes on.
 type stream struct {
 	t      *testing.T
-	events chan timeline.Event
+	events chan events.Event
 	cancel context.CancelFunc
 	ended  chan error
 }
 
 func (b *bench) watch(r control.WatchRequest) *stream {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &stream{t: b.t, events: make(chan timeline.Event, 10_000), cancel: cancel, ended: make(chan error, 1)}
+	s := &stream{t: b.t, events: make(chan events.Event, 10_000), cancel: cancel, ended: make(chan error, 1)}
 	client := control.NewClient(b.dir.SocketPath())
 	go func() {
 		defer client.Close()
-		s.ended <- client.Watch(ctx, r, func(e timeline.Event) { s.events <- e })
+		s.ended <- client.Watch(ctx, r, func(e events.Event) { s.events <- e })
 	}()
 	b.t.Cleanup(s.end)
 	return s
@@ -55,6 +55,26 @@ func (s *stream) end() {
 	}
 }
 
+// lineOf describes an event by its kind, base, state, name, module and code.
+func lineOf(e events.Event) string {
+	var rest string
+	switch {
+	case e.Base != nil:
+		rest = string(e.Base.Change)
+	case e.Module != nil:
+		rest = events.Join(" ", string(e.Module.State), e.Module.Name)
+	case e.Command != nil:
+		rest = events.Join(" ", e.Command.Name, e.Command.Module.Name, e.Command.Code)
+	case e.Component != nil:
+		rest = string(e.Component.State) + " " + e.Component.Name
+	case e.Fault != nil:
+		rest = events.Join(" ", string(e.Fault.Change), e.Fault.ID, string(e.Fault.Kind))
+	case e.Request != nil:
+		rest = events.Join(" ", string(e.Request.Result), e.Request.Stream, e.Request.Module.Name)
+	}
+	return events.Join(" ", e.Kind(), e.BaseName(), rest)
+}
+
 // until returns what is told up to the first event that is as wanted.
 func (s *stream) until(what string) []string {
 	s.t.Helper()
@@ -63,11 +83,11 @@ func (s *stream) until(what string) []string {
 	for {
 		select {
 		case e := <-s.events:
-			line := strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s %s %s", e.Kind, e.Base, e.State, e.Name, e.Module, e.Code)), " ")
-			if e.Name == timeline.CommandHealth {
-				s.t.Errorf("a good answer about the health of %s is told", e.Base)
+			line := lineOf(e)
+			if e.Command != nil && e.Command.Name == events.CommandHealth {
+				s.t.Errorf("a good answer about the health of %s is told", e.Command.Base)
 			}
-			if e.Kind != timeline.Command || e.Name == "installBiz" { // the controller of these tests asks nothing
+			if e.Command == nil || e.Command.Name == events.CommandInstall { // the controller of these tests asks nothing
 				told = append(told, line)
 			}
 			if line == what {
@@ -123,7 +143,7 @@ func TestWatchAGroup(t *testing.T) {
 		}
 		_ = response.Body.Close()
 	}
-	command(timeline.CommandHealth, `{}`)
+	command(events.CommandHealth, `{}`)
 	command("installBiz", `{"bizName":"biz1","bizVersion":"1","bizUrl":"https://modules.example/biz1-1-ark-biz.jar"}`)
 	command("uninstallBiz", `{"bizName":"biz1","bizVersion":"1"}`)
 	for _, action := range []component.Action{component.Pause, component.Resume, component.Stop, component.Start} {
@@ -178,8 +198,8 @@ func TestOwnerGoes(t *testing.T) {
 			t.Errorf("%s gave %v", what, err)
 		}
 	}
-	conflict("a second owner", b.Watch(t.Context(), control.WatchRequest{Group: "g", Own: true}, func(timeline.Event) {}))
-	if err := b.Watch(t.Context(), control.WatchRequest{Own: true}, func(timeline.Event) {}); err == nil || !strings.Contains(err.Error(), "name one") {
+	conflict("a second owner", b.Watch(t.Context(), control.WatchRequest{Group: "g", Own: true}, func(events.Event) {}))
+	if err := b.Watch(t.Context(), control.WatchRequest{Own: true}, func(events.Event) {}); err == nil || !strings.Contains(err.Error(), "name one") {
 		t.Errorf("owning everything gave %v", err)
 	}
 	if _, err := b.AddBases(t.Context(), control.AddRequest{Count: 2, Group: "g"}); err != nil {
@@ -245,14 +265,14 @@ func TestOwnerGoes(t *testing.T) {
 // A stream that is not read ends with an error, and keeps nobody waiting.
 func TestSlowSubscriber(t *testing.T) {
 	s := &subscriber{}
-	e := timeline.Event{Kind: timeline.Base, State: "up"}
+	e := events.Event{Base: &events.BaseEvent{Change: "up"}}
 	for range waitingEvents { // what is, counts for nothing
 		s.Put(e)
 	}
 	s.sync()
 	var read int
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := s.follow(ctx, func(timeline.Event) {
+	if err := s.follow(ctx, func(events.Event) {
 		if read++; read == waitingEvents+1 {
 			cancel()
 		}
@@ -263,7 +283,7 @@ func TestSlowSubscriber(t *testing.T) {
 		s.Put(e)
 	}
 	read = 0
-	err := s.follow(t.Context(), func(timeline.Event) { read++ })
+	err := s.follow(t.Context(), func(events.Event) { read++ })
 	var refused *control.Error
 	if !errors.As(err, &refused) || refused.Code != http.StatusServiceUnavailable || read != waitingEvents {
 		t.Errorf("read %d events, then %v", read, err)

@@ -24,8 +24,8 @@ var layers = []struct {
 		"sandbox/internal/heartbeat", "sandbox/internal/image", "sandbox/internal/layers", "sandbox/internal/plain", "sandbox/internal/port",
 		"sandbox/internal/strictyaml", "sandbox/internal/supervise", "sandbox/internal/valve", "sandbox/internal/version", "scenarios",
 	}},
-	{"controller, fakebase and the timeline, which know nothing of a sandbox", []string{"controller", "fakebase", "sandbox/timeline"}},
-	{"the configuration types", []string{"sandbox/api"}},
+	{"controller and fakebase, which know nothing of a sandbox", []string{"controller", "fakebase"}},
+	{"the configuration types and the events", []string{"sandbox/api", "sandbox/events"}},
 	{"tools of a sandbox", []string{
 		"sandbox/fault", "sandbox/internal/component", "sandbox/internal/lint", "sandbox/internal/nodeimage", "sandbox/internal/nodes",
 		"sandbox/internal/progress", "sandbox/internal/state", "sandbox/why",

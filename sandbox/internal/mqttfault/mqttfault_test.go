@@ -14,10 +14,10 @@ import (
 
 	core "github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/mqttfault"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 const (
@@ -42,10 +42,10 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{t: t}
-	r.faults = fault.NewSet(func(group string, e timeline.Event) {
+	r.faults = fault.NewSet(func(group string, e events.Event) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.events = append(r.events, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", group, e.Name, e.State, e.Base)))
+		r.events = append(r.events, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", group, e.Fault.ID, e.Fault.Change, e.Fault.Base)))
 	})
 	r.View = mqttfault.New(mqttfault.Options{
 		Faults: r.faults,

@@ -11,9 +11,9 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/mqttfault"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 func encoded(t *testing.T, encode func(*bytes.Buffer) error) []byte {
@@ -29,7 +29,7 @@ func encoded(t *testing.T, encode func(*bytes.Buffer) error) []byte {
 // delivery: the second one might be for the next message of that id.
 func TestDuplicateIsAcknowledgedOnce(t *testing.T) {
 	view := mqttfault.New(mqttfault.Options{
-		Who: func(string) mqttfault.Client { return mqttfault.Client{Base: "b"} }, Faults: fault.NewSet(func(string, timeline.Event) {}), Kill: func(int) {},
+		Who: func(string) mqttfault.Client { return mqttfault.Client{Base: "b"} }, Faults: fault.NewSet(func(string, events.Event) {}), Kill: func(int) {},
 	})
 	rule := v1alpha1.Fault{Kind: v1alpha1.MQTTDuplicate}
 	v1alpha1.SetFaultDefaults(v1alpha1.TargetMQTT, &rule)

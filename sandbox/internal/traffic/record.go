@@ -2,32 +2,24 @@ package traffic
 
 import (
 	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// Result is what became of a request.
-type Result string
+// Result is the result of a request.
+type Result = events.RequestResult
 
-// The results. All but OK are lost requests.
+// The results. Every result except OK is a lost request.
 const (
-	// OK: the module answered with 2xx, in a version that may answer.
-	OK Result = "ok"
-	// NoEndpoint: the Service had no endpoint, so that kube-proxy rejected the
-	// connection, or there was no base.
-	NoEndpoint Result = "noEndpoint"
-	// Refused: nobody listened at the endpoint.
-	Refused Result = "refused"
-	// Reset: the connection broke before the answer was complete.
-	Reset Result = "reset"
-	// NotFound: the base answered 404, it has no active version of the module.
-	NotFound Result = "notFound"
-	// Unavailable: the base answered 503.
-	Unavailable Result = "unavailable"
-	// Timeout: there was no complete answer in time.
-	Timeout Result = "timeout"
-	// WrongVersion: a version answered that may not.
-	WrongVersion Result = "wrongVersion"
-	// Other: anything else, such as another status.
-	Other Result = "other"
+	OK           = events.RequestOK
+	NoEndpoint   = events.RequestNoEndpoint
+	Refused      = events.RequestRefused
+	Reset        = events.RequestReset
+	NotFound     = events.RequestNotFound
+	Unavailable  = events.RequestUnavailable
+	Timeout      = events.RequestTimeout
+	WrongVersion = events.RequestWrongVersion
+	Other        = events.RequestOther
 )
 
 // Results lists all results.

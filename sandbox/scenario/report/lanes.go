@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // laneKind is the subject of a lane.
@@ -110,7 +110,7 @@ type mark struct {
 
 // laneBuilder makes lanes from events.
 type laneBuilder struct {
-	state timeline.State
+	state events.State
 	lanes map[laneKey]*lane
 	open  map[spanKey]*span
 }
@@ -193,9 +193,9 @@ func (b *laneBuilder) close(key spanKey, t time.Time) {
 	b.lanes[key.lane].taken[key.thing][s.track] = false
 }
 
-func (b *laneBuilder) mark(key laneKey, kind markKind, e timeline.Event, text string) {
+func (b *laneBuilder) mark(key laneKey, kind markKind, to time.Time, elapsed time.Duration, text string) {
 	l := b.lane(key)
-	l.marks = append(l.marks, mark{kind: kind, from: e.Time.Add(-e.Elapsed), to: e.Time, text: text})
+	l.marks = append(l.marks, mark{kind: kind, from: to.Add(-elapsed), to: to, text: text})
 }
 
 // change begins a segment, unless the state and the text are the same as before.
@@ -218,45 +218,47 @@ func (s *span) change(t time.Time, state, text string) {
 const mostNames = 8
 
 // observe adds an event. Events of one kind must be in the order of time. Steps are not drawn as lanes.
-func (b *laneBuilder) observe(e timeline.Event) {
-	base, pod := b.state.Bases.Get(e.Base), (*timeline.PodStatus)(nil)
+func (b *laneBuilder) observe(e events.Event) {
+	name := e.BaseName()
+	base, pod := b.state.Bases.Get(name), (*events.PodStatus)(nil)
 	if e.Pod != nil {
 		pod = b.state.Pods.Get(e.Pod.PodKey())
 	}
 	b.state.Apply(e)
-	switch e.Kind {
-	case timeline.Base:
-		b.base(e, base, b.state.Bases.Get(e.Base))
-	case timeline.Module:
-		b.module(e, b.state.Bases.Get(e.Base))
-	case timeline.Command:
-		b.command(e)
-	case timeline.Pod:
-		if e.Pod != nil {
-			b.pod(e, pod, b.state.Pods.Get(e.Pod.PodKey()))
+	switch {
+	case e.Base != nil:
+		b.base(e.Base, e.Time, base, b.state.Bases.Get(name))
+	case e.Module != nil:
+		b.module(e.Module, e.Time, b.state.Bases.Get(name))
+	case e.Command != nil:
+		if !e.Routine() {
+			b.command(e.Command, e.Time)
 		}
-	case timeline.Endpoints:
-		b.endpoints(e)
-	case timeline.Node:
-		b.node(e)
-	case timeline.Component:
-		b.span(spanKey{laneKey{laneComponent, e.Name}, thingProcess, e.Name}).change(e.Time, e.State, e.Message)
-	case timeline.Fault:
-		b.fault(e)
-	case timeline.Request:
-		if e.Base != "" {
-			b.mark(laneKey{laneBase, e.Base}, markLost, e, timeline.Join(": ", e.State, e.Message))
+	case e.Pod != nil:
+		b.pod(e.Time, pod, b.state.Pods.Get(e.Pod.PodKey()))
+	case e.Endpoints != nil:
+		b.endpoints(e.Endpoints, e.Time)
+	case e.Node != nil:
+		b.node(e.Node, e.Time)
+	case e.Component != nil:
+		c := e.Component
+		b.span(spanKey{laneKey{laneComponent, c.Name}, thingProcess, c.Name}).change(e.Time, string(c.State), c.Message)
+	case e.Fault != nil:
+		b.fault(e.Fault, e.Time)
+	case e.Request != nil:
+		if name != "" {
+			b.mark(laneKey{laneBase, name}, markLost, e.Time, e.Request.Elapsed, events.Join(": ", string(e.Request.Result), e.Request.Message))
 		}
 	}
 }
 
-func (b *laneBuilder) base(e timeline.Event, before, base *timeline.BaseStatus) {
+func (b *laneBuilder) base(e *events.BaseEvent, now time.Time, before, base *events.BaseStatus) {
 	if base == nil {
 		return // the base ended before the recording began
 	}
 	if before != nil && len(base.Modules) == 0 { // the modules ended with the process
 		for _, m := range before.Modules {
-			b.close(moduleKey(e.Base, m.ModuleRef), e.Time)
+			b.close(moduleKey(e.Base, m.ModuleRef), now)
 		}
 	}
 	state := baseStarting
@@ -267,44 +269,40 @@ func (b *laneBuilder) base(e timeline.Event, before, base *timeline.BaseStatus) 
 		state = baseReady
 	case base.Connected:
 		state = baseConnected
-	case base.Ready || timeline.BaseChange(e.State) == timeline.BaseDisconnected:
+	case base.Ready || e.Change == events.BaseDisconnected:
 		state = baseDisconnected
 	}
 	key := laneKey{laneBase, e.Base}
-	b.span(spanKey{key, thingLife, e.Base}).change(e.Time, state, timeline.Join("; ", e.Identity, e.Message))
+	b.span(spanKey{key, thingLife, e.Base}).change(now, state, e.Identity)
 }
 
-func moduleKey(base string, m timeline.ModuleRef) spanKey {
+func moduleKey(base string, m events.ModuleRef) spanKey {
 	return spanKey{laneKey{laneBase, base}, thingModule, m.Name + ":" + m.Version}
 }
 
-func (b *laneBuilder) module(e timeline.Event, base *timeline.BaseStatus) {
-	ref := timeline.ModuleRef{Name: e.Module, Version: e.Version}
-	m := base.Module(ref)
+func (b *laneBuilder) module(e *events.ModuleEvent, now time.Time, base *events.BaseStatus) {
+	m := base.Module(e.ModuleRef)
 	if m == nil {
-		b.close(moduleKey(e.Base, ref), e.Time)
+		b.close(moduleKey(e.Base, e.ModuleRef), now)
 		return
 	}
-	s := b.span(moduleKey(e.Base, ref))
+	s := b.span(moduleKey(e.Base, e.ModuleRef))
 	s.version = m.Version
-	s.change(e.Time, string(m.State), e.Message)
+	s.change(now, string(m.State), e.Message)
 }
 
-func (b *laneBuilder) command(e timeline.Event) {
-	if e.Routine() {
-		return
-	}
+func (b *laneBuilder) command(e *events.CommandEvent, now time.Time) {
 	kind := markCommand
 	if e.Code != "" {
 		kind = markFailure
 	}
-	text := timeline.Join(" ", e.Name, timeline.Join(":", e.Module, e.Version))
-	b.mark(laneKey{laneBase, e.Base}, kind, e, timeline.Join(": ", text, e.Code, e.Message))
+	text := events.Join(" ", e.Name, e.Module.String())
+	b.mark(laneKey{laneBase, e.Base}, kind, now, e.Elapsed, events.Join(": ", text, e.Code, e.Message))
 }
 
-func (b *laneBuilder) pod(e timeline.Event, before, p *timeline.PodStatus) {
+func (b *laneBuilder) pod(now time.Time, before, p *events.PodStatus) {
 	if before != nil && (p == nil || podKey(p) != podKey(before)) {
-		b.close(podKey(before), e.Time)
+		b.close(podKey(before), now)
 	}
 	if p == nil {
 		return
@@ -314,12 +312,12 @@ func (b *laneBuilder) pod(e timeline.Event, before, p *timeline.PodStatus) {
 	if len(p.Modules) > 0 {
 		s.version = p.Modules[0].Version
 	}
-	s.change(e.Time, podState(&p.PodState), podText(&p.PodState))
+	s.change(now, podState(&p.PodState), podText(&p.PodState))
 }
 
 // podKey returns the key of a Pod's span. The span is in the lane of the Pod's base, or of its Node
 // while the base of the Node is unknown, or in the lane of Pods without a base.
-func podKey(p *timeline.PodStatus) spanKey {
+func podKey(p *events.PodStatus) spanKey {
 	lane := laneKey{kind: laneWaiting}
 	if name := cmp.Or(p.Base, p.Node); name != "" {
 		lane = laneKey{laneBase, name}
@@ -327,7 +325,7 @@ func podKey(p *timeline.PodStatus) spanKey {
 	return spanKey{lane, thingPod, p.PodKey()}
 }
 
-func podState(p *timeline.PodState) string {
+func podState(p *events.PodState) string {
 	switch {
 	case p.Deleting:
 		return podTerminating
@@ -340,17 +338,17 @@ func podState(p *timeline.PodState) string {
 	}
 }
 
-func podText(p *timeline.PodState) string {
+func podText(p *events.PodState) string {
 	text := p.Phase
 	if p.Deleting {
 		if text += ", still Ready"; !p.Ready {
 			text = p.Phase + ", not Ready"
 		}
 	}
-	return timeline.Join("; ", timeline.Join(", ", text, p.Reason), names(p.ModuleNames()), p.Owner)
+	return events.Join("; ", events.Join(", ", text, p.Reason), names(p.ModuleNames()), p.Owner)
 }
 
-func (b *laneBuilder) endpoints(e timeline.Event) {
+func (b *laneBuilder) endpoints(e *events.EndpointsEvent, now time.Time) {
 	ready, serving := 0, 0
 	var rest []string
 	for _, p := range e.Endpoints {
@@ -379,34 +377,34 @@ func (b *laneBuilder) endpoints(e timeline.Event) {
 	if len(rest) > 0 {
 		text += "; not ready: " + names(rest)
 	}
-	b.span(spanKey{laneKey{laneService, e.Name}, thingEndpoints, e.Name}).change(e.Time, state, text)
+	b.span(spanKey{laneKey{laneService, e.Service}, thingEndpoints, e.Service}).change(now, state, text)
 }
 
-func (b *laneBuilder) node(e timeline.Event) {
+func (b *laneBuilder) node(e *events.NodeEvent, now time.Time) {
 	if e.Base == "" {
 		return // the Node does not belong to a base
 	}
 	key := spanKey{laneKey{laneBase, e.Base}, thingNode, e.Base}
 	if e.State == "" {
-		b.close(key, e.Time)
+		b.close(key, now)
 		return
 	}
 	s := b.span(key)
 	s.name = cmp.Or(e.Name, e.Base)
-	s.change(e.Time, e.State, e.Message)
+	s.change(now, string(e.State), e.Message)
 }
 
-func (b *laneBuilder) fault(e timeline.Event) {
+func (b *laneBuilder) fault(e *events.FaultEvent, now time.Time) {
 	lane := laneKey{kind: laneFaults}
-	name := timeline.Join(" on ", e.Name, e.Base)
+	name := events.Join(" on ", e.ID, e.Base)
 	key := spanKey{lane, thingFault, name}
-	switch timeline.FaultChange(e.State) {
-	case timeline.FaultSet:
-		b.span(key).change(e.Time, e.State, timeline.Join(": ", e.Code, e.Message))
-	case timeline.FaultCleared:
-		b.close(key, e.Time)
-	default:
-		b.mark(lane, markFired, e, timeline.Join(": ", name, e.Code, e.Message))
+	switch e.Change {
+	case events.FaultSet:
+		b.span(key).change(now, string(e.Change), events.Join(": ", string(e.Kind), e.Message))
+	case events.FaultCleared:
+		b.close(key, now)
+	case events.FaultFired:
+		b.mark(lane, markFired, now, 0, events.Join(": ", name, string(e.Kind), e.Message))
 	}
 }
 

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // largeRun returns a run with about that many events for each base, spread over a
@@ -22,7 +22,7 @@ func largeRun(bases, perBase int, length time.Duration) *scenario.Run {
 			ms := 100 + n*7 + (total-400)*i/rounds
 			version := fmt.Sprintf("1.0.%d", i%12)
 			pod := fmt.Sprintf("stock-%d-%d", n+1, i)
-			r.pod(n, ms, pod, version, func(*timeline.PodState) {})
+			r.pod(n, ms, pod, version, func(*events.PodState) {})
 			r.pod(n, ms+1, pod, version, bound(n, false, "Installing"))
 			r.command(n, ms+1, 1, "installBiz", version)
 			r.module(n, ms+1, version, "RESOLVED", "ACTIVATED")
@@ -41,6 +41,6 @@ func largeRun(bases, perBase int, length time.Duration) *scenario.Run {
 	return run
 }
 
-func sortEvents(events []timeline.Event) {
-	slices.SortStableFunc(events, func(a, b timeline.Event) int { return a.Time.Compare(b.Time) })
+func sortEvents(all []events.Event) {
+	slices.SortStableFunc(all, func(a, b events.Event) int { return a.Time.Compare(b.Time) })
 }

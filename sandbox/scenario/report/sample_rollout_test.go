@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 const module = "stock"
@@ -15,18 +15,18 @@ const module = "stock"
 type rollout struct {
 	start  time.Time
 	set    string
-	events []timeline.Event
+	events []events.Event
 	steps  []*scenario.Step
-	ready  map[int]timeline.Endpoint // by base
+	ready  map[int]events.Endpoint // by base
 }
 
 func newRollout(start time.Time, set string, bases int) *rollout {
-	r := &rollout{start: start, set: set, ready: map[int]timeline.Endpoint{}}
+	r := &rollout{start: start, set: set, ready: map[int]events.Endpoint{}}
 	for n := range bases {
-		for i, state := range []string{"up", "ready", "connected"} {
-			r.add(timeline.Event{Kind: timeline.Base, Base: r.base(n), Identity: identity(n), State: state, Time: r.at(i)})
+		for i, change := range []events.BaseChange{events.BaseUp, events.BaseReady, events.BaseConnected} {
+			r.add(events.Event{Time: r.at(i), Base: &events.BaseEvent{Base: r.base(n), Identity: identity(n), Change: change}})
 		}
-		r.add(timeline.Event{Kind: timeline.Node, Base: r.base(n), Name: "vnode." + identity(n), State: "Ready", Time: r.at(30 + n)})
+		r.add(events.Event{Time: r.at(30 + n), Node: &events.NodeEvent{Name: "vnode." + identity(n), Base: r.base(n), State: "Ready"}})
 	}
 	return r
 }
@@ -37,7 +37,7 @@ func (r *rollout) at(ms int) time.Time { return r.start.Add(time.Duration(ms) * 
 
 func (r *rollout) base(n int) string { return fmt.Sprintf("%s-%d", r.set, n+1) }
 
-func (r *rollout) add(e timeline.Event) { r.events = append(r.events, e) }
+func (r *rollout) add(e events.Event) { r.events = append(r.events, e) }
 
 func (r *rollout) child(action, name string, from, to int) *scenario.Step {
 	return &scenario.Step{Name: name, Action: action, Line: 20 + len(r.steps), Verdict: scenario.Passed, Started: r.at(from),
@@ -48,63 +48,62 @@ func (r *rollout) step(action, name string, from, to int, children ...*scenario.
 	s := r.child(action, name, from, to)
 	s.Steps = children
 	r.steps = append(r.steps, s)
-	r.add(timeline.Event{Kind: timeline.Step, Name: name, State: "began", Time: s.Started})
-	r.add(timeline.Event{Kind: timeline.Step, Name: name, State: "passed", Time: r.at(to)})
+	r.add(events.Event{Time: s.Started, Step: &events.StepEvent{Name: name, State: "began"}})
+	r.add(events.Event{Time: r.at(to), Step: &events.StepEvent{Name: name, State: "passed"}})
 	return s
 }
 
-func (r *rollout) component(name, state, message string, ms int) {
-	r.add(timeline.Event{Kind: timeline.Component, Name: name, State: state, Message: message, Time: r.at(ms)})
+func (r *rollout) component(name string, state events.ComponentState, message string, ms int) {
+	r.add(events.Event{Time: r.at(ms), Component: &events.ComponentEvent{Name: name, State: state, Message: message}})
 }
 
-func (r *rollout) fault(n int, name, state, message string, ms int) {
-	r.add(timeline.Event{Kind: timeline.Fault, Base: r.base(n), Name: name, State: state, Message: message, Time: r.at(ms)})
+func (r *rollout) fault(n int, name string, change events.FaultChange, message string, ms int) {
+	r.add(events.Event{Time: r.at(ms), Fault: &events.FaultEvent{Base: r.base(n), ID: name, Change: change, Message: message}})
 }
 
-func (r *rollout) module(n, ms int, version string, states ...string) {
-	from := ""
+func (r *rollout) module(n, ms int, version string, states ...events.ModuleState) {
+	from := events.ModuleState("")
 	for i, state := range states {
-		r.add(timeline.Event{Kind: timeline.Module, Base: r.base(n), Identity: identity(n), Module: module, Version: version, State: state, From: from, Time: r.at(ms + i)})
+		r.add(events.Event{Time: r.at(ms + i), Module: &events.ModuleEvent{Base: r.base(n), Identity: identity(n), ModuleRef: events.ModuleRef{Name: module, Version: version}, From: from, State: state}})
 		from = state
 	}
 }
 
 func (r *rollout) command(n, ms, took int, name, version string) {
-	r.add(timeline.Event{Kind: timeline.Command, Base: r.base(n), Name: name, Module: module, Version: version, Message: "ok",
-		Elapsed: time.Duration(took) * time.Millisecond, Time: r.at(ms + took)})
+	r.add(events.Event{Time: r.at(ms + took), Command: &events.CommandEvent{Base: r.base(n), Name: name, Module: events.ModuleRef{Name: module, Version: version}, Message: "ok", Elapsed: time.Duration(took) * time.Millisecond}})
 }
 
-func (r *rollout) pod(n, ms int, name, version string, change func(*timeline.PodState)) {
-	p := &timeline.PodState{Name: name, UID: "uid-" + name, Owner: "ReplicaSet/stock", Phase: "Pending", Modules: []timeline.ModuleRef{{Name: module, Version: version}},
+func (r *rollout) pod(n, ms int, name, version string, change func(*events.PodState)) {
+	p := &events.PodState{Name: name, UID: "uid-" + name, Owner: "ReplicaSet/stock", Phase: "Pending", Modules: []events.ModuleRef{{Name: module, Version: version}},
 		Labels: map[string]string{"app": module}, Created: r.at(ms).Truncate(time.Second)}
 	change(p)
 	base := ""
 	if p.Node != "" {
 		base = r.base(n)
 	}
-	r.add(timeline.Event{Kind: timeline.Pod, Base: base, Pod: p, Time: r.at(ms)})
+	r.add(events.Event{Time: r.at(ms), Pod: &events.PodEvent{Base: base, PodState: *p}})
 }
 
 func (r *rollout) endpoint(n, ms int, pod string, ready bool) {
-	r.ready[n] = timeline.Endpoint{IP: fmt.Sprintf("198.18.0.%d", n+1), Pod: pod, Base: r.base(n), Ready: ready, Serving: ready}
-	var all []timeline.Endpoint
+	r.ready[n] = events.Endpoint{IP: fmt.Sprintf("198.18.0.%d", n+1), Pod: pod, Base: r.base(n), Ready: ready, Serving: ready}
+	var all []events.Endpoint
 	for i := range 64 {
 		if e, ok := r.ready[i]; ok {
 			all = append(all, e)
 		}
 	}
-	r.add(timeline.Event{Kind: timeline.Endpoints, Name: module, Endpoints: all, Time: r.at(ms)})
+	r.add(events.Event{Time: r.at(ms), Endpoints: &events.EndpointsEvent{Service: module, Endpoints: all}})
 }
 
-func bound(n int, ready bool, reason string) func(*timeline.PodState) {
-	return func(p *timeline.PodState) {
+func bound(n int, ready bool, reason string) func(*events.PodState) {
+	return func(p *events.PodState) {
 		p.Node, p.Phase, p.Ready, p.Reason, p.Writes = "vnode."+identity(n), "Running", ready, reason, 3
 	}
 }
 
 // install puts a version on a base that has none.
 func (r *rollout) install(n, ms int, version, pod string) {
-	r.pod(n, ms, pod, version, func(*timeline.PodState) {})
+	r.pod(n, ms, pod, version, func(*events.PodState) {})
 	r.pod(n, ms+30, pod, version, bound(n, false, "Installing"))
 	r.command(n, ms+35, 200, "installBiz", version)
 	r.module(n, ms+36, version, "RESOLVED")
@@ -116,7 +115,7 @@ func (r *rollout) install(n, ms int, version, pod string) {
 // update installs a version beside the one that serves, as a Deployment does.
 func (r *rollout) update(n, ms int, old, version, pod string) {
 	oldPod := fmt.Sprintf("stock-6b8f7c9d5-%c%c7x2", 'a'+n, 'k'+n)
-	r.pod(n, ms, pod, version, func(*timeline.PodState) {})
+	r.pod(n, ms, pod, version, func(*events.PodState) {})
 	r.pod(n, ms+25, pod, version, bound(n, false, "Installing"))
 	r.command(n, ms+30, 201, "installBiz", version)
 	r.module(n, ms+31, version, "RESOLVED")
@@ -130,14 +129,14 @@ func (r *rollout) update(n, ms int, old, version, pod string) {
 
 // remove takes a version from a base, drain milliseconds after its Pod is deleted.
 func (r *rollout) remove(n, ms, drain int, version, pod string) {
-	deleting := func(p *timeline.PodState) {
+	deleting := func(p *events.PodState) {
 		bound(n, false, "BizDeactivate")(p)
 		p.Deleting = true
 	}
 	r.pod(n, ms, pod, version, deleting)
 	r.command(n, ms+drain, 20, "uninstallBiz", version)
 	r.module(n, ms+drain+19, version, "")
-	r.pod(n, ms+drain+30, pod, version, func(p *timeline.PodState) {
+	r.pod(n, ms+drain+30, pod, version, func(p *events.PodState) {
 		deleting(p)
 		p.Gone = true
 	})
@@ -147,7 +146,7 @@ func (r *rollout) remove(n, ms, drain int, version, pod string) {
 func (r *rollout) replace(n, ms int, old, version, oldPod, pod string) {
 	r.endpoint(n, ms+10, oldPod, false)
 	r.remove(n, ms, 180, old, oldPod)
-	r.pod(n, ms+215, pod, version, func(*timeline.PodState) {})
+	r.pod(n, ms+215, pod, version, func(*events.PodState) {})
 	r.pod(n, ms+220, pod, version, bound(n, false, "Installing"))
 	r.command(n, ms+203, 798, "installBiz", version)
 	r.module(n, ms+205, version, "RESOLVED")

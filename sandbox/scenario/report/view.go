@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // view is what the page's script draws. Texts are numbers of the list of texts; times are
@@ -83,7 +83,7 @@ func (v *viewer) view() runView {
 	builder := newLaneBuilder()
 	traffics := v.traffics()
 	for _, e := range v.run.Timeline {
-		if e.Kind != timeline.Request { // traffics has them all
+		if e.Request == nil { // traffics has them all
 			builder.observe(e)
 		}
 		if e.Time.After(end) {
@@ -123,7 +123,7 @@ func fold(list []*lane, end time.Time) []*lane {
 	var names []string
 	var first time.Time
 	rest := slices.DeleteFunc(slices.Clone(list), func(l *lane) bool {
-		if l.kind != laneComponent || len(l.spans) != 1 || len(l.spans[0].segments) != 1 || l.spans[0].segments[0].state != string(timeline.ComponentRunning) {
+		if l.kind != laneComponent || len(l.spans) != 1 || len(l.spans[0].segments) != 1 || l.spans[0].segments[0].state != string(events.ComponentRunning) {
 			return false
 		}
 		if from := l.spans[0].segments[0].from; first.IsZero() || from.Before(first) {
@@ -136,7 +136,7 @@ func fold(list []*lane, end time.Time) []*lane {
 		return list
 	}
 	all := &span{thing: thingProcess, name: "components", segments: []segment{{
-		from: first, to: end, state: string(timeline.ComponentRunning), text: strings.Join(names, ", ")}}}
+		from: first, to: end, state: string(events.ComponentRunning), text: strings.Join(names, ", ")}}}
 	return slices.Insert(rest, 0, &lane{kind: laneComponent, name: "components", spans: []*span{all}})
 }
 
@@ -146,31 +146,32 @@ func (v *viewer) traffics() []scenario.Traffic {
 	list := slices.Clone(v.run.Traffic)
 	ended := len(list)
 	for _, e := range v.run.Timeline {
-		if e.Kind != timeline.Request {
+		r := e.Request
+		if r == nil {
 			continue
 		}
-		i := slices.IndexFunc(list, func(t scenario.Traffic) bool { return t.Name == e.Name })
+		i := slices.IndexFunc(list, func(t scenario.Traffic) bool { return t.Name == r.Stream })
 		if i < 0 {
 			i = len(list)
-			list = append(list, scenario.Traffic{Summary: traffic.Summary{Name: e.Name}})
+			list = append(list, scenario.Traffic{Summary: traffic.Summary{Name: r.Stream}})
 		}
 		if i >= ended {
-			list[i].Lost = append(list[i].Lost, traffic.Record{Due: e.Time, Base: e.Base, Result: traffic.Result(e.State), Error: e.Message})
+			list[i].Lost = append(list[i].Lost, traffic.Record{Due: e.Time, Base: r.Base, Result: r.Result, Error: r.Message})
 		}
 	}
 	return list
 }
 
 // lossEvents tells the lost requests of all streams in the order of time.
-func lossEvents(list []scenario.Traffic) []timeline.Event {
-	var events []timeline.Event
+func lossEvents(list []scenario.Traffic) []events.Event {
+	var lost []events.Event
 	for _, t := range list {
 		for _, l := range t.Lost {
-			events = append(events, timeline.Event{Kind: timeline.Request, Time: l.Due, Base: l.Base, Name: t.Name, State: string(l.Result), Message: l.Error})
+			lost = append(lost, events.Event{Time: l.Due, Request: &events.RequestEvent{Stream: t.Name, Base: l.Base, Result: l.Result, Message: l.Error}})
 		}
 	}
-	slices.SortStableFunc(events, func(a, b timeline.Event) int { return a.Time.Compare(b.Time) })
-	return events
+	slices.SortStableFunc(lost, func(a, b events.Event) int { return a.Time.Compare(b.Time) })
+	return lost
 }
 
 func (v *viewer) micros(t time.Time) int64 { return t.Sub(v.run.Started).Microseconds() }
@@ -271,7 +272,7 @@ func (v *viewer) stream(t scenario.Traffic) streamView {
 		view.Bins = append(view.Bins, answers...)
 	}
 	for _, l := range t.Lost {
-		view.Lost = append(view.Lost, v.micros(l.Due), v.text(string(l.Result)), v.text(timeline.Join("; ", l.Base, l.Pod, l.Endpoint, l.Error)))
+		view.Lost = append(view.Lost, v.micros(l.Due), v.text(string(l.Result)), v.text(events.Join("; ", l.Base, l.Pod, l.Endpoint, l.Error)))
 	}
 	return view
 }

@@ -35,7 +35,7 @@ func run(dir string) error {
 	if err != nil {
 		return fmt.Errorf("run it in the folder sandbox/board: %w", err)
 	}
-	types, err := typescript("wire.go", source)
+	types, err := typescript(filepath.Join(dir, "../.."), "wire.go", source)
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func TestThePageIsThatOfItsSources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	types, err := typescript("wire.go", source)
+	types, err := typescript(filepath.Join(board, "../.."), "wire.go", source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestThePageIsThatOfItsSources(t *testing.T) {
 }
 
 func TestTypesAsTypeScript(t *testing.T) {
-	got, err := typescript("x.go", []byte(`package x
+	got, err := typescript(".", "x.go", []byte(`package x
 
 // Colour of it.
 type Colour string
@@ -101,7 +101,7 @@ export interface Row {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("error %v (-want +got):\n%s", err, diff)
 	}
-	if _, err := typescript("x.go", []byte("package x\ntype Row struct { A chan int `json:\"a\"` }")); err == nil || !strings.Contains(err.Error(), "no TypeScript") {
+	if _, err := typescript(".", "x.go", []byte("package x\ntype Row struct { A chan int `json:\"a\"` }")); err == nil || !strings.Contains(err.Error(), "no TypeScript") {
 		t.Errorf("of a channel: %v", err)
 	}
 }

@@ -5,36 +5,78 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"path"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// typescript writes the types of a Go file as TypeScript, with their comments: structs become
-// interfaces, types with constants become unions.
-func typescript(name string, source []byte) (string, error) {
+// module is the path of the module that the types are in.
+const module = "github.com/koupleless/koupsandbox/"
+
+// typescript returns the types of a Go file as TypeScript, with their comments, followed by the types of other packages
+// that they use. Structs become interfaces; types with constants become unions of string literals. root is the directory
+// of the module.
+func typescript(root, name string, source []byte) (string, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		return "", fmt.Errorf("reading the types of %s: %w", name, err)
 	}
-	w := &writer{values: map[string][]string{}}
+	w := &writer{values: map[string][]string{}, used: map[string][]string{}}
 	w.line("", "// Written from sandbox/board/wire.go by `make generate`. Do not edit.")
 	ast.Inspect(file, w.constants)
-	for _, d := range file.Decls {
-		if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.TYPE {
-			for _, s := range g.Specs {
-				if t, ok := s.(*ast.TypeSpec); ok {
-					w.declaration(g, t)
-				}
-			}
+	w.declarations(file, nil)
+	for _, i := range file.Imports {
+		imported := strings.TrimPrefix(strings.Trim(i.Path.Value, `"`), module)
+		if err := w.imported(filepath.Join(root, imported), w.used[path.Base(imported)]); err != nil {
+			return "", err
 		}
 	}
 	return w.text.String(), w.err
 }
 
+// imported adds types of the package in a directory.
+func (w *writer) imported(dir string, names []string) error {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return err
+	}
+	var files []*ast.File
+	for _, p := range paths {
+		file, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return fmt.Errorf("reading the types of %s: %w", p, err)
+		}
+		ast.Inspect(file, w.constants)
+		files = append(files, file)
+	}
+	for _, file := range files {
+		w.declarations(file, names)
+	}
+	return nil
+}
+
+// declarations adds the types of a file that have one of the names; nil = all.
+func (w *writer) declarations(file *ast.File, names []string) {
+	for _, d := range file.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.TYPE {
+			continue
+		}
+		for _, s := range g.Specs {
+			if t, ok := s.(*ast.TypeSpec); ok && (names == nil || slices.Contains(names, t.Name.Name)) {
+				w.declaration(g, t)
+			}
+		}
+	}
+}
+
 type writer struct {
 	text   strings.Builder
 	values map[string][]string // of types with constants
+	used   map[string][]string // types of other packages, by package
 	err    error
 }
 
@@ -95,9 +137,18 @@ func (w *writer) typeOf(e ast.Expr) string {
 			return "boolean"
 		}
 		return t.Name
+	case *ast.SelectorExpr:
+		if of, ok := t.X.(*ast.Ident); ok {
+			w.used[of.Name] = append(w.used[of.Name], t.Sel.Name)
+			return t.Sel.Name
+		}
 	case *ast.ArrayType:
 		return w.typeOf(t.Elt) + "[]"
 	case *ast.MapType:
+		key := w.typeOf(t.Key)
+		if key != "string" { // not every value of an enum is a key
+			return "Partial<Record<" + key + ", " + w.typeOf(t.Value) + ">>"
+		}
 		return "Record<string, " + w.typeOf(t.Value) + ">"
 	}
 	w.err = fmt.Errorf("wire.go: no TypeScript is known for a %T", e)

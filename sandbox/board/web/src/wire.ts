@@ -145,7 +145,7 @@ export interface BaseRow {
   tunnel?: string;
   // Node is the name of its Node; empty = there is none. NodeState is Ready, NotReady or Unknown.
   node?: string;
-  nodeState?: string;
+  nodeState?: NodeState;
   // Cordoned tells that no Pod is to come.
   cordoned?: boolean;
   // Controller that serves it; empty = none, or not known.
@@ -170,7 +170,7 @@ export interface ModuleOnBase {
   version: string;
   // State as arklet spells it: RESOLVED (is being installed), ACTIVATED (serves), DEACTIVATED,
   // BROKEN.
-  state: string;
+  state: ModuleState;
   // Since is when the version came to the base.
   since: number;
   // Own tells that no command brought it.
@@ -200,12 +200,6 @@ export interface PodRow {
   created: number;
   // ReadySince is since when it serves; 0 = it does not.
   readySince?: number;
-}
-
-// ModuleRef names a version of a module.
-export interface ModuleRef {
-  name: string;
-  version: string;
 }
 
 // WorkloadRow is a Deployment, DaemonSet or StatefulSet of modules.
@@ -271,8 +265,7 @@ export interface ServiceRow {
 // ComponentRow is a component of a sandbox, or a module controller of a cluster.
 export interface ComponentRow {
   name: string;
-  // State is running, paused or exited.
-  state: string;
+  state: ComponentState;
   // Since is when it came into its state.
   since: number;
   message?: string;
@@ -286,8 +279,7 @@ export interface ComponentRow {
 // FaultRow is a fault that is in effect.
 export interface FaultRow {
   id: string;
-  // Target is base, api or mqtt.
-  target: string;
+  target: FaultTarget;
   // Base that it acts on; empty = controllers.
   base?: string;
   // Text is its kind, and what else is known of it.
@@ -313,7 +305,7 @@ export interface StreamRow {
   lostRate: number;
   versions?: Record<string, number>;
   // Results counts by result, such as ok, timeout, refused.
-  results?: Record<string, number>;
+  results?: Partial<Record<RequestResult, number>>;
   // P50 and P99 of the whole stream.
   p50?: number;
   p99?: number;
@@ -326,8 +318,7 @@ export interface StepRow {
   // Number from 1, in the order of beginning.
   number: number;
   name: string;
-  // State is began, passed, failed or skipped.
-  state: string;
+  state: StepState;
   from: number;
   to?: number;
   message?: string;
@@ -442,3 +433,27 @@ export interface Problem {
   // nothing was to be done.
   code?: string;
 }
+
+// FaultTarget is the part of the system that a fault acts on.
+export type FaultTarget = "base" | "api" | "mqtt";
+
+// ModuleRef names a version of a module. The version is empty for a Pod that sets none.
+export interface ModuleRef {
+  name: string;
+  version: string;
+}
+
+// ModuleState is the state of a module on a base, as arklet spells it. Empty = the module is not installed.
+export type ModuleState = "UNRESOLVED" | "RESOLVED" | "ACTIVATED" | "DEACTIVATED" | "BROKEN" | "STOPPED";
+
+// NodeState is the condition Ready of a Node. Empty = the Node does not exist.
+export type NodeState = "Ready" | "NotReady" | "Unknown";
+
+// ComponentState is the state of the process of a component.
+export type ComponentState = "running" | "paused" | "exited";
+
+// StepState is the state of a step of a scenario.
+export type StepState = "began" | "passed" | "failed" | "skipped" | "errored";
+
+// RequestResult is the result of a request. Every result except RequestOK is a lost request.
+export type RequestResult = "ok" | "noEndpoint" | "refused" | "reset" | "notFound" | "unavailable" | "timeout" | "wrongVersion" | "other";

@@ -9,6 +9,7 @@ import { firstAfter } from "../src/lanes/model";
 import type { Lane } from "../src/lanes/model";
 import { History } from "../src/state/history";
 import { Logbook } from "../src/state/logbook";
+import type { ComponentRow } from "../src/wire";
 import { base, entry, module, pod, snapshot } from "./make";
 
 const bars = (lane: Lane): string[] => lane.rows.map((r) => `${r.thing}: ${r.bars.map((b) => `${b.from}-${b.to} ${b.name} ${b.state}`).join("; ")}`);
@@ -39,7 +40,7 @@ test("the lane of a base has its life, its Node, its modules and its Pods", () =
 
 test("components that only ran share a lane", () => {
   const history = new History();
-  const component = (name: string, state = "running"): { name: string; state: string; since: number } => ({ name, state, since: 1 });
+  const component = (name: string, state: ComponentRow["state"] = "running"): ComponentRow => ({ name, state, since: 1 });
   history.reset(snapshot(100, { component: { a: component("a"), b: component("b"), c: component("c") }, fault: { "base-1/f": { id: "f", target: "base", base: "base-1", text: "crash", since: 1 } } }));
   history.change({ seq: 101, time: 200, set: { component: { c: component("c", "paused") } }, del: { fault: ["base-1/f"] } });
   assert.deepEqual(new Builder(history, new Logbook(), new VersionNumbers()).heads().map((l) => [l.kind, l.name, ...bars(l)]), [

@@ -22,11 +22,11 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 	basefault "github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/apifault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/apitest"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 var (
@@ -128,14 +128,14 @@ func TestAssertCondition(t *testing.T) {
 	if diff := cmp.Diff([]Detail{{"what there was", "bases: none"}}, details); diff != "" {
 		t.Errorf("details (-want +got):\n%s", diff)
 	}
-	r.world.Note(timeline.Event{Kind: timeline.Base, Base: "base-1", State: "ready"})
+	r.world.Note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
 	r.well(`assert: {cel: "bases.exists(b, bases[b].ready)", for: 10ms}`, "it is true for 10ms")
 	r.ill(`assert: {cel: "bases['base-2'].ready"}`, "no such key: base-2")
 }
 
 func TestSleepEndsWhenSomethingIsSeen(t *testing.T) {
 	r := newRig(t)
-	r.world.Note(timeline.Event{Kind: timeline.Base, Base: "base-1", State: "ready"})
+	r.world.Note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
 	message, err := r.do(`sleep: {for: 1h, orUntil: "bases['base-1'].ready", reason: x}`, patience)
 	if err != nil || !strings.HasPrefix(message, "slept for ") || strings.Contains(message, "not seen") {
 		t.Errorf("%q, error %v", message, err)
@@ -299,14 +299,14 @@ func TestFaultsOnConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.wantCalls("set api late delay on [] 2", "set mqtt held hold on [run-x-base-1 run-x-base-2] 0", "clear  [late] of []", "clear api [] of []", "clear mqtt [] of []", "repair run-x")
-	fired := func(target, base, id string) timeline.Event {
-		return timeline.Event{Kind: timeline.Fault, Target: target, Base: base, Name: id, State: string(timeline.FaultFired)}
+	fired := func(target v1alpha1.FaultTarget, base, id string) events.Event {
+		return events.Event{Fault: &events.FaultEvent{Target: target, Base: base, ID: id, Change: events.FaultFired}}
 	}
-	_, err := r.Faults([]timeline.Event{fired("mqtt", "", "late"), fired("mqtt", "base-2", "held")})
+	_, err := r.Faults([]events.Event{fired("mqtt", "", "late"), fired("mqtt", "base-2", "held")})
 	if want := "fault late (delay) was never triggered on target api; set mayNotFire: true if that is expected"; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
-	if _, err := r.Faults([]timeline.Event{fired("api", "", "late"), fired("mqtt", "base-2", "held")}); err != nil {
+	if _, err := r.Faults([]events.Event{fired("api", "", "late"), fired("mqtt", "base-2", "held")}); err != nil {
 		t.Error(err)
 	}
 }
@@ -334,16 +334,16 @@ func TestFaultsThatNeverFire(t *testing.T) {
 	r.well(`fault: {set: {target: base, bases: [base-1], fault: {id: mine, kind: hang}}}`, "set fault mine (hang) on base-1")
 	r.well(`fault: {set: {target: base, bases: [base-1], fault: {id: perhaps, kind: deaf, mayNotFire: true}}}`, "set fault perhaps (deaf) on base-1")
 	r.well(`fault: {set: {target: base, bases: [base-1], fault: {kind: webRefuse}}}`, "set fault webRefuse-2 (webRefuse) on base-1")
-	fired := func(base, id string) timeline.Event {
-		return timeline.Event{Kind: timeline.Fault, Target: "base", Base: base, Name: id, State: string(timeline.FaultFired)}
+	fired := func(base, id string) events.Event {
+		return events.Event{Fault: &events.FaultEvent{Target: "base", Base: base, ID: id, Change: events.FaultFired}}
 	}
 	set := fired("base-1", "mine")
-	set.State = string(timeline.FaultSet)
-	_, err = r.Faults([]timeline.Event{fired("base-2", "latency-1"), fired("base-2", "mine"), set})
+	set.Fault.Change = events.FaultSet
+	_, err = r.Faults([]events.Event{fired("base-2", "latency-1"), fired("base-2", "mine"), set})
 	if want := "fault mine (hang) was never triggered on base-1; set mayNotFire: true if that is expected"; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
-	list, err := r.Faults([]timeline.Event{fired("base-2", "latency-1"), fired("base-1", "latency-1"), fired("base-1", "mine")})
+	list, err := r.Faults([]events.Event{fired("base-2", "latency-1"), fired("base-1", "latency-1"), fired("base-1", "mine")})
 	if err != nil {
 		t.Errorf("all have fired that must: %v", err)
 	}
@@ -363,13 +363,13 @@ func TestReleasesThatChangeNothing(t *testing.T) {
 	patch := func(text, more string) string {
 		return `patch: {apiVersion: apps/v1, kind: Deployment, name: d, type: merge, ` + more + `patch: ` + text + `}`
 	}
-	at := func(module string) timeline.Event {
-		return timeline.Event{Kind: timeline.Module, Time: time.Now(), Base: "base-1", Module: module, Version: "2", State: string(timeline.ModuleResolved)}
+	at := func(module string) events.Event {
+		return events.Event{Time: time.Now(), Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: module, Version: "2"}, State: events.ModuleResolved}}
 	}
-	list := func(events ...timeline.Event) (texts []string, wrong string) {
+	list := func(all ...events.Event) (texts []string, wrong string) {
 		t.Helper()
-		all, err := r.Releases(t.Context(), events)
-		for _, one := range all {
+		releases, err := r.Releases(t.Context(), all)
+		for _, one := range releases {
 			texts = append(texts, fmt.Sprintf("%s %d", one.Workload, one.Changes))
 		}
 		if err != nil {
@@ -377,9 +377,9 @@ func TestReleasesThatChangeNothing(t *testing.T) {
 		}
 		return texts, wrong
 	}
-	want := func(wantTexts []string, wantWrong string, events ...timeline.Event) {
+	want := func(wantTexts []string, wantWrong string, all ...events.Event) {
 		t.Helper()
-		texts, wrong := list(events...)
+		texts, wrong := list(all...)
 		if diff := cmp.Diff(wantTexts, texts); diff != "" || wrong != wantWrong {
 			t.Errorf("releases (-want +got):\n%serror %q, want %q", diff, wrong, wantWrong)
 		}

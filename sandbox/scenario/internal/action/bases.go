@@ -12,9 +12,9 @@ import (
 
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // Setup adds the bases that a scenario starts with, all sets at once.
@@ -109,7 +109,7 @@ func (s *Stage) nodesReady(ctx context.Context, names []string) error {
 		bases := v.Bases()
 		for _, name := range names {
 			b, there := bases[name]
-			if n := nodes[b.Identity]; !there || n == nil || observe.NodeStateOf(n) != timeline.NodeReady || tainted(n) {
+			if n := nodes[b.Identity]; !there || n == nil || observe.NodeStateOf(n) != events.NodeReady || tainted(n) {
 				missing = append(missing, name)
 			}
 		}

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // FaultRun is a fault of the run that is to be triggered, and how often it was.
@@ -99,16 +99,16 @@ func (s *Stage) watch(f v1alpha1.Fault, target v1alpha1.FaultTarget, bases []str
 
 // Faults returns the faults that the run has set, with how often they were triggered by the events of the
 // run. The error lists those that had to be triggered and were not.
-func (s *Stage) Faults(events []timeline.Event) ([]FaultRun, error) {
+func (s *Stage) Faults(all []events.Event) ([]FaultRun, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := slices.Clone(s.faults)
 	var errs []error
 	for i := range list {
 		f := &list[i]
-		for _, e := range events {
-			if e.Kind == timeline.Fault && timeline.FaultChange(e.State) == timeline.FaultFired && e.Name == f.ID && e.Target == string(f.Target) &&
-				(e.Base == "" || slices.Contains(f.bases, e.Base)) {
+		for _, e := range all {
+			x := e.Fault
+			if x != nil && x.Change == events.FaultFired && x.ID == f.ID && x.Target == f.Target && (x.Base == "" || slices.Contains(f.bases, x.Base)) {
 				f.Fired++
 			}
 		}

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/kube"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // ReleaseRun is a change of the template of a workload, and what came of it.
@@ -91,7 +91,7 @@ func (s *Stage) released(began time.Time, before, after *unstructured.Unstructur
 // Releases are the complete releases of the run, with what they have changed by the events of the run; those that take
 // an incomplete one back are left out. The last is an error when one was to change something on a base and has not: then
 // nothing was released, and that no request was lost proves nothing.
-func (s *Stage) Releases(ctx context.Context, events []timeline.Event) ([]ReleaseRun, error) {
+func (s *Stage) Releases(ctx context.Context, all []events.Event) ([]ReleaseRun, error) {
 	s.mu.Lock()
 	releases := slices.Clone(s.releases)
 	s.mu.Unlock()
@@ -110,8 +110,8 @@ func (s *Stage) Releases(ctx context.Context, events []timeline.Event) ([]Releas
 				continue
 			}
 		}
-		for _, e := range events {
-			if e.Kind == timeline.Module && slices.Contains(r.modules(), e.Module) && e.Time.After(r.began) && (r.until.IsZero() || e.Time.Before(r.until)) {
+		for _, e := range all {
+			if e.Module != nil && slices.Contains(r.modules(), e.Module.Name) && e.Time.After(r.began) && (r.until.IsZero() || e.Time.Before(r.until)) {
 				r.Changes++
 			}
 		}

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/koupleless/koupsandbox/controller/redact"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // shown says in a few lines what an expression was evaluated over.
@@ -58,7 +58,7 @@ func brief(o map[string]any) string {
 	text := fmt.Sprintf("%v %s", metadata["name"], compact(o["status"]))
 	if status, ok := o["status"].(map[string]any); ok && status["phase"] != nil {
 		ready := "not Ready"
-		if observe.NodeStateOf(&unstructured.Unstructured{Object: o}) == timeline.NodeReady { // Pods have the same condition
+		if observe.NodeStateOf(&unstructured.Unstructured{Object: o}) == events.NodeReady { // Pods have the same condition
 			ready = "Ready"
 		}
 		text = fmt.Sprintf("%v %v, %s, containers %s", metadata["name"], status["phase"], ready, compact(status["containerStatuses"]))

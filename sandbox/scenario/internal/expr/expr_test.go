@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 func env(t *testing.T) *expr.Env {
@@ -50,10 +50,10 @@ func data(pods ...any) expr.Data {
 		"pods":    func() any { return pods },
 		"nodes":   []any{},
 		"bases": map[string]any{
-			"base-1": expr.Base{Set: "base", Index: 1, Version: "1.0.0", BaseStatus: timeline.BaseStatus{Ready: true, Modules: []timeline.ModuleStatus{
-				{ModuleRef: timeline.ModuleRef{Name: "biz1", Version: "2.0"}, State: timeline.ModuleActivated},
+			"base-1": expr.Base{Set: "base", Index: 1, Version: "1.0.0", BaseStatus: events.BaseStatus{Ready: true, Modules: []events.ModuleStatus{
+				{ModuleRef: events.ModuleRef{Name: "biz1", Version: "2.0"}, State: events.ModuleActivated},
 			}}}.Value(),
-			"base-2": expr.Base{Set: "base", Index: 2, Version: "1.0.0", BaseStatus: timeline.BaseStatus{Ready: true}}.Value(),
+			"base-2": expr.Base{Set: "base", Index: 2, Version: "1.0.0", BaseStatus: events.BaseStatus{Ready: true}}.Value(),
 		},
 		"traffic": map[string]any{"traffic": expr.Stream(traffic.Summary{Sent: 10, Lost: 1, Results: map[traffic.Result]int{traffic.OK: 9, traffic.Reset: 1},
 			Versions: map[string]int{"2.0": 9}, P99: 20 * time.Millisecond})},

@@ -11,8 +11,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // The names of the types that expressions can reach the fields of.
@@ -67,7 +67,7 @@ func (r Run) Value() map[string]any {
 
 // Base is a base of the run, as bases["SET-N"] has it.
 type Base struct {
-	timeline.BaseStatus
+	events.BaseStatus
 	// Set and Index are the parts of its name.
 	Set   string
 	Index int

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // activeCheck looks for times in which a base that served a module has no active version of it.
@@ -42,7 +42,7 @@ type served struct {
 	active map[string]time.Time // versions, since when
 	gap    *gap                 // open
 	ended  *gap                 // the last one in which nobody wanted the module
-	last   *timeline.PodStatus  // the Pod that was deleted last
+	last   *events.PodStatus    // the Pod that was deleted last
 }
 
 type gap struct {
@@ -57,23 +57,24 @@ func (c *activeCheck) note(w *world, e change, o *Options) {
 	if c.tracks == nil {
 		c.tracks, c.ever = map[string]map[string]*served{}, map[track]struct{}{}
 	}
-	switch e.Kind {
-	case timeline.Base:
-		switch timeline.BaseChange(e.State) {
-		case timeline.BaseDown, timeline.BaseUp:
-			for module, s := range c.tracks[e.Base] {
+	switch {
+	case e.Base != nil:
+		base := e.Base.Base
+		switch e.Base.Change {
+		case events.BaseDown, events.BaseUp:
+			for module, s := range c.tracks[base] {
 				clear(s.active)
-				c.look(w, track{e.Base, module}, e, o, true)
+				c.look(w, track{base, module}, e, o, true)
 			}
-		case timeline.BaseReady:
-			for module := range c.tracks[e.Base] {
-				c.look(w, track{e.Base, module}, e, o, false)
+		case events.BaseReady:
+			for module := range c.tracks[base] {
+				c.look(w, track{base, module}, e, o, false)
 			}
 		}
-	case timeline.Module:
+	case e.Module != nil:
 		c.module(w, e, o)
-	case timeline.Pod:
-		if e.pod == nil || e.pod.Base == "" {
+	case e.Pod != nil:
+		if e.pod.Base == "" {
 			return
 		}
 		for _, m := range e.pod.Modules {
@@ -92,7 +93,7 @@ func (c *activeCheck) note(w *world, e change, o *Options) {
 }
 
 // lookBack judges a gap again that was over before the watch told of the Pod that ended it.
-func (c *activeCheck) lookBack(w *world, s *served, came *timeline.PodStatus, module string, now time.Time, o *Options) {
+func (c *activeCheck) lookBack(w *world, s *served, came *events.PodStatus, module string, now time.Time, o *Options) {
 	g := s.ended
 	if g == nil || !came.Wants(module) {
 		return
@@ -105,24 +106,25 @@ func (c *activeCheck) lookBack(w *world, s *served, came *timeline.PodStatus, mo
 }
 
 func (c *activeCheck) module(w *world, e change, o *Options) {
-	t := track{e.Base, e.Module}
+	m := e.Module
+	t := track{m.Base, m.Name}
 	s := c.tracks[t.base][t.module]
-	if timeline.ModuleState(e.State) == timeline.ModuleActivated {
+	if m.State == events.ModuleActivated {
 		if s == nil {
 			if s = (&served{active: map[string]time.Time{}}); c.tracks[t.base] == nil {
 				c.tracks[t.base] = map[string]*served{}
 			}
 			c.tracks[t.base][t.module], c.ever[t] = s, struct{}{}
 		}
-		if _, ok := s.active[e.Version]; !ok {
-			s.active[e.Version] = e.Time
+		if _, ok := s.active[m.Version]; !ok {
+			s.active[m.Version] = e.Time
 		}
 	} else {
 		if s == nil {
 			return
 		}
-		began, was := s.active[e.Version]
-		delete(s.active, e.Version)
+		began, was := s.active[m.Version]
+		delete(s.active, m.Version)
 		for _, other := range s.active {
 			if was && other.After(began) {
 				c.overlaps = append(c.overlaps, e.Time.Sub(other))
@@ -197,7 +199,7 @@ func (s *served) justBound(w *world, g *gap, o *Options) bool {
 // replacedBy tells whether a Pod that wants the module since now is the replacement of the one
 // whose deletion began the gap. What a DaemonSet or a StatefulSet deleted while its base was away goes when
 // that is back, and they may be later.
-func (s *served) replacedBy(w *world, p *timeline.PodStatus, g *gap, o *Options, now time.Time) bool {
+func (s *served) replacedBy(w *world, p *events.PodStatus, g *gap, o *Options, now time.Time) bool {
 	if s.last == nil || now.Sub(g.from) > o.ReplacedWithin {
 		return false
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/judge"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // BenchmarkRollout judges a rolling update over many bases. What it costs for a Pod must not grow with their
@@ -28,43 +28,43 @@ func BenchmarkRollout(b *testing.B) {
 }
 
 // rolledOut are the events of a rolling update: on each base an old Pod gives way to a new one.
-func rolledOut(bases int) (events []timeline.Event, end time.Time) {
+func rolledOut(bases int) (all []events.Event, end time.Time) {
 	now := time.Unix(1_000, 0)
-	tell := func(e timeline.Event) {
+	tell := func(e events.Event) {
 		now = now.Add(time.Millisecond)
 		e.Time = now
-		events = append(events, e)
+		all = append(all, e)
 	}
 	name := func(i int) string { return fmt.Sprintf("base-%d", i) }
-	pod := func(i int, version string, change func(*timeline.PodState)) {
-		p := timeline.PodState{
+	pod := func(i int, version string, change func(*events.PodState)) {
+		p := events.PodState{
 			UID: fmt.Sprintf("%s-%d", version, i), Name: fmt.Sprintf("stock-%s-%d", version, i), Node: "vnode." + name(i), Owner: "DaemonSet/stock",
-			Modules: []timeline.ModuleRef{{Name: "stock", Version: version}},
+			Modules: []events.ModuleRef{{Name: "stock", Version: version}},
 		}
 		change(&p)
-		tell(timeline.Event{Kind: timeline.Pod, Base: name(i), Pod: &p})
+		tell(events.Event{Pod: &events.PodEvent{Base: name(i), PodState: p}})
 	}
-	module := func(i int, version string, state timeline.ModuleState) {
-		tell(timeline.Event{Kind: timeline.Module, Base: name(i), Module: "stock", Version: version, State: string(state)})
+	module := func(i int, version string, state events.ModuleState) {
+		tell(events.Event{Module: &events.ModuleEvent{Base: name(i), ModuleRef: events.ModuleRef{Name: "stock", Version: version}, State: state}})
 	}
-	begun := func(*timeline.PodState) {}
-	ready := func(p *timeline.PodState) { p.Ready = true }
+	begun := func(*events.PodState) {}
+	ready := func(p *events.PodState) { p.Ready = true }
 	for i := range bases {
-		for _, change := range []timeline.BaseChange{timeline.BaseUp, timeline.BaseReady, timeline.BaseConnected} {
-			tell(timeline.Event{Kind: timeline.Base, Base: name(i), Identity: name(i), State: string(change)})
+		for _, change := range []events.BaseChange{events.BaseUp, events.BaseReady, events.BaseConnected} {
+			tell(events.Event{Base: &events.BaseEvent{Base: name(i), Identity: name(i), Change: change}})
 		}
-		module(i, "1", timeline.ModuleActivated)
+		module(i, "1", events.ModuleActivated)
 		pod(i, "1", ready)
 	}
 	for i := range bases {
 		pod(i, "2", begun)
-		tell(timeline.Event{Kind: timeline.Command, Base: name(i), Name: timeline.CommandInstall, Module: "stock", Version: "2"})
-		module(i, "2", timeline.ModuleActivated)
-		module(i, "1", timeline.ModuleDeactivated)
+		tell(events.Event{Command: &events.CommandEvent{Base: name(i), Name: events.CommandInstall, Module: events.ModuleRef{Name: "stock", Version: "2"}}})
+		module(i, "2", events.ModuleActivated)
+		module(i, "1", events.ModuleDeactivated)
 		pod(i, "1", begun)
 		pod(i, "2", ready)
-		pod(i, "1", func(p *timeline.PodState) { p.Deleting, p.Gone = true, true })
+		pod(i, "1", func(p *events.PodState) { p.Deleting, p.Gone = true, true })
 		module(i, "1", "")
 	}
-	return events, now
+	return all, now
 }

@@ -5,7 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 var zero = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -14,21 +15,21 @@ var zero = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func at(ms int) time.Time { return zero.Add(time.Duration(ms) * time.Millisecond) }
 
 // biz is a change of a module, named as version@base of the module biz.
-func biz(ms int, where, state string) timeline.Event {
+func biz(ms int, where string, state events.ModuleState) events.Event {
 	version, base, _ := strings.Cut(where, "@")
-	return timeline.Event{Time: at(ms), Kind: timeline.Module, Base: base, Module: "biz", Version: version, State: state}
+	return events.Event{Time: at(ms), Module: &events.ModuleEvent{Base: base, ModuleRef: events.ModuleRef{Name: "biz", Version: version}, State: state}}
 }
 
-func host(ms int, name, state string) timeline.Event {
-	return timeline.Event{Time: at(ms), Kind: timeline.Base, Base: name, State: state}
+func host(ms int, name string, change events.BaseChange) events.Event {
+	return events.Event{Time: at(ms), Base: &events.BaseEvent{Base: name, Change: change}}
 }
 
 // vpod is a write of a Pod; flags are ready, deleting, gone, failed, or owner=….
-func vpod(ms int, name, where string, flags ...string) timeline.Event {
+func vpod(ms int, name, where string, flags ...string) events.Event {
 	version, base, _ := strings.Cut(where, "@")
-	p := &timeline.PodState{
+	p := &events.PodState{
 		Name: name, UID: "uid-" + name, Owner: "ReplicaSet/" + version, Phase: "Running", Writes: 1,
-		Modules: []timeline.ModuleRef{{Name: "biz", Version: version}},
+		Modules: []events.ModuleRef{{Name: "biz", Version: version}},
 		Ready:   slices.Contains(flags, "ready"), Deleting: slices.Contains(flags, "deleting"), Gone: slices.Contains(flags, "gone"),
 	}
 	for _, f := range flags {
@@ -39,26 +40,26 @@ func vpod(ms int, name, where string, flags ...string) timeline.Event {
 			p.Phase = "Failed"
 		}
 	}
-	return timeline.Event{Time: at(ms), Kind: timeline.Pod, Base: base, Pod: p}
+	return events.Event{Time: at(ms), Pod: &events.PodEvent{Base: base, PodState: *p}}
 }
 
-func component(ms int, name, state string) timeline.Event {
-	return timeline.Event{Time: at(ms), Kind: timeline.Component, Name: name, State: state}
+func component(ms int, name string, state events.ComponentState) events.Event {
+	return events.Event{Time: at(ms), Component: &events.ComponentEvent{Name: name, State: state}}
 }
 
 // rule is what a fault of the API does.
-func rule(ms int, kind, state string) timeline.Event {
-	return timeline.Event{Time: at(ms), Kind: timeline.Fault, Target: "api", Name: "r", Code: kind, State: state}
+func rule(ms int, kind fault.Kind, change events.FaultChange) events.Event {
+	return events.Event{Time: at(ms), Fault: &events.FaultEvent{Target: "api", ID: "r", Kind: kind, Change: change}}
 }
 
 // way is what a fault of the target mqtt does: that of a base, or of the controllers.
-func way(ms int, base, kind, state string) timeline.Event {
-	return timeline.Event{Time: at(ms), Kind: timeline.Fault, Target: "mqtt", Name: "w", Base: base, Code: kind, State: state}
+func way(ms int, base string, kind fault.Kind, change events.FaultChange) events.Event {
+	return events.Event{Time: at(ms), Fault: &events.FaultEvent{Target: "mqtt", Base: base, ID: "w", Kind: kind, Change: change}}
 }
 
 // onNode puts Pods on a Node.
-func onNode(node string, events list) list {
-	out := slices.Clone(events)
+func onNode(node string, all list) list {
+	out := slices.Clone(all)
 	for i := range out {
 		if out[i].Pod != nil {
 			p := *out[i].Pod
@@ -69,80 +70,86 @@ func onNode(node string, events list) list {
 }
 
 // endpoints are those of the Service svc that are ready, as Pod@base.
-func endpoints(ms int, ready ...string) timeline.Event {
-	e := timeline.Event{Time: at(ms), Kind: timeline.Endpoints, Name: "svc"}
+func endpoints(ms int, ready ...string) events.Event {
+	e := &events.EndpointsEvent{Service: "svc"}
 	for _, r := range ready {
 		name, base, _ := strings.Cut(r, "@")
-		e.Endpoints = append(e.Endpoints, timeline.Endpoint{Pod: name, Base: base, Ready: true, Serving: true})
+		e.Endpoints = append(e.Endpoints, events.Endpoint{Pod: name, Base: base, Ready: true, Serving: true})
 	}
-	return e
+	return events.Event{Time: at(ms), Endpoints: e}
 }
 
 // published is the endpoint of Pod p1 in a Service with publishNotReadyAddresses, while the Pod is not Ready or
 // is being deleted.
-func published(ms int, deleting bool) timeline.Event {
+func published(ms int, deleting bool) events.Event {
 	e := endpoints(ms, "p1@a")
-	e.Endpoints[0].Serving, e.Endpoints[0].Terminating = deleting, deleting
+	p := &e.Endpoints.Endpoints[0]
+	p.Serving, p.Terminating = deleting, deleting
 	return e
 }
 
-func lost(ms int, base string) timeline.Event {
-	return timeline.Event{Time: at(ms), Kind: timeline.Request, Name: "traffic", State: "notFound", Base: base, Module: "biz"}
+func lost(ms int, base string) events.Event {
+	return events.Event{Time: at(ms), Request: &events.RequestEvent{Stream: "traffic", Base: base, Module: events.ModuleRef{Name: "biz"}, Result: "notFound"}}
 }
 
-func command(ms int, where, name, code string, elapsed time.Duration) timeline.Event {
+func command(ms int, where, name, code string, elapsed time.Duration) events.Event {
 	version, base, _ := strings.Cut(where, "@")
-	return timeline.Event{Time: at(ms), Kind: timeline.Command, Base: base, Name: name, Module: "biz", Version: version, Code: code, Elapsed: elapsed}
+	return events.Event{Time: at(ms), Command: &events.CommandEvent{Base: base, Name: name, Module: events.ModuleRef{Name: "biz", Version: version}, Code: code, Elapsed: elapsed}}
 }
 
 // installed is a version that is resolved, then active.
-func installed(ms int, where string) []timeline.Event {
-	return []timeline.Event{biz(ms, where, "RESOLVED"), biz(ms+10, where, "ACTIVATED"), command(ms+11, where, "installBiz", "", 15*time.Millisecond)}
+func installed(ms int, where string) []events.Event {
+	return []events.Event{biz(ms, where, "RESOLVED"), biz(ms+10, where, "ACTIVATED"), command(ms+11, where, "installBiz", "", 15*time.Millisecond)}
 }
 
 // removed ends an active version.
-func removed(ms int, where string) []timeline.Event {
-	return []timeline.Event{biz(ms, where, "DEACTIVATED"), biz(ms+5, where, "STOPPED")}
+func removed(ms int, where string) []events.Event {
+	return []events.Event{biz(ms, where, "DEACTIVATED"), biz(ms+5, where, "STOPPED")}
 }
 
 // uninstalled ends an active version by a command.
-func uninstalled(ms int, where string) []timeline.Event {
+func uninstalled(ms int, where string) []events.Event {
 	return append(removed(ms, where), command(ms+6, where, "uninstallBiz", "", 7*time.Millisecond))
 }
 
 // switched is a swap by a command.
-func switched(ms int, base string) []timeline.Event {
+func switched(ms int, base string) []events.Event {
 	return append(swap(ms, base), command(ms+1, "2@"+base, "installBiz", "", 12*time.Millisecond))
 }
 
 // asked is a list that a base tells.
-func asked(ms int, base string) timeline.Event {
-	return timeline.Event{Time: at(ms), Kind: timeline.Command, Base: base, Name: "queryAllBiz"}
+func asked(ms int, base string) events.Event {
+	return events.Event{Time: at(ms), Command: &events.CommandEvent{Base: base, Name: "queryAllBiz"}}
 }
 
 // fires is a fault that happens.
-func fires(ms int, base, kind string) timeline.Event {
-	return timeline.Event{Time: at(ms), Kind: timeline.Fault, Target: "base", Base: base, Name: "f", State: "fired", Code: kind}
+func fires(ms int, base string, kind fault.Kind) events.Event {
+	return events.Event{Time: at(ms), Fault: &events.FaultEvent{Target: "base", Base: base, ID: "f", Kind: kind, Change: "fired"}}
 }
 
 // identity is an event of a base's process.
-func identity(id string, e timeline.Event) timeline.Event {
-	e.Identity = id
+func identity(id string, e events.Event) events.Event {
+	switch {
+	case e.Base != nil:
+		e.Base.Identity = id
+	case e.Module != nil:
+		e.Module.Identity = id
+	}
 	return e
 }
 
 // swap is the moment at which version 2 replaces version 1.
-func swap(ms int, base string) []timeline.Event {
-	return []timeline.Event{biz(ms, "1@"+base, "DEACTIVATED"), biz(ms, "2@"+base, "ACTIVATED")}
+func swap(ms int, base string) []events.Event {
+	return []events.Event{biz(ms, "1@"+base, "DEACTIVATED"), biz(ms, "2@"+base, "ACTIVATED")}
 }
 
-type list = []timeline.Event
+type list = []events.Event
 
 func script(parts ...any) list {
 	var out list
 	for _, p := range parts {
 		switch p := p.(type) {
-		case timeline.Event:
+		case events.Event:
 			out = append(out, p)
 		case list:
 			out = append(out, p...)
@@ -152,13 +159,13 @@ func script(parts ...any) list {
 }
 
 // judged returns the result of one check at 60 s.
-func judged(name string, o Options, events list) Result {
-	return judgedAt(60_000, name, o, events)
+func judged(name string, o Options, all list) Result {
+	return judgedAt(60_000, name, o, all)
 }
 
 // judgedAt returns it at another moment.
-func judgedAt(ms int, name string, o Options, events list) Result {
-	for _, r := range Judge(events, at(ms), o) {
+func judgedAt(ms int, name string, o Options, all list) Result {
+	for _, r := range Judge(all, at(ms), o) {
 		if r.Name == name {
 			return r
 		}

@@ -1,10 +1,11 @@
 package judge
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // installCheck looks for installations of what is installed: an installBiz that came after the
@@ -18,7 +19,7 @@ import (
 // meanwhile or within Options.listed of it, and after an outage within the recovery of that. What went
 // away later had the answer: a controller that comes back asks before it commands.
 type installCheck struct {
-	lives    map[string]map[timeline.ModuleRef]*life // by base
+	lives    map[string]map[events.ModuleRef]*life // by base
 	installs int
 	repeats  []Violation
 	excused  []Violation
@@ -26,7 +27,7 @@ type installCheck struct {
 
 type install struct {
 	base string
-	timeline.ModuleRef
+	events.ModuleRef
 }
 
 // life is a version on a base, from when it is resolved until it is gone.
@@ -38,54 +39,53 @@ type life struct {
 
 func (c *installCheck) note(w *world, e change, o *Options) {
 	if c.lives == nil {
-		c.lives = map[string]map[timeline.ModuleRef]*life{}
+		c.lives = map[string]map[events.ModuleRef]*life{}
 	}
-	key := install{e.Base, timeline.ModuleRef{Name: e.Module, Version: e.Version}}
-	switch e.Kind {
-	case timeline.Base:
-		switch timeline.BaseChange(e.State) {
-		case timeline.BaseUp, timeline.BaseDown:
-			delete(c.lives, e.Base)
+	switch {
+	case e.Base != nil:
+		if e.Base.Change == events.BaseUp || e.Base.Change == events.BaseDown {
+			delete(c.lives, e.Base.Base)
 		}
-	case timeline.Module:
-		c.module(w, key, e, o)
-	case timeline.Command:
-		l := c.lives[e.Base][key.ModuleRef]
-		if e.Name != timeline.CommandInstall || l == nil || l.broken {
+	case e.Module != nil:
+		c.module(w, e.Module, e.Time, o)
+	case e.Command != nil:
+		x := e.Command
+		l := c.lives[x.Base][x.Module]
+		if x.Name != events.CommandInstall || l == nil || l.broken {
 			return
 		}
-		began := e.Time.Add(-e.Elapsed) // when it arrived
+		began := e.Time.Add(-x.Elapsed) // when it arrived
 		switch {
-		case e.Code == "" && l.answered.IsZero():
+		case x.Code == "" && l.answered.IsZero():
 			l.answered = e.Time
 		case began.After(l.since):
-			c.repeated(w, o, key, l, began, "was installed again after %v, and answered: "+answerOf(e))
+			c.repeated(w, o, install{x.Base, x.Module}, l, began, "was installed again after %v, and answered: "+cmp.Or(x.Code, "success"))
 		}
 	}
 }
 
-func (c *installCheck) module(w *world, key install, e change, o *Options) {
-	on := c.lives[key.base]
+func (c *installCheck) module(w *world, e *events.ModuleEvent, now time.Time, o *Options) {
+	on := c.lives[e.Base]
 	if on == nil {
-		on = map[timeline.ModuleRef]*life{}
-		c.lives[key.base] = on
+		on = map[events.ModuleRef]*life{}
+		c.lives[e.Base] = on
 	}
-	l := on[key.ModuleRef]
-	switch state := timeline.ModuleState(e.State); {
-	case state.Gone():
-		delete(on, key.ModuleRef)
-	case state == timeline.ModuleResolved:
+	l := on[e.ModuleRef]
+	switch {
+	case e.State.Gone():
+		delete(on, e.ModuleRef)
+	case e.State == events.ModuleResolved:
 		if l != nil && !l.broken {
-			c.repeated(w, o, key, l, e.Time, "was resolved again after %v")
+			c.repeated(w, o, install{e.Base, e.ModuleRef}, l, now, "was resolved again after %v")
 		}
 		c.installs++
-		on[key.ModuleRef] = &life{since: e.Time}
+		on[e.ModuleRef] = &life{since: now}
 	default:
 		if l == nil { // from before the run
-			l = &life{since: e.Time}
-			on[key.ModuleRef] = l
+			l = &life{since: now}
+			on[e.ModuleRef] = l
 		}
-		l.broken = state == timeline.ModuleBroken
+		l.broken = e.State == events.ModuleBroken
 	}
 }
 
@@ -101,13 +101,6 @@ func (c *installCheck) repeated(w *world, o *Options, key install, l *life, at t
 		return
 	}
 	c.repeats = append(c.repeats, v)
-}
-
-func answerOf(e change) string {
-	if e.Code == "" {
-		return "success"
-	}
-	return e.Code
 }
 
 func (c *installCheck) result() Result {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/api"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // The names of the checks, as a scenario writes them.
@@ -49,7 +49,7 @@ type Options struct {
 	// writes and watch events. Default: 1.
 	Speed int
 	// Foreign are Pods of other namespaces, with names NAMESPACE/NAME, on the bases of the run. Default: none.
-	Foreign []timeline.PodStatus
+	Foreign []events.PodStatus
 	// MaxPodWrites is how often a Pod may be written. Default: any number.
 	MaxPodWrites *int
 	// MaxCommands is how often a base may be given the same command. Default: any number.
@@ -130,12 +130,12 @@ type evaluator struct {
 //
 // Watches may be late. A violation of the checks that compare events of bases and of the API counts if it exists both with
 // the times of the events, and with those of the API earlier by Options.Delay.
-func Judge(events []timeline.Event, end time.Time, o Options) []Result {
+func Judge(all []events.Event, end time.Time, o Options) []Result {
 	o.complete()
-	e := evaluate(events, &o)
+	e := evaluate(all, &o)
 	active, truth := e.active.find(&e.w, end, &o), e.truth.find(&e.w, end, &o)
 	if o.Delay > 0 {
-		e := evaluate(earliest(events, o.Delay), &o)
+		e := evaluate(earliest(all, o.Delay), &o)
 		settle(&active, e.active.find(&e.w, end, &o), &o)
 		settle(&truth, e.truth.find(&e.w, end, &o), &o)
 	}
@@ -146,10 +146,10 @@ func Judge(events []timeline.Event, end time.Time, o Options) []Result {
 	}
 }
 
-func evaluate(events []timeline.Event, o *Options) *evaluator {
+func evaluate(all []events.Event, o *Options) *evaluator {
 	e := &evaluator{o: o, w: newWorld()}
-	ordered := slices.Clone(events)
-	slices.SortStableFunc(ordered, func(a, b timeline.Event) int { return a.Time.Compare(b.Time) })
+	ordered := slices.Clone(all)
+	slices.SortStableFunc(ordered, func(a, b events.Event) int { return a.Time.Compare(b.Time) })
 	for _, event := range ordered {
 		e.take(event)
 	}
@@ -157,7 +157,7 @@ func evaluate(events []timeline.Event, o *Options) *evaluator {
 }
 
 // take lets every check look at an event.
-func (c *evaluator) take(e timeline.Event) {
+func (c *evaluator) take(e events.Event) {
 	x := c.w.apply(e)
 	c.w.disturb(x, c.o)
 	c.active.note(&c.w, x, c.o)
@@ -168,17 +168,17 @@ func (c *evaluator) take(e timeline.Event) {
 }
 
 // ofAPI reports whether a watch of the API delivered the event, so that it may be late.
-func ofAPI(e timeline.Event) bool { return e.Kind == timeline.Pod || e.Kind == timeline.Endpoints }
+func ofAPI(e events.Event) bool { return e.Pod != nil || e.Endpoints != nil }
 
 // earliest returns the events with those of the API earlier by the delay, in the order of these times.
-func earliest(events []timeline.Event, delay time.Duration) []timeline.Event {
-	out := slices.Clone(events)
+func earliest(all []events.Event, delay time.Duration) []events.Event {
+	out := slices.Clone(all)
 	for i := range out {
 		if ofAPI(out[i]) {
 			out[i].Time = out[i].Time.Add(-delay)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b timeline.Event) int {
+	slices.SortStableFunc(out, func(a, b events.Event) int {
 		if c := a.Time.Compare(b.Time); c != 0 || ofAPI(a) == ofAPI(b) {
 			return c
 		}

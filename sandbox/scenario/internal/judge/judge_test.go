@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // checkCase is a script and what a check finds in it.
@@ -100,7 +100,7 @@ func TestFigures(t *testing.T) {
 // What happens on one base has nothing to do with when the events of another one
 // come, as long as each keeps its order.
 func TestOtherBasesDoNotMatter(t *testing.T) {
-	states := []string{"RESOLVED", "ACTIVATED", "DEACTIVATED", "BROKEN", "STOPPED"}
+	states := []events.ModuleState{"RESOLVED", "ACTIVATED", "DEACTIVATED", "BROKEN", "STOPPED"}
 	rapid.Check(t, func(t *rapid.T) {
 		histories := make([]list, 3)
 		for i := range histories {
@@ -110,24 +110,24 @@ func TestOtherBasesDoNotMatter(t *testing.T) {
 			for range rapid.IntRange(1, 25).Draw(t, "events") {
 				ms += rapid.IntRange(0, 400).Draw(t, "pause")
 				version := fmt.Sprint(rapid.IntRange(1, 2).Draw(t, "version"))
-				var e timeline.Event
+				var e events.Event
 				switch rapid.IntRange(0, 4).Draw(t, "kind") {
 				case 0, 1:
 					e = biz(ms, version+"@"+name, rapid.SampledFrom(states).Draw(t, "state"))
-					e.Module = bizName
+					e.Module.Name = bizName
 				case 2, 3:
 					e = vpod(ms, fmt.Sprint("pod", i, "-", version), version+"@"+name,
 						rapid.SliceOf(rapid.SampledFrom([]string{"ready", "deleting", "gone", "failed"})).Draw(t, "flags")...)
 					e.Pod.Modules[0].Name = bizName
 				case 4:
-					e = host(ms, name, rapid.SampledFrom([]string{"up", "ready", "down"}).Draw(t, "state"))
+					e = host(ms, name, rapid.SampledFrom([]events.BaseChange{events.BaseUp, events.BaseReady, events.BaseDown}).Draw(t, "state"))
 				}
 				histories[i] = append(histories[i], e)
 			}
 		}
 		results := func(label string) []Result {
 			var all list
-			left := [][]timeline.Event{histories[0], histories[1], histories[2]}
+			left := [][]events.Event{histories[0], histories[1], histories[2]}
 			for {
 				var open []int
 				for i, l := range left {
@@ -276,23 +276,23 @@ var installedCases = map[string]checkCase{
 		want: want{1, []string{"18.001s a: biz:1 was installed again after 17.981s, and answered: success"}, nil, "1 installation, 1 repeated", nil},
 	},
 	"installed: a fault lasts": {
-		check: InstalledOnce, events: script(up, timeline.Event{Time: at(500), Kind: timeline.Fault, Target: "base", Base: "a", Name: "f", State: "set", Code: "disconnect"},
+		check: InstalledOnce, events: script(up, events.Event{Time: at(500), Fault: &events.FaultEvent{Target: "base", Base: "a", ID: "f", Kind: "disconnect", Change: "set"}},
 			command(50_000, "1@a", "installBiz", "", time.Millisecond)),
 		want: want{1, nil, []string{"49.999s a: biz:1 was installed again after 49.979s, and answered: success (the first answer may have been lost)"},
 			"1 installation, none twice; 1 more repeated after a disturbance", nil},
 	},
 	"installed: a fault that is set and strikes nobody is no excuse": {
-		check: InstalledOnce, events: script(up, timeline.Event{Time: at(500), Kind: timeline.Fault, Target: "base", Base: "a", Name: "f", State: "set", Code: "corrupt"},
+		check: InstalledOnce, events: script(up, events.Event{Time: at(500), Fault: &events.FaultEvent{Target: "base", Base: "a", ID: "f", Kind: "corrupt", Change: "set"}},
 			command(1000, "1@a", "installBiz", "", time.Millisecond)),
 		want: want{1, []string{"999ms a: biz:1 was installed again after 979ms, and answered: success"}, nil, "1 installation, 1 repeated", nil},
 	},
 	"installed: the end of a fault is no excuse": {
-		check: InstalledOnce, events: script(up, timeline.Event{Time: at(500), Kind: timeline.Fault, Target: "base", Base: "a", Name: "f", State: "cleared"},
+		check: InstalledOnce, events: script(up, events.Event{Time: at(500), Fault: &events.FaultEvent{Target: "base", Base: "a", ID: "f", Change: "cleared"}},
 			command(1000, "1@a", "installBiz", "", time.Millisecond)),
 		want: want{1, []string{"999ms a: biz:1 was installed again after 979ms, and answered: success"}, nil, "1 installation, 1 repeated", nil},
 	},
 	"installed: a fault of another base is no excuse": {
-		check: InstalledOnce, events: script(up, timeline.Event{Time: at(500), Kind: timeline.Fault, Target: "base", Base: "b", Name: "f", State: "fired"},
+		check: InstalledOnce, events: script(up, events.Event{Time: at(500), Fault: &events.FaultEvent{Target: "base", Base: "b", ID: "f", Change: "fired"}},
 			command(1000, "1@a", "installBiz", "", time.Millisecond)),
 		want: want{1, []string{"999ms a: biz:1 was installed again after 979ms, and answered: success"}, nil, "1 installation, 1 repeated", nil},
 	},
@@ -310,10 +310,10 @@ var leftCases = map[string]checkCase{
 	},
 	"left: a module that a Pod of another namespace wants": {
 		check: NothingLeft, events: append(slices.Clone(rolling[:len(rolling)-2]), rolling[len(rolling)-1]),
-		o: Options{Foreign: []timeline.PodStatus{
-			{Base: "a", PodState: timeline.PodState{Name: "default/stock-1", Modules: []timeline.ModuleRef{{Name: "biz", Version: "1"}}}},
-			{Base: "a", PodState: timeline.PodState{Name: "default/stock-2", Modules: []timeline.ModuleRef{{Name: "biz", Version: "2"}}}},
-			{Base: "b", PodState: timeline.PodState{Name: "default/stock-3", Modules: []timeline.ModuleRef{{Name: "biz", Version: "1"}}}},
+		o: Options{Foreign: []events.PodStatus{
+			{Base: "a", PodState: events.PodState{Name: "default/stock-1", Modules: []events.ModuleRef{{Name: "biz", Version: "1"}}}},
+			{Base: "a", PodState: events.PodState{Name: "default/stock-2", Modules: []events.ModuleRef{{Name: "biz", Version: "2"}}}},
+			{Base: "b", PodState: events.PodState{Name: "default/stock-3", Modules: []events.ModuleRef{{Name: "biz", Version: "1"}}}},
 		}},
 		want: want{2, []string{"20ms a: biz:1 is left on a, DEACTIVATED, and no Pod of the run on that base requests it; Pod default/stock-1, which is not part of the run, requests it"},
 			nil, "2 bases, 1 module left", nil},
@@ -323,7 +323,7 @@ var leftCases = map[string]checkCase{
 		want: want{1, nil, nil, "1 base, nothing left", nil},
 	},
 	"left: a module from before the run": {
-		check: NothingLeft, events: script(host(0, "a", "up"), host(0, "a", "ready"), biz(0, "9@a", "ACTIVATED"), timeline.Event{Time: at(1), Kind: timeline.Synced}, installed(5, "8@a")),
+		check: NothingLeft, events: script(host(0, "a", "up"), host(0, "a", "ready"), biz(0, "9@a", "ACTIVATED"), events.Event{Time: at(1), Synced: true}, installed(5, "8@a")),
 		want: want{1, []string{"5ms a: biz:8 is left on a, ACTIVATED, and no Pod of the run on that base requests it"}, nil, "1 base, 1 module left", nil},
 	},
 	"left: a Pod answers for its module while that may still go": {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // orderCheck looks at each handover: a Pod with a newer version of a module turns Ready on a base
@@ -58,7 +58,7 @@ func (c *orderCheck) note(w *world, e change, o *Options) {
 	}
 }
 
-func (c *orderCheck) turnedReady(w *world, p *timeline.PodStatus, m timeline.ModuleRef, now time.Time, o *Options) {
+func (c *orderCheck) turnedReady(w *world, p *events.PodStatus, m events.ModuleRef, now time.Time, o *Options) {
 	for old := range w.PodsOn(p.Base) {
 		if !older(old, p) || old.Node != p.Node || !c.wasReady[old.UID] || !old.Has(m.Name) || old.Version(m.Name) == m.Version {
 			continue
@@ -76,7 +76,7 @@ func (c *orderCheck) turnedReady(w *world, p *timeline.PodStatus, m timeline.Mod
 }
 
 // older tells whether p is older than q; Pods of one second go by first sight.
-func older(p, q *timeline.PodStatus) bool {
+func older(p, q *events.PodStatus) bool {
 	return p.Created.Before(q.Created) || p.Created.Equal(q.Created) && p.Number < q.Number
 }
 

@@ -6,9 +6,8 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/api"
-	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 const (
@@ -17,8 +16,6 @@ const (
 	// settling is what a controller has after the first list of a base since an outage: after a
 	// start it has all Pods to read, too.
 	settling = 5 * time.Second
-	// listCommand asks a base for its modules.
-	listCommand = "queryAllBiz"
 )
 
 // recovery is what anything else has when it is back: then the bases connect again and are asked
@@ -169,42 +166,50 @@ func (all outages) swallowed(base string, since, known, at time.Time) bool {
 // disturb notes the outages that an event begins or ends.
 func (w *world) disturb(e change, o *Options) {
 	w.installs(e, o)
-	switch e.Kind {
-	case timeline.Component:
-		w.component(e, o)
-	case timeline.Command:
-		if e.Name == listCommand && e.Code == "" {
-			w.outages.told(e.Base, e.Time)
+	switch {
+	case e.Component != nil:
+		w.component(e.Component, e.Time, o)
+	case e.Command != nil:
+		if e.Command.Name == events.CommandList && e.Command.Code == "" {
+			w.outages.told(e.Command.Base, e.Time)
 		}
-	case timeline.Fault:
-		w.fault(e, o)
-	case timeline.Base:
-		switch timeline.BaseChange(e.State) {
-		case timeline.BaseDown, timeline.BaseRemoved, timeline.BaseUp: // that has rules of its own
-			if x := w.outages.lasting(connection, e.Base); x != nil {
+	case e.Fault != nil:
+		w.fault(e.Fault, e.Time, o)
+	case e.Base != nil:
+		base := e.Base.Base
+		switch e.Base.Change {
+		case events.BaseDown, events.BaseRemoved, events.BaseUp: // that has rules of its own
+			if x := w.outages.lasting(connection, base); x != nil {
 				x.to, x.recovery = e.Time, 0
 			}
-		case timeline.BaseDisconnected: // its silence is noticed
-			if w.ended(e.Base) {
+		case events.BaseDisconnected: // its silence is noticed
+			if w.ended(base) {
 				break
 			}
-			w.outages.begin(outage{what: connection, base: e.Base, from: e.Time, most: o.silent(), recovery: o.recovery(), listed: map[string]time.Time{}, hides: true})
-		case timeline.BaseConnected:
-			w.outages.end(connection, e.Base, e.Time)
+			w.outages.begin(outage{what: connection, base: base, from: e.Time, most: o.silent(), recovery: o.recovery(), listed: map[string]time.Time{}, hides: true})
+		case events.BaseConnected:
+			w.outages.end(connection, base, e.Time)
 		}
-		w.process(e, o)
-		w.silence(e.Base, e.Time, o)
+		w.process(e.Base, e.Time, o)
+		w.silence(base, e.Time, o)
 	}
 }
 
 // installs notes that an installation has begun on a base, or that a fault has struck one; and that a Pod was bound to the base,
 // of which the controller knows the modules by the next list.
 func (w *world) installs(e change, o *Options) {
-	begins := e.Kind == timeline.Command && e.Name == timeline.CommandInstall || e.Kind == timeline.Module && timeline.ModuleState(e.State) == timeline.ModuleResolved ||
-		e.Kind == timeline.Fault && timeline.FaultChange(e.State) == timeline.FaultFired
+	begins := func(base, module string) {
+		if !w.ended(base) {
+			w.outages.add(outage{what: "installation", base: base, module: module, from: e.Time, to: e.Time, recovery: o.InstallWithin, installs: true, heard: true})
+		}
+	}
 	switch {
-	case begins && !w.ended(e.Base):
-		w.outages.add(outage{what: "installation", base: e.Base, module: e.Module, from: e.Time, to: e.Time, recovery: o.InstallWithin, installs: true, heard: true})
+	case e.Command != nil && e.Command.Name == events.CommandInstall:
+		begins(e.Command.Base, e.Command.Module.Name)
+	case e.Module != nil && e.Module.State == events.ModuleResolved:
+		begins(e.Module.Base, e.Module.Name)
+	case e.Fault != nil && e.Fault.Change == events.FaultFired:
+		begins(e.Fault.Base, "")
 	case e.pod != nil && w.bound[e.pod.PodKey()].Equal(e.Time):
 		w.outages.add(outage{what: "installation", base: e.pod.Base, from: e.Time, to: e.Time, recovery: o.listed(), installs: true, heard: true})
 	}
@@ -212,18 +217,18 @@ func (w *world) installs(e change, o *Options) {
 
 // process notes that the process of a base has ended, which the controller notices by its silence; or that the base is
 // back under its identity, which the next list shows. A base with another identity is another one.
-func (w *world) process(e change, o *Options) {
+func (w *world) process(e *events.BaseEvent, now time.Time, o *Options) {
 	b := w.Bases.Get(e.Base)
 	if b == nil {
 		return
 	}
-	switch change := timeline.BaseChange(e.State); {
+	switch {
 	case w.ended(e.Base):
-		w.outages.begin(outage{what: down, base: e.Base, from: e.Time, installs: true, heard: true})
-		w.outages.begin(outage{what: processEnd + b.Identity, base: e.Base, from: e.Time, most: o.silent(), recovery: o.listed(), hides: true, heard: true})
-	case change == timeline.BaseReady || change == timeline.BaseConnected:
-		w.outages.end(down, e.Base, e.Time)
-		w.outages.end(processEnd+b.Identity, e.Base, e.Time)
+		w.outages.begin(outage{what: down, base: e.Base, from: now, installs: true, heard: true})
+		w.outages.begin(outage{what: processEnd + b.Identity, base: e.Base, from: now, most: o.silent(), recovery: o.listed(), hides: true, heard: true})
+	case e.Change == events.BaseReady || e.Change == events.BaseConnected:
+		w.outages.end(down, e.Base, now)
+		w.outages.end(processEnd+b.Identity, e.Base, now)
 	}
 }
 
@@ -239,22 +244,22 @@ const (
 
 // component notes that a component is away, or back. A controller beside which another one runs is
 // replaced by that.
-func (w *world) component(e change, o *Options) {
+func (w *world) component(e *events.ComponentEvent, now time.Time, o *Options) {
 	if e.Name == scheduler {
 		return
 	}
-	if timeline.ComponentState(e.State) == timeline.ComponentRunning {
-		w.outages.end(e.Name, "", e.Time)
+	if e.State == events.ComponentRunning {
+		w.outages.end(e.Name, "", now)
 		return
 	}
-	x := outage{what: e.Name, from: e.Time, recovery: o.recovery(), hides: true}
+	x := outage{what: e.Name, from: now, recovery: o.recovery(), hides: true}
 	if e.Name == broker {
 		x.listed = map[string]time.Time{}
 	}
 	if strings.HasPrefix(e.Name, controller) {
 		x.recovery, x.listed = o.controllerRecovery(), map[string]time.Time{}
 		for other := range w.Components.All() {
-			if other.Name != e.Name && strings.HasPrefix(other.Name, controller) && other.State == timeline.ComponentRunning {
+			if other.Name != e.Name && strings.HasPrefix(other.Name, controller) && other.State == events.ComponentRunning {
 				x.most = o.controllerRecovery()
 			}
 		}
@@ -264,26 +269,25 @@ func (w *world) component(e change, o *Options) {
 
 // fault notes what a fault may explain. After a fault of the API a controller may try again, or look again, for as
 // long as anything may settle. After a fault of MQTT, what is lost or late is known from the next list.
-func (w *world) fault(e change, o *Options) {
-	target, kind := v1alpha1.FaultTarget(e.Target), fault.Kind(e.Code)
-	x := outage{what: e.Name, base: e.Base, from: e.Time, recovery: o.listed()}
+func (w *world) fault(e *events.FaultEvent, now time.Time, o *Options) {
+	x := outage{what: e.ID, base: e.Base, from: now, recovery: o.listed()}
 	switch {
-	case target == v1alpha1.TargetAPI:
-		x = outage{what: viewFault + e.Name, from: e.Time, recovery: o.of(settling), hides: true, heard: true}
-	case target == v1alpha1.TargetMQTT && (kind == v1alpha1.MQTTNote || target.Kills(kind)): // a controller that ends has rules of its own
+	case e.Target == v1alpha1.TargetAPI:
+		x = outage{what: viewFault + e.ID, from: now, recovery: o.of(settling), hides: true, heard: true}
+	case e.Target == v1alpha1.TargetMQTT && (e.Kind == v1alpha1.MQTTNote || e.Target.Kills(e.Kind)): // a controller that ends has rules of its own
 		return
-	case target == v1alpha1.TargetMQTT:
-		x = outage{what: "MQTT fault " + e.Name, base: e.Base, from: e.Time, recovery: o.recovery(), listed: map[string]time.Time{}, hides: true}
+	case e.Target == v1alpha1.TargetMQTT:
+		x = outage{what: "MQTT fault " + e.ID, base: e.Base, from: now, recovery: o.recovery(), listed: map[string]time.Time{}, hides: true}
 	}
-	lasts := target.Lasts(kind)
-	switch change := timeline.FaultChange(e.State); {
-	case change == timeline.FaultSet && lasts:
+	lasts := e.Target.Lasts(e.Kind)
+	switch {
+	case e.Change == events.FaultSet && lasts:
 		w.outages.begin(x)
-	case change == timeline.FaultFired && !lasts:
-		x.to = e.Time
+	case e.Change == events.FaultFired && !lasts:
+		x.to = now
 		w.outages.add(x)
-	case change == timeline.FaultCleared:
-		w.outages.end(x.what, x.base, e.Time)
+	case e.Change == events.FaultCleared:
+		w.outages.end(x.what, x.base, now)
 	}
 }
 

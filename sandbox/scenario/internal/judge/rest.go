@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/api"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // nothingLeft looks, at the end, for modules on running bases that no Pod on the base wants; see
-// timeline.State.Left. A Pod that is being deleted answers for its modules as long as their
+// events.State.Left. A Pod that is being deleted answers for its modules as long as their
 // uninstall may take: MODULE_DRAIN, Options.UninstallWithin and Options.listed, 79.5 s by the
 // defaults.
 func nothingLeft(w *world, end time.Time, o *Options) Result {
@@ -26,7 +26,7 @@ func nothingLeft(w *world, end time.Time, o *Options) Result {
 		if began, ending := w.ending[key]; ending && end.Sub(began) > o.of(api.Drain)+o.UninstallWithin+o.listed() {
 			gone := p.PodState
 			gone.Gone = true
-			there.Apply(timeline.Event{Time: end, Kind: timeline.Pod, Pod: &gone})
+			there.Apply(events.Event{Time: end, Pod: &events.PodEvent{PodState: gone}})
 		}
 	}
 	for _, m := range there.Left() {
@@ -76,7 +76,7 @@ type commandCheck struct{ times map[given]received }
 
 type given struct {
 	base, name string
-	timeline.ModuleRef
+	events.ModuleRef
 }
 
 // received is how often a command has come, and when first.
@@ -86,13 +86,14 @@ type received struct {
 }
 
 func (c *commandCheck) note(e change) {
-	if e.Kind != timeline.Command || e.Module == "" {
+	x := e.Command
+	if x == nil || x.Module.Name == "" {
 		return
 	}
 	if c.times == nil {
 		c.times = map[given]received{}
 	}
-	key := given{e.Base, e.Name, timeline.ModuleRef{Name: e.Module, Version: e.Version}}
+	key := given{x.Base, x.Name, x.Module}
 	r := c.times[key]
 	if r.times++; r.times == 1 {
 		r.first = e.Time

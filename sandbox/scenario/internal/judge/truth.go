@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // truthCheck compares what Kubernetes shows with what bases serve: a Pod that is Ready and stays,
@@ -89,7 +89,7 @@ func (l *mismatch) end(now time.Time) {
 }
 
 // timedOut is the result of a request that nobody answered: a base without the module answers.
-const timedOut = "timeout"
+const timedOut = events.RequestTimeout
 
 // order is a command that was answered.
 type order struct {
@@ -102,25 +102,26 @@ func (c *truthCheck) note(w *world, e change) {
 		c.open, c.known, c.closed = map[claim]*mismatch{}, map[string]map[claim]struct{}{}, map[claim][]span{}
 		c.lost, c.told = map[track][]span{}, map[track][]order{}
 	}
-	on := track{e.Base, e.Module}
-	switch e.Kind {
-	case timeline.Request:
-		if e.Base != "" && e.State != timedOut {
-			c.lost[on] = append(c.lost[on], span{e.Time.Add(-e.Elapsed), e.Time})
+	switch {
+	case e.Request != nil:
+		if r := e.Request; r.Base != "" && r.Result != timedOut {
+			on := track{r.Base, r.Module.Name}
+			c.lost[on] = append(c.lost[on], span{e.Time.Add(-r.Elapsed), e.Time})
 		}
-	case timeline.Command:
-		if e.Module != "" {
-			c.told[on] = append(c.told[on], order{e.Name == timeline.CommandInstall, e.Time.Add(-e.Elapsed), e.Time})
+	case e.Command != nil:
+		if x := e.Command; x.Module.Name != "" {
+			on := track{x.Base, x.Module.Name}
+			c.told[on] = append(c.told[on], order{x.Name == events.CommandInstall, e.Time.Add(-x.Elapsed), e.Time})
 		}
-	case timeline.Base, timeline.Module:
-		c.compare(w, e, e.Base, func(claim) bool { return true })
-	case timeline.Pod:
-		if e.pod != nil && e.pod.Base != "" {
+	case e.Base != nil, e.Module != nil:
+		c.compare(w, e, e.BaseName(), func(claim) bool { return true })
+	case e.Pod != nil:
+		if e.pod.Base != "" {
 			c.compare(w, e, e.pod.Base, func(k claim) bool { return k.uid == e.Pod.UID || c.open[k] != nil })
 		}
-	case timeline.Endpoints:
+	case e.Endpoints != nil:
 		for base := range e.bases {
-			c.compare(w, e, base, func(k claim) bool { return k.service == e.Name })
+			c.compare(w, e, base, func(k claim) bool { return k.service == e.Endpoints.Service })
 		}
 	}
 }
@@ -160,7 +161,7 @@ func (c *truthCheck) compare(w *world, e change, base string, concerned func(cla
 			l = &mismatch{claim: k, from: now, missing: missing, modules: names}
 			if own != nil {
 				l.vanished = own.vanished
-			} else if !ended && e.Kind == timeline.Module {
+			} else if !ended && e.Module != nil {
 				l.vanished = now
 			}
 			c.open[k] = l
@@ -181,8 +182,8 @@ func (c *truthCheck) close(k claim, now time.Time) {
 }
 
 // claims are the Pods on a base that are Ready, and the endpoints there that are ready.
-func (w *world) claims(base string, concerned func(claim) bool) map[claim]*timeline.PodStatus {
-	out := map[claim]*timeline.PodStatus{}
+func (w *world) claims(base string, concerned func(claim) bool) map[claim]*events.PodStatus {
+	out := map[claim]*events.PodStatus{}
 	for p := range w.PodsOn(base) {
 		if k := (claim{"", p.Name, p.UID, base}); p.Serves() && concerned(k) {
 			out[k] = p
@@ -198,7 +199,7 @@ func (w *world) claims(base string, concerned func(claim) bool) map[claim]*timel
 
 // missing names the modules of the Pod that are not active on the base, with their versions in one
 // text, and without.
-func missing(b *timeline.BaseStatus, p *timeline.PodStatus) (text string, names []string) {
+func missing(b *events.BaseStatus, p *events.PodStatus) (text string, names []string) {
 	var out []string
 	for _, m := range p.Modules {
 		if !b.Active(m.Name, m.Version) {
@@ -211,7 +212,7 @@ func missing(b *timeline.BaseStatus, p *timeline.PodStatus) (text string, names 
 
 // overtaken tells whether each module of the Pod that is not active has another version active which
 // Pods on that base have wanted, and none that stays does.
-func (w *world) overtaken(b *timeline.BaseStatus, p *timeline.PodStatus) bool {
+func (w *world) overtaken(b *events.BaseStatus, p *events.PodStatus) bool {
 	by := func(name string) bool {
 		wanted, stays := false, false
 		for _, key := range w.everOn[p.Base] {
@@ -224,10 +225,10 @@ func (w *world) overtaken(b *timeline.BaseStatus, p *timeline.PodStatus) bool {
 		}
 		return wanted && !stays
 	}
-	return !slices.ContainsFunc(p.Modules, func(m timeline.ModuleRef) bool { return !b.Active(m.Name, m.Version) && !by(m.Name) })
+	return !slices.ContainsFunc(p.Modules, func(m events.ModuleRef) bool { return !b.Active(m.Name, m.Version) && !by(m.Name) })
 }
 
 // servesAll tells whether some version of each module of the Pod is active.
-func servesAll(b *timeline.BaseStatus, p *timeline.PodStatus) bool {
-	return !slices.ContainsFunc(p.Modules, func(m timeline.ModuleRef) bool { return !b.Active(m.Name, "") })
+func servesAll(b *events.BaseStatus, p *events.PodStatus) bool {
+	return !slices.ContainsFunc(p.Modules, func(m events.ModuleRef) bool { return !b.Active(m.Name, "") })
 }

@@ -3,7 +3,7 @@ package judge
 import (
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // What the check allows, by the defaults.
@@ -110,19 +110,19 @@ var truthCases = map[string]checkCase{
 	},
 	"truth: a request that was under way": {
 		check: Truth, events: script(up, uninstalled(1000, "1@a"), vpod(1020, "p1", "1@a"),
-			timeline.Event{Time: at(1500), Kind: timeline.Request, Base: "a", Module: "biz", Elapsed: 490 * time.Millisecond}),
+			events.Event{Time: at(1500), Request: &events.RequestEvent{Base: "a", Module: events.ModuleRef{Name: "biz"}, Elapsed: 490 * time.Millisecond}}),
 		want: want{1, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 20ms, in which 1 request failed"}, nil,
 			"1 time something became Ready; Ready without its module 1 time, the longest 20ms" + allowed, nil},
 	},
 	"truth: a request that was never answered": {
 		check: Truth, events: script(up, uninstalled(1000, "1@a"), vpod(1020, "p1", "1@a"),
-			timeline.Event{Time: at(1500), Kind: timeline.Request, Base: "a", Module: "biz", State: "timeout", Elapsed: 490 * time.Millisecond}),
+			events.Event{Time: at(1500), Request: &events.RequestEvent{Base: "a", Module: events.ModuleRef{Name: "biz"}, Result: "timeout", Elapsed: 490 * time.Millisecond}}),
 		want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 20ms"},
 			"1 time something became Ready; Ready without its module 1 time, the longest 20ms" + allowed, nil},
 	},
 	"truth: a request from afterwards": {
 		check: Truth, events: script(up, uninstalled(1000, "1@a"), vpod(1020, "p1", "1@a"),
-			timeline.Event{Time: at(1500), Kind: timeline.Request, Base: "a", Module: "biz", Elapsed: 470 * time.Millisecond}),
+			events.Event{Time: at(1500), Request: &events.RequestEvent{Base: "a", Module: events.ModuleRef{Name: "biz"}, Elapsed: 470 * time.Millisecond}}),
 		want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 20ms"},
 			"1 time something became Ready; Ready without its module 1 time, the longest 20ms" + allowed, nil},
 	},
@@ -132,8 +132,7 @@ var truthCases = map[string]checkCase{
 			"1 time something became Ready; Ready without its module 1 time, the longest 25s" + allowed, nil},
 	},
 	"truth: an endpoint that is not ready says nothing": {
-		check: Truth, events: script(vpod(10, "p1", "1@a"), timeline.Event{Time: at(20), Kind: timeline.Endpoints, Name: "svc",
-			Endpoints: []timeline.Endpoint{{Pod: "p1", Base: "a", Serving: true, Terminating: true}}}),
+		check: Truth, events: script(vpod(10, "p1", "1@a"), events.Event{Time: at(20), Endpoints: &events.EndpointsEvent{Service: "svc", Endpoints: []events.Endpoint{{Pod: "p1", Base: "a", Serving: true, Terminating: true}}}}),
 		want: want{0, nil, nil, "0 times something became Ready, always with its module", nil},
 	},
 	"truth: Ready long after a switch": {
@@ -302,7 +301,7 @@ var truthCases = map[string]checkCase{
 			"1 time something became Ready; Ready without its module 1 time, the longest 600ms" + allowed, nil},
 	},
 	"truth: a request for another module is lost": {
-		check: Truth, events: script(up, uninstalled(1000, "1@a"), timeline.Event{Time: at(1010), Kind: timeline.Request, Base: "a", Module: "other"}, vpod(1020, "p1", "1@a")),
+		check: Truth, events: script(up, uninstalled(1000, "1@a"), events.Event{Time: at(1010), Request: &events.RequestEvent{Base: "a", Module: events.ModuleRef{Name: "other"}}}, vpod(1020, "p1", "1@a")),
 		want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 20ms"},
 			"1 time something became Ready; Ready without its module 1 time, the longest 20ms" + allowed, nil},
 	},

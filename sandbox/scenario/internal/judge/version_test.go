@@ -7,19 +7,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // referring is a write of a Pod on base a whose version is a reference to an annotation, which has
 // the value.
-func referring(ms int, version string, ready corev1.ConditionStatus) timeline.Event {
-	state := timeline.PodStateOf(&corev1.Pod{
+func referring(ms int, version string, ready corev1.ConditionStatus) events.Event {
+	state := events.PodStateOf(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p1", UID: "uid-p1", Annotations: map[string]string{"version": version}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "biz", Env: []corev1.EnvVar{{Name: "BIZ_VERSION",
 			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['version']"}}}}}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}},
 	})
-	return timeline.Event{Time: at(ms), Kind: timeline.Pod, Base: "a", Pod: state}
+	return events.Event{Time: at(ms), Pod: &events.PodEvent{Base: "a", PodState: *state}}
 }
 
 // A Pod whose version stands in an annotation is judged by that version, and by the new one as soon

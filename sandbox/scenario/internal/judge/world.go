@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 const (
@@ -18,12 +18,12 @@ const (
 
 // world is what there is, and what of the past counts at the end.
 type world struct {
-	timeline.State
-	worked    map[string]bool                // bases that have had a module
-	ever      map[string]*timeline.PodStatus // the last state of every Pod
-	everOn    map[string][]string            // their keys, by base
-	ready     map[string]map[string]bool     // Pods with a ready endpoint, by Service
-	published map[string]bool                // Services with publishNotReadyAddresses, as far as known
+	events.State
+	worked    map[string]bool              // bases that have had a module
+	ever      map[string]*events.PodStatus // the last state of every Pod
+	everOn    map[string][]string          // their keys, by base
+	ready     map[string]map[string]bool   // Pods with a ready endpoint, by Service
+	published map[string]bool              // Services with publishNotReadyAddresses, as far as known
 	// outages so far.
 	outages outages
 	silent  silentBases
@@ -33,9 +33,9 @@ type world struct {
 
 // change is what an event has changed.
 type change struct {
-	timeline.Event
+	events.Event
 	// pod is the Pod as it is now, also if it is gone; nil if the event is about none.
-	pod *timeline.PodStatus
+	pod *events.PodStatus
 	// stayed tells whether it was there before and was not being deleted, served whether it served.
 	stayed, served bool
 	// bases are those where an endpoint became ready, or ceased to be, if the event is about endpoints.
@@ -44,44 +44,45 @@ type change struct {
 
 func newWorld() world {
 	return world{
-		worked: map[string]bool{}, ever: map[string]*timeline.PodStatus{}, everOn: map[string][]string{}, ready: map[string]map[string]bool{}, published: map[string]bool{},
+		worked: map[string]bool{}, ever: map[string]*events.PodStatus{}, everOn: map[string][]string{}, ready: map[string]map[string]bool{}, published: map[string]bool{},
 		outages: outages{}, silent: silentBases{now: map[string]bool{}, removed: map[string]bool{}},
 		ending: map[string]time.Time{}, bound: map[string]time.Time{},
 	}
 }
 
-func (w *world) apply(e timeline.Event) change {
+func (w *world) apply(e events.Event) change {
 	w.Apply(e)
 	c := change{Event: e}
 	switch {
-	case e.Kind == timeline.Module:
-		w.worked[e.Base] = w.worked[e.Base] || !timeline.ModuleState(e.State).Gone()
-	case e.Kind == timeline.Endpoints:
-		before, ready := w.ready[e.Name], map[string]bool{}
-		for _, p := range e.Endpoints {
+	case e.Module != nil:
+		w.worked[e.Module.Base] = w.worked[e.Module.Base] || !e.Module.State.Gone()
+	case e.Endpoints != nil:
+		service := e.Endpoints.Service
+		before, ready := w.ready[service], map[string]bool{}
+		for _, p := range e.Endpoints.Endpoints {
 			// Only publishNotReadyAddresses makes Kubernetes show an endpoint as ready while its Pod is not Ready.
 			switch published := !p.Serving || p.Terminating; {
 			case p.Ready && published:
-				w.published[e.Name] = true
+				w.published[service] = true
 			case p.Ready:
 				ready[p.Pod] = true
 			}
 		}
-		w.ready[e.Name], c.bases = ready, map[string]bool{}
+		w.ready[service], c.bases = ready, map[string]bool{}
 		for p := range w.Pods.All() {
 			if p.Base != "" && before[p.Name] != ready[p.Name] {
 				c.bases[p.Base] = true
 			}
 		}
-	case e.Kind == timeline.Pod && e.Pod != nil:
+	case e.Pod != nil:
 		key := e.Pod.PodKey()
 		before := w.ever[key]
 		if before == nil {
-			before = &timeline.PodStatus{PodState: timeline.PodState{Gone: true}}
+			before = &events.PodStatus{PodState: events.PodState{Gone: true}}
 		}
 		c.stayed, c.served = !before.Gone && !before.Deleting, before.Serves()
 		if c.pod = w.Pods.Get(key); c.pod == nil {
-			c.pod = &timeline.PodStatus{PodState: *e.Pod, Base: cmp.Or(e.Base, before.Base, w.BaseOf(e.Pod.Node))}
+			c.pod = &events.PodStatus{PodState: e.Pod.PodState, Base: cmp.Or(e.Pod.Base, before.Base, w.BaseOf(e.Pod.Node))}
 		}
 		w.ever[key] = c.pod
 		if c.pod.Base != before.Base {
@@ -105,7 +106,7 @@ func (w *world) ended(base string) bool {
 
 // another tells whether a Pod's Node is that of an earlier process of its base, which had another
 // identity. What is not known is taken for the same.
-func (w *world) another(p *timeline.PodStatus) bool {
+func (w *world) another(p *events.PodStatus) bool {
 	b := w.Bases.Get(p.Base)
 	return b != nil && b.Identity != "" && strings.HasPrefix(p.Node, nodePrefix) && p.Node != nodePrefix+b.Identity
 }

@@ -4,10 +4,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // Base is a base of the run, as last told.
@@ -18,17 +18,20 @@ func (w *World) Know(bases ...control.Base) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range bases {
-		e := timeline.Event{Kind: timeline.Base, Base: w.shortName(c.HostName), Identity: c.Identity}
-		w.versions[e.Base] = c.Version
-		w.tell(e, timeline.BaseAdded)
-		switch b := w.state.Bases.Get(e.Base); { // events may have told it already, and more
+		name := w.shortName(c.HostName)
+		w.versions[name] = c.Version
+		tell := func(change events.BaseChange) {
+			w.state.Apply(events.Event{Base: &events.BaseEvent{Base: name, Identity: c.Identity, Change: change}})
+		}
+		tell(events.BaseAdded)
+		switch b := w.state.Bases.Get(name); { // events may have told it already, and more
 		case c.Ready && !b.Ready:
-			w.tell(e, timeline.BaseReady)
+			tell(events.BaseReady)
 		case c.Running && !b.Running:
-			w.tell(e, timeline.BaseUp)
+			tell(events.BaseUp)
 		}
 		if c.Connected {
-			w.tell(e, timeline.BaseConnected)
+			tell(events.BaseConnected)
 		}
 	}
 	w.changed(topicBases, "bases were added")
@@ -39,15 +42,9 @@ func (w *World) Forget(names ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, name := range names {
-		w.tell(timeline.Event{Kind: timeline.Base, Base: name}, timeline.BaseRemoved)
+		w.state.Apply(events.Event{Base: &events.BaseEvent{Base: name, Change: events.BaseRemoved}})
 	}
 	w.changed(topicBases, "bases were removed")
-}
-
-// tell changes what is by something that is no part of the recording. w.mu is held.
-func (w *World) tell(e timeline.Event, change timeline.BaseChange) {
-	e.State = string(change)
-	w.state.Apply(e)
 }
 
 // Bases returns the bases that there are, by name.
@@ -70,7 +67,7 @@ func (v View) Bases() map[string]Base {
 }
 
 // State returns what the events so far leave.
-func (v View) State() *timeline.State { return &v.w.state }
+func (v View) State() *events.State { return &v.w.state }
 
 // shortName is SET-N for GROUP-SET-N.
 func (w *World) shortName(host string) string { return strings.TrimPrefix(host, w.o.Group+"-") }

@@ -128,7 +128,7 @@ func (v View) trafficData() map[string]any {
 			maps.Copy(results, s.Results)
 			for result, n := range seen.Lost {
 				told += n
-				results[traffic.Result(result)] = max(results[traffic.Result(result)], n)
+				results[result] = max(results[result], n)
 			}
 			s.Results, s.Lost = results, max(s.Lost, told)
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // The time of a write does not depend on how late a watch delivers it.
@@ -55,7 +55,7 @@ func TestTimeOfLateWrites(t *testing.T) {
 
 		var got []time.Duration
 		for _, e := range w.Events() {
-			if e.Kind == timeline.Pod {
+			if e.Pod != nil {
 				got = append(got, e.Time.Sub(began))
 			}
 		}
@@ -90,7 +90,7 @@ func TestWritesOfOneWatchStayInOrder(t *testing.T) {
 	must(t, pods.Update(pod(t, "12", "b", "", "True"))) // written before 990 ms, but after the other
 	var got []time.Duration
 	for _, e := range w.Events() {
-		if e.Kind == timeline.Pod {
+		if e.Pod != nil {
 			got = append(got, e.Time.Sub(began))
 		}
 	}
@@ -102,9 +102,9 @@ func TestWritesOfOneWatchStayInOrder(t *testing.T) {
 // The daemon's events have their times themselves; those that tell what was are not late.
 func TestLagOfTheDaemonsEvents(t *testing.T) {
 	w, _ := newWorld(t)
-	up := timeline.Event{Time: w.o.Now().Add(-time.Minute), Kind: timeline.Base, Base: "base-1", State: string(timeline.BaseUp)}
+	up := events.Event{Time: w.o.Now().Add(-time.Minute), Base: &events.BaseEvent{Base: "base-1", Change: events.BaseUp}}
 	w.Note(up)
-	w.Note(timeline.Event{Kind: timeline.Synced})
+	w.Note(events.Event{Synced: true})
 	if lag := w.Lag(); lag != 0 {
 		t.Errorf("what was before is %v late", lag)
 	}

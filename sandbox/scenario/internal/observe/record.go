@@ -2,6 +2,7 @@ package observe
 
 import (
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -11,10 +12,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// The resources whose changes the timeline tells.
+// The resources whose changes are events.
 var (
 	Pods           = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	Nodes          = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
@@ -24,22 +25,22 @@ var (
 // record applies the event of a change, if its kind has one, and describes the change. listed reports whether a list
 // delivers it. w.mu is held.
 func (w *World) record(r schema.GroupVersionResource, o *unstructured.Unstructured, gone bool, listed bool) string {
-	var e timeline.Event
+	var at time.Time
 	switch r {
 	case Pods, Nodes, EndpointSlices:
-		e.Time = w.timeOf(versionOf(o), listed)
-		if last := w.lastOf[r]; e.Time.Before(last) { // one watch delivers writes in their order
-			e.Time = last
+		at = w.timeOf(versionOf(o), listed)
+		if last := w.lastOf[r]; at.Before(last) { // one watch delivers writes in their order
+			at = last
 		}
-		w.lastOf[r] = e.Time
+		w.lastOf[r] = at
 	}
 	switch r {
 	case Pods:
-		return w.recordPod(e, o, gone)
+		return w.recordPod(at, o, gone)
 	case Nodes:
-		return w.recordNode(e, o, gone)
+		return w.recordNode(at, o, gone)
 	case EndpointSlices:
-		return w.recordEndpoints(e, o)
+		return w.recordEndpoints(at, o)
 	}
 	verb := "written"
 	if gone {
@@ -48,13 +49,13 @@ func (w *World) record(r schema.GroupVersionResource, o *unstructured.Unstructur
 	return fmt.Sprintf("%s %s: %s", o.GetKind(), o.GetName(), verb)
 }
 
-func (w *World) recordPod(e timeline.Event, o *unstructured.Unstructured, gone bool) string {
+func (w *World) recordPod(at time.Time, o *unstructured.Unstructured, gone bool) string {
 	var pod corev1.Pod
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &pod); err != nil {
 		w.o.Logger.Warn("cannot read a Pod", "pod", o.GetName(), "err", err)
 		return "Pod " + o.GetName()
 	}
-	state := timeline.PodStateOf(&pod)
+	state := events.PodStateOf(&pod)
 	state.Gone = gone
 	if before := w.state.Pods.Get(state.PodKey()); before != nil {
 		state.Writes = before.Writes
@@ -62,31 +63,31 @@ func (w *World) recordPod(e timeline.Event, o *unstructured.Unstructured, gone b
 	if !gone {
 		state.Writes++
 	}
-	e.Kind, e.Base, e.Pod = timeline.Pod, w.state.BaseOf(pod.Spec.NodeName), state
+	e := events.Event{Time: at, Pod: &events.PodEvent{Base: w.state.BaseOf(pod.Spec.NodeName), PodState: *state}}
 	w.apply(e)
 	return Describe(e)
 }
 
-func (w *World) recordNode(e timeline.Event, o *unstructured.Unstructured, gone bool) string {
-	e.Kind, e.Name = timeline.Node, o.GetName()
-	e.Base, e.Identity = w.shortName(o.GetLabels()[labels.BaseHost]), o.GetAnnotations()[labels.Identity]
-	if e.Base == "" {
-		e.Base = w.state.BaseOf(e.Name)
+func (w *World) recordNode(at time.Time, o *unstructured.Unstructured, gone bool) string {
+	n := &events.NodeEvent{Name: o.GetName(), Base: w.shortName(o.GetLabels()[labels.BaseHost]), Identity: o.GetAnnotations()[labels.Identity]}
+	if n.Base == "" {
+		n.Base = w.state.BaseOf(n.Name)
 	}
 	if !gone {
-		e.State = string(NodeStateOf(o))
+		n.State = NodeStateOf(o)
 	}
-	if before := w.state.Nodes.Get(e.Name); gone || before == nil || string(before.State) != e.State || before.Base != e.Base {
+	e := events.Event{Time: at, Node: n}
+	if before := w.state.Nodes.Get(n.Name); gone || before == nil || before.State != n.State || before.Base != n.Base {
 		w.apply(e)
 	}
 	return Describe(e)
 }
 
 // isReady tells whether a Pod or a Node is Ready.
-func isReady(o *unstructured.Unstructured) bool { return NodeStateOf(o) == timeline.NodeReady }
+func isReady(o *unstructured.Unstructured) bool { return NodeStateOf(o) == events.NodeReady }
 
 // NodeStateOf reads the condition Ready of a Node; without one it is unknown.
-func NodeStateOf(node *unstructured.Unstructured) timeline.NodeState {
+func NodeStateOf(node *unstructured.Unstructured) events.NodeState {
 	conditions, _, _ := unstructured.NestedSlice(node.Object, "status", "conditions")
 	for _, c := range conditions {
 		c, ok := c.(map[string]any)
@@ -95,18 +96,19 @@ func NodeStateOf(node *unstructured.Unstructured) timeline.NodeState {
 		}
 		switch c["status"] {
 		case string(corev1.ConditionTrue):
-			return timeline.NodeReady
+			return events.NodeReady
 		case string(corev1.ConditionFalse):
-			return timeline.NodeNotReady
+			return events.NodeNotReady
 		}
 	}
-	return timeline.NodeUnknown
+	return events.NodeUnknown
 }
 
 // recordEndpoints tells all endpoints of the Service that a slice belongs to.
-func (w *World) recordEndpoints(e timeline.Event, changed *unstructured.Unstructured) string {
+func (w *World) recordEndpoints(at time.Time, changed *unstructured.Unstructured) string {
 	service := changed.GetLabels()[discoveryv1.LabelServiceName]
-	e.Kind, e.Name, e.Endpoints = timeline.Endpoints, service, []timeline.Endpoint{}
+	x := &events.EndpointsEvent{Service: service, Endpoints: []events.Endpoint{}}
+	e := events.Event{Time: at, Endpoints: x}
 	t := w.tables[Subject{Resource: EndpointSlices, Namespace: w.o.Namespace}]
 	if t == nil {
 		return Describe(e)
@@ -119,15 +121,15 @@ func (w *World) recordEndpoints(e timeline.Event, changed *unstructured.Unstruct
 			continue
 		}
 		for _, p := range slice.Endpoints {
-			e.Endpoints = append(e.Endpoints, w.endpoint(p))
+			x.Endpoints = append(x.Endpoints, w.endpoint(p))
 		}
 	}
 	w.apply(e)
 	return Describe(e)
 }
 
-func (w *World) endpoint(p discoveryv1.Endpoint) timeline.Endpoint {
-	e := timeline.Endpoint{
+func (w *World) endpoint(p discoveryv1.Endpoint) events.Endpoint {
+	e := events.Endpoint{
 		Ready: ptr.Deref(p.Conditions.Ready, true), Serving: ptr.Deref(p.Conditions.Serving, true), Terminating: ptr.Deref(p.Conditions.Terminating, false),
 	}
 	if len(p.Addresses) > 0 {

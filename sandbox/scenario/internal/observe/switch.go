@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // switched begins what a base says of the version that it switches from (protocol 5.2); the other
@@ -18,32 +18,33 @@ const otherHalf = time.Second
 // care of the event. A base that switches from one version to another does so at one moment, and
 // tells it by two events of that moment: conditions must not be evaluated between them. w.mu is
 // held.
-func (w *World) hold(e timeline.Event) bool {
-	if e.Base == "" || e.Kind != timeline.Module && e.Kind != timeline.Base {
+func (w *World) hold(e events.Event) bool {
+	base, m := e.BaseName(), e.Module
+	if base == "" || m == nil && e.Base == nil {
 		return false
 	}
-	first, held := w.held[e.Base]
+	first, held := w.held[base]
 	if held {
-		delete(w.held, e.Base)
+		delete(w.held, base)
 		w.apply(first)
 		if !e.Time.Equal(first.Time) {
 			w.announce(first)
 		}
 	}
-	if e.Kind != timeline.Module || timeline.ModuleState(e.State) != timeline.ModuleDeactivated || !strings.HasPrefix(e.Message, switched) {
+	if m == nil || m.State != events.ModuleDeactivated || !strings.HasPrefix(m.Message, switched) {
 		return false
 	}
-	w.held[e.Base] = e
+	w.held[base] = e
 	time.AfterFunc(otherHalf, func() { w.release(e) })
 	return true
 }
 
 // release tells a half of which there was no other.
-func (w *World) release(e timeline.Event) {
+func (w *World) release(e events.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if first, held := w.held[e.Base]; held && first.Time.Equal(e.Time) && first.Version == e.Version {
-		delete(w.held, e.Base)
+	if first, held := w.held[e.Module.Base]; held && first.Module == e.Module {
+		delete(w.held, e.Module.Base)
 		w.apply(first)
 		w.announce(first)
 	}

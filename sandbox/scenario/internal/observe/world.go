@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // Options of a World.
@@ -38,15 +38,15 @@ type World struct {
 	o Options
 
 	mu       sync.Mutex
-	events   []timeline.Event
+	events   []events.Event
 	tables   map[Subject]*table
-	state    timeline.State
+	state    events.State
 	versions map[string]string // of bases, as the daemon says
 	traffic  map[string]traffic.Summary
 	cached   map[string]any // what expressions see, by name, until it changes
 	watchers []*watcher
-	change   chan struct{}             // closed at the next change
-	held     map[string]timeline.Event // halves of switches, by base
+	change   chan struct{}           // closed at the next change
+	held     map[string]events.Event // halves of switches, by base
 	marks    []mark
 	lastOf   map[schema.GroupVersionResource]time.Time // of the last event
 	lag      time.Duration                             // the greatest so far
@@ -80,7 +80,7 @@ func New(o Options) *World {
 	}
 	return &World{
 		o: o, tables: map[Subject]*table{}, lastOf: map[schema.GroupVersionResource]time.Time{}, versions: map[string]string{}, traffic: map[string]traffic.Summary{},
-		cached: map[string]any{}, change: make(chan struct{}), held: map[string]timeline.Event{},
+		cached: map[string]any{}, change: make(chan struct{}), held: map[string]events.Event{},
 	}
 }
 
@@ -106,10 +106,10 @@ func (w *World) Start(ctx context.Context) error {
 }
 
 // Note takes an event of the daemon or of the run itself.
-func (w *World) Note(e timeline.Event) {
+func (w *World) Note(e events.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if e.Kind == timeline.Synced {
+	if e.Synced {
 		w.synced = true
 		return
 	}
@@ -124,12 +124,12 @@ func (w *World) Note(e timeline.Event) {
 }
 
 // announce tells of an event that has been applied. w.mu is held.
-func (w *World) announce(e timeline.Event) {
-	switch e.Kind {
-	case timeline.Step: // changes nothing itself
-	case timeline.Base, timeline.Module:
+func (w *World) announce(e events.Event) {
+	switch {
+	case e.Step != nil: // changes nothing itself
+	case e.Base != nil, e.Module != nil:
 		w.changed(topicBases, Describe(e))
-	case timeline.Request:
+	case e.Request != nil:
 		w.changed(topicTraffic, Describe(e))
 	default:
 		w.changed("", Describe(e))
@@ -137,7 +137,7 @@ func (w *World) announce(e timeline.Event) {
 }
 
 // apply makes an event a part of the recording and of what is. w.mu is held.
-func (w *World) apply(e timeline.Event) {
+func (w *World) apply(e events.Event) {
 	if e.Time.IsZero() {
 		e.Time = w.o.Now()
 	}
@@ -209,48 +209,44 @@ func (w *World) Look(with func(View)) {
 }
 
 // Events returns everything that was seen so far, in order.
-func (w *World) Events() []timeline.Event {
+func (w *World) Events() []events.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.events)
 }
 
-// Describe tells an event in one line.
-func Describe(e timeline.Event) string {
-	subject := string(e.Kind)
-	switch e.Kind {
-	case timeline.Base:
-		subject = "base " + e.Base
-	case timeline.Module:
-		subject = fmt.Sprintf("module %s:%s on %s", e.Module, e.Version, e.Base)
-	case timeline.Command:
-		of := ""
-		if e.Module != "" {
-			of = fmt.Sprintf(" of %s:%s", e.Module, e.Version)
-		}
-		subject = e.Name + of + " on " + e.Base
-	case timeline.Pod:
-		return describePod(e)
-	case timeline.Endpoints:
-		return fmt.Sprintf("Service %s has %d endpoints, %d of them ready", e.Name, len(e.Endpoints), e.ReadyEndpoints())
-	case timeline.Node:
-		subject = "Node of " + e.Base
-	case timeline.Fault:
-		return timeline.Join(": ", timeline.Join(" on ", "fault "+e.Name, cmp.Or(e.Base, e.Target)), e.State, e.Code, e.Message)
-	case timeline.Component, timeline.Step:
-		subject += " " + e.Name
-	case timeline.Request:
-		subject = fmt.Sprintf("a request of %s to %s", e.Name, e.Base)
+// Describe describes an event in one line.
+func Describe(e events.Event) string {
+	switch {
+	case e.Base != nil:
+		return fmt.Sprintf("base %s: %s", e.Base.Base, e.Base.Change)
+	case e.Module != nil:
+		m := e.Module
+		return events.Join(": ", fmt.Sprintf("module %s on %s", m.ModuleRef, m.Base), cmp.Or(string(m.State), "gone"), m.Message)
+	case e.Command != nil:
+		c := e.Command
+		return events.Join(": ", events.Join(" of ", c.Name, c.Module.String())+" on "+c.Base, cmp.Or(c.Code, "ok"), c.Message)
+	case e.Pod != nil:
+		return describePod(e.Pod)
+	case e.Endpoints != nil:
+		return fmt.Sprintf("Service %s has %d endpoints, %d of them ready", e.Endpoints.Service, len(e.Endpoints.Endpoints), e.Endpoints.Ready())
+	case e.Node != nil:
+		return events.Join(": ", "Node of "+e.Node.Base, cmp.Or(string(e.Node.State), "gone"), e.Node.Message)
+	case e.Fault != nil:
+		f := e.Fault
+		return events.Join(": ", events.Join(" on ", "fault "+f.ID, cmp.Or(f.Base, string(f.Target))), string(f.Change), string(f.Kind), f.Message)
+	case e.Component != nil:
+		return events.Join(": ", "component "+e.Component.Name, string(e.Component.State), e.Component.Message)
+	case e.Step != nil:
+		return events.Join(": ", "step "+e.Step.Name, string(e.Step.State), e.Step.Message)
+	case e.Request != nil:
+		r := e.Request
+		return events.Join(": ", fmt.Sprintf("a request of %s to %s", r.Stream, r.Base), string(r.Result), r.Message)
 	}
-	state := cmp.Or(e.State, "gone")
-	if e.Kind == timeline.Command {
-		state = cmp.Or(e.Code, "ok")
-	}
-	return timeline.Join(": ", subject, state, e.Message)
+	return ""
 }
 
-func describePod(e timeline.Event) string {
-	p := e.Pod
+func describePod(p *events.PodEvent) string {
 	state := p.Phase
 	switch {
 	case p.Gone:
@@ -265,8 +261,8 @@ func describePod(e timeline.Event) string {
 		state += ", " + p.Reason
 	}
 	on := ""
-	if e.Base != "" {
-		on = " on " + e.Base
+	if p.Base != "" {
+		on = " on " + p.Base
 	}
 	return fmt.Sprintf("Pod %s%s: %s", p.Name, on, state)
 }

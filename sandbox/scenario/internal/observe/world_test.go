@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 	k8stesting "k8s.io/client-go/testing"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/apitest"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 const group = "run-x"
@@ -56,7 +56,7 @@ func must(t *testing.T, err error) {
 func told(w *World) []string {
 	var all []string
 	for _, e := range w.Events() {
-		if e.Kind == timeline.Pod {
+		if e.Pod != nil {
 			text := Describe(e)
 			for range e.Pod.Writes {
 				text += "."
@@ -118,15 +118,15 @@ func TestListAfterABreak(t *testing.T) {
 
 func TestBasesAreAsTheDaemonTells(t *testing.T) {
 	w, _ := newWorld(t)
-	note := func(e timeline.Event) { w.Note(e) }
-	note(timeline.Event{Kind: timeline.Base, Base: "base-1", Identity: "id-1", State: string(timeline.BaseUp)})
+	note := func(e events.Event) { w.Note(e) }
+	note(events.Event{Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: events.BaseUp}})
 	w.Know(control.Base{HostName: group + "-base-1", Set: "base", Index: 1, Identity: "id-1", Version: "1.0.0"})
-	note(timeline.Event{Kind: timeline.Base, Base: "base-1", Identity: "id-1", State: string(timeline.BaseConnected)})
-	note(timeline.Event{Kind: timeline.Base, Base: "base-1", Identity: "id-1", State: string(timeline.BaseReady)})
-	note(timeline.Event{Kind: timeline.Module, Base: "base-1", Module: "stock", Version: "2", State: "RESOLVED"})
-	note(timeline.Event{Kind: timeline.Module, Base: "base-1", Module: "stock", Version: "2", State: "ACTIVATED"})
-	note(timeline.Event{Kind: timeline.Module, Base: "base-1", Module: "stock", Version: "1", State: "ACTIVATED"})
-	note(timeline.Event{Kind: timeline.Module, Base: "base-1", Module: "stock", Version: "1"})
+	note(events.Event{Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: events.BaseConnected}})
+	note(events.Event{Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: events.BaseReady}})
+	note(events.Event{Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "2"}, State: "RESOLVED"}})
+	note(events.Event{Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "2"}, State: "ACTIVATED"}})
+	note(events.Event{Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "1"}, State: "ACTIVATED"}})
+	note(events.Event{Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "1"}}})
 	up := map[string]any{"base-1": map[string]any{
 		"set": "base", "index": int64(1), "identity": "id-1", "version": "1.0.0", "running": true, "connected": true, "ready": true,
 		"modules": []any{map[string]any{"name": "stock", "version": "2", "state": "ACTIVATED"}},
@@ -140,22 +140,22 @@ func TestBasesAreAsTheDaemonTells(t *testing.T) {
 		})
 	}
 	look(up)
-	note(timeline.Event{Kind: timeline.Base, Base: "base-1", Identity: "id-1", State: string(timeline.BaseDown)})
+	note(events.Event{Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: events.BaseDown}})
 	down := up["base-1"].(map[string]any)
 	down["running"], down["connected"], down["ready"], down["modules"] = false, false, false, []any{}
 	look(up)
 	w.Forget("base-1")
-	note(timeline.Event{Kind: timeline.Base, Base: "base-1", State: string(timeline.BaseDown)}) // its last word comes late
+	note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: events.BaseDown}}) // its last word comes late
 	look(map[string]any{})
-	note(timeline.Event{Kind: timeline.Base, Base: "base-1", State: string(timeline.BaseReady)})
-	note(timeline.Event{Kind: timeline.Base, Base: "base-1", State: string(timeline.BaseRemoved)})
+	note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: events.BaseReady}})
+	note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: events.BaseRemoved}})
 	look(map[string]any{})
 }
 
 func TestLostRequestsCountAtOnce(t *testing.T) {
 	w, _ := newWorld(t)
 	w.SetTraffic([]traffic.Summary{{Name: "s", Sent: 10, Results: map[traffic.Result]int{traffic.OK: 9, traffic.NotFound: 1}, Lost: 1}})
-	lost := timeline.Event{Kind: timeline.Request, Name: "s", State: string(traffic.NotFound)}
+	lost := events.Event{Request: &events.RequestEvent{Stream: "s", Result: traffic.NotFound}}
 	w.Note(lost)
 	w.Note(lost)
 	w.Look(func(v View) {
@@ -171,8 +171,8 @@ func TestWatchersHearEveryChange(t *testing.T) {
 	var heard []string
 	stop := w.Watch(func(c Change) { heard = append(heard, c.Topic+": "+c.What) })
 	must(t, pods.Add(pod(t, "1", "a", "", "False")))
-	w.Note(timeline.Event{Kind: timeline.Module, Base: "base-1", Module: "stock", Version: "2", State: "ACTIVATED"})
-	w.Note(timeline.Event{Kind: timeline.Step, Name: "one"}) // changes nothing
+	w.Note(events.Event{Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "2"}, State: "ACTIVATED"}})
+	w.Note(events.Event{Step: &events.StepEvent{Name: "one"}}) // changes nothing
 	must(t, pods.Update(pod(t, "2", "a", "", "True")))
 	stop()
 	must(t, pods.Update(pod(t, "3", "a", "", "True")))
@@ -186,10 +186,10 @@ func TestSwitchIsOneChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := newWorld(t)
 		at := time.Now()
-		module := func(version, state, message string, after time.Duration) {
-			w.Note(timeline.Event{Time: at.Add(after), Kind: timeline.Module, Base: "base-1", Module: "stock", Version: version, State: state, Message: message})
+		module := func(version string, state events.ModuleState, message string, after time.Duration) {
+			w.Note(events.Event{Time: at.Add(after), Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: version}, State: state, Message: message}})
 		}
-		w.Note(timeline.Event{Time: at, Kind: timeline.Base, Base: "base-1", State: string(timeline.BaseReady)})
+		w.Note(events.Event{Time: at, Base: &events.BaseEvent{Base: "base-1", Change: events.BaseReady}})
 		module("1", "ACTIVATED", "", 0)
 		module("2", "RESOLVED", "", 0)
 		var seen []string
@@ -198,7 +198,7 @@ func TestSwitchIsOneChange(t *testing.T) {
 			var states []string
 			for _, version := range []string{"1", "2"} {
 				state := ""
-				if m := b.Module(timeline.ModuleRef{Name: "stock", Version: version}); m != nil {
+				if m := b.Module(events.ModuleRef{Name: "stock", Version: version}); m != nil {
 					state = string(m.State)
 				}
 				states = append(states, state)
@@ -245,7 +245,7 @@ func TestUntilRests(t *testing.T) {
 				t.Errorf("%d looks, want %d", looks, at.looks)
 			}
 			if at.looks == 1 {
-				w.Note(timeline.Event{Kind: timeline.Component, Name: "broker", State: string(timeline.ComponentRunning)})
+				w.Note(events.Event{Component: &events.ComponentEvent{Name: "broker", State: events.ComponentRunning}})
 			}
 		}
 		cancel()
@@ -380,10 +380,10 @@ func TestFollow(t *testing.T) {
 		found, _ := v.Objects(Subject{Resource: EndpointSlices, Namespace: group}, "s-1", nil)
 		return len(found) == 1, nil
 	}))
-	want := []timeline.Event{
-		{Time: w.o.Now(), Kind: timeline.Node, Base: "base-1", Name: "vnode.id-1", State: "Ready"},
-		{Time: w.o.Now(), Kind: timeline.Endpoints, Name: "s", Endpoints: []timeline.Endpoint{
-			{IP: "198.18.0.1", Pod: "p", Base: "base-1", Serving: true, Terminating: true}}},
+	want := []events.Event{
+		{Time: w.o.Now(), Node: &events.NodeEvent{Name: "vnode.id-1", Base: "base-1", State: "Ready"}},
+		{Time: w.o.Now(), Endpoints: &events.EndpointsEvent{Service: "s", Endpoints: []events.Endpoint{
+			{IP: "198.18.0.1", Pod: "p", Base: "base-1", Serving: true, Terminating: true}}}},
 	}
 	if diff := cmp.Diff(want, w.Events()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)

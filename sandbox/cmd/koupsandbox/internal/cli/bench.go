@@ -18,10 +18,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/bench"
 	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/watch"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 	"github.com/koupleless/koupsandbox/scenarios"
 )
 
@@ -213,7 +213,7 @@ func (s *commands) watchBench(c *cli.Context, paths []string) error {
 		defer cancel()
 		say(s.Err, "Measuring sandbox %q for %s; press Ctrl-C to stop\n", up.Name, c.Duration(watchFlag))
 		o := bench.Options{Sandbox: up, API: api, Output: s.Out, Measured: s.benchNotes}
-		r, err := bench.Observe(ctx, o, func(ctx context.Context, sink func(timeline.Event) error) error {
+		r, err := bench.Observe(ctx, o, func(ctx context.Context, sink func(events.Event) error) error {
 			return watch.Follow(ctx, watch.Options{Source: up.Client, API: api}, sink)
 		})
 		return s.benchOutcome(r, err)

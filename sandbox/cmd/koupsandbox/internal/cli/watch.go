@@ -11,7 +11,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/watch"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 func (s *commands) watch() *cli.Command {
@@ -40,7 +40,7 @@ func (s *commands) runWatch(c *cli.Context, up *sandbox.Sandbox, _ []string) (er
 	if o.API, err = apiOf(up); err != nil {
 		return err
 	}
-	follow := func(ctx context.Context, sink func(timeline.Event) error) error { return watch.Follow(ctx, o, sink) }
+	follow := func(ctx context.Context, sink func(events.Event) error) error { return watch.Follow(ctx, o, sink) }
 	switch {
 	case c.String(outputFlag) == formatJSON:
 		err = follow(c.Context, watch.JSON(s.Out))

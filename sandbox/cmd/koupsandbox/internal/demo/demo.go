@@ -17,9 +17,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/watch"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 const (
@@ -107,7 +107,7 @@ func play(ctx context.Context, up *sandbox.Sandbox, scenarios []*source.Scenario
 	watching, stop := context.WithCancel(ctx)
 	watched := make(chan error, 1)
 	go func() {
-		watched <- watch.Follow(watching, watch.Options{Source: up.Client}, func(e timeline.Event) error { t.seen(e); return nil })
+		watched <- watch.Follow(watching, watch.Options{Source: up.Client}, func(e events.Event) error { t.seen(e); return nil })
 	}()
 	report, err := scenario.Execute(ctx, scenario.Options{Sandbox: up, Scenarios: scenarios, Parallel: len(scenarios), Keep: o.Keep, Progress: t.progress})
 	stop()

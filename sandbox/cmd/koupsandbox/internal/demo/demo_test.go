@@ -12,16 +12,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
 var start = time.Date(2026, 3, 4, 9, 30, 0, 0, time.UTC)
 
-const active = string(timeline.ModuleActivated)
+const active = events.ModuleActivated
 
 func at(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 
@@ -40,33 +40,33 @@ func TestScenariosCanBeRun(t *testing.T) {
 	}
 }
 
-func module(ms int, version, state string) timeline.Event {
-	return timeline.Event{Kind: timeline.Module, Time: at(ms), Module: "stock", Version: version, State: state}
+func module(ms int, version string, state events.ModuleState) events.Event {
+	return events.Event{Time: at(ms), Module: &events.ModuleEvent{ModuleRef: events.ModuleRef{Name: "stock", Version: version}, State: state}}
 }
 
 func TestHandover(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		events []timeline.Event
+		events []events.Event
 		want   []string
 	}{
-		{"a first install", []timeline.Event{module(0, "1", "RESOLVED"), module(300, "1", active)}, nil},
-		{"the new one first", []timeline.Event{module(0, "1", active), module(1, "2", "RESOLVED"), module(300, "2", active), module(300, "1", "DEACTIVATED"), module(900, "1", "")},
+		{"a first install", []events.Event{module(0, "1", "RESOLVED"), module(300, "1", active)}, nil},
+		{"the new one first", []events.Event{module(0, "1", active), module(1, "2", "RESOLVED"), module(300, "2", active), module(300, "1", "DEACTIVATED"), module(900, "1", "")},
 			[]string{"base-1 switches from 1 to 2"}},
-		{"the old one first, in the same instant", []timeline.Event{module(0, "1", active), module(1, "2", "RESOLVED"), module(300, "1", "DEACTIVATED"), module(301, "2", active)},
+		{"the old one first, in the same instant", []events.Event{module(0, "1", active), module(1, "2", "RESOLVED"), module(300, "1", "DEACTIVATED"), module(301, "2", active)},
 			[]string{"base-1 switches from 1 to 2"}},
-		{"a gap while the new one is installed", []timeline.Event{module(0, "1", active), module(1, "2", "RESOLVED"), module(100, "1", ""), module(301, "2", active)},
+		{"a gap while the new one is installed", []events.Event{module(0, "1", active), module(1, "2", "RESOLVED"), module(100, "1", ""), module(301, "2", active)},
 			[]string{"! base-1: 2 answers after 201 ms"}},
-		{"removed first", []timeline.Event{module(0, "1", active), module(100, "1", "DEACTIVATED"), module(101, "1", ""), module(120, "2", "RESOLVED"), module(441, "2", active)},
+		{"removed first", []events.Event{module(0, "1", active), module(100, "1", "DEACTIVATED"), module(101, "1", ""), module(120, "2", "RESOLVED"), module(441, "2", active)},
 			[]string{"! base-1: 1 is removed, nobody answers", "! base-1: 2 answers after 341 ms"}},
-		{"a short gap that was told is told to its end", []timeline.Event{module(0, "1", active), module(100, "1", ""), module(102, "2", active)},
+		{"a short gap that was told is told to its end", []events.Event{module(0, "1", active), module(100, "1", ""), module(102, "2", active)},
 			[]string{"! base-1: 1 is removed, nobody answers", "! base-1: 2 answers after 2 ms"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := &place{}
 			var got []string
 			for _, e := range tc.events {
-				e.Base = "group-base-1"
+				e.Module.Base = "group-base-1"
 				text, bad := p.change("base-1", e)
 				if bad {
 					text = "! " + text
@@ -95,8 +95,8 @@ func TestTeller(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			teller := newTeller(Options{Out: &out, Width: width, Clock: clocktesting.NewFakePassiveClock(start)})
-			seen := func(base string, e timeline.Event) {
-				e.Base = base
+			seen := func(base string, e events.Event) {
+				e.Module.Base = base
 				teller.seen(e)
 			}
 			left, right := run(deployment, scenario.Passed, 1446, 0), run(daemonSet, scenario.Failed, 1446, 81)
@@ -108,10 +108,10 @@ func TestTeller(t *testing.T) {
 			teller.progress(step(800, "every base serves 1.0.0", deployment, scenario.Passed))
 			teller.progress(step(900, "every base serves 1.0.0", daemonSet, scenario.Failed))
 			seen("base-1", module(0, "9", active)) // the sandbox's own
-			for _, e := range []timeline.Event{module(500, "1.0.0", active), module(1200, "2.0.0", active), module(1200, "1.0.0", "DEACTIVATED")} {
+			for _, e := range []events.Event{module(500, "1.0.0", active), module(1200, "2.0.0", active), module(1200, "1.0.0", "DEACTIVATED")} {
 				seen("deployment-x7k2p-base-1", e)
 			}
-			for _, e := range []timeline.Event{module(500, "1.0.0", active), module(2600, "1.0.0", ""), module(2900, "2.0.0", active)} {
+			for _, e := range []events.Event{module(500, "1.0.0", active), module(2600, "1.0.0", ""), module(2900, "2.0.0", active)} {
 				seen("daemonset-x7k2p-base-2", e)
 			}
 			teller.progress(scenario.Event{Kind: scenario.RunEnded, Run: left})

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // instant is how far the two events of one switch may be apart.
@@ -12,7 +12,7 @@ const instant = 5 * time.Millisecond
 
 // place is a base: which version answers there, and since when none does.
 type place struct {
-	state  timeline.State
+	state  events.State
 	since  time.Time // of the gap; zero = there is none
 	before string    // the version before the gap
 	told   bool      // the gap was told
@@ -20,14 +20,14 @@ type place struct {
 
 // change takes a change of a module and returns what is worth telling; empty if
 // nothing is.
-func (p *place) change(base string, e timeline.Event) (text string, bad bool) {
-	was := p.version(e.Base, timeline.ModuleActivated)
+func (p *place) change(base string, e events.Event) (text string, bad bool) {
+	was := p.version(e.Module.Base, events.ModuleActivated)
 	p.state.Apply(e)
-	is := p.version(e.Base, timeline.ModuleActivated)
+	is := p.version(e.Module.Base, events.ModuleActivated)
 	switch {
 	case was != "" && is == "":
 		p.since, p.before, p.told = e.Time, was, false
-		if p.version(e.Base, timeline.ModuleResolved) == "" { // none is on its way
+		if p.version(e.Module.Base, events.ModuleResolved) == "" { // none is on its way
 			p.told = true
 			return fmt.Sprintf("%s: %s is removed, nobody answers", base, was), true
 		}
@@ -39,14 +39,14 @@ func (p *place) change(base string, e timeline.Event) (text string, bad bool) {
 			return fmt.Sprintf("%s switches from %s to %s", base, before, is), false
 		}
 		return fmt.Sprintf("%s: %s answers after %d ms", base, is, gap.Milliseconds()), true
-	case was != "" && e.State == string(timeline.ModuleActivated) && e.Version != was:
-		return fmt.Sprintf("%s switches from %s to %s", base, was, e.Version), false
+	case was != "" && e.Module.State == events.ModuleActivated && e.Module.Version != was:
+		return fmt.Sprintf("%s switches from %s to %s", base, was, e.Module.Version), false
 	}
 	return "", false
 }
 
 // version returns the first version in a state; empty if none is.
-func (p *place) version(base string, state timeline.ModuleState) string {
+func (p *place) version(base string, state events.ModuleState) string {
 	if b := p.state.Bases.Get(base); b != nil {
 		for _, m := range b.Modules {
 			if m.State == state {

@@ -11,10 +11,10 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"k8s.io/utils/clock"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // The names of the scenarios.
@@ -113,17 +113,17 @@ func (t *teller) progress(e scenario.Event) {
 }
 
 // seen takes what the sandbox tells.
-func (t *teller) seen(e timeline.Event) {
-	if e.Kind != timeline.Module {
+func (t *teller) seen(e events.Event) {
+	if e.Module == nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range t.columns {
-		if c.group == "" || !strings.HasPrefix(e.Base, c.group+"-") {
+		if c.group == "" || !strings.HasPrefix(e.Module.Base, c.group+"-") {
 			continue
 		}
-		base := strings.TrimPrefix(e.Base, c.group+"-")
+		base := strings.TrimPrefix(e.Module.Base, c.group+"-")
 		p := c.places[base]
 		if p == nil {
 			p = &place{}

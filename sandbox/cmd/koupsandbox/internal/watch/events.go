@@ -6,70 +6,67 @@ import (
 	"strings"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // clockFormat shows the time of day as precisely as events are told.
 const clockFormat = "15:04:05.000"
 
 // Line is an event in one line: when, what kind, who, and what.
-func Line(e timeline.Event) string {
+func Line(e events.Event) string {
 	who, what := describe(e)
-	line := fmt.Sprintf("%s  %-9s  %-30s  %s", e.Time.Local().Format(clockFormat), e.Kind, who, what)
+	line := fmt.Sprintf("%s  %-9s  %-30s  %s", e.Time.Local().Format(clockFormat), e.Kind(), who, what)
 	return strings.TrimRight(plain.Text(line), " ")
 }
 
 // shortLine returns an event of a base as a cell of the table.
-func shortLine(e timeline.Event) string {
+func shortLine(e events.Event) string {
 	_, what := describe(e)
-	switch e.Kind {
-	case timeline.Node:
+	switch {
+	case e.Node != nil:
 		what = "Node " + what
-	case timeline.Pod:
+	case e.Pod != nil:
 		what = "Pod " + what
-	case timeline.Fault:
+	case e.Fault != nil:
 		what = "fault " + what
 	}
 	return e.Time.Local().Format("15:04:05") + " " + plain.Text(what)
 }
 
-func describe(e timeline.Event) (who, what string) {
-	switch e.Kind {
-	case timeline.Base:
-		return e.Base, timeline.Join(": ", e.State, e.Message)
-	case timeline.Module:
-		return e.Base, timeline.Join(": ", fmt.Sprintf("%s:%s %s", e.Module, e.Version, change(e.From, e.State)), e.Message)
-	case timeline.Command:
-		result := "ok"
-		if e.Code != "" {
-			result = e.Code
-		}
-		what := timeline.Join(" ", e.Name, timeline.Join(":", e.Module, e.Version), result, "after "+e.Elapsed.Round(time.Millisecond).String())
-		return e.Base, timeline.Join(": ", what, e.Message)
-	case timeline.Pod:
-		return podLine(e)
-	case timeline.Endpoints:
-		return e.Name, fmt.Sprintf("%d of %d endpoints ready", e.ReadyEndpoints(), len(e.Endpoints))
-	case timeline.Node:
-		return e.Base, timeline.Join(": ", change("", e.State), e.Message)
-	case timeline.Fault:
-		return e.Base, timeline.Join(": ", timeline.Join(" ", e.Name, e.State), e.Code, e.Message)
-	case timeline.Request:
-		return e.Name, timeline.Join(": ", timeline.Join(" ", "lost: "+e.State, e.Base, traffic.Through(e.Route)), e.Message)
-	case timeline.Synced:
-		return "", "that is what there is; now what changes"
-	default:
-		return e.Name, timeline.Join(": ", e.State, e.Message)
+func describe(e events.Event) (who, what string) {
+	switch {
+	case e.Base != nil:
+		return e.Base.Base, string(e.Base.Change)
+	case e.Module != nil:
+		m := e.Module
+		return m.Base, events.Join(": ", m.String()+" "+change(m.From, m.State), m.Message)
+	case e.Command != nil:
+		c := e.Command
+		what := events.Join(" ", c.Name, c.Module.String(), cmp.Or(c.Code, "ok"), "after "+c.Elapsed.Round(time.Millisecond).String())
+		return c.Base, events.Join(": ", what, c.Message)
+	case e.Pod != nil:
+		return podLine(e.Pod)
+	case e.Endpoints != nil:
+		return e.Endpoints.Service, fmt.Sprintf("%d of %d endpoints ready", e.Endpoints.Ready(), len(e.Endpoints.Endpoints))
+	case e.Node != nil:
+		return e.Node.Base, events.Join(": ", change("", e.Node.State), e.Node.Message)
+	case e.Fault != nil:
+		f := e.Fault
+		return f.Base, events.Join(": ", f.ID+" "+string(f.Change), string(f.Kind), f.Message)
+	case e.Request != nil:
+		r := e.Request
+		return r.Stream, events.Join(": ", events.Join(" ", "lost: "+string(r.Result), r.Base, traffic.Through(r.Route)), r.Message)
+	case e.Component != nil:
+		return e.Component.Name, events.Join(": ", string(e.Component.State), e.Component.Message)
+	case e.Step != nil:
+		return e.Step.Name, events.Join(": ", string(e.Step.State), e.Step.Message)
 	}
+	return "", "that is what there is; now what changes"
 }
 
-func podLine(e timeline.Event) (who, what string) {
-	p := e.Pod
-	if p == nil {
-		return e.Base, ""
-	}
+func podLine(p *events.PodEvent) (who, what string) {
 	state := p.Phase
 	switch {
 	case p.Gone:
@@ -82,9 +79,9 @@ func podLine(e timeline.Event) (who, what string) {
 	if p.Deleting && !p.Gone {
 		state += ", being deleted"
 	}
-	return cmp.Or(e.Base, p.Node), fmt.Sprintf("%s %s (%s)", strings.Join(p.ModuleNames(), ", "), state, p.Name)
+	return cmp.Or(p.Base, p.Node), fmt.Sprintf("%s %s (%s)", strings.Join(p.ModuleNames(), ", "), state, p.Name)
 }
 
-func change(from, to string) string {
-	return timeline.Join(" → ", from, cmp.Or(to, "gone"))
+func change[S ~string](from, to S) string {
+	return events.Join(" → ", string(from), cmp.Or(string(to), "gone"))
 }

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // Plain returns a sink for Follow that writes a line for people for each event, but for questions
 // that bases have answered well.
-func Plain(w io.Writer) func(timeline.Event) error {
-	return func(e timeline.Event) error {
+func Plain(w io.Writer) func(events.Event) error {
+	return func(e events.Event) error {
 		if e.Routine() {
 			return nil
 		}
@@ -22,11 +22,11 @@ func Plain(w io.Writer) func(timeline.Event) error {
 	}
 }
 
-// JSON returns a sink for Follow that writes each event as a line of JSON: a timeline.Event, as in
+// JSON returns a sink for Follow that writes each event as a line of JSON: a events.Event, as in
 // the timelines of scenario reports.
-func JSON(w io.Writer) func(timeline.Event) error {
+func JSON(w io.Writer) func(events.Event) error {
 	encoder := json.NewEncoder(w)
-	return func(e timeline.Event) error {
+	return func(e events.Event) error {
 		if err := encoder.Encode(e); err != nil {
 			return fmt.Errorf("writing an event: %w", err)
 		}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // selectors find the Pods of modules by either spelling of the label. No Pod matches both: two
@@ -66,7 +66,7 @@ func (f *follower) pod(told map[string]string, o any, gone bool) {
 	if gone && !known || !gone && before == pod.ResourceVersion {
 		return
 	}
-	state := timeline.PodStateOf(pod)
+	state := events.PodStateOf(pod)
 	state.Gone = gone
 	if before := f.state.Pods.Get(id); before != nil {
 		state.Writes = before.Writes
@@ -77,5 +77,5 @@ func (f *follower) pod(told map[string]string, o any, gone bool) {
 		state.Writes++
 		told[id] = pod.ResourceVersion
 	}
-	f.tell(timeline.Event{Time: f.o.Clock.Now(), Kind: timeline.Pod, Base: f.state.BaseOf(pod.Spec.NodeName), Pod: state})
+	f.tell(events.Event{Time: f.o.Clock.Now(), Pod: &events.PodEvent{Base: f.state.BaseOf(pod.Spec.NodeName), PodState: *state}})
 }

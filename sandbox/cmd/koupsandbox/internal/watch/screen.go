@@ -16,7 +16,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"k8s.io/utils/clock"
 
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 const (
@@ -58,9 +58,9 @@ type Screen struct {
 // snapshot is what the screen shows at one time.
 type snapshot struct {
 	at    time.Time
-	state *timeline.State
-	last  map[string]timeline.Event // the latest event of each base
-	lost  map[string]int            // lost requests of each base
+	state *events.State
+	last  map[string]events.Event // the latest event of each base
+	lost  map[string]int          // lost requests of each base
 	rates []rate
 }
 
@@ -69,23 +69,22 @@ func NewScreen(o ScreenOptions) *Screen {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Screen{o: o, now: snapshot{state: &timeline.State{}, last: map[string]timeline.Event{}, lost: map[string]int{}}}
+	return &Screen{o: o, now: snapshot{state: &events.State{}, last: map[string]events.Event{}, lost: map[string]int{}}}
 }
 
 // Observe is a sink for Follow. It always returns nil.
-func (s *Screen) Observe(e timeline.Event) error {
+func (s *Screen) Observe(e events.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now.state.Apply(e)
-	if e.Kind == timeline.Synced {
-		s.synced = true
-	}
-	if e.Base == "" || !s.synced || e.Routine() {
+	s.synced = s.synced || e.Synced
+	base := e.BaseName()
+	if base == "" || !s.synced || e.Routine() {
 		return nil
 	}
-	s.now.last[e.Base] = e
-	if e.Kind == timeline.Request {
-		s.now.lost[e.Base]++
+	s.now.last[base] = e
+	if e.Request != nil {
+		s.now.lost[base]++
 	}
 	return nil
 }

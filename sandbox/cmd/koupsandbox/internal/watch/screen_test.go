@@ -15,48 +15,48 @@ import (
 	"github.com/google/go-cmp/cmp"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 var start = time.Date(2026, 3, 4, 9, 30, 0, 0, time.UTC)
 
 func after(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 
-func pod(ms int, base, version, phase, reason string) timeline.Event {
-	return timeline.Event{Kind: timeline.Pod, Time: after(ms), Base: base, Pod: &timeline.PodState{Name: "stock-" + base + "-" + version, UID: base + version,
-		Node: base, Phase: phase, Ready: reason == "", Reason: reason, Modules: []timeline.ModuleRef{{Name: "stock", Version: version}}}}
+func pod(ms int, base, version, phase, reason string) events.Event {
+	return events.Event{Time: after(ms), Pod: &events.PodEvent{Base: base, PodState: events.PodState{Name: "stock-" + base + "-" + version, UID: base + version,
+		Node: base, Phase: phase, Ready: reason == "", Reason: reason, Modules: []events.ModuleRef{{Name: "stock", Version: version}}}}}
 }
 
 // stuck returns the events of a release that fails on base-2 and base-10.
-func stuck() []timeline.Event {
-	var events []timeline.Event
+func stuck() []events.Event {
+	var all []events.Event
 	for _, name := range []string{"broker", "kube-apiserver", "module-controller"} {
-		events = append(events, timeline.Event{Kind: timeline.Component, Time: after(0), Name: name, State: "running"})
+		all = append(all, events.Event{Time: after(0), Component: &events.ComponentEvent{Name: name, State: "running"}})
 	}
 	for _, base := range []string{"base-1", "base-2", "base-10"} {
-		events = append(events,
-			timeline.Event{Kind: timeline.Base, Time: after(10), Base: base, Identity: base, State: "ready"},
-			timeline.Event{Kind: timeline.Base, Time: after(10), Base: base, Identity: base, State: "connected"},
-			timeline.Event{Kind: timeline.Module, Time: after(20), Base: base, Module: "stock", Version: "1", State: "ACTIVATED"},
+		all = append(all,
+			events.Event{Time: after(10), Base: &events.BaseEvent{Base: base, Identity: base, Change: "ready"}},
+			events.Event{Time: after(10), Base: &events.BaseEvent{Base: base, Identity: base, Change: "connected"}},
+			events.Event{Time: after(20), Module: &events.ModuleEvent{Base: base, ModuleRef: events.ModuleRef{Name: "stock", Version: "1"}, State: "ACTIVATED"}},
 			pod(30, base, "1", "Running", ""))
 	}
-	return append(events,
-		timeline.Event{Kind: timeline.Base, Time: after(40), Base: "base-3", Identity: "base-3", State: "up"},
-		timeline.Event{Kind: timeline.Base, Time: after(40), Base: "base-4", Identity: "base-4", State: "removed"},
-		timeline.Event{Kind: timeline.Synced, Time: after(700)},
-		timeline.Event{Kind: timeline.Fault, Time: after(2000), Base: "base-10", Name: "fault-1", State: "set", Message: "hang"},
-		timeline.Event{Kind: timeline.Pod, Time: after(2500), Pod: &timeline.PodState{Name: "stock-c", UID: "c", Phase: "Pending"}},
+	return append(all,
+		events.Event{Time: after(40), Base: &events.BaseEvent{Base: "base-3", Identity: "base-3", Change: "up"}},
+		events.Event{Time: after(40), Base: &events.BaseEvent{Base: "base-4", Identity: "base-4", Change: "removed"}},
+		events.Event{Time: after(700), Synced: true},
+		events.Event{Time: after(2000), Fault: &events.FaultEvent{Base: "base-10", ID: "fault-1", Change: "set", Message: "hang"}},
+		events.Event{Time: after(2500), Pod: &events.PodEvent{PodState: events.PodState{Name: "stock-c", UID: "c", Phase: "Pending"}}},
 		pod(3000, "base-2", "2", "Pending", "DiskFull"),
 		pod(4000, "base-10", "2", "Pending", "ContainerCreating"),
-		timeline.Event{Kind: timeline.Module, Time: after(4000), Base: "base-10", Module: "stock", Version: "2", State: "RESOLVED"},
-		timeline.Event{Kind: timeline.Request, Time: after(5000), Base: "base-1", Name: "traffic", State: "notFound"},
-		timeline.Event{Kind: timeline.Base, Time: after(6000), Base: "base-1", Identity: "base-1", State: "disconnected"},
-		timeline.Event{Kind: timeline.Node, Time: after(6000), Base: "base-1", Name: "vnode.base-1", State: "NotReady"},
-		timeline.Event{Kind: timeline.Command, Time: after(20000), Base: "base-2", Name: "installBiz", Module: "stock", Version: "2", Code: "User.DiskFull", Message: "java.io.IOException\x1b[2J"},
-		timeline.Event{Kind: timeline.Command, Time: after(20001), Base: "base-2", Name: "health"},
-		timeline.Event{Kind: timeline.Component, Time: after(21000), Name: "module-controller", State: "exited", Message: "signal: killed"},
-		timeline.Event{Kind: timeline.Base, Time: after(22000), Base: "base-3", Identity: "base-3", State: "down"})
+		events.Event{Time: after(4000), Module: &events.ModuleEvent{Base: "base-10", ModuleRef: events.ModuleRef{Name: "stock", Version: "2"}, State: "RESOLVED"}},
+		events.Event{Time: after(5000), Request: &events.RequestEvent{Stream: "traffic", Base: "base-1", Result: "notFound"}},
+		events.Event{Time: after(6000), Base: &events.BaseEvent{Base: "base-1", Identity: "base-1", Change: "disconnected"}},
+		events.Event{Time: after(6000), Node: &events.NodeEvent{Name: "vnode.base-1", Base: "base-1", State: "NotReady"}},
+		events.Event{Time: after(20000), Command: &events.CommandEvent{Base: "base-2", Name: "installBiz", Module: events.ModuleRef{Name: "stock", Version: "2"}, Code: "User.DiskFull", Message: "java.io.IOException\x1b[2J"}},
+		events.Event{Time: after(20001), Command: &events.CommandEvent{Base: "base-2", Name: "health"}},
+		events.Event{Time: after(21000), Component: &events.ComponentEvent{Name: "module-controller", State: "exited", Message: "signal: killed"}},
+		events.Event{Time: after(22000), Base: &events.BaseEvent{Base: "base-3", Identity: "base-3", Change: "down"}})
 }
 
 func press(m *model, keys ...string) {
@@ -67,11 +67,11 @@ func press(m *model, keys ...string) {
 }
 
 // observed returns a screen of a size after events, and its clock.
-func observed(t *testing.T, width, height int, events ...timeline.Event) (*model, *clocktesting.FakePassiveClock) {
+func observed(t *testing.T, width, height int, all ...events.Event) (*model, *clocktesting.FakePassiveClock) {
 	t.Helper()
 	clock := clocktesting.NewFakePassiveClock(after(25000))
 	m := &model{screen: NewScreen(ScreenOptions{Title: "sandbox koup", Clock: clock})}
-	for _, e := range events {
+	for _, e := range all {
 		if err := m.screen.Observe(e); err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +152,7 @@ func TestPause(t *testing.T) {
 	press(m, "space")
 	before := m.draw()
 	clock.SetTime(after(29000))
-	down := timeline.Event{Kind: timeline.Base, Time: after(26000), Base: "base-2", Identity: "base-2", State: "down"}
+	down := events.Event{Time: after(26000), Base: &events.BaseEvent{Base: "base-2", Identity: "base-2", Change: "down"}}
 	if err := m.screen.Observe(down); err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 
 	"charm.land/lipgloss/v2"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // The colors are those of the terminal's own palette, which suit its background.
@@ -47,7 +47,7 @@ func (s *snapshot) row(name string) []string {
 		lost = paint(bad, fmt.Sprint(n))
 	}
 	if e, ok := s.last[name]; ok {
-		if last = shortLine(e); e.Code != "" {
+		if last = shortLine(e); e.Command != nil && e.Command.Code != "" || e.Fault != nil && e.Fault.Kind != "" {
 			last = paint(bad, last)
 		}
 	}
@@ -56,7 +56,7 @@ func (s *snapshot) row(name string) []string {
 
 // baseState returns the state of a base, and what may explain it: the state of its Node, unless that is
 // Ready, and the faults that are set.
-func (s *snapshot) baseState(b *timeline.BaseStatus) string {
+func (s *snapshot) baseState(b *events.BaseStatus) string {
 	var parts []string
 	switch {
 	case !b.Running:
@@ -69,7 +69,7 @@ func (s *snapshot) baseState(b *timeline.BaseStatus) string {
 		parts = append(parts, paint(warn, "starting"))
 	}
 	for n := range s.state.Nodes.All() {
-		if n.Base == b.Name && n.State != timeline.NodeReady {
+		if n.Base == b.Name && n.State != events.NodeReady {
 			parts = append(parts, paint(warn, "Node "+string(n.State)))
 		}
 	}
@@ -84,13 +84,13 @@ func (s *snapshot) baseState(b *timeline.BaseStatus) string {
 
 // moduleList returns the modules of a base as NAME:VERSION. Those that are not active come first, with
 // their state.
-func moduleList(b *timeline.BaseStatus) string {
+func moduleList(b *events.BaseStatus) string {
 	var parts []string
-	modules := slices.SortedStableFunc(slices.Values(b.Modules), func(a, b timeline.ModuleStatus) int {
+	modules := slices.SortedStableFunc(slices.Values(b.Modules), func(a, b events.ModuleStatus) int {
 		switch {
-		case a.State == timeline.ModuleActivated && b.State != timeline.ModuleActivated:
+		case a.State == events.ModuleActivated && b.State != events.ModuleActivated:
 			return 1
-		case b.State == timeline.ModuleActivated && a.State != timeline.ModuleActivated:
+		case b.State == events.ModuleActivated && a.State != events.ModuleActivated:
 			return -1
 		}
 		return 0
@@ -98,11 +98,11 @@ func moduleList(b *timeline.BaseStatus) string {
 	for _, m := range modules {
 		text := plain.Text(m.String())
 		switch m.State {
-		case timeline.ModuleActivated:
+		case events.ModuleActivated:
 			text = paint(good, text)
-		case timeline.ModuleResolved:
+		case events.ModuleResolved:
 			text = paint(warn, text+" installing")
-		case timeline.ModuleBroken:
+		case events.ModuleBroken:
 			text = paint(bad, text+" broken")
 		default:
 			text = paint(weak, text+" "+strings.ToLower(string(m.State)))
@@ -139,11 +139,11 @@ func (s *snapshot) summary() []string {
 	var others []string
 	for _, name := range s.state.Components.Names() {
 		c := s.state.Components.Get(name)
-		if c.State == timeline.ComponentRunning {
+		if c.State == events.ComponentRunning {
 			running++
 			continue
 		}
-		others = append(others, paint(bad, plain.Text(timeline.Join(": ", name+" "+string(c.State), c.Message))))
+		others = append(others, paint(bad, plain.Text(events.Join(": ", name+" "+string(c.State), c.Message))))
 	}
 	if running+len(others) > 0 {
 		lines = append(lines, strings.Join(append([]string{plain.Count(running, "component") + " running"}, others...), ", "))

@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // ErrEnded is returned, wrapped, when the sandbox goes down.
@@ -19,7 +19,7 @@ var ErrEnded = errors.New("the sandbox has ended")
 
 // Source tells what happens to bases, components, faults and requests: a control.Client.
 type Source interface {
-	Watch(ctx context.Context, r control.WatchRequest, sink func(timeline.Event)) error
+	Watch(ctx context.Context, r control.WatchRequest, sink func(events.Event)) error
 }
 
 // Options of Follow.
@@ -34,10 +34,10 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
-// Follow calls sink for every event, one at a time: first for what is, then timeline.Synced, then
+// Follow calls sink for every event, one at a time: first for what is, then events.Synced, then
 // for what changes. It blocks until ctx ends, and returns its cause; until the sandbox ends, and
 // returns ErrEnded, wrapped; or until sink fails, and returns its error.
-func Follow(ctx context.Context, o Options, sink func(timeline.Event) error) error {
+func Follow(ctx context.Context, o Options, sink func(events.Event) error) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
@@ -70,22 +70,22 @@ type follower struct {
 	synced chan struct{} // closed when the bases that there are, are known
 
 	mu    sync.Mutex
-	sink  func(timeline.Event) error
-	state timeline.State
+	sink  func(events.Event) error
+	state events.State
 }
 
 // event takes an event of the daemon.
-func (f *follower) event(e timeline.Event) {
+func (f *follower) event(e events.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if e.Kind == timeline.Synced {
+	if e.Synced {
 		close(f.synced)
 	}
 	f.tell(e)
 }
 
 // tell calls the sink. f.mu is held.
-func (f *follower) tell(e timeline.Event) {
+func (f *follower) tell(e events.Event) {
 	f.state.Apply(e)
 	if err := f.sink(e); err != nil {
 		f.stop(err)

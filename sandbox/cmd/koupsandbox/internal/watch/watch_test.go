@@ -19,8 +19,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/watch"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 var start = time.Date(2026, 3, 4, 9, 30, 0, 0, time.UTC)
@@ -29,12 +29,12 @@ func at(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecon
 
 // source is a daemon that tells its events, then waits for more or ends.
 type source struct {
-	events []timeline.Event
-	more   chan timeline.Event // closed = the daemon ends
+	events []events.Event
+	more   chan events.Event // closed = the daemon ends
 	asked  control.WatchRequest
 }
 
-func (s *source) Watch(ctx context.Context, r control.WatchRequest, sink func(timeline.Event)) error {
+func (s *source) Watch(ctx context.Context, r control.WatchRequest, sink func(events.Event)) error {
 	s.asked = r
 	for _, e := range s.events {
 		sink(e)
@@ -65,9 +65,9 @@ func modulePod(version string, ready corev1.ConditionStatus) *corev1.Pod {
 // Pods come after the bases that they run on are known, and once although they
 // bear both labels.
 func TestFollowJoinsPodsWithTheirBases(t *testing.T) {
-	s := &source{more: make(chan timeline.Event), events: []timeline.Event{
-		{Kind: timeline.Base, Time: at(0), Base: "base-1", Identity: "id-1", State: "up"},
-		{Kind: timeline.Synced, Time: at(1)},
+	s := &source{more: make(chan events.Event), events: []events.Event{
+		{Time: at(0), Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: "up"}},
+		{Time: at(1), Synced: true},
 	}}
 	api := fake.NewClientset(modulePod("1", corev1.ConditionFalse),
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "run-1", Name: "no-module"}},
@@ -94,9 +94,9 @@ func TestFollowJoinsPodsWithTheirBases(t *testing.T) {
 		_, err := api.CoreV1().Pods("run-1").Update(ctx, modulePod("2", corev1.ConditionTrue), metav1.UpdateOptions{})
 		changed <- err
 	}()
-	var got []timeline.Event
+	var got []events.Event
 	end := errors.New("enough")
-	err := watch.Follow(ctx, watch.Options{Source: s, API: api, Group: "run-1", Clock: clocktesting.NewFakePassiveClock(at(9))}, func(e timeline.Event) error {
+	err := watch.Follow(ctx, watch.Options{Source: s, API: api, Group: "run-1", Clock: clocktesting.NewFakePassiveClock(at(9))}, func(e events.Event) error {
 		got = append(got, e)
 		switch {
 		case e.Pod == nil:
@@ -114,14 +114,14 @@ func TestFollowJoinsPodsWithTheirBases(t *testing.T) {
 	if err := <-changed; err != nil {
 		t.Error(err)
 	}
-	pod := func(writes int, change func(*timeline.PodState)) timeline.Event {
-		p := &timeline.PodState{Name: "stock-a", UID: "u", Node: "vnode.id-1", Phase: "Running", Modules: []timeline.ModuleRef{{Name: "stock", Version: "2"}},
+	pod := func(writes int, change func(*events.PodState)) events.Event {
+		p := &events.PodState{Name: "stock-a", UID: "u", Node: "vnode.id-1", Phase: "Running", Modules: []events.ModuleRef{{Name: "stock", Version: "2"}},
 			Labels: modulePod("", "").Labels, Writes: writes}
 		change(p)
-		return timeline.Event{Kind: timeline.Pod, Time: at(9), Base: "base-1", Pod: p}
+		return events.Event{Time: at(9), Pod: &events.PodEvent{Base: "base-1", PodState: *p}}
 	}
-	want := append(s.events, pod(1, func(p *timeline.PodState) { p.Reason = "Installing" }),
-		pod(2, func(p *timeline.PodState) { p.Ready = true }), pod(2, func(p *timeline.PodState) { p.Ready, p.Gone = true, true }))
+	want := append(s.events, pod(1, func(p *events.PodState) { p.Reason = "Installing" }),
+		pod(2, func(p *events.PodState) { p.Ready = true }), pod(2, func(p *events.PodState) { p.Ready, p.Gone = true, true }))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
@@ -131,46 +131,46 @@ func TestFollowJoinsPodsWithTheirBases(t *testing.T) {
 }
 
 func TestFollowEnds(t *testing.T) {
-	gone := &source{more: make(chan timeline.Event)}
+	gone := &source{more: make(chan events.Event)}
 	close(gone.more)
-	if err := watch.Follow(t.Context(), watch.Options{Source: gone}, func(timeline.Event) error { return nil }); !errors.Is(err, watch.ErrEnded) {
+	if err := watch.Follow(t.Context(), watch.Options{Source: gone}, func(events.Event) error { return nil }); !errors.Is(err, watch.ErrEnded) {
 		t.Errorf("when the sandbox ends, Follow returns %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := watch.Follow(ctx, watch.Options{Source: &source{}}, func(timeline.Event) error { return nil }); !errors.Is(err, context.Canceled) {
+	if err := watch.Follow(ctx, watch.Options{Source: &source{}}, func(events.Event) error { return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("when its context ends, Follow returns %v", err)
 	}
 }
 
-var events = []timeline.Event{
-	{Kind: timeline.Component, Time: at(0), Name: "broker", State: "running"},
-	{Kind: timeline.Base, Time: at(1), Base: "base-1", Identity: "id-1", State: "up"},
-	{Kind: timeline.Base, Time: at(1), Base: "base-1", Identity: "id-1", State: "ready"},
-	{Kind: timeline.Base, Time: at(1), Base: "base-1", Identity: "id-1", State: "connected"},
-	{Kind: timeline.Base, Time: at(2), Base: "base-2", Identity: "id-2", State: "up"},
-	{Kind: timeline.Module, Time: at(2), Base: "base-1", Module: "stock", Version: "1", State: "ACTIVATED"},
-	{Kind: timeline.Pod, Time: at(2), Base: "base-1", Pod: &timeline.PodState{Name: "stock-a", UID: "a", Node: "vnode.id-1", Phase: "Running", Ready: true, Modules: []timeline.ModuleRef{{Name: "stock", Version: "1"}}}},
-	{Kind: timeline.Synced, Time: at(3)},
-	{Kind: timeline.Fault, Time: at(1000), Base: "base-2", Name: "fault-1", State: "set", Message: "silent"},
-	{Kind: timeline.Module, Time: at(2000), Base: "base-1", Module: "stock", Version: "2", State: "RESOLVED"},
-	{Kind: timeline.Pod, Time: at(2000), Base: "base-1", Pod: &timeline.PodState{Name: "stock-b", UID: "b", Node: "vnode.id-1", Phase: "Running", Reason: "Installing", Modules: []timeline.ModuleRef{{Name: "stock", Version: "2"}}}},
-	{Kind: timeline.Command, Time: at(3000), Base: "base-1", Name: "installBiz", Module: "stock", Version: "2", Elapsed: time.Second},
-	{Kind: timeline.Module, Time: at(3000), Base: "base-1", Module: "stock", Version: "2", State: "ACTIVATED", From: "RESOLVED"},
-	{Kind: timeline.Module, Time: at(3000), Base: "base-1", Module: "stock", Version: "1", State: "DEACTIVATED", From: "ACTIVATED"},
-	{Kind: timeline.Request, Time: at(3500), Base: "base-1", Name: "traffic", State: "notFound", Route: "kube-proxy", Message: "404\x1b[2J"},
-	{Kind: timeline.Command, Time: at(3600), Base: "base-1", Name: "health"},
-	{Kind: timeline.Command, Time: at(4000), Base: "base-1", Name: "uninstallBiz", Module: "stock", Version: "1", Code: "User.Hang", Message: "stop handler"},
-	{Kind: timeline.Module, Time: at(4100), Base: "base-1", Module: "stock", Version: "1", From: "DEACTIVATED"},
-	{Kind: timeline.Pod, Time: at(4200), Base: "base-1", Pod: &timeline.PodState{Name: "stock-a", UID: "a", Phase: "Running", Deleting: true, Gone: true, Modules: []timeline.ModuleRef{{Name: "stock", Version: "1"}}}},
-	{Kind: timeline.Component, Time: at(5000), Name: "broker", State: "exited", Message: "signal: killed"},
-	{Kind: timeline.Base, Time: at(5100), Base: "base-1", Identity: "id-1", State: "disconnected"},
-	{Kind: timeline.Base, Time: at(5200), Base: "base-2", Identity: "id-2", State: "down"},
+var story = []events.Event{
+	{Time: at(0), Component: &events.ComponentEvent{Name: "broker", State: "running"}},
+	{Time: at(1), Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: "up"}},
+	{Time: at(1), Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: "ready"}},
+	{Time: at(1), Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: "connected"}},
+	{Time: at(2), Base: &events.BaseEvent{Base: "base-2", Identity: "id-2", Change: "up"}},
+	{Time: at(2), Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "1"}, State: "ACTIVATED"}},
+	{Time: at(2), Pod: &events.PodEvent{Base: "base-1", PodState: events.PodState{Name: "stock-a", UID: "a", Node: "vnode.id-1", Phase: "Running", Ready: true, Modules: []events.ModuleRef{{Name: "stock", Version: "1"}}}}},
+	{Time: at(3), Synced: true},
+	{Time: at(1000), Fault: &events.FaultEvent{Base: "base-2", ID: "fault-1", Change: "set", Message: "silent"}},
+	{Time: at(2000), Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "2"}, State: "RESOLVED"}},
+	{Time: at(2000), Pod: &events.PodEvent{Base: "base-1", PodState: events.PodState{Name: "stock-b", UID: "b", Node: "vnode.id-1", Phase: "Running", Reason: "Installing", Modules: []events.ModuleRef{{Name: "stock", Version: "2"}}}}},
+	{Time: at(3000), Command: &events.CommandEvent{Base: "base-1", Name: "installBiz", Module: events.ModuleRef{Name: "stock", Version: "2"}, Elapsed: time.Second}},
+	{Time: at(3000), Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "2"}, From: "RESOLVED", State: "ACTIVATED"}},
+	{Time: at(3000), Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "1"}, From: "ACTIVATED", State: "DEACTIVATED"}},
+	{Time: at(3500), Request: &events.RequestEvent{Stream: "traffic", Base: "base-1", Result: "notFound", Route: "kube-proxy", Message: "404\x1b[2J"}},
+	{Time: at(3600), Command: &events.CommandEvent{Base: "base-1", Name: "health"}},
+	{Time: at(4000), Command: &events.CommandEvent{Base: "base-1", Name: "uninstallBiz", Module: events.ModuleRef{Name: "stock", Version: "1"}, Code: "User.Hang", Message: "stop handler"}},
+	{Time: at(4100), Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "1"}, From: "DEACTIVATED"}},
+	{Time: at(4200), Pod: &events.PodEvent{Base: "base-1", PodState: events.PodState{Name: "stock-a", UID: "a", Phase: "Running", Deleting: true, Gone: true, Modules: []events.ModuleRef{{Name: "stock", Version: "1"}}}}},
+	{Time: at(5000), Component: &events.ComponentEvent{Name: "broker", State: "exited", Message: "signal: killed"}},
+	{Time: at(5100), Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: "disconnected"}},
+	{Time: at(5200), Base: &events.BaseEvent{Base: "base-2", Identity: "id-2", Change: "down"}},
 }
 
 func TestPlain(t *testing.T) {
 	var out bytes.Buffer
-	for _, e := range events[5:] {
+	for _, e := range story[5:] {
 		if err := watch.Plain(&out)(e); err != nil {
 			t.Fatal(err)
 		}
@@ -201,20 +201,20 @@ func TestPlain(t *testing.T) {
 func TestJSON(t *testing.T) {
 	var out bytes.Buffer
 	sink := watch.JSON(&out)
-	for _, e := range events {
+	for _, e := range story {
 		if err := sink(e); err != nil {
 			t.Fatal(err)
 		}
 	}
-	var got []timeline.Event
+	var got []events.Event
 	for _, line := range strings.Split(strings.TrimSpace(out.String()), "\n") {
-		var e timeline.Event
+		var e events.Event
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			t.Fatal(err)
 		}
 		got = append(got, e)
 	}
-	if diff := cmp.Diff(events, got); diff != "" {
+	if diff := cmp.Diff(story, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }

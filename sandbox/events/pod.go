@@ -1,13 +1,38 @@
-package timeline
+package events
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// PodStateOf takes out of a Pod what counts; Gone and Writes are not known from it.
+// PodState is the part of a Pod that events have.
+type PodState struct {
+	Name string `json:"name"`
+	UID  string `json:"uid"`
+	// Owner is KIND/NAME of the controller of the Pod; empty = none.
+	Owner string `json:"owner,omitempty"`
+	Node  string `json:"node,omitempty"`
+	// Modules that the Pod requests.
+	Modules []ModuleRef       `json:"modules"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	Phase   string            `json:"phase"`
+	Ready   bool              `json:"ready"`
+	// Reason of the condition Ready, or of a container that waits or has terminated.
+	Reason  string    `json:"reason,omitempty"`
+	Created time.Time `json:"created,omitzero"`
+	// Deleting reports whether the Pod has a deletion timestamp.
+	Deleting bool `json:"deleting,omitempty"`
+	// Gone reports whether the Pod was deleted.
+	Gone bool `json:"gone,omitempty"`
+	// Writes is the number of versions of the object that the watch has delivered.
+	Writes int `json:"writes"`
+}
+
+// PodStateOf returns the state of a Pod, without Gone and Writes.
 func PodStateOf(pod *corev1.Pod) *PodState {
 	s := &PodState{
 		Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName, Labels: pod.Labels, Phase: string(pod.Status.Phase),

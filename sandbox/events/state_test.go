@@ -1,4 +1,4 @@
-package timeline
+package events
 
 import (
 	"fmt"
@@ -17,18 +17,18 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func at(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 
 func base(change BaseChange, identity string) Event {
-	return Event{Kind: Base, Base: "a", State: string(change), Identity: identity}
+	return Event{Base: &BaseEvent{Base: "a", Identity: identity, Change: change}}
 }
 
 // module is a change of the module biz on base a.
 func module(ms int, version string, state ModuleState) Event {
-	return Event{Kind: Module, Time: at(ms), Base: "a", Module: "biz", Version: version, State: string(state)}
+	return Event{Time: at(ms), Module: &ModuleEvent{Base: "a", ModuleRef: ModuleRef{Name: "biz", Version: version}, State: state}}
 }
 
 func pod(ms int, name, base string, change func(*PodState)) Event {
 	p := &PodState{Name: name, UID: "uid-" + name, Phase: "Running", Modules: []ModuleRef{{Name: "biz", Version: "1"}}}
 	change(p)
-	return Event{Kind: Pod, Time: at(ms), Base: base, Pod: p}
+	return Event{Time: at(ms), Pod: &PodEvent{Base: base, PodState: *p}}
 }
 
 func nothing(*PodState) {}
@@ -109,7 +109,7 @@ func TestState(t *testing.T) {
 		return c
 	}
 	status := func(e Event, number int, base string, since time.Time) PodStatus {
-		return PodStatus{PodState: *e.Pod, Base: base, Number: number, ReadySince: since}
+		return PodStatus{PodState: e.Pod.PodState, Base: base, Number: number, ReadySince: since}
 	}
 	for name, tc := range map[string]struct {
 		events []Event
@@ -117,7 +117,7 @@ func TestState(t *testing.T) {
 	}{
 		"nothing": {nil, content{}},
 		"steps and commands change nothing": {
-			[]Event{{Kind: Step, Name: "one", State: "began"}, {Kind: Command, Base: "a", Name: CommandInstall, Module: "biz", Version: "1"}}, content{}},
+			[]Event{{Step: &StepEvent{Name: "one", State: "began"}}, {Command: &CommandEvent{Base: "a", Name: CommandInstall, Module: ModuleRef{Name: "biz", Version: "1"}}}}, content{}},
 		"a base starts": {
 			[]Event{base(BaseUp, "1"), base(BaseConnected, "1"), base(BaseReady, "1")},
 			only(BaseStatus{Identity: "1", Running: true, Connected: true, Ready: true})},
@@ -135,9 +135,9 @@ func TestState(t *testing.T) {
 			only(BaseStatus{Removed: true})},
 		"a base of the same name":   {[]Event{base(BaseReady, ""), base(BaseRemoved, ""), base(BaseReady, "")}, only(BaseStatus{Running: true, Ready: true})},
 		"the same, without a start": {[]Event{base(BaseReady, ""), base(BaseRemoved, ""), base(BaseAdded, "2")}, only(BaseStatus{Identity: "2"})},
-		"an event without a base":   {[]Event{{Kind: Base, State: string(BaseDown)}, {Kind: Module, Module: "biz", State: string(ModuleBroken)}}, content{}},
+		"an event without a base":   {[]Event{{Base: &BaseEvent{Change: BaseDown}}, {Module: &ModuleEvent{ModuleRef: ModuleRef{Name: "biz"}, State: ModuleBroken}}}, content{}},
 		"modules in the order of their names": {
-			[]Event{base(BaseReady, ""), module(1, "2", ModuleResolved), {Kind: Module, Time: at(2), Base: "a", Module: "aaa", Version: "9", State: "BROKEN"}, module(3, "1", ModuleActivated)},
+			[]Event{base(BaseReady, ""), module(1, "2", ModuleResolved), {Time: at(2), Module: &ModuleEvent{Base: "a", ModuleRef: ModuleRef{Name: "aaa", Version: "9"}, State: "BROKEN"}}, module(3, "1", ModuleActivated)},
 			only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{
 				{ModuleRef: ModuleRef{Name: "aaa", Version: "9"}, State: ModuleBroken, Since: at(2)}, biz("1", ModuleActivated, 3, false), biz("2", ModuleResolved, 1, false)}})},
 		"a switch": {
@@ -156,14 +156,14 @@ func TestState(t *testing.T) {
 				Pods: map[string]PodStatus{
 					"uid-p": status(pod(1, "p", "", on("vnode.2")), 1, "a", time.Time{}), "uid-q": status(pod(2, "q", "", on("vnode.9")), 2, "", time.Time{})}}},
 		"a Pod is told before the base of its Node, and by a Node": {
-			[]Event{pod(1, "p", "", on("vnode.2")), {Kind: Node, Name: "vnode.2", Base: "a"}, pod(2, "q", "", on("vnode.2"))},
+			[]Event{pod(1, "p", "", on("vnode.2")), {Node: &NodeEvent{Name: "vnode.2", Base: "a"}}, pod(2, "q", "", on("vnode.2"))},
 			content{Hosts: map[string]string{"vnode.2": "a"}, Pods: map[string]PodStatus{
 				"uid-p": status(pod(1, "p", "", on("vnode.2")), 1, "a", time.Time{}), "uid-q": status(pod(2, "q", "", on("vnode.2")), 2, "a", time.Time{})}}},
 		"a base's own module": {
 			[]Event{base(BaseUp, ""), module(1, "1", ModuleActivated), base(BaseReady, ""), module(2, "1", ModuleDeactivated), module(3, "2", ModuleActivated)},
 			only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{biz("1", ModuleDeactivated, 1, true), biz("2", ModuleActivated, 3, false)}})},
 		"modules from before the stream": {
-			[]Event{base(BaseReady, ""), module(1, "1", ModuleActivated), {Kind: Synced}, module(3, "2", ModuleActivated)},
+			[]Event{base(BaseReady, ""), module(1, "1", ModuleActivated), {Synced: true}, module(3, "2", ModuleActivated)},
 			only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{biz("1", ModuleActivated, 1, true), biz("2", ModuleActivated, 3, false)}})},
 		"a module on a base of which nothing else was told": {
 			[]Event{module(1, "1", ModuleActivated)}, only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{biz("1", ModuleActivated, 1, false)}})},
@@ -178,28 +178,28 @@ func TestState(t *testing.T) {
 			[]Event{pod(1, "p", "a", nothing), pod(1, "q", "b", nothing), pod(2, "p", "a", gone), pod(3, "r", "a", failed), pod(4, "never", "", gone)},
 			pods(status(pod(0, "q", "", nothing), 2, "b", time.Time{}), status(pod(0, "r", "", failed), 3, "a", time.Time{}))},
 		"a Pod without a UID": {
-			[]Event{{Kind: Pod, Pod: &PodState{Name: "p"}}, {Kind: Pod}}, content{Pods: map[string]PodStatus{"p": {PodState: PodState{Name: "p"}, Number: 1}}}},
+			[]Event{{Pod: &PodEvent{PodState: PodState{Name: "p"}}}}, content{Pods: map[string]PodStatus{"p": {PodState: PodState{Name: "p"}, Number: 1}}}},
 		"Nodes": {
-			[]Event{{Kind: Node, Name: "vnode.1", Base: "a", State: "Ready"}, {Kind: Node, Name: "vnode.1", Base: "a", State: "NotReady"},
-				{Kind: Node, Name: "vnode.2", Base: "b", State: "Ready"}, {Kind: Node, Name: "vnode.2", Base: "b"}, {Kind: Node, Name: "other", State: "Unknown"}},
+			[]Event{{Node: &NodeEvent{Name: "vnode.1", Base: "a", State: "Ready"}}, {Node: &NodeEvent{Name: "vnode.1", Base: "a", State: "NotReady"}},
+				{Node: &NodeEvent{Name: "vnode.2", Base: "b", State: "Ready"}}, {Node: &NodeEvent{Name: "vnode.2", Base: "b"}}, {Node: &NodeEvent{Name: "other", State: "Unknown"}}},
 			content{Nodes: map[string]NodeStatus{"vnode.1": {Name: "vnode.1", Base: "a", State: NodeNotReady}, "other": {Name: "other", State: NodeUnknown}},
 				Hosts: map[string]string{"vnode.1": "a", "vnode.2": "b"}}},
 		"endpoints": {
-			[]Event{{Kind: Endpoints, Name: "svc", Endpoints: []Endpoint{{IP: "198.18.0.1", Pod: "p", Ready: true}}}, {Kind: Endpoints, Name: "none"},
-				{Kind: Endpoints, Name: "svc", Endpoints: []Endpoint{{IP: "198.18.0.2", Pod: "q"}}}},
+			[]Event{{Endpoints: &EndpointsEvent{Service: "svc", Endpoints: []Endpoint{{IP: "198.18.0.1", Pod: "p", Ready: true}}}}, {Endpoints: &EndpointsEvent{Service: "none"}},
+				{Endpoints: &EndpointsEvent{Service: "svc", Endpoints: []Endpoint{{IP: "198.18.0.2", Pod: "q"}}}}},
 			content{Services: map[string]ServiceStatus{"none": {Name: "none"}, "svc": {Name: "svc", Endpoints: []Endpoint{{IP: "198.18.0.2", Pod: "q"}}}}}},
 		"components": {
-			[]Event{{Kind: Component, Time: at(1), Name: "broker", State: "running"}, {Kind: Component, Time: at(2), Name: "broker", State: "running"},
-				{Kind: Component, Time: at(1), Name: "x", State: "running"}, {Kind: Component, Time: at(3), Name: "x", State: "exited", Message: "killed"}},
-			content{Components: map[string]ComponentStatus{"broker": {Name: "broker", State: ComponentRunning, Since: at(1)},
-				"x": {Name: "x", State: ComponentExited, Since: at(3), Message: "killed"}}}},
+			[]Event{{Time: at(1), Component: &ComponentEvent{Name: "broker", State: "running"}}, {Time: at(2), Component: &ComponentEvent{Name: "broker", State: "running"}},
+				{Time: at(1), Component: &ComponentEvent{Name: "x", State: "running"}}, {Time: at(3), Component: &ComponentEvent{Name: "x", State: "exited", Message: "killed"}}},
+			content{Components: map[string]ComponentStatus{"broker": {ComponentEvent{Name: "broker", State: ComponentRunning}, at(1)},
+				"x": {ComponentEvent{Name: "x", State: ComponentExited, Message: "killed"}, at(3)}}}},
 		"faults": {
-			[]Event{{Kind: Fault, Time: at(1), Base: "a", Name: "f1", State: "set", Code: "silent"}, {Kind: Fault, Time: at(1), Base: "b", Name: "f1", State: "set", Code: "deaf"},
-				{Kind: Fault, Time: at(2), Base: "a", Name: "f1", State: "fired"}, {Kind: Fault, Time: at(3), Base: "b", Name: "f1", State: "cleared"}},
-			content{Faults: map[string]FaultStatus{"a/f1": {Base: "a", ID: "f1", Since: at(1), Kind: "silent"}}}},
+			[]Event{{Time: at(1), Fault: &FaultEvent{Base: "a", ID: "f1", Kind: "silent", Change: "set"}}, {Time: at(1), Fault: &FaultEvent{Base: "b", ID: "f1", Kind: "deaf", Change: "set"}},
+				{Time: at(2), Fault: &FaultEvent{Base: "a", ID: "f1", Change: "fired"}}, {Time: at(3), Fault: &FaultEvent{Base: "b", ID: "f1", Change: "cleared"}}},
+			content{Faults: map[string]FaultStatus{"a/f1": {FaultEvent{Base: "a", ID: "f1", Kind: "silent", Change: FaultSet}, at(1)}}}},
 		"lost requests": {
-			[]Event{{Kind: Request, Name: "s", State: "notFound"}, {Kind: Request, Name: "s", State: "refused"}, {Kind: Request, Name: "s", State: "notFound"}},
-			content{Streams: map[string]StreamStatus{"s": {Name: "s", Lost: map[string]int{"notFound": 2, "refused": 1}}}}},
+			[]Event{{Request: &RequestEvent{Stream: "s", Result: "notFound"}}, {Request: &RequestEvent{Stream: "s", Result: "refused"}}, {Request: &RequestEvent{Stream: "s", Result: "notFound"}}},
+			content{Streams: map[string]StreamStatus{"s": {Name: "s", Lost: map[RequestResult]int{"notFound": 2, "refused": 1}}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s State
@@ -233,8 +233,8 @@ func TestLeft(t *testing.T) {
 		"the same, and then gone":         {[]Event{pod(3, "p", "a", named("1")), pod(4, "p", "a", named("")), pod(5, "p", "a", gone)}, []string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
 		"changed in place, and back":      {[]Event{pod(3, "p", "a", named("2")), pod(4, "p", "a", named("1"))}, []string{"a biz:2 DEACTIVATED"}},
 		"the base has ended":              {[]Event{base(BaseDown, "")}, nil},
-		"they were there before":          {[]Event{{Kind: Synced}}, nil},
-		"another base has its own module": {[]Event{{Kind: Base, Base: "b", State: "up"}, {Kind: Module, Base: "b", Module: "own", Version: "1", State: "ACTIVATED"}}, []string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
+		"they were there before":          {[]Event{{Synced: true}}, nil},
+		"another base has its own module": {[]Event{{Base: &BaseEvent{Base: "b", Change: "up"}}, {Module: &ModuleEvent{Base: "b", ModuleRef: ModuleRef{Name: "own", Version: "1"}, State: "ACTIVATED"}}}, []string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s State
@@ -254,23 +254,32 @@ func TestLeft(t *testing.T) {
 
 // anyEvent draws one event of a small world, so that events meet.
 func anyEvent(t *rapid.T) Event {
-	name := rapid.SampledFrom([]string{"a", "b"})
-	e := Event{Time: at(rapid.IntRange(0, 9).Draw(t, "time")), Base: name.Draw(t, "base")}
-	e.Kind = rapid.SampledFrom([]Kind{Base, Module, Pod, Endpoints, Node, Component, Fault, Request, Command, Synced}).Draw(t, "kind")
 	draw := func(from ...string) string { return rapid.SampledFrom(from).Draw(t, "value") }
-	switch e.Kind {
-	case Base:
-		e.State, e.Identity = draw("added", "up", "ready", "connected", "disconnected", "down", "removed"), draw("", "1", "2")
-	case Module:
-		e.Module, e.Version, e.State = draw("biz", "other"), draw("1", "2"), draw("", "RESOLVED", "ACTIVATED", "DEACTIVATED", "STOPPED")
-	case Pod:
-		e.Pod = &PodState{Name: draw("p", "q"), Phase: draw("Pending", "Running"), Ready: rapid.Bool().Draw(t, "ready"), Gone: rapid.Bool().Draw(t, "gone")}
-	case Endpoints:
-		e.Name, e.Endpoints = draw("s", "t"), []Endpoint{{Pod: draw("p", "q")}}
-	case Node:
-		e.Name, e.State = draw("vnode.1", "other"), draw("", "Ready", "NotReady")
+	e, base := Event{Time: at(rapid.IntRange(0, 9).Draw(t, "time"))}, draw("a", "b")
+	switch draw("base", "module", "pod", "endpoints", "node", "component", "fault", "request", "command", "synced") {
+	case "base":
+		e.Base = &BaseEvent{Base: base, Identity: draw("", "1", "2"), Change: rapid.SampledFrom([]BaseChange{
+			BaseAdded, BaseUp, BaseReady, BaseConnected, BaseDisconnected, BaseDown, BaseRemoved}).Draw(t, "change")}
+	case "module":
+		e.Module = &ModuleEvent{Base: base, ModuleRef: ModuleRef{Name: draw("biz", "other"), Version: draw("1", "2")}, State: rapid.SampledFrom([]ModuleState{
+			"", ModuleResolved, ModuleActivated, ModuleDeactivated, ModuleStopped}).Draw(t, "state")}
+	case "pod":
+		e.Pod = &PodEvent{Base: base, PodState: PodState{
+			Name: draw("p", "q"), Phase: draw("Pending", "Running"), Ready: rapid.Bool().Draw(t, "ready"), Gone: rapid.Bool().Draw(t, "gone")}}
+	case "endpoints":
+		e.Endpoints = &EndpointsEvent{Service: draw("s", "t"), Endpoints: []Endpoint{{Pod: draw("p", "q")}}}
+	case "node":
+		e.Node = &NodeEvent{Name: draw("vnode.1", "other"), Base: base, State: rapid.SampledFrom([]NodeState{"", NodeReady, NodeNotReady}).Draw(t, "state")}
+	case "component":
+		e.Component = &ComponentEvent{Name: draw("x", "y"), State: rapid.SampledFrom([]ComponentState{ComponentRunning, ComponentExited}).Draw(t, "state")}
+	case "fault":
+		e.Fault = &FaultEvent{Base: base, ID: draw("x", "y"), Change: rapid.SampledFrom([]FaultChange{FaultSet, FaultFired, FaultCleared}).Draw(t, "change")}
+	case "request":
+		e.Request = &RequestEvent{Stream: draw("x", "y"), Base: base, Result: RequestNotFound}
+	case "command":
+		e.Command = &CommandEvent{Base: base, Name: CommandHealth}
 	default:
-		e.Name, e.State = draw("x", "y"), draw("running", "exited", "set", "cleared", "notFound")
+		e.Synced = true
 	}
 	return e
 }
@@ -312,11 +321,11 @@ func TestCopiesAreIndependent(t *testing.T) {
 // What was taken out of a State stays as it was.
 func TestWhatWasTakenOutStays(t *testing.T) {
 	var s State
-	for _, e := range []Event{base(BaseReady, "1"), module(1, "1", ModuleActivated), pod(1, "p", "a", nothing), {Kind: Request, Name: "s", State: "refused"}} {
+	for _, e := range []Event{base(BaseReady, "1"), module(1, "1", ModuleActivated), pod(1, "p", "a", nothing), {Request: &RequestEvent{Stream: "s", Result: "refused"}}} {
 		s.Apply(e)
 	}
 	b, p, lost := s.Bases.Get("a"), s.Pods.Get("uid-p"), s.Streams.Get("s")
-	for _, e := range []Event{module(2, "1", ModuleDeactivated), module(2, "0", ModuleActivated), {Kind: Synced}, pod(2, "p", "a", ready), {Kind: Request, Name: "s", State: "refused"}} {
+	for _, e := range []Event{module(2, "1", ModuleDeactivated), module(2, "0", ModuleActivated), {Synced: true}, pod(2, "p", "a", ready), {Request: &RequestEvent{Stream: "s", Result: "refused"}}} {
 		s.Apply(e)
 	}
 	got := fmt.Sprint(b.Modules[0].State, len(b.Modules), b.Modules[0].Own, p.Ready, lost.Lost)
@@ -330,9 +339,9 @@ func large(n int) *State {
 	s := &State{}
 	for i := range n {
 		name := fmt.Sprint("base-", i)
-		s.Apply(Event{Kind: Base, Base: name, Identity: fmt.Sprint("id-", i), State: string(BaseReady)})
+		s.Apply(Event{Base: &BaseEvent{Base: name, Identity: fmt.Sprint("id-", i), Change: BaseReady}})
 		for _, version := range []string{"1", "2"} {
-			s.Apply(Event{Kind: Module, Base: name, Module: "biz", Version: version, State: string(ModuleActivated)})
+			s.Apply(Event{Module: &ModuleEvent{Base: name, ModuleRef: ModuleRef{Name: "biz", Version: version}, State: ModuleActivated}})
 		}
 		e := pod(0, fmt.Sprint("p-", i), name, ready)
 		s.Apply(e)
@@ -349,7 +358,7 @@ func BenchmarkCopy(b *testing.B) {
 	})
 	b.Run("and an event of a module", func(b *testing.B) {
 		b.ReportAllocs()
-		e := Event{Kind: Module, Base: "base-500", Module: "biz", Version: "2", State: string(ModuleDeactivated)}
+		e := Event{Module: &ModuleEvent{Base: "base-500", ModuleRef: ModuleRef{Name: "biz", Version: "2"}, State: ModuleDeactivated}}
 		for b.Loop() {
 			s.Copy()
 			s.Apply(e)
@@ -357,7 +366,7 @@ func BenchmarkCopy(b *testing.B) {
 	})
 	b.Run("none, only the event", func(b *testing.B) {
 		b.ReportAllocs()
-		e := Event{Kind: Module, Base: "base-500", Module: "biz", Version: "2", State: string(ModuleDeactivated)}
+		e := Event{Module: &ModuleEvent{Base: "base-500", ModuleRef: ModuleRef{Name: "biz", Version: "2"}, State: ModuleDeactivated}}
 		for b.Loop() {
 			s.Apply(e)
 		}

@@ -1,4 +1,4 @@
-package timeline
+package events
 
 import (
 	"cmp"
@@ -8,17 +8,15 @@ import (
 	"time"
 )
 
-// State is what events leave: what there is at a moment. The zero value is what there is before the
-// first event.
+// State is the present state according to the events so far. The zero value is the state before the first event.
 //
-// Events must come in the order of a stream; the rules allow for one that began in the middle, and
-// for late words of a base that was removed. A State must not be used concurrently, and Copy is a
-// use; but each of its copies may be used by a goroutine of its own.
+// Events must be applied in the order of a stream. A stream may begin while bases already run, and may deliver events of a
+// base after the base was removed. A State is not safe for concurrent use, and Copy counts as a use. Each copy may be used
+// by another goroutine.
 //
-// It keeps nothing of the past but the names of bases that were removed: Pods, Nodes and faults
-// that are gone leave it.
+// A State keeps the names of removed bases. It forgets Pods, Nodes and faults that no longer exist.
 type State struct {
-	// Bases by name, those that were removed among them.
+	// Bases by name, including removed ones.
 	Bases Table[BaseStatus]
 	// Pods by UID, or by name if they have none.
 	Pods Table[PodStatus]
@@ -28,9 +26,9 @@ type State struct {
 	Services Table[ServiceStatus]
 	// Components by name.
 	Components Table[ComponentStatus]
-	// Faults that are in effect, by Event.FaultKey.
+	// Faults in effect, by FaultEvent.Key.
 	Faults Table[FaultStatus]
-	// Streams of requests that have lost some, by name.
+	// Streams of requests with lost requests, by name.
 	Streams Table[StreamStatus]
 
 	hosts    Table[string]   // bases by the names of their Nodes
@@ -39,9 +37,7 @@ type State struct {
 	unplaced int             // Pods on a Node whose base is not known
 }
 
-// Copy returns a State of its own with the same content. It takes the time of a dozen words,
-// however much there is; the first event of a kind after it, in the copy or in the original, copies
-// the map of that kind: some 100 µs and 54 KB for 1,000 bases (BenchmarkCopy).
+// Copy returns a copy. The first write to a table after it copies the map of the table.
 func (s *State) Copy() *State {
 	return &State{
 		Bases: s.Bases.copy(), Pods: s.Pods.copy(), Nodes: s.Nodes.copy(), Services: s.Services.copy(), Components: s.Components.copy(),
@@ -49,36 +45,36 @@ func (s *State) Copy() *State {
 	}
 }
 
-// Apply makes an event a part of what is. Steps and commands change nothing. The State keeps lists
-// and maps that the event refers to, which must not be changed any more.
+// Apply adds an event to the state. Steps and commands change nothing. The State keeps slices and maps of the event, which
+// must not be changed afterwards.
 func (s *State) Apply(e Event) {
-	switch e.Kind {
-	case Base:
-		s.base(e)
-	case Module:
-		s.module(e)
-	case Pod:
-		s.pod(e)
-	case Node:
-		s.node(e)
-	case Endpoints:
-		s.Services.put(e.Name, &ServiceStatus{Name: e.Name, Endpoints: e.Endpoints})
-	case Component:
-		c := ComponentStatus{Name: e.Name, Since: e.Time, State: ComponentState(e.State), Message: e.Message}
-		if before := s.Components.Get(e.Name); before != nil && before.State == c.State {
+	switch {
+	case e.Base != nil:
+		s.base(e.Base)
+	case e.Module != nil:
+		s.module(e.Module, e.Time)
+	case e.Pod != nil:
+		s.pod(e.Pod, e.Time)
+	case e.Node != nil:
+		s.node(e.Node)
+	case e.Endpoints != nil:
+		s.Services.put(e.Endpoints.Service, &ServiceStatus{Name: e.Endpoints.Service, Endpoints: e.Endpoints.Endpoints})
+	case e.Component != nil:
+		c := ComponentStatus{ComponentEvent: *e.Component, Since: e.Time}
+		if before := s.Components.Get(c.Name); before != nil && before.State == c.State {
 			c.Since = before.Since
 		}
-		s.Components.put(e.Name, &c)
-	case Fault:
-		s.fault(e)
-	case Request:
-		lost := map[string]int{}
-		if before := s.Streams.Get(e.Name); before != nil {
+		s.Components.put(c.Name, &c)
+	case e.Fault != nil:
+		s.fault(e.Fault, e.Time)
+	case e.Request != nil:
+		lost := map[RequestResult]int{}
+		if before := s.Streams.Get(e.Request.Stream); before != nil {
 			maps.Copy(lost, before.Lost)
 		}
-		lost[e.State]++
-		s.Streams.put(e.Name, &StreamStatus{Name: e.Name, Lost: lost})
-	case Synced:
+		lost[e.Request.Result]++
+		s.Streams.put(e.Request.Stream, &StreamStatus{Name: e.Request.Stream, Lost: lost})
+	case e.Synced:
 		s.synced()
 	}
 }
@@ -86,8 +82,7 @@ func (s *State) Apply(e Event) {
 // nodePrefix begins the name of a base's Node; its identity follows.
 const nodePrefix = "vnode."
 
-// BaseOf returns the host name of the base behind a Node, also of one that is gone; empty if the
-// Node is no base's.
+// BaseOf returns the host name of the base of a Node, also of a deleted Node; empty if the Node does not belong to a base.
 func (s *State) BaseOf(node string) string {
 	if host := s.hosts.Get(node); host != nil {
 		return *host
@@ -95,11 +90,11 @@ func (s *State) BaseOf(node string) string {
 	return ""
 }
 
-func (s *State) base(e Event) {
+func (s *State) base(e *BaseEvent) {
 	if e.Base == "" {
 		return
 	}
-	b, change := BaseStatus{Name: e.Base}, BaseChange(e.State)
+	b, change := BaseStatus{Name: e.Base}, e.Change
 	if before := s.Bases.Get(e.Base); before != nil {
 		b = *before
 	} else {
@@ -109,7 +104,7 @@ func (s *State) base(e Event) {
 		return // a late event
 	}
 	b.Removed = false
-	s.identify(&b, e)
+	s.identify(&b, e.Identity)
 	switch change {
 	case BaseUp:
 		b.Running, b.Ready, b.Modules = true, false, nil
@@ -126,9 +121,8 @@ func (s *State) base(e Event) {
 	s.Bases.put(b.Name, &b)
 }
 
-// module changes what a base has. A base of which nothing else was told runs: the stream began
-// later.
-func (s *State) module(e Event) {
+// module applies a change of a module. A base without an earlier event is running: the stream began later.
+func (s *State) module(e *ModuleEvent, now time.Time) {
 	if e.Base == "" {
 		return
 	}
@@ -139,21 +133,21 @@ func (s *State) module(e Event) {
 	if b.Removed {
 		return
 	}
-	s.identify(&b, e)
-	b.Modules = b.with(e)
+	s.identify(&b, e.Identity)
+	b.Modules = b.with(e, now)
 	s.Bases.put(b.Name, &b)
 }
 
-// identify notes the identity of a base, and so the name of its Node before that is seen.
-func (s *State) identify(b *BaseStatus, e Event) {
-	if e.Identity != "" && e.Identity != b.Identity {
-		b.Identity = e.Identity
-		s.host(nodePrefix+e.Identity, e.Base)
+// identify sets the identity of a base, which is also the name of its Node.
+func (s *State) identify(b *BaseStatus, identity string) {
+	if identity != "" && identity != b.Identity {
+		b.Identity = identity
+		s.host(nodePrefix+identity, b.Name)
 	}
 }
 
-// host notes which base is behind a Node. What is told of Pods and of bases comes on different ways,
-// so a Pod may have been bound to it already.
+// host maps a Node to its base. Events of Pods and of bases come from independent sources, so Pods may already be bound to
+// the Node.
 func (s *State) host(node, base string) {
 	s.hosts.put(node, &base)
 	if s.unplaced == 0 {
@@ -169,30 +163,27 @@ func (s *State) host(node, base string) {
 	}
 }
 
-// unplaced tells whether the base of a Pod is not known though it has a Node; nil is not.
+// unplaced reports whether the Pod has a Node whose base is unknown.
 func (p *PodStatus) unplaced() bool { return p != nil && p.Base == "" && p.Node != "" }
 
-// PodKey returns the name under which Pods holds a Pod.
+// PodKey returns the key of the Pod in State.Pods.
 func (p *PodState) PodKey() string { return cmp.Or(p.UID, p.Name) }
 
-func (s *State) pod(e Event) {
-	if e.Pod == nil {
-		return
-	}
-	key := e.Pod.PodKey()
+func (s *State) pod(e *PodEvent, now time.Time) {
+	key := e.PodKey()
 	before := s.Pods.Get(key)
 	if before.unplaced() {
 		s.unplaced--
 	}
 	switch {
-	case e.Pod.Gone:
+	case e.Gone:
 		s.putPod(key, nil)
 		return
 	case before == nil:
 		s.pods++
 		before = &PodStatus{Number: s.pods}
 	}
-	p := &PodStatus{PodState: *e.Pod, Base: cmp.Or(e.Base, before.Base, s.BaseOf(e.Pod.Node)), Number: before.Number, ReadySince: before.ReadySince}
+	p := &PodStatus{PodState: e.PodState, Base: cmp.Or(e.Base, before.Base, s.BaseOf(e.Node)), Number: before.Number, ReadySince: before.ReadySince}
 	for _, m := range slices.Concat(before.Earlier, before.Modules) {
 		if !slices.Contains(p.Modules, m) && !slices.Contains(p.Earlier, m) {
 			p.Earlier = append(p.Earlier, m)
@@ -202,7 +193,7 @@ func (s *State) pod(e Event) {
 	case !p.Serves():
 		p.ReadySince = time.Time{}
 	case p.ReadySince.IsZero():
-		p.ReadySince = e.Time
+		p.ReadySince = now
 	}
 	if p.unplaced() {
 		s.unplaced++
@@ -210,7 +201,7 @@ func (s *State) pod(e Event) {
 	s.putPod(key, p)
 }
 
-// putPod makes a Pod that of its key, and files it under its base; nil = there is none any more.
+// putPod sets the Pod of a key, and files it under its base. A nil Pod is deleted.
 func (s *State) putPod(key string, p *PodStatus) {
 	was, is := baseOf(s.Pods.Get(key)), baseOf(p)
 	s.Pods.put(key, p)
@@ -225,7 +216,7 @@ func (s *State) putPod(key string, p *PodStatus) {
 	}
 }
 
-// file changes which Pods are on a base. A copy of the State keeps what it has.
+// file changes the list of Pods on a base. Copies of the State keep the old list.
 func (s *State) file(base string, change func([]string) []string) {
 	var keys []string
 	if before := s.on.Get(base); before != nil {
@@ -245,8 +236,7 @@ func baseOf(p *PodStatus) string {
 	return p.Base
 }
 
-// PodsOn returns the Pods on a base in the order in which they came there. The State must not change while they
-// are looked at.
+// PodsOn returns the Pods on a base in the order of their arrival. The State must not change during the iteration.
 func (s *State) PodsOn(base string) iter.Seq[*PodStatus] {
 	return func(yield func(*PodStatus) bool) {
 		keys := s.on.Get(base)
@@ -261,7 +251,7 @@ func (s *State) PodsOn(base string) iter.Seq[*PodStatus] {
 	}
 }
 
-func (s *State) node(e Event) {
+func (s *State) node(e *NodeEvent) {
 	if e.Base != "" && s.BaseOf(e.Name) != e.Base {
 		s.host(e.Name, e.Base)
 	}
@@ -269,20 +259,20 @@ func (s *State) node(e Event) {
 		s.Nodes.put(e.Name, nil)
 		return
 	}
-	s.Nodes.put(e.Name, &NodeStatus{Name: e.Name, Base: e.Base, State: NodeState(e.State)})
+	s.Nodes.put(e.Name, &NodeStatus{Name: e.Name, Base: e.Base, State: e.State})
 }
 
-func (s *State) fault(e Event) {
-	key := e.FaultKey()
-	switch FaultChange(e.State) {
+func (s *State) fault(e *FaultEvent, now time.Time) {
+	switch e.Change {
 	case FaultSet:
-		s.Faults.put(key, &FaultStatus{Target: e.Target, Base: e.Base, ID: e.Name, Since: e.Time, Kind: e.Code, Message: e.Message})
+		s.Faults.put(e.Key(), &FaultStatus{FaultEvent: *e, Since: now})
 	case FaultCleared:
-		s.Faults.put(key, nil)
+		s.Faults.put(e.Key(), nil)
+	case FaultFired:
 	}
 }
 
-// synced notes that all modules so far were there before.
+// synced marks all modules so far as the bases' own.
 func (s *State) synced() {
 	for _, name := range s.Bases.Names() {
 		b := *s.Bases.Get(name)
@@ -294,8 +284,7 @@ func (s *State) synced() {
 	}
 }
 
-// waits tells whether a Pod wants a version of a module that is not active on its base: also one
-// that cannot be, because it is not named any more.
+// waits reports whether the Pod requests a version of a module that is not active on its base.
 func (s *State) waits(p *PodStatus, name string) bool {
 	i := slices.IndexFunc(p.Modules, func(m ModuleRef) bool { return m.Name == name })
 	b := s.Bases.Get(p.Base)
@@ -304,18 +293,16 @@ func (s *State) waits(p *PodStatus, name string) bool {
 	}))
 }
 
-// Left is a module that is left on a base.
+// Left is a module on a base that no Pod requests.
 type Left struct {
 	Base string
 	ModuleStatus
 }
 
-// Left returns the modules on bases that run which are not the base's own and which no Pod on the
-// base wants, sorted by base, name and version. A Pod that is being deleted still answers for its
-// modules; one that names no version of a module answers for none, since none is installed for it.
-// One that was changed in place answers for the earlier version while its new one is not active
-// there: a base goes on with the old one until the new one serves, and if the new one cannot even
-// be installed, as long as the Pod is there.
+// Left returns the modules on running bases that are not the base's own and that no Pod on the base requests, sorted by base,
+// name and version. A Pod that is being deleted still requests its modules. A Pod without a version of a module requests
+// none, since none is installed for it. A Pod that was changed in place also requests the earlier version until the new
+// version is active: a base keeps the old version until the new one serves.
 func (s *State) Left() []Left {
 	type on struct {
 		base string

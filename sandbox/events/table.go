@@ -1,4 +1,4 @@
-package timeline
+package events
 
 import (
 	"iter"
@@ -6,26 +6,26 @@ import (
 	"slices"
 )
 
-// Table holds things of one kind by name. A thing in it is never changed: a new one takes its
-// place, so what Get and All have returned stays as it was. The zero value is empty.
+// Table holds values by name. Values are replaced and never changed, so the results of Get and All stay valid. The zero
+// value is an empty table.
 type Table[T any] struct {
 	things map[string]*T
-	shared bool // with a copy: the next write makes a map of its own
+	shared bool // with a copy: the next write clones the map
 }
 
-// Get returns the thing of a name, or nil.
+// Get returns the value of a name, or nil.
 func (t Table[T]) Get(name string) *T { return t.things[name] }
 
-// Len returns how many things there are.
+// Len returns the number of values.
 func (t Table[T]) Len() int { return len(t.things) }
 
-// All returns the things in no order. The State must not change while they are looked at.
+// All returns the values in no order. The table must not change during the iteration.
 func (t Table[T]) All() iter.Seq[*T] { return maps.Values(t.things) }
 
 // Names returns the names, sorted.
 func (t Table[T]) Names() []string { return slices.Sorted(maps.Keys(t.things)) }
 
-// put makes a thing that of its name; nil = there is none any more.
+// put sets the value of a name; nil deletes it.
 func (t *Table[T]) put(name string, thing *T) {
 	switch {
 	case t.things == nil:
@@ -41,7 +41,7 @@ func (t *Table[T]) put(name string, thing *T) {
 	}
 }
 
-// copy returns a table with the same things. From now on writes to either leave the other alone.
+// copy returns an independent copy.
 func (t *Table[T]) copy() Table[T] {
 	t.shared = true
 	return *t
