@@ -27,7 +27,6 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// wireTunnels prepares the ways to bases.
 func (c *Controller) wireTunnels() error {
 	var err error
 	if c.networks, err = tunnel.ParseNetworks(c.opts.BaseNetworks); err != nil {
@@ -60,8 +59,8 @@ func (c *Controller) wireTunnels() error {
 	return nil
 }
 
-// probeDial returns how probes connect to the web listeners of bases of both tunnels: through the proxy of the HTTP
-// tunnel if there is one. Nil dials their addresses directly.
+// probeDial returns how probes connect to bases of both tunnels: through the proxy of the HTTP tunnel if there is
+// one. Nil means directly.
 func (c *Controller) probeDial() func(ctx context.Context, network, addr string) (net.Conn, error) {
 	if h := c.opts.HTTP; h != nil && h.Proxy != nil {
 		return httptunnel.ThroughProxy(h.Proxy)
@@ -69,10 +68,8 @@ func (c *Controller) probeDial() func(ctx context.Context, network, addr string)
 	return nil
 }
 
-// noticeWithin is how soon a half-open connection to the broker must be noticed, so that no base that
-// is silent for that reason counts as unreachable; 0 means the tunnel's own default. Below 10 s a
-// machine that is busy for a second would break the connection: the broker ends one whose ping is
-// late.
+// noticeWithin returns how soon a half-open connection to the broker must be noticed, so that no base becomes
+// unreachable because of it; 0 means the default. Below 10 s, a busy machine could break the connection.
 func noticeWithin(unreachableAfter time.Duration) time.Duration {
 	if unreachableAfter == 0 || unreachableAfter >= api.UnreachableAfter {
 		return 0
@@ -80,14 +77,12 @@ func noticeWithin(unreachableAfter time.Duration) time.Duration {
 	return max(unreachableAfter*14/25, 10*time.Second)
 }
 
-// podWorkers is how many Pods PodController hands to the provider at once; handing over only notes
-// the Pod, so a few are enough.
+// podWorkers is the number of Pods that PodController passes to the provider concurrently.
 const podWorkers = 8
 
-// podRetryAtMost is its longest pause between two attempts for one Pod.
 const podRetryAtMost = 10 * time.Second
 
-// wirePods prepares the provider of Pods and the PodController that calls it.
+// wirePods creates the provider of Pods and the PodController that calls it.
 func (c *Controller) wirePods() error {
 	c.events = record.NewBroadcaster()
 	c.recorder = c.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Component})
@@ -116,8 +111,7 @@ func (c *Controller) wirePods() error {
 		Workloads: c.workloads.Apps().V1(),
 		Logger:    c.logger,
 	}, c.client, c.registry, c.dialog)
-	// PodController wants informers for the downward API, which modules do not use: this factory
-	// never runs.
+	// PodController requires informers for the downward API, which modules do not use. This factory never runs.
 	unused := informers.NewSharedInformerFactory(c.client, 0).Core().V1()
 	limiter := func() workqueue.TypedRateLimiter[any] { // its own default is ten Pods a second
 		return workqueue.NewTypedItemExponentialFailureRateLimiter[any](time.Millisecond, c.opts.speed().Of(podRetryAtMost))
@@ -142,8 +136,7 @@ func (c *Controller) wirePods() error {
 	return nil
 }
 
-// addTolerationFor is the environment whose toleration Pods get that name none; empty if they get
-// none.
+// addTolerationFor returns the environment whose toleration is added to Pods without one; empty for none.
 func (c *Controller) addTolerationFor() string {
 	if c.opts.LeavePodTolerations {
 		return ""
@@ -151,7 +144,7 @@ func (c *Controller) addTolerationFor() string {
 	return c.opts.Env
 }
 
-// settings are what all Nodes of this controller have in common.
+// settings returns the settings of all Nodes.
 func (c *Controller) settings() vnode.Settings {
 	s := vnode.Settings{Env: c.opts.Env}
 	if c.kubelet != nil {
@@ -163,8 +156,6 @@ func (c *Controller) settings() vnode.Settings {
 	return s
 }
 
-// wireNodes prepares the Nodes of bases. The node reconciler hears when somebody changes or deletes
-// one.
 func (c *Controller) wireNodes() error {
 	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.LabelSelector = labels.Component + "=" + labels.Vnode
@@ -246,7 +237,6 @@ func (c *Controller) tunnels() (keys []tunnel.Key) {
 	return keys
 }
 
-// dropManagedFields drops what nobody here reads of an object.
 func dropManagedFields(obj any) (any, error) {
 	if o, ok := obj.(metav1.Object); ok {
 		o.SetManagedFields(nil)
