@@ -3,12 +3,12 @@
 package door
 
 import (
-	"container/list"
 	"context"
 	"crypto/tls"
 	"math"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"syscall"
 )
@@ -36,7 +36,7 @@ func Limit(l net.Listener, limits Limits) net.Listener {
 		limits.Connections = int(files.Cur / 3) //nolint:gosec // less than limits.Connections
 	}
 	limits.Connections = max(limits.Connections, 1)
-	return &limitListener{Listener: l, limits: limits, open: map[netip.Prefix]*client{}}
+	return &limitListener{Listener: l, limits: limits}
 }
 
 // DialFunc opens a connection, as the field DialContext of http.Transport does.
@@ -46,7 +46,7 @@ type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error
 // peers. Each byte that was read from a connection counts until the connection is closed. If all connections
 // together exceed limit bytes, LimitReads closes connections like Hold, and calls evicted like Limits.Evicted.
 func LimitReads(dial DialFunc, limit int, evicted func(address netip.Prefix, connections, bytes int)) DialFunc {
-	l := &limitListener{limits: Limits{Connections: math.MaxInt, Bytes: limit, Evicted: evicted}, open: map[netip.Prefix]*client{}}
+	l := &limitListener{limits: Limits{Connections: math.MaxInt, Bytes: limit, Evicted: evicted}}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
 		if err != nil {
@@ -85,14 +85,13 @@ func Hold(c net.Conn, n int) {
 	l := own.listener
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if own.place == nil {
+	if !slices.Contains(l.open, own) {
 		return
 	}
 	own.held += n
-	l.open[own.address].held += n
 	l.held += n
 	for l.limits.Bytes > 0 && l.held > l.limits.Bytes {
-		l.evict(l.largest())
+		l.evict(func(of usage, c *conn) [2]int { return [2]int{of.bytes, c.held} })
 	}
 }
 
@@ -108,17 +107,9 @@ type limitListener struct {
 	net.Listener
 	limits Limits
 
-	mu       sync.Mutex
-	all      int    // connections in open
-	held     int    // bytes of all connections in open
-	accepted uint64 // number of connections accepted so far
-	open     map[netip.Prefix]*client
-}
-
-// client is an address with open connections.
-type client struct {
-	connections *list.List // of *conn, the oldest first
-	held        int        // bytes
+	mu   sync.Mutex
+	open []*conn // that are limited, the oldest first
+	held int     // bytes of all of them
 }
 
 // conn is a connection that is limited.
@@ -126,10 +117,11 @@ type conn struct {
 	net.Conn
 	listener *limitListener
 	address  netip.Prefix
-	number   uint64
-	held     int           // bytes
-	place    *list.Element // nil once the connection is not limited any more
+	held     int // bytes
 }
+
+// usage is what the connections of one address use.
+type usage struct{ connections, bytes int }
 
 // Accept implements net.Listener.
 func (l *limitListener) Accept() (net.Conn, error) {
@@ -142,75 +134,41 @@ func (l *limitListener) Accept() (net.Conn, error) {
 
 // add adds a connection to the limits.
 func (l *limitListener) add(c net.Conn) *conn {
+	own := &conn{Conn: c, listener: l, address: remotePrefix(c.RemoteAddr())}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.all >= l.limits.Connections {
-		l.evict(l.oldest())
+	if len(l.open) >= l.limits.Connections {
+		l.evict(func(of usage, _ *conn) [2]int { return [2]int{of.connections} })
 	}
-	l.accepted++
-	own := &conn{Conn: c, listener: l, address: remotePrefix(c.RemoteAddr()), number: l.accepted}
-	if l.open[own.address] == nil {
-		l.open[own.address] = &client{connections: list.New()}
-	}
-	own.place = l.open[own.address].connections.PushBack(own)
-	l.all++
+	l.open = append(l.open, own)
 	return own
 }
 
-// oldest returns the oldest connection of the address that has the most connections. If several addresses have
-// the most, it returns the oldest connection of all of them. The caller holds the lock.
-func (l *limitListener) oldest() (found *conn) {
-	most := 0
+// evict closes the connection with the highest rank, the oldest of several. The caller holds the lock.
+func (l *limitListener) evict(rank func(of usage, c *conn) [2]int) {
+	uses := map[netip.Prefix]usage{}
 	for _, c := range l.open {
-		first, n := c.connections.Front().Value.(*conn), c.connections.Len()
-		if n > most || n == most && first.number < found.number {
-			most, found = n, first
-		}
+		of := uses[c.address]
+		uses[c.address] = usage{of.connections + 1, of.bytes + c.held}
 	}
-	return found
-}
-
-// largest returns the connection that holds the most bytes, of the address that holds the most bytes. The
-// caller holds the lock.
-func (l *limitListener) largest() (found *conn) {
-	var greedy *client
+	worst, highest := l.open[0], [2]int{-1}
 	for _, c := range l.open {
-		if greedy == nil || c.held > greedy.held {
-			greedy = c
+		if r := rank(uses[c.address], c); slices.Compare(r[:], highest[:]) > 0 {
+			worst, highest = c, r
 		}
 	}
-	for e := greedy.connections.Front(); e != nil; e = e.Next() {
-		if c := e.Value.(*conn); found == nil || c.held > found.held {
-			found = c
-		}
-	}
-	return found
-}
-
-// evict closes a connection. The caller holds the lock.
-func (l *limitListener) evict(c *conn) {
-	of := l.open[c.address]
-	connections, bytes := of.connections.Len(), of.held
-	l.remove(c)
-	_ = c.Conn.Close() // unsent data is discarded
-	if l.limits.Evicted != nil {
-		l.limits.Evicted(c.address, connections, bytes)
+	l.remove(worst)
+	_ = worst.Conn.Close() // unsent data is discarded
+	if of := uses[worst.address]; l.limits.Evicted != nil {
+		l.limits.Evicted(worst.address, of.connections, of.bytes)
 	}
 }
 
 // remove removes a connection from the limits. The caller holds the lock.
 func (l *limitListener) remove(c *conn) {
-	if c.place == nil {
-		return
-	}
-	of := l.open[c.address]
-	of.connections.Remove(c.place)
-	of.held -= c.held
-	l.held -= c.held
-	c.place = nil
-	l.all--
-	if of.connections.Len() == 0 {
-		delete(l.open, c.address)
+	if i := slices.Index(l.open, c); i >= 0 {
+		l.open = slices.Delete(l.open, i, i+1)
+		l.held -= c.held
 	}
 }
 

@@ -9,14 +9,14 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// Networks are those in which bases may name any address. Commands go to the address that a base
-// names, and Pods show it, so it has to be the base's own.
+// Networks are those in which bases may report any address. Commands are sent to the reported address, so it must
+// belong to the base.
 type Networks []netip.Prefix
 
-// ErrAddress says that a base cannot have the address that it names.
+// ErrAddress reports an address that the base cannot have.
 var ErrAddress = errors.New("address not allowed")
 
-// ParseNetworks reads CIDRs that are separated by commas; an empty text is none.
+// ParseNetworks parses comma-separated CIDRs.
 func ParseNetworks(text string) (Networks, error) {
 	var n Networks
 	for _, part := range strings.Split(text, ",") {
@@ -41,8 +41,8 @@ func (n Networks) contain(a netip.Addr) bool {
 	return false
 }
 
-// never lists the addresses that are always refused. Most of them are metadata services of cloud providers,
-// which give credentials to machines.
+// never lists the addresses that are always refused. Most are metadata services of cloud providers, which give
+// credentials to machines.
 var never = Networks{
 	netip.MustParsePrefix("0.0.0.0/8"),              // not valid as a destination [RFC 1122, 3.2.1.3]
 	netip.MustParsePrefix("169.254.169.254/32"),     // most providers
@@ -56,10 +56,9 @@ var never = Networks{
 	netip.MustParsePrefix("fd00:42::42/128"),        // Scaleway
 }
 
-// nat64 is the prefix of IPv6 addresses that are translated to IPv4 [RFC 6052, 2.1].
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// translated returns the IPv4 address to which NAT64 translates a; a itself if it is not in nat64.
+// translated returns the IPv4 address to which NAT64 translates a [RFC 6052, 2.1]; a itself if it is not translated.
 func translated(a netip.Addr) netip.Addr {
 	if !nat64.Contains(a) {
 		return a
@@ -68,10 +67,9 @@ func translated(a netip.Addr) netip.Addr {
 	return netip.AddrFrom4([4]byte(b[12:]))
 }
 
-// Check returns the address that a base reports, in the form that Kubernetes uses, or ErrAddress. The address
-// must be in the networks, or must equal peer, the address that the message came from. An invalid peer is not
-// compared. Loopback and link-local addresses are allowed only if they are in the networks. Addresses in never
-// are refused.
+// Check returns the address of a base in the form that Kubernetes uses, or ErrAddress. The address must be in the
+// networks, or equal the peer address unless that is invalid. Loopback and link-local addresses must be in the
+// networks. Addresses in never are refused.
 func (n Networks) Check(named string, peer netip.Addr) (string, error) {
 	a, err := netip.ParseAddr(named)
 	if err != nil || a.Zone() != "" {
@@ -91,8 +89,7 @@ func (n Networks) Check(named string, peer netip.Addr) (string, error) {
 	return a.String(), nil
 }
 
-// CheckUnproven is like Check, for a message without a peer address, such as one over MQTT. If there are
-// networks, the address must be in them.
+// CheckUnproven is Check for a message without a peer address. If there are networks, the address must be in them.
 func (n Networks) CheckUnproven(named string) (string, error) {
 	ip, err := n.Check(named, netip.Addr{})
 	if err == nil && len(n) > 0 && !n.contain(netip.MustParseAddr(ip)) {
@@ -101,7 +98,7 @@ func (n Networks) CheckUnproven(named string) (string, error) {
 	return ip, err
 }
 
-// ReasonOf is the reason to reject a message that has not been understood.
+// ReasonOf returns the reason to reject a message that could not be decoded.
 func ReasonOf(err error) Rejection {
 	switch {
 	case errors.Is(err, arklet.ErrTooLarge):

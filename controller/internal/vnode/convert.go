@@ -26,32 +26,30 @@ import (
 
 const maxPods = "65535" // as virtual-kubelet of Koupleless sets it: modules are limited by metaspace
 
-// Settings are what Nodes have in common.
+// Settings are the same for all Nodes.
 type Settings struct {
-	// Env is the environment of the controller: a label and a taint of every vnode.
+	// Env is the environment of the controller: a label and a taint of every Node.
 	Env string
-	// KubeletAddress and KubeletPort are where the API server reaches logs and exec; port 0 means
-	// that nobody serves them. The address is published as InternalDNS, apart from InternalIP, which
-	// is the base's.
+	// KubeletAddress and KubeletPort are where the API server reaches logs and exec; port 0 means nowhere. The
+	// address is published as InternalDNS. InternalIP is the address of the base.
 	KubeletAddress string
 	KubeletPort    int32
 }
 
 const (
 	namePrefix = "vnode." // of Nodes, as the documents have it
-	// unlimited is the memory of a Node whose base has no limit of its metaspace, a JVM's default. The
-	// scheduler takes a Node without memory for one with none; this one takes whatever Pods request.
+	// unlimited is the memory of a Node whose base has no limit of its metaspace. The scheduler treats a Node without
+	// memory as full.
 	unlimited = 1 << 40
-	// storage is the ephemeral storage of every Node, in bytes. A base does not measure it. Without it, the
-	// default request of a LimitRange would keep Pods off the Node.
+	// storage is the ephemeral storage of every Node, in bytes. Without it, the default request of a LimitRange would
+	// keep Pods off the Node.
 	storage = 1 << 50
-	// memoryPressureAt is the part of the metaspace in use, 0 to 1, above which a Node is under
-	// memory pressure.
+	// memoryPressureAt is the share of the metaspace, 0 to 1, above which a Node is under memory pressure.
 	memoryPressureAt = 0.9
 )
 
-// Name is the name of a base's Node: vnode.<identity>, as the documents have it. An identity that
-// is no DNS name is changed as little as needed and made unique by a hash.
+// Name returns the name of a base's Node: vnode.<identity>, as in the Koupleless documentation. An identity that is
+// not a DNS name is changed and made unique by a hash.
 func Name(identity string) string {
 	if name := namePrefix + identity; len(validation.IsDNS1123Subdomain(name)) == 0 {
 		return name
@@ -59,7 +57,7 @@ func Name(identity string) string {
 	return namePrefix + unlikeDNS(identity, 200-len(namePrefix))
 }
 
-// unlikeDNS makes a DNS name of at most limit characters and a hash of a text that is none.
+// unlikeDNS returns a DNS name of at most limit characters and a hash.
 func unlikeDNS(s string, limit int) string {
 	safe := strings.Trim(notDNS.ReplaceAllString(strings.ToLower(s), "-"), "-.")
 	if len(safe) > limit {
@@ -68,7 +66,7 @@ func unlikeDNS(s string, limit int) string {
 	return strings.Trim(safe+"-"+hash(s), "-")
 }
 
-// dnsName makes any text a part of a DNS name; text that is one already stays as it is.
+// dnsName returns a text as a part of a DNS name. It does not change a DNS name.
 func dnsName(s string) string {
 	if len(s) <= 100 && len(validation.IsDNS1123Subdomain(s)) == 0 {
 		return s
@@ -87,7 +85,7 @@ func hash(s string) string {
 	return strconv.FormatUint(uint64(h.Sum32()), 36)
 }
 
-// labelValue makes any text a label value; text that is one already stays as it is.
+// labelValue returns a text as a label value. It does not change a valid value.
 func labelValue(s string) string {
 	if len(validation.IsValidLabelValue(s)) == 0 {
 		return s
@@ -109,18 +107,17 @@ func roleOf(host string) string {
 	return labels.RolePrefix + labels.Role + "." + host
 }
 
-// staleRole says whether a label of a Node is the role by a host name that its base has no longer.
+// staleRole returns a function that reports whether a label is a role from a former host name of the base.
 func staleRole(want map[string]string) func(key, value string) bool {
 	return func(key, value string) bool {
 		return value == labels.Role && strings.HasPrefix(key, labels.RolePrefix) && want[key] != value
 	}
 }
 
-// Labels are the labels of a base's vnode. Baselines are chosen by them too.
+// Labels returns the labels of a base's Node, by which baselines are also selected.
 //
-// The labels kubernetes.io/os and kubernetes.io/arch are not among them: DaemonSets that tolerate every
-// taint, such as kube-proxy and network plugins, select their Nodes by kubernetes.io/os=linux, and would
-// create a Pod on each base that never starts.
+// They do not include kubernetes.io/os and kubernetes.io/arch: DaemonSets that tolerate every taint, such as
+// kube-proxy, select their Nodes by kubernetes.io/os=linux, and would create a Pod on each base that never starts.
 func (s Settings) Labels(b base.Info) map[string]string {
 	name := Name(b.Identity)
 	host := cmp.Or(b.HostName, name)
@@ -151,7 +148,7 @@ func (s Settings) Labels(b base.Info) map[string]string {
 	return l
 }
 
-// Taints are the taints of every vnode.
+// Taints returns the taints of every Node.
 func (s Settings) Taints() []corev1.Taint {
 	return []corev1.Taint{
 		{Key: labels.TaintVirtualNode, Value: "True", Effect: corev1.TaintEffectNoExecute},
@@ -159,9 +156,8 @@ func (s Settings) Taints() []corev1.Taint {
 	}
 }
 
-// Node converts a base into its Node. requested is the memory that the Pods on it request, in bytes, calculated
-// like the scheduler. before is the existing Node; nil for a new one. now is the transition time of conditions that
-// differ from those of before.
+// Node converts a base into its Node. requested is the memory in bytes that the Pods on it request. before is the
+// existing Node, or nil. now is the transition time of the conditions that differ from those of before.
 func (s Settings) Node(b base.Snapshot, requested int64, before *corev1.Node, now time.Time) *corev1.Node {
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
@@ -191,13 +187,11 @@ func (s Settings) Node(b base.Snapshot, requested int64, before *corev1.Node, no
 	return n
 }
 
-// noKubelet is what a Node names where nobody serves logs and exec: a name that never resolves (RFC
-// 6761), and tells whoever asked.
+// noKubelet is the kubelet address of a Node without logs and exec. It never resolves (RFC 6761).
 const noKubelet = "kubelet-api-is-off.invalid"
 
-// addresses has no Hostname: the API server takes an address of a Node for its kubelet's, that type
-// first unless it is told otherwise, and a base could name any host. InternalDNS comes next, and is
-// always there, before InternalIP. The host name of a base is in its labels.
+// addresses returns no Hostname: the API server would prefer it as the address of the kubelet, and a base could name
+// any host. It prefers InternalDNS to InternalIP.
 func (s Settings) addresses(b base.Info) []corev1.NodeAddress {
 	kubelet := noKubelet
 	if s.KubeletPort != 0 {
@@ -209,12 +203,12 @@ func (s Settings) addresses(b base.Info) []corev1.NodeAddress {
 	}
 }
 
-// mebibyte is the step of allocatable memory: less is not worth a write.
+// mebibyte is the resolution of allocatable memory.
 const mebibyte = 1 << 20
 
-// resources returns the base's CPUs, its metaspace as memory, and storage without an effective limit. The
-// scheduler subtracts the requests of Pods from allocatable itself, so allocatable leaves out only what
-// the base uses in excess of them: the scheduler then sees the maximum less the larger of the two.
+// resources returns the CPUs of the base, its metaspace as memory, and storage without an effective limit.
+// Allocatable omits only what the base uses in excess of the requests of Pods, because the scheduler subtracts the
+// requests.
 func resources(b base.Snapshot, requested int64) (capacity, allocatable corev1.ResourceList) {
 	pods := resource.MustParse(maxPods)
 	disk := *resource.NewQuantity(storage, resource.BinarySI)
@@ -239,7 +233,7 @@ func resources(b base.Snapshot, requested int64) (capacity, allocatable corev1.R
 	return capacity, allocatable
 }
 
-// inUse is the committed metaspace: the limit of the JVM is on what is committed.
+// inUse returns the committed metaspace, which the limit of the JVM applies to.
 func inUse(b base.Snapshot) int64 {
 	if b.HealthAt.IsZero() {
 		return 0
@@ -296,9 +290,8 @@ func observed(b base.Snapshot) corev1.NodeCondition {
 	return c
 }
 
-// Info reads a base back from its Node, so that a restarted controller knows it before it says
-// anything. ok is false for a Node that is no vnode. The Nodes of the existing controller say the
-// identity in their names only: vnode.<identity>.<env>.
+// Info reads a base from its Node, so that a restarted controller knows it before its first message. ok is false for
+// other Nodes. Nodes of ModuleController V2 have the identity only in their names: vnode.<identity>.<env>.
 func Info(n *corev1.Node) (info base.Info, ok bool) {
 	if n.Labels[labels.Component] != labels.Vnode {
 		return base.Info{}, false
@@ -335,10 +328,9 @@ func Info(n *corev1.Node) (info base.Info, ok bool) {
 	return info, true
 }
 
-// Check says why a Node is not one that a controller made of a base, though it looks like one: whoever
-// may write Nodes may write anything, and what Info reads goes into topics, addresses and names. It
-// returns what of info counts. An address that no base has is left out, over HTTP it is an error:
-// commands go there.
+// Check returns an error if no controller has created a Node that looks like that of a base: any client with
+// permission to write Nodes could have. It returns the usable part of info: over MQTT, an address that is not allowed
+// is omitted.
 func Check(n *corev1.Node, info base.Info, networks tunnel.Networks) (base.Info, error) {
 	if err := arklet.CheckIdentity(info.Identity); err != nil {
 		return info, err

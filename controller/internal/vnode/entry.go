@@ -14,21 +14,20 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// entry is a ledger and when it was true.
+// entry is an install record and its time.
 type entry struct {
-	// At counts microseconds since 1970. It grows with each entry of a base, whoever makes it: a
-	// controller that takes a base over goes on from the last one, even if its own clock is behind.
+	// At is in microseconds since 1970. It grows with each entry of a base: a controller that takes a base over
+	// continues from the last one, even if its own clock is behind.
 	At     int64  `json:"t"`
 	Ledger string `json:"l,omitempty"`
 }
 
-// onLease is what the Lease of a base's Node says.
+// onLease returns the entry on the Lease of a Node.
 func onLease(l *coordinationv1.Lease) entry {
 	r := entry{Ledger: l.Annotations[labels.Placed]}
 	if l.Spec.RenewTime != nil {
@@ -38,18 +37,16 @@ func onLease(l *coordinationv1.Lease) entry {
 }
 
 const (
-	// packedAtMost is the most bytes of a journal as it is written: an object has 256 KiB of annotations.
+	// packedAtMost is the maximum size of a journal in bytes. An object may have 256 KiB of annotations.
 	packedAtMost = 192 << 10
-	// orphanTime is after what time what is noted of a base that is served elsewhere gives way to others:
-	// whoever took it has written its Lease long ago.
+	// orphanTime is when the entry of a base that this controller does not serve any more yields to others: the next
+	// controller has written its Lease by then.
 	orphanTime = 10 * time.Minute
 )
 
-// pack writes what is noted of all bases as text, and returns what is in it and the bases for which there is
-// no room: those that were noted last.
+// pack returns the text of the journal, its entries, and the bases for which there is no room: the newest ones. The
+// caller holds the lock.
 func (j *journal) pack() (text string, in map[string]entry, out []string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
 	now := j.clock.Now()
 	old := func(identity string) bool {
 		p := j.pages[identity]
@@ -93,7 +90,6 @@ func pack(entries map[string]entry) string {
 	return base64.StdEncoding.EncodeToString(b.Bytes())
 }
 
-// unpackedAtMost bounds what somebody else may have us unpack.
 const unpackedAtMost = 64 << 20
 
 func unpack(text string) (entries map[string]entry, err error) {
@@ -108,16 +104,15 @@ func unpack(text string) (entries map[string]entry, err error) {
 	return entries, err
 }
 
-// others reads the journals of other controllers: one that is gone may have been the last to note what a base
-// is to have. Its methods may be called concurrently.
+// others has the journals of other controllers, which may have ended. Its methods may be called concurrently.
 type others struct {
 	mu      sync.Mutex
 	asked   time.Time // when the last LIST began
 	entries map[string]entry
 }
 
-// newest is what other controllers noted last of a base; its At is 0 if they noted nothing. What many bases
-// are asked for at a time is one LIST, that began after the last of them asked.
+// newest returns the newest entry of a base in the journals of other controllers; its At is 0 if there is none. It
+// shares a LIST between concurrent calls if the LIST began after they did.
 func (j *journal) newest(ctx context.Context, identity string) (entry, error) {
 	asked := j.clock.Now()
 	o := &j.others
@@ -125,7 +120,7 @@ func (j *journal) newest(ctx context.Context, identity string) (entry, error) {
 	defer o.mu.Unlock()
 	if !o.asked.After(asked) {
 		began := j.clock.Now()
-		found, err := j.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{LabelSelector: ledgerLeases(j.env)})
+		found, err := j.leases.List(ctx, metav1.ListOptions{LabelSelector: ledgerLeases(j.env)})
 		if err != nil {
 			return entry{}, fmt.Errorf("reading what other controllers noted: %w", err)
 		}
@@ -149,7 +144,7 @@ func (j *journal) newest(ctx context.Context, identity string) (entry, error) {
 	return o.entries[identity], nil
 }
 
-// own is what this controller, in this life or an earlier one, noted last of a base.
+// own returns the entry of a base in the journal of this controller, also from an earlier run.
 func (j *journal) own(ctx context.Context, identity string) (entry, error) {
 	if err := j.load(ctx); err != nil {
 		return entry{}, err

@@ -6,11 +6,9 @@ import (
 	"time"
 )
 
-// guardEvery is how often the controller looks whether it may act.
 const guardEvery = 200 * time.Millisecond
 
-// guard ceases to serve all bases as soon as this controller may not act any more. It does no I/O,
-// so that nothing can keep it waiting.
+// guard stops serving all bases as soon as this controller may not act. It does no I/O that could block it.
 func (r *Reconciler) guard(ctx context.Context) {
 	tick := r.opts.Clock.NewTicker(guardEvery)
 	defer tick.Stop()
@@ -54,7 +52,6 @@ func (r *Reconciler) Others() int { return len(r.member.renewing()) }
 // Conflict reports whether another controller with the same CLIENT_ID renews the Lease of this controller.
 func (r *Reconciler) Conflict() bool { return r.member.conflict() }
 
-// loseAll ceases to serve all bases.
 func (r *Reconciler) loseAll() {
 	r.mu.Lock()
 	served := map[string]*state{}
@@ -72,7 +69,7 @@ func (r *Reconciler) loseAll() {
 	}
 }
 
-// handOverDue has bases looked at whose tunnel is down here for too long.
+// handOverDue reconciles the bases whose tunnel has been down for too long.
 func (r *Reconciler) handOverDue() {
 	for _, key := range r.opts.Tunnels {
 		if r.opts.Cluster && r.member.blindFor(key) >= r.opts.LeaseDuration && r.member.seenByOthers(key) {
@@ -81,7 +78,7 @@ func (r *Reconciler) handOverDue() {
 	}
 }
 
-// changedAll has all bases looked at, or only those served here.
+// changedAll reconciles all bases, or only those served here.
 func (r *Reconciler) changedAll(served bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
@@ -22,15 +22,15 @@ import (
 )
 
 const (
-	// journalPause lies between two writes of a journal: what many bases are told at a time is one write.
+	// journalPause is the time between two writes of a journal.
 	journalPause = 100 * time.Millisecond
-	// journalTimeout is how long a request may take: all bases wait for it.
+	// journalTimeout limits a request, because all bases wait for it.
 	journalTimeout = 3 * time.Second
-	// ledgerSoon is when something new is written for which nobody waits.
+	// ledgerSoon is when a change is written that no caller waits for.
 	ledgerSoon = 3 * time.Second
 )
 
-// page is what a journal knows of one base.
+// page is the state of one base in the journal.
 type page struct {
 	kept    entry           // the newest that is known to outlive this controller
 	sent    int64           // the At of the newest entry, whether the API server has it or not
@@ -40,19 +40,19 @@ type page struct {
 	waiting []chan struct{} // for that
 }
 
-// journal keeps what is new in the ledgers of all bases of a controller until the Lease of each base's
-// Node says it: so what many bases are about to be asked for is kept by one write. It is a Lease of its
-// own, and of a base's entries the newest counts, wherever it lies. Its methods may be called concurrently.
+// journal keeps the new install records of all bases of a controller in one Lease until the Lease of each Node has
+// them, so that the records of many bases take one write. The newest entry of a base counts, in either Lease. Its
+// methods may be called concurrently.
 type journal struct {
-	client      kubernetes.Interface
+	leases      coordinationv1client.LeaseInterface
 	env, holder string
 	clock       clock.Clock
 	speed       pace.Speed
 	logger      *slog.Logger
 	acting      func() bool
-	// read returns a new entry of a base, if there is one.
+	// read returns the new entry of a base, if there is one.
 	read func(identity string) (entry, reading)
-	// renew has the Lease of a base's Node written.
+	// renew writes the Lease of the Node of a base.
 	renew func(identity string)
 
 	poke chan struct{} // something waits, or is new
@@ -72,7 +72,7 @@ type journal struct {
 	failed  int                        // attempts in a row
 }
 
-// reading is what came of reading the ledger of a base.
+// reading is the result of journal.read.
 type reading int
 
 const (
@@ -92,8 +92,7 @@ func (j *journal) page(identity string) *page {
 	return p
 }
 
-// stamp makes an entry of what a ledger says now. Whoever calls it sees to it that nobody else reads
-// the ledger of this base meanwhile.
+// stamp returns an entry with an install record. The caller must prevent concurrent reads of the record of this base.
 func (j *journal) stamp(identity, ledger string) entry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -102,8 +101,7 @@ func (j *journal) stamp(identity, ledger string) entry {
 	return entry{p.sent, ledger}
 }
 
-// says reports whether a ledger is kept already. If there is a newer entry, and no answer that says that it
-// was written, nobody knows.
+// says reports whether an install record is stored already. It returns false while the result of a write is unknown.
 func (j *journal) says(identity, ledger string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -118,7 +116,7 @@ func (p *page) keep(r entry) {
 	}
 }
 
-// note has the ledger of a base kept soon.
+// note stores the install record of a base soon.
 func (j *journal) note(identity string) {
 	j.mu.Lock()
 	j.changed[identity] = true
@@ -126,7 +124,7 @@ func (j *journal) note(identity string) {
 	j.wake()
 }
 
-// keep blocks until what the ledger of a base says now is kept, or until ctx ends.
+// keep blocks until the install record of a base is stored, or until ctx ends.
 func (j *journal) keep(ctx context.Context, identity string) {
 	kept := make(chan struct{})
 	j.mu.Lock()
@@ -146,7 +144,7 @@ func (j *journal) wake() {
 	}
 }
 
-// restored notes what was kept of a base that this controller is about to serve.
+// restored records what is stored of a base that this controller begins to serve.
 func (j *journal) restored(identity string, r entry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -155,7 +153,7 @@ func (j *journal) restored(identity string, r entry) {
 	p.keep(r)
 }
 
-// leased notes that an entry was written to the Lease of a base's Node: then the journal need not say it.
+// leased records that an entry was written to the Lease of a Node, so that the journal does not need it.
 func (j *journal) leased(identity string, r entry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -176,7 +174,7 @@ func tell(waiting []chan struct{}) {
 	}
 }
 
-// isFull says whether the Lease of a base's Node must be written now, since the journal is full.
+// isFull reports whether the Lease of a Node must be written now, because the journal is full.
 func (j *journal) isFull(identity string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -184,7 +182,7 @@ func (j *journal) isFull(identity string) bool {
 	return p != nil && p.onLease > 0
 }
 
-// lose notes that this controller serves a base no more.
+// lose records that this controller does not serve a base any more.
 func (j *journal) lose(identity string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -195,7 +193,7 @@ func (j *journal) lose(identity string) {
 	}
 }
 
-// drop forgets a base whose Node's Lease was deleted: whoever comes by its name has nothing to do with it.
+// drop removes a base whose Lease was deleted.
 func (j *journal) drop(identity string) {
 	j.mu.Lock()
 	if p := j.pages[identity]; p != nil {
@@ -206,7 +204,7 @@ func (j *journal) drop(identity string) {
 	j.wake()
 }
 
-// due is when the journal is to be written; false means that nothing is new.
+// due returns when to write the journal; false if nothing is new.
 func (j *journal) due() (left time.Duration, something bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -223,7 +221,7 @@ func (j *journal) due() (left time.Duration, something bool) {
 	return at.Sub(j.clock.Now()), true
 }
 
-// run writes the journal when there is something new, until ctx ends.
+// run writes the journal when something is new, until ctx ends.
 func (j *journal) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		var later <-chan time.Time
@@ -242,7 +240,7 @@ func (j *journal) run(ctx context.Context) {
 	}
 }
 
-// turn writes what is new, and says when the next turn may be.
+// turn writes what is new, and sets when the next turn may be.
 func (j *journal) turn(ctx context.Context) {
 	j.mu.Lock()
 	waiting, changed := j.waiting, j.changed
@@ -273,8 +271,7 @@ func (j *journal) turn(ctx context.Context) {
 	}
 }
 
-// write keeps what is new of some bases, tells those that wait for it, and returns the bases that have
-// to be looked at again.
+// write stores what is new of some bases, notifies the callers that wait, and returns the bases to look at again.
 func (j *journal) write(ctx context.Context, changed []string, waiting map[string][]chan struct{}) (later []string, err error) {
 	if !j.acting() {
 		return changed, ErrNotActing
@@ -282,7 +279,7 @@ func (j *journal) write(ctx context.Context, changed []string, waiting map[strin
 	if err := j.load(ctx); err != nil {
 		return changed, err
 	}
-	var fresh []string
+	fresh := map[string]entry{}
 	for _, identity := range changed {
 		switch r, look := j.read(identity); look {
 		case readLater:
@@ -291,19 +288,19 @@ func (j *journal) write(ctx context.Context, changed []string, waiting map[strin
 			tell(waiting[identity])
 			delete(waiting, identity)
 		case readNew:
-			j.enter(identity, r)
-			fresh = append(fresh, identity)
+			fresh[identity] = r
 		}
 	}
-	if len(fresh) == 0 && !j.isStale() {
+	text, written, full := j.enter(fresh, waiting)
+	again := slices.AppendSeq(later, maps.Keys(fresh))
+	switch {
+	case full:
+		return again, nil
+	case written == nil:
 		return later, nil
 	}
-	text, written, left := j.pack()
-	if j.toLeases(left, waiting) {
-		return append(later, fresh...), nil
-	}
 	if err := j.put(ctx, text); err != nil {
-		return append(later, fresh...), err
+		return again, err
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -313,18 +310,30 @@ func (j *journal) write(ctx context.Context, changed []string, waiting map[strin
 			p.keep(r)
 		}
 	}
-	for _, identity := range fresh {
+	for identity := range fresh {
 		tell(waiting[identity])
 	}
 	return later, nil
 }
 
-// toLeases has the Leases of the Nodes of bases written for which the journal has no room, and says whether
-// there are any: the journal is not written before, since it may have told of them. Those that wait for
-// them wait for their Leases then.
-func (j *journal) toLeases(left []string, waiting map[string][]chan struct{}) (some bool) {
+// enter adds entries to the journal and returns its text and entries; nil if there is nothing to write. full reports
+// that the Leases of Nodes must be written first.
+func (j *journal) enter(fresh map[string]entry, waiting map[string][]chan struct{}) (text string, in map[string]entry, full bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	for identity, r := range fresh {
+		j.page(identity).noted = r
+	}
+	if len(fresh) == 0 && !j.stale {
+		return "", nil, false
+	}
+	text, in, out := j.pack()
+	return text, in, j.toLeases(out, waiting)
+}
+
+// toLeases writes the Leases of the Nodes for which the journal has no room, and reports whether there are any. The
+// callers that wait for them then wait for their Leases. The caller holds the lock.
+func (j *journal) toLeases(left []string, waiting map[string][]chan struct{}) (some bool) {
 	for _, identity := range left {
 		p := j.pages[identity]
 		if p == nil || !p.orphan.IsZero() { // the controller that serves the base has written the Lease
@@ -340,27 +349,15 @@ func (j *journal) toLeases(left []string, waiting map[string][]chan struct{}) (s
 	return some
 }
 
-func (j *journal) enter(identity string, r entry) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.page(identity).noted = r
-}
-
-func (j *journal) isStale() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.stale
-}
-
-// load reads what an earlier life of this controller left in its journal, once, and the journal's
-// version whenever that is not known.
+// load reads the journal that an earlier run of this controller has left, and the version of the Lease when it is
+// unknown.
 func (j *journal) load(ctx context.Context) error {
 	j.io.Lock()
 	defer j.io.Unlock()
 	if j.lease != nil {
 		return nil
 	}
-	l, err := j.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, j.name(), metav1.GetOptions{})
+	l, err := j.leases.Get(ctx, j.name(), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		l = &coordinationv1.Lease{}
@@ -384,16 +381,14 @@ func (j *journal) load(ctx context.Context) error {
 	return nil
 }
 
-// put writes the journal's Lease.
 func (j *journal) put(ctx context.Context, text string) error {
 	j.io.Lock()
 	defer j.io.Unlock()
-	leases := j.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	l, err := j.fill(j.lease, text), error(nil)
 	if j.lease = nil; l.ResourceVersion == "" { // it is read anew, whatever goes wrong
-		l, err = leases.Create(ctx, l, metav1.CreateOptions{})
+		l, err = j.leases.Create(ctx, l, metav1.CreateOptions{})
 	} else {
-		l, err = leases.Update(ctx, l, metav1.UpdateOptions{})
+		l, err = j.leases.Update(ctx, l, metav1.UpdateOptions{})
 	}
 	if err != nil {
 		return fmt.Errorf("writing the lease %q: %w", j.name(), err)
@@ -403,7 +398,7 @@ func (j *journal) put(ctx context.Context, text string) error {
 	return nil
 }
 
-// open lists the bases of which the journal says what the Leases of their Nodes do not.
+// open returns the bases whose entries are in the journal and not on the Leases of their Nodes.
 func (j *journal) open() (identities []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -415,7 +410,7 @@ func (j *journal) open() (identities []string) {
 	return identities
 }
 
-// release deletes the journal, if the Leases of all Nodes say what it says.
+// release deletes the journal if it has no open entries.
 func (j *journal) release(ctx context.Context) error {
 	if len(j.open()) > 0 {
 		return nil
@@ -425,7 +420,7 @@ func (j *journal) release(ctx context.Context) error {
 	if j.lease == nil || j.lease.UID == "" {
 		return nil
 	}
-	err := j.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, j.name(), asKnown(j.lease))
+	err := j.leases.Delete(ctx, j.name(), asKnown(j.lease))
 	if ignoreNotFound(err) != nil && !apierrors.IsConflict(err) { // a conflict means that the Lease belongs to another process
 		return fmt.Errorf("deleting the lease %q: %w", j.name(), err)
 	}

@@ -11,20 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// DefaultNodeLease is a kubelet's default. Node Leases are for Kubernetes alone: its node lifecycle controller takes
-// a Node for dead when it sees neither Lease nor status change for 40 s (its --node-monitor-grace-period; 50 s since
-// 1.32).
-const DefaultNodeLease = api.NodeLease
-
-// nodeLeaseEvery is how often one is renewed: one renewal may be lost, and is tried again after a second or less.
+// nodeLeaseEvery is how often the Lease of a Node is renewed: one renewal may fail.
 func (r *Reconciler) nodeLeaseEvery() time.Duration { return r.opts.NodeLease / 2 }
 
-// renewNodeLease renews the Lease of a Node when that is due, or now when the journal has no room for what
-// is to be kept, and returns how long until it is due again.
+// renewNodeLease renews the Lease of a Node when it is due or the journal is full, and returns when it is due again.
 func (r *Reconciler) renewNodeLease(ctx context.Context, identity string, s *state) (time.Duration, error) {
 	left := s.leaseDue.Sub(r.opts.Clock.Now())
 	if s.lease != nil && left > 0 && !r.journal.isFull(identity) {
@@ -39,16 +32,15 @@ func (r *Reconciler) renewNodeLease(ctx context.Context, identity string, s *sta
 
 func (r *Reconciler) writeNodeLease(ctx context.Context, s *state, newest entry) (time.Duration, error) {
 	now := r.opts.Clock.Now()
-	leases := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	var err error
 	if s.lease != nil {
-		s.lease, err = leases.Update(ctx, r.fillLease(s.lease.DeepCopy(), s, newest), metav1.UpdateOptions{})
+		s.lease, err = r.leases.Update(ctx, r.fillLease(s.lease.DeepCopy(), s, newest), metav1.UpdateOptions{})
 	} else {
-		s.lease, err = leases.Create(ctx, r.fillLease(&coordinationv1.Lease{}, s, newest), metav1.CreateOptions{})
+		s.lease, err = r.leases.Create(ctx, r.fillLease(&coordinationv1.Lease{}, s, newest), metav1.CreateOptions{})
 	}
 	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // somebody else's, or gone
-		if s.lease, err = leases.Get(ctx, s.nodeName, metav1.GetOptions{}); err == nil {
-			s.lease, err = leases.Update(ctx, r.fillLease(s.lease, s, newest), metav1.UpdateOptions{})
+		if s.lease, err = r.leases.Get(ctx, s.nodeName, metav1.GetOptions{}); err == nil {
+			s.lease, err = r.leases.Update(ctx, r.fillLease(s.lease, s, newest), metav1.UpdateOptions{})
 		}
 	}
 	if err != nil {
@@ -60,9 +52,8 @@ func (r *Reconciler) writeNodeLease(ctx context.Context, s *state, newest entry)
 	return r.nodeLeaseEvery(), nil
 }
 
-// fillLease names the Node as the holder, as a kubelet does. The API server notes for each write who manages
-// which field, unless that was cleared: a seventh of what renewals cost it, and half of what it keeps of a Lease.
-// https://kubernetes.io/docs/reference/using-api/server-side-apply/#clearing-managedfields
+// fillLease names the Node as the holder, as a kubelet does. It clears the managed fields, which would be half of the
+// stored object. https://kubernetes.io/docs/reference/using-api/server-side-apply/#clearing-managedfields
 func (r *Reconciler) fillLease(l *coordinationv1.Lease, s *state, newest entry) *coordinationv1.Lease {
 	l.Name, l.Namespace = s.nodeName, corev1.NamespaceNodeLease
 	l.ManagedFields = []metav1.ManagedFieldsEntry{{}}
@@ -81,7 +72,7 @@ func (r *Reconciler) deleteNodeLease(ctx context.Context, s *state) error {
 	if s.lease != nil && s.lease.UID != "" {
 		o = *metav1.NewPreconditionDeleteOptions(string(s.lease.UID))
 	}
-	if err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, s.nodeName, o); ignoreNotFound(err) != nil {
+	if err := r.leases.Delete(ctx, s.nodeName, o); ignoreNotFound(err) != nil {
 		return fmt.Errorf("deleting the lease: %w", err)
 	}
 	return nil

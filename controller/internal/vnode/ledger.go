@@ -9,32 +9,29 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/pager"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// The Lease of a Node keeps what Pods had put on its base. It is written every 20 s anyway, so this
-// costs nothing at rest; it outlives the controller, and the Node. What is new in between is in the journal.
+// The Lease of a Node has the install record of its base. It is written every 20 s anyway, and outlives the
+// controller and the Node. Newer records are in the journal.
 const (
-	// ledgerKept is how long the Lease of a base stays that fell silent with something on it: one
-	// that was cut off comes back with it.
+	// ledgerKept is how long the Lease of an unreachable base with an install record is kept after its Node is
+	// deleted.
 	ledgerKept  = 24 * time.Hour
 	ledgerCheck = time.Hour
 )
 
-// LedgerChanged says that Options.Ledger has something new to tell of a base. It does not block.
+// LedgerChanged reports that Options.Ledger returns something new for a base. It does not block.
 func (r *Reconciler) LedgerChanged(identity string) { r.journal.note(identity) }
 
-// KeepLedger blocks until what Options.Ledger tells of a base now is kept, or until ctx ends. Call it
-// before a base is asked for what must not be forgotten. What many bases are asked for at once is one write.
+// KeepLedger blocks until the install record of a base is stored, or until ctx ends. Call it before a command that
+// must not be forgotten. The records of many bases take one write.
 func (r *Reconciler) KeepLedger(ctx context.Context, identity string) { r.journal.keep(ctx, identity) }
 
-// tryEntry makes an entry of what the ledger of a base says, without waiting for anybody.
+// tryEntry is journal.read. It does not block.
 func (r *Reconciler) tryEntry(identity string) (entry, reading) {
 	s := r.state(identity)
 	if s == nil {
@@ -54,7 +51,7 @@ func (r *Reconciler) tryEntry(identity string) (entry, reading) {
 	return r.journal.stamp(identity, ledger), readNew
 }
 
-// newEntry makes an entry of what the ledger of a base says, if this controller serves it.
+// newEntry returns an entry with the install record of a base, if this controller serves it.
 func (r *Reconciler) newEntry(s *state) (_ entry, served bool) {
 	s.telling.Lock() // else it may be read while the base is taken or lost, and says nothing
 	defer s.telling.Unlock()
@@ -64,8 +61,8 @@ func (r *Reconciler) newEntry(s *state) (_ entry, served bool) {
 	return r.journal.stamp(s.identity, r.opts.Ledger(s.identity)), true
 }
 
-// FellSilent says that a base is gone because it was silent, not because it said so: it may come
-// back with what is on it. It does not block.
+// FellSilent records that a base was removed because it missed heartbeats. It may recover with its modules. It does
+// not block.
 func (r *Reconciler) FellSilent(identity string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,13 +71,13 @@ func (r *Reconciler) FellSilent(identity string) {
 	}
 }
 
-// readLedger reads what is kept of a base, before this controller begins to serve it: what was written last
-// counts, on the Lease of its Node or in a journal.
+// readLedger reads the install record of a base before this controller begins to serve it: the newest one of the
+// Lease of its Node and of all journals.
 func (r *Reconciler) readLedger(ctx context.Context, s *state) error {
 	var newest entry
 	s.lease, s.leaseDue = nil, time.Time{}
 	if !s.leaseless { // who made one since then had made the Node before, which would have been there
-		l, err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, s.nodeName, metav1.GetOptions{})
+		l, err := r.leases.Get(ctx, s.nodeName, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
@@ -107,8 +104,8 @@ func (r *Reconciler) readLedger(ctx context.Context, s *state) error {
 	return nil
 }
 
-// keepLedger leaves the Lease of a base that fell silent with something on it as it is, and reports
-// whether it did.
+// keepLedger keeps the Lease of a base that missed heartbeats if it has an install record, and reports whether it
+// did.
 func (r *Reconciler) keepLedger(ctx context.Context, s *state) (bool, error) {
 	r.mu.Lock()
 	silent := s.silent
@@ -123,8 +120,7 @@ func (r *Reconciler) keepLedger(ctx context.Context, s *state) (bool, error) {
 	return true, nil
 }
 
-// closeJournal has the Leases of Nodes say what the journal says, and deletes it: a controller that ends leaves
-// nothing of its own. Call it when nothing else runs any more.
+// closeJournal moves the entries of the journal to the Leases of Nodes and deletes it. Call it at the end.
 func (r *Reconciler) closeJournal(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, journalTimeout)
 	defer cancel()
@@ -142,8 +138,7 @@ func (r *Reconciler) closeJournal(ctx context.Context) error {
 	return errors.Join(group.Wait(), r.journal.release(ctx))
 }
 
-// forgetLedgers deletes Leases that were kept for bases that have not come back, now and then, until
-// ctx ends.
+// forgetLedgers deletes old Leases of bases that have not recovered, until ctx ends.
 func (r *Reconciler) forgetLedgers(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := r.forgetOld(ctx); err != nil && ctx.Err() == nil {
@@ -156,16 +151,13 @@ func (r *Reconciler) forgetLedgers(ctx context.Context) {
 	}
 }
 
-// forgetOld deletes the Leases that no controller has written for ledgerKept. This controller measures that
-// time itself, because the times on the Leases depend on clocks that may have been changed. So it deletes no
-// Lease in its first ledgerKept.
+// forgetOld deletes the Leases that no controller has written for ledgerKept. This controller measures the time
+// itself, because clocks may have been changed, so it deletes none in its first ledgerKept.
 func (r *Reconciler) forgetOld(ctx context.Context) error {
-	leases := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	before, now := merged(nil, r.notes), r.opts.Clock.Now()
 	r.notes = map[string]seenLease{}
-	forget := func(obj runtime.Object) error {
-		l, is := obj.(*coordinationv1.Lease)
-		if !is || r.isOfUse(l) {
+	forget := func(l *coordinationv1.Lease) error {
+		if r.isOfUse(l) {
 			return nil
 		}
 		seen := before[l.Name]
@@ -176,14 +168,17 @@ func (r *Reconciler) forgetOld(ctx context.Context) error {
 			r.notes[l.Name] = seen
 			return nil
 		}
-		if err := leases.Delete(ctx, l.Name, asKnown(l)); ignoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		if err := r.leases.Delete(ctx, l.Name, asKnown(l)); ignoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			return err
 		}
 		return nil
 	}
-	pages := pager.New(pager.SimplePageFunc(func(o metav1.ListOptions) (runtime.Object, error) { return leases.List(ctx, o) }))
 	for _, selector := range []string{labels.Component + "=" + labels.VnodeLease + "," + labels.Env + "=" + labelValue(r.opts.Env), ledgerLeases(r.opts.Env)} {
-		if err := pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: selector}, forget); err != nil {
+		found, err := r.leases.List(ctx, metav1.ListOptions{LabelSelector: selector})
+		for i := 0; err == nil && i < len(found.Items); i++ {
+			err = forget(&found.Items[i])
+		}
+		if err != nil {
 			maps.Copy(before, r.notes) // keep the Leases that were not listed for the next run
 			r.notes = before
 			return err
@@ -192,8 +187,8 @@ func (r *Reconciler) forgetOld(ctx context.Context) error {
 	return nil
 }
 
-// isOfUse says whether a Lease is this controller's journal, or that of a Node that is there, or has nothing to do
-// with ledgers.
+// isOfUse reports whether a Lease is the journal of this controller, belongs to an existing Node, or has no install
+// record.
 func (r *Reconciler) isOfUse(l *coordinationv1.Lease) bool {
 	if l.Labels[labels.Component] == labels.LedgerLease {
 		return l.Name == r.journal.name()

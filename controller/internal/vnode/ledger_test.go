@@ -5,8 +5,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apiruntime "k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
@@ -103,19 +101,6 @@ func TestAJournalIsKeptWhenTheClockChanges(t *testing.T) {
 	if got := s.inJournal(t)[bases[1]]; got != "biz1" {
 		t.Errorf("the journal says %q of a base that has not come back, want %q", got, "biz1")
 	}
-}
-
-func TestLeasesAreListedByPages(t *testing.T) {
-	api := newAPI()
-	s := newFixture(t, Options{Holder: "me"}, api)
-	api.PrependReactor("list", "leases", func(a clienttesting.Action) (bool, apiruntime.Object, error) {
-		o := a.(clienttesting.ListActionImpl).ListOptions
-		if o.Limit == 0 {
-			t.Errorf("a list of all leases with the selector %q", o.LabelSelector)
-		}
-		return false, nil, nil
-	})
-	s.forget(t)
 }
 
 func TestTheLeaseGoesWithABaseThatSaysSo(t *testing.T) {

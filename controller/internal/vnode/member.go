@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/api"
@@ -22,20 +22,16 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// DefaultMembership is how long a controller's Lease holds without renewal.
-const DefaultMembership = api.ControllerLease
-
-// ErrNotActing says that this controller could not renew its Lease in time: another one may serve
-// its bases by now, so it must write and command nothing.
+// ErrNotActing reports that this controller has not renewed its Lease in time. Another controller may serve its
+// bases, so it must not write anything or send commands.
 var ErrNotActing = errors.New("this controller has not renewed its lease in time, and may not act")
 
-// Member is one controller among those of its environment: it renews one Lease, and knows of the
-// others whether they renew theirs. The Leases lie in kube-node-lease, beside those of the Nodes:
-// the rights for that namespace are there already, and a controller outside the cluster has no
-// namespace of its own. Its methods may be called concurrently.
+// Member is this controller among the controllers of its environment. It renews one Lease in kube-node-lease, where
+// the controller has permissions for the Leases of Nodes, and observes the Leases of the others. Its methods may be
+// called concurrently.
 type Member struct {
 	opts   Options // complete
-	client kubernetes.Interface
+	leases coordinationv1client.LeaseInterface
 	// ended reports whether the process with this name is known to have ended.
 	ended func(process string) bool
 
@@ -51,7 +47,7 @@ type Member struct {
 	peers   map[string]*other        // by holder
 }
 
-// other is another controller. That it renews its Lease is seen, not read from its clock.
+// other is another controller. Its Lease expires if no change was observed for its duration: its clock is not used.
 type other struct {
 	version  string // of its Lease, when it was last seen to change; empty before it was seen
 	changed  time.Time
@@ -69,15 +65,14 @@ type rival struct {
 	other
 }
 
-// errSameID means that a process with the same CLIENT_ID has the Lease of this controller.
 var errSameID = errors.New("another process with the same CLIENT_ID has the lease of this controller")
 
-func newMember(opts Options, client kubernetes.Interface) *Member {
-	return &Member{opts: opts, client: client, ended: hasEnded, blind: map[tunnel.Key]time.Time{}, peers: map[string]*other{}}
+func newMember(opts Options, leases coordinationv1client.LeaseInterface) *Member {
+	return &Member{opts: opts, leases: leases, ended: hasEnded, blind: map[tunnel.Key]time.Time{}, peers: map[string]*other{}}
 }
 
-// Acting says whether this controller may act at this very moment. It does no I/O: ask right before
-// whatever must not be done twice.
+// Acting reports whether this controller may act now. It does no I/O: call it right before any action that must not
+// be done twice.
 func (m *Member) Acting() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -89,16 +84,16 @@ func (m *Member) inTime() bool {
 	return !m.renewed.IsZero() && now.Sub(m.renewed) < limit && now.Round(0).Sub(m.wall) < limit
 }
 
-// Term counts how often this controller began to act. What it took in an earlier term another may
-// have taken since.
+// Term returns how often this controller has begun to act. Another controller may have taken the bases of an earlier
+// term.
 func (m *Member) Term() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.term
 }
 
-// look notes which tunnels are down, and returns whether this controller may act, and whether a new
-// term has begun since the last look.
+// look records which tunnels are down. It returns whether this controller may act, and whether a term has begun since
+// the last call.
 func (m *Member) look() (acting, began bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -115,7 +110,7 @@ func (m *Member) look() (acting, began bool) {
 	return m.inTime(), began
 }
 
-// sees is what the Lease says of this controller's tunnels.
+// sees returns the connected tunnels, for the Lease.
 func (m *Member) sees() string {
 	var up []string
 	for _, key := range m.opts.Tunnels {
@@ -126,7 +121,7 @@ func (m *Member) sees() string {
 	return strings.Join(up, ",")
 }
 
-// renew writes the Lease once. It counts from before the write: whoever sees it sees it later.
+// renew writes the Lease once. The renewal counts from before the write.
 func (m *Member) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.opts.LeaseDuration/3)
 	defer cancel()
@@ -137,12 +132,11 @@ func (m *Member) renew(ctx context.Context) error {
 		m.process = startProcess()
 	}
 	m.mu.Unlock()
-	leases := m.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	if lease == nil {
 		var err error
-		lease, err = leases.Get(ctx, m.leaseName(), metav1.GetOptions{})
+		lease, err = m.leases.Get(ctx, m.leaseName(), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			lease, err = leases.Create(ctx, m.fill(&coordinationv1.Lease{}, began), metav1.CreateOptions{})
+			lease, err = m.leases.Create(ctx, m.fill(&coordinationv1.Lease{}, began), metav1.CreateOptions{})
 			return m.note(lease, err, began)
 		}
 		if err != nil {
@@ -152,7 +146,7 @@ func (m *Member) renew(ctx context.Context) error {
 			return errSameID
 		}
 	}
-	lease, err := leases.Update(ctx, m.fill(lease.DeepCopy(), began), metav1.UpdateOptions{})
+	lease, err := m.leases.Update(ctx, m.fill(lease.DeepCopy(), began), metav1.UpdateOptions{})
 	return m.note(lease, err, began)
 }
 
@@ -209,7 +203,6 @@ func durationOf(l *coordinationv1.Lease) time.Duration {
 	return min(time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0))*time.Second, MaxLease)
 }
 
-// conflict reports whether another process renews the Lease of this controller.
 func (m *Member) conflict() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -218,7 +211,6 @@ func (m *Member) conflict() bool {
 
 func (m *Member) leaseName() string { return memberLease(m.opts.Env, m.opts.Holder) }
 
-// memberLease is the name of the Lease of a controller.
 func memberLease(env, holder string) string {
 	return "module-controller." + dnsName(env) + "." + dnsName(holder)
 }
@@ -235,12 +227,12 @@ func (m *Member) fill(l *coordinationv1.Lease, now time.Time) *coordinationv1.Le
 	return l
 }
 
-// selector is that of the Leases of the controllers of an environment.
+// selector selects the Leases of the controllers of an environment.
 func (m *Member) selector() string {
 	return labels.Component + "=" + labels.ControllerLease + "," + labels.Env + "=" + labelValue(m.opts.Env)
 }
 
-// Start renews the Lease until ctx ends. After a failure it tries again soon.
+// Start renews the Lease until ctx ends.
 func (m *Member) Start(ctx context.Context) error {
 	failing := false
 	for ctx.Err() == nil {
@@ -275,13 +267,12 @@ func (m *Member) release(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.opts.LeaseDuration/3)
 	defer cancel()
-	leases := m.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	var err error
 	if lease == nil { // the last renewal failed, or the end came in the middle of it
-		lease, err = leases.Get(ctx, m.leaseName(), metav1.GetOptions{})
+		lease, err = m.leases.Get(ctx, m.leaseName(), metav1.GetOptions{})
 	}
 	if err == nil && lease.Annotations[labels.Process] == m.process.name {
-		err = leases.Delete(ctx, lease.Name, asKnown(lease))
+		err = m.leases.Delete(ctx, lease.Name, asKnown(lease))
 	}
 	if ignoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("deleting the lease of this controller: %w", err)
@@ -289,7 +280,7 @@ func (m *Member) release(ctx context.Context) error {
 	return nil
 }
 
-// Seen takes the Lease of a controller as it is now; deleted says that it was taken out of the API.
+// Seen records the Lease of a controller, or that it was deleted.
 func (m *Member) Seen(l *coordinationv1.Lease, deleted bool) {
 	holder := ptr.Deref(l.Spec.HolderIdentity, "")
 	if holder == "" || holder == m.opts.Holder {
@@ -310,7 +301,7 @@ func (m *Member) Seen(l *coordinationv1.Lease, deleted bool) {
 	p.sees = strings.Split(l.Annotations[labels.Sees], ",")
 }
 
-// peer is called with the lock held. One whose Lease was never seen may be there all the same.
+// peer is called with the lock held. A controller whose Lease was not observed yet may exist.
 func (m *Member) peer(holder string) *other {
 	p := m.peers[holder]
 	if p == nil {
@@ -320,7 +311,7 @@ func (m *Member) peer(holder string) *other {
 	return p
 }
 
-// left is for how long another controller still counts as there; 0 or less: it is gone.
+// left returns how long the Lease of another controller is valid; 0 or less if it has expired.
 func (m *Member) left(holder string) time.Duration {
 	if holder == "" {
 		return 0
@@ -337,7 +328,7 @@ func (p *other) left(now time.Time) time.Duration {
 	return p.changed.Add(p.duration).Sub(now)
 }
 
-// meet reads the Lease of a controller of which nothing was seen: it may have ended before this one began.
+// meet reads the Lease of a controller that was not observed yet: it may have ended before this one started.
 func (m *Member) meet(ctx context.Context, holder string) error {
 	m.mu.Lock()
 	p := m.peer(holder)
@@ -349,8 +340,8 @@ func (m *Member) meet(ctx context.Context, holder string) error {
 	return m.confirm(ctx, holder)
 }
 
-// confirm reads the Lease of a controller that seems to be gone: a watch may be late. It is read
-// once a second, however many bases it served.
+// confirm reads the Lease of a controller that seems to have ended, because a watch may be late. It reads it once per
+// second, however many bases it served.
 func (m *Member) confirm(ctx context.Context, holder string) error {
 	m.mu.Lock()
 	p, now := m.peer(holder), m.opts.Clock.Now()
@@ -359,7 +350,7 @@ func (m *Member) confirm(ctx context.Context, holder string) error {
 	if fresh {
 		return nil
 	}
-	l, err := m.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, memberLease(m.opts.Env, holder), metav1.GetOptions{})
+	l, err := m.leases.Get(ctx, memberLease(m.opts.Env, holder), metav1.GetOptions{})
 	released := apierrors.IsNotFound(err)
 	switch {
 	case released:
@@ -392,7 +383,7 @@ func (m *Member) renewing() (holders []string) {
 	return holders
 }
 
-// seenByOthers says whether another controller that is there hears bases through a tunnel.
+// seenByOthers reports whether another controller is connected to the tunnel.
 func (m *Member) seenByOthers(key tunnel.Key) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -405,7 +396,7 @@ func (m *Member) seenByOthers(key tunnel.Key) bool {
 	return false
 }
 
-// blindFor is for how long this controller has heard nothing through a tunnel; 0 if it hears.
+// blindFor returns how long a tunnel of this controller has been down.
 func (m *Member) blindFor(key tunnel.Key) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()

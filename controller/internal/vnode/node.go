@@ -18,8 +18,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// writeNode creates the Node, or writes what differs, with this controller as the holder. Whether it
-// may is decided before; errTaken says that the Node is another one by now.
+// writeNode creates the Node of a base, or writes the differences, with this controller as the holder. It returns
+// errTaken if the Node has changed in the meantime.
 func (r *Reconciler) writeNode(ctx context.Context, b base.Snapshot, s *state) error {
 	want := r.opts.Node(b, r.opts.Requested(s.nodeName), s.node, r.opts.Clock.Now())
 	want.Name = s.nodeName
@@ -55,9 +55,8 @@ func (r *Reconciler) writeNode(ctx context.Context, b base.Snapshot, s *state) e
 	return r.setTaints(ctx, want, s, fresh)
 }
 
-// refresh takes the informer's Node when it is newer than the one known, and forgets a Node that
-// somebody deleted, which it tells. Of a Node that the informer lacks the API server knows whether
-// it is gone, or only not there yet.
+// refresh takes the Node of the informer if it is newer than the known one. It reports whether the Node was deleted.
+// If the informer has no Node, the API server decides.
 func (r *Reconciler) refresh(ctx context.Context, s *state) (deleted bool) {
 	cached, err := r.nodes.Get(s.nodeName)
 	switch {
@@ -80,10 +79,8 @@ func (r *Reconciler) refresh(ctx context.Context, s *state) (deleted bool) {
 	return true
 }
 
-// setTaints writes the taints that the Node lacks, or that have another value, which a write of its
-// status leaves alone. Those of others stay, but one: the API server taints each Node as not ready that comes,
-// and kube-controller-manager takes that from a Node that is Ready, at 20 requests a second unless it is told
-// otherwise (--kube-api-qps). Of a fresh Node it is known here.
+// setTaints writes the taints that the Node lacks or that have another value. Other taints stay, except that of the
+// API server on new Nodes: kube-controller-manager removes it from Ready Nodes at 20 requests per second only.
 func (r *Reconciler) setTaints(ctx context.Context, want *corev1.Node, s *state, fresh bool) error {
 	n := s.node.DeepCopy()
 	changed := false
@@ -112,7 +109,7 @@ func (r *Reconciler) setTaints(ctx context.Context, want *corev1.Node, s *state,
 	return r.note(ctx, s, written, err)
 }
 
-// writeStatus writes labels, annotations and status if any of them differs.
+// writeStatus writes labels, annotations and status if they differ.
 func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *state) error {
 	want.Status = withForeign(want.Status, s.node.Status)
 	if sameStatus(s.node, want) {
@@ -156,12 +153,10 @@ func withForeign(want, have corev1.NodeStatus) corev1.NodeStatus {
 	return s
 }
 
-// memoryEvery is when a Node is written after nothing but its free memory changed: every install
-// moves it, the API server has enough to do while a thousand modules are installed, and the scheduler can do
-// with a value that is a little old.
+// memoryEvery is how often a Node is written if only its free memory changes, as in each install.
 const memoryEvery = 30 * time.Second
 
-// withMemory is a Node with the memory of another.
+// withMemory returns a Node with the memory of another one.
 func withMemory(n, other *corev1.Node) *corev1.Node {
 	n = n.DeepCopy()
 	for _, of := range [][2]corev1.ResourceList{{n.Status.Capacity, other.Status.Capacity}, {n.Status.Allocatable, other.Status.Allocatable}} {
@@ -172,14 +167,14 @@ func withMemory(n, other *corev1.Node) *corev1.Node {
 	return n
 }
 
-// put writes labels, annotations and status of a Node. The API server refuses it unless the Node is
-// the one that is known (resourceVersion), so that what another controller wrote is never undone.
+// put writes labels, annotations and status of a Node. The API server rejects it if another client has written the
+// Node.
 func (r *Reconciler) put(ctx context.Context, s *state, n *corev1.Node) error {
 	written, err := r.client.CoreV1().Nodes().UpdateStatus(ctx, n, metav1.UpdateOptions{})
 	return r.note(ctx, s, written, err)
 }
 
-// note takes what became of a write of the Node.
+// note records the result of a write of the Node.
 func (r *Reconciler) note(ctx context.Context, s *state, written *corev1.Node, err error) error {
 	switch {
 	case apierrors.IsConflict(err):
@@ -195,7 +190,7 @@ func (r *Reconciler) note(ctx context.Context, s *state, written *corev1.Node, e
 	return nil
 }
 
-// readAnew reads a Node that somebody else has written.
+// readAnew reads a Node that another client has written.
 func (r *Reconciler) readAnew(ctx context.Context, s *state) error {
 	live, err := r.client.CoreV1().Nodes().Get(ctx, s.nodeName, metav1.GetOptions{})
 	switch {
@@ -210,8 +205,7 @@ func (r *Reconciler) readAnew(ctx context.Context, s *state) error {
 	return errTaken
 }
 
-// tellObserved records an Event when nothing can be concluded from the silence of the Node's base
-// any more: kubectl describe shows it.
+// tellObserved records an Event when this controller starts ignoring missed heartbeats of the base.
 func (r *Reconciler) tellObserved(before, n *corev1.Node) {
 	if now := conditionOf(n, api.ConditionObserved); now.Status == corev1.ConditionFalse && conditionOf(before, api.ConditionObserved).Reason != now.Reason {
 		r.opts.Recorder.Event(n, corev1.EventTypeWarning, now.Reason, now.Message)
@@ -227,7 +221,7 @@ func conditionOf(n *corev1.Node, of corev1.NodeConditionType) corev1.NodeConditi
 	return corev1.NodeCondition{}
 }
 
-// sameStatus compares what the Reconciler writes, leaving out the times.
+// sameStatus reports whether two Nodes are equal in what the Reconciler writes, without times.
 func sameStatus(have, want *corev1.Node) bool {
 	h, w := have.Status, want.Status
 	return contains(have.Labels, want.Labels) && contains(have.Annotations, want.Annotations) &&
@@ -240,7 +234,6 @@ func sameStatus(have, want *corev1.Node) bool {
 		sameConditions(h.Conditions, w.Conditions)
 }
 
-// contains says whether a map has all entries of another.
 func contains(have, want map[string]string) bool {
 	for key, value := range want {
 		if have[key] != value {

@@ -17,8 +17,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// nodeName is the name of a base's Node: that of the existing controller's, vnode.<identity>.<env>,
-// if there is one and none of ours, so that the Pods on it stay where they are.
+// nodeName returns the name of a base's Node. It is vnode.<identity>.<env> if ModuleController V2 has created one and
+// this controller has not, so that its Pods stay.
 func (r *Reconciler) nodeName(identity string) string {
 	name := Name(identity)
 	if _, err := r.nodes.Get(name); err == nil {
@@ -30,7 +30,7 @@ func (r *Reconciler) nodeName(identity string) string {
 	return name
 }
 
-// olderNode is the Node that the existing controller made for a base; nil if there is none.
+// olderNode returns the Node that ModuleController V2 has created for a base, or nil.
 func (r *Reconciler) olderNode(identity string) *corev1.Node {
 	n, err := r.nodes.Get(namePrefix + identity + "." + r.opts.Env)
 	if err != nil || n.Labels[labels.Component] != labels.Vnode || n.Labels[labels.Env] != r.opts.Env {
@@ -42,17 +42,16 @@ func (r *Reconciler) olderNode(identity string) *corev1.Node {
 	return n
 }
 
-// seenLease is what was seen of a Lease by which somebody else may serve a base: that of a Node, which
-// the existing controller and earlier versions of this one renew, or that of a controller.
+// seenLease is an observed version of a Lease that another controller may renew: that of a Node, which
+// ModuleController V2 renews, or that of a controller.
 type seenLease struct {
 	name, version string
 	changed       time.Time
 }
 
-// leaseLeft is for how long a Lease still holds; 0 or less: it does not. That it is renewed is seen, not
-// read from its clock.
+// leaseLeft returns how long a Lease is valid, from its observed changes; 0 or less if it has expired.
 func (r *Reconciler) leaseLeft(ctx context.Context, name string, s *state) (time.Duration, error) {
-	l, err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
+	l, err := r.leases.Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return 0, nil
@@ -70,16 +69,16 @@ func (r *Reconciler) seeLease(l *coordinationv1.Lease, s *state) time.Duration {
 	return s.older.changed.Add(cmp.Or(durationOf(l), r.opts.NodeLease)).Sub(now)
 }
 
-// isForeign says whether a Lease is that of a Node of another environment.
+// isForeign reports whether a Lease belongs to a Node of another environment.
 func (r *Reconciler) isForeign(l *coordinationv1.Lease) bool {
 	env := l.Labels[labels.Env]
 	return env != "" && env != r.opts.Env
 }
 
-// foreignLeaseLeft is for how long the Lease of a Node that is not there holds in another environment:
-// a controller there is about to make the Node anew. It notes when there is no Lease.
+// foreignLeaseLeft returns how long the Lease of a Node that does not exist is valid in another environment, whose
+// controller is about to create the Node again. It records if there is no Lease.
 func (r *Reconciler) foreignLeaseLeft(ctx context.Context, s *state) (time.Duration, error) {
-	l, err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, s.nodeName, metav1.GetOptions{})
+	l, err := r.leases.Get(ctx, s.nodeName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		s.leaseless = true
@@ -97,9 +96,8 @@ func (r *Reconciler) foreignLeaseLeft(ctx context.Context, s *state) (time.Durat
 	return left, nil
 }
 
-// removeOlder removes the Node that the existing controller has left beside the one of this
-// controller, with its Pods: they show modules that nobody looks after, and their workloads make new
-// ones here, which find their modules installed. It returns when to look again; 0 is not at all.
+// removeOlder deletes the Node that ModuleController V2 has left next to the Node of this controller, and its Pods;
+// their workloads create new ones. It returns when to look again, or 0.
 func (r *Reconciler) removeOlder(ctx context.Context, identity string, s *state) (time.Duration, error) {
 	n := r.olderNode(identity)
 	if n == nil || n.Name == s.nodeName {
@@ -112,7 +110,7 @@ func (r *Reconciler) removeOlder(ctx context.Context, identity string, s *state)
 	if err != nil {
 		return 0, fmt.Errorf("listing the pods of node %q: %w", n.Name, err)
 	}
-	// The Node goes first: as long as it is there, a DaemonSet makes Pods for it.
+	// The Node is deleted first: otherwise a DaemonSet creates Pods for it.
 	errs := []error{ignoreNotFound(r.client.CoreV1().Nodes().Delete(ctx, n.Name, *metav1.NewPreconditionDeleteOptions(string(n.UID))))}
 	for _, p := range pods.Items {
 		if p.Spec.NodeName == n.Name {
@@ -121,7 +119,7 @@ func (r *Reconciler) removeOlder(ctx context.Context, identity string, s *state)
 			errs = append(errs, ignoreNotFound(r.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, o)))
 		}
 	}
-	errs = append(errs, ignoreNotFound(r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, n.Name, metav1.DeleteOptions{})))
+	errs = append(errs, ignoreNotFound(r.leases.Delete(ctx, n.Name, metav1.DeleteOptions{})))
 	if err := errors.Join(errs...); err != nil {
 		return 0, fmt.Errorf("removing node %q of another controller: %w", n.Name, err)
 	}
@@ -129,7 +127,7 @@ func (r *Reconciler) removeOlder(ctx context.Context, identity string, s *state)
 	return 0, nil
 }
 
-// tell says once why a base is not served.
+// tell reports once why a base is not served.
 func (r *Reconciler) tell(s *state, why standing) {
 	if s.told == why {
 		return

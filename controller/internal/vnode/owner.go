@@ -13,10 +13,9 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// errTaken says that somebody else wrote the Node meanwhile: it has to be judged anew.
 var errTaken = errors.New("somebody else wrote the node meanwhile")
 
-// standing is what a Node says about who serves its base.
+// standing is which controller serves the base of a Node.
 type standing int
 
 const (
@@ -29,14 +28,13 @@ const (
 	older                    // a controller of another kind may, that writes no holder
 )
 
-// holderOf is the controller that serves the base of a Node, and its fencing number.
+// holderOf returns the controller that serves the base of a Node, and its fencing number.
 func holderOf(n *corev1.Node) (holder string, fence int64, named bool) {
 	holder, named = n.Annotations[labels.Holder]
 	fence, _ = strconv.ParseInt(n.Annotations[labels.Fence], 10, 64) // absent or nonsense counts as 0
 	return holder, fence, named
 }
 
-// standing judges the Node of a base as it is known.
 func (r *Reconciler) standing(s *state) standing {
 	if s.node == nil {
 		return free
@@ -63,8 +61,7 @@ func (r *Reconciler) standing(s *state) standing {
 	}
 }
 
-// mayTake says whether this controller should take a base that nobody serves, and if not, when to
-// look again.
+// mayTake returns 0 if this controller may take a base that no controller serves, or else when to look again.
 func (r *Reconciler) mayTake(ctx context.Context, b base.Snapshot, s *state) (wait time.Duration, err error) {
 	if r.opts.Cluster && r.member.blindFor(b.Tunnel) > 0 && r.member.seenByOthers(b.Tunnel) {
 		return time.Second, nil // it would hear nothing of the base
@@ -85,8 +82,8 @@ func (r *Reconciler) mayTake(ctx context.Context, b base.Snapshot, s *state) (wa
 	return max(r.member.left(holder), 0), nil
 }
 
-// handOver gives a base away whose tunnel is down here for as long as a lease holds, while another
-// controller hears it.
+// handOver releases a base whose tunnel has been down here for the duration of a Lease, while another controller is
+// connected.
 func (r *Reconciler) handOver(ctx context.Context, identity string, b base.Snapshot, s *state) (bool, error) {
 	if !r.opts.Cluster || r.member.blindFor(b.Tunnel) < r.opts.LeaseDuration || !r.member.seenByOthers(b.Tunnel) {
 		return false, nil
@@ -99,9 +96,8 @@ func (r *Reconciler) handOver(ctx context.Context, identity string, b base.Snaps
 	return true, r.put(ctx, s, n)
 }
 
-// workloadDelay is how long a controller in a cluster holds back before it asks for a base: the
-// more of all bases it serves, the longer, so that the others come first (Module Controller V2
-// document 5.4, WORKLOAD_MAX_LEVEL). The jitter breaks ties.
+// workloadDelay returns how long a controller in a cluster waits before it takes a base: longer if it serves a larger
+// share of all bases (Module Controller V2 document 5.4, WORKLOAD_MAX_LEVEL). A random part breaks ties.
 func (r *Reconciler) workloadDelay(s *state) time.Duration {
 	if !r.opts.Cluster {
 		return 0
@@ -119,5 +115,5 @@ func (r *Reconciler) workloadDelay(s *state) time.Duration {
 	return delay
 }
 
-// levelDelay is the delay for one workload level of the original controller.
+// levelDelay is the delay per workload level, as in ModuleController V2.
 const levelDelay = 100 * time.Millisecond

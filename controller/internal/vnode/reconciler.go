@@ -1,12 +1,10 @@
-// Package vnode shows each base to Kubernetes as a Node, and settles which controller serves it.
+// Package vnode maintains a Node for each base, and decides which controller serves it.
 //
-// Who serves a base stands on its Node: the annotations labels.Holder and labels.Fence, which only
-// change together with the Node's resourceVersion. Whether the holder is still there is told by its
-// one Lease. So a controller writes one Lease every 3 s however many bases it serves, and another
-// one that takes them over needs one write for each.
+// The annotations labels.Holder and labels.Fence of a Node name the controller. They change only together with the
+// resourceVersion of the Node. Each controller renews one Lease every 3 s, however many bases it serves.
 //
-// virtual-kubelet's NodeController is not used: it runs five goroutines and a GET before every
-// write for each Node, and writes every status once a minute whether it changed or not.
+// The NodeController of virtual-kubelet is not used: for each Node it runs five goroutines, reads before every write,
+// and writes every status once a minute.
 package vnode
 
 import (
@@ -23,10 +21,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
@@ -37,7 +37,7 @@ import (
 // Options configure a Reconciler.
 type Options struct {
 	Settings
-	// Holder is the identity of this controller in Leases (CLIENT_ID).
+	// Holder is the name of this controller in Leases (CLIENT_ID).
 	Holder string
 	// Cluster enables sharing the bases with other controllers (IS_CLUSTER): the controller hands over its
 	// bases while their tunnel is down. It waits before it takes over a base, longer if it serves a larger
@@ -46,29 +46,28 @@ type Options struct {
 	Cluster bool
 	// MaxLevel is the number of workload levels in a cluster (WORKLOAD_MAX_LEVEL); 0 means 3.
 	MaxLevel int
-	// LeaseDuration is how long the Lease of this controller holds without renewal; 0 means 15 s. It is renewed after
-	// a fifth of that, and the controller ceases to act after four fifths without a renewal.
+	// LeaseDuration is how long the Lease of this controller is valid; 0 means 15 s. The controller stops acting
+	// after four fifths without a renewal.
 	LeaseDuration time.Duration
-	// NodeLease is for how long the Lease of a Node is good, which is renewed at half of it; whole seconds, 0 means
-	// DefaultNodeLease.
+	// NodeLease is how long the Lease of a Node is valid, in whole seconds; 0 means 40 s. It is renewed at half of
+	// it.
 	NodeLease time.Duration
-	// Sees reports whether one of the Tunnels carries what bases say; nil means that all do.
+	// Sees reports whether one of the Tunnels is connected. Required.
 	Sees    func(tunnel.Key) bool
 	Tunnels []tunnel.Key
 	// Recorder receives the Events of Nodes. Required.
 	Recorder record.EventRecorder
-	// Requested returns the memory that the Pods on a Node request, in bytes. Required.
+	// Requested returns the memory in bytes that the Pods on a Node request. Required.
 	Requested func(nodeName string) int64
-	// Ledger returns what is to be kept on the Lease of a base's Node; what was kept there comes back
-	// with Owned. Required.
+	// Ledger returns the install record of a base, which is kept on the Lease of its Node and passed to Owned.
+	// Required.
 	Ledger func(identity string) string
-	// Owned and Lost tell that this controller began or ceased to serve a base. Gone tells that a
-	// base is no more, once its Node is deleted, again until it has no error. They are called from
-	// workers and may block. Required.
+	// Owned and Lost are called when this controller starts or stops serving a base. Gone is called when the Node of
+	// a base is deleted, again until it returns no error. All may block. Required.
 	Owned func(identity, nodeName, ledger string)
 	Lost  func(identity, nodeName string)
 	Gone  func(ctx context.Context, identity, nodeName string) error
-	// Speed divides the periods that have no setting; LeaseDuration and NodeLease are divided already.
+	// Speed divides the periods without a setting. LeaseDuration and NodeLease are divided already.
 	Speed pace.Speed
 	// Clock defaults to the real one.
 	Clock  clock.WithTicker
@@ -77,27 +76,26 @@ type Options struct {
 
 const (
 	defaultMaxLevel = 3
-	// workers is how many Nodes and Leases are written at once: enough to renew those of ten thousand bases in time
-	// (20 s) with an API server that takes a quarter of a second for each write, beside a release. One that
-	// is late makes its Node Not Ready, and has a DaemonSet delete the Pod there.
+	// workers is the number of concurrent writes of Nodes and Leases. It is enough to renew the Leases of 10,000
+	// bases in 20 s if a write takes 250 ms.
 	workers = 144
-	// afterConflict is when a Node is looked at again that somebody else wrote.
+	// afterConflict is the delay after a conflicting write of a Node.
 	afterConflict = 20 * time.Millisecond
-	// retryAtMost is the longest pause between two attempts to write a Node.
+	// retryAtMost is the maximum delay between two attempts to write a Node.
 	retryAtMost = 10 * time.Second
-	// lookAgain is when a Node is looked at again that belongs to another environment.
+	// lookAgain is the delay for a Node of another environment.
 	lookAgain = time.Minute
 )
 
-// firstHealth is how long a new Node waits for the base's first health answer, so that it is
-// created with its memory and needs no second write.
+// firstHealth is how long a new Node waits for the first health document, so that it is created with its memory.
 const firstHealth = time.Second
 
-// Reconciler brings one Node and one Lease up to date for each base that this controller serves.
-// Its methods may be called concurrently.
+// Reconciler maintains the Nodes and Leases of the bases that this controller serves. Its methods may be called
+// concurrently.
 type Reconciler struct {
 	opts     Options
 	client   kubernetes.Interface
+	leases   coordinationv1client.LeaseInterface // of Nodes and controllers
 	nodes    corev1listers.NodeLister
 	registry *base.Registry
 	member   *Member
@@ -112,8 +110,7 @@ type Reconciler struct {
 	reported string               // the controllers that reportOthers logged last; used only by the guard
 }
 
-// state is what the Reconciler knows of one base. Only the worker that has its identity at the
-// moment uses it; owned is read by others under the Reconciler's lock.
+// state is the state of one base. Only the worker of the base uses it, except for the fields under a lock.
 type state struct {
 	identity string
 	nodeName string
@@ -141,29 +138,26 @@ type state struct {
 	silent bool   // it is gone since it was silent; under the Reconciler's lock
 }
 
-// take notes the Node as it is.
 func (s *state) take(n *corev1.Node) { s.node, s.had = n, true }
 
-// lose notes that the Node was deleted, and whether the rest is this controller's.
+// lose records that the Node was deleted, and whether this controller removes the rest.
 func (s *state) lose(mine bool) { s.node, s.had, s.deleted = nil, false, mine }
 
-// New returns a Reconciler. nodes lists the vnodes of this environment; call NodeChanged from that
-// informer's handlers.
+// New returns a Reconciler. nodes lists the Nodes of bases in this environment; their informer must call NodeChanged.
 func New(opts Options, client kubernetes.Interface, nodes corev1listers.NodeLister, registry *base.Registry) *Reconciler {
-	opts.LeaseDuration = cmp.Or(opts.LeaseDuration, DefaultMembership)
-	opts.NodeLease = cmp.Or(opts.NodeLease, DefaultNodeLease)
+	opts.LeaseDuration = cmp.Or(opts.LeaseDuration, api.ControllerLease)
+	opts.NodeLease = cmp.Or(opts.NodeLease, api.NodeLease)
 	opts.MaxLevel = cmp.Or(opts.MaxLevel, defaultMaxLevel)
 	opts.Clock = cmp.Or[clock.WithTicker](opts.Clock, clock.RealClock{})
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
-	if opts.Sees == nil {
-		opts.Sees = func(tunnel.Key) bool { return true }
-	}
+	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	r := &Reconciler{
 		opts:     opts,
 		client:   client,
+		leases:   leases,
 		nodes:    nodes,
 		registry: registry,
-		member:   newMember(opts, client),
+		member:   newMember(opts, leases),
 		states:   map[string]*state{},
 	}
 	r.queue = work.New(work.Options[string]{
@@ -172,7 +166,7 @@ func New(opts Options, client kubernetes.Interface, nodes corev1listers.NodeList
 		Clock: opts.Clock, Logger: opts.Logger,
 	})
 	r.journal = &journal{
-		client: client, env: opts.Env, holder: opts.Holder, clock: opts.Clock, speed: opts.Speed, logger: opts.Logger,
+		leases: leases, env: opts.Env, holder: opts.Holder, clock: opts.Clock, speed: opts.Speed, logger: opts.Logger,
 		acting: r.member.Acting, read: r.tryEntry, renew: r.Changed,
 		poke: make(chan struct{}, 1), pages: map[string]*page{},
 		waiting: map[string][]chan struct{}{}, changed: map[string]bool{},
@@ -180,20 +174,20 @@ func New(opts Options, client kubernetes.Interface, nodes corev1listers.NodeList
 	return r
 }
 
-// Changed says that something about a base changed. It does not block.
+// Changed reconciles a base. It does not block.
 func (r *Reconciler) Changed(identity string) { r.queue.Add(identity) }
 
-// NodeChanged says that a Node was written or deleted, by whomever.
+// NodeChanged reconciles the base of a Node that was written or deleted.
 func (r *Reconciler) NodeChanged(n *corev1.Node) {
 	if identity := n.Annotations[labels.Identity]; identity != "" {
 		r.queue.Add(identity)
 	}
 }
 
-// Depth is the number of bases that wait for a worker.
+// Depth returns the number of bases that wait for a worker.
 func (r *Reconciler) Depth() int { return r.queue.Len() }
 
-// Owns says whether this controller serves the base of that identity.
+// Owns reports whether this controller serves a base.
 func (r *Reconciler) Owns(identity string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -201,19 +195,18 @@ func (r *Reconciler) Owns(identity string) bool {
 	return ok && s.owned
 }
 
-// Knows says whether the base of that identity is known here, whoever serves it.
+// Knows reports whether the base is known, whichever controller serves it.
 func (r *Reconciler) Knows(identity string) bool {
 	return r.state(identity) != nil
 }
 
-// Acting says whether this controller may act at this very moment: see Member.
+// Acting reports whether this controller may act now; see Member.Acting.
 func (r *Reconciler) Acting() bool { return r.member.Acting() }
 
-// PeerSelector is the label selector of the Leases of the controllers of this environment.
+// PeerSelector selects the Leases of the controllers of this environment.
 func (r *Reconciler) PeerSelector() string { return r.member.selector() }
 
-// PeerChanged takes the Lease of a controller as it is now; deleted says that it was taken out of
-// the API: then its bases are free.
+// PeerChanged records the Lease of a controller, or that it was deleted: then its bases are free.
 func (r *Reconciler) PeerChanged(l *coordinationv1.Lease, deleted bool) {
 	r.member.Seen(l, deleted)
 	if deleted {
@@ -221,8 +214,8 @@ func (r *Reconciler) PeerChanged(l *coordinationv1.Lease, deleted bool) {
 	}
 }
 
-// Start works until ctx ends. Nodes and their Leases stay as they are then: the next controller
-// adopts them. The controller's own Lease goes, so that others need not wait.
+// Start runs until ctx ends. It leaves Nodes and their Leases to the next controller, and deletes the Lease of this
+// controller.
 func (r *Reconciler) Start(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = r.member.Start(ctx) }) // it has no error
@@ -241,7 +234,7 @@ func (r *Reconciler) Start(ctx context.Context) error {
 	return nil
 }
 
-// reconcile brings Node and Lease of one base up to date, and returns when to look again.
+// reconcile updates Node and Lease of a base, and returns when to look again.
 func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Duration, error) {
 	b, known := r.registry.Get(identity)
 	s := r.state(identity)
@@ -289,8 +282,7 @@ func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Durat
 	return wait, nil
 }
 
-// claim makes sure that this controller serves a base and that its Node is up to date; else it
-// returns when to look again.
+// claim takes a base and writes its Node, or returns when to look again.
 func (r *Reconciler) claim(ctx context.Context, identity string, b base.Snapshot, s *state) (wait time.Duration, err error) {
 	is := r.standing(s)
 	r.registry.ServedElsewhere(identity, is == another)
@@ -341,14 +333,12 @@ func (r *Reconciler) claim(ctx context.Context, identity string, b base.Snapshot
 	return 0, r.writeNode(ctx, b, s)
 }
 
-// state returns what is known of a base, or nil.
 func (r *Reconciler) state(identity string) *state {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.states[identity]
 }
 
-// begin returns what is known of a base that comes.
 func (r *Reconciler) begin(b base.Snapshot) *state {
 	s := &state{identity: b.Identity, nodeName: r.nodeName(b.Identity), since: r.opts.Clock.Now(), had: b.Adopted}
 	r.mu.Lock()
@@ -357,8 +347,8 @@ func (r *Reconciler) begin(b base.Snapshot) *state {
 	return s
 }
 
-// setOwned notes whether this controller serves a base, and tells it. The guard may do so while a
-// worker does: what is told last is what is true.
+// setOwned records whether this controller serves a base, and calls Owned or Lost. The guard and a worker may call it
+// concurrently.
 func (r *Reconciler) setOwned(identity string, s *state, owned bool) {
 	s.telling.Lock()
 	defer s.telling.Unlock()
@@ -383,10 +373,8 @@ func (r *Reconciler) setOwned(identity string, s *state, owned bool) {
 	}
 }
 
-// removeNode deletes the Node of a base that is gone, and then its Pods and its Lease. It deletes the
-// Node that it knows, and no other that came in its place or that another controller has taken; one that
-// it served before it could not renew its lease is still its own. The Node goes first: as long as it is
-// there, a DaemonSet makes Pods for it, which nobody takes away then.
+// removeNode deletes the Node of a base that is removed, then its Pods and its Lease. It deletes only the known
+// version of the Node. The Node is deleted first: otherwise a DaemonSet creates Pods for it.
 func (r *Reconciler) removeNode(ctx context.Context, identity string, s *state) error {
 	r.refresh(ctx, s)
 	switch {
@@ -408,8 +396,8 @@ func (r *Reconciler) removeNode(ctx context.Context, identity string, s *state) 
 	return r.removeRest(ctx, identity, s)
 }
 
-// leftToMe tells whether it is this controller that removes a Node: it serves it, or did in an earlier
-// term, and nobody has taken it since.
+// leftToMe reports whether this controller removes a Node: it serves it, or did in an earlier term, and no other
+// controller has taken it.
 func (r *Reconciler) leftToMe(s *state) bool {
 	switch holder, _, _ := holderOf(s.node); r.standing(s) {
 	case mine:
@@ -445,7 +433,7 @@ func (r *Reconciler) forget(identity string, s *state) {
 	delete(r.states, identity)
 }
 
-// asKnown deletes an object as it is known, and none that came in its place or that was written since.
+// asKnown deletes only the known version of an object.
 func asKnown(o metav1.Object) metav1.DeleteOptions {
 	uid, version := o.GetUID(), o.GetResourceVersion()
 	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}

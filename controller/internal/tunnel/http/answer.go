@@ -15,11 +15,9 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// errCutShort says that the connection ended before the answer did.
 var errCutShort = errors.New("the answer was cut short")
 
-// explain tells the errors of a request apart as tunnel.ErrRefused and tunnel.ErrTimedOut say; what
-// is neither is trouble on the way.
+// explain adds tunnel.ErrRefused or tunnel.ErrTimedOut to an error. Other errors are network failures.
 func explain(ctx context.Context, err error, timeout time.Duration) error {
 	_, dialing := errors.AsType[*dialError](err)
 	switch {
@@ -39,13 +37,13 @@ func explain(ctx context.Context, err error, timeout time.Duration) error {
 	return fmt.Errorf("%w: %w", tunnel.ErrRefused, err) // what came is no HTTP
 }
 
-// ofConnection says whether a connection failed, and not what was read from it.
+// ofConnection reports whether the connection failed, rather than the data.
 func ofConnection(err error) bool {
 	_, network := errors.AsType[net.Error](err)
 	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, errCutShort)
 }
 
-// deliver tells the handler what a base answered, or why it did not.
+// deliver passes the answer of a base, or the error, to the handler.
 func (t *Tunnel) deliver(c *call, asked time.Time, body []byte, err error) {
 	from := tunnel.Origin{Tunnel: tunnel.HTTP, Identity: c.to.Identity, IP: c.to.IP, At: time.Now()}
 	kind, reason := string(c.request.Command), tunnel.Rejection("")
@@ -65,7 +63,7 @@ func (t *Tunnel) deliver(c *call, asked time.Time, body []byte, err error) {
 	}
 }
 
-// check says whether a body is an answer of the base that was asked.
+// check returns an error if a body is not an answer of the base.
 func check(c *call, body []byte) (tunnel.Rejection, error) {
 	var head struct {
 		BaseIdentity string `json:"baseIdentity"` // results only, not errors of arklet itself (protocol 4.3)
@@ -87,7 +85,7 @@ func check(c *call, body []byte) (tunnel.Rejection, error) {
 	return "", nil
 }
 
-// dispatch decodes an answer by what was asked and calls the handler.
+// dispatch decodes an answer and passes it to the handler.
 func (t *Tunnel) dispatch(from tunnel.Origin, r arklet.Request, asked time.Time, body []byte) (tunnel.Rejection, error) {
 	switch r.Command {
 	case arklet.CommandHealth:
@@ -118,7 +116,7 @@ func (t *Tunnel) dispatch(from tunnel.Origin, r arklet.Request, asked time.Time,
 	return "", nil
 }
 
-// unexpected is the reason to reject an answer to a query that is none.
+// unexpected returns the reason to reject an answer to a query.
 func unexpected(err error) tunnel.Rejection {
 	if reason := tunnel.ReasonOf(err); reason != tunnel.Malformed {
 		return reason
@@ -126,7 +124,7 @@ func unexpected(err error) tunnel.Rejection {
 	return tunnel.Unexpected
 }
 
-// shownError has a text that is fit to be shown: the libraries quote what came.
+// shownError sanitizes the text of an error, because libraries quote the data.
 type shownError struct{ error }
 
 func (e *shownError) Error() string { return arklet.Text(e.error.Error()) }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"time"
 
@@ -17,13 +16,12 @@ import (
 )
 
 const (
-	// defaultPort is where a real arklet looks for a free port first (protocol 2.2).
+	// defaultPort is the first port that a real arklet tries (protocol 2.2).
 	defaultPort = 1238
 	dialTimeout = 5 * time.Second
-	// queryTimeout is how long health and queryAllBiz may take in all.
+	// queryTimeout is the maximum duration of health and queryAllBiz.
 	queryTimeout = 10 * time.Second
-	// maxOperations bounds the operations of one base. A base's workers are configured to a few;
-	// beyond this something is wrong.
+	// maxOperations is the maximum number of concurrent operations of a base, more than any setting needs.
 	maxOperations = 64
 	// maxAnswerHeader is the maximum size of the header of an answer, in bytes.
 	maxAnswerHeader = 16 << 10
@@ -31,21 +29,12 @@ const (
 	allAnswers = 64 << 20
 )
 
-// query is a question that a base is asked once at a time: concurrent health calls can mix their
-// answers up (protocol 7).
+// query is a query that is sent once at a time to a base: concurrent health answers can be mixed up (protocol 7).
 type query struct {
 	base    string
 	command arklet.Command
 }
 
-// evictedAnswer logs that a connection was closed because all answers together exceeded allAnswers.
-func (t *Tunnel) evictedAnswer(address netip.Prefix, connections, bytes int) {
-	from := tunnel.Origin{Tunnel: tunnel.HTTP, IP: address.Addr().String(), At: time.Now()}
-	t.handler.Rejected(from, kindConnection, tunnel.TooMany, fmt.Errorf(
-		"limit of answers exceeded: closed a connection to %s, which had %d connections with %d bytes, the most of all addresses", address, connections, bytes))
-}
-
-// call is one request to one base.
 type call struct {
 	to      tunnel.Address
 	request arklet.Request
@@ -66,24 +55,21 @@ func newTransport(opts Options) *http.Transport {
 	}
 }
 
-// dialError is an error from before anything was sent.
+// dialError is an error before anything was sent.
 type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }
 
-// Send has a command sent to a base and returns at once; the answer comes through the Handler, or
-// Unanswered does. A question that waits while the same one is under way at that base is asked
-// once, however often it is sent. ctx bounds nothing: what was begun ends by the timeouts of
-// Options, or with Start.
-func (t *Tunnel) Send(ctx context.Context, to tunnel.Address, r arklet.Request) error {
+// Send sends a command and returns immediately. The Handler gets the answer, or Unanswered. A query that waits for
+// the same one at that base is sent once. The calls end by the timeouts of Options, or with Start.
+func (t *Tunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) error {
 	if net.ParseIP(to.IP) == nil {
 		return fmt.Errorf("its address %q is no IP address", to.IP)
 	}
-	ctx = context.WithoutCancel(ctx)
 	c := &call{to: to, request: r}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.stopped {
+	if t.ctx.Err() != nil {
 		return ErrStopped
 	}
 	switch r.Command {
@@ -94,26 +80,26 @@ func (t *Tunnel) Send(ctx context.Context, to tunnel.Address, r arklet.Request) 
 			return nil
 		}
 		t.queries[q] = nil
-		t.calls.Go(func() { t.ask(ctx, q, c) })
+		t.calls.Go(func() { t.ask(q, c) })
 		return nil
 	case arklet.CommandInstallBiz, arklet.CommandUninstallBiz, arklet.CommandSwitchBiz:
 		if t.running[to.Identity] >= maxOperations {
 			return fmt.Errorf("%d operations are under way there", maxOperations)
 		}
 		t.running[to.Identity]++
-		t.calls.Go(func() { t.operate(ctx, c) })
+		t.calls.Go(func() { t.operate(c) })
 		return nil
 	default:
 		return fmt.Errorf("%s: %w", r.Command, tunnel.ErrNotSupported)
 	}
 }
 
-// ask works on a base's question until nobody waits for another turn.
-func (t *Tunnel) ask(ctx context.Context, q query, c *call) {
+// ask sends a query until no other call waits for another turn.
+func (t *Tunnel) ask(q query, c *call) {
 	for c != nil {
-		t.exchange(ctx, c, t.opts.Speed.Of(queryTimeout))
+		t.exchange(c, t.opts.Speed.Of(queryTimeout))
 		t.mu.Lock()
-		if c = t.queries[q]; c == nil || t.stopped {
+		if c = t.queries[q]; c == nil || t.ctx.Err() != nil {
 			c = nil
 			delete(t.queries, q)
 		} else {
@@ -123,8 +109,8 @@ func (t *Tunnel) ask(ctx context.Context, q query, c *call) {
 	}
 }
 
-func (t *Tunnel) operate(ctx context.Context, c *call) {
-	t.exchange(ctx, c, t.opts.OperationTimeout)
+func (t *Tunnel) operate(c *call) {
+	t.exchange(c, t.opts.OperationTimeout)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.running[c.to.Identity]--; t.running[c.to.Identity] == 0 {
@@ -132,21 +118,10 @@ func (t *Tunnel) operate(ctx context.Context, c *call) {
 	}
 }
 
-// exchange sends one request and tells the handler what came of it.
-func (t *Tunnel) exchange(ctx context.Context, c *call, timeout time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+// exchange sends a request and passes the result to the handler.
+func (t *Tunnel) exchange(c *call, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(t.ctx, timeout)
 	defer cancel()
-	t.mu.Lock()
-	if t.stopped {
-		cancel()
-	}
-	t.cancels[c] = cancel
-	t.mu.Unlock()
-	defer func() {
-		t.mu.Lock()
-		delete(t.cancels, c)
-		t.mu.Unlock()
-	}()
 	asked := time.Now()
 	body, err := t.post(ctx, c)
 	if err != nil {
@@ -155,8 +130,7 @@ func (t *Tunnel) exchange(ctx context.Context, c *call, timeout time.Duration) {
 	t.deliver(c, asked, body, err)
 }
 
-// post returns the body of the answer, which has no length and ends with the connection (protocol
-// 4.2).
+// post returns the body of the answer, which ends with the connection (protocol 4.2).
 func (t *Tunnel) post(ctx context.Context, c *call) ([]byte, error) {
 	body, err := c.request.Body()
 	if err != nil {

@@ -1,7 +1,6 @@
 // Package httptunnel carries arklet messages over HTTP (protocol 4).
 //
-// A base registers by its heartbeats and is then asked at the address that it named. Each base has
-// its own queue: one that hangs holds up nobody else.
+// A base registers by its heartbeats, and gets commands at the address that it reports. Each base has its own queue.
 package httptunnel
 
 import (
@@ -17,55 +16,51 @@ import (
 	"sync"
 	"time"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/door"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// ErrStopped says that a command was not sent because the tunnel has ended.
+// ErrStopped reports a command that was not sent because the tunnel has stopped.
 var ErrStopped = errors.New("the HTTP tunnel has stopped")
 
 // Defaults of Options.
 const (
 	// DefaultAddr is where bases send their heartbeats to (Module Controller V2 document 5.4).
-	DefaultAddr             = ":7777"
-	DefaultOperationTimeout = 5 * time.Minute
-	// DefaultConnections is the default of the maximum number of connections. They use about 270 MB of memory
-	// if each is sending a body, with 32 MiB of bodies in total. They use about 660 MB if each has sent the
-	// largest header.
+	DefaultAddr = ":7777"
+	// DefaultConnections uses about 270 MB of memory if each connection is sending a body, and about 660 MB if each
+	// has sent the largest header.
 	DefaultConnections = 4096
 )
 
 // Options configure a Tunnel. A zero value means its default.
 type Options struct {
-	// Addr is where heartbeats are received, host:port; empty means DefaultAddr.
+	// Addr is where heartbeats are received, host:port; default DefaultAddr.
 	Addr string
-	// TLS serves heartbeats over TLS; nil serves plain HTTP, which is all that a base of today speaks.
-	// If its ClientAuth verifies certificates, the identity of a base is the name of its certificate.
+	// TLS serves heartbeats over TLS; default plain HTTP, which real bases use. If its ClientAuth verifies
+	// certificates, the identity of a base is the name of its certificate.
 	TLS *tls.Config
-	// Token is what a base must send, as "Authorization: Bearer TOKEN" or as the first part of the
-	// path; empty asks for none.
+	// Token is required from bases, as "Authorization: Bearer TOKEN" or as the first part of the path; default none.
 	Token string
-	// Connections are how many bases have open at once; 0 means 4,096. One more takes the place of
-	// another, by the rules of package door.
+	// Connections is the maximum number of open connections for heartbeats; default DefaultConnections. See package
+	// door.
 	Connections int
-	// Networks are those in which a base may name another address than the one that it speaks from.
+	// Networks are those in which a base may report another address than the one it sends from.
 	Networks tunnel.Networks
-	// OperationTimeout is how long install, uninstall and switch may take in all; 0 means 5 min.
+	// OperationTimeout is the maximum duration of install, uninstall and switch; default 5 min.
 	OperationTimeout time.Duration
-	// Speed divides how long a question may take.
+	// Speed divides the maximum duration of a query.
 	Speed pace.Speed
-	// Dial connects to the arklet of a base; nil dials the address itself, for at most 5 s.
-	// Simulated bases have addresses that lead nowhere, and need it.
+	// Dial connects to a base; default a net.Dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Proxy is http://[user:password@]host[:port] of an HTTP proxy that connects to bases, by
-	// CONNECT; nil connects directly. It is not used when Dial is set.
-	Proxy *url.URL
-	// Logger is where the start and trouble with connections go; nil discards them.
+	// Proxy is http://[user:password@]host[:port] of an HTTP proxy that connects to bases by CONNECT; default none.
+	// It is not used with Dial.
+	Proxy  *url.URL
 	Logger *slog.Logger
 }
 
-// Tunnel is the HTTP side of the controller. All its methods may be called concurrently.
+// Tunnel is the HTTP tunnel. Its methods may be called concurrently.
 type Tunnel struct {
 	opts      Options
 	handler   tunnel.Handler
@@ -74,19 +69,18 @@ type Tunnel struct {
 
 	mu       sync.Mutex
 	listener net.Listener
-	stopped  bool
 	queries  map[query]*call // under way, with the one that waits for its turn, nil if none
 	running  map[string]int  // operations under way by base
-	cancels  map[*call]context.CancelFunc
 	calls    sync.WaitGroup
+	ctx      context.Context // of all calls
+	cancel   context.CancelFunc
 }
 
-// New prepares a tunnel that tells handler what bases say. Nothing is opened before Listen or
-// Start.
+// New returns a Tunnel that passes messages to handler. It opens nothing before Listen or Start.
 func New(opts Options, handler tunnel.Handler) *Tunnel {
 	opts.Addr = cmp.Or(opts.Addr, DefaultAddr)
 	opts.Connections = cmp.Or(opts.Connections, DefaultConnections)
-	opts.OperationTimeout = cmp.Or(opts.OperationTimeout, DefaultOperationTimeout)
+	opts.OperationTimeout = cmp.Or(opts.OperationTimeout, api.InstallTimeout)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	if opts.Dial == nil && opts.Proxy != nil {
 		opts.Dial = ThroughProxy(opts.Proxy)
@@ -96,18 +90,19 @@ func New(opts Options, handler tunnel.Handler) *Tunnel {
 	}
 	t := &Tunnel{
 		handler: handler, baselines: make(chan struct{}, tunnel.Baselines),
-		queries: map[query]*call{}, running: map[string]int{}, cancels: map[*call]context.CancelFunc{},
+		queries: map[query]*call{}, running: map[string]int{},
 	}
-	opts.Dial = door.LimitReads(opts.Dial, allAnswers, t.evictedAnswer)
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	opts.Dial = door.LimitReads(opts.Dial, allAnswers, t.evicted("answers"))
 	t.opts, t.transport = opts, newTransport(opts)
 	return t
 }
 
-// Key names the tunnel.
+// Key implements the interface of a tunnel.
 func (t *Tunnel) Key() tunnel.Key { return tunnel.HTTP }
 
-// Listen takes the address, so that one that is taken already stops the start. Connections wait
-// until Start serves them. A second call does nothing.
+// Listen opens the address, so that a start fails if it is in use. Connections wait until Start. A second call does
+// nothing.
 func (t *Tunnel) Listen(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,7 +113,7 @@ func (t *Tunnel) Listen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listening for heartbeats over HTTP: %w", err)
 	}
-	l = door.Limit(l, door.Limits{Connections: t.opts.Connections, Bytes: allBodies, Evicted: t.evicted})
+	l = door.Limit(l, door.Limits{Connections: t.opts.Connections, Bytes: allBodies, Evicted: t.evicted("connections or request bodies")})
 	if t.opts.TLS != nil {
 		l = tls.NewListener(l, t.opts.TLS)
 	}
@@ -126,8 +121,7 @@ func (t *Tunnel) Listen(ctx context.Context) error {
 	return nil
 }
 
-// Addr is where the tunnel listens, with the port that a port of 0 became; it is empty before
-// Listen.
+// Addr returns the address of the listener; empty before Listen.
 func (t *Tunnel) Addr() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,20 +131,20 @@ func (t *Tunnel) Addr() string {
 	return t.listener.Addr().String()
 }
 
-// What a client may take, so that one that sends nothing holds nothing.
+// Limits for a client.
 const (
 	headerTimeout = 10 * time.Second
 	bodyTimeout   = 30 * time.Second
-	// answerTimeout leaves time for choosing a baseline, which reads many objects.
+	// answerTimeout includes the selection of a baseline.
 	answerTimeout = time.Minute
 	idleTimeout   = time.Minute
 	maxHeader     = 1 << 10 // net/http adds 4 KiB
-	// stopTimeout is how long requests that were read may take to be answered at the end.
+	// stopTimeout limits the requests that are still answered at the end.
 	stopTimeout = 5 * time.Second
 )
 
-// Start serves until ctx ends; commands that are under way then are given up, and Unanswered. It
-// returns when nothing of the tunnel runs any more. A tunnel is started once.
+// Start serves until ctx ends; pending commands are Unanswered then. It returns when nothing runs any more. Call it
+// once.
 func (t *Tunnel) Start(ctx context.Context) error {
 	if err := t.Listen(ctx); err != nil {
 		return err
@@ -186,13 +180,9 @@ func (t *Tunnel) Start(ctx context.Context) error {
 	return err
 }
 
-// stop gives up what is under way and waits for it.
 func (t *Tunnel) stop() {
-	t.mu.Lock()
-	t.stopped = true
-	for _, cancel := range t.cancels {
-		cancel()
-	}
+	t.mu.Lock() // a call begins with the lock held
+	t.cancel()
 	t.mu.Unlock()
 	t.calls.Wait()
 }

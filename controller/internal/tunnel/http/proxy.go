@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// ThroughProxy returns a dial function that connects to bases through an HTTP proxy. It requests each
-// connection by CONNECT, so that a base that refuses or breaks a connection, or does not answer, looks
-// the same as without a proxy.
+// ThroughProxy returns a dial function that connects through an HTTP proxy by CONNECT. Failures of a base look the
+// same as without a proxy.
 func ThroughProxy(proxy *url.URL) func(context.Context, string, string) (net.Conn, error) {
 	d := &net.Dialer{Timeout: dialTimeout}
 	address := proxy.Host
@@ -41,13 +40,11 @@ func ThroughProxy(proxy *url.URL) func(context.Context, string, string) (net.Con
 	}
 }
 
-// notTheBase hides that it was a connection to the proxy that was refused: it says nothing about
-// the base.
+// notTheBase hides syscall.ECONNREFUSED of the proxy, because it says nothing about the base.
 type notTheBase struct{ err error }
 
 func (e notTheBase) Error() string { return e.err.Error() }
 
-// connect asks a proxy for a connection to addr.
 func connect(ctx context.Context, conn net.Conn, addr string, header http.Header) (net.Conn, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -76,7 +73,7 @@ func connect(ctx context.Context, conn net.Conn, addr string, header http.Header
 	return &proxied{conn, io.MultiReader(io.LimitReader(r, int64(r.Buffered())), conn)}, conn.SetDeadline(time.Time{})
 }
 
-// proxied is a connection of which something may have been read already.
+// proxied is a connection whose first bytes were read already.
 type proxied struct {
 	net.Conn
 	in io.Reader

@@ -19,8 +19,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// The paths that bases post to (protocol 4.1), which are also the kinds of rejected messages. kindConnection is
-// the kind of a connection that is closed because a limit is exceeded.
+// The paths that bases send to (protocol 4.1), which are also kinds of rejected messages. kindConnection is the kind
+// of a connection that is closed because a limit is exceeded.
 const (
 	kindHeartbeat     = "heartbeat"
 	kindQueryBaseline = "queryBaseline"
@@ -37,8 +37,7 @@ func (t *Tunnel) routes() http.Handler {
 	return t.withToken(mux)
 }
 
-// withToken lets those pass that bear the token: in a header, or, as arklet can send no header of its
-// own, as the first part of the path.
+// withToken requires the token in a header, or as the first part of the path, because arklet cannot send a header.
 func (t *Tunnel) withToken(next http.Handler) http.Handler {
 	is := func(given string) bool { return subtle.ConstantTimeCompare([]byte(given), []byte(t.opts.Token)) == 1 }
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -107,8 +106,8 @@ func (t *Tunnel) queryBaseline(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer) //nolint:gosec // JSON, not HTML. If the write fails, the base sends the query again
 }
 
-// origin says whom a message is from: what it says of itself, and what its certificate proves, if
-// certificates are asked for. err is why it could not be read.
+// origin returns the sender of a message, from the message and its certificate. err is the error of reading the
+// message.
 func (t *Tunnel) origin(r *http.Request, identity, kind string, err error) (tunnel.Origin, tunnel.Rejection, error) {
 	from := tunnel.Origin{Tunnel: tunnel.HTTP, Identity: identity, At: time.Now()}
 	if a := peer(r); a.IsValid() {
@@ -118,7 +117,7 @@ func (t *Tunnel) origin(r *http.Request, identity, kind string, err error) (tunn
 	case err != nil:
 		return from, tunnel.ReasonOf(err), err
 	case identity == "":
-		// Generations A and B: over MQTT the topic says it, here nothing does.
+		// In generations A and B, only the MQTT topic has the identity.
 		return from, tunnel.Malformed, fmt.Errorf("%s without an identity: over HTTP nothing else tells which base it is from", kind)
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
@@ -130,14 +129,12 @@ func (t *Tunnel) origin(r *http.Request, identity, kind string, err error) (tunn
 	return from, "", nil
 }
 
-// names says whether a certificate is that of a base: its common name, or one of its host names and
-// addresses, is the identity.
+// names reports whether a certificate belongs to a base: its common name, a DNS name or an address is the identity.
 func names(c *x509.Certificate, identity string) bool {
 	return c.Subject.CommonName == identity || slices.Contains(c.DNSNames, identity) ||
 		slices.ContainsFunc(c.IPAddresses, func(ip net.IP) bool { return ip.String() == identity })
 }
 
-// peer is the address that a request came from.
 func peer(r *http.Request) netip.Addr {
 	a, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -152,12 +149,10 @@ const (
 	allBodies = 32 << 20
 )
 
-// errTooLarge reports that a request body is larger than maxBody.
 var errTooLarge = fmt.Errorf("body larger than %d KiB", maxBody>>10)
 
-// receive reads and decodes the body of a request. When it returns, the body no longer counts as held, because
-// a waiting request keeps only the message. If the body cannot be read, receive sends the error response and ok
-// is false. err is an error of decode.
+// receive reads and decodes the body of a request. The body counts as held until it returns. If the body cannot be
+// read, receive sends the response and ok is false. err is an error of decode.
 func receive[M any](t *Tunnel, w http.ResponseWriter, r *http.Request, kind string, decode func([]byte) (M, error)) (m M, ok bool, err error) {
 	body := &heldBody{Reader: http.MaxBytesReader(w, r.Body, maxBody)}
 	body.conn, _ = r.Context().Value(connKey{}).(net.Conn)
@@ -174,8 +169,7 @@ func receive[M any](t *Tunnel, w http.ResponseWriter, r *http.Request, kind stri
 		}
 		return m, false, nil
 	}
-	// The read deadline is for the body only: the answer may take longer. The error is ignored, because
-	// httptest.ResponseRecorder does not support deadlines.
+	// The answer may take longer. httptest.ResponseRecorder does not support deadlines.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	m, err = decode(data)
 	return m, true, err
@@ -198,11 +192,13 @@ func (b *heldBody) Read(into []byte) (int, error) {
 // connKey is the context key of the connection of a request.
 type connKey struct{}
 
-// evicted counts and logs a connection that was closed because a limit was exceeded.
-func (t *Tunnel) evicted(address netip.Prefix, connections, bytes int) {
-	from := tunnel.Origin{Tunnel: tunnel.HTTP, IP: address.Addr().String(), At: time.Now()}
-	t.handler.Rejected(from, kindConnection, tunnel.TooMany, fmt.Errorf(
-		"limit of connections or request bodies exceeded: closed a connection from %s, which had %d connections with %d bytes, the most of all addresses", address, connections, bytes))
+// evicted returns a function that reports a connection that was closed because a limit was exceeded.
+func (t *Tunnel) evicted(limit string) func(address netip.Prefix, connections, bytes int) {
+	return func(address netip.Prefix, connections, bytes int) {
+		from := tunnel.Origin{Tunnel: tunnel.HTTP, IP: address.Addr().String(), At: time.Now()}
+		t.handler.Rejected(from, kindConnection, tunnel.TooMany, fmt.Errorf(
+			"limit of %s exceeded: closed a connection of %s, which had %d connections with %d bytes, the most of all addresses", limit, address, connections, bytes))
+	}
 }
 
 func (t *Tunnel) refuse(w http.ResponseWriter, from tunnel.Origin, kind string, reason tunnel.Rejection, err error) {

@@ -13,11 +13,10 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// ErrRefused says that the broker took the connection, and not the subscription: this controller
-// would hear no base.
+// ErrRefused reports that the broker accepted the connection and refused the subscription.
 var ErrRefused = errors.New("the MQTT broker refused the subscription")
 
-// How soon a half-open connection is noticed, and the pauses between two attempts to connect.
+// How soon a half-open connection is closed, and the delays between connection attempts.
 const (
 	defaultNotice = 14 * time.Second
 	minNotice     = 3 * time.Second
@@ -26,17 +25,14 @@ const (
 	handshake     = 10 * time.Second // until CONNACK, and until SUBACK
 )
 
-// keepAlive is after how much silence the library pings, and how long it waits for the answer. It
-// looks every quarter of k: the ping goes out after at most 5/4 k of silence, and that the answer is
-// missing is noticed within timeout + k/4. With k = 3/7 of notice, in whole seconds, and the timeout
-// below, the two come to notice at most: 6 s and 5 s for 14 s. The broker ends a connection on which
-// it hears nothing for 3/2 k.
+// keepAlive returns the keep-alive period and the ping timeout. The library pings after at most 5/4 k without
+// messages, and notices a missing answer within timeout + k/4. So a half-open connection is noticed within notice.
 func keepAlive(notice time.Duration) (k, timeout time.Duration) {
 	k = (notice * 3 / 7).Truncate(time.Second)
 	return k, notice - k*3/2
 }
 
-// Start connects, again and again, and blocks until ctx ends.
+// Start keeps the tunnel connected until ctx ends.
 func (t *Tunnel) Start(ctx context.Context) error {
 	t.inbox, t.queries = newInbox(inboxWorkers), newInbox(tunnel.Baselines)
 	defer t.queries.stop()
@@ -63,16 +59,14 @@ func (t *Tunnel) Start(ctx context.Context) error {
 	}
 }
 
-// connection is one that stands.
 type connection struct {
-	client         paho.Client
-	unacknowledged *unacknowledged
+	client  paho.Client
+	queries queries
 }
 
-// serve makes one connection and holds it until it is lost or ctx ends; served says that it stood
-// and bases could be heard. Each connection is a client of its own: whatever CleanSession says, the
-// library sends again, on the next connection of the same client, what was not acknowledged on the
-// last, and a command must not reach a base long after it was given up.
+// serve connects and blocks until the connection is lost or ctx ends. served reports whether it was subscribed. Each
+// connection has a client of its own: otherwise the library would send unacknowledged commands again on the next
+// connection.
 func (t *Tunnel) serve(ctx context.Context) (served bool, err error) {
 	lost := make(chan error, 1)
 	client := paho.NewClient(t.clientOptions(func(err error) { lost <- err }))
@@ -80,7 +74,7 @@ func (t *Tunnel) serve(ctx context.Context) (served bool, err error) {
 	if err := wait(ctx, client.Connect(), handshake); err != nil {
 		return false, fmt.Errorf("connecting: %w", err)
 	}
-	t.conn.Store(&connection{client, newUnacknowledged()})
+	t.conn.Store(&connection{client: client, queries: queries{sent: map[string]sent{}}})
 	defer t.conn.Store(nil)
 	filter := t.prefix + "+/base/+"
 	if err := subscribe(ctx, client, filter, t.receive); err != nil {
@@ -111,8 +105,8 @@ func (t *Tunnel) serve(ctx context.Context) (served bool, err error) {
 	}
 }
 
-// randomID is the number of random characters in a client id, of 5 bits each. It keeps the ids of all controllers within
-// 64 characters, the limit of some brokers.
+// randomID is the number of random characters in a client ID. It keeps IDs within 64 characters, the limit of some
+// brokers.
 const randomID = 7
 
 func (t *Tunnel) clientOptions(lost func(error)) *paho.ClientOptions {
@@ -141,16 +135,14 @@ func (t *Tunnel) clientOptions(lost func(error)) *paho.ClientOptions {
 	return o
 }
 
-// ignore takes the messages that no subscription asks for any more: the library acknowledges nothing
-// that it has no handler for, and a broker holds everything back while too much is not acknowledged
-// (Mosquitto: 20 messages).
+// ignore receives messages without a subscription: the library acknowledges only messages that have a handler, and a
+// broker stops sending when too many are not acknowledged.
 func ignore(paho.Client, paho.Message) {}
 
 // refused is the return code of a SUBACK [MQTT-3.9.3-1].
 const refused = 0x80
 
-// subscribe subscribes with QoS 1. A broker that refuses says so in the SUBACK alone, which the
-// library takes for a success.
+// subscribe subscribes with QoS 1. The library reports no error if the broker refuses in the SUBACK.
 func subscribe(ctx context.Context, client paho.Client, filter string, receive paho.MessageHandler) error {
 	token := client.Subscribe(filter, 1, receive)
 	if err := wait(ctx, token, handshake); err != nil {
@@ -162,7 +154,7 @@ func subscribe(ctx context.Context, client paho.Client, filter string, receive p
 	return nil
 }
 
-// wait waits for the end of what a token stands for.
+// wait waits for a token.
 func wait(ctx context.Context, token paho.Token, atMost time.Duration) error {
 	late := time.NewTimer(atMost)
 	defer late.Stop()

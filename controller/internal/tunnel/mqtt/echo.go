@@ -10,22 +10,19 @@ import (
 )
 
 const (
-	// echoEvery is how often the controller says something to itself.
+	// echoEvery is how often the controller sends a message to itself.
 	echoEvery = time.Second
-	// echoLate is how old the oldest echo on its way is when what bases say comes late. A base that speaks every
-	// 10 s is then not silent for 25 s by that alone.
+	// echoLate is the age of the oldest pending echo above which messages are late.
 	echoLate = 5 * time.Second
-	// echoLost is for how long messages count as lost after one echo was: half of them lost show within it, but
-	// in one case of a thousand.
+	// echoLost is how long messages are treated as lost after a lost echo.
 	echoLost = 10 * time.Second
-	// mostEchoes is of how many on their way is known when they went out.
+	// mostEchoes is the maximum number of pending echoes.
 	mostEchoes = 1000
 )
 
-// echo is what a controller says to itself through the broker, as messages of bases come, to know how late it
-// hears them. A broker holds back, and at last drops, what a client does not read in time; neither shows on the
-// connection. Echoes that never came back, as where the broker does not let them through, tell nothing. It may be
-// used concurrently.
+// echo measures the delay of messages through the broker, by messages that the controller sends to itself. A broker
+// delays and at last drops messages for a slow client, which the connection does not show. If no echo ever returns,
+// because the broker does not permit it, nothing is measured. Its methods may be called concurrently.
 type echo struct {
 	mu   sync.Mutex
 	came bool        // one has come back, over any connection
@@ -34,14 +31,14 @@ type echo struct {
 	lost time.Time   // when it showed that one was
 }
 
-// anew returns the echo of the next connection: over it nothing is on its way yet.
+// anew returns the echo of the next connection, without pending ones.
 func (e *echo) anew() *echo {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return &echo{came: e.came, last: e.last}
 }
 
-// next notes that one goes out, and returns its number.
+// next adds a pending echo and returns its number.
 func (e *echo) next(now time.Time) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -51,7 +48,7 @@ func (e *echo) next(now time.Time) int {
 	return e.last
 }
 
-// back notes that one came back. A broker keeps the order: those before it, that did not, are lost.
+// back removes a pending echo. The broker keeps the order, so older pending ones are lost.
 func (e *echo) back(number int, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -65,7 +62,7 @@ func (e *echo) back(number int, now time.Time) {
 	e.came, e.sent = true, e.sent[before+1:]
 }
 
-// behind says whether what bases say comes late, or is lost.
+// behind reports whether messages are late or lost.
 func (e *echo) behind(now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -75,12 +72,11 @@ func (e *echo) behind(now time.Time) bool {
 	return len(e.sent) > 0 && now.Sub(e.sent[0]) > echoLate || !e.lost.IsZero() && now.Sub(e.lost) < echoLost
 }
 
-// Behind says whether this controller hears what bases say much later than they say it, or not at all, because
-// it or the broker has too much to do. Their silence then tells nothing. It is false before it can be known.
+// Behind reports whether messages of bases arrive late or are lost, because this controller or the broker is
+// overloaded.
 func (t *Tunnel) Behind() bool { return t.echo.Load().behind(time.Now()) }
 
-// echoes says something to itself again and again, until ctx ends; when the connection takes nothing it ends a
-// little later.
+// echoes sends a message to this process every second until ctx ends.
 func (t *Tunnel) echoes(ctx context.Context, client paho.Client, e *echo) {
 	tick := time.NewTicker(echoEvery)
 	defer tick.Stop()
@@ -94,11 +90,11 @@ func (t *Tunnel) echoes(ctx context.Context, client paho.Client, e *echo) {
 	}
 }
 
-// echoTopic is that of a baseline for a base that cannot be: a controller may publish it, and hears it, whatever
-// topics the broker allows it. Bases do not hear it, and other controllers take no notice.
+// echoTopic is the topic of a baseline for a base that does not exist: a controller has permission to publish and
+// receive it.
 func (t *Tunnel) echoTopic() string { return t.prefix + t.self + "/base/baseline" }
 
-// heardItself notes an echo when it is its turn, as a message of a base.
+// heardItself records an echo when the inbox handles it, as a message of a base.
 func (t *Tunnel) heardItself(m paho.Message) {
 	number, err := strconv.Atoi(string(m.Payload()))
 	if err != nil {

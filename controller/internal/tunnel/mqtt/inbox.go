@@ -2,18 +2,17 @@ package mqtt
 
 import "sync"
 
-// How much may wait in an inbox, and how many work on it.
+// Limits of an inbox.
 const (
 	inboxWorkers = 8
 	inboxOfBase  = 4 << 20  // bytes
 	inboxOfAll   = 64 << 20 // bytes
-	// messageCost is what a message takes beside its bytes.
+	// messageCost is the memory of a message besides its payload.
 	messageCost = 512
 )
 
-// inbox has messages worked on by a few goroutines, so that a message that takes long holds up neither
-// the connection nor other bases. The messages of one base are worked on one after the other, in order;
-// the bases take turns. It may be used concurrently.
+// inbox handles messages in a few goroutines, so that a slow message does not block the connection or other bases.
+// Messages of one base are handled in order, and the bases take turns. Its methods may be called concurrently.
 type inbox struct {
 	mu      sync.Mutex
 	ready   sync.Cond // a base has its turn, or the end
@@ -24,7 +23,7 @@ type inbox struct {
 	workers sync.WaitGroup
 }
 
-// letters are the messages of one base that wait.
+// letters are the messages of one base.
 type letters struct {
 	identity string
 	waiting  []letter
@@ -36,7 +35,6 @@ type letter struct {
 	work func()
 }
 
-// newInbox starts so many workers; stop ends them.
 func newInbox(workers int) *inbox {
 	b := &inbox{bases: map[string]*letters{}}
 	b.ready.L = &b.mu
@@ -46,8 +44,7 @@ func newInbox(workers int) *inbox {
 	return b
 }
 
-// put has work done for a message of so many bytes. It does not block; false says that there is no
-// room.
+// put queues a message of size bytes. It does not block, and returns false if there is no room.
 func (b *inbox) put(identity string, size int, work func()) bool {
 	size += messageCost
 	b.mu.Lock()
@@ -68,7 +65,6 @@ func (b *inbox) put(identity string, size int, work func()) bool {
 	return true
 }
 
-// run works on messages until stop.
 func (b *inbox) run() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,7 +93,7 @@ func (b *inbox) run() {
 	}
 }
 
-// stop drops what waits, and returns when nothing is worked on any more.
+// stop discards the queued messages and waits for the current ones.
 func (b *inbox) stop() {
 	b.mu.Lock()
 	b.stopped = true

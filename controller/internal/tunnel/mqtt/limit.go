@@ -15,12 +15,12 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// packetLimiter limits the size of MQTT 3.1.1 packets that are read from a connection. The library allocates
+// packetLimiter limits the size of MQTT 3.1.1 packets that are read from a connection, because the library allocates
 // the length in the header of a packet, up to 256 MiB.
 //
-// A PUBLISH whose payload exceeds the limit is truncated to one byte more than the limit: the tunnel rejects
-// and acknowledges it. If packetLimiter closed the connection instead, the broker would send a retained message
-// again on the next connection. Any other packet that exceeds the limit is an error.
+// A PUBLISH with a longer payload is truncated to one byte more than the limit: the tunnel rejects and acknowledges
+// it. Otherwise the broker would send a retained message again on each connection. Any other longer packet is an
+// error.
 type packetLimiter struct {
 	net.Conn
 	in     *bufio.Reader
@@ -30,7 +30,7 @@ type packetLimiter struct {
 	skip   int    // bytes to discard at the end of the current packet
 }
 
-// dial connects to the broker as the library does, and limits the packets that the library reads.
+// dial connects to the broker as the library does, with a packetLimiter.
 func dial(broker *url.URL, o paho.ClientOptions) (conn net.Conn, err error) {
 	if broker.Scheme == "ssl" {
 		conn, err = (&tls.Dialer{NetDialer: o.Dialer, Config: o.TLSConfig}).Dial("tcp", broker.Host)
@@ -47,7 +47,7 @@ func newPacketLimiter(c net.Conn, limit int) *packetLimiter {
 	return &packetLimiter{Conn: c, in: bufio.NewReader(c), limit: limit}
 }
 
-// Read implements net.Conn. After an error, the connection cannot be used any more.
+// Read implements net.Conn.
 func (l *packetLimiter) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil

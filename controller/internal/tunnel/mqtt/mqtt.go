@@ -1,8 +1,7 @@
 // Package mqtt carries arklet messages over an MQTT broker (protocol 3).
 //
-// One connection serves all bases. It subscribes with one wildcard, again on every connect, so that
-// no base is lost when the broker comes back. Commands go out with QoS 1 and are never retained: a
-// base that connects later must not run what was meant for another.
+// One connection serves all bases, with one wildcard subscription. Commands have QoS 1 and are never retained: a base
+// that connects later must not execute them.
 package mqtt
 
 import (
@@ -24,41 +23,37 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// ErrNotConnected says that a command was not sent because the broker is away.
+// ErrNotConnected reports a command that was not sent because there is no connection to the broker.
 var ErrNotConnected = errors.New("not connected to the MQTT broker")
 
 // Options configure a Tunnel.
 type Options struct {
 	// Broker is a URL: tcp://host:port or ssl://host:port.
-	Broker string
-	// Username and Password are sent when Username is not empty.
+	Broker             string
 	Username, Password string
-	// ClientID is the prefix of the MQTT client id. Each connection appends a random part: a broker disconnects
-	// a client if another one connects with its id, so no client may know the id of a controller.
+	// ClientID is the prefix of the MQTT client ID. Each connection appends a random part, so that no client knows
+	// the ID and can disconnect the controller by using it.
 	ClientID string
-	// Env is the environment in topics; it is written in lower case, as bases do (protocol 2.3).
+	// Env is the environment in topics, where it is in lower case (protocol 2.3).
 	Env string
-	// Networks are the networks in which the address of a base must be. If there are none, any address is
-	// allowed that is not refused in general; see CheckUnproven.
+	// Networks are those in which the address of a base must be; see CheckUnproven.
 	Networks tunnel.Networks
-	// TLS returns the configuration of the next connection to an ssl:// broker. Nil verifies the broker
-	// with the authorities of the system.
+	// TLS returns the configuration of the next connection to an ssl:// broker. Nil uses the certificate authorities
+	// of the system.
 	TLS func() *tls.Config
-	// Notice is how soon a connection that carries nothing any more counts as lost; 0 means 14 s,
-	// and less than 3 s counts as 3 s.
+	// Notice is how soon a half-open connection is closed; default 14 s, minimum 3 s.
 	Notice time.Duration
 	// Speed divides the pauses between two attempts to connect.
 	Speed pace.Speed
-	// ClearRetained removes, once, the commands and baselines of this environment that the broker
-	// has retained: a controller before this one left them, and bases that connect would run them.
+	// ClearRetained removes the commands and baselines of this environment that the broker has retained.
+	// ModuleController V2 leaves them, and bases that connect execute them.
 	ClearRetained bool
-	// OnConnected is called after every connect, once the subscription stands; it may be nil.
+	// OnConnected is called after each connect and subscription. It may be nil.
 	OnConnected func()
-	// Logger is where connection changes go; nil discards them.
-	Logger *slog.Logger
+	Logger      *slog.Logger
 }
 
-// Tunnel is the MQTT side of the controller. All its methods may be called concurrently.
+// Tunnel is the MQTT tunnel. Its methods may be called concurrently.
 type Tunnel struct {
 	opts    Options
 	handler tunnel.Handler
@@ -73,7 +68,7 @@ type Tunnel struct {
 	cleared bool                       // retained commands; only Start's goroutine uses it
 }
 
-// New prepares a tunnel that tells handler what bases say. Nothing is dialled before Start.
+// New returns a Tunnel that passes messages to handler. It does not connect before Start.
 func New(opts Options, handler tunnel.Handler) *Tunnel {
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	opts.Notice = max(cmp.Or(opts.Notice, defaultNotice), minNotice)
@@ -83,13 +78,13 @@ func New(opts Options, handler tunnel.Handler) *Tunnel {
 	return t
 }
 
-// Key names the tunnel.
+// Key implements the interface of a tunnel.
 func (t *Tunnel) Key() tunnel.Key { return tunnel.MQTT }
 
-// Connected says whether the broker can be reached at this moment, and sends what bases say.
+// Connected reports whether the tunnel is connected and subscribed.
 func (t *Tunnel) Connected() bool { return t.trouble.Load() == nil }
 
-// Trouble says why the tunnel is not connected and subscribed; nil if it is.
+// Trouble returns why the tunnel is not connected and subscribed; nil if it is.
 func (t *Tunnel) Trouble() error {
 	if err := t.trouble.Load(); err != nil {
 		return *err
@@ -97,10 +92,9 @@ func (t *Tunnel) Trouble() error {
 	return nil
 }
 
-// Send publishes a command for a base and returns when it is handed to the connection; the answer
-// comes through the Handler. Without a connection it fails with ErrNotConnected: a command must not
-// wait in a queue for a base that is another one by then. A question that is still on its way to the broker
-// after a second is not sent once more; when too much is on its way, nothing is.
+// Send publishes a command; the Handler gets the answer. Without a connection it fails with ErrNotConnected, because
+// a queued command could reach the base much later. It omits a query that the broker has not acknowledged within a
+// second.
 func (t *Tunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) error {
 	if r.Command == arklet.CommandSwitchBiz {
 		return fmt.Errorf("%s: %w", r.Command, tunnel.ErrNotSupported)
@@ -120,13 +114,13 @@ func (t *Tunnel) publish(topic string, question bool, body []byte) error {
 	if c == nil || !c.client.IsConnectionOpen() {
 		return fmt.Errorf("publishing to %s: %w", topic, ErrNotConnected)
 	}
-	if may, err := c.unacknowledged.admit(topic, question, time.Now()); err != nil {
-		return fmt.Errorf("publishing to %s: %w", topic, err)
-	} else if !may {
+	if question && c.queries.pending(topic, time.Now()) {
 		return nil
 	}
 	token := c.client.Publish(topic, 1, false, body)
-	c.unacknowledged.note(topic, question, token, time.Now())
+	if question {
+		c.queries.add(topic, token, time.Now())
+	}
 	select {
 	case <-token.Done():
 		if err := token.Error(); err != nil {
@@ -137,7 +131,7 @@ func (t *Tunnel) publish(topic string, question bool, body []byte) error {
 	return nil
 }
 
-// receive runs in the connection's reading goroutine, so what takes long goes through the inbox.
+// receive runs in the reading goroutine of the connection, so it only queues messages.
 func (t *Tunnel) receive(c paho.Client, m paho.Message) {
 	identity, kind, ok, err := t.parseTopic(m.Topic())
 	if !ok {
@@ -168,10 +162,8 @@ func (t *Tunnel) receive(c paho.Client, m paho.Message) {
 	}
 }
 
-// errFull says why a message was not read.
 var errFull = errors.New("more messages wait than there is room for")
 
-// read decodes a message and acts on it.
 func (t *Tunnel) read(from tunnel.Origin, kind string, payload []byte) {
 	e, err := arklet.DecodeEnvelope(payload)
 	if err != nil {
@@ -184,8 +176,7 @@ func (t *Tunnel) read(from tunnel.Origin, kind string, payload []byte) {
 	}
 }
 
-// parseTopic splits koupleless_<env>/<identity>/base/<kind>. A topic of something else is not ok; err
-// says what is wrong with the identity.
+// parseTopic splits koupleless_<env>/<identity>/base/<kind>. err is about the identity.
 func (t *Tunnel) parseTopic(topic string) (identity, kind string, ok bool, err error) {
 	rest, ok := strings.CutPrefix(topic, t.prefix)
 	if !ok {
@@ -202,7 +193,7 @@ func (t *Tunnel) parseTopic(topic string) (identity, kind string, ok bool, err e
 	return identity, kind, true, arklet.CheckIdentity(identity)
 }
 
-// dispatch decodes by kind and calls the handler; a reason says why it did not.
+// dispatch decodes a message and passes it to the handler, or returns why it does not.
 func (t *Tunnel) dispatch(from tunnel.Origin, kind string, data []byte) (reason tunnel.Rejection, err error) {
 	switch kind {
 	case "heart":
@@ -252,7 +243,7 @@ func (t *Tunnel) dispatch(from tunnel.Origin, kind string, data []byte) (reason 
 	return "", nil
 }
 
-// pass decodes a message and passes it on. It also passes on a list from which invalid entries were dropped.
+// pass decodes a message and passes it on, also a list without its invalid entries.
 func pass[M any](from tunnel.Origin, data []byte, decode func([]byte) (M, error), on func(tunnel.Origin, M)) error {
 	m, err := decode(data)
 	if err == nil || errors.Is(err, arklet.ErrDropped) {
@@ -261,7 +252,7 @@ func pass[M any](from tunnel.Origin, data []byte, decode func([]byte) (M, error)
 	return err
 }
 
-// answerBaseline asks the handler apart from other messages: choosing the modules reads many objects.
+// answerBaseline uses a queue of its own, because the handler reads many objects.
 func (t *Tunnel) answerBaseline(from tunnel.Origin, m arklet.Metadata) (tunnel.Rejection, error) {
 	if !t.queries.put(from.Identity, 0, func() {
 		body, err := arklet.BaselineBody(t.handler.BaselineQuery(from, m))

@@ -8,17 +8,16 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 )
 
-// retainedTime is how long the broker may take to send what it has retained: it comes right after
-// the SUBACK, and nothing marks its end.
+// retainedTime is how long to wait for the retained messages of the broker, which come right after the SUBACK without
+// an end marker.
 const retainedTime = 5 * time.Second
 
-// subscribeAgain is how often a second subscription that was refused is tried again: mochi refuses one whose packet
-// identifier is that of a message which it has sent and which is not acknowledged.
+// subscribeAgain is how often a refused subscription is repeated: mochi refuses one whose packet identifier is that
+// of an unacknowledged message.
 const subscribeAgain = 3
 
-// clearRetained has the broker forget the commands of this environment that it has retained, as the
-// existing controller leaves them (protocol 3.4). It returns a channel that tells when that is over;
-// nil if there is nothing to do. What the broker keeps for another environment is not touched.
+// clearRetained removes the retained commands of this environment (protocol 3.4). It returns a channel that receives
+// when that is over; nil if there is nothing to do.
 func (t *Tunnel) clearRetained(ctx context.Context, client paho.Client) <-chan time.Time {
 	if !t.opts.ClearRetained || t.cleared {
 		return nil
@@ -34,7 +33,7 @@ func (t *Tunnel) clearRetained(ctx context.Context, client paho.Client) <-chan t
 	return time.After(retainedTime)
 }
 
-// commands is the filter of all commands: koupleless_<env>/<identity>/<command>.
+// commands matches all commands: koupleless_<env>/<identity>/<command>.
 func (t *Tunnel) commands() string { return t.prefix + "+/+" }
 
 func (t *Tunnel) stopClearing(client paho.Client) {
@@ -42,8 +41,7 @@ func (t *Tunnel) stopClearing(client paho.Client) {
 	client.Unsubscribe(t.commands()) // ignore takes what still comes
 }
 
-// clear removes a retained message by an empty one in its place [MQTT-3.3.1-10]. It runs in the
-// connection's reading goroutine.
+// clear replaces a retained message by an empty one [MQTT-3.3.1-10].
 func (t *Tunnel) clear(client paho.Client, m paho.Message) {
 	if !m.Retained() || !t.opts.ClearRetained {
 		return

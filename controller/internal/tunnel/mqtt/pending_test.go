@@ -1,0 +1,104 @@
+package mqtt
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	broker "github.com/mochi-mqtt/server/v2"
+	mochi "github.com/mochi-mqtt/server/v2/packets"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+// receipt is the token of a message that is acknowledged when the test says so.
+type receipt struct{ done chan struct{} }
+
+func newReceipt() receipt { return receipt{make(chan struct{})} }
+
+func (r receipt) Wait() bool                     { <-r.done; return true }
+func (r receipt) WaitTimeout(time.Duration) bool { return r.Wait() }
+func (r receipt) Done() <-chan struct{}          { return r.done }
+func (r receipt) Error() error                   { return nil }
+
+func TestAQueryOnItsWayIsNotRepeated(t *testing.T) {
+	const topic = "e/a/health"
+	now := time.Now()
+	q := queries{sent: map[string]sent{}}
+	first, second := newReceipt(), newReceipt()
+	q.add(topic, first, now)
+	for after, want := range map[time.Duration]bool{behindAfter - 1: false, behindAfter: true, lostAfter - 1: true, lostAfter: false} {
+		if got := q.pending(topic, now.Add(after)); got != want {
+			t.Errorf("pending after %s: %t, want %t", after, got, want)
+		}
+	}
+	if q.pending("e/b/health", now.Add(behindAfter)) {
+		t.Error("a query that was not sent is pending")
+	}
+	q.add(topic, second, now)
+	close(first.done)
+	if !q.pending(topic, now.Add(behindAfter)) {
+		t.Error("a query is not pending when only the one before was acknowledged")
+	}
+	close(second.done)
+	if q.pending(topic, now.Add(behindAfter)) || len(q.sent) != 0 {
+		t.Error("an acknowledged query is pending")
+	}
+}
+
+// busy is a broker that acknowledges nothing while it is held.
+type busy struct {
+	doorman
+	held chan struct{} // closed when it goes on
+	told chan string   // topics of commands
+}
+
+func (b *busy) Provides(hook byte) bool {
+	return b.doorman.Provides(hook) || hook == broker.OnPublish
+}
+
+func (b *busy) OnPublish(_ *broker.Client, pk mochi.Packet) (mochi.Packet, error) {
+	if strings.HasSuffix(pk.TopicName, "/base/baseline") { // what the controller says to itself
+		return pk, nil
+	}
+	b.told <- pk.TopicName
+	<-b.held
+	return pk, nil
+}
+
+func TestABrokerThatIsBehind(t *testing.T) {
+	b := &busy{held: make(chan struct{}), told: make(chan string, 10)}
+	_, addr := serveBroker(t, b)
+	connected, wait := signal()
+	tun := startTunnel(t, addr, newHearing(), connected)
+	wait(t)
+	ask := func() {
+		t.Helper()
+		if err := tun.Send(t.Context(), tunnel.Address{Identity: "a"}, arklet.Request{Command: arklet.CommandHealth}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask()
+	<-b.told
+	q := &tun.conn.Load().queries
+	q.mu.Lock()
+	for topic, last := range q.sent { // as if it had been sent a while ago
+		q.sent[topic] = sent{last.token, last.at.Add(-behindAfter)}
+	}
+	q.mu.Unlock()
+	before := q.sent[tun.prefix+"a/health"]
+	ask()
+	if q.sent[tun.prefix+"a/health"] != before {
+		t.Error("a query was sent again to a broker that is behind")
+	}
+	close(b.held)
+	waitFor(t, "the acknowledgement, and the next question", func() error {
+		ask()
+		if len(b.told) == 0 {
+			return errors.New("the broker was not told")
+		}
+		return nil
+	})
+}
