@@ -164,7 +164,7 @@ func (s Schedule) observed() bool {
 	outages := 0
 	for _, m := range s.Moves {
 		resource := moves[m.Do].resource
-		if m.Lasts > 0 && (resource == "controller" || resource == view || resource == apiServer) {
+		if m.Lasts > 0 && (resource == controllers || resource == view || resource == apiServer) {
 			return false
 		}
 		if resource == apiServer {
@@ -246,7 +246,7 @@ func (r *renderer) move(i int, m Move) {
 		return
 	}
 	if kind.fault != nil {
-		r.fault(m, kind)
+		r.inject(m, kind)
 		return
 	}
 	r.operate(m)
