@@ -67,8 +67,6 @@ type Options struct {
 	Dir state.Dir
 	// Programs to run. Required.
 	Programs Programs
-	// Listening is called once, when the control API can be reached. Default: nothing.
-	Listening func()
 	// Logger of the daemon. Default: nothing is logged.
 	Logger *slog.Logger
 
@@ -125,9 +123,6 @@ func New(o Options) *Daemon {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Listening == nil {
-		o.Listening = func() {}
-	}
 	if o.open == nil {
 		o.open = openCluster
 	}
@@ -169,7 +164,6 @@ func (d *Daemon) Start(ctx context.Context) error {
 	server := control.NewServer(d.api())
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	d.o.Listening()
 	d.log.Info("daemon started", "dir", string(d.o.Dir), "pid", os.Getpid())
 
 	idle := time.NewTimer(idleTime)

@@ -137,16 +137,20 @@ func newBench(t *testing.T) *bench {
 	}
 	b := &bench{t: t, dir: dir, ended: make(chan error, 1),
 		cluster: &fakeCluster{client: fake.NewClientset(), rest: func(context.Context) error { return nil }}}
-	listening := make(chan struct{})
 	d := New(Options{
-		Dir: dir, Programs: Programs{Controller: self}, Listening: func() { close(listening) },
+		Dir: dir, Programs: Programs{Controller: self},
 		open:   func(clusterOptions) (Cluster, error) { return b.cluster, nil },
 		client: func(*cluster.Cluster) (kubernetes.Interface, error) { return b.cluster.client, nil },
 	})
 	b.daemon = d
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { b.ended <- d.Start(ctx) }()
-	<-listening
+	b.eventually(func() error {
+		if dir.SocketPath() == "" {
+			return errors.New("the daemon does not listen")
+		}
+		return nil
+	})
 	b.Client = control.NewClient(dir.SocketPath())
 	t.Cleanup(func() {
 		cancel()

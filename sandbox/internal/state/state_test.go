@@ -75,27 +75,6 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// An empty folder that another user has put there is not taken: he could open it again.
-func TestAFolderOfAnotherUserIsRefused(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("NOT TESTED: only root can give a folder away: make test-root")
-	}
-	dir := state.Home(t.TempDir()).Dir("a")
-	if err := os.Mkdir(string(dir), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(string(dir), 54321, 54321); err != nil {
-		t.Fatal(err)
-	}
-	err := dir.Create()
-	if err == nil || !strings.Contains(err.Error(), "belongs to the user 54321") {
-		t.Errorf("Create says: %v", err)
-	}
-	if _, err := os.Stat(dir.Logs()); err == nil {
-		t.Error("it has made folders in it")
-	}
-}
-
 // A folder of another user is refused although it has the mark, and so is every folder in the home of another user.
 func TestCheckOwner(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -35,7 +35,7 @@ func TestSettings(t *testing.T) {
 	}
 	two := 2
 	for index := range 2 {
-		env, err := p.Settings(Instance{Index: index + 1, Config: v1alpha1.Controller{Replicas: &two}})
+		env, err := p.settings(Instance{Index: index + 1, Config: v1alpha1.Controller{Replicas: &two}})
 		if err != nil {
 			t.Fatal(err)
 		}

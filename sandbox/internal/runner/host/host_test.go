@@ -60,9 +60,7 @@ type helpers struct {
 	started []Instance
 }
 
-func (h *helpers) Settings(Instance) (map[string]string, error) {
-	return map[string]string{"HTTP_TUNNEL_TOKEN": "secret"}, nil
-}
+func (h *helpers) Settings(Instance) (any, error) { return "settings", nil }
 
 func (h *helpers) Process(i Instance) (supervise.Spec, error) {
 	h.mu.Lock()
@@ -118,7 +116,7 @@ func TestPortTaken(t *testing.T) {
 				}
 			}
 			heartbeats := map[string]string{}
-			r := newRunner(t, h.dir, Options{Program: h, Heartbeats: func(controller, addr string) { heartbeats[controller] = addr }})
+			r := newRunner(t, h.dir, Options{Program: h, Token: "secret", Heartbeats: func(controller, addr string) { heartbeats[controller] = addr }})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			one := 1
@@ -141,7 +139,7 @@ func TestPortTaken(t *testing.T) {
 func TestPortTakenWhileItWasDown(t *testing.T) {
 	h := &helpers{dir: t.TempDir(), ways: []string{"good"}}
 	heartbeats := map[string]string{}
-	r := newRunner(t, h.dir, Options{Program: h, Heartbeats: func(controller, addr string) { heartbeats[controller] = addr }})
+	r := newRunner(t, h.dir, Options{Program: h, Token: "secret", Heartbeats: func(controller, addr string) { heartbeats[controller] = addr }})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	one := 1
@@ -204,9 +202,7 @@ func TestAPIView(t *testing.T) {
 // viewed are helpers whose kubeconfig makes a difference.
 type viewed struct{ helpers }
 
-func (v *viewed) Settings(i Instance) (map[string]string, error) {
-	return map[string]string{"kubeconfig": i.Kubeconfig}, nil
-}
+func (v *viewed) Settings(i Instance) (any, error) { return i.Kubeconfig, nil }
 
 // An MQTT client id ends with the CLIENT_ID of a controller. The module controller appends a random part.
 func TestReplica(t *testing.T) {

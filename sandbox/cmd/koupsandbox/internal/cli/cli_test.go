@@ -149,44 +149,6 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// A folder that koupsandbox has not made is left alone, whatever it is called.
-func TestForeignFolder(t *testing.T) {
-	for _, line := range []string{"up --provider embedded --name src", "down --name src", "down --name src --keep-logs",
-		"demo --name src", "scenario run --up --provider embedded --name src HOME/s.yaml"} {
-		t.Run(line, func(t *testing.T) {
-			home := t.TempDir()
-			run(t, home, "scenario", "new", "--dir", "HOME", "s")
-			for _, program := range []string{"koupsandbox", "koup-controlplane", "module-controller"} {
-				if err := os.WriteFile(filepath.Join(home, program), []byte("#!/bin/sh\nexit 7\n"), 0o700); err != nil {
-					t.Fatal(err)
-				}
-			}
-			file := filepath.Join(home, "src", "main.go")
-			if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, []byte("package main\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			want := result{1, "", "koupsandbox: the folder HOME/src was not made by koupsandbox, and is left alone: choose another --name or --home, or move the folder away\n"}
-			got := run(t, home, append([]string{"--home", "HOME"}, strings.Fields(line)...)...)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-			entries, err := os.ReadDir(filepath.Dir(file))
-			if err != nil || len(entries) != 1 || entries[0].Name() != "main.go" {
-				t.Errorf("in the folder: %v, %v", entries, err)
-			}
-			if info, err := os.Stat(filepath.Dir(file)); err == nil && info.Mode().Perm() != 0o755 {
-				t.Errorf("the folder's permissions are %v now", info.Mode())
-			}
-			if locks, err := filepath.Glob(filepath.Join(home, ".lock*")); err != nil || len(locks) > 0 {
-				t.Errorf("a lock was made: %v, %v", locks, err)
-			}
-		})
-	}
-}
-
 func TestLogs(t *testing.T) {
 	home := t.TempDir()
 	dir := state.Home(filepath.Join(home, ".koupsandbox")).Dir("koup")
