@@ -202,29 +202,33 @@ func (d *Daemon) Start(ctx context.Context) error {
 	return err
 }
 
-// acquire takes the right to change the sandbox, and returns a context that ends
-// with the caller's and when the sandbox is taken down.
-func (d *Daemon) acquire(ctx context.Context, share int64) (context.Context, func(), error) {
+// untilEnd returns a context that ends with ctx, and when the sandbox is taken down.
+func (d *Daemon) untilEnd(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	unhook := context.AfterFunc(d.ending, func() { cancel(context.Cause(d.ending)) })
-	give := func() {
+	unhook := context.AfterFunc(d.ending, func() { cancel(d.ends()) })
+	return ctx, func() {
 		unhook()
 		cancel(nil)
 	}
+}
+
+// acquire takes the right to change the sandbox. It returns the context of untilEnd.
+func (d *Daemon) acquire(ctx context.Context, share int64) (context.Context, func(), error) {
+	ctx, cancel := d.untilEnd(ctx)
 	if err := d.changes.Acquire(ctx, share); err != nil {
 		err = context.Cause(ctx)
-		give()
+		cancel()
 		return nil, nil, err
 	}
-	if d.ending.Err() != nil { // both were possible
+	release := func() {
+		cancel()
 		d.changes.Release(share)
-		give()
-		return nil, nil, context.Cause(d.ending)
 	}
-	return ctx, func() {
-		give()
-		d.changes.Release(share)
-	}, nil
+	if d.ending.Err() != nil { // Acquire may succeed all the same
+		release()
+		return nil, nil, d.ends()
+	}
+	return ctx, release, nil
 }
 
 // The shares of Daemon.changes.

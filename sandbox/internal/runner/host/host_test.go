@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -109,9 +111,7 @@ func TestPortTaken(t *testing.T) {
 			if tc.occupy {
 				h.occupy = func(addr string) {
 					l, err := net.Listen("tcp", addr)
-					if err != nil {
-						t.Fatal(err)
-					}
+					check.Must(t, err)
 					t.Cleanup(func() { _ = l.Close() }) // nobody reads from it
 				}
 			}
@@ -143,24 +143,16 @@ func TestPortTakenWhileItWasDown(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	one := 1
-	if err := r.Ensure(ctx, v1alpha1.Controller{Replicas: &one}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, r.Ensure(ctx, v1alpha1.Controller{Replicas: &one}))
 	for range 2 { // also where it was started elsewhere before
 		before := h.started[len(h.started)-1]
 		for _, action := range []component.Action{component.Kill, component.Stop} { // the second waits for its end
-			if err := r.Part().Act(ctx, before.Name, action); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, r.Part().Act(ctx, before.Name, action))
 		}
 		l, err := net.Listen("tcp", before.Health)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		t.Cleanup(func() { _ = l.Close() }) // nobody reads from it
-		if err := r.Part().Act(ctx, before.Name, component.Start); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, r.Part().Act(ctx, before.Name, component.Start))
 		after := h.started[len(h.started)-1]
 		if after.Health == before.Health || heartbeats[after.Name] != after.Heartbeats+"/secret" {
 			t.Errorf("its health is at %s, was at %s; heartbeats go to %v", after.Health, before.Health, heartbeats)
@@ -183,9 +175,7 @@ func TestAPIView(t *testing.T) {
 	})
 	two := 2
 	for _, view := range []bool{false, true, true, false} {
-		if err := r.Ensure(t.Context(), v1alpha1.Controller{Replicas: &two, APIView: view}); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, r.Ensure(t.Context(), v1alpha1.Controller{Replicas: &two, APIView: view}))
 	}
 	got := map[string][]string{}
 	for _, i := range h.started {
