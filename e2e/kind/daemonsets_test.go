@@ -84,3 +84,16 @@ func pauseImage(t *testing.T) string {
 	t.Fatalf("node %s has no pause image", list.Items[0].Name)
 	return ""
 }
+
+// vnodes returns the names of the Nodes of bases.
+func vnodes(ctx context.Context) (map[string]bool, error) {
+	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: module.LabelComponent + "=vnode"})
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, n := range list.Items {
+		names[n.Name] = true
+	}
+	return names, nil
+}

@@ -1,0 +1,70 @@
+package vpod
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/koupleless/koupsandbox/controller/api"
+	"github.com/koupleless/koupsandbox/controller/labels"
+)
+
+// watchUnmanaged returns the watch of Pods on bases that do not have the label of modules: they tolerate the taints of bases, or
+// name a Node. No kubelet would delete them. The watch has Pods that are bound and Pending. Other Pods are in that state only
+// for a moment.
+func (p *Provider) watchUnmanaged(client kubernetes.Interface) podWatches {
+	watch := newPodWatch(client,
+		labels.Component+"!="+labels.Module+","+labels.OlderComponent+"!="+labels.Module,
+		fields.AndSelectors(fields.OneTermEqualSelector("status.phase", string(corev1.PodPending)), fields.OneTermNotEqualSelector("spec.nodeName", "")).String())
+	_, _ = watch.AddEventHandler(cache.ResourceEventHandlerFuncs{ // it does not fail before the informer runs
+		AddFunc:    func(obj any) { p.unmanagedChanged(obj.(*corev1.Pod)) },
+		UpdateFunc: func(_, obj any) { p.unmanagedChanged(obj.(*corev1.Pod)) },
+	})
+	return podWatches{watch}
+}
+
+// unmanagedChanged queues a Pod that must be reported or deleted.
+func (p *Provider) unmanagedChanged(pod *corev1.Pod) {
+	if p.Serves(pod.Spec.NodeName) && (pod.DeletionTimestamp != nil || len(pod.Status.ContainerStatuses) == 0) {
+		p.chores.Add(podKey(nameOf(pod)))
+	}
+}
+
+// tendUnmanaged reports a Pod once by an Event and in its status, which kubectl debug prints, and deletes a Pod that is being
+// deleted.
+func (p *Provider) tendUnmanaged(ctx context.Context, pod *corev1.Pod) error {
+	if pod.DeletionTimestamp != nil {
+		return p.writer.delete(ctx, pod)
+	}
+	if len(pod.Status.ContainerStatuses) > 0 {
+		return nil
+	}
+	status := *pod.Status.DeepCopy()
+	for _, c := range pod.Spec.Containers {
+		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
+			Name: c.Name, Image: c.Image, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: api.ReasonNotAModule, Message: notAModule(pod)}},
+		})
+	}
+	update := &corev1.Pod{ObjectMeta: *pod.ObjectMeta.DeepCopy(), Status: status} // the API server ignores the spec
+	_, err := p.writer.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
+	if err == nil {
+		p.opts.Recorder.Event(pod, corev1.EventTypeWarning, api.ReasonNotAModule, notAModule(pod))
+	}
+	return err
+}
+
+// notAModule returns why a Pod on a base does not run, and how to keep a Pod that is not a module off
+// bases. A DaemonSet that tolerates all taints usually needs its tolerations, so it gets a node affinity.
+func notAModule(pod *corev1.Pod) string {
+	owner := metav1.GetControllerOf(pod)
+	isDaemonSet := owner != nil && owner.Kind == "DaemonSet"
+	text := "this Pod is bound to a base, which runs modules only: if it is a module, its template lacks the label " + labels.Component + "=" + labels.Module
+	if isDaemonSet {
+		return text + "; otherwise keep DaemonSet " + owner.Name + " off bases by a required node affinity in its template: " + labels.Component + " NotIn [" + labels.Vnode + "]"
+	}
+	return text + "; otherwise its toleration of " + labels.TaintVirtualNode + " brings it here: remove it"
+}
