@@ -127,7 +127,7 @@ func (b *Base) Start(ctx context.Context) error {
 // subscriptions together with the old one's.
 const shortestRestart = 500 * time.Millisecond
 
-// awaitRestart blocks until the next process is to start; false = never.
+// awaitRestart blocks until the next process is to start. It returns false if ctx ends before.
 func (b *Base) awaitRestart(ctx context.Context) bool {
 	ended := time.Now()
 	b.mu.Lock()
@@ -230,14 +230,13 @@ func (b *Base) Clear(ids ...string) int {
 // Faults lists the faults that were set and not cleared, in order of injection.
 func (b *Base) Faults() []fault.Status { return b.faults.status() }
 
-// faultEnded ends the effect of faults that are not asked for on the way of a command.
+// faultEnded ends the effect of faults that commands do not check.
 func (b *Base) faultEnded(kind fault.Kind) {
 	if kind != fault.KindCrash && kind != fault.KindUninstalled {
 		b.faultsChanged(kind)
 	}
 }
 
-// faultsChanged lets faults act that are not asked for on the way of a command.
 func (b *Base) faultsChanged(kind fault.Kind) {
 	b.mu.Lock()
 	l := b.life

@@ -170,7 +170,6 @@ type WebOptions struct {
 	RequestDuration time.Duration
 }
 
-// normalise fills in defaults and reports everything that is wrong.
 func (o Options) normalise() (Options, error) {
 	var errs []error
 	o.Name = cmp.Or(o.Name, "base")

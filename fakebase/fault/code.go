@@ -26,7 +26,6 @@ const (
 	CodeUninstallRequirementUnmet = "Arklet.UnInstallationRequirementNotMet"
 )
 
-// codes is sorted.
 var codes = []string{
 	CodeInstallBizExecuting,
 	CodeInstallBizFailed,

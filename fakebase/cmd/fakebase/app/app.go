@@ -26,7 +26,6 @@ const (
 
 func env(name string) []string { return []string{"FAKEBASE_" + name} }
 
-// flags are all flags of the command; each has its environment variable.
 func flags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "mqtt", Category: catTunnels, EnvVars: env("MQTT"), Usage: "`URL` of the MQTT broker, tcp://host:port or ssl://host:port"},
@@ -100,7 +99,6 @@ func New(version string, stdout, stderr io.Writer) *cli.App {
 	}
 }
 
-// serve starts the bases and waits for them.
 func serve(ctx context.Context, c *cli.Context, stdout, stderr io.Writer) error {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.String("log-level"))); err != nil {
@@ -152,7 +150,6 @@ func serve(ctx context.Context, c *cli.Context, stdout, stderr io.Writer) error 
 	return nil
 }
 
-// openWeb opens the listeners for module traffic and prints their addresses.
 func openWeb(ctx context.Context, bases []*fakebase.Base, stdout io.Writer) error {
 	for _, b := range bases {
 		addr, err := b.WebAddr(ctx)
