@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
@@ -119,7 +117,7 @@ func ownAddress() (string, error) {
 }
 
 func (h *host) make(ctx context.Context, o Options) (snapshot, error) {
-	o.Logger, o.NewIdentity = h.log, uuid.NewString
+	o.Logger = h.log
 	if o.MQTT != nil {
 		config, err := o.brokerTLS()
 		if err != nil {

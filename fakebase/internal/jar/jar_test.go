@@ -217,15 +217,3 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
-
-// FuzzAttributes: no manifest makes the reader crash.
-func FuzzAttributes(f *testing.F) {
-	f.Fuzz(func(t *testing.T, raw string) {
-		attrs, err := attributes(raw)
-		for k := range attrs {
-			if err == nil && k != strings.ToLower(k) {
-				t.Errorf("key %q", k)
-			}
-		}
-	})
-}

@@ -67,7 +67,7 @@ func flags() []cli.Flag {
 		&cli.DurationFlag{Name: "request-duration", Category: catModules, EnvVars: env("REQUEST_DURATION"), Usage: "how long a module works on a request"},
 
 		&cli.StringFlag{Name: "faults", Category: catOperator, EnvVars: env("FAULTS"), Usage: "YAML `FILE` with a list of faults"},
-		&cli.Uint64Flag{Name: "seed", Category: catOperator, EnvVars: env("SEED"), Usage: "makes everything random repeatable"},
+		&cli.Uint64Flag{Name: "seed", Category: catOperator, EnvVars: env("SEED"), Usage: "makes random delays and faults repeatable"},
 		&cli.BoolFlag{Name: "web", Category: catOperator, EnvVars: env("WEB"), Usage: "open the listeners for module traffic and print their addresses"},
 		&cli.StringFlag{Name: "web-addr", Category: catOperator, EnvVars: env("WEB_ADDR"), Usage: "`ADDR` where a base listens for module traffic", DefaultText: "127.0.0.1, any free port"},
 		&cli.StringFlag{Name: "control", Category: catOperator, EnvVars: env("CONTROL"), Usage: "`ADDR` of a control endpoint, 127.0.0.1:0 for any port; prints its URL"},
