@@ -24,9 +24,7 @@ func (c *Controller) baseChanged(change base.Change) {
 	switch change.Kind {
 	case base.Appeared:
 		c.wake()
-		if modules := c.newcomers.take(change.Identity); len(modules) > 0 {
-			c.provider.Expect(change.Identity, modules)
-		}
+		c.expectNewcomer(change.Identity)
 		c.nodeReconciler.Changed(change.Identity)
 	case base.InfoChanged, base.LivenessChanged, base.HealthChanged:
 		c.nodeReconciler.Changed(change.Identity)

@@ -12,12 +12,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	vklog "github.com/virtual-kubelet/virtual-kubelet/log"
-	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/informers"
 	corev1informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -55,7 +54,6 @@ type Controller struct {
 	dialog         *base.Dialog
 	nodeReconciler *vnode.Reconciler
 	provider       *vpod.Provider
-	pods           *node.PodController
 	nodes          corev1informers.NodeInformer // those of bases
 	peers          cache.SharedIndexInformer    // the Leases of controllers
 	events         record.EventBroadcaster
@@ -71,7 +69,7 @@ type Controller struct {
 	parts          []func(context.Context) error   // optional ones, started with the rest
 	due            chan struct{}                   // a question to a base may be due
 	rejects        *rejections
-	newcomers      newcomers
+	newcomers      *utilcache.LRUExpireCache // modules of baselines by the identity of bases that are not known yet
 	chatter        *rate.Limiter
 	reach          reach
 	networks       tunnel.Networks // in which a base may name any address
@@ -101,7 +99,10 @@ func prepare(opts Options) (*Controller, error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
 	}
-	c := &Controller{opts: opts, logger: opts.Logger, metrics: metrics.New(), journal: kubelet.NewJournal(0), due: make(chan struct{}, 1), chatter: newChatter()}
+	c := &Controller{
+		opts: opts, logger: opts.Logger, metrics: metrics.New(), journal: kubelet.NewJournal(0), due: make(chan struct{}, 1),
+		chatter: newChatter(), newcomers: utilcache.NewLRUExpireCache(maxNewcomers),
+	}
 	c.rejects = newRejections(c.metrics, c.logger)
 	return c, nil
 }
@@ -130,7 +131,7 @@ func (c *Controller) wire(client kubernetes.Interface, config *rest.Config) erro
 		UnreachableAfter: opts.UnreachableAfter, DeadAfter: opts.DeadAfter,
 		HealthInterval: opts.HealthInterval, ListInterval: opts.ListInterval,
 		Grace: opts.ReconnectGrace, Deletions: opts.DeletionsPercent, MaxBases: opts.MaxBases, MaxPerAddress: opts.MaxBasesPerAddress,
-		Mass:     base.MassOptions{Percent: opts.MassSilence.Percent, AtLeast: opts.MassSilence.AtLeast, Window: opts.MassSilence.Window, AtMost: opts.MassSilence.AtMost},
+		Mass:     opts.MassSilence,
 		Speed:    opts.speed(),
 		Sees:     c.sees,
 		Behind:   func(key tunnel.Key) bool { return key == tunnel.MQTT && c.mqtt != nil && c.mqtt.Behind() },
@@ -142,9 +143,7 @@ func (c *Controller) wire(client kubernetes.Interface, config *rest.Config) erro
 		return err
 	}
 	c.workloads = informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithTransform(dropManagedFields))
-	if err := c.wirePods(); err != nil {
-		return err
-	}
+	c.wirePods()
 	if err := c.listenKubelet(); err != nil {
 		return err
 	}
@@ -184,7 +183,6 @@ func (c *Controller) Start(ctx context.Context) error {
 		group.Go(func() error { return start(ctx) })
 	}
 	group.Go(func() error { return c.provider.Start(ctx) })
-	group.Go(func() error { return c.pods.Run(vklog.WithLogger(ctx, vpod.Logger(c.logger)), podWorkers) })
 	group.Go(func() error {
 		if !cache.WaitForCacheSync(ctx.Done(), c.nodes.Informer().HasSynced, c.peers.HasSynced, c.provider.Informer().HasSynced) {
 			return nil
@@ -280,11 +278,6 @@ func (c *Controller) sees(key tunnel.Key) bool {
 func (c *Controller) Ready() error {
 	if !c.nodes.Informer().HasSynced() || !c.provider.Informer().HasSynced() {
 		return errors.New("the Kubernetes API has not been read yet")
-	}
-	select {
-	case <-c.pods.Ready():
-	default:
-		return errors.New("the pod controller has not started yet")
 	}
 	if !c.serving.Load() {
 		return errors.New("the tunnels have not started yet")

@@ -196,17 +196,26 @@ func (c *Controller) baselineFor(b base.Info) []arklet.Module {
 	return modules
 }
 
-// expect notes what a base was told to install, at once or when it comes.
+// A base queries its baseline before its first heartbeat, and installs the modules in between. Any client can invent
+// identities, so the number of these bases is limited.
+const (
+	maxNewcomers = 1000
+	newcomerTime = 10 * time.Minute
+)
+
+// expect records the modules that a base was told to install, now or when its first heartbeat arrives.
 func (c *Controller) expect(identity string, modules []arklet.Module) {
-	_, known := c.registry.Get(identity)
-	if !known {
-		c.newcomers.note(identity, modules, time.Now())
-		if _, known = c.registry.Get(identity); !known {
-			return // baseChanged tells when it comes
-		}
-		modules = c.newcomers.take(identity)
+	c.newcomers.Add(identity, modules, newcomerTime)
+	if _, known := c.registry.Get(identity); known {
+		c.expectNewcomer(identity)
 	}
-	if len(modules) > 0 {
+}
+
+// expectNewcomer passes on the recorded modules of a base that is known now.
+func (c *Controller) expectNewcomer(identity string) {
+	told, _ := c.newcomers.Get(identity)
+	c.newcomers.Remove(identity)
+	if modules, _ := told.([]arklet.Module); len(modules) > 0 {
 		c.provider.Expect(identity, modules)
 	}
 }

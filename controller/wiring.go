@@ -7,7 +7,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/virtual-kubelet/virtual-kubelet/node"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
@@ -80,15 +78,8 @@ func noticeWithin(unreachableAfter time.Duration) time.Duration {
 	return max(unreachableAfter*14/25, 10*time.Second)
 }
 
-// podWorkers is how many Pods PodController hands to the provider at once; handing over only notes
-// the Pod, so a few are enough.
-const podWorkers = 8
-
-// podRetryAtMost is its longest pause between two attempts for one Pod.
-const podRetryAtMost = 10 * time.Second
-
-// wirePods prepares the provider of Pods and the PodController that calls it.
-func (c *Controller) wirePods() error {
+// wirePods prepares the provider of Pods.
+func (c *Controller) wirePods() {
 	c.events = record.NewBroadcaster()
 	c.recorder = c.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Component})
 	c.provider = vpod.New(vpod.Options{
@@ -102,8 +93,8 @@ func (c *Controller) wirePods() error {
 		Answered:         c.answered,
 		AddTolerationFor: c.addTolerationFor(),
 		KeepSameVersion:  c.opts.KeepSameVersion,
-		Unsettled:        c.reach.unsettled,
-		Remembered:       func(identity string) { c.nodeReconciler.LedgerChanged(identity) },
+		EndpointLag:      c.reach.unsettled,
+		LedgerChanged:    func(identity string) { c.nodeReconciler.LedgerChanged(identity) },
 		Keep:             func(ctx context.Context, identity string) { c.nodeReconciler.KeepLedger(ctx, identity) },
 		Node: func(name string) *corev1.Node {
 			n, err := c.nodes.Lister().Get(name)
@@ -116,30 +107,6 @@ func (c *Controller) wirePods() error {
 		Workloads: c.workloads.Apps().V1(),
 		Logger:    c.logger,
 	}, c.client, c.registry, c.dialog)
-	// PodController wants informers for the downward API, which modules do not use: this factory
-	// never runs.
-	unused := informers.NewSharedInformerFactory(c.client, 0).Core().V1()
-	limiter := func() workqueue.TypedRateLimiter[any] { // its own default is ten Pods a second
-		return workqueue.NewTypedItemExponentialFailureRateLimiter[any](time.Millisecond, c.opts.speed().Of(podRetryAtMost))
-	}
-	pods, err := node.NewPodController(node.PodControllerConfig{
-		PodClient:                            c.client.CoreV1(),
-		PodInformer:                          c.provider.Informer(),
-		EventRecorder:                        &record.FakeRecorder{}, // an Event for each create and update is a write that tells nobody anything
-		Provider:                             c.provider,
-		ConfigMapInformer:                    unused.ConfigMaps(),
-		SecretInformer:                       unused.Secrets(),
-		ServiceInformer:                      unused.Services(),
-		SyncPodsFromKubernetesRateLimiter:    limiter(),
-		DeletePodsFromKubernetesRateLimiter:  limiter(),
-		SyncPodStatusFromProviderRateLimiter: limiter(),
-		SkipDownwardAPIResolution:            true,
-	})
-	if err != nil {
-		return fmt.Errorf("preparing the pod controller: %w", err)
-	}
-	c.pods = pods
-	return nil
 }
 
 // addTolerationFor is the environment whose toleration Pods get that name none; empty if they get

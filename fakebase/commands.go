@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
@@ -66,6 +67,19 @@ func failure(ex *exception) outcome {
 	return thrownOutcome(ex)
 }
 
+// handle carries out a command, unless a fault prevents it, and traces it if it is answered.
+func (l *life) handle(sub subject, op func() outcome) outcome {
+	began := time.Now()
+	out, done := l.arrive(sub)
+	if !done {
+		out = op()
+	}
+	if !out.gone {
+		l.traceCommand(sub, out, time.Since(began))
+	}
+	return out
+}
+
 // arrive is what may happen to any command before its handler: latency, a
 // crash (installs crash while main runs), an injected refusal. done = the
 // outcome is final.
@@ -96,6 +110,16 @@ func (l *life) hang(sub subject) bool {
 	}
 	<-l.ctx.Done()
 	return true
+}
+
+// query carries out a command that needs no lock.
+func (l *life) query(sub subject, op func() outcome) outcome {
+	return l.handle(sub, func() outcome {
+		if l.hang(sub) {
+			return outcome{gone: true}
+		}
+		return op()
+	})
 }
 
 // exclusively runs an operation while no other has the lock of its identity
@@ -169,26 +193,24 @@ func (l *life) switchCommand(req *bizRequest) outcome {
 }
 
 // namedCommand is what uninstallBiz and switchBiz have in common.
-func (l *life) namedCommand(command string, req *bizRequest, op func(subject) outcome) (out outcome) {
-	defer l.traceCommand(command, req)(&out)
+func (l *life) namedCommand(command string, req *bizRequest, op func(subject) outcome) outcome {
 	sub := subject{command: command}
 	if req != nil {
 		sub.biz, sub.version = req.BizName.value, req.BizVersion.value
 	}
-	if out, done := l.arrive(sub); done {
-		return out
-	}
-	switch {
-	case req == nil:
-		return thrownOutcome(nullPointer(handlers[command], "getBizName()"))
-	case blank(req.BizName):
-		return thrownOutcome(invalid(fault.CodeInvalidParameter, "bizName should not be blank"))
-	case blank(req.BizVersion):
-		return thrownOutcome(invalid(fault.CodeInvalidParameter, "bizVersion should not be blank"))
-	case bool(req.Async) && blank(req.RequestID):
-		return thrownOutcome(asyncWithoutID())
-	}
-	return l.operate(req, sub, func() outcome { return op(sub) })
+	return l.handle(sub, func() outcome {
+		switch {
+		case req == nil:
+			return thrownOutcome(nullPointer(handlers[command], "getBizName()"))
+		case blank(req.BizName):
+			return thrownOutcome(invalid(fault.CodeInvalidParameter, "bizName should not be blank"))
+		case blank(req.BizVersion):
+			return thrownOutcome(invalid(fault.CodeInvalidParameter, "bizVersion should not be blank"))
+		case bool(req.Async) && blank(req.RequestID):
+			return thrownOutcome(asyncWithoutID())
+		}
+		return l.operate(req, sub, func() outcome { return op(sub) })
+	})
 }
 
 // respond wraps an operation's answer; message stands above one that failed.
@@ -217,7 +239,7 @@ func (l *life) switchTo(sub subject) clientResponse {
 	}
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
-	err := l.container.Switch(id, l.b.opts.Clock.Now())
+	err := l.container.Switch(id, time.Now())
 	switch {
 	case errors.Is(err, ark.ErrNotFound):
 		return clientResponse{code: codeNotFound, message: "Switch biz: " + id + " not found."}
@@ -230,19 +252,14 @@ func (l *life) switchTo(sub subject) clientResponse {
 }
 
 // queryAll is queryAllBiz (protocol 4.7).
-func (l *life) queryAll() (out outcome) {
-	defer l.traceCommand(cmdQueryAll, nil)(&out)
+func (l *life) queryAll() outcome {
 	sub := subject{command: cmdQueryAll}
-	if out, done := l.arrive(sub); done {
-		return out
-	}
-	if l.hang(sub) {
-		return outcome{gone: true}
-	}
-	if l.b.faults.fail(stepFind, sub) != nil {
-		return failed("can not find biz", fault.CodeNoMatchedBiz)
-	}
-	return ok(l.reported())
+	return l.query(sub, func() outcome {
+		if l.b.faults.fail(stepFind, sub) != nil {
+			return failed("can not find biz", fault.CodeNoMatchedBiz)
+		}
+		return ok(l.reported())
+	})
 }
 
 // reported is what the base says about its modules: as they are, but for

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/koupleless/koupsandbox/fakebase/fault"
+	"github.com/koupleless/koupsandbox/fakebase/internal/observers"
 )
 
 // ErrStarted is what Start answers when the base has been started before.
@@ -34,8 +35,8 @@ type Base struct {
 	running  bool   // Start has not returned
 	identity string // of the running process, or the last or next one
 	life     *life  // nil while no process runs
-	watchers []*watcher
-	tracers  atomic.Pointer[[]*tracer] // replaced under mu; nil = nobody traces
+	watchers observers.List[Event]
+	tracers  observers.List[Trace]
 	seq      uint64
 	rnd      *rand.Rand
 	cha      *rand.ChaCha8  // for UUIDs
@@ -70,10 +71,6 @@ func New(opts Options) (*Base, error) {
 	b.cha = rand.NewChaCha8(key)
 	b.rnd = rand.New(b.cha)
 	b.faults.Mutex, b.faults.Seed, b.faults.speed = &b.faults.mu, seed, opts.Speed
-	b.faults.AfterFunc = func(d time.Duration, f func()) func() {
-		timer := opts.Clock.AfterFunc(d, f)
-		return func() { timer.Stop() }
-	}
 	b.faults.OnFired = func(a *fault.Active[fault.Fault]) { b.traceFault(&a.Fault, FaultFired) }
 	b.faults.OnEnded = func(a *fault.Active[fault.Fault]) { b.traceFault(&a.Fault, FaultCleared) }
 	b.faults.OnExpired = func(a *fault.Active[fault.Fault]) { b.faultEnded(a.Fault.Kind) }
@@ -132,16 +129,16 @@ const shortestRestart = 500 * time.Millisecond
 
 // awaitRestart blocks until the next process is to start; false = never.
 func (b *Base) awaitRestart(ctx context.Context) bool {
-	ended := b.opts.Clock.Now()
+	ended := time.Now()
 	b.mu.Lock()
 	plan := b.comeback
 	b.comeback = nil
 	b.mu.Unlock()
 	var due <-chan time.Time
 	if plan != nil {
-		t := b.opts.Clock.NewTimer(b.opts.of(time.Duration(plan.After)))
+		t := time.NewTimer(b.opts.of(time.Duration(plan.After)))
 		defer t.Stop()
-		due = t.C()
+		due = t.C
 	}
 	identity := ""
 	select {
@@ -154,13 +151,13 @@ func (b *Base) awaitRestart(ctx context.Context) bool {
 		default:
 		}
 	}
-	if rest := shortestRestart - b.opts.Clock.Now().Sub(ended); rest > 0 {
-		t := b.opts.Clock.NewTimer(rest)
+	if rest := shortestRestart - time.Since(ended); rest > 0 {
+		t := time.NewTimer(rest)
 		defer t.Stop()
 		select {
 		case <-ctx.Done():
 			return false
-		case <-t.C():
+		case <-t.C:
 		}
 	}
 	b.mu.Lock()

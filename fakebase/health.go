@@ -107,23 +107,20 @@ func (l *life) master() Biz {
 }
 
 // healthCommand is health (protocol 7).
-func (l *life) healthCommand(req *healthRequest) (out outcome) {
+func (l *life) healthCommand(req *healthRequest) outcome {
 	if req == nil {
 		req = &healthRequest{}
 	}
-	defer l.traceCommand(cmdHealth, &bizRequest{BizName: req.BizName, BizVersion: req.BizVersion})(&out)
 	sub := subject{command: cmdHealth, biz: req.BizName.value, version: req.BizVersion.value}
-	if out, done := l.arrive(sub); done {
-		return out
-	}
-	if l.hang(sub) {
-		return outcome{gone: true}
-	}
+	return l.query(sub, func() outcome { return l.health(req, sub) })
+}
+
+func (l *life) health(req *healthRequest, sub subject) outcome {
 	if l.b.faults.fail(stepFind, sub) != nil {
 		return failed(missingBiz(sub), fault.CodeNoMatchedBiz)
 	}
 	data := healthData{}
-	name, version := req.BizName.value, req.BizVersion.value
+	name, version := sub.biz, sub.version
 	kind := req.Type.value
 	switch kind {
 	case "", "system", "biz", "plugin":
@@ -220,7 +217,7 @@ func missingBiz(s subject) string {
 	return "can not find biz"
 }
 
-func (l *life) runTime() time.Duration { return l.b.opts.Clock.Now().Sub(l.started) }
+func (l *life) runTime() time.Duration { return time.Since(l.started) }
 
 func (l *life) cpuHealth() *cpuHealth {
 	const cpus, ticksPerSecond = 4, 100

@@ -17,36 +17,32 @@ const (
 )
 
 // installCommand is installBiz (protocol 4.5).
-func (l *life) installCommand(req *bizRequest) (out outcome) {
-	defer l.traceCommand(cmdInstall, req)(&out)
-	sub := subject{command: cmdInstall}
-	if req != nil {
-		sub = req.subject(cmdInstall)
-	}
-	if out, done := l.arrive(sub); done {
-		return out
-	}
+func (l *life) installCommand(req *bizRequest) outcome {
 	if req == nil {
-		return thrownOutcome(nullPointer(handlers[cmdInstall], "isAsync()"))
+		return l.handle(subject{command: cmdInstall}, func() outcome {
+			return thrownOutcome(nullPointer(handlers[cmdInstall], "isAsync()"))
+		})
 	}
-	checked, ex := l.validateInstall(*req)
-	if ex != nil {
-		return failure(ex)
-	}
-	if !checked.InstallStrategy.set { // the default is filled in, and echoed
-		checked.InstallStrategy = text{strategyInstallOnly, true}
-	}
-	sub = checked.subject(cmdInstall)
-	return l.operate(&checked, sub, func() outcome {
-		resp, ex := l.install(&checked, sub, ark.Hot)
+	return l.handle(req.subject(cmdInstall), func() outcome {
+		checked, ex := l.validateInstall(*req)
 		if ex != nil {
 			return failure(ex)
 		}
-		out := respond(resp, "install biz not success!", "")
-		if resp.code == codeRepeat {
-			out.code = l.repeatCode(sub)
+		if !checked.InstallStrategy.set { // the default is filled in, and echoed
+			checked.InstallStrategy = text{strategyInstallOnly, true}
 		}
-		return out
+		sub := checked.subject(cmdInstall)
+		return l.operate(&checked, sub, func() outcome {
+			resp, ex := l.install(&checked, sub, ark.Hot)
+			if ex != nil {
+				return failure(ex)
+			}
+			out := respond(resp, "install biz not success!", "")
+			if resp.code == codeRepeat {
+				out.code = l.repeatCode(sub)
+			}
+			return out
+		})
 	})
 }
 
@@ -154,7 +150,7 @@ func (l *life) register(f found, origin ark.Origin, sub subject) *exception {
 	if _, taken := l.container.Get(f.ID()); !taken && !l.meta.allowed(f.Metaspace) {
 		return outOfMetaspace()
 	}
-	if err := l.container.Register(f.Spec, origin, l.b.opts.Clock.Now()); err != nil {
+	if err := l.container.Register(f.Spec, origin, time.Now()); err != nil {
 		if errors.Is(err, ark.ErrRegistered) {
 			return errRepeated
 		}
@@ -174,7 +170,7 @@ func (l *life) finishStart(f found, origin ark.Origin, ex *exception) (Biz, *exc
 	_, full := l.b.faults.holds(fault.KindMetaspaceFull, subject{})
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
-	now := l.b.opts.Clock.Now()
+	now := time.Now()
 	if ex == nil && (full || !l.meta.fits(f.Metaspace)) {
 		ex = outOfMetaspace()
 	}
@@ -252,7 +248,7 @@ func (l *life) asReported(b Biz) Biz {
 		if period == 0 {
 			period = 5 * time.Second
 		}
-		if (l.b.opts.Clock.Now().Sub(l.started)/l.b.opts.of(period))%2 == 1 {
+		if (time.Since(l.started)/l.b.opts.of(period))%2 == 1 {
 			b.State = ark.Deactivated
 		}
 	}

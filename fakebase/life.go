@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/utils/clock"
-
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
@@ -63,7 +61,7 @@ func (b *Base) begin(ctx context.Context) *life {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := &life{
-		b: b, identity: b.identity, started: b.opts.Clock.Now(),
+		b: b, identity: b.identity, started: time.Now(),
 		log:  b.log.With("base", b.identity),
 		meta: newMetaspace(b.opts.Metaspace),
 	}
@@ -115,7 +113,7 @@ func (l *life) end() {
 	for p := range l.timers {
 		p.timer.Stop()
 	}
-	l.b.emitLocked(Event{Kind: EventDown, Time: l.b.opts.Clock.Now(), Identity: l.identity})
+	l.b.emitLocked(Event{Kind: EventDown, Time: time.Now(), Identity: l.identity})
 	l.b.mu.Unlock()
 	l.b.closeWeb()
 	l.closeHTTP()
@@ -194,7 +192,7 @@ func (l *life) spawn(fn func()) bool {
 }
 
 // pending is a timer that has not fired.
-type pending struct{ timer clock.Timer }
+type pending struct{ timer *time.Timer }
 
 // after runs fn after d, on the goroutine of the timer, unless the process has
 // ended by then. No goroutine waits meanwhile.
@@ -209,7 +207,7 @@ func (l *life) after(d time.Duration, fn func()) {
 		l.timers = map[*pending]struct{}{}
 	}
 	l.timers[p] = struct{}{}
-	p.timer = l.b.opts.Clock.AfterFunc(d, func() {
+	p.timer = time.AfterFunc(d, func() {
 		l.b.mu.Lock()
 		delete(l.timers, p)
 		if l.closed {
@@ -231,20 +229,20 @@ func (l *life) sleepOr(d time.Duration, over <-chan struct{}) bool {
 	if d <= 0 {
 		return l.ctx.Err() == nil
 	}
-	t := l.b.opts.Clock.NewTimer(d)
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-l.ctx.Done():
 		return false
 	case <-over:
-	case <-t.C():
+	case <-t.C:
 	}
 	return true
 }
 
 // now is the time that the base believes it is.
 func (l *life) now() time.Time {
-	t := l.b.opts.Clock.Now()
+	t := time.Now()
 	if f, ok := l.b.faults.holds(fault.KindClockSkew, subject{}); ok {
 		return t.Add(time.Duration(f.Skew))
 	}
@@ -255,7 +253,7 @@ func (l *life) emit(kind EventKind) {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
 	if !l.closed {
-		l.b.emitLocked(Event{Kind: kind, Time: l.b.opts.Clock.Now(), Identity: l.identity})
+		l.b.emitLocked(Event{Kind: kind, Time: time.Now(), Identity: l.identity})
 	}
 }
 

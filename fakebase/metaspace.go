@@ -1,6 +1,7 @@
 package fakebase
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 )
@@ -35,15 +36,9 @@ type Metaspace struct {
 }
 
 func (m Metaspace) normalise() Metaspace {
-	if m.Used == 0 {
-		m.Used = defaultMetaspaceUsed
-	}
-	if m.Max == 0 {
-		m.Max = defaultMetaspaceMax
-	}
-	if m.PerModule == 0 {
-		m.PerModule = defaultModuleMetaspace
-	}
+	m.Used = cmp.Or(m.Used, defaultMetaspaceUsed)
+	m.Max = cmp.Or(m.Max, defaultMetaspaceMax)
+	m.PerModule = cmp.Or(m.PerModule, defaultModuleMetaspace)
 	return m
 }
 

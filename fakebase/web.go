@@ -175,10 +175,10 @@ func (l *life) serveModule(rw http.ResponseWriter, r *http.Request, path string)
 		}
 	}
 	if d > 0 {
-		t := l.b.opts.Clock.NewTimer(d)
+		t := time.NewTimer(d)
 		defer t.Stop()
 		select {
-		case <-t.C():
+		case <-t.C:
 		case <-ctx.Done():
 			panic(http.ErrAbortHandler) // the module is gone, or the client
 		case <-l.ctx.Done():

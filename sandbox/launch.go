@@ -21,12 +21,9 @@ import (
 const (
 	// readyFD is the file descriptor on which a daemon says readyLine when its
 	// control API can be reached.
-	readyFD = 3
-	// readyLine is what it says.
+	readyFD   = 3
 	readyLine = "ready"
-	// daemonLog is the name of the daemon's log, without its suffix.
 	daemonLog = "daemon"
-	// lastLines is how much of the daemon's log goes into an error.
 	lastLines = 10
 )
 
@@ -45,73 +42,25 @@ func RunDaemon(ctx context.Context, folder string, programs Programs, logger *sl
 	}).Start(ctx)
 }
 
-// process is a daemon that this process has started.
 type process struct {
-	cancel context.CancelFunc // ends a daemon of this process; nil for one of its own
-	kill   func()             // kills one of its own
-	done   chan struct{}
-	err    error // read after done
-}
-
-// wait is Sandbox.Wait.
-func (p *process) wait(ctx context.Context) error {
-	select {
-	case <-p.done:
-		return p.err
-	case <-ctx.Done():
-	}
-	if p.cancel == nil {
-		return context.Cause(ctx)
-	}
-	p.cancel()
-	<-p.done
-	return p.err
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error // read after done
 }
 
 // end blocks until the daemon has ended; it kills one that does not when ctx ends.
 // A daemon whose up has failed, or whose command went away, ends by itself.
 func (p *process) end(ctx context.Context) {
-	if p.cancel != nil {
-		p.cancel()
-	}
 	select {
 	case <-p.done:
 	case <-ctx.Done():
-		p.kill()
+		_ = p.cmd.Process.Kill() // it may have ended by itself
 	}
 }
 
-// launch starts the daemon and blocks until its control API can be reached.
+// launch starts the daemon, and blocks until its control API can be reached. The daemon has its own session: neither
+// Ctrl-C nor the end of the terminal reaches it.
 func launch(ctx context.Context, dir state.Dir, o Options) (*process, error) {
-	if o.InProcess {
-		return launchHere(ctx, dir, o)
-	}
-	return launchDetached(ctx, dir, o)
-}
-
-func launchHere(ctx context.Context, dir state.Dir, o Options) (*process, error) {
-	listening := make(chan struct{})
-	d := daemon.New(daemon.Options{
-		Dir: dir, Programs: o.Programs.daemon(), Listening: func() { close(listening) }, Logger: o.Logger,
-	})
-	// The sandbox outlives the call of Up: it ends with Wait or Down.
-	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	p := &process{cancel: cancel, kill: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(p.done)
-		p.err = d.Start(life)
-	}()
-	select {
-	case <-listening:
-		return p, nil
-	case <-p.done:
-		return p, p.err
-	}
-}
-
-// launchDetached starts the daemon as a session of its own: neither Ctrl-C nor
-// the end of the terminal reaches it.
-func launchDetached(ctx context.Context, dir state.Dir, o Options) (*process, error) {
 	log, err := os.OpenFile(dir.Log(daemonLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the daemon's log: %w", err)
@@ -132,7 +81,7 @@ func launchDetached(ctx context.Context, dir state.Dir, o Options) (*process, er
 	if err != nil {
 		return nil, fmt.Errorf("starting the daemon: %w", err)
 	}
-	p := &process{kill: func() { _ = cmd.Process.Kill() }, done: make(chan struct{})} // it may have ended by itself
+	p := &process{cmd: cmd, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
 		p.err = cmd.Wait()

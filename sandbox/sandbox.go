@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"time"
 
@@ -75,19 +74,13 @@ type Options struct {
 	// BrokerPassword is that for the user's broker, spec.broker.url. Default: what is
 	// in spec.broker.passwordFile.
 	BrokerPassword string
-	// Programs to run. Required, but for Daemon with InProcess.
+	// Programs to run. Required.
 	Programs Programs
-	// InProcess runs the daemon in this process: the sandbox then ends with Wait's
-	// context or with Down. Default: a process of its own, which goes on.
-	InProcess bool
 	// Held takes a sandbox that this Up starts down again when the process ends, however it ends, or
 	// Close is called. Default: it stays up.
 	Held bool
 	// Progress gets the steps. Default: nothing is told.
 	Progress func(Event)
-	// Logger of a daemon in this process; a process of its own logs to its file.
-	// Default: nothing is logged.
-	Logger *slog.Logger
 }
 
 // Sandbox is a sandbox that is up. It is a Client of its daemon.
@@ -112,7 +105,6 @@ func (s *Sandbox) Close() {
 	s.Client.Close()
 }
 
-// hold ties the sandbox to this process.
 func (s *Sandbox) hold(ctx context.Context) error {
 	ctx, s.letGo = context.WithCancel(context.WithoutCancel(ctx))
 	held, ended := make(chan struct{}), make(chan error, 1)
@@ -125,14 +117,18 @@ func (s *Sandbox) hold(ctx context.Context) error {
 	}
 }
 
-// Wait blocks until the daemon that this Up has started ends, and returns its
-// error. When ctx ends first, a daemon of this process is ended; one of its own
-// process goes on. It returns at once for a sandbox that was up before.
+// Wait blocks until the daemon that this Up has started ends, and returns its error, or until ctx ends.
 func (s *Sandbox) Wait(ctx context.Context) error {
-	if s.process == nil {
+	var ended chan struct{} // nil if the daemon runs since an earlier Up
+	if s.process != nil {
+		ended = s.process.done
+	}
+	select {
+	case <-ended:
+		return s.process.err
+	case <-ctx.Done():
 		return nil
 	}
-	return s.process.wait(ctx)
 }
 
 // Up brings a sandbox up and blocks until everything in it is ready; one that is
@@ -173,7 +169,7 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 		}
 		return s, nil
 	}
-	steps := progress.New(o.Progress, nil)
+	steps := progress.New(o.Progress)
 	request := control.UpRequest{KeepBases: o.KeepBases, BrokerPassword: o.BrokerPassword, OwnEnv: ownEnv(o.Config)}
 	var notes []string
 	if o.Config, notes, err = resolve(ctx, dir, o.Config); err != nil {
@@ -227,7 +223,7 @@ func prepare(ctx context.Context, dir state.Dir, o Options, steps *progress.Step
 	if dir.Used() {
 		steps.Note(fmt.Sprintf("an earlier run ended without a down; ended %d left-over processes of it", len(ended)))
 	}
-	if err := o.Programs.check(o.Config, o.InProcess); err != nil {
+	if err := o.Programs.check(o.Config); err != nil {
 		return err
 	}
 	if err := o.Programs.agree(ctx); err != nil {
@@ -372,7 +368,6 @@ func Down(ctx context.Context, o DownOptions) (bool, error) {
 	return used, errors.Join(err, dir.Remove(o.KeepLogs))
 }
 
-// kept returns an error for a down that could not remove everything. It states what to do.
 func kept(dir state.Dir, name string) error {
 	return fmt.Errorf("the records of the sandbox are kept in %s, so that you can run down again; "+
 		"to give up the remaining objects, run: koupsandbox down --name %s --force", dir, name)
@@ -390,7 +385,6 @@ func forget(ctx context.Context, dir state.Dir) (all bool, err error) {
 	return all, daemon.Forget(ctx, dir, config)
 }
 
-// effective reads the configuration with which a sandbox was brought up.
 func effective(dir state.Dir) (*v1alpha1.Sandbox, error) {
 	text, err := os.ReadFile(dir.Config())
 	var config v1alpha1.Sandbox

@@ -102,36 +102,30 @@ func nothingRuns(t *testing.T, o sandbox.Options) {
 	}
 }
 
-// However the daemon runs, an up that fails tells the last words of what failed,
-// stops everything, and keeps the logs and nothing else.
+// An up that fails returns the last log lines of what failed, stops everything, and keeps only the logs.
 func TestUpThatFails(t *testing.T) {
-	for name, inProcess := range map[string]bool{"daemon of its own": false, "daemon in this process": true} {
-		t.Run(name, func(t *testing.T) {
-			o := bench(t, false)
-			o.InProcess = inProcess
-			dir := state.Home(o.Home).Dir("koup")
-			_, err := sandbox.Up(t.Context(), o)
-			if err == nil {
-				t.Fatal("up went well")
-			}
-			for _, want := range []string{"exit status 7", "the disk is on fire", "the logs are in " + dir.Logs()} {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("the error does not tell %q: %v", want, err)
-				}
-			}
-			nothingRuns(t, o)
-			entries, readErr := os.ReadDir(string(dir))
-			if readErr != nil || len(entries) != 2 || entries[0].Name() != ".made-by-koupsandbox" || entries[1].Name() != "logs" {
-				t.Errorf("left behind: %v, %v", entries, readErr)
-			}
-			list, listErr := sandbox.List(t.Context(), o.Home)
-			if listErr != nil || len(list) != 0 {
-				t.Errorf("list: %v, %v", list, listErr)
-			}
-			if was, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: o.Home, Name: "koup"}); was || err != nil || dir.Exists() {
-				t.Errorf("down: %t, %v; folder: %t", was, err, dir.Exists())
-			}
-		})
+	o := bench(t, false)
+	dir := state.Home(o.Home).Dir("koup")
+	_, err := sandbox.Up(t.Context(), o)
+	if err == nil {
+		t.Fatal("up went well")
+	}
+	for _, want := range []string{"exit status 7", "the disk is on fire", "the logs are in " + dir.Logs()} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not tell %q: %v", want, err)
+		}
+	}
+	nothingRuns(t, o)
+	entries, readErr := os.ReadDir(string(dir))
+	if readErr != nil || len(entries) != 2 || entries[0].Name() != ".made-by-koupsandbox" || entries[1].Name() != "logs" {
+		t.Errorf("left behind: %v, %v", entries, readErr)
+	}
+	list, listErr := sandbox.List(t.Context(), o.Home)
+	if listErr != nil || len(list) != 0 {
+		t.Errorf("list: %v, %v", list, listErr)
+	}
+	if was, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: o.Home, Name: "koup"}); was || err != nil || dir.Exists() {
+		t.Errorf("down: %t, %v; folder: %t", was, err, dir.Exists())
 	}
 }
 
@@ -166,7 +160,6 @@ func TestUpThatIsStopped(t *testing.T) {
 	}
 }
 
-// listen opens the socket of a sandbox's daemon.
 func listen(t *testing.T, dir state.Dir) net.Listener {
 	t.Helper()
 	path, err := dir.NewSocketPath()
@@ -301,11 +294,8 @@ func TestForeignFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, inProcess := range map[string]bool{"daemon of its own": false, "daemon in this process": true} {
-		o.InProcess = inProcess
-		if _, err := sandbox.Up(t.Context(), o); !errors.Is(err, state.ErrForeign) {
-			t.Errorf("up, %s: %v", name, err)
-		}
+	if _, err := sandbox.Up(t.Context(), o); !errors.Is(err, state.ErrForeign) {
+		t.Errorf("up: %v", err)
 	}
 	for _, keepLogs := range []bool{false, true} {
 		if was, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: o.Home, Name: "koup", KeepLogs: keepLogs}); was || !errors.Is(err, state.ErrForeign) {
@@ -328,23 +318,6 @@ func TestForeignFolder(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(string(dir)); err != nil || len(entries) != 3 {
 		t.Errorf("in the folder: %v, %v", entries, err)
-	}
-}
-
-// A sandbox of a version that did not mark its folders can be taken down.
-func TestDownOfAnOlderSandbox(t *testing.T) {
-	o := bench(t, false)
-	dir := state.Home(o.Home).Dir("koup")
-	config := "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\nmetadata: {name: koup}\nspec: {provider: embedded}\n"
-	err := os.MkdirAll(dir.Run(), 0o700)
-	if err == nil {
-		err = os.WriteFile(dir.Config(), []byte(config), 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if was, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: o.Home, Name: "koup"}); !was || err != nil || dir.Exists() {
-		t.Errorf("down: %t, %v; the folder is there: %t", was, err, dir.Exists())
 	}
 }
 
@@ -442,6 +415,10 @@ func TestFindPrograms(t *testing.T) {
 	t.Setenv("PATH", "")
 	if p := sandbox.FindPrograms("/nowhere/koupsandbox", ""); p.ControlPlane != "" || p.Controller != "" {
 		t.Errorf("found nowhere %+v", p)
+	}
+	o.Programs.ControlPlane = ""
+	if _, err := sandbox.Up(t.Context(), o); err == nil || !strings.Contains(err.Error(), "the program koup-controlplane is missing") {
+		t.Errorf("up without a control plane: %v", err)
 	}
 }
 

@@ -1,6 +1,5 @@
-// Package labels names the labels, annotations, taints and conditions that module controllers,
-// module Pods and Nodes of bases share through the Kubernetes API. It imports nothing of this
-// module, so whoever reads the API can use it.
+// Package labels has the names of labels, annotations and taints of module Pods, of Nodes of bases and of controllers. It
+// imports no package of this module.
 package labels
 
 import (
@@ -11,53 +10,45 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The documents use two prefixes for one meaning (principle document 6.6.2 against operations guide
-// 5.1 and 5.2). Every label with the first is read with the second too.
+// The Koupleless documentation uses two prefixes (principle document 6.6.2, operations guide 5.1 and 5.2). Every label with
+// the first one is also read with the second one.
 const (
 	Prefix      = "virtual-kubelet.koupleless.io/"
 	OlderPrefix = "module-controller.koupleless.io/"
 )
 
-// What a workload, a Pod, a Node or a Lease is to the module controller.
+// The label Component and its values.
 const (
-	// Component is the label that says what an object is; its values follow.
-	Component = Prefix + "component"
-	// OlderComponent is Component in its other spelling.
+	Component      = Prefix + "component"
 	OlderComponent = OlderPrefix + "component"
 
-	// Vnode is the Component of a Node that is a base.
-	Vnode = "vnode"
-	// VnodeLease is the Component of the Lease of such a Node.
-	VnodeLease = "vnode-lease"
-	// ControllerLease is the Component of the Lease by which a controller says that it is there.
-	ControllerLease = "module-controller-lease"
-	// LedgerLease is the Component of the Lease on which a controller notes what is new on its bases.
-	LedgerLease = "module-controller-ledger"
-	// PeerLeasePrefix begins the name of the Lease by which controllers elect who keeps the replicas of peer
-	// Deployments; the environment follows.
-	PeerLeasePrefix = "module-controller-peer."
-	// Module is the Component of a Pod, or of a Pod template, whose containers are modules.
-	Module = "module"
-	// ModuleDeployment is the Component of a Deployment of modules.
-	ModuleDeployment = "module-deployment"
-
-	// Strategy is the label of a Deployment of modules that says how its replicas are counted.
-	Strategy = Prefix + "strategy"
-	// Peer is the Strategy of a Deployment that wants one module on each base.
-	Peer = "peer"
-	// ReplicasControl is "true" on a peer Deployment whose replicas somebody else sets.
-	ReplicasControl = Prefix + "replicas-control"
+	Vnode            = "vnode"                    // a Node of a base
+	VnodeLease       = "vnode-lease"              // the Lease of such a Node
+	ControllerLease  = "module-controller-lease"  // the Lease of a controller
+	LedgerLease      = "module-controller-ledger" // the Lease with the recent changes of the install records
+	Module           = "module"                   // a Pod, or a Pod template, whose containers are modules
+	ModuleDeployment = "module-deployment"        // a Deployment of modules
 )
 
-// The labels of a Node that is a base: those of all versions of the Module Controller V2 documents
-// at once, since their samples select on either.
+// The labels of Deployments of modules, and the Lease of their controllers.
+const (
+	Strategy = Prefix + "strategy"
+	Peer     = "peer" // a value of Strategy: one replica on every matching base
+	// ReplicasControl is "true" on a peer Deployment whose replicas the controller must not change.
+	ReplicasControl = Prefix + "replicas-control"
+	// PeerLeasePrefix and the environment form the name of the Lease for the leader election of controllers that set the
+	// replicas of peer Deployments.
+	PeerLeasePrefix = "module-controller-peer."
+)
+
+// The labels and annotations of Nodes of bases and of Leases. The labels include those of all versions of the Module
+// Controller V2 documents.
 const (
 	Env         = Prefix + "env"
 	BaseName    = "base.koupleless.io/name"
 	BaseVersion = "base.koupleless.io/version"
 	BaseStack   = "base.koupleless.io/stack"
-	// BaseCluster is the cluster that a base says it belongs to; in a sandbox, the name of its
-	// group.
+	// BaseCluster is the cluster that a base reports. In a sandbox, it is the name of the group of the base.
 	BaseCluster      = "base.koupleless.io/cluster-name"
 	BaseHost         = "base.koupleless.io/host-name"
 	TunnelPort       = "base.koupleless.io/tunnel-port"
@@ -70,34 +61,31 @@ const (
 	RolePrefix = "node-role.kubernetes.io/"
 	Role       = "base"
 
-	// Identity is the annotation that holds the base's identity as the base writes it, which a
-	// label or a name could not always hold.
+	// Identity is the annotation with the identity that a base reports. Not every identity is valid in a label or name.
 	Identity = "base.koupleless.io/identity"
-	// WebPort is the annotation of a module Pod or of its Node that says where the base takes web
-	// requests: a port of the base's address, or host:port. Probes of type httpGet go there.
+	// WebPort is the annotation of a module Pod or of its Node with the web listener of the base for probes of type httpGet:
+	// a port, or host:port.
 	WebPort = "base.koupleless.io/web-port"
 	// DeletionCost is the annotation of a module Pod that holds the value that the annotation
 	// controller.kubernetes.io/pod-deletion-cost had before the controller set it to -1.
 	DeletionCost = "module.koupleless.io/previous-deletion-cost"
-	// Holder is the annotation of a Node that names the controller that serves the base (CLIENT_ID);
-	// empty means that none does. Fence counts how often that changed.
+	// Holder is the annotation of a Node with the CLIENT_ID of the controller that serves the base; empty if none does.
+	// Fence is the number of its changes.
 	Holder = "vnode.koupleless.io/holder"
 	Fence  = "vnode.koupleless.io/fence"
-	// Placed is the annotation of the Lease of a base's Node that keeps what Pods had put on the base:
-	// what no Pod wants any more is told by it from what no Pod ever asked for.
+	// Placed is the annotation of the Lease of a Node with the install record of the base: the modules that were installed
+	// for Pods.
 	Placed = "vnode.koupleless.io/placed"
-	// Ledgers is the annotation of a LedgerLease: what Pods had put on bases since the Leases of their Nodes
+	// Ledgers is the annotation of a LedgerLease with the install records that have changed since the Leases of their Nodes
 	// were written, as JSON by base, compressed with gzip, in Base64.
 	Ledgers = "vnode.koupleless.io/ledgers"
-	// Sees is the annotation of a controller's Lease that lists the tunnels through which it hears
-	// bases, separated by commas.
+	// Sees is the annotation of the Lease of a controller with its working tunnels, separated by commas.
 	Sees = "vnode.koupleless.io/sees"
-	// Process is the annotation of a controller's Lease that names the process that renews it.
+	// Process is the annotation of the Lease of a controller with the process that renews it.
 	Process = "vnode.koupleless.io/process"
 )
 
-// The taints of every Node that is a base: the first keeps ordinary Pods away, the second the
-// modules of another environment.
+// The taints of Nodes of bases, for Pods that are not modules, and for modules of other environments.
 const (
 	TaintVirtualNode = "schedule.koupleless.io/virtual-node"
 	TaintEnv         = "schedule.koupleless.io/node-env"
@@ -105,7 +93,7 @@ const (
 
 // The labels of Pods and of Module resources.
 const (
-	// Trace is the label of a Pod that ties the reports of one change together.
+	// Trace is the label of a Pod with an ID that the reports of a change have in common.
 	Trace         = "trace.koupleless.io/id"
 	ModuleName    = "module.koupleless.io/name"
 	ModuleVersion = "module.koupleless.io/version"
@@ -114,10 +102,10 @@ const (
 	BaseInstance = "koupleless.alipay.com/base-instance-name"
 )
 
-// Retry is the annotation of a Pod any change of which has what failed be tried again at once.
+// Retry is the annotation of a Pod. After any change of it, failed commands are tried again immediately.
 const Retry = "module.koupleless.io/retry"
 
-// VersionEnv is the environment variable of a container that names the version of its module.
+// VersionEnv is the environment variable of a container with the version of its module.
 const VersionEnv = "BIZ_VERSION"
 
 // NodeLabels are the labels that the controller writes to the Node of a base, from the data that the base reports.
@@ -132,8 +120,7 @@ func IsNodeLabel(key string) bool {
 	return slices.Contains(NodeLabels, key) || strings.HasPrefix(key, RolePrefix)
 }
 
-// Value returns the value of a label that may stand under either prefix: Value(l, Component) or
-// Value(l, "component"). It is empty if neither is there.
+// Value returns the value of a label with either prefix; empty if there is none.
 func Value(labels map[string]string, name string) string {
 	name = strings.TrimPrefix(name, Prefix)
 	return cmp.Or(labels[Prefix+name], labels[OlderPrefix+name])

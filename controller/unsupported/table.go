@@ -11,34 +11,18 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/probe"
 )
 
-// use classifies a field of a Pod by the component that uses it.
-type use int
-
-const (
-	// supported: the controller implements the field.
-	supported use = iota + 1
-	// kubernetes: only the API server, the scheduler and other controllers use the field, as for any Pod.
-	kubernetes
-	// neutral: a module behaves the same whatever the value is, or another field is reported instead.
-	neutral
-	// ignored: nothing uses the field.
-	ignored
-	// partly: some values are supported, and set reports the others.
-	partly
-	// parts: the fields of the value are in the table too.
-	parts
-)
-
-// rule is the treatment of a field.
+// rule is the treatment of a field. The zero value is that of a field that is not ignored: the controller or Kubernetes uses
+// it, or a module behaves the same whatever the value is.
 type rule struct {
-	use use
 	// name is the key in Names; empty means the name of the field.
 	name string
-	// why is the reason that an ignored value has no effect, in a sentence without a full stop.
+	// why is the reason that a value is ignored, in a sentence without a full stop.
 	why string
-	// set reports whether a value asks for something that is ignored. A value that the API server sets
-	// by default does not. Nil: every value that is not empty does.
-	set func(o Options, v reflect.Value) bool
+	// set reports whether a value requests something that is ignored. A value that the API server sets by default does
+	// not. Nil: every value that is not empty does.
+	set func(v reflect.Value) bool
+	// parts is set if the fields of a value that is not reported are in the table too.
+	parts bool
 }
 
 // The reasons that several fields have in common.
@@ -57,96 +41,96 @@ const (
 // checks.
 var table = map[reflect.Type]map[string]rule{
 	reflect.TypeFor[corev1.PodSpec](): {
-		"volumes":                       {use: parts},
-		"initContainers":                {use: ignored, why: "a base runs no containers, so nothing runs before the module"},
-		"containers":                    {use: parts},
-		"ephemeralContainers":           {use: ignored, why: "a base runs no containers, so kubectl debug has nothing to attach to"},
-		"restartPolicy":                 {use: ignored, why: restarts, set: not(string(corev1.RestartPolicyAlways))},
-		"terminationGracePeriodSeconds": {use: supported},
-		"activeDeadlineSeconds":         {use: ignored, why: "a module runs until its Pod is deleted, and the Pod does not fail after that time"},
-		"dnsPolicy":                     {use: ignored, why: ofHost, set: not(string(corev1.DNSClusterFirst))},
-		"nodeSelector":                  {use: kubernetes},
-		"serviceAccountName":            {use: ignored, why: "a module has the credentials of its base, and no token of a service account", set: not("default")},
-		"serviceAccount":                {use: neutral}, // a copy of serviceAccountName
-		"automountServiceAccountToken":  {use: neutral},
-		"nodeName":                      {use: kubernetes},
-		"hostNetwork":                   {use: ignored, why: ofJVM},
-		"hostPID":                       {use: ignored, why: ofJVM},
-		"hostIPC":                       {use: ignored, why: ofJVM},
-		"shareProcessNamespace":         {use: ignored, why: ofJVM, set: is(true)},
-		"securityContext":               {use: ignored, why: ofJVM, set: filled},
-		"imagePullSecrets":              {use: ignored, why: "the base downloads the jar with its own credentials"},
-		"hostname":                      {use: kubernetes}, // DNS records of headless Services
-		"subdomain":                     {use: kubernetes},
-		"affinity":                      {use: kubernetes},
-		"schedulerName":                 {use: kubernetes},
-		"tolerations":                   {use: kubernetes},
-		"hostAliases":                   {use: ignored, why: ofHost},
-		"priorityClassName":             {use: kubernetes},
-		"priority":                      {use: kubernetes},
-		"dnsConfig":                     {use: ignored, why: ofHost},
-		"readinessGates":                {use: supported},
-		"runtimeClassName":              {use: ignored, why: ofJVM},
-		"enableServiceLinks":            {use: neutral},
-		"preemptionPolicy":              {use: kubernetes},
-		"overhead":                      {use: kubernetes},
-		"topologySpreadConstraints":     {use: kubernetes},
-		"setHostnameAsFQDN":             {use: ignored, why: ofHost, set: is(true)},
-		"os":                            {use: kubernetes},
-		"hostUsers":                     {use: ignored, why: ofJVM, set: is(false)},
-		"schedulingGates":               {use: kubernetes},
-		"resourceClaims":                {use: ignored, why: noDevices},
-		"resources":                     {use: parts},
-		"hostnameOverride":              {use: ignored, why: ofHost},
-		"workloadRef":                   {use: kubernetes},
+		"volumes":                       {parts: true},
+		"initContainers":                {why: "a base runs no containers, so nothing runs before the module"},
+		"containers":                    {parts: true},
+		"ephemeralContainers":           {why: "a base runs no containers, so kubectl debug has nothing to attach to"},
+		"restartPolicy":                 {why: restarts, set: not(string(corev1.RestartPolicyAlways))},
+		"terminationGracePeriodSeconds": {},
+		"activeDeadlineSeconds":         {why: "a module runs until its Pod is deleted, and the Pod does not fail after that time"},
+		"dnsPolicy":                     {why: ofHost, set: not(string(corev1.DNSClusterFirst))},
+		"nodeSelector":                  {},
+		"serviceAccountName":            {why: "a module has the credentials of its base, and no token of a service account", set: not("default")},
+		"serviceAccount":                {}, // a copy of serviceAccountName
+		"automountServiceAccountToken":  {},
+		"nodeName":                      {},
+		"hostNetwork":                   {why: ofJVM},
+		"hostPID":                       {why: ofJVM},
+		"hostIPC":                       {why: ofJVM},
+		"shareProcessNamespace":         {why: ofJVM, set: is(true)},
+		"securityContext":               {why: ofJVM, set: filled},
+		"imagePullSecrets":              {why: "the base downloads the jar with its own credentials"},
+		"hostname":                      {}, // DNS records of headless Services
+		"subdomain":                     {},
+		"affinity":                      {},
+		"schedulerName":                 {},
+		"tolerations":                   {},
+		"hostAliases":                   {why: ofHost},
+		"priorityClassName":             {},
+		"priority":                      {},
+		"dnsConfig":                     {why: ofHost},
+		"readinessGates":                {},
+		"runtimeClassName":              {why: ofJVM},
+		"enableServiceLinks":            {},
+		"preemptionPolicy":              {},
+		"overhead":                      {},
+		"topologySpreadConstraints":     {},
+		"setHostnameAsFQDN":             {why: ofHost, set: is(true)},
+		"os":                            {},
+		"hostUsers":                     {why: ofJVM, set: is(false)},
+		"schedulingGates":               {},
+		"resourceClaims":                {why: noDevices},
+		"resources":                     {parts: true},
+		"hostnameOverride":              {why: ofHost},
+		"workloadRef":                   {},
 	},
 	reflect.TypeFor[corev1.Container](): {
-		"name":                     {use: supported},
-		"image":                    {use: supported},
-		"command":                  {use: ignored, why: mainClass},
-		"args":                     {use: ignored, why: mainClass},
-		"workingDir":               {use: ignored, why: noProcess},
-		"ports":                    {use: kubernetes},
-		"envFrom":                  {use: ignored, why: "a module sees the environment of its base"},
-		"env":                      {use: parts},
-		"resources":                {use: parts},
-		"resizePolicy":             {use: neutral},
-		"restartPolicy":            {use: ignored, why: restarts, set: not(string(corev1.ContainerRestartPolicyAlways))},
-		"restartPolicyRules":       {use: ignored, why: restarts},
-		"volumeMounts":             {use: neutral}, // volumes are reported
-		"volumeDevices":            {use: neutral},
-		"livenessProbe":            {use: partly, why: "the base itself reports whether a module is alive; in addition, only httpGet is supported", set: notHTTP},
-		"readinessProbe":           {use: partly, why: "the base itself reports whether a module is ready; in addition, only httpGet is supported", set: notHTTP},
-		"startupProbe":             {use: ignored, why: "the base itself reports when a module has started"},
-		"lifecycle":                {use: parts},
-		"terminationMessagePath":   {use: ignored, why: noMessages, set: not(corev1.TerminationMessagePathDefault)},
-		"terminationMessagePolicy": {use: ignored, why: noMessages, set: not(string(corev1.TerminationMessageReadFile))},
-		"imagePullPolicy":          {use: ignored, why: "the base downloads the jar whenever it installs a module", set: not(string(corev1.PullIfNotPresent))},
-		"securityContext":          {use: ignored, why: ofJVM, set: filled},
-		"stdin":                    {use: ignored, why: noProcess},
-		"stdinOnce":                {use: ignored, why: noProcess},
-		"tty":                      {use: ignored, why: noProcess},
+		"name":                     {},
+		"image":                    {},
+		"command":                  {why: mainClass},
+		"args":                     {why: mainClass},
+		"workingDir":               {why: noProcess},
+		"ports":                    {},
+		"envFrom":                  {why: "a module sees the environment of its base"},
+		"env":                      {parts: true},
+		"resources":                {parts: true},
+		"resizePolicy":             {},
+		"restartPolicy":            {why: restarts, set: not(string(corev1.ContainerRestartPolicyAlways))},
+		"restartPolicyRules":       {why: restarts},
+		"volumeMounts":             {}, // volumes are reported
+		"volumeDevices":            {},
+		"livenessProbe":            {parts: true, why: "the base itself reports whether a module is alive; in addition, only httpGet is supported", set: notHTTP},
+		"readinessProbe":           {parts: true, why: "the base itself reports whether a module is ready; in addition, only httpGet is supported", set: notHTTP},
+		"startupProbe":             {why: "the base itself reports when a module has started"},
+		"lifecycle":                {parts: true},
+		"terminationMessagePath":   {why: noMessages, set: not(corev1.TerminationMessagePathDefault)},
+		"terminationMessagePolicy": {why: noMessages, set: not(string(corev1.TerminationMessageReadFile))},
+		"imagePullPolicy":          {why: "the base downloads the jar whenever it installs a module", set: not(string(corev1.PullIfNotPresent))},
+		"securityContext":          {why: ofJVM, set: filled},
+		"stdin":                    {why: noProcess},
+		"stdinOnce":                {why: noProcess},
+		"tty":                      {why: noProcess},
 	},
 	reflect.TypeFor[corev1.Probe](): {
-		"initialDelaySeconds": {use: supported},
-		"timeoutSeconds": {use: ignored, name: "probe.timeoutSeconds", why: "a probe waits for an answer for at most " + probe.MaxTimeout.String(), set: func(_ Options, v reflect.Value) bool {
+		"initialDelaySeconds": {},
+		"timeoutSeconds": {name: "probe.timeoutSeconds", why: "a probe waits for an answer for at most " + probe.MaxTimeout.String(), set: func(v reflect.Value) bool {
 			return time.Duration(v.Int())*time.Second > probe.MaxTimeout
 		}},
-		"periodSeconds":                 {use: supported},
-		"successThreshold":              {use: supported},
-		"failureThreshold":              {use: supported},
-		"terminationGracePeriodSeconds": {use: ignored, name: "probe.terminationGracePeriodSeconds", why: "a module that fails its liveness probe is uninstalled without a grace period"},
+		"periodSeconds":                 {},
+		"successThreshold":              {},
+		"failureThreshold":              {},
+		"terminationGracePeriodSeconds": {name: "probe.terminationGracePeriodSeconds", why: "a module that fails its liveness probe is uninstalled without a grace period"},
 	},
 	reflect.TypeFor[corev1.Lifecycle](): {
-		"postStart": {use: ignored, why: noCommand},
-		"preStop": {use: partly, why: noCommand + "; only sleep is supported", set: func(o Options, v reflect.Value) bool {
-			return !o.PreStopSleep || v.Interface().(*corev1.LifecycleHandler).Sleep == nil
+		"postStart": {why: noCommand},
+		"preStop": {parts: true, why: noCommand + "; only sleep is supported", set: func(v reflect.Value) bool {
+			return v.Interface().(*corev1.LifecycleHandler).Sleep == nil
 		}},
-		"stopSignal": {use: ignored, why: noProcess},
+		"stopSignal": {why: noProcess},
 	},
 	reflect.TypeFor[corev1.ResourceRequirements](): {
-		"requests": {use: kubernetes},
-		"limits": {use: ignored, why: "a base does not limit the resources of single modules", set: func(_ Options, v reflect.Value) bool {
+		"requests": {},
+		"limits": {why: "a base does not limit the resources of single modules", set: func(v reflect.Value) bool {
 			for name := range v.Interface().(corev1.ResourceList) {
 				if !strings.Contains(string(name), "/") { // the scheduler uses limits of extended resources
 					return true
@@ -154,7 +138,7 @@ var table = map[reflect.Type]map[string]rule{
 			}
 			return false
 		}},
-		"claims": {use: ignored, name: "resourceClaims", why: noDevices},
+		"claims": {name: "resourceClaims", why: noDevices},
 	},
 }
 
@@ -206,14 +190,8 @@ func (r rule) called(field string) string {
 }
 
 // reports reports whether a value must be reported as ignored.
-func (r rule) reports(o Options, v reflect.Value) bool {
-	switch {
-	case r.use != ignored && r.use != partly, isEmpty(v):
-		return false
-	case r.set != nil:
-		return r.set(o, v)
-	}
-	return true
+func (r rule) reports(v reflect.Value) bool {
+	return r.why != "" && !isEmpty(v) && (r.set == nil || r.set(v))
 }
 
 // isEmpty reports whether nothing is set.
@@ -229,18 +207,16 @@ func isEmpty(v reflect.Value) bool {
 }
 
 // not returns a set function that reports every text except the defaults.
-func not(defaults ...string) func(Options, reflect.Value) bool {
-	return func(_ Options, v reflect.Value) bool { return !slices.Contains(defaults, reflect.Indirect(v).String()) }
+func not(defaults ...string) func(reflect.Value) bool {
+	return func(v reflect.Value) bool { return !slices.Contains(defaults, reflect.Indirect(v).String()) }
 }
 
 // is returns a set function that reports a pointer to the value.
-func is(value bool) func(Options, reflect.Value) bool {
-	return func(_ Options, v reflect.Value) bool { return reflect.Indirect(v).Bool() == value }
+func is(value bool) func(reflect.Value) bool {
+	return func(v reflect.Value) bool { return reflect.Indirect(v).Bool() == value }
 }
 
 // filled is a set function that reports a structure with any field set: the API server adds empty ones.
-func filled(_ Options, v reflect.Value) bool { return !reflect.Indirect(v).IsZero() }
+func filled(v reflect.Value) bool { return !reflect.Indirect(v).IsZero() }
 
-func notHTTP(o Options, v reflect.Value) bool {
-	return !o.HTTPProbes || v.Interface().(*corev1.Probe).HTTPGet == nil
-}
+func notHTTP(v reflect.Value) bool { return v.Interface().(*corev1.Probe).HTTPGet == nil }

@@ -18,16 +18,6 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// Options describe what a controller does for a Pod in addition to installing modules.
-type Options struct {
-	// HTTPProbes: readiness and liveness probes of type httpGet are run. PreStopSleep: preStop.sleep is supported.
-	// Default: both are ignored.
-	HTTPProbes, PreStopSleep bool
-}
-
-// Controller is what the controller of this project does.
-var Controller = Options{HTTPProbes: true, PreStopSleep: true}
-
 // Field is a field of a Pod spec that is ignored.
 type Field struct {
 	// Name is the usual name: startupProbe, preStop. It is a key of Names.
@@ -41,8 +31,8 @@ type Field struct {
 // Of returns the fields of a Pod spec that are ignored, in the order of the spec. It does not return
 // values that Kubernetes sets by default, nor fields that only Kubernetes itself uses, such as ports and
 // requests.
-func Of(spec corev1.PodSpec, o Options) []Field {
-	w := walker{options: o, sidecars: map[string]bool{}}
+func Of(spec corev1.PodSpec) []Field {
+	w := walker{sidecars: map[string]bool{}}
 	_, others := workload.Modules(spec)
 	for _, c := range others {
 		w.sidecars[c.Name] = true
@@ -53,8 +43,8 @@ func Of(spec corev1.PodSpec, o Options) []Field {
 
 // OfPod returns the fields of a Pod that are ignored: those of its spec, and Job if a Job created it.
 // It leaves out limits that a LimitRange of the namespace has set.
-func OfPod(pod *corev1.Pod, o Options) []Field {
-	fields := Of(pod.Spec, o)
+func OfPod(pod *corev1.Pod) []Field {
+	fields := Of(pod.Spec)
 	if strings.Contains(pod.Annotations["kubernetes.io/limit-ranger"], " limit for ") {
 		fields = slices.DeleteFunc(fields, func(f Field) bool { return f.Name == "limits" })
 	}
@@ -66,7 +56,6 @@ func OfPod(pod *corev1.Pod, o Options) []Field {
 
 // walker collects the fields of one Pod spec.
 type walker struct {
-	options  Options
 	sidecars map[string]bool
 	version  map[string]bool // the variables of the current container that are read
 	found    []Field
@@ -93,9 +82,9 @@ func (w *walker) fields(v reflect.Value, path string) {
 		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
 		r, at := table[v.Type()][name], path+"."+name
 		switch {
-		case r.reports(w.options, v.Field(i)):
+		case r.reports(v.Field(i)):
 			w.add(r.called(name), at)
-		case r.use == parts, r.use == partly:
+		case r.parts:
 			w.parts(v.Field(i), at)
 		}
 	}
@@ -122,9 +111,9 @@ func (w *walker) parts(v reflect.Value, path string) {
 		}
 	case corev1.Volume:
 		switch {
-		case isClaim(x):
+		case x.PersistentVolumeClaim != nil || x.Ephemeral != nil: // which creates a claim
 			w.first(claim, path)
-		case isOwn(x):
+		case !strings.HasPrefix(x.Name, "kube-api-access-"): // these are added to every Pod
 			w.first(volumes, "spec.volumes")
 		}
 	case corev1.Container:
@@ -137,32 +126,6 @@ func (w *walker) parts(v reflect.Value, path string) {
 	default:
 		w.fields(v, path)
 	}
-}
-
-// isOwn reports whether the user asked for a volume: the service account admission adds the others to
-// every Pod.
-func isOwn(v corev1.Volume) bool { return !strings.HasPrefix(v.Name, "kube-api-access-") }
-
-// isClaim reports whether a volume refers to a persistent volume claim, or creates one.
-func isClaim(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }
-
-// claimed is the source that Asked returns for every volume with a claim.
-var claimed = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}
-
-// Asked returns the volumes that the user asked for, reduced to the fields that Of needs, to keep a cache of many
-// Pods small. It returns nil if there are none.
-func Asked(volumes []corev1.Volume) []corev1.Volume {
-	var asked []corev1.Volume
-	for _, v := range volumes {
-		small := corev1.Volume{Name: v.Name}
-		if isClaim(v) {
-			small.VolumeSource = claimed
-		}
-		if isOwn(v) {
-			asked = append(asked, small)
-		}
-	}
-	return asked
 }
 
 // List joins the names of fields, without duplicates, for the text of an Event: "startupProbe,

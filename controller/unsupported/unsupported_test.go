@@ -92,19 +92,17 @@ func TestOf(t *testing.T) {
 		"runtimeClassName, setHostnameAsFQDN, hostUsers, hostnameOverride"
 	for name, tt := range map[string]struct {
 		spec corev1.PodSpec
-		done bool
 		want string
 	}{
-		"nothing":               {corev1.PodSpec{}, false, ""},
-		"everything":            {whole(), true, everything},
-		"what is done for real": {supported, true, ""},
-		"unsupported values":    {supported, false, "livenessProbe, readinessProbe, preStop"},
+		"nothing":               {corev1.PodSpec{}, ""},
+		"everything":            {whole(), everything},
+		"what is done for real": {supported, ""},
 		"each name once": {corev1.PodSpec{Containers: []corev1.Container{
 			{StartupProbe: httpGet, Args: []string{"x"}}, {StartupProbe: httpGet},
-		}}, true, "args, startupProbe"},
+		}}, "args, startupProbe"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, List(Of(tt.spec, Options{HTTPProbes: tt.done, PreStopSleep: tt.done}))); diff != "" {
+			if diff := cmp.Diff(tt.want, List(Of(tt.spec))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -121,7 +119,7 @@ func TestOfPod(t *testing.T) {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: limits}}}}
 		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Controller: ptr.To(true)}}
 		pod.Annotations = map[string]string{"kubernetes.io/limit-ranger": tt.annotation}
-		if diff := cmp.Diff(tt.want, List(OfPod(pod, Controller))); diff != "" {
+		if diff := cmp.Diff(tt.want, List(OfPod(pod))); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", tt.annotation, diff)
 		}
 	}
@@ -148,10 +146,8 @@ func TestTable(t *testing.T) {
 			switch {
 			case !known:
 				t.Errorf("%s.%s has no rule: does a module use it?", of.Name(), name)
-			case r.use == parts && table[kind] == nil && !list[kind]:
+			case r.parts && r.why == "" && table[kind] == nil && !list[kind]:
 				t.Errorf("the parts of %s.%s are not in the table", of.Name(), name)
-			case (r.use == ignored || r.use == partly) != (r.why != ""):
-				t.Errorf("%s.%s: a reason %q for use %d", of.Name(), name, r.why, r.use)
 			}
 		}
 		for name := range rules {
@@ -162,21 +158,10 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// Of returns the same fields for volumes that Asked has reduced.
-func TestAsked(t *testing.T) {
-	got := Asked([]corev1.Volume{{Name: "kube-api-access-x"}, {Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}})
-	if diff := cmp.Diff([]corev1.Volume{{Name: "data"}}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if got := Asked([]corev1.Volume{{Name: "kube-api-access-x"}}); got != nil {
-		t.Errorf("nobody asked for %v", got)
-	}
-}
-
 // Each field has a path and a reason, and each name is the name of a field.
 func TestNames(t *testing.T) {
 	named := map[string]bool{}
-	for _, f := range append(Of(whole(), Controller), Job, VolumeClaimTemplates) {
+	for _, f := range append(Of(whole()), Job, VolumeClaimTemplates) {
 		named[f.Name] = true
 		if f.Why == "" || f.Path == "" {
 			t.Errorf("%+v is not complete", f)

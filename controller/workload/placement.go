@@ -12,20 +12,15 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Placement is where the Pods of a template may run, parsed once and asked for many Nodes. It may
-// be used concurrently.
+// Placement is the set of Nodes that the Pods of a template can run on. It may be used concurrently.
 type Placement struct {
 	affinity    nodeaffinity.RequiredNodeAffinity
 	nodeName    string
 	tolerations []corev1.Toleration
 }
 
-// NewPlacement reads the node selector, the required node affinity and the tolerations of a Pod
-// spec.
-//
-// addEnv is the environment whose toleration the controller adds to a Pod that names no
-// environment, as the examples of the operations guide (5.1, 5.2) do; empty if the controller adds
-// none.
+// NewPlacement returns the placement for the node selector, the required node affinity and the tolerations of a Pod spec.
+// addEnv is the environment whose toleration the controller adds to a Pod that tolerates no environment; empty if it adds none.
 func NewPlacement(spec corev1.PodSpec, addEnv string) Placement {
 	p := Placement{
 		affinity:    nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: spec}),
@@ -40,10 +35,8 @@ func NewPlacement(spec corev1.PodSpec, addEnv string) Placement {
 	return p
 }
 
-// Fits reports whether the Pods may run on a Node. Taints that Kubernetes itself sets for the
-// Node's state of the moment (node.kubernetes.io/...) do not count: whether a base is Ready is a
-// question of its own, and so is whether it is cordoned. An affinity that cannot be parsed fits
-// nothing, as for the scheduler.
+// Fits reports whether the Pods can run on a Node. It ignores the taints that Kubernetes sets for the current state of a Node
+// (node.kubernetes.io/...). An affinity that cannot be parsed fits no Node.
 func (p Placement) Fits(node *corev1.Node) bool {
 	if p.nodeName != "" && p.nodeName != node.Name {
 		return false
@@ -61,8 +54,7 @@ func (p Placement) Untolerated(node *corev1.Node) (corev1.Taint, bool) {
 	return scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, p.tolerations, keepsAway, false)
 }
 
-// Cordoned reports whether somebody keeps new Pods off a Node (kubectl cordon), and these too. Pods
-// that are there stay.
+// Cordoned reports whether a Node is cordoned, and the Pods do not tolerate that.
 func (p Placement) Cordoned(node *corev1.Node) bool {
 	cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 	return node.Spec.Unschedulable && !scheduling.TolerationsTolerateTaint(klog.Background(), p.tolerations, &cordon, false)

@@ -112,13 +112,10 @@ func InstalledVersion(c corev1.ContainerStatus) string {
 		return ""
 	}
 	separator := ":" + c.Name + ":"
-	ip, version, found := strings.Cut(id, separator)
-	switch {
-	case strings.HasPrefix(id, "["): // the name of the module can be equal to a part of the address
-		_, version, _ = strings.Cut(id, "]"+separator)
-	case found && strings.Contains(ip, ":"): // an IPv6 address without brackets, written by an earlier version
-		version = id[strings.LastIndex(id, separator)+len(separator):]
+	if strings.HasPrefix(id, "[") { // the name of the module can be equal to a part of the address
+		separator = "]" + separator
 	}
+	_, version, _ := strings.Cut(id, separator)
 	return version
 }
 

@@ -24,17 +24,16 @@ func IsModule(l map[string]string) bool { return labels.Value(l, labels.Componen
 // IsBase reports whether a Node is a base.
 func IsBase(node *corev1.Node) bool { return node.Labels[labels.Component] == labels.Vnode }
 
-// IsPeer reports whether a Deployment wants one module on each base of an environment: it is
-// labelled component=module-deployment and strategy=peer, and if it is labelled with an
-// environment, then with this one.
+// IsPeer reports whether a Deployment is a peer Deployment of an environment: it has the labels component=module-deployment and
+// strategy=peer, and no label of another environment.
 func IsPeer(d *appsv1.Deployment, env string) bool {
 	return labels.Value(d.Labels, labels.Component) == labels.ModuleDeployment &&
 		labels.Value(d.Labels, labels.Strategy) == labels.Peer &&
 		cmp.Or(labels.Value(d.Labels, labels.Env), env) == env
 }
 
-// KeepsReplicas reports whether the replicas of a peer Deployment are not the controller's
-// business: it is labelled replicas-control=true, which means "somebody else controls them".
+// KeepsReplicas reports whether the controller must not change the replicas of a peer Deployment: it has the label
+// replicas-control=true.
 func KeepsReplicas(d *appsv1.Deployment) bool {
 	return labels.Value(d.Labels, labels.ReplicasControl) == "true"
 }
@@ -88,8 +87,7 @@ func Meets(pod *corev1.Pod, template *corev1.PodTemplateSpec) bool {
 	return true
 }
 
-// PreStopSleep is how long a module is to stay after its Pod began to be deleted, by the container's
-// preStop.sleep; zero if it says nothing. Kubernetes bounds it by the Pod's grace period.
+// PreStopSleep returns the preStop.sleep of a container: how long its module stays after the deletion of its Pod has begun.
 func PreStopSleep(container corev1.Container) time.Duration {
 	if l := container.Lifecycle; l != nil && l.PreStop != nil && l.PreStop.Sleep != nil {
 		return time.Duration(l.PreStop.Sleep.Seconds) * time.Second

@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -17,16 +16,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// The settings of the controller on which tests rely.
-const (
-	unreachableAfter = 4 * time.Second
-	deadAfter        = 8 * time.Second
-)
-
 // settings save minutes of waiting.
 var settings = map[string]string{
-	"BASE_UNREACHABLE_AFTER":              unreachableAfter.String(),
-	"BASE_DEAD_AFTER":                     deadAfter.String(),
+	"BASE_UNREACHABLE_AFTER":              "4s",
+	"BASE_DEAD_AFTER":                     "8s",
 	"RECONNECT_GRACE":                     "-1s",
 	"MASS_SILENCE_PERCENT":                "0", // bases of tests that end fall silent all the time
 	"BASE_DELETIONS_PERCENT":              "100",

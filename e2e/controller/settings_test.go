@@ -23,14 +23,9 @@ func TestBadSettings(t *testing.T) {
 		env  map[string]string
 		says string
 	}{
-		"no tunnel":              {nil, "module-controller: no tunnel is enabled: set ENABLE_MQTT_TUNNEL or ENABLE_HTTP_TUNNEL to true"},
-		"no broker":              {map[string]string{"ENABLE_MQTT_TUNNEL": "true"}, "module-controller: MQTT_BROKER is empty: name the broker's host, or its URL"},
-		"neither true nor false": {map[string]string{"ENABLE_MQTT_TUNNEL": "perhaps"}, `module-controller: could not parse "perhaps" as bool value from environment variable "ENABLE_MQTT_TUNNEL" for flag enable-mqtt-tunnel: strconv.ParseBool: parsing "perhaps": invalid syntax`},
-		"no unit":                {map[string]string{"ENABLE_HTTP_TUNNEL": "true", "BASE_DEAD_AFTER": "60"}, `module-controller: could not parse "60" as duration value from environment variable "BASE_DEAD_AFTER" for flag base-dead-after: time: missing unit in duration "60"`},
-		"lease too short":        {map[string]string{"ENABLE_HTTP_TUNNEL": "true", "LEASE_DURATION": "1s"}, "module-controller: LEASE_DURATION is 1s: it must be 4s to 1h0m0s"},
-		"dead before silent":     {map[string]string{"ENABLE_HTTP_TUNNEL": "true", "BASE_UNREACHABLE_AFTER": "9s", "BASE_DEAD_AFTER": "3s"}, "module-controller: a base must be unreachable (9s) before it is gone (3s)"},
-		"unknown rule":           {map[string]string{"ENABLE_HTTP_TUNNEL": "true", "FAILED_PODS": "sometimes"}, `module-controller: FAILED_PODS is "sometimes": use unowned, never or always`},
-		"no kubeconfig":          {map[string]string{"ENABLE_HTTP_TUNNEL": "true", "KUBECONFIG": "/nonexistent"}, `module-controller: finding the Kubernetes API (KUBECONFIG="/nonexistent"): stat /nonexistent: no such file or directory`},
+		"no tunnel":     {nil, "module-controller: no tunnel is enabled: set ENABLE_MQTT_TUNNEL or ENABLE_HTTP_TUNNEL to true"},
+		"no broker":     {map[string]string{"ENABLE_MQTT_TUNNEL": "true"}, "module-controller: MQTT_BROKER is empty: name the broker's host, or its URL"},
+		"no kubeconfig": {map[string]string{"ENABLE_HTTP_TUNNEL": "true", "KUBECONFIG": "/nonexistent"}, `module-controller: finding the Kubernetes API (KUBECONFIG="/nonexistent"): stat /nonexistent: no such file or directory`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

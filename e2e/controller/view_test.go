@@ -1,24 +1,20 @@
 package controller
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 	"github.com/koupleless/koupsandbox/fakebase"
@@ -113,52 +109,6 @@ func TestReportHook(t *testing.T) {
 		}
 		return same([]message{want}, mine)
 	})
-}
-
-// The API server reaches the logs of a module, which tell what was done with it,
-// and runs ark beside it (behaviour 14).
-func TestLogsAndExec(t *testing.T) {
-	t.Parallel()
-	ns, name := namespace(t), kind()
-	b := overMQTT(t, fakebase.Options{Name: name})
-	pod(t, ns, "m", one("m", "1.0.0", name))
-	readyPod(t, ns, "m")
-	want := []string{"installBiz sent: " + module.URL("m", "1.0.0"), "installBiz answered: SUCCESS Install Biz: m:1.0.0 success, cost: N ms, started at: T"}
-	number, date := regexp.MustCompile(`cost: *\d+ *ms`), regexp.MustCompile(`started at: *.*`)
-	eventually(t, "the logs tell of the install", func(ctx context.Context) error {
-		text, err := client.CoreV1().Pods(ns).GetLogs("m", &corev1.PodLogOptions{}).DoRaw(ctx)
-		if err != nil {
-			return err
-		}
-		var got []string
-		for line := range strings.Lines(string(text)) {
-			if _, after, ok := strings.Cut(strings.TrimSpace(line), " m:1.0.0 "); ok && strings.HasPrefix(after, "installBiz") {
-				after = number.ReplaceAllString(after, "cost: N ms")
-				got = append(got, date.ReplaceAllString(after, "started at: T"))
-			}
-		}
-		return same(want, got)
-	})
-
-	out, err := execute(t, ns, "m", "ark", "queryAllBiz", "-o", "json")
-	must(t, err)
-	if !json.Valid([]byte(out)) || !strings.Contains(out, `"m"`) || !strings.Contains(out, "1.0.0") {
-		t.Errorf("ark queryAllBiz on base %s prints:\n%s", b.Identity(), out)
-	}
-	out, err = execute(t, ns, "m", "sh")
-	if err == nil || !strings.Contains(out, "a module has no files and no shell, only ark") {
-		t.Errorf("sh prints %q, and ends with: %v", out, err)
-	}
-}
-
-// execute runs a command in a Pod as kubectl does, and returns what it prints.
-func execute(t *testing.T, ns, name string, command ...string) (string, error) {
-	t.Helper()
-	api, err := resources.New(config)
-	must(t, err)
-	var out, complaints bytes.Buffer // written at the same time
-	err = api.ExecInPod(t.Context(), ns, name, name, command, &out, &complaints)
-	return out.String() + complaints.String(), err
 }
 
 // robot is a web hook that keeps the messages it gets.

@@ -107,14 +107,9 @@ func overMQTTAt(t *testing.T, env string, at *fakebase.MQTTOptions, o fakebase.O
 // overHTTP starts a base that tells the shared controller of itself over HTTP.
 func overHTTP(t *testing.T, o fakebase.Options) *base {
 	t.Helper()
-	return overHTTPTo(t, heart, o)
-}
-
-func overHTTPTo(t *testing.T, url string, o fakebase.Options) *base {
-	t.Helper()
 	high, low := number()
 	o.IP = fmt.Sprintf("127.77.%d.%d", high, low)
-	o.HTTP = &fakebase.HTTPOptions{Addr: net.JoinHostPort(o.IP, "0"), HeartbeatEndpoint: url}
+	o.HTTP = &fakebase.HTTPOptions{Addr: net.JoinHostPort(o.IP, "0"), HeartbeatEndpoint: heart}
 	return start(t, o)
 }
 

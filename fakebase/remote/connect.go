@@ -28,7 +28,7 @@ func (b *Base) Forward(ctx context.Context, conn net.Conn, to Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l := b.now()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://server/"+connect+"?to="+string(to), io.NopCloser(conn))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://server"+l.process.Path+"/"+connect+"?to="+string(to), io.NopCloser(conn))
 	if err != nil {
 		return err
 	}
@@ -48,12 +48,7 @@ func (b *Base) Forward(ctx context.Context, conn net.Conn, to Listener) error {
 }
 
 // connect is the other side of Forward.
-func (h *host) connect(w http.ResponseWriter, r *http.Request) {
-	s, err := h.of(r.Context())
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusConflict)
-		return
-	}
+func (s *server) connect(w http.ResponseWriter, r *http.Request) {
 	conn, err := s.dial(r.Context(), Listener(r.URL.Query().Get("to")))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)

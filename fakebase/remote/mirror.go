@@ -8,6 +8,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/fakebase/fault"
+	"github.com/koupleless/koupsandbox/fakebase/internal/observers"
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 )
 
@@ -22,14 +23,9 @@ type mirror struct {
 	httpAddr string // of the last listener of arklet
 	faults   []fault.Status
 	events   uint64 // number of the last event
-	watchers []*watcher
-	tracers  []*tracer
+	watchers observers.List[fakebase.Event]
+	tracers  observers.List[fakebase.Trace]
 }
-
-type (
-	watcher struct{ fn func(fakebase.Event) }
-	tracer  struct{ fn func(fakebase.Trace) }
-)
 
 func newMirror(now snapshot, read *rpc.Mark, ahead time.Duration) *mirror {
 	m := &mirror{ip: now.Status.IP, faults: now.Faults, read: read, ahead: ahead}
@@ -56,9 +52,7 @@ func (m *mirror) apply(t message) {
 	}
 	if t.Trace != nil {
 		t.Trace.Time = m.here(t.Trace.Time)
-		for _, x := range m.tracers {
-			x.fn(*t.Trace)
-		}
+		m.tracers.Tell(*t.Trace)
 	}
 	if t.Event != nil && t.Status != nil {
 		m.setStatus(*t.Status)
@@ -91,9 +85,7 @@ func (m *mirror) setStatus(s fakebase.Status) {
 
 func (m *mirror) tell(e fakebase.Event) {
 	m.events = e.Seq
-	for _, w := range m.watchers {
-		w.fn(e)
-	}
+	m.watchers.Tell(e)
 }
 
 // reachable is where others reach a listener.
@@ -135,28 +127,12 @@ func (m *mirror) Faults() []fault.Status {
 }
 
 // Watch is that of fakebase.Base. If the base's process ends by itself, the last
-// event says that it is down, and why.
+// event is EventDown, with the reason.
 func (m *mirror) Watch(fn func(fakebase.Event)) (now fakebase.Status, stop func()) {
-	w := &watcher{fn}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.watchers = append(m.watchers, w)
-	return m.status, func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.watchers = slices.DeleteFunc(m.watchers, func(x *watcher) bool { return x == w })
-	}
+	return m.status, m.watchers.Add(fn)
 }
 
 // Trace is that of fakebase.Base.
-func (m *mirror) Trace(fn func(fakebase.Trace)) (stop func()) {
-	t := &tracer{fn}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.tracers = append(m.tracers, t)
-	return func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.tracers = slices.DeleteFunc(m.tracers, func(x *tracer) bool { return x == t })
-	}
-}
+func (m *mirror) Trace(fn func(fakebase.Trace)) (stop func()) { return m.tracers.Add(fn) }

@@ -164,7 +164,7 @@ func (s Schedule) observed() bool {
 	outages := 0
 	for _, m := range s.Moves {
 		resource := moves[m.Do].resource
-		if m.Lasts > 0 && (resource == "controller" || resource == view || resource == apiServer) {
+		if m.Lasts > 0 && (resource == controllers || resource == view || resource == apiServer) {
 			return false
 		}
 		if resource == apiServer {
@@ -246,7 +246,7 @@ func (r *renderer) move(i int, m Move) {
 		return
 	}
 	if kind.fault != nil {
-		r.fault(m, kind)
+		r.inject(m, kind)
 		return
 	}
 	r.operate(m)
@@ -309,7 +309,7 @@ func (r *renderer) operate(m Move) {
 func (r *renderer) apply(m Move) {
 	w, c := r.s.Workloads[m.Workload], r.now[m.Workload]
 	r.add(fmt.Sprintf("%s: %s %s", m.Do, w.Module, version(c.version)), v1alpha1.Action{Apply: &v1alpha1.Apply{
-		Resource: w.workload(c.version, c.image, c.replicas), Release: v1alpha1.Release{MayChangeNothing: true}, // what it releases is chance
+		Resource: w.workload(c.version, c.image, c.replicas), ReleaseCheck: v1alpha1.ReleaseCheck{MayChangeNothing: true}, // what it releases is chance
 	}})
 }
 

@@ -106,7 +106,7 @@ func astray(all []events.Event, baseOf func(node string) string) error {
 
 // releases does the same for releases, which are to change something on a base.
 func (e *execution) releases(ctx context.Context) error {
-	list, err := e.stage.Releases(ctx, e.world.Events())
+	list, err := e.env.Releases(ctx, e.world.Events())
 	for _, r := range list {
 		c := Check{Name: "release of " + r.Workload, Expect: string(v1alpha1.Holds), Verdict: Passed, Summary: fmt.Sprintf("%d changes on bases", r.Changes), Compared: r.Changes}
 		switch {
@@ -124,7 +124,7 @@ func (e *execution) releases(ctx context.Context) error {
 // faults puts the faults of the run into the report, a check for each, and returns an error when one that had
 // to be triggered was not.
 func (e *execution) faults() error {
-	list, err := e.stage.Faults(e.world.Events())
+	list, err := e.env.Faults(e.world.Events())
 	for _, f := range list {
 		c := Check{Name: "fault " + f.ID, Expect: string(v1alpha1.Holds), Verdict: Passed, Summary: f.Kind + " was triggered", Compared: f.Fired}
 		if f.Fired == 0 {

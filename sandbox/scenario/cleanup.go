@@ -28,9 +28,9 @@ func (e *execution) cleanUp(ctx context.Context) string {
 	defer cancel()
 	errs := []error{e.forgetIdentity()}
 	restore := func() {}
-	if e.stage != nil { // even if the run is kept: others need components and controllers as they were
-		errs = append(errs, e.stage.Repair(ctx))
-		restore = func() { errs = append(errs, e.stage.Restore(ctx)) }
+	if e.env != nil { // even if the run is kept: others need components and controllers as they were
+		errs = append(errs, e.env.Repair(ctx))
+		restore = func() { errs = append(errs, e.env.Restore(ctx)) }
 	}
 	if e.r.o.Keep {
 		restore()

@@ -3,7 +3,7 @@
 //
 //	source/           files -> scenarios that have been checked
 //	report/           a Report for terminals, CI and browsers
-//	internal/action/  what a step does
+//	internal/steps/   what a step does
 //	internal/observe/ what happens, in one order
 //	internal/kube/    what kubectl would do
 //	internal/match/   a part of an object against an object

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/action"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
 // invariant is a condition that is evaluated at every change that may change it,
@@ -47,11 +47,11 @@ func (e *execution) guard(ctx context.Context, prefix string, always, never []v1
 	var all []*invariant
 	for i, group := range [][]v1alpha1.Invariant{always, never} {
 		for _, x := range group {
-			p, err := e.stage.Compile(x.CEL, expr.Condition)
+			p, err := e.env.Compile(x.CEL, expr.Condition)
 			if err != nil {
 				return ctx, nil, err
 			}
-			if err := e.stage.Follow(ctx, p); err != nil {
+			if err := e.env.Follow(ctx, p); err != nil {
 				return ctx, nil, err
 			}
 			all = append(all, &invariant{name: prefix + x.Name, program: p, never: i == 1})
@@ -65,8 +65,8 @@ func (e *execution) guard(ctx context.Context, prefix string, always, never []v1
 	stop := e.world.Watch(func(c observe.Change) {
 		for _, x := range all {
 			first := x.compared == 0 && x.last == nil
-			if x.broken == nil && (first || action.Affected(x.program, c.Topic)) {
-				x.look(e.stage.Data(c.View, x.program), c.What)
+			if x.broken == nil && (first || steps.Affected(x.program, c.Topic)) {
+				x.look(e.env.Data(c.View, x.program), c.What)
 			}
 			if x.broken != nil {
 				cancel(x.broken)

@@ -6,9 +6,6 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"strings"
-	"time"
-
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
@@ -60,14 +57,7 @@ func atSpeed(s *v1alpha1.Scenario, speed int) {
 	if s.Spec.Speed != 0 || speed <= 1 {
 		return
 	}
-	s.EachStep(func(_ *field.Path, step *v1alpha1.Step) {
-		if step.Sleep != nil {
-			step.Sleep.For.Duration /= time.Duration(speed)
-		}
-		if step.Assert != nil && step.Assert.For != nil {
-			step.Assert.For.Duration /= time.Duration(speed)
-		}
-	})
+	s.DivideTimes(speed)
 }
 
 // seedOf derives the seed of a run: the same for the same run of another call.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/action"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
 const (
@@ -33,7 +33,7 @@ type execution struct {
 	r     *runner
 	in    *instance
 	world *observe.World
-	stage *action.Stage
+	env   *steps.Env
 	bases func(context.Context) ([]control.Base, error) // of the run, as the daemon says
 
 	stop  context.CancelFunc // ends the watches
@@ -88,15 +88,15 @@ func (e *execution) perform(ctx context.Context) *Run {
 	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), e.lastTime(ctx))
 	defer cancelLast()
 	blind := errors.Is(context.Cause(limited), errBroken)
-	e.must(e.stage.Repair(last)) // nothing comes to rest without the platform
+	e.must(e.env.Repair(last)) // nothing comes to rest without the platform
 	if !blind {
 		e.awaitPods(last) // under the traffic that goes on: an uninstall must not lose requests either
 	}
-	e.must(e.stage.StopAll(last))
+	e.must(e.env.StopAll(last))
 	e.must(e.list(last, spec.Finally, place{"spec.finally", 0, &e.run.Steps}))
 	e.must(e.joinAll())
 	if !blind && len(spec.Finally) > 0 {
-		e.must(e.stage.Repair(last))
+		e.must(e.env.Repair(last))
 		e.awaitPods(last)
 	}
 	end := time.Now()
@@ -226,7 +226,7 @@ func (e *execution) blame(s *Step, err error) {
 		}
 		e.fail(v, fmt.Sprintf("step %q: %s", s.Name, err))
 	}
-	var failure *action.Failure
+	var failure *steps.Failure
 	if !errors.As(err, &failure) {
 		return
 	}
@@ -257,7 +257,7 @@ func (e *execution) finish(ctx context.Context) *Run {
 	if e.run.Failure == "" {
 		e.run.Verdict = Passed
 	}
-	if e.stage != nil {
+	if e.env != nil {
 		e.run.Traffic = e.streams(ctx)
 	}
 	if e.world != nil {
@@ -275,7 +275,7 @@ func (e *execution) finish(ctx context.Context) *Run {
 // it.
 func (e *execution) streams(ctx context.Context) []Traffic {
 	var all []Traffic
-	for _, s := range e.stage.Streams() {
+	for _, s := range e.env.Streams() {
 		if s.End == nil {
 			continue // it could not be stopped, which has failed the run
 		}

@@ -16,9 +16,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/action"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
 // runLabel marks the namespaces of runs.
@@ -32,10 +32,10 @@ func (e *execution) setUp(ctx context.Context, broken context.CancelCauseFunc) e
 	if err != nil {
 		return err
 	}
-	e.stage, err = action.New(action.Options{
+	e.env, err = steps.New(steps.Options{
 		Sandbox: e.r.o.Sandbox.Client, Kube: e.r.kube, World: e.world, Static: e.in.Static, Vars: e.in.Vars, Matrix: e.in.Cell.Values,
 		Run: e.in.Run, Namespace: e.in.name, Group: e.in.name, Folder: e.in.Of.Folder,
-		Kubeconfig: kubeconfig, Seed: e.in.seed, TrafficFor: e.in.Spec.Timeout.Duration + lastTime,
+		Kubeconfig: kubeconfig, Seed: e.in.seed, TrafficFor: e.in.Spec.Timeout.Duration + lastTime, Join: e.join,
 	})
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (e *execution) setUp(ctx context.Context, broken context.CancelCauseFunc) e
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		return e.stage.Setup(ctx, e.in.Spec.Bases)
+		return e.env.Setup(ctx, e.in.Spec.Bases)
 	})
 	return g.Wait()
 }
@@ -88,8 +88,8 @@ func (e *execution) watch(ctx context.Context, broken context.CancelCauseFunc) <
 			broken(fmt.Errorf("%w: the stream of its events ended: %w", errBroken, errors.Join(err, errEarly)))
 		}
 	})
-	if e.stage.Uses("traffic") {
-		e.ended.Go(func() { e.stage.FollowTraffic(life) })
+	if e.env.Uses("traffic") {
+		e.ended.Go(func() { e.env.FollowTraffic(life) })
 	}
 	return synced
 }
@@ -139,7 +139,7 @@ func (e *execution) compile() error {
 	var errs []error
 	e.in.EachCondition(func(at *field.Path, text string) {
 		if text != "" && !expr.Has(text) {
-			_, err := e.stage.Compile(text, expr.KindOf(at.String()))
+			_, err := e.env.Compile(text, expr.KindOf(at.String()))
 			errs = append(errs, err)
 		}
 	})
@@ -155,7 +155,7 @@ func (e *execution) follow(ctx context.Context) error {
 		observe.NodesOf(e.in.name): true,
 	}
 	for _, name := range expr.Objects {
-		if subject, ok := observe.SubjectOf(name, e.in.name, e.in.name); ok && e.stage.Uses(name) {
+		if subject, ok := observe.SubjectOf(name, e.in.name, e.in.name); ok && e.env.Uses(name) {
 			subjects[subject] = true
 		}
 	}
@@ -163,8 +163,8 @@ func (e *execution) follow(ctx context.Context) error {
 		g.Go(func() error { return e.world.Follow(ctx, subject) })
 	}
 	e.in.EachStep(func(_ *field.Path, s *v1alpha1.Step) {
-		for _, ref := range action.References(&s.Action) {
-			g.Go(func() error { return e.stage.Prefollow(ctx, ref) })
+		for _, ref := range s.Refs() {
+			g.Go(func() error { return e.env.Prefollow(ctx, ref) })
 		}
 	})
 	return g.Wait()

@@ -14,9 +14,10 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/events"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/action"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps/registry"
 )
 
 // background is a step that goes on beside the others.
@@ -103,8 +104,7 @@ func (e *execution) skipping(s *v1alpha1.Step) bool {
 
 // holds tells whether a step of the name is within a group.
 func holds(s *v1alpha1.Step, name string) bool {
-	inner, _ := s.Inner()
-	return slices.ContainsFunc(inner, func(x v1alpha1.Step) bool { return x.Name == name || holds(&x, name) })
+	return slices.ContainsFunc(s.Inner(), func(x v1alpha1.Step) bool { return x.Name == name || holds(&x, name) })
 }
 
 // begin puts the n-th time of a step, from 0, into the report.
@@ -185,7 +185,7 @@ func because(ctx context.Context, err error) error {
 	if err == nil || cause == nil || errors.Is(err, cause) {
 		return err
 	}
-	var failure *action.Failure
+	var failure *steps.Failure
 	if errors.As(err, &failure) { // it had judged before the time was over
 		return err
 	}
@@ -194,15 +194,15 @@ func because(ctx context.Context, err error) error {
 
 // condition evaluates the condition of a step for what is.
 func (e *execution) condition(ctx context.Context, text string) (bool, error) {
-	p, err := e.stage.Compile(text, expr.Condition)
+	p, err := e.env.Compile(text, expr.Condition)
 	if err != nil {
 		return false, err
 	}
-	if err := e.stage.Follow(ctx, p); err != nil {
+	if err := e.env.Follow(ctx, p); err != nil {
 		return false, err
 	}
 	var r expr.Result
-	e.world.Look(func(v observe.View) { r, err = p.Eval(e.stage.Data(v, p)) })
+	e.world.Look(func(v observe.View) { r, err = p.Eval(e.env.Data(v, p)) })
 	return r.Value == true, err
 }
 
@@ -214,14 +214,12 @@ func (e *execution) do(ctx context.Context, s *v1alpha1.Step, at place, done *St
 		return "", e.list(ctx, s.Steps, inner)
 	case len(s.Parallel) > 0:
 		return "", e.all(ctx, s.Parallel, inner)
-	case s.Wait != nil && s.Wait.Step != "":
-		return e.join(ctx, s.Wait.Step)
 	}
 	a, err := e.late(&s.Action)
 	if err != nil {
 		return "", err
 	}
-	return e.stage.Do(ctx, a)
+	return registry.Exec(ctx, e.env, a)
 }
 
 // join waits for a step in the background.
@@ -289,7 +287,7 @@ func (e *execution) late(a *v1alpha1.Action) (*v1alpha1.Action, error) {
 	if err := utiljson.Unmarshal(text, &content); err != nil {
 		return nil, fmt.Errorf("reading the step: %w", err)
 	}
-	if content, err = e.stage.Expand(content); err != nil {
+	if content, err = e.env.Expand(content); err != nil {
 		return nil, err
 	}
 	if text, err = json.Marshal(content); err != nil {

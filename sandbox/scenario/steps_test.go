@@ -15,8 +15,8 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/action"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
@@ -48,8 +48,8 @@ func begin(t *testing.T, o Options, spec string) *execution {
 	e := newExecution(&runner{o: o}, runs[0])
 	e.bases = func(context.Context) ([]control.Base, error) { return nil, nil }
 	e.world = observe.New(observe.Options{Namespace: e.in.name, Group: e.in.name})
-	e.stage, err = action.New(action.Options{World: e.world, Static: e.in.Static, Vars: e.in.Vars, Run: e.in.Run,
-		Namespace: e.in.name, Group: e.in.name, Folder: t.TempDir()})
+	e.env, err = steps.New(steps.Options{World: e.world, Static: e.in.Static, Vars: e.in.Vars, Run: e.in.Run,
+		Namespace: e.in.name, Group: e.in.name, Folder: t.TempDir(), Join: e.join})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -125,7 +125,7 @@ func (v *view) ignored() []unsupported.Field {
 	if v.Pod == nil || !isModule(v.Pod) {
 		return nil
 	}
-	return unsupported.OfPod(v.Pod, unsupported.Controller)
+	return unsupported.OfPod(v.Pod)
 }
 
 // LooksLikeModule reports whether a Pod has a toleration or a variable that only module Pods need.

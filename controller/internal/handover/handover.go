@@ -1,6 +1,5 @@
-// Package handover says in which order the Pods of one module on one base turn Not Ready and Ready,
-// so that a rolling update loses no request (Module Controller V2 document 5.1, "module release",
-// steps 4 and 5). It is pure: no I/O, no time of its own.
+// Package handover decides in which order the Pods of a module on a base turn Not Ready and Ready, so that a rolling update
+// loses no request (Module Controller V2 document 5.1, "module release", steps 4 and 5). It is pure.
 package handover
 
 import (
@@ -8,13 +7,13 @@ import (
 	"time"
 )
 
-// Pod is one Pod of a module on a base, as it is and as it is to be.
+// Pod is a Pod of a module on a base.
 type Pod struct {
-	// Key names the Pod to the caller.
+	// Key identifies the Pod for the caller.
 	Key string
-	// IsReady is what the API server says now; Ready is what it should say.
+	// IsReady is its readiness in the API server. Ready is its next readiness.
 	IsReady, Ready bool
-	// Yields says that the Pod turns Not Ready only because another one serves in its place.
+	// Yields is set if the Pod turns Not Ready only because another one serves in its place.
 	Yields bool
 	// Version is the requested version. Active reports whether the base lists it as active.
 	Version string
@@ -57,30 +56,25 @@ func Admit(pods []Pod, now time.Time) (admitted []Pod, again time.Duration) {
 	return admitted, again
 }
 
-// Step is one write. Steps are made one after the other, each acknowledged by the API server before
-// the next begins.
+// Step is a write. A step begins after the API server has acknowledged the step before.
 type Step struct {
 	Key string
-	// PreferDeletion asks to mark the Pod as the one to delete first, before another one turns
-	// Ready while it still is. The status is not written then.
+	// PreferDeletion marks the Pod as the first one to delete, instead of writing its status.
 	PreferDeletion bool
 }
 
-// Order returns the writes for the Pods of one module on one base, which come oldest first: the last
-// one's version is the one that serves.
+// Order returns the writes for the Pods of a module on a base. The Pods are sorted, the oldest first.
 //
-// Pods that turn Not Ready come first, oldest first, so that the Deployment, which deletes Not
-// Ready Pods before others, takes the old Pod of this base and not one that still serves elsewhere;
-// then come the Pods that turn Ready.
+// The Pods that turn Not Ready come first. A Deployment deletes Not Ready Pods before others, so it deletes the old Pod of this
+// base, not a Pod that still serves on another one. Then the Pods turn Ready whose version serves now.
 //
-// served says whether another base has a Ready Pod of the module; it is asked only when both kinds
-// are there. If none has, the Service would have no endpoint between the two writes. The new Pod
-// then turns Ready first, and the old one is marked for deletion beforehand to keep the preference.
-// Requests reach the same base through either Pod, so the overlap is harmless, and an old Pod that only
-// yields is left out: its workload deletes it now, or, if the next release comes, the new one, and then
-// the old one is the Service's endpoint. The caller asks again if it is still there after a while.
+// served reports whether another base has a Ready Pod of the module. It is called only if Pods turn Not Ready and others turn
+// Ready. If it returns false, the Service would have no endpoint between the writes: the new Pod turns Ready first, and the
+// old one is marked for deletion before. Both Pods have the address of the same base, so the overlap is harmless. An old Pod
+// that only yields is omitted: its workload deletes it now, or, if there is another release, deletes the new Pod, and the old
+// one is the endpoint of the Service. The caller tries again after a while if the old Pod still exists.
 //
-// Pods whose readiness stays come last, since the order does not matter to them.
+// The Pods whose readiness does not change come last.
 func Order(pods []Pod, served func() bool) []Step {
 	var down, up, same []Step
 	stays := false

@@ -24,14 +24,14 @@ const (
 	switchTimeout = time.Minute
 )
 
-// ark is the program that kubectl exec runs: it asks the base of a Pod.
+// ark is the program that kubectl exec runs. It queries the base of a Pod.
 type ark struct {
 	server *Server
 	target target
 	out    io.Writer
 }
 
-// usageError is a command that cannot be run as it was typed.
+// usageError is the error for an invalid command line.
 type usageError struct {
 	text   string
 	status int
@@ -40,10 +40,10 @@ type usageError struct {
 func (e *usageError) Error() string { return e.text }
 
 func usage(format string, args ...any) error {
-	return &usageError{text: fmt.Sprintf(format, args...) + "; ark help shows what there is", status: exitUsage}
+	return &usageError{text: fmt.Sprintf(format, args...) + "; see ark help", status: exitUsage}
 }
 
-const help = `ark asks the base that this module runs on.
+const help = `ark queries the base that this module runs on.
 
   queryAllBiz [-o table|json]   the modules of the base, with their states
   health [-o table|json]        the metaspace of the base and how long it runs
@@ -54,7 +54,7 @@ For example: kubectl exec POD -- ark queryAllBiz
 With kubectl exec -it POD -- ark there is a prompt; exit or Ctrl-D leaves it.
 `
 
-// run runs one command. The error is a sentence for whoever typed it.
+// run runs one command. Its error is a sentence for the user.
 func (a *ark) run(ctx context.Context, words []string) error {
 	command, args := words[0], words[1:]
 	switch command {
@@ -71,11 +71,10 @@ func (a *ark) run(ctx context.Context, words []string) error {
 		}
 		return a.switchBiz(ctx, arklet.Module{Name: args[0], Version: args[1]})
 	}
-	e := &usageError{text: fmt.Sprintf("%q cannot be run: a module has no files and no shell, only ark; ark help shows what there is", command), status: exitNotFound}
-	return e
+	return &usageError{text: fmt.Sprintf("%q cannot be run: a module has no files and no shell, only ark; see ark help", command), status: exitNotFound}
 }
 
-// query runs a command that has no argument but -o.
+// query runs a command whose only argument is -o.
 func (a *ark) query(ctx context.Context, command string, args []string, ask func(context.Context) (table func(io.Writer), document any, err error)) error {
 	flags := flag.NewFlagSet(command, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -105,7 +104,7 @@ func (a *ark) query(ctx context.Context, command string, args []string, ask func
 	return w.Flush()
 }
 
-// bizView is a module in JSON; its names are those of the wire.
+// bizView is a module in JSON, with the field names of the protocol.
 type bizView struct {
 	Name    string       `json:"bizName"`
 	Version string       `json:"bizVersion"`
@@ -142,7 +141,7 @@ func (a *ark) modules(ctx context.Context) (func(io.Writer), any, error) {
 	}, list, nil
 }
 
-// healthView is a base's health in JSON. Bytes are -1 where there is no limit, or no value.
+// healthView is the health of a base in JSON. -1 means no limit, or no value.
 type healthView struct {
 	Base               string  `json:"baseIdentity"`
 	Activated          bool    `json:"activated"`
@@ -171,8 +170,7 @@ func mebibytes(n int64) string {
 	return fmt.Sprintf("%.1fMi", float64(n)/(1<<20))
 }
 
-// switchBiz makes a version the active one. Whoever may exec in a Pod may switch that Pod's
-// modules, not those of others on the same base.
+// switchBiz activates a version of a module of the Pod. Modules of other Pods on the base cannot be switched.
 func (a *ark) switchBiz(ctx context.Context, m arklet.Module) error {
 	containers, _ := workload.Modules(a.target.pod.Spec)
 	if !slices.ContainsFunc(containers, func(c corev1.Container) bool { return c.Name == m.Name }) {
@@ -191,7 +189,7 @@ func (a *ark) switchBiz(ctx context.Context, m arklet.Module) error {
 	if err != nil {
 		journal.Note(identity, m.Name, Unanswered(time.Now(), r, err))
 		if errors.Is(err, tunnel.ErrNotSupported) {
-			return fmt.Errorf("base %q is reached over MQTT, where bases take no switchBiz: only over HTTP they do", a.server.opts.Bases.Called(identity))
+			return fmt.Errorf("base %q is reached over MQTT, which has no switchBiz: connect the base over HTTP", a.server.opts.Bases.Called(identity))
 		}
 		return err
 	}

@@ -17,20 +17,20 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/door"
 )
 
-// How long a review counts, as long as with a kubelet.
 const (
+	// allowedFor and deniedFor are how long the result of a review is used, as in a kubelet.
 	allowedFor = 5 * time.Minute
 	deniedFor  = 30 * time.Second
-	// maxReviews bounds the callers remembered; there is one API server, or a few.
+	// maxReviews is the maximum number of results that are kept.
 	maxReviews    = 1000
 	reviewTimeout = 10 * time.Second
 )
 
-// connKey is the key of a request's connection in its context.
+// connKey is the context key of the connection of a request.
 type connKey struct{}
 
-// admit lets through whom the API server says may use the kubelet API. Callers are known by their
-// certificates, which TLS has verified.
+// admit serves the callers that have permission to use the kubelet API according to the API server. A caller is identified by
+// its certificate.
 func (s *Server) admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
@@ -48,14 +48,13 @@ func (s *Server) admit(next http.Handler) http.Handler {
 			s.opts.Logger.Warn("refused a caller of the kubelet API", "user", caller.Subject.CommonName, "reason", reason)
 			http.Error(w, fmt.Sprintf("Forbidden: user %q may not %s nodes/proxy", caller.Subject.CommonName, verb(r)), http.StatusForbidden)
 		default:
-			door.Keep(r.Context().Value(connKey{}).(net.Conn)) // exec and followed logs last
+			door.Keep(r.Context().Value(connKey{}).(net.Conn)) // exec and followed logs are long-running
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// verb is what a request does to nodes/proxy. Exec counts as create, also where a WebSocket opens
-// it with GET, so that who may only read cannot run anything.
+// verb returns the verb of a request on nodes/proxy. Exec is create, also if a WebSocket opens it with GET.
 func verb(r *http.Request) string {
 	first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	if r.Method == http.MethodGet && (first == "containerLogs" || first == "pods") {
@@ -64,16 +63,10 @@ func verb(r *http.Request) string {
 	return "create"
 }
 
-// reviews asks for SubjectAccessReviews and remembers them for a while. A nil client allows
-// everything.
+// reviews requests SubjectAccessReviews and caches their results. A nil client allows all callers.
 type reviews struct {
 	client authorizationv1.SubjectAccessReviewInterface
 	cache  *cache.LRUExpireCache
-}
-
-type verdict struct {
-	allowed bool
-	reason  string
 }
 
 func newReviews(client authorizationv1.SubjectAccessReviewInterface) *reviews {
@@ -87,23 +80,23 @@ func (r *reviews) allow(ctx context.Context, caller *x509.Certificate, verb stri
 	user, groups := caller.Subject.CommonName, caller.Subject.Organization
 	key := fmt.Sprintf("%q %q %s", user, groups, verb)
 	if v, there := r.cache.Get(key); there {
-		return v.(verdict).allowed, v.(verdict).reason, nil
+		status := v.(authorizationapi.SubjectAccessReviewStatus)
+		return status.Allowed, status.Reason, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	review, err := r.client.Create(ctx, &authorizationapi.SubjectAccessReview{Spec: authorizationapi.SubjectAccessReviewSpec{
 		User: user, Groups: append([]string{"system:authenticated"}, groups...),
-		// One server speaks for all Nodes, so no name: who may use only one Node's is refused.
+		// The server serves all Nodes, so a permission for the Node of a name is not enough.
 		ResourceAttributes: &authorizationapi.ResourceAttributes{Verb: verb, Version: "v1", Resource: "nodes", Subresource: "proxy"},
 	}}, metav1.CreateOptions{})
 	if err != nil {
 		return false, "", fmt.Errorf("reviewing whether %q may %s nodes/proxy: %w", user, verb, err)
 	}
-	v := verdict{review.Status.Allowed, review.Status.Reason}
-	if v.allowed {
-		r.cache.Add(key, v, allowedFor)
-	} else {
-		r.cache.Add(key, v, deniedFor)
+	valid := deniedFor
+	if review.Status.Allowed {
+		valid = allowedFor
 	}
-	return v.allowed, v.reason, nil
+	r.cache.Add(key, review.Status, valid)
+	return review.Status.Allowed, review.Status.Reason, nil
 }

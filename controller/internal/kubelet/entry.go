@@ -1,6 +1,9 @@
 package kubelet
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -9,38 +12,28 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// Entry is one thing that happened to a module on a base.
+// Entry is an event of a module on a base.
 type Entry struct {
 	// At is the time on the controller's clock. For a state, it is the time on the base's clock. A state is not
 	// earlier than the command that led to it: bases report whole milliseconds, and clocks differ slightly.
-	At time.Time
-	// Version is the module's version; the module's name is where the entry is noted.
+	At      time.Time
 	Version string
-	// Event says what happened, such as "installBiz sent".
+	// Event is, for example, "installBiz sent".
 	Event string
-	// Detail says more, in one line or several; it may be empty.
+	// Detail may be empty, or have several lines.
 	Detail string
 }
 
-// line is the entry as kubectl logs prints it. A detail of several lines, such as a stack trace,
-// goes on below.
-func (e Entry) line(b []byte, biz string, timestamps bool) []byte {
+// line returns the entry as kubectl logs prints it. A detail may have several lines, for example a stack trace.
+func (e Entry) line(biz string, timestamps bool) string {
+	text := fmt.Sprintf("%s %s:%s %s", e.At.UTC().Format(api.LogTime), biz, e.Version, e.Event)
 	if timestamps {
-		b = e.At.UTC().AppendFormat(b, time.RFC3339Nano)
-		b = append(b, ' ')
+		text = e.At.UTC().Format(time.RFC3339Nano) + " " + text
 	}
-	b = e.At.UTC().AppendFormat(b, api.LogTime)
-	b = append(b, ' ')
-	b = append(b, biz...)
-	b = append(b, ':')
-	b = append(b, e.Version...)
-	b = append(b, ' ')
-	b = append(b, e.Event...)
 	if e.Detail != "" {
-		b = append(b, ": "...)
-		b = append(b, strings.TrimRight(e.Detail, "\n")...)
+		text += ": " + strings.TrimRight(e.Detail, "\n")
 	}
-	return append(b, '\n')
+	return text + "\n"
 }
 
 func event(c arklet.Command, what string) string { return string(c) + " " + what }
@@ -61,17 +54,15 @@ func Answered(at time.Time, r arklet.Request, a arklet.Answer) Entry {
 	return e
 }
 
-// Unanswered is the entry for a command that will have no answer, or that nobody waits for any
-// longer.
+// Unanswered is the entry for a command without an answer.
 func Unanswered(at time.Time, r arklet.Request, err error) Entry {
 	return Entry{At: at, Version: r.Module.Version, Event: event(r.Command, api.LogUnanswered), Detail: err.Error()}
 }
 
-// version is what the journal knows of one version of a module on a base.
+// version is a version of a module that a base lists.
 type version struct {
-	version string
-	state   arklet.State
-	latest  arklet.Record // without its message, which may be a long stack trace
+	state  arklet.State
+	latest arklet.Record // without its message, which may be long
 }
 
 func withoutMessage(r arklet.Record) arklet.Record {
@@ -79,50 +70,40 @@ func withoutMessage(r arklet.Record) arklet.Record {
 	return r
 }
 
-// NoteModules notes what is new in a base's list of modules, of those with the names that changed:
-// state records that were not seen yet, with the base's time, and versions that are listed no more.
-// at is when the list came. It does not block. A list may be long: each of its modules is looked at
-// once.
+// NoteModules adds entries for the differences between two lists of a base: the new state records, and the versions that are
+// not listed any more. names are the modules that have changed, at is the time of the list. It does not block.
 func (j *Journal) NoteModules(identity string, names []string, list []arklet.Biz, at time.Time) {
 	byName := make(map[string][]arklet.Biz, len(names))
-	for _, name := range names {
-		byName[name] = nil
-	}
 	for _, b := range list {
-		if of, changed := byName[b.Name]; changed {
-			byName[b.Name] = append(of, b)
+		if slices.Contains(names, b.Name) {
+			byName[b.Name] = append(byName[b.Name], b)
 		}
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, name := range names {
-		j.noteModule(j.ring(moduleKey{identity, name}), byName[name], at)
+		j.noteModule(j.history(moduleKey{identity, name}), byName[name], at)
 	}
 }
 
-// noteModule is called with the lock held; list has the versions of one module.
-func (j *Journal) noteModule(r *ring, list []arklet.Biz, at time.Time) {
-	before := r.known
-	old := make(map[string]version, len(before))
-	for _, v := range before {
-		old[v.version] = v
-	}
-	r.known = make([]version, 0, len(list))
+// noteModule adds entries for the versions of a module. The caller holds the lock.
+func (j *Journal) noteModule(h *history, list []arklet.Biz, at time.Time) {
+	before := h.known
+	h.known = make(map[string]version, len(list))
 	for _, b := range list {
-		r.known = append(r.known, version{b.Version, b.State, withoutMessage(b.Latest)})
-		j.noteStates(r, old[b.Version], b, at)
-		delete(old, b.Version)
+		h.known[b.Version] = version{b.State, withoutMessage(b.Latest)}
+		j.noteStates(h, before[b.Version], b, at)
 	}
-	for _, v := range before {
-		if _, gone := old[v.version]; gone {
-			j.note(r, Entry{At: at, Version: v.version, Event: "is no longer installed"})
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if _, listed := h.known[name]; !listed {
+			j.note(h, Entry{At: at, Version: name, Event: "is no longer installed"})
 		}
 	}
-	j.grow(r, knownCost(r.known)-knownCost(before))
+	j.grow(h, (len(h.known)-len(before))*versionCost)
 }
 
-// noteStates notes the records of a module after the last one known.
-func (j *Journal) noteStates(r *ring, old version, b arklet.Biz, at time.Time) {
+// noteStates adds entries for the records of a version that follow the last known one.
+func (j *Journal) noteStates(h *history, old version, b arklet.Biz, at time.Time) {
 	records := b.Records
 	if len(records) == 0 && b.Latest != (arklet.Record{}) {
 		records = []arklet.Record{b.Latest}
@@ -133,7 +114,7 @@ func (j *Journal) noteStates(r *ring, old version, b arklet.Biz, at time.Time) {
 			break
 		}
 	}
-	if len(records) == 0 && b.State != old.state { // a base of an old generation tells no records
+	if len(records) == 0 && b.State != old.state { // old bases report no records
 		records = []arklet.Record{{State: b.State}}
 	}
 	for _, record := range records {
@@ -141,10 +122,10 @@ func (j *Journal) noteStates(r *ring, old version, b arklet.Biz, at time.Time) {
 		if e.At.IsZero() {
 			e.At = at
 		}
-		if sent := r.lastSent(b.Version); sent.After(e.At) && sent.Sub(e.At) < clockSkew {
+		if sent := h.lastSent(b.Version); sent.After(e.At) && sent.Sub(e.At) < clockSkew {
 			e.At = sent
 		}
-		j.note(r, e)
+		j.note(h, e)
 	}
 }
 
@@ -153,9 +134,9 @@ func (j *Journal) noteStates(r *ring, old version, b arklet.Biz, at time.Time) {
 const clockSkew = time.Second
 
 // lastSent returns when the last command for a version was sent; zero if there is none.
-func (r *ring) lastSent(version string) time.Time {
-	for i := len(r.entries) - 1; i >= 0; i-- {
-		if n := r.entries[(r.oldest+i)%len(r.entries)]; n.Version == version && strings.HasSuffix(n.Event, " "+api.LogSent) {
+func (h *history) lastSent(version string) time.Time {
+	for _, n := range slices.Backward(h.entries) {
+		if n.Version == version && strings.HasSuffix(n.Event, " "+api.LogSent) {
 			return n.At
 		}
 	}

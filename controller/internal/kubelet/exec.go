@@ -21,15 +21,15 @@ const (
 	exitNotFound = 127
 )
 
-// exit is an error with an exit status; kubectl exec ends with the same.
+// exit returns an error with the exit status of kubectl exec.
 func exit(status int) error {
 	return utilexec.CodeExitError{Err: fmt.Errorf("exit status %d", status), Code: status}
 }
 
-// prompt stands before each line that is asked for on a terminal.
+// prompt is shown before each line on a terminal.
 const prompt = "ark> "
 
-// enter counts an exec as under way, unless the server stops.
+// enter registers an exec, unless the server stops.
 func (s *Server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +39,7 @@ func (s *Server) enter() bool {
 	return !s.stopped
 }
 
-// leave waits for every exec, and lets none enter any more.
+// leave waits for all exec calls. None can enter any more.
 func (s *Server) leave() {
 	s.mu.Lock()
 	s.stopped = true
@@ -47,9 +47,8 @@ func (s *Server) leave() {
 	s.shells.Wait()
 }
 
-// exec implements api.ContainerExecHandlerFunc: one command, or with stdin and no command a prompt.
-// It blocks until the command or the prompt ends. Its error is a utilexec.ExitError, not wrapped:
-// virtual-kubelet asserts it.
+// exec implements api.ContainerExecHandlerFunc. It runs one command, or a prompt if there is stdin and no command, and
+// blocks until that ends. Its error is a utilexec.ExitError and not wrapped, because virtual-kubelet asserts the type.
 func (s *Server) exec(ctx context.Context, namespace, pod, container string, cmd []string, attach api.AttachIO) error {
 	streams := newStreams(attach)
 	t, err := s.find(namespace, pod, container)
@@ -70,7 +69,7 @@ func (s *Server) exec(ctx context.Context, namespace, pod, container string, cmd
 	return s.runPrompt(ctx, a, streams, attach)
 }
 
-// exitStatus tells of an error and turns it into an exit status.
+// exitStatus prints an error and returns its exit status.
 func exitStatus(w io.Writer, err error) error {
 	if err == nil {
 		return nil
@@ -83,8 +82,7 @@ func exitStatus(w io.Writer, err error) error {
 	return exit(status)
 }
 
-// runPrompt runs the lines of stdin one by one. On a terminal a command that failed is followed by
-// the next; in a script it is the last.
+// runPrompt runs the lines of stdin one by one. Without a terminal, it stops at the first failed command.
 func (s *Server) runPrompt(ctx context.Context, a *ark, streams streams, attach api.AttachIO) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -133,15 +131,14 @@ func (s *Server) runPrompt(ctx context.Context, a *ark, streams streams, attach 
 	}
 }
 
-// streams are where a command reads and writes.
+// streams are the streams of a command.
 type streams struct {
 	out, err io.Writer
 	readLine func() (string, error)
 	resize   func(api.TermSize)
 }
 
-// newStreams prepares the streams. On a terminal, which sends each key as it is pressed, a line
-// editor is between.
+// newStreams returns the streams of an exec. A terminal, which sends single keys, has a line editor.
 func newStreams(attach api.AttachIO) streams {
 	var in io.Reader = bytes.NewReader(nil)
 	if attach.Stdin() != nil {
@@ -154,8 +151,8 @@ func newStreams(attach api.AttachIO) streams {
 			io.Writer
 		}{in, out}, prompt)
 		return streams{out: t, err: t, readLine: t.ReadLine, resize: func(size api.TermSize) {
-			if size.Width > 0 { // a terminal without a size says 0; the editor keeps its own then
-				_ = t.SetSize(int(size.Width), int(size.Height)) // what it fails to redraw, the next write tells
+			if size.Width > 0 { // a terminal without a size reports 0
+				_ = t.SetSize(int(size.Width), int(size.Height)) // the next write returns the error
 			}
 		}}
 	}

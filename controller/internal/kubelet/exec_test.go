@@ -132,17 +132,17 @@ func TestExec(t *testing.T) {
 		{
 			name: "switched over MQTT", command: []string{"switchBiz", "biz1", "2.0.0"}, status: 1,
 			bases:  fakeBases{do: answer(arklet.Answer{}, fmt.Errorf("switchBiz: %w", tunnel.ErrNotSupported))},
-			stderr: "base \"host-a\" is reached over MQTT, where bases take no switchBiz: only over HTTP they do\n",
+			stderr: "base \"host-a\" is reached over MQTT, which has no switchBiz: connect the base over HTTP\n",
 		},
 		{
 			name: "another Pod's module", command: []string{"switchBiz", "biz3", "1"}, status: 1,
 			stderr: "pod pod-0 has no module \"biz3\", only biz1, biz2: switch it by exec in a Pod that has it\n",
 		},
-		{name: "a version forgotten", command: []string{"switchBiz", "biz1"}, stderr: "switchBiz needs NAME and VERSION, and got 1 words; ark help shows what there is\n", status: 2},
-		{name: "an unknown format", command: []string{"health", "-o", "yaml"}, stderr: "health has no output format \"yaml\": use table or json; ark help shows what there is\n", status: 2},
-		{name: "an unknown flag", command: []string{"health", "-x"}, stderr: "health: flag provided but not defined: -x; ark help shows what there is\n", status: 2},
-		{name: "an argument too many", command: []string{"queryAllBiz", "biz1"}, stderr: "queryAllBiz takes no argument, and got \"biz1\"; ark help shows what there is\n", status: 2},
-		{name: "a shell", command: []string{"sh"}, stderr: "\"sh\" cannot be run: a module has no files and no shell, only ark; ark help shows what there is\n", status: 127},
+		{name: "a version forgotten", command: []string{"switchBiz", "biz1"}, stderr: "switchBiz needs NAME and VERSION, and got 1 words; see ark help\n", status: 2},
+		{name: "an unknown format", command: []string{"health", "-o", "yaml"}, stderr: "health has no output format \"yaml\": use table or json; see ark help\n", status: 2},
+		{name: "an unknown flag", command: []string{"health", "-x"}, stderr: "health: flag provided but not defined: -x; see ark help\n", status: 2},
+		{name: "an argument too many", command: []string{"queryAllBiz", "biz1"}, stderr: "queryAllBiz takes no argument, and got \"biz1\"; see ark help\n", status: 2},
+		{name: "a shell", command: []string{"sh"}, stderr: "\"sh\" cannot be run: a module has no files and no shell, only ark; see ark help\n", status: 127},
 		{name: "a Pod that is not here", pod: "pod-9", command: []string{"help"}, stderr: "pod default/pod-9 is not served here\n", status: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestASwitchIsInTheLogs(t *testing.T) {
 		t.Fatalf("exit status %d, error %v", status, err)
 	}
 	var events []string
-	entries, _, _ := w.opts.Journal.since(moduleKey{"a", "biz1"}, 0, share{})
+	entries, _ := w.opts.Journal.since(moduleKey{"a", "biz1"}, 0, share{})
 	for _, e := range entries {
 		events = append(events, e.Event+" "+e.Version+" "+e.Detail)
 	}
@@ -291,7 +291,7 @@ func TestPrompt(t *testing.T) {
 			s.reads("BASE     ACTIVATED   RUNNING   METASPACE USED   COMMITTED   MAX\r\n")
 			s.reads(prompt)
 			s.types("sh\r")
-			s.reads(`"sh" cannot be run: a module has no files and no shell, only ark; ark help shows what there is` + "\r\n")
+			s.reads(`"sh" cannot be run: a module has no files and no shell, only ark; see ark help` + "\r\n")
 			s.reads(prompt) // goes on
 			s.types(end)
 			if status := <-s.done; status != 0 {

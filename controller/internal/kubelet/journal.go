@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"container/list"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,111 +14,97 @@ import (
 
 // Bounds of a Journal.
 const (
-	// maxEntries is how much of one module's life is kept: dozens of installs.
+	// maxEntries is the maximum number of entries of a module.
 	maxEntries = 200
-	// maxDetail is the longest detail in bytes, room for the part of a stack trace that tells.
+	// maxDetail is the maximum size of a detail in bytes: it has room for the beginning of a stack trace.
 	maxDetail = 4 << 10
-	// DefaultJournalSize is 32 MiB: 2,000 modules with 200 entries of usual length.
+	// DefaultJournalSize is enough for 2,000 modules with 200 usual entries each.
 	DefaultJournalSize = 32 << 20
-	// entryCost and ringCost are what an entry and a module take beside text.
+	// The estimated sizes of an entry and of a module, without text, and of a version.
 	entryCost   = 96
-	ringCost    = 512
-	versionCost = 128
+	historyCost = 512
+	versionCost = 256
 )
 
-// Journal remembers what happened to modules on bases: the last 200 entries of each, and of all
-// together so many that they fit its size; the modules that nothing happened to for longest are
-// forgotten first. It may be used concurrently.
+// Journal has the last events of modules on bases. Beyond its size, it forgets the modules that have had no event for the
+// longest time. It may be used concurrently.
 type Journal struct {
 	limit int
 
-	mu      sync.Mutex
-	rings   map[moduleKey]*ring
-	byUse   *list.List // of *ring, the one noted last in front
-	size    int
-	last    uint64
-	waiting map[moduleKey]chan struct{} // closed at the next entry
+	mu        sync.Mutex
+	histories map[moduleKey]*history
+	byUse     *list.List // of *history, the last used first
+	size      int
+	last      uint64
 }
 
-// moduleKey is a module on a base, in whatever version.
+// moduleKey is a module on a base, in any version.
 type moduleKey struct{ identity, biz string }
 
-type ring struct {
+type history struct {
 	key     moduleKey
 	use     *list.Element
-	entries []numbered // a ring once it is full
-	oldest  int
+	entries []numbered
 	size    int
-	known   []version
+	known   map[string]version // that the base has listed last, by version
 }
 
 type numbered struct {
 	Entry
-	number uint64 // rises over all modules
+	number uint64 // increases over all modules
 	noted  time.Time
 }
 
-// NewJournal returns an empty journal of so many bytes; 0 means DefaultJournalSize.
+// NewJournal returns an empty journal with a maximum size in bytes; 0 means DefaultJournalSize.
 func NewJournal(size int) *Journal {
 	if size == 0 {
 		size = DefaultJournalSize
 	}
-	return &Journal{limit: size, rings: map[moduleKey]*ring{}, byUse: list.New(), waiting: map[moduleKey]chan struct{}{}}
+	return &Journal{limit: size, histories: map[moduleKey]*history{}, byUse: list.New()}
 }
 
-// Note adds an entry to the life of a module on a base. It does not block. A detail of more than 4 KiB
-// is cut, and URLs in it lose their credentials.
+// Note adds an entry for a module on a base. It does not block. It removes credentials from URLs in the detail, and cuts a
+// detail of more than 4 KiB.
 func (j *Journal) Note(identity, biz string, e Entry) {
 	e.Detail = clip(e.Detail)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.note(j.ring(moduleKey{identity, biz}), e)
+	j.note(j.history(moduleKey{identity, biz}), e)
 }
 
-// ring is called with the lock held, as are note, grow and forget.
-func (j *Journal) ring(p moduleKey) *ring {
-	r, there := j.rings[p]
+// history is called with the lock held, as are note and grow.
+func (j *Journal) history(key moduleKey) *history {
+	h, there := j.histories[key]
 	if !there {
-		r = &ring{key: p}
-		r.use = j.byUse.PushFront(r)
-		j.rings[p] = r
-		j.grow(r, ringCost+len(p.identity)+len(p.biz))
+		h = &history{key: key}
+		h.use = j.byUse.PushFront(h)
+		j.histories[key] = h
+		j.grow(h, historyCost+len(key.identity)+len(key.biz))
 	}
-	j.byUse.MoveToFront(r.use)
-	return r
+	j.byUse.MoveToFront(h.use)
+	return h
 }
 
-func (j *Journal) note(r *ring, e Entry) {
+func (j *Journal) note(h *history, e Entry) {
 	j.last++
-	n := numbered{e, j.last, time.Now()}
 	grown := cost(e)
-	if len(r.entries) < maxEntries {
-		r.entries = append(r.entries, n)
-	} else {
-		grown -= cost(r.entries[r.oldest].Entry)
-		r.entries[r.oldest] = n
-		r.oldest = (r.oldest + 1) % maxEntries
+	if len(h.entries) == maxEntries {
+		grown -= cost(h.entries[0].Entry)
+		h.entries = slices.Delete(h.entries, 0, 1)
 	}
-	j.grow(r, grown)
-	if c, waits := j.waiting[r.key]; waits {
-		delete(j.waiting, r.key)
-		close(c)
-	}
+	h.entries = append(h.entries, numbered{e, j.last, time.Now()})
+	j.grow(h, grown)
 }
 
-// grow counts what a module takes more, and makes room for it.
-func (j *Journal) grow(r *ring, by int) {
-	r.size += by
+// grow records the size of a module, and removes others until the journal has its maximum size.
+func (j *Journal) grow(h *history, by int) {
+	h.size += by
 	j.size += by
 	for j.size > j.limit && j.byUse.Len() > 1 {
-		j.forget(j.byUse.Back().Value.(*ring))
+		oldest := j.byUse.Remove(j.byUse.Back()).(*history)
+		delete(j.histories, oldest.key)
+		j.size -= oldest.size
 	}
-}
-
-func (j *Journal) forget(r *ring) {
-	j.byUse.Remove(r.use)
-	delete(j.rings, r.key)
-	j.size -= r.size
 }
 
 // share selects the part of a module's history that belongs to one Pod.
@@ -134,74 +121,48 @@ func (s share) has(version string) bool {
 
 // present returns the current state of a Pod's module, for a Pod whose module has no entries yet. The result is
 // empty if the base does not list the module.
-func (j *Journal) present(p moduleKey, of share) (entries []Entry) {
+func (j *Journal) present(key moduleKey, of share) (entries []Entry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if r, there := j.rings[p]; there {
-		for _, v := range r.known {
-			if of.has(v.version) {
-				entries = append(entries, Entry{At: v.latest.At, Version: v.version, Event: "is " + string(v.state), Detail: strings.TrimSpace(v.latest.Reason + " (before this Pod)")})
-			}
+	h, there := j.histories[key]
+	if !there {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.known)) {
+		if v := h.known[name]; of.has(name) {
+			entries = append(entries, Entry{At: v.latest.At, Version: name, Event: "is " + string(v.state), Detail: strings.TrimSpace(v.latest.Reason + " (before this Pod)")})
 		}
 	}
 	return entries
 }
 
 // since returns the entries of a module that belong to a Pod and have a higher number, in the order in which they
-// were recorded, the number of the last entry of the module, and a channel that is closed at the next entry. The
-// caller must call stopWaiting when it no longer waits.
-func (j *Journal) since(p moduleKey, number uint64, of share) (entries []Entry, last uint64, next <-chan struct{}) {
+// were recorded, and the number of the last entry of the module.
+func (j *Journal) since(key moduleKey, number uint64, of share) (entries []Entry, last uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	last = number
-	if r, there := j.rings[p]; there {
-		for i := range r.entries {
-			n := r.entries[(r.oldest+i)%len(r.entries)]
-			if n.number <= number {
-				continue
-			}
-			last = n.number
-			if !n.noted.Before(of.from) && of.has(n.Version) {
-				entries = append(entries, n.Entry)
-			}
+	h, there := j.histories[key]
+	if !there {
+		return nil, number
+	}
+	for _, n := range h.entries {
+		if n.number <= number {
+			continue
+		}
+		number = n.number
+		if !n.noted.Before(of.from) && of.has(n.Version) {
+			entries = append(entries, n.Entry)
 		}
 	}
-	if j.waiting[p] == nil {
-		j.waiting[p] = make(chan struct{})
-	}
-	return entries, last, j.waiting[p]
+	return entries, number
 }
 
-// stopWaiting wakes whoever waits for a module, so that a module that never has an entry leaves
-// nothing behind. Those that go on ask again.
-func (j *Journal) stopWaiting(p moduleKey) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if c, waits := j.waiting[p]; waits {
-		delete(j.waiting, p)
-		close(c)
-	}
-}
-
-// inOrder sorts entries by time: a state's time is the base's, and it is noted only when the base
-// is next asked.
+// inOrder sorts entries by time. The states are recorded later than they occur on the base.
 func inOrder(entries []Entry) {
 	slices.SortStableFunc(entries, func(a, b Entry) int { return a.At.Compare(b.At) })
 }
 
-// after drops entries from before a moment; the zero moment drops none.
-func after(entries []Entry, moment time.Time) []Entry {
-	return slices.DeleteFunc(entries, func(e Entry) bool { return e.At.Before(moment) })
-}
-
 func cost(e Entry) int { return entryCost + len(e.Version) + len(e.Event) + len(e.Detail) }
-
-func knownCost(known []version) (n int) {
-	for _, v := range known {
-		n += versionCost + len(v.version) + len(v.latest.Reason)
-	}
-	return n
-}
 
 // clip removes credentials from a text and shortens it. It does not keep the long text in memory.
 func clip(s string) string {

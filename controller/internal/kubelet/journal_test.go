@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,10 +16,9 @@ var noon = time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC)
 
 // text is the journal of a module as kubectl logs prints it.
 func (j *Journal) text(identity, biz string) string {
-	entries, _, _ := j.since(moduleKey{identity, biz}, 0, share{})
-	j.stopWaiting(moduleKey{identity, biz})
+	entries, _ := j.since(moduleKey{identity, biz}, 0, share{})
 	inOrder(entries)
-	return string(render(nil, entries, biz, false))
+	return render(entries, biz, false)
 }
 
 func wantText(t *testing.T, j *Journal, identity, biz string, want ...string) {
@@ -121,53 +119,25 @@ func TestJournalIsBounded(t *testing.T) {
 			j.NoteModules(fmt.Sprint(i), []string{"biz1", "biz2"}, []arklet.Biz{{Name: "biz1", Version: "1"}, {Name: "biz2", Version: "2"}}, noon)
 		}
 		size := 0
-		for key, r := range j.rings {
-			size += ringCost + len(key.identity) + len(key.biz) + knownCost(r.known)
-			for _, e := range r.entries {
+		for key, h := range j.histories {
+			size += historyCost + len(key.identity) + len(key.biz) + versionCost*len(h.known)
+			for _, e := range h.entries {
 				size += cost(e.Entry)
 			}
 		}
-		if size != j.size || size > limit || len(j.rings) != j.byUse.Len() {
-			t.Errorf("%d bytes counted, %d there, %d allowed; %d modules and %d in order", j.size, size, limit, len(j.rings), j.byUse.Len())
+		if size != j.size || size > limit || len(j.histories) != j.byUse.Len() {
+			t.Errorf("%d bytes counted, %d there, %d allowed; %d modules and %d in order", j.size, size, limit, len(j.histories), j.byUse.Len())
 		}
 		if j.text("0", "biz1") != "" || j.text("999", "biz1") == "" || strings.Count(j.text("a", "kept"), "\n") != maxEntries {
 			t.Error("not those were forgotten that nothing happened to for longest")
 		}
 	})
-	t.Run("names that come and go", func(t *testing.T) {
-		j := NewJournal(64 << 10)
-		for i := range 1000 {
-			j.NoteModules("a", []string{fmt.Sprint(i)}, nil, noon)
-			j.Note("a", "biz1", Entry{At: noon})
-		}
-		if j.size > 64<<10 {
-			t.Errorf("%d bytes of names without entries", j.size)
-		}
-	})
 	t.Run("a detail", func(t *testing.T) {
 		j := NewJournal(0)
 		j.Note("a", "biz1", Entry{At: noon, Detail: strings.Repeat("é", maxDetail)})
-		entries, _, _ := j.since(moduleKey{"a", "biz1"}, 0, share{})
+		entries, _ := j.since(moduleKey{"a", "biz1"}, 0, share{})
 		if got := entries[0].Detail; got != strings.Repeat("é", maxDetail/2)+" …" {
 			t.Errorf("a detail of %d bytes ends with %q", len(got), got[len(got)-8:])
 		}
 	})
-}
-
-func TestJournalConcurrently(t *testing.T) {
-	j := NewJournal(64 << 10)
-	var all sync.WaitGroup
-	for i := range 8 {
-		all.Go(func() {
-			for n := range 500 {
-				j.Note(fmt.Sprint(n%50), "biz1", Entry{At: noon, Version: fmt.Sprint(i), Detail: "something happened"})
-				j.NoteModules(fmt.Sprint(n%50), []string{"biz1"}, []arklet.Biz{{Name: "biz1", Version: fmt.Sprint(n % 3)}}, noon)
-				_ = j.text(fmt.Sprint(n%50), "biz1")
-			}
-		})
-	}
-	all.Wait()
-	if len(j.waiting) != 0 {
-		t.Errorf("%d waiters are left behind", len(j.waiting))
-	}
 }

@@ -1,11 +1,11 @@
 package kubelet
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -15,19 +15,17 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// logRequest is what a request for logs holds beside api.ContainerLogOpts.
+// logRequest is the part of a request for logs that api.ContainerLogOpts does not have.
 type logRequest struct {
-	// noLines is tailLines=0, which the options can't tell from no limit: kubectl logs -f --tail 0
-	// wants what comes, and nothing of before.
+	// noLines is tailLines=0, as in kubectl logs -f --tail 0. In the options, 0 means no limit.
 	noLines bool
-	// begin sends the headers, so that who follows a module to which nothing happens knows that it
-	// is followed.
+	// begin sends the headers, also if the module has no entries.
 	begin func()
 }
 
 type logRequestKey struct{}
 
-// withLogRequest hands what virtual-kubelet leaves out on to logs.
+// withLogRequest adds a logRequest to the context.
 func withLogRequest(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a := logRequest{
@@ -38,7 +36,7 @@ func withLogRequest(next http.Handler) http.Handler {
 	})
 }
 
-// target is what a request is about.
+// target is a container of a Pod.
 type target struct {
 	pod      *corev1.Pod
 	identity string
@@ -46,8 +44,8 @@ type target struct {
 	share    share
 }
 
-// find looks up a container of a Pod. The error is NotFound as virtual-kubelet knows it; for one of
-// kubectl debug it is InvalidInput, whose text reaches kubectl.
+// find returns a container of a Pod. Its error is NotFound or InvalidInput of virtual-kubelet; kubectl shows the text of the
+// latter.
 func (s *Server) find(namespace, pod, container string) (target, error) {
 	p, identity, err := s.opts.Pods.Pod(namespace, pod)
 	if err != nil {
@@ -70,7 +68,7 @@ func (s *Server) find(namespace, pod, container string) (target, error) {
 // logs implements api.ContainerLogsHandlerFunc.
 func (s *Server) logs(ctx context.Context, namespace, pod, container string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
 	if opts.Previous {
-		return nil, errdefs.InvalidInput("a module has no previous container: its logs go on over restarts")
+		return nil, errdefs.InvalidInput("a module has no previous container: its logs continue after restarts")
 	}
 	t, err := s.find(namespace, pod, container)
 	if err != nil {
@@ -81,29 +79,27 @@ func (s *Server) logs(ctx context.Context, namespace, pod, container string, opt
 		since = time.Now().Add(-time.Duration(opts.SinceSeconds) * time.Second)
 	}
 	at := moduleKey{t.identity, t.biz}
-	entries, last, next := s.opts.Journal.since(at, 0, t.share)
+	entries, last := s.opts.Journal.since(at, 0, t.share)
 	if len(entries) == 0 {
 		entries = s.opts.Journal.present(at, t.share)
 	}
 	inOrder(entries)
-	text := render(nil, after(entries, since), t.biz, opts.Timestamps)
+	entries = slices.DeleteFunc(entries, func(e Entry) bool { return e.At.Before(since) })
+	text := render(entries, t.biz, opts.Timestamps)
 	a, _ := ctx.Value(logRequestKey{}).(logRequest)
 	if a.noLines {
-		text = nil
+		text = ""
 	} else if opts.Tail > 0 {
 		text = tail(text, opts.Tail)
 	}
-	var from io.ReadCloser
+	from := io.NopCloser(strings.NewReader(text))
 	if opts.Follow {
 		if a.begin != nil {
 			a.begin()
 		}
 		reader, writer := io.Pipe()
-		go func() { _ = writer.CloseWithError(s.follow(ctx, writer, t, text, opts.Timestamps, last, next)) }() // ends with the request
+		go func() { _ = writer.CloseWithError(s.follow(ctx, writer, t, text, opts.Timestamps, last)) }() // ends with the request
 		from = reader
-	} else {
-		s.opts.Journal.stopWaiting(at)
-		from = io.NopCloser(bytes.NewReader(text))
 	}
 	if opts.LimitBytes > 0 {
 		return struct {
@@ -114,50 +110,43 @@ func (s *Server) logs(ctx context.Context, namespace, pod, container string, opt
 	return from, nil
 }
 
-// stillThere is how often it is looked whether a Pod whose logs are followed is there.
-const stillThere = 2 * time.Second
+// followEvery is the delay between two reads of the journal for logs that are followed.
+const followEvery = 200 * time.Millisecond
 
-// follow writes what there is and then what comes, until ctx ends, the reader is closed or the Pod
-// is gone.
-func (s *Server) follow(ctx context.Context, w io.Writer, t target, text []byte, timestamps bool, last uint64, next <-chan struct{}) error {
-	at := moduleKey{t.identity, t.biz}
-	defer s.opts.Journal.stopWaiting(at)
-	look := time.NewTicker(stillThere)
-	defer look.Stop()
+// follow writes the text and then new entries, until ctx is done, the reader is closed or the Pod does not exist any more.
+func (s *Server) follow(ctx context.Context, w io.Writer, t target, text string, timestamps bool, last uint64) error {
+	tick := time.NewTicker(followEvery)
+	defer tick.Stop()
 	for {
-		if len(text) > 0 {
-			if _, err := w.Write(text); err != nil {
+		if text != "" {
+			if _, err := io.WriteString(w, text); err != nil {
 				return err
 			}
-			text = text[:0]
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-look.C:
-			if pod, _, err := s.opts.Pods.Pod(t.pod.Namespace, t.pod.Name); err != nil || pod.UID != t.pod.UID {
-				return nil
-			}
-		case <-next:
-			var entries []Entry
-			entries, last, next = s.opts.Journal.since(at, last, t.share)
-			text = render(text, entries, t.biz, timestamps)
+		case <-tick.C:
 		}
+		if pod, _, err := s.opts.Pods.Pod(t.pod.Namespace, t.pod.Name); err != nil || pod.UID != t.pod.UID {
+			return nil
+		}
+		var entries []Entry
+		entries, last = s.opts.Journal.since(moduleKey{t.identity, t.biz}, last, t.share)
+		text = render(entries, t.biz, timestamps)
 	}
 }
 
-func render(text []byte, entries []Entry, biz string, timestamps bool) []byte {
+func render(entries []Entry, biz string, timestamps bool) string {
+	var text strings.Builder
 	for _, e := range entries {
-		text = e.line(text, biz, timestamps)
+		text.WriteString(e.line(biz, timestamps))
 	}
-	return text
+	return text.String()
 }
 
 // tail returns the last n lines of a text that ends with a newline.
-func tail(text []byte, n int) []byte {
-	start := len(text)
-	for ; n > 0 && start > 0; n-- {
-		start = bytes.LastIndexByte(text[:start-1], '\n') + 1
-	}
-	return text[start:]
+func tail(text string, n int) string {
+	lines := strings.SplitAfter(text, "\n")
+	return strings.Join(lines[max(0, len(lines)-1-n):], "")
 }

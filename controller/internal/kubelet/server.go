@@ -1,9 +1,7 @@
-// Package kubelet serves logs and exec of module Pods to the API server, as a kubelet does for Pods
-// of containers.
+// Package kubelet serves logs and exec of module Pods to the API server, as a kubelet does.
 //
-// A module has no output of its own: it logs with its base. What kubectl logs prints is its life on
-// the base, as the controller saw it: the commands, the answers, the states. What kubectl exec
-// offers is one program, ark, which asks the base.
+// A module writes its output to the log of its base. kubectl logs prints the commands to the base, their answers, and the
+// states of the module instead. kubectl exec runs the commands of one program, ark, which queries the base.
 package kubelet
 
 import (
@@ -31,50 +29,45 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/door"
 )
 
-// DefaultAddr is where the API server looks for a kubelet unless a Node says otherwise.
+// DefaultAddr has the default port of kubelets.
 const DefaultAddr = ":10250"
 
-// pods finds the Pods that are served here.
+// pods are the served Pods.
 type pods interface {
-	// Pod returns a module Pod and the identity of its base, or an error that says why there is
-	// none.
+	// Pod returns a module Pod and the identity of its base.
 	Pod(namespace, name string) (pod *corev1.Pod, identity string, err error)
 	// Asked returns the time at which the controller first saw a Pod on its base, and the versions of a module that
 	// the Pod has requested.
 	Asked(pod *corev1.Pod, module string) (from time.Time, versions []string)
 }
 
-// bases asks bases; base.Dialog is one.
+// bases are the bases, as base.Dialog has them.
 type bases interface {
 	Modules(ctx context.Context, identity string, notBefore time.Time) (base.Snapshot, error)
 	Health(ctx context.Context, identity string) (arklet.Health, error)
 	Do(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer, error)
-	// Called is how texts name a base.
+	// Called returns the name of a base for texts.
 	Called(identity string) string
 }
 
 // Options configure a Server.
 type Options struct {
-	// Addr is where to listen, host:port; empty means DefaultAddr.
+	// Addr is the address to listen on, host:port. Default: DefaultAddr.
 	Addr string
 	// CertFile and KeyFile hold the serving certificate in PEM form. They are read again when they change.
 	// If they are empty, the server generates a self-signed certificate that is valid for a year. An API server that
 	// verifies kubelets refuses it.
 	CertFile, KeyFile string
-	// ClientCAFile holds the authorities in PEM form that sign the certificates of callers, above
-	// all the API server's --kubelet-client-certificate; it is read again as CertFile is. Required:
-	// nobody is served without a certificate.
+	// ClientCAFile holds the CA certificates in PEM form for the certificates of callers, such as the API server's
+	// --kubelet-client-certificate. It is read again when it changes. Required.
 	ClientCAFile string
-	// Reviews asks the API server whether the owner of a certificate may use the kubelet API (the
-	// verbs get and create on nodes/proxy). Nil admits every certificate of ClientCAFile: right
-	// only if its authority signs nobody's but the API server's.
+	// Reviews reviews whether the owner of a certificate has the verbs get and create on nodes/proxy. Nil admits every
+	// certificate of ClientCAFile.
 	Reviews authorizationv1.SubjectAccessReviewInterface
-	// Pods, Bases and Journal are what is served. Required.
-	Pods    pods
-	Bases   bases
-	Journal *Journal
-	// Logger is where the start and refused callers go; nil discards them.
-	Logger *slog.Logger
+	Pods    pods     // required
+	Bases   bases    // required
+	Journal *Journal // required
+	Logger  *slog.Logger
 }
 
 // Server is the kubelet API of all bases of this controller.
@@ -85,14 +78,12 @@ type Server struct {
 
 	mu      sync.Mutex
 	stopped bool
-	shells  sync.WaitGroup // connections that exec took over are not the HTTP server's any more
+	shells  sync.WaitGroup // the HTTP server does not know the connections of exec any more
 }
 
-// New reads the certificates and listens, so that what is wrong with either stops the start.
-// Connections wait until Start serves them.
+// New reads the certificates and listens. Connections wait until Start serves them.
 func New(opts Options) (*Server, error) {
 	opts.Addr = cmp.Or(opts.Addr, DefaultAddr)
-	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	s := &Server{opts: opts, reviews: newReviews(opts.Reviews)}
 	template := &tls.Config{
 		MinVersion: tls.VersionTLS12,
@@ -126,20 +117,19 @@ func New(opts Options) (*Server, error) {
 	return s, nil
 }
 
-// Addr is where the server listens; its port belongs in the daemonEndpoints of every Node.
+// Addr returns the address that the server listens on.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
 const (
-	// connections are how many those may have open at once who have not shown that they may use this
-	// API.
+	// connections is the maximum number of concurrent connections of callers that are not admitted.
 	connections   = 512
 	headerTimeout = 10 * time.Second
-	// streamIdle is how long a prompt may wait for a line, as long as a kubelet lets it.
+	// streamIdle is how long a prompt may wait for a line, as in a kubelet.
 	streamIdle  = 4 * time.Hour
 	stopTimeout = 5 * time.Second
 )
 
-// Start serves until ctx ends; logs that are followed and prompts end then too.
+// Start serves until ctx is done. Followed logs and prompts end then too.
 func (s *Server) Start(ctx context.Context) error {
 	server := &http.Server{
 		Handler:           s.handler(ctx),
@@ -160,7 +150,7 @@ func (s *Server) Start(ctx context.Context) error {
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	if server.Shutdown(stopping) != nil {
-		_ = server.Close() // whoever is left does not read its answer
+		_ = server.Close()
 	}
 	s.leave()
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
@@ -169,24 +159,22 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// What kubectl prints of what there is not.
+// Messages for the parts of the kubelet API that are not served.
 const (
-	noAttach = "a module has no console to attach to: kubectl logs -f follows its life on the base, kubectl exec -it POD -- ark asks the base"
-	// A stream to any port of an address that a base chose would lead whoever may forward ports
-	// into the network of the controller.
-	noPortForward = "ports of a base are not forwarded: only the base vouches for its address; send requests from within the cluster, or through the gateway of a sandbox (koupsandbox status shows it)"
-	noDebug       = "a base runs no containers, so kubectl debug has nothing to attach to: kubectl logs POD tells the life of the module, kubectl exec POD -- ark health asks the base"
+	noAttach = "a module has no console to attach to: kubectl logs -f follows its states on the base, kubectl exec -it POD -- ark queries the base"
+	// A base reports its address itself, so port forwarding would give access to the network of the controller.
+	noPortForward = "ports of a base are not forwarded, because the base reports its address itself; send requests from within the cluster, or through the gateway of a sandbox (koupsandbox status shows it)"
+	noDebug       = "a base runs no containers, so kubectl debug has nothing to attach to: kubectl logs POD shows the states of the module, kubectl exec POD -- ark health queries the base"
 )
 
-// handler serves the part of a kubelet's API that the API server uses for Pods, and says in words
-// what it does not serve.
+// handler serves the part of the kubelet API that the API server uses for Pods.
 func (s *Server) handler(ctx context.Context) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/attach/", refuse(noAttach))
 	mux.HandleFunc("/portForward/", refuse(noPortForward))
 	mux.Handle("/", withLogRequest(api.PodHandler(api.PodHandlerConfig{
 		GetContainerLogs: s.logs,
-		// virtual-kubelet gives exec a context of its own that never ends.
+		// The context of virtual-kubelet does not end with the server.
 		RunInContainer: func(_ context.Context, namespace, pod, container string, cmd []string, attach api.AttachIO) error {
 			if !s.enter() {
 				return exit(exitFailed)
@@ -199,8 +187,7 @@ func (s *Server) handler(ctx context.Context) http.Handler {
 	return s.admit(mux)
 }
 
-// refuse answers with a Status, as the API server does: kubectl reads plain text as YAML, and shows
-// nothing of a sentence with a colon.
+// refuse answers with a Status, as the API server does: kubectl parses plain text as YAML.
 func refuse(sentence string) http.HandlerFunc {
 	body, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
@@ -210,6 +197,6 @@ func refuse(sentence string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusNotImplemented)
-		_, _ = w.Write(body) // who is gone reads nothing
+		_, _ = w.Write(body) // the client may have disconnected
 	}
 }

@@ -1,10 +1,10 @@
 package kubelet
 
 import (
-	"context"
 	"crypto/x509"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -14,10 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	authorizationapi "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
-	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 )
@@ -195,29 +193,10 @@ func TestNewRefuses(t *testing.T) {
 		"a taken port":              {Options{ClientCAFile: a.file, CertFile: cert, KeyFile: key, Addr: taken}, "address already in use"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			c.opts.Logger = slog.New(slog.DiscardHandler)
 			if _, err := New(c.opts); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want one that says %q", err, c.want)
 			}
 		})
 	}
-}
-
-func TestReviewsEndInTime(t *testing.T) {
-	client := fake.NewClientset()
-	var deadline bool
-	r := newReviews(reviewer{client.AuthorizationV1().SubjectAccessReviews(), func(ctx context.Context) { _, deadline = ctx.Deadline() }})
-	if _, _, err := r.allow(t.Context(), newAuthority(t).cert, "get"); err != nil || !deadline {
-		t.Errorf("error %v, a deadline %t, want none and one", err, deadline)
-	}
-}
-
-// reviewer looks at the context of a review, and allows it.
-type reviewer struct {
-	authorizationv1.SubjectAccessReviewInterface
-	look func(context.Context)
-}
-
-func (r reviewer) Create(ctx context.Context, review *authorizationapi.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationapi.SubjectAccessReview, error) {
-	r.look(ctx)
-	return review, nil
 }

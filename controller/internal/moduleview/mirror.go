@@ -14,19 +14,12 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/errcode"
+	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// Reasons with which the controller marks a waiting container that is no failure; see
-// internal/vpod.
-var (
-	installing  = []string{api.ReasonResolved}
-	deactivated = []string{api.ReasonDeactivated, api.ReasonNotActivated}
-	broken      = []string{api.ReasonBroken}
-)
-
-// mirror returns the Module of a container. node is the Pod's Node, nil if it is not known.
+// mirror returns the Module of a container. node is the Node of the Pod; nil if it is not known.
 func mirror(pod *corev1.Pod, container corev1.Container, node *corev1.Node) *Module {
 	if resolved, err := workload.Resolve(pod, container, unread); err == nil {
 		container = resolved
@@ -42,15 +35,18 @@ func mirror(pod *corev1.Pod, container corev1.Container, node *corev1.Node) *Mod
 		},
 		Spec: Spec{Module: ModuleSpec{Name: m.Name, Version: m.Version, URL: m.URL}},
 		Status: Status{
-			PodName: pod.Name, NodeName: pod.Spec.NodeName, BaseIP: pod.Status.PodIP, BaseName: hostName(node),
+			PodName: pod.Name, NodeName: pod.Spec.NodeName, BaseIP: pod.Status.PodIP,
 		},
+	}
+	if node != nil {
+		out.Status.BaseName = node.Labels[labels.BaseHost]
 	}
 	out.SetGroupVersionKind(kind)
 	out.Labels = map[string]string{}
 	for key, value := range map[string]string{
 		labels.BaseIP: out.Status.BaseIP, labels.BaseInstance: out.Status.BaseName, labels.ModuleName: m.Name, labels.ModuleVersion: m.Version,
 	} {
-		if value != "" && len(validation.IsValidLabelValue(value)) == 0 { // an IPv6 address is none
+		if value != "" && len(validation.IsValidLabelValue(value)) == 0 { // an IPv6 address is not one
 			out.Labels[key] = value
 		}
 	}
@@ -58,8 +54,8 @@ func mirror(pod *corev1.Pod, container corev1.Container, node *corev1.Node) *Mod
 	return out
 }
 
-// errUnread is why a version that stands in a ConfigMap is not known before it is installed.
-var errUnread = errors.New("no ConfigMap is read for the view of modules")
+// errUnread is the result of unread: versions in ConfigMaps are shown when they are installed.
+var errUnread = errors.New("the view of modules does not read ConfigMaps")
 
 func unread(types.NamespacedName, string) (string, error) { return "", errUnread }
 
@@ -94,8 +90,10 @@ func setState(s *Status, pod *corev1.Pod, container string) {
 	}
 	if s.Reason == corev1.PodReasonUnschedulable {
 		s.Code = string(errcode.ModuleControllerInsufficientHealthyBaseInstance)
-	} else if info, ok := errcode.Lookup(leadingCode(s.Message)); ok {
-		s.Code = string(info.Code)
+	} else if code, _, found := strings.Cut(s.Message, ": "); found {
+		if info, ok := errcode.Lookup(code); ok {
+			s.Code = string(info.Code)
+		}
 	}
 
 	switch {
@@ -103,41 +101,23 @@ func setState(s *Status, pod *corev1.Pod, container string) {
 		s.Status = Terminating
 	case c.State.Running != nil && c.Ready:
 		s.Status = Available
-	case slices.Contains(deactivated, s.Reason):
+	case s.Reason == api.ReasonDeactivated, s.Reason == api.ReasonNotActivated:
 		s.Status = Deactivated
-	case slices.Contains(installing, s.Reason), s.Code == string(errcode.ArkletInstallModuleExecuting),
+	case s.Reason == api.ReasonResolved, s.Code == string(errcode.ArkletInstallModuleExecuting),
 		s.Code == string(errcode.ModuleControllerBaseInstanceInOperation):
 		s.Status = Upgrading
-	case slices.Contains(broken, s.Reason), s.Code != "" && c.State.Waiting != nil, pod.Status.Phase == corev1.PodFailed:
+	case s.Reason == api.ReasonBroken, s.Code != "" && c.State.Waiting != nil, pod.Status.Phase == corev1.PodFailed:
 		s.Status = Failed
 	default:
 		s.Status = Pending
 	}
 }
 
-// leadingCode returns the full error code that a message begins with, if it begins with one.
-func leadingCode(message string) string {
-	code, _, found := strings.Cut(message, ": ")
-	if !found {
-		return ""
-	}
-	return code
-}
-
-// whyNot returns why a condition of a Pod is not met, and nothing if it is.
+// whyNot returns why a condition of a Pod is not True; empty if it is True or not set.
 func whyNot(pod *corev1.Pod, condition corev1.PodConditionType) (reason, message string) {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == condition && c.Status != corev1.ConditionTrue {
-			return c.Reason, c.Message
-		}
+	c := podstatus.Condition(&pod.Status, condition)
+	if c == nil || c.Status == corev1.ConditionTrue {
+		return "", ""
 	}
-	return "", ""
-}
-
-// hostName returns the host name of a base, empty if it is not known.
-func hostName(node *corev1.Node) string {
-	if node == nil {
-		return ""
-	}
-	return node.Labels[labels.BaseHost]
+	return c.Reason, c.Message
 }

@@ -61,18 +61,6 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-func TestMirrorReadsAVersionThatStandsInAnAnnotation(t *testing.T) {
-	pod := modulePod(waiting("", ""))
-	pod.Annotations = map[string]string{"version": "2.0.0"}
-	pod.Spec.Containers[0].Env[0] = corev1.EnvVar{Name: "BIZ_VERSION", ValueFrom: &corev1.EnvVarSource{
-		FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['version']"},
-	}}
-	got := mirror(pod, pod.Spec.Containers[0], nil)
-	if got.Spec.Module.Version != "2.0.0" || got.Labels["module.koupleless.io/version"] != "2.0.0" {
-		t.Errorf("version %q, labels %v", got.Spec.Module.Version, got.Labels)
-	}
-}
-
 // A version that stands in a ConfigMap is known once it is installed.
 func TestMirrorReadsAVersionThatIsInstalled(t *testing.T) {
 	for id, want := range map[string]string{"": "", "arklet://198.18.0.1:biz1:3.0.0": "3.0.0"} {

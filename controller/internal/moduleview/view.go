@@ -1,12 +1,9 @@
 // Package moduleview keeps the resource behind `kubectl get module` (Module Controller V2 document
 // 5.5): one Module for each container of a module Pod, with the state of the module on its base.
-//
-// The view is a convenience and stands behind everything else: it gathers changes for a moment and
-// limits its writes. A Module belongs to its Pod, so Kubernetes' garbage collector removes it.
+// A Pod owns its Modules, so the garbage collector of Kubernetes deletes them.
 package moduleview
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -29,42 +26,40 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/work"
 )
 
-// pods is where the view sees module Pods; internal/vpod's Informer is one.
+// pods are the module Pods of the cluster, as vpod.Informer has them.
 type pods interface {
-	// Observe calls changed for every event of a module Pod. It is called once.
+	// Observe calls changed for every event of a module Pod.
 	Observe(changed func(*corev1.Pod)) error
 	Get(name types.NamespacedName) (*corev1.Pod, bool)
 	On(nodeName string) []*corev1.Pod
 	HasSynced() bool
 }
 
-// Options says what to show. Client, Pods, Nodes and Logger are required.
+// Options configure a View. All are required.
 type Options struct {
-	// Client reads and writes Modules.
 	Client dynamic.Interface
-	// Pods are the module Pods of the cluster; the caller runs them.
+	// Pods are the module Pods of the cluster. The caller starts their watch.
 	Pods pods
-	// Nodes finds the host names of bases.
+	// Nodes has the host names of bases.
 	Nodes corelisters.NodeLister
-	// Mine says whether this controller shows the Pods of a Node; the empty name is that of Pods
-	// that are not scheduled, and one controller of the environment should show them. Call Resync
-	// when it begins to be true of a Node. It must not block. Default: all are.
+	// Mine reports whether this controller shows the Pods of a Node. The empty name stands for Pods that are not
+	// scheduled, which one controller of the environment should show. Call Resync when the result for a Node becomes
+	// true. Mine must not block.
 	Mine func(nodeName string) bool
-	// Records returns what the base has reported of a module, oldest first. It must not block.
-	// Default: nothing.
+	// Records returns the states that the base has reported of a module, oldest first. It must not block.
 	Records func(nodeName, module, version string) []Record
-	// WritesPerSecond limits the writes. Default: 100.
-	WritesPerSecond int
-	// Logger gets a line when the view cannot be kept.
-	Logger *slog.Logger
+	Logger  *slog.Logger
 }
 
-// gather is how long changes of a Pod are gathered before its Modules follow. A module that begins
-// to serve is shown at once: whoever waited for a rollout looks right after it.
-const gather = 500 * time.Millisecond
-
-// retryDelay is the delay before the first attempt to write a Module again.
-const retryDelay = time.Second
+const (
+	// gather is how long changes of a Pod are collected before they are written. A module that becomes ready is written
+	// immediately, for users who have waited for a rollout.
+	gather = 500 * time.Millisecond
+	// retryDelay is the delay before the first attempt to write a Module again.
+	retryDelay = time.Second
+	// writesPerSecond is the maximum rate of writes.
+	writesPerSecond = 100
+)
 
 // View keeps Modules. Make it with New.
 type View struct {
@@ -72,22 +67,15 @@ type View struct {
 	queue   *work.Queue[types.NamespacedName]
 	modules cache.SharedIndexInformer // of *Module
 	limit   *rate.Limiter
-	missing sync.Once // the definition of Module is
+	missing sync.Once // the log has a warning that the cluster does not have the CustomResourceDefinition
 }
 
-// New returns a View.
+// New returns a View. It does nothing before Start.
 func New(o Options) *View {
-	if o.Mine == nil {
-		o.Mine = func(string) bool { return true }
-	}
-	if o.Records == nil {
-		o.Records = func(string, string, string) []Record { return nil }
-	}
-	o.WritesPerSecond = cmp.Or(o.WritesPerSecond, 100)
 	v := &View{
 		o:       o,
 		modules: dynamicinformer.NewFilteredDynamicInformer(o.Client, Resource, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer(),
-		limit:   rate.NewLimiter(rate.Limit(o.WritesPerSecond), o.WritesPerSecond),
+		limit:   rate.NewLimiter(writesPerSecond, writesPerSecond),
 	}
 	v.queue = work.New(work.Options[types.NamespacedName]{
 		Do: v.reconcile, Workers: 1, MinDelay: retryDelay, MaxDelay: time.Minute,
@@ -96,8 +84,8 @@ func New(o Options) *View {
 	return v
 }
 
-// Start keeps Modules until ctx is done, and returns nil. While the cluster does not know Modules
-// it says so once and waits. An error means that the view could not begin to watch. Call it once.
+// Start keeps Modules until ctx is done, and returns nil. If the cluster does not have the CustomResourceDefinition, Start
+// logs a warning and waits for it. Call it once.
 func (v *View) Start(ctx context.Context) error {
 	if err := v.watch(ctx); err != nil {
 		return fmt.Errorf("keeping the view of modules: %w", err)
@@ -105,19 +93,18 @@ func (v *View) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { v.modules.RunWithContext(ctx) })
-	cache.WaitForCacheSync(ctx.Done(), v.o.Pods.HasSynced, v.modules.HasSynced) // or until ctx is done
+	cache.WaitForCacheSync(ctx.Done(), v.o.Pods.HasSynced, v.modules.HasSynced)
 	v.queue.Run(ctx)
 	return nil
 }
 
-// Resync looks at the Pods of a Node again. It does not block.
+// Resync queues the Pods of a Node. It does not block.
 func (v *View) Resync(nodeName string) {
 	for _, pod := range v.o.Pods.On(nodeName) {
 		v.enqueue(pod)
 	}
 }
 
-// watch has Pods and Modules fill the queue.
 func (v *View) watch(ctx context.Context) error {
 	if err := v.modules.SetTransform(typed); err != nil {
 		return err
@@ -125,7 +112,7 @@ func (v *View) watch(ctx context.Context) error {
 	err := v.modules.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 		if apierrors.IsNotFound(err) {
 			v.missing.Do(func() {
-				v.o.Logger.WarnContext(ctx, "the cluster knows no modules.koupleless.io, so kubectl get module shows nothing: apply controller/deploy/crd.yaml")
+				v.o.Logger.WarnContext(ctx, "the cluster does not have modules.koupleless.io, so kubectl get module shows nothing: apply controller/deploy/crd.yaml")
 			})
 			return
 		}
@@ -134,7 +121,6 @@ func (v *View) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Somebody else's change of a Module is set right as soon as it is seen.
 	changed := func(object any) {
 		if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 			object = tombstone.Obj
@@ -149,7 +135,6 @@ func (v *View) watch(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	v.o.Logger.DebugContext(ctx, "keeping the view of modules")
 	return v.o.Pods.Observe(v.enqueue)
 }
 
@@ -162,7 +147,7 @@ func (v *View) enqueue(pod *corev1.Pod) {
 	v.queue.AddAfter(key, gather)
 }
 
-// serves reports whether a module of a Pod is ready and not shown as such.
+// serves reports whether a container of a Pod is ready while its Module does not show that yet.
 func (v *View) serves(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
 		shown, there, _ := v.modules.GetStore().GetByKey(pod.Namespace + "/" + nameOf(pod, c.Name)) // a cache gives no error
@@ -170,7 +155,7 @@ func (v *View) serves(pod *corev1.Pod) bool {
 	})
 }
 
-// typed turns what the dynamic client brings into a Module, which takes a third of the memory.
+// typed converts an object of the dynamic client to a Module, which takes less memory.
 func typed(object any) (any, error) {
 	u, ok := object.(*unstructured.Unstructured)
 	if !ok {

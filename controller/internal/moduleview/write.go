@@ -20,23 +20,13 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// reconcile brings the Modules of a Pod up to date. Those of a Pod that is gone are the garbage
-// collector's.
+// reconcile writes the Modules of a Pod.
 func (v *View) reconcile(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
 	pod, ok := v.o.Pods.Get(key)
 	if !ok || !v.o.Mine(pod.Spec.NodeName) {
 		return 0, nil
 	}
-	var node *corev1.Node
-	if pod.Spec.NodeName != "" {
-		found, err := v.o.Nodes.Get(pod.Spec.NodeName)
-		if err != nil && !apierrors.IsNotFound(err) {
-			return 0, fmt.Errorf("reading Node %q: %w", pod.Spec.NodeName, err)
-		}
-		if err == nil {
-			node = found
-		}
-	}
+	node, _ := v.o.Nodes.Get(pod.Spec.NodeName) // nil if it does not exist
 	modules, _ := workload.Modules(pod.Spec)
 	for _, container := range modules {
 		want := mirror(pod, container, node)
@@ -52,7 +42,7 @@ func (v *View) reconcile(ctx context.Context, key types.NamespacedName) (again t
 	return 0, nil
 }
 
-// write brings one Module up to date, with as few requests as that takes.
+// write writes the parts of a Module that have changed.
 func (v *View) write(ctx context.Context, want *Module) error {
 	object, ok, err := v.modules.GetStore().GetByKey(want.Namespace + "/" + want.Name)
 	if err != nil {
@@ -86,8 +76,7 @@ func (v *View) write(ctx context.Context, want *Module) error {
 	return err
 }
 
-// toTheSecond returns records with their times as the API server keeps them, so that they compare
-// equal.
+// toTheSecond returns records with the precision of the API server.
 func toTheSecond(records []Record) []Record {
 	out := slices.Clone(records)
 	for i := range out {
@@ -98,7 +87,7 @@ func toTheSecond(records []Record) []Record {
 	return out
 }
 
-// keepOthers keeps the labels and annotations that others have put on a Module.
+// keepOthers keeps the labels, annotations and finalizers of other clients.
 func keepOthers(want, have *Module) {
 	others := maps.Clone(have.Labels)
 	for _, own := range []string{labels.BaseIP, labels.BaseInstance, labels.ModuleName, labels.ModuleVersion} {
@@ -108,7 +97,6 @@ func keepOthers(want, have *Module) {
 	want.Annotations, want.Finalizers = have.Annotations, have.Finalizers
 }
 
-// fieldManager owns what the view writes in a Module's managed fields.
 const fieldManager = "module-controller"
 
 type request int
@@ -119,7 +107,7 @@ const (
 	updateStatus
 )
 
-// send makes one write and returns the Module as it is then.
+// send does one write and returns the written Module.
 func (v *View) send(ctx context.Context, m *Module, r request) (*Module, error) {
 	if err := v.limit.Wait(ctx); err != nil {
 		return nil, err

@@ -55,18 +55,18 @@ var undivided = map[string][]string{
 	"Kubernetes' leader election, in whole seconds": {"peer.leaseDuration", "peer.renewDeadline", "peer.retryPeriod"},
 	"how long Kubernetes' own controllers take":     {"controller.catchUp", "controller.electAnew", "controller.renewDeadline", "handover.YieldAfter"},
 	"what a manifest says, or Kubernetes does by a Pod's grace period": {
-		"plan.ExpectedFor", "plan.LastMoment", "vpod.notReadySince", "workload.PreStopSleep", "probe.newWorker", "probe.period", "probe.MaxTimeout", "probe.timeout",
+		"plan.ExpectedFor", "plan.LastMoment", "vpod.notReadySince", "vpod.beginDeletion", "workload.PreStopSleep", "probe.newWorker", "probe.period", "probe.MaxTimeout", "probe.timeout",
 	},
 	"what a base says of itself":                    {"arklet.longestRun", "base.mayBeLost", "kubelet.clockSkew"},
 	"a duration in the Lease of another controller": {"vnode.durationOf"},
 	"spares the API, the processor or somebody else's service work": {
 		"apiwait.pause", "mqtt.echoEvery", "controller.sweepPause", "controller.add", "vnode.afterConflict", "vnode.New", "vnode.guardEvery", "vnode.levelDelay", "vnode.confirm",
-		"vnode.mayTake", "vnode.claim", "controller.wirePods", "moduleview.gather", "moduleview.New", "configmap.fresh", "configmap.maxRetry", "moduleview.retryDelay", "work.New", "plan.waitFor", "configmap.note", "peer.recheckCordoned",
+		"vnode.mayTake", "vnode.claim", "moduleview.gather", "moduleview.New", "configmap.fresh", "configmap.maxRetry", "moduleview.retryDelay", "work.New", "plan.waitFor", "configmap.note", "peer.recheckCordoned",
 		"report.Start", "report.firstDelay", "report.newHook", "vpod.within", "probe.slowAfter",
 	},
 	"for how long something that is not needed is kept": {
 		"controller.newcomerTime",
-		"httptunnel.idleTimeout", "kubelet.streamIdle", "kubelet.Start", "kubelet.allowedFor", "kubelet.deniedFor", "kubelet.stillThere",
+		"httptunnel.idleTimeout", "kubelet.streamIdle", "kubelet.Start", "kubelet.allowedFor", "kubelet.deniedFor", "kubelet.followEvery",
 	},
 	"a unit, no period": {"unsupported.table", "pace.Seconds", "arklet.DecodeHealth", "kubelet.health", "kubelet.logs", "report.body"},
 }

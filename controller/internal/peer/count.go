@@ -13,24 +13,22 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// recheckCordoned is how soon a cordoned base is looked at again that counts because of its Pod:
-// the end of a Pod is no change of a base or of a Deployment.
+// recheckCordoned is when to count again if a cordoned base counts because of its Pod: the deletion of a Pod causes no count.
 const recheckCordoned = 10 * time.Second
 
-// bases are what replicas counts.
+// bases are the bases for the Pods of a Deployment.
 type bases struct {
 	placement workload.Placement
 	nodes     []*corev1.Node
-	// runs says whether a Node has a Pod of the Deployment as its template is now.
+	// runs reports whether a Node has a Pod with the current template of the Deployment.
 	runs func(node *corev1.Node) bool
 }
 
-// replicas returns how many replicas a Deployment should have that has some now, and when to ask
-// again without waiting for a change; 0 means not at all.
+// replicas returns how many replicas a Deployment should have, and when to call it again without a change; 0 means not at
+// all. have is the current number.
 //
-// It is the number of Ready bases that the placement fits. Bases that stopped being Ready less than
-// grace ago keep it from shrinking, but never make it grow. So do cordoned bases that run what the
-// template says; others take no Pod, and a replica for them would stay Pending for ever.
+// The result is the number of Ready bases that fit the placement. Bases that have been Not Ready for less than grace, and
+// cordoned bases that run the current template, prevent a reduction.
 func (b bases) replicas(have int32, now time.Time, grace time.Duration) (want int32, again time.Duration) {
 	var ready, kept int32
 	later := func(d time.Duration) {
@@ -63,8 +61,7 @@ func (b bases) replicas(have int32, now time.Time, grace time.Duration) (want in
 	return want, again
 }
 
-// runs reports whether a Pod is one of a Deployment, as its template is now: a rollout would not
-// replace it.
+// runs reports whether a Pod belongs to a Deployment and has its current template.
 func runs(pod *corev1.Pod, d *appsv1.Deployment) bool {
 	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
 	if err != nil || pod.Namespace != d.Namespace || pod.DeletionTimestamp != nil || !selector.Matches(labels.Set(pod.Labels)) {
@@ -86,7 +83,7 @@ func sameModules(pod, template corev1.PodSpec) bool {
 	})
 }
 
-// holds reports whether a map has all that another one has.
+// holds reports whether a map has all entries of another one.
 func holds(have, all map[string]string) bool {
 	for key, value := range all {
 		if got, there := have[key]; !there || got != value {
@@ -98,8 +95,7 @@ func holds(have, all map[string]string) bool {
 
 func isReady(node *corev1.Node) bool { return readiness(node).Status == corev1.ConditionTrue }
 
-// notReadySince returns when a Node that is not Ready stopped being so. A Node that has never said
-// anything of it counts from its creation.
+// notReadySince returns when a Node turned Not Ready; its creation if it never had the condition.
 func notReadySince(node *corev1.Node) time.Time {
 	if since := readiness(node).LastTransitionTime; !since.IsZero() {
 		return since.Time

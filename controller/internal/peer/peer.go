@@ -1,15 +1,12 @@
-// Package peer makes the replicas of a peer Deployment follow the number of bases, so that every
-// base has the module once (Module Controller V2 document 5.2).
+// Package peer sets the replicas of peer Deployments to the number of bases, so that every base has the module once (Module
+// Controller V2 document 5.2).
 //
-// A Deployment takes part if it is labelled component=module-deployment and strategy=peer, under
-// either prefix of the documents, and not replicas-control=true. It counts the Ready bases that its
-// Pods may run on: node selector, required node affinity and tolerations, as the scheduler reads
-// them.
+// A peer Deployment has the labels component=module-deployment and strategy=peer with one of the prefixes, and not
+// replicas-control=true. The Ready bases that its Pods can run on are counted, according to the node selector, the required
+// node affinity and the tolerations.
 //
-// Replicas grow with the bases. They shrink when a base's Node is gone, or when it has not been
-// Ready for Options.Grace: an outage of the broker makes all bases Not Ready at once, and a
-// Deployment that followed at once would remove every module. A cordoned base counts while it has a
-// Pod of the Deployment that is up to date.
+// The replicas are reduced when the Node of a base is deleted, or when it has not been Ready for Options.Grace: an outage of
+// the broker makes all bases Not Ready. A cordoned base counts while it has an up-to-date Pod of the Deployment.
 package peer
 
 import (
@@ -34,70 +31,57 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Options says what to follow and how quickly. All but AddTolerationFor and
-// Speed are required.
+// Options configure a Controller. All but AddTolerationFor and Speed are required.
 type Options struct {
-	// Client patches the scale of Deployments and holds the Lease.
 	Client kubernetes.Interface
-	// Deployments and Nodes are shared informers of the whole cluster; the caller starts them.
-	// Nodes may be restricted to those of bases.
+	// Deployments and Nodes are shared informers. The caller starts them.
 	Deployments appsinformers.DeploymentInformer
 	Nodes       coreinformers.NodeInformer
-	// Pods lists the module Pods on a Node: a base that is cordoned counts by them alone. It must
-	// not block.
+	// Pods returns the module Pods on a Node. It must not block.
 	Pods func(nodeName string) []*corev1.Pod
-	// Env is the environment of the controller. A Deployment that is labelled with another one is
-	// left to that one's controller.
+	// Env is the environment of the controller. Deployments with the label of another one are ignored.
 	Env string
-	// AddTolerationFor is the environment whose toleration the controller adds to Pods that name no
-	// environment, so that such workloads reach a base too; empty if it adds none. A cluster with
-	// several environments should name the environment in each workload.
+	// AddTolerationFor is the environment whose toleration the controller adds to Pods that tolerate no environment; empty
+	// if it adds none.
 	AddTolerationFor string
-
-	// Identity tells the instances of the controller apart.
+	// Identity is unique among the instances of the controller.
 	Identity string
-	// Speed divides the periods that have no setting, but those of the leader: Grace is divided
-	// already.
+	// Speed divides the periods that have no setting, except those of the leader election.
 	Speed pace.Speed
-	// Grace is how long a base that is not Ready any more keeps its replica. A base whose Node is gone has none.
+	// Grace is how long a base keeps its replica while it is not Ready.
 	Grace time.Duration
-
-	// Changed is told of each change and each failed change of replicas. It must not block.
+	// Changed is called for each change and for each failed change of replicas. It must not block.
 	Changed func(Change)
-	// Logger gets a line for each change.
-	Logger *slog.Logger
+	Logger  *slog.Logger
 }
 
-// Change is a change of the replicas of a Deployment, or the attempt.
+// Change is a change of the replicas of a Deployment.
 type Change struct {
 	Namespace, Name string
 	From, To        int32
-	// Err is nil if the change was made; else it bears an error code and the attempt is repeated.
-	Err error
+	Err             error // of a failed attempt, with an error code; it is repeated
 }
 
 const (
-	// leaseDuration is how long the other instances wait for a leader that has died. renewDeadline is how long a
-	// leader that cannot renew goes on, retryPeriod how often each tries.
+	// The periods of the leader election.
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
 	retryPeriod   = 2 * time.Second
-	// debounce is how long changes of bases are gathered before Deployments follow: at most one
-	// patch a Deployment in that time, however many bases register.
+	// debounce is how long changes of bases are collected, and the minimum time between two patches of a Deployment.
 	debounce = time.Second
-	// firstPause and lastPause are those between attempts to patch.
+	// firstPause and lastPause bound the delay between attempts to patch.
 	firstPause = 200 * time.Millisecond
 	lastPause  = time.Minute
 )
 
-// Controller keeps replicas. Make it with New.
+// Controller sets replicas. Make it with New.
 type Controller struct{ o Options }
 
 // New returns a Controller.
 func New(o Options) *Controller { return &Controller{o} }
 
-// Start waits for the informers, then keeps replicas whenever this instance leads. It blocks until
-// ctx is done, and gives the Lease back. Call it once.
+// Start sets replicas while this instance is the leader. It blocks until ctx is done, and then releases the Lease. Call it
+// once.
 func (c *Controller) Start(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), c.o.Deployments.Informer().HasSynced, c.o.Nodes.Informer().HasSynced) {
 		return nil
@@ -110,8 +94,8 @@ func (c *Controller) Start(ctx context.Context) error {
 	return nil
 }
 
-// compete waits to be the leader and leads until the lead is lost or ctx is done. The election
-// outlives ctx by a moment, so that the work has ended before another instance can take the lead.
+// compete waits for the leadership, and leads until it is lost or ctx is done. The election ends after the work, so that no
+// other instance leads at the same time.
 func (c *Controller) compete(ctx context.Context) error {
 	leaseName := labels.PeerLeasePrefix + strings.ToLower(c.o.Env)
 	terms := make(chan context.Context, 1)

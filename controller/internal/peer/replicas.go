@@ -26,19 +26,18 @@ import (
 // fieldManager owns spec.replicas in a Deployment's managed fields.
 const fieldManager = "module-controller"
 
-// all stands in the queue for every peer Deployment.
+// all is the key for all peer Deployments.
 var all = types.NamespacedName{}
 
-// term is the work of one leadership.
+// term is a period of leadership.
 type term struct {
-	o     Options
-	queue *work.Queue[types.NamespacedName]
-	// patched is when a Deployment was last patched. Only the worker uses it.
-	patched map[types.NamespacedName]time.Time
+	o       Options
+	queue   *work.Queue[types.NamespacedName]
+	patched map[types.NamespacedName]time.Time // when each Deployment was patched last; only the worker uses it
 }
 
-// lead follows bases and Deployments until ctx is done or the lead is lost. The informers' handlers
-// see everything that is there already as added, so each term begins with a look at all of it.
+// lead sets replicas until ctx is done or the leadership is lost. It begins with all existing Deployments, because informers
+// report them as added to new handlers.
 func (c *Controller) lead(ctx context.Context, lost <-chan struct{}) error {
 	ctx, done := context.WithCancel(ctx)
 	t := &term{o: c.o, patched: map[types.NamespacedName]time.Time{}}
@@ -79,8 +78,7 @@ func (c *Controller) lead(ctx context.Context, lost <-chan struct{}) error {
 	return nil
 }
 
-// nodeChanged asks for a look at all Deployments if a base has changed in what they count. Its
-// status is written every few seconds and mostly says nothing new.
+// nodeChanged queues all Deployments if a change of a base may affect their replicas.
 func (t *term) nodeChanged(before, after any) {
 	a, b := asBase(before), asBase(after)
 	if a == nil && b == nil {
@@ -104,8 +102,7 @@ func asBase(object any) *corev1.Node {
 	return nil
 }
 
-// deploymentChanged asks for a look at a Deployment whose specification or labels are new. The many
-// changes of its status change neither.
+// deploymentChanged queues a Deployment whose specification or labels have changed.
 func (t *term) deploymentChanged(before, after any) {
 	now, ok := after.(*appsv1.Deployment)
 	if !ok || !t.controls(now) {
@@ -121,7 +118,6 @@ func (t *term) controls(d *appsv1.Deployment) bool {
 	return d.DeletionTimestamp == nil && workload.IsPeer(d, t.o.Env) && !workload.KeepsReplicas(d)
 }
 
-// enqueueAll puts every peer Deployment into the queue.
 func (t *term) enqueueAll() error {
 	deployments, err := t.o.Deployments.Lister().List(labels.Everything())
 	if err != nil {
@@ -135,7 +131,7 @@ func (t *term) enqueueAll() error {
 	return nil
 }
 
-// reconcile brings the replicas of one Deployment to what they should be.
+// reconcile sets the replicas of a Deployment.
 func (t *term) reconcile(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
 	if key == all {
 		return 0, t.enqueueAll()
@@ -166,8 +162,7 @@ func (t *term) reconcile(ctx context.Context, key types.NamespacedName) (again t
 	if want == have {
 		return again, nil
 	}
-	// A patch is a change of the Deployment, and brings it here again: while bases come and go,
-	// that alone would make one patch after the other.
+	// The Deployment is queued again after each patch.
 	if early := t.o.Speed.Of(debounce) - time.Since(t.patched[key]); early > 0 {
 		return early, nil
 	}
@@ -187,8 +182,6 @@ func (t *term) reconcile(ctx context.Context, key types.NamespacedName) (again t
 	return again, change.Err
 }
 
-// scale patches spec.replicas. The answer is a Scale, which the typed client leaves out of its
-// Deployment; the informer brings the new one.
 func (t *term) scale(ctx context.Context, key types.NamespacedName, want int32) error {
 	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, want)
 	_, err := t.o.Client.AppsV1().Deployments(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, patch,

@@ -367,8 +367,8 @@ func (p *planner) isExtraActive(biz arklet.Biz, serving string) bool {
 
 // retainFor returns how long an active version that no Pod requests stays because its successor is not active yet. A
 // Deployment with maxUnavailable deletes old Pods before the new ones are scheduled; their bases must not be without the
-// module in the meantime. The version is uninstalled before the grace period of its Pods ends, because PodController
-// deletes Pods at the end of the grace period.
+// module in the meantime. The version is uninstalled before the grace period of its Pods ends, because the Pods are
+// deleted from the API then.
 func (p *planner) retainFor(biz arklet.Biz, serving string, i Installed) time.Duration {
 	t, terminating := p.Terminating[biz.Version]
 	switch other := serving != "" || p.activeBeside(biz.Version); {

@@ -76,25 +76,20 @@ func Of(pod *corev1.Pod, b base.Snapshot, modules []Module, rule FailedRule, bef
 	return s
 }
 
-// FailedRule says which Pods turn Failed when a newer version of their module serves on their base.
-// The documents (5.2, batch update) have it so for all; but a ReplicaSet makes a new Pod for each
-// Failed one, with the old version again, and never deletes the Failed one, so that its module
-// stays installed. So does a DaemonSet.
+// FailedRule selects the Pods that turn Failed when a newer version of their module serves on their base. In the
+// Koupleless documentation (5.2, batch update), all of them do. But a ReplicaSet or a DaemonSet creates another Pod of the old
+// version for a Failed one.
 type FailedRule string
 
 // The rules.
 const (
-	// FailedUnowned: Pods without a controller; whoever updates those in batches makes and deletes
-	// them. The default.
-	FailedUnowned FailedRule = "unowned"
-	// FailedNever: no Pod.
-	FailedNever FailedRule = "never"
-	// FailedAlways: every Pod, as the documents have it.
-	FailedAlways FailedRule = "always"
+	FailedUnowned FailedRule = "unowned" // Pods without a controller
+	FailedNever   FailedRule = "never"
+	FailedAlways  FailedRule = "always"
 )
 
-// phase of a Pod: it is Pending until all its modules have been installed once, Running then, and
-// Failed for ever once the rule made it so.
+// phase returns the phase of a Pod: Pending until all its modules have been installed once, then Running. A Failed Pod stays
+// Failed.
 func phase(pod *corev1.Pod, before corev1.PodPhase, installed bool, modules []Module, rule FailedRule) corev1.PodPhase {
 	superseded := slices.ContainsFunc(modules, func(m Module) bool { return m.Superseded })
 	switch {
@@ -109,7 +104,7 @@ func phase(pod *corev1.Pod, before corev1.PodPhase, installed bool, modules []Mo
 	}
 }
 
-// why says in one reason and one message why a Pod is not ready; both are empty when it is.
+// why returns why a Pod is not Ready; both are empty if it is.
 func why(alive bool, states []state, b base.Snapshot) (reason, message string) {
 	if !alive {
 		err := errcode.New(errcode.ModuleControllerBaseInstanceNotReady, "no sign of life of the base since %s", b.LastSeen.UTC().Format(time.RFC3339))
@@ -122,14 +117,14 @@ func why(alive bool, states []state, b base.Snapshot) (reason, message string) {
 		w := waiting(m)
 		if w.Reason == api.ReasonContainerCreating || w.Reason == api.ReasonResolved {
 			reason, message = api.ReasonContainersNotReady, "waiting for module "+m.Identity()
-			continue // another container may know more
+			continue // another container may have a better reason
 		}
 		return w.Reason, w.Message
 	}
 	return reason, message
 }
 
-// isDeactivated says whether a container gave way to that of a newer Pod.
+// isDeactivated reports whether a newer Pod serves in place of a container.
 func isDeactivated(c corev1.ContainerStatus) bool {
 	return c.State.Waiting != nil && c.State.Waiting.Reason == api.ReasonDeactivated
 }
@@ -168,7 +163,7 @@ func containerStatus(m state, was *corev1.ContainerStatus, ip string, now time.T
 	return c
 }
 
-// waiting says why a module does not serve.
+// waiting returns why a module does not serve.
 func waiting(m state) *corev1.ContainerStateWaiting {
 	state := func(reason, message string) *corev1.ContainerStateWaiting {
 		return &corev1.ContainerStateWaiting{Reason: reason, Message: message}
@@ -198,14 +193,14 @@ func waiting(m state) *corev1.ContainerStateWaiting {
 	}
 }
 
-// setCurrent says whether the modules on the base are those that the Pod names, and how they got
-// there. A Pod changes nothing when the base had them already.
+// setCurrent sets the condition api.ConditionCurrent: whether the base has the jars that the Pod requests, and how they were
+// installed.
 func setCurrent(s *corev1.PodStatus, states []state, now time.Time) {
 	c := corev1.PodCondition{Type: api.ConditionCurrent, Status: corev1.ConditionTrue}
 	var said []string
 	for _, m := range states {
 		if m.Invalid != nil || m.serving == servesPrevious || !m.current() && !m.wasReady {
-			return // nothing to say yet
+			return // not known yet
 		}
 		o := m.Origin
 		switch {
@@ -215,7 +210,7 @@ func setCurrent(s *corev1.PodStatus, states []state, now time.Time) {
 			continue
 		case o == "":
 			if Condition(s, api.ConditionCurrent) != nil {
-				return // an earlier controller may know
+				return // an earlier controller has set it
 			}
 			o = api.ReasonUnchanged
 		}
@@ -232,7 +227,7 @@ func setCurrent(s *corev1.PodStatus, states []state, now time.Time) {
 	setCondition(s, c, now)
 }
 
-// Ended is the status of a deleted Pod of which nothing is left on its base.
+// Ended returns the status of a deleted Pod of which nothing is left on its base.
 func Ended(before corev1.PodStatus, now time.Time) corev1.PodStatus {
 	s := *before.DeepCopy()
 	if s.Phase != corev1.PodFailed {
@@ -259,15 +254,14 @@ func Ended(before corev1.PodStatus, now time.Time) corev1.PodStatus {
 	return s
 }
 
-// carryOver takes over from the status before what lasts: how often the module has started for the Pod
-// again, as with a kubelet, and how it ended last. It ends when it is installed anew: its jar was
-// replaced, its liveness probe failed, its base's process is another, or somebody took it away. A
-// module from which a base has switched away, and back, has not ended.
+// carryOver sets the number of restarts of a container and how it ended last, as a kubelet does. A module restarts when it is
+// installed again: its jar was replaced, its liveness probe failed, its base has restarted, or it was uninstalled. A switch to
+// another version and back is not a restart.
 func carryOver(c *corev1.ContainerStatus, before corev1.ContainerStatus, m state, now time.Time) {
 	c.RestartCount, c.LastTerminationState = before.RestartCount, before.LastTerminationState
 	was, is, last := before.State.Running, c.State.Running, c.LastTerminationState.Terminated
 	if was != nil && is != nil && is.StartedAt.Unix() == was.StartedAt.Unix() {
-		is.StartedAt = was.StartedAt // the API keeps seconds: an unchanged module makes no new status
+		is.StartedAt = was.StartedAt // the API has a precision of seconds
 		return
 	}
 	switched := m.Listed && (m.Biz.State == arklet.StateDeactivated || m.Biz.Latest.Reason == arklet.ReasonSwitched)
@@ -281,7 +275,7 @@ func carryOver(c *corev1.ContainerStatus, before corev1.ContainerStatus, m state
 	if is == nil || last == nil || switched {
 		return
 	}
-	if is.StartedAt.Unix() == last.StartedAt.Unix() { // it has gone on
+	if is.StartedAt.Unix() == last.StartedAt.Unix() { // it has not restarted
 		c.LastTerminationState.Terminated = nil
 		return
 	}
@@ -297,7 +291,7 @@ func Condition(s *corev1.PodStatus, t corev1.PodConditionType) *corev1.PodCondit
 	return &s.Conditions[i]
 }
 
-// setCondition merges a condition: the transition time changes only with the status.
+// setCondition sets a condition. Its transition time changes only with its status.
 func setCondition(s *corev1.PodStatus, c corev1.PodCondition, now time.Time) {
 	c.LastTransitionTime = metav1.NewTime(now)
 	have := Condition(s, c.Type)

@@ -21,10 +21,9 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Address returns where a probe of a container is sent, host:port: the annotation
-// base.koupleless.io/web-port of the Pod, else of the Node, else the port of the probe itself, as a
-// kubelet takes it. node may be nil; podIP is the address of the base. The annotation is a port, or
-// host:port of a base that is reached elsewhere. An error says what is wrong with the port.
+// Address returns the address for a probe of a container, host:port. The port is from the annotation
+// base.koupleless.io/web-port of the Pod or of the Node, or from the probe itself. The annotation is a port or host:port. node
+// may be nil. podIP is the address of the base.
 func Address(pod *corev1.Pod, node *corev1.Node, podIP string, container corev1.Container, probe *corev1.HTTPGetAction) (string, error) {
 	host := cmp.Or(probe.Host, podIP)
 	given := pod.Annotations[labels.WebPort]
@@ -56,7 +55,7 @@ func Address(pod *corev1.Pod, node *corev1.Node, podIP string, container corev1.
 	return net.JoinHostPort(host, port), nil
 }
 
-// longest is how much of an answer is read.
+// longest is the maximum number of bytes of an answer that are read.
 const longest = 10 << 10
 
 func newClient(o Options) *http.Client {
@@ -64,7 +63,7 @@ func newClient(o Options) *http.Client {
 	if t == nil {
 		t = &http.Transport{
 			DialContext: dialWithin(o.Dial), DisableKeepAlives: true, DisableCompression: true,
-			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as a kubelet: a probe asks whether somebody is there, not who
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as in a kubelet
 		}
 	}
 	return &http.Client{Transport: t, CheckRedirect: func(r *http.Request, via []*http.Request) error {
@@ -139,7 +138,7 @@ func get(ctx context.Context, client *http.Client, t Target, probe *corev1.HTTPG
 	return nil
 }
 
-// inContext puts the context path of a module before a path that does not begin with it.
+// inContext adds the context path of a module to a path that does not begin with it.
 func inContext(contextPath, path string) string {
 	path = "/" + strings.TrimPrefix(path, "/")
 	prefix := "/" + strings.Trim(contextPath, "/")

@@ -6,8 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,87 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// waitLimit is the maximum time for a condition of a test on a busy machine.
-const waitLimit = 2 * time.Minute
-
 func hanging(p *corev1.Probe) { p.TimeoutSeconds, p.PeriodSeconds, p.FailureThreshold = 100_000, 1, 1 }
-
-// A base that accepts connections and does not answer delays neither the probes of other bases nor the end of its own
-// probes.
-func TestABaseThatDoesNotAnswerDelaysNoOtherProbes(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	accepted, closed := make(chan struct{}, 100), make(chan struct{}, 100)
-	var connections sync.WaitGroup
-	connections.Go(func() {
-		for {
-			c, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			accepted <- struct{}{}
-			connections.Go(func() {
-				defer func() { _ = c.Close() }()
-				for buffer := make([]byte, 1024); err == nil; {
-					_, err = c.Read(buffer)
-				}
-				closed <- struct{}{}
-			})
-		}
-	})
-	defer connections.Wait()
-	defer func() { _ = listener.Close() }()
-	answered := make(chan struct{}, 100)
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { answered <- struct{}{} }))
-	defer server.Close()
-	wait := func(what string, n int, c <-chan struct{}) {
-		t.Helper()
-		limit := time.After(waitLimit)
-		for i := range n {
-			select {
-			case <-c:
-			case <-limit:
-				t.Fatalf("%s: %d of %d within %s", what, i, n, waitLimit)
-			}
-		}
-	}
-
-	p := New(Options{Concurrency: 8, Changed: func(Result) {}})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { defer close(ended); p.Start(ctx) }()
-	for i := range 20 {
-		p.Set(Target{
-			Pod: types.UID(fmt.Sprint(i)), Container: "biz1", Base: "hangs", Address: listener.Addr().String(), Started: time.Now(),
-			Readiness: httpGet("/", hanging),
-		})
-	}
-	wait("connections to the base that does not answer", baseConcurrency, accepted)
-	p.Set(Target{
-		Pod: "good", Container: "biz1", Base: "answers", Address: server.Listener.Addr().String(), Started: time.Now(),
-		Readiness: httpGet("/", func(p *corev1.Probe) { p.PeriodSeconds = 1 }),
-	})
-	wait("probes of the base that answers", 3, answered)
-	if n := len(accepted); n > 0 {
-		t.Errorf("the base that does not answer has %d concurrent requests; want %d", baseConcurrency+n, baseConcurrency)
-	}
-	for i := range 20 {
-		p.Forget(types.UID(fmt.Sprint(i)), "biz1")
-	}
-	wait("connections closed after Forget", baseConcurrency, closed)
-	wait("probes after Forget", 1, answered)
-	cancel()
-	select {
-	case <-ended:
-	case <-time.After(waitLimit):
-		t.Error("Start does not return")
-	}
-	if n := len(p.workers) + len(p.bases); n != 2 {
-		t.Errorf("%d workers and bases remain; want those of the base that answers: %v, %v", n, p.workers, p.bases)
-	}
-}
 
 // Slow probes use at most half of the slots, so that other probes are sent when they are due. This holds for
 // probes of the same base, and if many bases do not answer.

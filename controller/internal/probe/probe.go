@@ -1,11 +1,8 @@
-// Package probe asks modules whether they are well, as a kubelet asks containers: readiness and
-// liveness probes of type httpGet, sent to the web port of the base.
+// Package probe sends readiness and liveness probes of type httpGet to modules, on the web port of their base.
 //
-// The rules are the kubelet's (pkg/kubelet/prober in Kubernetes 1.36), with its defaults. A module
-// that was not probed yet is Not Ready, unless it was Ready before this controller began. One that
-// failed its liveness probe is not probed again until it was started anew.
-//
-// The number of concurrent requests is limited for each base and in total. A request is canceled after MaxTimeout, and when Forget is called for its Pod.
+// The rules and defaults are those of the kubelet (pkg/kubelet/prober in Kubernetes 1.36). A module is Not Ready before its
+// first probe, unless it was Ready when this controller started. After a failed liveness probe, a module is not probed until
+// it has restarted. The number of concurrent requests is limited for each base and in total.
 package probe
 
 import (
@@ -23,67 +20,57 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/work"
 )
 
-// Kind is what a probe is for.
+// Kind is the purpose of a probe.
 type Kind string
 
 // The kinds.
 const (
-	// Readiness decides whether requests go to a module.
 	Readiness Kind = "readiness"
-	// Liveness decides whether a module is to be started anew.
-	Liveness Kind = "liveness"
+	Liveness  Kind = "liveness"
 )
 
-// Target is a container that runs, and how it is probed.
+// Target is a container with probes.
 type Target struct {
-	// Pod and Container name it.
 	Pod       types.UID
 	Container string
 	// Base identifies the base that runs the module. Concurrent requests to one base are limited.
 	Base string
-	// Started is when the module was started: InitialDelaySeconds counts from it. Another time
-	// means that it was started anew, and all begins anew.
+	// Started is when the module was started. With another time, its probes start again.
 	Started time.Time
-	// Address is the base's web listener, host:port; see Address.
+	// Address is the address of the web listener, host:port; see the function Address.
 	Address string
-	// ContextPath is the web context path of the module, with or without slashes; empty means none.
-	// It is put before the path of a probe that does not begin with it.
+	// ContextPath is the web context path of the module, with or without slashes; empty means none. It is added to the path
+	// of a probe that does not begin with it.
 	ContextPath string
-	// WasReady says that the container was Ready before this controller began, so it stays so
-	// until a probe says otherwise. Default: a container is Not Ready until it was probed.
+	// WasReady is set if the container was Ready when this controller started. It stays Ready until a probe fails.
 	WasReady bool
-	// Readiness and Liveness are the probes; nil, or one that is not httpGet, is none. Leave
-	// Liveness out when the Pod is being deleted.
+	// Readiness and Liveness are the probes; those that are nil or not httpGet are ignored.
 	Readiness, Liveness *corev1.Probe
 }
 
-// Result is a change: a probe has come to another verdict.
+// Result is a changed result of a probe.
 type Result struct {
 	Pod       types.UID
 	Container string
-	Started   time.Time
 	Kind      Kind
-	// Healthy is the verdict. A Liveness that is not means: start the module anew.
-	Healthy bool
-	// Message says why it is not healthy.
-	Message string
+	Healthy   bool
+	Message   string // why it is not healthy
 }
 
-// Options of a Prober. Changed is required.
+// Options configure a Prober. Changed is required.
 type Options struct {
-	// Changed hears of every change of a verdict; those of one container and kind come one after
-	// the other. It must not block.
+	// Changed is called for every change of a result, one after the other for a container and kind. It must not block.
 	Changed func(Result)
 	// Concurrency is the maximum number of concurrent requests. Default: 256.
 	Concurrency int
 	// Dial connects to the web listener of a base. Default: it dials the address directly.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Transport sends the requests. Default: one connection for each request, made by Dial, which accepts
-	// every certificate, as a kubelet does.
+	// Transport sends the requests. Default: one connection by Dial for each request, which accepts every certificate, as
+	// in a kubelet.
 	Transport http.RoundTripper
 }
 
-// Prober probes modules. Make it with New; its methods may be called concurrently and do not block.
+// Prober probes modules. Make it with New. Its methods may be called concurrently and do not block.
 type Prober struct {
 	o      Options
 	client *http.Client
@@ -95,7 +82,7 @@ type Prober struct {
 	bases   map[string]*limits
 }
 
-// key names one probe of one container.
+// key is a probe of a container.
 type key struct {
 	pod       types.UID
 	container string
@@ -112,7 +99,7 @@ func New(o Options) *Prober {
 	return p
 }
 
-// Set begins to probe a container, or changes how. It does nothing if nothing is new.
+// Set starts or changes the probes of a container.
 func (p *Prober) Set(t Target) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,7 +116,7 @@ func (p *Prober) Set(t Target) {
 		}
 		p.drop(k)
 		w := newWorker(k, t, *spec, time.Now())
-		if known && old.target.Started.Equal(t.Started) { // asked elsewhere, or otherwise: what is known holds
+		if known && old.target.Started.Equal(t.Started) { // only the address or the probe has changed
 			w.healthy, w.slow = old.healthy, old.slow
 		}
 		if p.bases[t.Base] == nil {
@@ -153,8 +140,8 @@ func (p *Prober) Forget(pod types.UID, containers ...string) {
 	}
 }
 
-// Ready reports whether a container that runs is ready as far as its readiness probe says, and, if
-// not, why. One without a readiness probe is.
+// Ready reports whether a container is ready according to its readiness probe, and why it is not. A container without a
+// readiness probe is ready.
 func (p *Prober) Ready(pod types.UID, container string) (ready bool, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,7 +166,7 @@ func (p *Prober) drop(k key) {
 	}
 }
 
-// Start probes until ctx is done, and waits for the requests that are under way. Call it once.
+// Start probes until ctx is done, and waits for the requests in progress. Call it once.
 func (p *Prober) Start(ctx context.Context) { p.queue.Run(ctx) }
 
 // probe sends one request if it is due, and returns when to send the next one.

@@ -58,7 +58,7 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 func inBubble(t *testing.T, test func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, began: time.Now(), answer: func(*http.Request) int { return 200 }}
-		w.prober = New(Options{Concurrency: 4, Transport: w, Changed: func(r Result) {
+		w.prober = New(Options{Concurrency: 8, Transport: w, Changed: func(r Result) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			line := fmt.Sprintf("%v: %s/%s %s %v", time.Since(w.began).Round(time.Millisecond), r.Pod, r.Container, r.Kind, r.Healthy)
@@ -246,18 +246,22 @@ func TestRestartOfTheController(t *testing.T) {
 	})
 }
 
-// At most Concurrency requests are in flight.
+// The number of concurrent requests is limited in total and for each base.
 func TestConcurrency(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.answers(-1)
-		for i := range 20 {
-			w.prober.Set(w.target(func(t *Target) { t.Pod, t.Readiness = types.UID(fmt.Sprint(i)), httpGet("/") }))
-		}
-		w.pass(9 * time.Second)
-		if w.most != 4 || len(w.asked) != 20 {
-			t.Errorf("%d requests, %d at once; want 20, 4", len(w.asked), w.most)
-		}
-	})
+	for bases, most := range map[int]int{20: 8, 1: baseConcurrency} {
+		inBubble(t, func(w *world) {
+			w.answers(-1)
+			for i := range 20 {
+				w.prober.Set(w.target(func(t *Target) {
+					t.Pod, t.Base, t.Readiness = types.UID(fmt.Sprint(i)), fmt.Sprint(i%bases), httpGet("/")
+				}))
+			}
+			w.pass(9 * time.Second)
+			if w.most != most || len(w.asked) != 20 {
+				t.Errorf("%d bases: %d requests, %d concurrently; want 20, %d", bases, len(w.asked), w.most, most)
+			}
+		})
+	}
 }
 
 // An answer that takes longer than a period costs the probes in between, and no more.
@@ -313,8 +317,8 @@ func TestSetAndForget(t *testing.T) {
 		w.prober.Forget("p", "biz1")
 		w.pass(time.Minute)
 		w.expect("after it was forgotten")
-		if n := len(w.prober.workers); n != 0 {
-			t.Errorf("%d workers are left", n)
+		if n := len(w.prober.workers) + len(w.prober.bases); n != 0 {
+			t.Errorf("%d workers and bases are left", n)
 		}
 	})
 }

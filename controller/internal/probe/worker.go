@@ -11,7 +11,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// worker is one probe of one container. The prober's lock guards it; what run reads does not change.
+// worker is a probe of a container. The lock of the Prober guards it.
 type worker struct {
 	key    key
 	target Target
@@ -22,16 +22,15 @@ type worker struct {
 
 	due time.Time // of the next request
 
-	healthy bool // the verdict
+	healthy bool
 	message string
-	last    bool // the last answer, and how often in a row it was that
-	run     int
-	onHold  bool // a module that failed its liveness probe waits to be started anew
+	last    bool // whether the last request succeeded
+	run     int  // number of requests in a row with that result
+	onHold  bool // the liveness probe has failed, and the module has not restarted yet
 }
 
-// newWorker returns a worker with the verdict that holds until there are answers: alive, and not
-// ready. Probes of what was there before this controller are spread over a period, or all would
-// come at once.
+// newWorker returns a worker. Before the first request, a module is alive and not ready. The first probes of modules that were
+// Ready when this controller started are spread over a period.
 func newWorker(k key, t Target, spec corev1.Probe, now time.Time) *worker {
 	w := &worker{key: k, target: t, spec: spec, cancel: func() {}, healthy: k.kind == Liveness || t.WasReady}
 	w.due = t.Started.Add(time.Duration(spec.InitialDelaySeconds) * time.Second)
@@ -44,7 +43,7 @@ func newWorker(k key, t Target, spec corev1.Probe, now time.Time) *worker {
 	return w
 }
 
-// The defaults are those of the API server, for what did not come through it.
+// period returns the period of the probe, with the default of the API server, as the other settings.
 func (w *worker) period() time.Duration {
 	return time.Duration(cmp.Or(w.spec.PeriodSeconds, 10)) * time.Second
 }
@@ -53,8 +52,7 @@ func (w *worker) timeout() time.Duration {
 	return min(time.Duration(cmp.Or(w.spec.TimeoutSeconds, 1))*time.Second, MaxTimeout)
 }
 
-// note takes an answer, nil if it was good, sets when to ask again, and says whether the verdict has
-// changed.
+// note records the result of a request and when to send the next one, and reports whether healthy has changed.
 func (w *worker) note(err error, now time.Time) (changed bool) {
 	for w.due = w.due.Add(w.period()); w.due.Before(now); { // an answer took longer than a period
 		w.due = w.due.Add(w.period())
@@ -82,5 +80,5 @@ func (w *worker) note(err error, now time.Time) (changed bool) {
 }
 
 func (w *worker) result() Result {
-	return Result{Pod: w.key.pod, Container: w.key.container, Started: w.target.Started, Kind: w.key.kind, Healthy: w.healthy, Message: w.message}
+	return Result{Pod: w.key.pod, Container: w.key.container, Kind: w.key.kind, Healthy: w.healthy, Message: w.message}
 }

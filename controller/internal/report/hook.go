@@ -18,18 +18,19 @@ import (
 
 const (
 	attemptTimeout = 5 * time.Second
-	// attempts is how often a message is tried, with growing delay from firstDelay on.
+	// attempts is the number of attempts for a message. The delay between them grows from firstDelay.
 	attempts   = 4
 	firstDelay = time.Second
-	// perMinute is how many messages a hook gets in a minute, all at once at most: what DingTalk
-	// takes before it blocks a robot for ten minutes.
+	// perMinute is the maximum number of messages in a minute. Above it, DingTalk blocks a robot for ten minutes.
 	perMinute = 20
+	// queueSize is the maximum number of events that wait for a hook.
+	queueSize = 256
 )
 
 // hook is one address with its queue.
 type hook struct {
 	o       Options
-	name    string // the host, for people
+	name    string // the host name
 	robot   robot
 	client  *http.Client
 	queue   chan Event
@@ -40,9 +41,9 @@ type hook struct {
 func newHook(o Options, address *url.URL) *hook {
 	return &hook{
 		o: o, name: address.Host, robot: newRobot(address),
-		// A redirect would show the token to another host.
+		// A redirect would send the token to another host.
 		client: &http.Client{Transport: o.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		queue:  make(chan Event, o.Queue),
+		queue:  make(chan Event, queueSize),
 		limit:  rate.NewLimiter(rate.Every(time.Minute/perMinute), perMinute),
 	}
 }
@@ -57,17 +58,10 @@ func (h *hook) offer(e Event) {
 
 func (h *hook) drop() {
 	h.dropped.Add(1)
-	count(h.o.Counters.Dropped)
+	h.o.Counters.Dropped.Inc()
 }
 
-func (h *hook) dropRest() {
-	for range len(h.queue) {
-		<-h.queue
-		h.drop()
-	}
-}
-
-// send posts events one after the other until ctx is done.
+// send posts events until ctx is done.
 func (h *hook) send(ctx context.Context) {
 	for {
 		select {
@@ -80,17 +74,17 @@ func (h *hook) send(ctx context.Context) {
 				h.drop()
 				return
 			case err != nil:
-				count(h.o.Counters.Failed)
+				h.o.Counters.Failed.Inc()
 				h.o.Logger.ErrorContext(ctx, "report hook refused an event", "hook", h.name,
 					"event", e.Event, "traceID", e.TraceID, "code", errcode.Of(err), "err", h.robot.hide(errcode.Message(err)))
 			default:
-				count(h.o.Counters.Sent)
+				h.o.Counters.Sent.Inc()
 			}
 		}
 	}
 }
 
-// deliver posts one event and tries again where that may help.
+// deliver posts an event, and repeats attempts that may succeed later.
 func (h *hook) deliver(ctx context.Context, e Event) error {
 	body, err := e.body()
 	if err != nil {
@@ -115,7 +109,7 @@ func (h *hook) deliver(ctx context.Context, e Event) error {
 	return err
 }
 
-// post makes one attempt. hopeless says that another one would end the same way.
+// post makes one attempt. hopeless reports whether another one would fail too.
 func (h *hook) post(ctx context.Context, body []byte) (hopeless bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()

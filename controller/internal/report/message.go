@@ -12,22 +12,18 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// Event is something that people should know of. Empty fields are left out of the message.
+// Event is a failure. Empty fields are omitted from the message.
 type Event struct {
-	// TraceID ties the events of one change together; from the Pod's label labels.Trace.
+	// TraceID is the same for all events of a change; from the label labels.Trace of a Pod.
 	TraceID string
-	// Scene is what was going on and Event the step of it, for example vpod_deploy and
-	// ContainerStart.
+	// Scene is an operation and Event is its step, for example vpod_deploy and ContainerStart.
 	Scene, Event string
-	// Result is how it ended, for example FAILED.
-	Result string
-	// Code says what went wrong; its suggestion is added to the message.
-	Code errcode.Code
-	// Message is what happened, in any length: it is cut as arklet.Text does.
-	Message string
-	// TimeUsed is how long it took; zero if that is not known.
+	Result       string // for example FAILED
+	// Code has a suggestion that is added to the message.
+	Code     errcode.Code
+	Message  string // shortened as by arklet.Text
 	TimeUsed time.Duration
-	// Labels say what it is about: Pod, Node, module and so on.
+	// Labels name the Pod, the Node, the module and so on.
 	Labels map[string]string
 }
 
@@ -40,8 +36,7 @@ type markdown struct {
 	} `json:"markdown"`
 }
 
-// body returns the event as a request to a DingTalk robot. Heading and fields are the ones that
-// upstream's operators know.
+// body returns the event as a request to a DingTalk robot, with the heading and the fields of ModuleController V2.
 func (e Event) body() ([]byte, error) {
 	var text strings.Builder
 	text.WriteString("# MC告警\n")
@@ -74,15 +69,13 @@ func (e Event) body() ([]byte, error) {
 	return json.Marshal(message)
 }
 
-// marks are what markdown reads anywhere in a text, begins what it reads at the beginning of a line.
+// marks are special characters of Markdown anywhere in a text, begins are special at the beginning of a line.
 const (
 	marks  = "\\`*_[]<>|~!"
 	begins = "#+-="
 )
 
-// escape makes a text of others fit for markdown, where it shows as it is: what a base says is no
-// link, no picture, no heading and no field of the message. Its lines stay in their field, and
-// addresses are no links. A reader that knows no escapes shows backslashes, and nothing worse.
+// escape escapes a text for Markdown, so that it has no links, pictures and headings, and its lines stay in their field.
 func escape(text string) string {
 	text = arklet.Text(text)
 	var b strings.Builder

@@ -1,10 +1,7 @@
-// Package report tells people about failures: it posts events as DingTalk messages to web hooks
-// (Module Controller V2 document 5.4, REPORT_HOOKS).
+// Package report posts failures as DingTalk messages to web hooks (Module Controller V2 document 5.4, REPORT_HOOKS).
 //
-// Report never blocks. What a hook does not take in time is dropped, counted and, once a minute,
-// logged: a hook that is slow or dead costs neither the controller nor the other hooks anything. A
-// hook's address holds its token, so logs and errors name the host alone, and redirects are not
-// followed. What bases say shows in a message as text, whatever it is.
+// Events that a hook does not accept in time are dropped and counted. They are logged once a minute. The address of a hook has
+// its token, so logs and errors have only its host name, and redirects are not followed. Texts of bases are escaped.
 package report
 
 import (
@@ -21,32 +18,27 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Options says where events go. Only Logger is required.
+// Options configure a Reporter. Counters and Logger are required.
 type Options struct {
-	// Hooks are the addresses of DingTalk robots; see ParseHooks. None means that nothing is
-	// reported.
+	// Hooks are the addresses of DingTalk robots; see ParseHooks.
 	Hooks []*url.URL
-	// Transport carries the messages. Default: http.DefaultTransport.
+	// Transport sends the messages. Default: http.DefaultTransport.
 	Transport http.RoundTripper
-	// Queue is how many events wait for one hook before further ones are dropped. Default: 256.
-	Queue int
-	// Counters count messages; nil counters are left out.
-	Counters Counters
-	// Logger gets a line for each message that failed, and one a minute on dropped events.
+	Counters  Counters
+	// Logger gets a line for each failed message, and one per minute about dropped events.
 	Logger *slog.Logger
 }
 
-// Counters count messages of all hooks. Register them where the controller's metrics are.
+// Counters count the messages of all hooks.
 type Counters struct {
-	// Sent counts messages that a hook took, Failed those that it did not take in the end, Dropped
-	// events that found a queue full or were still waiting at the end.
+	// Sent counts the accepted messages, Failed those whose attempts have failed, and Dropped the events that did not fit
+	// into the queue or were not sent before the end.
 	Sent, Failed, Dropped prometheus.Counter
 }
 
-// ParseHooks reads the value of REPORT_HOOKS: addresses separated by ";". Empty ones are skipped. What
-// stands behind the "#" of an address is the secret of a robot that wants messages signed. allowHTTP
-// takes addresses of http too, on which the token and the messages can be read on the way. The error
-// names the position of a bad address and not the address, which may hold a token.
+// ParseHooks parses REPORT_HOOKS: addresses separated by semicolons. The fragment of an address is the secret that signs its
+// messages. allowHTTP accepts addresses with http, which does not encrypt the token and the messages. The error has the
+// position of an invalid address, not the address.
 func ParseHooks(value string, allowHTTP bool) ([]*url.URL, error) {
 	var hooks []*url.URL
 	for i, text := range strings.Split(value, ";") {
@@ -66,16 +58,15 @@ func ParseHooks(value string, allowHTTP bool) ([]*url.URL, error) {
 	return hooks, nil
 }
 
-// Reporter reports events. Make it with New. Report may be called concurrently.
+// Reporter reports events. Make it with New.
 type Reporter struct {
 	o     Options
 	hooks []*hook
 }
 
-// New returns a Reporter. Events are queued from now on and sent once Start runs.
+// New returns a Reporter. It queues events until Start sends them.
 func New(o Options) *Reporter {
 	o.Transport = cmp.Or(o.Transport, http.DefaultTransport)
-	o.Queue = cmp.Or(o.Queue, 256)
 	r := &Reporter{o: o}
 	for _, address := range o.Hooks {
 		r.hooks = append(r.hooks, newHook(o, address))
@@ -83,16 +74,15 @@ func New(o Options) *Reporter {
 	return r
 }
 
-// Report queues an event for every hook. It never blocks; a hook whose queue is full misses the
-// event.
+// Report queues an event for every hook. It does not block, and may be called concurrently. A hook with a full queue does not
+// get the event.
 func (r *Reporter) Report(e Event) {
 	for _, h := range r.hooks {
 		h.offer(e)
 	}
 }
 
-// Start sends events until ctx is done, and returns nil. Events that wait then are dropped. Call it
-// once.
+// Start sends events until ctx is done, and returns nil. It drops the remaining events. Call it once.
 func (r *Reporter) Start(ctx context.Context) error {
 	var senders sync.WaitGroup
 	for _, h := range r.hooks {
@@ -107,7 +97,9 @@ func (r *Reporter) Start(ctx context.Context) error {
 		case <-ctx.Done():
 			senders.Wait()
 			for _, h := range r.hooks {
-				h.dropRest()
+				for range len(h.queue) {
+					h.drop()
+				}
 			}
 			r.logDropped(ctx)
 			return nil
@@ -120,11 +112,5 @@ func (r *Reporter) logDropped(ctx context.Context) {
 		if n := h.dropped.Swap(0); n > 0 {
 			r.o.Logger.WarnContext(ctx, "report hook missed events", "hook", h.name, "events", n)
 		}
-	}
-}
-
-func count(counter prometheus.Counter) {
-	if counter != nil {
-		counter.Inc()
 	}
 }

@@ -273,10 +273,10 @@ func TestDeadHooksSlowNobody(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
 	}
-	const events = 10
+	const events = queueSize + 10 // each hook has one event in hand and a full queue
 	hooks := "http://slow/?access_token=secret;http://dead/?access_token=secret;http://good/"
 	handlers := map[string]http.HandlerFunc{"slow": hang, "good": answer(200, robotOK)}
-	inBubble(t, hooks, handlers, func(o *Options) { o.Queue = 4 }, func(w *world) {
+	inBubble(t, hooks, handlers, nil, func(w *world) {
 		before := time.Now()
 		for range events {
 			w.reporter.Report(Event{Event: "ContainerStart"})
@@ -285,11 +285,11 @@ func TestDeadHooksSlowNobody(t *testing.T) {
 		if took := time.Since(before); took != 0 {
 			t.Errorf("Report took %v", took)
 		}
-		w.expectCounts(events, 0, 2*(events-4-1)) // each has one event in hand and four waiting
+		w.expectCounts(20, 0, 2*9)
 		w.expectLog(0)
 		w.pass(61 * time.Second)
 		w.stop()
-		w.expectLog(9, "hook=slow events=5", "hook=dead events=5", "connection refused", "context deadline exceeded")
+		w.expectLog(10, "hook=slow events=9", "hook=dead events=9", "connection refused", "context deadline exceeded")
 	})
 }
 
@@ -305,13 +305,5 @@ func TestRobotsLimitIsKept(t *testing.T) {
 		w.stop()
 		w.expectCounts(40, 0, 10)
 		w.expectLog(1, "events=10")
-	})
-}
-
-func TestNoHooksNothingToDo(t *testing.T) {
-	inBubble(t, "", nil, nil, func(w *world) {
-		w.reporter.Report(Event{})
-		w.pass(2 * time.Minute)
-		w.expectCounts(0, 0, 0)
 	})
 }

@@ -18,11 +18,11 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// robot is where messages go, and what must not be said of it.
+// robot is the destination of messages.
 type robot struct {
 	address url.URL
-	secret  string   // signs messages; empty = they are not signed
-	hidden  []string // in the address
+	secret  string   // signs messages; empty means that they are not signed
+	hidden  []string // the confidential parts of the address
 }
 
 func newRobot(address *url.URL) robot {
@@ -49,14 +49,14 @@ func newRobot(address *url.URL) robot {
 	return r
 }
 
-// A token has shortestToken bytes at least, and a part of a path that may be one longPart.
+// The minimum sizes of a token in the query, and of a part of the path that may be a token.
 const (
 	shortestToken = 6
 	longPart      = 16
 )
 
-// url is where a message goes now. The signature of a robot with a secret is that of its moment, and
-// holds for an hour (DingTalk, "custom robot, security settings").
+// url returns the address for a message that is sent now. The signature is valid for an hour (DingTalk, "custom robot, security
+// settings").
 func (r robot) url(now time.Time) string {
 	if r.secret == "" {
 		return r.address.String()
@@ -71,7 +71,7 @@ func (r robot) url(now time.Time) string {
 	return address.String()
 }
 
-// hide takes what must not be said out of a text: a robot may repeat what it was sent.
+// hide removes the confidential parts from a text. A robot may repeat them in its answers.
 func (r robot) hide(text string) string {
 	for _, token := range r.hidden {
 		text = strings.ReplaceAll(text, token, "…")
@@ -79,7 +79,7 @@ func (r robot) hide(text string) string {
 	return text
 }
 
-// withoutAddress takes the address out of an error of net/http.
+// withoutAddress removes the address from an error of net/http.
 func withoutAddress(err error) error {
 	if inner, ok := errors.AsType[*url.Error](err); ok {
 		return inner.Err
@@ -87,7 +87,7 @@ func withoutAddress(err error) error {
 	return err
 }
 
-// robotAnswer is what DingTalk says, with status 200 also when it refuses.
+// robotAnswer is an answer of DingTalk, which also has status 200 if it refuses a message.
 type robotAnswer struct {
 	Code    int    `json:"errcode"`
 	Message string `json:"errmsg"`
@@ -100,7 +100,7 @@ const (
 	robotForbidden = 310000 // key word, signature or sender's address does not match
 )
 
-// verdict says whether an answer is a success, and if not, whether to try again.
+// verdict returns nil for a success. hopeless reports whether another attempt would fail too.
 func verdict(status int, text []byte) (hopeless bool, err error) {
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
@@ -113,7 +113,7 @@ func verdict(status int, text []byte) (hopeless bool, err error) {
 		return true, errcode.New(errcode.OtherUpstreamInvalidParameter, "status %d", status)
 	}
 	var answer robotAnswer
-	_ = json.Unmarshal(text, &answer) // what is no robot's answer has no errcode
+	_ = json.Unmarshal(text, &answer) // other servers send no errcode
 	said := arklet.Text(answer.Message)
 	switch answer.Code {
 	case 0:

@@ -16,16 +16,15 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/work"
 )
 
-// endpoints knows which Pods Services send requests to, by the EndpointSlices of a namespace. They are
-// listed only while a module is about to go, once for all Pods of the namespace: a watch would hold
-// those of a whole cluster, for a question that is asked for a moment.
+// endpoints knows which Pods Services send requests to. It lists the EndpointSlices of a namespace while a module waits to
+// be uninstalled there: a watch would keep those of the whole cluster in memory.
 type endpoints struct {
 	client kubernetes.Interface
-	every  time.Duration // between two LISTs of a namespace
+	every  time.Duration // between two lists of a namespace
 	call   func(workerKey)
 	lists  *work.Queue[namespaceKey]
 	logger *slog.Logger
-	denied sync.Once // told that the LIST is forbidden
+	denied sync.Once // the log has a warning that the list is forbidden
 
 	mu    sync.Mutex
 	looks map[namespaceKey]*look
@@ -35,7 +34,7 @@ type namespaceKey string
 
 func (n namespaceKey) attrs() []any { return []any{"namespace", string(n)} }
 
-// look is the last LIST of a namespace, and who waits for the next.
+// look is the last list of a namespace, and the lanes that wait for the next one.
 type look struct {
 	begun   time.Time // zero before the first
 	next    time.Time // not before then
@@ -43,8 +42,8 @@ type look struct {
 	waiting map[workerKey]bool
 }
 
-// lookEvery is the pause between two LISTs of a namespace: a quarter of MODULE_DRAIN as it is by default.
-// Where a LIST takes long, since there are thousands of Pods, a tenth of the time goes into it at most.
+// lookEvery is the minimum delay between two lists of a namespace. The delay is also at least lookPart times the duration of
+// a list.
 const (
 	lookEvery = 500 * time.Millisecond
 	lookPart  = 10
@@ -56,8 +55,8 @@ func newEndpoints(client kubernetes.Interface, opts Options, call func(workerKey
 	return e
 }
 
-// send says whether a Service sends requests to a Pod, by a LIST that began at since or later, and when
-// that was. If there is none yet, known is false: it is made, and then the lane is called. It does not block.
+// send reports whether a Service sends requests to a Pod, according to a list that began at since or later, and when that
+// was. If there is no such list yet, known is false, and the lane is called after the next list. send does not block.
 func (e *endpoints) send(namespace string, uid types.UID, since time.Time, lane workerKey) (ready bool, at time.Time, known bool) {
 	key := namespaceKey(namespace)
 	e.mu.Lock()
@@ -78,7 +77,7 @@ func (e *endpoints) send(namespace string, uid types.UID, since time.Time, lane 
 	return ready, at, known
 }
 
-// list looks at a namespace if somebody waits for that, and forgets it otherwise.
+// list lists a namespace if a lane waits for that, and forgets it otherwise.
 func (e *endpoints) list(ctx context.Context, key namespaceKey) (again time.Duration, err error) {
 	begun := time.Now()
 	e.mu.Lock()
@@ -97,7 +96,7 @@ func (e *endpoints) list(ctx context.Context, key namespaceKey) (again time.Dura
 	}
 	ready, err := e.readyIn(ctx, string(key))
 	if err != nil {
-		return 0, err // it is tried again
+		return 0, err
 	}
 	e.mu.Lock()
 	waiting := l.waiting
@@ -110,8 +109,8 @@ func (e *endpoints) list(ctx context.Context, key namespaceKey) (again time.Dura
 	return pause, nil
 }
 
-// readyIn lists the Pods of a namespace that Services send requests to. Where that may not be listed,
-// there are none: modules are drained for a fixed time then.
+// readyIn returns the Pods of a namespace that Services send requests to. It returns none if the list is forbidden: modules
+// are then drained for a fixed time.
 func (e *endpoints) readyIn(ctx context.Context, namespace string) (map[types.UID]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
@@ -136,17 +135,16 @@ func (e *endpoints) readyIn(ctx context.Context, namespace string) (map[types.UI
 	return ready, nil
 }
 
-// sends says whether requests are sent to an endpoint. One of a Service that publishes addresses that
-// are not ready is called ready to its end: there it counts that it serves, and is not being deleted.
+// sends reports whether requests are sent to an endpoint. Services with publishNotReadyAddresses always show Pods as ready.
 func sends(c discoveryv1.EndpointConditions) bool {
 	ready := ptr.Deref(c.Ready, true)
 	return ready && ptr.Deref(c.Serving, ready) && !ptr.Deref(c.Terminating, false)
 }
 
-// quietSince is the beginning of the first LIST that showed that no Service sends requests to a Pod,
-// which turned Not Ready at since; zero while there is none. At first it looks in the middle of the drain,
-// so that the other half is left for those who follow the endpoints. The caller holds the store's lock.
-func (p *Provider) quietSince(e *entry, since, now time.Time, lane workerKey) time.Time {
+// quietSince returns when the first list began that shows that no Service sends requests to a Pod, which turned Not Ready at
+// since; zero if there is none. The first list is in the middle of the drain: the other half is for the clients of the
+// endpoints. The caller holds the lock of the store.
+func (p *Provider) quietSince(e *podRecord, since, now time.Time, lane workerKey) time.Time {
 	if since.IsZero() || p.opts.Drain <= 0 {
 		return since
 	}

@@ -108,9 +108,7 @@ func TestReplacementFollowsEndpoints(t *testing.T) {
 			live := w.pod("one")
 			live.Spec.Containers[0].Image = "file:///m/other.jar"
 			live.ResourceVersion = "100"
-			if _, err := w.api.CoreV1().Pods("default").Update(w.t.Context(), live, metav1.UpdateOptions{}); err != nil {
-				w.t.Fatal(err)
-			}
+			w.update(live)
 		},
 		"another Pod": func(w *world) {
 			other := container("biz1", "1.0.0")

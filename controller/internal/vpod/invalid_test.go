@@ -5,7 +5,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
@@ -20,50 +19,37 @@ func TestInvalidModules(t *testing.T) {
 	update := func(t *testing.T, w *world, c corev1.Container) {
 		p := w.pod("p1")
 		p.Spec.Containers = []corev1.Container{c}
-		if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		w.update(p)
 		w.pass(5 * time.Second)
 	}
-	in(t, "a deleted Pod goes although its successor does not serve yet", Options{}, func(_ *testing.T, w *world) {
-		w.create("p1", noURL("biz1", "1"))
-		w.pass(2 * time.Second)
-		w.wantShow("p1", "Pending DecodeURLFailed")
-		w.base.with(func(b *fakeBase) { b.delay = time.Minute })
-		w.create("p2", container("biz1", "2"))
-		w.delete("p1")
-		w.pass(time.Second)
-		w.wantShow("p1", "gone")
-		w.pass(2 * time.Minute)
-		w.wantShow("p2", "Running Ready")
-	})
-	in(t, "a deleted Pod goes although its successor fails", Options{MaxAttempts: 2}, func(_ *testing.T, w *world) {
-		w.base.with(func(b *fakeBase) {
-			b.fail = func(arklet.Module) *arklet.Answer { return &arklet.Answer{Code: "FAILED", Message: "boom"} }
+	for name, before := range map[string]func(w *world){
+		"its successor does not serve yet": func(w *world) {
+			w.base.with(func(b *fakeBase) { b.delay = time.Minute })
+			w.create("p2", container("biz1", "2"))
+		},
+		"its successor fails": func(w *world) {
+			w.base.with(func(b *fakeBase) {
+				b.fail = func(arklet.Module) *arklet.Answer { return &arklet.Answer{Code: "FAILED", Message: "boom"} }
+			})
+			w.create("p2", container("biz1", "2"))
+			w.pass(10 * time.Second)
+		},
+		"its base is unreachable": func(w *world) {
+			w.pass(27 * time.Second)
+			w.registry.Sweep()
+		},
+		"its base sends no list": func(w *world) { w.base.with(func(b *fakeBase) { b.mute = true }) },
+	} {
+		in(t, "a deleted Pod goes although "+name, Options{}, func(_ *testing.T, w *world) {
+			w.create("p1", noURL("biz1", "1"))
+			w.pass(2 * time.Second)
+			w.wantShow("p1", "Pending DecodeURLFailed")
+			before(w)
+			w.delete("p1")
+			w.pass(time.Second)
+			w.wantShow("p1", "gone")
 		})
-		w.create("p1", noURL("biz1", "1"))
-		w.create("p2", container("biz1", "2"))
-		w.pass(10 * time.Second)
-		w.delete("p1")
-		w.pass(time.Second)
-		w.wantShow("p1", "gone")
-	})
-	in(t, "a deleted Pod goes although its base is silent", Options{}, func(_ *testing.T, w *world) {
-		w.create("p1", noURL("biz1", "1"))
-		w.pass(27 * time.Second)
-		w.registry.Sweep()
-		w.delete("p1")
-		w.pass(time.Second)
-		w.wantShow("p1", "gone")
-	})
-	in(t, "a deleted Pod goes although its base gives no list", Options{}, func(_ *testing.T, w *world) {
-		w.base.with(func(b *fakeBase) { b.mute = true })
-		w.create("p1", noURL("biz1", "1"))
-		w.pass(2 * time.Second)
-		w.delete("p1")
-		w.pass(time.Second)
-		w.wantShow("p1", "gone")
-	})
+	}
 	in(t, "an image put right in place takes away nothing that was never installed", Options{}, func(t *testing.T, w *world) {
 		w.base.install(arklet.Module{Name: "biz1", Version: "1"}) // by somebody else
 		w.create("p1", noURL("biz1", "1"))

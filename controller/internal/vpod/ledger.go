@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -12,9 +11,9 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/plan"
 )
 
-// The ledger of a base says what Pods had put there. A Pod may leave the API while its base is away,
-// or while no controller runs; what it had put there is then unwanted, and only the ledger tells it
-// from what no Pod ever asked for.
+// The ledger of a base has the versions that were installed for Pods. A Pod may be deleted while its base is unreachable or
+// no controller runs. The ledger then distinguishes its versions, which must be uninstalled, from those that no Pod has
+// requested.
 
 // placementRecord is one version in a ledger.
 type placementRecord struct {
@@ -24,12 +23,11 @@ type placementRecord struct {
 	URL string `json:"u,omitempty"`
 }
 
-// maxLedger is the most bytes of a ledger: it is an annotation, of which an object has 256 KiB. A
-// longer one leaves out the URLs, and then the rest.
+// maxLedger is the maximum size of a ledger in bytes; the annotations of an object have 256 KiB. A longer ledger leaves out
+// the URLs, then versions.
 const maxLedger = 64 << 10
 
-// Ledger returns what Pods had put on a base, to be kept where it outlives this controller; empty if
-// there is nothing.
+// Ledger returns the ledger of a base, to be stored where it outlives this controller; empty if there is nothing to store.
 func (p *Provider) Ledger(identity string) string {
 	var all []placementRecord
 	p.store.read(func() {
@@ -59,9 +57,9 @@ func (p *Provider) Ledger(identity string) string {
 	return string(text)
 }
 
-// restore takes up a ledger. What is not listed may come until unsettled: whoever wrote the ledger
-// may have sent the install a moment before.
-func (s *store) restore(identity, ledger string, unsettled time.Time) error {
+// restore reads a ledger. The earlier controller may have sent an install before it stopped: the base may carry it out until
+// inDoubt.
+func (s *store) restore(identity, ledger string, inDoubt time.Time) error {
 	if ledger == "" {
 		return nil
 	}
@@ -71,13 +69,13 @@ func (s *store) restore(identity, ledger string, unsettled time.Time) error {
 	}
 	s.change(func() {
 		for _, r := range all {
-			s.needLane(workerKey{identity, r.Name}).memory.Installed[r.Version] = plan.Installed{URL: r.URL, InDoubtUntil: unsettled}
+			s.needLane(workerKey{identity, r.Name}).memory.Installed[r.Version] = plan.Installed{URL: r.URL, InDoubtUntil: inDoubt}
 		}
 	})
 	return nil
 }
 
-// Expect notes what a base was told to install at its start, so that it goes if no Pod comes for it.
+// Expect records the modules that a base installs at its start. They are uninstalled if no Pod requests them.
 func (p *Provider) Expect(identity string, modules []arklet.Module) {
 	until := time.Now().Add(p.opts.Speed.Of(expectPods))
 	p.store.change(func() {
@@ -86,16 +84,11 @@ func (p *Provider) Expect(identity string, modules []arklet.Module) {
 			l.memory.Installed[m.Version] = plan.Installed{URL: m.URL, ExpectedUntil: until}
 		}
 	})
-	p.opts.Remembered(identity)
-	names := map[string]bool{}
+	p.opts.LedgerChanged(identity)
 	for _, m := range modules {
-		names[m.Name] = true
-	}
-	for name := range maps.Keys(names) {
-		p.operators.Add(workerKey{identity, name})
+		p.operators.Add(workerKey{identity, m.Name})
 	}
 }
 
-// expectPods is how long a base that starts may take to install its baseline, and the scheduler to
-// bind the Pods for it.
+// expectPods is how long a base may take to install its baseline, and the scheduler to bind the Pods for it.
 const expectPods = 10 * time.Minute

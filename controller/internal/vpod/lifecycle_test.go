@@ -34,9 +34,7 @@ func TestADeletionThatStoppedHalfWay(t *testing.T) {
 		w.Leave("a", "vnode.a")
 		pod := w.pod("p").DeepCopy()
 		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = ptr.To(metav1.Now()), ptr.To[int64](0)
-		if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		w.update(pod)
 		w.pass(time.Second)
 		w.hear()
 		w.Serve("a", "vnode.a", "")
@@ -281,9 +279,7 @@ func (w *world) setImage(name, file string) {
 	w.t.Helper()
 	p := w.pod(name)
 	p.Spec.Containers[0].Image = "file:///m/" + file + ".jar"
-	if _, err := w.api.CoreV1().Pods("default").Update(w.t.Context(), p, metav1.UpdateOptions{}); err != nil {
-		w.t.Fatal(err)
-	}
+	w.update(p)
 }
 
 // current is a Pod's condition of that name, as Status and Reason, and the image that it shows.
@@ -407,7 +403,7 @@ func TestImagesThatOvertakeEachOther(t *testing.T) {
 		w.pass(time.Minute)
 		w.wantShow("p1", "Running Ready")
 		wantDiff(t, "jar", "file:///m/v6.jar", w.base.urls["biz1:1"])
-		if !w.turns.enter(workerKey{"b", "biz1"}, "default/biz1", time.Now(), true) {
+		if len(w.store.turns) > 0 {
 			t.Error("another base does not get the turn")
 		}
 	})
@@ -427,7 +423,7 @@ func TestImagesThatOvertakeEachOther(t *testing.T) {
 		})
 		w.setImage("p1", "v1")
 		w.pass(time.Minute)
-		if !w.turns.enter(workerKey{"b", "biz1"}, "default/biz1", time.Now(), true) {
+		if len(w.store.turns) > 0 {
 			t.Error("another base does not get the turn")
 		}
 	})
@@ -450,7 +446,7 @@ func TestTheTurnEndsWithoutAnAnswer(t *testing.T) {
 		w.base.answer("a", arklet.Request{Command: arklet.CommandQueryAllBiz}) // before it is tried again
 		w.pass(time.Minute)
 		w.wantShow("p1", "Running Ready")
-		if !w.turns.enter(workerKey{"b", "biz1"}, "default/biz1", time.Now(), true) {
+		if len(w.store.turns) > 0 {
 			t.Error("another base does not get the turn")
 		}
 	})
@@ -459,7 +455,6 @@ func TestTheTurnEndsWithoutAnAnswer(t *testing.T) {
 // A Pod of another namespace that is bound during the replacement does not block the turn of the first
 // namespace.
 func TestAModuleInTwoNamespacesReleasesItsTurn(t *testing.T) {
-	other := workerKey{"b", "biz1"}
 	for name, then := range map[string]func(w *world){
 		"another Pod comes": func(w *world) {
 			p := w.pod("p1")
@@ -469,9 +464,7 @@ func TestAModuleInTwoNamespacesReleasesItsTurn(t *testing.T) {
 			}
 		},
 		"its Pod is deleted by force": func(w *world) {
-			if err := w.api.CoreV1().Pods("default").Delete(w.t.Context(), "p1", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
-				w.t.Fatal(err)
-			}
+			w.forceDelete("p1")
 		},
 	} {
 		in(t, name, Options{}, func(t *testing.T, w *world) {
@@ -480,43 +473,45 @@ func TestAModuleInTwoNamespacesReleasesItsTurn(t *testing.T) {
 			w.setImage("p1", "v1")
 			w.pass(time.Second)
 			w.wantShow("p1", "Running ReplacingSameVersion")
-			if w.turns.enter(other, "default/biz1", time.Now(), true) {
+			if w.store.turns["default/biz1"].identity != "a" {
 				t.Fatal("the base does not have the turn")
 			}
 			then(w)
 			w.pass(time.Minute)
-			if !w.turns.enter(other, "default/biz1", time.Now(), true) {
-				t.Error("no other base can replace the module any more")
-			}
-			w.turns.leave(other)
-			if n := len(w.turns.claims) + len(w.turns.holders); n > 0 {
-				t.Errorf("%d turns remain: %v", n, w.turns.claims)
+			if len(w.store.turns) > 0 {
+				t.Errorf("turns remain: %v", w.store.turns)
 			}
 		})
 	}
 }
 
 func TestOneBaseAtATimeReplacesAModule(t *testing.T) {
-	var ts turns
-	noon := time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC)
-	a, b, other := workerKey{"a", "biz1"}, workerKey{"b", "biz1"}, workerKey{"b", "biz2"}
-	enter := func(what string, of workerKey, at time.Duration, served, want bool) {
-		t.Helper()
-		if got := ts.enter(of, "default/"+of.module, noon.Add(at), served); got != want {
-			t.Errorf("%s: %t, want %t", what, got, want)
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(func(*corev1.Pod) bool { return false })
+		a, b, other := workerKey{"a", "biz1"}, workerKey{"b", "biz1"}, workerKey{"b", "biz2"}
+		for _, key := range []workerKey{a, b, other} {
+			s.needLane(key)
 		}
-	}
-	enter("while no other base serves", a, 0, false, false)
-	enter("once another one serves", a, time.Second, true, true)
-	enter("again", a, time.Second, true, true)
-	enter("while another base has the turn", b, time.Hour, true, false)
-	enter("another module", other, time.Second, true, true)
-	ts.leave(a)
-	enter("afterwards", b, time.Hour, true, true)
-	ts.leave(b)
-	enter("when no other base comes", a, 0, false, false)
-	enter("nor later", a, patience-1, false, false)
-	enter("in the end", a, patience, false, true)
+		enter := func(what string, key workerKey, served, want bool) {
+			t.Helper()
+			if got := s.enterTurn(key, "default/"+key.module, served, patience); got != want {
+				t.Errorf("%s: %t, want %t", what, got, want)
+			}
+		}
+		enter("while no other base serves", a, false, false)
+		enter("once another one serves", a, true, true)
+		enter("again", a, true, true)
+		enter("while another base has the turn", b, true, false)
+		enter("another module", other, true, true)
+		s.leaveTurn(a)
+		enter("afterwards", b, true, true)
+		s.leaveTurn(b)
+		enter("when no other base comes", a, false, false)
+		time.Sleep(patience - 1)
+		enter("nor later", a, false, false)
+		time.Sleep(1)
+		enter("in the end", a, false, true)
+	})
 }
 
 func TestWhatOutlivesItsPods(t *testing.T) {
@@ -666,9 +661,7 @@ func TestRetries(t *testing.T) {
 		broken(w)
 		p := w.pod("p1")
 		p.Annotations = map[string]string{labels.Retry: "now"}
-		if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		w.update(p)
 		w.pass(time.Second)
 		w.wantShow("p1", "Running Ready")
 	})
@@ -718,9 +711,7 @@ func TestTerminalPods(t *testing.T) {
 	in(t, "a Pod with a finalizer ends as with a kubelet", Options{Drain: -1}, func(t *testing.T, w *world) {
 		p := w.create("p1", container("biz1", "1"))
 		p.Finalizers = []string{"example.com/held"}
-		if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		w.update(p)
 		w.pass(time.Second)
 		w.delete("p1")
 		w.pass(5 * time.Second)
@@ -733,18 +724,6 @@ func TestTerminalPods(t *testing.T) {
 		if w.Pods() != 0 {
 			t.Errorf("%d Pods are left", w.Pods())
 		}
-	})
-}
-
-// A base that another controller took gets nothing from this one any more.
-func TestLeavingGivesUpWhatIsUnderWay(t *testing.T) {
-	in(t, "an install", Options{}, func(t *testing.T, w *world) {
-		w.base.with(func(b *fakeBase) { b.hang = arklet.CommandInstallBiz })
-		w.create("p1", container("biz1", "1"))
-		w.pass(3 * time.Second)
-		w.Leave("a", "vnode.a")
-		w.pass(time.Millisecond)
-		wantDiff(t, "workers", 0, w.Depth())
 	})
 }
 
@@ -778,9 +757,7 @@ func TestRequested(t *testing.T) {
 			}
 			p.Spec.Containers[0].Resources = memory(60)
 			tt.change(p)
-			if _, err := w.api.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			w.add(p)
 			w.pass(time.Second)
 			wantDiff(t, "MiB", tt.want, w.Requested("vnode.b")>>20)
 		})
@@ -810,9 +787,7 @@ func TestAPodWithoutTheLabel(t *testing.T) {
 			Spec:       corev1.PodSpec{NodeName: "vnode.a", Containers: []corev1.Container{container("biz1", "1")}},
 			Status:     corev1.PodStatus{Phase: corev1.PodPending},
 		}
-		if _, err := w.api.CoreV1().Pods("default").Create(t.Context(), stray, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		w.add(stray)
 		w.pass(time.Second)
 		if e := w.nextEvent(); !strings.Contains(e, "NotAModule") || !strings.Contains(e, labels.Component) {
 			t.Errorf("event %q", e)

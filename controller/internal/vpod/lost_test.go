@@ -41,8 +41,8 @@ func stopped(t *testing.T, w *world) {
 	wantDiff(t, "commands afterwards", []string(nil), w.base.takeCommands())
 	wantDiff(t, "writes afterwards", []string{}, writes(w)[before:])
 	wantDiff(t, "lanes", []string(nil), w.store.names("a"))
-	if n := w.operators.Depth() + w.publishers.Depth() + len(w.slots.byBase); n > 0 {
-		t.Errorf("%d workers, timers and slots are left", n)
+	if n := w.operators.Depth() + w.publishers.Depth(); n > 0 {
+		t.Errorf("%d workers and timers are left", n)
 	}
 }
 
@@ -161,9 +161,7 @@ func TestABaseIsLost(t *testing.T) {
 			{Key: labels.TaintVirtualNode, Operator: corev1.TolerationOpExists},
 			{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, TolerationSeconds: new(int64(300))},
 		}
-		if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		w.update(pod)
 		w.pass(5 * time.Second)
 		if !slices.Contains(writes(w), "patch pods p1") {
 			t.Fatal("nothing is added")
@@ -210,7 +208,6 @@ func TestABaseIsLostInBetween(t *testing.T) {
 
 // A module that is replaced in place has the turn of its bases. It goes when the base does.
 func TestATurnEndsWithItsBase(t *testing.T) {
-	other := workerKey{"b", "biz1"}
 	for name, leave := range map[string]func(w *world){
 		"lost": func(w *world) { w.Leave("a", "vnode.a") },
 		"gone": func(w *world) {
@@ -227,21 +224,15 @@ func TestATurnEndsWithItsBase(t *testing.T) {
 			w.base.with(func(b *fakeBase) { b.delay = time.Hour })
 			p := w.pod("p1")
 			p.Spec.Containers = []corev1.Container{anew}
-			if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			w.update(p)
 			w.pass(time.Minute)
-			if w.turns.enter(other, "default/biz1", time.Now(), true) {
+			if len(w.store.turns) == 0 {
 				t.Fatal("nothing is being replaced")
 			}
 			leave(w)
 			synctest.Wait()
-			if !w.turns.enter(other, "default/biz1", time.Now(), true) {
-				t.Error("no other base can replace the module any more")
-			}
-			w.turns.leave(other)
-			if n := len(w.turns.claims) + len(w.turns.holders); n > 0 {
-				t.Errorf("%d turns are left", n)
+			if len(w.store.turns) > 0 {
+				t.Errorf("turns remain: %v", w.store.turns)
 			}
 		})
 	}
@@ -269,20 +260,4 @@ func TestNothingIsPlacedOnABaseThatIsForgotten(t *testing.T) {
 	if before != (plan.Installed{}) || asked || len(s.byBase) > 0 {
 		t.Errorf("placed: %v, asked for: %t, known: %v", before, asked, s.byBase)
 	}
-}
-
-// PodController forgets a Pod that goes when its base is another controller's.
-func TestPodsOfALostBaseAreForgotten(t *testing.T) {
-	in(t, "", Options{}, func(t *testing.T, w *world) {
-		w.create("p1", container("biz1", "1"))
-		w.pass(2 * time.Second)
-		w.Leave("a", "vnode.a")
-		if err := w.api.CoreV1().Pods("default").Delete(t.Context(), "p1", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
-			t.Fatal(err)
-		}
-		w.pass(time.Second)
-		if n := len(w.informer.delivered); n > 0 {
-			t.Errorf("PodController was not told of the end of %d Pods", n)
-		}
-	})
 }

@@ -13,22 +13,17 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// module is one container of a Pod: a module that a base should have, or why it can't be told
-// which.
+// module is a container of a Pod that is a module.
 type module struct {
 	arklet.Module
-	invalid error // carries an error code
-	// pending: the ConfigMap that holds its version is being read.
-	pending bool
-	preStop time.Duration // how long it is to go on serving after its Pod's deletion
+	invalid error // why it cannot be installed, with an error code
+	pending bool  // the ConfigMap with its version is being read
+	preStop time.Duration
 }
 
-// installable says whether a base can be asked for it.
 func (m module) installable() bool { return m.invalid == nil && !m.pending }
 
-// modulesOf reads the modules of a Pod: container name, BIZ_VERSION and image are biz name, version
-// and URL. Containers that are not modules (workload.Modules) have no entry. value looks up a key of a
-// ConfigMap.
+// modulesOf returns the modules of a Pod. value returns the value of a key of a ConfigMap.
 func modulesOf(pod *corev1.Pod, value func(types.NamespacedName, string) (string, error)) []module {
 	containers, _ := workload.Modules(pod.Spec)
 	modules := make([]module, 0, len(containers))

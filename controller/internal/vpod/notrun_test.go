@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
 
@@ -39,9 +38,7 @@ func TestSidecars(t *testing.T) {
 		proxy := corev1.Container{Name: "proxy", Image: "proxy:1", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}
 		p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "init:1"}, proxy}
 		p.Finalizers = []string{"example.com/keep"}
-		if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), nextVersion(p), metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		w.update(nextVersion(p))
 		w.pass(5 * time.Second)
 		w.wantShow("p1", "Running Ready")
 		wantDiff(t, "containers", []string{"init Completed ready", "proxy running ready", "agent running ready", "biz1 running ready"}, showContainers(w.pod("p1")))
@@ -70,9 +67,7 @@ func TestSidecars(t *testing.T) {
 		w.wantShow("p1", "Pending InvalidParameter")
 		p = w.pod(p.Name)
 		p.Spec.Containers[1].Image = "agent:1.4"
-		if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), nextVersion(p), metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		w.update(nextVersion(p))
 		w.pass(5 * time.Second)
 		w.wantShow("p1", "Running Ready")
 		w.triggerAll("a")

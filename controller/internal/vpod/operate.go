@@ -16,81 +16,68 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// Outcome is what came of one command.
+// Outcome is the result of a command.
 type Outcome struct {
 	Identity string
 	Request  arklet.Request
-	// Answer is the base's; zero if it gave none, which Err explains.
-	Answer arklet.Answer
-	Err    error
-	// Code says what went wrong; empty after a success.
-	Code errcode.Code
-	Took time.Duration
+	Answer   arklet.Answer // zero if Err is set
+	Err      error
+	Code     errcode.Code // empty after a success
+	Took     time.Duration
 }
 
-// lateFor is how long after its time an install may still be carried out by a base that did not
-// answer.
-const lateFor = 10 * time.Minute
+const (
+	// lateFor is how long after its timeout a base may still carry out an install that it has not answered.
+	lateFor = 10 * time.Minute
+	// listTimeout is how long a base may take to list its modules.
+	listTimeout = 10 * time.Second
+)
 
-// listTimeout is how long a base may take to list its modules.
-const listTimeout = 10 * time.Second
-
-// install sends installBiz and asks the base what came of it. The error carries a code; the
-// snapshot is the newest either way.
+// install sends installBiz and requests the list of the base. It returns the newest snapshot, also with an error, which has
+// an error code.
 func (p *Provider) install(ctx context.Context, key workerKey, b base.Snapshot, m arklet.Module, again func() bool) (base.Snapshot, error) {
 	before, asked := p.store.placing(key, m, time.Now().Add(p.opts.InstallTimeout+p.opts.Speed.Of(lateFor)))
 	if !asked {
 		return b, nil
 	}
 	p.keep(ctx, key.identity)
-	answer, err := p.runCommand(ctx, b.Identity, arklet.Request{Command: arklet.CommandInstallBiz, Module: m}, again, p.opts.InstallTimeout, errcode.ArkletInstallModuleTimedOut)
-	if err != nil {
-		return b, err
-	}
-	b, err = p.listModules(ctx, b, answer.PublishedAt)
+	answer, b, err := p.runAndList(ctx, b, arklet.Request{Command: arklet.CommandInstallBiz, Module: m}, again)
 	if err != nil {
 		return b, err
 	}
 	p.store.settled(key, m)
-	if !answer.Succeeded() && !answer.AlreadyInstalled() {
-		if err := p.answerError(answer, b, errcode.ClassifyInstall, errcode.ForInstall); err != nil {
-			p.store.refused(key, m, before)
-			return b, err
-		}
+	if err := p.answerError(answer, b); err != nil {
+		p.store.refused(key, m, before)
+		return b, err
 	}
 	switch biz, _ := b.Module(m.Name, m.Version); biz.State {
-	case arklet.StateActivated, arklet.StateDeactivated, arklet.StateResolved: // another one serves, or somebody installs it
+	case arklet.StateActivated, arklet.StateDeactivated, arklet.StateResolved: // another version is active, or the install continues
 		return b, nil
 	default:
 		return b, notActivated(m)
 	}
 }
 
-// keepWithin is the maximum time that an install waits for the ledger, so that an API server that does not
-// answer does not delay releases further.
+// keepWithin is the maximum time that an install waits for the ledger. An unavailable API server does not delay it further.
 const keepWithin = time.Second
 
-// keep has the ledger written before an install is sent: if this controller dies and the Pod goes
-// meanwhile, nothing else tells the next one that the module is nobody's.
+// keep stores the ledger before an install is sent. Otherwise another controller could not know that the module was
+// installed for a Pod, if this controller stops and the Pod is deleted.
 func (p *Provider) keep(ctx context.Context, identity string) {
 	ctx, cancel := context.WithTimeout(ctx, keepWithin)
 	defer cancel()
 	p.opts.Keep(ctx, identity)
 }
 
-// notActivated is what is wrong when a base says that a command was carried out and its list does
-// not show it.
+// notActivated returns the error for a module that is not active after a successful command.
 func notActivated(m arklet.Module) error {
 	return errcode.New(errcode.ArkletInstallModuleFailed, "the base says that it installed %s and does not list it as activated", m.Identity())
 }
 
-// switchTo sends switchBiz and asks the base what came of it.
+// switchTo sends switchBiz and requests the list of the base.
 func (p *Provider) switchTo(ctx context.Context, b base.Snapshot, m arklet.Module, again func() bool) (base.Snapshot, error) {
-	answer, err := p.runCommand(ctx, b.Identity, arklet.Request{Command: arklet.CommandSwitchBiz, Module: m}, again, p.opts.InstallTimeout, errcode.ArkletInstallModuleTimedOut)
+	_, b, err := p.runAndList(ctx, b, arklet.Request{Command: arklet.CommandSwitchBiz, Module: m}, again)
 	if err != nil {
-		return b, err
-	}
-	if b, err = p.listModules(ctx, b, answer.PublishedAt); err != nil {
 		return b, err
 	}
 	if biz, there := b.Module(m.Name, m.Version); there && biz.State == arklet.StateActivated {
@@ -99,28 +86,21 @@ func (p *Provider) switchTo(ctx context.Context, b base.Snapshot, m arklet.Modul
 	return b, notActivated(m)
 }
 
-// uninstall sends uninstallBiz and asks the base whether the module is gone. A module may be gone
-// although the base answers with a failure: a stop handler that throws does not keep it (protocol
-// 5.2). The error tells of that too; the snapshot decides.
+// uninstall sends uninstallBiz and requests the list of the base. A module may be uninstalled although the base reports a
+// failure, for example of a stop handler (protocol 5.2): uninstall returns an error then, and the snapshot lacks the module.
 func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Module, again func() bool) (base.Snapshot, error) {
-	m.URL = "" // the log shows the jar that is uninstalled, and a Pod may ask for another jar of the version
+	m.URL = "" // the log shows the installed jar, not the requested one
 	p.store.read(func() {
 		if l := p.store.lane(workerKey{b.Identity, m.Name}); l != nil {
 			m.URL = l.memory.Installed[m.Version].URL
 		}
 	})
-	answer, err := p.runCommand(ctx, b.Identity, arklet.Request{Command: arklet.CommandUninstallBiz, Module: m}, again, p.opts.UninstallTimeout, errcode.ArkletUninstallBizTimedOut)
+	answer, b, err := p.runAndList(ctx, b, arklet.Request{Command: arklet.CommandUninstallBiz, Module: m}, again)
+	if err == nil {
+		err = p.answerError(answer, b)
+	}
 	if err != nil {
 		return b, err
-	}
-	b, err = p.listModules(ctx, b, answer.PublishedAt)
-	if err != nil {
-		return b, err
-	}
-	if !answer.Succeeded() && !answer.NotInstalled() {
-		if err := p.answerError(answer, b, errcode.ClassifyUninstall, errcode.ForUninstall); err != nil {
-			return b, err
-		}
 	}
 	if _, there := b.Module(m.Name, m.Version); there {
 		return b, errcode.New(errcode.ArkletUninstallBizFailed, "base %q says that it uninstalled %s and lists it still", p.registry.Called(b.Identity), m.Identity())
@@ -129,10 +109,25 @@ func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Modu
 	return b, nil
 }
 
-// runCommand asks and measures; an error without an answer gets a code here.
-func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Request, again func() bool, timeout time.Duration, late errcode.Code) (arklet.Answer, error) {
-	if ctx.Err() != nil { // another controller may serve the base by now
+// runAndList sends a command, waits for its answer, and requests the list of the base.
+func (p *Provider) runAndList(ctx context.Context, b base.Snapshot, r arklet.Request, again func() bool) (arklet.Answer, base.Snapshot, error) {
+	answer, err := p.runCommand(ctx, b.Identity, r, again)
+	if err != nil {
+		return answer, b, err
+	}
+	b, err = p.listModules(ctx, b, answer.PublishedAt)
+	return answer, b, err
+}
+
+// runCommand sends a command and waits for its answer. An error has an error code, unless ctx is done or the command is not
+// wanted any more.
+func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer, error) {
+	if ctx.Err() != nil { // another controller may serve the base now
 		return arklet.Answer{}, ctx.Err()
+	}
+	timeout, late := p.opts.InstallTimeout, errcode.ArkletInstallModuleTimedOut
+	if r.Command == arklet.CommandUninstallBiz {
+		timeout, late = p.opts.UninstallTimeout, errcode.ArkletUninstallBizTimedOut
 	}
 	began := time.Now()
 	asking, cancel := context.WithTimeout(ctx, timeout)
@@ -156,8 +151,8 @@ func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Req
 	o := Outcome{Identity: identity, Request: r, Answer: answer, Took: time.Since(began)}
 	switch {
 	case err == nil:
-		if !answer.Succeeded() && !alreadyDone(answer, r.Command) {
-			o.Code = answerCode(answer, r.Command)
+		if !succeeded(answer) {
+			o.Code = classify(answer, "")
 		}
 		p.opts.Answered(o)
 		return answer, nil
@@ -177,31 +172,29 @@ func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Req
 	return answer, err
 }
 
-// errSuperseded is why nobody waits for the answer to an install any more: Pods want another
-// version. What comes of it shows in the base's list.
+// errSuperseded is why an install is not waited for any more: Pods request another version.
 var errSuperseded = errors.New("a Pod came for another version")
 
-// showWithin is how long the list is waited for that shows an install which nobody waits for.
+// showWithin is how long showInstall waits for the list.
 const showWithin = time.Second
 
-// showInstall gets a list that shows an install which nobody waits for any more. Without it the same
-// install would begin again if a Pod comes for that version once more, and the base refuses it.
+// showInstall requests a list that shows an install that is not waited for any more. Without the list, the same install
+// would be sent again if another Pod requests that version, and the base would refuse it.
 func (p *Provider) showInstall(ctx context.Context, b base.Snapshot) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Speed.Of(showWithin))
 	defer cancel()
 	if _, err := p.listModules(ctx, b, time.Now()); err != nil {
-		p.opts.Logger.Debug("an install that no Pod wants any more does not show yet", "base", b.Identity, "err", err)
+		p.opts.Logger.Debug("the list does not show an install yet that no Pod requests any more", "base", b.Identity, "err", err)
 	}
 }
 
-// installing is an install under way.
+// installing is an install in progress.
 type installing struct {
 	module arklet.Module
 	giveUp context.CancelCauseFunc
 }
 
-// supersede has an install that no Pod wants any more be waited for no longer, if a Pod wants
-// another version.
+// supersede ends the waiting for an install that no Pod requests any more, if a Pod requests another version.
 func (p *Provider) supersede(key workerKey) {
 	p.store.read(func() {
 		l := p.store.lane(key)
@@ -223,23 +216,21 @@ func (p *Provider) supersede(key workerKey) {
 	})
 }
 
-// alreadyDone says whether a base refused to do what had been done before: no failure.
-func alreadyDone(a arklet.Answer, c arklet.Command) bool {
-	return c == arklet.CommandInstallBiz && a.AlreadyInstalled() || c == arklet.CommandUninstallBiz && a.NotInstalled()
+// succeeded reports whether a command succeeded, or its result was there before.
+func succeeded(a arklet.Answer) bool {
+	return a.Succeeded() || a.Command == arklet.CommandInstallBiz && a.AlreadyInstalled() || a.Command == arklet.CommandUninstallBiz && a.NotInstalled()
 }
 
-func answerCode(a arklet.Answer, c arklet.Command) errcode.Code {
-	if c == arklet.CommandUninstallBiz {
-		return errcode.ClassifyUninstall(classify(a, ""))
+// classify returns the code of arklet for an answer. state is the state of the module in the list of the base.
+func classify(a arklet.Answer, state arklet.State) errcode.Code {
+	answer := errcode.Answer{ErrorCode: a.ErrorCode, Code: a.Code, Message: a.Message, DataCode: a.DataCode, DataMessage: a.DataMessage, BizState: string(state)}
+	if a.Command == arklet.CommandUninstallBiz {
+		return errcode.ClassifyUninstall(answer)
 	}
-	return errcode.ClassifyInstall(classify(a, ""))
+	return errcode.ClassifyInstall(answer)
 }
 
-func classify(a arklet.Answer, state arklet.State) errcode.Answer {
-	return errcode.Answer{ErrorCode: a.ErrorCode, Code: a.Code, Message: a.Message, DataCode: a.DataCode, DataMessage: a.DataMessage, BizState: string(state)}
-}
-
-// listModules asks the base for its modules; the list is not older than notBefore.
+// listModules requests the list of the base. The list is not older than notBefore.
 func (p *Provider) listModules(ctx context.Context, b base.Snapshot, notBefore time.Time) (base.Snapshot, error) {
 	asking, cancel := context.WithTimeout(ctx, p.opts.Speed.Of(listTimeout))
 	defer cancel()
@@ -250,7 +241,7 @@ func (p *Provider) listModules(ctx context.Context, b base.Snapshot, notBefore t
 	return fresh, nil
 }
 
-// transportCode is the code of an error on the way to a base.
+// transportCode returns the code of an error of the connection to a base.
 func transportCode(err error) errcode.Code {
 	if errors.Is(err, tunnel.ErrRefused) {
 		return errcode.ArkletArkletServiceNotFound
@@ -258,26 +249,30 @@ func transportCode(err error) errcode.Code {
 	return errcode.ArkletNetworkError
 }
 
-// answerError turns an answer into an error with the controller's code, which holds arklet's.
-func (p *Provider) answerError(a arklet.Answer, b base.Snapshot, of func(errcode.Answer) errcode.Code, as func(errcode.Code) errcode.Code) error {
+// answerError returns the error for an answer; nil if it reports no failure. The error has a code of the controller and wraps
+// one with a code of arklet.
+func (p *Provider) answerError(a arklet.Answer, b base.Snapshot) error {
 	biz, _ := b.Module(a.Module.Name, a.Module.Version)
-	code := of(classify(a, biz.State))
-	if code == "" {
+	code := classify(a, biz.State)
+	if succeeded(a) || code == "" {
 		return nil
+	}
+	as := errcode.ForInstall
+	if a.Command == arklet.CommandUninstallBiz {
+		as = errcode.ForUninstall
 	}
 	message := arklet.FirstLine(a.Message)
 	if message == "" || a.DataCode != "" && a.DataCode != "FAILED" {
 		message = arklet.FirstLine(a.DataMessage)
 	}
 	err := errcode.New(code, "%s of %s on base %q: %s", a.Command, a.Module.Identity(), p.registry.Called(b.Identity), message)
-	if as(code) == code { // DiskFull is one for both
+	if as(code) == code { // DiskFull is a code of both
 		return err
 	}
 	return errcode.Wrap(as(code), err)
 }
 
-// recordFailure remembers what went wrong, decides when to try again, and tells of it once. It goes
-// on for ever: what is left as it is drifts from the Pods.
+// recordFailure records a failure and when to try again, and reports it if it is new. The number of attempts is not limited.
 func (p *Provider) recordFailure(key workerKey, a plan.Attempt, b base.Snapshot, err error) {
 	now := time.Now()
 	var before, f plan.Failure
@@ -288,12 +283,12 @@ func (p *Provider) recordFailure(key workerKey, a plan.Attempt, b base.Snapshot,
 		}
 		f = before
 		f.Err, f.At, f.FreeMetaspace = err, now, -1
-		if errcode.Passes(errcode.Of(err)) { // it does not count
-			f.Next = now.Add(backoff(p.opts.Speed, 1, p.opts.Speed.Of(retryAtMost)))
-		} else {
+		failures := 1
+		if !errcode.Passes(errcode.Of(err)) {
 			f.Attempts++
-			f.Next = now.Add(backoff(p.opts.Speed, f.Attempts, p.opts.Speed.Of(retryAtMost)))
+			failures = f.Attempts
 		}
+		f.Next = now.Add(backoff(p.opts.Speed, failures))
 		if lacksMetaspace(err) {
 			f.FreeMetaspace = freeMetaspace(b)
 		}
@@ -306,12 +301,12 @@ func (p *Provider) recordFailure(key workerKey, a plan.Attempt, b base.Snapshot,
 	}
 }
 
-// retryAtMost is the longest pause between two attempts, as a kubelet's.
+// retryAtMost is the longest delay between two attempts, as in a kubelet.
 const retryAtMost = 5 * time.Minute
 
-// backoff is how long to wait after a number of failures in a row: half a second, doubling.
-func backoff(speed pace.Speed, failures int, atMost time.Duration) time.Duration {
-	d := min(speed.Of(firstPause), atMost)
+// backoff returns the delay after a number of failures in a row. It doubles with each failure.
+func backoff(speed pace.Speed, failures int) time.Duration {
+	d, atMost := speed.Of(firstPause), speed.Of(retryAtMost)
 	for range failures - 1 {
 		if d *= 2; d >= atMost {
 			return atMost
@@ -320,8 +315,7 @@ func backoff(speed pace.Speed, failures int, atMost time.Duration) time.Duration
 	return d
 }
 
-// shownError is what a failure looks like to a user: from the sixth attempt on it says so, and when
-// the next one is due.
+// shownError returns a failure as the status shows it: from MaxAttempts on with the time of the next attempt.
 func (p *Provider) shownError(a plan.Attempt, f plan.Failure) error {
 	if a.Command != arklet.CommandInstallBiz || f.Attempts < p.opts.MaxAttempts {
 		return f.Err
@@ -329,7 +323,7 @@ func (p *Provider) shownError(a plan.Attempt, f plan.Failure) error {
 	return errcode.New(errcode.ModuleControllerRetryTimesExceeded, "%s: %w", api.NextAttempt(f.Attempts, f.Next), f.Err)
 }
 
-// lacksMetaspace says whether more free metaspace would help.
+// lacksMetaspace reports whether an error is due to too little free metaspace.
 func lacksMetaspace(err error) bool {
 	for e, ok := errors.AsType[*errcode.Error](err); ok; e, ok = errors.AsType[*errcode.Error](e.Unwrap()) {
 		if e.Code() == errcode.UserMetaspaceFull {
@@ -339,13 +333,12 @@ func lacksMetaspace(err error) bool {
 	return false
 }
 
-// freeMetaspace is what a base has left, in bytes; 0 if it does not say.
+// freeMetaspace returns the free metaspace of a base in bytes; 0 if it is not known.
 func freeMetaspace(b base.Snapshot) int64 {
 	return max(b.Health.MetaspaceMax-b.Health.MetaspaceUsed, 0)
 }
 
-// reportFailure makes a failure known: in the log, in an Event of each Pod that it concerns, and to
-// the hooks.
+// reportFailure reports a failure in the log, by Events of the Pods that it concerns, and to Options.Failure.
 func (p *Provider) reportFailure(key workerKey, a plan.Attempt, err error) {
 	p.opts.Logger.Info("a module operation failed", "base", key.identity, "biz", a.Module.Identity(), "command", a.Command, "err", err)
 	for _, v := range p.store.views(key) {

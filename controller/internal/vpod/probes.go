@@ -13,8 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/probe"
 )
 
-// probe has a module of a Pod probed while it is active, as its container asks for.
-func (p *Provider) probe(ctx context.Context, v view, name string, b base.Snapshot, before corev1.PodStatus) {
+// probe starts the probes of a module while it is active, and stops them otherwise.
+func (p *Provider) probe(ctx context.Context, v podSnapshot, name string, b base.Snapshot, before corev1.PodStatus) {
 	i := slices.IndexFunc(v.pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
 	c := v.pod.Spec.Containers[i]
 	if c.ReadinessProbe == nil && c.LivenessProbe == nil {
@@ -41,12 +41,12 @@ func (p *Provider) probe(ctx context.Context, v view, name string, b base.Snapsh
 		t.Address = address
 	}
 	p.prober.Set(t)
-	if ctx.Err() != nil { // the base is not served any more, and its Pods are forgotten already
+	if ctx.Err() != nil { // the base is not served any more, and its Pods were forgotten before
 		p.prober.Forget(v.uid, name)
 	}
 }
 
-// probed takes a verdict. A module whose liveness probe failed is installed anew.
+// probed handles the result of a probe. A module whose liveness probe failed is installed again.
 func (p *Provider) probed(r probe.Result) {
 	e, known := p.store.get(r.Pod)
 	if !known {

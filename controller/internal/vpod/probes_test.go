@@ -52,9 +52,7 @@ func probed(w *world, readiness, liveness bool) *web {
 	}
 	pod := w.create("p1", c)
 	pod.Annotations = map[string]string{labels.WebPort: "8080"}
-	if _, err := w.api.CoreV1().Pods("default").Update(w.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-		w.t.Fatal(err)
-	}
+	w.update(pod)
 	w.pass(3 * time.Second)
 	return b
 }
@@ -63,9 +61,7 @@ func probed(w *world, readiness, liveness bool) *web {
 func (w *world) probeEvery(seconds int32) {
 	pod := w.pod("p1")
 	pod.Spec.Containers[0].ReadinessProbe.PeriodSeconds = seconds
-	if _, err := w.api.CoreV1().Pods("default").Update(w.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-		w.t.Fatal(err)
-	}
+	w.update(pod)
 }
 
 func TestProbes(t *testing.T) {

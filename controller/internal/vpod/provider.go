@@ -1,22 +1,21 @@
-// Package vpod turns Pods into modules on bases, and what the bases say back into Pod status. It is
-// the provider behind virtual-kubelet's PodController, one for all bases of the process.
+// Package vpod installs the modules of Pods on bases, and writes the state of the modules to the status of the Pods. One
+// Provider does it for all bases of the process.
 //
-// There are two workers for each base and module name. The operator looks at what the Pods want and
-// at what the base says it has, does the next step, asks the base again, and looks once more. The
-// publisher writes what the base's list says, whatever the operator waits for. Nothing is believed
-// because a command was answered with success.
+// A lane is a module name on a base. Each lane has two workers. The operator plans one step from the Pods and the list of
+// the base, carries it out, and requests the list again. The publisher writes the status of the Pods. It does not wait for
+// commands. Both rely only on the list, not on the answers to commands.
 package vpod
 
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
@@ -38,179 +38,134 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// Options configure a Provider. A zero duration or number means its default.
+// Options configure a Provider. All are required, except those with a default.
 type Options struct {
-	// Workers is how many modules one base installs or uninstalls at once (VNODE_WORKER_NUM);
-	// default 8.
+	// Workers is the maximum number of concurrent commands of one base (VNODE_WORKER_NUM). Default: 8.
 	Workers int
-	// InstallTimeout and UninstallTimeout are how long a base may take to answer; defaults 5 min
-	// and 1 min.
+	// InstallTimeout and UninstallTimeout are how long a base may take to answer.
 	InstallTimeout, UninstallTimeout time.Duration
-	// MaxAttempts is how often a module is installed in vain before RetryTimesExceeded is shown; it
-	// is tried on all the same. Default 6.
+	// MaxAttempts is after how many failed installs RetryTimesExceeded is shown. The attempts continue. Default: 6.
 	MaxAttempts int
-	// KeepSameVersion leaves a module as it is when the image of its container changes and its
-	// version does not. Otherwise it is uninstalled and installed again, with a gap.
+	// KeepSameVersion ignores a new image of a container without a new version. Otherwise the module is uninstalled and
+	// installed again.
 	KeepSameVersion bool
-	// Drain is how long the module of a Pod that was Ready stays installed after the Pod began to
-	// be deleted, so that the Service has forgotten it; default 2 s, negative means none. While an
-	// EndpointSlice has requests sent to it, it stays, as long as the Pod's grace period lets it.
+	// Drain is how long the module of a Pod that was Ready stays installed after the deletion of the Pod has begun. It stays
+	// longer while an EndpointSlice shows that requests are sent to the Pod, but not longer than the grace period of the
+	// Pod. Negative means no drain.
 	Drain time.Duration
-	// Speed divides the periods that have no setting; the durations here are divided already.
-	Speed pace.Speed
-	// Recorder receives the Events of Pods. Required.
+	// Speed divides the periods that have no setting. The durations in Options are already divided.
+	Speed    pace.Speed
 	Recorder record.EventRecorder
-	// Failed says which superseded Pods turn Failed; empty means podstatus.FailedUnowned.
+	// Failed are the superseded Pods that turn Failed. Default: podstatus.FailedUnowned.
 	Failed podstatus.FailedRule
-	// Failure hears of every failed install and uninstall, for reports and metrics; it must not
-	// block. Required.
+	// Failure is called for every failed install and uninstall. It must not block.
 	Failure func(pod *corev1.Pod, identity string, m arklet.Module, err error)
-	// Asked hears of every command that goes to a base, Answered of what came of it; they must not
-	// block. Required.
+	// Asked is called for every command that is sent to a base, Answered for its result. They must not block.
 	Asked    func(identity string, r arklet.Request)
 	Answered func(Outcome)
-	// AddTolerationFor names the environment whose toleration a module Pod gets that is not
-	// scheduled and tolerates no environment, and has Pods stay on unreachable Nodes; empty leaves
-	// tolerations as they are.
+	// AddTolerationFor is the environment whose toleration unscheduled module Pods get that tolerate no environment. Pods
+	// also stay on unreachable Nodes. Empty: tolerations are not changed.
 	AddTolerationFor string
-	// Unsettled is how long the endpoints of Services may be out of date at least, since the API
-	// server is or was away; what is active is not uninstalled meanwhile. Nil: they never are.
-	Unsettled func() time.Duration
-	// Remembered hears that Ledger has something new to tell of a base; it must not block. Nil hears
-	// nothing.
-	Remembered func(identity string)
-	// Keep returns when what Ledger tells of a base is kept where it outlives this controller, or
-	// when ctx ends. Nil keeps nothing.
+	// EndpointLag returns how long the endpoints of Services may be out of date at least, because the API server was
+	// unavailable. Active versions are not uninstalled during that time.
+	EndpointLag func() time.Duration
+	// LedgerChanged is called when Ledger returns something new for a base. It must not block.
+	LedgerChanged func(identity string)
+	// Keep stores the ledger of a base. It returns when it is stored, or when ctx is done.
 	Keep func(ctx context.Context, identity string)
-	// Node finds a Node by its name; nil if there is none. Nil finds none.
+	// Node returns a Node; nil if it does not exist.
 	Node func(name string) *corev1.Node
-	// ProbeDial connects to the web listeners of bases for probes. Nil dials their addresses directly.
+	// ProbeDial connects to the web listeners of bases for probes. Default: it dials their addresses directly.
 	ProbeDial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Workloads tell which Pods of a Deployment or DaemonSet are what it wants now. Nil: the Pod that
-	// was created last is.
+	// Workloads has the Deployments and DaemonSets. The caller starts the informers.
 	Workloads appsinformers.Interface
-	// Logger may be nil, which discards.
-	Logger *slog.Logger
+	Logger    *slog.Logger
 }
 
-// Defaults of Options.
+// Defaults of the settings of the controller.
 const (
-	DefaultWorkers          = 8
 	DefaultInstallTimeout   = api.InstallTimeout
 	DefaultUninstallTimeout = api.UninstallTimeout
-	DefaultMaxAttempts      = 6
 	DefaultDrain            = api.Drain
+	defaultWorkers          = 8
+	defaultMaxAttempts      = 6
 )
 
-// The longest pauses after errors that are no failure of a module: a base that gives no list, an API
-// server that takes no write. A status must not be late for long once it can be written again.
+// The longest delays after errors that are not failures of a module: the base sends no list, or the API server refuses a
+// write.
 const (
 	operateAtMost = time.Minute
 	publishAtMost = 2 * time.Second
 )
 
-// acceptAfter is how long an install may take before the Pod is written as accepted and waiting; a
-// quicker one saves that write. It is acceptLater while other writes wait for their turn: what serves comes first.
+// acceptAfter is how long an install may take before the status shows that the Pod waits for it. A quicker install saves
+// that write. While other writes wait, the time is acceptLater.
 const (
 	acceptAfter = time.Second
 	acceptLater = 10 * time.Second
 )
 
-// Provider serves the Pods of all bases of this controller. PodController calls it; the rest of the
-// controller tells it of bases. Its methods may be called concurrently.
+// Provider serves the Pods of all bases of this controller. Its methods may be called concurrently.
 type Provider struct {
-	opts      Options
-	registry  *base.Registry
-	dialog    *base.Dialog
-	informer  *Informer
-	store     *store
-	writer    *writer
-	gaps      gaps
-	turns     turns
-	rollouts  rollouts
-	templates templates
-	others    *strangers
-	versions  *configmap.Resolver
-	prober    *probe.Prober
-	endpoints *endpoints
-	// operators bring bases to what Pods want; publishers bring the status of Pods to what bases
-	// say, whatever is under way there.
-	operators, publishers *work.Queue[workerKey]
-	slots                 *slots
-	// chores are writes to Pods that no lane makes.
-	chores *work.Queue[podKey]
+	opts       Options
+	registry   *base.Registry
+	dialog     *base.Dialog
+	informer   *Informer
+	store      *store
+	writer     *writer
+	gaps       gaps
+	templates  templates
+	unmanaged  *unmanagedPods
+	versions   *configmap.Resolver
+	prober     *probe.Prober
+	endpoints  *endpoints
+	operators  *work.Queue[workerKey]
+	publishers *work.Queue[workerKey]
+	chores     *work.Queue[podKey] // see tend
 
 	mu     sync.RWMutex
-	nodes  map[string]string  // identity by the name of the Node, for those served
-	served map[string]service // by identity
+	nodes  map[string]string   // identity by the name of the Node, for the served bases
+	served map[string]*service // by identity
 }
 
-// service is a base that is served: what is done for it ends with ctx.
+// service is a base that is served.
 type service struct {
-	ctx    context.Context
-	cancel context.CancelFunc
+	ending context.Context
+	end    context.CancelFunc
+	slots  *slots
 }
 
-// New returns a provider. Nothing happens before Start.
+// New returns a Provider. It does nothing before Start.
 func New(opts Options, client kubernetes.Interface, registry *base.Registry, dialog *base.Dialog) *Provider {
-	opts.Workers = cmp.Or(opts.Workers, DefaultWorkers)
-	opts.InstallTimeout = cmp.Or(opts.InstallTimeout, DefaultInstallTimeout)
-	opts.UninstallTimeout = cmp.Or(opts.UninstallTimeout, DefaultUninstallTimeout)
-	opts.MaxAttempts = cmp.Or(opts.MaxAttempts, DefaultMaxAttempts)
-	opts.Drain = cmp.Or(opts.Drain, DefaultDrain)
+	opts.Workers = cmp.Or(opts.Workers, defaultWorkers)
+	opts.MaxAttempts = cmp.Or(opts.MaxAttempts, defaultMaxAttempts)
 	opts.Failed = cmp.Or(opts.Failed, podstatus.FailedUnowned)
-	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
-	if opts.Remembered == nil {
-		opts.Remembered = func(string) {}
-	}
-	if opts.Keep == nil {
-		opts.Keep = func(context.Context, string) {}
-	}
-	if opts.Unsettled == nil {
-		opts.Unsettled = func() time.Duration { return 0 }
-	}
-	if opts.Node == nil {
-		opts.Node = func(string) *corev1.Node { return nil }
-	}
 	p := &Provider{
-		opts:      opts,
-		registry:  registry,
-		dialog:    dialog,
-		templates: newTemplates(opts.Workloads),
-		nodes:     map[string]string{},
-		served:    map[string]service{},
-		gaps:      gaps{open: map[string]map[string]int{}},
-		turns:     turns{speed: opts.Speed},
+		opts: opts, registry: registry, dialog: dialog, informer: NewInformer(client), templates: newTemplates(opts.Workloads),
+		nodes: map[string]string{}, served: map[string]*service{}, gaps: gaps{open: map[gap]int{}},
 	}
 	p.store = newStore(p.templates.outdated)
-	p.informer = NewInformer(client, p.Serves)
 	p.writer = &writer{client: client, pods: p.informer}
-	p.others = newStrangers(p, client)
+	p.unmanaged = newUnmanagedPods(p, client)
 	p.prober = probe.New(probe.Options{Changed: p.probed, Dial: opts.ProbeDial})
 	p.versions = configmap.New(configmap.Options{Client: client, Logger: opts.Logger, Changed: func(name types.NamespacedName) {
 		for _, pod := range p.store.refersTo(name) {
 			p.takeUp(pod)
 		}
 	}})
-	p.slots = &slots{size: opts.Workers, call: func(key workerKey) { p.operators.Add(key) }, byBase: map[string]*baseSlots{}}
-	p.operators = newQueue(opts, 0, opts.Speed.Of(operateAtMost), func(ctx context.Context, key workerKey) (time.Duration, error) {
-		return p.slots.use(key, func() (time.Duration, error) { return p.reconcile(ctx, key) })
-	})
+	p.operators = newQueue(opts, 0, opts.Speed.Of(operateAtMost), p.reconcile)
 	p.publishers = newQueue(opts, publishAtOnce, opts.Speed.Of(publishAtMost), p.publish)
 	p.chores = newQueue(opts, choresAtOnce, opts.Speed.Of(publishAtMost), p.tend)
 	p.endpoints = newEndpoints(client, opts, func(key workerKey) { p.operators.Add(key) })
 	return p
 }
 
-// Informer is where PodController and others find the module Pods.
+// Informer returns the cache of the module Pods.
 func (p *Provider) Informer() *Informer { return p.informer }
 
-// Start works until ctx ends, and waits for what is under way.
+// Start serves Pods until ctx is done, and waits for the work in progress.
 func (p *Provider) Start(ctx context.Context) error {
 	if err := p.informer.Observe(p.podChanged); err != nil {
-		return err
-	}
-	if err := p.informer.watch(p.rollouts.handler()); err != nil {
 		return err
 	}
 	if err := p.templates.watch(p.templateChanged); err != nil {
@@ -221,40 +176,39 @@ func (p *Provider) Start(ctx context.Context) error {
 	for _, run := range []func(context.Context){p.operators.Run, p.publishers.Run, p.chores.Run, p.endpoints.lists.Run} {
 		wg.Go(func() { run(ctx) })
 	}
-	wg.Go(func() { p.others.watch.RunWithContext(ctx) })
+	wg.Go(func() { p.unmanaged.watch.RunWithContext(ctx) })
 	wg.Go(func() { p.prober.Start(ctx) })
 	wg.Go(func() { p.versions.Run(ctx) })
 	return p.informer.Start(ctx)
 }
 
-// templateChanged has the lanes looked at in which a workload wants another Pod to serve than before.
 func (p *Provider) templateChanged(workload string) {
 	for _, key := range p.store.changed(workload) {
 		p.trigger(key)
 	}
 }
 
-// Serves says whether the Node of that name is served here.
+// Serves reports whether this controller serves a Node.
 func (p *Provider) Serves(nodeName string) bool {
 	return p.Identity(nodeName) != ""
 }
 
-// Identity is the base behind a Node that is served here; empty if it is not.
+// Identity returns the identity of the base of a Node; empty if this controller does not serve the Node.
 func (p *Provider) Identity(nodeName string) string {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return p.nodes[nodeName]
 }
 
-// Pod finds a module Pod that is served here, and its base.
+// Pod returns a module Pod of a served Node, and the identity of its base.
 func (p *Provider) Pod(namespace, name string) (*corev1.Pod, string, error) {
 	pod, there := p.informer.Get(types.NamespacedName{Namespace: namespace, Name: name})
 	if !there {
-		return nil, "", errdefs.NotFoundf("no module pod %s/%s", namespace, name)
+		return nil, "", fmt.Errorf("no module pod %s/%s", namespace, name)
 	}
 	identity := p.Identity(pod.Spec.NodeName)
 	if identity == "" {
-		return nil, "", errdefs.NotFoundf("the base of pod %s/%s is not served here", namespace, name)
+		return nil, "", fmt.Errorf("the base of pod %s/%s is not served here", namespace, name)
 	}
 	return pod, identity, nil
 }
@@ -276,54 +230,52 @@ func (p *Provider) Asked(pod *corev1.Pod, module string) (from time.Time, versio
 	return from, versions
 }
 
-// Serve begins to serve a base: its Pods are taken up, all at once. PodController would bring one
-// after the other, and a worker that knows the new Pod and not the old one, or the old one alone,
-// takes it for the one that is to serve. ledger is what Ledger returned when the base was served
-// last, by whomever; empty if that is not known.
+// Serve begins to serve a base. It adds all Pods before a worker plans: a worker that knows only some of the Pods would take
+// the wrong one for the newest. ledger is the last result of Ledger for the base, also of another controller; empty if it is
+// not known.
 func (p *Provider) Serve(identity, nodeName, ledger string) {
-	ctx, cancel := context.WithCancel(context.Background())
+	s := &service{slots: &slots{free: p.opts.Workers}}
+	s.ending, s.end = context.WithCancel(context.Background())
 	p.mu.Lock()
 	p.nodes[nodeName] = identity
 	if before, known := p.served[identity]; known {
-		before.cancel()
+		before.end()
 	}
-	p.served[identity] = service{ctx, cancel}
+	p.served[identity] = s
 	p.mu.Unlock()
 	if err := p.store.restore(identity, ledger, time.Now().Add(p.opts.InstallTimeout+lateFor)); err != nil {
-		p.opts.Logger.Warn("could not read what modules had put on a base; it keeps what no Pod wants", "base", identity, "err", err)
+		p.opts.Logger.Warn("could not read the modules that were installed for Pods; the base keeps those that no Pod requests", "base", identity, "err", err)
 	}
-	// Those whose deletion should have followed at once too: whoever asked for it may have died before
-	// the API server was done, and then they stay until somebody asks again.
-	pods := p.informer.On(nodeName)
+	pods := p.informer.On(nodeName) // also those that were deleted without a grace period: that deletion may have failed
 	p.addPods(identity, pods...)
-	p.informer.Deliver(nodeName)
 	for _, pod := range pods {
 		p.tolerate(pod)
-	}
-	for _, pod := range pods { // one that went meanwhile was not known yet
-		if p.live(pod) == nil {
-			p.beginDeletion(pod.UID)
+		if p.live(pod) == nil { // deleted before it was added
+			p.beginDeletion(pod)
 		}
 	}
 	p.triggerAll(identity)
-	p.others.served(nodeName)
-}
-
-// servedContext is one that ends when a base is not served any more, or with ctx. Call done in the
-// end.
-func (p *Provider) servedContext(ctx context.Context, identity string) (_ context.Context, done func(), served bool) {
-	p.mu.RLock()
-	s, served := p.served[identity]
-	p.mu.RUnlock()
-	if !served {
-		return ctx, func() {}, false
+	for _, pod := range p.unmanaged.on(nodeName) {
+		p.unmanaged.changed(pod)
 	}
-	serving, cancel := context.WithCancel(s.ctx) // it ends before Leave returns
-	stop := context.AfterFunc(ctx, cancel)
-	return serving, func() { stop(); cancel() }, true
 }
 
-// addPods takes Pods of a base up, and then has the workers of their modules look.
+// service returns what is known of a served base; nil if this controller does not serve it.
+func (p *Provider) service(identity string) *service {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.served[identity]
+}
+
+// context returns a context that is done when the base is not served any more, before Leave returns, or when ctx is done. The
+// caller must call done.
+func (s *service) context(ctx context.Context) (_ context.Context, done func()) {
+	serving, cancel := context.WithCancel(s.ending)
+	stop := context.AfterFunc(ctx, cancel)
+	return serving, func() { stop(); cancel() }
+}
+
+// addPods adds or updates Pods of a base, and then triggers their lanes.
 func (p *Provider) addPods(identity string, pods ...*corev1.Pod) {
 	workers := map[workerKey]bool{}
 	for _, pod := range pods {
@@ -339,7 +291,7 @@ func (p *Provider) addPods(identity string, pods ...*corev1.Pod) {
 			workers[workerKey{e.identity, name}] = true
 		}
 		if !known && pod.DeletionTimestamp != nil {
-			p.beginDeletion(pod.UID)
+			p.beginDeletion(pod)
 		}
 	}
 	for key := range workers {
@@ -350,52 +302,41 @@ func (p *Provider) addPods(identity string, pods ...*corev1.Pod) {
 // reportIgnored records an Event for a new Pod with fields that have no effect on a module. A Pod with a start time was
 // reported by the controller that has set it.
 func (p *Provider) reportIgnored(pod *corev1.Pod) {
-	if fields := unsupported.OfPod(pod, unsupported.Controller); len(fields) > 0 && pod.Status.StartTime == nil {
+	if fields := unsupported.OfPod(pod); len(fields) > 0 && pod.Status.StartTime == nil {
 		p.opts.Recorder.Event(pod, corev1.EventTypeWarning, api.ReasonUnsupported, unsupported.List(fields))
 	}
 }
 
-// trigger has a lane looked at: by the operator, and by the publisher.
+// trigger adds a lane to the queues of the operators and the publishers.
 func (p *Provider) trigger(key workerKey) {
 	p.supersede(key)
 	p.operators.Add(key)
 	p.publishers.Add(key)
 }
 
-// Leave ceases to serve a base, at once: what is under way is given up, its Pods are forgotten, its
-// modules stay.
+// Leave stops serving a base. It cancels the work in progress and forgets the Pods. The modules stay installed.
 func (p *Provider) Leave(identity, nodeName string) {
-	p.ceaseToServe(identity, nodeName)
-	p.informer.Forget(nodeName)
+	p.mu.Lock()
+	delete(p.nodes, nodeName)
+	if s, known := p.served[identity]; known {
+		s.end()
+		delete(p.served, identity)
+	}
+	p.mu.Unlock()
 	p.forgetBase(identity)
 }
 
 func (p *Provider) forgetBase(identity string) {
-	modules := p.store.names(identity)
 	for _, e := range p.store.removeBase(identity) {
 		p.prober.Forget(e.uid, e.names()...)
 	}
-	for _, name := range modules {
-		p.turns.leave(workerKey{identity, name})
-	}
 }
 
-func (p *Provider) ceaseToServe(identity, nodeName string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.nodes, nodeName)
-	if s, known := p.served[identity]; known {
-		s.cancel()
-		delete(p.served, identity)
-	}
-}
-
-// removeAtOnce is how many Pods of one base that is gone are deleted at the same time.
+// removeAtOnce is the maximum number of concurrent deletions of Remove.
 const removeAtOnce = 4
 
-// Remove takes the Pods of a base that is gone out of the API at once: Kubernetes itself would
-// leave them Ready for 40 s and more. The error is that of the first that stays; the others go all the
-// same.
+// Remove deletes the Pods of a base that does not exist any more from the API: Kubernetes itself would leave them Ready for
+// 40 s and more. It tries to delete all of them, and returns the first error.
 func (p *Provider) Remove(ctx context.Context, identity, nodeName string) error {
 	var group errgroup.Group
 	group.SetLimit(removeAtOnce)
@@ -405,12 +346,11 @@ func (p *Provider) Remove(ctx context.Context, identity, nodeName string) error 
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	p.ceaseToServe(identity, nodeName)
-	p.forgetBase(identity)
+	p.Leave(identity, nodeName)
 	return nil
 }
 
-// BaseChanged takes a change of a base. It does not block.
+// BaseChanged handles a change of a base. It does not block.
 func (p *Provider) BaseChanged(c base.Change) {
 	switch c.Kind {
 	case base.ModulesChanged:
@@ -430,13 +370,10 @@ func (p *Provider) BaseChanged(c base.Change) {
 	case base.LivenessChanged, base.InfoChanged:
 		p.triggerAll(c.Identity)
 	case base.Disappeared:
-		p.mu.RLock()
-		_, served := p.served[c.Identity]
-		p.mu.RUnlock()
-		if !served { // else it is removed, after its Pods
+		if p.service(c.Identity) == nil { // otherwise Remove is called
 			p.forgetBase(c.Identity)
 		}
-	case base.Appeared: // the Node's business
+	case base.Appeared: // Serve is called
 	}
 }
 
@@ -450,7 +387,7 @@ func (p *Provider) triggerAll(identity string) {
 // includes init containers, Pod-level requests and overhead, and excludes Pods that have ended.
 func (p *Provider) Requested(nodeName string) int64 {
 	var total int64
-	for _, pod := range slices.Concat(p.informer.On(nodeName), p.others.on(nodeName)) {
+	for _, pod := range slices.Concat(p.informer.On(nodeName), p.unmanaged.on(nodeName)) {
 		if pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded {
 			requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 			total += requests.Memory().Value()
@@ -459,43 +396,47 @@ func (p *Provider) Requested(nodeName string) int64 {
 	return total
 }
 
-// Pods is the number of Pods served.
+// Pods returns the number of served Pods.
 func (p *Provider) Pods() int { return p.store.count() }
 
-// Depth is the number of lanes in which something is under way, or waits for a slot of its base.
-func (p *Provider) Depth() int { return p.operators.Depth() + p.slots.waiting() }
+// Depth returns the number of lanes that the operators work on, or that wait for a slot of their base.
+func (p *Provider) Depth() int {
+	n := p.operators.Depth()
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	for _, s := range p.served {
+		n += s.slots.countWaiting()
+	}
+	return n
+}
 
-// Unpublished is the number of lanes whose Pods are being written, or wait for that.
+// Unpublished returns the number of lanes whose Pods are being written or wait for a write.
 func (p *Provider) Unpublished() int { return p.publishers.Depth() }
 
-// podChanged hears of every module Pod of the cluster. PodController finds a Pod by its name: one
-// that was deleted and made anew under the same name it takes for an update, or for no change at
-// all. So Pods are taken up and given up here, by their UID; what PodController says of them besides
-// is the same once more.
+// podChanged handles an event of a module Pod on any Node.
 func (p *Provider) podChanged(pod *corev1.Pod) {
 	if p.live(pod) == nil {
-		p.beginDeletion(pod.UID)
+		p.beginDeletion(pod)
 		return
 	}
 	e, known := p.store.get(pod.UID)
-	foreign := known && e.shown(pod)
+	foreign := known && e.written.shown(pod)
 	p.tolerate(pod)
-	if pod.DeletionTimestamp != nil {
-		p.beginDeletion(pod.UID)
-	} else {
+	switch {
+	case pod.DeletionTimestamp != nil && known:
+		p.beginDeletion(pod)
+	case !deletedNow(pod): // otherwise the event of its deletion follows
 		p.takeUp(pod)
 	}
 	if foreign {
-		// The node lifecycle controller writes Pods Not Ready when it has not seen the Lease of their Node
-		// renewed, and leaves it to the kubelet to take that back. kubectl debug waits for a word on the
-		// container that it added.
-		p.publishAnew(e)
+		// The node lifecycle controller writes Pods Not Ready if the Lease of their Node was not renewed, and relies on
+		// the kubelet to correct that. kubectl debug waits for the status of the container that it has added.
+		p.publishAgain(e)
 	}
 }
 
-// publishAnew has the status of the Pods of a Pod's modules written again where it is not what the base
-// says.
-func (p *Provider) publishAnew(e *entry) {
+// publishAgain triggers the publishers of all lanes of a Pod.
+func (p *Provider) publishAgain(e *podRecord) {
 	var names []string
 	p.store.read(func() { names = e.names() })
 	for _, name := range names {
@@ -503,46 +444,19 @@ func (p *Provider) publishAnew(e *entry) {
 	}
 }
 
-// takeUp takes a Pod up, or what changed of it, if its Node is served here.
+// takeUp adds or updates a Pod if its Node is served.
 func (p *Provider) takeUp(pod *corev1.Pod) {
-	if ended(pod) {
-		return
-	}
-	if identity := p.Identity(pod.Spec.NodeName); identity != "" {
+	if identity := p.Identity(pod.Spec.NodeName); identity != "" && pod.Status.Phase != corev1.PodSucceeded {
 		p.addPods(identity, pod)
 	}
 }
 
-// ended says that a Pod will never want anything again.
-func ended(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded }
-
-// CreatePod implements node.PodLifecycleHandler. It takes up the Pod as the informer has it, for it is given
-// no more than an outline.
-func (p *Provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
-	if live := p.live(pod); live != nil {
-		p.takeUp(live)
-	}
-	return nil
+// deletedNow reports whether a Pod was deleted without a grace period and without finalizers.
+func deletedNow(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil && ptr.Deref(pod.DeletionGracePeriodSeconds, 1) == 0 && len(pod.Finalizers) == 0
 }
 
-// UpdatePod implements node.PodLifecycleHandler. What changes of a Pod is heard of in podChanged.
-func (p *Provider) UpdatePod(context.Context, *corev1.Pod) error { return nil }
-
-// DeletePod implements node.PodLifecycleHandler. It returns at once; the Pod leaves the API when
-// its modules are uninstalled.
-func (p *Provider) DeletePod(_ context.Context, pod *corev1.Pod) error {
-	if _, known := p.store.get(pod.UID); !known {
-		live := p.live(pod)
-		if live == nil {
-			return errdefs.NotFoundf("pod %s is not served here", nameOf(pod))
-		}
-		p.takeUp(live) // deleted before this controller took it up: its modules may be there
-	}
-	p.beginDeletion(pod.UID)
-	return nil
-}
-
-// live is a Pod as the informer has it; nil if that has none, or another one of that name.
+// live returns the Pod in the cache; nil if it is not there, or another Pod has its name.
 func (p *Provider) live(pod *corev1.Pod) *corev1.Pod {
 	if live, there := p.informer.Get(nameOf(pod)); there && live.UID == pod.UID {
 		return live
@@ -550,40 +464,17 @@ func (p *Provider) live(pod *corev1.Pod) *corev1.Pod {
 	return nil
 }
 
-func (p *Provider) beginDeletion(uid types.UID) {
-	e, names, ok := p.store.markDeleting(uid)
+// beginDeletion uninstalls the modules of a Pod. The Pod is deleted from the API when they are uninstalled, or at the end of
+// its grace period.
+func (p *Provider) beginDeletion(pod *corev1.Pod) {
+	e, names, ok := p.store.markDeleting(pod.UID)
 	if !ok {
 		return
+	}
+	if grace := pod.DeletionGracePeriodSeconds; grace != nil {
+		p.chores.AddAfter(podKey(nameOf(pod)), time.Duration(*grace)*time.Second)
 	}
 	for _, name := range names {
 		p.trigger(workerKey{e.identity, name})
 	}
 }
-
-// GetPod implements node.PodLifecycleHandler.
-func (p *Provider) GetPod(_ context.Context, namespace, name string) (*corev1.Pod, error) {
-	live, there := p.informer.Get(types.NamespacedName{Namespace: namespace, Name: name})
-	if there {
-		if _, known := p.store.get(live.UID); known {
-			return outline(live), nil
-		}
-	}
-	return nil, errdefs.NotFoundf("pod %s/%s is not served here", namespace, name)
-}
-
-// GetPodStatus implements node.PodLifecycleHandler.
-func (p *Provider) GetPodStatus(ctx context.Context, namespace, name string) (*corev1.PodStatus, error) {
-	pod, err := p.GetPod(ctx, namespace, name)
-	if err != nil {
-		return nil, err
-	}
-	return &pod.Status, nil
-}
-
-// GetPods implements node.PodLifecycleHandler. At the start, when PodController asks, none is
-// served yet.
-func (p *Provider) GetPods(context.Context) ([]*corev1.Pod, error) { return nil, nil }
-
-// NotifyPods implements node.PodNotifier. The provider writes status itself, in an order that
-// PodController's queue could not keep.
-func (p *Provider) NotifyPods(context.Context, func(*corev1.Pod)) {}

@@ -1,7 +1,6 @@
 package vpod
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
-	"github.com/koupleless/koupsandbox/controller/internal/plan"
 	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
@@ -189,17 +187,6 @@ func TestDeletion(t *testing.T) {
 		w.pass(2 * time.Second)
 		w.wantShow("p1", "gone")
 	})
-	in(t, "a Pod made anew under the same name is another Pod", Options{Drain: -1}, func(t *testing.T, w *world) {
-		w.create("p1", container("biz1", "1"))
-		w.pass(time.Second)
-		if err := w.api.CoreV1().Pods("default").Delete(t.Context(), "p1", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
-			t.Fatal(err)
-		}
-		w.create("p1", container("biz2", "1"))
-		w.pass(5 * time.Second)
-		w.wantShow("p1", "Running Ready")
-		wantDiff(t, "modules", map[string]string{"biz2:1": "activated"}, w.base.states())
-	})
 	in(t, "a stop handler that throws is told of, and does not keep the Pod", Options{Drain: -1}, func(t *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))
 		w.pass(time.Second)
@@ -248,9 +235,7 @@ func TestCredentialsOfJarURLsAreMasked(t *testing.T) {
 		update := func(m arklet.Module) {
 			p := w.pod("p1")
 			p.Spec.Containers[0] = pod(m)
-			if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			w.update(p)
 			w.pass(time.Minute)
 			status := w.pod("p1").Status
 			for _, c := range status.ContainerStatuses {
@@ -348,38 +333,20 @@ func TestFailures(t *testing.T) {
 		_ = t
 	})
 	in(t, "failures of versions that no Pod wants any more are dropped", Options{}, func(t *testing.T, w *world) {
+		w.base.with(func(b *fakeBase) {
+			b.fail = func(arklet.Module) *arklet.Answer { return &arklet.Answer{Code: "FAILED", Message: "boom"} }
+		})
 		w.create("p1", container("biz1", "1"))
-		w.pass(time.Second)
-		w.base.with(func(b *fakeBase) { b.mute = true })
-		key := workerKey{"a", "biz1"}
-		failed := func() {
-			b, _ := w.registry.Get("a")
-			m := w.store.views(key)[0].module.Module
-			w.recordFailure(key, plan.Install(m), b, errors.New("boom"))
-			w.recordFailure(key, plan.Uninstall(m), b, errors.New("boom"))
-			w.plan(key, b)
-			for w.nextEvent() != "no event" {
-			}
-		}
-		for i := range 10_000 {
+		for i := range 5 {
+			w.pass(time.Second)
 			pod := w.pod("p1")
-			pod.Spec.Containers[0] = container("biz1", fmt.Sprint("2.", i/2))
-			pod.Spec.Containers[0].Image += fmt.Sprint("?", i) // another jar of the version
-			w.store.put(pod, "a", modulesOf(pod, nil))
-			failed()
-			w.store.read(func() {
-				if n := len(w.store.lane(key).memory.Failed); n > 2 {
-					t.Fatalf("%d failures are kept after %d versions; want those of the current version", n, i+1)
-				}
-			})
+			pod.Spec.Containers[0] = container("biz1", fmt.Sprint("2.", i))
+			w.update(pod)
 		}
-		for range 3 {
-			failed()
-		}
+		w.pass(time.Second)
 		w.store.read(func() {
-			l := w.store.lane(key)
-			if n := l.memory.Failed[plan.Install(w.store.byUID["uid-1"].modules[0].Module)].Attempts; n != 4 {
-				t.Errorf("%d attempts of the version that is wanted; want 4", n)
+			if n := len(w.store.lane(workerKey{"a", "biz1"}).memory.Failed); n != 1 {
+				t.Errorf("%d failures; want that of the requested version", n)
 			}
 		})
 	})
@@ -450,60 +417,37 @@ func TestOwnership(t *testing.T) {
 	})
 }
 
-func TestTheDocumentsSamplesGetTheirEnvironmentsToleration(t *testing.T) {
-	in(t, "a Pod for a base that tolerates no environment", Options{AddTolerationFor: "dev"}, func(t *testing.T, w *world) {
-		add := func(name, node string, tolerations ...corev1.Toleration) []corev1.Toleration {
-			p := &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name), Labels: map[string]string{labels.OlderComponent: labels.Module}},
-				Spec:       corev1.PodSpec{NodeName: node, Tolerations: tolerations, Containers: []corev1.Container{container("biz1", "1")}},
-			}
-			if _, err := w.api.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			w.pass(time.Second)
-			return w.pod(name).Spec.Tolerations
-		}
+func TestTolerations(t *testing.T) {
+	in(t, "", Options{AddTolerationFor: "dev"}, func(t *testing.T, w *world) {
 		virtual := corev1.Toleration{Key: "schedule.koupleless.io/virtual-node", Operator: "Equal", Value: "True", Effect: "NoExecute"}
+		dev := corev1.Toleration{Key: "schedule.koupleless.io/node-env", Operator: "Equal", Value: "dev", Effect: "NoExecute"}
 		test := corev1.Toleration{Key: "schedule.koupleless.io/node-env", Operator: "Equal", Value: "test", Effect: "NoExecute"}
-		dev := test
-		dev.Value = "dev"
 		all := corev1.Toleration{Operator: "Exists"}
-		wantDiff(t, "tolerations of the sample", []corev1.Toleration{virtual, dev}, add("sample", "", virtual))
-		wantDiff(t, "tolerations of a Pod of another environment", []corev1.Toleration{virtual, test}, add("other", "", virtual, test))
-		wantDiff(t, "tolerations of a Pod that tolerates everything", []corev1.Toleration{all}, add("all", "", all))
-		wantDiff(t, "tolerations of a Pod that is not for a base", []corev1.Toleration(nil), add("none", ""))
-		wantDiff(t, "tolerations of a Pod that is scheduled", []corev1.Toleration{virtual}, add("bound", "vnode.b", virtual))
-	})
-}
-
-func TestPodsAreNotEvictedFromUnreachableNodes(t *testing.T) {
-	in(t, "a Pod whose toleration of unreachable Nodes has the limit of admission", Options{AddTolerationFor: "dev"}, func(t *testing.T, w *world) {
-		add := func(name, node string, seconds *int64) []corev1.Toleration {
-			p := &corev1.Pod{
+		unreachable := func(seconds *int64) corev1.Toleration {
+			return corev1.Toleration{Key: "node.kubernetes.io/unreachable", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: seconds}
+		}
+		limited, chosen, unlimited := unreachable(ptr.To[int64](300)), unreachable(ptr.To[int64](60)), unreachable(nil)
+		type list = []corev1.Toleration
+		for name, c := range map[string]struct {
+			node       string
+			have, want list
+		}{
+			"sample":                   {"", list{virtual}, list{virtual, dev}},
+			"other-environment":        {"", list{virtual, test}, list{virtual, test}},
+			"everything":               {"", list{all}, list{all}},
+			"not-for-a-base":           {"", nil, nil},
+			"scheduled":                {"vnode.b", list{virtual}, list{virtual}},
+			"limit-of-admission":       {"vnode.a", list{virtual, test, limited}, list{virtual, test, unlimited}},
+			"waits-for-a-node":         {"", list{virtual, test, limited}, list{virtual, test, limited}},
+			"base-of-another":          {"vnode.b", list{virtual, test, limited}, list{virtual, test, limited}},
+			"limit-chosen-by-the-user": {"vnode.a", list{virtual, test, chosen}, list{virtual, test, chosen}},
+		} {
+			w.add(&corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name), Labels: map[string]string{labels.OlderComponent: labels.Module}},
-				Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{container(name, "1")}, Tolerations: []corev1.Toleration{
-					{Key: "schedule.koupleless.io/virtual-node", Operator: "Exists"},
-					{Key: "schedule.koupleless.io/node-env", Operator: "Exists"},
-					{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: ptr.To[int64](300)},
-					{Key: "node.kubernetes.io/unreachable", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: seconds},
-				}},
-			}
-			if _, err := w.api.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+				Spec:       corev1.PodSpec{NodeName: c.node, Tolerations: c.have, Containers: []corev1.Container{container(name, "1")}},
+			})
 			w.pass(time.Second)
-			return w.pod(name).Spec.Tolerations
+			wantDiff(t, name, c.want, w.pod(name).Spec.Tolerations)
 		}
-		limits := func(list []corev1.Toleration) (seconds []int64) {
-			for _, t := range list {
-				seconds = append(seconds, ptr.Deref(t.TolerationSeconds, -1))
-			}
-			return seconds
-		}
-		at, limit := "vnode.a", ptr.To[int64](300)
-		wantDiff(t, "of a Pod that waits for a Node", []int64{-1, -1, 300, 300}, limits(add("waits", "", limit)))
-		wantDiff(t, "of a Pod on a base", []int64{-1, -1, 300, -1}, limits(add("served", at, limit)))
-		wantDiff(t, "of a Pod on another controller's base", []int64{-1, -1, 300, 300}, limits(add("other", "vnode.other", limit)))
-		wantDiff(t, "of a Pod whose author chose a limit", []int64{-1, -1, 300, 60}, limits(add("chosen", at, ptr.To[int64](60))))
 	})
 }

@@ -3,7 +3,6 @@ package vpod
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -18,45 +17,38 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 )
 
-// publishAtOnce is how many publishers work at the same time, so how many writes of Pods an API
-// server is asked for at once. It is enough for thousands a second, and leaves room beside them, in a
-// connection and in what the API server grants one client, for the Leases: a controller that can't
-// renew its own serves nobody.
+// publishAtOnce is the maximum number of concurrent writes of publishers. The API server and the connection must have room
+// for the renewal of Leases.
 const publishAtOnce = 32
 
-// publish is what a publisher does: it takes the Pods of a module on a base out of the API of which
-// nothing is left there, and brings the status of the others to what the base says now. It asks the base
-// nothing and waits for no command, so that what a list or an answer says is shown within the time of a
-// write.
+// publish deletes the Pods of a lane of which nothing is left on the base, and writes the status of the others. It does not
+// wait for the base.
 func (p *Provider) publish(ctx context.Context, key workerKey) (time.Duration, error) {
-	ctx, done, served := p.servedContext(ctx, key.identity)
-	defer done()
+	served := p.service(key.identity)
 	b, known := p.registry.Get(key.identity)
-	if !served || !known {
+	if served == nil || !known {
 		return 0, nil
 	}
+	ctx, done := served.context(ctx)
+	defer done()
 	views := p.store.views(key)
 	finishing := p.finishPods(ctx, views)
 	wait, err := p.publishStatuses(ctx, key, b, views)
 	return wait, whileServed(ctx, errors.Join(finishing, err))
 }
 
-// finishPods takes the Pods out of the API of which nothing is on their base any more. One that can't be
-// keeps no other.
-func (p *Provider) finishPods(ctx context.Context, views []view) error {
+func (p *Provider) finishPods(ctx context.Context, views []podSnapshot) error {
 	var errs []error
 	for _, v := range views {
 		if v.deleting && v.finished && ctx.Err() == nil {
-			errs = append(errs, p.finishPod(ctx, v.entry))
+			errs = append(errs, p.finishPod(ctx, v.podRecord))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// finishPod takes a Pod out of the API. One with finalizers stays there, as at its end.
-func (p *Provider) finishPod(ctx context.Context, e *entry) error {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
+// finishPod deletes a Pod from the API. A Pod with finalizers stays there, with the status of a Pod that has ended.
+func (p *Provider) finishPod(ctx context.Context, e *podRecord) error {
 	var pod *corev1.Pod
 	p.store.read(func() { pod = e.pod })
 	if len(pod.Finalizers) > 0 {
@@ -70,34 +62,31 @@ func (p *Provider) finishPod(ctx context.Context, e *entry) error {
 	p.store.remove(e)
 	names := e.names()
 	p.prober.Forget(e.uid, names...)
-	for _, name := range names { // what an older Pod has may serve again
+	for _, name := range names { // the version of an older Pod may become active again
 		p.trigger(workerKey{e.identity, name})
 	}
 	return nil
 }
 
-// publishStatuses writes the status of Pods where it is not what the base says, in the order that loses
-// no request.
-func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Snapshot, views []view) (time.Duration, error) {
+// publishStatuses writes the status of the Pods of a lane, in the order that loses no request.
+func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Snapshot, views []podSnapshot) (time.Duration, error) {
 	if b.Liveness == base.Alive && unasked(views, b) {
 		return p.untilListed(ctx, views, b), nil
 	}
 	now := time.Now()
 	var wait soonest
-	if again := p.noteSwitches(key, b); again > 0 {
-		wait.within(again)
-	}
-	byKey := map[string]view{}
+	p.noteSwitches(key, b, &wait)
+	byKey := map[string]podSnapshot{}
 	var pods []handover.Pod
 	for _, v := range views {
 		if v.deleting {
 			continue
 		}
-		before := p.writer.status(v.entry, v.pod)
+		before := p.writer.status(v.podRecord, v.pod)
 		p.probe(ctx, v, key.module, b, before)
-		target := p.desiredStatus(v.entry, b, *before.DeepCopy())
+		target := p.desiredStatus(v.podRecord, b, *before.DeepCopy())
 		if b.Modules == nil && b.Liveness == base.Alive && podstatus.IsReady(&before) {
-			continue // it has said nothing yet since this controller knows it
+			continue // this controller has no list of the base yet
 		}
 		if left := v.came.Add(p.acceptWithin()).Sub(now); left > 0 && onlyAccepted(&before, &target) {
 			wait.within(left)
@@ -129,7 +118,7 @@ func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Sn
 	return wait.d, nil
 }
 
-// soonest is the shortest of several waits; zero means none.
+// soonest is the shortest of several delays; 0 means none.
 type soonest struct{ d time.Duration }
 
 func (s *soonest) within(d time.Duration) {
@@ -139,21 +128,20 @@ func (s *soonest) within(d time.Duration) {
 	}
 }
 
-// listWithin is how long the operator of a lane has to ask a base what it has. It may be busy for longer.
+// listWithin is how long the publisher waits for the operator of the lane to request the list of the base.
 const listWithin = time.Second
 
-// untilListed asks a base what it has if nobody else has done so, and returns when to look again.
-func (p *Provider) untilListed(ctx context.Context, views []view, b base.Snapshot) time.Duration {
+// untilListed requests the list of the base if the operator has not done so, and returns when to look again.
+func (p *Provider) untilListed(ctx context.Context, views []podSnapshot, b base.Snapshot) time.Duration {
 	within := p.opts.Speed.Of(listWithin)
-	if !slices.ContainsFunc(views, func(v view) bool { return v.unasked(b) && time.Since(v.came) < within }) {
+	if !slices.ContainsFunc(views, func(v podSnapshot) bool { return v.unasked(b) && time.Since(v.came) < within }) {
 		p.askForModules(ctx, b)
 	}
 	return within
 }
 
-// noteSwitches notes from which versions the base has switched away, until they are active again, and
-// returns when it is time to look again.
-func (p *Provider) noteSwitches(key workerKey, b base.Snapshot) (again time.Duration) {
+// noteSwitches records from which versions the base has switched away, until they are active again.
+func (p *Provider) noteSwitches(key workerKey, b base.Snapshot, wait *soonest) {
 	p.store.change(func() {
 		l := p.store.lane(key)
 		if l == nil {
@@ -170,15 +158,14 @@ func (p *Provider) noteSwitches(key workerKey, b base.Snapshot) (again time.Dura
 			biz, there := b.Module(key.module, version)
 			if biz.State == arklet.StateActivated || !there && left <= 0 {
 				delete(l.switched, version)
-			} else if left > 0 && (again == 0 || left < again) {
-				again = left
+			} else if left > 0 {
+				wait.within(left)
 			}
 		}
 	})
-	return again
 }
 
-// acceptWithin is how long an install may take before the Pod is written as accepted and waiting.
+// acceptWithin returns how long an install may take before the status shows that the Pod waits for it.
 func (p *Provider) acceptWithin() time.Duration {
 	if p.publishers.Behind() {
 		return p.opts.Speed.Of(acceptLater)
@@ -186,8 +173,8 @@ func (p *Provider) acceptWithin() time.Duration {
 	return p.opts.Speed.Of(acceptAfter)
 }
 
-// onlyAccepted says whether a status tells no more than that a new Pod is waited for: most are Ready
-// before that is worth a write.
+// onlyAccepted reports whether a status only shows that a new Pod waits for its modules. Most Pods are Ready before that is
+// worth a write.
 func onlyAccepted(before, target *corev1.PodStatus) bool {
 	if len(before.ContainerStatuses) > 0 || podstatus.IsReady(target) || target.Phase != corev1.PodPending {
 		return false
@@ -198,40 +185,45 @@ func onlyAccepted(before, target *corev1.PodStatus) bool {
 	})
 }
 
-// writeInOrder writes the status of all Pods of a module on a base. It stops where a Pod is not to be as
-// was planned, since a Pod or a workload has changed meanwhile: the order is another one then.
-func (p *Provider) writeInOrder(ctx context.Context, key workerKey, b base.Snapshot, pods []handover.Pod, byKey map[string]view) (asPlanned bool, err error) {
-	leave, ready := func() {}, map[string]bool{}
+// writeInOrder writes the status of all Pods of a lane. It stops and returns false if the planned order is out of date,
+// because a Pod or a workload has changed.
+func (p *Provider) writeInOrder(ctx context.Context, key workerKey, b base.Snapshot, pods []handover.Pod, byKey map[string]podSnapshot) (asPlanned bool, err error) {
+	if len(pods) == 0 {
+		return true, nil
+	}
+	ready := map[string]bool{}
 	for _, pod := range pods {
 		ready[pod.Key] = pod.Ready
 	}
-	steps := handover.Order(pods, func() (ok bool) {
-		first := byKey[pods[0].Key].pod
-		leave, ok = p.gaps.enter(first.Namespace+"/"+key.module, first.Spec.NodeName, func(gap map[string]int) bool {
-			return p.informer.readyElsewhere(first.Namespace, key.module, first.Spec.NodeName, gap, p.isReadyNow)
-		})
-		return ok
+	first := byKey[pods[0].Key].pod
+	here := gap{first.Namespace, key.module, first.Spec.NodeName}
+	entered := false
+	steps := handover.Order(pods, func() bool {
+		entered = p.readyElsewhere(here, true)
+		return entered
 	})
-	defer func() { leave() }()
+	if entered {
+		defer p.gaps.leave(here)
+	}
 	marked := false
 	for _, s := range steps {
 		v := byKey[s.Key]
 		if s.PreferDeletion {
-			if err := p.writer.preferDeletion(ctx, v.entry, v.pod, true); err != nil {
+			if err := p.writer.preferDeletion(ctx, v.podRecord, v.pod, true); err != nil {
 				return false, err
 			}
 			marked = true
 			continue
 		}
-		if marked && p.gaps.elsewhere(p, v.pod.Namespace, key.module, v.pod.Spec.NodeName) {
-			return false, nil // since this Pod was marked: what turns Not Ready comes first again
+		if marked && p.readyElsewhere(gap{v.pod.Namespace, key.module, v.pod.Spec.NodeName}, false) {
+			return false, nil // Pods turn Not Ready first again
 		}
 		marked = false
-		if asPlanned, err := p.writeStatus(ctx, v.entry, v.pod, b, ready[s.Key]); !asPlanned || err != nil {
+		if asPlanned, err := p.writeStatus(ctx, v.podRecord, v.pod, b, ready[s.Key]); !asPlanned || err != nil {
 			return false, err
 		}
 		if ready[s.Key] { // after a rollback, the Pod no longer needs to be deleted first
-			if err := p.writer.preferDeletion(ctx, v.entry, v.pod, false); err != nil {
+			if err := p.writer.preferDeletion(ctx, v.podRecord, v.pod, false); err != nil {
 				return false, err
 			}
 		}
@@ -239,31 +231,28 @@ func (p *Provider) writeInOrder(ctx context.Context, key workerKey, b base.Snaps
 	return true, nil
 }
 
-// isReadyNow says whether the API server has a Pod as Ready, by what this controller wrote last if
-// the informer has not shown that yet.
+// isReadyNow reports whether a Pod is Ready in the API server, according to the last write or the informer.
 func (p *Provider) isReadyNow(pod *corev1.Pod) bool {
 	e, known := p.store.get(pod.UID)
-	if !known || !e.mu.TryLock() { // another controller's, or a write is under way
+	if !known || !e.written.mu.TryLock() { // it belongs to another controller, or is being written
 		return podstatus.IsReady(&pod.Status)
 	}
-	defer e.mu.Unlock()
+	defer e.written.mu.Unlock()
 	return podstatus.IsReady(&p.writer.newest(e, pod).Status)
 }
 
-// desiredStatus is the status that a Pod should have.
-func (p *Provider) desiredStatus(e *entry, b base.Snapshot, before corev1.PodStatus) corev1.PodStatus {
+// desiredStatus returns the status that a Pod should have.
+func (p *Provider) desiredStatus(e *podRecord, b base.Snapshot, before corev1.PodStatus) corev1.PodStatus {
 	pod, modules := p.moduleStates(e, b)
 	return podstatus.Of(pod, b, modules, p.opts.Failed, before, time.Now())
 }
 
-// writeStatus brings one Pod's status up to date, if it is to be Ready, or not, as was planned: b is what
-// the base said then.
-func (p *Provider) writeStatus(ctx context.Context, e *entry, pod *corev1.Pod, b base.Snapshot, ready bool) (asPlanned bool, err error) {
-	writing, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
-	gone, err := p.writer.write(writing, e, pod, func(before corev1.PodStatus) corev1.PodStatus {
-		if said, known := p.registry.Get(b.Identity); known { // something else meanwhile, if the write before took long
-			b = said
+// writeStatus writes the status of a Pod, unless its readiness is not the planned one any more. b is the base at the time of
+// the plan.
+func (p *Provider) writeStatus(ctx context.Context, e *podRecord, pod *corev1.Pod, b base.Snapshot, ready bool) (asPlanned bool, err error) {
+	gone, err := p.writer.write(ctx, e, pod, func(before corev1.PodStatus) corev1.PodStatus {
+		if newest, known := p.registry.Get(b.Identity); known { // the write before may have taken long
+			b = newest
 		}
 		status := p.desiredStatus(e, b, before)
 		if asPlanned = podstatus.IsReady(&status) == ready; !asPlanned {
@@ -277,8 +266,8 @@ func (p *Provider) writeStatus(ctx context.Context, e *entry, pod *corev1.Pod, b
 	p.store.change(func() {
 		e.served = e.served || ready
 		switch {
-		case gone: // the informer will say so too
-		case ready && e.deleting: // that began meanwhile, and requests may come until now
+		case gone:
+		case ready && e.deleting: // the deletion began during the write, and requests may come until now
 			e.notReadySince = time.Now()
 		case ready:
 			e.notReadySince = time.Time{}
@@ -295,8 +284,7 @@ func (p *Provider) writeStatus(ctx context.Context, e *entry, pod *corev1.Pod, b
 	return true, nil
 }
 
-// noteDrain notes when all Pods of a module that is to be replaced by another jar of its version
-// have been written Not Ready: requests cease to come from then on.
+// noteDrain records when all Pods of a version whose jar is being replaced were written Not Ready: its drain begins.
 func (p *Provider) noteDrain(key workerKey) {
 	drained := false
 	p.store.change(func() {
@@ -316,8 +304,8 @@ func (p *Provider) noteDrain(key workerKey) {
 	}
 }
 
-// moduleStates returns what is known of each module of a Pod on the base.
-func (p *Provider) moduleStates(e *entry, b base.Snapshot) (pod *corev1.Pod, list []podstatus.Module) {
+// moduleStates returns the modules of a Pod on the base.
+func (p *Provider) moduleStates(e *podRecord, b base.Snapshot) (pod *corev1.Pod, list []podstatus.Module) {
 	p.store.read(func() {
 		pod = e.pod
 		for _, m := range e.modules {
@@ -332,8 +320,8 @@ func (p *Provider) moduleStates(e *entry, b base.Snapshot) (pod *corev1.Pod, lis
 	return pod, list
 }
 
-// addLane adds what the lane of a module says to its state. The caller holds the store's lock.
-func (p *Provider) addLane(s *podstatus.Module, l *lane, e *entry, b base.Snapshot) {
+// addLane adds what is known of the lane of a module. The caller holds the lock of the store.
+func (p *Provider) addLane(s *podstatus.Module, l *lane, e *podRecord, b base.Snapshot) {
 	for _, a := range []plan.Attempt{plan.Install(s.Module), plan.Uninstall(s.Module)} {
 		if f, failed := l.memory.Failed[a]; failed && s.Failure == nil && s.Invalid == nil {
 			s.Failure = p.shownError(a, f)
@@ -356,20 +344,22 @@ func (p *Provider) addLane(s *podstatus.Module, l *lane, e *entry, b base.Snapsh
 	s.Replacing = l.memory.Replacing != nil && l.memory.Replacing.Module.Version == s.Version
 	s.Uninstalling = l.removing != "" && l.removing == s.Version
 	coming, newest := false, true
-	order := l.ordered(s.Name)
-	for _, other := range order.wanted {
-		if other.module == s.Module || other.newest <= order.place[e.uid] {
+	views := l.views(s.Name)
+	mine := slices.IndexFunc(views, func(v podSnapshot) bool { return v.uid == e.uid })
+	for _, v := range views[mine+1:] { // the newer Pods
+		other := v.module.Module
+		if !v.wants() || other == s.Module {
 			continue
 		}
 		newest = false
-		biz, there := b.Module(s.Name, other.module.Version)
-		sameVersion := other.module.Version == s.Version
-		if there && biz.State == arklet.StateActivated && (!sameVersion || known && installed.URL == other.module.URL) {
+		biz, there := b.Module(s.Name, other.Version)
+		sameVersion := other.Version == s.Version
+		if there && biz.State == arklet.StateActivated && (!sameVersion || known && installed.URL == other.URL) {
 			s.Superseded = true
 		}
-		coming = coming || !sameVersion && l.memory.Failed[plan.Install(other.module)].Err == nil
+		coming = coming || !sameVersion && l.memory.Failed[plan.Install(other)].Err == nil
 	}
-	coming = coming || newest && s.Failure == nil // its own version comes again
+	coming = coming || newest && s.Failure == nil // its own version becomes active again
 	since := l.switched[s.Version]
 	s.Overtaken = coming && !since.IsZero() && time.Since(since) < p.opts.Speed.Of(api.SwitchedReady) && slices.ContainsFunc(b.Versions(s.Name), func(biz arklet.Biz) bool {
 		_, installed := l.memory.Installed[biz.Version]
@@ -377,38 +367,33 @@ func (p *Provider) addLane(s *podstatus.Module, l *lane, e *entry, b base.Snapsh
 	})
 }
 
-// gaps knows on which Nodes a module's old Pod is Not Ready already and its new one not Ready yet:
-// such a Node does not count as one that serves.
+// gap is a module on a Node during a handover: its old Pod is already Not Ready, and its new Pod is not Ready yet.
+type gap struct{ namespace, module, node string }
+
+// gaps counts the open gaps. A Node with a gap does not process requests to the module.
 type gaps struct {
 	mu   sync.Mutex
-	open map[string]map[string]int // by module of a namespace, then Node
+	open map[gap]int
 }
 
-// enter opens a gap on a Node unless no other Node serves; served is asked with the Nodes that are
-// in a gap.
-func (g *gaps) enter(module, node string, served func(gap map[string]int) bool) (leave func(), ok bool) {
+func (g *gaps) leave(of gap) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !served(g.open[module]) {
-		return func() {}, false
+	if g.open[of]--; g.open[of] == 0 {
+		delete(g.open, of)
 	}
-	if g.open[module] == nil {
-		g.open[module] = map[string]int{}
-	}
-	g.open[module][node]++
-	return func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if g.open[module][node]--; g.open[module][node] == 0 {
-			delete(g.open[module], node)
-			maps.DeleteFunc(g.open, func(_ string, nodes map[string]int) bool { return len(nodes) == 0 })
-		}
-	}, true
 }
 
-// elsewhere says whether another Node serves a module and is not in a gap.
-func (g *gaps) elsewhere(p *Provider, namespace, module, node string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return p.informer.readyElsewhere(namespace, module, node, g.open[namespace+"/"+module], p.isReadyNow)
+// readyElsewhere reports whether a module has a Ready Pod on another Node that has no gap. If it has one and enter is set,
+// a gap is opened on the Node of g.
+func (p *Provider) readyElsewhere(g gap, enter bool) bool {
+	p.gaps.mu.Lock()
+	defer p.gaps.mu.Unlock()
+	ready := slices.ContainsFunc(p.informer.elsewhere(g.namespace, g.module, g.node), func(pod *corev1.Pod) bool {
+		return p.gaps.open[gap{g.namespace, g.module, pod.Spec.NodeName}] == 0 && p.isReadyNow(pod)
+	})
+	if ready && enter {
+		p.gaps.open[g]++
+	}
+	return ready
 }

@@ -18,28 +18,21 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// reconcile is what an operator does: step by step, it brings one module name on one base to what
-// its Pods want. It returns when to look again.
+// reconcile installs and uninstalls the versions of a lane step by step, as its Pods require. It returns when to look again.
 func (p *Provider) reconcile(ctx context.Context, key workerKey) (time.Duration, error) {
-	ctx, done, served := p.servedContext(ctx, key.identity)
-	defer done()
-	if !served {
+	served := p.service(key.identity)
+	if served == nil {
 		return 0, nil
 	}
+	ctx, done := served.context(ctx)
+	defer done()
 	looked := false
 	for {
 		b, known := p.registry.Get(key.identity)
-		if !p.store.has(key) {
-			p.turns.leave(key)
+		if !known || b.Liveness != base.Alive || !p.store.has(key) {
 			return 0, nil
 		}
-		if !known || b.Liveness != base.Alive { // the controller cannot send commands to this base
-			return 0, nil
-		}
-		do, finished := p.plan(key, b)
-		if finished {
-			p.publishers.Add(key)
-		}
+		do := p.plan(key, b)
 		if do.Do == plan.NoAction {
 			if do.Look {
 				p.askForModules(ctx, b)
@@ -59,25 +52,27 @@ func (p *Provider) reconcile(ctx context.Context, key workerKey) (time.Duration,
 			}
 			continue
 		}
-		if do.Again && !looked { // a base that has started installs its baseline itself meanwhile
+		if do.Again && !looked { // a base that restarts installs its baseline by itself
 			looked = true
 			if _, err := p.listModules(ctx, b, time.Now()); err == nil {
 				continue
 			}
 		}
 		looked = false
-		release, free := p.slots.take(key)
-		if !free {
-			return 0, nil // it is called when it is its turn
+		if !served.slots.take(key) {
+			return 0, nil // a release adds the key again
 		}
-		if err := p.carryOut(ctx, key, b, do, release); err != nil {
+		err := p.carryOut(ctx, key, b, do)
+		for _, waiting := range served.slots.release() {
+			p.operators.Add(waiting)
+		}
+		if err != nil {
 			return 0, whileServed(ctx, err)
 		}
 	}
 }
 
-// whileServed drops an error that only says that the base is not served here any more, or that the
-// controller ends.
+// whileServed returns nil if the error is due to the end of ctx: the base is not served any more, or the controller stops.
 func whileServed(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
@@ -85,9 +80,9 @@ func whileServed(ctx context.Context, err error) error {
 	return nil
 }
 
-// plan decides what to do next in a lane, and reports whether nothing is left of one more Pod in any lane.
-func (p *Provider) plan(key workerKey, b base.Snapshot) (do plan.Step, finished bool) {
-	lag := p.opts.Unsettled()
+// plan returns the next step for a lane, and marks the Pods that are finished.
+func (p *Provider) plan(key workerKey, b base.Snapshot) (do plan.Step) {
+	lag := p.opts.EndpointLag()
 	p.store.change(func() {
 		l := p.store.lane(key)
 		if l == nil {
@@ -106,27 +101,27 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do plan.Step, finished 
 		l.memory = decision.Memory
 		sameVersion := func(plan.Installed, plan.Installed) bool { return true }
 		if !maps.EqualFunc(before.Installed, l.memory.Installed, sameVersion) {
-			p.opts.Remembered(key.identity)
+			p.opts.LedgerChanged(key.identity)
 		}
 		if l.memory.Replacing == nil && !decision.ReplacesJar { // otherwise the jar may be unusable for other bases too
-			p.turns.leave(key)
+			p.store.leaveTurn(key)
 		}
 		removing := ""
 		if (do.Do == plan.DoUninstall || do.Do == plan.UninstallConflicting) && !in.IsWanted(do.Module.Version) {
 			removing = do.Module.Version
 		}
-		if len(l.memory.Failed) < len(before.Failed) || before.Replacing != nil && l.memory.Replacing == nil || l.removing != removing {
-			l.removing = removing
-			p.publishers.Add(key) // Pods show it
+		shown := len(l.memory.Failed) < len(before.Failed) || before.Replacing != nil && l.memory.Replacing == nil || l.removing != removing
+		l.removing = removing
+		if finish(views, in, l.memory) || shown {
+			p.publishers.Add(key)
 		}
-		finished = finish(views, in, l.memory)
 		p.store.dropEmpty(key)
 	})
-	return do, finished
+	return do
 }
 
-// planInput collects what decides the next step. The caller holds the store's lock.
-func (p *Provider) planInput(key workerKey, l *lane, views []view, b base.Snapshot) plan.Input {
+// planInput returns the input of the planner. The caller holds the lock of the store.
+func (p *Provider) planInput(key workerKey, l *lane, views []podSnapshot, b base.Snapshot) plan.Input {
 	in := plan.Input{
 		Now: time.Now(), Name: key.module, Terminating: map[string]plan.Terminating{}, Kept: map[string]bool{}, Listed: map[string]arklet.Biz{}, Memory: l.memory,
 		CanSwitch: b.Tunnel == tunnel.HTTP, KeepSameVersion: p.opts.KeepSameVersion, Drain: p.opts.Drain, Speed: p.opts.Speed,
@@ -138,6 +133,7 @@ func (p *Provider) planInput(key workerKey, l *lane, views []view, b base.Snapsh
 		e := l.pods[installed.RequestedBy]
 		in.Kept[version] = e != nil && !e.deleting
 	}
+	wanted := slices.ContainsFunc(views, podSnapshot.wants)
 	for _, v := range slices.Backward(views) { // the newest Pod first
 		m := v.module.Module
 		if !v.module.installable() {
@@ -145,7 +141,7 @@ func (p *Provider) planInput(key workerKey, l *lane, views []view, b base.Snapsh
 		}
 		in.Requested = append(in.Requested, m)
 		if v.deleting {
-			in.Terminating[m.Version] = p.terminating(in.Terminating[m.Version], v, key, in.Now)
+			in.Terminating[m.Version] = p.terminating(in.Terminating[m.Version], v, wanted, key, in.Now)
 		} else if !slices.Contains(in.Wanted, m) {
 			in.Wanted = append(in.Wanted, m)
 		}
@@ -153,15 +149,16 @@ func (p *Provider) planInput(key workerKey, l *lane, views []view, b base.Snapsh
 	if r := l.memory.Replacing; r != nil && !r.NotReady.IsZero() {
 		for _, v := range views {
 			if v.module.Version == r.Module.Version { // with any jar: requests are sent to the installed one
-				in.ReplacedEndpoints = in.ReplacedEndpoints.With(p.quietSince(v.entry, r.NotReady, in.Now, key))
+				in.ReplacedEndpoints = in.ReplacedEndpoints.With(p.quietSince(v.podRecord, r.NotReady, in.Now, key))
 			}
 		}
 	}
 	return in
 }
 
-// terminating adds a Pod that is being deleted to its version. The caller holds the store's lock.
-func (p *Provider) terminating(t plan.Terminating, v view, key workerKey, now time.Time) plan.Terminating {
+// terminating adds a Pod that is being deleted to its version. wanted is set if the lane has a Pod that is not being deleted:
+// the planner does not use SuccessorComes then. The caller holds the lock of the store.
+func (p *Provider) terminating(t plan.Terminating, v podSnapshot, wanted bool, key workerKey, now time.Time) plan.Terminating {
 	if v.notReadySince.After(t.Since) {
 		t.Since = v.notReadySince
 	}
@@ -173,18 +170,18 @@ func (p *Provider) terminating(t plan.Terminating, v view, key workerKey, now ti
 	if until := pod.DeletionTimestamp.Add(-plan.LastMoment); until.After(t.Until) {
 		t.Until = until
 	}
-	t.SuccessorComes = t.SuccessorComes || p.rollouts.successorTo(pod)
+	t.SuccessorComes = t.SuccessorComes || !wanted && p.informer.successorComes(pod)
 	t.PreStop = max(t.PreStop, min(v.module.preStop, t.Until.Sub(t.Since)))
 	if now.Before(t.Until) {
-		t.Endpoints = t.Endpoints.With(p.quietSince(v.entry, v.notReadySince, now, key))
+		t.Endpoints = t.Endpoints.With(p.quietSince(v.podRecord, v.notReadySince, now, key))
 	}
 	return t
 }
 
 // finish marks the deleted Pods of which nothing is left on the base, in this lane or another, and reports whether there
 // is one more. The last Pod of a lane also waits for the versions that Pods before it have left there. The caller holds
-// the store's lock.
-func finish(views []view, in plan.Input, m plan.Memory) (more bool) {
+// the lock of the store.
+func finish(views []podSnapshot, in plan.Input, m plan.Memory) (more bool) {
 	last, held := true, false
 	for _, v := range views {
 		last = last && v.deleting
@@ -204,16 +201,14 @@ func finish(views []view, in plan.Input, m plan.Memory) (more bool) {
 		}
 		v.left[in.Name] = true
 		if !v.finished && len(v.left) == len(v.names()) {
-			v.entry.finished, more = true, true
+			v.podRecord.finished, more = true, true
 		}
 	}
 	return more
 }
 
-// carryOut does one step, for which it has a slot. What comes of it shows in the base's list, or is
-// noted as a failure, so that the next look at the lane sees another situation.
-func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot, do plan.Step, release func()) (err error) {
-	defer release()
+// carryOut does one step. The list of the base shows the result, or the store has a failure.
+func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot, do plan.Step) (err error) {
 	if do.Do == plan.DoUninstall || do.Do == plan.UninstallConflicting {
 		p.publishers.Add(key)
 	}
@@ -233,14 +228,14 @@ func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot,
 		if errors.Is(err, base.ErrNotAgain) {
 			break
 		}
-		if err != nil { // then it is in the way later, and goes then
-			p.opts.Logger.Debug("could not make way for a fresh install", "base", b.Identity, "biz", do.Conflicting.Identity(), "err", err)
+		if err != nil { // it is tried again later
+			p.opts.Logger.Debug("uninstalling a conflicting version failed", "base", b.Identity, "biz", do.Conflicting.Identity(), "err", err)
 		}
 		b, err = p.uninstall(ctx, b, m, again)
 	case plan.DoUninstall:
 		failed = plan.Uninstall(m)
 		b, err = p.uninstall(ctx, b, m, again)
-	case plan.NoAction, plan.AskForList, plan.AcquireReplaceTurn: // nothing for the base to do
+	case plan.NoAction, plan.AskForList, plan.AcquireReplaceTurn: // no command
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -254,30 +249,26 @@ func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot,
 	}
 	_, there := b.Module(m.Name, m.Version)
 	if failed.Command == arklet.CommandUninstallBiz && err != nil && !there {
-		p.reportFailure(key, failed, err) // it went all the same
+		p.reportFailure(key, failed, err) // the base has uninstalled it nevertheless
 		err = nil
 	}
 	p.note(key, failed, b, err)
-	p.publishers.AddFirst(key) // what Pods say is not true any more
+	p.publishers.Add(key)
 	return nil
 }
 
-// still says whether a step that is being carried out is yet the next one: Pods may have come and gone since
-// it began.
+// still reports whether a step in progress is still the next one. Pods may have changed since it began.
 func (p *Provider) still(key workerKey, do plan.Step) bool {
 	b, known := p.registry.Get(key.identity)
 	if !known {
 		return false
 	}
-	now, finished := p.plan(key, b)
-	if finished {
-		p.publishers.Add(key)
-	}
-	hasMadeWay := do.Do == plan.UninstallConflicting && now.Do == plan.DoInstall && now.Module == do.Conflicting
-	return hasMadeWay || now.Do == do.Do && now.Module == do.Module
+	now := p.plan(key, b)
+	conflictGone := do.Do == plan.UninstallConflicting && now.Do == plan.DoInstall && now.Module == do.Conflicting
+	return conflictGone || now.Do == do.Do && now.Module == do.Module
 }
 
-// note remembers what came of an attempt.
+// note records the result of an attempt.
 func (p *Provider) note(key workerKey, a plan.Attempt, b base.Snapshot, err error) {
 	replaced := false
 	p.store.change(func() {
@@ -296,24 +287,20 @@ func (p *Provider) note(key workerKey, a plan.Attempt, b base.Snapshot, err erro
 		p.recordFailure(key, a, b, err)
 		return
 	}
-	if replaced {
-		p.tell(key, func(v view) bool { return v.wants() && v.module.Module == a.Module }, corev1.EventTypeNormal, api.ReasonReplaced,
-			"module "+a.Module.Identity()+" was uninstalled and installed again from "+redact.URL(a.Module.URL)+
-				", since the image changed and BIZ_VERSION did not; a new BIZ_VERSION is released without a gap")
+	if !replaced {
+		return
 	}
-}
-
-// tell records an Event on the Pods of a lane that match.
-func (p *Provider) tell(key workerKey, of func(view) bool, kind, reason, message string) {
 	for _, v := range p.store.views(key) {
-		if of(v) {
-			p.opts.Recorder.Event(v.pod, kind, reason, message)
+		if v.wants() && v.module.Module == a.Module {
+			p.opts.Recorder.Event(v.pod, corev1.EventTypeNormal, api.ReasonReplaced,
+				"module "+a.Module.Identity()+" was uninstalled and installed again from "+redact.URL(a.Module.URL)+
+					", since the image changed and BIZ_VERSION did not; a new BIZ_VERSION is released without a gap")
 		}
 	}
 }
 
-// reportInvalid tells once that modules of a Pod can't be installed.
-func (p *Provider) reportInvalid(e *entry) {
+// reportInvalid reports the modules of a Pod that cannot be installed.
+func (p *Provider) reportInvalid(e *podRecord) {
 	var pod *corev1.Pod
 	var modules []module
 	p.store.read(func() { pod, modules = e.pod, e.modules })
@@ -325,7 +312,7 @@ func (p *Provider) reportInvalid(e *entry) {
 	}
 }
 
-// askForModules sends a question for the modules without waiting; the answer triggers the workers.
+// askForModules requests the list of a base without waiting for it.
 func (p *Provider) askForModules(ctx context.Context, b base.Snapshot) {
 	if err := p.dialog.Ask(ctx, b.Identity, arklet.CommandQueryAllBiz); err != nil {
 		p.opts.Logger.Debug("could not ask a base for its modules", "base", b.Identity, "err", err)

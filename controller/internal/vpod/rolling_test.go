@@ -26,9 +26,7 @@ import (
 // elsewhere gives another base a Ready Pod of the module.
 func (w *world) elsewhere() {
 	w.t.Helper()
-	if _, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), podElsewhere(), metav1.CreateOptions{}); err != nil {
-		w.t.Fatal(err)
-	}
+	w.add(podElsewhere())
 	w.pass(time.Second)
 }
 
@@ -139,9 +137,7 @@ func TestRollingUpdate(t *testing.T) {
 			w.pass(2 * time.Second)
 			old := w.pod("old")
 			old.Annotations = before
-			if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), old, metav1.UpdateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			w.update(old)
 			w.create("new", container("biz1", "2"))
 			w.pass(2 * time.Second)
 			wantDiff(t, "annotations of the Pod that gives way", map[string]string{
@@ -161,7 +157,7 @@ func TestRollingUpdate(t *testing.T) {
 	in(t, "the deletion cost of a Pod with the name of an earlier one stays", Options{}, func(t *testing.T, w *world) {
 		earlier := w.create("old", container("biz1", "1")).DeepCopy()
 		earlier.UID = "earlier"
-		if err := w.writer.preferDeletion(t.Context(), &entry{uid: earlier.UID}, earlier, true); err != nil {
+		if err := w.writer.preferDeletion(t.Context(), &podRecord{uid: earlier.UID}, earlier, true); err != nil {
 			t.Error(err)
 		}
 		wantDiff(t, "annotations", map[string]string(nil), w.pod("old").Annotations)
@@ -169,10 +165,9 @@ func TestRollingUpdate(t *testing.T) {
 	in(t, "a release after a rollback that the informer has not shown yet keeps the deletion cost", Options{}, func(t *testing.T, w *world) {
 		pod := w.create("old", container("biz1", "1"))
 		pod.Annotations = map[string]string{corev1.PodDeletionCost: "5"}
-		if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		e := &entry{uid: pod.UID}
+		w.update(pod)
+		synctest.Wait()
+		e := &podRecord{uid: pod.UID}
 		prefer := func(pod *corev1.Pod, prefer bool) {
 			if err := w.writer.preferDeletion(t.Context(), e, pod, prefer); err != nil {
 				t.Fatal(err)
@@ -187,9 +182,8 @@ func TestRollingUpdate(t *testing.T) {
 		prefer(w.pod("old"), true)
 		pod = w.pod("old")
 		pod.Annotations[corev1.PodDeletionCost] = "7"
-		if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		w.update(pod)
+		synctest.Wait()
 		prefer(w.pod("old"), false)
 		wantDiff(t, "annotations after a change by a user", map[string]string{corev1.PodDeletionCost: "7"}, w.pod("old").Annotations)
 	})
@@ -367,9 +361,7 @@ func TestInPlaceReplacement(t *testing.T) {
 		p := w.pod("p1")
 		p.Annotations = map[string]string{"version": version}
 		p.Spec.Containers[0].Image = "file:///m/biz1-" + version + ".jar"
-		if _, err := w.api.CoreV1().Pods("default").Update(w.t.Context(), p, metav1.UpdateOptions{}); err != nil {
-			w.t.Fatal(err)
-		}
+		w.update(p)
 		w.pass(time.Second)
 	}
 	c := container("biz1", "1")
@@ -410,9 +402,7 @@ func TestInPlaceReplacement(t *testing.T) {
 		for i := range p.Spec.Containers {
 			p.Spec.Containers[i] = container(p.Spec.Containers[i].Name, "2")
 		}
-		if _, err := w.api.CoreV1().Pods("default").Update(w.t.Context(), p, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		w.update(p)
 		w.pass(4 * time.Second) // attempts after 0.5, 1 and 2 s
 		wantDiff(t, "modules", map[string]string{"biz1:2": "activated", "biz2:1": "deactivated", "biz2:2": "activated"}, w.base.states())
 		w.pass(DefaultDrain + time.Second)

@@ -1,10 +1,10 @@
 package vpod
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,119 +16,91 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/plan"
 	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// entry is one Pod that this controller serves. The store's lock guards all of it but mu, which
-// makes writes of this Pod one after the other.
-type entry struct {
+// workerKey identifies a lane: a module name on a base.
+type workerKey struct{ identity, module string }
+
+func (k workerKey) attrs() []any { return []any{"base", k.identity, "biz", k.module} }
+
+// podRecord is a Pod that this controller serves. The lock of the store guards it, except for written.
+type podRecord struct {
+	podState
 	uid      types.UID
 	identity string // of the base
-	pod      *corev1.Pod
 	modules  []module
-	asked    map[string][]string    // the last versions that it has asked for, by module
-	workload string                 // its Deployment or DaemonSet; empty if it has none
-	sources  []types.NamespacedName // the ConfigMaps that hold versions of its modules
-	// outdated says that its workload wants another module now.
-	outdated bool
-	stage    stage  // how far it was when it came, and
-	seen     uint64 // order in which Pods came, for those created in the same second
+	asked    map[string][]string // the versions that it has requested last, by module
+	stage    stage               // when it came
+	seen     uint64              // order in which the Pods came
 	came     time.Time
-	deleting bool
-	// left are the module names of which nothing is left on the base, when deleting; finished says that
-	// nothing is left at all: the Pod is to leave the API.
-	left     map[string]bool
-	finished bool
-	// origins say how each module got onto the base, by its name, as far as this controller saw it.
+	// left has the names of the modules of which nothing is left on the base, if the Pod is being deleted.
+	left map[string]bool
+	// origins are the reasons api.ReasonInstalled and api.ReasonReplacedInPlace, by module.
 	origins map[string]string
-	// notReadySince is when the Pod was last written Not Ready, or began to be deleted: the drain
-	// counts from here.
-	notReadySince time.Time
-	// quiet is the beginning of the first LIST of endpoints, since then, that showed none of it to which
-	// requests are sent; sent is that of the last one that showed one.
+	// quiet is when the first list of endpoints began, since notReadySince, that shows that no Service sends requests to
+	// the Pod. sent is when the last list began that shows the opposite.
 	quiet, sent time.Time
-	// readySince is when this controller wrote that the Pod is Ready, while it is; served says that it was
-	// once, as far as anybody knows.
-	readySince time.Time
-	served     bool
-
-	mu     sync.Mutex
-	status *corev1.PodStatus // as the API server acknowledged it last; nil before the first write
-	rv     string            // its resource version
-	cost   *deletionCost     // the value that this controller wrote last; nil before the first write
+	served      bool // the Pod was Ready once, as far as is known
+	written     written
 }
 
-// acknowledged keeps the status that the API server answered a write with, until the informer shows
-// it. The caller holds mu.
-func (e *entry) acknowledged(written *corev1.Pod) {
-	status := written.Status
-	e.status, e.rv = &status, written.ResourceVersion
-}
-
-// shown drops the acknowledged status once the informer has the Pod as new. foreign says that somebody
-// else may have written it.
-func (e *entry) shown(pod *corev1.Pod) (foreign bool) {
-	if !e.mu.TryLock() { // a write is under way: its answer is newer, or older
-		return true
-	}
-	defer e.mu.Unlock()
-	if e.status != nil && !newer(e.rv, pod.ResourceVersion) {
-		e.status = nil
-	}
-	return e.rv == "" || newer(pod.ResourceVersion, e.rv) // nothing was written since this controller started
+// podState is the part of a podRecord that a podSnapshot copies.
+type podState struct {
+	pod *corev1.Pod
+	// outdated is set if the workload of the Pod requests another module now.
+	outdated bool
+	deleting bool
+	// finished is set if nothing of the Pod is left on the base: the Pod must be deleted from the API.
+	finished bool
+	// notReadySince is when the Pod was written Not Ready, or its deletion began. readySince is when it was written Ready.
+	notReadySince, readySince time.Time
 }
 
 // maxAsked is the maximum number of versions of a module that are kept for the log of a Pod.
 const maxAsked = 50
 
-// lane is one module name on one base: its Pods, and what is known beside what the base lists.
+// lane is a module name on a base.
 type lane struct {
-	pods   map[types.UID]*entry
-	order  atomic.Pointer[order] // nil after anything that it tells has changed
+	pods   map[types.UID]*podRecord
 	memory plan.Memory
-	// installing is the install under way, if any.
+	// installing is the install in progress; nil if there is none.
 	installing *installing
-	// removing is the version that is being uninstalled since no Pod wants it, from the moment at
-	// which that is decided: a Pod that comes for it finds it in the list still, and must not count
-	// on it.
+	// removing is the unwanted version that is being uninstalled. The base may still list it.
 	removing string
-	// switched is since when the base is known to have switched away from a version, by version, until
-	// that is active again.
+	// switched is when the base has switched away from a version, until the version is active again.
 	switched map[string]time.Time
+	// claimed is since when the lane waits for its turn to replace a jar; see store.enterTurn.
+	claimed time.Time
 }
 
-// view is a copy of an entry at one moment, for one of its modules.
-type view struct {
-	*entry
-	pod           *corev1.Pod
-	module        module // the one of the lane
-	deleting      bool
-	finished      bool
-	outdated      bool
-	notReadySince time.Time
-	readySince    time.Time
+// podSnapshot is a copy of a podRecord at one moment, for one of its modules.
+type podSnapshot struct {
+	*podRecord
+	podState
+	module module
+	since  time.Time // see older
 }
 
-// wants says whether the Pod wants its module on the base: it stays, and its module can be
-// installed.
-func (v view) wants() bool { return !v.deleting && v.module.installable() }
+// wants reports whether the Pod requires its module on the base.
+func (v podSnapshot) wants() bool { return !v.deleting && v.module.installable() }
 
-// unasked says whether the base has listed nothing since a Pod came whose module it had before: it may have
-// started again in between. A Pod that came Ready is what an earlier controller has left.
-func (v view) unasked(b base.Snapshot) bool {
-	_, there := b.Module(v.module.Name, v.module.Version)
-	return there && v.wants() && v.stage == stageNew && b.HeardAt.Before(v.came)
+// unasked reports whether the base has not listed its modules since a Pod came whose module it had before: the base may
+// have restarted in the meantime. It ignores Pods that were Ready when they came.
+func (v podSnapshot) unasked(b base.Snapshot) bool {
+	_, listed := b.Module(v.module.Name, v.module.Version)
+	return listed && v.wants() && v.stage == stageNew && b.HeardAt.Before(v.came)
 }
 
-// unasked says whether it is so for one of these views.
-func unasked(views []view, b base.Snapshot) bool {
-	return slices.ContainsFunc(views, func(v view) bool { return v.unasked(b) })
+func unasked(views []podSnapshot, b base.Snapshot) bool {
+	return slices.ContainsFunc(views, func(v podSnapshot) bool { return v.unasked(b) })
 }
 
-// stage is how far a Pod's life has gone, the furthest first.
+// stage is the progress of a Pod, the furthest first.
 type stage int
 
 const (
-	stageReplaced stage = iota // another Pod has taken its place, or is about to
+	stageReplaced stage = iota // another Pod serves in its place, or is about to
 	stageReady
 	stageNew
 )
@@ -145,38 +117,33 @@ func stageOf(pod *corev1.Pod) stage {
 	}
 }
 
-// store holds the entries by UID and finds them by name, base and module.
+// store holds the Pods of all bases.
 type store struct {
-	// outdated says whether the workload of a Pod wants another module.
-	outdated func(*corev1.Pod) bool
+	isOutdated func(*corev1.Pod) bool // reports whether the workload of a Pod requests another module
 
-	mu         sync.RWMutex
-	next       uint64
-	byUID      map[types.UID]*entry
-	byBase     map[string]map[string]*lane // then by module name
-	byWorkload index[string]
-	bySource   index[types.NamespacedName]
+	mu     sync.RWMutex
+	next   uint64
+	byUID  map[types.UID]*podRecord
+	byBase map[string]map[string]*lane // by identity and module name
+	turns  map[string]workerKey        // see enterTurn
 }
 
-func newStore(outdated func(*corev1.Pod) bool) *store {
-	return &store{
-		outdated: outdated, byUID: map[types.UID]*entry{}, byBase: map[string]map[string]*lane{},
-		byWorkload: index[string]{}, bySource: index[types.NamespacedName]{},
-	}
+func newStore(isOutdated func(*corev1.Pod) bool) *store {
+	return &store{isOutdated: isOutdated, byUID: map[types.UID]*podRecord{}, byBase: map[string]map[string]*lane{}, turns: map[string]workerKey{}}
 }
 
 func nameOf(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
-// lane returns a lane, nil if there is none. The caller holds the lock.
+// lane returns a lane; nil if it does not exist. The caller holds the lock.
 func (s *store) lane(key workerKey) *lane { return s.byBase[key.identity][key.module] }
 
-// needLane returns a lane, and makes it if there is none. The caller holds the lock.
+// needLane returns a lane, and creates it if it does not exist. The caller holds the lock.
 func (s *store) needLane(key workerKey) *lane {
 	l := s.lane(key)
 	if l == nil {
-		l = &lane{pods: map[types.UID]*entry{}, memory: plan.NewMemory(), switched: map[string]time.Time{}}
+		l = &lane{pods: map[types.UID]*podRecord{}, memory: plan.NewMemory(), switched: map[string]time.Time{}}
 		if s.byBase[key.identity] == nil {
 			s.byBase[key.identity] = map[string]*lane{}
 		}
@@ -185,36 +152,35 @@ func (s *store) needLane(key workerKey) *lane {
 	return l
 }
 
-// dropEmpty forgets a lane in which nothing is to be known any more. The caller holds the lock.
+// dropEmpty removes a lane that has neither Pods nor installed versions. The caller holds the lock.
 func (s *store) dropEmpty(key workerKey) {
 	if l := s.lane(key); l == nil || len(l.pods) > 0 || len(l.memory.Installed) > 0 {
 		return
 	}
+	s.leaveTurn(key)
 	delete(s.byBase[key.identity], key.module)
 	if len(s.byBase[key.identity]) == 0 {
 		delete(s.byBase, key.identity)
 	}
 }
 
-// put takes a Pod as the API server has it now. changed are the names of the modules that are
-// another than before; a Pod that comes has all of them.
-func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *entry, changed []string) {
+// put adds or updates a Pod. changed are the names of the modules that have changed.
+func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *podRecord, changed []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e, known := s.byUID[pod.UID]
 	if !known {
 		s.next++
-		e = &entry{
-			uid: pod.UID, identity: identity, stage: stageOf(pod), seen: s.next, rv: pod.ResourceVersion, came: time.Now(),
-			asked: map[string][]string{}, left: map[string]bool{}, origins: map[string]string{}, notReadySince: notReadySince(pod),
-			served: pod.Status.Phase != corev1.PodPending,
+		e = &podRecord{
+			uid: pod.UID, identity: identity, stage: stageOf(pod), seen: s.next, came: time.Now(), podState: podState{notReadySince: notReadySince(pod)},
+			asked: map[string][]string{}, left: map[string]bool{}, origins: map[string]string{},
+			served: pod.Status.Phase != corev1.PodPending, written: written{rv: pod.ResourceVersion},
 		}
 		s.byUID[pod.UID] = e
 	}
-	ordered := s.file(e, pod)
 	before := e.modules
 	again := known && e.pod.Annotations[labels.Retry] != pod.Annotations[labels.Retry]
-	e.pod, e.modules = pod, modules
+	e.pod, e.modules, e.outdated = pod, modules, s.isOutdated(pod)
 	s.leaveLanes(e, before)
 	for _, m := range modules {
 		i := slices.IndexFunc(before, func(was module) bool { return was.Name == m.Name })
@@ -231,34 +197,36 @@ func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *entr
 		if i >= 0 && before[i].Version != m.Version {
 			l.memory.Update(before[i].Version, func(installed *plan.Installed) { installed.RequestedBy = e.uid })
 		}
-		delete(l.memory.Failed, plan.Install(m.Module)) // whoever changes something wants it to be tried
+		delete(l.memory.Failed, plan.Install(m.Module)) // try again after a change
 		delete(l.memory.Failed, plan.Uninstall(m.Module))
 		if !known {
 			l.remember(pod, m.Name)
 		}
 	}
-	if !ordered || len(changed) > 0 {
-		s.disorder(e)
-	}
 	return e, changed
 }
 
-// leaveLanes removes a Pod from the lanes of containers that are no longer modules. Such a container never
-// had a version, and its image was changed from a URL to something else. The caller holds the lock.
-func (s *store) leaveLanes(e *entry, before []module) {
+// leaveLanes removes a Pod from the lanes of containers that are not modules any more: their image was a URL, and they
+// never had a version. The caller holds the lock.
+func (s *store) leaveLanes(e *podRecord, before []module) {
 	names := e.names()
 	for _, m := range before {
-		key := workerKey{e.identity, m.Name}
-		if l := s.lane(key); l != nil && !slices.Contains(names, m.Name) {
-			delete(l.pods, e.uid)
-			l.order.Store(nil)
-			s.dropEmpty(key)
+		if !slices.Contains(names, m.Name) {
+			s.leaveLane(e, m.Name)
 		}
 	}
 }
 
-// remember takes what a Pod's status tells of the module on the base: its version and its jar. An
-// earlier controller may have written it.
+func (s *store) leaveLane(e *podRecord, name string) {
+	key := workerKey{e.identity, name}
+	if l := s.lane(key); l != nil {
+		delete(l.pods, e.uid)
+		s.dropEmpty(key)
+	}
+}
+
+// remember reads the installed version and jar of a module from the status of a Pod, which an earlier controller may have
+// written.
 func (l *lane) remember(pod *corev1.Pod, name string) {
 	for _, c := range pod.Status.ContainerStatuses {
 		version, url := podstatus.Installed(c)
@@ -273,7 +241,7 @@ func (l *lane) remember(pod *corev1.Pod, name string) {
 	}
 }
 
-// notReadySince reads when the API server last saw a Pod turn Not Ready.
+// notReadySince returns when a Pod turned Not Ready according to the API server; zero if it did not.
 func notReadySince(pod *corev1.Pod) time.Time {
 	if pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil {
 		return pod.DeletionTimestamp.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
@@ -284,8 +252,8 @@ func notReadySince(pod *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-// markDeleting notes that a Pod is to go, from now on, and names its modules.
-func (s *store) markDeleting(uid types.UID) (e *entry, names []string, ok bool) {
+// markDeleting marks a Pod as being deleted, and returns the names of its modules.
+func (s *store) markDeleting(uid types.UID) (e *podRecord, names []string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e, ok = s.byUID[uid]
@@ -294,8 +262,7 @@ func (s *store) markDeleting(uid types.UID) (e *entry, names []string, ok bool) 
 	}
 	if !e.deleting {
 		e.deleting = true
-		e.finished = !slices.ContainsFunc(e.modules, module.installable) // there is nothing to wait for
-		s.disorder(e)
+		e.finished = !slices.ContainsFunc(e.modules, module.installable) // no module was installed for it
 		if e.notReadySince.IsZero() {
 			e.notReadySince = time.Now()
 		}
@@ -303,8 +270,8 @@ func (s *store) markDeleting(uid types.UID) (e *entry, names []string, ok bool) 
 	return e, e.names(), true
 }
 
-// names lists the names of a Pod's modules, each once. The caller holds the store's lock.
-func (e *entry) names() []string {
+// names returns the names of the modules of a Pod without duplicates. The caller holds the lock of the store.
+func (e *podRecord) names() []string {
 	var names []string
 	for _, m := range e.modules {
 		names = append(names, m.Name)
@@ -313,63 +280,61 @@ func (e *entry) names() []string {
 	return slices.Compact(names)
 }
 
-func (s *store) remove(e *entry) {
+func (s *store) remove(e *podRecord) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drop(e)
-	s.disorder(e)
+	delete(s.byUID, e.uid)
 	for _, name := range e.names() {
-		key := workerKey{e.identity, name}
-		if l := s.lane(key); l != nil {
-			delete(l.pods, e.uid)
-			s.dropEmpty(key)
-		}
+		s.leaveLane(e, name)
 	}
 }
 
-// removeBase forgets all about a base, and returns the Pods that it had.
-func (s *store) removeBase(identity string) (had []*entry) {
+// removeBase removes a base, and returns its Pods.
+func (s *store) removeBase(identity string) (pods []*podRecord) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, l := range s.byBase[identity] {
+	for name, l := range s.byBase[identity] {
+		s.leaveTurn(workerKey{identity, name})
 		for _, e := range l.pods {
-			if s.byUID[e.uid] == e { // else another lane had it too
-				s.drop(e)
-				had = append(had, e)
+			if s.byUID[e.uid] == e { // not seen in another lane
+				delete(s.byUID, e.uid)
+				pods = append(pods, e)
 			}
 		}
 	}
 	delete(s.byBase, identity)
-	return had
+	return pods
 }
 
-func (s *store) get(uid types.UID) (*entry, bool) {
+func (s *store) get(uid types.UID) (*podRecord, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	e, ok := s.byUID[uid]
 	return e, ok
 }
 
-// refersTo lists the Pods whose module versions stand in a ConfigMap.
+// refersTo returns the Pods whose module versions are in a ConfigMap.
 func (s *store) refersTo(name types.NamespacedName) (pods []*corev1.Pod) {
 	s.read(func() {
-		for _, e := range s.bySource[name] {
-			pods = append(pods, e.pod)
+		for _, e := range s.byUID {
+			if slices.ContainsFunc(e.pod.Spec.Containers, func(c corev1.Container) bool {
+				return slices.ContainsFunc(workload.VersionSources(e.pod.Namespace, c), func(s workload.Source) bool { return s.ConfigMap == name })
+			}) {
+				pods = append(pods, e.pod)
+			}
 		}
 	})
 	return pods
 }
 
-// changed looks again at which Pods a workload wants, and returns the lanes where that is another
-// than before.
+// changed determines again which Pods of a workload are outdated, and returns the lanes in which this has changed.
 func (s *store) changed(workload string) (lanes []workerKey) {
 	s.change(func() {
-		for _, e := range s.byWorkload[workload] {
-			if e.outdated == s.outdated(e.pod) {
+		for _, e := range s.byUID {
+			if workloadOf(e.pod) != workload || e.outdated == s.isOutdated(e.pod) {
 				continue
 			}
 			e.outdated = !e.outdated
-			s.disorder(e)
 			for _, name := range e.names() {
 				lanes = append(lanes, workerKey{e.identity, name})
 			}
@@ -378,83 +343,101 @@ func (s *store) changed(workload string) (lanes []workerKey) {
 	return lanes
 }
 
-// has says whether anything is known of a lane.
+// has reports whether a lane exists.
 func (s *store) has(key workerKey) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.lane(key) != nil
 }
 
-// views returns the views of all Pods of a lane, oldest first.
-func (s *store) views(key workerKey) []view {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	l := s.lane(key)
-	if l == nil {
-		return nil
-	}
-	return l.views(key.module)
-}
-
-// views is called with the store's lock held.
-func (l *lane) views(name string) []view {
-	views := make([]view, 0, len(l.pods))
-	for _, r := range l.ordered(name).ranks {
-		e := r.entry
-		views = append(views, view{
-			entry: e, pod: e.pod, module: e.modules[r.module], deleting: e.deleting, finished: e.finished, outdated: e.outdated,
-			notReadySince: e.notReadySince, readySince: e.readySince,
-		})
-	}
+// views returns snapshots of all Pods of a lane, oldest first.
+func (s *store) views(key workerKey) (views []podSnapshot) {
+	s.read(func() {
+		if l := s.lane(key); l != nil {
+			views = l.views(key.module)
+		}
+	})
 	return views
 }
 
-// names lists the module names of a base of which something is known.
+// views returns snapshots of all Pods of the lane, oldest first. The caller holds the lock of the store.
+func (l *lane) views(name string) []podSnapshot {
+	outdated := map[string]time.Time{} // when the last outdated Pod was created, by workload
+	for _, e := range l.pods {
+		if created := e.pod.CreationTimestamp.Time; e.outdated && created.After(outdated[workloadOf(e.pod)]) {
+			outdated[workloadOf(e.pod)] = created
+		}
+	}
+	views := make([]podSnapshot, 0, len(l.pods))
+	for _, e := range l.pods {
+		i := slices.IndexFunc(e.modules, func(m module) bool { return m.Name == name })
+		v := podSnapshot{podRecord: e, podState: e.podState, module: e.modules[i], since: e.pod.CreationTimestamp.Time}
+		if last := outdated[workloadOf(e.pod)]; !e.outdated && last.After(v.since) {
+			v.since = last
+		}
+		views = append(views, v)
+	}
+	slices.SortFunc(views, older)
+	return views
+}
+
+// older compares Pods by creation. A Pod that its workload requests follows the outdated Pods of the workload. Pods of the
+// same second are compared by their progress and by the order in which they came: a controller that starts during a rollout
+// gets them in any order.
+func older(a, b podSnapshot) int {
+	current := func(v podSnapshot) int {
+		if v.outdated {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(a.since.Compare(b.since), cmp.Compare(current(a), current(b)),
+		cmp.Compare(a.stage, b.stage), cmp.Compare(a.seen, b.seen), cmp.Compare(a.uid, b.uid))
+}
+
+// names returns the module names of a base for which a lane exists.
 func (s *store) names(identity string) []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.Sorted(maps.Keys(s.byBase[identity]))
 }
 
-// forgetFailures has what failed on a base and of holds for be tried again at once, and reports
-// whether there is any.
-func (s *store) forgetFailures(identity string, of func(plan.Failure) bool) (forgot bool) {
+// forgetFailures removes the failures on a base for which match returns true, and reports whether there are any.
+func (s *store) forgetFailures(identity string, match func(plan.Failure) bool) (forgot bool) {
 	s.change(func() {
 		for _, l := range s.byBase[identity] {
 			before := len(l.memory.Failed)
-			maps.DeleteFunc(l.memory.Failed, func(_ plan.Attempt, f plan.Failure) bool { return of(f) })
+			maps.DeleteFunc(l.memory.Failed, func(_ plan.Attempt, f plan.Failure) bool { return match(f) })
 			forgot = forgot || len(l.memory.Failed) < before
 		}
 	})
 	return forgot
 }
 
-// placing notes what an install is to put on a base, before it is sent, and for which Pods.
-// inDoubt is until when it may do so without an answer. It returns what was known before, and false
-// if nobody asks for anything there any more.
-func (s *store) placing(key workerKey, m arklet.Module, inDoubt time.Time) (before plan.Installed, asked bool) {
+// placing records an install before it is sent. Without an answer, the base may carry it out until inDoubt. placing
+// returns what was known of the version before, and false if the lane does not exist any more.
+func (s *store) placing(key workerKey, m arklet.Module, inDoubt time.Time) (before plan.Installed, ok bool) {
 	s.change(func() {
 		l := s.lane(key)
-		if asked = l != nil; !asked {
+		if ok = l != nil; !ok {
 			return
 		}
 		before = l.memory.Installed[m.Version]
 		l.memory.Installed[m.Version] = plan.Installed{URL: m.URL, InDoubtUntil: inDoubt}
-		from := api.ReasonInstalled
+		origin := api.ReasonInstalled
 		if r := l.memory.Replacing; r != nil && r.Module == m {
-			from = api.ReasonReplacedInPlace
+			origin = api.ReasonReplacedInPlace
 		}
 		for _, v := range l.views(key.module) {
 			if v.wants() && v.module.Module == m {
-				v.origins[key.module] = from
+				v.origins[key.module] = origin
 			}
 		}
 	})
-	return before, asked
+	return before, ok
 }
 
-// refused notes that a base did not take a jar: what was known of its version before holds, and an
-// install of another jar that is under way there may still end.
+// refused records that a base did not install a jar. An earlier install of another jar of the version may still end.
 func (s *store) refused(key workerKey, m arklet.Module, before plan.Installed) {
 	s.change(func() {
 		if l := s.lane(key); l != nil && l.memory.Installed[m.Version].URL == m.URL {
@@ -463,7 +446,7 @@ func (s *store) refused(key workerKey, m arklet.Module, before plan.Installed) {
 	})
 }
 
-// settled notes that a list has shown what came of an install.
+// settled records that a list of the base shows the result of an install.
 func (s *store) settled(key workerKey, m arklet.Module) {
 	s.change(func() {
 		if l := s.lane(key); l != nil {
@@ -472,21 +455,21 @@ func (s *store) settled(key workerKey, m arklet.Module) {
 	})
 }
 
-// read runs f with the entry's fields under the lock.
+// read calls f with the lock held for reading.
 func (s *store) read(f func()) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	f()
 }
 
-// change runs f, which may change fields of entries and lanes, under the lock.
+// change calls f with the lock held for writing.
 func (s *store) change(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
 }
 
-// count is the number of Pods served.
+// count returns the number of Pods.
 func (s *store) count() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

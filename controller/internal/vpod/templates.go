@@ -13,32 +13,18 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// templates knows what Deployments and DaemonSets want of their Pods now. That decides which of two
-// Pods of one of them is to serve on a base, and not which was created later: a rollout that is taken
-// back has its old Pods yet, and a ReplicaSet that is on its way down makes a Pod anew whose
-// predecessor was deleted by somebody.
-type templates struct {
-	deployments appsinformers.DeploymentInformer // nil = nothing is known
-	daemonSets  appsinformers.DaemonSetInformer
-}
+// templates knows what Deployments and DaemonSets request of their Pods now. This decides which of two Pods on a base must
+// serve: during a rollback the older one must, and a ReplicaSet that is scaled down may recreate a Pod.
+type templates struct{ deployments, daemonSets cache.SharedIndexInformer }
 
-// newTemplates asks for the informers, so that whoever starts them does so.
+// newTemplates requests the informers, so that the caller starts them.
 func newTemplates(workloads appsinformers.Interface) templates {
-	if workloads == nil {
-		return templates{}
-	}
-	t := templates{workloads.Deployments(), workloads.DaemonSets()}
-	t.deployments.Informer()
-	t.daemonSets.Informer()
-	return t
+	return templates{workloads.Deployments().Informer(), workloads.DaemonSets().Informer()}
 }
 
-// watch calls changed with the workload whenever one wants something else, or comes.
+// watch calls changed with each workload that is new or whose specification has changed.
 func (t templates) watch(changed func(workload string)) error {
-	if t.deployments == nil {
-		return nil
-	}
-	for _, informer := range []cache.SharedIndexInformer{t.deployments.Informer(), t.daemonSets.Informer()} {
+	for _, informer := range []cache.SharedIndexInformer{t.deployments, t.daemonSets} {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: func(obj any) {
 				changed(workloadName(obj))
@@ -56,6 +42,9 @@ func (t templates) watch(changed func(workload string)) error {
 	return nil
 }
 
+// daemonSet is the prefix of the names of DaemonSets. Deployments have none.
+const daemonSet = "DaemonSet "
+
 func workloadName(obj any) string {
 	name := cache.MetaObjectToName(obj.(metav1.Object)).String()
 	if _, is := obj.(*appsv1.DaemonSet); is {
@@ -64,28 +53,20 @@ func workloadName(obj any) string {
 	return name
 }
 
-// daemonSet sets the names of DaemonSets apart from those of Deployments.
-const daemonSet = "DaemonSet "
-
-// workloadOf names the Deployment or DaemonSet of a Pod; empty if it has none.
+// workloadOf returns the name of the Deployment or DaemonSet of a Pod; empty if it has none.
 func workloadOf(pod *corev1.Pod) string {
 	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" {
 		return daemonSet + pod.Namespace + "/" + owner.Name
 	}
-	deployment, _ := deploymentOf(pod)
-	return deployment
+	return deploymentOf(pod)
 }
 
-// outdated says whether the workload of a Pod wants another module than the Pod does. What is not
-// known is not outdated.
+// outdated reports whether the workload of a Pod is known and requests another module than the Pod does.
 func (t templates) outdated(pod *corev1.Pod) bool {
-	if t.deployments == nil {
-		return false
-	}
 	name, isDaemonSet := strings.CutPrefix(workloadOf(pod), daemonSet)
-	known := t.deployments.Informer().GetIndexer()
+	known := t.deployments.GetIndexer()
 	if isDaemonSet {
-		known = t.daemonSets.Informer().GetIndexer()
+		known = t.daemonSets.GetIndexer()
 	}
 	obj, _, _ := known.GetByKey(name) // an indexer in memory has no error
 	switch w := obj.(type) {

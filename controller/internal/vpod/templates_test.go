@@ -13,8 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
@@ -231,14 +229,4 @@ func TestOutdated(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Whoever starts the informers finds those of the templates among them.
-func TestInformersAreAskedForAtOnce(t *testing.T) {
-	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-	newTemplates(factory.Apps().V1())
-	factory.Start(t.Context().Done())
-	if synced := factory.WaitForCacheSync(t.Context().Done()); len(synced) != 2 {
-		t.Errorf("only %v are there", synced)
-	}
 }

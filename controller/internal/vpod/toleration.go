@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -14,19 +15,17 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// tolerated is for how long Kubernetes lets Pods stay on a Node that it takes for unreachable, where
-// nothing else is said (admission plugin DefaultTolerationSeconds).
+// tolerated is how long Pods stay on an unreachable Node by default (admission plugin DefaultTolerationSeconds).
 const tolerated = 300 * time.Second
 
-// tolerations returns what a module Pod is to tolerate, and whether that is more than it does. What
-// its author chose stays.
+// tolerations returns the tolerations that a module Pod must have, and whether they are different from its own:
 //
-//   - This environment, if it is meant for a base and tolerates no environment, so that it can't get
-//     onto one: so are the samples of document 5.1 and 5.2.
-//   - A Node that is unreachable, without the limit that admission set. While no controller renews
-//     Nodes, Kubernetes takes all of them for unreachable, and would evict Pods whose modules serve.
-//     Whether a base is dead is for the controller to say, and it deletes its Pods then.
-func (p *Provider) tolerations(pod *corev1.Pod) (_ []corev1.Toleration, more bool) {
+//   - The environment of this controller, if the Pod tolerates bases but no environment, as the samples of document 5.1 and
+//     5.2.
+//   - Unreachable Nodes without the default limit. While no controller renews Nodes, Kubernetes treats all of them as
+//     unreachable, and would evict Pods whose modules serve. The controller deletes the Pods of bases that do not exist any
+//     more.
+func (p *Provider) tolerations(pod *corev1.Pod) (_ []corev1.Toleration, changed bool) {
 	list := slices.Clone(pod.Spec.Tolerations)
 	names := func(key string) bool {
 		return slices.ContainsFunc(list, func(t corev1.Toleration) bool {
@@ -38,7 +37,7 @@ func (p *Provider) tolerations(pod *corev1.Pod) (_ []corev1.Toleration, more boo
 		return nil, false
 	}
 	if !scheduled && !names(labels.TaintEnv) {
-		more = true
+		changed = true
 		list = append(list, corev1.Toleration{
 			Key: labels.TaintEnv, Operator: corev1.TolerationOpEqual, Value: p.opts.AddTolerationFor, Effect: corev1.TaintEffectNoExecute,
 		})
@@ -47,16 +46,16 @@ func (p *Provider) tolerations(pod *corev1.Pod) (_ []corev1.Toleration, more boo
 		limit := ptr.Deref(t.TolerationSeconds, 0)
 		if t.Key == corev1.TaintNodeUnreachable && limit == int64(p.opts.Speed.Of(tolerated).Seconds()) {
 			list[i].TolerationSeconds = nil
-			more = more || scheduled // before, it may still become another controller's
+			changed = changed || scheduled // an unscheduled Pod may belong to another controller
 		}
 	}
-	return list, more
+	return list, changed
 }
 
-// tolerate has a Pod tolerate what it is to, without waiting. Kubernetes allows no other change of
-// tolerations but more of them, and of their seconds.
+// tolerate queues a patch if the tolerations of a Pod must change. Kubernetes allows only additional tolerations and other
+// limits.
 func (p *Provider) tolerate(pod *corev1.Pod) {
-	if _, more := p.tolerations(pod); more {
+	if _, changed := p.tolerations(pod); changed {
 		p.chores.Add(podKey(nameOf(pod)))
 	}
 }
@@ -71,4 +70,57 @@ func (p *Provider) patchTolerations(ctx context.Context, pod *corev1.Pod, tolera
 	}
 	_, err = p.writer.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
+}
+
+// podKey names a Pod.
+type podKey types.NamespacedName
+
+func (k podKey) attrs() []any { return []any{"pod", types.NamespacedName(k).String()} }
+
+const (
+	// choresAtOnce is the maximum number of concurrent chores.
+	choresAtOnce = 8
+	// afterConflict is the delay after a conflict. The informer usually has the other write by then.
+	afterConflict = 200 * time.Millisecond
+)
+
+// tend does the writes of a Pod that no lane does: its tolerations, its deletion at the end of its grace period, and the
+// status of a Pod that is not a module.
+func (p *Provider) tend(ctx context.Context, key podKey) (again time.Duration, err error) {
+	name := types.NamespacedName(key)
+	pod := p.unmanaged.get(name)
+	unmanaged := pod != nil
+	if !unmanaged {
+		pod, _ = p.informer.Get(name)
+	}
+	if pod == nil {
+		return 0, nil
+	}
+	if pod.Spec.NodeName != "" {
+		served := p.service(p.Identity(pod.Spec.NodeName))
+		if served == nil {
+			return 0, nil
+		}
+		var done func()
+		ctx, done = served.context(ctx)
+		defer done()
+	}
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	list, changed := p.tolerations(pod)
+	switch {
+	case unmanaged:
+		err = p.unmanaged.tend(ctx, pod)
+	case pod.DeletionTimestamp != nil:
+		if left := time.Until(pod.DeletionTimestamp.Time); left > 0 {
+			return left, nil
+		}
+		err = p.writer.delete(ctx, pod)
+	case changed:
+		err = p.patchTolerations(ctx, pod, list)
+	}
+	if apierrors.IsConflict(err) {
+		return afterConflict, nil
+	}
+	return 0, ignoreNotFound(err)
 }

@@ -1,10 +1,12 @@
 package vpod
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"sync"
@@ -13,8 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	vklog "github.com/virtual-kubelet/virtual-kubelet/log"
-	"github.com/virtual-kubelet/virtual-kubelet/node"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,7 +28,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
@@ -216,8 +215,7 @@ func (b *fakeBase) states() map[string]string {
 	return m
 }
 
-// world is a provider behind a real PodController, over a fake API and a fake base "a" that is node
-// "vnode.a". It lives in a synctest bubble.
+// world is a provider over a fake API and a fake base "a" that is node "vnode.a". It lives in a synctest bubble.
 type world struct {
 	*Provider
 	t      *testing.T
@@ -244,35 +242,33 @@ func newWorld(t *testing.T, opts Options) *world {
 	if opts.Answered == nil {
 		opts.Answered = func(Outcome) {}
 	}
+	if opts.Keep == nil {
+		opts.Keep = func(context.Context, string) {}
+	}
+	if opts.LedgerChanged == nil {
+		opts.LedgerChanged = func(string) {}
+	}
+	if opts.EndpointLag == nil {
+		opts.EndpointLag = func() time.Duration { return 0 }
+	}
+	if opts.Node == nil {
+		opts.Node = func(string) *corev1.Node { return nil }
+	}
+	opts.InstallTimeout = cmp.Or(opts.InstallTimeout, DefaultInstallTimeout)
+	opts.UninstallTimeout = cmp.Or(opts.UninstallTimeout, DefaultUninstallTimeout)
+	opts.Drain = cmp.Or(opts.Drain, DefaultDrain)
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	registry := base.NewRegistry(base.Options{Observer: func(c base.Change) { w.BaseChanged(c) }})
 	dialog := base.NewDialog(registry)
 	dialog.Use(w.base)
 	workloads := informers.NewSharedInformerFactory(w.api, 0)
 	opts.Workloads = workloads.Apps().V1()
 	w.Provider = New(opts, w.api, registry, dialog)
-	unused := informers.NewSharedInformerFactory(w.api, 0).Core().V1()
-	limiter := func() workqueue.TypedRateLimiter[any] {
-		return workqueue.NewTypedItemExponentialFailureRateLimiter[any](time.Millisecond, time.Second)
-	}
-	pods, err := node.NewPodController(node.PodControllerConfig{
-		PodClient: w.api.CoreV1(), PodInformer: w.Informer(), EventRecorder: &record.FakeRecorder{}, Provider: w.Provider,
-		ConfigMapInformer: unused.ConfigMaps(), SecretInformer: unused.Secrets(), ServiceInformer: unused.Services(),
-		SyncPodsFromKubernetesRateLimiter: limiter(), DeletePodsFromKubernetesRateLimiter: limiter(), SyncPodStatusFromProviderRateLimiter: limiter(),
-		SkipDownwardAPIResolution: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if err := w.Start(ctx); err != nil {
 			t.Errorf("provider: %v", err)
-		}
-	})
-	wg.Go(func() {
-		if err := pods.Run(vklog.WithLogger(ctx, Logger(w.opts.Logger)), 2); err != nil {
-			t.Errorf("pod controller: %v", err)
 		}
 	})
 	t.Cleanup(func() { cancel(); wg.Wait(); workloads.Shutdown() })
@@ -338,6 +334,8 @@ func (w *world) likeTheAPIServer() {
 	w.api.PrependReactor("update", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		u := a.(clienttesting.UpdateAction)
 		if a.GetSubresource() != "status" {
+			pod := u.GetObject().(*corev1.Pod)
+			pod.ResourceVersion = nextVersion(pod).ResourceVersion
 			return false, nil, nil
 		}
 		if w.refused.Load() {
@@ -367,7 +365,15 @@ func (w *world) likeTheAPIServer() {
 				field.Invalid(field.NewPath("metadata", "uid"), patch.Metadata.UID, "field is immutable"),
 			})
 		}
-		return err != nil, nil, err
+		if err != nil {
+			return true, nil, err
+		}
+		_, patched, err := clienttesting.ObjectReaction(w.api.Tracker())(a)
+		if err != nil {
+			return true, nil, err
+		}
+		pod := nextVersion(patched)
+		return true, pod, w.api.Tracker().Update(gvr, pod, pod.Namespace)
 	})
 	w.api.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		d := a.(clienttesting.DeleteActionImpl)
@@ -453,6 +459,22 @@ func (w *world) wants(version string) {
 		w.t.Fatal(err)
 	}
 	synctest.Wait()
+}
+
+// add creates a Pod.
+func (w *world) add(pod *corev1.Pod) {
+	w.t.Helper()
+	if _, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// update writes a Pod as a user does.
+func (w *world) update(pod *corev1.Pod) {
+	w.t.Helper()
+	if _, err := w.api.CoreV1().Pods("default").Update(w.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func (w *world) delete(name string) {

@@ -5,8 +5,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,27 +33,18 @@ type Options[K comparable] struct {
 
 // Queue calls Options.Do for the keys that are added. Its methods may be called concurrently.
 type Queue[K comparable] struct {
-	o     Options[K]
-	keys  workqueue.TypedRateLimitingInterface[K]
-	order *order[K]
-	busy  atomic.Int64
+	o    Options[K]
+	keys workqueue.TypedRateLimitingInterface[K]
+	busy atomic.Int64
 }
 
 // New returns a Queue. It keeps the keys until Run handles them.
 func New[K comparable](o Options[K]) *Queue[K] {
 	o.MinDelay = min(cmp.Or(o.MinDelay, 500*time.Millisecond), o.MaxDelay)
-	order := &order[K]{urgent: map[K]bool{}}
-	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{
-		Clock: o.Clock,
-		Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Clock: o.Clock, Queue: order}),
-	})
-	return &Queue[K]{
-		o: o, order: order,
-		keys: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[K](o.MinDelay, o.MaxDelay),
-			workqueue.TypedRateLimitingQueueConfig[K]{DelayingQueue: delaying},
-		),
-	}
+	return &Queue[K]{o: o, keys: workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[K](o.MinDelay, o.MaxDelay),
+		workqueue.TypedRateLimitingQueueConfig[K]{Clock: o.Clock},
+	)}
 }
 
 // Add adds a key. It does not block. A key that is being handled is handled again afterwards.
@@ -63,12 +52,6 @@ func (q *Queue[K]) Add(key K) { q.keys.Add(key) }
 
 // AddAfter adds a key after a delay.
 func (q *Queue[K]) AddAfter(key K, d time.Duration) { q.keys.AddAfter(key, d) }
-
-// AddFirst adds a key before all keys that Add has added.
-func (q *Queue[K]) AddFirst(key K) {
-	q.order.setUrgent(key)
-	q.keys.Add(key)
-}
 
 // Len returns the number of keys that wait to be handled.
 func (q *Queue[K]) Len() int { return q.keys.Len() }
@@ -121,59 +104,4 @@ func (q *Queue[K]) handle(ctx context.Context, key K) {
 			q.keys.AddAfter(key, again)
 		}
 	}
-}
-
-// order is the queue of a work queue. Urgent keys come first.
-type order[K comparable] struct {
-	mu          sync.Mutex // guards urgent; the work queue guards the rest
-	urgent      map[K]bool
-	first, rest []K
-}
-
-func (o *order[K]) setUrgent(key K) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.urgent[key] = true
-}
-
-func (o *order[K]) isUrgent(key K) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.urgent[key]
-}
-
-// Touch implements workqueue.Queue.
-func (o *order[K]) Touch(key K) {
-	if !o.isUrgent(key) {
-		return
-	}
-	if i := slices.Index(o.rest, key); i >= 0 {
-		o.rest = slices.Delete(o.rest, i, i+1)
-		o.first = append(o.first, key)
-	}
-}
-
-// Push implements workqueue.Queue.
-func (o *order[K]) Push(key K) {
-	if o.isUrgent(key) {
-		o.first = append(o.first, key)
-	} else {
-		o.rest = append(o.rest, key)
-	}
-}
-
-// Len implements workqueue.Queue.
-func (o *order[K]) Len() int { return len(o.first) + len(o.rest) }
-
-// Pop implements workqueue.Queue.
-func (o *order[K]) Pop() (key K) {
-	from := &o.first
-	if len(o.first) == 0 {
-		from = &o.rest
-	}
-	key, *from = (*from)[0], (*from)[1:]
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.urgent, key)
-	return key
 }

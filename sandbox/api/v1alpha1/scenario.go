@@ -221,6 +221,8 @@ type Action struct {
 	Delete *Delete `json:"delete,omitempty" jsonschema:"oneof_required=delete"`
 	// Scale sets the replicas of a workload.
 	Scale *Scale `json:"scale,omitempty" jsonschema:"oneof_required=scale"`
+	// Release releases a version of a module.
+	Release *Release `json:"release,omitempty" jsonschema:"oneof_required=release"`
 	// Rollback takes a workload back to an earlier revision, as kubectl rollout undo does.
 	Rollback *Rollback `json:"rollback,omitempty" jsonschema:"oneof_required=rollback"`
 	// Base adds, removes, restarts or upgrades bases.

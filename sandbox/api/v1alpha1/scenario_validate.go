@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,7 +21,7 @@ const (
 // path; an empty list means that it can be run. Expressions are not looked into: a string that
 // still has one is taken as right.
 func ValidateScenario(s *Scenario) field.ErrorList {
-	v := &validator{scenario: s, sets: map[string]*BaseSet{}, streams: map[string]string{}, outputs: map[string]string{}, faults: map[string]bool{}}
+	v := &validator{scenario: s, names: s.Names()}
 	v.head(&s.TypeMeta, ScenarioKind, s)
 	for _, key := range sorted(s.Metadata.Labels) {
 		path := field.NewPath("metadata", "labels").Key(key)
@@ -41,15 +42,9 @@ func (v *validator) reasons(path *field.Path, value string, reasons []string) {
 func (v *validator) spec(s *ScenarioSpec, path *field.Path) {
 	v.matrix(s, path.Child("matrix"))
 	for i := range s.Bases {
-		set, at := &s.Bases[i], path.Child("bases").Index(i)
-		if _, twice := v.sets[set.Name]; twice {
-			v.add(field.Duplicate(at.Child("name"), set.Name))
-		}
-		v.sets[set.Name] = set
-		v.noteFaults(set)
-		v.baseSet(set, at)
+		v.baseSet(&s.Bases[i], path.Child("bases").Index(i))
 	}
-	v.scenario.EachStep(v.collect)
+	v.errs = append(v.errs, v.names.duplicates...)
 	if s.Controller != nil {
 		v.ownVariables(s.Controller.Env, path.Child("controller", "env"))
 	}
@@ -77,6 +72,9 @@ func (v *validator) matrix(s *ScenarioSpec, path *field.Path) {
 		}
 	}
 }
+
+// sorted returns the keys of a map in their order.
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 func (v *validator) baseSet(b *BaseSet, path *field.Path) {
 	if b.BaseName != b.Name { // the default's problem is told once, at the name

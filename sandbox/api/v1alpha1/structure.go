@@ -91,11 +91,7 @@ type validator struct {
 	scenario *Scenario
 	errs     field.ErrorList
 
-	// What a scenario has by name.
-	sets     map[string]*BaseSet
-	streams  map[string]string // where each name was given first
-	outputs  map[string]string
-	faults   map[string]bool
+	names    *Names   // of the scenario
 	waitable []string // background steps so far
 }
 

@@ -51,13 +51,13 @@ func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 // Status asks how the sandbox is; with bases, for each base and its Node too.
 func (c *Client) Status(ctx context.Context, bases bool) (*Status, error) {
-	return status.Call(ctx, &c.rpc, statusRequest{bases})
+	return MethodStatus.Call(ctx, &c.rpc, StatusRequest{bases})
 }
 
 // Up brings the sandbox up and blocks until it is; sink gets the steps. When ctx
 // ends before a first up is done, the daemon takes the sandbox down.
 func (c *Client) Up(ctx context.Context, r UpRequest, sink func(progress.Event)) (result *UpResult, err error) {
-	err = up.Call(ctx, &c.rpc, r, func(s upStep) {
+	err = MethodUp.Call(ctx, &c.rpc, r, func(s UpStep) {
 		if s.Event != nil {
 			sink(*s.Event)
 		}
@@ -71,7 +71,7 @@ func (c *Client) Up(ctx context.Context, r UpRequest, sink func(progress.Event))
 
 // Down stops everything; the daemon ends after its answer.
 func (c *Client) Down(ctx context.Context) error {
-	_, err := down.Call(ctx, &c.rpc, rpc.None{})
+	_, err := MethodDown.Call(ctx, &c.rpc, rpc.None{})
 	return err
 }
 
@@ -79,71 +79,66 @@ func (c *Client) Down(ctx context.Context) error {
 // sandbox down, its daemon does, and removes its state folder. It calls held once that is so, and blocks
 // until the sandbox ends.
 func (c *Client) Hold(ctx context.Context, held func()) error {
-	return hold.Call(ctx, &c.rpc, rpc.None{}, func(rpc.None) { held() })
-}
-
-// Events calls sink for every step since the daemon's start, until ctx or the
-// daemon ends.
-func (c *Client) Events(ctx context.Context, sink func(progress.Event)) error {
-	return progressEvents.Call(ctx, &c.rpc, rpc.None{}, sink)
+	return MethodHold.Call(ctx, &c.rpc, rpc.None{}, func(rpc.None) { held() })
 }
 
 // Bases lists the bases with their Nodes: those of a group, or all if it is empty.
 func (c *Client) Bases(ctx context.Context, group string) ([]Base, error) {
-	return bases.Call(ctx, &c.rpc, groupRequest{group})
+	return MethodBases.Call(ctx, &c.rpc, GroupRequest{group})
 }
 
 // AddBases adds bases and returns them when they are connected; their Nodes come
 // a little later.
 func (c *Client) AddBases(ctx context.Context, r AddRequest) ([]Base, error) {
-	return addBases.Call(ctx, &c.rpc, r)
+	return MethodAddBases.Call(ctx, &c.rpc, r)
 }
 
 // RemoveBases ends bases and returns them.
 func (c *Client) RemoveBases(ctx context.Context, r RemoveRequest) ([]Base, error) {
-	return removeBases.Call(ctx, &c.rpc, r)
+	return MethodRemoveBases.Call(ctx, &c.rpc, r)
 }
 
-// RestartBase ends the process of a base, named by identity or host name, and
-// returns the base when its new process is connected.
+// RestartBase ends the process of a base, named by identity, host name or address, and returns the base when its new
+// process is connected.
 func (c *Client) RestartBase(ctx context.Context, base string, r RestartRequest) (*Base, error) {
-	return restartBase.Call(ctx, &c.rpc, restartRequest{base, r})
+	r.Base = base
+	return MethodRestartBase.Call(ctx, &c.rpc, r)
 }
 
 // Act does something to a component.
 func (c *Client) Act(ctx context.Context, r ActRequest) error {
-	_, err := act.Call(ctx, &c.rpc, r)
+	_, err := MethodAct.Call(ctx, &c.rpc, r)
 	return err
 }
 
 // Repair starts and resumes the components that a group has left ended or paused, and brings the module
 // controllers back to what they were before it changed them, if that is asked for.
 func (c *Client) Repair(ctx context.Context, r RepairRequest) error {
-	_, err := repair.Call(ctx, &c.rpc, r)
+	_, err := MethodRepair.Call(ctx, &c.rpc, r)
 	return err
 }
 
 // SetFault sets a fault on its target, and returns the id of the fault.
 func (c *Client) SetFault(ctx context.Context, i fault.Injection) (id string, err error) {
-	return setFault.Call(ctx, &c.rpc, i)
+	return MethodSetFault.Call(ctx, &c.rpc, i)
 }
 
 // ClearFaults ends the faults that match and forgets them. An id that no fault has is an error.
 func (c *Client) ClearFaults(ctx context.Context, r FaultSelector) error {
-	_, err := clearFaults.Call(ctx, &c.rpc, r)
+	_, err := MethodClearFaults.Call(ctx, &c.rpc, r)
 	return err
 }
 
 // Faults lists the faults of a group, or all if it is empty, with the writes of controllers.
 func (c *Client) Faults(ctx context.Context, group string) (Faults, error) {
-	return faults.Call(ctx, &c.rpc, groupRequest{group})
+	return MethodFaults.Call(ctx, &c.rpc, GroupRequest{group})
 }
 
 // SetController brings the module controllers to what is asked, starting again
 // those that differ, and waits until all are ready. It returns what was before,
 // so that the same call can put it back.
 func (c *Client) SetController(ctx context.Context, r ControllerRequest) (before ControllerRequest, err error) {
-	return setController.Call(ctx, &c.rpc, r)
+	return MethodSetController.Call(ctx, &c.rpc, r)
 }
 
 // Watch calls sink for every event, in order and one at a time: first what is,
@@ -151,28 +146,28 @@ func (c *Client) SetController(ctx context.Context, r ControllerRequest) (before
 // returns its cause; until the daemon ends, and returns nil; or until sink was
 // so slow that events would be lost, and returns an *Error that says so.
 func (c *Client) Watch(ctx context.Context, r WatchRequest, sink func(events.Event)) error {
-	return watch.Call(ctx, &c.rpc, r, sink)
+	return MethodWatch.Call(ctx, &c.rpc, r, sink)
 }
 
 // StartTraffic starts a stream of requests; its name is unique in the group. It
 // goes on until it is stopped or the group goes.
 func (c *Client) StartTraffic(ctx context.Context, group string, s traffic.Spec) error {
-	_, err := startTraffic.Call(ctx, &c.rpc, startTrafficRequest{group, s})
+	_, err := MethodStartTraffic.Call(ctx, &c.rpc, StartTrafficRequest{group, s})
 	return err
 }
 
 // Traffic tells how the streams of a group are, ended ones too.
 func (c *Client) Traffic(ctx context.Context, group string) ([]traffic.Summary, error) {
-	return trafficOf.Call(ctx, &c.rpc, groupRequest{group})
+	return MethodTraffic.Call(ctx, &c.rpc, GroupRequest{group})
 }
 
 // StopTraffic stops a stream, waits for the answers that are on their way, at
 // most for the timeout of a request, and returns what the stream has led to.
 func (c *Client) StopTraffic(ctx context.Context, group, name string) (*traffic.End, error) {
-	return stopTraffic.Call(ctx, &c.rpc, streamRequest{group, name})
+	return MethodStopTraffic.Call(ctx, &c.rpc, StreamRequest{group, name})
 }
 
 // TrafficRecords calls sink for every request of a stream so far.
 func (c *Client) TrafficRecords(ctx context.Context, group, name string, sink func(traffic.Record)) error {
-	return trafficRecords.Call(ctx, &c.rpc, streamRequest{group, name}, sink)
+	return MethodTrafficRecords.Call(ctx, &c.rpc, StreamRequest{group, name}, sink)
 }

@@ -27,11 +27,11 @@ func Listen(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// Server serves the control API on a listener of Listen, to the processes of this process' user and of
-// root; others are told so.
-func Server(s Service) *http.Server {
+// NewServer serves the control API on a listener of Listen, to processes of the current user and of root. It refuses
+// other users.
+func NewServer(api http.Handler) *http.Server {
 	return &http.Server{
-		Handler: ownersOnly(Handler(s), os.Geteuid()), ReadHeaderTimeout: time.Minute,
+		Handler: ownersOnly(api, os.Geteuid()), ReadHeaderTimeout: time.Minute,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			uid, err := peerUID(c)
 			return context.WithValue(ctx, callerKey{}, known{uid, err})

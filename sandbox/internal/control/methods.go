@@ -8,54 +8,53 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// What can be asked of a daemon. The methods of Service and Client say what each does.
+// The methods of the control API. The methods of Client document them.
 const (
-	status         rpc.Unary[statusRequest, *Status]               = "Status"
-	up             rpc.Stream[UpRequest, upStep]                   = "Up"
-	down           rpc.Unary[rpc.None, rpc.None]                   = "Down"
-	hold           rpc.Stream[rpc.None, rpc.None]                  = "Hold"
-	progressEvents rpc.Stream[rpc.None, progress.Event]            = "Events"
-	bases          rpc.Unary[groupRequest, []Base]                 = "Bases"
-	addBases       rpc.Unary[AddRequest, []Base]                   = "AddBases"
-	removeBases    rpc.Unary[RemoveRequest, []Base]                = "RemoveBases"
-	restartBase    rpc.Unary[restartRequest, *Base]                = "RestartBase"
-	act            rpc.Unary[ActRequest, rpc.None]                 = "Act"
-	repair         rpc.Unary[RepairRequest, rpc.None]              = "Repair"
-	setFault       rpc.Unary[fault.Injection, string]              = "SetFault"
-	clearFaults    rpc.Unary[FaultSelector, rpc.None]              = "ClearFaults"
-	faults         rpc.Unary[groupRequest, Faults]                 = "Faults"
-	setController  rpc.Unary[ControllerRequest, ControllerRequest] = "SetController"
-	watch          rpc.Stream[WatchRequest, events.Event]          = "Watch"
-	startTraffic   rpc.Unary[startTrafficRequest, rpc.None]        = "StartTraffic"
-	trafficOf      rpc.Unary[groupRequest, []traffic.Summary]      = "Traffic"
-	stopTraffic    rpc.Unary[streamRequest, *traffic.End]          = "StopTraffic"
-	trafficRecords rpc.Stream[streamRequest, traffic.Record]       = "TrafficRecords"
+	MethodStatus         rpc.Unary[StatusRequest, *Status]               = "Status"
+	MethodUp             rpc.Stream[UpRequest, UpStep]                   = "Up"
+	MethodDown           rpc.Unary[rpc.None, rpc.None]                   = "Down"
+	MethodHold           rpc.Stream[rpc.None, rpc.None]                  = "Hold"
+	MethodBases          rpc.Unary[GroupRequest, []Base]                 = "Bases"
+	MethodAddBases       rpc.Unary[AddRequest, []Base]                   = "AddBases"
+	MethodRemoveBases    rpc.Unary[RemoveRequest, []Base]                = "RemoveBases"
+	MethodRestartBase    rpc.Unary[RestartRequest, *Base]                = "RestartBase"
+	MethodAct            rpc.Unary[ActRequest, rpc.None]                 = "Act"
+	MethodRepair         rpc.Unary[RepairRequest, rpc.None]              = "Repair"
+	MethodSetFault       rpc.Unary[fault.Injection, string]              = "SetFault"
+	MethodClearFaults    rpc.Unary[FaultSelector, rpc.None]              = "ClearFaults"
+	MethodFaults         rpc.Unary[GroupRequest, Faults]                 = "Faults"
+	MethodSetController  rpc.Unary[ControllerRequest, ControllerRequest] = "SetController"
+	MethodWatch          rpc.Stream[WatchRequest, events.Event]          = "Watch"
+	MethodStartTraffic   rpc.Unary[StartTrafficRequest, rpc.None]        = "StartTraffic"
+	MethodTraffic        rpc.Unary[GroupRequest, []traffic.Summary]      = "Traffic"
+	MethodStopTraffic    rpc.Unary[StreamRequest, *traffic.End]          = "StopTraffic"
+	MethodTrafficRecords rpc.Stream[StreamRequest, traffic.Record]       = "TrafficRecords"
 )
 
-// Their inputs that are nobody else's.
+// Requests that Client makes of its arguments.
 type (
-	statusRequest struct {
+	// StatusRequest asks for the status, with each base if Bases is true.
+	StatusRequest struct {
 		Bases bool `json:"bases"`
 	}
-	groupRequest struct {
+	// GroupRequest names a group. Empty means all.
+	GroupRequest struct {
 		Group string `json:"group"`
 	}
-	restartRequest struct {
-		Base string `json:"base"`
-		RestartRequest
-	}
-	startTrafficRequest struct {
+	// StartTrafficRequest starts a stream of requests for a group.
+	StartTrafficRequest struct {
 		Group string       `json:"group"`
 		Spec  traffic.Spec `json:"spec"`
 	}
-	streamRequest struct {
+	// StreamRequest names a stream of requests of a group.
+	StreamRequest struct {
 		Group string `json:"group"`
 		Name  string `json:"name"`
 	}
 )
 
-// upStep is a step of an up, or the end of it.
-type upStep struct {
+// UpStep is a step of an up, or its result.
+type UpStep struct {
 	Event  *progress.Event `json:"event,omitempty"`
 	Result *UpResult       `json:"result,omitempty"`
 }

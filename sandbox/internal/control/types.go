@@ -188,6 +188,8 @@ type RemoveRequest struct {
 
 // RestartRequest restarts a base.
 type RestartRequest struct {
+	// Base is set by Client.RestartBase.
+	Base string `json:"base"`
 	// NewIdentity gives it a new identity, as a new container has.
 	NewIdentity bool `json:"newIdentity,omitempty"`
 }

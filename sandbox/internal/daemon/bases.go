@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"time"
 
@@ -127,13 +126,13 @@ func (d *Daemon) AddBases(ctx context.Context, r control.AddRequest) ([]control.
 	defer release()
 	f := running.fleet
 	if r.Count < 1 {
-		return nil, &control.Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("%d bases cannot be added: one sandbox runs 1 to %d", r.Count, v1alpha1.MaxBases)}
+		return nil, badRequest("%d bases cannot be added: one sandbox runs 1 to %d", r.Count, v1alpha1.MaxBases)
 	}
 	s := fleet.Set{Group: r.Group, Name: r.Set, Seed: r.Seed}
 	if r.Spec != nil {
 		s.Spec = *r.Spec
 		if r.Group == "" {
-			return nil, &control.Error{Code: http.StatusBadRequest, Message: "settings are for the bases of a group: name one"}
+			return nil, badRequest("settings are for the bases of a group: name one")
 		}
 	}
 	if err := d.streams.open(r.Group); err != nil {
@@ -141,7 +140,7 @@ func (d *Daemon) AddBases(ctx context.Context, r control.AddRequest) ([]control.
 	}
 	added, err := f.Add(ctx, s, r.Count)
 	if errors.Is(err, fleet.ErrInvalid) {
-		return nil, &control.Error{Code: http.StatusBadRequest, Message: err.Error()}
+		return nil, badRequest("%v", err)
 	}
 	if err == nil {
 		err = d.streams.open(r.Group) // the owner may have gone meanwhile, and not have seen them
@@ -181,11 +180,11 @@ func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]co
 	case len(r.Bases) == 0 && r.Count == 0 && r.Group != "":
 		running.flows.Drop(ctx, r.Group)
 	default:
-		return nil, &control.Error{Code: http.StatusBadRequest, Message: "say which bases to remove, or how many, or which group, and only one of these"}
+		return nil, badRequest("say which bases to remove, or how many, or which group, and only one of these")
 	}
 	gone, err := running.fleet.Remove(ctx, selection)
 	if errors.Is(err, fleet.ErrUnknown) {
-		err = asNotFound(err)
+		err = notFound("%v", err)
 	}
 	return running.describe(gone), err
 }
@@ -200,35 +199,34 @@ func (d *Daemon) deleteNodes(ctx context.Context, n *nodes.Watch, identities []s
 }
 
 // RestartBase ends a base's process and starts it again.
-func (d *Daemon) RestartBase(ctx context.Context, base string, r control.RestartRequest) (*control.Base, error) {
+func (d *Daemon) RestartBase(ctx context.Context, r control.RestartRequest) (*control.Base, error) {
 	ctx, running, release, err := d.using(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	m, err := running.fleet.Restart(ctx, base, r.NewIdentity)
+	m, err := running.fleet.Restart(ctx, r.Base, r.NewIdentity)
 	switch {
 	case errors.Is(err, fleet.ErrUnknown):
-		return nil, asNotFound(err)
+		return nil, notFound("%v", err)
 	case err != nil:
 		return nil, err
 	}
 	return &running.describe([]*fleet.Member{m})[0], nil
 }
 
-// Bases lists those of a group, or all if it is empty.
-func (d *Daemon) Bases(group string) []control.Base {
+// Bases lists the bases of a group, or all if it is empty.
+func (d *Daemon) Bases(_ context.Context, r control.GroupRequest) ([]control.Base, error) {
 	switch running, ok := d.assembled(); {
 	case !ok:
-		return []control.Base{}
-	case group == "":
-		return running.describe(running.fleet.List())
+		return []control.Base{}, nil
+	case r.Group == "":
+		return running.describe(running.fleet.List()), nil
 	default:
-		return running.describe(running.fleet.Group(group))
+		return running.describe(running.fleet.Group(r.Group)), nil
 	}
 }
 
-// describe returns what is known of bases.
 func (s *running) describe(members []*fleet.Member) []control.Base {
 	bases := make([]control.Base, 0, len(members))
 	for _, m := range members {
@@ -255,11 +253,4 @@ func (s *running) describe(members []*fleet.Member) []control.Base {
 		bases = append(bases, b)
 	}
 	return bases
-}
-
-func asNotFound(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &control.Error{Code: http.StatusNotFound, Message: err.Error()}
 }

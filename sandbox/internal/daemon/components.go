@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
+	"slices"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
@@ -12,6 +12,9 @@ import (
 
 // Act does something to a component. Start and restart return when it is ready.
 func (d *Daemon) Act(ctx context.Context, r control.ActRequest) error {
+	if !slices.Contains(component.Actions, r.Action) {
+		return notFound("unknown action %s", r.Action)
+	}
 	ctx, release, err := d.changing(ctx, aShare)
 	if err != nil {
 		return err
@@ -39,9 +42,9 @@ func (d *Daemon) act(ctx context.Context, name string, action component.Action) 
 	var refused *component.RefusedError
 	switch {
 	case errors.As(err, &refused):
-		return &control.Error{Code: http.StatusConflict, Message: refused.Message}
+		return conflict("%s", refused.Message)
 	case errors.Is(err, component.ErrUnknown):
-		return &control.Error{Code: http.StatusNotFound, Message: fmt.Sprintf("%v; see: koupsandbox status", err)}
+		return notFound("%v; see: koupsandbox status", err)
 	}
 	return err
 }

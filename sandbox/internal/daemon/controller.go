@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
@@ -25,7 +24,7 @@ func (d *Daemon) SetController(ctx context.Context, r control.ControllerRequest)
 	group := r.Group
 	r.Group = "" // what is kept is nobody's
 	if _, err := d.controllerConfig(r); err != nil {
-		return before, &control.Error{Code: http.StatusBadRequest, Message: err.Error()}
+		return before, badRequest("%v", err)
 	}
 	d.noteControllers(group, before)
 	if err = d.setControllers(ctx, r); err == nil {
@@ -39,7 +38,6 @@ func (d *Daemon) SetController(ctx context.Context, r control.ControllerRequest)
 	return before, errors.Join(err, d.setControllers(back, before))
 }
 
-// controllerConfig is the configuration of the controllers with a request upon it.
 func (d *Daemon) controllerConfig(r control.ControllerRequest) (v1alpha1.Controller, error) {
 	config := *d.configNow()
 	c := &config.Spec.Controller

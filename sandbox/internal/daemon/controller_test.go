@@ -22,7 +22,6 @@ func proxyTo(t *testing.T, addr string) func(*http.Request) (*url.URL, error) {
 	return http.ProxyURL(u)
 }
 
-// pids are the processes of the controllers that are ready.
 func (b *bench) controllers() map[string]int {
 	b.t.Helper()
 	status, err := b.Status(b.t.Context(), false)

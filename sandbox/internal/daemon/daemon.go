@@ -83,7 +83,6 @@ type Daemon struct {
 	o          Options
 	log        *slog.Logger
 	supervisor *supervise.Supervisor
-	events     *progressLog
 	startedAt  time.Time
 
 	// changes is held whole by whoever changes the sandbox: up, down, scaling. Whoever acts on one of
@@ -102,7 +101,7 @@ type Daemon struct {
 	controllers control.ControllerRequest // what was asked of the controllers last
 	parts       [partCount]component.Part // what status shows, as far as it has been made
 	running     *running                  // nil until it has been assembled
-	debts       map[string]*debt          // by group: what is to be repaired when its run has ended
+	repairs     repairs
 	undo        []func(context.Context) error
 
 	up      chan struct{} // closed at the first up
@@ -138,7 +137,6 @@ func New(o Options) *Daemon {
 	d := &Daemon{
 		o:         o,
 		log:       o.Logger,
-		events:    newProgressLog(),
 		startedAt: time.Now(),
 		changes:   semaphore.NewWeighted(whole),
 		stopped:   make(chan struct{}),
@@ -168,7 +166,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 	if err := supervise.RecordSelf(d.o.Dir.Run(), daemonName); err != nil {
 		return errors.Join(fmt.Errorf("noting the daemon's process: %w", err), listener.Close())
 	}
-	server := control.Server(d)
+	server := control.NewServer(d.api())
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	d.o.Listening()
@@ -245,7 +243,7 @@ const (
 func (d *Daemon) Up(ctx context.Context, r control.UpRequest, sink func(progress.Event)) (*control.UpResult, error) {
 	v1alpha1.SetDefaults(r.Config)
 	if errs := v1alpha1.Validate(r.Config); len(errs) > 0 {
-		return nil, &control.Error{Code: http.StatusBadRequest, Message: errs.ToAggregate().Error()}
+		return nil, badRequest("%v", errs.ToAggregate())
 	}
 	result, err := d.exclusiveUp(ctx, r, sink)
 	if err != nil && d.ending.Err() != nil { // a failed up leaves nothing running
@@ -263,9 +261,8 @@ func (d *Daemon) exclusiveUp(ctx context.Context, r control.UpRequest, sink func
 	defer release()
 	steps := progress.New(func(e progress.Event) {
 		d.log.Info("step", "kind", string(e.Kind), "step", e.Step, "elapsed", e.Elapsed, "err", e.Error)
-		d.events.add(e)
 		sink(e)
-	}, nil)
+	})
 
 	result := &control.UpResult{}
 	if d.phaseNow() == control.Running {
@@ -288,9 +285,8 @@ func (d *Daemon) exclusiveUp(ctx context.Context, r control.UpRequest, sink func
 	return result, nil
 }
 
-// Down stops everything; the daemon ends afterwards. It does not depend on ctx:
-// a command that goes away has asked all the same.
-func (d *Daemon) Down(context.Context) error {
+// Down stops everything, and blocks until that is done. The daemon ends afterwards.
+func (d *Daemon) Down() error {
 	d.end(errDown)
 	<-d.stopped
 	return d.stopErr
@@ -305,11 +301,6 @@ func (d *Daemon) Hold(ctx context.Context, held func()) {
 		d.end(errAbandoned)
 	case <-d.ending.Done():
 	}
-}
-
-// Events calls sink for every step until ctx ends or the sandbox is taken down.
-func (d *Daemon) Events(ctx context.Context, sink func(progress.Event)) {
-	d.events.follow(ctx, d.ending.Done(), sink)
 }
 
 // DownTime is how long a daemon that has run so many bases may take to stop everything.
@@ -338,7 +329,6 @@ func (d *Daemon) stop(ctx context.Context) {
 	close(d.stopped)
 }
 
-// show has status list a part from now on.
 func (d *Daemon) show(place int, p component.Part) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -365,7 +355,7 @@ func (d *Daemon) isUp() (*running, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.phase != control.Running {
-		return nil, &control.Error{Code: http.StatusConflict, Message: "the sandbox is not up yet"}
+		return nil, conflict("the sandbox is not up yet")
 	}
 	return d.running, nil
 }
@@ -377,7 +367,6 @@ func (d *Daemon) configNow() *v1alpha1.Sandbox {
 	return d.config
 }
 
-// ends says why the sandbox ends; nil while it does not.
 func (d *Daemon) ends() error { return context.Cause(d.ending) }
 
 func (d *Daemon) phaseNow() control.Phase {

@@ -38,7 +38,6 @@ import (
 
 const patience = 30 * time.Second
 
-// roleVariable makes the test's own binary play a module controller.
 const roleVariable = "DAEMON_TEST_CONTROLLER"
 
 func TestMain(m *testing.M) {
@@ -112,7 +111,6 @@ func (c *fakeCluster) Properties() cluster.Properties {
 	return cluster.Properties{Host: loopback, Ephemeral: true, Adopted: c.adopted}
 }
 
-// bench is a daemon that runs, and a client of it.
 type bench struct {
 	*control.Client
 	t       *testing.T
@@ -163,7 +161,6 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// nothingRuns checks that no process of the sandbox is left.
 func (b *bench) nothingRuns() {
 	b.t.Helper()
 	records, err := supervise.Records(b.dir.Run())
@@ -304,7 +301,6 @@ func TestUpAgain(t *testing.T) {
 	b.onlyNodesOfBases()
 }
 
-// onlyNodesOfBases checks that each base has a Node, and that no other Node is left.
 func (b *bench) onlyNodesOfBases() {
 	b.t.Helper()
 	bases, err := b.Bases(b.t.Context(), "")
@@ -587,7 +583,6 @@ func TestBrokerOfTheUser(t *testing.T) {
 	})
 }
 
-// eventually asks until all is well.
 func (b *bench) eventually(ask func() error) {
 	b.t.Helper()
 	check.Eventually(b.t, patience, ask)
@@ -657,24 +652,6 @@ func TestBasesAndFaults(t *testing.T) {
 				t.Errorf("got %v, want status %d", err, refused.code)
 			}
 		})
-	}
-}
-
-// Whoever asks later hears all steps from the first on.
-func TestEventsFromTheStart(t *testing.T) {
-	b := newBench(t)
-	b.up(request("good", 1))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var first string
-	err := b.Events(ctx, func(e progress.Event) {
-		if first == "" {
-			first = e.Step
-			cancel()
-		}
-	})
-	if !errors.Is(err, context.Canceled) || (first != "Starting broker" && first != "Preparing") {
-		t.Errorf("first step %q, then %v", first, err)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 
@@ -41,7 +40,7 @@ func (d *Daemon) SetFault(ctx context.Context, i fault.Injection) (id string, er
 	for n, name := range i.Bases {
 		m, err := running.fleet.Find(name)
 		if err != nil {
-			return "", asNotFound(err)
+			return "", notFound("%v", err)
 		}
 		members[n], i.Bases[n] = m, m.HostName
 	}
@@ -50,7 +49,7 @@ func (d *Daemon) SetFault(ctx context.Context, i fault.Injection) (id string, er
 		id, err = running.apiFaults.Inject(ctx, i)
 	case v1alpha1.TargetMQTT:
 		if n := slices.IndexFunc(members, func(m *fleet.Member) bool { return m.Tunnel != v1alpha1.TunnelMQTT }); n >= 0 {
-			return "", &control.Error{Code: http.StatusConflict, Message: fmt.Sprintf("base %s uses the HTTP tunnel: it has no connection to the broker", i.Bases[n])}
+			return "", conflict("base %s uses the HTTP tunnel: it has no connection to the broker", i.Bases[n])
 		}
 		id, err = running.mqttFaults.Inject(i)
 	case v1alpha1.TargetBase:
@@ -60,20 +59,15 @@ func (d *Daemon) SetFault(ctx context.Context, i fault.Injection) (id string, er
 	}
 	switch {
 	case errors.Is(err, apifault.ErrNone) && running.topology.Controllers != thisMachine:
-		return "", &control.Error{Code: http.StatusConflict, Message: "the controllers run in the cluster, where no proxy can stand between them and the API server: bring the sandbox up with --controller host"}
+		return "", conflict("the controllers run in the cluster, where no proxy can stand between them and the API server: bring the sandbox up with --controller host")
 	case errors.Is(err, apifault.ErrNone), errors.Is(err, fault.ErrExists):
-		return "", &control.Error{Code: http.StatusConflict, Message: err.Error()}
+		return "", conflict("%v", err)
 	case errors.Is(err, fault.ErrUnknown):
-		return "", asNotFound(err)
+		return "", notFound("%v", err)
 	}
 	return id, err
 }
 
-func badRequest(format string, args ...any) error {
-	return &control.Error{Code: http.StatusBadRequest, Message: fmt.Sprintf(format, args...)}
-}
-
-// injectIntoBases sets a fault on each base.
 func injectIntoBases(members []*fleet.Member, i fault.Injection) error {
 	if len(members) == 0 {
 		return badRequest("a fault of the target base needs bases")
@@ -87,7 +81,7 @@ func injectIntoBases(members []*fleet.Member, i fault.Injection) error {
 }
 
 // ClearFaults clears the faults that match. An ID that none of them has is an error.
-func (d *Daemon) ClearFaults(r control.FaultSelector) error {
+func (d *Daemon) ClearFaults(_ context.Context, r control.FaultSelector) error {
 	running, err := d.isUp()
 	if err != nil {
 		return err
@@ -95,7 +89,7 @@ func (d *Daemon) ClearFaults(r control.FaultSelector) error {
 	for n, name := range r.Bases {
 		m, err := running.fleet.Find(name)
 		if err != nil {
-			return asNotFound(err)
+			return notFound("%v", err)
 		}
 		r.Bases[n] = m.HostName
 	}
@@ -114,7 +108,7 @@ func (d *Daemon) ClearFaults(r control.FaultSelector) error {
 	}
 	for _, id := range r.IDs {
 		if !slices.Contains(cleared, id) {
-			return asNotFound(fmt.Errorf("fault %s: %w", id, fault.ErrUnknown))
+			return notFound("fault %s: %v", id, fault.ErrUnknown)
 		}
 	}
 	return nil
@@ -129,7 +123,8 @@ func ofBase(m *fleet.Member, f basefault.Status) fault.Status {
 }
 
 // Faults lists the faults of a group, or all if it is empty, with the writes of controllers.
-func (d *Daemon) Faults(group string) (control.Faults, error) {
+func (d *Daemon) Faults(_ context.Context, r control.GroupRequest) (control.Faults, error) {
+	group := r.Group
 	running, err := d.isUp()
 	if err != nil {
 		return control.Faults{}, err
@@ -146,7 +141,6 @@ func (d *Daemon) Faults(group string) (control.Faults, error) {
 	return control.Faults{Faults: append(list, running.faults.List(group)...), Writes: running.apiFaults.Writes(group)}, nil
 }
 
-// dropFaults ends the faults of a group on the connections of components, and forgets them.
 func (s *running) dropFaults(group string) {
 	s.faults.Clear(func(i fault.Injection) bool { return i.Group == group })
 	s.apiFaults.Forget(group)
@@ -191,7 +185,6 @@ func (d *Daemon) killController(n int) {
 	}
 }
 
-// client returns the client of the broker that an identity belongs to.
 func (d *Daemon) client(identity string) mqttfault.Client {
 	s, assembled := d.assembled()
 	if !assembled {

@@ -29,7 +29,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic/agent"
 )
 
-// agentHere is an agent in this process.
 type agentHere struct {
 	http.RoundTripper
 	end  context.CancelFunc
@@ -238,7 +237,7 @@ func TestFlowsToBasesInPods(t *testing.T) {
 			}
 		}
 	})
-	in := &inside{Remote: f.inside.(*inside).Remote, services: client.CoreV1(), fleet: pods, gateway: gateway}
+	in := &inside{Remote: f.inside.Remote, services: client.CoreV1(), fleet: pods, gateway: gateway}
 	f.inside = in
 
 	got := func(name string, change func(*traffic.Spec)) (all []string) {

@@ -19,30 +19,13 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// provider is one way to get a cluster.
-type provider struct {
-	// open makes the cluster of a configuration; nothing is started.
-	open func(clusterOptions) (Cluster, error)
-	// forget removes what a sandbox has left, when its daemon is gone and cannot say what that was.
-	forget func(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error
-}
-
-// providers are all there are: another one is a package, and a line here.
-var providers = map[v1alpha1.Provider]provider{
-	v1alpha1.ProviderEmbedded: {openEmbedded, forgetEmbedded},
-	v1alpha1.ProviderKind:     {openKind, forgetKind},
-	v1alpha1.ProviderExisting: {openExisting, forgetExisting},
-}
-
-// clusterOptions are what a cluster is made of.
 type clusterOptions struct {
 	dir        state.Dir
 	config     *v1alpha1.Sandbox
 	programs   Programs
 	supervisor *supervise.Supervisor
-	// note is told what a person should know.
-	note func(string)
-	log  *slog.Logger
+	note       func(string) // shows a note to the user
+	log        *slog.Logger
 }
 
 // EffectiveProvider is the provider of a configuration, or embedded where auto was not resolved: it
@@ -54,38 +37,62 @@ func EffectiveProvider(s *v1alpha1.Sandbox) v1alpha1.Provider {
 	return s.Spec.Provider
 }
 
+// openCluster makes the cluster of a configuration. It starts nothing.
 func openCluster(o clusterOptions) (Cluster, error) {
-	name := EffectiveProvider(o.config)
-	p, known := providers[name]
-	if !known {
-		return nil, fmt.Errorf("provider %q is not in this build", name)
+	switch EffectiveProvider(o.config) {
+	case v1alpha1.ProviderKind:
+		options, err := kindOptions(o.dir, o.config)
+		if err != nil {
+			return nil, err
+		}
+		options.Note, options.Logger = o.note, o.log
+		return asCluster(kind.New(options))
+	case v1alpha1.ProviderExisting:
+		return asCluster(newExisting(o.dir, o.config, o.log))
+	default:
+		options, err := embeddedOptions(o)
+		if err != nil {
+			return nil, err
+		}
+		return asCluster(embedded.New(options))
 	}
-	return p.open(o)
+}
+
+// asCluster returns a nil interface with an error, and not one that contains a nil pointer.
+func asCluster[C Cluster](c C, err error) (Cluster, error) {
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // Forget removes the objects of a sandbox without its daemon. In an existing cluster it removes the Nodes of
 // the bases, the objects with the label of the sandbox, and the mark, but no object of another sandbox. It
-// removes a kind cluster completely. An embedded cluster needs no cleanup.
+// removes a kind cluster completely. An embedded cluster needs no cleanup, because its processes have run records.
 func Forget(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error {
-	if p, known := providers[EffectiveProvider(config)]; known {
-		return p.forget(ctx, dir, config)
+	switch EffectiveProvider(config) {
+	case v1alpha1.ProviderKind:
+		o, err := kindOptions(dir, config)
+		if err != nil {
+			return err
+		}
+		return kind.Forget(ctx, o)
+	case v1alpha1.ProviderExisting:
+		return forgetExisting(ctx, dir, config)
+	default:
+		return nil
 	}
-	return nil
 }
 
-// ownerOf is whose a cluster of a sandbox is.
 func ownerOf(dir state.Dir, config *v1alpha1.Sandbox) (cluster.Owner, error) {
 	place, err := dir.Place()
 	return cluster.Owner{Sandbox: config.Metadata.Name, Place: place}, err
 }
 
-func openEmbedded(o clusterOptions) (Cluster, error) {
+func embeddedOptions(o clusterOptions) (embedded.Options, error) {
 	owner, err := ownerOf(o.dir, o.config)
-	if err != nil {
-		return nil, err
-	}
 	listen, _ := netip.ParseAddrPort(o.config.Spec.API.Listen) // it has been checked
-	c, err := embedded.New(embedded.Options{
+	return embedded.Options{
 		Owner:      owner,
 		Dir:        string(o.dir),
 		Binary:     o.programs.ControlPlane,
@@ -97,15 +104,8 @@ func openEmbedded(o clusterOptions) (Cluster, error) {
 		LogDir:     o.dir.Logs(),
 		Kubeconfig: o.dir.Kubeconfig(),
 		Logger:     o.log,
-	})
-	if err != nil {
-		return nil, err // and no interface with a nil in it
-	}
-	return c, nil
+	}, err
 }
-
-// forgetEmbedded has nothing to do: its processes have run records.
-func forgetEmbedded(context.Context, state.Dir, *v1alpha1.Sandbox) error { return nil }
 
 func kindOptions(dir state.Dir, config *v1alpha1.Sandbox) (kind.Options, error) {
 	owner, err := ownerOf(dir, config)
@@ -114,28 +114,6 @@ func kindOptions(dir state.Dir, config *v1alpha1.Sandbox) (kind.Options, error) 
 		Owner: owner, Dir: string(dir), Kubeconfig: dir.Kubeconfig(), LogDir: dir.Logs(),
 		Engine: string(k.Engine), Nodes: k.Nodes, Image: k.Image, Version: k.Version, Durable: config.Spec.Durable,
 	}, err
-}
-
-func openKind(o clusterOptions) (Cluster, error) {
-	options, err := kindOptions(o.dir, o.config)
-	if err != nil {
-		return nil, err
-	}
-	options.Note, options.Logger = o.note, o.log
-	p, err := kind.New(options)
-	if err != nil {
-		return nil, err // as above
-	}
-	return p, nil
-}
-
-// forgetKind removes the cluster.
-func forgetKind(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error {
-	o, err := kindOptions(dir, config)
-	if err != nil {
-		return err
-	}
-	return kind.Forget(ctx, o)
 }
 
 func newExisting(dir state.Dir, config *v1alpha1.Sandbox, log *slog.Logger) (*existing.Provider, error) {
@@ -147,14 +125,6 @@ func newExisting(dir state.Dir, config *v1alpha1.Sandbox, log *slog.Logger) (*ex
 	return existing.New(existing.Options{
 		Owner: owner, Kubeconfig: c.Kubeconfig, Context: c.Context, Consent: c.Consent, Env: config.Spec.Env, Dir: dir, Logger: log,
 	})
-}
-
-func openExisting(o clusterOptions) (Cluster, error) {
-	p, err := newExisting(o.dir, o.config, o.log)
-	if err != nil {
-		return nil, err // as above
-	}
-	return p, nil
 }
 
 func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) (err error) {

@@ -11,105 +11,91 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 )
 
-// undoes says what brings a component back after an action; what is not in it leaves nothing to undo.
-var undoes = map[component.Action]component.Action{
+// undoActions has the action that reverts each action. Actions without an entry need none.
+var undoActions = map[component.Action]component.Action{
 	component.Kill: component.Start, component.Stop: component.Start, component.Pause: component.Resume,
 }
 
-// debt is what a group has changed that is everybody's.
-type debt struct {
-	components  map[string]component.Action // what brings each back
-	controllers *control.ControllerRequest  // as they were before; nil = they are so
+// repairs are the changes of groups to components that Repair reverts. Daemon.mu guards them.
+type repairs struct {
+	// components has the action that reverts the last one, by group and component.
+	components map[string]map[string]component.Action
+	// changer is the group that was the last to change the controllers; empty if none has. original is how they were
+	// before the first change.
+	changer  string
+	original control.ControllerRequest
 }
 
-// owes returns the debt of a group; d.mu is held.
-func (d *Daemon) owes(group string) *debt {
-	if d.debts == nil {
-		d.debts = map[string]*debt{}
-	}
-	if d.debts[group] == nil {
-		d.debts[group] = &debt{components: map[string]component.Action{}}
-	}
-	return d.debts[group]
-}
-
-// noteAction notes what undoes an action of a group, before it is done: what fails may have begun.
+// noteAction records how to revert an action of a group. It is called before the action, because an action that fails
+// may have done a part.
 func (d *Daemon) noteAction(group, name string, action component.Action) {
 	if group == "" {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if undo, leaves := undoes[action]; leaves {
-		d.owes(group).components[name] = undo
-	} else {
-		delete(d.owes(group).components, name)
+	delete(d.repairs.components[group], name)
+	if undo, needed := undoActions[action]; needed {
+		d.owe(group, name, undo)
 	}
 }
 
-// noteControllers notes how the controllers were before a group changed them for the first time. What another
-// group owes still, this one does from now on: it was the last to change them.
+// owe records an action that Repair is to do. d.mu is held.
+func (d *Daemon) owe(group, name string, undo component.Action) {
+	if d.repairs.components == nil {
+		d.repairs.components = map[string]map[string]component.Action{}
+	}
+	if d.repairs.components[group] == nil {
+		d.repairs.components[group] = map[string]component.Action{}
+	}
+	d.repairs.components[group][name] = undo
+}
+
 func (d *Daemon) noteControllers(group string, before control.ControllerRequest) {
 	if group == "" {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	o := d.owes(group)
-	if o.controllers != nil {
-		return
+	if d.repairs.changer == "" {
+		d.repairs.original = before
 	}
-	o.controllers = &before
-	for _, other := range d.debts {
-		if other != o && other.controllers != nil {
-			o.controllers, other.controllers = other.controllers, nil
-		}
-	}
+	d.repairs.changer = group
 }
 
-// Repair starts and resumes the components that a group has left ended or paused, the controllers last,
-// and brings the controllers back to what they were, if that is asked for. What fails is owed still.
+// Repair starts and resumes the components that a group has left ended or paused, the controllers last. If the request
+// says so, it also reverts the changes of the group to the controllers. Another Repair tries again what has failed.
 func (d *Daemon) Repair(ctx context.Context, r control.RepairRequest) error {
 	d.mu.Lock()
-	undo := map[string]component.Action{}
-	if o := d.debts[r.Group]; o != nil {
-		undo, o.components = o.components, undo
-	}
+	undo := d.repairs.components[r.Group]
+	delete(d.repairs.components, r.Group)
 	d.mu.Unlock()
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(undo)) { // which puts the controllers last
 		if err := d.Act(ctx, control.ActRequest{Component: name, Action: undo[name]}); err != nil {
 			errs = append(errs, fmt.Errorf("%s of %s: %w", undo[name], name, err))
 			d.mu.Lock()
-			d.owes(r.Group).components[name] = undo[name]
+			d.owe(r.Group, name, undo[name])
 			d.mu.Unlock()
 		}
 	}
 	if r.Controllers {
-		errs = append(errs, d.restore(ctx, r.Group))
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if o := d.debts[r.Group]; o != nil && len(o.components) == 0 && o.controllers == nil {
-		delete(d.debts, r.Group)
+		errs = append(errs, d.restoreControllers(ctx, r.Group))
 	}
 	return errors.Join(errs...)
 }
 
-// owed is how the controllers were before a group changed them; nil = they are so.
-func (d *Daemon) owed(group string) *control.ControllerRequest {
+// changedBy reports whether a group was the last to change the controllers, and how they were before.
+func (d *Daemon) changedBy(group string) (original control.ControllerRequest, changed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if o := d.debts[group]; o != nil {
-		return o.controllers
-	}
-	return nil
+	return d.repairs.original, group != "" && d.repairs.changer == group
 }
 
-// restore brings the controllers back to what they were before a group changed them. If they take longer than ctx, they are
-// on their way to it all the same.
-func (d *Daemon) restore(ctx context.Context, group string) error {
-	if d.owed(group) == nil {
+// restoreControllers reverts the changes of a group to the controllers. When ctx ends first, the controllers may still
+// become what they were.
+func (d *Daemon) restoreControllers(ctx context.Context, group string) error {
+	if _, changed := d.changedBy(group); !changed {
 		return nil
 	}
 	ctx, release, err := d.changing(ctx, whole)
@@ -117,15 +103,15 @@ func (d *Daemon) restore(ctx context.Context, group string) error {
 		return err
 	}
 	defer release()
-	before := d.owed(group)
-	if before == nil { // another group has taken the debt over meanwhile
+	original, changed := d.changedBy(group)
+	if !changed { // another group has changed them in the meantime
 		return nil
 	}
-	if err := d.setControllers(ctx, *before); err != nil {
+	if err := d.setControllers(ctx, original); err != nil {
 		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.debts[group].controllers = nil
+	d.repairs.changer = ""
 	return nil
 }

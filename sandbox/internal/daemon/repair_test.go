@@ -13,7 +13,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 )
 
-// wanted checks what the controllers are to be.
 func (b *bench) wanted(when string, replicas int) {
 	b.t.Helper()
 	b.daemon.mu.Lock()
@@ -24,7 +23,6 @@ func (b *bench) wanted(when string, replicas int) {
 	}
 }
 
-// changes has a group change the number of controllers.
 func (b *bench) changes(group string, replicas int) {
 	b.t.Helper()
 	if _, err := b.SetController(b.t.Context(), control.ControllerRequest{Group: group, Replicas: replicas}); err != nil {
@@ -70,8 +68,8 @@ func TestControllersAreBroughtBackLast(t *testing.T) {
 	}
 	b.daemon.mu.Lock()
 	defer b.daemon.mu.Unlock()
-	if len(b.daemon.debts) != 0 {
-		t.Errorf("owed is still %v", b.daemon.debts)
+	if r := b.daemon.repairs; len(r.components) != 0 || r.changer != "" {
+		t.Errorf("not repaired: %+v", r)
 	}
 }
 

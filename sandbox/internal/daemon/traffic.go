@@ -3,13 +3,10 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/singleflight"
 
 	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
@@ -27,7 +24,6 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return nil
 }
 
-// lost tells of a request that was lost.
 func (d *Daemon) lost(l traffic.LostRequest) {
 	r := l.Record
 	d.streams.request(l.Group, r.Done, events.RequestEvent{
@@ -37,63 +33,62 @@ func (d *Daemon) lost(l traffic.LostRequest) {
 }
 
 // StartTraffic starts a stream of requests for a group.
-func (d *Daemon) StartTraffic(ctx context.Context, group string, s traffic.Spec) error {
+func (d *Daemon) StartTraffic(ctx context.Context, r control.StartTrafficRequest) error {
 	ctx, running, release, err := d.using(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if err := d.streams.open(group); err != nil {
+	if err := d.streams.open(r.Group); err != nil {
 		return err
 	}
-	f := running.flows
-	err = f.Begin(ctx, group, s)
+	err = running.flows.Begin(ctx, r.Group, r.Spec)
 	switch {
 	case errors.Is(err, traffic.ErrStreamExists):
-		return &control.Error{Code: http.StatusConflict, Message: err.Error()}
+		return conflict("%v", err)
 	case err != nil && ctx.Err() == nil:
-		return &control.Error{Code: http.StatusBadRequest, Message: err.Error()}
+		return badRequest("%v", err)
 	case err != nil:
 		return err
 	}
-	if err := d.streams.open(group); err != nil { // the owner went meanwhile, and may not have seen it
-		f.Drop(ctx, group)
+	if err := d.streams.open(r.Group); err != nil { // the owner went meanwhile, and may not have seen it
+		running.flows.Drop(ctx, r.Group)
 		return err
 	}
 	return nil
 }
 
-// Traffic tells how the streams of a group are.
-func (d *Daemon) Traffic(ctx context.Context, group string) ([]traffic.Summary, error) {
+// Traffic lists the streams of a group.
+func (d *Daemon) Traffic(ctx context.Context, r control.GroupRequest) ([]traffic.Summary, error) {
 	running, err := d.isUp()
 	if err != nil {
 		return nil, err
 	}
-	return running.flows.Summaries(ctx, group), nil
+	return running.flows.Summaries(ctx, r.Group), nil
 }
 
 // StopTraffic stops a stream and waits for its open requests.
-func (d *Daemon) StopTraffic(ctx context.Context, group, name string) (*traffic.End, error) {
+func (d *Daemon) StopTraffic(ctx context.Context, r control.StreamRequest) (*traffic.End, error) {
 	running, err := d.isUp()
 	if err != nil {
 		return nil, err
 	}
-	end, err := running.flows.Stop(ctx, group, name)
+	end, err := running.flows.Stop(ctx, r.Group, r.Name)
 	if errors.Is(err, traffic.ErrNoStream) {
-		err = asNotFound(err)
+		err = notFound("%v", err)
 	}
 	return end, err
 }
 
 // TrafficRecords calls sink for every request of a stream so far.
-func (d *Daemon) TrafficRecords(ctx context.Context, group, name string, sink func(traffic.Record)) error {
+func (d *Daemon) TrafficRecords(ctx context.Context, r control.StreamRequest, sink func(traffic.Record)) error {
 	running, err := d.isUp()
 	if err != nil {
 		return err
 	}
-	err = running.flows.Records(ctx, group, name, sink)
+	err = running.flows.Records(ctx, r.Group, r.Name, sink)
 	if errors.Is(err, traffic.ErrNoStream) {
-		err = asNotFound(err)
+		err = notFound("%v", err)
 	}
 	return err
 }
@@ -103,8 +98,7 @@ type targets struct {
 	ctx   context.Context // of listeners that are opened at their first use
 	fleet *fleet.Fleet
 
-	making singleflight.Group // of lists: every request asks for one
-	mu     sync.Mutex         // never held while a base is asked
+	mu     sync.Mutex // never held while a base is asked
 	groups map[string]targetList
 }
 
@@ -122,7 +116,8 @@ func (t *targets) ByIP(ip string) (traffic.Target, bool) {
 	return t.target(m), true
 }
 
-// Group returns the bases of a group; those of none are the sandbox's own.
+// Group returns the bases of a group; those of none are the sandbox's own. It keeps the list until the fleet changes,
+// because a Pod of bases that does not answer delays a new one.
 func (t *targets) Group(group string) []traffic.Target {
 	changes := t.fleet.Changes()
 	t.mu.Lock()
@@ -131,25 +126,15 @@ func (t *targets) Group(group string) []traffic.Target {
 	if ok && list.changes == changes {
 		return list.all
 	}
-	all, _, _ := t.making.Do(fmt.Sprint(changes, " ", group), func() (any, error) { return t.list(group, changes), nil })
-	return all.([]traffic.Target)
-}
-
-// list makes the list of a group, and keeps it unless somebody has kept a newer one.
-func (t *targets) list(group string, changes uint64) []traffic.Target {
-	members := t.fleet.Group(group)
-	list := targetList{changes: changes, all: make([]traffic.Target, len(members))}
-	for i, m := range members { // which takes seconds if a Pod of bases does not answer
-		list.all[i] = t.target(m)
+	list = targetList{changes: changes}
+	for _, m := range t.fleet.Group(group) {
+		list.all = append(list.all, t.target(m))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch known := t.groups[group]; {
-	case len(members) == 0:
+	if len(list.all) == 0 {
 		delete(t.groups, group)
 		return nil
-	case known.changes > changes: // somebody else was faster, and saw more
-		return known.all
 	}
 	if t.groups == nil {
 		t.groups = map[string]targetList{}

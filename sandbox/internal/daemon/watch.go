@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/events"
@@ -20,7 +19,7 @@ func (d *Daemon) Watch(ctx context.Context, r control.WatchRequest, sink func(ev
 	case err != nil:
 		return err
 	case r.Own && r.Group == "":
-		return &control.Error{Code: http.StatusBadRequest, Message: "only a group can be owned: name one"}
+		return badRequest("only a group can be owned: name one")
 	case r.Own:
 		if err := d.streams.own(r.Group); err != nil {
 			return err
@@ -54,7 +53,6 @@ func (d *Daemon) clear(running *running, group string) {
 	}
 }
 
-// componentChanged tells of a process.
 func (d *Daemon) componentChanged(c supervise.Change) {
 	d.streams.component(c.Time, c.Name, c.State, c.Exit)
 }

@@ -25,7 +25,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// stream is a watch that goes on.
 type stream struct {
 	t      *testing.T
 	events chan events.Event

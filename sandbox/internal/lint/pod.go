@@ -59,7 +59,7 @@ func (l *linter) component(w *workload) {
 
 // ignored reports fields that have no effect on a module.
 func (l *linter) ignored(w *workload) {
-	for _, f := range unsupported.Of(w.template.Spec, unsupported.Controller) {
+	for _, f := range unsupported.Of(w.template.Spec) {
 		if f.Name == "persistentVolumeClaim" {
 			l.find("claims", &w.object, w.in(f.Path), "the Pods stay Pending until the claim is bound to a volume, which a module does not see")
 			continue

@@ -33,12 +33,9 @@ const (
 	vnodePrefix = "vnode."
 	// firstFence is the value of labels.Fence of a Node that has had only one controller.
 	firstFence = "1"
-	// countPause is how long many Nodes may change before they are counted again, for each base: counting 10,000
-	// every 10 ms took a sixth of the daemon's time while they came.
-	countPause = 10 * time.Microsecond
-	// namesInError is how many missing bases an error names.
-	namesInError = 3
-	// removedAtOnce is how many Nodes are removed at the same time.
+	// waitPeriod is the time between two looks of Wait.
+	waitPeriod    = 20 * time.Millisecond
+	namesInError  = 3
 	removedAtOnce = 50
 )
 
@@ -53,9 +50,8 @@ type Watch struct {
 	env     string
 	created func(identity, holder string)
 
-	mu     sync.Mutex
-	ready  map[string]nodeState // by identity
-	change chan struct{}        // closed at the next change
+	mu    sync.Mutex
+	ready map[string]nodeState // by identity
 }
 
 type nodeState struct {
@@ -70,7 +66,7 @@ type nodeState struct {
 // calls created for each Node that has had only one controller. holder is the CLIENT_ID of this controller, or
 // empty for a custom controller. created may be nil.
 func New(client kubernetes.Interface, env string, created func(identity, holder string)) *Watch {
-	return &Watch{client: client, env: env, created: created, ready: map[string]nodeState{}, change: make(chan struct{})}
+	return &Watch{client: client, env: env, created: created, ready: map[string]nodeState{}}
 }
 
 // Start follows the Nodes until ctx ends. It can be called once.
@@ -135,10 +131,7 @@ func (n *Watch) set(o any) {
 	id, holder := n.Identity(node.Name), node.Annotations[labels.Holder]
 	n.mu.Lock()
 	_, known := n.ready[id]
-	if n.ready[id] != s {
-		n.ready[id] = s
-		n.changed()
-	}
+	n.ready[id] = s
 	n.mu.Unlock()
 	if !known && n.created != nil && (holder == "" || node.Annotations[labels.Fence] == firstFence) {
 		n.created(id, holder)
@@ -153,14 +146,7 @@ func (n *Watch) unset(o any) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		delete(n.ready, n.Identity(node.Name))
-		n.changed()
 	}
-}
-
-// changed wakes those who wait. n.mu is held.
-func (n *Watch) changed() {
-	close(n.change)
-	n.change = make(chan struct{})
 }
 
 // Identity takes the base's identity out of a Node's name, which is
@@ -201,34 +187,22 @@ func (n *Watch) Left(identities []string, held bool) []string {
 	})
 }
 
-// Wait blocks until the Nodes of all bases are Ready. When ctx ends before, the
-// error says how many are not, and names some.
+// Wait blocks until the Nodes of all bases are Ready. When ctx ends before, the error has the number of the missing ones
+// and the names of some.
 func (n *Watch) Wait(ctx context.Context, identities func() []string) error {
-	for {
-		all := identities()
+	var all, missing []string
+	err := wait.PollUntilContextCancel(ctx, waitPeriod, true, func(context.Context) (bool, error) {
+		all = identities()
 		n.mu.Lock()
-		var missing []string
-		for _, id := range all {
-			if !n.ready[id].ready {
-				missing = append(missing, id)
-			}
-		}
-		change := n.change
-		n.mu.Unlock()
-		if len(missing) == 0 {
-			return nil
-		}
-		select {
-		case <-change:
-		case <-ctx.Done():
-			return fmt.Errorf("%d of %d bases have no Ready Node, such as %s: %w", len(missing), len(all),
-				strings.Join(missing[:min(len(missing), namesInError)], ", "), context.Cause(ctx))
-		}
-		select { // Nodes come by the hundred: count again when some have come
-		case <-time.After(time.Duration(len(all)) * countPause):
-		case <-ctx.Done():
-		}
+		defer n.mu.Unlock()
+		missing = slices.DeleteFunc(slices.Clone(all), func(id string) bool { return n.ready[id].ready })
+		return len(missing) == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%d of %d bases have no Ready Node, such as %s: %w", len(missing), len(all),
+			strings.Join(missing[:min(len(missing), namesInError)], ", "), context.Cause(ctx))
 	}
+	return nil
 }
 
 // Sweep deletes all Nodes of bases in a cluster that is ours, as Remove does, and what controllers have
@@ -278,7 +252,6 @@ func (n *Watch) Ended(ctx context.Context, identities []string) error {
 	return group.Wait()
 }
 
-// deleteHeld deletes a Node that has the annotation of the bundled controller.
 func (n *Watch) deleteHeld(ctx context.Context, name string) error {
 	node, err := n.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err == nil && node.Annotations[labels.Holder] != "" {

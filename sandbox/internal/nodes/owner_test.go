@@ -17,7 +17,6 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// renewed is the renew time of every Lease in these tests.
 var renewed = time.Date(2026, 11, 29, 10, 0, 0, 0, time.UTC)
 
 func lease(name, component, env, holder string) *coordinationv1.Lease {

@@ -20,7 +20,6 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// withPod is a Node with its Lease and a Pod.
 func withPod(node *corev1.Node) []runtime.Object {
 	return []runtime.Object{
 		node,

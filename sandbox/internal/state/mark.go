@@ -7,10 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
-
-	"sigs.k8s.io/yaml"
-
-	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
 // ErrForeign is returned, wrapped with what to do, for a folder that koupsandbox has not made.
@@ -43,7 +39,7 @@ func (d Dir) Owned() (bool, error) {
 		}
 	}
 	switch {
-	case d.marked() || d.unmarkedSandbox():
+	case d.marked():
 		return true, nil
 	case info.IsDir() && len(entries) == 0:
 		return false, nil
@@ -87,27 +83,6 @@ func (d Dir) mark() error {
 }
 
 func (d Dir) marked() bool { return isFile(d.file(markFile)) }
-
-// unmarkedSandbox recognises a sandbox of a version that did not mark its folders, by the
-// configuration that its daemon wrote for this very name, and the folder of its run records. A
-// configuration that a user wrote is not private and has no such folder beside it.
-func (d Dir) unmarkedSandbox() bool {
-	records, err := os.Lstat(d.Run())
-	if err != nil || !records.IsDir() || !isFile(d.Config()) {
-		return false
-	}
-	info, err := os.Stat(d.Config())
-	if err != nil || info.Mode().Perm() != 0o600 {
-		return false
-	}
-	text, err := os.ReadFile(d.Config())
-	if err != nil {
-		return false
-	}
-	var config v1alpha1.Sandbox
-	return yaml.Unmarshal(text, &config) == nil &&
-		config.APIVersion == v1alpha1.APIVersion && config.Kind == v1alpha1.Kind && config.Metadata.Name == d.Name()
-}
 
 // isFile tells whether there is a file, and no link to one.
 func isFile(path string) bool {

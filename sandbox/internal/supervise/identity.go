@@ -40,7 +40,6 @@ func owned(pid int, start string) (*os.Process, error) {
 	return p, nil
 }
 
-// alive tells whether the process that started at start still runs.
 func alive(pid int, start string) bool {
 	u, err := inspect(pid)
 	return err == nil && u.start == start

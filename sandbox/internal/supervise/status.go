@@ -156,7 +156,6 @@ type NotReadyError struct {
 	cause  error
 }
 
-// lastLines is how many LastLines there are at most.
 const lastLines = 10
 
 // Error names the component, the reason and the last log lines.

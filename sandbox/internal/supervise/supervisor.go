@@ -56,14 +56,15 @@ type Spec struct {
 
 func (s Spec) stopTimeout() time.Duration { return cmp.Or(s.StopTimeout, 5*time.Second) }
 
+// pollPeriod is the time between two calls of Spec.Ready.
+const pollPeriod = 20 * time.Millisecond
+
 // Options of a Supervisor.
 type Options struct {
 	// Dir holds the run records; it is made if it is missing. Required.
 	Dir string
 	// Logger is told of every start and exit; nil means silence.
 	Logger *slog.Logger
-	// PollInterval is the pause between two calls of Ready; zero means 20 ms.
-	PollInterval time.Duration
 	// Changed is told when a component starts, ends, is paused or goes on; it must not block. Nil
 	// means nobody is told.
 	Changed func(Change)
@@ -74,7 +75,6 @@ type Options struct {
 type Supervisor struct {
 	dir     string
 	logger  *slog.Logger
-	poll    time.Duration
 	changed func(Change)
 
 	mu         sync.Mutex
@@ -110,7 +110,6 @@ func New(o Options) *Supervisor {
 	return &Supervisor{
 		dir:        o.Dir,
 		logger:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
-		poll:       cmp.Or(o.PollInterval, 20*time.Millisecond),
 		changed:    o.Changed,
 		components: map[string]*component{},
 	}
@@ -165,7 +164,6 @@ func (s *Supervisor) start(ctx context.Context, c *component, spec Spec) error {
 	return nil
 }
 
-// launch starts the process and notes its identity.
 func launch(spec Spec) (*run, error) {
 	cmd := exec.Command(spec.Path, spec.Args...)
 	cmd.Dir = spec.Dir
@@ -196,7 +194,6 @@ func launch(spec Spec) (*run, error) {
 	return r, nil
 }
 
-// openLog opens a log file to append to, and tells its size so far.
 func openLog(path string) (*os.File, int64, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, 0, err
@@ -213,7 +210,6 @@ func openLog(path string) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// wait collects the process and notes how it ended.
 func (s *Supervisor) wait(name string, r *run) {
 	state, err := r.process.Wait()
 	if err != nil {
@@ -274,7 +270,7 @@ func (s *Supervisor) WaitUntil(ctx context.Context, name string, ready func(cont
 		case <-attempt.Done():
 		}
 	}()
-	tick := time.NewTicker(s.poll)
+	tick := time.NewTicker(pollPeriod)
 	defer tick.Stop()
 	var last error
 	for {
@@ -473,7 +469,6 @@ func (s *Supervisor) current(c *component) (Spec, *run) {
 	return c.spec, c.run
 }
 
-// find is current by name.
 func (s *Supervisor) find(name string) (Spec, *run, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

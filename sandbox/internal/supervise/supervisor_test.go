@@ -65,7 +65,7 @@ type bench struct {
 func newBench(t *testing.T) bench {
 	t.Helper()
 	dir := t.TempDir()
-	b := bench{New(Options{Dir: filepath.Join(dir, "run"), PollInterval: time.Millisecond}), dir}
+	b := bench{New(Options{Dir: filepath.Join(dir, "run")}), dir}
 	t.Cleanup(func() {
 		if err := b.StopAll(context.Background()); err != nil {
 			t.Error(err)

@@ -37,9 +37,6 @@ type GatewayOptions struct {
 	External func(addr string) bool
 	// Seed of the choice among endpoints. Default: a random one.
 	Seed uint64
-	// LastWins picks among endpoints of one address by their order, as kube-proxy's
-	// code does where it calls the result undefined. Default: a ready one counts.
-	LastWins bool
 	// Clock for the time of session affinity. Default: the real one.
 	Clock clock.PassiveClock
 	// Logger for what goes wrong. Default: nothing is logged.
@@ -197,7 +194,7 @@ func (g *Gateway) refresh(key types.NamespacedName) {
 				list = append(list, s)
 			}
 		}
-		b = backendOf(svc, list, g.o.LastWins)
+		b = backendOf(svc, list)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
@@ -114,13 +113,11 @@ func (s *Scenario) early(output string, e strictyaml.Expression) string {
 	case want.Kind() != reflect.String && want.Kind() != reflect.Interface:
 		return "an output is known only when its step has been done, too late for this field: outputs can be used in strings"
 	}
-	var printed int
-	s.Scenario.EachStep(func(path *field.Path, step *v1alpha1.Step) {
-		if step.Script != nil && step.Script.Output == output {
-			printed = s.doc.Line(path.Child("script", "output").String())
-		}
-	})
-	if printed > e.Line {
+	at, known := s.Scenario.Names().Outputs[output]
+	if !known {
+		return ""
+	}
+	if printed := s.doc.Line(at.String()); printed > e.Line {
 		return fmt.Sprintf("outputs.%s is not known yet: the step that prints it comes later, in line %d", output, printed)
 	}
 	return ""

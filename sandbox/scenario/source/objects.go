@@ -30,12 +30,9 @@ func (i *Instance) objects() (problems Problems) {
 		case step.Patch != nil && step.Patch.Refused == "":
 			problems = append(problems, of("patch", "patch").types(schema.FromAPIVersionAndKind(step.Patch.APIVersion, step.Patch.Kind))...)
 		}
-		for _, action := range []string{"patch", "delete", "scale", "rollback"} {
-			p, namespace := of(action, "namespace"), ""
-			_, _ = p.doc.Source(p.at).Decode(&namespace, strictyaml.Options{}) // the schema reports a value of another type
-			if namespace != "" && namespace != i.Run.Namespace && !expr.Has(namespace) {
-				problems = append(problems, p.problem(p.at, "a run changes objects only in its own namespace, because other runs share namespace %s: remove this field", namespace))
-			}
+		if r := step.Changes(); r != nil && r.Namespace != "" && r.Namespace != i.Run.Namespace && !expr.Has(r.Namespace) {
+			p := of(step.Kind(), "namespace")
+			problems = append(problems, p.problem(p.at, "a run changes objects only in its own namespace, because other runs share namespace %s: remove this field", r.Namespace))
 		}
 	})
 	return problems

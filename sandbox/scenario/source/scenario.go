@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
@@ -175,20 +173,10 @@ func (s *Scenario) static(vars map[string]any) expr.Static {
 			static.Matrix[name] = append(static.Matrix[name], value)
 		}
 	}
-	for _, set := range spec.Bases {
-		static.Sets = append(static.Sets, set.Name)
-	}
-	s.Scenario.EachStep(func(_ *field.Path, step *v1alpha1.Step) {
-		if step.Script != nil && step.Script.Output != "" {
-			static.Outputs = append(static.Outputs, step.Script.Output)
-		}
-		if step.Base != nil && step.Base.Add != nil {
-			static.Sets = append(static.Sets, step.Base.Add.Name)
-		}
-		if step.Traffic != nil && step.Traffic.Start != nil {
-			static.Streams = append(static.Streams, step.Traffic.Start.Name)
-		}
-	})
+	names := s.Scenario.Names()
+	static.Sets = append(static.Sets, slices.Sorted(maps.Keys(names.Sets))...)
+	static.Streams = append(static.Streams, slices.Sorted(maps.Keys(names.Streams))...)
+	static.Outputs = append(static.Outputs, slices.Sorted(maps.Keys(names.Outputs))...)
 	if slices.ContainsFunc(static.Streams, expr.Has) {
 		static.Streams = nil
 	}

@@ -58,7 +58,6 @@ func (c *Command) Process(i Instance) (supervise.Spec, error) {
 	return spec, nil
 }
 
-// write writes the files of an instance into its folder, and removes those of before.
 func (c *Command) write(i Instance, files map[string]string) error {
 	if len(files) == 0 {
 		return nil

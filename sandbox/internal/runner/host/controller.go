@@ -15,7 +15,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// tunnelToken is the environment variable with the token for heartbeats over HTTP.
 const tunnelToken = "HTTP_TUNNEL_TOKEN" //nolint:gosec // a name, not a secret
 
 // stopTime is how long the controller may take to give up its leases.
@@ -132,7 +131,6 @@ func (c *Controller) Process(i Instance) (supervise.Spec, error) {
 	}, nil
 }
 
-// list writes variables as NAME=value, sorted.
 func list(env map[string]string) []string {
 	all := make([]string, 0, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {

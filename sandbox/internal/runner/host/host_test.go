@@ -210,8 +210,7 @@ func (v *viewed) Settings(i Instance) (map[string]string, error) {
 
 // An MQTT client id ends with the CLIENT_ID of a controller. The module controller appends a random part.
 func TestReplica(t *testing.T) {
-	r := &Runner{}
-	r.numbers.Store("4d1c-8a", 2)
+	r := &Runner{numbers: map[string]int{"4d1c-8a": 2}}
 	got := map[string]int{}
 	for _, id := range []string{"4d1c-8a", "4d1c-8a-QWERTZ", "4d1c-8a-QWERTZ-1", "4d1c", "other", ""} {
 		got[id] = r.Replica(id)

@@ -30,7 +30,7 @@ func addFault(s *jsonschema.Schema, dir, bases string) error {
 	kind, _ := def.Properties.Get("kind")
 	kind.Type = ""
 	for _, target := range v1alpha1.FaultTargets {
-		file := filepath.Join(dir, "scenario_fault.go")
+		file := filepath.Join(dir, "fault.go")
 		if target == v1alpha1.TargetBase {
 			file = filepath.Join(bases, "fault.go")
 		}

@@ -111,9 +111,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"up", "now"}, result{2, "", "koupsandbox: up takes no arguments" + see("up")}},
 		{[]string{"up", "-o", "xml"}, result{2, "", `koupsandbox: --output "xml" is not one of: text, json, yaml` + see("up")}},
 		{[]string{"up"}, result{1, "", "koupsandbox: HOME/koupsandbox cannot be run as the program koupsandbox: build it again, or name another folder in $KOUPSANDBOX_BIN\n"}},
-		{[]string{"up", "--provider", "embedded", "--foreground"}, result{1, "",
-			"koupsandbox: the program koup-controlplane is missing: put it beside koupsandbox, or name its folder in $KOUPSANDBOX_BIN\n"}},
-		{[]string{"--home", "HOME/bad.yaml", "up", "--provider", "embedded", "--foreground"}, result{1, "",
+		{[]string{"--home", "HOME/bad.yaml", "up", "--provider", "embedded"}, result{1, "",
 			"koupsandbox: making the folder for locks: mkdir HOME/bad.yaml: not a directory; choose another place with --home\n"}},
 		{[]string{"status"}, result{1, "", `koupsandbox: sandbox "koup" is not up; bring it up with: koupsandbox up --name koup` + "\n"}},
 		{[]string{"status", "--name", "No"}, result{2, "",
@@ -153,7 +151,7 @@ func TestMistakes(t *testing.T) {
 
 // A folder that koupsandbox has not made is left alone, whatever it is called.
 func TestForeignFolder(t *testing.T) {
-	for _, line := range []string{"up --provider embedded --name src", "up --provider embedded --name src --foreground", "down --name src", "down --name src --keep-logs",
+	for _, line := range []string{"up --provider embedded --name src", "down --name src", "down --name src --keep-logs",
 		"demo --name src", "scenario run --up --provider embedded --name src HOME/s.yaml"} {
 		t.Run(line, func(t *testing.T) {
 			home := t.TempDir()

@@ -224,7 +224,6 @@ func (s *commands) asWanted(c *cli.Context, up *sandbox.Sandbox, config *v1alpha
 	return nil
 }
 
-// execute runs the scenarios and tells of each when it has ended.
 func (s *commands) execute(c *cli.Context, up *sandbox.Sandbox, scenarios []*source.Scenario, format string) (r *scenario.Report, err error) {
 	style := report.TextOptions{Color: s.Color, Verbose: c.Bool("verbose")}
 	line := &statusLine{w: s.Err, on: s.Terminal, width: s.Width}
@@ -284,7 +283,6 @@ func (s *commands) report(c *cli.Context, r *scenario.Report, format string) err
 	return failed
 }
 
-// ledger writes requests as lines of JSON.
 type ledger struct {
 	file *os.File
 	w    *bufio.Writer

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"time"
@@ -50,10 +49,7 @@ func (s *commands) bringUp(c *cli.Context, presets func(*v1alpha1.Spec)) error {
 	}
 	printer := progress.NewPrinter(s.Err, progress.PrinterOptions{Terminal: s.Terminal, Width: s.Width, Quiet: c.Bool("quiet")})
 	options := s.upOptions(c, folder, config, printer)
-	options.KeepBases, options.InProcess = keepBases, c.Bool("foreground")
-	if options.InProcess {
-		options.Logger = slog.New(slog.DiscardHandler)
-	}
+	options.KeepBases, options.Held = keepBases, c.Bool("foreground")
 	start := time.Now()
 	up, err := sandbox.Up(c.Context, options)
 	printer.Close()
@@ -73,7 +69,7 @@ func (s *commands) bringUp(c *cli.Context, presets func(*v1alpha1.Spec)) error {
 	if c.Bool(boardFlag) {
 		err = s.boardOf(c, up)
 	}
-	if err != nil || !options.InProcess {
+	if err != nil || !options.Held {
 		return err
 	}
 	say(s.Err, "Ctrl-C takes it down.\n")
@@ -81,7 +77,6 @@ func (s *commands) bringUp(c *cli.Context, presets func(*v1alpha1.Spec)) error {
 	return endForeground(c, folder, up.Name, err)
 }
 
-// upOptions brings a sandbox up as the user's command says.
 func (s *commands) upOptions(c *cli.Context, folder string, config *v1alpha1.Sandbox, printer *progress.Printer) sandbox.Options {
 	return sandbox.Options{
 		Home: folder, Config: config, BrokerPassword: os.Getenv(brokerPassword), Programs: sandbox.FindPrograms(s.Self, c.String(binFlag)),
@@ -107,7 +102,6 @@ func (s *commands) tellUp(up *sandbox.Sandbox, took time.Duration) {
 	say(s.Out, "\n  export KUBECONFIG=%s\n  kubectl get nodes\n\nTake it down with: koupsandbox down%s\n", shellescape.Quote(up.Kubeconfig), nameArgument(up.Name))
 }
 
-// brokerText says which broker it is.
 func brokerText(b control.Broker) string {
 	if b.URL == "" {
 		return "broker on " + b.Addr

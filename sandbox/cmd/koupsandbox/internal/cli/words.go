@@ -78,7 +78,6 @@ func takesNext(known []cli.Flag, word string) bool {
 	return ok && d.TakesValue()
 }
 
-// flagNamed is nil when there is none.
 func flagNamed(known []cli.Flag, name string) cli.Flag {
 	i := slices.IndexFunc(known, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 	if i < 0 {
@@ -87,7 +86,6 @@ func flagNamed(known []cli.Flag, name string) cli.Flag {
 	return known[i]
 }
 
-// flagsOf are those of a command, and of all.
 func flagsOf(c *cli.Context) []cli.Flag { return slices.Concat(c.App.Flags, c.Command.Flags) }
 
 // noCommand is what is wrong with a word that is no command; of are the commands that there are.
@@ -101,7 +99,6 @@ func noCommand(of []*cli.Command, before, word string) error {
 	return usageError{fmt.Errorf("there is no command %q%s", strings.TrimSpace(before+" "+word), plain.Meant(word, names))}
 }
 
-// onUsageError says which flag may have been meant.
 func onUsageError(c *cli.Context, err error, _ bool) error {
 	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
 	if !unknown {
@@ -146,7 +143,6 @@ func badValue(c *cli.Context, err error) error {
 	return fmt.Errorf("%s is %s: use %s", dashed(found[2]), found[1], what)
 }
 
-// dashed is a flag as it is typed.
 func dashed(name string) string {
 	if len(name) == 1 {
 		return "-" + name

@@ -1,0 +1,149 @@
+package v1alpha1
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// FaultAction sets, clears or awaits faults: exactly one field is set. Faults of the targets api and
+// mqtt that are left at the end of the steps are cleared then.
+type FaultAction struct {
+	// Set sets a fault.
+	Set *FaultSet `json:"set,omitempty" jsonschema:"oneof_required=set"`
+	// Clear ends the faults of the scenario that match.
+	Clear *FaultSelector `json:"clear,omitempty" jsonschema:"oneof_required=clear"`
+	// Await waits until the faults of the scenario that match have ended: their counts are reached, or
+	// their times are over.
+	Await *FaultSelector `json:"await,omitempty" jsonschema:"oneof_required=await"`
+}
+
+// FaultSet sets a fault.
+type FaultSet struct {
+	// Target of the fault: base, api for the connections of controllers to the Kubernetes API, or mqtt
+	// for connections to the broker.
+	Target FaultTarget `json:"target,omitempty" jsonschema:"enum=base,enum=api,enum=mqtt,default=base"`
+	// Bases that the fault acts on. Required for the target base. Default for mqtt: none, the fault acts
+	// on controllers.
+	Bases BaseNames `json:"bases,omitempty"`
+	// Replica of the controller that the fault acts on, from 1, for api and mqtt. Default: all.
+	Replica *int `json:"replica,omitempty"`
+	// Fault says what goes wrong: kind, match, count and so on; see koupsandbox scenario explain fault.
+	Fault Fault `json:"fault"`
+}
+
+// FaultSelector selects faults that were set. Each field that is given narrows it down.
+type FaultSelector struct {
+	// Target of the faults. Default: all.
+	Target FaultTarget `json:"target,omitempty" jsonschema:"enum=base,enum=api,enum=mqtt"`
+	// Bases that the faults act on. Default: all, and controllers.
+	Bases BaseNames `json:"bases,omitempty"`
+	// IDs of the faults. Default: all.
+	IDs []string `json:"ids,omitempty"`
+}
+
+func (a *FaultAction) title(kind string) string {
+	if len(given(a)) == 0 {
+		return kind
+	}
+	if s := a.Set; s != nil {
+		on := strings.Join(s.Bases, ", ")
+		if s.Target != TargetBase {
+			on = strings.TrimSpace(string(s.Target) + " " + on)
+		}
+		return fmt.Sprintf("set fault %s on %s", s.Fault.Kind, on)
+	}
+	s := a.Clear
+	if s == nil {
+		s = a.Await
+	}
+	text := a.verb() + " faults " + strings.Join(s.IDs, ", ")
+	if len(s.Bases) > 0 {
+		text = strings.TrimSpace(text) + " of " + strings.Join(s.Bases, ", ")
+	}
+	return strings.TrimSpace(text)
+}
+
+func (a *FaultAction) setDefaults(*Step, *ScenarioSpec) {
+	if a.Set != nil {
+		SetFaultDefaults(a.Set.Target, &a.Set.Fault)
+	}
+}
+
+func (a *FaultAction) collect(n *Names, _ *field.Path) {
+	if a.Set != nil {
+		n.Faults[a.Set.Fault.ID] = true
+	}
+}
+
+func (a *FaultAction) validate(v *validator, _ *Step, at *field.Path) {
+	if !v.exactlyOne(a, at, "does exactly one thing to faults") {
+		return
+	}
+	if a.Set != nil {
+		v.faultSet(a.Set, at.Child("set"))
+		return
+	}
+	s, at := a.Clear, at.Child(a.verb())
+	if a.Await != nil {
+		if s = a.Await; len(s.IDs) == 0 {
+			v.add(field.Required(at.Child("ids"), "say which faults to wait for"))
+		}
+	}
+	if len(s.Bases) > 0 {
+		v.bases(s.Bases, at.Child("bases"))
+	}
+	for i, id := range s.IDs {
+		if !v.names.Faults[id] && !HasExpression(id) {
+			v.invalid(at.Child("ids").Index(i), id, "no step sets a fault of this id")
+		}
+	}
+}
+
+// verb is the name of the field that is set: set, clear or await.
+func (a *FaultAction) verb() string { return given(a)[0] }
+
+func (v *validator) faultSet(s *FaultSet, at *field.Path) {
+	if s.Target == TargetBase || len(s.Bases) > 0 {
+		v.bases(s.Bases, at.Child("bases"))
+	}
+	switch {
+	case s.Target == TargetAPI && len(s.Bases) > 0:
+		v.forbid(at.Child("bases"), "has no meaning for target api: bases have no connections to the API")
+	case s.Replica == nil:
+	case s.Target == TargetBase:
+		v.forbid(at.Child("replica"), "has no meaning for target base")
+	case len(s.Bases) > 0:
+		v.forbid(at.Child("replica"), "selects a controller, and bases are named: remove one of them")
+	default:
+		v.replica(s.Replica, at)
+	}
+	if len(s.Bases) > 0 && s.Target.Kills(s.Fault.Kind) {
+		v.forbid(at.Child("bases"), "%s kills a controller; the fault crash ends the process of a base", s.Fault.Kind)
+	}
+	if slices.Contains(FaultTargets, s.Target) {
+		v.fault(s.Target, &s.Fault, at.Child("fault"))
+	}
+}
+
+// replica checks the number of a controller.
+func (v *validator) replica(n *int, at *field.Path) {
+	most := 1
+	if needs := v.scenario.Spec.Controller; needs != nil && needs.Replicas != nil {
+		most = *needs.Replicas
+	}
+	if n != nil && (*n < 1 || *n > most) {
+		v.invalid(at.Child("replica"), *n, "there are %d: say so in spec.controller.replicas", most)
+	}
+}
+
+func (a *FaultAction) disrupts() disruption {
+	if a.Set == nil {
+		return disruption{}
+	}
+	kind, target := a.Set.Fault.Kind, a.Set.Target
+	ofControllers := target == TargetMQTT && len(a.Set.Bases) == 0 && (target.Lasts(kind) || target.Kills(kind))
+	return disruption{sandbox: target == TargetAPI || ofControllers, proxy: target == TargetAPI}
+}

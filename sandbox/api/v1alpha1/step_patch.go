@@ -1,0 +1,46 @@
+package v1alpha1
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Patch changes one object.
+type Patch struct {
+	Ref          `json:",inline"`
+	ReleaseCheck `json:",inline"`
+	// Type is merge, strategic or json. Default: strategic, and merge for custom resources.
+	Type string `json:"type,omitempty" jsonschema:"enum=merge,enum=strategic,enum=json"`
+	// Patch is the patch; a list for json.
+	Patch Any `json:"patch"`
+	// Refused is as in Apply.
+	Refused string `json:"refused,omitempty"`
+}
+
+func (p *Patch) title(string) string { return "patch " + p.object() }
+
+// setDefaults sets the patch type strategic for the kinds of Kubernetes itself, and merge for others.
+func (p *Patch) setDefaults(*Step, *ScenarioSpec) {
+	gv, err := schema.ParseGroupVersion(p.APIVersion)
+	if err == nil && strings.Contains(gv.Group, ".") && !strings.HasSuffix(gv.Group, ".k8s.io") {
+		def(&p.Type, "merge")
+	}
+	def(&p.Type, "strategic")
+}
+
+func (p *Patch) validate(v *validator, _ *Step, at *field.Path) {
+	v.ref(&p.Ref, at, oneObject)
+	_, isList := p.Patch.([]any)
+	_, isObject := p.Patch.(map[string]any)
+	switch {
+	case unevaluated(p.Patch):
+	case p.Patch == nil:
+		v.add(field.Required(at.Child("patch"), "say what to change"))
+	case p.Type == "json" && !isList:
+		v.forbid(at.Child("patch"), "of the type json is a list of operations")
+	case p.Type != "json" && !isObject:
+		v.forbid(at.Child("patch"), "of the type %s is a part of the object; a list of operations has the type json", p.Type)
+	}
+}

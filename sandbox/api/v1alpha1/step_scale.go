@@ -1,0 +1,36 @@
+package v1alpha1
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Scale sets the replicas of a workload.
+type Scale struct {
+	Ref `json:",inline"`
+	// Replicas is how many there are to be. An expression may give it.
+	Replicas Any `json:"replicas"`
+}
+
+func (s *Scale) title(string) string { return fmt.Sprintf("scale %s to %v", s.object(), s.Replicas) }
+
+func (s *Scale) validate(v *validator, _ *Step, at *field.Path) {
+	v.ref(&s.Ref, at, oneObject)
+	at = at.Child("replicas")
+	switch n := s.Replicas.(type) {
+	case nil:
+		v.add(field.Required(at, "say how many there are to be"))
+	case int64:
+		if n < 0 {
+			v.invalid(at, n, "must not be negative")
+		}
+	default:
+		if f, isFloat := n.(float64); isFloat && f >= 0 && f == float64(int64(f)) {
+			return
+		}
+		if !unevaluated(n) {
+			v.invalid(at, n, "must be a whole number")
+		}
+	}
+}

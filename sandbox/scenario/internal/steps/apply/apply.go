@@ -1,0 +1,107 @@
+// Package apply executes the step apply.
+package apply
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/kube"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/match"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
+)
+
+// Exec applies objects and waits until they are seen.
+func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Apply) (string, error) {
+	objects, err := manifest(e, a)
+	if err != nil {
+		return "", err
+	}
+	if len(objects) == 0 {
+		return "", steps.Fail("%s has no objects", a.File)
+	}
+	var done, refusals []string
+	for _, o := range objects {
+		o = kube.Bind(o, e.Group)
+		before, err := e.Present(ctx, o)
+		if err != nil {
+			return "", err
+		}
+		began := time.Now()
+		k, written, err := e.Kube.Apply(ctx, o, e.Namespace)
+		if refusal, err := steps.Refused(err, a.Refused); err != nil {
+			return "", err
+		} else if refusal != "" {
+			refusals = append(refusals, refusal)
+			continue
+		}
+		e.Released(began, before, written, a.ReleaseCheck)
+		if err := e.World.Seen(ctx, e.Subject(k, written.GetNamespace()), written); err != nil {
+			return "", err
+		}
+		done = append(done, written.GetKind()+" "+written.GetName())
+	}
+	if len(refusals) > 0 {
+		return strings.Join(refusals, "; "), nil
+	}
+	return "applied " + strings.Join(done, ", "), nil
+}
+
+// manifest returns the objects that a step applies.
+func manifest(e *steps.Env, a *v1alpha1.Apply) (objects []*unstructured.Unstructured, err error) {
+	add := func(object any) {
+		content, _ := match.Plain(object).(map[string]any)
+		v1alpha1.EachObject(content, nil, func(o map[string]any, _ *field.Path) {
+			objects = append(objects, &unstructured.Unstructured{Object: o})
+		})
+	}
+	if a.File == "" {
+		add(a.Resource)
+		return objects, nil
+	}
+	text, err := os.ReadFile(filepath.Join(e.Folder, a.File))
+	if err != nil {
+		return nil, fmt.Errorf("reading a manifest: %w", err)
+	}
+	env, known, err := fileEnv(e, a.Vars)
+	if err != nil {
+		return nil, fmt.Errorf("the variables of %s: %w", a.File, err)
+	}
+	sources, problems := strictyaml.ParseAll(a.File, text)
+	for _, source := range sources {
+		content := map[string]any{}
+		_, more := source.Decode(&content, strictyaml.Options{})
+		if problems = append(problems, more...); len(problems) > 0 {
+			break
+		}
+		expanded, err := env.Expand(content, known)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", a.File, err)
+		}
+		add(expanded)
+	}
+	return objects, problems.Err()
+}
+
+// fileEnv returns what expressions in a file know: also the variables of the step.
+func fileEnv(e *steps.Env, vars map[string]v1alpha1.Any) (*expr.Env, expr.Data, error) {
+	static, known := e.Static, e.Known()
+	static.Vars = map[string]any{}
+	maps.Copy(static.Vars, e.Vars)
+	for name, v := range vars {
+		static.Vars[name] = match.Plain(v)
+	}
+	known["vars"] = static.Vars
+	env, err := expr.New(static)
+	return env, known, err
+}

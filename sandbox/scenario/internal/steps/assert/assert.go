@@ -1,0 +1,159 @@
+// Package assert executes the step assert.
+package assert
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/match"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
+)
+
+// Exec waits until objects or an expression are as the step wants them.
+func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Assert) (string, error) {
+	check, text, err := checkOf(ctx, e, a)
+	if err != nil {
+		return "", err
+	}
+	var least time.Duration
+	if a.For != nil {
+		least = a.For.Duration
+	}
+	last := steps.Fail("nothing was looked at")
+	err = hold(ctx, e, least, func(v observe.View) bool {
+		f := check(v)
+		if f != nil {
+			last = f
+		}
+		return f == nil
+	})
+	if err != nil {
+		return "", steps.Ended(ctx, err, func() *steps.Failure { return last })
+	}
+	if least > 0 {
+		text += " for " + least.String()
+	}
+	return text, nil
+}
+
+func checkOf(ctx context.Context, e *steps.Env, a *v1alpha1.Assert) (steps.Check, string, error) {
+	if a.Resource != nil {
+		t, err := e.Target(a.Of())
+		if err != nil {
+			return nil, "", err
+		}
+		if a.Absent {
+			return absent(t, match.Plain(a.Resource)), "there is no such " + t.Kind, e.CatchUp(ctx, t)
+		}
+		return present(t, match.Plain(a.Resource)), t.String() + " is so", e.CatchUp(ctx, t)
+	}
+	p, err := e.Compile(a.CEL, expr.Condition)
+	if err != nil {
+		return nil, "", err
+	}
+	return e.Condition(p), "it is true", e.Follow(ctx, p)
+}
+
+// present finds nothing wrong when some object matches.
+func present(t steps.Target, want any) steps.Check {
+	return func(v observe.View) *steps.Failure {
+		found, ever := v.Objects(t.Subject, t.Name, t.Labels)
+		if len(found) == 0 && ever {
+			return steps.Fail("there is no %s any more", t)
+		} else if len(found) == 0 {
+			return steps.Fail("there is no %s, and there never was", t)
+		}
+		var best match.Result
+		var closest *unstructured.Unstructured
+		for _, o := range found {
+			r := match.Compare(want, o.Object)
+			if r.Matches() {
+				return nil
+			}
+			if closest == nil || len(r.Differences) < len(best.Differences) {
+				best, closest = r, o
+			}
+		}
+		of := ""
+		if len(found) > 1 {
+			of = fmt.Sprintf(", the closest of %d", len(found))
+		}
+		first := "nothing was compared"
+		if len(best.Differences) > 0 {
+			first = best.Differences[0].String()
+		}
+		more := ""
+		if n := len(best.Differences) - 1; n > 0 {
+			more = fmt.Sprintf(" (and %d more)", n)
+		}
+		return steps.Fail("%s %s%s: %s%s", t.Kind, closest.GetName(), of, first, more).
+			With("what differs", match.Lines(best.Differences)).With(steps.LastSeen(closest))
+	}
+}
+
+// absent finds nothing wrong when no object matches.
+func absent(t steps.Target, want any) steps.Check {
+	return func(v observe.View) *steps.Failure {
+		found, _ := v.Objects(t.Subject, t.Name, t.Labels)
+		for _, o := range found {
+			if match.Compare(want, o.Object).Matches() {
+				return steps.Fail("there is such a %s: %s", t.Kind, o.GetName()).With(steps.LastSeen(o))
+			}
+		}
+		return nil
+	}
+}
+
+// hold waits until good has been true for the time, at every change in it: also at those that the
+// watches tell late. An API that is away tells nothing that could be waited for.
+func hold(ctx context.Context, e *steps.Env, least time.Duration, good func(observe.View) bool) error {
+	if least <= 0 {
+		return e.World.Until(ctx, func(v observe.View) (bool, error) { return good(v), nil })
+	}
+	turned := make(chan bool, 1)
+	var now, told bool
+	stop := e.World.Watch(func(c observe.Change) {
+		if is := good(c.View); !told || is != now {
+			now, told = is, true
+			select {
+			case <-turned: // nobody has taken the last one: the newest counts
+			default:
+			}
+			turned <- is
+		}
+	})
+	defer stop()
+	timer := time.NewTimer(least)
+	timer.Stop()
+	defer timer.Stop()
+	for {
+		select {
+		case is := <-turned:
+			timer.Stop()
+			if is {
+				timer.Reset(least)
+			}
+		case <-timer.C:
+			if err := e.World.CatchUpAll(ctx); err != nil && !errors.Is(err, observe.ErrNoList) {
+				return err
+			}
+			select {
+			case is := <-turned:
+				if is { // but not all the time
+					timer.Reset(least)
+				}
+			default:
+				return nil
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+// Package base executes the step base.
+package base
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
+)
+
+// Exec changes bases and waits until the controller shows the change.
+func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.BaseAction) (string, error) {
+	switch {
+	case a.Add != nil:
+		return add(ctx, e, *a.Add)
+	case a.Remove != nil:
+		return remove(ctx, e, a.Remove)
+	case a.Restart != nil:
+		return restart(ctx, e, a.Restart)
+	case a.Upgrade != nil:
+		return upgrade(ctx, e, a.Upgrade)
+	case a.Cordon != nil:
+		nodes, err := cordon(ctx, e, a.Cordon, true)
+		return "cordoned " + strings.Join(nodes, ", "), err
+	case a.Drain != nil:
+		return drain(ctx, e, a.Drain)
+	case a.Uncordon != nil:
+		nodes, err := cordon(ctx, e, a.Uncordon, false)
+		return "uncordoned " + strings.Join(nodes, ", "), err
+	}
+	return "", fmt.Errorf("the step says nothing to do with bases")
+}
+
+// addMore adds bases to a set; their settings are those of the set but for what the step says.
+func add(ctx context.Context, e *steps.Env, more v1alpha1.BaseSet) (string, error) {
+	if _, known := e.Definition(more.Name); !known {
+		e.Define(more)
+	}
+	names, err := e.Add(ctx, more, steps.CountOf(more))
+	return "added " + strings.Join(names, ", "), err
+}
+
+func remove(ctx context.Context, e *steps.Env, names v1alpha1.BaseNames) (string, error) {
+	bases, err := e.Resolve(names)
+	if err != nil {
+		return "", err
+	}
+	if err := end(ctx, e, bases); err != nil {
+		return "", err
+	}
+	return "removed " + namesOf(bases), nodesGone(ctx, e, bases)
+}
+
+// end ends the processes of bases.
+func end(ctx context.Context, e *steps.Env, bases []observe.Base) error {
+	hosts, names := make([]string, len(bases)), make([]string, len(bases))
+	for i, b := range bases {
+		hosts[i], names[i] = e.Host(b.Name), b.Name
+	}
+	if _, err := e.Sandbox.RemoveBases(ctx, control.RemoveRequest{Bases: hosts}); err != nil {
+		return fmt.Errorf("removing %s: %w", strings.Join(names, ", "), err)
+	}
+	e.World.Forget(names...)
+	return nil
+}
+
+// restart restarts bases one after the other, and ends when all have a Ready Node; the Nodes of
+// identities that are no more go later.
+func restart(ctx context.Context, e *steps.Env, a *v1alpha1.BaseRestart) (string, error) {
+	bases, err := e.Resolve(a.Bases)
+	if err != nil {
+		return "", err
+	}
+	names := make([]string, len(bases))
+	for i, b := range bases {
+		names[i] = b.Name
+		now, err := e.Sandbox.RestartBase(ctx, e.Host(b.Name), control.RestartRequest{NewIdentity: a.NewIdentity})
+		if err != nil {
+			return "", fmt.Errorf("restarting %s: %w", b.Name, err)
+		}
+		e.World.Know(*now)
+	}
+	return "restarted " + namesOf(bases), e.NodesReady(ctx, names)
+}
+
+// upgrade replaces bases batch by batch. It ends when all new ones have a Ready Node; the Nodes of
+// the old ones go when the controller has given them up, as at a release of a real base, which says
+// no goodbye either.
+func upgrade(ctx context.Context, e *steps.Env, a *v1alpha1.BaseUpgrade) (string, error) {
+	set, known := e.Definition(a.Set)
+	if !known {
+		return "", steps.Fail("there is no set of bases %q", a.Set)
+	}
+	old, err := e.Resolve(v1alpha1.BaseNames{a.Set})
+	if err != nil {
+		return "", err
+	}
+	old = slices.DeleteFunc(old, func(b observe.Base) bool { return b.Version == a.Version })
+	if len(old) == 0 {
+		return "", steps.Fail("all bases of set %s are of version %s already", a.Set, a.Version)
+	}
+	before := set.Version
+	set.Version = a.Version
+	e.Define(set)
+	batch := 1
+	if a.Batch != nil {
+		batch = *a.Batch
+	}
+	for part := range slices.Chunk(old, batch) {
+		steps := []func() error{
+			func() error { _, err := e.Add(ctx, set, len(part)); return err },
+			func() error { return end(ctx, e, part) },
+		}
+		if a.OldFirst {
+			slices.Reverse(steps)
+		}
+		for _, step := range steps {
+			if err := step(); err != nil {
+				return "", err
+			}
+		}
+	}
+	return fmt.Sprintf("replaced %d bases of version %s by ones of version %s", len(old), before, a.Version), nil
+}
+
+// nodesGone waits until there are no Nodes of the identities.
+func nodesGone(ctx context.Context, e *steps.Env, bases []observe.Base) error {
+	return e.UntilNoNode(ctx, func(_ observe.View, nodes map[string]*unstructured.Unstructured) (left []string) {
+		for _, b := range bases {
+			if nodes[b.Identity] != nil {
+				left = append(left, b.Name)
+			}
+		}
+		return left
+	}, func(left []string) *steps.Failure {
+		return steps.Fail("the controller still shows Nodes of %s (it gives a silent base up after BASE_DEAD_AFTER, 60 s by default)", strings.Join(left, ", "))
+	})
+}
+
+func namesOf(bases []observe.Base) string {
+	names := make([]string, len(bases))
+	for i, b := range bases {
+		names[i] = b.Name
+	}
+	return strings.Join(names, ", ")
+}

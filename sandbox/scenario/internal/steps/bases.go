@@ -1,0 +1,177 @@
+package steps
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/koupleless/koupsandbox/fakebase/fault"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/events"
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+)
+
+// Setup adds the bases that a scenario starts with, all sets at once.
+func (e *Env) Setup(ctx context.Context, sets []v1alpha1.BaseSet) error {
+	for _, set := range sets {
+		e.Define(set)
+	}
+	errs := make(chan error, len(sets))
+	started := 0
+	for _, set := range sets {
+		if count := CountOf(set); count > 0 {
+			started++
+			go func() {
+				_, err := e.Add(ctx, set, count)
+				errs <- err
+			}()
+		}
+	}
+	var first error
+	for range started {
+		if err := <-errs; err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// CountOf returns the number of bases in a set.
+func CountOf(set v1alpha1.BaseSet) int {
+	if set.Count == nil {
+		return 1
+	}
+	return *set.Count
+}
+
+// Define sets the definition of a set of bases.
+func (e *Env) Define(set v1alpha1.BaseSet) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.sets[set.Name] = set
+}
+
+// Definition returns the definition of a set of bases.
+func (e *Env) Definition(name string) (v1alpha1.BaseSet, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	set, ok := e.sets[name]
+	return set, ok
+}
+
+// Add adds bases of a set and waits until their Nodes are Ready, if the controller is to see them
+// at all. It returns their names.
+func (e *Env) Add(ctx context.Context, set v1alpha1.BaseSet, count int) ([]string, error) {
+	spec := set
+	spec.Faults = make([]v1alpha1.Fault, len(set.Faults))
+	for i, f := range set.Faults {
+		spec.Faults[i] = e.Named(f)
+	}
+	added, err := e.Sandbox.AddBases(ctx, control.AddRequest{Count: count, Group: e.Group, Set: set.Name, Spec: &spec, Seed: e.Seed})
+	if err != nil {
+		return nil, fmt.Errorf("adding %d bases of set %s: %w", count, set.Name, err)
+	}
+	e.World.Know(added...)
+	names := make([]string, len(added))
+	for i, b := range added {
+		names[i] = e.short(b.HostName)
+	}
+	for _, f := range spec.Faults {
+		e.WatchFault(f, v1alpha1.TargetBase, names)
+	}
+	if !e.seen(set) {
+		return names, nil
+	}
+	return names, e.NodesReady(ctx, names)
+}
+
+func (e *Env) short(host string) string { return strings.TrimPrefix(host, e.Group+"-") }
+
+// Host returns the host name of a base.
+func (e *Env) Host(base string) string { return e.Group + "-" + base }
+
+// unseen are the faults with which a base does not get a Ready Node.
+var unseen = []fault.Kind{fault.KindSilent, fault.KindDeaf, fault.KindDisconnect, fault.KindCrash, fault.KindStartFailed}
+
+// seen tells whether the controller makes Nodes for bases of a set.
+func (e *Env) seen(set v1alpha1.BaseSet) bool {
+	if set.Env != "" && set.Env != e.Run.Env {
+		return false
+	}
+	return !slices.ContainsFunc(set.Faults, func(f v1alpha1.Fault) bool { return slices.Contains(unseen, f.Kind) })
+}
+
+// NodesReady waits until the Nodes of bases are Ready and Pods may go there.
+func (e *Env) NodesReady(ctx context.Context, names []string) error {
+	return e.UntilNoNode(ctx, func(v observe.View, nodes map[string]*unstructured.Unstructured) (missing []string) {
+		bases := v.Bases()
+		for _, name := range names {
+			b, there := bases[name]
+			if n := nodes[b.Identity]; !there || n == nil || observe.NodeStateOf(n) != events.NodeReady || tainted(n) {
+				missing = append(missing, name)
+			}
+		}
+		return missing
+	}, func(missing []string) *Failure {
+		return Fail("%d of %d bases have no Ready Node: %s", len(missing), len(names), strings.Join(missing, ", "))
+	})
+}
+
+// UntilNoNode waits until nobody is left by the Nodes of the group, which it gives by identity. why
+// says what it means that somebody is.
+func (e *Env) UntilNoNode(ctx context.Context, who func(observe.View, map[string]*unstructured.Unstructured) []string, why func([]string) *Failure) error {
+	if err := e.World.Follow(ctx, observe.NodesOf(e.Group)); err != nil {
+		return err
+	}
+	var left []string
+	err := e.World.Until(ctx, func(v observe.View) (bool, error) {
+		left = who(v, v.NodesByIdentity(e.Group))
+		return len(left) == 0, nil
+	})
+	return Ended(ctx, err, func() *Failure { return why(left) })
+}
+
+// tainted tells whether Kubernetes keeps Pods off a Node: it does for the first moment of each
+// Node, and a Pod that the scheduler looks at then waits for seconds.
+func tainted(node *unstructured.Unstructured) bool {
+	taints, _, _ := unstructured.NestedSlice(node.Object, "spec", "taints")
+	return slices.ContainsFunc(taints, func(t any) bool {
+		taint, ok := t.(map[string]any)
+		return ok && (taint["key"] == corev1.TaintNodeNotReady || taint["key"] == corev1.TaintNodeUnreachable)
+	})
+}
+
+// Resolve returns the bases that names stand for, in order of their names; a name that stands for
+// none is a failure.
+func (e *Env) Resolve(names v1alpha1.BaseNames) ([]observe.Base, error) {
+	if len(names) == 0 {
+		return nil, Fail("no bases are named")
+	}
+	var all map[string]observe.Base
+	e.World.Look(func(v observe.View) { all = v.Bases() })
+	chosen := map[string]observe.Base{}
+	for _, name := range names {
+		before := len(chosen)
+		matched := false
+		for _, b := range all {
+			if name == "*" || name == b.Set || name == b.Name {
+				chosen[b.Name], matched = b, true
+			}
+		}
+		if !matched && before == len(chosen) {
+			return nil, Fail("%q stands for no base; there are: %s", name, strings.Join(slices.Sorted(maps.Keys(all)), ", "))
+		}
+	}
+	return slices.SortedFunc(maps.Values(chosen), func(a, b observe.Base) int {
+		if a.Set != b.Set {
+			return strings.Compare(a.Set, b.Set)
+		}
+		return a.Index - b.Index
+	}), nil
+}

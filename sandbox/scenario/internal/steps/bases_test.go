@@ -1,0 +1,25 @@
+package steps
+
+import (
+	"testing"
+
+	"github.com/koupleless/koupsandbox/fakebase/fault"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
+)
+
+func TestBaseWithoutNode(t *testing.T) {
+	e := &Env{Options: Options{Run: expr.Run{Env: "dev"}}}
+	one := 1
+	for _, set := range []v1alpha1.BaseSet{
+		{Name: "foreign", Count: &one, Env: "other"},
+		{Name: "mute", Count: &one, Faults: []v1alpha1.Fault{{Kind: fault.KindStartFailed}}},
+	} {
+		if e.seen(set) {
+			t.Errorf("a Node of %s is waited for", set.Name)
+		}
+	}
+	if !e.seen(v1alpha1.BaseSet{Env: "dev", Faults: []v1alpha1.Fault{{Kind: fault.KindError}}}) {
+		t.Error("no Node is waited for")
+	}
+}

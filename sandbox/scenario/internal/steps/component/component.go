@@ -1,0 +1,31 @@
+// Package component executes the steps that act on a component: controller, broker, apiserver, controllerManager and scheduler.
+package component
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
+)
+
+// On returns the execution of steps that act on the component with the name.
+func On(name string) func(context.Context, *steps.Env, *v1alpha1.ComponentAction) (string, error) {
+	return func(ctx context.Context, e *steps.Env, a *v1alpha1.ComponentAction) (string, error) {
+		action := component.Action(a.Do)
+		if !slices.Contains(component.Actions, action) {
+			return "", steps.Fail("do: %q is nothing that can be done to a component", a.Do)
+		}
+		name := name
+		if a.Replica != nil && *a.Replica > 1 {
+			name = fmt.Sprintf("%s-%d", name, *a.Replica)
+		}
+		if err := e.Sandbox.Act(ctx, control.ActRequest{Component: name, Action: action, Group: e.Group}); err != nil {
+			return "", fmt.Errorf("%s of %s: %w", a.Do, name, err)
+		}
+		return fmt.Sprintf("%s of %s", a.Do, name), nil
+	}
+}

@@ -1,0 +1,89 @@
+package steps
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/koupleless/koupsandbox/controller/redact"
+	"github.com/koupleless/koupsandbox/sandbox/events"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+)
+
+// Check returns why something is not so at a moment, or nil.
+type Check func(observe.View) *Failure
+
+// Condition returns a Check that an expression is true and has compared something.
+func (e *Env) Condition(p *expr.Program) Check {
+	return func(v observe.View) *Failure {
+		r, err := p.Eval(e.Data(v, p))
+		switch {
+		case err != nil:
+			return Fail("%v", err).With("what there was", e.shown(v, p))
+		case r.True():
+			return nil
+		case r.Value == true:
+			return Fail("it compared nothing, because there were no elements in %s: %s", strings.Join(r.Nothing, ", "), p.Text())
+		}
+		return Fail("it is not true: %s", strings.TrimSpace(p.Text())).With("what there was", e.shown(v, p))
+	}
+}
+
+// shown says in a few lines what an expression was evaluated over.
+func (e *Env) shown(v observe.View, p *expr.Program) string {
+	var lines []string
+	data := v.Data(topicsOf(p))
+	for _, name := range slices.Sorted(maps.Keys(data)) {
+		switch value := data[name].(type) {
+		case map[string]any: // bases and traffic
+			for _, key := range slices.Sorted(maps.Keys(value)) {
+				lines = append(lines, fmt.Sprintf("%s: %s", key, compact(value[key])))
+			}
+		case []any:
+			for _, o := range value {
+				if o, ok := o.(map[string]any); ok {
+					lines = append(lines, fmt.Sprintf("%s: %s", name, brief(o)))
+				}
+			}
+		}
+		if data[name] == nil || len(lines) == 0 {
+			lines = append(lines, name+": none")
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func compact(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(text)
+}
+
+// brief is the name of an object and its status, or what an Event says, in one line.
+func brief(o map[string]any) string {
+	const longest = 400
+	metadata, _ := o["metadata"].(map[string]any)
+	if o["kind"] == "Event" {
+		about, _ := o["involvedObject"].(map[string]any)
+		return fmt.Sprintf("%v %v %v: %v", about["name"], o["type"], o["reason"], o["message"])
+	}
+	text := fmt.Sprintf("%v %s", metadata["name"], compact(o["status"]))
+	if status, ok := o["status"].(map[string]any); ok && status["phase"] != nil {
+		ready := "not Ready"
+		if observe.NodeStateOf(&unstructured.Unstructured{Object: o}) == events.NodeReady { // Pods have the same condition
+			ready = "Ready"
+		}
+		text = fmt.Sprintf("%v %v, %s, containers %s", metadata["name"], status["phase"], ready, compact(status["containerStatuses"]))
+	}
+	if text = redact.Text(text); len(text) > longest { // Text does not recognize a truncated URL
+		text = text[:longest] + "…"
+	}
+	return text
+}

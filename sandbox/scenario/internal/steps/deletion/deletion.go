@@ -1,0 +1,52 @@
+// Package deletion executes the step delete.
+package deletion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
+)
+
+// Exec deletes objects and waits until they are gone.
+func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Delete) (string, error) {
+	t, found, err := e.Find(ctx, a.Ref)
+	if a.IgnoreNotFound && errors.Is(err, steps.ErrNotFound) {
+		return err.Error(), nil
+	}
+	if err != nil {
+		return "", err
+	}
+	var grace *int64
+	if a.GracePeriod != nil {
+		seconds := int64(a.GracePeriod.Seconds())
+		grace = &seconds
+	}
+	if err := e.World.Follow(ctx, t.Subject); err != nil { // before, so that the end is seen
+		return "", err
+	}
+	gone := map[types.UID]string{}
+	for _, o := range found {
+		err := e.Kube.Delete(ctx, t.Type, o, grace)
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // somebody was faster
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		gone[o.GetUID()] = o.GetName()
+	}
+	text := fmt.Sprintf("deleted %d of %s", len(found), t)
+	if t.Name != "" {
+		text = "deleted " + t.String()
+	}
+	if a.NoWait {
+		return text, nil
+	}
+	return text, e.UntilGone(ctx, t.Subject, gone)
+}

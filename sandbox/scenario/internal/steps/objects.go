@@ -1,0 +1,164 @@
+package steps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/kube"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/match"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+)
+
+// Subject returns what must be followed to see the objects of a kind.
+func (e *Env) Subject(k kube.Kind, namespace string) observe.Subject {
+	switch {
+	case k.Resource == observe.Nodes:
+		return observe.NodesOf(e.Group)
+	case !k.Namespaced:
+		namespace = ""
+	case namespace == "":
+		namespace = e.Namespace
+	}
+	return observe.Subject{Resource: k.Resource, Namespace: namespace}
+}
+
+// Target is a Ref whose kind is known.
+type Target struct {
+	v1alpha1.Ref
+	// Type is the kind as the API has it, Subject what the World follows to see its objects.
+	Type    kube.Kind
+	Subject observe.Subject
+}
+
+// Target finds the kind of a Ref.
+func (e *Env) Target(r v1alpha1.Ref) (Target, error) {
+	k, err := e.Kube.Kind(r.APIVersion, r.Kind)
+	if err != nil {
+		return Target{}, err
+	}
+	if r.Namespace == "" {
+		r.Namespace = e.Namespace
+	}
+	return Target{r, k, e.Subject(k, r.Namespace)}, nil
+}
+
+// String names the objects.
+func (t Target) String() string {
+	if t.Name != "" {
+		return t.Kind + " " + t.Name
+	}
+	if len(t.Labels) == 0 {
+		return "object of kind " + t.Kind
+	}
+	pairs := make([]string, 0, len(t.Labels))
+	for _, name := range slices.Sorted(maps.Keys(t.Labels)) {
+		pairs = append(pairs, name+"="+t.Labels[name])
+	}
+	return t.Kind + " with the labels " + strings.Join(pairs, ",")
+}
+
+// ErrNotFound is behind the failure of find where no object is so.
+var ErrNotFound = errors.New("not found")
+
+// Find returns the objects that a Ref names; that there are none is a failure.
+func (e *Env) Find(ctx context.Context, r v1alpha1.Ref) (Target, []*unstructured.Unstructured, error) {
+	t, err := e.Target(r)
+	if err != nil {
+		return t, nil, err
+	}
+	found, err := e.Kube.Find(ctx, t.Type, t.Namespace, t.Name, t.Labels)
+	switch {
+	case err != nil:
+		return t, nil, err
+	case len(found) == 0:
+		none := Fail("there is no %s", t)
+		none.cause = ErrNotFound
+		return t, nil, none
+	}
+	return t, found, nil
+}
+
+// FindOne is Find for actions on one object.
+func (e *Env) FindOne(ctx context.Context, r v1alpha1.Ref) (Target, *unstructured.Unstructured, error) {
+	t, found, err := e.Find(ctx, r)
+	switch {
+	case err != nil:
+		return t, nil, err
+	case len(found) > 1:
+		return t, nil, Fail("there are %d of %s, but this is done to one: give its name", len(found), t)
+	}
+	return t, found[0], nil
+}
+
+// Refused judges an error of the API by what the step expects.
+func Refused(err error, want string) (string, error) {
+	switch {
+	case want == "" || err == nil && want == "":
+		return "", err
+	case err == nil:
+		return "", Fail("the API accepted it, but was to refuse it with %q", want)
+	case !strings.Contains(err.Error(), want):
+		return "", Fail("the API was to refuse it with %q, but said: %v", want, err)
+	}
+	return fmt.Sprintf("the API refused it, as it should: %v", err), nil
+}
+
+// UntilGone waits until objects have left the API. The subject is followed since before they began to.
+func (e *Env) UntilGone(ctx context.Context, subject observe.Subject, leaving map[types.UID]string) error {
+	var left []string
+	err := e.World.Until(ctx, func(v observe.View) (bool, error) {
+		left = left[:0]
+		there, _ := v.Objects(subject, "", nil)
+		for _, o := range there {
+			if _, ours := leaving[o.GetUID()]; ours {
+				left = append(left, o.GetName())
+			}
+		}
+		return len(left) == 0, nil
+	})
+	return Ended(ctx, err, func() *Failure { return Fail("still there: %s", strings.Join(left, ", ")) })
+}
+
+// Prefollow follows a kind from now on, so that a later step finds it known. A kind that the API
+// does not have yet is left for that step.
+func (e *Env) Prefollow(ctx context.Context, r v1alpha1.Ref) error {
+	t, err := e.Target(r)
+	if err != nil {
+		if meta.IsNoMatchError(errors.Unwrap(err)) {
+			return nil
+		}
+		return err
+	}
+	return e.World.Follow(ctx, t.Subject)
+}
+
+// CatchUp waits until the World has seen what the API has now: a script may have written it.
+func (e *Env) CatchUp(ctx context.Context, t Target) error {
+	if err := e.World.Follow(ctx, t.Subject); err != nil {
+		return err
+	}
+	now, err := e.Kube.Find(ctx, t.Type, t.Namespace, t.Name, t.Labels)
+	if err != nil {
+		return err
+	}
+	for _, o := range now {
+		if err := e.World.Seen(ctx, t.Subject, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// LastSeen is an object as evidence.
+func LastSeen(o *unstructured.Unstructured) (title, text string) {
+	return fmt.Sprintf("%s %s, last seen", o.GetKind(), o.GetName()), match.Object(o.Object)
+}

@@ -1,0 +1,292 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	typedfake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/fault"
+	"github.com/koupleless/koupsandbox/sandbox/internal/apifault"
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/apitest"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/kube"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
+)
+
+const (
+	run      = "run-x"
+	patience = 10 * time.Second
+)
+
+// fakeSandbox does what a daemon would, and makes the Nodes that a controller
+// would. It notes what it was asked for.
+type fakeSandbox struct {
+	nodes func(control.Base, bool) // a Node comes or goes
+
+	mu    sync.Mutex
+	calls []string
+	bases map[string]control.Base // by host name
+	count map[string]int          // by set
+	end   traffic.End
+	busy  map[string]int // what controllers write each time
+
+	writes apifault.Writes
+	faults []fault.Status
+	// ending is how many looks at the faults later all have ended; 0 = they do not.
+	ending int
+	err    error // of the next call
+}
+
+func (f *fakeSandbox) note(format string, args ...any) error {
+	f.calls = append(f.calls, fmt.Sprintf(format, args...))
+	err := f.err
+	f.err = nil
+	return err
+}
+
+func (f *fakeSandbox) AddBases(_ context.Context, r control.AddRequest) ([]control.Base, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.note("add %d %s %s", r.Count, r.Set, r.Spec.Version); err != nil {
+		return nil, err
+	}
+	var added []control.Base
+	for range r.Count {
+		f.count[r.Set]++
+		b := control.Base{HostName: fmt.Sprintf("%s-%s-%d", r.Group, r.Set, f.count[r.Set]), Set: r.Set, Index: f.count[r.Set], Version: r.Spec.Version, Running: true}
+		b.Identity = "id-" + b.HostName
+		f.bases[b.HostName] = b
+		added = append(added, b)
+		f.nodes(b, true)
+	}
+	return added, nil
+}
+
+func (f *fakeSandbox) RemoveBases(_ context.Context, r control.RemoveRequest) ([]control.Base, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, name := range r.Bases {
+		f.nodes(f.bases[name], false)
+		delete(f.bases, name)
+	}
+	return nil, f.note("remove %s", strings.Join(r.Bases, " "))
+}
+
+func (f *fakeSandbox) RestartBase(_ context.Context, base string, r control.RestartRequest) (*control.Base, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b := f.bases[base]
+	if r.NewIdentity {
+		b.Identity += "-again"
+		f.bases[base] = b
+		f.nodes(b, true)
+	}
+	return &b, f.note("restart %s %t", base, r.NewIdentity)
+}
+
+func (f *fakeSandbox) SetFault(_ context.Context, i fault.Injection) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults = append(f.faults, fault.Status{Injection: i})
+	return i.ID, f.note("set %s %s %s on %v %d", i.Target, i.ID, i.Kind, i.Bases, i.Replica)
+}
+
+func (f *fakeSandbox) ClearFaults(_ context.Context, r control.FaultSelector) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.note("clear %s %v of %v", r.Target, r.IDs, r.Bases)
+}
+
+func (f *fakeSandbox) Faults(context.Context, string) (control.Faults, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ending > 0 { // so many looks later all have ended
+		if f.ending--; f.ending == 0 {
+			for i := range f.faults {
+				f.faults[i].Ended = "over"
+			}
+		}
+	}
+	for what, n := range f.busy {
+		f.writes.By[1][what] += n
+		f.writes.Last = time.Now()
+	}
+	writes := f.writes
+	if writes.By != nil {
+		writes.By = map[int]map[string]int{1: maps.Clone(writes.By[1])}
+	}
+	return control.Faults{Faults: slices.Clone(f.faults), Writes: writes}, f.note("faults")
+}
+
+func (f *fakeSandbox) Act(_ context.Context, r control.ActRequest) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.note("%s %s for %s", r.Action, r.Component, r.Group)
+}
+
+func (f *fakeSandbox) Repair(_ context.Context, r control.RepairRequest) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.note("repair %s%s", r.Group, map[bool]string{true: " and its controllers"}[r.Controllers])
+}
+
+func (f *fakeSandbox) StartTraffic(_ context.Context, group string, s traffic.Spec) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.note("start %s %s %s %s for %v", group, s.Name, s.Namespace, s.Module, s.Duration)
+}
+
+func (f *fakeSandbox) Traffic(context.Context, string) ([]traffic.Summary, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return []traffic.Summary{f.end.Summary}, nil
+}
+
+func (f *fakeSandbox) StopTraffic(_ context.Context, _, name string) (*traffic.End, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	end := f.end
+	end.Name = name
+	return &end, f.note("stop %s", name)
+}
+
+// rig is an Env on fakes.
+type rig struct {
+	*steps.Env
+	t       *testing.T
+	sandbox *fakeSandbox
+	dynamic *dynamicfake.FakeDynamicClient
+	typed   *typedfake.Clientset
+	world   *observe.World
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
+		{Version: "v1", Kind: "Pod"}: meta.RESTScopeNamespace, {Version: "v1", Kind: "ConfigMap"}: meta.RESTScopeNamespace,
+		{Version: "v1", Kind: "Node"}: meta.RESTScopeRoot, {Group: "apps", Version: "v1", Kind: "Deployment"}: meta.RESTScopeNamespace,
+	} {
+		mapper.Add(kind, scope)
+	}
+	r := &rig{t: t, dynamic: dynamicfake.NewSimpleDynamicClient(scheme.Scheme), typed: typedfake.NewClientset(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "svc", Namespace: run}})}
+	apitest.Gapless(r.dynamic)
+	r.sandbox = &fakeSandbox{bases: map[string]control.Base{}, count: map[string]int{}, nodes: r.node}
+	r.world = observe.New(observe.Options{Client: r.dynamic, Namespace: run, Group: run})
+	var err error
+	r.Env, err = steps.New(steps.Options{
+		Sandbox: r.sandbox, Kube: kube.New(r.typed, r.dynamic, mapper), World: r.world,
+		Static: expr.Static{Vars: map[string]any{"module": "stock"}, Outputs: []string{"said"}}, Vars: map[string]any{"module": "stock"},
+		Run: expr.Run{Env: "dev"}, Namespace: run, Group: run, Folder: t.TempDir(), Kubeconfig: "/kubeconfig", Seed: 7, TrafficFor: time.Hour,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.world.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// node makes or removes the Node of a base.
+func (r *rig) node(b control.Base, there bool) {
+	name := "vnode." + b.Identity
+	if !there {
+		if err := r.dynamic.Tracker().Delete(observe.Nodes, "", name); err != nil {
+			r.t.Error(err)
+		}
+		return
+	}
+	r.create(observe.Nodes, `{apiVersion: v1, kind: Node, metadata: {name: `+name+`, annotations: {base.koupleless.io/identity: `+b.Identity+`}, labels: {base.koupleless.io/cluster-name: `+run+
+		`, base.koupleless.io/host-name: `+b.HostName+`}}, status: {conditions: [{type: Ready, status: "True"}]}}`)
+}
+
+func (r *rig) create(resource schema.GroupVersionResource, text string) {
+	r.t.Helper()
+	o := apitest.Object(r.t, text)
+	if err := r.dynamic.Tracker().Create(resource, o, o.GetNamespace()); err != nil {
+		r.t.Error(err)
+	}
+}
+
+func (r *rig) update(resource schema.GroupVersionResource, text string) {
+	r.t.Helper()
+	o := apitest.Object(r.t, text)
+	if err := r.dynamic.Tracker().Update(resource, o, o.GetNamespace()); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// action reads an action as a scenario writes it.
+func action(t *testing.T, text string) *v1alpha1.Action {
+	t.Helper()
+	s := &v1alpha1.Step{}
+	if err := yaml.UnmarshalStrict([]byte(text), s); err != nil {
+		t.Fatal(err)
+	}
+	return &s.Action
+}
+
+var errLate = errors.New("not within the time")
+
+// do does an action within a time.
+func (r *rig) do(text string, limit time.Duration) (string, error) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeoutCause(r.t.Context(), limit, errLate)
+	defer cancel()
+	return Exec(ctx, r.Env, action(r.t, text))
+}
+
+// well does an action that must go well, and compares what it says.
+func (r *rig) well(text, want string) {
+	r.t.Helper()
+	got, err := r.do(text, patience)
+	if err != nil || got != want {
+		r.t.Fatalf("%s:\nsaid %q, error %v\nwant %q", text, got, err, want)
+	}
+}
+
+// ill does an action that must fail with a part of a text, and returns the details.
+func (r *rig) ill(text, want string) []steps.Detail {
+	r.t.Helper()
+	return r.illWithin(time.Second, text, want)
+}
+
+// illWithin is ill with a limit of its own.
+func (r *rig) illWithin(limit time.Duration, text, want string) []steps.Detail {
+	r.t.Helper()
+	_, err := r.do(text, limit)
+	if err == nil || !strings.Contains(err.Error(), want) {
+		r.t.Fatalf("%s:\nerror %v\nwant %q", text, err, want)
+	}
+	var f *steps.Failure
+	if errors.As(err, &f) {
+		return f.Details
+	}
+	return nil
+}

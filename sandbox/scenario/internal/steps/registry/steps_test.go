@@ -1,0 +1,570 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	k8stesting "k8s.io/client-go/testing"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
+	basefault "github.com/koupleless/koupsandbox/fakebase/fault"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/events"
+	"github.com/koupleless/koupsandbox/sandbox/internal/apifault"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/apitest"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
+)
+
+var (
+	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+)
+
+const (
+	configMap = `{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: run-x, labels: {app: x}}, data: {a: "1", b: "2"}}`
+	ofMap     = `apiVersion: v1, kind: ConfigMap, name: c`
+)
+
+func (r *rig) wantCalls(want ...string) {
+	r.t.Helper()
+	r.sandbox.mu.Lock()
+	defer r.sandbox.mu.Unlock()
+	if diff := cmp.Diff(want, r.sandbox.calls); diff != "" {
+		r.t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	r.sandbox.calls = nil
+}
+
+// Every action has an execution of its type.
+func TestTable(t *testing.T) {
+	actions := reflect.TypeFor[v1alpha1.Action]()
+	for i := range actions.NumField() {
+		f := actions.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Type.Kind() == reflect.Slice { // a group
+			continue
+		}
+		if entry, known := table[name]; !known || entry.of != f.Type {
+			t.Errorf("the table has %v for %s, want %v", entry.of, name, f.Type)
+		}
+	}
+}
+
+func TestAssertResource(t *testing.T) {
+	r := newRig(t)
+	r.ill(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}}}`, "not within the time: there is no ConfigMap c, and there never was")
+	r.create(configMaps, configMap)
+	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`, "ConfigMap c is so")
+	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {labels: {app: x}}, data: {a: "1"}}}`, "ConfigMap with the labels app=x is so")
+	details := r.ill(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "3", b: "2", d: "4"}}}`,
+		`ConfigMap c: data.a: want "3", got "1" (and 1 more)`)
+	want := []steps.Detail{
+		{Title: "what differs", Text: "data.a: want \"3\", got \"1\"\ndata.d: want \"4\", but it is not there"},
+		{Title: "ConfigMap c, last seen", Text: "apiVersion: v1\ndata:\n  a: \"1\"\n  b: \"2\"\nkind: ConfigMap\nmetadata:\n  labels:\n    app: x\n  name: c\n  namespace: run-x\n"},
+	}
+	if diff := cmp.Diff(want, details); diff != "" {
+		t.Errorf("details (-want +got):\n%s", diff)
+	}
+	r.well(`assert: {absent: true, resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "3"}}}`, "there is no such ConfigMap")
+	r.ill(`assert: {absent: true, resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`, "there is such a ConfigMap: c")
+}
+
+func TestAssertWaitsUntilItIsSo(t *testing.T) {
+	r := newRig(t)
+	r.create(configMaps, configMap)
+	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`, "ConfigMap c is so")
+	done := make(chan error, 1)
+	go func() {
+		_, err := r.do(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "2"}}}`, patience)
+		done <- err
+	}()
+	r.update(configMaps, strings.Replace(configMap, `a: "1"`, `a: "2"`, 1))
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What must stay so is not taken for so as long as the watch has not told of all that happened.
+func TestAssertForWaitsForALateWatch(t *testing.T) {
+	r := newRig(t)
+	late := watch.NewFake()
+	r.dynamic.PrependWatchReactor("pods", func(k8stesting.Action) (bool, watch.Interface, error) { return true, late, nil })
+	pod := func(version, phase string) string {
+		return `{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: run-x, resourceVersion: "` + version + `"}, status: {phase: ` + phase + `}}`
+	}
+	lists := func() (n int) {
+		for _, a := range r.dynamic.Actions() {
+			if a.Matches("list", "pods") {
+				n++
+			}
+		}
+		return n
+	}
+	r.create(observe.Pods, pod("5", "Running"))
+	r.well(`assert: {cel: "pods.all(p, p.status.phase == 'Running')"}`, "it is true")
+	r.update(observe.Pods, pod("7", "Failed"))
+	before, done := lists(), make(chan error, 1)
+	go func() {
+		_, err := r.do(`assert: {for: 50ms, cel: "pods.all(p, p.status.phase == 'Running')"}`, time.Second)
+		done <- err
+	}()
+	for lists() == before { // until it asks what there is
+		select {
+		case err := <-done:
+			t.Fatalf("it has asked nobody: %v", err)
+		default:
+			runtime.Gosched()
+		}
+	}
+	late.Modify(apitest.Object(t, pod("7", "Failed")))
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "it is not true") {
+		t.Errorf("it was taken for so: %v", err)
+	}
+}
+
+func TestAssertCondition(t *testing.T) {
+	r := newRig(t)
+	r.ill(`assert: {cel: "pods.all(p, true)"}`, "it compared nothing, because there were no elements in pods")
+	details := r.ill(`assert: {cel: "bases.exists(b, bases[b].ready)"}`, "it is not true")
+	if diff := cmp.Diff([]steps.Detail{{Title: "what there was", Text: "bases: none"}}, details); diff != "" {
+		t.Errorf("details (-want +got):\n%s", diff)
+	}
+	r.world.Note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
+	r.well(`assert: {cel: "bases.exists(b, bases[b].ready)", for: 10ms}`, "it is true for 10ms")
+	r.ill(`assert: {cel: "bases['base-2'].ready"}`, "no such key: base-2")
+}
+
+func TestSleepEndsWhenSomethingIsSeen(t *testing.T) {
+	r := newRig(t)
+	r.world.Note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
+	message, err := r.do(`sleep: {for: 1h, orUntil: "bases['base-1'].ready", reason: x}`, patience)
+	if err != nil || !strings.HasPrefix(message, "slept for ") || strings.Contains(message, "not seen") {
+		t.Errorf("%q, error %v", message, err)
+	}
+	r.well(`sleep: {for: 10ms, orUntil: "bases['base-2'].ready", reason: x}`, "slept for 10ms: x; what was waited for was not seen")
+	r.ill(`sleep: {for: 1h, orUntil: "pods.size() > 0", reason: x}`, "not within the time")
+}
+
+func TestWait(t *testing.T) {
+	r := newRig(t)
+	const d = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: run-x, generation: 1}, spec: {replicas: 1}, status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1, availableReplicas: `
+	r.ill(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "not within the time: there is no Deployment d")
+	r.create(deployments, d+`0}}`)
+	r.ill(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "not within the time: 0 of 1 new Pods are available")
+	r.update(deployments, d+`1}}`)
+	r.well(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "the rollout of Deployment d is complete: 1 Pods are of the new version and available")
+	r.ill(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "1 of Deployment d are still there, such as d")
+	r.ill(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: e}}`, "there has never been any Deployment e")
+	r.well(`delete: {apiVersion: apps/v1, kind: Deployment, name: d}`, "deleted Deployment d")
+	r.well(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "Deployment d is gone")
+}
+
+// A wait that fails says why.
+func TestWaitSaysWhy(t *testing.T) {
+	r := newRig(t)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: run}, Spec: corev1.PodSpec{
+		NodeSelector: map[string]string{labels.BaseName: "bsae"}, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+	}}
+	pod.Labels = map[string]string{labels.Component: labels.Module}
+	base := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{labels.Component: labels.Vnode, labels.BaseName: "base"}}}
+	for _, err := range []error{r.typed.Tracker().Add(pod), r.typed.Tracker().Add(base)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.create(observe.Pods, `{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: `+run+`}}`)
+	details := r.ill(`wait: {ready: {apiVersion: v1, kind: Pod, name: p}}`, `not within the time: Pod p has no condition Ready; no base is named "bsae"; base names in this cluster: base`)
+	if len(details) != 2 || !strings.HasPrefix(details[0].Text, "change base.koupleless.io/name in the nodeSelector to the name of a base") {
+		t.Errorf("details: %+v", details)
+	}
+}
+
+func TestNothingMatched(t *testing.T) {
+	r := newRig(t)
+	for _, text := range []string{
+		`patch: {` + ofMap + `, type: merge, patch: {data: {a: "2"}}}`,
+		`delete: {` + ofMap + `}`,
+		`scale: {apiVersion: apps/v1, kind: Deployment, name: c, replicas: 2}`,
+		`rollback: {apiVersion: apps/v1, kind: Deployment, name: c}`,
+	} {
+		r.ill(text, "there is no ")
+	}
+	r.ill(`delete: {apiVersion: v1, kind: ConfigMap, labels: {app: z}}`, "there is no ConfigMap with the labels app=z")
+	r.well(`delete: {apiVersion: v1, kind: ConfigMap, labels: {app: z}, ignoreNotFound: true}`, "there is no ConfigMap with the labels app=z")
+}
+
+func TestPatch(t *testing.T) {
+	r := newRig(t)
+	r.create(configMaps, configMap)
+	r.well(`patch: {`+ofMap+`, type: merge, patch: {data: {a: "2"}}}`, "patched ConfigMap c")
+	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "2", b: "2"}}}`, "ConfigMap c is so")
+	r.ill(`patch: {`+ofMap+`, type: merge, refused: denied, patch: {data: {a: "3"}}}`, `the API accepted it, but was to refuse it with "denied"`)
+}
+
+func TestRelease(t *testing.T) {
+	r := newRig(t)
+	r.create(deployments, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: run-x}, spec: {template: {metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {containers: [`+
+		`{name: stock, image: "https://m.example/stock-1.0.0.jar", env: [{name: BIZ_VERSION, value: 1.0.0}]}]}}}, status: {replicas: 1, updatedReplicas: 1, availableReplicas: 1}}`)
+	release := `release: {apiVersion: apps/v1, kind: Deployment, name: d, version: 2.0.0}`
+	r.well(release, "released stock 2.0.0 in Deployment d")
+	r.well(`assert: {resource: {apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {template: {spec: {containers: [`+
+		`{image: "https://m.example/stock-2.0.0.jar", env: [{name: BIZ_VERSION, value: 2.0.0}]}]}}}}}`, "Deployment d is so")
+	r.ill(release, `Deployment d: module "stock" has version 2.0.0 already: release another version`)
+	if _, err := r.Releases(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "the release of Deployment d changed nothing on any base") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// An apply refuses objects outside the run, before it writes any.
+func TestApplyOutsideTheRun(t *testing.T) {
+	r := newRig(t)
+	r.ill(`apply: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: default}}}`, "ConfigMap c belongs to namespace default")
+	r.ill(`apply: {resource: {apiVersion: v1, kind: Node, metadata: {name: shared}}}`, "Node shared is cluster-scoped")
+	for _, a := range r.dynamic.Actions() {
+		if a.GetVerb() == "patch" {
+			t.Errorf("%s of %s in %s", a.GetVerb(), a.GetResource().Resource, a.GetNamespace())
+		}
+	}
+}
+
+func TestBases(t *testing.T) {
+	r := newRig(t)
+	two, none := 2, 0
+	err := r.Setup(t.Context(), []v1alpha1.BaseSet{{Name: "base", Count: &two, Version: "1.0.0"}, {Name: "later", Count: &none, Version: "1.0.0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.wantCalls("add 2 base 1.0.0")
+	r.well(`base: {add: {name: base, count: 1, version: 1.0.0}}`, "added base-3")
+	r.well(`base: {remove: [base-1]}`, "removed base-1")
+	r.well(`base: {restart: {bases: ["*"], newIdentity: true}}`, "restarted base-2, base-3")
+	r.well(`base: {upgrade: {set: base, version: 2.0.0}}`, "replaced 2 bases of version 1.0.0 by ones of version 2.0.0")
+	r.wantCalls("add 1 base 1.0.0", "remove run-x-base-1", "restart run-x-base-2 true", "restart run-x-base-3 true",
+		"add 1 base 2.0.0", "remove run-x-base-2", "add 1 base 2.0.0", "remove run-x-base-3")
+	r.ill(`base: {upgrade: {set: base, version: 2.0.0}}`, "all bases of set base are of version 2.0.0 already")
+	r.ill(`base: {remove: [base-1]}`, `"base-1" stands for no base; there are: base-4, base-5`)
+	r.ill(`base: {remove: [later]}`, `"later" stands for no base`)
+	r.well(`fault: {set: {target: base, bases: [base], fault: {kind: error, code: Arklet.UnknownError, count: 2}}}`, "set fault error-1 (error) on base-4, base-5")
+	r.well(`fault: {clear: {bases: [base-5], ids: [x]}}`, "cleared faults x")
+	r.wantCalls("set base error-1 error on [run-x-base-4 run-x-base-5] 0", "clear  [x] of [run-x-base-5]")
+}
+
+func TestComponentsAreRepaired(t *testing.T) {
+	r := newRig(t)
+	r.well(`controller: {do: kill, replica: 2}`, "kill of module-controller-2")
+	r.well(`broker: {do: pause}`, "pause of broker")
+	r.well(`apiserver: {do: kill}`, "kill of kube-apiserver")
+	r.well(`apiserver: {do: start}`, "start of kube-apiserver")
+	r.well(`controllerManager: {do: pause}`, "pause of kube-controller-manager")
+	r.well(`scheduler: {do: kill}`, "kill of kube-scheduler")
+	if err := errors.Join(r.Repair(t.Context()), r.Restore(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	r.wantCalls("kill module-controller-2 for run-x", "pause broker for run-x", "kill kube-apiserver for run-x", "start kube-apiserver for run-x",
+		"pause kube-controller-manager for run-x", "kill kube-scheduler for run-x", "repair run-x", "repair run-x and its controllers")
+}
+
+// Faults on connections that are left are cleared with the components. Those that were never triggered fail the run.
+func TestFaultsOnConnections(t *testing.T) {
+	r := newRig(t)
+	two := 2
+	if err := r.Setup(t.Context(), []v1alpha1.BaseSet{{Name: "base", Count: &two}}); err != nil {
+		t.Fatal(err)
+	}
+	r.sandbox.calls = nil
+	r.well(`fault: {set: {target: api, replica: 2, fault: {id: late, kind: delay, delay: {min: 1s}}}}`, "set fault late (delay) on api")
+	r.well(`fault: {set: {target: mqtt, bases: [base], fault: {id: held, kind: hold}}}`, "set fault held (hold) on mqtt base-1, base-2")
+	r.well(`fault: {clear: {ids: [late]}}`, "cleared faults late")
+	if err := r.Repair(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.wantCalls("set api late delay on [] 2", "set mqtt held hold on [run-x-base-1 run-x-base-2] 0", "clear  [late] of []", "clear api [] of []", "clear mqtt [] of []", "repair run-x")
+	fired := func(target v1alpha1.FaultTarget, base, id string) events.Event {
+		return events.Event{Fault: &events.FaultEvent{Target: target, Base: base, ID: id, Change: events.FaultFired}}
+	}
+	_, err := r.Faults([]events.Event{fired("mqtt", "", "late"), fired("mqtt", "base-2", "held")})
+	if want := "fault late (delay) was never triggered on target api; set mayNotFire: true if that is expected"; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	if _, err := r.Faults([]events.Event{fired("api", "", "late"), fired("mqtt", "base-2", "held")}); err != nil {
+		t.Error(err)
+	}
+}
+
+// await waits until the faults have ended, and else lists those that it has waited for.
+func TestAwait(t *testing.T) {
+	r := newRig(t)
+	r.well(`fault: {set: {target: mqtt, fault: {id: third, kind: note, skip: 2}}}`, "set fault third (note) on mqtt")
+	r.ill(`fault: {await: {ids: [third]}}`, "not within the time: faults have not ended: third, which was triggered 0 times")
+	r.sandbox.ending = 3
+	r.well(`fault: {await: {ids: [third]}}`, "faults have ended: third")
+	if r.sandbox.ending != 0 {
+		t.Errorf("it ended %d looks before the end", r.sandbox.ending)
+	}
+}
+
+// A fault that never fired on any of its bases fails the run unless it may; one that holds does not fire.
+func TestFaultsThatNeverFire(t *testing.T) {
+	r := newRig(t)
+	two := 2
+	err := r.Setup(t.Context(), []v1alpha1.BaseSet{{Name: "base", Count: &two, Faults: []v1alpha1.Fault{{Kind: basefault.KindLatency}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.well(`fault: {set: {target: base, bases: [base-1], fault: {id: mine, kind: hang}}}`, "set fault mine (hang) on base-1")
+	r.well(`fault: {set: {target: base, bases: [base-1], fault: {id: perhaps, kind: deaf, mayNotFire: true}}}`, "set fault perhaps (deaf) on base-1")
+	r.well(`fault: {set: {target: base, bases: [base-1], fault: {kind: webRefuse}}}`, "set fault webRefuse-2 (webRefuse) on base-1")
+	fired := func(base, id string) events.Event {
+		return events.Event{Fault: &events.FaultEvent{Target: "base", Base: base, ID: id, Change: events.FaultFired}}
+	}
+	set := fired("base-1", "mine")
+	set.Fault.Change = events.FaultSet
+	_, err = r.Faults([]events.Event{fired("base-2", "latency-1"), fired("base-2", "mine"), set})
+	if want := "fault mine (hang) was never triggered on base-1; set mayNotFire: true if that is expected"; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	list, err := r.Faults([]events.Event{fired("base-2", "latency-1"), fired("base-1", "latency-1"), fired("base-1", "mine")})
+	if err != nil {
+		t.Errorf("all have fired that must: %v", err)
+	}
+	var got []string
+	for _, f := range list {
+		got = append(got, fmt.Sprintf("%s %s %d %t", f.ID, f.Kind, f.Fired, f.MayNotFire))
+	}
+	if d := cmp.Diff([]string{"latency-1 latency 2 false", "mine hang 1 false", "perhaps deaf 0 true"}, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// A release that changes nothing on any base fails the run unless it may. What changes no template is
+// none, and one that is overtaken is not judged.
+func TestReleasesThatChangeNothing(t *testing.T) {
+	r := newRig(t)
+	patch := func(text, more string) string {
+		return `patch: {apiVersion: apps/v1, kind: Deployment, name: d, type: merge, ` + more + `patch: ` + text + `}`
+	}
+	at := func(module string) events.Event {
+		return events.Event{Time: time.Now(), Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: module, Version: "2"}, State: events.ModuleResolved}}
+	}
+	list := func(all ...events.Event) (texts []string, wrong string) {
+		t.Helper()
+		releases, err := r.Releases(t.Context(), all)
+		for _, one := range releases {
+			texts = append(texts, fmt.Sprintf("%s %d", one.Workload, one.Changes))
+		}
+		if err != nil {
+			wrong = err.Error()
+		}
+		return texts, wrong
+	}
+	want := func(wantTexts []string, wantWrong string, all ...events.Event) {
+		t.Helper()
+		texts, wrong := list(all...)
+		if diff := cmp.Diff(wantTexts, texts); diff != "" || wrong != wantWrong {
+			t.Errorf("releases (-want +got):\n%serror %q, want %q", diff, wrong, wantWrong)
+		}
+	}
+	before := at("stock")
+	r.create(deployments, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: run-x}, spec: {replicas: 1, template: {metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {containers: [{name: stock, image: one}]}}}, status: {replicas: 1, updatedReplicas: 1, availableReplicas: 1}}`)
+	image := func(name string) string {
+		return patch(`{spec: {template: {spec: {containers: [{name: stock, image: `+name+`}]}}}}`, "")
+	}
+	r.well(image("one"), "patched Deployment d")
+	r.well(patch(`{spec: {replicas: 2}, status: {replicas: 2, updatedReplicas: 2, availableReplicas: 2}}`, ""), "patched Deployment d")
+	want(nil, "")
+	const nothing = "the release of Deployment d changed nothing on any base: each had stock already, as it is in the new template; raise BIZ_VERSION to release another jar, or allow it with mayChangeNothing: true"
+	r.well(image("two"), "patched Deployment d")
+	want([]string{"Deployment d 0"}, nothing, before, at("order"))
+	first := at("stock")
+	want([]string{"Deployment d 1"}, "", before, first)
+	r.well(patch(`{spec: {template: {metadata: {annotations: {a: b}}}}}`, "mayChangeNothing: true, "), "patched Deployment d")
+	want([]string{"Deployment d 1", "Deployment d 0"}, "", before, first)
+	hanging := patch(`{spec: {template: {spec: {containers: [{name: stock, image: three}]}}}, status: {updatedReplicas: 0}}`, "")
+	r.well(hanging, "patched Deployment d")
+	want([]string{"Deployment d 1", "Deployment d 0"}, "", before, first) // it goes on
+	r.well(patch(`{spec: {template: {spec: {containers: [{name: stock, image: two}]}}}, status: {updatedReplicas: 2}}`, ""), "patched Deployment d")
+	want([]string{"Deployment d 1", "Deployment d 0"}, "", before, first) // takes that back: what it wants may still be everywhere
+}
+
+// Who waits for quiet hears what was written most since then; Leases do not count.
+func TestQuiet(t *testing.T) {
+	r := newRig(t)
+	r.sandbox.writes = apifault.Writes{By: map[int]map[string]int{1: {"update leases": 7, "patch pods/status": 3}}, Last: time.Now()}
+	r.well(`wait: {quiet: 150ms}`, "nothing was written for 150ms")
+	r.sandbox.busy = map[string]int{"patch pods/status": 5, "create events": 1, "update leases": 9}
+	r.ill(`wait: {quiet: 150ms}`, "not within the time: controllers continue to write: patch pods/status ")
+}
+
+func TestTraffic(t *testing.T) {
+	started := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	end := func(sent, lost int) traffic.End {
+		e := traffic.End{Summary: traffic.Summary{Sent: sent, Lost: lost, Started: started, Results: map[traffic.Result]int{traffic.OK: sent - lost, traffic.NotFound: lost}}}
+		for range lost {
+			e.LostRequests = append(e.LostRequests, traffic.Record{Due: started.Add(1234 * time.Millisecond), Result: traffic.NotFound, Base: "base-1", Pod: "p", Error: "404"})
+		}
+		return e
+	}
+	short := end(10, 0)
+	short.Note = "stopped by itself after 15m0s"
+	tests := []struct {
+		name, judge string
+		end         traffic.End
+		want        string
+	}{
+		{"nothing lost", "lost == 0", end(10, 0), ""},
+		{"lost", "lost == 0", end(10, 1), "traffic s: lost == 0 is not true: 10 requests sent, 1 lost (notFound 1)"},
+		{"must lose", "notFound > 0", end(10, 1), ""},
+		{"nothing sent", "lost == 0", end(0, 0), "traffic s sent nothing, so it proves nothing"},
+		{"not to the end", "lost == 0", short, "traffic s stopped by itself after 15m0s while the run went on: nothing is known of what came after that"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t)
+			r.sandbox.end = tt.end
+			r.well(`traffic: {start: {name: s, service: svc, module: stock, rate: 50, judge: "`+tt.judge+`"}}`, "50 requests a second to Service svc")
+			r.ill(`traffic: {start: {name: s, service: svc, module: stock, rate: 50, judge: "`+tt.judge+`"}}`, `there has been a stream "s" already`)
+			r.ill(`traffic: {start: {name: wrong, service: scv, module: stock, rate: 50, judge: lost == 0}}`, `there is no Service scv: apply it before traffic to it starts; did you mean svc?`)
+			_, err := r.do(`traffic: {stop: {name: s}}`, patience)
+			got := ""
+			if err != nil {
+				got = err.Error()
+			}
+			if got != tt.want {
+				t.Errorf("error %q, want %q", got, tt.want)
+			}
+			r.ill(`traffic: {stop: {name: s}}`, `the stream "s" was stopped before`)
+			r.ill(`traffic: {stop: {name: other}}`, `there is no stream "other"`)
+			if err := r.StopAll(t.Context()); err != nil {
+				t.Errorf("stopping what has been stopped: %v", err)
+			}
+			r.wantCalls("start run-x s run-x stock for 1h0m0s", "stop s")
+		})
+	}
+}
+
+func TestStreamsThatRunAreStopped(t *testing.T) {
+	r := newRig(t)
+	r.sandbox.end = traffic.End{Summary: traffic.Summary{Sent: 3, Lost: 3}}
+	r.well(`traffic: {start: {name: a, via: bases, module: stock, judge: lost == 0}}`, "requests to all bases")
+	r.well(`traffic: {start: {name: b, via: bases, module: stock, judge: lost == 3}}`, "requests to all bases")
+	if err := r.StopAll(t.Context()); err == nil || err.Error() != "traffic a: lost == 0 is not true: 3 requests sent, 3 lost" {
+		t.Errorf("error %v", err)
+	}
+	streams := r.Streams()
+	if len(streams) != 2 || streams[0].Failure == nil || streams[1].Failure != nil || streams[1].End == nil {
+		t.Errorf("streams are %+v", streams)
+	}
+}
+
+func TestScript(t *testing.T) {
+	r := newRig(t)
+	r.well(`script: {content: 'echo "$NAMESPACE $KUBECONFIG $X"', env: {X: z}, output: said}`, "run-x /kubeconfig z")
+	if diff := cmp.Diff(any(map[string]any{"said": "run-x /kubeconfig z"}), r.Known()["outputs"]); diff != "" {
+		t.Errorf("outputs (-want +got):\n%s", diff)
+	}
+	details := r.illWithin(patience, `script: {content: 'echo out; echo err >&2; exit 3'}`, "the script ended with status 3")
+	if diff := cmp.Diff([]steps.Detail{{Title: "standard output", Text: "out\n"}, {Title: "standard error", Text: "err\n"}}, details); diff != "" {
+		t.Errorf("details (-want +got):\n%s", diff)
+	}
+	r.well(`script: {content: 'test -e there && echo yes || { touch there; exit 1; }', until: "exitCode == 0 && stdout.contains('yes')"}`, "yes")
+}
+
+// What is said of a script that never did what it was to do is what its last whole attempt said, also when the time
+// ends in the middle of another one.
+func TestScriptUntilTheTimeEnds(t *testing.T) {
+	r := newRig(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := Exec(ctx, r.Env, action(t, `script: {content: '[ ! -e once ] || { touch twice; sleep 60; }; touch once; exit 1', until: "exitCode == 0"}`))
+		ended <- err
+	}()
+	for deadline := time.After(patience); ; {
+		if _, err := os.Stat(filepath.Join(r.Folder, "twice")); err == nil {
+			break
+		}
+		select {
+		case err := <-ended:
+			t.Fatalf("it ended before its time: %v", err)
+		case <-deadline:
+			t.Fatal("it was not tried again")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	cancel(errLate)
+	if err := <-ended; err == nil || err.Error() != "not within the time: it is not true of the script: exitCode == 0" {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A script is given what it was told, and of the environment of its caller what says nothing secret.
+func TestEnvironmentOfAScript(t *testing.T) {
+	for name, value := range map[string]string{"DB_PASSWORD": "p", "AWS_SECRET_ACCESS_KEY": "k", "KOUPSANDBOX_HOME": "h", "KUBECONFIG": "theirs", "LC_ALL": "C", "TZ": "UTC"} {
+		t.Setenv(name, value)
+	}
+	r := newRig(t)
+	if _, err := r.do(`script: {content: 'env | cut -d= -f1 | sort | tr "\n" " "', env: {X: z}, output: said}`, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	got := slices.DeleteFunc(strings.Fields(r.Known()["outputs"].(map[string]any)["said"].(string)), func(name string) bool {
+		return slices.Contains([]string{"_", "HOME", "LANG", "LOGNAME", "OLDPWD", "SHELL", "SHLVL", "TMPDIR", "USER"}, name) // as the machine has them, and the shell's own
+	})
+	if diff := cmp.Diff([]string{"GROUP", "KUBECONFIG", "LC_ALL", "NAMESPACE", "PATH", "PWD", "TZ", "X"}, got); diff != "" {
+		t.Errorf("variables of a script (-want +got):\n%s", diff)
+	}
+}
+
+func TestScriptIsKilledWithWhatItStarted(t *testing.T) {
+	r := newRig(t)
+	began := time.Now()
+	_, err := r.do(`script: {content: 'sleep 60 & echo $! > pid; wait'}`, 2*time.Second)
+	if err == nil || err.Error() != "not within the time: the script did not end" {
+		t.Errorf("error %v", err)
+	}
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	pid, err := os.ReadFile(filepath.Join(r.Folder, "pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.After(patience); ; {
+		state, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat")
+		if err != nil || strings.Contains(string(state), ") Z ") { // a zombie has ended
+			return
+		}
+		select { // the kernel takes its time on a busy machine
+		case <-time.After(10 * time.Millisecond):
+		case <-deadline:
+			t.Fatalf("what the script has started goes on: %s", state)
+		}
+	}
+}
+
+func TestExpressionsOfTheRun(t *testing.T) {
+	r := newRig(t)
+	r.well(`script: {content: "echo five", output: said}`, "five")
+	got, err := r.Expand(map[string]any{"a": "x-${{ outputs.said }}", "b": int64(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]any{"a": "x-five", "b": int64(1)}, got); diff != "" {
+		t.Errorf("expanded (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,137 @@
+// Package script executes the step script.
+package script
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
+)
+
+const (
+	// retryPause is the pause before a script runs again: nothing tells when its outcome would be
+	// another.
+	retryPause = 200 * time.Millisecond
+	// outputGrace is how long the output of a script may stay open after its end, by processes that
+	// it left behind.
+	outputGrace = time.Second
+	// mostOutput is how much of a script's output is kept, of either stream.
+	mostOutput = 1 << 20
+)
+
+// result is what a script has left behind.
+type result struct {
+	stdout, stderr string
+	code           int
+}
+
+// Exec runs a script until it has ended as the step wants.
+func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Script) (string, error) {
+	var until *expr.Program
+	if a.Until != "" {
+		var err error
+		if until, err = e.Compile(a.Until, expr.Until); err != nil {
+			return "", err
+		}
+	}
+	var last *steps.Failure // of the attempt before
+	for {
+		r, err := shell(ctx, e, a)
+		if err != nil {
+			return "", steps.Ended(ctx, err, func() *steps.Failure {
+				if last != nil {
+					return last
+				}
+				return evidence(steps.Fail("the script did not end"), r)
+			})
+		}
+		f := judge(e, r, until)
+		if f == nil {
+			if a.Output != "" {
+				e.SetOutput(a.Output, strings.TrimSuffix(r.stdout, "\n"))
+			}
+			return plain.FirstLine(r.stdout), nil
+		}
+		if last = evidence(f, r); until == nil {
+			return "", last
+		}
+		select {
+		case <-time.After(retryPause):
+		case <-ctx.Done():
+			return "", steps.Ended(ctx, context.Cause(ctx), func() *steps.Failure { return last })
+		}
+	}
+}
+
+func judge(e *steps.Env, r result, until *expr.Program) *steps.Failure {
+	if until == nil {
+		if r.code != 0 {
+			return steps.Fail("the script ended with status %d", r.code)
+		}
+		return nil
+	}
+	data := e.Known()
+	data["stdout"], data["stderr"], data["exitCode"] = r.stdout, r.stderr, int64(r.code)
+	got, err := until.Eval(data)
+	switch {
+	case err != nil:
+		return steps.Fail("%v", err)
+	case !got.True():
+		return steps.Fail("it is not true of the script: %s", until.Text())
+	}
+	return nil
+}
+
+func evidence(f *steps.Failure, r result) *steps.Failure {
+	return f.With("standard output", r.stdout).With("standard error", r.stderr)
+}
+
+// shell runs a script in a process group of its own, which is killed when ctx ends.
+func shell(ctx context.Context, e *steps.Env, a *v1alpha1.Script) (result, error) {
+	cmd := exec.CommandContext(ctx, "sh", "-eu", "-c", a.Content)
+	cmd.Dir = e.Folder
+	cmd.Env = append(supervise.ScriptEnviron(os.Environ()), "KUBECONFIG="+e.Kubeconfig, "NAMESPACE="+e.Namespace, "GROUP="+e.Group)
+	for _, name := range slices.Sorted(maps.Keys(a.Env)) {
+		cmd.Env = append(cmd.Env, name+"="+a.Env[name])
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = outputGrace
+	var stdout, stderr limited
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if errors.Is(err, exec.ErrWaitDelay) { // what holds the output open is of the group, so that it is still ours
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may have ended by now
+	}
+	r := result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return r, context.Cause(ctx)
+	case err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay):
+		return r, fmt.Errorf("running the script: %w", err)
+	}
+	return r, nil
+}
+
+// limited keeps the first bytes that are written to it.
+type limited struct{ bytes.Buffer }
+
+// Write never fails.
+func (l *limited) Write(p []byte) (int, error) {
+	l.Buffer.Write(p[:min(len(p), max(mostOutput-l.Len(), 0))])
+	return len(p), nil
+}

@@ -1,0 +1,67 @@
+package wait
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
+)
+
+// quietEvery is how often writes are counted.
+const quietEvery = 100 * time.Millisecond
+
+// quiet waits until the controllers have written nothing but Leases for that long, to the objects of the run and to
+// those of no run.
+func untilQuiet(ctx context.Context, e *steps.Env, long time.Duration) (string, error) {
+	var first, now map[string]int
+	err := steps.Poll(ctx, quietEvery, func() (bool, error) {
+		all, err := e.Sandbox.Faults(ctx, e.Group)
+		if err != nil {
+			return false, fmt.Errorf("asking what controllers have written: %w", err)
+		}
+		now = writes(all)
+		if first == nil {
+			first = now
+		}
+		return time.Since(all.Writes.Last) >= long, nil
+	})
+	if err != nil {
+		return "", steps.Ended(ctx, err, func() *steps.Failure { return steps.Fail("controllers continue to write: %s", most(first, now)) })
+	}
+	return fmt.Sprintf("nothing was written for %s", long), nil
+}
+
+// writes is how often controllers have written anything but Leases, by verb and resource.
+func writes(all control.Faults) map[string]int {
+	sum := map[string]int{}
+	for _, writes := range all.Writes.By {
+		for what, n := range writes {
+			if !strings.HasSuffix(what, " leases") {
+				sum[what] += n
+			}
+		}
+	}
+	return sum
+}
+
+// most are the three writes of which there were most since first.
+func most(first, now map[string]int) string {
+	writes := map[string]int{}
+	for what, n := range now {
+		if n > first[what] {
+			writes[what] = n - first[what]
+		}
+	}
+	list := slices.SortedFunc(maps.Keys(writes), func(a, b string) int { return cmp.Or(writes[b]-writes[a], strings.Compare(a, b)) })
+	list = list[:min(3, len(list))]
+	for i, what := range list {
+		list[i] = fmt.Sprintf("%s %d times", what, writes[what])
+	}
+	return strings.Join(list, ", ")
+}

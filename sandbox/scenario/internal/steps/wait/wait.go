@@ -1,0 +1,131 @@
+// Package wait executes the step wait.
+package wait
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/kube"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
+	"github.com/koupleless/koupsandbox/sandbox/why"
+)
+
+// Exec waits for what the step names.
+func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Wait) (string, error) {
+	switch {
+	case a.Rollout != nil:
+		return progress(ctx, e, *a.Rollout, "the rollout of %s is complete", kube.Rollout)
+	case a.Ready != nil:
+		return progress(ctx, e, *a.Ready, "%s is Ready", kube.Ready)
+	case a.Gone != nil:
+		return gone(ctx, e, *a.Gone)
+	case a.Quiet != nil:
+		return untilQuiet(ctx, e, a.Quiet.Duration)
+	case a.Step != "":
+		return e.Join(ctx, a.Step)
+	}
+	return "", fmt.Errorf("the wait says nothing to wait for")
+}
+
+// progress waits until all objects of a Ref have come to where judge wants them; there must be one.
+// Objects that are being deleted do not count.
+func progress(ctx context.Context, e *steps.Env, r v1alpha1.Ref, done string, judge func(*unstructured.Unstructured) kube.Progress) (string, error) {
+	t, err := e.Target(r)
+	if err != nil {
+		return "", err
+	}
+	if err := e.CatchUp(ctx, t); err != nil {
+		return "", err
+	}
+	last, object := kube.Progress{Message: "there is no " + t.String()}, (*unstructured.Unstructured)(nil)
+	err = e.World.Until(ctx, func(v observe.View) (bool, error) {
+		found, _ := v.Objects(t.Subject, t.Name, t.Labels)
+		looked := 0
+		for _, o := range found {
+			if o.GetDeletionTimestamp() != nil {
+				continue
+			}
+			looked++
+			last, object = judge(o), o
+			if last.Failed || !last.Done {
+				return last.Failed, nil
+			}
+		}
+		if looked == 0 {
+			last, object = kube.Progress{Message: "there is no " + t.String()}, nil
+		}
+		return looked > 0, nil
+	})
+	missing := func() *steps.Failure {
+		f := steps.Fail("%s", last.Message)
+		if object == nil {
+			return f
+		}
+		return because(ctx, e, object, f).With(steps.LastSeen(object))
+	}
+	if err != nil {
+		return "", steps.Ended(ctx, err, missing)
+	}
+	if last.Failed {
+		return "", missing()
+	}
+	return fmt.Sprintf(done+": %s", t, last.Message), nil
+}
+
+// askingWhy is how long the API may take to say why an object is not as it should be.
+const askingWhy = 10 * time.Second
+
+// because adds to a failure why an object is not Ready, if koupsandbox why has an answer.
+func because(ctx context.Context, e *steps.Env, o *unstructured.Unstructured, f *steps.Failure) *steps.Failure {
+	target, err := why.ParseTarget(o.GetKind()+"/"+o.GetName(), o.GetNamespace())
+	if err != nil {
+		return f // it is of another kind
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askingWhy) // the step's time is over
+	defer cancel()
+	found, err := why.Gather(ctx, e.Kube.Typed, target)
+	if err != nil {
+		return f // it is gone meanwhile, or the API is away
+	}
+	a := why.Explain(found, time.Now())
+	if a.Ready || a.Reason == why.Unknown {
+		return f
+	}
+	f.Message += "; " + a.Cause
+	lines := []string{a.Advice}
+	for _, e := range a.Evidence {
+		lines = append(lines, e.About+": "+e.Text)
+	}
+	return f.With("what to do, and what was looked at", strings.Join(lines, "\n"))
+}
+
+func gone(ctx context.Context, e *steps.Env, r v1alpha1.Ref) (string, error) {
+	t, err := e.Target(r)
+	if err != nil {
+		return "", err
+	}
+	if err := e.CatchUp(ctx, t); err != nil {
+		return "", err
+	}
+	var left []*unstructured.Unstructured
+	err = e.World.Until(ctx, func(v observe.View) (bool, error) {
+		found, ever := v.Objects(t.Subject, t.Name, t.Labels)
+		left = found
+		if len(found) == 0 && !ever {
+			return false, steps.Fail("there has never been any %s, so that it is gone proves nothing", t)
+		}
+		return len(found) == 0, nil
+	})
+	if err != nil {
+		return "", steps.Ended(ctx, err, func() *steps.Failure {
+			return steps.Fail("%d of %s are still there, such as %s", len(left), t, left[0].GetName()).With(steps.LastSeen(left[0]))
+		})
+	}
+	return t.String() + " is gone", nil
+}
