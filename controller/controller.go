@@ -98,7 +98,7 @@ func prepare(opts Options) (*Controller, error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
 	}
-	c := &Controller{opts: opts, logger: opts.Logger, metrics: metrics.New(), journal: kubelet.NewJournal(0), due: make(chan struct{}, 1), chatter: newChatter()}
+	c := &Controller{opts: opts, logger: opts.Logger, metrics: metrics.New(), journal: kubelet.NewJournal(), due: make(chan struct{}, 1), chatter: newChatter()}
 	c.rejects = newRejections(c.metrics, c.logger)
 	return c, nil
 }
