@@ -96,7 +96,7 @@ func prepare(opts Options) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{
-		opts: opts, logger: opts.Logger, metrics: metrics.New(), journal: kubelet.NewJournal(0), due: make(chan struct{}, 1),
+		opts: opts, logger: opts.Logger, metrics: metrics.New(), journal: kubelet.NewJournal(), due: make(chan struct{}, 1),
 		chatter: newChatter(), newcomers: utilcache.NewLRUExpireCache(maxNewcomers),
 	}
 	c.rejects = newRejections(c.metrics, c.logger)

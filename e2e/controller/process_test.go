@@ -18,44 +18,22 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// area is an environment of its own on the shared cluster: a broker, and
-// controllers that the test starts and ends as it likes.
+// area is an environment with a broker on the shared cluster. A test starts its controllers and bases.
 type area struct {
 	env  string
 	port string // of the broker on 127.0.0.1
-	// stop ends the broker, start runs another at the same port.
-	stop  func()
-	start func(t *testing.T)
 }
 
 func newArea(t *testing.T) area {
 	t.Helper()
-	var end func() error // the broker; nil = there is none
-	a := area{env: kind(), stop: func() {
-		must(t, end())
-		end = nil
-	}}
-	listen := func(t *testing.T, addr string) {
-		t.Helper()
-		var listener net.Listener
-		eventually(t, "the broker's port is free", func(ctx context.Context) (err error) {
-			listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
-			return err
-		})
-		var err error
-		end, err = mochi.Serve(listener)
-		must(t, err)
-		_, a.port, err = net.SplitHostPort(listener.Addr().String())
-		must(t, err)
-	}
-	a.start = func(t *testing.T) { t.Helper(); listen(t, "127.0.0.1:"+a.port) }
-	listen(t, "127.0.0.1:0")
-	t.Cleanup(func() {
-		if end != nil {
-			a.stop()
-		}
-	})
-	return a
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	end, err := mochi.Serve(listener)
+	must(t, err)
+	t.Cleanup(func() { must(t, end()) })
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	must(t, err)
+	return area{env: kind(), port: port}
 }
 
 // base starts a base in the area.

@@ -60,8 +60,7 @@ func TestSamples(t *testing.T) {
 				continue // it shows what the controller makes
 			}
 			tried++
-			t.Run(o.GetName(), func(t *testing.T) {
-				t.Parallel()
+			t.Run(o.GetName(), func(t *testing.T) { // one after the other: the samples request different versions of a module
 				ns := namespace(t)
 				o.SetNamespace(ns)
 				_, err := objects.Resource(resource).Namespace(ns).Create(t.Context(), o, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})

@@ -15,11 +15,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
@@ -294,46 +292,6 @@ func nodeGone(ctx context.Context, name string) error {
 		err = fmt.Errorf("node %s is there", name)
 	}
 	return err
-}
-
-// deployment makes a Deployment that adds a Pod before it takes one away.
-func deployment(t *testing.T, ns, name string, replicas int32, spec corev1.PodTemplateSpec) *appsv1.Deployment {
-	t.Helper()
-	d := module.Deployment(ns, name, replicas, spec)
-	d, err := client.AppsV1().Deployments(ns).Create(t.Context(), d, metav1.CreateOptions{})
-	must(t, err)
-	return d
-}
-
-// upgrade puts another version into a Deployment's template.
-func upgrade(t *testing.T, d *appsv1.Deployment, version string) {
-	t.Helper()
-	patch := fmt.Appendf(nil, `{"spec":{"template":{"spec":{"containers":[{"name":%q,"image":%q,"env":[{"name":%q,"value":%q}]}]}}}}`,
-		d.Name, module.URL(d.Name, version), module.EnvVersion, version)
-	_, err := client.AppsV1().Deployments(d.Namespace).Patch(t.Context(), d.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
-	must(t, err)
-}
-
-// rolled waits until a Deployment has all its Pods in its template's version,
-// and each base that version and no other.
-func rolled(t *testing.T, d *appsv1.Deployment, bases []*base, version string) {
-	t.Helper()
-	eventually(t, "all Pods and bases have "+version, func(ctx context.Context) error {
-		now, err := client.AppsV1().Deployments(d.Namespace).Get(ctx, d.Name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		want := *now.Spec.Replicas
-		if s := now.Status; s.ObservedGeneration != now.Generation || s.UpdatedReplicas != want || s.Replicas != want || s.AvailableReplicas != want {
-			return fmt.Errorf("the Deployment is at %+v", s)
-		}
-		for _, b := range bases {
-			if err := same([]string{d.Name + ":" + version + " ACTIVATED"}, b.modules()); err != nil {
-				return fmt.Errorf("modules of base %s %w", b.Identity(), err)
-			}
-		}
-		return nil
-	})
 }
 
 func ask(ctx context.Context, url string) error {

@@ -18,18 +18,18 @@ const (
 	maxEntries = 200
 	// maxDetail is the maximum size of a detail in bytes: it has room for the beginning of a stack trace.
 	maxDetail = 4 << 10
-	// DefaultJournalSize is enough for 2,000 modules with 200 usual entries each.
-	DefaultJournalSize = 32 << 20
+	// maxSize is the maximum size in bytes: enough for 2,000 modules with 200 usual entries each.
+	maxSize = 32 << 20
 	// The estimated sizes of an entry and of a module, without text, and of a version.
 	entryCost   = 96
 	historyCost = 512
 	versionCost = 256
 )
 
-// Journal has the last events of modules on bases. Beyond its size, it forgets the modules that have had no event for the
-// longest time. It may be used concurrently.
+// Journal has the last events of modules on bases. Beyond 32 MiB, it forgets the modules that have had no event for the longest
+// time. It may be used concurrently.
 type Journal struct {
-	limit int
+	limit int // maxSize, except in tests
 
 	mu        sync.Mutex
 	histories map[moduleKey]*history
@@ -55,12 +55,9 @@ type numbered struct {
 	noted  time.Time
 }
 
-// NewJournal returns an empty journal with a maximum size in bytes; 0 means DefaultJournalSize.
-func NewJournal(size int) *Journal {
-	if size == 0 {
-		size = DefaultJournalSize
-	}
-	return &Journal{limit: size, histories: map[moduleKey]*history{}, byUse: list.New()}
+// NewJournal returns an empty journal.
+func NewJournal() *Journal {
+	return &Journal{limit: maxSize, histories: map[moduleKey]*history{}, byUse: list.New()}
 }
 
 // Note adds an entry for a module on a base. It does not block. It removes credentials from URLs in the detail, and cuts a

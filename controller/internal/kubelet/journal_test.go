@@ -29,7 +29,7 @@ func wantText(t *testing.T, j *Journal, identity, biz string, want ...string) {
 }
 
 func TestEntries(t *testing.T) {
-	j := NewJournal(0)
+	j := NewJournal()
 	r := arklet.Request{Command: arklet.CommandInstallBiz, Module: arklet.Module{Name: "biz1", Version: "1.0.0", URL: "file:///m/biz1.jar"}}
 	j.Note("a", "biz1", Asked(noon, r))
 	j.Note("a", "biz1", Answered(noon.Add(time.Second), r, arklet.Answer{Code: "FAILED", Message: "install biz not success!", DataCode: "REPEAT_BIZ", DataMessage: "Biz: biz1:1.0.0 has been installed or registered."}))
@@ -89,7 +89,7 @@ func TestNoteModules(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := NewJournal(0)
+			j := NewJournal()
 			for i, list := range c.lists {
 				j.NoteModules("a", []string{"biz1"}, append(list, arklet.Biz{Name: "biz2", Version: "1", State: arklet.StateBroken}), noon.Add(time.Duration(i)*time.Minute))
 			}
@@ -101,7 +101,7 @@ func TestNoteModules(t *testing.T) {
 
 func TestJournalIsBounded(t *testing.T) {
 	t.Run("entries of a module", func(t *testing.T) {
-		j := NewJournal(0)
+		j := NewJournal()
 		for i := range maxEntries + 50 {
 			j.Note("a", "biz1", Entry{At: noon.Add(time.Duration(i) * time.Second), Event: fmt.Sprint(i)})
 		}
@@ -112,7 +112,8 @@ func TestJournalIsBounded(t *testing.T) {
 	})
 	t.Run("all together", func(t *testing.T) {
 		const limit = 64 << 10
-		j := NewJournal(limit)
+		j := NewJournal()
+		j.limit = limit
 		for i := range 1000 {
 			j.Note("a", "kept", Entry{At: noon, Event: "x"})
 			j.Note(fmt.Sprint(i), "biz1", Entry{At: noon, Event: "x", Detail: strings.Repeat("d", 1000)})
@@ -133,7 +134,7 @@ func TestJournalIsBounded(t *testing.T) {
 		}
 	})
 	t.Run("a detail", func(t *testing.T) {
-		j := NewJournal(0)
+		j := NewJournal()
 		j.Note("a", "biz1", Entry{At: noon, Detail: strings.Repeat("é", maxDetail)})
 		entries, _ := j.since(moduleKey{"a", "biz1"}, 0, share{})
 		if got := entries[0].Detail; got != strings.Repeat("é", maxDetail/2)+" …" {

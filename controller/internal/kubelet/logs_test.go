@@ -123,7 +123,7 @@ func TestFollowEndsWithThePod(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &fakePods{pods: map[string]*corev1.Pod{}}
 				p.set("pod-0", "1", "biz1")
-				j := NewJournal(0)
+				j := NewJournal()
 				j.Note("a", "biz1", Entry{At: noon, Event: "before"})
 				s := &Server{opts: Options{Pods: p, Journal: j}}
 				ctx, cancel := context.WithCancel(t.Context())
@@ -153,7 +153,7 @@ func TestFollowEndsWithThePod(t *testing.T) {
 // earlier Pods.
 func TestLogsOfOnePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, j := &fakePods{pods: map[string]*corev1.Pod{}}, NewJournal(0)
+		p, j := &fakePods{pods: map[string]*corev1.Pod{}}, NewJournal()
 		p.set("pod-0", "1", "biz1")
 		s := &Server{opts: Options{Pods: p, Journal: j}}
 		read := func() (events []string) {
@@ -209,7 +209,7 @@ func TestStatesFollowCommands(t *testing.T) {
 		"long before it":                {sent.Add(-time.Second), []string{"is activated", "installBiz sent"}},
 		"after it, by the base's clock": {sent.Add(time.Millisecond), []string{"installBiz sent", "is activated"}},
 	} {
-		j := NewJournal(0)
+		j := NewJournal()
 		j.Note("a", "biz1", Asked(sent, arklet.Request{Command: arklet.CommandInstallBiz, Module: m}))
 		j.NoteModules("a", []string{"biz1"}, []arklet.Biz{{Name: "biz1", Version: "1", State: arklet.StateActivated, Latest: arklet.Record{At: tt.at, State: arklet.StateActivated}}}, sent)
 		entries, _ := j.since(moduleKey{"a", "biz1"}, 0, share{})

@@ -5,7 +5,6 @@
 package kubelet
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -29,9 +28,6 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/door"
 )
 
-// DefaultAddr has the default port of kubelets.
-const DefaultAddr = ":10250"
-
 // pods are the served Pods.
 type pods interface {
 	// Pod returns a module Pod and the identity of its base.
@@ -52,7 +48,7 @@ type bases interface {
 
 // Options configure a Server.
 type Options struct {
-	// Addr is the address to listen on, host:port. Default: DefaultAddr.
+	// Addr is the address to listen on, host:port. Required.
 	Addr string
 	// CertFile and KeyFile hold the serving certificate in PEM form. They are read again when they change.
 	// If they are empty, the server generates a self-signed certificate that is valid for a year. An API server that
@@ -83,7 +79,6 @@ type Server struct {
 
 // New reads the certificates and listens. Connections wait until Start serves them.
 func New(opts Options) (*Server, error) {
-	opts.Addr = cmp.Or(opts.Addr, DefaultAddr)
 	s := &Server{opts: opts, reviews: newReviews(opts.Reviews)}
 	template := &tls.Config{
 		MinVersion: tls.VersionTLS12,

@@ -168,7 +168,7 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 	t.Helper()
 	w := &world{authority: newAuthority(t), pods: &fakePods{pods: map[string]*corev1.Pod{}}, bases: &fakeBases{}}
 	w.pods.set("pod-0", "1", "biz1", "biz2")
-	w.opts = Options{Addr: "127.0.0.1:0", ClientCAFile: w.authority.file, Pods: w.pods, Bases: w.bases, Journal: NewJournal(0), Logger: slog.New(slog.DiscardHandler)}
+	w.opts = Options{Addr: "127.0.0.1:0", ClientCAFile: w.authority.file, Pods: w.pods, Bases: w.bases, Journal: NewJournal(), Logger: slog.New(slog.DiscardHandler)}
 	cert, key := w.authority.issue("localhost", x509.ExtKeyUsageServerAuth, time.Now().Add(time.Hour))
 	w.opts.CertFile, w.opts.KeyFile = cert, key
 	if change != nil {

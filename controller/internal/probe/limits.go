@@ -11,8 +11,8 @@ import (
 const MaxTimeout = 30 * time.Second
 
 const (
-	// defaultConcurrency is the default of Options.Concurrency.
-	defaultConcurrency = 256
+	// concurrency is the maximum number of concurrent requests.
+	concurrency = 256
 	// baseConcurrency is the maximum number of concurrent requests to one base.
 	baseConcurrency = 4
 	// slowAfter is the duration from which a request counts as slow.
@@ -26,8 +26,8 @@ type limits struct {
 	users     int // number of workers that use these limits
 }
 
-func newLimits(concurrency int) *limits {
-	return &limits{all: semaphore.NewWeighted(int64(concurrency)), slow: semaphore.NewWeighted(int64(max(concurrency/2, 1)))}
+func newLimits(n int) *limits {
+	return &limits{all: semaphore.NewWeighted(int64(n)), slow: semaphore.NewWeighted(int64(max(n/2, 1)))}
 }
 
 // acquire waits for a slot until ctx is done. After acquire has returned nil, the caller must call release with

@@ -61,8 +61,6 @@ type Result struct {
 type Options struct {
 	// Changed is called for every change of a result, one after the other for a container and kind. It must not block.
 	Changed func(Result)
-	// Concurrency is the maximum number of concurrent requests. Default: 256.
-	Concurrency int
 	// Dial connects to the web listener of a base. Default: it dials the address directly.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Transport sends the requests. Default: one connection by Dial for each request, which accepts every certificate, as
@@ -92,7 +90,7 @@ type key struct {
 // New returns a Prober. Nothing is sent before Start.
 func New(o Options) *Prober {
 	p := &Prober{
-		o: o, client: newClient(o), limits: newLimits(cmp.Or(o.Concurrency, defaultConcurrency)),
+		o: o, client: newClient(o), limits: newLimits(concurrency),
 		workers: map[key]*worker{}, bases: map[string]*limits{},
 	}
 	p.queue = work.New(work.Options[key]{Do: p.probe})

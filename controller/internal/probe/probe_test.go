@@ -58,7 +58,7 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 func inBubble(t *testing.T, test func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, began: time.Now(), answer: func(*http.Request) int { return 200 }}
-		w.prober = New(Options{Concurrency: 8, Transport: w, Changed: func(r Result) {
+		w.prober = New(Options{Transport: w, Changed: func(r Result) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			line := fmt.Sprintf("%v: %s/%s %s %v", time.Since(w.began).Round(time.Millisecond), r.Pod, r.Container, r.Kind, r.Healthy)
@@ -67,6 +67,7 @@ func inBubble(t *testing.T, test func(*world)) {
 			}
 			w.heard = append(w.heard, line)
 		}})
+		w.prober.limits = newLimits(8)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); w.prober.Start(ctx) }()

@@ -1,7 +1,6 @@
 package vpod
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -75,27 +74,5 @@ func TestSidecars(t *testing.T) {
 		w.delete("p1")
 		w.pass(5 * time.Second)
 		w.wantShow("p1", "gone")
-	})
-}
-
-// The controller does not send a version that it could not read back. Other Pods of the base are not affected.
-func TestVersionThatIsTooLong(t *testing.T) {
-	in(t, "of 257 bytes", Options{}, func(t *testing.T, w *world) {
-		w.create("p1", container("biz1", "1"))
-		w.create("long", container("long", strings.Repeat("9", 257)))
-		w.create("longest", container("longest", strings.Repeat("9", 256)))
-		w.pass(5 * time.Second)
-		w.wantShow("long", "Pending InvalidParameter")
-		w.create("after", container("after", "1"))
-		w.pass(5 * time.Second)
-		for _, name := range []string{"p1", "longest", "after"} {
-			w.wantShow(name, "Running Ready")
-		}
-		w.delete("long")
-		w.delete("p1")
-		w.pass(5 * time.Second)
-		w.wantShow("long", "gone")
-		w.wantShow("p1", "gone")
-		wantDiff(t, "modules", 2, len(w.base.states()))
 	})
 }
