@@ -15,7 +15,6 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 )
 
-// rolloutActions are how a release is held, approved and taken back.
 func rolloutActions() []act {
 	deployments := func(paused string) map[string][]string {
 		return map[string][]string{"kind": {kindDeployment}, "paused": {paused}}
@@ -41,7 +40,6 @@ func rolloutActions() []act {
 	}
 }
 
-// pause holds the rollout of a Deployment, or lets it go on.
 func pause(on bool) func(context.Context, *Board, params) (ActionResult, error) {
 	return func(ctx context.Context, b *Board, p params) (ActionResult, error) {
 		verb, text := "resume", "goes on"
@@ -56,7 +54,7 @@ func pause(on bool) func(context.Context, *Board, params) (ActionResult, error) 
 	}
 }
 
-// partition says which Pods of a StatefulSet get its present template: each step down is a batch.
+// partition sets which Pods of a StatefulSet get its present template. Each step down is a batch.
 func partition(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	n := p.number("partition")
 	if p["kind"] != kindStatefulSet {
@@ -74,7 +72,6 @@ func partition(ctx context.Context, b *Board, p params) (ActionResult, error) {
 		b.kubectl("patch", p["kind"]+"/"+p["name"], "-n", p["namespace"], "-p", string(patch))}, b.patch(ctx, p, types.StrategicMergePatchType, patch)
 }
 
-// former is a template that a workload had.
 type former struct {
 	number int
 	kind   types.PatchType
@@ -109,7 +106,6 @@ func undo(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	}, b.patch(ctx, p, before.kind, before.patch)
 }
 
-// fromReplicaSets returns the templates of a Deployment.
 func (b *Board) fromReplicaSets(ctx context.Context, w *workload) (all []former, err error) {
 	sets, err := b.o.API.AppsV1().ReplicaSets(w.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(w.selector)})
 	if err != nil {

@@ -18,14 +18,11 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// onBase is the target of actions on a base.
 func onBase(p params) string { return kindBase + "/" + p["base"] }
 
-// fromRow is a parameter that a row has.
 func fromRow(name, field string) ActionParam { return ActionParam{Name: name, From: field} }
 
-// sandboxActions are what only a sandbox can do. Each is the same call of the control API as the
-// command line makes.
+// sandboxActions need a sandbox. Each calls the control API as the command line does.
 func sandboxActions() []act {
 	all := []act{
 		{
@@ -150,7 +147,6 @@ func duration(p params, name string) (basefault.Duration, error) {
 	return basefault.Duration(d), nil
 }
 
-// onBases is a fault that is set on a base.
 func onBases(f basefault.Fault, base string) fault.Injection {
 	return fault.Injection{Fault: v1alpha1.FaultOf(f), Target: v1alpha1.TargetBase, Bases: []string{base}}
 }

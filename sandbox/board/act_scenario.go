@@ -13,8 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// scenarioAction runs one of the scenarios that the board was given, and no other: a scenario may run
-// scripts on this machine. It goes on after its answer, and shows like everything else.
+// scenarioAction runs one of the scenarios of Options.Scenarios. A scenario can run scripts on this machine, so no other can be
+// run. It continues after the response.
 func scenarioAction(files []string) act {
 	return act{
 		Action: Action{ID: "scenario.run", On: kindBoard, Title: "Run a scenario", Danger: true, Params: []ActionParam{{Name: "scenario", Choices: names(files)}}},
@@ -38,7 +38,7 @@ func scenarioAction(files []string) act {
 	}
 }
 
-// names are those of files without their folders and endings.
+// names returns the names of files without directories and extensions.
 func names(files []string) []string {
 	list := make([]string, len(files))
 	for i, f := range files {
@@ -47,7 +47,6 @@ func names(files []string) []string {
 	return list
 }
 
-// run runs scenarios until they have ended, or the board does.
 func (b *Board) run(scenarios []*source.Scenario) {
 	r, err := scenario.Execute(b.acts.ctx, scenario.Options{Sandbox: b.o.Sandbox, Scenarios: scenarios, Progress: b.tellRun})
 	switch {
@@ -60,7 +59,6 @@ func (b *Board) run(scenarios []*source.Scenario) {
 	}
 }
 
-// tellRun shows the steps of a run.
 func (b *Board) tellRun(e scenario.Event) {
 	switch e.Kind {
 	case scenario.RunBegan:

@@ -22,12 +22,11 @@ const fieldManager = "koupsandbox-board"
 
 func onWorkload(p params) string { return p["kind"] + "/" + p["namespace"] + "/" + p["name"] }
 
-// ofWorkload are the parameters of an action on a workload.
 func ofWorkload(more ...ActionParam) []ActionParam {
 	return append([]ActionParam{fromRow("kind", "kind"), fromRow("namespace", "namespace"), fromRow("name", "name")}, more...)
 }
 
-// workloadActions are what kubectl can do too, in any cluster.
+// workloadActions work in any cluster.
 func workloadActions() []act {
 	return append([]act{
 		{
@@ -72,7 +71,6 @@ func scale(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	}, b.patch(ctx, p, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n), "scale")
 }
 
-// workload is a Deployment, DaemonSet or StatefulSet.
 type workload struct {
 	metav1.Object
 	template *corev1.PodTemplateSpec
@@ -81,7 +79,6 @@ type workload struct {
 	paused bool
 }
 
-// workload reads the workload that parameters name.
 func (b *Board) workload(ctx context.Context, p params) (*workload, error) {
 	apps, o := b.o.API.AppsV1(), metav1.GetOptions{}
 	switch p["kind"] {
@@ -107,7 +104,6 @@ func (b *Board) workload(ctx context.Context, p params) (*workload, error) {
 	return nil, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%q is no kind of workload", p["kind"])
 }
 
-// patch changes a workload.
 func (b *Board) patch(ctx context.Context, p params, kind types.PatchType, patch []byte, subresources ...string) (err error) {
 	apps, o := b.o.API.AppsV1(), metav1.PatchOptions{FieldManager: fieldManager}
 	switch p["kind"] {
@@ -121,7 +117,6 @@ func (b *Board) patch(ctx context.Context, p params, kind types.PatchType, patch
 	return err
 }
 
-// release gives a module of a workload another version.
 func release(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	w, err := b.workload(ctx, p)
 	if err != nil {
@@ -156,7 +151,6 @@ func release(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	}, b.patch(ctx, p, types.StrategicMergePatchType, patch)
 }
 
-// cordon marks the Node of a base, or takes the mark away.
 func cordon(on bool) func(context.Context, *Board, params) (ActionResult, error) {
 	return func(ctx context.Context, b *Board, p params) (ActionResult, error) {
 		patch := []byte(fmt.Sprintf(`{"spec":{"unschedulable":%t}}`, on))

@@ -30,10 +30,8 @@ const (
 	maxParams = 64 << 10
 )
 
-// params are the parameters of an action.
 type params map[string]string
 
-// act is an action with what it does.
 type act struct {
 	Action
 	// target is what only one action at a time may work on.
@@ -41,7 +39,7 @@ type act struct {
 	do     func(ctx context.Context, b *Board, p params) (ActionResult, error)
 }
 
-// refusal is an action that was not done, with a code of the documents.
+// refusal is the error of an action that was rejected, with an error code.
 type refusal struct {
 	code    errcode.Code
 	status  int
@@ -55,7 +53,6 @@ func refuse(code errcode.Code, status int, format string, values ...any) error {
 	return &refusal{code, status, fmt.Sprintf(format, values...)}
 }
 
-// actions does what the page asks for.
 type actions struct {
 	board *Board
 	ctx   context.Context //nolint:containedctx // of Start: what goes on after its answer ends with it
@@ -84,7 +81,7 @@ func newActions(b *Board) *actions {
 	return a
 }
 
-// offered lists the actions that work here, by their ids.
+// offered returns the actions that work here, sorted by ID.
 func (a *actions) offered() []Action {
 	var list []Action
 	for _, x := range a.all {
@@ -94,10 +91,9 @@ func (a *actions) offered() []Action {
 	return list
 }
 
-// wait blocks until what goes on has ended.
 func (a *actions) wait() { a.running.Wait() }
 
-// serve does an action, and writes into the log who did it.
+// serve runs an action, and logs the user who requested it.
 func (a *actions) serve(w http.ResponseWriter, r *http.Request) {
 	id, user := r.PathValue("id"), access.User(r.Context())
 	var p params
@@ -122,7 +118,7 @@ func (a *actions) serve(w http.ResponseWriter, r *http.Request) {
 	a.board.world.record(entry)
 }
 
-// problemOf gives a failure its code: who is at fault, and whether to try again.
+// problemOf returns the error code and the HTTP status of an error.
 func problemOf(err error) (Problem, int) {
 	var r *refusal
 	var api apierrors.APIStatus
@@ -137,7 +133,7 @@ func problemOf(err error) (Problem, int) {
 	return Problem{Error: err.Error(), Code: string(errcode.KouplelessBoardUnknownError)}, http.StatusBadGateway
 }
 
-// do checks the parameters and does an action, alone on its target.
+// do checks the parameters and runs an action. No other action on its target runs at the same time.
 func (a *actions) do(ctx context.Context, id string, p params) (result ActionResult, err error) {
 	x, known := a.all[id]
 	if !known {
@@ -165,7 +161,7 @@ func (a *actions) do(ctx context.Context, id string, p params) (result ActionRes
 	return result, a.failure(ctx, x, p, err)
 }
 
-// failure gives what happened to a base the code of the documents.
+// failure adds the error code to the error of an action.
 func (a *actions) failure(ctx context.Context, x act, p params, err error) error {
 	var r *refusal
 	var daemon *sandbox.Error
@@ -184,7 +180,7 @@ func (a *actions) failure(ctx context.Context, x act, p params, err error) error
 	return err
 }
 
-// reserve makes sure that actions do not come between each other.
+// reserve excludes other actions on a target until release is called.
 func (a *actions) reserve(target, id string) (release func(), err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -206,7 +202,7 @@ func (a *actions) reserve(target, id string) (release func(), err error) {
 	}, nil
 }
 
-// complete checks parameters, and fills the defaults in.
+// complete checks the parameters and sets their defaults.
 func (x *act) complete(p params) (params, error) {
 	full := params{}
 	for name := range p {
@@ -237,7 +233,7 @@ func (x *act) complete(p params) (params, error) {
 	return full, nil
 }
 
-// number is a parameter that complete has found to be one; 0 if it was left out.
+// number returns a numeric parameter that complete has checked; 0 = it was not given.
 func (p params) number(name string) int {
 	n, _ := strconv.Atoi(p[name])
 	return n

@@ -85,7 +85,6 @@ func New(o Options) (*Board, error) {
 	return newBoard(o, o.Sandbox.Client)
 }
 
-// newBoard is New for any daemon.
 func newBoard(o Options, d daemon) (*Board, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -109,10 +108,8 @@ func newBoard(o Options, d daemon) (*Board, error) {
 	return b, b.admit()
 }
 
-// now tells the time.
 func (b *Board) now() time.Time { return time.Now() }
 
-// admit decides who may open the page.
 func (b *Board) admit() error {
 	address, ok := b.o.Listener.Addr().(*net.TCPAddr)
 	if !ok {
@@ -166,7 +163,7 @@ func (b *Board) Start(ctx context.Context) error {
 	return nil
 }
 
-// look begins what tells the world, and what takes from it.
+// look starts the sources of the world, and its publication.
 func (b *Board) look(ctx context.Context, looking *sync.WaitGroup) {
 	if b.o.Run != nil {
 		return
@@ -185,7 +182,7 @@ func (b *Board) look(ctx context.Context, looking *sync.WaitGroup) {
 	looking.Go(func() { b.publish(ctx) })
 }
 
-// publish sends what has changed: at once if nothing was sent just now, and gathered otherwise.
+// publish sends changes, at most one message per messageEvery.
 func (b *Board) publish(ctx context.Context) {
 	rest := time.NewTicker(restEvery)
 	defer rest.Stop()

@@ -7,13 +7,15 @@ import (
 	"sync"
 	"time"
 
+	apiwait "k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// daemon is the control API of a sandbox, as far as the board uses it: a sandbox.Client.
+// daemon is the part of sandbox.Client that the board uses.
 type daemon interface {
 	Watch(ctx context.Context, r sandbox.WatchRequest, sink func(events.Event)) error
 	Status(ctx context.Context, bases bool) (*sandbox.Status, error)
@@ -36,10 +38,9 @@ const (
 	statusEvery  = 5 * time.Second
 )
 
-// aboutSandbox is the key of the notice that the sandbox does not answer.
 const aboutSandbox = "sandbox"
 
-// daemonSource tells a world what the daemon of a sandbox tells.
+// daemonSource adds the events and figures of a sandbox to a world.
 type daemonSource struct {
 	world  *world
 	daemon daemon
@@ -49,12 +50,12 @@ type daemonSource struct {
 	known chan struct{} // closed when the bases that there are, are known
 }
 
-// run follows the daemon until ctx ends. A daemon that goes away is asked again until it is back.
+// run follows the daemon until ctx ends. It connects again when the daemon does not answer.
 func (s *daemonSource) run(ctx context.Context) {
 	var polls sync.WaitGroup
 	defer polls.Wait()
-	polls.Go(func() { every(ctx, trafficEvery, s.traffic) })
-	polls.Go(func() { every(ctx, statusEvery, s.status) })
+	polls.Go(func() { apiwait.UntilWithContext(ctx, s.traffic, trafficEvery) })
+	polls.Go(func() { apiwait.UntilWithContext(ctx, s.status, statusEvery) })
 	for ctx.Err() == nil {
 		mentioned := map[string]bool{}
 		synced := false
@@ -83,7 +84,7 @@ func (s *daemonSource) run(ctx context.Context) {
 	}
 }
 
-// back notes that the daemon answers; bases that it did not mention are gone.
+// back records that the daemon answers. Bases that it did not mention were removed.
 func (s *daemonSource) back(mentioned map[string]bool) {
 	s.world.notice(aboutSandbox, "", s.now())
 	s.world.ended(time.Time{})
@@ -91,14 +92,6 @@ func (s *daemonSource) back(mentioned map[string]bool) {
 		if !mentioned[name] {
 			s.world.note(events.Event{Time: s.now(), Base: &events.BaseEvent{Base: name, Change: events.BaseRemoved}})
 		}
-	}
-}
-
-// every calls do at once and then again and again until ctx ends.
-func every(ctx context.Context, period time.Duration, do func(context.Context)) {
-	for ctx.Err() == nil {
-		do(ctx)
-		wait(ctx, period)
 	}
 }
 
@@ -112,7 +105,6 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// status reads what is known of components beside their events.
 func (s *daemonSource) status(ctx context.Context) {
 	status, err := s.daemon.Status(ctx, false)
 	if err != nil {
@@ -144,7 +136,6 @@ func (s *daemonSource) status(ctx context.Context) {
 	}
 }
 
-// traffic reads the figures of all streams of requests.
 func (s *daemonSource) traffic(ctx context.Context) {
 	there := map[string]bool{}
 	for _, group := range s.world.groups() {
@@ -162,7 +153,7 @@ func (s *daemonSource) traffic(ctx context.Context) {
 
 func streamKey(group, name string) string { return group + "/" + name }
 
-// streamsLeft ends the streams that the daemon has forgotten with their groups.
+// streamsLeft ends the streams that the daemon no longer lists.
 func (w *world) streamsLeft(there map[string]bool, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -175,7 +166,7 @@ func (w *world) streamsLeft(there map[string]bool, now time.Time) {
 	}
 }
 
-// groups are the groups that bases belong to, and none, that of the sandbox's own.
+// groups returns the groups of all bases. The empty group has the bases of the sandbox itself.
 func (w *world) groups() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,7 +179,7 @@ func (w *world) groups() []string {
 	return all
 }
 
-// streamChanged takes the figures of a stream. Rates are those since the look before.
+// streamChanged adds the figures of a stream. Rates are those since the previous figures.
 func (w *world) streamChanged(group string, s traffic.Summary, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -220,7 +211,7 @@ type streamFigures struct {
 	versions map[string]int
 }
 
-// perSecond is a rate with one decimal.
+// perSecond returns a rate with one decimal.
 func perSecond(n int, seconds float64) float64 { return float64(int(float64(n)/seconds*10+0.5)) / 10 }
 
 func streamRow(group string, s traffic.Summary) StreamRow {
@@ -237,14 +228,13 @@ func streamRow(group string, s traffic.Summary) StreamRow {
 	return row
 }
 
-// bases are the names of all bases that were not removed.
 func (w *world) bases() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.DeleteFunc(w.state.Bases.Names(), func(name string) bool { return w.state.Bases.Get(name).Removed })
 }
 
-// ended notes when what is looked at has ended; the zero time, that it goes on.
+// ended records when the sandbox ended; the zero time = it runs.
 func (w *world) ended(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

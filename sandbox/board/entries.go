@@ -7,8 +7,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// tell writes an event into the log, unless rows alone tell it: Pods and endpoints, and the questions
-// that a controller asks all the time. w.mu is held.
+// tell adds an event to the log, except Pods, endpoints and routine queries. w.mu is held.
 func (w *world) tell(e events.Event) {
 	entry := LogEntry{Time: millis(e.Time), Base: e.BaseName()}
 	switch {

@@ -22,7 +22,7 @@ const (
 	shown = 50
 )
 
-// problem is what one look has found.
+// problem is the result of one look.
 type problem struct {
 	code          errcode.Code
 	about         string
@@ -89,7 +89,7 @@ func (p problem) row(since int64) FindingRow {
 
 func first(list []string) []string { return list[:min(len(list), shown)] }
 
-// unreachable finds a mass outage.
+// unreachable reports a mass outage.
 func (w *world) unreachable() []problem {
 	var away []string
 	all := 0
@@ -113,14 +113,13 @@ func (w *world) unreachable() []problem {
 	}}
 }
 
-// failed finds modules that are broken, by version.
 func (w *world) failed() []problem {
 	return w.byModule(func(_ string, m *events.ModuleStatus) bool { return m.State == events.ModuleBroken }, problem{
 		code: errcode.ModuleControllerBaseInstanceOperationFailed, text: "%s is broken on %d bases", chinese: "%s 在 %d 个基座上安装失败或已损坏",
 	})
 }
 
-// slow finds operations that take too long: those that go on, and those that were given up.
+// slow reports operations that take too long, or that timed out.
 func (w *world) slow(now time.Time) []problem {
 	gaveUp := map[string]bool{}
 	for p := range w.state.Pods.All() {
@@ -138,7 +137,7 @@ func (w *world) slow(now time.Time) []problem {
 	})
 }
 
-// byModule makes a problem of each version of a module that has it on some base.
+// byModule returns a problem for each version of a module for which has is true on a base.
 func (w *world) byModule(has func(base string, m *events.ModuleStatus) bool, p problem) (list []problem) {
 	on := map[events.ModuleRef][]string{}
 	for b := range w.state.Bases.All() {
@@ -158,8 +157,8 @@ func (w *world) byModule(has func(base string, m *events.ModuleStatus) bool, p p
 	return list
 }
 
-// inconsistent finds bases that should be equal and are not: those of one application, version and
-// group are to have the same modules of their own, and of workloads that want one on each base.
+// inconsistent reports bases that differ from other bases of the same application, version and group. It compares their own
+// modules, and those of workloads with a Pod on each base.
 func (w *world) inconsistent() (list []problem) {
 	groups := map[string][]*events.BaseStatus{}
 	for b := range w.state.Bases.All() {
@@ -191,8 +190,8 @@ func (w *world) inconsistent() (list []problem) {
 	return list
 }
 
-// baseline has the modules of workloads: true for those that each of so many bases is to have, false
-// for others, and for those that are being released.
+// baseline returns the modules of workloads: true for those that every base must have, false for others and for those that are
+// being released.
 func (w *world) baseline(bases int) map[string]bool {
 	all := map[string]bool{}
 	for _, row := range w.workloads {
@@ -204,7 +203,7 @@ func (w *world) baseline(bases int) map[string]bool {
 	return all
 }
 
-// differ says how bases differ from what most of them have.
+// differ describes how bases differ from the majority.
 func differ(what string, kinds map[string][]string) problem {
 	usual := slices.MaxFunc(slices.Sorted(maps.Keys(kinds)), func(a, b string) int { return cmp.Compare(len(kinds[a]), len(kinds[b])) })
 	p := problem{code: errcode.KouplelessBoardBaselineInconsistency, about: what, after: settleTime}

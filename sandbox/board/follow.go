@@ -22,13 +22,12 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// object is what a watch tells of.
 type object interface {
 	runtime.Object
 	metav1.Object
 }
 
-// follower follows the objects of the Kubernetes API that count, and tells a world.
+// follower adds the objects of the Kubernetes API to a world.
 type follower struct {
 	world   *world
 	client  kubernetes.Interface
@@ -37,14 +36,14 @@ type follower struct {
 	watches sync.WaitGroup
 }
 
-// client is what the typed clients of all kinds have in common.
+// client is the common part of the typed clients of all kinds.
 type client[L runtime.Object] interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// follow tells a world of Nodes first, and then of all else, until ctx ends. What cannot be read
-// becomes a notice, and is tried again.
+// follow adds Nodes first, and then all other objects, until ctx ends. Objects that cannot be read become a notice, and are
+// read again later.
 func (f *follower) follow(ctx context.Context, known <-chan struct{}) {
 	defer f.watches.Wait()
 	f.slices = map[string]map[types.UID]*discoveryv1.EndpointSlice{}
@@ -99,7 +98,7 @@ func (f *follower) follow(ctx context.Context, known <-chan struct{}) {
 	<-ctx.Done()
 }
 
-// await waits until all are closed; false if ctx ends before.
+// await reports whether all channels were closed before ctx ended.
 func await(ctx context.Context, all ...<-chan struct{}) bool {
 	for _, c := range all {
 		select {
@@ -180,7 +179,6 @@ func start[T object, L runtime.Object](ctx context.Context, f *follower, what st
 	return filled
 }
 
-// unreadable says why objects are not shown, in a sentence.
 func unreadable(what string, err error) string {
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
@@ -191,7 +189,7 @@ func unreadable(what string, err error) string {
 	return fmt.Sprintf("%s may be out of date: %s", what, err)
 }
 
-// slice tells all endpoints of the Service that a slice belongs to.
+// slice adds all endpoints of the Service of a slice.
 func (f *follower) slice(o *discoveryv1.EndpointSlice, gone bool) {
 	service := o.Labels[discoveryv1.LabelServiceName]
 	key := o.Namespace + "/" + service

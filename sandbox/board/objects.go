@@ -17,7 +17,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// node is what the Node of a base says beyond its readiness.
+// node is the part of the Node of a base that events do not have.
 type node struct {
 	name, base, identity, zone, group, baseName, version, ip, tunnel, holder, message string
 
@@ -27,19 +27,19 @@ type node struct {
 	metaspace, free int64
 }
 
-// pod is what a Pod says beyond its events.PodState.
+// pod is the part of a Pod that events.PodState does not have.
 type pod struct {
 	namespace string
 	memory    int64 // that it requests
 }
 
-// unlimited is the memory of a Node whose base has no limit of its metaspace.
+// unlimited is the memory capacity of a Node whose base has no metaspace limit.
 const unlimited = 1 << 40
 
-// tunnelSuffix ends the names of tunnels in labels: mqtt_tunnel_provider.
+// tunnelSuffix is the suffix of tunnel names in labels, as in mqtt_tunnel_provider.
 const tunnelSuffix = "_tunnel_provider"
 
-// nodeChanged takes a Node; one that is no base's is left alone.
+// nodeChanged adds a Node. It ignores Nodes that do not belong to a base.
 func (w *world) nodeChanged(o *corev1.Node, gone bool, now time.Time) {
 	if labels.Value(o.Labels, labels.Component) != labels.Vnode {
 		return
@@ -65,19 +65,12 @@ func (w *world) nodeChanged(o *corev1.Node, gone bool, now time.Time) {
 		return
 	}
 	w.apply(events.Event{Time: now, Node: &events.NodeEvent{Name: n.name, Base: n.base, Identity: n.identity, State: n.state, Message: n.message}})
-	if w.alone {
+	if w.alone && (known || !gone) {
 		w.baseByNode(n, gone, now)
-	}
-	if !known { // its Pods may have been told first
-		for _, p := range slices.Collect(w.state.Pods.All()) {
-			if p.Node == n.name && p.Base == "" {
-				w.apply(events.Event{Time: now, Pod: &events.PodEvent{Base: n.base, PodState: p.PodState}})
-			}
-		}
 	}
 }
 
-// baseByNode tells of a base what its Node says, where no daemon does.
+// baseByNode derives the state of a base from its Node, if there is no daemon.
 func (w *world) baseByNode(n node, gone bool, now time.Time) {
 	changes := []events.BaseChange{events.BaseReady, events.BaseConnected}
 	switch {
@@ -132,7 +125,6 @@ func nodeOf(o *corev1.Node) node {
 	return n
 }
 
-// podChanged takes a Pod of modules.
 func (w *world) podChanged(o *corev1.Pod, gone bool, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -153,7 +145,7 @@ func (w *world) podChanged(o *corev1.Pod, gone bool, now time.Time) {
 	}
 }
 
-// workloadOf is the key of the workload of a Pod: of the Deployment, where a ReplicaSet is between.
+// workloadOf returns the key of the workload of a Pod. For a Pod of a ReplicaSet this is its Deployment.
 func workloadOf(p *events.PodState, namespace string) string {
 	kind, name, owned := strings.Cut(p.Owner, "/")
 	if !owned {
@@ -172,7 +164,7 @@ func memoryOf(o *corev1.Pod) (sum int64) {
 	return sum
 }
 
-// modulesByPod tells of the modules on a base what a Pod says, where no daemon does.
+// modulesByPod derives the modules of a base from a Pod, if there is no daemon.
 func (w *world) modulesByPod(o *corev1.Pod, gone bool, now time.Time) {
 	p := events.PodStateOf(o)
 	base := w.state.BaseOf(o.Spec.NodeName)
@@ -199,7 +191,7 @@ func (w *world) modulesByPod(o *corev1.Pod, gone bool, now time.Time) {
 	}
 }
 
-// wanted tells whether a Pod on a base has a version of a module.
+// wanted reports whether a Pod on a base has a version of a module.
 func (w *world) wanted(base string, m events.ModuleRef) bool {
 	for p := range w.state.PodsOn(base) {
 		if slices.Contains(p.Modules, m) {
@@ -209,7 +201,7 @@ func (w *world) wanted(base string, m events.ModuleRef) bool {
 	return false
 }
 
-// moduleState reads the state of a module out of its container; empty = nothing is known yet.
+// moduleState returns the state of a module by its container; empty = unknown.
 func moduleState(o *corev1.Pod, container string) events.ModuleState {
 	for _, c := range o.Status.ContainerStatuses {
 		switch {
@@ -227,7 +219,7 @@ func moduleState(o *corev1.Pod, container string) events.ModuleState {
 	return ""
 }
 
-// endpointsChanged takes all slices of a Service. One without an endpoint on a base is left alone.
+// endpointsChanged adds all slices of a Service. It ignores Services without an endpoint on a base.
 func (w *world) endpointsChanged(namespace, service string, slices []*discoveryv1.EndpointSlice, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -253,7 +245,6 @@ func (w *world) endpointsChanged(namespace, service string, slices []*discoveryv
 	w.apply(events.Event{Time: now, Endpoints: e})
 }
 
-// leaseChanged takes the Lease of a module controller.
 func (w *world) leaseChanged(o *coordinationv1.Lease, gone bool, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -281,8 +272,7 @@ func (w *world) alive(name string, now time.Time) {
 	}
 }
 
-// eventChanged takes an Event of Kubernetes, for the log, if it is about a base or a module's Pod or
-// workload.
+// eventChanged logs an Event about a base, a module Pod or its workload.
 func (w *world) eventChanged(o *corev1.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

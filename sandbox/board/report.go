@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/board/internal/feed"
@@ -12,7 +13,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// maxReport bounds the file that is read.
 const maxReport = 1 << 30
 
 // ReadReport reads a JSON report, as scenario run --json writes it, and returns the run to show: that
@@ -48,7 +48,6 @@ func ReadReport(path, run string) (*scenario.Run, error) {
 	return r.Runs[0], nil
 }
 
-// boardOf describes a run.
 func boardOf(run *scenario.Run) BoardRow {
 	return BoardRow{
 		Source: SourceReport, Title: run.Scenario, Since: millis(run.Started), Ended: millis(run.Started.Add(run.Elapsed)),
@@ -56,7 +55,7 @@ func boardOf(run *scenario.Run) BoardRow {
 	}
 }
 
-// replay puts a whole run into a feed, as if it had been seen live.
+// replay adds a whole run to a feed, as if the board had observed it.
 func replay(run *scenario.Run, w *world, f *feed.Feed) error {
 	w.namespace, w.synced = run.Namespace, true
 	at := run.Started
@@ -93,18 +92,17 @@ func replay(run *scenario.Run, w *world, f *feed.Feed) error {
 	return put(end)
 }
 
-// second is how a stream of requests was after a second.
 type second struct {
 	at  time.Time
 	row StreamRow
 }
 
-// secondsOf are the rows of all streams, in the order of time.
-func secondsOf(run *scenario.Run) []second {
-	var all []second
+// secondsOf returns the rows of all streams, in the order of time.
+func secondsOf(run *scenario.Run) (all []second) {
 	for i := range run.Traffic {
-		all = merge(all, secondsOfStream(run.Namespace, &run.Traffic[i]))
+		all = append(all, secondsOfStream(run.Namespace, &run.Traffic[i])...)
 	}
+	slices.SortStableFunc(all, func(a, b second) int { return a.at.Compare(b.at) })
 	return all
 }
 
@@ -124,30 +122,16 @@ func secondsOfStream(group string, t *scenario.Traffic) (list []second) {
 }
 
 func ratesOf(s traffic.Second) map[string]float64 {
-	if len(s.Versions) == 0 {
-		return nil
-	}
-	rates := make(map[string]float64, len(s.Versions))
+	var rates map[string]float64
 	for version, n := range s.Versions {
+		if rates == nil {
+			rates = map[string]float64{}
+		}
 		rates[version] = float64(n)
 	}
 	return rates
 }
 
-// merge keeps the order of time.
-func merge(a, b []second) []second {
-	out := make([]second, 0, len(a)+len(b))
-	for len(a) > 0 && len(b) > 0 {
-		if b[0].at.Before(a[0].at) {
-			out, b = append(out, b[0]), b[1:]
-		} else {
-			out, a = append(out, a[0]), a[1:]
-		}
-	}
-	return append(append(out, a...), b...)
-}
-
-// setStream takes how a stream is.
 func (w *world) setStream(row StreamRow) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// millis is a time on the wire; the zero time is 0.
+// millis returns a time as it is sent; the zero time is 0.
 func millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -18,7 +18,7 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// row returns the row of a key, nil if there is none any more. w.mu is held.
+// row returns the row of a key, or nil. w.mu is held.
 func (w *world) row(kind, key string) any {
 	switch kind {
 	case kindBoard:
@@ -53,7 +53,7 @@ func (w *world) row(kind, key string) any {
 	return nil
 }
 
-// orNil keeps a nil pointer from becoming an interface that is not nil.
+// orNil returns a nil interface for a nil pointer.
 func orNil[T any](row *T) any {
 	if row == nil {
 		return nil
@@ -113,7 +113,7 @@ func healthOf(row *BaseRow) (Health, BaseProblem) {
 	return HealthGood, ""
 }
 
-// addNode adds what the Node of a base says.
+// addNode adds the Node of a base.
 func (w *world) addNode(row *BaseRow, n node) {
 	row.Node, row.NodeState, row.Cordoned, row.Controller = n.name, n.state, n.cordoned, n.holder
 	row.Zone, row.BaseName, row.Version, row.IP, row.Tunnel = n.zone, n.baseName, n.version, n.ip, n.tunnel
@@ -145,7 +145,7 @@ func (w *world) addRun(row *BaseRow, b *events.BaseStatus) {
 	}
 }
 
-// reason says why a base is not as it should be, the worst first; empty if all is well.
+// reason describes the problems of a base, the worst first; empty = none.
 func (w *world) reason(row *BaseRow, n node) string {
 	var parts []string
 	switch row.State {
@@ -250,8 +250,8 @@ type use struct {
 	before  map[string]int64
 }
 
-// leak is how much more is in use than when the same modules were on the base before. What modules
-// take is told late, so only the use at the end of such a time counts.
+// leak returns how much more metaspace is in use than with the same modules before. The use of a new module is reported late,
+// so only the last value with the same modules counts.
 func (u *use) leak(row *BaseRow) int64 {
 	var names []string
 	for _, m := range row.Modules {

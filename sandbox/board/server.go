@@ -20,7 +20,7 @@ import (
 //go:embed web/dist
 var dist embed.FS
 
-// pingEvery is how often a stream says that it is there: what stands between may close it otherwise.
+// pingEvery is the interval of comments that keep a stream open.
 const pingEvery = 15 * time.Second
 
 // handler serves the page and its data.

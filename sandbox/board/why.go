@@ -16,7 +16,7 @@ import (
 // whyTime bounds an answer.
 const whyTime = 30 * time.Second
 
-// why says why something is as it is now.
+// why explains the present state of an object.
 func (b *Board) why(w http.ResponseWriter, r *http.Request) {
 	if b.o.API == nil {
 		access.Deny(w, http.StatusConflict, "a run that has ended cannot be asked; its report has the evidence")

@@ -24,10 +24,10 @@ const (
 	kindStatefulSet = "statefulset"
 )
 
-// revisionAnnotation is where the Deployment controller notes the revision.
+// revisionAnnotation has the revision of a Deployment.
 const revisionAnnotation = "deployment.kubernetes.io/revision"
 
-// isModule tells whether the Pods of a template have modules.
+// isModule reports whether the Pods of a template have modules.
 func isModule(t corev1.PodTemplateSpec) bool {
 	return labels.Value(t.Labels, labels.Component) == labels.Module
 }
@@ -127,7 +127,7 @@ func numberOf(o metav1.Object) int {
 	return n
 }
 
-// workloadChanged takes a workload whose Pods have modules, or had.
+// workloadChanged adds a workload whose Pods have modules, or had.
 func (w *world) workloadChanged(row WorkloadRow, module, gone bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,7 +182,7 @@ func revisionOfPod(of map[string]string) string {
 	return cmp.Or(of[appsv1.DefaultDeploymentUniqueLabelKey], of[appsv1.ControllerRevisionHashLabelKey])
 }
 
-// revisionChanged takes a revision of a workload whose Pods have modules.
+// revisionChanged adds a revision of a workload whose Pods have modules.
 func (w *world) revisionChanged(name string, row RevisionRow, module, gone bool) {
 	if row.Workload == "" || !module {
 		return

@@ -25,7 +25,7 @@ const (
 	kindNotice    = "notice"
 )
 
-// findEvery is how often the whole is looked at for findings: it costs a look at every base.
+// findEvery is the interval of looks for findings.
 const findEvery = time.Second
 
 // world is what is known, before it becomes rows. Sources add to it, and flush takes the rows that have changed. Its methods
@@ -72,7 +72,7 @@ func newWorld(b BoardRow) *world {
 	return w
 }
 
-// mark notes that a row is to be written anew. w.mu is held.
+// mark records that a row has changed. w.mu is held.
 func (w *world) mark(kind, key string) {
 	if key == "" {
 		return
@@ -84,7 +84,7 @@ func (w *world) mark(kind, key string) {
 	w.kick()
 }
 
-// kick tells whoever flushes that there is something to do.
+// kick wakes the publisher.
 func (w *world) kick() {
 	select {
 	case w.changed <- struct{}{}:
@@ -114,7 +114,7 @@ func (w *world) note(e events.Event) {
 	w.apply(e)
 }
 
-// apply makes an event a part of what is. w.mu is held.
+// apply adds an event to the state. w.mu is held.
 func (w *world) apply(e events.Event) {
 	if e.Time.After(w.now) {
 		w.now = e.Time
@@ -137,7 +137,7 @@ func (w *world) apply(e events.Event) {
 	}
 }
 
-// settle notes that what is told from now on are changes, which the log shows.
+// settle ends the initial events. The log shows the following ones.
 func (w *world) settle() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -169,7 +169,7 @@ func (w *world) touch(e events.Event, before *events.PodStatus) {
 	}
 }
 
-// notice says that something cannot be seen; an empty text, that it can.
+// notice adds a notice; an empty text removes it.
 func (w *world) notice(about, text string, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -263,33 +263,6 @@ const (
 	CommandList = "queryAllBiz"
 )
 
-// Kind returns the name of the field that is set, as in JSON.
-func (e Event) Kind() string {
-	switch {
-	case e.Base != nil:
-		return "base"
-	case e.Module != nil:
-		return "module"
-	case e.Command != nil:
-		return "command"
-	case e.Pod != nil:
-		return "pod"
-	case e.Endpoints != nil:
-		return "endpoints"
-	case e.Node != nil:
-		return "node"
-	case e.Component != nil:
-		return "component"
-	case e.Fault != nil:
-		return "fault"
-	case e.Step != nil:
-		return "step"
-	case e.Request != nil:
-		return "request"
-	}
-	return "synced"
-}
-
 // BaseName returns the host name of the base that the event is about; empty if there is none.
 func (e Event) BaseName() string {
 	switch {

@@ -75,8 +75,8 @@ func (s *State) Apply(e Event) {
 	}
 }
 
-// nodePrefix begins the name of a base's Node; its identity follows.
-const nodePrefix = "vnode."
+// NodePrefix is the beginning of the name of a base's Node, before the identity of the base.
+const NodePrefix = "vnode."
 
 // BaseOf returns the host name of the base of a Node, also of a deleted Node; empty if the Node does not belong to a base.
 func (s *State) BaseOf(node string) string {
@@ -87,7 +87,7 @@ func (s *State) BaseOf(node string) string {
 }
 
 // NodeOf returns the Node of a base, or nil.
-func (s *State) NodeOf(b *BaseStatus) *NodeStatus { return s.Nodes.Get(nodePrefix + b.Identity) }
+func (s *State) NodeOf(b *BaseStatus) *NodeStatus { return s.Nodes.Get(NodePrefix + b.Identity) }
 
 func (s *State) base(e *BaseEvent, now time.Time) {
 	if e.Base == "" {
@@ -141,7 +141,7 @@ func (s *State) module(e *ModuleEvent, now time.Time) {
 func (s *State) identify(b *BaseStatus, identity string) {
 	if identity != "" && identity != b.Identity {
 		b.Identity = identity
-		s.host(nodePrefix+identity, b.Name)
+		s.host(NodePrefix+identity, b.Name)
 	}
 }
 

@@ -98,7 +98,7 @@ func (e *execution) foreign(ctx context.Context) (all []events.PodStatus) {
 // is then on a base that the checks do not observe and that other runs may use. baseOf returns the base of a Node.
 func astray(all []events.Event, baseOf func(node string) string) error {
 	for _, x := range all {
-		if x.Pod != nil && strings.HasPrefix(x.Pod.Node, "vnode.") && baseOf(x.Pod.Node) == "" {
+		if x.Pod != nil && strings.HasPrefix(x.Pod.Node, events.NodePrefix) && baseOf(x.Pod.Node) == "" {
 			return fmt.Errorf("the Pod %s was on Node %s, which is not a Node of this run: give the Pod the node selector %s: ${{ run.group }} ($GROUP in a script)",
 				x.Pod.Name, x.Pod.Node, labels.BaseCluster)
 		}

@@ -58,22 +58,22 @@ func (s *stream) end() {
 
 // lineOf describes an event by its kind, base, state, name, module and code.
 func lineOf(e events.Event) string {
-	var rest string
+	kind, rest := "synced", ""
 	switch {
 	case e.Base != nil:
-		rest = string(e.Base.Change)
+		kind, rest = "base", string(e.Base.Change)
 	case e.Module != nil:
-		rest = events.Join(" ", string(e.Module.State), e.Module.Name)
+		kind, rest = "module", events.Join(" ", string(e.Module.State), e.Module.Name)
 	case e.Command != nil:
-		rest = events.Join(" ", e.Command.Name, e.Command.Module.Name, e.Command.Code)
+		kind, rest = "command", events.Join(" ", e.Command.Name, e.Command.Module.Name, e.Command.Code)
 	case e.Component != nil:
-		rest = string(e.Component.State) + " " + e.Component.Name
+		kind, rest = "component", string(e.Component.State)+" "+e.Component.Name
 	case e.Fault != nil:
-		rest = events.Join(" ", string(e.Fault.Change), e.Fault.ID, string(e.Fault.Kind))
+		kind, rest = "fault", events.Join(" ", string(e.Fault.Change), e.Fault.ID, string(e.Fault.Kind))
 	case e.Request != nil:
-		rest = events.Join(" ", string(e.Request.Result), e.Request.Stream, e.Request.Module.Name)
+		kind, rest = "request", events.Join(" ", string(e.Request.Result), e.Request.Stream, e.Request.Module.Name)
 	}
-	return events.Join(" ", e.Kind(), e.BaseName(), rest)
+	return events.Join(" ", kind, e.BaseName(), rest)
 }
 
 // until returns what is told up to the first event that is as wanted.

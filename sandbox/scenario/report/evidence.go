@@ -20,7 +20,6 @@ const (
 	firstLines, lastLines = 4, 14
 )
 
-// evidence shows why a run has not passed.
 func (p *printer) evidence(run *scenario.Run) {
 	failed := failedStep(run.Steps)
 	place := run.File
@@ -53,7 +52,6 @@ func (p *printer) evidence(run *scenario.Run) {
 	p.say("\n")
 }
 
-// failedStep returns the innermost step that has failed, or nil.
 func failedStep(steps []*scenario.Step) *scenario.Step {
 	for _, s := range steps {
 		if s.Verdict != scenario.Failed && s.Verdict != scenario.Errored {
@@ -127,7 +125,7 @@ type loss struct {
 	base, pod, why string
 }
 
-// losses shows what was lost, grouped: thousands of requests are lost for a few reasons.
+// losses prints the lost requests, grouped by result, place and error.
 func (p *printer) losses(run *scenario.Run, t scenario.Traffic) {
 	if len(t.Lost) == 0 {
 		return
@@ -166,7 +164,7 @@ func (p *printer) losses(run *scenario.Run, t scenario.Traffic) {
 	}
 }
 
-// shorten leaves lines out of a long text, and says so.
+// shorten omits lines of a long text, with a note.
 func (p *printer) shorten(text string) string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	more := len(lines) - firstLines - lastLines
@@ -177,7 +175,6 @@ func (p *printer) shorten(text string) string {
 	return strings.Join(slices.Concat(lines[:firstLines], []string{note}, lines[len(lines)-lastLines:]), "\n")
 }
 
-// diff colours the lines of a diff.
 func (p *printer) diff(text string) string {
 	if !p.o.Color {
 		return text

@@ -62,10 +62,10 @@ func WriteAnnotations(w io.Writer, list []Annotation) error {
 	return nil
 }
 
-// data escapes a text as GitHub unescapes it again: see the toolkit's @actions/core, command.ts.
+// data escapes a text as the @actions/core toolkit does, see command.ts.
 func data(text string) string { return strings.NewReplacer("%", "%25", "\n", "%0A").Replace(text) }
 
-// property is data for a value that commas and colons would end.
+// property escapes the value of a property, which commas and colons would end.
 func property(text string) string {
 	return strings.NewReplacer(":", "%3A", ",", "%2C").Replace(data(plain.Text(text)))
 }

@@ -17,7 +17,7 @@ import (
 //go:embed page
 var files embed.FS
 
-// page is the part of the page that is the same for all reports.
+// page is the common part of all reports.
 var page = newFrame()
 
 // frame is a page without its texts. Its policy lets the browser run this script and no other, load
@@ -65,7 +65,6 @@ func hash(text string) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// content is what the template gets.
 type content struct {
 	Report       *scenario.Report
 	Policy       string
@@ -79,8 +78,7 @@ func (c content) Open(i int) bool {
 	return len(c.Report.Runs) == 1 || v == scenario.Failed || v == scenario.Errored
 }
 
-// nested are steps of a run, and how deep they lie in others; deeper than the style sheet knows
-// looks no different.
+// nested are steps of a run with their depth.
 type nested struct {
 	Run   *scenario.Run
 	Steps []*scenario.Step

@@ -105,7 +105,7 @@ type junitOutcome struct {
 	junitText
 }
 
-// junitText has lines; it has been cleaned, since CDATA cannot escape what XML cannot hold.
+// junitText has clean lines, since CDATA cannot escape characters that XML forbids.
 type junitText struct {
 	Text string `xml:",cdata"`
 }
@@ -131,5 +131,5 @@ func junitCaseOf(run *scenario.Run) (*junitCase, error) {
 
 func junitSeconds(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }
 
-// junitTime is without a zone: the form's schema has none.
+// junitTime has no time zone, as the JUnit schema requires.
 func junitTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05") }

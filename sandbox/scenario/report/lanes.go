@@ -11,7 +11,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// laneKind is the subject of a lane.
 type laneKind string
 
 // The kinds of lanes, in their order on the page.
@@ -27,7 +26,6 @@ const (
 
 var laneKinds = []laneKind{laneComponent, laneFaults, laneService, laneWaiting, laneBase}
 
-// thing is the subject of a span.
 type thing string
 
 // The things. A lane of a base has those from thingLife to thingPod.
@@ -79,7 +77,6 @@ type segment struct {
 	state, text string
 }
 
-// markKind is the kind of a mark.
 type markKind string
 
 // The kinds of marks. markFailure is a command that a base has answered with an error.
@@ -90,14 +87,12 @@ const (
 	markFired   markKind = "fired"
 )
 
-// mark is a single event in a lane.
 type mark struct {
 	kind     markKind
 	from, to time.Time
 	text     string
 }
 
-// laneBuilder makes lanes from events.
 type laneBuilder struct {
 	state events.State
 	lanes map[laneKey]*lane
@@ -131,7 +126,6 @@ func (b *laneBuilder) sorted() []*lane {
 	return list
 }
 
-// end closes all open spans.
 func (b *laneBuilder) end(t time.Time) {
 	for key := range b.open {
 		b.close(key, t)

@@ -66,7 +66,6 @@ func WriteMarkdown(w io.Writer, r *scenario.Report) error {
 	return p.end()
 }
 
-// row is a line of the table.
 func (p *printer) row(run *scenario.Run) {
 	sent, lost := "", ""
 	if s := sum(run); s.streams > 0 {
@@ -78,7 +77,7 @@ func (p *printer) row(run *scenario.Run) {
 	p.say("| %s | %s | %s | %s | %s |\n", emblem(run.Verdict), markdown(shortName(run)), seconds(run.Elapsed), sent, lost)
 }
 
-// emblem is how a verdict begins its row; colours of a terminal are not to be had.
+// emblem returns the symbol of a verdict.
 func emblem(v scenario.Verdict) string {
 	switch v {
 	case scenario.Passed:
@@ -92,7 +91,7 @@ func emblem(v scenario.Verdict) string {
 	}
 }
 
-// folded is the evidence of a run, as on a terminal.
+// folded prints the evidence of a run in a collapsed section.
 func (p *printer) folded(run *scenario.Run) error {
 	var text bytes.Buffer
 	if err := WriteRun(&text, run, TextOptions{}); err != nil {
@@ -110,7 +109,6 @@ func (p *printer) folded(run *scenario.Run) error {
 	return nil
 }
 
-// shortName is the name of a run in one line that is not too long.
 func shortName(run *scenario.Run) string {
 	name := []rune(plain.Text(Name(run)))
 	if len(name) > longestName {
@@ -119,7 +117,7 @@ func shortName(run *scenario.Run) string {
 	return string(name)
 }
 
-// markdown shows a text as it is in a paragraph or a cell of a table. Nothing in it is markup.
+// markdown escapes a text for a paragraph or a table cell.
 func markdown(text string) string {
 	text = html.EscapeString(strings.TrimSpace(text))
 	var b strings.Builder

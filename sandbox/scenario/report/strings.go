@@ -1,6 +1,6 @@
 package report
 
-// texts gives each text a number, so that a timeline of many events has each of its few texts once.
+// texts numbers texts, so that each text is stored once.
 type texts struct {
 	list []string
 	ids  map[string]int

@@ -18,7 +18,7 @@ const (
 	bold   = "1"
 )
 
-// paint colours a text that has been cleaned.
+// paint colours a clean text.
 func (p *printer) paint(colour, text string) string {
 	if !p.o.Color || text == "" {
 		return text
@@ -26,7 +26,7 @@ func (p *printer) paint(colour, text string) string {
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
 }
 
-// mark is how a verdict begins its line.
+// mark returns the symbol of a verdict.
 func (p *printer) mark(v scenario.Verdict) string {
 	switch v {
 	case scenario.Passed:
@@ -44,10 +44,8 @@ func indent(text, by string) string {
 	return by + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+by)
 }
 
-// seconds shows how long something took.
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1fs", d.Seconds()) }
 
-// length shows how long something short took.
 func length(d time.Duration) string {
 	switch {
 	case d >= time.Second:
@@ -59,7 +57,7 @@ func length(d time.Duration) string {
 	}
 }
 
-// since shows a moment of a run, as all forms of the report do.
+// since returns a time relative to the start of a run.
 func since(run *scenario.Run, t time.Time) string {
 	return fmt.Sprintf("%+.3fs", t.Sub(run.Started).Seconds())
 }
@@ -73,7 +71,6 @@ func Number(n int) string {
 	return text
 }
 
-// count writes 1,234 requests.
 func count(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

@@ -67,7 +67,7 @@ func (p *printer) end() error {
 	return nil
 }
 
-// say writes; what comes from outside must have been cleaned.
+// say writes. External texts must be cleaned before.
 func (p *printer) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.w, format, args...) // the buffer keeps the error
 }
@@ -117,7 +117,7 @@ func Name(run *scenario.Run) string {
 	return name
 }
 
-// value is a value of the matrix in short: of several with names the values alone.
+// value formats a matrix value; for an object it returns the field values without their names.
 func value(v any) string {
 	named, ok := v.(map[string]any)
 	if !ok {
@@ -130,13 +130,11 @@ func value(v any) string {
 	return strings.Join(values, "/")
 }
 
-// sums of the requests of runs.
 type sums struct {
 	sent, lost, open, streams int
 	elsewhere                 map[string]int // requests that this machine's gateway has not led, by route
 }
 
-// sum adds up the requests of runs.
 func sum(runs ...*scenario.Run) (s sums) {
 	s.elsewhere = map[string]int{}
 	for _, run := range runs {
@@ -150,8 +148,7 @@ func sum(runs ...*scenario.Run) (s sums) {
 	return s
 }
 
-// requests says how many requests runs have sent and lost, and how many of them kube-proxy has led;
-// empty if they had no traffic.
+// requests describes how many requests runs have sent and lost; empty = they had no traffic.
 func requests(runs ...*scenario.Run) string {
 	s := sum(runs...)
 	if s.streams == 0 {

@@ -60,7 +60,6 @@ type rowView struct {
 	Bars []int64 `json:"bars"`
 }
 
-// viewer makes the view of one run.
 type viewer struct {
 	texts    *texts
 	run      *scenario.Run
@@ -118,7 +117,7 @@ func (v *viewer) view() runView {
 	return r
 }
 
-// fold puts the components that ran all the time into one lane before all others, if there are several.
+// fold merges the lanes of components that ran all the time into one, if there are several.
 func fold(list []*lane, end time.Time) []*lane {
 	var names []string
 	var first time.Time
@@ -140,8 +139,7 @@ func fold(list []*lane, end time.Time) []*lane {
 	return slices.Insert(rest, 0, &lane{kind: laneComponent, name: "components", spans: []*span{all}})
 }
 
-// traffics are the streams of the run. A stream that never came to its end has at least what the
-// timeline tells of its lost requests.
+// traffics returns the streams of the run. A stream without an end has at least the lost requests of the events.
 func (v *viewer) traffics() []scenario.Traffic {
 	list := slices.Clone(v.run.Traffic)
 	ended := len(list)
@@ -162,7 +160,7 @@ func (v *viewer) traffics() []scenario.Traffic {
 	return list
 }
 
-// lossEvents tells the lost requests of all streams in the order of time.
+// lossEvents returns the lost requests of all streams as events, in the order of time.
 func lossEvents(list []scenario.Traffic) []events.Event {
 	var lost []events.Event
 	for _, t := range list {
@@ -221,8 +219,7 @@ func (v *viewer) lane(l *lane) laneView {
 	return view
 }
 
-// steps lays the steps out: one that groups others lies above them, and steps that overlap lie
-// beneath each other.
+// steps lays out the steps: nested steps are below their parent, and overlapping steps in different rows.
 func (v *viewer) steps() []int64 {
 	flat := []int64{}
 	var ends []int64 // of each row
@@ -246,7 +243,7 @@ func (v *viewer) steps() []int64 {
 	return flat
 }
 
-// binsOf are the bins of a stream; its seconds, if it has no others.
+// binsOf returns the bins of a stream, or its seconds if it has none.
 func binsOf(t scenario.Traffic) (width time.Duration, bins []traffic.Bin) {
 	if t.BinWidth > 0 {
 		return t.BinWidth, t.Bins

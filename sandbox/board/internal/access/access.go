@@ -45,7 +45,7 @@ func (e *DeniedError) Error() string { return e.Message }
 
 func denied(format string, values ...any) error { return &DeniedError{fmt.Sprintf(format, values...)} }
 
-// isDenied tells whether an error says so, and is not one of the way there.
+// isDenied reports whether err is a *DeniedError.
 func isDenied(err error) bool {
 	var d *DeniedError
 	return errors.As(err, &d)
@@ -177,7 +177,6 @@ func (g *Guard) Begin() http.Handler {
 	}))
 }
 
-// begin keeps a session and returns its secret.
 func (g *Guard) begin(s session) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -220,7 +219,7 @@ func (g *Guard) session(r *http.Request) (session, bool) {
 	return s, ok
 }
 
-// comesFromHere refuses requests for other names, and from pages of other origins.
+// comesFromHere rejects requests for other host names, and from pages of other origins.
 func (g *Guard) comesFromHere(r *http.Request) error {
 	if !g.isOurs(r.Host) {
 		return fmt.Errorf("the board is not to be found at %q: open the address that it has printed", r.Host)
@@ -240,13 +239,12 @@ func (g *Guard) comesFromHere(r *http.Request) error {
 	return nil
 }
 
-// navigates tells whether a person opens the page, such as by a link of another site: that shows the
-// page, whose own requests then count.
+// navigates reports whether a user opens the page, for example by a link on another site.
 func navigates(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && !strings.HasPrefix(r.URL.Path, "/api/")
 }
 
-// isOurs tells whether a Host is one by which the board may be called.
+// isOurs reports whether the Host header names the board.
 func (g *Guard) isOurs(host string) bool {
 	name, port, err := net.SplitHostPort(host)
 	if err != nil {

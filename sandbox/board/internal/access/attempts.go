@@ -25,7 +25,6 @@ type attempts struct {
 	addresses map[netip.Prefix]*rate.Limiter
 }
 
-// allow reports whether a client can present a token now.
 func (a *attempts) allow(r *http.Request, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

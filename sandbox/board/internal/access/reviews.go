@@ -20,8 +20,7 @@ const (
 	reviewTime = 10 * time.Second
 )
 
-// shown are the resources whose objects the page shows: its user must be allowed to list them
-// everywhere.
+// shown are the resources that the page shows. Its user must be allowed to list them in all namespaces.
 var shown = []authorizationv1.ResourceAttributes{
 	{Verb: "list", Resource: "nodes"},
 	{Verb: "list", Resource: "pods"},

@@ -29,7 +29,6 @@ func main() {
 	}
 }
 
-// run writes everything into the folder of the board.
 func run(dir string) error {
 	source, err := os.ReadFile(filepath.Join(dir, "wire.go"))
 	if err != nil {
@@ -68,17 +67,15 @@ func run(dir string) error {
 	return nil
 }
 
-// preact says where its modules are.
 var preact = map[string]string{
 	"preact":             "./internal/bundle/preact/preact.mjs",
 	"preact/hooks":       "./internal/bundle/preact/hooks.mjs",
 	"preact/jsx-runtime": "./internal/bundle/preact/jsxRuntime.mjs",
 }
 
-// reportPage is where the script of the page of a report is.
+// reportPage is the script of the report page.
 const reportPage = "../scenario/report/page/page.js"
 
-// bundle returns app.js and app.css.
 func bundle(dir string) (map[string][]byte, error) {
 	return build(dir, api.BuildOptions{
 		EntryPointsAdvanced: []api.EntryPoint{
@@ -90,8 +87,7 @@ func bundle(dir string) (map[string][]byte, error) {
 	})
 }
 
-// reportScript returns the script of the page of a report. Its names stay, since the report's tests
-// look into it.
+// reportScript returns the script of the report page. Identifiers are not minified, because the report's tests use them.
 func reportScript(dir string) ([]byte, error) {
 	files, err := build(dir, api.BuildOptions{
 		EntryPointsAdvanced: []api.EntryPoint{{InputPath: "web/src/report/main.ts", OutputPath: "page"}},
@@ -100,7 +96,6 @@ func reportScript(dir string) ([]byte, error) {
 	return files["page.js"], err
 }
 
-// build makes files by their names.
 func build(dir string, o api.BuildOptions) (map[string][]byte, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"strings"
 )
 
-// module is the path of the module that the types are in.
 const module = "github.com/koupleless/koupsandbox/"
 
 // typescript returns the types of a Go file as TypeScript, without comments, followed by the types of other packages that
@@ -37,7 +36,6 @@ func typescript(root, name string, source []byte) (string, error) {
 	return w.text.String(), w.err
 }
 
-// imported adds types of the package in a directory.
 func (w *writer) imported(dir string, names []string) error {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
@@ -82,7 +80,6 @@ type writer struct {
 
 func (w *writer) line(indent, text string) { w.text.WriteString(indent + text + "\n") }
 
-// constants notes the values of the constants of each type.
 func (w *writer) constants(n ast.Node) bool {
 	if c, ok := n.(*ast.ValueSpec); ok {
 		if t, typed := c.Type.(*ast.Ident); typed {

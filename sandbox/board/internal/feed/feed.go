@@ -2,6 +2,7 @@ package feed
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -77,18 +78,9 @@ type changes struct {
 
 // New returns a Feed without rows.
 func New(o Options) *Feed {
-	def(&o.ChunkFor, time.Minute)
-	def(&o.ChunkBytes, 4<<20)
-	def(&o.Log, 300)
-	def(&o.Waiting, 256)
+	o.ChunkFor, o.ChunkBytes = cmp.Or(o.ChunkFor, time.Minute), cmp.Or(o.ChunkBytes, 4<<20)
+	o.Log, o.Waiting = cmp.Or(o.Log, 300), cmp.Or(o.Waiting, 256)
 	return &Feed{o: o, rows: tables{}, subs: map[*Subscriber]struct{}{}}
-}
-
-func def[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Put makes changes a part of what is, and tells them. Rows that are as they were, and the end of
@@ -133,7 +125,7 @@ func (f *Feed) Put(now time.Time, u Update) error {
 	return f.commit(c)
 }
 
-// commit numbers, keeps and tells changes. f.mu is held.
+// commit numbers, stores and publishes changes. f.mu is held.
 func (f *Feed) commit(c changes) error {
 	if f.history.full(c.Time, f.o) {
 		if err := f.history.begin(f.snapshot(c.Time), f.o); err != nil {

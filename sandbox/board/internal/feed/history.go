@@ -18,19 +18,19 @@ type Chunk struct {
 	Closed bool  `json:"closed"`
 }
 
-// chunk holds lines of JSON: plain while it grows, compressed afterwards.
+// chunk holds lines of JSON, which are compressed when the chunk is closed.
 type chunk struct {
 	Chunk
 	content []byte
 }
 
-// history has chunks, the oldest first. The last one grows.
+// history has chunks, the oldest first. Only the last one grows.
 type history struct {
 	ids    int64
 	chunks []*chunk
 }
 
-// full tells whether changes of that time belong to a new chunk.
+// full reports whether changes at that time need a new chunk.
 func (h *history) full(now int64, o Options) bool {
 	if len(h.chunks) == 0 {
 		return true
@@ -39,8 +39,7 @@ func (h *history) full(now int64, o Options) bool {
 	return now-last.From >= o.ChunkFor.Milliseconds() || len(last.content) >= o.ChunkBytes
 }
 
-// begin closes the last chunk and begins another one with everything that is; what is too old, or too
-// much, is forgotten.
+// begin closes the last chunk and begins another one with a snapshot. It drops chunks beyond the limits of age and size.
 func (h *history) begin(all snapshot, o Options) error {
 	if n := len(h.chunks); n > 0 {
 		if err := h.chunks[n-1].close(); err != nil {
@@ -59,7 +58,7 @@ func (h *history) begin(all snapshot, o Options) error {
 	return nil
 }
 
-// forget drops chunks from the oldest on, but never the one that grows.
+// forget drops the oldest chunks, but never the last one.
 func (h *history) forget(now int64, o Options) {
 	var bytes int64
 	for _, c := range h.chunks {
@@ -85,7 +84,7 @@ func (c *chunk) add(seq, now int64, line []byte) {
 	c.Last, c.To, c.Bytes = seq, now, int64(len(c.content))
 }
 
-// close compresses a chunk that does not grow any more.
+// close compresses the chunk.
 func (c *chunk) close() error {
 	var b bytes.Buffer
 	w, err := gzip.NewWriterLevel(&b, gzip.BestSpeed) // while it goes on nothing else is told

@@ -92,7 +92,7 @@ func (c *activeCheck) note(w *world, e change) {
 	}
 }
 
-// lookBack judges a gap again that was over before the watch told of the Pod that ended it.
+// lookBack evaluates a closed gap again when the Pod event that ended it arrives.
 func (c *activeCheck) lookBack(w *world, s *served, came *events.PodStatus, module string, now time.Time) {
 	g := s.ended
 	if g == nil || !came.Wants(module) {
@@ -168,7 +168,7 @@ func (c *activeCheck) look(w *world, t track, e change, ended bool) {
 	}
 }
 
-// close keeps a gap in which somebody wanted the module.
+// close keeps a gap in which a Pod requested the module.
 func (c *activeCheck) close(g *gap, now time.Time) {
 	if g == nil || g.free || now.Equal(g.from) {
 		return
@@ -177,8 +177,8 @@ func (c *activeCheck) close(g *gap, now time.Time) {
 	c.found = append(c.found, g)
 }
 
-// justBound tells whether those who want the module of a deleted Pod have their Node for so short a
-// time that the controller had decided before, and none of them is the replacement of that one.
+// justBound reports whether the Pods that request the module of a deleted Pod were bound after the controller had decided, and
+// none of them is its replacement.
 func (s *served) justBound(w *world, g *gap) bool {
 	if s.last == nil {
 		return false
@@ -196,9 +196,8 @@ func (s *served) justBound(w *world, g *gap) bool {
 	return true
 }
 
-// replacedBy tells whether a Pod that wants the module since now is the replacement of the one
-// whose deletion began the gap. What a DaemonSet or a StatefulSet deleted while its base was away goes when
-// that is back, and they may be later.
+// replacedBy reports whether a Pod that requests the module since now replaces the Pod whose deletion began the gap. A Pod of a
+// DaemonSet or a StatefulSet that was deleted while its base was unavailable is replaced when the base recovers.
 func (s *served) replacedBy(w *world, p *events.PodStatus, g *gap, now time.Time) bool {
 	if s.last == nil || now.Sub(g.from) > replacedWithin {
 		return false

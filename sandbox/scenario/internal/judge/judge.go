@@ -59,10 +59,10 @@ type Options struct {
 	MaxCommands *int
 }
 
-// of returns how long a period takes at the speed.
+// of returns a period of the controller at the speed.
 func (o *Options) of(d time.Duration) time.Duration { return d / time.Duration(max(o.Speed, 1)) }
 
-// listed returns the time within which a list tells the controller which modules a base has.
+// listed returns the longest time until a module list shows the modules of a base to the controller.
 func (o *Options) listed() time.Duration {
 	return api.ListedWithin(o.ListEvery, o.of(api.SweepInterval))
 }
@@ -215,8 +215,7 @@ func longest(all []Violation) (d time.Duration) {
 	return d
 }
 
-// sorted puts violations in the order of time, then of place: those of one moment came in an order
-// that says nothing.
+// sorted sorts violations by time, then by place.
 func sorted(all []Violation) []Violation {
 	slices.SortStableFunc(all, func(a, b Violation) int {
 		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Base, b.Base), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Message, b.Message))
@@ -224,7 +223,7 @@ func sorted(all []Violation) []Violation {
 	return all
 }
 
-// brief leaves out of a time what nobody reads.
+// brief rounds a duration for people.
 func brief(d time.Duration) time.Duration {
 	if d < time.Second {
 		return d.Round(100 * time.Microsecond)

@@ -24,7 +24,7 @@ type orderCheck struct {
 type disorder struct {
 	Violation
 	old string // UID of the older Pod
-	// ended says that the older Pod does not serve any more.
+	// ended reports whether the older Pod no longer serves.
 	ended bool
 	// elsewhere are the Pods that served on other bases, and went on to.
 	elsewhere map[string]bool
@@ -75,7 +75,7 @@ func (c *orderCheck) turnedReady(w *world, p *events.PodStatus, m events.ModuleR
 	}
 }
 
-// older tells whether p is older than q; Pods of one second go by first sight.
+// older reports whether p is older than q. Within a second the first event decides.
 func older(p, q *events.PodStatus) bool {
 	return p.Created.Before(q.Created) || p.Created.Equal(q.Created) && p.Number < q.Number
 }

@@ -22,8 +22,8 @@ const (
 // for their modules within Options.listed. By the defaults these are 20 s.
 func (o *Options) recovery() time.Duration { return reconnecting + o.listed() }
 
-// controllerRecovery is what a controller has that is back, or that takes over the bases of another one: it waits until the
-// Lease of the other one expires, looks when it would renew its own, and then hears of each base by a heartbeat.
+// controllerRecovery is the recovery of a controller that has restarted, or that takes over the bases of another one. It waits
+// until the Lease of the other controller expires, checks when it renews its own, and then needs a heartbeat of each base.
 func (o *Options) controllerRecovery() time.Duration {
 	return o.ControllerLease + api.RenewInterval(o.ControllerLease) + o.of(api.HealthInterval) + settling
 }
@@ -34,17 +34,17 @@ type outage struct {
 	from, to   time.Time // to is zero as long as it lasts
 	// most is how long it may excuse anybody; zero = as long as it lasts.
 	most time.Duration
-	// recovery is how long it goes on excusing when it is over.
+	// recovery is how long it excuses after its end.
 	recovery time.Duration
-	// listed is when a base has first told a list since it is over, by base: for that one the
-	// recovery ends settling later. Nil = no list ends it.
+	// listed is the first module list of each base since the end of the outage. The recovery of the base ends settling later.
+	// Nil = no list ends it.
 	listed map[string]time.Time
-	// hides tells that nobody can know or write meanwhile what the base serves. Faults do not: they
-	// may swallow an answer.
+	// hides reports whether the controller cannot observe the base, or cannot write, in the meantime. A fault can drop a response,
+	// but hides nothing.
 	hides bool
-	// heard tells that the answers of bases come all the same.
+	// heard reports whether responses of bases arrive nevertheless.
 	heard bool
-	// installs tells that a module is being installed, or any one, or that there is no process that could have one.
+	// installs reports whether a module is being installed, or the base has no process.
 	installs bool
 	module   string
 }
@@ -62,14 +62,13 @@ func (all outages) about(base string) []*outage {
 
 func (all outages) add(o outage) { all[o.base] = append(all[o.base], &o) }
 
-// begin notes an outage, unless it lasts already.
+// begin adds an outage, unless it has begun already.
 func (all outages) begin(o outage) {
 	if all.lasting(o.what, o.base) == nil {
 		all.add(o)
 	}
 }
 
-// end notes that an outage is over, if there is one.
 func (all outages) end(what, base string, now time.Time) {
 	if o := all.lasting(what, base); o != nil {
 		o.to = now
@@ -85,7 +84,7 @@ func (all outages) lasting(what, base string) *outage {
 	return nil
 }
 
-// told notes that a base has told a list.
+// told records the module list of a base.
 func (all outages) told(base string, now time.Time) {
 	for _, o := range all.about(base) {
 		if o.listed != nil && !o.to.IsZero() && o.listed[base].IsZero() {
@@ -94,7 +93,7 @@ func (all outages) told(base string, now time.Time) {
 	}
 }
 
-// excuses are the times in which an outage excuses what is about a base, until end at most.
+// excuses returns the windows in which the outage excuses a base, until end at most.
 func (o *outage) excuses(base string, end time.Time) []span {
 	to := o.to
 	if to.IsZero() || to.After(end) {
@@ -115,8 +114,7 @@ func (o *outage) excuses(base string, end time.Time) []span {
 	return out
 }
 
-// countable returns how much of a time on a base is in no window in which a mismatch is allowed: nobody could know, or
-// write, what the base serves. Windows are those of the outages that meet a condition.
+// countable returns how much of a time on a base is in no window of the outages for which window is true.
 func (all outages) countable(base string, from, to time.Time, window func(*outage) bool) time.Duration {
 	var windows []span
 	for _, o := range all.about(base) {
@@ -153,22 +151,21 @@ func (all outages) allowed(base string, at time.Time) bool {
 	return slices.ContainsFunc(all.about(base), func(o *outage) bool { return o.hides && o.excusesAt(base, at) })
 }
 
-// away tells whether a base was away by itself within a time. The zero time is never.
+// away reports whether an outage of the base alone hid it within a time. from may be zero.
 func (all outages) away(base string, from, to time.Time) bool {
 	return !from.IsZero() && slices.ContainsFunc(all[base], func(o *outage) bool {
 		return o.hides && !o.from.After(to) && (o.to.IsZero() || !o.to.Before(from))
 	})
 }
 
-// swallowed tells whether an answer of a base, given since then, may not have been known yet at a
-// later moment. Without an outage it was known by then.
+// swallowed reports whether the controller may not have known at a moment of a response given since then.
 func (all outages) swallowed(base string, since, known, at time.Time) bool {
 	return slices.ContainsFunc(all.about(base), func(o *outage) bool {
 		return !o.heard && (o.to.IsZero() || !o.to.Before(since)) && !o.from.After(known) && o.excusesAt(base, at)
 	})
 }
 
-// disturb notes the outages that an event begins or ends.
+// disturb begins and ends the outages of an event.
 func (w *world) disturb(e change, o *Options) {
 	w.installs(e, o)
 	switch {
@@ -200,8 +197,8 @@ func (w *world) disturb(e change, o *Options) {
 	}
 }
 
-// installs notes that an installation has begun on a base, or that a fault has struck one; and that a Pod was bound to the base,
-// of which the controller knows the modules by the next list.
+// installs adds an installation that has begun, or was hit by a fault, and a Pod that was bound to a base: the next module
+// list tells the controller what the base has.
 func (w *world) installs(e change, o *Options) {
 	begins := func(base, module string) {
 		if !w.ended(base) {
@@ -220,8 +217,8 @@ func (w *world) installs(e change, o *Options) {
 	}
 }
 
-// process notes that the process of a base has ended, which the controller notices by its silence; or that the base is
-// back under its identity, which the next list shows. A base with another identity is another one.
+// process adds the end of the process of a base, which the controller notices by missed heartbeats, and its return under the
+// same identity, which the next module list shows. A base with another identity is another base.
 func (w *world) process(e *events.BaseEvent, now time.Time, o *Options) {
 	b := w.Bases.Get(e.Base)
 	if b == nil {
@@ -247,8 +244,7 @@ const (
 	scheduler  = "kube-scheduler" // no status of a Pod depends on it
 )
 
-// component notes that a component is away, or back. A controller beside which another one runs is
-// replaced by that.
+// component adds the outage of a component. Another running controller takes over from a controller.
 func (w *world) component(e *events.ComponentEvent, now time.Time, o *Options) {
 	if e.Name == scheduler {
 		return
@@ -272,8 +268,8 @@ func (w *world) component(e *events.ComponentEvent, now time.Time, o *Options) {
 	w.outages.begin(x)
 }
 
-// fault notes what a fault may explain. After a fault of the API a controller may try again, or look again, for as
-// long as anything may settle. After a fault of MQTT, what is lost or late is known from the next list.
+// fault adds the outage of a fault. After a fault of the API the controller may retry for settling. After a fault of MQTT the
+// next module list shows what was lost.
 func (w *world) fault(e *events.FaultEvent, now time.Time, o *Options) {
 	x := outage{what: e.ID, base: e.Base, from: now, recovery: o.listed()}
 	switch {
@@ -296,8 +292,8 @@ func (w *world) fault(e *events.FaultEvent, now time.Time, o *Options) {
 	}
 }
 
-// knownAt is until when a controller whose write has come now has known of what is in the API: not of
-// what came in the last seconds, if its view of it was disturbed then, or its writes were.
+// knownAt returns until when the controller knew the API when it decided a write of now. If a fault affected its connection,
+// this can be up to settling earlier.
 func (w *world) knownAt(now time.Time) time.Time {
 	decided := now.Add(-decidedWithin)
 	known, atMost := decided, decided.Add(-settling)
@@ -318,10 +314,8 @@ type silentBases struct {
 	mass         bool // so many are silent that it may be the way to them
 }
 
-// silence notes since when a base is silent together with so many that a controller may take it for
-// a fault of the way to them, and leave everything as it is; see api.MassOutage. When
-// others are back, the silence of those that are not counts from then. It looks at the base of which something
-// was told.
+// silence updates the mass outage after an event of a base: when so many bases are unreachable that the controller may assume
+// a network failure, see api.MassOutage. When the mass outage ends, the time of the remaining bases counts from then.
 func (w *world) silence(base string, now time.Time, o *Options) {
 	b := w.Bases.Get(base)
 	if b == nil {

@@ -62,8 +62,7 @@ func podWrites(w *world, most *int) Result {
 	return r
 }
 
-// commandCheck says how often bases have got the same command: the same name, for the same version. What
-// bases are only asked comes again and again.
+// commandCheck counts how often a base got the same command for the same version. It ignores queries.
 type commandCheck struct{ times map[given]received }
 
 type given struct {
@@ -71,7 +70,6 @@ type given struct {
 	events.ModuleRef
 }
 
-// received is how often a command has come, and when first.
 type received struct {
 	times int
 	first time.Time

@@ -35,7 +35,7 @@ type truthCheck struct {
 	told       map[track][]order // commands that may have taken a module away
 }
 
-// claim is a Pod that says it is Ready, or an endpoint of a Service for it.
+// claim is a Pod that is Ready, or an endpoint of a Service for it that is ready.
 type claim struct{ service, pod, uid, base string }
 
 type mismatch struct {
@@ -49,7 +49,7 @@ type mismatch struct {
 	bare, overtaken spans
 }
 
-// spans are the times in which something was so.
+// spans are the times in which a condition held.
 type spans struct {
 	list  []span
 	since time.Time // of the last one, while it lasts
@@ -57,7 +57,7 @@ type spans struct {
 
 type span struct{ from, to time.Time }
 
-// note notes whether it is so from now on.
+// note records whether the condition holds from now on.
 func (s *spans) note(is bool, now time.Time) {
 	switch {
 	case is && s.since.IsZero():
@@ -67,7 +67,7 @@ func (s *spans) note(is bool, now time.Time) {
 	}
 }
 
-// within is how long it was so within a time.
+// within returns how long the condition held within a time.
 func (s *spans) within(from, to time.Time) time.Duration {
 	var sum time.Duration
 	for _, s := range s.list {
@@ -82,16 +82,15 @@ func (s *spans) within(from, to time.Time) time.Duration {
 	return sum
 }
 
-// end notes that nothing of it goes on.
+// end closes all spans.
 func (l *mismatch) end(now time.Time) {
 	l.bare.note(false, now)
 	l.overtaken.note(false, now)
 }
 
-// timedOut is the result of a request that nobody answered: a base without the module answers.
+// timedOut is the result of a request without a response. A base without the module responds.
 const timedOut = events.RequestTimeout
 
-// order is a command that was answered.
 type order struct {
 	install  bool
 	from, to time.Time
@@ -126,7 +125,7 @@ func (c *truthCheck) note(w *world, e change) {
 	}
 }
 
-// compare looks at the claims about a base that may be concerned.
+// compare checks the claims about a base for which concerned is true.
 func (c *truthCheck) compare(w *world, e change, base string, concerned func(claim) bool) {
 	now := e.Time
 	claims, known := w.claims(base, concerned), c.known[base]
@@ -181,7 +180,7 @@ func (c *truthCheck) close(k claim, now time.Time) {
 	}
 }
 
-// claims are the Pods on a base that are Ready, and the endpoints there that are ready.
+// claims returns the Ready Pods on a base, and the ready endpoints there.
 func (w *world) claims(base string, concerned func(claim) bool) map[claim]*events.PodStatus {
 	out := map[claim]*events.PodStatus{}
 	for p := range w.PodsOn(base) {
@@ -197,8 +196,7 @@ func (w *world) claims(base string, concerned func(claim) bool) map[claim]*event
 	return out
 }
 
-// missing names the modules of the Pod that are not active on the base, with their versions in one
-// text, and without.
+// missing returns the modules of the Pod that are not active on the base, as a text with versions, and as names.
 func missing(b *events.BaseStatus, p *events.PodStatus) (text string, names []string) {
 	var out []string
 	for _, m := range p.Modules {
@@ -210,8 +208,8 @@ func missing(b *events.BaseStatus, p *events.PodStatus) (text string, names []st
 	return strings.Join(out, " and "), names
 }
 
-// overtaken tells whether each module of the Pod that is not active has another version active which
-// Pods on that base have wanted, and none that stays does.
+// overtaken reports whether each inactive module of the Pod has another active version that Pods on the base have requested,
+// and that no remaining Pod requests.
 func (w *world) overtaken(b *events.BaseStatus, p *events.PodStatus) bool {
 	by := func(name string) bool {
 		wanted, stays := false, false
@@ -228,7 +226,7 @@ func (w *world) overtaken(b *events.BaseStatus, p *events.PodStatus) bool {
 	return !slices.ContainsFunc(p.Modules, func(m events.ModuleRef) bool { return !b.Active(m.Name, m.Version) && !by(m.Name) })
 }
 
-// servesAll tells whether some version of each module of the Pod is active.
+// servesAll reports whether some version of each module of the Pod is active.
 func servesAll(b *events.BaseStatus, p *events.PodStatus) bool {
 	return !slices.ContainsFunc(p.Modules, func(m events.ModuleRef) bool { return !b.Active(m.Name, "") })
 }

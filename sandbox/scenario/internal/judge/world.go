@@ -13,10 +13,9 @@ const (
 	controller  = "module-controller" // and -2, and so on
 	daemonSet   = "DaemonSet/"
 	statefulSet = "StatefulSet/"
-	nodePrefix  = "vnode." // the identity of the base's process follows
 )
 
-// world is what there is, and what of the past counts at the end.
+// world is the state, with the parts of the past that the checks need.
 type world struct {
 	events.State
 	worked    map[string]bool              // bases that have had a module
@@ -31,7 +30,6 @@ type world struct {
 	ending, bound map[string]time.Time
 }
 
-// change is what an event has changed.
 type change struct {
 	events.Event
 	// pod is the Pod as it is now, also if it is gone; nil if the event is about none.
@@ -98,17 +96,17 @@ func (w *world) apply(e events.Event) change {
 	return c
 }
 
-// ended tells whether the process of a base has ended. One of which nothing was told runs.
+// ended reports whether the process of a base has ended. A base without events is running.
 func (w *world) ended(base string) bool {
 	b := w.Bases.Get(base)
 	return b != nil && !b.Running
 }
 
-// another tells whether a Pod's Node is that of an earlier process of its base, which had another
-// identity. What is not known is taken for the same.
+// another reports whether a Pod's Node belongs to an earlier process of its base, which had another identity. Unknown
+// identities are treated as the same.
 func (w *world) another(p *events.PodStatus) bool {
 	b := w.Bases.Get(p.Base)
-	return b != nil && b.Identity != "" && strings.HasPrefix(p.Node, nodePrefix) && p.Node != nodePrefix+b.Identity
+	return b != nil && b.Identity != "" && strings.HasPrefix(p.Node, events.NodePrefix) && p.Node != events.NodePrefix+b.Identity
 }
 
 // wanted reports whether a Pod wants the module that is bound to the process which the base has now.
@@ -121,7 +119,6 @@ func (w *world) wanted(base, module string) bool {
 	return false
 }
 
-// serves tells whether a Pod with the module serves anywhere.
 func (w *world) serves(module string) bool {
 	for p := range w.Pods.All() {
 		if p.Serves() && p.Has(module) {
@@ -131,7 +128,6 @@ func (w *world) serves(module string) bool {
 	return false
 }
 
-// many says a number with its noun.
 func many(n int, one string) string {
 	if n == 1 {
 		return "1 " + one

@@ -10,7 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/api"
 )
 
-// taking is how long before its answer an install takes the version before away, at most.
+// taking is the longest time between the removal of the earlier version by an install and its response.
 const taking = 50 * time.Millisecond
 
 func earlier(a, b time.Time) time.Time {
@@ -20,7 +20,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// knownAt is when the controller could know of a mismatch at the latest, if no outage kept it from that.
+// knownAt returns when the controller could know of a mismatch at the latest, without outages.
 func (c *truthCheck) knownAt(l *mismatch, o *Options) time.Time {
 	if l.vanished.IsZero() {
 		return l.from
@@ -51,8 +51,8 @@ func (l *mismatch) long(w *world, known time.Time, o *Options) bool {
 	return counted > switchWithin+overtaken || counted > truthWithin && l.bare.within(known, l.to) > truthWithin
 }
 
-// harmful reports whether requests failed because of it, in no window of an outage. Where a controller had to find out by
-// itself, an endpoint counts no longer than its Pod.
+// harmful reports whether requests failed because of the mismatch, outside the windows of outages. If the controller had to
+// detect the mismatch itself, an endpoint counts no longer than its Pod.
 func (c *truthCheck) harmful(w *world, l *mismatch, known time.Time) bool {
 	to := l.to
 	if l.service != "" && (known.After(l.from) || w.outages.allowed(l.base, l.from)) {
@@ -63,7 +63,7 @@ func (c *truthCheck) harmful(w *world, l *mismatch, known time.Time) bool {
 	})
 }
 
-// podUntil is until when the Pod of an endpoint said the same as that.
+// podUntil returns when the mismatch of the endpoint's Pod ended.
 func (c *truthCheck) podUntil(l *mismatch) time.Time {
 	own := claim{"", l.pod, l.uid, l.base}
 	if c.open[own] != nil {
@@ -78,7 +78,7 @@ func (c *truthCheck) podUntil(l *mismatch) time.Time {
 	return until
 }
 
-// lostIn returns the requests for what is missing that failed on the base within a time.
+// lostIn returns the requests for the missing modules that failed on the base within a time.
 func (c *truthCheck) lostIn(l *mismatch, from, to time.Time) (lost []span) {
 	for _, module := range l.modules {
 		for _, q := range c.lost[track{l.base, module}] {
@@ -90,7 +90,7 @@ func (c *truthCheck) lostIn(l *mismatch, from, to time.Time) (lost []span) {
 	return lost
 }
 
-// find returns the mismatches until end: those that are violations, and the rest as excused.
+// find returns the mismatches until end. Those that are not violations are excused.
 func (c *truthCheck) find(w *world, end time.Time, o *Options) Result {
 	r := Result{Name: Truth, Compared: c.compared}
 	mismatches := slices.Clone(c.mismatches)
@@ -130,7 +130,6 @@ func (c *truthCheck) summarize(r *Result, w *world) {
 	}
 }
 
-// violation describes a mismatch.
 func (c *truthCheck) violation(w *world, l *mismatch, known time.Time) Violation {
 	length := l.to.Sub(l.from)
 	what := "Pod " + l.pod + " is Ready"

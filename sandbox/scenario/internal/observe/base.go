@@ -10,10 +10,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
 
-// Base is a base of the run, as last told.
+// Base is a base of the run.
 type Base = expr.Base
 
-// Know adds what the daemon says of bases that it has started.
+// Know adds bases that the daemon has started.
 func (w *World) Know(bases ...control.Base) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -37,7 +37,7 @@ func (w *World) Know(bases ...control.Base) {
 	w.changed(topicBases, "bases were added")
 }
 
-// Forget takes bases, as SET-N, out of what is.
+// Forget removes bases by their names SET-N.
 func (w *World) Forget(names ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,10 +69,10 @@ func (v View) Bases() map[string]Base {
 // State returns what the events so far leave.
 func (v View) State() *events.State { return &v.w.state }
 
-// shortName is SET-N for GROUP-SET-N.
+// shortName returns SET-N for GROUP-SET-N.
 func (w *World) shortName(host string) string { return strings.TrimPrefix(host, w.o.Group+"-") }
 
-// SetTraffic takes the present figures of the streams of the run.
+// SetTraffic sets the figures of the streams of the run.
 func (w *World) SetTraffic(all []traffic.Summary) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -18,7 +18,7 @@ const (
 	topicTraffic = "traffic"
 )
 
-// lists are the names under which expressions see objects.
+// lists are the names of objects in expressions.
 var lists = map[string]schema.GroupVersionResource{
 	"pods":           Pods,
 	"nodes":          Nodes,
@@ -93,7 +93,7 @@ func (v View) Data(names []string) map[string]any {
 	return data
 }
 
-// list has the objects by age, then by name.
+// list returns the objects sorted by age, then by name.
 func (v View) list(s Subject) []any {
 	out := []any{}
 	t := v.w.tables[s]
@@ -118,8 +118,7 @@ func (v View) basesData() map[string]any {
 	return out
 }
 
-// trafficData has the figures of the streams. Lost requests count from the moment at which they are
-// told, before the next figures come.
+// trafficData returns the figures of the streams. A lost request counts from its event, before the next figures arrive.
 func (v View) trafficData() map[string]any {
 	out := map[string]any{}
 	for name, s := range v.w.traffic {

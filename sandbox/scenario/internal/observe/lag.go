@@ -13,8 +13,8 @@ const (
 	requestTimeout = 5 * time.Second
 )
 
-// A mark says that the write with this version had happened at a time. The API server orders the writes of all objects by
-// one version.
+// A mark is a time at which the write with a version had happened. The API server orders the writes of all objects by one
+// version.
 type mark struct {
 	version uint64
 	time    time.Time
@@ -56,7 +56,7 @@ func (w *World) timeOf(version uint64, listed bool) time.Time {
 	return at
 }
 
-// Lag returns the longest time, as far as it is known, between an event and the moment at which the World was told of it.
+// Lag returns the longest known delay between an event and its arrival.
 func (w *World) Lag() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

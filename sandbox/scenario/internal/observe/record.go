@@ -83,7 +83,7 @@ func (w *World) recordNode(at time.Time, o *unstructured.Unstructured, gone bool
 	return Describe(e)
 }
 
-// isReady tells whether a Pod or a Node is Ready.
+// isReady reports whether a Pod or a Node is Ready.
 func isReady(o *unstructured.Unstructured) bool { return NodeStateOf(o) == events.NodeReady }
 
 // NodeStateOf reads the condition Ready of a Node; without one it is unknown.
@@ -104,7 +104,7 @@ func NodeStateOf(node *unstructured.Unstructured) events.NodeState {
 	return events.NodeUnknown
 }
 
-// recordEndpoints tells all endpoints of the Service that a slice belongs to.
+// recordEndpoints records all endpoints of the Service of a slice.
 func (w *World) recordEndpoints(at time.Time, changed *unstructured.Unstructured) string {
 	service := changed.GetLabels()[discoveryv1.LabelServiceName]
 	x := &events.EndpointsEvent{Service: service, Endpoints: []events.Endpoint{}}

@@ -7,17 +7,14 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// switched begins what a base says of the version that it switches from (protocol 5.2); the other
-// half of the switch follows at once.
+// switched is the beginning of the message of the version that is replaced; the event of the new version follows immediately.
 const switched = "switch to new "
 
-// otherHalf is how long the other half may take to come: a busy machine's worst.
+// otherHalf is the longest time until the second event of a switch.
 const otherHalf = time.Second
 
-// hold keeps the first half of a switch until the second has come, and tells whether it has taken
-// care of the event. A base that switches from one version to another does so at one moment, and
-// tells it by two events of that moment: conditions must not be evaluated between them. w.mu is
-// held.
+// hold keeps the first event of a switch until the second one arrives, and reports whether it has handled e. A base switches
+// versions at one moment and reports it by two events. Conditions must not be evaluated between them. w.mu is held.
 func (w *World) hold(e events.Event) bool {
 	base, m := e.BaseName(), e.Module
 	if base == "" || m == nil && e.Base == nil {
@@ -39,7 +36,7 @@ func (w *World) hold(e events.Event) bool {
 	return true
 }
 
-// release tells a half of which there was no other.
+// release applies the first event of a switch without a second one.
 func (w *World) release(e events.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -41,8 +41,8 @@ type table struct {
 	synced  chan struct{} // closed when filled
 }
 
-// Follow has the objects of a subject followed for as long as Start runs, and returns when those
-// that are there are known; ctx bounds only that. What is followed already is not followed twice.
+// Follow watches the objects of a subject while Start runs, and returns when the existing objects are known. ctx bounds only
+// this wait. A subject is watched once.
 func (w *World) Follow(ctx context.Context, s Subject) error {
 	t := w.table(s)
 	select {
@@ -94,8 +94,7 @@ func listWatch(client dynamic.Interface, s Subject) cache.ListerWatcher {
 	}, client)
 }
 
-// Seen blocks until the watch of a subject has told the version of an object that was written, so
-// that what follows does not judge what was before.
+// Seen blocks until the watch of a subject has delivered the version of a written object.
 func (w *World) Seen(ctx context.Context, s Subject, o *unstructured.Unstructured) error {
 	version := versionOf(o)
 	return w.Until(ctx, func(v View) (bool, error) {
@@ -127,10 +126,9 @@ func (w *World) CatchUpAll(ctx context.Context) error {
 // ErrNoList is why CatchUp does not know what there is.
 var ErrNoList = errors.New("the API gives no list")
 
-// CatchUp blocks until the watch of a subject has told what the API has now. The watches of two
-// kinds are not in step: that of a workload may tell that its rollout is complete before that of
-// the Pods tells of the last Pod. The error is ErrNoList when the API does not say what it has.
-// What nobody follows needs no catching up.
+// CatchUp blocks until the watch of a subject has delivered what the API has now. Watches of different resources are not
+// synchronized: a workload may be complete before its last Pod event arrives. The error is ErrNoList if the API cannot be
+// listed. A subject without a watch needs no wait.
 func (w *World) CatchUp(ctx context.Context, s Subject) error {
 	w.mu.Lock()
 	t := w.tables[s]
@@ -159,8 +157,8 @@ func (w *World) CatchUp(ctx context.Context, s Subject) error {
 	})
 }
 
-// list returns what the API has of a subject, and as of which version. It asks page by page: a busy API
-// takes longer for 10,000 Pods than one question may.
+// list returns the objects of a subject, and their resource version. It reads pages, because a busy API needs long for 10,000
+// Pods.
 func (w *World) list(ctx context.Context, s Subject) (all []*unstructured.Unstructured, at uint64, err error) {
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		asking, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -182,7 +180,7 @@ func (w *World) list(ctx context.Context, s Subject) (all []*unstructured.Unstru
 	return all, at, nil
 }
 
-// versionOf reads a resource version: a number that grows with each write of the whole cluster.
+// versionOf returns the resource version, which grows with each write in the cluster.
 func versionOf(o *unstructured.Unstructured) uint64 { return numberOf(o.GetResourceVersion()) }
 
 func numberOf(version string) uint64 {
@@ -193,8 +191,8 @@ func numberOf(version string) uint64 {
 	return n
 }
 
-// Objects returns the objects of a subject with the name, or, without, with the labels, sorted by
-// name; ever tells whether there has been such an object at any time.
+// Objects returns the objects of a subject with the name, or with the labels if the name is empty, sorted by name. ever reports
+// whether such an object has existed.
 func (v View) Objects(s Subject, name string, with map[string]string) (found []*unstructured.Unstructured, ever bool) {
 	t := v.w.tables[s]
 	if t == nil {
@@ -244,7 +242,7 @@ func (t *table) set(o any) error {
 	return nil
 }
 
-// put notes an object. The World's lock is held.
+// put adds an object. The lock of the World is held.
 func (t *table) put(u *unstructured.Unstructured) {
 	before := t.objects[u.GetName()]
 	if before != nil && before.GetUID() == u.GetUID() && u.GetResourceVersion() != "" && before.GetResourceVersion() == u.GetResourceVersion() {
@@ -273,7 +271,7 @@ func (t *table) Delete(o any) error {
 	return nil
 }
 
-// take notes the end of an object. The World's lock is held.
+// take removes an object. The lock of the World is held.
 func (t *table) take(u *unstructured.Unstructured) {
 	delete(t.objects, u.GetName())
 	t.former[u.GetName()] = u
@@ -313,9 +311,8 @@ func (t *table) Replace(list []any, version string) error {
 	return nil
 }
 
-// earlier orders objects that a list tells at once. What happened while nobody watched has no order
-// that could be known, so nothing must come of it: Pods that are not Ready are told before those
-// that are, and otherwise the last writes tell.
+// earlier sorts the objects of a list. Their real order is unknown. Pods that are not Ready come first, so that no check sees a
+// gap that may not have existed.
 func (t *table) earlier(a, b *unstructured.Unstructured) int {
 	if t.subject.Resource == Pods && isReady(a) != isReady(b) {
 		if isReady(b) {

@@ -27,7 +27,7 @@ type Options struct {
 	// called every 200 ms, and must return when its context ends. Default: events have the time at which a watch
 	// delivers them.
 	LastWrite func(context.Context) (uint64, error)
-	// Now tells the time. Default: time.Now.
+	// Now returns the time. Default: time.Now.
 	Now func() time.Time
 	// Logger for watches that break. Default: nothing is logged.
 	Logger *slog.Logger
@@ -105,7 +105,7 @@ func (w *World) Start(ctx context.Context) error {
 	return nil
 }
 
-// Note takes an event of the daemon or of the run itself.
+// Note adds an event of the daemon or of the run itself.
 func (w *World) Note(e events.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -123,7 +123,7 @@ func (w *World) Note(e events.Event) {
 	w.announce(e)
 }
 
-// announce tells of an event that has been applied. w.mu is held.
+// announce reports an applied event. w.mu is held.
 func (w *World) announce(e events.Event) {
 	switch {
 	case e.Step != nil: // changes nothing itself
@@ -136,7 +136,7 @@ func (w *World) announce(e events.Event) {
 	}
 }
 
-// apply makes an event a part of the recording and of what is. w.mu is held.
+// apply records an event and adds it to the state. w.mu is held.
 func (w *World) apply(e events.Event) {
 	if e.Time.IsZero() {
 		e.Time = w.o.Now()
@@ -145,7 +145,7 @@ func (w *World) apply(e events.Event) {
 	w.state.Apply(e)
 }
 
-// changed tells watchers and those who wait. w.mu is held.
+// changed calls watchers and wakes Until. w.mu is held.
 func (w *World) changed(topic, what string) {
 	delete(w.cached, topic)
 	for _, x := range slices.Clone(w.watchers) {
@@ -155,8 +155,8 @@ func (w *World) changed(topic, what string) {
 	w.change = make(chan struct{})
 }
 
-// Watch calls changed at every change from now on, one at a time, in order and with the World
-// locked, until stop is called. It is called once at the beginning, for what is.
+// Watch calls changed at every change until stop is called, one at a time, in order, and with the World locked. The first call
+// is for the present state.
 func (w *World) Watch(changed func(Change)) (stop func()) {
 	x := &watcher{changed}
 	w.mu.Lock()
@@ -189,7 +189,7 @@ func (w *World) Until(ctx context.Context, done func(View) (bool, error)) error 
 	}
 }
 
-// Look calls with what is.
+// Look calls with for the present state.
 func (w *World) Look(with func(View)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

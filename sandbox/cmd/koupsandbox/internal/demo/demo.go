@@ -43,23 +43,21 @@ type Options struct {
 	// Keep leaves the sandbox up, with the bases and Pods of the demo. Default: it
 	// is taken down.
 	Keep bool
-	// Progress gets the steps of the sandbox's beginning; Ready is called when it
-	// is up, before anything is told. Default: nothing.
+	// Progress gets the steps of the start. Ready is called when the sandbox is up. Default: nothing.
 	Progress func(sandbox.Event)
 	Ready    func()
-	// Out gets what is told. Required.
+	// Out gets the output. Required.
 	Out io.Writer
 	// Width of Out in columns. Default: 100.
 	Width int
 	// Color uses the terminal's colours. Default: none.
 	Color bool
-	// Clock tells when a scenario began. Default: the real one.
+	// Clock is the source of the time. Default: the real clock.
 	Clock clock.PassiveClock
 }
 
-// Run brings a sandbox up, runs the two scenarios at once, tells what happens, and
-// takes the sandbox down. It blocks until all of it is done. When ctx ends it
-// cleans up and returns the report as far as it came, and the cause.
+// Run starts a sandbox, runs both scenarios concurrently, prints what happens, and stops the sandbox. It blocks until all of
+// this is done. When ctx ends, it cleans up and returns the partial report and the cause.
 func Run(ctx context.Context, o Options) (report *scenario.Report, err error) {
 	scenarios, err := load()
 	if err != nil {
@@ -100,7 +98,6 @@ func down(ctx context.Context, o Options) error {
 	return err
 }
 
-// play runs the scenarios and tells of them.
 func play(ctx context.Context, up *sandbox.Sandbox, scenarios []*source.Scenario, o Options) (*scenario.Report, error) {
 	t := newTeller(o)
 	t.begin()

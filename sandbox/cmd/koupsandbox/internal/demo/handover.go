@@ -18,8 +18,7 @@ type place struct {
 	told   bool      // the gap was told
 }
 
-// change takes a change of a module and returns what is worth telling; empty if
-// nothing is.
+// change applies a change of a module and returns a text for it; empty = nothing to print.
 func (p *place) change(base string, e events.Event) (text string, bad bool) {
 	was := p.version(e.Module.Base, events.ModuleActivated)
 	p.state.Apply(e)

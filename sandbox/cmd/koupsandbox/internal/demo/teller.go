@@ -29,8 +29,7 @@ const (
 	defaultWidth, narrowest = 100, 84
 )
 
-// teller tells what happens, in a column for each scenario. Its methods may be
-// called concurrently.
+// teller prints the events of each scenario in a column. Its methods may be called concurrently.
 type teller struct {
 	out   io.Writer
 	width int // of a column; 0 = no columns
@@ -82,7 +81,7 @@ func (t *teller) begin() {
 	t.say("%s─┼─%s\n", strings.Repeat("─", t.width), strings.Repeat("─", t.width))
 }
 
-// progress takes what the runner tells.
+// progress prints the progress of the runner.
 func (t *teller) progress(e scenario.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,7 +111,7 @@ func (t *teller) progress(e scenario.Event) {
 	}
 }
 
-// seen takes what the sandbox tells.
+// seen prints an event of the sandbox.
 func (t *teller) seen(e events.Event) {
 	if e.Module == nil {
 		return
@@ -137,7 +136,7 @@ func (t *teller) seen(e events.Event) {
 	}
 }
 
-// end tells the verdicts, and why they are so.
+// end prints the results.
 func (t *teller) end(r *scenario.Report) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,7 +166,7 @@ func figures(run *scenario.Run) string {
 	return fmt.Sprintf("%s requests sent, %s lost", report.Number(sent), report.Number(lost))
 }
 
-// tell writes a line into a column.
+// tell prints a line in a column.
 func (t *teller) tell(c *column, at time.Time, text, colour string) {
 	text = fmt.Sprintf("%4.1fs  %s", max(at.Sub(c.start), 0).Seconds(), plain.Text(strings.Join(strings.Fields(text), " ")))
 	switch {

@@ -13,11 +13,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// selectors find the Pods of modules by either spelling of the label. No Pod matches both: two
-// watches of one Pod could tell its states in the wrong order.
+// selectors find module Pods by either spelling of the label. No Pod matches both, so that one watch delivers all its states.
 var selectors = []string{labels.Component + "=" + labels.Module, labels.OlderComponent + "=" + labels.Module + "," + labels.Component + "!=" + labels.Module}
 
-// pods tells the changes of Pods, from when the bases are known.
+// pods reports the changes of Pods, after the existing bases are known.
 func (f *follower) pods(ctx context.Context) error {
 	select {
 	case <-f.synced:

@@ -21,7 +21,7 @@ type Streams interface {
 	Traffic(ctx context.Context, group string) ([]traffic.Summary, error)
 }
 
-// rate is how fast a stream is.
+// rate is the request rate of a stream.
 type rate struct {
 	name      string
 	sent, sum int     // requests sent and lost since the stream began

@@ -17,7 +17,7 @@ import (
 // ErrEnded is returned, wrapped, when the sandbox goes down.
 var ErrEnded = errors.New("the sandbox has ended")
 
-// Source tells what happens to bases, components, faults and requests: a control.Client.
+// Source has the events of bases, components, faults and requests: a control.Client.
 type Source interface {
 	Watch(ctx context.Context, r control.WatchRequest, sink func(events.Event)) error
 }
@@ -30,13 +30,13 @@ type Options struct {
 	API kubernetes.Interface
 	// Group of bases, and namespace of the Pods, that are followed. Default: all.
 	Group string
-	// Clock tells when a change of a Pod was seen. Default: the real one.
+	// Clock is the source of the time of Pod events. Default: the real clock.
 	Clock clock.PassiveClock
 }
 
-// Follow calls sink for every event, one at a time: first for what is, then events.Synced, then
-// for what changes. It blocks until ctx ends, and returns its cause; until the sandbox ends, and
-// returns ErrEnded, wrapped; or until sink fails, and returns its error.
+// Follow calls sink for every event, one at a time: for the present state, then for Synced, then for changes. It blocks until
+// ctx ends, and returns its cause; until the sandbox ends, and returns ErrEnded, wrapped; or until sink fails, and returns
+// its error.
 func Follow(ctx context.Context, o Options, sink func(events.Event) error) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -74,7 +74,7 @@ type follower struct {
 	state events.State
 }
 
-// event takes an event of the daemon.
+// event handles an event of the daemon.
 func (f *follower) event(e events.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
