@@ -21,8 +21,8 @@ var (
 	ErrUnknown = errors.New("there is none")
 )
 
-// maxTold is how many times a fault is reported as triggered. Faults that hold until they end, and
-// delays, are reported once.
+// maxTold limits how often a fault is reported as triggered. Delays, and faults that hold until they end, are
+// reported once.
 const maxTold = 20
 
 // Injection is a fault with the place where it acts.
@@ -137,7 +137,7 @@ func (s *Set) List(group string) (list []Status) {
 	return list
 }
 
-// tell reports a change: on a base, or else on all bases of the fault, or on none.
+// tell reports a change on a base, or on all bases of the fault, or without a base.
 func (s *Set) tell(x *Active, base string, change events.FaultChange, message string) {
 	bases := x.Fault.Bases
 	if base != "" || len(bases) == 0 {
@@ -158,7 +158,7 @@ func (i *Injection) On(base string, replica int) bool {
 	return i.Replica == 0 || i.Replica == replica
 }
 
-// details describe what the fault does, besides its kind.
+// details describes the fault without its kind.
 func (i *Injection) details() string {
 	var parts []string
 	if i.Status != 0 {

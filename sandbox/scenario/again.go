@@ -11,8 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// again is the command that repeats a run with everything random as it was, and
-// with it the other cells of its scenario and the attempts before.
+// again returns the command that repeats a run with the same random numbers. It repeats the other cells of the
+// scenario and earlier attempts too.
 func (r *runner) again(i *instance) string {
 	words := []string{"koupsandbox", "scenario", "run"}
 	for _, word := range r.o.Flags {
@@ -35,7 +35,6 @@ func (r *runner) again(i *instance) string {
 	return strings.Join(append(words, quote(i.Of.File)), " ")
 }
 
-// written is a variable's value as --var takes it.
 func written(value any) string {
 	if text, ok := value.(string); ok {
 		return text
@@ -49,7 +48,6 @@ func written(value any) string {
 
 var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 
-// quote makes a text one word for sh.
 func quote(text string) string {
 	if plainWord.MatchString(text) {
 		return text

@@ -15,7 +15,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 )
 
-// expectations says what the built-in checks of a scenario must find.
 func expectations(c *v1alpha1.Checks) map[string]v1alpha1.Expectation {
 	expect := map[string]v1alpha1.Expectation{
 		judge.ActiveVersion: c.ActiveVersion, judge.Truth: c.Truth, judge.Order: c.Order,
@@ -29,8 +28,8 @@ func expectations(c *v1alpha1.Checks) map[string]v1alpha1.Expectation {
 	return expect
 }
 
-// judgeOptions are the times that the controller of a scenario is given. Settings of the sandbox
-// itself are not known here: one that is slower by them needs them in its scenarios too.
+// judgeOptions returns the timings of the controller that the scenario configures. Settings of the sandbox itself are
+// not known here.
 func judgeOptions(s *v1alpha1.ScenarioSpec, speed int) judge.Options {
 	o := judge.Options{MaxPodWrites: s.Checks.MaxPodWrites, MaxCommands: s.Checks.MaxCommands, Speed: speed}
 	if s.Controller == nil {
@@ -47,9 +46,8 @@ func judgeOptions(s *v1alpha1.ScenarioSpec, speed int) judge.Options {
 	return o
 }
 
-// verdicts puts what the checks have found until then into the report. One that is not as the
-// scenario expects fails the run, and one that nobody can judge makes it an error, unless it has
-// failed.
+// verdicts evaluates the checks until end and adds them to the report. A check that is not as the scenario expects
+// fails the run. An inconclusive check makes the run an error, unless the run has failed.
 func (e *execution) verdicts(ctx context.Context, end time.Time) {
 	expect, doubt := expectations(&e.in.Spec.Checks), ""
 	options := judgeOptions(&e.in.Spec, e.r.status.Speed)
@@ -106,7 +104,8 @@ func astray(all []events.Event, baseOf func(node string) string) error {
 	return nil
 }
 
-// releases does the same for releases, which are to change something on a base.
+// releases adds a check for each release to the report. It returns an error if a release that had to change bases
+// changed none.
 func (e *execution) releases(ctx context.Context) error {
 	list, err := e.env.Releases(ctx, e.world.Events())
 	for _, r := range list {
@@ -123,8 +122,7 @@ func (e *execution) releases(ctx context.Context) error {
 	return err
 }
 
-// faults puts the faults of the run into the report, a check for each, and returns an error when one that had
-// to be triggered was not.
+// faults adds a check for each fault to the report. It returns an error if a fault that had to be triggered was not.
 func (e *execution) faults() error {
 	list, err := e.env.Faults(e.world.Events())
 	for _, f := range list {
@@ -140,9 +138,8 @@ func (e *execution) faults() error {
 	return err
 }
 
-// checkOf judges what a check has found by what the scenario expects. One that had
-// nothing to compare proves nothing: it is skipped, unless it was to find a
-// violation. One whose verdict depends on what may have been told late has none.
+// checkOf compares the result of a check with what the scenario expects. A check that compared nothing is skipped,
+// unless it must find a violation. A check with doubtful violations only is inconclusive.
 func checkOf(r judge.Result, expect v1alpha1.Expectation) Check {
 	c := Check{Name: r.Name, Expect: string(expect), Verdict: Passed, Summary: r.Summary, Compared: r.Compared}
 	found := r.Violations

@@ -15,14 +15,13 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 )
 
-// cleanTime bounds the clean-up of a run: in a cluster, beside others, controllers that are brought back take 40 s.
+// cleanTime limits the clean-up of a run. Restoring the controllers in a cluster takes up to 40 s.
 const cleanTime = 2 * time.Minute
 
-// services are what a run has made besides workloads; only the untyped client removes all at once.
+// services is used with the untyped client, which can delete all Services of a namespace at once.
 var services = corev1.SchemeGroupVersion.WithResource("services")
 
-// cleanUp takes away what the run has made, and says what is left and how to
-// remove it.
+// cleanUp removes what the run has created. It returns what is left and how to remove it.
 func (e *execution) cleanUp(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 	defer cancel()
@@ -53,20 +52,19 @@ func (e *execution) cleanUp(ctx context.Context) string {
 	return join(errs, "")
 }
 
-// left says what a run that is kept has left, and how to remove it.
+// left describes what a run with Keep has left, and how to remove it.
 func (e *execution) left() string {
 	return fmt.Sprintf("kept: namespace %s and its bases; remove them with: kubectl --kubeconfig %s delete namespace %s && koupsandbox base remove --name %s --group %s",
 		e.in.name, e.r.o.Sandbox.Kubeconfig, e.in.name, e.r.o.Sandbox.Name, e.in.name)
 }
 
-// end ends the watches of the run.
 func (e *execution) end() {
 	e.stop()
 	e.ended.Wait()
 }
 
-// removePods takes the workloads and Pods of the run out of the API, at once:
-// their bases go next, and nobody is to try an uninstall on a base that is gone.
+// removePods deletes the workloads and Pods of the run without a grace period. Their bases are removed next, so no
+// module has to be uninstalled.
 func (e *execution) removePods(ctx context.Context) error {
 	all, now := metav1.ListOptions{}, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
 	apps, core, batch := e.r.kube.Typed.AppsV1(), e.r.kube.Typed.CoreV1(), e.r.kube.Typed.BatchV1()
@@ -82,7 +80,6 @@ func (e *execution) removePods(ctx context.Context) error {
 	)
 }
 
-// ignoreUnknown drops the answer that there is nothing to remove.
 func ignoreUnknown(err error) error {
 	var answer *control.Error
 	if errors.As(err, &answer) && answer.Code == 404 {

@@ -27,7 +27,6 @@ const (
 	catchUpInterval = 100 * time.Millisecond
 )
 
-// errInconclusive is the error of a run that proves nothing because the machine was too slow.
 var errInconclusive = errors.New("inconclusive")
 
 // errBehind is the cause of the end of catchUp.
@@ -113,7 +112,6 @@ func (e *execution) catchUpConditions(ctx context.Context, conditions int) error
 	return nil
 }
 
-// listBases asks the daemon for the bases of the run.
 func (e *execution) listBases(ctx context.Context) ([]control.Base, error) {
 	return e.r.o.Sandbox.Bases(ctx, e.in.name)
 }
@@ -130,7 +128,6 @@ func (e *execution) matchesEvents(bases []control.Base) (same bool) {
 	return same
 }
 
-// modulesOf formats modules as control.Base does.
 func modulesOf(all []events.ModuleStatus) []string {
 	var out []string
 	for _, m := range all {

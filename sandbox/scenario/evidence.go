@@ -22,8 +22,8 @@ const (
 	shownPods     = 30
 )
 
-// evidence adds to a run that has not passed what helps to understand why: Pods
-// with their events, what the bases said last, Nodes.
+// evidence adds details to the report of a run that has not passed: Pods and their events, bases, Nodes, and the last
+// events.
 func (e *execution) evidence(ctx context.Context) {
 	if e.run.Failure == "" || e.world == nil {
 		return
@@ -45,7 +45,6 @@ func (e *execution) evidence(ctx context.Context) {
 	}
 }
 
-// lastPods is the last state of each Pod, the newest last.
 func lastPods(all []events.Event) string {
 	last := map[string]events.Event{}
 	var order []string
@@ -73,7 +72,6 @@ func lastPods(all []events.Event) string {
 	return strings.Join(lines, "\n")
 }
 
-// lastBases is what each base is like.
 func (e *execution) lastBases() string {
 	var lines []string
 	e.world.Look(func(v observe.View) {
@@ -102,7 +100,6 @@ func (e *execution) lastBases() string {
 	return strings.Join(lines, "\n")
 }
 
-// lastCommands are the last commands that change something, or failed.
 func lastCommands(all []events.Event) string {
 	return tail(all, shownCommands, func(x events.Event) bool {
 		return x.Command != nil && !x.Routine()
@@ -134,7 +131,6 @@ func tail(all []events.Event, most int, want func(events.Event) bool) string {
 	return strings.Join(lines, "\n")
 }
 
-// podEvents are the last Events of Pods in the namespace.
 func (e *execution) podEvents(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()

@@ -31,14 +31,13 @@ const (
 	scriptTime = 24 * time.Hour
 )
 
-// hasScripts tells whether any step of the run is a script.
 func (e *execution) hasScripts() (has bool) {
 	e.in.EachStep(func(_ *field.Path, step *v1alpha1.Step) { has = has || step.Script != nil })
 	return has
 }
 
-// prepareIdentity makes a folder, for this user alone, in which the kubeconfig of scripts will be, and
-// returns its path; empty if there are no scripts.
+// prepareIdentity creates a private directory for the kubeconfig of scripts and returns the path of the kubeconfig.
+// It returns "" if there are no scripts.
 func (e *execution) prepareIdentity() (kubeconfig string, err error) {
 	if !e.hasScripts() {
 		return "", nil
@@ -57,8 +56,8 @@ func (e *execution) forgetIdentity() error {
 	return os.RemoveAll(e.private)
 }
 
-// makeIdentity gives scripts an identity in the namespace of the run, which is there, and writes their
-// kubeconfig when the API server lets it in.
+// makeIdentity creates an identity for scripts in the namespace of the run, and writes their kubeconfig when the API
+// server accepts it.
 func (e *execution) makeIdentity(ctx context.Context, kubeconfig string) error {
 	if kubeconfig == "" {
 		return nil
@@ -105,7 +104,7 @@ func (e *execution) awaitRights(ctx context.Context) error {
 	})
 }
 
-// writeKubeconfig writes one for a token and a namespace of the cluster of another kubeconfig.
+// writeKubeconfig writes a kubeconfig with a token and a namespace for the cluster of another kubeconfig.
 func writeKubeconfig(path, of, namespace, token string) error {
 	admin, err := clientcmd.LoadFromFile(of)
 	if err != nil {

@@ -26,8 +26,6 @@ type invariant struct {
 	broken   *violated
 }
 
-// violated says at which event an invariant was broken. It is the cause with which
-// the scope ends.
 type violated struct {
 	text  string
 	event string
@@ -80,7 +78,6 @@ func (e *execution) guard(ctx context.Context, prefix string, always, never []v1
 	}, nil
 }
 
-// look evaluates the invariant for a moment.
 func (x *invariant) look(data expr.Data, event string) {
 	r, err := x.program.Eval(data)
 	if err != nil {
@@ -101,7 +98,6 @@ func (x *invariant) look(data expr.Data, event string) {
 	}
 }
 
-// conclude makes checks of invariants whose scope has ended.
 func (e *execution) conclude(all []*invariant) error {
 	var first error
 	for _, x := range all {
@@ -128,8 +124,7 @@ func (e *execution) conclude(all []*invariant) error {
 	return first
 }
 
-// check puts a check into the report; checks of the same name, of a step that was
-// repeated, become one.
+// check adds a check to the report. Checks with the same name, of a step that was repeated, are merged.
 func (e *execution) check(c Check) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

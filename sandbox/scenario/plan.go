@@ -12,7 +12,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// instance is one run to be made of a scenario.
 type instance struct {
 	*source.Instance
 	attempt int
@@ -21,8 +20,7 @@ type instance struct {
 	again   string // the command that repeats it
 }
 
-// plan lists the runs: every scenario with each cell of its matrix, and all of that
-// as often as it is to be repeated, in a sandbox of an environment and a speed.
+// plan returns the runs: each scenario with each cell of its matrix, repeated as often as the options say.
 func plan(o Options, env string, speed int) ([]*instance, error) {
 	var all []*instance
 	for attempt := 1; attempt <= max(o.Repeat, 1); attempt++ {
@@ -39,7 +37,7 @@ func plan(o Options, env string, speed int) ([]*instance, error) {
 	return all, nil
 }
 
-// newInstance expands a scenario for one run, which gets a name that no other run has.
+// newInstance expands a scenario for one run, with a name that no other run has.
 func newInstance(s *source.Scenario, cell source.Cell, attempt int, seed uint64, env string, speed int) (*instance, error) {
 	i := &instance{attempt: attempt, name: runName(s.Scenario.Metadata.Name), seed: seed}
 	var err error
@@ -51,8 +49,8 @@ func newInstance(s *source.Scenario, cell source.Cell, attempt int, seed uint64,
 	return i, nil
 }
 
-// atSpeed divides the times that a scenario spends, as the sandbox divides those of the system: one
-// that names no speed is written for 1. Its timeouts are limits, and stay.
+// atSpeed divides the times that a scenario spends by the speed of the sandbox, unless the scenario is written for a
+// speed.
 func atSpeed(s *v1alpha1.Scenario, speed int) {
 	if s.Spec.Speed != 0 || speed <= 1 {
 		return
@@ -60,7 +58,7 @@ func atSpeed(s *v1alpha1.Scenario, speed int) {
 	s.DivideTimes(speed)
 }
 
-// seedOf derives the seed of a run: the same for the same run of another call.
+// seedOf derives the seed of a run. It is the same for the same run of another call.
 func seedOf(seed uint64, name string, cell map[string]any, attempt int) uint64 {
 	text, err := json.Marshal(cell) // sorted by name
 	if err != nil {
@@ -74,8 +72,8 @@ func seedOf(seed uint64, name string, cell map[string]any, attempt int) uint64 {
 // longestName leaves room for the set and the number of a base in a label.
 const longestName = 30
 
-// runName is a name that no other run has. It is not drawn by the seed: the
-// namespace of an earlier run with the same seed may still be going.
+// runName returns a name that no other run has. It does not depend on the seed, because the namespace of an earlier
+// run with that seed may still exist.
 func runName(scenario string) string {
 	const letters = "bcdfghjklmnpqrstvwxz0123456789"
 	random := make([]byte, 5)

@@ -28,7 +28,7 @@ const (
 	newsTime = time.Second
 )
 
-// execution is one run while it goes on.
+// execution is one run in progress.
 type execution struct {
 	r     *runner
 	in    *instance
@@ -54,18 +54,18 @@ func newExecution(r *runner, i *instance) *execution {
 	return e
 }
 
-// errBroken is the cause with which a run ends that can no longer see what happens.
+// errBroken is the cause of the end of a run that can no longer be observed.
 var errBroken = errors.New("the sandbox can no longer be watched")
 
-// errStopped is why runs end that somebody stops.
+// errStopped is the cause of the end of a run that the user stopped.
 var errStopped = errors.New("stopped")
 
-// errored tells whether an error says nothing about the scenario.
+// errored reports whether an error is not caused by the scenario.
 func errored(err error) bool {
 	return errors.Is(err, errBroken) || errors.Is(err, control.ErrUnreachable) || errors.Is(err, errStopped) || errors.Is(err, errInconclusive)
 }
 
-// perform makes the run and returns its report; what it has made is there still.
+// perform makes the run and returns its report. It does not clean up.
 func (e *execution) perform(ctx context.Context) *Run {
 	e.run.Started, e.run.Speed = time.Now(), e.r.status.Speed
 	spec := &e.in.Spec
@@ -113,8 +113,7 @@ func (e *execution) perform(ctx context.Context) *Run {
 	return e.finish(last)
 }
 
-// lastTime is how long what comes after the steps may take; somebody who stops the
-// run does not wait for every step's own time.
+// lastTime returns the time limit after the steps. A run that was stopped does not wait for the timeouts of Finally.
 func (e *execution) lastTime(ctx context.Context) time.Duration {
 	limit := lastTime
 	if ctx.Err() != nil {
@@ -128,8 +127,8 @@ func (e *execution) lastTime(ctx context.Context) time.Duration {
 	return limit
 }
 
-// awaitPods waits until all Pods are known and those that are being deleted are
-// gone: what is on the bases then is left behind.
+// awaitPods waits until all Pods are known and no Pod is being deleted. Modules that are on bases then are left
+// behind.
 func (e *execution) awaitPods(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, awaitTime)
 	defer cancel()
@@ -179,8 +178,8 @@ func (e *execution) body(ctx context.Context) error {
 	return err
 }
 
-// lastingKey holds the context that steps in the background live with: that of all
-// steps, not of the group that they stand in.
+// lastingKey is the key of the context of all steps. Steps in the background use it instead of the context of their
+// group.
 type lastingKey struct{}
 
 func withLasting(ctx context.Context) context.Context {
@@ -194,7 +193,7 @@ func lasting(ctx context.Context) context.Context {
 	return ctx
 }
 
-// must makes an error the run's failure, unless it has one.
+// must fails the run with an error, unless the run has failed.
 func (e *execution) must(err error) {
 	switch {
 	case err == nil:
@@ -208,7 +207,7 @@ func (e *execution) must(err error) {
 	}
 }
 
-// fail notes why the run has not passed; the first reason counts.
+// fail records the first reason why the run has not passed.
 func (e *execution) fail(v Verdict, why string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -217,7 +216,7 @@ func (e *execution) fail(v Verdict, why string) {
 	}
 }
 
-// blame makes a step's failure that of the run and keeps its details.
+// blame fails the run with the failure of a step, and keeps the details of the first one.
 func (e *execution) blame(s *Step, err error) {
 	if s != nil && s.Steps == nil { // a group fails by a step in it
 		v := Failed
@@ -241,7 +240,6 @@ func (e *execution) blame(s *Step, err error) {
 	}
 }
 
-// explain adds a piece of evidence to the report.
 func (e *execution) explain(d Detail) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -250,7 +248,6 @@ func (e *execution) explain(d Detail) {
 	}
 }
 
-// finish completes the report of the run.
 func (e *execution) finish(ctx context.Context) *Run {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -271,8 +268,7 @@ func (e *execution) finish(ctx context.Context) *Run {
 	return Redacted(e.run)
 }
 
-// streams reports the traffic of the run, and tells the ledger if somebody wants
-// it.
+// streams returns the traffic of the run, and sends its records to the ledger of the options.
 func (e *execution) streams(ctx context.Context) []Traffic {
 	var all []Traffic
 	for _, s := range e.env.Streams() {
@@ -302,7 +298,6 @@ func (e *execution) ledger(ctx context.Context, stream string) {
 	}
 }
 
-// progress reports an event of the run.
 func (e *execution) progress(event Event) {
 	e.mu.Lock()
 	run := *e.run

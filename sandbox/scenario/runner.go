@@ -15,7 +15,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/kube"
 )
 
-// runner makes the runs of one call of Execute.
 type runner struct {
 	o      Options
 	status *control.Status
@@ -67,7 +66,6 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	return r, nil
 }
 
-// speedFits refuses scenarios that need a sandbox of another speed.
 func (r *runner) speedFits() error {
 	have := max(r.status.Speed, 1)
 	for _, s := range r.o.Scenarios {
@@ -121,8 +119,7 @@ func (r *runner) whySkipped(ctx context.Context) string {
 	}
 }
 
-// schedule says when runs are made: first those that may go on side by side, then,
-// one at a time, those that must be alone.
+// schedule determines the order of runs: concurrent ones first, then exclusive ones, one at a time.
 type schedule struct {
 	n         int // of runs
 	parallel  int // at once; 0 = 1
@@ -132,8 +129,7 @@ type schedule struct {
 	run       func(n int)
 }
 
-// make makes the runs and returns when all have ended and are cleaned up. A run that
-// is being cleaned up leaves its place to the next.
+// make makes the runs and returns when all have ended and are cleaned up. Other runs start while a run is cleaned up.
 func (s schedule) make() {
 	places := make(chan struct{}, max(s.parallel, 1))
 	var wg sync.WaitGroup
@@ -160,7 +156,7 @@ func (s schedule) make() {
 	}
 }
 
-// stopped tells whether no further run is to begin.
+// stopped reports whether no further run may start.
 func (r *runner) stopped(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return true
@@ -170,7 +166,7 @@ func (r *runner) stopped(ctx context.Context) bool {
 	return r.o.FailFast && slices.ContainsFunc(r.report.Runs, func(run *Run) bool { return run.Verdict == Failed || run.Verdict == Errored })
 }
 
-// one makes a run of the plan and starts its clean-up. A first run that is inconclusive gets no verdict yet.
+// one makes a run of the plan and starts its clean-up. An inconclusive first run gets no verdict yet.
 func (r *runner) one(ctx context.Context, n int) {
 	r.progressing.Lock()
 	i, run, first := r.plan[n], r.report.Runs[n], r.inconclusive[n]
@@ -195,8 +191,8 @@ func (r *runner) one(ctx context.Context, n int) {
 	})
 }
 
-// repeatInconclusive makes the inconclusive runs once more, one at a time, when no other run goes on. Runs that are stopped
-// before keep the result of the first time.
+// repeatInconclusive repeats the inconclusive runs, one at a time and with no other run. If the runs are stopped
+// before, the first result is kept.
 func (r *runner) repeatInconclusive(ctx context.Context) {
 	for _, n := range slices.Sorted(maps.Keys(r.inconclusive)) {
 		i := r.plan[n]

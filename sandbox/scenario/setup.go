@@ -21,11 +21,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// runLabel marks the namespaces of runs.
 const runLabel = "sandbox.koupleless.io/scenario"
 
-// setUp makes what the run needs, at once as far as it can. broken is called when
-// the run can no longer be watched.
+// setUp creates what the run needs, concurrently where possible. It calls broken when the run can no longer be
+// observed.
 func (e *execution) setUp(ctx context.Context, broken context.CancelCauseFunc) error {
 	e.world = observe.New(observe.Options{Client: e.r.kube.Dynamic, Namespace: e.in.name, Group: e.in.name, LastWrite: e.lastWrite, Logger: e.r.o.Logger})
 	kubeconfig, err := e.prepareIdentity()
@@ -66,8 +65,8 @@ func (e *execution) setUp(ctx context.Context, broken context.CancelCauseFunc) e
 	return g.Wait()
 }
 
-// watch begins to see what happens; the channel is closed when the daemon has told
-// what is. Both go on until e.stop is called, longer than the run itself.
+// watch starts to observe the run. The channel is closed when the daemon has reported the present state. Observation
+// ends with e.stop, after the run.
 func (e *execution) watch(ctx context.Context, broken context.CancelCauseFunc) <-chan struct{} {
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stop = stop
@@ -96,7 +95,6 @@ func (e *execution) watch(ctx context.Context, broken context.CancelCauseFunc) <
 
 var errEarly = errors.New("the daemon has ended it")
 
-// setController brings the module controllers to what the scenario needs.
 func (e *execution) setController(ctx context.Context) error {
 	needs := e.in.Spec.Controller
 	if needs == nil {
@@ -112,8 +110,8 @@ func (e *execution) setController(ctx context.Context) error {
 	return nil
 }
 
-// makeNamespace makes the namespace of the run, and waits for the ServiceAccount
-// without which the API refuses Pods.
+// makeNamespace creates the namespace of the run, and waits for its ServiceAccount, without which the API rejects
+// Pods.
 func (e *execution) makeNamespace(ctx context.Context) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: e.in.name, Labels: map[string]string{runLabel: e.in.Metadata.Name}}}
 	if _, err := e.r.kube.Typed.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
@@ -133,8 +131,7 @@ func (e *execution) makeNamespace(ctx context.Context) error {
 	return nil
 }
 
-// compile compiles every condition of the scenario, so that it is known before the
-// first step what they use.
+// compile compiles all conditions of the scenario, so that the names that they use are known before the first step.
 func (e *execution) compile() error {
 	var errs []error
 	e.in.EachCondition(func(at *field.Path, text string) {
@@ -146,8 +143,7 @@ func (e *execution) compile() error {
 	return errors.Join(errs...)
 }
 
-// follow begins to follow all objects that the scenario is about, and returns when
-// they are known.
+// follow starts to follow the objects that the scenario refers to, and returns when they are known.
 func (e *execution) follow(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	subjects := map[observe.Subject]bool{

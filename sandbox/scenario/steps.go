@@ -20,21 +20,20 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps/registry"
 )
 
-// background is a step that goes on beside the others.
+// background is a step that runs in the background.
 type background struct {
 	name string
 	done chan struct{} // closed when it has ended
 	err  error         // of it, then
 }
 
-// place is where a step stands.
+// place is the position of a step.
 type place struct {
 	field string // such as spec.steps[2]
 	depth int
 	list  *[]*Step // that it is reported in
 }
 
-// list does steps one after the other until one fails.
 func (e *execution) list(ctx context.Context, steps []v1alpha1.Step, at place) error {
 	for i := range steps {
 		to := place{fmt.Sprintf("%s[%d]", at.field, i), at.depth, at.list}
@@ -45,8 +44,7 @@ func (e *execution) list(ctx context.Context, steps []v1alpha1.Step, at place) e
 	return nil
 }
 
-// all does steps at the same time and returns the first error; the others are
-// ended then.
+// all executes steps concurrently and returns the first error. An error cancels the other steps.
 func (e *execution) all(ctx context.Context, steps []v1alpha1.Step, at place) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -69,7 +67,7 @@ func (e *execution) all(ctx context.Context, steps []v1alpha1.Step, at place) er
 	return errors.Join(errs...)
 }
 
-// step does a step as often as it says, or lets it begin in the background.
+// step executes a step as often as it says, or starts it in the background.
 func (e *execution) step(ctx context.Context, s *v1alpha1.Step, at place) error {
 	if e.skipping(s) {
 		done := e.begin(s, at, 0)
@@ -92,7 +90,7 @@ func (e *execution) step(ctx context.Context, s *v1alpha1.Step, at place) error 
 	return nil
 }
 
-// skipping tells whether a step is before the one that the run is to begin with.
+// skipping reports whether a step is before the first step to execute.
 func (e *execution) skipping(s *v1alpha1.Step) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -102,12 +100,11 @@ func (e *execution) skipping(s *v1alpha1.Step) bool {
 	return e.from != "" && !holds(s, e.from)
 }
 
-// holds tells whether a step of the name is within a group.
 func holds(s *v1alpha1.Step, name string) bool {
 	return slices.ContainsFunc(s.Inner(), func(x v1alpha1.Step) bool { return x.Name == name || holds(&x, name) })
 }
 
-// begin puts the n-th time of a step, from 0, into the report.
+// begin adds execution n of a step, from 0, to the report.
 func (e *execution) begin(s *v1alpha1.Step, at place, n int) *Step {
 	done := &Step{Name: s.Name, Action: s.Kind(), Line: e.in.Line(at.field), Started: time.Now()}
 	if s.Repeat != nil && *s.Repeat > 1 {
@@ -120,7 +117,7 @@ func (e *execution) begin(s *v1alpha1.Step, at place, n int) *Step {
 	return done
 }
 
-// repeat does a step as often as it says; the first time is in the report already.
+// repeat executes a step as often as it says. The first execution is already in the report.
 func (e *execution) repeat(ctx context.Context, s *v1alpha1.Step, at place, done *Step) error {
 	for n := 1; ; n++ {
 		if err := e.once(ctx, s, at, done); err != nil || s.Repeat == nil || n >= *s.Repeat {
@@ -130,7 +127,6 @@ func (e *execution) repeat(ctx context.Context, s *v1alpha1.Step, at place, done
 	}
 }
 
-// once does a step and completes its report.
 func (e *execution) once(ctx context.Context, s *v1alpha1.Step, at place, done *Step) error {
 	message, skipped, err := e.judged(ctx, s, at, done)
 	switch {
@@ -149,8 +145,7 @@ func (e *execution) once(ctx context.Context, s *v1alpha1.Step, at place, done *
 	return err
 }
 
-// judged does a step unless its condition says otherwise, within its time and
-// under its invariants.
+// judged executes a step within its timeout and under its invariants, unless its condition is false.
 func (e *execution) judged(ctx context.Context, s *v1alpha1.Step, at place, done *Step) (message string, skipped bool, err error) {
 	if s.If != "" {
 		do, err := e.condition(ctx, s.If)
@@ -178,8 +173,7 @@ func (e *execution) judged(ctx context.Context, s *v1alpha1.Step, at place, done
 	return message, false, because(guarded, err)
 }
 
-// because puts the reason why a context ended in front of the error that this has
-// led to, unless it says so itself.
+// because wraps an error in the cause of the end of its context, unless the error contains it.
 func because(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if err == nil || cause == nil || errors.Is(err, cause) {
@@ -192,7 +186,6 @@ func because(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", cause, err)
 }
 
-// condition evaluates the condition of a step for what is.
 func (e *execution) condition(ctx context.Context, text string) (bool, error) {
 	p, err := e.env.Compile(text, expr.Condition)
 	if err != nil {
@@ -206,7 +199,6 @@ func (e *execution) condition(ctx context.Context, text string) (bool, error) {
 	return r.Value == true, err
 }
 
-// do does the action of a step.
 func (e *execution) do(ctx context.Context, s *v1alpha1.Step, at place, done *Step) (string, error) {
 	inner := place{at.field + "." + s.Kind(), at.depth + 1, &done.Steps}
 	switch {
@@ -246,7 +238,6 @@ func (e *execution) join(ctx context.Context, name string) (string, error) {
 	return fmt.Sprintf("the step %q has ended", name), nil
 }
 
-// joinAll waits for all steps in the background and returns the first error.
 func (e *execution) joinAll() error {
 	e.mu.Lock()
 	all := slices.Clone(e.backgrounds)
@@ -261,13 +252,12 @@ func (e *execution) joinAll() error {
 	return first
 }
 
-// note puts the beginning or the end of a step into the events of the run.
+// note adds the start or the end of a step to the events of the run.
 func (e *execution) note(name string, state events.StepState, message string) {
 	first, _, _ := strings.Cut(message, "\n")
 	e.world.Note(events.Event{Time: time.Now(), Step: &events.StepEvent{Name: name, State: state, Message: first}})
 }
 
-// close completes the report of a step.
 func (e *execution) close(s *Step, at place, v Verdict, message string) {
 	e.mu.Lock()
 	s.Elapsed, s.Verdict, s.Message = time.Since(s.Started), v, message
@@ -276,8 +266,7 @@ func (e *execution) close(s *Step, at place, v Verdict, message string) {
 	e.progress(Event{Kind: StepEnded, Step: s, Depth: at.depth})
 }
 
-// late evaluates the expressions of an action that were left for the run: they use
-// what earlier steps have printed.
+// late evaluates the expressions of an action that use the outputs of earlier steps.
 func (e *execution) late(a *v1alpha1.Action) (*v1alpha1.Action, error) {
 	text, err := json.Marshal(a)
 	if err != nil || !expr.Has(string(text)) {

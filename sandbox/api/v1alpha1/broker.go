@@ -53,7 +53,6 @@ func ParseBrokerURL(text string) (BrokerAddress, error) {
 	return BrokerAddress{Addr: net.JoinHostPort(u.Hostname(), strconv.Itoa(port)), TLS: scheme.tls, Username: u.User.Username()}, nil
 }
 
-// moveUser takes the user name out of the URL.
 func moveUser(b *Broker) {
 	at, err := ParseBrokerURL(b.URL)
 	if err != nil || at.Username == "" || b.Username != "" && b.Username != at.Username {

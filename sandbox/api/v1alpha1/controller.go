@@ -14,8 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ownVariables are set by the sandbox for the controller; another value would cut the controller
-// off.
+// ownVariables are the variables that the sandbox sets for the controller.
 var ownVariables = []string{
 	"KUBECONFIG", "ENV", "TIME_SCALE", "BASE_NETWORKS", "METRICS_ADDR", "HEALTH_ADDR", "ENABLE_MQTT_TUNNEL", "MQTT_BROKER", "MQTT_PORT",
 	"MQTT_USERNAME", "MQTT_PASSWORD", "MQTT_CLIENT_PREFIX", "MQTT_CA_PATH",
@@ -124,7 +123,7 @@ var (
 	noValue       = regexp.MustCompile(`can't evaluate field (\w+) in type v1alpha1\.ControllerValues`)
 )
 
-// templateProblem says in a sentence why a template cannot be filled in.
+// templateProblem returns why a template cannot be executed.
 func templateProblem(err error) string {
 	if m := noValue.FindStringSubmatch(err.Error()); m != nil {
 		var names []string
@@ -136,7 +135,7 @@ func templateProblem(err error) string {
 	return "is no template that can be filled in: " + templatePlace.ReplaceAllString(err.Error(), "")
 }
 
-// sampleValues have each value set, as with a broker that speaks TLS.
+// sampleValues has every value set, as with a broker with TLS.
 var sampleValues = ControllerValues{
 	Kubeconfig: "/kubeconfig", BrokerHost: "127.0.0.1", BrokerPort: 8883, BrokerUser: "user", BrokerPassword: "password", BrokerCA: "/ca.crt",
 	HTTPTunnelPort: 7777, Env: "dev", ClientID: "id", ClientPrefix: "koupleless", MetricsAddr: "127.0.0.1:9090", HealthAddr: "127.0.0.1:8081",
@@ -168,7 +167,6 @@ func (c *Controller) Unmet(needs *ControllerNeeds) error {
 	return errors.Join(errs...)
 }
 
-// controllerOfTheirs checks what a controller needs in a cluster of the user's.
 func (v *validator) controllerOfTheirs(s *Spec, path *field.Path) {
 	broker := field.NewPath("spec", "broker")
 	if s.Controller.Image == "" {

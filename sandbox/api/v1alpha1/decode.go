@@ -29,7 +29,7 @@ func Decode(file string, data []byte) (*Sandbox, *Origins, error) {
 	return s, &Origins{file: file, doc: doc}, headed(file, s.TypeMeta, Kind, problems).Err()
 }
 
-// headed reports a file without a type, if nothing else is wrong with it.
+// headed reports a file without a type, unless it has other problems.
 func headed(file string, t metav1.TypeMeta, kind string, problems strictyaml.Problems) strictyaml.Problems {
 	if len(problems) > 0 || t.APIVersion != "" || t.Kind != "" {
 		return problems

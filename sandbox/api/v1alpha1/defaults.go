@@ -51,12 +51,11 @@ func SetDefaults(s *Sandbox) {
 	}
 }
 
-// waitForThousand is how much longer a thousand bases may take: four times what they take on two
-// processors.
+// waitForThousand is the additional time for a thousand bases: four times the time that they need on two CPUs.
 const waitForThousand = 15 * time.Second
 
-// waitForTheirThousand is the same in a cluster of somebody else's with a controller that leaves the taint not-ready
-// to kube-controller-manager: that writes 20 objects a second by default, and frees 9 new Nodes a second [measured with kind].
+// waitForTheirThousand is the additional time in an existing cluster whose kube-controller-manager removes the taint
+// not-ready. It frees 9 Nodes a second.
 const waitForTheirThousand = 4 * time.Minute
 
 func def[T comparable](field *T, value T) {

@@ -167,7 +167,7 @@ type FaultMatch struct {
 	Name string `json:"name,omitempty"`
 }
 
-// faultSpec says which fields a kind of the target api or mqtt reads.
+// faultSpec describes the fields that a kind of the target api or mqtt reads.
 type faultSpec struct {
 	state bool // it holds until it ends
 	// reads are the fields that it reads, besides id, kind, for and mayNotFire.
@@ -259,7 +259,7 @@ func FaultOf(f fault.Fault) (out Fault) {
 	return out
 }
 
-// convert copies the fields that two types have in common.
+// convert copies the fields that two types share.
 func convert(from, to any) {
 	text, err := json.Marshal(from)
 	if err == nil {
@@ -314,7 +314,7 @@ var ofBases = func() []string {
 	return names
 }()
 
-// fault checks a fault of a target. One whose kind is an expression is checked when that has a value.
+// fault checks a fault of a target. A fault whose kind is an expression is checked after its evaluation.
 func (v *validator) fault(target FaultTarget, f *Fault, at *field.Path) {
 	if f.Kind == "" || HasExpression(string(f.Kind)) {
 		return
@@ -355,7 +355,6 @@ func (v *validator) fault(target FaultTarget, f *Fault, at *field.Path) {
 	}
 }
 
-// unread reports fields that the kind does not read, and the field that it needs.
 func (v *validator) unread(target FaultTarget, spec faultSpec, f *Fault, at *field.Path) {
 	names := slices.DeleteFunc(given(f), func(name string) bool { return name == "match" })
 	for _, name := range given(&f.Match) {
@@ -378,7 +377,6 @@ func (v *validator) unread(target FaultTarget, spec faultSpec, f *Fault, at *fie
 	}
 }
 
-// ofBase checks a fault as a base does.
 func (v *validator) ofBase(f *Fault, at *field.Path) {
 	of := f.OfBase()
 	err := of.Validate()

@@ -95,7 +95,7 @@ func typeProblems(o map[string]any, at *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// part checks that a part of an object says which one is meant.
+// part checks that a part of an object names the object.
 func (v *validator) part(o Object, at *field.Path) {
 	v.errs = append(v.errs, typeProblems(o.Unstructured().Object, at)...)
 	metadata, _ := o["metadata"].(map[string]any)
@@ -106,7 +106,7 @@ func (v *validator) part(o Object, at *field.Path) {
 	}
 }
 
-// unevaluated tells whether a value is an expression that is not evaluated yet.
+// unevaluated reports whether a value is an expression that is not evaluated yet.
 func unevaluated(value any) bool {
 	text, ok := value.(string)
 	return ok && HasExpression(text)
@@ -132,7 +132,7 @@ func (v *validator) ref(r *Ref, at *field.Path, several bool) {
 	}
 }
 
-// workload checks that a Ref is about what has revisions.
+// workload checks that a Ref names a kind with revisions.
 func (v *validator) workload(r *Ref, at *field.Path) {
 	if kinds := []string{"Deployment", "DaemonSet", "StatefulSet"}; r.Kind != "" && !HasExpression(r.Kind) && !slices.Contains(kinds, r.Kind) {
 		v.add(field.NotSupported(at.Child("kind"), r.Kind, kinds))

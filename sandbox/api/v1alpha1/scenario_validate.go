@@ -32,7 +32,7 @@ func ValidateScenario(s *Scenario) field.ErrorList {
 	return v.errs
 }
 
-// reasons reports a value with what is wrong with it.
+// reasons reports an invalid value.
 func (v *validator) reasons(path *field.Path, value string, reasons []string) {
 	if len(reasons) > 0 && !HasExpression(value) {
 		v.invalid(path, value, "%s", strings.Join(reasons, "; "))
@@ -73,7 +73,6 @@ func (v *validator) matrix(s *ScenarioSpec, path *field.Path) {
 	}
 }
 
-// sorted returns the keys of a map in their order.
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 func (v *validator) baseSet(b *BaseSet, path *field.Path) {

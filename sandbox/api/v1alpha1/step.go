@@ -223,7 +223,7 @@ func setStepDefaults(step *Step, spec *ScenarioSpec) {
 	}
 }
 
-// nameSteps gives a name to the steps that have none, unique within the list.
+// nameSteps names the steps without a name. Names are unique within the list.
 func nameSteps(steps []Step) {
 	var names []string
 	for _, step := range steps {
@@ -252,7 +252,7 @@ func defaultName(step *Step) string {
 	return kind
 }
 
-// short cuts a text to what fits into a line.
+// short shortens a text to one line of 60 characters.
 func short(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if letters := []rune(text); len(letters) > 60 {

@@ -128,7 +128,6 @@ func (v *validator) faultSet(s *FaultSet, at *field.Path) {
 	}
 }
 
-// replica checks the number of a controller.
 func (v *validator) replica(n *int, at *field.Path) {
 	most := 1
 	if needs := v.scenario.Spec.Controller; needs != nil && needs.Replicas != nil {

@@ -36,7 +36,7 @@ func schemaTag(tag reflect.StructTag, keyword string) (values []string) {
 	return values
 }
 
-// walk visits a value and all that is in it, each with the tag and the path of its field.
+// walk visits a value and its fields at any depth, with the tag and the path of each field.
 func walk(of reflect.Value, tag reflect.StructTag, at *field.Path, visit func(of reflect.Value, tag reflect.StructTag, at *field.Path)) {
 	visit(of, tag, at)
 	switch of = reflect.Indirect(of); of.Kind() {
@@ -55,7 +55,7 @@ func walk(of reflect.Value, tag reflect.StructTag, at *field.Path, visit func(of
 	}
 }
 
-// setDefaults gives each field in a value that is empty the default of its tag.
+// setDefaults sets empty fields to the default in their tag.
 func setDefaults(of reflect.Value) {
 	walk(of, "", nil, func(f reflect.Value, tag reflect.StructTag, _ *field.Path) {
 		if value := schemaTag(tag, "default"); value != nil && f.IsZero() {
@@ -64,7 +64,7 @@ func setDefaults(of reflect.Value) {
 	})
 }
 
-// setTo sets a field to what the text of a tag says; every tag is tried by a test.
+// setTo sets a field to the text of a tag. A test covers every tag.
 func setTo(f reflect.Value, text string) {
 	if f.Kind() == reflect.Pointer {
 		f.Set(reflect.New(f.Type().Elem()))
@@ -85,7 +85,6 @@ func setTo(f reflect.Value, text string) {
 	}
 }
 
-// validator gathers problems.
 type validator struct {
 	// scenario tells that a text may have expressions in it; it is then taken as right.
 	scenario *Scenario
@@ -101,12 +100,11 @@ func (v *validator) invalid(path *field.Path, value any, format string, args ...
 	v.add(field.Invalid(path, value, fmt.Sprintf(format, args...)))
 }
 
-// forbid is for what cannot stand where it does, whatever its value.
+// forbid reports a field that must not be set.
 func (v *validator) forbid(path *field.Path, format string, args ...any) {
 	v.add(field.Forbidden(path, fmt.Sprintf(format, args...)))
 }
 
-// need reports an empty string.
 func (v *validator) need(path *field.Path, value, what string) bool {
 	if strings.TrimSpace(value) == "" {
 		v.add(field.Required(path, what))
@@ -115,10 +113,10 @@ func (v *validator) need(path *field.Path, value, what string) bool {
 	return true
 }
 
-// open tells whether a text has an expression whose value is not known yet.
+// open reports whether a text has an expression that is not evaluated yet.
 func (v *validator) open(text string) bool { return v.scenario != nil && HasExpression(text) }
 
-// check reports a text that a check, by its name, does not take.
+// check reports a text that fails the named check.
 func (v *validator) check(path *field.Path, text, name string) {
 	if v.open(text) {
 		return
@@ -211,7 +209,7 @@ var (
 // LabelValue describes valid label values, as the fix of a message.
 const LabelValue = "use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
 
-// checks say what is wrong with a text; empty = nothing.
+// checks return the problem of a text, or "".
 var checks = map[string]func(text string) string{
 	"label": func(text string) string { return dnsLabel(text, validation.DNS1123LabelMaxLength) },
 	"set": func(text string) string {

@@ -36,7 +36,7 @@ func (v *validator) head(t *metav1.TypeMeta, kind string, file any) {
 	walk(reflect.ValueOf(file), "", nil, v.value)
 }
 
-// provider checks what some providers alone have.
+// provider checks fields that only some providers have.
 func (v *validator) provider(s *Spec, path *field.Path) {
 	cluster, kind, bases := path.Child("cluster"), path.Child("kind"), path.Child("bases")
 	switch {
@@ -69,7 +69,7 @@ func (v *validator) provider(s *Spec, path *field.Path) {
 	}
 }
 
-// pods checks what the runtime cluster alone has.
+// pods checks fields that only the runtime cluster has.
 func (v *validator) pods(s *Spec, bases *field.Path) {
 	if s.Bases.Runtime != RuntimeCluster {
 		for _, name := range given(&Bases{PerPod: s.Bases.PerPod, Image: s.Bases.Image, AgentImage: s.Bases.AgentImage}) {

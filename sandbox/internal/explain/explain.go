@@ -38,7 +38,7 @@ func (e *Explainer) Topics() []string {
 	return slices.Compact(topics)
 }
 
-// actions are the fields of a step of which it has exactly one.
+// actions returns the names of the steps.
 func (e *Explainer) actions() []string {
 	var names []string
 	for _, one := range e.root.Definitions["Step"].OneOf {
@@ -87,7 +87,7 @@ func (e *Explainer) Topic(topic string) (string, error) {
 	return e.field(name, at), nil
 }
 
-// start finds the first part of a path.
+// start resolves the first part of a path.
 func (e *Explainer) start(name string) (*jsonschema.Schema, string) {
 	step, checks := e.root.Definitions["Step"], e.root.Definitions["Checks"]
 	switch name {
@@ -114,7 +114,6 @@ func (e *Explainer) start(name string) (*jsonschema.Schema, string) {
 	return nil, ""
 }
 
-// field writes a field with the fields in it.
 func (e *Explainer) field(name string, s *jsonschema.Schema) string {
 	text := fmt.Sprintf("FIELD:  %s <%s>\n\n", name, e.typeOf(s))
 	for _, about := range slices.Compact([]string{s.Description, e.description(s)}) {
@@ -128,7 +127,7 @@ func (e *Explainer) field(name string, s *jsonschema.Schema) string {
 	return strings.TrimRight(text, "\n") + "\n"
 }
 
-// description is what a field's type says of itself.
+// description returns the description of the type of a field.
 func (e *Explainer) description(s *jsonschema.Schema) string {
 	if object := e.object(s); object != nil {
 		return object.Description
@@ -149,7 +148,6 @@ func (e *Explainer) fields(object *jsonschema.Schema) string {
 	return text
 }
 
-// wrapped breaks a text into lines for a terminal, each with an indent.
 func wrapped(text, indent string) string {
 	if text == "" {
 		return ""
@@ -158,7 +156,7 @@ func wrapped(text, indent string) string {
 	return indent + strings.ReplaceAll(text, "\n", "\n"+indent) + "\n"
 }
 
-// fault writes a kind of fault with an example for each target that has it; empty = there is no such kind.
+// fault describes a kind of fault with an example for each target, or returns "".
 func (e *Explainer) fault(kind string) string {
 	definition, text := e.root.Definitions["Fault"], ""
 	var fields []string

@@ -7,7 +7,6 @@ import (
 	"github.com/invopop/jsonschema"
 )
 
-// deref returns what a field's schema refers to.
 func (e *Explainer) deref(s *jsonschema.Schema) *jsonschema.Schema {
 	for s.Ref != "" {
 		s = e.root.Definitions[strings.TrimPrefix(s.Ref, "#/$defs/")]
@@ -15,8 +14,7 @@ func (e *Explainer) deref(s *jsonschema.Schema) *jsonschema.Schema {
 	return s
 }
 
-// object returns the schema whose fields a field has, through lists and references; nil when it has
-// none.
+// object returns the schema of the object in a field, through lists and references, or nil.
 func (e *Explainer) object(s *jsonschema.Schema) *jsonschema.Schema {
 	s = e.deref(s)
 	if s.Type == "array" && s.Items != nil {
@@ -28,7 +26,6 @@ func (e *Explainer) object(s *jsonschema.Schema) *jsonschema.Schema {
 	return s
 }
 
-// typeOf writes the type of a field.
 func (e *Explainer) typeOf(s *jsonschema.Schema) string {
 	s = e.deref(s)
 	switch {

@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// overview says what a scenario consists of.
 func (e *Explainer) overview() string {
 	kinds := map[string][]string{}
 	for _, kind := range e.faultKinds() {

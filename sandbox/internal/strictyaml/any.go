@@ -11,8 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// any reads a value of any type into what JSON has: map[string]any, []any, string, bool, int64,
-// float64 and nil.
+// any reads a value as JSON does: map[string]any, []any, string, bool, int64, float64 or nil.
 func (w *walker) any(n *yaml.Node, v reflect.Value, path string) {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -69,7 +68,7 @@ func (w *walker) rewritten(n *yaml.Node, value, path string) {
 	}
 }
 
-// expression notes a string that will be replaced, and tells whether it is one.
+// expression records an expression, and reports whether the value is one.
 func (w *walker) expression(n *yaml.Node, want reflect.Type, path string) bool {
 	if w.options.Expression == nil || n.Kind != yaml.ScalarNode || n.Tag != "!!str" || !w.options.Expression(n.Value) {
 		return false

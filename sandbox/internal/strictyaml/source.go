@@ -51,7 +51,7 @@ func ParseAll(name string, data []byte) ([]*Source, Problems) {
 	return sources, problems
 }
 
-// parse parses a text. With manifest, it reads booleans as kubectl does: see resolver.
+// parse parses a text. With manifest, it reads booleans as kubectl does.
 func parse(name string, data []byte, manifest bool) ([]*Source, Problems) {
 	var sources []*Source
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -124,7 +124,7 @@ func place(n *yaml.Node, line, column int) {
 
 var syntaxLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// syntax turns the parser's error, which bears its line in its text, into a problem.
+// syntax converts an error of the parser to a problem with a line.
 func syntax(name string, data []byte, err error) Problem {
 	text := err.Error()
 	m := syntaxLine.FindStringSubmatch(text)

@@ -164,8 +164,7 @@ func (w *walker) value(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// keys calls each for every key of a mapping once, reporting those given twice. The path of a key
-// is made by join.
+// keys calls each once for every key of a mapping, and reports duplicates. join returns the path of a key.
 func (w *walker) keys(n *yaml.Node, path, what string, join func(path, key string) string, each func(key, value *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
 		w.problem(n.Line, path, "must be %s, but is %s", what, describe(n, w.doc.source.from))
@@ -207,7 +206,7 @@ func (w *walker) object(n *yaml.Node, v reflect.Value, path string) {
 	})
 }
 
-// collect maps the json names of v's fields to the fields; those of inlined structs included.
+// collect maps JSON names to fields, including fields of inlined structs.
 func collect(v reflect.Value, into map[string]reflect.Value) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -247,7 +246,7 @@ func (w *walker) list(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// custom reads a type that has its own JSON form, such as metav1.Duration.
+// custom reads a type with its own JSON form, such as metav1.Duration.
 func (w *walker) custom(n *yaml.Node, v reflect.Value, path string) {
 	var plain any
 	if err := n.Decode(&plain); err != nil {
@@ -312,7 +311,7 @@ func (w *walker) scalar(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// describe describes a value, and the text that Expand replaced by it.
+// describe describes a value, and the expression that it is the value of.
 func describe(n *yaml.Node, from map[*yaml.Node]string) string {
 	text, computed := from[n]
 	switch {

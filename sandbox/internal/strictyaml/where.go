@@ -20,8 +20,8 @@ const (
 	maxTried = 4 << 20
 )
 
-// where finds the mistake in a text that is not YAML: behind it nothing can be read. The parser tells
-// at most a line, which often is the one before, or that of the mapping around it.
+// where returns the offset of the syntax error: the text before it is readable. The parser reports at most a line,
+// which is often an earlier one.
 func where(data []byte) (offset int, found bool) {
 	if len(data) > maxText {
 		return 0, false
@@ -56,7 +56,7 @@ func where(data []byte) (offset int, found bool) {
 	return end, true
 }
 
-// readable tells whether a text is YAML, or would be if what is open at its end was closed.
+// readable reports whether a text is YAML once its open brackets are closed.
 func readable(text []byte) bool {
 	ends, _ := open(text)
 	return parses(text) || ends != "" && parses([]byte(string(text)+ends))
@@ -72,9 +72,8 @@ func parses(text []byte) bool {
 	}
 }
 
-// open returns the brackets that would close those which are open at the end of a text, and where the
-// innermost of these is. It takes a bracket in a comment or in a plain text for one, too: then the
-// mistake is told too early.
+// open returns the closing brackets that are missing at the end of a text, and the offset of the innermost open
+// bracket. It also counts brackets in comments and plain text.
 func open(text []byte) (ends string, last int) {
 	var at []int
 	quote, before := byte(0), byte(' ')

@@ -15,7 +15,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
 
-// usage is the names that expressions use, such as vars.image.
 type usage map[string]bool
 
 func (u usage) note(names []string) {
@@ -26,11 +25,10 @@ func (u usage) note(names []string) {
 
 var names = regexp.MustCompile(`\b(?:vars|matrix)\.[A-Za-z_][A-Za-z0-9_]*`)
 
-// noteText notes the names in an expression that does not compile, so that they are not called
-// unused too.
+// noteText adds the names in an expression that does not compile, so that they are not reported as unused.
 func (u usage) noteText(text string) { u.note(names.FindAllString(text, -1)) }
 
-// check compiles everything that is an expression. It returns the names that are used.
+// check compiles all expressions and returns the names that they use.
 func (s *Scenario) check() (problems Problems, used usage) {
 	used = usage{}
 	conditions := map[string]bool{}
@@ -75,7 +73,6 @@ func (s *Scenario) check() (problems Problems, used usage) {
 	return problems, used
 }
 
-// located places the problems of an expression, whose first line is given, in its file.
 func located(file, field string, line int, err error) Problems {
 	var wrong expr.Problems
 	if !errors.As(err, &wrong) {
@@ -88,7 +85,7 @@ func located(file, field string, line int, err error) Problems {
 	return problems
 }
 
-// misplaced says why there can be no expression in a field.
+// misplaced returns why a field cannot contain an expression, or "".
 func misplaced(path string, conditions map[string]bool) string {
 	switch {
 	case !strings.HasPrefix(path, "spec."):
@@ -101,7 +98,7 @@ func misplaced(path string, conditions map[string]bool) string {
 	return ""
 }
 
-// early says why an output is not known in time for an expression.
+// early returns why an output is not known when an expression is evaluated, or "".
 func (s *Scenario) early(output string, e strictyaml.Expression) string {
 	want := e.Want
 	for want.Kind() == reflect.Pointer {
@@ -123,12 +120,12 @@ func (s *Scenario) early(output string, e strictyaml.Expression) string {
 	return ""
 }
 
-// meant tells whether a problem supposes that a name was meant.
+// meant reports whether a problem suggests a name.
 func meant(name string, problems Problems) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return strings.HasSuffix(p.Detail, "; did you mean "+name+"?") })
 }
 
-// unused reports variables and dimensions of the matrix that nothing uses.
+// unused reports variables and dimensions of the matrix without a use.
 func (s *Scenario) unused(used usage, others Problems) Problems {
 	var problems Problems
 	for _, name := range slices.Sorted(maps.Keys(s.Scenario.Spec.Vars)) {

@@ -79,7 +79,7 @@ func (s *Scenario) instance(cell Cell, run expr.Run) (*Instance, Problems) {
 	return i, problems
 }
 
-// known returns the values that expressions may use before the run, with these variables.
+// known returns the values that expressions can use before the run.
 func (i *Instance) known(vars map[string]any) expr.Data {
 	return expr.Data{"vars": vars, "matrix": maps.Clone(i.Cell.Values), "run": i.Run.Value()}
 }
@@ -105,19 +105,19 @@ func expand(source *strictyaml.Source, env *expr.Env, known expr.Data) (*stricty
 	}), failures
 }
 
-// follows tells whether a rule is broken only because something could not be read.
+// follows reports whether an error is only a consequence of a field that could not be read.
 func follows(e *field.Error, unread Problems) bool {
 	return slices.ContainsFunc(unread, func(p Problem) bool {
 		return within(e.Field, p.Field) || e.Type == field.ErrorTypeRequired && within(p.Field, e.Field)
 	})
 }
 
-// within tells whether a field is another one or a part of it.
+// within reports whether a field is another field or a part of it.
 func within(path, of string) bool {
 	return of != "" && (path == of || strings.HasPrefix(path, of+".") || strings.HasPrefix(path, of+"["))
 }
 
-// later tells whether a template uses what is known only while the scenario runs.
+// later reports whether a template uses values that are known only during the run.
 func later(t *expr.Template) bool {
 	return slices.ContainsFunc(t.Uses(), func(name string) bool { return strings.HasPrefix(name, "outputs") })
 }

@@ -82,7 +82,6 @@ func Load(paths []string, o Options) ([]*Scenario, error) {
 	return scenarios, nil
 }
 
-// unique removes problems that are told twice.
 func unique(problems Problems) Problems {
 	seen := map[Problem]bool{}
 	return slices.DeleteFunc(problems, func(p Problem) bool {
@@ -92,14 +91,13 @@ func unique(problems Problems) Problems {
 	})
 }
 
-// file is a scenario file that has been parsed.
 type file struct {
 	path     string
 	source   *strictyaml.Source
 	problems Problems
 }
 
-// find reads the files at paths; of a folder, those whose kind is Scenario.
+// find reads the files at paths. In a directory it reads the files of kind Scenario.
 func find(paths []string) (files []file, problems Problems) {
 	for _, path := range paths {
 		names := []string{path}
@@ -128,8 +126,7 @@ func find(paths []string) (files []file, problems Problems) {
 	return files, problems
 }
 
-// parse parses a file. In { } and [ ] an expression without quotes is not YAML, and the parser's
-// words for it help nobody.
+// parse parses a file. It explains the syntax error of an unquoted expression within { } or [ ].
 func parse(path string, text []byte) file {
 	source, problems := strictyaml.Parse(path, text)
 	lines := strings.Split(string(text), "\n")
@@ -142,7 +139,6 @@ func parse(path string, text []byte) file {
 	return file{path, source, problems}
 }
 
-// unreadable says why a file cannot be read.
 func unreadable(path string, err error) Problem {
 	if errors.Is(err, fs.ErrNotExist) {
 		return Problem{Source: path, Detail: "there is no such file or folder"}
@@ -153,7 +149,6 @@ func unreadable(path string, err error) Problem {
 	return Problem{Source: path, Detail: "cannot be read: " + err.Error()}
 }
 
-// read decodes a file as it stands.
 func read(f file) (*Scenario, Problems) {
 	s := &Scenario{File: f.path, Folder: filepath.Dir(f.path), source: f.source}
 	scenario, doc, problems := v1alpha1.DecodeScenario(f.path, f.source)

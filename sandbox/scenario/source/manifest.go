@@ -14,14 +14,13 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
 
-// manifest is a file that an apply step names.
+// manifest is a file of an apply step.
 type manifest struct {
 	path     string
 	sources  []*strictyaml.Source
 	problems Problems
 }
 
-// manifest reads a manifest file, once.
 func (s *Scenario) manifest(name string) *manifest {
 	if m, ok := s.files[name]; ok {
 		return m
@@ -39,7 +38,7 @@ func (s *Scenario) manifest(name string) *manifest {
 	return m
 }
 
-// manifests checks the files of all apply steps, and notes the names that their expressions use.
+// manifests checks the files of all apply steps, and adds the names that their expressions use.
 func (i *Instance) manifests(used usage) Problems {
 	var problems Problems
 	i.EachStep(func(at *field.Path, step *v1alpha1.Step) {
@@ -76,8 +75,8 @@ func (i *Instance) manifests(used usage) Problems {
 	return problems
 }
 
-// checkManifest compiles the expressions of a file with the variables of the step, and returns the
-// names that they use.
+// checkManifest compiles the expressions of a file with the variables of the step, and returns the names that they
+// use.
 func (i *Instance) checkManifest(m *manifest, apply *v1alpha1.Apply) (usage, Problems) {
 	static := i.Static
 	static.Vars = maps.Clone(static.Vars)

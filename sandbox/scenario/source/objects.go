@@ -18,7 +18,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/kube"
 )
 
-// objects checks the objects, and the parts of objects, in the steps of an instance.
+// objects checks the objects in the steps of an instance, and the parts of objects.
 func (i *Instance) objects() (problems Problems) {
 	i.EachStep(func(at *field.Path, step *v1alpha1.Step) {
 		of := func(names ...string) part { return part{i.Of.File, i.doc, at.Child(names[0], names[1:]...).String()} }
@@ -38,7 +38,7 @@ func (i *Instance) objects() (problems Problems) {
 	return problems
 }
 
-// part is an object, or a part of one, in a file.
+// part is an object, or a part of an object, in a file.
 type part struct {
 	file string
 	doc  *strictyaml.Document

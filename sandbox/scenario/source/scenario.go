@@ -65,7 +65,7 @@ func (s *Scenario) problem(path, detail string) Problem {
 	return Problem{Source: s.File, Line: s.doc.Line(path), Field: path, Detail: detail}
 }
 
-// prepare finds names and types, and checks everything.
+// prepare checks the whole scenario.
 func (s *Scenario) prepare(o Options) Problems {
 	if s.Scenario.Kind != "" && s.Scenario.Kind != v1alpha1.ScenarioKind {
 		v1alpha1.SetScenarioDefaults(s.Scenario)
@@ -105,7 +105,6 @@ func (s *Scenario) prepare(o Options) Problems {
 	return append(problems, s.unused(used, problems)...)
 }
 
-// known tells whether a field, or one that it is part of, has a problem already.
 func (s *Scenario) known(path string) bool {
 	for wrong := range s.wrong {
 		if within(path, wrong) {
@@ -115,7 +114,7 @@ func (s *Scenario) known(path string) bool {
 	return false
 }
 
-// cells multiplies the dimensions of the matrix.
+// cells returns the combinations of the values of the matrix.
 func (s *Scenario) cells() {
 	s.Cells = []Cell{{}}
 	matrix := s.Scenario.Spec.Matrix
@@ -138,7 +137,6 @@ func (s *Scenario) cells() {
 	}
 }
 
-// short writes a value of the matrix in short.
 func short(value any) string {
 	switch v := value.(type) {
 	case map[string]any:
@@ -157,7 +155,6 @@ func short(value any) string {
 	return fmt.Sprint(value)
 }
 
-// static gathers the names that expressions may use.
 func (s *Scenario) static(vars map[string]any) expr.Static {
 	spec := &s.Scenario.Spec
 	static := expr.Static{Vars: vars, Matrix: map[string][]any{}, Streams: []string{}, Sets: []string{}}

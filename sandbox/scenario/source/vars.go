@@ -14,13 +14,13 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
 
-// variables are those of a scenario, in an order in which each uses earlier ones only.
+// variables are the variables of a scenario. Each uses only earlier ones.
 type variables struct {
 	order  []string
 	values map[string]any // with expressions in them
 }
 
-// resolve overrides variables, orders them, and makes the Env with their types.
+// resolve overrides variables, orders them, and creates the Env with their types.
 func (s *Scenario) resolve(given map[string]v1alpha1.Any, o Options) Problems {
 	var problems Problems
 	s.vars, s.Overrides = &variables{values: map[string]any{}}, map[string]any{}
@@ -64,8 +64,7 @@ func (s *Scenario) resolve(given map[string]v1alpha1.Any, o Options) Problems {
 	return problems
 }
 
-// evaluate computes a variable for the first cell if those that it uses are known; the value gives
-// its type.
+// evaluate evaluates a variable for the first cell, which gives its type, if the variables that it uses are known.
 func (s *Scenario) evaluate(name string, known map[string]any) bool {
 	value, err := s.env.Expand(s.vars.values[name], expr.Data{"vars": known, "matrix": s.Cells[0].Values, "run": expr.Run{Env: "dev"}.Value()})
 	if err != nil {
@@ -76,13 +75,12 @@ func (s *Scenario) evaluate(name string, known map[string]any) bool {
 	return true
 }
 
-// circular tells whether a variable waits for another that cannot be evaluated.
+// circular reports whether a variable uses another one that cannot be evaluated.
 func (s *Scenario) circular(name string, rest []string) bool {
 	text, err := yaml.Marshal(s.vars.values[name])
 	return err == nil && slices.ContainsFunc(rest, func(other string) bool { return strings.Contains(string(text), "vars."+other) })
 }
 
-// fit turns an override into the type of the variable.
 func fit(override, value any) (any, error) {
 	text, isText := override.(string)
 	if _, wantText := value.(string); isText && !wantText {
@@ -105,7 +103,7 @@ func fit(override, value any) (any, error) {
 	return override, nil
 }
 
-// parseValue reads the text of an override of a variable that is not a string.
+// parseValue parses the override of a variable that is not a string.
 func parseValue(text string) (value any, err error) {
 	source, problems := strictyaml.Parse("", []byte(text))
 	doc, more := source.Decode(&value, strictyaml.Options{})
@@ -118,7 +116,6 @@ func parseValue(text string) (value any, err error) {
 	return value, nil
 }
 
-// of returns the values for a cell. What cannot be evaluated stays as it is.
 func (v *variables) of(env *expr.Env, cell Cell, run expr.Run) (map[string]any, error) {
 	values := maps.Clone(v.values)
 	var failed error

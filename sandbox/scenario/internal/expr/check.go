@@ -29,7 +29,7 @@ type Problem struct {
 // the expression is meant.
 func (p Problem) Excerpt() string { return strictyaml.Excerpt(p.Text, p.Column) }
 
-// in gives problems the lines of the expression that they are in.
+// in adds the line of the expression to each problem.
 func (ps Problems) in(text string) Problems {
 	lines := strings.Split(text, "\n")
 	for i, p := range ps {
@@ -52,7 +52,7 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// checkNames reports streams and bases that there are none of: to CEL they are keys of a map.
+// checkNames reports unknown streams and bases. To CEL, they are keys of a map.
 func (e *Env) checkNames(a *ast.AST) Problems {
 	var problems Problems
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(x ast.Expr) {
@@ -82,7 +82,6 @@ func (e *Env) checkNames(a *ast.AST) Problems {
 
 var baseName = regexp.MustCompile(`^(.+)-[1-9][0-9]*$`)
 
-// setOf returns the set that a base belongs to by its name.
 func setOf(base string) (string, bool) {
 	m := baseName.FindStringSubmatch(base)
 	if m == nil {
@@ -98,7 +97,7 @@ var (
 	operator   = regexp.MustCompile(`^_?([^a-z_]+)_?$`)
 )
 
-// translate turns CEL's issues into problems in our words.
+// translate converts issues of CEL to problems.
 func (e *Env) translate(a *ast.AST, issues *cel.Issues, kind Kind) Problems {
 	var problems Problems
 	for _, issue := range issues.Errors() {
@@ -132,7 +131,7 @@ func (e *Env) translate(a *ast.AST, issues *cel.Issues, kind Kind) Problems {
 	return slices.Compact(problems)
 }
 
-// plainWords has the syntax errors of CEL's parser, and what to write for each.
+// plainWords maps syntax errors of the parser of CEL to messages.
 var plainWords = []struct {
 	found *regexp.Regexp
 	plain string
@@ -174,7 +173,7 @@ func (e *Env) unknown(name string, node ast.Expr, kind Kind) string {
 	return fmt.Sprintf("there is no %s here, only %s", name, strings.Join(names, ", "))
 }
 
-// noField is about a field of vars, of a base and so on that there is not.
+// noField returns the message about an unknown field.
 func (e *Env) noField(name string, node ast.Expr) string {
 	if node == nil || node.Kind() != ast.SelectKind || node.AsSelect().Operand().Kind() != ast.IdentKind {
 		all := slices.Collect(maps.Keys(baseFields))
@@ -220,7 +219,6 @@ func find(a *ast.AST, id int64) ast.Expr {
 	return found
 }
 
-// typeName writes a type for people.
 func typeName(t *cel.Type) string {
 	switch t.Kind() {
 	case types.StructKind:

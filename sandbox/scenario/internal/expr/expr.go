@@ -94,7 +94,6 @@ func New(static Static) (*Env, error) {
 	return e, nil
 }
 
-// variables says which names there are for each kind, with their types.
 func (e *Env) variables() map[Kind]map[string]*cel.Type {
 	common := map[string]*cel.Type{
 		"vars": types.NewObjectType(varsType), "matrix": types.NewObjectType(matrixType),

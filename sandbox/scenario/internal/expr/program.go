@@ -9,8 +9,7 @@ import (
 	"github.com/google/cel-go/common/ast"
 )
 
-// costLimit bounds one evaluation, in CEL's units: loops over a thousand Pods, or over pairs of
-// them, stay far below; what is beyond would take seconds.
+// costLimit limits an evaluation, in cost units of CEL. Loops over pairs of a thousand Pods stay far below it.
 const costLimit = 50_000_000
 
 // Program is a compiled expression. It may be used concurrently.
@@ -93,7 +92,7 @@ func (p *Program) Eval(data Data) (Result, error) {
 	return result, nil
 }
 
-// uses collects names, and fields of those whose fields are names.
+// uses returns the names that an expression uses, and fields whose names are known.
 func uses(a *ast.AST) []string {
 	var names []string
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
@@ -115,7 +114,7 @@ func uses(a *ast.AST) []string {
 	})
 }
 
-// fieldOf takes name.field and name["field"] apart.
+// fieldOf splits name.field and name["field"].
 func fieldOf(e ast.Expr) (name, field string, ok bool) {
 	var operand ast.Expr
 	switch e.Kind() {

@@ -24,7 +24,6 @@ type Template struct {
 	pieces []piece
 }
 
-// piece is a bit of plain text, or an expression.
 type piece struct {
 	text    string
 	program *Program // nil: plain text
@@ -97,7 +96,7 @@ func (e *Env) template(text string) (*Template, error) {
 	return t, nil
 }
 
-// endOf finds the }} that ends an expression: not within a string, nor the end of maps in maps.
+// endOf returns the index of the }} that ends an expression. It ignores }} in strings and at the end of nested maps.
 func endOf(text string) int {
 	depth := 0
 	var quote byte
@@ -124,7 +123,7 @@ func endOf(text string) int {
 	return -1
 }
 
-// whole tells whether the string is one expression, and so keeps its type.
+// whole reports whether the string is one expression, which keeps its type.
 func (t *Template) whole() bool { return len(t.pieces) == 1 && t.pieces[0].program != nil }
 
 // Uses are the names that the expressions use, sorted.
@@ -179,7 +178,7 @@ func asText(value any) (string, bool) {
 	return "", false
 }
 
-// printable tells whether values of a type can be part of a text.
+// printable reports whether values of a type can be part of a text.
 func printable(t *cel.Type) bool {
 	return slices.Contains([]types.Kind{types.StringKind, types.BoolKind, types.IntKind, types.UintKind, types.DoubleKind,
 		types.DurationKind, types.TimestampKind, types.DynKind}, t.Kind())

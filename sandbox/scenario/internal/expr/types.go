@@ -100,7 +100,7 @@ func Stream(s traffic.Summary) Data {
 	return figures
 }
 
-// provider adds our types to those of CEL. Values of them are maps.
+// provider adds the types of scenarios to those of CEL. Their values are maps.
 type provider struct {
 	*types.Registry
 	fields map[string]map[string]*cel.Type
@@ -159,7 +159,6 @@ func (p *provider) NativeToValue(value any) ref.Val {
 	return p.Registry.NativeToValue(value)
 }
 
-// typeOf returns the type of a value of a YAML file.
 func typeOf(value any) *cel.Type {
 	switch v := value.(type) {
 	case string:
@@ -178,7 +177,7 @@ func typeOf(value any) *cel.Type {
 	return cel.DynType
 }
 
-// common returns the type that all values have, or dyn.
+// common returns the type of all values, or dyn if they differ.
 func common(values []any) *cel.Type {
 	var found *cel.Type
 	for _, v := range values {
@@ -195,7 +194,7 @@ func common(values []any) *cel.Type {
 	return found
 }
 
-// native turns a result into what JSON has.
+// native converts a result to a JSON value.
 func native(v ref.Val) (any, error) {
 	switch v := v.(type) {
 	case types.Bool, types.Int, types.Double, types.String:

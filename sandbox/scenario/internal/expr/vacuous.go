@@ -9,18 +9,18 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-// part is one of the parts of a condition that && joins.
+// part is an operand of && in a condition.
 type part struct {
 	ranges []list
 }
 
-// list is what a loop of a part goes over.
+// list is the range of a loop.
 type list struct {
 	id   int64
 	text string
 }
 
-// partsOf returns the parts that go over lists.
+// partsOf returns the parts that have loops.
 func partsOf(checked *cel.Ast) []part {
 	var parts []part
 	var split func(e ast.Expr)
@@ -47,8 +47,8 @@ func partsOf(checked *cel.Ast) []part {
 	return parts
 }
 
-// ranges returns what the outermost loops in e go over; of loops over the result of loops, the last
-// counts.
+// ranges returns the ranges of the outermost loops in e. For a loop over the result of a loop, it returns the inner
+// range.
 func ranges(e ast.Expr) []ast.Expr {
 	var found []ast.Expr
 	switch e.Kind() {
@@ -81,7 +81,7 @@ func ranges(e ast.Expr) []ast.Expr {
 	return found
 }
 
-// nothing names the empty lists of the parts that went over lists and found nothing in any of them.
+// nothing returns the empty lists of the parts whose lists are all empty.
 func nothing(parts []part, state interpreter.EvalState) []string {
 	var names []string
 	for _, p := range parts {

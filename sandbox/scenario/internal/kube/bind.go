@@ -17,8 +17,7 @@ func Bind(o *unstructured.Unstructured, group string) *unstructured.Unstructured
 	return o
 }
 
-// bind binds the module Pods and Pod templates in a value, at any depth: the Pod template of a CronJob is in its
-// Job template.
+// bind binds the module Pods and Pod templates at any depth of a value.
 func bind(value any, group string) {
 	switch value := value.(type) {
 	case []any:
@@ -43,7 +42,6 @@ func bind(value any, group string) {
 	}
 }
 
-// isModule reports whether a Pod or a Pod template has the label of modules.
 func isModule(pod map[string]any) bool {
 	own, _, _ := unstructured.NestedStringMap(pod, "metadata", "labels")
 	return own[labels.Component] == labels.Module || own[labels.OlderComponent] == labels.Module

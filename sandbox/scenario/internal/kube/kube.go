@@ -64,8 +64,7 @@ func New(typed kubernetes.Interface, untyped dynamic.Interface, mapper meta.REST
 	return &Client{Typed: typed, Dynamic: untyped, mapper: mapper}
 }
 
-// lateMapper asks the API which kinds there are when the first is looked for, and again when one is
-// not found.
+// lateMapper discovers the kinds of the API when one is needed, and again when one is not found.
 func lateMapper(d discovery.DiscoveryInterface) meta.RESTMapper {
 	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(d))
 }

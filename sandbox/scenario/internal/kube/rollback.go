@@ -14,10 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// revisionAnnotation is where the Deployment controller notes the revision of a ReplicaSet.
 const revisionAnnotation = "deployment.kubernetes.io/revision"
 
-// revision is an earlier template of a workload.
 type revision struct {
 	number int64
 	// patch takes the workload back to it.
@@ -68,7 +66,7 @@ func (c *Client) revisions(ctx context.Context, k Kind, namespace, name string) 
 	}
 }
 
-// deploymentRevisions are the templates of the Deployment's ReplicaSets.
+// deploymentRevisions returns the templates of the ReplicaSets of a Deployment.
 func (c *Client) deploymentRevisions(ctx context.Context, namespace string, owner types.UID) ([]revision, error) {
 	list, err := c.Typed.AppsV1().ReplicaSets(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -99,8 +97,7 @@ func replaceTemplate(t *corev1.PodTemplateSpec) ([]byte, error) {
 	return patch, nil
 }
 
-// controllerRevisions are those that DaemonSets and StatefulSets keep, which are patches
-// themselves.
+// controllerRevisions returns the ControllerRevisions of a DaemonSet or StatefulSet. Their data are patches.
 func (c *Client) controllerRevisions(ctx context.Context, namespace string, owner types.UID) ([]revision, error) {
 	list, err := c.Typed.AppsV1().ControllerRevisions(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -59,7 +59,6 @@ func inWords(err error) error {
 	return err
 }
 
-// The types of patches, as scenarios name them.
 var patchTypes = map[string]types.PatchType{
 	"merge": types.MergePatchType, "strategic": types.StrategicMergePatchType, "json": types.JSONPatchType,
 }

@@ -82,8 +82,8 @@ func (c *comparison) fields(path string, want, got map[string]any) {
 	}
 }
 
-// elements finds for each wanted element the next one that matches; where none does, the one that
-// differs least tells what is wrong.
+// elements looks for each wanted element behind the previous match. If there is none, it reports the differences of
+// the closest element.
 func (c *comparison) elements(path string, want, got []any) {
 	next := 0
 	for i, w := range want {
@@ -113,8 +113,7 @@ func (c *comparison) elements(path string, want, got []any) {
 	}
 }
 
-// closer tells whether a is more like what is wanted than b: the first field by which people tell
-// elements apart counts most, then the number of differences.
+// closer reports whether a has fewer differences than b. Differences of the fields name and type are compared first.
 func closer(a, b Result) bool {
 	named := func(r Result) int {
 		n := 0

@@ -36,7 +36,6 @@ func (d Difference) String() string {
 	}
 }
 
-// longest is how much of a value a line shows.
 const longest = 300
 
 func text(v any) string {

@@ -34,7 +34,7 @@ func (e *Env) Condition(p *expr.Program) Check {
 	}
 }
 
-// shown says in a few lines what an expression was evaluated over.
+// shown describes the data of an expression.
 func (e *Env) shown(v observe.View, p *expr.Program) string {
 	var lines []string
 	data := v.Data(topicsOf(p))
@@ -66,7 +66,7 @@ func compact(v any) string {
 	return string(text)
 }
 
-// brief is the name of an object and its status, or what an Event says, in one line.
+// brief describes an object or an Event in one line.
 func brief(o map[string]any) string {
 	const longest = 400
 	metadata, _ := o["metadata"].(map[string]any)

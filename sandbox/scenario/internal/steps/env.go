@@ -152,7 +152,6 @@ func (e *Env) Data(v observe.View, p *expr.Program) expr.Data {
 	return data
 }
 
-// topicsOf are the names that an expression uses, without their fields.
 func topicsOf(p *expr.Program) []string {
 	topics := slices.Clone(p.Uses())
 	for i := range topics {

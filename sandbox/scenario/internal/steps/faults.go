@@ -83,7 +83,7 @@ func (e *Env) Faults(all []events.Event) ([]FaultRun, error) {
 	return list, errors.Join(errs...)
 }
 
-// clearConnections ends the faults on connections that the run has left.
+// clearConnections clears the faults on connections.
 func (e *Env) clearConnections(ctx context.Context) error {
 	e.mu.Lock()
 	left := e.onConnections

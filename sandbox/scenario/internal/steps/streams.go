@@ -13,7 +13,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
 
-// figuresEvery is how often conditions get new figures of the traffic.
 const figuresEvery = 100 * time.Millisecond
 
 // Stream is a stream of requests of the run.
@@ -114,7 +113,7 @@ func (e *Env) FollowTraffic(ctx context.Context) {
 	}
 }
 
-// judge says why a stream is not as its judge wants it, or nil.
+// judge returns why the judge of a stream is not true, or nil.
 func (e *Env) judge(t v1alpha1.Traffic, end *traffic.End) *Failure {
 	if end.Sent == 0 {
 		return Fail("traffic %s sent nothing, so it proves nothing", t.Name)

@@ -6,7 +6,7 @@ import (
 	"github.com/invopop/jsonschema"
 )
 
-// needed are the fields that a kind of fault must have besides its kind, with values for an example.
+// needed has example values of the fields that each kind of fault requires.
 var needed = map[any]map[string]any{
 	"error":         {"code": "User.DiskFull"},
 	"latency":       {"delay": map[string]any{"min": "1s"}},
@@ -23,7 +23,6 @@ var needed = map[any]map[string]any{
 
 var ofNodes = map[string]any{"match": map[string]any{"resource": "nodes"}}
 
-// faultExamples adds a whole fault of each kind.
 func faultExamples(fault *jsonschema.Schema) {
 	kind, _ := fault.Properties.Get("kind")
 	known := map[any]bool{nil: true} // without a kind it is an expression

@@ -14,8 +14,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// addFault replaces the definition of a fault by one that lists the kinds of each target, with the comments in dir and
-// in bases, the directories of the types and of package fault.
+// addFault replaces the definition of a fault by one that lists the kinds of each target. dir and bases are the
+// directories of the types and of package fault.
 func addFault(s *jsonschema.Schema, dir, bases string) error {
 	r := &jsonschema.Reflector{ExpandedStruct: true, Anonymous: true, DoNotReference: true, Mapper: mapScenario}
 	for _, of := range []string{dir, bases} {
@@ -56,7 +56,6 @@ func addFault(s *jsonschema.Schema, dir, bases string) error {
 	return nil
 }
 
-// kindComments reads the comment of each kind of fault of a target.
 func kindComments(file string, target v1alpha1.FaultTarget) (map[string]string, error) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
 	if err != nil {

@@ -113,7 +113,7 @@ func mapScenario(t reflect.Type) *jsonschema.Schema {
 	return durations(t)
 }
 
-// share gives a field without a comment that of the one before it, if that speaks of both.
+// share copies the comment of a field to the next field if it has none and the comment names it.
 func share(s *jsonschema.Schema) {
 	before := ""
 	for pair := s.Properties.Oldest(); pair != nil; pair = pair.Next() {
@@ -125,8 +125,7 @@ func share(s *jsonschema.Schema) {
 	}
 }
 
-// tellDefaults has the description of every field end with the default of its tag, for those who
-// read it alone.
+// tellDefaults appends the default of each field to its description.
 func tellDefaults(s *jsonschema.Schema) {
 	for pair := s.Properties.Oldest(); pair != nil; pair = pair.Next() {
 		p := pair.Value
@@ -137,7 +136,7 @@ func tellDefaults(s *jsonschema.Schema) {
 	}
 }
 
-// loosen lets every property that is no string be an expression too.
+// loosen allows an expression in every property that is not a string.
 func loosen(s *jsonschema.Schema) {
 	for pair := s.Properties.Oldest(); pair != nil; pair = pair.Next() {
 		p := pair.Value
@@ -156,7 +155,7 @@ func loosen(s *jsonschema.Schema) {
 	}
 }
 
-// either is the schema itself, or an expression.
+// either allows the schema or an expression.
 func either(s *jsonschema.Schema) *jsonschema.Schema {
 	described := &jsonschema.Schema{Description: s.Description, Default: s.Default, AnyOf: []*jsonschema.Schema{s, {Type: "string", Pattern: expression}}}
 	s.Description, s.Default = "", nil

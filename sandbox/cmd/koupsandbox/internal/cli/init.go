@@ -72,7 +72,7 @@ func (s *commands) runInit(c *cli.Context, list []string) error {
 	return nil
 }
 
-// moduleName is the name that the user gives, or that of the folder.
+// moduleName returns the name from the flag, or the name of the directory.
 func moduleName(given, folder string) (string, error) {
 	name, what := given, "--name"
 	if name == "" {
@@ -92,7 +92,6 @@ func moduleName(given, folder string) (string, error) {
 	return name, nil
 }
 
-// free says which files are in the way.
 func free(folder string, paths []string) error {
 	var there []string
 	for _, path := range paths {
@@ -110,7 +109,7 @@ func free(folder string, paths []string) error {
 	return nil
 }
 
-// writeAll writes the files, or none of them.
+// writeAll writes all files, or none.
 func writeAll(folder string, paths []string, files map[string][]byte) (err error) {
 	var written []string
 	defer func() {

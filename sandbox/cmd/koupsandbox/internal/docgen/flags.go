@@ -12,7 +12,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/cli"
 )
 
-// flagOf is a row of a flag table.
 type flagOf struct {
 	name               string // --bases
 	shown              string // --bases N
@@ -20,7 +19,7 @@ type flagOf struct {
 	commands           []string
 }
 
-// flagsOf describes the visible flags, without --help and --version.
+// flagsOf describes the visible flags except --help and --version.
 func flagsOf(flags []urfave.Flag) []flagOf {
 	var list []flagOf
 	for _, f := range flags {

@@ -18,30 +18,29 @@ import (
 
 //go:generate go run -trimpath .
 
-// root is the repository, seen from this folder, in which go generate runs.
+// root is the repository, relative to the directory of go generate.
 const root = "../../../../.."
 
 // cell is a text in both languages.
 type cell struct{ en, zh string }
 
-// same is a cell that is the same in both.
 func same(text string) cell { return cell{text, text} }
 
-// table is a table of a page, with a heading if title has one.
+// table is a table of a page. An empty title adds no heading.
 type table struct {
 	title   cell
 	columns []cell
 	rows    [][]cell
 }
 
-// words finds the Chinese of a row, and notes what is missing.
+// words looks up Chinese texts, and records missing ones.
 type words struct {
 	texts   map[string]map[string]string // by section and key
 	used    map[string]bool
 	missing []string
 }
 
-// of is the text of a row: en as the code says it, Chinese by its key.
+// of returns the text of a row: English from the code, Chinese by its key.
 func (w *words) of(section, key, en string) cell {
 	w.used[section+"\x00"+key] = true
 	zh, found := w.texts[section][key]
@@ -51,7 +50,7 @@ func (w *words) of(section, key, en string) cell {
 	return cell{en, zh}
 }
 
-// literal is what needs no translation: numbers, names, quoted words.
+// literal matches texts without a translation: numbers, names, quoted words.
 var literal = regexp.MustCompile(`^("[^"]*"|[~$:./\w-]*|[\d.]+ ?\w*)$`)
 
 // byDefault is the cell of a default.
@@ -66,7 +65,7 @@ func (w *words) byDefault(text string) cell {
 	return w.of("defaults", text, text)
 }
 
-// err tells what is missing and what is stale.
+// err reports missing and unused texts.
 func (w *words) err() error {
 	var errs []error
 	for _, m := range w.missing {
@@ -129,7 +128,6 @@ func run() error {
 	return nil
 }
 
-// read reads a YAML file of the repository.
 func read(path string, into any) error {
 	text, err := os.ReadFile(filepath.Join(root, path))
 	if err == nil {
@@ -143,7 +141,7 @@ func read(path string, into any) error {
 
 var section = regexp.MustCompile(`(?s)(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->\n)`)
 
-// writePages writes each section into the page of a language that has its place.
+// writePages writes each section into the page that has its marker.
 func writePages(language string, sections map[string][]table) error {
 	placed := map[string]bool{}
 	err := filepath.WalkDir(filepath.Join(root, "docs", language), func(path string, d fs.DirEntry, err error) error {
@@ -180,7 +178,6 @@ func writePages(language string, sections map[string][]table) error {
 	return nil
 }
 
-// markdown draws tables.
 func markdown(tables []table, language string) string {
 	var b strings.Builder
 	in := func(c cell) string {

@@ -12,7 +12,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 )
 
-// errorCodes are the tables of the documents, which have Chinese already.
+// errorCodes returns the tables of error codes, which have Chinese texts in the code.
 func errorCodes(*words) ([]table, error) {
 	var tables []table
 	var of errcode.Component
@@ -27,7 +27,7 @@ func errorCodes(*words) ([]table, error) {
 	return tables, nil
 }
 
-// groups of the catalogue, in the order of the page.
+// groups are the groups of the catalogue in the order of the page.
 var groups = []string{"rollout", "peer", "base", "disturbance", "failure"}
 
 // catalogue reads every scenario of the repository.

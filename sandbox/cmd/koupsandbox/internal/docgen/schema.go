@@ -29,7 +29,6 @@ var (
 	goField   = regexp.MustCompile(`\b([A-Z]\w+)\.([A-Z]\w+)\b`)
 )
 
-// settings are the fields of the configuration file.
 func settings(w *words) ([]table, error) {
 	s, err := readSchema("sandbox.schema.json")
 	if err != nil {
@@ -50,7 +49,7 @@ func settings(w *words) ([]table, error) {
 	return []table{t}, nil
 }
 
-// fields visits the fields below a schema, those of an object behind it.
+// fields visits the fields of a schema at any depth, parents first.
 func fields(s *jsonschema.Schema, path string, visit func(path, name string, f *jsonschema.Schema)) {
 	for name, p := range s.Properties.FromOldest() {
 		full := strings.TrimPrefix(path+"."+name, ".")
@@ -59,7 +58,7 @@ func fields(s *jsonschema.Schema, path string, visit func(path, name string, f *
 	}
 }
 
-// named lets a text begin with the field as it is written in a file, not as Go has it.
+// named replaces a Go field name at the start of a text by its YAML name.
 func named(name, text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if text == "" {
@@ -80,7 +79,6 @@ func named(name, text string) string {
 	})
 }
 
-// values are what a field takes.
 func values(f *jsonschema.Schema) cell {
 	switch {
 	case len(f.Enum) > 0:
@@ -103,7 +101,6 @@ func values(f *jsonschema.Schema) cell {
 	return types[kind]
 }
 
-// definition returns a type in the schema of scenarios.
 func definition(name string) (*jsonschema.Schema, error) {
 	s, err := readSchema("scenario.schema.json")
 	if err != nil {
@@ -138,7 +135,7 @@ func stepKinds(w *words) ([]table, error) {
 	return []table{t}, nil
 }
 
-// faultKinds lists the kinds of faults, those of each target together.
+// faultKinds lists the kinds of faults by target.
 func faultKinds(w *words) ([]table, error) {
 	f, err := definition("Fault")
 	if err != nil {

@@ -57,7 +57,6 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Apply) (string, error) 
 	return "applied " + strings.Join(done, ", "), nil
 }
 
-// manifest returns the objects that a step applies.
 func manifest(e *steps.Env, a *v1alpha1.Apply) (objects []*unstructured.Unstructured, err error) {
 	add := func(object any) {
 		content, _ := match.Plain(object).(map[string]any)
@@ -93,7 +92,7 @@ func manifest(e *steps.Env, a *v1alpha1.Apply) (objects []*unstructured.Unstruct
 	return objects, problems.Err()
 }
 
-// fileEnv returns what expressions in a file know: also the variables of the step.
+// fileEnv returns the names and values for expressions in a file, including the variables of the step.
 func fileEnv(e *steps.Env, vars map[string]v1alpha1.Any) (*expr.Env, expr.Data, error) {
 	static, known := e.Static, e.Known()
 	static.Vars = map[string]any{}

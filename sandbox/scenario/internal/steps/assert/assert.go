@@ -61,7 +61,7 @@ func checkOf(ctx context.Context, e *steps.Env, a *v1alpha1.Assert) (steps.Check
 	return e.Condition(p), "it is true", e.Follow(ctx, p)
 }
 
-// present finds nothing wrong when some object matches.
+// present checks that an object matches.
 func present(t steps.Target, want any) steps.Check {
 	return func(v observe.View) *steps.Failure {
 		found, ever := v.Objects(t.Subject, t.Name, t.Labels)
@@ -98,7 +98,7 @@ func present(t steps.Target, want any) steps.Check {
 	}
 }
 
-// absent finds nothing wrong when no object matches.
+// absent checks that no object matches.
 func absent(t steps.Target, want any) steps.Check {
 	return func(v observe.View) *steps.Failure {
 		found, _ := v.Objects(t.Subject, t.Name, t.Labels)
@@ -111,8 +111,8 @@ func absent(t steps.Target, want any) steps.Check {
 	}
 }
 
-// hold waits until good has been true for the time, at every change in it: also at those that the
-// watches tell late. An API that is away tells nothing that could be waited for.
+// hold waits until good has been true for a time, including changes that watches report late. It does not wait for an
+// API that is down.
 func hold(ctx context.Context, e *steps.Env, least time.Duration, good func(observe.View) bool) error {
 	if least <= 0 {
 		return e.World.Until(ctx, func(v observe.View) (bool, error) { return good(v), nil })

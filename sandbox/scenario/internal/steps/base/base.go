@@ -39,7 +39,7 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.BaseAction) (string, er
 	return "", fmt.Errorf("the step says nothing to do with bases")
 }
 
-// addMore adds bases to a set; their settings are those of the set but for what the step says.
+// add adds bases to a set, or defines a new set.
 func add(ctx context.Context, e *steps.Env, more v1alpha1.BaseSet) (string, error) {
 	if _, known := e.Definition(more.Name); !known {
 		e.Define(more)
@@ -59,7 +59,6 @@ func remove(ctx context.Context, e *steps.Env, names v1alpha1.BaseNames) (string
 	return "removed " + namesOf(bases), nodesGone(ctx, e, bases)
 }
 
-// end ends the processes of bases.
 func end(ctx context.Context, e *steps.Env, bases []observe.Base) error {
 	hosts, names := make([]string, len(bases)), make([]string, len(bases))
 	for i, b := range bases {
@@ -72,8 +71,8 @@ func end(ctx context.Context, e *steps.Env, bases []observe.Base) error {
 	return nil
 }
 
-// restart restarts bases one after the other, and ends when all have a Ready Node; the Nodes of
-// identities that are no more go later.
+// restart restarts bases one after the other, and waits until each has a Ready Node. It does not wait until the Nodes
+// of previous identities are deleted.
 func restart(ctx context.Context, e *steps.Env, a *v1alpha1.BaseRestart) (string, error) {
 	bases, err := e.Resolve(a.Bases)
 	if err != nil {
@@ -91,9 +90,8 @@ func restart(ctx context.Context, e *steps.Env, a *v1alpha1.BaseRestart) (string
 	return "restarted " + namesOf(bases), e.NodesReady(ctx, names)
 }
 
-// upgrade replaces bases batch by batch. It ends when all new ones have a Ready Node; the Nodes of
-// the old ones go when the controller has given them up, as at a release of a real base, which says
-// no goodbye either.
+// upgrade replaces bases in batches, and waits until each new base has a Ready Node. The controller deletes the Nodes
+// of the old bases later, as for a real base, which ends without disconnecting.
 func upgrade(ctx context.Context, e *steps.Env, a *v1alpha1.BaseUpgrade) (string, error) {
 	set, known := e.Definition(a.Set)
 	if !known {
@@ -127,7 +125,6 @@ func upgrade(ctx context.Context, e *steps.Env, a *v1alpha1.BaseUpgrade) (string
 	return fmt.Sprintf("replaced %d bases of version %s by ones of version %s", len(old), before, a.Version), nil
 }
 
-// nodesGone waits until there are no Nodes of the identities.
 func nodesGone(ctx context.Context, e *steps.Env, bases []observe.Base) error {
 	return e.UntilNone(ctx, func(_ observe.View, nodes map[string]*unstructured.Unstructured) (left []string) {
 		for _, b := range bases {

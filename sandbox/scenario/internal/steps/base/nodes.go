@@ -13,8 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// cordon keeps Pods off the Nodes of bases, or no longer, and returns the Nodes. It waits for Nodes that
-// are not there yet.
+// cordon cordons or uncordons the Nodes of bases, and returns the Nodes. It waits for Nodes that do not exist yet.
 func cordon(ctx context.Context, e *steps.Env, names v1alpha1.BaseNames, on bool) (nodes []string, err error) {
 	bases, err := e.Resolve(names)
 	if err != nil {

@@ -51,7 +51,6 @@ func set(ctx context.Context, e *steps.Env, a *v1alpha1.FaultSet) (string, error
 	return fmt.Sprintf("set fault %s (%s) on %s", i.ID, i.Kind, on), nil
 }
 
-// selector returns the faults of the run that a step selects.
 func selector(e *steps.Env, a *v1alpha1.FaultSelector) (control.FaultSelector, error) {
 	_, hosts, err := e.Bases(a.Bases)
 	return control.FaultSelector{Group: e.Group, Target: a.Target, Bases: hosts, IDs: a.IDs}, err
@@ -68,10 +67,9 @@ func clearFaults(ctx context.Context, e *steps.Env, a *v1alpha1.FaultSelector) (
 	return "cleared faults " + cmp.Or(strings.Join(a.IDs, ", "), strings.Join(a.Bases, ", "), string(a.Target)), nil
 }
 
-// awaitEvery is how often the faults are listed.
 const awaitEvery = 20 * time.Millisecond
 
-// awaitFaults waits until faults have ended.
+// await waits until faults have ended.
 func await(ctx context.Context, e *steps.Env, a *v1alpha1.FaultSelector) (string, error) {
 	selector, err := selector(e, a)
 	if err != nil {

@@ -32,7 +32,6 @@ const (
 	mostOutput = 1 << 20
 )
 
-// result is what a script has left behind.
 type result struct {
 	stdout, stderr string
 	code           int
@@ -99,7 +98,7 @@ func evidence(f *steps.Failure, r result) *steps.Failure {
 	return f.With("standard output", r.stdout).With("standard error", r.stderr)
 }
 
-// shell runs a script in a process group of its own, which is killed when ctx ends.
+// shell runs a script in its own process group, which is killed when ctx ends.
 func shell(ctx context.Context, e *steps.Env, a *v1alpha1.Script) (result, error) {
 	cmd := exec.CommandContext(ctx, "sh", "-eu", "-c", a.Content)
 	cmd.Dir = e.Folder
@@ -127,7 +126,6 @@ func shell(ctx context.Context, e *steps.Env, a *v1alpha1.Script) (result, error
 	return r, nil
 }
 
-// limited keeps the first bytes that are written to it.
 type limited struct{ bytes.Buffer }
 
 // Write never fails.

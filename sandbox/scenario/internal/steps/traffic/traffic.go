@@ -69,11 +69,9 @@ func start(ctx context.Context, e *steps.Env, t v1alpha1.Traffic) (string, error
 	return rate + " to " + to, nil
 }
 
-// askingService is how long the API may take to say whether a Service is there.
 const askingService = 2 * time.Second
 
-// known fails if there is no Service of a name, which would answer nothing. An API that is away is no
-// reason not to send.
+// known fails if a Service does not exist. It returns nil if the API does not answer.
 func known(ctx context.Context, e *steps.Env, service string) error {
 	if service == "" {
 		return nil

@@ -13,11 +13,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// quietEvery is how often writes are counted.
 const quietEvery = 100 * time.Millisecond
 
-// quiet waits until the controllers have written nothing but Leases for that long, to the objects of the run and to
-// those of no run.
+// untilQuiet waits until the controllers have written nothing but Leases for a time. It ignores writes to objects of
+// other runs.
 func untilQuiet(ctx context.Context, e *steps.Env, long time.Duration) (string, error) {
 	var first, now map[string]int
 	err := steps.Poll(ctx, quietEvery, func() (bool, error) {
@@ -37,7 +36,7 @@ func untilQuiet(ctx context.Context, e *steps.Env, long time.Duration) (string, 
 	return fmt.Sprintf("nothing was written for %s", long), nil
 }
 
-// writes is how often controllers have written anything but Leases, by verb and resource.
+// writes returns the number of writes of controllers by verb and resource, without Leases.
 func writes(all control.Faults) map[string]int {
 	sum := map[string]int{}
 	for _, writes := range all.Writes.By {
@@ -50,7 +49,7 @@ func writes(all control.Faults) map[string]int {
 	return sum
 }
 
-// most are the three writes of which there were most since first.
+// most describes the three most frequent writes since first.
 func most(first, now map[string]int) string {
 	writes := map[string]int{}
 	for what, n := range now {

@@ -33,8 +33,8 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Wait) (string, error) {
 	return "", fmt.Errorf("the wait says nothing to wait for")
 }
 
-// progress waits until all objects of a Ref have come to where judge wants them; there must be one.
-// Objects that are being deleted do not count.
+// progress waits until judge reports all objects of a Ref as done. There must be one. Objects that are being deleted
+// are ignored.
 func progress(ctx context.Context, e *steps.Env, r v1alpha1.Ref, done string, judge func(*unstructured.Unstructured) kube.Progress) (string, error) {
 	t, err := e.Target(r)
 	if err != nil {
@@ -78,10 +78,9 @@ func progress(ctx context.Context, e *steps.Env, r v1alpha1.Ref, done string, ju
 	return fmt.Sprintf(done+": %s", t, last.Message), nil
 }
 
-// askingWhy is how long the API may take to say why an object is not as it should be.
 const askingWhy = 10 * time.Second
 
-// because adds to a failure why an object is not Ready, if koupsandbox why has an answer.
+// because adds the explanation of koupsandbox why to a failure.
 func because(ctx context.Context, e *steps.Env, o *unstructured.Unstructured, f *steps.Failure) *steps.Failure {
 	target, err := why.ParseTarget(o.GetKind()+"/"+o.GetName(), o.GetNamespace())
 	if err != nil {
