@@ -87,7 +87,7 @@ func New(o Options) *View {
 // Start keeps Modules until ctx is done, and returns nil. If the cluster does not have the CustomResourceDefinition, Start
 // logs a warning and waits for it. Call it once.
 func (v *View) Start(ctx context.Context) error {
-	if err := v.watch(ctx); err != nil {
+	if err := v.watch(); err != nil {
 		return fmt.Errorf("keeping the view of modules: %w", err)
 	}
 	var running sync.WaitGroup
@@ -105,7 +105,7 @@ func (v *View) Resync(nodeName string) {
 	}
 }
 
-func (v *View) watch(ctx context.Context) error {
+func (v *View) watch() error {
 	if err := v.modules.SetTransform(typed); err != nil {
 		return err
 	}

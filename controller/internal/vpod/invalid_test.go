@@ -16,7 +16,7 @@ func TestInvalidModules(t *testing.T) {
 		c.Image = "nginx:latest"
 		return c
 	}
-	update := func(t *testing.T, w *world, c corev1.Container) {
+	update := func(w *world, c corev1.Container) {
 		p := w.pod("p1")
 		p.Spec.Containers = []corev1.Container{c}
 		w.update(p)
@@ -54,14 +54,14 @@ func TestInvalidModules(t *testing.T) {
 		w.base.install(arklet.Module{Name: "biz1", Version: "1"}) // by somebody else
 		w.create("p1", noURL("biz1", "1"))
 		w.pass(2 * time.Second)
-		update(t, w, container("biz1", "2"))
+		update(w, container("biz1", "2"))
 		w.wantShow("p1", "Running Ready")
 		wantDiff(t, "modules", map[string]string{"biz1:1": "deactivated", "biz1:2": "activated"}, w.base.states())
 	})
 	in(t, "an image that turns wrong in place leaves the module until the Pod is deleted", Options{}, func(t *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))
 		w.pass(time.Second)
-		update(t, w, noURL("biz1", "2"))
+		update(w, noURL("biz1", "2"))
 		w.wantShow("p1", "Running DecodeURLFailed")
 		wantDiff(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
 		w.delete("p1")

@@ -509,7 +509,7 @@ func TestOneBaseAtATimeReplacesAModule(t *testing.T) {
 		enter("when no other base comes", a, false, false)
 		time.Sleep(patience - 1)
 		enter("nor later", a, false, false)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		enter("in the end", a, false, true)
 	})
 }
@@ -657,7 +657,7 @@ func TestRetries(t *testing.T) {
 		w.pass(retryAtMost)
 		w.wantShow("p1", "Running Ready")
 	})
-	in(t, "come at once after a change of the annotation", Options{}, func(t *testing.T, w *world) {
+	in(t, "come at once after a change of the annotation", Options{}, func(_ *testing.T, w *world) {
 		broken(w)
 		p := w.pod("p1")
 		p.Annotations = map[string]string{labels.Retry: "now"}

@@ -60,7 +60,7 @@ func TestSidecars(t *testing.T) {
 		wantDiff(t, "containers", []string{"agent running", "biz1 waiting"}, showContainers(w.pod("p1")))
 		w.wantShow("p2", "Pending InvalidParameter") // it has no module
 	})
-	in(t, "that was taken for a module before its image was changed", Options{}, func(t *testing.T, w *world) {
+	in(t, "that was taken for a module before its image was changed", Options{}, func(_ *testing.T, w *world) {
 		p := w.pod(w.create("p1", container("biz1", "1"), corev1.Container{Name: "agent", Image: "https://h/agent.jar"}).Name)
 		w.pass(5 * time.Second)
 		w.wantShow("p1", "Pending InvalidParameter")
