@@ -119,7 +119,7 @@ func (c *Controller) wirePods() error {
 	pods, err := node.NewPodController(node.PodControllerConfig{
 		PodClient:                            c.client.CoreV1(),
 		PodInformer:                          c.provider.Informer(),
-		EventRecorder:                        &record.FakeRecorder{}, // an Event for each create and update is a write that tells nobody anything
+		EventRecorder:                        &record.FakeRecorder{}, // no Events for each create and update
 		Provider:                             c.provider,
 		ConfigMapInformer:                    unused.ConfigMaps(),
 		SecretInformer:                       unused.Secrets(),
