@@ -63,7 +63,7 @@ type Controller struct {
 	kubelet        *kubelet.Server                 // nil unless logs and exec are served
 	view           *moduleview.View                // nil unless Modules are shown
 	workloads      informers.SharedInformerFactory // Deployments and DaemonSets
-	baseline       *baseline.Selector              // nil unless bases are told what to install
+	baseline       *baseline.Selector              // nil unless baselines are enabled
 	parts          []func(context.Context) error   // optional ones, started with the rest
 	due            chan struct{}                   // a question to a base may be due
 	rejects        *rejections

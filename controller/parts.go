@@ -173,7 +173,7 @@ func (c *Controller) baselineFor(b base.Info) []arklet.Module {
 		ObjectMeta: metav1.ObjectMeta{Name: vnode.Name(b.Identity), Labels: settings.Labels(b)},
 		Spec:       corev1.NodeSpec{Taints: settings.Taints()},
 	}
-	if before, err := c.nodes.Lister().Get(node.Name); err == nil { // somebody may have labelled, tainted or cordoned it
+	if before, err := c.nodes.Lister().Get(node.Name); err == nil { // a user may have changed labels, taints or cordoned it
 		own := node.Labels
 		node.Labels = maps.Clone(before.Labels)
 		maps.Copy(node.Labels, own)

@@ -23,7 +23,7 @@ const (
 // may be called concurrently.
 type reach struct {
 	mu     sync.Mutex
-	away   time.Time // since when nobody answers; zero = somebody does
+	away   time.Time // when the outage began; zero if there is none
 	behind time.Time // until when endpoints may be out of date
 }
 
@@ -32,7 +32,7 @@ func (r *reach) watch(next http.RoundTripper) http.RoundTripper {
 		answer, err := next.RoundTrip(request)
 		if err == nil {
 			r.answered(time.Now())
-		} else if !errors.Is(request.Context().Err(), context.Canceled) { // nobody has given it up
+		} else if !errors.Is(request.Context().Err(), context.Canceled) { // the caller has not canceled it
 			r.failed(time.Now())
 		}
 		return answer, err

@@ -96,7 +96,7 @@ type record struct {
 	source   netip.Prefix // key of Registry.sources
 	lostAt   time.Time    // when this controller served the base last, or could not read which controller serves it
 	lastSeen time.Time
-	came     time.Time // when it spoke for the first time, or its Node was made; zero if that is not known
+	came     time.Time // when its first message arrived, or its Node was created; zero if unknown
 
 	health   arklet.Health
 	healthAt time.Time
@@ -108,19 +108,19 @@ type record struct {
 	olderAt  time.Time // when the first of them came
 	// listTurn is the number of accepted lists.
 	listTurn uint64
-	turned   chan struct{} // closed and renewed at every accepted list; nil while nobody waits
+	turned   chan struct{} // closed at the next accepted list; nil if no call waits
 
 	nextHealth time.Time
 	nextList   time.Time
-	missed     bool // a missed heartbeat was counted for this silence
+	missed     bool // the missed heartbeat was counted
 
 	observed   Observation
-	quietUntil time.Time // silence before does not count: nothing could be heard
-	heldSince  time.Time // since when it is one of many that fell silent; zero = it is not
+	quietUntil time.Time // missed heartbeats before do not count
+	heldSince  time.Time // when its mass outage began; zero if there is none
 	adopted    bool      // it had a Node when this controller began
-	doubted    time.Time // since when its Node is deleted and it has not spoken; zero = no
-	heldUntil  time.Time // until when it was: silence before makes it neither unreachable nor gone
-	away       bool      // its tunnel was connected again, and it has not spoken since
+	doubted    time.Time // when its Node was deleted, without a message since; zero if not
+	heldUntil  time.Time // end of the mass outage: missed heartbeats before do not change the liveness
+	away       bool      // its tunnel was connected again, without a message since
 }
 
 func (r *record) snapshot() Snapshot {

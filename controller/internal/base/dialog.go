@@ -289,7 +289,7 @@ func (d *Dialog) Modules(ctx context.Context, identity string, notBefore time.Ti
 	}
 	resend := d.registry.opts.Clock.NewTimer(d.registry.opts.Speed.Of(resendList))
 	defer resend.Stop()
-	var last error // what the tunnel said; one more try may do better
+	var last error // of the tunnel; another attempt may succeed
 	for {
 		select {
 		case <-next:

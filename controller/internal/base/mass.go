@@ -33,8 +33,8 @@ func (o *MassOptions) complete() {
 // silent is a base that misses heartbeats.
 type silent struct {
 	identity string
-	heard    time.Time // since when its silence counts
-	last     time.Time // when it was heard, or known to this controller, last
+	heard    time.Time // since when missed heartbeats count
+	last     time.Time // its last message, or when this controller adopted it
 	came     time.Time // zero if that is not known
 	replaced bool      // another base has taken its place
 }

@@ -72,12 +72,12 @@ const (
 	Appeared       ChangeKind = iota // a base that was not known, or was gone
 	InfoChanged                      // its metadata or address
 	HealthChanged                    // its metaspace
-	ModulesChanged                   // its list of modules, Change.Names says which
+	ModulesChanged                   // its modules; see Change.Names
 	LivenessChanged
 	Disappeared     // gone; the registry knows it no more
 	Restarted       // the JVM is a new one under the same identity
-	Returned        // it spoke for the first time since its tunnel was connected again
-	ObservedChanged // whether anything can be concluded from its silence
+	Returned        // its first message since its tunnel was connected again
+	ObservedChanged // whether missed heartbeats are evaluated
 )
 
 // Change is one change of one base.
@@ -262,7 +262,7 @@ func (r *Registry) touch(b *record) []Change {
 		b.liveness = Alive
 		changes = append(changes, Change{Kind: LivenessChanged, Identity: b.info.Identity, Liveness: Alive})
 	}
-	if len(changes) > 0 { // a silence ends
+	if len(changes) > 0 { // it has recovered
 		b.nextHealth, b.nextList = b.lastSeen, b.lastSeen
 	}
 	return changes
@@ -324,7 +324,7 @@ func (r *Registry) SetModules(from tunnel.Origin, list []arklet.Biz) bool {
 		changes = append(changes, Change{Kind: ModulesChanged, Identity: from.Identity, Names: names})
 	}
 	if list == nil {
-		list = []arklet.Biz{} // it has none, which is not the same as not having said
+		list = []arklet.Biz{} // it has no modules; nil means unknown
 	}
 	b.modules, b.listed, b.listedAt, b.heardAt = list, true, from.At, r.opts.Clock.Now()
 	b.listTurn++

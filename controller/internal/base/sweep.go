@@ -162,7 +162,7 @@ func (r *Registry) judge(bases []*record, s *sight, now time.Time) (news []News,
 				b.liveness = Unreachable
 				changes = append(changes, Change{Kind: LivenessChanged, Identity: b.info.Identity, Liveness: Unreachable})
 			}
-			changes = append(changes, b.observe(Observation{})...) // its silence is its own
+			changes = append(changes, b.observe(Observation{})...)
 		}
 	}
 	news = s.mass.update(News{Blind: MassSilence, Silent: many, Bases: len(bases)}, many > 0, now, 0)

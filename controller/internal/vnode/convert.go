@@ -317,7 +317,7 @@ func Info(n *corev1.Node) (info base.Info, ok bool) {
 			info.Tunnel = tunnel.HTTP
 		}
 	}
-	if host := n.Labels[labels.BaseHost]; host != labelValue(Name(identity)) { // which stands in for one that is not known
+	if host := n.Labels[labels.BaseHost]; host != labelValue(Name(identity)) { // the value without a host name
 		info.HostName = host
 	}
 	for _, a := range n.Status.Addresses {

@@ -64,9 +64,9 @@ type journal struct {
 
 	mu      sync.Mutex
 	pages   map[string]*page
-	waiting map[string][]chan struct{} // by base: until what its ledger says is kept
-	changed map[string]bool            // bases of which something may be new, and nobody waits
-	stale   bool                       // it tells of a base whose Lease was deleted
+	waiting map[string][]chan struct{} // by base: calls of keep
+	changed map[string]bool            // bases with something new that no call waits for
+	stale   bool                       // it has an entry of a base whose Lease was deleted
 	written time.Time                  // when it was last written
 	notYet  time.Time                  // when it may be written again
 	failed  int                        // attempts in a row
@@ -76,8 +76,8 @@ type journal struct {
 type reading int
 
 const (
-	readNew   reading = iota // it says what may not be kept yet
-	readSame                 // it says what is kept
+	readNew   reading = iota // the record may not be stored yet
+	readSame                 // the record is stored
 	readLater                // this controller is about to serve the base, or to cease to
 	readNever                // this controller does not serve the base
 )
@@ -385,7 +385,7 @@ func (j *journal) put(ctx context.Context, text string) error {
 	j.io.Lock()
 	defer j.io.Unlock()
 	l, err := j.fill(j.lease, text), error(nil)
-	if j.lease = nil; l.ResourceVersion == "" { // it is read anew, whatever goes wrong
+	if j.lease = nil; l.ResourceVersion == "" { // it is read again after an error
 		l, err = j.leases.Create(ctx, l, metav1.CreateOptions{})
 	} else {
 		l, err = j.leases.Update(ctx, l, metav1.UpdateOptions{})

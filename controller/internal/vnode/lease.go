@@ -38,7 +38,7 @@ func (r *Reconciler) writeNodeLease(ctx context.Context, s *state, newest entry)
 	} else {
 		s.lease, err = r.leases.Create(ctx, r.fillLease(&coordinationv1.Lease{}, s, newest), metav1.CreateOptions{})
 	}
-	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // somebody else's, or gone
+	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // another client has written or deleted it
 		if s.lease, err = r.leases.Get(ctx, s.nodeName, metav1.GetOptions{}); err == nil {
 			s.lease, err = r.leases.Update(ctx, r.fillLease(s.lease, s, newest), metav1.UpdateOptions{})
 		}

@@ -53,7 +53,7 @@ func (r *Reconciler) tryEntry(identity string) (entry, reading) {
 
 // newEntry returns an entry with the install record of a base, if this controller serves it.
 func (r *Reconciler) newEntry(s *state) (_ entry, served bool) {
-	s.telling.Lock() // else it may be read while the base is taken or lost, and says nothing
+	s.telling.Lock() // Owned and Lost change the record
 	defer s.telling.Unlock()
 	if !r.Owns(s.identity) {
 		return entry{}, false

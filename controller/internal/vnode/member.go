@@ -37,7 +37,7 @@ type Member struct {
 
 	mu      sync.Mutex
 	renewed time.Time // when the last renewal that was acknowledged began; zero = none, or released
-	wall    time.Time // the same by the wall clock: the other stands still while some machines sleep
+	wall    time.Time // the same on the wall clock: some machines stop the monotonic clock while they sleep
 	term    int       // counts how often acting began
 	looked  int       // term at the last look
 	lease   *coordinationv1.Lease
@@ -154,7 +154,7 @@ func (m *Member) note(lease *coordinationv1.Lease, err error, began time.Time) e
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
-		m.lease = nil // whatever was wrong with it, it is read anew
+		m.lease = nil // it is read again
 		return err
 	}
 	m.rival = rival{}
@@ -362,7 +362,7 @@ func (m *Member) confirm(ctx context.Context, holder string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p.read = now
-	if released && p.version == seen { // else a watch told meanwhile of a Lease that is newer than what was read
+	if released && p.version == seen { // otherwise a watch has observed a newer Lease
 		p.released = true
 	}
 	return nil

@@ -180,7 +180,7 @@ func (r *Reconciler) note(ctx context.Context, s *state, written *corev1.Node, e
 	case apierrors.IsConflict(err):
 		return r.readAnew(ctx, s)
 	case apierrors.IsNotFound(err):
-		s.node = nil // the next turn tells what follows
+		s.node = nil
 		return err
 	case err != nil:
 		return err

@@ -19,7 +19,7 @@ var errTaken = errors.New("somebody else wrote the node meanwhile")
 type standing int
 
 const (
-	free     standing = iota // nobody does, or who did is gone
+	free     standing = iota // no controller does, or its Lease has expired
 	mine                     // this controller does
 	another                  // another controller does
 	foreign                  // it belongs to another environment
@@ -103,7 +103,7 @@ func (r *Reconciler) workloadDelay(s *state) time.Duration {
 		return 0
 	}
 	now := r.opts.Clock.Now()
-	if !s.after.IsZero() { // what the base says meanwhile does not shorten it
+	if !s.after.IsZero() { // messages of the base do not shorten it
 		return s.after.Sub(now)
 	}
 	r.mu.Lock()

@@ -114,7 +114,7 @@ type Reconciler struct {
 type state struct {
 	identity string
 	nodeName string
-	telling  sync.Mutex // held while Owned and Lost are told, and while its ledger is read
+	telling  sync.Mutex // held during Owned, Lost and Ledger
 	owned    bool
 	since    time.Time    // when the base was first reconciled
 	node     *corev1.Node // as last written or read
@@ -129,13 +129,13 @@ type state struct {
 	leaseless bool // there was neither Node nor Lease just before this controller made the Node
 
 	older seenLease
-	told  standing // of which a person was told
+	told  standing // that was reported last
 
 	had     bool // it has a Node, or had one when it was last looked for
 	deleted bool // its Node was, and what is left of it is this controller's to remove
 
 	ledger string // as it was kept when the base was taken, or as last written to the Lease
-	silent bool   // it is gone since it was silent; under the Reconciler's lock
+	silent bool   // it was removed because it missed heartbeats; under the Reconciler's lock
 }
 
 func (s *state) take(n *corev1.Node) { s.node, s.had = n, true }
@@ -251,12 +251,12 @@ func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Durat
 	if !known {
 		return 0, r.removeNode(ctx, identity, s)
 	}
-	if r.refresh(ctx, s) { // somebody deleted the Node
+	if r.refresh(ctx, s) { // the Node was deleted
 		r.registry.Doubt(identity)
 		return 0, nil
 	}
 	if b.Doubted {
-		return 0, nil // it is made anew when the base speaks
+		return 0, nil // the next message of the base creates it again
 	}
 	wait, err := r.claim(ctx, identity, b, s)
 	switch {

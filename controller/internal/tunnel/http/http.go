@@ -168,7 +168,7 @@ func (t *Tunnel) Start(ctx context.Context) error {
 		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		if server.Shutdown(stopping) != nil {
-			_ = server.Close() // whoever is left does not read its answer
+			_ = server.Close() // clients that do not read their answers
 		}
 		if ended := <-served; !errors.Is(ended, http.ErrServerClosed) {
 			err = ended

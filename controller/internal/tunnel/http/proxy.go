@@ -62,7 +62,7 @@ func connect(ctx context.Context, conn net.Conn, addr string, header http.Header
 	}
 	switch response.StatusCode {
 	case http.StatusOK:
-	case http.StatusBadGateway: // what a proxy says when nobody listens there
+	case http.StatusBadGateway: // the proxy could not connect
 		return nil, fmt.Errorf("it answers %s: %w", response.Status, syscall.ECONNREFUSED)
 	default:
 		return nil, fmt.Errorf("it answers %s", response.Status)

@@ -47,7 +47,7 @@ func (t *Tunnel) Start(ctx context.Context) error {
 		if served {
 			pause, said = t.opts.Speed.Of(firstPause), ""
 		}
-		if err.Error() != said { // what stays the same is said once
+		if err.Error() != said { // log the same error once
 			said = err.Error()
 			t.opts.Logger.Warn("no connection to the MQTT broker", "broker", t.opts.Broker, "err", err)
 		}
@@ -114,7 +114,7 @@ func (t *Tunnel) clientOptions(lost func(error)) *paho.ClientOptions {
 	o := paho.NewClientOptions().
 		AddBroker(t.opts.Broker).
 		SetClientID(t.opts.ClientID + "-" + rand.Text()[:randomID]).
-		SetProtocolVersion(4). // 3.1.1, which all brokers speak; without it each refusal is tried twice
+		SetProtocolVersion(4). // 3.1.1; otherwise the library repeats each refused attempt with another version
 		SetCleanSession(true).
 		SetKeepAlive(k).
 		SetPingTimeout(timeout).

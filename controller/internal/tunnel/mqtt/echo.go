@@ -81,7 +81,7 @@ func (t *Tunnel) echoes(ctx context.Context, client paho.Client, e *echo) {
 	tick := time.NewTicker(echoEvery)
 	defer tick.Stop()
 	for {
-		client.Publish(t.echoTopic(), 1, false, strconv.Itoa(e.next(time.Now()))) // one that is not sent is not heard
+		client.Publish(t.echoTopic(), 1, false, strconv.Itoa(e.next(time.Now()))) // an error shows as a lost echo
 		select {
 		case <-ctx.Done():
 			return

@@ -17,7 +17,7 @@ type inbox struct {
 	mu      sync.Mutex
 	ready   sync.Cond // a base has its turn, or the end
 	bases   map[string]*letters
-	turns   []*letters // bases with messages that nobody works on
+	turns   []*letters // bases with messages that no worker handles
 	size    int
 	stopped bool
 	workers sync.WaitGroup

@@ -62,7 +62,7 @@ type Tunnel struct {
 	inbox   *inbox
 	queries *inbox // of baselines, which block
 
-	conn    atomic.Pointer[connection] // that stands, nil without one
+	conn    atomic.Pointer[connection] // nil if there is none
 	echo    atomic.Pointer[echo]       // of the last connection
 	trouble atomic.Pointer[error]      // nil while connected and subscribed
 	cleared bool                       // retained commands; only Start's goroutine uses it
@@ -149,7 +149,7 @@ func (t *Tunnel) receive(c paho.Client, m paho.Message) {
 		t.clear(c, m)
 		return
 	}
-	if m.Retained() { // a base retains nothing: this is what an older controller or somebody else left behind
+	if m.Retained() { // bases retain no messages
 		t.handler.Rejected(from, kind, tunnel.Retained, nil)
 		return
 	}
