@@ -194,8 +194,8 @@ fuzz-proof: build ## Break the controller on purpose, in many ways, and let the 
 	E2E_FUZZ=1 go test -count=1 -v -timeout 60m ./e2e/fuzz
 
 .PHONY: record e2e-realbase
-record: realbase ## Record anew what a real base answers, for the conformance test
-	go run ./e2e/realbase/record
+record: realbase ## Record the answers of a real base again, for the conformance test
+	go test -count=1 -timeout 60m -parallel 5 -run TestRecord ./e2e/realbase -record
 
 e2e-realbase: build realbase ## Let the controller drive real bases
 	E2E_REALBASE=1 $(TEST) -count=1 -timeout 30m -parallel 4 ./e2e/realbase/
@@ -276,8 +276,6 @@ BENCH ?= .
 COUNT ?= 1
 bench: build ## Measure speed and memory; print the Go benchmark format: make bench BENCH=Rollout COUNT=6
 	go test -run '^$$' -bench '$(BENCH)' -benchtime 1x -count $(COUNT) -timeout 10h ./e2e/bench
-	go test -run '^$$' -bench 'IdleBase|Heartbeat' -benchtime 10000x ./fakebase
-	go test -run '^$$' -bench FleetOnABroker -benchtime 1000x ./fakebase
 
 lint: $(BIN)/golangci-lint ## Run the linters
 	go vet ./...

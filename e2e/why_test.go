@@ -464,6 +464,11 @@ func outages(t *testing.T) {
 	s.pod("unheard", release("2.0.0"))
 	s.becomes("pod/unheard", why.ControllerBlind, "TunnelDown", "HOST")
 	s.becomes("node/HOST", why.ControllerBlind, "TunnelDown")
+	metrics, err := shared.ControllerMetrics(t.Context())
+	must(t, err)
+	if n, connected := metrics.Sum("module_controller_bases_unobserved", nil), metrics.Sum("module_controller_tunnel_connected", nil); n == 0 || connected != 0 {
+		t.Errorf("without the broker, module_controller_bases_unobserved is %v and module_controller_tunnel_connected is %v", n, connected)
+	}
 	act(t, "broker", "start")
 	s.becomes("pod/unheard", why.PodReady)
 

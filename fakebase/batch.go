@@ -1,6 +1,7 @@
 package fakebase
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
@@ -13,7 +14,6 @@ import (
 // none, so that batches exclude each other and nothing else (protocol 3.6).
 const batchID = "null:null"
 
-// batchResponse is what batchInstallBiz answers.
 type batchResponse struct {
 	failed  bool
 	elapsed int64
@@ -22,35 +22,33 @@ type batchResponse struct {
 
 // batchCommand is batchInstallBiz (protocol 4.9), and what a baseline does
 // (protocol 3.6) with the origin Replay.
-func (l *life) batchCommand(req *batchRequest, origin ark.Origin) (out outcome) {
-	defer l.traceCommand(cmdBatch, nil)(&out)
+func (l *life) batchCommand(req *batchRequest, origin ark.Origin) outcome {
 	sub := subject{command: cmdBatch}
-	if out, done := l.arrive(sub); done {
-		return out
-	}
-	switch {
-	case req == nil:
-		return thrownOutcome(nullPointer(handlers[cmdBatch], "isAsync()"))
-	case bool(req.Async) && blank(req.RequestID):
-		return thrownOutcome(asyncWithoutID())
-	case req.BizList == nil:
-		return thrownOutcome(invalid(fault.CodeInvalidParameter, "bizList is null"))
-	}
-	checked := batchRequest{BizList: slices.Clone(req.BizList)}
-	for i, item := range checked.BizList {
-		item.Async = false
-		item, ex := l.validateInstall(item)
-		if ex != nil {
-			return failure(ex)
+	return l.handle(sub, func() outcome {
+		switch {
+		case req == nil:
+			return thrownOutcome(nullPointer(handlers[cmdBatch], "isAsync()"))
+		case bool(req.Async) && blank(req.RequestID):
+			return thrownOutcome(asyncWithoutID())
+		case req.BizList == nil:
+			return thrownOutcome(invalid(fault.CodeInvalidParameter, "bizList is null"))
 		}
-		checked.BizList[i] = item
-	}
-	op := func() outcome { return l.installBatch(&checked, origin) }
-	if req.Async {
-		return l.operateAsync(req.RequestID.value, batchID, req, sub, op)
-	}
-	out, _ = l.exclusively(batchID, sub, op)
-	return out
+		checked := batchRequest{BizList: slices.Clone(req.BizList)}
+		for i, item := range checked.BizList {
+			item.Async = false
+			item, ex := l.validateInstall(item)
+			if ex != nil {
+				return failure(ex)
+			}
+			checked.BizList[i] = item
+		}
+		op := func() outcome { return l.installBatch(&checked, origin) }
+		if req.Async {
+			return l.operateAsync(req.RequestID.value, batchID, req, sub, op)
+		}
+		out, _ := l.exclusively(batchID, sub, op)
+		return out
+	})
 }
 
 // installBatch installs in ascending groups of priority, in parallel inside a
@@ -76,12 +74,7 @@ func (l *life) installBatch(req *batchRequest, origin ark.Origin) outcome {
 	var mu sync.Mutex
 	resp := batchResponse{byURL: map[string]clientResponse{}}
 	gone := false
-	priorities := make([]int, 0, len(groups))
-	for p := range groups {
-		priorities = append(priorities, p)
-	}
-	slices.Sort(priorities)
-	for _, p := range priorities {
+	for _, p := range slices.Sorted(maps.Keys(groups)) {
 		var wg sync.WaitGroup
 		for _, item := range groups[p] {
 			wg.Go(func() {

@@ -1,6 +1,7 @@
 package fakebase
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -203,34 +204,19 @@ func (c *Catalogue) found(spec ark.Spec, m *Module, perModule int64) found {
 			f.Priority = *m.Priority
 		}
 		f.web = m.Web
-		first(&f.WebContextPath, m.WebContextPath)
-		first(&f.MainClass, m.MainClass)
-		first(&f.Metaspace, m.Metaspace)
-		first(&f.pull, m.PullTime)
-		first(&f.install, m.InstallTime)
-		first(&f.uninstall, m.UninstallTime)
+		f.WebContextPath = cmp.Or(m.WebContextPath, f.WebContextPath)
+		f.MainClass = cmp.Or(m.MainClass, f.MainClass)
+		f.Metaspace = cmp.Or(m.Metaspace, f.Metaspace)
+		f.pull = cmp.Or(m.PullTime, f.pull)
+		f.install = cmp.Or(m.InstallTime, f.install)
+		f.uninstall = cmp.Or(m.UninstallTime, f.uninstall)
 	}
 	if f.Priority == 0 && (m == nil || m.Priority == nil) {
 		f.Priority = jar.DefaultPriority
 	}
-	if f.WebContextPath == "" {
-		f.WebContextPath = f.Name
-	}
-	if f.WebContextPath = strings.Trim(f.WebContextPath, "/"); f.WebContextPath == "" {
-		f.WebContextPath = rootPath
-	}
-	if f.MainClass == "" {
-		f.MainClass = "com.example." + f.Name + ".Application"
-	}
+	f.WebContextPath = cmp.Or(strings.Trim(cmp.Or(f.WebContextPath, f.Name), "/"), rootPath)
+	f.MainClass = cmp.Or(f.MainClass, "com.example."+f.Name+".Application")
 	return f
-}
-
-// first replaces a value by another that is set.
-func first[T comparable](dst *T, v T) {
-	var zero T
-	if v != zero {
-		*dst = v
-	}
 }
 
 // checkURL fails as java.net.URL does.

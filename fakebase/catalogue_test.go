@@ -122,9 +122,7 @@ func TestResolve(t *testing.T) {
 			if ex != nil {
 				t.Fatal(ex)
 			}
-			install, uninstall := Delay{Min: 1}, Delay{Min: 2} // those of the catalogue
-			first(&install, tt.install)
-			first(&uninstall, tt.uninstall)
+			install, uninstall := cmp.Or(tt.install, Delay{Min: 1}), cmp.Or(tt.uninstall, Delay{Min: 2}) // those of the catalogue
 			if d := gocmp.Diff(tt.want, got.Spec); d != "" {
 				t.Errorf("spec (-want +got):\n%s", d)
 			}

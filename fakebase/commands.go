@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
@@ -30,7 +31,7 @@ const (
 	codeIllegalState = "ILLEGAL_STATE_BIZ"
 )
 
-// outcome is what a handler comes to, before a tunnel gives it its shape.
+// outcome is the result of a handler. A tunnel renders it.
 type outcome struct {
 	failed  bool
 	message string
@@ -66,6 +67,19 @@ func failure(ex *exception) outcome {
 	return thrownOutcome(ex)
 }
 
+// handle carries out a command, unless a fault prevents it, and traces it if it is answered.
+func (l *life) handle(sub subject, op func() outcome) outcome {
+	began := time.Now()
+	out, done := l.arrive(sub)
+	if !done {
+		out = op()
+	}
+	if !out.gone {
+		l.traceCommand(sub, out, time.Since(began))
+	}
+	return out
+}
+
 // arrive is what may happen to any command before its handler: latency, a
 // crash (installs crash while main runs), an injected refusal. done = the
 // outcome is final.
@@ -89,13 +103,23 @@ func (l *life) arrive(sub subject) (out outcome, done bool) {
 	return outcome{}, false
 }
 
-// hang blocks for ever if a fault says so; true = it did, and the process has ended.
+// hang blocks until the end of the process if there is a fault, and reports whether it has blocked.
 func (l *life) hang(sub subject) bool {
 	if _, hit := l.b.faults.fire(fault.KindHang, sub); !hit {
 		return false
 	}
 	<-l.ctx.Done()
 	return true
+}
+
+// query carries out a command that needs no lock.
+func (l *life) query(sub subject, op func() outcome) outcome {
+	return l.handle(sub, func() outcome {
+		if l.hang(sub) {
+			return outcome{gone: true}
+		}
+		return op()
+	})
 }
 
 // exclusively runs an operation while no other has the lock of its identity
@@ -140,7 +164,6 @@ func (l *life) unlock(id string) {
 	delete(l.locks, id)
 }
 
-// operate carries out a command on one identity, now or asynchronously.
 func (l *life) operate(req *bizRequest, sub subject, op func() outcome) outcome {
 	id := ark.ID(sub.biz, sub.version)
 	if req.Async {
@@ -168,30 +191,28 @@ func (l *life) switchCommand(req *bizRequest) outcome {
 	})
 }
 
-// namedCommand is what uninstallBiz and switchBiz have in common.
-func (l *life) namedCommand(command string, req *bizRequest, op func(subject) outcome) (out outcome) {
-	defer l.traceCommand(command, req)(&out)
+// namedCommand carries out uninstallBiz or switchBiz.
+func (l *life) namedCommand(command string, req *bizRequest, op func(subject) outcome) outcome {
 	sub := subject{command: command}
 	if req != nil {
 		sub.biz, sub.version = req.BizName.value, req.BizVersion.value
 	}
-	if out, done := l.arrive(sub); done {
-		return out
-	}
-	switch {
-	case req == nil:
-		return thrownOutcome(nullPointer(handlers[command], "getBizName()"))
-	case blank(req.BizName):
-		return thrownOutcome(invalid(fault.CodeInvalidParameter, "bizName should not be blank"))
-	case blank(req.BizVersion):
-		return thrownOutcome(invalid(fault.CodeInvalidParameter, "bizVersion should not be blank"))
-	case bool(req.Async) && blank(req.RequestID):
-		return thrownOutcome(asyncWithoutID())
-	}
-	return l.operate(req, sub, func() outcome { return op(sub) })
+	return l.handle(sub, func() outcome {
+		switch {
+		case req == nil:
+			return thrownOutcome(nullPointer(handlers[command], "getBizName()"))
+		case blank(req.BizName):
+			return thrownOutcome(invalid(fault.CodeInvalidParameter, "bizName should not be blank"))
+		case blank(req.BizVersion):
+			return thrownOutcome(invalid(fault.CodeInvalidParameter, "bizVersion should not be blank"))
+		case bool(req.Async) && blank(req.RequestID):
+			return thrownOutcome(asyncWithoutID())
+		}
+		return l.operate(req, sub, func() outcome { return op(sub) })
+	})
 }
 
-// respond wraps an operation's answer; message stands above one that failed.
+// respond returns the outcome of an operation; message is that of a failure.
 func respond(r clientResponse, message, notFoundCode string) outcome {
 	out := outcome{data: r}
 	if r.code == codeSuccess {
@@ -209,7 +230,6 @@ func respond(r clientResponse, message, notFoundCode string) outcome {
 	return out
 }
 
-// switchTo makes a version the active one.
 func (l *life) switchTo(sub subject) clientResponse {
 	id := ark.ID(sub.biz, sub.version)
 	if l.b.faults.fail(stepFind, sub) != nil {
@@ -217,7 +237,7 @@ func (l *life) switchTo(sub subject) clientResponse {
 	}
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
-	err := l.container.Switch(id, l.b.opts.Clock.Now())
+	err := l.container.Switch(id, time.Now())
 	switch {
 	case errors.Is(err, ark.ErrNotFound):
 		return clientResponse{code: codeNotFound, message: "Switch biz: " + id + " not found."}
@@ -230,19 +250,14 @@ func (l *life) switchTo(sub subject) clientResponse {
 }
 
 // queryAll is queryAllBiz (protocol 4.7).
-func (l *life) queryAll() (out outcome) {
-	defer l.traceCommand(cmdQueryAll, nil)(&out)
+func (l *life) queryAll() outcome {
 	sub := subject{command: cmdQueryAll}
-	if out, done := l.arrive(sub); done {
-		return out
-	}
-	if l.hang(sub) {
-		return outcome{gone: true}
-	}
-	if l.b.faults.fail(stepFind, sub) != nil {
-		return failed("can not find biz", fault.CodeNoMatchedBiz)
-	}
-	return ok(l.reported())
+	return l.query(sub, func() outcome {
+		if l.b.faults.fail(stepFind, sub) != nil {
+			return failed("can not find biz", fault.CodeNoMatchedBiz)
+		}
+		return ok(l.reported())
+	})
 }
 
 // reported is what the base says about its modules: as they are, but for

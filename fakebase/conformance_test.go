@@ -1,15 +1,10 @@
 package fakebase
 
 import (
-	"archive/zip"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path"
 	"path/filepath"
@@ -19,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	broker "github.com/mochi-mqtt/server/v2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/koupleless/koupsandbox/fakebase/fault"
@@ -111,24 +107,76 @@ type difference struct {
 	where string
 }
 
+// noAnswer is how long a test waits to see that there is no answer.
+const noAnswer = 150 * time.Millisecond
+
 // replay sends what was sent to the real base, and compares what comes back.
 func replay(t *testing.T, r recording.Recording) []difference {
 	t.Helper()
-	var hanging recording.Hanging
-	places := lay(t, r.Jars, &hanging)
 	opts := simulate(t, r)
 	opts.HTTP = &HTTPOptions{Addr: "127.0.0.1:0"}
-	w := newWorld(t)
+	p := &recording.Player{Places: places(t, r.Jars), Tunnel: r.Tunnel, Silence: noAnswer}
 	if r.Tunnel == recording.MQTT {
+		w := newWorld(t)
 		opts.MQTT = &MQTTOptions{Dial: w.dial}
+		p.Broker, p.Tap = w.broker, tap(t, w.broker)
 	}
 	b := start(t, opts)
-	p := &replayer{t: t, world: w, base: b, places: places, hanging: &hanging, tunnel: r.Tunnel, addr: httpAddr(t, b)}
-	p.dial = func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", p.addr) }
-	if r.Tunnel == recording.MQTT {
-		w.next("base/queryBaseline")
+	addr := httpAddr(t, b)
+	p.Dial = func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", addr) }
+	p.Web = func(ctx context.Context) (string, error) {
+		addr, err := b.WebAddr(ctx)
+		return "http://" + addr, err
 	}
-	return p.play(r.Exchanges)
+	if r.Tunnel == recording.MQTT {
+		<-p.Tap.Subscribed
+	}
+	got, err := p.Play(t.Context(), r.Exchanges)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return compareExchanges(r.Exchanges, got)
+}
+
+// tap returns a tap of the broker.
+func tap(t *testing.T, b *broker.Server) *recording.Tap {
+	t.Helper()
+	tap := recording.NewTap()
+	if err := b.AddHook(tap, nil); err != nil {
+		t.Fatal(err)
+	}
+	return tap
+}
+
+// compareExchanges compares the answers of two bases.
+func compareExchanges(seen, fake []recording.Exchange) (out []difference) {
+	for i, x := range seen {
+		found := append(compareHTTP(x.Answer, fake[i].Answer), compareMessages(x.Messages, fake[i].Messages)...)
+		if x.Silent != fake[i].Silent {
+			found = append(found, mismatch{"silent", fmt.Sprint(x.Silent), fmt.Sprint(fake[i].Silent)})
+		}
+		for _, d := range found {
+			out = append(out, difference{d, fmt.Sprintf("exchange %d (%s%s %s)", i+1, x.Command, x.Web, x.Body)})
+		}
+	}
+	return out
+}
+
+// places writes the jars of a recording and serves them. A simulated base reads only their manifests.
+func places(t *testing.T, jars map[string]recording.Manifest) *recording.Places {
+	t.Helper()
+	directory := t.TempDir()
+	for name, manifest := range jars {
+		if err := recording.WriteJar(filepath.Join(directory, name), manifest, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := recording.OpenPlaces(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
 }
 
 // simulate are the options of a faithful base for a recording, without tunnels.
@@ -157,211 +205,4 @@ func simulate(t *testing.T, r recording.Recording) Options {
 		opts.Catalogue.Modules = append(opts.Catalogue.Modules, m)
 	}
 	return opts
-}
-
-// lay writes the jars of a recording, and serves them: a simulated base reads no more of
-// them than the manifest.
-func lay(t *testing.T, jars map[string]recording.Manifest, hanging *recording.Hanging) recording.Places {
-	t.Helper()
-	p := recording.Places{Modules: t.TempDir()}
-	for name, manifest := range jars {
-		content := []byte("this is no jar\n")
-		if manifest != nil {
-			var buf bytes.Buffer
-			z := zip.NewWriter(&buf)
-			f, err := z.Create("META-INF/MANIFEST.MF")
-			if err != nil {
-				t.Fatal(err)
-			}
-			for key, value := range manifest {
-				if _, err := fmt.Fprintf(f, "%s: %s\r\n", key, value); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := z.Close(); err != nil {
-				t.Fatal(err)
-			}
-			content = buf.Bytes()
-		}
-		if err := os.WriteFile(filepath.Join(p.Modules, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/", http.FileServer(http.Dir(p.Modules)))
-	mux.Handle("/hanging/", hanging)
-	server := httptest.NewServer(mux)
-	t.Cleanup(server.Close)
-	p.Server = server.URL
-	nobody := httptest.NewServer(nil)
-	p.Refused = nobody.Listener.Addr().String()
-	nobody.Close()
-	return p
-}
-
-// replayer sends exchanges to a simulated base.
-type replayer struct {
-	t       *testing.T
-	world   *world
-	base    *Base
-	places  recording.Places
-	hanging *recording.Hanging
-	tunnel  recording.Tunnel
-	addr    string // of arklet's HTTP server, which dial connects to
-	dial    func(context.Context) (net.Conn, error)
-	pending chan string // the answer of the request in the background
-}
-
-const (
-	// unanswered is how long no answer must come.
-	unanswered = 150 * time.Millisecond
-	// answered is how long an answer may take.
-	answered = 10 * time.Second
-)
-
-// play sends exchanges one after the other.
-func (p *replayer) play(list []recording.Exchange) (out []difference) {
-	p.t.Helper()
-	for i, x := range list {
-		if x.Release {
-			p.hanging.Release()
-		}
-		p.await(x)
-		var found []mismatch
-		switch {
-		case x.Web != "":
-			found = p.overWeb(x)
-		case p.tunnel == recording.HTTP:
-			found = p.overHTTP(x)
-		default:
-			found = p.overMQTT(x)
-		}
-		for _, d := range found {
-			out = append(out, difference{d, fmt.Sprintf("exchange %d (%s%s %s)", i+1, x.Command, x.Web, x.Body)})
-		}
-	}
-	return out
-}
-
-// await waits for what an exchange wants before its request.
-func (p *replayer) await(x recording.Exchange) {
-	p.t.Helper()
-	const all = "POST /queryAllBiz HTTP/1.1\r\nHost: base\r\nContent-Length: 2\r\n\r\n{}"
-	p.poll("the base to say "+x.Await+", or to download", func() bool {
-		return (x.Await == "" || strings.Contains(roundTrip(p.t, p.addr, all), x.Await)) && (!x.AwaitDownload || p.hanging.Asked())
-	})
-}
-
-// poll asks until done.
-func (p *replayer) poll(what string, done func() bool) {
-	p.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(answered)
-	for !done() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			p.t.Fatalf("waiting in vain for %s", what)
-		}
-	}
-}
-
-// overWeb asks the base's web server.
-func (p *replayer) overWeb(x recording.Exchange) []mismatch {
-	p.t.Helper()
-	addr, err := p.base.WebAddr(p.t.Context())
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	response, err := http.Get("http://" + addr + x.Web)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	answer, err := recording.WebAnswer(response)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return compareHTTP(x.Answer, recording.Normal(answer))
-}
-
-func (p *replayer) overHTTP(x recording.Exchange) []mismatch {
-	p.t.Helper()
-	raw := x.Raw
-	if body := p.places.Fill(x.Body); raw == "" {
-		raw = fmt.Sprintf("POST /%s HTTP/1.1\r\nHost: base\r\nContent-Length: %d\r\n\r\n%s", x.Command, len(body), body)
-	}
-	switch {
-	case x.Join:
-		return compareHTTP(x.Answer, <-p.pending)
-	case x.Background:
-		conn := dialRaw(p.t, p.addr, raw)
-		p.pending = make(chan string, 1)
-		go func() {
-			text, err := io.ReadAll(conn)
-			if err != nil {
-				text = []byte(err.Error()) // shows up as a difference
-			}
-			_ = conn.Close() // what counts has been read
-			p.pending <- recording.Normal(p.places.Strip(string(text)))
-		}()
-		return nil
-	case x.Silent:
-		if got := silence(p.t, p.addr, raw); got != "" {
-			return []mismatch{{Path: "$", Real: "absent", Fake: got}}
-		}
-		return nil
-	}
-	var answer string
-	p.poll("an answer with "+x.Until, func() bool {
-		answer = p.answer(p.places.Fill(raw))
-		return strings.Contains(answer, x.Until)
-	})
-	return compareHTTP(x.Answer, recording.Normal(p.places.Strip(answer)))
-}
-
-// answer sends a raw request. A base that does not read all of it may reset the
-// connection, before or after it has answered.
-func (p *replayer) answer(raw string) string {
-	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), answered)
-	defer cancel()
-	conn, err := p.dial(ctx)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // a deadline for both directions
-	_, writeErr := io.WriteString(conn, raw)
-	text, readErr := io.ReadAll(conn)
-	if len(text) == 0 && (writeErr != nil || readErr != nil) {
-		return fmt.Sprint("no answer: ", writeErr, readErr)
-	}
-	return string(text)
-}
-
-func (p *replayer) overMQTT(x recording.Exchange) []mismatch {
-	p.t.Helper()
-	if !x.Join {
-		p.world.send("koupleless_dev/b1/"+x.Command, p.places.Fill(x.Body))
-	}
-	if x.Background {
-		return nil
-	}
-	var got []recording.Message
-	limit := time.After(answered)
-	if x.Silent {
-		limit = time.After(unanswered)
-	}
-	for done := false; !done && (x.Silent || len(got) < len(x.Messages)); {
-		select {
-		case m := <-p.world.messages:
-			topic := strings.TrimPrefix(m.topic, "koupleless_dev/b1/")
-			if strings.HasPrefix(topic, "base/") && topic != "base/heart" && topic != "base/baseline" {
-				got = append(got, recording.Message{Topic: topic, Payload: recording.Normal(p.places.Strip(string(m.payload)))})
-			}
-		case <-limit:
-			done = true
-		}
-	}
-	return compareMessages(x.Messages, got)
 }

@@ -9,33 +9,38 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 )
 
 // relive lets a simulated base live through the phases of a recording, and compares
-// what it sends. Time passes only when everybody waits.
+// what it sends. Time passes only when all goroutines wait.
 func relive(t *testing.T, r recording.Recording) (out []difference) {
 	t.Helper()
-	places := lay(t, r.Jars, new(recording.Hanging))
+	places := places(t, r.Jars)
 	opts := simulate(t, r)
 	synctest.Test(t, func(t *testing.T) {
-		s := &surroundings{t: t, tap: &recording.Tap{}}
+		s := &surroundings{t: t}
+		p := &recording.Player{Places: places, Tunnel: r.Tunnel, Dial: s.arklet.dial, Silence: noAnswer}
 		if r.Tunnel == recording.MQTT {
-			s.openBroker()
+			s.world = newWorld(t)
+			p.Broker, p.Tap = s.world.broker, tap(t, s.world.broker)
 			opts.MQTT = &MQTTOptions{Dial: s.dialBroker, Username: "any", Password: "any"}
 		} else {
+			p.Tap = recording.NewTap()
+			s.control.Tap = p.Tap
 			opts.HTTP = s.openController()
 		}
 		s.opts = opts
-		p := &replayer{t: t, world: s.world, places: places, tunnel: r.Tunnel, dial: s.arklet.dial}
+		lived, err := p.Live(t.Context(), s, r.Phases)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for i, ph := range r.Phases {
-			for _, d := range compareSent(ph.Sent, s.live(ph)) {
+			for _, d := range compareSent(ph.Sent, lived[i].Sent) {
 				out = append(out, difference{d, fmt.Sprintf("phase %d (%s)", i+1, ph.Event)})
 			}
-			s.forget()
-			out = append(out, p.play(ph.Exchanges)...)
+			out = append(out, compareExchanges(ph.Exchanges, lived[i].Exchanges)...)
 		}
 	})
 	return out
@@ -46,7 +51,6 @@ type surroundings struct {
 	t    *testing.T
 	opts Options
 	base *Base // nil = it has not been started
-	tap  *recording.Tap
 
 	world *world
 	mu    sync.Mutex
@@ -59,24 +63,14 @@ type surroundings struct {
 	server  *http.Server // with control
 }
 
-// live lets one phase pass, and returns what the base sends.
-func (s *surroundings) live(ph recording.Phase) []recording.Sent {
-	s.t.Helper()
-	first := s.tap.Expect()
-	s.happen(ph.Event)
-	if ph.Event == recording.Start && !s.away {
-		select {
-		case <-first:
-		case <-time.After(time.Minute):
-			s.t.Fatal("the base says nothing")
-		}
-	}
-	pass(time.Duration(ph.Seconds) * time.Second)
-	synctest.Wait()
-	return s.tap.Take()
-}
+// Listens reports whether the broker or the controller accepts connections.
+func (s *surroundings) Listens() bool { return !s.away }
 
-func (s *surroundings) happen(event recording.Event) {
+// Ready does not block: the base has started.
+func (s *surroundings) Ready(context.Context) error { return nil }
+
+// Happen lets an event happen.
+func (s *surroundings) Happen(_ context.Context, event recording.Event) error {
 	s.t.Helper()
 	switch event {
 	case recording.Start:
@@ -102,8 +96,10 @@ func (s *surroundings) happen(event recording.Event) {
 			s.serve()
 		}
 	default:
-		s.t.Fatalf("unknown event %q", event)
+		return fmt.Errorf("unknown event %q", event)
 	}
+	synctest.Wait()
+	return nil
 }
 
 // start starts the base, or its next process. Only one without a broker may end by itself.
@@ -132,31 +128,12 @@ func (s *surroundings) start() {
 	})
 }
 
-// forget drops the messages of a phase: an exchange looks at those that it causes.
-func (s *surroundings) forget() {
-	if s.world == nil {
-		return
-	}
-	synctest.Wait()
-	for len(s.world.messages) > 0 {
-		<-s.world.messages
-	}
-}
-
 var errRefused = errors.New("connection refused")
 
 func (s *surroundings) leave(away bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.away = away
-}
-
-func (s *surroundings) openBroker() {
-	s.world = newWorld(s.t)
-	s.tap.ClientID, s.tap.Prefix = "koupleless@@@b1", "koupleless_dev/b1/"
-	if err := s.world.broker.AddHook(s.tap, nil); err != nil {
-		s.t.Fatal(err)
-	}
 }
 
 func (s *surroundings) dialBroker(ctx context.Context) (net.Conn, error) {
@@ -182,7 +159,6 @@ func (s *surroundings) cut() {
 // openController opens a controller, and is how a base reaches it: in memory, with the
 // time limits of the real one.
 func (s *surroundings) openController() *HTTPOptions {
-	s.control.Tap = s.tap
 	s.serve()
 	transport := heartbeatTransport.Clone()
 	transport.Proxy = nil

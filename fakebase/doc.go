@@ -17,15 +17,7 @@
 //	remote stdio rpc           a base in another process, over its standard streams
 //	cmd/fakebase               bases by hand, against any controller
 //
-// # Cost
-//
-// An idle base with an MQTT connection has one goroutine, the one that Start
-// was called on, and 14 KB of memory, its connection included; 40 KB is the
-// budget that a test enforces. Open listeners add one goroutine each, running
-// commands one each. Timers belong to the Go runtime. A heartbeat takes about
-// 1 µs, so a hundred idle bases need some 10 µs of a core per second.
-//
-// The source of every behaviour is the protocol specification, PROTOCOL.md, cited by
-// section in comments. The package shares no code with the controller: the two
+// The source of every behaviour is the protocol specification, PROTOCOL.md. Comments cite its
+// sections. The package shares no code with the controller: the two
 // are independent readings of one protocol.
 package fakebase

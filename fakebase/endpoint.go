@@ -1,11 +1,11 @@
 package fakebase
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
@@ -78,7 +78,6 @@ func (e *endpoint) relisten(ctx context.Context) (net.Listener, error) {
 	return e.listen(ctx)
 }
 
-// close ends listener and connections.
 func (e *endpoint) close() {
 	e.mu.Lock()
 	srv, ln, conns := e.srv, e.ln, e.conns
@@ -130,22 +129,10 @@ func reset(c net.Conn) {
 	_ = c.Close()
 }
 
-// listenOn listens on host:port; without address it is 127.0.0.1 and any port.
+// listenOn returns a function that listens on host:port; empty = 127.0.0.1 and any port.
 func listenOn(addr string) func(context.Context) (net.Listener, error) {
-	if addr == "" {
-		addr = "127.0.0.1:0"
-	}
-	host, port, err := net.SplitHostPort(addr)
-	anyPort := err == nil && port == "0"
 	return func(ctx context.Context) (net.Listener, error) {
-		var config net.ListenConfig
-		for i := 0; anyPort && i < drawn; i++ {
-			at := net.JoinHostPort(host, strconv.Itoa(firstEphemeral+rand.IntN(lastEphemeral-firstEphemeral+1)))
-			if ln, err := config.Listen(ctx, "tcp", at); err == nil {
-				return ln, nil
-			}
-		}
-		ln, err := config.Listen(ctx, "tcp", addr)
+		ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cmp.Or(addr, "127.0.0.1:0"))
 		if err != nil {
 			return nil, fmt.Errorf("listening on %s: %w", addr, err)
 		}
@@ -153,14 +140,6 @@ func listenOn(addr string) func(context.Context) (net.Listener, error) {
 	}
 }
 
-// Any free port is drawn from those that Linux takes, which would go through all that are taken: with ten
-// thousand listeners that is 10 ms for each (net.ipv4.ip_local_port_range).
-const (
-	firstEphemeral, lastEphemeral = 32768, 60999
-	drawn                         = 20 // at most
-)
-
-// listenFirstFree listens on the first free port from first to last.
 func listenFirstFree(ctx context.Context, host string, first, last int) (net.Listener, error) {
 	var err error
 	for port := first; port <= last; port++ {

@@ -1,7 +1,6 @@
 package fakebase
 
 import (
-	"slices"
 	"time"
 
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
@@ -53,8 +52,7 @@ type Event struct {
 	// Seq counts the events of a base from 1, without gaps.
 	Seq  uint64    `json:"seq"`
 	Kind EventKind `json:"kind"`
-	// Time is the clock's, with its monotonic reading, and is not shifted by a
-	// clock skew. Changes that happen together, such as a switch from one version to
+	// Time is not shifted by a clock skew. Changes that happen together, such as a switch from one version to
 	// another, have equal times.
 	Time time.Time `json:"time"`
 	// Identity is that of the process.
@@ -68,25 +66,16 @@ type Event struct {
 	Message string `json:"message,omitempty"`
 }
 
-type watcher struct{ fn func(Event) }
-
 // Watch calls fn with every event from now on, one at a time and in order,
 // until stop is called. now is the state before the first of them. fn runs
-// while the base is locked: it must be quick and must not call the base.
+// while the base is locked: it must be quick and must not call the base or stop.
 func (b *Base) Watch(fn func(Event)) (now Status, stop func()) {
-	w := &watcher{fn}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.watchers = append(b.watchers, w)
-	return b.statusLocked(), func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.watchers = slices.DeleteFunc(b.watchers, func(x *watcher) bool { return x == w })
-	}
+	return b.statusLocked(), b.watchers.Add(fn)
 }
 
-// Follow is Watch for whoever keeps a copy of the base: fn also gets the state
-// after each event.
+// Follow is Watch with the state after each event.
 func (b *Base) Follow(fn func(Event, Status)) (now Status, stop func()) {
 	return b.Watch(func(e Event) { fn(e, b.statusLocked()) })
 }
@@ -95,7 +84,5 @@ func (b *Base) Follow(fn func(Event, Status)) (now Status, stop func()) {
 func (b *Base) emitLocked(e Event) {
 	b.seq++
 	e.Seq = b.seq
-	for _, w := range b.watchers {
-		w.fn(e)
-	}
+	b.watchers.Tell(e)
 }

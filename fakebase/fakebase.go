@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/koupleless/koupsandbox/fakebase/fault"
+	"github.com/koupleless/koupsandbox/fakebase/internal/observers"
 )
 
 // ErrStarted is what Start answers when the base has been started before.
@@ -34,11 +35,10 @@ type Base struct {
 	running  bool   // Start has not returned
 	identity string // of the running process, or the last or next one
 	life     *life  // nil while no process runs
-	watchers []*watcher
-	tracers  atomic.Pointer[[]*tracer] // replaced under mu; nil = nobody traces
+	watchers observers.List[Event]
+	tracers  observers.List[Trace]
 	seq      uint64
 	rnd      *rand.Rand
-	cha      *rand.ChaCha8  // for UUIDs
 	revive   chan string    // identities of processes to start
 	comeback *fault.Restart // how the process that crashes now comes back; nil = not
 	web      webPort
@@ -63,17 +63,8 @@ func New(opts Options) (*Base, error) {
 			seed = h.Sum64()
 		}
 	}
-	var key [32]byte
-	for i := range 8 {
-		key[i] = byte(seed >> (8 * i)) //nolint:gosec // a byte of it is meant
-	}
-	b.cha = rand.NewChaCha8(key)
-	b.rnd = rand.New(b.cha)
+	b.rnd = rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // any number will do
 	b.faults.Mutex, b.faults.Seed, b.faults.speed = &b.faults.mu, seed, opts.Speed
-	b.faults.AfterFunc = func(d time.Duration, f func()) func() {
-		timer := opts.Clock.AfterFunc(d, f)
-		return func() { timer.Stop() }
-	}
 	b.faults.OnFired = func(a *fault.Active[fault.Fault]) { b.traceFault(&a.Fault, FaultFired) }
 	b.faults.OnEnded = func(a *fault.Active[fault.Fault]) { b.traceFault(&a.Fault, FaultCleared) }
 	b.faults.OnExpired = func(a *fault.Active[fault.Fault]) { b.faultEnded(a.Fault.Kind) }
@@ -81,7 +72,7 @@ func New(opts Options) (*Base, error) {
 	if b.identity == "" {
 		b.identity = opts.IP
 		if opts.Generation != GenerationC {
-			b.identity = b.newIdentity()
+			b.identity = uuid.NewString()
 		}
 	}
 	b.log = opts.Logger
@@ -130,18 +121,18 @@ func (b *Base) Start(ctx context.Context) error {
 // subscriptions together with the old one's.
 const shortestRestart = 500 * time.Millisecond
 
-// awaitRestart blocks until the next process is to start; false = never.
+// awaitRestart blocks until the next process is to start. It returns false if ctx ends before.
 func (b *Base) awaitRestart(ctx context.Context) bool {
-	ended := b.opts.Clock.Now()
+	ended := time.Now()
 	b.mu.Lock()
 	plan := b.comeback
 	b.comeback = nil
 	b.mu.Unlock()
 	var due <-chan time.Time
 	if plan != nil {
-		t := b.opts.Clock.NewTimer(b.opts.of(time.Duration(plan.After)))
+		t := time.NewTimer(b.opts.of(time.Duration(plan.After)))
 		defer t.Stop()
-		due = t.C()
+		due = t.C
 	}
 	identity := ""
 	select {
@@ -154,13 +145,13 @@ func (b *Base) awaitRestart(ctx context.Context) bool {
 		default:
 		}
 	}
-	if rest := shortestRestart - b.opts.Clock.Now().Sub(ended); rest > 0 {
-		t := b.opts.Clock.NewTimer(rest)
+	if rest := shortestRestart - time.Since(ended); rest > 0 {
+		t := time.NewTimer(rest)
 		defer t.Stop()
 		select {
 		case <-ctx.Done():
 			return false
-		case <-t.C():
+		case <-t.C:
 		}
 	}
 	b.mu.Lock()
@@ -169,7 +160,7 @@ func (b *Base) awaitRestart(ctx context.Context) bool {
 	case identity != "":
 		b.identity = identity
 	case plan != nil && plan.NewIdentity, b.opts.Identity == "" && b.opts.Generation != GenerationC:
-		b.identity = b.newIdentity()
+		b.identity = uuid.NewString()
 	}
 	return true
 }
@@ -233,14 +224,13 @@ func (b *Base) Clear(ids ...string) int {
 // Faults lists the faults that were set and not cleared, in order of injection.
 func (b *Base) Faults() []fault.Status { return b.faults.status() }
 
-// faultEnded ends the effect of faults that are not asked for on the way of a command.
+// faultEnded ends the effect of faults that commands do not check.
 func (b *Base) faultEnded(kind fault.Kind) {
 	if kind != fault.KindCrash && kind != fault.KindUninstalled {
 		b.faultsChanged(kind)
 	}
 }
 
-// faultsChanged lets faults act that are not asked for on the way of a command.
 func (b *Base) faultsChanged(kind fault.Kind) {
 	b.mu.Lock()
 	l := b.life
@@ -274,14 +264,4 @@ func (b *Base) share() float64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.rnd.Float64()
-}
-
-// newIdentity makes an identity, or draws a UUID from the base's seed.
-func (b *Base) newIdentity() string {
-	if b.opts.NewIdentity != nil {
-		return b.opts.NewIdentity()
-	}
-	// ChaCha8 never fails to read.
-	id, _ := uuid.NewRandomFromReader(b.cha)
-	return id.String()
 }

@@ -76,7 +76,6 @@ type jvmHealth struct {
 	MaxMeta          int64      `json:"java max metaspace"`
 }
 
-// plugin is an ark plugin of the base.
 type plugin struct {
 	ArtifactID      string `json:"artifactId"`
 	GroupID         string `json:"groupId"`
@@ -97,7 +96,6 @@ var basePlugins = []plugin{{
 // masterVersion is the version of the base as a biz, a constant of embed mode.
 const masterVersion = "1.0.0"
 
-// master is the base as a biz.
 func (l *life) master() Biz {
 	return Biz{
 		Spec: ark.Spec{Name: l.b.opts.Name, Version: masterVersion, WebContextPath: "/", MainClass: "embed main"},
@@ -107,23 +105,20 @@ func (l *life) master() Biz {
 }
 
 // healthCommand is health (protocol 7).
-func (l *life) healthCommand(req *healthRequest) (out outcome) {
+func (l *life) healthCommand(req *healthRequest) outcome {
 	if req == nil {
 		req = &healthRequest{}
 	}
-	defer l.traceCommand(cmdHealth, &bizRequest{BizName: req.BizName, BizVersion: req.BizVersion})(&out)
 	sub := subject{command: cmdHealth, biz: req.BizName.value, version: req.BizVersion.value}
-	if out, done := l.arrive(sub); done {
-		return out
-	}
-	if l.hang(sub) {
-		return outcome{gone: true}
-	}
+	return l.query(sub, func() outcome { return l.health(req, sub) })
+}
+
+func (l *life) health(req *healthRequest, sub subject) outcome {
 	if l.b.faults.fail(stepFind, sub) != nil {
 		return failed(missingBiz(sub), fault.CodeNoMatchedBiz)
 	}
 	data := healthData{}
-	name, version := req.BizName.value, req.BizVersion.value
+	name, version := sub.biz, sub.version
 	kind := req.Type.value
 	switch kind {
 	case "", "system", "biz", "plugin":
@@ -155,7 +150,6 @@ func (l *life) healthCommand(req *healthRequest) (out outcome) {
 	return ok(data)
 }
 
-// systemHealth adds the metrics that are asked for, all if none is named.
 func (l *life) systemHealth(data *healthData, metrics []text) outcome {
 	names := []string{"cpu", "jvm"}
 	if len(metrics) > 0 {
@@ -177,7 +171,6 @@ func (l *life) systemHealth(data *healthData, metrics []text) outcome {
 	return outcome{}
 }
 
-// bizHealth adds one biz or the list of all.
 func (l *life) bizHealth(data *healthData, name, version string) outcome {
 	all := append([]Biz{l.master()}, l.reported()...)
 	switch {
@@ -198,7 +191,6 @@ func (l *life) bizHealth(data *healthData, name, version string) outcome {
 	return outcome{}
 }
 
-// pluginHealth adds one plugin or the list of all.
 func pluginHealth(data *healthData, name string) outcome {
 	i := slices.IndexFunc(basePlugins, func(p plugin) bool { return p.PluginName == name })
 	switch {
@@ -220,7 +212,7 @@ func missingBiz(s subject) string {
 	return "can not find biz"
 }
 
-func (l *life) runTime() time.Duration { return l.b.opts.Clock.Now().Sub(l.started) }
+func (l *life) runTime() time.Duration { return time.Since(l.started) }
 
 func (l *life) cpuHealth() *cpuHealth {
 	const cpus, ticksPerSecond = 4, 100

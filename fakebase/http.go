@@ -44,7 +44,6 @@ type httpTunnel struct {
 	d        dialect
 }
 
-// openHTTP listens, and begins to send heartbeats if there is an endpoint for them.
 func (l *life) openHTTP(o *HTTPOptions) error {
 	t := &httpTunnel{l: l, client: o.Client, d: httpDialect(!l.b.opts.Faithful)}
 	t.endpoint = endpoint{handler: t, log: l.log, listen: o.listener()}
@@ -65,8 +64,8 @@ func (l *life) openHTTP(o *HTTPOptions) error {
 	l.log.Info("arklet listens", "addr", t.endpoint.address())
 	if o.HeartbeatEndpoint != "" {
 		t.url = strings.TrimSuffix(o.HeartbeatEndpoint, "/") + "/heartbeat"
-		due := l.b.opts.Clock.Now().Add(l.b.opts.of(l.b.opts.InitialDelay + time.Duration(l.b.share()*float64(l.b.opts.HeartbeatJitter))))
-		l.after(due.Sub(l.b.opts.Clock.Now()), func() { t.heartbeat(due) })
+		due := time.Now().Add(l.b.opts.of(l.b.opts.InitialDelay + time.Duration(l.b.share()*float64(l.b.opts.HeartbeatJitter))))
+		l.after(time.Until(due), func() { t.heartbeat(due) })
 	}
 	l.applyDisconnect()
 	return nil
@@ -212,24 +211,18 @@ func run[T any](body []byte, handle func(*T) outcome) (outcome, error) {
 }
 
 // help is the list of commands (protocol 4.4).
-func (l *life) help() (out outcome) {
-	defer l.traceCommand(cmdHelp, nil)(&out)
-	sub := subject{command: cmdHelp}
-	if out, done := l.arrive(sub); done {
-		return out
-	}
-	if l.hang(sub) {
-		return outcome{gone: true}
-	}
-	return ok([]wireCommand{
-		{"list all supported commands", cmdHelp},
-		{"install one ark biz", cmdInstall},
-		{"install one ark biz", cmdBatch},
-		{"uninstall one ark biz", cmdUninstall},
-		{"switch one ark biz", cmdSwitch},
-		{"query all ark biz(including master biz)", cmdQueryAll},
-		{"get all health info", cmdHealth},
-		{"query ark biz ops", cmdQueryOps},
+func (l *life) help() outcome {
+	return l.query(subject{command: cmdHelp}, func() outcome {
+		return ok([]wireCommand{
+			{"list all supported commands", cmdHelp},
+			{"install one ark biz", cmdInstall},
+			{"install one ark biz", cmdBatch},
+			{"uninstall one ark biz", cmdUninstall},
+			{"switch one ark biz", cmdSwitch},
+			{"query all ark biz(including master biz)", cmdQueryAll},
+			{"get all health info", cmdHealth},
+			{"query ark biz ops", cmdQueryOps},
+		})
 	})
 }
 
@@ -241,7 +234,7 @@ func (t *httpTunnel) heartbeat(due time.Time) {
 		t.l.log.Warn("heartbeat not accepted", "err", err)
 	}
 	t.failing = err != nil
-	now := t.l.b.opts.Clock.Now()
+	now := time.Now()
 	next := due.Add(t.l.b.opts.heartbeatInterval(true))
 	for next.Before(now) { // an answer took longer than the interval
 		next = next.Add(t.l.b.opts.heartbeatInterval(true))

@@ -260,10 +260,10 @@ func TestAsynchronousCommands(t *testing.T) {
 			if out := async("r1"); out.data.(processRecord).status != opsInitialized {
 				t.Errorf("answer %+v", out)
 			}
-			name, version, url, strategy, id1 := "biz1", "1", "http://h/x.jar", "installOnly", "r1"
-			meta := wireRequest{Async: true, BizName: &name, BizVersion: &version, BizURL: &url, InstallStrategy: &strategy, RequestID: &id1}
+			meta := request("1")
+			meta.Async, meta.InstallStrategy, meta.RequestID = true, text{"installOnly", true}, text{"r1", true}
 			want := wireProcessRecord{ArkBizMeta: meta, RequestID: "r1", Status: opsExecuting, ThreadName: "arklet-async-r1", StartTime: begun, StartTimestamp: begun}
-			if d := cmp.Diff(want, record(t, l, "r1")); d != "" {
+			if d := cmp.Diff(want, record(t, l, "r1"), cmp.AllowUnexported(text{})); d != "" {
 				t.Errorf("while it runs (-want +got):\n%s", d)
 			}
 			// A conflict: the real base leaves its record INITIALIZED and lets go of
@@ -284,7 +284,7 @@ func TestAsynchronousCommands(t *testing.T) {
 			synctest.Wait()
 			end := begun + 10000
 			want.Status, want.EndTime, want.EndTimestamp, want.ElapsedTime = opsSucceeded, &end, end, 10000
-			if d := cmp.Diff(want, record(t, l, "r1")); d != "" {
+			if d := cmp.Diff(want, record(t, l, "r1"), cmp.AllowUnexported(text{})); d != "" {
 				t.Errorf("when it is done (-want +got):\n%s", d)
 			}
 			inject(t, b, fault.Fault{Kind: fault.KindError, Code: fault.CodeDiskFull})

@@ -17,36 +17,32 @@ const (
 )
 
 // installCommand is installBiz (protocol 4.5).
-func (l *life) installCommand(req *bizRequest) (out outcome) {
-	defer l.traceCommand(cmdInstall, req)(&out)
-	sub := subject{command: cmdInstall}
-	if req != nil {
-		sub = req.subject(cmdInstall)
-	}
-	if out, done := l.arrive(sub); done {
-		return out
-	}
+func (l *life) installCommand(req *bizRequest) outcome {
 	if req == nil {
-		return thrownOutcome(nullPointer(handlers[cmdInstall], "isAsync()"))
+		return l.handle(subject{command: cmdInstall}, func() outcome {
+			return thrownOutcome(nullPointer(handlers[cmdInstall], "isAsync()"))
+		})
 	}
-	checked, ex := l.validateInstall(*req)
-	if ex != nil {
-		return failure(ex)
-	}
-	if !checked.InstallStrategy.set { // the default is filled in, and echoed
-		checked.InstallStrategy = text{strategyInstallOnly, true}
-	}
-	sub = checked.subject(cmdInstall)
-	return l.operate(&checked, sub, func() outcome {
-		resp, ex := l.install(&checked, sub, ark.Hot)
+	return l.handle(req.subject(cmdInstall), func() outcome {
+		checked, ex := l.validateInstall(*req)
 		if ex != nil {
 			return failure(ex)
 		}
-		out := respond(resp, "install biz not success!", "")
-		if resp.code == codeRepeat {
-			out.code = l.repeatCode(sub)
+		if !checked.InstallStrategy.set { // the default is filled in, and echoed
+			checked.InstallStrategy = text{strategyInstallOnly, true}
 		}
-		return out
+		sub := checked.subject(cmdInstall)
+		return l.operate(&checked, sub, func() outcome {
+			resp, ex := l.install(&checked, sub, ark.Hot)
+			if ex != nil {
+				return failure(ex)
+			}
+			out := respond(resp, "install biz not success!", "")
+			if resp.code == codeRepeat {
+				out.code = l.repeatCode(sub)
+			}
+			return out
+		})
 	})
 }
 
@@ -126,7 +122,6 @@ func (l *life) install(req *bizRequest, sub subject, origin ark.Origin) (clientR
 	}, nil
 }
 
-// pull downloads the jar and reads its manifest.
 func (l *life) pull(req *bizRequest, sub subject) (found, *exception) {
 	if ex := l.b.faults.fail(stepPull, sub); ex != nil {
 		if ex.code == fault.CodePullBizTimeout && l.b.opts.Faithful {
@@ -147,14 +142,13 @@ func (l *life) pull(req *bizRequest, sub subject) (found, *exception) {
 
 var errRepeated = &exception{class: "biz is registered"}
 
-// register checks the metaspace threshold, if one is set, and registers the biz.
 func (l *life) register(f found, origin ark.Origin, sub subject) *exception {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
 	if _, taken := l.container.Get(f.ID()); !taken && !l.meta.allowed(f.Metaspace) {
 		return outOfMetaspace()
 	}
-	if err := l.container.Register(f.Spec, origin, l.b.opts.Clock.Now()); err != nil {
+	if err := l.container.Register(f.Spec, origin, time.Now()); err != nil {
 		if errors.Is(err, ark.ErrRegistered) {
 			return errRepeated
 		}
@@ -174,7 +168,7 @@ func (l *life) finishStart(f found, origin ark.Origin, ex *exception) (Biz, *exc
 	_, full := l.b.faults.holds(fault.KindMetaspaceFull, subject{})
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
-	now := l.b.opts.Clock.Now()
+	now := time.Now()
 	if ex == nil && (full || !l.meta.fits(f.Metaspace)) {
 		ex = outOfMetaspace()
 	}
@@ -206,7 +200,7 @@ func (l *life) finishStart(f found, origin ark.Origin, ex *exception) (Biz, *exc
 	return biz, nil
 }
 
-// pathTakenLocked tells whether another installed biz has the web context path.
+// pathTakenLocked reports whether another installed biz has the web context path.
 func (l *life) pathTakenLocked(f found) bool {
 	return slices.ContainsFunc(l.container.List(), func(b Biz) bool {
 		return b.ID() != f.ID() && b.WebContextPath == f.WebContextPath && b.State != ark.Resolved
@@ -252,7 +246,7 @@ func (l *life) asReported(b Biz) Biz {
 		if period == 0 {
 			period = 5 * time.Second
 		}
-		if (l.b.opts.Clock.Now().Sub(l.started)/l.b.opts.of(period))%2 == 1 {
+		if (time.Since(l.started)/l.b.opts.of(period))%2 == 1 {
 			b.State = ark.Deactivated
 		}
 	}

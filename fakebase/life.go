@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/utils/clock"
-
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
@@ -52,7 +50,6 @@ type life struct {
 	http  *httpTunnel
 }
 
-// failedStart is a module whose start failed.
 type failedStart struct {
 	name   string
 	origin ark.Origin
@@ -63,7 +60,7 @@ func (b *Base) begin(ctx context.Context) *life {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := &life{
-		b: b, identity: b.identity, started: b.opts.Clock.Now(),
+		b: b, identity: b.identity, started: time.Now(),
 		log:  b.log.With("base", b.identity),
 		meta: newMetaspace(b.opts.Metaspace),
 	}
@@ -106,7 +103,6 @@ func (l *life) run() error {
 	return nil
 }
 
-// end closes what the process had open and waits for its goroutines.
 func (l *life) end() {
 	l.cancel(errEnded)
 	l.b.mu.Lock()
@@ -115,7 +111,7 @@ func (l *life) end() {
 	for p := range l.timers {
 		p.timer.Stop()
 	}
-	l.b.emitLocked(Event{Kind: EventDown, Time: l.b.opts.Clock.Now(), Identity: l.identity})
+	l.b.emitLocked(Event{Kind: EventDown, Time: time.Now(), Identity: l.identity})
 	l.b.mu.Unlock()
 	l.b.closeWeb()
 	l.closeHTTP()
@@ -135,7 +131,6 @@ func (l *life) boot() {
 	l.spawn(l.startStatics)
 }
 
-// startStatics installs the modules that the base carries.
 func (l *life) startStatics() {
 	batch := batchRequest{}
 	for _, u := range l.b.opts.StaticBiz {
@@ -193,8 +188,7 @@ func (l *life) spawn(fn func()) bool {
 	return true
 }
 
-// pending is a timer that has not fired.
-type pending struct{ timer clock.Timer }
+type pending struct{ timer *time.Timer }
 
 // after runs fn after d, on the goroutine of the timer, unless the process has
 // ended by then. No goroutine waits meanwhile.
@@ -209,7 +203,7 @@ func (l *life) after(d time.Duration, fn func()) {
 		l.timers = map[*pending]struct{}{}
 	}
 	l.timers[p] = struct{}{}
-	p.timer = l.b.opts.Clock.AfterFunc(d, func() {
+	p.timer = time.AfterFunc(d, func() {
 		l.b.mu.Lock()
 		delete(l.timers, p)
 		if l.closed {
@@ -231,20 +225,20 @@ func (l *life) sleepOr(d time.Duration, over <-chan struct{}) bool {
 	if d <= 0 {
 		return l.ctx.Err() == nil
 	}
-	t := l.b.opts.Clock.NewTimer(d)
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-l.ctx.Done():
 		return false
 	case <-over:
-	case <-t.C():
+	case <-t.C:
 	}
 	return true
 }
 
-// now is the time that the base believes it is.
+// now returns the time of the base's clock.
 func (l *life) now() time.Time {
-	t := l.b.opts.Clock.Now()
+	t := time.Now()
 	if f, ok := l.b.faults.holds(fault.KindClockSkew, subject{}); ok {
 		return t.Add(time.Duration(f.Skew))
 	}
@@ -255,7 +249,7 @@ func (l *life) emit(kind EventKind) {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
 	if !l.closed {
-		l.b.emitLocked(Event{Kind: kind, Time: l.b.opts.Clock.Now(), Identity: l.identity})
+		l.b.emitLocked(Event{Kind: kind, Time: time.Now(), Identity: l.identity})
 	}
 }
 
@@ -271,7 +265,7 @@ func (l *life) observe(c ark.Change) {
 	})
 }
 
-// armCrash lets crash faults without a match take their course.
+// armCrash starts the crash faults that match no command.
 func (l *life) armCrash() {
 	f, ok := l.b.faults.fireIf(subject{}, func(f *fault.Fault) bool { return f.Kind == fault.KindCrash && !narrow(f.Match) })
 	switch {
@@ -283,7 +277,7 @@ func (l *life) armCrash() {
 	}
 }
 
-// crashes tells whether the process crashes in the middle of this command.
+// crashes reports whether the process crashes in the middle of this command.
 func (l *life) crashes(sub subject) bool {
 	f, ok := l.b.faults.fireIf(sub, func(f *fault.Fault) bool { return f.Kind == fault.KindCrash && narrow(f.Match) })
 	if ok {

@@ -103,7 +103,7 @@ func (k *link) releaseHeld() {
 func (k *link) enqueue(d time.Duration, do func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.queue = append(k.queue, inOrder{k.l.b.opts.Clock.Now().Add(d), do})
+	k.queue = append(k.queue, inOrder{time.Now().Add(d), do})
 	if !k.busy {
 		k.busy = true
 		k.l.after(d, k.advance)
@@ -120,7 +120,7 @@ func (k *link) advance() {
 			return
 		}
 		head := k.queue[0]
-		if wait := head.due.Sub(k.l.b.opts.Clock.Now()); wait > 0 {
+		if wait := time.Until(head.due); wait > 0 {
 			k.mu.Unlock()
 			k.l.after(wait, k.advance)
 			return
@@ -131,7 +131,7 @@ func (k *link) advance() {
 	}
 }
 
-// spoil makes garbage of the second half of a message, the same every time.
+// spoil corrupts the second half of a message, always in the same way.
 func spoil(payload []byte) []byte {
 	out := append([]byte(nil), payload...)
 	for i := len(out) / 2; i < len(out); i++ {

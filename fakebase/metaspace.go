@@ -1,6 +1,7 @@
 package fakebase
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 )
@@ -35,15 +36,9 @@ type Metaspace struct {
 }
 
 func (m Metaspace) normalise() Metaspace {
-	if m.Used == 0 {
-		m.Used = defaultMetaspaceUsed
-	}
-	if m.Max == 0 {
-		m.Max = defaultMetaspaceMax
-	}
-	if m.PerModule == 0 {
-		m.PerModule = defaultModuleMetaspace
-	}
+	m.Used = cmp.Or(m.Used, defaultMetaspaceUsed)
+	m.Max = cmp.Or(m.Max, defaultMetaspaceMax)
+	m.PerModule = cmp.Or(m.PerModule, defaultModuleMetaspace)
 	return m
 }
 
@@ -88,12 +83,12 @@ func newMetaspace(model Metaspace) metaspace {
 	return m
 }
 
-// fits tells whether size more bytes can be had at all.
+// fits reports whether size more bytes are available.
 func (m *metaspace) fits(size int64) bool {
 	return m.model.Max < 0 || m.used+size <= m.model.Max
 }
 
-// allowed tells whether an install of size bytes passes the threshold check.
+// allowed reports whether an install of size bytes passes the threshold check.
 func (m *metaspace) allowed(size int64) bool {
 	if m.model.Threshold == 0 || m.model.Max < 0 {
 		return true

@@ -1,6 +1,7 @@
 package fakebase
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"net"
@@ -25,7 +26,6 @@ type mqttTunnel struct {
 	d      dialect
 }
 
-// openMQTT prepares the tunnel, whose client connects when it is run.
 func (l *life) openMQTT(o *MQTTOptions) (*mqttTunnel, error) {
 	beat, err := encode(l.heartbeat(0))
 	if err != nil {
@@ -40,16 +40,10 @@ func (l *life) openMQTT(o *MQTTOptions) (*mqttTunnel, error) {
 		prefix: "koupleless_" + l.b.opts.Env + "/" + l.identity + "/",
 		work:   pool{core: 5, limit: 10, queued: 100, spawn: l.spawn},
 	}
-	prefix := o.ClientPrefix
-	if prefix == "" {
-		prefix = "koupleless"
-	}
 	t.client = mqtt.New(mqtt.Options{
-		Dial: dial, ClientID: prefix + "@@@" + l.identity, Username: o.Username, Password: o.Password,
-		KeepAlive: l.b.opts.of(mqtt.KeepAlive), ConnectTimeout: l.b.opts.of(mqtt.ConnectTimeout),
-		FirstPause: l.b.opts.of(mqtt.FirstPause), LastPause: l.b.opts.of(mqtt.LastPause),
-		FailFirst: l.b.opts.Faithful, OnConnect: t.connected, OnMessage: t.receive, OnLost: t.lost,
-		Clock: l.b.opts.Clock, Logger: l.log,
+		Dial: dial, ClientID: cmp.Or(o.ClientPrefix, "koupleless") + "@@@" + l.identity, Username: o.Username, Password: o.Password,
+		Speed: max(l.b.opts.Speed, 1), FailFirst: l.b.opts.Faithful,
+		OnConnect: t.connected, OnMessage: t.receive, OnLost: t.lost, Logger: l.log,
 	})
 	t.link = &link{l: l, send: t.client.Publish}
 	l.b.mu.Lock()
@@ -67,12 +61,11 @@ func (o *MQTTOptions) dialer() (func(context.Context) (net.Conn, error), error) 
 	if err != nil {
 		return nil, err
 	}
+	dial := (&net.Dialer{}).DialContext
 	if secure {
-		d := &tls.Dialer{Config: o.TLS}
-		return func(ctx context.Context) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) }, nil
+		dial = (&tls.Dialer{Config: o.TLS}).DialContext
 	}
-	d := &net.Dialer{}
-	return func(ctx context.Context) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) }, nil
+	return func(ctx context.Context) (net.Conn, error) { return dial(ctx, "tcp", addr) }, nil
 }
 
 // connected subscribes after every handshake. After the first of the process
@@ -94,10 +87,10 @@ func (t *mqttTunnel) connected(first bool) {
 	t.publish("queryBaseline", ask)
 	delay := o.of(o.InitialDelay + time.Duration(t.l.b.share()*float64(o.HeartbeatJitter)))
 	if delay == 0 {
-		t.heartbeat(t.l.b.opts.Clock.Now())
+		t.heartbeat(time.Now())
 		return
 	}
-	due := t.l.b.opts.Clock.Now().Add(delay)
+	due := time.Now().Add(delay)
 	t.l.after(delay, func() { t.heartbeat(due) })
 }
 
@@ -118,7 +111,7 @@ func (t *mqttTunnel) heartbeat(due time.Time) {
 		t.l.log.Debug("heartbeat not sent", "err", err)
 	}
 	next := due.Add(t.l.b.opts.heartbeatInterval(false))
-	t.l.after(next.Sub(t.l.b.opts.Clock.Now()), func() { t.heartbeat(next) })
+	t.l.after(time.Until(next), func() { t.heartbeat(next) })
 }
 
 func (t *mqttTunnel) sendHeartbeat() error {
@@ -198,10 +191,10 @@ func (t *mqttTunnel) answerOperation(command string, req *bizRequest, out outcom
 	if out.gone || out.unknown {
 		return
 	}
-	msg := wireOperation{BizName: req.BizName.ptr(), BizVersion: req.BizVersion.ptr(), Command: command, Response: t.d.output(out)}
+	msg := wireOperation{BizName: req.BizName, BizVersion: req.BizVersion, Command: command, Response: t.d.output(out)}
 	generation := t.l.b.opts.Generation
 	if generation != GenerationC && out.thrown != nil || generation == GenerationA && out.failed {
-		msg.BizName, msg.BizVersion = nil, nil
+		msg.BizName, msg.BizVersion = text{}, text{}
 	}
 	if generation == GenerationA && !out.failed && out.thrown == nil {
 		t.publishBizList()

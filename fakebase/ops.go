@@ -47,7 +47,6 @@ func (l *life) operateAsync(requestID, id string, req any, sub subject, op func(
 	return ok(snapshot)
 }
 
-// execute runs an asynchronous command and writes its record.
 func (l *life) execute(r *processRecord, id string, sub subject, op func() outcome) {
 	out, conflict := l.exclusively(id, sub, func() outcome {
 		l.b.mu.Lock()
@@ -83,25 +82,20 @@ func (l *life) execute(r *processRecord, id string, sub subject, op func() outco
 }
 
 // queryOps is queryBizOps (protocol 4.8).
-func (l *life) queryOps(req *opsRequest) (out outcome) {
-	defer l.traceCommand(cmdQueryOps, nil)(&out)
-	sub := subject{command: cmdQueryOps}
-	if out, done := l.arrive(sub); done {
-		return out
-	}
-	switch {
-	case l.hang(sub):
-		return outcome{gone: true}
-	case req == nil:
-		return thrownOutcome(invalid(fault.CodeInvalidParameter, "request is null"))
-	case blank(req.RequestID):
-		return thrownOutcome(invalid(fault.CodeInvalidParameter, "requestId is blank"))
-	}
-	l.b.mu.Lock()
-	defer l.b.mu.Unlock()
-	r, known := l.ops[req.RequestID.value]
-	if !known {
-		return failed("Not found the corresponding ops record.", fault.CodeInvalidParameter)
-	}
-	return ok(*r)
+func (l *life) queryOps(req *opsRequest) outcome {
+	return l.query(subject{command: cmdQueryOps}, func() outcome {
+		switch {
+		case req == nil:
+			return thrownOutcome(invalid(fault.CodeInvalidParameter, "request is null"))
+		case blank(req.RequestID):
+			return thrownOutcome(invalid(fault.CodeInvalidParameter, "requestId is blank"))
+		}
+		l.b.mu.Lock()
+		defer l.b.mu.Unlock()
+		r, known := l.ops[req.RequestID.value]
+		if !known {
+			return failed("Not found the corresponding ops record.", fault.CodeInvalidParameter)
+		}
+		return ok(*r)
+	})
 }

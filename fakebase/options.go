@@ -1,6 +1,7 @@
 package fakebase
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -11,8 +12,6 @@ import (
 	"net/url"
 	"strings"
 	"time"
-
-	"k8s.io/utils/clock"
 
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
@@ -55,10 +54,6 @@ type Options struct {
 	// Identity names the base in topics and heartbeats. Empty = a random UUID
 	// for generations A and B, the IP for generation C, as the real ones do.
 	Identity string
-	// NewIdentity makes the identity of a process that comes back with another one.
-	// Nil = a UUID drawn from Seed; bases of one seed that meet at one controller
-	// need something else.
-	NewIdentity func() string `json:"-"`
 	// Name, Version and ClusterName are the metadata of the base.
 	// Empty = "base", "1.0.0", "default".
 	Name, Version, ClusterName string
@@ -118,17 +113,14 @@ type Options struct {
 
 	// Speed divides every period of the base: heartbeats, pauses before it connects again, the times of
 	// its catalogue, delays and lengths of faults; 1 to 20, zero = 1. What a module works on a request,
-	// and the clock, are as they are.
+	// and the clock, do not change.
 	Speed int
 
 	// Faults are there from the start; more come and go by Inject and Clear.
 	Faults []fault.Fault
-	// Seed makes everything random repeatable; zero = derived from Identity, or
-	// drawn if that is empty.
+	// Seed makes random delays and faults repeatable; zero = derived from Identity, or
+	// random if that is empty.
 	Seed uint64
-	// Clock gives the time; nil = the real one. Its AfterFunc must call the
-	// function on a goroutine of its own, as the interface demands.
-	Clock clock.WithDelayedExecution `json:"-"`
 	// Logger takes what happens; nil = nothing is logged.
 	Logger *slog.Logger `json:"-"`
 }
@@ -174,38 +166,19 @@ type WebOptions struct {
 	RequestDuration time.Duration
 }
 
-// normalise fills in defaults and reports everything that is wrong.
 func (o Options) normalise() (Options, error) {
 	var errs []error
-	def := func(s *string, d string) {
-		if *s == "" {
-			*s = d
-		}
-	}
-	def(&o.Name, "base")
-	def(&o.Version, "1.0.0")
-	def(&o.ClusterName, "default")
-	def(&o.Env, "dev")
-	def(&o.IP, "198.18.0.1")
+	o.Name = cmp.Or(o.Name, "base")
+	o.Version = cmp.Or(o.Version, "1.0.0")
+	o.ClusterName = cmp.Or(o.ClusterName, "default")
+	o.Env = cmp.Or(o.Env, "dev")
+	o.IP = cmp.Or(o.IP, "198.18.0.1")
+	o.Generation = cmp.Or(o.Generation, GenerationC)
+	o.Web = cmp.Or(o.Web, &WebOptions{})
 	o.Env = strings.ToLower(o.Env)
-	if o.Generation == "" {
-		o.Generation = GenerationC
-	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Catalogue == nil {
-		o.Catalogue = &Catalogue{}
-	}
-	if o.Web == nil {
-		o.Web = &WebOptions{}
-	}
-	if o.RemoveWhenStopFailed == nil {
-		o.RemoveWhenStopFailed = &o.Faithful
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Catalogue = cmp.Or(o.Catalogue, &Catalogue{})
+	o.RemoveWhenStopFailed = cmp.Or(o.RemoveWhenStopFailed, &o.Faithful)
 	o.Metaspace = o.Metaspace.normalise()
 
 	for _, f := range []struct{ name, value string }{{"Identity", o.Identity}, {"Env", o.Env}} {

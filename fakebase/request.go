@@ -27,13 +27,11 @@ func (t *text) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// ptr is how the wire carries the text: null is left out.
-func (t text) ptr() *string {
-	if !t.set {
-		return nil
-	}
-	return &t.value
-}
+// MarshalText is how the wire carries the text.
+func (t text) MarshalText() ([]byte, error) { return []byte(t.value), nil }
+
+// IsZero reports whether the text is null, which the wire leaves out.
+func (t text) IsZero() bool { return !t.set }
 
 // truth is a boolean as fastjson reads one: "true", 1 and null will do.
 type truth bool
@@ -51,23 +49,23 @@ func (b *truth) UnmarshalJSON(raw []byte) error {
 }
 
 // bizRequest is the input of installBiz, uninstallBiz and switchBiz
-// (protocol 4.5, 4.6), and an item of a batch or a baseline.
+// (protocol 4.5, 4.6), and an item of a batch or a baseline. A process record echoes it, with its fields in this order.
 type bizRequest struct {
-	BizName         text            `json:"bizName"`
-	BizVersion      text            `json:"bizVersion"`
-	BizURL          text            `json:"bizUrl"`
-	Args            []text          `json:"args"`
-	Envs            map[string]text `json:"envs"`
-	InstallStrategy text            `json:"installStrategy"`
+	Args            []text          `json:"args,omitempty"`
 	Async           truth           `json:"async"`
-	RequestID       text            `json:"requestId"`
+	BizName         text            `json:"bizName,omitzero"`
+	BizURL          text            `json:"bizUrl,omitzero"`
+	BizVersion      text            `json:"bizVersion,omitzero"`
+	Envs            map[string]text `json:"envs,omitempty"`
+	InstallStrategy text            `json:"installStrategy,omitzero"`
+	RequestID       text            `json:"requestId,omitzero"`
 }
 
-// batchRequest is the input of batchInstallBiz (protocol 4.9).
+// batchRequest is the input of batchInstallBiz (protocol 4.9). A process record echoes it.
 type batchRequest struct {
-	BizList   []bizRequest `json:"bizList"`
 	Async     truth        `json:"async"`
-	RequestID text         `json:"requestId"`
+	BizList   []bizRequest `json:"bizList,omitempty"`
+	RequestID text         `json:"requestId,omitzero"`
 }
 
 // healthRequest is the input of health (protocol 7).

@@ -1,7 +1,6 @@
 package fakebase
 
 import (
-	"slices"
 	"time"
 
 	"github.com/koupleless/koupsandbox/fakebase/fault"
@@ -10,7 +9,7 @@ import (
 // Trace is one thing that a base did: it answered a command, or a fault was set,
 // was cleared or happened. Exactly one of Command and Fault is set.
 type Trace struct {
-	// Time is the clock's, as that of an Event.
+	// Time is not shifted by a clock skew.
 	Time    time.Time     `json:"time"`
 	Command *CommandTrace `json:"command,omitempty"`
 	Fault   *FaultTrace   `json:"fault,omitempty"`
@@ -56,80 +55,35 @@ const (
 	FaultFired   FaultState = "fired"
 )
 
-type tracer struct{ fn func(Trace) }
-
 // Trace calls fn with everything that is traced from now on, until stop is called.
-// In contrast to Watch's, calls may come at the same time, and the base may be
-// locked or not: fn must be quick and must not call the base. As long as nobody
-// traces it costs nothing.
-func (b *Base) Trace(fn func(Trace)) (stop func()) {
-	t := &tracer{fn}
-	b.changeTracers(func(all []*tracer) []*tracer { return append(slices.Clone(all), t) })
-	return func() {
-		b.changeTracers(func(all []*tracer) []*tracer {
-			return slices.DeleteFunc(slices.Clone(all), func(x *tracer) bool { return x == t })
-		})
-	}
-}
-
-// changeTracers replaces the list: readers take no lock.
-func (b *Base) changeTracers(change func([]*tracer) []*tracer) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var now []*tracer
-	if p := b.tracers.Load(); p != nil {
-		now = *p
-	}
-	if now = change(now); len(now) == 0 {
-		b.tracers.Store(nil)
-		return
-	}
-	b.tracers.Store(&now)
-}
+// In contrast to Watch's, calls may be concurrent, and the base may be
+// locked or not: fn must be quick and must not call the base or stop.
+func (b *Base) Trace(fn func(Trace)) (stop func()) { return b.tracers.Add(fn) }
 
 func (b *Base) trace(t Trace) {
-	if p := b.tracers.Load(); p != nil {
-		t.Time = b.opts.Clock.Now()
-		for _, tracer := range *p {
-			tracer.fn(t)
-		}
-	}
+	t.Time = time.Now()
+	b.tracers.Tell(t)
 }
 
 func (b *Base) traceFault(f *fault.Fault, s FaultState) {
-	if b.tracers.Load() != nil {
-		b.trace(Trace{Fault: &FaultTrace{ID: f.ID, Kind: f.Kind, State: s, Code: f.Code}})
-	}
+	b.trace(Trace{Fault: &FaultTrace{ID: f.ID, Kind: f.Kind, State: s, Code: f.Code}})
 }
 
-// traceCommand begins to trace a command; what it returns is called with the
-// outcome. req may be nil.
-func (l *life) traceCommand(name string, req *bizRequest) func(*outcome) {
-	if l.b.tracers.Load() == nil {
-		return func(*outcome) {}
+func (l *life) traceCommand(sub subject, out outcome, elapsed time.Duration) {
+	c := CommandTrace{
+		Identity: l.identity, Name: sub.command, Biz: sub.biz, Version: sub.version,
+		Code: out.code, Message: out.message, Elapsed: elapsed,
 	}
-	began := l.b.opts.Clock.Now()
-	c := CommandTrace{Identity: l.identity, Name: name}
-	if req != nil {
-		c.Biz, c.Version = req.BizName.value, req.BizVersion.value
+	if out.thrown != nil {
+		c.Message = out.thrown.message()
 	}
-	return func(out *outcome) {
-		if out.gone {
-			return
+	if r, ok := out.data.(clientResponse); ok {
+		if c.Message == "" || out.failed {
+			c.Message = r.message
 		}
-		c.Elapsed = l.b.opts.Clock.Since(began)
-		c.Code, c.Message = out.code, out.message
-		if out.thrown != nil {
-			c.Message = out.thrown.message()
+		if c.Biz == "" && len(r.biz) > 0 {
+			c.Biz, c.Version = r.biz[0].Name, r.biz[0].Version
 		}
-		if r, ok := out.data.(clientResponse); ok {
-			if c.Message == "" || out.failed {
-				c.Message = r.message
-			}
-			if c.Biz == "" && len(r.biz) > 0 {
-				c.Biz, c.Version = r.biz[0].Name, r.biz[0].Version
-			}
-		}
-		l.b.trace(Trace{Command: &c})
 	}
+	l.b.trace(Trace{Command: &c})
 }

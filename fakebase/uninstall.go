@@ -2,6 +2,7 @@ package fakebase
 
 import (
 	"errors"
+	"time"
 
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
@@ -26,7 +27,7 @@ func (l *life) uninstall(sub subject) (clientResponse, *exception) {
 	}
 	l.b.mu.Lock()
 	delete(l.failures, id)
-	err := l.container.Stopping(id, l.b.opts.Clock.Now())
+	err := l.container.Stopping(id, time.Now())
 	pause := l.stopTimes[id]
 	l.b.mu.Unlock()
 	switch {
@@ -41,7 +42,7 @@ func (l *life) uninstall(sub subject) (clientResponse, *exception) {
 	}
 	ex := fs.fail(stepStop, sub)
 	l.b.mu.Lock()
-	now := l.b.opts.Clock.Now()
+	now := time.Now()
 	if ex != nil {
 		err, l.orphaned = l.container.StopFailed(id, now), true
 	} else {
@@ -97,7 +98,7 @@ func (l *life) uninstallOthers(sub subject) *exception {
 	return nil
 }
 
-// uninstallUntold takes away the modules that a fault is about, without an answer to anybody.
+// uninstallUntold uninstalls the modules that a fault matches. Nothing reports it.
 func (l *life) uninstallUntold() {
 	l.b.mu.Lock()
 	modules := l.container.List()
@@ -123,7 +124,7 @@ func (l *life) uninstallUntold() {
 func (l *life) failStop(id string) {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
-	now := l.b.opts.Clock.Now()
+	now := time.Now()
 	if l.container.Stopping(id, now) != nil || l.container.StopFailed(id, now) != nil {
 		return // it starts just now, or is gone: nothing to break
 	}

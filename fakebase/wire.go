@@ -65,7 +65,7 @@ type wireBiz struct {
 	WebContextPath               string       `json:"webContextPath"`
 }
 
-// unpack adds what only a faithful base says. The folder's name ends with the time of the install.
+// unpack adds the fields of a faithful base. The name of the directory ends with the time of the install.
 func (w *wireBiz) unpack(b *Biz) {
 	var none = []string{}
 	created := time.Time{}
@@ -130,19 +130,6 @@ type wireHealthData struct {
 type wireCommand struct {
 	Desc string `json:"desc"`
 	ID   string `json:"id"`
-}
-
-// wireRequest is a request as a process record echoes it.
-type wireRequest struct {
-	Args            []string          `json:"args,omitempty"`
-	Async           bool              `json:"async"`
-	BizList         []wireRequest     `json:"bizList,omitempty"`
-	BizName         *string           `json:"bizName,omitempty"`
-	BizURL          *string           `json:"bizUrl,omitempty"`
-	BizVersion      *string           `json:"bizVersion,omitempty"`
-	Envs            map[string]string `json:"envs,omitempty"`
-	InstallStrategy *string           `json:"installStrategy,omitempty"`
-	RequestID       *string           `json:"requestId,omitempty"`
 }
 
 // wireThrowable is an exception as fastjson writes one.
@@ -257,7 +244,7 @@ func (d dialect) health(h healthData) wireHealth {
 
 func (d dialect) process(r processRecord) wireProcessRecord {
 	out := wireProcessRecord{
-		ArkBizMeta: echo(r.meta), RequestID: r.requestID, Status: r.status, ThreadName: r.thread,
+		ArkBizMeta: r.meta, RequestID: r.requestID, Status: r.status, ThreadName: r.thread,
 		Message: r.message, StartTime: r.start.UnixMilli(), StartTimestamp: r.start.UnixMilli(),
 	}
 	if d.codes {
@@ -272,39 +259,6 @@ func (d dialect) process(r processRecord) wireProcessRecord {
 	if !r.end.IsZero() {
 		end := r.end.UnixMilli()
 		out.EndTime, out.EndTimestamp, out.ElapsedTime = &end, end, end-out.StartTimestamp
-	}
-	return out
-}
-
-// echo is a request as it goes back to the sender.
-func echo(meta any) wireRequest {
-	switch v := meta.(type) {
-	case *bizRequest:
-		return echoBiz(v)
-	case *batchRequest:
-		out := wireRequest{Async: bool(v.Async), RequestID: v.RequestID.ptr()}
-		for i := range v.BizList {
-			out.BizList = append(out.BizList, echoBiz(&v.BizList[i]))
-		}
-		return out
-	default:
-		return wireRequest{}
-	}
-}
-
-func echoBiz(r *bizRequest) wireRequest {
-	out := wireRequest{
-		Async: bool(r.Async), BizName: r.BizName.ptr(), BizURL: r.BizURL.ptr(), BizVersion: r.BizVersion.ptr(),
-		InstallStrategy: r.InstallStrategy.ptr(), RequestID: r.RequestID.ptr(),
-	}
-	for _, a := range r.Args {
-		out.Args = append(out.Args, a.value)
-	}
-	for k, v := range r.Envs {
-		if out.Envs == nil {
-			out.Envs = map[string]string{}
-		}
-		out.Envs[k] = v.value
 	}
 	return out
 }

@@ -23,8 +23,8 @@ type wireThrown struct {
 // wireOperation is the data of base/bizOperation and, without names, of
 // base/batchInstallBizResponse.
 type wireOperation struct {
-	BizName    *string    `json:"bizName,omitempty"`
-	BizVersion *string    `json:"bizVersion,omitempty"`
+	BizName    text       `json:"bizName,omitzero"`
+	BizVersion text       `json:"bizVersion,omitzero"`
 	Command    string     `json:"command"`
 	Response   wireOutput `json:"response"`
 }

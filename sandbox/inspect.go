@@ -10,7 +10,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// statusTime bounds the question to one daemon.
 const statusTime = 5 * time.Second
 
 // Inspect returns the status of a sandbox, with each base if bases is true. A
@@ -36,7 +35,6 @@ func Inspect(ctx context.Context, home, name string, bases bool) (*Status, error
 	return dead(dir)
 }
 
-// dead describes a sandbox without a daemon.
 func dead(dir state.Dir) (*Status, error) {
 	status := &Status{Name: dir.Name(), Phase: control.Dead, Kubeconfig: dir.Kubeconfig(), Logs: dir.Logs(), Problems: []string{
 		fmt.Sprintf("its daemon is gone; clean up with: koupsandbox down --name %s, or bring it up again", dir.Name())}}

@@ -65,13 +65,11 @@ func (p Programs) daemon() daemon.Programs {
 	return daemon.Programs{Self: p.Daemon, ControlPlane: p.ControlPlane, Controller: p.Controller, Base: p.Base}
 }
 
-// needsBase reports whether the bases in Pods run the program of this machine.
 func needsBase(config *v1alpha1.Sandbox) bool {
 	b := config.Spec.Bases
 	return b.Runtime == v1alpha1.RuntimeCluster && b.Image == ""
 }
 
-// check says in one sentence which program is missing, and what to do.
 func (p Programs) check(config *v1alpha1.Sandbox) error {
 	provider := daemon.EffectiveProvider(config)
 	for _, needed := range []struct {

@@ -148,6 +148,13 @@ func TestAction(t *testing.T) {
 	if annotation := regexp.MustCompile(`(?m)^::error file=my own/lossy\.yaml,(line=\d+,)?title=lossy failed::.* lost`); !annotation.MatchString(j.log.String()) {
 		t.Errorf("the file has no annotation:\n%s", j.log.String())
 	}
+
+	must(t, os.WriteFile(filepath.Join(folder, "x.yaml"), []byte(strings.Replace(lossy, "count: 1", "count: many", 1)), 0o600))
+	j.env = append(inputs, "SCENARIOS=x.yaml")
+	const want = `(?m)^::error file=x.yaml,line=7,title=scenario::spec.bases\[0\].count: must be a whole number, but is "many"$`
+	if j.step("run") || !regexp.MustCompile(want).MatchString(j.log.String()) {
+		t.Errorf("a mistake in a scenario has no annotation %s:\n%s", want, j.log.String())
+	}
 }
 
 // Without scenarios the sandbox stays up for the next steps of the job.
@@ -185,17 +192,6 @@ func TestActionThatIsCutOff(t *testing.T) {
 	}
 	if !j.step("down") {
 		t.Errorf("down failed:\n%s", j.log.String())
-	}
-}
-
-// A mistake in a scenario becomes an annotation at its line.
-func TestActionMistake(t *testing.T) {
-	broken := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(broken, "x.yaml"), []byte(strings.Replace(lossy, "count: 1", "count: many", 1)), 0o600))
-	j := newJob(t, broken, "KOUPSANDBOX_VERSION="+version, "KOUPSANDBOX_MIRROR="+serve(t).mirror, "SCENARIOS=x.yaml", "REPORT=out")
-	const want = `(?m)^::error file=x.yaml,line=7,title=scenario::spec.bases\[0\].count: must be a whole number, but is "many"$`
-	if !j.step("install") || j.step("run") || !regexp.MustCompile(want).MatchString(j.log.String()) {
-		t.Errorf("want a failure and %s:\n%s", want, j.log.String())
 	}
 }
 

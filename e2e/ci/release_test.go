@@ -1,17 +1,16 @@
 package ci
 
 import (
-	"archive/tar"
 	"bytes"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -33,10 +32,14 @@ const (
 
 var must = check.Must
 
-// archive is a release of the programs in bin, for this system. It is stored without being made
-// smaller, which would take most of the test's time.
+// archive returns a release with the binaries in bin. It is not compressed, because that would take most of the time of
+// the tests.
 var archive = sync.OnceValues(func() ([]byte, error) {
 	bin, err := box.FindPrograms(root)
+	if err != nil {
+		return nil, err
+	}
+	packed, err := exec.Command("tar", "-C", bin, "-cf", "-", box.Program, box.ControllerProgram, sandbox.ControlPlaneProgram).Output()
 	if err != nil {
 		return nil, err
 	}
@@ -45,43 +48,16 @@ var archive = sync.OnceValues(func() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	packed := tar.NewWriter(zipped)
-	for _, name := range []string{box.Program, box.ControllerProgram, sandbox.ControlPlaneProgram} {
-		if err := add(packed, filepath.Join(bin, name), name); err != nil {
-			return nil, err
-		}
-	}
-	if err := packed.Close(); err != nil {
-		return nil, err
-	}
-	if err := zipped.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
+	_, err = zipped.Write(packed)
+	err = errors.Join(err, zipped.Close())
+	return out.Bytes(), err
 })
 
 func archiveName() string {
 	return fmt.Sprintf("koupsandbox_%s_%s_%s.tar.gz", version, runtime.GOOS, runtime.GOARCH)
 }
 
-func add(packed *tar.Writer, path, name string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if err := packed.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: info.Size()}); err != nil {
-		return err
-	}
-	_, err = io.Copy(packed, f)
-	return err
-}
-
-// server has the release. Its address is the mirror; asked notes what it was asked for.
+// server serves the release at the URL mirror. asked has the names of the requested files.
 type server struct {
 	mirror string
 	mu     sync.Mutex
@@ -119,7 +95,7 @@ func serve(t *testing.T) *server {
 	return s
 }
 
-// downloads returns what was asked for since the last call.
+// downloads returns the files that were requested since the last call.
 func (s *server) downloads() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +104,7 @@ func (s *server) downloads() []string {
 	return list
 }
 
-// shortFolder makes a folder with a short path, because sockets go there.
+// shortFolder returns a directory with a short path, as sockets need it.
 func shortFolder(t *testing.T) string {
 	t.Helper()
 	path, err := os.MkdirTemp("", "koup-ci-")
@@ -137,7 +113,7 @@ func shortFolder(t *testing.T) string {
 	return path
 }
 
-// nothingIsUp fails the test if there is anything of a sandbox in home, and takes it down.
+// nothingIsUp fails the test if a sandbox is left in home, and takes it down.
 func nothingIsUp(t *testing.T, home string) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())

@@ -73,7 +73,7 @@ func startContainer(t *testing.T) *container {
 	testcontainers.CleanupContainer(t, started)
 	check.Must(t, err)
 	c.id = started.GetContainerID()
-	check.Eventually(t.Context(), t, patience, "Mosquitto answers", func(context.Context) error {
+	check.Soon(t, "Mosquitto answers", func(context.Context) error {
 		client, err := c.Connect()
 		if err == nil {
 			client.Disconnect(0)
@@ -159,7 +159,7 @@ func (f *fleet) brokerOutages(t *testing.T, c *container, bases []string) {
 		module.Deployment("default", name, pods, module.Template(name, module.Container(name, "1.0.0"))), metav1.CreateOptions{})
 	check.Must(t, err)
 	var before map[string]life
-	check.Eventually(t.Context(), t, patience, "the modules are installed", func(ctx context.Context) (err error) {
+	check.Soon(t, "the modules are installed", func(ctx context.Context) (err error) {
 		before, err = f.lives(ctx, name)
 		return err
 	})
@@ -186,7 +186,7 @@ func (f *fleet) brokerOutages(t *testing.T, c *container, bases []string) {
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			check.Must(t, fault.strike(t.Context()))
-			check.Eventually(t.Context(), t, patience, "no Node is observed, and all are Ready", func(ctx context.Context) error {
+			check.Soon(t, "no Node is observed, and all are Ready", func(ctx context.Context) error {
 				list, err := f.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: module.LabelComponent + "=vnode"})
 				if err != nil {
 					return err
@@ -206,7 +206,7 @@ func (f *fleet) brokerOutages(t *testing.T, c *container, bases []string) {
 			check.Must(t, fault.end(t.Context()))
 			f.well(t, bases)
 			var after map[string]life
-			check.Eventually(t.Context(), t, patience, "the modules are Ready", func(ctx context.Context) (err error) {
+			check.Soon(t, "the modules are Ready", func(ctx context.Context) (err error) {
 				after, err = f.lives(ctx, name)
 				return err
 			})

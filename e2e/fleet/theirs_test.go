@@ -1,12 +1,9 @@
 package fleet
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,7 +15,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -36,26 +32,25 @@ import (
 )
 
 const (
-	// Images as the nodes of their cluster know them.
-	fakebaseImage, controllerImage, brokerImage = "localhost/e2e/fakebase:1", "localhost/e2e/module-controller:1", "localhost/e2e/mosquitto:1"
-	agentImage                                  = "localhost/e2e/koupsandbox:1"
-	// brokerFolder is where the broker's Pod finds its settings.
+	// The names of the images on the nodes.
+	fakebaseImage, controllerImage, agentImage = "localhost/e2e/fakebase:1", "localhost/e2e/module-controller:1", "localhost/e2e/koupsandbox:1"
+	// brokerFolder is the directory of the broker's configuration in its container.
 	brokerFolder = "/mosquitto/config"
 	brokerPort   = "8883"
-	// agentPod sends the requests.
+	// agentPod is the Pod that sends requests.
 	agentPod = "koupsandbox-agent-0"
-	// readyTime is how long their cluster may take.
+	// readyTime is the maximum time until the cluster is Ready.
 	readyTime = 3 * time.Minute
 )
 
-// theirs is a cluster that no sandbox has made, with a broker in it.
+// theirs is a cluster that no sandbox has created, and a broker outside it.
 type theirs struct {
 	kubeconfig, context string
 	client              kubernetes.Interface
-	broker              *mosquitto.Files
+	broker              *container
 }
 
-// newTheirs makes a kind cluster of three nodes, gives it the images, and runs Mosquitto in it.
+// newTheirs creates a kind cluster of three nodes with the images.
 func newTheirs(t *testing.T, programs string) *theirs {
 	t.Helper()
 	name, folder := envconf.RandomName("theirs", 10), t.TempDir()
@@ -77,11 +72,11 @@ func newTheirs(t *testing.T, programs string) *theirs {
 	t.Logf("their cluster is ready after %.1fs", time.Since(began).Seconds())
 	config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
 	if err == nil {
-		config.QPS = -1 // what is looked at again and again is not to wait, least of all for longer than the look may take
+		config.QPS = -1 // no client-side limit
 		c.client, err = kubernetes.NewForConfig(config)
 	}
 	check.Must(t, err)
-	check.Eventually(t.Context(), t, patience, "their nodes are Ready", func(ctx context.Context) error {
+	check.Soon(t, "their nodes are Ready", func(ctx context.Context) error {
 		list, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		ready := 0
 		for i := range list.Items {
@@ -96,7 +91,7 @@ func newTheirs(t *testing.T, programs string) *theirs {
 	})
 	archives := []string{programImage(t, folder, fakebaseImage, filepath.Join(programs, "fakebase")),
 		programImage(t, folder, controllerImage, filepath.Join(programs, box.ControllerProgram)),
-		programImage(t, folder, agentImage, filepath.Join(programs, "koupsandbox")), mosquittoImage(t, folder)}
+		programImage(t, folder, agentImage, filepath.Join(programs, "koupsandbox"))}
 	all, err := provider.ListInternalNodes(name)
 	check.Must(t, err)
 	c.route(t, all)
@@ -107,7 +102,6 @@ func newTheirs(t *testing.T, programs string) *theirs {
 			check.Must(t, errors.Join(nodeutils.LoadImageArchive(node, file), file.Close()))
 		}
 	}
-	c.startBroker(t, folder)
 	return c
 }
 
@@ -151,82 +145,11 @@ func nodeImage(t *testing.T) string {
 func programImage(t *testing.T, folder, name, program string) (archive string) {
 	t.Helper()
 	archive = filepath.Join(folder, filepath.Base(program)+".tar")
-	run(t, nil, "go", "run", "../../sandbox/internal/image/cmd/program-image", "--name", name, "--arch", runtime.GOARCH, "--output", archive, program)
+	out, err := exec.CommandContext(t.Context(), "go", "run", "../../sandbox/internal/image/cmd/program-image", "--name", name, "--arch", runtime.GOARCH, "--output", archive, program).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	return archive
-}
-
-// mosquittoImage writes an image of this machine's Mosquitto.
-func mosquittoImage(t *testing.T, folder string) (archive string) {
-	t.Helper()
-	parts, err := mosquitto.Parts(t.Context())
-	check.Must(t, err)
-	var files bytes.Buffer
-	w := tar.NewWriter(&files)
-	for _, part := range parts {
-		content, err := os.ReadFile(part) // of a link, what it leads to
-		check.Must(t, err)
-		check.Must(t, w.WriteHeader(&tar.Header{Name: strings.TrimPrefix(part, "/"), Mode: 0o755, Size: int64(len(content))}))
-		_, err = w.Write(content)
-		check.Must(t, err)
-	}
-	check.Must(t, w.Close())
-	archive = filepath.Join(folder, "mosquitto.tar")
-	run(t, &files, "docker", "import", "-", brokerImage)
-	defer run(t, nil, "docker", "rmi", brokerImage)
-	run(t, nil, "docker", "save", "--output", archive, brokerImage)
-	return archive
-}
-
-func run(t *testing.T, in io.Reader, name string, args ...string) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), name, args...)
-	cmd.Stdin = in
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
-	}
-}
-
-// startBroker runs Mosquitto in a Pod at the address of a node, which Pods and this machine reach.
-func (c *theirs) startBroker(t *testing.T, folder string) {
-	t.Helper()
-	nodes, err := c.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	check.Must(t, err)
-	node := nodes.Items[len(nodes.Items)-1]
-	i := slices.IndexFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalIP })
-	files := filepath.Join(folder, "mosquitto")
-	check.Must(t, os.Mkdir(files, 0o700))
-	c.broker, err = mosquitto.Write(files, "0.0.0.0:"+brokerPort, []string{node.Status.Addresses[i].Address}, brokerFolder, "root")
-	check.Must(t, err)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "mosquitto"}, Data: map[string][]byte{}}
-	entries, err := os.ReadDir(files)
-	check.Must(t, err)
-	for _, e := range entries {
-		secret.Data[e.Name()], err = os.ReadFile(filepath.Join(files, e.Name()))
-		check.Must(t, err)
-	}
-	_, err = c.client.CoreV1().Secrets(metav1.NamespaceDefault).Create(t.Context(), secret, metav1.CreateOptions{})
-	check.Must(t, err)
-	parts, err := mosquitto.Parts(t.Context())
-	check.Must(t, err)
-	_, err = c.client.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "mosquitto"},
-		Spec: corev1.PodSpec{
-			NodeName: node.Name, HostNetwork: true, AutomountServiceAccountToken: ptr.To(false),
-			Containers: []corev1.Container{{
-				Name: "mosquitto", Image: brokerImage, ImagePullPolicy: corev1.PullNever, Command: []string{parts[0], "-c", brokerFolder + "/mosquitto.conf"},
-				VolumeMounts: []corev1.VolumeMount{{Name: "settings", MountPath: brokerFolder}},
-			}},
-			Volumes: []corev1.Volume{{Name: "settings", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret.Name}}}},
-		},
-	}, metav1.CreateOptions{})
-	check.Must(t, err)
-	check.Eventually(t.Context(), t, patience, "Mosquitto answers in their cluster", func(context.Context) error {
-		client, err := c.broker.Connect()
-		if err == nil {
-			client.Disconnect(0)
-		}
-		return err
-	})
 }
 
 // objects are those that a fleet might leave, or take with it.
@@ -285,11 +208,12 @@ func (c *theirs) up(t *testing.T, f *fleet) {
 	check.Must(t, err)
 }
 
-// A fleet on a cluster that is the user's: the bases, their controllers and the broker are in it, and
-// everything else stays as it was.
-func TestFleetOnTheirCluster(t *testing.T) {
+// A fleet on an existing cluster: the bases and their controllers run in it. down restores the cluster.
+func TestFleet(t *testing.T) {
 	f := newFleet(t)
+	broker := startContainer(t)
 	c := newTheirs(t, f.Bin)
+	c.broker = broker
 	f.client = c.client
 	there, err := c.objects(t.Context())
 	check.Must(t, err)
@@ -299,19 +223,10 @@ func TestFleetOnTheirCluster(t *testing.T) {
 		t.Fatalf("%d bases, error %v", len(before), err)
 	}
 	t.Run("rolling update", f.rollingUpdate)
-	t.Run("killed Pod", func(t *testing.T) { f.killedPod(t, before) })
+	t.Run("killed Pod", func(t *testing.T) { f.killedPod(t, victim, before) })
+	t.Run("broker", func(t *testing.T) { f.brokerOutages(t, broker, before) })
 	t.Run("killed agent", func(t *testing.T) {
-		pods := f.client.CoreV1().Pods("default")
-		was, err := pods.Get(t.Context(), agentPod, metav1.GetOptions{})
-		check.Must(t, err)
-		check.Must(t, pods.Delete(t.Context(), agentPod, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}))
-		check.Eventually(t.Context(), t, patience, "another Pod runs in its place", func(ctx context.Context) error {
-			is, err := pods.Get(ctx, agentPod, metav1.GetOptions{})
-			if err == nil && (is.UID == was.UID || is.Status.Phase != corev1.PodRunning) {
-				err = fmt.Errorf("it is %s, with UID %s", is.Status.Phase, is.UID)
-			}
-			return err
-		})
+		f.killedPod(t, agentPod, before)
 		f.rollingUpdate(t)
 	})
 	t.Run("what cannot be done is refused", func(t *testing.T) {
@@ -333,7 +248,7 @@ func TestFleetOnTheirCluster(t *testing.T) {
 		}
 		killed := list.Items[0].Name
 		check.Must(t, f.client.CoreV1().Pods("koupleless-system").Delete(t.Context(), killed, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}))
-		check.Eventually(t.Context(), t, patience, "status names another Pod in its place", func(ctx context.Context) error {
+		check.Soon(t, "status names another Pod in its place", func(ctx context.Context) error {
 			status, err := f.up.Status(ctx, false)
 			if err != nil {
 				return err
@@ -364,7 +279,7 @@ func TestFleetOnTheirCluster(t *testing.T) {
 // asItWas waits until nothing is left of a fleet.
 func (c *theirs) asItWas(t *testing.T, before []string) {
 	t.Helper()
-	check.Eventually(t.Context(), t, patience, "their cluster is as it was", func(ctx context.Context) error {
+	check.Soon(t, "their cluster is as it was", func(ctx context.Context) error {
 		left, err := c.objects(ctx)
 		if err != nil { // what could not be listed is not missing
 			return err

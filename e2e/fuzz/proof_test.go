@@ -2,7 +2,6 @@ package fuzz
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -35,34 +34,16 @@ func TestMutationsAreFound(t *testing.T) {
 			programs := programs
 			programs.Controller = filepath.Join(t.TempDir(), box.ControllerProgram)
 			check.Must(t, m.Build(t.Context(), root, programs.Controller))
-			if run(t, programs, v1alpha1.Controller{}) == nil {
+			if run(t, programs) == nil {
 				t.Error("the fuzzer did not find the mutation")
 			}
 		})
 	}
 }
 
-// The fuzzer finds failures of a controller that ignores the answers of bases.
-func TestNaiveControllerIsFound(t *testing.T) {
-	programs := prepare(t)
-	naive := filepath.Join(t.TempDir(), "naive")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", naive, "../own/naive")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the naive controller: %v\n%s", err, out)
-	}
-	f := run(t, programs, v1alpha1.Controller{
-		Command: []string{naive}, Ready: &v1alpha1.ControllerReady{Log: "I am ready$"},
-		Env: map[string]string{"KUBECONFIG": "{{.Kubeconfig}}", "BROKER": "tcp://{{.BrokerHost}}:{{.BrokerPort}}", "BROKER_USER": "{{.BrokerUser}}",
-			"BROKER_PASSWORD": "{{.BrokerPassword}}", "ENVIRONMENT": "{{.Env}}", "INSTANCE": "{{.ClientPrefix}}@@@{{.ClientID}}", "HEALTH": "{{.HealthAddr}}"},
-	})
-	if f == nil {
-		t.Error("the fuzzer did not find a failure")
-	}
-}
-
 // The fuzzer finds no failure of the controller without mutations.
 func TestControllerPasses(t *testing.T) {
-	if f := run(t, prepare(t), v1alpha1.Controller{}); f != nil {
+	if f := run(t, prepare(t)); f != nil {
 		t.Errorf("%s: %s\nRepeat it: koupsandbox fuzz --replay %d", f.Invariant, f.Seen, f.Seed)
 	}
 }
@@ -80,12 +61,12 @@ func prepare(t *testing.T) sandbox.Programs {
 }
 
 // run runs the fuzzer until it finds a failure. It returns nil if there is none.
-func run(t *testing.T, programs sandbox.Programs, c v1alpha1.Controller) *fuzz.Failure {
+func run(t *testing.T, programs sandbox.Programs) *fuzz.Failure {
 	t.Helper()
 	home, err := os.MkdirTemp("", "fz") // the path of a socket must be short
 	check.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(home) }) // a directory for temporary files
-	config := &v1alpha1.Sandbox{Metadata: v1alpha1.Metadata{Name: "f"}, Spec: v1alpha1.Spec{Controller: c}}
+	config := &v1alpha1.Sandbox{Metadata: v1alpha1.Metadata{Name: "f"}}
 	config.APIVersion, config.Kind = v1alpha1.APIVersion, v1alpha1.Kind
 	config.Spec.Bases.Count, config.Spec.Speed = ptr.To(1), fuzz.Speed // schedules have their own bases
 	check.Must(t, v1alpha1.Complete(config, &v1alpha1.Origins{}, nil))

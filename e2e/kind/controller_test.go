@@ -18,7 +18,6 @@ import (
 
 const controllerName = "module-controller"
 
-// controllerPods are the controllers' Pods.
 func controllerPods(ctx context.Context) ([]corev1.Pod, error) {
 	list, err := client.CoreV1().Pods("koupleless-system").List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + controllerName})
 	if err != nil {
@@ -27,7 +26,7 @@ func controllerPods(ctx context.Context) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// onlyController is the Pod of the only controller, those that are going left out.
+// onlyController returns the Pod of the controller. Pods that are being deleted are ignored.
 func onlyController(t *testing.T) *corev1.Pod {
 	t.Helper()
 	pods, err := controllerPods(t.Context())
@@ -47,7 +46,6 @@ func act(t *testing.T, component string, actions ...sandbox.Action) {
 	}
 }
 
-// sandboxIsWell waits until nothing is wrong.
 func sandboxIsWell(t *testing.T) {
 	t.Helper()
 	eventually(t, "the sandbox is well", func(ctx context.Context) error {
@@ -80,8 +78,7 @@ func TestKilledController(t *testing.T) {
 	deploy(t, "after-the-kill")
 }
 
-// A controller on this machine takes the place of the one in the cluster, which does not stay
-// behind; and the other way round.
+// An up with a controller on this machine removes the controller in the cluster, and the other way round.
 func TestControllerOnThisMachine(t *testing.T) {
 	here := spec()
 	here.Controller.Location = v1alpha1.LocationHost

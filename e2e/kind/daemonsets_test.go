@@ -13,8 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 )
 
-// A DaemonSet that tolerates everything, made while bases are there, gets Pods on the nodes of the
-// engine alone; one of modules gets one on every base, whatever it tolerates.
+// A DaemonSet that tolerates all taints gets Pods only on the nodes of kind. A DaemonSet of modules gets a Pod on every
+// base.
 func TestDaemonSetsGetTheirNodes(t *testing.T) {
 	image := pauseImage(t)
 	system := module.DaemonSet("default", "everywhere", corev1.PodTemplateSpec{
@@ -66,8 +66,7 @@ func TestDaemonSetsGetTheirNodes(t *testing.T) {
 	rolledOut(modules, bases, true)
 }
 
-// pauseImage is one that every node of the engine has, since each of its Pods holds a container of
-// it.
+// pauseImage returns the name of an image that every node of kind has.
 func pauseImage(t *testing.T) string {
 	t.Helper()
 	list, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: module.LabelComponent + "!=vnode"})
@@ -83,4 +82,17 @@ func pauseImage(t *testing.T) string {
 	}
 	t.Fatalf("node %s has no pause image", list.Items[0].Name)
 	return ""
+}
+
+// vnodes returns the names of the Nodes of bases.
+func vnodes(ctx context.Context) (map[string]bool, error) {
+	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: module.LabelComponent + "=vnode"})
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, n := range list.Items {
+		names[n.Name] = true
+	}
+	return names, nil
 }

@@ -1,7 +1,5 @@
-// Package kind proves the provider kind on a real container engine: a cluster with the controller
-// in it, real traffic during a rolling update, and what up and down do about clusters that are
-// there already.
+// Package kind tests the provider kind on a real container engine: a controller in the cluster, requests through
+// kube-proxy during a rolling update, and up and down with existing clusters.
 //
-// They need a container engine and minutes, so they run with E2E_KIND=1 only: `make e2e-kind`,
-// which says so where no engine answers.
+// It needs a container engine and minutes, so it runs only with E2E_KIND=1: make e2e-kind.
 package kind

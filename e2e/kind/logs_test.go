@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 )
 
-// deploy brings a module onto a base, and returns its Pod when it is Ready.
+// deploy creates a Pod with a module, and returns it when it is Ready.
 func deploy(t *testing.T, name string) *corev1.Pod {
 	t.Helper()
 	pod := module.Pod("default", name, module.Template(name, module.Container(name, "1.0.0")))
@@ -40,8 +40,7 @@ func deploy(t *testing.T, name string) *corev1.Pod {
 	return pod
 }
 
-// The cluster's API server asks the controller's Pod for the log of a module, and to run a command
-// there, as it asks a kubelet.
+// The API server of the cluster reaches the kubelet API in the Pod of the controller.
 func TestLogsAndExecOfAModuleComeThroughTheCluster(t *testing.T) {
 	pod := deploy(t, "with-a-log")
 	text, err := client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: ptr.To[int64](100)}).DoRaw(t.Context())

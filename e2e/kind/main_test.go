@@ -69,7 +69,7 @@ func newBox(kind string) *box.Box {
 	return &box.Box{Bin: shared.Bin, Home: shared.Home, Name: envconf.RandomName(kind, 10), Provider: v1alpha1.ProviderKind}
 }
 
-// spec has the controller in the cluster, which is the default, and each base in a Pod of its own.
+// spec has the controller in the cluster, which is the default, and each base in its own Pod.
 func spec() v1alpha1.Spec {
 	count := bases
 	return v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &count, Runtime: v1alpha1.RuntimeCluster, PerPod: 1}, Kind: v1alpha1.KindCluster{Engine: v1alpha1.Engine(engine), Nodes: nodes}}

@@ -20,7 +20,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// A cluster of the sandbox's name that somebody else has made is refused in one sentence, and stays.
+// up refuses a cluster with the name of the sandbox that no sandbox has created, and does not change it.
 func TestForeignClusterIsNotTouched(t *testing.T) {
 	b := newBox("alien")
 	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: "node-role.kubernetes.io/control-plane"})
@@ -60,8 +60,7 @@ func TestForeignClusterIsNotTouched(t *testing.T) {
 	untouched("down")
 }
 
-// The cluster of a sandbox whose daemon was killed is used as it is, with what is in it, by the
-// next up that succeeds.
+// After the daemon was killed, the next up that succeeds uses the cluster with its objects.
 func TestClusterIsAdoptedAfterACrash(t *testing.T) {
 	kept, err := client.AppsV1().Deployments("default").Create(t.Context(),
 		module.Deployment("default", "kept", 1, module.Template("kept", module.Container("kept", "1.0.0"))), metav1.CreateOptions{})
@@ -95,8 +94,7 @@ func TestClusterIsAdoptedAfterACrash(t *testing.T) {
 	eventually(t, "the module is on one of the bases that came", serves)
 }
 
-// onlyLivingNodes checks that the bases that ended with a daemon that was killed have no Nodes any
-// more.
+// onlyLivingNodes checks that only the present bases have Nodes.
 func onlyLivingNodes(t *testing.T) {
 	t.Helper()
 	list, err := up.Bases(t.Context(), "")
@@ -112,7 +110,6 @@ func onlyLivingNodes(t *testing.T) {
 	}
 }
 
-// killDaemon kills the daemon of the shared sandbox.
 func killDaemon(t *testing.T) {
 	t.Helper()
 	list, err := shared.Processes(t.Context())
@@ -141,7 +138,7 @@ func adopt(t *testing.T, with v1alpha1.Spec) {
 	upAgain(t, with)
 }
 
-// upAgain brings the shared sandbox up on the cluster that is left.
+// upAgain brings the shared sandbox up on its existing cluster.
 func upAgain(t *testing.T, with v1alpha1.Spec) {
 	t.Helper()
 	if r := upWith(t, with); r.Status != 0 || !strings.Contains(r.Err, "is used as it is") {
@@ -152,7 +149,7 @@ func upAgain(t *testing.T, with v1alpha1.Spec) {
 	}
 }
 
-// Ctrl-C while the cluster is made leaves nothing behind.
+// Ctrl-C during the creation of the cluster leaves nothing.
 func TestInterruptedCreation(t *testing.T) {
 	b := newBox("half")
 	file, err := b.WriteConfig(spec())

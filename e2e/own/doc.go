@@ -1,5 +1,2 @@
-// Package own proves that the scenarios with the label conformance judge any module controller that
-// spec.controller.command names.
-//
-//	naive/       the naive controller
+// Package own tests a controller that spec.controller.command names.
 package own

@@ -1,14 +1,19 @@
 package realbase
 
 import (
+	"archive/zip"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"io/fs"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"k8s.io/client-go/kubernetes"
@@ -28,7 +33,14 @@ var (
 	jars   string // URL of an HTTP server with the jars
 )
 
-// The variants of the module that tests install.
+// Files that Maven built.
+const (
+	BaseJar  = "base.jar"
+	ShopJar1 = "shop-1.0.0-ark-biz.jar"
+	ShopJar2 = "shop-2.0.0-ark-biz.jar"
+)
+
+// variants are the jars that tests install, with attributes that replace those of the module.
 var variants = map[string]recording.Manifest{
 	"throwing.jar":  {"Ark-Biz-Name": "throwing", "Main-Class": "koupsandbox.module.Throwing", "Start-Class": "koupsandbox.module.Throwing"},
 	"same-path.jar": {"Ark-Biz-Version": "2.0.0"}, // and the web context path of version 1.0.0
@@ -37,10 +49,11 @@ var variants = map[string]recording.Manifest{
 // missing says why there is no real base; tests that need one skip then.
 var missing error
 
-// TestMain runs tests with a real base only with E2E_REALBASE set, so that make test does not do what
-// make e2e-realbase does. That there is no real base is a failure then.
+// TestMain runs tests with a real base only with E2E_REALBASE set, so that make test does not repeat
+// make e2e-realbase. If there is no real base then, all tests fail.
 func TestMain(m *testing.M) {
-	if os.Getenv("E2E_REALBASE") == "" {
+	flag.Parse()
+	if os.Getenv("E2E_REALBASE") == "" && !*record {
 		missing = errors.New("run them with: make e2e-realbase")
 		fmt.Println("e2e/realbase: tests with a real base are skipped:", missing)
 		os.Exit(m.Run())
@@ -49,6 +62,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "e2e/realbase:", err)
 		os.Exit(1)
 	}
+	if *record {
+		os.Exit(m.Run())
+	}
 	server := httptest.NewServer(http.FileServer(http.Dir(target)))
 	jars = server.URL
 	code := box.Main(m, "realbase", 0, bringUp)
@@ -56,7 +72,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// prepare finds what the tests need, or says what is missing.
+// prepare finds the files that the tests need, or returns what is missing.
 func prepare() (err error) {
 	if target, err = filepath.Abs("target"); err != nil {
 		return fmt.Errorf("finding the jars: %w", err)
@@ -64,14 +80,42 @@ func prepare() (err error) {
 	if _, err := exec.LookPath("java"); err != nil {
 		return errors.New("there is no java in the PATH: install a JDK 17, for example Debian's openjdk-17-jdk-headless")
 	}
-	return Missing(target)
+	for _, name := range []string{BaseJar, ShopJar1, ShopJar2} {
+		if _, err := os.Stat(filepath.Join(target, name)); err != nil {
+			return fmt.Errorf("%s is not in %s: build the real base first with: make realbase", name, target)
+		}
+	}
+	return nil
+}
+
+// manifest returns the main attributes of the module that Maven built.
+func manifest() (recording.Manifest, error) {
+	in, err := zip.OpenReader(filepath.Join(target, ShopJar1))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = in.Close() }() // it was only read
+	text, err := fs.ReadFile(in, "META-INF/MANIFEST.MF")
+	joined := strings.ReplaceAll(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n ", "")
+	m := recording.Manifest{}
+	for line := range strings.Lines(joined) {
+		if key, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ": "); ok {
+			m[key] = value
+		}
+	}
+	return m, err
 }
 
 // bringUp makes the variants, and starts a sandbox that takes bases over both tunnels.
 func bringUp(ctx context.Context, b *box.Box) error {
 	shared = b
 	for name, changes := range variants {
-		if _, err := Variant(filepath.Join(target, ShopJar1), filepath.Join(target, name), changes); err != nil {
+		m, err := manifest()
+		if err != nil {
+			return err
+		}
+		maps.Copy(m, changes)
+		if err := recording.WriteJar(filepath.Join(target, name), m, filepath.Join(target, ShopJar1)); err != nil {
 			return err
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -21,10 +20,7 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
 )
 
-// patience is how long an up may take on a busy machine.
-const patience = 3 * time.Minute
-
-// docker runs a command of docker's, and returns what it prints.
+// docker runs docker, and returns its output.
 func docker(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "docker", args...)
@@ -37,8 +33,8 @@ func docker(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// The image shows a demo, runs the scenarios of a mounted folder, and brings a sandbox up that is reached from
-// outside, which a SIGTERM takes down.
+// The image runs a demo, runs the scenarios of a mounted directory, and brings up a sandbox that the host can reach.
+// SIGTERM takes the sandbox down.
 func TestImage(t *testing.T) {
 	if exec.CommandContext(t.Context(), "docker", "ps").Run() != nil {
 		t.Skip("docker does not answer")
@@ -56,7 +52,7 @@ func TestImage(t *testing.T) {
 	})
 }
 
-// imageScenarios runs a scenario of a folder that only its owner may write to, as that owner.
+// imageScenarios runs a scenario in a directory that only its owner can write to, as the owner.
 func imageScenarios(t *testing.T, name string) {
 	folder := t.TempDir()
 	check.Must(t, os.CopyFS(folder, os.DirFS(filepath.Join(repository, "examples/module"))))
@@ -72,14 +68,13 @@ func imageScenarios(t *testing.T, name string) {
 	}
 }
 
-// imageUp reaches a sandbox in a container from this machine.
+// imageUp connects to a sandbox in a container.
 func imageUp(t *testing.T, name string) {
 	box := docker(t, "run", "-d", "-p", "127.0.0.1::8443", name, "up", "--bases", "2")
 	t.Cleanup(func() { docker(t, "rm", "-f", box) })
-	check.Eventually(t.Context(), t, patience, "the sandbox is up", func(ctx context.Context) error {
+	check.Soon(t, "the sandbox is up", func(ctx context.Context) error {
 		return exec.CommandContext(ctx, "docker", "exec", box, "/koupsandbox", "status").Run()
 	})
-	// A person maps the port to the same one; a test takes any.
 	text := docker(t, "exec", box, "/koupsandbox", "kubeconfig")
 	text = regexp.MustCompile(`https://127\.0\.0\.1:8443`).ReplaceAllString(text, "https://"+docker(t, "port", box, "8443/tcp"))
 	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(text))

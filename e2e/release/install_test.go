@@ -33,18 +33,18 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
 )
 
-// shells are those that install.sh has to run in, each as it is called.
+// shells are the shells that install.sh supports, with their command lines.
 var shells = map[string][]string{"sh": {"sh"}, "dash": {"dash"}, "busybox": {"busybox", "sh"}, "bash": {"bash", "--posix"}}
 
-// linked are the files of an archive that install.sh makes links to.
+// linked are the files of an archive that install.sh links to.
 var linked = []string{
 	"koupsandbox", "completions/koupsandbox.bash", "completions/_koupsandbox", "completions/koupsandbox.fish", "man/man1/koupsandbox.1",
 }
 
-// program stands for koupsandbox.
+// program is the content of koupsandbox in archives.
 const program = "#!/bin/sh\necho koupsandbox VERSION\n"
 
-// mirror serves releases that stand for real ones.
+// mirror serves releases, and returns their URL.
 func mirror(t *testing.T, versions ...string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -68,14 +68,14 @@ func mirror(t *testing.T, versions ...string) string {
 	return server.URL
 }
 
-// put writes a file, with the folders above it.
+// put writes a file and creates its directories.
 func put(t *testing.T, path, text string) {
 	t.Helper()
 	check.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	check.Must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// installer is install.sh in a shell, with a home of its own.
+// installer runs install.sh in a shell.
 type installer struct {
 	t     *testing.T
 	shell []string
@@ -98,7 +98,7 @@ func (i installer) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// run installs, and returns what it said and its exit status.
+// run returns the output and the exit status of install.sh.
 func (i installer) run(args ...string) (string, int) {
 	cmd := i.command(i.t.Context(), args...)
 	out, err := cmd.CombinedOutput()
@@ -112,7 +112,7 @@ func (i installer) run(args ...string) (string, int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// must installs, which must go well.
+// must fails the test if install.sh fails.
 func (i installer) must(args ...string) {
 	i.t.Helper()
 	if out, code := i.run(args...); code != 0 {
@@ -120,7 +120,7 @@ func (i installer) must(args ...string) {
 	}
 }
 
-// tree lists what is below the folder, with what links lead to and what files say.
+// tree returns the files below dir with their contents, and the links with their targets.
 func (i installer) tree() map[string]string {
 	all := map[string]string{}
 	err := filepath.WalkDir(i.dir, func(path string, d fs.DirEntry, err error) error {
@@ -147,7 +147,7 @@ func (i installer) tree() map[string]string {
 	return all
 }
 
-// each runs a test in every shell that is here.
+// each runs a test in every installed shell.
 func each(t *testing.T, test func(t *testing.T, i installer)) {
 	for name, shell := range shells {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestInstallsAndUndoesIt(t *testing.T) {
 	})
 }
 
-// What goes wrong gets one sentence, and changes nothing.
+// install.sh reports each problem in one sentence, and changes nothing.
 func TestInstallRefuses(t *testing.T) {
 	url := mirror(t, "v1.2.3", "v1.3.0")
 	name := "koupsandbox_v1.2.3_" + runtime.GOOS + "_" + runtime.GOARCH + ".tar.gz"
@@ -230,7 +230,7 @@ func TestInstallRefuses(t *testing.T) {
 			return server.URL
 		}
 	}
-	// only leaves a machine with nothing but these tools.
+	// only sets a PATH with only these tools.
 	only := func(tools ...string) func(t *testing.T, i *installer) string {
 		return func(t *testing.T, i *installer) string {
 			i.path = pathOf(t, tools...)
@@ -318,7 +318,7 @@ func otherSystem(t *testing.T) string {
 	return server.URL
 }
 
-// One that is interrupted while it fetches leaves the version that was there.
+// An interrupted download leaves the installed version unchanged.
 func TestInstallIsInterrupted(t *testing.T) {
 	url := mirror(t, "v1.2.3")
 	each(t, func(t *testing.T, i installer) {

@@ -15,7 +15,7 @@ import (
 
 const repository = "../.."
 
-// build runs make, which needs seconds unless it compiles Kubernetes.
+// build runs make. It takes seconds if Kubernetes is compiled already.
 func build(ctx context.Context, t *testing.T, folder string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, "make", append([]string{"-C", folder}, args...)...)
@@ -25,7 +25,7 @@ func build(ctx context.Context, t *testing.T, folder string, args ...string) {
 	}
 }
 
-// place copies a program to where make takes it for one that it has built just now.
+// place copies a binary, with a time that makes it up to date for make.
 func place(t *testing.T, from, to string) {
 	t.Helper()
 	text, err := os.ReadFile(from)

@@ -14,8 +14,8 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
 )
 
-// Two builds that differ in their version only. Neither works with what belongs to the other, and says
-// so; but the newer one takes down what the older one has brought up.
+// Binaries of two versions do not work together, and report it. The newer version can take down a sandbox of the older
+// version.
 func TestVersionsRefuseEachOther(t *testing.T) {
 	home, err := os.MkdirTemp("/tmp", "koup") // there are sockets in it
 	check.Must(t, err)
@@ -26,7 +26,7 @@ func TestVersionsRefuseEachOther(t *testing.T) {
 		place(t, filepath.Join(repository, "bin/koup-controlplane"), filepath.Join(folders[v], "koup-controlplane"))
 		build(t.Context(), t, repository, "build", "BIN="+folders[v], "VERSION="+v)
 	}
-	// run runs koupsandbox of a version, and fails unless it ends with that status and says that.
+	// run runs koupsandbox of a version, and checks its exit status and output.
 	run := func(v string, code int, says string, args ...string) {
 		t.Helper()
 		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(folders[v], "koupsandbox"), append([]string{"--home", home}, args...)...)

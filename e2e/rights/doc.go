@@ -1,3 +1,2 @@
-// Package rights holds a sandbox to what SECURITY.md says: who may do what, who reaches what, and what
-// is on its disk.
+// Package rights tests the statements of SECURITY.md: permissions, listeners, and files.
 package rights

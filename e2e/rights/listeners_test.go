@@ -3,7 +3,6 @@ package rights
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -222,7 +221,7 @@ func listening(t *testing.T) (list []socket) {
 				addr := net.JoinHostPort(s.Laddr.IP, fmt.Sprint(s.Laddr.Port))
 				name, ok := names[addr]
 				if !ok {
-					name = byItsAnswer(t, p.Component, addr)
+					name = map[string]string{"daemon": arklet, "etcd": peers}[p.Component]
 				}
 				list = append(list, socket{listener{name, p.Component, s.Laddr.IP}, addr})
 			}
@@ -233,7 +232,7 @@ func listening(t *testing.T) (list []socket) {
 
 const unix = 1 // AF_UNIX
 
-// The listeners whose addresses nothing tells.
+// The listeners whose addresses the sandbox does not report: the other listeners of the daemon and of etcd.
 const (
 	arklet = "arklet of a base"
 	peers  = "etcd, for other members"
@@ -242,42 +241,7 @@ const (
 	control = "control endpoint of a base"
 )
 
-// byItsAnswer tells by what a listener of a process answers which of those it is.
-func byItsAnswer(t *testing.T, process, addr string) string {
-	t.Helper()
-	switch process {
-	case "daemon":
-		answer, err := http.Post("http://"+addr+"/health", "application/json", strings.NewReader("{}"))
-		if err != nil {
-			return "no arklet: " + err.Error()
-		}
-		defer func() { _ = answer.Body.Close() }()
-		var health struct {
-			Code string
-			Data struct{ HealthData map[string]any }
-		}
-		if err := json.NewDecoder(answer.Body).Decode(&health); err != nil || health.Code != "SUCCESS" || len(health.Data.HealthData) == 0 {
-			return fmt.Sprintf("no arklet: it answers %+v, %v", health, err)
-		}
-		return arklet
-	case "etcd":
-		authority, err := os.ReadFile(filepath.Join(shared.Folder(), "pki", "etcd-ca.crt"))
-		must(t, err)
-		roots := x509.NewCertPool()
-		if !roots.AppendCertsFromPEM(authority) {
-			t.Fatal("etcd's authority has no certificate")
-		}
-		c, err := tls.Dial("tcp", addr, &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: "localhost"})
-		if err != nil {
-			return "not etcd's: " + err.Error()
-		}
-		must(t, c.Close())
-		return peers
-	}
-	return "unknown"
-}
-
-// known names the addresses that the sandbox itself tells.
+// known returns the listeners whose addresses the sandbox reports, by address.
 func known(t *testing.T) map[string]string {
 	t.Helper()
 	names := map[string]string{}
@@ -327,7 +291,7 @@ func request(t *testing.T) {
 	through(t, status.Gateway, "http://"+baseIP(t)+"/m")
 }
 
-// What stands before an address in the log of a controller.
+// The texts before addresses in the log of a controller.
 const (
 	heartbeatsOver = `msg="receiving heartbeats over HTTP" addr=`
 	kubeletAt      = `msg="serving the kubelet API" addr=`

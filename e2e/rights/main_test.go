@@ -21,10 +21,10 @@ import (
 
 const patience = check.Patience
 
-// repository is where it is from here.
+// repository is the path of the repository.
 var repository = filepath.Join("..", "..")
 
-// What all tests use; bringUp sets it.
+// The sandbox that all tests share, its Go API, and clients of its Kubernetes API.
 var (
 	shared *box.Box
 	up     *sandbox.Sandbox // the Go API of shared
@@ -35,7 +35,7 @@ var (
 
 func TestMain(m *testing.M) { os.Exit(box.Main(m, "rights", 0, bringUp)) }
 
-// bringUp starts a sandbox as somebody whose umask takes nothing away.
+// bringUp starts the sandbox with the umask 0.
 func bringUp(ctx context.Context, b *box.Box) error {
 	shared, b.Instead = b, filepath.Join(b.Home, ".audited")
 	if err := os.Chmod(b.Home, 0o777); err != nil { //nolint:gosec // the worst home for a sandbox: every user may write to it
@@ -64,7 +64,7 @@ func bringUp(ctx context.Context, b *box.Box) error {
 	return errors.Join(errs[:]...)
 }
 
-// contextOf is the context of the shared sandbox's kubeconfig.
+// contextOf returns the context of the shared sandbox's kubeconfig.
 func contextOf(t *testing.T) string {
 	t.Helper()
 	kubeconfig, err := clientcmd.LoadFromFile(filepath.Join(shared.Folder(), "kubeconfig"))

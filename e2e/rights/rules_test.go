@@ -19,8 +19,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 )
 
-// What the controller asks of the API server is what the manifests let it: no request that no rule
-// allows, and no rule that no request needs. What happens here is all that makes it ask.
+// The controller needs each RBAC rule of the manifests, and makes no request that the rules do not allow. The test causes
+// all requests of the controller.
 func TestRules(t *testing.T) {
 	granted, err := audit.Granted()
 	must(t, err)
@@ -65,8 +65,8 @@ func namespace(t *testing.T) string {
 	return name
 }
 
-// workloads makes a module whose version is in a ConfigMap, and whose Pods lack a toleration; a peer
-// Deployment; and a DaemonSet that can make no Pods, which is told so twice.
+// workloads creates a module with its version in a ConfigMap and without the toleration of an environment, a peer
+// Deployment, and a DaemonSet that no base tolerates, for which the controller records two Events.
 func workloads(t *testing.T, ns string) {
 	t.Helper()
 	_, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{
@@ -90,7 +90,7 @@ func workloads(t *testing.T, ns string) {
 	must(t, err)
 }
 
-// unnamed is a template that tolerates bases of no environment by name.
+// unnamed returns a template without a toleration of an environment.
 func unnamed(app string) corev1.PodTemplateSpec {
 	template := module.Template(app, module.Container(app, "1.0.0"))
 	template.Spec.Tolerations = template.Spec.Tolerations[:1]
@@ -123,8 +123,7 @@ func podOf(t *testing.T, ns, app string) (pod *corev1.Pod) {
 	return pod
 }
 
-// asWithOlderServers has the controller read lists, and then watch, as its client does where the API
-// server cannot send a list by a watch.
+// asWithOlderServers makes the controller use list requests, as with an API server that cannot stream lists.
 func asWithOlderServers(t *testing.T) {
 	t.Helper()
 	before, err := up.SetController(t.Context(), sandbox.ControllerRequest{APIView: true, Env: map[string]string{"KUBE_FEATURE_WatchListClient": "false"}})
@@ -133,8 +132,8 @@ func asWithOlderServers(t *testing.T) {
 	must(t, err)
 }
 
-// conflicts has the API server refuse a write of a Pod and of a Node, and others change the Node, so
-// that the controller reads them again and mends what it can.
+// conflicts makes the API server reject a write of a Pod and of a Node, and changes the Node, so that the controller reads
+// and repairs them.
 func conflicts(t *testing.T, ns string) {
 	t.Helper()
 	for _, resource := range []string{"pods/status", "nodes/status"} {

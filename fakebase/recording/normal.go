@@ -1,11 +1,6 @@
 package recording
 
-import (
-	"bytes"
-	"encoding/json"
-	"regexp"
-	"strings"
-)
+import "regexp"
 
 // normal are the values that differ from run to run: times, durations, sizes,
 // addresses of the machine, stack frames, and the figures of the machine's health.
@@ -40,34 +35,4 @@ func Normal(answer string) string {
 		answer = n.what.ReplaceAllString(answer, n.with)
 	}
 	return answer
-}
-
-// Places are what stands behind the names in braces of an Exchange.
-type Places struct{ Modules, Server, Refused string }
-
-// Fill puts the places into a text.
-func (p Places) Fill(text string) string {
-	return strings.NewReplacer("{modules}", p.Modules, "{server}", p.Server, "{refused}", p.Refused,
-		"{oversized}", strings.Repeat("x", 1<<20+1)).Replace(text)
-}
-
-// Strip puts the names back.
-func (p Places) Strip(text string) string {
-	var pairs []string
-	for _, place := range []struct{ name, value string }{{"{modules}", p.Modules}, {"{server}", p.Server}, {"{refused}", p.Refused}} {
-		if place.value != "" {
-			pairs = append(pairs, place.value, place.name)
-		}
-	}
-	return strings.NewReplacer(pairs...).Replace(text)
-}
-
-// encode writes JSON for people: indented, and no escapes for HTML.
-func encode(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	e := json.NewEncoder(&buf)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	err := e.Encode(v)
-	return buf.Bytes(), err
 }

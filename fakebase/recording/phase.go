@@ -30,7 +30,7 @@ const (
 	ControllerReturns Event = "controllerReturns"
 )
 
-// Phase is a time in the life of a base.
+// Phase is a period in the life of a base.
 type Phase struct {
 	// Event begins the phase.
 	Event Event `json:"event"`
@@ -52,9 +52,8 @@ type Sent struct {
 	Payload string `json:"payload,omitempty"`
 }
 
-// sentPackets says what an MQTT packet is; nothing for acknowledgements and pings. prefix
-// is what topics begin with.
-func sentPackets(pk packets.Packet, prefix string) []Sent {
+// sentPackets describes an MQTT packet. The result is empty for acknowledgements and pings.
+func sentPackets(pk packets.Packet) []Sent {
 	switch pk.FixedHeader.Type {
 	case packets.Connect:
 		c := pk.Connect
@@ -71,11 +70,11 @@ func sentPackets(pk packets.Packet, prefix string) []Sent {
 	case packets.Subscribe: // one packet may have several filters, or several packets one each
 		var out []Sent
 		for _, f := range pk.Filters {
-			out = append(out, Sent{What: fmt.Sprintf("SUBSCRIBE %s QoS %d", strings.TrimPrefix(f.Filter, prefix), f.Qos)})
+			out = append(out, Sent{What: fmt.Sprintf("SUBSCRIBE %s QoS %d", strings.TrimPrefix(f.Filter, root), f.Qos)})
 		}
 		return out
 	case packets.Publish:
-		line := fmt.Sprintf("PUBLISH %s QoS %d", strings.TrimPrefix(pk.TopicName, prefix), pk.FixedHeader.Qos)
+		line := fmt.Sprintf("PUBLISH %s QoS %d", strings.TrimPrefix(pk.TopicName, root), pk.FixedHeader.Qos)
 		if pk.FixedHeader.Retain {
 			line += ", retained"
 		}
@@ -87,7 +86,6 @@ func sentPackets(pk packets.Packet, prefix string) []Sent {
 	}
 }
 
-// sentRequest says what an HTTP request is.
 func sentRequest(r *http.Request, body string) Sent {
 	return Sent{What: strings.TrimSpace(r.Method + " " + r.URL.Path + " " + r.Header.Get("Content-Type")), Payload: Normal(body)}
 }

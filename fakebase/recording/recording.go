@@ -4,6 +4,7 @@
 package recording
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -39,6 +40,9 @@ type Recording struct {
 	Tunnel    Tunnel `json:"tunnel"`
 	// Base are the settings of the real base on which the answers depend.
 	Base Settings `json:"base,omitzero"`
+	// OwnBase records with a base that no other recording uses, because the answers would show it. A recording with
+	// Phases always has its own base.
+	OwnBase bool `json:"ownBase,omitempty"`
 	// Jars are the manifests of the module jars of the condition, by file name. A
 	// nil manifest stands for a file that is no jar.
 	Jars map[string]Manifest `json:"jars,omitempty"`
@@ -153,4 +157,14 @@ func (r *Recording) Save(folder, name string) error {
 		return fmt.Errorf("saving recording %s: %w", file, err)
 	}
 	return nil
+}
+
+// encode writes JSON for people: indented, and no escapes for HTML.
+func encode(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	err := e.Encode(v)
+	return buf.Bytes(), err
 }

@@ -55,7 +55,7 @@ func TestSaveAndLoad(t *testing.T) {
 
 func TestController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := recording.Controller{Tap: &recording.Tap{}}
+		c := recording.Controller{Tap: recording.NewTap()}
 		first := c.Tap.Expect()
 		beat := func(mode recording.Event) *httptest.ResponseRecorder {
 			c.Set(mode)
@@ -81,29 +81,6 @@ func TestController(t *testing.T) {
 		one := recording.Sent{What: "POST /heartbeat application/json", Payload: `{"port":1}`}
 		if d := cmp.Diff([]recording.Sent{one, one, one}, c.Tap.Take()); d != "" {
 			t.Errorf("noted (-want +got):\n%s", d)
-		}
-	})
-}
-
-func TestHanging(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var h recording.Hanging
-		for range 2 {
-			w := httptest.NewRecorder()
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/x.jar", nil))
-			}()
-			synctest.Wait()
-			if !h.Asked() {
-				t.Error("nobody waits")
-			}
-			h.Release()
-			<-done
-			if w.Code != http.StatusNotFound || h.Asked() {
-				t.Errorf("%d, want 404; still asked: %v", w.Code, h.Asked())
-			}
 		}
 	})
 }

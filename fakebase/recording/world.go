@@ -1,26 +1,39 @@
 package recording
 
 import (
-	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 
 	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/packets"
 )
 
-// Tap notes what a base sends. It is a hook of a broker, and what a Controller tells
-// of requests. Its methods may be called concurrently.
+// The names of the base that is recorded.
+const (
+	Identity = "b1"
+	clientID = "koupleless@@@" + Identity
+	root     = "koupleless_dev/" + Identity + "/" // of topics
+)
+
+// Tap records what a base sends. It is a hook of a broker. A Controller also adds requests. Its methods may be called
+// concurrently.
 type Tap struct {
 	mqtt.HookBase
-	// ClientID and Prefix are those of the base: other clients are not noted, and topics
-	// are without the prefix.
-	ClientID, Prefix string
+	// Subscribed gets a value when the base has connected to the broker, subscribed, and asked for its baseline.
+	Subscribed chan struct{}
+
+	answers chan Message // to commands
 
 	mu    sync.Mutex
 	sent  []Sent
 	first chan struct{} // closed when something has been sent since Expect
+}
+
+// NewTap returns a tap that has recorded nothing.
+func NewTap() *Tap {
+	return &Tap{Subscribed: make(chan struct{}, 100), answers: make(chan Message, 1000)}
 }
 
 // ID is a name, for the broker.
@@ -29,15 +42,25 @@ func (t *Tap) ID() string { return "tap" }
 // Provides says that the tap wants to see packets.
 func (t *Tap) Provides(b byte) bool { return b == mqtt.OnPacketRead }
 
-// OnPacketRead notes a packet.
+// OnPacketRead records a packet.
 func (t *Tap) OnPacketRead(c *mqtt.Client, pk packets.Packet) (packets.Packet, error) {
-	if c.ID == t.ClientID || pk.FixedHeader.Type == packets.Connect && pk.Connect.ClientIdentifier == t.ClientID {
-		t.note(sentPackets(pk, t.Prefix)...)
+	if c.ID != clientID && (pk.FixedHeader.Type != packets.Connect || pk.Connect.ClientIdentifier != clientID) {
+		return pk, nil
+	}
+	t.add(sentPackets(pk)...)
+	if pk.FixedHeader.Type == packets.Publish {
+		switch topic := strings.TrimPrefix(pk.TopicName, root); topic {
+		case "base/heart":
+		case "base/queryBaseline":
+			t.Subscribed <- struct{}{}
+		default:
+			t.answers <- Message{Topic: topic, Payload: string(pk.Payload)}
+		}
 	}
 	return pk, nil
 }
 
-func (t *Tap) note(sent ...Sent) {
+func (t *Tap) add(sent ...Sent) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sent = append(t.sent, sent...)
@@ -85,7 +108,7 @@ func (c *Controller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		body = []byte(err.Error()) // shows up in the recording
 	}
-	c.Tap.note(sentRequest(r, string(body)))
+	c.Tap.add(sentRequest(r, string(body)))
 	c.mu.Lock()
 	mode := c.mode
 	c.mu.Unlock()
@@ -96,57 +119,5 @@ func (c *Controller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusInternalServerError)
 	default:
 		_, _ = io.WriteString(w, "SUCCESS") // the base may be gone
-	}
-}
-
-// WebAnswer is what a recording has of an answer of a base's web server. It
-// reads and closes the body.
-func WebAnswer(r *http.Response) (string, error) {
-	defer func() { _ = r.Body.Close() }() // what counts has been read
-	body, err := io.ReadAll(r.Body)
-	return fmt.Sprintf("HTTP/1.1 %d\r\nContent-Type: %s\r\n\r\n%s", r.StatusCode, r.Header.Get("Content-Type"), body), err
-}
-
-// Hanging is a server that takes requests and does not answer them until Release: then
-// it says 404. Its methods may be called concurrently.
-type Hanging struct {
-	mu      sync.Mutex
-	waiting int
-	gate    chan struct{} // closed by Release; nil = nobody has waited since
-}
-
-// ServeHTTP lets a request wait.
-func (h *Hanging) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h.mu.Lock()
-	if h.gate == nil {
-		h.gate = make(chan struct{})
-	}
-	gate := h.gate
-	h.waiting++
-	h.mu.Unlock()
-	select {
-	case <-gate:
-		http.NotFound(w, r)
-	case <-r.Context().Done():
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.waiting--
-}
-
-// Asked tells whether a request waits.
-func (h *Hanging) Asked() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.waiting > 0
-}
-
-// Release answers the requests that wait; later ones wait again.
-func (h *Hanging) Release() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.gate != nil {
-		close(h.gate)
-		h.gate = nil
 	}
 }

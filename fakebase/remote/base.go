@@ -3,7 +3,6 @@ package remote
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,7 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 )
 
-// callTime is how long the process of a base may take to answer: one that is paused never does.
+// callTime is the timeout of calls. A paused process does not answer.
 const callTime = 5 * time.Second
 
 var errUnreachable = errors.New("the process of the base does not answer")
@@ -111,16 +110,16 @@ func (b *Base) Renew(ctx context.Context, transport http.RoundTripper, ip string
 	return nil
 }
 
-// begin makes a base in a process.
 func begin(ctx context.Context, transport http.RoundTripper, o Options) (snapshot, *life, error) {
 	l := &life{
-		process: rpc.Client{Transport: &among{transport, rand.Text()}, Unreachable: errUnreachable},
+		process: rpc.Client{Transport: transport, Unreachable: errUnreachable},
 		read:    &rpc.Mark{}, followed: make(chan struct{}),
 	}
 	now, err := makeBase.Call(ctx, &l.process, o)
 	if err != nil {
 		return now, nil, fmt.Errorf("making base %q: %w", o.Identity, err)
 	}
+	l.process.Path = "/" + now.ID
 	return now, l, nil
 }
 
@@ -153,7 +152,10 @@ func (b *Base) Discard(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	l := b.now()
-	_, err := discard.Call(ctx, &l.process, rpc.None{})
+	_, err := stop.Call(ctx, &l.process, rpc.None{})
+	if err == nil {
+		_, err = run.Call(ctx, &l.process, rpc.None{}) // it ends at once
+	}
 	l.stopFollowing()
 	<-l.followed
 	return err
@@ -234,16 +236,8 @@ func (b *Base) Restart(identity string) error {
 	return err
 }
 
-// WebAddr returns host:port of the listener for module traffic.
-func (b *Base) WebAddr(ctx context.Context) (string, error) {
-	if addr := b.Status().WebAddr; addr != "" {
-		return addr, nil
-	}
-	addr, err := ask(ctx, b, webAddr, rpc.None{})
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.reachable(addr), err
-}
+// WebAddr returns host:port of the listener for module traffic, which is open from the start.
+func (b *Base) WebAddr(context.Context) (string, error) { return b.Status().WebAddr, nil }
 
 // HTTPAddr is host:port of the arklet HTTP server, or of the last one; empty =
 // there has been none.

@@ -28,7 +28,7 @@ func (b *Base) Forward(ctx context.Context, conn net.Conn, to Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l := b.now()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://server/"+connect+"?to="+string(to), io.NopCloser(conn))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://server"+l.process.Path+"/"+connect+"?to="+string(to), io.NopCloser(conn))
 	if err != nil {
 		return err
 	}
@@ -48,12 +48,7 @@ func (b *Base) Forward(ctx context.Context, conn net.Conn, to Listener) error {
 }
 
 // connect is the other side of Forward.
-func (h *host) connect(w http.ResponseWriter, r *http.Request) {
-	s, err := h.of(r.Context())
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusConflict)
-		return
-	}
+func (s *server) connect(w http.ResponseWriter, r *http.Request) {
 	conn, err := s.dial(r.Context(), Listener(r.URL.Query().Get("to")))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
@@ -75,7 +70,6 @@ func (h *host) connect(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(flushing{w, out}, conn)
 }
 
-// dial connects to a listener of the base.
 func (s *server) dial(ctx context.Context, to Listener) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
@@ -89,7 +83,7 @@ func (s *server) dial(ctx context.Context, to Listener) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 }
 
-// flushing sends at once what is written.
+// flushing flushes after each write.
 type flushing struct {
 	io.Writer
 	out *http.ResponseController

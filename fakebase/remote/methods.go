@@ -1,8 +1,6 @@
 package remote
 
 import (
-	"net/http"
-
 	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
@@ -20,11 +18,9 @@ const (
 	follow      rpc.Stream[rpc.None, message]     = "Follow"
 	run         rpc.Unary[rpc.None, rpc.None]     = "Run"
 	stop        rpc.Unary[rpc.None, rpc.None]     = "Stop"
-	discard     rpc.Unary[rpc.None, rpc.None]     = "Discard"
 	inject      method[fault.Fault, string]       = "Inject"
 	clearFaults method[[]string, int]             = "ClearFaults"
 	restart     method[string, rpc.None]          = "Restart"
-	webAddr     method[rpc.None, string]          = "WebAddr"
 	status      method[rpc.None, fakebase.Status] = "Status"
 )
 
@@ -32,20 +28,8 @@ const (
 // both ways.
 const connect = "Connect"
 
-// among carries requests to one of the bases of a process.
-type among struct {
-	http.RoundTripper
-	name string
-}
-
-func (a *among) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.URL.Path = "/" + a.name + r.URL.Path
-	return a.RoundTripper.RoundTrip(r)
-}
-
-// snapshot is what there is at first.
 type snapshot struct {
+	ID     string          `json:"id"` // the first part of the path of requests to the base
 	Status fakebase.Status `json:"status"`
 	Faults []fault.Status  `json:"faults"`
 }

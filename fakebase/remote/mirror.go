@@ -8,10 +8,11 @@ import (
 
 	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/fakebase/fault"
+	"github.com/koupleless/koupsandbox/fakebase/internal/observers"
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 )
 
-// mirror is a copy of a base, made of what it tells.
+// mirror is a copy of a base. It follows the events of the base.
 type mirror struct {
 	mu       sync.Mutex    // held while watchers and tracers are told
 	ip       string        // host of listeners that name none
@@ -22,14 +23,9 @@ type mirror struct {
 	httpAddr string // of the last listener of arklet
 	faults   []fault.Status
 	events   uint64 // number of the last event
-	watchers []*watcher
-	tracers  []*tracer
+	watchers observers.List[fakebase.Event]
+	tracers  observers.List[fakebase.Trace]
 }
-
-type (
-	watcher struct{ fn func(fakebase.Event) }
-	tracer  struct{ fn func(fakebase.Trace) }
-)
 
 func newMirror(now snapshot, read *rpc.Mark, ahead time.Duration) *mirror {
 	m := &mirror{ip: now.Status.IP, faults: now.Faults, read: read, ahead: ahead}
@@ -37,7 +33,7 @@ func newMirror(now snapshot, read *rpc.Mark, ahead time.Duration) *mirror {
 	return m
 }
 
-// renew goes on with another process. Nothing comes from the one before.
+// renew continues with another process, after the end of the previous one.
 func (m *mirror) renew(now snapshot, read *rpc.Mark, ahead time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -46,7 +42,7 @@ func (m *mirror) renew(now snapshot, read *rpc.Mark, ahead time.Duration) {
 	m.setStatus(now.Status)
 }
 
-// apply takes over a message and tells of it.
+// apply applies a message, and calls the watchers or tracers.
 func (m *mirror) apply(t message) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -56,9 +52,7 @@ func (m *mirror) apply(t message) {
 	}
 	if t.Trace != nil {
 		t.Trace.Time = m.here(t.Trace.Time)
-		for _, x := range m.tracers {
-			x.fn(*t.Trace)
-		}
+		m.tracers.Tell(*t.Trace)
 	}
 	if t.Event != nil && t.Status != nil {
 		m.setStatus(*t.Status)
@@ -68,7 +62,7 @@ func (m *mirror) apply(t message) {
 	}
 }
 
-// end says that nothing more comes. A process that runs is down by that.
+// end records that there are no more messages. If the base was running, it is down.
 func (m *mirror) end(why string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -79,7 +73,6 @@ func (m *mirror) end(why string) {
 	}
 }
 
-// setStatus notes a state.
 func (m *mirror) setStatus(s fakebase.Status) {
 	s.Started = m.here(s.Started)
 	s.WebAddr, s.HTTPAddr = m.reachable(s.WebAddr), m.reachable(s.HTTPAddr)
@@ -91,12 +84,10 @@ func (m *mirror) setStatus(s fakebase.Status) {
 
 func (m *mirror) tell(e fakebase.Event) {
 	m.events = e.Seq
-	for _, w := range m.watchers {
-		w.fn(e)
-	}
+	m.watchers.Tell(e)
 }
 
-// reachable is where others reach a listener.
+// reachable returns the address at which other processes reach a listener.
 func (m *mirror) reachable(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -108,7 +99,7 @@ func (m *mirror) reachable(addr string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// here is a time of the process by the clock of this machine.
+// here converts a time of the process to the clock of this machine.
 func (m *mirror) here(t time.Time) time.Time {
 	if t.IsZero() {
 		return t
@@ -135,28 +126,12 @@ func (m *mirror) Faults() []fault.Status {
 }
 
 // Watch is that of fakebase.Base. If the base's process ends by itself, the last
-// event says that it is down, and why.
+// event is EventDown, with the reason.
 func (m *mirror) Watch(fn func(fakebase.Event)) (now fakebase.Status, stop func()) {
-	w := &watcher{fn}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.watchers = append(m.watchers, w)
-	return m.status, func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.watchers = slices.DeleteFunc(m.watchers, func(x *watcher) bool { return x == w })
-	}
+	return m.status, m.watchers.Add(fn)
 }
 
 // Trace is that of fakebase.Base.
-func (m *mirror) Trace(fn func(fakebase.Trace)) (stop func()) {
-	t := &tracer{fn}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.tracers = append(m.tracers, t)
-	return func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.tracers = slices.DeleteFunc(m.tracers, func(x *tracer) bool { return x == t })
-	}
-}
+func (m *mirror) Trace(fn func(fakebase.Trace)) (stop func()) { return m.tracers.Add(fn) }

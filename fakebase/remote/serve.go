@@ -8,13 +8,11 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/koupleless/koupsandbox/fakebase"
-	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 )
@@ -31,54 +29,22 @@ const maxQueued = 1 << 16
 func Serve(ctx context.Context, conn net.Conn, ofProgram string, logger *slog.Logger, patience time.Duration) {
 	h := &host{log: logger, ctx: ctx, bases: map[string]*server{}}
 	mux := http.NewServeMux()
+	rpc.HandleClock(mux)
+	version.Handle(mux, func(context.Context, rpc.None) (string, error) { return ofProgram, nil })
+	address.Handle(mux, func(context.Context, rpc.None) (string, error) { return ownAddress() })
 	makeBase.Handle(mux, h.make)
-	follow.Handle(mux, func(ctx context.Context, _ rpc.None, send func(message)) error {
-		s, err := h.of(ctx)
-		if err == nil {
-			err = s.follow(ctx, send)
+	mux.HandleFunc("/{base}/{method}", func(w http.ResponseWriter, r *http.Request) {
+		id := r.PathValue("base")
+		h.mu.Lock()
+		s := h.bases[id]
+		h.mu.Unlock()
+		if s == nil {
+			rpc.Refuse(w, rpc.Errorf(http.StatusConflict, "there is no such base"))
+			return
 		}
-		return err
+		http.StripPrefix("/"+id, s.handler).ServeHTTP(w, r)
 	})
-	run.Handle(mux, h.run)
-	stop.Handle(mux, func(ctx context.Context, _ rpc.None) (rpc.None, error) {
-		s, err := h.of(ctx)
-		if err == nil {
-			s.end()
-		}
-		return rpc.None{}, err
-	})
-	discard.Handle(mux, h.discard)
-	handle(mux, h, inject, func(_ context.Context, b *fakebase.Base, f fault.Fault) (string, error) { return b.Inject(f) })
-	handle(mux, h, clearFaults, func(_ context.Context, b *fakebase.Base, ids []string) (int, error) { return b.Clear(ids...), nil })
-	handle(mux, h, restart, func(_ context.Context, b *fakebase.Base, identity string) (rpc.None, error) {
-		return rpc.None{}, b.Restart(identity)
-	})
-	handle(mux, h, webAddr, func(ctx context.Context, b *fakebase.Base, _ rpc.None) (string, error) { return b.WebAddr(ctx) })
-	handle(mux, h, status, func(_ context.Context, b *fakebase.Base, _ rpc.None) (fakebase.Status, error) { return b.Status(), nil })
-	mux.HandleFunc("POST /"+connect, h.connect)
-	own := http.NewServeMux()
-	rpc.HandleClock(own)
-	version.Handle(own, func(context.Context, rpc.None) (string, error) { return ofProgram, nil })
-	address.Handle(own, func(context.Context, rpc.None) (string, error) { return ownAddress() })
-	own.HandleFunc("/{base}/{method}", func(w http.ResponseWriter, r *http.Request) {
-		r = r.WithContext(context.WithValue(r.Context(), nameKey{}, r.PathValue("base")))
-		r.URL.Path = "/" + r.PathValue("method")
-		mux.ServeHTTP(w, r)
-	})
-	stdio.Serve(ctx, conn, own, patience)
-}
-
-// handle answers a method with what a base says, and with how much the base had told before.
-func handle[In, Out any](mux *http.ServeMux, h *host, m method[In, Out], do func(context.Context, *fakebase.Base, In) (Out, error)) {
-	m.Handle(mux, func(ctx context.Context, in In) (a rpc.After[Out], err error) {
-		s, err := h.of(ctx)
-		if err != nil {
-			return a, err
-		}
-		a.Answer, err = do(ctx, s.base, in)
-		a.Count = s.told.Count()
-		return a, err
-	})
+	stdio.Serve(ctx, conn, mux, patience)
 }
 
 // host has the bases of a process.
@@ -87,24 +53,43 @@ type host struct {
 	ctx context.Context // of Serve: bases end with it
 
 	mu    sync.Mutex
-	bases map[string]*server // by the name that their other side has drawn
+	made  int
+	bases map[string]*server // by the identifier that make returned
 }
 
-// nameKey is where the context of a request has the name of its base.
-type nameKey struct{}
-
-func nameOf(ctx context.Context) string {
-	name, _ := ctx.Value(nameKey{}).(string)
-	return name
-}
-
-// server is one base.
 type server struct {
-	log  *slog.Logger
-	told rpc.Queue[message]
-	base *fakebase.Base
-	life context.Context // of the base
-	end  context.CancelFunc
+	log     *slog.Logger
+	told    rpc.Queue[message]
+	base    *fakebase.Base
+	handler http.Handler
+	life    context.Context // of the base
+	end     context.CancelFunc
+	forget  func() // removes the base from its host
+}
+
+// handle answers a method with the result of do, and with the number of messages before it.
+func handle[In, Out any](mux *http.ServeMux, s *server, m method[In, Out], do func(In) (Out, error)) {
+	m.Handle(mux, func(_ context.Context, in In) (a rpc.After[Out], err error) {
+		a.Answer, err = do(in)
+		a.Count = s.told.Count()
+		return a, err
+	})
+}
+
+func (s *server) serve() http.Handler {
+	mux := http.NewServeMux()
+	follow.Handle(mux, s.follow)
+	run.Handle(mux, s.run)
+	stop.Handle(mux, func(context.Context, rpc.None) (rpc.None, error) {
+		s.end()
+		return rpc.None{}, nil
+	})
+	handle(mux, s, inject, s.base.Inject)
+	handle(mux, s, clearFaults, func(ids []string) (int, error) { return s.base.Clear(ids...), nil })
+	handle(mux, s, restart, func(identity string) (rpc.None, error) { return rpc.None{}, s.base.Restart(identity) })
+	handle(mux, s, status, func(rpc.None) (fakebase.Status, error) { return s.base.Status(), nil })
+	mux.HandleFunc("POST /"+connect, s.connect)
+	return mux
 }
 
 // ownAddress says where others reach this process: what a Pod knows of itself
@@ -132,19 +117,13 @@ func ownAddress() (string, error) {
 }
 
 func (h *host) make(ctx context.Context, o Options) (snapshot, error) {
-	o.Logger, o.NewIdentity = h.log, uuid.NewString
+	o.Logger = h.log
 	if o.MQTT != nil {
 		config, err := o.brokerTLS()
 		if err != nil {
 			return snapshot{}, rpc.Errorf(http.StatusBadRequest, "%s", err)
 		}
 		o.MQTT.TLS = config
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	name := nameOf(ctx)
-	if h.bases[name] != nil {
-		return snapshot{}, rpc.Errorf(http.StatusConflict, "there is a base already")
 	}
 	base, err := fakebase.New(o.Options)
 	if err == nil {
@@ -154,44 +133,26 @@ func (h *host) make(ctx context.Context, o Options) (snapshot, error) {
 		return snapshot{}, err
 	}
 	s := &server{log: h.log, base: base}
+	s.handler = s.serve()
 	s.told.Limit(maxQueued)
 	s.life, s.end = context.WithCancel(h.ctx) //nolint:contextcheck // a base outlives the request that makes it
-	h.bases[name] = s
 	base.Trace(func(t fakebase.Trace) { s.told.Put(message{Trace: &t}) })
 	now, _ := base.Follow(func(e fakebase.Event, after fakebase.Status) { s.told.Put(message{Event: &e, Status: &after}) })
-	return snapshot{now, base.Faults()}, nil
-}
-
-// of returns the base that a request is for.
-func (h *host) of(ctx context.Context) (*server, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := h.bases[nameOf(ctx)]
-	if s == nil {
-		return nil, rpc.Errorf(http.StatusConflict, "there is no such base")
+	h.made++
+	id := strconv.Itoa(h.made)
+	h.bases[id] = s
+	s.forget = func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.bases, id)
 	}
-	return s, nil
+	return snapshot{id, now, base.Faults()}, nil
 }
 
-// forget gives the place of a base to others.
-func (h *host) forget(ctx context.Context) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.bases, nameOf(ctx))
-}
-
-// discard ends a base that has not started, by having it start and end.
-func (h *host) discard(ctx context.Context, _ rpc.None) (rpc.None, error) {
-	s, err := h.of(ctx)
-	if err != nil {
-		return rpc.None{}, err
-	}
-	s.end()
-	return h.run(ctx, rpc.None{})
-}
-
-// follow tells what happens until the base has ended. There is one follower.
-func (s *server) follow(ctx context.Context, send func(message)) error {
+// follow sends everything that happens until the base has ended. There is one follower.
+func (s *server) follow(ctx context.Context, _ rpc.None, send func(message)) error {
 	err := s.told.Read(ctx, func(m message) {
 		if m.Trace != nil && m.Trace.Fault != nil {
 			faults := s.base.Faults()
@@ -206,18 +167,15 @@ func (s *server) follow(ctx context.Context, send func(message)) error {
 }
 
 // run runs the base until its life or the call ends, and answers when it has ended.
-func (h *host) run(ctx context.Context, _ rpc.None) (rpc.None, error) {
-	s, err := h.of(ctx)
-	if err != nil {
-		return rpc.None{}, err
-	}
+func (s *server) run(ctx context.Context, _ rpc.None) (rpc.None, error) {
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.life, cancel)() //nolint:contextcheck // as in make
-	if err = s.base.Start(running); !errors.Is(err, fakebase.ErrStarted) {
+	err := s.base.Start(running)
+	if !errors.Is(err, fakebase.ErrStarted) {
 		s.end()
 		s.told.Close()
-		h.forget(ctx)
+		s.forget()
 	}
 	return rpc.None{}, err
 }

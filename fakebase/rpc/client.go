@@ -14,6 +14,8 @@ type Client struct {
 	// Transport carries the requests, such as an http.Transport that dials a socket. The host of
 	// their URLs says nothing. Required.
 	Transport http.RoundTripper
+	// Path is in the URLs, before the name of the method. Default: none.
+	Path string
 	// Unreachable is in the error of every call that the server did not answer. Required.
 	Unreachable error
 }
@@ -24,7 +26,7 @@ func (c *Client) call(ctx context.Context, method string, in any, read func(*jso
 	if err != nil {
 		return fmt.Errorf("calling %s: %w", method, err)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://server/"+method, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://server"+c.Path+"/"+method, bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("calling %s: %w", method, err)
 	}
@@ -50,7 +52,6 @@ func (c *Client) call(ctx context.Context, method string, in any, read func(*jso
 	}
 }
 
-// refusal reads why the server does not do what it was asked for.
 func refusal(status, method string, d *json.Decoder) error {
 	e := &Error{}
 	if err := d.Decode(e); err != nil || e.Message == "" {

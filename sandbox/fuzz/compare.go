@@ -57,20 +57,14 @@ type Alone struct {
 	Unclear bool `json:"unclear,omitempty"`
 }
 
-// comparison is one call of Compare.
 type comparison struct {
-	o Options
+	queue
 	// try runs a schedule on each side.
 	try [2]runner
-	gen generator
 	// atOnce is the number of concurrent schedules.
 	atOnce int
 
-	mu      sync.Mutex
-	drawn   uint64 // seeds
-	planned int    // schedules
-	began   time.Time
-	result  Comparison
+	result Comparison // guarded by the mutex of the queue
 }
 
 // Compare runs the same schedules on two sides and compares the results. The seed of schedule n, counted from 0, is
@@ -83,7 +77,7 @@ func Compare(ctx context.Context, o Options, a, b Contender) (_ *Comparison, err
 	c.atOnce *= beside
 	for i, side := range sides(o, a, b) {
 		var p *pool
-		if p, err = openPool(&side); err != nil {
+		if p, err = openPool(side); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, p.close(context.WithoutCancel(ctx))) }()
@@ -92,7 +86,6 @@ func Compare(ctx context.Context, o Options, a, b Contender) (_ *Comparison, err
 	return &c.result, c.all(ctx)
 }
 
-// sides returns the options of the pools.
 func sides(o Options, a, b Contender) [2]Options {
 	o.Parallel = max(1, o.Parallel/2)
 	first, second := o, o
@@ -103,7 +96,10 @@ func sides(o Options, a, b Contender) [2]Options {
 
 func newComparison(o Options, a, b Contender) *comparison {
 	side := func(of Contender) Side { return Side{Name: of.Name, Invariants: map[string]int{}, Alone: []Alone{}} }
-	c := &comparison{o: o, atOnce: max(1, o.Parallel/2), gen: generator{only: o.Only, beyond: o.Beyond}, result: Comparison{Seed: o.Seed, Only: o.Only, A: side(a), B: side(b)}}
+	c := &comparison{
+		queue:  queue{o: o, gen: generator{only: o.Only, beyond: o.Beyond}},
+		atOnce: max(1, o.Parallel/2), result: Comparison{Seed: o.Seed, Only: o.Only, A: side(a), B: side(b)},
+	}
 	c.gen.speed = a.Config.Spec.Speed
 	for _, of := range []Contender{a, b} {
 		if has := controllersOf(of.Config); has > 0 && (c.gen.controllers == 0 || has < c.gen.controllers) {
@@ -116,28 +112,11 @@ func newComparison(o Options, a, b Contender) *comparison {
 // all runs the schedules. It saves the result also if it returns an error.
 func (c *comparison) all(ctx context.Context) error {
 	c.began = time.Now()
-	err := sideBySide(ctx, c.atOnce, c.next, c.both)
+	err := c.each(ctx, c.atOnce, c.both)
 	if err != nil {
 		c.result.Error = err.Error()
 	}
 	return errors.Join(err, c.save())
-}
-
-// next returns the next schedule, and false if there is none.
-func (c *comparison) next() (Schedule, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.o.Count > 0 && c.planned >= c.o.Count || c.o.For > 0 && time.Since(c.began) >= c.o.For {
-		return Schedule{}, false
-	}
-	c.planned++
-	for {
-		s := c.gen.draw(c.o.Seed + c.drawn)
-		c.drawn++
-		if c.gen.fits(s) {
-			return s, true
-		}
-	}
 }
 
 // both runs a schedule on both sides concurrently, so that the load is the same, and records the results. A schedule
@@ -145,13 +124,11 @@ func (c *comparison) next() (Schedule, bool) {
 func (c *comparison) both(ctx context.Context, s Schedule) error {
 	var got [2]outcome
 	var errs [2]error
-	var wg sync.WaitGroup
+	var sides sync.WaitGroup
 	for i, try := range c.try {
-		wg.Go(func() {
-			got[i], _, errs[i] = try.judged(ctx, s, func(string) {})
-		})
+		sides.Go(func() { got[i], _, errs[i] = try.judged(ctx, s, func(string) {}) })
 	}
-	wg.Wait()
+	sides.Wait()
 	if over(ctx) {
 		return nil
 	}

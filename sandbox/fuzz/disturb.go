@@ -12,39 +12,31 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// disturb renders the beginning of a disturbance, and its end if it is not to outlast the next move.
+// disturb renders the beginning of a disturbance, and its end if it ends before the next move. A resource that is
+// disturbed already is left as it is.
 func (r *renderer) disturb(i int, m Move, kind *move) {
-	if kind.drains() {
-		if slices.ContainsFunc(r.open, func(o open) bool { return o.kind.drains() && o.move.Base == m.Base }) {
-			return
-		}
-		r.add(m.Do+" at "+m.Base, v1alpha1.Action{Base: r.s.drain(v1alpha1.BaseNames{m.Base})})
-		r.open = append(r.open, open{move: m, kind: kind, until: i + m.Lasts})
-	} else if kind.resource != "" {
-		if slices.ContainsFunc(r.open, func(o open) bool { return o.kind.resource == kind.resource }) || r.starting && kind.resource == "controller" {
-			return // it is away already
-		}
-		o := open{move: m, kind: kind, until: i + m.Lasts}
-		switch {
-		case kind.rule != nil:
-			o.fault = r.rule(m, kind)
-		case kind.way != nil:
-			o.fault = r.way(m, kind)
-		default:
-			r.component(m.Do, kind, verbs[m.Do], m.Replica)
-		}
-		r.open = append(r.open, o)
-	} else if kind.way != nil {
-		r.open = append(r.open, open{move: m, kind: kind, until: i + m.Lasts, fault: r.way(m, kind)})
-	} else {
-		r.open = append(r.open, open{move: m, kind: kind, until: i + m.Lasts, fault: r.fault(m, kind)})
+	disturbed := slices.ContainsFunc(r.open, func(o open) bool {
+		return kind.resource != "" && o.kind.resource == kind.resource || kind.drains() && o.kind.drains() && o.move.Base == m.Base
+	})
+	if disturbed || r.starting && kind.resource == controllers {
+		return
 	}
+	o := open{move: m, kind: kind, until: i + m.Lasts}
+	switch {
+	case kind.drains():
+		r.add(m.Do+" at "+m.Base, v1alpha1.Action{Base: r.s.drain(v1alpha1.BaseNames{m.Base})})
+	case kind.fault != nil:
+		o.fault = r.inject(m, kind)
+	default:
+		r.component(m.Do, kind, kind.do, m.Replica)
+	}
+	r.open = append(r.open, o)
 	if m.Lasts == 0 {
 		r.endDue(func(o open) bool { return o.until <= i })
 	}
 }
 
-// drain empties a Node. Bare Pods would be lost for good, so with them it is only cordoned.
+// drain drains the Nodes of bases. If the schedule has bare Pods, which are not recreated, it only cordons the Nodes.
 func (s Schedule) drain(bases v1alpha1.BaseNames) *v1alpha1.BaseAction {
 	if slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == pod }) {
 		return &v1alpha1.BaseAction{Cordon: bases}
@@ -52,21 +44,15 @@ func (s Schedule) drain(bases v1alpha1.BaseNames) *v1alpha1.BaseAction {
 	return &v1alpha1.BaseAction{Drain: &v1alpha1.BaseDrain{Bases: bases, NoWait: true}}
 }
 
-// verbs are what disturbances of components do.
-var verbs = map[string]string{
-	"controller killed": "kill", "controller paused": "pause", "broker killed": "kill", "broker paused": "pause", "API server killed": "kill",
-	"controller manager killed": "kill", "controller manager paused": "pause", "scheduler killed": "kill", "scheduler paused": "pause",
-}
-
 func (r *renderer) component(name string, kind *move, do string, replica int) {
 	a := &v1alpha1.ComponentAction{Do: do}
 	switch kind.resource {
-	case "controller":
+	case controllers:
 		if replica > 1 {
 			a.Replica = ptr.To(replica)
 		}
 		r.within(name, r.s.settle(), v1alpha1.Action{Controller: a})
-	case "broker":
+	case broker:
 		r.within(name, r.s.settle(), v1alpha1.Action{Broker: a})
 	case apiServer:
 		r.within(name, r.s.settle(), v1alpha1.Action{APIServer: a})
@@ -77,14 +63,23 @@ func (r *renderer) component(name string, kind *move, do string, replica int) {
 	}
 }
 
-func (r *renderer) fault(m Move, kind *move) string {
-	f := r.named(*kind.fault)
-	f.MayNotFire = v1alpha1.TargetBase.Observed(f.Kind)
-	r.add(m.Do+" at "+m.Base, set(v1alpha1.FaultSet{Target: v1alpha1.TargetBase, Bases: v1alpha1.BaseNames{m.Base}, Fault: f}))
-	return f.ID
+func (r *renderer) inject(m Move, kind *move) string {
+	s, name := v1alpha1.FaultSet{Target: kind.target, Replica: r.of(m, kind), Fault: r.named(*kind.fault)}, m.Do
+	if m.Base != "" {
+		s.Bases, name = v1alpha1.BaseNames{m.Base}, name+" at "+m.Base
+	}
+	if kind.target == v1alpha1.TargetBase {
+		s.Fault.MayNotFire = kind.target.Observed(s.Fault.Kind)
+	} else {
+		s.Fault.Skip, s.Fault.MayNotFire, s.Fault.For = m.Skip, true, fault.Duration(time.Minute)
+	}
+	if kind.target == v1alpha1.TargetAPI && kind.strikes() && !r.s.alone() {
+		s.Fault.Match.Namespace = "${{ run.namespace }}"
+	}
+	r.add(name, set(s))
+	return s.Fault.ID
 }
 
-// named gives a fault its id.
 func (r *renderer) named(f v1alpha1.Fault) v1alpha1.Fault {
 	r.n++
 	f.ID = fmt.Sprintf("f%d", r.n)
@@ -95,41 +90,16 @@ func set(s v1alpha1.FaultSet) v1alpha1.Action {
 	return v1alpha1.Action{Fault: &v1alpha1.FaultAction{Set: &s}}
 }
 
-func clearing(id string) v1alpha1.Action {
-	return v1alpha1.Action{Fault: &v1alpha1.FaultAction{Clear: &v1alpha1.FaultSelector{IDs: []string{id}}}}
-}
-
-// of is the replica that a rule is for; nil = all. One that kills is for one: that is started in the end.
+// of returns the controller that a fault is set for; nil = all. A fault that kills a controller is set for one, which
+// is started at the end.
 func (r *renderer) of(m Move, kind *move) *int {
-	if m.Replica > 1 || m.Replica == 1 && kind.resource == "controller" && r.s.Replicas > 1 {
+	if m.Replica > 1 || m.Replica == 1 && kind.resource == controllers && r.s.Replicas > 1 {
 		return ptr.To(m.Replica)
 	}
 	return nil
 }
 
-// rule sets what the controller meets at the API.
-func (r *renderer) rule(m Move, kind *move) string {
-	f := r.named(*kind.rule)
-	f.Skip, f.MayNotFire, f.For = m.Skip, true, fault.Duration(time.Minute)
-	if kind.strikes() && !r.s.alone() {
-		f.Match.Namespace = "${{ run.namespace }}"
-	}
-	r.add(m.Do, set(v1alpha1.FaultSet{Target: v1alpha1.TargetAPI, Replica: r.of(m, kind), Fault: f}))
-	return f.ID
-}
-
-// way sets what happens on the way to the broker.
-func (r *renderer) way(m Move, kind *move) string {
-	s, name := v1alpha1.FaultSet{Target: v1alpha1.TargetMQTT, Replica: r.of(m, kind), Fault: r.named(*kind.way)}, m.Do
-	s.Fault.Skip, s.Fault.MayNotFire, s.Fault.For = m.Skip, true, fault.Duration(time.Minute)
-	if m.Base != "" {
-		s.Bases, name = v1alpha1.BaseNames{m.Base}, name+" at "+m.Base
-	}
-	r.add(name, set(s))
-	return s.Fault.ID
-}
-
-// endDue ends disturbances, those first without which others can't end.
+// endDue ends the disturbances that are due. A disturbance that prevents the end of others ends first.
 func (r *renderer) endDue(due func(open) bool) {
 	var ending, rest []open
 	needed := slices.ContainsFunc(r.open, func(o open) bool { return o.kind.endsAtAPIServer() && due(o) })
@@ -141,7 +111,7 @@ func (r *renderer) endDue(due func(open) bool) {
 		}
 	}
 	r.open = rest
-	first := []string{view, way, apiServer, controllerManager, scheduler, "broker", "controller", ""}
+	first := []string{view, way, apiServer, controllerManager, scheduler, broker, controllers, ""}
 	slices.SortStableFunc(ending, func(a, b open) int {
 		return slices.Index(first, a.kind.resource) - slices.Index(first, b.kind.resource)
 	})
@@ -163,21 +133,21 @@ func (r *renderer) undo(o open, rest []open) {
 		return
 	}
 	if o.fault != "" {
-		r.add("end of "+o.move.Do, clearing(o.fault))
+		r.add("end of "+o.move.Do, v1alpha1.Action{Fault: &v1alpha1.FaultAction{Clear: &v1alpha1.FaultSelector{IDs: []string{o.fault}}}})
 	}
 	do := "resume"
 	if o.kind.resource == view || o.kind.resource == way || o.kind.resource == "" {
 		return
 	}
 	switch {
-	case o.kind.rule != nil || o.kind.way != nil: // it may not have written anything
+	case o.kind.fault != nil: // it may not have killed the controller
 		do = "restart"
-	case verbs[o.move.Do] == "kill":
+	case o.kind.do == "kill":
 		do = "start"
 	}
 	r.component("end of "+o.move.Do, o.kind, do, o.move.Replica)
-	// A controller is ready when it sees API server and broker.
-	if away := slices.ContainsFunc(rest, func(o open) bool { return slices.Contains([]string{apiServer, "broker", view, way}, o.kind.resource) }); away && o.kind.resource == "controller" && do != "resume" {
+	// A controller becomes ready when it reaches the API server and the broker.
+	if away := slices.ContainsFunc(rest, func(o open) bool { return slices.Contains([]string{apiServer, broker, view, way}, o.kind.resource) }); away && o.kind.resource == controllers && do != "resume" {
 		r.steps[len(r.steps)-1].Background, r.starting = true, true
 	}
 }

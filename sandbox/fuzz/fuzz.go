@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
@@ -93,20 +95,65 @@ func (try runner) judged(ctx context.Context, s Schedule, unclear func(why strin
 	return got, report, err
 }
 
-// run is one call of Run.
 type run struct {
-	o   Options
+	queue
 	try runner
-	gen generator
 	// room is the maximum number of schedules that run concurrently in a sandbox.
 	room int
 
-	mu      sync.Mutex
-	result  Result
-	began   time.Time
-	planned int
-	alone   int    // running schedules that need a sandbox of their own
-	drawn   uint64 // seeds that were used
+	result Result // guarded by the mutex of the queue
+}
+
+// queue returns schedules until Count are taken or For is over.
+type queue struct {
+	o   Options
+	gen generator
+
+	mu    sync.Mutex
+	began time.Time
+	taken int
+	drawn uint64 // seeds that were used
+}
+
+// next returns the next schedule, and false if there is none. The first one has the seed of the options.
+func (q *queue) next() (Schedule, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.o.Count > 0 && q.taken >= q.o.Count || q.o.For > 0 && time.Since(q.began) >= q.o.For {
+		return Schedule{}, false
+	}
+	q.taken++
+	for {
+		s := q.gen.draw(q.o.Seed + q.drawn)
+		q.drawn++
+		if q.taken == 1 || q.gen.fits(s) {
+			return s, true
+		}
+	}
+}
+
+// each calls do for all schedules of the queue, n concurrently. It stops at the first error and returns it. If ctx
+// ends, it returns nil.
+func (q *queue) each(ctx context.Context, n int, do func(context.Context, Schedule) error) error {
+	group, life := errgroup.WithContext(ctx)
+	for range n {
+		group.Go(func() error {
+			for life.Err() == nil {
+				s, more := q.next()
+				if !more {
+					return nil
+				}
+				if err := do(life, s); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); ctx.Err() == nil {
+		return err
+	}
+	return nil
 }
 
 // errFound ends a run that has found MostFailures failures.
@@ -117,7 +164,7 @@ var errFound = errors.New("enough failures were found")
 // before, and the error is nil. Run returns an error if a sandbox cannot be created, for example.
 func Run(ctx context.Context, o Options) (_ *Result, err error) {
 	o = o.Complete()
-	p, err := openPool(&o)
+	p, err := openPool(o)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +189,10 @@ func (r *run) all(ctx context.Context) error {
 }
 
 func newRun(o Options, try runner) *run {
-	return &run{o: o, try: try, room: beside, gen: generator{only: o.Only, beyond: o.Beyond}, result: Result{Seed: o.Seed, Only: o.Only, Beyond: o.Beyond, Failures: []*Failure{}}}
+	return &run{
+		queue: queue{o: o, gen: generator{only: o.Only, beyond: o.Beyond}}, try: try, room: beside,
+		result: Result{Seed: o.Seed, Only: o.Only, Beyond: o.Beyond, Failures: []*Failure{}},
+	}
 }
 
 // Complete returns the options with their defaults, among them a random seed.
@@ -168,87 +218,16 @@ func (o Options) Complete() Options {
 	return o
 }
 
-// workers runs schedules in all sandboxes.
 func (r *run) workers(ctx context.Context) error {
-	others := (r.o.Parallel - r.forAlone()) * r.room
-	if err := sideBySide(ctx, max(r.room, r.forAlone()+others), r.next, r.one); !errors.Is(err, errFound) {
+	if err := r.each(ctx, r.o.Parallel*r.room, r.one); !errors.Is(err, errFound) {
 		return err
 	}
 	return nil
 }
 
-// forAlone returns the number of sandboxes for schedules that need one of their own: half of them. The load of the
-// CPUs stays the same this way.
-func (r *run) forAlone() int { return (r.o.Parallel + 1) / 2 }
-
-// sideBySide calls do for all schedules of next, n concurrently. It stops at the first error and returns it. If ctx
-// ends, it returns nil.
-func sideBySide(ctx context.Context, n int, next func() (Schedule, bool), do func(context.Context, Schedule) error) error {
-	life, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var wg sync.WaitGroup
-	for range n {
-		wg.Go(func() {
-			for life.Err() == nil {
-				s, more := next()
-				if !more {
-					return
-				}
-				if err := do(life, s); err != nil {
-					stop(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if ctx.Err() != nil {
-		return nil
-	}
-	return context.Cause(life)
-}
-
-// looks is the maximum number of seeds that are tried for a schedule of the kind that is wanted.
-const looks = 10
-
-// next returns the next schedule. It needs a sandbox alone if fewer such schedules run than there are
-// sandboxes for them.
-func (r *run) next() (s Schedule, more bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.o.Count > 0 && r.planned >= r.o.Count || r.o.For > 0 && time.Since(r.began) >= r.o.For {
-		return Schedule{}, false
-	}
-	r.planned++
-	defer func() {
-		if s.alone() {
-			r.alone++
-		}
-	}()
-	draw := func() Schedule {
-		r.drawn++
-		return r.gen.draw(r.o.Seed + r.drawn - 1)
-	}
-	if r.planned == 1 { // the first seed is that of the schedule to replay
-		return draw(), true
-	}
-	alone, found := r.alone < r.forAlone(), false
-	for i := 0; i < looks || !found; i++ { // Only may exclude the kind that is wanted
-		candidate := draw()
-		if !r.gen.fits(candidate) {
-			continue
-		}
-		s, found = candidate, true
-		if s.alone() == alone {
-			break
-		}
-	}
-	return s, true
-}
-
 // one runs a schedule and records its failure.
 func (r *run) one(ctx context.Context, s Schedule) error {
 	got, report, err := r.try.judged(ctx, s, r.unclear)
-	r.ended(s)
 	if over(ctx) {
 		return nil // the end of ctx has changed the outcome
 	}
@@ -276,16 +255,6 @@ func (r *run) one(ctx context.Context, s Schedule) error {
 	return nil
 }
 
-// ended updates the number of running schedules that need a sandbox of their own.
-func (r *run) ended(s Schedule) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if s.alone() {
-		r.alone--
-	}
-}
-
-// unclear records the reason of an inconclusive run.
 func (r *run) unclear(why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -310,5 +279,4 @@ func (r *run) note(s Schedule, got outcome, report *scenario.Report) *Failure {
 	return f
 }
 
-// over reports whether ctx has ended.
 func over(ctx context.Context) bool { return ctx.Err() != nil }

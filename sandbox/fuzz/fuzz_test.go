@@ -285,33 +285,26 @@ func TestReduce(t *testing.T) {
 	}
 }
 
-// A run that nobody can judge is made once more, and is no failure.
+// An inconclusive run is repeated once. A schedule without a result does not count.
 func TestUnclear(t *testing.T) {
-	var tries atomic.Int64
-	r := serial(Options{Seed: 1, Count: 4, Parallel: 1, Corpus: t.TempDir()}.Complete(), func(context.Context, Schedule) (outcome, *scenario.Report, error) {
-		return outcome{unclear: tries.Add(1)%2 == 1, seen: "too late"}, &scenario.Report{}, nil
-	})
-	r.began = time.Now()
-	if err := r.workers(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if r.result.Schedules != 4 || r.result.Unclear != 4 || tries.Load() != 8 || len(r.result.Failures) != 0 {
-		t.Errorf("%d tries, result %+v", tries.Load(), r.result)
-	}
-}
-
-// One that nobody can judge twice does not count as one that has passed.
-func TestUnclearTwice(t *testing.T) {
-	var tries atomic.Int64
-	r := serial(Options{Seed: 1, Count: 3, Parallel: 1, Corpus: t.TempDir()}.Complete(), func(context.Context, Schedule) (outcome, *scenario.Report, error) {
-		return outcome{unclear: tries.Add(1) <= 2, seen: "too late"}, &scenario.Report{}, nil
-	})
-	r.began = time.Now()
-	if err := r.workers(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if r.result.Schedules != 2 || r.result.Unclear != 2 {
-		t.Errorf("%d schedules were judged, %d runs could not be", r.result.Schedules, r.result.Unclear)
+	for name, c := range map[string]struct {
+		unclear                func(try int64) bool
+		schedules, unclearRuns int
+	}{
+		"every first run":      {func(try int64) bool { return try%2 == 1 }, 4, 4},
+		"both runs of the one": {func(try int64) bool { return try <= 2 }, 3, 2},
+	} {
+		var tries atomic.Int64
+		r := serial(Options{Seed: 1, Count: 4, Parallel: 1, Corpus: t.TempDir()}.Complete(), func(context.Context, Schedule) (outcome, *scenario.Report, error) {
+			return outcome{unclear: c.unclear(tries.Add(1)), seen: "too late"}, &scenario.Report{}, nil
+		})
+		r.began = time.Now()
+		if err := r.workers(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if r.result.Schedules != c.schedules || r.result.Unclear != c.unclearRuns || len(r.result.Failures) != 0 {
+			t.Errorf("%s: %d tries, result %+v", name, tries.Load(), r.result)
+		}
 	}
 }
 
@@ -387,43 +380,30 @@ func TestTakenTooSoon(t *testing.T) {
 	}
 }
 
-// Schedules have three disturbances in the mean. Half of the sandboxes are for those that need one alone,
-// and what is drawn for the others leaves alone what all have in common.
+// Schedules have three disturbances on average. Most schedules can share a sandbox, and these disturb only their own
+// objects.
 func TestKindsOfSchedules(t *testing.T) {
-	const all, sandboxes, forAlone = 600, 5, 3
-	r := newRun(Options{Seed: 1, Corpus: t.TempDir(), Parallel: sandboxes}.Complete(), nil)
-	var running []Schedule
-	disturbances := 0
-	for n := range all {
-		s, more := r.next()
-		if !more {
-			t.Fatal("there is no more")
-		}
+	const all = 600
+	disturbances, alone := 0, 0
+	for seed := range uint64(all) {
+		s := generator{}.draw(seed)
 		disturbances += s.disturbances()
+		if s.alone() {
+			alone++
+		}
 		for _, step := range s.Scenario("x").Spec.Steps {
 			shared := step.Controller != nil || step.Broker != nil || step.APIServer != nil || step.ControllerManager != nil || step.Scheduler != nil ||
 				step.Fault != nil && step.DisruptsAll() && step.Fault.Set.Fault.Match.Namespace == ""
 			if shared && !s.alone() {
-				t.Errorf("seed %d strikes others: %s", s.Seed, s)
+				t.Errorf("seed %d disturbs other schedules: %s", s.Seed, s)
 			}
 		}
-		if running = append(running, s); n < 15 {
-			continue
-		}
-		alone := 0
-		for _, s := range running {
-			if s.alone() {
-				alone++
-			}
-		}
-		if alone != forAlone {
-			t.Errorf("%d schedules need a sandbox alone, of %d", alone, len(running))
-		}
-		r.ended(running[0])
-		running = running[1:]
 	}
 	if mean := float64(disturbances) / all; mean < 2.7 || mean > 3.3 {
-		t.Errorf("%.2f disturbances in the mean", mean)
+		t.Errorf("%.2f disturbances on average", mean)
+	}
+	if alone < all/10 || alone > all/3 {
+		t.Errorf("%d of %d schedules need a sandbox of their own", alone, all)
 	}
 }
 
@@ -456,7 +436,7 @@ func TestTheTimeIsOver(t *testing.T) {
 	if err := r.workers(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := r.result.Schedules; n != r.planned || n == 0 {
-		t.Errorf("%d schedules were judged, of %d that have begun", n, r.planned)
+	if n := r.result.Schedules; n != r.taken || n == 0 {
+		t.Errorf("%d schedules were judged, of %d that have begun", n, r.taken)
 	}
 }

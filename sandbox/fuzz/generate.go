@@ -9,7 +9,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// generator makes random schedules.
 type generator struct {
 	only []string // moves; nil = all
 	// beyond allows faults beyond the API's contract.
@@ -49,7 +48,7 @@ func (g generator) draw(seed uint64) Schedule {
 
 func (g generator) one(r *rand.Rand) Schedule {
 	// Most schedules disturb only their own objects, so that they can share a sandbox.
-	beside := g.only == nil && r.IntN(5) < 3
+	beside := g.only == nil && r.IntN(5) < 4
 	s := Schedule{Replicas: 1}
 	if !beside && r.IntN(2) == 0 {
 		s.Replicas = 2
@@ -112,7 +111,7 @@ func (g generator) one(r *rand.Rand) Schedule {
 		switch {
 		case kind.atBase():
 			m.Base = pick(r, s.basesFor(kind))
-		case kind.resource == "controller" || kind.resource == way:
+		case kind.resource == controllers || kind.resource == way:
 			m.Replica = 1 + r.IntN(s.Replicas)
 		case !kind.disturbs() && kind.name != addBase:
 			m.Workload = r.IntN(len(s.Workloads))
@@ -144,7 +143,6 @@ func order(r *rand.Rand, operations, disturbances []move) (lists [][]move) {
 	return lists
 }
 
-// withinSet reports whether a base is in a set.
 func withinSet(base string, b Bases) bool {
 	for i := range b.Count {
 		if base == fmt.Sprintf("%s-%d", b.name(), i+1) {

@@ -38,38 +38,32 @@ const (
 	removes = losesRequests | leavesGap | movesModules
 )
 
-// move is a kind of Move.
 type move struct {
 	name    string
 	weight  int
 	effects effect
 	// kinds are the kinds of workloads that the move supports. Default: all.
 	kinds []string
-	// resource is what two disturbances of it cannot have at once; empty = the base's own.
+	// resource can have only one disturbance at a time; empty = the disturbance is of a base.
 	resource string
-	// fault is what a base gets; nil = none.
-	fault *v1alpha1.Fault
-	// rule is what the controller meets at the API; nil = none.
-	rule *v1alpha1.Fault
-	// way is what happens on the way to the broker, of a base if it has no resource, else of a
-	// controller; nil = nothing.
-	way *v1alpha1.Fault
+	// do is what a disturbance does with a component; empty = nothing.
+	do string
+	// fault is set on the target; nil = none.
+	fault  *v1alpha1.Fault
+	target v1alpha1.FaultTarget
 	// tunnel that the base must have; empty = any.
 	tunnel v1alpha1.Tunnel
+
+	disturbance bool // it begins and ends; other moves are operations
 }
 
-// may reports whether the move has one of the effects.
 func (m *move) may(e effect) bool { return m.effects&e != 0 }
 
 // disturbs reports whether the move is a fault that begins and ends. Other moves are operations.
-func (m *move) disturbs() bool {
-	return m.resource != "" || m.way != nil || m.drains() || m.fault != nil && m.name != uninstalled && m.name != crash
-}
+func (m *move) disturbs() bool { return m.disturbance }
 
-// drains reports whether the move drains the Node of a base.
 func (m *move) drains() bool { return m.name == drained }
 
-// needsAPI reports whether the move needs the API server.
 func (m *move) needsAPI() bool { return m.drains() || !m.disturbs() && m.fault == nil }
 
 // needsBases reports whether the move needs the controller and the connection to the bases.
@@ -77,45 +71,49 @@ func (m *move) needsBases() bool {
 	return slices.Contains([]string{addBase, upgrade, restartBase}, m.name)
 }
 
-// beyond says whether it does what no API server does. Its name says so too.
-func (m *move) beyond() bool { return m.rule != nil && v1alpha1.TargetAPI.BeyondContract(m.rule.Kind) }
-
-// counts says whether it strikes some requests or messages only, after those that it lets pass.
-func (m *move) counts() bool {
-	if m.way != nil {
-		return !v1alpha1.TargetMQTT.Lasts(m.way.Kind)
-	}
-	return m.rule != nil && !v1alpha1.TargetAPI.Lasts(m.rule.Kind) && m.rule.Kind != v1alpha1.APICutWatch && m.rule.Kind != v1alpha1.APIDelay
+// sets reports whether the move sets one of these kinds of faults on a target; no kinds = any.
+func (m *move) sets(t v1alpha1.FaultTarget, kinds ...fault.Kind) bool {
+	return m.fault != nil && m.target == t && (len(kinds) == 0 || slices.Contains(kinds, m.fault.Kind))
 }
 
-// shared says whether it disturbs what all schedules of a sandbox have in common. What strikes single
-// requests or messages is for the objects and bases of its own schedule.
+// beyond reports whether the move does something that an API server never does. Its name contains this, too.
+func (m *move) beyond() bool {
+	return m.sets(v1alpha1.TargetAPI) && v1alpha1.TargetAPI.BeyondContract(m.fault.Kind)
+}
+
+// counts reports whether the move affects single requests or messages, and can skip some before.
+func (m *move) counts() bool {
+	return m.fault != nil && m.target != v1alpha1.TargetBase && !m.target.Lasts(m.fault.Kind) && !m.sets(v1alpha1.TargetAPI, v1alpha1.APICutWatch, v1alpha1.APIDelay)
+}
+
+// shared reports whether the move disturbs something that all schedules of a sandbox use. Faults of single requests or
+// messages are limited to the objects and bases of their schedule.
 func (m *move) shared() bool { return m.resource != "" && !m.strikes() }
 
-// strikes says whether it strikes single requests or messages of a controller, and leaves all else as it
-// is.
+// strikes reports whether the move affects only single requests or messages of a controller.
 func (m *move) strikes() bool {
-	switch {
-	case m.rule != nil:
-		return slices.Contains([]fault.Kind{v1alpha1.APIRefuse, v1alpha1.APILoseAnswer, v1alpha1.APIDelay}, m.rule.Kind)
-	case m.way != nil:
-		return slices.Contains([]fault.Kind{v1alpha1.MQTTDuplicate, v1alpha1.MQTTReorder}, m.way.Kind)
-	default:
-		return false
-	}
+	return m.sets(v1alpha1.TargetAPI, v1alpha1.APIRefuse, v1alpha1.APILoseAnswer, v1alpha1.APIDelay) ||
+		m.sets(v1alpha1.TargetMQTT, v1alpha1.MQTTDuplicate, v1alpha1.MQTTReorder)
 }
 
-// atBase says whether it is about a base.
+// atBase reports whether the move is about a base.
 func (m *move) atBase() bool {
-	return m.fault != nil || m.drains() || m.name == restartBase || m.way != nil && m.resource == ""
+	return m.sets(v1alpha1.TargetBase) || m.drains() || m.name == restartBase || m.sets(v1alpha1.TargetMQTT) && m.resource == ""
 }
 
-// endsAtAPIServer says whether it ends by what only the API server can do or answer.
+// endsAtAPIServer reports whether the move can end only while the API server runs.
 func (m *move) endsAtAPIServer() bool {
 	return m.drains() || m.resource == controllerManager || m.resource == scheduler
 }
 
-// Operations and disturbances, by name.
+// all has the operations and then the disturbances. The schedule of a seed depends on the order.
+var all = func() []move {
+	for i := range disturbances {
+		disturbances[i].disturbance = true
+	}
+	return slices.Concat(operations, disturbances)
+}()
+
 var moves = func() map[string]*move {
 	byName := map[string]*move{}
 	for i := range all {
@@ -124,20 +122,19 @@ var moves = func() map[string]*move {
 	return byName
 }()
 
-// install and answer are what faults match.
+// The messages and commands of faults.
 var (
 	installs = v1alpha1.FaultMatch{Commands: []string{"installBiz"}}
 	answers  = v1alpha1.FaultMatch{Messages: []string{"bizOperation"}}
 	lists    = v1alpha1.FaultMatch{Messages: []string{"simpleBiz"}}
 	removals = v1alpha1.FaultMatch{Commands: []string{"uninstallBiz"}}
-	// commands are those that change something.
+	// commands install or uninstall modules.
 	commands = []string{"installBiz", "uninstallBiz"}
 )
 
 func after(d time.Duration) fault.Delay { return fault.Delay{Min: fault.Duration(d)} }
 
-// all is sorted: operations, then disturbances. The order is part of what a seed means.
-var all = []move{
+var operations = []move{
 	{name: release, weight: 12, kinds: owners},
 	{name: rollback, weight: 3, kinds: owners},
 	{name: scaleDown, weight: 2, effects: movesModules, kinds: []string{deployment}},
@@ -148,69 +145,71 @@ var all = []move{
 	{name: addBase, weight: 1, effects: movesModules},
 	{name: upgrade, weight: 2, effects: removes},
 	{name: restartBase, weight: 1, effects: removes | removesSilently},
-	{name: uninstalled, weight: 2, effects: losesRequests | leavesGap | removesSilently, fault: &v1alpha1.Fault{Kind: fault.KindUninstalled}},
-	{name: crash, weight: 2, effects: removes | removesSilently, fault: &v1alpha1.Fault{Kind: fault.KindCrash, Restart: &fault.Restart{}}},
-
-	{name: "controller killed", weight: 6, resource: "controller"},
-	{name: "controller paused", weight: 5, resource: "controller"},
-	{name: "broker killed", weight: 5, resource: "broker"},
-	{name: "broker paused", weight: 3, resource: "broker"},
-	{name: "API server killed", weight: 3, resource: apiServer},
-	{name: "controller manager killed", weight: 2, effects: staleEndpoints, resource: controllerManager},
-	{name: "controller manager paused", weight: 2, effects: staleEndpoints, resource: controllerManager},
-	{name: "scheduler killed", weight: 1, resource: scheduler},
-	{name: "scheduler paused", weight: 1, resource: scheduler},
-	{name: drained, weight: 2, effects: removes},
-	{name: "base cut off", weight: 4, effects: cutOff, fault: &v1alpha1.Fault{Kind: fault.KindDisconnect}},
-	{name: commandsLost, weight: 3, effects: delaysLists | losesCommands, fault: &v1alpha1.Fault{Kind: fault.KindDeaf}},
-	{name: "heartbeats lost", weight: 1, effects: unreachable, fault: &v1alpha1.Fault{Kind: fault.KindSilent}},
-	{name: "install is slow", weight: 2, fault: &v1alpha1.Fault{Kind: fault.KindLatency, Delay: after(5 * time.Second), Match: installs}},
-	{name: "install fails", weight: 3, fault: &v1alpha1.Fault{Kind: fault.KindError, Code: "Arklet.InstallBizFailed", Match: installs}},
-	{name: "uninstall fails", weight: 2, fault: &v1alpha1.Fault{Kind: fault.KindError, Code: "Arklet.UninstallBizFailed", Match: removals}},
-	{name: "answers garbled", weight: 4, tunnel: v1alpha1.TunnelMQTT, fault: &v1alpha1.Fault{Kind: fault.KindCorrupt, Match: answers}},
-	{name: "answers twice", weight: 1, tunnel: v1alpha1.TunnelMQTT, fault: &v1alpha1.Fault{Kind: fault.KindDuplicate, Match: answers}},
-	{name: "answers late", weight: 2, tunnel: v1alpha1.TunnelMQTT, fault: &v1alpha1.Fault{Kind: fault.KindDelay, Delay: after(8 * time.Second), Match: answers}},
-	{name: "lists late", weight: 2, effects: delaysLists, tunnel: v1alpha1.TunnelMQTT, fault: &v1alpha1.Fault{Kind: fault.KindDelay, Delay: after(8 * time.Second), Match: lists}},
-	{name: "watch of Pods held", weight: 3, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APIHoldWatch, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
-	{name: "watch of Nodes held", weight: 2, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APIHoldWatch, Match: v1alpha1.FaultMatch{Resource: "nodes"}}},
-	{name: "watch of Deployments held", weight: 2, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APIHoldWatch, Match: v1alpha1.FaultMatch{Resource: "deployments"}}},
-	{name: "watches begin anew", weight: 2, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APICutWatch, Relist: true}},
-	{name: "old lists", weight: 2, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APIOldList, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
-	{name: "writes conflict", weight: 5, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APIRefuse, Status: 409, Count: 3}},
-	{name: "writes are refused by 429", weight: 1, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APIRefuse, Status: 429, Count: 5}},
-	{name: "writes fail by 500", weight: 2, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APIRefuse, Status: 500, Count: 3}},
-	{name: "answers of the API lost", weight: 3, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APILoseAnswer, Count: 3}},
-	{name: "API is slow", weight: 1, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APIDelay, Delay: after(500 * time.Millisecond)}},
-	{name: "API is a black hole", weight: 2, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APIBlackHole}},
-	{name: "controller killed before a write", weight: 3, resource: "controller", rule: &v1alpha1.Fault{Kind: v1alpha1.APIKillBefore, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
-	{name: "controller killed after a write", weight: 3, resource: "controller", rule: &v1alpha1.Fault{Kind: v1alpha1.APIKillAfter, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
-	{name: "controller cut off the broker", weight: 2, effects: cutOff | losesCommands, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTCut}},
-	{name: "way from the controller held", weight: 2, effects: cutOff, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTHold, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
-	{name: "way to the controller held", weight: 2, effects: cutOff, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTHold, Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}},
-	{name: "way from the controller half-open", weight: 2, effects: cutOff | losesCommands, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTHalfOpen, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
-	{name: "way to the controller half-open", weight: 2, effects: cutOff | losesCommands, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTHalfOpen, Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}},
-	{name: "way of the controller is slow", weight: 1, effects: delaysLists, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTDelay, Delay: after(400 * time.Millisecond)}},
-	{name: "command twice", weight: 2, effects: repeatsCommands, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTDuplicate, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
-	{name: "commands out of order", weight: 2, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTReorder, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
-	{name: "controller killed before a command", weight: 2, resource: "controller", tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTKillBefore, Match: v1alpha1.FaultMatch{Messages: commands}}},
-	{name: "controller killed after a command", weight: 2, resource: "controller", tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTKillAfter, Match: v1alpha1.FaultMatch{Messages: commands}}},
-	{name: "base cut off at the broker", weight: 1, effects: cutOff | losesCommands, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTCut}},
-	{name: "way from a base held", weight: 2, effects: cutOff, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTHold, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
-	{name: "way to a base held", weight: 2, effects: cutOff, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTHold, Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}},
-	{name: "way from a base half-open", weight: 2, effects: cutOff | losesCommands, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTHalfOpen, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
-	{name: "way to a base half-open", weight: 2, effects: cutOff | losesCommands, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTHalfOpen, Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}},
-	{name: "way of a base is slow", weight: 1, effects: delaysLists, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTDelay, Delay: after(400 * time.Millisecond)}},
-	{name: "message to a base twice", weight: 1, effects: repeatsCommands, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTDuplicate, Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}},
-	{name: "messages to a base out of order", weight: 1, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTReorder, Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}},
-	{name: "messages of a base out of order", weight: 1, effects: delaysLists, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.Fault{Kind: v1alpha1.MQTTReorder, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
-	{name: "messages out of order", weight: 1, effects: delaysLists, tunnel: v1alpha1.TunnelMQTT, fault: &v1alpha1.Fault{Kind: fault.KindReorder}},
-	{name: "events of Pods lost, beyond the contract", weight: 4, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APILoseEvents, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
-	{name: "events of Nodes lost, beyond the contract", weight: 4, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APILoseEvents, Match: v1alpha1.FaultMatch{Resource: "nodes"}}},
-	{name: "events of Pods twice, beyond the contract", weight: 4, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APIDoubleEvents, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
-	{name: "events of Pods out of order, beyond the contract", weight: 4, resource: view, rule: &v1alpha1.Fault{Kind: v1alpha1.APIReorderEvents, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
+	{name: uninstalled, weight: 2, effects: losesRequests | leavesGap | removesSilently, target: v1alpha1.TargetBase, fault: &v1alpha1.Fault{Kind: fault.KindUninstalled}},
+	{name: crash, weight: 2, effects: removes | removesSilently, target: v1alpha1.TargetBase, fault: &v1alpha1.Fault{Kind: fault.KindCrash, Restart: &fault.Restart{}}},
 }
 
-// The operations that render knows by name.
+var disturbances = []move{
+	{name: "controller killed", weight: 6, resource: controllers, do: "kill"},
+	{name: "controller paused", weight: 5, resource: controllers, do: "pause"},
+	{name: "broker killed", weight: 5, resource: broker, do: "kill"},
+	{name: "broker paused", weight: 3, resource: broker, do: "pause"},
+	{name: "API server killed", weight: 3, resource: apiServer, do: "kill"},
+	{name: "controller manager killed", weight: 2, effects: staleEndpoints, resource: controllerManager, do: "kill"},
+	{name: "controller manager paused", weight: 2, effects: staleEndpoints, resource: controllerManager, do: "pause"},
+	{name: "scheduler killed", weight: 1, resource: scheduler, do: "kill"},
+	{name: "scheduler paused", weight: 1, resource: scheduler, do: "pause"},
+	{name: drained, weight: 2, effects: removes},
+	{name: "base cut off", weight: 4, effects: cutOff, target: v1alpha1.TargetBase, fault: &v1alpha1.Fault{Kind: fault.KindDisconnect}},
+	{name: "commands lost", weight: 3, effects: delaysLists | losesCommands, target: v1alpha1.TargetBase, fault: &v1alpha1.Fault{Kind: fault.KindDeaf}},
+	{name: "heartbeats lost", weight: 1, effects: unreachable, target: v1alpha1.TargetBase, fault: &v1alpha1.Fault{Kind: fault.KindSilent}},
+	{name: "install is slow", weight: 2, target: v1alpha1.TargetBase, fault: &v1alpha1.Fault{Kind: fault.KindLatency, Delay: after(5 * time.Second), Match: installs}},
+	{name: "install fails", weight: 3, target: v1alpha1.TargetBase, fault: &v1alpha1.Fault{Kind: fault.KindError, Code: "Arklet.InstallBizFailed", Match: installs}},
+	{name: "uninstall fails", weight: 2, target: v1alpha1.TargetBase, fault: &v1alpha1.Fault{Kind: fault.KindError, Code: "Arklet.UninstallBizFailed", Match: removals}},
+	{name: "answers garbled", weight: 4, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetBase, fault: &v1alpha1.Fault{Kind: fault.KindCorrupt, Match: answers}},
+	{name: "answers twice", weight: 1, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetBase, fault: &v1alpha1.Fault{Kind: fault.KindDuplicate, Match: answers}},
+	{name: "answers late", weight: 2, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetBase, fault: &v1alpha1.Fault{Kind: fault.KindDelay, Delay: after(8 * time.Second), Match: answers}},
+	{name: "lists late", weight: 2, effects: delaysLists, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetBase, fault: &v1alpha1.Fault{Kind: fault.KindDelay, Delay: after(8 * time.Second), Match: lists}},
+	{name: "watch of Pods held", weight: 3, resource: view, target: v1alpha1.TargetAPI, fault: &v1alpha1.Fault{Kind: v1alpha1.APIHoldWatch, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
+	{name: "watch of Nodes held", weight: 2, resource: view, target: v1alpha1.TargetAPI, fault: &v1alpha1.Fault{Kind: v1alpha1.APIHoldWatch, Match: v1alpha1.FaultMatch{Resource: "nodes"}}},
+	{name: "watch of Deployments held", weight: 2, resource: view, target: v1alpha1.TargetAPI, fault: &v1alpha1.Fault{Kind: v1alpha1.APIHoldWatch, Match: v1alpha1.FaultMatch{Resource: "deployments"}}},
+	{name: "watches begin anew", weight: 2, resource: view, target: v1alpha1.TargetAPI, fault: &v1alpha1.Fault{Kind: v1alpha1.APICutWatch, Relist: true}},
+	{name: "old lists", weight: 2, resource: view, target: v1alpha1.TargetAPI, fault: &v1alpha1.Fault{Kind: v1alpha1.APIOldList, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
+	{name: "writes conflict", weight: 5, resource: view, target: v1alpha1.TargetAPI, fault: &v1alpha1.Fault{Kind: v1alpha1.APIRefuse, Status: 409, Count: 3}},
+	{name: "writes are refused by 429", weight: 1, resource: view, target: v1alpha1.TargetAPI, fault: &v1alpha1.Fault{Kind: v1alpha1.APIRefuse, Status: 429, Count: 5}},
+	{name: "writes fail by 500", weight: 2, resource: view, target: v1alpha1.TargetAPI, fault: &v1alpha1.Fault{Kind: v1alpha1.APIRefuse, Status: 500, Count: 3}},
+	{name: "answers of the API lost", weight: 3, resource: view, target: v1alpha1.TargetAPI, fault: &v1alpha1.Fault{Kind: v1alpha1.APILoseAnswer, Count: 3}},
+	{name: "API is slow", weight: 1, resource: view, target: v1alpha1.TargetAPI, fault: &v1alpha1.Fault{Kind: v1alpha1.APIDelay, Delay: after(500 * time.Millisecond)}},
+	{name: "API is a black hole", weight: 2, resource: view, target: v1alpha1.TargetAPI, fault: &v1alpha1.Fault{Kind: v1alpha1.APIBlackHole}},
+	{name: "controller killed before a write", weight: 3, resource: controllers, target: v1alpha1.TargetAPI, fault: &v1alpha1.Fault{Kind: v1alpha1.APIKillBefore, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
+	{name: "controller killed after a write", weight: 3, resource: controllers, target: v1alpha1.TargetAPI, fault: &v1alpha1.Fault{Kind: v1alpha1.APIKillAfter, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
+	{name: "controller cut off the broker", weight: 2, effects: cutOff | losesCommands, resource: way, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT, fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTCut}},
+	{name: "way from the controller held", weight: 2, effects: cutOff, resource: way, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT, fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTHold, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
+	{name: "way to the controller held", weight: 2, effects: cutOff, resource: way, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT, fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTHold, Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}},
+	{name: "way from the controller half-open", weight: 2, effects: cutOff | losesCommands, resource: way, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT, fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTHalfOpen, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
+	{name: "way to the controller half-open", weight: 2, effects: cutOff | losesCommands, resource: way, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT, fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTHalfOpen, Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}},
+	{name: "way of the controller is slow", weight: 1, effects: delaysLists, resource: way, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT, fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTDelay, Delay: after(400 * time.Millisecond)}},
+	{name: "command twice", weight: 2, effects: repeatsCommands, resource: way, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT, fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTDuplicate, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
+	{name: "commands out of order", weight: 2, resource: way, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT, fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTReorder, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
+	{name: "controller killed before a command", weight: 2, resource: controllers, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT, fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTKillBefore, Match: v1alpha1.FaultMatch{Messages: commands}}},
+	{name: "controller killed after a command", weight: 2, resource: controllers, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT, fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTKillAfter, Match: v1alpha1.FaultMatch{Messages: commands}}},
+	{name: "base cut off at the broker", weight: 1, effects: cutOff | losesCommands, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT, fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTCut}},
+	{name: "way from a base held", weight: 2, effects: cutOff, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT, fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTHold, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
+	{name: "way to a base held", weight: 2, effects: cutOff, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT, fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTHold, Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}},
+	{name: "way from a base half-open", weight: 2, effects: cutOff | losesCommands, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT, fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTHalfOpen, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
+	{name: "way to a base half-open", weight: 2, effects: cutOff | losesCommands, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT, fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTHalfOpen, Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}},
+	{name: "way of a base is slow", weight: 1, effects: delaysLists, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT, fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTDelay, Delay: after(400 * time.Millisecond)}},
+	{name: "message to a base twice", weight: 1, effects: repeatsCommands, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT, fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTDuplicate, Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}},
+	{name: "messages to a base out of order", weight: 1, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT, fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTReorder, Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}},
+	{name: "messages of a base out of order", weight: 1, effects: delaysLists, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT, fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTReorder, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
+	{name: "messages out of order", weight: 1, effects: delaysLists, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetBase, fault: &v1alpha1.Fault{Kind: fault.KindReorder}},
+	{name: "events of Pods lost, beyond the contract", weight: 4, resource: view, target: v1alpha1.TargetAPI, fault: &v1alpha1.Fault{Kind: v1alpha1.APILoseEvents, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
+	{name: "events of Nodes lost, beyond the contract", weight: 4, resource: view, target: v1alpha1.TargetAPI, fault: &v1alpha1.Fault{Kind: v1alpha1.APILoseEvents, Match: v1alpha1.FaultMatch{Resource: "nodes"}}},
+	{name: "events of Pods twice, beyond the contract", weight: 4, resource: view, target: v1alpha1.TargetAPI, fault: &v1alpha1.Fault{Kind: v1alpha1.APIDoubleEvents, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
+	{name: "events of Pods out of order, beyond the contract", weight: 4, resource: view, target: v1alpha1.TargetAPI, fault: &v1alpha1.Fault{Kind: v1alpha1.APIReorderEvents, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
+}
+
+// The names of operations.
 const (
 	release     = "release"
 	rollback    = "roll back"
@@ -226,8 +225,10 @@ const (
 	crash       = "base crashes"
 )
 
-// The resources of disturbances that render knows by name.
+// The resources of disturbances.
 const (
+	controllers       = "controller"
+	broker            = "broker"
 	view              = "api"
 	way               = "way"
 	apiServer         = "apiserver"
@@ -235,28 +236,25 @@ const (
 	scheduler         = "scheduler"
 )
 
-// The disturbances that render knows by name.
-const (
-	commandsLost = "commands lost"
-	drained      = "Node drained"
-)
+// The name of a disturbance.
+const drained = "Node drained"
 
 const (
 	deployment  = "Deployment"
 	peer        = "peer Deployment" // its replicas follow the bases
 	daemonSet   = "DaemonSet"
 	statefulSet = "StatefulSet"
-	pod         = "Pod" // one that nobody makes anew
+	pod         = "Pod" // it is not recreated
 )
 
-// owners are the kinds whose Pods are made anew, and released.
+// owners are the kinds that recreate their Pods.
 var owners = []string{deployment, peer, daemonSet, statefulSet}
 
-// Names are those of all moves, for --only.
+// Names returns the names of all moves.
 func Names() []string {
 	names := make([]string, len(all))
 	for i, m := range all {
 		names[i] = m.name
 	}
-	return slices.Clone(names)
+	return names
 }

@@ -1,6 +1,7 @@
 package fuzz
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -23,127 +27,107 @@ import (
 // other.
 const beside = 6
 
-// pool runs schedules in sandboxes.
+// pool runs schedules in sandboxes. It creates a sandbox when a schedule needs it.
 type pool struct {
-	o    *Options
+	o    Options
 	work string // directory for scenarios
 
-	mu      sync.Mutex
-	boxes   []*box
-	coming  bool          // a sandbox is being created
-	alone   int           // schedules that wait for a sandbox of their own
-	changed chan struct{} // closed when a sandbox may have room
-	names   []string      // of the sandboxes that the pool has created
+	creating sync.Mutex // sandboxes are created one at a time, because they share the CPUs
+	mu       sync.Mutex
+	boxes    []*box
 }
 
-// box is a sandbox and its load. The mutex of the pool guards it.
 type box struct {
-	in   *sandbox.Sandbox
-	used int // of beside
-	// broken is set if a component of the sandbox has exited. The last schedule to leave replaces the sandbox.
-	broken bool
+	name string
+	room *semaphore.Weighted // of beside
+
+	load int64 // of schedules that run or wait; guarded by the mutex of the pool
+
+	// A schedule that has all room may write, one that has some room may read.
+	in     *sandbox.Sandbox // nil = it must be created
+	broken atomic.Bool      // a component has exited
 }
 
-// openPool returns a pool. It creates its sandboxes when they are needed.
-func openPool(o *Options) (*pool, error) {
+func openPool(o Options) (*pool, error) {
 	work, err := os.MkdirTemp("", "koup-fuzz-")
 	if err != nil {
 		return nil, fmt.Errorf("creating a directory for schedules: %w", err)
 	}
-	return &pool{o: o, work: work, changed: make(chan struct{})}, nil
+	p := &pool{o: o, work: work}
+	for n := range o.Parallel {
+		p.boxes = append(p.boxes, &box{name: fmt.Sprintf("%s-%d", o.Name, n+1), room: semaphore.NewWeighted(beside)})
+	}
+	return p, nil
 }
 
-// take returns a sandbox with room. It waits for one, or creates one, one at a time because they share the CPUs. The
-// caller must call leave with the same room.
-func (p *pool) take(ctx context.Context, room int) (*box, error) {
+// choose returns the fullest sandbox that has enough room, or the one with the least load.
+func (p *pool) choose(room int64) *box {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if room == beside {
-		p.alone++
-		defer func() {
-			p.alone--
-			p.tell()
-		}()
-	}
-	for {
-		if b := p.fitting(room); b != nil {
-			b.used += room
-			return b, nil
-		}
-		if n := len(p.boxes) + 1; !p.coming && n <= p.o.Parallel {
-			p.coming = true
-			p.mu.Unlock()
-			in, err := p.up(ctx, fmt.Sprintf("%s-%d", p.o.Name, n))
-			p.mu.Lock()
-			p.coming = false
-			p.tell()
-			if err != nil {
-				return nil, err
-			}
-			p.boxes = append(p.boxes, &box{in: in})
-			continue
-		}
-		changed := p.changed
-		p.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-		}
-		p.mu.Lock()
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-// fitting returns the fullest sandbox with enough room, or nil. While a schedule waits for a sandbox of its own, no
-// other schedule may start.
-func (p *pool) fitting(room int) (best *box) {
-	if room < beside && p.alone > 0 {
-		return nil
-	}
+	chosen := slices.MinFunc(p.boxes, func(a, b *box) int { return cmp.Compare(a.load, b.load) })
 	for _, b := range p.boxes {
-		if !b.broken && b.used+room <= beside && (best == nil || b.used > best.used) {
-			best = b
+		if b.load+room <= beside && b.load > chosen.load {
+			chosen = b
 		}
 	}
-	return best
+	chosen.load += room
+	return chosen
 }
 
-// tell wakes the callers of take. The caller holds the lock.
-func (p *pool) tell() {
-	close(p.changed)
-	p.changed = make(chan struct{})
+// with calls do with a sandbox. It blocks until there is room.
+func (p *pool) with(ctx context.Context, room int64, do func(*box) error) error {
+	b := p.choose(room)
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		b.load -= room
+	}()
+	if err := b.room.Acquire(ctx, room); err != nil {
+		return context.Cause(ctx)
+	}
+	for b.in == nil || b.broken.Load() {
+		b.room.Release(room)
+		if err := b.room.Acquire(ctx, beside); err != nil {
+			return context.Cause(ctx)
+		}
+		err := p.prepare(ctx, b)
+		b.room.Release(beside - room)
+		if err != nil {
+			b.room.Release(room)
+			return err
+		}
+	}
+	defer b.room.Release(room)
+	return do(b)
 }
 
-// leave gives the room of take back. The last schedule to leave a broken sandbox replaces it.
-func (p *pool) leave(ctx context.Context, b *box, room int) error {
-	p.mu.Lock()
-	replace := b.broken && b.used == room
-	if !replace {
-		b.used -= room
-		p.tell()
+// prepare creates a sandbox, and deletes a broken one before. The caller has all room.
+func (p *pool) prepare(ctx context.Context, b *box) error {
+	p.creating.Lock()
+	defer p.creating.Unlock()
+	if b.in != nil && !b.broken.Load() {
+		return nil // another schedule has prepared it
 	}
-	p.mu.Unlock()
-	if !replace {
-		return nil
+	if b.in != nil {
+		if err := p.down(ctx, b); err != nil {
+			return err
+		}
 	}
-	fresh, err := p.replace(ctx, b.in.Name)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	defer p.tell()
-	b.used -= room
-	if err == nil {
-		b.in, b.broken = fresh, false
+	in, err := p.up(ctx, b.name)
+	if err != nil {
+		return err
 	}
-	return err
+	b.in = in
+	b.broken.Store(false)
+	return nil
 }
 
-func (p *pool) replace(ctx context.Context, name string) (*sandbox.Sandbox, error) {
-	if _, err := sandbox.Down(ctx, sandbox.DownOptions{Home: p.o.Home, Name: name}); err != nil {
-		return nil, fmt.Errorf("replacing sandbox %s: %w", name, err)
+func (p *pool) down(ctx context.Context, b *box) error {
+	if _, err := sandbox.Down(ctx, sandbox.DownOptions{Home: p.o.Home, Name: b.name}); err != nil {
+		return fmt.Errorf("deleting sandbox %s: %w", b.name, err)
 	}
-	return p.up(ctx, name)
+	b.in = nil
+	return nil
 }
 
 // forPeers enables peer Deployments in the bundled controller.
@@ -179,69 +163,58 @@ func (p *pool) up(ctx context.Context, name string) (*sandbox.Sandbox, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating sandbox %s: %w", name, err)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !slices.Contains(p.names, name) { // otherwise it replaces one
-		p.names = append(p.names, name)
-	}
 	return s, nil
 }
 
-// close deletes the sandboxes.
 func (p *pool) close(ctx context.Context) error {
 	var errs []error
-	for _, name := range p.names {
-		_, err := sandbox.Down(ctx, sandbox.DownOptions{Home: p.o.Home, Name: name})
-		errs = append(errs, err)
+	for _, b := range p.boxes {
+		if b.in != nil {
+			errs = append(errs, p.down(ctx, b))
+		}
 	}
 	return errors.Join(append(errs, os.RemoveAll(p.work))...)
 }
 
-// run runs a schedule in a sandbox, together with others unless the schedule needs one of its own. It replaces a
-// sandbox in which a component has exited.
+// run runs a schedule in a sandbox, together with others unless the schedule needs one of its own.
 func (p *pool) run(ctx context.Context, s Schedule) (o outcome, r *scenario.Report, err error) {
-	room := 1
+	room := int64(1)
 	if s.alone() {
 		room = beside
 	}
-	b, err := p.take(ctx, room)
-	if err != nil {
-		return outcome{}, nil, err
-	}
-	defer func() { err = errors.Join(err, p.leave(ctx, b, room)) }()
-	if ctx.Err() != nil {
-		return outcome{}, nil, context.Cause(ctx)
-	}
-	if r, err = p.execute(ctx, b.in, s); err != nil {
-		return outcome{}, nil, err
-	}
-	o = judge(r)
-	status, err := b.in.Status(ctx, false)
-	if err != nil {
-		return o, r, nil //nolint:nilerr // the run is being cancelled
-	}
-	ended := exited(status)
-	if ended == nil {
+	err = p.with(ctx, room, func(b *box) error {
+		if r, err = p.execute(ctx, b.in, s); err != nil {
+			return err
+		}
+		o = judge(r)
+		status, err := b.in.Status(ctx, false)
+		if err != nil {
+			return nil //nolint:nilerr // the run is being cancelled
+		}
+		if ended := exited(status); ended != nil {
+			b.broken.Store(true)
+			o = outcomeOf(ended)
+		}
 		if o.invariant != "" {
 			o.log = lastOf(status)
 		}
-		return o, r, nil
+		return nil
+	})
+	return o, r, err
+}
+
+// outcomeOf returns the outcome of a schedule during which a component exited.
+func outcomeOf(ended *sandbox.Component) outcome {
+	seen := ended.Name + " exited: " + strings.Join(supervise.Tail(ended.Log, 0, 3), " | ")
+	if strings.HasPrefix(ended.Name, controller) {
+		return outcome{invariant: "the controller runs", seen: seen}
 	}
-	p.mu.Lock()
-	b.broken = true
-	p.mu.Unlock()
-	if seen := ended.Name + " exited: " + strings.Join(supervise.Tail(ended.Log, 0, 3), " | "); strings.HasPrefix(ended.Name, controller) {
-		o = outcome{invariant: "the controller runs", seen: seen, log: lastOf(status)}
-	} else {
-		o = outcome{unclear: true, seen: seen}
-	}
-	return o, r, nil
+	return outcome{unclear: true, seen: seen}
 }
 
 // controller is the prefix of the names of controllers.
 const controller = "module-controller"
 
-// exited returns a component that does not run, or nil.
 func exited(status *sandbox.Status) *sandbox.Component {
 	for i := range status.Components {
 		if c := &status.Components[i]; c.State != "running" {

@@ -1,112 +1,111 @@
 package fuzz
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// poolOf has sandboxes that are up, and brings no other up.
-func poolOf(sandboxes int) *pool {
-	p := &pool{o: &Options{Parallel: sandboxes}, changed: make(chan struct{})}
-	for range sandboxes {
-		p.boxes = append(p.boxes, &box{})
+// poolOf returns a pool whose sandboxes exist.
+func poolOf(t *testing.T, sandboxes int) *pool {
+	t.Helper()
+	p, err := openPool(Options{Parallel: sandboxes})
+	if err != nil {
+		t.Fatal(err)
 	}
+	for _, b := range p.boxes {
+		b.in = &sandbox.Sandbox{}
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(p.work); err != nil {
+			t.Error(err)
+		}
+	})
 	return p
 }
 
-// usedOf is how much of each sandbox is in use.
-func (p *pool) usedOf() (used []int) {
-	for _, b := range p.boxes {
-		used = append(used, b.used)
-	}
-	return used
-}
-
-// Schedules that may be beside each other share a sandbox before another one is used; one that must be
-// alone waits until one is empty, and meanwhile no other one begins.
+// Schedules share a sandbox until it is full. A schedule that needs a sandbox of its own waits until one is empty, and
+// no other schedule starts there in the meantime.
 func TestRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := poolOf(2)
-		take := func(room int) *box {
-			b, err := p.take(t.Context(), room)
-			if err != nil {
-				t.Error(err)
+		p := poolOf(t, 2)
+		running := map[*box]int{}
+		var mu sync.Mutex
+		start := func(room int64) (end func()) {
+			ended := make(chan struct{})
+			go func() {
+				err := p.with(t.Context(), room, func(b *box) error {
+					mu.Lock()
+					running[b] += int(room)
+					mu.Unlock()
+					<-ended
+					mu.Lock()
+					running[b] -= int(room)
+					mu.Unlock()
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}()
+			synctest.Wait()
+			return func() {
+				close(ended)
+				synctest.Wait()
 			}
-			return b
 		}
-		leave := func(b *box, room int) {
-			if err := p.leave(t.Context(), b, room); err != nil {
-				t.Error(err)
-			}
+		var got [][2]int
+		look := func() {
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, [2]int{running[p.boxes[0]], running[p.boxes[1]]})
 		}
-		var shared []*box
+		var ends []func()
 		for range beside + 1 {
-			shared = append(shared, take(1))
+			ends = append(ends, start(1))
 		}
-		got := [][]int{p.usedOf()}
-		done := make(chan string, 2)
-		alone := make(chan *box, 1)
-		go func() {
-			alone <- take(beside)
-			done <- "alone"
-		}()
-		synctest.Wait()
-		go func() {
-			take(1)
-			done <- "beside"
-		}()
-		synctest.Wait()
-		got = append(got, p.usedOf())
-		leave(shared[0], 1) // there is room for one beside the others, but one waits to be alone
-		synctest.Wait()
-		got = append(got, p.usedOf())
-		leave(shared[beside], 1)
-		synctest.Wait()
-		got = append(got, p.usedOf())
-		leave(<-alone, beside)
-		synctest.Wait()
-		got = append(got, p.usedOf())
-		want := [][]int{{beside, 1}, {beside, 1}, {beside - 1, 1}, {beside, beside}, {beside, 0}}
+		look()
+		alone := start(beside)
+		last := start(1)
+		look()
+		ends[beside]() // the second sandbox is empty
+		look()
+		for _, end := range ends[:beside] {
+			end()
+		}
+		look()
+		alone()
+		last()
+		look()
+		want := [][2]int{{beside, 1}, {beside, 1}, {beside, beside}, {1, beside}, {0, 0}}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("used (-want +got):\n%s", diff)
-		}
-		began := []string{<-done, <-done} // at the same moment, one in each
-		slices.Sort(began)
-		if diff := cmp.Diff([]string{"alone", "beside"}, began); diff != "" {
-			t.Errorf("who began (-want +got):\n%s", diff)
+			t.Errorf("running (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// Nothing begins in a sandbox that is broken, and who waits for another one goes when it is stopped.
-func TestNoRoomInWhatIsBroken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := poolOf(1)
-		p.boxes[0].broken = true
-		ctx, stop := context.WithCancel(t.Context())
-		got := make(chan error, 1)
-		go func() {
-			_, err := p.take(ctx, 1)
-			got <- err
-		}()
-		synctest.Wait()
-		if diff := cmp.Diff([]int{0}, p.usedOf()); diff != "" {
-			t.Errorf("used (-want +got):\n%s", diff)
-		}
-		stop()
-		if err := <-got; !errors.Is(err, context.Canceled) {
-			t.Errorf("error %v", err)
-		}
+// No schedule starts in a broken sandbox that cannot be replaced.
+func TestBrokenSandbox(t *testing.T) {
+	p := poolOf(t, 1)
+	p.boxes[0].broken.Store(true)
+	p.o.Home, p.o.Config = t.TempDir(), &v1alpha1.Sandbox{} // which sandbox.Up rejects
+	err := p.with(t.Context(), 1, func(*box) error {
+		t.Error("a schedule has started")
+		return nil
 	})
+	if err == nil || p.boxes[0].load != 0 {
+		t.Errorf("error %v, load %d", err, p.boxes[0].load)
+	}
 }
 
 // What the fuzzer writes on its way is its user's alone, whatever the umask, and goes with it.
@@ -114,7 +113,7 @@ func TestSchedulesArePrivate(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	umask := syscall.Umask(0)
 	defer syscall.Umask(umask)
-	p, err := openPool(&Options{})
+	p, err := openPool(Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

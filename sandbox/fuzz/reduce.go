@@ -2,10 +2,11 @@ package fuzz
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // repeats is the number of times that a shrunk schedule is run again, per concurrent run.
@@ -61,64 +62,56 @@ func (r *run) reduce(ctx context.Context, f *Failure) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	var wg sync.WaitGroup
 	var mu sync.Mutex
-	var errs []error
+	group, running := errgroup.WithContext(ctx)
 	for range repeats * r.width(f.Smallest) {
-		wg.Go(func() {
-			got, report, err := r.try(ctx, f.Smallest)
+		group.Go(func() error {
+			got, report, err := r.try(running, f.Smallest)
+			if err != nil {
+				return err
+			}
 			mu.Lock()
 			defer mu.Unlock()
-			if err != nil {
-				errs = append(errs, err)
-				return
-			}
 			f.Repeated++
 			if got.invariant == f.Invariant {
 				f.Failed++
-				f.Seen = got.seen
-				f.Report, f.Log = report, got.log
+				f.Seen, f.Report, f.Log = got.seen, report, got.log
 			}
+			return nil
 		})
 	}
-	wg.Wait()
-	if ctx.Err() != nil {
-		return nil
+	if err := group.Wait(); ctx.Err() == nil {
+		return err
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // first runs schedules concurrently, each up to two times. It returns the first one in the list that has the same
 // failure as f, or nil.
 func (r *run) first(ctx context.Context, f *Failure, list []Schedule) (*Schedule, error) {
-	for len(list) > 0 && !over(ctx) {
-		batch := list[:min(len(list), r.width(list[0]))]
-		list = list[len(batch):]
+	for batch := range slices.Chunk(list, r.width(f.Smallest)) {
 		failed := make([]bool, len(batch))
-		errs := make([]error, len(batch))
-		var wg sync.WaitGroup
+		group, running := errgroup.WithContext(ctx)
 		for i, s := range batch {
-			wg.Go(func() {
+			group.Go(func() error {
 				for range 2 {
-					got, _, err := r.try(ctx, s)
-					if errs[i] = err; err != nil || got.invariant == f.Invariant {
-						failed[i] = err == nil
-						return
+					got, _, err := r.try(running, s)
+					if failed[i] = got.invariant == f.Invariant; err != nil || failed[i] {
+						return err
 					}
 				}
+				return nil
 			})
 		}
-		wg.Wait()
+		err := group.Wait()
 		if over(ctx) {
 			break
 		}
-		if err := errors.Join(errs...); err != nil {
+		if err != nil {
 			return nil, err
 		}
-		for i := range batch {
-			if failed[i] {
-				return &batch[i], nil
-			}
+		if i := slices.Index(failed, true); i >= 0 {
+			return &batch[i], nil
 		}
 	}
 	return nil, nil

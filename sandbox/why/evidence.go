@@ -21,11 +21,14 @@ const (
 	shownEvents, shownLines = 6, 6
 )
 
-// evidence is what was compared and read, in the order of the chain.
+// evidence returns the facts in the order of the chain.
 func (v *view) evidence() []Evidence {
-	all := []Evidence{}
-	for _, of := range []func() []Evidence{v.ofWorkload, v.ofPlacement, v.ofControllers, v.ofNode, v.ofPod, v.ofEvents, v.ofLogs, v.ofIgnored, v.ofUnread} {
-		all = append(all, of()...)
+	all := append([]Evidence{}, slices.Concat(v.ofWorkload(), v.ofPlacement(), v.ofControllers(), v.ofNode(), v.ofPod(), v.ofEvents(), v.ofLogs())...)
+	for _, f := range v.ignored() {
+		all = append(all, Evidence{About: "ignored", Text: f.Path + ": " + f.Why})
+	}
+	for _, u := range v.Unread {
+		all = append(all, Evidence{About: "unread", Text: u})
 	}
 	return all
 }
@@ -45,14 +48,11 @@ func (v *view) ofWorkload() (all []Evidence) {
 }
 
 func conditionText(kind, status, reason, message string) string {
-	text := kind + "=" + status
-	if reason != "" {
-		text += " " + reason
-	}
-	if message != "" {
-		text += ": " + message
-	}
-	return text
+	return withMessage(strings.TrimSpace(kind+"="+status+" "+reason), message)
+}
+
+func withMessage(reason, message string) string {
+	return strings.TrimSuffix(reason+": "+message, ": ")
 }
 
 // ofPlacement compares the Pod, or the template, with each base.
@@ -135,9 +135,9 @@ func (v *view) ofPod() (all []Evidence) {
 		case s.Running != nil:
 			e.Text, e.At = e.Text+" runs", s.Running.StartedAt.Time
 		case s.Waiting != nil:
-			e.Text += " waits: " + conditionMessage(s.Waiting.Reason, s.Waiting.Message)
+			e.Text += " waits: " + withMessage(s.Waiting.Reason, s.Waiting.Message)
 		case s.Terminated != nil:
-			e.Text, e.At = e.Text+" ended: "+conditionMessage(s.Terminated.Reason, s.Terminated.Message), s.Terminated.FinishedAt.Time
+			e.Text, e.At = e.Text+" ended: "+withMessage(s.Terminated.Reason, s.Terminated.Message), s.Terminated.FinishedAt.Time
 		}
 		if c.RestartCount > 0 {
 			e.Text += fmt.Sprintf(", installed again %d times", c.RestartCount)
@@ -145,10 +145,6 @@ func (v *view) ofPod() (all []Evidence) {
 		all = append(all, e)
 	}
 	return all
-}
-
-func conditionMessage(reason, message string) string {
-	return strings.TrimSuffix(reason+": "+message, ": ")
 }
 
 // ofEvents are the last Events, the oldest of them first.
@@ -172,20 +168,6 @@ func (v *view) ofLogs() (all []Evidence) {
 				all = append(all, Evidence{About: "log", Text: line})
 			}
 		}
-	}
-	return all
-}
-
-func (v *view) ofIgnored() (all []Evidence) {
-	for _, f := range v.ignored() {
-		all = append(all, Evidence{About: "ignored", Text: f.Path + ": " + f.Why})
-	}
-	return all
-}
-
-func (v *view) ofUnread() (all []Evidence) {
-	for _, u := range v.Unread {
-		all = append(all, Evidence{About: "unread", Text: u})
 	}
 	return all
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// ErrNotFound says, wrapped, that the target is not there.
+// ErrNotFound is returned, wrapped, if the target does not exist.
 var ErrNotFound = errors.New("not found")
 
-// notFound is what is wrong with a target that could not be read, and what may have been meant.
+// notFound returns the error about a target that could not be read, with similar names.
 func (g *gatherer) notFound(ctx context.Context, err error) error {
 	t := g.Target
 	if !apierrors.IsNotFound(err) {
@@ -48,7 +48,7 @@ func (g *gatherer) names(ctx context.Context, kind Kind) (names []string) {
 		}
 		return names
 	}
-	objects, err := read(ctx, requestTime, func(ctx context.Context) (runtime.Object, error) { return g.list(ctx, kind) })
+	objects, err := g.list(ctx, kind)
 	if err != nil {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (g *gatherer) node(ctx context.Context) error {
 			return nil
 		}
 	}
-	node, err := get(ctx, g.client.CoreV1().Nodes().Get, name)
+	node, err := g.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		meant := plain.Meant(name, g.names(ctx, KindNode))

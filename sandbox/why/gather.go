@@ -3,10 +3,10 @@ package why
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,19 +19,20 @@ import (
 )
 
 const (
-	// requestTime bounds each request.
-	requestTime = 10 * time.Second
-	// logTime bounds the logs of a container: they come through the controller, which may be away.
+	// gatherTime bounds all requests of an answer.
+	gatherTime = 30 * time.Second
+	// logTime bounds the requests for logs, which need a running controller.
 	logTime = 3 * time.Second
 	// logLines and logBytes are how much of a log is read, logged of how many containers.
 	logLines, logBytes, logged = 20, 32 << 10, 3
 )
 
-// Gather reads what an answer about a target needs. It only reads, with at most some twenty
-// requests, however many bases there are. A target that is not there is an error in one sentence,
-// with what may have been meant; what else cannot be read is noted in Snapshot.Unread. Gather blocks
-// until all is read, each request for ten seconds at most.
+// Gather reads what an answer about a target needs, with at most 20 requests. If the target does not exist, it returns
+// ErrNotFound, wrapped, with similar names. Snapshot.Unread lists everything else that could not be read. Gather blocks
+// for at most 30 seconds.
 func Gather(ctx context.Context, client kubernetes.Interface, t Target) (*Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, gatherTime)
+	defer cancel()
 	g := &gatherer{client: client, Snapshot: &Snapshot{Target: t}}
 	g.bases(ctx)
 	if err := g.target(ctx); err != nil {
@@ -65,50 +66,33 @@ type gatherer struct {
 	*Snapshot
 }
 
-// unread notes what could not be read, unless it is only not there.
+// unread records a failed request. An object that does not exist is no failure.
 func (s *Snapshot) unread(what string, err error) {
 	if err != nil && !apierrors.IsNotFound(err) {
 		s.Unread = append(s.Unread, fmt.Sprintf("%s could not be read: %s", what, err))
 	}
 }
 
-// read gives one request its time.
-func read[T any](ctx context.Context, limit time.Duration, do func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	return do(ctx)
-}
-
-// get reads one object by its name.
-func get[T any](ctx context.Context, do func(context.Context, string, metav1.GetOptions) (T, error), name string) (T, error) {
-	return read(ctx, requestTime, func(ctx context.Context) (T, error) { return do(ctx, name, metav1.GetOptions{}) })
-}
-
-// list reads objects.
-func list[T any](ctx context.Context, do func(context.Context, metav1.ListOptions) (T, error), o metav1.ListOptions) (T, error) {
-	return read(ctx, requestTime, func(ctx context.Context) (T, error) { return do(ctx, o) })
-}
-
-// target reads what is asked about, and what it has made.
+// target reads the target, and the objects of a workload.
 func (g *gatherer) target(ctx context.Context) (err error) {
 	namespace, name := g.Target.Namespace, g.Target.Name
-	apps := g.client.AppsV1()
+	apps, o := g.client.AppsV1(), metav1.GetOptions{}
 	switch g.Target.Kind {
 	case KindPod:
-		g.Pod, err = get(ctx, g.client.CoreV1().Pods(namespace).Get, name)
+		g.Pod, err = g.client.CoreV1().Pods(namespace).Get(ctx, name, o)
 	case KindNode:
 		return g.node(ctx)
 	case KindDeployment:
-		if g.Deployment, err = get(ctx, apps.Deployments(namespace).Get, name); err == nil {
+		if g.Deployment, err = apps.Deployments(namespace).Get(ctx, name, o); err == nil {
 			g.made(ctx, g.Deployment, g.Deployment.Spec.Selector)
 			g.replicaSets(ctx)
 		}
 	case KindDaemonSet:
-		if g.DaemonSet, err = get(ctx, apps.DaemonSets(namespace).Get, name); err == nil {
+		if g.DaemonSet, err = apps.DaemonSets(namespace).Get(ctx, name, o); err == nil {
 			g.made(ctx, g.DaemonSet, g.DaemonSet.Spec.Selector)
 		}
 	case KindStatefulSet:
-		if g.StatefulSet, err = get(ctx, apps.StatefulSets(namespace).Get, name); err == nil {
+		if g.StatefulSet, err = apps.StatefulSets(namespace).Get(ctx, name, o); err == nil {
 			g.made(ctx, g.StatefulSet, g.StatefulSet.Spec.Selector)
 		}
 	}
@@ -121,54 +105,58 @@ func (g *gatherer) target(ctx context.Context) (err error) {
 // made reads Pods and Events of a workload.
 func (g *gatherer) made(ctx context.Context, w metav1.Object, selector *metav1.LabelSelector) {
 	g.events(ctx, w.GetNamespace(), "involvedObject.uid", string(w.GetUID()))
-	found, err := list(ctx, g.client.CoreV1().Pods(w.GetNamespace()).List, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(selector)})
-	g.unread("its Pods", err)
-	if err == nil {
-		g.Pods = found.Items
-	}
+	g.Pods = g.pods(ctx, "its Pods", w.GetNamespace(), metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(selector)})
 }
 
+// pods lists Pods. It returns none if they cannot be read.
+func (g *gatherer) pods(ctx context.Context, what, namespace string, o metav1.ListOptions) []corev1.Pod {
+	found, err := g.client.CoreV1().Pods(namespace).List(ctx, o)
+	g.unread(what, err)
+	if err != nil {
+		return nil
+	}
+	return found.Items
+}
+
+// replicaSets reads the ReplicaSets of the Deployment. Pods of other Deployments with the same labels are removed.
 func (g *gatherer) replicaSets(ctx context.Context) {
 	d := g.Deployment
-	found, err := list(ctx, g.client.AppsV1().ReplicaSets(d.Namespace).List, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
+	found, err := g.client.AppsV1().ReplicaSets(d.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
 	g.unread("its ReplicaSets", err)
 	if err != nil {
 		return
 	}
-	ours := map[string]appsv1.ReplicaSet{}
+	ours := map[string]bool{}
 	for _, rs := range found.Items {
 		if metav1.IsControlledBy(&rs, d) {
 			g.ReplicaSets = append(g.ReplicaSets, rs)
-			ours[string(rs.UID)] = rs
+			ours[string(rs.UID)] = true
 		}
 	}
-	var pods []corev1.Pod
-	for _, pod := range g.Pods { // those of another Deployment may bear the same labels
-		if owner := metav1.GetControllerOf(&pod); owner != nil && ours[string(owner.UID)].Name != "" {
-			pods = append(pods, pod)
-		}
-	}
-	g.Pods = pods
+	g.Pods = slices.DeleteFunc(g.Pods, func(p corev1.Pod) bool {
+		owner := metav1.GetControllerOf(&p)
+		return owner == nil || !ours[string(owner.UID)]
+	})
 }
 
-// template reads the template of the workload that owns the Pod. It is not essential, so an error is
-// ignored.
+// template reads the template of the workload that owns the Pod. Errors are ignored, because answers do not depend on
+// it alone.
 func (g *gatherer) template(ctx context.Context) {
 	apps, namespace := g.client.AppsV1(), g.Pod.Namespace
 	if name, is := ownerOf(g.Pod, "ReplicaSet"); is {
-		if rs, err := get(ctx, apps.ReplicaSets(namespace).Get, name); err == nil {
+		if rs, err := apps.ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{}); err == nil {
 			g.Template = &rs.Spec.Template
 		}
 	}
 	if name, is := ownerOf(g.Pod, "StatefulSet"); is {
-		if ss, err := get(ctx, apps.StatefulSets(namespace).Get, name); err == nil {
-			g.StatefulSet = ss
+		if set, err := apps.StatefulSets(namespace).Get(ctx, name, metav1.GetOptions{}); err == nil {
+			g.StatefulSet = set
 		}
 	}
 }
 
 func (g *gatherer) bases(ctx context.Context) {
-	found, err := list(ctx, g.client.CoreV1().Nodes().List, metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.Vnode})
+	found, err := g.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.Vnode})
 	g.unread("the Nodes of bases", err)
 	if err == nil {
 		g.Bases = found.Items
@@ -176,8 +164,7 @@ func (g *gatherer) bases(ctx context.Context) {
 }
 
 func (g *gatherer) controllers(ctx context.Context) {
-	found, err := list(ctx, g.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List,
-		metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.ControllerLease})
+	found, err := g.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.ControllerLease})
 	g.unread("the Leases of module controllers", err)
 	g.ControllersUnread = err != nil
 	if err == nil {
@@ -185,31 +172,22 @@ func (g *gatherer) controllers(ctx context.Context) {
 	}
 }
 
-// nodeOf reads the Node of the Pod, and the Pods beside it.
+// nodeOf reads the Node of the Pod, and the other Pods on it.
 func (g *gatherer) nodeOf(ctx context.Context) {
 	name := g.Pod.Spec.NodeName
-	node, err := get(ctx, g.client.CoreV1().Nodes().Get, name)
+	node, err := g.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	g.unread("its Node", err)
 	if err != nil {
 		return
 	}
 	g.Node = node
-	beside, err := list(ctx, g.client.CoreV1().Pods("").List, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", name).String()})
-	g.unread("the Pods beside it", err)
-	if err == nil {
-		g.OnBases = beside.Items
-	}
+	g.OnBases = g.pods(ctx, "the Pods beside it", "", metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", name).String()})
 }
 
-// modulePods reads the module Pods of all bases, in both spellings of their label: they take room.
+// modulePods reads the module Pods of all bases, with both keys of their label.
 func (g *gatherer) modulePods(ctx context.Context) {
 	for _, key := range []string{labels.Component, labels.OlderComponent} {
-		found, err := list(ctx, g.client.CoreV1().Pods("").List, metav1.ListOptions{LabelSelector: key + "=" + labels.Module})
-		g.unread("the Pods of bases", err)
-		if err != nil {
-			continue
-		}
-		for _, pod := range found.Items {
+		for _, pod := range g.pods(ctx, "the Pods of bases", "", metav1.ListOptions{LabelSelector: key + "=" + labels.Module}) {
 			if key == labels.Component || pod.Labels[labels.Component] != labels.Module {
 				g.OnBases = append(g.OnBases, pod)
 			}
@@ -218,32 +196,28 @@ func (g *gatherer) modulePods(ctx context.Context) {
 }
 
 func (g *gatherer) events(ctx context.Context, namespace, field, value string) {
-	found, err := list(ctx, g.client.CoreV1().Events(namespace).List, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(field, value).String()})
+	found, err := g.client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(field, value).String()})
 	g.unread("Events", err)
 	if err == nil {
 		g.Events = append(g.Events, found.Items...)
 	}
 }
 
-// logs reads what kubectl logs has of the Pod's modules: commands and answers. The controller of a
-// base has them; that of an ordinary Node's Pod would be the Pod's own.
+// logs reads the logs of the Pod's modules: their commands and answers. Only the Node of a base has such logs.
 func (g *gatherer) logs(ctx context.Context) {
 	if g.Node == nil || !workload.IsBase(g.Node) {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, logTime)
+	defer cancel()
+	g.Logs = map[string][]string{}
 	modules, _ := workload.Modules(g.Pod.Spec) // sidecars have no log
-	for i, c := range modules {
-		if i == logged {
-			return
-		}
-		text, err := read(ctx, logTime, g.client.CoreV1().Pods(g.Pod.Namespace).GetLogs(g.Pod.Name,
-			&corev1.PodLogOptions{Container: c.Name, TailLines: ptr.To[int64](logLines), LimitBytes: ptr.To[int64](logBytes)}).DoRaw)
+	for _, c := range modules[:min(len(modules), logged)] {
+		text, err := g.client.CoreV1().Pods(g.Pod.Namespace).GetLogs(g.Pod.Name,
+			&corev1.PodLogOptions{Container: c.Name, TailLines: ptr.To[int64](logLines), LimitBytes: ptr.To[int64](logBytes)}).DoRaw(ctx)
 		if err != nil {
 			g.unread("the log of "+c.Name, err)
 			return
-		}
-		if g.Logs == nil {
-			g.Logs = map[string][]string{}
 		}
 		g.Logs[c.Name] = strings.Split(strings.TrimRight(string(text), "\n"), "\n")
 	}

@@ -15,8 +15,10 @@ import (
 
 // GatherBases reads the bases, the module Pods on them and who serves them: a Snapshot without a
 // target, for Nowhere. Unlike Gather it fails if the bases or the Pods on them cannot be read. It
-// blocks until all is read, each request for ten seconds at most.
+// blocks for at most 30 seconds.
 func GatherBases(ctx context.Context, client kubernetes.Interface) (*Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, gatherTime)
+	defer cancel()
 	g := &gatherer{client: client, Snapshot: &Snapshot{}}
 	g.bases(ctx)
 	g.modulePods(ctx)
@@ -35,7 +37,7 @@ func Nowhere(s *Snapshot, pod *corev1.Pod, now time.Time) (Answer, bool) {
 	future.Pod = pod.DeepCopy()
 	v := newView(&future, now)
 	v.addTolerations()
-	a := v.first(scheduleRules)
+	a := v.first(schedule)
 	a.Target, a.Evidence = future.Target, v.evidence()
 	return a.redacted(), !slices.Contains([]Reason{SchedulingGated, UnknownScheduler, NotScheduledYet, Unknown}, a.Reason)
 }

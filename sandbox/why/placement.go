@@ -16,45 +16,36 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// link is a link of the chain from a Pod to a base, in the order in which they are looked at.
+// link is a check of a Pod against a base. The checks are made in this order.
 type link int
 
 const (
 	linkLabels link = iota // node selector and required affinity
-	linkTaints             // taints that somebody chose
-	linkState              // Ready, cordoned, leaving
-	linkRoom               // metaspace, and what else is requested
-	linkFits               // nothing of these
+	linkTaints             // taints, except those of the state
+	linkState              // not Ready, cordoned, or being deleted
+	linkRoom               // requested resources
+	linkFits               // the base fits
 )
 
-// verdict is what keeps a Pod off one base: the first link that fails.
+// verdict is the first check of a base that fails.
 type verdict struct {
 	base  *corev1.Node
 	link  link
 	text  string
-	group string              // what bases that fail for the same reason have in common
+	group string              // the same for all bases that fail for the same reason
 	unmet []string            // with linkLabels: the keys
 	taint corev1.Taint        // with linkTaints
-	state state               // with linkState
-	short corev1.ResourceName // with linkRoom: what lacks
+	state Reason              // with linkState: BasesNotReady, BaseCordoned or BaseLeaving
+	short corev1.ResourceName // with linkRoom: the resource
 }
 
-// state is why a base that would do takes no Pods.
-type state int
-
-const (
-	stateNotReady state = iota
-	stateCordoned
-	stateLeaving
-)
-
-// placement is what keeps a Pod off each base.
+// placement is the comparison of a Pod with all bases.
 type placement struct {
-	verdicts []verdict // by the bases' names
-	// furthest is the last link that any base reaches, and decisive are those that do.
+	verdicts []verdict // sorted by the names of the bases
+	// furthest is the last check that any base reaches, and decisive has the bases that reach it.
 	furthest link
 	decisive []verdict
-	// blamed is the requirement that decides, with linkLabels.
+	// blamed is the requirement to report with linkLabels.
 	blamed   requirement
 	requests corev1.ResourceList
 	free     map[string]corev1.ResourceList // by Node
@@ -64,8 +55,8 @@ type placement struct {
 // requirement is one demand on the labels of a Node.
 type requirement struct {
 	key, text string
-	values    []string // one of which is wanted; nil for other operators
-	selector  bool     // it stands in the node selector, not in the affinity
+	values    []string // accepted values; nil for operators other than In
+	selector  bool     // of the node selector, not of the affinity
 	fits      func(*corev1.Node) bool
 }
 
@@ -90,7 +81,7 @@ func place(pod *corev1.Pod, bases []corev1.Node, onBases []corev1.Pod) *placemen
 	return p
 }
 
-// fit is said of a base with which nothing is wrong.
+// fit is the text of a base that fits.
 const fit = "labels, taints, state and room are as the Pod wants them"
 
 func (p *placement) verdict(n *corev1.Node, requirements []requirement) verdict {
@@ -110,12 +101,12 @@ func (p *placement) verdict(n *corev1.Node, requirements []requirement) verdict 
 	case untolerated:
 		d.link, d.taint, d.group = linkTaints, t, "its taint "+t.ToString()+" is not tolerated"
 	case cordoned && n.DeletionTimestamp != nil: // the deletion alone keeps no Pods away
-		d.state, d.group = stateLeaving, "it is cordoned, and its Node is being deleted"
+		d.state, d.group = BaseLeaving, "it is cordoned, and its Node is being deleted"
 	case cordoned:
-		d.state, d.group = stateCordoned, "it is cordoned"
+		d.state, d.group = BaseCordoned, "it is cordoned"
 	case !nodeReady(n):
 		c := nodeCondition(n, corev1.NodeReady)
-		d.state, d.group, d.text = stateNotReady, "it is not Ready", "it is not Ready: "+cmp.Or(sentence(c.Message), c.Reason, "it has not said anything yet")
+		d.state, d.group, d.text = BasesNotReady, "it is not Ready", "it is not Ready: "+cmp.Or(sentence(c.Message), c.Reason, "it has not said anything yet")
 	default:
 		d.link, d.group = linkFits, fit
 	}
@@ -133,7 +124,7 @@ func (p *placement) verdict(n *corev1.Node, requirements []requirement) verdict 
 	return d
 }
 
-// has says what a base has under the key of a requirement.
+// has describes the value of a label of a base.
 func has(n *corev1.Node, key string) string {
 	switch value, there := n.Labels[key]; {
 	case key == "":
@@ -145,8 +136,8 @@ func has(n *corev1.Node, key string) string {
 	}
 }
 
-// requirementsOf takes a Pod's demands on labels apart, so that the one that decides can be named.
-// Terms of an affinity are alternatives: several of them count as one.
+// requirementsOf splits the node selector and the required affinity of a Pod, so that one of them can be reported.
+// Several terms of an affinity are alternatives, and therefore one requirement.
 func requirementsOf(pod *corev1.Pod) []requirement {
 	var all []requirement
 	for _, key := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
@@ -184,7 +175,7 @@ func requirementsOf(pod *corev1.Pod) []requirement {
 	return all
 }
 
-// fits asks as the scheduler does. What it cannot parse fits nothing.
+// fits returns the check of the scheduler. A requirement that cannot be parsed fits no base.
 func fits(spec corev1.PodSpec) func(*corev1.Node) bool {
 	affinity := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: spec})
 	return func(n *corev1.Node) bool {
@@ -207,8 +198,8 @@ func expression(e corev1.NodeSelectorRequirement) string {
 	return fmt.Sprintf("%s %s [%s]", e.Key, e.Operator, strings.Join(e.Values, ", "))
 }
 
-// blame is the requirement without which a base would match; if that is no single one, the first
-// that no base fulfils. Of several, a name that no base has comes first, and then the version.
+// blame returns the requirement without which a base would match; if there is none, the first requirement that no base
+// meets. Of several, a name that no base has precedes a version.
 func blame(requirements []requirement, bases []corev1.Node) requirement {
 	hopeless := func(r requirement) bool {
 		return !slices.ContainsFunc(bases, func(n corev1.Node) bool { return r.fits(&n) })
@@ -248,7 +239,7 @@ func blame(requirements []requirement, bases []corev1.Node) requirement {
 	return best
 }
 
-// room is what each base has free: what is allocatable, less what Pods there request.
+// room returns the free resources of each base: allocatable resources minus the requests of its Pods.
 func room(bases []corev1.Node, onBases []corev1.Pod) map[string]corev1.ResourceList {
 	free := map[string]corev1.ResourceList{}
 	for _, n := range bases {
@@ -270,7 +261,7 @@ func room(bases []corev1.Node, onBases []corev1.Pod) map[string]corev1.ResourceL
 	return free
 }
 
-// what is a resource in the words of bases: their metaspace is shown as memory.
+// what returns the name of a resource. The memory of a base is its metaspace.
 func what(name corev1.ResourceName) string {
 	if name == corev1.ResourceMemory {
 		return "metaspace"
@@ -278,7 +269,7 @@ func what(name corev1.ResourceName) string {
 	return string(name)
 }
 
-// amount writes memory in mebibytes, and all else as it is.
+// amount formats a quantity, memory in Mi.
 func amount(name corev1.ResourceName, q resource.Quantity) string {
 	if name == corev1.ResourceMemory {
 		return fmt.Sprintf("%d Mi", max(q.Value(), 0)>>20)

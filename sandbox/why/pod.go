@@ -17,91 +17,78 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// readyRules are for a Pod that is Ready.
-var readyRules = []rule{
-	{AlreadyInstalled, func(v *view) *finding {
-		if podCondition(v.Pod, api.ConditionCurrent).Reason != api.ReasonUnchanged {
-			return nil
-		}
-		return &finding{ready: true, cause: v.serves() + "; the base had this version from this URL already, so nothing was sent to it", advice: "to release another jar, raise BIZ_VERSION"}
-	}},
-	{UnsupportedFields, func(v *view) *finding {
-		fields := v.ignored()
-		if len(fields) == 0 {
-			return nil
-		}
-		return &finding{ready: true, cause: v.serves() + "; the base ignores " + unsupported.List(fields) + " of its spec",
-			advice: "leave out what is ignored, or do it in the base or in the module's own code"}
-	}},
-	{PodReady, func(v *view) *finding { return &finding{ready: true, cause: v.serves()} }},
+// pod explains a Pod, along the chain from the scheduler to the module.
+func pod(v *view) *Answer {
+	a := v.first(readyPod, notAModule, deletedPod, endedPod, unscheduled, serving, liveness, command, health, leaving)
+	return &a
 }
 
-// kindRules say that a Pod is no module Pod.
-var kindRules = []rule{
-	{ModuleLabelMissing, func(v *view) *finding {
-		onBase := v.Node != nil && workload.IsBase(v.Node)
-		if isModule(v.Pod) || !onBase && !looksLikeModule(v.Pod) {
-			return nil
-		}
-		advice := fmt.Sprintf("label the Pod, or the metadata of its template, %s: %s", labels.Component, labels.Module)
-		if value := labels.Value(v.Pod.Labels, labels.Component); value != "" {
-			return &finding{cause: fmt.Sprintf("the label %s of the Pod is %s and not %s, so the module controller ignores it", labels.Component, value, labels.Module), advice: advice}
-		}
-		if onBase && !looksLikeModule(v.Pod) {
-			advice = fmt.Sprintf("keep the Pod off bases, which run only modules: add a required node affinity %s NotIn [%s] to its template; or, if it is a module, %s", labels.Component, labels.Vnode, advice)
-		}
-		return &finding{cause: fmt.Sprintf("the Pod does not have the label %s=%s, so the module controller ignores it", labels.Component, labels.Module), advice: advice}
-	}},
-	{NotAModule, func(v *view) *finding {
-		if isModule(v.Pod) {
-			return nil
-		}
+func readyPod(v *view) *Answer {
+	if v.deleted() || !podReady(v.Pod) || !isModule(v.Pod) || ended(v.Pod) {
+		return nil
+	}
+	fields := v.ignored()
+	switch {
+	case podCondition(v.Pod, api.ConditionCurrent).Reason == api.ReasonUnchanged:
+		return &Answer{Ready: true, Reason: AlreadyInstalled, Cause: v.serves() + "; the base had this version from this URL already, so nothing was sent to it",
+			Advice: "to release another jar, raise BIZ_VERSION"}
+	case len(fields) > 0:
+		return &Answer{Ready: true, Reason: UnsupportedFields, Cause: v.serves() + "; the base ignores " + unsupported.List(fields) + " of its spec",
+			Advice: "leave out what is ignored, or do it in the base or in the module's own code"}
+	}
+	return &Answer{Ready: true, Reason: PodReady, Cause: v.serves()}
+}
+
+// notAModule explains a Pod that is not a module Pod, or is on an ordinary Node.
+func notAModule(v *view) *Answer {
+	onBase := v.Node != nil && workload.IsBase(v.Node)
+	switch {
+	case isModule(v.Pod) && v.Node != nil && !onBase:
+		return &Answer{Reason: OnOrdinaryNode, Cause: fmt.Sprintf("the module Pod is bound to %s, which is no base but an ordinary Node", v.Pod.Spec.NodeName),
+			Advice: fmt.Sprintf("select bases with the nodeSelector %s: %s, and make the Pod anew", labels.Component, labels.Vnode)}
+	case isModule(v.Pod):
+		return nil
+	case !onBase && !LooksLikeModule(&v.Pod.Spec):
 		cause := fmt.Sprintf("%s is no module Pod: it lacks the label %s=%s", v.name(), labels.Component, labels.Module)
 		if v.bound() {
 			cause += ", and runs on the ordinary Node " + v.Pod.Spec.NodeName
 		}
-		return &finding{ready: podReady(v.Pod), cause: cause + "; its phase is " + string(v.Pod.Status.Phase), advice: "see: kubectl describe pod " + v.Pod.Name}
-	}},
-	{OnOrdinaryNode, func(v *view) *finding {
-		return when(v.Node != nil && !workload.IsBase(v.Node), fmt.Sprintf("the module Pod is bound to %s, which is no base but an ordinary Node", v.Pod.Spec.NodeName),
-			fmt.Sprintf("select bases with the nodeSelector %s: %s, and make the Pod anew", labels.Component, labels.Vnode))
-	}},
+		return &Answer{Reason: NotAModule, Ready: podReady(v.Pod), Cause: cause + "; its phase is " + string(v.Pod.Status.Phase), Advice: "see: kubectl describe pod " + v.Pod.Name}
+	}
+	advice := fmt.Sprintf("label the Pod, or the metadata of its template, %s: %s", labels.Component, labels.Module)
+	if value := labels.Value(v.Pod.Labels, labels.Component); value != "" {
+		return &Answer{Reason: ModuleLabelMissing, Cause: fmt.Sprintf("the label %s of the Pod is %s and not %s, so the module controller ignores it", labels.Component, value, labels.Module), Advice: advice}
+	}
+	if onBase && !LooksLikeModule(&v.Pod.Spec) {
+		advice = fmt.Sprintf("keep the Pod off bases, which run only modules: add a required node affinity %s NotIn [%s] to its template; or, if it is a module, %s", labels.Component, labels.Vnode, advice)
+	}
+	return &Answer{Reason: ModuleLabelMissing, Cause: fmt.Sprintf("the Pod does not have the label %s=%s, so the module controller ignores it", labels.Component, labels.Module), Advice: advice}
 }
 
-// deletedRules are for a Pod that is being deleted.
-var deletedRules = []rule{
-	{TerminatingFinalizer, func(v *view) *finding {
-		p := v.Pod
-		runs := slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.State.Terminated == nil })
-		return when(len(p.Finalizers) > 0 && (!runs || v.unbound()),
-			fmt.Sprintf("%s is deleted and nothing of it is on a base any more; the finalizer %s keeps it in the API", v.name(), strings.Join(p.Finalizers, ", ")),
-			"look whether the program that has set the finalizer runs; without it: kubectl patch pod "+p.Name+` --type merge -p '{"metadata":{"finalizers":null}}'`)
-	}},
-	{UninstallFailing, func(v *view) *finding {
-		e, there := v.event(string(v.Pod.UID), errcode.ArkletUninstallBizFailed.Type(), errcode.ArkletUninstallBizTimedOut.Type(), errcode.ArkletNetworkError.Type())
-		return when(there && !eventTime(e).Before(v.deletedAt()), fmt.Sprintf("the module of the deleted Pod could not be uninstalled, %s ago: %s", v.ago(eventTime(e)), sentence(e.Message)),
-			"look at the base; the controller tries again, and the Pod goes when the module is gone or its grace period has ended, at "+clock(v.Pod.DeletionTimestamp.Time))
-	}},
-	{TerminatingUnserved, func(v *view) *finding {
-		a, found := v.evaluate(servingRules)
-		if !found {
-			return nil
-		}
-		return &finding{because: a.Reason, cause: fmt.Sprintf("%s is deleted, and nobody uninstalls its module: %s", v.name(), a.Cause), advice: a.Advice}
-	}},
-	{Terminating, func(v *view) *finding {
-		return &finding{cause: fmt.Sprintf("%s is deleted for %s: its module drains, so that requests cease to come, and is uninstalled then", v.name(), v.ago(v.deletedAt())),
-			advice: "wait: that takes the time of MODULE_DRAIN and of an uninstall, or longer while a successor is on its way or a Service sends it requests; the grace period ends at " + clock(v.Pod.DeletionTimestamp.Time)}
-	}},
+func deletedPod(v *view) *Answer {
+	if !v.deleted() {
+		return nil
+	}
+	p := v.Pod
+	runs := slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.State.Terminated == nil })
+	if len(p.Finalizers) > 0 && (!runs || v.unbound()) {
+		return &Answer{Reason: TerminatingFinalizer, Cause: fmt.Sprintf("%s is deleted and nothing of it is on a base any more; the finalizer %s keeps it in the API", v.name(), strings.Join(p.Finalizers, ", ")),
+			Advice: "look whether the program that has set the finalizer runs; without it: kubectl patch pod " + p.Name + ` --type merge -p '{"metadata":{"finalizers":null}}'`}
+	}
+	e, found := v.event(string(p.UID), errcode.ArkletUninstallBizFailed.Type(), errcode.ArkletUninstallBizTimedOut.Type(), errcode.ArkletNetworkError.Type())
+	if found && !eventTime(e).Before(v.deletedAt()) {
+		return &Answer{Reason: UninstallFailing, Cause: fmt.Sprintf("the module of the deleted Pod could not be uninstalled, %s ago: %s", v.ago(eventTime(e)), sentence(e.Message)),
+			Advice: "look at the base; the controller tries again, and the Pod goes when the module is gone or its grace period has ended, at " + clock(p.DeletionTimestamp.Time)}
+	}
+	if a := serving(v); a != nil {
+		return &Answer{Reason: TerminatingUnserved, Because: a.Reason, Cause: fmt.Sprintf("%s is deleted, and nobody uninstalls its module: %s", v.name(), a.Cause), Advice: a.Advice}
+	}
+	return &Answer{Reason: Terminating, Cause: fmt.Sprintf("%s is deleted for %s: its module drains, so that requests cease to come, and is uninstalled then", v.name(), v.ago(v.deletedAt())),
+		Advice: "wait: that takes the time of MODULE_DRAIN and of an uninstall, or longer while a successor is on its way or a Service sends it requests; the grace period ends at " + clock(p.DeletionTimestamp.Time)}
 }
 
-// endRules are for a Pod that has ended.
-var endRules = []rule{
-	{GaveWay, func(v *view) *finding { // document 5.2, batch update
-		c, w := v.waiting()
-		if w == nil || w.Reason != api.ReasonDeactivated {
-			return nil
-		}
+func endedPod(v *view) *Answer {
+	if c, w := v.waiting(); w != nil && w.Reason == api.ReasonDeactivated {
 		newer := ""
 		for i := range v.OnBases {
 			p := &v.OnBases[i]
@@ -109,19 +96,20 @@ var endRules = []rule{
 				newer = ", Pod " + p.Name
 			}
 		}
-		return &finding{cause: fmt.Sprintf("the Pod gave way: a newer Pod of module %s serves on %s%s", c.Name, v.onBase(), newer),
-			advice: "delete the Pod, or the workload that keeps it: two versions of a module do not serve on one base"}
-	}},
-	{PodEnded, func(v *view) *finding {
-		s := v.Pod.Status
-		return when(ended(v.Pod), fmt.Sprintf("%s has ended for good with the phase %s: %s", v.name(), s.Phase, cmp.Or(sentence(strings.TrimSpace(s.Reason+" "+s.Message)), "it does not say why")),
-			"delete the Pod; its workload makes another one")
-	}},
+		return &Answer{Reason: GaveWay, Cause: fmt.Sprintf("the Pod gave way: a newer Pod of module %s serves on %s%s", c.Name, v.onBase(), newer),
+			Advice: "delete the Pod, or the workload that keeps it: two versions of a module do not serve on one base"}
+	}
+	if !ended(v.Pod) {
+		return nil
+	}
+	s := v.Pod.Status
+	return &Answer{Reason: PodEnded, Cause: fmt.Sprintf("%s has ended for good with the phase %s: %s", v.name(), s.Phase, cmp.Or(sentence(strings.TrimSpace(s.Reason+" "+s.Message)), "it does not say why")),
+		Advice: "delete the Pod; its workload makes another one"}
 }
 
 func isModule(p *corev1.Pod) bool { return workload.IsModule(p.Labels) }
 
-// ended reports whether a Pod has come to its end: no Service has it any more, whatever its conditions are.
+// ended reports whether the phase of a Pod is final.
 func ended(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
 }
@@ -140,10 +128,10 @@ func (v *view) ignored() []unsupported.Field {
 	return unsupported.OfPod(v.Pod)
 }
 
-// looksLikeModule reports whether a Pod without the label was meant to be a module.
-func looksLikeModule(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == labels.TaintVirtualNode }) ||
-		slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
+// LooksLikeModule reports whether a Pod has a toleration or a variable that only module Pods need.
+func LooksLikeModule(spec *corev1.PodSpec) bool {
+	return slices.ContainsFunc(spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == labels.TaintVirtualNode }) ||
+		slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
 			return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == labels.VersionEnv })
 		})
 }

@@ -13,33 +13,44 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// scheduleRules are for a Pod without a Node.
-var scheduleRules = slices.Concat([]rule{
-	{SchedulingGated, func(v *view) *finding {
-		var gates []string
-		for _, g := range v.Pod.Spec.SchedulingGates {
-			gates = append(gates, g.Name)
-		}
-		return when(len(gates) > 0, fmt.Sprintf("the scheduler ignores %s while it has the scheduling gate %s", v.name(), strings.Join(gates, ", ")),
-			"check that the component that set the gate is running; that component removes the gate")
-	}},
-	{ControllerNotRunning, func(v *view) *finding {
-		return when(len(v.Bases) == 0 && !v.live("") && !v.ControllersUnread,
-			"there are no bases, and no module controller runs that would make Nodes of them"+v.lastController(""), startController)
-	}},
-	{NoBases, func(v *view) *finding {
-		return when(len(v.Bases) == 0, "there are no bases: no Node bears the label "+labels.Component+"="+labels.Vnode,
-			"start a base, and look whether it reaches the broker or the controller; in a sandbox: koupsandbox base add")
-	}},
-}, guarded(at(linkLabels), labelRules...), guarded(at(linkTaints), taintRules...), guarded(at(linkState), stateRules...), guarded(at(linkRoom), roomRules...),
-	guarded(at(linkFits), messageRules...), schedulerRules)
-
-// at returns whether some base fits up to a link, and no base further.
-func at(l link) func(*view) bool {
-	return func(v *view) bool { return len(v.Bases) > 0 && v.placed().furthest == l }
+func unscheduled(v *view) *Answer {
+	if v.bound() {
+		return nil
+	}
+	return schedule(v)
 }
 
-// placed is the comparison with all bases, made once.
+// schedule explains a Pod without a Node.
+func schedule(v *view) *Answer {
+	var gates []string
+	for _, g := range v.Pod.Spec.SchedulingGates {
+		gates = append(gates, g.Name)
+	}
+	switch {
+	case len(gates) > 0:
+		return &Answer{Reason: SchedulingGated, Cause: fmt.Sprintf("the scheduler ignores %s while it has the scheduling gate %s", v.name(), strings.Join(gates, ", ")),
+			Advice: "check that the component that set the gate is running; that component removes the gate"}
+	case len(v.Bases) == 0 && !v.live("") && !v.ControllersUnread:
+		return &Answer{Reason: ControllerNotRunning, Cause: "there are no bases, and no module controller runs that would make Nodes of them" + v.lastController(""), Advice: startController}
+	case len(v.Bases) == 0:
+		return &Answer{Reason: NoBases, Cause: "there are no bases: no Node bears the label " + labels.Component + "=" + labels.Vnode,
+			Advice: "start a base, and look whether it reaches the broker or the controller; in a sandbox: koupsandbox base add"}
+	}
+	switch v.placed().furthest {
+	case linkLabels:
+		return v.placed().unmatched()
+	case linkTaints:
+		return untolerated(v)
+	case linkState:
+		return unavailable(v)
+	case linkRoom:
+		return noRoom(v)
+	case linkFits:
+	}
+	return rejected(v)
+}
+
+// placed returns the comparison with all bases.
 func (v *view) placed() *placement {
 	if v.places == nil {
 		v.places = place(v.Pod, v.Bases, v.OnBases)
@@ -47,39 +58,30 @@ func (v *view) placed() *placement {
 	return v.places
 }
 
-// labelRules are for a Pod that no base has the labels for.
-var labelRules = []rule{
-	{WrongBaseName, func(v *view) *finding {
-		p, r := v.placed(), v.placed().blamed
-		names := p.values(r.key, false)
-		isName := r.key == labels.BaseName || r.key == labels.OlderBaseName
-		if !isName || len(r.values) == 0 || slices.ContainsFunc(names, func(name string) bool { return slices.Contains(r.values, name) }) {
-			return nil
-		}
-		return &finding{cause: fmt.Sprintf("no base is named %q; base names in this cluster: %s", strings.Join(r.values, " or "), some(names)),
-			advice: fmt.Sprintf("change %s in the %s to the name of a base, or start a base of that name%s", r.key, r.where(), plain.Meant(r.values[0], names))}
-	}},
-	{WrongBaseVersion, func(v *view) *finding {
-		p, r := v.placed(), v.placed().blamed
-		return when((r.key == labels.BaseVersion || r.key == labels.OlderBaseVersion) && len(r.values) > 0,
-			fmt.Sprintf("no base that fits otherwise has the version %s; their versions are %s", strings.Join(r.values, " or "), some(p.values(r.key, true))),
-			fmt.Sprintf("start a base of that version, or change %s in the %s; the Pod stays Pending until such a base exists", r.key, r.where()))
-	}},
-	{NoBaseMatchesSelector, func(v *view) *finding { return v.placed().noneMatches(true) }},
-	{NoBaseMatchesAffinity, func(v *view) *finding { return v.placed().noneMatches(false) }},
-}
-
-// noneMatches names the demand on labels that no base fulfils, of the node selector or of the affinity.
-func (p *placement) noneMatches(selector bool) *finding {
+// unmatched explains a Pod whose labels no base has.
+func (p *placement) unmatched() *Answer {
 	r := p.blamed
-	if r.selector != selector {
-		return nil
+	isName := r.key == labels.BaseName || r.key == labels.OlderBaseName
+	isVersion := r.key == labels.BaseVersion || r.key == labels.OlderBaseVersion
+	names := p.values(r.key, false)
+	switch {
+	case isName && len(r.values) > 0 && !slices.ContainsFunc(names, func(name string) bool { return slices.Contains(r.values, name) }):
+		return &Answer{Reason: WrongBaseName, Cause: fmt.Sprintf("no base is named %q; base names in this cluster: %s", strings.Join(r.values, " or "), some(names)),
+			Advice: fmt.Sprintf("change %s in the %s to the name of a base, or start a base of that name%s", r.key, r.where(), plain.Meant(r.values[0], names))}
+	case isVersion && len(r.values) > 0:
+		return &Answer{Reason: WrongBaseVersion, Cause: fmt.Sprintf("no base that fits otherwise has the version %s; their versions are %s", strings.Join(r.values, " or "), some(p.values(r.key, true))),
+			Advice: fmt.Sprintf("start a base of that version, or change %s in the %s; the Pod stays Pending until such a base exists", r.key, r.where())}
+	}
+	reason := NoBaseMatchesAffinity
+	if r.selector {
+		reason = NoBaseMatchesSelector
 	}
 	cause := fmt.Sprintf("none of %s fits: %s", count(len(p.verdicts), "base"), r.text)
 	if r.key != "" {
 		cause += "; values of that label on bases: " + cmp.Or(some(p.values(r.key, true)), "none")
 	}
-	return &finding{cause: cause, advice: fmt.Sprintf("correct the %s of the Pod or its template%s; show the labels with: kubectl get nodes --show-labels", r.where(), relabel(r.key))}
+	return &Answer{Reason: reason, Cause: cause,
+		Advice: fmt.Sprintf("correct the %s of the Pod or its template%s; show the labels with: kubectl get nodes --show-labels", r.where(), relabel(r.key))}
 }
 
 // values returns the values of a label of bases; with fitting, only of bases that nothing else is wrong with, if there are
@@ -124,42 +126,35 @@ func relabel(key string) string {
 	}
 }
 
-// taintRules are for a Pod that does not tolerate a taint of the bases with the right labels.
-var taintRules = []rule{
-	{TolerationMissing, func(v *view) *finding {
-		t, there := v.placed().taint(labels.TaintVirtualNode)
-		return when(there, fmt.Sprintf("the Pod does not tolerate the taint %s, which every base has", t.ToString()),
-			"add "+toleration(t)+" to the tolerations of the Pod or its template")
-	}},
-	{ControllerNotRunning, func(v *view) *finding { // the controller adds the toleration to Pods that name no environment
-		t, there := v.placed().taint(labels.TaintEnv)
-		return when(there && len(environments(v.Pod)) == 0 && !v.live(t.Value) && v.ours(v.placed().decisive[0].base),
-			"no module controller runs that would let the Pod tolerate "+t.ToString()+v.lastController(t.Value),
-			"start the module controller, or add "+toleration(t)+" to the tolerations")
-	}},
-	{EnvironmentTolerationMissing, func(v *view) *finding {
-		t, there := v.placed().taint(labels.TaintEnv)
-		return when(there && len(environments(v.Pod)) == 0, fmt.Sprintf("the Pod does not tolerate the taint %s, and the controller has not added that toleration", t.ToString()),
-			"add "+toleration(t)+" to the tolerations; the controller adds it only without LEAVE_POD_TOLERATIONS")
-	}},
-	{WrongEnvironment, func(v *view) *finding {
-		t, there := v.placed().taint(labels.TaintEnv)
+// untolerated explains a Pod that does not tolerate a taint of the bases with its labels.
+func untolerated(v *view) *Answer {
+	p := v.placed()
+	if t, found := p.taint(labels.TaintVirtualNode); found {
+		return &Answer{Reason: TolerationMissing, Cause: fmt.Sprintf("the Pod does not tolerate the taint %s, which every base has", t.ToString()),
+			Advice: "add " + toleration(t) + " to the tolerations of the Pod or its template"}
+	}
+	named := environments(v.Pod) // the controller adds the toleration to Pods that name no environment
+	switch t, found := p.taint(labels.TaintEnv); {
+	case found && len(named) == 0 && !v.live(t.Value) && v.ours(p.decisive[0].base):
+		return &Answer{Reason: ControllerNotRunning, Cause: "no module controller runs that would let the Pod tolerate " + t.ToString() + v.lastController(t.Value),
+			Advice: "start the module controller, or add " + toleration(t) + " to the tolerations"}
+	case found && len(named) == 0:
+		return &Answer{Reason: EnvironmentTolerationMissing, Cause: fmt.Sprintf("the Pod does not tolerate the taint %s, and the controller has not added that toleration", t.ToString()),
+			Advice: "add " + toleration(t) + " to the tolerations; the controller adds it only without LEAVE_POD_TOLERATIONS"}
+	case found:
 		var have []string
-		for _, d := range v.placed().decisive {
+		for _, d := range p.decisive {
 			have = append(have, d.taint.Value)
 		}
-		return when(there, fmt.Sprintf("the Pod tolerates bases of the environment %s, and the bases that are otherwise right are of %s", some(environments(v.Pod)), some(have)),
-			fmt.Sprintf("tolerate %s with the value %s and the effect %s, if that environment is meant", t.Key, t.Value, t.Effect))
-	}},
-	{TaintNotTolerated, func(v *view) *finding {
-		p := v.placed()
-		t, _ := p.taint("")
-		return &finding{cause: fmt.Sprintf("the Pod does not tolerate the taint %s of %s", t.ToString(), p.names()),
-			advice: fmt.Sprintf("tolerate it, or take it away: kubectl taint node %s %s-", p.decisive[0].base.Name, t.ToString())}
-	}},
+		return &Answer{Reason: WrongEnvironment, Cause: fmt.Sprintf("the Pod tolerates bases of the environment %s, and the bases that are otherwise right are of %s", some(named), some(have)),
+			Advice: fmt.Sprintf("tolerate %s with the value %s and the effect %s, if that environment is meant", t.Key, t.Value, t.Effect)}
+	}
+	t, _ := p.taint("")
+	return &Answer{Reason: TaintNotTolerated, Cause: fmt.Sprintf("the Pod does not tolerate the taint %s of %s", t.ToString(), p.names()),
+		Advice: fmt.Sprintf("tolerate it, or take it away: kubectl taint node %s %s-", p.decisive[0].base.Name, t.ToString())}
 }
 
-// taint returns the taint with a key of the bases that come the furthest; empty is any.
+// taint returns a taint of the decisive bases with the key; empty is any.
 func (p *placement) taint(key string) (corev1.Taint, bool) {
 	for _, d := range p.decisive {
 		if key == "" || d.taint.Key == key {
@@ -184,35 +179,29 @@ func environments(p *corev1.Pod) (values []string) {
 	return values
 }
 
-// stateRules are for a Pod whose bases are cordoned or not Ready.
-var stateRules = []rule{
-	{ControllerNotRunning, func(v *view) *finding { // Kubernetes marks Nodes as unreachable whose Leases are not renewed
-		p := v.placed()
-		return when(p.all(stateNotReady) && !v.live("") && v.ours(p.decisive[0].base), fmt.Sprintf("no module controller runs, so nobody says that %s lives%s", p.names(), v.lastController("")), startController)
-	}},
-	{BaseCordoned, func(v *view) *finding {
-		p := v.placed()
-		return when(p.all(stateCordoned), fmt.Sprintf("each base that would do is cordoned, which keeps new Pods away: %s", p.names()), "kubectl uncordon "+p.decisive[0].base.Name)
-	}},
-	{BaseLeaving, func(v *view) *finding {
-		p := v.placed()
-		return when(p.all(stateLeaving), fmt.Sprintf("each base that would do is cordoned, and its Node is being deleted: %s", p.names()),
-			"start another base; a Node that is held by a finalizer goes when that is taken away")
-	}},
-	{BasesNotReady, func(v *view) *finding {
-		p := v.placed()
-		first := p.decisive[0]
-		return &finding{cause: fmt.Sprintf("no base that would do is Ready: %s; of %s, %s", p.names(), baseName(first.base), first.text),
-			advice: "look why with: koupsandbox why node/" + baseName(first.base)}
-	}},
+// unavailable explains a Pod whose bases are cordoned or not Ready.
+func unavailable(v *view) *Answer {
+	p := v.placed()
+	first := p.decisive[0]
+	switch {
+	case p.all(BasesNotReady) && !v.live("") && v.ours(first.base): // Kubernetes marks Nodes as unreachable whose Leases are not renewed
+		return &Answer{Reason: ControllerNotRunning, Cause: fmt.Sprintf("no module controller runs, so nobody says that %s lives%s", p.names(), v.lastController("")), Advice: startController}
+	case p.all(BaseCordoned):
+		return &Answer{Reason: BaseCordoned, Cause: fmt.Sprintf("each base that would do is cordoned, which keeps new Pods away: %s", p.names()), Advice: "kubectl uncordon " + first.base.Name}
+	case p.all(BaseLeaving):
+		return &Answer{Reason: BaseLeaving, Cause: fmt.Sprintf("each base that would do is cordoned, and its Node is being deleted: %s", p.names()),
+			Advice: "start another base; a Node that is held by a finalizer goes when that is taken away"}
+	}
+	return &Answer{Reason: BasesNotReady, Cause: fmt.Sprintf("no base that would do is Ready: %s; of %s, %s", p.names(), baseName(first.base), first.text),
+		Advice: "look why with: koupsandbox why node/" + baseName(first.base)}
 }
 
-// all reports whether all bases that come the furthest are in a state.
-func (p *placement) all(s state) bool {
+// all reports whether all decisive bases are in a state.
+func (p *placement) all(s Reason) bool {
 	return !slices.ContainsFunc(p.decisive, func(d verdict) bool { return d.state != s })
 }
 
-// names are the bases that come the furthest.
+// names returns the names of the decisive bases.
 func (p *placement) names() string {
 	var all []string
 	for _, d := range p.decisive {
@@ -221,22 +210,14 @@ func (p *placement) names() string {
 	return some(all)
 }
 
-// roomRules are for a Pod that requests more than its bases have free.
-var roomRules = []rule{
-	{NoSuchResource, noSuchResource},
-	{NoFreeMetaspace, func(v *view) *finding {
-		return v.placed().short(true, "request less memory, remove modules, or start a base with a larger -XX:MaxMetaspaceSize")
-	}},
-	{NoFreeResources, func(v *view) *finding { return v.placed().short(false, "request less, or add a base") }},
-}
-
 // limitRanger is the annotation in which the admission plugin LimitRanger lists the requests that it has
 // added to a Pod (k8s.io/kubernetes/plugin/pkg/admission/limitranger).
 const limitRanger = "kubernetes.io/limit-ranger"
 
-// noSuchResource is for a requested resource that no base has, such as ephemeral-storage. The base
-// reports memory and CPU itself, so they may be unknown for a moment.
-func noSuchResource(v *view) *finding {
+// noRoom explains a Pod that requests more than its bases have free: a resource that no base has, such as
+// ephemeral-storage, or too much of a resource. The base reports memory and CPU itself, so they may be unknown for a
+// moment.
+func noRoom(v *view) *Answer {
 	p := v.placed()
 	for _, name := range slices.Sorted(maps.Keys(p.requests)) {
 		has := func(d verdict) bool { _, has := d.base.Status.Allocatable[name]; return has }
@@ -248,13 +229,8 @@ func noSuchResource(v *view) *finding {
 		if strings.Contains(v.Pod.Annotations[limitRanger], string(name)+" request") {
 			advice = fmt.Sprintf("a LimitRange of the namespace %s adds the request: remove %s from it, or request 0 in the template", v.Pod.Namespace, name)
 		}
-		return &finding{cause: fmt.Sprintf("the Pod requests %s of %s, and no base has any", amount(name, asked), name), advice: advice}
+		return &Answer{Reason: NoSuchResource, Cause: fmt.Sprintf("the Pod requests %s of %s, and no base has any", amount(name, asked), name), Advice: advice}
 	}
-	return nil
-}
-
-// short finds the resource of which no base has enough: metaspace, or another resource.
-func (p *placement) short(metaspace bool, advice string) *finding {
 	best := p.decisive[0]
 	for _, d := range p.decisive {
 		have, most := p.free[d.base.Name][d.short], p.free[best.base.Name][d.short]
@@ -263,7 +239,10 @@ func (p *placement) short(metaspace bool, advice string) *finding {
 		}
 	}
 	name := best.short
-	return when((name == corev1.ResourceMemory) == metaspace,
-		fmt.Sprintf("the Pod requests %s of %s, and no base that fits otherwise has that much free: the maximum is %s on %s", amount(name, p.requests[name]), what(name), amount(name, p.free[best.base.Name][name]), baseName(best.base)),
-		advice)
+	a := &Answer{Reason: NoFreeResources, Advice: "request less, or add a base",
+		Cause: fmt.Sprintf("the Pod requests %s of %s, and no base that fits otherwise has that much free: the maximum is %s on %s", amount(name, p.requests[name]), what(name), amount(name, p.free[best.base.Name][name]), baseName(best.base))}
+	if name == corev1.ResourceMemory {
+		a.Reason, a.Advice = NoFreeMetaspace, "request less memory, remove modules, or start a base with a larger -XX:MaxMetaspaceSize"
+	}
+	return a
 }

@@ -3,7 +3,7 @@ package why
 import (
 	"cmp"
 	"fmt"
-	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,49 +15,46 @@ import (
 // backoff plus a few seconds.
 const retriedWithin = 15 * time.Second
 
-// messageRules are for a Pod that a base fits by labels, taints, state and free resources, but that the scheduler
-// rejects for another reason. The patterns match the texts of its plugins
-// (k8s.io/kubernetes/pkg/scheduler/framework/plugins).
-var messageRules = []rule{
-	{ClaimUnbound, schedulerSays(`persistentvolumeclaim "|unbound immediate PersistentVolumeClaims`, func(v *view, _ []string) *finding {
-		return &finding{cause: fmt.Sprintf("a persistent volume claim of the Pod (%s) does not exist, or is not bound to a volume; the scheduler reports: %s", strings.Join(claims(v.Pod), ", "), v.refusal()),
-			advice: withoutClaims(v) + ", or create the claim and bind it to a volume: kubectl get pvc -n " + v.Pod.Namespace}
-	})},
-	{VolumeUnavailable, schedulerSays(`persistentvolume|PersistentVolume|persistent volumes|volume node affinity|volume zone|max volume count|free storage|storageclass`, func(v *view, _ []string) *finding {
-		return &finding{cause: "no base meets the volume requirements of the Pod; the scheduler reports: " + v.refusal(), advice: withoutClaims(v)}
-	})},
-	{TopologySpread, schedulerSays(`topology spread constraints \(missing required label\)`, func(v *view, _ []string) *finding {
-		return &finding{cause: fmt.Sprintf("the Pod must be spread over %s, and no base that fits otherwise has that label; the scheduler reports: %s", spreadOver(v.Pod), v.refusal()),
-			advice: "use the topologyKey " + corev1.LabelHostname + ", or label the Nodes of the bases"}
-	})},
-	{TopologySpread, schedulerSays(`didn't match pod topology spread constraints`, func(v *view, _ []string) *finding {
-		return &finding{cause: fmt.Sprintf("on every base that fits otherwise, the Pod would break a topology spread constraint (over %s); the scheduler reports: %s", spreadOver(v.Pod), v.refusal()),
-			advice: "set whenUnsatisfiable: ScheduleAnyway, increase maxSkew, or add a base; cordoned bases count as topology domains, unless the constraint has nodeTaintsPolicy: Honor"}
-	})},
-	{PodAffinity, schedulerGives(`didn't match pod affinity rules`, "no base that fits otherwise has a Pod that the required Pod affinity selects",
-		"correct the labelSelector of the podAffinity, start the Pods that it selects, or make the affinity preferred")},
-	{AntiAffinity, schedulerGives(`anti-affinity rules`, "every base that fits otherwise already has a Pod that an anti-affinity separates from this Pod",
-		"add a base, or make the anti-affinity preferred; an update with maxSurge needs one more base than there are replicas")},
-	{HostPortTaken, schedulerGives(`free ports`, "every base that fits otherwise already has a Pod with the same hostPort", "remove the hostPort, which has no effect for a module, or add a base")},
-	{NoFreeResources, schedulerGives(`Too many pods`, "every base that fits otherwise already has its maximum number of Pods", "add a base, or remove modules")},
-}
-
-// schedulerRules are for a Pod that no other rule explains.
-var schedulerRules = []rule{
-	{UnknownScheduler, func(v *view) *finding {
-		name := v.Pod.Spec.SchedulerName
-		return when(name != "" && name != corev1.DefaultSchedulerName && v.scheduler().Type == "",
-			fmt.Sprintf("the scheduler %s has not tried to schedule the Pod", name), "remove schedulerName, or check that this scheduler runs")
-	}},
-	{NotScheduledYet, notScheduledYet},
-	{SchedulerRefuses, func(v *view) *finding {
-		p := v.placed()
-		if len(p.decisive) == 0 {
-			return nil
-		}
-		return &finding{cause: fmt.Sprintf("the scheduler finds no Node for the Pod: %s; labels, taints, state and free resources of %s fit, and no further reason is known", cmp.Or(v.refusal(), "it gives no reason"), baseName(p.decisive[0].base)),
-			advice: "resolve the reasons that the scheduler gives; if the cluster has just changed, run the command again"}
-	}},
+// rejected explains a Pod that a base fits by labels, taints, state and free resources, or that the scheduler has not
+// tried. The rules match the texts of the scheduler's plugins (k8s.io/kubernetes/pkg/scheduler/framework/plugins).
+func rejected(v *view) *Answer {
+	message := v.refusal()
+	says := func(texts ...string) bool {
+		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(message, text) })
+	}
+	name := v.Pod.Spec.SchedulerName
+	switch {
+	case says(`persistentvolumeclaim "`, "unbound immediate PersistentVolumeClaims"):
+		return &Answer{Reason: ClaimUnbound, Cause: fmt.Sprintf("a persistent volume claim of the Pod (%s) does not exist, or is not bound to a volume; the scheduler reports: %s", strings.Join(claims(v.Pod), ", "), message),
+			Advice: withoutClaims(v) + ", or create the claim and bind it to a volume: kubectl get pvc -n " + v.Pod.Namespace}
+	case says("persistentvolume", "PersistentVolume", "persistent volumes", "volume node affinity", "volume zone", "max volume count", "free storage", "storageclass"):
+		return &Answer{Reason: VolumeUnavailable, Cause: "no base meets the volume requirements of the Pod; the scheduler reports: " + message, Advice: withoutClaims(v)}
+	case says("topology spread constraints (missing required label)"):
+		return &Answer{Reason: TopologySpread, Cause: fmt.Sprintf("the Pod must be spread over %s, and no base that fits otherwise has that label; the scheduler reports: %s", spreadOver(v.Pod), message),
+			Advice: "use the topologyKey " + corev1.LabelHostname + ", or label the Nodes of the bases"}
+	case says("didn't match pod topology spread constraints"):
+		return &Answer{Reason: TopologySpread, Cause: fmt.Sprintf("on every base that fits otherwise, the Pod would break a topology spread constraint (over %s); the scheduler reports: %s", spreadOver(v.Pod), message),
+			Advice: "set whenUnsatisfiable: ScheduleAnyway, increase maxSkew, or add a base; cordoned bases count as topology domains, unless the constraint has nodeTaintsPolicy: Honor"}
+	case says("didn't match pod affinity rules"):
+		return &Answer{Reason: PodAffinity, Cause: "no base that fits otherwise has a Pod that the required Pod affinity selects",
+			Advice: "correct the labelSelector of the podAffinity, start the Pods that it selects, or make the affinity preferred"}
+	case says("anti-affinity rules"):
+		return &Answer{Reason: AntiAffinity, Cause: "every base that fits otherwise already has a Pod that an anti-affinity separates from this Pod",
+			Advice: "add a base, or make the anti-affinity preferred; an update with maxSurge needs one more base than there are replicas"}
+	case says("free ports"):
+		return &Answer{Reason: HostPortTaken, Cause: "every base that fits otherwise already has a Pod with the same hostPort",
+			Advice: "remove the hostPort, which has no effect for a module, or add a base"}
+	case says("Too many pods"):
+		return &Answer{Reason: NoFreeResources, Cause: "every base that fits otherwise already has its maximum number of Pods", Advice: "add a base, or remove modules"}
+	case name != "" && name != corev1.DefaultSchedulerName && v.scheduler().Type == "":
+		return &Answer{Reason: UnknownScheduler, Cause: fmt.Sprintf("the scheduler %s has not tried to schedule the Pod", name), Advice: "remove schedulerName, or check that this scheduler runs"}
+	}
+	if a := notScheduledYet(v); a != nil {
+		return a
+	}
+	return &Answer{Reason: SchedulerRefuses,
+		Cause:  fmt.Sprintf("the scheduler finds no Node for the Pod: %s; labels, taints, state and free resources of %s fit, and no further reason is known", cmp.Or(message, "it gives no reason"), baseName(v.placed().decisive[0].base)),
+		Advice: "resolve the reasons that the scheduler gives; if the cluster has just changed, run the command again"}
 }
 
 // scheduler returns the condition PodScheduled of the Pod, with the scheduler's last message.
@@ -70,22 +67,6 @@ func (v *view) refusal() string {
 		message, _, _ = strings.Cut(message, end)
 	}
 	return sentence(strings.TrimRight(message, " ,"))
-}
-
-// schedulerSays restricts a rule to a message of the scheduler.
-func schedulerSays(pattern string, find func(v *view, match []string) *finding) func(*view) *finding {
-	text := regexp.MustCompile(pattern)
-	return func(v *view) *finding {
-		if match := text.FindStringSubmatch(v.refusal()); match != nil {
-			return find(v, match)
-		}
-		return nil
-	}
-}
-
-// schedulerGives restricts a rule with a fixed finding to a message of the scheduler.
-func schedulerGives(pattern, cause, advice string) func(*view) *finding {
-	return schedulerSays(pattern, func(*view, []string) *finding { return &finding{cause: cause, advice: advice} })
 }
 
 // claims returns the names of the Pod's claims.
@@ -127,24 +108,21 @@ func spreadOver(p *corev1.Pod) string {
 	return some(keys)
 }
 
-// notScheduledYet is for a Pod that the scheduler has not tried, or has not tried again since the last change of a
+// notScheduledYet explains a Pod that the scheduler has not tried, or has not tried again since the last change of a
 // base that fits.
-func notScheduledYet(v *view) *finding {
-	p := v.placed()
-	if len(p.decisive) == 0 {
-		return nil
+func notScheduledYet(v *view) *Answer {
+	fitting := v.placed().decisive
+	switch tried := v.scheduler().Type != ""; {
+	case !tried && len(v.Pod.Spec.ResourceClaims) > 0:
+		return &Answer{Reason: NotScheduledYet, Cause: "the scheduler does not try to schedule the Pod before its resource claims exist", Advice: "a module uses no devices: remove resourceClaims from the Pod or its template"}
+	case !tried:
+		return &Answer{Reason: NotScheduledYet, Cause: fmt.Sprintf("the scheduler has not tried to schedule the Pod for %s; %s fits", v.ago(v.Pod.CreationTimestamp.Time), baseName(fitting[0].base)),
+			Advice: "check that kube-scheduler runs; in a sandbox: koupsandbox status"}
 	}
-	if v.scheduler().Type == "" && len(v.Pod.Spec.ResourceClaims) > 0 {
-		return &finding{cause: "the scheduler does not try to schedule the Pod before its resource claims exist", advice: "a module uses no devices: remove resourceClaims from the Pod or its template"}
-	}
-	if v.scheduler().Type == "" {
-		return &finding{cause: fmt.Sprintf("the scheduler has not tried to schedule the Pod for %s; %s fits", v.ago(v.Pod.CreationTimestamp.Time), baseName(p.decisive[0].base)),
-			advice: "check that kube-scheduler runs; in a sandbox: koupsandbox status"}
-	}
-	for _, d := range p.decisive {
+	for _, d := range fitting {
 		if age := v.now.Sub(changed(d.base)); age < retriedWithin {
-			return &finding{cause: fmt.Sprintf("%s fits since a change %s ago, and the scheduler has not tried the Pod again; it last reported: %s", baseName(d.base), age.Round(time.Second), v.refusal()),
-				advice: "wait a few seconds: the scheduler tries again after a change"}
+			return &Answer{Reason: NotScheduledYet, Cause: fmt.Sprintf("%s fits since a change %s ago, and the scheduler has not tried the Pod again; it last reported: %s", baseName(d.base), age.Round(time.Second), v.refusal()),
+				Advice: "wait a few seconds: the scheduler tries again after a change"}
 		}
 	}
 	return nil

@@ -50,14 +50,9 @@ func (v *view) live(env string) bool {
 	return slices.ContainsFunc(v.controllers, func(c controller) bool { return c.live && (env == "" || c.env == env) })
 }
 
-// The conditions of groups of rules for Pods.
-func (v *view) isReady() bool {
-	return !v.deleted() && podReady(v.Pod) && isModule(v.Pod) && !ended(v.Pod)
-}
-func (v *view) deleted() bool     { return v.Pod.DeletionTimestamp != nil }
-func (v *view) unbound() bool     { return v.Pod.Spec.NodeName == "" }
-func (v *view) bound() bool       { return !v.unbound() }
-func (v *view) boundToNode() bool { return v.bound() && v.Node != nil }
+func (v *view) deleted() bool { return v.Pod.DeletionTimestamp != nil }
+func (v *view) unbound() bool { return v.Pod.Spec.NodeName == "" }
+func (v *view) bound() bool   { return !v.unbound() }
 
 // name is what is asked about, for the beginning of a sentence.
 func (v *view) name() string {

@@ -7,7 +7,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// Answer says why the target is as it is.
+// Answer explains the state of the target.
 type Answer struct {
 	// Target as it was found.
 	Target Target `json:"target"`
@@ -18,59 +18,48 @@ type Answer struct {
 	Young bool `json:"young,omitempty"`
 	// Reason names the situation.
 	Reason Reason `json:"reason"`
-	// Because is the reason of what the situation comes from, such as that of the Pod that a rollout
-	// waits for. Empty: Reason says all.
+	// Because is the reason of the underlying situation, such as that of the Pod that a rollout waits for. It may be empty.
 	Because Reason `json:"because,omitempty"`
-	// Pod that decides, of a workload; empty if none does.
+	// Pod is the Pod that a workload waits for; empty if there is none.
 	Pod string `json:"pod,omitempty"`
-	// Cause says in a sentence what is so.
+	// Cause describes the situation in a sentence.
 	Cause string `json:"cause"`
-	// Advice says in a sentence what to do; empty when there is nothing to do.
+	// Advice is the remedy in a sentence; empty if there is nothing to do.
 	Advice string `json:"advice,omitempty"`
-	// Evidence is what was compared and read, what matters most first.
+	// Evidence has the facts that were read and compared, in the order of the chain from scheduler to module.
 	Evidence []Evidence `json:"evidence"`
 }
 
-// Evidence is one thing that was looked at.
+// Evidence is a fact.
 type Evidence struct {
-	// About groups it: bases, base, controllers, conditions, containers, events, log, workload, pods, ignored, unread.
+	// About is the group: bases, base, controllers, conditions, containers, events, log, workload, pods, ignored, unread.
 	About string `json:"about"`
-	// Text is one line. It may hold what bases and users have written.
+	// Text is one line. It may contain text of bases and users.
 	Text string `json:"text"`
-	// At is when it was said; zero = it is so now.
+	// At is the time of the fact; zero means now.
 	At time.Time `json:"at,omitzero"`
 }
 
-// finding is what a rule has found; Reason and evidence are the table's business.
-type finding struct {
-	cause, advice string
-	ready         bool
-	because       Reason
-}
+// rule returns the answer if its situation is present, and nil otherwise.
+type rule func(*view) *Answer
 
-// rule tells one situation from all others. It returns nil if this is not it.
-type rule struct {
-	reason Reason
-	find   func(*view) *finding
-}
-
-// Explain concludes from a Snapshot. It does no I/O; now dates what is measured in time.
+// Explain concludes from a Snapshot. It does no I/O. Ages are relative to now.
 func Explain(s *Snapshot, now time.Time) Answer {
 	v := newView(s, now)
-	rules := slices.Concat([]rule{{OutdatedPodNotReady, outdatedPodNotReady}}, podRules)
+	var a Answer
 	switch {
 	case s.Target.Kind == KindNode:
-		rules = nodeRules
+		a = v.first(ordinaryNode, leaving, base, readyBase)
 	case s.Target.workload():
-		rules = workloadRules
+		a = v.first(workloadStatus, withoutReplicas, podsNotCreated, outdatedPodNotReady, waitsForPod)
+		if s.Pod != nil && slices.Contains([]Reason{RolloutStuck, PodNotReady, OutdatedPodNotReady}, a.Reason) {
+			a.Pod = s.Pod.Name
+		}
+	default:
+		a = v.first(outdatedPodNotReady, pod)
 	}
-	a := v.first(rules)
-	a.Target = s.Target
-	a.Evidence = v.evidence()
+	a.Target, a.Evidence = s.Target, v.evidence()
 	a.Young = !a.Ready && now.Sub(s.created()) < young
-	if s.Target.workload() && s.Pod != nil && slices.Contains([]Reason{RolloutStuck, PodNotReady, OutdatedPodNotReady}, a.Reason) {
-		a.Pod = s.Pod.Name
-	}
 	return a.redacted()
 }
 
@@ -94,46 +83,13 @@ func (a Answer) redacted() Answer {
 	return a
 }
 
-// podRules are those of a Pod, in the order of the chain. The first that finds something answers.
-var podRules = slices.Concat(guarded((*view).isReady, readyRules...), kindRules, guarded((*view).deleted, deletedRules...), endRules, guarded((*view).unbound, scheduleRules...), servingRules,
-	guarded((*view).bound, livenessRule), commandRules, healthRules, guarded((*view).boundToNode, leavingRule))
-
-// guarded returns rules that find nothing unless a condition holds.
-func guarded(holds func(*view) bool, rules ...rule) []rule {
-	out := make([]rule, len(rules))
-	for i, r := range rules {
-		out[i] = rule{r.reason, func(v *view) *finding {
-			if !holds(v) {
-				return nil
-			}
-			return r.find(v)
-		}}
-	}
-	return out
-}
-
-// when returns a finding if it is so, and nil if it is not.
-func when(is bool, cause, advice string) *finding {
-	if !is {
-		return nil
-	}
-	return &finding{cause: cause, advice: advice}
-}
-
-// first returns the answer of the first rule that finds something.
-func (v *view) first(rules []rule) Answer {
-	if a, found := v.evaluate(rules); found {
-		return a
+// first returns the answer of the first rule that has one.
+func (v *view) first(rules ...rule) Answer {
+	for _, r := range rules {
+		if a := r(v); a != nil {
+			return *a
+		}
 	}
 	return Answer{Reason: Unknown, Cause: v.name() + " is not Ready, and no rule explains it",
 		Advice: "read the evidence, and the log of the module controller"}
-}
-
-func (v *view) evaluate(rules []rule) (Answer, bool) {
-	for _, r := range rules {
-		if f := r.find(v); f != nil {
-			return Answer{Ready: f.ready, Reason: r.reason, Because: f.because, Cause: f.cause, Advice: f.advice}, true
-		}
-	}
-	return Answer{}, false
 }

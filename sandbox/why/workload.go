@@ -15,95 +15,52 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// workloadRules are for what makes Pods.
-var workloadRules = slices.Concat([]rule{
-	{WorkloadLeaving, func(v *view) *finding {
-		m := v.workload().meta
-		if m.DeletionTimestamp == nil {
-			return nil
+// workloadStatus explains a workload by its own status.
+func workloadStatus(v *view) *Answer {
+	w := v.workload()
+	switch {
+	case w.meta.DeletionTimestamp != nil:
+		return &Answer{Reason: WorkloadLeaving,
+			Cause:  fmt.Sprintf("%s is being deleted for %s, held by %s", v.name(), v.ago(w.meta.DeletionTimestamp.Time), cmp.Or(strings.Join(w.meta.Finalizers, ", "), "nothing")),
+			Advice: "wait until its Pods are gone; ask why for one of them"}
+	case w.observed < w.meta.Generation:
+		return &Answer{Reason: WorkloadNotSeen, Cause: fmt.Sprintf("kube-controller-manager has not looked at %s since its last change: generation %d of %d", v.name(), w.observed, w.meta.Generation),
+			Advice: "look whether kube-controller-manager runs; in a sandbox: koupsandbox status"}
+	case w.desired != 0 && w.ready == w.desired && w.updated == w.desired && w.total == w.desired:
+		return &Answer{Reason: WorkloadReady, Ready: true, Cause: fmt.Sprintf("%s is Ready: %s of %s", v.name(), count(int(w.ready), "Pod"), modules(v.templatePod()))}
+	case v.Deployment != nil && v.Deployment.Spec.Paused && w.updated != w.desired:
+		return &Answer{Reason: DeploymentPaused, Cause: fmt.Sprintf("%s is paused: %d of %d Pods are of its template as it is now", v.name(), w.updated, w.desired),
+			Advice: "kubectl rollout resume deployment " + w.meta.Name}
+	}
+	return nil
+}
+
+// withoutReplicas explains a workload that wants no Pods. A DaemonSet creates Pods by its template alone; tolerations
+// that the controller adds to Pods have no effect.
+func withoutReplicas(v *view) *Answer {
+	if v.workload().desired != 0 {
+		return nil
+	}
+	if v.DaemonSet != nil {
+		if p := place(v.templatePod(), v.Bases, nil); len(p.verdicts) > 0 && p.furthest == linkTaints {
+			t, _ := p.taint("")
+			return &Answer{Reason: DaemonSetNotTolerated, Cause: fmt.Sprintf("%s makes no Pod (DESIRED is 0): its template does not tolerate the taint %s of %s", v.name(), t.ToString(), p.names()),
+				Advice: "add " + toleration(t) + " to spec.template.spec.tolerations; what the controller adds to Pods comes too late for a DaemonSet"}
 		}
-		return &finding{cause: fmt.Sprintf("%s is being deleted for %s, held by %s", v.name(), v.ago(m.DeletionTimestamp.Time), cmp.Or(strings.Join(m.Finalizers, ", "), "nothing")),
-			advice: "wait until its Pods are gone; ask why for one of them"}
-	}},
-	{WorkloadNotSeen, func(v *view) *finding {
-		w := v.workload()
-		return when(w.observed < w.meta.Generation, fmt.Sprintf("kube-controller-manager has not looked at %s since its last change: generation %d of %d", v.name(), w.observed, w.meta.Generation),
-			"look whether kube-controller-manager runs; in a sandbox: koupsandbox status")
-	}},
-	{WorkloadReady, func(v *view) *finding {
-		w := v.workload()
-		if w.desired == 0 || w.ready != w.desired || w.updated != w.desired || w.total != w.desired {
-			return nil
-		}
-		return &finding{ready: true, cause: fmt.Sprintf("%s is Ready: %s of %s", v.name(), count(int(w.ready), "Pod"), modules(v.templatePod()))}
-	}},
-	{DeploymentPaused, func(v *view) *finding {
-		w := v.workload()
-		return when(v.Deployment != nil && v.Deployment.Spec.Paused && w.updated != w.desired, fmt.Sprintf("%s is paused: %d of %d Pods are of its template as it is now", v.name(), w.updated, w.desired),
-			"kubectl rollout resume deployment "+w.meta.Name)
-	}},
-}, guarded(func(v *view) bool { return v.workload().desired == 0 }, []rule{
-	{PeerWithoutBases, func(v *view) *finding {
-		if !v.peer() {
-			return nil
-		}
-		sub := v.peerPlacement()
-		if sub.placed().furthest > linkState {
-			return nil
-		}
-		a := sub.first(scheduleRules)
-		return &finding{because: a.Reason, cause: fmt.Sprintf("the replicas of %s follow the bases that its Pods may run on, and there is none: %s", v.name(), a.Cause), advice: a.Advice}
-	}},
-	{PeerNotFollowed, func(v *view) *finding {
-		if !v.peer() {
-			return nil
-		}
-		return &finding{cause: fmt.Sprintf("the replicas of %s are to follow the bases, and are 0 although %s would do", v.name(), v.peerPlacement().placed().names()),
-			advice: "look whether a module controller of its environment runs with ENABLE_MODULE_DEPLOYMENT_CONTROLLER"}
-	}},
-	{NoReplicas, func(v *view) *finding {
-		return when(v.DaemonSet == nil, v.name()+" asks for no Pods: its replicas are 0", fmt.Sprintf("kubectl scale %s %s --replicas 1", v.Target.Kind, v.Target.Name))
-	}},
-	// A DaemonSet makes Pods by its template alone; tolerations that the controller adds to Pods are no help.
-	{DaemonSetNotTolerated, func(v *view) *finding {
-		p := place(v.templatePod(), v.Bases, nil)
-		if len(p.verdicts) == 0 || p.furthest != linkTaints {
-			return nil
-		}
-		t, _ := p.taint("")
-		return &finding{cause: fmt.Sprintf("%s makes no Pod (DESIRED is 0): its template does not tolerate the taint %s of %s", v.name(), t.ToString(), p.names()),
-			advice: "add " + toleration(t) + " to spec.template.spec.tolerations; what the controller adds to Pods comes too late for a DaemonSet"}
-	}},
-	{DaemonSetWithoutBases, func(v *view) *finding {
-		a := v.asPod(v.templatePod()).first(scheduleRules)
-		return &finding{because: a.Reason, cause: fmt.Sprintf("%s makes no Pod (DESIRED is 0), since no base fits: %s", v.name(), a.Cause), advice: a.Advice}
-	}},
-}...), []rule{
-	{QuotaExceeded, func(v *view) *finding {
-		return v.notCreated(true, "free something of the quota, or raise it: kubectl get resourcequota -n "+v.workload().meta.Namespace)
-	}},
-	{PodsRefused, func(v *view) *finding {
-		return v.notCreated(false, "correct what the API server refuses in the template, or ask whoever has set the rule")
-	}},
-	{OutdatedPodNotReady, outdatedPodNotReady},
-	{RolloutStuck, func(v *view) *finding {
-		w := v.workload()
-		return v.waitsForPod(w.total > w.updated, fmt.Sprintf("the update of %s has %d of %d Pods, and %d are Ready", v.name(), w.updated, w.desired, w.ready))
-	}},
-	{PodNotReady, func(v *view) *finding {
-		w := v.workload()
-		return v.waitsForPod(w.total <= w.updated, fmt.Sprintf("%s has %d of %d Pods Ready", v.name(), w.ready, w.desired))
-	}},
-	{PodsNotMade, func(v *view) *finding {
-		w := v.workload()
-		cause := fmt.Sprintf("%s wants %s, and %d exist", v.name(), count(int(w.desired), "Pod"), len(v.Pods))
-		if v.now.Sub(w.meta.CreationTimestamp.Time) < young {
-			return when(len(v.Pods) < int(w.desired), cause+"; it was created "+v.ago(w.meta.CreationTimestamp.Time)+" ago", "run the command again in a few seconds")
-		}
-		return when(len(v.Pods) < int(w.desired), cause+"; neither its conditions nor its Events give a reason",
-			"look at the log of kube-controller-manager; in a sandbox: koupsandbox logs kube-controller-manager")
-	}},
-})
+		a := v.asPod(v.templatePod()).first(schedule)
+		return &Answer{Reason: DaemonSetWithoutBases, Because: a.Reason, Cause: fmt.Sprintf("%s makes no Pod (DESIRED is 0), since no base fits: %s", v.name(), a.Cause), Advice: a.Advice}
+	}
+	if !v.peer() {
+		return &Answer{Reason: NoReplicas, Cause: v.name() + " asks for no Pods: its replicas are 0", Advice: fmt.Sprintf("kubectl scale %s %s --replicas 1", v.Target.Kind, v.Target.Name)}
+	}
+	placement := v.peerPlacement()
+	if placement.placed().furthest > linkState {
+		return &Answer{Reason: PeerNotFollowed, Cause: fmt.Sprintf("the replicas of %s are to follow the bases, and are 0 although %s would do", v.name(), placement.placed().names()),
+			Advice: "look whether a module controller of its environment runs with ENABLE_MODULE_DEPLOYMENT_CONTROLLER"}
+	}
+	a := placement.first(schedule)
+	return &Answer{Reason: PeerWithoutBases, Because: a.Reason, Cause: fmt.Sprintf("the replicas of %s follow the bases that its Pods may run on, and there is none: %s", v.name(), a.Cause), Advice: a.Advice}
+}
 
 // podSet is the common part of the three kinds of workloads.
 type podSet struct {
@@ -207,8 +164,8 @@ func (v *view) peerPlacement() *view {
 // (k8s.io/kubernetes/pkg/controller, FailedCreatePodReason).
 const failedCreate = "FailedCreate"
 
-// notCreated is for Pods that the API server refuses: by a quota, or for another reason.
-func (v *view) notCreated(quota bool, advice string) *finding {
+// podsNotCreated explains Pods that the API server refuses.
+func podsNotCreated(v *view) *Answer {
 	w := v.workload()
 	text := ""
 	if v.Deployment != nil {
@@ -217,15 +174,23 @@ func (v *view) notCreated(quota bool, advice string) *finding {
 				text = c.Message
 			}
 		}
-	} else if e, there := v.event(string(w.meta.UID), failedCreate); there && w.total < w.desired {
+	} else if e, found := v.event(string(w.meta.UID), failedCreate); found && w.total < w.desired {
 		text = e.Message
 	}
-	return when(text != "" && strings.Contains(text, "exceeded quota") == quota, fmt.Sprintf("Pods of %s are refused: %s", v.name(), sentence(text)), advice)
+	if text == "" {
+		return nil
+	}
+	a := &Answer{Reason: PodsRefused, Cause: fmt.Sprintf("Pods of %s are refused: %s", v.name(), sentence(text)),
+		Advice: "correct what the API server refuses in the template, or ask whoever has set the rule"}
+	if strings.Contains(text, "exceeded quota") {
+		a.Reason, a.Advice = QuotaExceeded, "free something of the quota, or raise it: kubectl get resourcequota -n "+w.meta.Namespace
+	}
+	return a
 }
 
-// outdatedPodNotReady is for an ordered StatefulSet whose Pod of an earlier template is not Ready:
-// Kubernetes waits until it is, and does not replace it (kubernetes/kubernetes#67250).
-func outdatedPodNotReady(v *view) *finding {
+// outdatedPodNotReady explains an ordered StatefulSet whose Pod of an earlier template is not Ready. Kubernetes does not
+// replace it before it is (kubernetes/kubernetes#67250).
+func outdatedPodNotReady(v *view) *Answer {
 	s, p := v.StatefulSet, v.Pod
 	if s == nil || p == nil || podReady(p) || p.DeletionTimestamp != nil || s.Spec.PodManagementPolicy == appsv1.ParallelPodManagement ||
 		s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
@@ -238,16 +203,33 @@ func outdatedPodNotReady(v *view) *finding {
 	if revision == "" || s.Status.UpdateRevision == "" || revision == s.Status.UpdateRevision {
 		return nil
 	}
-	a := v.asPod(p).first(podRules)
-	return &finding{because: a.Reason, cause: fmt.Sprintf("Pod %s was created from an earlier template of StatefulSet %s, and Kubernetes does not replace it before it is Ready: %s", p.Name, s.Name, a.Cause),
-		advice: fmt.Sprintf("kubectl delete pod %s -n %s; Kubernetes creates it again from the current template", p.Name, p.Namespace)}
+	a := pod(v.asPod(p))
+	return &Answer{Reason: OutdatedPodNotReady, Because: a.Reason,
+		Cause:  fmt.Sprintf("Pod %s was created from an earlier template of StatefulSet %s, and Kubernetes does not replace it before it is Ready: %s", p.Name, s.Name, a.Cause),
+		Advice: fmt.Sprintf("kubectl delete pod %s -n %s; Kubernetes creates it again from the current template", p.Name, p.Namespace)}
 }
 
-// waitsForPod names the Pod that decides, if it is so.
-func (v *view) waitsForPod(is bool, what string) *finding {
-	if v.Pod == nil || !is {
+// waitsForPod explains a workload by the Pod that it waits for, or by missing Pods.
+func waitsForPod(v *view) *Answer {
+	w := v.workload()
+	if v.Pod != nil {
+		reason, state := PodNotReady, fmt.Sprintf("%s has %d of %d Pods Ready", v.name(), w.ready, w.desired)
+		if w.total > w.updated {
+			reason, state = RolloutStuck, fmt.Sprintf("the update of %s has %d of %d Pods, and %d are Ready", v.name(), w.updated, w.desired, w.ready)
+		}
+		a := pod(v.asPod(v.Pod))
+		return &Answer{Reason: reason, Because: a.Reason, Cause: fmt.Sprintf("%s; Pod %s decides: %s", state, v.Pod.Name, a.Cause), Advice: a.Advice}
+	}
+	if len(v.Pods) >= int(w.desired) {
 		return nil
 	}
-	a := v.asPod(v.Pod).first(podRules)
-	return &finding{because: a.Reason, cause: fmt.Sprintf("%s; Pod %s decides: %s", what, v.Pod.Name, a.Cause), advice: a.Advice}
+	a := &Answer{Reason: PodsNotMade, Cause: fmt.Sprintf("%s wants %s, and %d exist", v.name(), count(int(w.desired), "Pod"), len(v.Pods))}
+	if v.now.Sub(w.meta.CreationTimestamp.Time) < young {
+		a.Cause += "; it was created " + v.ago(w.meta.CreationTimestamp.Time) + " ago"
+		a.Advice = "run the command again in a few seconds"
+		return a
+	}
+	a.Cause += "; neither its conditions nor its Events give a reason"
+	a.Advice = "look at the log of kube-controller-manager; in a sandbox: koupsandbox logs kube-controller-manager"
+	return a
 }

@@ -119,7 +119,7 @@ func TestWhatManyBasesAreToHaveIsOneWrite(t *testing.T) {
 		t.Errorf("the journal says %v", got)
 	}
 
-	s.clock.Step(DefaultNodeLease / 2) // the Leases of Nodes say it now
+	s.clock.Step(s.opts.NodeLease / 2) // the Leases of Nodes say it now
 	s.turn(t)
 	for _, id := range bases {
 		if _, err := s.reconcile(t.Context(), id); err != nil {
@@ -173,7 +173,7 @@ func TestWhatWasNotedOutlivesTheController(t *testing.T) {
 			second := newFixture(t, next, api)
 			second.hear()
 			second.reconcileOnce(t)
-			pass(t, DefaultMembership+time.Second, second) // the first is gone by now
+			pass(t, second.opts.LeaseDuration+time.Second, second) // the first is gone by now
 			second.hear()
 			second.reconcileFor(t, time.Minute)
 			if !second.Owns(identity) || second.restored != "biz1" {
@@ -201,7 +201,7 @@ func TestTheNewestEntryCounts(t *testing.T) {
 		behind.ledger = ledger
 		behind.keepAll(t, identity)
 		if ledger == "" {
-			behind.clock.Step(DefaultNodeLease / 2)
+			behind.clock.Step(behind.opts.NodeLease / 2)
 			behind.turn(t)
 			behind.reconcileOnce(t)
 		}
@@ -324,7 +324,7 @@ func TestAControllerThatMayNotActNotesNothing(t *testing.T) {
 	s.hear()
 	s.reconcileOnce(t)
 	s.cut.Store(true)
-	s.clock.Step(DefaultMembership)
+	s.clock.Step(s.opts.LeaseDuration)
 	s.ledger = "biz1"
 	s.writes()
 	s.LedgerChanged(identity)

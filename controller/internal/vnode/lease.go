@@ -11,14 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// DefaultNodeLease is the default of a kubelet. The node lifecycle controller of Kubernetes marks a Node unreachable
-// after 40 s without a renewal (--node-monitor-grace-period; 50 s since 1.32).
-const DefaultNodeLease = api.NodeLease
-
+// nodeLeaseEvery is how often the Lease of a Node is renewed: one renewal may fail.
 func (r *Reconciler) nodeLeaseEvery() time.Duration { return r.opts.NodeLease / 2 }
 
 // renewNodeLease renews the Lease of a Node when it is due or the journal is full, and returns when it is due again.

@@ -22,9 +22,6 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// DefaultMembership is how long a controller's Lease holds without renewal.
-const DefaultMembership = api.ControllerLease
-
 // ErrNotActing reports that this controller has not renewed its Lease in time. Another controller may serve its
 // bases, so it must not write anything or send commands.
 var ErrNotActing = errors.New("this controller has not renewed its lease in time, and may not act")

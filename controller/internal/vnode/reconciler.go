@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
@@ -144,8 +145,8 @@ func (s *state) lose(mine bool) { s.node, s.had, s.deleted = nil, false, mine }
 
 // New returns a Reconciler. nodes lists the Nodes of bases in this environment; their informer must call NodeChanged.
 func New(opts Options, client kubernetes.Interface, nodes corev1listers.NodeLister, registry *base.Registry) *Reconciler {
-	opts.LeaseDuration = cmp.Or(opts.LeaseDuration, DefaultMembership)
-	opts.NodeLease = cmp.Or(opts.NodeLease, DefaultNodeLease)
+	opts.LeaseDuration = cmp.Or(opts.LeaseDuration, api.ControllerLease)
+	opts.NodeLease = cmp.Or(opts.NodeLease, api.NodeLease)
 	opts.MaxLevel = cmp.Or(opts.MaxLevel, defaultMaxLevel)
 	opts.Clock = cmp.Or[clock.WithTicker](opts.Clock, clock.RealClock{})
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))

@@ -1,5 +1,5 @@
-// Package audit has the API servers of embedded sandboxes write down what the module controllers ask
-// of them, and compares that with the rights that the manifests give.
+// Package audit compares the requests of module controllers, from audit logs of embedded API servers, with the RBAC rules
+// of the manifests.
 package audit
 
 import (
@@ -16,8 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox"
 )
 
-// policy has each request of the controllers written once: a watch, which may never end, when it
-// begins, and anything else when it is answered.
+// policy logs each request of the controllers once: a watch at its start, and other requests at their end.
 const policy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitManagedFields: true
@@ -27,8 +26,8 @@ rules:
   - {level: None}
 `
 
-// wrapper is the program of the control plane, with other flags for the API server. A sandbox runs it
-// in its own folder, whose name the log bears; each start has a log of its own.
+// wrapper runs the binary of the control plane with other flags for the API server. Each start has its own log, with the
+// name of the sandbox's directory.
 const wrapper = `#!/bin/sh
 here=%[1]q
 if [ "$1" = kube-apiserver ]; then
@@ -44,12 +43,11 @@ fi
 exec %[2]q "$@"
 `
 
-// maxSize is how many MB a log may have: the whole catalogue makes 6. Then it is begun anew, and one such
-// part is kept.
+// maxSize is the maximum size of a log in MB. The whole catalogue needs 6.
 const maxSize = 64
 
-// Wrap makes a folder with a control plane that takes the place of the one in bin (box.Box.Instead). Its
-// API server writes an audit log, and does without some of its flags, without the dashes.
+// Wrap creates a directory with a control plane that replaces the one in bin (box.Box.Instead). Its API server writes an
+// audit log, and does not get the flags in without, which have no dashes.
 func Wrap(bin, folder string, without ...string) error {
 	patterns := []string{"--no-such-flag"}
 	for _, flag := range without {
@@ -69,17 +67,16 @@ func Wrap(bin, folder string, without ...string) error {
 	return nil
 }
 
-// Log is what controllers have asked for.
+// Log has the requests of controllers.
 type Log struct {
-	// Requests are how many there were of each kind, as "nodes/status update".
+	// Requests has the number of requests of each kind, such as "nodes/status update".
 	Requests map[string]int
-	// Refused are those that the API server did not allow.
+	// Refused has the kinds of the requests that the API server did not authorize.
 	Refused []string
-	// Events and Bytes are the size of the log.
+	// Events and Bytes are the size of the logs.
 	Events, Bytes int
 }
 
-// event is as much of an audit event as is read.
 type event struct {
 	Verb      string `json:"verb"`
 	ObjectRef *struct {
@@ -91,7 +88,7 @@ type event struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-// kind is that of a request for a resource: of a namespace that a Role is for, with the namespace.
+// kind returns the kind of a request: resource and verb, with the namespace if a Role grants it.
 func (e event) kind(roles map[string]bool) string {
 	o := e.ObjectRef
 	name := strings.Trim(o.APIGroup+"/"+o.Resource+"/"+o.Subresource, "/")
@@ -101,8 +98,7 @@ func (e event) kind(roles map[string]bool) string {
 	return name + " " + e.Verb
 }
 
-// Read reads the logs of a sandbox that runs with the programs of a folder of Wrap, and takes them together
-// with what is there. A log that is not whole is an error.
+// Read adds the logs of a sandbox that runs the control plane of Wrap in the directory. A log that was rotated is an error.
 func (l *Log) Read(folder, name string, g *Grants) error {
 	files, err := filepath.Glob(filepath.Join(folder, name+".*.log"))
 	if err == nil && len(files) == 0 {
@@ -122,7 +118,7 @@ func (l *Log) Read(folder, name string, g *Grants) error {
 	return nil
 }
 
-// read reads a log. Half a line at the end is of an API server that was killed, or writes.
+// read reads a log. It ignores an incomplete last line: the API server is still writing, or was killed.
 func (l *Log) read(file string, g *Grants) error {
 	f, err := os.Open(file)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/koupleless/koupsandbox/controller/deploy"
 )
 
-// Grants are the kinds of requests that the manifests allow.
+// Grants has the kinds of requests that the manifests allow.
 type Grants struct {
 	kinds      map[string]bool
 	namespaced map[string]bool // the resources that a Role is for
 }
 
-// Granted reads the rules of the manifests that the sandbox applies.
+// Granted returns the rules of the manifests.
 func Granted() (*Grants, error) {
 	objects, err := deploy.Objects()
 	if err != nil {
@@ -68,7 +68,7 @@ func (g *Grants) Beyond(l *Log) []string {
 	return kinds
 }
 
-// Unused returns the kinds of requests that rules allow and nobody made, sorted.
+// Unused returns the kinds of requests that rules allow and that were not made, sorted.
 func (g *Grants) Unused(l *Log) []string {
 	var kinds []string
 	for _, kind := range slices.Sorted(maps.Keys(g.kinds)) {

@@ -22,14 +22,13 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// The names of the programs in a folder of programs.
+// The names of binaries.
 const (
 	Program           = "koupsandbox"
 	ControllerProgram = sandbox.ControllerProgram
 )
 
-// FindPrograms returns the folder with the programs: $E2E_BIN, or the one that make
-// build has left in the repository, whose path from the test's folder is root.
+// FindPrograms returns the directory of the binaries: $E2E_BIN, or bin in the repository at the path root.
 func FindPrograms(root string) (string, error) {
 	bin := os.Getenv("E2E_BIN")
 	if bin == "" {
@@ -46,13 +45,13 @@ func FindPrograms(root string) (string, error) {
 	return bin, nil
 }
 
-// Box is one sandbox, which need not be up. Its methods may be called concurrently.
+// Box is a sandbox. Its methods may be called concurrently.
 type Box struct {
-	// Bin is the folder with the programs.
+	// Bin is the directory of the binaries.
 	Bin string
-	// Instead is a folder with programs that take the place of those of the same name in Bin. Default: none.
+	// Instead is a directory of binaries that replace those in Bin. Default: none.
 	Instead string
-	// Home is the folder with the folders of all sandboxes.
+	// Home is the directory of all sandboxes.
 	Home string
 	// Name of the sandbox.
 	Name string
@@ -60,14 +59,14 @@ type Box struct {
 	Provider v1alpha1.Provider
 }
 
-// Result is what a command has printed, and its exit status.
+// Result is the output of a command and its exit status.
 type Result struct {
 	Out, Err string
 	Status   int
 }
 
-// Command prepares koupsandbox with arguments. The settings of the caller's own
-// sandboxes do not reach it, nor that a CI server reads along.
+// Command returns a command that runs koupsandbox, without the KOUPSANDBOX variables of the caller and without
+// GITHUB_ACTIONS.
 func (b *Box) Command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(b.Bin, Program), args...)
 	cmd.Env = slices.DeleteFunc(cmd.Environ(), func(v string) bool {
@@ -80,8 +79,7 @@ func (b *Box) Command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Run runs koupsandbox to its end. The error says only that it could not be run:
-// a failure of the command itself shows in the Result.
+// Run runs koupsandbox. It returns an error only if koupsandbox cannot be started; Result has its exit status.
 func (b *Box) Run(ctx context.Context, args ...string) (Result, error) {
 	cmd := b.Command(ctx, args...)
 	var out, err bytes.Buffer
@@ -95,8 +93,7 @@ func (b *Box) Run(ctx context.Context, args ...string) (Result, error) {
 	return r, nil
 }
 
-// Must runs koupsandbox and makes an exit status other than 0 an error that tells
-// what it printed.
+// Must runs koupsandbox, and returns an error with the output if the exit status is not 0.
 func (b *Box) Must(ctx context.Context, args ...string) error {
 	r, err := b.Run(ctx, args...)
 	if err == nil && r.Status != 0 {
@@ -105,7 +102,7 @@ func (b *Box) Must(ctx context.Context, args ...string) error {
 	return err
 }
 
-// Up brings the sandbox up with the settings of spec, and blocks until it is.
+// Up brings the sandbox up, and blocks until it is.
 func (b *Box) Up(ctx context.Context, spec v1alpha1.Spec) error {
 	file, err := b.WriteConfig(spec)
 	if err != nil {
@@ -127,31 +124,30 @@ func (b *Box) WriteConfig(spec v1alpha1.Spec) (string, error) {
 	return file, os.WriteFile(file, text, 0o600)
 }
 
-// downTime bounds a Down whose own context has ended.
+// downTime bounds Down.
 const downTime = time.Minute
 
-// Down takes the sandbox down; one that is not up is fine. It does so even when
-// ctx has ended.
+// Down takes the sandbox down if it is up, even if ctx has ended.
 func (b *Box) Down(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTime)
 	defer cancel()
 	return b.Must(ctx, "down")
 }
 
-// Folder is where the sandbox keeps its files.
+// Folder returns the directory of the sandbox.
 func (b *Box) Folder() string { return filepath.Join(b.Home, b.Name) }
 
-// Log is the path of a component's log.
+// Log returns the path of a component's log.
 func (b *Box) Log(component string) string {
 	return filepath.Join(b.Folder(), "logs", component+".log")
 }
 
-// Open returns the Go API of the sandbox, which must be up; close it after use.
+// Open returns the Go API of a running sandbox. The caller closes it.
 func (b *Box) Open(ctx context.Context) (*sandbox.Sandbox, error) {
 	return sandbox.Open(ctx, b.Home, b.Name)
 }
 
-// REST reaches the sandbox's Kubernetes API, without a limit of its own.
+// REST returns the configuration of clients without client-side limits.
 func (b *Box) REST() (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(b.Folder(), "kubeconfig"))
 	if err != nil {

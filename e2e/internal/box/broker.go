@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// Broker is what the sandbox notes for clients from outside.
+// Broker is the file broker.json of a sandbox.
 type Broker struct {
 	Addr         string `json:"addr"`
 	ClientPrefix string `json:"clientPrefix"`
@@ -18,7 +18,7 @@ type Broker struct {
 	} `json:"passwords"`
 }
 
-// Broker reads address and passwords of the sandbox's broker.
+// Broker returns the address and the passwords of the sandbox's broker.
 func (b *Box) Broker() (Broker, error) {
 	var n Broker
 	text, err := os.ReadFile(filepath.Join(b.Folder(), "broker.json"))

@@ -12,16 +12,14 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox"
 )
 
-// Process is one process of a sandbox. A pid comes back for another process one
-// day, so its start goes with it.
+// Process is a process of a sandbox, identified by PID and start time.
 type Process struct {
 	Component string
 	PID       int32
 	created   int64 // milliseconds since 1970
 }
 
-// Processes returns the processes of a sandbox that run now, the daemon among
-// them. It needs no daemon.
+// Processes returns the running processes of a sandbox, including the daemon. It does not need the daemon.
 func (b *Box) Processes(ctx context.Context) ([]Process, error) {
 	status, err := sandbox.Inspect(ctx, b.Home, b.Name, false)
 	if err != nil {
@@ -31,7 +29,7 @@ func (b *Box) Processes(ctx context.Context) ([]Process, error) {
 	for _, c := range status.Components {
 		pid := int32(c.PID) //nolint:gosec // a pid fits
 		if pid == 0 || slices.ContainsFunc(list, func(p Process) bool { return p.PID == pid }) {
-			continue // a part of the daemon bears the daemon's pid, and the daemon comes first
+			continue // a component in the daemon; the daemon is the first component
 		}
 		if p, err := byPID(ctx, c.Name, pid); err == nil && p.Alive(ctx) {
 			list = append(list, p)
@@ -40,7 +38,6 @@ func (b *Box) Processes(ctx context.Context) ([]Process, error) {
 	return list, nil
 }
 
-// byPID is the process that has a pid now. A process that is gone is an error.
 func byPID(ctx context.Context, component string, pid int32) (Process, error) {
 	p := Process{Component: component, PID: pid}
 	found, err := process.NewProcessWithContext(ctx, pid)
@@ -63,8 +60,7 @@ func Find(list []Process, component string) (Process, error) {
 	return Process{}, fmt.Errorf("the sandbox has no running process of %s", component)
 }
 
-// Alive tells whether the very process still runs; one that only waits to be
-// reaped does not.
+// Alive reports whether the process runs. A zombie does not.
 func (p Process) Alive(ctx context.Context) bool {
 	found, ok := p.find(ctx)
 	if !ok {
@@ -74,7 +70,7 @@ func (p Process) Alive(ctx context.Context) bool {
 	return err == nil && !slices.Contains(status, process.Zombie)
 }
 
-// Kill ends the process as a crash would. One that is gone is fine.
+// Kill kills the process if it still runs.
 func (p Process) Kill(ctx context.Context) error {
 	if _, ok := p.find(ctx); !ok {
 		return nil
@@ -85,7 +81,7 @@ func (p Process) Kill(ctx context.Context) error {
 	return nil
 }
 
-// Usage is the resident memory in bytes and the processor time so far in seconds.
+// Usage returns the resident memory in bytes and the total CPU time in seconds.
 func (p Process) Usage(ctx context.Context) (rss uint64, cpu float64, err error) {
 	found, ok := p.find(ctx)
 	if !ok {

@@ -1,5 +1,4 @@
-// Package check has what every e2e test does: fail on an error, wait until
-// something is so, look whether a Node is Ready, name a server that is not there, and find a folder for what explains a failure.
+// Package check has helpers for e2e tests.
 package check
 
 import (
@@ -19,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// poll is the pause between two looks.
 const poll = 50 * time.Millisecond
 
 // Must fails the test on an error.
@@ -30,8 +28,7 @@ func Must(t testing.TB, err error) {
 	}
 }
 
-// Eventually waits until look finds nothing wrong; when patience has passed, or ctx
-// ends, it fails the test with what was wrong last.
+// Eventually waits until look returns nil. After patience, or when ctx ends, it fails the test with the last error.
 func Eventually(ctx context.Context, t testing.TB, patience time.Duration, what string, look func(context.Context) error) {
 	t.Helper()
 	last := errors.New("nothing was looked at")
@@ -47,8 +44,8 @@ func Eventually(ctx context.Context, t testing.TB, patience time.Duration, what 
 	}
 }
 
-// Patience is how long tests wait on a busy machine. The slowest are the garbage collector of Kubernetes, which deletes the
-// Pods of a deleted Node after up to a minute, and a JVM that starts.
+// Patience is the maximum time that tests wait. The slowest events are the deletion of Pods of a deleted Node, which
+// takes Kubernetes up to a minute, and the start of a JVM.
 const Patience = 3 * time.Minute
 
 // Soon waits, at most for Patience, until look returns nil.
@@ -57,14 +54,14 @@ func Soon(t *testing.T, what string, look func(context.Context) error) {
 	Eventually(t.Context(), t, Patience, what, look)
 }
 
-// NodeReady tells whether Kubernetes has a Node for ready.
+// NodeReady reports whether the Node's Ready condition is True.
 func NodeReady(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-// ClosedPort returns an address at which nobody listens.
+// ClosedPort returns an address without a listener.
 func ClosedPort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -73,14 +70,13 @@ func ClosedPort(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// longestName of a folder, in bytes. File systems take 255; the names of tests may have more, since
-// descriptions of scenarios are in them.
+// longestName is the maximum length of a directory name in bytes. Names of tests contain descriptions of scenarios.
 const longestName = 120
 
 var unusual = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// Artifacts makes an empty folder for what explains the failure of a test, below artifacts in the
-// folder e2e, and returns its path. A long name of a test is cut, and stays its own.
+// Artifacts creates an empty directory for the failure of a test, below artifacts in the directory e2e, and returns its
+// path. Long names of tests are shortened, and stay unique.
 func Artifacts(e2e, test string) (string, error) {
 	name := unusual.ReplaceAllString(test, "_")
 	if len(name) > longestName {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Each test has an empty folder of its own, however long its name is.
+// Each test has its own empty directory, even if its name is long.
 func TestArtifacts(t *testing.T) {
 	e2e := t.TempDir()
 	long := strings.Repeat("it waits until the base is back / ", 20)

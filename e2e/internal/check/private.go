@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Private fails the test unless every file in a folder is its user's alone, 0600, and every folder, that
-// one too, 0700. It returns how many there are.
+// Private fails the test unless all files in a directory have the mode 0600, and all directories 0700. It returns their
+// number.
 func Private(t testing.TB, folder string) (looked int) {
 	t.Helper()
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/mochi-mqtt/server/v2/listeners"
 )
 
-// Serve runs a broker, to which everybody may connect, on a listener until stop is called. Stop cuts the
-// connections, and may be called once.
+// Serve runs a broker without access control on a listener until stop is called. stop closes the connections, and may be
+// called once.
 func Serve(on net.Listener) (stop func() error, err error) {
 	server := broker.New(&broker.Options{Logger: slog.New(slog.DiscardHandler)})
 	through := &turnstile{Listener: on}
@@ -24,8 +24,8 @@ func Serve(on net.Listener) (stop func() error, err error) {
 	return server.Close, nil
 }
 
-// gate is a listener of mochi's that cuts its connections by itself. In v2.7.9 its own end takes the
-// clients' read lock twice, and never gets it the second time when a client leaves in between.
+// gate closes its connections itself. In mochi v2.7.9, the end of a listener takes the read lock of the clients twice, and
+// blocks if a client disconnects in between.
 type gate struct {
 	*listeners.Net
 	through *turnstile
@@ -35,7 +35,7 @@ func (g gate) Close(listeners.CloseFn) {
 	g.Net.Close(func(string) { g.through.cut() })
 }
 
-// turnstile knows the connections that it has let in.
+// turnstile records the connections that it accepts.
 type turnstile struct {
 	net.Listener
 

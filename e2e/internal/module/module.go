@@ -12,11 +12,11 @@ import (
 
 // Labels and taints of the Module Controller V2 documents.
 const (
-	// LabelComponent tells module Pods and the Nodes of bases from everything else.
+	// LabelComponent marks module Pods and the Nodes of bases.
 	LabelComponent = "virtual-kubelet.koupleless.io/component"
 	// LabelEnv is the environment of a base's Node.
 	LabelEnv = "virtual-kubelet.koupleless.io/env"
-	// LabelBaseName and LabelBaseVersion are what a base says of itself, on its Node.
+	// LabelBaseName and LabelBaseVersion are the name and the version that a base reports.
 	LabelBaseName    = "base.koupleless.io/name"
 	LabelBaseVersion = "base.koupleless.io/version"
 	// TaintVirtualNode and TaintEnv are the taints of a base's Node.
@@ -26,17 +26,17 @@ const (
 	EnvVersion = "BIZ_VERSION"
 )
 
-// URL is where a module's jar is said to be. Simulated bases do not fetch https.
+// URL returns the URL of a module's jar. Simulated bases do not download it.
 func URL(name, version string) string {
 	return fmt.Sprintf("https://modules.example/%s-%s-ark-biz.jar", name, version)
 }
 
-// Container is one module of a Pod.
+// Container returns a container with a module.
 func Container(name, version string) corev1.Container {
 	return corev1.Container{Name: name, Image: URL(name, version), Env: []corev1.EnvVar{{Name: EnvVersion, Value: version}}}
 }
 
-// Template is a Pod with the modules, labelled app, which any base takes and keeps, as the documents' samples say.
+// Template returns a template with modules and the label app. It selects and tolerates every base.
 func Template(app string, containers ...corev1.Container) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app, LabelComponent: "module"}},
@@ -53,9 +53,8 @@ func Template(app string, containers ...corev1.Container) corev1.PodTemplateSpec
 	}
 }
 
-// OnePerBase lets no two Pods with the same app label share a base, as the
-// documents' anti-affinity does. The Pods of a Deployment's next version may join those of
-// the one before: they count by themselves.
+// OnePerBase adds the anti-affinity of the Koupleless documentation: at most one Pod with the same label app on a base.
+// Pods of different revisions of a Deployment may share a base.
 func OnePerBase(t *corev1.PodTemplateSpec) {
 	t.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
@@ -66,8 +65,7 @@ func OnePerBase(t *corev1.PodTemplateSpec) {
 	}}
 }
 
-// OnePerPort lets no two Pods share a base by a port that both ask for. Nothing
-// listens there: it is what costs the scheduler least.
+// OnePerPort allows one Pod on a base by a host port, which costs the scheduler least. No process listens on the port.
 func OnePerPort(t *corev1.PodTemplateSpec) {
 	t.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 1, HostPort: 1}}
 }
@@ -76,13 +74,13 @@ func selector(t corev1.PodTemplateSpec) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": t.Labels["app"]}}
 }
 
-// Pod is a Pod of a template on its own.
+// Pod returns a Pod of a template.
 func Pod(namespace, name string, t corev1.PodTemplateSpec) *corev1.Pod {
 	t.Namespace, t.Name = namespace, name
 	return &corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
 }
 
-// Deployment keeps replicas Pods of a template.
+// Deployment returns a Deployment of a template.
 func Deployment(namespace, name string, replicas int32, t corev1.PodTemplateSpec) *appsv1.Deployment {
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -90,7 +88,7 @@ func Deployment(namespace, name string, replicas int32, t corev1.PodTemplateSpec
 	}
 }
 
-// DaemonSet keeps one Pod of a template on every base that fits.
+// DaemonSet returns a DaemonSet of a template.
 func DaemonSet(namespace, name string, t corev1.PodTemplateSpec) *appsv1.DaemonSet {
 	return &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -98,7 +96,7 @@ func DaemonSet(namespace, name string, t corev1.PodTemplateSpec) *appsv1.DaemonS
 	}
 }
 
-// StatefulSet keeps replicas Pods of a template, one after the other.
+// StatefulSet returns a StatefulSet of a template.
 func StatefulSet(namespace, name string, replicas int32, t corev1.PodTemplateSpec) *appsv1.StatefulSet {
 	return &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -106,7 +104,7 @@ func StatefulSet(namespace, name string, replicas int32, t corev1.PodTemplateSpe
 	}
 }
 
-// IsReady tells whether a Pod runs and is Ready.
+// IsReady reports whether a Pod runs and is Ready.
 func IsReady(p *corev1.Pod) bool {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {

@@ -14,10 +14,10 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 )
 
-// answerTime is how long the broker may take for one answer.
+// answerTime is the maximum time of one answer of the broker.
 const answerTime = 20 * time.Second
 
-// Connect returns a client that may do everything there; disconnect it after use.
+// Connect returns a connected client with all permissions. The caller disconnects it.
 func (f *Files) Connect() (paho.Client, error) {
 	authority, err := os.ReadFile(f.CAFile)
 	if err != nil {
@@ -38,7 +38,7 @@ func (f *Files) Connect() (paho.Client, error) {
 	return c, nil
 }
 
-// Retained lists the topics with a retained message, those of the broker itself apart.
+// Retained returns the topics with a retained message, except topics of the broker itself.
 func (f *Files) Retained(ctx context.Context) ([]string, error) {
 	c, err := f.Connect()
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package mosquitto runs Eclipse Mosquitto for tests, as a user of the sandbox may
-// have it: TLS with an authority of its own, a password for each user, an access
-// list. All its limits are its defaults.
+// Package mosquitto runs Eclipse Mosquitto for tests, with TLS, a password for each user, and an access list. All limits
+// have their defaults.
 package mosquitto
 
 import (
@@ -19,29 +18,27 @@ import (
 )
 
 const (
-	// User may do everything there.
+	// User has all permissions.
 	User = "koup"
-	// Guest may do nothing there but in GuestEnv.
-	Guest = "guest"
-	// GuestEnv is the only environment in which Guest may read and write.
+	// Guest has permissions only in the environment GuestEnv.
+	Guest    = "guest"
 	GuestEnv = "guests"
 
 	configFile, certFile, keyFile, passwordsFile, accessFile = "mosquitto.conf", "server.crt", "server.key", "passwords", "access"
 )
 
-// Files are in a folder of their own.
+// Files are the files of a broker.
 type Files struct {
 	// Addr is host:port, for clients on this machine.
 	Addr string
-	// CAFile is the authority of the broker's certificate.
+	// CAFile is the CA certificate of the broker.
 	CAFile string
-	// Passwords has the path of a file with the password of each user.
+	// Passwords has the path of a password file for each user.
 	Passwords map[string]string
 }
 
-// Write makes the files of a broker in a folder, which must exist. It is going to listen on
-// an address, to be known by the hosts, which are IP addresses, and to find its files
-// in the folder at.
+// Write creates the files of a broker in an existing directory. The broker will listen on the address listen, with a
+// certificate for the hosts, which are IP addresses. It will find its files in the directory at.
 func Write(folder, listen string, hosts []string, at, systemUser string) (*Files, error) {
 	f := &Files{CAFile: filepath.Join(folder, certFile), Passwords: map[string]string{}}
 	ips := make([]net.IP, len(hosts))
@@ -86,11 +83,10 @@ func Write(folder, listen string, hosts []string, at, systemUser string) (*Files
 	return f, errors.Join(errs...)
 }
 
-// URL leads to the broker.
+// URL returns the URL of the broker.
 func (f *Files) URL() string { return "mqtts://" + f.Addr }
 
-// hashed is a password as mosquitto_passwd writes it: $7$ITERATIONS$SALT$HASH, with
-// PBKDF2 and SHA-512.
+// hashed returns a password in the format of mosquitto_passwd: $7$ITERATIONS$SALT$HASH, with PBKDF2 and SHA-512.
 func hashed(password string) (string, error) {
 	const iterations, saltLength = 101, 12
 	salt := make([]byte, saltLength)

@@ -18,9 +18,9 @@ import (
 
 const (
 	loopback = "127.0.0.1"
-	// attempts is how often another port is taken when one was gone between picking and listening.
+	// attempts is the number of ports to try, because another process may take a free port.
 	attempts = 3
-	// startTime is how long the program may take until it listens.
+	// startTime is the maximum time until the broker listens.
 	startTime = 20 * time.Second
 )
 
@@ -33,7 +33,7 @@ type Process struct {
 	done chan struct{}
 }
 
-// log is what the program prints.
+// log is the output of the broker.
 type log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -51,7 +51,7 @@ func (l *log) String() string {
 	return l.text.String()
 }
 
-// Parts are the program and its libraries, by their paths: all that an image needs.
+// Parts returns the paths of mosquitto and of its libraries, as an image needs them.
 func Parts(ctx context.Context) ([]string, error) {
 	program, err := Program()
 	if err != nil {
@@ -70,7 +70,7 @@ func Parts(ctx context.Context) ([]string, error) {
 	return parts, nil
 }
 
-// Program finds mosquitto; Debian has it where the PATH of most users does not lead.
+// Program returns the path of mosquitto. In Debian its directory is not in the PATH of most users.
 func Program() (string, error) {
 	for _, name := range []string{"mosquitto", "/usr/sbin/mosquitto"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -80,8 +80,8 @@ func Program() (string, error) {
 	return "", errors.New("the program mosquitto is not on this machine: apt-get install mosquitto")
 }
 
-// Start runs mosquitto on a free port of the loopback address, with its files in a
-// folder, and blocks until it listens. End it with Stop.
+// Start runs mosquitto on a free port of the loopback address, with its files in a directory, and blocks until it listens.
+// The caller stops it.
 func Start(ctx context.Context, folder string) (*Process, error) {
 	program, err := Program()
 	if err != nil {
@@ -122,7 +122,7 @@ func Start(ctx context.Context, folder string) (*Process, error) {
 	}
 }
 
-// listens waits until the broker shakes hands.
+// listens waits until the broker accepts a TLS connection.
 func (p *Process) listens(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -144,7 +144,7 @@ func (p *Process) listens(ctx context.Context) error {
 	}
 }
 
-// Alive says what became of a broker that has ended by itself.
+// Alive returns an error with the log if the broker has ended.
 func (p *Process) Alive() error {
 	select {
 	case <-p.done:
@@ -154,7 +154,7 @@ func (p *Process) Alive() error {
 	}
 }
 
-// Stop ends it and waits for it.
+// Stop ends the broker, and waits for its end.
 func (p *Process) Stop() {
 	_ = p.cmd.Process.Signal(os.Interrupt) // it may have ended
 	select {

@@ -13,50 +13,41 @@ import (
 	"time"
 
 	"github.com/mochi-mqtt/server/v2/packets"
-	"k8s.io/utils/clock"
 )
 
 // readBuffer is small because there may be thousands: larger packets are read
 // past it.
 const readBuffer = 512
 
-// conn is one connection after its handshake.
 type conn struct {
 	net  net.Conn
 	br   *bufio.Reader
 	opts *Options
 
-	heard   atomic.Int64 // when something last arrived, by the clock, in ns
+	heard   atomic.Pointer[time.Time] // when something last arrived
 	writers sync.WaitGroup
 
 	mu      sync.Mutex
 	closed  bool
 	out     []byte // encoded packets that wait for the writer
 	writing bool   // a writer goroutine is at work
-	sent    time.Time
 	nextID  uint16
 	flying  map[uint16]struct{} // published, not yet acknowledged
-	timer   clock.Timer
+	timer   *time.Timer
 }
 
 func reader(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, readBuffer) }
 
-// connect dials and shakes hands.
 func (c *Client) connect(ctx context.Context) (*conn, error) {
-	dialCtx, cancel := context.WithCancel(ctx)
+	dialCtx, cancel := context.WithTimeout(ctx, c.opts.divided(ConnectTimeout))
 	defer cancel()
-	limit := c.opts.Clock.AfterFunc(c.opts.ConnectTimeout, cancel)
-	defer limit.Stop()
 	nc, err := c.opts.Dial(dialCtx)
 	if err != nil {
 		return nil, fmt.Errorf("dialling broker: %w", err)
 	}
 	stop := context.AfterFunc(dialCtx, func() { _ = nc.Close() })
 	defer stop()
-	cn := &conn{
-		net: nc, br: reader(nc), opts: &c.opts,
-		sent: c.opts.Clock.Now(),
-	}
+	cn := &conn{net: nc, br: reader(nc), opts: &c.opts}
 	if err := cn.handshake(); err != nil {
 		_ = nc.Close()
 		return nil, fmt.Errorf("connecting as %q: %w", c.opts.ClientID, err)
@@ -71,7 +62,7 @@ func (cn *conn) handshake() error {
 		ProtocolVersion: 4,
 		Connect: packets.ConnectParams{
 			ProtocolName: []byte("MQTT"), Clean: true, ClientIdentifier: o.ClientID,
-			Keepalive:    uint16(o.KeepAlive / time.Second), //nolint:gosec // options hold it to what fits
+			Keepalive:    uint16(o.divided(KeepAlive) / time.Second), //nolint:gosec // it fits
 			UsernameFlag: o.Username != "", Username: []byte(o.Username),
 			PasswordFlag: o.Password != "", Password: []byte(o.Password),
 		},
@@ -96,27 +87,25 @@ func (cn *conn) handshake() error {
 	return nil
 }
 
-// read handles packets until the connection breaks. A client waits here for most of its life, so that what
-// is on the stack here counts thousands of times: packets are large, and not among it.
-func (cn *conn) read(onMessage func(string, []byte)) error {
+// read handles packets until the connection breaks.
+func (cn *conn) read() error {
 	for {
-		head, err := cn.br.ReadByte()
-		if err == nil {
-			err = cn.handle(head, onMessage)
+		// A client waits here most of the time. Waiting inside next would keep a large packet on each stack.
+		if _, err := cn.br.Peek(1); err != nil {
+			return err
 		}
-		if err != nil {
+		if err := cn.handle(); err != nil {
 			return err
 		}
 	}
 }
 
-// handle reads the rest of a packet, and does what it asks for.
-func (cn *conn) handle(head byte, onMessage func(string, []byte)) error {
-	pk, err := cn.rest(head)
+func (cn *conn) handle() error {
+	pk, err := cn.next()
 	if err != nil {
 		return err
 	}
-	cn.heard.Store(cn.opts.Clock.Now().UnixNano())
+	cn.hear()
 	switch pk.FixedHeader.Type {
 	case packets.Publish:
 		if pk.FixedHeader.Qos == 1 {
@@ -125,7 +114,7 @@ func (cn *conn) handle(head byte, onMessage func(string, []byte)) error {
 				return err
 			}
 		}
-		onMessage(pk.TopicName, pk.Payload)
+		cn.opts.OnMessage(pk.TopicName, pk.Payload)
 	case packets.Puback:
 		cn.mu.Lock()
 		delete(cn.flying, pk.PacketID)
@@ -146,18 +135,12 @@ func (cn *conn) handle(head byte, onMessage func(string, []byte)) error {
 	return nil
 }
 
-// next reads and decodes one packet.
 func (cn *conn) next() (packets.Packet, error) {
+	pk := packets.Packet{ProtocolVersion: 4}
 	head, err := cn.br.ReadByte()
 	if err != nil {
-		return packets.Packet{}, err
+		return pk, err
 	}
-	return cn.rest(head)
-}
-
-// rest reads what follows the first byte of a packet, and decodes it.
-func (cn *conn) rest(head byte) (packets.Packet, error) {
-	pk := packets.Packet{ProtocolVersion: 4}
 	if err := pk.FixedHeader.Decode(head); err != nil {
 		return pk, fmt.Errorf("decoding packet header: %w", err)
 	}
@@ -268,7 +251,6 @@ func (cn *conn) drain() {
 		cn.out = nil
 		if len(out) == 0 {
 			cn.writing = false
-			cn.sent = cn.opts.Clock.Now()
 			cn.mu.Unlock()
 			return
 		}
@@ -280,42 +262,41 @@ func (cn *conn) drain() {
 	}
 }
 
-// watch keeps the connection alive: it pings after KeepAlive of silence and
-// breaks a connection whose broker has not answered for one and a half.
-func (cn *conn) watch() {
-	cn.heard.Store(cn.opts.Clock.Now().UnixNano())
-	cn.arm(cn.opts.KeepAlive)
+func (cn *conn) hear() {
+	now := time.Now()
+	cn.heard.Store(&now)
 }
 
-func (cn *conn) arm(d time.Duration) {
+// watch keeps the connection alive: it pings when nothing has arrived for half of KeepAlive, and
+// closes the connection after one and a half. Each message that is sent is acknowledged.
+func (cn *conn) watch() {
+	cn.hear()
+	cn.arm()
+}
+
+func (cn *conn) arm() {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
 	if !cn.closed {
-		cn.timer = cn.opts.Clock.AfterFunc(d, cn.tick)
+		cn.timer = time.AfterFunc(cn.opts.divided(KeepAlive)/2, cn.tick)
 	}
 }
 
 func (cn *conn) tick() {
-	now := cn.opts.Clock.Now()
-	cn.mu.Lock()
-	quiet := now.Sub(cn.sent)
-	cn.mu.Unlock()
-	silent := now.Sub(time.Unix(0, cn.heard.Load()))
-	ka := cn.opts.KeepAlive
-	if silent >= ka+ka/2 {
+	half := cn.opts.divided(KeepAlive) / 2
+	silent := time.Since(*cn.heard.Load())
+	if silent >= 3*half {
 		cn.opts.Logger.Debug("broker is silent, connection given up", "client", cn.opts.ClientID)
 		cn.close()
 		return
 	}
-	wait := ka - max(quiet, 0)
-	if wait <= 0 || silent >= ka {
+	if silent >= half {
 		ping := packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Pingreq}}
 		if err := cn.send(ping.PingreqEncode); err != nil {
 			return
 		}
-		wait = ka / 2
 	}
-	cn.arm(wait)
+	cn.arm()
 }
 
 // close breaks the connection. After it no writer starts any more.

@@ -46,7 +46,7 @@ func (a *access) ID() string { return "access" }
 
 // Provides tells mochi which questions the hook answers.
 func (a *access) Provides(question byte) bool {
-	return bytes.IndexByte([]byte{mqtt.OnConnectAuthenticate, mqtt.OnACLCheck, mqtt.OnPublishDropped}, question) >= 0
+	return bytes.IndexByte([]byte{mqtt.OnConnectAuthenticate, mqtt.OnACLCheck}, question) >= 0
 }
 
 // OnConnectAuthenticate lets in the two users with their passwords. A base whose
@@ -98,11 +98,6 @@ func (a *access) OnACLCheck(cl *mqtt.Client, topic string, write bool) bool {
 		return ok && !strings.Contains(answer, "/")
 	}
 	return rest == "base/baseline" || rest != "#" && !strings.Contains(rest, "/")
-}
-
-// OnPublishDropped logs a message that a slow client did not get.
-func (a *access) OnPublishDropped(cl *mqtt.Client, pk packets.Packet) {
-	a.log.Warn(dropped, "clientID", cl.ID, "topic", pk.TopicName)
 }
 
 func identityOf(clientID string) (string, bool) {

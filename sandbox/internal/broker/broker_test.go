@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,8 +24,8 @@ import (
 
 const patience = 20 * time.Second
 
-// run starts a broker that ends with the test.
-func run(t testing.TB, o broker.Options) *broker.Broker {
+// start starts a broker. end stops it and waits until it has ended.
+func start(t testing.TB, o broker.Options) (b *broker.Broker, end func()) {
 	t.Helper()
 	if o.Env == "" {
 		o.Env = "Dev"
@@ -36,12 +37,19 @@ func run(t testing.TB, o broker.Options) *broker.Broker {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- b.Start(ctx) }()
-	t.Cleanup(func() {
+	return b, func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("broker ended with: %v", err)
 		}
-	})
+	}
+}
+
+// run starts a broker that ends with the test.
+func run(t testing.TB, o broker.Options) *broker.Broker {
+	t.Helper()
+	b, end := start(t, o)
+	t.Cleanup(end)
 	return b
 }
 
@@ -58,6 +66,11 @@ func base(b *broker.Broker, identity string) login {
 func options(b *broker.Broker, l login) *paho.ClientOptions {
 	return paho.NewClientOptions().AddBroker("tcp://" + b.Addr()).SetClientID(l.id).SetUsername(l.user).SetPassword(l.password).
 		SetAutoReconnect(false).SetConnectTimeout(patience).SetOrderMatters(true)
+}
+
+// inMemory are the options of a base of this process.
+func inMemory(t testing.TB, b *broker.Broker, identity string) *paho.ClientOptions {
+	return options(b, base(b, identity)).SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (net.Conn, error) { return b.Dial(t.Context()) })
 }
 
 func done(token paho.Token) error {
@@ -209,8 +222,7 @@ func TestBurstIsDeliveredWhole(t *testing.T) {
 	tokens := make([]paho.Token, 0, bases*each)
 	for i := range bases {
 		id := fmt.Sprintf("b%d", i)
-		o := options(b, base(b, id)).SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (net.Conn, error) { return b.Dial(t.Context()) })
-		p := connect(t, o)
+		p := connect(t, inMemory(t, b, id))
 		for range each {
 			tokens = append(tokens, p.Publish("koupleless_dev/"+id+"/base/heart", 1, false, "x"))
 		}
@@ -234,8 +246,7 @@ func TestBurstIsDeliveredWhole(t *testing.T) {
 	}
 }
 
-// What a client sends is bounded: a packet that says it is larger than 1 MiB ends its connection,
-// and no one else's.
+// A packet that is too large ends the connection of its client only.
 func TestLargePacket(t *testing.T) {
 	b := run(t, broker.Options{})
 	lost := make(chan error, 1)
@@ -275,7 +286,7 @@ func TestTLS(t *testing.T) {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(certPEM)
-	b := run(t, broker.Options{TLS: &tls.Config{Certificates: []tls.Certificate{pair}}})
+	b := run(t, broker.Options{ListenOptions: broker.ListenOptions{TLS: &tls.Config{Certificates: []tls.Certificate{pair}}}})
 	o := options(b, controller(b))
 	o.Servers = nil
 	connect(t, o.AddBroker("ssl://"+b.Addr()).SetTLSConfig(&tls.Config{RootCAs: roots}))
@@ -284,18 +295,11 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// A broker that is started again with the same address and passwords is the
-// same to its clients.
+// A broker that is started again with the same address and passwords is the same to its clients.
 func TestRestartOnTheSameAddress(t *testing.T) {
-	first, err := broker.New(broker.Options{Env: "dev"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- first.Start(ctx) }()
+	first, end := start(t, broker.Options{})
 
-	// One client, one connection that never says a word, one base in memory.
+	// A client, a connection that never sends anything, and a base in memory.
 	lost := make(chan struct{})
 	connect(t, options(first, controller(first)).SetConnectionLostHandler(func(paho.Client, error) { close(lost) }))
 	silent, err := net.Dial("tcp", first.Addr())
@@ -303,17 +307,15 @@ func TestRestartOnTheSameAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = silent.Close() }()
-	memory, err := first.Dial(ctx)
+	memory, err := first.Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := broker.New(broker.Options{Env: "dev", Addr: first.Addr()}); err == nil || !strings.Contains(err.Error(), "in use") {
+	same := broker.Options{Env: "dev", ListenOptions: broker.ListenOptions{Addr: first.Addr()}, Passwords: first.Passwords()}
+	if _, err := broker.New(same); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("a second broker on the same address gave %v", err)
 	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Errorf("the broker ended with %v", err)
-	}
+	end()
 	<-lost
 	if _, err := memory.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the connection in memory gave %v", err)
@@ -321,7 +323,36 @@ func TestRestartOnTheSameAddress(t *testing.T) {
 	if _, err := first.Dial(t.Context()); err == nil {
 		t.Error("a broker that has ended took a connection")
 	}
-
-	again := run(t, broker.Options{Env: "dev", Addr: first.Addr(), Passwords: first.Passwords()})
+	again := run(t, same)
 	connect(t, options(again, controller(first)))
+}
+
+// The broker ends while clients disconnect. Mochi's own way to close listeners can block then.
+func TestTheBrokerEndsWhileClientsLeave(t *testing.T) {
+	b, end := start(t, broker.Options{})
+	var leave sync.WaitGroup
+	begin := make(chan struct{})
+	for i := range 200 {
+		c := connect(t, inMemory(t, b, fmt.Sprintf("base-%d", i)))
+		leave.Go(func() {
+			<-begin
+			c.Disconnect(0)
+		})
+	}
+	close(begin)
+	end()
+	leave.Wait()
+}
+
+func TestEndWhilePaused(t *testing.T) {
+	b, end := start(t, broker.Options{})
+	lost := make(chan struct{})
+	c := connect(t, options(b, controller(b)).SetConnectionLostHandler(func(paho.Client, error) { close(lost) }))
+	if err := done(c.Subscribe("koupleless_dev/b1/base/heart", 1, func(paho.Client, paho.Message) {})); err != nil {
+		t.Fatal(err)
+	}
+	b.Pause()
+	c.Publish("koupleless_dev/b1/base/heart", 1, false, "x")
+	end()
+	<-lost
 }

@@ -82,14 +82,14 @@ func TestExternalFilesThatAreWrong(t *testing.T) {
 func TestCheckRefuses(t *testing.T) {
 	good, plain := theirs(t, broker.Options{})
 	serving, ca := certificate(t, "127.0.0.1")
-	_, secure := theirs(t, broker.Options{TLS: serving})
+	_, secure := theirs(t, broker.Options{ListenOptions: broker.ListenOptions{TLS: serving}})
 	secure.URL = strings.Replace(secure.URL, "mqtt:", "mqtts:", 1)
 	elsewhere, elsewhereCA := certificate(t, "broker.example")
-	_, renamed := theirs(t, broker.Options{TLS: elsewhere})
+	_, renamed := theirs(t, broker.Options{ListenOptions: broker.ListenOptions{TLS: elsewhere}})
 	renamed.URL, renamed.CAFile = strings.Replace(renamed.URL, "mqtt:", "mqtts:", 1), elsewhereCA
 	picky := serving.Clone()
 	picky.ClientAuth = tls.RequireAnyClientCert
-	_, wantsMine := theirs(t, broker.Options{TLS: picky})
+	_, wantsMine := theirs(t, broker.Options{ListenOptions: broker.ListenOptions{TLS: picky}})
 	wantsMine.URL, wantsMine.CAFile = strings.Replace(wantsMine.URL, "mqtt:", "mqtts:", 1), ca
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -257,7 +257,7 @@ func TestCheckFindsSomebodyElse(t *testing.T) {
 // relay runs a relay that ends with the test.
 func relay(t *testing.T, to *broker.External, addr string) (r *broker.Relay, end func()) {
 	t.Helper()
-	r, err := broker.NewRelay(broker.RelayOptions{To: to, Addr: addr})
+	r, err := broker.NewRelay(to, broker.ListenOptions{Addr: addr})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,11 +291,11 @@ func throughRelay(t *testing.T, b *broker.Broker, r *broker.Relay, name string, 
 // relay alone.
 func TestRelay(t *testing.T) {
 	serving, ca := certificate(t, "127.0.0.1")
-	b, settings := theirs(t, broker.Options{TLS: serving})
+	b, settings := theirs(t, broker.Options{ListenOptions: broker.ListenOptions{TLS: serving}})
 	settings.URL, settings.CAFile = strings.Replace(settings.URL, "mqtt:", "mqtts:", 1), ca
 	to := external(t, settings)
 	r, end := relay(t, to, "")
-	if _, err := broker.NewRelay(broker.RelayOptions{To: to, Addr: r.Addr()}); err == nil || !strings.Contains(err.Error(), "in use") {
+	if _, err := broker.NewRelay(to, broker.ListenOptions{Addr: r.Addr()}); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("a second relay on the same address gave %v", err)
 	}
 
@@ -398,12 +398,9 @@ func TestRelayInTrouble(t *testing.T) {
 	if err := r.Trouble(); err == nil || !strings.Contains(err.Error(), "nothing listens at that address") {
 		t.Errorf("trouble: %v", err)
 	}
-	_ = run(t, broker.Options{Addr: l.Addr().String()})
-	conn, err := r.Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(conn.Close(), r.Trouble()); err != nil {
-		t.Errorf("after it came up: %v", fmt.Errorf("trouble: %w", err))
+	b := run(t, broker.Options{ListenOptions: broker.ListenOptions{Addr: l.Addr().String()}})
+	connect(t, throughRelay(t, b, r, "base", true))
+	if err := r.Trouble(); err != nil {
+		t.Errorf("trouble after it came up: %v", err)
 	}
 }

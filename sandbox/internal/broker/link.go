@@ -120,7 +120,7 @@ func NewLink(o LinkOptions) (*Link, error) {
 		l.controller = Login{e.Username, e.Password}
 		l.base = l.controller
 		l.open = func(addr string) (server, error) {
-			return NewRelay(RelayOptions{Addr: addr, TLS: serving, To: e, View: o.View, Logger: o.Logger})
+			return NewRelay(e, ListenOptions{Addr: addr, TLS: serving, View: o.View, Logger: o.Logger})
 		}
 		l.note["url"], l.note["username"] = e.URL(), e.Username
 		return l, nil
@@ -128,7 +128,7 @@ func NewLink(o LinkOptions) (*Link, error) {
 	passwords := NewPasswords()
 	l.controller, l.base = Login{ControllerUser, passwords.Controller}, Login{BaseUser, passwords.Base}
 	l.open = func(addr string) (server, error) {
-		return New(Options{Addr: addr, Env: o.Env, Passwords: passwords, TLS: serving, View: o.View, Logger: o.Logger})
+		return New(Options{ListenOptions: ListenOptions{Addr: addr, TLS: serving, View: o.View, Logger: o.Logger}, Env: o.Env, Passwords: passwords})
 	}
 	l.note["passwords"] = passwords
 	return l, nil

@@ -1,27 +1,46 @@
 package broker
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
 	"sync"
+	"time"
 
-	"github.com/mochi-mqtt/server/v2/listeners"
+	"github.com/koupleless/koupsandbox/sandbox/internal/mqttfault"
+	"github.com/koupleless/koupsandbox/sandbox/internal/port"
+	"github.com/koupleless/koupsandbox/sandbox/internal/valve"
 )
 
-// errDown says that the broker takes no connections.
+// errDown is returned when the broker accepts no connections.
 var errDown = errors.New("the broker is down")
 
-// gate gives connections to mochi and ends all of them when it closes, those
-// that have not sent a first packet too: mochi waits for them, but closes only
-// clients it knows.
-type gate struct {
-	id        string
-	addr      net.Addr
-	accept    net.Listener // nil = connections come through admit only
-	establish func(id string, conn net.Conn) error
-	through   func(net.Conn) net.Conn
-	log       *slog.Logger
+// acceptPause is the pause after a failed Accept, for example when too many files are open.
+const acceptPause = 100 * time.Millisecond
+
+// ListenOptions are the options of a listener.
+type ListenOptions struct {
+	// Addr to listen on. Default: 127.0.0.1:0, any free port.
+	Addr string
+	// TLS of the TCP listener. Default: nil, plain TCP.
+	TLS *tls.Config
+	// View applies faults to the connections. Default: no faults.
+	View *mqttfault.View
+	// Logger of the broker. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// listener accepts connections over TCP and from this process, and can pause and close all of them.
+type listener struct {
+	tcp   net.Listener
+	serve func(ctx context.Context, conn net.Conn, memory bool) // serves a connection until it or ctx ends
+	valve *valve.Valve
+	view  *mqttfault.View
+	log   *slog.Logger
+	life  context.Context // ends with run
+	end   context.CancelFunc
 
 	mu     sync.Mutex
 	closed bool
@@ -29,82 +48,90 @@ type gate struct {
 	wg     sync.WaitGroup
 }
 
-var _ listeners.Listener = (*gate)(nil)
-
-func newGate(id string, establish func(string, net.Conn) error, accept net.Listener, through func(net.Conn) net.Conn, log *slog.Logger) *gate {
-	g := &gate{id: id, addr: pipeAddr(id), accept: accept, establish: establish, through: through, log: log, conns: map[net.Conn]struct{}{}}
-	if accept != nil {
-		g.addr = accept.Addr()
+// listen opens the port. Nothing is accepted before run.
+func listen(o ListenOptions) (*listener, error) {
+	if o.Addr == "" {
+		o.Addr = "127.0.0.1:0"
 	}
-	return g
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	tcp, err := port.Listen(o.Addr)
+	if err != nil {
+		return nil, err
+	}
+	if o.TLS != nil {
+		tcp = tls.NewListener(tcp, o.TLS)
+	}
+	l := &listener{tcp: tcp, valve: valve.New(nil), view: o.View, log: o.Logger, conns: map[net.Conn]struct{}{}}
+	l.life, l.end = context.WithCancel(context.Background())
+	return l, nil
 }
 
-// Init does nothing: the gate is complete already.
-func (g *gate) Init(*slog.Logger) error { return nil }
-
-// ID names the listener.
-func (g *gate) ID() string { return g.id }
-
-// Address is where it listens.
-func (g *gate) Address() string { return g.addr.String() }
-
-// Protocol is the network it listens on.
-func (g *gate) Protocol() string { return g.addr.Network() }
-
-// Serve accepts connections until the gate is closed. The given function is not
-// used: each gate knows which handle on the server its clients belong to.
-func (g *gate) Serve(listeners.EstablishFn) {
-	if g.accept == nil {
-		return
-	}
-	accept(g.accept, g.log, func(conn net.Conn) {
-		if err := g.admit(conn); err != nil {
-			_ = conn.Close() // nobody knows it yet, so nobody misses the error
+// run accepts connections until ctx ends. Then it closes all of them.
+func (l *listener) run(ctx context.Context) {
+	defer context.AfterFunc(ctx, func() { _ = l.tcp.Close() })()
+	for {
+		conn, err := l.tcp.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			break
 		}
-	})
+		if err != nil {
+			l.log.Warn("connections cannot be accepted", "addr", l.Addr(), "err", err)
+			time.Sleep(acceptPause)
+			continue
+		}
+		_ = l.admit(conn, false)
+	}
+	l.end()
+	l.mu.Lock()
+	l.closed = true
+	for conn := range l.conns {
+		_ = conn.Close()
+	}
+	l.mu.Unlock()
+	l.wg.Wait()
 }
 
-// admit hands a connection to mochi and returns at once.
-func (g *gate) admit(conn net.Conn) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
+// admit serves a connection, without blocking.
+func (l *listener) admit(conn net.Conn, memory bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		_ = conn.Close()
 		return errDown
 	}
-	conn = g.through(conn)
-	g.conns[conn] = struct{}{}
-	g.wg.Go(func() {
-		if err := g.establish(g.id, conn); err != nil {
-			g.log.Debug("client gone", "remote", conn.RemoteAddr().String(), "err", err)
-		}
-		_ = conn.Close() // mochi has closed it, save on its early errors
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		delete(g.conns, conn)
+	conn = l.valve.Through(conn)
+	if l.view != nil {
+		conn = l.view.Through(conn)
+	}
+	l.conns[conn] = struct{}{}
+	l.wg.Go(func() {
+		l.serve(l.life, conn, memory)
+		_ = conn.Close()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.conns, conn)
 	})
 	return nil
 }
 
-// Close ends the listener and its connections and waits for the latter. The
-// given function, which says goodbye to MQTT 5 clients first, is not used: in
-// mochi v2.7.9 it takes the clients' read lock twice, and never gets it the second
-// time when a client leaves in between. A cut connection is what a broker's end
-// looks like to an MQTT 3.1.1 client anyway.
-func (g *gate) Close(listeners.CloseFn) {
-	g.mu.Lock()
-	already := g.closed
-	g.closed = true
-	g.mu.Unlock()
-	if already {
-		return
+// Addr is the host:port of the TCP port.
+func (l *listener) Addr() string { return l.tcp.Addr().String() }
+
+// Dial connects a base of this process, without blocking. The connection is plain MQTT, with or without
+// TLS on the port. Dial fails after the broker has ended.
+func (l *listener) Dial(context.Context) (net.Conn, error) {
+	base, broker := net.Pipe()
+	if err := l.admit(broker, true); err != nil {
+		return nil, err
 	}
-	if g.accept != nil {
-		_ = g.accept.Close() // it ends Accept; there is nothing to do about an error
-	}
-	g.mu.Lock()
-	for conn := range g.conns {
-		_ = conn.Close() // as above
-	}
-	g.mu.Unlock()
-	g.wg.Wait()
+	return base, nil
 }
+
+// Pause holds back everything until Resume: connections stay and new ones are accepted, but nothing is
+// answered, like a broker whose process is stopped.
+func (l *listener) Pause() { l.valve.Set(true) }
+
+// Resume delivers what was held back.
+func (l *listener) Resume() { l.valve.Set(false) }

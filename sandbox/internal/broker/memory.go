@@ -11,22 +11,21 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 )
 
-// lobby lets bases in memory in and serves them, in place of mochi's EstablishConnection. With that each
-// client has a stack of 16 KB, and of 32 KB after a packet: a third of all that 10,000 bases need. Here a
-// client that says nothing has 4 KB, and workers that all clients share handle what comes.
+// lobby serves bases of this process in place of mochi's EstablishConnection, with which each client has a stack of
+// 32 KB after a packet. Here an idle client has 4 KB, and shared workers handle the packets. This saves a quarter
+// of the memory of 1,000 bases.
 //
-// It takes what our bases are: clients of MQTT 3.1.1 with a clean session and no will.
+// The bases are clients of MQTT 3.1.1 with a clean session and without a will.
 type lobby struct {
 	server   *mqtt.Server
 	access   *access
 	takeover *takeover
 
-	packets chan *incoming // to workers that wait
-	waiting chan struct{}  // holds one for each of them
+	packets chan *incoming // to idle workers
+	waiting chan struct{}  // holds one element for each idle worker
 }
 
-// workersAProcessor is how many workers stay when there is nothing to do. More come while many are at work,
-// and while a broker that is paused keeps some.
+// workersAProcessor is the number of idle workers that are kept per CPU.
 const workersAProcessor = 4
 
 func newLobby(server *mqtt.Server, access *access, takeover *takeover) *lobby {
@@ -36,9 +35,9 @@ func newLobby(server *mqtt.Server, access *access, takeover *takeover) *lobby {
 	}
 }
 
-// establish serves a connection until it ends, and says why it did.
-func (l *lobby) establish(listener string, conn net.Conn) error {
-	cl := l.server.NewClient(conn, listener, "", false)
+// establish serves a connection until it ends, and returns why it has ended.
+func (l *lobby) establish(conn net.Conn) error {
+	cl := l.server.NewClient(conn, "", "", false)
 	defer cl.Stop(nil)
 	in := &incoming{cl: cl, handle: l.letIn, handled: make(chan error)}
 	if err := l.next(in); err != nil {
@@ -54,12 +53,12 @@ func (l *lobby) establish(listener string, conn net.Conn) error {
 	}
 }
 
-// letIn answers the first packet of a client, and makes the client known.
+// letIn answers the first packet of a client, and registers the client.
 func (l *lobby) letIn(cl *mqtt.Client, pk packets.Packet) error {
 	if pk.FixedHeader.Type != packets.Connect {
 		return packets.ErrProtocolViolationRequireFirstConnect
 	}
-	cl.ParseConnect(cl.Net.Listener, pk)
+	cl.ParseConnect("", pk)
 	code := pk.ConnectValidate()
 	switch {
 	case code != packets.CodeSuccess:
@@ -69,7 +68,7 @@ func (l *lobby) letIn(cl *mqtt.Client, pk packets.Packet) error {
 		code = packets.ErrBadUsernameOrPassword
 	}
 	if code != packets.CodeSuccess {
-		_ = l.server.SendConnack(cl, code, false, nil) // the code tells more
+		_ = l.server.SendConnack(cl, code, false, nil) // the code is the error
 		return code
 	}
 	l.takeover.OnSessionEstablish(cl, pk)
@@ -77,7 +76,7 @@ func (l *lobby) letIn(cl *mqtt.Client, pk packets.Packet) error {
 	l.server.Clients.Add(cl)
 	answered := make(chan error)
 	go func() {
-		// Here, so that the stack has its size at once: stacks that grow later leave holes.
+		// Here, so that the stack grows before the others are allocated.
 		answered <- l.server.SendConnack(cl, code, false, nil)
 		cl.WriteLoop()
 	}()
@@ -88,7 +87,7 @@ func (l *lobby) letIn(cl *mqtt.Client, pk packets.Packet) error {
 	return nil
 }
 
-// process has mochi do what a packet asks for.
+// process has mochi process a packet.
 func (l *lobby) process(cl *mqtt.Client, pk packets.Packet) error {
 	if err := l.server.InjectPacket(cl, pk); err != nil {
 		return err
@@ -100,7 +99,7 @@ func (l *lobby) process(cl *mqtt.Client, pk packets.Packet) error {
 	return nil
 }
 
-// forget takes what a client has left out of the broker.
+// forget removes a client from the broker.
 func (l *lobby) forget(cl *mqtt.Client) {
 	atomic.AddInt64(&l.server.Info.ClientsConnected, -1)
 	if now, there := l.server.Clients.Get(cl.ID); !there || now != cl {
@@ -111,7 +110,7 @@ func (l *lobby) forget(cl *mqtt.Client) {
 	l.server.Clients.Delete(cl.ID)
 }
 
-// incoming is what comes from one client.
+// incoming is the input of one client.
 type incoming struct {
 	cl      *mqtt.Client
 	head    packets.FixedHeader
@@ -119,8 +118,7 @@ type incoming struct {
 	handled chan error
 }
 
-// next waits for a packet and returns when it has been handled. A client spends its life here, so that what
-// is on the stack here counts thousands of times: packets are large, and not among it.
+// next waits for a packet, and for a worker to handle it. Packets are large, so they are not on this stack.
 func (l *lobby) next(in *incoming) error {
 	if in.cl.Closed() {
 		return packets.CodeDisconnect
@@ -129,7 +127,7 @@ func (l *lobby) next(in *incoming) error {
 	if alive := time.Duration(in.cl.State.Keepalive) * time.Second; alive > 0 {
 		until = time.Now().Add(alive + alive/2)
 	}
-	_ = in.cl.Net.Conn.SetDeadline(until) // a pipe's never fails
+	_ = in.cl.Net.Conn.SetDeadline(until) // never fails on a pipe
 	if err := in.cl.ReadFixedHeader(&in.head); err != nil {
 		return err
 	}
@@ -141,7 +139,7 @@ func (l *lobby) next(in *incoming) error {
 	return <-in.handled
 }
 
-// work handles a packet, and those that come after it.
+// work handles a packet and then those of other clients.
 func (l *lobby) work(in *incoming) {
 	for {
 		pk, err := in.cl.ReadPacket(&in.head)
@@ -163,5 +161,5 @@ func (l *lobby) work(in *incoming) {
 	}
 }
 
-// close ends the workers, when the last connection has ended.
+// close ends the workers. No connection is left.
 func (l *lobby) close() { close(l.packets) }

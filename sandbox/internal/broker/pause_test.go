@@ -1,9 +1,6 @@
 package broker_test
 
 import (
-	"context"
-	"net"
-	"net/url"
 	"testing"
 	"time"
 
@@ -25,14 +22,13 @@ func TestPause(t *testing.T) {
 	if err := done(c.Subscribe("koupleless_dev/+/base/heart", 1, func(_ paho.Client, m paho.Message) { heard <- string(m.Payload()) })); err != nil {
 		t.Fatal(err)
 	}
-	inMemory := func(id string) *paho.ClientOptions {
-		return options(b, base(b, id)).SetConnectionLostHandler(func(_ paho.Client, err error) { lost <- err }).
-			SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (net.Conn, error) { return b.Dial(t.Context()) })
+	lasting := func(id string) *paho.ClientOptions {
+		return inMemory(t, b, id).SetConnectionLostHandler(func(_ paho.Client, err error) { lost <- err })
 	}
-	first := connect(t, inMemory("b1"))
+	first := connect(t, lasting("b1"))
 	b.Pause()
 	said := first.Publish("koupleless_dev/b1/base/heart", 1, false, "while paused")
-	second := paho.NewClient(inMemory("b2"))
+	second := paho.NewClient(lasting("b2"))
 	coming := second.Connect()
 	third := paho.NewClient(options(b, base(b, "b3")))
 	comingTCP := third.Connect()
@@ -71,32 +67,4 @@ func TestPause(t *testing.T) {
 		t.Errorf("a connection was lost: %v", err)
 	default:
 	}
-}
-
-// A paused broker can be ended.
-func TestEndWhilePaused(t *testing.T) {
-	b, err := broker.New(broker.Options{Env: "dev"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- b.Start(ctx) }()
-	lost := make(chan struct{})
-	c := connect(t, options(b, controller(b)).SetConnectionLostHandler(func(paho.Client, error) { close(lost) }))
-	if err := done(c.Subscribe("koupleless_dev/b1/base/heart", 1, func(paho.Client, paho.Message) {})); err != nil {
-		t.Fatal(err)
-	}
-	b.Pause()
-	c.Publish("koupleless_dev/b1/base/heart", 1, false, "x")
-	stop()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Errorf("the broker ended with %v", err)
-		}
-	case <-time.After(patience):
-		t.Fatal("the broker did not end")
-	}
-	<-lost
 }

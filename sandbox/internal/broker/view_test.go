@@ -22,7 +22,7 @@ func TestRelayUnderRules(t *testing.T) {
 	view := mqttfault.New(mqttfault.Options{
 		Who: func(identity string) mqttfault.Client { return mqttfault.Client{Base: identity} }, Faults: faults, Kill: func(int) {},
 	})
-	r, err := broker.NewRelay(broker.RelayOptions{To: external(t, settings), View: view})
+	r, err := broker.NewRelay(external(t, settings), broker.ListenOptions{View: view})
 	if err != nil {
 		t.Fatal(err)
 	}

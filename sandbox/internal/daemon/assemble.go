@@ -123,7 +123,6 @@ func (b *bringUp) assemble(ctx context.Context) (err error) {
 	return nil
 }
 
-// beat returns the transport for the heartbeats of a base in a Pod.
 func (s *running) beat(hostName string) (http.RoundTripper, error) { return s.fleet.Beat(hostName) }
 
 // nodeCreated records a base in an existing cluster, so that down removes its Node.
@@ -158,7 +157,6 @@ func (b *bringUp) newFleet() *fleet.Fleet {
 	})
 }
 
-// newGateway makes the gateway and the streams of requests.
 func (b *bringUp) newGateway() (*traffic.Gateway, error) {
 	d := b.d
 	listener, err := b.listen(loopback, "of the gateway")
@@ -170,7 +168,7 @@ func (b *bringUp) newGateway() (*traffic.Gateway, error) {
 		Client: b.client, Targets: targets, Network: fleet.Network, External: b.nodes.TakesCommands, Logger: d.log.With("component", "gateway"),
 	})
 	here := traffic.NewGenerator(traffic.GeneratorOptions{Gateway: gateway, Targets: targets, Lost: d.lost})
-	b.gateway, b.flows = listener.Addr().String(), &flows{here: here, inside: noAgent{}}
+	b.gateway, b.flows = listener.Addr().String(), &flows{here: here}
 	b.services = append(b.services,
 		service{"the gateway", func(ctx context.Context) error { return serve(ctx, listener, gateway) }},
 		service{"the gateway's watch", gateway.Start},
@@ -248,7 +246,6 @@ func (d *Daemon) openLog(name string) (*os.File, error) {
 	return log, nil
 }
 
-// newRunner makes the runner of the controllers.
 func (b *bringUp) newRunner(gateway *traffic.Gateway) (ControllerRunner, error) {
 	d, spec := b.d, b.config.Spec
 	if b.topology.Controllers != thisMachine {
@@ -271,6 +268,7 @@ func (b *bringUp) newRunner(gateway *traffic.Gateway) (ControllerRunner, error) 
 		return nil, fmt.Errorf("writing the token of heartbeats: %w", err)
 	}
 	p := b.cluster.Properties()
+	o.Token = token
 	o.Program = &host.Controller{
 		Token: token, Sandbox: common, Path: d.o.Programs.Controller, Host: p.Host, KubeletClientCA: p.KubeletClientCA, Serving: b.cluster.Serving,
 	}
@@ -328,7 +326,6 @@ func (b *bringUp) controllerKubeconfig() string {
 	return b.d.o.Dir.ControllerKubeconfig()
 }
 
-// controllerChanged reports a new state of a controller in the cluster.
 func (d *Daemon) controllerChanged(name string, state supervise.State, message string) {
 	d.streams.component(time.Now(), name, state, message)
 }

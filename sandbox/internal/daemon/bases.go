@@ -107,11 +107,9 @@ func (d *Daemon) using(ctx context.Context) (context.Context, *running, func(), 
 	}
 	wait := d.configNow().Spec.Wait.Duration
 	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("not within %s", wait))
-	ctx, end := context.WithCancelCause(ctx)
-	unhook := context.AfterFunc(d.ending, func() { end(errDown) })
+	ctx, end := d.untilEnd(ctx)
 	return ctx, s, func() {
-		unhook()
-		end(nil)
+		end()
 		cancel()
 	}, nil
 }
@@ -227,7 +225,6 @@ func (d *Daemon) Bases(_ context.Context, r control.GroupRequest) ([]control.Bas
 	}
 }
 
-// describe returns what is known of bases.
 func (s *running) describe(members []*fleet.Member) []control.Base {
 	bases := make([]control.Base, 0, len(members))
 	for _, m := range members {

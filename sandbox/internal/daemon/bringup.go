@@ -47,7 +47,6 @@ func (b *bringUp) phases() phase {
 	)
 }
 
-// inOrder runs phases one after the other until one fails.
 func inOrder(phases ...phase) phase {
 	return func(ctx context.Context) error {
 		for _, p := range phases {
@@ -73,7 +72,6 @@ func together(phases ...phase) phase {
 	}
 }
 
-// bringUp is the state of the first up.
 type bringUp struct {
 	*running // its fields are set by the phases
 	d        *Daemon
@@ -93,7 +91,6 @@ type bringUp struct {
 	clientIDPrefix string
 }
 
-// service is a part that runs until the sandbox is taken down.
 type service struct {
 	name  string
 	start func(context.Context) error
@@ -198,7 +195,6 @@ func (b *bringUp) openBroker(ctx context.Context) error {
 	})
 }
 
-// startServices starts the parts that run until the sandbox is taken down.
 func (b *bringUp) startServices(ctx context.Context) error {
 	for _, s := range b.services {
 		b.d.start(ctx, s)

@@ -38,7 +38,6 @@ func (d *Daemon) SetController(ctx context.Context, r control.ControllerRequest)
 	return before, errors.Join(err, d.setControllers(back, before))
 }
 
-// controllerConfig is the configuration of the controllers with a request upon it.
 func (d *Daemon) controllerConfig(r control.ControllerRequest) (v1alpha1.Controller, error) {
 	config := *d.configNow()
 	c := &config.Spec.Controller

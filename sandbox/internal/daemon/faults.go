@@ -68,7 +68,6 @@ func (d *Daemon) SetFault(ctx context.Context, i fault.Injection) (id string, er
 	return id, err
 }
 
-// injectIntoBases sets a fault on each base.
 func injectIntoBases(members []*fleet.Member, i fault.Injection) error {
 	if len(members) == 0 {
 		return badRequest("a fault of the target base needs bases")
@@ -142,7 +141,6 @@ func (d *Daemon) Faults(_ context.Context, r control.GroupRequest) (control.Faul
 	return control.Faults{Faults: append(list, running.faults.List(group)...), Writes: running.apiFaults.Writes(group)}, nil
 }
 
-// dropFaults ends the faults of a group on the connections of components, and forgets them.
 func (s *running) dropFaults(group string) {
 	s.faults.Clear(func(i fault.Injection) bool { return i.Group == group })
 	s.apiFaults.Forget(group)
@@ -187,7 +185,6 @@ func (d *Daemon) killController(n int) {
 	}
 }
 
-// client returns the client of the broker that an identity belongs to.
 func (d *Daemon) client(identity string) mqttfault.Client {
 	s, assembled := d.assembled()
 	if !assembled {

@@ -19,51 +19,15 @@ import (
 )
 
 // flows are the streams of requests of all groups: those that this process sends, and those that
-// are sent from within the cluster, where kube-proxy leads them.
+// an agent sends from within the cluster, where kube-proxy leads them.
 type flows struct {
 	here   *traffic.Generator
-	inside insider
+	inside *inside // nil if nothing can send requests from within the cluster
 }
-
-// insider sends requests from within the cluster.
-type insider interface {
-	// takes reports whether the streams of a group are sent from inside.
-	takes(group string) bool
-	// complete says where a stream is sent, and what it may pick from if nobody else picks.
-	complete(ctx context.Context, group string, spec traffic.Spec) (traffic.Spec, agent.Source, error)
-	Begin(ctx context.Context, group string, spec traffic.Spec, source agent.Source) error
-	Summaries(ctx context.Context, group string) []traffic.Summary
-	Stop(ctx context.Context, group, name string) (*traffic.End, error)
-	Records(ctx context.Context, group, name string, sink func(traffic.Record)) error
-	Drop(ctx context.Context, group string)
-	// leaving blocks until nobody inside asks bases any more that are off the fleet's list, or ctx ends.
-	leaving(ctx context.Context)
-}
-
-// noAgent is the insider of a cluster in which nothing of ours can run.
-type noAgent struct{}
 
 // toldTime is how long bases that are removed wait at most until an agent knows.
 const toldTime = 2 * time.Second
 
-var errNoAgent = errors.New("nothing can send requests from within this cluster")
-
-func (noAgent) takes(string) bool { return false }
-func (noAgent) complete(_ context.Context, _ string, s traffic.Spec) (traffic.Spec, agent.Source, error) {
-	return s, nil, errNoAgent
-}
-func (noAgent) Begin(context.Context, string, traffic.Spec, agent.Source) error { return errNoAgent }
-func (noAgent) Summaries(context.Context, string) []traffic.Summary             { return nil }
-func (noAgent) Stop(context.Context, string, string) (*traffic.End, error) {
-	return nil, traffic.ErrNoStream
-}
-func (noAgent) Records(context.Context, string, string, func(traffic.Record)) error {
-	return traffic.ErrNoStream
-}
-func (noAgent) Drop(context.Context, string) {}
-func (noAgent) leaving(context.Context)      {}
-
-// inside is an agent in the network of the cluster.
 type inside struct {
 	*agent.Remote
 	services corev1client.ServicesGetter
@@ -71,9 +35,9 @@ type inside struct {
 	gateway  *traffic.Gateway
 }
 
-// takes reports whether all bases of a group run in Pods.
+// takes reports whether the streams of a group are sent from within the cluster: all its bases run in Pods.
 func (i *inside) takes(group string) bool {
-	return i.all(group, func(m *fleet.Member) bool { return m.Runtime == v1alpha1.RuntimeCluster })
+	return i != nil && i.all(group, func(m *fleet.Member) bool { return m.Runtime == v1alpha1.RuntimeCluster })
 }
 
 // all reports whether a group has bases, and every base matches.
@@ -104,7 +68,6 @@ func (i *inside) complete(ctx context.Context, group string, spec traffic.Spec) 
 	return spec, nil, err
 }
 
-// bases are those of a group.
 func (i *inside) bases(group string) (c traffic.Choice, change <-chan struct{}) {
 	change = i.fleet.Changed() // first, so that nothing is missed
 	for _, m := range i.fleet.Group(group) {
@@ -113,7 +76,6 @@ func (i *inside) bases(group string) (c traffic.Choice, change <-chan struct{}) 
 	return c, change
 }
 
-// endpoints are those of a Service.
 func (i *inside) endpoints(r traffic.Route) (traffic.Choice, <-chan struct{}) {
 	c, change := i.gateway.Choice(r)
 	for n, t := range c.Targets {
@@ -125,14 +87,16 @@ func (i *inside) endpoints(r traffic.Route) (traffic.Choice, <-chan struct{}) {
 	return c, change
 }
 
-// leaving is that of insider.
+// leaving blocks until the agent no longer uses bases that have left the fleet, or ctx ends.
 func (i *inside) leaving(ctx context.Context) {
+	if i == nil {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, toldTime)
 	defer cancel()
 	i.Told(ctx)
 }
 
-// reached is a base as it is reached from inside.
 func reached(m *fleet.Member) traffic.Target {
 	return traffic.Target{IP: m.IP(), Base: m.Name(), Host: m.HostName, Web: m.Inside(), Port: m.WebPort}
 }
@@ -162,25 +126,29 @@ func (f *flows) Begin(ctx context.Context, group string, spec traffic.Spec) erro
 
 // Summaries counts the streams of a group, in order of their start.
 func (f *flows) Summaries(ctx context.Context, group string) []traffic.Summary {
-	all := append(f.here.Summaries(group), f.inside.Summaries(ctx, group)...)
-	slices.SortStableFunc(all, func(a, b traffic.Summary) int { return a.Started.Compare(b.Started) })
+	all := f.here.Summaries(group)
+	if f.inside != nil {
+		all = append(all, f.inside.Summaries(ctx, group)...)
+		slices.SortStableFunc(all, func(a, b traffic.Summary) int { return a.Started.Compare(b.Started) })
+	}
 	return all
 }
 
 // Stop ends a stream and returns what it has led to.
 func (f *flows) Stop(ctx context.Context, group, name string) (*traffic.End, error) {
-	if end, err := f.inside.Stop(ctx, group, name); !errors.Is(err, traffic.ErrNoStream) {
-		return end, err
+	end, err := f.here.Stop(ctx, group, name)
+	if f.inside != nil && errors.Is(err, traffic.ErrNoStream) {
+		return f.inside.Stop(ctx, group, name)
 	}
-	return f.here.Stop(ctx, group, name)
+	return end, err
 }
 
 // Records calls sink for every request of a stream so far.
 func (f *flows) Records(ctx context.Context, group, name string, sink func(traffic.Record)) error {
-	if err := f.inside.Records(ctx, group, name, sink); !errors.Is(err, traffic.ErrNoStream) {
-		return err
-	}
 	records, err := f.here.Records(group, name)
+	if f.inside != nil && errors.Is(err, traffic.ErrNoStream) {
+		return f.inside.Records(ctx, group, name, sink)
+	}
 	if err != nil {
 		return err
 	}
@@ -196,10 +164,11 @@ func (f *flows) Records(ctx context.Context, group, name string, sink func(traff
 // Drop cuts the streams of a group off and forgets them.
 func (f *flows) Drop(ctx context.Context, group string) {
 	f.here.Drop(group)
-	f.inside.Drop(ctx, group)
+	if f.inside != nil {
+		f.inside.Drop(ctx, group)
+	}
 }
 
-// launcher starts an agent in the network of the cluster; what it has to say goes to log.
 type launcher func(ctx context.Context, log io.Writer) (agent.Process, error)
 
 // launcher returns how to start an agent: in a node of the sandbox, or in a Pod. It is nil if neither is possible.

@@ -19,7 +19,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// clusterOptions are what a cluster is made of.
 type clusterOptions struct {
 	dir        state.Dir
 	config     *v1alpha1.Sandbox
@@ -85,7 +84,6 @@ func Forget(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error 
 	}
 }
 
-// ownerOf returns the marker of the clusters of a sandbox.
 func ownerOf(dir state.Dir, config *v1alpha1.Sandbox) (cluster.Owner, error) {
 	place, err := dir.Place()
 	return cluster.Owner{Sandbox: config.Metadata.Name, Place: place}, err

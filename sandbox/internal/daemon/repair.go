@@ -51,7 +51,6 @@ func (d *Daemon) owe(group, name string, undo component.Action) {
 	d.repairs.components[group][name] = undo
 }
 
-// noteControllers records that a group changes the controllers.
 func (d *Daemon) noteControllers(group string, before control.ControllerRequest) {
 	if group == "" {
 		return

@@ -73,7 +73,6 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 	return status
 }
 
-// self is the daemon as a component.
 func (d *Daemon) self(ctx context.Context) control.Component {
 	c := control.Component{
 		Name: daemonName, State: string(supervise.Running), Ready: true, PID: os.Getpid(), StartedAt: d.startedAt, Log: d.o.Dir.Log(daemonName),

@@ -13,7 +13,6 @@ const loopback = "127.0.0.1"
 
 var errNoBroker = errors.New("the Pods of this cluster cannot reach a broker on this machine: name yours in spec.broker.url")
 
-// site is where parts of a sandbox run.
 type site int
 
 const (

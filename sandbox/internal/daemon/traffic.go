@@ -3,13 +3,10 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/singleflight"
 
 	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
@@ -27,7 +24,6 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return nil
 }
 
-// lost tells of a request that was lost.
 func (d *Daemon) lost(l traffic.LostRequest) {
 	r := l.Record
 	d.streams.request(l.Group, r.Done, events.RequestEvent{
@@ -102,8 +98,7 @@ type targets struct {
 	ctx   context.Context // of listeners that are opened at their first use
 	fleet *fleet.Fleet
 
-	making singleflight.Group // of lists: every request asks for one
-	mu     sync.Mutex         // never held while a base is asked
+	mu     sync.Mutex // never held while a base is asked
 	groups map[string]targetList
 }
 
@@ -121,7 +116,8 @@ func (t *targets) ByIP(ip string) (traffic.Target, bool) {
 	return t.target(m), true
 }
 
-// Group returns the bases of a group; those of none are the sandbox's own.
+// Group returns the bases of a group; those of none are the sandbox's own. It keeps the list until the fleet changes,
+// because a Pod of bases that does not answer delays a new one.
 func (t *targets) Group(group string) []traffic.Target {
 	changes := t.fleet.Changes()
 	t.mu.Lock()
@@ -130,25 +126,15 @@ func (t *targets) Group(group string) []traffic.Target {
 	if ok && list.changes == changes {
 		return list.all
 	}
-	all, _, _ := t.making.Do(fmt.Sprint(changes, " ", group), func() (any, error) { return t.list(group, changes), nil })
-	return all.([]traffic.Target)
-}
-
-// list makes the list of a group, and keeps it unless somebody has kept a newer one.
-func (t *targets) list(group string, changes uint64) []traffic.Target {
-	members := t.fleet.Group(group)
-	list := targetList{changes: changes, all: make([]traffic.Target, len(members))}
-	for i, m := range members { // which takes seconds if a Pod of bases does not answer
-		list.all[i] = t.target(m)
+	list = targetList{changes: changes}
+	for _, m := range t.fleet.Group(group) {
+		list.all = append(list.all, t.target(m))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch known := t.groups[group]; {
-	case len(members) == 0:
+	if len(list.all) == 0 {
 		delete(t.groups, group)
 		return nil
-	case known.changes > changes: // somebody else was faster, and saw more
-		return known.all
 	}
 	if t.groups == nil {
 		t.groups = map[string]targetList{}

@@ -53,7 +53,6 @@ func (d *Daemon) clear(running *running, group string) {
 	}
 }
 
-// componentChanged tells of a process.
 func (d *Daemon) componentChanged(c supervise.Change) {
 	d.streams.component(c.Time, c.Name, c.State, c.Exit)
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
+	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
 // object is one object of a file.
@@ -215,10 +215,6 @@ func (l *linter) templates(o object, at string, value any) {
 
 // module reports whether the Pods are modules, or look like modules.
 func (w *workload) module() bool {
-	spec := w.template.Spec
 	return labels.Value(w.template.Labels, "component") == labels.Module || labels.Value(w.meta.GetLabels(), "component") == labels.ModuleDeployment ||
-		slices.ContainsFunc(spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == labels.TaintVirtualNode }) ||
-		slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
-			return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == labels.VersionEnv })
-		})
+		why.LooksLikeModule(&w.template.Spec)
 }

@@ -30,15 +30,10 @@ type conn struct {
 	version  byte
 }
 
-// Through returns a connection as it is under the rules. reads is the direction of what is read from it:
-// toBroker at the broker's end, fromBroker at the client's.
-func (v *View) Through(inner net.Conn, reads v1alpha1.Direction) net.Conn {
+// Through returns the broker's end of a connection with a client, under the faults of the view.
+func (v *View) Through(inner net.Conn) net.Conn {
 	c := &conn{Conn: inner, view: v, closed: make(chan struct{})}
-	writes := v1alpha1.FromBroker
-	if reads == v1alpha1.FromBroker {
-		writes = v1alpha1.ToBroker
-	}
-	c.in, c.out = newPipe(c, reads), newPipe(c, writes)
+	c.in, c.out = newPipe(c, v1alpha1.ToBroker), newPipe(c, v1alpha1.FromBroker)
 	c.out.deliver = inner.Write
 	v.Lock()
 	defer v.Unlock()

@@ -63,7 +63,7 @@ func newRig(t *testing.T) *rig {
 		},
 	})
 	var err error
-	if r.broker, err = broker.New(broker.Options{Env: "dev", View: r.View}); err != nil {
+	if r.broker, err = broker.New(broker.Options{Env: "dev", ListenOptions: broker.ListenOptions{View: r.View}}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, end := context.WithCancel(context.Background())

@@ -37,7 +37,7 @@ func TestDuplicateIsAcknowledgedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	client, inner := net.Pipe()
-	server := view.Through(inner, v1alpha1.ToBroker)
+	server := view.Through(inner)
 	for _, end := range []net.Conn{client, server} {
 		defer func() { _ = end.Close() }()
 		if err := end.SetDeadline(time.Now().Add(within)); err != nil {

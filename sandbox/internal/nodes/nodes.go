@@ -34,10 +34,8 @@ const (
 	// firstFence is the value of labels.Fence of a Node that has had only one controller.
 	firstFence = "1"
 	// waitPeriod is the time between two looks of Wait.
-	waitPeriod = 20 * time.Millisecond
-	// namesInError is how many missing bases an error names.
-	namesInError = 3
-	// removedAtOnce is how many Nodes are removed at the same time.
+	waitPeriod    = 20 * time.Millisecond
+	namesInError  = 3
 	removedAtOnce = 50
 )
 
@@ -254,7 +252,6 @@ func (n *Watch) Ended(ctx context.Context, identities []string) error {
 	return group.Wait()
 }
 
-// deleteHeld deletes a Node that has the annotation of the bundled controller.
 func (n *Watch) deleteHeld(ctx context.Context, name string) error {
 	node, err := n.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err == nil && node.Annotations[labels.Holder] != "" {

@@ -37,7 +37,6 @@ type InUseError struct {
 	Found []string
 }
 
-// foundInError is the maximum number of Nodes and Leases in the message of an InUseError.
 const foundInError = 6
 
 // Error names the Nodes and Leases, and states what to do.
@@ -87,7 +86,6 @@ func (o Owner) CheckUnused(ctx context.Context, client kubernetes.Interface) err
 	return nil
 }
 
-// describe returns the name, the holder and the times of a Lease.
 func describe(l *coordinationv1.Lease) string {
 	text := fmt.Sprintf("Lease %s/%s, held by %q", l.Namespace, l.Name, ptr.Deref(l.Spec.HolderIdentity, ""))
 	if t := l.Spec.AcquireTime; t != nil {
@@ -123,7 +121,6 @@ func identityOf(node string) string {
 	return identity
 }
 
-// leases lists the Leases that controllers have created in the environment.
 func (o Owner) leases(ctx context.Context, client kubernetes.Interface) ([]coordinationv1.Lease, error) {
 	of := fmt.Sprintf("%s=%s,%s in (%s,%s,%s)", labels.Env, o.Env, labels.Component, labels.VnodeLease, labels.ControllerLease, labels.LedgerLease)
 	list, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{LabelSelector: of})

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/utils/clock"
-
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
@@ -28,8 +26,6 @@ type PrinterOptions struct {
 	Quiet bool
 	// Width of the terminal in columns. Default: 80.
 	Width int
-	// Clock drives the spinner. Default: the real one.
-	Clock clock.WithTicker
 }
 
 // Printer prints events. Its methods may be called concurrently.
@@ -48,18 +44,15 @@ type Printer struct {
 
 // NewPrinter returns a printer to w; end it with Close.
 func NewPrinter(w io.Writer, o PrinterOptions) *Printer {
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
 	if o.Width <= 0 {
 		o.Width = 80
 	}
 	p := &Printer{w: w, o: o, stop: make(chan struct{})}
 	if o.Terminal && !o.Quiet {
-		tick := o.Clock.NewTicker(frameTime)
+		tick := time.NewTicker(frameTime)
 		p.stopped.Go(func() {
 			defer tick.Stop()
-			p.spin(tick.C())
+			p.spin(tick.C)
 		})
 	}
 	return p
@@ -97,7 +90,7 @@ func (p *Printer) Event(e Event) {
 	switch e.Kind {
 	case Started:
 		if len(p.running) == 0 {
-			p.since = p.o.Clock.Now()
+			p.since = time.Now()
 		}
 		p.running = append(p.running, e.Step)
 	case Done:
@@ -129,7 +122,7 @@ func (p *Printer) draw() {
 	if !p.o.Terminal || p.o.Quiet || len(p.running) == 0 {
 		return
 	}
-	text := []rune(fmt.Sprintf("%s %s (%s)", frames[p.frame%len(frames)], strings.Join(p.running, ", "), round(p.o.Clock.Since(p.since))))
+	text := []rune(fmt.Sprintf("%s %s (%s)", frames[p.frame%len(frames)], strings.Join(p.running, ", "), round(time.Since(p.since))))
 	if len(text) >= p.o.Width { // a line that wraps could not be erased
 		text = append(text[:p.o.Width-2], '…')
 	}

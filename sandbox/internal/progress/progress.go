@@ -9,8 +9,6 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/utils/clock"
-
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
@@ -43,28 +41,18 @@ type Event struct {
 // Steps reports the steps that run through it. Its methods may be called
 // concurrently if its sink may.
 type Steps struct {
-	sink  func(Event)
-	clock clock.PassiveClock
+	sink func(Event)
 }
 
-// New returns Steps whose events go to sink; nil = they are dropped. A nil clock
-// is the real one.
-func New(sink func(Event), c clock.PassiveClock) *Steps {
-	if sink == nil {
-		sink = func(Event) {}
-	}
-	if c == nil {
-		c = clock.RealClock{}
-	}
-	return &Steps{sink: sink, clock: c}
-}
+// New returns Steps whose events go to sink.
+func New(sink func(Event)) *Steps { return &Steps{sink: sink} }
 
 // Step runs fn as the step of that name and returns its error.
 func (s *Steps) Step(ctx context.Context, name string, fn func(context.Context) error) error {
 	s.sink(Event{Kind: Started, Step: name})
-	start := s.clock.Now()
+	start := time.Now()
 	err := fn(ctx)
-	e := Event{Kind: Done, Step: name, Elapsed: s.clock.Since(start)}
+	e := Event{Kind: Done, Step: name, Elapsed: time.Since(start)}
 	if err != nil {
 		e.Kind, e.Error = Failed, plain.FirstLine(err.Error())
 	}

@@ -5,24 +5,24 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 )
 
-func TestStepReportsItsEnd(t *testing.T) {
-	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
+func TestStepReportsItsEnd(t *testing.T) { synctest.Test(t, testStepReportsItsEnd) }
+
+func testStepReportsItsEnd(t *testing.T) {
 	var events []progress.Event
-	steps := progress.New(func(e progress.Event) { events = append(events, e) }, clock)
+	steps := progress.New(func(e progress.Event) { events = append(events, e) })
 	broken := errors.New("no port\nmore about it")
 	work := func(d time.Duration, err error) func(context.Context) error {
 		return func(context.Context) error {
-			clock.Step(d)
+			time.Sleep(d)
 			return err
 		}
 	}
@@ -80,7 +80,6 @@ func TestPrinter(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
-			tc.options.Clock = clocktesting.NewFakeClock(time.Unix(0, 0))
 			p := progress.NewPrinter(&out, tc.options)
 			for _, e := range overlap {
 				p.Event(e)
@@ -106,39 +105,17 @@ func TestPrinterShowsTextPlain(t *testing.T) {
 	}
 }
 
-func TestSpinnerTurns(*testing.T) {
-	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
-	out := &signalWriter{}
-	p := progress.NewPrinter(out, progress.PrinterOptions{Terminal: true, Clock: clock})
-	p.Event(progress.Event{Kind: progress.Started, Step: "etcd"})
-	for _, frame := range []string{"⠙ etcd (0.1s)", "⠹ etcd (0.2s)"} {
-		seen := out.expect(frame)
-		clock.Step(100 * time.Millisecond)
-		<-seen
-	}
-	p.Close()
-}
-
-// signalWriter closes a channel when a text is written.
-type signalWriter struct {
-	mu   sync.Mutex
-	want string
-	seen chan struct{}
-}
-
-func (w *signalWriter) expect(text string) <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.want, w.seen = text, make(chan struct{})
-	return w.seen
-}
-
-func (w *signalWriter) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.want != "" && strings.Contains(string(p), w.want) {
-		close(w.seen)
-		w.want = ""
-	}
-	return len(p), nil
+func TestSpinnerTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		p := progress.NewPrinter(&out, progress.PrinterOptions{Terminal: true})
+		p.Event(progress.Event{Kind: progress.Started, Step: "etcd"})
+		time.Sleep(250 * time.Millisecond)
+		p.Close()
+		for _, frame := range []string{"⠙ etcd (0.1s)", "⠹ etcd (0.2s)"} {
+			if !strings.Contains(out.String(), frame) {
+				t.Errorf("%q is not in %q", frame, out.String())
+			}
+		}
+	})
 }

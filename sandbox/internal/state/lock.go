@@ -14,7 +14,6 @@ import (
 // ErrBusy is returned, wrapped, when another command has the sandbox's lock.
 var ErrBusy = errors.New("another koupsandbox command is bringing it up or taking it down")
 
-// lockPoll is how often a waiting command looks for the lock.
 const lockPoll = 20 * time.Millisecond
 
 // lockPrefix begins the names of lock files; no sandbox's name does.

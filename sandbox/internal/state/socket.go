@@ -53,7 +53,6 @@ func (d Dir) NewSocketPath() (string, error) {
 
 func (d Dir) socketNote() string { return d.file("daemon.sock.path") }
 
-// removeSocket removes the socket, and its private folder if it has one.
 func (d Dir) removeSocket() error {
 	path := d.SocketPath()
 	if path == "" {

@@ -88,14 +88,11 @@ func (d Dir) Logs() string { return d.file("logs") }
 func (d Dir) Log(component string) string { return filepath.Join(d.Logs(), component+".log") }
 
 const (
-	// placeFile contains the Place.
 	placeFile = "place"
 	// idFile has the ID, and idLength is its length.
 	idFile, idLength = "id", len("00000000")
-	// basesFile lists the identities of AddBase, one per line.
-	basesFile = "bases"
-	// maxLabel is the maximum length of the value of a label in Kubernetes.
-	maxLabel = 63
+	basesFile        = "bases"
+	maxLabel         = 63
 )
 
 func (d Dir) file(name string) string { return filepath.Join(string(d), name) }

@@ -11,7 +11,6 @@ type Change struct {
 	Exit string
 }
 
-// tell tells whoever wants to know of a change.
 func (s *Supervisor) tell(name string, state State, exit string) {
 	if s.changed != nil {
 		s.changed(Change{Name: name, Time: time.Now(), State: state, Exit: exit})

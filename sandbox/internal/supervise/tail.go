@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// tailBytes is how far back Tail looks.
 const tailBytes = 64 << 10
 
 // trace is a function of a Go stack with its place, or the head of such a stack.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/http/httputil"
 	"net/netip"
 	"sync"
 	"time"
@@ -37,9 +38,6 @@ type GatewayOptions struct {
 	External func(addr string) bool
 	// Seed of the choice among endpoints. Default: a random one.
 	Seed uint64
-	// LastWins picks among endpoints of one address by their order, as kube-proxy's
-	// code does where it calls the result undefined. Default: a ready one counts.
-	LastWins bool
 	// Clock for the time of session affinity. Default: the real one.
 	Clock clock.PassiveClock
 	// Logger for what goes wrong. Default: nothing is logged.
@@ -50,7 +48,7 @@ type GatewayOptions struct {
 // them. All methods may be called concurrently. It is an HTTP proxy, too.
 type Gateway struct {
 	o     GatewayOptions
-	proxy http1
+	proxy *httputil.ReverseProxy
 
 	want   func() // asks for the Services
 	wanted chan struct{}
@@ -111,7 +109,7 @@ func NewGateway(o GatewayOptions) *Gateway {
 		change: make(chan struct{}),
 	}
 	g.want = sync.OnceFunc(func() { close(g.wanted) })
-	g.proxy.init(g)
+	g.proxy = g.newProxy()
 	return g
 }
 
@@ -119,7 +117,6 @@ func NewGateway(o GatewayOptions) *Gateway {
 // and returns nil then. Until somebody uses a Service it costs nothing. It can be
 // called once.
 func (g *Gateway) Start(ctx context.Context) error {
-	defer g.proxy.close()
 	select {
 	case <-g.wanted:
 	case <-ctx.Done():
@@ -197,7 +194,7 @@ func (g *Gateway) refresh(key types.NamespacedName) {
 				list = append(list, s)
 			}
 		}
-		b = backendOf(svc, list, g.o.LastWins)
+		b = backendOf(svc, list)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -122,7 +122,7 @@ func TestGatewayWithoutAnAPI(t *testing.T) {
 // gatewayWith picks from the endpoints without an API.
 func gatewayWith(svc *corev1.Service, c clock.PassiveClock, endpoints ...discoveryv1.Endpoint) *Gateway {
 	g := NewGateway(GatewayOptions{Targets: &bases{}, Seed: 7, Clock: c})
-	g.backends[shop.key()] = backendOf(svc, []*discoveryv1.EndpointSlice{slice("x", endpoints...)}, false)
+	g.backends[shop.key()] = backendOf(svc, []*discoveryv1.EndpointSlice{slice("x", endpoints...)})
 	return g
 }
 
@@ -189,7 +189,7 @@ func TestSessionAffinity(t *testing.T) {
 			endpoints[i].Conditions = notReady
 		}
 	}
-	g.backends[shop.key()] = backendOf(svc, []*discoveryv1.EndpointSlice{slice("x", endpoints...)}, false)
+	g.backends[shop.key()] = backendOf(svc, []*discoveryv1.EndpointSlice{slice("x", endpoints...)})
 	if got := pick("c"); got == second {
 		t.Errorf("client c is still with %s, which is not ready", got)
 	}

@@ -39,7 +39,7 @@ type Generator struct {
 	started chan struct{} // closed when Start runs
 
 	mu     sync.Mutex
-	launch func(plan, func(context.Context) outcome, func(Record)) *stream // nil while Start does not run
+	launch func(plan, func(context.Context) Record, func(Record)) *stream // nil while Start does not run
 	groups map[string]map[string]*stream
 	order  map[string][]string // names in order of their start
 	wg     sync.WaitGroup
@@ -54,7 +54,7 @@ func NewGenerator(o GeneratorOptions) *Generator {
 // when they have ended. It can be called once.
 func (g *Generator) Start(ctx context.Context) error {
 	g.mu.Lock()
-	g.launch = func(p plan, do func(context.Context) outcome, lost func(Record)) *stream {
+	g.launch = func(p plan, do func(context.Context) Record, lost func(Record)) *stream {
 		return newStream(ctx, p, do, lost)
 	}
 	g.mu.Unlock()

@@ -2,137 +2,88 @@ package traffic
 
 import (
 	"iter"
-	"math"
+	"maps"
 	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// chunk is how many entries are allocated together: growing never copies.
+// chunk is the number of records that are allocated together, so that growing copies nothing.
 const chunk = 4096
-
-// entry is a request in the ledger, times from the start of the stream.
-type entry struct {
-	due, sent, done time.Duration
-	who, text       uint32 // in ledger.whos, ledger.texts
-	status          uint16
-	result          uint8 // in Results, from 1; 0 = open
-}
-
-// who is everything about an answer that many requests have in common.
-type who struct{ endpoint, pod, base, version string }
 
 // ledger keeps every request of a stream. Its methods may be called concurrently.
 type ledger struct {
 	start time.Time
 
 	mu       sync.Mutex
-	chunks   []*[chunk]entry
+	chunks   []*[chunk]Record // a Result is empty while its request is open
 	begun    int
 	finished int
-	results  [16]int // by entry.result
+	results  map[Result]int
 	versions map[string]int
 	late     time.Duration
 	slowest  time.Duration
-	// latencies of OK answers in microseconds, at three digits.
+	// latencies of OK answers in microseconds, with three digits.
 	latencies *hdrhistogram.Histogram
-	whos      table[who]
-	texts     table[string]
-}
-
-// table gives equal values one number.
-type table[T comparable] struct {
-	values []T
-	index  map[T]uint32
-}
-
-func (t *table[T]) put(v T) uint32 {
-	if i, ok := t.index[v]; ok {
-		return i
-	}
-	if t.index == nil {
-		t.index = map[T]uint32{}
-	}
-	i := uint32(len(t.values)) //nolint:gosec // a table has fewer values than a ledger has requests
-	t.values, t.index[v] = append(t.values, v), i
-	return i
 }
 
 func newLedger(start time.Time) *ledger {
 	// No latency is longer than a stream's timeout and the generator's own delay.
 	const longest = 10 * time.Minute
 	return &ledger{
-		start: start, versions: map[string]int{},
+		start: start, results: map[Result]int{}, versions: map[string]int{},
 		latencies: hdrhistogram.New(1, longest.Microseconds(), 3),
 	}
 }
 
-// begin notes that a request is due and returns its number, from 0.
+// begin records that a request is due, and returns its number, from 0.
 func (l *ledger) begin(due time.Duration) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := l.begun
 	if n%chunk == 0 {
-		l.chunks = append(l.chunks, new([chunk]entry))
+		l.chunks = append(l.chunks, new([chunk]Record))
 	}
 	l.begun++
-	l.at(n).due = due
+	*l.at(n) = Record{Seq: uint64(n + 1), Due: l.start.Add(due)} //nolint:gosec // it counts from 0
 	return n
 }
 
-func (l *ledger) at(n int) *entry { return &l.chunks[n/chunk][n%chunk] }
+func (l *ledger) at(n int) *Record { return &l.chunks[n/chunk][n%chunk] }
 
-// outcome is what became of a request.
-type outcome struct {
-	who
-	result Result
-	status int
-	text   string
-}
+// lostSoFar is the number of requests that were lost. l.mu is held.
+func (l *ledger) lostSoFar() int { return l.finished - l.results[OK] }
 
-// finish notes what became of a request, and returns how many have been lost so far.
-func (l *ledger) finish(n int, sent, done time.Time, o outcome) (lost int) {
+// finish records the result of a request, to which it adds Seq and Due. It returns the number of requests that
+// were lost so far.
+func (l *ledger) finish(n int, r Record) (Record, int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.at(n)
-	e.sent, e.done = sent.Sub(l.start), done.Sub(l.start)
-	e.who, e.text, e.status = l.whos.put(o.who), l.texts.put(o.text), uint16(o.status) //nolint:gosec // a status of HTTP fits
-	for i, r := range Results {
-		if r == o.result {
-			e.result = uint8(i + 1)
-		}
-	}
+	r.Seq, r.Due = l.at(n).Seq, l.at(n).Due
+	*l.at(n) = r
 	l.finished++
-	l.results[e.result]++
-	l.late = max(l.late, e.sent-e.due)
-	if o.result == OK {
-		l.versions[o.version]++
-		l.slowest = max(l.slowest, e.done-e.due)
+	l.results[r.Result]++
+	l.late = max(l.late, r.Sent.Sub(r.Due))
+	if r.Result == OK {
+		latency := r.Done.Sub(r.Due)
+		l.versions[r.Version]++
+		l.slowest = max(l.slowest, latency)
 		// Fails only for a value beyond the highest, which is then left out of the quantiles.
-		_ = l.latencies.RecordValue(max(1, (e.done - e.due).Microseconds()))
+		_ = l.latencies.RecordValue(max(1, latency.Microseconds()))
 	}
-	return l.finished - l.results[1]
+	return r, l.lostSoFar()
 }
 
-// summary counts what there is; the caller adds the name and the end.
+// summary counts the requests; the caller adds the name and the end.
 func (l *ledger) summary() Summary {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := Summary{
-		Sent: l.begun, Open: l.begun - l.finished, Lost: l.finished - l.results[1],
-		Results: map[Result]int{}, Versions: map[string]int{},
+	return Summary{
+		Sent: l.begun, Open: l.begun - l.finished, Lost: l.lostSoFar(),
+		Results: maps.Clone(l.results), Versions: maps.Clone(l.versions),
 		P50: l.quantile(50), P99: l.quantile(99), Max: l.slowest, Late: l.late, Started: l.start,
 	}
-	for i, r := range Results {
-		if n := l.results[i+1]; n > 0 {
-			s.Results[r] = n
-		}
-	}
-	for v, n := range l.versions {
-		s.Versions[v] = n
-	}
-	return s
 }
 
 func (l *ledger) quantile(q float64) time.Duration {
@@ -169,20 +120,11 @@ func (l *ledger) slice(to []Record, from int) []Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for n := from; n < min(from+chunk, l.begun); n++ {
-		if e := l.at(n); e.result != 0 {
-			to = append(to, l.record(n, e))
+		if r := l.at(n); r.Result != "" {
+			to = append(to, *r)
 		}
 	}
 	return to
-}
-
-func (l *ledger) record(n int, e *entry) Record {
-	w := l.whos.values[e.who]
-	return Record{
-		Seq: uint64(n + 1), Due: l.start.Add(e.due), Sent: l.start.Add(e.sent), Done: l.start.Add(e.done), //nolint:gosec // it counts from 0
-		Endpoint: w.endpoint, Pod: w.pod, Base: w.base, Version: w.version,
-		Result: Results[e.result-1], Status: int(e.status), Error: l.texts.values[e.text],
-	}
 }
 
 // lost returns the first lost requests, at most MaxLost.
@@ -198,25 +140,30 @@ func (l *ledger) lost() []Record {
 	return out
 }
 
+// count adds a request to counters.
+func count(r Record, sent, lost *int, versions *map[string]int) {
+	*sent++
+	if r.Result != OK {
+		*lost++
+		return
+	}
+	if *versions == nil {
+		*versions = map[string]int{}
+	}
+	(*versions)[r.Version]++
+}
+
 // seconds counts by the second in which requests were due, from the start on and
 // without gaps.
 func (l *ledger) seconds() []Second {
 	var out []Second
 	for r := range l.all() {
-		i := int(math.Floor(r.Due.Sub(l.start).Seconds()))
+		i := int(r.Due.Sub(l.start) / time.Second)
 		for len(out) <= i {
 			out = append(out, Second{Start: l.start.Add(time.Duration(len(out)) * time.Second)})
 		}
 		s := &out[i]
-		s.Sent++
-		if r.Result != OK {
-			s.Lost++
-			continue
-		}
-		if s.Versions == nil {
-			s.Versions = map[string]int{}
-		}
-		s.Versions[r.Version]++
+		count(r, &s.Sent, &s.Lost, &s.Versions)
 	}
 	return out
 }
@@ -240,15 +187,7 @@ func (l *ledger) bins(length time.Duration) (width time.Duration, out []Bin) {
 			out = append(out, Bin{From: from})
 		}
 		b := &out[len(out)-1]
-		b.Sent++
-		if r.Result != OK {
-			b.Lost++
-			continue
-		}
-		if b.Versions == nil {
-			b.Versions = map[string]int{}
-		}
-		b.Versions[r.Version]++
+		count(r, &b.Sent, &b.Lost, &b.Versions)
 	}
 	return width, out
 }

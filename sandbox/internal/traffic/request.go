@@ -49,7 +49,7 @@ func newRequester(group string, spec plan, picks func() (Target, error), dial fu
 func (r *requester) close() { r.transport.CloseIdleConnections() }
 
 // do sends one request and says what became of it.
-func (r *requester) do(ctx context.Context) outcome {
+func (r *requester) do(ctx context.Context) Record {
 	ctx, cancel := context.WithTimeout(ctx, r.spec.timeout)
 	defer cancel()
 	host := r.spec.Service + "." + r.spec.Namespace
@@ -87,78 +87,79 @@ func (r *requester) do(ctx context.Context) outcome {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
 	if err != nil {
 		o := failed(ctx, t, err)
-		o.status = resp.StatusCode
+		o.Status = resp.StatusCode
 		return o
 	}
 	return r.judge(t, resp, body)
 }
 
 // judge calls a complete answer by its name.
-func (r *requester) judge(t Target, resp *http.Response, body []byte) outcome {
+func (r *requester) judge(t Target, resp *http.Response, body []byte) Record {
 	status := resp.StatusCode
-	o := outcome{who: whoIs(t), status: status}
+	o := recordOf(t)
+	o.Status = status
 	if t.Base == "" { // somebody else has picked it
-		o.base = strings.TrimPrefix(resp.Header.Get(fakebase.HostNameHeader), r.group+"-")
+		o.Base = strings.TrimPrefix(resp.Header.Get(fakebase.HostNameHeader), r.group+"-")
 	}
 	switch {
 	case status == http.StatusNotFound:
-		o.result, o.text = NotFound, "no active version of "+r.spec.Module
+		o.Result, o.Error = NotFound, "no active version of "+r.spec.Module
 		return o
 	case status == http.StatusServiceUnavailable:
-		o.result, o.text = Unavailable, "the base is not ready"
+		o.Result, o.Error = Unavailable, "the base is not ready"
 		return o
 	case status < 200 || status > 299:
-		o.result, o.text = Other, fmt.Sprintf("status %d", status)
+		o.Result, o.Error = Other, fmt.Sprintf("status %d", status)
 		return o
 	}
 	var a struct{ HostName, Biz, Version string }
 	_ = json.Unmarshal(body, &a) // an answer in another form names no version
-	o.version = a.Version
+	o.Version = a.Version
 	switch {
 	case t.Host != "" && a.HostName != "" && a.HostName != t.Host:
 		// The base is down, and its port has gone to another one of this machine.
-		o.result, o.text, o.version = Refused, "nobody of this base listens any more", ""
+		o.Result, o.Error, o.Version = Refused, "nobody of this base listens any more", ""
 	case a.Biz != "" && a.Biz != r.spec.Module:
-		o.result, o.text = Other, "module "+a.Biz+" answered instead of "+r.spec.Module
+		o.Result, o.Error = Other, "module "+a.Biz+" answered instead of "+r.spec.Module
 	case len(r.spec.Versions) > 0 && !slices.Contains(r.spec.Versions, a.Version):
-		o.result, o.text = WrongVersion, fmt.Sprintf("version %q answered", a.Version)
+		o.Result, o.Error = WrongVersion, fmt.Sprintf("version %q answered", a.Version)
 	default:
-		o.result = OK
+		o.Result = OK
 	}
 	return o
 }
 
 // failed calls an error by its name. Whatever comes after the deadline is a timeout.
 // The texts have no ports of this machine in them, so that equal failures look equal.
-func failed(ctx context.Context, t Target, err error) outcome {
+func failed(ctx context.Context, t Target, err error) Record {
 	var d *DialError
 	if errors.As(err, &d) {
 		t = d.Target
 	}
-	o := outcome{who: whoIs(t)}
+	o := recordOf(t)
 	switch {
 	case ctx.Err() != nil, errors.Is(err, syscall.ETIMEDOUT):
-		o.result, o.text = Timeout, "no complete answer in time"
+		o.Result, o.Error = Timeout, "no complete answer in time"
 	case errors.Is(err, ErrNoEndpoint):
-		o.result, o.text = NoEndpoint, err.Error()
+		o.Result, o.Error = NoEndpoint, err.Error()
 	case t.Closed != "" && errors.Is(err, syscall.ECONNREFUSED):
-		o.result, o.text = Refused, t.refusal().Error()
+		o.Result, o.Error = Refused, t.refusal().Error()
 	case errors.Is(err, errNoBase):
-		o.result, o.text = Refused, "no base has this address"
+		o.Result, o.Error = Refused, "no base has this address"
 	case errors.Is(err, syscall.EHOSTUNREACH):
-		o.result, o.text = Refused, "nobody has this address"
+		o.Result, o.Error = Refused, "nobody has this address"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		o.result, o.text = Refused, "connection refused"
+		o.Result, o.Error = Refused, "connection refused"
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		o.result, o.text = Reset, "connection reset"
+		o.Result, o.Error = Reset, "connection reset"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), strings.HasSuffix(err.Error(), "server closed idle connection"):
 		// The last one is net/http's, for a connection that ended while the request was
 		// being written; it has no name there.
-		o.result, o.text = Reset, "connection closed before the end of the answer"
+		o.Result, o.Error = Reset, "connection closed before the end of the answer"
 	default:
-		o.result, o.text = Other, err.Error()
+		o.Result, o.Error = Other, err.Error()
 	}
 	return o
 }
 
-func whoIs(t Target) who { return who{endpoint: t.IP, pod: t.Pod, base: t.Base} }
+func recordOf(t Target) Record { return Record{Endpoint: t.IP, Pod: t.Pod, Base: t.Base} }

@@ -69,7 +69,7 @@ func (b *backend) port(p string) (*backendPort, bool) {
 // The client of a headless Service has the addresses from DNS, the ready ones only.
 // Traffic policies and hints are left out: they speak of Nodes and zones, and the
 // client has neither.
-func backendOf(svc *corev1.Service, sliceList []*discoveryv1.EndpointSlice, lastWins bool) *backend {
+func backendOf(svc *corev1.Service, sliceList []*discoveryv1.EndpointSlice) *backend {
 	b := &backend{}
 	if svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
 		b.affinity = time.Duration(corev1.DefaultClientIPServiceAffinitySeconds) * time.Second
@@ -86,7 +86,7 @@ func backendOf(svc *corev1.Service, sliceList []*discoveryv1.EndpointSlice, last
 	for i := range svc.Spec.Ports {
 		p := &svc.Spec.Ports[i]
 		bp := backendPort{name: p.Name, number: strconv.Itoa(int(p.Port)), target: p.TargetPort.String(), headless: svc.Spec.ClusterIP == corev1.ClusterIPNone}
-		all := endpointsOf(sliceList, p, lastWins)
+		all := endpointsOf(sliceList, p)
 		bp.unresolved = p.TargetPort.Type == intstr.String && len(all) == 0 &&
 			slices.ContainsFunc(sliceList, func(s *discoveryv1.EndpointSlice) bool { return len(s.Endpoints) > 0 })
 		bp.endpoints = slices.DeleteFunc(slices.Clone(all), func(e endpoint) bool { return !e.ready })
@@ -103,9 +103,8 @@ func backendOf(svc *corev1.Service, sliceList []*discoveryv1.EndpointSlice, last
 //
 // Pods of one base have one address. While two of them are in a Service, the old
 // version's and the new one's, kube-proxy prefers one that does not terminate, and
-// calls the result undefined when neither does: by its code the last one counts.
-// Here a ready one counts then, unless lastWins.
-func endpointsOf(sliceList []*discoveryv1.EndpointSlice, p *corev1.ServicePort, lastWins bool) []endpoint {
+// calls the result undefined when neither does. Here a ready one counts then.
+func endpointsOf(sliceList []*discoveryv1.EndpointSlice, p *corev1.ServicePort) []endpoint {
 	byIP := map[string]endpoint{}
 	for _, s := range sliceList {
 		port := portOf(s, p)
@@ -126,7 +125,7 @@ func endpointsOf(sliceList []*discoveryv1.EndpointSlice, p *corev1.ServicePort, 
 				n.pod = e.TargetRef.Name
 			}
 			old, double := byIP[n.ip]
-			if !double || supersedes(n, old, lastWins) {
+			if !double || supersedes(n, old) {
 				byIP[n.ip] = n
 			}
 		}
@@ -139,14 +138,8 @@ func endpointsOf(sliceList []*discoveryv1.EndpointSlice, p *corev1.ServicePort, 
 	return out
 }
 
-func supersedes(n, old endpoint, lastWins bool) bool {
-	switch {
-	case n.terminating:
-		return false
-	case lastWins, old.terminating:
-		return true
-	}
-	return n.ready || !old.ready
+func supersedes(n, old endpoint) bool {
+	return !n.terminating && (old.terminating || n.ready || !old.ready)
 }
 
 // portOf returns the number that a port of a Service has at the endpoints of a slice; empty = the slice

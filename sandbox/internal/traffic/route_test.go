@@ -54,10 +54,9 @@ func TestWhichEndpointsCount(t *testing.T) {
 	other := slice("other", at("198.18.0.9", "other", ready))
 	other.Ports[0].Name = ptr.To("other")
 	for name, c := range map[string]struct {
-		svc      *corev1.Service
-		slices   []*discoveryv1.EndpointSlice
-		lastWins bool
-		want     []string // IP and Pod
+		svc    *corev1.Service
+		slices []*discoveryv1.EndpointSlice
+		want   []string // IP and Pod
 	}{
 		"ready ones only": {
 			slices: []*discoveryv1.EndpointSlice{slice("a", at("198.18.0.2", "b", ready), at("198.18.0.1", "a", notReady), at("198.18.0.3", "c", draining), at("198.18.0.4", "d", unsaid))},
@@ -95,11 +94,6 @@ func TestWhichEndpointsCount(t *testing.T) {
 			slices: []*discoveryv1.EndpointSlice{slice("a", at("198.18.0.1", "new", ready), at("198.18.0.1", "old", notReady), at("198.18.0.2", "old2", notReady), at("198.18.0.2", "new2", ready))},
 			want:   []string{"198.18.0.1 new", "198.18.0.2 new2"},
 		},
-		"two Pods of one base: the last one counts when told so": {
-			slices:   []*discoveryv1.EndpointSlice{slice("a", at("198.18.0.1", "new", ready), at("198.18.0.1", "old", notReady), at("198.18.0.2", "old2", notReady), at("198.18.0.2", "new2", ready))},
-			lastWins: true,
-			want:     []string{"198.18.0.2 new2"},
-		},
 		"a named target port that no Pod has": {
 			svc:    service(func(s *corev1.ServiceSpec) { s.Ports = s.Ports[1:] }),
 			slices: []*discoveryv1.EndpointSlice{slice("a", at("198.18.0.1", "a", ready))},
@@ -110,7 +104,7 @@ func TestWhichEndpointsCount(t *testing.T) {
 				c.svc = service()
 			}
 			var got []string
-			for _, e := range backendOf(c.svc, c.slices, c.lastWins).ports[0].endpoints {
+			for _, e := range backendOf(c.svc, c.slices).ports[0].endpoints {
 				got = append(got, e.ip+" "+e.pod)
 			}
 			if d := cmp.Diff(c.want, got); d != "" {
@@ -132,7 +126,7 @@ func TestPortsOfEndpoints(t *testing.T) {
 		s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: ptr.To("plain"), Port: ptr.To[int32](9999)})
 	}
 	got := map[string][]string{}
-	for _, p := range backendOf(svc, []*discoveryv1.EndpointSlice{one, two}, false).ports {
+	for _, p := range backendOf(svc, []*discoveryv1.EndpointSlice{one, two}).ports {
 		if p.unresolved {
 			got[p.name] = []string{"unresolved"}
 		}
@@ -157,7 +151,7 @@ func TestPortsOfAHeadlessService(t *testing.T) {
 		"with an address": {"10.0.0.1", map[string]string{"": "8080", "http": "8080", "80": "8080", "8080": "8080"}},
 		"headless":        {corev1.ClusterIPNone, map[string]string{"": "80", "http": "8080", "80": "80", "8080": "8080"}},
 	} {
-		b := backendOf(service(func(s *corev1.ServiceSpec) { s.ClusterIP = c.address }), []*discoveryv1.EndpointSlice{slice("a", at("198.18.0.1", "a", ready))}, false)
+		b := backendOf(service(func(s *corev1.ServiceSpec) { s.ClusterIP = c.address }), []*discoveryv1.EndpointSlice{slice("a", at("198.18.0.1", "a", ready))})
 		got := map[string]string{}
 		for asked := range c.want {
 			p, _ := b.port(asked)
@@ -170,7 +164,7 @@ func TestPortsOfAHeadlessService(t *testing.T) {
 }
 
 func TestPortsAndAffinityOfAService(t *testing.T) {
-	b := backendOf(service(), nil, false)
+	b := backendOf(service(), nil)
 	for p, want := range map[string]string{"": "http", "http": "http", "80": "http", "8080": "http", "admin": "admin", "81": "admin", "management": "admin"} {
 		if got, ok := b.port(p); !ok || got.name != want {
 			t.Errorf("port %q is %v, want %s", p, got, want)
@@ -185,7 +179,7 @@ func TestPortsAndAffinityOfAService(t *testing.T) {
 			s.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: seconds}}
 		}
 	}
-	got := []time.Duration{b.affinity, backendOf(service(sticky(nil)), nil, false).affinity, backendOf(service(sticky(ptr.To[int32](7))), nil, false).affinity}
+	got := []time.Duration{b.affinity, backendOf(service(sticky(nil)), nil).affinity, backendOf(service(sticky(ptr.To[int32](7))), nil).affinity}
 	if d := cmp.Diff([]time.Duration{0, 3 * time.Hour, 7 * time.Second}, got); d != "" {
 		t.Errorf("affinity (-want +got):\n%s", d)
 	}

@@ -28,7 +28,7 @@ func ClusterAddress(svc *corev1.Service, port string) (string, error) {
 	case "":
 		return "", fmt.Errorf("kube-proxy does not serve Service %s, which has no address in the cluster", name)
 	}
-	p, ok := backendOf(svc, nil, false).port(port)
+	p, ok := backendOf(svc, nil).port(port)
 	if !ok {
 		return "", fmt.Errorf("there is no port %q in Service %s", port, name)
 	}
@@ -54,7 +54,7 @@ func dialService(ctx context.Context, addr string) (net.Conn, error) {
 func (r *requester) reach(ctx context.Context) {
 	defer r.close()
 	for {
-		switch r.do(ctx).result {
+		switch r.do(ctx).Result {
 		case OK, WrongVersion:
 			return
 		}

@@ -12,7 +12,7 @@ import (
 // of those before.
 type stream struct {
 	spec plan
-	do   func(context.Context) outcome
+	do   func(context.Context) Record
 	// lost is told of the first MaxLost requests that were lost, concurrently.
 	lost func(Record)
 
@@ -28,7 +28,7 @@ type stream struct {
 }
 
 // newStream starts a stream at once. It ends by stop, by its bounds, or with ctx.
-func newStream(ctx context.Context, spec plan, do func(context.Context) outcome, lost func(Record)) *stream {
+func newStream(ctx context.Context, spec plan, do func(context.Context) Record, lost func(Record)) *stream {
 	s := &stream{spec: spec, do: do, lost: lost, ledger: newLedger(time.Now()), done: make(chan struct{})}
 	ctx, s.cut = context.WithCancel(ctx)
 	var pacing context.Context
@@ -37,7 +37,7 @@ func newStream(ctx context.Context, spec plan, do func(context.Context) outcome,
 		defer close(s.done)
 		defer s.cut()
 		var wg sync.WaitGroup
-		s.pace(pacing, func(n int, due time.Duration) { wg.Go(func() { s.one(ctx, n, due) }) })
+		s.pace(pacing, func(n int) { wg.Go(func() { s.one(ctx, n) }) })
 		s.mu.Lock()
 		s.ended = time.Now()
 		s.mu.Unlock()
@@ -48,7 +48,7 @@ func newStream(ctx context.Context, spec plan, do func(context.Context) outcome,
 
 // pace calls send for each request when it is due. It never waits for anything else:
 // after a delay of the machine it sends at once what is overdue.
-func (s *stream) pace(ctx context.Context, send func(n int, due time.Duration)) {
+func (s *stream) pace(ctx context.Context, send func(n int)) {
 	start := s.ledger.start
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -72,7 +72,7 @@ func (s *stream) pace(ctx context.Context, send func(n int, due time.Duration)) 
 		} else if ctx.Err() != nil {
 			return
 		}
-		send(s.ledger.begin(due), due)
+		send(s.ledger.begin(due))
 	}
 }
 
@@ -82,30 +82,24 @@ func (s *stream) say(note string) {
 	s.note = note
 }
 
-// one sends one request and writes down what became of it.
-func (s *stream) one(ctx context.Context, n int, due time.Duration) {
+// one sends one request and records its result.
+func (s *stream) one(ctx context.Context, n int) {
 	sent := time.Now()
-	var o outcome
+	var r Record
 	if s.open.Add(1) > int64(s.spec.MaxOpen) {
-		o = outcome{result: Other, text: fmt.Sprintf("not sent: %d requests wait for their answers", s.spec.MaxOpen)}
+		r = Record{Result: Other, Error: fmt.Sprintf("not sent: %d requests wait for their answers", s.spec.MaxOpen)}
 	} else {
-		o = s.do(ctx)
+		r = s.do(ctx)
 	}
 	s.open.Add(-1)
 	if ctx.Err() != nil {
-		return // cut off: nobody knows
+		return // cut off: the result is unknown
 	}
-	done := time.Now()
-	lost := s.ledger.finish(n, sent, done, o)
-	if o.result == OK || lost > MaxLost || s.lost == nil {
-		return
+	r.Sent, r.Done = sent, time.Now()
+	r, lost := s.ledger.finish(n, r)
+	if r.Result != OK && lost <= MaxLost && s.lost != nil {
+		s.lost(r)
 	}
-	start := s.ledger.start
-	s.lost(Record{
-		Seq: uint64(n + 1), Due: start.Add(due), Sent: sent, Done: done, //nolint:gosec // it counts from 0
-		Endpoint: o.endpoint, Pod: o.pod, Base: o.base, Version: o.version,
-		Result: o.result, Status: o.status, Error: o.text,
-	})
 }
 
 func (s *stream) summary() Summary {

@@ -27,12 +27,12 @@ func TestNothingWaitsForAnswers(t *testing.T) {
 	for name, answerTime := range map[string]time.Duration{"quick": 0, "slow": 3 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				do := func(ctx context.Context) outcome {
+				do := func(ctx context.Context) Record {
 					select {
 					case <-time.After(answerTime):
-						return outcome{result: OK, who: who{version: "1"}}
+						return Record{Result: OK, Version: "1"}
 					case <-ctx.Done():
-						return outcome{result: Timeout}
+						return Record{Result: Timeout}
 					}
 				}
 				start := time.Now()
@@ -89,10 +89,10 @@ func TestNothingWaitsForAnswers(t *testing.T) {
 func TestTooManyOpenRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int64
-		do := func(context.Context) outcome {
+		do := func(context.Context) Record {
 			sent.Add(1)
 			time.Sleep(time.Second)
-			return outcome{result: OK}
+			return Record{Result: OK}
 		}
 		var lost atomic.Int64
 		s := newStream(t.Context(), planned(t, spec("s", 10, 20, func(s *Spec) { s.MaxOpen = 5 })), do, func(Record) { lost.Add(1) })
@@ -109,7 +109,7 @@ func TestTooManyOpenRequests(t *testing.T) {
 
 func TestStreamEndsByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStream(t.Context(), planned(t, spec("s", 1, 0)), func(context.Context) outcome { return outcome{result: OK} }, nil)
+		s := newStream(t.Context(), planned(t, spec("s", 1, 0)), func(context.Context) Record { return Record{Result: OK} }, nil)
 		start := time.Now()
 		<-s.done
 		sum := s.summary()
@@ -123,7 +123,7 @@ func TestStreamEndsByItself(t *testing.T) {
 func TestLostRequestsAreToldUpToABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told atomic.Int64
-		do := func(context.Context) outcome { return outcome{result: Refused} }
+		do := func(context.Context) Record { return Record{Result: Refused} }
 		s := newStream(t.Context(), planned(t, spec("s", 5000, 5000)), do, func(Record) { told.Add(1) })
 		<-s.done
 		if sum := s.summary(); sum.Lost != 5000 || told.Load() != MaxLost || len(s.ledger.lost()) != MaxLost {

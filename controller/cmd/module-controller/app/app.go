@@ -3,40 +3,46 @@
 package app
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/koupleless/koupsandbox/controller"
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/certfile"
+	"github.com/koupleless/koupsandbox/controller/internal/pace"
 	"github.com/koupleless/koupsandbox/controller/internal/report"
+	"github.com/koupleless/koupsandbox/controller/internal/vnode"
 )
 
 // New returns the command line of the module controller.
 func New(version string) *cli.App {
+	s := &settings{}
 	return &cli.App{
 		Name:            "module-controller",
 		Usage:           "show the bases of Koupleless to Kubernetes as Nodes, and their modules as Pods",
 		Version:         version,
 		HideHelpCommand: true,
-		Flags:           flags(),
+		Flags:           s.flags(),
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
 				return fmt.Errorf("unexpected argument %q", c.Args().First())
 			}
-			opts, err := options(c)
+			opts, err := s.options(c.App.ErrWriter)
 			if err != nil {
 				return err
 			}
@@ -49,165 +55,209 @@ func New(version string) *cli.App {
 	}
 }
 
-func flags() []cli.Flag {
-	text := func(name, env, value, usage string) cli.Flag {
-		return &cli.StringFlag{Name: name, EnvVars: []string{env}, Value: value, Usage: usage}
+// settings are the values of the flags.
+type settings struct {
+	controller.Options
+	mqtt    controller.MQTTOptions
+	http    controller.HTTPOptions
+	kubelet controller.KubeletOptions
+
+	mqttEnabled, httpEnabled, kubeletEnabled bool
+
+	mqttCA, mqttCert, mqttKey        string
+	httpHost, httpProxy              string
+	httpPort                         int
+	httpCert, httpKey, httpCA        string
+	hooks, kubeconfig, level, format string
+	hooksHTTP                        bool
+}
+
+// variable returns the environment variable of a flag.
+func variable(flag string) string {
+	switch flag {
+	case "kubelet":
+		return "KUBELET_PROXY_ENABLED"
+	case "kubelet-port":
+		return "KUBELET_PROXY_PORT"
 	}
+	return strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+func text(to *string, name, value, usage string) *cli.StringFlag {
+	return &cli.StringFlag{Name: name, EnvVars: []string{variable(name)}, Value: value, Usage: usage, Destination: to}
+}
+
+// optional returns the flag of a text whose default is shown in words.
+func optional(to *string, name, shown, usage string) *cli.StringFlag {
+	f := text(to, name, "", usage)
+	f.DefaultText = shown
+	return f
+}
+
+func toggle(to *bool, name, usage string) *cli.BoolFlag {
+	return &cli.BoolFlag{Name: name, EnvVars: []string{variable(name)}, Usage: usage, Destination: to}
+}
+
+// unlimited is the maximum of a number without a maximum.
+const unlimited = math.MaxInt
+
+// number returns the flag of an integer from least to most.
+func number(to *int, name string, value, least, most int, usage string) *cli.IntFlag {
+	env := variable(name)
+	return &cli.IntFlag{Name: name, EnvVars: []string{env}, Value: value, Usage: usage, Destination: to, Action: func(_ *cli.Context, n int) error {
+		switch {
+		case most == unlimited && n < least:
+			return fmt.Errorf("%s is %d: it must be at least %d", env, n, least)
+		case n < least || n > most:
+			return fmt.Errorf("%s is %d: it must be %d to %d", env, n, least, most)
+		}
+		return nil
+	}}
+}
+
+// period returns the flag of a duration that is not negative. Its default is shown in words; 0 means the default.
+func period(to *time.Duration, name, shown, usage string) *cli.DurationFlag {
+	f := signed(to, name, shown, usage)
+	f.Action = func(_ *cli.Context, d time.Duration) error {
+		if d < 0 {
+			return fmt.Errorf("%s is %s: it must not be negative", variable(name), d)
+		}
+		return nil
+	}
+	return f
+}
+
+// lease returns the flag of the duration of a Lease.
+func lease(to *time.Duration, name, shown, usage string) *cli.DurationFlag {
+	f := signed(to, name, shown, usage)
+	f.Action = func(_ *cli.Context, d time.Duration) error {
+		if d != 0 && (d < api.MinControllerLease || d > vnode.MaxLease) {
+			return fmt.Errorf("%s is %s: it must be %s to %s", variable(name), d, api.MinControllerLease, vnode.MaxLease)
+		}
+		return nil
+	}
+	return f
+}
+
+func signed(to *time.Duration, name, shown, usage string) *cli.DurationFlag {
+	return &cli.DurationFlag{Name: name, EnvVars: []string{variable(name)}, Usage: usage, DefaultText: shown, Destination: to}
+}
+
+func (s *settings) flags() []cli.Flag {
+	o := &s.Options
+	deployments := toggle(&o.Deployments, "enable-module-deployment-controller", "set the replicas of peer Deployments, and answer bases that ask for their baseline")
+	deployments.EnvVars = append(deployments.EnvVars, "ENABLE_MODULE_REPLICAS_SYNC_WITH_BASE")
+	mqttPort := number(&s.mqtt.Port, "mqtt-port", 0, 0, 65535, "`PORT` of the broker")
+	mqttPort.DefaultText = "1883, with TLS 8883"
+	attempts := number(&o.InstallAttempts, "install-attempts", 0, 0, unlimited, "how often a module is installed in vain")
+	attempts.DefaultText = "6"
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "enable-mqtt-tunnel", EnvVars: []string{"ENABLE_MQTT_TUNNEL"}, Usage: "reach bases over MQTT"},
-		text("mqtt-broker", "MQTT_BROKER", "", "`HOST` or URL of the broker"),
-		&cli.IntFlag{Name: "mqtt-port", EnvVars: []string{"MQTT_PORT"}, Usage: "`PORT` of the broker", DefaultText: "1883, with TLS 8883"},
-		text("mqtt-username", "MQTT_USERNAME", "", "`USER` at the broker"),
-		text("mqtt-password", "MQTT_PASSWORD", "", "`PASSWORD` at the broker"),
-		text("mqtt-client-prefix", "MQTT_CLIENT_PREFIX", "koupleless", "`PREFIX` of the MQTT client id"),
-		text("mqtt-ca-path", "MQTT_CA_PATH", "", "`FILE` with the authority that signed the broker's certificate; turns TLS on"),
-		text("mqtt-client-crt-path", "MQTT_CLIENT_CRT_PATH", "", "`FILE` with the client certificate for mutual TLS"),
-		text("mqtt-client-key-path", "MQTT_CLIENT_KEY_PATH", "", "`FILE` with its key"),
-		&cli.BoolFlag{Name: "keep-retained-commands", EnvVars: []string{"KEEP_RETAINED_COMMANDS"}, Usage: "leave commands of this environment that the broker has retained; otherwise they are removed at the start"},
-		&cli.BoolFlag{Name: "enable-http-tunnel", EnvVars: []string{"ENABLE_HTTP_TUNNEL"}, Usage: "reach bases over HTTP"},
-		&cli.IntFlag{Name: "http-tunnel-listen-port", EnvVars: []string{"HTTP_TUNNEL_LISTEN_PORT"}, Value: 7777, Usage: "`PORT` for heartbeats over HTTP; 0: a free one"},
-		&cli.StringFlag{Name: "http-tunnel-listen-host", EnvVars: []string{"HTTP_TUNNEL_LISTEN_HOST"}, Usage: "`HOST` to listen on for them", DefaultText: "all"},
-		&cli.StringFlag{Name: "http-tunnel-proxy", EnvVars: []string{"HTTP_TUNNEL_PROXY"}, Usage: "`URL` of an HTTP proxy that connects to bases by CONNECT, for commands and probes", DefaultText: "no proxy"},
-		&cli.StringFlag{Name: "http-tunnel-token", EnvVars: []string{"HTTP_TUNNEL_TOKEN"}, Usage: "`TOKEN` that bases must send over HTTP, as Authorization: Bearer TOKEN or as the first part of the path", DefaultText: "none"},
-		&cli.StringFlag{Name: "http-tunnel-tls-cert", EnvVars: []string{"HTTP_TUNNEL_TLS_CERT"}, Usage: "`FILE` with the certificate for heartbeats over HTTPS", DefaultText: "plain HTTP"},
-		text("http-tunnel-tls-key", "HTTP_TUNNEL_TLS_KEY", "", "`FILE` with its key"),
-		&cli.StringFlag{Name: "http-tunnel-client-ca", EnvVars: []string{"HTTP_TUNNEL_CLIENT_CA"}, Usage: "`FILE` with the authority of the bases' certificates; a base must show one of its identity", DefaultText: "none is asked for"},
-		&cli.StringFlag{Name: "base-networks", EnvVars: []string{"BASE_NETWORKS"}, Usage: "comma-separated `CIDRS` in which a base may report any address; if set, a base over MQTT must report an address in them", DefaultText: "over HTTP the address that its heartbeats come from; never loopback or link-local"},
-		&cli.IntFlag{Name: "max-bases", EnvVars: []string{"MAX_BASES"}, Value: base.DefaultMaxBases, Usage: "`NUMBER` of bases that are known at most"},
-		&cli.IntFlag{Name: "max-bases-per-address", EnvVars: []string{"MAX_BASES_PER_ADDRESS"}, Value: base.DefaultMaxPerAddress, Usage: "maximum `NUMBER` of bases that send heartbeats from one address over HTTP, such as the address of a proxy"},
-		&cli.BoolFlag{Name: "enable-module-deployment-controller", EnvVars: []string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER", "ENABLE_MODULE_REPLICAS_SYNC_WITH_BASE"}, Usage: "set the replicas of peer Deployments, and answer bases that ask for their baseline"},
-		&cli.BoolFlag{Name: "enable-module-view", EnvVars: []string{"ENABLE_MODULE_VIEW"}, Usage: "keep a Module for each module Pod, for kubectl get module"},
-		&cli.BoolFlag{Name: "kubelet", EnvVars: []string{"KUBELET_PROXY_ENABLED"}, Usage: "serve kubectl logs and exec of module Pods"},
-		text("kubelet-host", "KUBELET_HOST", "", "`HOST` where the API server reaches that, by the address InternalDNS of Nodes; it must not prefer InternalIP"),
-		&cli.IntFlag{Name: "kubelet-port", EnvVars: []string{"KUBELET_PROXY_PORT"}, Value: 10250, Usage: "`PORT` for it; 0: a free one"},
-		&cli.StringFlag{Name: "kubelet-tls-cert", EnvVars: []string{"KUBELET_TLS_CERT"}, Usage: "`FILE` with its certificate", DefaultText: "self-signed"},
-		text("kubelet-tls-key", "KUBELET_TLS_KEY", "", "`FILE` with the key"),
-		text("kubelet-client-ca", "KUBELET_CLIENT_CA", "", "`FILE` with the authority of the API server's client certificate"),
-		text("report-hooks", "REPORT_HOOKS", "", "`URLS` of DingTalk robots that are told of failures, separated by ;, each with #SECRET behind it if the robot wants messages signed"),
-		&cli.BoolFlag{Name: "report-hooks-allow-http", EnvVars: []string{"REPORT_HOOKS_ALLOW_HTTP"}, Usage: "take http URLs for these too, whose tokens others can read on the way"},
-		text("failed-pods", "FAILED_PODS", "unowned", "`WHICH` Pods turn Failed when a newer version of their module serves: unowned, never or always"),
-		&cli.BoolFlag{Name: "keep-same-version", EnvVars: []string{"KEEP_SAME_VERSION"}, Usage: "never replace a module when its image changes and BIZ_VERSION does not: that takes a gap"},
-		&cli.BoolFlag{Name: "leave-pod-tolerations", EnvVars: []string{"LEAVE_POD_TOLERATIONS"}, Usage: "leave the tolerations of module Pods as they are: without this environment, and with a limit on unreachable Nodes"},
-		text("env", "ENV", "dev", "`ENVIRONMENT` that this controller serves, a lower-case DNS label"),
-		&cli.StringFlag{Name: "client-id", EnvVars: []string{"CLIENT_ID"}, Usage: "`ID` of this controller, unique in its environment", DefaultText: "random"},
-		&cli.BoolFlag{Name: "is-cluster", EnvVars: []string{"IS_CLUSTER"}, Usage: "several controllers share the bases"},
-		&cli.IntFlag{Name: "workload-max-level", EnvVars: []string{"WORKLOAD_MAX_LEVEL"}, Value: 3, Usage: "workload `LEVELS` by which controllers of a cluster share the bases"},
-		&cli.IntFlag{Name: "vnode-worker-num", EnvVars: []string{"VNODE_WORKER_NUM"}, Value: 8, Usage: "`NUMBER` of modules that one base installs or uninstalls at once"},
-		&cli.DurationFlag{Name: "lease-duration", EnvVars: []string{"LEASE_DURATION"}, Usage: "how long this controller may be silent before another one takes its bases", DefaultText: "15s"},
-		&cli.DurationFlag{Name: "node-lease-duration", EnvVars: []string{"NODE_LEASE_DURATION"}, Usage: "for how long the Lease of a base's Node is good, renewed at half of it; less than kube-controller-manager's --node-monitor-grace-period", DefaultText: "40s"},
-		&cli.DurationFlag{Name: "base-unreachable-after", EnvVars: []string{"BASE_UNREACHABLE_AFTER"}, Usage: "silence after which a base's Node turns Unknown", DefaultText: "25s"},
-		&cli.DurationFlag{Name: "base-dead-after", EnvVars: []string{"BASE_DEAD_AFTER"}, Usage: "silence after which a base's Node is removed", DefaultText: "60s"},
-		&cli.DurationFlag{Name: "reconnect-grace", EnvVars: []string{"RECONNECT_GRACE"}, Usage: "for how long after the broker is back the silence of a base does not count; negative: not at all", DefaultText: "128s"},
-		&cli.IntFlag{Name: "mass-silence-percent", EnvVars: []string{"MASS_SILENCE_PERCENT"}, Value: 50, Usage: "how many `PERCENT` of the bases of a tunnel, silent at once, are taken for a fault of the way to them; 0: each is judged by itself"},
-		&cli.IntFlag{Name: "mass-silence-min-bases", EnvVars: []string{"MASS_SILENCE_MIN_BASES"}, Value: 3, Usage: "with fewer than this `NUMBER` of bases each is judged by itself"},
-		&cli.DurationFlag{Name: "mass-silence-window", EnvVars: []string{"MASS_SILENCE_WINDOW"}, Usage: "within which time they fell silent", DefaultText: "1m"},
-		&cli.DurationFlag{Name: "mass-silence-at-most", EnvVars: []string{"MASS_SILENCE_AT_MOST"}, Usage: "for how long that is believed", DefaultText: "30m"},
-		&cli.IntFlag{Name: "base-deletions-percent", EnvVars: []string{"BASE_DELETIONS_PERCENT"}, Value: 10, Usage: "how many `PERCENT` of the bases may be removed for their silence in a minute, one at least"},
-		&cli.DurationFlag{Name: "health-interval", EnvVars: []string{"HEALTH_INTERVAL"}, Usage: "how often a base is asked for its health", DefaultText: "10s"},
-		&cli.DurationFlag{Name: "list-interval", EnvVars: []string{"LIST_INTERVAL"}, Usage: "how often a base is asked for its modules", DefaultText: "15s"},
-		&cli.DurationFlag{Name: "install-timeout", EnvVars: []string{"INSTALL_TIMEOUT"}, Usage: "how long a base may take to install a module", DefaultText: "5m"},
-		&cli.DurationFlag{Name: "uninstall-timeout", EnvVars: []string{"UNINSTALL_TIMEOUT"}, Usage: "how long a base may take to uninstall a module", DefaultText: "1m"},
-		&cli.IntFlag{Name: "install-attempts", EnvVars: []string{"INSTALL_ATTEMPTS"}, Usage: "how often a module is installed in vain", DefaultText: "6"},
-		&cli.DurationFlag{Name: "module-drain", Aliases: []string{"drain"}, EnvVars: []string{"MODULE_DRAIN"}, Usage: "how long the module of a deleted Pod that was Ready stays installed; negative: not at all", DefaultText: "2s"},
-		&cli.IntFlag{Name: "time-scale", EnvVars: []string{"TIME_SCALE"}, Value: 1, Usage: "divide every period by this `NUMBER`, 1 to 20: for tests of long outages"},
-		&cli.StringFlag{Name: "kubeconfig", EnvVars: []string{"KUBECONFIG"}, Usage: "`FILE` that reaches the Kubernetes API", DefaultText: "the cluster that this runs in"},
-		text("metrics-addr", "METRICS_ADDR", ":9090", "`ADDRESS` that serves /metrics; empty: none"),
-		text("health-addr", "HEALTH_ADDR", ":8081", "`ADDRESS` that serves /healthz, /readyz and /tunnelz; empty: none"),
-		&cli.BoolFlag{Name: "profiling", EnvVars: []string{"PROFILING"}, Usage: "serve /debug/pprof beside the metrics"},
-		text("log-level", "LOG_LEVEL", "info", "`LEVEL`: debug, info, warn or error"),
-		text("log-format", "LOG_FORMAT", "text", "`FORMAT`: text or json"),
+		toggle(&s.mqttEnabled, "enable-mqtt-tunnel", "reach bases over MQTT"),
+		text(&s.mqtt.Broker, "mqtt-broker", "", "`HOST` or URL of the broker"),
+		mqttPort,
+		text(&s.mqtt.Username, "mqtt-username", "", "`USER` at the broker"),
+		text(&s.mqtt.Password, "mqtt-password", "", "`PASSWORD` at the broker"),
+		text(&s.mqtt.ClientPrefix, "mqtt-client-prefix", "koupleless", "`PREFIX` of the MQTT client id"),
+		text(&s.mqttCA, "mqtt-ca-path", "", "`FILE` with the authority that signed the broker's certificate; turns TLS on"),
+		text(&s.mqttCert, "mqtt-client-crt-path", "", "`FILE` with the client certificate for mutual TLS"),
+		text(&s.mqttKey, "mqtt-client-key-path", "", "`FILE` with its key"),
+		toggle(&s.mqtt.KeepRetained, "keep-retained-commands", "leave commands of this environment that the broker has retained; otherwise they are removed at the start"),
+		toggle(&s.httpEnabled, "enable-http-tunnel", "reach bases over HTTP"),
+		number(&s.httpPort, "http-tunnel-listen-port", 7777, 0, 65535, "`PORT` for heartbeats over HTTP; 0: a free one"),
+		optional(&s.httpHost, "http-tunnel-listen-host", "all", "`HOST` to listen on for them"),
+		optional(&s.httpProxy, "http-tunnel-proxy", "no proxy", "`URL` of an HTTP proxy that connects to bases by CONNECT, for commands and probes"),
+		optional(&s.http.Token, "http-tunnel-token", "none", "`TOKEN` that bases must send over HTTP, as Authorization: Bearer TOKEN or as the first part of the path"),
+		optional(&s.httpCert, "http-tunnel-tls-cert", "plain HTTP", "`FILE` with the certificate for heartbeats over HTTPS"),
+		text(&s.httpKey, "http-tunnel-tls-key", "", "`FILE` with its key"),
+		optional(&s.httpCA, "http-tunnel-client-ca", "none is asked for", "`FILE` with the authority of the bases' certificates; a base must show one of its identity"),
+		optional(&o.BaseNetworks, "base-networks", "over HTTP the address that its heartbeats come from; never loopback or link-local", "comma-separated `CIDRS` in which a base may report any address; if set, a base over MQTT must report an address in them"),
+		number(&o.MaxBases, "max-bases", base.DefaultMaxBases, 1, unlimited, "`NUMBER` of bases that are known at most"),
+		number(&o.MaxBasesPerAddress, "max-bases-per-address", base.DefaultMaxPerAddress, 1, unlimited, "maximum `NUMBER` of bases that send heartbeats from one address over HTTP, such as the address of a proxy"),
+		deployments,
+		toggle(&o.ModuleView, "enable-module-view", "keep a Module for each module Pod, for kubectl get module"),
+		toggle(&s.kubeletEnabled, "kubelet", "serve kubectl logs and exec of module Pods"),
+		text(&s.kubelet.Host, "kubelet-host", "", "`HOST` where the API server reaches that, by the address InternalDNS of Nodes; it must not prefer InternalIP"),
+		number(&s.kubelet.Port, "kubelet-port", 10250, 0, 65535, "`PORT` for it; 0: a free one"),
+		optional(&s.kubelet.CertFile, "kubelet-tls-cert", "self-signed", "`FILE` with its certificate"),
+		text(&s.kubelet.KeyFile, "kubelet-tls-key", "", "`FILE` with the key"),
+		text(&s.kubelet.ClientCAFile, "kubelet-client-ca", "", "`FILE` with the authority of the API server's client certificate"),
+		text(&s.hooks, "report-hooks", "", "`URLS` of DingTalk robots that are told of failures, separated by ;, each with #SECRET behind it if the robot wants messages signed"),
+		toggle(&s.hooksHTTP, "report-hooks-allow-http", "take http URLs for these too, whose tokens others can read on the way"),
+		text(&o.FailedPods, "failed-pods", "unowned", "`WHICH` Pods turn Failed when a newer version of their module serves: unowned, never or always"),
+		toggle(&o.KeepSameVersion, "keep-same-version", "never replace a module when its image changes and BIZ_VERSION does not: that takes a gap"),
+		toggle(&o.LeavePodTolerations, "leave-pod-tolerations", "leave the tolerations of module Pods as they are: without this environment, and with a limit on unreachable Nodes"),
+		text(&o.Env, "env", "dev", "`ENVIRONMENT` that this controller serves, a lower-case DNS label"),
+		optional(&o.ClientID, "client-id", "random", "`ID` of this controller, unique in its environment"),
+		toggle(&o.Cluster, "is-cluster", "several controllers share the bases"),
+		number(&o.WorkloadMaxLevel, "workload-max-level", 3, 1, unlimited, "workload `LEVELS` by which controllers of a cluster share the bases"),
+		number(&o.VNodeWorkers, "vnode-worker-num", 8, 1, unlimited, "`NUMBER` of modules that one base installs or uninstalls at once"),
+		lease(&o.LeaseDuration, "lease-duration", "15s", "how long this controller may be silent before another one takes its bases"),
+		lease(&o.NodeLease, "node-lease-duration", "40s", "for how long the Lease of a base's Node is good, renewed at half of it; less than kube-controller-manager's --node-monitor-grace-period"),
+		period(&o.UnreachableAfter, "base-unreachable-after", "25s", "silence after which a base's Node turns Unknown"),
+		period(&o.DeadAfter, "base-dead-after", "60s", "silence after which a base's Node is removed"),
+		signed(&o.ReconnectGrace, "reconnect-grace", "128s", "for how long after the broker is back the silence of a base does not count; negative: not at all"),
+		number(&o.MassSilence.Percent, "mass-silence-percent", 50, 0, 100, "how many `PERCENT` of the bases of a tunnel, silent at once, are taken for a fault of the way to them; 0: each is judged by itself"),
+		number(&o.MassSilence.AtLeast, "mass-silence-min-bases", 3, 0, unlimited, "with fewer than this `NUMBER` of bases each is judged by itself"),
+		period(&o.MassSilence.Window, "mass-silence-window", "1m", "within which time they fell silent"),
+		period(&o.MassSilence.AtMost, "mass-silence-at-most", "30m", "for how long that is believed"),
+		number(&o.DeletionsPercent, "base-deletions-percent", 10, 0, 100, "how many `PERCENT` of the bases may be removed for their silence in a minute, one at least"),
+		period(&o.HealthInterval, "health-interval", "10s", "how often a base is asked for its health"),
+		period(&o.ListInterval, "list-interval", "15s", "how often a base is asked for its modules"),
+		period(&o.InstallTimeout, "install-timeout", "5m", "how long a base may take to install a module"),
+		period(&o.UninstallTimeout, "uninstall-timeout", "1m", "how long a base may take to uninstall a module"),
+		attempts,
+		signed(&o.Drain, "module-drain", "2s", "how long the module of a deleted Pod that was Ready stays installed; negative: not at all"),
+		number(&o.TimeScale, "time-scale", 1, 1, pace.Fastest, "divide every period by this `NUMBER`, 1 to 20: for tests of long outages"),
+		optional(&s.kubeconfig, "kubeconfig", "the cluster that this runs in", "`FILE` that reaches the Kubernetes API"),
+		text(&o.MetricsAddr, "metrics-addr", ":9090", "`ADDRESS` that serves /metrics; empty: none"),
+		text(&o.HealthAddr, "health-addr", ":8081", "`ADDRESS` that serves /healthz, /readyz and /tunnelz; empty: none"),
+		toggle(&o.Profiling, "profiling", "serve /debug/pprof beside the metrics"),
+		text(&s.level, "log-level", "info", "`LEVEL`: debug, info, warn or error"),
+		text(&s.format, "log-format", "text", "`FORMAT`: text or json"),
 	}
 }
 
-func options(c *cli.Context) (controller.Options, error) {
-	logger, err := newLogger(c.App.ErrWriter, c.String("log-level"), c.String("log-format"))
-	if err != nil {
-		return controller.Options{}, err
+// options returns the options of the controller. Errors of the logger are written to log.
+func (s *settings) options(log io.Writer) (controller.Options, error) {
+	o := s.Options
+	var err error
+	if o.Logger, err = newLogger(log, s.level, s.format); err != nil {
+		return o, err
 	}
-	config, err := restConfig(c.String("kubeconfig"))
-	if err != nil {
-		return controller.Options{}, err
-	}
-	o := controller.Options{
-		Config:           config,
-		ClientID:         c.String("client-id"),
-		Env:              c.String("env"),
-		Cluster:          c.Bool("is-cluster"),
-		WorkloadMaxLevel: c.Int("workload-max-level"),
-		VNodeWorkers:     c.Int("vnode-worker-num"),
-		LeaseDuration:    c.Duration("lease-duration"),
-		NodeLease:        c.Duration("node-lease-duration"),
-		UnreachableAfter: c.Duration("base-unreachable-after"),
-		DeadAfter:        c.Duration("base-dead-after"),
-		ReconnectGrace:   c.Duration("reconnect-grace"),
-		MassSilence: controller.MassSilence{
-			Percent: c.Int("mass-silence-percent"), AtLeast: c.Int("mass-silence-min-bases"),
-			Window: c.Duration("mass-silence-window"), AtMost: c.Duration("mass-silence-at-most"),
-		},
-		DeletionsPercent: c.Int("base-deletions-percent"),
-		BaseNetworks:     c.String("base-networks"),
-		MaxBases:         c.Int("max-bases"),
-		HealthInterval:   c.Duration("health-interval"),
-		ListInterval:     c.Duration("list-interval"),
-		InstallTimeout:   c.Duration("install-timeout"),
-		UninstallTimeout: c.Duration("uninstall-timeout"),
-		InstallAttempts:  c.Int("install-attempts"),
-		Drain:            c.Duration("module-drain"),
-		TimeScale:        c.Int("time-scale"),
-		Deployments:      c.Bool("enable-module-deployment-controller"),
-		ModuleView:       c.Bool("enable-module-view"),
-
-		MaxBasesPerAddress:  c.Int("max-bases-per-address"),
-		FailedPods:          c.String("failed-pods"),
-		KeepSameVersion:     c.Bool("keep-same-version"),
-		LeavePodTolerations: c.Bool("leave-pod-tolerations"),
-		MetricsAddr:         c.String("metrics-addr"),
-		HealthAddr:          c.String("health-addr"),
-		Profiling:           c.Bool("profiling"),
-		Logger:              logger,
+	if o.Config, err = clientcmd.BuildConfigFromFlags("", s.kubeconfig); err != nil {
+		return o, fmt.Errorf("finding the Kubernetes API (KUBECONFIG=%q): %w", s.kubeconfig, err)
 	}
 	if o.MassSilence.Percent == 0 {
 		o.MassSilence.Percent = -1
 	}
-	for flag, env := range map[string]string{"workload-max-level": "WORKLOAD_MAX_LEVEL", "vnode-worker-num": "VNODE_WORKER_NUM", "max-bases": "MAX_BASES", "max-bases-per-address": "MAX_BASES_PER_ADDRESS", "time-scale": "TIME_SCALE"} {
-		if c.Int(flag) < 1 {
-			return o, fmt.Errorf("%s is %d: it must be at least 1", env, c.Int(flag))
-		}
-	}
-	if o.ClientID == "" {
-		o.ClientID = string(uuid.NewUUID())
-	}
-	if o.ReportHooks, err = report.ParseHooks(c.String("report-hooks"), c.Bool("report-hooks-allow-http")); err != nil {
+	o.ClientID = cmp.Or(o.ClientID, string(uuid.NewUUID()))
+	if o.ReportHooks, err = report.ParseHooks(s.hooks, s.hooksHTTP); err != nil {
 		return o, fmt.Errorf("REPORT_HOOKS: %w", err)
 	}
-	if c.Bool("kubelet") {
-		if o.Kubelet, err = kubeletOptions(c); err != nil {
+	if s.kubeletEnabled {
+		o.Kubelet = &s.kubelet
+		switch {
+		case s.kubelet.Host == "":
+			return o, errors.New("KUBELET_HOST is empty: name the address at which the API server reaches this controller")
+		case s.kubelet.ClientCAFile == "":
+			return o, errors.New("KUBELET_CLIENT_CA is empty: name the file with the authority of the API server's client certificate")
+		}
+	}
+	if s.httpEnabled {
+		o.HTTP = &s.http
+		o.HTTP.Addr = net.JoinHostPort(s.httpHost, strconv.Itoa(s.httpPort))
+		if o.HTTP.Proxy, err = proxyURL(s.httpProxy); err != nil {
+			return o, err
+		}
+		if o.HTTP.TLS, err = serverTLS(s.httpCert, s.httpKey, s.httpCA, o.Logger); err != nil {
 			return o, err
 		}
 	}
-	if c.Bool("enable-http-tunnel") {
-		if o.HTTP, err = httpOptions(c, logger); err != nil {
-			return o, err
-		}
-	}
-	if c.Bool("enable-mqtt-tunnel") {
-		o.MQTT, err = mqttOptions(c, logger)
+	if s.mqttEnabled {
+		o.MQTT = &s.mqtt
+		o.MQTT.TLS, err = clientTLS(s.mqttCA, s.mqttCert, s.mqttKey, o.Logger)
 	}
 	return o, err
-}
-
-func httpOptions(c *cli.Context, logger *slog.Logger) (*controller.HTTPOptions, error) {
-	port := c.Int("http-tunnel-listen-port")
-	if port < 0 || port > 65535 {
-		return nil, fmt.Errorf("HTTP_TUNNEL_LISTEN_PORT is %d: it must be between 0 and 65535", port)
-	}
-	h := &controller.HTTPOptions{Addr: net.JoinHostPort(c.String("http-tunnel-listen-host"), strconv.Itoa(port)), Token: c.String("http-tunnel-token")}
-	var err error
-	if h.Proxy, err = proxyURL(c.String("http-tunnel-proxy")); err != nil {
-		return nil, err
-	}
-	h.TLS, err = serverTLS(c.String("http-tunnel-tls-cert"), c.String("http-tunnel-tls-key"), c.String("http-tunnel-client-ca"), logger)
-	return h, err
 }
 
 // serverTLS is nil when no file is named.
@@ -244,36 +294,6 @@ func proxyURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-func kubeletOptions(c *cli.Context) (*controller.KubeletOptions, error) {
-	k := &controller.KubeletOptions{
-		Host: c.String("kubelet-host"), Port: c.Int("kubelet-port"),
-		CertFile: c.String("kubelet-tls-cert"), KeyFile: c.String("kubelet-tls-key"), ClientCAFile: c.String("kubelet-client-ca"),
-	}
-	switch {
-	case k.Host == "":
-		return nil, errors.New("KUBELET_HOST is empty: name the address at which the API server reaches this controller")
-	case k.Port < 0 || k.Port > 65535:
-		return nil, fmt.Errorf("KUBELET_PROXY_PORT is %d: it must be between 0 and 65535", k.Port)
-	case k.ClientCAFile == "":
-		return nil, errors.New("KUBELET_CLIENT_CA is empty: name the file with the authority of the API server's client certificate")
-	}
-	return k, nil
-}
-
-func mqttOptions(c *cli.Context, logger *slog.Logger) (*controller.MQTTOptions, error) {
-	m := &controller.MQTTOptions{
-		Broker: c.String("mqtt-broker"), Port: c.Int("mqtt-port"),
-		Username: c.String("mqtt-username"), Password: c.String("mqtt-password"),
-		ClientPrefix: c.String("mqtt-client-prefix"), KeepRetained: c.Bool("keep-retained-commands"),
-	}
-	if m.Port < 0 || m.Port > 65535 {
-		return nil, fmt.Errorf("MQTT_PORT is %d: it must be between 1 and 65535", m.Port)
-	}
-	var err error
-	m.TLS, err = clientTLS(c.String("mqtt-ca-path"), c.String("mqtt-client-crt-path"), c.String("mqtt-client-key-path"), logger)
-	return m, err
-}
-
 // clientTLS is nil when no file is named.
 func clientTLS(ca, crt, key string, logger *slog.Logger) (func() *tls.Config, error) {
 	if ca == "" && crt == "" && key == "" {
@@ -290,14 +310,6 @@ func clientTLS(ca, crt, key string, logger *slog.Logger) (func() *tls.Config, er
 		return nil, err
 	}
 	return source.Config, nil
-}
-
-func restConfig(kubeconfig string) (*rest.Config, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("finding the Kubernetes API (KUBECONFIG=%q): %w", kubeconfig, err)
-	}
-	return config, nil
 }
 
 func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {

@@ -1,16 +1,11 @@
 package app
 
 import (
-	"cmp"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/urfave/cli/v2"
 )
 
 // kubeconfig is one that reaches nothing.
@@ -31,7 +26,7 @@ func TestBadSettingsAreRefusedWithTheirName(t *testing.T) {
 		{"a broker of another kind", append(ok, "--mqtt-broker", "http://x"), "MQTT_BROKER"},
 		{"a port out of range", append(ok, "--mqtt-port", "70000"), "MQTT_PORT"},
 		{"no workers", append(ok, "--vnode-worker-num", "0"), "VNODE_WORKER_NUM"},
-		{"a lease too short", append(ok, "--lease-duration", "1s"), "LEASE_DURATION"},
+		{"a lease too short", append(ok, "--lease-duration", "1s"), "LEASE_DURATION is 1s: it must be 4s to 1h0m0s"},
 		{"a lease of a Node too short", append(ok, "--node-lease-duration", "1s"), "NODE_LEASE_DURATION"},
 		{"no levels", append(ok, "--workload-max-level", "-1"), "WORKLOAD_MAX_LEVEL"},
 		{"an unknown log level", append(ok, "--log-level", "loud"), "LOG_LEVEL"},
@@ -46,6 +41,8 @@ func TestBadSettingsAreRefusedWithTheirName(t *testing.T) {
 		{"an authority without a certificate", append(ok, "--enable-http-tunnel", "--http-tunnel-client-ca", file), "HTTP_TUNNEL_CLIENT_CA needs both"},
 		{"a certificate that is none", append(ok, "--enable-http-tunnel", "--http-tunnel-tls-cert", file, "--http-tunnel-tls-key", file), "HTTP_TUNNEL_TLS_CERT"},
 		{"networks that are none", append(ok, "--base-networks", "10.0.0.0"), "BASE_NETWORKS"},
+		{"an install timeout below 0", append(ok, "--install-timeout", "-1s"), "INSTALL_TIMEOUT is -1s"},
+		{"a time scale too high", append(ok, "--time-scale", "21"), "TIME_SCALE is 21: it must be 1 to 20"},
 		{"no bases", append(ok, "--max-bases", "0"), "MAX_BASES"},
 		{"a certificate without its key", append(ok, "--mqtt-client-crt-path", file), "MQTT_CLIENT_KEY_PATH"},
 		{"logs without a host", append(ok, "--kubelet"), "KUBELET_HOST"},
@@ -63,32 +60,6 @@ func TestBadSettingsAreRefusedWithTheirName(t *testing.T) {
 				t.Errorf("error %v, want one that says %q", err, c.want)
 			}
 		})
-	}
-}
-
-// A flag is called as its variable, but for two whose variables the documents name.
-func TestFlagsAreNamedAsTheirVariables(t *testing.T) {
-	documented := map[string]string{"kubelet": "KUBELET_PROXY_ENABLED", "kubelet-port": "KUBELET_PROXY_PORT"}
-	for _, flag := range flags() {
-		name := flag.Names()[0]
-		want := cmp.Or(documented[name], strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
-		env, ok := flag.(cli.DocGenerationFlag)
-		if !ok || !slices.Contains(env.GetEnvVars(), want) {
-			t.Errorf("--%s is not the flag of %s", name, want)
-		}
-	}
-}
-
-// --drain is what --module-drain was called before.
-func TestEarlierNames(t *testing.T) {
-	app := New("dev")
-	var got time.Duration
-	app.Action = func(c *cli.Context) error {
-		got = c.Duration("module-drain")
-		return nil
-	}
-	if err := app.RunContext(t.Context(), []string{"module-controller", "--drain", "7s"}); err != nil || got != 7*time.Second {
-		t.Errorf("--drain 7s is %v: %v", got, err)
 	}
 }
 

@@ -15,9 +15,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// tunnelToken is the environment variable with the token for heartbeats over HTTP.
-const tunnelToken = "HTTP_TUNNEL_TOKEN" //nolint:gosec // a name, not a secret
-
 // stopTime is how long the controller may take to give up its leases.
 const stopTime = 3 * time.Second
 
@@ -46,7 +43,9 @@ type Controller struct {
 var _ Program = (*Controller)(nil)
 
 // Settings are the variables that the documents name (Module Controller V2 document 5.4).
-func (c *Controller) Settings(i Instance) (map[string]string, error) {
+func (c *Controller) Settings(i Instance) (any, error) { return c.settings(i) }
+
+func (c *Controller) settings(i Instance) (map[string]string, error) {
 	host, brokerPort, err := net.SplitHostPort(c.Broker.Addr())
 	if err != nil {
 		return nil, fmt.Errorf("reading the broker's address: %w", err)
@@ -64,7 +63,7 @@ func (c *Controller) Settings(i Instance) (map[string]string, error) {
 		"MQTT_CLIENT_PREFIX":      c.ClientPrefix,
 		"ENABLE_HTTP_TUNNEL":      "true",
 		"HTTP_TUNNEL_LISTEN_HOST": Loopback,
-		tunnelToken:               c.Token,
+		"HTTP_TUNNEL_TOKEN":       c.Token,
 		"HTTP_TUNNEL_PROXY":       "http://" + c.Gateway,
 		"BASE_NETWORKS":           runner.AllNetworks,
 		"ENV":                     c.Env,
@@ -113,7 +112,7 @@ func (c *Controller) serveKubelet() error {
 
 // Process is that of Program.
 func (c *Controller) Process(i Instance) (supervise.Spec, error) {
-	settings, err := c.Settings(i)
+	settings, err := c.settings(i)
 	if err != nil {
 		return supervise.Spec{}, err
 	}
@@ -132,7 +131,6 @@ func (c *Controller) Process(i Instance) (supervise.Spec, error) {
 	}, nil
 }
 
-// list writes variables as NAME=value, sorted.
 func list(env map[string]string) []string {
 	all := make([]string, 0, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {

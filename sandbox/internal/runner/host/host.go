@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,6 +33,8 @@ type Options struct {
 	// Heartbeats is called with the address at which a controller receives heartbeats over HTTP: host:port or
 	// host:port/token. addr is empty if the controller receives none. Required.
 	Heartbeats func(controller, addr string)
+	// Token is the token in the path of heartbeats. Default: none.
+	Token string
 	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller: state.Dir.ClientIDPrefix. Default: no prefix.
 	ClientIDPrefix string
 	// Lead leads the n-th controller, from 1, to the API server through a proxy, and returns the
@@ -42,10 +45,11 @@ type Options struct {
 // Runner runs module controllers as processes of this machine. Ensure and End are called one after
 // the other; the methods of its Part may be called concurrently.
 type Runner struct {
-	o        Options
+	o Options
+
+	mu       sync.Mutex
 	replicas []*replica
-	numbers  sync.Map // of all there have been, by client id
-	byName   sync.Map // the replicas
+	numbers  map[string]int // of all there have been, by client id
 }
 
 // replica is one of the controllers.
@@ -58,11 +62,11 @@ type replica struct {
 	// instance is what it was started as.
 	instance Instance
 	// settings are what it was started with, ports apart; nil while it is not.
-	settings map[string]string
+	settings any
 }
 
 // New returns a runner without controllers.
-func New(o Options) *Runner { return &Runner{o: o} }
+func New(o Options) *Runner { return &Runner{o: o, numbers: map[string]int{}} }
 
 // Start blocks until ctx ends: the processes need nobody to follow them.
 func (r *Runner) Start(ctx context.Context) error {
@@ -73,27 +77,14 @@ func (r *Runner) Start(ctx context.Context) error {
 // Ensure starts the controllers that are missing, starts again those that have other settings or have
 // ended, removes those too many, and blocks until all are ready.
 func (r *Runner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
-	want := *c.Replicas
-	for len(r.replicas) > want { // what it gives up, the others take at once
-		last := r.replicas[len(r.replicas)-1]
-		if err := r.o.Supervisor.Remove(ctx, last.name); err != nil {
-			return err
-		}
-		r.o.Heartbeats(last.name, "")
-		r.byName.Delete(last.name)
-		r.replicas = r.replicas[:len(r.replicas)-1]
-	}
-	for len(r.replicas) < want {
-		x := &replica{name: runner.NameOf(len(r.replicas) + 1), clientID: state.NewClientID(r.o.ClientIDPrefix)}
-		r.replicas = append(r.replicas, x)
-		r.byName.Store(x.name, x)
-		r.numbers.Store(x.clientID, len(r.replicas))
+	replicas, err := r.resize(ctx, *c.Replicas)
+	if err != nil {
+		return err
 	}
 	group, gctx := errgroup.WithContext(ctx)
-	for i, x := range r.replicas {
+	for i, x := range replicas {
 		instance := Instance{Name: x.name, ClientID: x.clientID, Index: i + 1, Config: c}
 		if c.APIView {
-			var err error
 			if instance.Kubeconfig, err = r.o.Lead(x.name, i+1); err != nil {
 				return err
 			}
@@ -110,15 +101,42 @@ func (r *Runner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
 	return group.Wait()
 }
 
+// resize ends the controllers beyond a number, and adds missing ones, which do not run yet.
+func (r *Runner) resize(ctx context.Context, want int) ([]*replica, error) {
+	replicas := r.list()
+	for _, x := range replicas[min(want, len(replicas)):] {
+		if err := r.o.Supervisor.Remove(ctx, x.name); err != nil {
+			return nil, err
+		}
+		r.o.Heartbeats(x.name, "")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.replicas = r.replicas[:min(want, len(replicas))]
+	for n := len(r.replicas) + 1; n <= want; n++ {
+		x := &replica{name: runner.NameOf(n), clientID: state.NewClientID(r.o.ClientIDPrefix)}
+		r.replicas = append(r.replicas, x)
+		r.numbers[x.clientID] = n
+	}
+	return slices.Clone(r.replicas), nil
+}
+
+func (r *Runner) list() []*replica {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.replicas)
+}
+
 // Replica returns the number, from 1, of the controller with a client id, or 0 if no controller has had this
 // client id. The client id may end with "-" and a random part, as the MQTT client id of the module controller
 // does.
 func (r *Runner) Replica(clientID string) int {
-	n, found := r.numbers.Load(clientID)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	number, found := r.numbers[clientID]
 	if end := strings.LastIndexByte(clientID, '-'); !found && end >= 0 {
-		n, _ = r.numbers.Load(clientID[:end])
+		return r.numbers[clientID[:end]]
 	}
-	number, _ := n.(int)
 	return number
 }
 
@@ -127,15 +145,14 @@ func (r *Runner) runs(ctx context.Context, name string) bool {
 	return len(all) == 1 && all[0].State == supervise.Running
 }
 
-// has tells whether it was started with these settings.
-func (x *replica) has(settings map[string]string) bool {
+func (x *replica) has(settings any) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return maps.Equal(settings, x.settings)
+	return reflect.DeepEqual(settings, x.settings)
 }
 
 // start starts a controller anew and waits until it is ready.
-func (r *Runner) start(ctx context.Context, x *replica, instance Instance, settings map[string]string) error {
+func (r *Runner) start(ctx context.Context, x *replica, instance Instance, settings any) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.instance, x.settings = instance, nil
@@ -156,8 +173,8 @@ func (r *Runner) start(ctx context.Context, x *replica, instance Instance, setti
 			return err
 		}
 		heartbeats := instance.Heartbeats
-		if token := settings[tunnelToken]; token != "" {
-			heartbeats += "/" + token
+		if r.o.Token != "" {
+			heartbeats += "/" + r.o.Token
 		}
 		r.o.Heartbeats(x.name, heartbeats)
 		err = r.o.Supervisor.WaitReady(ctx, x.name)
@@ -174,9 +191,10 @@ func (r *Runner) start(ctx context.Context, x *replica, instance Instance, setti
 
 // End ends all controllers at once; abruptly if nothing that they would tidy up outlives them.
 func (r *Runner) End(ctx context.Context, abruptly bool) error {
-	errs := make([]error, len(r.replicas))
+	replicas := r.list()
+	errs := make([]error, len(replicas))
 	var ending sync.WaitGroup
-	for i, x := range r.replicas {
+	for i, x := range replicas {
 		ending.Go(func() {
 			if abruptly {
 				if err := r.o.Supervisor.Kill(x.name); !errors.Is(err, supervise.ErrUnknown) {
@@ -209,18 +227,18 @@ type part struct {
 // gets others.
 func (p *part) Act(ctx context.Context, name string, action component.Action) error {
 	err := p.Processes.Act(ctx, name, action)
-	known, _ := p.r.byName.Load(name)
-	x, is := known.(*replica)
-	if !is || !supervise.PortTaken(err) {
+	replicas := p.r.list()
+	i := slices.IndexFunc(replicas, func(x *replica) bool { return x.name == name })
+	if i < 0 || !supervise.PortTaken(err) {
 		return err
 	}
+	x := replicas[i]
 	x.mu.Lock()
 	instance, settings := x.instance, x.settings
 	x.mu.Unlock()
 	return p.r.start(ctx, x, instance, settings)
 }
 
-// portOf is the port of an address of a listener.
 func portOf(addr string) string {
 	_, port, _ := net.SplitHostPort(addr) // it has one
 	return port

@@ -53,7 +53,6 @@ func freePorts(host string, count int) ([]string, error) {
 	return addrs, nil
 }
 
-// taken tells whether somebody listens on one of the addresses.
 func taken(addrs []string) bool {
 	for _, addr := range addrs {
 		l, err := net.Listen("tcp", addr)

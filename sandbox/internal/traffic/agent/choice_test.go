@@ -8,37 +8,11 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/ptr"
-	"pgregory.net/rapid"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
-
-// Whatever a choice was, with the difference it is the next one; without one nothing is told.
-func TestDifference(t *testing.T) {
-	choices := rapid.Custom(func(t *rapid.T) traffic.Choice {
-		var c traffic.Choice
-		for _, ip := range rapid.SliceOfDistinct(rapid.SampledFrom([]string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}), rapid.ID).Draw(t, "ips") {
-			c.Targets = append(c.Targets, traffic.Target{IP: ip, Web: rapid.SampledFrom([]string{"a:1", "b:1"}).Draw(t, "web")})
-		}
-		if c.Targets = ordered(c.Targets); len(c.Targets) == 0 {
-			c.None = rapid.SampledFrom([]string{"", "no Service"}).Draw(t, "none")
-		}
-		return c
-	})
-	rapid.Check(t, func(t *rapid.T) {
-		was, is := choices.Draw(t, "was"), choices.Draw(t, "is")
-		d, same := between(was, is)
-		if same != cmp.Equal(was, is) {
-			t.Fatalf("between %+v and %+v: same is %v", was, is, same)
-		}
-		if diff := cmp.Diff(is, d.after(was)); !same && diff != "" {
-			t.Fatalf("after the difference (-want +got):\n%s", diff)
-		}
-	})
-}
 
 // source is what somebody says who can follow Services and bases.
 type source struct {

@@ -25,10 +25,10 @@ type beginRequest struct {
 	Choice traffic.Choice `json:"choice,omitzero"`
 }
 
-// tellRequest says what has become different in what a stream may pick from.
+// tellRequest sets what a stream may pick from.
 type tellRequest struct {
 	streamRequest
-	difference
+	Choice traffic.Choice `json:"choice"`
 }
 
 type streamRequest struct {

@@ -31,7 +31,7 @@ func Serve(ctx context.Context, conn net.Conn, patience time.Duration) error {
 }
 
 func handler(g *traffic.Generator, told *rpc.Queue[traffic.LostRequest]) http.Handler {
-	mux, known := http.NewServeMux(), &choices{all: map[streamRequest]*held{}}
+	mux, known := http.NewServeMux(), &choices{all: map[streamRequest]*traffic.Picks{}}
 	begin.Handle(mux, func(ctx context.Context, r beginRequest) (rpc.None, error) {
 		if !r.Spec.Inside {
 			if r.Spec.Address == "" {
@@ -48,7 +48,7 @@ func handler(g *traffic.Generator, told *rpc.Queue[traffic.LostRequest]) http.Ha
 	rpc.HandleClock(mux)
 	of.Handle(mux, func(context.Context, rpc.None) (string, error) { return version.Of(), nil })
 	tell.Handle(mux, func(_ context.Context, r tellRequest) (rpc.None, error) {
-		known.tell(r.streamRequest, r.difference)
+		known.tell(r.streamRequest, r.Choice)
 		return rpc.None{}, nil
 	})
 	summaries.Handle(mux, func(_ context.Context, group string) ([]traffic.Summary, error) { return g.Summaries(group), nil })

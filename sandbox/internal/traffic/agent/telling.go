@@ -31,7 +31,6 @@ func newTelling(on *session, of streamRequest, source Source) *telling {
 // first is what the agent is told when the stream begins.
 func (t *telling) first() traffic.Choice {
 	t.known, _ = t.source()
-	t.known.Targets = ordered(t.known.Targets)
 	return t.known
 }
 
@@ -43,8 +42,8 @@ func (t *telling) run(ctx context.Context, log *slog.Logger) {
 	var waiting chan struct{} // closed when all of now has been told; nil = nobody waits
 	for {
 		is, change := t.source()
-		if d, same := between(t.known, is); !same {
-			if _, err := ask(ctx, t.on, tell, tellRequest{t.of, d}); err != nil {
+		if !equal(t.known, is) {
+			if _, err := ask(ctx, t.on, tell, tellRequest{t.of, is}); err != nil {
 				if ctx.Err() == nil && t.on.ended() == nil {
 					log.Error("the traffic agent cannot be told what a stream may pick from", "group", t.of.Group, "stream", t.of.Name, "err", err)
 				}

@@ -69,8 +69,8 @@ func (e *Env) Faults(all []events.Event) ([]FaultRun, error) {
 	var errs []error
 	for i := range list {
 		f := &list[i]
-		for _, e := range all {
-			x := e.Fault
+		for _, event := range all {
+			x := event.Fault
 			if x != nil && x.Change == events.FaultFired && x.ID == f.ID && x.Target == f.Target && (x.Base == "" || slices.Contains(f.bases, x.Base)) {
 				f.Fired++
 			}

@@ -22,7 +22,6 @@ func (s *commands) annotate(c *cli.Context, list []report.Annotation) error {
 	return report.WriteAnnotations(s.Err, list)
 }
 
-// annotationsOf turns findings into annotations.
 func annotationsOf(findings []lint.Finding) []report.Annotation {
 	var list []report.Annotation
 	for _, f := range findings {

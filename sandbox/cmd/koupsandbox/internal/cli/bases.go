@@ -100,7 +100,6 @@ func whatIsWrong(b control.Base) string {
 	return ""
 }
 
-// restartBases ends the processes of bases, if they run, and starts them again.
 func (s *commands) restartBases(c *cli.Context, up *sandbox.Sandbox, list []string) error {
 	for _, name := range list {
 		b, err := up.RestartBase(c.Context, name, control.RestartRequest{NewIdentity: c.Bool(newIdentityFlag)})
@@ -112,7 +111,6 @@ func (s *commands) restartBases(c *cli.Context, up *sandbox.Sandbox, list []stri
 	return nil
 }
 
-// killBases ends the processes of bases for good, as kill -9 does.
 func (s *commands) killBases(c *cli.Context, up *sandbox.Sandbox, list []string) error {
 	for _, name := range list {
 		on := []string{name}
@@ -143,7 +141,6 @@ func (s *commands) addBases(c *cli.Context, list []string) error {
 	})
 }
 
-// tellEach says of each base what was done to it.
 func (s *commands) tellEach(done string, bases []control.Base) {
 	for _, b := range bases {
 		say(s.Out, "%s %s (%s)\n", done, b.HostName, b.IP)

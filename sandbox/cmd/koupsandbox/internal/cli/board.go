@@ -88,7 +88,6 @@ func (s *commands) runBoard(c *cli.Context, list []string) error {
 	return inSandbox(c, func(up *sandbox.Sandbox) error { return s.boardOf(c, up) })
 }
 
-// clusterName is what a page calls a cluster.
 func clusterName(c *cli.Context) string {
 	if name := c.String(contextFlag); name != "" {
 		return name
@@ -99,7 +98,6 @@ func clusterName(c *cli.Context) string {
 	return "the current context"
 }
 
-// boardOf serves the board of a sandbox.
 func (s *commands) boardOf(c *cli.Context, up *sandbox.Sandbox) error {
 	api, err := apiOf(up)
 	if err != nil {
@@ -116,7 +114,6 @@ func (s *commands) boardOf(c *cli.Context, up *sandbox.Sandbox) error {
 	return s.serveBoard(c, o)
 }
 
-// scenarioFiles are the files, and those in the folders.
 func scenarioFiles(paths []string) ([]string, error) {
 	var files []string
 	for _, path := range paths {
@@ -145,7 +142,6 @@ func scenarioFiles(paths []string) ([]string, error) {
 	return slices.Compact(files), nil
 }
 
-// boardInCluster serves the cluster that the Pod runs in.
 func (s *commands) boardInCluster(c *cli.Context) error {
 	if c.Bool("allow-actions") {
 		return usageError{fmt.Errorf("a board in a cluster only looks: what its users do would be done with its rights, not theirs; leave --allow-actions out")}
@@ -165,7 +161,6 @@ func (s *commands) boardInCluster(c *cli.Context) error {
 	})
 }
 
-// serveBoard listens, prints the address, and serves until Ctrl-C.
 func (s *commands) serveBoard(c *cli.Context, o board.Options) error {
 	klog.SetLogger(logr.Discard()) // watches that break show on the page
 	address := c.String(addrFlag)
@@ -225,7 +220,6 @@ func (s *commands) showBoard(c *cli.Context, folder, url string) (redirect strin
 	return redirect
 }
 
-// redirectPage is the content of a redirect file; %s is the address of the board.
 const redirectPage = `<!DOCTYPE html><meta charset="utf-8"><title>koupsandbox</title><meta http-equiv="refresh" content="0; url=%s">`
 
 // openBrowser opens the address in a browser, if this machine has a desktop. The address contains a token, and

@@ -19,7 +19,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-// Exit codes.
 const (
 	exitOK      = 0
 	exitFailure = 1
@@ -83,7 +82,6 @@ func Run(ctx context.Context, s Streams, args []string) int {
 	return exitFailure
 }
 
-// advice says what to do about failures of the machine.
 func advice(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
@@ -103,7 +101,6 @@ func say(w io.Writer, format string, args ...any) {
 	write(w, plain.Lines(fmt.Sprintf(format, args...)))
 }
 
-// write prints a text as it is, for programs.
 func write(w io.Writer, text string) { _, _ = io.WriteString(w, text) }
 
 const (
@@ -174,7 +171,6 @@ func finish(list []*cli.Command) {
 	}
 }
 
-// commands makes the commands.
 type commands struct {
 	Streams
 	line []string // the command line
@@ -201,7 +197,6 @@ func engine() *cli.StringFlag {
 		EnvVars: []string{"KOUPSANDBOX_ENGINE", "KIND_EXPERIMENTAL_PROVIDER"}}
 }
 
-// home is the absolute path of the folder of all sandboxes.
 func home(c *cli.Context) (string, error) {
 	path, err := filepath.Abs(c.String(homeFlag))
 	if err != nil {
@@ -246,7 +241,6 @@ func within(least, most int, what string, do func(*cli.Context, *sandbox.Sandbox
 	})
 }
 
-// inSandbox opens the sandbox that a command is for.
 func inSandbox(c *cli.Context, do func(*sandbox.Sandbox) error) error {
 	up, err := open(c)
 	if err != nil {
@@ -256,7 +250,6 @@ func inSandbox(c *cli.Context, do func(*sandbox.Sandbox) error) error {
 	return do(up)
 }
 
-// open returns a sandbox that is up.
 func open(c *cli.Context) (*sandbox.Sandbox, error) {
 	folder, name, err := target(c)
 	if err != nil {

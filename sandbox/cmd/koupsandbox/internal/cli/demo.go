@@ -14,7 +14,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 )
 
-// demoReport is the file that demo --report writes.
 const demoReport = "koupsandbox-demo.html"
 
 func (s *commands) demo() *cli.Command {

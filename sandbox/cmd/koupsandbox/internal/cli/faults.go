@@ -61,7 +61,6 @@ func (s *commands) faults() *cli.Command {
 	}
 }
 
-// faultSelector returns the faults that the flags select.
 func faultSelector(c *cli.Context, ids ...string) control.FaultSelector {
 	return control.FaultSelector{Target: v1alpha1.FaultTarget(c.String(targetFlag)), Bases: c.StringSlice(baseFlag), IDs: ids}
 }

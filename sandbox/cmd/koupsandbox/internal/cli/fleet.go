@@ -43,7 +43,6 @@ func (s *commands) runFleet(c *cli.Context) error {
 	return s.bringUp(c, func(spec *v1alpha1.Spec) { fleetPresets(spec, c.Int(basesFlag)) })
 }
 
-// fleetSettings are those of up that a fleet can have.
 func fleetSettings() []cli.Flag {
 	have := []string{
 		"config", "per-pod", "base-image", "agent-image", "controller-image", "context", "kubeconfig", "i-know-what-i-do", "env", "broker", "broker-username",

@@ -47,7 +47,6 @@ func (s *commands) images() *cli.Command {
 	}
 }
 
-// onFile is the action of a command whose only argument is a file; it gets an absolute path.
 func onFile(do func(c *cli.Context, path string) error) cli.ActionFunc {
 	return taking(1, 1, "one file", func(c *cli.Context, list []string) error {
 		path, err := filepath.Abs(list[0])

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,6 @@ import (
 )
 
 const (
-	// followPoll is how often a followed log is looked at.
 	followPoll = 100 * time.Millisecond
 	logSuffix  = ".log"
 )
@@ -63,7 +63,6 @@ func (s *commands) logs() *cli.Command {
 	}
 }
 
-// logged lists the components that have a log.
 func logged(dir state.Dir) ([]string, error) {
 	files, err := os.ReadDir(dir.Logs())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -90,11 +89,7 @@ func (s *commands) log(ctx context.Context, path string, tail int, follow bool) 
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	if tail >= 0 {
-		end, err := f.Seek(0, io.SeekEnd)
-		if err != nil {
-			return fmt.Errorf("reading the log: %w", err)
-		}
-		start, err := lastLines(f, end, tail)
+		start, err := lastLines(f, tail)
 		if err == nil {
 			_, err = f.Seek(start, io.SeekStart)
 		}
@@ -119,28 +114,19 @@ func (s *commands) log(ctx context.Context, path string, tail int, follow bool) 
 	}
 }
 
-// lastLines returns where the last count lines of a file of the size begin.
-func lastLines(f io.ReaderAt, size int64, count int) (int64, error) {
-	if count == 0 {
-		return size, nil
-	}
-	const block = 16 << 10
-	buffer := make([]byte, block)
-	for end := size; end > 0; {
-		start := max(0, end-block)
-		part := buffer[:end-start]
-		if _, err := f.ReadAt(part, start); err != nil {
+func lastLines(f io.Reader, count int) (int64, error) {
+	starts := []int64{0}
+	for lines := bufio.NewReader(f); ; {
+		line, err := lines.ReadString('\n')
+		if line != "" {
+			starts = append(starts, starts[len(starts)-1]+int64(len(line)))
+			starts = starts[max(0, len(starts)-count-1):]
+		}
+		if errors.Is(err, io.EOF) {
+			return starts[0], nil
+		}
+		if err != nil {
 			return 0, err
 		}
-		for i := len(part) - 1; i >= 0; i-- {
-			if part[i] != '\n' || start+int64(i) == size-1 { // the last line's own end
-				continue
-			}
-			if count--; count == 0 {
-				return start + int64(i) + 1, nil
-			}
-		}
-		end = start
 	}
-	return 0, nil
 }

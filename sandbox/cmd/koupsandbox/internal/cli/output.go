@@ -14,7 +14,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// The formats of results.
 const (
 	formatText = "text"
 	formatWide = "wide"
@@ -46,7 +45,6 @@ func (s *commands) show(c *cli.Context, result any, tell func(wide bool)) error 
 	}
 }
 
-// print writes a value as JSON or YAML.
 func (s *commands) print(format string, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err == nil && format == formatYAML {

@@ -19,7 +19,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// schemaFile is the schema that new puts beside a scenario.
 const schemaFile = "scenario.schema.json"
 
 func (s *commands) scenario() *cli.Command {
@@ -62,7 +61,6 @@ func selector() *cli.StringFlag {
 		Usage: "`LABELS` that scenarios must have, as kubectl has them; name is one too: group=rollout,name!=rolling-update"}
 }
 
-// selected reads --selector.
 func selected(c *cli.Context) (func(name string, of map[string]string) bool, error) {
 	text := c.String("selector")
 	if text == "" {
@@ -88,7 +86,6 @@ func load(paths []string, o source.Options) ([]*source.Scenario, error) {
 	return scenarios, nil
 }
 
-// listed is a scenario as list shows it.
 type listed struct {
 	Name        string            `json:"name"`
 	File        string            `json:"file"`
@@ -153,7 +150,6 @@ func (s *commands) newScenario(c *cli.Context, list []string) error {
 	return nil
 }
 
-// writeNew writes a file that must not be there.
 func writeNew(path string, text []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // a file for the user's own repository
 	if err != nil {
@@ -163,7 +159,6 @@ func writeNew(path string, text []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// pairs reads --var NAME=VALUE.
 func pairs(list []string) (map[string]any, error) {
 	values := map[string]any{}
 	for _, pair := range list {
@@ -179,7 +174,6 @@ func pairs(list []string) (map[string]any, error) {
 	return values, nil
 }
 
-// cellsOf counts the runs of scenarios.
 func cellsOf(scenarios []*source.Scenario) int {
 	n := 0
 	for _, sc := range scenarios {
@@ -188,7 +182,6 @@ func cellsOf(scenarios []*source.Scenario) int {
 	return n
 }
 
-// stepsOf lists the names of the steps that a run can begin from.
 func stepsOf(scenarios []*source.Scenario) []string {
 	var names []string
 	for _, sc := range scenarios {

@@ -89,7 +89,6 @@ func (s *commands) printLint(report lint.Report, manifests bool) {
 	}
 }
 
-// isRegular reports whether a path, after symbolic links, is a regular file.
 func isRegular(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
@@ -128,7 +127,6 @@ func (s *commands) live(c *cli.Context, o *lint.Options, manifests int) error {
 	return nil
 }
 
-// asFindings converts the problems of scenarios to findings.
 func asFindings(err error) []lint.Finding {
 	var problems source.Problems
 	errors.As(err, &problems)
@@ -140,7 +138,6 @@ func asFindings(err error) []lint.Finding {
 	return findings
 }
 
-// inputs finds scenario files and manifests.
 func (s *commands) inputs(paths []string) (scenarios []string, manifests []lint.Input, err error) {
 	add := func(path string, text []byte, named bool) {
 		switch {

@@ -19,7 +19,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
-	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
@@ -157,11 +156,7 @@ func (s *commands) sandboxFor(c *cli.Context, scenarios []*source.Scenario) (*sa
 		one := 1
 		config.Spec.Bases.Count = &one // scenarios bring their own bases
 	}
-	printer := progress.NewPrinter(s.Err, progress.PrinterOptions{Terminal: s.Terminal, Width: s.Width})
-	options := s.upOptions(c, folder, config, printer)
-	options.Held = !c.Bool("keep")
-	up, err := sandbox.Up(c.Context, options)
-	printer.Close()
+	up, err := s.startSandbox(c, sandbox.Options{Home: folder, Config: config, Held: !c.Bool("keep")})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -224,7 +219,6 @@ func (s *commands) asWanted(c *cli.Context, up *sandbox.Sandbox, config *v1alpha
 	return nil
 }
 
-// execute runs the scenarios and tells of each when it has ended.
 func (s *commands) execute(c *cli.Context, up *sandbox.Sandbox, scenarios []*source.Scenario, format string) (r *scenario.Report, err error) {
 	style := report.TextOptions{Color: s.Color, Verbose: c.Bool("verbose")}
 	line := &statusLine{w: s.Err, on: s.Terminal, width: s.Width}
@@ -284,7 +278,6 @@ func (s *commands) report(c *cli.Context, r *scenario.Report, format string) err
 	return failed
 }
 
-// ledger writes requests as lines of JSON.
 type ledger struct {
 	file *os.File
 	w    *bufio.Writer

@@ -13,10 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// brokerPassword is the environment variable with the password for an external broker.
 const brokerPassword = "KOUPSANDBOX_BROKER_PASSWORD" //nolint:gosec // the name of a variable
 
-// Categories of flags in the help.
 const (
 	basesCategory      = "BASES"
 	brokerCategory     = "BROKER"
@@ -75,7 +73,6 @@ func settings() []setting {
 	}
 }
 
-// flagsOfSettings returns --config and the flags of settings.
 func flagsOfSettings(list []setting) []cli.Flag {
 	flags := []cli.Flag{&cli.StringFlag{Name: "config", Usage: "`FILE` with settings, kind: Sandbox", EnvVars: []string{"KOUPSANDBOX_CONFIG"}}}
 	for _, s := range list {

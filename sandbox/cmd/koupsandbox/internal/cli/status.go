@@ -14,7 +14,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// basesShown is how many bases the plain status lists; -o wide lists all.
 const basesShown = 10
 
 func (s *commands) status() *cli.Command {

@@ -59,7 +59,6 @@ func (s *commands) runWatch(c *cli.Context, up *sandbox.Sandbox, _ []string) (er
 	return err
 }
 
-// apiOf returns a client of the sandbox's API server.
 func apiOf(up *sandbox.Sandbox) (kubernetes.Interface, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", up.Kubeconfig)
 	if err != nil {

@@ -120,7 +120,6 @@ func (s *commands) clientConfig(c *cli.Context) (clientcmd.ClientConfig, error) 
 	return load(path), nil
 }
 
-// plugin is the name of the binary as a kubectl plugin: kubectl koupsandbox why POD.
 const plugin = "kubectl-koupsandbox"
 
 // isPlugin tells whether kubectl has called the program: then its cluster is asked, and no sandbox.

@@ -12,25 +12,30 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// ordered puts the flags of a command line in front of the arguments of its command, where
-// urfave/cli looks for them. What comes after -- stays as it is. path is the command, from the program's
+// ordered puts the flags of a command line in front of the arguments of its command, and global flags in front of the
+// command, where urfave/cli looks for them. What comes after -- stays as it is. path is the command, from the program's
 // name on.
 func ordered(app *cli.App, line []string) (out, path []string) {
 	path = []string{app.Name}
 	if len(line) < 2 || line[len(line)-1] == completionFlag {
 		return line, path
 	}
-	out = line[:1:1]
+	program := line[:1:1]
 	rest := line[1:]
 	known, commands := app.Flags, app.Commands
-	var flags, arguments []string
+	var global, flags, arguments []string
 	for len(rest) > 0 && rest[0] != "--" {
 		word := rest[0]
 		rest = rest[1:]
 		if strings.HasPrefix(word, "-") && word != "-" {
-			flags = append(flags, word)
-			if takesNext(known, word) && len(rest) > 0 {
-				flags, rest = append(flags, rest[0]), rest[1:]
+			name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+			of, into := known, &flags
+			if flagNamed(known, name) == nil && flagNamed(app.Flags, name) != nil {
+				of, into = app.Flags, &global
+			}
+			*into = append(*into, word)
+			if takesNext(of, word) && len(rest) > 0 {
+				*into, rest = append(*into, rest[0]), rest[1:]
 			}
 			continue
 		}
@@ -45,7 +50,7 @@ func ordered(app *cli.App, line []string) (out, path []string) {
 		}
 		arguments = append(arguments, word)
 	}
-	return slices.Concat(out, flags, arguments, rest), path
+	return slices.Concat(program, global, out, flags, arguments, rest), path
 }
 
 // topic is the command whose output answers a mistake of the user's.
@@ -78,7 +83,6 @@ func takesNext(known []cli.Flag, word string) bool {
 	return ok && d.TakesValue()
 }
 
-// flagNamed is nil when there is none.
 func flagNamed(known []cli.Flag, name string) cli.Flag {
 	i := slices.IndexFunc(known, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 	if i < 0 {
@@ -87,7 +91,6 @@ func flagNamed(known []cli.Flag, name string) cli.Flag {
 	return known[i]
 }
 
-// flagsOf are those of a command, and of all.
 func flagsOf(c *cli.Context) []cli.Flag { return slices.Concat(c.App.Flags, c.Command.Flags) }
 
 // noCommand is what is wrong with a word that is no command; of are the commands that there are.
@@ -101,7 +104,6 @@ func noCommand(of []*cli.Command, before, word string) error {
 	return usageError{fmt.Errorf("there is no command %q%s", strings.TrimSpace(before+" "+word), plain.Meant(word, names))}
 }
 
-// onUsageError says which flag may have been meant.
 func onUsageError(c *cli.Context, err error, _ bool) error {
 	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
 	if !unknown {
@@ -146,7 +148,6 @@ func badValue(c *cli.Context, err error) error {
 	return fmt.Errorf("%s is %s: use %s", dashed(found[2]), found[1], what)
 }
 
-// dashed is a flag as it is typed.
 func dashed(name string) string {
 	if len(name) == 1 {
 		return "-" + name

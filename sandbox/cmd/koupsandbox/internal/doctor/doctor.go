@@ -77,7 +77,6 @@ func provider(programs sandbox.Programs) Check {
 	return c
 }
 
-// engine tells what the provider kind would find; whoever has none uses another provider.
 func engine(ctx context.Context, name string) Check {
 	c := Check{Name: "container engine", OK: true}
 	image, err := kind.AtHand(ctx, name)
@@ -162,7 +161,6 @@ func ports() Check {
 	return c.done()
 }
 
-// done drops the advice of a good finding.
 func (c Check) done() Check {
 	if c.OK {
 		c.Fix = ""

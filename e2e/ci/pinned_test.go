@@ -1,0 +1,79 @@
+package ci
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/kind/pkg/apis/config/defaults"
+)
+
+var (
+	// named matches the name of an image in YAML, in a Dockerfile, or in a command of a container engine.
+	named    = regexp.MustCompile(`(?m)^\s*(?:- )?(?:image|container): *["']?([^\s"'#}]+)|\bFROM ([a-z][\w./:@-]*)|\b(?:docker|podman|crane|skopeo) pull (?:-\S+ )*([a-z][\w./:@-]*)`)
+	byDigest = regexp.MustCompile(`@sha256:[0-9a-f]{64}$`)
+	// allowed matches images that this repository builds, and the jars of modules and their templates.
+	allowed = regexp.MustCompile(`^(?:module-controller|koupsandbox|(?:localhost/)?koupsandbox/[a-z-]+):[\w.-]+$|^scratch$|^https?://|^\$\{\{`)
+	// uses matches an action, with the comment after it.
+	uses   = regexp.MustCompile(`(?m)^\s*(?:- )?uses: *(\S+)(.*)$`)
+	pinned = regexp.MustCompile(`^actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
+)
+
+// Files name external images by digest, and external actions by commit, with the release in a comment. A tag can change.
+func TestImagesAndActionsArePinned(t *testing.T) {
+	images, actions := 0, map[string]string{}
+	must(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if slices.Contains([]string{".git", "bin", "dist", "docs", "node_modules", "artifacts", "testdata"}, entry.Name()) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !slices.Contains([]string{".yml", ".yaml", ".sh", ".go", ""}, filepath.Ext(path)) || strings.HasSuffix(path, "pinned_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(text)) {
+			if !strings.Contains(line, "image:") && !strings.Contains(line, "container:") && !strings.Contains(line, "FROM ") && !strings.Contains(line, " pull ") {
+				continue // the expression is slow
+			}
+			for _, m := range named.FindAllStringSubmatch(line, -1) {
+				images++
+				if image := m[1] + m[2] + m[3]; !byDigest.MatchString(image) && !allowed.MatchString(image) {
+					t.Errorf("%s names the image %s: name it by its digest, or build it", path, image)
+				}
+			}
+		}
+		if !strings.HasSuffix(path, ".yml") {
+			return nil
+		}
+		for _, m := range uses.FindAllStringSubmatch(string(text), -1) {
+			used := m[1] + strings.TrimRight(m[2], "\r")
+			if m[1] == "./" || strings.HasPrefix(m[1], "koupleless/koupsandbox@") {
+				continue
+			}
+			name, _, _ := strings.Cut(used, "@")
+			if other := actions[name]; !pinned.MatchString(used) || other != "" && other != used {
+				t.Errorf("%s uses %s: name its commit, its release in a comment, and the same as other files (%s)", path, used, other)
+			}
+			actions[name] = used
+		}
+		return nil
+	}))
+	if images < 2 || len(actions) < 5 {
+		t.Errorf("only %d images and %d actions were found", images, len(actions))
+	}
+	if !byDigest.MatchString(defaults.Image) {
+		t.Errorf("kind creates nodes of %s, which has no digest", defaults.Image)
+	}
+}

@@ -1,0 +1,338 @@
+package realbase
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	broker "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/hooks/auth"
+
+	"github.com/koupleless/koupsandbox/fakebase/recording"
+)
+
+var record = flag.Bool("record", false, "write the answers of real bases into the recordings of fakebase")
+
+// recordings is the directory of all recordings.
+var recordings = filepath.Join("..", "..", "fakebase", "testdata", "real")
+
+// versions are those of java/pom.xml and of its dependencies.
+var versions = recording.Versions{Koupleless: "2.1.6", SofaArk: "3.1.7", SpringBoot: "3.2.12", Fastjson: "1.2.83", Java: "17"}
+
+const (
+	// startTime is the maximum time that a base needs to start on a busy machine.
+	startTime = 3 * time.Minute
+	// playTime is the maximum time for the requests of a recording.
+	playTime = 10 * time.Minute
+	silence  = 3 * time.Second
+)
+
+// TestRecord sends the requests of all recordings to real bases, and writes the answers into them. To record something
+// new, write a file without answers; set silent where no answer is expected. The identity of a module in a jar is that
+// of the recording; all else of a jar is that of the module that Maven has built.
+func TestRecord(t *testing.T) {
+	if !*record {
+		t.Skip("run it with: make record")
+	}
+	names, all, err := recording.Load(recordings)
+	must(t, err)
+	shared := map[recording.Settings][]string{}
+	for _, name := range names {
+		r := all[name]
+		switch {
+		case r.Phases != nil:
+			t.Run(name, func(t *testing.T) {
+				t.Parallel() // most of the time, a base waits
+				recordPhases(t, name, r)
+			})
+		case r.OwnBase:
+			recordExchanges(t, r.Base, []string{name}, all)
+		default:
+			shared[r.Base] = append(shared[r.Base], name)
+		}
+	}
+	for settings, names := range shared {
+		recordExchanges(t, settings, names, all)
+	}
+}
+
+// recordExchanges records with one base.
+func recordExchanges(t *testing.T, settings recording.Settings, names []string, all map[string]recording.Recording) {
+	t.Run(fmt.Sprintf("%+v", settings), func(t *testing.T) {
+		w := &world{server: openBroker(t), tap: recording.NewTap()}
+		must(t, w.server.AddHook(w.tap, nil))
+		must(t, w.listenBroker())
+		defer w.stop()
+		o := recorded()
+		o.Settings, o.Broker = settings, w.addr
+		if settings.Disk > 0 {
+			o.Downloads = t.TempDir()
+			if err := NoSmallDisk(t.Context(), o.Downloads); err != nil {
+				t.Skip(err)
+			}
+		}
+		must(t, w.startBase(o))
+		defer func() { must(t, w.kill()) }()
+		starting, cancel := context.WithTimeout(t.Context(), startTime)
+		defer cancel()
+		must(t, w.Ready(starting))
+		select {
+		case <-w.tap.Subscribed:
+		case <-starting.Done():
+			t.Fatal("the base does not connect to the broker")
+		}
+		for _, name := range names {
+			t.Run(name, func(t *testing.T) {
+				r := all[name]
+				playing, cancel := context.WithTimeout(t.Context(), playTime)
+				defer cancel()
+				answered, err := player(t, &r, w).Play(playing, r.Exchanges)
+				must(t, err)
+				r.Exchanges = answered
+				must(t, uninstallAll(playing, w.base))
+				save(t, name, r)
+			})
+		}
+	})
+}
+
+// recordPhases records with a base that has its own broker or controller.
+func recordPhases(t *testing.T, name string, r recording.Recording) {
+	w := &world{tap: recording.NewTap()}
+	if r.Tunnel == recording.MQTT {
+		w.server = openBroker(t)
+		must(t, w.server.AddHook(w.tap, nil))
+		must(t, w.listenBroker())
+	} else {
+		w.control.Tap = w.tap
+		must(t, w.listenController())
+	}
+	defer w.stop()
+	defer func() {
+		if w.kill != nil {
+			must(t, w.kill())
+		}
+	}()
+	var err error
+	r.Phases, err = player(t, &r, w).Live(t.Context(), w, r.Phases)
+	must(t, err)
+	save(t, name, r)
+}
+
+// player returns a player for the base of a world, and makes the jars of the recording.
+func player(t *testing.T, r *recording.Recording, w *world) *recording.Player {
+	directory, err := os.MkdirTemp("", "record") // answers contain its name, without the name of the test
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(directory)) })
+	for name, recorded := range r.Jars {
+		if recorded != nil {
+			r.Jars[name] = identityOf(t, recorded)
+		}
+		must(t, recording.WriteJar(filepath.Join(directory, name), r.Jars[name], filepath.Join(target, ShopJar1)))
+	}
+	places, err := recording.OpenPlaces(directory)
+	must(t, err)
+	t.Cleanup(places.Close)
+	return &recording.Player{
+		Places: places, Tunnel: r.Tunnel, Broker: w.server, Tap: w.tap, Silence: silence,
+		Dial: func(ctx context.Context) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", w.base.arklet)
+		},
+		Web: func(context.Context) (string, error) { return w.base.Web(), nil },
+	}
+}
+
+// save writes a recording.
+func save(t *testing.T, name string, r recording.Recording) {
+	r.Versions = versions
+	if r.Tunnel == recording.MQTT {
+		r.Versions.MQTT = "the tunnel of e2e/realbase/java: upstream's is not on Maven Central"
+	}
+	must(t, r.Save(recordings, filepath.Base(name)))
+}
+
+// uninstallAll uninstalls the modules that a recording has left.
+func uninstallAll(ctx context.Context, base *Base) error {
+	list, err := base.Modules(ctx)
+	if err != nil {
+		return err
+	}
+	for _, module := range list {
+		identity, _, _ := strings.Cut(module, " ")
+		name, version, _ := strings.Cut(identity, ":")
+		if _, err := base.Command(ctx, "uninstallBiz", fmt.Sprintf(`{"bizName":%q,"bizVersion":%q}`, name, version)); err != nil {
+			return err
+		}
+	}
+	left, err := base.Modules(ctx)
+	if err == nil && len(left) > 0 {
+		err = fmt.Errorf("modules are left: %s", strings.Join(left, ", "))
+	}
+	return err
+}
+
+// recorded are the options of a base that is recorded.
+func recorded() Options {
+	return Options{
+		Jar: filepath.Join(target, BaseJar), Log: filepath.Join(target, "record.log"), Identity: recording.Identity, Username: "any", Password: "any",
+		// Arklet runs a command on the thread that reads from the connection, and all connections
+		// of that thread wait. With the default of two threads per core, requests during an install would wait for it.
+		JVM: []string{"-Dio.netty.eventLoopThreads=64"},
+	}
+}
+
+// world is a base, and the broker or the controller that it has for itself.
+type world struct {
+	server  *broker.Server // nil = no broker
+	control recording.Controller
+	tap     *recording.Tap
+
+	addr     string       // of the broker or the controller
+	listener net.Listener // nil = nothing listens
+	http     *http.Server // of the controller
+
+	base *Base
+	kill func() error // ends the base and waits for that; nil = it does not run
+}
+
+// Listens reports whether the base can reach its broker or its controller.
+func (w *world) Listens() bool { return w.listener != nil }
+
+// Ready blocks until arklet answers.
+func (w *world) Ready(ctx context.Context) error { return w.base.WaitReady(ctx) }
+
+// Happen lets an event happen.
+func (w *world) Happen(_ context.Context, event recording.Event) error {
+	switch event {
+	case recording.Start:
+		o := recorded()
+		if w.server != nil {
+			o.Broker = w.addr
+		} else {
+			o.Controller = "http://" + w.addr
+		}
+		return w.startBase(o)
+	case recording.Kill:
+		kill := w.kill
+		w.kill = nil
+		return kill()
+	case recording.BrokerStops, recording.ControllerStops:
+		w.stop()
+	case recording.BrokerReturns:
+		return w.listenBroker()
+	case recording.ConnectionBreaks:
+		w.cut()
+	case recording.ControllerHangs, recording.ControllerFails:
+		w.control.Set(event)
+	case recording.ControllerReturns:
+		w.control.Set(event)
+		if w.listener == nil {
+			return w.listenController()
+		}
+	}
+	return nil
+}
+
+// startBase starts a base without waiting until it answers.
+func (w *world) startBase(o Options) error {
+	base, err := New(o)
+	if err != nil {
+		return err
+	}
+	running, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- base.Start(running) }()
+	w.base, w.kill = base, func() error {
+		stop()
+		return <-done
+	}
+	return nil
+}
+
+// openBroker returns a broker that accepts any password and does not listen.
+func openBroker(t *testing.T) *broker.Server {
+	server := broker.New(&broker.Options{InlineClient: true, Logger: slog.New(slog.DiscardHandler)})
+	must(t, server.AddHook(new(auth.AllowHook), nil))
+	must(t, server.Serve())
+	t.Cleanup(func() { _ = server.Close() }) // the recordings are written
+	return server
+}
+
+// listen opens any port, or the one that was open before.
+func (w *world) listen() (err error) {
+	if w.addr == "" {
+		w.addr = "127.0.0.1:0"
+	}
+	if w.listener, err = net.Listen("tcp", w.addr); err == nil {
+		w.addr = w.listener.Addr().String()
+	}
+	return err
+}
+
+func (w *world) listenBroker() error {
+	if err := w.listen(); err != nil {
+		return err
+	}
+	go func(l net.Listener) {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return // the listener is closed
+			}
+			go func() { _ = w.server.EstablishConnection("tcp", conn) }() // until the connection ends
+		}
+	}(w.listener)
+	return nil
+}
+
+func (w *world) listenController() error {
+	if err := w.listen(); err != nil {
+		return err
+	}
+	w.http = &http.Server{Handler: &w.control}
+	go func(s *http.Server, l net.Listener) { _ = s.Serve(l) }(w.http, w.listener) // until it is closed
+	return nil
+}
+
+// cut breaks the connections to the broker.
+func (w *world) cut() {
+	for _, c := range w.server.Clients.GetAll() {
+		c.Stop(errors.New("the connection breaks"))
+	}
+}
+
+// stop breaks all connections, and closes the port.
+func (w *world) stop() {
+	if w.listener == nil {
+		return
+	}
+	_ = w.listener.Close() // there is no more to accept
+	w.listener = nil
+	if w.server != nil {
+		w.cut()
+	} else {
+		_ = w.http.Close() // nothing more is to be answered
+	}
+}
+
+// identityOf returns the manifest that Maven has built with the identity of a module in a recording.
+func identityOf(t *testing.T, recorded recording.Manifest) recording.Manifest {
+	m, err := manifest()
+	must(t, err)
+	delete(m, "build-time") // it is not read, and differs from build to build
+	for _, key := range []string{"Ark-Biz-Name", "Ark-Biz-Version", "Main-Class", "Start-Class", "web-context-path", "priority"} {
+		if m[key] = recorded[key]; m[key] == "" {
+			delete(m, key)
+		}
+	}
+	return m
+}
