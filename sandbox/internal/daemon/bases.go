@@ -19,8 +19,7 @@ import (
 
 const fleetName = "bases"
 
-// bases are the bases as one component. Those of a group may be meant not to be well: their owners
-// watch them.
+// bases are all bases as one component. Only the sandbox's own bases affect its readiness.
 type bases struct {
 	fleet     *fleet.Fleet
 	startedAt time.Time
@@ -56,8 +55,7 @@ func noProcess(name string, action component.Action) error {
 // Down is empty: bases are added and removed, not started again.
 func (b bases) Down(context.Context) []string { return nil }
 
-// scaleTo brings the number of the sandbox's own bases to want and waits until all
-// are connected.
+// scaleTo changes the number of the sandbox's own bases, and waits until all are connected.
 func (d *Daemon) scaleTo(ctx context.Context, steps *progress.Steps, f *fleet.Fleet, want int) error {
 	have := f.Count().Own
 	if have > want {
@@ -96,10 +94,8 @@ func (d *Daemon) changing(ctx context.Context, share int64) (context.Context, fu
 	return ctx, release, nil
 }
 
-// using returns a context that ends with ctx, when the sandbox is taken down, and
-// after the time that each step of an up may take. What uses the bases only does
-// not wait for whoever changes the sandbox: several scenarios may, and one may
-// want to resume the broker that another's bases wait for.
+// using returns a context that ends with ctx, when the sandbox is taken down, and after the timeout of a step. It does not
+// wait for changes of the sandbox: a scenario may have to resume the broker that the bases of another one wait for.
 func (d *Daemon) using(ctx context.Context) (context.Context, *running, func(), error) {
 	s, err := d.isUp()
 	if err != nil {
@@ -114,8 +110,7 @@ func (d *Daemon) using(ctx context.Context) (context.Context, *running, func(), 
 	}, nil
 }
 
-// AddBases adds bases; they are connected when it returns. When they do not
-// connect in time, those of a group are removed again.
+// AddBases adds bases, and waits until they are connected. If they do not connect in time, it removes those of a group.
 func (d *Daemon) AddBases(ctx context.Context, r control.AddRequest) ([]control.Base, error) {
 	ctx, running, release, err := d.using(ctx)
 	if err != nil {

@@ -172,7 +172,8 @@ func (b *bringUp) checkBroker(ctx context.Context) error {
 // loadControllerImage loads the image of the controllers into the nodes, unless the controllers cannot run there.
 func (b *bringUp) loadControllerImage(ctx context.Context) error {
 	nodes, location, program := b.cluster.Properties().Nodes, b.config.Spec.Controller.Location, b.d.o.Programs.Controller
-	if nodes == nil || location == v1alpha1.LocationHost || location == "" && incluster.CheckProgram(program) != nil {
+	possible := location == v1alpha1.LocationCluster || location == "" && incluster.CheckProgram(program) == nil
+	if nodes == nil || !possible {
 		return nil
 	}
 	return incluster.Load(ctx, nodes, program, string(b.d.o.Dir))

@@ -24,8 +24,7 @@ func (d *Daemon) Act(ctx context.Context, r control.ActRequest) error {
 	return d.act(ctx, r.Component, r.Action)
 }
 
-// act does something to a component, within the time that a step may take. Whoever calls it has the
-// right to change the sandbox.
+// act performs an action on a component, with the timeout of a step. The caller holds a share of Daemon.changes.
 func (d *Daemon) act(ctx context.Context, name string, action component.Action) error {
 	ctx, cancel := context.WithTimeout(ctx, d.configNow().Spec.Wait.Duration)
 	defer cancel()

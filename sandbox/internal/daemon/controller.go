@@ -10,8 +10,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 )
 
-// SetController brings the module controllers to what is asked, and returns what
-// was before. When they do not get ready it puts that back.
+// SetController changes the module controllers, and returns a request that reverts the change. If they do not become
+// ready, it reverts the change.
 func (d *Daemon) SetController(ctx context.Context, r control.ControllerRequest) (control.ControllerRequest, error) {
 	ctx, release, err := d.changing(ctx, whole)
 	if err != nil {
@@ -58,8 +58,8 @@ func (d *Daemon) controllerConfig(r control.ControllerRequest) (v1alpha1.Control
 	return *c, v1alpha1.Validate(&config).ToAggregate()
 }
 
-// setControllers brings the controllers to a request upon the configuration, and blocks until all are
-// ready, for as long as a step may take. Whoever calls it has the right to change the sandbox.
+// setControllers applies a request to the configured controllers, and blocks until all are ready. The caller holds
+// Daemon.changes.
 func (d *Daemon) setControllers(ctx context.Context, r control.ControllerRequest) error {
 	config, err := d.controllerConfig(r)
 	if err != nil {

@@ -26,32 +26,25 @@ import (
 )
 
 const (
-	// idleTime is how long a daemon waits for its first up: the command that
-	// started it asks at once, unless it was killed.
+	// idleTime is how long a daemon waits for its first up.
 	idleTime = 10 * time.Second
-	// downTime is how long stopping may take before processes are killed, and downTimeEach how much longer for
-	// each base, whose Node, Lease and Pods have to go in a cluster that stays: twice what that took on two
-	// processors, and the 15 s after which the Lease of a controller that was killed ends.
+	// downTime is how long stopping may take before processes are killed, and downTimeEach how much longer for each base.
+	// It includes the 15 s after which the Lease of a killed controller expires.
 	downTime, downTimeEach = 25 * time.Second, 10 * time.Millisecond
 	// daemonName is the name of the daemon's own run record, and of itself as a component.
 	daemonName = "daemon"
 )
 
 var (
-	// errDown ends what goes on when the sandbox is taken down.
-	errDown = errors.New("the sandbox is being taken down")
-	// errAbandoned ends a sandbox whose holder has gone.
+	errDown      = errors.New("the sandbox is being taken down")
 	errAbandoned = errors.New("the command that the sandbox was for has gone")
-	// errUpFailed ends a sandbox whose first up has failed, or was given up.
-	errUpFailed = errors.New("the sandbox ends, because it could not be brought up")
-	// errLeft is the error of an end that has left the cluster as it was found.
-	errLeft = errors.New("the cluster that was there before stays")
+	errUpFailed  = errors.New("the sandbox ends, because it could not be brought up")
+	errLeft      = errors.New("the cluster that was there before stays")
 )
 
 // Programs are the paths of the programs that the daemon runs.
 type Programs struct {
-	// Self is koupsandbox, which is started in a node of the cluster to send requests
-	// there; needed where bases have addresses that the cluster routes.
+	// Self is koupsandbox, which runs in a node of the cluster to send requests from there.
 	Self string
 	// ControlPlane is koup-controlplane; needed by the provider embedded.
 	ControlPlane string
@@ -83,10 +76,10 @@ type Daemon struct {
 	supervisor *supervise.Supervisor
 	startedAt  time.Time
 
-	// changes is held whole by whoever changes the sandbox: up, down, scaling. Whoever acts on one of
-	// its components holds a share: one may have to start the broker for which another waits.
+	// changes is held whole by up, down and scaling. An action on a component holds a share, because one action may have to
+	// start the broker that another one waits for.
 	changes *semaphore.Weighted
-	// ending ends with the cause errDown, errAbandoned or errUpFailed as soon as the end has begun.
+	// ending ends with the cause errDown, errAbandoned or errUpFailed when the end begins.
 	ending context.Context
 	end    context.CancelCauseFunc
 	// stopped is closed when everything has been stopped.
@@ -146,9 +139,8 @@ func New(o Options) *Daemon {
 	return d
 }
 
-// Start serves the control API until the sandbox is taken down, ctx ends, the
-// first up fails, or none comes within 10 s. Then it stops everything that it
-// has started and returns. It can be called once.
+// Start serves the control API until the sandbox is taken down, ctx ends, the first up fails, or none comes within 10 s.
+// Then it stops everything, and returns. It can be called once.
 func (d *Daemon) Start(ctx context.Context) error {
 	path, err := d.o.Dir.NewSocketPath()
 	if err != nil {
@@ -290,7 +282,7 @@ func (d *Daemon) Down() error {
 	return d.stopErr
 }
 
-// Hold blocks until the sandbox is taken down; when ctx ends before, it takes it down.
+// Hold blocks until the sandbox is taken down. When ctx ends first, Hold takes the sandbox down.
 func (d *Daemon) Hold(ctx context.Context, held func()) {
 	held()
 	select {
@@ -301,11 +293,10 @@ func (d *Daemon) Hold(ctx context.Context, held func()) {
 	}
 }
 
-// DownTime is how long a daemon that has run so many bases may take to stop everything.
+// DownTime is how long a daemon with so many bases may take to stop everything.
 func DownTime(bases int) time.Duration { return downTime + time.Duration(bases)*downTimeEach }
 
-// stop stops what the first up has started. ending has ended, so whoever changes
-// the sandbox will give way.
+// stop undoes what the first up has begun. ending has ended, which cancels changes in progress.
 func (d *Daemon) stop(ctx context.Context) {
 	_ = d.changes.Acquire(context.WithoutCancel(ctx), whole) // for good; it fails with its context only
 	d.setPhase(control.Stopping)
@@ -340,15 +331,14 @@ func (d *Daemon) shown() [partCount]component.Part {
 	return d.parts
 }
 
-// assembled returns what the sandbox is made of, once that is so; its bases and Nodes may still be
-// to come.
+// assembled returns the parts of the sandbox when all are made. They may not run yet.
 func (d *Daemon) assembled() (s *running, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.running, d.running != nil
 }
 
-// isUp returns what the sandbox is made of, or an error unless the first up has ended well.
+// isUp returns the parts of the sandbox, or an error unless the first up has succeeded.
 func (d *Daemon) isUp() (*running, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

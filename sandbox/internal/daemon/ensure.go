@@ -20,10 +20,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 )
 
-// ensure brings a running sandbox in line with a configuration: it resumes what is
-// paused, starts what has exited, brings the number of bases to the wanted one, and says what it has
-// done. Other settings stay until the next down. When it fails the sandbox stays
-// up as it is.
+// ensure brings a running sandbox in line with a configuration: it resumes paused components, starts exited ones, and
+// scales the bases. It returns its changes. Other settings stay until the next down.
 func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.UpRequest) ([]string, error) {
 	config := r.Config
 	running, err := d.isUp()
@@ -91,8 +89,8 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 	return changes, d.step(ctx, steps, waitingForNodes(running.fleet.Count().Own), func(ctx context.Context) error { return d.waitNodes(ctx, running) })
 }
 
-// basesAgain starts the sandbox's own bases again whose processes have ended, beside each other. One
-// that ended with an error is removed, and another one replaces it.
+// basesAgain restarts the sandbox's own bases whose processes have ended. It removes bases that ended with an error; scaling
+// replaces them.
 func (d *Daemon) basesAgain(ctx context.Context, steps *progress.Steps, running *running) (changes []string, err error) {
 	var ended []string
 	for _, m := range running.fleet.Group("") {

@@ -149,8 +149,8 @@ func (s *running) dropFaults(group string) {
 // mostNodes is how many Nodes are remembered with the groups of their bases.
 const mostNodes = 1 << 16
 
-// groupOf tells to which group an object of the API belongs that controllers write: by its namespace,
-// which a run of a scenario shares its name with, or by the base behind a Node.
+// groupOf returns a function that finds the group of an object that controllers write: by the namespace, which has the
+// name of the group, or by the base of a Node.
 func (d *Daemon) groupOf(f *fleet.Fleet, n *nodes.Watch) func(namespace, name string) string {
 	var mu sync.Mutex
 	known := map[string]string{} // a Node is written after its base has gone, too

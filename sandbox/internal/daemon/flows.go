@@ -46,8 +46,8 @@ func (i *inside) all(group string, matches func(*fleet.Member) bool) bool {
 	return len(members) > 0 && !slices.ContainsFunc(members, func(m *fleet.Member) bool { return !matches(m) })
 }
 
-// complete sends the requests to a Service through kube-proxy if the cluster routes the addresses of the
-// bases. Bases that share a Pod also share its address, so the agent is told where they listen.
+// complete sends the requests to a Service through kube-proxy if the cluster routes the addresses of the bases. Bases that
+// share a Pod also share its address, so the agent gets their ports.
 func (i *inside) complete(ctx context.Context, group string, spec traffic.Spec) (traffic.Spec, agent.Source, error) {
 	if spec.Via == v1alpha1.ViaBases {
 		spec.Inside = true
@@ -101,8 +101,7 @@ func reached(m *fleet.Member) traffic.Target {
 	return traffic.Target{IP: m.IP(), Base: m.Name(), Host: m.HostName, Web: m.Inside(), Port: m.WebPort}
 }
 
-// Begin starts a stream, inside if that is possible. What goes to the address of a Service goes to
-// that of now, as with a client that has looked it up.
+// Begin starts a stream, inside if that is possible. It resolves the address of a Service once.
 func (f *flows) Begin(ctx context.Context, group string, spec traffic.Spec) error {
 	spec.Address, spec.Inside = "", false
 	spec, err := spec.Complete()

@@ -13,12 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/incluster"
 )
 
-// The ports of the daemon: where things may come from, each with its implementations in packages of
-// their own. The other two are fleet.Runtime, what bases run in, and broker.Link, how MQTT gets
-// through.
-
-// Cluster is where the Kubernetes API comes from. Unless something else is said, its methods are
-// called when the API answers.
+// Cluster provides the Kubernetes API. Its methods are called when the API answers, except where stated otherwise.
 type Cluster interface {
 	// Steps bring the cluster up, and end it. It may be called at any time.
 	Steps() cluster.Steps
@@ -31,10 +26,10 @@ type Cluster interface {
 	Sweep(ctx context.Context) error
 	// Admit gives the module controller its rights, and its kubeconfig.
 	Admit(ctx context.Context) error
-	// Dismiss removes from a cluster that stays what was made in it: the rights, and the Nodes of
-	// bases by their identities. It is called when the controller has ended.
+	// Dismiss removes the permissions, and the Nodes of bases by their identities, from a cluster that remains. It is
+	// called when the controller has ended.
 	Dismiss(ctx context.Context, bases map[string]bool) error
-	// Guard looks after the cluster until ctx ends.
+	// Guard maintains the cluster until ctx ends.
 	Guard(ctx context.Context) error
 	// Serving issues a certificate for hosts, and names the file of the authority to trust.
 	Serving(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
@@ -53,13 +48,12 @@ var (
 type ControllerRunner interface {
 	// Start follows the controllers until ctx ends. It is called once, before Ensure.
 	Start(ctx context.Context) error
-	// Ensure brings the controllers to a configuration and blocks until all are ready. Those that
-	// differ in nothing go on.
+	// Ensure brings the controllers to a configuration and blocks until all are ready. It does not restart those that
+	// do not differ.
 	Ensure(ctx context.Context, c v1alpha1.Controller) error
-	// End ends all controllers at once; abruptly if nothing that they would tidy up outlives them.
+	// End ends all controllers concurrently, without a graceful shutdown if abruptly is true.
 	End(ctx context.Context, abruptly bool) error
-	// Replica is the number, from 1, of the controller with a client id; 0 = nobody knows it. It may be
-	// called concurrently.
+	// Replica is the number, from 1, of the controller with a client id; 0 = unknown. It may be called concurrently.
 	Replica(clientID string) int
 	// Part shows them.
 	Part() component.Part

@@ -23,9 +23,8 @@ const timeout = 5 * time.Second
 // limit is more than anything that a base says of itself.
 const limit = 64 << 10
 
-// Relay takes heartbeats over HTTP to every module controller, as the broker does over MQTT: each
-// of them must know of every base to take it over. It answers as soon as one has answered 200. Its
-// methods may be called concurrently.
+// Relay forwards heartbeats over HTTP to every module controller, because each of them must know every base. It responds
+// when one controller has responded with 200. Its methods may be called concurrently.
 type Relay struct {
 	transport *http.Transport
 	// bases finds who takes the heartbeats of a base in a Pod.
@@ -46,10 +45,9 @@ func New(bases func(hostName string) (http.RoundTripper, error)) *Relay {
 	}}
 }
 
-// Open listens for bases that are no part of this process, at an address of this machine in their
-// network, until ctx ends. It returns their koupleless.arklet.http.heartbeat.endpoint: plain HTTP,
-// which is all that arklet speaks, with a secret in the path, since others can reach that port too.
-// A host has one endpoint, however often it is asked for.
+// Open listens for bases of other processes, at an address of this machine in their network, until ctx ends. It returns
+// their koupleless.arklet.http.heartbeat.endpoint: plain HTTP, as arklet requires, with a secret in the path. Further calls
+// with the same host return the same endpoint.
 func (h *Relay) Open(ctx context.Context, host string) (endpoint string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,9 +105,8 @@ func (h *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(w, response.Body) // a base that is gone sends another
 }
 
-// Set notes where a controller receives heartbeats, host:port or, if it asks for a token in the path,
-// host:port/token; empty = nowhere. Connections to where it did
-// are not used again: they may lead to a Pod that is gone.
+// Set sets the address at which a controller receives heartbeats: host:port, or host:port/token if it needs a token in the
+// path; empty = none. Connections to the previous address are closed.
 func (h *Relay) Set(controller, addr string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,8 +126,7 @@ func (h *Relay) list() []string {
 	return slices.Collect(maps.Values(h.addrs))
 }
 
-// Wait blocks until no post is under way: for timeout at most, and no longer
-// than the controllers live. The context of every Open has ended.
+// Wait blocks until no post is in progress. The context of every Open must have ended.
 func (h *Relay) Wait() {
 	h.listeners.Wait()
 	h.posts.Wait()

@@ -42,9 +42,8 @@ const (
 // endedBackoff limits the retries of the deletion of the Node of a base that has ended: six attempts in about 3 s.
 var endedBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 6}
 
-// Watch follows the Nodes of bases by one watch, and keeps of each only whether it is Ready and may
-// be scheduled to: Kubernetes taints a new Node as not ready, and a Pod that the scheduler looks at
-// before that taint goes waits for seconds. Its methods may be called concurrently.
+// Watch follows the Nodes of bases. A Node counts as Ready when it also has no taint: Kubernetes taints a new Node, and a
+// Pod that is scheduled before the taint is removed waits for seconds. Its methods may be called concurrently.
 type Watch struct {
 	client  kubernetes.Interface
 	env     string
@@ -205,8 +204,8 @@ func (n *Watch) Wait(ctx context.Context, identities func() []string) error {
 	return nil
 }
 
-// Sweep deletes all Nodes of bases in a cluster that is ours, as Remove does, and what controllers have
-// noted of bases. No controller may run.
+// Sweep deletes all Nodes of bases as Remove does, and the install records of controllers, in a cluster of this sandbox. No
+// controller may run.
 func Sweep(ctx context.Context, client kubernetes.Interface) error {
 	return errors.Join(Remove(ctx, client, func(*corev1.Node) bool { return true }),
 		client.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, metav1.DeleteOptions{},

@@ -19,10 +19,9 @@ const lockPoll = 20 * time.Millisecond
 // lockPrefix begins the names of lock files; no sandbox's name does.
 const lockPrefix = ".lock-"
 
-// Lock takes the sandbox for one up or down. It waits until ctx ends, and not at
-// all when wait is false; then the error is ErrBusy. The lock ends with unlock,
-// which leaves nothing, or with the process. Its file lies outside the sandbox's
-// folder, as that comes and goes under the lock.
+// Lock locks the sandbox for one up or down. It waits until ctx ends, or returns ErrBusy immediately if wait is false. The
+// lock ends with unlock, or with the process. Its file is outside the sandbox's folder, which is created and removed under
+// the lock.
 func (h Home) Lock(ctx context.Context, name string, wait bool) (unlock func(), err error) {
 	if err := os.MkdirAll(string(h), 0o700); err != nil {
 		return nil, fmt.Errorf("making the folder for locks: %w; choose another place with --home", err)

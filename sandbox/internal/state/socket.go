@@ -25,9 +25,8 @@ func (d Dir) SocketPath() string {
 	return path
 }
 
-// NewSocketPath returns a path to listen on, nothing being there. When the
-// folder's own path is too long it makes a private folder in the folder for
-// temporary files, and notes it.
+// NewSocketPath returns an unused path to listen on. If the path of the folder is too long, it makes a private directory
+// for temporary files, and records it.
 func (d Dir) NewSocketPath() (string, error) {
 	if err := d.removeSocket(); err != nil {
 		return "", err

@@ -97,9 +97,8 @@ const (
 
 func (d Dir) file(name string) string { return filepath.Join(string(d), name) }
 
-// Create makes the folder, marks it, and makes the folders in it. It fails with one clear sentence
-// when the user may not write there, and with ErrForeign when a folder is there that is not
-// koupsandbox's. Cut off before the mark, it leaves an empty folder, which the next one takes.
+// Create makes the folder, marks it, and makes the folders in it. It returns ErrForeign if koupsandbox has not created an
+// existing folder.
 func (d Dir) Create() error {
 	if _, err := d.Owned(); err != nil {
 		return err
@@ -126,9 +125,8 @@ func (d Dir) Create() error {
 	return nil
 }
 
-// Place tells this folder from those of the same name, as "me@laptop:/home/me/.koupsandbox/koup". It is written
-// into the folder when it is first asked for, so that it stays the same when the machine gets another name.
-// The folder must exist.
+// Place identifies this folder, as "me@laptop:/home/me/.koupsandbox/koup". The first call writes it into the folder, which
+// must exist, so that it does not change with the name of the machine.
 func (d Dir) Place() (string, error) {
 	if text, err := os.ReadFile(d.file(placeFile)); err == nil && len(text) > 0 {
 		return string(text), nil
@@ -223,9 +221,8 @@ func (d Dir) Used() bool {
 	return owned && err == nil
 }
 
-// Remove deletes the folder and the socket's; keepLogs leaves the logs. What is not there is fine;
-// a folder that koupsandbox has not made stays as it is, with ErrForeign. The mark goes last: cut
-// off in the middle, what is left can still be removed.
+// Remove deletes the folder and the folder of the socket; keepLogs keeps the logs. It returns ErrForeign if koupsandbox has
+// not created the folder. It removes the mark last, so that an interrupted Remove can be repeated.
 func (d Dir) Remove(keepLogs bool) error {
 	if owned, err := d.Owned(); !owned {
 		return err

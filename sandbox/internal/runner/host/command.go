@@ -13,8 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Command is a module controller of the user's own as a Program: spec.controller.command. Its
-// Kubeconfig has the administrator's rights: what rights the command needs, only its author knows.
+// Command is a custom module controller, spec.controller.command.
 type Command struct{ Sandbox }
 
 var _ Program = (*Command)(nil)

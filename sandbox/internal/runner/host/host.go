@@ -42,8 +42,7 @@ type Options struct {
 	Lead func(controller string, n int) (kubeconfig string, err error)
 }
 
-// Runner runs module controllers as processes of this machine. Ensure and End are called one after
-// the other; the methods of its Part may be called concurrently.
+// Runner runs module controllers as processes of this machine. Ensure and End must not be called concurrently.
 type Runner struct {
 	o Options
 
@@ -68,14 +67,14 @@ type replica struct {
 // New returns a runner without controllers.
 func New(o Options) *Runner { return &Runner{o: o, numbers: map[string]int{}} }
 
-// Start blocks until ctx ends: the processes need nobody to follow them.
+// Start blocks until ctx ends.
 func (r *Runner) Start(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }
 
-// Ensure starts the controllers that are missing, starts again those that have other settings or have
-// ended, removes those too many, and blocks until all are ready.
+// Ensure starts missing controllers, restarts those that have other settings or have ended, removes surplus ones, and
+// blocks until all are ready.
 func (r *Runner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
 	replicas, err := r.resize(ctx, *c.Replicas)
 	if err != nil {
@@ -189,7 +188,7 @@ func (r *Runner) start(ctx context.Context, x *replica, instance Instance, setti
 	}
 }
 
-// End ends all controllers at once; abruptly if nothing that they would tidy up outlives them.
+// End ends all controllers concurrently, and kills them if abruptly is true.
 func (r *Runner) End(ctx context.Context, abruptly bool) error {
 	replicas := r.list()
 	errs := make([]error, len(replicas))

@@ -21,7 +21,7 @@ type Instance struct {
 	Config v1alpha1.Controller
 	// Kubeconfig that it has in place of that of Sandbox; empty = none.
 	Kubeconfig string
-	// Metrics, Health and Heartbeats are free addresses, host:port. Settings does not look at them.
+	// Metrics, Health and Heartbeats are free addresses, host:port. Settings ignores them.
 	Metrics, Health, Heartbeats string
 }
 
