@@ -257,7 +257,7 @@ func (f *Fleet) seen(m *Member, e fakebase.Event) {
 	}
 }
 
-// note takes down whether a base is connected, and tells whether that is new.
+// note takes down whether a base is connected, and reports whether that is new.
 // f.mu is held.
 func (f *Fleet) note(m *Member, online bool) bool {
 	if m.online == online {

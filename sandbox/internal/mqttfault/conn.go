@@ -56,7 +56,7 @@ func (c *conn) greet(first []byte) {
 	}
 }
 
-// Read is that of net.Conn.
+// Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	if c.in.busy() {
 		return c.in.read(p)
@@ -122,7 +122,7 @@ func (c *conn) shut() {
 	_ = c.Conn.Close() // nothing that was to come is missed
 }
 
-// SetDeadline is that of net.Conn.
+// SetDeadline implements net.Conn.
 func (c *conn) SetDeadline(t time.Time) error {
 	if c.in.setDeadline(t) {
 		return c.SetWriteDeadline(t)
@@ -130,7 +130,7 @@ func (c *conn) SetDeadline(t time.Time) error {
 	return c.Conn.SetDeadline(t)
 }
 
-// SetReadDeadline is that of net.Conn.
+// SetReadDeadline implements net.Conn.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	if c.in.setDeadline(t) {
 		return nil
@@ -138,7 +138,7 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// acknowledged tells whether the acknowledgement of a message passes: that of one which was delivered
+// acknowledged reports whether the acknowledgement of a message passes: that of one which was delivered
 // twice comes twice, and its sender knows of one delivery.
 func (c *conn) acknowledged(p *pipe, m *packet) bool {
 	if m.kind != packets.Puback {

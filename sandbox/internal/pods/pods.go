@@ -31,7 +31,7 @@ type Options struct {
 	Config *rest.Config
 	// Sandbox is the value of a label that only objects of this sandbox have: state.Dir.Label. Required.
 	Sandbox string
-	// Image has the program /fakebase, and Pull says whether nodes may pull it. Required.
+	// Image has the program /fakebase, and Pull reports whether nodes may pull it. Required.
 	Image string
 	Pull  corev1.PullPolicy
 	// AgentImage has the program /koupsandbox, from which requests are sent. Default: there is no agent.
@@ -49,7 +49,7 @@ type Options struct {
 	// Log gets what the bases have to say. It is written to concurrently. Default: nobody gets it.
 	Log io.Writer
 	// Changed is told of every change of a Pod, those of one in order. It must not block. Default:
-	// nobody is told.
+	// nothing is reported.
 	Changed func(pod string, state supervise.State, message string)
 
 	// host is the address on which bases listen. Default: all addresses.
@@ -167,7 +167,7 @@ func (p *Pods) Adapt(o *fakebase.Options, webPort int) error {
 	return nil
 }
 
-// AtOnce is that of fleet.Runtime.
+// AtOnce implements fleet.Runtime.
 func (p *Pods) AtOnce() int { return atOnce }
 
 // Open takes a place in the first Pod that has one, and blocks until that Pod answers. There is one

@@ -28,7 +28,7 @@ type GeneratorOptions struct {
 	// Targets are the bases of runs. Required, unless every Spec has an Address.
 	Targets Targets
 	// Lost is told of lost requests, the first MaxLost of each stream, from many
-	// goroutines at a time. Default: nobody is told.
+	// goroutines at a time. Default: nothing is reported.
 	Lost func(LostRequest)
 }
 

@@ -24,7 +24,7 @@ type Options struct {
 	Launch func(ctx context.Context) (Process, error)
 	// Lost is told of lost requests, one at a time, as a traffic.Generator tells them;
 	// and of each stream that was cut off because its agent has ended, with the result
-	// traffic.Other. Default: nobody is told.
+	// traffic.Other. Default: nothing is reported.
 	Lost func(traffic.LostRequest)
 	// Logger for what goes wrong. Default: nothing is logged.
 	Logger *slog.Logger
