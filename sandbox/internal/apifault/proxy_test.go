@@ -626,21 +626,3 @@ func asStatus(err error, into *apierrors.APIStatus) bool {
 	*into = s
 	return is
 }
-
-// What a request costs, and what the proxy adds to it: some 0.1 ms.
-func BenchmarkGet(b *testing.B) {
-	r := newRig(b)
-	direct, err := kubernetes.NewForConfig(&rest.Config{Host: r.api.URL, BearerToken: identity, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: -1})
-	if err != nil {
-		b.Fatal(err)
-	}
-	for name, client := range map[string]kubernetes.Interface{"direct": direct, "proxy": r.client} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				if _, err := client.CoreV1().Nodes().Get(b.Context(), "a", metav1.GetOptions{}); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

@@ -86,7 +86,7 @@ func (m *Member) Arklet() (addr, port string) {
 func (f *Fleet) reserve(s Set, count int) ([]*Member, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.launch == nil {
+	if f.life == nil {
 		return nil, ErrNotRunning
 	}
 	if total := len(f.hostNames); f.o.Max > 0 && total+count > f.o.Max {
