@@ -107,7 +107,7 @@ type hook struct {
 	done chan struct{}
 }
 
-// start runs a hook until it has done its work: it gives up after 30 s, and on a busy machine the server may
+// start runs a hook until it has done its work: it stops after 30 s, and on a busy machine the server may
 // not listen by then.
 func (h *hook) start(ctx genericapiserver.PostStartHookContext) {
 	for ctx.Err() == nil {
@@ -122,7 +122,7 @@ func (h *hook) start(ctx genericapiserver.PostStartHookContext) {
 
 var errNotFinished = errors.New("not finished")
 
-// check tells whether a hook has ended.
+// check reports whether a hook has ended.
 func (h *hook) check(*http.Request) error {
 	select {
 	case <-h.done:

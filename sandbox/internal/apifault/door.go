@@ -125,7 +125,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	next.ServeHTTP(w, r)
 }
 
-// close ends what goes on and closes the port.
+// close ends open requests and closes the port.
 func (d *door) close() error {
 	d.valve.Set(false)
 	err := d.server.Close()
@@ -139,7 +139,7 @@ type valved struct {
 	valve *valve.Valve
 }
 
-// Accept is that of net.Listener.
+// Accept implements net.Listener.
 func (l valved) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {

@@ -25,7 +25,7 @@ func listKey(r *http.Request) string {
 	return r.URL.RequestURI() + "\n" + r.Header.Get("Accept") + "\n" + r.Header.Get("Accept-Encoding")
 }
 
-// old tells whether a client has asked for any state of a list, however old.
+// old reports whether a client has asked for any state of a list, however old.
 func old(r *http.Request, q *request) bool {
 	return q.verb == "list" && r.URL.Query().Get("resourceVersion") == "0" && r.URL.Query().Get("resourceVersionMatch") != "Exact"
 }

@@ -20,7 +20,7 @@ var ErrNone = errors.New("no module controller goes through the proxy: bring the
 
 // Options of a Proxy.
 type Options struct {
-	// Dir is the folder for the kubeconfigs of controllers, which nobody else can read. Required.
+	// Dir is the directory for the kubeconfigs of controllers, which nobody else can read. Required.
 	Dir string
 	// Kubeconfig is the path of the kubeconfig that controllers have without the proxy. Required.
 	Kubeconfig string
@@ -54,7 +54,7 @@ func New(o Options) *Proxy {
 	return &Proxy{o: o, rules: newRules(o), doors: map[int]*door{}}
 }
 
-// Start blocks until ctx ends; then it ends all that goes on.
+// Start blocks until ctx ends; then it ends all open requests.
 func (p *Proxy) Start(ctx context.Context) error {
 	<-ctx.Done()
 	p.mu.Lock()

@@ -57,7 +57,7 @@ func newFakeAPI(t testing.TB) *fakeAPI {
 	return f
 }
 
-// ServeHTTP is that of http.Handler.
+// ServeHTTP implements http.Handler.
 func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if got := r.Header.Get("Authorization"); got != "Bearer "+identity {
 		http.Error(w, "who is "+got, http.StatusUnauthorized)
@@ -273,7 +273,7 @@ func pod(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns"}}
 }
 
-// What comes in is known by its token, and goes on with the identity of the controller; nobody else
+// What comes in is known by its token, and continues with the identity of the controller; nobody else
 // gets in.
 func TestIdentity(t *testing.T) {
 	r := newRig(t)
@@ -318,7 +318,7 @@ func TestIdentity(t *testing.T) {
 }
 
 // The events of Nodes wait while those of Pods pass, and come in their order when the rule is
-// cleared, those of a watch that began meanwhile too.
+// cleared, those of a watch that began in the meantime too.
 func TestHoldWatch(t *testing.T) {
 	r := newRig(t)
 	ofNodes, ofPods := r.watching(r.client.CoreV1().Nodes().Watch), r.watching(r.client.CoreV1().Pods("").Watch)
@@ -625,22 +625,4 @@ func asStatus(err error, into *apierrors.APIStatus) bool {
 	s, is := err.(apierrors.APIStatus) //nolint:errorlint // it is not wrapped
 	*into = s
 	return is
-}
-
-// What a request costs, and what the proxy adds to it: some 0.1 ms.
-func BenchmarkGet(b *testing.B) {
-	r := newRig(b)
-	direct, err := kubernetes.NewForConfig(&rest.Config{Host: r.api.URL, BearerToken: identity, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: -1})
-	if err != nil {
-		b.Fatal(err)
-	}
-	for name, client := range map[string]kubernetes.Interface{"direct": direct, "proxy": r.client} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				if _, err := client.CoreV1().Nodes().Get(b.Context(), "a", metav1.GetOptions{}); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
 }

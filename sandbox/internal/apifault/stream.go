@@ -93,7 +93,7 @@ func frames(contentType string, from io.Reader) func() ([]byte, error) {
 	}
 }
 
-// bookmark tells whether an event says nothing of any object. Its type is at its beginning.
+// bookmark reports whether an event says nothing of any object. Its type is at its beginning.
 func bookmark(frame []byte) bool {
 	return bytes.Contains(frame[:min(len(frame), 32)], []byte("BOOKMARK"))
 }
@@ -115,7 +115,7 @@ func (s *stream) follow() {
 	}
 }
 
-// take queues an event, or the end. It tells whether the stream is over, and what holds the event.
+// take queues an event, or the end. It reports whether the stream is over, and what holds the event.
 func (s *stream) take(frame []byte, err error) (over bool, by []*fault.Active) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +167,7 @@ func (s *stream) spoil(frame []byte) [][]byte {
 	return out
 }
 
-// stopped tells whether something holds the watch.
+// stopped reports whether something holds the watch.
 func (s *stream) stopped() bool {
 	for x := range s.held {
 		if x.Fault.Kind == v1alpha1.APIHoldWatch {

@@ -23,7 +23,7 @@ type transport struct {
 	prefix string
 }
 
-// RoundTrip is that of http.RoundTripper.
+// RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	q := read(r, t.prefix)
 	v := t.rules.judge(t.replica, &q, r)

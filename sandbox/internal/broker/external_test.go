@@ -340,7 +340,7 @@ func TestRelay(t *testing.T) {
 	hear("one")
 
 	r.Pause()
-	say("two") // the broker itself goes on
+	say("two") // the broker itself continues
 	waiting := paho.NewClient(throughRelay(t, b, r, "late", true)).Connect()
 	select {
 	case got := <-heard:

@@ -255,7 +255,7 @@ func (l *Link) said(own, relay string) string {
 	return fmt.Sprintf("the way to %s is %s; the broker itself is not touched", l.URL(), relay)
 }
 
-// Components is that of component.Part.
+// Components implements component.Part.
 func (l *Link) Components(context.Context) []component.Component {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -273,7 +273,7 @@ func (l *Link) Components(context.Context) []component.Component {
 	return []component.Component{c}
 }
 
-// Down is that of component.Part.
+// Down implements component.Part.
 func (l *Link) Down(context.Context) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -283,7 +283,7 @@ func (l *Link) Down(context.Context) []string {
 	return []string{Component}
 }
 
-// Act is that of component.Part.
+// Act implements component.Part.
 func (l *Link) Act(ctx context.Context, name string, action component.Action) error {
 	if name != Component {
 		return fmt.Errorf("%s: %w", name, component.ErrUnknown)

@@ -13,7 +13,7 @@ import (
 const pauseSeen = 200 * time.Millisecond
 
 // While the broker is paused connections stay and nothing passes; afterwards
-// everything that waited does, and who connected meanwhile is in.
+// everything that waited does, and who connected in the meantime is in.
 func TestPause(t *testing.T) {
 	b := run(t, broker.Options{})
 	heard := make(chan string, 10)

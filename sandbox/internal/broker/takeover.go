@@ -9,7 +9,7 @@ import (
 
 // takeover has a connection wait until the one before it, with the same client id, has ended. mochi
 // takes the client id out of its list at the end of the old connection, and with it a new connection
-// that has begun meanwhile: that one stays open, and nothing is ever delivered to it
+// that has begun in the meantime: that one stays open, and nothing is ever delivered to it
 // (mochi-mqtt/server issue 173; what was mended there leaves a moment).
 type takeover struct {
 	mqtt.HookBase

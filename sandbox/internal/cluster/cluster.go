@@ -16,7 +16,7 @@ import (
 
 // Cluster is a Kubernetes API that answers, and the administrator's way in.
 type Cluster struct {
-	// Sandbox is the name of the sandbox that the cluster bears the mark of.
+	// Sandbox is the name of the sandbox in the ownership marker of the cluster.
 	Sandbox string
 	// Kubeconfig is the path of a kubeconfig with administrator rights.
 	Kubeconfig string

@@ -30,7 +30,7 @@ const (
 type Owner struct {
 	// Sandbox is its name.
 	Sandbox string
-	// Place tells it from others of its name, on other machines and in other folders: state.Dir.Place. Marks of
+	// Place tells it from others of its name, on other machines and in other directories: state.Dir.Place. Marks of
 	// earlier versions have none, and belong to every sandbox of their name.
 	Place string
 }
@@ -55,7 +55,7 @@ func (e *OtherSandboxError) Error() string {
 	}
 }
 
-// Mark makes the cluster bear the mark of owner. A cluster that bears it already is left as it
+// Mark makes the cluster have the ownership marker of owner. A cluster that bears it already is left as it
 // is; one that belongs to another sandbox gives an *OtherSandboxError.
 func Mark(ctx context.Context, client kubernetes.Interface, owner Owner) error {
 	mark := &corev1.ConfigMap{
@@ -73,7 +73,7 @@ func Mark(ctx context.Context, client kubernetes.Interface, owner Owner) error {
 	return nil
 }
 
-// Marked tells whether the cluster bears the mark of owner. It only reads. A cluster of another
+// Marked reports whether the cluster has the ownership marker of owner. It only reads. A cluster of another
 // sandbox gives an *OtherSandboxError.
 func Marked(ctx context.Context, client kubernetes.Interface, owner Owner) (bool, error) {
 	mark, err := readMark(ctx, client, owner)

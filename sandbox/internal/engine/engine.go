@@ -41,7 +41,7 @@ type Engine struct {
 	// Controllers is true where it may limit CPU, memory and processes. If Rootless, the system
 	// must have allowed that.
 	Controllers bool
-	// Root is the folder of its data, which may be on another machine. Empty: unknown.
+	// Root is the directory of its data, which may be on another machine. Empty: unknown.
 	Root string
 }
 

@@ -80,7 +80,7 @@ type Fleet struct {
 	// mu is taken by the bases' events while a base is locked: whoever holds it
 	// must not call a base.
 	mu        sync.Mutex
-	launch    func(*Member)      // nil while Start does not run
+	life      context.Context    // of Start; nil while Start does not run
 	last      map[setKey]int     // the last index of each set
 	members   []*Member          // in order of addition
 	byIP      map[string]*Member // the same
@@ -120,12 +120,12 @@ func New(o Options) *Fleet {
 // can be called once.
 func (f *Fleet) Start(ctx context.Context) error {
 	f.mu.Lock()
-	f.launch = func(m *Member) { f.run(ctx, m) }
+	f.life = ctx
 	f.changed()
 	f.mu.Unlock()
 	<-ctx.Done()
 	f.mu.Lock()
-	f.launch = nil
+	f.life = nil
 	f.mu.Unlock()
 	f.wg.Wait()
 	return nil
@@ -157,7 +157,7 @@ func (f *Fleet) Prepare(ctx context.Context, s Set, count int) (*Prepared, error
 	if err != nil {
 		return nil, fmt.Errorf("adding bases %s: %w: %w", s.prefix(), ErrInvalid, err)
 	}
-	if err := f.await(ctx, func() bool { return f.launch != nil }); err != nil {
+	if err := f.await(ctx, func() bool { return f.life != nil }); err != nil {
 		return nil, fmt.Errorf("adding %s: %w", plain.Count(count, "base"), ErrNotRunning)
 	}
 	members, err := f.reserve(s, count)
@@ -176,7 +176,7 @@ func (f *Fleet) Prepare(ctx context.Context, s Set, count int) (*Prepared, error
 func (p *Prepared) Start() ([]*Member, error) {
 	f := p.f
 	f.mu.Lock()
-	if f.launch == nil {
+	if f.life == nil {
 		f.mu.Unlock()
 		p.Discard()
 		return nil, fmt.Errorf("adding %s: %w", plain.Count(len(p.members), "base"), ErrNotRunning)
@@ -185,7 +185,7 @@ func (p *Prepared) Start() ([]*Member, error) {
 	defer f.mu.Unlock()
 	for _, m := range p.members {
 		f.list(m)
-		f.launch(m)
+		f.run(f.life, m)
 	}
 	f.members = append(f.members, p.members...)
 	f.changes++

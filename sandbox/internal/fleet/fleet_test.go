@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -266,32 +265,6 @@ func TestAddressesDiffer(t *testing.T) {
 	if !slices.Equal(names(members), names(b.fleet.List())) {
 		t.Error("the list has another order")
 	}
-}
-
-// BenchmarkBases prints what an idle base costs, its connection and the broker's
-// end of it included.
-func BenchmarkBases(b *testing.B) {
-	for _, count := range []int{1000} {
-		b.Run(fmt.Sprint(count), func(b *testing.B) {
-			for b.Loop() {
-				heap, goroutines := measure()
-				bench := newBench(b)
-				start := time.Now()
-				bench.add(b, count)
-				b.ReportMetric(time.Since(start).Seconds(), "s-to-connect")
-				heapAfter, goroutinesAfter := measure()
-				b.ReportMetric(float64(heapAfter-heap)/float64(count)/1024, "KiB/base")
-				b.ReportMetric(float64(goroutinesAfter-goroutines)/float64(count), "goroutines/base")
-			}
-		})
-	}
-}
-
-func measure() (uint64, int) {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapInuse + m.StackInuse, runtime.NumGoroutine()
 }
 
 // A fleet never has more bases than it may, however many are added at once.

@@ -82,7 +82,7 @@ func (f *Fleet) ByIdentity(identity string) (*Member, bool) {
 	return all[i], true
 }
 
-// Connected tells whether a base is connected to the broker or, over HTTP, whether
+// Connected reports whether a base is connected to the broker or, over HTTP, whether
 // its last heartbeat was answered.
 func (f *Fleet) Connected(m *Member) bool {
 	connected, _ := f.connected(m)

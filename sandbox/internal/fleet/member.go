@@ -86,7 +86,7 @@ func (m *Member) Arklet() (addr, port string) {
 func (f *Fleet) reserve(s Set, count int) ([]*Member, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.launch == nil {
+	if f.life == nil {
 		return nil, ErrNotRunning
 	}
 	if total := len(f.hostNames); f.o.Max > 0 && total+count > f.o.Max {
@@ -257,7 +257,7 @@ func (f *Fleet) seen(m *Member, e fakebase.Event) {
 	}
 }
 
-// note takes down whether a base is connected, and tells whether that is new.
+// note takes down whether a base is connected, and reports whether that is new.
 // f.mu is held.
 func (f *Fleet) note(m *Member, online bool) bool {
 	if m.online == online {

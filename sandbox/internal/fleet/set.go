@@ -148,7 +148,7 @@ func delay(d *metav1.Duration) fakebase.Delay {
 	return fakebase.Delay{Min: fakebase.Duration(duration(d))}
 }
 
-// keptAway tells whether a base does not connect by itself: because of its faults,
+// keptAway reports whether a base does not connect by itself: because of its faults,
 // or because there is no controller for its heartbeats.
 func keptAway(o fakebase.Options) bool {
 	http := o.HTTP != nil

@@ -30,7 +30,7 @@ type View struct {
 	fakebase.Status
 	// Connected is as Fleet.Connected has it: that of Status knows MQTT only.
 	Connected bool
-	// Started tells whether a process of it has ever run.
+	// Started reports whether a process of it has ever run.
 	Started bool
 	Faults  []fault.Status
 }

@@ -77,7 +77,7 @@ func WriteLayer(path string, compressed bool, fill func(*Files) error) (layer *L
 }
 
 // Files receives the files of a layer. All belong to root and bear no date, so that the same files
-// give the same layer. The folders above a file are made when they are first needed.
+// give the same layer. The directories above a file are made when they are first needed.
 type Files struct {
 	w    *tar.Writer
 	made map[string]bool
@@ -109,7 +109,7 @@ func (f *Files) copy(name string, mode int64, from string) (size int64, err erro
 	return info.Size(), f.add(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: info.Size()}, source)
 }
 
-// Folder adds an empty folder.
+// Folder adds an empty directory.
 func (f *Files) Folder(name string, mode int64) error {
 	return f.add(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: mode}, nil)
 }
@@ -142,7 +142,7 @@ func (f *Files) Tar(r io.Reader, keep func(name string) bool) error {
 	}
 }
 
-// add adds an entry after the folders above it that are not there yet.
+// add adds an entry after the directories above it that are not there yet.
 func (f *Files) add(h *tar.Header, content io.Reader) error {
 	h.Name = clean(h.Name)
 	for i, c := range h.Name {

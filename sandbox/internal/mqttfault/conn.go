@@ -12,20 +12,19 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// conn is a connection as a view lets it be seen.
+// conn is the broker's end of a connection under the faults of a view.
 type conn struct {
 	net.Conn
-	view *View
-	// in is what Read reads, out what Write writes.
-	in, out *pipe
+	view    *View
+	in, out *pipe // from and to the client
 
-	tapped atomic.Bool // a rule was for it: everything goes through the pipes
+	tapped atomic.Bool // a fault has acted on it: all packets go through the pipes
 	closes sync.Once
 	closed chan struct{}
 
 	// The mutex of the View guards what follows.
-	identity string // empty until the client has said it
-	known    bool   // client is
+	identity string // empty before CONNECT
+	known    bool   // whether client is set
 	client   Client
 	version  byte
 }
@@ -43,7 +42,7 @@ func (v *View) Through(inner net.Conn) net.Conn {
 
 func (c *conn) pipes() []*pipe { return []*pipe{c.in, c.out} }
 
-// greet notes who the client is, by its first packet.
+// greet records the client that the first packet names.
 func (c *conn) greet(first []byte) {
 	identity, version := clientOf(first)
 	v := c.view
@@ -56,7 +55,7 @@ func (c *conn) greet(first []byte) {
 	}
 }
 
-// Read is that of net.Conn.
+// Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	if c.in.busy() {
 		return c.in.read(p)
@@ -76,7 +75,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return c.in.read(p)
 }
 
-// pump reads ahead, so that it is known when what waits has come. It ends with the connection.
+// pump reads ahead, so that delays begin when packets arrive. It ends with the connection.
 func (c *conn) pump() {
 	buffer := make([]byte, 4096)
 	for {
@@ -88,7 +87,7 @@ func (c *conn) pump() {
 	}
 }
 
-// Write is that of net.Conn. What has to wait counts as written, as in the buffers of a network.
+// Write implements net.Conn. Packets that wait count as written, as in the buffers of a network.
 func (c *conn) Write(p []byte) (int, error) {
 	passes := c.out.passes(p)
 	switch {
@@ -102,7 +101,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	}
 }
 
-// Close closes at once; what waits is lost.
+// Close does not wait for queued packets, which are lost.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
 	c.closes.Do(func() {
@@ -115,14 +114,14 @@ func (c *conn) Close() error {
 	return err
 }
 
-// shut ends the connection as the network does.
+// shut ends the connection like a network failure.
 func (c *conn) shut() {
 	c.in.end() // first, so that its user reads that, and not that it was closed here
 	c.out.end()
 	_ = c.Conn.Close() // nothing that was to come is missed
 }
 
-// SetDeadline is that of net.Conn.
+// SetDeadline implements net.Conn.
 func (c *conn) SetDeadline(t time.Time) error {
 	if c.in.setDeadline(t) {
 		return c.SetWriteDeadline(t)
@@ -130,7 +129,7 @@ func (c *conn) SetDeadline(t time.Time) error {
 	return c.Conn.SetDeadline(t)
 }
 
-// SetReadDeadline is that of net.Conn.
+// SetReadDeadline implements net.Conn.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	if c.in.setDeadline(t) {
 		return nil
@@ -138,8 +137,8 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// acknowledged tells whether the acknowledgement of a message passes: that of one which was delivered
-// twice comes twice, and its sender knows of one delivery.
+// acknowledged reports whether an acknowledgement passes. A message that was delivered twice is acknowledged
+// twice, but its sender has sent it once.
 func (c *conn) acknowledged(p *pipe, m *packet) bool {
 	if m.kind != packets.Puback {
 		return true

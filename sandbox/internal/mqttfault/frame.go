@@ -10,7 +10,7 @@ type frame struct {
 	rest   int // bytes of the packet after its header that are to come
 }
 
-// begins tells whether the next byte is the first one of a packet.
+// begins reports whether the next byte is the first one of a packet.
 func (f *frame) begins() bool { return f.read == 0 && f.rest == 0 }
 
 // next returns how much of data belongs to the packet that is coming, and whether that ends with it.

@@ -60,14 +60,14 @@ func (p *pipe) tell() {
 	p.changed = make(chan struct{})
 }
 
-// busy tells whether what is read next waits in the pipe, or comes through it.
+// busy reports whether what is read next waits in the pipe, or comes through it.
 func (p *pipe) busy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.serving
 }
 
-// passes tells whether data passes untouched, and notes where its packets end.
+// passes reports whether data passes untouched, and notes where its packets end.
 func (p *pipe) passes(data []byte) bool {
 	p.mu.Lock()
 	p.serving = p.serving || p.c.tapped.Load() && !p.greeting
@@ -94,7 +94,7 @@ func (p *pipe) passes(data []byte) bool {
 	return true
 }
 
-// ended tells whether the connection was ended, as the network does.
+// ended reports whether the connection was ended, as the network does.
 func (p *pipe) ended() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,7 +188,7 @@ func (p *pipe) released() {
 	p.aside = nil
 }
 
-// doubled tells whether a message of an id was delivered twice and one acknowledgement of it has to go,
+// doubled reports whether a message of an id was delivered twice and one acknowledgement of it has to go,
 // which is this one.
 func (p *pipe) doubled(id uint16) bool {
 	p.mu.Lock()
@@ -263,7 +263,7 @@ func (p *pipe) pop() item {
 	return x
 }
 
-// due tells whether the first of the queue may come now.
+// due reports whether the first of the queue may come now.
 func (p *pipe) due() bool { return !p.held && !time.Now().Before(p.queue[0].due) }
 
 // read reads what has come out, and waits for it until the deadline.
@@ -292,7 +292,7 @@ func (p *pipe) read(buffer []byte) (int, error) {
 }
 
 // wait waits until something changes, the first of the queue is due, or a time has come; false when the
-// connection is closed. p.mu is held, but not meanwhile.
+// connection is closed. p.mu is held, but not in the meantime.
 func (p *pipe) wait(until time.Time) bool {
 	if len(p.queue) > 0 && !p.held && (until.IsZero() || p.queue[0].due.Before(until)) {
 		until = p.queue[0].due
@@ -315,7 +315,7 @@ func (p *pipe) wait(until time.Time) bool {
 	return true
 }
 
-// setDeadline notes the deadline of read, and tells whether that is all that it is for.
+// setDeadline notes the deadline of read, and reports whether that is all that it is for.
 func (p *pipe) setDeadline(t time.Time) (enough bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

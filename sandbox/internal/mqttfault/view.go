@@ -29,7 +29,7 @@ type Options struct {
 	Kill func(n int)
 }
 
-// View lets faults act on its connections. Its methods may be called concurrently. The mutex of the
+// View applies faults to its connections. Its methods may be called concurrently. The mutex of the
 // faults guards it.
 type View struct {
 	o Options
@@ -96,18 +96,18 @@ func about(x *fault.Active, by Client, m *packet, who func(identity string) Clie
 	return len(parts) > 1 && who(parts[1]).Group == x.Fault.Group
 }
 
-// verdict is what becomes of a packet.
+// verdict is the effect of the faults on a packet.
 type verdict struct {
 	delay time.Duration
-	lose  bool // it never comes
-	again bool // it comes twice
-	aside bool // it comes after the next one of another topic
-	kill  bool // its sender, or who it is for
-	shut  bool // the connection
+	lose  bool // drop it
+	again bool // deliver it twice
+	aside bool // deliver it after the next message of another topic
+	kill  bool // kill the controller that sends or receives it
+	shut  bool // end the connection
 }
 
-// judge says what becomes of a packet. Delays add up; of what is triggered by single messages the fault that was
-// set first decides.
+// judge applies the faults to a packet. Delays add up. Of the faults that single messages trigger, the one that was
+// set first counts.
 func (v *View) judge(c *conn, d v1alpha1.Direction, m *packet) (out verdict) {
 	v.Lock()
 	defer v.Unlock()
@@ -151,7 +151,7 @@ func (v *View) judge(c *conn, d v1alpha1.Direction, m *packet) (out verdict) {
 	return out
 }
 
-// arm has a connection be looked into if a fault acts on it, and brings it in line with those that hold.
+// arm routes the packets of a connection through its pipes if a fault acts on it, and applies faults that hold.
 func (v *View) arm(c *conn) {
 	for x := range v.live() {
 		if c.identity == "" {
@@ -167,7 +167,7 @@ func (v *View) arm(c *conn) {
 	v.hold(c)
 }
 
-// hold holds the directions of a connection back that a fault holds, and lets the others go.
+// hold holds back the directions of a connection that a fault holds, and releases the others.
 func (v *View) hold(c *conn) {
 	for _, p := range c.pipes() {
 		held := false
@@ -178,7 +178,7 @@ func (v *View) hold(c *conn) {
 	}
 }
 
-// ended ends what a fault does.
+// ended ends the effect of a fault.
 func (v *View) ended(x *fault.Active) {
 	for c := range v.conns {
 		v.hold(c)

@@ -27,9 +27,9 @@ const errorLines = 15
 
 // Options of Build.
 type Options struct {
-	// Root is the folder of the repository. Required.
+	// Root is the directory of the repository. Required.
 	Root string
-	// Cache is the folder that keeps the parts; some hundred MB. Required; made if missing.
+	// Cache is the directory that keeps the parts; some hundred MB. Required; made if missing.
 	Cache string
 	// Name of the image. Default: koupsandbox/node with the version of Kubernetes as tag.
 	Name string
@@ -48,7 +48,7 @@ func Name(kubernetes string) string { return "koupsandbox/node:" + kubernetes }
 type builder struct {
 	Options
 	kubernetes string // such as "v1.36.3"
-	kind       string // folder of the kind module
+	kind       string // directory of the kind module
 }
 
 // Build makes the parts that are not in the cache and returns the image, whose layers lie there. An

@@ -9,6 +9,6 @@
 //	cmd/          the command behind `make node-image`
 //
 // Nothing is run in a container, and no container engine is needed before the finished image is
-// loaded. The parts are kept in a folder: what has not changed is not made again. Only the
+// loaded. The parts are kept in a directory: what has not changed is not made again. Only the
 // architecture of this machine is built.
 package nodeimage

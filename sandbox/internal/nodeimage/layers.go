@@ -67,7 +67,7 @@ var (
 	scripts      = regexp.MustCompile(`^(kind/bin|usr/local/bin)/`)
 )
 
-// addKindFiles adds what kind's own base image has from the folder images/base/files of its module,
+// addKindFiles adds what kind's own base image has from the directory images/base/files of its module,
 // and the specification of containers that it makes there.
 func (b *builder) addKindFiles(ctx context.Context, f *image.Files, pauseImage string) error {
 	root := os.DirFS(filepath.Join(b.kind, "images/base/files"))

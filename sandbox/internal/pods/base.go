@@ -55,7 +55,7 @@ func (p *place) Arklet(string) string {
 	return addr
 }
 
-// Inside is that of fleet.Place.
+// Inside implements fleet.Place.
 func (p *place) Inside() string {
 	ip := p.pod.address()
 	_, port, err := net.SplitHostPort(p.base.Base.Status().WebAddr)
@@ -129,7 +129,7 @@ func (b *base) Start(ctx context.Context) error {
 	}
 }
 
-// renew blocks until the base is made anew, or ctx ends. An error means that it cannot be made.
+// renew blocks until the base is made again, or ctx ends. An error means that it cannot be made.
 func (b *base) renew(ctx context.Context) error {
 	for ctx.Err() == nil {
 		conn, err := b.place.pod.await(ctx)
@@ -193,7 +193,7 @@ func (b *base) carry(l net.Listener, to remote.Listener) {
 // Status has the address of the door in place of one that only the Pod reaches.
 func (b *base) Status() fakebase.Status { return b.shown(b.Base.Status()) }
 
-// Watch is that of fleet.Base.
+// Watch implements fleet.Base.
 func (b *base) Watch(fn func(fakebase.Event)) (now fakebase.Status, stop func()) {
 	now, stop = b.Base.Watch(fn)
 	return b.shown(now), stop

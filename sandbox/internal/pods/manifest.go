@@ -93,7 +93,7 @@ func ours(s *appsv1.StatefulSet, sandbox string) error {
 	return fmt.Errorf("there is a StatefulSet %s/%s that sandbox %q has not made: remove it, or choose another cluster", s.Namespace, s.Name, sandbox)
 }
 
-// isOurs tells whether a sandbox has made a StatefulSet.
+// isOurs reports whether a sandbox has made a StatefulSet.
 func isOurs(s *appsv1.StatefulSet, sandbox string) bool {
 	return s.Labels[cluster.ManagedBy] == cluster.MarkName && s.Labels[sandboxLabel] == sandbox
 }
@@ -158,7 +158,7 @@ func Remove(ctx context.Context, client kubernetes.Interface, sandbox string) er
 	return nil
 }
 
-// remove tells whether there was one of this sandbox.
+// remove reports whether there was one of this sandbox.
 func remove(ctx context.Context, client kubernetes.Interface, name, sandbox string) (bool, error) {
 	api := client.AppsV1().StatefulSets(namespace)
 	there, err := api.Get(ctx, name, metav1.GetOptions{})
@@ -206,7 +206,7 @@ func (p *Pods) condition(ctx context.Context, pod string) string {
 	return ""
 }
 
-// kill ends a Pod at once, and blocks until that is seen; the StatefulSet makes it anew.
+// kill ends a Pod at once, and blocks until that is seen; the StatefulSet makes it again.
 func (x *pod) kill(ctx context.Context) error {
 	before, _ := x.state()
 	err := x.pods.client.CoreV1().Pods(namespace).Delete(ctx, x.name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})

@@ -31,7 +31,7 @@ type Options struct {
 	Config *rest.Config
 	// Sandbox is the value of a label that only objects of this sandbox have: state.Dir.Label. Required.
 	Sandbox string
-	// Image has the program /fakebase, and Pull says whether nodes may pull it. Required.
+	// Image has the program /fakebase, and Pull reports whether nodes may pull it. Required.
 	Image string
 	Pull  corev1.PullPolicy
 	// AgentImage has the program /koupsandbox, from which requests are sent. Default: there is no agent.
@@ -49,7 +49,7 @@ type Options struct {
 	// Log gets what the bases have to say. It is written to concurrently. Default: nobody gets it.
 	Log io.Writer
 	// Changed is told of every change of a Pod, those of one in order. It must not block. Default:
-	// nobody is told.
+	// nothing is reported.
 	Changed func(pod string, state supervise.State, message string)
 
 	// host is the address on which bases listen. Default: all addresses.
@@ -79,10 +79,10 @@ type Pods struct {
 
 	ensuring sync.Mutex // held by whoever changes the StatefulSet
 
-	mu     sync.Mutex // guards what follows
-	launch func(*pod) // nil while Start does not run
-	all    []*pod     // by ordinal
-	wg     sync.WaitGroup
+	mu   sync.Mutex      // guards what follows
+	life context.Context // of Start; nil while Start does not run
+	all  []*pod          // by ordinal
+	wg   sync.WaitGroup
 }
 
 var _ fleet.Runtime = (*Pods)(nil)
@@ -115,14 +115,14 @@ func newPods(o Options, client kubernetes.Interface) *Pods {
 // can be called once.
 func (p *Pods) Start(ctx context.Context) error {
 	p.mu.Lock()
-	p.launch = func(x *pod) { p.wg.Go(func() { x.run(ctx) }) }
+	p.life = ctx
 	for _, x := range p.all {
-		p.launch(x)
+		p.wg.Go(func() { x.run(ctx) })
 	}
 	p.mu.Unlock()
 	<-ctx.Done()
 	p.mu.Lock()
-	p.launch = nil
+	p.life = nil
 	p.mu.Unlock()
 	p.wg.Wait()
 	return nil
@@ -138,8 +138,8 @@ func (p *Pods) grow(number int) {
 	for len(p.all) < number {
 		x := newPod(p, len(p.all))
 		p.all = append(p.all, x)
-		if p.launch != nil {
-			p.launch(x)
+		if life := p.life; life != nil {
+			p.wg.Go(func() { x.run(life) })
 		}
 	}
 }
@@ -167,7 +167,7 @@ func (p *Pods) Adapt(o *fakebase.Options, webPort int) error {
 	return nil
 }
 
-// AtOnce is that of fleet.Runtime.
+// AtOnce implements fleet.Runtime.
 func (p *Pods) AtOnce() int { return atOnce }
 
 // Open takes a place in the first Pod that has one, and blocks until that Pod answers. There is one

@@ -170,7 +170,7 @@ func TestSessionAffinity(t *testing.T) {
 		return got.Pod
 	}
 	first, other := pick("c"), pick("d")
-	for range 20 { // each use begins the 10 s anew
+	for range 20 { // each use begins the 10 s again
 		clock.SetTime(clock.Now().Add(9 * time.Second))
 		if got := pick("c"); got != first {
 			t.Fatalf("client c moved from %s to %s", first, got)

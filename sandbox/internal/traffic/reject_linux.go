@@ -27,7 +27,7 @@ func (r *rejection) watch(c syscall.RawConn) error {
 	return errors.Join(err, failed)
 }
 
-// end lets the socket go, and tells whether an ICMP message says that nobody has the
+// end lets the socket go, and reports whether an ICMP message says that nobody has the
 // port.
 func (r *rejection) end() bool {
 	if r.fd <= 0 {

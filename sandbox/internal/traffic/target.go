@@ -112,7 +112,7 @@ func dialWith(ctx context.Context, d *net.Dialer, addr string) (net.Conn, error)
 	return c, nil
 }
 
-// matches tells whether a base is meant: by its name, by the name of its set, or by *.
+// matches reports whether a base is meant: by its name, by the name of its set, or by *.
 // No names mean all.
 func matches(names []string, base string) bool {
 	for _, name := range names {

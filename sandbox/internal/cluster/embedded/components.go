@@ -120,8 +120,8 @@ func (c *ControlPlane) apiserverFlags() flags {
 	// a third of what a new Node costs. Of a Node that is not ready the controller manager says so.
 	f.add("disable-admission-plugins", "TaintNodesByCondition")
 	f.add("allow-privileged", "true")
-	f.add("service-cluster-ip-range", c.o.ServiceCIDR)
-	f.add("service-account-issuer", "https://kubernetes.default.svc."+c.o.ClusterDomain)
+	f.add("service-cluster-ip-range", serviceCIDR)
+	f.add("service-account-issuer", "https://kubernetes.default.svc."+clusterDomain)
 	f.add("service-account-key-file", c.saKeyFile())
 	f.add("service-account-signing-key-file", c.saKeyFile())
 
@@ -243,11 +243,11 @@ func (c *ControlPlane) kubeconfig(component string) string {
 }
 
 func (c *ControlPlane) port(component string) string {
-	return strconv.Itoa(c.at.Load().ports[component])
+	return strconv.Itoa(c.ports[component])
 }
-func (c *ControlPlane) url(component string) string { return c.at.Load().ports.url(component) }
+func (c *ControlPlane) url(component string) string { return c.ports.url(component) }
 
-// hasData tells whether etcd has run in this state folder before.
+// hasData reports whether etcd has run in this state directory before.
 func (c *ControlPlane) hasData() bool {
 	_, err := os.Stat(filepath.Join(c.etcdDir(), "member"))
 	return err == nil

@@ -22,7 +22,7 @@ var errNotPrepared = errors.New("the control plane has no certificates before it
 // whoever trusts CAFile, and its key, both as PEM. It may be called concurrently once the first of
 // Steps has run.
 func (c *ControlPlane) IssueServing(hosts ...string) (certPEM, keyPEM []byte, err error) {
-	if c.at.Load() == nil {
+	if c.pki == nil {
 		return nil, nil, fmt.Errorf("issuing a serving certificate: %w", errNotPrepared)
 	}
 	if len(hosts) == 0 {
@@ -73,7 +73,7 @@ func (c *ControlPlane) makeTokens() (map[string]string, error) {
 	return tokens, nil
 }
 
-// adminKubeconfig writes the administrator's kubeconfig, with a certificate of the PKI folder.
+// adminKubeconfig writes the administrator's kubeconfig, with a certificate of the PKI directory.
 func (c *ControlPlane) adminKubeconfig(server string) error {
 	certificate, err := os.ReadFile(c.pki.crt(adminCertificate))
 	if err != nil {

@@ -3,7 +3,6 @@ package embedded
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,18 +31,17 @@ const (
 // saKey signs the tokens of service accounts.
 const saKey = "sa.key"
 
-// certificate is one file of the PKI folder.
+// certificate is one file of the PKI directory.
 type certificate struct {
 	file, ca string
 	cluster.Subject
 }
 
-// certificates lists what the components need. first is the first address of the service network,
-// which is that of the Service "kubernetes".
-func certificates(first net.IP, clusterDomain string) []certificate {
+// certificates lists the certificates of the components.
+func certificates() []certificate {
 	loopback := []string{"localhost", "127.0.0.1", "::1"}
 	api := slices.Concat(loopback, []string{
-		first.String(), "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + clusterDomain,
+		firstService, "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + clusterDomain,
 	})
 	return []certificate{
 		{"etcd", etcdCA, cluster.Subject{Name: "etcd", Hosts: loopback, Client: true}}, // also its own peer
@@ -57,7 +55,7 @@ func certificates(first net.IP, clusterDomain string) []certificate {
 	}
 }
 
-// pki is a PKI folder in memory. It does not change once it is made, so it may be used concurrently.
+// pki is a PKI directory in memory. It does not change once it is made, so it may be used concurrently.
 type pki struct {
 	dir string
 	cas map[string]*cluster.Authority
@@ -66,8 +64,8 @@ type pki struct {
 func (p *pki) crt(name string) string { return filepath.Join(p.dir, name+".crt") }
 func (p *pki) key(name string) string { return filepath.Join(p.dir, name+".key") }
 
-// makePKI issues the wanted certificates. Authorities and the key of service accounts that are in the folder are kept, so
-// that kubeconfigs and tokens from before a restart stay valid. remade says why an authority in the folder could not be
+// makePKI issues the wanted certificates. Authorities and the key of service accounts that are in the directory are kept, so
+// that kubeconfigs and tokens from before a restart stay valid. remade says why an authority in the directory could not be
 // kept; empty = all were kept, or there were none.
 func makePKI(dir string, wanted []certificate) (p *pki, remade string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -3,7 +3,6 @@ package embedded
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var wanted = certificates(net.ParseIP("10.96.0.1"), "cluster.local")
+var wanted = certificates()
 
-// contents reads every file of a folder, and fails on one that others may read.
+// contents reads every file of a directory, and fails on one that others may read.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -33,12 +32,12 @@ func contents(t *testing.T, dir string) map[string]string {
 }
 
 // A second start keeps the authorities and the key of service accounts, and issues new certificates. What cannot be kept is
-// made anew.
+// made again.
 func TestPKIOfASecondStart(t *testing.T) {
 	authorities := []string{"ca.crt", "etcd-ca.crt", "front-proxy-ca.crt", "kubelet-client-ca.crt"}
 	for name, tc := range map[string]struct {
 		spoil func(t *testing.T, dir string)
-		why   string // part of the reason why an authority was made anew
+		why   string // part of the reason why an authority was made again
 		kept  []string
 	}{
 		"all is sound": {kept: append([]string{saKey}, authorities...)},

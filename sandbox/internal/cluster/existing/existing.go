@@ -22,7 +22,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-// ErrConsent is returned, wrapped, when the cluster bears no mark and the user has not agreed to
+// ErrConsent is returned, wrapped, when the cluster has no ownership marker and the user has not agreed to
 // its use. Nothing was written.
 var ErrConsent = errors.New("consent is needed")
 
@@ -31,15 +31,15 @@ type Options struct {
 	// Owner is what the cluster is marked with. Its name is required.
 	Owner cluster.Owner
 	// Kubeconfig is the path of the user's kubeconfig, which is only read; empty means .kube/config
-	// in the home folder.
+	// in the home directory.
 	Kubeconfig string
 	// Context to use. Required: the current context is never taken.
 	Context string
-	// Consent to use, and to mark, a cluster that bears no mark; false refuses it.
+	// Consent to use, and to mark, a cluster that has no ownership marker; false refuses it.
 	Consent bool
 	// Env is the environment of the sandbox. Required by Steps, Dismiss and Forget.
 	Env string
-	// Dir is the state folder of the sandbox. Required by all methods except Down and Marked.
+	// Dir is the state directory of the sandbox. Required by all methods except Down and Marked.
 	Dir state.Dir
 	// Logger of Guard. Default: nothing is logged.
 	Logger *slog.Logger

@@ -107,7 +107,7 @@ func (p *Provider) dir() state.Dir { return state.Dir(p.o.Dir) }
 
 type part struct{ p *Provider }
 
-// Components tells whether the cluster's API answers.
+// Components reports whether the cluster's API answers.
 func (x part) Components(ctx context.Context) []component.Component {
 	ctx, cancel := context.WithTimeoutCause(ctx, pingTime, fmt.Errorf("not within %s", pingTime))
 	defer cancel()

@@ -25,7 +25,7 @@ const (
 	killTime = 5 * time.Second
 	// noSync is the flag of etcd by which it does not wait for the disk.
 	noSync = "unsafe-no-fsync"
-	// deletePause is between two attempts to end a creation that goes on: between its steps there
+	// deletePause is between two attempts to end a creation that continues: between its steps there
 	// may be nothing to delete.
 	deletePause = 300 * time.Millisecond
 )
@@ -45,7 +45,7 @@ func (p *Provider) bringUp(ctx context.Context) error {
 	return p.connect()
 }
 
-// create creates the cluster. When that fails, or ctx ends, nothing of it is left but a folder of
+// create creates the cluster. When that fails, or ctx ends, nothing of it is left but a directory of
 // logs.
 func (p *Provider) create(ctx context.Context) error {
 	created := make(chan error, 1)

@@ -145,7 +145,7 @@ func (g *guard) clear(ctx context.Context, d *appsv1.DaemonSet) error {
 
 func nameOf(d *appsv1.DaemonSet) string { return d.Namespace + "/" + d.Name }
 
-// followsBases tells whether the Pods of a DaemonSet might go to the Nodes of bases without being
+// followsBases reports whether the Pods of a DaemonSet might go to the Nodes of bases without being
 // meant for them: it tolerates every taint, and is none of modules.
 func followsBases(d *appsv1.DaemonSet) bool {
 	for _, l := range []map[string]string{d.Labels, d.Spec.Template.Labels} {
@@ -158,7 +158,7 @@ func followsBases(d *appsv1.DaemonSet) bool {
 	})
 }
 
-// restrict adds to a Pod's conditions on its Node that it is no base's, and tells whether that
+// restrict adds to a Pod's conditions on its Node that it is no base's, and reports whether that
 // changed anything. Conditions that speak of bases already stay as they are.
 func restrict(spec *corev1.PodSpec) (changed bool) {
 	if _, speaks := spec.NodeSelector[labels.Component]; speaks {

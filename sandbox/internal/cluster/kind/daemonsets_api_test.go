@@ -66,7 +66,7 @@ func TestGuardBesideKubernetes(t *testing.T) {
 	bound("real")
 }
 
-// boundTo tells whether the DaemonSet's Pods are bound to those Nodes, and it wants no others.
+// boundTo reports whether the DaemonSet's Pods are bound to those Nodes, and it wants no others.
 func boundTo(ctx context.Context, client kubernetes.Interface, want []string) error {
 	pods, err := client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -35,12 +35,12 @@ type Options struct {
 	// Owner is what the cluster is marked with; the cluster's own name is koup-NAME. Its name is
 	// required.
 	Owner cluster.Owner
-	// Dir is the state folder of the sandbox, which exists: the note about the cluster lies there.
+	// Dir is the state directory of the sandbox, which exists: the note about the cluster lies there.
 	// Required.
 	Dir string
 	// Kubeconfig is where the administrator's kubeconfig is written. Required.
 	Kubeconfig string
-	// LogDir receives the folder kind/ with the nodes' logs when a creation fails. Required.
+	// LogDir receives the directory kind/ with the nodes' logs when a creation fails. Required.
 	LogDir string
 	// Engine is docker or podman, if the sandbox has no cluster yet. Default: the first of the two
 	// that answers.
@@ -55,7 +55,7 @@ type Options struct {
 	// Durable lets etcd write through to the disk, so that the cluster survives a crash of the machine.
 	// Default: it survives that of everything else.
 	Durable bool
-	// Note is told what a person should know, in a sentence. Default: nobody is told.
+	// Note is told what a person should know, in a sentence. Default: nothing is reported.
 	Note func(string)
 	// Logger gets what kind says. Default: nothing is logged.
 	Logger *slog.Logger

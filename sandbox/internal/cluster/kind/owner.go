@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// noteFile in the state folder says that the cluster of the sandbox's name is, or was being,
+	// noteFile in the state directory says that the cluster of the sandbox's name is, or was being,
 	// made by it.
 	noteFile = "kind.json"
 	// answerTime is how long a cluster that is there may take to say whose it is.
@@ -32,7 +32,7 @@ const (
 type ownership struct {
 	Cluster string `json:"cluster"`
 	Engine  string `json:"engine"`
-	// Complete once the cluster bears the mark: until then it is nothing but a half.
+	// Complete once the cluster has the ownership marker: until then it is nothing but a half.
 	Complete bool `json:"complete"`
 }
 
@@ -47,7 +47,7 @@ func (p *Provider) noteOwned(complete bool) error {
 	return nil
 }
 
-// readNote returns what the state folder says of the cluster; nil means nothing.
+// readNote returns what the state directory says of the cluster; nil means nothing.
 func (p *Provider) readNote() (*ownership, error) {
 	text, err := os.ReadFile(filepath.Join(p.o.Dir, noteFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -155,7 +155,7 @@ func (p *Provider) readMark(ctx context.Context) (bool, error) {
 }
 
 // Forget deletes the cluster of a sandbox whose daemon is gone, if it is the sandbox's: by its
-// folder, or by the mark. Without an engine there is nothing to delete.
+// directory, or by the mark. Without an engine there is nothing to delete.
 func Forget(ctx context.Context, o Options) error {
 	p, err := New(o)
 	if err != nil {

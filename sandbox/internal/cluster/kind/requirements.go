@@ -37,7 +37,7 @@ func suffices(ctx context.Context, e *engine.Engine) error {
 	case e.Root == "":
 		return nil
 	}
-	// A folder of another machine, such as Docker Desktop's, is not ours to look at.
+	// A directory of another machine, such as Docker Desktop's, is not ours to look at.
 	if usage, err := disk.UsageWithContext(ctx, e.Root); err == nil && usage.Free < minDisk {
 		return fmt.Errorf("the disk of %s (%s) has %.1f GB free and a cluster of kind needs %.1f: remove images that nobody uses (%s image prune)",
 			e.Command, e.Root, float64(usage.Free)/1e9, float64(minDisk)/1e9, e.Command)

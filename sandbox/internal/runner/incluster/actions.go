@@ -80,7 +80,7 @@ func (c *Controller) Pause(ctx context.Context, number int) error {
 }
 
 // Resume lets a controller go on; one that is not paused, or that its kubelet has started again
-// meanwhile, is fine.
+// in the meantime, is fine.
 func (c *Controller) Resume(ctx context.Context, number int) error {
 	r, err := c.replica(number)
 	if err != nil || r.State != supervise.Paused {

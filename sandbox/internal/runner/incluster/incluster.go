@@ -55,7 +55,7 @@ type Options struct {
 	// nobody gets them.
 	Log io.Writer
 	// Changed is told of every change of a controller, in order; it must not block, nor call the
-	// Controller. Default: nobody is told.
+	// Controller. Default: nothing is reported.
 	Changed func(Change)
 }
 
@@ -75,7 +75,7 @@ type Controller struct {
 	o       Options
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
-	// dial tells whether something listens; tests replace it.
+	// dial reports whether something listens; tests replace it.
 	dial func(ctx context.Context, addr string) error
 	kick chan struct{} // has room for one: the Pods have changed
 
@@ -157,7 +157,7 @@ func (c *Controller) Start(ctx context.Context) error {
 }
 
 // Ensure applies the manifests with these settings and blocks until every Pod has them and is
-// ready, and heartbeats reach it. What is there already is brought in line. A Pod that ends again
+// ready, and heartbeats reach it. What exists already is brought in line. A Pod that ends again
 // and again makes it fail before ctx does.
 func (c *Controller) Ensure(ctx context.Context, s Settings) error {
 	s.Owner = c.o.Owner
@@ -321,7 +321,7 @@ func podsOf(store cache.Store) []*corev1.Pod {
 }
 
 // until blocks until missing returns nothing. It is called at every change, with c.mu held; fatal
-// says that waiting is in vain.
+// says that waiting is without success.
 func (c *Controller) until(ctx context.Context, missing func() (what string, fatal error)) error {
 	for {
 		c.mu.Lock()

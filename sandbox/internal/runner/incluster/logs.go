@@ -56,7 +56,7 @@ func (l *logs) read(ctx context.Context, pod, container string, previous bool) {
 	}
 }
 
-// runs tells whether a container runs, as far as is known.
+// runs reports whether a container runs, as far as is known.
 func (l *logs) runs(pod, container string) bool {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()

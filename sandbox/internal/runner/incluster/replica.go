@@ -159,7 +159,7 @@ func ending(t *corev1.ContainerStateTerminated) string {
 }
 
 // changes says what has happened between two sights of a controller. A container that was there and
-// has another in its place has ended meanwhile, though nobody saw it.
+// has another in its place has ended in the meantime, though nobody saw it.
 func changes(was, is Replica) []Change {
 	var list []Change
 	tell := func(r Replica, format string, args ...any) {

@@ -85,7 +85,7 @@ type Runner struct {
 	o          RunnerOptions
 	controller *Controller
 	log        *os.File
-	kubelet    Kubelet // made once: another certificate would start the Pods anew
+	kubelet    Kubelet // made once: another certificate would start the Pods again
 	token      string  // of heartbeats; so is this
 }
 

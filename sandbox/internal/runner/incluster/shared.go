@@ -18,7 +18,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 )
 
-// shared tells whether the cluster is the user's.
+// shared reports whether the cluster is the user's.
 func (c *Controller) shared() bool { return c.o.Containers == nil }
 
 // notOurs refuses what only who has the nodes can do.
@@ -26,7 +26,7 @@ func notOurs(name string, action component.Action) error {
 	return component.Refuse("%s cannot be told to %s: the nodes of this cluster are not the sandbox's; stop, start and restart work there", name, action)
 }
 
-// theirs tells whether an object is there that no sandbox has made, which is left as it is: rights, and
+// theirs reports whether an object is there that no sandbox has made, which is left as it is: rights, and
 // the definition of Module, are good enough. A Deployment and its Secrets are a controller of somebody
 // else's, and an error.
 func (c *Controller) theirs(ctx context.Context, object *unstructured.Unstructured) (bool, error) {

@@ -228,7 +228,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// A lost request is told while its stream goes on, and all of them before Stop returns.
+// A lost request is told while its stream continues, and all of them before Stop returns.
 func TestLostRequestsAreTold(t *testing.T) {
 	r := newRig(t)
 	address := serve(t, misses)

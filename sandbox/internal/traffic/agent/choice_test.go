@@ -95,7 +95,7 @@ func TestStreamToWhatIsTold(t *testing.T) {
 	}
 }
 
-// inside makes of a stream one that goes on, at a rate that a busy machine can keep.
+// inside makes of a stream one that continues, at a rate that a busy machine can keep.
 func inside(s *traffic.Spec) { s.Inside, s.Total, s.Rate = true, 0, ptr.To(200) }
 
 // Once the agent knows, nobody asks a base that has left; the change need not have been announced.

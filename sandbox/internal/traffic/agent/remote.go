@@ -24,7 +24,7 @@ type Options struct {
 	Launch func(ctx context.Context) (Process, error)
 	// Lost is told of lost requests, one at a time, as a traffic.Generator tells them;
 	// and of each stream that was cut off because its agent has ended, with the result
-	// traffic.Other. Default: nobody is told.
+	// traffic.Other. Default: nothing is reported.
 	Lost func(traffic.LostRequest)
 	// Logger for what goes wrong. Default: nothing is logged.
 	Logger *slog.Logger
@@ -39,10 +39,9 @@ type Remote struct {
 	started  chan struct{} // closed when Start runs
 	starting chan struct{} // held by whoever starts an agent
 
-	mu      sync.Mutex     // guards what follows
-	run     func(*session) // tells what an agent tells, until it ends; nil while Start does not run
-	inform  func(*telling) // tells an agent what a stream picks from; nil while Start does not run
-	session *session       // for new streams; nil = none runs
+	mu      sync.Mutex      // guards what follows
+	life    context.Context // of Start; nil while Start does not run
+	session *session        // for new streams; nil = none runs
 	groups  map[string][]*stream
 	wg      sync.WaitGroup
 }
@@ -72,13 +71,12 @@ func New(o Options) *Remote {
 // and returns nil when it has ended. It can be called once.
 func (r *Remote) Start(ctx context.Context) error {
 	r.mu.Lock()
-	r.run = func(s *session) { r.follow(ctx, s) }
-	r.inform = func(t *telling) { r.wg.Go(func() { t.run(ctx, r.o.Logger) }) }
+	r.life = ctx
 	r.mu.Unlock()
 	close(r.started)
 	<-ctx.Done()
 	r.mu.Lock()
-	r.run, r.inform = nil, nil
+	r.life = nil
 	r.mu.Unlock()
 	r.wg.Wait()
 	return nil
@@ -98,10 +96,10 @@ func (r *Remote) agent(ctx context.Context) (*session, error) {
 		return nil, context.Cause(ctx)
 	}
 	r.mu.Lock()
-	run, s := r.run, r.session
+	life, s := r.life, r.session
 	r.mu.Unlock()
 	switch {
-	case run == nil:
+	case life == nil:
 		return nil, errNotRunning
 	case s != nil && s.runs():
 		return s, nil
@@ -123,11 +121,11 @@ func (r *Remote) agent(ctx context.Context) (*session, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.run == nil {
+	if r.life == nil {
 		return nil, errors.Join(errNotRunning, p.Close())
 	}
 	r.session = s
-	r.wg.Go(func() { run(s) })
+	r.wg.Go(func() { r.follow(life, s) })
 	return s, nil
 }
 
@@ -189,10 +187,10 @@ func (r *Remote) Begin(ctx context.Context, group string, spec traffic.Spec, sou
 		err = s.ended() // from now on that would be told
 	}
 	if err == nil && x.telling != nil {
-		if r.inform == nil {
+		if life := r.life; life == nil {
 			err = errNotRunning
 		} else {
-			r.inform(x.telling)
+			r.wg.Go(func() { x.telling.run(life, r.o.Logger) })
 		}
 	}
 	if err != nil {

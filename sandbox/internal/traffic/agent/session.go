@@ -57,7 +57,7 @@ func (s *session) run(ctx context.Context, tell func(traffic.LostRequest)) error
 	return s.err
 }
 
-// runs tells whether it can still be asked.
+// runs reports whether it can still be asked.
 func (s *session) runs() bool {
 	select {
 	case <-s.process.Done():
@@ -67,7 +67,7 @@ func (s *session) runs() bool {
 	}
 }
 
-// ended tells whether it has ended, and why.
+// ended reports whether it has ended, and why.
 func (s *session) ended() error {
 	select {
 	case <-s.done:

@@ -25,7 +25,7 @@ func run() error {
 	name := flag.String("name", "", "`NAME` of the image, with its tag")
 	arch := flag.String("arch", "", "`ARCHITECTURE` of the programs, as Go names it")
 	output := flag.String("output", "", "`FILE` that gets the image, for docker load")
-	// Whoever the user is may write in /tmp; what a person mounts is in the folder of work.
+	// Whoever the user is may write in /tmp; what a person mounts is in the directory of work.
 	config := ocispec.ImageConfig{User: image.Nobody, WorkingDir: "/work", Env: []string{"PATH=/", "HOME=/tmp"}}
 	flag.Func("env", "`NAME=VALUE` of the environment; may be repeated", func(v string) error {
 		config.Env = append(config.Env, v)

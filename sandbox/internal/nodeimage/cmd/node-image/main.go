@@ -73,7 +73,7 @@ func run(c *cli.Context) error {
 	return nil
 }
 
-// cacheHome is where the system keeps caches, or a folder for temporary files where it does not
+// cacheHome is where the system keeps caches, or a directory for temporary files where it does not
 // say.
 func cacheHome() string {
 	if dir, err := os.UserCacheDir(); err == nil {
