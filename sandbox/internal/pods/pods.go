@@ -79,10 +79,10 @@ type Pods struct {
 
 	ensuring sync.Mutex // held by whoever changes the StatefulSet
 
-	mu   sync.Mutex      // guards what follows
-	life context.Context // of Start; nil while Start does not run
-	all  []*pod          // by ordinal
-	wg   sync.WaitGroup
+	mu     sync.Mutex // guards what follows
+	launch func(*pod) // nil while Start does not run
+	all    []*pod     // by ordinal
+	wg     sync.WaitGroup
 }
 
 var _ fleet.Runtime = (*Pods)(nil)
@@ -115,14 +115,14 @@ func newPods(o Options, client kubernetes.Interface) *Pods {
 // can be called once.
 func (p *Pods) Start(ctx context.Context) error {
 	p.mu.Lock()
-	p.life = ctx
+	p.launch = func(x *pod) { p.wg.Go(func() { x.run(ctx) }) }
 	for _, x := range p.all {
-		p.wg.Go(func() { x.run(ctx) })
+		p.launch(x)
 	}
 	p.mu.Unlock()
 	<-ctx.Done()
 	p.mu.Lock()
-	p.life = nil
+	p.launch = nil
 	p.mu.Unlock()
 	p.wg.Wait()
 	return nil
@@ -138,8 +138,8 @@ func (p *Pods) grow(number int) {
 	for len(p.all) < number {
 		x := newPod(p, len(p.all))
 		p.all = append(p.all, x)
-		if life := p.life; life != nil {
-			p.wg.Go(func() { x.run(life) })
+		if p.launch != nil {
+			p.launch(x)
 		}
 	}
 }

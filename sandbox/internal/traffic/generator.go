@@ -39,7 +39,7 @@ type Generator struct {
 	started chan struct{} // closed when Start runs
 
 	mu     sync.Mutex
-	life   context.Context // of Start; nil while Start does not run
+	launch func(plan, func(context.Context) Record, func(Record)) *stream // nil while Start does not run
 	groups map[string]map[string]*stream
 	order  map[string][]string // names in order of their start
 	wg     sync.WaitGroup
@@ -54,12 +54,14 @@ func NewGenerator(o GeneratorOptions) *Generator {
 // when they have ended. It can be called once.
 func (g *Generator) Start(ctx context.Context) error {
 	g.mu.Lock()
-	g.life = ctx
+	g.launch = func(p plan, do func(context.Context) Record, lost func(Record)) *stream {
+		return newStream(ctx, p, do, lost)
+	}
 	g.mu.Unlock()
 	close(g.started)
 	<-ctx.Done()
 	g.mu.Lock()
-	g.life = nil
+	g.launch = nil
 	g.mu.Unlock()
 	g.wg.Wait()
 	return nil
@@ -97,7 +99,7 @@ func (g *Generator) BeginWith(ctx context.Context, group string, spec Spec, told
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.life == nil:
+	case g.launch == nil:
 		return fmt.Errorf("starting traffic %q: %w", spec.Name, errNotRunning)
 	case g.groups[group][spec.Name] != nil:
 		return fmt.Errorf("starting traffic %q: %w", spec.Name, ErrStreamExists)
@@ -109,7 +111,7 @@ func (g *Generator) BeginWith(ctx context.Context, group string, spec Spec, told
 	if g.o.Lost != nil {
 		lost = func(r Record) { g.o.Lost(LostRequest{group, spec.Name, p.Route(), spec.Module, r}) }
 	}
-	s := newStream(g.life, p, r.do, lost)
+	s := g.launch(p, r.do, lost)
 	g.groups[group][spec.Name] = s
 	g.order[group] = append(g.order[group], spec.Name)
 	g.wg.Go(func() {

@@ -39,9 +39,10 @@ type Remote struct {
 	started  chan struct{} // closed when Start runs
 	starting chan struct{} // held by whoever starts an agent
 
-	mu      sync.Mutex      // guards what follows
-	life    context.Context // of Start; nil while Start does not run
-	session *session        // for new streams; nil = none runs
+	mu      sync.Mutex     // guards what follows
+	run     func(*session) // tells what an agent tells, until it ends; nil while Start does not run
+	inform  func(*telling) // tells an agent what a stream picks from; nil while Start does not run
+	session *session       // for new streams; nil = none runs
 	groups  map[string][]*stream
 	wg      sync.WaitGroup
 }
@@ -71,12 +72,13 @@ func New(o Options) *Remote {
 // and returns nil when it has ended. It can be called once.
 func (r *Remote) Start(ctx context.Context) error {
 	r.mu.Lock()
-	r.life = ctx
+	r.run = func(s *session) { r.follow(ctx, s) }
+	r.inform = func(t *telling) { r.wg.Go(func() { t.run(ctx, r.o.Logger) }) }
 	r.mu.Unlock()
 	close(r.started)
 	<-ctx.Done()
 	r.mu.Lock()
-	r.life = nil
+	r.run, r.inform = nil, nil
 	r.mu.Unlock()
 	r.wg.Wait()
 	return nil
@@ -96,10 +98,10 @@ func (r *Remote) agent(ctx context.Context) (*session, error) {
 		return nil, context.Cause(ctx)
 	}
 	r.mu.Lock()
-	life, s := r.life, r.session
+	run, s := r.run, r.session
 	r.mu.Unlock()
 	switch {
-	case life == nil:
+	case run == nil:
 		return nil, errNotRunning
 	case s != nil && s.runs():
 		return s, nil
@@ -121,11 +123,11 @@ func (r *Remote) agent(ctx context.Context) (*session, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.life == nil {
+	if r.run == nil {
 		return nil, errors.Join(errNotRunning, p.Close())
 	}
 	r.session = s
-	r.wg.Go(func() { r.follow(life, s) })
+	r.wg.Go(func() { run(s) })
 	return s, nil
 }
 
@@ -187,10 +189,10 @@ func (r *Remote) Begin(ctx context.Context, group string, spec traffic.Spec, sou
 		err = s.ended() // from now on that would be told
 	}
 	if err == nil && x.telling != nil {
-		if life := r.life; life == nil {
+		if r.inform == nil {
 			err = errNotRunning
 		} else {
-			r.wg.Go(func() { x.telling.run(life, r.o.Logger) })
+			r.inform(x.telling)
 		}
 	}
 	if err != nil {
