@@ -21,7 +21,7 @@ type webPort struct {
 
 	mu     sync.Mutex
 	wanted bool
-	flying map[string]map[*flight]struct{} // requests in work, by biz identity
+	flying map[*flight]string // the biz identities of the requests in work
 }
 
 // flight is a request that a module works on.
@@ -31,7 +31,7 @@ type flight struct {
 }
 
 func (w *webPort) init(b *Base) {
-	w.b = b
+	w.b, w.flying = b, map[*flight]string{}
 	w.endpoint = endpoint{handler: w, log: b.log, listen: listenOn(b.opts.Web.Addr)}
 }
 
@@ -92,12 +92,12 @@ func (b *Base) closeWeb() { b.web.endpoint.close() }
 
 func (b *Base) cutRequests(id string) {
 	b.web.mu.Lock()
-	flights := b.web.flying[id]
-	delete(b.web.flying, id)
-	b.web.mu.Unlock()
-	for f := range flights {
-		reset(f.conn)
-		f.cut()
+	defer b.web.mu.Unlock()
+	for f, biz := range b.web.flying {
+		if biz == id {
+			reset(f.conn)
+			f.cut()
+		}
 	}
 }
 
@@ -157,10 +157,7 @@ func (l *life) serveModule(rw http.ResponseWriter, r *http.Request, path string)
 	defer func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		delete(w.flying[biz.ID()], f)
-		if len(w.flying[biz.ID()]) == 0 {
-			delete(w.flying, biz.ID())
-		}
+		delete(w.flying, f)
 	}()
 	n := l.b.requests.Add(1)
 	d := l.b.opts.Web.RequestDuration
@@ -202,13 +199,7 @@ func (l *life) take(path string, f *flight) (Biz, bool) {
 	if !ok {
 		return Biz{}, false
 	}
-	if w.flying == nil {
-		w.flying = map[string]map[*flight]struct{}{}
-	}
-	if w.flying[biz.ID()] == nil {
-		w.flying[biz.ID()] = map[*flight]struct{}{}
-	}
-	w.flying[biz.ID()][f] = struct{}{}
+	w.flying[f] = biz.ID()
 	return biz, true
 }
 
