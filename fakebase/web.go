@@ -13,8 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// webPort is the listener for module traffic and actuator. It opens when
-// somebody first asks for its address, and from then on with every process.
+// webPort is the listener for module traffic and actuator. It opens with the first call of WebAddr, and from then on
+// with every process.
 type webPort struct {
 	b        *Base
 	endpoint endpoint
@@ -35,10 +35,9 @@ func (w *webPort) init(b *Base) {
 	w.endpoint = endpoint{handler: w, log: b.log, listen: listenOn(b.opts.Web.Addr)}
 }
 
-// WebAddr returns host:port of the listener for module traffic and actuator
-// and opens it if nobody has asked before. The address stays the same as long
-// as the port can be had, through crashes and restarts too. It does not wait
-// for a process: while none runs, connections to the address are refused.
+// WebAddr returns host:port of the listener for module traffic and actuator, which the first call opens. The address
+// stays the same through crashes and restarts, unless another process takes the port. While no process of the base
+// runs, connections are refused.
 func (b *Base) WebAddr(ctx context.Context) (string, error) {
 	w := &b.web
 	w.mu.Lock()
@@ -101,8 +100,8 @@ func (b *Base) cutRequests(id string) {
 	}
 }
 
-// HostNameHeader is in every answer of the listener for module traffic, of those too that
-// no module gives: whoever asks through a load balancer learns which base has answered.
+// HostNameHeader is in every answer of the listener for module traffic, also in errors. Behind a load balancer, it shows
+// which base has answered.
 const HostNameHeader = "X-Base-Host-Name"
 
 // ServeHTTP answers actuator and module requests.
