@@ -151,9 +151,6 @@ func (l *life) lock(id, command string) (running string, free bool) {
 	if running, taken := l.locks[id]; taken {
 		return running, false
 	}
-	if l.locks == nil {
-		l.locks = map[string]string{}
-	}
 	l.locks[id] = command
 	return "", true
 }

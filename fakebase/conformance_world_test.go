@@ -74,7 +74,7 @@ func (s *surroundings) Happen(_ context.Context, event recording.Event) error {
 	s.t.Helper()
 	switch event {
 	case recording.Start:
-		s.start()
+		s.start() //nolint:contextcheck // the base ends in a cleanup
 	case recording.Kill:
 		s.base.Crash()
 	case recording.BrokerStops:

@@ -8,15 +8,6 @@
 //	...
 //	err = b.Start(ctx) // blocks until ctx ends
 //
-// # Map
-//
-//	internal/ark               the state machine of modules, pure
-//	fault                      what can go wrong: a package that imports nothing here
-//	internal/mqtt              a small MQTT client
-//	recording                  what a real base was seen to answer
-//	remote stdio rpc           a base in another process, over its standard streams
-//	cmd/fakebase               bases by hand, against any controller
-//
 // The source of every behaviour is the protocol specification, PROTOCOL.md. Comments cite its
 // sections. The package shares no code with the controller: the two
 // are independent readings of one protocol.

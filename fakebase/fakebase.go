@@ -115,10 +115,8 @@ func (b *Base) Start(ctx context.Context) error {
 	}
 }
 
-// shortestRestart is the least time between two processes of a base. No JVM
-// is faster, and a broker needs some of it: were the same client id back before
-// the broker has buried the old connection, mochi would take away the new one's
-// subscriptions together with the old one's.
+// shortestRestart is the minimum time between two processes of a base. No JVM is faster. If a client id returns before
+// the broker has removed the old connection, mochi removes the subscriptions of both.
 const shortestRestart = 500 * time.Millisecond
 
 // awaitRestart blocks until the next process is to start. It returns false if ctx ends before.
@@ -165,9 +163,8 @@ func (b *Base) awaitRestart(ctx context.Context) bool {
 	return true
 }
 
-// Crash ends the base's process as kill -9 would: connections break, modules
-// are gone, nothing is said. The base stays down until Restart. Nothing
-// happens while no process runs.
+// Crash ends the base's process as kill -9 does: connections break without a message, and modules are lost. The base
+// stays down until Restart. Crash has no effect while no process runs.
 func (b *Base) Crash() {
 	b.mu.Lock()
 	l := b.life
@@ -210,9 +207,8 @@ func (b *Base) Inject(f fault.Fault) (string, error) {
 	return f.ID, nil
 }
 
-// Clear takes faults away by id, all of them if none is given, and tells how
-// many there were. A command that latency holds back starts now. What else
-// they did is not undone: a crashed process stays down, a hanging command hangs.
+// Clear removes faults by id, all faults without an id, and returns their number. A command that is delayed by latency
+// starts now. Other effects remain: a crashed process stays down, a hanging command hangs.
 func (b *Base) Clear(ids ...string) int {
 	gone := b.faults.remove(ids...)
 	for _, a := range gone {

@@ -3,13 +3,10 @@ package fakebase
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 // FuzzMQTT sends anything on any topic: the base neither crashes nor leaks,
@@ -135,44 +132,5 @@ func FuzzHTTP(f *testing.F) {
 				t.Errorf("locks are left: %v", l.locks)
 			}
 		})
-	})
-}
-
-// FuzzFileName: a name found in a file name stands at its beginning, followed by the version.
-func FuzzFileName(f *testing.F) {
-	for _, u := range []string{"https://h/a/biz1-web-single-host-0.0.1-SNAPSHOT-ark-biz.jar", "file:///m/biz1.jar", "x", "jar:file:/x-1.jar!/", "http://h/-1.jar", "http://h/a-1-2.jar?x=b-3.jar"} {
-		f.Add(u)
-	}
-	f.Fuzz(func(t *testing.T, u string) {
-		name, version := splitFileName(u)
-		if (name == "") != (version == "") {
-			t.Errorf("%q has name %q and version %q", u, name, version)
-		}
-		if version != "" && (version[0] < '0' || version[0] > '9') {
-			t.Errorf("%q has version %q", u, version)
-		}
-	})
-}
-
-// FuzzFault: what decodes and validates can be injected and cleared.
-func FuzzFault(f *testing.F) {
-	for _, kind := range fault.Kinds() {
-		f.Add(fmt.Sprintf(`{"kind":%q,"count":1,"delay":{"min":"1ms"},"code":"User.DiskFull"}`, kind))
-		f.Add(fmt.Sprintf(`{"kind":%q}`, kind))
-	}
-	f.Fuzz(func(t *testing.T, raw string) {
-		var it fault.Fault
-		if strict(raw, &it) != nil {
-			return
-		}
-		valid := it.Validate()
-		s := faultSet{}
-		added, err := s.add(it, 0)
-		if (valid == nil) != (err == nil) {
-			t.Fatalf("valid: %v, injected: %v", valid, err)
-		}
-		if err == nil && len(s.remove(added.ID)) != 1 {
-			t.Error("cannot be cleared")
-		}
 	})
 }

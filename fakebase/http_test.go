@@ -135,7 +135,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 func TestHTTPHeartbeatEvery12Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &life{b: &Base{}, started: time.Now()}
+		l := &life{b: &Base{}, started: time.Now(), timers: map[*pending]struct{}{}}
 		var err error
 		if l.b, err = New(Options{Identity: "b1"}); err != nil {
 			t.Fatal(err)

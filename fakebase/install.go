@@ -154,9 +154,6 @@ func (l *life) register(f found, origin ark.Origin, sub subject) *exception {
 		}
 		return illegalState(fault.CodeUnknown, "%s of %s: %v", sub.command, f.ID(), err)
 	}
-	if l.stopTimes == nil {
-		l.stopTimes, l.charged = map[string]Delay{}, map[string]int64{}
-	}
 	l.stopTimes[f.ID()] = f.uninstall
 	return nil
 }
@@ -183,7 +180,7 @@ func (l *life) finishStart(f found, origin ark.Origin, ex *exception) (Biz, *exc
 		if err := l.container.StartFailed(id, ex.trace(), now); err != nil {
 			return Biz{}, illegalState(fault.CodeUnknown, "%v", err)
 		}
-		l.noteFailureLocked(id, failedStart{name: f.Name, origin: origin})
+		l.failures[id] = failedStart{name: f.Name, origin: origin}
 		return Biz{}, ex
 	}
 	if err := l.container.Started(id, now); err != nil {
@@ -205,13 +202,6 @@ func (l *life) pathTakenLocked(f found) bool {
 	return slices.ContainsFunc(l.container.List(), func(b Biz) bool {
 		return b.ID() != f.ID() && b.WebContextPath == f.WebContextPath && b.State != ark.Resolved
 	})
-}
-
-func (l *life) noteFailureLocked(id string, f failedStart) {
-	if l.failures == nil {
-		l.failures = map[string]failedStart{}
-	}
-	l.failures[id] = f
 }
 
 // repeatCode is the error code of a refused second install; it depends on

@@ -61,8 +61,10 @@ func (b *Base) begin(ctx context.Context) *life {
 	defer b.mu.Unlock()
 	l := &life{
 		b: b, identity: b.identity, started: time.Now(),
-		log:  b.log.With("base", b.identity),
-		meta: newMetaspace(b.opts.Metaspace),
+		log:    b.log.With("base", b.identity),
+		meta:   newMetaspace(b.opts.Metaspace),
+		timers: map[*pending]struct{}{}, charged: map[string]int64{}, stopTimes: map[string]Delay{},
+		failures: map[string]failedStart{}, locks: map[string]string{}, ops: map[string]*processRecord{},
 	}
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
 	l.container = ark.NewContainer(ark.Options{
@@ -158,7 +160,7 @@ func (l *life) startStatics() {
 	l.staticsPending = false
 	for _, id := range failures {
 		name, _, _ := strings.Cut(id, ":")
-		l.noteFailureLocked(id, failedStart{name: name, origin: ark.Static})
+		l.failures[id] = failedStart{name: name, origin: ark.Static}
 	}
 	l.b.mu.Unlock()
 	if !well {
@@ -199,9 +201,6 @@ func (l *life) after(d time.Duration, fn func()) {
 		return
 	}
 	p := &pending{}
-	if l.timers == nil {
-		l.timers = map[*pending]struct{}{}
-	}
 	l.timers[p] = struct{}{}
 	p.timer = time.AfterFunc(d, func() {
 		l.b.mu.Lock()

@@ -37,9 +37,6 @@ func (l *life) operateAsync(requestID, id string, req any, sub subject, op func(
 		l.b.mu.Unlock()
 		return failed("The request corresponding to the requestId("+requestID+") has been executed.", fault.CodeInvalidParameter)
 	}
-	if l.ops == nil {
-		l.ops = map[string]*processRecord{}
-	}
 	l.ops[requestID] = r
 	snapshot := *r
 	l.b.mu.Unlock()

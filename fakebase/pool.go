@@ -4,7 +4,7 @@ import "sync"
 
 // pool runs tasks as Java's ThreadPoolExecutor with caller-runs does
 // (protocol 3.3): core threads first, then the queue, then up to limit
-// threads, then the caller itself. Goroutines exist only while they work.
+// threads, then the caller itself.
 type pool struct {
 	core, limit, queued int
 	spawn               func(func()) bool

@@ -2,7 +2,6 @@ package fakebase
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -38,7 +37,7 @@ func (c *traces) all() []string {
 	return c.lines
 }
 
-func TestTraceOverMQTT(t *testing.T) {
+func TestTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := rig(t, Options{Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: Delay{Min: Duration(3 * time.Second)}}})
 		var elapsed time.Duration
@@ -81,23 +80,4 @@ func TestTraceOverMQTT(t *testing.T) {
 			t.Errorf("the install took %s", elapsed)
 		}
 	})
-}
-
-func TestTraceOverHTTP(t *testing.T) {
-	b, addr := httpBase(t, Options{Identity: "b1"})
-	var c traces
-	defer b.Trace(c.add)()
-	body := `{"bizUrl":"https://modules.example/biz1-0.0.1-ark-biz.jar"}`
-	response, err := http.Post("http://"+addr+"/installBiz", "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = response.Body.Close()
-	want := []string{`b1 installBiz biz1:0.0.1 "" "Install Biz: biz1:0.0.1 success"`}
-	if d := cmp.Diff(want, c.all()); d != "" {
-		t.Errorf("traces (-want +got):\n%s", d)
-	}
-	if b.HTTPAddr() != addr {
-		t.Errorf("HTTPAddr is %q, want %q", b.HTTPAddr(), addr)
-	}
 }

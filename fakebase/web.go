@@ -13,15 +13,15 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// webPort is the listener for module traffic and actuator. It opens when
-// somebody first asks for its address, and from then on with every process.
+// webPort is the listener for module traffic and actuator. It opens with the first call of WebAddr, and from then on
+// with every process.
 type webPort struct {
 	b        *Base
 	endpoint endpoint
 
 	mu     sync.Mutex
 	wanted bool
-	flying map[string]map[*flight]struct{} // requests in work, by biz identity
+	flying map[*flight]string // the biz identities of the requests in work
 }
 
 // flight is a request that a module works on.
@@ -31,14 +31,13 @@ type flight struct {
 }
 
 func (w *webPort) init(b *Base) {
-	w.b = b
+	w.b, w.flying = b, map[*flight]string{}
 	w.endpoint = endpoint{handler: w, log: b.log, listen: listenOn(b.opts.Web.Addr)}
 }
 
-// WebAddr returns host:port of the listener for module traffic and actuator
-// and opens it if nobody has asked before. The address stays the same as long
-// as the port can be had, through crashes and restarts too. It does not wait
-// for a process: while none runs, connections to the address are refused.
+// WebAddr returns host:port of the listener for module traffic and actuator, which the first call opens. The address
+// stays the same through crashes and restarts, unless another process takes the port. While no process of the base
+// runs, connections are refused.
 func (b *Base) WebAddr(ctx context.Context) (string, error) {
 	w := &b.web
 	w.mu.Lock()
@@ -92,17 +91,17 @@ func (b *Base) closeWeb() { b.web.endpoint.close() }
 
 func (b *Base) cutRequests(id string) {
 	b.web.mu.Lock()
-	flights := b.web.flying[id]
-	delete(b.web.flying, id)
-	b.web.mu.Unlock()
-	for f := range flights {
-		reset(f.conn)
-		f.cut()
+	defer b.web.mu.Unlock()
+	for f, biz := range b.web.flying {
+		if biz == id {
+			reset(f.conn)
+			f.cut()
+		}
 	}
 }
 
-// HostNameHeader is in every answer of the listener for module traffic, of those too that
-// no module gives: whoever asks through a load balancer learns which base has answered.
+// HostNameHeader is in every answer of the listener for module traffic, also in errors. Behind a load balancer, it shows
+// which base has answered.
 const HostNameHeader = "X-Base-Host-Name"
 
 // ServeHTTP answers actuator and module requests.
@@ -157,10 +156,7 @@ func (l *life) serveModule(rw http.ResponseWriter, r *http.Request, path string)
 	defer func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		delete(w.flying[biz.ID()], f)
-		if len(w.flying[biz.ID()]) == 0 {
-			delete(w.flying, biz.ID())
-		}
+		delete(w.flying, f)
 	}()
 	n := l.b.requests.Add(1)
 	d := l.b.opts.Web.RequestDuration
@@ -202,13 +198,7 @@ func (l *life) take(path string, f *flight) (Biz, bool) {
 	if !ok {
 		return Biz{}, false
 	}
-	if w.flying == nil {
-		w.flying = map[string]map[*flight]struct{}{}
-	}
-	if w.flying[biz.ID()] == nil {
-		w.flying[biz.ID()] = map[*flight]struct{}{}
-	}
-	w.flying[biz.ID()][f] = struct{}{}
+	w.flying[f] = biz.ID()
 	return biz, true
 }
 

@@ -80,7 +80,7 @@ func recordExchanges(t *testing.T, settings recording.Settings, names []string, 
 				t.Skip(err)
 			}
 		}
-		must(t, w.startBase(o))
+		must(t, w.startBase(t.Context(), o))
 		defer func() { must(t, w.kill()) }()
 		starting, cancel := context.WithTimeout(t.Context(), startTime)
 		defer cancel()
@@ -211,7 +211,7 @@ func (w *world) Listens() bool { return w.listener != nil }
 func (w *world) Ready(ctx context.Context) error { return w.base.WaitReady(ctx) }
 
 // Happen lets an event happen.
-func (w *world) Happen(_ context.Context, event recording.Event) error {
+func (w *world) Happen(ctx context.Context, event recording.Event) error {
 	switch event {
 	case recording.Start:
 		o := recorded()
@@ -220,7 +220,7 @@ func (w *world) Happen(_ context.Context, event recording.Event) error {
 		} else {
 			o.Controller = "http://" + w.addr
 		}
-		return w.startBase(o)
+		return w.startBase(ctx, o)
 	case recording.Kill:
 		kill := w.kill
 		w.kill = nil
@@ -243,12 +243,12 @@ func (w *world) Happen(_ context.Context, event recording.Event) error {
 }
 
 // startBase starts a base without waiting until it answers.
-func (w *world) startBase(o Options) error {
+func (w *world) startBase(ctx context.Context, o Options) error {
 	base, err := New(o)
 	if err != nil {
 		return err
 	}
-	running, stop := context.WithCancel(context.Background())
+	running, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- base.Start(running) }()
 	w.base, w.kill = base, func() error {

@@ -1,6 +1,5 @@
-// Package recording is what a real base was seen to answer: the files of
-// fakebase/testdata/real. The recorder writes them, and a test of fakebase holds the
-// simulated base against them.
+// Package recording has the format of fakebase/testdata/real: requests to a real base, and its answers. A Player sends
+// the requests to a real base (make record) or to a simulated one, whose answers a test of fakebase compares.
 package recording
 
 import (

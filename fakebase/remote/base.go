@@ -39,31 +39,27 @@ type life struct {
 	followed      chan struct{} // closed when nothing is read any more
 }
 
-// Address asks a process that calls Serve for the address at which others reach it.
-func Address(ctx context.Context, transport http.RoundTripper) (string, error) {
-	ip, err := address.Call(ctx, &rpc.Client{Transport: transport, Unreachable: errUnreachable}, rpc.None{})
-	if err != nil {
-		return "", fmt.Errorf("asking for the address of a base: %w", err)
-	}
-	return ip, nil
+// About describes a process that calls Serve.
+type About struct {
+	// Version of the program.
+	Version string `json:"version"`
+	// Address is the IP address at which other machines reach the process; empty = it has no network.
+	Address string `json:"address"`
+	// Ahead is how far its clock is ahead of this machine's; see rpc.Client.Ahead.
+	Ahead time.Duration `json:"-"`
 }
 
-// Version asks a process that calls Serve of which version its program is.
-func Version(ctx context.Context, transport http.RoundTripper) (string, error) {
-	v, err := version.Call(ctx, &rpc.Client{Transport: transport, Unreachable: errUnreachable}, rpc.None{})
-	if err != nil {
-		return "", fmt.Errorf("asking for the version of a base's program: %w", err)
+// Ask asks a process that calls Serve about itself.
+func Ask(ctx context.Context, transport http.RoundTripper) (About, error) {
+	process := &rpc.Client{Transport: transport, Unreachable: errUnreachable}
+	a, err := about.Call(ctx, process, rpc.None{})
+	if err == nil {
+		a.Ahead, err = process.Ahead(ctx)
 	}
-	return v, nil
-}
-
-// Ahead asks a process that calls Serve how far its clock is ahead of this machine's; see rpc.Client.Ahead.
-func Ahead(ctx context.Context, transport http.RoundTripper) (time.Duration, error) {
-	ahead, err := (&rpc.Client{Transport: transport, Unreachable: errUnreachable}).Ahead(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("asking for the time of a base: %w", err)
+		return a, fmt.Errorf("asking the process of bases about itself: %w", err)
 	}
-	return ahead, nil
+	return a, nil
 }
 
 // New has the process behind transport, such as a stdio.Process, make a base, beside those that it

@@ -1,9 +1,8 @@
 // Package remote runs bases in another process, such as one in a Pod, and
-// shows each as if it were in this one. The other process calls Serve; whoever has
-// started it, with package stdio or through an API server, calls New for each base.
+// shows each base as if it were in this process. The other process calls Serve. This process starts it, with package
+// stdio or through an API server, and calls New for each base.
 //
-// A base tells what happens to it in one stream, and each answer to a request
-// says how much of the stream has to be read before it counts. So this side's
-// copy is in the order that package fakebase promises for a base itself, and asking
-// for the state costs no message.
+// A base sends its events in one stream. Each answer to a request contains the number of events before it, and a call
+// returns when these have been read. So the copy of a base on this side follows the order that package fakebase
+// promises, and reading its state sends no message.
 package remote

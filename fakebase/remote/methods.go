@@ -12,8 +12,7 @@ type method[In, Out any] = rpc.Unary[In, rpc.After[Out]]
 
 // What can be asked of a process with bases: first of itself, the rest of one of its bases.
 const (
-	version     rpc.Unary[rpc.None, string]       = "Version"
-	address     rpc.Unary[rpc.None, string]       = "Address"
+	about       rpc.Unary[rpc.None, About]        = "About"
 	makeBase    rpc.Unary[Options, snapshot]      = "Make"
 	follow      rpc.Stream[rpc.None, message]     = "Follow"
 	run         rpc.Unary[rpc.None, rpc.None]     = "Run"

@@ -3,7 +3,6 @@ package remote
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -21,17 +20,16 @@ import (
 // the busiest one.
 const maxQueued = 1 << 16
 
-// Serve is any number of bases: it learns over conn, from each New on the other side, which one to
-// make, and runs them until conn or ctx ends. Their listeners for module traffic are open from the
-// start, since others than that side may use them. The logger gets what the bases have to say. A
-// patience of more than 0 is how long the other side may say nothing: then conn ends. The version is what
-// Version tells.
+// Serve runs any number of bases until conn or ctx ends. Each New on the other side of conn makes a base. The listener
+// for module traffic is open from the start. If the patience is more than 0, conn ends when the other side has sent
+// nothing for that time. The version of the program is part of About.
 func Serve(ctx context.Context, conn net.Conn, ofProgram string, logger *slog.Logger, patience time.Duration) {
 	h := &host{log: logger, ctx: ctx, bases: map[string]*server{}}
 	mux := http.NewServeMux()
 	rpc.HandleClock(mux)
-	version.Handle(mux, func(context.Context, rpc.None) (string, error) { return ofProgram, nil })
-	address.Handle(mux, func(context.Context, rpc.None) (string, error) { return ownAddress() })
+	about.Handle(mux, func(context.Context, rpc.None) (About, error) {
+		return About{Version: ofProgram, Address: ownAddress()}, nil
+	})
 	makeBase.Handle(mux, h.make)
 	mux.HandleFunc("/{base}/{method}", func(w http.ResponseWriter, r *http.Request) {
 		id := r.PathValue("base")
@@ -92,28 +90,23 @@ func (s *server) serve() http.Handler {
 	return mux
 }
 
-// ownAddress says where others reach this process: what a Pod knows of itself
-// need not be asked from its engine.
-func ownAddress() (string, error) {
+// ownAddress returns an address of the machine, IPv4 if it has one. It is empty if the machine has no network.
+func ownAddress() (address string) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		return "", fmt.Errorf("reading the addresses of the machine: %w", err)
+		return ""
 	}
-	var other string // than one of IPv4
 	for _, a := range addrs {
 		p, err := netip.ParsePrefix(a.String())
 		switch {
 		case err != nil || !p.Addr().IsGlobalUnicast():
 		case p.Addr().Is4():
-			return p.Addr().String(), nil
-		case other == "":
-			other = p.Addr().String()
+			return p.Addr().String()
+		case address == "":
+			address = p.Addr().String()
 		}
 	}
-	if other == "" {
-		return "", errors.New("the machine has no address but that of itself")
-	}
-	return other, nil
+	return address
 }
 
 func (h *host) make(ctx context.Context, o Options) (snapshot, error) {

@@ -12,7 +12,7 @@ import (
 // Client reaches a server. Calls may be made concurrently.
 type Client struct {
 	// Transport carries the requests, such as an http.Transport that dials a socket. The host of
-	// their URLs says nothing. Required.
+	// their URLs has no meaning. Required.
 	Transport http.RoundTripper
 	// Path is in the URLs, before the name of the method. Default: none.
 	Path string

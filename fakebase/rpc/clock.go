@@ -17,9 +17,8 @@ func HandleClock(mux *http.ServeMux) {
 	clock.Handle(mux, func(context.Context, None) (time.Time, error) { return time.Now(), nil })
 }
 
-// Ahead asks how far the clock of a server, which may be that of another machine, is ahead of this
-// one's; less than zero = behind. What the time of an answer's way can explain is zero. It blocks for
-// five answers, or until ctx ends.
+// Ahead measures how far the clock of the server is ahead of this machine's; negative = behind. It returns zero if the
+// round-trip time can explain the difference. It blocks for five answers, or until ctx ends.
 func (c *Client) Ahead(ctx context.Context) (time.Duration, error) {
 	ahead, least := time.Duration(0), time.Duration(math.MaxInt64)
 	for range samples {

@@ -6,12 +6,11 @@ import (
 	"sync"
 )
 
-// ErrOverflow is what ends a Queue that was not read as fast as it was filled.
+// ErrOverflow ends a Queue that was filled faster than it was read.
 var ErrOverflow = errors.New("events were lost: they were not read as fast as they came, and too many waited")
 
-// Queue holds values for one reader, in order. Whoever puts one in never waits, so it may hold
-// locks. All methods may be called concurrently. The zero value is ready for use, and holds any
-// number.
+// Queue holds values for one reader, in order. Put never blocks. All methods may be called concurrently. The zero value
+// has no limit.
 type Queue[T any] struct {
 	mu       sync.Mutex
 	limit    int // zero = none
@@ -22,15 +21,14 @@ type Queue[T any] struct {
 	changed  bell
 }
 
-// Limit bounds how many values may wait from now on; those that wait already are kept.
+// Limit sets the maximum number of values that wait. It keeps the values that wait already.
 func (q *Queue[T]) Limit(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.limit = n
 }
 
-// Put adds values, all or none. If too many wait then, the queue is over: the reader gets what
-// waits, and then ErrOverflow.
+// Put adds all values or none. If the limit is exceeded, the reader gets the values that wait, and then ErrOverflow.
 func (q *Queue[T]) Put(values ...T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -41,7 +39,7 @@ func (q *Queue[T]) Put(values ...T) {
 	q.changed.ring()
 }
 
-// Close says that nothing comes after what has been put in.
+// Close ends the queue. The reader gets the values that wait.
 func (q *Queue[T]) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -49,7 +47,7 @@ func (q *Queue[T]) Close() {
 	q.changed.ring()
 }
 
-// Count is how many values have been put in so far.
+// Count returns the number of values that have been put so far.
 func (q *Queue[T]) Count() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -85,16 +83,15 @@ func (q *Queue[T]) Read(ctx context.Context, each func(T)) error {
 	}
 }
 
-// After is an answer that counts when the values that were put into a Queue before it have been
-// read.
+// After is an answer, and the number of values that were put into a Queue before it.
 type After[T any] struct {
 	Answer T `json:"answer"`
 	// Count is that of the Queue.
 	Count uint64 `json:"count"`
 }
 
-// Mark is how much of another process's Queue has been read here. All methods may be called
-// concurrently. The zero value is the beginning.
+// Mark is the number of values of another process's Queue that this process has read. All methods may be called
+// concurrently.
 type Mark struct {
 	mu      sync.Mutex
 	count   uint64
@@ -103,7 +100,7 @@ type Mark struct {
 	changed bell
 }
 
-// Add notes that one more value has been read.
+// Add adds one value.
 func (m *Mark) Add() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -111,7 +108,7 @@ func (m *Mark) Add() {
 	m.changed.ring()
 }
 
-// End notes that nothing more will be read, and why; nil = it is as it should be.
+// End records that no more values will be read. The error may be nil.
 func (m *Mark) End(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

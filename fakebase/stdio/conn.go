@@ -11,12 +11,11 @@ import (
 	"time"
 )
 
-// Join makes one connection of a stream to read and one to write. Closing it
-// closes both. It knows no deadlines.
+// Join returns a connection that reads from one stream and writes to another. Close closes both. Deadlines are not
+// supported.
 func Join(r io.ReadCloser, w io.WriteCloser) net.Conn { return &conn{r, w} }
 
-// Standard is the connection of this process's standard input and output, which
-// nothing else may use from then on.
+// Standard returns the connection of this process's standard input and output. Nothing else may use them from then on.
 func Standard() (net.Conn, error) {
 	signal.Ignore(syscall.SIGPIPE) // a write that nobody reads is an error, and not the end
 	const stdin = 0

@@ -26,9 +26,8 @@ const (
 	tailSize = 1 << 10
 )
 
-// Dial speaks HTTP/2 over a connection whose other side is Serve's: requests of
-// any number at the same time, to http URLs whose host says nothing. Closing what
-// it returns closes conn.
+// Dial returns an HTTP/2 client of a connection whose other side calls Serve. The host of the URLs has no meaning.
+// Closing the client closes conn.
 func Dial(conn net.Conn) (*http2.ClientConn, error) {
 	// There is no other connection: what is too much for one waits.
 	c, err := (&http2.Transport{StrictMaxConcurrentStreams: true}).NewClientConn(conn)
@@ -49,9 +48,9 @@ type Process struct {
 	err    error // read after done
 }
 
-// Start starts a program that calls Serve with Standard. Of cmd the standard
-// input and output must be free; Stderr, if set, gets what the program has to say.
-// Ctrl-C in a terminal does not reach the program. Whoever starts it must Close it.
+// Start starts a program that calls Serve with Standard. The standard input and output of cmd must be unset; Stderr, if
+// set, gets the standard error of the program. Ctrl-C in a terminal does not reach the program. The caller must call
+// Close.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{cmd: cmd, done: make(chan struct{})}
 	p.tail.also = cmd.Stderr
@@ -107,8 +106,8 @@ func (p *Process) RoundTrip(r *http.Request) (*http.Response, error) {
 // Done is closed when the program has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err says why the program has ended, with the last that it said; nil while it
-// runs, and when it has ended without a complaint.
+// Err returns an *ExitError if the program has failed. It is nil while the program runs and after it has exited with
+// status 0.
 func (p *Process) Err() error {
 	select {
 	case <-p.done:

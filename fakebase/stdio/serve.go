@@ -10,13 +10,12 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// maxRequests is how many requests may be answered at a time: each base of a process has some that
-// last as long as it.
+// maxRequests is the maximum number of concurrent requests. Each base of a process has some that
+// last as long as the base.
 const maxRequests = 1 << 20
 
-// Serve answers the requests that come over conn, each with h, until the other
-// side or ctx ends, or the other side has said nothing for longer than patience; 0 = for ever. Then it
-// closes conn, which ends the contexts of requests that are being answered, and waits for them.
+// Serve answers the requests on conn with h until the other side or ctx ends, or the other side has sent nothing for
+// longer than patience; 0 = no limit. Then it closes conn, which ends the contexts of the requests, and waits for them.
 func Serve(ctx context.Context, conn net.Conn, h http.Handler, patience time.Duration) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // what ends serving
 	defer stop()

@@ -47,7 +47,7 @@ func (c *Client) connect(ctx context.Context) (*conn, error) {
 	}
 	stop := context.AfterFunc(dialCtx, func() { _ = nc.Close() })
 	defer stop()
-	cn := &conn{net: nc, br: reader(nc), opts: &c.opts}
+	cn := &conn{net: nc, br: reader(nc), opts: &c.opts, flying: map[uint16]struct{}{}}
 	if err := cn.handshake(); err != nil {
 		_ = nc.Close()
 		return nil, fmt.Errorf("connecting as %q: %w", c.opts.ClientID, err)
@@ -118,9 +118,6 @@ func (cn *conn) handle() error {
 	case packets.Puback:
 		cn.mu.Lock()
 		delete(cn.flying, pk.PacketID)
-		if len(cn.flying) == 0 {
-			cn.flying = nil
-		}
 		cn.mu.Unlock()
 	case packets.Suback:
 		for _, code := range pk.ReasonCodes {
@@ -210,9 +207,6 @@ func (cn *conn) fly() (uint16, error) {
 	defer cn.mu.Unlock()
 	if len(cn.flying) >= MaxInFlight {
 		return 0, ErrTooManyInFlight
-	}
-	if cn.flying == nil {
-		cn.flying = map[uint16]struct{}{}
 	}
 	for {
 		cn.nextID++

@@ -70,25 +70,17 @@ func (x *pod) connect(ctx context.Context) (connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	theirs, err := remote.Version(ctx, conn)
+	about, err := remote.Ask(ctx, conn)
 	if err == nil {
-		err = version.Agree("fakebase in the image "+x.pods.o.Image, theirs, x.pods.o.version)
-	}
-	var ahead time.Duration
-	if err == nil {
-		ahead, err = remote.Ahead(ctx, conn)
+		err = version.Agree("fakebase in the image "+x.pods.o.Image, about.Version, x.pods.o.version)
 	}
 	if err != nil {
 		_ = conn.Close() // it may have ended
 		return nil, err
 	}
-	ip, err := remote.Address(ctx, conn)
-	if err != nil {
-		ip = "" // a Pod without a network runs bases that nobody reaches
-	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.ip, x.ahead = ip, ahead
+	x.ip, x.ahead = about.Address, about.Ahead
 	return conn, nil
 }
 

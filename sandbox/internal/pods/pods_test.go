@@ -252,8 +252,8 @@ func TestBasesInsideTheCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := ""
-	if ip, err := remote.Address(t.Context(), b.running[Name+"-0"]); err == nil { // else this machine has no network
-		want = net.JoinHostPort(ip, port)
+	if about, err := remote.Ask(t.Context(), b.running[Name+"-0"]); err == nil && about.Address != "" { // else this machine has no network
+		want = net.JoinHostPort(about.Address, port)
 	}
 	if got := m.Inside(); got != want {
 		t.Errorf("it is reached at %q, want %q", got, want)
