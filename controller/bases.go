@@ -19,7 +19,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// baseChanged passes a change on to whom it concerns. It does not block.
+// baseChanged passes a change to the parts of the controller. It does not block.
 func (c *Controller) baseChanged(change base.Change) {
 	switch change.Kind {
 	case base.Appeared:
@@ -55,10 +55,10 @@ func (c *Controller) baseChanged(change base.Change) {
 	}
 }
 
-// restarted is why a base gives no answer to what its process before was asked.
+// restarted is the reason why a base does not answer earlier requests.
 const restarted = "the base has restarted"
 
-// wake has the sweep run soon.
+// wake causes a sweep soon.
 func (c *Controller) wake() {
 	select {
 	case c.due <- struct{}{}:
@@ -70,7 +70,7 @@ func (c *Controller) wake() {
 // api.SweepInterval.
 const sweepPause = 50 * time.Millisecond
 
-// sweep asks bases what is due, and notices those that fell silent.
+// sweep sends the queries that are due, and reports missed heartbeats.
 func (c *Controller) sweep(ctx context.Context) error {
 	tick := time.NewTicker(c.opts.speed().Of(api.SweepInterval))
 	defer tick.Stop()
@@ -102,8 +102,7 @@ func (c *Controller) sweep(ctx context.Context) error {
 	}
 }
 
-// tellNews logs that nothing can be concluded from the silence of bases any more, or that it can
-// again, and tells the report hooks of what a person has to look at.
+// tellNews logs and reports the begin and the end of episodes in which missed heartbeats are ignored.
 func (c *Controller) tellNews(n base.News) {
 	at := []any{"reason", string(n.Blind)}
 	if n.Tunnel != "" {
@@ -131,17 +130,16 @@ func (c *Controller) tellNews(n base.News) {
 	c.metrics.Blind(n.Tunnel, string(n.Blind))
 }
 
-// listener is the controller as the tunnels see it.
+// listener passes messages from the tunnels to the controller. It implements tunnel.Handler.
 type listener struct{ *Controller }
 
-// Heartbeat implements tunnel.Handler.
 func (l listener) Heartbeat(from tunnel.Origin, h arklet.Heartbeat) {
 	if reason, err := l.registry.Heard(from, h); reason != "" {
 		l.Rejected(from, "heartbeat", reason, err)
 	}
 }
 
-// accepts says whether a message counts, and has rejected it otherwise.
+// accepts reports whether a message is accepted, and rejects it otherwise.
 func (l listener) accepts(from tunnel.Origin, kind string) bool {
 	reason, err := l.registry.Accept(from)
 	if reason != "" {
@@ -150,7 +148,6 @@ func (l listener) accepts(from tunnel.Origin, kind string) bool {
 	return reason == ""
 }
 
-// Health implements tunnel.Handler.
 func (l listener) Health(from tunnel.Origin, h arklet.Health) {
 	if !l.accepts(from, "health") {
 		return
@@ -159,7 +156,6 @@ func (l listener) Health(from tunnel.Origin, h arklet.Health) {
 	l.dialog.HealthCame(from.Identity, h)
 }
 
-// BizList implements tunnel.Handler.
 func (l listener) BizList(from tunnel.Origin, list []arklet.Biz) {
 	if !l.accepts(from, "simpleBiz") {
 		return
@@ -171,8 +167,7 @@ func (l listener) BizList(from tunnel.Origin, list []arklet.Biz) {
 	l.dialog.Listed(from.Identity)
 }
 
-// Answer implements tunnel.Handler. An answer that nobody waits for any more came late: what it
-// tells shows in the modules.
+// Answer implements tunnel.Handler. An answer that no call waits for was late: its result is in the module list.
 func (l listener) Answer(from tunnel.Origin, a arklet.Answer) {
 	if !l.accepts(from, "bizOperation") {
 		return
@@ -185,8 +180,7 @@ func (l listener) Answer(from tunnel.Origin, a arklet.Answer) {
 	}
 }
 
-// Unanswered implements tunnel.Handler. An operation that nobody waits for any more may have been
-// done all the same.
+// Unanswered implements tunnel.Handler. The operation may have been done.
 func (l listener) Unanswered(from tunnel.Origin, r arklet.Request, err error) {
 	l.logger.Debug("a base did not answer", "base", from.Identity, "command", r.Command, "err", err)
 	if !l.dialog.Unanswered(from.Identity, r, err) && !r.Command.IsQuestion() {
@@ -194,7 +188,6 @@ func (l listener) Unanswered(from tunnel.Origin, r arklet.Request, err error) {
 	}
 }
 
-// BatchAnswer implements tunnel.Handler.
 func (l listener) BatchAnswer(from tunnel.Origin, r arklet.BatchResult) {
 	if !l.accepts(from, "batchInstallBizResponse") {
 		return
@@ -205,7 +198,7 @@ func (l listener) BatchAnswer(from tunnel.Origin, r arklet.BatchResult) {
 	l.wake()
 }
 
-// mostFailed is how many modules of a baseline that were not installed are logged one by one.
+// mostFailed is the number of failed modules of a baseline that are logged individually.
 const mostFailed = 20
 
 func (l listener) tellFailed(identity string, failed map[string]arklet.Answer) {
@@ -221,10 +214,10 @@ func (l listener) tellFailed(identity string, failed map[string]arklet.Answer) {
 	}
 }
 
-// newChatter bounds how much is logged of what bases ask and answer without having been asked.
+// newChatter limits the log lines about messages that bases sent without a request.
 func newChatter() *rate.Limiter { return rate.NewLimiter(10, 500) }
 
-// chat is the level of such a line; debug is that of what is too much.
+// chat returns the level of such a line: debug beyond the limit.
 func (c *Controller) chat(level slog.Level) slog.Level {
 	if c.chatter.Allow() {
 		return level
@@ -232,7 +225,6 @@ func (c *Controller) chat(level slog.Level) slog.Level {
 	return slog.LevelDebug
 }
 
-// BaselineQuery implements tunnel.Handler.
 func (l listener) BaselineQuery(from tunnel.Origin, m arklet.Metadata) []arklet.Module {
 	if !l.accepts(from, "queryBaseline") {
 		return nil
@@ -247,7 +239,6 @@ func (l listener) BaselineQuery(from tunnel.Origin, m arklet.Metadata) []arklet.
 	})
 }
 
-// Rejected implements tunnel.Handler.
 func (l listener) Rejected(from tunnel.Origin, kind string, reason tunnel.Rejection, err error) {
 	l.rejects.add(from, kind, reason, err)
 }
@@ -268,7 +259,7 @@ type rejection struct {
 	reason tunnel.Rejection
 }
 
-// maxLogged bounds what is remembered of an hour: anybody can make up more identities.
+// maxLogged limits the lines per hour, because any client can invent identities.
 const maxLogged = 1000
 
 func newRejections(m *metrics.Metrics, l *slog.Logger) *rejections {

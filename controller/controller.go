@@ -1,7 +1,5 @@
-// Package controller is the module controller: it shows each base of Koupleless to Kubernetes as a
-// Node and each module as a container of a Pod, as Module Controller V2 does.
-//
-// The packages below internal do the work; see ARCHITECTURE.md for how they depend on each other.
+// Package controller is the module controller. It shows each base as a Node and each module as a container of a Pod,
+// like ModuleController V2. See ARCHITECTURE.md for its packages.
 package controller
 
 import (
@@ -41,10 +39,10 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Component is the name under which the controller records Events.
+// Component is the source of the Events of the controller.
 const Component = "module-controller"
 
-// Controller serves the bases of one environment. Make one with New.
+// Controller serves the bases of one environment. Create it with New.
 type Controller struct {
 	opts           Options
 	logger         *slog.Logger
@@ -76,8 +74,7 @@ type Controller struct {
 	serving        atomic.Bool     // whether the tunnels run
 }
 
-// New prepares a controller: it checks the options, and listens where logs and exec are served,
-// since Nodes name that port. It dials nothing.
+// New returns a Controller. It opens the listener of the kubelet API, whose port is in Nodes, and no connections.
 func New(opts Options) (*Controller, error) {
 	c, err := prepare(opts)
 	if err != nil {
@@ -94,7 +91,6 @@ func New(opts Options) (*Controller, error) {
 	return c, nil
 }
 
-// prepare makes a controller of nothing but options.
 func prepare(opts Options) (*Controller, error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
@@ -107,7 +103,6 @@ func prepare(opts Options) (*Controller, error) {
 	return c, nil
 }
 
-// restConfig reaches the Kubernetes API as this controller does.
 func (c *Controller) restConfig() *rest.Config {
 	config := rest.CopyConfig(c.opts.Config)
 	config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
@@ -123,7 +118,6 @@ func (c *Controller) restConfig() *rest.Config {
 	return config
 }
 
-// wire makes the parts and ties them together.
 func (c *Controller) wire(client kubernetes.Interface, config *rest.Config) error {
 	c.client = client
 	opts := c.opts
@@ -157,8 +151,7 @@ func (c *Controller) wire(client kubernetes.Interface, config *rest.Config) erro
 	return nil
 }
 
-// Start serves until ctx ends, or until a part fails for good. Nodes, Leases and modules stay as
-// they are then.
+// Start serves until ctx ends or a part fails. It leaves Nodes, Leases and modules as they are.
 func (c *Controller) Start(ctx context.Context) error {
 	watcher := c.events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.client.CoreV1().Events("")})
 	defer c.events.Shutdown()
@@ -199,8 +192,8 @@ func (c *Controller) Start(ctx context.Context) error {
 	return nil
 }
 
-// untilTheAPIAnswers asks every second, until ctx ends. Informers that find no API try again after up
-// to a minute, which is longer than Kubernetes waits for the Leases of the Nodes.
+// untilTheAPIAnswers blocks until the API server answers or ctx ends. Without it, informers could wait a minute
+// before they try again, which is longer than the Leases of Nodes are valid.
 func (c *Controller) untilTheAPIAnswers(ctx context.Context) {
 	told := false
 	for ctx.Err() == nil {
@@ -219,8 +212,7 @@ func (c *Controller) untilTheAPIAnswers(ctx context.Context) {
 	}
 }
 
-// serveBases runs what needs the cluster's state: the tunnels come last, so that nothing is heard
-// before it can be acted on.
+// serveBases runs the parts that need the state of the cluster.
 func (c *Controller) serveBases(ctx context.Context) error {
 	c.serving.Store(true)
 	defer c.serving.Store(false)
@@ -236,8 +228,8 @@ func (c *Controller) serveBases(ctx context.Context) error {
 	return group.Wait()
 }
 
-// adopt takes up the bases that an earlier controller left Nodes of: they are probed at once, not
-// only when they next say something. A Node that no controller has made is left alone.
+// adopt adds the bases whose Nodes an earlier controller has left, so that they are queried immediately. It ignores
+// Nodes that no controller has created.
 func (c *Controller) adopt() {
 	for _, obj := range c.nodes.Informer().GetStore().List() {
 		n, ok := obj.(*corev1.Node)
@@ -258,9 +250,8 @@ func (c *Controller) adopt() {
 	}
 }
 
-// sees says whether a tunnel carries what bases say. Over HTTP bases call the controller, and
-// nothing tells a fault of the way from bases that are gone; so it is taken to see while it listens,
-// and only a silence of many at once is held against the way.
+// sees reports whether a tunnel is connected. The HTTP tunnel is connected while it listens, because bases call the
+// controller.
 func (c *Controller) sees(key tunnel.Key) bool {
 	switch {
 	case key == tunnel.MQTT && c.mqtt != nil:
@@ -272,9 +263,9 @@ func (c *Controller) sees(key tunnel.Key) bool {
 	}
 }
 
-// Ready returns nil if the controller has read the Kubernetes API and serves bases. Otherwise it returns an
-// error that names the missing part. Ready does not depend on the MQTT broker: a controller that is not ready
-// gets no heartbeats over HTTP, and blocks the rollout of its Deployment. See Connected.
+// Ready returns an error unless the controller has read the Kubernetes API and serves bases. It ignores the
+// connection to the MQTT broker: a controller that is not ready gets no heartbeats over HTTP, and blocks the rollout
+// of its Deployment. See Connected.
 func (c *Controller) Ready() error {
 	if !c.nodes.Informer().HasSynced() || !c.provider.Informer().HasSynced() {
 		return errors.New("the Kubernetes API has not been read yet")
@@ -285,8 +276,7 @@ func (c *Controller) Ready() error {
 	return nil
 }
 
-// Connected returns nil if the controller is ready and connected to the MQTT broker, if it has one. Otherwise
-// it returns an error that names the missing part.
+// Connected is Ready, and returns an error if there is no connection to the MQTT broker.
 func (c *Controller) Connected() error {
 	if err := c.Ready(); err != nil || c.mqtt == nil {
 		return err

@@ -16,10 +16,9 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// noticeDaemonSets records an Event for each DaemonSet of modules whose template tolerates no environment, when the DaemonSet
-// is created and when its spec changes. The DaemonSet controller creates Pods only for Nodes whose taints the template
-// tolerates, so the toleration that module controllers add to Pods has no effect: DESIRED stays 0. DaemonSets
-// with the label of another environment are ignored.
+// noticeDaemonSets records an Event for each DaemonSet of modules whose template does not tolerate this environment.
+// The toleration that controllers add to Pods does not help: the DaemonSet controller creates Pods only for Nodes
+// that the template tolerates. DaemonSets with the label of another environment are ignored.
 func noticeDaemonSets(informer appsinformers.DaemonSetInformer, env string, recorder record.EventRecorder) error {
 	tell := func(d *appsv1.DaemonSet) {
 		if lacksEnv(d, env) {
@@ -39,8 +38,7 @@ func noticeDaemonSets(informer appsinformers.DaemonSetInformer, env string, reco
 	return err
 }
 
-// lacksEnv reports whether a DaemonSet of modules, of this environment or of none, means to get onto
-// bases and names no environment.
+// lacksEnv reports whether a DaemonSet of modules tolerates bases but no environment.
 func lacksEnv(d *appsv1.DaemonSet, env string) bool {
 	template := d.Spec.Template
 	names := func(key string) bool {

@@ -9,23 +9,23 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/metrics"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	"github.com/koupleless/koupsandbox/controller/internal/vnode"
 )
 
-// guarded is a tunnel that carries operations for bases only that this controller serves, and none while
-// it may not act: another one may serve the base by then. Questions do no harm.
+// guarded is a tunnel that sends operations only to bases that this controller serves, and none while it may not act:
+// another controller may serve the base. It sends all queries.
 type guarded struct {
-	tunnel interface {
-		Key() tunnel.Key
-		Send(ctx context.Context, to tunnel.Address, r arklet.Request) error
-	}
-	// mayOperate says why nothing may be sent to a base; nil if it may. It must not block.
+	base.Tunnel
+	// mayOperate returns an error if nothing may be sent to a base. It must not block.
 	mayOperate func(identity string) error
 }
 
-// mayOperate is asked at the last moment: whoever decided to send an operation may have waited since.
 func (c *Controller) mayOperate(identity string) error {
 	switch {
 	case !c.nodeReconciler.Acting():
@@ -38,25 +38,21 @@ func (c *Controller) mayOperate(identity string) error {
 
 var errNotServed = errors.New("this controller does not serve the base, and another one may")
 
-func (g guarded) Key() tunnel.Key { return g.tunnel.Key() }
-
 func (g guarded) Send(ctx context.Context, to tunnel.Address, r arklet.Request) error {
 	if !r.Command.IsQuestion() {
 		if err := g.mayOperate(to.Identity); err != nil {
 			return err
 		}
 	}
-	return g.tunnel.Send(ctx, to, r)
+	return g.Tunnel.Send(ctx, to, r)
 }
 
-// requestTimeout bounds every call to the Kubernetes API but watches and logs: one that hangs without
-// an answer must not hold anything up.
+// requestTimeout limits requests to the Kubernetes API, except watches and logs.
 const requestTimeout = 10 * time.Second
 
-// guardRequests gives every call a deadline, and refuses writes of Nodes and Pods while this
-// controller may not act.
+// guardRequests sets a timeout for requests, and refuses writes of Nodes and Pods while this controller may not act.
 func (c *Controller) guardRequests(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(r *http.Request) (*http.Response, error) {
+	return promhttp.RoundTripperFunc(func(r *http.Request) (*http.Response, error) {
 		if r.Method != http.MethodGet && actsOn(r.URL.Path) && !c.nodeReconciler.Acting() {
 			return nil, fmt.Errorf("%s %s: %w", r.Method, r.URL.Path, vnode.ErrNotActing)
 		}
@@ -74,11 +70,10 @@ func (c *Controller) guardRequests(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// latest has the API answer by what is now. A client that begins asks for a list of any age, which an
-// API server that is behind may give: one from before a release that this controller has led, and a
-// restarted controller would install the old version on all bases and uninstall the new one.
+// latest removes resourceVersion=0 from requests. With it, an API server that lags may return a list from before a
+// release, and a restarted controller would install the old version.
 func latest(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(r *http.Request) (*http.Response, error) {
+	return promhttp.RoundTripperFunc(func(r *http.Request) (*http.Response, error) {
 		query := r.URL.Query()
 		if r.Method != http.MethodGet || query.Get("resourceVersion") != "0" {
 			return next.RoundTrip(r)
@@ -91,25 +86,13 @@ func latest(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// actsOn says whether a path of the Kubernetes API is that of what only the controller that serves a
-// base may write.
+// actsOn reports whether only the controller that serves a base may write to a path.
 func actsOn(path string) bool {
-	rest, ok := strings.CutPrefix(path, "/api/v1/")
-	if !ok {
-		return false
-	}
-	if within, ok := strings.CutPrefix(rest, "namespaces/"); ok {
-		_, rest, _ = strings.Cut(within, "/")
-	}
-	kind, _, _ := strings.Cut(rest, "/")
+	kind, _, _ := strings.Cut(metrics.Resource(path), "/")
 	return kind == "nodes" || kind == "pods"
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// body ends the deadline of a request when its answer was read.
+// body ends the timeout of a request when it is closed.
 type body struct {
 	io.ReadCloser
 	cancel context.CancelFunc

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
@@ -59,7 +61,7 @@ func TestNoOldLists(t *testing.T) {
 		"/api/v1/pods": "/api/v1/pods",
 	} {
 		var got string
-		by := latest(roundTripper(func(r *http.Request) (*http.Response, error) {
+		by := latest(promhttp.RoundTripperFunc(func(r *http.Request) (*http.Response, error) {
 			got = r.URL.Path
 			if r.URL.RawQuery != "" {
 				got += "?" + r.URL.RawQuery

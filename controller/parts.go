@@ -31,7 +31,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// wireParts adds what an installation may do without.
+// wireParts adds the optional parts.
 func (c *Controller) wireParts(config *rest.Config) error {
 	c.wireReports()
 	if err := noticeDaemonSets(c.workloads.Apps().V1().DaemonSets(), c.opts.Env, c.recorder); err != nil {
@@ -52,7 +52,7 @@ func (c *Controller) wireParts(config *rest.Config) error {
 	return nil
 }
 
-// listenKubelet opens the kubelet API, before the Nodes that name its port.
+// listenKubelet opens the kubelet API, whose port is in Nodes.
 func (c *Controller) listenKubelet() error {
 	o := c.opts.Kubelet
 	if o == nil {
@@ -71,7 +71,7 @@ func (c *Controller) listenKubelet() error {
 	return nil
 }
 
-// asked and answered write a command down in the life of its module.
+// asked and answered add a command to the log of its module.
 func (c *Controller) asked(identity string, r arklet.Request) {
 	c.journal.Note(identity, r.Module.Name, kubelet.Asked(time.Now(), r))
 }
@@ -103,8 +103,7 @@ func (c *Controller) wireReports() {
 	c.parts = append(c.parts, c.reporter.Start)
 }
 
-// reportFailure tells the hooks of a failed install or uninstall, under the scene that the original
-// controller names.
+// reportFailure reports a failed command, with the scene of ModuleController V2.
 func (c *Controller) reportFailure(pod *corev1.Pod, identity string, m arklet.Module, err error) {
 	c.reporter.Report(report.Event{
 		TraceID: pod.Labels[labels.Trace],
@@ -121,13 +120,12 @@ func eventOf(pod *corev1.Pod) string {
 	return "ContainerStart"
 }
 
-// wireDeployments has replicas of peer Deployments follow the bases, and tells starting bases what
-// to install.
+// wireDeployments sets the replicas of peer Deployments, and answers baseline queries.
 func (c *Controller) wireDeployments(workloads appsinformers.Interface) {
 	deployments, daemonSets := workloads.Deployments(), workloads.DaemonSets()
 	c.baseline = baseline.New(baseline.Options{
 		Deployments: deployments.Lister(), DaemonSets: daemonSets.Lister(),
-		Env: c.opts.Env, AddTolerationFor: c.addTolerationFor(), ReplicasFollow: true,
+		Env: c.opts.Env, AddTolerationFor: c.addTolerationFor(),
 	})
 	replicas := peer.New(peer.Options{
 		Client: c.client, Deployments: deployments, Nodes: c.nodes, Pods: c.provider.Informer().On,
@@ -150,11 +148,10 @@ func (c *Controller) reportReplicas(change peer.Change) {
 	})
 }
 
-// workloadsWait is how long the workloads of the cluster are waited for: a base asks once only for
-// its baseline, and modules must be served even by a controller that may not read workloads.
+// workloadsWait limits the wait for the workloads of the cluster: a base queries its baseline only once, and a
+// controller without permission to read workloads must serve modules.
 const workloadsWait = 10 * time.Second
 
-// workloadsKnown waits until the workloads of the cluster are read, for workloadsWait at most.
 func (c *Controller) workloadsKnown(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.speed().Of(workloadsWait))
 	defer cancel()
@@ -162,7 +159,7 @@ func (c *Controller) workloadsKnown(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), apps.Deployments().Informer().HasSynced, apps.DaemonSets().Informer().HasSynced)
 }
 
-// baselineFor is what a base that starts must install. It may block for workloadsWait.
+// baselineFor returns the modules that a starting base must install. It may block for workloadsWait.
 func (c *Controller) baselineFor(b base.Info) []arklet.Module {
 	if c.baseline == nil {
 		return nil
@@ -240,7 +237,7 @@ func (c *Controller) wireModuleView(config *rest.Config) error {
 	return nil
 }
 
-// records is what a base reported last of a module.
+// records returns the state records of a module.
 func (c *Controller) records(nodeName, module, version string) []moduleview.Record {
 	b, ok := c.registry.Get(c.provider.Identity(nodeName))
 	if !ok {

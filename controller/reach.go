@@ -6,29 +6,29 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// How long Kubernetes' own controllers take to catch up after the API server was away: watches begin
-// again after pauses, and after an outage longer than renewDeadline the controllers are started anew
-// and elect a leader.
+// How long the controllers of Kubernetes take to catch up after an outage of the API server. After an outage longer
+// than renewDeadline they restart and elect a leader.
 const (
 	catchUp       = 5 * time.Second
 	electAnew     = 20 * time.Second
 	renewDeadline = 10 * time.Second
 )
 
-// reach knows whether the Kubernetes API answers. While it does not, and until its controllers have
-// caught up, a Service may still send requests to Pods that are Not Ready or being deleted. The zero
-// value is ready; its methods may be called concurrently.
+// reach tracks whether the Kubernetes API answers. During an outage, and until the controllers of Kubernetes have
+// caught up, a Service may send requests to Pods that are Not Ready or deleted. The zero value is ready. Its methods
+// may be called concurrently.
 type reach struct {
 	mu     sync.Mutex
 	away   time.Time // since when nobody answers; zero = somebody does
 	behind time.Time // until when endpoints may be out of date
 }
 
-// watch notes what becomes of requests.
 func (r *reach) watch(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
+	return promhttp.RoundTripperFunc(func(request *http.Request) (*http.Response, error) {
 		answer, err := next.RoundTrip(request)
 		if err == nil {
 			r.answered(time.Now())
@@ -60,7 +60,7 @@ func (r *reach) answered(now time.Time) {
 	r.away, r.behind = time.Time{}, now.Add(takes)
 }
 
-// unsettled is how long endpoints may be out of date at least; 0 = they are not.
+// unsettled returns how long endpoints may be out of date; 0 if they are not.
 func (r *reach) unsettled() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

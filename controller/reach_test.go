@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 func TestReach(t *testing.T) {
@@ -19,7 +21,7 @@ func TestReach(t *testing.T) {
 			if reqErr != nil {
 				t.Fatal(reqErr)
 			}
-			answer, got := r.watch(roundTripper(func(*http.Request) (*http.Response, error) {
+			answer, got := r.watch(promhttp.RoundTripperFunc(func(*http.Request) (*http.Response, error) {
 				if err != nil {
 					return nil, err
 				}

@@ -14,8 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// servers listens at once, so that a port that is taken stops the start, and returns what serves
-// there until its context ends.
+// servers opens the listeners, so that a start fails if a port is in use. It returns the functions that serve.
 func (c *Controller) servers() ([]func(context.Context) error, error) {
 	show := http.NewServeMux()
 	show.Handle("/metrics", c.Metrics())
@@ -63,10 +62,9 @@ func answer(check func() error) http.HandlerFunc {
 	}
 }
 
-// connections are how many health and metrics have open at once, each: some probes and scrapers.
+// connections is the maximum number of connections for health, and for metrics.
 const connections = 64
 
-// headerTimeout is how long a client may take to say what it wants.
 const headerTimeout = 10 * time.Second
 
 // serveUntil serves HTTP on a listener until ctx ends.
@@ -80,7 +78,7 @@ func serveUntil(ctx context.Context, l net.Listener, h http.Handler) error {
 	return nil
 }
 
-// gauges adds the metrics that are read when they are asked for.
+// gauges adds the metrics that are read on demand.
 func (c *Controller) gauges() {
 	for liveness, name := range map[base.Liveness]string{base.Alive: "alive", base.Unreachable: "unreachable"} {
 		c.metrics.Gauge("module_controller_bases", "Bases by state.", map[string]string{"state": name}, func() float64 {
@@ -121,5 +119,5 @@ func oneIf(is bool) float64 {
 	return 0
 }
 
-// Metrics serves what Prometheus reads.
+// Metrics returns the handler of /metrics.
 func (c *Controller) Metrics() http.Handler { return c.metrics.Handler() }

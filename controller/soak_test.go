@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -53,18 +52,12 @@ const (
 	soakGood       = 5 // other bases over MQTT
 	// inFlight is how far the broker may be ahead of the controller: what waits there more is the
 	// broker's to bound.
-	inFlight   = 100
-	noticedBy  = 2 * time.Second
-	mostMemory = 512 << 20 // bytes of the heap of controller, broker, API and bases together
-	mostLog    = 4 << 20   // bytes, and
-	mostLogged = 64 << 10  // in a second
+	inFlight = 100
 )
 
 // One base sends messages in the name of 1,000 identities, as fast as the controller reads them: 50,000
-// with -soak. Heartbeats of other bases are noticed in time, over both tunnels, and nothing is left of
-// it all.
+// with -soak. Heartbeats of other bases are noticed over both tunnels, and their Nodes do not change.
 func TestSoakWithAHostileBase(t *testing.T) {
-	before := runtime.NumGoroutine()
 	w := newSoak(t)
 	w.heartbeats(0)
 	uids := w.nodes()
@@ -84,37 +77,24 @@ func TestSoakWithAHostileBase(t *testing.T) {
 		w.hostileHTTP(ctx, newMischief(98)) // when there are as many bases as may be, too
 	}()
 
-	beats, late := 1, time.Duration(0)
+	beats := 1
 	for running := true; running; beats++ {
 		select {
 		case <-ended:
 			running = false
 		default:
 		}
-		late = max(late, w.heartbeats(beats))
-		w.measure()
+		w.heartbeats(beats)
+		w.api.ClearActions() // which it keeps
 	}
 	w.read(ctx)
-	t.Logf("%d messages in %s, %d heartbeats of each good base, the latest noticed after %s beside what the process stood still; %d MiB of heap at most, %d KiB of log",
-		sent.Load(), time.Since(w.began).Round(time.Second), beats, late.Round(time.Millisecond), w.heap>>20, w.log.bytes.Load()>>10)
 	if sent.Load() != int64(scaled(soakMessages)) {
 		t.Errorf("%d messages were sent, want %d", sent.Load(), scaled(soakMessages))
 	}
 	if diff := cmp.Diff(uids, w.nodes()); diff != "" {
 		t.Errorf("Nodes of other bases (-before +after):\n%s", diff)
 	}
-	if w.heap > mostMemory {
-		t.Errorf("%d MiB of heap, want %d at most", w.heap>>20, mostMemory>>20)
-	}
 	w.rejected()
-	w.stop()
-	w.until("no goroutine is left", func() error {
-		if n := runtime.NumGoroutine(); n > before {
-			stacks := make([]byte, 1<<20)
-			return fmt.Errorf("%d there are, %d were there before:\n%s", n, before, stacks[:runtime.Stack(stacks, true)])
-		}
-		return nil
-	})
 }
 
 // soak is a controller with a broker, an API and some good bases.
@@ -126,19 +106,6 @@ type soak struct {
 	addr   string // of the broker
 	good   paho.Client
 	stop   func()
-	log    counter
-
-	began time.Time
-	late  atomic.Int64 // nanoseconds by which ticks of this process were late, in all
-	heap  uint64       // bytes, the most
-}
-
-// counter counts the bytes of a log, and keeps nothing.
-type counter struct{ bytes atomic.Int64 }
-
-func (c *counter) Write(p []byte) (int, error) {
-	c.bytes.Add(int64(len(p)))
-	return len(p), nil
 }
 
 // untold is a listener of mochi's whose end tells its clients nothing: they have ended. In mochi v2.7.9 that may wait
@@ -149,7 +116,7 @@ func (u untold) Close(listeners.CloseFn) { u.Net.Close(func(string) {}) }
 
 func newSoak(t *testing.T) *soak {
 	t.Helper()
-	w := &soak{T: t, api: newSoakAPI(), began: time.Now()}
+	w := &soak{T: t, api: newSoakAPI()}
 	limits := broker.NewDefaultServerCapabilities()
 	limits.MaximumClientWritesPending = 1 << 16 // as the sandbox's broker has it
 	w.server = broker.New(&broker.Options{Logger: slog.New(slog.DiscardHandler), Capabilities: limits})
@@ -163,9 +130,8 @@ func newSoak(t *testing.T) *soak {
 	}
 	w.c, err = prepare(Options{
 		Config: &rest.Config{}, ClientID: "soak", MaxBases: soakBases, MaxBasesPerAddress: soakPerAddress, BaseNetworks: "127.0.0.0/8",
-		MQTT:   &MQTTOptions{Broker: w.addr},
-		HTTP:   &HTTPOptions{Addr: "127.0.0.1:0", Proxy: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}},
-		Logger: slog.New(slog.NewTextHandler(&w.log, nil)),
+		MQTT: &MQTTOptions{Broker: w.addr},
+		HTTP: &HTTPOptions{Addr: "127.0.0.1:0", Proxy: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +146,6 @@ func newSoak(t *testing.T) *soak {
 			t.Errorf("the controller ended: %v", err)
 		}
 	})
-	parts.Go(func() { w.metronome(ctx) })
 	w.stop = sync.OnceFunc(func() {
 		if w.good != nil {
 			w.good.Disconnect(0)
@@ -218,33 +183,6 @@ func (w *soak) until(what string, f func() error) {
 	}
 }
 
-// metronome finds out for how long this process gets no processor, as on a machine that others load:
-// nothing is noticed meanwhile.
-func (w *soak) metronome(ctx context.Context) {
-	const every = 5 * time.Millisecond
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for last := time.Now(); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		now := time.Now()
-		if late := now.Sub(last) - every; late > 0 {
-			w.late.Add(int64(late))
-		}
-		last = now
-	}
-}
-
-func (w *soak) measure() {
-	w.api.ClearActions() // which it keeps
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	w.heap = max(w.heap, m.HeapInuse)
-}
-
 func (w *soak) connect(name string) paho.Client {
 	o := paho.NewClientOptions().AddBroker("tcp://" + w.addr).SetClientID(name).SetAutoReconnect(false).SetOrderMatters(false)
 	c := paho.NewClient(o)
@@ -256,12 +194,11 @@ func (w *soak) connect(name string) paho.Client {
 
 func goodName(i int) string { return "good-" + strconv.Itoa(i) }
 
-// heartbeats has each good base give a sign of life, and returns how long it took until the last was
-// noticed. The host name says which one it is.
-func (w *soak) heartbeats(n int) time.Duration {
+// heartbeats has each good base send a heartbeat, and waits until the controller has received all. The host name has
+// the number of the heartbeat.
+func (w *soak) heartbeats(n int) {
 	w.Helper()
 	host := "beat-" + strconv.Itoa(n)
-	began, late := time.Now(), w.late.Load()
 	for i := range soakGood {
 		w.good.Publish("koupleless_dev/"+goodName(i)+"/base/heart", 1, false, fmt.Sprintf(
 			`{"data":{"baseMetadata":{"identity":%q,"name":"base","version":"1"},"localIP":"127.0.0.1","localHostName":%q,"state":"activated"},"publishTimestamp":%d}`,
@@ -277,12 +214,6 @@ func (w *soak) heartbeats(n int) time.Duration {
 		}
 		return nil
 	})
-	took := time.Since(began)
-	stood := time.Duration(w.late.Load() - late)
-	if took > noticedBy+stood {
-		w.Errorf("heartbeat %d was noticed after %s, of which the process stood still for %s", n, took, stood)
-	}
-	return max(0, took-stood)
 }
 
 func (w *soak) post(client *http.Client, path, body string) int {
@@ -332,7 +263,7 @@ func (w *soak) read(ctx context.Context) {
 	}
 }
 
-// rejected checks that messages were refused for each reason there is, and that little was said of it.
+// rejected checks that messages were rejected for each reason.
 func (w *soak) rejected() {
 	w.Helper()
 	got, want := map[string]bool{}, map[string]bool{}
@@ -352,8 +283,5 @@ func (w *soak) rejected() {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		w.Errorf("refused (-want +got):\n%s", diff)
-	}
-	if n := w.log.bytes.Load(); n > mostLog+mostLogged*int64(time.Since(w.began).Seconds()) {
-		w.Errorf("the log has %d KiB", n>>10)
 	}
 }

@@ -25,7 +25,6 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// wireTunnels prepares the ways to bases.
 func (c *Controller) wireTunnels() error {
 	var err error
 	if c.networks, err = tunnel.ParseNetworks(c.opts.BaseNetworks); err != nil {
@@ -58,8 +57,8 @@ func (c *Controller) wireTunnels() error {
 	return nil
 }
 
-// probeDial returns how probes connect to the web listeners of bases of both tunnels: through the proxy of the HTTP
-// tunnel if there is one. Nil dials their addresses directly.
+// probeDial returns how probes connect to bases of both tunnels: through the proxy of the HTTP tunnel if there is
+// one. Nil means directly.
 func (c *Controller) probeDial() func(ctx context.Context, network, addr string) (net.Conn, error) {
 	if h := c.opts.HTTP; h != nil && h.Proxy != nil {
 		return httptunnel.ThroughProxy(h.Proxy)
@@ -67,10 +66,8 @@ func (c *Controller) probeDial() func(ctx context.Context, network, addr string)
 	return nil
 }
 
-// noticeWithin is how soon a half-open connection to the broker must be noticed, so that no base that
-// is silent for that reason counts as unreachable; 0 means the tunnel's own default. Below 10 s a
-// machine that is busy for a second would break the connection: the broker ends one whose ping is
-// late.
+// noticeWithin returns how soon a half-open connection to the broker must be noticed, so that no base becomes
+// unreachable because of it; 0 means the default. Below 10 s, a busy machine could break the connection.
 func noticeWithin(unreachableAfter time.Duration) time.Duration {
 	if unreachableAfter == 0 || unreachableAfter >= api.UnreachableAfter {
 		return 0
@@ -109,8 +106,7 @@ func (c *Controller) wirePods() {
 	}, c.client, c.registry, c.dialog)
 }
 
-// addTolerationFor is the environment whose toleration Pods get that name none; empty if they get
-// none.
+// addTolerationFor returns the environment whose toleration is added to Pods without one; empty for none.
 func (c *Controller) addTolerationFor() string {
 	if c.opts.LeavePodTolerations {
 		return ""
@@ -118,7 +114,7 @@ func (c *Controller) addTolerationFor() string {
 	return c.opts.Env
 }
 
-// settings are what all Nodes of this controller have in common.
+// settings returns the settings of all Nodes.
 func (c *Controller) settings() vnode.Settings {
 	s := vnode.Settings{Env: c.opts.Env}
 	if c.kubelet != nil {
@@ -130,8 +126,6 @@ func (c *Controller) settings() vnode.Settings {
 	return s
 }
 
-// wireNodes prepares the Nodes of bases. The node reconciler hears when somebody changes or deletes
-// one.
 func (c *Controller) wireNodes() error {
 	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.LabelSelector = labels.Component + "=" + labels.Vnode
@@ -213,7 +207,6 @@ func (c *Controller) tunnels() (keys []tunnel.Key) {
 	return keys
 }
 
-// dropManagedFields drops what nobody here reads of an object.
 func dropManagedFields(obj any) (any, error) {
 	if o, ok := obj.(metav1.Object); ok {
 		o.SetManagedFields(nil)

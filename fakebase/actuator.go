@@ -8,7 +8,6 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
-// healthStatus is an actuator status.
 type healthStatus string
 
 // The statuses that a base can have.
@@ -57,7 +56,6 @@ type namedStatus struct {
 	starting bool
 }
 
-// baseHealth is the health of a base and its parts.
 type baseHealth struct {
 	overall, aggregate, startUp healthStatus
 	aggregateDetails            []namedStatus // by module, the started ones
@@ -294,7 +292,6 @@ func (l *life) readiness() healthStatus {
 	return statusOutOfService
 }
 
-// writeHealth answers with a health, as Spring's actuator does.
 func writeHealth(rw http.ResponseWriter, status healthStatus, doc any) {
 	rw.Header().Set("Content-Type", "application/vnd.spring-boot.actuator.v3+json")
 	writeJSON(rw, healthCode(status), doc)
@@ -319,7 +316,6 @@ func (l *life) serveModuleHealth(rw http.ResponseWriter, path string) {
 	}})
 }
 
-// serveInfo is GET /actuator/info.
 func (l *life) serveInfo(rw http.ResponseWriter) {
 	d := mqttDialect(false)
 	doc := infoDoc{ArkPluginInfo: basePlugins}

@@ -14,7 +14,6 @@ import (
 // none, so that batches exclude each other and nothing else (protocol 3.6).
 const batchID = "null:null"
 
-// batchResponse is what batchInstallBiz answers.
 type batchResponse struct {
 	failed  bool
 	elapsed int64

@@ -31,7 +31,7 @@ const (
 	codeIllegalState = "ILLEGAL_STATE_BIZ"
 )
 
-// outcome is what a handler comes to, before a tunnel gives it its shape.
+// outcome is the result of a handler. A tunnel renders it.
 type outcome struct {
 	failed  bool
 	message string
@@ -103,7 +103,7 @@ func (l *life) arrive(sub subject) (out outcome, done bool) {
 	return outcome{}, false
 }
 
-// hang blocks for ever if a fault says so; true = it did, and the process has ended.
+// hang blocks until the end of the process if there is a fault, and reports whether it has blocked.
 func (l *life) hang(sub subject) bool {
 	if _, hit := l.b.faults.fire(fault.KindHang, sub); !hit {
 		return false
@@ -164,7 +164,6 @@ func (l *life) unlock(id string) {
 	delete(l.locks, id)
 }
 
-// operate carries out a command on one identity, now or asynchronously.
 func (l *life) operate(req *bizRequest, sub subject, op func() outcome) outcome {
 	id := ark.ID(sub.biz, sub.version)
 	if req.Async {
@@ -192,7 +191,7 @@ func (l *life) switchCommand(req *bizRequest) outcome {
 	})
 }
 
-// namedCommand is what uninstallBiz and switchBiz have in common.
+// namedCommand carries out uninstallBiz or switchBiz.
 func (l *life) namedCommand(command string, req *bizRequest, op func(subject) outcome) outcome {
 	sub := subject{command: command}
 	if req != nil {
@@ -213,7 +212,7 @@ func (l *life) namedCommand(command string, req *bizRequest, op func(subject) ou
 	})
 }
 
-// respond wraps an operation's answer; message stands above one that failed.
+// respond returns the outcome of an operation; message is that of a failure.
 func respond(r clientResponse, message, notFoundCode string) outcome {
 	out := outcome{data: r}
 	if r.code == codeSuccess {
@@ -231,7 +230,6 @@ func respond(r clientResponse, message, notFoundCode string) outcome {
 	return out
 }
 
-// switchTo makes a version the active one.
 func (l *life) switchTo(sub subject) clientResponse {
 	id := ark.ID(sub.biz, sub.version)
 	if l.b.faults.fail(stepFind, sub) != nil {

@@ -78,7 +78,6 @@ func (e *endpoint) relisten(ctx context.Context) (net.Listener, error) {
 	return e.listen(ctx)
 }
 
-// close ends listener and connections.
 func (e *endpoint) close() {
 	e.mu.Lock()
 	srv, ln, conns := e.srv, e.ln, e.conns
@@ -141,7 +140,6 @@ func listenOn(addr string) func(context.Context) (net.Listener, error) {
 	}
 }
 
-// listenFirstFree listens on the first free port from first to last.
 func listenFirstFree(ctx context.Context, host string, first, last int) (net.Listener, error) {
 	var err error
 	for port := first; port <= last; port++ {

@@ -72,7 +72,6 @@ type exception struct {
 	plain bool
 }
 
-// thrown is an exception of the class and message, such as a download throws.
 func thrown(code, class, detail string) *exception {
 	return &exception{class: class, detail: detail, code: code}
 }

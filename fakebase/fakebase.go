@@ -39,7 +39,6 @@ type Base struct {
 	tracers  observers.List[Trace]
 	seq      uint64
 	rnd      *rand.Rand
-	cha      *rand.ChaCha8  // for UUIDs
 	revive   chan string    // identities of processes to start
 	comeback *fault.Restart // how the process that crashes now comes back; nil = not
 	web      webPort
@@ -64,12 +63,7 @@ func New(opts Options) (*Base, error) {
 			seed = h.Sum64()
 		}
 	}
-	var key [32]byte
-	for i := range 8 {
-		key[i] = byte(seed >> (8 * i)) //nolint:gosec // a byte of it is meant
-	}
-	b.cha = rand.NewChaCha8(key)
-	b.rnd = rand.New(b.cha)
+	b.rnd = rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // any number will do
 	b.faults.Mutex, b.faults.Seed, b.faults.speed = &b.faults.mu, seed, opts.Speed
 	b.faults.OnFired = func(a *fault.Active[fault.Fault]) { b.traceFault(&a.Fault, FaultFired) }
 	b.faults.OnEnded = func(a *fault.Active[fault.Fault]) { b.traceFault(&a.Fault, FaultCleared) }
@@ -78,7 +72,7 @@ func New(opts Options) (*Base, error) {
 	if b.identity == "" {
 		b.identity = opts.IP
 		if opts.Generation != GenerationC {
-			b.identity = b.newIdentity()
+			b.identity = uuid.NewString()
 		}
 	}
 	b.log = opts.Logger
@@ -127,7 +121,7 @@ func (b *Base) Start(ctx context.Context) error {
 // subscriptions together with the old one's.
 const shortestRestart = 500 * time.Millisecond
 
-// awaitRestart blocks until the next process is to start; false = never.
+// awaitRestart blocks until the next process is to start. It returns false if ctx ends before.
 func (b *Base) awaitRestart(ctx context.Context) bool {
 	ended := time.Now()
 	b.mu.Lock()
@@ -166,7 +160,7 @@ func (b *Base) awaitRestart(ctx context.Context) bool {
 	case identity != "":
 		b.identity = identity
 	case plan != nil && plan.NewIdentity, b.opts.Identity == "" && b.opts.Generation != GenerationC:
-		b.identity = b.newIdentity()
+		b.identity = uuid.NewString()
 	}
 	return true
 }
@@ -230,14 +224,13 @@ func (b *Base) Clear(ids ...string) int {
 // Faults lists the faults that were set and not cleared, in order of injection.
 func (b *Base) Faults() []fault.Status { return b.faults.status() }
 
-// faultEnded ends the effect of faults that are not asked for on the way of a command.
+// faultEnded ends the effect of faults that commands do not check.
 func (b *Base) faultEnded(kind fault.Kind) {
 	if kind != fault.KindCrash && kind != fault.KindUninstalled {
 		b.faultsChanged(kind)
 	}
 }
 
-// faultsChanged lets faults act that are not asked for on the way of a command.
 func (b *Base) faultsChanged(kind fault.Kind) {
 	b.mu.Lock()
 	l := b.life
@@ -271,14 +264,4 @@ func (b *Base) share() float64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.rnd.Float64()
-}
-
-// newIdentity makes an identity, or draws a UUID from the base's seed.
-func (b *Base) newIdentity() string {
-	if b.opts.NewIdentity != nil {
-		return b.opts.NewIdentity()
-	}
-	// ChaCha8 never fails to read.
-	id, _ := uuid.NewRandomFromReader(b.cha)
-	return id.String()
 }

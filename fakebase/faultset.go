@@ -18,7 +18,7 @@ type subject struct {
 	url, main             string // for the texts of exceptions
 }
 
-// firing is a fault that happens now.
+// firing is a fault that was triggered.
 type firing struct {
 	fault.Fault
 	wait    time.Duration   // drawn from Delay
@@ -52,7 +52,7 @@ func (s *faultSet) add(f fault.Fault, lasts time.Duration) (fault.Fault, error) 
 	return a.Fault, nil
 }
 
-// remove takes faults away, all if no id is given, and returns them.
+// remove removes faults by id, all without an id, and returns them.
 func (s *faultSet) remove(ids ...string) []*fault.Active[fault.Fault] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,12 +69,12 @@ func (s *faultSet) status() []fault.Status {
 	return out
 }
 
-// fire asks whether a fault of the kind happens to the subject now.
+// fire triggers a fault of the kind that matches the subject, and reports whether there is one.
 func (s *faultSet) fire(kind fault.Kind, sub subject) (firing, bool) {
 	return s.fireIf(sub, func(f *fault.Fault) bool { return f.Kind == kind })
 }
 
-// fail asks whether an error belongs to this step of the command.
+// fail returns the exception of a fault for this step of the command, or nil.
 func (s *faultSet) fail(at step, sub subject) *exception {
 	f, ok := s.fireIf(sub, func(f *fault.Fault) bool {
 		return f.Kind == fault.KindError && errorSpecs[f.Code].step == at
@@ -109,7 +109,7 @@ func (s *faultSet) fireIf(sub subject, wanted func(*fault.Fault) bool) (firing, 
 	return firing{}, false
 }
 
-// holds asks whether a state fault of the kind is there for the subject.
+// holds reports whether a state fault of the kind is in effect for the subject.
 func (s *faultSet) holds(kind fault.Kind, sub subject) (fault.Fault, bool) {
 	return s.holdsIf(func(f *fault.Fault) bool { return f.Kind == kind && covers(f.Match, sub) })
 }
@@ -128,7 +128,7 @@ func (s *faultSet) holdsIf(wanted func(*fault.Fault) bool) (fault.Fault, bool) {
 	return fault.Fault{}, false
 }
 
-// narrow tells whether the match is about commands or modules at all.
+// narrow reports whether the match selects commands or modules.
 func narrow(m fault.Match) bool { return len(m.Commands) > 0 || m.Biz != "" || m.Version != "" }
 
 func covers(m fault.Match, s subject) bool {

@@ -76,7 +76,6 @@ type jvmHealth struct {
 	MaxMeta          int64      `json:"java max metaspace"`
 }
 
-// plugin is an ark plugin of the base.
 type plugin struct {
 	ArtifactID      string `json:"artifactId"`
 	GroupID         string `json:"groupId"`
@@ -97,7 +96,6 @@ var basePlugins = []plugin{{
 // masterVersion is the version of the base as a biz, a constant of embed mode.
 const masterVersion = "1.0.0"
 
-// master is the base as a biz.
 func (l *life) master() Biz {
 	return Biz{
 		Spec: ark.Spec{Name: l.b.opts.Name, Version: masterVersion, WebContextPath: "/", MainClass: "embed main"},
@@ -152,7 +150,6 @@ func (l *life) health(req *healthRequest, sub subject) outcome {
 	return ok(data)
 }
 
-// systemHealth adds the metrics that are asked for, all if none is named.
 func (l *life) systemHealth(data *healthData, metrics []text) outcome {
 	names := []string{"cpu", "jvm"}
 	if len(metrics) > 0 {
@@ -174,7 +171,6 @@ func (l *life) systemHealth(data *healthData, metrics []text) outcome {
 	return outcome{}
 }
 
-// bizHealth adds one biz or the list of all.
 func (l *life) bizHealth(data *healthData, name, version string) outcome {
 	all := append([]Biz{l.master()}, l.reported()...)
 	switch {
@@ -195,7 +191,6 @@ func (l *life) bizHealth(data *healthData, name, version string) outcome {
 	return outcome{}
 }
 
-// pluginHealth adds one plugin or the list of all.
 func pluginHealth(data *healthData, name string) outcome {
 	i := slices.IndexFunc(basePlugins, func(p plugin) bool { return p.PluginName == name })
 	switch {

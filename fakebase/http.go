@@ -44,7 +44,6 @@ type httpTunnel struct {
 	d        dialect
 }
 
-// openHTTP listens, and begins to send heartbeats if there is an endpoint for them.
 func (l *life) openHTTP(o *HTTPOptions) error {
 	t := &httpTunnel{l: l, client: o.Client, d: httpDialect(!l.b.opts.Faithful)}
 	t.endpoint = endpoint{handler: t, log: l.log, listen: o.listener()}

@@ -122,7 +122,6 @@ func (l *life) install(req *bizRequest, sub subject, origin ark.Origin) (clientR
 	}, nil
 }
 
-// pull downloads the jar and reads its manifest.
 func (l *life) pull(req *bizRequest, sub subject) (found, *exception) {
 	if ex := l.b.faults.fail(stepPull, sub); ex != nil {
 		if ex.code == fault.CodePullBizTimeout && l.b.opts.Faithful {
@@ -143,7 +142,6 @@ func (l *life) pull(req *bizRequest, sub subject) (found, *exception) {
 
 var errRepeated = &exception{class: "biz is registered"}
 
-// register checks the metaspace threshold, if one is set, and registers the biz.
 func (l *life) register(f found, origin ark.Origin, sub subject) *exception {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
@@ -202,7 +200,7 @@ func (l *life) finishStart(f found, origin ark.Origin, ex *exception) (Biz, *exc
 	return biz, nil
 }
 
-// pathTakenLocked tells whether another installed biz has the web context path.
+// pathTakenLocked reports whether another installed biz has the web context path.
 func (l *life) pathTakenLocked(f found) bool {
 	return slices.ContainsFunc(l.container.List(), func(b Biz) bool {
 		return b.ID() != f.ID() && b.WebContextPath == f.WebContextPath && b.State != ark.Resolved

@@ -50,7 +50,6 @@ type life struct {
 	http  *httpTunnel
 }
 
-// failedStart is a module whose start failed.
 type failedStart struct {
 	name   string
 	origin ark.Origin
@@ -104,7 +103,6 @@ func (l *life) run() error {
 	return nil
 }
 
-// end closes what the process had open and waits for its goroutines.
 func (l *life) end() {
 	l.cancel(errEnded)
 	l.b.mu.Lock()
@@ -133,7 +131,6 @@ func (l *life) boot() {
 	l.spawn(l.startStatics)
 }
 
-// startStatics installs the modules that the base carries.
 func (l *life) startStatics() {
 	batch := batchRequest{}
 	for _, u := range l.b.opts.StaticBiz {
@@ -191,7 +188,6 @@ func (l *life) spawn(fn func()) bool {
 	return true
 }
 
-// pending is a timer that has not fired.
 type pending struct{ timer *time.Timer }
 
 // after runs fn after d, on the goroutine of the timer, unless the process has
@@ -240,7 +236,7 @@ func (l *life) sleepOr(d time.Duration, over <-chan struct{}) bool {
 	return true
 }
 
-// now is the time that the base believes it is.
+// now returns the time of the base's clock.
 func (l *life) now() time.Time {
 	t := time.Now()
 	if f, ok := l.b.faults.holds(fault.KindClockSkew, subject{}); ok {
@@ -269,7 +265,7 @@ func (l *life) observe(c ark.Change) {
 	})
 }
 
-// armCrash lets crash faults without a match take their course.
+// armCrash starts the crash faults that match no command.
 func (l *life) armCrash() {
 	f, ok := l.b.faults.fireIf(subject{}, func(f *fault.Fault) bool { return f.Kind == fault.KindCrash && !narrow(f.Match) })
 	switch {
@@ -281,7 +277,7 @@ func (l *life) armCrash() {
 	}
 }
 
-// crashes tells whether the process crashes in the middle of this command.
+// crashes reports whether the process crashes in the middle of this command.
 func (l *life) crashes(sub subject) bool {
 	f, ok := l.b.faults.fireIf(sub, func(f *fault.Fault) bool { return f.Kind == fault.KindCrash && narrow(f.Match) })
 	if ok {

@@ -131,7 +131,7 @@ func (k *link) advance() {
 	}
 }
 
-// spoil makes garbage of the second half of a message, the same every time.
+// spoil corrupts the second half of a message, always in the same way.
 func spoil(payload []byte) []byte {
 	out := append([]byte(nil), payload...)
 	for i := len(out) / 2; i < len(out); i++ {

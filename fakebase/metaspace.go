@@ -83,12 +83,12 @@ func newMetaspace(model Metaspace) metaspace {
 	return m
 }
 
-// fits tells whether size more bytes can be had at all.
+// fits reports whether size more bytes are available.
 func (m *metaspace) fits(size int64) bool {
 	return m.model.Max < 0 || m.used+size <= m.model.Max
 }
 
-// allowed tells whether an install of size bytes passes the threshold check.
+// allowed reports whether an install of size bytes passes the threshold check.
 func (m *metaspace) allowed(size int64) bool {
 	if m.model.Threshold == 0 || m.model.Max < 0 {
 		return true

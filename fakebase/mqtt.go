@@ -26,7 +26,6 @@ type mqttTunnel struct {
 	d      dialect
 }
 
-// openMQTT prepares the tunnel, whose client connects when it is run.
 func (l *life) openMQTT(o *MQTTOptions) (*mqttTunnel, error) {
 	beat, err := encode(l.heartbeat(0))
 	if err != nil {

@@ -47,7 +47,6 @@ func (l *life) operateAsync(requestID, id string, req any, sub subject, op func(
 	return ok(snapshot)
 }
 
-// execute runs an asynchronous command and writes its record.
 func (l *life) execute(r *processRecord, id string, sub subject, op func() outcome) {
 	out, conflict := l.exclusively(id, sub, func() outcome {
 		l.b.mu.Lock()

@@ -54,10 +54,6 @@ type Options struct {
 	// Identity names the base in topics and heartbeats. Empty = a random UUID
 	// for generations A and B, the IP for generation C, as the real ones do.
 	Identity string
-	// NewIdentity makes the identity of a process that comes back with another one.
-	// Nil = a UUID drawn from Seed; bases of one seed that meet at one controller
-	// need something else.
-	NewIdentity func() string `json:"-"`
 	// Name, Version and ClusterName are the metadata of the base.
 	// Empty = "base", "1.0.0", "default".
 	Name, Version, ClusterName string
@@ -122,8 +118,8 @@ type Options struct {
 
 	// Faults are there from the start; more come and go by Inject and Clear.
 	Faults []fault.Fault
-	// Seed makes everything random repeatable; zero = derived from Identity, or
-	// drawn if that is empty.
+	// Seed makes random delays and faults repeatable; zero = derived from Identity, or
+	// random if that is empty.
 	Seed uint64
 	// Logger takes what happens; nil = nothing is logged.
 	Logger *slog.Logger `json:"-"`
@@ -170,7 +166,6 @@ type WebOptions struct {
 	RequestDuration time.Duration
 }
 
-// normalise fills in defaults and reports everything that is wrong.
 func (o Options) normalise() (Options, error) {
 	var errs []error
 	o.Name = cmp.Or(o.Name, "base")

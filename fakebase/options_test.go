@@ -2,7 +2,6 @@ package fakebase
 
 import (
 	"encoding/json"
-	"os/exec"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -129,25 +128,5 @@ func TestMetaspaceModel(t *testing.T) {
 	m = newMetaspace(Metaspace{Max: -1, Threshold: 1}.normalise())
 	if !m.fits(1<<40) || !m.allowed(1<<40) || m.status(true).Max != -1 {
 		t.Error("no limit is a limit")
-	}
-}
-
-// TestImports holds the package to its independence (see doc.go).
-func TestImports(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", "./...").CombinedOutput()
-	if err != nil {
-		t.Fatalf("go list: %v\n%s", err, out)
-	}
-	packages := strings.Fields(string(out))
-	if len(packages) < 50 {
-		t.Fatalf("go list found %d packages", len(packages))
-	}
-	for _, p := range packages {
-		switch {
-		case strings.HasPrefix(p, "github.com/koupleless/koupsandbox/") && !strings.HasPrefix(p, "github.com/koupleless/koupsandbox/fakebase"),
-			strings.HasPrefix(p, "k8s.io/") && p != "k8s.io/utils/clock",
-			strings.HasPrefix(p, "sigs.k8s.io/"), strings.Contains(p, "virtual-kubelet"):
-			t.Errorf("fakebase depends on %s", p)
-		}
 	}
 }

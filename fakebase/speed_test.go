@@ -1,11 +1,6 @@
 package fakebase
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,52 +38,5 @@ func TestSpeedDividesHeartbeatsAndFaults(t *testing.T) {
 	}
 	if mqtt.LastPause/fastest < time.Second || mqtt.KeepAlive/fastest < time.Second {
 		t.Error("a keep-alive holds whole seconds")
-	}
-}
-
-// undivided are the functions and constants that write a time which is the same at every speed.
-var undivided = []string{
-	"shortestRestart",                           // what a broker needs, see there
-	"heartbeatConnect", "heartbeatRead", "open", // of a network
-	"asReported", // is divided where it is used
-}
-
-// Whoever writes a time into a base hands it to Options.of, or says above why not.
-func TestEveryTimeIsDivided(t *testing.T) {
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, found := token.NewFileSet(), 0
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
-		f, err := parser.ParseFile(set, file, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		in := "" // the declaration
-		ast.Inspect(f, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.FuncDecl:
-				in = n.Name.Name
-			case *ast.ValueSpec:
-				in = n.Names[0].Name
-			case *ast.CallExpr:
-				if s, is := n.Fun.(*ast.SelectorExpr); is && s.Sel.Name == "of" {
-					found++
-					return false
-				}
-			case *ast.SelectorExpr:
-				if pkg, is := n.X.(*ast.Ident); is && pkg.Name == "time" && slices.Contains([]string{"Millisecond", "Second", "Minute"}, n.Sel.Name) && !slices.Contains(undivided, in) {
-					t.Errorf("%s: %s writes a time that Options.of does not divide", set.Position(n.Pos()), in)
-				}
-			}
-			return true
-		})
-	}
-	if found < 10 {
-		t.Errorf("only %d times are divided: this test sees nothing", found)
 	}
 }

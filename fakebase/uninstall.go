@@ -98,7 +98,7 @@ func (l *life) uninstallOthers(sub subject) *exception {
 	return nil
 }
 
-// uninstallUntold takes away the modules that a fault is about, without an answer to anybody.
+// uninstallUntold uninstalls the modules that a fault matches. Nothing reports it.
 func (l *life) uninstallUntold() {
 	l.b.mu.Lock()
 	modules := l.container.List()

@@ -90,7 +90,6 @@ func (b *Base) applyWebRefuse(l *life) {
 
 func (b *Base) closeWeb() { b.web.endpoint.close() }
 
-// cutRequests resets the connections whose requests a biz works on.
 func (b *Base) cutRequests(id string) {
 	b.web.mu.Lock()
 	flights := b.web.flying[id]
@@ -132,7 +131,6 @@ func (w *webPort) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// moduleAnswer is what a module says.
 type moduleAnswer struct {
 	Base     string `json:"base"`
 	HostName string `json:"hostName"`
@@ -141,7 +139,6 @@ type moduleAnswer struct {
 	Request  uint64 `json:"request"`
 }
 
-// serveModule lets the active version of a module answer.
 func (l *life) serveModule(rw http.ResponseWriter, r *http.Request, path string) {
 	if !l.up() {
 		writeJSON(rw, http.StatusServiceUnavailable, map[string]string{"error": "the base is starting"})
@@ -215,7 +212,7 @@ func (l *life) take(path string, f *flight) (Biz, bool) {
 	return biz, true
 }
 
-// up tells whether the application is ready.
+// up reports whether the application is ready.
 func (l *life) up() bool {
 	_, broken := l.b.faults.holds(fault.KindStartFailed, subject{})
 	l.b.mu.Lock()

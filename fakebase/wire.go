@@ -65,7 +65,7 @@ type wireBiz struct {
 	WebContextPath               string       `json:"webContextPath"`
 }
 
-// unpack adds what only a faithful base says. The folder's name ends with the time of the install.
+// unpack adds the fields of a faithful base. The name of the directory ends with the time of the install.
 func (w *wireBiz) unpack(b *Biz) {
 	var none = []string{}
 	created := time.Time{}

@@ -1,16 +1,16 @@
 package sandbox
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/daemon"
@@ -19,27 +19,16 @@ import (
 )
 
 const (
-	// readyFD is the file descriptor on which a daemon says readyLine when its
-	// control API can be reached.
-	readyFD   = 3
-	readyLine = "ready"
 	daemonLog = "daemon"
 	lastLines = 10
+	// reachPeriod is the time between two attempts to reach a daemon that starts.
+	reachPeriod = 5 * time.Millisecond
 )
 
 // RunDaemon is the other side of Up, in the process that it starts: the daemon of the sandbox with
 // that state folder. It blocks until the sandbox has been taken down, or ctx has ended.
 func RunDaemon(ctx context.Context, folder string, programs Programs, logger *slog.Logger) error {
-	ready := os.NewFile(readyFD, "ready")
-	return daemon.New(daemon.Options{
-		Dir: state.Dir(folder), Programs: programs.daemon(), Logger: logger,
-		Listening: func() {
-			if ready != nil { // started by hand, it has nobody to tell
-				_, _ = fmt.Fprintln(ready, readyLine)
-				_ = ready.Close()
-			}
-		},
-	}).Start(ctx)
+	return daemon.New(daemon.Options{Dir: state.Dir(folder), Programs: programs.daemon(), Logger: logger}).Start(ctx)
 }
 
 type process struct {
@@ -66,19 +55,12 @@ func launch(ctx context.Context, dir state.Dir, o Options) (*process, error) {
 		return nil, fmt.Errorf("opening the daemon's log: %w", err)
 	}
 	defer func() { _ = log.Close() }() // the daemon has its own
-	read, write, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("making a pipe to the daemon: %w", err)
-	}
-	defer func() { _ = read.Close() }() // nothing was written to it
 	cmd := exec.Command(o.Programs.Daemon, "daemon", "--dir", string(dir),
 		"--controlplane", o.Programs.ControlPlane, "--controller", o.Programs.Controller, "--base", o.Programs.Base)
 	cmd.Env = supervise.DaemonEnviron(os.Environ(), daemon.EffectiveProvider(o.Config) == v1alpha1.ProviderExisting)
-	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = log, log, []*os.File{write}
+	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	err = cmd.Start()
-	_ = write.Close() // the daemon has its own
-	if err != nil {
+	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting the daemon: %w", err)
 	}
 	p := &process{cmd: cmd, done: make(chan struct{})}
@@ -86,17 +68,21 @@ func launch(ctx context.Context, dir state.Dir, o Options) (*process, error) {
 		defer close(p.done)
 		p.err = cmd.Wait()
 	}()
-	defer context.AfterFunc(ctx, func() { _ = read.Close() })()
-	line, err := bufio.NewReader(read).ReadString('\n')
-	switch {
-	case ctx.Err() != nil:
-		return p, context.Cause(ctx)
-	case err == nil && strings.TrimSpace(line) == readyLine:
-		return p, nil
-	case err != nil && !errors.Is(err, io.EOF):
-		return p, fmt.Errorf("waiting for the daemon: %w", err)
+	err = wait.PollUntilContextCancel(ctx, reachPeriod, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-p.done:
+			return false, fmt.Errorf("the daemon ended at once (%w)\nlast lines of %s:\n  %s", p.err, dir.Log(daemonLog),
+				strings.Join(supervise.Tail(dir.Log(daemonLog), 0, lastLines), "\n  "))
+		default:
+		}
+		client, _, err := reach(ctx, dir)
+		if client != nil {
+			client.Close()
+		}
+		return client != nil, err
+	})
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
-	<-p.done // it has closed the pipe, so it is ending
-	return p, fmt.Errorf("the daemon ended at once (%w)\nlast lines of %s:\n  %s", p.err, dir.Log(daemonLog),
-		strings.Join(supervise.Tail(dir.Log(daemonLog), 0, lastLines), "\n  "))
+	return p, err
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+
 	"sigs.k8s.io/yaml"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -33,9 +35,7 @@ func ownEnvironment(t *testing.T, spec v1alpha1.Spec) {
 		config.Spec.Env = env
 		v1alpha1.SetDefaults(config)
 		c, notes, err := resolve(t.Context(), state.Home(home).Dir("box"), config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if told := len(notes) == 1 && strings.Contains(notes[0], "the environment is "+c.Spec.Env+", "); told != (env == "") {
 			t.Errorf("told about %q: %q", c.Spec.Env, notes)
 		}
@@ -57,9 +57,7 @@ func ownEnvironment(t *testing.T, spec v1alpha1.Spec) {
 	if err == nil {
 		err = state.WriteFile(dir.Config(), text)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if again := resolved(home, ""); again.Spec.Env != first.Spec.Env {
 		t.Errorf("after the end of a daemon in %q the environment is %q", first.Spec.Env, again.Spec.Env)
 	}

@@ -68,16 +68,14 @@ type Options struct {
 	Home string
 	// Config says what to bring up; it has passed v1alpha1.Complete. Required.
 	Config *v1alpha1.Sandbox
-	// KeepBases leaves the number of bases of a sandbox that is up as it is.
-	// Default: it becomes that of Config.
+	// KeepBases keeps the number of bases of a running sandbox. Default: it becomes that of Config.
 	KeepBases bool
 	// BrokerPassword is that for the user's broker, spec.broker.url. Default: what is
 	// in spec.broker.passwordFile.
 	BrokerPassword string
 	// Programs to run. Required.
 	Programs Programs
-	// Held takes a sandbox that this Up starts down again when the process ends, however it ends, or
-	// Close is called. Default: it stays up.
+	// Held takes a sandbox that this Up starts down when the process ends, or Close is called. Default: it stays up.
 	Held bool
 	// Progress gets the steps. Default: nothing is told.
 	Progress func(Event)
@@ -131,12 +129,10 @@ func (s *Sandbox) Wait(ctx context.Context) error {
 	}
 }
 
-// Up brings a sandbox up and blocks until everything in it is ready; one that is
-// up already is brought in line with the configuration. When it fails, or ctx
-// ends, it stops all it has started; the logs stay if it failed, and the error
-// names their folder. A cluster that an earlier run has left stays too. A second
-// Up of the same name at the same time fails with state.ErrBusy, and one whose folder
-// something else has made with state.ErrForeign: nothing in it is touched.
+// Up brings a sandbox up, or brings a running one in line with the configuration, and blocks until everything is ready.
+// When it fails, or ctx ends, it stops what it has started. If it failed, it keeps the logs, and the error has their path.
+// It keeps a cluster of an earlier run. A concurrent Up of the same name fails with state.ErrBusy. For a folder that
+// koupsandbox has not created, Up returns state.ErrForeign and changes nothing.
 func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	home := state.Home(o.Home)
 	name := o.Config.Metadata.Name
@@ -203,8 +199,7 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	return s, nil
 }
 
-// foundCluster tells whether an earlier run has left a cluster that an up with this configuration
-// goes on with.
+// foundCluster reports whether an earlier run has left a cluster that this configuration uses again.
 func foundCluster(dir state.Dir, config *v1alpha1.Sandbox) bool {
 	lasts := func(s *v1alpha1.Sandbox) bool {
 		return daemon.EffectiveProvider(s) == v1alpha1.ProviderKind || s.Spec.Durable
@@ -213,8 +208,7 @@ func foundCluster(dir state.Dir, config *v1alpha1.Sandbox) bool {
 	return err == nil && lasts(earlier) && lasts(config)
 }
 
-// prepare ends what an earlier run has left behind, checks what can be checked
-// before anything is started, and makes the state folder.
+// prepare ends the processes of an earlier run, checks the programs, and makes the state folder.
 func prepare(ctx context.Context, dir state.Dir, o Options, steps *progress.Steps) error {
 	ended, err := supervise.CleanStale(ctx, dir.Run())
 	if err != nil {
@@ -232,8 +226,8 @@ func prepare(ctx context.Context, dir state.Dir, o Options, steps *progress.Step
 	return dir.Create()
 }
 
-// undo ends what a failed or cancelled up has started, and returns the error to
-// show. found says that there was a cluster before: it stays, as does the folder.
+// undo ends what a failed or cancelled up has started, and returns the error to show. If found is true, it keeps the
+// cluster that existed before, and the folder.
 func undo(ctx context.Context, dir state.Dir, s *Sandbox, found bool, cause error) error {
 	cancelled := ctx.Err() != nil
 	// The command's own context may have ended; ending things must not.
@@ -278,8 +272,8 @@ func reach(ctx context.Context, dir state.Dir) (*Client, *Status, error) {
 	return client, status, nil
 }
 
-// Open returns a sandbox that is up, or ErrNotUp, wrapped, with what to do. One that another version of
-// koupsandbox has brought up is an error; Down takes it down all the same.
+// Open returns a sandbox that is up, or ErrNotUp, wrapped. It is an error if another version of koupsandbox has brought
+// the sandbox up.
 func Open(ctx context.Context, home, name string) (*Sandbox, error) {
 	dir := state.Home(home).Dir(name)
 	if err := dir.CheckOwner(); err != nil {
@@ -373,9 +367,8 @@ func kept(dir state.Dir, name string) error {
 		"to give up the remaining objects, run: koupsandbox down --name %s --force", dir, name)
 }
 
-// forget removes what a sandbox has made that is no process, when its daemon is
-// gone or has failed to. It tells whether that is sure to be all, whatever the
-// daemon has failed at: in a cluster or at a broker of the user's it is not.
+// forget removes the objects of a sandbox without its daemon. all reports whether nothing else can be left; this is not
+// known in an existing cluster or at an external broker.
 func forget(ctx context.Context, dir state.Dir) (all bool, err error) {
 	config, err := effective(dir)
 	if err != nil {

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -63,24 +65,16 @@ func TestMain(m *testing.M) {
 func bench(t *testing.T, patient bool) sandbox.Options {
 	t.Helper()
 	home, err := os.MkdirTemp("", "home") // a socket's path must be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(home) })
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	bin := t.TempDir()
 	for _, name := range []string{"koupsandbox", sandbox.ControlPlaneProgram, sandbox.ControllerProgram} {
-		if err := os.Symlink(self, filepath.Join(bin, name)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.Symlink(self, filepath.Join(bin, name)))
 	}
 	if patient {
-		if err := os.WriteFile(filepath.Join(bin, "patient"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(filepath.Join(bin, "patient"), nil, 0o600))
 	}
 	config := &v1alpha1.Sandbox{}
 	config.Spec.Provider = v1alpha1.ProviderEmbedded
@@ -163,13 +157,9 @@ func TestUpThatIsStopped(t *testing.T) {
 func listen(t *testing.T, dir state.Dir) net.Listener {
 	t.Helper()
 	path, err := dir.NewSocketPath()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return l
 }
 
@@ -177,9 +167,7 @@ func listen(t *testing.T, dir state.Dir) net.Listener {
 func TestUpThatIsRefusedHangsUp(t *testing.T) {
 	o := bench(t, false)
 	dir := state.Home(o.Home).Dir("koup")
-	if err := dir.Create(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, dir.Create())
 	l := listen(t, dir)
 	closed := make(chan net.Conn, 10)
 	daemon := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -210,13 +198,9 @@ func TestUpThatIsRefusedHangsUp(t *testing.T) {
 func TestUpThatIsStoppedBeforeTheDaemonAnswers(t *testing.T) {
 	o := bench(t, true)
 	dir := state.Home(o.Home).Dir("koup")
-	if err := dir.Create(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, dir.Create())
 	part := supervise.New(supervise.Options{Dir: dir.Run()})
-	if err := part.Start(t.Context(), supervise.Spec{Name: "etcd", Path: o.Programs.ControlPlane}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, part.Start(t.Context(), supervise.Spec{Name: "etcd", Path: o.Programs.ControlPlane}))
 	t.Cleanup(func() {
 		if err := part.StopAll(context.Background()); err != nil {
 			t.Error(err)
@@ -251,20 +235,12 @@ func TestUpThatIsStoppedBeforeTheDaemonAnswers(t *testing.T) {
 func TestDeadDaemon(t *testing.T) {
 	o := bench(t, true)
 	dir := state.Home(o.Home).Dir("koup")
-	if err := dir.Create(); err != nil {
-		t.Fatal(err)
-	}
-	if err := state.WriteFile(dir.Config(), []byte("spec: {provider: embedded}\n")); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, dir.Create())
+	check.Must(t, state.WriteFile(dir.Config(), []byte("spec: {provider: embedded}\n")))
 	left := supervise.New(supervise.Options{Dir: dir.Run()})
-	if err := left.Start(t.Context(), supervise.Spec{Name: "etcd", Path: o.Programs.ControlPlane}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, left.Start(t.Context(), supervise.Spec{Name: "etcd", Path: o.Programs.ControlPlane}))
 	status, err := sandbox.Inspect(t.Context(), o.Home, "koup", true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if status.Phase != "dead" || status.Healthy || len(status.Problems) != 1 || len(status.Components) != 1 || status.Components[0].State != "running" {
 		t.Errorf("status: %+v", status)
 	}
@@ -287,12 +263,8 @@ func TestForeignFolder(t *testing.T) {
 	dir := state.Home(o.Home).Dir("koup")
 	files := map[string]string{dir.Config(): "metadata: {name: koup}\n", dir.Log("etcd"): "theirs\n", filepath.Join(dir.Run(), "x.json"): "{}\n"}
 	for file, text := range files {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		check.Must(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 	if _, err := sandbox.Up(t.Context(), o); !errors.Is(err, state.ErrForeign) {
 		t.Errorf("up: %v", err)
@@ -333,30 +305,22 @@ rm) [ ! -e ` + busy + ` ] || { echo "device is busy" >&2; exit 1; };;
 esac
 `
 	for file, text := range map[string]string{filepath.Join(path, "docker"): script, busy: ""} {
-		if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(file, []byte(text), 0o755))
 	}
 	t.Setenv("PATH", path)
 	dir := state.Home(home).Dir("demo")
-	if err := dir.Create(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, dir.Create())
 	for file, text := range map[string]string{
 		dir.Config():                            "metadata: {name: demo}\nspec: {provider: kind}\n",
 		filepath.Join(string(dir), "kind.json"): `{"cluster":"koup-demo","engine":"docker","complete":true}`,
 	} {
-		if err := state.WriteFile(file, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, state.WriteFile(file, []byte(text)))
 	}
 	o := sandbox.DownOptions{Home: home, Name: "demo"}
 	if was, err := sandbox.Down(t.Context(), o); !was || err == nil || !strings.Contains(err.Error(), "device is busy") || !dir.Used() {
 		t.Errorf("down: %t, %v; the folder is there: %t", was, err, dir.Used())
 	}
-	if err := os.Remove(busy); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Remove(busy))
 	if was, err := sandbox.Down(t.Context(), o); !was || err != nil || dir.Exists() {
 		t.Errorf("down again: %t, %v; the folder is there: %t", was, err, dir.Exists())
 	}
@@ -366,13 +330,9 @@ esac
 func TestDownWithoutItsCluster(t *testing.T) {
 	home := t.TempDir()
 	dir := state.Home(home).Dir("demo")
-	if err := dir.Create(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, dir.Create())
 	config := "metadata: {name: demo}\nspec: {provider: existing, cluster: {kubeconfig: " + filepath.Join(home, "gone") + ", context: theirs}}\n"
-	if err := state.WriteFile(dir.Config(), []byte(config)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, state.WriteFile(dir.Config(), []byte(config)))
 	o := sandbox.DownOptions{Home: home, Name: "demo"}
 	if was, err := sandbox.Down(t.Context(), o); !was || err == nil || !strings.Contains(err.Error(), "koupsandbox down --name demo --force") || !dir.Used() {
 		t.Errorf("down: %t, %v; the folder is there: %t", was, err, dir.Used())
@@ -396,9 +356,7 @@ func TestFindPrograms(t *testing.T) {
 	}
 	named := t.TempDir()
 	other := filepath.Join(named, sandbox.ControllerProgram)
-	if err := os.WriteFile(other, nil, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(other, nil, 0o700))
 	want := sandbox.FindPrograms(o.Programs.Daemon, "")
 	want.Controller = other
 	if diff := cmp.Diff(want, sandbox.FindPrograms(o.Programs.Daemon, named)); diff != "" {
@@ -443,18 +401,12 @@ func TestAutoIsResolved(t *testing.T) {
 			path := t.TempDir()
 			t.Setenv("PATH", path)
 			if tc.docker != "" {
-				if err := os.WriteFile(filepath.Join(path, "docker"), []byte("#!/bin/sh\n"+tc.docker+"\n"), 0o755); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, os.WriteFile(filepath.Join(path, "docker"), []byte("#!/bin/sh\n"+tc.docker+"\n"), 0o755))
 			}
 			dir := state.Home(o.Home).Dir("koup")
 			if tc.stored != "" {
-				if err := dir.Create(); err != nil {
-					t.Fatal(err)
-				}
-				if err := state.WriteFile(dir.Config(), []byte(tc.stored)); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, dir.Create())
+				check.Must(t, state.WriteFile(dir.Config(), []byte(tc.stored)))
 			}
 			var notes []string
 			o.Progress = func(e sandbox.Event) {
@@ -478,14 +430,10 @@ func TestAutoIsResolved(t *testing.T) {
 func TestDownKeepsTheFolderIfAProcessRemains(t *testing.T) {
 	home := state.Home(t.TempDir())
 	dir := home.Dir("koup")
-	if err := dir.Create(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, dir.Create())
 	config := "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\nmetadata: {name: koup}\nspec: {provider: embedded}\n"
 	for path, text := range map[string]string{dir.Config(): config, filepath.Join(dir.Run(), "etcd.json"): "{"} {
-		if err := state.WriteFile(path, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, state.WriteFile(path, []byte(text)))
 	}
 	for range 2 {
 		_, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: string(home), Name: "koup"})
@@ -505,21 +453,13 @@ func TestDownOfADaemonThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	home := state.Home(t.TempDir())
 	dir := home.Dir("koup")
-	if err := dir.Create(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, dir.Create())
 	config := "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\nmetadata: {name: koup}\nspec: {provider: embedded}\n"
-	if err := state.WriteFile(dir.Config(), []byte(config)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, state.WriteFile(dir.Config(), []byte(config)))
 	path, err := dir.NewSocketPath()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	daemon, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = daemon.Close() }()
 	if was, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: string(home), Name: "koup"}); !was || err != nil || dir.Exists() {
 		t.Errorf("down: %t, %v; the folder exists: %t", was, err, dir.Exists())
@@ -560,25 +500,17 @@ func TestCommandsRefuseAFolderOfAnotherUser(t *testing.T) {
 	}
 	o := bench(t, false)
 	dir := state.Home(o.Home).Dir("koup")
-	if err := dir.Create(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, dir.Create())
 	supervisor := supervise.New(supervise.Options{Dir: dir.Run()})
-	if err := supervisor.Start(t.Context(), supervise.Spec{Name: "mine", Path: "sleep", Args: []string{"600"}}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, supervisor.Start(t.Context(), supervise.Spec{Name: "mine", Path: "sleep", Args: []string{"600"}}))
 	t.Cleanup(func() {
 		if err := supervisor.Kill("mine"); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := state.WriteFile(dir.Config(), []byte("kind: Sandbox\n")); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, state.WriteFile(dir.Config(), []byte("kind: Sandbox\n")))
 	listener, err := net.Listen("unix", filepath.Join(string(dir), "daemon.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = listener.Close() }()
 	go func() {
 		if conn, err := listener.Accept(); err == nil {
@@ -587,9 +519,7 @@ func TestCommandsRefuseAFolderOfAnotherUser(t *testing.T) {
 		}
 	}()
 	for _, folder := range []string{string(dir), o.Home} {
-		if err := os.Chown(folder, 54321, 54321); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.Chown(folder, 54321, 54321))
 		_, upErr := sandbox.Up(t.Context(), o)
 		_, downErr := sandbox.Down(t.Context(), sandbox.DownOptions{Home: o.Home, Name: "koup", Force: func(error) {}})
 		_, openErr := sandbox.Open(t.Context(), o.Home, "koup")
@@ -602,9 +532,7 @@ func TestCommandsRefuseAFolderOfAnotherUser(t *testing.T) {
 		if all, err := sandbox.List(t.Context(), o.Home); len(all) > 0 || folder == o.Home && err == nil {
 			t.Errorf("List: %v, %v", all, err)
 		}
-		if err := os.Chown(string(dir), 0, 0); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.Chown(string(dir), 0, 0))
 	}
 	if status := supervisor.Status(t.Context(), nil); len(status) != 1 || status[0].State != supervise.Running {
 		t.Errorf("the process that the run record names: %+v", status)

@@ -5,23 +5,20 @@ import (
 	"strings"
 )
 
-// Answer is what a base says of one install or uninstall. The zero value is no answer at all and is
-// classified as ArkletUnknownError.
+// Answer is the answer of a base to an install or uninstall. The zero value is classified as ArkletUnknownError.
 type Answer struct {
-	// ErrorCode is the field that this project proposes to add to the answer; real bases leave it
-	// empty.
+	// ErrorCode is a field that this project proposes; real bases leave it empty.
 	ErrorCode string
-	// Code and Message are the outer fields of the answer (protocol 4.3). Empty means absent.
+	// Code and Message are the outer fields of the answer (protocol 4.3).
 	//
-	// A code of the document in any of the fields is what the base calls the failure, and is kept:
-	// as the whole of ErrorCode, Code or DataCode, or at the head of a message
-	// ("User.MetaspaceFull: 93 %"). The first of them counts, in that order.
+	// A code of the document is kept: as the whole of ErrorCode, Code or DataCode, or at the beginning of a message
+	// ("User.MetaspaceFull: 93 %"). The first one in this order is used.
 	Code, Message string
-	// DataCode and DataMessage are code and message of the answer's data. Over MQTT DataMessage is
-	// the stack trace of a failure; over HTTP pass errorStackTrace when there is no data.
+	// DataCode and DataMessage are those of the answer's data. Over MQTT, DataMessage is the stack trace of a
+	// failure.
 	DataCode, DataMessage string
-	// BizState is the state in which the base has the biz at this moment, in any case; empty if
-	// that is not known. It decides what a refused repeated install means.
+	// BizState is the current state of the module in any case; empty if unknown. It decides what a refused install
+	// means.
 	BizState string
 }
 
@@ -31,15 +28,13 @@ func (a Answer) Repeated() bool { return strings.EqualFold(a.DataCode, "REPEAT_B
 // NotFound reports whether the base does not know the biz that it was asked about.
 func (a Answer) NotFound() bool { return strings.EqualFold(a.DataCode, "NOT_FOUND_BIZ") }
 
-// Succeeded reports whether the base says that it did what it was asked for.
+// Succeeded reports whether the base reports a success.
 func (a Answer) Succeeded() bool {
 	return strings.EqualFold(a.Code, "SUCCESS") && (a.DataCode == "" || strings.EqualFold(a.DataCode, "SUCCESS")) && a.ErrorCode == ""
 }
 
-// ClassifyInstall returns the code of Arklet's table that fits the answer to an install, and the
-// zero Code for a success, which includes a repeated install of a biz that is activated or
-// deactivated. The rules and their order are those of protocol 6. A failed removal of the old
-// version (InstallBizTimedOut) cannot be told from the text of today's bases, only from ErrorCode.
+// ClassifyInstall returns Arklet's code of the answer to an install. It is zero for a success, which includes a
+// repeated install of an active or deactivated module. The rules are those of protocol 6, in this order.
 func ClassifyInstall(a Answer) Code {
 	if code, ok := a.common(); ok {
 		return code
@@ -73,9 +68,8 @@ func ClassifyInstall(a Answer) Code {
 	return ArkletUnknownError
 }
 
-// ClassifyUninstall returns the code of Arklet's table that fits the answer to an uninstall, and
-// the zero Code for a success. ArkletNoMatchedBiz means that the biz is not there (any more), which
-// ForUninstall counts as done.
+// ClassifyUninstall returns Arklet's code of the answer to an uninstall; zero for a success. ArkletNoMatchedBiz means
+// that the module does not exist.
 func ClassifyUninstall(a Answer) Code {
 	if code, ok := a.common(); ok {
 		return code
@@ -91,10 +85,8 @@ func ClassifyUninstall(a Answer) Code {
 	return ArkletUninstallBizFailed
 }
 
-// ForInstall returns what the module controller calls the failure of an install that Arklet's table
-// calls arklet: the same code where the controller's table has it, else InstallModuleFailed of the
-// user for a User code and of Arklet for the rest. The zero Code stays zero. Keep Arklet's code in
-// the message, by wrapping the error that bears it.
+// ForInstall returns the controller's code for an install with Arklet's code: the same if the controller's table has
+// it, else InstallModuleFailed. The zero Code stays zero.
 func ForInstall(arklet Code) Code {
 	switch {
 	case arklet == ArkletInstallBizExecuting:
@@ -107,9 +99,8 @@ func ForInstall(arklet Code) Code {
 	return ArkletInstallModuleFailed
 }
 
-// ForUninstall is ForInstall for an uninstall; a biz that is not there is a success. One that is
-// being installed is ModuleControllerBaseInstanceInOperation: the documents have no code for an
-// uninstall that another command is in the way of.
+// ForUninstall returns the controller's code for an uninstall with Arklet's code. A module that does not exist is a
+// success. The document has no code for an uninstall that another command blocks.
 func ForUninstall(arklet Code) Code {
 	switch {
 	case arklet == ArkletNoMatchedBiz:
@@ -122,8 +113,7 @@ func ForUninstall(arklet Code) Code {
 	return ArkletUninstallBizFailed
 }
 
-// Passes reports whether the failure with this code, one of the controller's table, is not the
-// module's fault and ends by itself: the base cannot be reached, or is busy with the module.
+// Passes reports whether the failure ends without a change of the module: the base is unreachable or busy.
 func Passes(code Code) bool {
 	switch code {
 	case ArkletNetworkError, ArkletArkletServiceNotFound, ArkletInstallModuleExecuting, ModuleControllerBaseInstanceInOperation:
@@ -132,8 +122,7 @@ func Passes(code Code) bool {
 	return false
 }
 
-// shared returns what the controller's table calls a code of Arklet's that means the same in both,
-// and the zero Code if there is none.
+// shared returns the controller's code with the meaning of Arklet's code, or the zero Code.
 func shared(arklet Code) Code {
 	if arklet == ModuleControllerInvalidParameter {
 		return OtherUpstreamInvalidParameter
@@ -144,7 +133,7 @@ func shared(arklet Code) Code {
 	return ""
 }
 
-// common decides what needs no look at the command.
+// common returns the code that does not depend on the command.
 func (a Answer) common() (Code, bool) {
 	if a.Succeeded() {
 		return "", true
@@ -164,8 +153,7 @@ func (a Answer) common() (Code, bool) {
 	return "", false
 }
 
-// documented returns the code of the document that the base itself gives, and the zero Code if it
-// gives none.
+// documented returns the document's code in the answer, or the zero Code.
 func (a Answer) documented() Code {
 	for _, text := range []string{a.ErrorCode, a.Code, a.DataCode, heading(a.Message), heading(a.DataMessage)} {
 		if info, ok := Lookup(text); ok {
@@ -175,8 +163,8 @@ func (a Answer) documented() Code {
 	return ""
 }
 
-// heading returns what a message says first, up to a colon or a space: "Internal Error: " and the
-// class of an exception (protocol 6) stand before what was said.
+// heading returns the beginning of a message up to a colon or a space, after "Internal Error: " and exception classes
+// (protocol 6).
 func heading(message string) string {
 	message = strings.TrimPrefix(message, internalError)
 	for range 2 { // over MQTT the trace begins with arklet's exception around the cause
@@ -200,15 +188,13 @@ func (a Answer) repeated() Code {
 	return ArkletInstallationRequirementNotMet
 }
 
-// exception returns the class of the exception that the message names first, and "" if it names
-// none. The message is the cause in one line: what stands deeper in the stack trace may be the
-// module's own trouble, an IOException of the user's code for example.
+// exception returns the first exception class in the message, or the empty string. The stack trace is no evidence: it
+// may have exceptions of the module's code.
 func (a Answer) exception() string {
 	return exception.FindString(strings.TrimPrefix(a.Message, internalError))
 }
 
-// throws reports whether the named exception is of a kind; where the message names none, whether
-// the stack trace has one of the kind.
+// throws reports whether the exception matches. Without one in the message, the stack trace may match.
 func (a Answer) throws(head string, kind *regexp.Regexp) bool {
 	if head != "" {
 		return kind.MatchString(head)
@@ -216,7 +202,7 @@ func (a Answer) throws(head string, kind *regexp.Regexp) bool {
 	return kind.MatchString(a.Message + "\n" + a.DataMessage)
 }
 
-// internalError stands before the message of an exception over HTTP (protocol 6).
+// internalError precedes the message of an exception over HTTP (protocol 6).
 const internalError = "Internal Error: "
 
 var (

@@ -1,37 +1,31 @@
-// Package errcode is the two-level error codes of Module Controller V2 document 5.6, each with its
-// meaning and its suggestion, in Chinese as the document writes them and in English.
+// Package errcode has the error codes of Module Controller V2 document 5.6, with their meanings and suggestions in
+// Chinese and English.
 //
-// A code is written Source.Type, for example Arklet.InstallModuleFailed: the source says who is at
-// fault, the type what went wrong. The spelling is the document's, including ResourceConstraned and
-// OverFiftyPercentBaseInstancesUnavaliable.
-//
-// Everything here is immutable data and pure functions, safe for concurrent use. The package
-// imports nothing but the standard library, so that a client may use it without pulling in
-// Kubernetes.
+// A code is Source.Type, for example Arklet.InstallModuleFailed: the source is the component at fault. The spelling
+// is that of the document, including ResourceConstraned and OverFiftyPercentBaseInstancesUnavaliable. The package
+// imports only the standard library.
 package errcode
 
 import "strings"
 
-// Code is an error code in its full form, Source.Type. The zero value stands for "no error".
+// Code is an error code, Source.Type. The zero value means no error.
 type Code string
 
-// Source returns who is at fault, the part before the dot; the whole text if there is no dot.
+// Source returns the part before the dot.
 func (c Code) Source() string {
 	source, _, _ := strings.Cut(string(c), ".")
 	return source
 }
 
-// Type returns what went wrong, the part after the dot. It fits a container's or a condition's
-// reason, which Kubernetes wants as one CamelCase word. A text without a dot has no type.
+// Type returns the part after the dot, or the empty string. It is usable as the reason of a condition.
 func (c Code) Type() string {
 	_, typ, _ := strings.Cut(string(c), ".")
 	return typ
 }
 
-// String returns the full form.
 func (c Code) String() string { return string(c) }
 
-// The codes whose fault lies with the arklet of a base, or with the way to it.
+// Failures of the arklet of a base, or of the network.
 const (
 	ArkletUnknownError                    Code = "Arklet.UnknownError"
 	ArkletNoMatchedBiz                    Code = "Arklet.NoMatchedBiz"
@@ -52,7 +46,7 @@ const (
 	ArkletInstallModuleExecuting          Code = "Arklet.InstallModuleExecuting"
 )
 
-// The codes whose fault lies with the user: the module's code, or a base that is too small for it.
+// Failures of the user: the code of the module, or a base that is too small.
 const (
 	UserDiskFull            Code = "User.DiskFull"
 	UserMachineMalfunction  Code = "User.MachineMalfunction"
@@ -61,7 +55,7 @@ const (
 	UserInstallModuleFailed Code = "User.InstallModuleFailed"
 )
 
-// The codes whose fault lies with the module controller, or with what it knows of the bases.
+// Failures of the module controller.
 const (
 	ModuleControllerUnknownError                             Code = "ModuleController.UnknownError"
 	ModuleControllerInvalidParameter                         Code = "ModuleController.InvalidParameter"
@@ -83,8 +77,7 @@ const (
 	ModuleControllerOverFiftyPercentBaseInstancesUnavaliable Code = "ModuleController.OverFiftyPercentBaseInstancesUnavaliable"
 )
 
-// The codes whose fault lies elsewhere. KubeAPIServer is used as a source by the document's second
-// table although its list of sources does not name it.
+// Other failures. The document uses the source KubeAPIServer without listing it.
 const (
 	KubeAPIServerGetBaseInstanceFailed          Code = "KubeAPIServer.GetBaseInstanceFailed"
 	OtherUpstreamInvalidParameter               Code = "OtherUpstream.InvalidParameter"

@@ -7,21 +7,18 @@ import (
 	"strings"
 )
 
-// Error is an error with a code. Make one with New or Wrap; find it with errors.As, or its code
-// with Of.
+// Error is an error with a code. Create it with New or Wrap.
 type Error struct {
 	code Code
 	err  error
 }
 
-// New returns an error with a code; the rest tells what happened, as for fmt.Errorf (%w included).
+// New returns an Error with a message, as fmt.Errorf does.
 func New(code Code, format string, args ...any) error {
 	return &Error{code: code, err: fmt.Errorf(format, args...)}
 }
 
-// Wrap puts a code on an error; nil stays nil. A code that err bears already stays in the text,
-// after the new one: so does Arklet's code inside the controller's (Module Controller V2 document
-// 5.6).
+// Wrap adds a code to an error; nil stays nil. The text keeps the code of a wrapped Error after the new one.
 func Wrap(code Code, err error) error {
 	if err == nil {
 		return nil
@@ -29,8 +26,8 @@ func Wrap(code Code, err error) error {
 	return &Error{code: code, err: err}
 }
 
-// Of returns the code of an error: the outermost in its chain. An error without one has
-// ModuleControllerUnknownError, the document's default, and nil has the zero Code.
+// Of returns the outermost code of an error. It is ModuleControllerUnknownError for an error without a code, and zero
+// for nil.
 func Of(err error) Code {
 	if err == nil {
 		return ""
@@ -41,9 +38,8 @@ func Of(err error) Code {
 	return ModuleControllerUnknownError
 }
 
-// Message returns the text for people: the full code, what happened, and the suggestion of the code
-// that is nearest to the cause. It is Error of an Error, and has the same form for an error that
-// wraps one or that has no code at all. Message of nil is empty.
+// Message returns the code, the message and the suggestion for the innermost code. It works for any error; Message of
+// nil is empty.
 func Message(err error) string {
 	if err == nil {
 		return ""
@@ -56,7 +52,7 @@ func (e *Error) Error() string {
 	return text(e.code, coded(e.err), suggestionFor(e))
 }
 
-// Code returns the code that the error was made with.
+// Code returns the code of the error.
 func (e *Error) Code() Code { return e.code }
 
 // Unwrap returns the error without its code.
@@ -69,7 +65,7 @@ func text(code Code, what, suggestion string) string {
 	return string(code) + ": " + what + "; " + suggestion
 }
 
-// what is the text of an error without the outermost code and without suggestions.
+// what returns the text of an error without the outermost code and without suggestions.
 func what(err error) string {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
@@ -78,8 +74,7 @@ func what(err error) string {
 	return strings.Replace(err.Error(), e.Error(), coded(e.err), 1)
 }
 
-// coded is the text of an error with all codes and without suggestions, so that the one suggestion
-// stands at the end however often the error was wrapped.
+// coded returns the text of an error with all codes and without suggestions.
 func coded(err error) string {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
@@ -103,8 +98,7 @@ func suggestionFor(err error) string {
 	return info.Suggestion
 }
 
-// Parse splits a text of Message into its codes, the outermost first, and what happened, without the suggestion. A text
-// without a code has no codes.
+// Parse splits a text of Message into its codes, the outermost first, and the message without the suggestion.
 func Parse(message string) (codes []Code, what string) {
 	what = message
 	suggestion := ""

@@ -2,7 +2,7 @@ package errcode
 
 import "slices"
 
-// Component is a program that Module Controller V2 document 5.6 gives a table of codes.
+// Component is a component with a table of codes in the document.
 type Component string
 
 // The components, in the order of the document.
@@ -12,24 +12,22 @@ const (
 	KouplelessBoard  Component = "KouplelessBoard"
 )
 
-// Info is one row of the document's tables.
+// Info is a row of the tables.
 type Info struct {
 	Code Code
-	// Component is whose table the row stands in. A code may stand in several tables.
+	// Component is the table of the row. A code may be in several tables.
 	Component Component
-	// Meaning and Suggestion are in English; an empty Suggestion means that the document gives
-	// none.
+	// Meaning and Suggestion are in English. Suggestion may be empty.
 	Meaning, Suggestion string
-	// MeaningZH and SuggestionZH are the document's own words.
+	// MeaningZH and SuggestionZH are the text of the document.
 	MeaningZH, SuggestionZH string
 }
 
-// All returns the rows of all three tables in the order of the document. The caller owns the slice.
+// All returns the rows of all tables in the order of the document. The caller owns the slice.
 func All() []Info { return slices.Clone(table[:]) }
 
-// Lookup returns what is known of a code. Of a code that stands in several tables it returns the
-// module controller's row, else Arklet's. It returns false if the document does not know the code;
-// the spelling must be exact.
+// Lookup returns the row of a code in the first table that has it: the module controller's, Arklet's or that of
+// Koupleless Board.
 func Lookup(code string) (Info, bool) {
 	for _, component := range [...]Component{ModuleController, Arklet, KouplelessBoard} {
 		if info, ok := LookupIn(component, code); ok {
@@ -39,21 +37,11 @@ func Lookup(code string) (Info, bool) {
 	return Info{}, false
 }
 
-// LookupIn returns the row of a code in the table of one component, and false if there is none.
+// LookupIn returns the row of a code in the table of one component.
 func LookupIn(component Component, code string) (Info, bool) {
-	info, ok := index[key{component, Code(code)}]
-	return info, ok
-}
-
-type key struct {
-	component Component
-	code      Code
-}
-
-var index = func() map[key]Info {
-	m := make(map[key]Info, len(table))
-	for _, info := range table {
-		m[key{info.Component, info.Code}] = info
+	i := slices.IndexFunc(table[:], func(info Info) bool { return info.Component == component && string(info.Code) == code })
+	if i < 0 {
+		return Info{}, false
 	}
-	return m
-}()
+	return table[i], true
+}

@@ -1,7 +1,6 @@
 package errcode
 
-// table is the three tables of Module Controller V2 document 5.6, row by row. The row of
-// InstallModuleFailed, which names two sources, is two rows here.
+// table has the rows of Module Controller V2 document 5.6. InstallModuleFailed has two sources, and so two rows.
 var table = [...]Info{
 	row(Arklet, ArkletUnknownError, "未知错误(默认)", "请排查", "unknown error (the default)", "investigate"),
 	row(Arklet, ModuleControllerInvalidParameter, "参数校验失败", "请检查参数", "a parameter is invalid", "check the parameters"),

@@ -1,6 +1,5 @@
-// Package board looks at the board in browsers without a window: in Chromium, and where it is
-// installed in Firefox. A made-up platform, which
-// speaks as sandbox/board does, tells a story of which the tests know every moment; the page is the
-// one that is committed. Pictures of all views stay in e2e/artifacts/board. Run it with make
-// e2e-board; it needs Node.js, Chromium, and what make board-web installs.
+// Package board tests the board in browsers without a window: in Chromium, and in Firefox if it is installed. It shows the
+// board of a run whose events the tests know, and the board of a real sandbox, with the page that is committed. Screenshots
+// of all views are in e2e/artifacts/board. Run it with make e2e-board; it needs Node.js, Chromium, and what make board-web
+// installs.
 package board

@@ -160,16 +160,15 @@ func (f *firefox) fine() {
 	f.problems = nil
 }
 
-// Every view is drawn in Firefox, the past is shown again, an action is done, and nobody looks
-// without the token.
+// Every view is drawn in Firefox, and the past is shown again. Without the token nothing is shown.
 func TestFirefox(t *testing.T) {
 	f := newFirefox(t)
 	ready := `document.querySelector(".shown small") && !document.querySelector(".shown small").textContent.includes("loading")`
-	platform := still(t, "3", "--token", "right")
+	platform := serve(t, story(t, 3), "")
 	f.open(platform.url)
 	f.wait(`document.querySelector("h1")?.textContent === "This board needs its token"`)
-	f.problems = nil                                     // its console tells that it was refused
-	f.open(platform.url + "/?view=overview#token=right") // another query: only a hash would not load it anew
+	f.problems = nil                     // the console shows that the page was refused
+	f.open(platform.at("view=overview")) // another query: a hash alone would not load it again
 	f.wait(ready)
 	for _, view := range views {
 		f.open(platform.url + "/?view=" + view.name)
@@ -181,22 +180,16 @@ func TestFirefox(t *testing.T) {
 	f.wait(`(() => { const c = document.querySelector(".lanes canvas"), pixels = new Set(new Uint32Array(c.getContext("2d").getImageData(0, 0, c.width, c.height).data.buffer)); return pixels.size > 20; })()`)
 	f.fine()
 
-	const home, end, left = "\ue011", "\ue010", "\ue012"
+	const home, left = "\ue011", "\ue012"
 	f.open(platform.url)
 	f.wait(ready)
 	f.keys(home)
 	f.wait(`document.querySelector(".shown b").textContent === "10:00:00"`)
-	f.keys("]") // what goes wrong first
+	f.keys("]") // to the first problem
 	f.wait(`document.querySelector(".shown b").textContent === "10:00:10"`)
 	f.keys(left)
-	f.wait(`document.querySelector(".shown b").textContent === "10:00:09" && document.querySelector(".status").textContent === "past"`)
-	f.keys(end)
-	f.wait(`document.querySelector(".status").textContent === "live"`)
-
+	f.wait(`document.querySelector(".shown b").textContent === "10:00:09"`)
 	f.click(".card", "base-2")
-	f.wait(`document.querySelector(".cause")?.textContent.includes("InstallFailed")`)
-	f.click(".actions button", "Set a fault")
-	f.click("dialog .main", "Do it")
-	f.wait(`document.querySelector("dialog [role=status]")?.textContent === "done: fault.set base-2 disconnect 30s"`)
+	f.wait(`document.querySelector(".panel dl")`)
 	f.fine()
 }

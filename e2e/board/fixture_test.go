@@ -1,12 +1,12 @@
 package board
 
 import (
-	"bufio"
 	"context"
-	"io"
+	"encoding/json"
+	"fmt"
 	"maps"
+	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,86 +20,126 @@ import (
 	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
-	"github.com/evanw/esbuild/pkg/api"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
+	"github.com/koupleless/koupsandbox/sandbox/board"
+	"github.com/koupleless/koupsandbox/sandbox/events"
+	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// web is the folder of the page, and of the made-up platform that it is shown with here.
+// web is the directory of the page.
 const web = "../../sandbox/board/web"
 
-// pageTime is how long the page may take for what a test waits for, beside other tests on two processors.
+// pageTime is how long the page may take for what a test waits for.
 const pageTime = time.Minute
 
-// fixtureProgram bundles the made-up platform once.
-var fixtureProgram = sync.OnceValue(func() string {
-	folder, err := os.MkdirTemp("", "board")
-	if err != nil {
-		panic(err)
-	}
-	program := filepath.Join(folder, "serve.mjs")
-	built := api.Build(api.BuildOptions{
-		EntryPoints: []string{filepath.Join(web, "fixtures/serve.ts")}, Outfile: program, Bundle: true, Write: true,
-		Platform: api.PlatformNode, Format: api.FormatESModule, Target: api.ES2022,
-	})
-	if len(built.Errors) > 0 {
-		panic(built.Errors[0].Text)
-	}
-	return program
-})
+// began is when the run begins that is shown.
+var began = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	_ = os.RemoveAll(filepath.Dir(fixtureProgram())) // a folder for temporary files
-	os.Exit(code)
-}
-
-// fixture is a server of a made-up platform, with the bundle that is committed.
+// fixture is the board of a run.
 type fixture struct {
 	url  string
+	port string
 	stop func()
+
+	mu    sync.Mutex
+	token string
 }
 
-// story begins at a fixed time, so that tests know what was when: at 4 s a fault is set on the base
-// that will fail, at 10 s another base is disconnected for 20 s, at 34 s the broker is paused for 5 s.
-var story = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
-
-func serve(t testing.TB, args ...string) *fixture {
+// story returns a run of a minute with bases, half of which get a new version of a module. base-2 is disconnected from 10 s
+// to 30 s, and the broker is paused from 34 s to 39 s.
+func story(t testing.TB, bases int) *scenario.Run {
 	t.Helper()
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Fatalf("these tests need Node.js, for a made-up platform: %v", err)
+	run := &scenario.Run{Scenario: "story", Namespace: "story-1", Verdict: scenario.Passed, Started: began, Elapsed: time.Minute}
+	add := func(after time.Duration, e events.Event) {
+		e.Time = began.Add(after)
+		run.Timeline = append(run.Timeline, e)
 	}
-	cmd := exec.Command(node, append([]string{fixtureProgram(), "--pages", filepath.Join(web, "dist")}, args...)...)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
+	component := func(after time.Duration, name string, state events.ComponentState) {
+		add(after, events.Event{Component: &events.ComponentEvent{Name: name, State: state}})
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
+	base := func(after time.Duration, name string, changes ...events.BaseChange) {
+		for _, change := range changes {
+			add(after, events.Event{Base: &events.BaseEvent{Base: name, Identity: "id-" + name, Change: change}})
+		}
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+	module := func(after time.Duration, base, version string, states ...events.ModuleState) {
+		for _, state := range states {
+			ref := events.ModuleRef{Name: "biz-orders", Version: version}
+			add(after, events.Event{Module: &events.ModuleEvent{Base: base, ModuleRef: ref, State: state}})
+		}
 	}
-	stop := sync.OnceFunc(func() {
-		_ = in.Close() // it ends with it
-		_, _ = io.Copy(io.Discard, out)
-		_ = cmd.Wait() // however it ended
-	})
-	t.Cleanup(stop)
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatalf("the made-up platform does not start: %v", err)
+	for _, name := range []string{"broker", "kube-apiserver", "kube-scheduler"} {
+		component(0, name, events.ComponentRunning)
 	}
-	return &fixture{url: strings.TrimSpace(line), stop: stop}
+	for i := range bases {
+		name := fmt.Sprintf("base-%d", i+1)
+		base(0, name, events.BaseUp, events.BaseReady, events.BaseConnected)
+		module(0, name, "1.0.0", events.ModuleResolved, events.ModuleActivated)
+	}
+	for i := range 60 { // in the order of time
+		at := time.Duration(i) * time.Second
+		switch i {
+		case 10:
+			base(at, "base-2", events.BaseDisconnected)
+		case 30:
+			base(at, "base-2", events.BaseConnected)
+		case 34:
+			component(at, "broker", events.ComponentPaused)
+		case 39:
+			component(at, "broker", events.ComponentRunning)
+		case 45:
+			for i := range bases / 2 {
+				name := fmt.Sprintf("base-%d", i+1)
+				module(at, name, "2.0.0", events.ModuleResolved, events.ModuleActivated)
+				module(at, name, "1.0.0", events.ModuleDeactivated, events.ModuleStopped)
+			}
+		}
+		add(at, events.Event{Command: &events.CommandEvent{Base: "base-1", Name: events.CommandInstall, Module: events.ModuleRef{Name: "biz-orders", Version: "1.0.0"}}})
+	}
+	const stream = `[{"name": "shoppers", "route": "gateway", "sent": 20, "results": {"ok": 20}, "started": %[1]q, "ended": %[2]q,
+		"seconds": [{"start": %[1]q, "sent": 20, "versions": {"1.0.0": 20}}]}]`
+	at := func(d time.Duration) string { return began.Add(d).Format(time.RFC3339) }
+	check.Must(t, json.Unmarshal(fmt.Appendf(nil, stream, at(time.Second), at(2*time.Second)), &run.Traffic))
+	return run
 }
 
-// still has a platform that stands at the end of a story of some seconds.
-func still(t testing.TB, bases string, args ...string) *fixture {
-	return serve(t, append([]string{"--bases", bases, "--modules", "3", "--ahead", "60", "--still", "--start", story.Add(time.Minute).Format(time.RFC3339)}, args...)...)
+// serve shows a run until the test ends. An empty port is any.
+func serve(t testing.TB, run *scenario.Run, port string) *fixture {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
+	check.Must(t, err)
+	f := &fixture{url: "http://" + l.Addr().String()}
+	_, f.port, err = net.SplitHostPort(l.Addr().String())
+	check.Must(t, err)
+	b, err := board.New(board.Options{Run: run, Listener: l, Opened: func(address string) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		_, f.token, _ = strings.Cut(address, "#token=")
+	}})
+	check.Must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Start(ctx) }()
+	f.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(f.stop)
+	return f
 }
+
+// secret returns the token for the next session.
+func (f *fixture) secret() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.token
+}
+
+// at returns the address of a place, with the token for a new session.
+func (f *fixture) at(query string) string { return f.url + "/?" + query + "#token=" + f.secret() }
 
 // newBrowser starts Chromium without a window, with a profile of its own that is removed with it.
 func newBrowser(t testing.TB) context.Context {

@@ -122,7 +122,7 @@ func TestARealSandbox(t *testing.T) {
 		test func(*testing.T, *live)
 	}{
 		{"a fault", aFault}, {"a scenario", aScenario}, {"a release", aRelease}, {"workloads", workloads},
-		{"a base takes no more Pods", cordon}, {"in a cluster", inCluster},
+		{"a base takes no more Pods", cordon}, {"every view is accessible", accessibility}, {"in a cluster", inCluster},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			part.test(t, &live{page: &page{t: t, ctx: r.ctx}, root: r.root, box: b, up: up, api: api})
@@ -134,9 +134,22 @@ func TestARealSandbox(t *testing.T) {
 	p.wait("!" + mainHas("base-1"))
 }
 
+// accessibility checks the views that show workloads, Pods and reasons.
+func accessibility(t *testing.T, r *live) {
+	script := axe(t)
+	for _, place := range []string{"sel=base:base-1", "view=workloads&sel=workload:statefulset/default/ledger", "view=traffic", "view=lanes", "view=log"} {
+		r.look(place)
+		r.accessible(script)
+	}
+}
+
 func aFault(t *testing.T, r *live) {
-	r.look("sel=base:base-2")
+	r.look("")
+	r.click(".card", "base-2")
 	r.wait(`document.querySelector(".cause")?.textContent.includes("is Ready")`)
+	if says := r.act("Set a fault", map[string]string{"for": "never"}); !strings.Contains(says, "for must be a time") {
+		t.Errorf("a wrong time: %s", says)
+	}
 	r.does("Set a fault", nil, "fault latency-1 (latency) is set on base-2")
 	faults, err := r.up.Faults(t.Context(), "")
 	if err != nil || len(faults.Faults) != 1 || faults.Faults[0].Kind != "latency" {

@@ -26,7 +26,6 @@ const (
 	CodeUninstallRequirementUnmet = "Arklet.UnInstallationRequirementNotMet"
 )
 
-// codes is sorted.
 var codes = []string{
 	CodeInstallBizExecuting,
 	CodeInstallBizFailed,
@@ -49,4 +48,4 @@ var codes = []string{
 }
 
 // Codes lists the codes that a fault of kind error may have, sorted.
-func Codes() []string { return slices.Clone(codes) }
+func Codes() []string { return slices.Sorted(slices.Values(codes)) }

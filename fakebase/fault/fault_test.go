@@ -2,7 +2,6 @@ package fault
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,12 +95,6 @@ func TestDelayDraws(t *testing.T) {
 	half := func() float64 { return 0.5 }
 	if got := (Delay{Min: Duration(time.Second), Spread: Duration(4 * time.Second)}).Draw(half); got != 3*time.Second {
 		t.Errorf("drew %s", got)
-	}
-}
-
-func TestCodesAreSorted(t *testing.T) {
-	if d := cmp.Diff(slices.Sorted(slices.Values(Codes())), Codes()); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
 	}
 }
 

@@ -30,7 +30,7 @@ const (
 	ControllerReturns Event = "controllerReturns"
 )
 
-// Phase is a time in the life of a base.
+// Phase is a period in the life of a base.
 type Phase struct {
 	// Event begins the phase.
 	Event Event `json:"event"`
@@ -86,7 +86,6 @@ func sentPackets(pk packets.Packet) []Sent {
 	}
 }
 
-// sentRequest says what an HTTP request is.
 func sentRequest(r *http.Request, body string) Sent {
 	return Sent{What: strings.TrimSpace(r.Method + " " + r.URL.Path + " " + r.Header.Get("Content-Type")), Payload: Normal(body)}
 }

@@ -54,7 +54,6 @@ func (p *Places) lock() error {
 	return nil
 }
 
-// release ends the waiting of modules and of downloads.
 func (p *Places) release() error {
 	p.hanging.release()
 	return os.WriteFile(p.gate(), nil, 0o600)
@@ -92,7 +91,6 @@ func WriteJar(to string, manifest Manifest, from string) error {
 
 const manifestFile = "META-INF/MANIFEST.MF"
 
-// copyFiles copies all files of a jar but its manifest.
 func copyFiles(out *zip.Writer, from string) error {
 	in, err := zip.OpenReader(from)
 	if err != nil {
@@ -161,14 +159,12 @@ func (h *hanging) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.waiting--
 }
 
-// asked reports whether a request waits.
 func (h *hanging) asked() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.waiting > 0
 }
 
-// release answers the requests that wait. Later ones wait again.
 func (h *hanging) release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -161,7 +161,6 @@ func (p *Player) request(ctx context.Context, raw string, silent bool) (answer s
 	}
 }
 
-// overWeb asks the base's web server.
 func (p *Player) overWeb(ctx context.Context, path string) (string, error) {
 	url, err := p.Web(ctx)
 	if err != nil {

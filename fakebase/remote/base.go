@@ -14,7 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 )
 
-// callTime is how long the process of a base may take to answer: one that is paused never does.
+// callTime is the timeout of calls. A paused process does not answer.
 const callTime = 5 * time.Second
 
 var errUnreachable = errors.New("the process of the base does not answer")
@@ -110,7 +110,6 @@ func (b *Base) Renew(ctx context.Context, transport http.RoundTripper, ip string
 	return nil
 }
 
-// begin makes a base in a process.
 func begin(ctx context.Context, transport http.RoundTripper, o Options) (snapshot, *life, error) {
 	l := &life{
 		process: rpc.Client{Transport: transport, Unreachable: errUnreachable},

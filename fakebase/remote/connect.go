@@ -70,7 +70,6 @@ func (s *server) connect(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(flushing{w, out}, conn)
 }
 
-// dial connects to a listener of the base.
 func (s *server) dial(ctx context.Context, to Listener) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
@@ -84,7 +83,7 @@ func (s *server) dial(ctx context.Context, to Listener) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 }
 
-// flushing sends at once what is written.
+// flushing flushes after each write.
 type flushing struct {
 	io.Writer
 	out *http.ResponseController

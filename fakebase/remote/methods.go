@@ -28,7 +28,6 @@ const (
 // both ways.
 const connect = "Connect"
 
-// snapshot is a base after it was made.
 type snapshot struct {
 	ID     string          `json:"id"` // the first part of the path of requests to the base
 	Status fakebase.Status `json:"status"`

@@ -12,7 +12,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 )
 
-// mirror is a copy of a base, made of what it tells.
+// mirror is a copy of a base. It follows the events of the base.
 type mirror struct {
 	mu       sync.Mutex    // held while watchers and tracers are told
 	ip       string        // host of listeners that name none
@@ -33,7 +33,7 @@ func newMirror(now snapshot, read *rpc.Mark, ahead time.Duration) *mirror {
 	return m
 }
 
-// renew goes on with another process. Nothing comes from the one before.
+// renew continues with another process, after the end of the previous one.
 func (m *mirror) renew(now snapshot, read *rpc.Mark, ahead time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -42,7 +42,7 @@ func (m *mirror) renew(now snapshot, read *rpc.Mark, ahead time.Duration) {
 	m.setStatus(now.Status)
 }
 
-// apply takes over a message and tells of it.
+// apply applies a message, and calls the watchers or tracers.
 func (m *mirror) apply(t message) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -62,7 +62,7 @@ func (m *mirror) apply(t message) {
 	}
 }
 
-// end says that nothing more comes. A process that runs is down by that.
+// end records that there are no more messages. If the base was running, it is down.
 func (m *mirror) end(why string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,7 +73,6 @@ func (m *mirror) end(why string) {
 	}
 }
 
-// setStatus notes a state.
 func (m *mirror) setStatus(s fakebase.Status) {
 	s.Started = m.here(s.Started)
 	s.WebAddr, s.HTTPAddr = m.reachable(s.WebAddr), m.reachable(s.HTTPAddr)
@@ -88,7 +87,7 @@ func (m *mirror) tell(e fakebase.Event) {
 	m.watchers.Tell(e)
 }
 
-// reachable is where others reach a listener.
+// reachable returns the address at which other processes reach a listener.
 func (m *mirror) reachable(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -100,7 +99,7 @@ func (m *mirror) reachable(addr string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// here is a time of the process by the clock of this machine.
+// here converts a time of the process to the clock of this machine.
 func (m *mirror) here(t time.Time) time.Time {
 	if t.IsZero() {
 		return t

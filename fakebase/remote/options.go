@@ -12,9 +12,8 @@ import (
 
 // Options describe a base to another process.
 type Options struct {
-	// Options of the base. Of what their JSON form leaves out, NewIdentity makes random
-	// ones, Logger is that of Serve, and all else has its default. Addresses that the base listens on
-	// may name no host, or 0.0.0.0: the base then says its own IP.
+	// Options of the base. Of the fields without a JSON form, Logger is that of Serve, and the others have their defaults.
+	// If the base listens on all addresses, its Status has addresses with its IP.
 	fakebase.Options
 	// BrokerCA is the authority of an ssl broker, in PEM. Default: the system's.
 	BrokerCA []byte

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
@@ -59,7 +57,6 @@ type host struct {
 	bases map[string]*server // by the identifier that make returned
 }
 
-// server is one base.
 type server struct {
 	log     *slog.Logger
 	told    rpc.Queue[message]
@@ -70,7 +67,7 @@ type server struct {
 	forget  func() // removes the base from its host
 }
 
-// handle answers a method with what a base answers, and with how much the base had told before.
+// handle answers a method with the result of do, and with the number of messages before it.
 func handle[In, Out any](mux *http.ServeMux, s *server, m method[In, Out], do func(In) (Out, error)) {
 	m.Handle(mux, func(_ context.Context, in In) (a rpc.After[Out], err error) {
 		a.Answer, err = do(in)
@@ -79,7 +76,6 @@ func handle[In, Out any](mux *http.ServeMux, s *server, m method[In, Out], do fu
 	})
 }
 
-// serve returns the handler of requests to the base.
 func (s *server) serve() http.Handler {
 	mux := http.NewServeMux()
 	follow.Handle(mux, s.follow)
@@ -121,7 +117,7 @@ func ownAddress() (string, error) {
 }
 
 func (h *host) make(ctx context.Context, o Options) (snapshot, error) {
-	o.Logger, o.NewIdentity = h.log, uuid.NewString
+	o.Logger = h.log
 	if o.MQTT != nil {
 		config, err := o.brokerTLS()
 		if err != nil {

@@ -52,7 +52,6 @@ func (c *Client) call(ctx context.Context, method string, in any, read func(*jso
 	}
 }
 
-// refusal reads why the server does not do what it was asked for.
 func refusal(status, method string, d *json.Decoder) error {
 	e := &Error{}
 	if err := d.Decode(e); err != nil || e.Message == "" {

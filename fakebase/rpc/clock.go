@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// clock is how a server tells what time it is there.
 const clock Unary[None, time.Time] = "Clock"
 
-// samples is how often Ahead asks: the answer that took least tells most.
+// samples is the number of requests of Ahead. The fastest answer is the most accurate one.
 const samples = 5
 
 // HandleClock lets clients call Ahead.

@@ -101,7 +101,6 @@ func (m Stream[In, Item]) Call(ctx context.Context, c *Client, in In, each func(
 	})
 }
 
-// read decodes the body of a request.
 func read[In any](r *http.Request) (in In, err error) {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()

@@ -140,7 +140,7 @@ func (m *Mark) Wait(ctx context.Context, count uint64) error {
 	}
 }
 
-// bell wakes everybody who waits. Its owner's lock guards it.
+// bell wakes all waiting goroutines. The lock of its owner guards it.
 type bell chan struct{}
 
 func (b *bell) wait() <-chan struct{} {

@@ -165,7 +165,7 @@ func (e *ExitError) Error() string {
 // Unwrap returns how it has ended.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// tail keeps the end of what is written to it.
+// tail keeps the last bytes that are written to it.
 type tail struct {
 	also io.Writer // gets everything; nil = nobody does
 

@@ -20,7 +20,6 @@ var longRunning = struct{ verbs, subresources []string }{
 	[]string{"WATCH", "WATCHLIST", "CONNECT"}, []string{"log", "exec", "portforward", "attach", "proxy"},
 }
 
-// call is a kind of request.
 type call struct{ verb, resource, subresource, scope string }
 
 // histogram has cumulative numbers of requests, by the upper bound of their duration in seconds.
@@ -29,7 +28,6 @@ type histogram struct {
 	buckets map[float64]float64
 }
 
-// calls returns the histograms of requests for resources.
 func calls(m Metrics) map[call]histogram {
 	all := map[call]histogram{}
 	for _, metric := range m[requestDuration].GetMetric() {
@@ -51,7 +49,6 @@ func calls(m Metrics) map[call]histogram {
 	return all
 }
 
-// minus returns the requests since before.
 func (h histogram) minus(before histogram) histogram {
 	d := histogram{count: h.count - before.count, buckets: map[float64]float64{}}
 	for bound, n := range h.buckets {

@@ -28,19 +28,16 @@ type life struct {
 	served time.Time
 }
 
-// place is a module on a base.
 type place struct {
 	base string
 	events.ModuleRef
 }
 
-// change is a change of the state of a module.
 type change struct {
 	at    time.Time
 	state events.ModuleState
 }
 
-// lives has the Pods of a run.
 type lives struct {
 	all     []*life // in the order of their creation
 	byUID   map[string]*life
@@ -125,7 +122,6 @@ func (l *lives) install(o *life) {
 	}
 }
 
-// endpoints records when a Service has a Pod as a ready endpoint.
 func (l *lives) endpoints(e *events.EndpointsEvent, now time.Time) {
 	for _, point := range e.Endpoints {
 		one := l.byName[point.Pod]

@@ -73,7 +73,6 @@ func (r *Report) OK() bool {
 	return r.Runs > 0 && r.Failed == 0 && !r.Stopped && (r.Comparison == nil || len(r.Comparison.Regressions()) == 0)
 }
 
-// recorder collects runs.
 type recorder struct {
 	Options
 	config []benchfmt.Config
@@ -143,7 +142,6 @@ func (r *recorder) run(ctx context.Context, scenarios []*source.Scenario) error 
 	return errors.Join(err, r.err)
 }
 
-// record adds a run to the report and writes its results.
 func (r *recorder) record(run Run) {
 	r.report.Runs++
 	if run.Verdict != scenario.Passed {
@@ -161,7 +159,6 @@ func (r *recorder) record(run Run) {
 	}
 }
 
-// snapshot has the metrics of the API server at one moment.
 type snapshot struct {
 	metrics Metrics
 	err     error
@@ -199,7 +196,6 @@ func nameOf(name string, cell map[string]any, bases int) string {
 	return b.String()
 }
 
-// measure adds all results.
 func (m *Run) measure(l *lives, before, after snapshot) {
 	m.Results = l.results()
 	if len(l.all) == 0 {

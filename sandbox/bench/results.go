@@ -34,7 +34,6 @@ type Results struct {
 	figures []*figure         // in the order of their first value
 }
 
-// figure is one unit of one benchmark.
 type figure struct {
 	name, unit string
 	values     []float64
@@ -93,7 +92,6 @@ func (r *Results) find(name, unit string) *figure {
 	return r.figures[i]
 }
 
-// configOf returns the file configuration of the results of a sandbox on this machine.
 func configOf(ctx context.Context, status *sandbox.Status) ([]benchfmt.Config, error) {
 	cpus, err := cpu.InfoWithContext(ctx)
 	if err != nil {

@@ -83,11 +83,18 @@ type former struct {
 
 // undo takes a workload back to the revision before, as kubectl does.
 func undo(ctx context.Context, b *Board, p params) (ActionResult, error) {
+	w, err := b.workload(ctx, p)
+	if err != nil {
+		return ActionResult{}, err
+	}
+	if w.paused {
+		return ActionResult{}, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "deployment/%s is paused: resume it first, or it would not go back", p["name"])
+	}
 	list := b.fromRevisions
 	if p["kind"] == kindDeployment {
 		list = b.fromReplicaSets
 	}
-	all, err := list(ctx, p)
+	all, err := list(ctx, w)
 	if err != nil {
 		return ActionResult{}, err
 	}
@@ -102,22 +109,14 @@ func undo(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	}, b.patch(ctx, p, before.kind, before.patch)
 }
 
-// fromReplicaSets are the templates of a Deployment.
-func (b *Board) fromReplicaSets(ctx context.Context, p params) ([]former, error) {
-	d, err := b.o.API.AppsV1().Deployments(p["namespace"]).Get(ctx, p["name"], metav1.GetOptions{})
+// fromReplicaSets returns the templates of a Deployment.
+func (b *Board) fromReplicaSets(ctx context.Context, w *workload) (all []former, err error) {
+	sets, err := b.o.API.AppsV1().ReplicaSets(w.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(w.selector)})
 	if err != nil {
 		return nil, err
 	}
-	if d.Spec.Paused {
-		return nil, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "deployment/%s is paused: resume it first, or it would not go back", p["name"])
-	}
-	sets, err := b.o.API.AppsV1().ReplicaSets(p["namespace"]).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
-	if err != nil {
-		return nil, err
-	}
-	var all []former
 	for _, s := range sets.Items {
-		if !metav1.IsControlledBy(&s, d) {
+		if !metav1.IsControlledBy(&s, w) {
 			continue
 		}
 		delete(s.Spec.Template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
@@ -130,42 +129,16 @@ func (b *Board) fromReplicaSets(ctx context.Context, p params) ([]former, error)
 	return all, nil
 }
 
-// fromRevisions are the templates of a DaemonSet or StatefulSet. What a ControllerRevision has is a
-// patch.
-func (b *Board) fromRevisions(ctx context.Context, p params) ([]former, error) {
-	owner, selector, err := b.owner(ctx, p)
+// fromRevisions returns the templates of a DaemonSet or StatefulSet. A ControllerRevision has a patch.
+func (b *Board) fromRevisions(ctx context.Context, w *workload) (all []former, err error) {
+	revisions, err := b.o.API.AppsV1().ControllerRevisions(w.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(w.selector)})
 	if err != nil {
 		return nil, err
 	}
-	revisions, err := b.o.API.AppsV1().ControllerRevisions(p["namespace"]).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(selector)})
-	if err != nil {
-		return nil, err
-	}
-	var all []former
 	for _, r := range revisions.Items {
-		if metav1.IsControlledBy(&r, owner) {
+		if metav1.IsControlledBy(&r, w) {
 			all = append(all, former{int(r.Revision), types.StrategicMergePatchType, r.Data.Raw})
 		}
 	}
 	return all, nil
-}
-
-// owner is the DaemonSet or StatefulSet that parameters name, with its selector.
-func (b *Board) owner(ctx context.Context, p params) (metav1.Object, *metav1.LabelSelector, error) {
-	apps, o := b.o.API.AppsV1(), metav1.GetOptions{}
-	switch p["kind"] {
-	case kindDaemonSet:
-		d, err := apps.DaemonSets(p["namespace"]).Get(ctx, p["name"], o)
-		if err != nil {
-			return nil, nil, err
-		}
-		return d, d.Spec.Selector, nil
-	case kindStatefulSet:
-		s, err := apps.StatefulSets(p["namespace"]).Get(ctx, p["name"], o)
-		if err != nil {
-			return nil, nil, err
-		}
-		return s, s.Spec.Selector, nil
-	}
-	return nil, nil, noKind(p)
 }

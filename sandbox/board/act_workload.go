@@ -63,69 +63,76 @@ func onNode(p params) string { return "node/" + p["node"] }
 
 func scale(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	n := p.number("replicas")
-	patch := []byte(fmt.Sprintf(`{"spec":{"replicas":%d}}`, n))
-	apps, o := b.o.API.AppsV1(), metav1.PatchOptions{FieldManager: fieldManager}
-	var err error
-	switch p["kind"] {
-	case kindDeployment:
-		_, err = apps.Deployments(p["namespace"]).Patch(ctx, p["name"], types.MergePatchType, patch, o, "scale")
-	case kindStatefulSet:
-		_, err = apps.StatefulSets(p["namespace"]).Patch(ctx, p["name"], types.MergePatchType, patch, o, "scale")
-	default:
-		err = refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "a %s cannot be scaled: it has as many Pods as there are Nodes for it", p["kind"])
+	if p["kind"] == kindDaemonSet {
+		return ActionResult{}, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "a %s cannot be scaled: it has as many Pods as there are Nodes for it", p["kind"])
 	}
 	return ActionResult{
 		fmt.Sprintf("%s/%s is to have %d replicas", p["kind"], p["name"], n),
 		b.kubectl("scale", p["kind"]+"/"+p["name"], "-n", p["namespace"], "--replicas", strconv.Itoa(n)),
-	}, err
+	}, b.patch(ctx, p, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n), "scale")
 }
 
-// template is the Pod template of a workload.
-func (b *Board) template(ctx context.Context, p params) (t *corev1.PodTemplateSpec, err error) {
+// workload is a Deployment, DaemonSet or StatefulSet.
+type workload struct {
+	metav1.Object
+	template *corev1.PodTemplateSpec
+	selector *metav1.LabelSelector
+	// paused reports whether it is a paused Deployment.
+	paused bool
+}
+
+// workload reads the workload that parameters name.
+func (b *Board) workload(ctx context.Context, p params) (*workload, error) {
 	apps, o := b.o.API.AppsV1(), metav1.GetOptions{}
 	switch p["kind"] {
 	case kindDeployment:
 		d, err := apps.Deployments(p["namespace"]).Get(ctx, p["name"], o)
-		return &d.Spec.Template, err
+		if err != nil {
+			return nil, err
+		}
+		return &workload{d, &d.Spec.Template, d.Spec.Selector, d.Spec.Paused}, nil
 	case kindDaemonSet:
 		d, err := apps.DaemonSets(p["namespace"]).Get(ctx, p["name"], o)
-		return &d.Spec.Template, err
+		if err != nil {
+			return nil, err
+		}
+		return &workload{d, &d.Spec.Template, d.Spec.Selector, false}, nil
 	case kindStatefulSet:
-		d, err := apps.StatefulSets(p["namespace"]).Get(ctx, p["name"], o)
-		return &d.Spec.Template, err
+		s, err := apps.StatefulSets(p["namespace"]).Get(ctx, p["name"], o)
+		if err != nil {
+			return nil, err
+		}
+		return &workload{s, &s.Spec.Template, s.Spec.Selector, false}, nil
 	}
-	return nil, noKind(p)
-}
-
-func noKind(p params) error {
-	return refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%q is no kind of workload", p["kind"])
+	return nil, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%q is no kind of workload", p["kind"])
 }
 
 // patch changes a workload.
-func (b *Board) patch(ctx context.Context, p params, kind types.PatchType, patch []byte) (err error) {
+func (b *Board) patch(ctx context.Context, p params, kind types.PatchType, patch []byte, subresources ...string) (err error) {
 	apps, o := b.o.API.AppsV1(), metav1.PatchOptions{FieldManager: fieldManager}
 	switch p["kind"] {
 	case kindDeployment:
-		_, err = apps.Deployments(p["namespace"]).Patch(ctx, p["name"], kind, patch, o)
+		_, err = apps.Deployments(p["namespace"]).Patch(ctx, p["name"], kind, patch, o, subresources...)
 	case kindDaemonSet:
-		_, err = apps.DaemonSets(p["namespace"]).Patch(ctx, p["name"], kind, patch, o)
+		_, err = apps.DaemonSets(p["namespace"]).Patch(ctx, p["name"], kind, patch, o, subresources...)
 	case kindStatefulSet:
-		_, err = apps.StatefulSets(p["namespace"]).Patch(ctx, p["name"], kind, patch, o)
+		_, err = apps.StatefulSets(p["namespace"]).Patch(ctx, p["name"], kind, patch, o, subresources...)
 	}
 	return err
 }
 
 // release gives a module of a workload another version.
 func release(ctx context.Context, b *Board, p params) (ActionResult, error) {
-	t, err := b.template(ctx, p)
+	w, err := b.workload(ctx, p)
 	if err != nil {
 		return ActionResult{}, err
 	}
-	at := slices.IndexFunc(t.Spec.Containers, func(c corev1.Container) bool { return c.Name == p["module"] })
+	containers := w.template.Spec.Containers
+	at := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == p["module"] })
 	if at < 0 {
 		return ActionResult{}, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%s/%s has no module %q", p["kind"], p["name"], p["module"])
 	}
-	c := t.Spec.Containers[at]
+	c := containers[at]
 	env := slices.IndexFunc(c.Env, func(v corev1.EnvVar) bool { return v.Name == labels.VersionEnv })
 	if env < 0 || c.Env[env].ValueFrom != nil {
 		return ActionResult{}, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest,

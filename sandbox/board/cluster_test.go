@@ -62,7 +62,7 @@ func TestACluster(t *testing.T) {
 	})
 	got := x.tables.Base["base-1"]
 	since := got.Modules[0].Since
-	want := BaseRow{Name: "base-1", State: BaseRunning, Identity: "id-base-1", Zone: "east", BaseName: "shop", Version: "1.0.0", IP: "10.0.0.1", Tunnel: "mqtt",
+	want := BaseRow{Name: "base-1", State: events.BaseStateReady, Health: HealthGood, Identity: "id-base-1", Zone: "east", BaseName: "shop", Version: "1.0.0", IP: "10.0.0.1", Tunnel: "mqtt",
 		Node: "vnode.id-base-1", NodeState: "Ready", Controller: "mc-1", MetaspaceMax: 256 << 20, MetaspaceUsed: 72 << 20,
 		Modules: []ModuleOnBase{{Name: "biz1", Version: "1.0.0", State: "ACTIVATED", Since: since}}}
 	if diff := cmp.Diff(want, got); diff != "" || since == 0 {
@@ -80,7 +80,9 @@ func TestACluster(t *testing.T) {
 	if _, err := client.CoreV1().Nodes().Update(t.Context(), aNode2("base-1", corev1.ConditionUnknown), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	x.until("the base is away", func() bool { return x.tables.Base["base-1"].State == BaseDisconnected && x.tables.Base["base-1"].Bad })
+	x.until("the base is away", func() bool {
+		return x.tables.Base["base-1"].State == events.BaseStateDisconnected && x.tables.Base["base-1"].Health == HealthWarn
+	})
 	if err := client.CoreV1().Nodes().Delete(t.Context(), "vnode.id-base-1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +121,7 @@ func TestFindings(t *testing.T) {
 		"one lacks what all have":       {events: equal, of: &everywhere, after: time.Minute, want: errcode.KouplelessBoardBaselineInconsistency, bases: []string{"c"}},
 		"one has another version":       {events: append(equal, module("c", "2", "ACTIVATED")), of: &everywhere, after: time.Minute, want: errcode.KouplelessBoardBaselineInconsistency, bases: []string{"c"}},
 		"one lacks it for a moment":     {events: equal, of: &everywhere},
-		"one lacks it during a release": {events: equal, of: &WorkloadRow{Kind: "daemonset", Name: "biz1", Modules: []events.ModuleRef{{Name: "biz1", Version: "1"}}, Desired: 3, Rolling: true}, after: time.Minute},
+		"one lacks it during a release": {events: equal, of: &WorkloadRow{Kind: "daemonset", Name: "biz1", Modules: []events.ModuleRef{{Name: "biz1", Version: "1"}}, Desired: 3, State: WorkloadRolling}, after: time.Minute},
 		"not all are to have it":        {events: equal, of: &WorkloadRow{Kind: "deployment", Name: "biz1", Modules: []events.ModuleRef{{Name: "biz1", Version: "1"}}, Desired: 2}, after: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +142,9 @@ func TestFindings(t *testing.T) {
 			w.flush(began.Add(findEvery + c.after))
 			var got []FindingRow
 			for _, f := range w.findings {
-				got = append(got, f)
+				if f.shown {
+					got = append(got, f.row)
+				}
 			}
 			if c.want == "" {
 				if len(got) > 0 {

@@ -166,11 +166,10 @@ func streamKey(group, name string) string { return group + "/" + name }
 func (w *world) streamsLeft(there map[string]bool, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for key, row := range w.streams {
-		if row.Ended == 0 && !there[key] {
-			row.Ended, row.Rate, row.LostRate, row.Versions, row.Open = millis(now), 0, 0, nil, 0
-			w.streams[key] = row
-			delete(w.looks, key)
+	for key, s := range w.streams {
+		if s.row.Ended == 0 && !there[key] {
+			s.row.Ended, s.row.Rate, s.row.LostRate, s.row.Versions, s.row.Open = millis(now), 0, 0, nil, 0
+			w.streams[key] = s
 			w.mark(kindStream, key)
 		}
 	}
@@ -196,15 +195,13 @@ func (w *world) streamChanged(group string, s traffic.Summary, now time.Time) {
 	key := streamKey(group, s.Name)
 	row := streamRow(group, s)
 	before, known := w.streams[key]
-	if known && before.Ended > 0 && before.Ended == row.Ended {
+	if known && before.row.Ended > 0 && before.row.Ended == row.Ended {
 		return
 	}
-	last := w.looks[key]
-	w.looks[key] = look{now, s.Versions}
-	if seconds := now.Sub(last.at).Seconds(); known && seconds > 0 && row.Ended == 0 && before.Sent <= row.Sent {
-		row.Rate, row.LostRate = perSecond(row.Sent-before.Sent, seconds), perSecond(row.Lost-before.Lost, seconds)
+	if seconds := now.Sub(before.at).Seconds(); known && seconds > 0 && row.Ended == 0 && before.row.Sent <= row.Sent {
+		row.Rate, row.LostRate = perSecond(row.Sent-before.row.Sent, seconds), perSecond(row.Lost-before.row.Lost, seconds)
 		for version, n := range s.Versions {
-			if rate := perSecond(n-last.versions[version], seconds); rate > 0 {
+			if rate := perSecond(n-before.versions[version], seconds); rate > 0 {
 				if row.Versions == nil {
 					row.Versions = map[string]float64{}
 				}
@@ -212,12 +209,13 @@ func (w *world) streamChanged(group string, s traffic.Summary, now time.Time) {
 			}
 		}
 	}
-	w.streams[key] = row
+	w.streams[key] = streamFigures{row, now, s.Versions}
 	w.mark(kindStream, key)
 }
 
-// look is when the figures of a stream were read, and the answers of each version at that time.
-type look struct {
+// streamFigures is a stream of requests, with the time of its figures and the number of answers of each version at that time.
+type streamFigures struct {
+	row      StreamRow
 	at       time.Time
 	versions map[string]int
 }

@@ -32,7 +32,13 @@ type problem struct {
 	workloads     []string
 }
 
-// find looks at everything and keeps the findings up to date. w.mu is held.
+// finding is a problem that was found. It is shown after problem.after.
+type finding struct {
+	row   FindingRow
+	shown bool
+}
+
+// find looks for problems in everything, and updates the findings. w.mu is held.
 func (w *world) find(now time.Time) {
 	for name := range w.leases {
 		w.alive(name, now)
@@ -44,34 +50,29 @@ func (w *world) find(now time.Time) {
 	for _, p := range slices.Concat(w.unreachable(), w.failed(), w.slow(now), w.inconsistent()) {
 		key := string(p.code) + " " + p.about
 		seen[key] = true
-		since, waits := w.pending[key]
-		if !waits {
-			since = millis(now)
-			w.pending[key] = since
+		f := w.findings[key]
+		if f == nil {
+			f = &finding{row: FindingRow{Since: millis(now)}}
+			w.findings[key] = f
 		}
-		before, known := w.findings[key]
-		if !known && millis(now)-since < p.after.Milliseconds() {
+		row := p.row(f.row.Since)
+		if !f.shown && millis(now)-row.Since < p.after.Milliseconds() || f.shown && f.row.Text == row.Text && slices.Equal(f.row.Bases, row.Bases) {
 			continue
 		}
-		row := p.row(since)
-		if known && before.Text == row.Text && slices.Equal(before.Bases, row.Bases) {
-			continue
-		}
-		w.findings[key] = row
-		w.mark(kindFinding, key)
-		if !known {
+		if !f.shown {
 			w.write(LogEntry{Time: millis(now), Kind: LogFinding, Bad: true, Code: row.Code, Text: row.Text, State: "found"})
 		}
+		f.row, f.shown = row, true
+		w.mark(kindFinding, key)
 	}
-	for key := range w.pending {
+	for key, f := range w.findings {
 		if seen[key] {
 			continue
 		}
-		delete(w.pending, key)
-		if row, known := w.findings[key]; known {
-			delete(w.findings, key)
+		delete(w.findings, key)
+		if f.shown {
 			w.mark(kindFinding, key)
-			w.write(LogEntry{Time: millis(now), Kind: LogFinding, Code: row.Code, Text: row.Text, State: "gone"})
+			w.write(LogEntry{Time: millis(now), Kind: LogFinding, Code: f.row.Code, Text: f.row.Text, State: "gone"})
 		}
 	}
 }
@@ -97,7 +98,7 @@ func (w *world) unreachable() []problem {
 			continue
 		}
 		all++
-		n, hasNode := w.nodes[w.nodeOf[b.Name]]
+		n, hasNode := w.nodes[b.Name]
 		if !b.Running || b.Ready && !b.Connected || hasNode && n.state != events.NodeReady {
 			away = append(away, b.Name)
 		}
@@ -162,7 +163,7 @@ func (w *world) byModule(has func(base string, m *events.ModuleStatus) bool, p p
 func (w *world) inconsistent() (list []problem) {
 	groups := map[string][]*events.BaseStatus{}
 	for b := range w.state.Bases.All() {
-		n, hasNode := w.nodes[w.nodeOf[b.Name]]
+		n, hasNode := w.nodes[b.Name]
 		if !b.Removed && b.Running && b.Ready && hasNode && !n.cordoned && n.state == events.NodeReady {
 			what := strings.Join([]string{n.group, n.baseName, n.version}, " ")
 			groups[what] = append(groups[what], b)
@@ -197,7 +198,7 @@ func (w *world) baseline(bases int) map[string]bool {
 	for _, row := range w.workloads {
 		for _, m := range row.Modules {
 			everywhere, known := all[m.Name]
-			all[m.Name] = (everywhere || !known) && !row.Rolling && (row.Peer || row.Kind == "daemonset") && row.Desired >= bases
+			all[m.Name] = (everywhere || !known) && row.State != WorkloadRolling && row.State != WorkloadStuck && (row.Peer || row.Kind == "daemonset") && row.Desired >= bases
 		}
 	}
 	return all

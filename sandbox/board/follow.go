@@ -111,10 +111,11 @@ func await(ctx context.Context, all ...<-chan struct{}) bool {
 	return true
 }
 
-// start follows the objects of a kind. The channel it returns is closed when those that there are,
-// are known, or it is known that they cannot be read.
+// start follows the objects of a kind. The channel that it returns is closed when the existing objects are known, or when
+// they cannot be read.
 func start[T object, L runtime.Object](ctx context.Context, f *follower, what string, c client[L], selector string, changed func(T, bool)) <-chan struct{} {
-	s := &store[T]{changed: changed, known: map[types.UID]T{}, filled: make(chan struct{})}
+	filled := make(chan struct{})
+	fill := sync.OnceFunc(func() { close(filled) })
 	about := what + selector
 	options := func(o metav1.ListOptions) metav1.ListOptions {
 		o.LabelSelector = selector
@@ -126,7 +127,7 @@ func start[T object, L runtime.Object](ctx context.Context, f *follower, what st
 			return
 		}
 		f.world.notice(about, unreadable(what, err), f.now())
-		s.fill()
+		fill()
 	}
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -136,16 +137,47 @@ func start[T object, L runtime.Object](ctx context.Context, f *follower, what st
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := c.Watch(ctx, options(o))
-			if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) { // it lists anew
+			if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) { // then it lists again
 				failed(err)
 			}
 			return w, err
 		},
 	}
 	var example T
-	r := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, f.client), example, s, cache.ReflectorOptions{Name: "board", TypeDescription: what})
-	f.watches.Go(func() { r.RunWithContext(ctx) })
-	return s.filled
+	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(lw, f.client), ObjectType: example,
+		Transform: func(o any) (any, error) {
+			if m, ok := o.(metav1.Object); ok {
+				m.SetManagedFields(nil)
+			}
+			return o, nil
+		},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc: func(o any) { changed(o.(T), false) },
+			UpdateFunc: func(before, after any) {
+				old, o := before.(T), after.(T)
+				if old.GetUID() != o.GetUID() {
+					changed(old, true)
+				}
+				if old.GetResourceVersion() != o.GetResourceVersion() {
+					changed(o, false)
+				}
+			},
+			DeleteFunc: func(o any) {
+				if unknown, ok := o.(cache.DeletedFinalStateUnknown); ok {
+					o = unknown.Obj
+				}
+				changed(o.(T), true)
+			},
+		},
+	})
+	f.watches.Go(func() { informer.RunWithContext(ctx) })
+	f.watches.Go(func() {
+		if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			fill()
+		}
+	})
+	return filled
 }
 
 // unreadable says why objects are not shown, in a sentence.
@@ -177,71 +209,3 @@ func (f *follower) slice(o *discoveryv1.EndpointSlice, gone bool) {
 	}
 	f.world.endpointsChanged(o.Namespace, service, all, f.now())
 }
-
-// store is what a reflector fills: it tells each change once, and keeps what it needs for that.
-type store[T object] struct {
-	changed func(o T, gone bool)
-	known   map[types.UID]T
-	once    sync.Once
-	filled  chan struct{}
-}
-
-func (s *store[T]) fill() { s.once.Do(func() { close(s.filled) }) }
-
-// Add and Update are called for what a watch tells.
-func (s *store[T]) Add(o any) error    { return s.put(o) }
-func (s *store[T]) Update(o any) error { return s.put(o) }
-
-func (s *store[T]) put(o any) error {
-	t, ok := o.(T)
-	if !ok {
-		return fmt.Errorf("a watch told of a %T", o)
-	}
-	if before, there := s.known[t.GetUID()]; there && before.GetResourceVersion() == t.GetResourceVersion() {
-		return nil
-	}
-	t.SetManagedFields(nil)
-	s.known[t.GetUID()] = t
-	s.changed(t, false)
-	return nil
-}
-
-// Delete is called for what is gone.
-func (s *store[T]) Delete(o any) error {
-	if t, ok := o.(T); ok {
-		s.drop(t)
-	}
-	return nil
-}
-
-func (s *store[T]) drop(t T) {
-	if _, there := s.known[t.GetUID()]; there {
-		delete(s.known, t.GetUID())
-		s.changed(t, true)
-	}
-}
-
-// Replace is called with all that there is, at the beginning and after a watch broke.
-func (s *store[T]) Replace(list []any, _ string) error {
-	there := map[types.UID]bool{}
-	for _, o := range list {
-		if t, ok := o.(T); ok {
-			there[t.GetUID()] = true
-		}
-	}
-	for uid, t := range s.known {
-		if !there[uid] {
-			s.drop(t)
-		}
-	}
-	for _, o := range list {
-		if err := s.put(o); err != nil {
-			return err
-		}
-	}
-	s.fill()
-	return nil
-}
-
-// Resync has no meaning here.
-func (s *store[T]) Resync() error { return nil }

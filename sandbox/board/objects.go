@@ -33,12 +33,6 @@ type pod struct {
 	memory    int64 // that it requests
 }
 
-// lease is a controller by its Lease.
-type lease struct {
-	row   ComponentRow
-	until time.Time
-}
-
 // unlimited is the memory of a Node whose base has no limit of its metaspace.
 const unlimited = 1 << 40
 
@@ -53,23 +47,21 @@ func (w *world) nodeChanged(o *corev1.Node, gone bool, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := nodeOf(o)
-	before, known := w.nodes[n.name]
-	if known && before.holder != n.holder {
-		w.mark(kindComponent, before.holder)
-	}
+	before, known := w.nodes[n.base]
+	known = known && before.name == n.name
+	w.mark(kindComponent, before.holder)
 	w.mark(kindComponent, n.holder)
-	if gone {
-		delete(w.nodes, n.name)
-		if w.nodeOf[n.base] == n.name {
-			delete(w.nodeOf, n.base)
-		}
+	switch {
+	case !gone:
+		w.nodes[n.base] = n
+	case known:
+		delete(w.nodes, n.base)
 		n.state = ""
-	} else {
-		w.nodes[n.name] = n
-		w.nodeOf[n.base] = n.name
+	default: // another Node has replaced it
+		n.state = ""
 	}
 	w.mark(kindBase, n.base)
-	if known && before.state == n.state && before.base == n.base {
+	if known && before.state == n.state {
 		return
 	}
 	w.apply(events.Event{Time: now, Node: &events.NodeEvent{Name: n.name, Base: n.base, Identity: n.identity, State: n.state, Message: n.message}})
@@ -209,8 +201,8 @@ func (w *world) modulesByPod(o *corev1.Pod, gone bool, now time.Time) {
 
 // wanted tells whether a Pod on a base has a version of a module.
 func (w *world) wanted(base string, m events.ModuleRef) bool {
-	for uid := range w.podsOn[base] {
-		if p := w.state.Pods.Get(uid); p != nil && slices.Contains(p.Modules, m) {
+	for p := range w.state.PodsOn(base) {
+		if slices.Contains(p.Modules, m) {
 			return true
 		}
 	}
@@ -271,29 +263,22 @@ func (w *world) leaseChanged(o *coordinationv1.Lease, gone bool, now time.Time) 
 		w.mark(kindComponent, name)
 		return
 	}
-	l, known := w.leases[name]
 	if o.Spec.RenewTime != nil {
-		l.until = o.Spec.RenewTime.Add(time.Duration(ptr.Deref(o.Spec.LeaseDurationSeconds, 15)) * time.Second)
+		w.leases[name] = o.Spec.RenewTime.Add(time.Duration(ptr.Deref(o.Spec.LeaseDurationSeconds, 15)) * time.Second)
 	}
-	if !known {
-		l.row = ComponentRow{Name: name, Message: "env " + o.Labels[labels.Env]}
-	}
-	w.leases[name] = l
+	w.processes[name] = ComponentRow{Message: "env " + o.Labels[labels.Env]}
 	w.alive(name, now)
 }
 
-// alive says whether a controller renews its Lease. w.mu is held.
+// alive updates the state of a controller by its Lease. w.mu is held.
 func (w *world) alive(name string, now time.Time) {
-	l, state := w.leases[name], events.ComponentRunning
-	if now.After(l.until) {
+	state := events.ComponentRunning
+	if now.After(w.leases[name]) {
 		state = events.ComponentExited
 	}
-	if l.row.State == state {
-		return
+	if before := w.state.Components.Get(name); before == nil || before.State != state {
+		w.apply(events.Event{Time: now, Component: &events.ComponentEvent{Name: name, State: state}})
 	}
-	l.row.State, l.row.Since = state, millis(now)
-	w.leases[name] = l
-	w.mark(kindComponent, name)
 }
 
 // eventChanged takes an Event of Kubernetes, for the log, if it is about a base or a module's Pod or
@@ -309,11 +294,9 @@ func (w *world) eventChanged(o *corev1.Event) {
 	}
 	switch kind {
 	case "node":
-		n, ours := w.nodes[of.Name]
-		if !ours {
+		if entry.Base = w.state.BaseOf(of.Name); entry.Base == "" {
 			return
 		}
-		entry.Base = n.base
 	case "pod":
 		p := w.state.Pods.Get(string(of.UID))
 		if p == nil {

@@ -152,6 +152,6 @@ func (w *world) setStream(row StreamRow) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := streamKey(row.Group, row.Name)
-	w.streams[key] = row
+	w.streams[key] = streamFigures{row: row}
 	w.mark(kindStream, key)
 }

@@ -3,6 +3,7 @@ package board
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -43,7 +44,7 @@ func ownedBy(kind, uid, name string) metav1.ObjectMeta {
 // controllers write them.
 func replicaSet(number int, version string) *appsv1.ReplicaSet {
 	s := &appsv1.ReplicaSet{ObjectMeta: ownedBy("Deployment", "d", "stock-"+version), Spec: appsv1.ReplicaSetSpec{Template: template(version)}}
-	s.Annotations = map[string]string{revisionAnnotation: itoa(number)}
+	s.Annotations = map[string]string{revisionAnnotation: strconv.Itoa(number)}
 	s.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = "hash" + version
 	s.Spec.Template.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = "hash" + version
 	return s
@@ -94,11 +95,11 @@ func TestRolloutsAreShown(t *testing.T) {
 	want := Tables{
 		Workload: map[string]WorkloadRow{
 			"deployment/default/stock": {Kind: "deployment", Namespace: "default", Name: "stock", Modules: v("2"), Desired: 4, Updated: 2, Ready: 4, Available: 4, Total: 5,
-				Unavailable: 1, Strategy: "RollingUpdate", MaxSurge: "25%", MaxUnavailable: "0", Rolling: true},
+				Unavailable: 1, Strategy: "RollingUpdate, +25% −0", State: WorkloadRolling},
 			"daemonset/default/stock": {Kind: "daemonset", Namespace: "default", Name: "stock", Modules: v("2"), Desired: 3, Updated: 2, Ready: 2, Available: 2, Total: 3,
-				Unavailable: 1, Strategy: "RollingUpdate", MaxUnavailable: "1", Revision: 2, Rolling: true},
+				Unavailable: 1, Strategy: "RollingUpdate, −1", Revision: 2, State: WorkloadRolling},
 			"statefulset/default/stock": {Kind: "statefulset", Namespace: "default", Name: "stock", Modules: v("2"), Desired: 5, Updated: 2, Ready: 5, Available: 5, Total: 5,
-				Strategy: "RollingUpdate", Partition: 3, Revision: 2, Paused: true},
+				Strategy: "RollingUpdate, partition 3", Partition: 3, Revision: 2, Paused: true, State: WorkloadPaused},
 		},
 		Revision: map[string]RevisionRow{
 			"deployment/default/stock/stock-1":     {Workload: "deployment/default/stock", Number: 1, Hash: "hash1", Modules: v("1")},

@@ -3,7 +3,6 @@ package board
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,8 +17,6 @@ func millis(t time.Time) int64 {
 	}
 	return t.UnixMilli()
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }
 
 // row returns the row of a key, nil if there is none any more. w.mu is held.
 func (w *world) row(kind, key string) any {
@@ -41,11 +38,15 @@ func (w *world) row(kind, key string) any {
 	case kindFault:
 		return orNil(w.faultRow(key))
 	case kindStream:
-		return found(w.streams, key)
+		if s, there := w.streams[key]; there {
+			return s.row
+		}
 	case kindStep:
-		return found(w.steps, key)
+		return stepRow(w.state.Steps.Get(key))
 	case kindFinding:
-		return found(w.findings, key)
+		if f := w.findings[key]; f != nil && f.shown {
+			return f.row
+		}
 	case kindNotice:
 		return found(w.notices, key)
 	}
@@ -70,15 +71,14 @@ func found[T any](rows map[string]T, key string) any {
 
 func (w *world) baseRow(name string) *BaseRow {
 	b := w.state.Bases.Get(name)
-	n, hasNode := w.nodes[w.nodeOf[name]]
+	n, hasNode := w.nodes[name]
 	if (b == nil || b.Removed) && !hasNode {
-		delete(w.started, name)
 		delete(w.uses, name)
 		return nil
 	}
-	row := &BaseRow{Name: name, Modules: []ModuleOnBase{}, Started: w.started[name], State: BaseUnknown}
+	row := &BaseRow{Name: name, Modules: []ModuleOnBase{}, State: events.BaseStateUnknown}
 	if b != nil {
-		row.Identity, row.State = b.Identity, stateOf(b)
+		row.Identity, row.State, row.Started = b.Identity, b.State(), millis(b.Started)
 		for _, m := range b.Modules {
 			row.Modules = append(row.Modules, ModuleOnBase{Name: m.Name, Version: m.Version, State: m.State, Since: millis(m.Since), Own: m.Own})
 		}
@@ -86,23 +86,31 @@ func (w *world) baseRow(name string) *BaseRow {
 	if hasNode {
 		w.addNode(row, n)
 	} else if w.namespace != "" {
-		w.addTold(row)
+		w.addRun(row, b)
 	}
 	row.Reason = w.reason(row, n)
-	row.Bad = row.Reason != ""
+	row.Health, row.Problem = healthOf(row)
 	return row
 }
 
-func stateOf(b *events.BaseStatus) BaseState {
+// healthOf returns the health and the main problem of a base.
+func healthOf(row *BaseRow) (Health, BaseProblem) {
+	broken := slices.ContainsFunc(row.Modules, func(m ModuleOnBase) bool { return m.State == events.ModuleBroken })
 	switch {
-	case !b.Running:
-		return BaseCrashed
-	case !b.Ready:
-		return BaseStarting
-	case !b.Connected:
-		return BaseDisconnected
+	case row.State == events.BaseStateStarting:
+		return HealthBusy, ""
+	case row.State == events.BaseStateDown:
+		return HealthBad, ""
+	case row.State != events.BaseStateReady:
+		return HealthWarn, ""
+	case row.Pressure:
+		return HealthWarn, ProblemPressure
+	case broken:
+		return HealthWarn, ProblemModule
+	case row.Reason != "":
+		return HealthWarn, ProblemOther
 	}
-	return BaseRunning
+	return HealthGood, ""
 }
 
 // addNode adds what the Node of a base says.
@@ -115,24 +123,24 @@ func (w *world) addNode(row *BaseRow, n node) {
 		return
 	}
 	var requested int64
-	for uid := range w.podsOn[row.Name] {
-		requested += w.pods[uid].memory
+	for p := range w.state.PodsOn(row.Name) {
+		requested += w.pods[p.PodKey()].memory
 	}
 	row.MetaspaceMax, row.MetaspaceUsed = n.metaspace, n.metaspace-n.free+requested
 	u := w.uses[row.Name]
-	if u == nil {
-		u = &use{}
+	if u == nil || u.started != row.Started {
+		u = &use{started: row.Started}
 		w.uses[row.Name] = u
 	}
 	row.Leak = u.leak(row)
 }
 
-// addTold adds what the events of a run tell of the Node of a base, and its set, as a zone: SET-N.
-func (w *world) addTold(row *BaseRow) {
+// addRun adds the Node of a base of a run, and its set as the zone: SET-N.
+func (w *world) addRun(row *BaseRow, b *events.BaseStatus) {
 	if at := strings.LastIndex(row.Name, "-"); at > 0 {
 		row.Zone = row.Name[:at]
 	}
-	if n := w.state.Nodes.Get(w.nodeOf[row.Name]); n != nil {
+	if n := w.state.NodeOf(b); n != nil {
 		row.Node, row.NodeState = n.Name, n.State
 	}
 }
@@ -141,8 +149,8 @@ func (w *world) addTold(row *BaseRow) {
 func (w *world) reason(row *BaseRow, n node) string {
 	var parts []string
 	switch row.State {
-	case BaseRunning:
-	case BaseUnknown:
+	case events.BaseStateReady:
+	case events.BaseStateUnknown:
 		parts = append(parts, "nothing is known of its process")
 	default:
 		parts = append(parts, string(row.State))
@@ -159,8 +167,8 @@ func (w *world) reason(row *BaseRow, n node) string {
 		}
 	}
 	var pods []string
-	for uid := range w.podsOn[row.Name] {
-		if p := w.state.Pods.Get(uid); p != nil && !p.Ready && p.Reason != "" && p.Reason != api.ReasonContainerCreating && !p.Deleting {
+	for p := range w.state.PodsOn(row.Name) {
+		if !p.Ready && p.Reason != "" && p.Reason != api.ReasonContainerCreating && !p.Deleting {
 			pods = append(pods, p.Name+": "+p.Reason)
 		}
 	}
@@ -177,7 +185,7 @@ func (w *world) podRow(uid string) *PodRow {
 	return &PodRow{
 		Namespace: namespace, Name: p.Name, UID: p.UID, Workload: workloadOf(&p.PodState, namespace), Revision: revisionOfPod(p.Labels),
 		Node: p.Node, Base: p.Base, Modules: p.Modules,
-		Phase: p.Phase, Ready: p.Ready, Reason: p.Reason, Deleting: p.Deleting, Created: millis(p.Created), ReadySince: millis(p.ReadySince),
+		Phase: p.Phase, State: p.Stage(), Ready: p.Ready, Reason: p.Reason, Deleting: p.Deleting, Created: millis(p.Created), ReadySince: millis(p.ReadySince),
 	}
 }
 
@@ -206,22 +214,18 @@ func (w *world) serviceRow(key string) *ServiceRow {
 }
 
 func (w *world) componentRow(name string) *ComponentRow {
-	if l, there := w.leases[name]; there {
-		row := l.row
-		for _, n := range w.nodes {
-			if n.holder == name {
-				row.Bases++
-			}
-		}
-		return &row
-	}
 	row, known := w.processes[name]
 	if c := w.state.Components.Get(name); c != nil {
+		known = true
 		row.Name, row.State, row.Since, row.Message = c.Name, c.State, millis(c.Since), cmp.Or(c.Message, row.Message)
-		return &row
 	}
-	if !known {
+	if _, renewed := w.leases[name]; !known || w.alone && !renewed {
 		return nil
+	}
+	for _, n := range w.nodes {
+		if w.alone && n.holder == name {
+			row.Bases++
+		}
 	}
 	return &row
 }
@@ -229,14 +233,18 @@ func (w *world) componentRow(name string) *ComponentRow {
 func (w *world) faultRow(key string) *FaultRow {
 	f := w.state.Faults.Get(key)
 	if f == nil {
-		delete(w.fired, key)
 		return nil
 	}
-	return &FaultRow{ID: f.ID, Target: f.Target, Base: f.Base, Text: events.Join(": ", string(f.Kind), f.Message), Since: millis(f.Since), Fired: w.fired[key]}
+	return &FaultRow{ID: f.ID, Target: f.Target, Base: f.Base, Text: events.Join(": ", string(f.Kind), f.Message), Since: millis(f.Since), Fired: f.Fired}
+}
+
+func stepRow(s *events.StepStatus) StepRow {
+	return StepRow{Number: s.Number, Name: s.Name, State: s.State, From: millis(s.From), To: millis(s.To), Message: s.Message}
 }
 
 // use follows the metaspace of a base.
 type use struct {
+	started int64  // the process of the base
 	modules string // that are on it, if all of them are active
 	last    int64  // in use while they were
 	before  map[string]int64

@@ -137,29 +137,39 @@ type ActionResult struct {
 	Command string `json:"command,omitempty"`
 }
 
-// BaseState is how a base is, in a word.
-type BaseState string
+// Health is the health of a base, a workload or a component.
+type Health string
 
-// The states of a base.
+// The healths.
 const (
-	BaseRunning BaseState = "running"
-	// BaseStarting: its process runs and has not started yet.
-	BaseStarting BaseState = "starting"
-	// BaseDisconnected: it runs, and the broker or the controller does not hear it.
-	BaseDisconnected BaseState = "disconnected"
-	// BaseCrashed: its process has ended.
-	BaseCrashed BaseState = "crashed"
-	// BaseUnknown: its Node is not Ready, and nothing else is known of it (any cluster).
-	BaseUnknown BaseState = "unknown"
+	HealthGood Health = "good"
+	// HealthBusy: it is changing.
+	HealthBusy Health = "busy"
+	HealthWarn Health = "warn"
+	HealthBad  Health = "bad"
+)
+
+// BaseProblem is the main problem of a base that runs.
+type BaseProblem string
+
+// The problems.
+const (
+	ProblemPressure BaseProblem = "pressure"
+	// ProblemModule: a module is broken.
+	ProblemModule BaseProblem = "brokenModule"
+	// ProblemOther: BaseRow.Reason describes it.
+	ProblemOther BaseProblem = "badReason"
 )
 
 // BaseRow is a base with its Node.
 type BaseRow struct {
 	// Name is its host name.
-	Name  string    `json:"name"`
-	State BaseState `json:"state"`
-	// Bad tells that it is not as it should be, Reason says why, for people.
-	Bad    bool   `json:"bad,omitempty"`
+	Name   string           `json:"name"`
+	State  events.BaseState `json:"state"`
+	Health Health           `json:"health"`
+	// Problem is empty if there is none, or if the base does not run.
+	Problem BaseProblem `json:"problem,omitempty"`
+	// Reason describes all problems, the worst first.
 	Reason string `json:"reason,omitempty"`
 	// Identity of its process.
 	Identity string `json:"identity,omitempty"`
@@ -221,6 +231,7 @@ type PodRow struct {
 	// Modules that it wants.
 	Modules []events.ModuleRef `json:"modules"`
 	Phase   string             `json:"phase"`
+	State   events.PodStage    `json:"state"`
 	Ready   bool               `json:"ready"`
 	// Reason why it is not Ready.
 	Reason   string `json:"reason,omitempty"`
@@ -229,6 +240,20 @@ type PodRow struct {
 	// ReadySince is since when it serves; 0 = it does not.
 	ReadySince int64 `json:"readySince,omitempty"`
 }
+
+// WorkloadState is the state of the rollout of a workload.
+type WorkloadState string
+
+// The states of a rollout.
+const (
+	// WorkloadStuck: Kubernetes has given up; see WorkloadRow.Stuck.
+	WorkloadStuck   WorkloadState = "stuck"
+	WorkloadPaused  WorkloadState = "paused"
+	WorkloadRolling WorkloadState = "rolling"
+	WorkloadReady   WorkloadState = "ready"
+	// WorkloadWaiting: there is no rollout, and not all Pods are Ready.
+	WorkloadWaiting WorkloadState = "waiting"
+)
 
 // WorkloadRow is a Deployment, DaemonSet or StatefulSet of modules.
 type WorkloadRow struct {
@@ -244,13 +269,11 @@ type WorkloadRow struct {
 	Ready     int `json:"ready"`
 	Available int `json:"available"`
 	// Total counts its Pods of all revisions; Unavailable, those that are missing or do not serve.
-	Total       int `json:"total"`
-	Unavailable int `json:"unavailable,omitempty"`
-	// Strategy is RollingUpdate, Recreate or OnDelete. MaxSurge and MaxUnavailable are how many Pods a
-	// RollingUpdate may have too many and too few: a number or a share; empty = it has no such limit.
-	Strategy       string `json:"strategy"`
-	MaxSurge       string `json:"maxSurge,omitempty"`
-	MaxUnavailable string `json:"maxUnavailable,omitempty"`
+	Total       int           `json:"total"`
+	Unavailable int           `json:"unavailable,omitempty"`
+	State       WorkloadState `json:"state"`
+	// Strategy with its limits, such as "RollingUpdate, +25% −0".
+	Strategy string `json:"strategy"`
 	// Partition of a StatefulSet: Pods with a smaller number keep their revision, so that it is lowered
 	// for each batch of a release.
 	Partition int `json:"partition,omitempty"`
@@ -260,9 +283,8 @@ type WorkloadRow struct {
 	// somebody lets it go on: it is paused, or its partition holds the rest back.
 	Peer   bool `json:"peer,omitempty"`
 	Paused bool `json:"paused,omitempty"`
-	// Rolling tells that a rollout goes on; Stuck, that Kubernetes has given up on it.
-	Rolling bool   `json:"rolling,omitempty"`
-	Stuck   string `json:"stuck,omitempty"`
+	// Stuck is why Kubernetes has given up the rollout; empty = it has not.
+	Stuck string `json:"stuck,omitempty"`
 }
 
 // RevisionRow is a template that a workload has, or had and can be taken back to: a ReplicaSet or a

@@ -3,6 +3,7 @@ package board
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -35,23 +36,52 @@ func templateModules(t corev1.PodTemplateSpec) []events.ModuleRef {
 	return events.PodStateOf(&corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}).Modules
 }
 
+// status sets the state of a rollout.
+func (row *WorkloadRow) status(rolling, paused bool) {
+	row.Paused = paused
+	switch {
+	case row.Stuck != "":
+		row.State = WorkloadStuck
+	case paused:
+		row.State = WorkloadPaused
+	case rolling:
+		row.State = WorkloadRolling
+	case row.Ready >= row.Desired:
+		row.State = WorkloadReady
+	default:
+		row.State = WorkloadWaiting
+	}
+}
+
+// strategyOf describes a strategy with the number of Pods that a rolling update may have too many and too few.
+func strategyOf(strategy string, surge, unavailable *intstr.IntOrString) string {
+	var limits []string
+	if surge != nil {
+		limits = append(limits, "+"+surge.String())
+	}
+	if unavailable != nil {
+		limits = append(limits, "−"+unavailable.String())
+	}
+	return events.Join(", ", strategy, strings.Join(limits, " "))
+}
+
 func deploymentRow(d *appsv1.Deployment) WorkloadRow {
 	s := d.Status
 	row := WorkloadRow{
 		Kind: kindDeployment, Namespace: d.Namespace, Name: d.Name, Modules: templateModules(d.Spec.Template), Desired: int(ptr.Deref(d.Spec.Replicas, 1)),
 		Updated: int(s.UpdatedReplicas), Ready: int(s.ReadyReplicas), Available: int(s.AvailableReplicas), Total: int(s.Replicas),
-		Unavailable: int(s.UnavailableReplicas), Strategy: string(d.Spec.Strategy.Type), Revision: numberOf(d), Paused: d.Spec.Paused,
+		Unavailable: int(s.UnavailableReplicas), Strategy: string(d.Spec.Strategy.Type), Revision: numberOf(d),
 		Peer: labels.Value(d.Labels, labels.Strategy) == labels.Peer,
 	}
 	if r := d.Spec.Strategy.RollingUpdate; r != nil {
-		row.MaxSurge, row.MaxUnavailable = limit(r.MaxSurge), limit(r.MaxUnavailable)
+		row.Strategy = strategyOf(row.Strategy, r.MaxSurge, r.MaxUnavailable)
 	}
-	row.Rolling = s.ObservedGeneration < d.Generation || row.Updated < row.Desired || row.Total > row.Updated || row.Available < row.Updated
 	for _, c := range s.Conditions {
 		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse {
 			row.Stuck = cmp.Or(c.Message, c.Reason)
 		}
 	}
+	row.status(s.ObservedGeneration < d.Generation || row.Updated < row.Desired || row.Total > row.Updated || row.Available < row.Updated, d.Spec.Paused)
 	return row
 }
 
@@ -61,11 +91,11 @@ func daemonSetRow(d *appsv1.DaemonSet) WorkloadRow {
 		Kind: kindDaemonSet, Namespace: d.Namespace, Name: d.Name, Modules: templateModules(d.Spec.Template), Desired: int(s.DesiredNumberScheduled),
 		Updated: int(s.UpdatedNumberScheduled), Ready: int(s.NumberReady), Available: int(s.NumberAvailable), Total: int(s.CurrentNumberScheduled),
 		Unavailable: int(s.NumberUnavailable), Strategy: string(d.Spec.UpdateStrategy.Type),
-		Rolling: s.ObservedGeneration < d.Generation || s.UpdatedNumberScheduled < s.DesiredNumberScheduled || s.NumberAvailable < s.DesiredNumberScheduled,
 	}
 	if r := d.Spec.UpdateStrategy.RollingUpdate; r != nil {
-		row.MaxSurge, row.MaxUnavailable = limit(r.MaxSurge), limit(r.MaxUnavailable)
+		row.Strategy = strategyOf(row.Strategy, r.MaxSurge, r.MaxUnavailable)
 	}
+	row.status(s.ObservedGeneration < d.Generation || row.Updated < row.Desired || row.Available < row.Desired, false)
 	return row
 }
 
@@ -78,21 +108,17 @@ func statefulSetRow(d *appsv1.StatefulSet) WorkloadRow {
 	}
 	row.Unavailable = max(row.Desired-row.Available, 0)
 	if r := d.Spec.UpdateStrategy.RollingUpdate; r != nil {
-		row.Partition, row.MaxUnavailable = int(ptr.Deref(r.Partition, 0)), limit(r.MaxUnavailable)
+		row.Partition = int(ptr.Deref(r.Partition, 0))
+		row.Strategy = strategyOf(row.Strategy, nil, r.MaxUnavailable)
 	}
-	// What the partition holds back waits for somebody: the rollout stands still, it does not go on.
+	if row.Partition > 0 {
+		row.Strategy = fmt.Sprintf("%s, partition %d", row.Strategy, row.Partition)
+	}
+	// A rollout that the partition holds back is paused.
 	wanted := max(row.Desired-row.Partition, 0)
-	row.Rolling = s.ObservedGeneration < d.Generation || row.Updated < wanted || row.Available < row.Desired
-	row.Paused = !row.Rolling && s.CurrentRevision != s.UpdateRevision && row.Updated < row.Desired
+	rolling := s.ObservedGeneration < d.Generation || row.Updated < wanted || row.Available < row.Desired
+	row.status(rolling, !rolling && s.CurrentRevision != s.UpdateRevision && row.Updated < row.Desired)
 	return row
-}
-
-// limit writes how many Pods may be too many or too few; nil = nothing is said.
-func limit(n *intstr.IntOrString) string {
-	if n == nil {
-		return ""
-	}
-	return n.String()
 }
 
 // numberOf is the revision of a Deployment or ReplicaSet; 0 = none yet.

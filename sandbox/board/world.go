@@ -1,6 +1,7 @@
 package board
 
 import (
+	"strconv"
 	"sync"
 	"time"
 
@@ -27,55 +28,45 @@ const (
 // findEvery is how often the whole is looked at for findings: it costs a look at every base.
 const findEvery = time.Second
 
-// world is what is seen, before it becomes rows. Sources tell it, flush takes what has changed. Its
-// methods may be called concurrently.
+// world is what is known, before it becomes rows. Sources add to it, and flush takes the rows that have changed. Its methods
+// may be called concurrently.
 type world struct {
 	changed chan struct{} // has one element when flush has something to do
 
 	mu    sync.Mutex
-	now   time.Time // of what was told last
+	now   time.Time // of the latest event
 	state events.State
-	dirty map[string]map[string]bool // keys of rows that are to be written anew, by kind
+	dirty map[string]map[string]bool // keys of rows that have changed, by kind
 	log   []any
 	logs  int64 // entries so far
-	// synced tells that what is told now are changes, which the log shows.
+	// synced reports whether new events are changes, which the log shows.
 	synced bool
-	found  time.Time // when findings were looked for last
+	found  time.Time // when the last look for findings was
 
-	// alone tells that no daemon tells of bases, so that Nodes and Pods are all that is known of them.
+	// alone reports whether there is no daemon, so that bases are known only by their Nodes and Pods.
 	alone bool
-	// namespace of a run, whose bases have no Nodes here and whose Pods say no namespace; empty = this
-	// is no run.
+	// namespace of a run, whose bases have no Nodes here and whose Pods have no namespace; empty = this is not a run.
 	namespace string
+
+	// What the State does not have:
 	board     BoardRow
-	nodes     map[string]node // by name
-	nodeOf    map[string]string
-	pods      map[string]pod // by UID
-	podsOn    map[string]map[string]bool
+	nodes     map[string]node // by base
+	pods      map[string]pod  // by UID
 	workloads map[string]WorkloadRow
 	revisions map[string]RevisionRow
-	processes map[string]ComponentRow // what is known beside events
-	leases    map[string]lease        // of the controllers of a cluster, by their holders
-	streams   map[string]StreamRow
-	looks     map[string]look // at streams
-	steps     map[string]StepRow
-	stepKeys  map[string]string // of steps that go on, by name
-	fired     map[string]int    // by the key of a fault
-	started   map[string]int64  // of bases
-	uses      map[string]*use   // of bases
-	findings  map[string]FindingRow
-	pending   map[string]int64 // since when it would be a finding, by key
+	processes map[string]ComponentRow // of the components of a sandbox
+	leases    map[string]time.Time    // when the Leases of controllers expire, by holder
+	streams   map[string]streamFigures
+	uses      map[string]*use // of bases
+	findings  map[string]*finding
 	notices   map[string]NoticeRow
 }
 
 func newWorld(b BoardRow) *world {
 	w := &world{
-		changed: make(chan struct{}, 1), dirty: map[string]map[string]bool{}, board: b,
-		nodes: map[string]node{}, nodeOf: map[string]string{}, pods: map[string]pod{}, podsOn: map[string]map[string]bool{},
-		workloads: map[string]WorkloadRow{}, revisions: map[string]RevisionRow{}, processes: map[string]ComponentRow{}, leases: map[string]lease{},
-		streams: map[string]StreamRow{}, looks: map[string]look{}, steps: map[string]StepRow{}, stepKeys: map[string]string{}, fired: map[string]int{},
-		started: map[string]int64{}, uses: map[string]*use{}, findings: map[string]FindingRow{},
-		pending: map[string]int64{}, notices: map[string]NoticeRow{},
+		changed: make(chan struct{}, 1), dirty: map[string]map[string]bool{}, board: b, nodes: map[string]node{}, pods: map[string]pod{},
+		workloads: map[string]WorkloadRow{}, revisions: map[string]RevisionRow{}, processes: map[string]ComponentRow{}, leases: map[string]time.Time{},
+		streams: map[string]streamFigures{}, uses: map[string]*use{}, findings: map[string]*finding{}, notices: map[string]NoticeRow{},
 	}
 	w.mark(kindBoard, kindBoard)
 	return w
@@ -156,31 +147,14 @@ func (w *world) settle() {
 
 // touch marks the rows that an event changes. w.mu is held.
 func (w *world) touch(e events.Event, before *events.PodStatus) {
+	w.mark(kindBase, e.BaseName())
 	switch {
-	case e.Base != nil:
-		if e.Base.Change == events.BaseUp {
-			w.started[e.Base.Base] = millis(e.Time)
-			delete(w.uses, e.Base.Base)
-		}
-		w.mark(kindBase, e.Base.Base)
-	case e.Module != nil:
-		w.mark(kindBase, e.Module.Base)
-	case e.Node != nil:
-		if e.Node.Base != "" && e.Node.State != "" {
-			w.nodeOf[e.Node.Base] = e.Node.Name
-		}
-		w.mark(kindBase, e.Node.Base)
 	case e.Pod != nil:
-		if before != nil && before.Base != "" {
-			delete(w.podsOn[before.Base], before.PodKey())
+		if before != nil {
 			w.mark(kindBase, before.Base)
 		}
 		key := e.Pod.PodKey()
-		if now := w.state.Pods.Get(key); now != nil && now.Base != "" {
-			if w.podsOn[now.Base] == nil {
-				w.podsOn[now.Base] = map[string]bool{}
-			}
-			w.podsOn[now.Base][key] = true
+		if now := w.state.Pods.Get(key); now != nil {
 			w.mark(kindBase, now.Base)
 		}
 		w.mark(kindPod, key)
@@ -189,47 +163,10 @@ func (w *world) touch(e events.Event, before *events.PodStatus) {
 	case e.Component != nil:
 		w.mark(kindComponent, e.Component.Name)
 	case e.Fault != nil:
-		w.faultChanged(e.Fault)
+		w.mark(kindFault, e.Fault.Key())
 	case e.Step != nil:
-		w.stepChanged(e.Step, e.Time)
+		w.mark(kindStep, strconv.Itoa(w.state.Step(e.Step.Name).Number))
 	}
-}
-
-func (w *world) faultChanged(e *events.FaultEvent) {
-	key := e.Key()
-	switch e.Change {
-	case events.FaultFired:
-		w.fired[key]++
-	case events.FaultSet:
-		delete(w.fired, key)
-	case events.FaultCleared:
-	}
-	w.mark(kindFault, key)
-	if e.Base != "" {
-		w.mark(kindBase, e.Base)
-	}
-}
-
-// stepChanged follows the steps of a scenario, which the State has not either.
-func (w *world) stepChanged(e *events.StepEvent, now time.Time) {
-	if e.State == events.StepBegan {
-		n := len(w.steps) + 1
-		key := itoa(n)
-		w.stepKeys[e.Name] = key
-		w.steps[key] = StepRow{Number: n, Name: e.Name, State: e.State, From: millis(now), Message: e.Message}
-		w.mark(kindStep, key)
-		return
-	}
-	key, goesOn := w.stepKeys[e.Name]
-	if !goesOn { // a step that was skipped never began
-		key = itoa(len(w.steps) + 1)
-		w.steps[key] = StepRow{Number: len(w.steps) + 1, Name: e.Name, From: millis(now)}
-	}
-	delete(w.stepKeys, e.Name)
-	s := w.steps[key]
-	s.State, s.To, s.Message = e.State, millis(now), e.Message
-	w.steps[key] = s
-	w.mark(kindStep, key)
 }
 
 // notice says that something cannot be seen; an empty text, that it can.

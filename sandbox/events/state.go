@@ -5,14 +5,14 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 )
 
 // State is the present state according to the events so far. The zero value is the state before the first event.
 //
 // Events must be applied in the order of a stream. A stream may begin while bases already run, and may deliver events of a
-// base after the base was removed. A State is not safe for concurrent use, and Copy counts as a use. Each copy may be used
-// by another goroutine.
+// base after the base was removed. A State is not safe for concurrent use.
 //
 // A State keeps the names of removed bases. It forgets Pods, Nodes and faults that no longer exist.
 type State struct {
@@ -30,6 +30,8 @@ type State struct {
 	Faults Table[FaultStatus]
 	// Streams of requests with lost requests, by name.
 	Streams Table[StreamStatus]
+	// Steps by number.
+	Steps Table[StepStatus]
 
 	hosts    Table[string]   // bases by the names of their Nodes
 	on       Table[[]string] // keys of Pods, by the base that they are on
@@ -37,20 +39,12 @@ type State struct {
 	unplaced int             // Pods on a Node whose base is not known
 }
 
-// Copy returns a copy. The first write to a table after it copies the map of the table.
-func (s *State) Copy() *State {
-	return &State{
-		Bases: s.Bases.copy(), Pods: s.Pods.copy(), Nodes: s.Nodes.copy(), Services: s.Services.copy(), Components: s.Components.copy(),
-		Faults: s.Faults.copy(), Streams: s.Streams.copy(), hosts: s.hosts.copy(), on: s.on.copy(), pods: s.pods, unplaced: s.unplaced,
-	}
-}
-
-// Apply adds an event to the state. Steps and commands change nothing. The State keeps slices and maps of the event, which
+// Apply adds an event to the state. Commands change nothing. The State keeps slices and maps of the event, which
 // must not be changed afterwards.
 func (s *State) Apply(e Event) {
 	switch {
 	case e.Base != nil:
-		s.base(e.Base)
+		s.base(e.Base, e.Time)
 	case e.Module != nil:
 		s.module(e.Module, e.Time)
 	case e.Pod != nil:
@@ -74,6 +68,8 @@ func (s *State) Apply(e Event) {
 		}
 		lost[e.Request.Result]++
 		s.Streams.put(e.Request.Stream, &StreamStatus{Name: e.Request.Stream, Lost: lost})
+	case e.Step != nil:
+		s.step(e.Step, e.Time)
 	case e.Synced:
 		s.synced()
 	}
@@ -90,7 +86,10 @@ func (s *State) BaseOf(node string) string {
 	return ""
 }
 
-func (s *State) base(e *BaseEvent) {
+// NodeOf returns the Node of a base, or nil.
+func (s *State) NodeOf(b *BaseStatus) *NodeStatus { return s.Nodes.Get(nodePrefix + b.Identity) }
+
+func (s *State) base(e *BaseEvent, now time.Time) {
 	if e.Base == "" {
 		return
 	}
@@ -107,7 +106,7 @@ func (s *State) base(e *BaseEvent) {
 	s.identify(&b, e.Identity)
 	switch change {
 	case BaseUp:
-		b.Running, b.Ready, b.Modules = true, false, nil
+		b.Running, b.Ready, b.Modules, b.Started = true, false, nil, now
 	case BaseReady:
 		b.Running, b.Ready = true, true
 	case BaseConnected:
@@ -216,7 +215,7 @@ func (s *State) putPod(key string, p *PodStatus) {
 	}
 }
 
-// file changes the list of Pods on a base. Copies of the State keep the old list.
+// file changes the list of Pods on a base.
 func (s *State) file(base string, change func([]string) []string) {
 	var keys []string
 	if before := s.on.Get(base); before != nil {
@@ -269,7 +268,34 @@ func (s *State) fault(e *FaultEvent, now time.Time) {
 	case FaultCleared:
 		s.Faults.put(e.Key(), nil)
 	case FaultFired:
+		if before := s.Faults.Get(e.Key()); before != nil {
+			fired := *before
+			fired.Fired++
+			s.Faults.put(e.Key(), &fired)
+		}
 	}
+}
+
+// Step returns the last step of a name, or nil.
+func (s *State) Step(name string) (last *StepStatus) {
+	for x := range s.Steps.All() {
+		if x.Name == name && (last == nil || x.Number > last.Number) {
+			last = x
+		}
+	}
+	return last
+}
+
+// step adds a step, or ends the last one of its name. A skipped step never began.
+func (s *State) step(e *StepEvent, now time.Time) {
+	x := StepStatus{StepEvent: *e, Number: s.Steps.Len() + 1, From: now}
+	if e.State != StepBegan {
+		if began := s.Step(e.Name); began != nil && began.State == StepBegan {
+			x.Number, x.From = began.Number, began.From
+		}
+		x.To = now
+	}
+	s.Steps.put(strconv.Itoa(x.Number), &x)
 }
 
 // synced marks all modules so far as the bases' own.
@@ -302,14 +328,18 @@ type Left struct {
 // Left returns the modules on running bases that are not the base's own and that no Pod on the base requests, sorted by base,
 // name and version. A Pod that is being deleted still requests its modules. A Pod without a version of a module requests
 // none, since none is installed for it. A Pod that was changed in place also requests the earlier version until the new
-// version is active: a base keeps the old version until the new one serves.
-func (s *State) Left() []Left {
+// version is active: a base keeps the old version until the new one serves. Pods for which ignore returns true request
+// nothing; a nil ignore ignores none.
+func (s *State) Left(ignore func(*PodStatus) bool) []Left {
 	type on struct {
 		base string
 		ModuleRef
 	}
 	wanted := map[on]bool{}
 	for p := range s.Pods.All() {
+		if ignore != nil && ignore(p) {
+			continue
+		}
 		for _, m := range p.Modules {
 			wanted[on{p.Base, m}] = true
 		}

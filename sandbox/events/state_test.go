@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"pgregory.net/rapid"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -49,6 +48,7 @@ type content struct {
 	Components map[string]ComponentStatus
 	Faults     map[string]FaultStatus
 	Streams    map[string]StreamStatus
+	Steps      map[string]StepStatus
 	Hosts      map[string]string // of the Nodes that the tests name
 	Misfiled   []string          // bases of which PodsOn tells anything but the Pods there
 }
@@ -63,7 +63,7 @@ func valuesOf[T any](t Table[T]) map[string]T {
 
 func contentOf(s *State) content {
 	c := content{valuesOf(s.Bases), valuesOf(s.Pods), valuesOf(s.Nodes), valuesOf(s.Services), valuesOf(s.Components),
-		valuesOf(s.Faults), valuesOf(s.Streams), map[string]string{}, nil}
+		valuesOf(s.Faults), valuesOf(s.Streams), valuesOf(s.Steps), map[string]string{}, nil}
 	for _, base := range []string{"a", "b"} {
 		var on, there []*PodStatus
 		for p := range s.PodsOn(base) {
@@ -116,8 +116,13 @@ func TestState(t *testing.T) {
 		want   content
 	}{
 		"nothing": {nil, content{}},
-		"steps and commands change nothing": {
-			[]Event{{Step: &StepEvent{Name: "one", State: "began"}}, {Command: &CommandEvent{Base: "a", Name: CommandInstall, Module: ModuleRef{Name: "biz", Version: "1"}}}}, content{}},
+		"commands change nothing": {
+			[]Event{{Command: &CommandEvent{Base: "a", Name: CommandInstall, Module: ModuleRef{Name: "biz", Version: "1"}}}}, content{}},
+		"steps": {
+			[]Event{{Time: at(1), Step: &StepEvent{Name: "one", State: StepBegan}}, {Time: at(2), Step: &StepEvent{Name: "two", State: StepBegan}},
+				{Time: at(3), Step: &StepEvent{Name: "one", State: StepPassed}}, {Time: at(4), Step: &StepEvent{Name: "never", State: StepSkipped}}},
+			content{Steps: map[string]StepStatus{"1": {StepEvent{Name: "one", State: StepPassed}, 1, at(1), at(3)},
+				"2": {StepEvent{Name: "two", State: StepBegan}, 2, at(2), time.Time{}}, "3": {StepEvent{Name: "never", State: StepSkipped}, 3, at(4), at(4)}}}},
 		"a base starts": {
 			[]Event{base(BaseUp, "1"), base(BaseConnected, "1"), base(BaseReady, "1")},
 			only(BaseStatus{Identity: "1", Running: true, Connected: true, Ready: true})},
@@ -196,7 +201,7 @@ func TestState(t *testing.T) {
 		"faults": {
 			[]Event{{Time: at(1), Fault: &FaultEvent{Base: "a", ID: "f1", Kind: "silent", Change: "set"}}, {Time: at(1), Fault: &FaultEvent{Base: "b", ID: "f1", Kind: "deaf", Change: "set"}},
 				{Time: at(2), Fault: &FaultEvent{Base: "a", ID: "f1", Change: "fired"}}, {Time: at(3), Fault: &FaultEvent{Base: "b", ID: "f1", Change: "cleared"}}},
-			content{Faults: map[string]FaultStatus{"a/f1": {FaultEvent{Base: "a", ID: "f1", Kind: "silent", Change: FaultSet}, at(1)}}}},
+			content{Faults: map[string]FaultStatus{"a/f1": {FaultEvent{Base: "a", ID: "f1", Kind: "silent", Change: FaultSet}, at(1), 1}}}},
 		"lost requests": {
 			[]Event{{Request: &RequestEvent{Stream: "s", Result: "notFound"}}, {Request: &RequestEvent{Stream: "s", Result: "refused"}}, {Request: &RequestEvent{Stream: "s", Result: "notFound"}}},
 			content{Streams: map[string]StreamStatus{"s": {Name: "s", Lost: map[RequestResult]int{"notFound": 2, "refused": 1}}}}},
@@ -242,7 +247,7 @@ func TestLeft(t *testing.T) {
 				s.Apply(e)
 			}
 			var got []string
-			for _, l := range s.Left() {
+			for _, l := range s.Left(nil) {
 				got = append(got, fmt.Sprintf("%s %s %s", l.Base, l.ModuleRef, l.State))
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -250,72 +255,6 @@ func TestLeft(t *testing.T) {
 			}
 		})
 	}
-}
-
-// anyEvent draws one event of a small world, so that events meet.
-func anyEvent(t *rapid.T) Event {
-	draw := func(from ...string) string { return rapid.SampledFrom(from).Draw(t, "value") }
-	e, base := Event{Time: at(rapid.IntRange(0, 9).Draw(t, "time"))}, draw("a", "b")
-	switch draw("base", "module", "pod", "endpoints", "node", "component", "fault", "request", "command", "synced") {
-	case "base":
-		e.Base = &BaseEvent{Base: base, Identity: draw("", "1", "2"), Change: rapid.SampledFrom([]BaseChange{
-			BaseAdded, BaseUp, BaseReady, BaseConnected, BaseDisconnected, BaseDown, BaseRemoved}).Draw(t, "change")}
-	case "module":
-		e.Module = &ModuleEvent{Base: base, ModuleRef: ModuleRef{Name: draw("biz", "other"), Version: draw("1", "2")}, State: rapid.SampledFrom([]ModuleState{
-			"", ModuleResolved, ModuleActivated, ModuleDeactivated, ModuleStopped}).Draw(t, "state")}
-	case "pod":
-		e.Pod = &PodEvent{Base: base, PodState: PodState{
-			Name: draw("p", "q"), Phase: draw("Pending", "Running"), Ready: rapid.Bool().Draw(t, "ready"), Gone: rapid.Bool().Draw(t, "gone")}}
-	case "endpoints":
-		e.Endpoints = &EndpointsEvent{Service: draw("s", "t"), Endpoints: []Endpoint{{Pod: draw("p", "q")}}}
-	case "node":
-		e.Node = &NodeEvent{Name: draw("vnode.1", "other"), Base: base, State: rapid.SampledFrom([]NodeState{"", NodeReady, NodeNotReady}).Draw(t, "state")}
-	case "component":
-		e.Component = &ComponentEvent{Name: draw("x", "y"), State: rapid.SampledFrom([]ComponentState{ComponentRunning, ComponentExited}).Draw(t, "state")}
-	case "fault":
-		e.Fault = &FaultEvent{Base: base, ID: draw("x", "y"), Change: rapid.SampledFrom([]FaultChange{FaultSet, FaultFired, FaultCleared}).Draw(t, "change")}
-	case "request":
-		e.Request = &RequestEvent{Stream: draw("x", "y"), Base: base, Result: RequestNotFound}
-	case "command":
-		e.Command = &CommandEvent{Base: base, Name: CommandHealth}
-	default:
-		e.Synced = true
-	}
-	return e
-}
-
-// A copy changes nothing: neither in the State that goes on, be it the original or the copy, nor in
-// what was copied, whatever happens to the other.
-func TestCopiesAreIndependent(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		events := rapid.SliceOfN(rapid.Custom(anyEvent), 0, 60).Draw(t, "events")
-		once, often := &State{}, &State{}
-		type moment struct {
-			s    *State
-			want content
-		}
-		var kept []moment
-		for _, e := range events {
-			if rapid.Bool().Draw(t, "copy") {
-				other := often.Copy()
-				kept = append(kept, moment{other, contentOf(once)})
-				switch rapid.IntRange(0, 2).Draw(t, "goes on") {
-				case 1: // with the copy
-					often, kept[len(kept)-1].s = other, often
-				case 2: // and something else happens to a copy of the copy
-					other.Copy().Apply(rapid.Custom(anyEvent).Draw(t, "elsewhere"))
-				}
-			}
-			once.Apply(e)
-			often.Apply(e)
-		}
-		kept = append(kept, moment{often, contentOf(once)})
-		for i, m := range kept {
-			if diff := cmp.Diff(m.want, contentOf(m.s), cmpopts.EquateEmpty()); diff != "" {
-				t.Fatalf("moment %d of %d (-in one go +with copies):\n%s", i, len(kept), diff)
-			}
-		}
-	})
 }
 
 // What was taken out of a State stays as it was.
@@ -332,43 +271,4 @@ func TestWhatWasTakenOutStays(t *testing.T) {
 	if want := "ACTIVATED1 false false map[refused:1]"; strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want, " ", "") {
 		t.Errorf("got %s, want %s", got, want)
 	}
-}
-
-// large is a State of n bases with two modules and a Pod each.
-func large(n int) *State {
-	s := &State{}
-	for i := range n {
-		name := fmt.Sprint("base-", i)
-		s.Apply(Event{Base: &BaseEvent{Base: name, Identity: fmt.Sprint("id-", i), Change: BaseReady}})
-		for _, version := range []string{"1", "2"} {
-			s.Apply(Event{Module: &ModuleEvent{Base: name, ModuleRef: ModuleRef{Name: "biz", Version: version}, State: ModuleActivated}})
-		}
-		e := pod(0, fmt.Sprint("p-", i), name, ready)
-		s.Apply(e)
-	}
-	return s
-}
-
-func BenchmarkCopy(b *testing.B) {
-	s := large(1000)
-	b.Run("alone", func(b *testing.B) {
-		for b.Loop() {
-			s.Copy()
-		}
-	})
-	b.Run("and an event of a module", func(b *testing.B) {
-		b.ReportAllocs()
-		e := Event{Module: &ModuleEvent{Base: "base-500", ModuleRef: ModuleRef{Name: "biz", Version: "2"}, State: ModuleDeactivated}}
-		for b.Loop() {
-			s.Copy()
-			s.Apply(e)
-		}
-	})
-	b.Run("none, only the event", func(b *testing.B) {
-		b.ReportAllocs()
-		e := Event{Module: &ModuleEvent{Base: "base-500", ModuleRef: ModuleRef{Name: "biz", Version: "2"}, State: ModuleDeactivated}}
-		for b.Loop() {
-			s.Apply(e)
-		}
-	})
 }

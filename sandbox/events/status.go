@@ -8,6 +8,35 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// BaseState is the state of a base in one word.
+type BaseState string
+
+// The states of a base.
+const (
+	// BaseStateDown: the process does not exist.
+	BaseStateDown BaseState = "down"
+	// BaseStateStarting: the process has not started yet.
+	BaseStateStarting BaseState = "starting"
+	// BaseStateDisconnected: the base is not connected to the broker.
+	BaseStateDisconnected BaseState = "disconnected"
+	BaseStateReady        BaseState = "ready"
+	// BaseStateUnknown: nothing is known of the process. No BaseStatus has this state.
+	BaseStateUnknown BaseState = "unknown"
+)
+
+// State returns the state in one word.
+func (b *BaseStatus) State() BaseState {
+	switch {
+	case !b.Running:
+		return BaseStateDown
+	case !b.Ready:
+		return BaseStateStarting
+	case !b.Connected:
+		return BaseStateDisconnected
+	}
+	return BaseStateReady
+}
+
 // BaseStatus is a base. Its name stays the same when its process restarts.
 type BaseStatus struct {
 	Name string
@@ -18,6 +47,8 @@ type BaseStatus struct {
 	Running, Ready, Connected bool
 	// Removed reports whether the base was deleted. Late events of the base may still arrive.
 	Removed bool
+	// Started is when its process has started; zero = unknown.
+	Started time.Time
 	// Modules on the base, sorted by name and version.
 	Modules []ModuleStatus
 }
@@ -93,6 +124,30 @@ type PodStatus struct {
 // deleted.
 func (p *PodState) Serves() bool { return p.Ready && !p.Gone && !p.Deleting }
 
+// PodStage is the stage in the life of a Pod.
+type PodStage string
+
+// The stages of a Pod.
+const (
+	PodPending     PodStage = "pending"
+	PodNotReady    PodStage = "notReady"
+	PodReady       PodStage = "ready"
+	PodTerminating PodStage = "terminating"
+)
+
+// Stage returns the stage of the Pod.
+func (p *PodState) Stage() PodStage {
+	switch {
+	case p.Deleting:
+		return PodTerminating
+	case p.Ready:
+		return PodReady
+	case p.Phase == string(corev1.PodPending):
+		return PodPending
+	}
+	return PodNotReady
+}
+
 // Wants reports whether the Pod requires an active module of the name.
 func (p *PodState) Wants(module string) bool {
 	return !p.Gone && !p.Deleting && p.Phase != string(corev1.PodFailed) && p.Phase != string(corev1.PodSucceeded) && p.Has(module)
@@ -148,6 +203,17 @@ type FaultStatus struct {
 	FaultEvent
 	// Since is when it was set.
 	Since time.Time
+	// Fired is how often it was reported as triggered.
+	Fired int
+}
+
+// StepStatus is a step of a scenario.
+type StepStatus struct {
+	StepEvent
+	// Number counts steps from 1, in the order in which they began.
+	Number int
+	// From is when it began, and To when it ended; zero = it has not ended.
+	From, To time.Time
 }
 
 // StreamStatus counts the lost requests of a stream.

@@ -8,10 +8,7 @@ import (
 
 // Table holds values by name. Values are replaced and never changed, so the results of Get and All stay valid. The zero
 // value is an empty table.
-type Table[T any] struct {
-	things map[string]*T
-	shared bool // with a copy: the next write clones the map
-}
+type Table[T any] struct{ things map[string]*T }
 
 // Get returns the value of a name, or nil.
 func (t Table[T]) Get(name string) *T { return t.things[name] }
@@ -27,22 +24,12 @@ func (t Table[T]) Names() []string { return slices.Sorted(maps.Keys(t.things)) }
 
 // put sets the value of a name; nil deletes it.
 func (t *Table[T]) put(name string, thing *T) {
-	switch {
-	case t.things == nil:
+	if t.things == nil {
 		t.things = map[string]*T{}
-	case t.shared:
-		t.things = maps.Clone(t.things)
 	}
-	t.shared = false
 	if thing == nil {
 		delete(t.things, name)
 	} else {
 		t.things[name] = thing
 	}
-}
-
-// copy returns an independent copy.
-func (t *Table[T]) copy() Table[T] {
-	t.shared = true
-	return *t
 }

@@ -57,7 +57,6 @@ type Alone struct {
 	Unclear bool `json:"unclear,omitempty"`
 }
 
-// comparison is one call of Compare.
 type comparison struct {
 	queue
 	// try runs a schedule on each side.
@@ -87,7 +86,6 @@ func Compare(ctx context.Context, o Options, a, b Contender) (_ *Comparison, err
 	return &c.result, c.all(ctx)
 }
 
-// sides returns the options of the pools.
 func sides(o Options, a, b Contender) [2]Options {
 	o.Parallel = max(1, o.Parallel/2)
 	first, second := o, o

@@ -63,7 +63,6 @@ func (r *renderer) component(name string, kind *move, do string, replica int) {
 	}
 }
 
-// inject renders the setting of a fault, and returns its id.
 func (r *renderer) inject(m Move, kind *move) string {
 	s, name := v1alpha1.FaultSet{Target: kind.target, Replica: r.of(m, kind), Fault: r.named(*kind.fault)}, m.Do
 	if m.Base != "" {
@@ -81,7 +80,6 @@ func (r *renderer) inject(m Move, kind *move) string {
 	return s.Fault.ID
 }
 
-// named returns the fault with an id.
 func (r *renderer) named(f v1alpha1.Fault) v1alpha1.Fault {
 	r.n++
 	f.ID = fmt.Sprintf("f%d", r.n)

@@ -95,7 +95,6 @@ func (try runner) judged(ctx context.Context, s Schedule, unclear func(why strin
 	return got, report, err
 }
 
-// run is one call of Run.
 type run struct {
 	queue
 	try runner
@@ -219,7 +218,6 @@ func (o Options) Complete() Options {
 	return o
 }
 
-// workers runs schedules in all sandboxes.
 func (r *run) workers(ctx context.Context) error {
 	if err := r.each(ctx, r.o.Parallel*r.room, r.one); !errors.Is(err, errFound) {
 		return err
@@ -257,7 +255,6 @@ func (r *run) one(ctx context.Context, s Schedule) error {
 	return nil
 }
 
-// unclear records the reason of an inconclusive run.
 func (r *run) unclear(why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -282,5 +279,4 @@ func (r *run) note(s Schedule, got outcome, report *scenario.Report) *Failure {
 	return f
 }
 
-// over reports whether ctx has ended.
 func over(ctx context.Context) bool { return ctx.Err() != nil }

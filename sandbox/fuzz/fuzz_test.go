@@ -285,33 +285,26 @@ func TestReduce(t *testing.T) {
 	}
 }
 
-// A run that nobody can judge is made once more, and is no failure.
+// An inconclusive run is repeated once. A schedule without a result does not count.
 func TestUnclear(t *testing.T) {
-	var tries atomic.Int64
-	r := serial(Options{Seed: 1, Count: 4, Parallel: 1, Corpus: t.TempDir()}.Complete(), func(context.Context, Schedule) (outcome, *scenario.Report, error) {
-		return outcome{unclear: tries.Add(1)%2 == 1, seen: "too late"}, &scenario.Report{}, nil
-	})
-	r.began = time.Now()
-	if err := r.workers(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if r.result.Schedules != 4 || r.result.Unclear != 4 || tries.Load() != 8 || len(r.result.Failures) != 0 {
-		t.Errorf("%d tries, result %+v", tries.Load(), r.result)
-	}
-}
-
-// One that nobody can judge twice does not count as one that has passed.
-func TestUnclearTwice(t *testing.T) {
-	var tries atomic.Int64
-	r := serial(Options{Seed: 1, Count: 3, Parallel: 1, Corpus: t.TempDir()}.Complete(), func(context.Context, Schedule) (outcome, *scenario.Report, error) {
-		return outcome{unclear: tries.Add(1) <= 2, seen: "too late"}, &scenario.Report{}, nil
-	})
-	r.began = time.Now()
-	if err := r.workers(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if r.result.Schedules != 2 || r.result.Unclear != 2 {
-		t.Errorf("%d schedules were judged, %d runs could not be", r.result.Schedules, r.result.Unclear)
+	for name, c := range map[string]struct {
+		unclear                func(try int64) bool
+		schedules, unclearRuns int
+	}{
+		"every first run":      {func(try int64) bool { return try%2 == 1 }, 4, 4},
+		"both runs of the one": {func(try int64) bool { return try <= 2 }, 3, 2},
+	} {
+		var tries atomic.Int64
+		r := serial(Options{Seed: 1, Count: 4, Parallel: 1, Corpus: t.TempDir()}.Complete(), func(context.Context, Schedule) (outcome, *scenario.Report, error) {
+			return outcome{unclear: c.unclear(tries.Add(1)), seen: "too late"}, &scenario.Report{}, nil
+		})
+		r.began = time.Now()
+		if err := r.workers(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if r.result.Schedules != c.schedules || r.result.Unclear != c.unclearRuns || len(r.result.Failures) != 0 {
+			t.Errorf("%s: %d tries, result %+v", name, tries.Load(), r.result)
+		}
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// generator makes random schedules.
 type generator struct {
 	only []string // moves; nil = all
 	// beyond allows faults beyond the API's contract.
@@ -144,7 +143,6 @@ func order(r *rand.Rand, operations, disturbances []move) (lists [][]move) {
 	return lists
 }
 
-// withinSet reports whether a base is in a set.
 func withinSet(base string, b Bases) bool {
 	for i := range b.Count {
 		if base == fmt.Sprintf("%s-%d", b.name(), i+1) {

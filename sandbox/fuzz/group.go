@@ -35,7 +35,6 @@ type Failure struct {
 	Shrinking time.Duration `json:"shrinking"`
 }
 
-// outcome of one run of a schedule.
 type outcome struct {
 	invariant string // empty = passed
 	seen      string
@@ -45,7 +44,6 @@ type outcome struct {
 	log string
 }
 
-// judge returns the outcome of a run.
 func judge(r *scenario.Report) outcome {
 	for _, run := range r.Runs {
 		switch run.Verdict {

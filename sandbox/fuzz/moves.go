@@ -38,7 +38,6 @@ const (
 	removes = losesRequests | leavesGap | movesModules
 )
 
-// move is a kind of Move.
 type move struct {
 	name    string
 	weight  int
@@ -58,16 +57,13 @@ type move struct {
 	disturbance bool // it begins and ends; other moves are operations
 }
 
-// may reports whether the move has one of the effects.
 func (m *move) may(e effect) bool { return m.effects&e != 0 }
 
 // disturbs reports whether the move is a fault that begins and ends. Other moves are operations.
 func (m *move) disturbs() bool { return m.disturbance }
 
-// drains reports whether the move drains the Node of a base.
 func (m *move) drains() bool { return m.name == drained }
 
-// needsAPI reports whether the move needs the API server.
 func (m *move) needsAPI() bool { return m.drains() || !m.disturbs() && m.fault == nil }
 
 // needsBases reports whether the move needs the controller and the connection to the bases.
@@ -118,7 +114,6 @@ var all = func() []move {
 	return slices.Concat(operations, disturbances)
 }()
 
-// moves has all moves by name.
 var moves = func() map[string]*move {
 	byName := map[string]*move{}
 	for i := range all {

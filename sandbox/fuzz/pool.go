@@ -37,7 +37,6 @@ type pool struct {
 	boxes    []*box
 }
 
-// box is a sandbox and its load.
 type box struct {
 	name string
 	room *semaphore.Weighted // of beside
@@ -167,7 +166,6 @@ func (p *pool) up(ctx context.Context, name string) (*sandbox.Sandbox, error) {
 	return s, nil
 }
 
-// close deletes the sandboxes.
 func (p *pool) close(ctx context.Context) error {
 	var errs []error
 	for _, b := range p.boxes {
@@ -217,7 +215,6 @@ func outcomeOf(ended *sandbox.Component) outcome {
 // controller is the prefix of the names of controllers.
 const controller = "module-controller"
 
-// exited returns a component that does not run, or nil.
 func exited(status *sandbox.Status) *sandbox.Component {
 	for i := range status.Components {
 		if c := &status.Components[i]; c.State != "running" {

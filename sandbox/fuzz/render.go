@@ -16,7 +16,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// renderer makes a scenario of a schedule, move by move.
 type renderer struct {
 	s     Schedule
 	steps []v1alpha1.Step
@@ -24,11 +23,11 @@ type renderer struct {
 	last  int       // the workload of the last operation
 	open  []open
 	n     int // of faults
-	// starting says that a controller is started beside the steps: nothing more is done to any.
+	// starting reports whether a step in the background starts a controller. No controller is disturbed then.
 	starting bool
 }
 
-// current is what a workload is to have.
+// current is the desired state of a workload.
 type current struct{ version, image, replicas, newest int }
 
 // open is a disturbance that has not ended.
@@ -44,7 +43,7 @@ func (s Schedule) Scenario(name string) *v1alpha1.Scenario {
 	r := &renderer{s: s}
 	r.begin()
 	if s.has(func(m *move) bool { return m.name == upgrade }) {
-		r.add("", v1alpha1.Action{Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: s.slowed(lived)}, Reason: "who replaces a base that has just come cannot be told from one that came with it"}})
+		r.add("", v1alpha1.Action{Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: s.slowed(lived)}, Reason: "the controller cannot tell new bases from the bases that they replace before"}})
 	}
 	for i, m := range s.Moves {
 		r.endDue(func(o open) bool { return o.until <= i })
@@ -69,7 +68,7 @@ func (s Schedule) Scenario(name string) *v1alpha1.Scenario {
 	}
 }
 
-// needs are the variables that our controller needs for the schedule.
+// needs returns the settings of the bundled controller that the schedule needs.
 func (s Schedule) needs() map[string]string {
 	env := map[string]string{}
 	if slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == peer }) {
@@ -81,8 +80,8 @@ func (s Schedule) needs() map[string]string {
 	return env
 }
 
-// YAML is the scenario as a file, after comments. With ours it has what our controller needs; else the
-// controller has that already, or is another.
+// YAML returns the scenario as a file that begins with comments. With ours, it has the settings of the bundled
+// controller.
 func (s Schedule) YAML(name string, ours bool, comments ...string) ([]byte, error) {
 	c := s.Scenario(name)
 	if env := s.needs(); ours && len(env) > 0 {
@@ -118,8 +117,7 @@ func (s Schedule) sets() (sets []v1alpha1.BaseSet) {
 	return sets
 }
 
-// checks are the built-in checks that hold for the moves there are. Which hold for what is a table
-// in the docs.
+// checks returns the built-in checks that apply to the moves. The documentation has a table of them.
 func (s Schedule) checks() (c v1alpha1.Checks) {
 	c.MaxPodWrites, c.MaxCommands = ptr.To(mostPodWrites), ptr.To(mostCommands)
 	if s.may(leavesGap) || slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == statefulSet }) {
@@ -143,10 +141,9 @@ func (s Schedule) checks() (c v1alpha1.Checks) {
 	return c
 }
 
-// lossless says whether no request to a workload may be lost: no move takes modules, bases or
-// endpoints away by itself, and no base that hears nothing serves what a release was overtaken by. A base that
-// keeps all versions active has the newest answer until it is uninstalled, also one that was overtaken while it
-// was installed: what that works on then is lost.
+// lossless reports whether no request to a workload may be lost: no move removes modules, bases or endpoints. If
+// releases overlap, a base that lists its modules late, or that keeps all versions active, may receive requests for a
+// version that is being uninstalled.
 func (s Schedule) lossless(w Workload) bool {
 	if s.releases() > 1 && slices.ContainsFunc(s.Bases, func(b Bases) bool { return b.Activation == v1alpha1.ActivationMulti && b.RequestTime > 0 }) {
 		return false
@@ -157,9 +154,9 @@ func (s Schedule) lossless(w Workload) bool {
 	return w.Kind != statefulSet && !s.may(losesRequests|unreachable)
 }
 
-// observed says that Kubernetes never takes Nodes for unreachable, and with them all Pods Not Ready:
-// it does so when no controller renews their Leases for 50 s, which is ten at this speed. The API server
-// needs some of them to start, at any speed.
+// observed reports whether Kubernetes never marks Nodes as unreachable, and all their Pods as Not Ready. It does so
+// when no controller renews their Leases for 50 s, which are ten at this speed. The start of the API server takes some
+// of them at any speed.
 func (s Schedule) observed() bool {
 	outages := 0
 	for _, m := range s.Moves {
@@ -252,7 +249,6 @@ func (r *renderer) move(i int, m Move) {
 	r.operate(m)
 }
 
-// operate renders an operation.
 func (r *renderer) operate(m Move) {
 	w, c := r.s.Workloads[m.Workload], &r.now[m.Workload]
 	if !slices.Contains([]string{addBase, restartBase, upgrade}, m.Do) {
@@ -278,9 +274,8 @@ func (r *renderer) operate(m Move) {
 	case recreate:
 		r.add(m.Do, v1alpha1.Action{Delete: &v1alpha1.Delete{Ref: *r.ref(m.Workload)}})
 		if w.Kind == daemonSet {
-			// Kubernetes' controller keeps what it expects of a DaemonSet under its name. A Pod that it makes for the old one
-			// once the new one is there is never seen to come, and the new one has no Pods for five minutes. It may not have made
-			// any yet, and then there is nothing to wait for but the time that it takes.
+			// The DaemonSet controller tracks expected Pods by the name of the DaemonSet. If it creates a Pod for the old
+			// object after the new one exists, the new one gets no Pods for five minutes.
 			r.add("", v1alpha1.Action{Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.slowed(noticed)}, Reason: "until Kubernetes' controller knows that it is gone"}})
 			gone := fmt.Sprintf("!pods.exists(p, p.metadata.labels['app'] == '%s' && !has(p.metadata.deletionTimestamp))", w.Module)
 			r.add("", v1alpha1.Action{Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.slowed(patience)}, OrUntil: gone, Reason: "until no Pod is made for it any more"}})
@@ -313,8 +308,7 @@ func (r *renderer) apply(m Move) {
 	}})
 }
 
-// seen is the condition of a trigger, about the newest version of the workload that was last
-// operated on.
+// seen returns the condition of a trigger, for the newest version of the workload of the last operation.
 func (r *renderer) seen(t Trigger) string {
 	m, v := r.s.Workloads[r.last].Module, version(r.now[r.last].version)
 	pod := fmt.Sprintf("p.metadata.labels['app'] == '%s' && p.metadata.labels['version'] == '%s'", m, v)
@@ -341,14 +335,14 @@ func (r *renderer) follows(w Workload) {
 	r.within("a replica of "+w.Module+" for each base", r.s.settle(), v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: follows}})
 }
 
-// reached waits until the Service of a workload has endpoints that are ready, and no others: Kubernetes'
-// own controllers, if they were restarted in an earlier schedule, may need seconds for that.
+// reached waits until all endpoints of a Service are ready. This can take seconds if an earlier schedule has restarted
+// the controllers of Kubernetes.
 func (r *renderer) reached(w Workload) {
 	reached := fmt.Sprintf("endpointslices.exists(e, e.metadata.labels['kubernetes.io/service-name'] == '%s' && has(e.endpoints) && e.endpoints.size() > 0 && e.endpoints.all(p, p.conditions.ready))", w.Module)
 	r.within("Service "+w.Module+" reaches its Pods", r.s.settle(), v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: reached}})
 }
 
-// rolledOut waits until a workload is as it should be.
+// rolledOut waits for the rollout of a workload.
 func (r *renderer) rolledOut(workload int) {
 	wait := &v1alpha1.Wait{Rollout: r.ref(workload)}
 	if r.s.Workloads[workload].Kind == pod {
@@ -357,7 +351,7 @@ func (r *renderer) rolledOut(workload int) {
 	r.within("", r.s.settle(), v1alpha1.Action{Wait: wait})
 }
 
-// atRest says what must be so in the end, within a bound.
+// atRest renders the checks of the final state.
 func (r *renderer) atRest() {
 	for i := range r.s.Workloads {
 		r.rolledOut(i)

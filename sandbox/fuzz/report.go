@@ -23,7 +23,6 @@ const (
 
 var other = regexp.MustCompile(`[^a-z0-9]+`)
 
-// fileName returns the file name of the scenario.
 func (f *Failure) fileName() string {
 	name := strings.Trim(other.ReplaceAllString(strings.ToLower(f.Invariant), "-"), "-")
 	if len(name) > 30 {
@@ -32,10 +31,8 @@ func (f *Failure) fileName() string {
 	return fmt.Sprintf("%s-%d.yaml", name, f.Seed%1e6)
 }
 
-// name returns the name of the scenario.
 func (f *Failure) name() string { return strings.TrimSuffix(f.File, ".yaml") }
 
-// log returns the file name of the controllers' logs.
 func (f *Failure) log() string { return f.name() + ".log" }
 
 // page returns the file name of the HTML report. It is empty if there is no report.
@@ -106,7 +103,6 @@ func (r *run) forget(f *Failure) error {
 	return nil
 }
 
-// writeJSON writes a value as indented JSON.
 func writeJSON[T any](w io.Writer, value T) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")

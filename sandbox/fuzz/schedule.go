@@ -88,13 +88,11 @@ func (s Schedule) String() string {
 	return strings.Join(moves, "; ")
 }
 
-// clone returns a deep copy.
 func (s Schedule) clone() Schedule {
 	s.Bases, s.Workloads, s.Moves = slices.Clone(s.Bases), slices.Clone(s.Workloads), slices.Clone(s.Moves)
 	return s
 }
 
-// bases returns the names of all bases.
 func (s Schedule) bases() (names []string) {
 	for _, set := range s.Bases {
 		for i := range set.Count {
@@ -116,7 +114,6 @@ func (s Schedule) has(keep func(*move) bool) bool {
 	return slices.ContainsFunc(s.Moves, func(m Move) bool { return keep(moves[m.Do]) })
 }
 
-// may reports whether a move of the schedule has one of the effects.
 func (s Schedule) may(e effect) bool {
 	return s.has(func(m *move) bool { return m.may(e) })
 }
@@ -125,7 +122,6 @@ func (s Schedule) may(e effect) bool {
 // or needs more than one controller.
 func (s Schedule) alone() bool { return s.Replicas > 1 || s.has((*move).shared) }
 
-// disturbances returns the number of disturbances.
 func (s Schedule) disturbances() (n int) {
 	for _, m := range s.Moves {
 		if moves[m.Do].disturbs() {
@@ -135,7 +131,6 @@ func (s Schedule) disturbances() (n int) {
 	return n
 }
 
-// releases returns the number of releases and rollbacks.
 func (s Schedule) releases() (n int) {
 	for _, m := range s.Moves {
 		if m.Do == release || m.Do == rollback {

@@ -8,7 +8,6 @@ import (
 
 type object = map[string]any
 
-// version returns the n-th version of a module.
 func version(n int) string { return fmt.Sprintf("%d.0.0", n) }
 
 // jar returns the URL of a version. image is the number of the image of that version, from 0.
@@ -32,7 +31,6 @@ func (w *Workload) fit(bases int) {
 	}
 }
 
-// kind returns the kind and the API version of the object.
 func (w Workload) kind() (kind, version string) {
 	switch w.Kind {
 	case pod:

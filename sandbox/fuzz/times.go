@@ -39,7 +39,6 @@ func (m *move) slow() bool {
 	return m.name == newImage || m.name == upgrade || m.may(losesCommands|unreachable)
 }
 
-// settle returns the maximum time until the final state is reached.
 func (s Schedule) settle() time.Duration {
 	if s.has((*move).slow) {
 		return s.slowed(settleSlowly)
@@ -47,7 +46,6 @@ func (s Schedule) settle() time.Duration {
 	return s.slowed(settle)
 }
 
-// speed returns the speed of the sandbox.
 func (s Schedule) speed() int { return cmp.Or(s.Speed, Speed) }
 
 // slowed converts a duration at Speed to the speed of the schedule. It never shortens the duration, since not

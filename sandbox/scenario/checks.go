@@ -72,9 +72,9 @@ func (e *execution) verdicts(ctx context.Context, end time.Time) {
 // foreign returns the Pods of other namespaces on the bases of the run. It asks the API only if a module is
 // left on a base, and returns none if the API does not answer.
 func (e *execution) foreign(ctx context.Context) (all []events.PodStatus) {
-	var state *events.State
-	e.world.Look(func(v observe.View) { state = v.State().Copy() })
-	if len(state.Left()) == 0 {
+	left := false
+	e.world.Look(func(v observe.View) { left = len(v.State().Left(nil)) > 0 })
+	if !left {
 		return nil
 	}
 	pods, err := e.r.kube.Typed.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
@@ -82,13 +82,15 @@ func (e *execution) foreign(ctx context.Context) (all []events.PodStatus) {
 		e.r.o.Logger.Warn("cannot list the Pods of other namespaces", "run", e.in.name, "err", err)
 		return nil
 	}
-	for i := range pods.Items {
-		p := events.PodStateOf(&pods.Items[i])
-		p.Name = pods.Items[i].Namespace + "/" + p.Name
-		if base := state.BaseOf(p.Node); base != "" && pods.Items[i].Namespace != e.in.name {
-			all = append(all, events.PodStatus{PodState: *p, Base: base})
+	e.world.Look(func(v observe.View) {
+		for i := range pods.Items {
+			p := events.PodStateOf(&pods.Items[i])
+			p.Name = pods.Items[i].Namespace + "/" + p.Name
+			if base := v.State().BaseOf(p.Node); base != "" && pods.Items[i].Namespace != e.in.name {
+				all = append(all, events.PodStatus{PodState: *p, Base: base})
+			}
 		}
-	}
+	})
 	return all
 }
 

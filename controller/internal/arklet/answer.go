@@ -7,48 +7,46 @@ import (
 	"time"
 )
 
-// Answer is what a base said to install, uninstall or switch.
+// Answer is the answer of a base to install, uninstall or switch.
 type Answer struct {
 	Command Command
-	// Module echoes the request over MQTT; generations A and B leave it empty after an exception.
+	// Module is that of the request. Generations A and B omit it over MQTT after an exception.
 	Module Module
-	// Code is SUCCESS, FAILED, CMD_NOT_FOUND or CMD_PROCESS_INTERNAL_ERROR (protocol 4.3), or an
-	// error code of the documents: errcode reads those in any of the fields.
+	// Code is SUCCESS, FAILED, CMD_NOT_FOUND or CMD_PROCESS_INTERNAL_ERROR (protocol 4.3), or an error code of
+	// package errcode.
 	Code    string
 	Message string
-	// DataCode and DataMessage are sofa-ark's own answer: SUCCESS, REPEAT_BIZ, NOT_FOUND_BIZ,
-	// ILLEGAL_STATE_BIZ or FAILED; after an exception DataMessage holds the stack trace.
+	// DataCode and DataMessage are the answer of sofa-ark: SUCCESS, REPEAT_BIZ, NOT_FOUND_BIZ, ILLEGAL_STATE_BIZ or
+	// FAILED. After an exception, DataMessage is the stack trace.
 	DataCode    string
 	DataMessage string
-	// ErrorCode is the proposed extra field of protocol 6; a base of today sends none.
+	// ErrorCode is a field proposed in protocol 6; real bases leave it empty.
 	ErrorCode string
-	// PublishedAt is the base's clock when it answered; zero over HTTP.
+	// PublishedAt is when the base answered, on its clock; zero over HTTP.
 	PublishedAt time.Time
 }
 
-// CodeSuccess says that the base did what it was asked.
+// CodeSuccess is the code of a success.
 const CodeSuccess = "SUCCESS"
 
-// The answers that mean that what was asked for is already so.
+// Codes of an answer to a command that was not necessary.
 const (
 	DataCodeRepeat   = "REPEAT_BIZ"
 	DataCodeNotFound = "NOT_FOUND_BIZ"
 )
 
-// Succeeded says that the base did what it was asked: both codes say so, in whatever case, and
-// nothing names an error.
+// Succeeded reports whether the base reports a success.
 func (a Answer) Succeeded() bool {
 	return strings.EqualFold(a.Code, CodeSuccess) && (a.DataCode == "" || strings.EqualFold(a.DataCode, CodeSuccess)) && a.ErrorCode == ""
 }
 
-// AlreadyInstalled says that the base refused because this very biz:version is registered there, in
-// whatever state (protocol 6, condition 10).
+// AlreadyInstalled reports whether the base has this version already, in any state (protocol 6, condition 10).
 func (a Answer) AlreadyInstalled() bool { return a.DataCode == DataCodeRepeat }
 
-// NotInstalled says that there was nothing to uninstall (protocol 6, condition 17).
+// NotInstalled reports whether the base does not have the module (protocol 6, condition 17).
 func (a Answer) NotInstalled() bool { return a.DataCode == DataCodeNotFound }
 
-// UnderWay says that the base refused because it is at the very same command (protocol 4.8).
+// UnderWay reports whether the base is executing the same command (protocol 4.8).
 func (a Answer) UnderWay() bool {
 	return strings.Contains(a.Message, fmt.Sprintf("conflict, exist unfinished command(%s)", a.Command))
 }
@@ -68,14 +66,14 @@ type wireClientResponse struct {
 func (w wireResponse) answer() (Answer, error) {
 	a := Answer{Code: w.Code, Message: Text(w.Message), ErrorCode: w.ErrorCode}
 	var inner wireClientResponse
-	// Data may be absent, or of another shape in old generations: then there is no inner answer.
+	// Old generations send data of another shape, or none.
 	if len(w.Data) > 0 && json.Unmarshal(w.Data, &inner) == nil {
 		a.DataCode, a.DataMessage = inner.Code, Text(inner.Message)
 	}
 	return a, checkNames("code", a.Code, "errorCode", a.ErrorCode, "code", a.DataCode)
 }
 
-// DecodeBizOperation reads the data of a base/bizOperation message (protocol 3.6).
+// DecodeBizOperation decodes the data of a base/bizOperation message (protocol 3.6).
 func DecodeBizOperation(data []byte) (Answer, error) {
 	var w struct {
 		Command    Command      `json:"command"`
@@ -100,15 +98,14 @@ func DecodeBizOperation(data []byte) (Answer, error) {
 	return a, nil
 }
 
-// BatchResult is the outcome of a baseline that a base installed.
+// BatchResult is the result of a baseline.
 type BatchResult struct {
 	Answer
-	// Failed holds the answers of the URLs that were not installed, by URL.
+	// Failed has the answers of the modules that were not installed, by URL.
 	Failed map[string]Answer
 }
 
-// DecodeBatchInstall reads the data of a base/batchInstallBizResponse message. Entries of failed
-// modules carry no bizInfos and are fine (protocol 3.6).
+// DecodeBatchInstall decodes the data of a base/batchInstallBizResponse message (protocol 3.6).
 func DecodeBatchInstall(data []byte) (BatchResult, error) {
 	var w struct {
 		Command  Command      `json:"command"`
@@ -145,8 +142,7 @@ func DecodeBatchInstall(data []byte) (BatchResult, error) {
 	return r, nil
 }
 
-// DecodeHTTPAnswer reads the body of an HTTP answer to install, uninstall or switch (protocol 4.2).
-// The caller knows what it asked.
+// DecodeHTTPAnswer decodes the body of an HTTP answer to install, uninstall or switch (protocol 4.2).
 func DecodeHTTPAnswer(body []byte, request Request) (Answer, error) {
 	var w wireResponse
 	if err := decode(body, &w); err != nil {
@@ -163,13 +159,13 @@ func DecodeHTTPAnswer(body []byte, request Request) (Answer, error) {
 	return a, nil
 }
 
-// DecodeBizListOutput reads a queryAllBiz answer in its full form: an HTTP body, or the data of a
-// base/biz message of generation A. If the error is ErrDropped, the list contains the valid modules.
+// DecodeBizListOutput decodes the full form of a module list: an HTTP body, or the data of a base/biz message of
+// generation A. If the error is ErrDropped, the list contains the valid modules.
 func DecodeBizListOutput(body []byte) ([]Biz, error) {
 	var w struct {
-		Code    string   `json:"code"`
-		Message string   `json:"message"`
-		Data    wireList `json:"data"`
+		Code    string    `json:"code"`
+		Message string    `json:"message"`
+		Data    []wireBiz `json:"data"`
 	}
 	if err := decode(body, &w); err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
 package arklet
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -9,10 +8,10 @@ import (
 	"time"
 )
 
-// State is the state of a biz on a base, in lower case whatever the tunnel wrote (protocol 5.1).
+// State is the state of a module on a base, in lower case (protocol 5.1).
 type State string
 
-// The states that a base can report; anything else is StateUnresolved.
+// The states. Any other state is StateUnresolved.
 const (
 	StateUnresolved  State = "unresolved"
 	StateResolved    State = "resolved"
@@ -22,7 +21,7 @@ const (
 	StateStopped     State = "stopped"
 )
 
-// ParseState reads either spelling of a state (ACTIVATED, activated).
+// ParseState parses a state in upper or lower case.
 func ParseState(s string) State {
 	switch st := State(strings.ToLower(s)); st {
 	case StateResolved, StateActivated, StateDeactivated, StateBroken, StateStopped:
@@ -32,7 +31,7 @@ func ParseState(s string) State {
 	}
 }
 
-// Record is one entry of a biz's history (protocol 5.2).
+// Record is an entry of a module's history (protocol 5.2).
 type Record struct {
 	At      time.Time
 	State   State
@@ -44,24 +43,23 @@ type Record struct {
 // (protocol 5.2).
 const ReasonSwitched = "SWITCHED"
 
-// Biz is a module as a base reports it.
+// Biz is a module in the list of a base.
 type Biz struct {
 	Name    string
 	Version string
 	State   State
-	// Latest is the last record; zero when the base sent none.
+	// Latest is the last record; zero if the base sent none.
 	Latest Record
-	// Records is the history, oldest first; simpleBiz carries the last one at most.
+	// Records is the history, oldest first. simpleBiz has at most one record.
 	Records []Record
 	// WebContextPath is empty in simpleBiz.
 	WebContextPath string
 }
 
-// Module is the biz without its state.
+// Module returns name and version.
 func (b Biz) Module() Module { return Module{Name: b.Name, Version: b.Version} }
 
-// Installing says whether the base has begun to install the biz and it has not served yet: nothing can be done with it
-// until that ends.
+// Installing reports whether the base is installing the module.
 func (b Biz) Installing() bool { return b.State == StateUnresolved || b.State == StateResolved }
 
 type wireRecord struct {
@@ -71,7 +69,7 @@ type wireRecord struct {
 	Message    string `json:"message"`
 }
 
-// record reads a record. Fields beyond the limits are left empty, and the error names one of them.
+// record converts a record. Fields beyond the limits are left empty, and the error is about one of them.
 func (r wireRecord) record() (Record, error) {
 	at, err := fromMillis("changeTime", r.ChangeTime)
 	reason := strings.ToUpper(strings.ReplaceAll(r.Reason, " ", "_"))
@@ -81,83 +79,29 @@ func (r wireRecord) record() (Record, error) {
 	return Record{At: at, State: ParseState(r.State), Reason: reason, Message: Text(r.Message)}, err
 }
 
-// wireRecords are the newest records of a list, while it is read.
-type wireRecords []wireRecord
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (w *wireRecords) UnmarshalJSON(list []byte) error {
-	*w = nil
-	return each(list, func(r wireRecord) error {
-		if len(*w) == 2*maxRecords { // so that each is moved once
-			*w = append((*w)[:0], (*w)[maxRecords:]...)
-		}
-		*w = append(*w, r)
-		return nil
-	})
-}
-
-// wireList is a list of modules that is given up, while it is read, where it is longer than may be.
-type wireList []wireBiz
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (w *wireList) UnmarshalJSON(list []byte) error {
-	*w = nil
-	return each(list, func(b wireBiz) error {
-		if len(*w) == MaxModules {
-			return fmt.Errorf("%w: a list of more than %d modules", ErrLimit, MaxModules)
-		}
-		*w = append(*w, b)
-		return nil
-	})
-}
-
-// each calls f for each element of a JSON list as it is read, until the first error. A list of a
-// message takes a hundred times its bytes when it is read as a whole: its elements may be empty.
-func each[T any](list []byte, f func(T) error) error {
-	d := json.NewDecoder(bytes.NewReader(list))
-	switch start, err := d.Token(); {
-	case err != nil:
-		return err
-	case start == nil: // null
-		return nil
-	case start != json.Delim('['):
-		return fmt.Errorf("decoding a message: %.40q is no list", fmt.Sprint(start))
-	}
-	var one, empty T
-	for ; d.More(); one = empty {
-		if err := d.Decode(&one); err != nil {
-			return err
-		}
-		if err := f(one); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // wireBiz covers simpleBiz (name, version, state, latestStateRecord) and the full form of
 // queryAllBiz and bizInfos (bizName, bizVersion, bizState, bizStateRecords).
 type wireBiz struct {
-	Name       string      `json:"name"`
-	Version    string      `json:"version"`
-	State      string      `json:"state"`
-	Latest     *wireRecord `json:"latestStateRecord"`
-	BizName    string      `json:"bizName"`
-	BizVersion string      `json:"bizVersion"`
-	BizState   string      `json:"bizState"`
-	Records    wireRecords `json:"bizStateRecords"`
-	WebContext string      `json:"webContextPath"`
-	MainClass  string      `json:"mainClass"`
-	bad        error       // why the entry cannot be read
+	Name       string       `json:"name"`
+	Version    string       `json:"version"`
+	State      string       `json:"state"`
+	Latest     *wireRecord  `json:"latestStateRecord"`
+	BizName    string       `json:"bizName"`
+	BizVersion string       `json:"bizVersion"`
+	BizState   string       `json:"bizState"`
+	Records    []wireRecord `json:"bizStateRecords"`
+	WebContext string       `json:"webContextPath"`
+	MainClass  string       `json:"mainClass"`
+	bad        error        // why the entry cannot be read
 }
 
 // UnmarshalJSON implements json.Unmarshaler. A field of the wrong type invalidates the entry, but not the list.
 func (w *wireBiz) UnmarshalJSON(entry []byte) error {
 	type plain wireBiz
+	if entry[0] != '{' {
+		return fmt.Errorf("%.40q is not a module", entry)
+	}
 	if err := json.Unmarshal(entry, (*plain)(w)); err != nil {
-		if entry[0] != '{' { // not a list of modules
-			return err
-		}
 		w.bad = fmt.Errorf("decoding a biz: %.200s", err.Error())
 	}
 	return nil
@@ -209,7 +153,7 @@ func (w wireBiz) biz() (b Biz, ok bool, err error) {
 // DecodeSimpleBiz reads the data of a base/simpleBiz message: the list of installed modules without the
 // base itself (protocol 3.6). If the error is ErrDropped, the list contains the valid modules.
 func DecodeSimpleBiz(data []byte) ([]Biz, error) {
-	var w wireList
+	var w []wireBiz
 	if err := decode(data, &w); err != nil {
 		return nil, err
 	}
@@ -218,7 +162,10 @@ func DecodeSimpleBiz(data []byte) ([]Biz, error) {
 
 // bizList converts a list. It leaves out the base itself, entries without a name, and entries that are
 // invalid: one bad module must not hide the others. The error is ErrDropped and names the first bad entry.
-func bizList(w wireList) (list []Biz, err error) {
+func bizList(w []wireBiz) (list []Biz, err error) {
+	if len(w) > MaxModules {
+		return nil, fmt.Errorf("%w: a list of more than %d modules", ErrLimit, MaxModules)
+	}
 	list = make([]Biz, 0, len(w))
 	for _, wire := range w {
 		if wire.MainClass == masterMainClass || wire.bad == nil && cmp.Or(wire.Name, wire.BizName) == "" {

@@ -1,9 +1,7 @@
-// Package arklet holds the messages that the controller exchanges with the arklet agent of a base:
-// what it sends, and what it can read of the answers.
+// Package arklet has the messages between the controller and the arklet agent of a base.
 //
-// The package does no I/O. Decoders take whatever bytes arrived and answer with a value or an
-// error, never a panic; they accept all three generations of heartbeats and both enum spellings
-// (protocol 1, 3.5 and 4.3).
+// It does no I/O. Decoders return an error for any invalid input and never panic. They accept all three generations
+// of heartbeats and both spellings of enums (protocol 1, 3.5 and 4.3).
 package arklet
 
 import (
@@ -11,11 +9,11 @@ import (
 	"fmt"
 )
 
-// Command is the name of an arklet command: the last segment of an MQTT topic, or the path of an
-// HTTP request (protocol 3.4 and 4.2).
+// Command is an arklet command: the last segment of an MQTT topic, or the path of an HTTP request (protocol 3.4 and
+// 4.2).
 type Command string
 
-// The commands that the controller sends.
+// The commands.
 const (
 	CommandInstallBiz   Command = "installBiz"
 	CommandUninstallBiz Command = "uninstallBiz"
@@ -23,32 +21,31 @@ const (
 	CommandHealth       Command = "health"
 	// CommandSwitchBiz exists over HTTP only (protocol 3.3).
 	CommandSwitchBiz Command = "switchBiz"
-	// CommandBatchInstallBiz is what a base runs when it is sent a baseline.
+	// CommandBatchInstallBiz is executed by a base for a baseline.
 	CommandBatchInstallBiz Command = "batchInstallBiz"
 )
 
-// IsQuestion says that the command only asks, and changes nothing on the base.
+// IsQuestion reports whether the command is a query, which changes nothing on the base.
 func (c Command) IsQuestion() bool { return c == CommandHealth || c == CommandQueryAllBiz }
 
-// Module is a biz at a version and the URL of its jar. A base gets the URL with installBiz only.
+// Module is the name, version and jar URL of a module. Only installBiz sends the URL.
 type Module struct {
 	Name    string `json:"bizName"`
 	Version string `json:"bizVersion"`
 	URL     string `json:"bizUrl,omitempty"`
 }
 
-// Identity is how arklet names a biz in locks and messages: name:version.
+// Identity returns name:version, as in arklet's messages.
 func (m Module) Identity() string { return m.Name + ":" + m.Version }
 
-// Request is one command for one base.
+// Request is a command for a base.
 type Request struct {
 	Command Command
-	// Module is what install, uninstall and switch work on; queries leave it zero.
+	// Module is the module of install, uninstall and switch; zero for queries.
 	Module Module
 }
 
-// Body is the JSON body of the request. Queries send an empty object, as the original controller
-// does.
+// Body returns the JSON body of the request; an empty object for queries.
 func (r Request) Body() ([]byte, error) {
 	switch r.Command {
 	case CommandInstallBiz, CommandUninstallBiz, CommandSwitchBiz:
@@ -66,8 +63,7 @@ func (r Request) Body() ([]byte, error) {
 	}
 }
 
-// BaselineBody is the answer to a queryBaseline: a bare JSON array, which is empty, not null, when
-// there is nothing to install (protocol 3.6).
+// BaselineBody returns the answer to a queryBaseline: a JSON array, never null (protocol 3.6).
 func BaselineBody(modules []Module) ([]byte, error) {
 	if modules == nil {
 		modules = []Module{}

@@ -8,22 +8,24 @@ import (
 	"fmt"
 )
 
-// MaxPayload is the largest message that is decoded, in bytes. A real base refuses bodies above 1
-// MiB itself (protocol 4.2); a health or biz document of a base with a thousand modules stays well
-// below it.
+// MaxPayload is the maximum size of a message in bytes, as of a real base (protocol 4.2).
 const MaxPayload = 1 << 20
 
-// ErrTooLarge says that a message was larger than MaxPayload.
+// maxObjects limits the memory for a message, whose objects may be empty. A message has at most MaxModules modules, with
+// their state records.
+const maxObjects = 30_000
+
+// ErrTooLarge reports a message larger than MaxPayload.
 var ErrTooLarge = errors.New("message larger than 1 MiB")
 
-// Envelope is what every MQTT message of a base is wrapped in (protocol 3.5).
+// Envelope wraps each MQTT message of a base (protocol 3.5).
 type Envelope struct {
 	Data json.RawMessage `json:"data"`
-	// PublishTimestamp is the base's wall clock in milliseconds since 1970; 0 when it was not sent.
+	// PublishTimestamp is the base's clock in milliseconds since 1970; 0 if it was not sent.
 	PublishTimestamp int64 `json:"publishTimestamp"`
 }
 
-// DecodeEnvelope unwraps an MQTT payload. A payload without data is an error.
+// DecodeEnvelope decodes an MQTT payload. A payload without data is an error.
 func DecodeEnvelope(payload []byte) (Envelope, error) {
 	var e Envelope
 	if err := decode(payload, &e); err != nil {
@@ -38,21 +40,19 @@ func DecodeEnvelope(payload []byte) (Envelope, error) {
 	return e, nil
 }
 
-// Heartbeat is a sign of life of a base, whatever its generation.
+// Heartbeat is a heartbeat of any generation.
 type Heartbeat struct {
-	// Identity is what the message says of itself; generations A and B say nothing, and it is
-	// empty.
+	// Identity is empty in generations A and B.
 	Identity string
 	Name     string
 	Version  string
-	// Cluster is the base's clusterName; empty before generation C.
+	// Cluster is the clusterName of the base; empty before generation C.
 	Cluster  string
 	IP       string
 	HostName string
 	// Port is the arklet HTTP port; 0 over MQTT.
 	Port int
-	// Active is false only for a base that says that it is not activated. Generation 1.3.0 sends no
-	// state and counts as active.
+	// Active is false only if the base reports that it is not activated. Generation 1.3.0 sends no state.
 	Active bool
 }
 
@@ -73,7 +73,7 @@ type wireMetadata struct {
 	ClusterName string `json:"clusterName"`
 }
 
-// wireMaster is spelled name and version since 1.3.1, bizName, bizVersion and bizState before.
+// wireMaster has name and version since 1.3.1, and bizName, bizVersion and bizState before.
 type wireMaster struct {
 	Name       string  `json:"name"`
 	Version    string  `json:"version"`
@@ -87,7 +87,7 @@ type wireNetwork struct {
 	LocalHostName string `json:"localHostName"`
 }
 
-// DecodeHeartbeat reads the data of a heartbeat of generation A, B or C (protocol 1 and 3.6).
+// DecodeHeartbeat decodes the data of a heartbeat of generation A, B or C (protocol 1 and 3.6).
 func DecodeHeartbeat(data []byte) (Heartbeat, error) {
 	var w wireHeartbeat
 	if err := decode(data, &w); err != nil {
@@ -122,13 +122,13 @@ func DecodeHeartbeat(data []byte) (Heartbeat, error) {
 	return h, nil
 }
 
-// Metadata is what a starting base says of itself when it asks for its baseline.
+// Metadata is in the baseline query of a starting base.
 type Metadata struct {
 	Identity, Name, Version, Cluster string
 }
 
-// DecodeMetadata reads the data of a queryBaseline message or the body of a queryBaseline request
-// (protocol 3.6 and 4.1).
+// DecodeMetadata decodes the data of a queryBaseline message, or the body of a queryBaseline request (protocol 3.6
+// and 4.1).
 func DecodeMetadata(data []byte) (Metadata, error) {
 	var w struct {
 		wireMetadata
@@ -147,7 +147,7 @@ func DecodeMetadata(data []byte) (Metadata, error) {
 	return m, nil
 }
 
-// checkWho checks the identity, if there is one, and other names, in pairs of what it is and the name.
+// checkWho checks the identity, if there is one, and names in pairs of field and value.
 func checkWho(identity string, pairs ...string) error {
 	if identity != "" {
 		if err := CheckIdentity(identity); err != nil {
@@ -157,10 +157,13 @@ func checkWho(identity string, pairs ...string) error {
 	return checkNames(pairs...)
 }
 
-// decode is json.Unmarshal for one value of at most MaxPayload bytes.
+// decode is json.Unmarshal for a message within the limits.
 func decode(b []byte, into any) error {
 	if len(b) > MaxPayload {
 		return ErrTooLarge
+	}
+	if bytes.Count(b, []byte("{")) > maxObjects {
+		return fmt.Errorf("%w: more than %d objects", ErrLimit, maxObjects)
 	}
 	switch err := json.Unmarshal(b, into); {
 	case err == nil:

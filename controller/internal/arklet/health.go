@@ -5,27 +5,25 @@ import (
 	"time"
 )
 
-// Unlimited is the maximum of a metaspace without -XX:MaxMetaspaceSize.
+// Unlimited is the metaspace maximum without -XX:MaxMetaspaceSize.
 const Unlimited = -1
 
-// longestRun is the longest that a JVM is believed to run: more does not fit a time.Duration.
+// longestRun limits run times, because a longer one does not fit a time.Duration.
 const longestRun = 200 * 365 * 24 * time.Hour
 
-// Health is the part of a base's health document that the controller uses (protocol 7).
+// Health is the used part of a health document (protocol 7).
 type Health struct {
-	// MetaspaceUsed, MetaspaceCommitted and MetaspaceMax are bytes; -1 where the JVM sets no limit
-	// or reports no metaspace.
+	// MetaspaceUsed, MetaspaceCommitted and MetaspaceMax are in bytes; -1 without a limit or metaspace.
 	MetaspaceUsed, MetaspaceCommitted, MetaspaceMax int64
-	// CPUs is the number of logical CPUs; 0 when it was not sent.
+	// CPUs is the number of logical CPUs; 0 if it was not sent.
 	CPUs int
-	// RunTime is how long the JVM runs; a value that goes back tells of a restart.
+	// RunTime is how long the JVM has been running. If it decreases, the JVM has restarted.
 	RunTime time.Duration
-	// MasterActive says whether the base itself is activated.
+	// MasterActive reports whether the base itself is activated.
 	MasterActive bool
 }
 
-// DecodeHealth reads a health answer: the data of a base/health message, or the body of an HTTP
-// answer.
+// DecodeHealth decodes the data of a base/health message, or the body of an HTTP answer.
 func DecodeHealth(body []byte) (Health, error) {
 	var w struct {
 		Code    string `json:"code"`

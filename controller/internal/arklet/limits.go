@@ -11,37 +11,32 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// Bounds of the strings that a base or a user supplies. Any client of the broker or of the port can send anything,
-// and any author of a Pod can write anything. The controller refuses or cuts longer strings before they reach
-// Nodes, Pods, Events and logs. Package workload applies the same bounds to the names, versions and URLs of Pods,
-// so that a base is never asked to install what its list could not show.
+// Limits for strings of bases and users, because any client can send anything. Package workload applies them to Pods.
 const (
-	// MaxIdentity is the maximum length in bytes of an identity: a DNS name is not longer.
+	// MaxIdentity is the maximum length of an identity in bytes, as of a DNS name.
 	MaxIdentity = 253
-	// MaxName is the maximum length in bytes of any other name: of a module, a version, a host, an
-	// annotation that the controller reads.
+	// MaxName is the maximum length of any other name in bytes.
 	MaxName = 256
-	// MaxURL is the maximum length in bytes of the URL of a jar: web servers usually refuse longer ones.
+	// MaxURL is the maximum length of the URL of a jar in bytes.
 	MaxURL = 8 << 10
-	// MaxText is the maximum length in bytes of a human-readable text. Longer stack traces, as real bases send
-	// them, are truncated after their frames are removed.
+	// MaxText is the maximum length of a human-readable text in bytes. Longer stack traces lose their frames and are
+	// truncated.
 	MaxText = 4 << 10
 	// MaxModules is the maximum number of modules in a list or a baseline.
 	MaxModules = 5000
-	// maxRecords is how many records of a module are kept, the newest; a list of them may be as long
-	// as a message.
+	// maxRecords is the number of records of a module that are kept, the newest ones.
 	maxRecords = 100
 )
 
-// ErrLimit reports that a message exceeds the limits. The message is ignored.
+// ErrLimit reports a message beyond the limits, which is ignored.
 var ErrLimit = errors.New("beyond the limits")
 
-// ErrDropped reports that entries of a list are invalid. The list returned with the error contains the valid
-// entries. ErrDropped wraps ErrLimit.
+// ErrDropped reports invalid entries of a list. The list returned with it contains the valid entries. It wraps
+// ErrLimit.
 var ErrDropped = fmt.Errorf("an entry of the list was ignored: %w", ErrLimit)
 
-// CheckIdentity says why a base cannot have an identity: it is one level of an MQTT topic (MQTT 3.1.1,
-// 4.7), and a part of the names of Nodes.
+// CheckIdentity returns an error for an identity that cannot be a level of an MQTT topic (MQTT 3.1.1, 4.7) or a part
+// of the name of a Node.
 func CheckIdentity(identity string) error {
 	switch {
 	case identity == "":
@@ -52,7 +47,7 @@ func CheckIdentity(identity string) error {
 	return checkName("identity", identity, MaxIdentity)
 }
 
-// checkNames takes pairs of what it is and the name.
+// checkNames checks names in pairs of field and value.
 func checkNames(pairs ...string) error {
 	for i := 0; i < len(pairs); i += 2 {
 		if err := checkName(pairs[i], pairs[i+1], MaxName); err != nil { //nolint:gosec // they are pairs
@@ -72,14 +67,13 @@ func checkName(what, name string, limit int) error {
 	return nil
 }
 
-// Printable reports whether a text is valid UTF-8 and has only characters that can be printed.
+// Printable reports whether a text is valid UTF-8 and has only printable characters.
 func Printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) })
 }
 
-// Text sanitizes a text from a base for display. The result has at most MaxText bytes of printable characters, line
-// ends and tabs, and no credentials in URLs. If a stack trace is longer, its frames are removed first, so that
-// every exception and every cause stays.
+// Text sanitizes a text of a base for display: at most MaxText bytes of printable characters, line ends and tabs,
+// without credentials in URLs. Longer stack traces first lose their frames, so that every exception stays.
 func Text(s string) string {
 	s = redact.Text(strings.ToValidUTF8(s, "\uFFFD"))
 	if len(s) > MaxText {
@@ -107,10 +101,10 @@ func FirstLine(s string) string {
 	return line
 }
 
-// cut marks what was left out.
+// cut marks an omission.
 const cut = "…"
 
-// withoutFrames leaves out the lines of a stack trace that say where, and those that count more.
+// withoutFrames removes the frames of a stack trace.
 func withoutFrames(s string) string {
 	var b strings.Builder
 	for line := range strings.Lines(s) {
@@ -122,10 +116,10 @@ func withoutFrames(s string) string {
 	return b.String()
 }
 
-// beyond is the first moment that JSON of the Kubernetes API cannot hold (RFC 3339).
+// beyond is the first time that the JSON of the Kubernetes API cannot represent (RFC 3339).
 var beyond = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 
-// fromMillis reads a time of a base; 0 is none.
+// fromMillis converts a time of a base; 0 is none.
 func fromMillis(what string, ms int64) (time.Time, error) {
 	switch {
 	case ms < 0 || ms >= beyond:

@@ -3,7 +3,6 @@ package arklet
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -143,30 +142,10 @@ func TestTheNewestRecordsStay(t *testing.T) {
 	}
 }
 
-// A list whose elements are empty takes little of a message, and much as what it is read into.
-func TestAMessageTakesLittleMemory(t *testing.T) {
-	fill := func(begin, one, end string) []byte {
-		return []byte(begin + strings.Repeat(one+",", (MaxPayload-len(begin)-len(one)-len(end))/(len(one)+1)) + one + end)
-	}
-	for name, c := range map[string]struct {
-		message []byte
-		decode  func([]byte) error
-	}{
-		"modules":     {fill(`[`, `{}`, `]`), func(b []byte) error { _, err := DecodeSimpleBiz(b); return err }},
-		"numbers":     {fill(`[`, `1`, `]`), func(b []byte) error { _, err := DecodeSimpleBiz(b); return err }},
-		"nothing":     {fill(`{"code":"SUCCESS","data":[`, `null`, `]}`), func(b []byte) error { _, err := DecodeBizListOutput(b); return err }},
-		"records":     {fill(`[{"name":"b","bizStateRecords":[`, `{}`, `]}]`), func(b []byte) error { _, err := DecodeSimpleBiz(b); return err }},
-		"of a number": {fill(`{"masterBizInfo":{},"port":1`, `1`, `}`), func(b []byte) error { _, err := DecodeHeartbeat(b); return err }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			_ = c.decode(c.message) // refused or not
-			runtime.ReadMemStats(&after)
-			if took := after.TotalAlloc - before.TotalAlloc; took > 16*MaxPayload {
-				t.Errorf("a message of %d KiB took %d KiB", len(c.message)>>10, took>>10)
-			}
-		})
+func TestAMessageOfManyObjectsIsRefused(t *testing.T) {
+	list := "[" + strings.Repeat("{},", maxObjects) + "{}]"
+	if _, err := DecodeSimpleBiz([]byte(list)); !errors.Is(err, ErrLimit) {
+		t.Errorf("error %v, want ErrLimit", err)
 	}
 }
 

@@ -23,7 +23,8 @@ var (
 	ErrNotAgain = errors.New("the request got lost, and is not wanted any more")
 )
 
-type sender interface {
+// Tunnel sends requests to bases.
+type Tunnel interface {
 	Key() tunnel.Key
 	Send(ctx context.Context, to tunnel.Address, r arklet.Request) error
 }
@@ -32,7 +33,7 @@ type sender interface {
 // to the request with the same command and module. Its methods may be called concurrently.
 type Dialog struct {
 	registry *Registry
-	tunnels  map[tunnel.Key]sender
+	tunnels  map[tunnel.Key]Tunnel
 
 	mu        sync.Mutex
 	waiting   map[string]map[question]*pending // by base
@@ -63,13 +64,13 @@ type query struct {
 
 func NewDialog(registry *Registry) *Dialog {
 	return &Dialog{
-		registry: registry, tunnels: map[tunnel.Key]sender{},
+		registry: registry, tunnels: map[tunnel.Key]Tunnel{},
 		waiting: map[string]map[question]*pending{}, listening: map[query]map[chan reply]struct{}{},
 	}
 }
 
 // Use adds a tunnel. Call it before the first request.
-func (d *Dialog) Use(t sender) { d.tunnels[t.Key()] = t }
+func (d *Dialog) Use(t Tunnel) { d.tunnels[t.Key()] = t }
 
 // Send sends a request and does not wait for an answer.
 func (d *Dialog) Send(ctx context.Context, key tunnel.Key, to tunnel.Address, r arklet.Request) error {

@@ -330,14 +330,3 @@ func TestNobodyIsGivenUpByWhoMayNotAct(t *testing.T) {
 		t.Errorf("when it serves them again %q, want one of them gone", got)
 	}
 }
-
-// One or two bases are judged each by itself, whatever happens to the other.
-func TestFewBases(t *testing.T) {
-	for n := 1; n <= 2; n++ {
-		w, _ := sightedWorld([]string{"a", "b"}[:n]...)
-		w.pass(api.UnreachableAfter)
-		if got := w.kinds(); len(got) != n {
-			t.Errorf("of %d silent bases: %q, want all unreachable", n, got)
-		}
-	}
-}

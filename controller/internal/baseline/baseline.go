@@ -1,10 +1,8 @@
-// Package baseline selects what a starting base must install: the modules that every base of its
-// kind has. Those are the modules of peer Deployments and of DaemonSets whose Pods may run on the
-// base (Module Controller V2 documents 5.2 and 5.4). It only reads; sending the answer is the
-// tunnels' work.
+// Package baseline selects what a starting base must install: the modules of peer Deployments and DaemonSets whose
+// Pods may run on the base (Module Controller V2 documents 5.2 and 5.4).
 //
-// The Pods of those workloads are scheduled to the new base at about the same time and ask for the
-// same modules, so installing a module that the base has already must count as a success.
+// The Pods of these workloads are scheduled at about the same time and request the same modules, so a repeated
+// install must count as a success.
 package baseline
 
 import (
@@ -17,47 +15,35 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	appslisters "k8s.io/client-go/listers/apps/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// Options says where workloads come from.
+// Options configure a Selector.
 type Options struct {
-	// Deployments and DaemonSets list the workloads of the cluster. Both are required; wait for
-	// their informers to sync before the first Select.
+	// Deployments and DaemonSets list the workloads of the cluster. Their informers must have synced. Required.
 	Deployments appslisters.DeploymentLister
 	DaemonSets  appslisters.DaemonSetLister
-	// Env is the environment of the controller. A Deployment that is labelled with another one is
-	// ignored.
+	// Env is the environment of the controller. Deployments with the label of another one are ignored.
 	Env string
-	// AddTolerationFor is the environment whose toleration the controller adds to Pods that name no
-	// environment, so that such Deployments reach a base too; empty if it adds none. It is no help
-	// to a DaemonSet, which makes Pods by its template alone. A cluster with several environments
-	// should name the environment in each workload.
+	// AddTolerationFor is the environment whose toleration the controller adds to Pods without one; empty for none.
+	// It has no effect for DaemonSets, which create Pods by their template.
 	AddTolerationFor string
-	// ReplicasFollow says that the controller sets the replicas of peer Deployments. Zero replicas
-	// of such a Deployment only mean that it has had no base so far; without ReplicasFollow they
-	// mean that nobody wants the module. Default false.
-	ReplicasFollow bool
 }
 
-// Selector selects baselines. It may be used concurrently.
+// Selector selects baselines. Its methods may be called concurrently.
 type Selector struct{ o Options }
 
 // New returns a Selector.
 func New(o Options) *Selector { return &Selector{o} }
 
-// Select returns the modules for a base, ordered by name; none is an empty slice. node need not
-// exist: its labels and taints are those that the base's Node has or will have, and whether it is
-// cordoned.
+// Select returns the modules for a base, sorted by name, never nil. node is the Node that the base has or will have.
 //
-// Of several versions of one module the newest counts, by version number, and among equals the one
-// of the youngest workload. A paused Deployment is left out, because which of its versions a base
-// should have is not in its template; so are workloads that are being deleted, want no replicas, or
-// could have no Pod on the base, and containers that a Pod could not install (workload.Check). A
-// cordoned base gets what DaemonSets want: their Pods come all the same, and those of Deployments
-// that are there ask by themselves.
+// Of several versions of a module it selects the newest version number, then the youngest workload. It ignores paused
+// Deployments, because their template does not show which version a base should have, and workloads that are being
+// deleted, want no replicas, or have no place on the base. A cordoned base gets the modules of DaemonSets only.
 func (s *Selector) Select(node *corev1.Node) ([]arklet.Module, error) {
 	deployments, err := s.o.Deployments.List(labels.Everything())
 	if err != nil {
@@ -81,7 +67,7 @@ func (s *Selector) Select(node *corev1.Node) ([]arklet.Module, error) {
 		}
 	}
 	for _, d := range deployments {
-		if !workload.IsPeer(d, s.o.Env) || d.Spec.Paused || !s.wanted(d) || !makesModules(d, d.Spec.Template) {
+		if !workload.IsPeer(d, s.o.Env) || d.Spec.Paused || !wanted(d) || !makesModules(d, d.Spec.Template) {
 			continue
 		}
 		if p := workload.NewPlacement(d.Spec.Template.Spec, s.o.AddTolerationFor); p.Fits(node) && !p.Cordoned(node) {
@@ -102,15 +88,12 @@ func (s *Selector) Select(node *corev1.Node) ([]arklet.Module, error) {
 	return modules, nil
 }
 
-// wanted reports whether a peer Deployment wants replicas at all.
-func (s *Selector) wanted(d *appsv1.Deployment) bool {
-	if s.o.ReplicasFollow && !workload.KeepsReplicas(d) {
-		return true
-	}
-	return d.Spec.Replicas == nil || *d.Spec.Replicas > 0
+// wanted reports whether a peer Deployment wants replicas. Its replicas are 0 before the first base, unless its user
+// sets them.
+func wanted(d *appsv1.Deployment) bool {
+	return !workload.KeepsReplicas(d) || ptr.Deref(d.Spec.Replicas, 1) > 0
 }
 
-// makesModules reports whether the Pods of a workload are modules, and it stays.
 func makesModules(object metav1.Object, template corev1.PodTemplateSpec) bool {
 	return object.GetDeletionTimestamp() == nil && workload.IsModule(template.Labels)
 }

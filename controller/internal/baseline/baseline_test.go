@@ -163,14 +163,8 @@ func TestSelect(t *testing.T) {
 			want: []arklet.Module{},
 		},
 		{
-			name:    "no replicas wanted",
-			objects: []metav1.Object{deployment("d", 0, biz1, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](0) })},
-			want:    []arklet.Module{},
-		},
-		{
 			name:    "no replicas yet",
 			objects: []metav1.Object{deployment("d", 0, biz1, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](0) })},
-			change:  func(o *Options) { o.ReplicasFollow = true },
 			want:    []arklet.Module{module("biz1", "1.0.0")},
 		},
 		{
@@ -179,8 +173,7 @@ func TestSelect(t *testing.T) {
 				d.Spec.Replicas = ptr.To[int32](0)
 				d.Labels["virtual-kubelet.koupleless.io/replicas-control"] = "true"
 			})},
-			change: func(o *Options) { o.ReplicasFollow = true },
-			want:   []arklet.Module{},
+			want: []arklet.Module{},
 		},
 		{
 			name:    "a version that stands in a label of the template",

@@ -12,14 +12,12 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// candidate is a module and the workload that wants it.
 type candidate struct {
 	arklet.Module
 	owner metav1.Object
 }
 
-// compare orders candidates for one module from old to new. It is a total order, so that the choice
-// does not depend on the order of listing.
+// compare orders candidates for one module from old to new. It is a total order.
 func compare(a, b candidate) int {
 	return cmp.Or(
 		compareVersions(a.Version, b.Version),
@@ -30,18 +28,16 @@ func compare(a, b candidate) int {
 	)
 }
 
-// compareVersions orders versions: those that do not begin with a number come first, then by
-// numbers, and of equal numbers a qualified one (1.0.0-SNAPSHOT) comes before the plain one, as in
-// Maven. Qualifiers are not compared with each other.
+// compareVersions orders versions by their leading numbers, those without numbers first. Of equal numbers, one with a
+// qualifier (1.0.0-SNAPSHOT) comes before the one without, as in Maven.
 func compareVersions(a, b string) int {
 	numbersA, plainA := parseVersion(a)
 	numbersB, plainB := parseVersion(b)
 	return cmp.Or(slices.Compare(numbersA, numbersB), cmp.Compare(plainA, plainB))
 }
 
-// parseVersion returns the numbers at the head of a version without trailing zeros, nil if there
-// are none, and 1 if nothing follows them, else 0. Kubernetes' version parser refuses 10 and
-// 2026.01.
+// parseVersion returns the leading numbers of a version without trailing zeros, and 1 if nothing follows them, else
+// 0. Kubernetes' version parser rejects 10 and 2026.01.
 func parseVersion(version string) (numbers []uint64, plain int) {
 	parts := leadingNumbers.FindStringSubmatch(version)
 	if parts == nil {

@@ -1,5 +1,4 @@
-// Package certfile reads certificates and certificate authorities from files, and reads them again when the
-// files change.
+// Package certfile reads certificates and certificate authorities from files, again for each connection.
 package certfile
 
 import (
@@ -10,9 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"sync"
-	"time"
 
 	certutil "k8s.io/client-go/util/cert"
 )
@@ -20,7 +17,6 @@ import (
 // File is a PEM file, and the name of the setting that has its path.
 type File struct{ Setting, Path string }
 
-// read returns nothing for a file without a path.
 func (f File) read() ([]byte, error) {
 	if f.Path == "" {
 		return nil, nil
@@ -44,10 +40,8 @@ type Source struct {
 
 	mu      sync.Mutex
 	config  *tls.Config
-	content []byte        // content of all files from which config was built
-	stamps  []os.FileInfo // file attributes at the last read; nil if the files could not be used
-	read    time.Time
-	failure string // the error that was logged last; empty after a success
+	content []byte // of all files from which config was built
+	failure string // the last error that was logged; empty after a success
 }
 
 // SelfSigned returns a self-signed certificate for the host module-controller that is valid for a year.
@@ -59,10 +53,6 @@ func SelfSigned() (tls.Certificate, error) {
 	return tls.X509KeyPair(cert, key)
 }
 
-// settled is the coarsest resolution of modification times on common file systems. If a file was older than
-// settled at the last read, a later change also changes its modification time.
-const settled = time.Second
-
 // Open reads the files. Config returns a copy of the template with the certificate. The copy has the
 // certificate authorities as RootCAs and as ClientCAs.
 func Open(template *tls.Config, files Files, logger *slog.Logger) (*Source, error) {
@@ -73,18 +63,15 @@ func Open(template *tls.Config, files Files, logger *slog.Logger) (*Source, erro
 	return s, nil
 }
 
-// Config returns the configuration for a new connection. It reads the files if they changed. If they cannot
-// be used, Config logs the error once and returns the previous configuration. The next call reads them again.
+// Config reads the files and returns the configuration for a new connection. If the files cannot be used, Config logs
+// the error once and returns the previous configuration.
 func (s *Source) Config() *tls.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.changed() {
-		return s.config
-	}
 	before, failure := s.config, s.failure
 	s.failure = ""
 	if err := s.load(); err != nil {
-		s.stamps, s.failure = nil, err.Error() // reads again next time: a change of permissions may not change the attributes
+		s.failure = err.Error()
 		if s.failure != failure {
 			s.logger.Warn("certificates changed and cannot be used: the previous ones stay in use", "err", err)
 		}
@@ -102,27 +89,8 @@ func (s *Source) Server() *tls.Config {
 	}
 }
 
-// stat returns the attributes of each file; nil for a file that does not exist.
-func (s *Source) stat() (stamps []os.FileInfo) {
-	for _, f := range []File{s.files.Cert, s.files.Key, s.files.CA} {
-		info, _ := os.Stat(f.Path) // load reports the error
-		stamps = append(stamps, info)
-	}
-	return stamps
-}
-
-// changed reports whether the files may have changed since they were read.
-func (s *Source) changed() bool {
-	same := func(a, b os.FileInfo) bool {
-		return a == b || a != nil && b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
-	}
-	recent := func(one os.FileInfo) bool { return one != nil && one.ModTime().After(s.read.Add(-settled)) }
-	return !slices.EqualFunc(s.stamps, s.stat(), same) || slices.ContainsFunc(s.stamps, recent)
-}
-
 // load reads the files, and replaces the configuration if their content has changed.
 func (s *Source) load() error {
-	s.stamps, s.read = s.stat(), time.Now()
 	cert, errCert := s.files.Cert.read()
 	key, errKey := s.files.Key.read()
 	ca, errCA := s.files.CA.read()

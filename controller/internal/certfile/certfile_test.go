@@ -15,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -143,110 +142,6 @@ func TestFailuresAreLogged(t *testing.T) {
 	source.Config()
 	if !strings.Contains(log.String(), "certificates were read again") {
 		t.Errorf("a new file is logged as %q", log.String())
-	}
-}
-
-// A file that has not changed for a while is not read for each connection. Kubernetes replaces files of a
-// Secret by a symbolic link.
-func TestUnchangedFilesAreNotReadAgain(t *testing.T) {
-	dir := t.TempDir()
-	before, after := newPair(t, "before"), newPair(t, "after")
-	old := time.Now().Add(-time.Hour)
-	for name, p := range map[string]pair{"1": before, "2": after} {
-		s := secret{t, filepath.Join(dir, name)}
-		if err := os.Mkdir(s.dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		s.write("ca.crt", p.cert)
-		if err := os.Chtimes(filepath.Join(s.dir, "ca.crt"), old, old); err != nil {
-			t.Fatal(err)
-		}
-		old = old.Add(time.Minute)
-	}
-	link := filepath.Join(dir, "data")
-	if err := os.Symlink("1", link); err != nil {
-		t.Fatal(err)
-	}
-	source, err := Open(&tls.Config{MinVersion: tls.VersionTLS12}, Files{CA: File{"CA", filepath.Join(link, "ca.crt")}}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	read := source.read
-	var all sync.WaitGroup
-	for range 10 {
-		all.Go(func() { source.Config() })
-	}
-	all.Wait()
-	if source.read != read {
-		t.Error("a file that has not changed was read again")
-	}
-	if err := os.Symlink("2", link+".new"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(link+".new", link); err != nil {
-		t.Fatal(err)
-	}
-	want := x509.NewCertPool()
-	want.AddCert(after.leaf)
-	if !source.Config().RootCAs.Equal(want) {
-		t.Error("the files of another directory were not read")
-	}
-}
-
-// After a failure the files are read again, because corrected permissions change neither the size nor the
-// modification time.
-func TestFilesAreReadAgainAfterAFailure(t *testing.T) {
-	s := secret{t, t.TempDir()}
-	before, after := newPair(t, "before"), newPair(t, "after")
-	s.write("ca.crt", before.cert)
-	var log bytes.Buffer
-	source, err := Open(&tls.Config{MinVersion: tls.VersionTLS12}, Files{CA: s.files().CA}, slog.New(slog.NewTextHandler(&log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := time.Now().Add(-time.Hour)
-	replace := func(data []byte) {
-		s.write("ca.crt", data)
-		if err := os.Chtimes(s.files().CA.Path, old, old); err != nil {
-			t.Fatal(err)
-		}
-	}
-	replace(bytes.Repeat([]byte("x"), len(after.cert)))
-	source.Config()
-	source.Config()
-	if n := strings.Count(log.String(), "cannot be used"); n != 1 {
-		t.Errorf("a file that cannot be used is logged %d times, want once: %s", n, log.String())
-	}
-	replace(after.cert)
-	want := x509.NewCertPool()
-	want.AddCert(after.leaf)
-	if !source.Config().RootCAs.Equal(want) {
-		t.Error("the file was not read again after it was corrected")
-	}
-}
-
-// An image builder or an unpacked archive gives all files one modification time.
-func TestChangedFilesWithTheSameTimeAndSize(t *testing.T) {
-	s := secret{t, t.TempDir()}
-	before, after := newPair(t, "before"), newPair(t, "later!")
-	epoch := time.Unix(1, 0)
-	for name, p := range map[string]pair{"ca.crt": before, "new": after} {
-		s.write(name, append(p.cert, bytes.Repeat([]byte("\n"), 2000-len(p.cert))...))
-		if err := os.Chtimes(filepath.Join(s.dir, name), epoch, epoch); err != nil {
-			t.Fatal(err)
-		}
-	}
-	source, err := Open(&tls.Config{MinVersion: tls.VersionTLS12}, Files{CA: s.files().CA}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(filepath.Join(s.dir, "new"), s.files().CA.Path); err != nil {
-		t.Fatal(err)
-	}
-	want := x509.NewCertPool()
-	want.AddCert(after.leaf)
-	if !source.Config().RootCAs.Equal(want) {
-		t.Error("another file of the same size and modification time was not read")
 	}
 }
 

@@ -54,20 +54,26 @@ type Resolver struct {
 	entries *lru.Cache // *entry by types.NamespacedName
 }
 
-// entry is what is known of one ConfigMap.
+// entry is the state of one ConfigMap.
 type entry struct {
-	values map[string]*string // by requested key; nil if the ConfigMap has no such key, or was not read
-	err    error              // of the last read
-	read   time.Time          // when the last read began; zero if there was none
-	asked  time.Time          // when a value was requested last
-	due    time.Time          // when to read next; zero if no read is needed
-	failed int                // reads in a row without a usable value
+	values     map[string]*string // by requested key; nil if the ConfigMap has no such key, or was not read
+	err        error              // of the last read
+	read       time.Time          // when the last read began; zero if there was none
+	asked      time.Time          // when a value was requested last
+	incomplete bool               // the last read had no usable value of a requested key
 }
+
+// errIncomplete makes the queue read a ConfigMap again.
+var errIncomplete = errors.New("it has no usable version")
 
 // New returns a Resolver. It reads nothing before Run.
 func New(o Options) *Resolver {
 	r := &Resolver{o: o, entries: lru.New(maxConfigMaps)}
-	r.queue = work.New(work.Options[types.NamespacedName]{Do: r.handle, Workers: maxReads, MaxDelay: maxRetry, Logger: o.Logger})
+	r.queue = work.New(work.Options[types.NamespacedName]{
+		Do: r.handle, Workers: maxReads, MinDelay: time.Second, MaxDelay: maxRetry, Logger: o.Logger,
+		Message: "could not read the version of a module from a ConfigMap",
+		Attrs:   func(name types.NamespacedName) []any { return []any{"configmap", name.String()} },
+	})
 	return r
 }
 
@@ -98,7 +104,6 @@ func (r *Resolver) Value(name types.NamespacedName, key string) (string, error) 
 		return *value, nil
 	}
 	e.values[key] = value
-	e.due = now
 	r.queue.Add(name)
 	return "", ErrPending
 }
@@ -110,37 +115,32 @@ func (r *Resolver) entry(name types.NamespacedName) *entry {
 	return known
 }
 
-// handle reads a ConfigMap if a read is due, and returns when to read it again.
+// handle reads a ConfigMap. It drops an entry without a usable value that was not requested since the last read.
 func (r *Resolver) handle(ctx context.Context, name types.NamespacedName) (time.Duration, error) {
-	if left, due := r.isDue(name); !due {
-		return left, nil
+	r.mu.Lock()
+	e := r.entry(name)
+	if e != nil && e.incomplete && e.asked.Before(e.read) {
+		r.entries.Remove(name)
+		e = nil
+	}
+	r.mu.Unlock()
+	if e == nil {
+		return 0, nil
 	}
 	began := time.Now()
 	data, err := r.read(ctx, name)
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}
-	again := r.note(name, data, err, began)
+	complete := r.note(name, data, err, began)
 	r.o.Changed(name)
-	return again, nil
-}
-
-// isDue reports whether to read a ConfigMap now, or how long to wait. It drops an entry without a usable value that
-// was not requested since the last read.
-func (r *Resolver) isDue(name types.NamespacedName) (left time.Duration, due bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := r.entry(name)
 	switch {
-	case e == nil || e.due.IsZero():
-		return 0, false
-	case e.due.After(time.Now()):
-		return time.Until(e.due), false
-	case e.failed > 0 && e.asked.Before(e.read):
-		r.entries.Remove(name)
-		return 0, false
+	case err != nil:
+		return 0, err
+	case !complete:
+		return 0, errIncomplete
 	}
-	return 0, true
+	return 0, nil
 }
 
 func (r *Resolver) read(ctx context.Context, name types.NamespacedName) (map[string]string, error) {
@@ -157,21 +157,18 @@ func (r *Resolver) read(ctx context.Context, name types.NamespacedName) (map[str
 	default:
 		err = errcode.Wrap(errcode.ModuleControllerDBAccessError, err)
 	}
-	r.o.Logger.Debug("could not read a ConfigMap", "configmap", name.String(), "err", err)
 	return nil, err
 }
 
-// note records the result of a read, and returns when to read the ConfigMap again because a requested key is
-// missing, or its value cannot be a part of a version.
-func (r *Resolver) note(name types.NamespacedName, data map[string]string, err error, began time.Time) (again time.Duration) {
+// note records the result of a read, and reports whether all requested values are usable.
+func (r *Resolver) note(name types.NamespacedName, data map[string]string, err error, began time.Time) (complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.entry(name)
 	if e == nil {
-		return 0
+		return true
 	}
-	e.read, e.err, e.due = began, err, time.Time{}
-	complete := err == nil
+	complete = err == nil
 	for key := range e.values {
 		e.values[key] = nil
 		value, there := data[key]
@@ -181,14 +178,8 @@ func (r *Resolver) note(name types.NamespacedName, data map[string]string, err e
 		}
 		complete = complete && there && usable(value)
 	}
-	if complete {
-		e.failed = 0
-		return 0
-	}
-	again = min(time.Second<<min(e.failed, 6), maxRetry)
-	e.failed++
-	e.due = time.Now().Add(again)
-	return again
+	e.read, e.err, e.incomplete = began, err, !complete
+	return complete
 }
 
 // usable reports whether a value can be a part of a version.

@@ -13,23 +13,20 @@ import (
 	"syscall"
 )
 
-// Limits configures the limits of one listener.
+// Limits configure a listener.
 type Limits struct {
-	// Connections is the maximum number of open connections. Limit reduces it to a third of the maximum number
-	// of open files of this process.
+	// Connections is the maximum number of open connections. It is reduced to a third of the maximum number of open
+	// files.
 	Connections int
-	// Bytes is the maximum number of bytes that all connections hold together; see Hold. 0 means no
-	// limit.
+	// Bytes is the maximum number of bytes that all connections hold; see Hold. 0 means no limit.
 	Bytes int
-	// Evicted is called when a connection is closed because a limit is exceeded. Its arguments are the address
-	// of that connection, and the number of connections and bytes of this address before. It must not block. It
-	// may be nil.
+	// Evicted is called for each connection that is closed because a limit is exceeded, with its address and what
+	// that address used before. It must not block. It may be nil.
 	Evicted func(address netip.Prefix, connections, bytes int)
 }
 
 // Limit returns a listener with limits. A new connection above the limit replaces the oldest connection of the
-// address that has the most connections. So a new address always gets a connection. A client that shares its
-// address with a client that opens many connections keeps a connection until its connection is the oldest.
+// address with the most connections.
 func Limit(l net.Listener, limits Limits) net.Listener {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err == nil && files.Cur/3 < uint64(limits.Connections) { //nolint:gosec // Connections is not negative
@@ -39,12 +36,11 @@ func Limit(l net.Listener, limits Limits) net.Listener {
 	return &limitListener{Listener: l, limits: limits}
 }
 
-// DialFunc opens a connection, as the field DialContext of http.Transport does.
+// DialFunc is the type of http.Transport.DialContext.
 type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// LimitReads returns a function that dials and wraps the connections of dial, to limit the memory for data from
-// peers. Each byte that was read from a connection counts until the connection is closed. If all connections
-// together exceed limit bytes, LimitReads closes connections like Hold, and calls evicted like Limits.Evicted.
+// LimitReads returns a dial function that limits the bytes read from all its connections, until they are closed, like
+// Hold.
 func LimitReads(dial DialFunc, limit int, evicted func(address netip.Prefix, connections, bytes int)) DialFunc {
 	l := &limitListener{limits: Limits{Connections: math.MaxInt, Bytes: limit, Evicted: evicted}}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -56,7 +52,6 @@ func LimitReads(dial DialFunc, limit int, evicted func(address netip.Prefix, con
 	}
 }
 
-// heldReads is a connection that counts the bytes read from it as held.
 type heldReads struct{ *conn }
 
 func (c heldReads) Read(b []byte) (int, error) {
@@ -65,18 +60,17 @@ func (c heldReads) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Keep removes a connection from the limits, so that it is not closed for another one. Use Keep for
-// authenticated peers. It accepts connections of a listener from Limit, and TLS connections over them.
+// Keep removes a connection from the limits, for example that of an authenticated peer. It accepts connections of
+// Limit, and TLS connections over them.
 func Keep(c net.Conn) {
 	if own := limited(c); own != nil {
 		own.leave()
 	}
 }
 
-// Hold adds n to the number of bytes that a connection holds; a negative n releases bytes. While all
-// connections together hold more than the limit, Hold takes the address that holds the most bytes, and closes
-// its connection that holds the most. Hold accepts connections of a listener from Limit, and TLS connections
-// over them; it ignores other connections.
+// Hold adds n, which may be negative, to the number of bytes that a connection holds. While all connections exceed
+// the limit, it closes the largest connection of the address that holds the most. It accepts connections of Limit,
+// and TLS connections over them; it ignores others.
 func Hold(c net.Conn, n int) {
 	own := limited(c)
 	if own == nil {
@@ -112,7 +106,6 @@ type limitListener struct {
 	held int     // bytes of all of them
 }
 
-// conn is a connection that is limited.
 type conn struct {
 	net.Conn
 	listener *limitListener
@@ -120,7 +113,6 @@ type conn struct {
 	held     int // bytes
 }
 
-// usage is what the connections of one address use.
 type usage struct{ connections, bytes int }
 
 // Accept implements net.Listener.
@@ -132,7 +124,6 @@ func (l *limitListener) Accept() (net.Conn, error) {
 	return l.add(c), nil
 }
 
-// add adds a connection to the limits.
 func (l *limitListener) add(c net.Conn) *conn {
 	own := &conn{Conn: c, listener: l, address: remotePrefix(c.RemoteAddr())}
 	l.mu.Lock()
@@ -164,7 +155,6 @@ func (l *limitListener) evict(rank func(of usage, c *conn) [2]int) {
 	}
 }
 
-// remove removes a connection from the limits. The caller holds the lock.
 func (l *limitListener) remove(c *conn) {
 	if i := slices.Index(l.open, c); i >= 0 {
 		l.open = slices.Delete(l.open, i, i+1)
@@ -184,14 +174,14 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// remotePrefix returns Host of the address of a peer. It returns the zero Prefix if the peer has no IP address.
+// remotePrefix returns Host of the address of a peer.
 func remotePrefix(a net.Addr) netip.Prefix {
 	parsed, _ := netip.ParseAddrPort(a.String()) // an invalid address gives the zero Prefix
 	return Host(parsed.Addr())
 }
 
-// Host returns the addresses that count as one host: an IPv4 address, or the /64 network of an IPv6 address,
-// because one host can use each address of this network. It returns the zero Prefix for an invalid address.
+// Host returns the addresses that count as one host: an IPv4 address, or the /64 network of an IPv6 address. It
+// returns the zero Prefix for an invalid address.
 func Host(ip netip.Addr) netip.Prefix {
 	const ofOneHost = 64
 	ip = ip.Unmap().WithZone("")

@@ -1,4 +1,4 @@
-// Package metrics is what the controller shows to Prometheus.
+// Package metrics has the Prometheus metrics of the controller.
 package metrics
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Metrics are the counters of one controller. Their methods may be called concurrently.
+// Metrics are the metrics of one controller. Their methods may be called concurrently.
 type Metrics struct {
 	registry   *prometheus.Registry
 	requests   *prometheus.CounterVec
@@ -21,7 +21,7 @@ type Metrics struct {
 	blind      *prometheus.CounterVec
 }
 
-// New returns metrics with a registry of their own.
+// New returns Metrics with a registry of their own.
 func New() *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
@@ -52,16 +52,15 @@ func New() *Metrics {
 	return m
 }
 
-// Gauge adds a value that is read when it is asked for.
+// Gauge adds a value that is read on demand.
 func (m *Metrics) Gauge(name, help string, labels prometheus.Labels, value func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
 }
 
-// Registry is for parts that register counters of their own.
+// Registry registers further metrics.
 func (m *Metrics) Registry() prometheus.Registerer { return m.registry }
 
-// Rejected counts a message that was not acted on. Kinds that no base sends count as one, since
-// whoever may publish chooses their names.
+// Rejected counts an ignored message. Unknown kinds count as one, because any client can choose a kind.
 func (m *Metrics) Rejected(tunnel, kind, reason string) {
 	if !kinds[kind] {
 		kind = "other"
@@ -75,7 +74,7 @@ var kinds = map[string]bool{
 	"connection": true, // closed because a limit was exceeded
 }
 
-// Operation notes how long a base took to answer.
+// Operation records how long a base took to answer.
 func (m *Metrics) Operation(command, code string, took time.Duration) {
 	m.operations.WithLabelValues(command, code).Observe(took.Seconds())
 }
@@ -83,29 +82,25 @@ func (m *Metrics) Operation(command, code string, took time.Duration) {
 // Missed counts missed heartbeats.
 func (m *Metrics) Missed(n int) { m.missed.Add(float64(n)) }
 
-// Blind counts the beginning of a blindness.
+// Blind counts an episode in which missed heartbeats are ignored.
 func (m *Metrics) Blind(tunnel, reason string) { m.blind.WithLabelValues(tunnel, reason).Inc() }
 
-// Handler serves the metrics.
+// Handler returns the handler of /metrics.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
 // CountRequests wraps the transport of a Kubernetes client.
 func (m *Metrics) CountRequests(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(r *http.Request) (*http.Response, error) {
-		m.requests.WithLabelValues(r.Method, resource(r.URL.Path)).Inc()
+	return promhttp.RoundTripperFunc(func(r *http.Request) (*http.Response, error) {
+		m.requests.WithLabelValues(r.Method, Resource(r.URL.Path)).Inc()
 		return next.RoundTrip(r)
 	})
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// resource reads resource and subresource from a path of the Kubernetes API:
+// Resource returns resource and subresource from a path of the Kubernetes API:
 // /api/v1/namespaces/<ns>/pods/<name>/status is pods/status.
-func resource(path string) string {
+func Resource(path string) string {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
 	case len(parts) > 2 && parts[0] == "api":

@@ -1,21 +1,18 @@
-// Package pace divides the periods of the controller by one number, so that outages of minutes can
-// be tested in seconds.
+// Package pace divides the periods of the controller by one number, so that outages of minutes can be tested in
+// seconds.
 //
-// Its test reads the controller's sources and finds every period that is written there: each is
-// divided, or named with the reason why not.
+// Its test finds every period in the sources of the controller: it is divided, or listed with a reason.
 package pace
 
 import "time"
 
-// Fastest is the highest Speed: beyond it the periods come close to what a busy machine needs.
+// Fastest is the highest Speed: beyond it, periods come close to the latency of a busy machine.
 const Fastest = 20
 
-// Speed says how many times as fast the system lives. The zero value is 1: periods are as they are
-// written.
+// Speed is the divisor of periods. The zero value means 1.
 type Speed int
 
-// Of is how long a period takes at this speed. What is not positive stays as it is: it turns
-// something off, or means a default.
+// Of divides a period. A value that is not positive is returned unchanged: it disables something, or means a default.
 func (s Speed) Of(d time.Duration) time.Duration {
 	if s <= 1 || d <= 0 {
 		return d
@@ -23,8 +20,7 @@ func (s Speed) Of(d time.Duration) time.Duration {
 	return max(d/time.Duration(s), 1)
 }
 
-// Seconds is the same for what Kubernetes keeps in whole seconds: rounded up, so that nothing ends
-// before its time.
+// Seconds is Of, rounded up to whole seconds.
 func (s Speed) Seconds(d time.Duration) time.Duration {
 	d = s.Of(d)
 	if d <= 0 {

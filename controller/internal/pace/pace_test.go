@@ -47,7 +47,7 @@ var undivided = map[string][]string{
 		"controller.requestTimeout", "controller.untilTheAPIAnswers", "vpod.keepWithin", "vnode.journalTimeout", "vpod.afterConflict", "controller.serveUntil", "controller.headerTimeout", "vpod.apiTimeout", "configmap.readTimeout",
 		"kubelet.queryTimeout", "kubelet.switchTimeout", "kubelet.reviewTimeout", "kubelet.headerTimeout", "kubelet.stopTimeout",
 		"httptunnel.dialTimeout", "httptunnel.headerTimeout", "httptunnel.bodyTimeout", "httptunnel.answerTimeout", "httptunnel.stopTimeout",
-		"mqtt.handshake", "mqtt.retainedTime", "mqtt.behindAfter", "mqtt.lostAfter", "mqtt.echoLate", "mqtt.echoLost", "report.attemptTimeout", "vnode.firstHealth", "certfile.settled",
+		"mqtt.handshake", "mqtt.retainedTime", "mqtt.behindAfter", "mqtt.lostAfter", "mqtt.echoLate", "mqtt.echoLost", "report.attemptTimeout", "vnode.firstHealth",
 	},
 	"a machine that is busy for a second must not break a connection or a Lease": {
 		"api.MinControllerLease", "vnode.MaxLease", "controller.noticeWithin", "mqtt.defaultNotice", "mqtt.minNotice", "mqtt.keepAlive",
@@ -61,7 +61,7 @@ var undivided = map[string][]string{
 	"a duration in the Lease of another controller": {"vnode.durationOf"},
 	"spares the API, the processor or somebody else's service work": {
 		"apiwait.pause", "mqtt.echoEvery", "controller.sweepPause", "controller.add", "vnode.afterConflict", "vnode.New", "vnode.guardEvery", "vnode.levelDelay", "vnode.confirm",
-		"vnode.mayTake", "vnode.claim", "moduleview.gather", "moduleview.New", "configmap.fresh", "configmap.maxRetry", "moduleview.retryDelay", "work.New", "plan.waitFor", "configmap.note", "peer.recheckCordoned",
+		"vnode.mayTake", "vnode.claim", "moduleview.gather", "moduleview.New", "configmap.fresh", "configmap.maxRetry", "moduleview.retryDelay", "work.New", "plan.waitFor", "configmap.New", "peer.recheckCordoned",
 		"report.Start", "report.firstDelay", "report.newHook", "vpod.within", "probe.slowAfter",
 	},
 	"for how long something that is not needed is kept": {

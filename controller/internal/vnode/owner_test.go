@@ -23,7 +23,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
-	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
@@ -390,32 +389,6 @@ func TestBasesOfARunningControllerAreNotTakenOver(t *testing.T) {
 	}
 }
 
-// A base of another controller that sends no heartbeats to this controller is not evaluated or forgotten, and
-// is taken over when the Lease expires.
-func TestABaseWithoutHeartbeatsIsTakenOver(t *testing.T) {
-	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
-	first := newFixture(t, Options{Holder: "first", Clock: clock}, api)
-	first.hear()
-	first.reconcileOnce(t)
-	second := newFixture(t, Options{Holder: "second", Clock: clock}, api)
-	second.registry.Adopt(base.Info{Identity: identity, Tunnel: tunnel.MQTT}, noon)
-	for range 600 {
-		second.reconcileOnce(t)
-		pass(t, time.Second, first, second)
-		first.hear()
-		first.reconcileOnce(t)
-	}
-	if b, known := second.registry.Get(identity); !known || b.Liveness != base.Alive || second.Owns(identity) {
-		t.Fatalf("the second controller knows the base: %t, as %s; serves it: %t", known, b.Liveness, second.Owns(identity))
-	}
-	first.cut.Store(true)
-	pass(t, 16*time.Second, second)
-	second.reconcileOnce(t)
-	if !second.Owns(identity) {
-		t.Error("the base is not taken 16 s after its controller was killed")
-	}
-}
-
 // The Lease of a killed controller is observed for its duration, regardless of its renew time.
 func TestALeaseIsObservedForItsDuration(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
@@ -475,22 +448,6 @@ func TestALeaseWithAWrongDurationExpires(t *testing.T) {
 	s.reconcileOnce(t)
 	if !s.Owns(identity) {
 		t.Errorf("the base is not taken after %s", MaxLease)
-	}
-}
-
-func TestTakeoverDoesNotWaitForAReleasedLease(t *testing.T) {
-	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
-	before := newFixture(t, Options{Holder: "before", Clock: clock}, api)
-	before.hear()
-	before.reconcileOnce(t)
-	if err := before.member.release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	s := newFixture(t, Options{Holder: "me", Clock: clock}, api)
-	s.hear()
-	s.reconcileFor(t, time.Second)
-	if !s.Owns(identity) {
-		t.Error("the base of a controller that released its Lease is not taken within a second")
 	}
 }
 

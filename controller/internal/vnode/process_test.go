@@ -3,7 +3,6 @@ package vnode
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,11 +11,7 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
-
-	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 const markedEnv = "VNODE_TEST_MARKED_PROCESS"
@@ -141,50 +136,5 @@ func TestTheSecondControllerWithTheSameClientIDTakesOver(t *testing.T) {
 				t.Error("the first controller may act")
 			}
 		})
-	}
-}
-
-// An older version of the controller takes the Lease without checking the process.
-func TestAControllerThatLosesItsLeaseStopsActing(t *testing.T) {
-	first, second, _ := sameID(t)
-	second.member.ended = func(string) bool { return true }
-	pass(t, 3*time.Second, second)
-	if !second.Acting() {
-		t.Fatal("the second controller did not take the Lease: this test shows nothing")
-	}
-	first.renewed = time.Time{} // it renews now, and then reads the Lease
-	if err := first.member.renew(t.Context()); err == nil {
-		t.Fatal("it renews a Lease that another process has taken")
-	}
-	if err := first.member.renew(t.Context()); !errors.Is(err, errSameID) || first.Acting() {
-		t.Errorf("renewing: %v, it may act: %t", err, first.Acting())
-	}
-	second.member.ended = func(string) bool { return false }
-	if got := acting(t, time.Minute, first, second); got != [2]int{0, 60} {
-		t.Errorf("they act for %d s of a minute, want the second one only", got)
-	}
-}
-
-// A Lease without the annotation belongs to an older version, which may still be running.
-func TestALeaseWithoutTheProcessAnnotationIsObserved(t *testing.T) {
-	first, _, _ := sameID(t)
-	leases := first.api.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	l, err := leases.Get(t.Context(), first.member.leaseName(), metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	delete(l.Annotations, labels.Process)
-	if _, err := leases.Update(t.Context(), l, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	s := newFixtureAt(t, Options{Holder: "me", Clock: first.clock}, first.api, false)
-	s.member.ended = hasEnded
-	pass(t, 12*time.Second, s)
-	if s.Acting() {
-		t.Error("it acts within 12 s")
-	}
-	pass(t, 3*time.Second, s)
-	if !s.Acting() {
-		t.Error("it does not act after 15 s")
 	}
 }

@@ -22,47 +22,78 @@ const (
 	indexDeployment = "deployment"
 )
 
+// podWatches are caches of Pods.
+type podWatches []cache.SharedIndexInformer
+
+// newPodWatch returns a watch of the Pods that match the selectors. It lists nothing before it runs.
+func newPodWatch(client kubernetes.Interface, labelSelector, fieldSelector string) cache.SharedIndexInformer {
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+		o.LabelSelector, o.FieldSelector = labelSelector, fieldSelector
+	}), informers.WithTransform(slim))
+	watch := factory.Core().V1().Pods().Informer()
+	_ = watch.AddIndexers(cache.Indexers{ // it does not fail before the informer runs
+		indexNode: func(obj any) ([]string, error) { return []string{obj.(*corev1.Pod).Spec.NodeName}, nil },
+		indexModule: func(obj any) (keys []string, _ error) {
+			pod := obj.(*corev1.Pod)
+			for _, c := range pod.Spec.Containers {
+				keys = append(keys, pod.Namespace+"/"+c.Name)
+			}
+			return keys, nil
+		},
+		indexDeployment: func(obj any) ([]string, error) {
+			if deployment := deploymentOf(obj.(*corev1.Pod)); deployment != "" {
+				return []string{deployment}, nil
+			}
+			return nil, nil
+		},
+	})
+	return watch
+}
+
+// run runs the watches until ctx is done.
+func (ws podWatches) run(ctx context.Context) {
+	var running sync.WaitGroup
+	for _, w := range ws {
+		running.Go(func() { w.RunWithContext(ctx) })
+	}
+	running.Wait()
+}
+
+// find returns the Pods with a value of an index.
+func (ws podWatches) find(index, value string) (pods []*corev1.Pod) {
+	for _, w := range ws {
+		objects, _ := w.GetIndexer().ByIndex(index, value) // the index exists
+		for _, o := range objects {
+			pods = append(pods, o.(*corev1.Pod))
+		}
+	}
+	return pods
+}
+
+// Get returns a Pod.
+func (ws podWatches) Get(name types.NamespacedName) (*corev1.Pod, bool) {
+	for _, w := range ws {
+		if o, ok, _ := w.GetIndexer().GetByKey(name.String()); ok { // a cache returns no error
+			return o.(*corev1.Pod), true
+		}
+	}
+	return nil, false
+}
+
 // Informer caches the module Pods of the cluster. It has one watch for each prefix of the label.
 type Informer struct {
-	watches []cache.SharedIndexInformer
+	podWatches
 
 	mu    sync.Mutex
 	heard []cache.InformerSynced // reports for each handler whether it has received all listed Pods
 }
 
-// NewInformer returns an informer. It lists nothing before Start.
+// NewInformer returns an informer. It lists nothing before it runs.
 func NewInformer(client kubernetes.Interface) *Informer {
-	i := &Informer{}
-	// The second watch excludes the Pods of the first one.
-	selectors := []string{
-		labels.Component + "=" + labels.Module,
-		labels.OlderComponent + "=" + labels.Module + "," + labels.Component + "!=" + labels.Module,
-	}
-	for _, selector := range selectors {
-		factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-			o.LabelSelector = selector
-		}), informers.WithTransform(slim))
-		watch := factory.Core().V1().Pods().Informer()
-		// Neither fails before the informer runs.
-		_ = watch.AddIndexers(cache.Indexers{
-			indexNode: func(obj any) ([]string, error) { return []string{obj.(*corev1.Pod).Spec.NodeName}, nil },
-			indexModule: func(obj any) (keys []string, _ error) {
-				pod := obj.(*corev1.Pod)
-				for _, c := range pod.Spec.Containers {
-					keys = append(keys, pod.Namespace+"/"+c.Name)
-				}
-				return keys, nil
-			},
-			indexDeployment: func(obj any) ([]string, error) {
-				if deployment := deploymentOf(obj.(*corev1.Pod)); deployment != "" {
-					return []string{deployment}, nil
-				}
-				return nil, nil
-			},
-		})
-		i.watches = append(i.watches, watch)
-	}
-	return i
+	return &Informer{podWatches: podWatches{
+		newPodWatch(client, labels.Component+"="+labels.Module, ""),
+		newPodWatch(client, labels.OlderComponent+"="+labels.Module+","+labels.Component+"!="+labels.Module, ""), // and not the Pods of the first watch
+	}}
 }
 
 // slim drops large fields of a Pod that the controller does not use.
@@ -77,19 +108,9 @@ func slim(obj any) (any, error) {
 	return obj, nil
 }
 
-// Start runs the watches until ctx ends.
-func (i *Informer) Start(ctx context.Context) error {
-	var wg sync.WaitGroup
-	for _, w := range i.watches {
-		wg.Go(func() { w.RunWithContext(ctx) })
-	}
-	wg.Wait()
-	return nil
-}
-
 // HasSynced reports whether both watches have listed their Pods and all handlers have received them.
 func (i *Informer) HasSynced() bool {
-	for _, w := range i.watches {
+	for _, w := range i.podWatches {
 		if !w.HasSynced() {
 			return false
 		}
@@ -119,7 +140,7 @@ func (i *Informer) Observe(changed func(*corev1.Pod)) error {
 }
 
 func (i *Informer) watch(h cache.ResourceEventHandler) error {
-	for _, w := range i.watches {
+	for _, w := range i.podWatches {
 		registration, err := w.AddEventHandler(h)
 		if err != nil {
 			return err
@@ -140,36 +161,11 @@ func podOf(obj any) *corev1.Pod {
 }
 
 // On returns the module Pods that are bound to a Node.
-func (i *Informer) On(nodeName string) []*corev1.Pod {
-	var pods []*corev1.Pod
-	for _, w := range i.watches {
-		objects, _ := w.GetIndexer().ByIndex(indexNode, nodeName) // the index exists
-		for _, o := range objects {
-			pods = append(pods, o.(*corev1.Pod))
-		}
-	}
-	return pods
-}
+func (i *Informer) On(nodeName string) []*corev1.Pod { return i.find(indexNode, nodeName) }
 
 // elsewhere returns the Pods of a module on other Nodes that are not being deleted.
-func (i *Informer) elsewhere(namespace, module, nodeName string) (pods []*corev1.Pod) {
-	for _, w := range i.watches {
-		objects, _ := w.GetIndexer().ByIndex(indexModule, namespace+"/"+module) // the index exists
-		for _, o := range objects {
-			if pod := o.(*corev1.Pod); pod.Spec.NodeName != nodeName && pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
-				pods = append(pods, pod)
-			}
-		}
-	}
-	return pods
-}
-
-// Get returns a Pod from the cache.
-func (i *Informer) Get(name types.NamespacedName) (*corev1.Pod, bool) {
-	for _, w := range i.watches {
-		if o, ok, _ := w.GetIndexer().GetByKey(name.String()); ok { // a cache gives no error
-			return o.(*corev1.Pod), true
-		}
-	}
-	return nil, false
+func (i *Informer) elsewhere(namespace, module, nodeName string) []*corev1.Pod {
+	return slices.DeleteFunc(i.find(indexModule, namespace+"/"+module), func(pod *corev1.Pod) bool {
+		return pod.Spec.NodeName == nodeName || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil
+	})
 }

@@ -115,7 +115,7 @@ type Provider struct {
 	writer     *writer
 	gaps       gaps
 	templates  templates
-	unmanaged  *unmanagedPods
+	unmanaged  podWatches // see watchUnmanaged
 	versions   *configmap.Resolver
 	prober     *probe.Prober
 	endpoints  *endpoints
@@ -146,7 +146,7 @@ func New(opts Options, client kubernetes.Interface, registry *base.Registry, dia
 	}
 	p.store = newStore(p.templates.outdated)
 	p.writer = &writer{client: client, pods: p.informer}
-	p.unmanaged = newUnmanagedPods(p, client)
+	p.unmanaged = p.watchUnmanaged(client)
 	p.prober = probe.New(probe.Options{Changed: p.probed, Dial: opts.ProbeDial})
 	p.versions = configmap.New(configmap.Options{Client: client, Logger: opts.Logger, Changed: func(name types.NamespacedName) {
 		for _, pod := range p.store.refersTo(name) {
@@ -171,15 +171,14 @@ func (p *Provider) Start(ctx context.Context) error {
 	if err := p.templates.watch(p.templateChanged); err != nil {
 		return err
 	}
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	for _, run := range []func(context.Context){p.operators.Run, p.publishers.Run, p.chores.Run, p.endpoints.lists.Run} {
-		wg.Go(func() { run(ctx) })
+	var running sync.WaitGroup
+	for _, run := range []func(context.Context){
+		p.operators.Run, p.publishers.Run, p.chores.Run, p.endpoints.lists.Run, p.unmanaged.run, p.prober.Start, p.versions.Run, p.informer.run,
+	} {
+		running.Go(func() { run(ctx) })
 	}
-	wg.Go(func() { p.unmanaged.watch.RunWithContext(ctx) })
-	wg.Go(func() { p.prober.Start(ctx) })
-	wg.Go(func() { p.versions.Run(ctx) })
-	return p.informer.Start(ctx)
+	running.Wait()
+	return nil
 }
 
 func (p *Provider) templateChanged(workload string) {
@@ -255,8 +254,8 @@ func (p *Provider) Serve(identity, nodeName, ledger string) {
 		}
 	}
 	p.triggerAll(identity)
-	for _, pod := range p.unmanaged.on(nodeName) {
-		p.unmanaged.changed(pod)
+	for _, pod := range p.unmanaged.find(indexNode, nodeName) {
+		p.unmanagedChanged(pod)
 	}
 }
 
@@ -387,7 +386,7 @@ func (p *Provider) triggerAll(identity string) {
 // includes init containers, Pod-level requests and overhead, and excludes Pods that have ended.
 func (p *Provider) Requested(nodeName string) int64 {
 	var total int64
-	for _, pod := range slices.Concat(p.informer.On(nodeName), p.unmanaged.on(nodeName)) {
+	for _, pod := range slices.Concat(p.informer.On(nodeName), p.unmanaged.find(indexNode, nodeName)) {
 		if pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded {
 			requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 			total += requests.Memory().Value()

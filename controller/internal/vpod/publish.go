@@ -84,7 +84,7 @@ func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Sn
 		}
 		before := p.writer.status(v.podRecord, v.pod)
 		p.probe(ctx, v, key.module, b, before)
-		target := p.desiredStatus(v.podRecord, b, *before.DeepCopy())
+		target := p.desiredStatus(v.podRecord, b, before)
 		if b.Modules == nil && b.Liveness == base.Alive && podstatus.IsReady(&before) {
 			continue // this controller has no list of the base yet
 		}

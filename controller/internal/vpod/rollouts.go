@@ -15,24 +15,20 @@ import (
 // of this Pod.
 func (i *Informer) successorComes(pod *corev1.Pod) bool {
 	unbound, old, others := false, false, false
-	for _, w := range i.watches {
-		objects, _ := w.GetIndexer().ByIndex(indexDeployment, deploymentOf(pod)) // the index exists
-		for _, o := range objects {
-			other := o.(*corev1.Pod)
-			if other.DeletionTimestamp != nil || other.Status.Phase == corev1.PodFailed || other.Status.Phase == corev1.PodSucceeded {
-				continue
+	for _, other := range i.find(indexDeployment, deploymentOf(pod)) {
+		if other.DeletionTimestamp != nil || other.Status.Phase == corev1.PodFailed || other.Status.Phase == corev1.PodSucceeded {
+			continue
+		}
+		if other.Spec.NodeName == "" {
+			if c := podstatus.Condition(&other.Status, corev1.PodScheduled); c != nil && c.Reason == corev1.PodReasonUnschedulable {
+				return false
 			}
-			if other.Spec.NodeName == "" {
-				if c := podstatus.Condition(&other.Status, corev1.PodScheduled); c != nil && c.Reason == corev1.PodReasonUnschedulable {
-					return false
-				}
-				unbound = true
-			}
-			if metav1.GetControllerOf(other).Name == metav1.GetControllerOf(pod).Name {
-				old = true
-			} else {
-				others = true
-			}
+			unbound = true
+		}
+		if metav1.GetControllerOf(other).Name == metav1.GetControllerOf(pod).Name {
+			old = true
+		} else {
+			others = true
 		}
 	}
 	return unbound || old && others

@@ -318,7 +318,7 @@ func (s *store) refersTo(name types.NamespacedName) (pods []*corev1.Pod) {
 	s.read(func() {
 		for _, e := range s.byUID {
 			if slices.ContainsFunc(e.pod.Spec.Containers, func(c corev1.Container) bool {
-				return slices.ContainsFunc(workload.VersionSources(e.pod.Namespace, c), func(s workload.Source) bool { return s.ConfigMap == name })
+				return slices.ContainsFunc(workload.VersionSources(e.pod.Namespace, c), func(source workload.Source) bool { return source.ConfigMap == name })
 			}) {
 				pods = append(pods, e.pod)
 			}

@@ -88,13 +88,12 @@ const (
 // status of a Pod that is not a module.
 func (p *Provider) tend(ctx context.Context, key podKey) (again time.Duration, err error) {
 	name := types.NamespacedName(key)
-	pod := p.unmanaged.get(name)
-	unmanaged := pod != nil
+	pod, unmanaged := p.unmanaged.Get(name)
 	if !unmanaged {
-		pod, _ = p.informer.Get(name)
-	}
-	if pod == nil {
-		return 0, nil
+		var known bool
+		if pod, known = p.informer.Get(name); !known {
+			return 0, nil
+		}
 	}
 	if pod.Spec.NodeName != "" {
 		served := p.service(p.Identity(pod.Spec.NodeName))
@@ -110,7 +109,7 @@ func (p *Provider) tend(ctx context.Context, key podKey) (again time.Duration, e
 	list, changed := p.tolerations(pod)
 	switch {
 	case unmanaged:
-		err = p.unmanaged.tend(ctx, pod)
+		err = p.tendUnmanaged(ctx, pod)
 	case pod.DeletionTimestamp != nil:
 		if left := time.Until(pod.DeletionTimestamp.Time); left > 0 {
 			return left, nil

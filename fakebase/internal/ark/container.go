@@ -133,7 +133,6 @@ func (c *Container) Switch(id string, now time.Time) error {
 	return nil
 }
 
-// find returns a biz that is in one of the states.
 func (c *Container) find(id, doing string, states ...State) (*Biz, error) {
 	b := c.biz[id]
 	switch {

@@ -3,7 +3,6 @@ package jar
 
 import (
 	"archive/zip"
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -90,21 +89,8 @@ type Reader struct {
 	flight singleflight.Group
 
 	mu   sync.Mutex
-	seen map[string]result
+	seen map[string]Manifest // by URL
 }
-
-type result struct {
-	m     Manifest
-	err   error
-	until time.Time // when a failure may be tried again
-}
-
-const (
-	// remembered bounds the memory of a Reader: it starts anew beyond.
-	remembered = 4096
-	// retryAfter keeps a fleet from asking for an unreachable URL base after base.
-	retryAfter = 5 * time.Second
-)
 
 // NewReader returns a Reader with an empty memory.
 func NewReader(l Limits) *Reader {
@@ -118,7 +104,7 @@ func NewReader(l Limits) *Reader {
 			Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true},
 			Timeout:   l.Total,
 		},
-		seen: map[string]result{},
+		seen: map[string]Manifest{},
 	}
 }
 
@@ -136,19 +122,17 @@ func (r *Reader) Read(ctx context.Context, u *url.URL) (Manifest, error) {
 	r.mu.Lock()
 	known, ok := r.seen[key]
 	r.mu.Unlock()
-	if ok && (known.err == nil || time.Now().Before(known.until)) {
-		return known.m, known.err
+	if ok {
+		return known, nil
 	}
 	done := r.flight.DoChan(key, func() (any, error) {
-		// The download serves whoever asks for the URL now, so it does not end
-		// with the first of them; the client's time limit bounds it.
+		// The download is for all callers, so it does not end with the first one. The timeout of the client bounds it.
 		m, err := r.download(context.WithoutCancel(ctx), key)
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if len(r.seen) >= remembered {
-			clear(r.seen)
+		if err == nil {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.seen[key] = m
 		}
-		r.seen[key] = result{m: m, err: err, until: time.Now().Add(retryAfter)}
 		return m, err
 	})
 	select {
@@ -258,7 +242,11 @@ func parse(r io.ReaderAt, size int64) (Manifest, error) {
 		return Manifest{}, &Error{Kind: NotBiz, Detail: "Archive must be a ark biz!"}
 	}
 	defer func() { _ = f.Close() }()
-	attrs, err := attributes(io.LimitReader(f, maxManifest))
+	text, err := io.ReadAll(io.LimitReader(f, maxManifest))
+	var attrs map[string]string
+	if err == nil {
+		attrs, err = attributes(string(text))
+	}
 	if err != nil {
 		return Manifest{}, &Error{Kind: NotZip, Detail: "manifest cannot be read", err: err}
 	}
@@ -284,42 +272,18 @@ func parse(r io.ReaderAt, size int64) (Manifest, error) {
 	return m, nil
 }
 
-// attributes reads the main section of a manifest: "Key: value" lines, where
-// a line that begins with a blank continues the one before. Keys are lower-cased.
-func attributes(r io.Reader) (map[string]string, error) {
+// attributes returns the main attributes of a manifest: "Key: value" lines, where a line that begins with a blank
+// continues the one before. Keys are lower-cased.
+func attributes(text string) (map[string]string, error) {
+	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\n ", "")
+	main, _, _ := strings.Cut(strings.TrimLeft(text, "\n"), "\n\n") // sections of single entries follow
 	attrs := map[string]string{}
-	key, value := "", []byte(nil)
-	s := bufio.NewScanner(r)
-	s.Buffer(nil, maxManifest)
-	for s.Scan() {
-		line := s.Text()
-		if line == "" {
-			if len(attrs) > 0 {
-				break // the sections of single entries follow
-			}
-			continue
-		}
-		if line[0] == ' ' {
-			if key != "" {
-				value = append(value, line[1:]...) // a line has 72 bytes, and a value may have any number
-			}
-			continue
-		}
-		k, v, ok := strings.Cut(line, ":")
+	for line := range strings.Lines(main) {
+		key, value, ok := strings.Cut(line, ":")
 		if !ok {
 			return nil, fmt.Errorf("manifest line %.100q has no colon", line)
 		}
-		attrs[key] = string(value)
-		key, value = strings.ToLower(strings.TrimSpace(k)), []byte(strings.TrimPrefix(v, " "))
-		attrs[key] = ""
-	}
-	attrs[key] = string(value)
-	delete(attrs, "")
-	if err := s.Err(); err != nil {
-		return nil, fmt.Errorf("reading manifest: %w", err)
-	}
-	for k, v := range attrs {
-		attrs[k] = strings.TrimSpace(v)
+		attrs[strings.ToLower(strings.TrimSpace(key))] = strings.TrimSpace(value)
 	}
 	return attrs, nil
 }

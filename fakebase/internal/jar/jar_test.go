@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -206,20 +205,6 @@ func TestDownloadsAreShared(t *testing.T) {
 	}
 }
 
-// A value of any number of lines is read in the time that its bytes take.
-func TestAValueOfManyLines(t *testing.T) {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	attrs, err := attributes(strings.NewReader("a: b" + strings.Repeat("\n c", maxManifest/3-4)))
-	runtime.ReadMemStats(&after)
-	if err != nil || len(attrs["a"]) != maxManifest/3-3 {
-		t.Errorf("a value of %d bytes: %v", len(attrs["a"]), err)
-	}
-	if took := after.TotalAlloc - before.TotalAlloc; took > 32<<20 {
-		t.Errorf("a manifest of %d KiB took %d KiB", maxManifest>>10, took>>10)
-	}
-}
-
 // FuzzParse: no archive makes the reader crash, and what it accepts is complete.
 func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -229,18 +214,6 @@ func FuzzParse(f *testing.F) {
 		}
 		if err != nil && (!IsMalformed(err) || len(err.Error()) > 1000) {
 			t.Errorf("the error of an archive is %.1200v", err)
-		}
-	})
-}
-
-// FuzzAttributes: no manifest makes the reader crash.
-func FuzzAttributes(f *testing.F) {
-	f.Fuzz(func(t *testing.T, raw string) {
-		attrs, err := attributes(strings.NewReader(raw))
-		for k := range attrs {
-			if err == nil && k != strings.ToLower(k) {
-				t.Errorf("key %q", k)
-			}
 		}
 	})
 }

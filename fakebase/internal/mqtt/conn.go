@@ -19,7 +19,6 @@ import (
 // past it.
 const readBuffer = 512
 
-// conn is one connection after its handshake.
 type conn struct {
 	net  net.Conn
 	br   *bufio.Reader
@@ -39,7 +38,6 @@ type conn struct {
 
 func reader(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, readBuffer) }
 
-// connect dials and shakes hands.
 func (c *Client) connect(ctx context.Context) (*conn, error) {
 	dialCtx, cancel := context.WithTimeout(ctx, c.opts.divided(ConnectTimeout))
 	defer cancel()
@@ -137,7 +135,6 @@ func (cn *conn) handle() error {
 	return nil
 }
 
-// next reads and decodes one packet.
 func (cn *conn) next() (packets.Packet, error) {
 	pk := packets.Packet{ProtocolVersion: 4}
 	head, err := cn.br.ReadByte()

@@ -213,42 +213,49 @@ type Step struct {
 
 // Action is what a step does: exactly one field is set.
 type Action struct {
-	// Apply creates or updates objects, as kubectl apply --server-side does.
+	// Apply creates or updates objects, from a file or a resource, as kubectl apply --server-side does. Module
+	// Pods are bound to the bases of the run. Refused is a part of the error with which the API must refuse
+	// them.
 	Apply *Apply `json:"apply,omitempty" jsonschema:"oneof_required=apply"`
-	// Patch changes an object.
+	// Patch changes an object, as kubectl patch does.
 	Patch *Patch `json:"patch,omitempty" jsonschema:"oneof_required=patch"`
-	// Delete deletes objects and waits until they are gone.
+	// Delete deletes objects and waits until they are gone, unless noWait is set. It fails if there are none,
+	// unless ignoreNotFound is set.
 	Delete *Delete `json:"delete,omitempty" jsonschema:"oneof_required=delete"`
 	// Scale sets the replicas of a workload.
 	Scale *Scale `json:"scale,omitempty" jsonschema:"oneof_required=scale"`
-	// Release releases a version of a module.
+	// Release releases a version of a module: it sets the image and BIZ_VERSION of the container, or the label
+	// or annotation that BIZ_VERSION refers to. It fails if the module has that version already.
 	Release *Release `json:"release,omitempty" jsonschema:"oneof_required=release"`
 	// Rollback takes a workload back to an earlier revision, as kubectl rollout undo does.
 	Rollback *Rollback `json:"rollback,omitempty" jsonschema:"oneof_required=rollback"`
-	// Base adds, removes, restarts or upgrades bases.
+	// Base adds, removes, restarts or upgrades bases, or cordons, drains or uncordons their Nodes. An upgrade
+	// replaces a set by bases of another version, in batches.
 	Base *BaseAction `json:"base,omitempty" jsonschema:"oneof_required=base"`
-	// Fault sets, clears or awaits faults of bases, of the controllers' connections to the Kubernetes API,
-	// and of connections to the broker.
+	// Fault sets, clears or awaits faults of bases, of the controllers' connections to the Kubernetes API, and
+	// of connections to the broker. A fault that was never triggered fails the run, unless it has mayNotFire.
 	Fault *FaultAction `json:"fault,omitempty" jsonschema:"oneof_required=fault"`
-	// Controller, Broker, APIServer, ControllerManager and Scheduler do something to a component.
+	// Controller, Broker, APIServer, ControllerManager and Scheduler kill, pause, resume, restart or start a
+	// component.
 	Controller *ComponentAction `json:"controller,omitempty" jsonschema:"oneof_required=controller"`
 	Broker     *ComponentAction `json:"broker,omitempty" jsonschema:"oneof_required=broker"`
 	APIServer  *ComponentAction `json:"apiserver,omitempty" jsonschema:"oneof_required=apiserver"`
 
 	ControllerManager *ComponentAction `json:"controllerManager,omitempty" jsonschema:"oneof_required=controllerManager"`
 	Scheduler         *ComponentAction `json:"scheduler,omitempty" jsonschema:"oneof_required=scheduler"`
-	// Traffic starts or stops requests to modules.
+	// Traffic starts or stops a stream of requests to a module. Its Service must exist.
 	Traffic *TrafficAction `json:"traffic,omitempty" jsonschema:"oneof_required=traffic"`
-	// Script runs a shell script.
+	// Script runs a shell script with KUBECONFIG, NAMESPACE, GROUP and its env.
 	Script *Script `json:"script,omitempty" jsonschema:"oneof_required=script"`
-	// Wait waits for a rollout, a Pod, or the end of a background step.
+	// Wait waits until a rollout is complete, objects are ready or gone, controllers write nothing (quiet), or
+	// a step in the background has ended.
 	Wait *Wait `json:"wait,omitempty" jsonschema:"oneof_required=wait"`
-	// Assert checks until it is so, or the timeout.
+	// Assert waits until a part of a resource or a CEL expression is as given. With for, it must stay so for
+	// that time.
 	Assert *Assert `json:"assert,omitempty" jsonschema:"oneof_required=assert"`
-	// Sleep does nothing for a time.
+	// Sleep does nothing for a time, or until a CEL expression is true.
 	Sleep *Sleep `json:"sleep,omitempty" jsonschema:"oneof_required=sleep"`
-	// Steps are done one after the other, Parallel at the same time. They group steps for Repeat,
-	// If and invariants.
+	// Steps are executed in order, Parallel concurrently. They group steps for Repeat, If and invariants.
 	Steps    []Step `json:"steps,omitempty" jsonschema:"oneof_required=steps"`
 	Parallel []Step `json:"parallel,omitempty" jsonschema:"oneof_required=parallel"`
 }

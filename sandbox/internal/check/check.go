@@ -28,3 +28,11 @@ func Eventually(t testing.TB, patience time.Duration, look func() error) {
 		}
 	}
 }
+
+// Must fails the test on an error.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

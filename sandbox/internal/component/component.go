@@ -7,24 +7,22 @@ import (
 	"time"
 )
 
-// Component is one part of a sandbox: a process of its own, or a part of the daemon (then its PID
-// is the daemon's), or a Pod in the cluster. Its JSON form is that of the control API.
+// Component is one part of a sandbox: a process, a part of the daemon (with the PID of the daemon), or a Pod.
 type Component struct {
 	Name string `json:"name"`
 	// State is running, paused or exited.
 	State string `json:"state"`
-	// Ready is true when the component answers; Reason says why it does not.
+	// Reason is why it is not Ready.
 	Ready  bool   `json:"ready"`
 	Reason string `json:"reason,omitempty"`
 	PID    int    `json:"pid,omitempty"`
-	// Pod is the name of its Pod, for what runs in the cluster.
+	// Pod is the name of its Pod; empty for other components.
 	Pod string `json:"pod,omitempty"`
 	// StartedAt is the start of its last run.
 	StartedAt time.Time `json:"startedAt,omitzero"`
-	// Exit says how it ended; empty while it runs.
+	// Exit is how it ended; empty while it runs.
 	Exit string `json:"exit,omitempty"`
-	// RSS is resident memory in bytes, CPU the time used in nanoseconds; 0 for what is a part of the
-	// daemon.
+	// RSS is resident memory in bytes, CPU the CPU time in nanoseconds; 0 for a part of the daemon.
 	RSS uint64        `json:"rss,omitempty"`
 	CPU time.Duration `json:"cpu,omitempty"`
 	// Log is the path of its log.
@@ -70,13 +68,11 @@ func Refuse(format string, values ...any) error {
 // Part is a part of a sandbox as seen by `status` and `component`. Its methods may be called
 // concurrently.
 type Part interface {
-	// Components tells how each of its components is now, in a fixed order. It does not wait for
-	// changes that go on, and blocks for a second at most.
+	// Components lists its components in a fixed order. It blocks for at most one second.
 	Components(ctx context.Context) []Component
-	// Act does something to one of its components. Start and restart block until it is ready, or ctx
-	// ends. The error may wrap ErrUnknown or a *RefusedError.
+	// Act performs an action on a component. Start and restart block until it is ready. The error may wrap ErrUnknown or
+	// a *RefusedError.
 	Act(ctx context.Context, name string, action Action) error
-	// Down names the components that another `up` has to start again. koupsandbox does not restart a
-	// failed component by itself.
+	// Down names the components that another `up` has to start again.
 	Down(ctx context.Context) []string
 }

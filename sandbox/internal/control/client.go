@@ -18,9 +18,8 @@ import (
 // ErrUnreachable is returned, wrapped, when no daemon answers on the socket.
 var ErrUnreachable = errors.New("the sandbox's daemon does not answer")
 
-// Client talks to the daemon of one sandbox. Its methods may be called
-// concurrently. They return an *Error when the daemon refuses or fails, the cause of ctx
-// when that ends, and ErrUnreachable, wrapped, when the daemon is not there.
+// Client calls the daemon of one sandbox. Its methods may be called concurrently. They return an *Error if the daemon
+// refuses or fails, the cause of ctx, or ErrUnreachable, wrapped.
 type Client struct {
 	transport http.Transport
 	rpc       rpc.Client
@@ -49,13 +48,13 @@ func NewClient(socket string) *Client {
 // Close ends idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// Status asks how the sandbox is; with bases, for each base and its Node too.
+// Status returns the status, with each base and its Node if bases is true.
 func (c *Client) Status(ctx context.Context, bases bool) (*Status, error) {
 	return MethodStatus.Call(ctx, &c.rpc, StatusRequest{bases})
 }
 
-// Up brings the sandbox up and blocks until it is; sink gets the steps. When ctx
-// ends before a first up is done, the daemon takes the sandbox down.
+// Up brings the sandbox up and blocks until it is; sink gets the steps. When ctx ends before a first up is done, the
+// daemon takes the sandbox down.
 func (c *Client) Up(ctx context.Context, r UpRequest, sink func(progress.Event)) (result *UpResult, err error) {
 	err = MethodUp.Call(ctx, &c.rpc, r, func(s UpStep) {
 		if s.Event != nil {
@@ -75,20 +74,18 @@ func (c *Client) Down(ctx context.Context) error {
 	return err
 }
 
-// Hold ties the sandbox to the caller: when ctx or the caller's process ends, and nobody has taken the
-// sandbox down, its daemon does, and removes its state folder. It calls held once that is so, and blocks
-// until the sandbox ends.
+// Hold ties the sandbox to the caller, calls held, and blocks until the sandbox ends. When ctx or the process of the
+// caller ends first, the daemon takes the sandbox down and removes its state folder.
 func (c *Client) Hold(ctx context.Context, held func()) error {
 	return MethodHold.Call(ctx, &c.rpc, rpc.None{}, func(rpc.None) { held() })
 }
 
-// Bases lists the bases with their Nodes: those of a group, or all if it is empty.
+// Bases lists the bases of a group with their Nodes, or all if group is empty.
 func (c *Client) Bases(ctx context.Context, group string) ([]Base, error) {
 	return MethodBases.Call(ctx, &c.rpc, GroupRequest{group})
 }
 
-// AddBases adds bases and returns them when they are connected; their Nodes come
-// a little later.
+// AddBases adds bases and returns them when they are connected. Their Nodes are created later.
 func (c *Client) AddBases(ctx context.Context, r AddRequest) ([]Base, error) {
 	return MethodAddBases.Call(ctx, &c.rpc, r)
 }
@@ -105,14 +102,13 @@ func (c *Client) RestartBase(ctx context.Context, base string, r RestartRequest)
 	return MethodRestartBase.Call(ctx, &c.rpc, r)
 }
 
-// Act does something to a component.
+// Act performs an action on a component.
 func (c *Client) Act(ctx context.Context, r ActRequest) error {
 	_, err := MethodAct.Call(ctx, &c.rpc, r)
 	return err
 }
 
-// Repair starts and resumes the components that a group has left ended or paused, and brings the module
-// controllers back to what they were before it changed them, if that is asked for.
+// Repair reverts the actions of a group on components.
 func (c *Client) Repair(ctx context.Context, r RepairRequest) error {
 	_, err := MethodRepair.Call(ctx, &c.rpc, r)
 	return err
@@ -123,7 +119,7 @@ func (c *Client) SetFault(ctx context.Context, i fault.Injection) (id string, er
 	return MethodSetFault.Call(ctx, &c.rpc, i)
 }
 
-// ClearFaults ends the faults that match and forgets them. An id that no fault has is an error.
+// ClearFaults ends and forgets the faults that match. An unknown id is an error.
 func (c *Client) ClearFaults(ctx context.Context, r FaultSelector) error {
 	_, err := MethodClearFaults.Call(ctx, &c.rpc, r)
 	return err
@@ -134,35 +130,32 @@ func (c *Client) Faults(ctx context.Context, group string) (Faults, error) {
 	return MethodFaults.Call(ctx, &c.rpc, GroupRequest{group})
 }
 
-// SetController brings the module controllers to what is asked, starting again
-// those that differ, and waits until all are ready. It returns what was before,
-// so that the same call can put it back.
+// SetController changes the module controllers, restarts those that differ, and waits until all are ready. It returns a
+// request that reverts the change.
 func (c *Client) SetController(ctx context.Context, r ControllerRequest) (before ControllerRequest, err error) {
 	return MethodSetController.Call(ctx, &c.rpc, r)
 }
 
-// Watch calls sink for every event, in order and one at a time: first what is,
-// then one of kind Synced, then what changes. It blocks until ctx ends, and
-// returns its cause; until the daemon ends, and returns nil; or until sink was
-// so slow that events would be lost, and returns an *Error that says so.
+// Watch calls sink for every event, in order: first the present state, then Synced, then changes. It blocks until ctx
+// ends, and returns its cause; until the daemon ends, and returns nil; or until sink is so slow that events would be lost,
+// and returns an *Error.
 func (c *Client) Watch(ctx context.Context, r WatchRequest, sink func(events.Event)) error {
 	return MethodWatch.Call(ctx, &c.rpc, r, sink)
 }
 
-// StartTraffic starts a stream of requests; its name is unique in the group. It
-// goes on until it is stopped or the group goes.
+// StartTraffic starts a stream of requests with a name that is unique in the group. The stream ends with StopTraffic, or
+// with the group.
 func (c *Client) StartTraffic(ctx context.Context, group string, s traffic.Spec) error {
 	_, err := MethodStartTraffic.Call(ctx, &c.rpc, StartTrafficRequest{group, s})
 	return err
 }
 
-// Traffic tells how the streams of a group are, ended ones too.
+// Traffic lists the streams of a group, including ended ones.
 func (c *Client) Traffic(ctx context.Context, group string) ([]traffic.Summary, error) {
 	return MethodTraffic.Call(ctx, &c.rpc, GroupRequest{group})
 }
 
-// StopTraffic stops a stream, waits for the answers that are on their way, at
-// most for the timeout of a request, and returns what the stream has led to.
+// StopTraffic stops a stream, waits for its open requests, and returns the result.
 func (c *Client) StopTraffic(ctx context.Context, group, name string) (*traffic.End, error) {
 	return MethodStopTraffic.Call(ctx, &c.rpc, StreamRequest{group, name})
 }

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
@@ -61,18 +63,12 @@ func call(ctx context.Context, socket string) string {
 func serve(t *testing.T) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "koup-") // a short path, because a socket goes there
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) }) // a folder for temporary files
-	if err := os.Chmod(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Chmod(folder, 0o755))
 	path := filepath.Join(folder, "s")
 	l, err := control.Listen(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	api := http.NewServeMux()
 	control.MethodStatus.Handle(api, func(context.Context, control.StatusRequest) (*control.Status, error) {
 		return &control.Status{Name: "a"}, nil
@@ -93,13 +89,9 @@ func serve(t *testing.T) string {
 func asUser(t *testing.T, folder string, uid uint32) *exec.Cmd {
 	t.Helper()
 	program, err := os.ReadFile("/proc/self/exe") // the folder of the test's program may be closed
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	copied := filepath.Join(folder, "call")
-	if err := os.WriteFile(copied, program, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(copied, program, 0o755))
 	cmd := exec.Command(copied)
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
@@ -124,9 +116,7 @@ func TestOnlyItsUserMayCall(t *testing.T) {
 		return string(out)
 	}
 	got := []string{call(t.Context(), path), as(0), as(otherUser)}
-	if err := os.Chmod(path, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Chmod(path, 0o666))
 	got = append(got, as(otherUser))
 	want := []string{
 		"the sandbox a", "the sandbox a", "unreachable",
@@ -143,22 +133,14 @@ func TestAClientRefusesADaemonOfAnotherUser(t *testing.T) {
 		t.Skip("NOT TESTED: only root can run a process as another user: make test-root")
 	}
 	folder, err := os.MkdirTemp("", "koup-") // a short path, because a socket goes there
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	if err := os.Chmod(folder, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Chmod(folder, 0o777))
 	cmd := asUser(t, folder, otherUser)
 	cmd.Env = []string{listenEnv + "=" + filepath.Join(folder, "s")}
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()

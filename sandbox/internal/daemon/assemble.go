@@ -268,6 +268,7 @@ func (b *bringUp) newRunner(gateway *traffic.Gateway) (ControllerRunner, error) 
 		return nil, fmt.Errorf("writing the token of heartbeats: %w", err)
 	}
 	p := b.cluster.Properties()
+	o.Token = token
 	o.Program = &host.Controller{
 		Token: token, Sandbox: common, Path: d.o.Programs.Controller, Host: p.Host, KubeletClientCA: p.KubeletClientCA, Serving: b.cluster.Serving,
 	}

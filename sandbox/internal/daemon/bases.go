@@ -107,11 +107,9 @@ func (d *Daemon) using(ctx context.Context) (context.Context, *running, func(), 
 	}
 	wait := d.configNow().Spec.Wait.Duration
 	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("not within %s", wait))
-	ctx, end := context.WithCancelCause(ctx)
-	unhook := context.AfterFunc(d.ending, func() { end(errDown) })
+	ctx, end := d.untilEnd(ctx)
 	return ctx, s, func() {
-		unhook()
-		end(nil)
+		end()
 		cancel()
 	}, nil
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
@@ -16,18 +18,14 @@ import (
 func proxyTo(t *testing.T, addr string) func(*http.Request) (*url.URL, error) {
 	t.Helper()
 	u, err := url.Parse("http://" + addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return http.ProxyURL(u)
 }
 
 func (b *bench) controllers() map[string]int {
 	b.t.Helper()
 	status, err := b.Status(b.t.Context(), false)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	check.Must(b.t, err)
 	pids := map[string]int{}
 	for _, c := range status.Components {
 		if strings.HasPrefix(c.Name, runner.Name) && c.Ready {
@@ -50,9 +48,7 @@ func TestSetController(t *testing.T) {
 	set := func(r control.ControllerRequest) control.ControllerRequest {
 		t.Helper()
 		before, err := b.SetController(t.Context(), r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return before
 	}
 	if before := set(control.ControllerRequest{Replicas: 3}); before.Replicas != 0 || before.Env != nil {

@@ -67,8 +67,6 @@ type Options struct {
 	Dir state.Dir
 	// Programs to run. Required.
 	Programs Programs
-	// Listening is called once, when the control API can be reached. Default: nothing.
-	Listening func()
 	// Logger of the daemon. Default: nothing is logged.
 	Logger *slog.Logger
 
@@ -125,9 +123,6 @@ func New(o Options) *Daemon {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Listening == nil {
-		o.Listening = func() {}
-	}
 	if o.open == nil {
 		o.open = openCluster
 	}
@@ -169,7 +164,6 @@ func (d *Daemon) Start(ctx context.Context) error {
 	server := control.NewServer(d.api())
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	d.o.Listening()
 	d.log.Info("daemon started", "dir", string(d.o.Dir), "pid", os.Getpid())
 
 	idle := time.NewTimer(idleTime)
@@ -208,29 +202,33 @@ func (d *Daemon) Start(ctx context.Context) error {
 	return err
 }
 
-// acquire takes the right to change the sandbox, and returns a context that ends
-// with the caller's and when the sandbox is taken down.
-func (d *Daemon) acquire(ctx context.Context, share int64) (context.Context, func(), error) {
+// untilEnd returns a context that ends with ctx, and when the sandbox is taken down.
+func (d *Daemon) untilEnd(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	unhook := context.AfterFunc(d.ending, func() { cancel(context.Cause(d.ending)) })
-	give := func() {
+	unhook := context.AfterFunc(d.ending, func() { cancel(d.ends()) })
+	return ctx, func() {
 		unhook()
 		cancel(nil)
 	}
+}
+
+// acquire takes the right to change the sandbox. It returns the context of untilEnd.
+func (d *Daemon) acquire(ctx context.Context, share int64) (context.Context, func(), error) {
+	ctx, cancel := d.untilEnd(ctx)
 	if err := d.changes.Acquire(ctx, share); err != nil {
 		err = context.Cause(ctx)
-		give()
+		cancel()
 		return nil, nil, err
 	}
-	if d.ending.Err() != nil { // both were possible
+	release := func() {
+		cancel()
 		d.changes.Release(share)
-		give()
-		return nil, nil, context.Cause(d.ending)
 	}
-	return ctx, func() {
-		give()
-		d.changes.Release(share)
-	}, nil
+	if d.ending.Err() != nil { // Acquire may succeed all the same
+		release()
+		return nil, nil, d.ends()
+	}
+	return ctx, release, nil
 }
 
 // The shares of Daemon.changes.

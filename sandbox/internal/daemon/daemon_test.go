@@ -123,31 +123,27 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	home, err := os.MkdirTemp("", "daemon") // a socket's path must be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(home) })
 	dir := state.Home(home).Dir("test")
-	if err := dir.Create(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, dir.Create())
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	b := &bench{t: t, dir: dir, ended: make(chan error, 1),
 		cluster: &fakeCluster{client: fake.NewClientset(), rest: func(context.Context) error { return nil }}}
-	listening := make(chan struct{})
 	d := New(Options{
-		Dir: dir, Programs: Programs{Controller: self}, Listening: func() { close(listening) },
+		Dir: dir, Programs: Programs{Controller: self},
 		open:   func(clusterOptions) (Cluster, error) { return b.cluster, nil },
 		client: func(*cluster.Cluster) (kubernetes.Interface, error) { return b.cluster.client, nil },
 	})
 	b.daemon = d
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { b.ended <- d.Start(ctx) }()
-	<-listening
-	b.Client = control.NewClient(dir.SocketPath())
+	b.eventually(func() error {
+		b.Client = control.NewClient(dir.SocketPath())
+		_, err := b.Status(t.Context(), false)
+		return err
+	})
 	t.Cleanup(func() {
 		cancel()
 		b.Close()
@@ -240,9 +236,7 @@ func TestUpAndDown(t *testing.T) {
 		t.Errorf("steps (-want +got):\n%s", diff)
 	}
 	status, err := b.Status(t.Context(), true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if diff := cmp.Diff(map[string]string{"daemon": "running true", "broker": "running true", "bases": "running true",
 		"module-controller": "running true"}, components(status)); diff != "" {
 		t.Errorf("components (-want +got):\n%s", diff)
@@ -273,13 +267,9 @@ func TestUpAndDown(t *testing.T) {
 func TestUpAgain(t *testing.T) {
 	b := newBench(t)
 	b.up(request("good", 2))
-	if err := b.Act(t.Context(), control.ActRequest{Component: "module-controller", Action: component.Kill}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "module-controller", Action: component.Kill}))
 	status, err := b.Status(t.Context(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if status.Healthy || len(status.Problems) != 1 || !strings.HasPrefix(status.Problems[0], "module-controller is exited") {
 		t.Errorf("after the kill: %+v", status)
 	}
@@ -304,17 +294,13 @@ func TestUpAgain(t *testing.T) {
 func (b *bench) onlyNodesOfBases() {
 	b.t.Helper()
 	bases, err := b.Bases(b.t.Context(), "")
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	check.Must(b.t, err)
 	var want, got []string
 	for _, base := range bases {
 		want = append(want, "vnode."+base.Identity)
 	}
 	list, err := b.cluster.client.CoreV1().Nodes().List(b.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	check.Must(b.t, err)
 	for _, n := range list.Items {
 		got = append(got, n.Name)
 	}
@@ -383,9 +369,7 @@ func TestUpAgainAfterTrouble(t *testing.T) {
 	states := func() (all []string) {
 		t.Helper()
 		bases, err := b.Bases(t.Context(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		for _, one := range bases {
 			all = append(all, one.HostName+" "+one.State())
 		}
@@ -397,9 +381,7 @@ func TestUpAgainAfterTrouble(t *testing.T) {
 		}
 	}
 	b.eventually(func() error { return same([]string{"base-1 crashed", "base-2 running", "base-3 crashed"}, states()) })
-	if err := b.Act(t.Context(), control.ActRequest{Component: "broker", Action: component.Pause}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "broker", Action: component.Pause}))
 	result, _ := b.up(request("good", 3))
 	if err := same([]string{"resumed broker", "started base-1 again", "started base-3 again"}, result.Changes); err != nil {
 		t.Errorf("changes: %v", err)
@@ -493,22 +475,14 @@ func TestBrokerAsAComponent(t *testing.T) {
 	b := newBench(t)
 	b.up(request("good", 2))
 	before, err := b.Status(t.Context(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Act(t.Context(), control.ActRequest{Component: "broker", Action: component.Stop}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "broker", Action: component.Stop}))
 	status, err := b.Status(t.Context(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if status.Healthy || components(status)["broker"] != "exited false" {
 		t.Errorf("status without a broker: %v", components(status))
 	}
-	if err := b.Act(t.Context(), control.ActRequest{Component: "broker", Action: component.Start}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "broker", Action: component.Start}))
 	added, err := b.AddBases(t.Context(), control.AddRequest{Count: 1}) // waits until it is connected
 	if err != nil || len(added) != 1 || !added[0].Connected {
 		t.Fatalf("adding gave %v, %v", added, err)
@@ -526,9 +500,7 @@ func TestBrokerAsAComponent(t *testing.T) {
 // own, and takes no notice of it.
 func TestBrokerOfTheUser(t *testing.T) {
 	theirs, err := broker.New(broker.Options{Env: "given"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- theirs.Start(ctx) }()
@@ -547,9 +519,7 @@ func TestBrokerOfTheUser(t *testing.T) {
 	r.BrokerPassword = theirs.Passwords().Controller
 	b.up(r)
 	status, err := b.Status(t.Context(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if status.Broker.URL != r.Config.Spec.Broker.URL || status.Broker.Addr == theirs.Addr() || status.Broker.Stats != nil {
 		t.Errorf("broker: %+v", status.Broker)
 	}
@@ -561,9 +531,7 @@ func TestBrokerOfTheUser(t *testing.T) {
 			t.Errorf("%s holds the password, or %v", file, err)
 		}
 	}
-	if err := b.Act(t.Context(), control.ActRequest{Component: broker.Component, Action: component.Kill}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: broker.Component, Action: component.Kill}))
 	b.eventually(func() error {
 		status, err := b.Status(t.Context(), false)
 		if err == nil && (theirs.Stats().Clients != 0 || !slices.Contains(status.Problems,
@@ -572,9 +540,7 @@ func TestBrokerOfTheUser(t *testing.T) {
 		}
 		return err
 	})
-	if err := b.Act(t.Context(), control.ActRequest{Component: broker.Component, Action: component.Start}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: broker.Component, Action: component.Start}))
 	b.eventually(func() error {
 		if n := theirs.Stats().Clients; n != 2 {
 			return fmt.Errorf("%d clients of the broker", n)
@@ -595,9 +561,7 @@ func TestBasesAndFaults(t *testing.T) {
 	}
 	b.up(request("good", 2))
 	id, err := b.SetFault(t.Context(), fault.Injection{Fault: v1alpha1.Fault{Kind: "silent"}, Bases: []string{"base-1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if _, err := b.SetFault(t.Context(), fault.Injection{Target: v1alpha1.TargetMQTT, Bases: []string{"base-1"}, Fault: v1alpha1.Fault{ID: "held", Kind: v1alpha1.MQTTHold}}); err != nil {
 		t.Error(err)
 	}

@@ -62,13 +62,9 @@ func testFlows(t *testing.T) *flows {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"version":"1"}`) }))
 	t.Cleanup(s.Close)
 	host, port, err := net.SplitHostPort(strings.TrimPrefix(s.URL, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	number, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	service := func(name, ip string) *corev1.Service {
 		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
 			Spec: corev1.ServiceSpec{ClusterIP: ip, Ports: []corev1.ServicePort{{Port: int32(number)}}}}
@@ -131,14 +127,10 @@ func TestFlowsChooseTheRoute(t *testing.T) {
 		group string
 		spec  traffic.Spec
 	}{{"routed", streamTo("service", "stock")}, {"routed", bases}, {"processes", streamTo("service", "stock")}} {
-		if err := f.Begin(t.Context(), c.group, c.spec); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, f.Begin(t.Context(), c.group, c.spec))
 		awaitEnd(t, f, c.group, c.spec.Name)
 		end, err := f.Stop(t.Context(), c.group, c.spec.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		records := 0
 		if err := f.Records(t.Context(), c.group, c.spec.Name, func(traffic.Record) { records++ }); err != nil {
 			t.Error(err)
@@ -209,9 +201,7 @@ func TestFlowsToBasesInPods(t *testing.T) {
 	ended := make(chan error, 2)
 	go func() { ended <- pods.Start(ctx) }()
 	members, err := pods.Add(t.Context(), fleet.Set{Group: "g", Name: "base", Spec: v1alpha1.BaseSet{Runtime: v1alpha1.RuntimeCluster}}, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	check.Eventually(t, patience, func() error {
 		for _, m := range members {
 			if !m.Base.Status().Running {
@@ -245,14 +235,10 @@ func TestFlowsToBasesInPods(t *testing.T) {
 		spec := streamTo(name, "pods")
 		spec.Total = 4
 		change(&spec)
-		if err := f.Begin(t.Context(), "g", spec); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, f.Begin(t.Context(), "g", spec))
 		awaitEnd(t, f, "g", name)
 		end, err := f.Stop(t.Context(), "g", name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		for _, r := range end.LostRequests { // no base has the module
 			all = append(all, fmt.Sprintf("%s: %s of %s (%s, %q)", end.Route, r.Result, r.Base, r.Endpoint, r.Pod))
 		}
@@ -286,9 +272,7 @@ func TestFlowsToBasesInPods(t *testing.T) {
 	endless := streamTo("endless", "")
 	bases(&endless)
 	endless.Total = 0
-	if err := f.Begin(t.Context(), "g", endless); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, f.Begin(t.Context(), "g", endless))
 	waited := false
 	leaving = func() {
 		waited = true

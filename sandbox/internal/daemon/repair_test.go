@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -37,9 +39,7 @@ func TestControllersAreBroughtBackLast(t *testing.T) {
 	b.up(request("good", 1))
 	b.changes("run", 2)
 	b.changes("run", 3)
-	if err := b.Act(t.Context(), control.ActRequest{Component: "broker", Action: component.Pause, Group: "run"}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "broker", Action: component.Pause, Group: "run"}))
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := b.daemon.Repair(over, control.RepairRequest{Group: "run"}); err == nil {
@@ -60,9 +60,7 @@ func TestControllersAreBroughtBackLast(t *testing.T) {
 		b.wanted(step.name, step.replicas)
 	}
 	status, err := b.Status(t.Context(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if got := components(status)["broker"]; got != "running true" {
 		t.Errorf("the broker is %q", got)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -28,9 +30,7 @@ func TestResolveLocation(t *testing.T) {
 	if err == nil {
 		err = os.WriteFile(program, text.Bytes(), 0o755)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for name, tc := range map[string]struct {
 		given   v1alpha1.Location
 		host    string

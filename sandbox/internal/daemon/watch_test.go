@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/fakebase"
@@ -107,9 +109,7 @@ func TestWatchAGroup(t *testing.T) {
 	add := func(group, set string, spec *v1alpha1.BaseSet) control.Base {
 		t.Helper()
 		added, err := b.AddBases(t.Context(), control.AddRequest{Count: 1, Group: group, Set: set, Spec: spec})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return added[0]
 	}
 	add("g", "old", &v1alpha1.BaseSet{Faults: []v1alpha1.Fault{{Kind: basefault.KindLatency, Delay: basefault.Delay{Min: 1}}}})
@@ -130,29 +130,21 @@ func TestWatchAGroup(t *testing.T) {
 	}
 	web := add("g", "web", &v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP})
 	m, err := b.daemon.running.fleet.Find(web.HostName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	told := s.until("base web-1 connected")
 	command := func(name, body string) {
 		t.Helper()
 		response, err := http.Post("http://"+m.Base.HTTPAddr()+"/"+name, "application/json", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		_ = response.Body.Close()
 	}
 	command(events.CommandHealth, `{}`)
 	command("installBiz", `{"bizName":"biz1","bizVersion":"1","bizUrl":"https://modules.example/biz1-1-ark-biz.jar"}`)
 	command("uninstallBiz", `{"bizName":"biz1","bizVersion":"1"}`)
 	for _, action := range []component.Action{component.Pause, component.Resume, component.Stop, component.Start} {
-		if err := b.Act(t.Context(), control.ActRequest{Component: "broker", Action: action}); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "broker", Action: action}))
 	}
-	if err := b.Act(t.Context(), control.ActRequest{Component: "module-controller", Action: component.Kill}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "module-controller", Action: component.Kill}))
 	if _, err := b.RemoveBases(t.Context(), control.RemoveRequest{Bases: []string{web.HostName}}); err != nil {
 		t.Fatal(err)
 	}
@@ -205,14 +197,10 @@ func TestOwnerGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := traffic.Spec{Traffic: v1alpha1.Traffic{Via: v1alpha1.ViaBases, Module: "biz1"}}
-	if err := b.StartTraffic(t.Context(), "g", spec); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, b.StartTraffic(t.Context(), "g", spec))
 	act := func(name string, action component.Action) {
 		t.Helper()
-		if err := b.Act(t.Context(), control.ActRequest{Component: name, Action: action, Group: "g"}); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, b.Act(t.Context(), control.ActRequest{Component: name, Action: action, Group: "g"}))
 	}
 	if _, err := b.SetController(t.Context(), control.ControllerRequest{Replicas: 2, Group: "g"}); err != nil {
 		t.Fatal(err)
@@ -299,9 +287,7 @@ func TestTraffic(t *testing.T) {
 	}
 	s := b.watch(control.WatchRequest{Group: "g"})
 	spec := traffic.Spec{Traffic: v1alpha1.Traffic{Name: "load", Via: v1alpha1.ViaBases, Module: "biz1", Bases: v1alpha1.BaseNames{"web"}}}
-	if err := b.StartTraffic(t.Context(), "g", spec); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, b.StartTraffic(t.Context(), "g", spec))
 	for _, stream := range []struct {
 		*stream
 		prefix string
@@ -328,9 +314,7 @@ func TestTraffic(t *testing.T) {
 		t.Errorf("while it runs: %+v, %v", running, err)
 	}
 	end, err := b.StopTraffic(t.Context(), "g", "load")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var records int
 	if err := b.TrafficRecords(t.Context(), "g", "load", func(traffic.Record) { records++ }); err != nil {
 		t.Error(err)
@@ -339,24 +323,16 @@ func TestTraffic(t *testing.T) {
 		t.Errorf("of %d requests %d were lost, %d told, %d recorded", end.Sent, end.Lost, len(end.LostRequests), records)
 	}
 	status, err := b.Status(t.Context(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	// The controller's way to a base: the gateway connects it to arklet.
 	added, err := b.AddBases(t.Context(), control.AddRequest{Count: 1, Group: "g", Set: "http", Spec: &v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	m, err := b.daemon.running.fleet.Find(added[0].HostName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	_, port, _ := strings.Cut(m.Base.HTTPAddr(), ":")
 	client := &http.Client{Transport: &http.Transport{Proxy: proxyTo(t, status.Gateway), DisableKeepAlives: true}}
 	response, err := client.Post("http://"+m.IP()+":"+port+"/queryAllBiz", "application/json", strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = response.Body.Close() }()
 	var answer struct{ Code, BaseIdentity string }
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || answer.Code != "SUCCESS" || answer.BaseIdentity != added[0].Identity {

@@ -125,7 +125,7 @@ func (f *Fleet) release(members []*Member) {
 
 // optionsOf makes of the options of a set those of one of its bases.
 func (f *Fleet) optionsOf(m *Member, s Set, options fakebase.Options, delay time.Duration) fakebase.Options {
-	options.Identity, options.NewIdentity = uuid.NewString(), uuid.NewString
+	options.Identity = uuid.NewString()
 	options.IP, options.HostName = m.IP(), m.HostName
 	options.InitialDelay = delay
 	options.Seed = seedOf(s, m.Index)

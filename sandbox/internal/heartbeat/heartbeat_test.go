@@ -80,9 +80,7 @@ func TestEachControllerGetsEachHeartbeat(t *testing.T) {
 	short, end := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer end()
 	request, err := http.NewRequestWithContext(short, http.MethodPost, "http://module-controller/heartbeat", strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if response, err := h.RoundTrip(request); err == nil {
 		_ = response.Body.Close()
 		t.Error("a heartbeat that nobody takes was answered")
@@ -98,9 +96,7 @@ func TestATokenInThePath(t *testing.T) {
 	defer s.Close()
 	h.Set("module-controller", strings.TrimPrefix(s.URL, "http://")+"/secret")
 	response, err := (&http.Client{Transport: h, Timeout: patience}).Post("http://module-controller/heartbeat", "application/json", strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if err := response.Body.Close(); err != nil {
 		t.Error(err)
 	}
@@ -130,9 +126,7 @@ func TestFromOutside(t *testing.T) {
 	defer controller.Close()
 	h.Set("module-controller", strings.TrimPrefix(controller.URL, "http://"))
 	endpoint, err := h.Open(ctx, "127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if again, err := h.Open(ctx, "127.0.0.1"); again != endpoint || err != nil {
 		t.Errorf("asked again, the endpoint is %s (%v), was %s", again, err, endpoint)
 	}
@@ -140,9 +134,7 @@ func TestFromOutside(t *testing.T) {
 	got := map[string]string{}
 	for _, url := range []string{endpoint + "/heartbeat", endpoint + "/queryBaseline", endpoint + "/readyz", root + "/heartbeat", root + "/wrong/heartbeat"} {
 		response, err := http.Post(url, "application/json", strings.NewReader("{}"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		body, err := io.ReadAll(response.Body)
 		if err := errors.Join(err, response.Body.Close()); err != nil {
 			t.Error(err)
@@ -214,9 +206,7 @@ func TestAnAnswerThatBreaksOff(t *testing.T) {
 	h := New(nil)
 	h.Set("module-controller", strings.TrimPrefix(s.URL, "http://"))
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://module-controller/heartbeat", strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	response, err := h.RoundTrip(request)
 	if response != nil || err == nil || !strings.Contains(err.Error(), "reading the answer to a heartbeat") {
 		t.Errorf("got %v, %v", response, err)

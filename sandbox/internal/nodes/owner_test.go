@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -103,9 +105,7 @@ func TestCheckUnused(t *testing.T) {
 func TestOwnerRemove(t *testing.T) {
 	client := fake.NewClientset(world()...)
 	podsByNode(client)
-	if err := me.Remove(t.Context(), client); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, me.Remove(t.Context(), client))
 	want := []string{
 		"Node vnode.lost", "Node vnode.other-env", "Node vnode.taken-by-me", "Node vnode.theirs", "Node vnode.theirs-other-sandbox",
 		"Lease controller-theirs", "Lease ledger-theirs", "Lease module-controller-peer.dev", "Lease vnode.lost",
@@ -116,9 +116,7 @@ func TestOwnerRemove(t *testing.T) {
 	}
 	for _, holder := range []string{"", "koupsandbox-me-1"} {
 		client := fake.NewClientset(lease("module-controller-peer.dev", "", "", holder))
-		if err := me.Remove(t.Context(), client); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, me.Remove(t.Context(), client))
 		if all, err := client.CoordinationV1().Leases("").List(t.Context(), metav1.ListOptions{}); err != nil || len(all.Items) > 0 {
 			t.Errorf("a Lease for peer Deployments, held by %q, stays: %v, %v", holder, all.Items, err)
 		}
@@ -131,9 +129,7 @@ func TestCreated(t *testing.T) {
 	n := New(fake.NewClientset(), "dev", func(identity, holder string) { got = append(got, identity+" "+holder) })
 	for _, node := range []*corev1.Node{heldNode("a", "dev", "mc-0", "1"), heldNode("a", "dev", "mc-0", "1"), heldNode("b", "dev", "mc-0", "2"), heldNode("c", "dev", "", "")} {
 		slim, err := slim(node)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		n.set(slim)
 	}
 	if diff := cmp.Diff([]string{"a mc-0", "c "}, got); diff != "" {

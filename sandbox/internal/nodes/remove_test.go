@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -49,9 +51,7 @@ func podsByNode(client *fake.Clientset) {
 // The fake clientset deletes no collections: what it is asked for is looked at.
 func TestSweepDeletesWhatControllersNoted(t *testing.T) {
 	client := fake.NewClientset()
-	if err := Sweep(t.Context(), client); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, Sweep(t.Context(), client))
 	var asked []string
 	for _, a := range client.Actions() {
 		if d, ok := a.(clienttesting.DeleteCollectionAction); ok && a.GetVerb() == "delete-collection" {
@@ -69,9 +69,7 @@ func TestRemove(t *testing.T) {
 	worker := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
 	client := fake.NewClientset(slices.Concat(withPod(aNode(corev1.ConditionTrue)), withPod(other), withPod(worker))...)
 	podsByNode(client)
-	if err := Remove(t.Context(), client, func(n *corev1.Node) bool { return n.Name == "vnode.a" }); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, Remove(t.Context(), client, func(n *corev1.Node) bool { return n.Name == "vnode.a" }))
 	if diff := cmp.Diff([]string{"Node vnode.b.dev", "Node worker", "Pod on-vnode.b.dev", "Pod on-worker", "Lease vnode.b.dev", "Lease worker"}, remaining(t, client)); diff != "" {
 		t.Errorf("what is left (-want +got):\n%s", diff)
 	}
@@ -85,13 +83,9 @@ func TestEnded(t *testing.T) {
 		n.Annotations = map[string]string{labels.Holder: "me"}
 	}
 	client := fake.NewClientset(served, other, stays)
-	if err := New(client, "dev", nil).Ended(t.Context(), []string{"a", "b", "without a node"}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, New(client, "dev", nil).Ended(t.Context(), []string{"a", "b", "without a node"}))
 	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var left []string
 	for _, n := range nodes.Items {
 		left = append(left, n.Name)
@@ -109,9 +103,7 @@ func TestTakesCommands(t *testing.T) {
 		node.Name, node.Labels[labels.TunnelPort] = "vnode."+name, port
 		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalDNS, Address: "192.0.2.1"}, {Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
 		slim, err := slim(node)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		n.set(slim)
 	}
 	for addr, want := range map[string]bool{"127.0.0.1:2238": true, "127.0.0.1:2239": false, "192.0.2.1:2238": false, "": false, "127.0.0.1:": false} {
@@ -145,23 +137,17 @@ func remaining(t *testing.T, client kubernetes.Interface) []string {
 	t.Helper()
 	var left []string
 	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, n := range nodes.Items {
 		left = append(left, "Node "+n.Name)
 	}
 	pods, err := client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, p := range pods.Items {
 		left = append(left, "Pod "+p.Name)
 	}
 	leases, err := client.CoordinationV1().Leases("").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, l := range leases.Items {
 		left = append(left, "Lease "+l.Name)
 	}

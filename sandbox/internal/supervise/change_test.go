@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -27,9 +29,7 @@ func TestChangesAreTold(t *testing.T) {
 	if err == nil {
 		err = b.WaitReady(t.Context(), "a")
 	}
-	if err = errors.Join(err, b.Stop(context.Background(), "a")); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(err, b.Stop(context.Background(), "a")))
 	mu.Lock()
 	defer mu.Unlock()
 	want := []string{"a running ", "a paused ", "a running ", "a exited signal: killed", "a running ", "a exited exit status 0"}

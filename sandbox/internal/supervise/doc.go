@@ -1,10 +1,6 @@
-// Package supervise runs the components of a sandbox as processes of their own, so that a scenario
-// can kill, stop, pause, resume or restart each of them, and so that what a crashed sandbox left
-// behind can be found and ended safely.
+// Package supervise runs the components of a sandbox as processes, which a scenario can kill, stop, pause, resume and
+// restart. It does not restart components that have failed.
 //
-// A process is known by its pid together with its start time, written to <dir>/<name>.json. A pid
-// whose start time differs from the record belongs to somebody else and is never signalled.
-//
-// Nothing is started again by itself: a component that was killed stays down, and its status says
-// why.
+// A run record, <dir>/<name>.json, identifies a process by its PID and start time, so that a later supervisor can end it.
+// A process with another start time is never signalled.
 package supervise

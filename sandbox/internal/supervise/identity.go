@@ -6,14 +6,12 @@ import (
 	"time"
 )
 
-// errNoProcess says that no process has the pid, or that it has ended and waits to be collected by
-// its parent.
+// errNoProcess means that no process has the PID, or that the process is a zombie.
 var errNoProcess = errors.New("no such process")
 
 // usage is what the operating system says about a live process.
 type usage struct {
-	// start tells this process from every other that has had or will have its pid. It is compared,
-	// never interpreted.
+	// start differs from that of every other process with the same PID.
 	start string
 	// stopped is true after SIGSTOP.
 	stopped bool
@@ -21,9 +19,8 @@ type usage struct {
 	cpu     time.Duration
 }
 
-// owned returns a handle on the process pid if it is the one that started at start, and
-// errNoProcess if that one is gone. On Linux the handle is a pidfd taken before the start time is
-// read, so that a signal through it cannot reach a later process of the same pid.
+// owned returns a handle on the process that started at start, or errNoProcess. On Linux the handle is a pidfd from
+// before the start time is read, so that a signal cannot reach a later process with the same PID.
 func owned(pid int, start string) (*os.Process, error) {
 	p, err := os.FindProcess(pid)
 	if err != nil {

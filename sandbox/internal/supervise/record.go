@@ -21,20 +21,16 @@ type Record struct {
 	Name string `json:"name"`
 	// PID of the process.
 	PID int `json:"pid"`
-	// Start, together with PID, tells the process from every other; what it says differs by
-	// operating system.
-	Start string `json:"start"`
-	// StartedAt is the time of the start, for people to read.
+	// Start identifies the process together with PID. Its format depends on the operating system.
+	Start     string    `json:"start"`
 	StartedAt time.Time `json:"startedAt"`
 	// Command is the program with its arguments.
 	Command []string `json:"command"`
-	// StopSignal is the number of the signal that asks the process to end.
-	StopSignal int `json:"stopSignal"`
-	// StopTimeout is how long the process may take to end.
+	// StopSignal and StopTimeout are those of Spec.
+	StopSignal  int           `json:"stopSignal"`
 	StopTimeout time.Duration `json:"stopTimeoutNanoseconds"`
-	// Group has signals go to the whole process group.
-	Group bool `json:"group,omitempty"`
-	// Alive is true if the very process of the record runs now.
+	Group       bool          `json:"group,omitempty"`
+	// Alive reports whether the process runs now.
 	Alive bool `json:"-"`
 }
 
@@ -66,8 +62,7 @@ func newRecord(spec Spec, r *run) Record {
 	}
 }
 
-// RecordSelf writes a run record of the calling process, for a daemon that others must find. The
-// record stays when the process ends; it then reads as not alive.
+// RecordSelf writes a run record of the calling process. The record remains when the process ends.
 func RecordSelf(dir, name string) error {
 	if err := validName(name); err != nil {
 		return err
@@ -134,9 +129,8 @@ func removeRecord(dir, name string) error {
 	return nil
 }
 
-// Records reads the run records in dir, in order of start, and looks which of their processes still
-// run. A folder that does not exist has none. A record that cannot be read is reported in the
-// error; the others are returned all the same.
+// Records reads the run records in dir, in order of start. The error reports records that cannot be read; the others are
+// returned nevertheless. A directory that does not exist has none.
 func Records(dir string) ([]Record, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -178,11 +172,9 @@ func readRecord(path string) (Record, error) {
 	return r, nil
 }
 
-// CleanStale ends the recorded processes that are still the ones that were started, the one started
-// last first, and removes all records: the way to begin after a crash or a reboot. The calling
-// process and its record are left alone. It returns the records of the processes that it ended. It
-// blocks until they are gone: at most their stop timeouts, and no time at all after ctx has ended,
-// when they are killed.
+// CleanStale ends the recorded processes that still run, the one started last first, and removes all records. It leaves
+// the calling process and its record alone. It returns the records of the ended processes. It blocks until they have
+// ended; it kills a process after its stop timeout, or when ctx ends.
 func CleanStale(ctx context.Context, dir string) ([]Record, error) {
 	records, err := Records(dir)
 	errs := []error{err}

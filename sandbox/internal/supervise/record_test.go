@@ -2,14 +2,14 @@ package supervise
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -33,28 +33,16 @@ func TestRecordSaysWhatRuns(t *testing.T) {
 		StopSignal: int(syscall.SIGINT), StopTimeout: 7 * time.Second, Alive: true,
 	}}
 	got, err := Records(b.Supervisor.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Record{}, "Start", "StartedAt")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if err := b.Kill("store"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, b.Kill("store"))
 	want[0].Alive = false
 	got, err = Records(b.Supervisor.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Record{}, "Start", "StartedAt")); diff != "" {
 		t.Errorf("after Kill (-want +got):\n%s", diff)
-	}
-}
-
-func TestRecordsOfNothing(t *testing.T) {
-	if got, err := Records(filepath.Join(t.TempDir(), "missing")); err != nil || got != nil {
-		t.Errorf("Records of a missing folder: %v, %v", got, err)
 	}
 }
 
@@ -69,30 +57,20 @@ func TestCleanStale(t *testing.T) {
 	b.up(t, stubborn)
 	b.up(t, b.spec("dead", "polite"))
 	b.up(t, b.spec("stranger", "polite"))
-	if err := b.Kill("dead"); err != nil {
-		t.Fatal(err)
-	}
-	if err := RecordSelf(dir, "self"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, b.Kill("dead"))
+	check.Must(t, RecordSelf(dir, "self"))
 	// The stranger got the pid of a process that was started at another time.
 	stranger, err := readRecord(filepath.Join(dir, "stranger.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	stranger.Start += "0"
-	if err := writeRecord(dir, stranger); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, writeRecord(dir, stranger))
 
 	if got, err := readRecord(filepath.Join(dir, "stranger.json")); err != nil || got.Alive {
 		t.Errorf("the record of a process that is gone: %+v, %v", got, err)
 	}
 
 	ended, err := CleanStale(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if diff := cmp.Diff([]string{"api", "store"}, names(ended)); diff != "" {
 		t.Errorf("ended (-want +got):\n%s", diff)
 	}
@@ -110,9 +88,7 @@ func TestCleanStale(t *testing.T) {
 		t.Errorf("states (-want +got):\n%s", diff)
 	}
 	left, err := Records(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if diff := cmp.Diff([]string{"self"}, names(left)); diff != "" {
 		t.Errorf("records left (-want +got):\n%s", diff)
 	}
@@ -136,9 +112,7 @@ func TestDamagedRecords(t *testing.T) {
 	for file, content := range map[string]string{
 		"torn.json": `{"name": "torn", "pid":`, "other.json": `{"name": "store", "pid": 4242}`, "init.json": `{"name": "init", "pid": 1}`,
 	} {
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600))
 	}
 	got, err := Records(dir)
 	if diff := cmp.Diff([]string{"store"}, names(got)); diff != "" {
@@ -149,35 +123,4 @@ func TestDamagedRecords(t *testing.T) {
 			t.Errorf("%v does not name %s", err, file)
 		}
 	}
-}
-
-// lines is a log handler that keeps message and component.
-type lines struct {
-	slog.Handler
-	mu   sync.Mutex
-	kept []string
-}
-
-func (l *lines) logger() *slog.Logger { return slog.New(l) }
-
-func (l *lines) Enabled(context.Context, slog.Level) bool { return true }
-
-func (l *lines) Handle(_ context.Context, r slog.Record) error {
-	text := r.Message
-	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == "component" {
-			text += " " + a.Value.String()
-		}
-		return true
-	})
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.kept = append(l.kept, text)
-	return nil
-}
-
-func (l *lines) take() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.kept
 }

@@ -31,16 +31,14 @@ type Status struct {
 	State     State     `json:"state"`
 	PID       int       `json:"pid"`
 	StartedAt time.Time `json:"startedAt"`
-	// ExitError says how the process ended ("signal: killed", "exit status 1", "exit status 0");
-	// empty while it runs.
+	// ExitError is how the process ended, such as "exit status 1"; empty while it runs.
 	ExitError string `json:"exitError,omitempty"`
 	// RSS is resident memory in bytes; 0 when exited.
 	RSS uint64 `json:"rss"`
-	// CPU is the processor time used so far, in nanoseconds; 0 when exited.
-	CPU time.Duration `json:"cpu"`
-	// Ready is true when the component's Ready returned nil just now.
-	Ready bool `json:"ready"`
-	// Reason says why it is not ready; empty when ready.
+	// CPU is the CPU time, in nanoseconds; 0 when exited.
+	CPU   time.Duration `json:"cpu"`
+	Ready bool          `json:"ready"`
+	// Reason is why it is not ready; empty when ready.
 	Reason string `json:"reason,omitempty"`
 	// LogFile and Metrics of the component, as in its Spec.
 	LogFile string `json:"logFile,omitempty"`
@@ -51,9 +49,7 @@ type Status struct {
 // and never answers.
 const readyTimeout = time.Second
 
-// Status tells what the components do now whose names are wanted, nil for all, in the order of
-// their names. All are asked for their readiness at once, so it takes about as long as the slowest
-// answer and at most one second.
+// Status returns the wanted components (nil = all), sorted by name. It blocks for at most one second.
 func (s *Supervisor) Status(ctx context.Context, wanted func(name string) bool) []Status {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -100,8 +96,7 @@ func (s *Supervisor) status(ctx context.Context, name string) Status {
 	return st
 }
 
-// question is what tells whether a run of the component does its work; nil if it does as soon as it
-// runs.
+// question returns the readiness check of a run; nil = the component is ready as soon as it runs.
 func (s Spec) question(r *run) func(context.Context) error {
 	if s.ReadyLog == nil {
 		return s.Ready
@@ -143,13 +138,13 @@ func logs(path string, offset int64, fits *regexp.Regexp) bool {
 type NotReadyError struct {
 	// Name of the component.
 	Name string
-	// Reason is what its Ready said last, or how it exited.
+	// Reason is the last error of Ready, or how the process exited.
 	Reason string
-	// Exited is true when its process ended, false when time ran out.
+	// Exited reports whether the process ended; otherwise time ran out.
 	Exited bool
 	// LogFile of the component; empty if it has none.
 	LogFile string
-	// LastLines of what it logged since this start; empty if it said nothing.
+	// LastLines of the log since this start.
 	LastLines []string
 
 	offset int64 // of the log at this start
@@ -177,9 +172,7 @@ func (e *NotReadyError) Unwrap() error { return e.cause }
 // addressInUse is what a program logs when somebody has its port, in any language.
 var addressInUse = regexp.MustCompile("(?i)" + regexp.QuoteMeta(syscall.EADDRINUSE.Error()))
 
-// PortTaken tells whether err says that a component exited, and its log since this start that an
-// address was in use. Whoever had it may be gone by now: a connection, for instance, that the kernel
-// gave this port for a moment.
+// PortTaken reports whether err is from a component that exited and has logged that an address was in use.
 func PortTaken(err error) bool {
 	var e *NotReadyError
 	return errors.As(err, &e) && e.Exited && logs(e.LogFile, e.offset, addressInUse)

@@ -24,29 +24,25 @@ var ErrUnknown = errors.New("unknown component")
 type Spec struct {
 	// Name of the component and of its run record; letters, digits, dots and dashes.
 	Name string
-	// Path of the program.
+	// Path of the program, and its arguments.
 	Path string
-	// Args follow the program's name.
 	Args []string
 	// Env has variables in the form KEY=value, in addition to the variables of ComponentEnviron. If a key
 	// occurs twice, the last value is used.
 	Env []string
 	// Dir to run in; empty means that of this process.
 	Dir string
-	// LogFile receives standard output and standard error, appended; empty means they are thrown
-	// away.
+	// LogFile receives standard output and standard error, appended; empty means that they are discarded.
 	LogFile string
 	// Metrics is the URL of its metrics, for Status; empty if it has none.
 	Metrics string
 	// Ready returns nil when the component does its work, or what is missing; nil means ready as
 	// soon as it runs.
 	Ready func(context.Context) error
-	// ReadyLog, in place of Ready, fits a line that the process has logged since its start when it
-	// does its work. It needs LogFile.
+	// ReadyLog replaces Ready: the component is ready when it has logged a matching line since its start. It needs
+	// LogFile.
 	ReadyLog *regexp.Regexp
-	// Group has signals go to all processes that the component has started and that stayed in its
-	// process group, and ends those that outlive it: for programs that are not ours, such as a
-	// script.
+	// Group sends signals to the whole process group, and kills what is left of the group when the component ends.
 	Group bool
 	// StopSignal asks the component to end; nil means SIGTERM.
 	StopSignal os.Signal
@@ -70,8 +66,7 @@ type Options struct {
 	Changed func(Change)
 }
 
-// Supervisor starts and stops components. Its methods may be called concurrently; those that name
-// one component wait for each other.
+// Supervisor starts and stops components. Its methods may be called concurrently.
 type Supervisor struct {
 	dir     string
 	logger  *slog.Logger
@@ -115,10 +110,9 @@ func New(o Options) *Supervisor {
 	}
 }
 
-// Start starts spec in a process group of its own, so that Ctrl-C on a terminal does not reach it,
-// and writes its run record. It returns when the process runs, ready or not. The process outlives
-// ctx and the Supervisor; only Stop and Kill end it. Starting a name that runs already is an error;
-// one that has exited is started anew with the new spec.
+// Start starts spec in its own process group, which Ctrl-C on a terminal does not reach, and writes its run record. It
+// does not wait until the component is ready. The process outlives ctx and the Supervisor. It is an error if the
+// component already runs.
 func (s *Supervisor) Start(ctx context.Context, spec Spec) error {
 	if err := validName(spec.Name); err != nil {
 		return err
@@ -248,8 +242,7 @@ func (s *Supervisor) WaitReady(ctx context.Context, name string) error {
 	return s.WaitUntil(ctx, name, spec.question(r))
 }
 
-// WaitUntil is WaitReady with another question in place of the component's Ready, for what it can
-// do earlier or later than being ready; nil asks for no more than that the process runs.
+// WaitUntil is WaitReady with another function in place of the component's Ready. nil waits until the process runs.
 func (s *Supervisor) WaitUntil(ctx context.Context, name string, ready func(context.Context) error) error {
 	spec, r, err := s.find(name)
 	if err != nil {
@@ -296,9 +289,8 @@ func (s *Supervisor) WaitUntil(ctx context.Context, name string, ready func(cont
 	}
 }
 
-// Stop asks the component to end, waits, and kills it after its StopTimeout or when ctx ends,
-// whichever comes first. It returns when the process is gone and its run record removed. Stopping
-// what has exited or was never started is fine.
+// Stop ends the component, and removes its run record. It kills the process after StopTimeout, or when ctx ends. It is
+// not an error if the component does not run.
 func (s *Supervisor) Stop(ctx context.Context, name string) error {
 	s.mu.Lock()
 	c := s.components[name]
@@ -311,7 +303,7 @@ func (s *Supervisor) Stop(ctx context.Context, name string) error {
 	return s.stop(ctx, c)
 }
 
-// Remove is Stop, and forgets the component: Status does not tell of it any more.
+// Remove is Stop, and removes the component from Status.
 func (s *Supervisor) Remove(ctx context.Context, name string) error {
 	if err := s.Stop(ctx, name); err != nil {
 		return err
@@ -382,7 +374,7 @@ func (s *Supervisor) StopAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Kill ends the component with SIGKILL and returns when it is gone. It stays in Status as exited.
+// Kill ends the component with SIGKILL, and waits for its end. Status lists it as exited.
 func (s *Supervisor) Kill(name string) error {
 	_, r, err := s.find(name)
 	if err == nil {
@@ -396,13 +388,12 @@ func (s *Supervisor) Kill(name string) error {
 	return nil
 }
 
-// Pause halts the component with SIGSTOP: its connections stay open and nothing answers. It returns when
-// the process stands.
+// Pause halts the component with SIGSTOP, and waits until it has stopped.
 func (s *Supervisor) Pause(name string) error {
 	return s.signal("pausing", name, syscall.SIGSTOP, Paused)
 }
 
-// Resume lets a paused component go on.
+// Resume continues a paused component.
 func (s *Supervisor) Resume(name string) error {
 	return s.signal("resuming", name, syscall.SIGCONT, Running)
 }
@@ -426,8 +417,8 @@ func (s *Supervisor) signal(doing, name string, sig os.Signal, now State) error 
 	return nil
 }
 
-// settle waits until the process has halted, or gone on: on a busy machine its threads do so some time
-// after the signal. It gives up after settleWithin: somebody else may have sent another signal.
+// settle waits until the process has stopped or continued after a signal. It returns after settleWithin, because another
+// program may have sent another signal.
 func (r *run) settle(halted bool) {
 	for until := time.Now().Add(settleWithin); time.Now().Before(until); time.Sleep(settleLook) {
 		if u, err := inspect(r.process.Pid); err != nil || u.start != r.start || u.stopped == halted {
@@ -441,8 +432,7 @@ const (
 	settleLook   = time.Millisecond
 )
 
-// Restart stops the component, if it runs, and starts it again with the same Spec. It does not wait
-// until it is ready.
+// Restart stops the component, and starts it with the same Spec. It does not wait until the component is ready.
 func (s *Supervisor) Restart(ctx context.Context, name string) error {
 	s.mu.Lock()
 	c := s.components[name]

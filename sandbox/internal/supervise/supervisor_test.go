@@ -92,12 +92,8 @@ func (b bench) spec(name, how string) Spec {
 // up starts a component and waits until it is ready.
 func (b bench) up(t *testing.T, spec Spec) {
 	t.Helper()
-	if err := b.Start(t.Context(), spec); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.WaitReady(t.Context(), spec.Name); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, b.Start(t.Context(), spec))
+	check.Must(t, b.WaitReady(t.Context(), spec.Name))
 }
 
 func (b bench) one(t *testing.T, name string) Status {
@@ -129,35 +125,25 @@ func TestLifeOfAComponent(t *testing.T) {
 		t.Errorf("process group %d (%v), want its own, %d: Ctrl-C would reach it", group, err, running.PID)
 	}
 
-	if err := b.Pause("store"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, b.Pause("store"))
 	if diff := cmp.Diff(Status{Name: "store", State: Paused, Reason: "paused"}, b.one(t, "store"), volatile); diff != "" {
 		t.Errorf("paused (-want +got):\n%s", diff)
 	}
-	if err := b.Resume("store"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, b.Resume("store"))
 	eventually(t, func() error { return differs(Running, b.one(t, "store").State) })
 
-	if err := b.Kill("store"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, b.Kill("store"))
 	want := Status{Name: "store", State: Exited, ExitError: "signal: killed", Reason: "exited: signal: killed"}
 	if diff := cmp.Diff(want, b.one(t, "store"), volatile); diff != "" {
 		t.Errorf("killed (-want +got):\n%s", diff)
 	}
 
-	if err := b.Restart(t.Context(), "store"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, b.Restart(t.Context(), "store"))
 	again := b.one(t, "store")
 	if again.State != Running || again.PID == running.PID {
 		t.Errorf("after Restart: %+v; was process %d", again, running.PID)
 	}
-	if err := b.Stop(t.Context(), "store"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, b.Stop(t.Context(), "store"))
 	if err := b.Stop(t.Context(), "store"); err != nil {
 		t.Errorf("stopping what is stopped: %v", err)
 	}
@@ -185,14 +171,10 @@ func TestStopEndsEvery(t *testing.T) {
 			}
 			b.up(t, spec)
 			if tc.pause {
-				if err := b.Pause("store"); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, b.Pause("store"))
 			}
 			pid := b.one(t, "store").PID
-			if err := b.Stop(t.Context(), "store"); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, b.Stop(t.Context(), "store"))
 			if got := b.one(t, "store").ExitError; got != tc.exit {
 				t.Errorf("ended with %q, want %q", got, tc.exit)
 			}
@@ -231,12 +213,8 @@ func TestWaitReadyFailure(t *testing.T) {
 	hanging := b.spec("broker", "fail")
 	hanging.Ready = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	// What an earlier run logged is not the reason for this failure.
-	if err := os.MkdirAll(filepath.Dir(failing.LogFile), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(failing.LogFile, []byte("from an earlier run\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.MkdirAll(filepath.Dir(failing.LogFile), 0o700))
+	check.Must(t, os.WriteFile(failing.LogFile, []byte("from an earlier run\n"), 0o600))
 	for name, tc := range map[string]struct {
 		spec  Spec
 		ctx   context.Context
@@ -257,9 +235,7 @@ func TestWaitReadyFailure(t *testing.T) {
 			LastLines: []string{"component is up"}}, context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := b.Start(t.Context(), tc.spec); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, b.Start(t.Context(), tc.spec))
 			err := b.WaitReady(tc.ctx, tc.spec.Name)
 			var got *NotReadyError
 			if !errors.As(err, &got) {
@@ -314,17 +290,17 @@ func TestStartRefuses(t *testing.T) {
 func TestStopAllGoesBackwards(t *testing.T) {
 	b := newBench(t)
 	for _, name := range []string{"store", "api", "scheduler"} {
-		spec := b.spec(name, "polite")
-		spec.LogFile = filepath.Join(b.dir, "all.log")
-		b.up(t, spec)
+		b.up(t, b.spec(name, "polite"))
 	}
-	var log lines
-	b.logger = log.logger()
-	if err := b.StopAll(t.Context()); err != nil {
-		t.Fatal(err)
+	var mu sync.Mutex
+	var ended []string
+	b.changed = func(c Change) {
+		mu.Lock()
+		defer mu.Unlock()
+		ended = append(ended, c.Name)
 	}
-	want := []string{"component exited scheduler", "component exited api", "component exited store"}
-	if diff := cmp.Diff(want, log.take()); diff != "" {
+	check.Must(t, b.StopAll(t.Context()))
+	if diff := cmp.Diff([]string{"scheduler", "api", "store"}, ended); diff != "" {
 		t.Errorf("order of the end (-want +got):\n%s", diff)
 	}
 }
@@ -341,9 +317,7 @@ func TestConcurrentOperations(t *testing.T) {
 		wg.Go(func() { _ = b.Kill("store") })
 	}
 	wg.Wait()
-	if err := b.Stop(t.Context(), "store"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, b.Stop(t.Context(), "store"))
 	if got := b.one(t, "store").State; got != Exited {
 		t.Errorf("state %s after Stop", got)
 	}
@@ -377,9 +351,7 @@ func TestPortTaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			log := filepath.Join(b.dir, "script.log")
-			if err := os.WriteFile(log, []byte(tc.before), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.WriteFile(log, []byte(tc.before), 0o600))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			spec := Spec{Name: "script", Path: "/bin/sh", Args: []string{"-c", tc.script}, LogFile: log, Ready: func(context.Context) error {
@@ -388,9 +360,7 @@ func TestPortTaken(t *testing.T) {
 				}
 				return errors.New("not ready")
 			}}
-			if err := b.Start(ctx, spec); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, b.Start(ctx, spec))
 			if err := b.WaitReady(ctx, "script"); PortTaken(err) != tc.want {
 				t.Errorf("taken: %t, for the error %v", PortTaken(err), err)
 			}
@@ -407,9 +377,7 @@ func TestGroup(t *testing.T) {
 		LogFile: log, ReadyLog: regexp.MustCompile("ready$"), Group: true}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.WaitReady(t.Context(), "script"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, s.WaitReady(t.Context(), "script"))
 	text, err := os.ReadFile(log)
 	var child int
 	if err == nil {
@@ -418,9 +386,7 @@ func TestGroup(t *testing.T) {
 	if err != nil || child <= 1 {
 		t.Fatalf("no child in %q: %v", text, err)
 	}
-	if err := s.Kill("script"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, s.Kill("script"))
 	check.Eventually(t, 10*time.Second, func() error {
 		if err := syscall.Kill(child, 0); errors.Is(err, syscall.ESRCH) {
 			return nil

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
@@ -22,16 +24,12 @@ func TestTail(t *testing.T) {
 		{"warn\tfailed\npanic\tno space\nexample.com/a.B(...)\n\texample.com/a@v1/b.go:147\npanic: no space\n\ngoroutine 1 [running]:\n" +
 			"main.run({0x1})\n\tmain.go:54 +0xac\nmain.main()\n\tmain.go:42 +0x5e", []string{"panic\tno space", "panic: no space"}},
 	} {
-		if err := os.WriteFile(path, []byte(tc.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(path, []byte(tc.text), 0o600))
 		if diff := cmp.Diff(tc.want, supervise.Tail(path, 0, 2)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
-	if err := os.WriteFile(path, []byte("before\nnow\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(path, []byte("before\nnow\n"), 0o600))
 	if diff := cmp.Diff([]string{"now"}, supervise.Tail(path, int64(len("before\n")), 2)); diff != "" {
 		t.Errorf("of what comes later (-want +got):\n%s", diff)
 	}

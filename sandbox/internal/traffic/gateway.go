@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/http/httputil"
 	"net/netip"
 	"sync"
 	"time"
@@ -47,7 +48,7 @@ type GatewayOptions struct {
 // them. All methods may be called concurrently. It is an HTTP proxy, too.
 type Gateway struct {
 	o     GatewayOptions
-	proxy http1
+	proxy *httputil.ReverseProxy
 
 	want   func() // asks for the Services
 	wanted chan struct{}
@@ -108,7 +109,7 @@ func NewGateway(o GatewayOptions) *Gateway {
 		change: make(chan struct{}),
 	}
 	g.want = sync.OnceFunc(func() { close(g.wanted) })
-	g.proxy.init(g)
+	g.proxy = g.newProxy()
 	return g
 }
 
@@ -116,7 +117,6 @@ func NewGateway(o GatewayOptions) *Gateway {
 // and returns nil then. Until somebody uses a Service it costs nothing. It can be
 // called once.
 func (g *Gateway) Start(ctx context.Context) error {
-	defer g.proxy.close()
 	select {
 	case <-g.wanted:
 	case <-ctx.Done():

@@ -17,33 +17,24 @@ import (
 	"syscall"
 )
 
-// http1 is the proxy side of a Gateway.
-type http1 struct {
-	g         *Gateway
-	transport *http.Transport
-	reverse   *httputil.ReverseProxy
-}
-
 type hostKey struct{}
 
-func (h *http1) init(g *Gateway) {
-	h.g = g
-	// A connection for each request, so that each is picked anew.
-	h.transport = &http.Transport{
-		DisableKeepAlives: true, DisableCompression: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			host, _ := ctx.Value(hostKey{}).(string)
-			return g.dialHost(ctx, host)
+// newProxy returns the proxy for requests that are not CONNECT. Each request has its own connection, so that each
+// selects an endpoint.
+func (g *Gateway) newProxy() *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Transport: &http.Transport{
+			DisableKeepAlives: true, DisableCompression: true,
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				host, _ := ctx.Value(hostKey{}).(string)
+				return g.dialHost(ctx, host)
+			},
 		},
-	}
-	h.reverse = &httputil.ReverseProxy{
-		Transport: h.transport, FlushInterval: -1,
-		Rewrite:      func(*httputil.ProxyRequest) {},
-		ErrorHandler: proxyFailed,
+		FlushInterval: -1,
+		Rewrite:       func(*httputil.ProxyRequest) {},
+		ErrorHandler:  proxyFailed,
 	}
 }
-
-func (h *http1) close() { h.transport.CloseIdleConnections() }
 
 // ServeHTTP is an HTTP proxy to Services (http://SERVICE.NAMESPACE[:PORT]/…) and bases (http://IP[:PORT]/…). The
 // port of a base is its module port (the default) or its command port. With CONNECT, the proxy also connects to the
@@ -60,7 +51,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Scheme != "http":
 		http.Error(w, fmt.Sprintf("This proxy sends http:// requests only, not %s://; for TLS use CONNECT.", r.URL.Scheme), http.StatusBadRequest)
 	default:
-		g.proxy.reverse.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), hostKey{}, r.URL.Host)))
+		g.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), hostKey{}, r.URL.Host)))
 	}
 }
 

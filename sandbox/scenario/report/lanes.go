@@ -44,19 +44,8 @@ const (
 // things are in the order of their rows within a lane.
 var things = []thing{thingLife, thingNode, thingModule, thingPod, thingProcess, thingFault, thingEndpoints}
 
-// States that no event contains: of bases, of Pods, and of the endpoints of a Service.
+// States of the endpoints of a Service.
 const (
-	baseStarting     = "starting"
-	baseConnected    = "connected"
-	baseReady        = "ready"
-	baseDisconnected = "disconnected"
-	baseDown         = "down"
-
-	podPending     = "pending"
-	podReady       = "ready"
-	podNotReady    = "notReady"
-	podTerminating = "terminating"
-
 	endpointsAll   = "all"
 	endpointsSome  = "some"
 	endpointsNone  = "none"
@@ -261,19 +250,8 @@ func (b *laneBuilder) base(e *events.BaseEvent, now time.Time, before, base *eve
 			b.close(moduleKey(e.Base, m.ModuleRef), now)
 		}
 	}
-	state := baseStarting
-	switch {
-	case !base.Running:
-		state = baseDown
-	case base.Connected && base.Ready:
-		state = baseReady
-	case base.Connected:
-		state = baseConnected
-	case base.Ready || e.Change == events.BaseDisconnected:
-		state = baseDisconnected
-	}
 	key := laneKey{laneBase, e.Base}
-	b.span(spanKey{key, thingLife, e.Base}).change(now, state, e.Identity)
+	b.span(spanKey{key, thingLife, e.Base}).change(now, string(base.State()), e.Identity)
 }
 
 func moduleKey(base string, m events.ModuleRef) spanKey {
@@ -312,7 +290,7 @@ func (b *laneBuilder) pod(now time.Time, before, p *events.PodStatus) {
 	if len(p.Modules) > 0 {
 		s.version = p.Modules[0].Version
 	}
-	s.change(now, podState(&p.PodState), podText(&p.PodState))
+	s.change(now, string(p.Stage()), podText(&p.PodState))
 }
 
 // podKey returns the key of a Pod's span. The span is in the lane of the Pod's base, or of its Node
@@ -323,19 +301,6 @@ func podKey(p *events.PodStatus) spanKey {
 		lane = laneKey{laneBase, name}
 	}
 	return spanKey{lane, thingPod, p.PodKey()}
-}
-
-func podState(p *events.PodState) string {
-	switch {
-	case p.Deleting:
-		return podTerminating
-	case p.Ready:
-		return podReady
-	case p.Phase == "Pending":
-		return podPending
-	default:
-		return podNotReady
-	}
 }
 
 func podText(p *events.PodState) string {

@@ -67,7 +67,7 @@ func TestLanes(t *testing.T) {
 			"module[1] stock:2 (2) 10-20 RESOLVED", "module[1] stock:2 (2) 20-100 ACTIVATED", "module[0] stock:3 (3) 50-100 RESOLVED",
 		}},
 		{"the modules of a base end with its process", []events.Event{base(0, "connected"), module(1, "1", "ACTIVATED"), base(9, "down")}, []string{
-			"base base-1", "life[0] base-1 () 0-9 connected", "life[0] base-1 () 9-100 down", "module[0] stock:1 (1) 1-9 ACTIVATED",
+			"base base-1", "life[0] base-1 () 0-9 starting", "life[0] base-1 () 9-100 down", "module[0] stock:1 (1) 1-9 ACTIVATED",
 		}},
 		{"a Pod is bound to a base, which is removed", []events.Event{
 			pod(0, "", events.PodState{Phase: "Pending"}),

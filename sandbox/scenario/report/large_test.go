@@ -2,7 +2,6 @@ package report_test
 
 import (
 	"bytes"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -58,16 +57,5 @@ func TestSummaryOfManyFailuresStaysSmall(t *testing.T) {
 		strings.Count(summary.String(), "And 9,501 further runs, which `report.html` has."), strings.Count(summary.String(), "What else went wrong is in")}
 	if diff := cmp.Diff([]int{500, 20, 1, 1}, got); diff != "" {
 		t.Errorf("rows, evidence, notes (-want +got):\n%s", diff)
-	}
-}
-
-// BenchmarkHTML writes the page of 50 bases with 10,000 events each.
-func BenchmarkHTML(b *testing.B) {
-	r := large(50, 10000)
-	b.ReportMetric(float64(len(r.Runs[0].Timeline)), "events")
-	for b.Loop() {
-		if err := report.WriteHTML(io.Discard, r); err != nil {
-			b.Fatal(err)
-		}
 	}
 }

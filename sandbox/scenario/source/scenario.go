@@ -46,13 +46,6 @@ type Cell struct {
 	Values map[string]any
 }
 
-// Env compiles the scenario's conditions.
-func (s *Scenario) Env() *expr.Env { return s.env }
-
-// Line is the line in which a field stands, such as spec.steps[2]; that of its nearest parent when
-// it has none.
-func (s *Scenario) Line(path string) int { return s.doc.Line(path) }
-
 // The kind and the group of a YAML text, at its first level.
 var (
 	kindLine  = regexp.MustCompile(`(?m)^kind:\s*["']?(\w+)["']?\s*(#.*)?$`)

@@ -26,7 +26,6 @@ const (
 
 func env(name string) []string { return []string{"FAKEBASE_" + name} }
 
-// flags are all flags of the command; each has its environment variable.
 func flags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "mqtt", Category: catTunnels, EnvVars: env("MQTT"), Usage: "`URL` of the MQTT broker, tcp://host:port or ssl://host:port"},
@@ -68,7 +67,7 @@ func flags() []cli.Flag {
 		&cli.DurationFlag{Name: "request-duration", Category: catModules, EnvVars: env("REQUEST_DURATION"), Usage: "how long a module works on a request"},
 
 		&cli.StringFlag{Name: "faults", Category: catOperator, EnvVars: env("FAULTS"), Usage: "YAML `FILE` with a list of faults"},
-		&cli.Uint64Flag{Name: "seed", Category: catOperator, EnvVars: env("SEED"), Usage: "makes everything random repeatable"},
+		&cli.Uint64Flag{Name: "seed", Category: catOperator, EnvVars: env("SEED"), Usage: "makes random delays and faults repeatable"},
 		&cli.BoolFlag{Name: "web", Category: catOperator, EnvVars: env("WEB"), Usage: "open the listeners for module traffic and print their addresses"},
 		&cli.StringFlag{Name: "web-addr", Category: catOperator, EnvVars: env("WEB_ADDR"), Usage: "`ADDR` where a base listens for module traffic", DefaultText: "127.0.0.1, any free port"},
 		&cli.StringFlag{Name: "control", Category: catOperator, EnvVars: env("CONTROL"), Usage: "`ADDR` of a control endpoint, 127.0.0.1:0 for any port; prints its URL"},
@@ -100,7 +99,6 @@ func New(version string, stdout, stderr io.Writer) *cli.App {
 	}
 }
 
-// serve starts the bases and waits for them.
 func serve(ctx context.Context, c *cli.Context, stdout, stderr io.Writer) error {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.String("log-level"))); err != nil {
@@ -152,7 +150,6 @@ func serve(ctx context.Context, c *cli.Context, stdout, stderr io.Writer) error 
 	return nil
 }
 
-// openWeb opens the listeners for module traffic and prints their addresses.
 func openWeb(ctx context.Context, bases []*fakebase.Base, stdout io.Writer) error {
 	for _, b := range bases {
 		addr, err := b.WebAddr(ctx)

@@ -104,7 +104,7 @@ func TestBadInput(t *testing.T) {
 		{"--mqtt tcp://h:1 --catalogue nowhere.yaml", "--catalogue: open nowhere.yaml"},
 		{"--mqtt tcp://h:1 --catalogue " + write("c", "modules: [{naem: x}]"), `unknown field "naem"`},
 		{"--mqtt tcp://h:1 --catalogue " + write("d", "modules: [{}]"), "modules[0].name: is required"},
-		{"--mqtt tcp://h:1 --faults " + write("e", "{"), "e: yaml: "},
+		{"--mqtt tcp://h:1 --faults " + write("e", "{"), "yaml: line 1: did not find"},
 		{"--mqtt tcp://h:1 --faults " + write("f", "- kind: gremlin"), `kind "gremlin": unknown`},
 		{"--mqtt tcp://h:1 --control nowhere", "--control nowhere:"},
 		{"--http http://h:1 --http-addr 127.0.0.1:0 --web --web-addr nowhere", "opening web listener of base"},

@@ -1,10 +1,8 @@
 package app
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,7 +15,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/urfave/cli/v2"
-	"go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
 
 	"github.com/koupleless/koupsandbox/fakebase"
 )
@@ -31,7 +29,6 @@ var activations = map[string]fakebase.Activation{
 	"multi":   fakebase.ActivateMulti,
 }
 
-// options turns flags into the options of every base.
 func options(c *cli.Context, logger *slog.Logger) ([]fakebase.Options, error) {
 	count := c.Int("count")
 	if count < 1 || count > maxCount {
@@ -214,17 +211,7 @@ func readYAML(file string, into any) error {
 	if err != nil {
 		return err
 	}
-	var tree any
-	if err := yaml.Unmarshal(raw, &tree); err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	asJSON, err := json.Marshal(tree)
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	d := json.NewDecoder(bytes.NewReader(asJSON))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	if err := yaml.UnmarshalStrict(raw, into); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	return nil

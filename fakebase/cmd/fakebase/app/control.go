@@ -45,7 +45,6 @@ func listenControl(ctx context.Context, addr string, bases []*fakebase.Base) (*c
 
 func (c *control) addr() string { return c.ln.Addr().String() }
 
-// start serves until ctx ends.
 func (c *control) start(ctx context.Context) error {
 	srv := &http.Server{Handler: c.guard(c.routes()), ReadHeaderTimeout: 10 * time.Second}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })

@@ -83,14 +83,11 @@ type Row struct {
 	Good   bool              `+"`json:\"good\"`"+`
 }
 `))
-	want := `// Written from sandbox/board/wire.go by ` + "`make generate`" + `. Do not edit.
+	want := `// Written from sandbox/board/wire.go, which describes the types, by ` + "`make generate`" + `. Do not edit.
 
-// Colour of it.
 export type Colour = "red" | "blue";
 
-// Row is a thing.
 export interface Row {
-  // Name of it.
   name: string;
   colour?: Colour;
   counts: Record<string, number>;

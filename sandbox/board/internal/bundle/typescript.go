@@ -16,16 +16,16 @@ import (
 // module is the path of the module that the types are in.
 const module = "github.com/koupleless/koupsandbox/"
 
-// typescript returns the types of a Go file as TypeScript, with their comments, followed by the types of other packages
-// that they use. Structs become interfaces; types with constants become unions of string literals. root is the directory
-// of the module.
+// typescript returns the types of a Go file as TypeScript, without comments, followed by the types of other packages that
+// they use. Structs become interfaces; types with constants become unions of string literals. root is the directory of the
+// module.
 func typescript(root, name string, source []byte) (string, error) {
-	file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.ParseComments|parser.SkipObjectResolution)
+	file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.SkipObjectResolution)
 	if err != nil {
 		return "", fmt.Errorf("reading the types of %s: %w", name, err)
 	}
 	w := &writer{values: map[string][]string{}, used: map[string][]string{}}
-	w.line("", "// Written from sandbox/board/wire.go by `make generate`. Do not edit.")
+	w.line("", "// Written from sandbox/board/wire.go, which describes the types, by `make generate`. Do not edit.")
 	ast.Inspect(file, w.constants)
 	w.declarations(file, nil)
 	for _, i := range file.Imports {
@@ -45,7 +45,7 @@ func (w *writer) imported(dir string, names []string) error {
 	}
 	var files []*ast.File
 	for _, p := range paths {
-		file, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.ParseComments|parser.SkipObjectResolution)
+		file, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.SkipObjectResolution)
 		if err != nil {
 			return fmt.Errorf("reading the types of %s: %w", p, err)
 		}
@@ -67,7 +67,7 @@ func (w *writer) declarations(file *ast.File, names []string) {
 		}
 		for _, s := range g.Specs {
 			if t, ok := s.(*ast.TypeSpec); ok && (names == nil || slices.Contains(names, t.Name.Name)) {
-				w.declaration(g, t)
+				w.declaration(t)
 			}
 		}
 	}
@@ -96,15 +96,8 @@ func (w *writer) constants(n ast.Node) bool {
 	return true
 }
 
-func (w *writer) comment(indent string, c *ast.CommentGroup) {
-	for line := range strings.Lines(c.Text()) {
-		w.line(indent, strings.TrimRight("// "+strings.TrimSpace(line), " "))
-	}
-}
-
-func (w *writer) declaration(g *ast.GenDecl, t *ast.TypeSpec) {
+func (w *writer) declaration(t *ast.TypeSpec) {
 	w.line("", "")
-	w.comment("", g.Doc)
 	s, isStruct := t.Type.(*ast.StructType)
 	if !isStruct {
 		w.line("", "export type "+t.Name.Name+" = "+strings.Join(w.values[t.Name.Name], " | ")+";")
@@ -112,7 +105,6 @@ func (w *writer) declaration(g *ast.GenDecl, t *ast.TypeSpec) {
 	}
 	w.line("", "export interface "+t.Name.Name+" {")
 	for _, f := range s.Fields.List {
-		w.comment("  ", f.Doc)
 		tag, err := strconv.Unquote(f.Tag.Value)
 		if err != nil {
 			w.err = err

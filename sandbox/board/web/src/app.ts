@@ -15,7 +15,7 @@ export function t(key: Text, values?: Record<string, string | number>): string {
 }
 
 // WORDS are the words of a server that there are texts for: states, kinds of rows, actions, routes.
-const WORDS = /^(a_.*|route_.*|running|starting|disconnected|crashed|unknown|paused|exited|ready|ACTIVATED|RESOLVED|DEACTIVATED|STOPPED|BROKEN|base|workload|component|fault|stream|module)$/;
+const WORDS = /^(a_.*|route_.*|running|starting|disconnected|down|unknown|paused|exited|ready|ACTIVATED|RESOLVED|DEACTIVATED|STOPPED|BROKEN|base|workload|component|fault|stream|module)$/;
 
 // maybe is the text for a word of a server, or what is to stand there if there is none.
 export function maybe(key: string, otherwise: string): string {

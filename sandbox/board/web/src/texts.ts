@@ -55,7 +55,7 @@ export const texts = {
   running: ["running", "运行中"],
   starting: ["starting", "启动中"],
   disconnected: ["disconnected", "失联"],
-  crashed: ["crashed", "已崩溃"],
+  down: ["down", "已停止"],
   unknown: ["unknown", "未知"],
   paused: ["paused", "已暂停"],
   exited: ["exited", "已退出"],
@@ -94,7 +94,6 @@ export const texts = {
   andMore: ["and {n} more", "另有 {n} 个"],
   versions: ["Versions", "版本"],
   legend: ["Legend", "图例"],
-  mapHint: ["Each square is a base, filled with the versions of its modules; the bar beneath is its metaspace. Arrow keys move, Enter opens.", "每个方块是一个基座,颜色为其模块的版本;下方横条为元空间。方向键移动,回车打开。"],
 
   // Metaspace.
   metaspace: ["Metaspace", "元空间"],

@@ -19,7 +19,7 @@ test("the lane of a base has its life, its Node, its modules and its Pods", () =
   const log = new Logbook();
   const one = [module("x", "1")];
   history.reset(snapshot(100, { base: { a: base("a", { nodeState: "Ready", node: "vnode.a", modules: one }) }, pod: { p: pod("p", { base: "a" }) } }));
-  history.change({ seq: 101, time: 200, set: { base: { a: base("a", { nodeState: "Ready", node: "vnode.a", modules: [...one, module("x", "2", "RESOLVED")] }) }, pod: { q: pod("q", { base: "a", ready: false, phase: "Pending" }) } } });
+  history.change({ seq: 101, time: 200, set: { base: { a: base("a", { nodeState: "Ready", node: "vnode.a", modules: [...one, module("x", "2", "RESOLVED")] }) }, pod: { q: pod("q", { base: "a", ready: false, phase: "Pending", state: "pending" }) } } });
   history.change({ seq: 102, time: 300, set: { base: { a: base("a", { state: "disconnected", nodeState: "NotReady", node: "vnode.a", modules: [module("x", "2")] }) }, pod: { q: pod("q", { base: "a" }) } }, del: { pod: ["p"] } });
   log.add([entry(1, { base: "a", name: "installBiz", module: "x", version: "2", took: 40, code: "User.DiskFull" }), entry(2, { base: "a", name: "queryAllBiz", took: 2 })]);
   const builder = new Builder(history, log, new VersionNumbers());

@@ -2,11 +2,11 @@ import type { BaseRow, LogEntry, ModuleState, PodRow, Snapshot, Tables } from ".
 
 // What tests are about, as short as possible.
 
-export const base = (name: string, more: Partial<BaseRow> = {}): BaseRow => ({ name, state: "running", modules: [], ...more });
+export const base = (name: string, more: Partial<BaseRow> = {}): BaseRow => ({ name, state: "ready", health: "good", modules: [], ...more });
 
 export const module = (name: string, version: string, state: ModuleState = "ACTIVATED"): BaseRow["modules"][number] => ({ name, version, state, since: 1 });
 
-export const pod = (uid: string, more: Partial<PodRow> = {}): PodRow => ({ namespace: "default", name: `pod-${uid}`, uid, modules: [{ name: "biz1", version: "1.0" }], phase: "Running", ready: true, created: 1, ...more });
+export const pod = (uid: string, more: Partial<PodRow> = {}): PodRow => ({ namespace: "default", name: `pod-${uid}`, uid, modules: [{ name: "biz1", version: "1.0" }], phase: "Running", state: "ready", ready: true, created: 1, ...more });
 
 export const entry = (id: number, more: Partial<LogEntry> = {}): LogEntry => ({ id, time: id * 1000, kind: "command", ...more });
 

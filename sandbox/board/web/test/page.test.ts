@@ -3,10 +3,11 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { clock, count, lasting, size } from "../src/format";
-import { densityOf, healthOf, matchesBase, matchesEntry, modulesOf, offeredOn, strategyOf, summaryOf, trendOf, workloadState, zonesOf } from "../src/state/derive";
+import { densityOf, matchesBase, matchesEntry, modulesOf, offeredOn, summaryOf, trendOf, zonesOf } from "../src/state/derive";
 import { History } from "../src/state/history";
 import { home } from "../src/state/url";
 import { commandsFor, quote, whyOf } from "../src/ui/commands";
+import type { WorkloadRow } from "../src/wire";
 import { base, entry, module, pod, snapshot } from "./make";
 
 test("what is vendored is what npm has", () => {
@@ -26,7 +27,7 @@ test("the page stays small, and asks nobody else for anything", () => {
 });
 
 test("bases are grouped by zone and chosen by filters", () => {
-  const bases = [base("base-10", { zone: "b" }), base("base-2", { zone: "b", modules: [module("biz1", "1.0")] }), base("base-1", { zone: "a", state: "crashed" })];
+  const bases = [base("base-10", { zone: "b" }), base("base-2", { zone: "b", modules: [module("biz1", "1.0")] }), base("base-1", { zone: "a", state: "down", health: "bad" })];
   assert.deepEqual(zonesOf(bases).map((z) => [z.name, z.bases.map((b) => b.name)]), [["a", ["base-1"]], ["b", ["base-2", "base-10"]]]);
   const chosen = (f: object): string[] => bases.filter((b) => matchesBase(b, { ...home, ...f })).map((b) => b.name);
   assert.deepEqual(chosen({ zone: "b" }), ["base-10", "base-2"]);
@@ -34,12 +35,7 @@ test("bases are grouped by zone and chosen by filters", () => {
   assert.deepEqual(chosen({ module: "biz1", version: "1.0" }), ["base-2"]);
   assert.deepEqual(chosen({ module: "biz1", version: "2.0" }), []);
   assert.deepEqual(chosen({ state: "bad" }), ["base-1"]);
-  assert.deepEqual(chosen({ state: "running", zone: "b", q: "10" }), ["base-10"]);
-});
-
-test("health is the worst of what a base shows", () => {
-  assert.deepEqual([base("a"), base("a", { bad: true }), base("a", { pressure: true }), base("a", { modules: [module("x", "1", "BROKEN")] }), base("a", { state: "starting" }), base("a", { state: "disconnected" }), base("a", { state: "crashed" })].map(healthOf),
-    ["good", "warn", "warn", "warn", "busy", "warn", "bad"]);
+  assert.deepEqual(chosen({ state: "ready", zone: "b", q: "10" }), ["base-10"]);
 });
 
 test("versions of modules are counted by what they do", () => {
@@ -62,13 +58,12 @@ test("metaspace is compared with five minutes ago, in the life of one process", 
 
 test("a world is summed up", () => {
   const h = new History();
-  const w = { kind: "deployment", namespace: "d", name: "w", modules: [], desired: 2, updated: 1, ready: 2, available: 2, total: 2, strategy: "RollingUpdate" };
+  const w = { kind: "deployment", namespace: "d", name: "w", modules: [], desired: 2, updated: 1, ready: 2, available: 2, total: 2, state: "ready" as WorkloadRow["state"], strategy: "RollingUpdate" };
   const s = { group: "g", name: "s", sent: 9, lost: 2, rate: 5, lostRate: 1 };
-  h.reset(snapshot(1, { base: { a: base("a", { modules: [module("x", "1")] }), b: base("b", { state: "crashed" }) }, workload: { r: { ...w, rolling: true }, s: { ...w, stuck: "late" } }, stream: { s, old: { ...s, ended: 5 } }, component: { broker: { name: "broker", state: "paused", since: 1 } } }));
+  h.reset(snapshot(1, { base: { a: base("a", { modules: [module("x", "1")] }), b: base("b", { state: "down", health: "bad" }) }, workload: { r: { ...w, state: "rolling" as const }, s: { ...w, state: "stuck" as const } }, stream: { s, old: { ...s, ended: 5 } }, component: { broker: { name: "broker", state: "paused", since: 1 } } }));
   const { states, ...rest } = summaryOf(h.now);
-  assert.deepEqual([...states], [["running", 1], ["crashed", 1]]);
+  assert.deepEqual([...states], [["ready", 1], ["down", 1]]);
   assert.deepEqual(rest, { bases: 2, unwell: 1, modules: 1, broken: 0, rolling: 1, stuck: 1, workloads: 2, rate: 5, lostRate: 1, lost: 4, faults: 0, findings: 0, down: ["broker"] });
-  assert.deepEqual([{ ...w, stuck: "x", rolling: true }, { ...w, paused: true }, { ...w, rolling: true }, w, { ...w, ready: 1 }].map(workloadState), ["stuck", "paused", "rolling", "ready", "waiting"]);
 });
 
 test("an action is offered where it can be done", () => {
@@ -77,11 +72,6 @@ test("an action is offered where it can be done", () => {
   const offered = (row: object): boolean[] => [approve, pause].map((a) => offeredOn(a, "workload", row));
   assert.deepEqual([{ kind: "deployment" }, { kind: "deployment", paused: true }, { kind: "statefulset", paused: true }].map(offered), [[false, true], [true, false], [false, false]]);
   assert.equal(offeredOn(pause, "base", { kind: "deployment" }), false);
-});
-
-test("a strategy is said in a line", () => {
-  const w = { kind: "statefulset", namespace: "d", name: "w", modules: [], desired: 5, updated: 2, ready: 5, available: 5, total: 5, strategy: "RollingUpdate" };
-  assert.deepEqual([{ ...w, maxSurge: "25%", maxUnavailable: "0" }, { ...w, partition: 3 }, { ...w, strategy: "OnDelete" }].map(strategyOf), ["RollingUpdate, +25% −0", "RollingUpdate, partition 3", "OnDelete"]);
 });
 
 test("entries of the log are chosen and counted", () => {

@@ -19,24 +19,10 @@ type Command struct{ Sandbox }
 
 var _ Program = (*Command)(nil)
 
-// Settings are the process's program, arguments, variables and files, with the templates filled in.
-func (c *Command) Settings(i Instance) (map[string]string, error) {
+// Settings implements Program.
+func (c *Command) Settings(i Instance) (any, error) {
 	i.Metrics, i.Health, i.Heartbeats = "", "", net.JoinHostPort(Loopback, "0")
-	p, err := c.fill(i)
-	if err != nil {
-		return nil, err
-	}
-	settings := map[string]string{"path": p.Path, "dir": p.Dir, "ready": p.ReadyURL + fmt.Sprint(p.ReadyLog)}
-	for n, arg := range p.Args {
-		settings["argument "+strconv.Itoa(n)] = arg
-	}
-	for name, value := range p.Env {
-		settings["variable "+name] = value
-	}
-	for name, text := range p.Files {
-		settings["file "+name] = text
-	}
-	return settings, nil
+	return c.fill(i)
 }
 
 // Process writes the files, and describes the process.

@@ -15,8 +15,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-const tunnelToken = "HTTP_TUNNEL_TOKEN" //nolint:gosec // a name, not a secret
-
 // stopTime is how long the controller may take to give up its leases.
 const stopTime = 3 * time.Second
 
@@ -45,7 +43,9 @@ type Controller struct {
 var _ Program = (*Controller)(nil)
 
 // Settings are the variables that the documents name (Module Controller V2 document 5.4).
-func (c *Controller) Settings(i Instance) (map[string]string, error) {
+func (c *Controller) Settings(i Instance) (any, error) { return c.settings(i) }
+
+func (c *Controller) settings(i Instance) (map[string]string, error) {
 	host, brokerPort, err := net.SplitHostPort(c.Broker.Addr())
 	if err != nil {
 		return nil, fmt.Errorf("reading the broker's address: %w", err)
@@ -63,7 +63,7 @@ func (c *Controller) Settings(i Instance) (map[string]string, error) {
 		"MQTT_CLIENT_PREFIX":      c.ClientPrefix,
 		"ENABLE_HTTP_TUNNEL":      "true",
 		"HTTP_TUNNEL_LISTEN_HOST": Loopback,
-		tunnelToken:               c.Token,
+		"HTTP_TUNNEL_TOKEN":       c.Token,
 		"HTTP_TUNNEL_PROXY":       "http://" + c.Gateway,
 		"BASE_NETWORKS":           runner.AllNetworks,
 		"ENV":                     c.Env,
@@ -112,7 +112,7 @@ func (c *Controller) serveKubelet() error {
 
 // Process is that of Program.
 func (c *Controller) Process(i Instance) (supervise.Spec, error) {
-	settings, err := c.Settings(i)
+	settings, err := c.settings(i)
 	if err != nil {
 		return supervise.Spec{}, err
 	}

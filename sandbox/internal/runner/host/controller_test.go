@@ -5,6 +5,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -22,9 +24,7 @@ func (noBroker) Controller() broker.Login { return broker.Login{} }
 // server calls it.
 func TestSettings(t *testing.T) {
 	dir := state.Home(t.TempDir()).Dir("test")
-	if err := os.MkdirAll(string(dir), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.MkdirAll(string(dir), 0o700))
 	var hosts []string
 	p := &Controller{
 		Sandbox: Sandbox{Dir: dir, Broker: noBroker{}}, Host: "127.0.0.1", KubeletClientCA: "ca.crt", Token: "t",
@@ -35,10 +35,8 @@ func TestSettings(t *testing.T) {
 	}
 	two := 2
 	for index := range 2 {
-		env, err := p.Settings(Instance{Index: index + 1, Config: v1alpha1.Controller{Replicas: &two}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		env, err := p.settings(Instance{Index: index + 1, Config: v1alpha1.Controller{Replicas: &two}})
+		check.Must(t, err)
 		want := map[string]string{"HTTP_TUNNEL_TOKEN": "t", "KUBELET_HOST": "127.0.0.1", "KUBELET_CLIENT_CA": "ca.crt"}
 		maps.DeleteFunc(env, func(name, _ string) bool { return want[name] == "" })
 		if diff := cmp.Diff(want, env); diff != "" {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +33,8 @@ type Options struct {
 	// Heartbeats is called with the address at which a controller receives heartbeats over HTTP: host:port or
 	// host:port/token. addr is empty if the controller receives none. Required.
 	Heartbeats func(controller, addr string)
+	// Token is the token in the path of heartbeats. Default: none.
+	Token string
 	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller: state.Dir.ClientIDPrefix. Default: no prefix.
 	ClientIDPrefix string
 	// Lead leads the n-th controller, from 1, to the API server through a proxy, and returns the
@@ -60,7 +62,7 @@ type replica struct {
 	// instance is what it was started as.
 	instance Instance
 	// settings are what it was started with, ports apart; nil while it is not.
-	settings map[string]string
+	settings any
 }
 
 // New returns a runner without controllers.
@@ -143,14 +145,14 @@ func (r *Runner) runs(ctx context.Context, name string) bool {
 	return len(all) == 1 && all[0].State == supervise.Running
 }
 
-func (x *replica) has(settings map[string]string) bool {
+func (x *replica) has(settings any) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return maps.Equal(settings, x.settings)
+	return reflect.DeepEqual(settings, x.settings)
 }
 
 // start starts a controller anew and waits until it is ready.
-func (r *Runner) start(ctx context.Context, x *replica, instance Instance, settings map[string]string) error {
+func (r *Runner) start(ctx context.Context, x *replica, instance Instance, settings any) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.instance, x.settings = instance, nil
@@ -171,8 +173,8 @@ func (r *Runner) start(ctx context.Context, x *replica, instance Instance, setti
 			return err
 		}
 		heartbeats := instance.Heartbeats
-		if token := settings[tunnelToken]; token != "" {
-			heartbeats += "/" + token
+		if r.o.Token != "" {
+			heartbeats += "/" + r.o.Token
 		}
 		r.o.Heartbeats(x.name, heartbeats)
 		err = r.o.Supervisor.WaitReady(ctx, x.name)

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -60,9 +62,7 @@ type helpers struct {
 	started []Instance
 }
 
-func (h *helpers) Settings(Instance) (map[string]string, error) {
-	return map[string]string{"HTTP_TUNNEL_TOKEN": "secret"}, nil
-}
+func (h *helpers) Settings(Instance) (any, error) { return "settings", nil }
 
 func (h *helpers) Process(i Instance) (supervise.Spec, error) {
 	h.mu.Lock()
@@ -111,14 +111,12 @@ func TestPortTaken(t *testing.T) {
 			if tc.occupy {
 				h.occupy = func(addr string) {
 					l, err := net.Listen("tcp", addr)
-					if err != nil {
-						t.Fatal(err)
-					}
+					check.Must(t, err)
 					t.Cleanup(func() { _ = l.Close() }) // nobody reads from it
 				}
 			}
 			heartbeats := map[string]string{}
-			r := newRunner(t, h.dir, Options{Program: h, Heartbeats: func(controller, addr string) { heartbeats[controller] = addr }})
+			r := newRunner(t, h.dir, Options{Program: h, Token: "secret", Heartbeats: func(controller, addr string) { heartbeats[controller] = addr }})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			one := 1
@@ -141,28 +139,20 @@ func TestPortTaken(t *testing.T) {
 func TestPortTakenWhileItWasDown(t *testing.T) {
 	h := &helpers{dir: t.TempDir(), ways: []string{"good"}}
 	heartbeats := map[string]string{}
-	r := newRunner(t, h.dir, Options{Program: h, Heartbeats: func(controller, addr string) { heartbeats[controller] = addr }})
+	r := newRunner(t, h.dir, Options{Program: h, Token: "secret", Heartbeats: func(controller, addr string) { heartbeats[controller] = addr }})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	one := 1
-	if err := r.Ensure(ctx, v1alpha1.Controller{Replicas: &one}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, r.Ensure(ctx, v1alpha1.Controller{Replicas: &one}))
 	for range 2 { // also where it was started elsewhere before
 		before := h.started[len(h.started)-1]
 		for _, action := range []component.Action{component.Kill, component.Stop} { // the second waits for its end
-			if err := r.Part().Act(ctx, before.Name, action); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, r.Part().Act(ctx, before.Name, action))
 		}
 		l, err := net.Listen("tcp", before.Health)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		t.Cleanup(func() { _ = l.Close() }) // nobody reads from it
-		if err := r.Part().Act(ctx, before.Name, component.Start); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, r.Part().Act(ctx, before.Name, component.Start))
 		after := h.started[len(h.started)-1]
 		if after.Health == before.Health || heartbeats[after.Name] != after.Heartbeats+"/secret" {
 			t.Errorf("its health is at %s, was at %s; heartbeats go to %v", after.Health, before.Health, heartbeats)
@@ -185,9 +175,7 @@ func TestAPIView(t *testing.T) {
 	})
 	two := 2
 	for _, view := range []bool{false, true, true, false} {
-		if err := r.Ensure(t.Context(), v1alpha1.Controller{Replicas: &two, APIView: view}); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, r.Ensure(t.Context(), v1alpha1.Controller{Replicas: &two, APIView: view}))
 	}
 	got := map[string][]string{}
 	for _, i := range h.started {
@@ -204,9 +192,7 @@ func TestAPIView(t *testing.T) {
 // viewed are helpers whose kubeconfig makes a difference.
 type viewed struct{ helpers }
 
-func (v *viewed) Settings(i Instance) (map[string]string, error) {
-	return map[string]string{"kubeconfig": i.Kubeconfig}, nil
-}
+func (v *viewed) Settings(i Instance) (any, error) { return i.Kubeconfig, nil }
 
 // An MQTT client id ends with the CLIENT_ID of a controller. The module controller appends a random part.
 func TestReplica(t *testing.T) {

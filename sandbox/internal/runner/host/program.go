@@ -27,9 +27,9 @@ type Instance struct {
 
 // Program is what a Runner runs.
 type Program interface {
-	// Settings are all that makes a difference to an instance, its addresses apart: one whose
-	// settings have changed is started again.
-	Settings(i Instance) (map[string]string, error)
+	// Settings has everything of an instance that makes a difference, except its addresses. The Runner restarts an
+	// instance whose settings are no longer deeply equal.
+	Settings(i Instance) (any, error)
 	// Process describes the process of an instance. It may write files that the process reads.
 	Process(i Instance) (supervise.Spec, error)
 }

@@ -17,8 +17,6 @@ import (
 )
 
 const (
-	// deletionCost of a Pod tells the Deployment which one to take when it is to have fewer.
-	deletionCost = "controller.kubernetes.io/pod-deletion-cost"
 	// removePoll is between two looks whether a Deployment is gone.
 	removePoll = 100 * time.Millisecond
 )
@@ -98,7 +96,7 @@ func (c *Controller) Resume(ctx context.Context, number int) error {
 // mark notes what was done to a container; 0 = nothing any more.
 func (c *Controller) mark(container string, m mark) {
 	c.mu.Lock()
-	for _, p := range c.ownPods() {
+	for _, p := range podsOf(c.pods) {
 		if id := statusOf(p).ContainerID; containerID(id) == container {
 			if m == 0 {
 				delete(c.marks, id)
@@ -111,8 +109,8 @@ func (c *Controller) mark(container string, m mark) {
 	c.refresh()
 }
 
-// Stop takes a controller out of the Deployment, and blocks until its Pod is gone. One that is
-// stopped is fine.
+// Stop scales the Deployment of a controller to 0, and blocks until its Pod has ended. It returns nil if the
+// controller is stopped already.
 func (c *Controller) Stop(ctx context.Context, number int) error {
 	r, err := c.replica(number)
 	if err != nil || r.stopped {
@@ -120,13 +118,6 @@ func (c *Controller) Stop(ctx context.Context, number int) error {
 	}
 	if err := c.Resume(ctx, number); err != nil { // so that it can end well
 		return err
-	}
-	if r.Pod != "" {
-		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"-1"}}}`, deletionCost)
-		_, err := c.client.CoreV1().Pods(namespace).Patch(ctx, r.Pod, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("stopping %s: %w", runner.NameOf(number), err)
-		}
 	}
 	if err := c.scale(ctx, number, true); err != nil {
 		return err
@@ -193,13 +184,17 @@ func (c *Controller) scale(ctx context.Context, number int, stop bool) error {
 	} else {
 		delete(c.stopped, number)
 	}
-	n := c.wanted - len(c.stopped)
 	c.mu.Unlock()
 	c.refresh()
+	n := 1
+	if stop {
+		n = 0
+	}
 	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n)
-	_, err := c.client.AppsV1().Deployments(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	deployment := runner.NameOf(number)
+	_, err := c.client.AppsV1().Deployments(namespace).Patch(ctx, deployment, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 	if err != nil {
-		return fmt.Errorf("scaling the controller to %d: %w", n, err)
+		return fmt.Errorf("scaling Deployment %s to %d: %w", deployment, n, err)
 	}
 	return nil
 }
@@ -213,19 +208,13 @@ func (c *Controller) deletePod(ctx context.Context, pod string, grace int64) err
 	return nil
 }
 
-// Remove takes a controller that an earlier sandbox has left in its cluster out of it, and blocks
-// until its Pods have ended; one that no sandbox has made stays.
+// Remove removes the controllers that an earlier sandbox has left in its cluster, and blocks until their Pods
+// have ended. Other controllers stay.
 func (c *Controller) Remove(ctx context.Context) error {
-	ours := cluster.ManagedBy + "=" + cluster.MarkName
-	if c.o.Owner != "" {
-		ours += "," + cluster.SandboxLabel + "=" + c.o.Owner
-	}
-	of := metav1.ListOptions{LabelSelector: ours, FieldSelector: "metadata.name=" + name}
-	foreground := metav1.DeletePropagationForeground // its Pods before itself
-	err := c.client.AppsV1().Deployments(namespace).DeleteCollection(ctx, metav1.DeleteOptions{PropagationPolicy: &foreground}, of)
+	err := c.removeDeployments(ctx, 0)
 	if err == nil {
 		err = wait.PollUntilContextCancel(ctx, removePoll, true, func(ctx context.Context) (bool, error) {
-			left, err := c.client.AppsV1().Deployments(namespace).List(ctx, of)
+			left, err := c.client.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{LabelSelector: c.deployments(0)})
 			return err == nil && len(left.Items) == 0, err
 		})
 	}
@@ -233,4 +222,27 @@ func (c *Controller) Remove(ctx context.Context) error {
 		return fmt.Errorf("removing the controller of an earlier sandbox from the cluster: %w", err)
 	}
 	return nil
+}
+
+// removeDeployments removes the Deployments of the controllers above a number.
+func (c *Controller) removeDeployments(ctx context.Context, above int) error {
+	foreground := metav1.DeletePropagationForeground // the Pods before the Deployment
+	err := c.client.AppsV1().Deployments(namespace).DeleteCollection(ctx,
+		metav1.DeleteOptions{PropagationPolicy: &foreground}, metav1.ListOptions{LabelSelector: c.deployments(above)})
+	if err != nil {
+		return fmt.Errorf("removing Deployments of controllers: %w", err)
+	}
+	return nil
+}
+
+// deployments selects the Deployments of the sandbox for the controllers above a number.
+func (c *Controller) deployments(above int) string {
+	s := cluster.ManagedBy + "=" + cluster.MarkName + "," + numberLabel
+	if c.o.Owner != "" {
+		s += "," + cluster.SandboxLabel + "=" + c.o.Owner
+	}
+	for number := 1; number <= above; number++ {
+		s += fmt.Sprintf(",%s!=%d", numberLabel, number)
+	}
+	return s
 }

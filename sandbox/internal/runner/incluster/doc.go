@@ -1,6 +1,5 @@
-// Package incluster runs the module controller inside a cluster, from the manifests that a person
-// applies with kubectl.
+// Package incluster runs module controllers inside a cluster, from the manifests in controller/deploy. Each
+// controller is a Deployment with one Pod.
 //
-// The Pods are followed by one watch: what is known of them needs no call of the API, and every
-// change is told at once.
+// A watch follows the Pods, so that their state is known without calls of the API.
 package incluster

@@ -13,12 +13,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -33,8 +31,6 @@ import (
 const (
 	// fieldManager owns what a sandbox sets in the manifests.
 	fieldManager = "koupsandbox"
-	// selector selects the controller's Pods.
-	selector = nameLabel + "=" + name
 	// reachTime is how long a Pod that is Ready may take until heartbeats reach it: kube-proxy has
 	// to hear of it.
 	reachTime = 15 * time.Second
@@ -43,8 +39,6 @@ const (
 	// backOffPatience is how long a kubelet may take to start a container again before its Pod is
 	// replaced: those of the sandbox's own clusters take a second, others minutes.
 	backOffPatience = 4 * time.Second
-	// labelTime bounds the labelling of a Pod, and is the pause before the next attempt.
-	labelTime = 2 * time.Second
 )
 
 // Options of a Controller.
@@ -75,8 +69,8 @@ type Containers interface {
 	ResumeContainer(ctx context.Context, node, id string) error
 }
 
-// Controller is the Deployment of a module controller. Its methods may be called concurrently;
-// those that wait do so while Start runs.
+// Controller runs module controllers in a cluster. Each has a Deployment with one Pod. Its methods may be called
+// concurrently; methods that wait need Start to run.
 type Controller struct {
 	o       Options
 	client  kubernetes.Interface
@@ -87,12 +81,9 @@ type Controller struct {
 
 	mu       sync.Mutex // guards what follows
 	pods     cache.Store
-	sets     map[types.UID]bool // for each known ReplicaSet in a shared cluster: whether the Deployment owns it
-	owned    types.UID          // UID of the Deployment; empty until it is applied
-	wanted   int                // number of controllers
-	stopped  map[int]bool       // by number
-	revision string             // revision of the newest settings
-	numbers  map[types.UID]int
+	wanted   int           // number of controllers
+	stopped  map[int]bool  // by number
+	revision string        // revision of the newest settings
 	ports    map[int]int32 // of the nodes, for heartbeats, by number
 	marks    map[string]mark
 	replicas []Replica     // by number, from 1
@@ -122,7 +113,7 @@ func newController(o Options, client kubernetes.Interface, dyn dynamic.Interface
 	}
 	return &Controller{
 		o: o, client: client, dynamic: dyn, dial: dial, kick: make(chan struct{}, 1), pods: cache.NewStore(cache.MetaNamespaceKeyFunc),
-		sets: map[types.UID]bool{}, stopped: map[int]bool{}, numbers: map[types.UID]int{}, ports: map[int]int32{}, marks: map[string]mark{}, change: make(chan struct{}),
+		stopped: map[int]bool{}, ports: map[int]int32{}, marks: map[string]mark{}, change: make(chan struct{}),
 	}
 }
 
@@ -131,11 +122,11 @@ func (c *Controller) Start(ctx context.Context) error {
 	api := c.client.CoreV1().Pods(namespace)
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.LabelSelector = selector
+			o.LabelSelector = c.selector()
 			return api.List(ctx, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.LabelSelector = selector
+			o.LabelSelector = c.selector()
 			return api.Watch(ctx, o)
 		},
 	}
@@ -161,9 +152,7 @@ func (c *Controller) Start(ctx context.Context) error {
 			return nil
 		case <-c.kick:
 		}
-		c.findSets(ctx)
 		logs.follow(ctx, &parts)
-		c.label(ctx)
 	}
 }
 
@@ -171,6 +160,7 @@ func (c *Controller) Start(ctx context.Context) error {
 // ready, and heartbeats reach it. What is there already is brought in line. A Pod that ends again
 // and again makes it fail before ctx does.
 func (c *Controller) Ensure(ctx context.Context, s Settings) error {
+	s.Owner = c.o.Owner
 	objects, err := manifests(s)
 	if err != nil {
 		return err
@@ -191,17 +181,12 @@ func (c *Controller) Ensure(ctx context.Context, s Settings) error {
 		}
 	}
 	for _, object := range objects {
-		applied, err := c.apply(ctx, object)
-		if err != nil {
+		if _, err := c.apply(ctx, object); err != nil {
 			return err
 		}
-		if applied.GetKind() == "Deployment" {
-			c.mu.Lock()
-			c.owned = applied.GetUID()
-			clear(c.sets)
-			c.mu.Unlock()
-			c.refresh()
-		}
+	}
+	if err := c.removeDeployments(ctx, s.Replicas); err != nil {
+		return err
 	}
 	if c.shared() {
 		return c.until(ctx, c.settled)
@@ -270,24 +255,21 @@ func (c *Controller) Replicas() []Replica {
 	return slices.Clone(c.replicas)
 }
 
-// refresh computes the controllers anew, and tells of what has changed.
+// refresh computes the state of the controllers, and reports the changes.
 func (c *Controller) refresh() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	pods := c.ownPods()
-	assigned := assign(pods, c.numbers, c.wanted, c.stopped)
-	c.extra = 0
-	clear(c.numbers)
-	for number, p := range assigned {
-		c.numbers[p.UID] = number
-	}
+	pods := podsOf(c.pods)
+	assigned := map[int]*corev1.Pod{}
 	running := map[string]bool{}
 	for _, p := range pods {
 		running[statusOf(p).ContainerID] = true
-		if _, known := c.numbers[p.UID]; !known {
-			c.extra++
+		number, _ := strconv.Atoi(p.Labels[numberLabel])
+		if number <= c.wanted && (assigned[number] == nil || !leaving(p)) {
+			assigned[number] = p
 		}
 	}
+	c.extra = len(pods) - len(assigned)
 	maps.DeleteFunc(c.marks, func(id string, _ mark) bool { return !running[id] })
 	next := make([]Replica, c.wanted)
 	for i := range next {
@@ -315,48 +297,13 @@ func (c *Controller) refresh() {
 	}
 }
 
-// ownPods lists the Pods of the Deployment, the oldest first. In a shared cluster another Deployment may have Pods
-// with the same label. c.mu is held.
-func (c *Controller) ownPods() []*corev1.Pod {
-	all := podsOf(c.pods)
-	if !c.shared() {
-		return all
+// selector selects the Pods of the controllers, and no other Pods.
+func (c *Controller) selector() string {
+	s := nameLabel + "=" + name + "," + numberLabel
+	if c.o.Owner != "" {
+		s += "," + cluster.SandboxLabel + "=" + c.o.Owner
 	}
-	return slices.DeleteFunc(all, func(p *corev1.Pod) bool {
-		set := metav1.GetControllerOf(p)
-		return set == nil || !c.sets[set.UID]
-	})
-}
-
-// findSets reads the ReplicaSets of Pods that are not in c.sets yet.
-func (c *Controller) findSets(ctx context.Context) {
-	c.mu.Lock()
-	deployment, unknown := c.owned, map[types.UID]string{}
-	for _, p := range podsOf(c.pods) {
-		if set := metav1.GetControllerOf(p); set != nil && set.Kind == "ReplicaSet" {
-			if _, known := c.sets[set.UID]; !known {
-				unknown[set.UID] = set.Name
-			}
-		}
-	}
-	c.mu.Unlock()
-	if !c.shared() || deployment == "" || len(unknown) == 0 {
-		return
-	}
-	for uid, name := range unknown {
-		ctx, cancel := context.WithTimeout(ctx, labelTime)
-		set, err := c.client.AppsV1().ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
-		cancel()
-		if err != nil && !apierrors.IsNotFound(err) {
-			time.AfterFunc(labelTime, c.refresh)
-			continue
-		}
-		owner := metav1.GetControllerOf(set)
-		c.mu.Lock()
-		c.sets[uid] = err == nil && set.UID == uid && owner != nil && owner.UID == deployment
-		c.mu.Unlock()
-	}
-	c.refresh()
+	return s
 }
 
 // podsOf lists the Pods of a store, the oldest first.
@@ -371,32 +318,6 @@ func podsOf(store cache.Store) []*corev1.Pod {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	return pods
-}
-
-// label writes its number on each Pod, by which a Service finds it, and so does a later sandbox;
-// and takes it from those whose number another has.
-func (c *Controller) label(ctx context.Context) {
-	c.mu.Lock()
-	wrong := map[string]string{} // label in JSON, by Pod
-	for _, p := range c.ownPods() {
-		number, ok := c.numbers[p.UID]
-		switch label := p.Labels[numberLabel]; {
-		case ok && label != strconv.Itoa(number):
-			wrong[p.Name] = fmt.Sprintf("%q", strconv.Itoa(number))
-		case !ok && label != "":
-			wrong[p.Name] = "null"
-		}
-	}
-	c.mu.Unlock()
-	for pod, label := range wrong {
-		ctx, cancel := context.WithTimeout(ctx, labelTime)
-		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, numberLabel, label)
-		_, err := c.client.CoreV1().Pods(namespace).Patch(ctx, pod, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
-		cancel()
-		if err != nil && !apierrors.IsNotFound(err) {
-			time.AfterFunc(labelTime, c.refresh)
-		}
-	}
 }
 
 // until blocks until missing returns nothing. It is called at every change, with c.mu held; fatal
@@ -448,7 +369,7 @@ func (c *Controller) settled() (what string, fatal error) {
 		}
 	}
 	if c.extra > 0 {
-		what = "Pods with earlier settings have not ended"
+		what = "Pods of an earlier configuration have not ended"
 	}
 	return what, nil
 }

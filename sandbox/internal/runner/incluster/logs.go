@@ -25,7 +25,7 @@ type logs struct {
 // follow begins to read what is not read yet; the readers end with ctx.
 func (l *logs) follow(ctx context.Context, readers *sync.WaitGroup) {
 	l.c.mu.Lock()
-	pods := l.c.ownPods()
+	pods := podsOf(l.c.pods)
 	l.c.mu.Unlock()
 	for _, p := range pods {
 		s := statusOf(p)
@@ -60,7 +60,7 @@ func (l *logs) read(ctx context.Context, pod, container string, previous bool) {
 func (l *logs) runs(pod, container string) bool {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
-	for _, p := range l.c.ownPods() {
+	for _, p := range podsOf(l.c.pods) {
 		if s := statusOf(p); p.Name == pod && s.ContainerID == container {
 			return s.State.Running != nil
 		}

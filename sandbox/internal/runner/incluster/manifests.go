@@ -24,12 +24,11 @@ import (
 )
 
 const (
-	// Namespace and name of the Deployment in the manifests, which is also the value of its Pods'
-	// label.
+	// Namespace and name of the Deployment in the manifests. The name is also the value of the label of the Pods.
 	namespace = "koupleless-system"
 	name      = "module-controller"
 	nameLabel = "app.kubernetes.io/name"
-	// numberLabel of a Pod says which of the controllers it is.
+	// numberLabel of a Deployment and its Pod has the number of the controller.
 	numberLabel = "koupsandbox/controller"
 	// kubeletSecret is where the manifests look for the certificate with which the controller
 	// serves logs and exec.
@@ -54,8 +53,10 @@ const (
 
 // Settings of the controllers.
 type Settings struct {
-	// Replicas is how many Pods there are. Required.
+	// Replicas is the number of controllers. Required.
 	Replicas int
+	// Owner is Options.Owner, which Ensure sets.
+	Owner string
 	// Image of the Pods, which nodes pull. Default: ImageName, which they were given.
 	Image string
 	// Env is the environment that bases share with the controller. Required.
@@ -116,26 +117,26 @@ func manifests(s Settings) ([]*unstructured.Unstructured, error) {
 		}
 		objects = append(objects, parsed...)
 	}
-	deployment, err := deployment(s)
-	if err != nil {
-		return nil, err
-	}
 	logins := map[string][]byte{
 		"mqtt-username": []byte(s.Broker.Username), "mqtt-password": []byte(s.Broker.Password),
 		"http-tunnel-proxy": []byte(s.Proxy), "http-tunnel-token": []byte(s.Token),
 	}
 	maps.Copy(logins, s.Broker.files())
-	for _, typed := range []struct {
-		kind   schema.GroupVersionKind
-		object runtime.Object
-	}{
-		{corev1.SchemeGroupVersion.WithKind("Secret"), secret(name, logins)},
-		{corev1.SchemeGroupVersion.WithKind("Secret"), secret(kubeletSecret, map[string][]byte{
-			corev1.TLSCertKey: s.Kubelet.Cert, corev1.TLSPrivateKeyKey: s.Kubelet.Key, "ca.crt": s.Kubelet.ClientCA,
-		})},
-		{appsv1.SchemeGroupVersion.WithKind("Deployment"), deployment},
-	} {
-		object, err := untyped(typed.kind, typed.object)
+	for _, secret := range []*corev1.Secret{secret(name, logins), secret(kubeletSecret, map[string][]byte{
+		corev1.TLSCertKey: s.Kubelet.Cert, corev1.TLSPrivateKeyKey: s.Kubelet.Key, "ca.crt": s.Kubelet.ClientCA,
+	})} {
+		object, err := untyped(corev1.SchemeGroupVersion.WithKind("Secret"), secret)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, object)
+	}
+	for number := 1; number <= s.Replicas; number++ {
+		d, err := deployment(s, number)
+		if err != nil {
+			return nil, err
+		}
+		object, err := untyped(appsv1.SchemeGroupVersion.WithKind("Deployment"), d)
 		if err != nil {
 			return nil, err
 		}
@@ -196,8 +197,9 @@ func secret(name string, data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Data: data}
 }
 
-// deployment is that of the manifests, with the image and the settings of this sandbox.
-func deployment(s Settings) (*appsv1.Deployment, error) {
+// deployment returns the Deployment of the manifests for one controller, with the image and the settings of the
+// sandbox. Its label with the number tells its Pod from the Pods of other Deployments.
+func deployment(s Settings, number int) (*appsv1.Deployment, error) {
 	parsed, err := parse("deployment.yaml")
 	if err != nil {
 		return nil, err
@@ -206,8 +208,15 @@ func deployment(s Settings) (*appsv1.Deployment, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(parsed[0].Object, d); err != nil {
 		return nil, fmt.Errorf("reading the controller's Deployment: %w", err)
 	}
-	d.Spec.Replicas = ptr.To(int32(s.Replicas))                                              //nolint:gosec // at most nine
-	d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType} // as on the host, and a Pod keeps its number
+	d.Name = runner.NameOf(number)
+	for _, labels := range []map[string]string{d.Labels, d.Spec.Selector.MatchLabels, d.Spec.Template.Labels} {
+		labels[numberLabel] = strconv.Itoa(number)
+	}
+	if s.Owner != "" {
+		d.Spec.Template.Labels[cluster.SandboxLabel] = s.Owner
+	}
+	d.Spec.Replicas = ptr.To[int32](1)
+	d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType} // as on the host
 	// Other Secrets are other Pods: a Pod reads them when it starts.
 	d.Spec.Template.Annotations = map[string]string{revisionAnnotation: s.revision()}
 	pod := &d.Spec.Template.Spec

@@ -70,6 +70,11 @@ func statusOf(p *corev1.Pod) *corev1.ContainerStatus {
 	return &p.Status.ContainerStatuses[0]
 }
 
+// leaving reports whether the Deployment replaces a Pod.
+func leaving(p *corev1.Pod) bool {
+	return p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
+}
+
 // containerID is the runtime's part of containerd://ID.
 func containerID(id string) string {
 	_, id, _ = strings.Cut(id, "://")

@@ -68,39 +68,6 @@ func backsOff(p *corev1.Pod) {
 	s.LastTerminationState, s.State = s.State, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: crashLoop, Message: "back-off 10s"}}
 }
 
-func TestAssign(t *testing.T) {
-	failed := func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
-	for testName, tc := range map[string]struct {
-		pods    []*corev1.Pod // the oldest first
-		known   map[types.UID]int
-		stopped map[int]bool
-		want    map[int]string
-	}{
-		"none":                                    {want: map[int]string{}},
-		"new ones, by their age":                  {pods: []*corev1.Pod{pod("b", older), pod("a")}, want: map[int]string{1: "b", 2: "a"}},
-		"by their labels":                         {pods: []*corev1.Pod{pod("b", older, number("2")), pod("a", number("1"))}, want: map[int]string{1: "a", 2: "b"}},
-		"what is known goes before a label":       {pods: []*corev1.Pod{pod("b", number("1")), pod("c")}, known: map[types.UID]int{"b": 2}, want: map[int]string{1: "c", 2: "b"}},
-		"a new one takes that of one that goes":   {pods: []*corev1.Pod{pod("a", number("1"), deleted), pod("b", number("2")), pod("c")}, want: map[int]string{1: "c", 2: "b"}},
-		"one that goes keeps it until then":       {pods: []*corev1.Pod{pod("a", number("1"), deleted), pod("b", number("2"))}, want: map[int]string{1: "a", 2: "b"}},
-		"one that has failed is replaced":         {pods: []*corev1.Pod{pod("a", number("1"), failed), pod("b", number("2")), pod("c")}, want: map[int]string{1: "c", 2: "b"}},
-		"too many":                                {pods: []*corev1.Pod{pod("a"), pod("b"), pod("c")}, want: map[int]string{1: "a", 2: "b"}},
-		"a label of two":                          {pods: []*corev1.Pod{pod("a", number("1")), pod("b", number("1"))}, want: map[int]string{1: "a", 2: "b"}},
-		"one that is stopped gets none":           {pods: []*corev1.Pod{pod("a")}, stopped: map[int]bool{1: true}, want: map[int]string{2: "a"}},
-		"one that is stopped and has not ended":   {pods: []*corev1.Pod{pod("a", number("1"), deleted), pod("b", number("2"))}, stopped: map[int]bool{1: true}, want: map[int]string{1: "a", 2: "b"}},
-		"another ends than the one that is meant": {pods: []*corev1.Pod{pod("a", number("1"))}, stopped: map[int]bool{1: true}, want: map[int]string{2: "a"}},
-	} {
-		t.Run(testName, func(t *testing.T) {
-			got := map[int]string{}
-			for number, p := range assign(tc.pods, tc.known, 2, tc.stopped) {
-				got[number] = p.Name
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 func TestReplicaOf(t *testing.T) {
 	unscheduled := func(p *corev1.Pod) {
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no room"}}

@@ -2,7 +2,7 @@ package incluster
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -11,16 +11,16 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
-	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 )
 
 // theirCluster is a cluster of the user's with these objects, named as "Kind name", that no sandbox has
@@ -110,6 +110,7 @@ func TestTheirObjectsStay(t *testing.T) {
 	want := []string{
 		"Role module-controller", "ServiceAccount module-controller", "ClusterRoleBinding module-controller", "RoleBinding module-controller",
 		"Service module-controller", "Secret module-controller", "Secret module-controller-kubelet", "Deployment module-controller",
+		"Deployment module-controller-2",
 	}
 	if d := cmp.Diff(want, c.applied); d != "" {
 		t.Errorf("applied (-want +got):\n%s", d)
@@ -118,7 +119,7 @@ func TestTheirObjectsStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = []string{
-		"deployments module-controller", "secrets module-controller-kubelet", "secrets module-controller", "services module-controller",
+		"secrets module-controller-kubelet", "secrets module-controller", "services module-controller",
 		"rolebindings module-controller", "clusterrolebindings module-controller", "serviceaccounts module-controller", "roles module-controller",
 	}
 	if d := cmp.Diff(want, c.deleted); d != "" {
@@ -168,60 +169,40 @@ func TestANamespaceWithOtherObjectsIsNotDeleted(t *testing.T) {
 	}
 }
 
-// The Pods of another Deployment with the same label are not counted or labelled, and their logs are not read.
-func TestPodsOfAnotherDeploymentAreIgnored(t *testing.T) {
-	owner := func(kind, name string) []metav1.OwnerReference {
-		return []metav1.OwnerReference{{Kind: kind, Name: name, UID: types.UID(name), Controller: ptr.To(true)}}
+// The Pods of other users' controllers and of other sandboxes are not counted, and their logs are not read.
+func TestOtherPodsAreIgnored(t *testing.T) {
+	of := func(sandbox string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Labels[cluster.SandboxLabel] = sandbox }
 	}
-	client := fake.NewClientset()
-	for name, deployment := range map[string]string{"rs-ours": "ours", "rs-theirs": "theirs"} {
-		set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), OwnerReferences: owner("Deployment", deployment)}}
-		if _, err := client.AppsV1().ReplicaSets(namespace).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, set := range map[string]string{"a": "rs-theirs", "b": "rs-ours", "c": ""} {
-		p := pod(name, runs(name, 0, true))
-		if set != "" {
-			p.OwnerReferences = owner("ReplicaSet", set)
-		}
-		if _, err := client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	client := fake.NewClientset(
+		pod("theirs", runs("x", 0, true)), pod("another-sandbox", number("1"), of("other"), runs("y", 0, true)),
+		pod("ours", number("2"), of("me"), runs("z", 0, true)),
+	)
 	c := newController(Options{Owner: "me"}, client, nil)
-	c.wanted, c.owned = 2, "ours"
+	c.wanted = 2
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Start(ctx) }()
-	touched := func() (names []string) {
+	logs := func() (n int) {
 		for _, a := range client.Actions() {
-			if patch, ok := a.(ktesting.PatchAction); ok {
-				names = append(names, "label "+patch.GetName())
-			}
 			if a.GetResource().Resource == "pods" && a.GetSubresource() == "log" {
-				names = append(names, "log")
+				n++
 			}
 		}
-		return names
+		return n
 	}
 	check.Eventually(t, patience, func() error {
-		if len(touched()) < 2 {
-			return fmt.Errorf("only %v", touched())
+		if logs() == 0 {
+			return errors.New("no log is read")
 		}
 		return nil
 	})
+	if r := c.Replicas(); len(r) != 2 || r[0].Pod != "" || r[1].Pod != "ours" || c.extra != 0 || logs() != 1 {
+		t.Errorf("replicas %+v, and %d more; %d logs", r, c.extra, logs())
+	}
 	end()
 	if err := <-ended; err != nil {
 		t.Error(err)
-	}
-	got := touched()
-	slices.Sort(got)
-	if diff := cmp.Diff([]string{"label b", "log"}, slices.Compact(got)); diff != "" {
-		t.Errorf("touched (-want +got):\n%s", diff)
-	}
-	if r := c.Replicas(); len(r) != 2 || r[0].Pod != "b" || r[1].Pod != "" || c.extra != 0 {
-		t.Errorf("replicas %+v, and %d more", r, c.extra)
 	}
 }
 
@@ -261,7 +242,7 @@ func TestTheirSettings(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d, err := deployment(c.settings)
+			d, err := deployment(c.settings, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -297,7 +278,7 @@ func TestClientIDInASharedCluster(t *testing.T) {
 		settings Settings
 		value    string
 	}{"shared": {s, "prefix-$(POD_NAME)"}, "own": {settings, ""}} {
-		d, err := deployment(want.settings)
+		d, err := deployment(want.settings, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -314,5 +295,32 @@ func TestClientIDInASharedCluster(t *testing.T) {
 	}
 	if s.revision() == settings.revision() {
 		t.Error("another prefix starts no new Pods")
+	}
+}
+
+// Only Deployments of this sandbox are removed.
+func TestRemoveDeployments(t *testing.T) {
+	client := fake.NewClientset()
+	c := newController(Options{Owner: "me"}, client, nil)
+	if err := c.removeDeployments(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	selected := client.Actions()[0].(ktesting.DeleteCollectionAction).GetListRestrictions().Labels
+	of := func(manager, sandbox, number string) labels.Set {
+		return labels.Set{nameLabel: name, cluster.ManagedBy: manager, cluster.SandboxLabel: sandbox, numberLabel: number}
+	}
+	for _, tc := range []struct {
+		labels labels.Set
+		want   bool
+	}{
+		{of(cluster.MarkName, "me", "3"), true},
+		{of(cluster.MarkName, "me", "2"), false},
+		{of(cluster.MarkName, "other", "3"), false},
+		{of("somebody", "me", "3"), false},
+		{labels.Set{nameLabel: name}, false},
+	} {
+		if got := selected.Matches(tc.labels); got != tc.want {
+			t.Errorf("a Deployment with the labels %v is removed: %t", tc.labels, got)
+		}
 	}
 }

@@ -132,38 +132,26 @@ func (e *Env) translate(a *ast.AST, issues *cel.Issues, kind Kind) Problems {
 	return slices.Compact(problems)
 }
 
-var (
-	notToken  = regexp.MustCompile(`^token recognition error at: '(.*?) *'$`)
-	missing   = regexp.MustCompile(`^missing '(.*)' at '(.*)'$`)
-	misplaced = regexp.MustCompile(`^(?:mismatched|extraneous) input '(.*)'$`)
-)
+// plainWords has the syntax errors of CEL's parser, and what to write for each.
+var plainWords = []struct {
+	found *regexp.Regexp
+	plain string
+}{
+	{regexp.MustCompile(`^token recognition error at: '= *'$`), "= is no operator; did you mean ==?"},
+	{regexp.MustCompile(`^token recognition error at: '['"].*'$`), "a text begins here and has no end"},
+	{regexp.MustCompile(`^token recognition error at: '(.*?) *'$`), "$1 means nothing here"},
+	{regexp.MustCompile(`^missing '(.*)' at '<EOF>'$`), "$1 is missing at the end"},
+	{regexp.MustCompile(`^missing '(.*)' at '(.*)'$`), "$1 is missing before $2"},
+	{regexp.MustCompile(`^(?:mismatched|extraneous) input '<EOF>'$`), "it ends too early"},
+	{regexp.MustCompile(`^(?:mismatched|extraneous) input '(.*)'$`), "$1 does not belong here"},
+	{regexp.MustCompile(`^no viable alternative at input .*`), "something else must stand here"},
+}
 
-// inPlainWords says a syntax error of CEL's parser without the words of parsers.
 func inPlainWords(wrong string) string {
-	const end = "<EOF>"
-	if m := notToken.FindStringSubmatch(wrong); m != nil {
-		switch {
-		case m[1] == "=":
-			return "= is no operator; did you mean ==?"
-		case strings.HasPrefix(m[1], "'") || strings.HasPrefix(m[1], `"`):
-			return "a text begins here and has no end"
+	for _, w := range plainWords {
+		if w.found.MatchString(wrong) {
+			return w.found.ReplaceAllString(wrong, w.plain)
 		}
-		return m[1] + " means nothing here"
-	}
-	if m := missing.FindStringSubmatch(wrong); m != nil {
-		if m[2] == end {
-			return m[1] + " is missing at the end"
-		}
-		return m[1] + " is missing before " + m[2]
-	}
-	if m := misplaced.FindStringSubmatch(wrong); m != nil {
-		if m[1] == end {
-			return "it ends too early"
-		}
-		return m[1] + " does not belong here"
-	}
-	if strings.HasPrefix(wrong, "no viable alternative at input ") {
-		return "something else must stand here"
 	}
 	return wrong
 }

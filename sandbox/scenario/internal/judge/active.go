@@ -15,16 +15,16 @@ import (
 //   - if, at any time in it, a Pod on the base wants the module: one that exists, is
 //     not being deleted and has not ended. The gap counts as a whole then. One that got its Node
 //     after another was deleted, when the controller that emptied the base could not know it yet, does not
-//     want it: within Options.DecidedWithin of the gap, or since its view of the API was disturbed;
+//     want it: within decidedWithin of the gap, or since its view of the API was disturbed;
 //   - and also if nobody wants the module at first and the Pod that comes is the
-//     replacement of the one that was deleted, within Options.ReplacedWithin: it has the
+//     replacement of the one that was deleted, within replacedWithin: it has the
 //     same DaemonSet or StatefulSet as owner; or it has another version, and the module
 //     had no Ready Pod anywhere when the base lost it (delete first, install after).
 //
 // It is none if nobody wants the module: the last Pod was deleted or scaled away. What comes there
 // later is a first installation.
 //
-// If the base's process ended, the time in windows of outages is allowed, and Options.TruthWithin beyond: until the next list
+// If the base's process ended, the time in windows of outages is allowed, and truthWithin beyond: until the next list
 // after its return, and during installations. Until a Pod bound to a new process wants the module, nobody does. No other
 // fault takes a module away by itself: what an error or a delay makes of a rollout counts.
 type activeCheck struct {
@@ -53,7 +53,7 @@ type gap struct {
 	alone    bool // it had no Ready Pod anywhere at the beginning
 }
 
-func (c *activeCheck) note(w *world, e change, o *Options) {
+func (c *activeCheck) note(w *world, e change) {
 	if c.tracks == nil {
 		c.tracks, c.ever = map[string]map[string]*served{}, map[track]struct{}{}
 	}
@@ -64,15 +64,15 @@ func (c *activeCheck) note(w *world, e change, o *Options) {
 		case events.BaseDown, events.BaseUp:
 			for module, s := range c.tracks[base] {
 				clear(s.active)
-				c.look(w, track{base, module}, e, o, true)
+				c.look(w, track{base, module}, e, true)
 			}
 		case events.BaseReady:
 			for module := range c.tracks[base] {
-				c.look(w, track{base, module}, e, o, false)
+				c.look(w, track{base, module}, e, false)
 			}
 		}
 	case e.Module != nil:
-		c.module(w, e, o)
+		c.module(w, e)
 	case e.Pod != nil:
 		if e.pod.Base == "" {
 			return
@@ -86,26 +86,26 @@ func (c *activeCheck) note(w *world, e change, o *Options) {
 			if e.stayed && (e.pod.Deleting || e.pod.Gone) {
 				s.last = e.pod
 			}
-			c.look(w, t, e, o, false)
-			c.lookBack(w, s, e.pod, m.Name, e.Time, o)
+			c.look(w, t, e, false)
+			c.lookBack(w, s, e.pod, m.Name, e.Time)
 		}
 	}
 }
 
 // lookBack judges a gap again that was over before the watch told of the Pod that ended it.
-func (c *activeCheck) lookBack(w *world, s *served, came *events.PodStatus, module string, now time.Time, o *Options) {
+func (c *activeCheck) lookBack(w *world, s *served, came *events.PodStatus, module string, now time.Time) {
 	g := s.ended
 	if g == nil || !came.Wants(module) {
 		return
 	}
 	s.ended = nil
-	if now.Sub(g.to) <= o.ToldWithin && s.replacedBy(w, came, g, o, g.to) {
+	if now.Sub(g.to) <= toldWithin && s.replacedBy(w, came, g, g.to) {
 		g.free = false
 		c.found = append(c.found, g)
 	}
 }
 
-func (c *activeCheck) module(w *world, e change, o *Options) {
+func (c *activeCheck) module(w *world, e change) {
 	m := e.Module
 	t := track{m.Base, m.Name}
 	s := c.tracks[t.base][t.module]
@@ -131,11 +131,11 @@ func (c *activeCheck) module(w *world, e change, o *Options) {
 			}
 		}
 	}
-	c.look(w, t, e, o, false)
+	c.look(w, t, e, false)
 }
 
 // look opens, closes and judges the gap of a track.
-func (c *activeCheck) look(w *world, t track, e change, o *Options, ended bool) {
+func (c *activeCheck) look(w *world, t track, e change, ended bool) {
 	s, now := c.tracks[t.base][t.module], e.Time
 	wanted := w.wanted(t.base, t.module)
 	if len(s.active) > 0 {
@@ -153,12 +153,12 @@ func (c *activeCheck) look(w *world, t track, e change, o *Options, ended bool) 
 	switch g := s.gap; {
 	case g == nil:
 		s.gap = &gap{track: t, from: now, ended: ended, alone: !w.serves(t.module)}
-		s.gap.free = !wanted || s.justBound(w, s.gap, o)
+		s.gap.free = !wanted || s.justBound(w, s.gap)
 	case ended:
 		g.ended = true
 	case g.free && wanted && g.ended:
 		s.gap = &gap{track: t, from: now, ended: true}
-	case g.free && wanted && e.pod != nil && s.replacedBy(w, e.pod, g, o, now):
+	case g.free && wanted && e.pod != nil && s.replacedBy(w, e.pod, g, now):
 		g.free = false
 	case g.free && wanted:
 		delete(c.tracks[t.base], t.module) // a first installation begins
@@ -179,7 +179,7 @@ func (c *activeCheck) close(g *gap, now time.Time) {
 
 // justBound tells whether those who want the module of a deleted Pod have their Node for so short a
 // time that the controller had decided before, and none of them is the replacement of that one.
-func (s *served) justBound(w *world, g *gap, o *Options) bool {
+func (s *served) justBound(w *world, g *gap) bool {
 	if s.last == nil {
 		return false
 	}
@@ -189,7 +189,7 @@ func (s *served) justBound(w *world, g *gap, o *Options) bool {
 			continue
 		}
 		bound := w.bound[p.PodKey()]
-		if deleted.IsZero() || !deleted.Before(bound) || bound.Before(w.knownAt(g.from, o)) || s.replacedBy(w, p, g, o, g.from) {
+		if deleted.IsZero() || !deleted.Before(bound) || bound.Before(w.knownAt(g.from)) || s.replacedBy(w, p, g, g.from) {
 			return false
 		}
 	}
@@ -199,8 +199,8 @@ func (s *served) justBound(w *world, g *gap, o *Options) bool {
 // replacedBy tells whether a Pod that wants the module since now is the replacement of the one
 // whose deletion began the gap. What a DaemonSet or a StatefulSet deleted while its base was away goes when
 // that is back, and they may be later.
-func (s *served) replacedBy(w *world, p *events.PodStatus, g *gap, o *Options, now time.Time) bool {
-	if s.last == nil || now.Sub(g.from) > o.ReplacedWithin {
+func (s *served) replacedBy(w *world, p *events.PodStatus, g *gap, now time.Time) bool {
+	if s.last == nil || now.Sub(g.from) > replacedWithin {
 		return false
 	}
 	if strings.HasPrefix(p.Owner, daemonSet) || strings.HasPrefix(p.Owner, statefulSet) {
@@ -210,8 +210,8 @@ func (s *served) replacedBy(w *world, p *events.PodStatus, g *gap, o *Options, n
 }
 
 // find returns the gaps until end: those that are violations, and the rest as excused.
-func (c *activeCheck) find(w *world, end time.Time, o *Options) Result {
-	r := Result{Name: ActiveVersion, Compared: len(c.ever), Figures: map[string]float64{}}
+func (c *activeCheck) find(w *world, end time.Time) Result {
+	r := Result{Name: ActiveVersion, Compared: len(c.ever)}
 	add := func(g gap, open bool) {
 		v := Violation{
 			Time: g.from, Length: g.to.Sub(g.from), Base: g.base,
@@ -226,7 +226,7 @@ func (c *activeCheck) find(w *world, end time.Time, o *Options) Result {
 		if g.ended {
 			v.Message += fmt.Sprintf(", since its process ended, %v of it during an outage or an installation", brief(v.Length-counted))
 		}
-		if g.ended && counted <= o.TruthWithin {
+		if g.ended && counted <= truthWithin {
 			r.Excused = append(r.Excused, v)
 		} else {
 			r.Violations = append(r.Violations, v)
@@ -250,13 +250,10 @@ func (c *activeCheck) find(w *world, end time.Time, o *Options) Result {
 
 func (c *activeCheck) summarize(r *Result) {
 	r.Summary = many(r.Compared, "module") + " on bases"
-	r.Figures["handovers"] = float64(len(c.overlaps))
 	if len(c.overlaps) > 0 {
 		shortest := slices.Min(c.overlaps)
-		r.Figures["shortestOverlap"] = milliseconds(shortest)
 		r.Summary += fmt.Sprintf(", %s, shortest overlap %v", many(len(c.overlaps), "handover"), brief(shortest))
 	}
-	r.Figures["longestGap"] = milliseconds(longest(r.Violations))
 	if len(r.Violations) == 0 {
 		r.Summary += ", no gap"
 	} else {

@@ -14,7 +14,7 @@ import (
 // that is resolved twice.
 //
 // A repetition is excused if the answer to the first one may not have arrived, and no list can have
-// told since: from when the version came until Options.ToldWithin after the answer, the base was
+// told since: from when the version came until toldWithin after the answer, the base was
 // disconnected, a fault happened there or lasted, or a component was away, and the repetition came
 // meanwhile or within Options.listed of it, and after an outage within the recovery of that. What went
 // away later had the answer: a controller that comes back asks before it commands.
@@ -37,7 +37,7 @@ type life struct {
 	broken   bool
 }
 
-func (c *installCheck) note(w *world, e change, o *Options) {
+func (c *installCheck) note(w *world, e change) {
 	if c.lives == nil {
 		c.lives = map[string]map[events.ModuleRef]*life{}
 	}
@@ -47,7 +47,7 @@ func (c *installCheck) note(w *world, e change, o *Options) {
 			delete(c.lives, e.Base.Base)
 		}
 	case e.Module != nil:
-		c.module(w, e.Module, e.Time, o)
+		c.module(w, e.Module, e.Time)
 	case e.Command != nil:
 		x := e.Command
 		l := c.lives[x.Base][x.Module]
@@ -59,12 +59,12 @@ func (c *installCheck) note(w *world, e change, o *Options) {
 		case x.Code == "" && l.answered.IsZero():
 			l.answered = e.Time
 		case began.After(l.since):
-			c.repeated(w, o, install{x.Base, x.Module}, l, began, "was installed again after %v, and answered: "+cmp.Or(x.Code, "success"))
+			c.repeated(w, install{x.Base, x.Module}, l, began, "was installed again after %v, and answered: "+cmp.Or(x.Code, "success"))
 		}
 	}
 }
 
-func (c *installCheck) module(w *world, e *events.ModuleEvent, now time.Time, o *Options) {
+func (c *installCheck) module(w *world, e *events.ModuleEvent, now time.Time) {
 	on := c.lives[e.Base]
 	if on == nil {
 		on = map[events.ModuleRef]*life{}
@@ -76,7 +76,7 @@ func (c *installCheck) module(w *world, e *events.ModuleEvent, now time.Time, o 
 		delete(on, e.ModuleRef)
 	case e.State == events.ModuleResolved:
 		if l != nil && !l.broken {
-			c.repeated(w, o, install{e.Base, e.ModuleRef}, l, now, "was resolved again after %v")
+			c.repeated(w, install{e.Base, e.ModuleRef}, l, now, "was resolved again after %v")
 		}
 		c.installs++
 		on[e.ModuleRef] = &life{since: now}
@@ -89,11 +89,11 @@ func (c *installCheck) module(w *world, e *events.ModuleEvent, now time.Time, o 
 	}
 }
 
-func (c *installCheck) repeated(w *world, o *Options, key install, l *life, at time.Time, how string) {
+func (c *installCheck) repeated(w *world, key install, l *life, at time.Time, how string) {
 	v := Violation{Time: at, Base: key.base, Message: fmt.Sprintf("%s:%s "+how, key.Name, key.Version, brief(at.Sub(l.since)))}
 	known := at
 	if !l.answered.IsZero() {
-		known = l.answered.Add(o.ToldWithin)
+		known = l.answered.Add(toldWithin)
 	}
 	if w.outages.swallowed(key.base, l.since, known, at) {
 		v.Message += " (the first answer may have been lost)"
@@ -107,7 +107,6 @@ func (c *installCheck) result() Result {
 	r := Result{
 		Name: InstalledOnce, Compared: c.installs, Violations: sorted(append([]Violation(nil), c.repeats...)),
 		Excused: sorted(append([]Violation(nil), c.excused...)),
-		Figures: map[string]float64{"installs": float64(c.installs), "repeated": float64(len(c.repeats) + len(c.excused))},
 		Summary: many(c.installs, "installation") + ", none twice",
 	}
 	if n := len(c.repeats); n > 0 {

@@ -21,24 +21,27 @@ const (
 	MaxCommands   = "maxCommands"
 )
 
-// Options of a judgement. A zero duration means its default.
+const (
+	// truthWithin is how long Ready may differ from what the base serves, once the controller can know. Between a list or a
+	// response and the write of the controller are some milliseconds. A kubelet that probes at its defaults takes 10 s to
+	// 30 s.
+	truthWithin = time.Second
+	// switchWithin is the same while another version serves: requests are answered, and the handover needs its writes one
+	// after the other.
+	switchWithin = 5 * time.Second
+	// replacedWithin is how soon a Pod must come to a base that has lost the module by the deletion of a Pod, so that it is
+	// its replacement.
+	replacedWithin = 10 * time.Second
+	// decidedWithin is how long before an effect the controller may have decided it. For so long a Pod on another base must
+	// have been Ready so that the old Pod of a handover was not alone, and a Pod must have had its Node so that the module
+	// of a deleted Pod must stay for it.
+	decidedWithin = 250 * time.Millisecond
+	// toldWithin is the delay between a module becoming active and the watch event of its Pod.
+	toldWithin = time.Second
+)
+
+// Options of Judge. A zero duration means its default.
 type Options struct {
-	// TruthWithin is how long Ready may differ from what the base serves, once the controller can
-	// know. Between what a list or an answer says and the controller's write lie some milliseconds;
-	// a kubelet that probes at its defaults takes 10 s to 30 s. Default: 1s.
-	TruthWithin time.Duration
-	// SwitchWithin is the same where another version serves: requests are answered, and the
-	// handover needs its writes one after the other. Default: 5s.
-	SwitchWithin time.Duration
-	// ReplacedWithin is how soon a Pod must come to a base that has lost the module by the deletion
-	// of a Pod so that it counts as its replacement. Default: 10s.
-	ReplacedWithin time.Duration
-	// DecidedWithin is how long before something happens the controller may have decided it. So long
-	// another base's Pod must have been Ready so that the old Pod of a handover was not alone, and a Pod
-	// must have had its Node so that the module of a deleted one must stay for it. Default: 250ms.
-	DecidedWithin time.Duration
-	// ToldWithin is how late the watch may tell of the Pod whose module has come. Default: 1s.
-	ToldWithin time.Duration
 	// ListEvery, SilentAfter, InstallWithin, UninstallWithin and ControllerLease are the settings LIST_INTERVAL,
 	// BASE_UNREACHABLE_AFTER, INSTALL_TIMEOUT, UNINSTALL_TIMEOUT and LEASE_DURATION of the controller. Default: those of
 	// package controller/api.
@@ -70,11 +73,6 @@ func (o *Options) silent() time.Duration { return o.SilentAfter + o.of(api.Sweep
 // complete sets the defaults, and divides the settings of the controller by the speed.
 func (o *Options) complete() {
 	for p, d := range map[*time.Duration]time.Duration{
-		&o.TruthWithin: time.Second, &o.SwitchWithin: 5 * time.Second, &o.ReplacedWithin: 10 * time.Second, &o.DecidedWithin: 250 * time.Millisecond, &o.ToldWithin: time.Second,
-	} {
-		*p = cmp.Or(*p, d)
-	}
-	for p, d := range map[*time.Duration]time.Duration{
 		&o.ListEvery: api.ListInterval, &o.SilentAfter: api.UnreachableAfter, &o.InstallWithin: api.InstallTimeout, &o.UninstallWithin: api.UninstallTimeout,
 		&o.ControllerLease: api.ControllerLease,
 	} {
@@ -93,7 +91,7 @@ type Result struct {
 	Compared int
 	// Violations in the order of time.
 	Violations []Violation
-	// Doubtful are violations that are none if the events of the API happened earlier by a Delay longer than TruthWithin, in
+	// Doubtful are violations that are none if the events of the API happened earlier by a Delay longer than truthWithin, in
 	// the order of time.
 	Doubtful []Violation
 	// Excused are others that look like violations but were over before the controller could know,
@@ -101,8 +99,6 @@ type Result struct {
 	Excused []Violation
 	// Summary is a sentence with the figures.
 	Summary string
-	// Figures by name; times are in milliseconds.
-	Figures map[string]float64
 }
 
 // Violation is one thing that must not be. It has the fields of the report's.
@@ -133,14 +129,14 @@ type evaluator struct {
 func Judge(all []events.Event, end time.Time, o Options) []Result {
 	o.complete()
 	e := evaluate(all, &o)
-	active, truth := e.active.find(&e.w, end, &o), e.truth.find(&e.w, end, &o)
+	active, truth := e.active.find(&e.w, end), e.truth.find(&e.w, end, &o)
 	if o.Delay > 0 {
 		e := evaluate(earliest(all, o.Delay), &o)
-		settle(&active, e.active.find(&e.w, end, &o), &o)
+		settle(&active, e.active.find(&e.w, end), &o)
 		settle(&truth, e.truth.find(&e.w, end, &o), &o)
 	}
 	e.active.summarize(&active)
-	e.truth.summarize(&truth, &e.w, &o)
+	e.truth.summarize(&truth, &e.w)
 	return []Result{
 		active, truth, e.order.result(end), e.install.result(), nothingLeft(&e.w, end, &o), podWrites(&e.w, o.MaxPodWrites), e.orders.result(o.MaxCommands),
 	}
@@ -160,10 +156,10 @@ func evaluate(all []events.Event, o *Options) *evaluator {
 func (c *evaluator) take(e events.Event) {
 	x := c.w.apply(e)
 	c.w.disturb(x, c.o)
-	c.active.note(&c.w, x, c.o)
+	c.active.note(&c.w, x)
 	c.truth.note(&c.w, x)
-	c.order.note(&c.w, x, c.o)
-	c.install.note(&c.w, x, c.o)
+	c.order.note(&c.w, x)
+	c.install.note(&c.w, x)
 	c.orders.note(x)
 }
 
@@ -191,14 +187,14 @@ func earliest(all []events.Event, delay time.Duration) []events.Event {
 }
 
 // settle removes violations that do not exist with the earliest times. They are doubtful if the delay is longer than
-// Options.TruthWithin.
+// truthWithin.
 func settle(r *Result, early Result, o *Options) {
 	var certain []Violation
 	for _, v := range r.Violations {
 		switch {
 		case slices.ContainsFunc(early.Violations, v.overlaps):
 			certain = append(certain, v)
-		case o.Delay > o.TruthWithin:
+		case o.Delay > truthWithin:
 			v.Message += fmt.Sprintf("; events were up to %v late, and with their earliest times it is no violation", brief(o.Delay))
 			r.Doubtful = append(r.Doubtful, v)
 		}
@@ -235,5 +231,3 @@ func brief(d time.Duration) time.Duration {
 	}
 	return d.Round(time.Millisecond)
 }
-
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -11,7 +11,7 @@ import (
 // where an older Pod has been Ready for another version. The older one must be Not Ready by then,
 // or be on its way out, in the order of the watch. It need not be if it was the only Ready Pod of
 // the module: then the Service would have no endpoint in between. Nor if what serves on other bases
-// ceases to within Options.DecidedWithin: they hand over at the same time. Pods of one version hand nothing
+// ceases to within decidedWithin: they hand over at the same time. Pods of one version hand nothing
 // over, nor do Pods of a process of the base that has ended: they have another Node.
 type orderCheck struct {
 	wasReady map[string]bool // by UID
@@ -30,7 +30,7 @@ type disorder struct {
 	elsewhere map[string]bool
 }
 
-func (c *orderCheck) note(w *world, e change, o *Options) {
+func (c *orderCheck) note(w *world, e change) {
 	if e.pod == nil {
 		return
 	}
@@ -43,7 +43,7 @@ func (c *orderCheck) note(w *world, e change, o *Options) {
 			if v.old == p.UID && !v.ended {
 				v.Length, v.ended = e.Time.Sub(v.Time), true
 			}
-			if e.Time.Sub(v.Time) <= o.DecidedWithin {
+			if e.Time.Sub(v.Time) <= decidedWithin {
 				delete(v.elsewhere, p.UID)
 			}
 		}
@@ -54,11 +54,11 @@ func (c *orderCheck) note(w *world, e change, o *Options) {
 		return
 	}
 	for _, m := range p.Modules {
-		c.turnedReady(w, p, m, e.Time, o)
+		c.turnedReady(w, p, m, e.Time)
 	}
 }
 
-func (c *orderCheck) turnedReady(w *world, p *events.PodStatus, m events.ModuleRef, now time.Time, o *Options) {
+func (c *orderCheck) turnedReady(w *world, p *events.PodStatus, m events.ModuleRef, now time.Time) {
 	for old := range w.PodsOn(p.Base) {
 		if !older(old, p) || old.Node != p.Node || !c.wasReady[old.UID] || !old.Has(m.Name) || old.Version(m.Name) == m.Version {
 			continue
@@ -67,7 +67,7 @@ func (c *orderCheck) turnedReady(w *world, p *events.PodStatus, m events.ModuleR
 		if !old.Serves() {
 			continue
 		}
-		c.found = append(c.found, &disorder{old: old.UID, elsewhere: w.servingBeside(p.Base, m.Name, w.knownAt(now, o)), Violation: Violation{
+		c.found = append(c.found, &disorder{old: old.UID, elsewhere: w.servingBeside(p.Base, m.Name, w.knownAt(now)), Violation: Violation{
 			Time: now, Base: p.Base, Pod: p.Name,
 			Message: fmt.Sprintf("Pod %s with %s:%s turned Ready on %s before Pod %s with version %s had turned Not Ready",
 				p.Name, m.Name, m.Version, p.Base, old.Name, old.Version(m.Name)),
@@ -92,7 +92,7 @@ func (w *world) servingBeside(base, module string, since time.Time) map[string]b
 }
 
 func (c *orderCheck) result(end time.Time) Result {
-	r := Result{Name: Order, Compared: c.compared, Figures: map[string]float64{}}
+	r := Result{Name: Order, Compared: c.compared}
 	for _, v := range c.found {
 		switch {
 		case len(v.elsewhere) == 0:
@@ -104,7 +104,6 @@ func (c *orderCheck) result(end time.Time) Result {
 		r.Violations = append(r.Violations, v.Violation)
 	}
 	r.Violations = sorted(r.Violations)
-	r.Figures["handovers"], r.Figures["exempt"] = float64(c.compared), float64(c.exempt)
 	r.Summary = many(c.compared, "handover")
 	if c.exempt > 0 {
 		r.Summary += fmt.Sprintf(", %d of the only Ready Pod of a module", c.exempt)

@@ -95,7 +95,7 @@ func (all outages) told(base string, now time.Time) {
 }
 
 // excuses are the times in which an outage excuses what is about a base, until end at most.
-func (o *outage) excuses(base string, end time.Time) [][2]time.Time {
+func (o *outage) excuses(base string, end time.Time) []span {
 	to := o.to
 	if to.IsZero() || to.After(end) {
 		to = end
@@ -104,13 +104,13 @@ func (o *outage) excuses(base string, end time.Time) [][2]time.Time {
 	if o.most > 0 && o.from.Add(o.most).Before(to) {
 		limit = o.from.Add(o.most)
 	}
-	out := [][2]time.Time{{o.from, limit}}
+	out := []span{{o.from, limit}}
 	if !o.to.IsZero() {
 		recovered := o.to.Add(o.recovery)
 		if at, is := o.listed[base]; is && at.Add(settling).Before(recovered) {
 			recovered = at.Add(settling)
 		}
-		out = append(out, [2]time.Time{o.to, recovered})
+		out = append(out, span{o.to, recovered})
 	}
 	return out
 }
@@ -118,21 +118,21 @@ func (o *outage) excuses(base string, end time.Time) [][2]time.Time {
 // countable returns how much of a time on a base is in no window in which a mismatch is allowed: nobody could know, or
 // write, what the base serves. Windows are those of the outages that meet a condition.
 func (all outages) countable(base string, from, to time.Time, window func(*outage) bool) time.Duration {
-	var windows [][2]time.Time
+	var windows []span
 	for _, o := range all.about(base) {
 		if window(o) {
 			windows = append(windows, o.excuses(base, to)...)
 		}
 	}
-	slices.SortFunc(windows, func(a, b [2]time.Time) int { return a[0].Compare(b[0]) })
+	slices.SortFunc(windows, func(a, b span) int { return a.from.Compare(b.from) })
 	counted := time.Duration(0)
 	for _, allowed := range windows {
-		if allowed[0].After(to) {
+		if allowed.from.After(to) {
 			break
 		}
-		counted += max(0, allowed[0].Sub(from))
-		if allowed[1].After(from) {
-			from = allowed[1]
+		counted += max(0, allowed.from.Sub(from))
+		if allowed.to.After(from) {
+			from = allowed.to
 		}
 	}
 	return counted + max(0, to.Sub(from))
@@ -140,11 +140,17 @@ func (all outages) countable(base string, from, to time.Time, window func(*outag
 
 func hides(o *outage) bool { return o.hides }
 
-// allowed reports whether a moment on a base is in such a window.
+// has reports whether a moment is in the span.
+func (s span) has(at time.Time) bool { return !at.Before(s.from) && !at.After(s.to) }
+
+// excusesAt reports whether a moment on a base is in a window of the outage.
+func (o *outage) excusesAt(base string, at time.Time) bool {
+	return slices.ContainsFunc(o.excuses(base, at), func(s span) bool { return s.has(at) })
+}
+
+// allowed reports whether a moment on a base is in a window of an outage that hides what the base serves.
 func (all outages) allowed(base string, at time.Time) bool {
-	return slices.ContainsFunc(all.about(base), func(o *outage) bool {
-		return o.hides && slices.ContainsFunc(o.excuses(base, at), func(w [2]time.Time) bool { return !at.Before(w[0]) && !at.After(w[1]) })
-	})
+	return slices.ContainsFunc(all.about(base), func(o *outage) bool { return o.hides && o.excusesAt(base, at) })
 }
 
 // away tells whether a base was away by itself within a time. The zero time is never.
@@ -158,8 +164,7 @@ func (all outages) away(base string, from, to time.Time) bool {
 // later moment. Without an outage it was known by then.
 func (all outages) swallowed(base string, since, known, at time.Time) bool {
 	return slices.ContainsFunc(all.about(base), func(o *outage) bool {
-		return !o.heard && (o.to.IsZero() || !o.to.Before(since)) && !o.from.After(known) &&
-			slices.ContainsFunc(o.excuses(base, at), func(t [2]time.Time) bool { return !at.Before(t[0]) && !at.After(t[1]) })
+		return !o.heard && (o.to.IsZero() || !o.to.Before(since)) && !o.from.After(known) && o.excusesAt(base, at)
 	})
 }
 
@@ -293,11 +298,11 @@ func (w *world) fault(e *events.FaultEvent, now time.Time, o *Options) {
 
 // knownAt is until when a controller whose write has come now has known of what is in the API: not of
 // what came in the last seconds, if its view of it was disturbed then, or its writes were.
-func (w *world) knownAt(now time.Time, o *Options) time.Time {
-	decided := now.Add(-o.DecidedWithin)
+func (w *world) knownAt(now time.Time) time.Time {
+	decided := now.Add(-decidedWithin)
 	known, atMost := decided, decided.Add(-settling)
 	for _, x := range w.outages[""] {
-		if since := x.from.Add(-o.DecidedWithin); strings.HasPrefix(x.what, viewFault) && (x.to.IsZero() || x.to.Add(x.recovery).After(decided)) && since.Before(known) {
+		if since := x.from.Add(-decidedWithin); strings.HasPrefix(x.what, viewFault) && (x.to.IsZero() || x.to.Add(x.recovery).After(decided)) && since.Before(known) {
 			known = since
 		}
 	}

@@ -14,22 +14,16 @@ import (
 // uninstall may take: MODULE_DRAIN, Options.UninstallWithin and Options.listed, 79.5 s by the
 // defaults.
 func nothingLeft(w *world, end time.Time, o *Options) Result {
-	r := Result{Name: NothingLeft, Figures: map[string]float64{}}
+	r := Result{Name: NothingLeft}
 	for b := range w.Bases.All() {
 		if b.Running && w.worked[b.Name] {
 			r.Compared++
 		}
 	}
-	there := w.Copy()
-	for _, key := range there.Pods.Names() {
-		p := there.Pods.Get(key)
-		if began, ending := w.ending[key]; ending && end.Sub(began) > o.of(api.Drain)+o.UninstallWithin+o.listed() {
-			gone := p.PodState
-			gone.Gone = true
-			there.Apply(events.Event{Time: end, Pod: &events.PodEvent{PodState: gone}})
-		}
-	}
-	for _, m := range there.Left() {
+	for _, m := range w.Left(func(p *events.PodStatus) bool {
+		began, ending := w.ending[p.PodKey()]
+		return ending && end.Sub(began) > o.of(api.Drain)+o.UninstallWithin+o.listed()
+	}) {
 		message := fmt.Sprintf("%s:%s is left on %s, %s, and no Pod of the run on that base requests it", m.Name, m.Version, m.Base, m.State)
 		for _, p := range o.Foreign {
 			if p.Base == m.Base && slices.Contains(p.Modules, m.ModuleRef) {
@@ -41,7 +35,6 @@ func nothingLeft(w *world, end time.Time, o *Options) Result {
 		})
 	}
 	r.Violations = sorted(r.Violations)
-	r.Figures["left"] = float64(len(r.Violations))
 	r.Summary = many(r.Compared, "base") + ", nothing left"
 	if n := len(r.Violations); n > 0 {
 		r.Summary = many(r.Compared, "base") + ", " + many(n, "module") + " left"
@@ -51,7 +44,7 @@ func nothingLeft(w *world, end time.Time, o *Options) Result {
 
 // podWrites says how often Pods have been written, from creation to removal.
 func podWrites(w *world, most *int) Result {
-	r := Result{Name: MaxPodWrites, Compared: len(w.ever), Figures: map[string]float64{}}
+	r := Result{Name: MaxPodWrites, Compared: len(w.ever)}
 	highest, total := 0, 0
 	for _, p := range w.ever {
 		total += p.Writes
@@ -65,7 +58,6 @@ func podWrites(w *world, most *int) Result {
 	}
 	r.Violations = sorted(r.Violations)
 	mean := float64(total) / float64(max(1, len(w.ever)))
-	r.Figures["max"], r.Figures["mean"] = float64(highest), mean
 	r.Summary = fmt.Sprintf("%s, written at most %s each, %.1f on average", many(len(w.ever), "Pod"), many(highest, "time"), mean)
 	return r
 }
@@ -102,7 +94,7 @@ func (c *commandCheck) note(e change) {
 }
 
 func (c *commandCheck) result(most *int) Result {
-	r := Result{Name: MaxCommands, Compared: len(c.times), Figures: map[string]float64{}}
+	r := Result{Name: MaxCommands, Compared: len(c.times)}
 	highest := 0
 	for cmd, got := range c.times {
 		highest = max(highest, got.times)
@@ -114,7 +106,6 @@ func (c *commandCheck) result(most *int) Result {
 		}
 	}
 	r.Violations = sorted(r.Violations)
-	r.Figures["max"] = float64(highest)
 	r.Summary = fmt.Sprintf("%s, each at most %s", many(len(c.times), "command"), many(highest, "time"))
 	return r
 }

@@ -17,7 +17,7 @@ import (
 //     install of another version that is under way.
 //
 // The time in windows of outages does not count (see outages.countable). It is a violation if the rest is longer than
-// Options.TruthWithin; or, while another version serves, than Options.SwitchWithin, and api.SwitchedReady more if no Pod
+// truthWithin; or, while another version serves, than switchWithin, and api.SwitchedReady more if no Pod
 // that stays wants that version: a release has superseded it, and the next one is being installed. It is also a violation
 // if in the rest a request for the missing module failed on this base. A timeout is no such failure, because a base
 // without the module answers.

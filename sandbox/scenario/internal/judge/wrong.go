@@ -48,7 +48,7 @@ func (c *truthCheck) knownAt(l *mismatch, o *Options) time.Time {
 func (l *mismatch) long(w *world, known time.Time, o *Options) bool {
 	counted := w.outages.countable(l.base, known, l.to, hides)
 	overtaken := min(l.overtaken.within(known, l.to), o.of(api.SwitchedReady))
-	return counted > o.SwitchWithin+overtaken || counted > o.TruthWithin && l.bare.within(known, l.to) > o.TruthWithin
+	return counted > switchWithin+overtaken || counted > truthWithin && l.bare.within(known, l.to) > truthWithin
 }
 
 // harmful reports whether requests failed because of it, in no window of an outage. Where a controller had to find out by
@@ -92,7 +92,7 @@ func (c *truthCheck) lostIn(l *mismatch, from, to time.Time) (lost []span) {
 
 // find returns the mismatches until end: those that are violations, and the rest as excused.
 func (c *truthCheck) find(w *world, end time.Time, o *Options) Result {
-	r := Result{Name: Truth, Compared: c.compared, Figures: map[string]float64{}}
+	r := Result{Name: Truth, Compared: c.compared}
 	mismatches := slices.Clone(c.mismatches)
 	for _, l := range c.open {
 		last := *l
@@ -116,15 +116,14 @@ func (c *truthCheck) find(w *world, end time.Time, o *Options) Result {
 	return r
 }
 
-func (c *truthCheck) summarize(r *Result, w *world, o *Options) {
+func (c *truthCheck) summarize(r *Result, w *world) {
 	mismatched := slices.Concat(r.Violations, r.Doubtful, r.Excused)
-	r.Figures["disagreements"], r.Figures["longest"] = float64(len(mismatched)), milliseconds(longest(mismatched))
 	r.Summary = many(c.compared, "time") + " something became Ready"
 	if len(mismatched) == 0 {
 		r.Summary += ", always with its module"
 	} else {
 		r.Summary += fmt.Sprintf("; Ready without its module %s, the longest %v (allowed: %v once the controller can know, %v beside another version)",
-			many(len(mismatched), "time"), brief(longest(mismatched)), brief(o.TruthWithin), brief(o.SwitchWithin))
+			many(len(mismatched), "time"), brief(longest(mismatched)), brief(truthWithin), brief(switchWithin))
 	}
 	if services := slices.Sorted(maps.Keys(w.published)); len(services) > 0 {
 		r.Summary += "; endpoints of Pods that are not Ready are ignored, because publishNotReadyAddresses is set in Service " + strings.Join(services, ", ")

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // Apply creates or updates an object as kubectl apply --server-side --force-conflicts does, in the
@@ -65,15 +64,8 @@ var patchTypes = map[string]types.PatchType{
 	"merge": types.MergePatchType, "strategic": types.StrategicMergePatchType, "json": types.JSONPatchType,
 }
 
-// Patch changes an object. An empty type is strategic, or merge for kinds that client-go does not
-// know, which are custom resources.
+// Patch changes an object by a patch of the type merge, strategic or json.
 func (c *Client) Patch(ctx context.Context, k Kind, namespace, name, patchType string, patch any) (*unstructured.Unstructured, error) {
-	if patchType == "" {
-		patchType = "strategic"
-		if !scheme.Scheme.Recognizes(k.GroupVersionKind) {
-			patchType = "merge"
-		}
-	}
 	t, known := patchTypes[patchType]
 	if !known {
 		return nil, fmt.Errorf("patch type %q: use merge, strategic or json", patchType)

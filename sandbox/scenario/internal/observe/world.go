@@ -170,16 +170,12 @@ func (w *World) Watch(changed func(Change)) (stop func()) {
 	}
 }
 
-// Until calls done for what is, and again when something has changed, until it returns true or an
-// error, or ctx ends: then Until returns the cause of that. It may skip changes that were followed
-// by others at once, and looks no more often than takes a tenth of the time: nothing else is taken in
-// meanwhile, and a look at ten thousand Nodes for each change of one of them would be all that is done.
+// Until calls done for the present state, and again after changes, until it returns true or an error, or ctx ends: then Until
+// returns the cause of that. It may skip changes that are followed by others.
 func (w *World) Until(ctx context.Context, done func(View) (bool, error)) error {
 	for {
 		w.mu.Lock()
-		began := time.Now()
 		ok, err := done(View{w})
-		rested := time.After(restFor * time.Since(began))
 		change := w.change
 		w.mu.Unlock()
 		if ok || err != nil {
@@ -190,16 +186,8 @@ func (w *World) Until(ctx context.Context, done func(View) (bool, error)) error 
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		select {
-		case <-rested:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
 	}
 }
-
-// restFor is how many times as long as a look of Until took it rests after that.
-const restFor = 9
 
 // Look calls with what is.
 func (w *World) Look(with func(View)) {

@@ -223,38 +223,6 @@ func TestSwitchIsOneChange(t *testing.T) {
 	})
 }
 
-// A look that takes long comes no more often than a tenth of the time.
-func TestUntilRests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := New(Options{})
-		ctx, cancel := context.WithCancel(t.Context())
-		looks, done := 0, make(chan error)
-		go func() {
-			done <- w.Until(ctx, func(View) (bool, error) {
-				looks++
-				<-time.After(10 * time.Millisecond)
-				return false, nil
-			})
-		}()
-		for _, at := range []struct {
-			after time.Duration
-			looks int
-		}{{20 * time.Millisecond, 1}, {60 * time.Millisecond, 1}, {30 * time.Millisecond, 2}} { // it rests until 100 ms have gone by
-			<-time.After(at.after)
-			if synctest.Wait(); looks != at.looks {
-				t.Errorf("%d looks, want %d", looks, at.looks)
-			}
-			if at.looks == 1 {
-				w.Note(events.Event{Component: &events.ComponentEvent{Name: "broker", State: events.ComponentRunning}})
-			}
-		}
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("it ended with %v", err)
-		}
-	})
-}
-
 func TestUntil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, pods := newWorld(t)

@@ -1,14 +1,17 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -22,32 +25,21 @@ func (e *Env) Setup(ctx context.Context, sets []v1alpha1.BaseSet) error {
 	for _, set := range sets {
 		e.Define(set)
 	}
-	errs := make(chan error, len(sets))
-	started := 0
+	var g errgroup.Group
 	for _, set := range sets {
 		if count := CountOf(set); count > 0 {
-			started++
-			go func() {
+			g.Go(func() error {
 				_, err := e.Add(ctx, set, count)
-				errs <- err
-			}()
+				return err
+			})
 		}
 	}
-	var first error
-	for range started {
-		if err := <-errs; err != nil && first == nil {
-			first = err
-		}
-	}
-	return first
+	return g.Wait()
 }
 
 // CountOf returns the number of bases in a set.
 func CountOf(set v1alpha1.BaseSet) int {
-	if set.Count == nil {
-		return 1
-	}
-	return *set.Count
+	return ptr.Deref(set.Count, 1)
 }
 
 // Define sets the definition of a set of bases.
@@ -99,7 +91,7 @@ func (e *Env) Host(base string) string { return e.Group + "-" + base }
 // unseen are the faults with which a base does not get a Ready Node.
 var unseen = []fault.Kind{fault.KindSilent, fault.KindDeaf, fault.KindDisconnect, fault.KindCrash, fault.KindStartFailed}
 
-// seen tells whether the controller makes Nodes for bases of a set.
+// seen reports whether the controller makes Nodes for bases of a set.
 func (e *Env) seen(set v1alpha1.BaseSet) bool {
 	if set.Env != "" && set.Env != e.Run.Env {
 		return false
@@ -109,7 +101,7 @@ func (e *Env) seen(set v1alpha1.BaseSet) bool {
 
 // NodesReady waits until the Nodes of bases are Ready and Pods may go there.
 func (e *Env) NodesReady(ctx context.Context, names []string) error {
-	return e.UntilNoNode(ctx, func(v observe.View, nodes map[string]*unstructured.Unstructured) (missing []string) {
+	return e.UntilNone(ctx, func(v observe.View, nodes map[string]*unstructured.Unstructured) (missing []string) {
 		bases := v.Bases()
 		for _, name := range names {
 			b, there := bases[name]
@@ -123,9 +115,9 @@ func (e *Env) NodesReady(ctx context.Context, names []string) error {
 	})
 }
 
-// UntilNoNode waits until nobody is left by the Nodes of the group, which it gives by identity. why
-// says what it means that somebody is.
-func (e *Env) UntilNoNode(ctx context.Context, who func(observe.View, map[string]*unstructured.Unstructured) []string, why func([]string) *Failure) error {
+// UntilNone waits until who returns no base. It passes the Nodes of the group by the identity of their base. why returns the
+// failure if there are some at the end.
+func (e *Env) UntilNone(ctx context.Context, who func(observe.View, map[string]*unstructured.Unstructured) []string, why func([]string) *Failure) error {
 	if err := e.World.Follow(ctx, observe.NodesOf(e.Group)); err != nil {
 		return err
 	}
@@ -137,8 +129,8 @@ func (e *Env) UntilNoNode(ctx context.Context, who func(observe.View, map[string
 	return Ended(ctx, err, func() *Failure { return why(left) })
 }
 
-// tainted tells whether Kubernetes keeps Pods off a Node: it does for the first moment of each
-// Node, and a Pod that the scheduler looks at then waits for seconds.
+// tainted reports whether Kubernetes keeps Pods off a Node. A new Node is tainted for a moment, and a Pod that the scheduler
+// considers in that moment waits for seconds.
 func tainted(node *unstructured.Unstructured) bool {
 	taints, _, _ := unstructured.NestedSlice(node.Object, "spec", "taints")
 	return slices.ContainsFunc(taints, func(t any) bool {
@@ -157,21 +149,17 @@ func (e *Env) Resolve(names v1alpha1.BaseNames) ([]observe.Base, error) {
 	e.World.Look(func(v observe.View) { all = v.Bases() })
 	chosen := map[string]observe.Base{}
 	for _, name := range names {
-		before := len(chosen)
 		matched := false
 		for _, b := range all {
 			if name == "*" || name == b.Set || name == b.Name {
 				chosen[b.Name], matched = b, true
 			}
 		}
-		if !matched && before == len(chosen) {
+		if !matched {
 			return nil, Fail("%q stands for no base; there are: %s", name, strings.Join(slices.Sorted(maps.Keys(all)), ", "))
 		}
 	}
 	return slices.SortedFunc(maps.Values(chosen), func(a, b observe.Base) int {
-		if a.Set != b.Set {
-			return strings.Compare(a.Set, b.Set)
-		}
-		return a.Index - b.Index
+		return cmp.Or(cmp.Compare(a.Set, b.Set), cmp.Compare(a.Index, b.Index))
 	}), nil
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -66,43 +67,42 @@ func (t Target) String() string {
 	return t.Kind + " with the labels " + strings.Join(pairs, ",")
 }
 
-// ErrNotFound is behind the failure of find where no object is so.
-var ErrNotFound = errors.New("not found")
-
-// Find returns the objects that a Ref names; that there are none is a failure.
-func (e *Env) Find(ctx context.Context, r v1alpha1.Ref) (Target, []*unstructured.Unstructured, error) {
-	t, err := e.Target(r)
-	if err != nil {
-		return t, nil, err
-	}
-	found, err := e.Kube.Find(ctx, t.Type, t.Namespace, t.Name, t.Labels)
-	switch {
-	case err != nil:
-		return t, nil, err
-	case len(found) == 0:
-		none := Fail("there is no %s", t)
-		none.cause = ErrNotFound
-		return t, nil, none
-	}
-	return t, found, nil
+// Find returns the objects of a Target. There may be none.
+func (e *Env) Find(ctx context.Context, t Target) ([]*unstructured.Unstructured, error) {
+	return e.Kube.Find(ctx, t.Type, t.Namespace, t.Name, t.Labels)
 }
 
-// FindOne is Find for actions on one object.
-func (e *Env) FindOne(ctx context.Context, r v1alpha1.Ref) (Target, *unstructured.Unstructured, error) {
-	t, found, err := e.Find(ctx, r)
+// Change changes the object that a Ref names by write, and waits until the change is seen. It returns the text of write. It
+// records a release if the Pod template of modules has changed. Write returns no object if it has changed nothing.
+func (e *Env) Change(ctx context.Context, r v1alpha1.Ref, check v1alpha1.ReleaseCheck,
+	write func(t Target, before *unstructured.Unstructured) (after *unstructured.Unstructured, text string, err error),
+) (string, error) {
+	t, err := e.Target(r)
+	if err != nil {
+		return "", err
+	}
+	found, err := e.Find(ctx, t)
 	switch {
 	case err != nil:
-		return t, nil, err
+		return "", err
+	case len(found) == 0:
+		return "", Fail("there is no %s", t)
 	case len(found) > 1:
-		return t, nil, Fail("there are %d of %s, but this is done to one: give its name", len(found), t)
+		return "", Fail("there are %d of %s, but this is done to one: give its name", len(found), t)
 	}
-	return t, found[0], nil
+	began := time.Now()
+	after, text, err := write(t, found[0])
+	if err != nil || after == nil {
+		return text, err
+	}
+	e.Released(began, found[0], after, check)
+	return text, e.World.Seen(ctx, t.Subject, after)
 }
 
 // Refused judges an error of the API by what the step expects.
 func Refused(err error, want string) (string, error) {
 	switch {
-	case want == "" || err == nil && want == "":
+	case want == "":
 		return "", err
 	case err == nil:
 		return "", Fail("the API accepted it, but was to refuse it with %q", want)
@@ -146,7 +146,7 @@ func (e *Env) CatchUp(ctx context.Context, t Target) error {
 	if err := e.World.Follow(ctx, t.Subject); err != nil {
 		return err
 	}
-	now, err := e.Kube.Find(ctx, t.Type, t.Namespace, t.Name, t.Labels)
+	now, err := e.Find(ctx, t)
 	if err != nil {
 		return err
 	}

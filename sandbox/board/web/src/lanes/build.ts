@@ -7,9 +7,6 @@ import { Rows } from "./model";
 import type { Bar, Lane, Mark } from "./model";
 import type { Column } from "./painter";
 
-// LIVES are the words of the report for the states of a base.
-const LIVES: Record<string, string> = { running: "ready", starting: "starting", disconnected: "disconnected", crashed: "down", unknown: "unknown" };
-
 // Builder makes lanes of a history. It makes a lane anew only when something was added to it.
 export class Builder {
   private readonly made = new Map<string, { sign: string; lane: Lane }>();
@@ -138,7 +135,7 @@ function spans<R>(track: Track<R>, visit: (row: R, from: number, last: Bar | und
 }
 
 function life(rows: Rows, name: string, track: Track<BaseRow>): void {
-  spans(track, (row, from, last) => rows.turn("life", last, bar(from, LIVES[row.state] ?? row.state, -1, name, row.reason ?? "", ["base", name])));
+  spans(track, (row, from, last) => rows.turn("life", last, bar(from, row.state, -1, name, row.reason ?? "", ["base", name])));
   let node: Bar | undefined;
   for (let i = 0; i < track.times.length; i++) {
     const state = track.rows[i]?.nodeState;
@@ -179,19 +176,12 @@ function onePod(rows: Rows, track: Track<PodRow>, versions: VersionNumbers, here
     const from = track.times[i]!;
     if (pod && here(pod)) {
       const text = [pod.deleting ? `${pod.phase}, deleting` : pod.phase, pod.reason].filter((s) => s).join(", ");
-      last = rows.turn("pod", last, bar(from, podState(pod), versions.of(pod.modules[0]?.version ?? ""), pod.name, text, ["pod", pod.uid]));
+      last = rows.turn("pod", last, bar(from, pod.state, versions.of(pod.modules[0]?.version ?? ""), pod.name, text, ["pod", pod.uid]));
     } else if (last) {
       last.to = from;
       last = undefined;
     }
   }
-}
-
-// podState is the state of a Pod in a word.
-export function podState(pod: PodRow): string {
-  if (pod.deleting) return "terminating";
-  if (pod.ready) return "ready";
-  return pod.phase === "Pending" ? "pending" : "notReady";
 }
 
 // routine tells whether an entry is a question that was answered well: controllers ask all the time.

@@ -25,7 +25,7 @@ export function lookOf(c: Colours, thing: Thing, state: string, version: number)
   switch (thing) {
     case "life":
       return {
-        ready: [c.good, "solid"], connected: [c.busy, "solid"], starting: [c.busy, "hatched"],
+        ready: [c.good, "solid"], starting: [c.busy, "hatched"],
         disconnected: [c.warn, "solid"], down: [c.bad, "hatched"],
       }[state] as Look | undefined ?? [c.none, "pale"];
     case "node":

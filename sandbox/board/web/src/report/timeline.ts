@@ -12,7 +12,7 @@ import type { ReportStream, Run } from "./data";
 
 // LEGEND names each look once: a thing, a state that has it, and what it means wherever it stands.
 const LEGEND: readonly (readonly [Thing, string, string])[] = [
-  ["life", "ready", "process ready, Node Ready"], ["life", "connected", "connected"], ["life", "starting", "starting"],
+  ["life", "ready", "process ready, Node Ready"], ["life", "starting", "starting"],
   ["life", "disconnected", "disconnected, Node not Ready"], ["life", "down", "process down or exited, no endpoints"],
   ["module", "ACTIVATED", "version serves, Pod Ready"], ["module", "RESOLVED", "being installed, Pod not Ready"], ["module", "DEACTIVATED", "deactivated"],
   ["module", "BROKEN", "broken, no endpoint ready, step failed, request lost"], ["pod", "pending", "Pod pending, step skipped"], ["pod", "terminating", "Pod terminating"],

@@ -1,29 +1,10 @@
-import type { Action, BaseRow, LogEntry, ModuleRef, WorkloadRow } from "../wire";
+import type { Action, BaseRow, LogEntry, ModuleRef } from "../wire";
 import { compareNames } from "../lanes/look";
 import type { Track } from "./history";
 import type { Place } from "./url";
 import type { World } from "./world";
 
 // What the tables mean to somebody who looks at them. All of it is pure.
-
-export type Health = "good" | "busy" | "warn" | "bad";
-
-// healthOf is how a base is, as a colour.
-export function healthOf(b: BaseRow): Health {
-  switch (b.state) {
-    case "running":
-      return b.bad || b.pressure || broken(b) ? "warn" : "good";
-    case "starting":
-      return "busy";
-    case "crashed":
-      return "bad";
-    default:
-      return "warn";
-  }
-}
-
-// broken tells whether a module on a base is.
-export const broken = (b: BaseRow): boolean => b.modules.some((m) => m.state === "BROKEN");
 
 export interface Zone {
   name: string;
@@ -34,7 +15,7 @@ export interface Zone {
 export function matchesBase(b: BaseRow, f: Pick<Place, "q" | "zone" | "base" | "module" | "version" | "state">): boolean {
   if (f.zone && (b.zone ?? "") !== f.zone) return false;
   if (f.base && b.name !== f.base) return false;
-  if (f.state && b.state !== f.state && !(f.state === "bad" && healthOf(b) !== "good")) return false;
+  if (f.state && b.state !== f.state && !(f.state === "bad" && b.health !== "good")) return false;
   if ((f.module || f.version) && !b.modules.some((m) => (!f.module || m.name === f.module) && (!f.version || m.version === f.version))) return false;
   if (!f.q) return true;
   const q = f.q.toLowerCase();
@@ -141,15 +122,15 @@ export function summaryOf(world: World): Summary {
   const s: Summary = { bases: world.base.size, states: new Map(), unwell: 0, modules: 0, broken: 0, rolling: 0, stuck: 0, workloads: world.workload.size, rate: 0, lostRate: 0, lost: 0, faults: world.fault.size, findings: world.finding.size, down: [] };
   for (const b of world.base.values()) {
     s.states.set(b.state, (s.states.get(b.state) ?? 0) + 1);
-    if (healthOf(b) !== "good") s.unwell++;
+    if (b.health !== "good") s.unwell++;
     for (const m of b.modules) {
       if (m.state === "ACTIVATED") s.modules++;
       if (m.state === "BROKEN") s.broken++;
     }
   }
   for (const w of world.workload.values()) {
-    if (w.stuck) s.stuck++;
-    else if (w.rolling) s.rolling++;
+    if (w.state === "stuck") s.stuck++;
+    if (w.state === "rolling") s.rolling++;
   }
   for (const t of world.stream.values()) {
     s.lost += t.lost;
@@ -159,21 +140,6 @@ export function summaryOf(world: World): Summary {
   }
   for (const c of world.component.values()) if (c.state !== "running") s.down.push(c.name);
   return s;
-}
-
-// workloadState is how a workload is, in a word.
-export function workloadState(w: WorkloadRow): "stuck" | "paused" | "rolling" | "ready" | "waiting" {
-  if (w.stuck) return "stuck";
-  if (w.paused) return "paused";
-  if (w.rolling) return "rolling";
-  return w.ready >= w.desired ? "ready" : "waiting";
-}
-
-// strategyOf says in the words of Kubernetes how a rollout goes: how many Pods it may have too many and
-// too few, and which keep their revision.
-export function strategyOf(w: WorkloadRow): string {
-  const limits = [w.maxSurge && `+${w.maxSurge}`, w.maxUnavailable && `−${w.maxUnavailable}`].filter((s) => s).join(" ");
-  return [w.strategy, limits, w.partition ? `partition ${w.partition}` : ""].filter((s) => s).join(", ");
 }
 
 // offeredOn tells whether an action fits a row.

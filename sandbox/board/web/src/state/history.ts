@@ -1,5 +1,5 @@
 import type { Changes, Snapshot } from "../wire";
-import { emptyWorld, intern, kinds, opsOf, share } from "./world";
+import { emptyWorld, kinds, opsOf, share } from "./world";
 import type { Kind, Op, Row, World } from "./world";
 
 // Track is the life of one row: what it was from which time on. Times do not fall.
@@ -90,8 +90,7 @@ export class History {
     const at = Math.max(time, this.end);
     const next = { ...this.now } as Record<Kind, Map<string, object>>;
     const fresh = new Set<Kind>();
-    for (const [kind, name, given] of ops) {
-      const key = intern(name);
+    for (const [kind, key, given] of ops) {
       const row = given === null ? null : share(next[kind].get(key) ?? null, given);
       if (!this.write(kind, key, at, row)) continue;
       if (!fresh.has(kind)) {

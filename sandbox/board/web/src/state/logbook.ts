@@ -1,5 +1,4 @@
 import type { LogEntry } from "../wire";
-import { intern } from "./world";
 
 // Logbook holds what has happened, in the order of its numbers.
 export class Logbook {
@@ -17,7 +16,6 @@ export class Logbook {
     const last = this.entries.at(-1)?.id ?? -1;
     for (const entry of list) {
       if (entry.id <= last) continue;
-      tidy(entry);
       this.entries.push(entry);
       this.index(entry);
     }
@@ -29,7 +27,6 @@ export class Logbook {
   prepend(list: readonly LogEntry[]): void {
     const first = this.entries[0]?.id ?? Infinity;
     const older = list.filter((e) => e.id < first).slice(-Math.max(this.most - this.entries.length, 0));
-    older.forEach(tidy);
     if (older.length > 0) this.rebuild([...older, ...this.entries]);
   }
 
@@ -77,10 +74,4 @@ export class Logbook {
     if (list) list.push(entry);
     else this.byBase.set(entry.base, [entry]);
   }
-}
-
-// tidy makes equal strings of entries the same.
-function tidy(entry: LogEntry): void {
-  const e = entry as unknown as Record<string, unknown>;
-  for (const key in e) if (typeof e[key] === "string") e[key] = intern(e[key]);
 }

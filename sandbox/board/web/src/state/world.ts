@@ -20,72 +20,21 @@ export function emptyWorld(): World {
   return Object.fromEntries(kinds.map((k) => [k, new Map()])) as unknown as World;
 }
 
-const MOST_STRINGS = 50_000;
-let strings = new Map<string, string>();
-
-// intern returns one and the same string for equal ones, so that a long history holds each once.
-export function intern(s: string): string {
-  const known = strings.get(s);
-  if (known !== undefined) return known;
-  if (strings.size >= MOST_STRINGS) strings = new Map();
-  strings.set(s, s);
-  return s;
-}
-
-// OWN are fields that no two rows have in common.
-const OWN = new Set(["uid", "name", "identity", "node", "ip"]);
-
-// adopt makes equal strings of a new row the same.
-function adopt(row: Record<string, unknown>): void {
-  for (const key in row) {
-    const value = row[key];
-    if (typeof value === "string") {
-      if (!OWN.has(key)) row[key] = intern(value);
-    } else if (Array.isArray(value)) {
-      for (const item of value) if (typeof item === "object" && item !== null) for (const k in item) if (typeof item[k] === "string") item[k] = intern(item[k]);
-    }
-  }
-}
-
-// share returns next with all parts that equal those of before taken from before, and before itself
-// if nothing differs: rows of the past cost only what has changed.
+// share returns next with all parts that equal those of before taken from before, and before itself if nothing differs: rows
+// of the past cost only what has changed.
 export function share<T>(before: unknown, next: T): T {
-  if (before === next) return before as T;
-  if (typeof next === "string") return intern(next) as T;
-  if (typeof next !== "object" || next === null) return next;
-  if (Array.isArray(next)) return shareList(Array.isArray(before) ? before : [], next) as T;
-  const row = next as Record<string, unknown>;
-  if (typeof before !== "object" || before === null) {
-    adopt(row);
-    return next;
+  if (before === next || typeof next !== "object" || next === null) return next;
+  if (Array.isArray(next)) {
+    const old = Array.isArray(before) ? before : [];
+    const list = next.map((item, i) => share(old[i], item));
+    return (old.length === list.length && list.every((item, i) => item === old[i]) ? before : list) as T;
   }
+  if (typeof before !== "object" || before === null) return next;
   const old = before as Record<string, unknown>;
-  let same = true;
-  let fields = 0;
-  for (const key in row) {
-    fields++;
-    const value = share(old[key], row[key]);
-    row[key] = value;
-    if (same && value !== old[key]) same = false;
-  }
-  if (same) for (const _ in old) fields--;
-  return same && fields === 0 ? (before as T) : next;
-}
-
-// shareList looks for an element's like where it was, and one place beside, since most lists change
-// by one element.
-function shareList(before: unknown[], next: unknown[]): unknown[] {
-  let same = before.length === next.length;
-  for (let i = 0; i < next.length; i++) {
-    let value = share(before[i], next[i]);
-    if (value !== before[i] && typeof value === "object") {
-      const earlier = i > 0 ? share(before[i - 1], value) : value;
-      value = i > 0 && earlier === before[i - 1] ? earlier : share(before[i + 1], value);
-    }
-    next[i] = value;
-    if (value !== before[i]) same = false;
-  }
-  return same ? before : next;
+  const row = next as Record<string, unknown>;
+  for (const key in row) row[key] = share(old[key], row[key]);
+  const same = Object.keys(row).length === Object.keys(old).length && Object.keys(row).every((key) => row[key] === old[key]);
+  return same ? (before as T) : next;
 }
 
 // Op is one row that was written; null = it is gone.

@@ -2,7 +2,7 @@ import { Fragment } from "preact";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { model, t } from "../app";
-import type { Health } from "../state/derive";
+import type { Health } from "../wire";
 import { home, write } from "../state/url";
 import type { Place } from "../state/url";
 

@@ -5,8 +5,7 @@ import type { PodRow, Problem, Why, WorkloadRow } from "../wire";
 import { maybe, model, t } from "../app";
 import { clock, count, lasting, moment, size } from "../format";
 import { compareNames } from "../lanes/look";
-import { podState } from "../lanes/build";
-import { healthOf, refs, strategyOf, workloadState } from "../state/derive";
+import { refs } from "../state/derive";
 import type { Frame } from "../state/model";
 import { Metaspace, lookOfModule, stateWord } from "../views/base";
 import { Batches, Progress } from "../views/workloads";
@@ -167,9 +166,9 @@ function WorkloadDetails({ name, row: w, frame }: { name: string; row: WorkloadR
     <Fragment>
       <Progress sel={`workload:${name}`} row={w} />
       <Batches row={w} />
-      <Fields list={[[t("state"), t(`w_${workloadState(w)}`)], [t("reason"), w.stuck], [t("kind"), w.kind], [t("namespace"), w.namespace], [t("modules"), refs(w.modules)],
+      <Fields list={[[t("state"), t(`w_${w.state}`)], [t("reason"), w.stuck], [t("kind"), w.kind], [t("namespace"), w.namespace], [t("modules"), refs(w.modules)],
         [t("desired"), count(w.desired)], [t("updated"), count(w.updated)], [t("ready"), count(w.ready)], [t("available"), count(w.available)], [t("unavailable"), count(w.unavailable ?? 0)], [t("total"), count(w.total)],
-        [t("strategy"), strategyOf(w)], [t("revision"), w.revision]]} />
+        [t("strategy"), w.strategy], [t("revision"), w.revision]]} />
       {revisions.length > 0 && (
         <Fragment>
           <h3>{t("revisions")}</h3>
@@ -191,7 +190,7 @@ function BaseDetails({ name, frame }: { name: string; frame: Frame }): JSX.Eleme
   return (
     <Fragment>
       <Fields list={[
-        [t("state"), <span><Dot health={healthOf(b)} /> {stateWord(b)}{b.reason ? `: ${b.reason}` : ""}</span>],
+        [t("state"), <span><Dot health={b.health} /> {stateWord(b)}{b.reason ? `: ${b.reason}` : ""}</span>],
         [t("metaspace"), b.metaspaceMax ? <Fragment><Metaspace row={b} track={history.tracks.base.get(name)} /> <small>{t("used", { used: size(b.metaspaceUsed ?? 0), max: size(b.metaspaceMax) })}</small></Fragment> : ""],
         [t("application"), [b.baseName, b.version].filter((s) => s).join(" ")], [t("zone"), b.zone],
         [t("node"), b.node ? `${b.node}, ${b.nodeState ?? ""}${b.cordoned ? `, ${t("cordoned")}` : ""}` : t("none")],
@@ -227,7 +226,7 @@ function Pods({ list }: { list: readonly (readonly [string, PodRow])[] }): JSX.E
       <table><tbody>{list.slice(0, 30).map(([uid, p]) => (
         <tr key={uid}>
           <td class="breaks"><Dot health={p.ready && !p.deleting ? "good" : p.deleting ? "none" : "warn"} /> <Open sel={`pod:${uid}`}>{p.name}</Open></td>
-          <td>{t(`p_${podState(p)}` as "p_ready")} {p.reason && <small>{p.reason}</small>}</td>
+          <td>{t(`p_${p.state}`)} {p.reason && <small>{p.reason}</small>}</td>
         </tr>
       ))}</tbody></table>
       {list.length > 30 && <small>{t("andMore", { n: list.length - 30 })}</small>}

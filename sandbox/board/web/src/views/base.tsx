@@ -3,7 +3,7 @@ import type { BaseRow } from "../wire";
 import { memo, model, t } from "../app";
 import { percent, size } from "../format";
 import type { VersionNumbers } from "../lanes/look";
-import { broken, healthOf, trendOf } from "../state/derive";
+import { trendOf } from "../state/derive";
 import type { Track } from "../state/history";
 import { Dot, Swatch } from "../ui/bits";
 
@@ -14,7 +14,7 @@ const MOST_MODULES = 6;
 export const lookOfModule = (state: string): string => (state === "ACTIVATED" ? "" : state === "BROKEN" ? "broken" : state === "RESOLVED" ? "installing" : "inactive");
 
 // stateWord says in a word how a base is.
-export const stateWord = (b: BaseRow): string => (b.state !== "running" ? t(b.state) : b.pressure ? t("pressure") : broken(b) ? t("brokenModule") : b.bad ? t("badReason") : t("running"));
+export const stateWord = (b: BaseRow): string => (t(b.problem ?? b.state));
 
 export function Metaspace({ row, track, word }: { row: BaseRow; track?: Track<BaseRow> | undefined; word?: boolean }): JSX.Element | null {
   const trend = trendOf(row, track);
@@ -34,7 +34,7 @@ export function Metaspace({ row, track, word }: { row: BaseRow; track?: Track<Ba
 
 // Card is a base with its modules by name.
 export const Card = memo(({ row, track, versions }: { row: BaseRow; track: Track<BaseRow> | undefined; versions: VersionNumbers }) => {
-  const health = healthOf(row);
+  const { health } = row;
   return (
     <li>
       <button type="button" class={`card ${health}`} onClick={() => model.go({ sel: `base:${row.name}` })}>
@@ -57,7 +57,7 @@ export const Card = memo(({ row, track, versions }: { row: BaseRow; track: Track
 
 // Mini is a base by its name, with the colours of its versions.
 export const Mini = memo(({ row, versions }: { row: BaseRow; versions: VersionNumbers }) => {
-  const health = healthOf(row);
+  const { health } = row;
   const share = (row.metaspaceUsed ?? 0) / (row.metaspaceMax || Infinity);
   const label = `${row.name}: ${stateWord(row)}; ${row.modules.map((m) => `${m.name}:${m.version}`).join(", ")}`;
   return (

@@ -1,9 +1,8 @@
 import type { JSX } from "preact";
-import type { ComponentRow } from "../wire";
+import type { ComponentRow, Health } from "../wire";
 import { maybe, t } from "../app";
 import { clock, count, lasting, size } from "../format";
 import { compareNames } from "../lanes/look";
-import type { Health } from "../state/derive";
 import type { Frame } from "../state/model";
 import { Dot, Empty, Open, Section } from "../ui/bits";
 import { ActionButtons } from "../ui/actions";

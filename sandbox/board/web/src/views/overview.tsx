@@ -1,21 +1,19 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useMemo } from "preact/hooks";
-import type { StreamRow } from "../wire";
+import type { Health, StreamRow } from "../wire";
 import { t } from "../app";
 import { clock, count } from "../format";
-import { healthOf, matchesBase, summaryOf, workloadState, zonesOf } from "../state/derive";
-import type { Health, Zone } from "../state/derive";
+import { matchesBase, summaryOf, zonesOf } from "../state/derive";
+import type { Zone } from "../state/derive";
 import type { Frame } from "../state/model";
 import type { Place } from "../state/url";
 import { Dot, Empty, Goto, Open, Section, Swatch, useSize } from "../ui/bits";
 import { Spark } from "../ui/spark";
 import { Card, Mini } from "./base";
-import { BaseMap } from "./basemap";
 import { Progress } from "./workloads";
 
-// CARDS and MINIS are up to how many bases each has a card, or a small one; more are a map.
+// CARDS is up to how many bases each has a card; of more, each has a small one.
 const CARDS = 18;
-const MINIS = 150;
 
 export function Overview({ frame, theme }: { frame: Frame; theme: string }): JSX.Element {
   const { world, place, history, time, versions } = frame;
@@ -43,7 +41,7 @@ export function Overview({ frame, theme }: { frame: Frame; theme: string }): JSX
             {inUse.length > 10 && <small>{t("andMore", { n: inUse.length - 10 })}</small>}
           </div>
           {world.base.size === 0 ? <Empty>{t("noBases")}</Empty> : shown === 0 && <Empty>{t("noneMatch")}</Empty>}
-          {zones.map((z) => <ZoneBox key={z.name} zone={z} frame={frame} shown={shown} theme={theme} alone={zones.length === 1} />)}
+          {zones.map((z) => <ZoneBox key={z.name} zone={z} frame={frame} shown={shown} alone={zones.length === 1} />)}
         </div>
         <aside class="narrow" aria-label={t("findings")}>
           <Findings frame={frame} />
@@ -77,7 +75,7 @@ function Summary({ frame: { world } }: { frame: Frame }): JSX.Element {
   return (
     <div class="tiles">
       <Tile title={t("bases")} value={count(s.bases)} to={{ view: "overview", state: s.unwell ? "bad" : "" }}
-        health={s.unwell ? (s.states.get("crashed") ? "bad" : "warn") : s.bases ? "good" : "none"} note={s.unwell ? t("nUnwell", { n: s.unwell }) : t("allRun")} />
+        health={s.unwell ? (s.states.get("down") ? "bad" : "warn") : s.bases ? "good" : "none"} note={s.unwell ? t("nUnwell", { n: s.unwell }) : t("allRun")} />
       <Tile title={t("modulesServe")} value={count(s.modules)} to={{ view: "modules" }} health={s.broken ? "bad" : s.modules ? "good" : "none"} note={s.broken ? t("nBroken", { n: s.broken }) : t("noneBroken")} />
       <Tile title={t("rollouts")} value={count(s.rolling)} to={{ view: "workloads" }} health={s.stuck ? "bad" : s.rolling ? "busy" : "none"}
         note={s.stuck ? t("nStuck", { n: s.stuck }) : t("ofWorkloads", { n: s.workloads })} />
@@ -89,16 +87,15 @@ function Summary({ frame: { world } }: { frame: Frame }): JSX.Element {
   );
 }
 
-function ZoneBox({ zone, frame, shown, theme, alone }: { zone: Zone; frame: Frame; shown: number; theme: string; alone: boolean }): JSX.Element {
+function ZoneBox({ zone, frame, shown, alone }: { zone: Zone; frame: Frame; shown: number; alone: boolean }): JSX.Element {
   const { history, versions } = frame;
-  const bad = zone.bases.filter((b) => healthOf(b) !== "good").length;
+  const bad = zone.bases.filter((b) => b.health !== "good").length;
   const title = zone.name || (alone ? t("bases") : t("noZone"));
   const tracks = history.tracks.base;
   return (
     <Section class="zone" title={title} aside={<span>{t("nBases", { n: zone.bases.length })}{bad > 0 && <b class="badly"> {t("nUnwell", { n: bad })}</b>}</span>}>
       {shown <= CARDS ? <ul class="cards">{zone.bases.map((b) => <Card key={b.name} row={b} track={tracks.get(b.name)} versions={versions} />)}</ul>
-        : shown <= MINIS ? <ul class="minis">{zone.bases.map((b) => <Mini key={b.name} row={b} versions={versions} />)}</ul>
-          : <BaseMap bases={zone.bases} shown={shown} versions={versions} theme={theme} chosen={frame.place.sel} />}
+        : <ul class="minis">{zone.bases.map((b) => <Mini key={b.name} row={b} versions={versions} />)}</ul>}
     </Section>
   );
 }
@@ -124,7 +121,7 @@ function Findings({ frame: { world } }: { frame: Frame }): JSX.Element {
 }
 
 function Rollouts({ frame: { world } }: { frame: Frame }): JSX.Element | null {
-  const list = [...world.workload].filter(([, w]) => !["ready", "waiting"].includes(workloadState(w)) || w.ready < w.desired).sort((a, b) => (a[0] < b[0] ? -1 : 1));
+  const list = [...world.workload].filter(([, w]) => !["ready", "waiting"].includes(w.state) || w.ready < w.desired).sort((a, b) => (a[0] < b[0] ? -1 : 1));
   if (list.length === 0) return null;
   return (
     <Section title={<Goto to={{ view: "workloads" }}>{t("rollouts")}</Goto>} aside={list.length}>

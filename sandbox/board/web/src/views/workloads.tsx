@@ -1,16 +1,15 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
-import type { WorkloadRow } from "../wire";
+import type { Health, WorkloadRow } from "../wire";
 import { t } from "../app";
 import { count } from "../format";
 import { compareNames } from "../lanes/look";
-import { refs, strategyOf, workloadState } from "../state/derive";
-import type { Health } from "../state/derive";
+import { refs } from "../state/derive";
 import type { Frame } from "../state/model";
 import { Bar, Dot, Empty, Open, Section } from "../ui/bits";
 import { Virtual } from "../ui/virtual";
 
-const HEALTH: Record<ReturnType<typeof workloadState>, Health> = { stuck: "bad", paused: "warn", rolling: "busy", ready: "good", waiting: "warn" };
+const HEALTH: Record<WorkloadRow["state"], Health> = { stuck: "bad", paused: "warn", rolling: "busy", ready: "good", waiting: "warn" };
 
 function parts(w: WorkloadRow): { parts: { n: number; look: string; label: string }[]; whole: number; label: string } {
   const whole = Math.max(w.desired, w.updated, w.ready);
@@ -28,7 +27,7 @@ function parts(w: WorkloadRow): { parts: { n: number; look: string; label: strin
 
 // Progress is a workload in two lines.
 export function Progress({ sel, row }: { sel: string; row: WorkloadRow }): JSX.Element {
-  const state = workloadState(row);
+  const { state } = row;
   return (
     <div class="progress">
       <span class="line"><Dot health={HEALTH[state]} label={t(`w_${state}`)} /><Open sel={sel}>{row.name}</Open><span class="to">{row.modules.map((m) => m.version).join(", ")}</span><span class="numbers">{row.updated}/{row.desired}</span></span>
@@ -63,8 +62,8 @@ export function Workloads({ frame }: { frame: Frame }): JSX.Element {
   const { world, place } = frame;
   const rows = useMemo(() => {
     const q = place.q.toLowerCase();
-    return [...world.workload].filter(([key, w]) => (!q || key.includes(q) || refs(w.modules).includes(q)) && (!place.module || w.modules.some((m) => m.name === place.module)) && (!place.state || workloadState(w) === place.state))
-      .sort((a, b) => Number(workloadState(a[1]) === "ready") - Number(workloadState(b[1]) === "ready") || compareNames(a[0], b[0]));
+    return [...world.workload].filter(([key, w]) => (!q || key.includes(q) || refs(w.modules).includes(q)) && (!place.module || w.modules.some((m) => m.name === place.module)) && (!place.state || w.state === place.state))
+      .sort((a, b) => Number(a[1].state === "ready") - Number(b[1].state === "ready") || compareNames(a[0], b[0]));
   }, [world.workload, place.q, place.module, place.state]);
   return (
     <div class="fill">
@@ -73,12 +72,12 @@ export function Workloads({ frame }: { frame: Frame }): JSX.Element {
           <Virtual count={rows.length} row={(i) => rows[i]!} height={32} label={t("workloads")} keyOf={(r) => r[0]}
             head={[<th>{t("workload")}</th>, <th>{t("state")}</th>, <th class="track">{t("progress")}</th>, <th class="number">{t("updated")}</th>, <th class="number">{t("ready")}</th>, <th class="number">{t("unavailable")}</th>, <th class="number">{t("desired")}</th>, <th>{t("strategy")}</th>, <th>{t("modules")}</th>, <th>{t("namespace")}</th>]}
             draw={([key, w]) => {
-              const state = workloadState(w);
+              const { state } = w;
               return [
                 <td><Open sel={`workload:${key}`}>{w.name}</Open> <small>{w.kind}{w.peer ? `, ${t("peer")}` : ""}</small></td>,
                 <td class="nowrap"><Dot health={HEALTH[state]} /> {t(`w_${state}`)}</td>,
                 <td class="track"><Bar {...parts(w)} /></td>,
-                <td class="number">{count(w.updated)}</td>, <td class="number">{count(w.ready)}</td>, <td class="number">{count(w.unavailable ?? 0)}</td>, <td class="number">{count(w.desired)}</td>, <td class="nowrap">{strategyOf(w)}</td>,
+                <td class="number">{count(w.updated)}</td>, <td class="number">{count(w.ready)}</td>, <td class="number">{count(w.unavailable ?? 0)}</td>, <td class="number">{count(w.desired)}</td>, <td class="nowrap">{w.strategy}</td>,
                 <td>{refs(w.modules)}</td>, <td>{w.namespace}</td>,
               ];
             }} />

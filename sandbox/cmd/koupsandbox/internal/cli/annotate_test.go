@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -24,9 +26,7 @@ spec:
 func TestAnnotations(t *testing.T) {
 	home := t.TempDir()
 	for name, text := range map[string]string{"bad.yaml": badScenario, "pod.yaml": badManifest} {
-		if err := os.WriteFile(filepath.Join(home, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(filepath.Join(home, name), []byte(text), 0o600))
 	}
 	mistakes := "::error file=HOME/bad.yaml,line=6,title=scenario::spec.vars.a: nothing uses this variable: remove it\n" +
 		"::error file=HOME/bad.yaml,line=8,title=scenario::spec.steps[0].sleep.reason: Required value: say why nothing else will do: waiting for what is meant is faster and surer\n" +

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -15,13 +17,9 @@ import (
 func TestOpenBrowser(t *testing.T) {
 	bin, folder := t.TempDir(), t.TempDir()
 	pipe := filepath.Join(bin, "pipe")
-	if err := unix.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, unix.Mkfifo(pipe, 0o600))
 	for _, name := range []string{"xdg-open", "open"} {
-		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\necho \"$@\" > "+pipe+"\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\necho \"$@\" > "+pipe+"\n"), 0o700))
 	}
 	t.Setenv("PATH", bin)
 	t.Setenv("DISPLAY", ":0")
@@ -29,13 +27,9 @@ func TestOpenBrowser(t *testing.T) {
 	for _, in := range []string{folder, folder, ""} {
 		url := `http://127.0.0.1:1/?a="b"&c#token=secret-` + time.Now().String()
 		redirect, err := openBrowser(t.Context(), in, url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		arguments, err := os.ReadFile(pipe) // blocks until the program has started
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if got := strings.TrimSpace(string(arguments)); got != redirect || in != "" && filepath.Dir(redirect) != in {
 			t.Errorf("with folder %q the arguments are %q, and the file is %q", in, got, redirect)
 		}

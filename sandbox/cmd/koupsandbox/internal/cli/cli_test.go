@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/cli"
@@ -36,9 +38,7 @@ func runWith(t *testing.T, home string, env map[string]string, arguments ...stri
 	for _, name := range []string{"KOUPSANDBOX_HOME", "KOUPSANDBOX_NAME", "KOUPSANDBOX_BIN", "KOUPSANDBOX_BASES", "KOUPSANDBOX_CONFIG",
 		"KOUPSANDBOX_ENV", "KOUPSANDBOX_PROVIDER", "KOUPSANDBOX_WAIT", "KOUPSANDBOX_BROKER", "KOUPSANDBOX_BROKER_USERNAME", "KOUPSANDBOX_ENGINE", "KIND_EXPERIMENTAL_PROVIDER", "GITHUB_ACTIONS"} {
 		t.Setenv(name, "")
-		if err := os.Unsetenv(name); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.Unsetenv(name))
 	}
 	t.Setenv("PATH", home)
 	for name, value := range env {
@@ -67,14 +67,10 @@ func TestHelp(t *testing.T) {
 	}
 	const file = "testdata/help.txt"
 	if *update {
-		if err := os.WriteFile(file, []byte(all.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(file, []byte(all.String()), 0o644))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if diff := cmp.Diff(string(want), all.String()); diff != "" {
 		t.Errorf("help; write it anew with -update (-want +got):\n%s", diff)
 	}
@@ -136,9 +132,7 @@ func TestMistakes(t *testing.T) {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
 			home := t.TempDir()
 			bad := "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\nspec: {wait: 5,\n  base: {}}\n"
-			if err := os.WriteFile(filepath.Join(home, "bad.yaml"), []byte(bad), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.WriteFile(filepath.Join(home, "bad.yaml"), []byte(bad), 0o600))
 			if diff := cmp.Diff(tc.want, run(t, home, tc.args...)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -149,55 +143,13 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// A folder that koupsandbox has not made is left alone, whatever it is called.
-func TestForeignFolder(t *testing.T) {
-	for _, line := range []string{"up --provider embedded --name src", "down --name src", "down --name src --keep-logs",
-		"demo --name src", "scenario run --up --provider embedded --name src HOME/s.yaml"} {
-		t.Run(line, func(t *testing.T) {
-			home := t.TempDir()
-			run(t, home, "scenario", "new", "--dir", "HOME", "s")
-			for _, program := range []string{"koupsandbox", "koup-controlplane", "module-controller"} {
-				if err := os.WriteFile(filepath.Join(home, program), []byte("#!/bin/sh\nexit 7\n"), 0o700); err != nil {
-					t.Fatal(err)
-				}
-			}
-			file := filepath.Join(home, "src", "main.go")
-			if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, []byte("package main\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			want := result{1, "", "koupsandbox: the folder HOME/src was not made by koupsandbox, and is left alone: choose another --name or --home, or move the folder away\n"}
-			got := run(t, home, append([]string{"--home", "HOME"}, strings.Fields(line)...)...)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-			entries, err := os.ReadDir(filepath.Dir(file))
-			if err != nil || len(entries) != 1 || entries[0].Name() != "main.go" {
-				t.Errorf("in the folder: %v, %v", entries, err)
-			}
-			if info, err := os.Stat(filepath.Dir(file)); err == nil && info.Mode().Perm() != 0o755 {
-				t.Errorf("the folder's permissions are %v now", info.Mode())
-			}
-			if locks, err := filepath.Glob(filepath.Join(home, ".lock*")); err != nil || len(locks) > 0 {
-				t.Errorf("a lock was made: %v, %v", locks, err)
-			}
-		})
-	}
-}
-
 func TestLogs(t *testing.T) {
 	home := t.TempDir()
 	dir := state.Home(filepath.Join(home, ".koupsandbox")).Dir("koup")
-	if err := dir.Create(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, dir.Create())
 	long := strings.Repeat(strings.Repeat("x", 99)+"\n", 1000)
 	for component, text := range map[string]string{"etcd": "a\nb\nc\n", "broker": "d", "empty": "", "long": long} {
-		if err := state.WriteFile(dir.Log(component), []byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, state.WriteFile(dir.Log(component), []byte(text)))
 	}
 	for _, tc := range []struct {
 		args []string
@@ -225,13 +177,9 @@ func TestLogs(t *testing.T) {
 func TestFollow(t *testing.T) {
 	home := t.TempDir()
 	dir := state.Home(filepath.Join(home, ".koupsandbox")).Dir("koup")
-	if err := dir.Create(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, dir.Create())
 	log, err := os.Create(dir.Log("etcd"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = log.Close() }()
 	if _, err := log.WriteString("first\n"); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
@@ -20,17 +22,11 @@ import (
 func daemonOf(t *testing.T, home string, answers map[string]any) {
 	t.Helper()
 	dir := state.Home(filepath.Join(home, ".koupsandbox")).Dir("koup")
-	if err := dir.Create(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, dir.Create())
 	path, err := dir.NewSocketPath()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, known := answers[r.URL.Path]
 		if !known {

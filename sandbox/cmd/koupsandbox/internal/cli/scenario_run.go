@@ -19,7 +19,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
-	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
@@ -157,11 +156,7 @@ func (s *commands) sandboxFor(c *cli.Context, scenarios []*source.Scenario) (*sa
 		one := 1
 		config.Spec.Bases.Count = &one // scenarios bring their own bases
 	}
-	printer := progress.NewPrinter(s.Err, progress.PrinterOptions{Terminal: s.Terminal, Width: s.Width})
-	options := s.upOptions(c, folder, config, printer)
-	options.Held = !c.Bool("keep")
-	up, err := sandbox.Up(c.Context, options)
-	printer.Close()
+	up, err := s.startSandbox(c, sandbox.Options{Home: folder, Config: config, Held: !c.Bool("keep")})
 	if err != nil {
 		return nil, nil, err
 	}

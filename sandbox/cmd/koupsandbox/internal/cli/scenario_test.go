@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -28,9 +30,7 @@ spec:
 // started.
 func TestBadScenario(t *testing.T) {
 	home := t.TempDir()
-	if err := os.WriteFile(filepath.Join(home, "bad.yaml"), []byte(badScenario), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(filepath.Join(home, "bad.yaml"), []byte(badScenario), 0o600))
 	problems := "HOME/bad.yaml:6: spec.vars.a: nothing uses this variable: remove it\n" +
 		"HOME/bad.yaml:8: spec.steps[0].sleep.reason: Required value: say why nothing else will do: waiting for what is meant is faster and surer\n" +
 		"HOME/bad.yaml:9: spec.steps[1].assert.cel: there is no function al; did you mean all?\n"
@@ -160,9 +160,7 @@ spec:
   tolerations: [{operator: Exists}]
   containers: [{name: biz1, image: "https://modules.example/biz1-1.0.0-ark-biz.jar", env: [{name: BIZ_VERSION, value: 1.0.0}]}]
 `
-	if err := os.WriteFile(filepath.Join(home, "pod.yaml"), []byte(pod), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(filepath.Join(home, "pod.yaml"), []byte(pod), 0o600))
 	want := result{1, "HOME/pod.yaml:3: Pod/p: error: its Pods look like modules, but do not have the label virtual-kubelet.koupleless.io/component: module, " +
 		"so the module controller ignores them; label the Pod, or the template's metadata, virtual-kubelet.koupleless.io/component: module [component-missing]\n", ""}
 	for _, path := range []string{"HOME", "HOME/pod.yaml"} {
@@ -173,9 +171,7 @@ spec:
 	// Whether an environment that is named is the meant one takes --env.
 	named := strings.ReplaceAll(pod, "[{operator: Exists}]", "[{key: schedule.koupleless.io/virtual-node, operator: Exists}, {key: schedule.koupleless.io/node-env, value: test}]")
 	named = strings.ReplaceAll(named, "{name: p}", "{name: p, labels: {virtual-kubelet.koupleless.io/component: module}}")
-	if err := os.WriteFile(filepath.Join(home, "named.yaml"), []byte(named), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(filepath.Join(home, "named.yaml"), []byte(named), 0o600))
 	want = result{0, "", "not checked: whether test is the intended environment; set the intended environment with --env\n"}
 	if diff := cmp.Diff(want, run(t, home, "scenario", "lint", "HOME/named.yaml")); diff != "" {
 		t.Errorf("without --env (-want +got):\n%s", diff)
@@ -214,9 +210,7 @@ func TestLintNothing(t *testing.T) {
 		"no module, and a Rollout": {nginx + "---\n" + rollout, opaque + none, 0},
 	} {
 		home := t.TempDir()
-		if err := os.WriteFile(filepath.Join(home, "f.yaml"), []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(filepath.Join(home, "f.yaml"), []byte(c.text), 0o600))
 		if diff := cmp.Diff(result{c.code, "", c.err}, run(t, home, "scenario", "lint", "HOME/f.yaml")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -227,15 +221,9 @@ func TestLintNothing(t *testing.T) {
 // pipe would block.
 func TestLintIrregularFiles(t *testing.T) {
 	home := t.TempDir()
-	if err := os.Symlink("missing", filepath.Join(home, "a.yaml")); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(filepath.Join(home, "b.yaml"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(home, "c.yaml"), []byte("apiVersion: apps/v1\nkind: Deploymnet\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Symlink("missing", filepath.Join(home, "a.yaml")))
+	check.Must(t, syscall.Mkfifo(filepath.Join(home, "b.yaml"), 0o600))
+	check.Must(t, os.WriteFile(filepath.Join(home, "c.yaml"), []byte("apiVersion: apps/v1\nkind: Deploymnet\n"), 0o600))
 	got := run(t, home, "scenario", "lint", "HOME")
 	const want = "not checked: HOME/a.yaml is not a regular file\nnot checked: HOME/b.yaml is not a regular file\n"
 	if got.Code != 1 || !strings.HasPrefix(got.Err, want) || !strings.Contains(got.Out, "Deploymnet") {

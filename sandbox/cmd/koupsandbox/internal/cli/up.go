@@ -47,12 +47,8 @@ func (s *commands) bringUp(c *cli.Context, presets func(*v1alpha1.Spec)) error {
 	if err != nil {
 		return err
 	}
-	printer := progress.NewPrinter(s.Err, progress.PrinterOptions{Terminal: s.Terminal, Width: s.Width, Quiet: c.Bool("quiet")})
-	options := s.upOptions(c, folder, config, printer)
-	options.KeepBases, options.Held = keepBases, c.Bool("foreground")
-	start := time.Now()
-	up, err := sandbox.Up(c.Context, options)
-	printer.Close()
+	foreground, start := c.Bool("foreground"), time.Now()
+	up, err := s.startSandbox(c, sandbox.Options{Home: folder, Config: config, KeepBases: keepBases, Held: foreground})
 	if err != nil {
 		return err
 	}
@@ -69,7 +65,7 @@ func (s *commands) bringUp(c *cli.Context, presets func(*v1alpha1.Spec)) error {
 	if c.Bool(boardFlag) {
 		err = s.boardOf(c, up)
 	}
-	if err != nil || !options.Held {
+	if err != nil || !foreground {
 		return err
 	}
 	say(s.Err, "Ctrl-C takes it down.\n")
@@ -77,11 +73,12 @@ func (s *commands) bringUp(c *cli.Context, presets func(*v1alpha1.Spec)) error {
 	return endForeground(c, folder, up.Name, err)
 }
 
-func (s *commands) upOptions(c *cli.Context, folder string, config *v1alpha1.Sandbox, printer *progress.Printer) sandbox.Options {
-	return sandbox.Options{
-		Home: folder, Config: config, BrokerPassword: os.Getenv(brokerPassword), Programs: sandbox.FindPrograms(s.Self, c.String(binFlag)),
-		Progress: printer.Event,
-	}
+// startSandbox brings a sandbox up, and shows the progress.
+func (s *commands) startSandbox(c *cli.Context, o sandbox.Options) (*sandbox.Sandbox, error) {
+	printer := progress.NewPrinter(s.Err, progress.PrinterOptions{Terminal: s.Terminal, Width: s.Width, Quiet: c.Bool("quiet")})
+	defer printer.Close()
+	o.BrokerPassword, o.Programs, o.Progress = os.Getenv(brokerPassword), sandbox.FindPrograms(s.Self, c.String(binFlag)), printer.Event
+	return sandbox.Up(c.Context, o)
 }
 
 // tellUp says what there is now and which command to type next.

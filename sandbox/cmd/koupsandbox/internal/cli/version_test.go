@@ -4,6 +4,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -17,9 +19,7 @@ func TestFilesOfTheFirstVersionAreRead(t *testing.T) {
 		t.Errorf("scenarios (-want +got):\n%s", diff)
 	}
 	text, err := os.ReadFile(folder + "/sandbox.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	config, origins, err := v1alpha1.Decode("sandbox.yaml", text)
 	if err := v1alpha1.Complete(config, origins, err); err != nil {
 		t.Fatalf("configuration: %v", err)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/cli"
@@ -43,9 +45,7 @@ func apiServer(t *testing.T) string {
 	config := `{"apiVersion": "v1", "kind": "Config", "current-context": "shop", "clusters": [{"name": "c", "cluster": {"server": "` + server.URL + `"}}],
 		"contexts": [{"name": "shop", "context": {"cluster": "c", "namespace": "shop"}}, {"name": "plain", "context": {"cluster": "c"}}]}`
 	file := filepath.Join(t.TempDir(), "config")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(file, []byte(config), 0o600))
 	return file
 }
 
@@ -90,9 +90,7 @@ func TestWhyAsPlugin(t *testing.T) {
 func TestLintLive(t *testing.T) {
 	file, manifest := apiServer(t), filepath.Join(t.TempDir(), "biz1.yaml")
 	write := func(text string) {
-		if err := os.WriteFile(manifest, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(manifest, []byte(text), 0o600))
 	}
 	write(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "biz1", "labels": {"virtual-kubelet.koupleless.io/component": "module"}}, "spec": {
 		"nodeSelector": {"base.koupleless.io/name": "base"}, "tolerations": [{"operator": "Exists"}],

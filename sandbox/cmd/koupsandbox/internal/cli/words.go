@@ -12,25 +12,30 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// ordered puts the flags of a command line in front of the arguments of its command, where
-// urfave/cli looks for them. What comes after -- stays as it is. path is the command, from the program's
+// ordered puts the flags of a command line in front of the arguments of its command, and global flags in front of the
+// command, where urfave/cli looks for them. What comes after -- stays as it is. path is the command, from the program's
 // name on.
 func ordered(app *cli.App, line []string) (out, path []string) {
 	path = []string{app.Name}
 	if len(line) < 2 || line[len(line)-1] == completionFlag {
 		return line, path
 	}
-	out = line[:1:1]
+	program := line[:1:1]
 	rest := line[1:]
 	known, commands := app.Flags, app.Commands
-	var flags, arguments []string
+	var global, flags, arguments []string
 	for len(rest) > 0 && rest[0] != "--" {
 		word := rest[0]
 		rest = rest[1:]
 		if strings.HasPrefix(word, "-") && word != "-" {
-			flags = append(flags, word)
-			if takesNext(known, word) && len(rest) > 0 {
-				flags, rest = append(flags, rest[0]), rest[1:]
+			name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+			of, into := known, &flags
+			if flagNamed(known, name) == nil && flagNamed(app.Flags, name) != nil {
+				of, into = app.Flags, &global
+			}
+			*into = append(*into, word)
+			if takesNext(of, word) && len(rest) > 0 {
+				*into, rest = append(*into, rest[0]), rest[1:]
 			}
 			continue
 		}
@@ -45,7 +50,7 @@ func ordered(app *cli.App, line []string) (out, path []string) {
 		}
 		arguments = append(arguments, word)
 	}
-	return slices.Concat(out, flags, arguments, rest), path
+	return slices.Concat(program, global, out, flags, arguments, rest), path
 }
 
 // topic is the command whose output answers a mistake of the user's.

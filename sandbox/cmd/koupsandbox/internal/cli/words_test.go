@@ -16,6 +16,8 @@ func TestOrderOfWords(t *testing.T) {
 		"koupsandbox logs etcd --name=x broker":         "koupsandbox logs --name=x etcd broker",
 		"koupsandbox component kill etcd --name x":      "koupsandbox component kill --name x etcd",
 		"koupsandbox --home h base remove a --name x b": "koupsandbox --home h base remove --name x a b",
+		"koupsandbox base list --home h -o json":        "koupsandbox --home h base list -o json",
+		"koupsandbox up --home=h":                       "koupsandbox --home=h up",
 		"koupsandbox base remove a -- --b":              "koupsandbox base remove a -- --b",
 		"koupsandbox scenario lint - --live":            "koupsandbox scenario lint --live -",
 		"koupsandbox up up --wait 1s":                   "koupsandbox up --wait 1s up",

@@ -109,6 +109,7 @@ func run() error {
 		"fault-codes":       faultCodes,
 		"error-codes":       errorCodes,
 		"catalogue":         catalogue,
+		"steps":             stepKinds,
 		"make":              targets,
 	} {
 		tables, err := build(w)

@@ -103,22 +103,44 @@ func values(f *jsonschema.Schema) cell {
 	return types[kind]
 }
 
-// fault is the schema of a fault.
-func fault() (*jsonschema.Schema, error) {
+// definition returns a type in the schema of scenarios.
+func definition(name string) (*jsonschema.Schema, error) {
 	s, err := readSchema("scenario.schema.json")
 	if err != nil {
 		return nil, err
 	}
-	f := s.Definitions["Fault"]
-	if f == nil {
-		return nil, fmt.Errorf("the schema of scenarios has no faults")
+	d := s.Definitions[name]
+	if d == nil {
+		return nil, fmt.Errorf("the schema of scenarios has no %s", name)
 	}
-	return f, nil
+	return d, nil
+}
+
+// stepKinds lists the steps of scenarios. Steps that share a description share a row.
+func stepKinds(w *words) ([]table, error) {
+	step, err := definition("Step")
+	if err != nil {
+		return nil, err
+	}
+	t := table{columns: []cell{{"Step", "步骤"}, {"What it does", "作用"}}}
+	before := ""
+	for _, one := range step.OneOf {
+		name := one.Required[0]
+		text := step.Properties.Value(name).Description
+		if text == before {
+			row := t.rows[len(t.rows)-1]
+			row[0] = same(row[0].en + ", `" + name + "`")
+			continue
+		}
+		before = text
+		t.rows = append(t.rows, []cell{same("`" + name + "`"), w.of("steps", name, named(name, text))})
+	}
+	return []table{t}, nil
 }
 
 // faultKinds lists the kinds of faults, those of each target together.
 func faultKinds(w *words) ([]table, error) {
-	f, err := fault()
+	f, err := definition("Fault")
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +165,7 @@ func faultKinds(w *words) ([]table, error) {
 }
 
 func faultFields(w *words) ([]table, error) {
-	f, err := fault()
+	f, err := definition("Fault")
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +177,7 @@ func faultFields(w *words) ([]table, error) {
 }
 
 func faultCodes(*words) ([]table, error) {
-	f, err := fault()
+	f, err := definition("Fault")
 	if err != nil {
 		return nil, err
 	}

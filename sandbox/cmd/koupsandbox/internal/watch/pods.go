@@ -24,11 +24,23 @@ func (f *follower) pods(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	told := map[string]string{} // resource versions by UID
 	handler := cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { f.pod(told, o, false) },
-		UpdateFunc: func(_, o any) { f.pod(told, o, false) },
-		DeleteFunc: func(o any) { f.pod(told, o, true) },
+		AddFunc: func(o any) { f.pod(o.(*corev1.Pod), false) },
+		UpdateFunc: func(before, o any) {
+			old, pod := before.(*corev1.Pod), o.(*corev1.Pod)
+			if old.UID != pod.UID {
+				f.pod(old, true)
+			}
+			if old.ResourceVersion != pod.ResourceVersion {
+				f.pod(pod, false)
+			}
+		},
+		DeleteFunc: func(o any) {
+			if unknown, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = unknown.Obj
+			}
+			f.pod(o.(*corev1.Pod), true)
+		},
 	}
 	for _, selector := range selectors {
 		factory := informers.NewSharedInformerFactoryWithOptions(f.o.API, 0, informers.WithNamespace(f.o.Group),
@@ -50,32 +62,17 @@ func (f *follower) pods(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// pod tells a change; what a new list of all Pods repeats is none.
-func (f *follower) pod(told map[string]string, o any, gone bool) {
-	if d, ok := o.(cache.DeletedFinalStateUnknown); ok {
-		o = d.Obj
-	}
-	pod, ok := o.(*corev1.Pod)
-	if !ok {
-		return
-	}
+// pod reports a change of a Pod.
+func (f *follower) pod(pod *corev1.Pod, gone bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	id := string(pod.UID)
-	before, known := told[id]
-	if gone && !known || !gone && before == pod.ResourceVersion {
-		return
-	}
 	state := events.PodStateOf(pod)
 	state.Gone = gone
-	if before := f.state.Pods.Get(id); before != nil {
+	if before := f.state.Pods.Get(state.PodKey()); before != nil {
 		state.Writes = before.Writes
 	}
-	if gone {
-		delete(told, id)
-	} else {
+	if !gone {
 		state.Writes++
-		told[id] = pod.ResourceVersion
 	}
 	f.tell(events.Event{Time: f.o.Clock.Now(), Pod: &events.PodEvent{Base: f.state.BaseOf(pod.Spec.NodeName), PodState: *state}})
 }

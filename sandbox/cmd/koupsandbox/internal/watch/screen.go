@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -51,17 +50,18 @@ type Screen struct {
 	o ScreenOptions
 
 	mu     sync.Mutex
-	now    snapshot
 	synced bool
+	state  events.State
+	last   map[string]events.Event // the latest event of each base
+	lost   map[string]int          // lost requests of each base
+	rates  []rate
 }
 
 // snapshot is what the screen shows at one time.
 type snapshot struct {
-	at    time.Time
-	state *events.State
-	last  map[string]events.Event // the latest event of each base
-	lost  map[string]int          // lost requests of each base
-	rates []rate
+	at      time.Time
+	summary []string
+	rows    [][]string // the cells of each base
 }
 
 // NewScreen returns a screen without bases.
@@ -69,31 +69,35 @@ func NewScreen(o ScreenOptions) *Screen {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Screen{o: o, now: snapshot{state: &events.State{}, last: map[string]events.Event{}, lost: map[string]int{}}}
+	return &Screen{o: o, last: map[string]events.Event{}, lost: map[string]int{}}
 }
 
 // Observe is a sink for Follow. It always returns nil.
 func (s *Screen) Observe(e events.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.now.state.Apply(e)
+	s.state.Apply(e)
 	s.synced = s.synced || e.Synced
 	base := e.BaseName()
 	if base == "" || !s.synced || e.Routine() {
 		return nil
 	}
-	s.now.last[base] = e
+	s.last[base] = e
 	if e.Request != nil {
-		s.now.lost[base]++
+		s.lost[base]++
 	}
 	return nil
 }
 
-// snapshot returns a copy of what the screen shows now.
+// snapshot returns what the screen shows now.
 func (s *Screen) snapshot() *snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &snapshot{at: s.o.Clock.Now(), state: s.now.state.Copy(), last: maps.Clone(s.now.last), lost: maps.Clone(s.now.lost), rates: s.now.rates}
+	now := &snapshot{at: s.o.Clock.Now(), summary: s.summary()}
+	for _, name := range s.names() {
+		now.rows = append(now.rows, s.row(name))
+	}
+	return now
 }
 
 // Run shows the screen on a terminal. It calls follow, which must call Observe, and blocks until follow
@@ -194,16 +198,16 @@ func (m *model) draw() string {
 
 // lines returns the summary, the table and the keys.
 func (m *model) lines() []string {
-	names := m.shown.names()
-	head := fmt.Sprintf("%s   %s   %d bases", lipgloss.NewStyle().Bold(true).Render(m.screen.o.Title), m.shown.at.Local().Format("15:04:05"), len(names))
+	rows := m.shown.rows
+	head := fmt.Sprintf("%s   %s   %d bases", lipgloss.NewStyle().Bold(true).Render(m.screen.o.Title), m.shown.at.Local().Format("15:04:05"), len(rows))
 	if m.paused {
 		head += paint(warn, "   paused")
 	}
-	lines := append([]string{head}, m.shown.summary()...)
+	lines := append([]string{head}, m.shown.summary...)
 	lines = append(lines[:min(len(lines), m.height/2)], "")
 	room := m.height - len(lines) - 2 // without the header of the table and the keys
-	m.scroll = max(0, min(m.scroll, len(names)-room))
-	lines = append(lines, m.table(names[m.scroll:min(len(names), m.scroll+room)])...)
+	m.scroll = max(0, min(m.scroll, len(rows)-room))
+	lines = append(lines, m.table(rows[m.scroll:min(len(rows), m.scroll+room)])...)
 	for len(lines) < m.height-1 {
 		lines = append(lines, "")
 	}
@@ -212,10 +216,10 @@ func (m *model) lines() []string {
 
 // table returns the lines of the table. A name has at most a third of the width of the screen, each other
 // cell a fifth, and the last column the rest.
-func (m *model) table(names []string) []string {
+func (m *model) table(bases [][]string) []string {
 	rows := [][]string{slices.Clone(headers)}
-	for _, name := range names {
-		rows = append(rows, m.shown.row(name))
+	for _, row := range bases {
+		rows = append(rows, slices.Clone(row))
 	}
 	widths := make([]int, len(headers))
 	for _, row := range rows {

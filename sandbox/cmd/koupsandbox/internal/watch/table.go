@@ -28,7 +28,7 @@ func paint(c color.Color, text string) string {
 }
 
 // names returns the bases that the table shows.
-func (s *snapshot) names() []string {
+func (s *Screen) names() []string {
 	var names []string
 	for b := range s.state.Bases.All() {
 		if !b.Removed {
@@ -40,7 +40,7 @@ func (s *snapshot) names() []string {
 }
 
 // row returns the cells of a base.
-func (s *snapshot) row(name string) []string {
+func (s *Screen) row(name string) []string {
 	b := s.state.Bases.Get(name)
 	lost, last := "", ""
 	if n := s.lost[name]; n > 0 {
@@ -56,18 +56,13 @@ func (s *snapshot) row(name string) []string {
 
 // baseState returns the state of a base, and what may explain it: the state of its Node, unless that is
 // Ready, and the faults that are set.
-func (s *snapshot) baseState(b *events.BaseStatus) string {
-	var parts []string
-	switch {
-	case !b.Running:
-		parts = append(parts, paint(bad, "down"))
-	case b.Ready && b.Connected:
-		parts = append(parts, paint(good, "ready"))
-	case b.Ready:
-		parts = append(parts, paint(warn, "disconnected"))
-	default:
-		parts = append(parts, paint(warn, "starting"))
+func (s *Screen) baseState(b *events.BaseStatus) string {
+	state := b.State()
+	colour := map[events.BaseState]color.Color{events.BaseStateDown: bad, events.BaseStateReady: good}[state]
+	if colour == nil {
+		colour = warn
 	}
+	parts := []string{paint(colour, string(state))}
 	for n := range s.state.Nodes.All() {
 		if n.Base == b.Name && n.State != events.NodeReady {
 			parts = append(parts, paint(warn, "Node "+string(n.State)))
@@ -113,7 +108,7 @@ func moduleList(b *events.BaseStatus) string {
 }
 
 // podList returns how many Pods of a base are Ready, and the reasons of the others.
-func (s *snapshot) podList(base string) string {
+func (s *Screen) podList(base string) string {
 	ready, all := 0, 0
 	var reasons []string
 	for p := range s.state.PodsOn(base) {
@@ -133,7 +128,7 @@ func (s *snapshot) podList(base string) string {
 }
 
 // summary returns the lines above the table: the components, the streams, and the Pods without a base.
-func (s *snapshot) summary() []string {
+func (s *Screen) summary() []string {
 	var lines []string
 	running := 0
 	var others []string

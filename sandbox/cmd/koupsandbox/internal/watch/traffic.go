@@ -72,14 +72,14 @@ func (s *Screen) count(all []traffic.Summary) {
 			continue
 		}
 		r := rate{name: summary.Name, sent: summary.Sent, sum: summary.Lost, at: now, answered: summary.Sent - summary.Open - summary.Lost}
-		i := slices.IndexFunc(s.now.rates, func(r rate) bool { return r.name == summary.Name })
+		i := slices.IndexFunc(s.rates, func(r rate) bool { return r.name == summary.Name })
 		if i >= 0 {
-			before := s.now.rates[i]
+			before := s.rates[i]
 			elapsed := now.Sub(before.at).Seconds()
 			r.ok, r.lost = float64(r.answered-before.answered)/elapsed, float64(r.sum-before.sum)/elapsed
 		}
 		rates = append(rates, r)
 	}
 	slices.SortFunc(rates, func(a, b rate) int { return cmp.Compare(a.name, b.name) })
-	s.now.rates = rates
+	s.rates = rates
 }

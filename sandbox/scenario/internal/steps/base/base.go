@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
@@ -109,11 +110,7 @@ func upgrade(ctx context.Context, e *steps.Env, a *v1alpha1.BaseUpgrade) (string
 	before := set.Version
 	set.Version = a.Version
 	e.Define(set)
-	batch := 1
-	if a.Batch != nil {
-		batch = *a.Batch
-	}
-	for part := range slices.Chunk(old, batch) {
+	for part := range slices.Chunk(old, ptr.Deref(a.Batch, 1)) {
 		steps := []func() error{
 			func() error { _, err := e.Add(ctx, set, len(part)); return err },
 			func() error { return end(ctx, e, part) },
@@ -132,7 +129,7 @@ func upgrade(ctx context.Context, e *steps.Env, a *v1alpha1.BaseUpgrade) (string
 
 // nodesGone waits until there are no Nodes of the identities.
 func nodesGone(ctx context.Context, e *steps.Env, bases []observe.Base) error {
-	return e.UntilNoNode(ctx, func(_ observe.View, nodes map[string]*unstructured.Unstructured) (left []string) {
+	return e.UntilNone(ctx, func(_ observe.View, nodes map[string]*unstructured.Unstructured) (left []string) {
 		for _, b := range bases {
 			if nodes[b.Identity] != nil {
 				left = append(left, b.Name)

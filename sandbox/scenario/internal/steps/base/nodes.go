@@ -20,7 +20,7 @@ func cordon(ctx context.Context, e *steps.Env, names v1alpha1.BaseNames, on bool
 	if err != nil {
 		return nil, err
 	}
-	err = e.UntilNoNode(ctx, func(_ observe.View, all map[string]*unstructured.Unstructured) (missing []string) {
+	err = e.UntilNone(ctx, func(_ observe.View, all map[string]*unstructured.Unstructured) (missing []string) {
 		nodes = nodes[:0]
 		for _, b := range bases {
 			if n := all[b.Identity]; n != nil {

@@ -3,7 +3,6 @@ package deletion
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,12 +14,20 @@ import (
 
 // Exec deletes objects and waits until they are gone.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Delete) (string, error) {
-	t, found, err := e.Find(ctx, a.Ref)
-	if a.IgnoreNotFound && errors.Is(err, steps.ErrNotFound) {
-		return err.Error(), nil
-	}
+	t, err := e.Target(a.Ref)
 	if err != nil {
 		return "", err
+	}
+	found, err := e.Find(ctx, t)
+	if err != nil {
+		return "", err
+	}
+	if len(found) == 0 {
+		none := steps.Fail("there is no %s", t)
+		if a.IgnoreNotFound {
+			return none.Message, nil
+		}
+		return "", none
 	}
 	var grace *int64
 	if a.GracePeriod != nil {

@@ -11,13 +11,11 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps/apply"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps/assert"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps/base"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps/change"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps/component"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps/deletion"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps/fault"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps/patch"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps/release"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps/rollback"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps/scale"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps/script"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps/sleep"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps/traffic"
@@ -35,10 +33,10 @@ var table = map[string]entry{
 	"controllerManager": of(component.On("kube-controller-manager")),
 	"delete":            of(deletion.Exec),
 	"fault":             of(fault.Exec),
-	"patch":             of(patch.Exec),
+	"patch":             of(change.Patch),
 	"release":           of(release.Exec),
-	"rollback":          of(rollback.Exec),
-	"scale":             of(scale.Exec),
+	"rollback":          of(change.Rollback),
+	"scale":             of(change.Scale),
 	"scheduler":         of(component.On("kube-scheduler")),
 	"script":            of(script.Exec),
 	"sleep":             of(sleep.Exec),

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,21 +20,14 @@ import (
 
 // Exec releases a version of a module and waits until the change is seen.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Release) (string, error) {
-	t, o, err := e.FindOne(ctx, a.Ref())
-	if err != nil {
-		return "", err
-	}
-	operations, module, err := plan(o, a.Module, a.Version)
-	if err != nil {
-		return "", steps.Fail("%s: %v", t, err)
-	}
-	began := time.Now()
-	written, err := e.Kube.Patch(ctx, t.Type, t.Namespace, o.GetName(), "json", operations)
-	if err != nil {
-		return "", err
-	}
-	e.Released(began, o, written, v1alpha1.ReleaseCheck{})
-	return fmt.Sprintf("released %s %s in %s", module, a.Version, t), e.World.Seen(ctx, t.Subject, written)
+	return e.Change(ctx, a.Ref(), v1alpha1.ReleaseCheck{}, func(t steps.Target, o *unstructured.Unstructured) (*unstructured.Unstructured, string, error) {
+		operations, module, err := plan(o, a.Module, a.Version)
+		if err != nil {
+			return nil, "", steps.Fail("%s: %v", t, err)
+		}
+		written, err := e.Kube.Patch(ctx, t.Type, t.Namespace, t.Name, "json", operations)
+		return written, fmt.Sprintf("released %s %s in %s", module, a.Version, t), err
+	})
 }
 
 // operation is an operation of a JSON patch. It fails if the value has changed since it was read.
