@@ -309,7 +309,7 @@ var situations = []situation{
 	{name: "a command on its way", made: func(s *scene) {
 		s.inject(fault.Fault{Kind: fault.KindHang, Match: fault.Match{Commands: []string{"installBiz"}}})
 		s.pod("x")
-	}, want: why.CommandUnderWay, names: []string{"installBiz for biz is on its way to HOST"}},
+	}, want: why.CommandUnderWay, names: []string{"installBiz for biz was sent to HOST"}},
 	{name: "no answer", made: func(s *scene) {
 		s.inject(fault.Fault{Kind: fault.KindHang, Match: fault.Match{Commands: []string{"installBiz"}}})
 		s.pod("x")
@@ -474,12 +474,12 @@ func outages(t *testing.T) {
 
 	act(t, "module-controller", "stop")
 	s.pod("alone", named("alone"))
-	s.becomes("pod/alone", why.ControllerNotRunning, "nobody tells HOST")
-	s.becomes("node/HOST", why.ControllerNotRunning, "nobody tells HOST")
+	s.becomes("pod/alone", why.ControllerNotRunning, "to manage HOST")
+	s.becomes("node/HOST", why.ControllerNotRunning, "to manage HOST")
 	s.pod("intolerant", func(p *corev1.Pod) { p.Spec.Tolerations = p.Spec.Tolerations[:1] })
 	s.becomes("pod/intolerant", why.ControllerNotRunning, "schedule.koupleless.io/node-env=dev:NoExecute")
 	s.deletePod("unheard")
-	if a := s.becomes("pod/unheard", why.TerminatingUnserved, "nobody uninstalls"); a.Because != why.ControllerNotRunning {
+	if a := s.becomes("pod/unheard", why.TerminatingUnserved, "no controller uninstalls"); a.Because != why.ControllerNotRunning {
 		t.Errorf("it is because of %q: %s", a.Because, a.Cause)
 	}
 	act(t, "module-controller", "start")

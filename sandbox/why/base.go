@@ -22,8 +22,8 @@ func serving(v *view) *Answer {
 	case len(v.Unread) > 0:
 		return nil
 	}
-	return &Answer{Reason: NodeGone, Cause: fmt.Sprintf("the Pod is bound to %s, and there is no such Node: its base is gone, or was never there", v.Pod.Spec.NodeName),
-		Advice: "delete the Pod; its workload makes another one for a base that is there"}
+	return &Answer{Reason: NodeGone, Cause: fmt.Sprintf("the Pod is bound to %s, and this Node does not exist: its base was removed, or never existed", v.Pod.Spec.NodeName),
+		Advice: "delete the Pod; its workload creates another one on an existing base"}
 }
 
 // base explains a base without a controller, or whose heartbeats do not arrive.
@@ -33,7 +33,7 @@ func base(v *view) *Answer {
 	observed, ready := nodeCondition(v.Node, api.ConditionObserved), nodeCondition(v.Node, corev1.NodeReady)
 	switch {
 	case ours && !v.live(""):
-		return &Answer{Reason: ControllerNotRunning, Cause: fmt.Sprintf("no module controller runs, so nobody tells %s what to do%s", name, v.lastController("")), Advice: startController}
+		return &Answer{Reason: ControllerNotRunning, Cause: fmt.Sprintf("no module controller is running to manage %s%s", name, v.lastController("")), Advice: startController}
 	case ours && !v.live(env):
 		var envs []string
 		for _, c := range v.controllers {
@@ -41,14 +41,14 @@ func base(v *view) *Answer {
 				envs = append(envs, c.env)
 			}
 		}
-		return &Answer{Reason: NoControllerForEnvironment, Cause: fmt.Sprintf("%s is of the environment %s, and no controller of that one runs; there are controllers of %s", name, env, some(envs)),
+		return &Answer{Reason: NoControllerForEnvironment, Cause: fmt.Sprintf("%s belongs to the environment %s, which has no running controller; controllers are running for %s", name, env, some(envs)),
 			Advice: fmt.Sprintf("start a controller with ENV=%s, or delete the Node if the base has moved to another environment", env)}
 	case ours && !slices.ContainsFunc(v.controllers, func(c controller) bool { return c.holder == holder && c.live }):
-		cause := fmt.Sprintf("%s is served by nobody at the moment: a controller gave it away", name)
+		cause := fmt.Sprintf("no controller serves %s at the moment: its controller has released it", name)
 		if holder != "" {
-			cause = fmt.Sprintf("%s is served by the controller %s, which does not renew its Lease any more", name, holder)
+			cause = fmt.Sprintf("%s is served by the controller %s, which no longer renews its Lease", name, holder)
 		}
-		return &Answer{Reason: NobodyServesBase, Cause: cause, Advice: "wait some seconds: another controller takes it when it has heard the base; if none does, look at their logs"}
+		return &Answer{Reason: NobodyServesBase, Cause: cause, Advice: "wait a few seconds: another controller takes over the base after its next heartbeat; otherwise check the logs of the controllers"}
 	case observed.Status == corev1.ConditionFalse:
 		return &Answer{Reason: ControllerBlind,
 			Cause:  fmt.Sprintf("the controller has received nothing from %s for %s: %s (%s)", name, v.ago(observed.LastTransitionTime.Time), sentence(observed.Message), observed.Reason),
@@ -69,15 +69,15 @@ func leaving(v *view) *Answer {
 	if v.Node == nil || v.Node.DeletionTimestamp == nil {
 		return nil
 	}
-	return &Answer{Reason: BaseLeaving, Cause: fmt.Sprintf("the Node of %s is being deleted, and its Pods go with it", baseName(v.Node)),
-		Advice: "wait for the Pod that takes its place; a Node that is held by a finalizer goes when that is taken away"}
+	return &Answer{Reason: BaseLeaving, Cause: fmt.Sprintf("the Node of %s is being deleted, with its Pods", baseName(v.Node)),
+		Advice: "wait for the Pod that replaces it; if the Node has a finalizer, its deletion ends when the finalizer is removed"}
 }
 
 func ordinaryNode(v *view) *Answer {
 	if workload.IsBase(v.Node) {
 		return nil
 	}
-	return &Answer{Reason: OrdinaryNode, Ready: nodeReady(v.Node), Cause: fmt.Sprintf("%s is an ordinary Node and no base: it lacks the label %s=%s", v.Node.Name, labels.Component, labels.Vnode),
+	return &Answer{Reason: OrdinaryNode, Ready: nodeReady(v.Node), Cause: fmt.Sprintf("%s is an ordinary Node, not a base: it does not have the label %s=%s", v.Node.Name, labels.Component, labels.Vnode),
 		Advice: "see: kubectl describe node " + v.Node.Name}
 }
 
@@ -85,10 +85,10 @@ func readyBase(v *view) *Answer {
 	name, pressure, ready := baseName(v.Node), nodeCondition(v.Node, corev1.NodeMemoryPressure), nodeCondition(v.Node, corev1.NodeReady)
 	switch {
 	case v.Node.Spec.Unschedulable:
-		return &Answer{Reason: BaseCordoned, Cause: name + " is Ready and cordoned: it takes no new Pods, and those that are there stay", Advice: "kubectl uncordon " + v.Node.Name}
+		return &Answer{Reason: BaseCordoned, Cause: name + " is Ready and cordoned: it accepts no new Pods, and keeps its existing Pods", Advice: "kubectl uncordon " + v.Node.Name}
 	case pressure.Status == corev1.ConditionTrue:
 		return &Answer{Reason: MetaspacePressure, Cause: fmt.Sprintf("%s is Ready and has little metaspace left: %s", name, sentence(pressure.Message)),
-			Advice: "take modules off the base, or start it with a larger -XX:MaxMetaspaceSize"}
+			Advice: "uninstall modules, or start the base with a larger -XX:MaxMetaspaceSize"}
 	}
 	by := ""
 	if holder := v.Node.Annotations[labels.Holder]; holder != "" {
@@ -118,5 +118,5 @@ func (v *view) lastController(env string) string {
 	if last.holder == "" {
 		return ""
 	}
-	return fmt.Sprintf("; %s renewed its Lease %s ago for the last time", last.holder, v.ago(last.renewed))
+	return fmt.Sprintf("; %s last renewed its Lease %s ago", last.holder, v.ago(last.renewed))
 }

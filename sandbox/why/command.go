@@ -37,7 +37,7 @@ func command(v *view) *Answer {
 	for _, s := range v.Pod.Status.ContainerStatuses {
 		if t := s.State.Terminated; t != nil {
 			return &Answer{Reason: ModuleStopped, Cause: fmt.Sprintf("module %s has stopped on %s: %s", s.Name, v.onBase(), sentence(strings.TrimSpace(t.Reason+" "+t.Message))),
-				Advice: "the controller installs it anew; look at the log of the base"}
+				Advice: "the controller installs it again; check the log of the base"}
 		}
 	}
 	if v.unbound() {
@@ -48,11 +48,11 @@ func command(v *view) *Answer {
 
 // pending explains a Pod for which no command has failed.
 func pending(v *view) *Answer {
-	const wait = "wait for the answer; how long a base may take says INSTALL_TIMEOUT, five minutes if nothing else is set"
+	const wait = "wait for the answer; INSTALL_TIMEOUT limits the time, by default to five minutes"
 	names := v.notReadyContainers()
 	for _, name := range names {
 		if c, open := v.openCommand(name); open {
-			return &Answer{Reason: CommandUnderWay, Cause: fmt.Sprintf("%s for %s is on its way to %s for %s, since %s, and is not answered yet", c.Command, name, v.onBase(), v.ago(c.At), clock(c.At)), Advice: wait}
+			return &Answer{Reason: CommandUnderWay, Cause: fmt.Sprintf("%s for %s was sent to %s %s ago, at %s, and has no answer yet", c.Command, name, v.onBase(), v.ago(c.At), clock(c.At)), Advice: wait}
 		}
 	}
 	c, w := v.waiting()
@@ -60,8 +60,8 @@ func pending(v *view) *Answer {
 	case w != nil && w.Reason == api.ReasonResolved:
 		return &Answer{Reason: CommandUnderWay, Cause: fmt.Sprintf("%s is installing %s: its state is RESOLVED, %s", v.onBase(), c.Name, sentence(w.Message)), Advice: wait}
 	case len(v.Pod.Status.ContainerStatuses) == 0:
-		return &Answer{Reason: NotTakenUp, Cause: fmt.Sprintf("the Pod is bound to %s for %s, and its controller has not said anything of it yet", v.onBase(), v.ago(v.scheduler().LastTransitionTime.Time)),
-			Advice: "wait a second or two; if it stays so, look at the log of the module controller"}
+		return &Answer{Reason: NotTakenUp, Cause: fmt.Sprintf("the Pod is bound to %s for %s, and the controller has not reported on it yet", v.onBase(), v.ago(v.scheduler().LastTransitionTime.Time)),
+			Advice: "wait a few seconds; then check the log of the module controller"}
 	case len(names) > 0:
 		return &Answer{Reason: CommandNotSent, Cause: fmt.Sprintf("%s waits to be installed on %s, and the controller has not sent a command for it", names[0], v.onBase()),
 			Advice: fmt.Sprintf("wait: the controller installs VNODE_WORKER_NUM modules on a base concurrently, and another jar of one version on one base at a time; if this takes minutes, check that %s still runs (in a sandbox: koupsandbox base list)", v.onBase())}
@@ -71,9 +71,9 @@ func pending(v *view) *Answer {
 
 // The advice for failures. again is appended to it.
 const (
-	lookAtBase = "look at the base: it lives and does not answer; a module that takes long to start needs a larger INSTALL_TIMEOUT"
-	lookAtCode = "look at the module's code, and at the log of the base"
-	again      = "; the controller tries again by itself, with pauses that grow to five minutes, and at once when an annotation " + labels.Retry + " of the Pod changes"
+	lookAtBase = "check the base: it is alive, but does not answer; a module that starts slowly needs a larger INSTALL_TIMEOUT"
+	lookAtCode = "check the code of the module, and the log of the base"
+	again      = "; the controller retries with pauses of up to five minutes, and immediately when the annotation " + labels.Retry + " of the Pod changes"
 )
 
 // failures has the reason and the advice for the innermost code of a failed command. Other codes are InstallFailed.
@@ -82,7 +82,7 @@ var failures = map[errcode.Code]struct {
 	advice string
 }{
 	errcode.UserInstallBizUserError:               {ModuleBroken, lookAtCode},
-	errcode.UserMetaspaceFull:                     {MetaspaceFull, "take modules off the base, or start it with a larger -XX:MaxMetaspaceSize"},
+	errcode.UserMetaspaceFull:                     {MetaspaceFull, "uninstall modules, or start the base with a larger -XX:MaxMetaspaceSize"},
 	errcode.UserDiskFull:                          {DiskFull, "free the disk of the base, or replace the base"},
 	errcode.ArkletPullBizError:                    {JarNotFetched, lookAtURL},
 	errcode.ArkletPullBizTimeOut:                  {JarNotFetched, lookAtURL},
@@ -98,10 +98,10 @@ var failures = map[errcode.Code]struct {
 }
 
 const (
-	lookAtURL        = "look whether the base reaches the URL, and whether it names a jar that is there"
+	lookAtURL        = "check that the base reaches the URL, and that the jar exists"
 	lookAtPort       = "check that the controller can reach the port of the base, or the broker"
 	waitForInstall   = "wait until that install is over"
-	waitForUninstall = "look at the base: what it has must go before the module can be installed anew"
+	waitForUninstall = "check the base: it must uninstall the present version before it can install the module again"
 )
 
 // pathTaken matches the exception that the web server of a base throws if two modules have the same web context path.
@@ -147,7 +147,7 @@ func failure(v *view) *Answer {
 	cause := fmt.Sprintf("%s could not be installed on %s: %s (%s)", c.Name, v.onBase(), text, code)
 	f, known := failures[code]
 	if !known {
-		f.reason, f.advice = InstallFailed, "look at the log of the base"
+		f.reason, f.advice = InstallFailed, "check the log of the base"
 	}
 	switch {
 	case code == errcode.UserInstallBizUserError && path != nil:
@@ -161,7 +161,7 @@ func failure(v *view) *Answer {
 	case f.reason == BaseUnreachable && v.Node != nil && nodeReady(v.Node):
 		f.advice = fmt.Sprintf("%s is Ready, so its heartbeats arrive: check that the controller can reach the port of the base, and its log; an answer that it rejects is logged as \"a message was rejected, or a part of it\"", v.onBase())
 	case f.reason == InstalledBySomebody && found: // the base works on an install that it has not answered in time
-		cause = fmt.Sprintf("%s has not answered an install of %s in time (%s ago), and refuses another one while that goes on", v.onBase(), c.Name, v.ago(eventTime(timedOut)))
+		cause = fmt.Sprintf("%s has not answered an install of %s in time (%s ago), and rejects other installs until then", v.onBase(), c.Name, v.ago(eventTime(timedOut)))
 		f.reason, f.advice = CommandTimedOut, lookAtBase
 	}
 	return &Answer{Reason: f.reason, Cause: cause, Advice: f.advice + again}

@@ -38,7 +38,7 @@ func (v *view) ofWorkload() (all []Evidence) {
 		return nil
 	}
 	w := v.workload()
-	all = append(all, Evidence{About: "workload", Text: fmt.Sprintf("%d Pods are wanted, %d are there, %d of the template as it is now, %d Ready", w.desired, w.total, w.updated, w.ready)})
+	all = append(all, Evidence{About: "workload", Text: fmt.Sprintf("%d Pods are wanted, %d exist, %d have the current template, %d are Ready", w.desired, w.total, w.updated, w.ready)})
 	if v.Deployment != nil {
 		for _, c := range v.Deployment.Status.Conditions {
 			all = append(all, Evidence{"workload", conditionText(string(c.Type), string(c.Status), c.Reason, c.Message), c.LastTransitionTime.Time})
@@ -90,7 +90,7 @@ func (v *view) ofControllers() (all []Evidence) {
 	for _, c := range v.controllers {
 		is := "runs"
 		if !c.live {
-			is = "does not renew its Lease any more"
+			is = "no longer renews its Lease"
 		}
 		all = append(all, Evidence{"controllers", fmt.Sprintf("%s of environment %s %s", c.holder, c.env, is), c.renewed})
 	}
@@ -105,7 +105,7 @@ func (v *view) ofNode() (all []Evidence) {
 	}
 	text := "Node " + n.Name
 	if holder, named := n.Annotations[labels.Holder]; named {
-		text += ", served by " + cmp.Or(holder, "nobody")
+		text += ", served by " + cmp.Or(holder, "no controller")
 	}
 	if free, shown := n.Status.Allocatable[corev1.ResourceMemory]; shown && workload.IsBase(n) {
 		text += ", allocatable metaspace " + amount(corev1.ResourceMemory, free)

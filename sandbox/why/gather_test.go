@@ -207,7 +207,7 @@ func TestManyBases(t *testing.T) {
 			got = append(got, e.Text)
 		}
 	}
-	want := []string{"3000 bases, such as base-0: nodeSelector wants " + labels.BaseName + "=base", "1 base, such as base-5000: it is cordoned"}
+	want := []string{"3000 bases, such as base-0: the nodeSelector requires " + labels.BaseName + "=base", "1 base, such as base-5000: it is cordoned"}
 	if diff := cmp.Diff(want, got); diff != "" || a.Reason != why.BaseCordoned {
 		t.Errorf("the reason is %s; evidence (-want +got):\n%s", a.Reason, diff)
 	}

@@ -21,7 +21,7 @@ func liveness(v *view) *Answer {
 		return nil
 	}
 	return &Answer{Reason: LivenessProbeFailing, Cause: fmt.Sprintf("the liveness probe of the Pod fails on %s, so the module is uninstalled and installed again%s", v.onBase(), v.lastProbe()),
-		Advice: "look at what the module answers to the path of its livenessProbe"}
+		Advice: "check the answer of the module at the path of its livenessProbe"}
 }
 
 // health explains a Pod whose modules are installed: a readiness probe fails, or a readiness gate is not True.
@@ -30,7 +30,7 @@ func health(v *view) *Answer {
 	for _, s := range v.Pod.Status.ContainerStatuses {
 		if !s.Ready && s.State.Running != nil && ready.Status == corev1.ConditionFalse {
 			return &Answer{Reason: ReadinessProbeFailing, Cause: fmt.Sprintf("%s is active on %s, and its readiness probe keeps it from being Ready: %s%s", s.Name, v.onBase(), sentence(ready.Message), v.lastProbe()),
-				Advice: "look at path and port of its readinessProbe, and at what the module answers there; the port of the base's web listener is in the annotation " + labels.WebPort}
+				Advice: "check path and port of its readinessProbe, and the answer of the module there; the port of the base's web listener is in the annotation " + labels.WebPort}
 		}
 	}
 	var missing []string
@@ -44,7 +44,7 @@ func health(v *view) *Answer {
 	}
 	slices.Sort(missing)
 	return &Answer{Reason: ReadinessGateMissing, Cause: fmt.Sprintf("the modules of the Pod serve on %s, and the readiness gate %s is not True", v.onBase(), strings.Join(missing, ", ")),
-		Advice: "look at the program that sets this condition of the Pod, or leave the gate out of the template"}
+		Advice: "check the program that sets this condition of the Pod, or remove the gate from the template"}
 }
 
 // lastProbe returns the newest Event of a probe in parentheses.

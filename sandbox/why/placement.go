@@ -82,7 +82,7 @@ func place(pod *corev1.Pod, bases []corev1.Node, onBases []corev1.Pod) *placemen
 }
 
 // fit is the text of a base that fits.
-const fit = "labels, taints, state and room are as the Pod wants them"
+const fit = "labels, taints, state and free resources fit the Pod"
 
 func (p *placement) verdict(n *corev1.Node, requirements []requirement) verdict {
 	var unmet, wanted, keys []string
@@ -106,7 +106,7 @@ func (p *placement) verdict(n *corev1.Node, requirements []requirement) verdict 
 		d.state, d.group = BaseCordoned, "it is cordoned"
 	case !nodeReady(n):
 		c := nodeCondition(n, corev1.NodeReady)
-		d.state, d.group, d.text = BasesNotReady, "it is not Ready", "it is not Ready: "+cmp.Or(sentence(c.Message), c.Reason, "it has not said anything yet")
+		d.state, d.group, d.text = BasesNotReady, "it is not Ready", "it is not Ready: "+cmp.Or(sentence(c.Message), c.Reason, "it has not reported yet")
 	default:
 		d.link, d.group = linkFits, fit
 	}
@@ -142,7 +142,7 @@ func requirementsOf(pod *corev1.Pod) []requirement {
 	var all []requirement
 	for _, key := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
 		value := pod.Spec.NodeSelector[key]
-		all = append(all, requirement{key: key, values: []string{value}, selector: true, text: "nodeSelector wants " + key + "=" + value,
+		all = append(all, requirement{key: key, values: []string{value}, selector: true, text: "the nodeSelector requires " + key + "=" + value,
 			fits: fits(corev1.PodSpec{NodeSelector: map[string]string{key: value}})})
 	}
 	a := pod.Spec.Affinity
@@ -155,7 +155,7 @@ func requirementsOf(pod *corev1.Pod) []requirement {
 		for i, t := range terms {
 			texts[i] = fmt.Sprintf("term %d (%s)", i+1, strings.Join(expressions(t), " and "))
 		}
-		return append(all, requirement{text: "the affinity wants " + strings.Join(texts, " or "), fits: fits(corev1.PodSpec{Affinity: a})})
+		return append(all, requirement{text: "the affinity requires " + strings.Join(texts, " or "), fits: fits(corev1.PodSpec{Affinity: a})})
 	}
 	one := func(t corev1.NodeSelectorTerm) func(*corev1.Node) bool {
 		return fits(corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
@@ -163,14 +163,14 @@ func requirementsOf(pod *corev1.Pod) []requirement {
 		}}})
 	}
 	for _, e := range terms[0].MatchExpressions {
-		r := requirement{key: e.Key, text: "the affinity wants " + expression(e), fits: one(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{e}})}
+		r := requirement{key: e.Key, text: "the affinity requires " + expression(e), fits: one(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{e}})}
 		if e.Operator == corev1.NodeSelectorOpIn {
 			r.values = e.Values
 		}
 		all = append(all, r)
 	}
 	for _, e := range terms[0].MatchFields {
-		all = append(all, requirement{text: "the affinity wants " + expression(e), fits: one(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{e}})})
+		all = append(all, requirement{text: "the affinity requires " + expression(e), fits: one(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{e}})})
 	}
 	return all
 }

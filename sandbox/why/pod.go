@@ -44,12 +44,12 @@ func notAModule(v *view) *Answer {
 	onBase := v.Node != nil && workload.IsBase(v.Node)
 	switch {
 	case isModule(v.Pod) && v.Node != nil && !onBase:
-		return &Answer{Reason: OnOrdinaryNode, Cause: fmt.Sprintf("the module Pod is bound to %s, which is no base but an ordinary Node", v.Pod.Spec.NodeName),
-			Advice: fmt.Sprintf("select bases with the nodeSelector %s: %s, and make the Pod anew", labels.Component, labels.Vnode)}
+		return &Answer{Reason: OnOrdinaryNode, Cause: fmt.Sprintf("the module Pod is bound to %s, which is an ordinary Node, not a base", v.Pod.Spec.NodeName),
+			Advice: fmt.Sprintf("select bases with the nodeSelector %s: %s, and recreate the Pod", labels.Component, labels.Vnode)}
 	case isModule(v.Pod):
 		return nil
 	case !onBase && !LooksLikeModule(&v.Pod.Spec):
-		cause := fmt.Sprintf("%s is no module Pod: it lacks the label %s=%s", v.name(), labels.Component, labels.Module)
+		cause := fmt.Sprintf("%s is not a module Pod: it does not have the label %s=%s", v.name(), labels.Component, labels.Module)
 		if v.bound() {
 			cause += ", and runs on the ordinary Node " + v.Pod.Spec.NodeName
 		}
@@ -72,19 +72,19 @@ func deletedPod(v *view) *Answer {
 	p := v.Pod
 	runs := slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.State.Terminated == nil })
 	if len(p.Finalizers) > 0 && (!runs || v.unbound()) {
-		return &Answer{Reason: TerminatingFinalizer, Cause: fmt.Sprintf("%s is deleted and nothing of it is on a base any more; the finalizer %s keeps it in the API", v.name(), strings.Join(p.Finalizers, ", ")),
-			Advice: "look whether the program that has set the finalizer runs; without it: kubectl patch pod " + p.Name + ` --type merge -p '{"metadata":{"finalizers":null}}'`}
+		return &Answer{Reason: TerminatingFinalizer, Cause: fmt.Sprintf("%s is being deleted, and no base has its modules any more; the finalizer %s keeps it in the API", v.name(), strings.Join(p.Finalizers, ", ")),
+			Advice: "check that the program that set the finalizer is running; to remove the finalizer: kubectl patch pod " + p.Name + ` --type merge -p '{"metadata":{"finalizers":null}}'`}
 	}
 	e, found := v.event(string(p.UID), errcode.ArkletUninstallBizFailed.Type(), errcode.ArkletUninstallBizTimedOut.Type(), errcode.ArkletNetworkError.Type())
 	if found && !eventTime(e).Before(v.deletedAt()) {
 		return &Answer{Reason: UninstallFailing, Cause: fmt.Sprintf("the module of the deleted Pod could not be uninstalled, %s ago: %s", v.ago(eventTime(e)), sentence(e.Message)),
-			Advice: "look at the base; the controller tries again, and the Pod goes when the module is gone or its grace period has ended, at " + clock(p.DeletionTimestamp.Time)}
+			Advice: "check the base; the controller tries again; the Pod is deleted when the module is uninstalled, or when its grace period ends at " + clock(p.DeletionTimestamp.Time)}
 	}
 	if a := serving(v); a != nil {
-		return &Answer{Reason: TerminatingUnserved, Because: a.Reason, Cause: fmt.Sprintf("%s is deleted, and nobody uninstalls its module: %s", v.name(), a.Cause), Advice: a.Advice}
+		return &Answer{Reason: TerminatingUnserved, Because: a.Reason, Cause: fmt.Sprintf("%s is being deleted, and no controller uninstalls its module: %s", v.name(), a.Cause), Advice: a.Advice}
 	}
-	return &Answer{Reason: Terminating, Cause: fmt.Sprintf("%s is deleted for %s: its module drains, so that requests cease to come, and is uninstalled then", v.name(), v.ago(v.deletedAt())),
-		Advice: "wait: that takes the time of MODULE_DRAIN and of an uninstall, or longer while a successor is on its way or a Service sends it requests; the grace period ends at " + clock(p.DeletionTimestamp.Time)}
+	return &Answer{Reason: Terminating, Cause: fmt.Sprintf("%s has been terminating for %s: its module drains, and is uninstalled after that", v.name(), v.ago(v.deletedAt())),
+		Advice: "wait: this takes MODULE_DRAIN and an uninstall, or longer while a successor is being installed or a Service still sends requests; the grace period ends at " + clock(p.DeletionTimestamp.Time)}
 }
 
 func endedPod(v *view) *Answer {
@@ -96,15 +96,15 @@ func endedPod(v *view) *Answer {
 				newer = ", Pod " + p.Name
 			}
 		}
-		return &Answer{Reason: GaveWay, Cause: fmt.Sprintf("the Pod gave way: a newer Pod of module %s serves on %s%s", c.Name, v.onBase(), newer),
-			Advice: "delete the Pod, or the workload that keeps it: two versions of a module do not serve on one base"}
+		return &Answer{Reason: GaveWay, Cause: fmt.Sprintf("the Pod was superseded: a newer Pod of module %s is active on %s%s", c.Name, v.onBase(), newer),
+			Advice: "delete the Pod or its workload: only one version of a module is active on a base"}
 	}
 	if !ended(v.Pod) {
 		return nil
 	}
 	s := v.Pod.Status
-	return &Answer{Reason: PodEnded, Cause: fmt.Sprintf("%s has ended for good with the phase %s: %s", v.name(), s.Phase, cmp.Or(sentence(strings.TrimSpace(s.Reason+" "+s.Message)), "it does not say why")),
-		Advice: "delete the Pod; its workload makes another one"}
+	return &Answer{Reason: PodEnded, Cause: fmt.Sprintf("%s has ended with the phase %s: %s", v.name(), s.Phase, cmp.Or(sentence(strings.TrimSpace(s.Reason+" "+s.Message)), "no reason given")),
+		Advice: "delete the Pod; its workload creates another one"}
 }
 
 func isModule(p *corev1.Pod) bool { return workload.IsModule(p.Labels) }

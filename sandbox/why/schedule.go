@@ -31,10 +31,10 @@ func schedule(v *view) *Answer {
 		return &Answer{Reason: SchedulingGated, Cause: fmt.Sprintf("the scheduler ignores %s while it has the scheduling gate %s", v.name(), strings.Join(gates, ", ")),
 			Advice: "check that the component that set the gate is running; that component removes the gate"}
 	case len(v.Bases) == 0 && !v.live("") && !v.ControllersUnread:
-		return &Answer{Reason: ControllerNotRunning, Cause: "there are no bases, and no module controller runs that would make Nodes of them" + v.lastController(""), Advice: startController}
+		return &Answer{Reason: ControllerNotRunning, Cause: "there are no bases, and no module controller is running to create their Nodes" + v.lastController(""), Advice: startController}
 	case len(v.Bases) == 0:
-		return &Answer{Reason: NoBases, Cause: "there are no bases: no Node bears the label " + labels.Component + "=" + labels.Vnode,
-			Advice: "start a base, and look whether it reaches the broker or the controller; in a sandbox: koupsandbox base add"}
+		return &Answer{Reason: NoBases, Cause: "there are no bases: no Node has the label " + labels.Component + "=" + labels.Vnode,
+			Advice: "start a base, and check that it reaches the broker or the controller; in a sandbox: koupsandbox base add"}
 	}
 	switch v.placed().furthest {
 	case linkLabels:
@@ -136,7 +136,7 @@ func untolerated(v *view) *Answer {
 	named := environments(v.Pod) // the controller adds the toleration to Pods that name no environment
 	switch t, found := p.taint(labels.TaintEnv); {
 	case found && len(named) == 0 && !v.live(t.Value) && v.ours(p.decisive[0].base):
-		return &Answer{Reason: ControllerNotRunning, Cause: "no module controller runs that would let the Pod tolerate " + t.ToString() + v.lastController(t.Value),
+		return &Answer{Reason: ControllerNotRunning, Cause: "no module controller is running to add a toleration of " + t.ToString() + v.lastController(t.Value),
 			Advice: "start the module controller, or add " + toleration(t) + " to the tolerations"}
 	case found && len(named) == 0:
 		return &Answer{Reason: EnvironmentTolerationMissing, Cause: fmt.Sprintf("the Pod does not tolerate the taint %s, and the controller has not added that toleration", t.ToString()),
@@ -146,12 +146,12 @@ func untolerated(v *view) *Answer {
 		for _, d := range p.decisive {
 			have = append(have, d.taint.Value)
 		}
-		return &Answer{Reason: WrongEnvironment, Cause: fmt.Sprintf("the Pod tolerates bases of the environment %s, and the bases that are otherwise right are of %s", some(named), some(have)),
-			Advice: fmt.Sprintf("tolerate %s with the value %s and the effect %s, if that environment is meant", t.Key, t.Value, t.Effect)}
+		return &Answer{Reason: WrongEnvironment, Cause: fmt.Sprintf("the Pod tolerates bases of the environment %s, and the bases that fit otherwise belong to %s", some(named), some(have)),
+			Advice: fmt.Sprintf("tolerate %s with the value %s and the effect %s, if you mean that environment", t.Key, t.Value, t.Effect)}
 	}
 	t, _ := p.taint("")
 	return &Answer{Reason: TaintNotTolerated, Cause: fmt.Sprintf("the Pod does not tolerate the taint %s of %s", t.ToString(), p.names()),
-		Advice: fmt.Sprintf("tolerate it, or take it away: kubectl taint node %s %s-", p.decisive[0].base.Name, t.ToString())}
+		Advice: fmt.Sprintf("tolerate it, or remove it: kubectl taint node %s %s-", p.decisive[0].base.Name, t.ToString())}
 }
 
 // taint returns a taint of the decisive bases with the key; empty is any.
@@ -185,15 +185,15 @@ func unavailable(v *view) *Answer {
 	first := p.decisive[0]
 	switch {
 	case p.all(BasesNotReady) && !v.live("") && v.ours(first.base): // Kubernetes marks Nodes as unreachable whose Leases are not renewed
-		return &Answer{Reason: ControllerNotRunning, Cause: fmt.Sprintf("no module controller runs, so nobody says that %s lives%s", p.names(), v.lastController("")), Advice: startController}
+		return &Answer{Reason: ControllerNotRunning, Cause: fmt.Sprintf("no module controller is running to report that %s is alive%s", p.names(), v.lastController("")), Advice: startController}
 	case p.all(BaseCordoned):
-		return &Answer{Reason: BaseCordoned, Cause: fmt.Sprintf("each base that would do is cordoned, which keeps new Pods away: %s", p.names()), Advice: "kubectl uncordon " + first.base.Name}
+		return &Answer{Reason: BaseCordoned, Cause: fmt.Sprintf("each base that fits otherwise is cordoned, and accepts no new Pods: %s", p.names()), Advice: "kubectl uncordon " + first.base.Name}
 	case p.all(BaseLeaving):
-		return &Answer{Reason: BaseLeaving, Cause: fmt.Sprintf("each base that would do is cordoned, and its Node is being deleted: %s", p.names()),
-			Advice: "start another base; a Node that is held by a finalizer goes when that is taken away"}
+		return &Answer{Reason: BaseLeaving, Cause: fmt.Sprintf("each base that fits otherwise is cordoned, and its Node is being deleted: %s", p.names()),
+			Advice: "start another base; if the Node has a finalizer, its deletion ends when the finalizer is removed"}
 	}
-	return &Answer{Reason: BasesNotReady, Cause: fmt.Sprintf("no base that would do is Ready: %s; of %s, %s", p.names(), baseName(first.base), first.text),
-		Advice: "look why with: koupsandbox why node/" + baseName(first.base)}
+	return &Answer{Reason: BasesNotReady, Cause: fmt.Sprintf("no base that fits otherwise is Ready: %s; %s: %s", p.names(), baseName(first.base), first.text),
+		Advice: "see: koupsandbox why node/" + baseName(first.base)}
 }
 
 // all reports whether all decisive bases are in a state.

@@ -175,7 +175,7 @@ var situations = []situation{
 		e.LastTimestamp = past(time.Hour)
 		s.Events = []corev1.Event{e}
 	}), want: why.Terminating},
-	{name: "nobody uninstalls", snapshot: ofPod(pod(on(1), runs(true), deleted), controllers()), want: why.TerminatingUnserved, because: why.ControllerNotRunning, names: []string{"nobody uninstalls"}},
+	{name: "no controller uninstalls", snapshot: ofPod(pod(on(1), runs(true), deleted), controllers()), want: why.TerminatingUnserved, because: why.ControllerNotRunning, names: []string{"no controller uninstalls"}},
 	{name: "it gave way", snapshot: ofPod(pod(on(1), waits("BizDeactivate", "a newer Pod of module biz1 serves on this base"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), func(s *why.Snapshot) {
 		s.OnBases = []corev1.Pod{*pod(on(1), runs(true), func(p *corev1.Pod) { p.Name, p.UID = "biz1-y", "uid-y" })}
 	}), want: why.GaveWay, names: []string{"biz1-y", "base-1"}},
@@ -189,7 +189,7 @@ var situations = []situation{
 	{name: "no controller", snapshot: ofPod(pod(on(1)), controllers(controller("controller-1", "dev", time.Minute))), want: why.ControllerNotRunning, names: []string{"controller-1", "60s"}},
 	{name: "no controller of its environment", snapshot: ofPod(pod(on(1)), controllers(controller("controller-9", "test", time.Second))), want: why.NoControllerForEnvironment, names: []string{"dev", "test"}},
 	{name: "its holder is gone", snapshot: ofPod(pod(on(1)), controllers(controller("controller-2", "dev", time.Second))), want: why.NobodyServesBase, names: []string{"controller-1", "base-1"}},
-	{name: "it was given away", snapshot: ofPod(pod(on(1)), bases(base(1, "base", "1.0.0", func(n *corev1.Node) { n.Annotations[labels.Holder] = "" }))), want: why.NobodyServesBase, names: []string{"gave it away"}},
+	{name: "it was given away", snapshot: ofPod(pod(on(1)), bases(base(1, "base", "1.0.0", func(n *corev1.Node) { n.Annotations[labels.Holder] = "" }))), want: why.NobodyServesBase, names: []string{"has released it"}},
 	{name: "the controller is blind", snapshot: ofPod(pod(on(1)), bases(base(1, "base", "1.0.0", says("Observed", corev1.ConditionFalse, "TunnelDown", "the base was not heard since the controller's tunnel went down"), silent))), want: why.ControllerBlind, names: []string{"TunnelDown", "2m"}},
 	{name: "the base is silent", snapshot: ofPod(pod(on(1)), bases(base(1, "base", "1.0.0", silent))), want: why.BaseSilent, names: []string{"base-1", "no sign of life"}},
 	{name: "the base of a Pod leaves", snapshot: ofPod(pod(on(1), runs(true), condition(corev1.PodReady, corev1.ConditionFalse, "Odd", "")), bases(base(1, "base", "1.0.0", func(n *corev1.Node) { n.DeletionTimestamp = ptr.To(past(time.Second)) }))), want: why.BaseLeaving, names: []string{"base-1"}},
@@ -281,7 +281,7 @@ var situations = []situation{
 		d.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: `pods "biz1-a" is forbidden: exceeded quota: few, requested: pods=1`}}
 	}), want: why.QuotaExceeded, names: []string{"exceeded quota: few"}},
 	{name: "an admission", snapshot: with(daemonSet(func(d *appsv1.DaemonSet) { d.Status.DesiredNumberScheduled = 1 }), events(event("uid-ds", "DaemonSet", "biz1", "FailedCreate", "Error creating: pods is forbidden: no service account"))), want: why.PodsRefused, names: []string{"no service account"}},
-	{name: "a rollout", snapshot: with(deployment(func(d *appsv1.Deployment) { d.Status.UpdatedReplicas, d.Status.Replicas = 1, 4 }), func(s *why.Snapshot) { s.Pod = pod(selects(labels.BaseName, "bsae")) }), want: why.RolloutStuck, because: why.WrongBaseName, names: []string{"1 of 3 Pods", "biz1-x decides", "bsae"}},
+	{name: "a rollout", snapshot: with(deployment(func(d *appsv1.Deployment) { d.Status.UpdatedReplicas, d.Status.Replicas = 1, 4 }), func(s *why.Snapshot) { s.Pod = pod(selects(labels.BaseName, "bsae")) }), want: why.RolloutStuck, because: why.WrongBaseName, names: []string{"1 of 3 Pods", "waits for Pod biz1-x", "bsae"}},
 	{name: "Pods that are not Ready", snapshot: with(deployment(func(d *appsv1.Deployment) { d.Status.ReadyReplicas = 2 }), func(s *why.Snapshot) { s.Pod = pod(requests("1Gi")) }), want: why.PodNotReady, because: why.NoFreeMetaspace, names: []string{"2 of 3 Pods", "1024 Mi"}},
 	{name: "a StatefulSet that waits for an outdated Pod", snapshot: statefulSet("old", nil), want: why.OutdatedPodNotReady, because: why.ImageNotAJar, names: []string{"Pod biz1-2", "earlier template of StatefulSet biz1", "oss://"}},
 	{name: "a StatefulSet that waits for a Pod of its template", snapshot: statefulSet("new", nil), want: why.RolloutStuck, because: why.ImageNotAJar},

@@ -22,14 +22,14 @@ func workloadStatus(v *view) *Answer {
 	case w.meta.DeletionTimestamp != nil:
 		return &Answer{Reason: WorkloadLeaving,
 			Cause:  fmt.Sprintf("%s is being deleted for %s, held by %s", v.name(), v.ago(w.meta.DeletionTimestamp.Time), cmp.Or(strings.Join(w.meta.Finalizers, ", "), "nothing")),
-			Advice: "wait until its Pods are gone; ask why for one of them"}
+			Advice: "wait until its Pods are deleted; koupsandbox why pod/NAME explains a Pod"}
 	case w.observed < w.meta.Generation:
-		return &Answer{Reason: WorkloadNotSeen, Cause: fmt.Sprintf("kube-controller-manager has not looked at %s since its last change: generation %d of %d", v.name(), w.observed, w.meta.Generation),
-			Advice: "look whether kube-controller-manager runs; in a sandbox: koupsandbox status"}
+		return &Answer{Reason: WorkloadNotSeen, Cause: fmt.Sprintf("kube-controller-manager has not processed %s since its last change: generation %d of %d", v.name(), w.observed, w.meta.Generation),
+			Advice: "check that kube-controller-manager is running; in a sandbox: koupsandbox status"}
 	case w.desired != 0 && w.ready == w.desired && w.updated == w.desired && w.total == w.desired:
 		return &Answer{Reason: WorkloadReady, Ready: true, Cause: fmt.Sprintf("%s is Ready: %s of %s", v.name(), count(int(w.ready), "Pod"), modules(v.templatePod()))}
 	case v.Deployment != nil && v.Deployment.Spec.Paused && w.updated != w.desired:
-		return &Answer{Reason: DeploymentPaused, Cause: fmt.Sprintf("%s is paused: %d of %d Pods are of its template as it is now", v.name(), w.updated, w.desired),
+		return &Answer{Reason: DeploymentPaused, Cause: fmt.Sprintf("%s is paused: %d of %d Pods have its current template", v.name(), w.updated, w.desired),
 			Advice: "kubectl rollout resume deployment " + w.meta.Name}
 	}
 	return nil
@@ -44,22 +44,22 @@ func withoutReplicas(v *view) *Answer {
 	if v.DaemonSet != nil {
 		if p := place(v.templatePod(), v.Bases, nil); len(p.verdicts) > 0 && p.furthest == linkTaints {
 			t, _ := p.taint("")
-			return &Answer{Reason: DaemonSetNotTolerated, Cause: fmt.Sprintf("%s makes no Pod (DESIRED is 0): its template does not tolerate the taint %s of %s", v.name(), t.ToString(), p.names()),
-				Advice: "add " + toleration(t) + " to spec.template.spec.tolerations; what the controller adds to Pods comes too late for a DaemonSet"}
+			return &Answer{Reason: DaemonSetNotTolerated, Cause: fmt.Sprintf("%s creates no Pods (DESIRED is 0): its template does not tolerate the taint %s of %s", v.name(), t.ToString(), p.names()),
+				Advice: "add " + toleration(t) + " to spec.template.spec.tolerations; tolerations that the controller adds to Pods have no effect on a DaemonSet"}
 		}
 		a := v.asPod(v.templatePod()).first(schedule)
-		return &Answer{Reason: DaemonSetWithoutBases, Because: a.Reason, Cause: fmt.Sprintf("%s makes no Pod (DESIRED is 0), since no base fits: %s", v.name(), a.Cause), Advice: a.Advice}
+		return &Answer{Reason: DaemonSetWithoutBases, Because: a.Reason, Cause: fmt.Sprintf("%s creates no Pods (DESIRED is 0), since no base fits: %s", v.name(), a.Cause), Advice: a.Advice}
 	}
 	if !v.peer() {
-		return &Answer{Reason: NoReplicas, Cause: v.name() + " asks for no Pods: its replicas are 0", Advice: fmt.Sprintf("kubectl scale %s %s --replicas 1", v.Target.Kind, v.Target.Name)}
+		return &Answer{Reason: NoReplicas, Cause: v.name() + " wants no Pods: its replicas are 0", Advice: fmt.Sprintf("kubectl scale %s %s --replicas 1", v.Target.Kind, v.Target.Name)}
 	}
 	placement := v.peerPlacement()
 	if placement.placed().furthest > linkState {
-		return &Answer{Reason: PeerNotFollowed, Cause: fmt.Sprintf("the replicas of %s are to follow the bases, and are 0 although %s would do", v.name(), placement.placed().names()),
-			Advice: "look whether a module controller of its environment runs with ENABLE_MODULE_DEPLOYMENT_CONTROLLER"}
+		return &Answer{Reason: PeerNotFollowed, Cause: fmt.Sprintf("the replicas of %s should follow the bases, and are 0 although %s fits", v.name(), placement.placed().names()),
+			Advice: "check that a module controller of its environment is running with ENABLE_MODULE_DEPLOYMENT_CONTROLLER"}
 	}
 	a := placement.first(schedule)
-	return &Answer{Reason: PeerWithoutBases, Because: a.Reason, Cause: fmt.Sprintf("the replicas of %s follow the bases that its Pods may run on, and there is none: %s", v.name(), a.Cause), Advice: a.Advice}
+	return &Answer{Reason: PeerWithoutBases, Because: a.Reason, Cause: fmt.Sprintf("the replicas of %s follow the bases that fit, and there is none: %s", v.name(), a.Cause), Advice: a.Advice}
 }
 
 // podSet is the common part of the three kinds of workloads.
@@ -181,9 +181,9 @@ func podsNotCreated(v *view) *Answer {
 		return nil
 	}
 	a := &Answer{Reason: PodsRefused, Cause: fmt.Sprintf("Pods of %s are refused: %s", v.name(), sentence(text)),
-		Advice: "correct what the API server refuses in the template, or ask whoever has set the rule"}
+		Advice: "correct the template, or ask the owner of the policy"}
 	if strings.Contains(text, "exceeded quota") {
-		a.Reason, a.Advice = QuotaExceeded, "free something of the quota, or raise it: kubectl get resourcequota -n "+w.meta.Namespace
+		a.Reason, a.Advice = QuotaExceeded, "free resources of the quota, or raise it: kubectl get resourcequota -n "+w.meta.Namespace
 	}
 	return a
 }
@@ -218,7 +218,7 @@ func waitsForPod(v *view) *Answer {
 			reason, state = RolloutStuck, fmt.Sprintf("the update of %s has %d of %d Pods, and %d are Ready", v.name(), w.updated, w.desired, w.ready)
 		}
 		a := pod(v.asPod(v.Pod))
-		return &Answer{Reason: reason, Because: a.Reason, Cause: fmt.Sprintf("%s; Pod %s decides: %s", state, v.Pod.Name, a.Cause), Advice: a.Advice}
+		return &Answer{Reason: reason, Because: a.Reason, Cause: fmt.Sprintf("%s; it waits for Pod %s: %s", state, v.Pod.Name, a.Cause), Advice: a.Advice}
 	}
 	if len(v.Pods) >= int(w.desired) {
 		return nil
@@ -230,6 +230,6 @@ func waitsForPod(v *view) *Answer {
 		return a
 	}
 	a.Cause += "; neither its conditions nor its Events give a reason"
-	a.Advice = "look at the log of kube-controller-manager; in a sandbox: koupsandbox logs kube-controller-manager"
+	a.Advice = "check the log of kube-controller-manager; in a sandbox: koupsandbox logs kube-controller-manager"
 	return a
 }

@@ -143,7 +143,7 @@ spec:
 	}, lint.Options{}).Findings
 	want := []lint.Finding{{Rule: "version-again", Level: lint.Error, File: "a.yaml", Line: 7, Object: "Pod/p",
 		Message: "biz1 1.0.0 is the jar https://b/biz1-1.0.0-ark-biz.jar here and https://a/biz1-1.0.0-ark-biz.jar in Pod/p: a base that has one of them uninstalls it before it installs the other",
-		Fix:     "give the new jar a version of its own"}}
+		Fix:     "give the new jar its own version"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

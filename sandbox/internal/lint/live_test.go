@@ -72,9 +72,9 @@ func TestLive(t *testing.T) {
 			"f.yaml:9: Deployment/biz2: error: no base is named \"bsae\"; base names in this cluster: base; change base.koupleless.io/name in the nodeSelector to the name of a base, or start a base of that name; did you mean base? [live-nowhere]"}},
 		"a label that somebody gave the Node": {manifest("biz2", "base.koupleless.io/name: base, team: shop", dev, "1Mi"), nil, nil},
 		"a label that no Node has": {manifest("biz2", "base.koupleless.io/name: base, taem: shop", dev, "1Mi"), nil, []string{
-			"f.yaml:9: Deployment/biz2: error: none of 1 base fits: nodeSelector wants taem=shop; values of that label on bases: none; correct the nodeSelector of the Pod or its template, or label the Node of a base; show the labels with: kubectl get nodes --show-labels [live-nowhere]"}},
+			"f.yaml:9: Deployment/biz2: error: none of 1 base fits: the nodeSelector requires taem=shop; values of that label on bases: none; correct the nodeSelector of the Pod or its template, or label the Node of a base; show the labels with: kubectl get nodes --show-labels [live-nowhere]"}},
 		"another environment": {manifest("biz2", "base.koupleless.io/name: base", strings.ReplaceAll(dev, "dev", "test"), "1Mi"), nil, []string{
-			"f.yaml:9: Deployment/biz2: error: the Pod tolerates bases of the environment test, and the bases that are otherwise right are of dev; tolerate schedule.koupleless.io/node-env with the value dev and the effect NoExecute, if that environment is meant [live-nowhere]"}},
+			"f.yaml:9: Deployment/biz2: error: the Pod tolerates bases of the environment test, and the bases that fit otherwise belong to dev; tolerate schedule.koupleless.io/node-env with the value dev and the effect NoExecute, if you mean that environment [live-nowhere]"}},
 		"an environment that the controller adds": {manifest("biz2", "base.koupleless.io/name: base", "", "1Mi"), nil, []string{"toleration-env"}},
 		"and one that nobody adds": {manifest("biz2", "base.koupleless.io/name: base", "", "1Mi"), func(l *lint.Live) { l.Bases.Controllers = nil }, []string{
 			"live-nowhere", "toleration-env"}},
@@ -95,7 +95,7 @@ func TestLive(t *testing.T) {
 		"both are the same": {manifest("biz2", "base.koupleless.io/name: bsae", dev, "1Mi"),
 			is(why.Answer{Reason: why.RolloutStuck, Because: why.WrongBaseName, Cause: "no base is named \"bsae\""}, nil), []string{"live-nowhere"}},
 		"it cannot be looked at": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"), is(why.Answer{}, errors.New("no right")), []string{
-			"f.yaml:1: Deployment/biz2: error: the object in the cluster cannot be read: no right; do what the finding says; koupsandbox why KIND/NAME has what was compared [live-unready]"}},
+			"f.yaml:1: Deployment/biz2: error: the object in the cluster cannot be read: no right; follow the advice of the finding; koupsandbox why KIND/NAME shows the evidence [live-unready]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := cluster()

@@ -39,7 +39,7 @@ func (l *linter) placement(w *workload) {
 		}
 	}
 	if !chosen {
-		l.find("affinity-missing", &w.object, w.in("spec"), "nothing says which bases may have the module, so it is put on any, of any name and version")
+		l.find("affinity-missing", &w.object, w.in("spec"), "the Pods select no bases, so the module is installed on any base, of any name and version")
 	}
 	for i, c := range spec.TopologySpreadConstraints {
 		if key := c.TopologyKey; unknown(key) || labels.IsNodeLabel(key) || l.o.Live.bear(key) {
@@ -100,11 +100,11 @@ func (l *linter) tolerations(w *workload) {
 	}
 	switch {
 	case !tolerates(labels.TaintEnv, "") && w.kind == "DaemonSet":
-		l.find("daemonset-toleration-env", &w.object, at, "the taint %s of every base is not tolerated: a DaemonSet makes Pods by its template alone, so it makes none, whatever the controller adds to Pods", labels.TaintEnv)
+		l.find("daemonset-toleration-env", &w.object, at, "the taint %s of every base is not tolerated: a DaemonSet creates Pods by its template only, so it creates none; tolerations that the controller adds to Pods have no effect", labels.TaintEnv)
 	case !tolerates(labels.TaintEnv, ""):
-		l.find("toleration-env", &w.object, at, "the taint %s of every base is not tolerated, so the Pods stay Pending, unless the controller adds the toleration as this one does", labels.TaintEnv)
+		l.find("toleration-env", &w.object, at, "the taint %s of every base is not tolerated, so the Pods stay Pending, unless the controller adds the toleration, as the bundled controller does", labels.TaintEnv)
 	case l.o.Env != "" && !tolerates(labels.TaintEnv, l.o.Env):
-		l.find("toleration-other-env", &w.object, at, "it tolerates bases of another environment only, not those of %s", l.o.Env)
+		l.find("toleration-other-env", &w.object, at, "it tolerates only bases of another environment, not of %s", l.o.Env)
 	}
 }
 
@@ -112,7 +112,7 @@ func (l *linter) tolerations(w *workload) {
 func (l *linter) nodeLabel(w *workload, key, at string) {
 	switch {
 	case key == labels.OlderBaseName || key == labels.OlderBaseVersion:
-		l.find("node-label-older", &w.object, at, "%s is the label of older module controllers; newer ones label their Nodes base.koupleless.io/%s", key, path.Base(key))
+		l.find("node-label-older", &w.object, at, "%s is the label of older module controllers; newer ones use base.koupleless.io/%s", key, path.Base(key))
 	case l.o.Live != nil: // what the Nodes have decides
 	case unknown(key) || labels.IsNodeLabel(key):
 	case strings.Contains(key, "koupleless.io/"):
@@ -138,7 +138,7 @@ func (l *linter) spreads(w *workload, term corev1.PodAffinityTerm, at string) {
 	switch key := term.TopologyKey; {
 	case unknown(key) || key == corev1.LabelTopologyZone && l.o.Live.bear(key):
 	case key == corev1.LabelTopologyZone:
-		l.find("topology-zone", &w.object, at+".topologyKey", "%s spreads nothing over Nodes without that label: the published module controller does not set it, this one gives each base a zone of its own", key)
+		l.find("topology-zone", &w.object, at+".topologyKey", "%s spreads nothing over Nodes without that label: ModuleController V2 does not set it, and the bundled controller gives each base its own zone", key)
 	case !slices.Contains(labels.NodeLabels, key) && !l.o.Live.bear(key):
 		l.find("topology-unknown", &w.object, at+".topologyKey", "no base has the label %q, so this spreads nothing", key)
 	case !slices.Contains([]string{corev1.LabelHostname, labels.BaseHost}, key):
@@ -152,7 +152,7 @@ func (l *linter) spreads(w *workload, term corev1.PodAffinityTerm, at string) {
 	own := apilabels.Set(w.template.Labels)
 	known := !unknown(fmt.Sprint(term.LabelSelector, w.template.Labels))
 	if known && !selector.Matches(own) {
-		l.find("anti-affinity-other", &w.object, at+".labelSelector", "the selector %s does not fit the Pods' own labels, so they are not kept apart from each other", selector)
+		l.find("anti-affinity-other", &w.object, at+".labelSelector", "the selector %s does not match the labels of the Pods, so it does not keep them apart", selector)
 	}
 }
 

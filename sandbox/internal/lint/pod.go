@@ -51,9 +51,9 @@ func (l *linter) component(w *workload) {
 	switch value := labels.Value(w.template.Labels, "component"); {
 	case value == labels.Module || unknown(value):
 	case value == "":
-		l.find("component-missing", &w.object, w.in("metadata.labels"), "its Pods look like modules, but do not bear the label %s: %s, so the module controller leaves them alone", labels.Component, labels.Module)
+		l.find("component-missing", &w.object, w.in("metadata.labels"), "its Pods look like modules, but do not have the label %s: %s, so the module controller ignores them", labels.Component, labels.Module)
 	default:
-		l.find("component-missing", &w.object, w.in("metadata.labels["+labels.Component+"]"), "the label component of its Pods is %q, so the module controller leaves them alone", value)
+		l.find("component-missing", &w.object, w.in("metadata.labels["+labels.Component+"]"), "the label component of its Pods is %q, so the module controller ignores them", value)
 	}
 }
 
@@ -61,7 +61,7 @@ func (l *linter) component(w *workload) {
 func (l *linter) ignored(w *workload) {
 	for _, f := range unsupported.Of(w.template.Spec) {
 		if f.Name == "persistentVolumeClaim" {
-			l.find("claims", &w.object, w.in(f.Path), "the Pods stay Pending until the claim is bound to a volume, which a module does not see")
+			l.find("claims", &w.object, w.in(f.Path), "the Pods stay Pending until the claim is bound to a volume, which a module cannot use")
 			continue
 		}
 		l.find("unsupported", &w.object, w.in(f.Path), "%s is ignored: %s", f.Name, f.Why)
@@ -76,7 +76,7 @@ func (l *linter) olderLabels(w *workload) {
 	seen := func(all map[string]string, at string) {
 		for _, key := range sortedKeys(all) {
 			if name, older := strings.CutPrefix(key, labels.OlderPrefix); older {
-				l.find("label-older", &w.object, at+"["+key+"]", "the label %s has the prefix of the older documents; the published module controller watches %s%s only", key, labels.Prefix, name)
+				l.find("label-older", &w.object, at+"["+key+"]", "the label %s has the prefix of the older documents; ModuleController V2 watches %s%s only", key, labels.Prefix, name)
 			}
 		}
 	}
@@ -100,7 +100,7 @@ func (l *linter) selects(w *workload) {
 		if want == got || unknown(want) || unknown(got) {
 			continue
 		}
-		has := "bears no such label"
+		has := "has no such label"
 		if got != "" {
 			has = fmt.Sprintf("has %q", got)
 		}
@@ -109,7 +109,7 @@ func (l *linter) selects(w *workload) {
 	if selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchExpressions: w.selector.MatchExpressions}); err != nil {
 		l.find("selector-mismatch", &w.object, "spec.selector", "the selector cannot be read: %s", err)
 	} else if !selector.Matches(apilabels.Set(w.template.Labels)) {
-		l.find("selector-mismatch", &w.object, "spec.selector.matchExpressions", "the selector's expressions do not fit the labels of the template, so the API server refuses it")
+		l.find("selector-mismatch", &w.object, "spec.selector.matchExpressions", "the expressions of the selector do not match the labels of the template, so the API server refuses it")
 	}
 	l.selectsVersion(w)
 }
@@ -120,7 +120,7 @@ func (l *linter) selectsVersion(w *workload) {
 		value := w.selector.MatchLabels[key]
 		isVersion := slices.ContainsFunc(w.template.Spec.Containers, func(c corev1.Container) bool { return value != "" && w.version(c) == value })
 		if key == labels.ModuleVersion || isVersion {
-			l.find("selector-version", &w.object, "spec.selector.matchLabels"+member(key), "the selector holds the module's version, %s: %s, and a selector cannot be changed, so a release of another version is refused", key, value)
+			l.find("selector-version", &w.object, "spec.selector.matchLabels"+member(key), "the selector has the version of the module, %s: %s, and a selector cannot be changed, so a release of another version is refused", key, value)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func (l *linter) service(s *service) {
 		l.find(NotChecked, &s.object, "spec.selector", "whether the selector %s fits Pods: %s may create them", selector, l.opaque[i].title()).Fix = ""
 		return
 	}
-	l.find("service-selects-nothing", &s.object, "spec.selector", "the selector %s fits no Pods of the workloads here, so the Service has no endpoints", selector)
+	l.find("service-selects-nothing", &s.object, "spec.selector", "the selector %s matches no Pods of these workloads, so the Service has no endpoints", selector)
 }
 
 func sameNamespace(a, b *metav1.ObjectMeta) bool {

@@ -43,7 +43,7 @@ func TestAnnotations(t *testing.T) {
 		{"a run that nobody reads along", nil, []string{"run", "HOME/bad.yaml"}, ""},
 		{"a run that says no", in, []string{"run", "--github=false", "HOME/bad.yaml"}, ""},
 		{"lint of a manifest", in, []string{"lint", "--env", "dev", "HOME/pod.yaml"},
-			"::warning file=HOME/pod.yaml,line=6,title=affinity-missing::nothing says which bases may have the module, so it is put on any, of any name and version%0A" +
+			"::warning file=HOME/pod.yaml,line=6,title=affinity-missing::the Pods select no bases, so the module is installed on any base, of any name and version%0A" +
 				"select bases by base.koupleless.io/name and base.koupleless.io/version, with nodeAffinity or nodeSelector\n" +
 				"::error file=HOME/pod.yaml,line=8,title=version-missing::"},
 	} {

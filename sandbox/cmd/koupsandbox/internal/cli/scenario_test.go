@@ -161,8 +161,8 @@ spec:
   containers: [{name: biz1, image: "https://modules.example/biz1-1.0.0-ark-biz.jar", env: [{name: BIZ_VERSION, value: 1.0.0}]}]
 `
 	check.Must(t, os.WriteFile(filepath.Join(home, "pod.yaml"), []byte(pod), 0o600))
-	want := result{1, "HOME/pod.yaml:3: Pod/p: error: its Pods look like modules, but do not bear the label virtual-kubelet.koupleless.io/component: module, " +
-		"so the module controller leaves them alone; label the Pod, or the template's metadata, virtual-kubelet.koupleless.io/component: module [component-missing]\n", ""}
+	want := result{1, "HOME/pod.yaml:3: Pod/p: error: its Pods look like modules, but do not have the label virtual-kubelet.koupleless.io/component: module, " +
+		"so the module controller ignores them; label the Pod, or the template's metadata, virtual-kubelet.koupleless.io/component: module [component-missing]\n", ""}
 	for _, path := range []string{"HOME", "HOME/pod.yaml"} {
 		if diff := cmp.Diff(want, run(t, home, "scenario", "lint", path)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", path, diff)

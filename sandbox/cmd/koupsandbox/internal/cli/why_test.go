@@ -100,7 +100,7 @@ func TestLintLive(t *testing.T) {
 		t.Errorf("without a cluster (-want +got):\n%s", diff)
 	}
 	r = run(t, t.TempDir(), "scenario", "lint", "--live", "--kubeconfig", file, manifest)
-	want := result{1, manifest + `:1: Pod/biz1: error: there are no bases, and no module controller runs that would make Nodes of them; start the module controller; in a sandbox: koupsandbox component start module-controller [live-nowhere]
+	want := result{1, manifest + `:1: Pod/biz1: error: there are no bases, and no module controller is running to create their Nodes; start the module controller; in a sandbox: koupsandbox component start module-controller [live-nowhere]
 ` + manifest + `:1: Pod/biz1: warning: it exists in the cluster, and is not Ready: the label virtual-kubelet.koupleless.io/component of the Pod is module\x1b[2J and not module, so the module controller ignores it; label the Pod, or the metadata of its template, virtual-kubelet.koupleless.io/component: module [live-unready]
 `, ""}
 	if diff := cmp.Diff(want, r); diff != "" {

@@ -1,7 +1,6 @@
-package own
+package e2e
 
 import (
-	"context"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -9,7 +8,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
-	"github.com/koupleless/koupsandbox/e2e/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
@@ -27,22 +25,14 @@ var bundled = map[string]string{
 }
 
 // The bundled controller conforms if a sandbox runs it as a custom controller.
-func TestBundledControllerConforms(t *testing.T) {
-	programs, err := box.FindPrograms(filepath.Join("..", ".."))
-	check.Must(t, err)
-	b, err := box.New("own")
-	check.Must(t, err)
-	t.Cleanup(func() { check.Must(t, b.Remove(context.Background())) })
-	check.Must(t, b.Up(t.Context(), v1alpha1.Spec{
-		Controller: v1alpha1.Controller{
-			Command: []string{filepath.Join(programs, box.ControllerProgram)}, Env: bundled, Ready: &v1alpha1.ControllerReady{HTTP: "/tunnelz"},
-		},
-		Bases: v1alpha1.Bases{Count: ptr.To(1), Name: "unused"},
-	}))
-	r, err := b.Run(t.Context(), "scenario", "run", "--selector", "conformance,name in ("+strings.Join(judged, ",")+")", "--parallel", "4",
-		filepath.Join("..", "..", "scenarios"))
-	check.Must(t, err)
-	if r.Status != 0 {
-		t.Errorf("%s%s", r.Out, r.Err)
+func TestOwnController(t *testing.T) {
+	b := ownBox(t)
+	s := spec(false)
+	s.Controller = v1alpha1.Controller{
+		Command: []string{filepath.Join(b.Bin, box.ControllerProgram)}, Env: bundled, Ready: &v1alpha1.ControllerReady{HTTP: "/tunnelz"},
 	}
+	s.Bases = v1alpha1.Bases{Count: ptr.To(1), Name: "unused"}
+	must(t, b.Up(t.Context(), s))
+	must(t, b.Must(t.Context(), "scenario", "run", "--selector", "conformance,name in ("+strings.Join(judged, ",")+")", "--parallel", "4",
+		filepath.Join("..", "scenarios")))
 }

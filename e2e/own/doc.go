@@ -1,2 +1,0 @@
-// Package own tests a controller that spec.controller.command names.
-package own
