@@ -7,18 +7,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// All mistakes of a scenario are reported with their lines before anything starts.
-func TestMistakes(t *testing.T) {
-	t.Parallel()
-	got, report := begin(t, nil, testdata("ten-mistakes")).end(t)
-	if n := strings.Count(got.Err, "\n"+testdata("ten-mistakes")+":"); n != 10 || got.Status != 2 || got.Out != "" || report != nil {
-		t.Errorf("%d mistakes, exit status %d, report %v:\n%s%s", n, got.Status, report, got.Out, got.Err)
-	}
-	if made := namespaces(t, "ten-mistakes"); len(made) > 0 {
-		t.Errorf("it has created %v", made)
-	}
-}
-
 // What only the API knows to be wrong fails the step, in a sentence.
 func TestRefused(t *testing.T) {
 	t.Parallel()

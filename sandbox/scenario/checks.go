@@ -109,15 +109,7 @@ func astray(all []events.Event, baseOf func(node string) string) error {
 func (e *execution) releases(ctx context.Context) error {
 	list, err := e.env.Releases(ctx, e.world.Events())
 	for _, r := range list {
-		c := Check{Name: "release of " + r.Workload, Expect: string(v1alpha1.Holds), Verdict: Passed, Summary: fmt.Sprintf("%d changes on bases", r.Changes), Compared: r.Changes}
-		switch {
-		case r.Changes > 0:
-		case r.MayChangeNothing:
-			c.Verdict = Skipped
-		default:
-			c.Verdict = Failed
-		}
-		e.check(c)
+		e.effect("release of "+r.Workload, fmt.Sprintf("%d changes on bases", r.Changes), r.Changes, r.MayChangeNothing)
 	}
 	return err
 }
@@ -126,16 +118,26 @@ func (e *execution) releases(ctx context.Context) error {
 func (e *execution) faults() error {
 	list, err := e.env.Faults(e.world.Events())
 	for _, f := range list {
-		c := Check{Name: "fault " + f.ID, Expect: string(v1alpha1.Holds), Verdict: Passed, Summary: f.Kind + " was triggered", Compared: f.Fired}
+		summary := f.Kind + " was triggered"
 		if f.Fired == 0 {
-			c.Verdict, c.Summary = Failed, f.Kind+" was never triggered"
+			summary = f.Kind + " was never triggered"
 		}
-		if f.Fired == 0 && f.MayNotFire {
-			c.Verdict = Skipped
-		}
-		e.check(c)
+		e.effect("fault "+f.ID, summary, f.Fired, f.MayNotFire)
 	}
 	return err
+}
+
+// effect adds a check to the report that fails if something had no effect, unless that is allowed.
+func (e *execution) effect(name, summary string, count int, mayBeNone bool) {
+	c := Check{Name: name, Expect: string(v1alpha1.Holds), Verdict: Passed, Summary: summary, Compared: count}
+	switch {
+	case count > 0:
+	case mayBeNone:
+		c.Verdict = Skipped
+	default:
+		c.Verdict = Failed
+	}
+	e.check(c)
 }
 
 // checkOf compares the result of a check with what the scenario expects. A check that compared nothing is skipped,

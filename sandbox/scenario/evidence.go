@@ -79,18 +79,11 @@ func (e *execution) lastBases() string {
 		nodes := v.NodesByIdentity(e.in.name)
 		for _, name := range slices.Sorted(maps.Keys(bases)) {
 			b := bases[name]
-			text := fmt.Sprintf("%s  version %s", name, b.Version)
-			for _, is := range []struct {
-				so      bool
-				yes, no string
-			}{{b.Running, "runs", "does not run"}, {b.Ready, "ready", "not ready"}, {b.Connected, "connected", "not connected"}} {
-				text += ", " + map[bool]string{true: is.yes, false: is.no}[is.so]
-			}
 			state := "no Node"
 			if n := nodes[b.Identity]; n != nil {
 				state = "Node " + string(observe.NodeStateOf(n))
 			}
-			text += ", " + state + ";"
+			text := fmt.Sprintf("%s  version %s, running %t, ready %t, connected %t, %s;", name, b.Version, b.Running, b.Ready, b.Connected, state)
 			for _, m := range b.Modules {
 				text += fmt.Sprintf(" %s:%s %s", m.Name, m.Version, m.State)
 			}

@@ -72,7 +72,7 @@ func (e *Env) Add(ctx context.Context, set v1alpha1.BaseSet, count int) ([]strin
 	e.World.Know(added...)
 	names := make([]string, len(added))
 	for i, b := range added {
-		names[i] = e.short(b.HostName)
+		names[i] = strings.TrimPrefix(b.HostName, e.Group+"-")
 	}
 	for _, f := range spec.Faults {
 		e.WatchFault(f, v1alpha1.TargetBase, names)
@@ -82,8 +82,6 @@ func (e *Env) Add(ctx context.Context, set v1alpha1.BaseSet, count int) ([]strin
 	}
 	return names, e.NodesReady(ctx, names)
 }
-
-func (e *Env) short(host string) string { return strings.TrimPrefix(host, e.Group+"-") }
 
 // Host returns the host name of a base.
 func (e *Env) Host(base string) string { return e.Group + "-" + base }

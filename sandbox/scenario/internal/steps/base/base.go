@@ -32,11 +32,9 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.BaseAction) (string, er
 		return "cordoned " + strings.Join(nodes, ", "), err
 	case a.Drain != nil:
 		return drain(ctx, e, a.Drain)
-	case a.Uncordon != nil:
-		nodes, err := cordon(ctx, e, a.Uncordon, false)
-		return "uncordoned " + strings.Join(nodes, ", "), err
 	}
-	return "", fmt.Errorf("the step says nothing to do with bases")
+	nodes, err := cordon(ctx, e, a.Uncordon, false)
+	return "uncordoned " + strings.Join(nodes, ", "), err
 }
 
 // add adds bases to a set, or defines a new set.

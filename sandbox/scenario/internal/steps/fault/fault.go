@@ -4,10 +4,11 @@ package fault
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
@@ -22,10 +23,8 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.FaultAction) (string, e
 		return set(ctx, e, a.Set)
 	case a.Clear != nil:
 		return clearFaults(ctx, e, a.Clear)
-	case a.Await != nil:
-		return await(ctx, e, a.Await)
 	}
-	return "", errors.New("the fault step has no action: set set, clear or await")
+	return await(ctx, e, a.Await)
 }
 
 func set(ctx context.Context, e *steps.Env, a *v1alpha1.FaultSet) (string, error) {
@@ -33,10 +32,7 @@ func set(ctx context.Context, e *steps.Env, a *v1alpha1.FaultSet) (string, error
 	if err != nil {
 		return "", err
 	}
-	i := fault.Injection{Fault: e.Named(a.Fault), Target: a.Target, Bases: hosts, Group: e.Group}
-	if a.Replica != nil {
-		i.Replica = *a.Replica
-	}
+	i := fault.Injection{Fault: e.Named(a.Fault), Target: a.Target, Bases: hosts, Group: e.Group, Replica: ptr.Deref(a.Replica, 0)}
 	if a.Target != v1alpha1.TargetBase && (i.Probability != 0 || i.Delay.Spread != 0) { // bases have the seed of the run
 		i.Seed = cmp.Or(i.Seed, e.Seed)
 	}

@@ -22,9 +22,6 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.TrafficAction) (string,
 	if a.Start != nil {
 		return start(ctx, e, *a.Start)
 	}
-	if a.Stop == nil {
-		return "", fmt.Errorf("the step says nothing to do with traffic")
-	}
 	stream, err := e.StopStream(ctx, a.Stop.Name)
 	if err != nil {
 		return "", err

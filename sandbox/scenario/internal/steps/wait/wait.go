@@ -27,10 +27,8 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Wait) (string, error) {
 		return gone(ctx, e, *a.Gone)
 	case a.Quiet != nil:
 		return untilQuiet(ctx, e, a.Quiet.Duration)
-	case a.Step != "":
-		return e.Join(ctx, a.Step)
 	}
-	return "", fmt.Errorf("the wait says nothing to wait for")
+	return e.Join(ctx, a.Step)
 }
 
 // progress waits until judge reports all objects of a Ref as done. There must be one. Objects that are being deleted
