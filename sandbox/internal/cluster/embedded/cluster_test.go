@@ -64,11 +64,11 @@ func describesItself(t *testing.T, c *ControlPlane) {
 	if diff := cmp.Diff(want, description{d.Sandbox, d.Kubeconfig, d.Context, d.Version}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if marked, err := cluster.Marked(t.Context(), c.client, cluster.Owner{Sandbox: "demo"}); !marked || err != nil {
+	if marked, err := cluster.Marked(t.Context(), c.client(), cluster.Owner{Sandbox: "demo"}); !marked || err != nil {
 		t.Errorf("Marked: %v, %v", marked, err)
 	}
 	var other *cluster.OtherSandboxError
-	if err := cluster.Mark(t.Context(), c.client, cluster.Owner{Sandbox: "another"}); !errors.As(err, &other) || other.Owner.Sandbox != "demo" {
+	if err := cluster.Mark(t.Context(), c.client(), cluster.Owner{Sandbox: "another"}); !errors.As(err, &other) || other.Owner.Sandbox != "demo" {
 		t.Errorf("another sandbox marks it: %v", err)
 	}
 }
@@ -98,7 +98,7 @@ func letsInWhomRBACAllows(t *testing.T, c *ControlPlane) {
 	if err := list(user); !apierrors.IsForbidden(err) {
 		t.Errorf("a user without roles lists Nodes: %v", err)
 	}
-	_, err = c.client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+	_, err = c.client().RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "test"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: deploy.User}},
@@ -107,7 +107,7 @@ func letsInWhomRBACAllows(t *testing.T, c *ControlPlane) {
 	if err := within(t, func(context.Context) error { return list(user) }); err != nil {
 		t.Errorf("a user with a role lists Nodes: %v", err)
 	}
-	must(t, c.client.RbacV1().ClusterRoleBindings().Delete(t.Context(), "test", metav1.DeleteOptions{}))
+	must(t, c.client().RbacV1().ClusterRoleBindings().Delete(t.Context(), "test", metav1.DeleteOptions{}))
 	must(t, within(t, func(context.Context) error {
 		if err := list(user); !apierrors.IsForbidden(err) {
 			return fmt.Errorf("the role is gone, and yet: %w", err)
@@ -130,7 +130,7 @@ func strangersConfig(t *testing.T, config *rest.Config) *rest.Config {
 // A Node that comes bears no taint, until the controller manager sees that it is not ready.
 func taintsNodesThatAreNotReady(t *testing.T, c *ControlPlane) {
 	notReady := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
-	nodes := c.client.CoreV1().Nodes()
+	nodes := c.client().CoreV1().Nodes()
 	created, err := nodes.Create(t.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "not-ready"},
 		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}},
@@ -152,12 +152,12 @@ func taintsNodesThatAreNotReady(t *testing.T, c *ControlPlane) {
 func handsOutServiceAddresses(t *testing.T, c *ControlPlane) {
 	_, network, err := net.ParseCIDR("10.96.0.0/16")
 	must(t, err)
-	api, err := c.client.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+	api, err := c.client().CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
 	must(t, err)
 	if api.Spec.ClusterIP != "10.96.0.1" {
 		t.Errorf("the Service of the API has %s", api.Spec.ClusterIP)
 	}
-	made, err := c.client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
+	made, err := c.client().CoreV1().Services("default").Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}, Selector: map[string]string{"app": "biz"}},
 	}, metav1.CreateOptions{})
@@ -169,19 +169,19 @@ func handsOutServiceAddresses(t *testing.T, c *ControlPlane) {
 
 func schedulesPods(t *testing.T, c *ControlPlane) {
 	for i := range 3 {
-		must(t, makeNode(t.Context(), c.client, i))
+		must(t, makeNode(t.Context(), c.client(), i))
 	}
-	_, err := c.client.AppsV1().Deployments("default").Create(t.Context(), deployment(6), metav1.CreateOptions{})
+	_, err := c.client().AppsV1().Deployments("default").Create(t.Context(), deployment(6), metav1.CreateOptions{})
 	must(t, err)
 	must(t, within(t, func(ctx context.Context) error {
-		pods, err := c.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
+		pods, err := c.client().CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
 		return counted(6, err, len(pods.Items), func(i int) bool { return strings.HasPrefix(pods.Items[i].Spec.NodeName, "base-") })
 	}))
 	must(t, within(t, func(ctx context.Context) error {
-		events, err := c.client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "reason=Scheduled"})
+		events, err := c.client().CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "reason=Scheduled"})
 		return counted(6, err, len(events.Items), func(int) bool { return true })
 	}))
-	node, err := c.client.CoreV1().Nodes().Get(t.Context(), "base-0000", metav1.GetOptions{})
+	node, err := c.client().CoreV1().Nodes().Get(t.Context(), "base-0000", metav1.GetOptions{})
 	must(t, err)
 	if len(node.Annotations) != 0 || node.Spec.PodCIDR != "" {
 		t.Errorf("somebody wrote to a Node for nothing: annotations %v, PodCIDR %q", node.Annotations, node.Spec.PodCIDR)
@@ -209,14 +209,14 @@ func reachesAKubelet(t *testing.T, c *ControlPlane) {
 		{Type: corev1.NodeInternalIP, Address: "198.18.0.1"}, {Type: corev1.NodeInternalDNS, Address: "localhost"},
 	}
 	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(kubelet.Listener.Addr().(*net.TCPAddr).Port)
-	_, err = c.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
+	_, err = c.client().CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
 	must(t, err)
-	_, err = c.client.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
+	_, err = c.client().CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "with-logs"},
 		Spec:       corev1.PodSpec{NodeName: "base-logs", Containers: []corev1.Container{{Name: "biz", Image: "biz"}}},
 	}, metav1.CreateOptions{})
 	must(t, err)
-	logs, err := c.client.CoreV1().Pods("default").GetLogs("with-logs", &corev1.PodLogOptions{}).DoRaw(t.Context())
+	logs, err := c.client().CoreV1().Pods("default").GetLogs("with-logs", &corev1.PodLogOptions{}).DoRaw(t.Context())
 	want := "kube-apiserver-kubelet-client asked for /containerLogs/default/with-logs/biz"
 	if err != nil || string(logs) != want {
 		t.Errorf("logs are %q (%v), want %q", logs, err, want)

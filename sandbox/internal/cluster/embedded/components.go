@@ -243,9 +243,9 @@ func (c *ControlPlane) kubeconfig(component string) string {
 }
 
 func (c *ControlPlane) port(component string) string {
-	return strconv.Itoa(c.ports[component])
+	return strconv.Itoa(c.at.Load().ports[component])
 }
-func (c *ControlPlane) url(component string) string { return c.ports.url(component) }
+func (c *ControlPlane) url(component string) string { return c.at.Load().ports.url(component) }
 
 // hasData reports whether etcd has run in this state directory before.
 func (c *ControlPlane) hasData() bool {

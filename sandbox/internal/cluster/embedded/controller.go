@@ -41,7 +41,7 @@ func (c *ControlPlane) Dismiss(context.Context, map[string]bool) error { return 
 // its bases, with their Pods. A base from outside gets a new Node when it next
 // says something.
 func (c *ControlPlane) Sweep(ctx context.Context) error {
-	return nodes.Sweep(ctx, c.client)
+	return nodes.Sweep(ctx, c.client())
 }
 
 // Serving issues a certificate of the cluster's authority for hosts, and names the authority's

@@ -13,7 +13,7 @@ import (
 
 // renewDeadline is how long the controller manager and the scheduler of a real cluster go on without
 // the API server: then they have lost their leader election and end, and their kubelet starts them
-// again. One that went on would, at its first sight, take all Nodes for unreachable.
+// anew. One that went on would, at its first sight, take all Nodes for unreachable.
 const renewDeadline = 10 * time.Second
 
 // startTime is what the API server needs at least until it answers, at any speed. Till then nobody can
@@ -33,7 +33,7 @@ type part struct {
 // elected are those that a real cluster elects.
 var elected = []string{controllerManager, scheduler}
 
-// Act implements component.Part.
+// Act is that of component.Part.
 func (p *part) Act(ctx context.Context, name string, action component.Action) error {
 	deadline := p.c.period(renewDeadline)
 	switch action {

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -25,7 +27,7 @@ type Options struct {
 	// Owner is what the cluster is marked with; its kubeconfig context bears its name, as
 	// koup-<name>. The name is required.
 	Owner cluster.Owner
-	// Dir is the state directory of this cluster: certificates, the data of etcd, kubeconfigs.
+	// Dir is the state folder of this cluster: certificates, the data of etcd, kubeconfigs.
 	// Required; made if missing.
 	Dir string
 	// Binary is the path of koup-controlplane. Required.
@@ -57,6 +59,9 @@ const (
 	firstService = "10.96.0.1"
 	// clusterDomain is the DNS suffix of Services.
 	clusterDomain = "cluster.local"
+	// portAttempts is the number of attempts to start a component whose port another process takes between picking and
+	// listening. Two sandboxes that start at the same time may pick the same port.
+	portAttempts = 3
 )
 
 // ControlPlane is a Kubernetes API of this machine. Run its Steps in order, then use Cluster; end
@@ -70,12 +75,19 @@ type ControlPlane struct {
 	tokens             map[string]string // by user; new ones at each start
 	health, etcdHealth *http.Client
 	hadData            bool // etcd has run in Dir before this start
-	ports              ports
-	config             *rest.Config
-	client             kubernetes.Interface
 
+	at      atomic.Pointer[access]
 	version string
 }
+
+// access is how the components are reached. It does not change; other ports make another.
+type access struct {
+	ports  ports
+	config *rest.Config
+	client kubernetes.Interface
+}
+
+func (c *ControlPlane) client() kubernetes.Interface { return c.at.Load().client }
 
 // New checks the options. It starts and writes nothing.
 func New(o Options) (*ControlPlane, error) {
@@ -111,7 +123,7 @@ func (c *ControlPlane) Steps() cluster.Steps {
 // Cluster describes the running cluster; call it after "Starting kube-apiserver".
 func (c *ControlPlane) Cluster() *cluster.Cluster {
 	return &cluster.Cluster{
-		Sandbox: c.o.Owner.Sandbox, Kubeconfig: c.o.Kubeconfig, Context: c.contextName(), Config: c.config, Version: c.version,
+		Sandbox: c.o.Owner.Sandbox, Kubeconfig: c.o.Kubeconfig, Context: c.contextName(), Config: c.at.Load().config, Version: c.version,
 	}
 }
 
@@ -158,26 +170,26 @@ func (c *ControlPlane) prepare(context.Context) error {
 	if err := c.writeSchedulerConfig(); err != nil {
 		return err
 	}
-	return c.pickPorts()
+	return c.settlePorts(loadPorts(c.o.Dir), componentNames...)
 }
 
-// pickPorts picks the ports, and writes the kubeconfigs, which name them. Ports of an earlier start are kept if they
-// are free.
-func (c *ControlPlane) pickPorts() error {
-	c.ports = loadPorts(c.o.Dir)
+// settlePorts picks ports for the named components, which do not run, and writes what depends on
+// them. The ports that the others have, or these had last, are in known.
+func (c *ControlPlane) settlePorts(known ports, names ...string) error {
+	known = maps.Clone(known)
 	if c.o.Listen.IsValid() {
-		c.ports[apiserver] = int(c.o.Listen.Port())
+		known[apiserver] = int(c.o.Listen.Port())
 	}
-	if err := c.ports.pick(componentNames...); err != nil {
+	if err := known.pick(names...); err != nil {
 		return err
 	}
-	if c.o.Listen.IsValid() && c.ports[apiserver] != int(c.o.Listen.Port()) {
+	if c.o.Listen.IsValid() && known[apiserver] != int(c.o.Listen.Port()) {
 		return fmt.Errorf("the Kubernetes API cannot listen on %s: the port is taken; choose another", c.o.Listen)
 	}
-	if err := c.ports.save(c.o.Dir); err != nil {
+	if err := known.save(c.o.Dir); err != nil {
 		return err
 	}
-	server := c.url(apiserver)
+	server := known.url(apiserver)
 	err := errors.Join(
 		c.adminKubeconfig(server),
 		c.tokenKubeconfig(c.kubeconfig(controllerManager), server, controllerManagerUser),
@@ -191,10 +203,11 @@ func (c *ControlPlane) pickPorts() error {
 		return fmt.Errorf("reading back the kubeconfig: %w", err)
 	}
 	config.QPS = -1
-	c.config = config
-	if c.client, err = kubernetes.NewForConfig(config); err != nil {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
 		return fmt.Errorf("making a client of the control plane: %w", err)
 	}
+	c.at.Store(&access{ports: known, config: config, client: client})
 	return nil
 }
 
@@ -217,7 +230,7 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 	if err := c.waitUntil(ctx, apiserver, c.serves); err != nil {
 		return err
 	}
-	version, err := cluster.ServerVersion(ctx, c.config)
+	version, err := cluster.ServerVersion(ctx, c.at.Load().config)
 	c.version = version
 	return err
 }
@@ -231,7 +244,7 @@ func (c *ControlPlane) startControllers(ctx context.Context) error {
 	if err := c.launch(ctx, controllerManager, scheduler); err != nil {
 		return err
 	}
-	if err := cluster.Mark(ctx, c.client, c.o.Owner); err != nil {
+	if err := cluster.Mark(ctx, c.client(), c.o.Owner); err != nil {
 		return err
 	}
 	return errors.Join(
@@ -248,11 +261,41 @@ func (c *ControlPlane) launch(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// waitUntil waits for a component.
+// waitUntil waits for a component. One that exited because its port was taken since it was picked
+// starts again, with another if it is taken still, together with those that call it.
 func (c *ControlPlane) waitUntil(ctx context.Context, name string, ready func(context.Context) error) error {
-	err := c.o.Supervisor.WaitUntil(ctx, name, ready)
-	if exited(err) && supervise.PortTaken(err) {
-		err = fmt.Errorf("%w; another process has taken its port %s; try again", err, c.port(name))
+	for attempt := 1; ; attempt++ {
+		err := c.o.Supervisor.WaitUntil(ctx, name, ready)
+		if !exited(err) || attempt == portAttempts || !c.at.Load().ports.taken(name) && !supervise.PortTaken(err) {
+			return err
+		}
+		c.o.Logger.Info("port was taken, starting again", "component", name, "port", c.port(name))
+		if err := c.moveToOtherPort(ctx, name); err != nil {
+			return err
+		}
 	}
-	return err
+}
+
+// moveToOtherPort stops name and its callers, settles a new port, and starts those of them again
+// that had been started.
+func (c *ControlPlane) moveToOtherPort(ctx context.Context, name string) error {
+	affected := []string{name}
+	if name == etcd || name == apiserver {
+		affected = componentNames[slices.Index(componentNames, name):]
+	}
+	var started []string
+	for _, st := range c.o.Supervisor.Status(ctx, nil) {
+		if slices.Contains(affected, st.Name) {
+			started = append(started, st.Name)
+		}
+	}
+	for _, name := range slices.Backward(started) {
+		if err := c.o.Supervisor.Stop(ctx, name); err != nil {
+			return err
+		}
+	}
+	if err := c.settlePorts(c.at.Load().ports, affected...); err != nil {
+		return err
+	}
+	return c.launch(ctx, started...)
 }

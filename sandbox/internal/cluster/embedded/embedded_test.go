@@ -6,9 +6,11 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -108,12 +110,12 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// One state directory lives through stop, start, a crash of the supervisor, and a wipe.
+// One state folder lives through stop, start, a crash of the supervisor, and a wipe.
 func TestStateFolder(t *testing.T) {
 	dir := t.TempDir()
 	c := newControlPlane(t, dir, func(o *Options) { o.Durable = true })
 	up(t, c)
-	_, err := c.client.CoreV1().ConfigMaps("default").Create(t.Context(),
+	_, err := c.client().CoreV1().ConfigMaps("default").Create(t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}, metav1.CreateOptions{})
 	must(t, err)
 	kubeconfig, err := os.ReadFile(c.Cluster().Kubeconfig)
@@ -150,7 +152,7 @@ func TestStateFolder(t *testing.T) {
 
 	again := newControlPlane(t, dir, nil)
 	up(t, again)
-	if _, err := again.client.CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil {
+	if _, err := again.client().CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil {
 		t.Errorf("an object of the first start: %v", err)
 	}
 	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
@@ -162,7 +164,7 @@ func TestStateFolder(t *testing.T) {
 
 	wiped := newControlPlane(t, dir, func(o *Options) { o.Wipe = true })
 	up(t, wiped)
-	_, err = wiped.client.CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{})
+	_, err = wiped.client().CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("an object from before the wipe: %v", err)
 	}
@@ -197,7 +199,63 @@ func TestDamagedData(t *testing.T) {
 	}
 }
 
-// Whoever stops in the middle is left with nothing running after Down.
+// A port can be taken between the moment it is picked and the moment the component listens.
+func TestPortTakenInBetween(t *testing.T) {
+	for _, name := range componentNames {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // much of a start is waiting
+			c, stranger := withoutPort(t, name)
+			defer func() { _ = stranger.Close() }() // nobody reads from it
+			steps, picked := c.Steps().All(), c.at.Load().ports[name]
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			for _, step := range steps[1:] {
+				if err := step.Run(ctx); err != nil {
+					t.Fatalf("%s: %v", step.Name, err)
+				}
+			}
+			if c.at.Load().ports[name] == picked {
+				t.Error("the taken port is still in use")
+			}
+			for _, st := range c.o.Supervisor.Status(ctx, nil) {
+				if !st.Ready {
+					t.Errorf("%s is not ready: %s", st.Name, st.Reason)
+				}
+			}
+		})
+	}
+}
+
+// withoutPort prepares a control plane one of whose ports is taken then.
+func withoutPort(t *testing.T, name string) (c *ControlPlane, stranger net.Listener) {
+	t.Helper()
+	for {
+		c = newControlPlane(t, t.TempDir(), nil)
+		must(t, c.prepare(t.Context()))
+		stranger, err := listen(c.at.Load().ports[name])
+		if err == nil {
+			return c, stranger
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) { // else another test was quicker, and may let go of it
+			t.Fatal(err)
+		}
+	}
+}
+
+// Who took the port may have been there for a moment only.
+func TestPortTakenForAMoment(t *testing.T) {
+	c, stranger := withoutPort(t, etcd)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	must(t, c.launch(ctx, etcd))
+	if err := c.o.Supervisor.WaitUntil(ctx, etcd, c.etcdReady); !exited(err) {
+		t.Fatalf("etcd goes on without its port: %v", err)
+	}
+	must(t, stranger.Close())
+	must(t, c.waitUntil(ctx, etcd, c.etcdReady))
+}
+
+// Whoever gives up in the middle is left with nothing running after Down.
 func TestCancelledStart(t *testing.T) {
 	dir := t.TempDir()
 	c := newControlPlane(t, dir, nil)

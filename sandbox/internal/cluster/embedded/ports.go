@@ -11,7 +11,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/port"
 )
 
-// ports of the components by name. They are kept in the state directory, because kubeconfigs that
+// ports of the components by name. They are kept in the state folder, because kubeconfigs that
 // people copied name them: a sandbox that starts again gets its old ports as long as nobody else
 // took them.
 type ports map[string]int
@@ -59,6 +59,16 @@ func (p ports) pick(names ...string) error {
 		p[name] = l.Addr().(*net.TCPAddr).Port
 	}
 	return nil
+}
+
+// taken tells whether somebody listens on the port of name.
+func (p ports) taken(name string) bool {
+	l, err := listen(p[name])
+	if err != nil {
+		return true
+	}
+	_ = l.Close()
+	return false
 }
 
 // url is where name answers.

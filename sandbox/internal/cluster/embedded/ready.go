@@ -36,13 +36,13 @@ func (c *ControlPlane) schedulerReady(ctx context.Context) error {
 	return c.ask(ctx, scheduler, "/readyz")
 }
 
-// serves reports whether the administrator can work with the API, whom no role needs to allow
+// serves tells whether the administrator can work with the API, whom no role needs to allow
 // anything: it answers, and has made the namespaces that every cluster has.
 func (c *ControlPlane) serves(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	for _, name := range []string{metav1.NamespaceSystem, metav1.NamespaceDefault} {
-		if _, err := c.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}); err != nil {
+		if _, err := c.client().CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
 		}
 	}
@@ -58,7 +58,7 @@ func (c *ControlPlane) controllersReady(ctx context.Context) error {
 	if err := c.ask(ctx, controllerManager, "/healthz"); err != nil {
 		return err
 	}
-	_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+	_, err := c.client().CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("no default service account yet: %w", err)
 	}
@@ -90,7 +90,7 @@ func (c *ControlPlane) ask(ctx context.Context, component, path string) error {
 	return nil
 }
 
-// newHealthClient trusts what ca signed and shows a certificate of the PKI directory.
+// newHealthClient trusts what ca signed and shows a certificate of the PKI folder.
 func newHealthClient(p *pki, ca, user string) (*http.Client, error) {
 	pair, err := tls.LoadX509KeyPair(p.crt(user), p.key(user))
 	if err != nil {
@@ -120,7 +120,7 @@ func failedChecks(body string) string {
 	return "; not passed: " + strings.Join(failed, ", ")
 }
 
-// exited reports whether err says that a component's process ended.
+// exited tells whether err says that a component's process ended.
 func exited(err error) bool {
 	var notReady *supervise.NotReadyError
 	return errors.As(err, &notReady) && notReady.Exited

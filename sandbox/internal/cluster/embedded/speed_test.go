@@ -14,6 +14,7 @@ func TestSpeed(t *testing.T) {
 		20: {"--node-monitor-period=250ms", "--node-monitor-grace-period=4s", "--node-startup-grace-period=4s", "--default-not-ready-toleration-seconds=15", "--default-unreachable-toleration-seconds=15"},
 	} {
 		c := &ControlPlane{o: Options{Speed: speed}, pki: &pki{}}
+		c.at.Store(&access{})
 		all := slices.Concat(c.controllerManagerFlags(), c.apiserverFlags())
 		for _, flag := range want {
 			if !slices.Contains(all, flag) {
