@@ -2,6 +2,7 @@ package docs
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -138,7 +139,7 @@ func (e *execution) try(ctx context.Context, c command) (out []string, err error
 			return out, nil
 		}
 		if !looks.MatchString(c.text) || time.Now().After(deadline) || ctx.Err() != nil {
-			return out, fmt.Errorf("error %v; output (-page +printed):\n%s\nunmasked:\n%s", err, cmp.Diff(masked(want), masked(out)), strings.Join(out, "\n"))
+			return out, errors.Join(err, fmt.Errorf("output (-page +printed):\n%s\nunmasked:\n%s", cmp.Diff(masked(want), masked(out)), strings.Join(out, "\n")))
 		}
 	}
 }

@@ -55,7 +55,7 @@ func TestExistingCluster(t *testing.T) {
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &kept.Name, LeaseDurationSeconds: ptr.To[int32](40)}}, metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() { must(t, leases.Delete(context.Background(), kept.Name, metav1.DeleteOptions{})) })
-	before, holders := inventory(t), holdersOf(t)
+	before, holders := inventory(t.Context(), t), holdersOf(t)
 
 	spec.Env = "dev"
 	if err := b.Up(t.Context(), spec); err == nil || !strings.Contains(err.Error(), `environment "dev" is in use`) || !strings.Contains(err.Error(), "module-controller.dev.") {
@@ -85,8 +85,8 @@ func TestExistingCluster(t *testing.T) {
 	if diff := cmp.Diff(holders, holdersOf(t)); diff != "" {
 		t.Errorf("Nodes of the other controller (-before +after down):\n%s", diff)
 	}
-	eventually(t, "down leaves the objects that were there before, and no others", func(context.Context) error {
-		if diff := cmp.Diff(before, inventory(t)); diff != "" {
+	eventually(t, "down leaves the objects that were there before, and no others", func(ctx context.Context) error {
+		if diff := cmp.Diff(before, inventory(ctx, t)); diff != "" {
 			return errors.New(diff)
 		}
 		return nil
@@ -112,7 +112,7 @@ func holdersOf(t *testing.T) map[string]string {
 }
 
 // inventory returns the UID of every object of the cluster by resource, namespace and name. Events are left out.
-func inventory(t *testing.T) map[string]string {
+func inventory(ctx context.Context, t *testing.T) map[string]string {
 	t.Helper()
 	disco, err := discovery.NewDiscoveryClientForConfig(config)
 	must(t, err)
@@ -128,7 +128,7 @@ func inventory(t *testing.T) map[string]string {
 			if r.Name == "events" || !slices.Contains(r.Verbs, "list") {
 				continue
 			}
-			items, err := objects.Resource(group.WithResource(r.Name)).List(t.Context(), metav1.ListOptions{})
+			items, err := objects.Resource(group.WithResource(r.Name)).List(ctx, metav1.ListOptions{})
 			must(t, err)
 			for _, item := range items.Items {
 				found[r.Name+" "+item.Namespace+"/"+item.Name] = string(item.UID)

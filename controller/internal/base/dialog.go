@@ -62,6 +62,7 @@ type query struct {
 	command arklet.Command
 }
 
+// NewDialog returns a Dialog without tunnels.
 func NewDialog(registry *Registry) *Dialog {
 	return &Dialog{
 		registry: registry, tunnels: map[tunnel.Key]Tunnel{},

@@ -68,6 +68,7 @@ const suspended = 2 * time.Second
 // ChangeKind is the kind of a Change.
 type ChangeKind int
 
+// The kinds of changes.
 const (
 	Appeared       ChangeKind = iota // a base that was not known, or was gone
 	InfoChanged                      // its metadata or address
@@ -415,6 +416,7 @@ func (r *Registry) Get(identity string) (Snapshot, bool) {
 	return b.snapshot(), true
 }
 
+// Count returns the number of bases by their liveness.
 func (r *Registry) Count() map[Liveness]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

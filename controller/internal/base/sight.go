@@ -10,6 +10,7 @@ import (
 // Event.
 type Blindness string
 
+// The reasons why missed heartbeats are ignored.
 const (
 	TunnelDown          Blindness = api.ReasonTunnelDown
 	ControllerSuspended Blindness = api.ReasonControllerSuspended

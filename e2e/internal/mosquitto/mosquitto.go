@@ -21,7 +21,8 @@ const (
 	// User has all permissions.
 	User = "koup"
 	// Guest has permissions only in the environment GuestEnv.
-	Guest    = "guest"
+	Guest = "guest"
+	// GuestEnv is the environment of Guest.
 	GuestEnv = "guests"
 
 	configFile, certFile, keyFile, passwordsFile, accessFile = "mosquitto.conf", "server.crt", "server.key", "passwords", "access"

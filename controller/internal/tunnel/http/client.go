@@ -80,14 +80,14 @@ func (t *Tunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) er
 			return nil
 		}
 		t.queries[q] = nil
-		t.calls.Go(func() { t.ask(q, c) })
+		t.calls.Go(func() { t.ask(q, c) }) //nolint:contextcheck // The call outlives Send.
 		return nil
 	case arklet.CommandInstallBiz, arklet.CommandUninstallBiz, arklet.CommandSwitchBiz:
 		if t.running[to.Identity] >= maxOperations {
 			return fmt.Errorf("%d operations are under way there", maxOperations)
 		}
 		t.running[to.Identity]++
-		t.calls.Go(func() { t.operate(c) })
+		t.calls.Go(func() { t.operate(c) }) //nolint:contextcheck // The call outlives Send.
 		return nil
 	default:
 		return fmt.Errorf("%s: %w", r.Command, tunnel.ErrNotSupported)
