@@ -233,7 +233,7 @@ func TestLintIrregularFiles(t *testing.T) {
 
 func TestExplain(t *testing.T) {
 	for topic, want := range map[string]string{
-		"": "FIELDS of spec:", "crash": "FAULT:  crash", "rules": "component-missing           error     Module Pods bear the label",
+		"": "FIELDS of spec:", "crash": "FAULT:  crash", "rules": "component-missing           error     Module Pods have the label",
 		"component-missing": "RULE:   component-missing (error)", "steps.apply.file": "FIELD:  step.apply.file <string>", "expressions": "vars.NAME",
 	} {
 		args := []string{"scenario", "explain"}
