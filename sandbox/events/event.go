@@ -149,7 +149,7 @@ type ModuleState string
 
 // The states of a module.
 const (
-	// ModuleUnresolved: the module could not be stopped, and was removed.
+	// ModuleUnresolved: the module is not in the base yet, or was removed because it could not be stopped.
 	ModuleUnresolved ModuleState = "UNRESOLVED"
 	// ModuleResolved: the module is being installed.
 	ModuleResolved ModuleState = "RESOLVED"

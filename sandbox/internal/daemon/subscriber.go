@@ -101,7 +101,7 @@ func baseChange(kind fakebase.EventKind) events.BaseChange {
 	return ""
 }
 
-// moduleState translates the state of a module. A module that could not be stopped is removed.
+// moduleState translates the state of a module.
 func moduleState(state fakebase.State) events.ModuleState {
 	switch state {
 	case fakebase.StateResolved:
@@ -115,6 +115,7 @@ func moduleState(state fakebase.State) events.ModuleState {
 	case fakebase.StateStopped:
 		return events.ModuleStopped
 	case fakebase.StateUnresolved:
+		return events.ModuleUnresolved
 	}
 	return ""
 }
