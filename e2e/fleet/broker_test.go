@@ -33,8 +33,8 @@ const subnets = 20
 // container is Mosquitto in a container of its own network, with an address that survives a restart.
 type container struct {
 	*mosquitto.Files
-	engine *testcontainers.DockerProvider
-	id     string
+	engine      *testcontainers.DockerProvider
+	id, network string
 }
 
 // startContainer runs Mosquitto in a container until the test ends.
@@ -45,7 +45,7 @@ func startContainer(t *testing.T) *container {
 	check.Must(t, err)
 	made, ip := newNetwork(t)
 	folder := t.TempDir()
-	c := &container{engine: engine}
+	c := &container{engine: engine, network: made}
 	c.Files, err = mosquitto.Write(folder, "0.0.0.0:"+brokerPort, []string{ip.String()}, brokerFolder, "root")
 	check.Must(t, err)
 	parts, err := mosquitto.Parts(t.Context())
@@ -81,6 +81,13 @@ func startContainer(t *testing.T) *container {
 		return err
 	})
 	return c
+}
+
+// connect lets another container reach the broker. An engine isolates its networks from each other.
+func (c *container) connect(t *testing.T, name string) {
+	t.Helper()
+	_, err := c.engine.Client().NetworkConnect(t.Context(), c.network, client.NetworkConnectOptions{Container: name})
+	check.Must(t, err)
 }
 
 // newNetwork makes a network with a subnet of its own, because an engine assigns fixed addresses only there.

@@ -51,7 +51,7 @@ type theirs struct {
 }
 
 // newTheirs creates a kind cluster of three nodes with the images.
-func newTheirs(t *testing.T, programs string) *theirs {
+func newTheirs(t *testing.T, programs string, broker *container) *theirs {
 	t.Helper()
 	name, folder := envconf.RandomName("theirs", 10), t.TempDir()
 	c := &theirs{kubeconfig: filepath.Join(folder, "kubeconfig"), context: "kind-" + name}
@@ -94,6 +94,9 @@ func newTheirs(t *testing.T, programs string) *theirs {
 		programImage(t, folder, agentImage, filepath.Join(programs, "koupsandbox"))}
 	all, err := provider.ListInternalNodes(name)
 	check.Must(t, err)
+	for _, node := range all {
+		broker.connect(t, node.String())
+	}
 	c.route(t, all)
 	for _, node := range all {
 		for _, archive := range archives {
@@ -212,7 +215,7 @@ func (c *theirs) up(t *testing.T, f *fleet) {
 func TestFleet(t *testing.T) {
 	f := newFleet(t)
 	broker := startContainer(t)
-	c := newTheirs(t, f.Bin)
+	c := newTheirs(t, f.Bin, broker)
 	c.broker = broker
 	f.client = c.client
 	there, err := c.objects(t.Context())
