@@ -94,11 +94,9 @@ func newTheirs(t *testing.T, programs string, broker *container) *theirs {
 		programImage(t, folder, agentImage, filepath.Join(programs, "koupsandbox"))}
 	all, err := provider.ListInternalNodes(name)
 	check.Must(t, err)
+	c.route(t, all) // it needs nodes with one network
 	for _, node := range all {
 		broker.connect(t, node.String())
-	}
-	c.route(t, all)
-	for _, node := range all {
 		for _, archive := range archives {
 			file, err := os.Open(archive)
 			check.Must(t, err)
