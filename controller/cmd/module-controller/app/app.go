@@ -149,7 +149,7 @@ func (s *settings) flags() []cli.Flag {
 	deployments.EnvVars = append(deployments.EnvVars, "ENABLE_MODULE_REPLICAS_SYNC_WITH_BASE")
 	mqttPort := number(&s.mqtt.Port, "mqtt-port", 0, 0, 65535, "`PORT` of the broker")
 	mqttPort.DefaultText = "1883, with TLS 8883"
-	attempts := number(&o.InstallAttempts, "install-attempts", 0, 0, unlimited, "how often a module is installed in vain")
+	attempts := number(&o.InstallAttempts, "install-attempts", 0, 0, unlimited, "maximum number of failed installs of a module")
 	attempts.DefaultText = "6"
 	return []cli.Flag{
 		toggle(&s.mqttEnabled, "enable-mqtt-tunnel", "reach bases over MQTT"),
