@@ -15,11 +15,10 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// The indexes find Pods by their Node, by namespace and module name, and by the result of deploymentOf.
+// The indexes find Pods by their Node, and by namespace and module name.
 const (
-	indexNode       = "node"
-	indexModule     = "module"
-	indexDeployment = "deployment"
+	indexNode   = "node"
+	indexModule = "module"
 )
 
 // podWatches are caches of Pods.
@@ -39,12 +38,6 @@ func newPodWatch(client kubernetes.Interface, labelSelector, fieldSelector strin
 				keys = append(keys, pod.Namespace+"/"+c.Name)
 			}
 			return keys, nil
-		},
-		indexDeployment: func(obj any) ([]string, error) {
-			if deployment := deploymentOf(obj.(*corev1.Pod)); deployment != "" {
-				return []string{deployment}, nil
-			}
-			return nil, nil
 		},
 	})
 	return watch

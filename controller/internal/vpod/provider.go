@@ -114,6 +114,7 @@ type Provider struct {
 	store      *store
 	writer     *writer
 	gaps       gaps
+	rollouts   rollouts
 	templates  templates
 	unmanaged  podWatches // see watchUnmanaged
 	versions   *configmap.Resolver
@@ -142,7 +143,7 @@ func New(opts Options, client kubernetes.Interface, registry *base.Registry, dia
 	opts.Failed = cmp.Or(opts.Failed, podstatus.FailedUnowned)
 	p := &Provider{
 		opts: opts, registry: registry, dialog: dialog, informer: NewInformer(client), templates: newTemplates(opts.Workloads),
-		nodes: map[string]string{}, served: map[string]*service{}, gaps: gaps{open: map[gap]int{}},
+		nodes: map[string]string{}, served: map[string]*service{}, gaps: gaps{open: map[gap]int{}}, rollouts: rollouts{counts: map[string]*rolloutCount{}},
 	}
 	p.store = newStore(p.templates.outdated)
 	p.writer = &writer{client: client, pods: p.informer}
@@ -165,6 +166,9 @@ func (p *Provider) Informer() *Informer { return p.informer }
 
 // Start serves Pods until ctx is done, and waits for the work in progress.
 func (p *Provider) Start(ctx context.Context) error {
+	if err := p.informer.watch(p.rollouts.handler()); err != nil {
+		return err
+	}
 	if err := p.informer.Observe(p.podChanged); err != nil {
 		return err
 	}
@@ -422,9 +426,10 @@ func (p *Provider) podChanged(pod *corev1.Pod) {
 	foreign := known && e.written.shown(pod)
 	p.tolerate(pod)
 	switch {
+	case deletedNow(pod): // the event of its deletion follows
 	case pod.DeletionTimestamp != nil && known:
 		p.beginDeletion(pod)
-	case !deletedNow(pod): // otherwise the event of its deletion follows
+	default:
 		p.takeUp(pod)
 	}
 	if foreign {

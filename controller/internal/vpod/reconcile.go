@@ -170,7 +170,7 @@ func (p *Provider) terminating(t plan.Terminating, v podSnapshot, wanted bool, k
 	if until := pod.DeletionTimestamp.Add(-plan.LastMoment); until.After(t.Until) {
 		t.Until = until
 	}
-	t.SuccessorComes = t.SuccessorComes || !wanted && p.informer.successorComes(pod)
+	t.SuccessorComes = t.SuccessorComes || !wanted && p.rollouts.successorComes(pod)
 	t.PreStop = max(t.PreStop, min(v.module.preStop, t.Until.Sub(t.Since)))
 	if now.Before(t.Until) {
 		t.Endpoints = t.Endpoints.With(p.quietSince(v.podRecord, v.notReadySince, now, key))

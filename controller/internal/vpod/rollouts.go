@@ -2,36 +2,85 @@ package vpod
 
 import (
 	"strings"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 )
 
+// rollouts counts the Pods of each Deployment. A search of the cache for each deleted Pod takes quadratic time in a
+// rolling update.
+type rollouts struct {
+	mu     sync.Mutex
+	counts map[string]*rolloutCount // by the result of deploymentOf
+}
+
+// rolloutCount has the numbers of Pods of a Deployment that are not deleted and have not ended.
+type rolloutCount struct {
+	bySet                  map[string]int // by ReplicaSet
+	unbound, unschedulable int
+}
+
+// handler returns an event handler that keeps the counts up to date.
+func (r *rollouts) handler() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { r.add(obj.(*corev1.Pod), 1) },
+		UpdateFunc: func(before, obj any) {
+			r.add(obj.(*corev1.Pod), 1)
+			r.add(before.(*corev1.Pod), -1)
+		},
+		DeleteFunc: func(obj any) {
+			if pod := podOf(obj); pod != nil {
+				r.add(pod, -1)
+			}
+		},
+	}
+}
+
+// add adds n to the counts that a Pod belongs to.
+func (r *rollouts) add(pod *corev1.Pod, n int) {
+	deployment := deploymentOf(pod)
+	if deployment == "" || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	count := r.counts[deployment]
+	if count == nil {
+		count = &rolloutCount{bySet: map[string]int{}}
+		r.counts[deployment] = count
+	}
+	set := metav1.GetControllerOf(pod).Name
+	if count.bySet[set] += n; count.bySet[set] == 0 {
+		delete(count.bySet, set)
+	}
+	if pod.Spec.NodeName == "" {
+		count.unbound += n
+		if c := podstatus.Condition(&pod.Status, corev1.PodScheduled); c != nil && c.Reason == corev1.PodReasonUnschedulable {
+			count.unschedulable += n
+		}
+	}
+	if len(count.bySet) == 0 {
+		delete(r.counts, deployment)
+	}
+}
+
 // successorComes reports whether the base of a deleted Pod may get another Pod of its Deployment: a Pod waits for a Node, or
 // an update of the Deployment is in progress. It returns false if a Pod is unschedulable, which may wait for the resources
 // of this Pod.
-func (i *Informer) successorComes(pod *corev1.Pod) bool {
-	unbound, old, others := false, false, false
-	for _, other := range i.find(indexDeployment, deploymentOf(pod)) {
-		if other.DeletionTimestamp != nil || other.Status.Phase == corev1.PodFailed || other.Status.Phase == corev1.PodSucceeded {
-			continue
-		}
-		if other.Spec.NodeName == "" {
-			if c := podstatus.Condition(&other.Status, corev1.PodScheduled); c != nil && c.Reason == corev1.PodReasonUnschedulable {
-				return false
-			}
-			unbound = true
-		}
-		if metav1.GetControllerOf(other).Name == metav1.GetControllerOf(pod).Name {
-			old = true
-		} else {
-			others = true
-		}
+func (r *rollouts) successorComes(pod *corev1.Pod) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	count := r.counts[deploymentOf(pod)]
+	if count == nil || count.unschedulable > 0 {
+		return false
 	}
-	return unbound || old && others
+	_, updating := count.bySet[metav1.GetControllerOf(pod).Name]
+	return count.unbound > 0 || updating && len(count.bySet) > 1
 }
 
 // deploymentOf returns the Deployment of a Pod as namespace/name; empty if no Deployment created the Pod. A Deployment names
