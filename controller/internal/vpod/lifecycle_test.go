@@ -44,6 +44,23 @@ func TestADeletionThatStoppedHalfWay(t *testing.T) {
 	})
 }
 
+// The API server sends an event before it removes a Pod that was deleted without a grace period.
+func TestPodIsNotDeletedTwice(t *testing.T) {
+	in(t, "", Options{}, func(t *testing.T, w *world) {
+		w.create("p", container("biz1", "1"))
+		w.pass(2 * time.Second)
+		before := len(writes(w))
+		pod := w.pod("p").DeepCopy()
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = ptr.To(metav1.Now()), ptr.To[int64](0)
+		w.update(pod)
+		w.pass(time.Minute)
+		wantDiff(t, "writes", []string{}, writes(w)[before:])
+		w.forceDelete("p")
+		w.pass(10 * time.Second)
+		wantDiff(t, "modules", map[string]string{}, w.base.states())
+	})
+}
+
 // What a list says reaches the Pod at once, whatever command is under way.
 func TestReadyIsNeverOlderThanTheList(t *testing.T) {
 	in(t, "uninstalled by somebody else while installs hang", Options{}, func(_ *testing.T, w *world) {
