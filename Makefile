@@ -145,23 +145,28 @@ $(REALBASE)/base.jar: e2e/realbase/build $(shell find e2e/realbase/java -name ta
 realbase: $(REALBASE)/base.jar ## Build a real Koupleless base and its module (JDK 17 and Maven)
 
 ##@ Check
-.PHONY: test unit e2e lint bench ci generate verify
-test: unit e2e ## Run every test
+.PHONY: test test-quick unit e2e lint bench ci generate verify
+test: unit e2e ## Run every test that needs no container engine, JVM or browser
+
+# BASE is the commit that the packages are compared with.
+test-quick: export BASE := $(BASE)
+test-quick: build ## Test the packages that you have changed, and run one scenario
+	@tools/test-quick
 
 # gotestsum prints failures as they come, and at the end the skipped tests with their reasons.
 SUM := $(BIN)/gotestsum --format pkgname-and-test-fails --hide-summary failed -- -race -ldflags "-s -w"
 
 unit: $(BIN)/koup-controlplane $(BIN)/gotestsum ## Run the unit tests with the race detector
+	@echo "== Unit tests with the race detector: usually 3 to 6 minutes; packages that have not changed are not tested again"
 	$(SUM) -timeout 15m $(PACKAGES)
 	$(KUBE_GO) test -ldflags "$(LDFLAGS)" ./...
 
-# kind, fleets, real bases and the proof of the fuzzer have targets of their own.
-#
-# The documents and the scenarios come last, each alone: they judge requests by the millisecond, and other sandboxes would take
-# their processor. The packages before them go three at once: now and then each of them waits.
+# kind, fleets, real bases, browsers and the proof of the fuzzer have targets of their own. The scenarios take longest, so they
+# start first.
+E2E := ./e2e/scenarios $$(go list ./e2e/... | grep -vE '/e2e/(board|scenarios|fleet|fuzz|kind|realbase)$$')
 e2e: build $(BIN)/gotestsum ## Run the tests that drive a running sandbox
-	$(SUM) -count=1 -timeout 20m -p 3 $$(go list ./e2e/... | grep -vE '/e2e/(board|docs|scenarios|fleet|fuzz|kind|realbase)$$')
-	$(SUM) -count=1 -timeout 20m -p 1 ./e2e/docs ./e2e/scenarios
+	@echo "== Tests of running sandboxes: the scenarios, the commands, and the commands in the documents: usually 4 to 6 minutes"
+	$(SUM) -count=1 -timeout 20m -p 3 $(E2E)
 
 # Tests that need root, as PACKAGE:TESTS. Without root they are skipped. CI runs them with sudo, and a skipped test is a failure.
 ROOT_TESTS := sandbox/internal/control:TestOnlyItsUserMayCall|TestAClientRefusesADaemonOfAnotherUser sandbox/internal/state:TestAFolderOfAnotherUserIsRefused|TestCheckOwner \

@@ -39,15 +39,11 @@ func Named(name string) (Mutation, error) {
 
 // Build builds the controller with the mutation. root is the repository, and file is the resulting binary.
 func (m Mutation) Build(ctx context.Context, root, file string) error {
-	return m.build(ctx, root, file, "./controller/cmd/module-controller")
-}
-
-func (m Mutation) build(ctx context.Context, root, output string, packages ...string) error {
 	root, err := filepath.Abs(root)
 	if err != nil {
 		return err
 	}
-	if output, err = filepath.Abs(output); err != nil {
+	if file, err = filepath.Abs(file); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "mutate")
@@ -59,7 +55,7 @@ func (m Mutation) build(ctx context.Context, root, output string, packages ...st
 	if err != nil {
 		return fmt.Errorf("mutation %s: %w", m.Name, err)
 	}
-	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-trimpath", "-overlay", overlay, "-o", output}, packages...)...)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-overlay", overlay, "-o", file, "./controller/cmd/module-controller")
 	cmd.Dir = root
 	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

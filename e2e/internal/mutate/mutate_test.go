@@ -1,22 +1,13 @@
 package mutate
 
-import (
-	"os"
-	"path"
-	"testing"
-)
+import "testing"
 
-// TestMutationsFitTheCode fails if the controller no longer contains the text that a mutation replaces, or does not compile with it.
+// TestMutationsFitTheCode fails if the controller no longer contains the text that a mutation replaces. The tests that
+// build mutations show that they compile.
 func TestMutationsFitTheCode(t *testing.T) {
 	for _, m := range All {
-		t.Run(m.Name, func(t *testing.T) {
-			var packages []string
-			for _, e := range m.Edits {
-				packages = append(packages, "./"+path.Dir(e.File))
-			}
-			if err := m.build(t.Context(), "../../..", os.DevNull, packages...); err != nil {
-				t.Error(err)
-			}
-		})
+		if _, err := m.writeOverlay("../../..", t.TempDir()); err != nil {
+			t.Errorf("mutation %s: %v", m.Name, err)
+		}
 	}
 }

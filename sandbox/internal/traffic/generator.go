@@ -50,8 +50,8 @@ func NewGenerator(o GeneratorOptions) *Generator {
 	return &Generator{o: o, started: make(chan struct{}), groups: map[string]map[string]*stream{}, order: map[string][]string{}}
 }
 
-// Start lets streams run until ctx ends, which cuts all of them off, and returns nil
-// when they have ended. It can be called once.
+// Start lets streams run until ctx ends, which cuts all of them off, and returns
+// when they have ended. It measures delays of the machine meanwhile. It can be called once.
 func (g *Generator) Start(ctx context.Context) error {
 	g.mu.Lock()
 	g.launch = func(p plan, do func(context.Context) Record, lost func(Record)) *stream {
@@ -59,12 +59,13 @@ func (g *Generator) Start(ctx context.Context) error {
 	}
 	g.mu.Unlock()
 	close(g.started)
+	err := g.measureDelays(ctx)
 	<-ctx.Done()
 	g.mu.Lock()
 	g.launch = nil
 	g.mu.Unlock()
 	g.wg.Wait()
-	return nil
+	return err
 }
 
 // settleTime is how long a stream waits for the first endpoint of its Service.

@@ -23,7 +23,9 @@ type ledger struct {
 	results  map[Result]int
 	versions map[string]int
 	late     time.Duration
-	slowest  time.Duration
+	// reference is when the reference request was sent that has no answer yet; zero if there is none.
+	reference time.Time
+	slowest   time.Duration
 	// latencies of OK answers in microseconds, with three digits.
 	latencies *hdrhistogram.Histogram
 }
@@ -82,7 +84,7 @@ func (l *ledger) summary() Summary {
 	return Summary{
 		Sent: l.begun, Open: l.begun - l.finished, Lost: l.lostSoFar(),
 		Results: maps.Clone(l.results), Versions: maps.Clone(l.versions),
-		P50: l.quantile(50), P99: l.quantile(99), Max: l.slowest, Late: l.late, Started: l.start,
+		P50: l.quantile(50), P99: l.quantile(99), Max: l.slowest, Late: l.delay(), Started: l.start,
 	}
 }
 

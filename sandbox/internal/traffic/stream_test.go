@@ -216,3 +216,21 @@ func TestSpecIsChecked(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A reference request without an answer counts as a delay, too: a stream may end before the answer comes.
+func TestReferenceRequestDelaysAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger(time.Now())
+		sent := time.Now()
+		l.measure(sent)
+		time.Sleep(3 * time.Second)
+		if late := l.summary().Late; late != 3*time.Second {
+			t.Errorf("late without an answer is %v, want 3s", late)
+		}
+		l.measured(sent, time.Now())
+		time.Sleep(time.Minute)
+		if late := l.summary().Late; late != 3*time.Second {
+			t.Errorf("late after the answer is %v, want 3s", late)
+		}
+	})
+}
