@@ -271,6 +271,7 @@ test-extended: build ## Run the long and random tests that CI leaves out
 	$(MAKE) e2e-long
 	$(MAKE) fuzz-decoders
 	$(MAKE) soak
+	$(MAKE) bench BENCH='Idle/bases=10000$$'
 	$(MAKE) fuzz
 	$(MAKE) fuzz-proof
 	$(MAKE) licenses
