@@ -223,11 +223,10 @@ func succeeded(a arklet.Answer) bool {
 
 // classify returns the code of arklet for an answer. state is the state of the module in the list of the base.
 func classify(a arklet.Answer, state arklet.State) errcode.Code {
-	answer := errcode.Answer{ErrorCode: a.ErrorCode, Code: a.Code, Message: a.Message, DataCode: a.DataCode, DataMessage: a.DataMessage, BizState: string(state)}
 	if a.Command == arklet.CommandUninstallBiz {
-		return errcode.ClassifyUninstall(answer)
+		return arklet.ClassifyUninstall(a)
 	}
-	return errcode.ClassifyInstall(answer)
+	return arklet.ClassifyInstall(a, state)
 }
 
 // listModules requests the list of the base. The list is not older than notBefore.
