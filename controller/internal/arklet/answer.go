@@ -42,6 +42,11 @@ func (a Answer) AlreadyInstalled() bool { return strings.EqualFold(a.DataCode, "
 // NotInstalled reports whether the base does not have the module (protocol 6, condition 17).
 func (a Answer) NotInstalled() bool { return strings.EqualFold(a.DataCode, "NOT_FOUND_BIZ") }
 
+// Done reports whether a command succeeded, or its result was there before.
+func (a Answer) Done() bool {
+	return a.Succeeded() || a.Command == CommandInstallBiz && a.AlreadyInstalled() || a.Command == CommandUninstallBiz && a.NotInstalled()
+}
+
 // UnderWay reports whether the base is executing the same command (protocol 4.8).
 func (a Answer) UnderWay() bool {
 	return strings.Contains(a.Message, fmt.Sprintf("conflict, exist unfinished command(%s)", a.Command))

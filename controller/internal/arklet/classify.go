@@ -7,9 +7,18 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 )
 
-// ClassifyInstall returns Arklet's code of the answer to an install. It is zero for a success, which includes a
+// Classify returns Arklet's code of the answer to an install, an uninstall or a switch; zero for a success. state is the
+// state of the module in the list of the base.
+func (a Answer) Classify(state State) errcode.Code {
+	if a.Command == CommandUninstallBiz {
+		return a.classifyUninstall()
+	}
+	return a.classifyInstall(state)
+}
+
+// classifyInstall returns Arklet's code of the answer to an install. It is zero for a success, which includes a
 // repeated install of an active or deactivated module. The rules are those of protocol 6, in this order.
-func ClassifyInstall(a Answer, state State) errcode.Code {
+func (a Answer) classifyInstall(state State) errcode.Code {
 	if code, ok := a.common(); ok {
 		return code
 	}
@@ -42,9 +51,9 @@ func ClassifyInstall(a Answer, state State) errcode.Code {
 	return errcode.ArkletUnknownError
 }
 
-// ClassifyUninstall returns Arklet's code of the answer to an uninstall; zero for a success. errcode.ArkletNoMatchedBiz means
+// classifyUninstall returns Arklet's code of the answer to an uninstall; zero for a success. errcode.ArkletNoMatchedBiz means
 // that the module does not exist.
-func ClassifyUninstall(a Answer) errcode.Code {
+func (a Answer) classifyUninstall() errcode.Code {
 	if code, ok := a.common(); ok {
 		return code
 	}

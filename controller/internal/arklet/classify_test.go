@@ -35,11 +35,12 @@ type classification struct {
 	controller errcode.Code
 }
 
-func checkClassified(t *testing.T, tests []classification, classify func(Answer, State) errcode.Code, as func(errcode.Code) errcode.Code) {
+func checkClassified(t *testing.T, tests []classification, command Command, as func(errcode.Code) errcode.Code) {
 	t.Helper()
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			arklet := classify(tt.answer, tt.state)
+			tt.answer.Command = command
+			arklet := tt.answer.Classify(tt.state)
 			if diff := cmp.Diff([]errcode.Code{tt.arklet, tt.controller}, []errcode.Code{arklet, as(arklet)}); diff != "" {
 				t.Errorf("Arklet's code, the controller's code (-want +got):\n%s", diff)
 			}
@@ -105,7 +106,7 @@ func TestClassifyInstall(t *testing.T) {
 		{"cause only in the stack trace", Answer{Code: "FAILED", DataCode: "FAILED", DataMessage: "x\nCaused by: java.io.FileNotFoundException: /m/x.jar"}, "", errcode.ArkletPullBizError, errcode.ArkletInstallModuleFailed},
 		{"anything else", thrown("java.lang.NullPointerException", ""), "", errcode.ArkletUnknownError, errcode.ArkletInstallModuleFailed},
 	}
-	checkClassified(t, tests, ClassifyInstall, errcode.ForInstall)
+	checkClassified(t, tests, CommandInstallBiz, errcode.ForInstall)
 }
 
 func TestClassifyUninstall(t *testing.T) {
@@ -126,5 +127,5 @@ func TestClassifyUninstall(t *testing.T) {
 		{"still installing", thrown("com.alipay.sofa.ark.exception.ArkRuntimeException: BizState must be ACTIVATED, DEACTIVATED or BROKEN.", ""), "", errcode.ArkletInstallBizExecuting, errcode.ModuleControllerBaseInstanceInOperation},
 		{"stop handler throws", thrown("java.lang.IllegalStateException: busy", ""), "", errcode.ArkletUninstallBizFailed, errcode.ArkletUninstallBizFailed},
 	}
-	checkClassified(t, tests, func(a Answer, _ State) errcode.Code { return ClassifyUninstall(a) }, errcode.ForUninstall)
+	checkClassified(t, tests, CommandUninstallBiz, errcode.ForUninstall)
 }

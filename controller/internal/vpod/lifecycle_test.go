@@ -169,7 +169,7 @@ func TestDeletedWhileItIsWritten(t *testing.T) {
 		if _, err := w.api.CoreV1().Pods(p.Namespace).UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		w.pass(DefaultDrain - 100*time.Millisecond)
+		w.pass(api.Drain - 100*time.Millisecond)
 		if !deleted {
 			t.Fatal("it was not written")
 		}
@@ -302,7 +302,7 @@ func TestAnotherImageOfTheSameVersion(t *testing.T) {
 		w.pass(time.Second)
 		w.wantShow("p1", "Running ReplacingSameVersion")
 		wantDiff(t, "modules while they are drained", map[string]string{"biz1:1": "activated"}, w.base.states())
-		w.pass(DefaultDrain)
+		w.pass(api.Drain)
 		w.wantShow("p1", "Running Ready")
 		wantDiff(t, "commands", []string{"uninstallBiz biz1:1", "installBiz biz1:1"}, w.base.takeCommands())
 		wantDiff(t, "jar", "file:///m/second.jar", w.base.urls["biz1:1"])
