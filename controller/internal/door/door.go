@@ -140,7 +140,6 @@ type conn struct {
 
 type usage struct{ connections, bytes int }
 
-// Accept implements net.Listener.
 func (l *limitListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -193,7 +192,6 @@ func (c *conn) leave() {
 	c.listener.remove(c)
 }
 
-// Close implements net.Conn.
 func (c *conn) Close() error {
 	c.leave()
 	return c.Conn.Close()

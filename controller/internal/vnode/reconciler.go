@@ -213,7 +213,7 @@ func (r *Reconciler) PeerChanged(l *coordinationv1.Lease, deleted bool) {
 // controller.
 func (r *Reconciler) Start(ctx context.Context) error {
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = r.member.Start(ctx) }) // it has no error
+	wg.Go(func() { r.member.Start(ctx) })
 	wg.Go(func() { r.guard(ctx) })
 	wg.Go(func() { r.forgetLedgers(ctx) })
 	wg.Go(func() { r.journal.run(ctx) })
