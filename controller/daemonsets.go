@@ -3,7 +3,6 @@ package controller
 import (
 	"cmp"
 	"fmt"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -41,11 +40,7 @@ func noticeDaemonSets(informer appsinformers.DaemonSetInformer, env string, reco
 // lacksEnv reports whether a DaemonSet of modules tolerates bases but no environment.
 func lacksEnv(d *appsv1.DaemonSet, env string) bool {
 	template := d.Spec.Template
-	names := func(key string) bool {
-		return slices.ContainsFunc(template.Spec.Tolerations, func(t corev1.Toleration) bool {
-			return t.Key == key || t.Key == "" && t.Operator == corev1.TolerationOpExists
-		})
-	}
+	tolerations := template.Spec.Tolerations
 	return d.DeletionTimestamp == nil && workload.IsModule(template.Labels) && cmp.Or(labels.Value(d.Labels, labels.Env), env) == env &&
-		names(labels.TaintVirtualNode) && !names(labels.TaintEnv)
+		workload.Tolerates(tolerations, labels.TaintVirtualNode) && !workload.Tolerates(tolerations, labels.TaintEnv)
 }

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
@@ -86,17 +85,12 @@ func (c *Controller) answered(o vpod.Outcome) {
 }
 
 func (c *Controller) wireReports() {
-	counter := func(name, help string) prometheus.Counter {
-		n := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-		c.metrics.Registry().MustRegister(n)
-		return n
-	}
 	c.reporter = report.New(report.Options{
 		Hooks: c.opts.ReportHooks,
 		Counters: report.Counters{
-			Sent:    counter("module_controller_reports_sent_total", "Messages that a report hook took."),
-			Failed:  counter("module_controller_reports_failed_total", "Messages that a report hook did not take in the end."),
-			Dropped: counter("module_controller_reports_dropped_total", "Messages that found a report hook's queue full."),
+			Sent:    c.metrics.Counter("module_controller_reports_sent_total", "Messages that a report hook took."),
+			Failed:  c.metrics.Counter("module_controller_reports_failed_total", "Messages that a report hook did not take in the end."),
+			Dropped: c.metrics.Counter("module_controller_reports_dropped_total", "Messages that found a report hook's queue full."),
 		},
 		Logger: c.logger,
 	})

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -37,7 +36,10 @@ func (c *Controller) servers() ([]func(context.Context) error, error) {
 			return nil, fmt.Errorf("serving %s: %w", s.what, err)
 		}
 		c.logger.Info("serving", "what", s.what, "addr", l.Addr().String())
-		serve = append(serve, func(ctx context.Context) error { return serveUntil(ctx, l, s.handler) })
+		server := &http.Server{Handler: s.handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: time.Minute}
+		serve = append(serve, func(ctx context.Context) error {
+			return door.Serve(ctx, server, door.Limit(l, door.Limits{Connections: connections}), 0)
+		})
 	}
 	return serve, nil
 }
@@ -66,17 +68,6 @@ func answer(check func() error) http.HandlerFunc {
 const connections = 64
 
 const headerTimeout = 10 * time.Second
-
-// serveUntil serves HTTP on a listener until ctx ends.
-func serveUntil(ctx context.Context, l net.Listener, h http.Handler) error {
-	server := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: time.Minute}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // closing listeners has no error worth a word
-	defer stop()
-	if err := server.Serve(door.Limit(l, door.Limits{Connections: connections})); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving on %s: %w", l.Addr(), err)
-	}
-	return nil
-}
 
 // gauges adds the metrics that are read on demand.
 func (c *Controller) gauges() {

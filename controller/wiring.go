@@ -159,7 +159,7 @@ func (c *Controller) wireNodes() error {
 		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = gone.Obj
 		}
-		if n, ok := obj.(*corev1.Node); ok && c.nodeReconciler.Knows(n.Annotations[labels.Identity]) {
+		if n, ok := obj.(*corev1.Node); ok {
 			c.nodeReconciler.NodeChanged(n)
 		}
 	}

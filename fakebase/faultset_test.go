@@ -12,41 +12,6 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-func TestCountProbabilityAndSeed(t *testing.T) {
-	hits := func(f fault.Fault, n int) (pattern string) {
-		s := faultSet{Set: fault.Set[fault.Fault]{Seed: 42}}
-		if _, err := s.add(f, 0); err != nil {
-			t.Fatal(err)
-		}
-		for range n {
-			if _, hit := s.fire(f.Kind, subject{command: cmdHealth}); hit {
-				pattern += "x"
-			} else {
-				pattern += "."
-			}
-		}
-		return pattern
-	}
-	if got := hits(fault.Fault{Kind: fault.KindHang, Count: 2}, 5); got != "xx..." {
-		t.Errorf("count 2: %s", got)
-	}
-	half := fault.Fault{Kind: fault.KindHang, Probability: 0.5, Seed: 7}
-	first := hits(half, 200)
-	if n := strings.Count(first, "x"); n < 70 || n > 130 {
-		t.Errorf("probability 0.5 hit %d of 200", n)
-	}
-	if second := hits(half, 200); first != second {
-		t.Errorf("the same seed gave\n%s and\n%s", first, second)
-	}
-	half.Seed = 8
-	if other := hits(half, 200); first == other {
-		t.Error("another seed gave the same")
-	}
-	if got := hits(fault.Fault{Kind: fault.KindHang, Match: fault.Match{Commands: []string{cmdInstall}}}, 3); got != "..." {
-		t.Errorf("another command: %s", got)
-	}
-}
-
 func TestInjectClearAndExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, Options{Identity: "b1"})

@@ -296,3 +296,11 @@ func (t *httpTunnel) port() int {
 	n, _ := strconv.Atoi(port) // the listener's own address
 	return n
 }
+
+// HTTPAddr is host:port of the arklet HTTP server, or of the last one while no
+// process runs; empty = there has been none.
+func (b *Base) HTTPAddr() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.httpAddr
+}

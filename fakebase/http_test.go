@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -73,26 +72,6 @@ func TestExpectContinue(t *testing.T) {
 	rest, err := io.ReadAll(r)
 	if want := "\r\nHTTP/1.1 200 OK\r\n\r\n" + `{"baseIdentity":"b1","code":"SUCCESS","data":[]}`; err != nil || string(rest) != want {
 		t.Errorf("%q %v, want %q", rest, err, want)
-	}
-}
-
-// TestOrdinaryClient: what a Go client, such as a controller's, makes of the
-// answers without length and type.
-func TestOrdinaryClient(t *testing.T) {
-	_, addr := httpBase(t, Options{})
-	resp, err := http.Post("http://"+addr+"/health", "text/plain", strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	var answer struct {
-		Code string `json:"code"`
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || answer.Code != codeSuccess {
-		t.Errorf("%+v %v", answer, err)
-	}
-	if resp.ContentLength != -1 || !resp.Close || len(resp.Header) != 0 {
-		t.Errorf("length %d, close %v, headers %v", resp.ContentLength, resp.Close, resp.Header)
 	}
 }
 

@@ -138,9 +138,9 @@ func (t *mqttTunnel) receive(topic string, payload []byte) {
 	var handle func([]byte)
 	switch command {
 	case cmdInstall:
-		handle = t.onInstall
+		handle = t.operation(cmdInstall, t.l.installCommand)
 	case cmdUninstall:
-		handle = t.onUninstall
+		handle = t.operation(cmdUninstall, t.l.uninstallCommand)
 	case cmdHealth:
 		handle = t.onHealth
 	case cmdQueryAll:
@@ -157,32 +157,20 @@ func (t *mqttTunnel) receive(topic string, payload []byte) {
 	t.link.deliver(func() { t.work.submit(func() { handle(payload) }) })
 }
 
-func (t *mqttTunnel) onInstall(payload []byte) {
-	req, ok := t.operand(cmdInstall, payload)
-	if ok {
-		t.answerOperation(cmdInstall, req, t.l.installCommand(req))
-	}
-}
-
-func (t *mqttTunnel) onUninstall(payload []byte) {
-	req, ok := t.operand(cmdUninstall, payload)
-	if ok {
-		t.answerOperation(cmdUninstall, req, t.l.uninstallCommand(req))
-	}
-}
-
-// operand reads the request of an operation. What cannot be read is logged
+// operation returns the handler of a command. A request that cannot be read is logged
 // and not answered (protocol 3.4, 6 row 3).
-func (t *mqttTunnel) operand(command string, payload []byte) (*bizRequest, bool) {
-	req, err := decodeObject[bizRequest](payload)
-	if err == nil && req == nil {
-		err = errNotJSON
+func (t *mqttTunnel) operation(command string, do func(*bizRequest) outcome) func([]byte) {
+	return func(payload []byte) {
+		req, err := decodeObject[bizRequest](payload)
+		if err == nil && req == nil {
+			err = errNotJSON
+		}
+		if err != nil {
+			t.l.log.Warn("command cannot be read", "command", command, "err", err)
+			return
+		}
+		t.answerOperation(command, req, do(req))
 	}
-	if err != nil {
-		t.l.log.Warn("command cannot be read", "command", command, "err", err)
-		return nil, false
-	}
-	return req, true
 }
 
 // answerOperation publishes what the generation publishes after an install

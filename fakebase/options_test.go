@@ -1,7 +1,6 @@
 package fakebase
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -44,21 +43,6 @@ func TestNewReportsEverything(t *testing.T) {
 	}
 	if _, err := New(Options{}); err != nil {
 		t.Errorf("the zero value: %v", err)
-	}
-}
-
-func TestStatusOfAnIdleBase(t *testing.T) {
-	b, err := New(Options{Identity: "b1", HostName: "h"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := Status{Identity: "b1", Name: "base", Version: "1.0.0", IP: "198.18.0.1", HostName: "h"}
-	if d := cmp.Diff(want, b.Status()); d != "" {
-		t.Errorf("status (-want +got):\n%s", d)
-	}
-	raw, err := json.Marshal(b.Status())
-	if want := `{"identity":"b1","name":"base","version":"1.0.0","ip":"198.18.0.1","hostName":"h","running":false,"connected":false,"ready":false,"requests":0}`; err != nil || string(raw) != want {
-		t.Errorf("%s %v, want %s", raw, err, want)
 	}
 }
 

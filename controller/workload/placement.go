@@ -27,10 +27,8 @@ func NewPlacement(spec corev1.PodSpec, addEnv string) Placement {
 		nodeName:    spec.NodeName,
 		tolerations: spec.Tolerations,
 	}
-	if addEnv != "" && !slices.ContainsFunc(spec.Tolerations, namesEnv) {
-		p.tolerations = append(slices.Clip(p.tolerations), corev1.Toleration{
-			Key: labels.TaintEnv, Operator: corev1.TolerationOpEqual, Value: addEnv, Effect: corev1.TaintEffectNoExecute,
-		})
+	if addEnv != "" && !Tolerates(spec.Tolerations, labels.TaintEnv) {
+		p.tolerations = append(slices.Clip(p.tolerations), EnvToleration(addEnv))
 	}
 	return p
 }
@@ -60,7 +58,17 @@ func (p Placement) Cordoned(node *corev1.Node) bool {
 	return node.Spec.Unschedulable && !scheduling.TolerationsTolerateTaint(klog.Background(), p.tolerations, &cordon, false)
 }
 
-func namesEnv(t corev1.Toleration) bool { return t.Key == labels.TaintEnv }
+// Tolerates reports whether a toleration names a taint, with any value, or all taints.
+func Tolerates(tolerations []corev1.Toleration, taint string) bool {
+	return slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool {
+		return t.Key == taint || t.Key == "" && t.Operator == corev1.TolerationOpExists
+	})
+}
+
+// EnvToleration returns the toleration of an environment.
+func EnvToleration(env string) corev1.Toleration {
+	return corev1.Toleration{Key: labels.TaintEnv, Operator: corev1.TolerationOpEqual, Value: env, Effect: corev1.TaintEffectNoExecute}
+}
 
 func keepsAway(taint *corev1.Taint) bool {
 	return taint.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(taint.Key, "node.kubernetes.io/")

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -54,29 +53,6 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-func TestOf(t *testing.T) {
-	meta := metav1.ObjectMeta{Annotations: map[string]string{"v": "2"}, Labels: map[string]string{"v": "3"}}
-	fromField := func(path string) corev1.Container {
-		return corev1.Container{Name: "biz1", Env: []corev1.EnvVar{{
-			Name: "BIZ_VERSION", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}},
-		}}}
-	}
-	tests := []struct {
-		name      string
-		container corev1.Container
-		want      arklet.Module
-	}{
-		{"whole", corev1.Container{Name: "biz1", Image: "file:///m/biz1.jar", Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "BIZ_VERSION", Value: "1.0.0"}}}, arklet.Module{Name: "biz1", Version: "1.0.0", URL: "file:///m/biz1.jar"}},
-		{"without a version", corev1.Container{Name: "biz1", Image: "file:///m/biz1.jar"}, arklet.Module{Name: "biz1", URL: "file:///m/biz1.jar"}},
-		{"version in another field", fromField("metadata.name"), arklet.Module{Name: "biz1"}},
-	}
-	for _, tt := range tests {
-		if diff := cmp.Diff(tt.want, Of(&meta, tt.container)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
-		}
-	}
-}
-
 // A Pod meets a template that asks for the same modules, wherever their versions stand.
 func TestMeets(t *testing.T) {
 	field := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['version']"}}
@@ -109,20 +85,6 @@ func TestMeets(t *testing.T) {
 		if got := Meets(pod, &c.template); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
-	}
-}
-
-func TestPreStopSleep(t *testing.T) {
-	handler := func(h corev1.LifecycleHandler) corev1.Container {
-		return corev1.Container{Lifecycle: &corev1.Lifecycle{PreStop: &h}}
-	}
-	got := []time.Duration{
-		PreStopSleep(corev1.Container{}), PreStopSleep(corev1.Container{Lifecycle: &corev1.Lifecycle{}}),
-		PreStopSleep(handler(corev1.LifecycleHandler{Exec: &corev1.ExecAction{}})),
-		PreStopSleep(handler(corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 7}})),
-	}
-	if diff := cmp.Diff([]time.Duration{0, 0, 0, 7 * time.Second}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -495,14 +457,6 @@ func TestCordoned(t *testing.T) {
 	got := []bool{NewPlacement(corev1.PodSpec{}, "").Cordoned(node), NewPlacement(tolerant, "").Cordoned(node), NewPlacement(corev1.PodSpec{}, "").Cordoned(&corev1.Node{})}
 	if diff := cmp.Diff([]bool{true, false, false}, got); diff != "" {
 		t.Errorf("a cordoned base for Pods, for those that tolerate it, and one that is not cordoned (-want +got):\n%s", diff)
-	}
-}
-
-func TestPlacementLeavesTheSpecAlone(t *testing.T) {
-	tolerations := make([]corev1.Toleration, 1, 2)
-	NewPlacement(corev1.PodSpec{Tolerations: tolerations}, "dev")
-	if got := tolerations[:2][1]; got != (corev1.Toleration{}) {
-		t.Errorf("NewPlacement wrote %v into the spec's slice", got)
 	}
 }
 

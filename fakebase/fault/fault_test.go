@@ -81,23 +81,6 @@ func TestEveryKindHasAValidForm(t *testing.T) {
 	}
 }
 
-func TestDurationText(t *testing.T) {
-	var d Duration
-	if err := json.Unmarshal([]byte(`"1.5s"`), &d); err != nil || time.Duration(d) != 1500*time.Millisecond {
-		t.Errorf("%v %v", d, err)
-	}
-	if err := json.Unmarshal([]byte(`"soon"`), &d); err == nil || !strings.Contains(err.Error(), `"soon" is not a duration such as 1.5s`) {
-		t.Errorf("soon: %v", err)
-	}
-}
-
-func TestDelayDraws(t *testing.T) {
-	half := func() float64 { return 0.5 }
-	if got := (Delay{Min: Duration(time.Second), Spread: Duration(4 * time.Second)}).Draw(half); got != 3*time.Second {
-		t.Errorf("drew %s", got)
-	}
-}
-
 func strict(text string, into any) error {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()

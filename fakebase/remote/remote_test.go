@@ -249,21 +249,6 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// A base that is stopped before it has begun ends at once.
-func TestStoppedBeforeItRuns(t *testing.T) {
-	kinds(t, func(t *testing.T, b base) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		began := time.Now()
-		if err := b.Start(ctx); err != nil || time.Since(began) > 4*time.Second {
-			t.Errorf("it ended after %s: %v", time.Since(began), err)
-		}
-		if s := b.Status(); s.Running {
-			t.Errorf("in the end: %+v", s)
-		}
-	})
-}
-
 // What a watch begins with, and the events after it, are the whole story, whenever
 // it begins.
 func TestWatchHasNoGaps(t *testing.T) {
@@ -409,31 +394,6 @@ func TestClockOfAnotherMachine(t *testing.T) {
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
-	}
-}
-
-func TestProcessThatEnds(t *testing.T) {
-	p := newProcess(t)
-	b, err := remote.New(t.Context(), p, remote.Options{Options: options()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, done := watch(t, b), make(chan error, 1)
-	go func() { done <- b.Start(t.Context()) }()
-	ready := l.until(t, kind(fakebase.EventReady))
-	p.kill()
-	if err := <-done; err == nil || !strings.Contains(err.Error(), `running base "b1"`) {
-		t.Errorf("Start: %v", err)
-	}
-	down := l.until(t, kind(fakebase.EventDown))
-	if s := b.Status(); s.Running || s.Identity != "b1" || down.Seq != ready.Seq+1 || down.Message == "" {
-		t.Errorf("then: %+v, %+v", s, down)
-	}
-	if _, err := b.Inject(fault.Fault{Kind: fault.KindSilent}); err == nil {
-		t.Error("it still takes faults")
-	}
-	if n := b.Clear(); n != 0 {
-		t.Errorf("it cleared %d", n)
 	}
 }
 

@@ -12,8 +12,10 @@ type Answer struct {
 	Command Command
 	// Module is that of the request. Generations A and B omit it over MQTT after an exception.
 	Module Module
-	// Code is SUCCESS, FAILED, CMD_NOT_FOUND or CMD_PROCESS_INTERNAL_ERROR (protocol 4.3), or an error code of
-	// package errcode.
+	// Code is SUCCESS, FAILED, CMD_NOT_FOUND or CMD_PROCESS_INTERNAL_ERROR (protocol 4.3).
+	//
+	// An error code of the document is kept: as the whole of ErrorCode, Code or DataCode, or at the beginning of a
+	// message ("User.MetaspaceFull: 93 %"). The first one in this order is used.
 	Code    string
 	Message string
 	// DataCode and DataMessage are the answer of sofa-ark: SUCCESS, REPEAT_BIZ, NOT_FOUND_BIZ, ILLEGAL_STATE_BIZ or
@@ -29,22 +31,21 @@ type Answer struct {
 // CodeSuccess is the code of a success.
 const CodeSuccess = "SUCCESS"
 
-// Codes of an answer to a command that was not necessary.
-const (
-	DataCodeRepeat   = "REPEAT_BIZ"
-	DataCodeNotFound = "NOT_FOUND_BIZ"
-)
-
 // Succeeded reports whether the base reports a success.
 func (a Answer) Succeeded() bool {
 	return strings.EqualFold(a.Code, CodeSuccess) && (a.DataCode == "" || strings.EqualFold(a.DataCode, CodeSuccess)) && a.ErrorCode == ""
 }
 
 // AlreadyInstalled reports whether the base has this version already, in any state (protocol 6, condition 10).
-func (a Answer) AlreadyInstalled() bool { return a.DataCode == DataCodeRepeat }
+func (a Answer) AlreadyInstalled() bool { return strings.EqualFold(a.DataCode, "REPEAT_BIZ") }
 
 // NotInstalled reports whether the base does not have the module (protocol 6, condition 17).
-func (a Answer) NotInstalled() bool { return a.DataCode == DataCodeNotFound }
+func (a Answer) NotInstalled() bool { return strings.EqualFold(a.DataCode, "NOT_FOUND_BIZ") }
+
+// Done reports whether a command succeeded, or its result was there before.
+func (a Answer) Done() bool {
+	return a.Succeeded() || a.Command == CommandInstallBiz && a.AlreadyInstalled() || a.Command == CommandUninstallBiz && a.NotInstalled()
+}
 
 // UnderWay reports whether the base is executing the same command (protocol 4.8).
 func (a Answer) UnderWay() bool {

@@ -182,27 +182,6 @@ func TestDecodeAnswers(t *testing.T) {
 	checkErr(t, err, "without a code")
 }
 
-func TestSucceeded(t *testing.T) {
-	for body, want := range map[string]bool{
-		`{"code":"SUCCESS","data":{"code":"SUCCESS"}}`:                 true,
-		`{"code":"success"}`:                                           true,
-		`{"code":"SUCCESS","data":[{"bizName":"biz1"}]}`:               true,
-		`{"code":"SUCCESS","data":{"code":"User.MetaspaceFull"}}`:      false,
-		`{"code":"SUCCESS","errorCode":"User.MetaspaceFull"}`:          false,
-		`{"code":"User.MetaspaceFull","message":"93 %"}`:               false,
-		`{"code":"FAILED","message":"User.MetaspaceFull: 93 %"}`:       false,
-		`{"code":"FAILED","data":{"code":"SUCCESS","message":"done"}}`: false,
-	} {
-		a, err := DecodeHTTPAnswer([]byte(body), Request{Command: CommandInstallBiz})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := a.Succeeded(); got != want {
-			t.Errorf("Succeeded of %s is %v, want %v", body, got, want)
-		}
-	}
-}
-
 func TestDecodeBatchInstall(t *testing.T) {
 	got, err := DecodeBatchInstall([]byte(`{"command":"batchInstallBiz","response":{"code":"FAILED","data":{"bizUrlToResponse":{"file:///m/biz1.jar":{"bizInfos":[{"bizName":"biz1"}],"code":"SUCCESS","message":"ok"},"file:///m/biz2.jar":{"code":"REPEAT_BIZ","message":"Biz: biz2:1.0.0 has been installed or registered."}},"code":"FAILED","elapsedSpace":1048576,"message":"batch install failed"},"message":"install biz not success!"}}`))
 	if err != nil {

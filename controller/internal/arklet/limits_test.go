@@ -149,27 +149,6 @@ func TestAMessageOfManyObjectsIsRefused(t *testing.T) {
 	}
 }
 
-// What the library quotes of a message is cut.
-func TestErrorsAreShort(t *testing.T) {
-	_, err := DecodeHeartbeat([]byte(`{"masterBizInfo":{},"port":` + strings.Repeat("1", 1<<19) + `}`))
-	if err == nil || len(err.Error()) > 300 {
-		t.Errorf("a port of half a million digits: %.400v", err)
-	}
-	long := strings.Repeat("ɐ", MaxName/2) // its capital takes three bytes
-	if _, err := DecodeSimpleBiz([]byte(`[{"name":"b","latestStateRecord":{"reason":"` + long + `"}}]`)); !errors.Is(err, ErrLimit) {
-		t.Errorf("a reason that is too long in capitals: %.400v", err)
-	}
-}
-
-func TestALongRunTimeFits(t *testing.T) {
-	for seconds, want := range map[string]float64{"1e300": longestRun.Seconds(), "-5": 0, "2": 2} {
-		h, err := DecodeHealth([]byte(`{"code":"SUCCESS","data":{"healthData":{"jvm":{"run time(s)":` + seconds + `}}}}`))
-		if err != nil || h.RunTime.Seconds() != want {
-			t.Errorf("%s s: %s, error %v", seconds, h.RunTime, err)
-		}
-	}
-}
-
 // One bad entry of a list does not hide the other modules, and is reported.
 func TestBadEntriesOfListsAreDropped(t *testing.T) {
 	long := strings.Repeat("9", MaxName+1)

@@ -342,26 +342,6 @@ func TestOldListSendsNothing(t *testing.T) {
 	}
 }
 
-// A list that shows an operation done while there is no answer is followed by another, which settles it: nobody
-// waits until the base is next asked for its modules anyway.
-func TestDoneWithoutAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := arklet.Module{Name: "biz1", Version: "1"}
-		d := newDialog(func(d *Dialog, r arklet.Request) error {
-			if r.Command == arklet.CommandQueryAllBiz {
-				d.registry.SetModules(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: time.Now()}, []arklet.Biz{biz(m.Name, m.Version, arklet.StateActivated)})
-				d.Listed("a")
-			}
-			return nil
-		})
-		start := time.Now()
-		got, err := d.Do(t.Context(), "a", arklet.Request{Command: arklet.CommandInstallBiz, Module: m}, nil)
-		if took := time.Since(start); err != nil || !got.Succeeded() || took != sendAgain+overdue {
-			t.Errorf("answer %+v, error %v after %v", got, err, took)
-		}
-	})
-}
-
 // A request that got lost is sent again when a list shows nothing of it; a base that is at it is left
 // alone, and its refusal of the second one is no answer.
 func TestSendsAgain(t *testing.T) {

@@ -290,21 +290,6 @@ func TestNewsOfAMassSilence(t *testing.T) {
 	}
 }
 
-func TestDeadBasesGoOneAfterTheOther(t *testing.T) {
-	ids := []string{"a", "b", "c", "d", "e"}
-	w, _ := sightedWorld(ids...)
-	w.speak(time.Minute, ids[2:]...)
-	if got := w.kinds(); len(got) != 3 {
-		t.Errorf("after a minute %q, want two unreachable and one of them gone", got)
-	}
-	w.speak(59*time.Second, ids[2:]...)
-	w.wantKinds(t, "within the next minute")
-	w.speak(2*time.Second, ids[2:]...)
-	if got := w.kinds(); len(got) != 1 {
-		t.Errorf("after another minute %q, want that the other is gone", got)
-	}
-}
-
 // While the controller may not act nobody is given up, and no more than ever when it may act again:
 // it has yet to look who serves them.
 func TestNobodyIsGivenUpByWhoMayNotAct(t *testing.T) {

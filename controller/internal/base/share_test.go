@@ -50,16 +50,6 @@ func TestMaxBasesPerAddress(t *testing.T) {
 	}
 }
 
-func TestSource(t *testing.T) {
-	for address, want := range map[string]string{
-		"10.0.0.9": "10.0.0.9/32", "::ffff:10.0.0.9": "10.0.0.9/32", "2001:db8::1:2": "2001:db8::/64", "": "", "nonsense": "",
-	} {
-		if got := source(address); got.IsValid() && got.String() != want || got.IsValid() != (want != "") {
-			t.Errorf("source(%q) is %q, want %q", address, got, want)
-		}
-	}
-}
-
 // After a restart, the controller counts the bases of each address from the Nodes.
 func TestMaxBasesPerAddressAfterARestart(t *testing.T) {
 	w := newWorld()

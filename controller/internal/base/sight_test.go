@@ -69,28 +69,6 @@ func TestASilenceThatNobodyCouldHearDoesNotCount(t *testing.T) {
 	w.wantKinds(t, "in the end", "a gone")
 }
 
-func TestABaseThatSpeaksAfterABlindnessIsJudgedAsEver(t *testing.T) {
-	w, down := sightedWorld("a")
-	down[tunnel.MQTT] = true
-	w.pass(time.Minute)
-	down[tunnel.MQTT] = false
-	w.Reconnected(tunnel.MQTT)
-	w.pass(time.Second)
-	w.Touch("a")
-	w.take()
-	w.pass(api.UnreachableAfter)
-	w.wantKinds(t, "after its own silence", "a unreachable")
-}
-
-func TestABaseThatSaysThatItGoesIsGoneAtOnceInTheGraceToo(t *testing.T) {
-	w, _ := sightedWorld("a")
-	w.Reconnected(tunnel.MQTT)
-	going := beat("1.0.0")
-	going.Active = false
-	_, _ = w.Heard(overMQTT("a"), going)
-	w.wantKinds(t, "at once", "a gone")
-}
-
 func TestAProcessThatStoodStill(t *testing.T) {
 	w, _ := sightedWorld("a", "b")
 	w.clock.Step(5 * time.Minute)

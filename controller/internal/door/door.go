@@ -1,16 +1,20 @@
-// Package door limits the connections with untrusted peers, and the memory that these connections hold. When a
+// Package door serves untrusted peers. It limits the connections with them, and the memory that these connections hold. When a
 // limit is exceeded, a connection of the address that uses the most is closed.
 package door
 
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"math"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Limits configure a listener.
@@ -34,6 +38,27 @@ func Limit(l net.Listener, limits Limits) net.Listener {
 	}
 	limits.Connections = max(limits.Connections, 1)
 	return &limitListener{Listener: l, limits: limits}
+}
+
+// Serve serves HTTP on a listener until ctx is done. Then it waits for the requests in progress, at most for wait, and
+// closes all other connections.
+func Serve(ctx context.Context, server *http.Server, l net.Listener, wait time.Duration) error {
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serving on %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait)
+	defer cancel()
+	if server.Shutdown(stopping) != nil {
+		_ = server.Close()
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving on %s: %w", l.Addr(), err)
+	}
+	return nil
 }
 
 // DialFunc is the type of http.Transport.DialContext.
@@ -115,7 +140,6 @@ type conn struct {
 
 type usage struct{ connections, bytes int }
 
-// Accept implements net.Listener.
 func (l *limitListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -168,7 +192,6 @@ func (c *conn) leave() {
 	c.listener.remove(c)
 }
 
-// Close implements net.Conn.
 func (c *conn) Close() error {
 	c.leave()
 	return c.Conn.Close()

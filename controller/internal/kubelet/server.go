@@ -135,22 +135,10 @@ func (s *Server) Start(ctx context.Context) error {
 		ErrorLog:          slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug),
 	}
 	s.opts.Logger.Info("serving the kubelet API", "addr", s.Addr().String())
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(s.listener) }()
-	select {
-	case err := <-served:
-		return fmt.Errorf("serving the kubelet API on %s: %w", s.Addr(), err)
-	case <-ctx.Done():
-	}
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-	defer cancel()
-	if server.Shutdown(stopping) != nil {
-		_ = server.Close()
+	if err := door.Serve(ctx, server, s.listener, stopTimeout); err != nil {
+		return fmt.Errorf("the kubelet API: %w", err)
 	}
 	s.leave()
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving the kubelet API on %s: %w", s.Addr(), err)
-	}
 	return nil
 }
 

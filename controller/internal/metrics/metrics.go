@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
@@ -23,33 +24,33 @@ type Metrics struct {
 
 // New returns Metrics with a registry of their own.
 func New() *Metrics {
-	m := &Metrics{
-		registry: prometheus.NewRegistry(),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	add := promauto.With(registry)
+	return &Metrics{
+		registry: registry,
+		requests: add.NewCounterVec(prometheus.CounterOpts{
 			Name: "module_controller_api_requests_total",
 			Help: "Requests to the Kubernetes API by method and resource; PUT, POST, PATCH and DELETE are writes.",
 		}, []string{"method", "resource"}),
-		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
+		rejected: add.NewCounterVec(prometheus.CounterOpts{
 			Name: "module_controller_rejected_messages_total",
 			Help: "Messages of bases that were not acted on, by tunnel, kind and reason.",
 		}, []string{"tunnel", "kind", "reason"}),
-		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		operations: add.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "module_controller_operation_seconds",
 			Help:    "Time from a command to the base's answer, by command and error code (empty for success).",
 			Buckets: []float64{.005, .025, .1, .5, 1, 2.5, 5, 10, 30, 60, 120, 300},
 		}, []string{"command", "code"}),
-		missed: prometheus.NewCounter(prometheus.CounterOpts{
+		missed: add.NewCounter(prometheus.CounterOpts{
 			Name: "module_controller_missed_heartbeats_total",
 			Help: "Times that a base gave no sign of life for longer than a heartbeat.",
 		}),
+		blind: add.NewCounterVec(prometheus.CounterOpts{
+			Name: "module_controller_blindness_total",
+			Help: "Times that the silence of bases meant nothing any more, by tunnel (empty for all) and reason.",
+		}, []string{"tunnel", "reason"}),
 	}
-	m.blind = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "module_controller_blindness_total",
-		Help: "Times that the silence of bases meant nothing any more, by tunnel (empty for all) and reason.",
-	}, []string{"tunnel", "reason"})
-	m.registry.MustRegister(m.requests, m.rejected, m.operations, m.missed, m.blind,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return m
 }
 
 // Gauge adds a value that is read on demand.
@@ -57,8 +58,10 @@ func (m *Metrics) Gauge(name, help string, labels prometheus.Labels, value func(
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
 }
 
-// Registry registers further metrics.
-func (m *Metrics) Registry() prometheus.Registerer { return m.registry }
+// Counter adds a counter.
+func (m *Metrics) Counter(name, help string) prometheus.Counter {
+	return promauto.With(m.registry).NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+}
 
 // Rejected counts an ignored message. Unknown kinds count as one, because any client can choose a kind.
 func (m *Metrics) Rejected(tunnel, kind, reason string) {

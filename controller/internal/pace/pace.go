@@ -1,7 +1,5 @@
 // Package pace divides the periods of the controller by one number, so that outages of minutes can be tested in
 // seconds.
-//
-// Its test finds every period in the sources of the controller: it is divided, or listed with a reason.
 package pace
 
 import "time"

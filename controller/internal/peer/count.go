@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	nodeutil "k8s.io/component-helpers/node/util"
 
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
@@ -68,7 +69,7 @@ func runs(pod *corev1.Pod, d *appsv1.Deployment) bool {
 		return false
 	}
 	template := d.Spec.Template
-	return holds(pod.Labels, template.Labels) && holds(pod.Annotations, template.Annotations) && sameModules(pod.Spec, template.Spec)
+	return contains(pod.Labels, template.Labels) && contains(pod.Annotations, template.Annotations) && sameModules(pod.Spec, template.Spec)
 }
 
 // sameModules reports whether a Pod has exactly the modules of a template, with their images and variables.
@@ -83,31 +84,20 @@ func sameModules(pod, template corev1.PodSpec) bool {
 	})
 }
 
-// holds reports whether a map has all entries of another one.
-func holds(have, all map[string]string) bool {
-	for key, value := range all {
-		if got, there := have[key]; !there || got != value {
-			return false
-		}
-	}
-	return true
+// contains reports whether a map has all entries of another one.
+func contains(have, all map[string]string) bool {
+	return labels.SelectorFromSet(all).Matches(labels.Set(have))
 }
 
-func isReady(node *corev1.Node) bool { return readiness(node).Status == corev1.ConditionTrue }
+func isReady(node *corev1.Node) bool {
+	_, c := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
 
 // notReadySince returns when a Node turned Not Ready; its creation if it never had the condition.
 func notReadySince(node *corev1.Node) time.Time {
-	if since := readiness(node).LastTransitionTime; !since.IsZero() {
-		return since.Time
+	if _, c := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady); c != nil && !c.LastTransitionTime.IsZero() {
+		return c.LastTransitionTime.Time
 	}
 	return node.CreationTimestamp.Time
-}
-
-func readiness(node *corev1.Node) corev1.NodeCondition {
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			return condition
-		}
-	}
-	return corev1.NodeCondition{}
 }

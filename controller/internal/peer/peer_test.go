@@ -241,31 +241,6 @@ func TestReplicasFollowBases(t *testing.T) {
 	})
 }
 
-// A fleet that registers within two seconds causes one patch a debounce interval, not one a base;
-// and what a base's status says every few seconds causes none.
-// A base that is cordoned before its Pod is there would keep the Deployment from completing.
-func TestCordonedBaseDoesNotCount(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.create(peerDeployment("peer"))
-		w.addBases(0, 3)
-		w.start("one")
-		w.react()
-		w.expect("at the start", "one: default/peer 1 -> 3")
-		node, err := w.client.CoreV1().Nodes().Get(w.ctx, "base-0", metav1.GetOptions{})
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		node.Spec.Unschedulable = true
-		w.updateBase(node)
-		w.react()
-		w.expect("cordoned", "one: default/peer 3 -> 2")
-		node.Spec.Unschedulable = false
-		w.updateBase(node)
-		w.react()
-		w.expect("uncordoned", "one: default/peer 2 -> 3")
-	})
-}
-
 func TestManyBasesCauseFewPatches(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.create(peerDeployment("peer"))

@@ -246,7 +246,7 @@ func (m *model) carryOut(s Input, do Step) {
 // the module while one that is wanted can be had, comes to what the newest Pod wants, and keeps
 // nothing of what Pods had put there.
 func TestPlan(t *testing.T) {
-	for range 200 { // of a hundred each
+	for range 20 { // of a hundred each
 		rapid.Check(t, checkPlan)
 	}
 }

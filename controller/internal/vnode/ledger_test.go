@@ -128,7 +128,7 @@ func TestTheLeaseOfAnothersBaseThatFellSilentIsKept(t *testing.T) {
 	second.FellSilent(identity)
 	second.reconcileOnce(t)
 	first.wantKept(t, "when the base is gone", "biz1")
-	if second.Knows(identity) {
+	if second.state(identity) != nil {
 		t.Error("the other controller knows the base for ever")
 	}
 }

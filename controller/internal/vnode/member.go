@@ -233,7 +233,7 @@ func (m *Member) selector() string {
 }
 
 // Start renews the Lease until ctx ends.
-func (m *Member) Start(ctx context.Context) error {
+func (m *Member) Start(ctx context.Context) {
 	failing := false
 	for ctx.Err() == nil {
 		pause := api.RenewInterval(m.opts.LeaseDuration)
@@ -252,7 +252,6 @@ func (m *Member) Start(ctx context.Context) error {
 		case <-m.opts.Clock.After(pause):
 		}
 	}
-	return nil
 }
 
 // release stops acting and deletes the Lease, so that other controllers do not wait until the Lease expires. It

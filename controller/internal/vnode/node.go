@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	nodeutil "k8s.io/component-helpers/node/util"
+	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
@@ -213,12 +215,8 @@ func (r *Reconciler) tellObserved(before, n *corev1.Node) {
 }
 
 func conditionOf(n *corev1.Node, of corev1.NodeConditionType) corev1.NodeCondition {
-	for _, c := range n.Status.Conditions {
-		if c.Type == of {
-			return c
-		}
-	}
-	return corev1.NodeCondition{}
+	_, c := nodeutil.GetNodeCondition(&n.Status, of)
+	return ptr.Deref(c, corev1.NodeCondition{})
 }
 
 // sameStatus reports whether two Nodes are equal in what the Reconciler writes, without times.

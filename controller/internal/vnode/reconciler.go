@@ -177,9 +177,9 @@ func New(opts Options, client kubernetes.Interface, nodes corev1listers.NodeList
 // Changed reconciles a base. It does not block.
 func (r *Reconciler) Changed(identity string) { r.queue.Add(identity) }
 
-// NodeChanged reconciles the base of a Node that was written or deleted.
+// NodeChanged reconciles the base of a Node that was written or deleted, if the base is known.
 func (r *Reconciler) NodeChanged(n *corev1.Node) {
-	if identity := n.Annotations[labels.Identity]; identity != "" {
+	if identity := n.Annotations[labels.Identity]; r.state(identity) != nil {
 		r.queue.Add(identity)
 	}
 }
@@ -193,11 +193,6 @@ func (r *Reconciler) Owns(identity string) bool {
 	defer r.mu.Unlock()
 	s, ok := r.states[identity]
 	return ok && s.owned
-}
-
-// Knows reports whether the base is known, whichever controller serves it.
-func (r *Reconciler) Knows(identity string) bool {
-	return r.state(identity) != nil
 }
 
 // Acting reports whether this controller may act now; see Member.Acting.
@@ -218,7 +213,7 @@ func (r *Reconciler) PeerChanged(l *coordinationv1.Lease, deleted bool) {
 // controller.
 func (r *Reconciler) Start(ctx context.Context) error {
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = r.member.Start(ctx) }) // it has no error
+	wg.Go(func() { r.member.Start(ctx) })
 	wg.Go(func() { r.guard(ctx) })
 	wg.Go(func() { r.forgetLedgers(ctx) })
 	wg.Go(func() { r.journal.run(ctx) })

@@ -98,13 +98,13 @@ func disturbed(w *world, share float64) *atomic.Int64 {
 	return &n
 }
 
-// Every Pod ends as it should although the API server refuses one request in twenty, or never answers
+// Every Pod ends as it should although the API server refuses one request in ten, or never answers
 // it; afterwards all is as it was.
 func TestAnOverloadedAPIServer(t *testing.T) {
 	in(t, "", Options{AddTolerationFor: "dev"}, func(t *testing.T, w *world) {
 		w.pass(time.Minute)
-		refusals := disturbed(w, 0.05)
-		const pods = 200
+		refusals := disturbed(w, 0.1)
+		const pods = 80
 		of := func(i int) corev1.Container {
 			c := container(fmt.Sprintf("biz%d", i), "1")
 			if i%20 == 7 {

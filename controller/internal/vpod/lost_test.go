@@ -15,7 +15,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
-	"github.com/koupleless/koupsandbox/controller/internal/plan"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
@@ -251,13 +250,4 @@ func TestTheNextControllerGoesOn(t *testing.T) {
 		w.pass(time.Second)
 		w.wantShow("p1", "Running Ready")
 	})
-}
-
-// What is forgotten of a base comes back by no install that was decided on before.
-func TestNothingIsPlacedOnABaseThatIsForgotten(t *testing.T) {
-	s := newStore(func(*corev1.Pod) bool { return false })
-	before, asked := s.placing(workerKey{"a", "biz1"}, arklet.Module{Name: "biz1", Version: "1"}, time.Now())
-	if before != (plan.Installed{}) || asked || len(s.byBase) > 0 {
-		t.Errorf("placed: %v, asked for: %t, known: %v", before, asked, s.byBase)
-	}
 }

@@ -151,8 +151,8 @@ func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Req
 	o := Outcome{Identity: identity, Request: r, Answer: answer, Took: time.Since(began)}
 	switch {
 	case err == nil:
-		if !succeeded(answer) {
-			o.Code = classify(answer, "")
+		if !answer.Done() {
+			o.Code = answer.Classify("")
 		}
 		p.opts.Answered(o)
 		return answer, nil
@@ -216,20 +216,6 @@ func (p *Provider) supersede(key workerKey) {
 	})
 }
 
-// succeeded reports whether a command succeeded, or its result was there before.
-func succeeded(a arklet.Answer) bool {
-	return a.Succeeded() || a.Command == arklet.CommandInstallBiz && a.AlreadyInstalled() || a.Command == arklet.CommandUninstallBiz && a.NotInstalled()
-}
-
-// classify returns the code of arklet for an answer. state is the state of the module in the list of the base.
-func classify(a arklet.Answer, state arklet.State) errcode.Code {
-	answer := errcode.Answer{ErrorCode: a.ErrorCode, Code: a.Code, Message: a.Message, DataCode: a.DataCode, DataMessage: a.DataMessage, BizState: string(state)}
-	if a.Command == arklet.CommandUninstallBiz {
-		return errcode.ClassifyUninstall(answer)
-	}
-	return errcode.ClassifyInstall(answer)
-}
-
 // listModules requests the list of the base. The list is not older than notBefore.
 func (p *Provider) listModules(ctx context.Context, b base.Snapshot, notBefore time.Time) (base.Snapshot, error) {
 	asking, cancel := context.WithTimeout(ctx, p.opts.Speed.Of(listTimeout))
@@ -253,8 +239,8 @@ func transportCode(err error) errcode.Code {
 // one with a code of arklet.
 func (p *Provider) answerError(a arklet.Answer, b base.Snapshot) error {
 	biz, _ := b.Module(a.Module.Name, a.Module.Version)
-	code := classify(a, biz.State)
-	if succeeded(a) || code == "" {
+	code := a.Classify(biz.State)
+	if a.Done() || code == "" {
 		return nil
 	}
 	as := errcode.ForInstall

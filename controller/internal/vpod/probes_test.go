@@ -86,6 +86,7 @@ func TestProbes(t *testing.T) {
 		w.pass(5 * time.Second)
 		wantDiff(t, "readiness", []string{"p1=Ready", "p1=NotReady", "p1=Ready"}, w.readiness())
 		wantDiff(t, "commands", []string{"uninstallBiz biz1:1", "installBiz biz1:1"}, w.base.takeCommands())
+		w.wantRestarts("p1", 1)
 		var killing bool
 		for e := w.nextEvent(); e != "no event"; e = w.nextEvent() {
 			killing = killing || strings.Contains(e, api.ReasonLivenessFailed)

@@ -84,11 +84,8 @@ type Options struct {
 
 // Defaults of the settings of the controller.
 const (
-	DefaultInstallTimeout   = api.InstallTimeout
-	DefaultUninstallTimeout = api.UninstallTimeout
-	DefaultDrain            = api.Drain
-	defaultWorkers          = 8
-	defaultMaxAttempts      = 6
+	defaultWorkers     = 8
+	defaultMaxAttempts = 6
 )
 
 // The longest delays after errors that are not failures of a module: the base sends no list, or the API server refuses a

@@ -174,19 +174,6 @@ func TestDeletion(t *testing.T) {
 			t.Errorf("%d Pods are left", w.Pods())
 		}
 	})
-	in(t, "a Pod whose container waits is not taken out of the API before its module", Options{Drain: -1}, func(_ *testing.T, w *world) {
-		w.create("p1", container("biz1", "1"))
-		w.pass(2 * time.Second)
-		w.create("p2", container("biz1", "2"))
-		w.pass(2 * time.Second)
-		w.wantShow("p1", "Running BizDeactivate")
-		w.base.with(func(b *fakeBase) { b.delay = 10 * time.Second })
-		w.delete("p1")
-		w.pass(9 * time.Second)
-		w.wantShow("p1", "Running BizDeactivate")
-		w.pass(2 * time.Second)
-		w.wantShow("p1", "gone")
-	})
 	in(t, "a stop handler that throws is told of, and does not keep the Pod", Options{Drain: -1}, func(t *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))
 		w.pass(time.Second)
@@ -288,17 +275,6 @@ func TestFailures(t *testing.T) {
 		w.delete("p1")
 		w.pass(5 * time.Second)
 		w.wantShow("p1", "gone")
-	})
-	in(t, "an image that is no URL", Options{}, func(t *testing.T, w *world) {
-		c := container("biz1", "1")
-		c.Image = "nginx:latest"
-		w.create("p1", c)
-		w.pass(2 * time.Second)
-		w.wantShow("p1", "Pending DecodeURLFailed")
-		if e := w.nextEvent(); !strings.Contains(e, "OtherUpstream.DecodeURLFailed") {
-			t.Errorf("event %q", e)
-		}
-		wantDiff(t, "commands", []string(nil), w.base.takeCommands())
 	})
 	in(t, "a code that arklet and the controller share is said once", Options{}, func(t *testing.T, w *world) {
 		w.base.with(func(b *fakeBase) {

@@ -30,15 +30,6 @@ func TestRestarts(t *testing.T) {
 		w.wantShow("p1", "Running Ready")
 		w.wantRestarts("p1", 1)
 	})
-	in(t, "a liveness probe that fails", Options{}, func(_ *testing.T, w *world) {
-		b := probed(w, false, true)
-		b.healthy.Store(false)
-		w.pass(3 * time.Second)
-		b.healthy.Store(true)
-		w.pass(5 * time.Second)
-		w.wantShow("p1", "Running Ready")
-		w.wantRestarts("p1", 1)
-	})
 	in(t, "a base that starts again, twice", Options{}, func(_ *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))
 		for i := range int32(3) {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
@@ -382,7 +383,7 @@ func TestInPlaceReplacement(t *testing.T) {
 		w.base.with(func(b *fakeBase) { b.delay = 0 })
 		w.wantShow("p1", "Running Ready")
 		wantDiff(t, "modules while the old one is drained", map[string]string{"biz1:1": "deactivated", "biz1:2": "activated"}, w.base.states())
-		w.pass(DefaultDrain)
+		w.pass(api.Drain)
 		wantDiff(t, "commands", []string{"installBiz biz1:2", "uninstallBiz biz1:1"}, w.base.takeCommands())
 	})
 	in(t, "two modules, each drained when its own new one has taken over", Options{}, func(t *testing.T, w *world) {
@@ -405,7 +406,7 @@ func TestInPlaceReplacement(t *testing.T) {
 		w.update(p)
 		w.pass(4 * time.Second) // attempts after 0.5, 1 and 2 s
 		wantDiff(t, "modules", map[string]string{"biz1:2": "activated", "biz2:1": "deactivated", "biz2:2": "activated"}, w.base.states())
-		w.pass(DefaultDrain + time.Second)
+		w.pass(api.Drain + time.Second)
 		wantDiff(t, "modules in the end", map[string]string{"biz1:2": "activated", "biz2:2": "activated"}, w.base.states())
 	})
 	in(t, "a new one that fails leaves the old one", Options{}, func(t *testing.T, w *world) {

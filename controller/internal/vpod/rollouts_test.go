@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/plan"
 	"github.com/koupleless/koupsandbox/controller/labels"
@@ -45,8 +46,8 @@ func (w *world) bind(name string) {
 // A Deployment that may make Pods unavailable deletes an old one before its base has the new one.
 func TestModuleStaysUntilItsSuccessorServes(t *testing.T) {
 	const (
-		drained = DefaultDrain + 2*time.Second // and a look more
-		grace   = 30 * time.Second             // of the Pods
+		drained = api.Drain + 2*time.Second // and a look more
+		grace   = 30 * time.Second          // of the Pods
 	)
 	only := func(id string) map[string]string { return map[string]string{id: "activated"} }
 	stuck := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}

@@ -51,17 +51,3 @@ func TestPodsOfOneSecond(t *testing.T) {
 		})
 	}
 }
-
-// A write is foreign unless it is this controller's last one, or older.
-func TestForeignWrites(t *testing.T) {
-	for name, c := range map[string]struct {
-		written, shown string
-		want           bool
-	}{
-		"its own": {"7", "7", false}, "an older one": {"7", "6", false}, "a newer one": {"7", "8", true},
-	} {
-		if got := (&written{rv: c.written}).shown(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: c.shown}}); got != c.want {
-			t.Errorf("%s: foreign %t", name, got)
-		}
-	}
-}

@@ -196,37 +196,3 @@ func TestOrderOfPods(t *testing.T) {
 		}
 	}
 }
-
-// Whether a Pod is what its workload wants is a matter of its modules alone.
-func TestOutdated(t *testing.T) {
-	in(t, "", Options{}, func(t *testing.T, w *world) {
-		w.wants("1")
-		of := w.templates
-		pod := func(change func(c *corev1.Container)) *corev1.Pod {
-			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", OwnerReferences: w.owners}}
-			p.Spec.Containers = []corev1.Container{container("biz1", "1"), {Name: "injected"}}
-			change(&p.Spec.Containers[0])
-			return p
-		}
-		for name, c := range map[string]struct {
-			change func(c *corev1.Container)
-			want   bool
-		}{
-			"as it is":         {func(*corev1.Container) {}, false},
-			"another setting":  {func(c *corev1.Container) { c.Env = append(c.Env, corev1.EnvVar{Name: "X"}) }, false},
-			"another jar":      {func(c *corev1.Container) { c.Image += "2" }, true},
-			"another version":  {func(c *corev1.Container) { c.Env[0].Value = "2" }, true},
-			"no version":       {func(c *corev1.Container) { c.Env = nil }, true},
-			"another module":   {func(c *corev1.Container) { c.Name = "biz2" }, true},
-			"an unknown owner": {func(*corev1.Container) {}, false},
-		} {
-			p := pod(c.change)
-			if name == "an unknown owner" {
-				p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "gone", Controller: ptr.To(true)}}
-			}
-			if got := of.outdated(p); got != c.want {
-				t.Errorf("%s: outdated %t", name, got)
-			}
-		}
-	})
-}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
 // tolerated is how long Pods stay on an unreachable Node by default (admission plugin DefaultTolerationSeconds).
@@ -27,20 +28,13 @@ const tolerated = 300 * time.Second
 //     more.
 func (p *Provider) tolerations(pod *corev1.Pod) (_ []corev1.Toleration, changed bool) {
 	list := slices.Clone(pod.Spec.Tolerations)
-	names := func(key string) bool {
-		return slices.ContainsFunc(list, func(t corev1.Toleration) bool {
-			return t.Key == key || t.Key == "" && t.Operator == corev1.TolerationOpExists
-		})
-	}
 	scheduled := pod.Spec.NodeName != ""
-	if pod.DeletionTimestamp != nil || p.opts.AddTolerationFor == "" || !names(labels.TaintVirtualNode) || scheduled && !p.Serves(pod.Spec.NodeName) {
+	if pod.DeletionTimestamp != nil || p.opts.AddTolerationFor == "" || !workload.Tolerates(list, labels.TaintVirtualNode) || scheduled && !p.Serves(pod.Spec.NodeName) {
 		return nil, false
 	}
-	if !scheduled && !names(labels.TaintEnv) {
+	if !scheduled && !workload.Tolerates(list, labels.TaintEnv) {
 		changed = true
-		list = append(list, corev1.Toleration{
-			Key: labels.TaintEnv, Operator: corev1.TolerationOpEqual, Value: p.opts.AddTolerationFor, Effect: corev1.TaintEffectNoExecute,
-		})
+		list = append(list, workload.EnvToleration(p.opts.AddTolerationFor))
 	}
 	for i, t := range list {
 		limit := ptr.Deref(t.TolerationSeconds, 0)

@@ -30,6 +30,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 
+	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
@@ -254,9 +255,9 @@ func newWorld(t *testing.T, opts Options) *world {
 	if opts.Node == nil {
 		opts.Node = func(string) *corev1.Node { return nil }
 	}
-	opts.InstallTimeout = cmp.Or(opts.InstallTimeout, DefaultInstallTimeout)
-	opts.UninstallTimeout = cmp.Or(opts.UninstallTimeout, DefaultUninstallTimeout)
-	opts.Drain = cmp.Or(opts.Drain, DefaultDrain)
+	opts.InstallTimeout = cmp.Or(opts.InstallTimeout, api.InstallTimeout)
+	opts.UninstallTimeout = cmp.Or(opts.UninstallTimeout, api.UninstallTimeout)
+	opts.Drain = cmp.Or(opts.Drain, api.Drain)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	registry := base.NewRegistry(base.Options{Observer: func(c base.Change) { w.BaseChanged(c) }})
 	dialog := base.NewDialog(registry)

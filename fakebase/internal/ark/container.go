@@ -1,6 +1,7 @@
 package ark
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -160,53 +161,40 @@ func (c *Container) List() []Biz {
 	for _, b := range c.biz {
 		out = append(out, b.clone())
 	}
-	slices.SortFunc(out, func(a, b Biz) int {
-		if a.Priority != b.Priority {
-			return a.Priority - b.Priority
-		}
-		return int(a.seq) - int(b.seq) //nolint:gosec // a number that counts from 1
-	})
+	slices.SortFunc(out, func(a, b Biz) int { return cmp.Or(a.Priority-b.Priority, cmp.Compare(a.seq, b.seq)) })
 	return out
 }
 
 // Len is the number of registered biz.
 func (c *Container) Len() int { return len(c.biz) }
 
-// Versions returns the registered biz of one name in order of registration.
+// Versions returns the registered biz of one name, ordered as by List.
 func (c *Container) Versions(name string) []Biz {
-	var out []Biz
-	for _, b := range c.biz {
-		if b.Name == name {
-			out = append(out, b.clone())
-		}
-	}
-	slices.SortFunc(out, func(a, b Biz) int { return int(a.seq) - int(b.seq) }) //nolint:gosec // a number that counts from 1
-	return out
+	return slices.DeleteFunc(c.List(), func(b Biz) bool { return b.Name != name })
 }
 
 // Serving returns the biz that answers requests under a web context path: the
 // one of its active biz that was activated last.
 func (c *Container) Serving(path string) (Biz, bool) {
-	var best *Biz
-	for _, b := range c.biz {
-		if b.WebContextPath == path && b.State == Activated && (best == nil || b.activated > best.activated) {
-			best = b
-		}
-	}
-	if best == nil {
+	b := c.newestActive(func(b *Biz) bool { return b.WebContextPath == path })
+	if b == nil {
 		return Biz{}, false
 	}
-	return best.clone(), true
+	return b.clone(), true
 }
 
 func (c *Container) active(name string) *Biz {
-	var best *Biz
+	return c.newestActive(func(b *Biz) bool { return b.Name == name })
+}
+
+// newestActive returns the active biz that was activated last of those that match; nil if there is none.
+func (c *Container) newestActive(match func(*Biz) bool) (newest *Biz) {
 	for _, b := range c.biz {
-		if b.Name == name && b.State == Activated && (best == nil || b.activated > best.activated) {
-			best = b
+		if b.State == Activated && match(b) && (newest == nil || b.activated > newest.activated) {
+			newest = b
 		}
 	}
-	return best
+	return newest
 }
 
 func (c *Container) activate(b *Biz, why Reason, message string, now time.Time) {

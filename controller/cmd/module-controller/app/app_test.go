@@ -62,17 +62,3 @@ func TestBadSettingsAreRefusedWithTheirName(t *testing.T) {
 		})
 	}
 }
-
-func TestASettingOfTheEnvironmentIsRefusedWithItsName(t *testing.T) {
-	for name, value := range map[string]string{"IS_CLUSTER": "perhaps", "MQTT_PORT": "many", "ENABLE_MQTT_TUNNEL": "2", "BASE_DEAD_AFTER": "soon"} {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv(name, value)
-			app := New("dev")
-			app.Writer, app.ErrWriter = io.Discard, io.Discard
-			err := app.RunContext(t.Context(), []string{"module-controller"})
-			if err == nil || !strings.Contains(err.Error(), name) {
-				t.Errorf("error %v, want one that names %s", err, name)
-			}
-		})
-	}
-}

@@ -45,7 +45,7 @@ const greedyAddress = "127.0.0.2"
 // Connections of a client with many large, incomplete bodies are closed when all bodies together reach their
 // limit. Bases with other addresses get an answer.
 func TestRequestBodiesAreLimitedTogether(t *testing.T) {
-	const flood, sent = 1200, maxBody - 1
+	const flood, sent = 600, maxBody - 1
 	h := &evictions{fakeHandler: newHandler()}
 	tn := serve(t, Options{Networks: tunnel.Networks{netip.MustParsePrefix("127.0.0.0/8")}}, h)
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(greedyAddress)}}
@@ -117,7 +117,7 @@ func TestADecodedBodyIsNotHeld(t *testing.T) {
 // Connections with endless answers are closed when all answers together reach their limit. A small answer of
 // another base is received.
 func TestAnswersAreLimitedTogether(t *testing.T) {
-	const flood = allAnswers/arklet.MaxPayload + 40
+	const flood = allAnswers/arklet.MaxPayload + 10
 	h := &evictions{fakeHandler: newHandler()}
 	released := make(chan struct{})
 	l, err := net.Listen("tcp", greedyAddress+":0")

@@ -25,13 +25,12 @@ import (
 // ErrStopped reports a command that was not sent because the tunnel has stopped.
 var ErrStopped = errors.New("the HTTP tunnel has stopped")
 
-// Defaults of Options.
 const (
 	// DefaultAddr is where bases send their heartbeats to (Module Controller V2 document 5.4).
 	DefaultAddr = ":7777"
-	// DefaultConnections uses about 270 MB of memory if each connection is sending a body, and about 660 MB if each
-	// has sent the largest header.
-	DefaultConnections = 4096
+	// connections is the maximum number of open connections for heartbeats. They use about 270 MB of memory if each is
+	// sending a body, and about 660 MB if each has sent the largest header.
+	connections = 4096
 )
 
 // Options configure a Tunnel. A zero value means its default.
@@ -43,9 +42,6 @@ type Options struct {
 	TLS *tls.Config
 	// Token is required from bases, as "Authorization: Bearer TOKEN" or as the first part of the path; default none.
 	Token string
-	// Connections is the maximum number of open connections for heartbeats; default DefaultConnections. See package
-	// door.
-	Connections int
 	// Networks are those in which a base may report another address than the one it sends from.
 	Networks tunnel.Networks
 	// OperationTimeout is the maximum duration of install, uninstall and switch; default 5 min.
@@ -79,7 +75,6 @@ type Tunnel struct {
 // New returns a Tunnel that passes messages to handler. It opens nothing before Listen or Start.
 func New(opts Options, handler tunnel.Handler) *Tunnel {
 	opts.Addr = cmp.Or(opts.Addr, DefaultAddr)
-	opts.Connections = cmp.Or(opts.Connections, DefaultConnections)
 	opts.OperationTimeout = cmp.Or(opts.OperationTimeout, api.InstallTimeout)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	if opts.Dial == nil && opts.Proxy != nil {
@@ -113,7 +108,7 @@ func (t *Tunnel) Listen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listening for heartbeats over HTTP: %w", err)
 	}
-	l = door.Limit(l, door.Limits{Connections: t.opts.Connections, Bytes: allBodies, Evicted: t.evicted("connections or request bodies")})
+	l = door.Limit(l, door.Limits{Connections: connections, Bytes: allBodies, Evicted: t.evicted("connections or request bodies")})
 	if t.opts.TLS != nil {
 		l = tls.NewListener(l, t.opts.TLS)
 	}
@@ -160,24 +155,12 @@ func (t *Tunnel) Start(ctx context.Context) error {
 		ErrorLog:          slog.NewLogLogger(t.opts.Logger.Handler(), slog.LevelDebug),
 	}
 	t.opts.Logger.Info("receiving heartbeats over HTTP", "addr", t.Addr(), "tls", t.opts.TLS != nil)
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(t.listener) }()
-	var err error
-	select {
-	case <-ctx.Done():
-		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-		defer cancel()
-		if server.Shutdown(stopping) != nil {
-			_ = server.Close() // clients that do not read their answers
-		}
-		if ended := <-served; !errors.Is(ended, http.ErrServerClosed) {
-			err = ended
-		}
-	case err = <-served:
-		err = fmt.Errorf("receiving heartbeats over HTTP on %s: %w", t.Addr(), err)
-	}
+	err := door.Serve(ctx, server, t.listener, stopTimeout)
 	t.stop()
-	return err
+	if err != nil {
+		return fmt.Errorf("receiving heartbeats over HTTP: %w", err)
+	}
+	return nil
 }
 
 func (t *Tunnel) stop() {

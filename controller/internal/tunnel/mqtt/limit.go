@@ -47,7 +47,6 @@ func newPacketLimiter(c net.Conn, limit int) *packetLimiter {
 	return &packetLimiter{Conn: c, in: bufio.NewReader(c), limit: limit}
 }
 
-// Read implements net.Conn.
 func (l *packetLimiter) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil

@@ -2,7 +2,6 @@ package mqtt
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"net"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"testing/iotest"
 
 	"github.com/eclipse/paho.mqtt.golang/packets"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
@@ -35,20 +33,6 @@ func written(p packets.ControlPacket) []byte {
 		panic(err)
 	}
 	return b.Bytes()
-}
-
-// readPackets reads all packets as the library does, and describes each in a line.
-func readPackets(r io.Reader) (lines []string, err error) {
-	for {
-		p, err := packets.ReadPacket(r)
-		if errors.Is(err, io.EOF) {
-			return lines, nil
-		}
-		if err != nil {
-			return lines, err
-		}
-		lines = append(lines, p.String())
-	}
 }
 
 func TestPacketsAreLimited(t *testing.T) {
@@ -83,42 +67,6 @@ func TestPacketsAreLimited(t *testing.T) {
 			}
 		}
 	}
-}
-
-// The library reads the same packets for every split of the stream. Packets within the limit are unchanged.
-func FuzzPacketLimiter(f *testing.F) {
-	f.Add(publishPacket("a", 1, "payload of some length"), byte(3))
-	f.Add(append(publishPacket("a", 0, "x"), written(packets.NewControlPacket(packets.Pingresp))...), byte(1))
-	f.Add([]byte{0x30, 0xff, 0xff, 0xff, 0x7f, 0, 1, 'a'}, byte(2))
-	f.Fuzz(func(t *testing.T, data []byte, step byte) {
-		const limit = 16
-		whole, wholeErr := readPackets(newPacketLimiter(stream{Reader: bytes.NewReader(data)}, limit))
-		split, splitErr := readPackets(newPacketLimiter(stream{Reader: &steps{data: data, step: int(step%7) + 1}}, limit))
-		if diff := cmp.Diff(whole, split); diff != "" || (wholeErr == nil) != (splitErr == nil) {
-			t.Errorf("in one (-) and in steps of %d (+), errors %v and %v:\n%s", step%7+1, wholeErr, splitErr, diff)
-		}
-		if len(data) <= limit { // no packet is larger
-			direct, directErr := readPackets(bytes.NewReader(data))
-			if diff := cmp.Diff(direct, whole); diff != "" && directErr == nil {
-				t.Errorf("without (-) and with the limit (+):\n%s", diff)
-			}
-		}
-	})
-}
-
-// steps returns a few bytes with each Read.
-type steps struct {
-	data []byte
-	step int
-}
-
-func (s *steps) Read(b []byte) (int, error) {
-	if len(s.data) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(b[:min(len(b), s.step)], s.data)
-	s.data = s.data[n:]
-	return n, nil
 }
 
 // A message of 250 MB is rejected and acknowledged. Later messages arrive.

@@ -1,0 +1,154 @@
+package arklet
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/koupleless/koupsandbox/controller/errcode"
+)
+
+// Classify returns Arklet's code of the answer to an install, an uninstall or a switch; zero for a success. state is the
+// state of the module in the list of the base.
+func (a Answer) Classify(state State) errcode.Code {
+	if a.Command == CommandUninstallBiz {
+		return a.classifyUninstall()
+	}
+	return a.classifyInstall(state)
+}
+
+// classifyInstall returns Arklet's code of the answer to an install. It is zero for a success, which includes a
+// repeated install of an active or deactivated module. The rules are those of protocol 6, in this order.
+func (a Answer) classifyInstall(state State) errcode.Code {
+	if code, ok := a.common(); ok {
+		return code
+	}
+	if a.AlreadyInstalled() {
+		return repeated(state)
+	}
+	head, all := a.exception(), a.Message+"\n"+a.DataMessage
+	switch {
+	case a.throws(head, malformedURL):
+		return errcode.OtherUpstreamDecodeURLFailed
+	case strings.Contains(all, "No space left on device"):
+		return errcode.UserDiskFull
+	case metaspace.MatchString(all):
+		return errcode.UserMetaspaceFull
+	case machine.MatchString(all):
+		return errcode.UserMachineMalfunction
+	case a.throws(head, socketTimeout):
+		return errcode.ArkletPullBizTimeOut
+	case a.throws(head, ioException):
+		return errcode.ArkletPullBizError
+	case strings.Contains(all, "java.lang.reflect.InvocationTargetException"):
+		return errcode.UserInstallBizUserError
+	case notABiz.MatchString(all):
+		return errcode.ArkletInstallationRequirementNotMet
+	case validation.MatchString(a.Message):
+		return errcode.ModuleControllerInvalidParameter
+	case a.throws(head, classLoading):
+		return errcode.ArkletInstallBizFailed
+	}
+	return errcode.ArkletUnknownError
+}
+
+// classifyUninstall returns Arklet's code of the answer to an uninstall; zero for a success. errcode.ArkletNoMatchedBiz means
+// that the module does not exist.
+func (a Answer) classifyUninstall() errcode.Code {
+	if code, ok := a.common(); ok {
+		return code
+	}
+	switch {
+	case a.NotInstalled():
+		return errcode.ArkletNoMatchedBiz
+	case strings.Contains(a.DataMessage, "Master biz must not be uninstalled"):
+		return errcode.ModuleControllerInvalidRequest
+	case validation.MatchString(a.Message):
+		return errcode.ModuleControllerInvalidParameter
+	}
+	return errcode.ArkletUninstallBizFailed
+}
+
+// common returns the code that does not depend on the command.
+func (a Answer) common() (errcode.Code, bool) {
+	if a.Succeeded() {
+		return "", true
+	}
+	if code := a.documented(); code != "" {
+		return code, true
+	}
+	switch {
+	case strings.Contains(a.Message, "conflict, exist unfinished command(uninstallBiz)"):
+		return errcode.ModuleControllerBaseInstanceInOperation, true
+	case strings.Contains(a.Message, "conflict, exist unfinished command"),
+		strings.Contains(a.Message, "BizState must be ACTIVATED, DEACTIVATED or BROKEN"):
+		return errcode.ArkletInstallBizExecuting, true
+	case strings.EqualFold(a.Code, "CMD_NOT_FOUND"):
+		return errcode.ModuleControllerInvalidRequest, true
+	}
+	return "", false
+}
+
+// documented returns the document's code in the answer, or the zero errcode.Code.
+func (a Answer) documented() errcode.Code {
+	for _, text := range []string{a.ErrorCode, a.Code, a.DataCode, heading(a.Message), heading(a.DataMessage)} {
+		if info, ok := errcode.Lookup(text); ok {
+			return info.Code
+		}
+	}
+	return ""
+}
+
+// heading returns the beginning of a message up to a colon or a space, after "Internal Error: " and exception classes
+// (protocol 6).
+func heading(message string) string {
+	message = strings.TrimPrefix(message, internalError)
+	for range 2 { // over MQTT the trace begins with arklet's exception around the cause
+		if class := exception.FindString(message); class != "" {
+			message = strings.TrimPrefix(message[len(class):], ": ")
+		}
+	}
+	if end := strings.IndexAny(message, ": \t\r\n"); end >= 0 {
+		return message[:end]
+	}
+	return message
+}
+
+// repeated returns the code of an install of a module that the base has already, in a state.
+func repeated(state State) errcode.Code {
+	switch state {
+	case StateActivated, StateDeactivated:
+		return ""
+	case StateResolved:
+		return errcode.ArkletInstallBizExecuting
+	}
+	return errcode.ArkletInstallationRequirementNotMet
+}
+
+// exception returns the first exception class in the message, or the empty string. The stack trace is no evidence: it
+// may have exceptions of the module's code.
+func (a Answer) exception() string {
+	return exception.FindString(strings.TrimPrefix(a.Message, internalError))
+}
+
+// throws reports whether the exception matches. Without one in the message, the stack trace may match.
+func (a Answer) throws(head string, kind *regexp.Regexp) bool {
+	if head != "" {
+		return kind.MatchString(head)
+	}
+	return kind.MatchString(a.Message + "\n" + a.DataMessage)
+}
+
+// internalError precedes the message of an exception over HTTP (protocol 6).
+const internalError = "Internal Error: "
+
+var (
+	exception     = regexp.MustCompile(`^(?:[a-z]\w*\.)+[A-Z]\w*`)
+	malformedURL  = regexp.MustCompile(`\bjava\.net\.MalformedURLException\b`)
+	metaspace     = regexp.MustCompile(`\bjava\.lang\.OutOfMemoryError: (?:Metaspace|Compressed class space)`)
+	machine       = regexp.MustCompile(`\bjava\.lang\.(?:OutOfMemoryError|InternalError)\b|Input/output error`)
+	socketTimeout = regexp.MustCompile(`\bjava\.net\.SocketTimeoutException\b`)
+	ioException   = regexp.MustCompile(`\b(?:java\.(?:io|net|nio\.file)|javax\.net\.ssl)\.\w+Exception\b|refresh biz info from jar failed`)
+	notABiz       = regexp.MustCompile(`Biz Name must not be empty|Biz Version must not be empty|Biz Main Class must not be empty|Archive must be a ark biz|\bjava\.util\.zip\.ZipException\b`)
+	validation    = regexp.MustCompile(`should not be blank|should be both blank or both not blank|bizList is null|request is null|requestId is blank`)
+	classLoading  = regexp.MustCompile(`\bjava\.lang\.(?:ClassNotFoundException|NoClassDefFoundError|NoSuch(?:Method|Field)(?:Exception|Error)|\w*LinkageError|UnsupportedClassVersionError|IncompatibleClassChangeError|ExceptionInInitializerError|VerifyError|ClassFormatError|AbstractMethodError)\b|\bcom\.alipay\.sofa\.ark\.\w*(?:\.\w+)*Exception\b`)
+)
