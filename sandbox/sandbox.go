@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/daemon"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
@@ -42,7 +41,7 @@ type (
 	// RestartRequest says how Client is to restart a base.
 	RestartRequest = control.RestartRequest
 	// Action is what Client can do to a component: kill, pause, resume, restart, stop or start.
-	Action = component.Action
+	Action = supervise.Action
 	// ActRequest does something to a component.
 	ActRequest = control.ActRequest
 	// ControllerRequest says what module controllers Client is to provide.

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/mqttfault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
@@ -89,7 +88,7 @@ type Link struct {
 	exit      string
 }
 
-var _ component.Part = (*Link)(nil)
+var _ supervise.Part = (*Link)(nil)
 
 // run is one life of the broker, or of the relay to it.
 type run struct {
@@ -223,7 +222,7 @@ func (l *Link) pause(paused bool) error {
 	defer l.mu.Unlock()
 	switch {
 	case l.running == nil:
-		return component.Refuse("%v", errDown)
+		return supervise.Refuse("%v", errDown)
 	case l.paused == paused:
 	case paused:
 		l.running.server.Pause()
@@ -255,25 +254,25 @@ func (l *Link) said(own, relay string) string {
 	return fmt.Sprintf("the way to %s is %s; the broker itself is not touched", l.URL(), relay)
 }
 
-// Components implements component.Part.
-func (l *Link) Components(context.Context) []component.Component {
+// Components implements supervise.Part.
+func (l *Link) Components(context.Context) []supervise.Component {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := component.Component{Name: Component, State: string(supervise.Running), Ready: true, PID: os.Getpid(), StartedAt: l.startedAt}
+	c := supervise.Component{Name: Component, State: supervise.Running, Ready: true, PID: os.Getpid(), StartedAt: l.startedAt}
 	switch {
 	case l.running == nil:
-		c.State, c.Ready, c.PID, c.Reason, c.Exit = string(supervise.Exited), false, 0, l.exit, l.exit
+		c.State, c.Ready, c.PID, c.Reason, c.Exit = supervise.Exited, false, 0, l.exit, l.exit
 	case l.paused:
-		c.State, c.Ready, c.Reason = string(supervise.Paused), false, l.said("paused", "stalled")
+		c.State, c.Ready, c.Reason = supervise.Paused, false, l.said("paused", "stalled")
 	default:
 		if err := l.running.server.Trouble(); err != nil {
 			c.Ready, c.Reason = false, err.Error()
 		}
 	}
-	return []component.Component{c}
+	return []supervise.Component{c}
 }
 
-// Down implements component.Part.
+// Down implements supervise.Part.
 func (l *Link) Down(context.Context) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -283,22 +282,22 @@ func (l *Link) Down(context.Context) []string {
 	return []string{Component}
 }
 
-// Act implements component.Part.
-func (l *Link) Act(ctx context.Context, name string, action component.Action) error {
+// Act implements supervise.Part.
+func (l *Link) Act(ctx context.Context, name string, action supervise.Action) error {
 	if name != Component {
-		return fmt.Errorf("%s: %w", name, component.ErrUnknown)
+		return fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
 	}
 	if l.o.Bypassed {
-		return component.Refuse("%s cannot be told to %s: controllers and bases are in the cluster and reach %s themselves", name, action, l.URL())
+		return supervise.Refuse("%s cannot be told to %s: controllers and bases are in the cluster and reach %s themselves", name, action, l.URL())
 	}
 	switch action {
-	case component.Pause:
+	case supervise.Pause:
 		return l.pause(true)
-	case component.Resume:
+	case supervise.Resume:
 		return l.pause(false)
-	case component.Kill, component.Stop:
+	case supervise.Kill, supervise.Stop:
 		return l.Close()
-	case component.Start:
+	case supervise.Start:
 		return l.start(ctx)
 	default:
 		return errors.Join(l.Close(), l.start(ctx))

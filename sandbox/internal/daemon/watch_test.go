@@ -21,9 +21,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
@@ -141,10 +141,10 @@ func TestWatchAGroup(t *testing.T) {
 	command(events.CommandHealth, `{}`)
 	command("installBiz", `{"bizName":"biz1","bizVersion":"1","bizUrl":"https://modules.example/biz1-1-ark-biz.jar"}`)
 	command("uninstallBiz", `{"bizName":"biz1","bizVersion":"1"}`)
-	for _, action := range []component.Action{component.Pause, component.Resume, component.Stop, component.Start} {
+	for _, action := range []supervise.Action{supervise.Pause, supervise.Resume, supervise.Stop, supervise.Start} {
 		check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "broker", Action: action}))
 	}
-	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "module-controller", Action: component.Kill}))
+	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "module-controller", Action: supervise.Kill}))
 	if _, err := b.RemoveBases(t.Context(), control.RemoveRequest{Bases: []string{web.HostName}}); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestOwnerGoes(t *testing.T) {
 	}
 	spec := traffic.Spec{Traffic: v1alpha1.Traffic{Via: v1alpha1.ViaBases, Module: "biz1"}}
 	check.Must(t, b.StartTraffic(t.Context(), "g", spec))
-	act := func(name string, action component.Action) {
+	act := func(name string, action supervise.Action) {
 		t.Helper()
 		check.Must(t, b.Act(t.Context(), control.ActRequest{Component: name, Action: action, Group: "g"}))
 	}
@@ -206,10 +206,10 @@ func TestOwnerGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := b.controllers()
-	act("module-controller", component.Kill)
-	act("broker", component.Kill)
-	act("broker", component.Start)
-	act("broker", component.Pause)
+	act("module-controller", supervise.Kill)
+	act("broker", supervise.Kill)
+	act("broker", supervise.Start)
+	act("broker", supervise.Pause)
 	s.cancel()
 	b.eventually(func() error {
 		status, err := b.Status(t.Context(), false)

@@ -17,9 +17,6 @@ import (
 	"time"
 )
 
-// ErrUnknown is returned, wrapped, for a component that was never started.
-var ErrUnknown = errors.New("unknown component")
-
 // Spec says how a component is started, recognised as ready, and stopped.
 type Spec struct {
 	// Name of the component and of its run record; letters, digits, dots and dashes.

@@ -262,7 +262,7 @@ func survivesDeath(t *testing.T, c *ControlPlane) {
 	for _, name := range componentNames {
 		must(t, c.o.Supervisor.Kill(name))
 		for _, st := range c.o.Supervisor.Status(t.Context(), nil) {
-			if st.Name == name && (st.State != supervise.Exited || st.Ready || st.ExitError != "signal: killed") {
+			if st.Name == name && (st.State != supervise.Exited || st.Ready || st.Exit != "signal: killed") {
 				t.Errorf("after its death %s is %+v", name, st)
 			}
 		}

@@ -6,17 +6,17 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/deploy"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
 // Host is loopback, at which the API server reaches this machine's other processes.
 const Host = "127.0.0.1"
 
 // Part shows its processes.
-func (c *ControlPlane) Part() component.Part {
-	return &part{c: c, Processes: component.Processes{
+func (c *ControlPlane) Part() supervise.Part {
+	return &part{c: c, Processes: supervise.Processes{
 		Supervisor: c.o.Supervisor, Mine: func(name string) bool { return slices.Contains(componentNames, name) },
 	}}
 }

@@ -128,7 +128,7 @@ func TestStateFolder(t *testing.T) {
 	}
 	exits := map[string]string{}
 	for _, st := range c.o.Supervisor.Status(t.Context(), nil) {
-		exits[st.Name] = st.ExitError
+		exits[st.Name] = st.Exit
 	}
 	want := map[string]string{
 		etcd:      "signal: terminated", // with Durable it closes its files

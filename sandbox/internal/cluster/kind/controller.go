@@ -10,7 +10,6 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/deploy"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/incluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
@@ -101,29 +100,29 @@ func (p *Provider) Guard(ctx context.Context) error {
 }
 
 // Part shows the cluster as one component.
-func (p *Provider) Part() component.Part { return part{p} }
+func (p *Provider) Part() supervise.Part { return part{p} }
 
 func (p *Provider) dir() state.Dir { return state.Dir(p.o.Dir) }
 
 type part struct{ p *Provider }
 
 // Components reports whether the cluster's API answers.
-func (x part) Components(ctx context.Context) []component.Component {
+func (x part) Components(ctx context.Context) []supervise.Component {
 	ctx, cancel := context.WithTimeoutCause(ctx, pingTime, fmt.Errorf("not within %s", pingTime))
 	defer cancel()
-	c := component.Component{Name: Component, State: string(supervise.Running), Ready: true}
+	c := supervise.Component{Name: Component, State: supervise.Running, Ready: true}
 	if _, err := cluster.ServerVersion(ctx, x.p.config); err != nil {
-		c.State, c.Ready, c.Reason = string(supervise.Exited), false, err.Error()
+		c.State, c.Ready, c.Reason = supervise.Exited, false, err.Error()
 	}
-	return []component.Component{c}
+	return []supervise.Component{c}
 }
 
 // Act refuses: the engine is the one to tell.
-func (x part) Act(_ context.Context, name string, action component.Action) error {
+func (x part) Act(_ context.Context, name string, action supervise.Action) error {
 	if name != Component {
-		return fmt.Errorf("%s: %w", name, component.ErrUnknown)
+		return fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
 	}
-	return component.Refuse("%s cannot be told to %s: its nodes are containers; tell your container engine to stop, start or pause them", name, action)
+	return supervise.Refuse("%s cannot be told to %s: its nodes are containers; tell your container engine to stop, start or pause them", name, action)
 }
 
 // Down is empty: an up does not start a cluster again.
