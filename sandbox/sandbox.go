@@ -216,10 +216,10 @@ func prepare(ctx context.Context, dir state.Dir, o Options, steps *progress.Step
 	if dir.Used() {
 		steps.Note(fmt.Sprintf("an earlier run ended without a down; ended %d left-over processes of it", len(ended)))
 	}
-	if err := o.Programs.check(o.Config); err != nil {
+	if err := checkPrograms(o.Programs, o.Config); err != nil {
 		return err
 	}
-	if err := o.Programs.agree(ctx); err != nil {
+	if err := checkVersions(ctx, o.Programs); err != nil {
 		return err
 	}
 	return dir.Create()

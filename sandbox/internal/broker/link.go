@@ -121,7 +121,7 @@ func NewLink(o LinkOptions) (*Link, error) {
 		l.open = func(addr string) (server, error) {
 			return NewRelay(e, ListenOptions{Addr: addr, TLS: serving, View: o.View, Logger: o.Logger})
 		}
-		l.note["url"], l.note["username"] = e.URL(), e.Username
+		l.note["url"], l.note["username"] = e.URL, e.Username
 		return l, nil
 	}
 	passwords := NewPasswords()
@@ -164,7 +164,7 @@ func (l *Link) URL() string {
 	if l.o.To == nil {
 		return ""
 	}
-	return l.o.To.URL()
+	return l.o.To.URL
 }
 
 // CAFile names the authority to trust; empty without TLS.

@@ -298,7 +298,7 @@ func (b *bringUp) newClusterRunner(gateway *traffic.Gateway) (*incluster.Runner,
 		return nil, err
 	}
 	o.Image, o.ClientIDPrefix, o.Owner = b.config.Spec.Controller.Image, b.clientIDPrefix, label
-	o.Broker = func() (incluster.Broker, error) { return incluster.BrokerAt(b.external) }
+	o.Broker = func() (incluster.Broker, error) { return incluster.BrokerAt(b.external), nil }
 	return incluster.New(o)
 }
 

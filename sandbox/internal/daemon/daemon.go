@@ -41,11 +41,11 @@ var (
 	errLeft      = errors.New("the cluster that was there before stays")
 )
 
-// Programs are the paths of the programs that the daemon runs.
+// Programs are the paths of the programs of a sandbox. Empty = not found.
 type Programs struct {
-	// Self is koupsandbox, which runs in a node of the cluster to send requests from there.
-	Self string
-	// ControlPlane is koup-controlplane; needed by the provider embedded.
+	// Daemon is koupsandbox, or a program that has its hidden commands. It also runs in a node, to send requests from there.
+	Daemon string
+	// ControlPlane is koup-controlplane; required for the provider embedded.
 	ControlPlane string
 	// Controller is module-controller.
 	Controller string
@@ -320,7 +320,6 @@ func (d *Daemon) show(place int, p supervise.Part) {
 	d.parts[place] = p
 }
 
-// shown returns the parts that have been made so far.
 func (d *Daemon) shown() []supervise.Part {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -114,7 +114,6 @@ func (d *Daemon) ClearFaults(_ context.Context, r control.FaultSelector) error {
 	return nil
 }
 
-// ofBase is a fault of a base as all faults are listed.
 func ofBase(m *fleet.Member, f basefault.Status) fault.Status {
 	return fault.Status{
 		Injection: fault.Injection{Fault: v1alpha1.FaultOf(f.Fault), Target: v1alpha1.TargetBase, Bases: []string{m.HostName}, Group: m.Group},

@@ -43,7 +43,6 @@ func (s *subscriber) follow(ctx context.Context, sink func(events.Event)) error 
 	return nil
 }
 
-// name is what the stream calls a base.
 func (s *subscriber) name(m *fleet.Member) string {
 	if s.group == "" {
 		return m.HostName
@@ -185,7 +184,7 @@ func (s *streams) component(at time.Time, name string, state supervise.State, me
 	s.components[i] = e
 }
 
-// rule tells what a rule of a group does, everybody if it is nobody's.
+// fault reports an event of a fault to the subscribers of its group, or to all if it has none.
 func (s *streams) fault(group string, e events.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +195,7 @@ func (s *streams) fault(group string, e events.Event) {
 	}
 }
 
-// knows tells whether a group has, or had, an owner.
+// knows reports whether a group has, or had, an owner.
 func (s *streams) knows(group string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,7 +242,7 @@ func (s *streams) disown(group string) {
 	s.owners[group] = false
 }
 
-// open tells whether something may come into a group.
+// open reports whether something may come into a group.
 func (s *streams) open(group string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

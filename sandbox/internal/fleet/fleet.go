@@ -79,19 +79,19 @@ type Fleet struct {
 
 	// mu is taken by the bases' events while a base is locked: whoever holds it
 	// must not call a base.
-	mu        sync.Mutex
-	life      context.Context    // of Start; nil while Start does not run
-	last      map[setKey]int     // the last index of each set
-	members   []*Member          // in order of addition
-	byIP      map[string]*Member // the same
-	hostNames map[string]bool    // of members, and of those that are being added
-	numbers   numbers            // the same
-	known     map[string]bool    // identities of all processes that there have been
-	removed   []string           // the fleet's own bases that have been removed
-	changes   uint64             // of members and their processes
-	watchers  []*watcher
-	change    chan struct{} // closed at the next change of the fields above
-	wg        sync.WaitGroup
+	mu          sync.Mutex
+	life        context.Context    // of Start; nil while Start does not run
+	last        map[setKey]int     // the last index of each set
+	members     []*Member          // in order of addition
+	byIP        map[string]*Member // the same
+	hostNames   map[string]bool    // of members, and of those that are being added
+	lastAddress int                // number of the last address that was assigned
+	known       map[string]bool    // identities of all processes that there have been
+	removed     []string           // the fleet's own bases that have been removed
+	changes     uint64             // of members and their processes
+	watchers    []*watcher
+	change      chan struct{} // closed at the next change of the fields above
+	wg          sync.WaitGroup
 }
 
 type setKey struct{ group, set string }

@@ -71,7 +71,6 @@ func (f *Fleet) Watch(group string, w Watcher) (stop func()) {
 	}
 }
 
-// show shows a new member to all who watch.
 func (f *Fleet) show(m *Member) {
 	for _, w := range f.watching() {
 		w.show(f, m)

@@ -21,7 +21,7 @@ var layers = []struct {
 }{
 	{"leaves, which import nothing of this module", []string{
 		"controller/api", "controller/labels", "controller/redact", "examples", "fakebase/fault", "sandbox/internal/check", "sandbox/internal/engine", "sandbox/internal/explain",
-		"sandbox/internal/heartbeat", "sandbox/internal/image", "sandbox/internal/layers", "sandbox/internal/plain", "sandbox/internal/port",
+		"sandbox/internal/heartbeat", "sandbox/internal/image", "sandbox/internal/layers", "sandbox/internal/plain",
 		"sandbox/internal/strictyaml", "sandbox/internal/valve", "sandbox/internal/version", "scenarios",
 	}},
 	{"controller and fakebase, which know nothing of a sandbox", []string{"controller", "fakebase"}},
@@ -121,7 +121,7 @@ func TestEveryImportPointsDown(t *testing.T) {
 	}
 }
 
-// joined tells whether an import would make the controller and the simulated base know each other.
+// joined reports whether an import would make the controller and the simulated base know each other.
 func joined(from, to string) bool {
 	below := func(name, folder string) bool { return name == folder || strings.HasPrefix(name, folder+"/") }
 	return below(from, "controller") && below(to, "fakebase") || below(from, "fakebase") && below(to, "controller")

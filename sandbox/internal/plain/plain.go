@@ -33,7 +33,7 @@ func Lines(text string) string {
 	return escape(text, func(r rune) bool { return r != '\n' && r != '\t' && obeyed(r) })
 }
 
-// obeyed tells whether a terminal obeys a character instead of showing it. The two that XML cannot
+// obeyed reports whether a terminal obeys a character instead of showing it. The two that XML cannot
 // hold are among them.
 func obeyed(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == 0xFFFE || r == 0xFFFF

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"regexp"
 	"slices"
@@ -82,7 +83,7 @@ func (s Spec) question(r *run) func(context.Context) error {
 	}
 }
 
-// logs tells whether a line of a log file after offset fits.
+// logs reports whether a line of a log file after offset fits.
 func logs(path string, offset int64, fits *regexp.Regexp) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -142,8 +143,18 @@ func (e *NotReadyError) Unwrap() error { return e.cause }
 // addressInUse is what a program logs when somebody has its port, in any language.
 var addressInUse = regexp.MustCompile("(?i)" + regexp.QuoteMeta(syscall.EADDRINUSE.Error()))
 
-// PortTaken reports whether err is from a component that exited and has logged that an address was in use.
-func PortTaken(err error) bool {
+// PortTaken reports whether err is from a component that exited because an address was in use: the component has logged
+// that, or another process listens on one of addrs.
+func PortTaken(err error, addrs ...string) bool {
 	var e *NotReadyError
-	return errors.As(err, &e) && e.Exited && logs(e.LogFile, e.offset, addressInUse)
+	if !errors.As(err, &e) || !e.Exited {
+		return false
+	}
+	return logs(e.LogFile, e.offset, addressInUse) || slices.ContainsFunc(addrs, func(addr string) bool {
+		l, err := net.Listen("tcp", addr)
+		if err == nil {
+			_ = l.Close()
+		}
+		return err != nil
+	})
 }

@@ -327,7 +327,6 @@ func (s *Supervisor) stop(ctx context.Context, c *component) error {
 	return nil
 }
 
-// send sends a signal to a process, or to its group.
 func send(p *os.Process, group bool, sig os.Signal) error {
 	number, ok := sig.(syscall.Signal)
 	if !group || !ok {

@@ -287,24 +287,6 @@ func TestStartRefuses(t *testing.T) {
 	}
 }
 
-func TestStopAllGoesBackwards(t *testing.T) {
-	b := newBench(t)
-	for _, name := range []string{"store", "api", "scheduler"} {
-		b.up(t, b.spec(name, "polite"))
-	}
-	var mu sync.Mutex
-	var ended []string
-	b.changed = func(c Change) {
-		mu.Lock()
-		defer mu.Unlock()
-		ended = append(ended, c.Name)
-	}
-	check.Must(t, b.StopAll(t.Context()))
-	if diff := cmp.Diff([]string{"scheduler", "api", "store"}, ended); diff != "" {
-		t.Errorf("order of the end (-want +got):\n%s", diff)
-	}
-}
-
 // Operations on one component from many callers must neither race nor leave two processes.
 func TestConcurrentOperations(t *testing.T) {
 	b := newBench(t)

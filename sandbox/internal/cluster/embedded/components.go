@@ -237,7 +237,6 @@ func (c *ControlPlane) pkiDir() string    { return filepath.Join(c.o.Dir, "pki")
 func (c *ControlPlane) etcdDir() string   { return filepath.Join(c.o.Dir, "etcd") }
 func (c *ControlPlane) saKeyFile() string { return filepath.Join(c.pkiDir(), saKey) }
 
-// kubeconfig is the path of the kubeconfig of a component.
 func (c *ControlPlane) kubeconfig(component string) string {
 	return filepath.Join(c.o.Dir, component+".kubeconfig")
 }

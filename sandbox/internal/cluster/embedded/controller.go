@@ -44,11 +44,11 @@ func (c *ControlPlane) Sweep(ctx context.Context) error {
 	return nodes.Sweep(ctx, c.client())
 }
 
-// Serving issues a certificate of the cluster's authority for hosts, and names the authority's
-// file. Call it when the cluster is Prepared.
+// Serving issues a certificate of the cluster's authority for hosts, and returns the file of the authority. It may be
+// called concurrently after Steps.Prepare.
 func (c *ControlPlane) Serving(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error) {
-	certPEM, keyPEM, err = c.IssueServing(hosts...)
-	return certPEM, keyPEM, c.CAFile(), err
+	certPEM, keyPEM, err = c.pki.cas[clusterCA].Issue(cluster.Subject{Name: hosts[0], Hosts: hosts})
+	return certPEM, keyPEM, c.pki.crt(clusterCA), err
 }
 
 // Properties implements daemon.Cluster. Its processes never outlive their sandbox.

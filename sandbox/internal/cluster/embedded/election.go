@@ -12,7 +12,7 @@ import (
 
 // renewDeadline is how long the controller manager and the scheduler of a real cluster go on without
 // the API server: then they have lost their leader election and end, and their kubelet starts them
-// anew. One that went on would, at its first sight, take all Nodes for unreachable.
+// again. One that went on would, at its first sight, take all Nodes for unreachable.
 const renewDeadline = 10 * time.Second
 
 // startTime is what the API server needs at least until it answers, at any speed. Till then nobody can

@@ -7,7 +7,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Kubernetes' own controllers end, and are started anew, where a real cluster's would have lost their
+// Kubernetes' own controllers end, and are started again, where a real cluster's would have lost their
 // lease: after an outage of the API server, or when they stood still. One that is away stays away.
 func TestLostElection(t *testing.T) {
 	const brief, long = time.Second, time.Minute

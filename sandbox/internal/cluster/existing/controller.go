@@ -36,10 +36,6 @@ func (p *Provider) Marked(ctx context.Context) (bool, error) {
 	return marked, err
 }
 
-// Forget does the same as Dismiss after the daemon was killed. It keeps the mark, which Down removes.
-func (p *Provider) Forget(ctx context.Context) error { return p.Dismiss(ctx, nil) }
-
-// revoke removes the objects that Admit has created.
 func (p *Provider) revoke(ctx context.Context) error {
 	label, err := p.o.Dir.Label()
 	if err != nil {

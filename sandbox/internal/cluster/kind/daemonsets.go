@@ -196,8 +196,6 @@ func choosesBases(spec *corev1.PodSpec) bool {
 	})
 }
 
-// required returns the conditions on a Pod's Node, one of which must hold; nil means that any Node
-// will do.
 func required(spec *corev1.PodSpec) []corev1.NodeSelectorTerm {
 	if a := spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms

@@ -157,7 +157,7 @@ func (x *replica) has(settings any) bool {
 	return reflect.DeepEqual(settings, x.settings)
 }
 
-// start starts a controller anew and waits until it is ready.
+// start starts a controller again and waits until it is ready.
 func (r *Runner) start(ctx context.Context, x *replica, instance Instance, settings any) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -184,9 +184,7 @@ func (r *Runner) start(ctx context.Context, x *replica, instance Instance, setti
 		}
 		r.o.Heartbeats(x.name, heartbeats)
 		err = r.Supervisor.WaitReady(ctx, x.name)
-		var notReady *supervise.NotReadyError
-		exited := errors.As(err, &notReady) && notReady.Exited
-		if !exited || !taken(addrs) && !supervise.PortTaken(err) || attempt == portAttempts {
+		if attempt == portAttempts || !supervise.PortTaken(err, addrs...) {
 			if err == nil {
 				x.settings = settings
 			}

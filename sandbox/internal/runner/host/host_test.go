@@ -163,7 +163,7 @@ func TestPortTakenWhileItWasDown(t *testing.T) {
 	}
 }
 
-// A controller with APIView is started anew with the kubeconfig that leads it through the proxy, and
+// A controller with APIView is started again with the kubeconfig that leads it through the proxy, and
 // again without.
 func TestAPIView(t *testing.T) {
 	dir := t.TempDir()

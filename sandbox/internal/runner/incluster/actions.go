@@ -103,7 +103,6 @@ func notOurs(x Replica, action supervise.Action) error {
 		runner.NameOf(x.Number), action)
 }
 
-// resume continues a paused controller.
 func (c *Runner) resume(ctx context.Context, x Replica) error {
 	if x.State != supervise.Paused {
 		return nil

@@ -13,12 +13,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 )
 
-// BrokerOf is a broker of the sandbox's, which speaks TLS and listens.
+// BrokerOf describes the broker of the sandbox, which uses TLS and listens.
 func BrokerOf(b runner.Broker) (Broker, error) {
-	host, port, err := net.SplitHostPort(b.Addr())
-	if err != nil {
-		return Broker{}, fmt.Errorf("reading the broker's address: %w", err)
-	}
+	host, port, _ := net.SplitHostPort(b.Addr()) // the address of a listener
 	ca, err := os.ReadFile(b.CAFile())
 	if err != nil {
 		return Broker{}, fmt.Errorf("reading the broker's authority: %w", err)
@@ -27,13 +24,10 @@ func BrokerOf(b runner.Broker) (Broker, error) {
 	return Broker{Host: host, Port: port, Username: login.User, Password: login.Password, CA: ca}, nil
 }
 
-// BrokerAt is the user's broker, as Pods reach it.
-func BrokerAt(e *broker.External) (Broker, error) {
-	host, port, err := net.SplitHostPort(e.Addr())
-	if err != nil {
-		return Broker{}, fmt.Errorf("reading the broker's address: %w", err)
-	}
-	return Broker{Host: host, Port: port, Username: e.Username, Password: e.Password, CA: e.CA, Cert: e.Cert, Key: e.Key}, nil
+// BrokerAt describes an external broker, as Pods reach it.
+func BrokerAt(e *broker.External) Broker {
+	host, port, _ := net.SplitHostPort(e.Addr) // NewExternal has checked it
+	return Broker{Host: host, Port: port, Username: e.Username, Password: e.Password, CA: e.CA, Cert: e.Cert, Key: e.Key}
 }
 
 // End removes the controllers from an existing cluster. In a cluster of the sandbox they end with the cluster.
