@@ -19,9 +19,8 @@ import (
 const (
 	// answerTime is how long the broker may take for one answer.
 	answerTime = 10 * time.Second
-	// AloneFor is how long an environment has to be silent before it counts as
-	// nobody's: longer than the pause between two heartbeats of a base, which is 10 s
-	// (protocol 3).
+	// AloneFor is the time without messages after which an environment is treated as unused. It is longer than the period
+	// of heartbeats, which is 10 s (protocol 3).
 	AloneFor = 12 * time.Second
 )
 
@@ -36,10 +35,8 @@ type CheckOptions struct {
 	AloneFor time.Duration
 }
 
-// Check tries what controller and bases are going to do at the broker: to connect,
-// to subscribe, to say something and to hear it. With AloneFor it blocks for that long,
-// to hear whether the environment is somebody else's. It leaves nothing behind there. The error is
-// one sentence that says what to do.
+// Check does at the broker what the controller and bases do: it connects, subscribes, publishes and receives. With
+// AloneFor, it also waits that long for messages of other clients. It retains no message. The error contains the fix.
 func (e *External) Check(ctx context.Context, o CheckOptions) error {
 	conn, err := e.Dial(ctx)
 	if err != nil {
@@ -183,9 +180,8 @@ func (c *check) subscribe(ctx context.Context) error {
 	return nil
 }
 
-// echo says something as a base and as a controller and waits to hear it: a broker
-// may take a message that its sender has no right to, and pass it to nobody. Of
-// these kinds no controller and no base takes notice.
+// echo publishes as a base and as a controller, and waits for both messages: a broker may accept a message without
+// permission, and drop it. Controllers and bases ignore these kinds of messages.
 func (c *check) echo(ctx context.Context) error {
 	missing := map[string]bool{}
 	for _, topic := range []string{c.root + c.name + "/base/check", c.root + c.name + "/check"} {

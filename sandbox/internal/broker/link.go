@@ -69,10 +69,8 @@ var (
 	_ server = (*Relay)(nil)
 )
 
-// Link is how MQTT gets through: a broker of the sandbox's own, or a relay to the user's. Scenarios
-// stop and start it like a process. When the broker is the user's, that cuts and restores the
-// relay: the broker itself is not ours. Address and logins stay the same. All methods may be called
-// concurrently.
+// Link is the broker of the sandbox, or a relay to an external broker. Scenarios stop and start it like a process; this
+// does not affect an external broker itself. Address and logins do not change. All methods may be called concurrently.
 type Link struct {
 	o                LinkOptions
 	controller, base Login

@@ -21,8 +21,8 @@ func address(number int) netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-// takeAddress returns the next address that no base has. An address is used again as late as possible, so that facts about
-// a removed base are not attributed to a new one. f.mu is held.
+// takeAddress returns the next address that no base has. An address is used again as late as possible, so that facts
+// about a removed base are not attributed to a new one. f.mu is held.
 func (f *Fleet) takeAddress() (string, error) {
 	for range maxNumber {
 		f.lastAddress = f.lastAddress%maxNumber + 1

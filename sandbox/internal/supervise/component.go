@@ -19,7 +19,8 @@ const (
 	Exited  = events.ComponentExited
 )
 
-// Component is the state of one part of a sandbox: a process, a part of the daemon (with the PID of the daemon), or a Pod.
+// Component is the state of one part of a sandbox: a process, a part of the daemon (with the PID of the daemon), or a
+// Pod.
 type Component struct {
 	Name  string `json:"name"`
 	State State  `json:"state"`

@@ -113,9 +113,7 @@ func NewGateway(o GatewayOptions) *Gateway {
 	return g
 }
 
-// Start follows Services and EndpointSlices from the first use on until ctx ends,
-// and returns nil then. Until somebody uses a Service it costs nothing. It can be
-// called once.
+// Start follows Services and EndpointSlices, from the first use until ctx ends. It can be called once.
 func (g *Gateway) Start(ctx context.Context) error {
 	select {
 	case <-g.wanted:

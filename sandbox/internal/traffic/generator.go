@@ -70,11 +70,9 @@ func (g *Generator) Start(ctx context.Context) error {
 // settleTime is how long a stream waits for the first endpoint of its Service.
 const settleTime = 2 * time.Second
 
-// Begin starts a stream of a run. It waits first until Start runs and, via service, the
-// gateway knows the Services, bounded by ctx; and for up to 2 s until the Service has an
-// endpoint, or the module answers at its Address, to a request that the ledger does not
-// have: a Pod is Ready some moments before its Service knows, and those are no loss of
-// the rollout's. Via bases, it waits until each listens. A run has each name once, stopped ones too.
+// Begin starts a stream of a group. It waits for Start, and until the gateway knows the Services. Via bases, it waits
+// until each base listens. Via a Service, it waits up to 2 s for the first endpoint or answer, because a Pod becomes
+// Ready before its Service has its endpoint. Names are unique in a group, including stopped streams.
 func (g *Generator) Begin(ctx context.Context, group string, spec Spec) error {
 	return g.BeginWith(ctx, group, spec, nil)
 }
@@ -243,9 +241,7 @@ func (g *Generator) Choose(group, name string, c Choice) {
 	}
 }
 
-// Stop ends a stream, waits for the answers that are on their way, no longer than
-// the timeout of a request, and returns what has become of it. When ctx ends before,
-// those that are open stay open. A second Stop returns the same.
+// Stop ends a stream, waits for open requests until ctx ends, and returns the result. A second Stop returns the same.
 func (g *Generator) Stop(ctx context.Context, group, name string) (*End, error) {
 	s, err := g.find(group, name)
 	if err != nil {

@@ -37,9 +37,8 @@ func (c *ControlPlane) Admit(ctx context.Context) error {
 // back.
 func (c *ControlPlane) Dismiss(context.Context, map[string]bool) error { return nil }
 
-// Sweep removes what a daemon that ended without a word has left in a durable cluster: the Nodes of
-// its bases, with their Pods. A base from outside gets a new Node when it next
-// says something.
+// Sweep removes the Nodes of bases that a killed daemon has left in a durable cluster, with their Pods. A base outside
+// the sandbox gets a new Node with its next heartbeat.
 func (c *ControlPlane) Sweep(ctx context.Context) error {
 	return nodes.Sweep(ctx, c.client())
 }

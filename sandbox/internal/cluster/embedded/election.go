@@ -10,9 +10,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// renewDeadline is how long the controller manager and the scheduler of a real cluster go on without
-// the API server: then they have lost their leader election and end, and their kubelet starts them
-// again. One that went on would, at its first sight, take all Nodes for unreachable.
+// renewDeadline is the time without the API server after which the controller manager and the scheduler of a real
+// cluster lose their leader election and restart. Without the restart, the controller manager would mark all Nodes
+// unreachable.
 const renewDeadline = 10 * time.Second
 
 // startTime is what the API server needs at least until it answers, at any speed. Till then nobody can

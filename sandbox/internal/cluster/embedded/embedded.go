@@ -65,9 +65,8 @@ const (
 	portAttempts = 3
 )
 
-// ControlPlane is a Kubernetes API of this machine. Run its Steps in order, then use Cluster; end
-// with Down. Apart from what says otherwise its methods are not for concurrent use; the supervisor
-// may be asked for the components' status at any time.
+// ControlPlane is a Kubernetes API on this machine. Run its Steps in order, then use Cluster, and end it with Down. Its
+// methods must not be called concurrently, unless stated otherwise.
 type ControlPlane struct {
 	o Options
 

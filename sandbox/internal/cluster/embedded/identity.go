@@ -14,9 +14,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/deploy"
 )
 
-// kubeletClientCA is the path of the authority whose only client is the API server when it calls a
-// kubelet for logs and exec. A kubelet API that trusts it, and nothing else, needs no further
-// authorisation.
+// kubeletClientCA is the path of the authority that has signed only the API server's client certificate for kubelets. A
+// kubelet API that trusts only this authority needs no further authorization.
 func (c *ControlPlane) kubeletClientCA() string {
 	return filepath.Join(c.pkiDir(), kubeletClientCA+".crt")
 }

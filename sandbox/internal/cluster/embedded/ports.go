@@ -11,9 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// ports of the components by name. They are kept in the state folder, because kubeconfigs that
-// people copied name them: a sandbox that starts again gets its old ports as long as nobody else
-// took them.
+// ports of the components by name. They are kept in the state directory, because users may have copied kubeconfigs. A
+// sandbox that starts again gets its previous ports unless another process has taken them.
 type ports map[string]int
 
 const portsFile = "ports.json"

@@ -49,9 +49,8 @@ func (c *ControlPlane) serves(ctx context.Context) error {
 	return nil
 }
 
-// controllersReady asks, after the health of the process, for something that only a running
-// controller-manager makes and that every Pod needs: the default service account. /healthz alone is
-// fine before the first controller has started.
+// controllersReady checks the health of the process, and that the default service account exists. /healthz succeeds
+// before the first controller has started.
 func (c *ControlPlane) controllersReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

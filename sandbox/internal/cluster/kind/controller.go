@@ -23,9 +23,8 @@ const (
 	pingTime = time.Second
 )
 
-// Admit gives the module controller its rights, and writes its kubeconfig: it comes as the
-// administrator and acts as the user of its own rights, so it has no others, and the cluster signs
-// no certificate for it.
+// Admit gives the module controller its permissions, and writes its kubeconfig: the administrator's, which impersonates
+// the user with these permissions.
 func (p *Provider) Admit(ctx context.Context) error {
 	objects, err := deploy.Objects()
 	if err != nil {
@@ -50,9 +49,8 @@ func (p *Provider) Admit(ctx context.Context) error {
 // Dismiss does nothing: the cluster goes with the sandbox.
 func (p *Provider) Dismiss(context.Context, map[string]bool) error { return nil }
 
-// Sweep removes what a daemon that ended without a word has left in the cluster: the
-// controller, and the Nodes of its bases, with their Pods. A base from outside gets a new Node when it
-// next says something.
+// Sweep removes the controllers that a killed daemon has left in the cluster, and the Nodes of its bases with their
+// Pods. A base outside the sandbox gets a new Node with its next heartbeat.
 func (p *Provider) Sweep(ctx context.Context) error {
 	if err := incluster.Remove(ctx, p.config); err != nil {
 		return err
@@ -91,9 +89,8 @@ func (p *Provider) writeClientCA() {
 	p.kubeletClientCA = path
 }
 
-// Guard keeps DaemonSets that are made or changed later off the Nodes of bases. It blocks until ctx
-// ends. Those that came while nobody guarded are kept off when it is called again. Call it when the
-// API Answers.
+// Guard keeps DaemonSets off the Nodes of bases, also those that were created before it was called. It blocks until ctx
+// ends.
 func (p *Provider) Guard(ctx context.Context) error {
 	newGuard(p.client, p.o.Logger).run(ctx)
 	return nil

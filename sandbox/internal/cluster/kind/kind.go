@@ -67,9 +67,8 @@ type Options struct {
 //	after all Steps       Cluster, Gateway, Launch, GuardNodes,
 //	                      KillContainer, PauseContainer, ResumeContainer
 //
-// What follows all Steps, and Load beside the other Steps, may be called concurrently. Steps are
-// run in order and by one goroutine; then Rest, beside whatever uses the cluster. Down ends it,
-// whatever was run before.
+// Run the Steps in order, in one goroutine. The methods after all Steps, and Load during the Steps, may be called
+// concurrently. Down may be called at any time.
 type Provider struct {
 	o    Options
 	name string
@@ -106,9 +105,8 @@ func New(o Options) (*Provider, error) {
 	return p, err
 }
 
-// Steps bring the cluster up: the engine answers, and has the image of the nodes (only a missing
-// image is written); the cluster is there, and its API answers; the cluster bears the sandbox's
-// mark, and bases may come; its nodes get Ready.
+// Steps bring the cluster up: find the engine and the node image, create the cluster, mark it, prepare it for bases,
+// and wait for its nodes.
 func (p *Provider) Steps() cluster.Steps {
 	return cluster.Steps{
 		Prepare: []cluster.Step{{Name: "Asking the container engine", Run: p.prepare, Undo: p.Down}},

@@ -57,9 +57,9 @@ type Options struct {
 	Owner string
 	// Broker returns the broker. It is called when controllers start. Required for Ensure.
 	Broker func() (Broker, error)
-	// Own describes a cluster of the sandbox. Default: an existing cluster. In an existing cluster the Runner changes only
-	// objects that a sandbox has created, the nodes pull Image, the bases use MQTT, and logs, exec, kill and pause are not
-	// available.
+	// Own describes a cluster of the sandbox. Default: an existing cluster. In an existing cluster the Runner changes
+	// only objects that a sandbox has created, the nodes pull Image, the bases use MQTT, and logs, exec, kill and pause
+	// are not available.
 	Own *Own
 	// Image of the Pods. Required without Own; see also Load.
 	Image string
@@ -82,8 +82,8 @@ type Own struct {
 	Heartbeats func(controller, addr string)
 }
 
-// Runner runs module controllers in a cluster. Each has a Deployment with one Pod. Ensure and End are called one after the
-// other. The other methods may be called concurrently. Methods that wait need Start to run.
+// Runner runs module controllers in a cluster. Each has a Deployment with one Pod. Ensure and End are called one after
+// the other. The other methods may be called concurrently. Methods that wait need Start to run.
 type Runner struct {
 	o       Options
 	client  kubernetes.Interface

@@ -38,8 +38,8 @@ func (c *Runner) End(ctx context.Context, _ bool) error {
 	return c.forget(ctx)
 }
 
-// Remove removes the controllers that an earlier daemon has created in a cluster of the sandbox, because they would keep
-// the Leases of bases. It blocks until their Pods have ended.
+// Remove removes the controllers that an earlier daemon has created in a cluster of the sandbox, because they would
+// keep the Leases of bases. It blocks until their Pods have ended.
 func Remove(ctx context.Context, config *rest.Config) error {
 	c, err := New(Options{Config: config})
 	if err != nil {

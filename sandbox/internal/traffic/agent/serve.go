@@ -14,9 +14,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
-// Serve sends what a Remote on the other side of conn asks for, until conn or ctx
-// ends, or the other side has said nothing for longer than patience; 0 = for ever. Then it cuts its
-// streams off, and returns when they have ended.
+// Serve runs the streams of the Remote at the other end of conn, until conn or ctx ends, or nothing was received for
+// longer than patience; 0 = unlimited. It returns when the streams have ended.
 func Serve(ctx context.Context, conn net.Conn, patience time.Duration) error {
 	var told rpc.Queue[traffic.LostRequest] // without a limit: a stream tells no more than traffic.MaxLost
 	generator := traffic.NewGenerator(traffic.GeneratorOptions{Lost: func(l traffic.LostRequest) { told.Put(l) }})
