@@ -100,8 +100,7 @@ func (d *Daemon) using(ctx context.Context) (context.Context, *running, func(), 
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	wait := d.configNow().Spec.Wait.Duration
-	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("not within %s", wait))
+	ctx, cancel := d.limit(ctx)
 	ctx, end := d.untilEnd(ctx)
 	return ctx, s, func() {
 		end()
@@ -184,7 +183,7 @@ func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]co
 // deleteNodes deletes the Nodes of bases that have ended. It continues when the client that removes the bases
 // disconnects, and ends with the sandbox.
 func (d *Daemon) deleteNodes(ctx context.Context, n *nodes.Watch, identities []string) error {
-	ctx, cancel := context.WithTimeout(ctx, d.configNow().Spec.Wait.Duration)
+	ctx, cancel := d.limit(ctx)
 	defer cancel()
 	defer context.AfterFunc(d.ending, cancel)() //nolint:contextcheck // the end of the sandbox ends it too
 	return n.Ended(ctx, identities)

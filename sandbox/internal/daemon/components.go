@@ -26,7 +26,7 @@ func (d *Daemon) Act(ctx context.Context, r control.ActRequest) error {
 
 // act performs an action on a component, with the timeout of a step. The caller holds a share of Daemon.changes.
 func (d *Daemon) act(ctx context.Context, name string, action supervise.Action) error {
-	ctx, cancel := context.WithTimeout(ctx, d.configNow().Spec.Wait.Duration)
+	ctx, cancel := d.limit(ctx)
 	defer cancel()
 	err := fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
 	if name == daemonName {
