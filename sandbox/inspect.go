@@ -40,10 +40,10 @@ func dead(dir state.Dir) (*Status, error) {
 		fmt.Sprintf("its daemon is gone; clean up with: koupsandbox down --name %s, or bring it up again", dir.Name())}}
 	records, err := supervise.Records(dir.Run())
 	for _, r := range records {
-		c := control.Component{Name: r.Name, State: string(supervise.Exited), PID: r.PID, StartedAt: r.StartedAt,
+		c := control.Component{Name: r.Name, State: supervise.Exited, PID: r.PID, StartedAt: r.StartedAt,
 			Reason: "it does not run", Log: dir.Log(r.Name)}
 		if r.Alive {
-			c.State, c.Reason = string(supervise.Running), "it runs, left over without its daemon"
+			c.State, c.Reason = supervise.Running, "it runs, left over without its daemon"
 		}
 		status.Components = append(status.Components, c)
 	}

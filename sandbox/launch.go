@@ -28,7 +28,7 @@ const (
 // RunDaemon is the other side of Up, in the process that it starts: the daemon of the sandbox with
 // that state folder. It blocks until the sandbox has been taken down, or ctx has ended.
 func RunDaemon(ctx context.Context, folder string, programs Programs, logger *slog.Logger) error {
-	return daemon.New(daemon.Options{Dir: state.Dir(folder), Programs: programs.daemon(), Logger: logger}).Start(ctx)
+	return daemon.New(daemon.Options{Dir: state.Dir(folder), Programs: programs, Logger: logger}).Start(ctx)
 }
 
 type process struct {

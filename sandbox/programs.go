@@ -18,16 +18,7 @@ const (
 )
 
 // Programs are the paths of the programs of a sandbox.
-type Programs struct {
-	// Daemon is koupsandbox itself, or a program that has its hidden commands.
-	Daemon string
-	// ControlPlane is koup-controlplane; needed by the provider embedded. Empty = not found.
-	ControlPlane string
-	// Controller is module-controller. Empty = not found.
-	Controller string
-	// Base is fakebase; required for bases in Pods. Empty = not found.
-	Base string
-}
+type Programs = daemon.Programs
 
 // FindPrograms looks for the programs in bin (empty = nowhere), then beside self, the
 // path of koupsandbox, and beside the file that self links to, then in $PATH. What it
@@ -61,17 +52,8 @@ func executable(path string) bool {
 	return err == nil && !info.IsDir() && info.Mode()&0o111 != 0
 }
 
-func (p Programs) daemon() daemon.Programs {
-	return daemon.Programs{Self: p.Daemon, ControlPlane: p.ControlPlane, Controller: p.Controller, Base: p.Base}
-}
-
-func needsBase(config *v1alpha1.Sandbox) bool {
-	b := config.Spec.Bases
-	return b.Runtime == v1alpha1.RuntimeCluster && b.Image == ""
-}
-
-func (p Programs) check(config *v1alpha1.Sandbox) error {
-	provider := daemon.EffectiveProvider(config)
+func checkPrograms(p Programs, config *v1alpha1.Sandbox) error {
+	provider, bases := daemon.EffectiveProvider(config), config.Spec.Bases
 	for _, needed := range []struct {
 		name, path string
 		by         bool
@@ -79,7 +61,7 @@ func (p Programs) check(config *v1alpha1.Sandbox) error {
 		{"koupsandbox", p.Daemon, true},
 		{ControlPlaneProgram, p.ControlPlane, provider == v1alpha1.ProviderEmbedded},
 		{ControllerProgram, p.Controller, true},
-		{BaseProgram, p.Base, needsBase(config)},
+		{BaseProgram, p.Base, bases.Runtime == v1alpha1.RuntimeCluster && bases.Image == ""},
 	} {
 		switch {
 		case !needed.by || executable(needed.path):

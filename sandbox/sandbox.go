@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/daemon"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
@@ -42,7 +41,7 @@ type (
 	// RestartRequest says how Client is to restart a base.
 	RestartRequest = control.RestartRequest
 	// Action is what Client can do to a component: kill, pause, resume, restart, stop or start.
-	Action = component.Action
+	Action = supervise.Action
 	// ActRequest does something to a component.
 	ActRequest = control.ActRequest
 	// ControllerRequest says what module controllers Client is to provide.
@@ -217,10 +216,10 @@ func prepare(ctx context.Context, dir state.Dir, o Options, steps *progress.Step
 	if dir.Used() {
 		steps.Note(fmt.Sprintf("an earlier run ended without a down; ended %d left-over processes of it", len(ended)))
 	}
-	if err := o.Programs.check(o.Config); err != nil {
+	if err := checkPrograms(o.Programs, o.Config); err != nil {
 		return err
 	}
-	if err := o.Programs.agree(ctx); err != nil {
+	if err := checkVersions(ctx, o.Programs); err != nil {
 		return err
 	}
 	return dir.Create()

@@ -34,8 +34,8 @@ var (
 	toldByOurs         = regexp.MustCompile(`^\S+ version (\S+)\n$`)
 )
 
-// Versions asks the programs, all at once, and blocks until they have answered.
-func (p Programs) Versions(ctx context.Context) Versions {
+// VersionsOf asks the programs for their versions, concurrently, and blocks until they have answered.
+func VersionsOf(ctx context.Context, p Programs) Versions {
 	v := Versions{Koupsandbox: cmp.Or(version.Of(), version.OfModule()), Commit: version.Commit()}
 	ask := func(path, argument string, pattern *regexp.Regexp, into ...*string) func() error {
 		return func() error {
@@ -61,12 +61,12 @@ func (p Programs) Versions(ctx context.Context) Versions {
 	return v
 }
 
-// agree fails if programs of other versions were found beside this one.
-func (p Programs) agree(ctx context.Context) error {
+// checkVersions fails if programs of other versions were found beside this one.
+func checkVersions(ctx context.Context, p Programs) error {
 	if version.Of() == "" {
 		return nil // nothing to compare with
 	}
-	v := p.Versions(ctx)
+	v := VersionsOf(ctx, p)
 	err := errors.Join(
 		version.Agree(p.ControlPlane, v.Kubernetes, version.Kubernetes()),
 		version.Agree(p.Controller, v.Controller, v.Koupsandbox),

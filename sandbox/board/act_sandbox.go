@@ -14,7 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
@@ -82,14 +82,14 @@ func sandboxActions() []act {
 			target: onStream, do: stopTraffic,
 		},
 	}
-	titles := map[component.Action]string{
-		component.Kill: "Kill it", component.Pause: "Pause it", component.Resume: "Let it go on", component.Restart: "Restart it",
-		component.Stop: "Stop it", component.Start: "Start it",
+	titles := map[supervise.Action]string{
+		supervise.Kill: "Kill it", supervise.Pause: "Pause it", supervise.Resume: "Let it go on", supervise.Restart: "Restart it",
+		supervise.Stop: "Stop it", supervise.Start: "Start it",
 	}
-	for _, does := range component.Actions {
+	for _, does := range supervise.Actions {
 		all = append(all, act{
 			Action: Action{ID: "component." + string(does), On: kindComponent, Title: titles[does], Params: []ActionParam{fromRow("component", "name")},
-				Danger: does != component.Resume && does != component.Start},
+				Danger: does != supervise.Resume && does != supervise.Start},
 			target: func(p params) string { return kindComponent + "/" + p["component"] },
 			do: func(ctx context.Context, b *Board, p params) (ActionResult, error) {
 				err := b.daemon.Act(ctx, sandbox.ActRequest{Component: p["component"], Action: does})

@@ -124,7 +124,7 @@ func (s *daemonSource) status(ctx context.Context) {
 	for _, c := range status.Components {
 		delete(left, c.Name)
 		// Resident memory in whole MiB, else each look would be a change.
-		row := ComponentRow{Name: c.Name, State: events.ComponentState(c.State), Since: millis(c.StartedAt), Message: c.Reason, PID: c.PID, RSS: int64(c.RSS) >> 20 << 20} //nolint:gosec // memory that fits a machine fits
+		row := ComponentRow{Name: c.Name, State: c.State, Since: millis(c.StartedAt), Message: c.Reason, PID: c.PID, RSS: int64(c.RSS) >> 20 << 20} //nolint:gosec // memory that fits a machine fits
 		if w.processes[c.Name] != row {
 			w.processes[c.Name] = row
 			w.mark(kindComponent, c.Name)

@@ -33,7 +33,6 @@ func refusal(code int, r *request, after time.Duration) metav1.Status {
 	}
 }
 
-// answer is a status as a response.
 func answer(to *http.Request, s metav1.Status) *http.Response {
 	s.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	body, _ := json.Marshal(s) // plain fields

@@ -59,7 +59,6 @@ func newRules(o Options) *rules {
 	return s
 }
 
-// live iterates over the faults that are in effect.
 func (s *rules) live() iter.Seq[*fault.Active] { return s.Live(v1alpha1.TargetAPI) }
 
 // meets reports whether a fault is about a request of a controller.
@@ -127,7 +126,6 @@ func (s *rules) note(replica int, q *request, r *http.Request) {
 	}
 }
 
-// count counts writes to objects of a group.
 func (w *way) count(group, what string, times int, last time.Time) {
 	of := w.writes[group]
 	if of == nil {
@@ -171,7 +169,6 @@ func (s *rules) set(ctx context.Context, i fault.Injection) (id string, err erro
 	return x.ID, nil
 }
 
-// ended ends what a fault does.
 func (s *rules) ended(x *fault.Active) {
 	delete(s.lists, x)
 	delete(s.cutAgain, x)

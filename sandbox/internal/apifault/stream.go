@@ -98,7 +98,6 @@ func bookmark(frame []byte) bool {
 	return bytes.Contains(frame[:min(len(frame), 32)], []byte("BOOKMARK"))
 }
 
-// start follows the watch until it ends or is closed.
 func (s *stream) start() { s.following.Go(s.follow) }
 
 // follow reads what the API server sends until that ends, or the stream is closed or cut.
@@ -137,7 +136,6 @@ func (s *stream) take(frame []byte, err error) (over bool, by []*fault.Active) {
 	return s.err != nil, by
 }
 
-// add queues events.
 func (s *stream) add(frames ...[]byte) {
 	for _, f := range frames {
 		s.queue, s.size = append(s.queue, f), s.size+len(f)

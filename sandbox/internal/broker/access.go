@@ -49,9 +49,8 @@ func (a *access) Provides(question byte) bool {
 	return bytes.IndexByte([]byte{mqtt.OnConnectAuthenticate, mqtt.OnACLCheck}, question) >= 0
 }
 
-// OnConnectAuthenticate lets in the two users with their passwords. A base whose
-// identity holds a character of topic filters is turned away: it could
-// subscribe to the topics of others.
+// OnConnectAuthenticate accepts the two users with their passwords. It refuses a base whose identity has a wildcard of
+// topic filters, because this base could subscribe to the topics of other bases.
 func (a *access) OnConnectAuthenticate(cl *mqtt.Client, pk packets.Packet) bool {
 	var want string
 	switch string(pk.Connect.Username) {

@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +36,6 @@ type Options struct {
 	Env string
 	// Passwords of the two users. Default: new ones.
 	Passwords Passwords
-
-	// inflight is the maximum number of unacknowledged messages of a client. Default: maxInflight.
-	inflight uint16
 }
 
 // Broker is an MQTT broker. All methods may be called concurrently.
@@ -62,7 +58,7 @@ func New(o Options) (*Broker, error) {
 	}
 	limits := mqtt.NewDefaultServerCapabilities()
 	limits.MaximumClientWritesPending = queueTCP
-	limits.MaximumInflight = cmp.Or(o.inflight, maxInflight)
+	limits.MaximumInflight = maxInflight
 	limits.ReceiveMaximum = math.MaxUint16
 	limits.MaximumPacketSize = largestPacket
 	// Mochi logs every message that it drops, thousands a second. The counters of Stats show them.

@@ -19,9 +19,8 @@ import (
 const (
 	// answerTime is how long the broker may take for one answer.
 	answerTime = 10 * time.Second
-	// AloneFor is how long an environment has to be silent before it counts as
-	// nobody's: longer than the pause between two heartbeats of a base, which is 10 s
-	// (protocol 3).
+	// AloneFor is the time without messages after which an environment is treated as unused. It is longer than the period
+	// of heartbeats, which is 10 s (protocol 3).
 	AloneFor = 12 * time.Second
 )
 
@@ -36,10 +35,8 @@ type CheckOptions struct {
 	AloneFor time.Duration
 }
 
-// Check tries what controller and bases are going to do at the broker: to connect,
-// to subscribe, to say something and to hear it. With AloneFor it blocks for that long,
-// to hear whether the environment is somebody else's. It leaves nothing behind there. The error is
-// one sentence that says what to do.
+// Check does at the broker what the controller and bases do: it connects, subscribes, publishes and receives. With
+// AloneFor, it also waits that long for messages of other clients. It retains no message. The error contains the fix.
 func (e *External) Check(ctx context.Context, o CheckOptions) error {
 	conn, err := e.Dial(ctx)
 	if err != nil {
@@ -51,7 +48,7 @@ func (e *External) Check(ctx context.Context, o CheckOptions) error {
 	c := &check{External: e, CheckOptions: o, conn: &witness{Conn: conn}, name: name,
 		id: cmp.Or(o.ClientPrefix, "koupleless") + idSeparator + name, root: "koupleless_" + strings.ToLower(o.Env) + "/", heard: make(chan paho.Message, 100), done: make(chan struct{})}
 	defer close(c.done)
-	options := paho.NewClientOptions().AddBroker("tcp://" + e.addr). // which is dialled already
+	options := paho.NewClientOptions().AddBroker("tcp://" + e.Addr). // which is dialled already
 										SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (net.Conn, error) { return c.conn, nil }).
 										SetClientID(c.id).SetProtocolVersion(4).
 										SetAutoReconnect(false).SetConnectTimeout(answerTime).SetWriteTimeout(answerTime).
@@ -123,7 +120,7 @@ func (c *check) connect(ctx context.Context) error {
 	if ended := c.conn.why(); ended != nil {
 		return c.explain(ended)
 	}
-	return fmt.Errorf("the broker %s does not complete the MQTT connection: %w", c.url, err)
+	return fmt.Errorf("the broker %s does not complete the MQTT connection: %w", c.URL, err)
 }
 
 // refused returns the error of a CONNACK, by its code in MQTT 3.1.1 [section 3.2.2.3] or MQTT 5 [section
@@ -131,30 +128,29 @@ func (c *check) connect(ctx context.Context) error {
 func (c *check) refused(code byte) error {
 	switch code {
 	case packets.ErrRefusedBadProtocolVersion, 0x84:
-		return fmt.Errorf("the broker %s refuses MQTT 3.1.1, which controller and bases speak: allow that version in the broker's settings", c.url)
+		return fmt.Errorf("the broker %s refuses MQTT 3.1.1, which controller and bases speak: allow that version in the broker's settings", c.URL)
 	case packets.ErrRefusedIDRejected, 0x85:
 		return fmt.Errorf("the broker %s refuses the MQTT client id %q (%d bytes): controller and bases use ids of this length with the characters @ and -; "+
-			"allow them in the broker's settings (the length limit of client ids, and their patterns)", c.url, c.id, len(c.id))
+			"allow them in the broker's settings (the length limit of client ids, and their patterns)", c.URL, c.id, len(c.id))
 	case packets.ErrRefusedBadUsernameOrPassword, packets.ErrRefusedNotAuthorised, 0x86, 0x87:
 		if c.Username == "" {
-			return fmt.Errorf("the broker %s refuses clients without a user name: set --broker-username, and the password with --broker-password-file or $KOUPSANDBOX_BROKER_PASSWORD", c.url)
+			return fmt.Errorf("the broker %s refuses clients without a user name: set --broker-username, and the password with --broker-password-file or $KOUPSANDBOX_BROKER_PASSWORD", c.URL)
 		}
-		return fmt.Errorf("the broker %s refuses the user %q: check user name and password (--broker-username, --broker-password-file or $KOUPSANDBOX_BROKER_PASSWORD)", c.url, c.Username)
+		return fmt.Errorf("the broker %s refuses the user %q: check user name and password (--broker-username, --broker-password-file or $KOUPSANDBOX_BROKER_PASSWORD)", c.URL, c.Username)
 	}
 	reason := map[byte]string{
 		packets.ErrRefusedServerUnavailable: "it is unavailable", 0x88: "it is unavailable", 0x89: "it is busy", 0x8a: "it has banned this client",
 		0x97: "a quota is exceeded", 0x9c: "use another server", 0x9d: "the server has moved", 0x9f: "too many connections in a short time",
 	}[code]
-	return fmt.Errorf("the broker %s refuses the connection with the MQTT code %#02x (%s): look at the broker's log", c.url, code, cmp.Or(reason, "no known reason"))
+	return fmt.Errorf("the broker %s refuses the connection with the MQTT code %#02x (%s): look at the broker's log", c.URL, code, cmp.Or(reason, "no known reason"))
 }
 
-// rights says which rights the user lacks.
 func (c *check) rights(what string) error {
 	who := fmt.Sprintf("the user %q", c.Username)
 	if c.Username == "" {
 		who = "a client without a name"
 	}
-	return fmt.Errorf("the broker %s does not let %s %s: grant reading and writing of %s#, or name an environment where that is granted with --env", c.url, who, what, c.root)
+	return fmt.Errorf("the broker %s does not let %s %s: grant reading and writing of %s#, or name an environment where that is granted with --env", c.URL, who, what, c.root)
 }
 
 // subscribe subscribes to the topics of the controller and of bases. With AloneFor, it subscribes to all topics
@@ -179,14 +175,13 @@ func (c *check) subscribe(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("subscribing at the broker %s: %w", c.url, err)
+		return fmt.Errorf("subscribing at the broker %s: %w", c.URL, err)
 	}
 	return nil
 }
 
-// echo says something as a base and as a controller and waits to hear it: a broker
-// may take a message that its sender has no right to, and pass it to nobody. Of
-// these kinds no controller and no base takes notice.
+// echo publishes as a base and as a controller, and waits for both messages: a broker may accept a message without
+// permission, and drop it. Controllers and bases ignore these kinds of messages.
 func (c *check) echo(ctx context.Context) error {
 	missing := map[string]bool{}
 	for _, topic := range []string{c.root + c.name + "/base/check", c.root + c.name + "/check"} {
@@ -246,7 +241,7 @@ func (c *check) stranger(m paho.Message) error {
 		what = "there is a retained message on "
 	}
 	return fmt.Errorf("the environment %q of the broker %s is somebody else's: %s%s; leave --env out to get one of the sandbox's own, choose another, or join it with --broker-consent",
-		c.Env, c.url, what, m.Topic())
+		c.Env, c.URL, what, m.Topic())
 }
 
 // witness records the first bytes that came from a connection and how reading ended, which paho does not
@@ -274,7 +269,6 @@ func (w *witness) Read(p []byte) (int, error) {
 // connackCode is the position of the code in a CONNACK, in MQTT 3.1.1 and MQTT 5.
 const connackCode = 3
 
-// connack returns the code of the CONNACK, if it has been received.
 func (w *witness) connack() (code byte, found bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

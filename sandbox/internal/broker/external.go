@@ -23,9 +23,10 @@ type External struct {
 	// CA, Cert and Key are what the settings name, in PEM; each may be empty.
 	CA, Cert, Key []byte
 
-	url  string
-	addr string
-	tls  *tls.Config // nil without TLS
+	// URL is the one that the user wrote, Addr its host:port.
+	URL, Addr string
+
+	tls *tls.Config // nil without TLS
 }
 
 // NewExternal reads what the settings name: certificates, and the password's file
@@ -35,7 +36,7 @@ func NewExternal(b v1alpha1.Broker, password string) (*External, error) {
 	if err != nil {
 		return nil, fmt.Errorf("spec.broker.url: %w", err)
 	}
-	e := &External{Username: b.Username, Password: password, url: b.URL, addr: at.Addr}
+	e := &External{Username: b.Username, Password: password, URL: b.URL, Addr: at.Addr}
 	if b.PasswordFile != "" {
 		text, err := os.ReadFile(b.PasswordFile)
 		if err != nil {
@@ -79,18 +80,12 @@ func NewExternal(b v1alpha1.Broker, password string) (*External, error) {
 	return e, nil
 }
 
-// URL is where the broker is, as the user wrote it.
-func (e *External) URL() string { return e.url }
-
-// Addr is its host:port.
-func (e *External) Addr() string { return e.addr }
-
 // ClientURL is where it is, as clients of MQTT spell it that know tcp and ssl.
 func (e *External) ClientURL() string {
 	if e.tls != nil {
-		return "ssl://" + e.addr
+		return "ssl://" + e.Addr
 	}
-	return "tcp://" + e.addr
+	return "tcp://" + e.Addr
 }
 
 // Dial connects, with TLS if the URL says so. The error is one sentence that says
@@ -102,7 +97,7 @@ func (e *External) Dial(ctx context.Context) (net.Conn, error) {
 	if e.tls != nil {
 		d = &tls.Dialer{Config: e.tls}
 	}
-	conn, err := d.DialContext(ctx, "tcp", e.addr)
+	conn, err := d.DialContext(ctx, "tcp", e.Addr)
 	if err != nil {
 		return nil, e.explain(err)
 	}
@@ -140,7 +135,7 @@ func (e *External) explain(err error) error {
 	case endedEarly(err):
 		advice = "it ends the connection without an answer: if it speaks TLS there, use mqtts:// in spec.broker.url"
 	}
-	return fmt.Errorf("the broker %s cannot be reached (%w): %s", e.url, err, advice)
+	return fmt.Errorf("the broker %s cannot be reached (%w): %s", e.URL, err, advice)
 }
 
 func endedEarly(err error) bool {

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/mqttfault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
@@ -70,10 +69,8 @@ var (
 	_ server = (*Relay)(nil)
 )
 
-// Link is how MQTT gets through: a broker of the sandbox's own, or a relay to the user's. Scenarios
-// stop and start it like a process. When the broker is the user's, that cuts and restores the
-// relay: the broker itself is not ours. Address and logins stay the same. All methods may be called
-// concurrently.
+// Link is the broker of the sandbox, or a relay to an external broker. Scenarios stop and start it like a process; this
+// does not affect an external broker itself. Address and logins do not change. All methods may be called concurrently.
 type Link struct {
 	o                LinkOptions
 	controller, base Login
@@ -89,7 +86,7 @@ type Link struct {
 	exit      string
 }
 
-var _ component.Part = (*Link)(nil)
+var _ supervise.Part = (*Link)(nil)
 
 // run is one life of the broker, or of the relay to it.
 type run struct {
@@ -122,7 +119,7 @@ func NewLink(o LinkOptions) (*Link, error) {
 		l.open = func(addr string) (server, error) {
 			return NewRelay(e, ListenOptions{Addr: addr, TLS: serving, View: o.View, Logger: o.Logger})
 		}
-		l.note["url"], l.note["username"] = e.URL(), e.Username
+		l.note["url"], l.note["username"] = e.URL, e.Username
 		return l, nil
 	}
 	passwords := NewPasswords()
@@ -165,7 +162,7 @@ func (l *Link) URL() string {
 	if l.o.To == nil {
 		return ""
 	}
-	return l.o.To.URL()
+	return l.o.To.URL
 }
 
 // CAFile names the authority to trust; empty without TLS.
@@ -223,7 +220,7 @@ func (l *Link) pause(paused bool) error {
 	defer l.mu.Unlock()
 	switch {
 	case l.running == nil:
-		return component.Refuse("%v", errDown)
+		return supervise.Refuse("%v", errDown)
 	case l.paused == paused:
 	case paused:
 		l.running.server.Pause()
@@ -255,25 +252,25 @@ func (l *Link) said(own, relay string) string {
 	return fmt.Sprintf("the way to %s is %s; the broker itself is not touched", l.URL(), relay)
 }
 
-// Components implements component.Part.
-func (l *Link) Components(context.Context) []component.Component {
+// Components implements supervise.Part.
+func (l *Link) Components(context.Context) []supervise.Component {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := component.Component{Name: Component, State: string(supervise.Running), Ready: true, PID: os.Getpid(), StartedAt: l.startedAt}
+	c := supervise.Component{Name: Component, State: supervise.Running, Ready: true, PID: os.Getpid(), StartedAt: l.startedAt}
 	switch {
 	case l.running == nil:
-		c.State, c.Ready, c.PID, c.Reason, c.Exit = string(supervise.Exited), false, 0, l.exit, l.exit
+		c.State, c.Ready, c.PID, c.Reason, c.Exit = supervise.Exited, false, 0, l.exit, l.exit
 	case l.paused:
-		c.State, c.Ready, c.Reason = string(supervise.Paused), false, l.said("paused", "stalled")
+		c.State, c.Ready, c.Reason = supervise.Paused, false, l.said("paused", "stalled")
 	default:
 		if err := l.running.server.Trouble(); err != nil {
 			c.Ready, c.Reason = false, err.Error()
 		}
 	}
-	return []component.Component{c}
+	return []supervise.Component{c}
 }
 
-// Down implements component.Part.
+// Down implements supervise.Part.
 func (l *Link) Down(context.Context) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -283,22 +280,22 @@ func (l *Link) Down(context.Context) []string {
 	return []string{Component}
 }
 
-// Act implements component.Part.
-func (l *Link) Act(ctx context.Context, name string, action component.Action) error {
+// Act implements supervise.Part.
+func (l *Link) Act(ctx context.Context, name string, action supervise.Action) error {
 	if name != Component {
-		return fmt.Errorf("%s: %w", name, component.ErrUnknown)
+		return fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
 	}
 	if l.o.Bypassed {
-		return component.Refuse("%s cannot be told to %s: controllers and bases are in the cluster and reach %s themselves", name, action, l.URL())
+		return supervise.Refuse("%s cannot be told to %s: controllers and bases are in the cluster and reach %s themselves", name, action, l.URL())
 	}
 	switch action {
-	case component.Pause:
+	case supervise.Pause:
 		return l.pause(true)
-	case component.Resume:
+	case supervise.Resume:
 		return l.pause(false)
-	case component.Kill, component.Stop:
+	case supervise.Kill, supervise.Stop:
 		return l.Close()
-	case component.Start:
+	case supervise.Start:
 		return l.start(ctx)
 	default:
 		return errors.Join(l.Close(), l.start(ctx))

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/mqttfault"
-	"github.com/koupleless/koupsandbox/sandbox/internal/port"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 	"github.com/koupleless/koupsandbox/sandbox/internal/valve"
 )
 
@@ -56,7 +56,7 @@ func listen(o ListenOptions) (*listener, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	tcp, err := port.Listen(o.Addr)
+	tcp, err := supervise.Listen(o.Addr)
 	if err != nil {
 		return nil, err
 	}

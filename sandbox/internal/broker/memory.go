@@ -87,7 +87,6 @@ func (l *lobby) letIn(cl *mqtt.Client, pk packets.Packet) error {
 	return nil
 }
 
-// process has mochi process a packet.
 func (l *lobby) process(cl *mqtt.Client, pk packets.Packet) error {
 	if err := l.server.InjectPacket(cl, pk); err != nil {
 		return err
@@ -99,7 +98,6 @@ func (l *lobby) process(cl *mqtt.Client, pk packets.Packet) error {
 	return nil
 }
 
-// forget removes a client from the broker.
 func (l *lobby) forget(cl *mqtt.Client) {
 	atomic.AddInt64(&l.server.Info.ClientsConnected, -1)
 	if now, there := l.server.Clients.Get(cl.ID); !there || now != cl {

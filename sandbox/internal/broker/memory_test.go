@@ -152,12 +152,3 @@ func TestAClientInMemory(t *testing.T) {
 		}
 	}
 }
-
-// A client that sends nothing for one and a half times its keep-alive is disconnected.
-func TestASilentClientInMemory(t *testing.T) {
-	b := run(t, broker.Options{})
-	conn := dial(t, b)
-	say(t, conn, hello(base(b, "b1"), func(pk *packets.Packet) { pk.Connect.Keepalive = 1 }))
-	hear(t, conn, packets.Connack<<4, 2, 0, 0)
-	hearEnd(t, conn)
-}

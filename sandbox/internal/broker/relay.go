@@ -67,9 +67,9 @@ func (r *Relay) note(err error) {
 	defer r.mu.Unlock()
 	switch {
 	case err != nil && r.trouble == nil:
-		r.log.Warn("the broker cannot be reached", "broker", r.to.URL(), "err", err)
+		r.log.Warn("the broker cannot be reached", "broker", r.to.URL, "err", err)
 	case err == nil && r.trouble != nil:
-		r.log.Info("the broker can be reached again", "broker", r.to.URL())
+		r.log.Info("the broker can be reached again", "broker", r.to.URL)
 	}
 	r.trouble = err
 }

@@ -7,10 +7,9 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 )
 
-// takeover has a connection wait until the one before it, with the same client id, has ended. mochi
-// takes the client id out of its list at the end of the old connection, and with it a new connection
-// that has begun in the meantime: that one stays open, and nothing is ever delivered to it
-// (mochi-mqtt/server issue 173; what was mended there leaves a moment).
+// takeover makes a connection wait for the end of the previous connection with the same client ID. When that one ends,
+// mochi removes the client ID from its list, and with it a newer connection, which then receives nothing
+// (mochi-mqtt/server issue 173; the fix leaves a race).
 type takeover struct {
 	mqtt.HookBase
 	clients *mqtt.Clients

@@ -14,14 +14,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
 
-// Cluster is a Kubernetes API that answers, and the administrator's way in.
+// Cluster describes how an administrator reaches a Kubernetes API.
 type Cluster struct {
-	// Sandbox is the name of the sandbox in the ownership marker of the cluster.
-	Sandbox string
 	// Kubeconfig is the path of a kubeconfig with administrator rights.
 	Kubeconfig string
-	// Context in Kubeconfig; never empty.
-	Context string
 	// Config is what Kubeconfig says, without a client-side rate limit. Copy it before changing it.
 	Config *rest.Config
 	// Version that the API reports, such as "v1.36.3".

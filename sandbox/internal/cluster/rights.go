@@ -35,7 +35,7 @@ func Grant(ctx context.Context, c *Cluster, objects []*unstructured.Unstructured
 	}
 	for _, object := range objects {
 		Own(object, owner)
-		_, err := create(ctx, clientOf(client, object), object)
+		_, err := create(ctx, ClientOf(client, object), object)
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("creating %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
@@ -43,8 +43,8 @@ func Grant(ctx context.Context, c *Cluster, objects []*unstructured.Unstructured
 	return nil
 }
 
-// clientOf returns the client for the resource and namespace of an object.
-func clientOf(c dynamic.Interface, object *unstructured.Unstructured) dynamic.ResourceInterface {
+// ClientOf returns the client for the resource and namespace of an object.
+func ClientOf(c dynamic.Interface, object *unstructured.Unstructured) dynamic.ResourceInterface {
 	resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind()) // correct for the kinds in the manifests
 	if namespace := object.GetNamespace(); namespace != "" {
 		return c.Resource(resource).Namespace(namespace)
@@ -95,7 +95,7 @@ func Revoke(ctx context.Context, c *Cluster, objects []*unstructured.Unstructure
 	}
 	var errs []error
 	for _, object := range slices.Backward(objects) {
-		if err := RemoveOurs(ctx, clientOf(client, object), object.GetName(), owner); err != nil {
+		if err := RemoveOurs(ctx, ClientOf(client, object), object.GetName(), owner); err != nil {
 			errs = append(errs, fmt.Errorf("removing %s %s: %w", object.GetKind(), object.GetName(), err))
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/apifault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
 // Phase of a sandbox's life.
@@ -187,7 +187,7 @@ type WatchRequest struct {
 // ActRequest performs an action on a component.
 type ActRequest struct {
 	Component string           `json:"component"`
-	Action    component.Action `json:"action"`
+	Action    supervise.Action `json:"action"`
 	// Group that reverts the action when it is repaired, or when its owner disconnects. Default: none.
 	Group string `json:"group,omitempty"`
 }
@@ -222,7 +222,7 @@ type Faults struct {
 }
 
 // Component is one part of a sandbox.
-type Component = component.Component
+type Component = supervise.Component
 
 // Error is a failure that the daemon reports. Its Code is an HTTP status.
 type Error = rpc.Error

@@ -119,7 +119,7 @@ func (b *bringUp) assemble(ctx context.Context) (err error) {
 	d.mu.Unlock()
 	d.show(brokerPart, b.link)
 	d.show(basesPart, bases{b.fleet, d.startedAt})
-	d.show(runnerPart, b.runner.Part())
+	d.show(runnerPart, b.runner)
 	return nil
 }
 
@@ -279,7 +279,7 @@ func (b *bringUp) newRunner(gateway *traffic.Gateway) (ControllerRunner, error) 
 // bases through a proxy of this machine.
 func (b *bringUp) newClusterRunner(gateway *traffic.Gateway) (*incluster.Runner, error) {
 	d := b.d
-	o := incluster.RunnerOptions{Config: b.cluster.Cluster().Config, Log: d.o.Dir.Log(runner.Name), Env: b.config.Spec.Env, Changed: d.controllerChanged}
+	o := incluster.Options{Config: b.cluster.Cluster().Config, Log: d.o.Dir.Log(runner.Name), Env: b.config.Spec.Env, Changed: d.controllerChanged}
 	if b.topology.Controllers == ownNodes {
 		p := b.cluster.Properties()
 		proxy, err := b.openCommands(p.Host, gateway)
@@ -288,7 +288,7 @@ func (b *bringUp) newClusterRunner(gateway *traffic.Gateway) (*incluster.Runner,
 		}
 		o.Broker = func() (incluster.Broker, error) { return incluster.BrokerOf(b.link) }
 		o.Own = &incluster.Own{Nodes: p.Nodes, Proxy: proxy, KubeletClientCA: p.KubeletClientCA, Serving: b.cluster.Serving, Heartbeats: b.relay.Set}
-		return incluster.NewRunner(o)
+		return incluster.New(o)
 	}
 	if b.external == nil {
 		return nil, errNoBroker
@@ -298,8 +298,8 @@ func (b *bringUp) newClusterRunner(gateway *traffic.Gateway) (*incluster.Runner,
 		return nil, err
 	}
 	o.Image, o.ClientIDPrefix, o.Owner = b.config.Spec.Controller.Image, b.clientIDPrefix, label
-	o.Broker = func() (incluster.Broker, error) { return incluster.BrokerAt(b.external) }
-	return incluster.NewRunner(o)
+	o.Broker = func() (incluster.Broker, error) { return incluster.BrokerAt(b.external), nil }
+	return incluster.New(o)
 }
 
 // openCommands opens a proxy to bases for controllers in the cluster, at an address of this machine in their network.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
@@ -25,10 +24,10 @@ type bases struct {
 	startedAt time.Time
 }
 
-// Components is that of component.Part.
-func (b bases) Components(context.Context) []component.Component {
+// Components is that of supervise.Part.
+func (b bases) Components(context.Context) []supervise.Component {
 	n := b.fleet.Count()
-	c := component.Component{Name: fleetName, State: string(supervise.Running), Ready: n.Own == n.OwnConnected, PID: os.Getpid(), StartedAt: b.startedAt}
+	c := supervise.Component{Name: fleetName, State: supervise.Running, Ready: n.Own == n.OwnConnected, PID: os.Getpid(), StartedAt: b.startedAt}
 	if !c.Ready {
 		c.Reason = fmt.Sprintf("%d of %d are connected to the broker", n.OwnConnected, n.Own)
 	}
@@ -37,19 +36,19 @@ func (b bases) Components(context.Context) []component.Component {
 			c.Reason += fmt.Sprintf("; %s has ended: %v", m.HostName, err)
 		}
 	}
-	return []component.Component{c}
+	return []supervise.Component{c}
 }
 
 // Act refuses: bases have commands of their own.
-func (b bases) Act(_ context.Context, name string, action component.Action) error {
+func (b bases) Act(_ context.Context, name string, action supervise.Action) error {
 	if name != fleetName {
-		return fmt.Errorf("%s: %w", name, component.ErrUnknown)
+		return fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
 	}
 	return noProcess(name, action)
 }
 
-func noProcess(name string, action component.Action) error {
-	return component.Refuse("%s cannot be told to %s: it is no process of its own; see koupsandbox base --help", name, action)
+func noProcess(name string, action supervise.Action) error {
+	return supervise.Refuse("%s cannot be told to %s: it is no process of its own; see koupsandbox base --help", name, action)
 }
 
 // Down is empty: bases are added and removed, not started again.
@@ -101,8 +100,7 @@ func (d *Daemon) using(ctx context.Context) (context.Context, *running, func(), 
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	wait := d.configNow().Spec.Wait.Duration
-	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("not within %s", wait))
+	ctx, cancel := d.limit(ctx)
 	ctx, end := d.untilEnd(ctx)
 	return ctx, s, func() {
 		end()
@@ -185,7 +183,7 @@ func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]co
 // deleteNodes deletes the Nodes of bases that have ended. It continues when the client that removes the bases
 // disconnects, and ends with the sandbox.
 func (d *Daemon) deleteNodes(ctx context.Context, n *nodes.Watch, identities []string) error {
-	ctx, cancel := context.WithTimeout(ctx, d.configNow().Spec.Wait.Duration)
+	ctx, cancel := d.limit(ctx)
 	defer cancel()
 	defer context.AfterFunc(d.ending, cancel)() //nolint:contextcheck // the end of the sandbox ends it too
 	return n.Ended(ctx, identities)

@@ -316,8 +316,7 @@ func (b *bringUp) step(ctx context.Context, name string, run func(context.Contex
 
 // step runs one step with the time limit of the configuration.
 func (d *Daemon) step(ctx context.Context, steps *progress.Steps, name string, run func(context.Context) error) error {
-	wait := d.configNow().Spec.Wait.Duration
-	limited, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("not within %s (see --wait)", wait))
+	limited, cancel := d.limit(ctx)
 	defer cancel()
 	return steps.Step(limited, name, func(limited context.Context) error {
 		err := run(limited)
@@ -326,6 +325,12 @@ func (d *Daemon) step(ctx context.Context, steps *progress.Steps, name string, r
 		}
 		return err
 	})
+}
+
+// limit returns a context with the time limit of a step.
+func (d *Daemon) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	wait := d.configNow().Spec.Wait.Duration
+	return context.WithTimeoutCause(ctx, wait, fmt.Errorf("not within %s (see --wait)", wait))
 }
 
 // start starts a service in the background. stop ends it and waits for it.

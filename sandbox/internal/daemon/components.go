@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
 // Act does something to a component. Start and restart return when it is ready.
 func (d *Daemon) Act(ctx context.Context, r control.ActRequest) error {
-	if !slices.Contains(component.Actions, r.Action) {
+	if !slices.Contains(supervise.Actions, r.Action) {
 		return notFound("unknown action %s", r.Action)
 	}
 	ctx, release, err := d.changing(ctx, aShare)
@@ -25,24 +25,24 @@ func (d *Daemon) Act(ctx context.Context, r control.ActRequest) error {
 }
 
 // act performs an action on a component, with the timeout of a step. The caller holds a share of Daemon.changes.
-func (d *Daemon) act(ctx context.Context, name string, action component.Action) error {
-	ctx, cancel := context.WithTimeout(ctx, d.configNow().Spec.Wait.Duration)
+func (d *Daemon) act(ctx context.Context, name string, action supervise.Action) error {
+	ctx, cancel := d.limit(ctx)
 	defer cancel()
-	err := fmt.Errorf("%s: %w", name, component.ErrUnknown)
+	err := fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
 	if name == daemonName {
 		err = noProcess(name, action)
 	}
 	for _, part := range d.shown() {
-		if !errors.Is(err, component.ErrUnknown) {
+		if !errors.Is(err, supervise.ErrUnknown) {
 			break
 		}
 		err = part.Act(ctx, name, action)
 	}
-	var refused *component.RefusedError
+	var refused supervise.RefusedError
 	switch {
 	case errors.As(err, &refused):
-		return conflict("%s", refused.Message)
-	case errors.Is(err, component.ErrUnknown):
+		return conflict("%s", refused)
+	case errors.Is(err, supervise.ErrUnknown):
 		return notFound("%v; see: koupsandbox status", err)
 	}
 	return err

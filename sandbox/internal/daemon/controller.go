@@ -1,9 +1,9 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -41,12 +41,14 @@ func (d *Daemon) SetController(ctx context.Context, r control.ControllerRequest)
 func (d *Daemon) controllerConfig(r control.ControllerRequest) (v1alpha1.Controller, error) {
 	config := *d.configNow()
 	c := &config.Spec.Controller
-	if err := c.Unmet(&v1alpha1.ControllerNeeds{Replicas: replicas(r), Env: r.Env}); err != nil {
+	needs := v1alpha1.ControllerNeeds{Env: r.Env}
+	if r.Replicas != 0 {
+		needs.Replicas = &r.Replicas
+	}
+	if err := c.Unmet(&needs); err != nil {
 		return *c, err
 	}
-	if r.Replicas != 0 {
-		c.Replicas = &r.Replicas
-	}
+	c.Replicas = cmp.Or(needs.Replicas, c.Replicas)
 	if len(r.Env) > 0 {
 		c.Env = maps.Clone(c.Env)
 		if c.Env == nil {
@@ -69,16 +71,7 @@ func (d *Daemon) setControllers(ctx context.Context, r control.ControllerRequest
 	d.controllers = r
 	s := d.running
 	d.mu.Unlock()
-	wait := d.configNow().Spec.Wait.Duration
-	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("not within %s", wait))
+	ctx, cancel := d.limit(ctx)
 	defer cancel()
 	return s.runner.Ensure(ctx, config)
-}
-
-// replicas is how many controllers a request asks for; nil = as the configuration says.
-func replicas(r control.ControllerRequest) *int {
-	if r.Replicas == 0 {
-		return nil
-	}
-	return &r.Replicas
 }

@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
 func proxyTo(t *testing.T, addr string) func(*http.Request) (*url.URL, error) {
@@ -58,7 +58,7 @@ func TestSetController(t *testing.T) {
 	if len(third) != 3 || third["module-controller"] != first["module-controller"] || third["module-controller-2"] != first["module-controller-2"] {
 		t.Errorf("of %v has become %v: those that differ in nothing go on", first, third)
 	}
-	if err := b.Act(t.Context(), control.ActRequest{Component: "module-controller-3", Action: component.Kill}); err != nil {
+	if err := b.Act(t.Context(), control.ActRequest{Component: "module-controller-3", Action: supervise.Kill}); err != nil {
 		t.Error(err)
 	}
 	env := control.ControllerRequest{Replicas: 1, Env: map[string]string{"MODULE_DRAIN": "0s"}}

@@ -18,7 +18,6 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
@@ -42,11 +41,11 @@ var (
 	errLeft      = errors.New("the cluster that was there before stays")
 )
 
-// Programs are the paths of the programs that the daemon runs.
+// Programs are the paths of the programs of a sandbox. Empty = not found.
 type Programs struct {
-	// Self is koupsandbox, which runs in a node of the cluster to send requests from there.
-	Self string
-	// ControlPlane is koup-controlplane; needed by the provider embedded.
+	// Daemon is koupsandbox, or a program that has its hidden commands. It also runs in a node, to send requests from there.
+	Daemon string
+	// ControlPlane is koup-controlplane; required for the provider embedded.
 	ControlPlane string
 	// Controller is module-controller.
 	Controller string
@@ -90,7 +89,7 @@ type Daemon struct {
 	phase       control.Phase
 	config      *v1alpha1.Sandbox         // the effective one; replaced as a whole; nil before the first up
 	controllers control.ControllerRequest // what was asked of the controllers last
-	parts       [partCount]component.Part // what status shows, as far as it has been made
+	parts       [partCount]supervise.Part // nil until they are made
 	running     *running                  // nil until it has been assembled
 	repairs     repairs
 	undo        []func(context.Context) error
@@ -130,9 +129,6 @@ func New(o Options) *Daemon {
 		stopped:   make(chan struct{}),
 		phase:     control.Idle,
 		up:        make(chan struct{}),
-	}
-	for i := range d.parts {
-		d.parts[i] = component.None{}
 	}
 	d.ending, d.end = context.WithCancelCause(context.Background())
 	d.supervisor = supervise.New(supervise.Options{Dir: o.Dir.Run(), Logger: o.Logger, Changed: d.componentChanged})
@@ -318,17 +314,16 @@ func (d *Daemon) stop(ctx context.Context) {
 	close(d.stopped)
 }
 
-func (d *Daemon) show(place int, p component.Part) {
+func (d *Daemon) show(place int, p supervise.Part) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.parts[place] = p
 }
 
-// shown are the parts that have been made so far.
-func (d *Daemon) shown() [partCount]component.Part {
+func (d *Daemon) shown() []supervise.Part {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.parts
+	return slices.DeleteFunc(slices.Clone(d.parts[:]), func(p supervise.Part) bool { return p == nil })
 }
 
 // assembled returns the parts of the sandbox when all are made. They may not run yet.

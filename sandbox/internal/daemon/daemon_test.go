@@ -29,7 +29,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
@@ -91,7 +90,7 @@ func (c *fakeCluster) Steps() cluster.Steps {
 		Complete: []cluster.Step{{Name: "Starting the rest", Run: c.rest}},
 	}
 }
-func (c *fakeCluster) Part() component.Part { return component.None{} }
+func (c *fakeCluster) Part() supervise.Part { return nil }
 func (c *fakeCluster) Cluster() *cluster.Cluster {
 	return &cluster.Cluster{Version: "v1.2.3", Kubeconfig: "/admin"}
 }
@@ -267,7 +266,7 @@ func TestUpAndDown(t *testing.T) {
 func TestUpAgain(t *testing.T) {
 	b := newBench(t)
 	b.up(request("good", 2))
-	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "module-controller", Action: component.Kill}))
+	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "module-controller", Action: supervise.Kill}))
 	status, err := b.Status(t.Context(), false)
 	check.Must(t, err)
 	if status.Healthy || len(status.Problems) != 1 || !strings.HasPrefix(status.Problems[0], "module-controller is exited") {
@@ -381,7 +380,7 @@ func TestUpAgainAfterTrouble(t *testing.T) {
 		}
 	}
 	b.eventually(func() error { return same([]string{"base-1 crashed", "base-2 running", "base-3 crashed"}, states()) })
-	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "broker", Action: component.Pause}))
+	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "broker", Action: supervise.Pause}))
 	result, _ := b.up(request("good", 3))
 	if err := same([]string{"resumed broker", "started base-1 again", "started base-3 again"}, result.Changes); err != nil {
 		t.Errorf("changes: %v", err)
@@ -476,13 +475,13 @@ func TestBrokerAsAComponent(t *testing.T) {
 	b.up(request("good", 2))
 	before, err := b.Status(t.Context(), false)
 	check.Must(t, err)
-	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "broker", Action: component.Stop}))
+	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "broker", Action: supervise.Stop}))
 	status, err := b.Status(t.Context(), false)
 	check.Must(t, err)
 	if status.Healthy || components(status)["broker"] != "exited false" {
 		t.Errorf("status without a broker: %v", components(status))
 	}
-	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "broker", Action: component.Start}))
+	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "broker", Action: supervise.Start}))
 	added, err := b.AddBases(t.Context(), control.AddRequest{Count: 1}) // waits until it is connected
 	if err != nil || len(added) != 1 || !added[0].Connected {
 		t.Fatalf("adding gave %v, %v", added, err)
@@ -531,7 +530,7 @@ func TestBrokerOfTheUser(t *testing.T) {
 			t.Errorf("%s holds the password, or %v", file, err)
 		}
 	}
-	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: broker.Component, Action: component.Kill}))
+	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: broker.Component, Action: supervise.Kill}))
 	b.eventually(func() error {
 		status, err := b.Status(t.Context(), false)
 		if err == nil && (theirs.Stats().Clients != 0 || !slices.Contains(status.Problems,
@@ -540,7 +539,7 @@ func TestBrokerOfTheUser(t *testing.T) {
 		}
 		return err
 	})
-	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: broker.Component, Action: component.Start}))
+	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: broker.Component, Action: supervise.Start}))
 	b.eventually(func() error {
 		if n := theirs.Stats().Clients; n != 2 {
 			return fmt.Errorf("%d clients of the broker", n)
@@ -603,10 +602,10 @@ func TestBasesAndFaults(t *testing.T) {
 		}},
 		"unknown fault": {http.StatusNotFound, func() error { return b.ClearFaults(t.Context(), control.FaultSelector{IDs: []string{"nope"}}) }},
 		"unknown component": {http.StatusNotFound, func() error {
-			return b.Act(t.Context(), control.ActRequest{Component: "nope", Action: component.Restart})
+			return b.Act(t.Context(), control.ActRequest{Component: "nope", Action: supervise.Restart})
 		}},
 		"no process": {http.StatusConflict, func() error {
-			return b.Act(t.Context(), control.ActRequest{Component: "bases", Action: component.Kill})
+			return b.Act(t.Context(), control.ActRequest{Component: "bases", Action: supervise.Kill})
 		}},
 		"unknown action": {http.StatusNotFound, func() error { return b.Act(t.Context(), control.ActRequest{Component: "broker", Action: "explode"}) }},
 	} {

@@ -12,12 +12,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/events"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
 // ensure brings a running sandbox in line with a configuration: it resumes paused components, starts exited ones, and
@@ -40,11 +39,11 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 	var changes []string
 	for _, part := range d.shown() {
 		for _, c := range part.Components(ctx) {
-			if c.State != string(events.ComponentPaused) {
+			if c.State != supervise.Paused {
 				continue
 			}
 			if err := d.step(ctx, steps, "Resuming "+c.Name, func(ctx context.Context) error {
-				return part.Act(ctx, c.Name, component.Resume)
+				return part.Act(ctx, c.Name, supervise.Resume)
 			}); err != nil {
 				return changes, err
 			}
@@ -52,7 +51,7 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 		}
 		for _, name := range part.Down(ctx) {
 			if err := d.step(ctx, steps, "Starting "+name+" again", func(ctx context.Context) error {
-				return part.Act(ctx, name, component.Start)
+				return part.Act(ctx, name, supervise.Start)
 			}); err != nil {
 				return changes, err
 			}

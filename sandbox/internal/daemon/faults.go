@@ -11,12 +11,12 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/apifault"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/mqttfault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
 // SetFault sets a fault and returns its ID.
@@ -114,7 +114,6 @@ func (d *Daemon) ClearFaults(_ context.Context, r control.FaultSelector) error {
 	return nil
 }
 
-// ofBase is a fault of a base as all faults are listed.
 func ofBase(m *fleet.Member, f basefault.Status) fault.Status {
 	return fault.Status{
 		Injection: fault.Injection{Fault: v1alpha1.FaultOf(f.Fault), Target: v1alpha1.TargetBase, Bases: []string{m.HostName}, Group: m.Group},
@@ -180,7 +179,7 @@ func (d *Daemon) groupOf(f *fleet.Fleet, n *nodes.Watch) func(namespace, name st
 // killController kills the n-th controller for a fault; the first if its number is unknown.
 func (d *Daemon) killController(n int) {
 	n = max(n, 1)
-	if err := d.Act(context.Background(), control.ActRequest{Component: runner.NameOf(n), Action: component.Kill}); err != nil {
+	if err := d.Act(context.Background(), control.ActRequest{Component: runner.NameOf(n), Action: supervise.Kill}); err != nil {
 		d.log.Error("killing a controller", "controller", n, "err", err)
 	}
 }

@@ -40,7 +40,6 @@ func (i *inside) takes(group string) bool {
 	return i != nil && i.all(group, func(m *fleet.Member) bool { return m.Runtime == v1alpha1.RuntimeCluster })
 }
 
-// all reports whether a group has bases, and every base matches.
 func (i *inside) all(group string, matches func(*fleet.Member) bool) bool {
 	members := i.fleet.Group(group)
 	return len(members) > 0 && !slices.ContainsFunc(members, func(m *fleet.Member) bool { return !matches(m) })
@@ -174,7 +173,7 @@ type launcher func(ctx context.Context, log io.Writer) (agent.Process, error)
 func (b *bringUp) launcher() launcher {
 	if nodes := b.cluster.Properties().Nodes; nodes != nil {
 		return func(ctx context.Context, log io.Writer) (agent.Process, error) {
-			p, err := nodes.Launch(ctx, b.d.o.Programs.Self, log, agent.Command)
+			p, err := nodes.Launch(ctx, b.d.o.Programs.Daemon, log, agent.Command)
 			if err != nil {
 				return nil, err // and no interface with a nil in it
 			}

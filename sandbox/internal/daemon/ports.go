@@ -8,17 +8,17 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/embedded"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/existing"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/kind"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/host"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/incluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
 // Cluster provides the Kubernetes API. Its methods are called when the API answers, except where stated otherwise.
 type Cluster interface {
 	// Steps bring the cluster up, and end it. It may be called at any time.
 	Steps() cluster.Steps
-	// Part shows its components, if it has any. It may be called at any time.
-	Part() component.Part
+	// Part shows its components; nil if it has none. It may be called at any time.
+	Part() supervise.Part
 	// Cluster describes how it is reached.
 	Cluster() *cluster.Cluster
 	// Sweep removes the Nodes of bases that an earlier, killed daemon has left. In a cluster that the sandbox
@@ -46,6 +46,7 @@ var (
 
 // ControllerRunner runs module controllers. Ensure and End are called one after the other.
 type ControllerRunner interface {
+	supervise.Part
 	// Start follows the controllers until ctx ends. It is called once, before Ensure.
 	Start(ctx context.Context) error
 	// Ensure brings the controllers to a configuration and blocks until all are ready. It does not restart those that
@@ -55,8 +56,6 @@ type ControllerRunner interface {
 	End(ctx context.Context, abruptly bool) error
 	// Replica is the number, from 1, of the controller with a client id; 0 = unknown. It may be called concurrently.
 	Replica(clientID string) int
-	// Part shows them.
-	Part() component.Part
 }
 
 var (

@@ -155,7 +155,7 @@ func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox
 	if config.Spec.Controller.Location == v1alpha1.LocationCluster {
 		err = errors.Join(err, incluster.Forget(ctx, p.Cluster().Config, label))
 	}
-	if err = errors.Join(err, p.Forget(ctx)); err != nil {
+	if err = errors.Join(err, p.Dismiss(ctx, nil)); err != nil {
 		return err // the mark stays, so that it can be tried again
 	}
 	if !marked {

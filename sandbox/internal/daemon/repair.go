@@ -7,19 +7,19 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
 // undoActions has the action that reverts each action. Actions without an entry need none.
-var undoActions = map[component.Action]component.Action{
-	component.Kill: component.Start, component.Stop: component.Start, component.Pause: component.Resume,
+var undoActions = map[supervise.Action]supervise.Action{
+	supervise.Kill: supervise.Start, supervise.Stop: supervise.Start, supervise.Pause: supervise.Resume,
 }
 
 // repairs are the changes of groups to components that Repair reverts. Daemon.mu guards them.
 type repairs struct {
 	// components has the action that reverts the last one, by group and component.
-	components map[string]map[string]component.Action
+	components map[string]map[string]supervise.Action
 	// changer is the group that was the last to change the controllers; empty if none has. original is how they were
 	// before the first change.
 	changer  string
@@ -28,7 +28,7 @@ type repairs struct {
 
 // noteAction records how to revert an action of a group. It is called before the action, because an action that fails
 // may have done a part.
-func (d *Daemon) noteAction(group, name string, action component.Action) {
+func (d *Daemon) noteAction(group, name string, action supervise.Action) {
 	if group == "" {
 		return
 	}
@@ -41,12 +41,12 @@ func (d *Daemon) noteAction(group, name string, action component.Action) {
 }
 
 // owe records an action that Repair is to do. d.mu is held.
-func (d *Daemon) owe(group, name string, undo component.Action) {
+func (d *Daemon) owe(group, name string, undo supervise.Action) {
 	if d.repairs.components == nil {
-		d.repairs.components = map[string]map[string]component.Action{}
+		d.repairs.components = map[string]map[string]supervise.Action{}
 	}
 	if d.repairs.components[group] == nil {
-		d.repairs.components[group] = map[string]component.Action{}
+		d.repairs.components[group] = map[string]supervise.Action{}
 	}
 	d.repairs.components[group][name] = undo
 }

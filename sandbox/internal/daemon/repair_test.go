@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
 func (b *bench) wanted(when string, replicas int) {
@@ -39,7 +39,7 @@ func TestControllersAreBroughtBackLast(t *testing.T) {
 	b.up(request("good", 1))
 	b.changes("run", 2)
 	b.changes("run", 3)
-	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "broker", Action: component.Pause, Group: "run"}))
+	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "broker", Action: supervise.Pause, Group: "run"}))
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := b.daemon.Repair(over, control.RepairRequest{Group: "run"}); err == nil {

@@ -75,7 +75,7 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 
 func (d *Daemon) self(ctx context.Context) control.Component {
 	c := control.Component{
-		Name: daemonName, State: string(supervise.Running), Ready: true, PID: os.Getpid(), StartedAt: d.startedAt, Log: d.o.Dir.Log(daemonName),
+		Name: daemonName, State: supervise.Running, Ready: true, PID: os.Getpid(), StartedAt: d.startedAt, Log: d.o.Dir.Log(daemonName),
 	}
 	// A system that does not tell the memory leaves it out.
 	if p, err := process.NewProcessWithContext(ctx, int32(os.Getpid())); err == nil { //nolint:gosec // a pid fits

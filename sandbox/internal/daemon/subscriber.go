@@ -43,7 +43,6 @@ func (s *subscriber) follow(ctx context.Context, sink func(events.Event)) error 
 	return nil
 }
 
-// name is what the stream calls a base.
 func (s *subscriber) name(m *fleet.Member) string {
 	if s.group == "" {
 		return m.HostName
@@ -60,7 +59,7 @@ func (s *subscriber) Shown(m *fleet.Member, v fleet.View) {
 	s.Put(s.process(m, now, v)...)
 	for _, biz := range v.Biz {
 		s.Put(events.Event{Time: now, Module: &events.ModuleEvent{
-			Base: s.name(m), Identity: v.Identity, ModuleRef: events.ModuleRef{Name: biz.Name, Version: biz.Version}, State: moduleState(biz.State),
+			Base: s.name(m), Identity: v.Identity, ModuleRef: events.ModuleRef{Name: biz.Name, Version: biz.Version}, State: moduleStates[biz.State],
 		}})
 	}
 	for _, f := range v.Faults {
@@ -83,64 +82,31 @@ func (s *subscriber) process(m *fleet.Member, now time.Time, v fleet.View) (list
 	return list
 }
 
-// baseChange translates the kind of an event that is not about a module.
-func baseChange(kind fakebase.EventKind) events.BaseChange {
-	switch kind {
-	case fakebase.EventUp:
-		return events.BaseUp
-	case fakebase.EventReady:
-		return events.BaseReady
-	case fakebase.EventConnected:
-		return events.BaseConnected
-	case fakebase.EventDisconnected:
-		return events.BaseDisconnected
-	case fakebase.EventDown:
-		return events.BaseDown
-	case fakebase.EventBiz:
+// The kinds and states of fakebase as events name them.
+var (
+	baseChanges = map[fakebase.EventKind]events.BaseChange{
+		fakebase.EventUp: events.BaseUp, fakebase.EventReady: events.BaseReady, fakebase.EventDown: events.BaseDown,
+		fakebase.EventConnected: events.BaseConnected, fakebase.EventDisconnected: events.BaseDisconnected,
 	}
-	return ""
-}
-
-// moduleState translates the state of a module.
-func moduleState(state fakebase.State) events.ModuleState {
-	switch state {
-	case fakebase.StateResolved:
-		return events.ModuleResolved
-	case fakebase.StateActivated:
-		return events.ModuleActivated
-	case fakebase.StateDeactivated:
-		return events.ModuleDeactivated
-	case fakebase.StateBroken:
-		return events.ModuleBroken
-	case fakebase.StateStopped:
-		return events.ModuleStopped
-	case fakebase.StateUnresolved:
-		return events.ModuleUnresolved
+	moduleStates = map[fakebase.State]events.ModuleState{
+		fakebase.StateUnresolved: events.ModuleUnresolved, fakebase.StateResolved: events.ModuleResolved,
+		fakebase.StateActivated: events.ModuleActivated, fakebase.StateDeactivated: events.ModuleDeactivated,
+		fakebase.StateBroken: events.ModuleBroken, fakebase.StateStopped: events.ModuleStopped,
 	}
-	return ""
-}
-
-func faultChange(state fakebase.FaultState) events.FaultChange {
-	switch state {
-	case fakebase.FaultIsSet:
-		return events.FaultSet
-	case fakebase.FaultFired:
-		return events.FaultFired
-	case fakebase.FaultCleared:
-		return events.FaultCleared
+	faultChanges = map[fakebase.FaultState]events.FaultChange{
+		fakebase.FaultIsSet: events.FaultSet, fakebase.FaultFired: events.FaultFired, fakebase.FaultCleared: events.FaultCleared,
 	}
-	return ""
-}
+)
 
 // Changed reports an event of a base.
 func (s *subscriber) Changed(m *fleet.Member, e fakebase.Event) {
 	if e.Kind != fakebase.EventBiz {
-		s.Put(events.Event{Time: e.Time, Base: &events.BaseEvent{Base: s.name(m), Identity: e.Identity, Change: baseChange(e.Kind)}})
+		s.Put(events.Event{Time: e.Time, Base: &events.BaseEvent{Base: s.name(m), Identity: e.Identity, Change: baseChanges[e.Kind]}})
 		return
 	}
 	x := events.ModuleEvent{
 		Base: s.name(m), Identity: e.Identity, ModuleRef: events.ModuleRef{Name: e.Biz, Version: e.Version},
-		From: moduleState(e.From), State: moduleState(e.To), Message: e.Message,
+		From: moduleStates[e.From], State: moduleStates[e.To], Message: e.Message,
 	}
 	s.Put(events.Event{Time: e.Time, Module: &x})
 	if e.To == fakebase.StateStopped { // the last state before the module is removed
@@ -168,7 +134,7 @@ func (s *subscriber) Traced(m *fleet.Member, t fakebase.Trace) {
 
 func (s *subscriber) fault(m *fleet.Member, at time.Time, f fakebase.FaultTrace) {
 	s.Put(events.Event{Time: at, Fault: &events.FaultEvent{
-		Target: v1alpha1.TargetBase, Base: s.name(m), ID: f.ID, Kind: f.Kind, Change: faultChange(f.State), Message: f.Code,
+		Target: v1alpha1.TargetBase, Base: s.name(m), ID: f.ID, Kind: f.Kind, Change: faultChanges[f.State], Message: f.Code,
 	}})
 }
 
@@ -204,7 +170,7 @@ func (s *streams) remove(sub *subscriber) {
 
 // component reports a new state of a component to all subscribers.
 func (s *streams) component(at time.Time, name string, state supervise.State, message string) {
-	e := events.Event{Time: at, Component: &events.ComponentEvent{Name: name, State: componentState(state), Message: message}}
+	e := events.Event{Time: at, Component: &events.ComponentEvent{Name: name, State: state, Message: message}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sub := range s.all {
@@ -218,19 +184,7 @@ func (s *streams) component(at time.Time, name string, state supervise.State, me
 	s.components[i] = e
 }
 
-func componentState(state supervise.State) events.ComponentState {
-	switch state {
-	case supervise.Running:
-		return events.ComponentRunning
-	case supervise.Paused:
-		return events.ComponentPaused
-	case supervise.Exited:
-		return events.ComponentExited
-	}
-	return ""
-}
-
-// rule tells what a rule of a group does, everybody if it is nobody's.
+// fault reports an event of a fault to the subscribers of its group, or to all if it has none.
 func (s *streams) fault(group string, e events.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,7 +195,7 @@ func (s *streams) fault(group string, e events.Event) {
 	}
 }
 
-// knows tells whether a group has, or had, an owner.
+// knows reports whether a group has, or had, an owner.
 func (s *streams) knows(group string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -288,7 +242,7 @@ func (s *streams) disown(group string) {
 	s.owners[group] = false
 }
 
-// open tells whether something may come into a group.
+// open reports whether something may come into a group.
 func (s *streams) open(group string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

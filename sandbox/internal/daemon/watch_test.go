@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,14 +15,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/koupleless/koupsandbox/fakebase"
 	basefault "github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
-	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
@@ -141,10 +138,10 @@ func TestWatchAGroup(t *testing.T) {
 	command(events.CommandHealth, `{}`)
 	command("installBiz", `{"bizName":"biz1","bizVersion":"1","bizUrl":"https://modules.example/biz1-1-ark-biz.jar"}`)
 	command("uninstallBiz", `{"bizName":"biz1","bizVersion":"1"}`)
-	for _, action := range []component.Action{component.Pause, component.Resume, component.Stop, component.Start} {
+	for _, action := range []supervise.Action{supervise.Pause, supervise.Resume, supervise.Stop, supervise.Start} {
 		check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "broker", Action: action}))
 	}
-	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "module-controller", Action: component.Kill}))
+	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "module-controller", Action: supervise.Kill}))
 	if _, err := b.RemoveBases(t.Context(), control.RemoveRequest{Bases: []string{web.HostName}}); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +195,7 @@ func TestOwnerGoes(t *testing.T) {
 	}
 	spec := traffic.Spec{Traffic: v1alpha1.Traffic{Via: v1alpha1.ViaBases, Module: "biz1"}}
 	check.Must(t, b.StartTraffic(t.Context(), "g", spec))
-	act := func(name string, action component.Action) {
+	act := func(name string, action supervise.Action) {
 		t.Helper()
 		check.Must(t, b.Act(t.Context(), control.ActRequest{Component: name, Action: action, Group: "g"}))
 	}
@@ -206,10 +203,10 @@ func TestOwnerGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := b.controllers()
-	act("module-controller", component.Kill)
-	act("broker", component.Kill)
-	act("broker", component.Start)
-	act("broker", component.Pause)
+	act("module-controller", supervise.Kill)
+	act("broker", supervise.Kill)
+	act("broker", supervise.Start)
+	act("broker", supervise.Pause)
 	s.cancel()
 	b.eventually(func() error {
 		status, err := b.Status(t.Context(), false)
@@ -337,120 +334,5 @@ func TestTraffic(t *testing.T) {
 	var answer struct{ Code, BaseIdentity string }
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || answer.Code != "SUCCESS" || answer.BaseIdentity != added[0].Identity {
 		t.Errorf("through the gateway: %+v, %v", answer, err)
-	}
-}
-
-// Lists of targets are made anew only when bases come, go or start again.
-func TestTargets(t *testing.T) {
-	b := newBench(t)
-	b.up(request("good", 1))
-	if _, err := b.AddBases(t.Context(), control.AddRequest{Count: 2, Group: "g", Set: "web"}); err != nil {
-		t.Fatal(err)
-	}
-	f := b.daemon.running.fleet
-	targets := &targets{ctx: t.Context(), fleet: f}
-	first := targets.Group("g")
-	var got []string
-	for _, one := range first {
-		got = append(got, fmt.Sprintf("%s:%s %s %s %t %q", one.IP, one.Port, one.Base, one.Host, one.Web != "", one.Arklet))
-	}
-	if diff := cmp.Diff([]string{`198.18.0.2:8080 web-1 g-web-1 true ""`, `198.18.0.3:8080 web-2 g-web-2 true ""`}, got); diff != "" {
-		t.Errorf("targets (-want +got):\n%s", diff)
-	}
-	if again := targets.Group("g"); &again[0] != &first[0] {
-		t.Error("the list is another one, though nothing has changed")
-	}
-	if _, err := b.RestartBase(t.Context(), "g-web-1", control.RestartRequest{NewIdentity: true}); err != nil {
-		t.Fatal(err)
-	}
-	if again := targets.Group("g"); &again[0] == &first[0] || again[0].Web != first[0].Web {
-		t.Errorf("after a restart the list is %+v, before it was %+v", again, first)
-	}
-	if one, ok := targets.ByIP("198.18.0.3"); !ok || one != first[1] {
-		t.Errorf("by address: %+v, %t", one, ok)
-	}
-	if none := targets.Group("none"); len(none) != 0 {
-		t.Errorf("a group that is not has %v", none)
-	}
-	if _, ok := targets.ByIP("198.18.9.9"); ok {
-		t.Error("an address that nobody has is found")
-	}
-}
-
-// slow is what a base runs in that does not answer at first when it is asked where it serves.
-type slow struct {
-	asked   chan struct{}
-	answers chan struct{}
-}
-
-func (s *slow) Adapt(*fakebase.Options, int) error { return nil }
-func (s *slow) AtOnce() int                        { return 1 }
-func (s *slow) Open(context.Context, string) (fleet.Place, error) {
-	return slowPlace{s}, nil
-}
-
-type slowPlace struct{ *slow }
-
-func (p slowPlace) IP() string                 { return "172.18.0.9" }
-func (p slowPlace) Inside() string             { return "" }
-func (p slowPlace) Arklet(string) string       { return "" }
-func (p slowPlace) Sync(context.Context) error { return nil }
-func (p slowPlace) Close() error               { return nil }
-func (p slowPlace) New(_ context.Context, o fakebase.Options) (fleet.Base, error) {
-	b, err := fakebase.New(o)
-	return slowBase{b, p.slow}, err
-}
-
-type slowBase struct {
-	*fakebase.Base
-	*slow
-}
-
-func (b slowBase) WebAddr(ctx context.Context) (string, error) {
-	b.asked <- struct{}{}
-	select {
-	case <-b.answers:
-		return "172.18.0.9:8080", nil
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
-}
-
-// A base that does not answer holds up nobody who sends requests to others.
-func TestASlowBaseHoldsUpNobody(t *testing.T) {
-	s := &slow{asked: make(chan struct{}, 8), answers: make(chan struct{})}
-	f := fleet.New(fleet.Options{Runtimes: map[v1alpha1.BaseRuntime]fleet.Runtime{v1alpha1.RuntimeCluster: s},
-		Dial: func(context.Context) (net.Conn, error) { return nil, errors.New("no broker") }})
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- f.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	for group, runtime := range map[string]v1alpha1.BaseRuntime{"slow": v1alpha1.RuntimeCluster, "fast": v1alpha1.RuntimeProcess} {
-		if _, err := f.Add(t.Context(), fleet.Set{Group: group, Spec: v1alpha1.BaseSet{Runtime: runtime}}, 1); err != nil {
-			t.Fatal(err)
-		}
-	}
-	targets := &targets{ctx: t.Context(), fleet: f}
-	waiting := make(chan []traffic.Target, 1)
-	go func() { waiting <- targets.Group("slow") }()
-	<-s.asked
-	done := make(chan []traffic.Target, 1)
-	go func() { done <- targets.Group("fast") }()
-	select {
-	case fast := <-done:
-		if len(fast) != 1 || fast[0].Web == "" {
-			t.Errorf("the other group is %+v", fast)
-		}
-	case <-time.After(patience):
-		t.Error("the other group waits for the base that does not answer")
-	}
-	close(s.answers)
-	if got := <-waiting; len(got) != 1 || got[0].Web != "172.18.0.9:8080" {
-		t.Errorf("the slow group is %+v", got)
 	}
 }

@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// Run runs the engine's command and returns what it prints, without the white space around it. It
-// blocks until the command ends, or ctx, which kills it. An error holds the line that was run and
-// the last line of what it said; together with an error, Run returns what was printed.
+// Run runs the engine's command and returns its trimmed output, also with an error. It blocks until the command ends;
+// the end of ctx kills it. The error has the command line and the last line of its standard error.
 func (e *Engine) Run(ctx context.Context, args ...string) (string, error) {
 	return Output(ctx, exec.CommandContext(ctx, e.Command, args...), 1)
 }
@@ -26,9 +25,8 @@ func (e *Engine) Load(ctx context.Context, write func(io.Writer) error) error {
 	return err
 }
 
-// Output runs a command made with ctx and returns what it prints, without the white space around
-// it. An error holds the line that was run and the last lines, so many, of what it said. Output
-// sets the command's Stdout and Stderr.
+// Output runs a command made with ctx and returns its trimmed output. An error has the command line and the last lines
+// of its standard error. Output sets the command's Stdout and Stderr.
 func Output(ctx context.Context, cmd *exec.Cmd, lines int) (string, error) {
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

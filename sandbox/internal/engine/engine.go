@@ -45,9 +45,8 @@ type Engine struct {
 	Root string
 }
 
-// Find returns the engine of a name, Docker or Podman; for an empty name, the first of the two that
-// answers. It blocks for some seconds at most. An error that wraps ErrNone says why none can be
-// used.
+// Find returns the engine of a name, Docker or Podman; for an empty name, the first of the two that answers within some
+// seconds. An error that wraps ErrNone says why none can be used.
 func Find(ctx context.Context, name string) (*Engine, error) {
 	var reasons []string
 	for _, known := range []struct {

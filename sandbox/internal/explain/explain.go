@@ -38,7 +38,6 @@ func (e *Explainer) Topics() []string {
 	return slices.Compact(topics)
 }
 
-// actions returns the names of the steps.
 func (e *Explainer) actions() []string {
 	var names []string
 	for _, one := range e.root.Definitions["Step"].OneOf {
@@ -127,7 +126,6 @@ func (e *Explainer) field(name string, s *jsonschema.Schema) string {
 	return strings.TrimRight(text, "\n") + "\n"
 }
 
-// description returns the description of the type of a field.
 func (e *Explainer) description(s *jsonschema.Schema) string {
 	if object := e.object(s); object != nil {
 		return object.Description

@@ -14,7 +14,6 @@ var Network = netip.MustParsePrefix("198.18.0.0/15")
 // network's broadcast address.
 const maxNumber = 1<<17 - 2
 
-// address is the number-th address of the network.
 func address(number int) netip.Addr {
 	first := Network.Addr().As4()
 	var a [4]byte
@@ -22,25 +21,14 @@ func address(number int) netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-// numbers hands out the numbers of bases from 1 on. A number comes back as late
-// as possible: what is known of a removed base must not be taken for the new one.
-type numbers struct {
-	last int
-	used map[int]bool
-}
-
-func (n *numbers) take() (int, error) {
-	if n.used == nil {
-		n.used = map[int]bool{}
-	}
+// takeAddress returns the next address that no base has. An address is used again as late as possible, so that facts
+// about a removed base are not attributed to a new one. f.mu is held.
+func (f *Fleet) takeAddress() (string, error) {
 	for range maxNumber {
-		n.last = n.last%maxNumber + 1
-		if !n.used[n.last] {
-			n.used[n.last] = true
-			return n.last, nil
+		f.lastAddress = f.lastAddress%maxNumber + 1
+		if ip := address(f.lastAddress).String(); f.byIP[ip] == nil {
+			return ip, nil
 		}
 	}
-	return 0, fmt.Errorf("all %d addresses of %s are in use", maxNumber, Network)
+	return "", fmt.Errorf("all %d addresses of %s are in use", maxNumber, Network)
 }
-
-func (n *numbers) release(number int) { delete(n.used, number) }

@@ -19,9 +19,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// stagger is the time between the first heartbeats of bases that are added
-// together, and so between all that follow: 1,000 bases spread over a second of
-// each period.
+// stagger is the time between the first heartbeats of bases that are added together: the heartbeats of 1,000 bases
+// spread over a second of each period.
 const stagger = time.Millisecond
 
 // Options of a Fleet; all bases share them.
@@ -79,19 +78,19 @@ type Fleet struct {
 
 	// mu is taken by the bases' events while a base is locked: whoever holds it
 	// must not call a base.
-	mu        sync.Mutex
-	life      context.Context    // of Start; nil while Start does not run
-	last      map[setKey]int     // the last index of each set
-	members   []*Member          // in order of addition
-	byIP      map[string]*Member // the same
-	hostNames map[string]bool    // of members, and of those that are being added
-	numbers   numbers            // the same
-	known     map[string]bool    // identities of all processes that there have been
-	removed   []string           // the fleet's own bases that have been removed
-	changes   uint64             // of members and their processes
-	watchers  []*watcher
-	change    chan struct{} // closed at the next change of the fields above
-	wg        sync.WaitGroup
+	mu          sync.Mutex
+	life        context.Context    // of Start; nil while Start does not run
+	last        map[setKey]int     // the last index of each set
+	members     []*Member          // in order of addition
+	byIP        map[string]*Member // the same
+	hostNames   map[string]bool    // of members, and of those that are being added
+	lastAddress int                // number of the last address that was assigned
+	known       map[string]bool    // identities of all processes that there have been
+	removed     []string           // the fleet's own bases that have been removed
+	changes     uint64             // of members and their processes
+	watchers    []*watcher
+	change      chan struct{} // closed at the next change of the fields above
+	wg          sync.WaitGroup
 }
 
 type setKey struct{ group, set string }
@@ -131,9 +130,8 @@ func (f *Fleet) Start(ctx context.Context) error {
 	return nil
 }
 
-// Add starts count more bases of a set, each with a new random identity, and returns them without
-// waiting for their connections; see WaitConnected. It waits for Start, if that comes later, and
-// for what the bases run in. The error may wrap ErrInvalid or ErrNotRunning; then none was added.
+// Add starts count more bases of a set, each with a new random identity. It waits for Start and for the runtime, but
+// not for the connections; see WaitConnected. The error may wrap ErrInvalid or ErrNotRunning; then no base was added.
 func (f *Fleet) Add(ctx context.Context, s Set, count int) ([]*Member, error) {
 	p, err := f.Prepare(ctx, s, count)
 	if err != nil {
@@ -237,10 +235,8 @@ func (f *Fleet) await(ctx context.Context, ok func() bool) error {
 	}
 }
 
-// WaitConnected blocks until each of the bases is connected, as Member.Connected
-// says, or has been removed; bases whose first faults keep them away are not waited
-// for. When ctx ends before, the error says how many are not. One that ends by itself is an
-// error.
+// WaitConnected blocks until all bases are connected or removed. It ignores bases whose first faults prevent a
+// connection. A base that ends by itself is an error. When ctx ends first, the error has the number of missing bases.
 func (f *Fleet) WaitConnected(ctx context.Context, members ...*Member) error {
 	rest := slices.Clone(members)
 	err := f.await(ctx, func() bool {
@@ -297,9 +293,8 @@ type Selection struct {
 	Unannounced bool
 }
 
-// Remove ends bases and deletes their Nodes. It is the only function that takes bases out of the fleet.
-// It returns the bases that have ended, also together with an error about their Nodes. The end of ctx
-// does not interrupt it.
+// Remove ends bases and deletes their Nodes. It returns the ended bases, also with an error about their Nodes. The end
+// of ctx does not interrupt it.
 func (f *Fleet) Remove(ctx context.Context, s Selection) ([]*Member, error) {
 	named, err := f.resolve(s.Names)
 	if err != nil {

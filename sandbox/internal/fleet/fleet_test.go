@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	paho "github.com/eclipse/paho.mqtt.golang"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -116,48 +115,6 @@ func names(members []*fleet.Member) []string {
 	return out
 }
 
-// The controller hears a first heartbeat of every base.
-func TestBasesReportToTheBroker(t *testing.T) {
-	b := newBench(t)
-	const count = 20
-	var mu sync.Mutex
-	heard := map[string]bool{}
-	all := make(chan struct{})
-	o := paho.NewClientOptions().AddBroker("tcp://" + b.broker.Addr()).SetClientID("koupleless@@@c").
-		SetUsername(broker.ControllerUser).SetPassword(b.broker.Passwords().Controller)
-	c := paho.NewClient(o)
-	if token := c.Connect(); !token.WaitTimeout(patience) || token.Error() != nil {
-		t.Fatal(token.Error())
-	}
-	defer c.Disconnect(0)
-	token := c.Subscribe("koupleless_dev/+/base/heart", 1, func(_ paho.Client, m paho.Message) {
-		mu.Lock()
-		defer mu.Unlock()
-		if !heard[m.Topic()] {
-			heard[m.Topic()] = true
-			if len(heard) == count {
-				close(all)
-			}
-		}
-	})
-	if !token.WaitTimeout(patience) || token.Error() != nil {
-		t.Fatal(token.Error())
-	}
-	want := map[string]bool{}
-	for _, m := range b.add(t, count) {
-		want["koupleless_dev/"+m.Base.Status().Identity+"/base/heart"] = true
-	}
-	select {
-	case <-all:
-	case <-time.After(patience):
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	if diff := cmp.Diff(want, heard); diff != "" {
-		t.Errorf("heartbeats (-want +got):\n%s", diff)
-	}
-}
-
 // The Nodes of all removed bases are deleted, unless the controller has to notice the removal. An error
 // about the Nodes does not hide which bases have ended.
 func TestRemoveDeletesNodes(t *testing.T) {
@@ -248,22 +205,6 @@ func TestAddAfterTheEnd(t *testing.T) {
 	}
 	if _, err := f.Add(short, fleet.Set{}, 1); !errors.Is(err, fleet.ErrNotRunning) {
 		t.Errorf("Add gave %v", err)
-	}
-}
-
-// Every address is usable and no two bases have the same.
-func TestAddressesDiffer(t *testing.T) {
-	b := newBench(t)
-	members := b.add(t, 300)
-	seen := map[string]bool{}
-	for _, m := range members {
-		seen[m.IP()] = true
-	}
-	if len(seen) != 300 || members[299].IP() != "198.18.1.44" {
-		t.Errorf("%d addresses, the last is %s", len(seen), members[299].IP())
-	}
-	if !slices.Equal(names(members), names(b.fleet.List())) {
-		t.Error("the list has another order")
 	}
 }
 

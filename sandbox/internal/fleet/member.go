@@ -35,8 +35,7 @@ type Member struct {
 	// Base is the simulated base.
 	Base Base
 
-	number int    // of its address that is not routed; 0 = it has that of its place
-	ip     string // that address; empty = it has that of its place
+	ip     string // its address that is not routed; empty = it has the address of its place
 	place  Place  // what it runs in; nil before that is open
 	cancel context.CancelFunc
 	done   chan struct{} // closed when it has ended
@@ -117,9 +116,6 @@ func (f *Fleet) reserve(s Set, count int) ([]*Member, error) {
 func (f *Fleet) release(members []*Member) {
 	for _, m := range members {
 		delete(f.hostNames, m.HostName)
-		if m.number > 0 {
-			f.numbers.release(m.number)
-		}
 	}
 }
 
@@ -153,7 +149,10 @@ func (f *Fleet) make(ctx context.Context, s Set, options fakebase.Options, membe
 				return err
 			}
 			if m.place = place; place.IP() == "" {
-				if m.ip, err = f.addressFor(m); err != nil {
+				f.mu.Lock()
+				m.ip, err = f.takeAddress()
+				f.mu.Unlock()
+				if err != nil {
 					return err
 				}
 			}
@@ -164,18 +163,6 @@ func (f *Fleet) make(ctx context.Context, s Set, options fakebase.Options, membe
 		})
 	}
 	return group.Wait()
-}
-
-// addressFor takes an address that is not routed.
-func (f *Fleet) addressFor(m *Member) (string, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	number, err := f.numbers.take()
-	if err != nil {
-		return "", err
-	}
-	m.number = number
-	return address(number).String(), nil
 }
 
 // list records the address of a member. f.mu is held.

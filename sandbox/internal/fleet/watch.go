@@ -9,9 +9,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// Watcher is told what happens to bases. Its methods are called in the order of
-// what they tell about one base, at the same time for different ones, and while a
-// base is locked: they must be quick and call neither a base nor the fleet.
+// Watcher receives the events of bases. Its methods are called in order for one base, concurrently for different bases,
+// and while a base is locked: they must be fast and must not call a base or the fleet.
 type Watcher interface {
 	// Shown tells how a base is when it is first seen: with the beginning of the
 	// watch, or new, before it starts.
@@ -46,9 +45,8 @@ type watcher struct {
 	ended bool
 }
 
-// Watch has w told of the bases of a group, or of all if it is empty, until stop
-// is called. When it returns, all that there are have been shown. As long as
-// nobody watches it costs nothing.
+// Watch calls w for the bases of a group, or for all if it is empty, until stop is called. When Watch returns, all
+// present bases have been shown.
 func (f *Fleet) Watch(group string, w Watcher) (stop func()) {
 	x := &watcher{to: w, group: group, shown: map[*Member]func(){}}
 	f.mu.Lock()
@@ -71,7 +69,6 @@ func (f *Fleet) Watch(group string, w Watcher) (stop func()) {
 	}
 }
 
-// show shows a new member to all who watch.
 func (f *Fleet) show(m *Member) {
 	for _, w := range f.watching() {
 		w.show(f, m)

@@ -32,7 +32,6 @@ type Relay struct {
 
 	mu        sync.Mutex
 	addrs     map[string]string // by controller
-	endpoints map[string]string // of listeners, by their host
 	posts     sync.WaitGroup
 	listeners sync.WaitGroup
 }
@@ -40,20 +39,14 @@ type Relay struct {
 // New returns a relay to nobody. bases finds who takes the heartbeats of a base that posts under
 // its host name, as one in a Pod does.
 func New(bases func(hostName string) (http.RoundTripper, error)) *Relay {
-	return &Relay{bases: bases, addrs: map[string]string{}, endpoints: map[string]string{}, transport: &http.Transport{
+	return &Relay{bases: bases, addrs: map[string]string{}, transport: &http.Transport{
 		MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute, DisableCompression: true,
 	}}
 }
 
 // Open listens for bases of other processes, at an address of this machine in their network, until ctx ends. It returns
-// their koupleless.arklet.http.heartbeat.endpoint: plain HTTP, as arklet requires, with a secret in the path. Further calls
-// with the same host return the same endpoint.
+// their koupleless.arklet.http.heartbeat.endpoint: plain HTTP, as arklet requires, with a secret in the path.
 func (h *Relay) Open(ctx context.Context, host string) (endpoint string, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if endpoint := h.endpoints[host]; endpoint != "" {
-		return endpoint, nil
-	}
 	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		return "", fmt.Errorf("opening the port for heartbeats: %w", err)
@@ -65,9 +58,7 @@ func (h *Relay) Open(ctx context.Context, host string) (endpoint string, err err
 		<-ctx.Done()
 		_ = server.Close() // a base sends its heartbeat again
 	})
-	endpoint = "http://" + l.Addr().String() + secret
-	h.endpoints[host] = endpoint
-	return endpoint, nil
+	return "http://" + l.Addr().String() + secret, nil
 }
 
 // ServeHTTP takes what a base posts to the controllers, and answers what they do. A base in a

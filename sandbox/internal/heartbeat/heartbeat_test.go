@@ -127,8 +127,8 @@ func TestFromOutside(t *testing.T) {
 	h.Set("module-controller", strings.TrimPrefix(controller.URL, "http://"))
 	endpoint, err := h.Open(ctx, "127.0.0.1")
 	check.Must(t, err)
-	if again, err := h.Open(ctx, "127.0.0.1"); again != endpoint || err != nil {
-		t.Errorf("asked again, the endpoint is %s (%v), was %s", again, err, endpoint)
+	if err != nil {
+		t.Fatal(err)
 	}
 	root := endpoint[:strings.LastIndex(endpoint, "/")]
 	got := map[string]string{}

@@ -84,7 +84,6 @@ func describe(mediaType string, value any) (blob, error) {
 	}}, err
 }
 
-// name is the name of the blob in an archive.
 func (b blob) name() string {
 	return ocispec.ImageBlobsDir + "/" + b.Digest.Algorithm().String() + "/" + b.Digest.Encoded()
 }

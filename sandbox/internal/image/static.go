@@ -18,9 +18,8 @@ const (
 	tagLength = 12
 )
 
-// OfProgram returns an image of nothing but a program for which IsStatic has no complaint. The
-// program runs with args and as nobody. It bears the last part of the image's name; the one layer
-// lies in dir. A name without a tag gets one that tells what is in the image.
+// OfProgram returns an image of a static program, which runs with args as Nobody and has the last part of the image
+// name as its name. The layer is written to dir. A name without a tag gets a tag that depends on the content.
 func OfProgram(name, program, dir string, args ...string) (*Image, error) {
 	inside, _, tagged := strings.Cut(path.Base(name), ":")
 	layer, err := WriteLayer(filepath.Join(dir, inside+".layer.tar"), false, func(f *Files) error { return f.Copy(inside, 0o755, program) })

@@ -21,14 +21,14 @@ var layers = []struct {
 }{
 	{"leaves, which import nothing of this module", []string{
 		"controller/api", "controller/labels", "controller/redact", "examples", "fakebase/fault", "sandbox/internal/check", "sandbox/internal/engine", "sandbox/internal/explain",
-		"sandbox/internal/heartbeat", "sandbox/internal/image", "sandbox/internal/layers", "sandbox/internal/plain", "sandbox/internal/port",
-		"sandbox/internal/strictyaml", "sandbox/internal/supervise", "sandbox/internal/valve", "sandbox/internal/version", "scenarios",
+		"sandbox/internal/heartbeat", "sandbox/internal/image", "sandbox/internal/layers", "sandbox/internal/plain",
+		"sandbox/internal/strictyaml", "sandbox/internal/valve", "sandbox/internal/version", "scenarios",
 	}},
 	{"controller and fakebase, which know nothing of a sandbox", []string{"controller", "fakebase"}},
 	{"the configuration types and the events", []string{"sandbox/api", "sandbox/events"}},
 	{"tools of a sandbox", []string{
-		"sandbox/fault", "sandbox/internal/component", "sandbox/internal/lint", "sandbox/internal/nodeimage", "sandbox/internal/nodes",
-		"sandbox/internal/progress", "sandbox/internal/state", "sandbox/why",
+		"sandbox/fault", "sandbox/internal/lint", "sandbox/internal/nodeimage", "sandbox/internal/nodes",
+		"sandbox/internal/progress", "sandbox/internal/state", "sandbox/internal/supervise", "sandbox/why",
 	}},
 	{"parts of a sandbox", []string{
 		"sandbox/internal/apifault", "sandbox/internal/broker", "sandbox/internal/mqttfault", "sandbox/internal/cluster", "sandbox/internal/fleet", "sandbox/internal/pods",
@@ -121,7 +121,7 @@ func TestEveryImportPointsDown(t *testing.T) {
 	}
 }
 
-// joined tells whether an import would make the controller and the simulated base know each other.
+// joined reports whether an import would make the controller and the simulated base know each other.
 func joined(from, to string) bool {
 	below := func(name, folder string) bool { return name == folder || strings.HasPrefix(name, folder+"/") }
 	return below(from, "controller") && below(to, "fakebase") || below(from, "fakebase") && below(to, "controller")

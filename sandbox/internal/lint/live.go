@@ -60,7 +60,6 @@ func (l *linter) live(w *workload) {
 	}
 }
 
-// concluded records a conclusion of package why as a finding.
 func (l *linter) concluded(rule string, w *workload, field string, a why.Answer, before string) {
 	f := l.find(rule, &w.object, field, "%s%s", before, a.Cause)
 	f.Fix = cmp.Or(a.Advice, f.Fix)

@@ -32,7 +32,6 @@ func (o *object) title() string {
 	return strings.Trim(o.kind+"/"+cmp.Or(o.meta.Name, o.meta.GenerateName), "/")
 }
 
-// line returns the line of a field of the object.
 func (o *object) line(field string) int {
 	if o.root != "" {
 		field = strings.TrimSuffix(o.root+"."+field, ".")
@@ -51,7 +50,6 @@ type workload struct {
 	typed any
 }
 
-// in returns the path of a field of the template.
 func (w *workload) in(field string) string {
 	if w.at == "" {
 		return field

@@ -9,7 +9,6 @@ import (
 	workloads "github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// ordinary checks a workload that has no modules.
 func (l *linter) ordinary(w *workload) {
 	base := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{labels.Component: labels.Vnode}}}
 	base.Spec.Taints = []corev1.Taint{{Key: labels.TaintVirtualNode, Value: "True", Effect: corev1.TaintEffectNoExecute}, {Key: labels.TaintEnv, Value: "dev", Effect: corev1.TaintEffectNoExecute}}

@@ -18,10 +18,9 @@ import (
 	workloads "github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// unknown tells whether a value is an expression of a scenario.
+// unknown reports whether a value is an expression of a scenario.
 func unknown(value string) bool { return strings.Contains(value, "${{") }
 
-// pod checks labels and containers.
 func (l *linter) pod(w *workload) {
 	l.component(w)
 	l.olderLabels(w)
@@ -114,7 +113,6 @@ func (l *linter) selects(w *workload) {
 	l.selectsVersion(w)
 }
 
-// selectsVersion reports a selector that holds the version.
 func (l *linter) selectsVersion(w *workload) {
 	for _, key := range sortedKeys(w.selector.MatchLabels) {
 		value := w.selector.MatchLabels[key]

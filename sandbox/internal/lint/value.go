@@ -12,7 +12,6 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// metadata checks the namespace of a template and the claims of a StatefulSet.
 func (l *linter) metadata(w *workload) {
 	if w.at != "" && w.template.Namespace != "" && w.template.Namespace != w.meta.Namespace {
 		l.find("template-namespace", &w.object, w.in("metadata.namespace"), "metadata.namespace of the template is ignored: the Pods are created in the namespace of the %s", w.kind)

@@ -43,7 +43,6 @@ func parse(data []byte, version byte) *packet {
 	return p
 }
 
-// headerOf is the length of the fixed header of a packet.
 func headerOf(data []byte) int {
 	n := 1
 	for n < len(data) && n < mostHeader && data[n]&0x80 != 0 {

@@ -256,7 +256,6 @@ func (p *pipe) next() (x item, more bool) {
 	}
 }
 
-// pop takes the first of the queue.
 func (p *pipe) pop() item {
 	x := p.queue[0]
 	p.queue = p.queue[1:]

@@ -46,7 +46,6 @@ func New(o Options) *View {
 	return v
 }
 
-// live iterates over the faults that are in effect.
 func (v *View) live() iter.Seq[*fault.Active] { return v.Live(v1alpha1.TargetMQTT) }
 
 // Inject sets a valid fault that has its defaults, and returns its ID.
@@ -64,7 +63,6 @@ func (v *View) Inject(i fault.Injection) (id string, err error) {
 	return x.ID, nil
 }
 
-// cut ends a connection that a fault cuts.
 func (v *View) cut(x *fault.Active, c *conn) {
 	if x.Fault.Kind == v1alpha1.MQTTCut && c.known && meets(x, c.client) {
 		v.Fire(x, c.client.Base, "a connection")
@@ -178,7 +176,6 @@ func (v *View) hold(c *conn) {
 	}
 }
 
-// ended ends the effect of a fault.
 func (v *View) ended(x *fault.Active) {
 	for c := range v.conns {
 		v.hold(c)

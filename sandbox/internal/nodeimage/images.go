@@ -44,7 +44,6 @@ func (b *builder) images(ctx context.Context) (pauseImage, archive string, err e
 	return names[i], archive, err
 }
 
-// program is the name of the program in an image.
 func program(image string) string {
 	name, _, _ := strings.Cut(path.Base(image), ":")
 	return name

@@ -93,16 +93,6 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-func TestProgramOfAnImage(t *testing.T) {
-	for name, want := range map[string]string{
-		"example.com/coredns/coredns:v1.14.2": "coredns", "example.com:5000/pause:3.10": "pause", "etcd": "etcd",
-	} {
-		if got := program(name); got != want {
-			t.Errorf("program(%q) = %q, want %q", name, got, want)
-		}
-	}
-}
-
 // The wrapper of runc hands over everything, and takes one capability out of the file that its
 // command reads.
 func TestRuncWithoutSysResource(t *testing.T) {

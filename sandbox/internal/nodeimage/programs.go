@@ -25,7 +25,6 @@ var (
 // containerdPrograms are in github.com/containerd/containerd/v2/cmd.
 var containerdPrograms = []string{"containerd", "containerd-shim-runc-v2", "ctr"}
 
-// program returns the path of a program in the cache.
 func (b *builder) program(name string) string { return b.cached("bin/" + name) }
 
 // programs compiles them; Go keeps what has not changed.

@@ -54,9 +54,8 @@ func (b *builder) proxyRootfs(ctx context.Context) (string, error) {
 	return b.debian(ctx, "programs of kube-proxy", "proxyfs", proxyPackages, "", "--variant=extract")
 }
 
-// debian returns a tar file with Debian packages and all they depend on. The same packages, in the
-// versions of the day on which it was first made, are in the cache; extra goes into the decision
-// too.
+// debian returns a tar file with Debian packages and their dependencies. The cache keeps it for the same packages,
+// flags and extra, in the versions of its first build.
 func (b *builder) debian(ctx context.Context, what, kind string, packages []string, extra string, flags ...string) (string, error) {
 	args := []string{"--quiet", "--format=tar", "--include=" + strings.Join(packages, ",")}
 	args = append(args, flags...)

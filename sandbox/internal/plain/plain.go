@@ -1,6 +1,5 @@
-// Package plain makes texts from outside fit to be shown: versions and reasons come from bases,
-// messages from scripts, names from files, and any of them could command a terminal. It also finds the
-// name that a misspelt one may have been, and writes a number with its noun.
+// Package plain makes untrusted texts safe for a terminal: versions, reasons, messages and names. It also suggests
+// similar names, and formats a number with its noun.
 package plain
 
 import (
@@ -23,9 +22,8 @@ func FirstLine(text string) string {
 	return strings.TrimSpace(line)
 }
 
-// Text returns the text as one line in which no character is more than a character: control
-// characters, line ends and tabs among them, and those that change the direction of writing are
-// shown as Go escapes, such as \n or \x1b. Bytes that are no UTF-8 become U+FFFD.
+// Text returns the text as one line without control characters: line ends, tabs and other control characters, and those
+// that change the direction of writing, are shown as Go escapes such as \n or \x1b. Invalid UTF-8 becomes U+FFFD.
 func Text(text string) string { return escape(text, obeyed) }
 
 // Lines is Text for a text of several lines: line ends and tabs stay as they are.
@@ -33,7 +31,7 @@ func Lines(text string) string {
 	return escape(text, func(r rune) bool { return r != '\n' && r != '\t' && obeyed(r) })
 }
 
-// obeyed tells whether a terminal obeys a character instead of showing it. The two that XML cannot
+// obeyed reports whether a terminal obeys a character instead of showing it. The two that XML cannot
 // hold are among them.
 func obeyed(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == 0xFFFE || r == 0xFFFF

@@ -8,13 +8,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-func TestCount(t *testing.T) {
-	got := []string{plain.Count(0, "base"), plain.Count(1, "base"), plain.Count(2, "Ready Node")}
-	if diff := cmp.Diff([]string{"0 bases", "1 base", "2 Ready Nodes"}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 func TestText(t *testing.T) {
 	type shown struct{ Text, Lines string }
 	for name, tc := range map[string]struct {
@@ -37,13 +30,5 @@ func TestText(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestFirstLine(t *testing.T) {
-	for text, want := range map[string]string{"": "", "one": "one", "one\ntwo": "one", "\n one \r\ntwo\n": "one", " \n": ""} {
-		if got := plain.FirstLine(text); got != want {
-			t.Errorf("the first line of %q is %q, want %q", text, got, want)
-		}
 	}
 }

@@ -30,7 +30,6 @@ type execution struct {
 	err    error // read after done
 }
 
-// exec runs the program of the bases in a Pod.
 func (p *Pods) exec(ctx context.Context, pod string) (connection, error) {
 	return p.execute(ctx, pod, p.o.Log, program, "--stdio", "--patience", patience)
 }

@@ -93,7 +93,6 @@ func ours(s *appsv1.StatefulSet, sandbox string) error {
 	return fmt.Errorf("there is a StatefulSet %s/%s that sandbox %q has not made: remove it, or choose another cluster", s.Namespace, s.Name, sandbox)
 }
 
-// isOurs reports whether a sandbox has made a StatefulSet.
 func isOurs(s *appsv1.StatefulSet, sandbox string) bool {
 	return s.Labels[cluster.ManagedBy] == cluster.MarkName && s.Labels[sandboxLabel] == sandbox
 }

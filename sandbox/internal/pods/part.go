@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-var _ component.Part = (*Pods)(nil)
+var _ supervise.Part = (*Pods)(nil)
 
 func (p *Pods) list() []*pod {
 	p.mu.Lock()
@@ -18,13 +17,13 @@ func (p *Pods) list() []*pod {
 }
 
 // Components are the Pods.
-func (p *Pods) Components(context.Context) []component.Component {
-	var all []component.Component
+func (p *Pods) Components(context.Context) []supervise.Component {
+	var all []supervise.Component
 	for _, x := range p.list() {
 		x.mu.Lock()
-		c := component.Component{Name: x.name, Pod: x.name, State: string(supervise.Running), Ready: true, StartedAt: x.since}
+		c := supervise.Component{Name: x.name, Pod: x.name, State: supervise.Running, Ready: true, StartedAt: x.since}
 		if x.conn == nil {
-			c.State, c.Ready, c.Reason = string(supervise.Exited), false, "its bases are down: "+x.why.Error()
+			c.State, c.Ready, c.Reason = supervise.Exited, false, "its bases are down: "+x.why.Error()
 		}
 		x.mu.Unlock()
 		all = append(all, c)
@@ -33,20 +32,20 @@ func (p *Pods) Components(context.Context) []component.Component {
 }
 
 // Act kills a Pod, which comes back by itself, or waits until it is back.
-func (p *Pods) Act(ctx context.Context, name string, action component.Action) error {
+func (p *Pods) Act(ctx context.Context, name string, action supervise.Action) error {
 	all := p.list()
 	i := slices.IndexFunc(all, func(x *pod) bool { return x.name == name })
 	if i < 0 {
-		return fmt.Errorf("%s: %w", name, component.ErrUnknown)
+		return fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
 	}
 	switch action {
-	case component.Kill:
+	case supervise.Kill:
 		return all[i].kill(ctx)
-	case component.Start:
+	case supervise.Start:
 		_, err := all[i].await(ctx)
 		return err
 	default:
-		return component.Refuse("%s cannot be told to %s: it is a Pod, which Kubernetes starts again; kill it, or start it, which waits until it is back", name, action)
+		return supervise.Refuse("%s cannot be told to %s: it is a Pod, which Kubernetes starts again; kill it, or start it, which waits until it is back", name, action)
 	}
 }
 

@@ -28,7 +28,6 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -303,7 +302,7 @@ func TestBasesComeBackWithTheirPod(t *testing.T) {
 		t.Error("the bases of a Pod that is away are connected")
 	}
 	b.back(Name + "-0")
-	if err := b.pods.Act(t.Context(), Name+"-0", component.Start); err != nil {
+	if err := b.pods.Act(t.Context(), Name+"-0", supervise.Start); err != nil {
 		t.Error(err)
 	}
 	limit, done := context.WithTimeout(t.Context(), patient)

@@ -137,7 +137,6 @@ func (p *Printer) erase() {
 	}
 }
 
-// round shows tenths of a second: more would only flicker.
 func round(d time.Duration) string {
 	return fmt.Sprintf("%.1fs", d.Seconds())
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,19 +102,4 @@ func TestPrinterShowsTextPlain(t *testing.T) {
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
-}
-
-func TestSpinnerTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		p := progress.NewPrinter(&out, progress.PrinterOptions{Terminal: true})
-		p.Event(progress.Event{Kind: progress.Started, Step: "etcd"})
-		time.Sleep(250 * time.Millisecond)
-		p.Close()
-		for _, frame := range []string{"⠙ etcd (0.1s)", "⠹ etcd (0.2s)"} {
-			if !strings.Contains(out.String(), frame) {
-				t.Errorf("%q is not in %q", frame, out.String())
-			}
-		}
-	})
 }

@@ -51,7 +51,7 @@ func (h Home) Lock(ctx context.Context, name string, wait bool) (unlock func(), 
 	}
 }
 
-// current tells whether the file that is locked is the one that others find.
+// current reports whether the file that is locked is the one that others find.
 func current(l *flock.Flock, path string) bool {
 	locked, err := l.Stat()
 	if err != nil {

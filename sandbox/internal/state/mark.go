@@ -84,7 +84,7 @@ func (d Dir) mark() error {
 
 func (d Dir) marked() bool { return isFile(d.file(markFile)) }
 
-// isFile tells whether there is a file, and no link to one.
+// isFile reports whether there is a file, and no link to one.
 func isFile(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && info.Mode().IsRegular()

@@ -207,13 +207,13 @@ func (d Dir) Bases() (map[string]bool, error) {
 	return all, nil
 }
 
-// Exists tells whether the sandbox has a folder.
+// Exists reports whether the sandbox has a folder.
 func (d Dir) Exists() bool {
 	info, err := os.Stat(string(d))
 	return err == nil && info.IsDir()
 }
 
-// Used tells whether the sandbox was brought up and not taken down since; logs
+// Used reports whether the sandbox was brought up and not taken down since; logs
 // alone do not count.
 func (d Dir) Used() bool {
 	owned, _ := d.Owned() // a folder that cannot be read is not used

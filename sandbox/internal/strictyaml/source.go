@@ -75,7 +75,7 @@ func parse(name string, data []byte, manifest bool) ([]*Source, Problems) {
 	}
 }
 
-// Empty tells whether there is nothing to decode.
+// Empty reports whether there is nothing to decode.
 func (s *Source) Empty() bool { return s.root == nil }
 
 // Expand returns a copy in which strings are replaced: value gets each and tells what to put in its

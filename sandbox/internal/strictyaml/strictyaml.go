@@ -60,7 +60,7 @@ func (d *Document) Line(field string) int {
 	}
 }
 
-// Has tells whether the field itself stands in the file.
+// Has reports whether the field itself stands in the file.
 func (d *Document) Has(field string) bool {
 	if d == nil {
 		return false
@@ -71,7 +71,7 @@ func (d *Document) Has(field string) bool {
 
 // Options of a decoding.
 type Options struct {
-	// Expression tells whether a string will be replaced before the last decoding; it then fits a
+	// Expression reports whether a string will be replaced before the last decoding; it then fits a
 	// field of any type. Default: no string does.
 	Expression func(text string) bool
 	// Partial reports only values that do not fit their fields. It ignores fields that the type does not

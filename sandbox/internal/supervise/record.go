@@ -198,7 +198,7 @@ func CleanStale(ctx context.Context, dir string) ([]Record, error) {
 	return ended, errors.Join(errs...)
 }
 
-// end ends the process of the record, if it is still that one, and tells whether it was.
+// end ends the process of the record, if it is still that one, and reports whether it was.
 func (r Record) end(ctx context.Context) (bool, error) {
 	p, err := owned(r.PID, r.Start)
 	if errors.Is(err, errNoProcess) {

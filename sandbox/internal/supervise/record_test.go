@@ -79,7 +79,7 @@ func TestCleanStale(t *testing.T) {
 		eventually(t, func() error { return differs(Exited, b.one(t, name).State) })
 	}
 	for _, st := range b.Status(t.Context(), nil) {
-		states[st.Name] = string(st.State) + " " + st.ExitError
+		states[st.Name] = string(st.State) + " " + st.Exit
 	}
 	want := map[string]string{
 		"store": "exited exit status 0", "api": "exited signal: killed", "dead": "exited signal: killed", "stranger": "running ",

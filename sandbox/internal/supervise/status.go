@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"regexp"
 	"slices"
@@ -15,42 +16,12 @@ import (
 	"time"
 )
 
-// State of a component's process.
-type State string
-
-// The states that a process can be in.
-const (
-	Running State = "running"
-	Paused  State = "paused"
-	Exited  State = "exited"
-)
-
-// Status of one component.
-type Status struct {
-	Name      string    `json:"name"`
-	State     State     `json:"state"`
-	PID       int       `json:"pid"`
-	StartedAt time.Time `json:"startedAt"`
-	// ExitError is how the process ended, such as "exit status 1"; empty while it runs.
-	ExitError string `json:"exitError,omitempty"`
-	// RSS is resident memory in bytes; 0 when exited.
-	RSS uint64 `json:"rss"`
-	// CPU is the CPU time, in nanoseconds; 0 when exited.
-	CPU   time.Duration `json:"cpu"`
-	Ready bool          `json:"ready"`
-	// Reason is why it is not ready; empty when ready.
-	Reason string `json:"reason,omitempty"`
-	// LogFile and Metrics of the component, as in its Spec.
-	LogFile string `json:"logFile,omitempty"`
-	Metrics string `json:"metrics,omitempty"`
-}
-
 // readyTimeout bounds the readiness question of Status: a paused component holds connections open
 // and never answers.
 const readyTimeout = time.Second
 
 // Status returns the wanted components (nil = all), sorted by name. It blocks for at most one second.
-func (s *Supervisor) Status(ctx context.Context, wanted func(name string) bool) []Status {
+func (s *Supervisor) Status(ctx context.Context, wanted func(name string) bool) []Component {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	names := s.names()
@@ -58,7 +29,7 @@ func (s *Supervisor) Status(ctx context.Context, wanted func(name string) bool) 
 		names = slices.DeleteFunc(names, func(name string) bool { return !wanted(name) })
 	}
 	slices.Sort(names) // those that are started at once have no order of their own
-	all := make([]Status, len(names))
+	all := make([]Component, len(names))
 	var wg sync.WaitGroup
 	for i, name := range names {
 		wg.Go(func() { all[i] = s.status(ctx, name) })
@@ -67,12 +38,12 @@ func (s *Supervisor) Status(ctx context.Context, wanted func(name string) bool) 
 	return all
 }
 
-func (s *Supervisor) status(ctx context.Context, name string) Status {
+func (s *Supervisor) status(ctx context.Context, name string) Component {
 	spec, r, err := s.find(name)
 	if err != nil {
-		return Status{Name: name, State: Exited, Reason: err.Error()}
+		return Component{Name: name, State: Exited, Reason: err.Error()}
 	}
-	st := Status{Name: name, State: Running, PID: r.process.Pid, StartedAt: r.startedAt, LogFile: spec.LogFile, Metrics: spec.Metrics}
+	st := Component{Name: name, State: Running, PID: r.process.Pid, StartedAt: r.startedAt, Log: spec.LogFile, Metrics: spec.Metrics}
 	u, err := inspect(r.process.Pid)
 	if err == nil && u.start == r.start {
 		st.RSS, st.CPU = u.rss, u.cpu
@@ -90,7 +61,7 @@ func (s *Supervisor) status(ctx context.Context, name string) Status {
 		}
 	}
 	if r.ended() { // looked at last, because it may have ended while it was asked
-		st.State, st.ExitError, st.RSS, st.CPU = Exited, r.exit, 0, 0
+		st.State, st.Exit, st.RSS, st.CPU = Exited, r.exit, 0, 0
 		st.Ready, st.Reason = false, "exited: "+r.exit
 	}
 	return st
@@ -112,7 +83,7 @@ func (s Spec) question(r *run) func(context.Context) error {
 	}
 }
 
-// logs tells whether a line of a log file after offset fits.
+// logs reports whether a line of a log file after offset fits.
 func logs(path string, offset int64, fits *regexp.Regexp) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -172,8 +143,18 @@ func (e *NotReadyError) Unwrap() error { return e.cause }
 // addressInUse is what a program logs when somebody has its port, in any language.
 var addressInUse = regexp.MustCompile("(?i)" + regexp.QuoteMeta(syscall.EADDRINUSE.Error()))
 
-// PortTaken reports whether err is from a component that exited and has logged that an address was in use.
-func PortTaken(err error) bool {
+// PortTaken reports whether err is from a component that exited because an address was in use: the component has logged
+// that, or another process listens on one of addrs.
+func PortTaken(err error, addrs ...string) bool {
 	var e *NotReadyError
-	return errors.As(err, &e) && e.Exited && logs(e.LogFile, e.offset, addressInUse)
+	if !errors.As(err, &e) || !e.Exited {
+		return false
+	}
+	return logs(e.LogFile, e.offset, addressInUse) || slices.ContainsFunc(addrs, func(addr string) bool {
+		l, err := net.Listen("tcp", addr)
+		if err == nil {
+			_ = l.Close()
+		}
+		return err != nil
+	})
 }

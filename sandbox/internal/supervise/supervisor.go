@@ -17,9 +17,6 @@ import (
 	"time"
 )
 
-// ErrUnknown is returned, wrapped, for a component that was never started.
-var ErrUnknown = errors.New("unknown component")
-
 // Spec says how a component is started, recognised as ready, and stopped.
 type Spec struct {
 	// Name of the component and of its run record; letters, digits, dots and dashes.
@@ -330,7 +327,6 @@ func (s *Supervisor) stop(ctx context.Context, c *component) error {
 	return nil
 }
 
-// send sends a signal to a process, or to its group.
 func send(p *os.Process, group bool, sig os.Signal) error {
 	number, ok := sig.(syscall.Signal)
 	if !group || !ok {

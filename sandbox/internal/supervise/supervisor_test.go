@@ -96,7 +96,7 @@ func (b bench) up(t *testing.T, spec Spec) {
 	check.Must(t, b.WaitReady(t.Context(), spec.Name))
 }
 
-func (b bench) one(t *testing.T, name string) Status {
+func (b bench) one(t *testing.T, name string) Component {
 	t.Helper()
 	for _, st := range b.Status(t.Context(), nil) {
 		if st.Name == name {
@@ -104,18 +104,18 @@ func (b bench) one(t *testing.T, name string) Status {
 		}
 	}
 	t.Fatalf("no status of %s", name)
-	return Status{}
+	return Component{}
 }
 
 // volatile are the fields of a Status that differ from run to run.
-var volatile = cmpopts.IgnoreFields(Status{}, "PID", "StartedAt", "RSS", "CPU", "LogFile")
+var volatile = cmpopts.IgnoreFields(Component{}, "PID", "StartedAt", "RSS", "CPU", "Log")
 
 func TestLifeOfAComponent(t *testing.T) {
 	b := newBench(t)
 	b.up(t, b.spec("store", "polite"))
 
 	running := b.one(t, "store")
-	if diff := cmp.Diff(Status{Name: "store", State: Running, Ready: true}, running, volatile); diff != "" {
+	if diff := cmp.Diff(Component{Name: "store", State: Running, Ready: true}, running, volatile); diff != "" {
 		t.Errorf("running (-want +got):\n%s", diff)
 	}
 	if running.RSS == 0 || running.PID == 0 || running.StartedAt.IsZero() {
@@ -126,14 +126,14 @@ func TestLifeOfAComponent(t *testing.T) {
 	}
 
 	check.Must(t, b.Pause("store"))
-	if diff := cmp.Diff(Status{Name: "store", State: Paused, Reason: "paused"}, b.one(t, "store"), volatile); diff != "" {
+	if diff := cmp.Diff(Component{Name: "store", State: Paused, Reason: "paused"}, b.one(t, "store"), volatile); diff != "" {
 		t.Errorf("paused (-want +got):\n%s", diff)
 	}
 	check.Must(t, b.Resume("store"))
 	eventually(t, func() error { return differs(Running, b.one(t, "store").State) })
 
 	check.Must(t, b.Kill("store"))
-	want := Status{Name: "store", State: Exited, ExitError: "signal: killed", Reason: "exited: signal: killed"}
+	want := Component{Name: "store", State: Exited, Exit: "signal: killed", Reason: "exited: signal: killed"}
 	if diff := cmp.Diff(want, b.one(t, "store"), volatile); diff != "" {
 		t.Errorf("killed (-want +got):\n%s", diff)
 	}
@@ -175,7 +175,7 @@ func TestStopEndsEvery(t *testing.T) {
 			}
 			pid := b.one(t, "store").PID
 			check.Must(t, b.Stop(t.Context(), "store"))
-			if got := b.one(t, "store").ExitError; got != tc.exit {
+			if got := b.one(t, "store").Exit; got != tc.exit {
 				t.Errorf("ended with %q, want %q", got, tc.exit)
 			}
 			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
@@ -284,24 +284,6 @@ func TestStartRefuses(t *testing.T) {
 		if !errors.Is(err, ErrUnknown) {
 			t.Errorf("%s of an unknown component: %v", name, err)
 		}
-	}
-}
-
-func TestStopAllGoesBackwards(t *testing.T) {
-	b := newBench(t)
-	for _, name := range []string{"store", "api", "scheduler"} {
-		b.up(t, b.spec(name, "polite"))
-	}
-	var mu sync.Mutex
-	var ended []string
-	b.changed = func(c Change) {
-		mu.Lock()
-		defer mu.Unlock()
-		ended = append(ended, c.Name)
-	}
-	check.Must(t, b.StopAll(t.Context()))
-	if diff := cmp.Diff([]string{"scheduler", "api", "store"}, ended); diff != "" {
-		t.Errorf("order of the end (-want +got):\n%s", diff)
 	}
 }
 

@@ -17,30 +17,29 @@ type Choice struct {
 	None string `json:"none,omitempty"`
 }
 
-// Picks is what a stream picks from that cannot follow Services and bases itself: whoever can tells
-// it. All methods may be called concurrently.
-type Picks struct {
+// choices are the targets of a stream that does not follow Services and bases itself. Its methods may be called
+// concurrently.
+type choices struct {
 	mu     sync.Mutex
 	choice Choice
 	stick  stick
 }
 
-// Set replaces what there was. Nobody changes the targets afterwards.
-func (p *Picks) Set(c Choice) {
+// set replaces the targets, which do not change afterwards.
+func (p *choices) set(c Choice) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.choice = c
 }
 
-// targets are all that may be picked.
-func (p *Picks) targets() []Target {
+func (p *choices) targets() []Target {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.choice.Targets
 }
 
 // pick chooses as Gateway.Pick does. It calls draw while it is locked; nil = at random.
-func (p *Picks) pick(draw func(n int) int) (Target, error) {
+func (p *choices) pick(draw func(n int) int) (Target, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := p.choice.Targets

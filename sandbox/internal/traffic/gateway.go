@@ -113,9 +113,7 @@ func NewGateway(o GatewayOptions) *Gateway {
 	return g
 }
 
-// Start follows Services and EndpointSlices from the first use on until ctx ends,
-// and returns nil then. Until somebody uses a Service it costs nothing. It can be
-// called once.
+// Start follows Services and EndpointSlices, from the first use until ctx ends. It can be called once.
 func (g *Gateway) Start(ctx context.Context) error {
 	select {
 	case <-g.wanted:
@@ -322,21 +320,19 @@ func (g *Gateway) Choice(r Route) (c Choice, change <-chan struct{}) {
 	return c, g.change
 }
 
-// Dial picks an endpoint and connects to the base behind it. It waits until the
-// Services are known, and fails with ErrNoEndpoint or a *DialError.
-func (g *Gateway) Dial(ctx context.Context, r Route) (net.Conn, Target, error) {
+// Dial picks an endpoint and connects to the base behind it. It waits until the Services are known. The error wraps
+// ErrNoEndpoint or a *DialError.
+func (g *Gateway) Dial(ctx context.Context, r Route) (net.Conn, error) {
 	if err := g.Ready(ctx); err != nil {
-		return nil, Target{}, err
+		return nil, err
 	}
 	t, err := g.Pick(r)
 	if err != nil {
-		return nil, Target{}, err
+		return nil, err
 	}
-	c, err := connect(ctx, t, t.Web)
-	return c, t, err
+	return connect(ctx, t, t.Web)
 }
 
-// connect dials one of the listeners of a target.
 func connect(ctx context.Context, t Target, addr string) (net.Conn, error) {
 	if addr == "" {
 		return nil, &DialError{t, t.refusal()}

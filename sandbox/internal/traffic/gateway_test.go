@@ -114,7 +114,7 @@ func TestGatewayWithoutAnAPI(t *testing.T) {
 	g := NewGateway(GatewayOptions{Client: fake.NewClientset(), Targets: &bases{}})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if _, _, err := g.Dial(ctx, shop); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := g.Dial(ctx, shop); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a gateway that does not run gave %v", err)
 	}
 }

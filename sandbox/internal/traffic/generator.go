@@ -71,18 +71,20 @@ func (g *Generator) Start(ctx context.Context) error {
 // settleTime is how long a stream waits for the first endpoint of its Service.
 const settleTime = 2 * time.Second
 
-// Begin starts a stream of a run. It waits first until Start runs and, via service, the
-// gateway knows the Services, bounded by ctx; and for up to 2 s until the Service has an
-// endpoint, or the module answers at its Address, to a request that the ledger does not
-// have: a Pod is Ready some moments before its Service knows, and those are no loss of
-// the rollout's. Via bases, it waits until each listens. A run has each name once, stopped ones too.
+// Begin starts a stream of a group. It waits for Start, and until the gateway knows the Services. Via bases, it waits
+// until each base listens. Via a Service, it waits up to 2 s for the first endpoint or answer, because a Pod becomes
+// Ready before its Service has its endpoint. Names are unique in a group, including stopped streams.
 func (g *Generator) Begin(ctx context.Context, group string, spec Spec) error {
 	return g.BeginWith(ctx, group, spec, nil)
 }
 
-// BeginWith starts a stream that picks from what somebody else tells it, and does not wait for any of
-// that. It is Begin if picks is nil.
-func (g *Generator) BeginWith(ctx context.Context, group string, spec Spec, told *Picks) error {
+// BeginWith starts a stream with the targets of first, which Choose replaces later. It does not wait for them. If first is
+// nil, it is Begin.
+func (g *Generator) BeginWith(ctx context.Context, group string, spec Spec, first *Choice) error {
+	var told *choices
+	if first != nil {
+		told = &choices{choice: *first}
+	}
 	p, err := spec.plan()
 	if err != nil {
 		return err
@@ -113,6 +115,7 @@ func (g *Generator) BeginWith(ctx context.Context, group string, spec Spec, told
 		lost = func(r Record) { g.o.Lost(LostRequest{group, spec.Name, p.Route(), spec.Module, r}) }
 	}
 	s := g.launch(p, r.do, lost)
+	s.told = told
 	g.groups[group][spec.Name] = s
 	g.order[group] = append(g.order[group], spec.Name)
 	g.wg.Go(func() {
@@ -123,7 +126,7 @@ func (g *Generator) BeginWith(ctx context.Context, group string, spec Spec, told
 }
 
 // settle waits for what a stream needs, and for its first endpoint.
-func (g *Generator) settle(ctx context.Context, r *requester, told *Picks) error {
+func (g *Generator) settle(ctx context.Context, r *requester, told *choices) error {
 	p := r.spec
 	select {
 	case <-g.started:
@@ -145,7 +148,7 @@ func (g *Generator) settle(ctx context.Context, r *requester, told *Picks) error
 }
 
 // ways says where each request of a stream goes, and each connection that is kept.
-func (g *Generator) ways(group string, p *plan, told *Picks) (func() (Target, error), func(context.Context) (net.Conn, error)) {
+func (g *Generator) ways(group string, p *plan, told *choices) (func() (Target, error), func(context.Context) (net.Conn, error)) {
 	var draw func(n int) int
 	if p.Seed != 0 {
 		draw = rand.New(rand.NewPCG(p.Seed, 0)).IntN
@@ -172,10 +175,7 @@ func (g *Generator) ways(group string, p *plan, told *Picks) (func() (Target, er
 	}
 	route := Route{Namespace: p.Namespace, Service: p.Service, Port: p.Port, Client: group + "/" + p.Name, draw: draw}
 	return func() (Target, error) { return g.o.Gateway.Pick(route) },
-		func(ctx context.Context) (net.Conn, error) {
-			c, _, err := g.o.Gateway.Dial(ctx, route)
-			return c, err
-		}
+		func(ctx context.Context) (net.Conn, error) { return g.o.Gateway.Dial(ctx, route) }
 }
 
 // turn takes the bases that match one after the other.
@@ -235,9 +235,14 @@ func (g *Generator) find(group, name string) (*stream, error) {
 	return nil, fmt.Errorf("traffic %q: %w", name, ErrNoStream)
 }
 
-// Stop ends a stream, waits for the answers that are on their way, no longer than
-// the timeout of a request, and returns what has become of it. When ctx ends before,
-// those that are open stay open. A second Stop returns the same.
+// Choose replaces the targets of a stream that BeginWith has started. It ignores a stream that does not exist.
+func (g *Generator) Choose(group, name string, c Choice) {
+	if s, err := g.find(group, name); err == nil && s.told != nil {
+		s.told.set(c)
+	}
+}
+
+// Stop ends a stream, waits for open requests until ctx ends, and returns the result. A second Stop returns the same.
 func (g *Generator) Stop(ctx context.Context, group, name string) (*End, error) {
 	s, err := g.find(group, name)
 	if err != nil {

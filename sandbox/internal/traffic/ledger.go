@@ -77,7 +77,6 @@ func (l *ledger) finish(n int, r Record) (Record, int) {
 	return r, l.lostSoFar()
 }
 
-// summary counts the requests; the caller adds the name and the end.
 func (l *ledger) summary() Summary {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,7 +141,6 @@ func (l *ledger) lost() []Record {
 	return out
 }
 
-// count adds a request to counters.
 func count(r Record, sent, lost *int, versions *map[string]int) {
 	*sent++
 	if r.Result != OK {

@@ -72,7 +72,6 @@ func (g *Gateway) Commands(user, password string) http.Handler {
 	})
 }
 
-// dialArklet connects to where a base takes commands.
 func (g *Gateway) dialArklet(ctx context.Context, authority string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(authority)
 	if err != nil {
@@ -93,7 +92,6 @@ type forbidden struct {
 
 func (e *forbidden) Error() string { return e.text }
 
-// dialTunnel connects to the host and port of a CONNECT.
 func (g *Gateway) dialTunnel(ctx context.Context, authority string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(authority)
 	if err != nil || port == "" {
@@ -133,8 +131,7 @@ func (g *Gateway) dialHost(ctx context.Context, authority string) (net.Conn, err
 	if !known {
 		return nil, &forbidden{http.StatusNotFound, fmt.Sprintf("there is no Service %s, and the gateway connects only to bases and Services", route.key())}
 	}
-	c, _, err := g.Dial(ctx, route)
-	return c, err
+	return g.Dial(ctx, route)
 }
 
 func proxyFailed(w http.ResponseWriter, r *http.Request, err error) {

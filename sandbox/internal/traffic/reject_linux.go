@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rejection looks why a connection has failed. A REJECT of kube-proxy and the reset of
-// a base where nobody listens are the same error to a client; but the first comes as an
-// ICMP message, which Linux keeps with the socket.
+// rejection finds out why a connection has failed. A client gets the same error for a REJECT of kube-proxy and for a
+// closed port. But a REJECT is an ICMP message, which Linux keeps with the socket.
 type rejection struct{ fd int }
 
 // portUnreachable by origin, type and code [RFC 792, RFC 4443].

@@ -64,11 +64,9 @@ func (b *backend) port(p string) (*backendPort, bool) {
 	return nil, false
 }
 
-// backendOf applies kube-proxy's rules [kubernetes/pkg/proxy, CategorizeEndpoints]:
-// the ready endpoints; if there is none, those that serve while they terminate.
-// The client of a headless Service has the addresses from DNS, the ready ones only.
-// Traffic policies and hints are left out: they speak of Nodes and zones, and the
-// client has neither.
+// backendOf applies kube-proxy's rules [kubernetes/pkg/proxy, CategorizeEndpoints]: the ready endpoints, or else those
+// that serve while they terminate. A headless Service has only its ready endpoints, as in DNS. Traffic policies and
+// hints are ignored, because the client has no Node and no zone.
 func backendOf(svc *corev1.Service, sliceList []*discoveryv1.EndpointSlice) *backend {
 	b := &backend{}
 	if svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
@@ -101,9 +99,8 @@ func backendOf(svc *corev1.Service, sliceList []*discoveryv1.EndpointSlice) *bac
 // endpointsOf collects the endpoints of a port, one for each address, in the order
 // of their addresses.
 //
-// Pods of one base have one address. While two of them are in a Service, the old
-// version's and the new one's, kube-proxy prefers one that does not terminate, and
-// calls the result undefined when neither does. Here a ready one counts then.
+// Pods of one base share an address. If both the old and the new one are endpoints, kube-proxy prefers one that does
+// not terminate, and otherwise the result is undefined. Here a ready one is preferred then.
 func endpointsOf(sliceList []*discoveryv1.EndpointSlice, p *corev1.ServicePort) []endpoint {
 	byIP := map[string]endpoint{}
 	for _, s := range sliceList {

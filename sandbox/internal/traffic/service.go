@@ -17,9 +17,8 @@ const reachPause = 10 * time.Millisecond
 // answers in their place.
 var errRejected = fmt.Errorf("%w: kube-proxy rejects connections to the Service", ErrNoEndpoint)
 
-// ClusterAddress returns IP:port at which clients in a cluster reach a Service's port,
-// which is given by name, number or target; empty = the first. A Service that has no
-// address of its own is an error: kube-proxy does nothing for it.
+// ClusterAddress returns the IP:port of a port of a Service in its cluster. port is a name, number or target; empty =
+// the first. A Service without an address is an error, because kube-proxy does not serve it.
 func ClusterAddress(svc *corev1.Service, port string) (string, error) {
 	name := svc.Namespace + "/" + svc.Name
 	switch svc.Spec.ClusterIP {
@@ -48,9 +47,8 @@ func dialService(ctx context.Context, addr string) (net.Conn, error) {
 	return c, err
 }
 
-// reach waits until the module answers at the address of its Service, or ctx ends. The
-// rules of kube-proxy follow the endpoints by a moment, and before there are any the
-// address leads out of the cluster, to nobody or to anybody.
+// reach waits until the module answers at the address of its Service, or ctx ends. kube-proxy applies its rules shortly
+// after the endpoints change; before that, the address leads out of the cluster.
 func (r *requester) reach(ctx context.Context) {
 	defer r.close()
 	for {

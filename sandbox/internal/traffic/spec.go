@@ -21,9 +21,8 @@ const (
 	DefaultDuration = 15 * time.Minute
 	MaxDuration     = 24 * time.Hour
 	MaxTotal        = 2_000_000
-	// MaxOpen is how many requests may wait for their answers. Each holds two open
-	// files of the process, one on each side. A request beyond is not sent and is lost
-	// with the result Other.
+	// MaxOpen is the maximum number of open requests. Each uses two files of the process. Further requests are not sent,
+	// and are lost with the result Other.
 	MaxOpen = 4096
 	// MaxLost is how many lost requests of a stream are told one by one.
 	MaxLost = 1000
@@ -36,9 +35,8 @@ type Spec struct {
 	v1alpha1.Traffic `json:",inline"`
 	// Namespace of the Service, with ViaService.
 	Namespace string `json:"namespace,omitempty"`
-	// Address is IP:port of the Service in the network of its cluster, with ViaService:
-	// every connection goes there as it is, and kube-proxy picks the endpoint. Default:
-	// the gateway picks.
+	// Address is the IP:port of the Service in its cluster, with ViaService. kube-proxy selects the endpoint. Default:
+	// the gateway selects it.
 	Address string `json:"address,omitempty"`
 	// Inside says that the stream is sent from within the cluster to bases there, and told which
 	// there are. Default: it is sent from this machine, or to an Address.

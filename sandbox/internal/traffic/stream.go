@@ -15,6 +15,7 @@ type stream struct {
 	do   func(context.Context) Record
 	// lost is told of the first MaxLost requests that were lost, concurrently.
 	lost func(Record)
+	told *choices // nil = the stream follows Services or bases itself
 
 	ledger *ledger
 	open   atomic.Int64

@@ -94,9 +94,8 @@ type conn struct {
 // connection here is idle for that long.
 var dialer = net.Dialer{KeepAlive: -1}
 
-// dialReal connects to a listener on this machine. Closing the connection resets
-// it: with 2,000 connections a second the ports of the machine would soon all wait
-// in TIME_WAIT.
+// dialReal connects to a listener on this machine. Close resets the connection: with 2,000 connections a second,
+// TIME_WAIT would use up the ports.
 func dialReal(ctx context.Context, addr string) (net.Conn, error) {
 	return dialWith(ctx, &dialer, addr)
 }

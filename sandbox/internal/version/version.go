@@ -31,7 +31,7 @@ func Kubernetes() string { return kubernetes }
 // released is the version of a release, and nothing that git describes between two.
 var released = regexp.MustCompile(`^v\d+\.\d+\.\d+(-(alpha|beta|rc)[.0-9]*)?$`)
 
-// Released tells whether a version is that of a release.
+// Released reports whether a version is that of a release.
 func Released(version string) bool { return released.MatchString(version) }
 
 // Agree says in a sentence why the thing called what, which is of the version theirs, does not go together

@@ -58,10 +58,10 @@ func TestCluster(t *testing.T) {
 }
 
 func describesItself(t *testing.T, c *ControlPlane) {
-	type description struct{ Sandbox, Kubeconfig, Context, Version string }
+	type description struct{ Kubeconfig, Version string }
 	d := c.Cluster()
-	want := description{"demo", filepath.Join(c.o.Dir, "kubeconfig"), "koup-demo", "v1.36.3"}
-	if diff := cmp.Diff(want, description{d.Sandbox, d.Kubeconfig, d.Context, d.Version}); diff != "" {
+	want := description{filepath.Join(c.o.Dir, "kubeconfig"), "v1.36.3"}
+	if diff := cmp.Diff(want, description{d.Kubeconfig, d.Version}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if marked, err := cluster.Marked(t.Context(), c.client(), cluster.Owner{Sandbox: "demo"}); !marked || err != nil {
@@ -189,7 +189,7 @@ func schedulesPods(t *testing.T, c *ControlPlane) {
 }
 
 func reachesAKubelet(t *testing.T, c *ControlPlane) {
-	certPEM, keyPEM, err := c.IssueServing("localhost", "127.0.0.1")
+	certPEM, keyPEM, _, err := c.Serving("localhost", "127.0.0.1")
 	must(t, err)
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	must(t, err)
@@ -262,7 +262,7 @@ func survivesDeath(t *testing.T, c *ControlPlane) {
 	for _, name := range componentNames {
 		must(t, c.o.Supervisor.Kill(name))
 		for _, st := range c.o.Supervisor.Status(t.Context(), nil) {
-			if st.Name == name && (st.State != supervise.Exited || st.Ready || st.ExitError != "signal: killed") {
+			if st.Name == name && (st.State != supervise.Exited || st.Ready || st.Exit != "signal: killed") {
 				t.Errorf("after its death %s is %+v", name, st)
 			}
 		}

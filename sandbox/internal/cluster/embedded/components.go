@@ -180,10 +180,8 @@ func (c *ControlPlane) schedulerFlags() flags {
 
 func (c *ControlPlane) schedulerConfig() string { return filepath.Join(c.o.Dir, scheduler+".yaml") }
 
-// writeSchedulerConfig writes what the scheduler takes from a file only. It compares fewer Nodes
-// for each Pod than it would by itself: a tenth of them, and never less than a hundred, so that
-// sandboxes of up to a hundred bases see no difference. At a thousand bases that halves its share
-// of two cores.
+// writeSchedulerConfig writes the settings that the scheduler reads only from a file. It scores a tenth of the Nodes,
+// and at least a hundred, for each Pod. With 1,000 bases this halves its CPU time.
 func (c *ControlPlane) writeSchedulerConfig() error {
 	config := map[string]any{
 		"apiVersion":               "kubescheduler.config.k8s.io/v1",
@@ -237,7 +235,6 @@ func (c *ControlPlane) pkiDir() string    { return filepath.Join(c.o.Dir, "pki")
 func (c *ControlPlane) etcdDir() string   { return filepath.Join(c.o.Dir, "etcd") }
 func (c *ControlPlane) saKeyFile() string { return filepath.Join(c.pkiDir(), saKey) }
 
-// kubeconfig is the path of the kubeconfig of a component.
 func (c *ControlPlane) kubeconfig(component string) string {
 	return filepath.Join(c.o.Dir, component+".kubeconfig")
 }

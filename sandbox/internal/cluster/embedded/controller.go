@@ -6,17 +6,17 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/deploy"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
 // Host is loopback, at which the API server reaches this machine's other processes.
 const Host = "127.0.0.1"
 
 // Part shows its processes.
-func (c *ControlPlane) Part() component.Part {
-	return &part{c: c, Processes: component.Processes{
+func (c *ControlPlane) Part() supervise.Part {
+	return &part{c: c, Processes: supervise.Processes{
 		Supervisor: c.o.Supervisor, Mine: func(name string) bool { return slices.Contains(componentNames, name) },
 	}}
 }
@@ -37,18 +37,17 @@ func (c *ControlPlane) Admit(ctx context.Context) error {
 // back.
 func (c *ControlPlane) Dismiss(context.Context, map[string]bool) error { return nil }
 
-// Sweep removes what a daemon that ended without a word has left in a durable cluster: the Nodes of
-// its bases, with their Pods. A base from outside gets a new Node when it next
-// says something.
+// Sweep removes the Nodes of bases that a killed daemon has left in a durable cluster, with their Pods. A base outside
+// the sandbox gets a new Node with its next heartbeat.
 func (c *ControlPlane) Sweep(ctx context.Context) error {
 	return nodes.Sweep(ctx, c.client())
 }
 
-// Serving issues a certificate of the cluster's authority for hosts, and names the authority's
-// file. Call it when the cluster is Prepared.
+// Serving issues a certificate of the cluster's authority for hosts, and returns the file of the authority. It may be
+// called concurrently after Steps.Prepare.
 func (c *ControlPlane) Serving(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error) {
-	certPEM, keyPEM, err = c.IssueServing(hosts...)
-	return certPEM, keyPEM, c.CAFile(), err
+	certPEM, keyPEM, err = c.pki.cas[clusterCA].Issue(cluster.Subject{Name: hosts[0], Hosts: hosts})
+	return certPEM, keyPEM, c.pki.crt(clusterCA), err
 }
 
 // Properties implements daemon.Cluster. Its processes never outlive their sandbox.

@@ -7,13 +7,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// renewDeadline is how long the controller manager and the scheduler of a real cluster go on without
-// the API server: then they have lost their leader election and end, and their kubelet starts them
-// anew. One that went on would, at its first sight, take all Nodes for unreachable.
+// renewDeadline is the time without the API server after which the controller manager and the scheduler of a real
+// cluster lose their leader election and restart. Without the restart, the controller manager would mark all Nodes
+// unreachable.
 const renewDeadline = 10 * time.Second
 
 // startTime is what the API server needs at least until it answers, at any speed. Till then nobody can
@@ -23,7 +22,7 @@ const startTime = 2 * time.Second
 // part shows the processes of the control plane. There is no election here, which costs a write
 // every two seconds; so part ends those that would have lost it, and starts them again.
 type part struct {
-	component.Processes
+	supervise.Processes
 	c *ControlPlane
 
 	mu    sync.Mutex
@@ -33,17 +32,17 @@ type part struct {
 // elected are those that a real cluster elects.
 var elected = []string{controllerManager, scheduler}
 
-// Act is that of component.Part.
-func (p *part) Act(ctx context.Context, name string, action component.Action) error {
+// Act is that of supervise.Part.
+func (p *part) Act(ctx context.Context, name string, action supervise.Action) error {
 	deadline := p.c.period(renewDeadline)
 	switch action {
-	case component.Kill, component.Pause, component.Stop:
+	case supervise.Kill, supervise.Pause, supervise.Stop:
 		err := p.Processes.Act(ctx, name, action)
 		if err == nil {
 			p.gone(name)
 		}
 		return err
-	case component.Restart: // it is there again at once
+	case supervise.Restart: // it is there again at once
 		p.back(name)
 		return p.Processes.Act(ctx, name, action)
 	}
@@ -53,11 +52,11 @@ func (p *part) Act(ctx context.Context, name string, action component.Action) er
 		lost := p.endElected(ctx)
 		err := p.Processes.Act(ctx, name, action)
 		for _, name := range lost {
-			err = errors.Join(err, p.Processes.Act(ctx, name, component.Start))
+			err = errors.Join(err, p.Processes.Act(ctx, name, supervise.Start))
 		}
 		return err
-	case action == component.Resume && slices.Contains(elected, name) && away >= deadline:
-		return p.Processes.Act(ctx, name, component.Restart)
+	case action == supervise.Resume && slices.Contains(elected, name) && away >= deadline:
+		return p.Processes.Act(ctx, name, supervise.Restart)
 	}
 	return p.Processes.Act(ctx, name, action)
 }

@@ -4,29 +4,28 @@ import (
 	"testing"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Kubernetes' own controllers end, and are started anew, where a real cluster's would have lost their
+// Kubernetes' own controllers end, and are started again, where a real cluster's would have lost their
 // lease: after an outage of the API server, or when they stood still. One that is away stays away.
 func TestLostElection(t *testing.T) {
 	const brief, long = time.Second, time.Minute
 	for name, c := range map[string]struct {
 		speed  int
 		of     string
-		action component.Action
+		action supervise.Action
 		away   time.Duration
 		anew   []string
 	}{
-		"the API server was away for long":                       {1, apiserver, component.Start, long, []string{controllerManager, scheduler}},
-		"briefly":                                                {1, apiserver, component.Start, brief, nil},
-		"briefly, but that is long at this speed":                {5, apiserver, component.Start, brief, []string{controllerManager, scheduler}},
-		"it was halted for long":                                 {1, apiserver, component.Resume, long, []string{controllerManager, scheduler}},
-		"the scheduler was halted for long":                      {1, scheduler, component.Resume, long, []string{scheduler}},
-		"the scheduler was halted briefly":                       {1, scheduler, component.Resume, brief, nil},
-		"etcd was halted for long, and its clients go on":        {1, etcd, component.Resume, long, nil},
-		"the controller manager is halted beside the API server": {1, apiserver, component.Start, long, []string{scheduler}},
+		"the API server was away for long":                       {1, apiserver, supervise.Start, long, []string{controllerManager, scheduler}},
+		"briefly":                                                {1, apiserver, supervise.Start, brief, nil},
+		"briefly, but that is long at this speed":                {5, apiserver, supervise.Start, brief, []string{controllerManager, scheduler}},
+		"it was halted for long":                                 {1, apiserver, supervise.Resume, long, []string{controllerManager, scheduler}},
+		"the scheduler was halted for long":                      {1, scheduler, supervise.Resume, long, []string{scheduler}},
+		"the scheduler was halted briefly":                       {1, scheduler, supervise.Resume, brief, nil},
+		"etcd was halted for long, and its clients go on":        {1, etcd, supervise.Resume, long, nil},
+		"the controller manager is halted beside the API server": {1, apiserver, supervise.Start, long, []string{scheduler}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := supervise.New(supervise.Options{Dir: t.TempDir()})
@@ -43,14 +42,14 @@ func TestLostElection(t *testing.T) {
 				return all
 			}
 			before := pids()
-			halt, anew := component.Pause, map[string]bool{}
-			if c.action == component.Start {
-				halt = component.Kill
+			halt, anew := supervise.Pause, map[string]bool{}
+			if c.action == supervise.Start {
+				halt = supervise.Kill
 				anew[c.of] = true
 			}
 			must(t, p.Act(t.Context(), c.of, halt))
 			if name == "the controller manager is halted beside the API server" {
-				must(t, p.Act(t.Context(), controllerManager, component.Pause))
+				must(t, p.Act(t.Context(), controllerManager, supervise.Pause))
 			}
 			p.since[c.of] = time.Now().Add(-c.away)
 			must(t, p.Act(t.Context(), c.of, c.action))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -64,9 +65,8 @@ const (
 	portAttempts = 3
 )
 
-// ControlPlane is a Kubernetes API of this machine. Run its Steps in order, then use Cluster; end
-// with Down. Apart from what says otherwise its methods are not for concurrent use; the supervisor
-// may be asked for the components' status at any time.
+// ControlPlane is a Kubernetes API on this machine. Run its Steps in order, then use Cluster, and end it with Down. Its
+// methods must not be called concurrently, unless stated otherwise.
 type ControlPlane struct {
 	o Options
 
@@ -89,16 +89,8 @@ type access struct {
 
 func (c *ControlPlane) client() kubernetes.Interface { return c.at.Load().client }
 
-// New checks the options. It starts and writes nothing.
+// New returns a control plane. It starts and writes nothing.
 func New(o Options) (*ControlPlane, error) {
-	if o.Owner.Sandbox == "" || o.Dir == "" || o.Binary == "" || o.Supervisor == nil {
-		return nil, errors.New("embedded control plane: Sandbox, Dir, Binary and Supervisor are required")
-	}
-	if info, err := os.Stat(o.Binary); err != nil {
-		return nil, fmt.Errorf("the control plane's program is not there: %w", err)
-	} else if info.IsDir() || info.Mode()&0o111 == 0 {
-		return nil, fmt.Errorf("the control plane's program %s cannot be executed", o.Binary)
-	}
 	dir, err := filepath.Abs(o.Dir) // the components run in it
 	if err != nil {
 		return nil, fmt.Errorf("state folder of the control plane: %w", err)
@@ -122,9 +114,7 @@ func (c *ControlPlane) Steps() cluster.Steps {
 
 // Cluster describes the running cluster; call it after "Starting kube-apiserver".
 func (c *ControlPlane) Cluster() *cluster.Cluster {
-	return &cluster.Cluster{
-		Sandbox: c.o.Owner.Sandbox, Kubeconfig: c.o.Kubeconfig, Context: c.contextName(), Config: c.at.Load().config, Version: c.version,
-	}
+	return &cluster.Cluster{Kubeconfig: c.o.Kubeconfig, Config: c.at.Load().config, Version: c.version}
 }
 
 func (c *ControlPlane) contextName() string { return "koup-" + c.o.Owner.Sandbox }
@@ -266,7 +256,7 @@ func (c *ControlPlane) launch(ctx context.Context, names ...string) error {
 func (c *ControlPlane) waitUntil(ctx context.Context, name string, ready func(context.Context) error) error {
 	for attempt := 1; ; attempt++ {
 		err := c.o.Supervisor.WaitUntil(ctx, name, ready)
-		if !exited(err) || attempt == portAttempts || !c.at.Load().ports.taken(name) && !supervise.PortTaken(err) {
+		if attempt == portAttempts || !supervise.PortTaken(err, net.JoinHostPort(Host, c.port(name))) {
 			return err
 		}
 		c.o.Logger.Info("port was taken, starting again", "component", name, "port", c.port(name))

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/csv"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,31 +12,10 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/koupleless/koupsandbox/controller/deploy"
-	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 )
 
-var errNotPrepared = errors.New("the control plane has no certificates before its first step")
-
-// IssueServing returns a certificate that proves hosts (DNS names and addresses, at least one) to
-// whoever trusts CAFile, and its key, both as PEM. It may be called concurrently once the first of
-// Steps has run.
-func (c *ControlPlane) IssueServing(hosts ...string) (certPEM, keyPEM []byte, err error) {
-	if c.pki == nil {
-		return nil, nil, fmt.Errorf("issuing a serving certificate: %w", errNotPrepared)
-	}
-	if len(hosts) == 0 {
-		return nil, nil, errors.New("issuing a serving certificate: name at least one host")
-	}
-	return c.pki.cas[clusterCA].Issue(cluster.Subject{Name: hosts[0], Hosts: hosts})
-}
-
-// CAFile is the path of the authority that signed the API's certificate and everything from
-// IssueServing.
-func (c *ControlPlane) CAFile() string { return filepath.Join(c.pkiDir(), clusterCA+".crt") }
-
-// kubeletClientCA is the path of the authority whose only client is the API server when it calls a
-// kubelet for logs and exec. A kubelet API that trusts it, and nothing else, needs no further
-// authorisation.
+// kubeletClientCA is the path of the authority that has signed only the API server's client certificate for kubelets. A
+// kubelet API that trusts only this authority needs no further authorization.
 func (c *ControlPlane) kubeletClientCA() string {
 	return filepath.Join(c.pkiDir(), kubeletClientCA+".crt")
 }
@@ -86,7 +64,6 @@ func (c *ControlPlane) adminKubeconfig(server string) error {
 	return c.writeKubeconfig(c.o.Kubeconfig, server, adminUser, clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: key})
 }
 
-// tokenKubeconfig writes the kubeconfig of a user with a token, replacing the file.
 func (c *ControlPlane) tokenKubeconfig(path, server, user string) error {
 	return c.writeKubeconfig(path, server, user, clientcmdapi.AuthInfo{Token: c.tokens[user]})
 }

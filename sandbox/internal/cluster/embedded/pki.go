@@ -12,9 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 )
 
-// The authorities. What each signs is trusted for one purpose only, as in a real cluster: a client
-// certificate of the API must not open etcd, nor pass for the API server in front of an aggregated
-// API or a kubelet.
+// The authorities. Each is trusted for one purpose, as in a real cluster: a client certificate of the API is not
+// accepted by etcd, an aggregated API or a kubelet.
 const (
 	clusterCA       = "ca"
 	etcdCA          = "etcd-ca"
@@ -64,9 +63,8 @@ type pki struct {
 func (p *pki) crt(name string) string { return filepath.Join(p.dir, name+".crt") }
 func (p *pki) key(name string) string { return filepath.Join(p.dir, name+".key") }
 
-// makePKI issues the wanted certificates. Authorities and the key of service accounts that are in the directory are kept, so
-// that kubeconfigs and tokens from before a restart stay valid. remade says why an authority in the directory could not be
-// kept; empty = all were kept, or there were none.
+// makePKI issues the wanted certificates. It keeps existing authorities and the key of service accounts, so that
+// kubeconfigs and tokens stay valid after a restart. remade is the reason why an authority was replaced, or empty.
 func makePKI(dir string, wanted []certificate) (p *pki, remade string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, "", err

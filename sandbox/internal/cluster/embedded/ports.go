@@ -8,12 +8,11 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/port"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// ports of the components by name. They are kept in the state folder, because kubeconfigs that
-// people copied name them: a sandbox that starts again gets its old ports as long as nobody else
-// took them.
+// ports of the components by name. They are kept in the state directory, because users may have copied kubeconfigs. A
+// sandbox that starts again gets its previous ports unless another process has taken them.
 type ports map[string]int
 
 const portsFile = "ports.json"
@@ -61,21 +60,10 @@ func (p ports) pick(names ...string) error {
 	return nil
 }
 
-// taken tells whether somebody listens on the port of name.
-func (p ports) taken(name string) bool {
-	l, err := listen(p[name])
-	if err != nil {
-		return true
-	}
-	_ = l.Close()
-	return false
-}
-
-// url is where name answers.
 func (p ports) url(name string) string {
 	return "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(p[name]))
 }
 
 func listen(number int) (net.Listener, error) {
-	return port.Listen(net.JoinHostPort("127.0.0.1", strconv.Itoa(number)))
+	return supervise.Listen(net.JoinHostPort("127.0.0.1", strconv.Itoa(number)))
 }

@@ -36,7 +36,7 @@ func (c *ControlPlane) schedulerReady(ctx context.Context) error {
 	return c.ask(ctx, scheduler, "/readyz")
 }
 
-// serves tells whether the administrator can work with the API, whom no role needs to allow
+// serves reports whether the administrator can work with the API, whom no role needs to allow
 // anything: it answers, and has made the namespaces that every cluster has.
 func (c *ControlPlane) serves(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
@@ -49,9 +49,8 @@ func (c *ControlPlane) serves(ctx context.Context) error {
 	return nil
 }
 
-// controllersReady asks, after the health of the process, for something that only a running
-// controller-manager makes and that every Pod needs: the default service account. /healthz alone is
-// fine before the first controller has started.
+// controllersReady checks the health of the process, and that the default service account exists. /healthz succeeds
+// before the first controller has started.
 func (c *ControlPlane) controllersReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -120,7 +119,7 @@ func failedChecks(body string) string {
 	return "; not passed: " + strings.Join(failed, ", ")
 }
 
-// exited tells whether err says that a component's process ended.
+// exited reports whether err says that a component's process ended.
 func exited(err error) bool {
 	var notReady *supervise.NotReadyError
 	return errors.As(err, &notReady) && notReady.Exited

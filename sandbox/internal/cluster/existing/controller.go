@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
 // Dismiss removes the Nodes and Leases that this sandbox has created, and the objects that Admit has created,
@@ -36,10 +36,6 @@ func (p *Provider) Marked(ctx context.Context) (bool, error) {
 	return marked, err
 }
 
-// Forget does the same as Dismiss after the daemon was killed. It keeps the mark, which Down removes.
-func (p *Provider) Forget(ctx context.Context) error { return p.Dismiss(ctx, nil) }
-
-// revoke removes the objects that Admit has created.
 func (p *Provider) revoke(ctx context.Context) error {
 	label, err := p.o.Dir.Label()
 	if err != nil {
@@ -105,5 +101,5 @@ func (p *Provider) Serving(hosts ...string) (certPEM, keyPEM []byte, caFile stri
 // the sandbox creates in the cluster is removed with the sandbox.
 func (p *Provider) Properties() cluster.Properties { return cluster.Properties{Host: "127.0.0.1"} }
 
-// Part is empty: the cluster is no component of the sandbox.
-func (p *Provider) Part() component.Part { return component.None{} }
+// Part is nil: the cluster is not a component of the sandbox.
+func (p *Provider) Part() supervise.Part { return nil }

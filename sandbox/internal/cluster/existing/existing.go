@@ -61,9 +61,6 @@ type Provider struct {
 func New(o Options) (*Provider, error) {
 	o.Kubeconfig = cmp.Or(o.Kubeconfig, clientcmd.RecommendedHomeFile)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	if o.Owner.Sandbox == "" {
-		return nil, errors.New("existing cluster: Owner is required")
-	}
 	raw, err := clientcmd.LoadFromFile(o.Kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig %s: %w", o.Kubeconfig, err)
@@ -107,9 +104,7 @@ func (p *Provider) Steps() cluster.Steps {
 
 // Cluster describes the cluster; call it after the first of Steps.
 func (p *Provider) Cluster() *cluster.Cluster {
-	return &cluster.Cluster{
-		Sandbox: p.o.Owner.Sandbox, Kubeconfig: p.o.Kubeconfig, Context: p.o.Context, Config: p.config, Version: p.version,
-	}
+	return &cluster.Cluster{Kubeconfig: p.o.Kubeconfig, Config: p.config, Version: p.version}
 }
 
 // Down removes the mark and leaves everything else alone. It is fine on a cluster that bears none.

@@ -162,7 +162,6 @@ func TestNewRefuses(t *testing.T) {
 		"no context":         {Options{Owner: owner, Kubeconfig: path}, "only by the name of its context; kubeconfig " + path + " has laptop, production"},
 		"an unknown context": {Options{Owner: owner, Kubeconfig: path, Context: "lab"}, `there is no context "lab"; kubeconfig ` + path + " has laptop, production"},
 		"no kubeconfig":      {Options{Owner: owner, Kubeconfig: path + ".not", Context: "laptop"}, "reading kubeconfig " + path + ".not"},
-		"no sandbox":         {Options{Kubeconfig: path, Context: "laptop"}, "Owner is required"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := New(tc.o); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -359,8 +358,7 @@ func TestClusterIsTheNamedContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := p.Cluster()
-	got := []string{c.Sandbox, c.Kubeconfig, c.Context, c.Config.Host, c.Version}
-	if diff := cmp.Diff([]string{"demo", path, "laptop", server.URL, "v1.33.1"}, got); diff != "" {
+	if diff := cmp.Diff([]string{path, server.URL, "v1.33.1"}, []string{c.Kubeconfig, c.Config.Host, c.Version}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

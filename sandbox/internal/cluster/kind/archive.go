@@ -11,9 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 )
 
-// Save writes the node image that a cluster would be made of by default to a file, for a machine
-// that reaches no registry, and returns its name. The engine (see engine.Find) must have it. The
-// file appears when it is whole; one that is there is replaced.
+// Save writes the default node image to a file, for a machine without a registry, and returns the name of the image.
+// The engine (see engine.Find) must have the image. Save replaces an existing file in one step.
 func Save(ctx context.Context, name, path string) (image string, err error) {
 	e, err := engine.Find(ctx, name)
 	if err == nil {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/deploy"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/incluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
@@ -24,9 +23,8 @@ const (
 	pingTime = time.Second
 )
 
-// Admit gives the module controller its rights, and writes its kubeconfig: it comes as the
-// administrator and acts as the user of its own rights, so it has no others, and the cluster signs
-// no certificate for it.
+// Admit gives the module controller its permissions, and writes its kubeconfig: the administrator's, which impersonates
+// the user with these permissions.
 func (p *Provider) Admit(ctx context.Context) error {
 	objects, err := deploy.Objects()
 	if err != nil {
@@ -51,9 +49,8 @@ func (p *Provider) Admit(ctx context.Context) error {
 // Dismiss does nothing: the cluster goes with the sandbox.
 func (p *Provider) Dismiss(context.Context, map[string]bool) error { return nil }
 
-// Sweep removes what a daemon that ended without a word has left in the cluster: the
-// controller, and the Nodes of its bases, with their Pods. A base from outside gets a new Node when it
-// next says something.
+// Sweep removes the controllers that a killed daemon has left in the cluster, and the Nodes of its bases with their
+// Pods. A base outside the sandbox gets a new Node with its next heartbeat.
 func (p *Provider) Sweep(ctx context.Context) error {
 	if err := incluster.Remove(ctx, p.config); err != nil {
 		return err
@@ -92,38 +89,37 @@ func (p *Provider) writeClientCA() {
 	p.kubeletClientCA = path
 }
 
-// Guard keeps DaemonSets that are made or changed later off the Nodes of bases. It blocks until ctx
-// ends. Those that came while nobody guarded are kept off when it is called again. Call it when the
-// API Answers.
+// Guard keeps DaemonSets off the Nodes of bases, also those that were created before it was called. It blocks until ctx
+// ends.
 func (p *Provider) Guard(ctx context.Context) error {
 	newGuard(p.client, p.o.Logger).run(ctx)
 	return nil
 }
 
 // Part shows the cluster as one component.
-func (p *Provider) Part() component.Part { return part{p} }
+func (p *Provider) Part() supervise.Part { return part{p} }
 
 func (p *Provider) dir() state.Dir { return state.Dir(p.o.Dir) }
 
 type part struct{ p *Provider }
 
 // Components reports whether the cluster's API answers.
-func (x part) Components(ctx context.Context) []component.Component {
+func (x part) Components(ctx context.Context) []supervise.Component {
 	ctx, cancel := context.WithTimeoutCause(ctx, pingTime, fmt.Errorf("not within %s", pingTime))
 	defer cancel()
-	c := component.Component{Name: Component, State: string(supervise.Running), Ready: true}
+	c := supervise.Component{Name: Component, State: supervise.Running, Ready: true}
 	if _, err := cluster.ServerVersion(ctx, x.p.config); err != nil {
-		c.State, c.Ready, c.Reason = string(supervise.Exited), false, err.Error()
+		c.State, c.Ready, c.Reason = supervise.Exited, false, err.Error()
 	}
-	return []component.Component{c}
+	return []supervise.Component{c}
 }
 
 // Act refuses: the engine is the one to tell.
-func (x part) Act(_ context.Context, name string, action component.Action) error {
+func (x part) Act(_ context.Context, name string, action supervise.Action) error {
 	if name != Component {
-		return fmt.Errorf("%s: %w", name, component.ErrUnknown)
+		return fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
 	}
-	return component.Refuse("%s cannot be told to %s: its nodes are containers; tell your container engine to stop, start or pause them", name, action)
+	return supervise.Refuse("%s cannot be told to %s: its nodes are containers; tell your container engine to stop, start or pause them", name, action)
 }
 
 // Down is empty: an up does not start a cluster again.

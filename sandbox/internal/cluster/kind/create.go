@@ -107,9 +107,8 @@ func (p *Provider) delete(ctx context.Context) error {
 	return nil
 }
 
-// kill ends the containers where the engine would ask them to end before it removes them: podman
-// gives each ten seconds, which a node takes. What cannot be killed has ended, or its removal
-// tells.
+// kill ends the containers in podman, which would otherwise wait ten seconds for each before it removes them. It
+// ignores errors: the removal fails if a container still runs.
 func (p *Provider) kill(ctx context.Context) {
 	if p.engine.Command != engine.Podman {
 		return
@@ -183,9 +182,8 @@ var componentArgs = []struct{ component, flag, value string }{
 	{"scheduler", "leader-elect", "false"},
 }
 
-// restartPeriodSince is the version of Kubernetes since which a kubelet can be told not to wait
-// longer and longer before it starts a container again: who kills the controller ten times wants to
-// see it come back ten times.
+// restartPeriodSince is the first version of Kubernetes with a setting for the longest back-off of container restarts.
+// A scenario may kill the controller ten times.
 var restartPeriodSince = version.MustParseSemantic("v1.35.0")
 
 // versionOf is the version of Kubernetes in an image, by its tag; nil if that tells none.
@@ -198,10 +196,8 @@ func versionOf(image string) *version.Version {
 	return v
 }
 
-// kubeadmPatches sets componentArgs, and what makes a cluster faster, in both versions of kubeadm's
-// configuration, which write flags differently; kind takes one of them by the node's version of
-// Kubernetes. A durable etcd waits for the disk. The older version knows no keys but those of RSA,
-// which take a second or two to make.
+// kubeadmPatches sets componentArgs, and faster settings, in both versions of kubeadm's configuration; kind uses the
+// one for its version of Kubernetes. The older version supports only RSA keys, which take a second or two to generate.
 func kubeadmPatches(durable bool) []string {
 	type m = map[string]any
 	list, dictionary := m{"encryptionAlgorithm": "ECDSA-P256"}, m{}

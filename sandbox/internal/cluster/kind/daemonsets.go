@@ -30,17 +30,13 @@ var notABase = corev1.NodeSelectorRequirement{
 	Key: labels.Component, Operator: corev1.NodeSelectorOpNotIn, Values: []string{labels.Vnode},
 }
 
-// guard keeps DaemonSets that tolerate everything off the Nodes of bases. No kubelet would run
-// their Pods there: they would be Pending for ever, and no rollout of them would end. A DaemonSet
-// of modules is meant for bases and left alone.
+// guard keeps DaemonSets that tolerate everything off the Nodes of bases, except DaemonSets of modules. Without a
+// kubelet, their Pods would stay Pending and their rollouts would never end.
 //
-// A DaemonSet that comes while bases are there may have Pods on them before it is kept off. Its
-// controller deletes those, but a deletion waits for a kubelet to confirm it, which no base has. So
+// A new DaemonSet may already have Pods on bases. Its controller deletes them, but no kubelet confirms the deletion, so
 // the guard removes them from the API.
 //
-// A policy in the cluster would do it at admission, and without a daemon. But
-// MutatingAdmissionPolicy is served by default only since Kubernetes 1.36, and --k8s-version takes
-// older ones.
+// A MutatingAdmissionPolicy could do this, but it is served by default only since Kubernetes 1.36.
 type guard struct {
 	client kubernetes.Interface
 	log    *slog.Logger
@@ -196,8 +192,6 @@ func choosesBases(spec *corev1.PodSpec) bool {
 	})
 }
 
-// required returns the conditions on a Pod's Node, one of which must hold; nil means that any Node
-// will do.
 func required(spec *corev1.PodSpec) []corev1.NodeSelectorTerm {
 	if a := spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms

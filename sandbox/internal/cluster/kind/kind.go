@@ -3,7 +3,6 @@ package kind
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -68,13 +67,11 @@ type Options struct {
 //	after all Steps       Cluster, Gateway, Launch, GuardNodes,
 //	                      KillContainer, PauseContainer, ResumeContainer
 //
-// What follows all Steps, and Load beside the other Steps, may be called concurrently. Steps are
-// run in order and by one goroutine; then Rest, beside whatever uses the cluster. Down ends it,
-// whatever was run before.
+// Run the Steps in order, in one goroutine. The methods after all Steps, and Load during the Steps, may be called
+// concurrently. Down may be called at any time.
 type Provider struct {
 	o    Options
 	name string
-	note func(string)
 
 	engine *engine.Engine
 	kind   *kindcluster.Provider
@@ -86,7 +83,6 @@ type Provider struct {
 
 	config  *rest.Config
 	client  kubernetes.Interface
-	context string
 	version string
 	gateway string
 	// authority signs what this machine serves to the cluster.
@@ -97,14 +93,11 @@ type Provider struct {
 func New(o Options) (*Provider, error) {
 	o.Nodes = cmp.Or(o.Nodes, 1)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	p := &Provider{o: o, name: namePrefix + o.Owner.Sandbox, note: o.Note}
-	if p.note == nil {
-		p.note = func(string) {}
+	if o.Note == nil {
+		o.Note = func(string) {}
 	}
-	switch {
-	case o.Owner.Sandbox == "" || o.Dir == "" || o.Kubeconfig == "" || o.LogDir == "":
-		return nil, errors.New("kind cluster: Sandbox, Dir, Kubeconfig and LogDir are required")
-	case len(p.name) > maxName:
+	p := &Provider{o: o, name: namePrefix + o.Owner.Sandbox}
+	if len(p.name) > maxName {
 		return nil, fmt.Errorf("the sandbox's name %q is too long for a kind cluster: take at most %d characters", o.Owner.Sandbox, maxName-len(namePrefix))
 	}
 	var err error
@@ -112,9 +105,8 @@ func New(o Options) (*Provider, error) {
 	return p, err
 }
 
-// Steps bring the cluster up: the engine answers, and has the image of the nodes (only a missing
-// image is written); the cluster is there, and its API answers; the cluster bears the sandbox's
-// mark, and bases may come; its nodes get Ready.
+// Steps bring the cluster up: find the engine and the node image, create the cluster, mark it, prepare it for bases,
+// and wait for its nodes.
 func (p *Provider) Steps() cluster.Steps {
 	return cluster.Steps{
 		Prepare: []cluster.Step{{Name: "Asking the container engine", Run: p.prepare, Undo: p.Down}},
@@ -128,9 +120,7 @@ func (p *Provider) Steps() cluster.Steps {
 
 // Cluster describes the running cluster.
 func (p *Provider) Cluster() *cluster.Cluster {
-	return &cluster.Cluster{
-		Sandbox: p.o.Owner.Sandbox, Kubeconfig: p.o.Kubeconfig, Context: p.context, Config: p.config, Version: p.version,
-	}
+	return &cluster.Cluster{Kubeconfig: p.o.Kubeconfig, Config: p.config, Version: p.version}
 }
 
 // prepare finds the engine, what it has of the cluster, and the image for a new one.
@@ -139,7 +129,7 @@ func (p *Provider) prepare(ctx context.Context) error {
 		return err
 	}
 	if p.o.Engine != "" && p.o.Engine != p.engine.Command {
-		p.note(fmt.Sprintf("kind cluster %s of this sandbox is in %s; one in %s takes a down first", p.name, p.engine.Command, p.o.Engine))
+		p.o.Note(fmt.Sprintf("kind cluster %s of this sandbox is in %s; one in %s takes a down first", p.name, p.engine.Command, p.o.Engine))
 	}
 	if err := p.checkOwner(ctx); err != nil || p.adopt {
 		return err
@@ -200,7 +190,6 @@ func (p *Provider) connect() error {
 	if err != nil {
 		return fmt.Errorf("reading back the kubeconfig: %w", err)
 	}
-	p.context = raw.CurrentContext
 	config, err := clientcmd.NewDefaultClientConfig(*raw, &clientcmd.ConfigOverrides{}).ClientConfig()
 	if err != nil {
 		return fmt.Errorf("reading back the kubeconfig: %w", err)
@@ -258,7 +247,6 @@ func poll(ctx context.Context, done func(context.Context) error) error {
 	}
 }
 
-// nodes lists the nodes that are no bases.
 func (p *Provider) nodes(ctx context.Context) ([]corev1.Node, error) {
 	list, err := p.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: labels.Component + "!=" + labels.Vnode})
 	if err != nil {

@@ -15,11 +15,9 @@ import (
 // launched is where a program lies in a node.
 const launched = "/usr/local/bin/koupsandbox"
 
-// Launch copies a program of this machine into the node of the control plane and starts it there,
-// in the network of the node, where Services lead as they do for every Pod. The program must be one
-// for Linux without libraries, and call stdio.Serve; what it has to say goes to stderr. Launch
-// blocks until it is started, or ctx ends, which does not end the program later on. Call it after
-// Steps; it may be called concurrently.
+// Launch copies a program into the node of the control plane and starts it there, in the network of the node. It must
+// be a static program for Linux that calls stdio.Serve. Its standard error goes to stderr. The end of ctx does not end
+// the program after Launch has returned. Call Launch after Steps; it may be called concurrently.
 func (p *Provider) Launch(ctx context.Context, program string, stderr io.Writer, args ...string) (*stdio.Process, error) {
 	if err := image.IsStatic(program); err != nil {
 		return nil, fmt.Errorf("%s cannot run in a node: %w; build it with: make build", program, err)

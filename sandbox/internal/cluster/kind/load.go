@@ -12,9 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
 
-// Load gives an image to every node; Pods that name it must not pull it. Call it after the first of
-// Steps, beside the others: it waits until the nodes can take it, which is long before the API
-// answers.
+// Load loads an image into every node. Pods must not pull it. It waits for the container runtimes of the nodes. Call it
+// after Steps.Prepare, also during the other steps.
 func (p *Provider) Load(ctx context.Context, i *image.Image) error {
 	list, err := p.awaitNodes(ctx)
 	if err != nil {

@@ -128,7 +128,6 @@ func (p *Provider) route(ctx context.Context) error {
 	return nil
 }
 
-// address of a node in the engine's network.
 func address(n corev1.Node) string {
 	for _, a := range n.Status.Addresses {
 		if a.Type == corev1.NodeInternalIP {

@@ -26,11 +26,11 @@ func (p *Provider) chooseImage(ctx context.Context) error {
 	if image != "" {
 		p.image = image
 		if short(image) != short(candidates[0]) {
-			p.note(fmt.Sprintf("the nodes are made of %s, which is at hand; %s is not", image, short(candidates[0])))
+			p.o.Note(fmt.Sprintf("the nodes are made of %s, which is at hand; %s is not", image, short(candidates[0])))
 		}
 		return nil
 	}
-	p.note(fmt.Sprintf("downloading the node image %s", short(candidates[0])))
+	p.o.Note(fmt.Sprintf("downloading the node image %s", short(candidates[0])))
 	if _, err := p.engine.Run(ctx, "pull", "--quiet", candidates[0]); err != nil {
 		return fmt.Errorf("the node image cannot be had: %w\nname one that is at hand with --image, or build one without a registry: make node-image", err)
 	}

@@ -21,7 +21,7 @@ func TestChooseNamesImagesOfPodmanInFull(t *testing.T) {
 "image exists") [ "$3" = localhost/`+OwnImage+`:v1.36.3 ];;
 esac`)
 	for given, want := range map[string]string{"": "localhost/" + OwnImage + ":v1.36.3", "elsewhere:1": "elsewhere:1"} {
-		p := &Provider{o: Options{Image: given}, engine: &engine.Engine{Command: engine.Podman, Architecture: "amd64"}, note: func(string) {}}
+		p := &Provider{o: Options{Image: given, Note: func(string) {}}, engine: &engine.Engine{Command: engine.Podman, Architecture: "amd64"}}
 		if err := p.chooseImage(t.Context()); err != nil || p.image != want {
 			t.Errorf("of image %q: %q, error %v; want %q", given, p.image, err, want)
 		}
@@ -84,8 +84,8 @@ func TestChoose(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			enginetest.Fake(t, "docker", tc.script)
 			var notes []string
-			p := &Provider{o: tc.options, engine: &engine.Engine{Command: "docker", Architecture: "amd64"},
-				note: func(text string) { notes = append(notes, text) }}
+			tc.options.Note = func(text string) { notes = append(notes, text) }
+			p := &Provider{o: tc.options, engine: &engine.Engine{Command: "docker", Architecture: "amd64"}}
 			err := p.chooseImage(t.Context())
 			if got := fmt.Sprint(err); tc.err == "" && err != nil || tc.err != "" && got != tc.err {
 				t.Errorf("error %v\n want %s", err, tc.err)

@@ -81,7 +81,7 @@ func (p *Provider) checkOwner(ctx context.Context) error {
 		return err
 	}
 	if note != nil && !note.Complete {
-		p.note(fmt.Sprintf("an earlier up left half of kind cluster %s behind; it is removed and made anew", p.name))
+		p.o.Note(fmt.Sprintf("an earlier up left half of kind cluster %s behind; it is removed and made anew", p.name))
 		return p.delete(ctx)
 	}
 	limit := answerTime
@@ -99,7 +99,7 @@ func (p *Provider) checkOwner(ctx context.Context) error {
 		return fmt.Errorf("kind cluster %s: %w", p.name, err)
 	case err == nil && marked:
 		p.owned, p.adopt = true, true
-		p.note(fmt.Sprintf("kind cluster %s is there and is used as it is", p.name))
+		p.o.Note(fmt.Sprintf("kind cluster %s is there and is used as it is", p.name))
 		return p.connect()
 	case note != nil:
 		return fmt.Errorf("kind cluster %s of this sandbox no longer answers (%s): remove it with koupsandbox down, then bring it up again", p.name, p.noMark(err))

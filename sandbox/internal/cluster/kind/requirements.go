@@ -53,9 +53,8 @@ const (
 	minInotify = 512
 )
 
-// scarceInotify says, after a creation has failed, that the machine has few watchers of files: the
-// commonest reason why a further cluster does not start, which none of its logs names plainly. A
-// limit that cannot be read is none.
+// scarceInotify returns an error if the machine has few inotify instances, the most common reason why another cluster
+// does not start. It returns nil if the limit cannot be read.
 func scarceInotify(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {

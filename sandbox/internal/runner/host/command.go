@@ -65,18 +65,9 @@ func (c *Command) write(i Instance, files map[string]string) error {
 func (c *Command) files(i Instance) string { return filepath.Join(string(c.Dir), "files", i.Name) }
 
 func (c *Command) fill(i Instance) (*v1alpha1.ControllerProcess, error) {
-	host, text, err := net.SplitHostPort(c.Broker.Addr())
-	if err != nil {
-		return nil, fmt.Errorf("reading the broker's address: %w", err)
-	}
-	brokerPort, err := strconv.Atoi(text)
-	if err != nil {
-		return nil, fmt.Errorf("reading the broker's address: %w", err)
-	}
-	heartbeats, err := strconv.Atoi(portOf(i.Heartbeats))
-	if err != nil {
-		return nil, fmt.Errorf("reading the address for heartbeats: %w", err)
-	}
+	host, _, _ := net.SplitHostPort(c.Broker.Addr())       // the address of a listener
+	brokerPort, _ := strconv.Atoi(portOf(c.Broker.Addr())) // as above
+	heartbeats, _ := strconv.Atoi(portOf(i.Heartbeats))
 	login := c.Broker.Controller()
 	return i.Config.Process(v1alpha1.ControllerValues{
 		Kubeconfig: cmp.Or(i.Kubeconfig, c.Kubeconfig),

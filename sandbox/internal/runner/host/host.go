@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
@@ -44,6 +43,7 @@ type Options struct {
 
 // Runner runs module controllers as processes of this machine. Ensure and End must not be called concurrently.
 type Runner struct {
+	supervise.Processes
 	o Options
 
 	mu       sync.Mutex
@@ -65,7 +65,14 @@ type replica struct {
 }
 
 // New returns a runner without controllers.
-func New(o Options) *Runner { return &Runner{o: o, numbers: map[string]int{}} }
+func New(o Options) *Runner {
+	mine := func(name string) bool {
+		rest, found := strings.CutPrefix(name, runner.Name)
+		number, err := strconv.Atoi(strings.TrimPrefix(rest, "-"))
+		return found && (rest == "" || err == nil && name == runner.NameOf(number))
+	}
+	return &Runner{o: o, numbers: map[string]int{}, Processes: supervise.Processes{Supervisor: o.Supervisor, Mine: mine}}
+}
 
 // Start blocks until ctx ends.
 func (r *Runner) Start(ctx context.Context) error {
@@ -104,7 +111,7 @@ func (r *Runner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
 func (r *Runner) resize(ctx context.Context, want int) ([]*replica, error) {
 	replicas := r.list()
 	for _, x := range replicas[min(want, len(replicas)):] {
-		if err := r.o.Supervisor.Remove(ctx, x.name); err != nil {
+		if err := r.Supervisor.Remove(ctx, x.name); err != nil {
 			return nil, err
 		}
 		r.o.Heartbeats(x.name, "")
@@ -140,7 +147,7 @@ func (r *Runner) Replica(clientID string) int {
 }
 
 func (r *Runner) runs(ctx context.Context, name string) bool {
-	all := r.o.Supervisor.Status(ctx, func(n string) bool { return n == name })
+	all := r.Supervisor.Status(ctx, func(n string) bool { return n == name })
 	return len(all) == 1 && all[0].State == supervise.Running
 }
 
@@ -150,12 +157,12 @@ func (x *replica) has(settings any) bool {
 	return reflect.DeepEqual(settings, x.settings)
 }
 
-// start starts a controller anew and waits until it is ready.
+// start starts a controller again and waits until it is ready.
 func (r *Runner) start(ctx context.Context, x *replica, instance Instance, settings any) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.instance, x.settings = instance, nil
-	if err := r.o.Supervisor.Stop(ctx, x.name); err != nil {
+	if err := r.Supervisor.Stop(ctx, x.name); err != nil {
 		return err
 	}
 	for attempt := 1; ; attempt++ {
@@ -168,7 +175,7 @@ func (r *Runner) start(ctx context.Context, x *replica, instance Instance, setti
 		if err != nil {
 			return err
 		}
-		if err := r.o.Supervisor.Start(ctx, spec); err != nil {
+		if err := r.Supervisor.Start(ctx, spec); err != nil {
 			return err
 		}
 		heartbeats := instance.Heartbeats
@@ -176,10 +183,8 @@ func (r *Runner) start(ctx context.Context, x *replica, instance Instance, setti
 			heartbeats += "/" + r.o.Token
 		}
 		r.o.Heartbeats(x.name, heartbeats)
-		err = r.o.Supervisor.WaitReady(ctx, x.name)
-		var notReady *supervise.NotReadyError
-		exited := errors.As(err, &notReady) && notReady.Exited
-		if !exited || !taken(addrs) && !supervise.PortTaken(err) || attempt == portAttempts {
+		err = r.Supervisor.WaitReady(ctx, x.name)
+		if attempt == portAttempts || !supervise.PortTaken(err, addrs...) {
 			if err == nil {
 				x.settings = settings
 			}
@@ -196,37 +201,21 @@ func (r *Runner) End(ctx context.Context, abruptly bool) error {
 	for i, x := range replicas {
 		ending.Go(func() {
 			if abruptly {
-				if err := r.o.Supervisor.Kill(x.name); !errors.Is(err, supervise.ErrUnknown) {
+				if err := r.Supervisor.Kill(x.name); !errors.Is(err, supervise.ErrUnknown) {
 					errs[i] = err
 				}
 			}
-			errs[i] = errors.Join(errs[i], r.o.Supervisor.Stop(ctx, x.name))
+			errs[i] = errors.Join(errs[i], r.Supervisor.Stop(ctx, x.name))
 		})
 	}
 	ending.Wait()
 	return errors.Join(errs...)
 }
 
-// Part shows the processes.
-func (r *Runner) Part() component.Part {
-	return &part{r: r, Processes: component.Processes{Supervisor: r.o.Supervisor, Mine: func(name string) bool {
-		rest, found := strings.CutPrefix(name, runner.Name)
-		number, err := strconv.Atoi(strings.TrimPrefix(rest, "-"))
-		return found && (rest == "" || err == nil && name == runner.NameOf(number))
-	}}}
-}
-
-// part is the Part of a Runner.
-type part struct {
-	component.Processes
-	r *Runner
-}
-
-// Act is that of component.Part. A controller whose port somebody else has taken while it was down
-// gets others.
-func (p *part) Act(ctx context.Context, name string, action component.Action) error {
-	err := p.Processes.Act(ctx, name, action)
-	replicas := p.r.list()
+// Act implements supervise.Part. A controller whose port another process has taken in the meantime gets other ports.
+func (r *Runner) Act(ctx context.Context, name string, action supervise.Action) error {
+	err := r.Processes.Act(ctx, name, action)
+	replicas := r.list()
 	i := slices.IndexFunc(replicas, func(x *replica) bool { return x.name == name })
 	if i < 0 || !supervise.PortTaken(err) {
 		return err
@@ -235,7 +224,7 @@ func (p *part) Act(ctx context.Context, name string, action component.Action) er
 	x.mu.Lock()
 	instance, settings := x.instance, x.settings
 	x.mu.Unlock()
-	return p.r.start(ctx, x, instance, settings)
+	return r.start(ctx, x, instance, settings)
 }
 
 func portOf(addr string) string {

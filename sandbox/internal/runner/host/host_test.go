@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
@@ -146,13 +145,13 @@ func TestPortTakenWhileItWasDown(t *testing.T) {
 	check.Must(t, r.Ensure(ctx, v1alpha1.Controller{Replicas: &one}))
 	for range 2 { // also where it was started elsewhere before
 		before := h.started[len(h.started)-1]
-		for _, action := range []component.Action{component.Kill, component.Stop} { // the second waits for its end
-			check.Must(t, r.Part().Act(ctx, before.Name, action))
+		for _, action := range []supervise.Action{supervise.Kill, supervise.Stop} { // the second waits for its end
+			check.Must(t, r.Act(ctx, before.Name, action))
 		}
 		l, err := net.Listen("tcp", before.Health)
 		check.Must(t, err)
 		t.Cleanup(func() { _ = l.Close() }) // nobody reads from it
-		check.Must(t, r.Part().Act(ctx, before.Name, component.Start))
+		check.Must(t, r.Act(ctx, before.Name, supervise.Start))
 		after := h.started[len(h.started)-1]
 		if after.Health == before.Health || heartbeats[after.Name] != after.Heartbeats+"/secret" {
 			t.Errorf("its health is at %s, was at %s; heartbeats go to %v", after.Health, before.Health, heartbeats)
@@ -164,7 +163,7 @@ func TestPortTakenWhileItWasDown(t *testing.T) {
 	}
 }
 
-// A controller with APIView is started anew with the kubeconfig that leads it through the proxy, and
+// A controller with APIView is started again with the kubeconfig that leads it through the proxy, and
 // again without.
 func TestAPIView(t *testing.T) {
 	dir := t.TempDir()

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/port"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
 // probeTimeout bounds one question: a paused process never answers.
@@ -43,7 +43,7 @@ func answers(url string) func(context.Context) error {
 func freePorts(host string, count int) ([]string, error) {
 	var addrs []string
 	for range count {
-		l, err := port.Listen(net.JoinHostPort(host, "0"))
+		l, err := supervise.Listen(net.JoinHostPort(host, "0"))
 		if err != nil {
 			return nil, err
 		}
@@ -51,15 +51,4 @@ func freePorts(host string, count int) ([]string, error) {
 		addrs = append(addrs, l.Addr().String())
 	}
 	return addrs, nil
-}
-
-func taken(addrs []string) bool {
-	for _, addr := range addrs {
-		l, err := net.Listen("tcp", addr)
-		if err != nil {
-			return true
-		}
-		_ = l.Close() // as above
-	}
-	return false
 }

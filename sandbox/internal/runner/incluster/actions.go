@@ -3,6 +3,7 @@ package incluster
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,90 +12,110 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-const (
-	// removePoll is between two looks whether a Deployment is gone.
-	removePoll = 100 * time.Millisecond
-)
+// removePoll is the time between two checks whether a Deployment is removed.
+const removePoll = 100 * time.Millisecond
 
-// Find returns the number of a controller by its name or that of its Pod. Supervise.ErrUnknown,
-// wrapped, says that there is none.
-func (c *Controller) Find(component string) (number int, err error) {
-	for _, r := range c.Replicas() {
-		if component == runner.NameOf(r.Number) || component == r.Pod {
-			return r.Number, nil
+// Components implements supervise.Part.
+func (c *Runner) Components(context.Context) []supervise.Component {
+	var all []supervise.Component
+	for _, x := range c.Replicas() {
+		all = append(all, supervise.Component{
+			Name: runner.NameOf(x.Number), State: x.State, Ready: x.Ready, Reason: x.Reason, Pod: x.Pod, StartedAt: x.Since, Log: c.o.Log,
+		})
+	}
+	return all
+}
+
+// Down names the controllers that are neither ready nor paused.
+func (c *Runner) Down(context.Context) []string {
+	var names []string
+	for _, x := range c.Replicas() {
+		if !x.Ready && x.State != supervise.Paused {
+			names = append(names, runner.NameOf(x.Number))
 		}
 	}
-	return 0, fmt.Errorf("%s: %w", component, supervise.ErrUnknown)
+	return names
 }
 
-// replica returns how a controller is now.
-func (c *Controller) replica(number int) (Replica, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if number < 1 || number > len(c.replicas) {
-		return Replica{}, fmt.Errorf("%s: %w", runner.NameOf(number), supervise.ErrUnknown)
+// Act implements supervise.Part. name is the name of a component or of its Pod.
+func (c *Runner) Act(ctx context.Context, name string, action supervise.Action) error {
+	all := c.Replicas()
+	i := slices.IndexFunc(all, func(x Replica) bool { return name == runner.NameOf(x.Number) || name != "" && name == x.Pod })
+	if i < 0 {
+		return fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
 	}
-	return c.replicas[number-1], nil
+	x := all[i]
+	switch action {
+	case supervise.Kill:
+		return c.kill(ctx, x)
+	case supervise.Pause:
+		return c.pause(ctx, x)
+	case supervise.Resume:
+		return c.resume(ctx, x)
+	case supervise.Stop:
+		return c.stop(ctx, x)
+	case supervise.Start:
+		return c.startAgain(ctx, x)
+	default:
+		return c.restart(ctx, x)
+	}
 }
 
-// Kill ends a controller's process as kill -9 would, in its Pod, where the kubelet starts it again.
-// One that does not run is fine.
-func (c *Controller) Kill(ctx context.Context, number int) error {
-	r, err := c.replica(number)
-	if err != nil || r.State == supervise.Exited {
-		return err
-	}
-	if c.shared() {
-		return notOurs(runner.NameOf(number), component.Kill)
-	}
-	if err := c.o.Containers.KillContainer(ctx, r.node, r.container); err != nil {
-		return fmt.Errorf("killing %s: %w", runner.NameOf(number), err)
-	}
-	c.mark(r.container, markKilled)
-	return nil
-}
-
-// Pause freezes a controller. Its probes fail then, so that its kubelet kills it after half a minute.
-func (c *Controller) Pause(ctx context.Context, number int) error {
-	r, err := c.replica(number)
+// kill ends the process of a controller as kill -9 would. The kubelet starts it again.
+func (c *Runner) kill(ctx context.Context, x Replica) error {
 	switch {
-	case err != nil:
-		return err
-	case r.State == supervise.Exited:
-		return fmt.Errorf("pausing %s: it does not run", runner.NameOf(number))
-	case r.State == supervise.Paused:
+	case x.State == supervise.Exited:
 		return nil
 	case c.shared():
-		return notOurs(runner.NameOf(number), component.Pause)
+		return notOurs(x, supervise.Kill)
 	}
-	if err := c.o.Containers.PauseContainer(ctx, r.node, r.container); err != nil {
-		return fmt.Errorf("pausing %s: %w", runner.NameOf(number), err)
+	if err := c.o.Own.Nodes.KillContainer(ctx, x.node, x.container); err != nil {
+		return fmt.Errorf("killing %s: %w", runner.NameOf(x.Number), err)
 	}
-	c.mark(r.container, markPaused)
+	c.mark(x.container, markKilled)
 	return nil
 }
 
-// Resume lets a controller go on; one that is not paused, or that its kubelet has started again
-// in the meantime, is fine.
-func (c *Controller) Resume(ctx context.Context, number int) error {
-	r, err := c.replica(number)
-	if err != nil || r.State != supervise.Paused {
-		return err
+// pause freezes a controller. Its probes fail then, so that the kubelet kills it after half a minute.
+func (c *Runner) pause(ctx context.Context, x Replica) error {
+	switch {
+	case x.State == supervise.Exited:
+		return fmt.Errorf("pausing %s: it does not run", runner.NameOf(x.Number))
+	case x.State == supervise.Paused:
+		return nil
+	case c.shared():
+		return notOurs(x, supervise.Pause)
 	}
-	if err := c.o.Containers.ResumeContainer(ctx, r.node, r.container); err != nil {
-		return fmt.Errorf("resuming %s: %w", runner.NameOf(number), err)
+	if err := c.o.Own.Nodes.PauseContainer(ctx, x.node, x.container); err != nil {
+		return fmt.Errorf("pausing %s: %w", runner.NameOf(x.Number), err)
 	}
-	c.mark(r.container, 0)
+	c.mark(x.container, markPaused)
+	return nil
+}
+
+// notOurs refuses an action on a container of an existing cluster.
+func notOurs(x Replica, action supervise.Action) error {
+	return supervise.Refuse("%s cannot be told to %s: the nodes of this cluster are not the sandbox's; stop, start and restart work there",
+		runner.NameOf(x.Number), action)
+}
+
+func (c *Runner) resume(ctx context.Context, x Replica) error {
+	if x.State != supervise.Paused {
+		return nil
+	}
+	if err := c.o.Own.Nodes.ResumeContainer(ctx, x.node, x.container); err != nil {
+		return fmt.Errorf("resuming %s: %w", runner.NameOf(x.Number), err)
+	}
+	c.mark(x.container, 0)
 	return nil
 }
 
 // mark notes what was done to a container; 0 = nothing any more.
-func (c *Controller) mark(container string, m mark) {
+func (c *Runner) mark(container string, m mark) {
 	c.mu.Lock()
 	for _, p := range podsOf(c.pods) {
 		if id := statusOf(p).ContainerID; containerID(id) == container {
@@ -109,75 +130,64 @@ func (c *Controller) mark(container string, m mark) {
 	c.refresh()
 }
 
-// Stop scales the Deployment of a controller to 0, and blocks until its Pod has ended. It returns nil if the
-// controller is stopped already.
-func (c *Controller) Stop(ctx context.Context, number int) error {
-	r, err := c.replica(number)
-	if err != nil || r.stopped {
+// stop scales the Deployment of a controller to 0, and blocks until its Pod has ended.
+func (c *Runner) stop(ctx context.Context, x Replica) error {
+	if x.stopped {
+		return nil
+	}
+	if err := c.resume(ctx, x); err != nil { // so that it can end gracefully
 		return err
 	}
-	if err := c.Resume(ctx, number); err != nil { // so that it can end well
-		return err
-	}
-	if err := c.scale(ctx, number, true); err != nil {
+	if err := c.scale(ctx, x.Number, true); err != nil {
 		return err
 	}
 	return c.until(ctx, func() (string, error) {
-		if p := c.replicas[number-1].Pod; p != "" {
-			return fmt.Sprintf("Pod %s of %s has not ended", p, runner.NameOf(number)), nil
+		if p := c.replicas[x.Number-1].Pod; p != "" {
+			return fmt.Sprintf("Pod %s of %s has not ended", p, runner.NameOf(x.Number)), nil
 		}
 		return "", nil
 	})
 }
 
-// StartAgain brings back a controller that was stopped or killed, and blocks until it is ready. It
-// does not wait for the kubelet, which starts a container that ends often later and later: its Pod
-// is replaced. One that runs is fine.
-func (c *Controller) StartAgain(ctx context.Context, number int) error {
-	r, err := c.replica(number)
-	if err != nil {
-		return err
-	}
-	if r.stopped {
-		if err := c.scale(ctx, number, false); err != nil {
+// startAgain starts a controller that was stopped or killed, and blocks until it is ready. It replaces a Pod whose
+// container the kubelet starts only after a back-off.
+func (c *Runner) startAgain(ctx context.Context, x Replica) error {
+	if x.stopped {
+		if err := c.scale(ctx, x.Number, false); err != nil {
 			return err
 		}
 	}
 	return c.until(ctx, func() (string, error) {
-		if r := c.replicas[number-1]; r.State != supervise.Paused {
-			return c.ready(r)
+		if now := c.replicas[x.Number-1]; now.State != supervise.Paused {
+			return c.ready(now)
 		}
 		return "", nil
 	})
 }
 
-// Restart replaces the Pod of a controller and blocks until the new one is ready.
-func (c *Controller) Restart(ctx context.Context, number int) error {
-	if err := c.Resume(ctx, number); err != nil { // as in Stop
+// restart replaces the Pod of a controller and blocks until the new one is ready.
+func (c *Runner) restart(ctx context.Context, x Replica) error {
+	if err := c.resume(ctx, x); err != nil { // as in stop
 		return err
 	}
-	r, err := c.replica(number)
-	if err != nil {
-		return err
-	}
-	if r.Pod != "" {
-		if err := c.deletePod(ctx, r.Pod, gracePeriod); err != nil {
+	if x.Pod != "" {
+		if err := c.deletePod(ctx, x.Pod, gracePeriod); err != nil {
+			return err
+		}
+		if err := c.until(ctx, func() (string, error) {
+			if c.replicas[x.Number-1].Pod == x.Pod {
+				return fmt.Sprintf("Pod %s of %s has not been replaced", x.Pod, runner.NameOf(x.Number)), nil
+			}
+			return "", nil
+		}); err != nil {
 			return err
 		}
 	}
-	if err := c.until(ctx, func() (string, error) {
-		if c.replicas[number-1].Pod == r.Pod && r.Pod != "" {
-			return fmt.Sprintf("Pod %s of %s has not been replaced", r.Pod, runner.NameOf(number)), nil
-		}
-		return "", nil
-	}); err != nil {
-		return err
-	}
-	return c.StartAgain(ctx, number)
+	return c.startAgain(ctx, x)
 }
 
 // scale stops a controller or brings it back.
-func (c *Controller) scale(ctx context.Context, number int, stop bool) error {
+func (c *Runner) scale(ctx context.Context, number int, stop bool) error {
 	c.mu.Lock()
 	if stop {
 		c.stopped[number] = true
@@ -200,7 +210,7 @@ func (c *Controller) scale(ctx context.Context, number int, stop bool) error {
 }
 
 // deletePod deletes a Pod with some seconds to end; one that is gone is fine.
-func (c *Controller) deletePod(ctx context.Context, pod string, grace int64) error {
+func (c *Runner) deletePod(ctx context.Context, pod string, grace int64) error {
 	err := c.client.CoreV1().Pods(namespace).Delete(ctx, pod, metav1.DeleteOptions{GracePeriodSeconds: &grace})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting Pod %s: %w", pod, err)
@@ -208,9 +218,8 @@ func (c *Controller) deletePod(ctx context.Context, pod string, grace int64) err
 	return nil
 }
 
-// Remove removes the controllers that an earlier sandbox has left in its cluster, and blocks until their Pods
-// have ended. Other controllers stay.
-func (c *Controller) Remove(ctx context.Context) error {
+// remove removes the controllers of the sandbox, and blocks until their Pods have ended.
+func (c *Runner) remove(ctx context.Context) error {
 	err := c.removeDeployments(ctx, 0)
 	if err == nil {
 		err = wait.PollUntilContextCancel(ctx, removePoll, true, func(ctx context.Context) (bool, error) {
@@ -225,7 +234,7 @@ func (c *Controller) Remove(ctx context.Context) error {
 }
 
 // removeDeployments removes the Deployments of the controllers above a number.
-func (c *Controller) removeDeployments(ctx context.Context, above int) error {
+func (c *Runner) removeDeployments(ctx context.Context, above int) error {
 	foreground := metav1.DeletePropagationForeground // the Pods before the Deployment
 	err := c.client.AppsV1().Deployments(namespace).DeleteCollection(ctx,
 		metav1.DeleteOptions{PropagationPolicy: &foreground}, metav1.ListOptions{LabelSelector: c.deployments(above)})
@@ -236,7 +245,7 @@ func (c *Controller) removeDeployments(ctx context.Context, above int) error {
 }
 
 // deployments selects the Deployments of the sandbox for the controllers above a number.
-func (c *Controller) deployments(above int) string {
+func (c *Runner) deployments(above int) string {
 	s := cluster.ManagedBy + "=" + cluster.MarkName + "," + numberLabel
 	if c.o.Owner != "" {
 		s += "," + cluster.SandboxLabel + "=" + c.o.Owner

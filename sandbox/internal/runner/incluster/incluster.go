@@ -3,17 +3,18 @@ package incluster
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
@@ -41,41 +43,55 @@ const (
 	backOffPatience = 4 * time.Second
 )
 
-// Options of a Controller.
+// Options of a Runner.
 type Options struct {
-	// Config reaches the cluster as an administrator. Required.
+	// Config has administrator access to the cluster. Required.
 	Config *rest.Config
-	// Containers reaches the containers of the Pods. nil = nobody does: the cluster is the user's. What
-	// is there is left as it is unless a sandbox has made it, nothing of it leads to this machine, and
-	// no controller can be killed or paused.
-	Containers Containers
-	// Owner is the value of cluster.SandboxLabel of the objects: state.Dir.Label. Required without Containers.
+	// Log is the file for the logs of the controllers: each line with the name of its Pod in front. Required for Start.
+	Log string
+	// Env is the environment of the bases and the controllers. Required for Ensure.
+	Env string
+	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller: state.Dir.ClientIDPrefix. Default: no prefix.
+	ClientIDPrefix string
+	// Owner is the value of cluster.SandboxLabel of the objects: state.Dir.Label. Required without Own.
 	Owner string
-	// Log gets every line that the Pods log, behind the Pod's name, each with one Write. Default:
-	// nobody gets them.
-	Log io.Writer
-	// Changed is told of every change of a controller, in order; it must not block, nor call the
-	// Controller. Default: nothing is reported.
-	Changed func(Change)
+	// Broker returns the broker. It is called when controllers start. Required for Ensure.
+	Broker func() (Broker, error)
+	// Own describes a cluster of the sandbox. Default: an existing cluster. In an existing cluster the Runner changes
+	// only objects that a sandbox has created, the nodes pull Image, the bases use MQTT, and logs, exec, kill and pause
+	// are not available.
+	Own *Own
+	// Image of the Pods. Required without Own; see also Load.
+	Image string
+	// Changed is called for every change of a controller, in order. It must not block, nor call the Runner. Required for
+	// Start.
+	Changed func(name string, state supervise.State, message string)
 }
 
-// Containers does to containers of a node what Kubernetes does not. An id is that of the container
-// runtime.
-type Containers interface {
-	// KillContainer ends a container as kill -9 would; one that has ended is fine.
-	KillContainer(ctx context.Context, node, id string) error
-	// PauseContainer freezes all processes of a container, until ResumeContainer.
-	PauseContainer(ctx context.Context, node, id string) error
-	ResumeContainer(ctx context.Context, node, id string) error
+// Own describes a cluster whose nodes are containers of this machine. All fields are required.
+type Own struct {
+	Nodes cluster.Nodes
+	// Proxy is the URL, with its password, of the HTTP proxy for commands to bases.
+	Proxy string
+	// KubeletClientCA is the file of the authority of the certificate with which the API server requests logs and exec.
+	KubeletClientCA string
+	// Serving issues a certificate for hosts.
+	Serving func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
+	// Heartbeats is called with the address at which a controller receives heartbeats over HTTP: host:port/token. addr is
+	// empty if the controller receives none.
+	Heartbeats func(controller, addr string)
 }
 
-// Controller runs module controllers in a cluster. Each has a Deployment with one Pod. Its methods may be called
-// concurrently; methods that wait need Start to run.
-type Controller struct {
+// Runner runs module controllers in a cluster. Each has a Deployment with one Pod. Ensure and End are called one after
+// the other. The other methods may be called concurrently. Methods that wait need Start to run.
+type Runner struct {
 	o       Options
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
-	// dial reports whether something listens; tests replace it.
+	log     io.Writer // for the lines of all Pods; Start opens it
+	kubelet Kubelet   // issued once, because another certificate would restart the Pods
+	token   string    // of heartbeats
+	// dial connects to an address for heartbeats; tests replace it.
 	dial func(ctx context.Context, addr string) error
 	kick chan struct{} // has room for one: the Pods have changed
 
@@ -87,12 +103,14 @@ type Controller struct {
 	ports    map[int]int32 // of the nodes, for heartbeats, by number
 	marks    map[string]mark
 	replicas []Replica     // by number, from 1
-	extra    int           // Pods that are none of these
+	extra    int           // other Pods
 	change   chan struct{} // closed at the next change
 }
 
+var _ supervise.Part = (*Runner)(nil)
+
 // New makes the clients. It does not call the cluster.
-func New(o Options) (*Controller, error) {
+func New(o Options) (*Runner, error) {
 	client, err := kubernetes.NewForConfig(o.Config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client of the cluster: %w", err)
@@ -101,24 +119,26 @@ func New(o Options) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client of the cluster: %w", err)
 	}
-	return newController(o, client, dyn), nil
+	return newRunner(o, client, dyn), nil
 }
 
-func newController(o Options, client kubernetes.Interface, dyn dynamic.Interface) *Controller {
-	if o.Log == nil {
-		o.Log = io.Discard
-	}
-	if o.Changed == nil {
-		o.Changed = func(Change) {}
-	}
-	return &Controller{
-		o: o, client: client, dynamic: dyn, dial: dial, kick: make(chan struct{}, 1), pods: cache.NewStore(cache.MetaNamespaceKeyFunc),
+func newRunner(o Options, client kubernetes.Interface, dyn dynamic.Interface) *Runner {
+	return &Runner{
+		o: o, client: client, dynamic: dyn, dial: dial, token: rand.Text(), kick: make(chan struct{}, 1), pods: cache.NewStore(cache.MetaNamespaceKeyFunc),
 		stopped: map[int]bool{}, ports: map[int]int32{}, marks: map[string]mark{}, change: make(chan struct{}),
 	}
 }
 
 // Start follows the Pods and their logs until ctx ends, and returns nil then. It can be called once.
-func (c *Controller) Start(ctx context.Context) error {
+func (c *Runner) Start(ctx context.Context) error {
+	if c.log == nil {
+		log, err := os.OpenFile(c.o.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return fmt.Errorf("opening the controller's log: %w", err)
+		}
+		defer func() { _ = log.Close() }() // each line is written by then
+		c.log = log
+	}
 	api := c.client.CoreV1().Pods(namespace)
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -156,10 +176,50 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 }
 
-// Ensure applies the manifests with these settings and blocks until every Pod has them and is
-// ready, and heartbeats reach it. What exists already is brought in line. A Pod that ends again
-// and again makes it fail before ctx does.
-func (c *Controller) Ensure(ctx context.Context, s Settings) error {
+// Ensure brings the controllers to a configuration and blocks until their Pods are ready. Start runs.
+func (c *Runner) Ensure(ctx context.Context, config v1alpha1.Controller) error {
+	s, err := c.settings(config)
+	if err != nil {
+		return err
+	}
+	return runner.WithLog(c.ensure(ctx, s), c.o.Log)
+}
+
+func (c *Runner) settings(config v1alpha1.Controller) (Settings, error) {
+	at, err := c.o.Broker()
+	if err != nil {
+		return Settings{}, err
+	}
+	s := Settings{Replicas: *config.Replicas, Env: c.o.Env, ClientIDPrefix: c.o.ClientIDPrefix, Image: c.o.Image, Variables: config.Env, Broker: at}
+	if c.o.Own == nil {
+		return s, nil
+	}
+	if err := c.certify(); err != nil {
+		return Settings{}, err
+	}
+	s.Proxy, s.Token, s.Kubelet = c.o.Own.Proxy, c.token, c.kubelet
+	return s, nil
+}
+
+// certify makes what the controllers serve logs and exec with, once.
+func (c *Runner) certify() error {
+	if c.kubelet.Cert != nil {
+		return nil
+	}
+	clientCA, err := os.ReadFile(c.o.Own.KubeletClientCA)
+	if err != nil {
+		return fmt.Errorf("reading the authority of the API server: %w", err)
+	}
+	if c.kubelet.Cert, c.kubelet.Key, _, err = c.o.Own.Serving(runner.Name); err != nil {
+		return err
+	}
+	c.kubelet.ClientCA = clientCA
+	return nil
+}
+
+// ensure applies the manifests with these settings and blocks until every Pod has them and is ready, and receives
+// heartbeats. It fails before ctx ends if a Pod fails repeatedly.
+func (c *Runner) ensure(ctx context.Context, s Settings) error {
 	s.Owner = c.o.Owner
 	objects, err := manifests(s)
 	if err != nil {
@@ -170,20 +230,8 @@ func (c *Controller) Ensure(ctx context.Context, s Settings) error {
 	clear(c.stopped)
 	c.mu.Unlock()
 	c.refresh()
-	for _, object := range objects {
-		cluster.Own(object, c.o.Owner)
-	}
-	if c.shared() { // check all objects before the first one is applied
-		for _, object := range objects {
-			if _, err := c.theirs(ctx, object); err != nil {
-				return err
-			}
-		}
-	}
-	for _, object := range objects {
-		if _, err := c.apply(ctx, object); err != nil {
-			return err
-		}
+	if err := c.applyAll(ctx, objects); err != nil {
+		return err
 	}
 	if err := c.removeDeployments(ctx, s.Replicas); err != nil {
 		return err
@@ -200,22 +248,29 @@ func (c *Controller) Ensure(ctx context.Context, s Settings) error {
 	return c.reach(ctx)
 }
 
-// api is that of the objects like this one.
-func (c *Controller) api(object *unstructured.Unstructured) dynamic.ResourceInterface {
-	resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind()) // right for the kinds of our manifests
-	if namespace := object.GetNamespace(); namespace != "" {
-		return c.dynamic.Resource(resource).Namespace(namespace)
-	}
-	return c.dynamic.Resource(resource)
-}
-
-func (c *Controller) apply(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	api := c.api(object)
-	if c.shared() {
-		if theirs, err := c.theirs(ctx, object); theirs || err != nil {
-			return object, err
+// applyAll applies objects, except those of other users. It checks all of them before it applies the first one.
+func (c *Runner) applyAll(ctx context.Context, objects []*unstructured.Unstructured) error {
+	var ours []*unstructured.Unstructured
+	for _, object := range objects {
+		cluster.Own(object, c.o.Owner)
+		theirs, err := c.theirs(ctx, object)
+		if err != nil {
+			return err
+		}
+		if !theirs {
+			ours = append(ours, object)
 		}
 	}
+	for _, object := range ours {
+		if _, err := c.apply(ctx, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Runner) apply(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	api := cluster.ClientOf(c.dynamic, object)
 	applied, err := api.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	if err != nil {
 		return nil, fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
@@ -224,7 +279,7 @@ func (c *Controller) apply(ctx context.Context, object *unstructured.Unstructure
 }
 
 // openPorts gives each controller a port of its own on the nodes, at which heartbeats reach it.
-func (c *Controller) openPorts(ctx context.Context, replicas int) error {
+func (c *Runner) openPorts(ctx context.Context, replicas int) error {
 	ports := map[int]int32{}
 	for number := 1; number <= replicas; number++ {
 		object, err := heartbeatService(number)
@@ -249,14 +304,14 @@ func (c *Controller) openPorts(ctx context.Context, replicas int) error {
 }
 
 // Replicas tells how the controllers are, in the order of their numbers.
-func (c *Controller) Replicas() []Replica {
+func (c *Runner) Replicas() []Replica {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.replicas)
 }
 
 // refresh computes the state of the controllers, and reports the changes.
-func (c *Controller) refresh() {
+func (c *Runner) refresh() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	pods := podsOf(c.pods)
@@ -286,7 +341,7 @@ func (c *Controller) refresh() {
 			is = next[i]
 		}
 		for _, change := range changes(was, is) {
-			c.o.Changed(change)
+			c.tell(change)
 		}
 	}
 	close(c.change)
@@ -297,8 +352,21 @@ func (c *Controller) refresh() {
 	}
 }
 
+// tell reports a change, and routes heartbeats to the new address.
+func (c *Runner) tell(change Change) {
+	name := runner.NameOf(change.Number)
+	if !c.shared() {
+		heartbeats := change.Heartbeats
+		if heartbeats != "" {
+			heartbeats += "/" + c.token
+		}
+		c.o.Own.Heartbeats(name, heartbeats)
+	}
+	c.o.Changed(name, change.State, change.Message)
+}
+
 // selector selects the Pods of the controllers, and no other Pods.
-func (c *Controller) selector() string {
+func (c *Runner) selector() string {
 	s := nameLabel + "=" + name + "," + numberLabel
 	if c.o.Owner != "" {
 		s += "," + cluster.SandboxLabel + "=" + c.o.Owner
@@ -322,7 +390,7 @@ func podsOf(store cache.Store) []*corev1.Pod {
 
 // until blocks until missing returns nothing. It is called at every change, with c.mu held; fatal
 // says that waiting is without success.
-func (c *Controller) until(ctx context.Context, missing func() (what string, fatal error)) error {
+func (c *Runner) until(ctx context.Context, missing func() (what string, fatal error)) error {
 	for {
 		c.mu.Lock()
 		what, fatal := missing()
@@ -351,7 +419,7 @@ func (c *Controller) until(ctx context.Context, missing func() (what string, fat
 
 // backingOff lists the Pods whose container was killed, and is not started again for a while:
 // others can come at once.
-func (c *Controller) backingOff() (pods []string) {
+func (c *Runner) backingOff() (pods []string) {
 	for _, r := range c.replicas {
 		if r.backsOff && r.killed && time.Since(r.endedAt) > backOffPatience {
 			pods = append(pods, r.Pod)
@@ -362,7 +430,7 @@ func (c *Controller) backingOff() (pods []string) {
 
 // settled says what is missing until each controller has the newest settings and is ready, and
 // there are no other Pods.
-func (c *Controller) settled() (what string, fatal error) {
+func (c *Runner) settled() (what string, fatal error) {
 	for _, r := range c.replicas {
 		if what, fatal = c.ready(r); what != "" || fatal != nil {
 			return what, fatal
@@ -375,7 +443,7 @@ func (c *Controller) settled() (what string, fatal error) {
 }
 
 // ready says what is missing until a controller is ready with the newest settings.
-func (c *Controller) ready(r Replica) (what string, fatal error) {
+func (c *Runner) ready(r Replica) (what string, fatal error) {
 	switch {
 	case r.stopped:
 		return "", nil
@@ -390,7 +458,7 @@ func (c *Controller) ready(r Replica) (what string, fatal error) {
 }
 
 // reach blocks until heartbeats reach every controller that runs.
-func (c *Controller) reach(ctx context.Context) error {
+func (c *Runner) reach(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, reachTime, fmt.Errorf("not within %s", reachTime))
 	defer cancel()
 	for _, r := range c.Replicas() {

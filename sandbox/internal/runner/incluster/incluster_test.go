@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -23,15 +24,17 @@ import (
 	ktesting "k8s.io/client-go/testing"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
 const patience = 20 * time.Second
 
-// bench is a Controller with two Pods in a cluster that the test plays.
+// bench is a Runner with two Pods in a cluster that the test plays.
 type bench struct {
-	*Controller
+	*Runner
+	cluster.Nodes
 	t      *testing.T
 	client *fake.Clientset
 
@@ -46,11 +49,15 @@ func newBench(t *testing.T) *bench {
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "module-controller"}},
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "module-controller-2"}},
 	)}
-	b.Controller = newController(Options{Containers: b, Changed: func(c Change) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.told = append(b.told, fmt.Sprintf("%s %s: %s", runner.NameOf(c.Number), c.State, c.Message))
-	}}, b.client, nil)
+	b.Runner = newRunner(Options{
+		Own: &Own{Nodes: b, Heartbeats: func(string, string) {}},
+		Changed: func(name string, state supervise.State, message string) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.told = append(b.told, fmt.Sprintf("%s %s: %s", name, state, message))
+		},
+	}, b.client, nil)
+	b.log = io.Discard
 	b.wanted, b.revision, b.ports = 2, settings.revision(), map[int]int32{1: 30001, 2: 30002}
 	watching := make(chan struct{})
 	b.client.PrependWatchReactor("pods", func(a ktesting.Action) (bool, watch.Interface, error) {
@@ -148,11 +155,15 @@ func (b *bench) must(err error) {
 	}
 }
 
-// goes runs something that waits.
-func (b *bench) goes(act func(context.Context, int) error, number int) <-chan error {
+func (b *bench) act(number int, action supervise.Action) error {
+	return b.Act(b.t.Context(), runner.NameOf(number), action)
+}
+
+// goes runs an action that waits.
+func (b *bench) goes(action supervise.Action, number int) <-chan error {
 	done := make(chan error, 1)
 	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
-	go func() { defer cancel(); done <- act(ctx, number) }()
+	go func() { defer cancel(); done <- b.Act(ctx, runner.NameOf(number), action) }()
 	return done
 }
 
@@ -160,10 +171,10 @@ func (b *bench) goes(act func(context.Context, int) error, number int) <-chan er
 // waits for the kubelet.
 func TestKillAndStart(t *testing.T) {
 	b := newBench(t)
-	b.must(b.Kill(t.Context(), 2))
+	b.must(b.act(2, supervise.Kill))
 	b.tells("module-controller-2 exited: Pod b has ended: signal: killed")
-	b.must(b.Kill(t.Context(), 2)) // again is fine
-	started := b.goes(b.StartAgain, 2)
+	b.must(b.act(2, supervise.Kill)) // again is fine
+	started := b.goes(supervise.Start, 2)
 	now := func(p *corev1.Pod) { statusOf(p).State.Terminated.FinishedAt = metav1.Now() }
 	b.write(pod("b", number("2"), older, ended("y", 137, "Error"), now))
 	b.write(pod("b", number("2"), older, ended("y", 137, "Error"), now, backsOff)) // a second, in clusters of the sandbox's own
@@ -176,7 +187,7 @@ func TestKillAndStart(t *testing.T) {
 	}
 	b.write(pod("b", number("2"), older, ended("y", 137, "Error"), runs("z", 1, true)))
 	b.must(<-started)
-	b.must(<-b.goes(b.StartAgain, 2)) // again is fine
+	b.must(<-b.goes(supervise.Start, 2)) // again is fine
 	if diff := cmp.Diff([]string{"kill node/y"}, b.done); diff != "" {
 		t.Errorf("containers (-want +got):\n%s", diff)
 	}
@@ -192,7 +203,7 @@ func TestStartReplacesAPodThatBacksOff(t *testing.T) {
 	b := newBench(t)
 	b.write(pod("a", number("1"), ended("x", 137, "Error"), backsOff))
 	b.tells("module-controller exited: Pod a has ended: signal: killed")
-	started := b.goes(b.StartAgain, 1)
+	started := b.goes(supervise.Start, 1)
 	b.eventually(func() error {
 		if _, err := b.client.CoreV1().Pods(namespace).Get(t.Context(), "a", metav1.GetOptions{}); err == nil {
 			return errors.New("Pod a is still there")
@@ -208,7 +219,7 @@ func TestStartOfWhatEndsAgainAndAgainFails(t *testing.T) {
 	b := newBench(t)
 	b.write(pod("a", number("1"), ended("x", 3, "Error"), backsOff))
 	b.tells("module-controller exited: Pod a has ended: exit status 3")
-	err := <-b.goes(b.StartAgain, 1)
+	err := <-b.goes(supervise.Start, 1)
 	if want := "module-controller ends again and again: Pod a: exit status 3"; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
@@ -216,18 +227,18 @@ func TestStartOfWhatEndsAgainAndAgainFails(t *testing.T) {
 
 func TestPauseAndResume(t *testing.T) {
 	b := newBench(t)
-	b.must(b.Pause(t.Context(), 1))
-	b.must(b.Pause(t.Context(), 1))
-	b.must(b.Resume(t.Context(), 1))
-	b.must(b.Resume(t.Context(), 1))
+	b.must(b.act(1, supervise.Pause))
+	b.must(b.act(1, supervise.Pause))
+	b.must(b.act(1, supervise.Resume))
+	b.must(b.act(1, supervise.Resume))
 	b.tells("module-controller paused: Pod a is paused", "module-controller running: Pod a goes on")
-	b.must(b.Pause(t.Context(), 1)) // until its liveness probe has it killed
+	b.must(b.act(1, supervise.Pause)) // until its liveness probe has it killed
 	b.write(pod("a", number("1"), ended("x", 137, "Error")))
 	b.tells("module-controller paused: Pod a is paused", "module-controller exited: Pod a has ended: signal: killed")
-	if err := b.Pause(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "it does not run") {
+	if err := b.act(1, supervise.Pause); err == nil || !strings.Contains(err.Error(), "it does not run") {
 		t.Errorf("pausing what has ended: %v", err)
 	}
-	b.must(b.Resume(t.Context(), 1))
+	b.must(b.act(1, supervise.Resume))
 	if diff := cmp.Diff([]string{"pause node/x", "resume node/x", "pause node/x"}, b.done); diff != "" {
 		t.Errorf("containers (-want +got):\n%s", diff)
 	}
@@ -255,15 +266,15 @@ func (b *bench) remove(pod string) {
 // The Deployment of a controller is scaled to 0 until the controller is started again.
 func TestStopAndStart(t *testing.T) {
 	b := newBench(t)
-	stopped := b.goes(b.Stop, 1)
+	stopped := b.goes(supervise.Stop, 1)
 	b.scaledTo(0)
 	b.remove("a")
 	b.must(<-stopped)
-	b.must(<-b.goes(b.Stop, 1))
+	b.must(<-b.goes(supervise.Stop, 1))
 	if r := b.Replicas()[0]; r.State != supervise.Exited || r.Reason != "stopped" {
 		t.Errorf("after stop: %+v", r)
 	}
-	started := b.goes(b.StartAgain, 1)
+	started := b.goes(supervise.Start, 1)
 	b.scaledTo(1)
 	b.write(pod("c", number("1"), runs("z", 0, true)))
 	b.must(<-started)
@@ -274,7 +285,7 @@ func TestStopAndStart(t *testing.T) {
 
 func TestRestartReplacesThePod(t *testing.T) {
 	b := newBench(t)
-	restarted := b.goes(b.Restart, 2)
+	restarted := b.goes(supervise.Restart, 2)
 	b.eventually(func() error {
 		if _, err := b.client.CoreV1().Pods(namespace).Get(t.Context(), "b", metav1.GetOptions{}); err == nil {
 			return errors.New("Pod b is still there")
@@ -298,12 +309,16 @@ func TestANewPodReplacesOneThatIsDeleted(t *testing.T) {
 	})
 }
 
-func TestFind(t *testing.T) {
+// A controller has the name of a component, and that of its Pod.
+func TestNamesOfControllers(t *testing.T) {
 	b := newBench(t)
-	for name, want := range map[string]int{"module-controller": 1, "module-controller-2": 2, "a": 1, "b": 2, "module-controller-3": 0, "": 0} {
-		got, err := b.Find(name)
-		if got != want || (want == 0) != errors.Is(err, supervise.ErrUnknown) {
-			t.Errorf("%q is %d (%v), want %d", name, got, err, want)
+	b.must(b.Act(t.Context(), "b", supervise.Kill))
+	if diff := cmp.Diff([]string{"kill node/y"}, b.done); diff != "" {
+		t.Errorf("containers (-want +got):\n%s", diff)
+	}
+	for _, name := range []string{"module-controller-3", ""} {
+		if err := b.Act(t.Context(), name, supervise.Kill); !errors.Is(err, supervise.ErrUnknown) {
+			t.Errorf("%q: %v", name, err)
 		}
 	}
 }
@@ -373,7 +388,8 @@ func TestLogs(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := &lines{}
-	c := newController(Options{Containers: &bench{}, Log: log}, client, nil)
+	c := newRunner(Options{}, client, nil)
+	c.log = log
 	ctx, end := context.WithCancel(t.Context())
 	var readers sync.WaitGroup
 	defer func() { end(); readers.Wait() }()

@@ -17,7 +17,7 @@ const logPause = time.Second
 
 // logs reads the log of every container that there is, or was before the one that there is.
 type logs struct {
-	c     *Controller
+	c     *Runner
 	known map[string]bool // by container
 	write sync.Mutex      // one line at a time
 }
@@ -87,7 +87,7 @@ func (l *logs) stream(ctx context.Context, pod string, previous bool, last *time
 		if at, badTime := time.Parse(time.RFC3339Nano, stamp); found && badTime == nil && at.After(since) {
 			*last = at
 			l.write.Lock()
-			_, _ = fmt.Fprintf(l.c.o.Log, "%s %s\n", pod, text) // a log that cannot be written is as good as none
+			_, _ = fmt.Fprintf(l.c.log, "%s %s\n", pod, text) // a log that cannot be written is as good as none
 			l.write.Unlock()
 		}
 		if err != nil {

@@ -2,8 +2,8 @@ package incluster
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -148,7 +148,6 @@ func manifests(s Settings) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// untyped is an object as it is applied.
 func untyped(kind schema.GroupVersionKind, object runtime.Object) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -180,7 +179,6 @@ func heartbeatService(number int) (*unstructured.Unstructured, error) {
 	return object, err
 }
 
-// parse reads a file of controller/deploy.
 func parse(file string) ([]*unstructured.Unstructured, error) {
 	text, err := deploy.FS.ReadFile(file)
 	if err != nil {
@@ -278,22 +276,10 @@ func (b Broker) mount(pod *corev1.PodSpec, variables map[string]string) {
 
 // revision is a digest of all settings but the number of Pods.
 func (s Settings) revision() string {
-	h := sha256.New()
-	note := func(part []byte) {
-		h.Write(binary.AppendUvarint(nil, uint64(len(part)))) // so that no two parts flow into one another; a hash takes everything
-		h.Write(part)
-	}
-	for _, part := range []string{s.Image, s.Env, s.ClientIDPrefix, s.Broker.Host, s.Broker.Port, s.Broker.Username, s.Broker.Password, s.Proxy, s.Token} {
-		note([]byte(part))
-	}
-	for _, part := range [][]byte{s.Broker.CA, s.Broker.Cert, s.Broker.Key, s.Kubelet.Cert, s.Kubelet.Key, s.Kubelet.ClientCA} {
-		note(part)
-	}
-	for _, key := range slices.Sorted(maps.Keys(s.Variables)) {
-		note([]byte(key))
-		note([]byte(s.Variables[key]))
-	}
-	return hex.EncodeToString(h.Sum(nil)[:8])
+	s.Replicas = 0
+	text, _ := json.Marshal(s) // plain fields
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
 }
 
 // set gives a variable a value, in the place of what it had.

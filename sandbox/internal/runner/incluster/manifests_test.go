@@ -136,36 +136,6 @@ func TestOtherSettingsAreOtherPods(t *testing.T) {
 	}
 }
 
-// Each Service leads to the Pods of one number, and to no other sandbox's mark.
-func TestHeartbeatService(t *testing.T) {
-	object, err := heartbeatService(2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var s corev1.Service
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &s); err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]string{nameLabel: name, numberLabel: "2"}
-	if diff := cmp.Diff(want, s.Spec.Selector); diff != "" || s.Spec.Type != corev1.ServiceTypeNodePort || s.Labels[cluster.ManagedBy] != cluster.MarkName {
-		t.Errorf("type %s, labels %v, selector (-want +got):\n%s", s.Spec.Type, s.Labels, diff)
-	}
-	objects, err := manifests(settings)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var d appsv1.Deployment
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[len(objects)-1].Object, &d); err != nil {
-		t.Fatal(err)
-	}
-	for _, port := range d.Spec.Template.Spec.Containers[0].Ports {
-		if port.Name == s.Spec.Ports[0].TargetPort.StrVal {
-			return
-		}
-	}
-	t.Errorf("the container has no port %s", s.Spec.Ports[0].TargetPort.StrVal)
-}
-
 // variables of the only container; those from elsewhere are told by where.
 func variables(t *testing.T, o *unstructured.Unstructured) map[string]string {
 	t.Helper()

@@ -24,7 +24,7 @@ func TestSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	var hosts []string
-	r := &Runner{o: RunnerOptions{
+	r := &Runner{o: Options{
 		Broker: func() (Broker, error) { return BrokerOf(theBroker{ca}) },
 		Own: &Own{KubeletClientCA: ca, Serving: func(h ...string) (cert, key []byte, file string, err error) {
 			hosts = append(hosts, h...)

@@ -15,22 +15,18 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 )
 
-// shared reports whether the cluster is the user's.
-func (c *Controller) shared() bool { return c.o.Containers == nil }
+// shared reports whether the cluster existed before the sandbox.
+func (c *Runner) shared() bool { return c.o.Own == nil }
 
-// notOurs refuses what only who has the nodes can do.
-func notOurs(name string, action component.Action) error {
-	return component.Refuse("%s cannot be told to %s: the nodes of this cluster are not the sandbox's; stop, start and restart work there", name, action)
-}
-
-// theirs reports whether an object is there that no sandbox has made, which is left as it is: rights, and
-// the definition of Module, are good enough. A Deployment and its Secrets are a controller of somebody
-// else's, and an error.
-func (c *Controller) theirs(ctx context.Context, object *unstructured.Unstructured) (bool, error) {
-	there, err := c.api(object).Get(ctx, object.GetName(), metav1.GetOptions{})
+// theirs reports whether another user has created an object of an existing cluster. Permissions and the definition of
+// Module can be used as they are. A Deployment or a Secret belongs to another controller, which is an error.
+func (c *Runner) theirs(ctx context.Context, object *unstructured.Unstructured) (bool, error) {
+	if !c.shared() {
+		return false, nil
+	}
+	there, err := cluster.ClientOf(c.dynamic, object).Get(ctx, object.GetName(), metav1.GetOptions{})
 	switch kind := object.GetKind(); {
 	case apierrors.IsNotFound(err):
 		return false, nil
@@ -46,10 +42,10 @@ func (c *Controller) theirs(ctx context.Context, object *unstructured.Unstructur
 	}
 }
 
-// Forget removes from a cluster of the user's what sandboxes have put there for controllers, and nothing
-// else. It blocks until their Pods have ended.
-func (c *Controller) Forget(ctx context.Context) error {
-	if err := c.Remove(ctx); err != nil {
+// forget removes the objects that sandboxes have created for controllers from an existing cluster. It blocks until the
+// Pods have ended.
+func (c *Runner) forget(ctx context.Context) error {
+	if err := c.remove(ctx); err != nil {
 		return err
 	}
 	objects, err := manifests(Settings{})
@@ -64,7 +60,7 @@ func (c *Controller) Forget(ctx context.Context) error {
 				continue
 			}
 		}
-		if err := cluster.RemoveOurs(ctx, c.api(object), object.GetName(), c.o.Owner); err != nil {
+		if err := cluster.RemoveOurs(ctx, cluster.ClientOf(c.dynamic, object), object.GetName(), c.o.Owner); err != nil {
 			errs = append(errs, fmt.Errorf("removing %s %s: %w", object.GetKind(), object.GetName(), err))
 		}
 	}
@@ -73,7 +69,7 @@ func (c *Controller) Forget(ctx context.Context) error {
 
 // namespaceUsed reports whether the namespace has workloads or data of another user, which would be deleted
 // with the namespace. The objects of the sandbox must already be removed.
-func (c *Controller) namespaceUsed(ctx context.Context) (bool, error) {
+func (c *Runner) namespaceUsed(ctx context.Context) (bool, error) {
 	for _, resource := range []schema.GroupVersionResource{
 		corev1.SchemeGroupVersion.WithResource("secrets"), corev1.SchemeGroupVersion.WithResource("configmaps"), corev1.SchemeGroupVersion.WithResource("services"),
 		corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"), corev1.SchemeGroupVersion.WithResource("pods"),
@@ -103,5 +99,5 @@ func Forget(ctx context.Context, config *rest.Config, owner string) error {
 	if err != nil {
 		return err
 	}
-	return c.Forget(ctx)
+	return c.forget(ctx)
 }

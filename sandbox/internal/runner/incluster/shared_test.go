@@ -3,6 +3,7 @@ package incluster
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -21,12 +22,13 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
 // theirCluster is a cluster of the user's with these objects, named as "Kind name", that no sandbox has
 // made.
 type theirCluster struct {
-	*Controller
+	*Runner
 	dynamic *dynamicfake.FakeDynamicClient
 	applied []string
 	deleted []string
@@ -82,29 +84,24 @@ func newTheirCluster(t *testing.T, there ...string) *theirCluster {
 		}
 		return false, nil, nil
 	})
-	c.Controller = newController(Options{}, fake.NewClientset(), c.dynamic)
+	c.Runner = newRunner(Options{}, fake.NewClientset(), c.dynamic)
 	return c
 }
 
-func (c *theirCluster) applyAll(t *testing.T) error {
+func (c *theirCluster) apply(t *testing.T) error {
 	t.Helper()
 	objects, err := manifests(settings)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range objects {
-		if _, err := c.apply(t.Context(), o); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.applyAll(t.Context(), objects)
 }
 
 // What is in a cluster of the user's stays as it is, in coming and in going; what the sandbox has made
 // goes, the last one first.
 func TestTheirObjectsStay(t *testing.T) {
 	c := newTheirCluster(t, "Namespace koupleless-system", "CustomResourceDefinition modules.koupleless.io", "ClusterRole module-controller")
-	if err := c.applyAll(t); err != nil {
+	if err := c.apply(t); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
@@ -115,7 +112,7 @@ func TestTheirObjectsStay(t *testing.T) {
 	if d := cmp.Diff(want, c.applied); d != "" {
 		t.Errorf("applied (-want +got):\n%s", d)
 	}
-	if err := c.Forget(t.Context()); err != nil {
+	if err := c.forget(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	want = []string{
@@ -131,14 +128,14 @@ func TestTheirObjectsStay(t *testing.T) {
 func TestTheirControllerIsRefused(t *testing.T) {
 	for _, object := range []string{"Deployment module-controller", "Secret module-controller"} {
 		c := newTheirCluster(t, object)
-		err := c.Ensure(t.Context(), settings)
+		err := c.ensure(t.Context(), settings)
 		if len(c.applied) > 0 {
 			t.Errorf("with %s of theirs it has applied %v", object, c.applied)
 		}
 		if kind, _, _ := strings.Cut(object, " "); err == nil || !strings.Contains(err.Error(), kind+" koupleless-system/module-controller belongs to a module controller that this sandbox has not created") {
 			t.Errorf("with %s of theirs: %v", object, err)
 		}
-		if err := c.Forget(t.Context()); err != nil {
+		if err := c.forget(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if slices.Contains(c.deleted, strings.ToLower(strings.Replace(object, " ", "s ", 1))) {
@@ -151,7 +148,7 @@ func TestTheirControllerIsRefused(t *testing.T) {
 func TestANamespaceWithOtherObjectsIsNotDeleted(t *testing.T) {
 	for object, stays := range map[string]bool{"kube-root-ca.crt": false, "theirs": true} {
 		c := newTheirCluster(t)
-		if err := c.applyAll(t); err != nil {
+		if err := c.apply(t); err != nil {
 			t.Fatal(err)
 		}
 		other := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
@@ -160,7 +157,7 @@ func TestANamespaceWithOtherObjectsIsNotDeleted(t *testing.T) {
 		if err := c.dynamic.Tracker().Add(other); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Forget(t.Context()); err != nil {
+		if err := c.forget(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if slices.Contains(c.deleted, "namespaces "+namespace) == stays {
@@ -178,8 +175,8 @@ func TestOtherPodsAreIgnored(t *testing.T) {
 		pod("theirs", runs("x", 0, true)), pod("another-sandbox", number("1"), of("other"), runs("y", 0, true)),
 		pod("ours", number("2"), of("me"), runs("z", 0, true)),
 	)
-	c := newController(Options{Owner: "me"}, client, nil)
-	c.wanted = 2
+	c := newRunner(Options{Owner: "me", Changed: func(string, supervise.State, string) {}}, client, nil)
+	c.wanted, c.log = 2, io.Discard
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Start(ctx) }()
@@ -208,14 +205,15 @@ func TestOtherPodsAreIgnored(t *testing.T) {
 
 // Nobody has the containers of a cluster of the user's: kill and pause say so, before anything is done.
 func TestTheirContainersAreNotTouched(t *testing.T) {
-	c := newController(Options{}, fake.NewClientset(), nil)
-	c.replicas = []Replica{{Number: 1}}
-	for what, act := range map[string]error{"kill": c.Kill(t.Context(), 1), "pause": c.Pause(t.Context(), 1)} {
-		if act == nil || !strings.Contains(act.Error(), "module-controller cannot be told to "+what+": the nodes of this cluster are not the sandbox's") {
-			t.Errorf("%s: %v", what, act)
+	c := newRunner(Options{}, fake.NewClientset(), nil)
+	c.replicas = []Replica{{Number: 1, State: supervise.Running}}
+	for _, action := range []supervise.Action{supervise.Kill, supervise.Pause} {
+		err := c.Act(t.Context(), "module-controller", action)
+		if err == nil || !strings.Contains(err.Error(), "module-controller cannot be told to "+string(action)+": the nodes of this cluster are not the sandbox's") {
+			t.Errorf("%s: %v", action, err)
 		}
 	}
-	if err := c.Resume(t.Context(), 1); err != nil {
+	if err := c.Act(t.Context(), "module-controller", supervise.Resume); err != nil {
 		t.Error(err)
 	}
 }
@@ -301,7 +299,7 @@ func TestClientIDInASharedCluster(t *testing.T) {
 // Only Deployments of this sandbox are removed.
 func TestRemoveDeployments(t *testing.T) {
 	client := fake.NewClientset()
-	c := newController(Options{Owner: "me"}, client, nil)
+	c := newRunner(Options{Owner: "me"}, client, nil)
 	if err := c.removeDeployments(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}

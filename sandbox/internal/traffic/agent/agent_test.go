@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -27,23 +25,7 @@ import (
 
 const (
 	patience = 20 * time.Second
-	// program is the argument that makes the test an agent.
-	program = "traffic-agent"
 )
-
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == program {
-		conn, err := stdio.Standard()
-		if err == nil {
-			err = Serve(context.Background(), conn, 0)
-		}
-		if err != nil {
-			panic(err)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
 
 // inMemory is an agent in this process.
 type inMemory struct {
@@ -329,20 +311,6 @@ func TestAgentThatEndsInMidStream(t *testing.T) {
 	r.Drop(t.Context(), "g")
 	if all := r.Summaries(t.Context(), "g"); len(all) != 0 || len(r.lost) != 0 {
 		t.Errorf("after the drop there are streams %+v, and %d more were told", all, len(r.lost))
-	}
-}
-
-// A program that is killed is an agent that has ended.
-func TestProgramThatIsKilled(t *testing.T) {
-	r := &rig{lost: make(chan traffic.LostRequest, 1)}
-	cmd := exec.Command(os.Args[0], program)
-	r.start(t, func(context.Context) (Process, error) { return stdio.Start(cmd) })
-	r.begin(t, "s", serve(t, hangs))
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if l := <-r.lost; !strings.Contains(l.Record.Error, "signal: killed") {
-		t.Errorf("told %+v", l)
 	}
 }
 

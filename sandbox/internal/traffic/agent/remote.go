@@ -22,18 +22,15 @@ type Options struct {
 	// Launch starts an agent. It blocks until the agent can be asked, or ctx ends, which
 	// does not end the agent. Required.
 	Launch func(ctx context.Context) (Process, error)
-	// Lost is told of lost requests, one at a time, as a traffic.Generator tells them;
-	// and of each stream that was cut off because its agent has ended, with the result
-	// traffic.Other. Default: nothing is reported.
+	// Lost is called for lost requests, one at a time, and for each stream that the end of its agent has interrupted,
+	// with the result traffic.Other. Default: nothing is reported.
 	Lost func(traffic.LostRequest)
 	// Logger for what goes wrong. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Remote has the streams that agents send. An agent is started when the first stream
-// begins, and again when it has ended and another stream begins. What an agent knew
-// goes with it: its streams are cut off then, and whoever stops one gets an error. All
-// methods may be called concurrently.
+// Remote runs streams in agents. It starts an agent for the first stream, and again after an agent has ended. The
+// streams of an agent end with it, and their results are lost. All methods may be called concurrently.
 type Remote struct {
 	o        Options
 	started  chan struct{} // closed when Start runs
@@ -161,9 +158,8 @@ func (r *Remote) follow(ctx context.Context, s *session) {
 	}
 }
 
-// Begin starts a stream of a run in the agent, and starts the agent if none runs. Its Spec has an
-// Address, or is Inside: then source, which is called until the stream is stopped, says what it may
-// pick from. It waits first until Start runs. See traffic.Generator.Begin.
+// Begin starts a stream of a group in the agent, and starts the agent if none runs. The Spec has an Address, or is
+// Inside: then source returns the targets until the stream is stopped. It waits for Start. See traffic.Generator.Begin.
 func (r *Remote) Begin(ctx context.Context, group string, spec traffic.Spec, source Source) error {
 	spec, err := spec.Complete()
 	if err != nil {
@@ -256,9 +252,8 @@ func (r *Remote) Summaries(ctx context.Context, group string) []traffic.Summary 
 	return out
 }
 
-// Stop ends a stream. See traffic.Generator.Stop; every lost request of the stream has
-// been told when it returns. When the agent has ended before, there is nothing but an
-// error.
+// Stop ends a stream, after all its lost requests were reported. It returns an error if the agent has ended. See
+// traffic.Generator.Stop.
 func (r *Remote) Stop(ctx context.Context, group, name string) (*traffic.End, error) {
 	x, err := r.find(group, name)
 	if err != nil {

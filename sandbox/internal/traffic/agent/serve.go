@@ -14,9 +14,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
-// Serve sends what a Remote on the other side of conn asks for, until conn or ctx
-// ends, or the other side has said nothing for longer than patience; 0 = for ever. Then it cuts its
-// streams off, and returns when they have ended.
+// Serve runs the streams of the Remote at the other end of conn, until conn or ctx ends, or nothing was received for
+// longer than patience; 0 = unlimited. It returns when the streams have ended.
 func Serve(ctx context.Context, conn net.Conn, patience time.Duration) error {
 	var told rpc.Queue[traffic.LostRequest] // without a limit: a stream tells no more than traffic.MaxLost
 	generator := traffic.NewGenerator(traffic.GeneratorOptions{Lost: func(l traffic.LostRequest) { told.Put(l) }})
@@ -31,7 +30,7 @@ func Serve(ctx context.Context, conn net.Conn, patience time.Duration) error {
 }
 
 func handler(g *traffic.Generator, told *rpc.Queue[traffic.LostRequest]) http.Handler {
-	mux, known := http.NewServeMux(), &choices{all: map[streamRequest]*traffic.Picks{}}
+	mux := http.NewServeMux()
 	begin.Handle(mux, func(ctx context.Context, r beginRequest) (rpc.None, error) {
 		if !r.Spec.Inside {
 			if r.Spec.Address == "" {
@@ -39,27 +38,21 @@ func handler(g *traffic.Generator, told *rpc.Queue[traffic.LostRequest]) http.Ha
 			}
 			return rpc.None{}, g.Begin(ctx, r.Group, r.Spec)
 		}
-		err := g.BeginWith(ctx, r.Group, r.Spec, known.begin(streamRequest{r.Group, r.Spec.Name}, r.Choice))
-		if err != nil {
-			known.forget(r.Group, r.Spec.Name)
-		}
-		return rpc.None{}, err
+		return rpc.None{}, g.BeginWith(ctx, r.Group, r.Spec, &r.Choice)
 	})
 	rpc.HandleClock(mux)
 	of.Handle(mux, func(context.Context, rpc.None) (string, error) { return version.Of(), nil })
 	tell.Handle(mux, func(_ context.Context, r tellRequest) (rpc.None, error) {
-		known.tell(r.streamRequest, r.Choice)
+		g.Choose(r.Group, r.Name, r.Choice)
 		return rpc.None{}, nil
 	})
 	summaries.Handle(mux, func(_ context.Context, group string) ([]traffic.Summary, error) { return g.Summaries(group), nil })
 	stop.Handle(mux, func(ctx context.Context, r streamRequest) (rpc.After[*traffic.End], error) {
 		end, err := g.Stop(ctx, r.Group, r.Name)
-		known.forget(r.Group, r.Name)
 		return rpc.After[*traffic.End]{Answer: end, Count: told.Count()}, err
 	})
 	drop.Handle(mux, func(_ context.Context, group string) (rpc.After[rpc.None], error) {
 		g.Drop(group)
-		known.forget(group, "")
 		return rpc.After[rpc.None]{Count: told.Count()}, nil
 	})
 	records.Handle(mux, func(ctx context.Context, r streamRequest, send func(traffic.Record)) error {

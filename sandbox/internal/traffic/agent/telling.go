@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +12,14 @@ import (
 
 // look is how often a source is asked that does not say when something has changed.
 const look = time.Second
+
+// Source returns what a stream may pick from now, and a channel that is closed at the next change. The channel
+// is nil if the source does not report changes. A Source does not block.
+type Source func() (traffic.Choice, <-chan struct{})
+
+func equal(a, b traffic.Choice) bool {
+	return slices.Equal(a.Targets, b.Targets) && a.Affinity == b.Affinity && a.None == b.None
+}
 
 // telling keeps an agent informed of what one of its streams may pick from.
 type telling struct {

@@ -4,20 +4,20 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/koupleless/koupsandbox/sandbox"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
 func (s *commands) component() *cli.Command {
-	usage := map[component.Action]string{
-		component.Kill:    "end a component at once, as a crash would",
-		component.Pause:   "halt a component: its connections stay, nothing answers",
-		component.Resume:  "let a paused component go on",
-		component.Restart: "stop a component, start it again, and wait until it is ready",
-		component.Stop:    "stop a component",
-		component.Start:   "start a component that has exited, and wait until it is ready",
+	usage := map[supervise.Action]string{
+		supervise.Kill:    "end a component at once, as a crash would",
+		supervise.Pause:   "halt a component: its connections stay, nothing answers",
+		supervise.Resume:  "let a paused component go on",
+		supervise.Restart: "stop a component, start it again, and wait until it is ready",
+		supervise.Stop:    "stop a component",
+		supervise.Start:   "start a component that has exited, and wait until it is ready",
 	}
 	group := &cli.Command{Name: "component", Usage: "kill, pause, resume, restart, stop and start components"}
-	for _, action := range component.Actions {
+	for _, action := range supervise.Actions {
 		group.Subcommands = append(group.Subcommands, &cli.Command{
 			Name: string(action), Usage: usage[action], ArgsUsage: "COMPONENT", Flags: []cli.Flag{theName()},
 			Action: within(1, 1, "a component; see: koupsandbox status", func(c *cli.Context, up *sandbox.Sandbox, list []string) error {

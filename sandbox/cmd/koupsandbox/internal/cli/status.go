@@ -61,7 +61,7 @@ func (s *commands) tellStatus(status *sandbox.Status, wide bool) {
 		if p.Exit != "" {
 			reason = p.Exit
 		}
-		rows = append(rows, []string{p.Name, p.State, strconv.FormatBool(p.Ready), cmp.Or(p.Pod, number(p.PID)), megabytes(p.RSS), uptime, reason})
+		rows = append(rows, []string{p.Name, string(p.State), strconv.FormatBool(p.Ready), cmp.Or(p.Pod, number(p.PID)), megabytes(p.RSS), uptime, reason})
 	}
 	table(s.Out, rows)
 	if status.BaseCount > 0 {

@@ -16,7 +16,7 @@ func (s *commands) version() *cli.Command {
 		Usage: "print the versions of all programs",
 		Flags: []cli.Flag{output(formatJSON, formatYAML)},
 		Action: alone(func(c *cli.Context) error {
-			v := sandbox.FindPrograms(s.Self, c.String(binFlag)).Versions(c.Context)
+			v := sandbox.VersionsOf(c.Context, sandbox.FindPrograms(s.Self, c.String(binFlag)))
 			return s.show(c, v, func(bool) { s.tellVersions(v) })
 		}),
 	}

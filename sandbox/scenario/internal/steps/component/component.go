@@ -7,16 +7,16 @@ import (
 	"slices"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
 // On returns the execution of steps that act on the component with the name.
 func On(name string) func(context.Context, *steps.Env, *v1alpha1.ComponentAction) (string, error) {
 	return func(ctx context.Context, e *steps.Env, a *v1alpha1.ComponentAction) (string, error) {
-		action := component.Action(a.Do)
-		if !slices.Contains(component.Actions, action) {
+		action := supervise.Action(a.Do)
+		if !slices.Contains(supervise.Actions, action) {
 			return "", steps.Fail("do: %q is nothing that can be done to a component", a.Do)
 		}
 		name := name

@@ -1,2 +1,0 @@
-// Package port opens ports that components keep while they are down.
-package port
