@@ -1,8 +1,6 @@
 package board
 
 import (
-	"github.com/koupleless/koupsandbox/sandbox/internal/revision"
-
 	"context"
 	"fmt"
 	"strconv"
@@ -10,6 +8,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/revision"
 )
 
 func rolloutActions() []act {

@@ -1,13 +1,13 @@
 package board
 
 import (
-	"al.essio.dev/pkg/shellescape"
-
 	"context"
 	"errors"
 	"net/http"
 	"slices"
 	"time"
+
+	"al.essio.dev/pkg/shellescape"
 
 	"github.com/koupleless/koupsandbox/sandbox/board/internal/access"
 	"github.com/koupleless/koupsandbox/sandbox/why"

@@ -2,7 +2,6 @@ package events
 
 import (
 	"cmp"
-
 	"time"
 
 	corev1 "k8s.io/api/core/v1"

@@ -1,13 +1,13 @@
 package scenario
 
 import (
-	"al.essio.dev/pkg/shellescape"
-
 	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+
+	"al.essio.dev/pkg/shellescape"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
