@@ -1,9 +1,8 @@
 package board
 
 import (
-	"github.com/koupleless/koupsandbox/sandbox/board/internal/feed"
-
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/board/internal/feed"
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
