@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/check"
-
 	"golang.org/x/sys/unix"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 // The token of the board is not in the arguments of a process. It is in a file that only the user can read.
