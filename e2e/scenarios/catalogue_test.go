@@ -161,8 +161,10 @@ func execute(ctx context.Context, t *testing.T, in *sandbox.Sandbox, s *source.S
 func text(t *testing.T, r *scenario.Report) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := report.WriteText(&b, r, report.TextOptions{}); err != nil {
-		t.Error(err)
+	for _, run := range r.Runs {
+		if err := report.WriteRun(&b, run, report.TextOptions{}); err != nil {
+			t.Error(err)
+		}
 	}
 	return b.String()
 }

@@ -50,31 +50,6 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-func TestComparisonText(t *testing.T) {
-	before := resultsOf("p50-ms", 100, 101, 102, 103)
-	before.figures = append(before.figures,
-		&figure{name: "Startup/bases=9/measure=pod_startup", unit: "p50-ms", values: []float64{1}},
-		&figure{name: "Startup/bases=9/measure=api_request/verb=GET", unit: "p50-ms", values: []float64{1}},
-		&figure{name: "Startup/bases=100/measure=run_to_watch", unit: "p50-ms", values: []float64{1}},
-		&figure{name: "Startup/bases=100/measure=api_request/verb=GET", unit: "p50-ms", values: []float64{1}})
-	c, err := Compare(before, resultsOf("p50-ms", 200, 201, 202, 203))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b strings.Builder
-	if err := c.WriteText(&b); err != nil {
-		t.Fatal(err)
-	}
-	want := `not measured now: Startup/bases=9
-not measured now: Startup/bases=100/measure=run_to_watch
-WORSE  Startup/bases=100/measure=pod_startup  101.5 → 201.5 p50-ms  +98.52%  p=0.029 n=4
-1 figures compared with the baseline: 1 worse, 0 better
-`
-	if diff := cmp.Diff(want, b.String()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 func TestIncomparable(t *testing.T) {
 	other := maps.Clone(machine)
 	other["cores"] = "64"

@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 	"time"
 
-	"github.com/koupleless/koupsandbox/controller/errcode"
 	basefault "github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -126,7 +124,7 @@ func setFault(ctx context.Context, b *Board, p params) (ActionResult, error) {
 		f.Delay.Min = delay // of other kinds the default has no meaning
 	}
 	if err := f.Validate(); err != nil {
-		return ActionResult{}, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%v", err)
+		return ActionResult{}, invalid("%v", err)
 	}
 	text, err := json.Marshal(f)
 	if err != nil {
@@ -142,7 +140,7 @@ func duration(p params, name string) (basefault.Duration, error) {
 	}
 	d, err := time.ParseDuration(p[name])
 	if err != nil || d < 0 {
-		return 0, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%s must be a time such as 2s or 500ms", name)
+		return 0, invalid("%s must be a time such as 2s or 500ms", name)
 	}
 	return basefault.Duration(d), nil
 }

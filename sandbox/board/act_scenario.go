@@ -2,12 +2,10 @@ package board
 
 import (
 	"context"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
@@ -23,7 +21,7 @@ func scenarioAction(files []string) act {
 			file := files[slices.Index(names(files), p["scenario"])]
 			scenarios, err := source.Load([]string{file}, source.Options{})
 			if err != nil {
-				return ActionResult{}, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%s cannot be run: %v", file, err)
+				return ActionResult{}, invalid("%s cannot be run: %v", file, err)
 			}
 			release, err := b.acts.reserve("the run of a scenario", "scenario.run")
 			if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -63,7 +61,7 @@ func onNode(p params) string { return "node/" + p["node"] }
 func scale(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	n := p.number("replicas")
 	if p["kind"] == kindDaemonSet {
-		return ActionResult{}, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "a %s cannot be scaled: it has as many Pods as there are Nodes for it", p["kind"])
+		return ActionResult{}, invalid("a %s cannot be scaled: it has as many Pods as there are Nodes for it", p["kind"])
 	}
 	return ActionResult{
 		fmt.Sprintf("%s/%s is to have %d replicas", p["kind"], p["name"], n),
@@ -74,7 +72,6 @@ func scale(ctx context.Context, b *Board, p params) (ActionResult, error) {
 type workload struct {
 	metav1.Object
 	template *corev1.PodTemplateSpec
-	selector *metav1.LabelSelector
 	// paused reports whether it is a paused Deployment.
 	paused bool
 }
@@ -87,21 +84,21 @@ func (b *Board) workload(ctx context.Context, p params) (*workload, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &workload{d, &d.Spec.Template, d.Spec.Selector, d.Spec.Paused}, nil
+		return &workload{d, &d.Spec.Template, d.Spec.Paused}, nil
 	case kindDaemonSet:
 		d, err := apps.DaemonSets(p["namespace"]).Get(ctx, p["name"], o)
 		if err != nil {
 			return nil, err
 		}
-		return &workload{d, &d.Spec.Template, d.Spec.Selector, false}, nil
+		return &workload{d, &d.Spec.Template, false}, nil
 	case kindStatefulSet:
 		s, err := apps.StatefulSets(p["namespace"]).Get(ctx, p["name"], o)
 		if err != nil {
 			return nil, err
 		}
-		return &workload{s, &s.Spec.Template, s.Spec.Selector, false}, nil
+		return &workload{s, &s.Spec.Template, false}, nil
 	}
-	return nil, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%q is no kind of workload", p["kind"])
+	return nil, invalid("%q is no kind of workload", p["kind"])
 }
 
 func (b *Board) patch(ctx context.Context, p params, kind types.PatchType, patch []byte, subresources ...string) (err error) {
@@ -125,12 +122,12 @@ func release(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	containers := w.template.Spec.Containers
 	at := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == p["module"] })
 	if at < 0 {
-		return ActionResult{}, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%s/%s has no module %q", p["kind"], p["name"], p["module"])
+		return ActionResult{}, invalid("%s/%s has no module %q", p["kind"], p["name"], p["module"])
 	}
 	c := containers[at]
 	env := slices.IndexFunc(c.Env, func(v corev1.EnvVar) bool { return v.Name == labels.VersionEnv })
 	if env < 0 || c.Env[env].ValueFrom != nil {
-		return ActionResult{}, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest,
+		return ActionResult{}, invalid(
 			"the version of %s does not stand in %s itself: change what it refers to", p["module"], labels.VersionEnv)
 	}
 	image := p["image"]

@@ -53,6 +53,11 @@ func refuse(code errcode.Code, status int, format string, values ...any) error {
 	return &refusal{code, status, fmt.Sprintf(format, values...)}
 }
 
+// invalid returns the refusal of an invalid parameter.
+func invalid(format string, values ...any) error {
+	return refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, format, values...)
+}
+
 type actions struct {
 	board *Board
 	ctx   context.Context //nolint:containedctx // of Start: what goes on after its answer ends with it
@@ -99,7 +104,7 @@ func (a *actions) serve(w http.ResponseWriter, r *http.Request) {
 	var p params
 	result, err := ActionResult{}, error(nil)
 	if wrong := json.NewDecoder(io.LimitReader(r.Body, maxParams)).Decode(&p); wrong != nil && !errors.Is(wrong, io.EOF) {
-		err = refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "the parameters must be a JSON object of texts: %v", wrong)
+		err = invalid("the parameters must be a JSON object of texts: %v", wrong)
 	} else {
 		result, err = a.do(r.Context(), id, p)
 	}
@@ -171,7 +176,7 @@ func (a *actions) failure(ctx context.Context, x act, p params, err error) error
 	case ctx.Err() != nil && p["base"] != "":
 		return refuse(errcode.ModuleControllerBaseInstanceOperationTimeOut, http.StatusGatewayTimeout, "%s of base %s takes longer than %s", x.ID, p["base"], actionTime)
 	case errors.As(err, &daemon) && daemon.Code == http.StatusBadRequest:
-		return refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%s", daemon.Message)
+		return invalid("%s", daemon.Message)
 	case errors.As(err, &daemon) && p["base"] != "":
 		return refuse(errcode.ModuleControllerBaseInstanceOperationFailed, http.StatusBadGateway, "%s", daemon.Message)
 	case errors.As(err, &daemon):
@@ -207,7 +212,7 @@ func (x *act) complete(p params) (params, error) {
 	full := params{}
 	for name := range p {
 		if !slices.ContainsFunc(x.Params, func(q ActionParam) bool { return q.Name == name }) {
-			return nil, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%s has no parameter %q", x.ID, name)
+			return nil, invalid("%s has no parameter %q", x.ID, name)
 		}
 	}
 	for _, q := range x.Params {
@@ -219,13 +224,13 @@ func (x *act) complete(p params) (params, error) {
 		case value == "" && q.Optional:
 			continue
 		case value == "":
-			return nil, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%s needs the parameter %s", x.ID, q.Name)
+			return nil, invalid("%s needs the parameter %s", x.ID, q.Name)
 		case len(q.Choices) > 0 && !slices.Contains(q.Choices, value):
-			return nil, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%s is none of: %s", q.Name, strings.Join(q.Choices, ", "))
+			return nil, invalid("%s is none of: %s", q.Name, strings.Join(q.Choices, ", "))
 		}
 		if q.Number {
 			if n, err := strconv.Atoi(value); err != nil || n < 0 || n > 1_000_000 {
-				return nil, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%s must be a whole number from 0 to 1000000", q.Name)
+				return nil, invalid("%s must be a whole number from 0 to 1000000", q.Name)
 			}
 		}
 		full[q.Name] = value

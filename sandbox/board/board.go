@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
 
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/board/internal/access"
@@ -117,7 +118,7 @@ func (b *Board) admit() error {
 	}
 	o := access.Options{Port: address.Port, Hosts: b.o.Hosts}
 	if b.o.Reviews {
-		o.Tokens = access.NewReviews(b.o.API, nil)
+		o.Tokens = access.NewReviews(b.o.API, clock.RealClock{})
 	} else {
 		name := "someone"
 		if u, err := user.Current(); err == nil {

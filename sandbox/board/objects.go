@@ -128,18 +128,16 @@ func nodeOf(o *corev1.Node) node {
 func (w *world) podChanged(o *corev1.Pod, gone bool, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := events.PodStateOf(o)
-	s.Gone = gone
-	before := w.state.Pods.Get(s.PodKey())
+	e := w.state.PodEvent(o, gone)
 	if gone {
-		if before == nil {
+		if w.state.Pods.Get(e.PodKey()) == nil {
 			return
 		}
-		delete(w.pods, s.UID)
+		delete(w.pods, e.UID)
 	} else {
-		w.pods[s.UID] = pod{namespace: o.Namespace, memory: memoryOf(o)}
+		w.pods[e.UID] = pod{namespace: o.Namespace, memory: memoryOf(o)}
 	}
-	w.apply(events.Event{Time: now, Pod: &events.PodEvent{Base: w.state.BaseOf(s.Node), PodState: *s}})
+	w.apply(events.Event{Time: now, Pod: e})
 	if w.alone {
 		w.modulesByPod(o, gone, now)
 	}
@@ -226,17 +224,14 @@ func (w *world) endpointsChanged(namespace, service string, slices []*discoveryv
 	e := &events.EndpointsEvent{Service: namespace + "/" + service, Endpoints: []events.Endpoint{}}
 	for _, s := range slices {
 		for _, p := range s.Endpoints {
-			base := w.state.BaseOf(ptr.Deref(p.NodeName, ""))
-			if base == "" {
+			endpoint := w.state.Endpoint(p)
+			if endpoint.Base == "" {
 				continue
 			}
-			e.Endpoints = append(e.Endpoints, events.Endpoint{
-				Base: base, Ready: ptr.Deref(p.Conditions.Ready, true), Serving: ptr.Deref(p.Conditions.Serving, true),
-				Terminating: ptr.Deref(p.Conditions.Terminating, false),
-			})
-			if p.TargetRef != nil {
-				e.Endpoints[len(e.Endpoints)-1].Pod = string(p.TargetRef.UID)
+			if endpoint.Pod = ""; p.TargetRef != nil {
+				endpoint.Pod = string(p.TargetRef.UID) // names are unique in a namespace only
 			}
+			e.Endpoints = append(e.Endpoints, endpoint)
 		}
 	}
 	if len(e.Endpoints) == 0 && w.state.Services.Get(e.Service) == nil {
@@ -279,7 +274,7 @@ func (w *world) eventChanged(o *corev1.Event) {
 	of := o.InvolvedObject
 	kind := strings.ToLower(of.Kind)
 	entry := LogEntry{
-		Time: millis(timeOf(o)), Kind: LogEvent, Name: kind + "/" + of.Name, Namespace: of.Namespace, State: o.Reason, Text: o.Message,
+		Time: millis(events.LastTime(o)), Kind: LogEvent, Name: kind + "/" + of.Name, Namespace: of.Namespace, State: o.Reason, Text: o.Message,
 		Bad: o.Type == corev1.EventTypeWarning,
 	}
 	switch kind {
@@ -299,13 +294,4 @@ func (w *world) eventChanged(o *corev1.Event) {
 		}
 	}
 	w.write(entry)
-}
-
-func timeOf(o *corev1.Event) time.Time {
-	for _, t := range []time.Time{o.LastTimestamp.Time, o.EventTime.Time, o.CreationTimestamp.Time} {
-		if !t.IsZero() {
-			return t
-		}
-	}
-	return time.Time{}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/events"
+	"github.com/koupleless/koupsandbox/sandbox/internal/revision"
 )
 
 // template has a module in a version.
@@ -44,7 +45,7 @@ func ownedBy(kind, uid, name string) metav1.ObjectMeta {
 // controllers write them.
 func replicaSet(number int, version string) *appsv1.ReplicaSet {
 	s := &appsv1.ReplicaSet{ObjectMeta: ownedBy("Deployment", "d", "stock-"+version), Spec: appsv1.ReplicaSetSpec{Template: template(version)}}
-	s.Annotations = map[string]string{revisionAnnotation: strconv.Itoa(number)}
+	s.Annotations = map[string]string{revision.Annotation: strconv.Itoa(number)}
 	s.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = "hash" + version
 	s.Spec.Template.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = "hash" + version
 	return s

@@ -99,11 +99,7 @@ func (b *Board) events(w http.ResponseWriter, r *http.Request) {
 
 // history lists the parts of the past.
 func (b *Board) history(w http.ResponseWriter, _ *http.Request) {
-	h := History{Epoch: b.epoch, Chunks: []Chunk{}}
-	for _, c := range b.feed.Chunks() {
-		h.Chunks = append(h.Chunks, Chunk(c))
-	}
-	answer(w, h)
+	answer(w, History{Epoch: b.epoch, Chunks: b.feed.Chunks()})
 }
 
 // chunk serves a part of the past.

@@ -3,11 +3,11 @@ package board
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
+
+	"al.essio.dev/pkg/shellescape"
 
 	"github.com/koupleless/koupsandbox/sandbox/board/internal/access"
 	"github.com/koupleless/koupsandbox/sandbox/why"
@@ -78,7 +78,7 @@ func (b *Board) explained(a why.Answer, object string) Why {
 
 // koupsandbox is a command line that means the same sandbox or cluster as the board.
 func (b *Board) koupsandbox(words ...string) string {
-	return command("koupsandbox", slices.Concat(words, b.o.Flags))
+	return shellescape.QuoteCommand(slices.Concat([]string{"koupsandbox"}, words, b.o.Flags))
 }
 
 // kubectl is such a command line too.
@@ -87,21 +87,5 @@ func (b *Board) kubectl(words ...string) string {
 	if b.o.Sandbox != nil {
 		flags = []string{"--kubeconfig", b.o.Sandbox.Kubeconfig}
 	}
-	return command("kubectl", slices.Concat(words, flags))
-}
-
-// unquoted is what means nothing to a shell.
-const unquoted = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=@,+%"
-
-// command joins words so that a shell reads them as they are.
-func command(program string, words []string) string {
-	var line strings.Builder
-	line.WriteString(program)
-	for _, word := range words {
-		if word == "" || strings.Trim(word, unquoted) != "" {
-			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-		}
-		fmt.Fprintf(&line, " %s", word)
-	}
-	return line.String()
+	return shellescape.QuoteCommand(slices.Concat([]string{"kubectl"}, words, flags))
 }

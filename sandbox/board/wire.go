@@ -2,6 +2,7 @@ package board
 
 import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/board/internal/feed"
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
@@ -446,22 +447,8 @@ type WhyEvidence struct {
 
 // History lists the chunks of the past, the oldest first. The last one grows.
 type History struct {
-	Epoch  string  `json:"epoch"`
-	Chunks []Chunk `json:"chunks"`
-}
-
-// Chunk is a part of the past for GET /api/history/ID: JSON lines, first a Snapshot, then Changes.
-type Chunk struct {
-	ID int64 `json:"id"`
-	// First and Last are the Seq of its Snapshot and of its last Changes; From and To are their times.
-	First int64 `json:"first"`
-	Last  int64 `json:"last"`
-	From  int64 `json:"from"`
-	To    int64 `json:"to"`
-	// Bytes is the approximate compressed size.
-	Bytes int64 `json:"bytes"`
-	// Closed reports whether the chunk is complete.
-	Closed bool `json:"closed"`
+	Epoch  string       `json:"epoch"`
+	Chunks []feed.Chunk `json:"chunks"`
 }
 
 // Problem is the response to a failed request.

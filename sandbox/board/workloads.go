@@ -15,6 +15,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/events"
+	"github.com/koupleless/koupsandbox/sandbox/internal/revision"
 )
 
 // Kinds of workloads, as rows and actions spell them.
@@ -23,9 +24,6 @@ const (
 	kindDaemonSet   = "daemonset"
 	kindStatefulSet = "statefulset"
 )
-
-// revisionAnnotation has the revision of a Deployment.
-const revisionAnnotation = "deployment.kubernetes.io/revision"
 
 // isModule reports whether the Pods of a template have modules.
 func isModule(t corev1.PodTemplateSpec) bool {
@@ -123,7 +121,7 @@ func statefulSetRow(d *appsv1.StatefulSet) WorkloadRow {
 
 // numberOf is the revision of a Deployment or ReplicaSet; 0 = none yet.
 func numberOf(o metav1.Object) int {
-	n, _ := strconv.Atoi(o.GetAnnotations()[revisionAnnotation]) // not numbered yet
+	n, _ := strconv.Atoi(o.GetAnnotations()[revision.Annotation]) // not numbered yet
 	return n
 }
 

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,11 @@ type PodState struct {
 	Gone bool `json:"gone,omitempty"`
 	// Writes is the number of versions of the object that the watch has delivered.
 	Writes int `json:"writes"`
+}
+
+// LastTime returns when an Event of the API happened last.
+func LastTime(e *corev1.Event) time.Time {
+	return cmp.Or(e.LastTimestamp.Time, e.EventTime.Time, e.FirstTimestamp.Time, e.CreationTimestamp.Time)
 }
 
 // PodStateOf returns the state of a Pod, without Gone and Writes.

@@ -7,6 +7,10 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
 )
 
 // State is the present state according to the events so far. The zero value is the state before the first event.
@@ -167,6 +171,34 @@ func (p *PodStatus) unplaced() bool { return p != nil && p.Base == "" && p.Node 
 
 // PodKey returns the key of the Pod in State.Pods.
 func (p *PodState) PodKey() string { return cmp.Or(p.UID, p.Name) }
+
+// PodEvent returns the event of a Pod that was written or deleted.
+func (s *State) PodEvent(pod *corev1.Pod, gone bool) *PodEvent {
+	e := &PodEvent{Base: s.BaseOf(pod.Spec.NodeName), PodState: *PodStateOf(pod)}
+	if before := s.Pods.Get(e.PodKey()); before != nil {
+		e.Writes = before.Writes
+	}
+	if e.Gone = gone; !gone {
+		e.Writes++
+	}
+	return e
+}
+
+// Endpoint returns an endpoint of a slice. Its Pod is the name of the Pod.
+func (s *State) Endpoint(p discoveryv1.Endpoint) Endpoint {
+	c := p.Conditions
+	e := Endpoint{
+		Base: s.BaseOf(ptr.Deref(p.NodeName, "")), Ready: ptr.Deref(c.Ready, true), Serving: ptr.Deref(c.Serving, true),
+		Terminating: ptr.Deref(c.Terminating, false),
+	}
+	if len(p.Addresses) > 0 {
+		e.IP = p.Addresses[0]
+	}
+	if p.TargetRef != nil {
+		e.Pod = p.TargetRef.Name
+	}
+	return e
+}
 
 func (s *State) pod(e *PodEvent, now time.Time) {
 	key := e.PodKey()

@@ -178,14 +178,3 @@ func TestCompareControllers(t *testing.T) {
 		}
 	}
 }
-
-// The sandboxes of the sides have names, settings and a half each.
-func TestSides(t *testing.T) {
-	for parallel, want := range map[int]int{0: 1, 2: 1, 5: 2} {
-		a, b := one(nil), own
-		got := sides(Options{Name: "x", Parallel: parallel}.Complete(), a, b)
-		if got[0].Name != "x-a" || got[1].Name != "x-b" || got[0].Config != a.Config || got[1].Config != b.Config || got[0].Parallel != want || got[1].Parallel != want {
-			t.Errorf("of %d: %s with %d, %s with %d", parallel, got[0].Name, got[0].Parallel, got[1].Name, got[1].Parallel)
-		}
-	}
-}

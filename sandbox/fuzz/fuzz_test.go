@@ -67,7 +67,7 @@ func TestSchedulesAreScenarios(t *testing.T) {
 		if len(used) > known { // reading a scenario takes a tenth of a second
 			is(s)
 		}
-		if seed%400 == 0 {
+		if seed == 0 {
 			for _, smaller := range s.smaller() {
 				is(smaller)
 			}
@@ -209,15 +209,6 @@ func TestDisturbancesEnd(t *testing.T) {
 	}
 	if waited == 0 {
 		t.Error("no Pod was waited for")
-	}
-}
-
-// Where a base may get a command twice, nothing is said of installations that come twice; else it is.
-func TestWhatHoldsBesideDuplicates(t *testing.T) {
-	for do, want := range map[string]v1alpha1.Expectation{"command twice": v1alpha1.Ignored, "message to a base twice": v1alpha1.Ignored, "commands out of order": ""} {
-		if got := (Schedule{Moves: []Move{{Do: do}}}).checks().InstalledOnce; got != want {
-			t.Errorf("%s: installedOnce %q, want %q", do, got, want)
-		}
 	}
 }
 
@@ -387,7 +378,11 @@ func TestKindsOfSchedules(t *testing.T) {
 	disturbances, alone := 0, 0
 	for seed := range uint64(all) {
 		s := generator{}.draw(seed)
-		disturbances += s.disturbances()
+		for _, m := range s.Moves {
+			if moves[m.Do].disturbs() {
+				disturbances++
+			}
+		}
 		if s.alone() {
 			alone++
 		}
@@ -404,22 +399,6 @@ func TestKindsOfSchedules(t *testing.T) {
 	}
 	if alone < all/10 || alone > all/3 {
 		t.Errorf("%d of %d schedules need a sandbox of their own", alone, all)
-	}
-}
-
-// In half of all schedules no check looks away, and what is wrong at rest shows within half a minute.
-func TestHalfOfThemAreSharp(t *testing.T) {
-	const all = 400
-	sharp := 0
-	for seed := range uint64(all) {
-		s := generator{}.draw(seed)
-		c := s.checks()
-		if s.settle() == settle && c.Order == "" && c.InstalledOnce == "" && c.Truth == "" && !s.may(leavesGap) {
-			sharp++
-		}
-	}
-	if sharp < all/2-all/20 {
-		t.Errorf("%d of %d are", sharp, all)
 	}
 }
 

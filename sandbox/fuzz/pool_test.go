@@ -1,12 +1,8 @@
 package fuzz
 
 import (
-	"errors"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -105,38 +101,5 @@ func TestBrokenSandbox(t *testing.T) {
 	})
 	if err == nil || p.boxes[0].load != 0 {
 		t.Errorf("error %v, load %d", err, p.boxes[0].load)
-	}
-}
-
-// What the fuzzer writes on its way is its user's alone, whatever the umask, and goes with it.
-func TestSchedulesArePrivate(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	umask := syscall.Umask(0)
-	defer syscall.Umask(umask)
-	p, err := openPool(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := p.write(generator{}.draw(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]fs.FileMode{}
-	for what, path := range map[string]string{"the fuzzer's folder": p.work, "a schedule's folder": filepath.Dir(file), "a schedule": file} {
-		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got[what] = info.Mode().Perm()
-	}
-	want := map[string]fs.FileMode{"the fuzzer's folder": 0o700, "a schedule's folder": 0o700, "a schedule": 0o600}
-	if diff := cmp.Diff(want, got); diff != "" || filepath.Dir(filepath.Dir(file)) != p.work {
-		t.Errorf("permissions (-want +got), in %s:\n%s", file, diff)
-	}
-	if err := p.close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(p.work); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the fuzzer leaves its folder: %v", err)
 	}
 }

@@ -99,23 +99,6 @@ func TestWhatIsFoundIsKept(t *testing.T) {
 	}
 }
 
-// A run in which nothing fails leaves its figures.
-func TestNothingFails(t *testing.T) {
-	o := Options{Seed: 7, Count: 3, Parallel: 1, Corpus: t.TempDir()}.Complete()
-	r := serial(o, func(context.Context, Schedule) (outcome, *scenario.Report, error) {
-		return outcome{}, &scenario.Report{}, nil
-	})
-	if err := r.all(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{ResultFile}, filesOf(t, o.Corpus)); diff != "" {
-		t.Errorf("the corpus (-want +got):\n%s", diff)
-	}
-	if kept := read[Result](t, filepath.Join(o.Corpus, ResultFile)); kept.Schedules != 3 {
-		t.Errorf("kept is %+v", kept)
-	}
-}
-
 // Failures that become one leave the files of one.
 func TestFilesOfMergedFailures(t *testing.T) {
 	o := Options{Seed: 1, Count: 12, Parallel: 1, Corpus: t.TempDir(), MostFailures: 100}.Complete()

@@ -122,15 +122,6 @@ func (s Schedule) may(e effect) bool {
 // or needs more than one controller.
 func (s Schedule) alone() bool { return s.Replicas > 1 || s.has((*move).shared) }
 
-func (s Schedule) disturbances() (n int) {
-	for _, m := range s.Moves {
-		if moves[m.Do].disturbs() {
-			n++
-		}
-	}
-	return n
-}
-
 func (s Schedule) releases() (n int) {
 	for _, m := range s.Moves {
 		if m.Do == release || m.Do == rollback {

@@ -3,10 +3,11 @@ package scenario
 import (
 	"encoding/json"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"al.essio.dev/pkg/shellescape"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
@@ -16,9 +17,9 @@ import (
 func (r *runner) again(i *instance) string {
 	words := []string{"koupsandbox", "scenario", "run"}
 	for _, word := range r.o.Flags {
-		words = append(words, quote(word))
+		words = append(words, shellescape.Quote(word))
 	}
-	flag := func(name, value string) { words = append(words, name, quote(value)) }
+	flag := func(name, value string) { words = append(words, name, shellescape.Quote(value)) }
 	if name := r.o.Sandbox.Name; name != v1alpha1.DefaultName {
 		flag("--name", name)
 	}
@@ -32,7 +33,7 @@ func (r *runner) again(i *instance) string {
 	for _, name := range slices.Sorted(maps.Keys(i.Of.Overrides)) {
 		flag("--var", name+"="+written(i.Of.Overrides[name]))
 	}
-	return strings.Join(append(words, quote(i.Of.File)), " ")
+	return strings.Join(append(words, shellescape.Quote(i.Of.File)), " ")
 }
 
 func written(value any) string {
@@ -44,13 +45,4 @@ func written(value any) string {
 		return "" // it came from YAML or JSON
 	}
 	return string(text)
-}
-
-var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
-
-func quote(text string) string {
-	if plainWord.MatchString(text) {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

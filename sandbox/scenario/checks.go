@@ -144,12 +144,9 @@ func (e *execution) effect(name, summary string, count int, mayBeNone bool) {
 // unless it must find a violation. A check with doubtful violations only is inconclusive.
 func checkOf(r judge.Result, expect v1alpha1.Expectation) Check {
 	c := Check{Name: r.Name, Expect: string(expect), Verdict: Passed, Summary: r.Summary, Compared: r.Compared}
-	found := r.Violations
-	if len(found) == 0 && expect != v1alpha1.Ignored {
-		found = r.Doubtful
-	}
-	for _, v := range found {
-		c.Violations = append(c.Violations, Violation{Time: v.Time, Length: v.Length, Base: v.Base, Pod: v.Pod, Message: v.Message})
+	c.Violations = r.Violations
+	if len(c.Violations) == 0 && expect != v1alpha1.Ignored {
+		c.Violations = r.Doubtful
 	}
 	switch {
 	case expect == v1alpha1.Ignored && r.Compared > 0:

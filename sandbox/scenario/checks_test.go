@@ -62,11 +62,11 @@ func TestEvidenceIsTold(t *testing.T) {
 		pod("a", "Running", true, true),
 	}
 	for _, tt := range []struct{ name, got, want string }{
-		{"Pods", lastPods(film), "p-a on base-1: gone  stock:1\np-b on base-1: Ready  stock:1"},
-		{"commands", lastCommands(film), "03:04:05.000  installBiz of stock:1 on base-1: Arklet.DiskFull: no space"},
+		{"Pods", lastPods(film), "base-1  stock:1 gone (p-a)\nbase-1  stock:1 Ready (p-b)"},
+		{"commands", lastCommands(film), "03:04:05.000  command base-1: installBiz stock:1 Arklet.DiskFull after 0s: no space"},
 		{"components", others(film), "03:04:05.000  component broker: paused"},
-		{"the last ones", lastOf(film), "03:04:05.000  Pod p-a on base-1: Pending\n03:04:05.000  Pod p-b on base-1: Ready\n" +
-			"03:04:05.000  component broker: paused\n03:04:05.000  Pod p-a on base-1: gone"},
+		{"the last ones", lastOf(film), "03:04:05.000  pod base-1: stock:1 Pending (p-a)\n03:04:05.000  pod base-1: stock:1 Ready (p-b)\n" +
+			"03:04:05.000  component broker: paused\n03:04:05.000  pod base-1: stock:1 gone (p-a)"},
 	} {
 		if diff := cmp.Diff(tt.want, tt.got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)

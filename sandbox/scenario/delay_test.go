@@ -9,12 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/fake"
 	k8stesting "k8s.io/client-go/testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"

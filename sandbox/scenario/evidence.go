@@ -30,16 +30,17 @@ func (e *execution) evidence(ctx context.Context) {
 	}
 	seen := e.world.Events()
 	details := []Detail{
-		{"Pods", lastPods(seen)},
-		{"bases", e.lastBases()},
-		{"what the bases said last", lastCommands(seen)},
-		{"components and faults", others(seen)},
+		{Title: "Pods", Text: lastPods(seen)},
+		{Title: "bases", Text: e.lastBases()},
+		{Title: "what the bases said last", Text: lastCommands(seen)},
+		{Title: "components and faults", Text: others(seen)},
 	}
 	ofPods, err := e.podEvents(ctx)
 	if err != nil {
 		ofPods = "cannot be read: " + err.Error()
 	}
-	details = append(details, Detail{"events of the Pods", ofPods}, Detail{"what happened last", lastOf(seen)})
+	details = append(details,
+		Detail{Title: "events of the Pods", Text: ofPods}, Detail{Title: "what happened last", Text: lastOf(seen)})
 	for _, d := range details {
 		e.explain(d)
 	}
@@ -59,12 +60,8 @@ func lastPods(all []events.Event) string {
 	}
 	var lines []string
 	for _, uid := range order {
-		x := last[uid]
-		modules := make([]string, len(x.Pod.Modules))
-		for i, m := range x.Pod.Modules {
-			modules[i] = m.Name + ":" + m.Version
-		}
-		lines = append(lines, fmt.Sprintf("%s  %s", strings.TrimPrefix(observe.Describe(x), "Pod "), strings.Join(modules, " ")))
+		_, base, text := last[uid].Describe()
+		lines = append(lines, events.Join("  ", base, text))
 	}
 	if n := len(lines); n > shownPods {
 		lines = append([]string{fmt.Sprintf("(%d earlier ones)", n-shownPods)}, lines[n-shownPods:]...)
@@ -117,7 +114,7 @@ func tail(all []events.Event, most int, want func(events.Event) bool) string {
 			break
 		}
 		if want(x) {
-			lines = append(lines, x.Time.Local().Format("15:04:05.000")+"  "+observe.Describe(x))
+			lines = append(lines, x.Time.Local().Format("15:04:05.000")+"  "+x.String())
 		}
 	}
 	slices.Reverse(lines)
@@ -131,21 +128,12 @@ func (e *execution) podEvents(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	when := func(x *corev1.Event) time.Time {
-		if !x.LastTimestamp.IsZero() {
-			return x.LastTimestamp.Time
-		}
-		if !x.EventTime.IsZero() {
-			return x.EventTime.Time
-		}
-		return x.CreationTimestamp.Time
-	}
 	of := slices.DeleteFunc(list.Items, func(x corev1.Event) bool { return x.InvolvedObject.Kind != "Pod" })
-	slices.SortStableFunc(of, func(a, b corev1.Event) int { return when(&a).Compare(when(&b)) })
+	slices.SortStableFunc(of, func(a, b corev1.Event) int { return events.LastTime(&a).Compare(events.LastTime(&b)) })
 	of = of[max(0, len(of)-shownEvents):]
 	lines := make([]string, len(of))
 	for i := range of {
-		lines[i] = fmt.Sprintf("%s  %s  %s %s: %s", when(&of[i]).Local().Format("15:04:05"), of[i].InvolvedObject.Name, of[i].Type, of[i].Reason, of[i].Message)
+		lines[i] = fmt.Sprintf("%s  %s  %s %s: %s", events.LastTime(&of[i]).Local().Format("15:04:05"), of[i].InvolvedObject.Name, of[i].Type, of[i].Reason, of[i].Message)
 	}
 	return strings.Join(lines, "\n"), nil
 }

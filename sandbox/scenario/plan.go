@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
@@ -45,17 +44,10 @@ func newInstance(s *source.Scenario, cell source.Cell, attempt int, seed uint64,
 	if err != nil {
 		return nil, err
 	}
-	atSpeed(i.Scenario, speed)
-	return i, nil
-}
-
-// atSpeed divides the times that a scenario spends by the speed of the sandbox, unless the scenario is written for a
-// speed.
-func atSpeed(s *v1alpha1.Scenario, speed int) {
-	if s.Spec.Speed != 0 || speed <= 1 {
-		return
+	if i.Spec.Speed == 0 && speed > 1 { // otherwise the scenario is written for a speed
+		i.DivideTimes(speed)
 	}
-	s.DivideTimes(speed)
+	return i, nil
 }
 
 // seedOf derives the seed of a run. It is the same for the same run of another call.

@@ -5,6 +5,8 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/judge"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
 // Verdict of a run, a step or a check.
@@ -116,14 +118,7 @@ type Check struct {
 }
 
 // Violation is one thing that must not be.
-type Violation struct {
-	Time time.Time `json:"time"`
-	// Length is how long it lasted; 0 = an instant.
-	Length  time.Duration `json:"length,omitempty"`
-	Base    string        `json:"base,omitempty"`
-	Pod     string        `json:"pod,omitempty"`
-	Message string        `json:"message"`
-}
+type Violation = judge.Violation
 
 // Traffic is what became of a stream of requests.
 type Traffic struct {
@@ -143,7 +138,4 @@ type Traffic struct {
 }
 
 // Detail is a piece of evidence.
-type Detail struct {
-	Title string `json:"title"`
-	Text  string `json:"text"`
-}
+type Detail = steps.Detail

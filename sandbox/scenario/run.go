@@ -44,8 +44,9 @@ type execution struct {
 	mu          sync.Mutex
 	run         *Run
 	backgrounds []*background
-	from        string // the step to begin with, until it has come
-	blamed      bool   // the first failure has been explained
+	from        string          // the step to begin with, until it has come
+	lasting     context.Context // of all steps; those in the background use it instead of the context of their group
+	blamed      bool            // the first failure has been explained
 }
 
 func newExecution(r *runner, i *instance) *execution {
@@ -161,7 +162,7 @@ func (e *execution) body(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	guarded = withLasting(guarded)
+	e.lasting = guarded
 	err = e.list(guarded, spec.Steps, place{"spec.steps", 0, &e.run.Steps})
 	if err == nil {
 		err = e.joinAll()
@@ -176,21 +177,6 @@ func (e *execution) body(ctx context.Context) error {
 		return fmt.Errorf("there is no step %q to begin with", e.from)
 	}
 	return err
-}
-
-// lastingKey is the key of the context of all steps. Steps in the background use it instead of the context of their
-// group.
-type lastingKey struct{}
-
-func withLasting(ctx context.Context) context.Context {
-	return context.WithValue(ctx, lastingKey{}, ctx)
-}
-
-func lasting(ctx context.Context) context.Context {
-	if outer, ok := ctx.Value(lastingKey{}).(context.Context); ok {
-		return outer
-	}
-	return ctx
 }
 
 // must fails the run with an error, unless the run has failed.
@@ -235,9 +221,7 @@ func (e *execution) blame(s *Step, err error) {
 		return
 	}
 	e.blamed = true
-	for _, d := range failure.Details {
-		e.run.Details = append(e.run.Details, Detail{Title: d.Title, Text: d.Text})
-	}
+	e.run.Details = append(e.run.Details, failure.Details...)
 }
 
 func (e *execution) explain(d Detail) {

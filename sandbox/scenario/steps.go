@@ -85,7 +85,7 @@ func (e *execution) step(ctx context.Context, s *v1alpha1.Step, at place) error 
 	e.mu.Unlock()
 	go func() {
 		defer close(b.done)
-		b.err = e.repeat(lasting(ctx), s, at, first)
+		b.err = e.repeat(e.lasting, s, at, first)
 	}()
 	return nil
 }

@@ -207,10 +207,10 @@ func TestInvariants(t *testing.T) {
 		want                Check
 	}{
 		{"always so", serves, "", []events.ModuleState{"ACTIVATED"}, passed(2)},
-		{"not for a moment", serves, "", []events.ModuleState{"BROKEN", "ACTIVATED"}, failed(2, "always", "module stock:1 on base-1: BROKEN")},
+		{"not for a moment", serves, "", []events.ModuleState{"BROKEN", "ACTIVATED"}, failed(2, "always", "module base-1: stock:1 BROKEN")},
 		{"not at the beginning", broken, "", []events.ModuleState{"BROKEN"}, failed(1, "always", "the beginning")},
 		{"never so", "", broken, []events.ModuleState{"RESOLVED", "ACTIVATED"}, passed(3)},
-		{"once so", "", broken, []events.ModuleState{"ACTIVATED", "BROKEN", "ACTIVATED"}, failed(3, "never", "module stock:1 on base-1: BROKEN")},
+		{"once so", "", broken, []events.ModuleState{"ACTIVATED", "BROKEN", "ACTIVATED"}, failed(3, "never", "module base-1: stock:1 BROKEN")},
 		{"never compared", "", "traffic.exists(t, true)", []events.ModuleState{"ACTIVATED"},
 			Check{Name: "i", Expect: "holds", Verdict: Failed, Summary: "it was never compared with anything, so it proves nothing: there were no elements in traffic"}},
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/controller/workload"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // command explains a Pod on a base with a controller: a container that is not a module, a failed command, or a command
@@ -161,7 +162,7 @@ func failure(v *view) *Answer {
 	case f.reason == BaseUnreachable && v.Node != nil && nodeReady(v.Node):
 		f.advice = fmt.Sprintf("%s is Ready, so its heartbeats arrive: check that the controller can reach the port of the base, and its log; an answer that it rejects is logged as \"a message was rejected, or a part of it\"", v.onBase())
 	case f.reason == InstalledBySomebody && found: // the base works on an install that it has not answered in time
-		cause = fmt.Sprintf("%s has not answered an install of %s in time (%s ago), and rejects other installs until then", v.onBase(), c.Name, v.ago(eventTime(timedOut)))
+		cause = fmt.Sprintf("%s has not answered an install of %s in time (%s ago), and rejects other installs until then", v.onBase(), c.Name, v.ago(events.LastTime(&timedOut)))
 		f.reason, f.advice = CommandTimedOut, lookAtBase
 	}
 	return &Answer{Reason: f.reason, Cause: cause, Advice: f.advice + again}

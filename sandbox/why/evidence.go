@@ -12,6 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/controller/workload"
+	"github.com/koupleless/koupsandbox/sandbox/events"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
 const (
@@ -81,7 +83,7 @@ func (v *view) ofPlacement() (all []Evidence) {
 		if i == shownBases {
 			return append(all, Evidence{About: "bases", Text: fmt.Sprintf("and %d other reasons", len(texts)-i)})
 		}
-		all = append(all, Evidence{About: "bases", Text: fmt.Sprintf("%s, such as %s: %s", count(len(groups[text]), "base"), groups[text][0], text)})
+		all = append(all, Evidence{About: "bases", Text: fmt.Sprintf("%s, such as %s: %s", plain.Count(len(groups[text]), "base"), groups[text][0], text)})
 	}
 	return all
 }
@@ -154,7 +156,7 @@ func (v *view) ofEvents() (all []Evidence) {
 		if e.Count > 1 {
 			text += fmt.Sprintf(" (%d times)", e.Count)
 		}
-		all = append(all, Evidence{"events", text, eventTime(e)})
+		all = append(all, Evidence{"events", text, events.LastTime(&e)})
 	}
 	slices.SortStableFunc(all, func(a, b Evidence) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Text, b.Text)) })
 	return all[max(len(all)-shownEvents, 0):]

@@ -10,6 +10,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // liveness precedes the rules of commands: the container of a module that failed its liveness probe waits as if its image
@@ -17,7 +18,7 @@ import (
 func liveness(v *view) *Answer {
 	e, found := v.event(string(v.Pod.UID), api.ReasonLivenessFailed)
 	turned := podCondition(v.Pod, corev1.PodReady).LastTransitionTime.Time
-	if v.unbound() || !found || eventTime(e).Before(turned.Add(-2*time.Second)) {
+	if v.unbound() || !found || events.LastTime(&e).Before(turned.Add(-2*time.Second)) {
 		return nil
 	}
 	return &Answer{Reason: LivenessProbeFailing, Cause: fmt.Sprintf("the liveness probe of the Pod fails on %s, so the module is uninstalled and installed again%s", v.onBase(), v.lastProbe()),
@@ -50,7 +51,7 @@ func health(v *view) *Answer {
 // lastProbe returns the newest Event of a probe in parentheses.
 func (v *view) lastProbe() string {
 	if e, found := v.event(string(v.Pod.UID), api.ReasonUnhealthy); found {
-		return fmt.Sprintf(" (%s ago: %s)", v.ago(eventTime(e)), sentence(e.Message))
+		return fmt.Sprintf(" (%s ago: %s)", v.ago(events.LastTime(&e)), sentence(e.Message))
 	}
 	return ""
 }

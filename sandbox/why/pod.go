@@ -15,6 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/controller/unsupported"
 	"github.com/koupleless/koupsandbox/controller/workload"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // pod explains a Pod, along the chain from the scheduler to the module.
@@ -76,8 +77,8 @@ func deletedPod(v *view) *Answer {
 			Advice: "check that the program that set the finalizer is running; to remove the finalizer: kubectl patch pod " + p.Name + ` --type merge -p '{"metadata":{"finalizers":null}}'`}
 	}
 	e, found := v.event(string(p.UID), errcode.ArkletUninstallBizFailed.Type(), errcode.ArkletUninstallBizTimedOut.Type(), errcode.ArkletNetworkError.Type())
-	if found && !eventTime(e).Before(v.deletedAt()) {
-		return &Answer{Reason: UninstallFailing, Cause: fmt.Sprintf("the module of the deleted Pod could not be uninstalled, %s ago: %s", v.ago(eventTime(e)), sentence(e.Message)),
+	if found && !events.LastTime(&e).Before(v.deletedAt()) {
+		return &Answer{Reason: UninstallFailing, Cause: fmt.Sprintf("the module of the deleted Pod could not be uninstalled, %s ago: %s", v.ago(events.LastTime(&e)), sentence(e.Message)),
 			Advice: "check the base; the controller tries again; the Pod is deleted when the module is uninstalled, or when its grace period ends at " + clock(p.DeletionTimestamp.Time)}
 	}
 	if a := serving(v); a != nil {

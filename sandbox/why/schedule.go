@@ -76,7 +76,7 @@ func (p *placement) unmatched() *Answer {
 	if r.selector {
 		reason = NoBaseMatchesSelector
 	}
-	cause := fmt.Sprintf("none of %s fits: %s", count(len(p.verdicts), "base"), r.text)
+	cause := fmt.Sprintf("none of %s fits: %s", plain.Count(len(p.verdicts), "base"), r.text)
 	if r.key != "" {
 		cause += "; values of that label on bases: " + cmp.Or(some(p.values(r.key, true)), "none")
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/controller/workload"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // view is a Snapshot with what several rules ask of it.
@@ -103,21 +104,11 @@ func (v *view) event(uid string, reasons ...string) (corev1.Event, bool) {
 	var found corev1.Event
 	ok := false
 	for _, e := range v.Events {
-		if string(e.InvolvedObject.UID) == uid && slices.Contains(reasons, e.Reason) && (!ok || eventTime(e).After(eventTime(found))) {
+		if string(e.InvolvedObject.UID) == uid && slices.Contains(reasons, e.Reason) && (!ok || events.LastTime(&e).After(events.LastTime(&found))) {
 			found, ok = e, true
 		}
 	}
 	return found, ok
-}
-
-// eventTime is when an Event happened last, whichever of its two APIs it was made with.
-func eventTime(e corev1.Event) time.Time {
-	for _, t := range []time.Time{e.LastTimestamp.Time, e.EventTime.Time, e.FirstTimestamp.Time} {
-		if !t.IsZero() {
-			return t
-		}
-	}
-	return e.CreationTimestamp.Time
 }
 
 // modules names the modules of the Pod.
@@ -135,14 +126,6 @@ func (v *view) ago(t time.Time) string { return duration.HumanDuration(max(v.now
 
 // clock is a time of day with its date, in UTC.
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
-// count is a number with its noun.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
 
 // some joins names; of many it says the first few and how many there are.
 func some(names []string) string {

@@ -13,6 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
+	"github.com/koupleless/koupsandbox/sandbox/internal/revision"
 )
 
 // workloadStatus explains a workload by its own status.
@@ -27,7 +29,7 @@ func workloadStatus(v *view) *Answer {
 		return &Answer{Reason: WorkloadNotSeen, Cause: fmt.Sprintf("kube-controller-manager has not processed %s since its last change: generation %d of %d", v.name(), w.observed, w.meta.Generation),
 			Advice: "check that kube-controller-manager is running; in a sandbox: koupsandbox status"}
 	case w.desired != 0 && w.ready == w.desired && w.updated == w.desired && w.total == w.desired:
-		return &Answer{Reason: WorkloadReady, Ready: true, Cause: fmt.Sprintf("%s is Ready: %s of %s", v.name(), count(int(w.ready), "Pod"), modules(v.templatePod()))}
+		return &Answer{Reason: WorkloadReady, Ready: true, Cause: fmt.Sprintf("%s is Ready: %s of %s", v.name(), plain.Count(int(w.ready), "Pod"), modules(v.templatePod()))}
 	case v.Deployment != nil && v.Deployment.Spec.Paused && w.updated != w.desired:
 		return &Answer{Reason: DeploymentPaused, Cause: fmt.Sprintf("%s is paused: %d of %d Pods have its current template", v.name(), w.updated, w.desired),
 			Advice: "kubectl rollout resume deployment " + w.meta.Name}
@@ -92,8 +94,7 @@ func (s *Snapshot) workload() podSet {
 func decides(s *Snapshot) *corev1.Pod {
 	newest := ""
 	for _, rs := range s.ReplicaSets {
-		const revision = "deployment.kubernetes.io/revision" // k8s.io/kubectl/pkg/util/deployment
-		if s.Deployment != nil && rs.Annotations[revision] == s.Deployment.Annotations[revision] {
+		if s.Deployment != nil && rs.Annotations[revision.Annotation] == s.Deployment.Annotations[revision.Annotation] {
 			newest = rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
 		}
 	}
@@ -223,7 +224,7 @@ func waitsForPod(v *view) *Answer {
 	if len(v.Pods) >= int(w.desired) {
 		return nil
 	}
-	a := &Answer{Reason: PodsNotMade, Cause: fmt.Sprintf("%s wants %s, and %d exist", v.name(), count(int(w.desired), "Pod"), len(v.Pods))}
+	a := &Answer{Reason: PodsNotMade, Cause: fmt.Sprintf("%s wants %s, and %d exist", v.name(), plain.Count(int(w.desired), "Pod"), len(v.Pods))}
 	if v.now.Sub(w.meta.CreationTimestamp.Time) < young {
 		a.Cause += "; it was created " + v.ago(w.meta.CreationTimestamp.Time) + " ago"
 		a.Advice = "run the command again in a few seconds"

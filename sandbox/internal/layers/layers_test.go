@@ -28,7 +28,7 @@ var layers = []struct {
 	{"the configuration types and the events", []string{"sandbox/api", "sandbox/events"}},
 	{"tools of a sandbox", []string{
 		"sandbox/fault", "sandbox/internal/lint", "sandbox/internal/nodeimage", "sandbox/internal/nodes",
-		"sandbox/internal/progress", "sandbox/internal/state", "sandbox/internal/supervise", "sandbox/why",
+		"sandbox/internal/progress", "sandbox/internal/revision", "sandbox/internal/state", "sandbox/internal/supervise", "sandbox/why",
 	}},
 	{"parts of a sandbox", []string{
 		"sandbox/internal/apifault", "sandbox/internal/broker", "sandbox/internal/mqttfault", "sandbox/internal/cluster", "sandbox/internal/fleet", "sandbox/internal/pods",

@@ -50,31 +50,13 @@ type Record struct {
 	Error string `json:"error,omitempty"`
 }
 
-// What leads the requests of a stream to a base.
+// The routes of requests; see package events.
 const (
-	// RouteGateway: the sandbox's gateway picks an endpoint of the Service.
-	RouteGateway = "gateway"
-	// RouteAgent: an agent in the cluster does, as the gateway would.
-	RouteAgent = "agent"
-	// RouteKubeProxy: the cluster's own kube-proxy does.
-	RouteKubeProxy = "kube-proxy"
-	// RouteBases: nobody picks, each base is asked in turn.
-	RouteBases = "bases"
+	RouteGateway   = events.RouteGateway
+	RouteAgent     = events.RouteAgent
+	RouteKubeProxy = events.RouteKubeProxy
+	RouteBases     = events.RouteBases
 )
-
-// Through says a route in words that follow "requests"; empty if there is nothing to say.
-func Through(route string) string {
-	switch route {
-	case RouteGateway:
-		return "through the gateway"
-	case RouteAgent:
-		return "from within the cluster"
-	case RouteKubeProxy:
-		return "through kube-proxy"
-	default:
-		return ""
-	}
-}
 
 // LostRequest is a request that was lost, and whose it was.
 type LostRequest struct {

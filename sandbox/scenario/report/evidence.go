@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
@@ -147,7 +148,7 @@ func (p *printer) losses(run *scenario.Run, t scenario.Traffic) {
 		g.n++
 		g.last = l.Due
 	}
-	sent := strings.TrimSuffix(Number(t.Sent)+" "+traffic.Through(t.Route), " ")
+	sent := strings.TrimSuffix(Number(t.Sent)+" "+events.Through(t.Route), " ")
 	p.say("  Lost requests of %s: %s of %s (%s)\n", plain.Text(t.Name), Number(t.Summary.Lost), sent, plain.Text(t.Judge))
 	for i, key := range order {
 		if i == mostLosses {

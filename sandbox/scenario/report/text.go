@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
@@ -26,24 +27,14 @@ type TextOptions struct {
 // shownDelay is the shortest delay of the machine that the report shows.
 const shownDelay = 200 * time.Millisecond
 
-// WriteText writes all runs and the summary for people.
-func WriteText(w io.Writer, r *scenario.Report, o TextOptions) error {
-	p := newPrinter(w, o)
-	for _, run := range r.Runs {
-		p.run(run)
-	}
-	p.summary(r)
-	return p.end()
-}
-
-// WriteRun writes one run as WriteText does: when it has ended, while others go on.
+// WriteRun writes one run for people.
 func WriteRun(w io.Writer, run *scenario.Run, o TextOptions) error {
 	p := newPrinter(w, o)
 	p.run(run)
 	return p.end()
 }
 
-// WriteSummary writes the last line of WriteText.
+// WriteSummary writes the line that follows all runs.
 func WriteSummary(w io.Writer, r *scenario.Report, o TextOptions) error {
 	p := newPrinter(w, o)
 	p.summary(r)
@@ -159,9 +150,9 @@ func requests(runs ...*scenario.Run) string {
 		switch n := s.elsewhere[route]; n {
 		case 0:
 		case s.sent:
-			text += " " + traffic.Through(route)
+			text += " " + events.Through(route)
 		default:
-			text += fmt.Sprintf(", %s of them %s", Number(n), traffic.Through(route))
+			text += fmt.Sprintf(", %s of them %s", Number(n), events.Through(route))
 		}
 	}
 	text += fmt.Sprintf(", %s lost", Number(s.lost))

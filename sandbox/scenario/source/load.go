@@ -1,7 +1,6 @@
 package source
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,15 +31,12 @@ type Options struct {
 	// Select leaves out scenarios that it is false for; they are not checked either. Default: all
 	// are taken.
 	Select func(name string, labels map[string]string) bool
-	// Env is the environment of the sandbox, for run.env. Default: dev.
-	Env string
 }
 
 // Load reads scenario files and folders: of those, all scenario files in them, not in their
 // subfolders. The error is of type Problems and tells every mistake that can be found without
 // running anything.
 func Load(paths []string, o Options) ([]*Scenario, error) {
-	o.Env = cmp.Or(o.Env, "dev")
 	files, problems := find(paths)
 	var scenarios []*Scenario
 	first := map[string]string{}

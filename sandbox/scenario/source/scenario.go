@@ -84,7 +84,7 @@ func (s *Scenario) prepare(o Options) Problems {
 	for _, p := range problems {
 		s.wrong[p.Field] = true
 	}
-	sample := expr.Run{Namespace: "run", Group: "run", Seed: 1, Env: o.Env, Attempt: 1}
+	sample := expr.Run{Namespace: "run", Group: "run", Seed: 1, Env: "dev", Attempt: 1}
 	for _, cell := range s.Cells {
 		instance, wrong := s.instance(cell, sample)
 		for _, p := range append(wrong, instance.objects()...) {

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	kubetesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 const port = 4711
@@ -318,7 +320,7 @@ func TestTheAPIDecidesAboutTokens(t *testing.T) {
 		"an API that is away":     {api: api{fails: errors.New("away")}, token: "good", failed: true, asked: []string{"token good"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := NewReviews(c.api.client(), nil)
+			r := NewReviews(c.api.client(), clock.RealClock{})
 			user, err := r.Exchange(t.Context(), c.token)
 			if user != c.user || isDenied(err) != c.denied || (err != nil) != (c.denied || c.failed) {
 				t.Errorf("user %q, error %v", user, err)
@@ -332,8 +334,8 @@ func TestTheAPIDecidesAboutTokens(t *testing.T) {
 
 func TestATokenThatIsWithdrawnStopsWorking(t *testing.T) {
 	a := &api{}
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	r := NewReviews(a.client(), func() time.Time { return now })
+	now := clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	r := NewReviews(a.client(), now)
 	if _, err := r.Exchange(t.Context(), "good"); err != nil {
 		t.Fatal(err)
 	}
@@ -342,12 +344,12 @@ func TestATokenThatIsWithdrawnStopsWorking(t *testing.T) {
 	if err := r.Check(context.Background(), "good"); err != nil || len(a.asked) != asked {
 		t.Errorf("at once: %v after %d questions, want none", err, len(a.asked)-asked)
 	}
-	now = now.Add(reviewEvery + time.Second)
+	now.Step(reviewEvery + time.Second)
 	if err := r.Check(context.Background(), "good"); !isDenied(err) {
 		t.Errorf("after a minute: %v, want it denied", err)
 	}
 	a.forbidden = ""
-	now = now.Add(reviewEvery + time.Second)
+	now.Step(reviewEvery + time.Second)
 	if err := r.Check(context.Background(), "good"); err != nil {
 		t.Errorf("given back: %v", err)
 	}

@@ -4,13 +4,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -32,69 +33,46 @@ var shown = []authorizationv1.ResourceAttributes{
 // knows it and its user may list what the page shows.
 type Reviews struct {
 	client kubernetes.Interface
-	now    func() time.Time
-
-	mu    sync.Mutex
-	known map[[sha256.Size]byte]review
+	known  *cache.Expiring // reviews, by the hash of the token
 }
 
 type review struct {
 	user string
 	err  error
-	at   time.Time
 }
 
-// NewReviews asks the API by a client that may create TokenReviews and SubjectAccessReviews. Default
-// of now: time.Now.
-func NewReviews(client kubernetes.Interface, now func() time.Time) *Reviews {
-	if now == nil {
-		now = time.Now
-	}
-	return &Reviews{client: client, now: now, known: map[[sha256.Size]byte]review{}}
+// NewReviews returns Reviews that use a client with permission to create TokenReviews and SubjectAccessReviews.
+func NewReviews(client kubernetes.Interface, clock clock.Clock) *Reviews {
+	return &Reviews{client: client, known: cache.NewExpiringWithClock(clock)}
 }
 
 // Exchange asks the API about a token.
 func (r *Reviews) Exchange(ctx context.Context, token string) (string, error) {
 	answer := r.ask(ctx, token)
 	if answer.err == nil || isDenied(answer.err) {
-		r.keep(token, answer)
+		r.known.Set(sha256.Sum256([]byte(token)), answer, reviewEvery)
 	}
 	return answer.user, answer.err
 }
 
 // Check asks again after a minute.
 func (r *Reviews) Check(ctx context.Context, token string) error {
-	r.mu.Lock()
-	answer, known := r.known[sha256.Sum256([]byte(token))]
-	r.mu.Unlock()
-	if !known || r.now().Sub(answer.at) > reviewEvery {
-		_, err := r.Exchange(ctx, token)
-		return err
+	if answer, known := r.known.Get(sha256.Sum256([]byte(token))); known {
+		return answer.(review).err //nolint:forcetypeassert // it has only reviews
 	}
-	return answer.err
-}
-
-func (r *Reviews) keep(token string, answer review) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for key, x := range r.known {
-		if answer.at.Sub(x.at) > reviewEvery {
-			delete(r.known, key)
-		}
-	}
-	r.known[sha256.Sum256([]byte(token))] = answer
+	_, err := r.Exchange(ctx, token)
+	return err
 }
 
 func (r *Reviews) ask(ctx context.Context, token string) review {
 	ctx, cancel := context.WithTimeout(ctx, reviewTime)
 	defer cancel()
-	at := r.now()
 	asked, err := r.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
-		return review{err: fmt.Errorf("asking the Kubernetes API whose token this is: %w", err), at: at}
+		return review{err: fmt.Errorf("asking the Kubernetes API whose token this is: %w", err)}
 	}
 	if !asked.Status.Authenticated {
-		return review{err: denied("the Kubernetes API does not know this token"), at: at}
+		return review{err: denied("the Kubernetes API does not know this token")}
 	}
 	u := asked.Status.User
 	extra := map[string]authorizationv1.ExtraValue{}
@@ -106,11 +84,11 @@ func (r *Reviews) ask(ctx context.Context, token string) review {
 			User: u.Username, UID: u.UID, Groups: u.Groups, Extra: extra, ResourceAttributes: &what,
 		}}, metav1.CreateOptions{})
 		if err != nil {
-			return review{err: fmt.Errorf("asking the Kubernetes API what %s may do: %w", u.Username, err), at: at}
+			return review{err: fmt.Errorf("asking the Kubernetes API what %s may do: %w", u.Username, err)}
 		}
 		if !answer.Status.Allowed {
-			return review{err: denied("%s may not list %s in all namespaces, which the board shows", u.Username, what.Resource), at: at}
+			return review{err: denied("%s may not list %s in all namespaces, which the board shows", u.Username, what.Resource)}
 		}
 	}
-	return review{user: u.Username, at: at}
+	return review{user: u.Username}
 }

@@ -7,15 +7,18 @@ import (
 	"fmt"
 )
 
-// Chunk describes a part of the past.
+// Chunk is a part of the past for GET /api/history/ID: JSON lines, first a snapshot, then changes.
 type Chunk struct {
-	ID     int64 `json:"id"`
-	First  int64 `json:"first"`
-	Last   int64 `json:"last"`
-	From   int64 `json:"from"`
-	To     int64 `json:"to"`
-	Bytes  int64 `json:"bytes"`
-	Closed bool  `json:"closed"`
+	ID int64 `json:"id"`
+	// First and Last are the Seq of its snapshot and of its last changes; From and To are their times.
+	First int64 `json:"first"`
+	Last  int64 `json:"last"`
+	From  int64 `json:"from"`
+	To    int64 `json:"to"`
+	// Bytes is the approximate compressed size.
+	Bytes int64 `json:"bytes"`
+	// Closed reports whether the chunk is complete.
+	Closed bool `json:"closed"`
 }
 
 // chunk holds lines of JSON, which are compressed when the chunk is closed.

@@ -266,6 +266,11 @@ export interface History {
   chunks: Chunk[];
 }
 
+export interface Problem {
+  error: string;
+  code?: string;
+}
+
 export interface Chunk {
   id: number;
   first: number;
@@ -274,11 +279,6 @@ export interface Chunk {
   to: number;
   bytes: number;
   closed: boolean;
-}
-
-export interface Problem {
-  error: string;
-  code?: string;
 }
 
 export type FaultTarget = "base" | "api" | "mqtt";

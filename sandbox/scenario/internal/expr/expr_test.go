@@ -258,37 +258,6 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// An invariant is evaluated at every event.
-func BenchmarkEval(b *testing.B) {
-	e, err := expr.New(expr.Static{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	p, err := e.Compile(`pods.all(p, p.status.conditions.exists(c, c.type == "Ready" && c.status == "True"))`, expr.Condition)
-	if err != nil {
-		b.Fatal(err)
-	}
-	pods := make([]any, 50)
-	for i := range pods {
-		pods[i] = pod("p", true)
-	}
-	d := expr.Data{"pods": pods}
-	b.ReportAllocs()
-	for b.Loop() {
-		if r, err := p.Eval(d); err != nil || !r.True() {
-			b.Fatal(r, err)
-		}
-	}
-}
-
-func BenchmarkNew(b *testing.B) {
-	for b.Loop() {
-		if _, err := expr.New(expr.Static{}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // A mistake is shown where it is, in the words of those who write conditions.
 func TestExcerpts(t *testing.T) {
 	for text, want := range map[string]string{

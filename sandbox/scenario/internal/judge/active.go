@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/events"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
 // activeCheck looks for times in which a base that served a module has no active version of it.
@@ -248,15 +249,15 @@ func (c *activeCheck) find(w *world, end time.Time) Result {
 }
 
 func (c *activeCheck) summarize(r *Result) {
-	r.Summary = many(r.Compared, "module") + " on bases"
+	r.Summary = plain.Count(r.Compared, "module") + " on bases"
 	if len(c.overlaps) > 0 {
 		shortest := slices.Min(c.overlaps)
-		r.Summary += fmt.Sprintf(", %s, shortest overlap %v", many(len(c.overlaps), "handover"), brief(shortest))
+		r.Summary += fmt.Sprintf(", %s, shortest overlap %v", plain.Count(len(c.overlaps), "handover"), brief(shortest))
 	}
 	if len(r.Violations) == 0 {
 		r.Summary += ", no gap"
 	} else {
-		r.Summary += fmt.Sprintf(", %s, the longest %v", many(len(r.Violations), "gap"), brief(longest(r.Violations)))
+		r.Summary += fmt.Sprintf(", %s, the longest %v", plain.Count(len(r.Violations), "gap"), brief(longest(r.Violations)))
 	}
 	if len(r.Excused) > 0 {
 		r.Summary += fmt.Sprintf("; %d more where a process ended, the longest %v", len(r.Excused), brief(longest(r.Excused)))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/events"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
 // installCheck looks for installations of what is installed: an installBiz that came after the
@@ -107,10 +108,10 @@ func (c *installCheck) result() Result {
 	r := Result{
 		Name: InstalledOnce, Compared: c.installs, Violations: sorted(append([]Violation(nil), c.repeats...)),
 		Excused: sorted(append([]Violation(nil), c.excused...)),
-		Summary: many(c.installs, "installation") + ", none twice",
+		Summary: plain.Count(c.installs, "installation") + ", none twice",
 	}
 	if n := len(c.repeats); n > 0 {
-		r.Summary = many(c.installs, "installation") + fmt.Sprintf(", %d repeated", n)
+		r.Summary = plain.Count(c.installs, "installation") + fmt.Sprintf(", %d repeated", n)
 	}
 	if n := len(c.excused); n > 0 {
 		r.Summary += fmt.Sprintf("; %d more repeated after a disturbance", n)

@@ -101,13 +101,14 @@ type Result struct {
 	Summary string
 }
 
-// Violation is one thing that must not be. It has the fields of the report's.
+// Violation is one thing that must not be.
 type Violation struct {
-	Time    time.Time
-	Length  time.Duration
-	Base    string
-	Pod     string
-	Message string
+	Time time.Time `json:"time"`
+	// Length is how long it lasted; 0 = an instant.
+	Length  time.Duration `json:"length,omitempty"`
+	Base    string        `json:"base,omitempty"`
+	Pod     string        `json:"pod,omitempty"`
+	Message string        `json:"message"`
 }
 
 // evaluator evaluates the events of one run, in the order of their times.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/events"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
 // orderCheck looks at each handover: a Pod with a newer version of a module turns Ready on a base
@@ -104,7 +105,7 @@ func (c *orderCheck) result(end time.Time) Result {
 		r.Violations = append(r.Violations, v.Violation)
 	}
 	r.Violations = sorted(r.Violations)
-	r.Summary = many(c.compared, "handover")
+	r.Summary = plain.Count(c.compared, "handover")
 	if c.exempt > 0 {
 		r.Summary += fmt.Sprintf(", %d of the only Ready Pod of a module", c.exempt)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/sandbox/events"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
 // nothingLeft looks, at the end, for modules on running bases that no Pod on the base wants; see
@@ -35,9 +36,9 @@ func nothingLeft(w *world, end time.Time, o *Options) Result {
 		})
 	}
 	r.Violations = sorted(r.Violations)
-	r.Summary = many(r.Compared, "base") + ", nothing left"
+	r.Summary = plain.Count(r.Compared, "base") + ", nothing left"
 	if n := len(r.Violations); n > 0 {
-		r.Summary = many(r.Compared, "base") + ", " + many(n, "module") + " left"
+		r.Summary = plain.Count(r.Compared, "base") + ", " + plain.Count(n, "module") + " left"
 	}
 	return r
 }
@@ -58,7 +59,7 @@ func podWrites(w *world, most *int) Result {
 	}
 	r.Violations = sorted(r.Violations)
 	mean := float64(total) / float64(max(1, len(w.ever)))
-	r.Summary = fmt.Sprintf("%s, written at most %s each, %.1f on average", many(len(w.ever), "Pod"), many(highest, "time"), mean)
+	r.Summary = fmt.Sprintf("%s, written at most %s each, %.1f on average", plain.Count(len(w.ever), "Pod"), plain.Count(highest, "time"), mean)
 	return r
 }
 
@@ -104,6 +105,6 @@ func (c *commandCheck) result(most *int) Result {
 		}
 	}
 	r.Violations = sorted(r.Violations)
-	r.Summary = fmt.Sprintf("%s, each at most %s", many(len(c.times), "command"), many(highest, "time"))
+	r.Summary = fmt.Sprintf("%s, each at most %s", plain.Count(len(c.times), "command"), plain.Count(highest, "time"))
 	return r
 }

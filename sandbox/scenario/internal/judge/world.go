@@ -2,7 +2,6 @@ package judge
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
 	"time"
 
@@ -126,11 +125,4 @@ func (w *world) serves(module string) bool {
 		}
 	}
 	return false
-}
-
-func many(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %ss", n, one)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/api"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
 // taking is the longest time between the removal of the earlier version by an install and its response.
@@ -118,12 +119,12 @@ func (c *truthCheck) find(w *world, end time.Time, o *Options) Result {
 
 func (c *truthCheck) summarize(r *Result, w *world) {
 	mismatched := slices.Concat(r.Violations, r.Doubtful, r.Excused)
-	r.Summary = many(c.compared, "time") + " something became Ready"
+	r.Summary = plain.Count(c.compared, "time") + " something became Ready"
 	if len(mismatched) == 0 {
 		r.Summary += ", always with its module"
 	} else {
 		r.Summary += fmt.Sprintf("; Ready without its module %s, the longest %v (allowed: %v once the controller can know, %v beside another version)",
-			many(len(mismatched), "time"), brief(longest(mismatched)), brief(truthWithin), brief(switchWithin))
+			plain.Count(len(mismatched), "time"), brief(longest(mismatched)), brief(truthWithin), brief(switchWithin))
 	}
 	if services := slices.Sorted(maps.Keys(w.published)); len(services) > 0 {
 		r.Summary += "; endpoints of Pods that are not Ready are ignored, because publishNotReadyAddresses is set in Service " + strings.Join(services, ", ")
@@ -144,7 +145,7 @@ func (c *truthCheck) violation(w *world, l *mismatch, known time.Time) Violation
 		v.Message += ", where another version serves"
 	}
 	if lost := len(c.lostIn(l, l.from, l.to)); lost > 0 {
-		v.Message += fmt.Sprintf(", in which %s failed", many(lost, "request"))
+		v.Message += fmt.Sprintf(", in which %s failed", plain.Count(lost, "request"))
 	}
 	if late := known.Sub(l.from); late > 0 {
 		v.Message += fmt.Sprintf(" (the controller could know within %v)", brief(late))

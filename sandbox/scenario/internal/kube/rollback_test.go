@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -12,12 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	typedfake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
-	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/revision"
 )
 
 var apps = schema.GroupVersion{Group: "apps", Version: "v1"}
@@ -33,7 +32,7 @@ func client(t *testing.T, untyped []runtime.Object, typed ...runtime.Object) *Cl
 
 func owned1(number, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Name: name, Namespace: "n", Annotations: map[string]string{revisionAnnotation: number},
+		Name: name, Namespace: "n", Annotations: map[string]string{revision.Annotation: number},
 		OwnerReferences: []metav1.OwnerReference{{UID: "mine", Controller: ptr.To(true)}},
 	}
 }
@@ -91,42 +90,6 @@ func TestRollbackOfDeployments(t *testing.T) {
 				t.Error("the label of the ReplicaSet came into the Deployment")
 			}
 		})
-	}
-}
-
-func TestRollbackOfStatefulSets(t *testing.T) {
-	data := func(image string) runtime.RawExtension {
-		text, err := json.Marshal(map[string]any{"spec": map[string]any{"template": template(image)}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return runtime.RawExtension{Raw: text}
-	}
-	s := &appsv1.StatefulSet{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s", UID: "mine"}, Spec: appsv1.StatefulSetSpec{Template: template("two")}}
-	c := client(t, []runtime.Object{s},
-		&appsv1.ControllerRevision{ObjectMeta: owned1("", "b"), Revision: 2, Data: data("two")},
-		&appsv1.ControllerRevision{ObjectMeta: owned1("", "a"), Revision: 1, Data: data("one")})
-	k, err := c.Kind("apps/v1", "StatefulSet")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The fake cannot apply strategic patches: that the right one is sent must do.
-	var sent k8stesting.PatchAction
-	fake, ok := c.Dynamic.(*dynamicfake.FakeDynamicClient)
-	if !ok {
-		t.Fatalf("the client is a %T", c.Dynamic)
-	}
-	fake.PrependReactor("patch", "statefulsets", func(a k8stesting.Action) (bool, runtime.Object, error) {
-		sent, _ = a.(k8stesting.PatchAction)
-		return true, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "StatefulSet"}}, nil
-	})
-	revision, _, err := c.Rollback(t.Context(), k, "n", "s", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if sent == nil || sent.GetPatchType() != types.StrategicMergePatchType || string(sent.GetPatch()) != string(data("one").Raw) || revision != 1 {
-		t.Errorf("revision %d, sent %v; want the patch of revision 1", revision, sent)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/events"
@@ -55,17 +54,9 @@ func (w *World) recordPod(at time.Time, o *unstructured.Unstructured, gone bool)
 		w.o.Logger.Warn("cannot read a Pod", "pod", o.GetName(), "err", err)
 		return "Pod " + o.GetName()
 	}
-	state := events.PodStateOf(&pod)
-	state.Gone = gone
-	if before := w.state.Pods.Get(state.PodKey()); before != nil {
-		state.Writes = before.Writes
-	}
-	if !gone {
-		state.Writes++
-	}
-	e := events.Event{Time: at, Pod: &events.PodEvent{Base: w.state.BaseOf(pod.Spec.NodeName), PodState: *state}}
+	e := events.Event{Time: at, Pod: w.state.PodEvent(&pod, gone)}
 	w.apply(e)
-	return Describe(e)
+	return e.String()
 }
 
 func (w *World) recordNode(at time.Time, o *unstructured.Unstructured, gone bool) string {
@@ -80,7 +71,7 @@ func (w *World) recordNode(at time.Time, o *unstructured.Unstructured, gone bool
 	if before := w.state.Nodes.Get(n.Name); gone || before == nil || before.State != n.State || before.Base != n.Base {
 		w.apply(e)
 	}
-	return Describe(e)
+	return e.String()
 }
 
 // isReady reports whether a Pod or a Node is Ready.
@@ -111,7 +102,7 @@ func (w *World) recordEndpoints(at time.Time, changed *unstructured.Unstructured
 	e := events.Event{Time: at, Endpoints: x}
 	t := w.tables[Subject{Resource: EndpointSlices, Namespace: w.o.Namespace}]
 	if t == nil {
-		return Describe(e)
+		return e.String()
 	}
 	parts, _ := View{w}.Objects(t.subject, "", map[string]string{discoveryv1.LabelServiceName: service})
 	for _, o := range parts {
@@ -121,25 +112,9 @@ func (w *World) recordEndpoints(at time.Time, changed *unstructured.Unstructured
 			continue
 		}
 		for _, p := range slice.Endpoints {
-			x.Endpoints = append(x.Endpoints, w.endpoint(p))
+			x.Endpoints = append(x.Endpoints, w.state.Endpoint(p))
 		}
 	}
 	w.apply(e)
-	return Describe(e)
-}
-
-func (w *World) endpoint(p discoveryv1.Endpoint) events.Endpoint {
-	e := events.Endpoint{
-		Ready: ptr.Deref(p.Conditions.Ready, true), Serving: ptr.Deref(p.Conditions.Serving, true), Terminating: ptr.Deref(p.Conditions.Terminating, false),
-	}
-	if len(p.Addresses) > 0 {
-		e.IP = p.Addresses[0]
-	}
-	if p.TargetRef != nil {
-		e.Pod = p.TargetRef.Name
-	}
-	if p.NodeName != nil {
-		e.Base = w.state.BaseOf(*p.NodeName)
-	}
-	return e
+	return e.String()
 }

@@ -1,9 +1,7 @@
 package observe
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -128,11 +126,11 @@ func (w *World) announce(e events.Event) {
 	switch {
 	case e.Step != nil: // changes nothing itself
 	case e.Base != nil, e.Module != nil:
-		w.changed(topicBases, Describe(e))
+		w.changed(topicBases, e.String())
 	case e.Request != nil:
-		w.changed(topicTraffic, Describe(e))
+		w.changed(topicTraffic, e.String())
 	default:
-		w.changed("", Describe(e))
+		w.changed("", e.String())
 	}
 }
 
@@ -201,56 +199,4 @@ func (w *World) Events() []events.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.events)
-}
-
-// Describe describes an event in one line.
-func Describe(e events.Event) string {
-	switch {
-	case e.Base != nil:
-		return fmt.Sprintf("base %s: %s", e.Base.Base, e.Base.Change)
-	case e.Module != nil:
-		m := e.Module
-		return events.Join(": ", fmt.Sprintf("module %s on %s", m.ModuleRef, m.Base), cmp.Or(string(m.State), "gone"), m.Message)
-	case e.Command != nil:
-		c := e.Command
-		return events.Join(": ", events.Join(" of ", c.Name, c.Module.String())+" on "+c.Base, cmp.Or(c.Code, "ok"), c.Message)
-	case e.Pod != nil:
-		return describePod(e.Pod)
-	case e.Endpoints != nil:
-		return fmt.Sprintf("Service %s has %d endpoints, %d of them ready", e.Endpoints.Service, len(e.Endpoints.Endpoints), e.Endpoints.Ready())
-	case e.Node != nil:
-		return events.Join(": ", "Node of "+e.Node.Base, cmp.Or(string(e.Node.State), "gone"), e.Node.Message)
-	case e.Fault != nil:
-		f := e.Fault
-		return events.Join(": ", events.Join(" on ", "fault "+f.ID, cmp.Or(f.Base, string(f.Target))), string(f.Change), string(f.Kind), f.Message)
-	case e.Component != nil:
-		return events.Join(": ", "component "+e.Component.Name, string(e.Component.State), e.Component.Message)
-	case e.Step != nil:
-		return events.Join(": ", "step "+e.Step.Name, string(e.Step.State), e.Step.Message)
-	case e.Request != nil:
-		r := e.Request
-		return events.Join(": ", fmt.Sprintf("a request of %s to %s", r.Stream, r.Base), string(r.Result), r.Message)
-	}
-	return ""
-}
-
-func describePod(p *events.PodEvent) string {
-	state := p.Phase
-	switch {
-	case p.Gone:
-		state = "gone"
-	case p.Deleting && p.Ready:
-		state = "Ready, being deleted"
-	case p.Deleting:
-		state = "not Ready, being deleted"
-	case p.Ready:
-		state = "Ready"
-	case p.Reason != "":
-		state += ", " + p.Reason
-	}
-	on := ""
-	if p.Base != "" {
-		on = " on " + p.Base
-	}
-	return fmt.Sprintf("Pod %s%s: %s", p.Name, on, state)
 }

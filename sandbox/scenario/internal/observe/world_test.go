@@ -57,7 +57,7 @@ func told(w *World) []string {
 	var all []string
 	for _, e := range w.Events() {
 		if e.Pod != nil {
-			text := Describe(e)
+			text := e.String()
 			for range e.Pod.Writes {
 				text += "."
 			}
@@ -78,8 +78,8 @@ func TestPodsAreRecorded(t *testing.T) {
 	must(t, pods.Delete(pod(t, "11", "b", "vnode.id-1", "True")))
 	must(t, pods.Delete(pod(t, "11", "b", "vnode.id-1", "True")))
 	want := []string{
-		"Pod p: Running.", "Pod p on base-1: Running..", "Pod p on base-1: Ready...",
-		"Pod p on base-1: gone...", "Pod p on base-1: Ready.", "Pod p on base-1: gone.",
+		"pod: stock:1.0.0 Running (p).", "pod base-1: stock:1.0.0 Running (p)..", "pod base-1: stock:1.0.0 Ready (p)...",
+		"pod base-1: stock:1.0.0 gone (p)...", "pod base-1: stock:1.0.0 Ready (p).", "pod base-1: stock:1.0.0 gone (p).",
 	}
 	if diff := cmp.Diff(want, told(w)); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
@@ -108,8 +108,8 @@ func TestListAfterABreak(t *testing.T) {
 	must(t, pods.Add(named("new", "3", "False")))
 	must(t, pods.Replace([]any{named("new", "5", "True"), named("newer", "4", "True"), named("old", "6", "False")}, "7"))
 	want := []string{
-		"Pod old: Ready.", "Pod older: Ready.", "Pod new: Running.",
-		"Pod older: gone.", "Pod old: Running..", "Pod newer: Ready.", "Pod new: Ready..",
+		"pod: stock:1.0.0 Ready (old).", "pod: stock:1.0.0 Ready (older).", "pod: stock:1.0.0 Running (new).",
+		"pod: stock:1.0.0 gone (older).", "pod: stock:1.0.0 Running (old)..", "pod: stock:1.0.0 Ready (newer).", "pod: stock:1.0.0 Ready (new)..",
 	}
 	if diff := cmp.Diff(want, told(w)); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
@@ -176,7 +176,7 @@ func TestWatchersHearEveryChange(t *testing.T) {
 	must(t, pods.Update(pod(t, "2", "a", "", "True")))
 	stop()
 	must(t, pods.Update(pod(t, "3", "a", "", "True")))
-	want := []string{": the beginning", "pods: Pod p: Running", "bases: module stock:2 on base-1: ACTIVATED", "pods: Pod p: Ready"}
+	want := []string{": the beginning", "pods: pod: stock:1.0.0 Running (p)", "bases: module base-1: stock:2 ACTIVATED", "pods: pod: stock:1.0.0 Ready (p)"}
 	if diff := cmp.Diff(want, heard); diff != "" {
 		t.Errorf("heard (-want +got):\n%s", diff)
 	}

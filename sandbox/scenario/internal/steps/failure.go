@@ -16,7 +16,10 @@ type Failure struct {
 }
 
 // Detail is a piece of evidence.
-type Detail struct{ Title, Text string }
+type Detail struct {
+	Title string `json:"title"`
+	Text  string `json:"text"`
+}
 
 // Error returns the message.
 func (f *Failure) Error() string { return f.Message }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
@@ -143,7 +144,7 @@ func (e *Env) judge(t v1alpha1.Traffic, end *traffic.End) *Failure {
 func (x Stream) Summary() string {
 	text := fmt.Sprintf("%d requests sent, %d lost", x.End.Sent, x.End.Lost)
 	if x.End.Route == traffic.RouteKubeProxy || x.End.Route == traffic.RouteAgent {
-		text = fmt.Sprintf("%d requests sent %s, %d lost", x.End.Sent, traffic.Through(x.End.Route), x.End.Lost)
+		text = fmt.Sprintf("%d requests sent %s, %d lost", x.End.Sent, events.Through(x.End.Route), x.End.Lost)
 	}
 	var parts []string
 	for _, r := range traffic.Results {

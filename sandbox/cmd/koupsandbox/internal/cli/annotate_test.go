@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/check"
-
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 const badManifest = `apiVersion: v1

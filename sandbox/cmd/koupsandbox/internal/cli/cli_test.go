@@ -9,11 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/check"
-
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/cli"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
@@ -128,6 +127,18 @@ func TestMistakes(t *testing.T) {
 		{[]string{"down"}, result{0, `Sandbox "koup" was not up; nothing had to be done.` + "\n", ""}},
 		{[]string{"list"}, result{0, "There is no sandbox; bring one up with: koupsandbox up\n", ""}},
 		{[]string{"list", "-o", "json"}, result{0, "[]\n", ""}},
+		{[]string{"demo", "fast"}, result{2, "", "koupsandbox: demo takes no arguments" + see("demo")}},
+		{[]string{"demo", "--name", "Demo 1"}, result{2, "",
+			`koupsandbox: --name "Demo 1" ` + "must be a DNS label: at most 63 lower-case letters, digits and hyphens, with a letter or digit at both ends" + see("demo")}},
+		{[]string{"demo"}, result{1, "", "koupsandbox: HOME/koupsandbox cannot be run as the program koupsandbox: build it again, or name another folder in $KOUPSANDBOX_BIN\n"}},
+		{[]string{"images", "save"}, result{2, "", "koupsandbox: save takes one file" + see("images save")}},
+		{[]string{"images", "load", "/none/a.tar"}, result{1, "",
+			"koupsandbox: there is no file /none/a.tar: make it where a registry can be reached, with: koupsandbox images save FILE\n"}},
+		{[]string{"images", "save", "/none/a.tar"}, result{1, "",
+			"koupsandbox: there is nothing to save: no container engine: docker is not installed; podman is not installed\n"}},
+		{[]string{"watch"}, result{1, "", `koupsandbox: sandbox "koup" is not up; bring it up with: koupsandbox up --name koup` + "\n"}},
+		{[]string{"watch", "base-1"}, result{2, "", "koupsandbox: watch takes no arguments" + see("watch")}},
+		{[]string{"watch", "-o", "yaml"}, result{2, "", `koupsandbox: --output "yaml" is not one of: text, json` + see("watch")}},
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
 			home := t.TempDir()

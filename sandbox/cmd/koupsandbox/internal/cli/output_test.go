@@ -10,10 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/check"
-
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )

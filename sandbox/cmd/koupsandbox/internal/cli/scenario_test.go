@@ -7,12 +7,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/check"
-
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 const badScenario = `apiVersion: sandbox.koupleless.io/v1alpha1

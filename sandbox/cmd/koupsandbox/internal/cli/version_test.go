@@ -4,11 +4,10 @@ import (
 	"os"
 	"testing"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/check"
-
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 // The files of the first version are there as they were. They are never changed: a later version reads

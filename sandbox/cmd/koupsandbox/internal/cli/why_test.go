@@ -10,11 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/check"
-
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/cli"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 // apiServer answers to questions about one Pod, as an API server without anything else would, and

@@ -65,13 +65,5 @@ func (f *follower) pods(ctx context.Context) error {
 func (f *follower) pod(pod *corev1.Pod, gone bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	state := events.PodStateOf(pod)
-	state.Gone = gone
-	if before := f.state.Pods.Get(state.PodKey()); before != nil {
-		state.Writes = before.Writes
-	}
-	if !gone {
-		state.Writes++
-	}
-	f.tell(events.Event{Time: f.o.Clock.Now(), Pod: &events.PodEvent{Base: f.state.BaseOf(pod.Spec.NodeName), PodState: *state}})
+	f.tell(events.Event{Time: f.o.Clock.Now(), Pod: f.state.PodEvent(pod, gone)})
 }

@@ -134,18 +134,6 @@ q quit   space pause   ↑ ↓ scroll   ? help`},
 	}
 }
 
-func TestHelp(t *testing.T) {
-	m, _ := observed(t, 80, 24)
-	press(m, "?")
-	if got := m.draw(); !strings.Contains(got, "LAST EVENT") {
-		t.Errorf("? shows\n%s", got)
-	}
-	press(m, "?")
-	if got := m.draw(); !strings.Contains(got, "0 bases") {
-		t.Errorf("a second ? shows\n%s", got)
-	}
-}
-
 // A paused screen does not change.
 func TestPause(t *testing.T) {
 	m, clock := observed(t, 100, 20, stuck()...)

@@ -54,6 +54,13 @@ func (s *Screen) row(name string) []string {
 	return []string{plain.Text(name), s.baseState(b), moduleList(b), s.podList(name), lost, last}
 }
 
+// shortLine returns an event of a base as a cell of the table.
+func shortLine(e events.Event) string {
+	kind, _, text := e.Describe()
+	prefix := map[string]string{"node": "Node ", "pod": "Pod ", "fault": "fault "}[kind]
+	return e.Time.Local().Format("15:04:05") + " " + plain.Text(prefix+text)
+}
+
 // baseState returns the state of a base, and what may explain it: the state of its Node, unless that is
 // Ready, and the faults that are set.
 func (s *Screen) baseState(b *events.BaseStatus) string {

@@ -3,7 +3,6 @@ package watch_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -195,26 +194,5 @@ func TestPlain(t *testing.T) {
 `, "\n")
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
-	}
-}
-
-func TestJSON(t *testing.T) {
-	var out bytes.Buffer
-	sink := watch.JSON(&out)
-	for _, e := range story {
-		if err := sink(e); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var got []events.Event
-	for _, line := range strings.Split(strings.TrimSpace(out.String()), "\n") {
-		var e events.Event
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, e)
-	}
-	if diff := cmp.Diff(story, got); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }

@@ -1,0 +1,85 @@
+package events
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Describe returns the kind of the event, the base or other subject that it is about, and what happened.
+func (e Event) Describe() (kind, subject, text string) {
+	switch {
+	case e.Base != nil:
+		return "base", e.Base.Base, string(e.Base.Change)
+	case e.Module != nil:
+		m := e.Module
+		return "module", m.Base, Join(": ", m.String()+" "+change(m.From, m.State), m.Message)
+	case e.Command != nil:
+		c := e.Command
+		text := Join(" ", c.Name, c.Module.String(), cmp.Or(c.Code, "ok"), "after "+c.Elapsed.Round(time.Millisecond).String())
+		return "command", c.Base, Join(": ", text, c.Message)
+	case e.Pod != nil:
+		p := e.Pod
+		return "pod", cmp.Or(p.Base, p.Node), fmt.Sprintf("%s %s (%s)", strings.Join(p.ModuleNames(), ", "), p.state(), p.Name)
+	case e.Endpoints != nil:
+		x := e.Endpoints
+		return "endpoints", x.Service, fmt.Sprintf("%d of %d endpoints ready", x.Ready(), len(x.Endpoints))
+	case e.Node != nil:
+		return "node", e.Node.Base, Join(": ", change("", e.Node.State), e.Node.Message)
+	case e.Fault != nil:
+		f := e.Fault
+		return "fault", cmp.Or(f.Base, string(f.Target)), Join(": ", f.ID+" "+string(f.Change), string(f.Kind), f.Message)
+	case e.Request != nil:
+		r := e.Request
+		return "request", r.Stream, Join(": ", Join(" ", "lost: "+string(r.Result), r.Base, Through(r.Route)), r.Message)
+	case e.Component != nil:
+		return "component", e.Component.Name, Join(": ", string(e.Component.State), e.Component.Message)
+	case e.Step != nil:
+		return "step", e.Step.Name, Join(": ", string(e.Step.State), e.Step.Message)
+	}
+	return "synced", "", "that is what there is; now what changes"
+}
+
+// String returns the description in one line.
+func (e Event) String() string {
+	kind, subject, text := e.Describe()
+	return Join(": ", Join(" ", kind, subject), text)
+}
+
+func (p *PodState) state() string {
+	state := Join(", ", p.Phase, p.Reason)
+	switch {
+	case p.Gone:
+		return "gone"
+	case p.Ready:
+		state = "Ready"
+	}
+	if p.Deleting {
+		state += ", being deleted"
+	}
+	return state
+}
+
+func change[S ~string](from, to S) string {
+	return Join(" → ", string(from), cmp.Or(string(to), "gone"))
+}
+
+// The routes of requests to a base.
+const (
+	// RouteGateway: the gateway of the sandbox selects an endpoint of the Service.
+	RouteGateway = "gateway"
+	// RouteAgent: an agent in the cluster selects it, as the gateway would.
+	RouteAgent = "agent"
+	// RouteKubeProxy: kube-proxy selects it.
+	RouteKubeProxy = "kube-proxy"
+	// RouteBases: there is no selection; requests go to each base in turn.
+	RouteBases = "bases"
+)
+
+// Through returns a route in words that follow "requests"; empty for RouteBases.
+func Through(route string) string {
+	return map[string]string{
+		RouteGateway: "through the gateway", RouteAgent: "from within the cluster", RouteKubeProxy: "through kube-proxy",
+	}[route]
+}

@@ -1,0 +1,79 @@
+// Package revision lists the templates that kubectl rollout undo can restore.
+package revision
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// Annotation has the number of the revision of a Deployment or a ReplicaSet.
+const Annotation = "deployment.kubernetes.io/revision"
+
+// Revision is a template of a workload.
+type Revision struct {
+	Number int64
+	// Patch restores the template.
+	Patch []byte
+	// Type of the patch.
+	Type types.PatchType
+}
+
+// List returns the revisions of a Deployment, DaemonSet or StatefulSet, sorted by number. The case of kind is ignored.
+func List(ctx context.Context, api kubernetes.Interface, kind string, workload metav1.Object) (list []Revision, err error) {
+	switch strings.ToLower(kind) {
+	case "deployment":
+		list, err = replicaSets(ctx, api, workload)
+	case "daemonset", "statefulset":
+		list, err = controllerRevisions(ctx, api, workload)
+	default:
+		return nil, fmt.Errorf("only a Deployment, DaemonSet or StatefulSet has revisions")
+	}
+	slices.SortFunc(list, func(a, b Revision) int { return cmp.Compare(a.Number, b.Number) })
+	return list, err
+}
+
+// replicaSets returns the templates of the ReplicaSets that have a number.
+func replicaSets(ctx context.Context, api kubernetes.Interface, d metav1.Object) (list []Revision, err error) {
+	sets, err := api.AppsV1().ReplicaSets(d.GetNamespace()).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing ReplicaSets: %w", err)
+	}
+	for i := range sets.Items {
+		rs := &sets.Items[i]
+		number, err := strconv.ParseInt(rs.Annotations[Annotation], 10, 64)
+		if err != nil || !metav1.IsControlledBy(rs, d) {
+			continue
+		}
+		delete(rs.Spec.Template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+		patch, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/spec/template", "value": rs.Spec.Template}})
+		if err != nil {
+			return nil, fmt.Errorf("writing a template: %w", err)
+		}
+		list = append(list, Revision{number, patch, types.JSONPatchType})
+	}
+	return list, nil
+}
+
+// controllerRevisions returns the ControllerRevisions, which have patches.
+func controllerRevisions(ctx context.Context, api kubernetes.Interface, w metav1.Object) (list []Revision, err error) {
+	revisions, err := api.AppsV1().ControllerRevisions(w.GetNamespace()).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing ControllerRevisions: %w", err)
+	}
+	for i := range revisions.Items {
+		if r := &revisions.Items[i]; metav1.IsControlledBy(r, w) {
+			list = append(list, Revision{r.Revision, r.Data.Raw, types.StrategicMergePatchType})
+		}
+	}
+	return list, nil
+}
