@@ -48,7 +48,7 @@ func CheckVersion(meta *metav1.ObjectMeta, container corev1.Container) error {
 	case strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' }):
 		return invalid("is %.80q: a version has no spaces", v)
 	case len(v) > arklet.MaxName:
-		return invalid("has %d bytes; the maximum for a version is %d", len(v), arklet.MaxName)
+		return invalid("has %d bytes, and a version has at most %d", len(v), arklet.MaxName)
 	case !arklet.Printable(v):
 		return invalid("is %.80q, which has a character that cannot be printed", v)
 	case len(container.Name) > arklet.MaxName || !arklet.Printable(container.Name):
@@ -64,7 +64,7 @@ func CheckImage(c corev1.Container) error {
 		return errcode.New(errcode.OtherUpstreamDecodeURLFailed, "image %.200q of container %.80q "+format, append([]any{redact.URL(c.Image), c.Name}, args...)...)
 	}
 	if len(c.Image) > arklet.MaxURL {
-		return invalid("has %d bytes; the maximum for a URL is %d", len(c.Image), arklet.MaxURL)
+		return invalid("has %d bytes, and a URL has at most %d", len(c.Image), arklet.MaxURL)
 	}
 	u, err := url.Parse(c.Image)
 	switch {

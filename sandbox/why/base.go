@@ -22,6 +22,11 @@ func serving(v *view) *Answer {
 	case len(v.Unread) > 0:
 		return nil
 	}
+	if v.scheduler().Type == "" { // the scheduler has not bound the Pod
+		return &Answer{Reason: NodeGone,
+			Cause:  fmt.Sprintf("the Pod or its template sets nodeName: %s, and no Node has this name", v.Pod.Spec.NodeName),
+			Advice: "remove nodeName, and select bases by their labels, for example by " + corev1.LabelHostname + " in the nodeSelector"}
+	}
 	return &Answer{Reason: NodeGone, Cause: fmt.Sprintf("the Pod is bound to %s, and this Node does not exist: its base was removed, or never existed", v.Pod.Spec.NodeName),
 		Advice: "delete the Pod; its workload creates another one on an existing base"}
 }

@@ -3,6 +3,7 @@ package why
 import (
 	"errors"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -144,15 +145,15 @@ func failure(v *view) *Answer {
 		code = codes[len(codes)-1]
 	}
 	timedOut, found := v.event(string(v.Pod.UID), errcode.ArkletInstallModuleTimedOut.Type())
-	path := pathTaken.FindStringSubmatch(w.Message + "\n" + strings.Join(v.Logs[c.Name], "\n"))
+	taken := pathTaken.FindStringSubmatch(w.Message + "\n" + strings.Join(v.Logs[c.Name], "\n"))
 	cause := fmt.Sprintf("%s could not be installed on %s: %s (%s)", c.Name, v.onBase(), text, code)
 	f, known := failures[code]
 	if !known {
 		f.reason, f.advice = InstallFailed, "check the log of the base"
 	}
 	switch {
-	case code == errcode.UserInstallBizUserError && path != nil:
-		cause = fmt.Sprintf("%s could not be installed on %s: another module or version there uses its web context path /%s (%s)", c.Name, v.onBase(), strings.TrimPrefix(path[1], "/"), path[0])
+	case code == errcode.UserInstallBizUserError && taken != nil:
+		cause = fmt.Sprintf("%s could not be installed on %s: another module or version there uses its web context path /%s (%s)", c.Name, v.onBase(), strings.TrimPrefix(taken[1], "/"), taken[0])
 		f.reason, f.advice = WebContextTaken, "give each version of a web module its own web context path, or uninstall the old version first: strategy Recreate, or maxSurge: 0"
 	case broken:
 		cause = fmt.Sprintf("module %s is BROKEN on %s: %s", c.Name, v.onBase(), sentence(w.Message))
@@ -218,7 +219,7 @@ func refused(v *view) *Answer {
 	invalid, imageErr := workload.CheckVersion(&v.Pod.ObjectMeta, c), workload.CheckImage(c)
 	keys := configMapKeys(v.Pod.Namespace, c)
 	switch t := v.template(); {
-	case t != nil && !slices.ContainsFunc(t.Spec.Containers, func(o corev1.Container) bool { return o.Name == c.Name }):
+	case t != nil && imageOf(t, c.Name) == "":
 		return &Answer{Reason: InjectedContainer, Cause: fmt.Sprintf("admission added the container %s, which is not in the template, and it cannot be installed as a module: %s", c.Name, text),
 			Advice: "exclude module Pods from the injection of this container: a base runs no containers"}
 	case keys != "" && errors.Is(invalid, workload.ErrUnresolved):
@@ -231,6 +232,10 @@ func refused(v *view) *Answer {
 		return refusal(VersionMissing, text, "set "+labels.VersionEnv+" in the env of the container, in the Pod's template")
 	case invalid != nil:
 		return refusal(VersionInvalid, text, "correct "+labels.VersionEnv+" in the env of the container, in the Pod's template")
+	case imageErr != nil && t != nil && rewritten(imageOf(t, c.Name), c.Image):
+		return &Answer{Reason: ImageNotAJar, Cause: fmt.Sprintf("admission changed the image of the container %s, which is %s in the template: %s",
+			c.Name, imageOf(t, c.Name), errors.Unwrap(imageErr)),
+			Advice: "exclude module Pods from the policy that changes images: the image of a module is the URL of its jar"}
 	case imageErr != nil:
 		return refusal(ImageNotAJar, errors.Unwrap(imageErr).Error(), "give the URL of the module's jar, such as https://host/biz1-1.0.0-ark-biz.jar")
 	}
@@ -243,6 +248,21 @@ func (v *view) template() *corev1.PodTemplateSpec {
 		return v.workload().template
 	}
 	return v.Template
+}
+
+// imageOf returns the image of a container of a template; empty if the template has no such container.
+func imageOf(t *corev1.PodTemplateSpec, container string) string {
+	for _, c := range t.Spec.Containers {
+		if c.Name == container {
+			return c.Image
+		}
+	}
+	return ""
+}
+
+// rewritten reports whether an image is another one with the host, or the scheme, of a mirror.
+func rewritten(image, mirrored string) bool {
+	return image != mirrored && path.Base(image) == path.Base(mirrored)
 }
 
 // configMapKeys returns the keys of ConfigMaps that the version of a container refers to.

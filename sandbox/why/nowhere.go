@@ -35,6 +35,8 @@ func Nowhere(s *Snapshot, pod *corev1.Pod, now time.Time) (Answer, bool) {
 	future := *s
 	future.Target = Target{Kind: KindPod, Namespace: pod.Namespace, Name: pod.Name}
 	future.Pod = pod.DeepCopy()
+	setRequests(future.Pod.Spec.InitContainers)
+	setRequests(future.Pod.Spec.Containers)
 	v := newView(&future, now)
 	v.addTolerations()
 	a := v.first(schedule)
@@ -51,6 +53,21 @@ func (v *view) addTolerations() {
 		for _, t := range n.Spec.Taints {
 			if t.Key == labels.TaintEnv && (v.live(t.Value) || v.ControllersUnread) {
 				v.Pod.Spec.Tolerations = append(v.Pod.Spec.Tolerations, corev1.Toleration{Key: t.Key, Value: t.Value, Effect: t.Effect})
+			}
+		}
+	}
+}
+
+// setRequests sets the requests that are not set to the limits, as the API server does.
+func setRequests(containers []corev1.Container) {
+	for i := range containers {
+		r := &containers[i].Resources
+		for name, limit := range r.Limits {
+			if _, set := r.Requests[name]; !set {
+				if r.Requests == nil {
+					r.Requests = corev1.ResourceList{}
+				}
+				r.Requests[name] = limit
 			}
 		}
 	}

@@ -186,6 +186,7 @@ var situations = []situation{
 
 	// Who serves the base.
 	{name: "its Node is gone", snapshot: ofPod(pod(on(7))), want: why.NodeGone, names: []string{"vnode.base-7-id"}},
+	{name: "a nodeName in the template", snapshot: ofPod(pod(on(7), func(p *corev1.Pod) { p.Status.Conditions = nil })), want: why.NodeGone, names: []string{"nodeName: vnode.base-7-id"}},
 	{name: "no controller", snapshot: ofPod(pod(on(1)), controllers(controller("controller-1", "dev", time.Minute))), want: why.ControllerNotRunning, names: []string{"controller-1", "60s"}},
 	{name: "no controller of its environment", snapshot: ofPod(pod(on(1)), controllers(controller("controller-9", "test", time.Second))), want: why.NoControllerForEnvironment, names: []string{"dev", "test"}},
 	{name: "its holder is gone", snapshot: ofPod(pod(on(1)), controllers(controller("controller-2", "dev", time.Second))), want: why.NobodyServesBase, names: []string{"controller-1", "base-1"}},
@@ -212,6 +213,8 @@ var situations = []situation{
 	{name: "a container that admission added", snapshot: with(refused(errcode.OtherUpstreamInvalidParameter, `container "agent" has no environment variable BIZ_VERSION`, func(p *corev1.Pod) {
 		p.Spec.Containers = []corev1.Container{{Name: "agent"}, p.Spec.Containers[0]}
 	}), func(s *why.Snapshot) { s.Template = ptr.To(template()) }), want: why.InjectedContainer, names: []string{"admission added the container agent"}},
+	{name: "an image that admission changed", snapshot: with(checked(image("mirror.example/biz1-1.0.0-ark-biz.jar")), func(s *why.Snapshot) { s.Template = ptr.To(template()) }),
+		want: why.ImageNotAJar, names: []string{"admission changed the image of the container biz1, which is https://host/biz1-1.0.0-ark-biz.jar in the template"}},
 	{name: "an image of a registry", snapshot: checked(image("nginx:1.27")), want: why.ImageNotAJar, names: []string{"nginx:1.27"}},
 	{name: "an image of a registry with a port", snapshot: checked(image("10.0.0.1:5000/biz1")), want: why.ImageNotAJar},
 	{name: "a URL that cannot be parsed", snapshot: checked(image("https://u:p w@host/biz1.jar")), want: why.ImageNotAJar, names: []string{`https://***@host/biz1.jar" of container "biz1" is no URL`}},

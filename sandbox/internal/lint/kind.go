@@ -63,6 +63,12 @@ func (l *linter) kindOf(o *object) (typed any, custom bool) {
 	return nil, false
 }
 
+// isPolicy reports whether an object belongs to a policy engine: what looks like a Pod in it is a pattern or a patch.
+func isPolicy(o *object) bool {
+	group, _, _ := strings.Cut(o.apiVersion, "/")
+	return strings.HasSuffix(group, "kyverno.io") || strings.HasSuffix(group, "gatekeeper.sh")
+}
+
 // meant returns the fix of a misspelt name; empty if no name is similar.
 func meant(name string, names []string) string {
 	return strings.TrimPrefix(plain.Meant(name, names), "; ")

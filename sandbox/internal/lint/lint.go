@@ -3,6 +3,7 @@ package lint
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -98,9 +99,12 @@ func (f Finding) String() string {
 func Lint(inputs []Input, o Options) Report {
 	l := &linter{o: o}
 	order := map[string]int{}
+	patches := kustomizePatches(inputs)
 	for i, input := range inputs {
 		order[input.Name] = i
-		l.read(input)
+		if !patches[filepath.Clean(input.Name)] {
+			l.read(input)
+		}
 	}
 	for _, w := range l.workloads {
 		if !w.module() {

@@ -189,3 +189,17 @@ func TestLongLine(t *testing.T) {
 		}
 	}
 }
+
+// Patches of a Kustomization are not checked as objects, and a finding states that.
+func TestKustomize(t *testing.T) {
+	patch := []byte("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: stock}\nspec: {template: {spec: {containers: [{name: stock, env: [{name: BIZ_VERSION, value: 2.0.0}]}]}}}\n")
+	kustomization := []byte("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\npatches: [{path: patch.yaml}]\n" +
+		"patchesStrategicMerge: [../merge.yaml]\npatchesJson6902: [{path: json.yaml}]\n")
+	report := lint.Lint([]lint.Input{
+		{Name: "shop/dev/json.yaml", Text: []byte("- {op: remove, path: /spec}\n")}, {Name: "shop/dev/kustomization.yaml", Text: kustomization},
+		{Name: "shop/dev/patch.yaml", Text: patch}, {Name: "shop/merge.yaml", Text: patch},
+	}, lint.Options{})
+	if f := report.Findings; len(f) != 1 || f[0].Rule != lint.NotChecked || !strings.Contains(f[0].Fix, "kubectl kustomize") {
+		t.Errorf("findings: %v", f)
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -63,6 +65,8 @@ func (l *linter) field(o *object, at, key string, of map[string]any) any {
 		}
 	}
 	switch {
+	case parent == "requests" || parent == "limits":
+		return l.quantity(o, path, value)
 	case isObject && len(inner) == 1 && (text || slices.Contains(scalars, key)):
 		for name, nothing := range inner {
 			if nothing == nil {
@@ -74,4 +78,16 @@ func (l *linter) field(o *object, at, key string, of map[string]any) any {
 		return value
 	}
 	return l.literal(o, path, value)
+}
+
+// quantity returns the value of a resource; nil, which is zero, if it is not a quantity. The decoder would not read the
+// fields after it.
+func (l *linter) quantity(o *object, at string, value any) any {
+	if _, err := resource.ParseQuantity(fmt.Sprint(value)); err == nil {
+		return value
+	}
+	if text := fmt.Sprint(l.literal(o, at, value)); !unknown(text) {
+		l.find("shape", o, at, "%s is %s, which is not a quantity", at, text).Fix = "write a number with a unit such as Mi: 64Mi"
+	}
+	return nil
 }

@@ -36,7 +36,9 @@ func (c *Live) bear(label string) bool {
 func (l *linter) live(w *workload) {
 	c := l.o.Live
 	namespace := cmp.Or(w.meta.GetNamespace(), c.Namespace)
-	refused := func(f Finding) bool { return f.Rule == "label-value" && f.Object == w.title() && f.File == w.file }
+	refused := func(f Finding) bool {
+		return (f.Rule == "label-value" || f.Rule == "shape") && f.Object == w.title() && f.File == w.file
+	}
 	if unknown(w.template.Spec.String()) || unknown(namespace+w.meta.GetName()) || slices.ContainsFunc(l.findings, refused) {
 		return
 	}

@@ -1,6 +1,7 @@
 package lint_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -80,6 +81,9 @@ func TestLive(t *testing.T) {
 			"live-nowhere", "toleration-env"}},
 		"no room": {manifest("biz2", "base.koupleless.io/name: base", dev, "50Mi"), nil, []string{
 			"f.yaml:9: Deployment/biz2: error: the Pod requests 50 Mi of metaspace, and no base that fits otherwise has that much free: the maximum is 40 Mi on base-1; request less memory, remove modules, or start a base with a larger -XX:MaxMetaspaceSize [live-nowhere]"}},
+		"no room for a limit, which is the default of the request": {
+			bytes.Replace(manifest("biz2", "base.koupleless.io/name: base", dev, "50Mi"), []byte("requests"), []byte("limits"), 1), nil, []string{"live-nowhere", "unsupported"}},
+		"an operator that does not exist": {manifest("biz2", "base.koupleless.io/name: base", strings.Replace(dev, "value: dev", "operator: exists", 1), "1Mi"), nil, []string{"shape"}},
 		"its own Pods give way":           {manifest("biz1", "base.koupleless.io/name: base", dev, "90Mi"), nil, nil},
 		"those of another namespace stay": {manifest("biz1", "base.koupleless.io/name: base", dev, "90Mi"), func(l *lint.Live) { l.Namespace = "other" }, []string{"live-nowhere"}},
 		"it is there, and not Ready": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"), is(unready, nil), []string{

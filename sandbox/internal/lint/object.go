@@ -12,6 +12,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
@@ -96,11 +97,6 @@ func (l *linter) one(file string, doc *strictyaml.Document, root string, content
 	if text, err := json.Marshal(content["metadata"]); err == nil {
 		_ = json.Unmarshal(text, &o.meta) // literal and typed report the errors
 	}
-	for _, field := range []string{"metadata", "spec", "template"} {
-		if content[field] != nil {
-			content[field] = l.literal(&o, field, content[field])
-		}
-	}
 	if o.kind != "" {
 		l.objects = append(l.objects, o.title())
 	}
@@ -110,8 +106,14 @@ func (l *linter) one(file string, doc *strictyaml.Document, root string, content
 		return
 	}
 	before := len(l.workloads)
-	l.templates(o, "spec", content["spec"])
-	l.templates(o, "template", content["template"])
+	if !isPolicy(&o) {
+		l.templates(o, "spec", content["spec"])
+		l.templates(o, "template", content["template"])
+	}
+	if o.kind == "Kustomization" && strings.HasPrefix(o.apiVersion, "kustomize.config.k8s.io/") {
+		l.find(NotChecked, &o, "", "the result of the Kustomization, and its patches").Fix = "render it first: kubectl kustomize DIRECTORY | koupsandbox scenario lint -"
+		return
+	}
 	if custom && len(l.workloads) == before {
 		l.opaque = append(l.opaque, &o)
 		l.find(NotChecked, &o, "", "%s of %s has no Pod template that can be read here", o.kind, o.apiVersion).Fix = ""
@@ -140,14 +142,26 @@ func (l *linter) items(list *object, kind string, value any) {
 }
 
 // typed reads an object of one of kinds. Fields that have the right type are read even if others do
-// not.
+// not. As for the API server, the case of field names is significant.
 func (l *linter) typed(o object, typed any, content map[string]any) {
+	for _, field := range []string{"metadata", "spec"} {
+		if content[field] != nil {
+			content[field] = l.literal(&o, field, content[field])
+		}
+	}
 	text, err := json.Marshal(content)
 	if err != nil {
 		return // a finding of the rule yaml has reported the value that is not plain data
 	}
-	if err := json.Unmarshal(text, typed); err != nil && !unknown(string(text)) {
+	strict, err := kjson.UnmarshalStrict(text, typed, kjson.DisallowUnknownFields)
+	if err != nil && !unknown(string(text)) {
 		l.shape(&o, err)
+	}
+	for _, err := range strict {
+		field, is := errors.AsType[kjson.FieldError](err)
+		if is && !strings.HasPrefix(field.FieldPath(), "status") { // a newer API server may write more there
+			l.find("shape", &o, field.FieldPath(), "a %s has no field %s, so kubectl apply refuses it", o.kind, field.FieldPath()).Fix = "correct its name or its indentation"
+		}
 	}
 	w := &workload{object: o, typed: typed, at: "spec.template"}
 	switch x := typed.(type) {
@@ -200,7 +214,7 @@ func (l *linter) templates(o object, at string, value any) {
 			return
 		}
 		w := &workload{object: o, at: at}
-		text, err := json.Marshal(value)
+		text, err := json.Marshal(l.literal(&o, at, value))
 		if err == nil {
 			err = json.Unmarshal(text, &w.template)
 		}

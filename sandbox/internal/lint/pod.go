@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apilabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/controller/unsupported"
@@ -125,6 +126,9 @@ func (l *linter) selectsVersion(w *workload) {
 
 // container checks the module of a container, by the rules of the controller.
 func (l *linter) container(w *workload, c corev1.Container, at string) {
+	if !unknown(c.Name) && len(validation.IsDNS1123Label(c.Name)) > 0 {
+		l.find("shape", &w.object, at+".name", "the API server refuses the container name %q; it is the name of the module", c.Name).Fix = "use lower-case letters, digits and '-', here and in the jar"
+	}
 	v := l.bizVersion(w, c, at)
 	if unknown(c.Image) {
 		return
@@ -165,12 +169,17 @@ func (l *linter) bizVersion(w *workload, c corev1.Container, at string) string {
 	if first >= 0 {
 		at = fmt.Sprintf("%s.env[%d]", at, first)
 	}
+	fixed := func(f *Finding) { // the error may have a fix of its own
+		if strings.Contains(f.Message, "; ") {
+			f.Fix = ""
+		}
+	}
 	switch err := workloads.CheckVersion(&w.template.ObjectMeta, c); {
 	case errors.Is(err, workloads.ErrUnresolved):
 	case err != nil && (first < 0 || v == "" && c.Env[first].ValueFrom == nil):
-		l.find("version-missing", &w.object, at, "%s", errors.Unwrap(err))
+		fixed(l.find("version-missing", &w.object, at, "%s", errors.Unwrap(err)))
 	case err != nil:
-		l.find("version-invalid", &w.object, at, "%s", errors.Unwrap(err)).Fix = "" // the error contains the fix
+		fixed(l.find("version-invalid", &w.object, at, "%s", errors.Unwrap(err)))
 	case strings.Contains(v, "$("):
 		l.find("version-invalid", &w.object, at, "%s of container %q is %s: the variable is not set before %[1]s in env, so Kubernetes does not replace it", labels.VersionEnv, c.Name, v).Fix = "set the variable first"
 	default:

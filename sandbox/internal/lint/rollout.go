@@ -42,9 +42,14 @@ func (l *linter) deployment(w *workload, spec appsv1.DeploymentSpec) {
 	if spec.Replicas != nil {
 		replicas = int(*spec.Replicas)
 	}
+	if r := spec.Strategy.RollingUpdate; r != nil && r.MaxSurge != nil && !positive(*r.MaxSurge) && !positive(most) {
+		l.find("shape", &w.object, "spec.strategy.rollingUpdate.maxSurge", "maxSurge and maxUnavailable are both 0, so the API server refuses the Deployment").Fix = "set maxSurge to 1 or more"
+	}
 	n, err := intstr.GetScaledValueFromIntOrPercent(&most, max(replicas, 1), false)
 	switch {
-	case unknown(most.StrVal) || err != nil:
+	case unknown(most.StrVal):
+	case err != nil:
+		l.find("shape", &w.object, at, "maxUnavailable is %q, which is neither a number nor a percentage", most.StrVal)
 	case n > 0 || strategy == labels.Peer && positive(most):
 		l.find("deletes-first", &w.object, at, "maxUnavailable is %s: an update may delete old Pods before new ones are Ready, so some bases may be without the module for a while", most.String())
 	case at != "spec" && positive(most):

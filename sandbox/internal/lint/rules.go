@@ -105,7 +105,7 @@ var rules = []Rule{
 		"A Service whose selector matches no Pods has no endpoints, and every request to it fails.\nThe rule applies only if the manifests have modules. The Pods of the Service may be\ndefined in other manifests.",
 		"use labels of a template in the same namespace"},
 	{"shape", Error, "An object has the fields of its kind",
-		"A field has a value of the wrong type; the API server refuses it.",
+		"A field does not exist, has a value of the wrong type, or a value that Kubernetes does\nnot accept, such as a container name with capital letters. The API server refuses it.",
 		"correct the value; see kubectl explain"},
 	{"statefulset-deletes-first", Warning, "Modules are not StatefulSets, unless a gap in each update is acceptable",
 		"A StatefulSet has no surge: it deletes a Pod, waits for its end, and creates the\nnext. Its base is without the module in between.",
