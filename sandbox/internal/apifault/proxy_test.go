@@ -30,6 +30,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/apifault"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 const patience = 10 * time.Second
@@ -165,15 +166,7 @@ func newRig(t testing.TB) *rig {
 		}
 		return map[string]string{"base-of-run": "run", "base-of-other": "other"}[name]
 	}, Kill: func(n int) { r.killed.Add(int64(n)) }})
-	ctx, end := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- r.Start(ctx) }()
-	t.Cleanup(func() {
-		end()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	check.Run(t, r.Start)
 	var err error
 	if r.kubeconfig, err = r.Lead("module-controller", 1); err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 )
 
@@ -50,17 +51,8 @@ func newBenchWith(t testing.TB, change func(o *fleet.Options, brokerAddr string)
 		Username: broker.BaseUser, Password: b.Passwords().Base, Dial: b.Dial, Beat: world}
 	change(&o, b.Addr())
 	world.fleet = fleet.New(o)
-	for _, start := range []func(context.Context) error{b.Start, world.fleet.Start} { // ended in reverse order
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() { done <- start(ctx) }()
-		t.Cleanup(func() {
-			cancel()
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	check.Run(t, b.Start)
+	check.Run(t, world.fleet.Start)
 	return world
 }
 

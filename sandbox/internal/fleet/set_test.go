@@ -21,6 +21,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 )
 
@@ -190,17 +191,8 @@ func TestEnvironmentsApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := fleet.New(fleet.Options{Env: "dev", Apart: "-x", Username: broker.BaseUser, Password: b.Passwords().Base, Dial: b.Dial})
-	for _, start := range []func(context.Context) error{b.Start, f.Start} {
-		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error, 1)
-		go func() { ended <- start(ctx) }()
-		t.Cleanup(func() {
-			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	check.Run(t, b.Start)
+	check.Run(t, f.Start)
 	c := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + b.Addr()).SetClientID("koupleless@@@c").
 		SetUsername(broker.ControllerUser).SetPassword(b.Passwords().Controller))
 	if token := c.Connect(); !token.WaitTimeout(patience) || token.Error() != nil {

@@ -28,6 +28,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -155,15 +156,7 @@ func newBench(t *testing.T, objects ...runtime.Object) *bench {
 		Runtimes: map[v1alpha1.BaseRuntime]fleet.Runtime{v1alpha1.RuntimeCluster: b.pods},
 	})
 	for _, start := range []func(context.Context) error{server.Start, b.pods.Start, b.fleet.Start} {
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() { done <- start(ctx) }()
-		t.Cleanup(func() {
-			cancel()
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		})
+		check.Run(t, start)
 	}
 	return b
 }

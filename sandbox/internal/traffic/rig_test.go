@@ -1,7 +1,6 @@
 package traffic
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -59,22 +58,9 @@ func newRig(t testing.TB) *rig {
 		Network: netip.MustParsePrefix("198.18.0.0/15"), External: func(addr string) bool { return addr == r.external }})
 	r.generator = NewGenerator(GeneratorOptions{Gateway: r.gateway, Targets: &r.bases,
 		Lost: func(l LostRequest) { r.lost <- l.Record }})
-	run(t, r.gateway.Start)
-	run(t, r.generator.Start)
+	check.Run(t, r.gateway.Start)
+	check.Run(t, r.generator.Start)
 	return r
-}
-
-// run starts something long-lived that ends with the test.
-func run(t testing.TB, start func(context.Context) error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // eventually looks again and again until there is nothing to complain about.

@@ -65,16 +65,8 @@ func newBench(t *testing.T) *bench {
 		close(watching) // what is written before is lost: the fake API has no history
 		return true, w, err
 	})
-	ctx, end := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- b.Start(ctx) }()
+	check.Run(t, b.Start)
 	<-watching
-	t.Cleanup(func() {
-		end()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
 	b.write(pod("a", number("1"), runs("x", 0, true)), pod("b", number("2"), older, runs("y", 0, true)))
 	b.eventually(func() error {
 		if r := b.Replicas(); len(r) != 2 || !r[0].Ready || !r[1].Ready {
