@@ -89,9 +89,7 @@ func TestSettingsOfASet(t *testing.T) {
 		LocalIP, LocalHostName string
 	}
 	for body := range b.heartbeats {
-		if err := json.Unmarshal([]byte(body), &beat); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, json.Unmarshal([]byte(body), &beat))
 	}
 	b.mu.Unlock()
 	if beat.LocalIP != "198.18.0.1" || beat.LocalHostName != "g-s-1" || beat.BaseMetadata.ClusterName != "g" {
@@ -102,9 +100,7 @@ func TestSettingsOfASet(t *testing.T) {
 		begun := time.Now()
 		response, err := http.Post("http://"+m.Base.HTTPAddr()+"/installBiz", "application/json",
 			strings.NewReader(`{"bizUrl":"https://modules.example/`+module+`-ark-biz.jar"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		_ = response.Body.Close()
 		return time.Since(begun)
 	}
@@ -129,9 +125,7 @@ func TestSettingsOfASet(t *testing.T) {
 		t.Errorf("faults: %v", faults)
 	}
 	web, err := m.Base.WebAddr(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	begun := time.Now()
 	response, err := http.Get("http://" + web + "/biz1")
 	if err != nil || response.StatusCode != http.StatusOK {
@@ -187,9 +181,7 @@ func awaitReady(b fleet.Base) {
 // On a broker that others may use, an environment that a set names is nobody else's.
 func TestEnvironmentsApart(t *testing.T) {
 	b, err := broker.New(broker.Options{Env: "prod-x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	f := fleet.New(fleet.Options{Env: "dev", Apart: "-x", Username: broker.BaseUser, Password: b.Passwords().Base, Dial: b.Dial})
 	check.Run(t, b.Start)
 	check.Run(t, f.Start)
@@ -260,9 +252,7 @@ func TestWhoIsWaitedFor(t *testing.T) {
 	b.deaf = true
 	b.mu.Unlock()
 	added, err := b.fleet.Add(t.Context(), fleet.Set{Group: "g", Name: "http", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}}, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := b.fleet.WaitConnected(short, added...); err == nil || !strings.Contains(err.Error(), "2 of 2 bases not connected, such as g-http-1") {
@@ -281,9 +271,7 @@ func TestRestart(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
 				again, err := b.fleet.Restart(ctx, m.HostName, fresh)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				status := m.Base.Status()
 				if again != m || !b.fleet.Connected(m) || !status.Started.After(started) || (status.Identity != before) != fresh {
 					t.Errorf("after the restart: %+v", status)

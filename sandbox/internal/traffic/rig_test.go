@@ -72,9 +72,7 @@ func eventually(t testing.TB, look func() error) {
 // run sends a stream to its own end.
 func (r *rig) run(t testing.TB, spec Spec) *End {
 	t.Helper()
-	if err := r.generator.Begin(t.Context(), "g", spec); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, r.generator.Begin(t.Context(), "g", spec))
 	return r.finish(t, spec.Name)
 }
 
@@ -82,18 +80,14 @@ func (r *rig) run(t testing.TB, spec Spec) *End {
 func (r *rig) finish(t testing.TB, name string) *End {
 	t.Helper()
 	s, err := r.generator.find("g", name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	select {
 	case <-s.done:
 	case <-time.After(patience):
 		t.Fatalf("the stream does not end: %+v", s.summary())
 	}
 	end, err := r.generator.Stop(t.Context(), "g", name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return end
 }
 
@@ -124,9 +118,7 @@ func serve(t testing.TB, h http.Handler) string {
 func listen(t testing.TB, use func(*net.TCPConn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
@@ -148,9 +140,7 @@ func listen(t testing.TB, use func(*net.TCPConn)) string {
 func closed(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = l.Close() }()
 	return l.Addr().String()
 }

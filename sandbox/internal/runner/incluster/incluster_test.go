@@ -376,9 +376,7 @@ func TestLogs(t *testing.T) {
 	}))
 	defer server.Close()
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	log := &lines{}
 	c := newRunner(Options{}, client, nil)
 	c.log = log
@@ -386,9 +384,7 @@ func TestLogs(t *testing.T) {
 	var readers sync.WaitGroup
 	defer func() { end(); readers.Wait() }()
 	for _, p := range []*corev1.Pod{pod("a", runs("x", 0, true)), pod("b", ended("w", 137, "Error"), runs("y", 1, true)), pod("c")} {
-		if err := c.pods.Add(p); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, c.pods.Add(p))
 	}
 	l := &logs{c: c, known: map[string]bool{}}
 	l.follow(ctx, &readers)
