@@ -30,6 +30,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/apifault"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 const patience = 10 * time.Second
@@ -165,15 +166,7 @@ func newRig(t testing.TB) *rig {
 		}
 		return map[string]string{"base-of-run": "run", "base-of-other": "other"}[name]
 	}, Kill: func(n int) { r.killed.Add(int64(n)) }})
-	ctx, end := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- r.Start(ctx) }()
-	t.Cleanup(func() {
-		end()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	check.Run(t, r.Start)
 	var err error
 	if r.kubeconfig, err = r.Lead("module-controller", 1); err != nil {
 		t.Fatal(err)
@@ -281,17 +274,11 @@ func TestIdentity(t *testing.T) {
 		t.Error(err)
 	}
 	transport, err := rest.TransportFor(r.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.config.Host+nodes, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	response, err := transport.RoundTrip(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if _ = response.Body.Close(); response.ProtoMajor != 2 || response.StatusCode != http.StatusOK { // its body says nothing
 		t.Errorf("it speaks %s and answers %s", response.Proto, response.Status)
 	}
@@ -305,9 +292,7 @@ func TestIdentity(t *testing.T) {
 		stranger := rest.CopyConfig(r.config)
 		change(stranger)
 		client, err := kubernetes.NewForConfig(stranger)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if _, err := client.CoreV1().Nodes().Get(t.Context(), "b", metav1.GetOptions{}); !apierrors.IsUnauthorized(err) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -389,9 +374,7 @@ func TestSpoiltEvents(t *testing.T) {
 func TestHeldWatchIsGivenUp(t *testing.T) {
 	r := newRig(t)
 	w, err := r.client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	r.set(v1alpha1.Fault{ID: "stale", Kind: v1alpha1.APIHoldWatch, Match: v1alpha1.FaultMatch{Resource: "nodes"}})
 	r.api.say(nodes, "n1")
 	r.until("stale", func(x fault.Status) bool { return x.Fired == 1 })
@@ -541,9 +524,7 @@ func TestOldList(t *testing.T) {
 	r := newRig(t)
 	list := func(version string) string {
 		l, err := r.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{ResourceVersion: version})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return l.ResourceVersion
 	}
 	list("0")
@@ -588,17 +569,13 @@ func TestBlackHole(t *testing.T) {
 func TestRules(t *testing.T) {
 	r := newRig(t)
 	second, err := r.Lead("module-controller-2", 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if again, err := r.Lead("module-controller-2", 2); err != nil || again != second {
 		t.Errorf("another kubeconfig: %s and %s, %v", second, again, err)
 	}
 	x := v1alpha1.Fault{ID: "one", Kind: v1alpha1.APIRefuse, Status: 500, Match: v1alpha1.FaultMatch{Verbs: []string{"get"}}}
 	v1alpha1.SetFaultDefaults(v1alpha1.TargetAPI, &x)
-	if err := r.inject(x, 2, "run"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, r.inject(x, 2, "run"))
 	if err := r.inject(x, 1, "run"); err == nil {
 		t.Error("the id is there twice")
 	}
@@ -609,13 +586,9 @@ func TestRules(t *testing.T) {
 		t.Errorf("the first controller: %v", err)
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	other, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if _, err := other.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{}); !apierrors.IsInternalError(err) {
 		t.Errorf("the second controller: %v", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 const patience = 20 * time.Second
@@ -31,9 +32,7 @@ func start(t testing.TB, o broker.Options) (b *broker.Broker, end func()) {
 		o.Env = "Dev"
 	}
 	b, err := broker.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- b.Start(ctx) }()
@@ -148,9 +147,7 @@ func TestWhoMaySubscribe(t *testing.T) {
 		t.Run(tc.login.user+" "+tc.filter, func(t *testing.T) {
 			c := connect(t, options(b, tc.login))
 			token := c.Subscribe(tc.filter, 1, nil).(*paho.SubscribeToken)
-			if err := done(token); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, done(token))
 			want := byte(1) // the granted quality of service
 			if !tc.ok {
 				want = 0x80 // [MQTT-3.9.3-2] failure
@@ -168,9 +165,7 @@ func TestWhoMayPublish(t *testing.T) {
 	b := run(t, broker.Options{})
 	heard := make(chan string, 10)
 	listener := connect(t, options(b, controller(b)).SetDefaultPublishHandler(func(_ paho.Client, m paho.Message) { heard <- m.Topic() }))
-	if err := done(listener.Subscribe("koupleless_dev/#", 1, nil)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, done(listener.Subscribe("koupleless_dev/#", 1, nil)))
 	for _, tc := range []struct {
 		topic string
 		ok    bool
@@ -228,9 +223,7 @@ func TestBurstIsDeliveredWhole(t *testing.T) {
 		}
 	}
 	for _, token := range tokens {
-		if err := done(token); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, done(token))
 	}
 	close(hold)
 	select {
@@ -253,9 +246,7 @@ func TestLargePacket(t *testing.T) {
 	o := options(b, base(b, "large")).SetConnectionLostHandler(func(_ paho.Client, err error) { lost <- err })
 	large, other := paho.NewClient(o), paho.NewClient(options(b, base(b, "other")))
 	for _, c := range []paho.Client{large, other} {
-		if err := done(c.Connect()); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, done(c.Connect()))
 		defer c.Disconnect(0)
 	}
 	if err := done(large.Publish("koupleless_dev/large/base/heart", 1, false, make([]byte, 8<<20-100))); err != nil {
@@ -277,13 +268,9 @@ func TestLargePacket(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(certPEM)
 	b := run(t, broker.Options{ListenOptions: broker.ListenOptions{TLS: &tls.Config{Certificates: []tls.Certificate{pair}}}})
@@ -303,14 +290,10 @@ func TestRestartOnTheSameAddress(t *testing.T) {
 	lost := make(chan struct{})
 	connect(t, options(first, controller(first)).SetConnectionLostHandler(func(paho.Client, error) { close(lost) }))
 	silent, err := net.Dial("tcp", first.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = silent.Close() }()
 	memory, err := first.Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	same := broker.Options{Env: "dev", ListenOptions: broker.ListenOptions{Addr: first.Addr()}, Passwords: first.Passwords()}
 	if _, err := broker.New(same); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("a second broker on the same address gave %v", err)

@@ -21,28 +21,23 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 // certificate makes one that signs itself, and the file to trust it by.
 func certificate(t *testing.T, host string) (*tls.Config, string) {
 	t.Helper()
 	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return &tls.Config{Certificates: []tls.Certificate{pair}}, write(t, "ca.crt", string(certPEM))
 }
 
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
@@ -57,9 +52,7 @@ func theirs(t *testing.T, o broker.Options) (*broker.Broker, v1alpha1.Broker) {
 func external(t *testing.T, b v1alpha1.Broker) *broker.External {
 	t.Helper()
 	e, err := broker.NewExternal(b, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return e
 }
 
@@ -92,9 +85,7 @@ func TestCheckRefuses(t *testing.T) {
 	_, wantsMine := theirs(t, broker.Options{ListenOptions: broker.ListenOptions{TLS: picky}})
 	wantsMine.URL, wantsMine.CAFile = strings.Replace(wantsMine.URL, "mqtt:", "mqtts:", 1), ca
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	_ = closed.Close() // so that nothing listens there
 	with := func(b v1alpha1.Broker, change func(*v1alpha1.Broker)) v1alpha1.Broker {
 		change(&b)
@@ -148,9 +139,7 @@ func TestCheckReadsCodes(t *testing.T) {
 	var refuse atomic.Int32 // the code of the CONNACK; 0 = the code of the SUBACK is refuseSubscribe
 	var refuseSubscribe atomic.Int32
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = l.Close() }()
 	go func() {
 		for {
@@ -258,9 +247,7 @@ func TestCheckFindsSomebodyElse(t *testing.T) {
 func relay(t *testing.T, to *broker.External, addr string) (r *broker.Relay, end func()) {
 	t.Helper()
 	r, err := broker.NewRelay(to, broker.ListenOptions{Addr: addr})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Start(ctx) }()
@@ -316,9 +303,7 @@ func TestRelay(t *testing.T) {
 	say := func(text string) {
 		t.Helper()
 		for _, name := range []string{"tcp", "memory"} {
-			if err := done(outside.Publish("koupleless_dev/b1/"+name, 1, false, name+" "+text)); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, done(outside.Publish("koupleless_dev/b1/"+name, 1, false, name+" "+text)))
 		}
 	}
 	hear := func(text string) {
@@ -379,18 +364,14 @@ func TestRelay(t *testing.T) {
 // A relay says why the broker cannot be reached, and that it can again.
 func TestRelayInTrouble(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	_ = l.Close() // so that nothing listens there for now
 	r, _ := relay(t, external(t, v1alpha1.Broker{URL: "mqtt://" + l.Addr().String()}), "")
 	if err := r.Trouble(); err != nil {
 		t.Errorf("trouble before the first connection: %v", err)
 	}
 	near, err := net.Dial("tcp", r.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if _, err := near.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("a connection to nowhere gave %v", err)
 	}

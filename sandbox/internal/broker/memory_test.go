@@ -12,19 +12,16 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 // dial opens a connection in memory that ends with the test.
 func dial(t testing.TB, b *broker.Broker) net.Conn {
 	t.Helper()
 	conn, err := b.Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, conn.SetDeadline(time.Now().Add(patience)))
 	return conn
 }
 
@@ -32,9 +29,7 @@ func dial(t testing.TB, b *broker.Broker) net.Conn {
 func say(t testing.TB, conn net.Conn, encode func(*bytes.Buffer) error) {
 	t.Helper()
 	var buf bytes.Buffer
-	if err := encode(&buf); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, encode(&buf))
 	if _, err := conn.Write(buf.Bytes()); err != nil {
 		t.Fatal(err)
 	}
@@ -128,9 +123,7 @@ func TestAClientInMemory(t *testing.T) {
 		hello(base(b, "b1"), nil), subscription(1, "koupleless_dev/b1/+"),
 		message(2, "koupleless_dev/b1/base/heart"), message(3, "koupleless_dev/b1/base/heart"),
 	} {
-		if err := encode(&sent); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, encode(&sent))
 	}
 	go func() { _, _ = conn.Write(sent.Bytes()) }()
 	hear(t, conn, packets.Connack<<4, 2, 0, 0)

@@ -7,6 +7,7 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 // pauseSeen is how long nothing must pass for a pause to be believed.
@@ -47,18 +48,14 @@ func TestPause(t *testing.T) {
 	}
 	b.Resume()
 	for _, token := range []paho.Token{said, coming, comingTCP} {
-		if err := done(token); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, done(token))
 	}
 	defer second.Disconnect(0)
 	defer third.Disconnect(0)
 	if m := <-heard; m != "while paused" {
 		t.Errorf("heard %q", m)
 	}
-	if err := done(second.Publish("koupleless_dev/b2/base/heart", 1, false, "afterwards")); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, done(second.Publish("koupleless_dev/b2/base/heart", 1, false, "afterwards")))
 	if m := <-heard; m != "afterwards" {
 		t.Errorf("heard %q", m)
 	}

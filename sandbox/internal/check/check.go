@@ -2,6 +2,7 @@
 package check
 
 import (
+	"context"
 	"testing"
 	"time"
 )
@@ -27,6 +28,20 @@ func Eventually(t testing.TB, patience time.Duration, look func() error) {
 			t.Fatalf("after %s: %v", patience, err)
 		}
 	}
+}
+
+// Run runs start in the background. When the test ends, it cancels the context, waits for start, and fails the test on
+// an error.
+func Run(t testing.TB, start func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Must fails the test on an error.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 )
 
@@ -14,23 +15,15 @@ import (
 // authority alone.
 func TestAuthority(t *testing.T) {
 	a, _, err := cluster.NewAuthority("test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	certPEM, keyPEM, err := a.Issue(cluster.Subject{Name: "test", Hosts: []string{"172.18.0.1", "localhost"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	trusted, untrusting := x509.NewCertPool(), x509.NewCertPool()
 	trusted.AppendCertsFromPEM(a.PEM())
 	other, _, err := cluster.NewAuthority("test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	untrusting.AppendCertsFromPEM(other.PEM())
 	got := map[string]bool{}
 	for _, host := range []string{"172.18.0.1", "localhost", "127.0.0.1"} {
@@ -46,9 +39,7 @@ func TestAuthority(t *testing.T) {
 func handshake(t *testing.T, pair tls.Certificate, client *tls.Config) error {
 	t.Helper()
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	served := make(chan struct{})
 	go func() {
 		defer close(served)

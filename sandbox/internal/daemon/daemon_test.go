@@ -500,15 +500,7 @@ func TestBrokerAsAComponent(t *testing.T) {
 func TestBrokerOfTheUser(t *testing.T) {
 	theirs, err := broker.New(broker.Options{Env: "given"})
 	check.Must(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- theirs.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("their broker ended with %v", err)
-		}
-	})
+	check.Run(t, theirs.Start)
 
 	b := newBench(t)
 	r := request("good", 2)

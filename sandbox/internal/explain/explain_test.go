@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/explain"
 )
 
@@ -18,9 +19,7 @@ var update = flag.Bool("update", false, "write the golden file anew")
 func explainer(t *testing.T) *explain.Explainer {
 	t.Helper()
 	e, err := explain.New(v1alpha1.ScenarioSchema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return e
 }
 
@@ -35,14 +34,10 @@ func TestTopics(t *testing.T) {
 	}
 	const file = "testdata/topics.txt"
 	if *update {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(file, []byte(b.String()), 0o644))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if diff := cmp.Diff(string(want), b.String()); diff != "" {
 		t.Errorf("write it anew with -update (-want +got):\n%s", diff)
 	}

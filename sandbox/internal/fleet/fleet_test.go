@@ -18,6 +18,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 )
 
@@ -42,25 +43,14 @@ func newBench(t testing.TB) *bench {
 func newBenchWith(t testing.TB, change func(o *fleet.Options, brokerAddr string)) *bench {
 	t.Helper()
 	b, err := broker.New(broker.Options{Env: "dev"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	world := &bench{broker: b, heartbeats: map[string]int{}}
 	o := fleet.Options{Own: v1alpha1.BaseSet{BaseName: "shop", Version: "2.0"}, ClusterName: "east",
 		Username: broker.BaseUser, Password: b.Passwords().Base, Dial: b.Dial, Beat: world}
 	change(&o, b.Addr())
 	world.fleet = fleet.New(o)
-	for _, start := range []func(context.Context) error{b.Start, world.fleet.Start} { // ended in reverse order
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() { done <- start(ctx) }()
-		t.Cleanup(func() {
-			cancel()
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	check.Run(t, b.Start)
+	check.Run(t, world.fleet.Start)
 	return world
 }
 
@@ -92,9 +82,7 @@ func (b *bench) addSet(t testing.TB, s fleet.Set, count int) []*fleet.Member {
 	if err == nil {
 		err = b.fleet.WaitConnected(ctx, added...)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return added
 }
 
@@ -161,9 +149,7 @@ func TestAddAndRemove(t *testing.T) {
 		t.Errorf("removing an unknown base gave %v", err)
 	}
 	gone, err := b.fleet.Remove(t.Context(), fleet.Selection{Names: []string{"base-2", first[0].Base.Status().Identity, "198.18.0.2"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if diff := cmp.Diff([]string{"base-1 198.18.0.1", "base-2 198.18.0.2"}, names(gone)); diff != "" {
 		t.Errorf("removed (-want +got):\n%s", diff)
 	}
@@ -191,9 +177,7 @@ func TestAddAfterTheEnd(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- f.Start(ctx) }()
 	added, err := f.Add(t.Context(), fleet.Set{}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	short, end := context.WithCancel(t.Context())
 	end()
 	if err := f.WaitConnected(short, added...); err == nil || !errors.Is(err, context.Canceled) {
@@ -233,21 +217,15 @@ func TestMax(t *testing.T) {
 func TestPrepare(t *testing.T) {
 	b := newBench(t)
 	discarded, err := b.fleet.Prepare(t.Context(), fleet.Set{}, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if all := b.fleet.List(); len(all) != 0 {
 		t.Errorf("prepared bases are listed: %v", all)
 	}
 	discarded.Discard()
 	prepared, err := b.fleet.Prepare(t.Context(), fleet.Set{}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	members, err := prepared.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if err := b.fleet.WaitConnected(t.Context(), members...); err != nil || members[0].HostName != "base-1" {
 		t.Errorf("%s: %v", members[0].HostName, err)
 	}

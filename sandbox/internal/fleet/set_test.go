@@ -21,6 +21,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 )
 
@@ -88,9 +89,7 @@ func TestSettingsOfASet(t *testing.T) {
 		LocalIP, LocalHostName string
 	}
 	for body := range b.heartbeats {
-		if err := json.Unmarshal([]byte(body), &beat); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, json.Unmarshal([]byte(body), &beat))
 	}
 	b.mu.Unlock()
 	if beat.LocalIP != "198.18.0.1" || beat.LocalHostName != "g-s-1" || beat.BaseMetadata.ClusterName != "g" {
@@ -101,9 +100,7 @@ func TestSettingsOfASet(t *testing.T) {
 		begun := time.Now()
 		response, err := http.Post("http://"+m.Base.HTTPAddr()+"/installBiz", "application/json",
 			strings.NewReader(`{"bizUrl":"https://modules.example/`+module+`-ark-biz.jar"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		_ = response.Body.Close()
 		return time.Since(begun)
 	}
@@ -128,9 +125,7 @@ func TestSettingsOfASet(t *testing.T) {
 		t.Errorf("faults: %v", faults)
 	}
 	web, err := m.Base.WebAddr(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	begun := time.Now()
 	response, err := http.Get("http://" + web + "/biz1")
 	if err != nil || response.StatusCode != http.StatusOK {
@@ -186,21 +181,10 @@ func awaitReady(b fleet.Base) {
 // On a broker that others may use, an environment that a set names is nobody else's.
 func TestEnvironmentsApart(t *testing.T) {
 	b, err := broker.New(broker.Options{Env: "prod-x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	f := fleet.New(fleet.Options{Env: "dev", Apart: "-x", Username: broker.BaseUser, Password: b.Passwords().Base, Dial: b.Dial})
-	for _, start := range []func(context.Context) error{b.Start, f.Start} {
-		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error, 1)
-		go func() { ended <- start(ctx) }()
-		t.Cleanup(func() {
-			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	check.Run(t, b.Start)
+	check.Run(t, f.Start)
 	c := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + b.Addr()).SetClientID("koupleless@@@c").
 		SetUsername(broker.ControllerUser).SetPassword(b.Passwords().Controller))
 	if token := c.Connect(); !token.WaitTimeout(patience) || token.Error() != nil {
@@ -268,9 +252,7 @@ func TestWhoIsWaitedFor(t *testing.T) {
 	b.deaf = true
 	b.mu.Unlock()
 	added, err := b.fleet.Add(t.Context(), fleet.Set{Group: "g", Name: "http", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}}, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := b.fleet.WaitConnected(short, added...); err == nil || !strings.Contains(err.Error(), "2 of 2 bases not connected, such as g-http-1") {
@@ -289,9 +271,7 @@ func TestRestart(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
 				again, err := b.fleet.Restart(ctx, m.HostName, fresh)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				status := m.Base.Status()
 				if again != m || !b.fleet.Connected(m) || !status.Started.After(started) || (status.Identity != before) != fresh {
 					t.Errorf("after the restart: %+v", status)

@@ -127,9 +127,7 @@ func TestFromOutside(t *testing.T) {
 	h.Set("module-controller", strings.TrimPrefix(controller.URL, "http://"))
 	endpoint, err := h.Open(ctx, "127.0.0.1")
 	check.Must(t, err)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	root := endpoint[:strings.LastIndex(endpoint, "/")]
 	got := map[string]string{}
 	for _, url := range []string{endpoint + "/heartbeat", endpoint + "/queryBaseline", endpoint + "/readyz", root + "/heartbeat", root + "/wrong/heartbeat"} {

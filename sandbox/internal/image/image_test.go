@@ -17,13 +17,13 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 func TestLayerHoldsItsFiles(t *testing.T) {
 	source := filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(source, []byte("binary"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(source, []byte("binary"), 0o600))
 	fill := func(f *Files) error {
 		return errors.Join(
 			f.Copy("/usr/bin/program", 0o755, source),
@@ -37,13 +37,9 @@ func TestLayerHoldsItsFiles(t *testing.T) {
 	for _, compressed := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "layer")
 		l, err := WriteLayer(path, compressed, fill)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		stored, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if l.Size != int64(len(stored)) || l.Digest != digest.FromBytes(stored) {
 			t.Errorf("layer of %d bytes, digest %s; its file has %d, %s", l.Size, l.Digest, len(stored), digest.FromBytes(stored))
 		}
@@ -70,9 +66,7 @@ func TestTarLeavesOutWhatIsNotKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	target := filepath.Join(t.TempDir(), "target")
 	if _, err := WriteLayer(target, false, func(f *Files) error {
 		return errors.Join(
@@ -82,9 +76,7 @@ func TestTarLeavesOutWhatIsNotKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if diff := cmp.Diff([]string{"etc/ 755", "etc/y 600 y", "etc/z 600 "}, list(t, got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -108,31 +100,23 @@ func TestArchiveDescribesItsImages(t *testing.T) {
 	dir := t.TempDir()
 	layer := func(name string) *Layer {
 		l, err := WriteLayer(filepath.Join(dir, name), false, func(f *Files) error { return f.Add(name, 0o644, []byte(name)) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return l
 	}
 	shared, own := layer("shared"), layer("own")
 	a, errA := New("example.com/a:1", ocispec.ImageConfig{Entrypoint: []string{"/a"}}, shared)
 	b, errB := New("example.com/b:1", ocispec.ImageConfig{}, shared, own)
-	if err := errors.Join(errA, errB); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(errA, errB))
 	images := []*Image{a, b}
 	var archive bytes.Buffer
-	if err := Write(&archive, images...); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, Write(&archive, images...))
 	files := map[string][]byte{}
 	for in := tar.NewReader(&archive); ; {
 		h, err := in.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if _, twice := files[h.Name]; twice {
 			t.Errorf("%s is in the archive twice", h.Name)
 		}
@@ -197,17 +181,13 @@ func TestTheSameFilesGiveTheSameArchive(t *testing.T) {
 		var layers []*Layer
 		for _, name := range []string{"etc/a", "etc/b"} {
 			l, err := WriteLayer(filepath.Join(t.TempDir(), "layer"), true, func(f *Files) error { return f.Add(name, 0o644, []byte(name)) })
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			layers = append(layers, l)
 		}
 		a, errA := New("a:1", ocispec.ImageConfig{Entrypoint: []string{"/a"}}, layers...)
 		b, errB := New("b:1", ocispec.ImageConfig{Entrypoint: []string{"/b"}}, layers[1])
 		var archive bytes.Buffer
-		if err := errors.Join(errA, errB, Write(&archive, a, b)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, errors.Join(errA, errB, Write(&archive, a, b)))
 		return digest.FromBytes(archive.Bytes()).String()
 	}
 	if first, second := write(), write(); first != second {
@@ -217,25 +197,19 @@ func TestTheSameFilesGiveTheSameArchive(t *testing.T) {
 
 func TestOfProgramIsNamedForItsContent(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(program, []byte("binary"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(program, []byte("binary"), 0o600))
 	dir := t.TempDir()
 	for name, want := range map[string]string{
 		"localhost/box/base":         "^localhost/box/base:[0-9a-f]{12}$",
 		"localhost:5000/box/base:v1": "^localhost:5000/box/base:v1$",
 	} {
 		i, err := OfProgram(name, program, dir, "--stdio")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if !regexp.MustCompile(want).MatchString(i.Name) {
 			t.Errorf("of name %s: %s, want %s", name, i.Name, want)
 		}
 		text, err := os.ReadFile(filepath.Join(dir, "base.layer.tar"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if diff := cmp.Diff([]string{"base 755 binary"}, list(t, text)); diff != "" {
 			t.Errorf("files (-want +got):\n%s", diff)
 		}
@@ -249,20 +223,12 @@ func TestOfProgramIsNamedForItsContent(t *testing.T) {
 
 func TestALayerThatHasChangedIsNoticed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "layer")
-	if err := os.WriteFile(path, []byte("before"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(path, []byte("before"), 0o600))
 	l, err := OpenLayer(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	b, err := New("a", ocispec.ImageConfig{}, l)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte("after that"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, os.WriteFile(path, []byte("after that"), 0o600))
 	if err := Write(io.Discard, b); err == nil || !strings.Contains(err.Error(), "has changed while the image was written") {
 		t.Errorf("error %v", err)
 	}
@@ -293,13 +259,9 @@ func list(t *testing.T, text []byte) []string {
 		if errors.Is(err, io.EOF) {
 			return lines
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		content, err := io.ReadAll(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		line := fmt.Sprintf("%s %o", h.Name, h.Mode)
 		switch h.Typeflag {
 		case tar.TypeReg:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/deploy"
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/lint"
 )
 
@@ -23,9 +24,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func lines(t *testing.T, file string) ([]lint.Finding, string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	findings := lint.Lint([]lint.Input{{Name: filepath.Base(file), Text: text}}, lint.Options{Env: "dev"}).Findings
 	var b strings.Builder
 	for _, f := range findings {
@@ -49,14 +48,10 @@ func TestFindings(t *testing.T) {
 			}
 			golden := strings.TrimSuffix(file, ".yaml") + ".txt"
 			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, os.WriteFile(golden, []byte(got), 0o644))
 			}
 			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("findings; write them anew with -update (-want +got):\n%s", diff)
 			}
@@ -89,9 +84,7 @@ func TestDocuments(t *testing.T) {
 func TestSamples(t *testing.T) {
 	for _, name := range []string{"module-deployment", "module-deployment-peer", "module-pod"} {
 		text, err := deploy.Samples.ReadFile("samples/" + name + ".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if got := lint.Lint([]lint.Input{{Name: name, Text: text}}, lint.Options{Env: "dev"}).Findings; len(got) > 0 {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -101,13 +94,9 @@ func TestSamples(t *testing.T) {
 // NodeLabels agrees with the sample of a Node of a base.
 func TestNodeLabels(t *testing.T) {
 	text, err := deploy.Samples.ReadFile("samples/vnode.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	objects, err := deploy.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var missing []string
 	for key := range objects[0].GetLabels() {
 		if !labels.IsNodeLabel(key) {

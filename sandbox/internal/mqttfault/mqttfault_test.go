@@ -1,7 +1,6 @@
 package mqttfault_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/mqttfault"
 )
 
@@ -66,15 +66,7 @@ func newRig(t *testing.T) *rig {
 	if r.broker, err = broker.New(broker.Options{Env: "dev", ListenOptions: broker.ListenOptions{View: r.View}}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, end := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- r.broker.Start(ctx) }()
-	t.Cleanup(func() {
-		end()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	check.Run(t, r.broker.Start)
 	return r
 }
 

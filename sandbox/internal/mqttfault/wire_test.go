@@ -13,15 +13,14 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/mqttfault"
 )
 
 func encoded(t *testing.T, encode func(*bytes.Buffer) error) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := encode(&b); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, encode(&b))
 	return b.Bytes()
 }
 
@@ -40,9 +39,7 @@ func TestDuplicateIsAcknowledgedOnce(t *testing.T) {
 	server := view.Through(inner)
 	for _, end := range []net.Conn{client, server} {
 		defer func() { _ = end.Close() }()
-		if err := end.SetDeadline(time.Now().Add(within)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, end.SetDeadline(time.Now().Add(within)))
 	}
 	connect := packets.Packet{ProtocolVersion: 4, Connect: packets.ConnectParams{ProtocolName: []byte("MQTT"), ClientIdentifier: "x@@@b", Clean: true}}
 	publish := packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Publish, Qos: 1}, PacketID: 7, TopicName: "a/b", Payload: []byte("c")}

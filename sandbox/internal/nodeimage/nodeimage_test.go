@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 func TestContainerdConfig(t *testing.T) {
@@ -31,13 +33,9 @@ func TestContainerdConfig(t *testing.T) {
 
 func TestContainerSpec(t *testing.T) {
 	text, err := containerSpec([]byte(`{"process":{"cwd":"/","rlimits":[{"type":"RLIMIT_NOFILE"}]},"root":{"path":"rootfs"}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var got, want any
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(text, &got))
 	if err := json.Unmarshal([]byte(`{"process":{"cwd":"/"},"root":{"path":"rootfs"},
 		"hooks":{"createContainer":[{"path":"/kind/bin/mount-product-files.sh"}]}}`), &want); err != nil {
 		t.Fatal(err)
@@ -53,9 +51,7 @@ func TestPartIsMadeOnceAndReplacesItsOlderForm(t *testing.T) {
 	write := func(path string) error { return os.WriteFile(path, []byte(path), 0o600) }
 	for _, name := range []string{"fs-1.tar", "other-1.tar", "fs-1.tar", "fs-2.tar"} {
 		path, err := b.part("part "+name, name, write)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if text, err := os.ReadFile(path); err != nil || string(text) != path+".partial" {
 			t.Errorf("%s holds %q (%v)", path, text, err)
 		}
@@ -64,9 +60,7 @@ func TestPartIsMadeOnceAndReplacesItsOlderForm(t *testing.T) {
 		t.Errorf("what was made (-want +got):\n%s", diff)
 	}
 	left, err := filepath.Glob(filepath.Join(b.Cache, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if diff := cmp.Diff([]string{b.cached("fs-2.tar"), b.cached("other-1.tar")}, left); diff != "" {
 		t.Errorf("what is left (-want +got):\n%s", diff)
 	}
@@ -75,9 +69,7 @@ func TestPartIsMadeOnceAndReplacesItsOlderForm(t *testing.T) {
 // Every file of files/ is in the node, or used while the image is built.
 func TestFiles(t *testing.T) {
 	entries, err := files.ReadDir("files")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	known := map[string]bool{"customize.sh": true}
 	for name := range ours {
 		known[name] = true
@@ -102,18 +94,12 @@ func TestRuncWithoutSysResource(t *testing.T) {
 	}
 	dir := t.TempDir()
 	text, err := fs.ReadFile(files, "files/runc-without-sys-resource")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	const runc = "/usr/sbin/runc"
 	script := filepath.Join(dir, "wrapper")
 	text = []byte(strings.ReplaceAll(string(text), runc, filepath.Join(dir, "runc")))
-	if err := os.WriteFile(script, text, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "runc"), []byte("#!/bin/sh\necho \"$*\"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(script, text, 0o755))
+	check.Must(t, os.WriteFile(filepath.Join(dir, "runc"), []byte("#!/bin/sh\necho \"$*\"\n"), 0o755))
 	const before, after = `["CAP_CHOWN","CAP_SYS_RESOURCE","CAP_KILL"]["CAP_SYS_RESOURCE","CAP_KILL"]["CAP_KILL","CAP_SYS_RESOURCE"]`,
 		`["CAP_CHOWN","CAP_KILL"]["CAP_KILL"]["CAP_KILL"]`
 	bundle, process := filepath.Join(dir, "bundle"), filepath.Join(dir, "process.json")
@@ -127,13 +113,9 @@ func TestRuncWithoutSysResource(t *testing.T) {
 		{[]string{"exec", "--process", process, "id"}, before, after},
 		{[]string{"delete", "--force", "id"}, before, before},
 	} {
-		if err := os.MkdirAll(bundle, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.MkdirAll(bundle, 0o755))
 		for _, path := range []string{config, process} {
-			if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.WriteFile(path, []byte(before), 0o600))
 		}
 		out, err := exec.Command(bash, append([]string{script}, tc.args...)...).CombinedOutput()
 		if err != nil || strings.TrimSpace(string(out)) != strings.Join(tc.args, " ") {

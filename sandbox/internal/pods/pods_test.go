@@ -28,6 +28,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -145,9 +146,7 @@ type bench struct {
 func newBench(t *testing.T, objects ...runtime.Object) *bench {
 	t.Helper()
 	server, err := broker.New(broker.Options{Env: "dev"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	b := &bench{nodes: &nodes{running: map[string]*running{}, away: map[string]bool{}, news: make(chan struct{}, 1)}, client: fake.NewClientset(objects...)}
 	b.pods = newPods(Options{Sandbox: "s", Image: "i", PerPod: 2, Broker: "tcp://" + server.Addr(), Changed: b.changed, host: "127.0.0.1", dial: b.dial}, b.client)
 	b.fleet = fleet.New(fleet.Options{
@@ -155,15 +154,7 @@ func newBench(t *testing.T, objects ...runtime.Object) *bench {
 		Runtimes: map[v1alpha1.BaseRuntime]fleet.Runtime{v1alpha1.RuntimeCluster: b.pods},
 	})
 	for _, start := range []func(context.Context) error{server.Start, b.pods.Start, b.fleet.Start} {
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() { done <- start(ctx) }()
-		t.Cleanup(func() {
-			cancel()
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		})
+		check.Run(t, start)
 	}
 	return b
 }
@@ -176,18 +167,14 @@ func (b *bench) add(t *testing.T, set fleet.Set, count int) []*fleet.Member {
 	if err == nil {
 		err = b.fleet.WaitConnected(ctx, members...)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return members
 }
 
 func (b *bench) replicas(t *testing.T) int32 {
 	t.Helper()
 	s, err := b.client.AppsV1().StatefulSets(namespace).Get(t.Context(), Name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return *s.Spec.Replicas
 }
 
@@ -223,18 +210,14 @@ func TestRequestsToBases(t *testing.T) {
 	b := newBench(t)
 	m := b.add(t, fleet.Set{}, 1)[0]
 	addr, err := m.Base.WebAddr(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if got := m.Base.Status().WebAddr; got != addr {
 		t.Errorf("it is reached at %s, the base shows %q", addr, got)
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patient} // each by a connection of its own
 	for range 300 {
 		answer, err := client.Get("http://" + addr + "/actuator/health")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		_ = answer.Body.Close()
 		if answer.StatusCode != http.StatusOK {
 			t.Fatalf("answered %s", answer.Status)
@@ -247,9 +230,7 @@ func TestBasesInsideTheCluster(t *testing.T) {
 	b := newBench(t)
 	m := b.add(t, fleet.Set{}, 1)[0]
 	_, port, err := net.SplitHostPort(m.Base.(*base).Base.Status().WebAddr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	want := ""
 	if about, err := remote.Ask(t.Context(), b.running[Name+"-0"]); err == nil && about.Address != "" { // else this machine has no network
 		want = net.JoinHostPort(about.Address, port)
@@ -393,9 +374,7 @@ func TestHTTPTunnel(t *testing.T) {
 	}
 	client := &http.Client{Timeout: patient}
 	response, err := client.Post("http://"+addr+"/queryAllBiz", "application/json", strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body) // arklet closes the connection after its answer
 	if err != nil || !strings.Contains(string(text), m.Base.Identity()) {
@@ -428,9 +407,7 @@ func TestNeighbourStays(t *testing.T) {
 		t.Error(err)
 	}
 	there, err := b.client.AppsV1().StatefulSets(namespace).Get(t.Context(), Name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if d := cmp.Diff(theirs, there, cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".TypeMeta" }, cmp.Ignore())); d != "" {
 		t.Errorf("it has changed (-want +got):\n%s", d)
 	}
@@ -440,18 +417,12 @@ func TestRemove(t *testing.T) {
 	b := newBench(t)
 	b.pods.o.AgentImage = "koupsandbox"
 	for range 2 { // again is fine
-		if err := b.pods.EnsureAgent(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, b.pods.EnsureAgent(t.Context()))
 	}
-	if err := b.pods.Ensure(t.Context(), 2); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, b.pods.Ensure(t.Context(), 2))
 	all := b.client.AppsV1().StatefulSets(namespace)
 	there, err := all.List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var got []string
 	for _, s := range there.Items {
 		c := s.Spec.Template.Spec.Containers[0]
@@ -465,9 +436,7 @@ func TestRemove(t *testing.T) {
 		t.Errorf("StatefulSets (-want +got):\n%s", d)
 	}
 	for range 2 {
-		if err := Remove(t.Context(), b.client, "s"); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, Remove(t.Context(), b.client, "s"))
 		if there, err := all.List(t.Context(), metav1.ListOptions{}); err != nil || len(there.Items) > 0 {
 			t.Errorf("there are %d, error %v", len(there.Items), err)
 		}

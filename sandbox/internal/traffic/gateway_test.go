@@ -24,6 +24,8 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 var shop = Route{Namespace: "shop", Service: "biz1", Client: "c"}
@@ -35,9 +37,7 @@ func offer(t testing.TB, c *fake.Clientset, endpoints ...discoveryv1.Endpoint) {
 	if err != nil {
 		_, err = c.DiscoveryV1().EndpointSlices("shop").Create(t.Context(), slice("biz1-x", endpoints...), metav1.CreateOptions{})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 }
 
 func createService(t testing.TB, c *fake.Clientset, s *corev1.Service) {
@@ -65,9 +65,7 @@ func picks(t *testing.T, g *Gateway, want string) {
 func TestGatewayFollowsTheAPI(t *testing.T) {
 	r := newRig(t)
 	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: "127.0.0.1:1"})
-	if err := r.gateway.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, r.gateway.Ready(t.Context()))
 	picks(t, r.gateway, "")
 	offer(t, r.client, at("198.18.0.1", "old", ready)) // before its Service
 	createService(t, r.client, service())
@@ -96,9 +94,7 @@ func TestGatewayFollowsTheAPI(t *testing.T) {
 func TestGatewaySaysWhyThereIsNoEndpoint(t *testing.T) {
 	r := newRig(t)
 	createService(t, r.client, service())
-	if err := r.gateway.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, r.gateway.Ready(t.Context()))
 	for want, route := range map[string]Route{
 		"no endpoint: there is no Service shop/none":                                                {Namespace: "shop", Service: "none"},
 		`no endpoint: Service shop/biz1 has no port "443"`:                                          {Namespace: "shop", Service: "biz1", Port: "443"},
@@ -132,9 +128,7 @@ func TestChoiceIsRandomAndCanBeRepeated(t *testing.T) {
 		got := map[string]int{}
 		for range 3000 {
 			p, err := g.Pick(shop)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			got[p.Pod]++
 		}
 		return got
@@ -164,9 +158,7 @@ func TestSessionAffinity(t *testing.T) {
 	pick := func(client string) string {
 		t.Helper()
 		got, err := g.Pick(Route{Namespace: "shop", Service: "biz1", Client: client})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return got.Pod
 	}
 	first, other := pick("c"), pick("d")
@@ -219,9 +211,7 @@ func TestStreamViaService(t *testing.T) {
 			}
 			r.bases.set(base(1, "1", first), base(2, "2", second))
 			offer(t, r.client, at("198.18.0.1", "pod-1", ready))
-			if err := r.gateway.Ready(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, r.gateway.Ready(t.Context()))
 			picks(t, r.gateway, "pod-1")
 			if err := r.generator.Begin(t.Context(), "g", spec("s", 100, 0, viaService, timeout(patience), func(s *Spec) { s.Reuse = reuse })); err != nil {
 				t.Fatal(err)
@@ -237,16 +227,12 @@ func TestStreamViaService(t *testing.T) {
 				<-second
 			}
 			end, err := r.generator.Stop(t.Context(), "g", "s")
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			if end.LostRequests != nil || end.Lost != 0 || end.Sent == 0 {
 				t.Errorf("end %+v", end)
 			}
 			records, err := r.generator.Records("g", "s")
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			for rec := range records {
 				if want := "pod-" + rec.Version; rec.Pod != want || rec.Base != "base-"+rec.Version || rec.Endpoint != "198.18.0."+rec.Version {
 					t.Errorf("record %+v", rec)
@@ -265,9 +251,7 @@ func TestStreamWaitsForTheFirstEndpoint(t *testing.T) {
 	r := newRig(t)
 	createService(t, r.client, service())
 	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: serve(t, answer("", "biz1", "1"))})
-	if err := r.gateway.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, r.gateway.Ready(t.Context()))
 	began := make(chan error, 1)
 	go func() {
 		began <- r.generator.Begin(t.Context(), "g", spec("s", 1000, 1, viaService, timeout(patience)))
@@ -278,9 +262,7 @@ func TestStreamWaitsForTheFirstEndpoint(t *testing.T) {
 	case <-time.After(50 * time.Millisecond):
 	}
 	offer(t, r.client, at("198.18.0.1", "a", ready))
-	if err := <-began; err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, <-began)
 	if end := r.finish(t, "s"); end.Results[OK] != 1 {
 		t.Errorf("%+v", end.Summary)
 	}
@@ -322,9 +304,7 @@ func TestProxy(t *testing.T) {
 	})
 	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: serve(t, echo("web")), Port: "8080", Arklet: arklet, ArkletPort: port},
 		Target{IP: "198.18.0.2", Base: "base-2", Web: closed(t)}, Target{IP: "198.18.0.3", Base: "base-3", Web: cut})
-	if err := r.gateway.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, r.gateway.Ready(t.Context()))
 	picks(t, r.gateway, "pod-1")
 	for at, want := range map[string]string{
 		"http://biz1.shop/stock?x=1":                "200 web GET biz1.shop/stock?x=1",
@@ -388,17 +368,13 @@ func TestConnect(t *testing.T) {
 	connect := func(to string) (net.Conn, *bufio.Reader, int) {
 		t.Helper()
 		c, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		t.Cleanup(func() { _ = c.Close() })
 		_ = c.SetDeadline(time.Now().Add(patience))
 		_, _ = fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", to, to)
 		b := bufio.NewReader(c)
 		resp, err := http.ReadResponse(b, &http.Request{Method: http.MethodConnect})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return c, b, resp.StatusCode
 	}
 	r.bases.set(
@@ -448,9 +424,7 @@ func TestConnectToThisMachine(t *testing.T) {
 		"127.0.0.1": http.StatusBadRequest, "127.0.0.1:": http.StatusBadRequest, "198.18.0.1": http.StatusBadRequest, "192.0.2.1:80": http.StatusForbidden,
 	} {
 		c, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		_ = c.SetDeadline(time.Now().Add(patience))
 		_, _ = fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", to, to)
 		resp, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: http.MethodConnect})
@@ -492,9 +466,7 @@ func TestCommands(t *testing.T) {
 	defer server.Close()
 	port := func(addr string) string {
 		_, port, err := net.SplitHostPort(addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return port
 	}
 	const right = "Y29udHJvbGxlcjpzZWNyZXQ=" // controller:secret
@@ -516,9 +488,7 @@ func TestCommands(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := net.Dial("tcp", server.Listener.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			defer func() { _ = c.Close() }()
 			_ = c.SetDeadline(time.Now().Add(patience))
 			method := tc.method

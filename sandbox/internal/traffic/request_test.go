@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 // Every result, provoked by what a base really does.
@@ -98,9 +100,7 @@ func TestResults(t *testing.T) {
 				want := c.want
 				want.Seq, want.Endpoint, want.Base = 1, "198.18.0.1", "base-1"
 				records, err := r.generator.Records("g", "s")
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				n := 0
 				for got := range records {
 					n++
@@ -164,9 +164,7 @@ func TestBasesTakeTurns(t *testing.T) {
 	var got []string
 	for i := range 6 {
 		b, err := turn.next(list[:2+i/3]) // one more from the fourth on
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		got = append(got, b.Base)
 	}
 	if d := cmp.Diff([]string{"new-1", "new-2", "new-1", "new-1", "new-2", "news-1"}, got); d != "" {

@@ -1,7 +1,6 @@
 package traffic
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -59,22 +58,9 @@ func newRig(t testing.TB) *rig {
 		Network: netip.MustParsePrefix("198.18.0.0/15"), External: func(addr string) bool { return addr == r.external }})
 	r.generator = NewGenerator(GeneratorOptions{Gateway: r.gateway, Targets: &r.bases,
 		Lost: func(l LostRequest) { r.lost <- l.Record }})
-	run(t, r.gateway.Start)
-	run(t, r.generator.Start)
+	check.Run(t, r.gateway.Start)
+	check.Run(t, r.generator.Start)
 	return r
-}
-
-// run starts something long-lived that ends with the test.
-func run(t testing.TB, start func(context.Context) error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // eventually looks again and again until there is nothing to complain about.
@@ -86,9 +72,7 @@ func eventually(t testing.TB, look func() error) {
 // run sends a stream to its own end.
 func (r *rig) run(t testing.TB, spec Spec) *End {
 	t.Helper()
-	if err := r.generator.Begin(t.Context(), "g", spec); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, r.generator.Begin(t.Context(), "g", spec))
 	return r.finish(t, spec.Name)
 }
 
@@ -96,18 +80,14 @@ func (r *rig) run(t testing.TB, spec Spec) *End {
 func (r *rig) finish(t testing.TB, name string) *End {
 	t.Helper()
 	s, err := r.generator.find("g", name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	select {
 	case <-s.done:
 	case <-time.After(patience):
 		t.Fatalf("the stream does not end: %+v", s.summary())
 	}
 	end, err := r.generator.Stop(t.Context(), "g", name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return end
 }
 
@@ -138,9 +118,7 @@ func serve(t testing.TB, h http.Handler) string {
 func listen(t testing.TB, use func(*net.TCPConn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
@@ -162,9 +140,7 @@ func listen(t testing.TB, use func(*net.TCPConn)) string {
 func closed(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer func() { _ = l.Close() }()
 	return l.Addr().String()
 }

@@ -11,14 +11,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 func planned(t *testing.T, s Spec) plan {
 	t.Helper()
 	p, err := s.plan()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return p
 }
 
@@ -146,9 +146,7 @@ func TestStopAndDrop(t *testing.T) {
 	begin := func(name string) {
 		t.Helper()
 		spec.Name = name
-		if err := r.generator.Begin(t.Context(), "g", spec); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, r.generator.Begin(t.Context(), "g", spec))
 		<-arrived
 	}
 	begin("s")

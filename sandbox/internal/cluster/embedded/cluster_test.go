@@ -30,6 +30,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/koupleless/koupsandbox/controller/deploy"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -75,12 +76,12 @@ func describesItself(t *testing.T, c *ControlPlane) {
 
 func letsInWhomRBACAllows(t *testing.T, c *ControlPlane) {
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, c.tokenKubeconfig(path, c.url(apiserver), deploy.User))
+	check.Must(t, c.tokenKubeconfig(path, c.url(apiserver), deploy.User))
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the kubeconfig has mode %v (%v)", info.Mode(), err)
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", path)
-	must(t, err)
+	check.Must(t, err)
 	user := kubernetes.NewForConfigOrDie(config)
 	anonymous := kubernetes.NewForConfigOrDie(rest.AnonymousClientConfig(config))
 	stranger := kubernetes.NewForConfigOrDie(strangersConfig(t, config))
@@ -103,12 +104,12 @@ func letsInWhomRBACAllows(t *testing.T, c *ControlPlane) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: deploy.User}},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	check.Must(t, err)
 	if err := within(t, func(context.Context) error { return list(user) }); err != nil {
 		t.Errorf("a user with a role lists Nodes: %v", err)
 	}
-	must(t, c.client().RbacV1().ClusterRoleBindings().Delete(t.Context(), "test", metav1.DeleteOptions{}))
-	must(t, within(t, func(context.Context) error {
+	check.Must(t, c.client().RbacV1().ClusterRoleBindings().Delete(t.Context(), "test", metav1.DeleteOptions{}))
+	check.Must(t, within(t, func(context.Context) error {
 		if err := list(user); !apierrors.IsForbidden(err) {
 			return fmt.Errorf("the role is gone, and yet: %w", err)
 		}
@@ -121,7 +122,7 @@ func letsInWhomRBACAllows(t *testing.T, c *ControlPlane) {
 func strangersConfig(t *testing.T, config *rest.Config) *rest.Config {
 	t.Helper()
 	p, _, err := makePKI(filepath.Join(t.TempDir(), "pki"), wanted)
-	must(t, err)
+	check.Must(t, err)
 	stranger := rest.AnonymousClientConfig(config)
 	stranger.CertFile, stranger.KeyFile = p.crt("user-admin"), p.key("user-admin")
 	return stranger
@@ -135,25 +136,25 @@ func taintsNodesThatAreNotReady(t *testing.T, c *ControlPlane) {
 		ObjectMeta: metav1.ObjectMeta{Name: "not-ready"},
 		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	check.Must(t, err)
 	if len(created.Spec.Taints) > 0 {
 		t.Errorf("a Node that comes has the taints %v", created.Spec.Taints)
 	}
-	must(t, within(t, func(ctx context.Context) error {
+	check.Must(t, within(t, func(ctx context.Context) error {
 		n, err := nodes.Get(ctx, "not-ready", metav1.GetOptions{})
 		if err == nil && !slices.ContainsFunc(n.Spec.Taints, func(have corev1.Taint) bool { return have.MatchTaint(&notReady) }) {
 			err = fmt.Errorf("a Node that is not ready has the taints %v", n.Spec.Taints)
 		}
 		return err
 	}))
-	must(t, nodes.Delete(t.Context(), "not-ready", metav1.DeleteOptions{}))
+	check.Must(t, nodes.Delete(t.Context(), "not-ready", metav1.DeleteOptions{}))
 }
 
 func handsOutServiceAddresses(t *testing.T, c *ControlPlane) {
 	_, network, err := net.ParseCIDR("10.96.0.0/16")
-	must(t, err)
+	check.Must(t, err)
 	api, err := c.client().CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
-	must(t, err)
+	check.Must(t, err)
 	if api.Spec.ClusterIP != "10.96.0.1" {
 		t.Errorf("the Service of the API has %s", api.Spec.ClusterIP)
 	}
@@ -161,7 +162,7 @@ func handsOutServiceAddresses(t *testing.T, c *ControlPlane) {
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}, Selector: map[string]string{"app": "biz"}},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	check.Must(t, err)
 	if !network.Contains(net.ParseIP(made.Spec.ClusterIP)) {
 		t.Errorf("a Service has %s, outside %s", made.Spec.ClusterIP, network)
 	}
@@ -169,20 +170,20 @@ func handsOutServiceAddresses(t *testing.T, c *ControlPlane) {
 
 func schedulesPods(t *testing.T, c *ControlPlane) {
 	for i := range 3 {
-		must(t, makeNode(t.Context(), c.client(), i))
+		check.Must(t, makeNode(t.Context(), c.client(), i))
 	}
 	_, err := c.client().AppsV1().Deployments("default").Create(t.Context(), deployment(6), metav1.CreateOptions{})
-	must(t, err)
-	must(t, within(t, func(ctx context.Context) error {
+	check.Must(t, err)
+	check.Must(t, within(t, func(ctx context.Context) error {
 		pods, err := c.client().CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
 		return counted(6, err, len(pods.Items), func(i int) bool { return strings.HasPrefix(pods.Items[i].Spec.NodeName, "base-") })
 	}))
-	must(t, within(t, func(ctx context.Context) error {
+	check.Must(t, within(t, func(ctx context.Context) error {
 		events, err := c.client().CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "reason=Scheduled"})
 		return counted(6, err, len(events.Items), func(int) bool { return true })
 	}))
 	node, err := c.client().CoreV1().Nodes().Get(t.Context(), "base-0000", metav1.GetOptions{})
-	must(t, err)
+	check.Must(t, err)
 	if len(node.Annotations) != 0 || node.Spec.PodCIDR != "" {
 		t.Errorf("somebody wrote to a Node for nothing: annotations %v, PodCIDR %q", node.Annotations, node.Spec.PodCIDR)
 	}
@@ -190,12 +191,12 @@ func schedulesPods(t *testing.T, c *ControlPlane) {
 
 func reachesAKubelet(t *testing.T, c *ControlPlane) {
 	certPEM, keyPEM, _, err := c.Serving("localhost", "127.0.0.1")
-	must(t, err)
+	check.Must(t, err)
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
-	must(t, err)
+	check.Must(t, err)
 	callers := x509.NewCertPool()
 	ca, err := os.ReadFile(c.kubeletClientCA())
-	must(t, err)
+	check.Must(t, err)
 	callers.AppendCertsFromPEM(ca)
 	kubelet := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.TLS.PeerCertificates[0].Subject.CommonName+" asked for "+r.URL.Path)
@@ -210,12 +211,12 @@ func reachesAKubelet(t *testing.T, c *ControlPlane) {
 	}
 	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(kubelet.Listener.Addr().(*net.TCPAddr).Port)
 	_, err = c.client().CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
-	must(t, err)
+	check.Must(t, err)
 	_, err = c.client().CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "with-logs"},
 		Spec:       corev1.PodSpec{NodeName: "base-logs", Containers: []corev1.Container{{Name: "biz", Image: "biz"}}},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	check.Must(t, err)
 	logs, err := c.client().CoreV1().Pods("default").GetLogs("with-logs", &corev1.PodLogOptions{}).DoRaw(t.Context())
 	want := "kube-apiserver-kubelet-client asked for /containerLogs/default/with-logs/biz"
 	if err != nil || string(logs) != want {
@@ -227,10 +228,10 @@ func reachesAKubelet(t *testing.T, c *ControlPlane) {
 func keepsEtcdToItself(t *testing.T, c *ControlPlane) {
 	for name, user := range map[string]string{"the API server": "apiserver-etcd-client", "the administrator": "user-admin"} {
 		client, err := newHealthClient(c.pki, etcdCA, user)
-		must(t, err)
+		check.Must(t, err)
 		response, err := client.Get(c.url(etcd) + "/version")
 		if err == nil {
-			must(t, response.Body.Close())
+			check.Must(t, response.Body.Close())
 		}
 		if allowed := err == nil; allowed != (name == "the API server") {
 			t.Errorf("%s talks to etcd: %v (%v)", name, allowed, err)
@@ -249,8 +250,8 @@ func showsProfiles(t *testing.T, c *ControlPlane) {
 			"the administrator": {c.health, http.StatusOK}, "anybody": {&http.Client{Transport: anonymous}, http.StatusForbidden},
 		} {
 			response, err := tc.client.Get(c.url(name) + "/debug/pprof/goroutine")
-			must(t, err)
-			must(t, response.Body.Close())
+			check.Must(t, err)
+			check.Must(t, response.Body.Close())
 			if response.StatusCode != tc.want {
 				t.Errorf("%s asks %s for a profile: %s, want %d", who, name, response.Status, tc.want)
 			}
@@ -260,25 +261,25 @@ func showsProfiles(t *testing.T, c *ControlPlane) {
 
 func survivesDeath(t *testing.T, c *ControlPlane) {
 	for _, name := range componentNames {
-		must(t, c.o.Supervisor.Kill(name))
+		check.Must(t, c.o.Supervisor.Kill(name))
 		for _, st := range c.o.Supervisor.Status(t.Context(), nil) {
 			if st.Name == name && (st.State != supervise.Exited || st.Ready || st.Exit != "signal: killed") {
 				t.Errorf("after its death %s is %+v", name, st)
 			}
 		}
-		must(t, c.o.Supervisor.Restart(t.Context(), name))
+		check.Must(t, c.o.Supervisor.Restart(t.Context(), name))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		for _, other := range componentNames {
-			must(t, c.o.Supervisor.WaitReady(ctx, other))
+			check.Must(t, c.o.Supervisor.WaitReady(ctx, other))
 		}
 	}
 }
 
 func saysWhatIsWrong(t *testing.T, c *ControlPlane) {
-	must(t, c.o.Supervisor.Pause(etcd))
+	check.Must(t, c.o.Supervisor.Pause(etcd))
 	reasons := map[string]string{}
-	must(t, within(t, func(ctx context.Context) error {
+	check.Must(t, within(t, func(ctx context.Context) error {
 		for _, st := range c.o.Supervisor.Status(ctx, nil) {
 			reasons[st.Name] = st.Reason
 		}
@@ -290,8 +291,8 @@ func saysWhatIsWrong(t *testing.T, c *ControlPlane) {
 	if reasons[etcd] != "paused" {
 		t.Errorf("etcd is %q, want paused", reasons[etcd])
 	}
-	must(t, c.o.Supervisor.Resume(etcd))
-	must(t, c.o.Supervisor.WaitReady(t.Context(), apiserver))
+	check.Must(t, c.o.Supervisor.Resume(etcd))
+	check.Must(t, c.o.Supervisor.WaitReady(t.Context(), apiserver))
 }
 
 // within waits until check succeeds.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
@@ -31,7 +32,7 @@ func TestLostElection(t *testing.T) {
 			s := supervise.New(supervise.Options{Dir: t.TempDir()})
 			p := (&ControlPlane{o: Options{Supervisor: s, Speed: c.speed}}).Part().(*part)
 			for _, name := range componentNames {
-				must(t, s.Start(t.Context(), supervise.Spec{Name: name, Path: "/bin/sleep", Args: []string{"60"}}))
+				check.Must(t, s.Start(t.Context(), supervise.Spec{Name: name, Path: "/bin/sleep", Args: []string{"60"}}))
 				t.Cleanup(func() { _ = s.Kill(name) }) // it may have ended
 			}
 			pids := func() map[string]int {
@@ -47,12 +48,12 @@ func TestLostElection(t *testing.T) {
 				halt = supervise.Kill
 				anew[c.of] = true
 			}
-			must(t, p.Act(t.Context(), c.of, halt))
+			check.Must(t, p.Act(t.Context(), c.of, halt))
 			if name == "the controller manager is halted beside the API server" {
-				must(t, p.Act(t.Context(), controllerManager, supervise.Pause))
+				check.Must(t, p.Act(t.Context(), controllerManager, supervise.Pause))
 			}
 			p.since[c.of] = time.Now().Add(-c.away)
-			must(t, p.Act(t.Context(), c.of, c.action))
+			check.Must(t, p.Act(t.Context(), c.of, c.action))
 			for _, name := range c.anew {
 				anew[name] = true
 			}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -29,7 +30,7 @@ import (
 func binary(t testing.TB) string {
 	t.Helper()
 	path, err := filepath.Abs("../../../../bin/koup-controlplane")
-	must(t, err)
+	check.Must(t, err)
 	if _, err := os.Stat(path); err != nil {
 		t.Skipf("needs the control plane's program, which is not built: %v", err)
 	}
@@ -48,7 +49,7 @@ func newControlPlane(t testing.TB, dir string, change func(*Options)) *ControlPl
 		change(&o)
 	}
 	c, err := New(o)
-	must(t, err)
+	check.Must(t, err)
 	t.Cleanup(func() {
 		if err := c.Down(context.Background()); err != nil {
 			t.Error(err)
@@ -71,13 +72,6 @@ func up(t testing.TB, c *ControlPlane) {
 	}
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // One state folder lives through stop, start, a crash of the supervisor, and a wipe.
 func TestStateFolder(t *testing.T) {
 	dir := t.TempDir()
@@ -85,11 +79,11 @@ func TestStateFolder(t *testing.T) {
 	up(t, c)
 	_, err := c.client().CoreV1().ConfigMaps("default").Create(t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}, metav1.CreateOptions{})
-	must(t, err)
+	check.Must(t, err)
 	kubeconfig, err := os.ReadFile(c.Cluster().Kubeconfig)
-	must(t, err)
+	check.Must(t, err)
 
-	must(t, c.Down(t.Context()))
+	check.Must(t, c.Down(t.Context()))
 	exits := map[string]string{}
 	for _, st := range c.o.Supervisor.Status(t.Context(), nil) {
 		exits[st.Name] = st.Exit
@@ -109,7 +103,7 @@ func TestStateFolder(t *testing.T) {
 	crashed := newControlPlane(t, dir, nil)
 	up(t, crashed)
 	ended, err := supervise.CleanStale(t.Context(), filepath.Join(dir, "run"))
-	must(t, err)
+	check.Must(t, err)
 	if len(ended) != len(componentNames) {
 		t.Errorf("CleanStale ended %v", ended)
 	}
@@ -120,11 +114,11 @@ func TestStateFolder(t *testing.T) {
 		t.Errorf("an object of the first start: %v", err)
 	}
 	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
-	must(t, err)
+	check.Must(t, err)
 	if _, err := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil {
 		t.Errorf("with the kubeconfig of the first start: %v", err)
 	}
-	must(t, again.Down(t.Context()))
+	check.Must(t, again.Down(t.Context()))
 
 	wiped := newControlPlane(t, dir, func(o *Options) { o.Wipe = true })
 	up(t, wiped)
@@ -137,20 +131,20 @@ func TestStateFolder(t *testing.T) {
 func TestDamagedData(t *testing.T) {
 	dir := t.TempDir()
 	c := newControlPlane(t, dir, nil)
-	must(t, c.prepare(t.Context()))
-	must(t, c.startEtcd(t.Context()))
-	must(t, c.Down(t.Context()))
+	check.Must(t, c.prepare(t.Context()))
+	check.Must(t, c.startEtcd(t.Context()))
+	check.Must(t, c.Down(t.Context()))
 	wals, err := filepath.Glob(filepath.Join(c.etcdDir(), "member", "wal", "*.wal"))
-	must(t, err)
+	check.Must(t, err)
 	if len(wals) == 0 {
 		t.Fatal("etcd has written no log")
 	}
 	for _, wal := range wals {
-		must(t, os.WriteFile(wal, bytes.Repeat([]byte("damaged "), 1024), 0o600))
+		check.Must(t, os.WriteFile(wal, bytes.Repeat([]byte("damaged "), 1024), 0o600))
 	}
 
 	c = newControlPlane(t, dir, nil)
-	must(t, c.prepare(t.Context()))
+	check.Must(t, c.prepare(t.Context()))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err = c.startEtcd(ctx)
@@ -195,7 +189,7 @@ func withoutPort(t *testing.T, name string) (c *ControlPlane, stranger net.Liste
 	t.Helper()
 	for {
 		c = newControlPlane(t, t.TempDir(), nil)
-		must(t, c.prepare(t.Context()))
+		check.Must(t, c.prepare(t.Context()))
 		stranger, err := listen(c.at.Load().ports[name])
 		if err == nil {
 			return c, stranger
@@ -211,10 +205,10 @@ func TestPortTakenForAMoment(t *testing.T) {
 	c, stranger := withoutPort(t, etcd)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	must(t, c.launch(ctx, etcd))
+	check.Must(t, c.launch(ctx, etcd))
 	if err := c.o.Supervisor.WaitUntil(ctx, etcd, c.etcdReady); !exited(err) {
 		t.Fatalf("etcd goes on without its port: %v", err)
 	}
-	must(t, stranger.Close())
-	must(t, c.waitUntil(ctx, etcd, c.etcdReady))
+	check.Must(t, stranger.Close())
+	check.Must(t, c.waitUntil(ctx, etcd, c.etcdReady))
 }

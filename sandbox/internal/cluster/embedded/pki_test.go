@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 var wanted = certificates()
@@ -18,11 +20,11 @@ var wanted = certificates()
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	must(t, err)
+	check.Must(t, err)
 	files := map[string]string{}
 	for _, e := range entries {
 		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		must(t, err)
+		check.Must(t, err)
 		files[e.Name()] = string(data)
 		if info, err := e.Info(); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s has mode %v (%v), want 0600", e.Name(), info.Mode(), err)
@@ -42,20 +44,20 @@ func TestPKIOfASecondStart(t *testing.T) {
 	}{
 		"all is sound": {kept: append([]string{saKey}, authorities...)},
 		"an authority is cut off": {spoil: func(t *testing.T, dir string) {
-			must(t, os.Truncate(filepath.Join(dir, "ca.crt"), 40))
+			check.Must(t, os.Truncate(filepath.Join(dir, "ca.crt"), 40))
 		}, why: "ca.crt", kept: append([]string{saKey}, authorities[1:]...)},
 		"a certificate is in the place of an authority": {spoil: func(t *testing.T, dir string) {
-			must(t, os.Rename(filepath.Join(dir, "apiserver.crt"), filepath.Join(dir, "ca.crt")))
-			must(t, os.Rename(filepath.Join(dir, "apiserver.key"), filepath.Join(dir, "ca.key")))
+			check.Must(t, os.Rename(filepath.Join(dir, "apiserver.crt"), filepath.Join(dir, "ca.crt")))
+			check.Must(t, os.Rename(filepath.Join(dir, "apiserver.key"), filepath.Join(dir, "ca.key")))
 		}, why: "not that of an authority", kept: append([]string{saKey}, authorities[1:]...)},
 		"the key of service accounts is missing": {spoil: func(t *testing.T, dir string) {
-			must(t, os.Remove(filepath.Join(dir, saKey)))
+			check.Must(t, os.Remove(filepath.Join(dir, saKey)))
 		}, kept: authorities},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "pki")
 			_, _, err := makePKI(dir, wanted)
-			must(t, err)
+			check.Must(t, err)
 			first := contents(t, dir)
 			if want := 2*(len(authorities)+len(wanted)) + 1; len(first) != want {
 				t.Errorf("%d files, want %d", len(first), want)
@@ -64,7 +66,7 @@ func TestPKIOfASecondStart(t *testing.T) {
 				tc.spoil(t, dir)
 			}
 			_, remade, err := makePKI(dir, wanted)
-			must(t, err)
+			check.Must(t, err)
 			if !strings.Contains(remade, tc.why) || (remade == "") != (tc.why == "") {
 				t.Errorf("made anew because %q, want something with %q", remade, tc.why)
 			}
@@ -84,10 +86,10 @@ func TestPKIOfASecondStart(t *testing.T) {
 // What one authority signs must not be believed where another is asked for.
 func TestAuthoritiesAreApart(t *testing.T) {
 	p, _, err := makePKI(filepath.Join(t.TempDir(), "pki"), wanted)
-	must(t, err)
+	check.Must(t, err)
 	for _, c := range wanted {
 		pair, err := tls.LoadX509KeyPair(p.crt(c.file), p.key(c.file))
-		must(t, err)
+		check.Must(t, err)
 		for name, ca := range p.cas {
 			roots := x509.NewCertPool()
 			roots.AddCert(ca.Certificate())
@@ -101,7 +103,7 @@ func TestAuthoritiesAreApart(t *testing.T) {
 
 func TestCertificatesSayWhatTheyAreFor(t *testing.T) {
 	p, _, err := makePKI(filepath.Join(t.TempDir(), "pki"), wanted)
-	must(t, err)
+	check.Must(t, err)
 	type usage struct {
 		Name           string
 		Groups         []string
@@ -110,7 +112,7 @@ func TestCertificatesSayWhatTheyAreFor(t *testing.T) {
 	got := map[string]usage{}
 	for _, c := range wanted {
 		pair, err := tls.LoadX509KeyPair(p.crt(c.file), p.key(c.file))
-		must(t, err)
+		check.Must(t, err)
 		u := usage{Name: pair.Leaf.Subject.CommonName, Groups: pair.Leaf.Subject.Organization}
 		for _, k := range pair.Leaf.ExtKeyUsage {
 			u.Server = u.Server || k == x509.ExtKeyUsageServerAuth

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 // tries are how often a test picks free ports: between two of its steps another process of this
@@ -16,10 +18,10 @@ func TestPortsAreKeptUnlessTaken(t *testing.T) {
 	for range tries {
 		dir := t.TempDir()
 		p = loadPorts(dir)
-		must(t, p.pick(componentNames...))
-		must(t, p.save(dir))
+		check.Must(t, p.pick(componentNames...))
+		check.Must(t, p.save(dir))
 		again = loadPorts(dir)
-		must(t, again.pick(componentNames...))
+		check.Must(t, again.pick(componentNames...))
 		if cmp.Equal(p, again) {
 			break
 		}
@@ -37,9 +39,9 @@ func TestPortsAreKeptUnlessTaken(t *testing.T) {
 	}
 
 	stranger, err := listen(p[apiserver])
-	must(t, err)
+	check.Must(t, err)
 	defer func() { _ = stranger.Close() }() // nobody reads from it
-	must(t, again.pick(componentNames...))
+	check.Must(t, again.pick(componentNames...))
 	if again[apiserver] == stranger.Addr().(*net.TCPAddr).Port {
 		t.Error("a taken port was picked")
 	}

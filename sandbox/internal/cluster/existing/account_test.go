@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
@@ -27,9 +28,7 @@ func TestTheTokenIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := state.Dir(t.TempDir())
 		p, err := New(Options{Owner: owner, Kubeconfig: kubeconfig(t, "http://127.0.0.1:1"), Context: "laptop", Dir: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		client := fake.NewClientset()
 		p.client = client
 		var failing atomic.Bool
@@ -57,9 +56,7 @@ func TestTheTokenIsRenewed(t *testing.T) {
 		got := []string{token()}
 		time.Sleep(time.Hour) // no account yet
 		got = append(got, token())
-		if err := p.renewToken(ctx, "account"); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, p.renewToken(ctx, "account"))
 		got = append(got, token())
 		time.Sleep(19 * time.Minute)
 		got = append(got, token())
@@ -84,9 +81,7 @@ func TestTheTokenIsRenewed(t *testing.T) {
 // The objects of two sandboxes have different names. Each sandbox binds its ServiceAccount to its own roles.
 func TestAccountObjects(t *testing.T) {
 	objects, err := accountObjects("demo-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var got []string
 	for _, o := range objects {
 		role, _, _ := unstructured.NestedString(o.Object, "roleRef", "name")
@@ -108,22 +103,12 @@ func TestAccountObjects(t *testing.T) {
 func TestControllerKubeconfig(t *testing.T) {
 	dir := state.Dir(t.TempDir())
 	p, err := New(Options{Owner: owner, Kubeconfig: kubeconfig(t, "https://10.0.0.1"), Context: "laptop", Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.writeKubeconfig(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := state.WriteFile(dir.ControllerToken(), []byte("t")); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.writeControllerKubeconfig(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, p.writeKubeconfig(t.Context()))
+	check.Must(t, state.WriteFile(dir.ControllerToken(), []byte("t")))
+	check.Must(t, p.writeControllerKubeconfig())
 	config, err := clientcmd.BuildConfigFromFlags("", p.o.Dir.ControllerKubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if config.Host != "https://10.0.0.1" || config.BearerToken != "t" || config.BearerTokenFile != dir.ControllerToken() {
 		t.Errorf("host %q, token %q, file %q", config.Host, config.BearerToken, config.BearerTokenFile)
 	}

@@ -25,6 +25,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
@@ -119,9 +120,7 @@ func kubeconfig(t *testing.T, server string) string {
 	}
 	config.CurrentContext = "production"
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, clientcmd.WriteToFile(*config, path))
 	return path
 }
 
@@ -214,9 +213,7 @@ func TestGuard(t *testing.T) {
 			server := httptest.NewServer(api)
 			defer server.Close()
 			p, err := New(Options{Owner: owner, Kubeconfig: kubeconfig(t, server.URL), Context: "laptop", Consent: tc.consent, Dir: state.Dir(t.TempDir())})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			if err := run(t.Context(), p); !tc.check(err) {
 				t.Errorf("Steps: %v", err)
 			}
@@ -235,12 +232,8 @@ func TestGuard(t *testing.T) {
 func TestAnEnvironmentInUseIsRefused(t *testing.T) {
 	dir := state.Dir(t.TempDir())
 	prefix, err := dir.ClientIDPrefix()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := dir.AddBase("recorded"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, dir.AddBase("recorded"))
 	node := func(name, holder string) corev1.Node {
 		return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labels.Component: labels.Vnode, labels.Env: "dev"},
 			Annotations: map[string]string{labels.Holder: holder, labels.Fence: "1"}}}
@@ -266,9 +259,7 @@ func TestAnEnvironmentInUseIsRefused(t *testing.T) {
 			server := httptest.NewServer(api)
 			defer server.Close()
 			p, err := New(Options{Owner: owner, Kubeconfig: kubeconfig(t, server.URL), Context: "laptop", Consent: true, Env: "dev", Dir: dir})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			for _, step := range p.Steps().All()[:2] { // each by itself
 				err := step.Run(t.Context())
 				var inUse *nodes.InUseError
@@ -296,22 +287,16 @@ func belongsTo(sandbox string) func(error) bool {
 func TestSweep(t *testing.T) {
 	dir := state.Dir(t.TempDir())
 	prefix, err := dir.ClientIDPrefix()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	p, err := New(Options{Owner: owner, Kubeconfig: kubeconfig(t, "http://127.0.0.1:1"), Context: "laptop", Env: "dev", Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	node := func(name, holder string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labels.Component: labels.Vnode, labels.Env: "dev"},
 			Annotations: map[string]string{labels.Holder: holder, labels.Fence: "1"}}}
 	}
 	client := fake.NewClientset(node("vnode.ours", prefix+"1"), node("vnode.theirs", "mc-0"))
 	p.client = client
-	if err := p.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, p.Sweep(t.Context()))
 	left, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(left.Items) != 1 || left.Items[0].Name != "vnode.theirs" {
 		t.Errorf("the Nodes after Sweep: %v, %v", left, err)
@@ -333,9 +318,7 @@ func TestDownRemovesOnlyItsOwnMark(t *testing.T) {
 			server := httptest.NewServer(api)
 			defer server.Close()
 			p, err := New(Options{Owner: owner, Kubeconfig: kubeconfig(t, server.URL), Context: "laptop"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			if err := p.Down(t.Context()); !tc.check(err) {
 				t.Errorf("Down: %v", err)
 			}
@@ -351,12 +334,8 @@ func TestClusterIsTheNamedContext(t *testing.T) {
 	defer server.Close()
 	path := kubeconfig(t, server.URL)
 	p, err := New(Options{Owner: owner, Kubeconfig: path, Context: "laptop", Consent: true, Dir: state.Dir(t.TempDir())})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := run(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, run(t.Context(), p))
 	c := p.Cluster()
 	if diff := cmp.Diff([]string{path, server.URL, "v1.33.1"}, []string{c.Kubeconfig, c.Config.Host, c.Version}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

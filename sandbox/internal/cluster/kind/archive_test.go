@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine/enginetest"
 )
 
@@ -26,9 +27,7 @@ esac
 		t.Fatalf("saved %q, error %v", image, err)
 	}
 	images, err := LoadFile(t.Context(), "", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if diff := cmp.Diff([]string{OwnImage + ":v1.36.3"}, images); diff != "" {
 		t.Errorf("loaded (-want +got):\n%s", diff)
 	}
@@ -48,13 +47,9 @@ tag) echo "$2 $3" >`+tagged+`;;
 esac
 `)
 	path := filepath.Join(t.TempDir(), "image.tar")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(path, nil, 0o600))
 	images, err := LoadFile(t.Context(), "", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if diff := cmp.Diff([]string{OwnImage + ":v1.36.3"}, images); diff != "" {
 		t.Errorf("loaded (-want +got):\n%s", diff)
 	}

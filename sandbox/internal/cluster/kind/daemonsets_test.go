@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 type requirements = []corev1.NodeSelectorRequirement
@@ -77,13 +78,9 @@ func TestSweep(t *testing.T) {
 				tc.change(d)
 			}
 			client := fake.NewClientset(d)
-			if err := newGuard(client, slog.New(slog.DiscardHandler)).sweep(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, newGuard(client, slog.New(slog.DiscardHandler)).sweep(t.Context()))
 			got, err := client.AppsV1().DaemonSets("n").Get(t.Context(), "d", metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			if diff := cmp.Diff(tc.want, got.Spec.Template.Spec.Affinity); diff != "" {
 				t.Errorf("affinity (-want +got):\n%s", diff)
 			}
@@ -117,9 +114,7 @@ func TestDaemonSetThatComesLater(t *testing.T) {
 			pod("on-real", "real", "d"), pod("on-base", "vnode.a", "d"), pod("of-another", "vnode.a", "e"))
 		pods := func() (names []string) {
 			list, err := client.CoreV1().Pods("n").List(t.Context(), metav1.ListOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			for _, p := range list.Items {
 				names = append(names, p.Name)
 			}
@@ -141,9 +136,7 @@ func TestDaemonSetThatComesLater(t *testing.T) {
 		}
 		synctest.Wait()
 		d, err := api.Get(t.Context(), "d", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if diff := cmp.Diff(affinity(requirements{off}), d.Spec.Template.Spec.Affinity); diff != "" {
 			t.Fatalf("affinity (-want +got):\n%s", diff)
 		}
@@ -181,9 +174,7 @@ func TestGuardTriesAgain(t *testing.T) {
 		defer cancel()
 		newGuard(client, slog.New(slog.DiscardHandler)).run(ctx)
 		d, err := client.AppsV1().DaemonSets("n").Get(t.Context(), "d", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if diff := cmp.Diff(affinity(requirements{off}), d.Spec.Template.Spec.Affinity); diff != "" {
 			t.Errorf("after %d attempts, affinity (-want +got):\n%s", refusals, diff)
 		}
@@ -195,9 +186,7 @@ func TestDaemonSetForBasesKeepsItsPods(t *testing.T) {
 	d := daemonSet(everything, affinity(requirements{{Key: labels.Component, Operator: corev1.NodeSelectorOpIn, Values: []string{labels.Vnode}}}))
 	d.Status.ObservedGeneration = d.Generation
 	client := fake.NewClientset(d)
-	if err := newGuard(client, slog.New(slog.DiscardHandler)).sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, newGuard(client, slog.New(slog.DiscardHandler)).sweep(t.Context()))
 	for _, a := range client.Actions() {
 		if a.GetResource().Resource != "daemonsets" || a.GetVerb() != "list" && a.GetVerb() != "get" {
 			t.Errorf("%s %s", a.GetVerb(), a.GetResource().Resource)

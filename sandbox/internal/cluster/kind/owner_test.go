@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/kind/pkg/cluster"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	sandbox "github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine/enginetest"
@@ -45,9 +46,7 @@ func fakeCluster(t *testing.T, mark *corev1.ConfigMap) (changes string) {
 	}))
 	t.Cleanup(server.Close)
 	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	changes = filepath.Join(t.TempDir(), "changes")
 	enginetest.Fake(t, "docker", fmt.Sprintf(`
@@ -120,14 +119,10 @@ func TestCheckOwner(t *testing.T) {
 				if err == nil {
 					err = os.WriteFile(filepath.Join(dir, noteFile), text, 0o600)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 			}
 			p, err := New(Options{Owner: owner, Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			p.engine, p.kind = &engine.Engine{Command: "docker"}, cluster.NewProvider(cluster.ProviderWithDocker())
 			err = p.checkOwner(t.Context())
 			if tc.err == "" && err != nil || tc.err != "" && (err == nil || err.Error() != tc.err) {
@@ -165,18 +160,14 @@ func TestClusterInAnotherEngine(t *testing.T) {
 		if err == nil {
 			err = p.prepare(t.Context())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if diff := cmp.Diff(want, notes); diff != "" {
 			t.Errorf("engine %q: notes (-want +got):\n%s", engine, diff)
 		}
 	}
 	enginetest.Fake(t, "podman", `echo '{"version":{"Version":"5.4.0"}}'`)
 	p, err := New(Options{Owner: owner, Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if err := p.prepare(t.Context()); !errors.Is(err, engine.ErrNone) || !strings.Contains(err.Error(), "docker is not installed") {
 		t.Errorf("without the engine that has it: %v", err)
 	}
@@ -192,17 +183,11 @@ kill|rm) echo "$*" >>`+changes+`;;
 esac`)
 	dir := t.TempDir()
 	p, err := New(Options{Owner: owner, Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	p.engine, p.kind = &engine.Engine{Command: engine.Podman}, cluster.NewProvider(cluster.ProviderWithPodman())
-	if err := p.delete(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, p.delete(t.Context()))
 	text, err := os.ReadFile(changes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if diff := cmp.Diff("kill koup-demo-control-plane\nrm -f -v koup-demo-control-plane\n", string(text)); diff != "" {
 		t.Errorf("what the engine was told (-want +got):\n%s", diff)
 	}
@@ -230,9 +215,7 @@ func TestForgetDeletesWhatIsOursOnly(t *testing.T) {
 				}
 			}
 			err := Forget(t.Context(), Options{Owner: owner, Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			text, err := os.ReadFile(changes)
 			if err != nil && !os.IsNotExist(err) {
 				t.Fatal(err)

@@ -65,16 +65,8 @@ func newBench(t *testing.T) *bench {
 		close(watching) // what is written before is lost: the fake API has no history
 		return true, w, err
 	})
-	ctx, end := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- b.Start(ctx) }()
+	check.Run(t, b.Start)
 	<-watching
-	t.Cleanup(func() {
-		end()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
 	b.write(pod("a", number("1"), runs("x", 0, true)), pod("b", number("2"), older, runs("y", 0, true)))
 	b.eventually(func() error {
 		if r := b.Replicas(); len(r) != 2 || !r[0].Ready || !r[1].Ready {
@@ -384,9 +376,7 @@ func TestLogs(t *testing.T) {
 	}))
 	defer server.Close()
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	log := &lines{}
 	c := newRunner(Options{}, client, nil)
 	c.log = log
@@ -394,9 +384,7 @@ func TestLogs(t *testing.T) {
 	var readers sync.WaitGroup
 	defer func() { end(); readers.Wait() }()
 	for _, p := range []*corev1.Pod{pod("a", runs("x", 0, true)), pod("b", ended("w", 137, "Error"), runs("y", 1, true)), pod("c")} {
-		if err := c.pods.Add(p); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, c.pods.Add(p))
 	}
 	l := &logs{c: c, known: map[string]bool{}}
 	l.follow(ctx, &readers)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
@@ -30,9 +31,7 @@ var settings = Settings{
 // Secrets that it reads.
 func TestManifests(t *testing.T) {
 	objects, err := manifests(settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var got []string
 	for _, o := range objects {
 		got = append(got, o.GetKind()+" "+o.GetName())
@@ -50,9 +49,7 @@ func TestManifests(t *testing.T) {
 		t.Errorf("objects (-want +got):\n%s", diff)
 	}
 	text, err := os.ReadFile("../../../../controller/deploy/kustomization.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, file := range append(resources, "deployment.yaml", "networkpolicy.yaml") {
 		text = bytes.ReplaceAll(text, []byte("  - "+file+"\n"), nil)
 	}
@@ -63,17 +60,11 @@ func TestManifests(t *testing.T) {
 
 func TestDeploymentHasTheSandboxsSettings(t *testing.T) {
 	objects, err := manifests(settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var d appsv1.Deployment
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[len(objects)-1].Object, &d); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(objects[len(objects)-1].Object, &d))
 	original, err := parse("deployment.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	before, after := variables(t, original[0]), variables(t, objects[len(objects)-1])
 	changed := map[string]string{}
 	for name, value := range after {
@@ -126,9 +117,7 @@ func TestOtherSettingsAreOtherPods(t *testing.T) {
 		}
 		seen[other.revision()] = what
 		objects, err := manifests(other)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		got, _, err := unstructured.NestedString(objects[len(objects)-1].Object, "spec", "template", "metadata", "annotations", revisionAnnotation)
 		if err != nil || got != other.revision() {
 			t.Errorf("%s: the Pods bear %q (%v), want %q", what, got, err, other.revision())
@@ -140,9 +129,7 @@ func TestOtherSettingsAreOtherPods(t *testing.T) {
 func variables(t *testing.T, o *unstructured.Unstructured) map[string]string {
 	t.Helper()
 	var d appsv1.Deployment
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &d); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &d))
 	all := map[string]string{}
 	for _, e := range d.Spec.Template.Spec.Containers[0].Env {
 		if _, twice := all[e.Name]; twice {
@@ -168,29 +155,19 @@ func TestBuildImageTakesStaticProgramsOnly(t *testing.T) {
 			},
 			elf.Prog64{Type: uint32(segment)},
 		} {
-			if err := binary.Write(&text, binary.LittleEndian, part); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, binary.Write(&text, binary.LittleEndian, part))
 		}
-		if err := os.WriteFile(path, text.Bytes(), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(path, text.Bytes(), 0o755))
 	}
 	built, err := BuildImage(program, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var archive bytes.Buffer
-	if err := image.Write(&archive, built); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, image.Write(&archive, built))
 	if !bytes.Contains(archive.Bytes(), []byte(ImageName)) {
 		t.Error("the archive does not name the image")
 	}
 	script := filepath.Join(dir, "script")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755))
 	for path, want := range map[string]string{script: "it is no program for Linux", dynamic: "it needs libraries", filepath.Join(dir, "none"): "no such file"} {
 		if _, err := BuildImage(path, dir); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--controller host") {
 			t.Errorf("%s: error %v, want %q and what to do", path, err, want)

@@ -57,7 +57,5 @@ func Load(ctx context.Context, nodes cluster.Nodes, program, dir string) error {
 	return nodes.Load(ctx, built)
 }
 
-type part struct{ r *Runner }
-
 // Replica returns 0: the client IDs of the Pods are not known here.
 func (c *Runner) Replica(string) int { return 0 }

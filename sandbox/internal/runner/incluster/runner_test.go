@@ -9,6 +9,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 type theBroker struct{ ca string }
@@ -20,9 +21,7 @@ func (theBroker) Controller() broker.Login { return broker.Login{} }
 // The certificate for logs and exec is made once, and the Pods have the variables of the user.
 func TestSettings(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(ca, []byte("ca"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(ca, []byte("ca"), 0o600))
 	var hosts []string
 	r := &Runner{o: Options{
 		Broker: func() (Broker, error) { return BrokerOf(theBroker{ca}) },
@@ -34,9 +33,7 @@ func TestSettings(t *testing.T) {
 	one, own := 1, map[string]string{"MODULE_DRAIN": "1s"}
 	for range 2 {
 		s, err := r.settings(v1alpha1.Controller{Replicas: &one, Env: own})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if diff := cmp.Diff(own, s.Variables); diff != "" || string(s.Kubelet.Cert) != "cert" || string(s.Kubelet.ClientCA) != "ca" {
 			t.Errorf("%+v; variables (-want +got):\n%s", s.Kubelet, diff)
 		}

@@ -37,9 +37,7 @@ type theirCluster struct {
 func newTheirCluster(t *testing.T, there ...string) *theirCluster {
 	t.Helper()
 	objects, err := manifests(settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var theirs []runtime.Object
 	for _, o := range objects {
 		if slices.Contains(there, o.GetKind()+" "+o.GetName()) {
@@ -91,9 +89,7 @@ func newTheirCluster(t *testing.T, there ...string) *theirCluster {
 func (c *theirCluster) apply(t *testing.T) error {
 	t.Helper()
 	objects, err := manifests(settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return c.applyAll(t.Context(), objects)
 }
 
@@ -101,9 +97,7 @@ func (c *theirCluster) apply(t *testing.T) error {
 // goes, the last one first.
 func TestTheirObjectsStay(t *testing.T) {
 	c := newTheirCluster(t, "Namespace koupleless-system", "CustomResourceDefinition modules.koupleless.io", "ClusterRole module-controller")
-	if err := c.apply(t); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.apply(t))
 	want := []string{
 		"Role module-controller", "ServiceAccount module-controller", "ClusterRoleBinding module-controller", "RoleBinding module-controller",
 		"Service module-controller", "Secret module-controller", "Secret module-controller-kubelet", "Deployment module-controller",
@@ -112,9 +106,7 @@ func TestTheirObjectsStay(t *testing.T) {
 	if d := cmp.Diff(want, c.applied); d != "" {
 		t.Errorf("applied (-want +got):\n%s", d)
 	}
-	if err := c.forget(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.forget(t.Context()))
 	want = []string{
 		"secrets module-controller-kubelet", "secrets module-controller", "services module-controller",
 		"rolebindings module-controller", "clusterrolebindings module-controller", "serviceaccounts module-controller", "roles module-controller",
@@ -148,18 +140,12 @@ func TestTheirControllerIsRefused(t *testing.T) {
 func TestANamespaceWithOtherObjectsIsNotDeleted(t *testing.T) {
 	for object, stays := range map[string]bool{"kube-root-ca.crt": false, "theirs": true} {
 		c := newTheirCluster(t)
-		if err := c.apply(t); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, c.apply(t))
 		other := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
 		other.SetNamespace(namespace)
 		other.SetName(object)
-		if err := c.dynamic.Tracker().Add(other); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.forget(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, c.dynamic.Tracker().Add(other))
+		check.Must(t, c.forget(t.Context()))
 		if slices.Contains(c.deleted, "namespaces "+namespace) == stays {
 			t.Errorf("with ConfigMap %s it has removed %v", object, c.deleted)
 		}
@@ -241,9 +227,7 @@ func TestTheirSettings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, err := deployment(c.settings, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			container := d.Spec.Template.Spec.Containers[0]
 			got := result{Image: container.Image, Pull: string(container.ImagePullPolicy)}
 			for _, v := range container.Env {
@@ -277,9 +261,7 @@ func TestClientIDInASharedCluster(t *testing.T) {
 		value    string
 	}{"shared": {s, "prefix-$(POD_NAME)"}, "own": {settings, ""}} {
 		d, err := deployment(want.settings, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		seen := map[string]bool{}
 		for _, v := range d.Spec.Template.Spec.Containers[0].Env {
 			if v.Name == "CLIENT_ID" && (v.Value != want.value || (v.ValueFrom == nil) != (want.value != "") || seen["POD_NAME"] != (want.value != "")) {
@@ -300,9 +282,7 @@ func TestClientIDInASharedCluster(t *testing.T) {
 func TestRemoveDeployments(t *testing.T) {
 	client := fake.NewClientset()
 	c := newRunner(Options{Owner: "me"}, client, nil)
-	if err := c.removeDeployments(t.Context(), 2); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.removeDeployments(t.Context(), 2))
 	selected := client.Actions()[0].(ktesting.DeleteCollectionAction).GetListRestrictions().Labels
 	of := func(manager, sandbox, number string) labels.Set {
 		return labels.Set{nameLabel: name, cluster.ManagedBy: manager, cluster.SandboxLabel: sandbox, numberLabel: number}

@@ -109,9 +109,7 @@ func (r *rig) launch(ctx context.Context) (Process, error) {
 // begin starts a stream of group g to an address.
 func (r *rig) begin(t *testing.T, name, address string, change ...func(*traffic.Spec)) {
 	t.Helper()
-	if err := r.Begin(t.Context(), "g", spec(name, address, change...), nil); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, r.Begin(t.Context(), "g", spec(name, address, change...), nil))
 }
 
 // finish waits until a stream has ended by itself, and returns its end.
@@ -126,9 +124,7 @@ func (r *rig) finish(t *testing.T, name string) *traffic.End {
 		return errors.New("the stream does not end")
 	})
 	end, err := r.Stop(t.Context(), "g", name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return end
 }
 
@@ -224,9 +220,7 @@ func TestLostRequestsAreTold(t *testing.T) {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
 	end, err := r.Stop(t.Context(), "g", "s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if told := 1 + len(r.lost); told != end.Lost || end.Lost == 0 || len(end.LostRequests) != end.Lost {
 		t.Errorf("%d were told, %d counted, %d listed", told, end.Lost, len(end.LostRequests))
 	}
@@ -319,9 +313,7 @@ func TestDrop(t *testing.T) {
 	r.begin(t, "s", serve(t, hangs))
 	r.begin(t, "misses", serve(t, misses), func(s *traffic.Spec) { s.Total = 0 })
 	<-r.lost
-	if err := r.Begin(t.Context(), "other", spec("s", serve(t, answers)), nil); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, r.Begin(t.Context(), "other", spec("s", serve(t, answers)), nil))
 	r.Drop(t.Context(), "g")
 	told := len(r.lost)
 	if _, err := r.Stop(t.Context(), "g", "s"); !errors.Is(err, traffic.ErrNoStream) {

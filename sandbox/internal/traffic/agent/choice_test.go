@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
@@ -56,9 +57,7 @@ func TestStreamToWhatIsTold(t *testing.T) {
 			one, two := base(t, "10.0.0.1", "1"), base(t, "10.0.0.2", "2")
 			from.set(traffic.Choice{Targets: []traffic.Target{one}})
 			s := spec("s", "", change, inside)
-			if err := r.Begin(t.Context(), "g", s, from.get); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, r.Begin(t.Context(), "g", s, from.get))
 			answered := func(version string) {
 				t.Helper()
 				eventually(t, func() error {
@@ -104,9 +103,7 @@ func TestToldBeforeItLeaves(t *testing.T) {
 	gone, stays := base(t, "10.0.0.1", "1"), base(t, "10.0.0.2", "2")
 	from.choice = traffic.Choice{Targets: []traffic.Target{gone, stays}}
 	s := spec("s", "", inside, func(s *traffic.Spec) { s.Via = v1alpha1.ViaBases })
-	if err := r.Begin(t.Context(), "g", s, from.get); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, r.Begin(t.Context(), "g", s, from.get))
 	from.mu.Lock()
 	from.choice = traffic.Choice{Targets: []traffic.Target{stays}}
 	from.mu.Unlock()
