@@ -88,9 +88,11 @@ func (c *Controller) wireReports() {
 	c.reporter = report.New(report.Options{
 		Hooks: c.opts.ReportHooks,
 		Counters: report.Counters{
-			Sent:    c.metrics.Counter("module_controller_reports_sent_total", "Messages that a report hook took."),
-			Failed:  c.metrics.Counter("module_controller_reports_failed_total", "Messages that a report hook did not take in the end."),
-			Dropped: c.metrics.Counter("module_controller_reports_dropped_total", "Messages that found a report hook's queue full."),
+			Sent: c.metrics.Counter("module_controller_reports_sent_total", "Messages that a report hook took."),
+			Failed: c.metrics.Counter("module_controller_reports_failed_total",
+				"Messages that a report hook did not take in the end."),
+			Dropped: c.metrics.Counter("module_controller_reports_dropped_total",
+				"Messages that found a report hook's queue full."),
 		},
 		Logger: c.logger,
 	})

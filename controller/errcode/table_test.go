@@ -54,6 +54,13 @@ func TestTableIsInEnglishToo(t *testing.T) {
 	}
 }
 
+func TestCodeParts(t *testing.T) {
+	c := ArkletInstallModuleFailed
+	if c.Source() != "Arklet" || c.Type() != "InstallModuleFailed" {
+		t.Errorf("parts of %s: %q, %q", c, c.Source(), c.Type())
+	}
+}
+
 func TestLookup(t *testing.T) {
 	tests := []struct {
 		code, suggestion string
@@ -85,5 +92,21 @@ func TestPasses(t *testing.T) {
 	want := []Code{ArkletArkletServiceNotFound, ArkletNetworkError, ArkletInstallModuleExecuting, ModuleControllerBaseInstanceInOperation}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("codes that pass (-want +got):\n%s", diff)
+	}
+}
+
+func TestCodesOfTheController(t *testing.T) {
+	for arklet, want := range map[Code][2]Code{
+		"":                               {"", ""},
+		ArkletNetworkError:               {ArkletNetworkError, ArkletNetworkError},
+		ArkletInstallBizExecuting:        {ArkletInstallModuleExecuting, ModuleControllerBaseInstanceInOperation},
+		ArkletNoMatchedBiz:               {ArkletInstallModuleFailed, ""},
+		ModuleControllerInvalidParameter: {OtherUpstreamInvalidParameter, OtherUpstreamInvalidParameter},
+		"User.Unknown":                   {UserInstallModuleFailed, ArkletUninstallBizFailed},
+		"Arklet.Unknown":                 {ArkletInstallModuleFailed, ArkletUninstallBizFailed},
+	} {
+		if got := [2]Code{ForInstall(arklet), ForUninstall(arklet)}; got != want {
+			t.Errorf("%q becomes %q, want %q", arklet, got, want)
+		}
 	}
 }

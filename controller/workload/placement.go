@@ -67,7 +67,9 @@ func Tolerates(tolerations []corev1.Toleration, taint string) bool {
 
 // EnvToleration returns the toleration of an environment.
 func EnvToleration(env string) corev1.Toleration {
-	return corev1.Toleration{Key: labels.TaintEnv, Operator: corev1.TolerationOpEqual, Value: env, Effect: corev1.TaintEffectNoExecute}
+	return corev1.Toleration{
+		Key: labels.TaintEnv, Operator: corev1.TolerationOpEqual, Value: env, Effect: corev1.TaintEffectNoExecute,
+	}
 }
 
 func keepsAway(taint *corev1.Taint) bool {

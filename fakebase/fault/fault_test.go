@@ -81,6 +81,19 @@ func TestEveryKindHasAValidForm(t *testing.T) {
 	}
 }
 
+func TestDurationText(t *testing.T) {
+	var d Duration
+	if err := json.Unmarshal([]byte(`"1.5s"`), &d); err != nil || time.Duration(d) != 1500*time.Millisecond {
+		t.Errorf("%v %v", d, err)
+	}
+	if err := json.Unmarshal([]byte(`"soon"`), &d); err == nil || !strings.Contains(err.Error(), "soon") {
+		t.Errorf("soon: %v", err)
+	}
+	if text, err := json.Marshal(Duration(time.Minute)); err != nil || string(text) != `"1m0s"` {
+		t.Errorf("%s %v, want 1m0s", text, err)
+	}
+}
+
 func strict(text string, into any) error {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()

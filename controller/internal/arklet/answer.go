@@ -44,7 +44,8 @@ func (a Answer) NotInstalled() bool { return strings.EqualFold(a.DataCode, "NOT_
 
 // Done reports whether a command succeeded, or its result was there before.
 func (a Answer) Done() bool {
-	return a.Succeeded() || a.Command == CommandInstallBiz && a.AlreadyInstalled() || a.Command == CommandUninstallBiz && a.NotInstalled()
+	return a.Succeeded() || a.Command == CommandInstallBiz && a.AlreadyInstalled() ||
+		a.Command == CommandUninstallBiz && a.NotInstalled()
 }
 
 // UnderWay reports whether the base is executing the same command (protocol 4.8).

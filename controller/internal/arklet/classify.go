@@ -7,8 +7,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 )
 
-// Classify returns Arklet's code of the answer to an install, an uninstall or a switch; zero for a success. state is the
-// state of the module in the list of the base.
+// Classify returns Arklet's code of the answer to an install, an uninstall or a switch; zero for a success. state is
+// the state of the module in the list of the base.
 func (a Answer) Classify(state State) errcode.Code {
 	if a.Command == CommandUninstallBiz {
 		return a.classifyUninstall()
@@ -51,8 +51,8 @@ func (a Answer) classifyInstall(state State) errcode.Code {
 	return errcode.ArkletUnknownError
 }
 
-// classifyUninstall returns Arklet's code of the answer to an uninstall; zero for a success. errcode.ArkletNoMatchedBiz means
-// that the module does not exist.
+// classifyUninstall returns Arklet's code of the answer to an uninstall; zero for a success.
+// errcode.ArkletNoMatchedBiz means that the module does not exist.
 func (a Answer) classifyUninstall() errcode.Code {
 	if code, ok := a.common(); ok {
 		return code

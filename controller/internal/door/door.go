@@ -1,5 +1,5 @@
-// Package door serves untrusted peers. It limits the connections with them, and the memory that these connections hold. When a
-// limit is exceeded, a connection of the address that uses the most is closed.
+// Package door serves untrusted peers. It limits the connections with them, and the memory that these connections hold.
+// When a limit is exceeded, a connection of the address that uses the most is closed.
 package door
 
 import (

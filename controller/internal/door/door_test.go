@@ -5,9 +5,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -234,5 +237,34 @@ func TestWhatCountsAsOnePeer(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("peers (-want +got):\n%s", diff)
+	}
+}
+
+func TestServe(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		cancel()
+		_, _ = io.WriteString(w, "done")
+	}), ReadHeaderTimeout: time.Minute}
+	served := make(chan error, 1)
+	go func() { served <- Serve(ctx, server, l, time.Minute) }()
+	response, err := http.Get("http://" + l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if body, err := io.ReadAll(response.Body); err != nil || string(body) != "done" {
+		t.Errorf("a request in progress when ctx is done: %q, %v", body, err)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+
+	if err := Serve(t.Context(), &http.Server{ReadHeaderTimeout: time.Minute}, l, 0); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("served on a closed listener: %v", err)
 	}
 }

@@ -25,7 +25,8 @@ type Metrics struct {
 // New returns Metrics with a registry of their own.
 func New() *Metrics {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	add := promauto.With(registry)
 	return &Metrics{
 		registry: registry,

@@ -69,7 +69,8 @@ func runs(pod *corev1.Pod, d *appsv1.Deployment) bool {
 		return false
 	}
 	template := d.Spec.Template
-	return contains(pod.Labels, template.Labels) && contains(pod.Annotations, template.Annotations) && sameModules(pod.Spec, template.Spec)
+	return contains(pod.Labels, template.Labels) && contains(pod.Annotations, template.Annotations) &&
+		sameModules(pod.Spec, template.Spec)
 }
 
 // sameModules reports whether a Pod has exactly the modules of a template, with their images and variables.

@@ -105,6 +105,15 @@ func newAPI(objects ...runtime.Object) *fake.Clientset {
 	return api
 }
 
+// newServing returns a controller that serves the base.
+func newServing(t *testing.T, api *fake.Clientset) *fixture {
+	t.Helper()
+	s := newFixture(t, Options{Holder: "me"}, api)
+	s.hear()
+	s.reconcileOnce(t)
+	return s
+}
+
 // newFixture returns a controller on the same machine as all others. It can detect that another controller has
 // ended.
 func newFixture(t *testing.T, opts Options, api *fake.Clientset) *fixture {

@@ -138,9 +138,7 @@ func TestWhatManyBasesAreToHaveIsOneWrite(t *testing.T) {
 
 // What nobody waits for is written soon, and not at once.
 func TestWhatNobodyWaitsForIsNotedSoon(t *testing.T) {
-	s := newFixture(t, Options{Holder: "me"}, newAPI())
-	s.hear()
-	s.reconcileOnce(t)
+	s := newServing(t, newAPI())
 	s.ledger = "biz1"
 	s.keepAll(t, identity)
 	s.writes()
@@ -273,9 +271,7 @@ func TestAFullJournal(t *testing.T) {
 // not taken for what is kept.
 func TestWhatMayHaveBeenWritten(t *testing.T) {
 	api := newAPI()
-	s := newFixture(t, Options{Holder: "me"}, api)
-	s.hear()
-	s.reconcileOnce(t)
+	s := newServing(t, api)
 	s.ledger = "biz1"
 	s.keepAll(t, identity)
 	lost := true
@@ -320,9 +316,7 @@ func TestWhatMayHaveBeenWritten(t *testing.T) {
 }
 
 func TestAControllerThatMayNotActNotesNothing(t *testing.T) {
-	s := newFixture(t, Options{Holder: "me"}, newAPI())
-	s.hear()
-	s.reconcileOnce(t)
+	s := newServing(t, newAPI())
 	s.cut.Store(true)
 	s.clock.Step(s.opts.LeaseDuration)
 	s.ledger = "biz1"
@@ -339,9 +333,7 @@ func TestAControllerThatMayNotActNotesNothing(t *testing.T) {
 
 // A base that says that it ends leaves nothing: one that comes by its name is another.
 func TestTheJournalForgetsABaseThatEnded(t *testing.T) {
-	s := newFixture(t, Options{Holder: "me"}, newAPI())
-	s.hear()
-	s.reconcileOnce(t)
+	s := newServing(t, newAPI())
 	s.ledger = "biz1"
 	s.keepAll(t, identity)
 	pass(t, 60*time.Second, s) // it is silent, and nobody says that it may come back

@@ -29,9 +29,7 @@ func (s *fixture) wantKept(t *testing.T, when, want string) {
 }
 
 func TestTheLeaseOfABaseThatFellSilentIsKeptForADay(t *testing.T) {
-	s := newFixture(t, Options{Holder: "me"}, newAPI())
-	s.hear()
-	s.reconcileOnce(t)
+	s := newServing(t, newAPI())
 	s.ledger = "biz1"
 	pass(t, 60*time.Second, s)
 	s.FellSilent(identity)
@@ -57,9 +55,7 @@ func (s *fixture) forget(t *testing.T) {
 func TestALeaseIsKeptWhenTheClockChanges(t *testing.T) {
 	for name, by := range map[string]time.Duration{"forward": 30 * 24 * time.Hour, "back": -30 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			s := newFixture(t, Options{Holder: "me"}, newAPI())
-			s.hear()
-			s.reconcileOnce(t)
+			s := newServing(t, newAPI())
 			s.ledger = "biz1"
 			pass(t, 60*time.Second, s)
 			s.FellSilent(identity)
@@ -104,9 +100,7 @@ func TestAJournalIsKeptWhenTheClockChanges(t *testing.T) {
 }
 
 func TestTheLeaseGoesWithABaseThatSaysSo(t *testing.T) {
-	s := newFixture(t, Options{Holder: "me"}, newAPI())
-	s.hear()
-	s.reconcileOnce(t)
+	s := newServing(t, newAPI())
 	s.ledger = "biz1"
 	pass(t, 60*time.Second, s)
 	s.reconcileOnce(t)

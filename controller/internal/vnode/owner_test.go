@@ -88,9 +88,7 @@ func TestADeadControllersBaseIsTakenOver(t *testing.T) {
 
 // It ceases to act before anybody may take its bases.
 func TestAControllerThatCannotRenewCeasesToActInTime(t *testing.T) {
-	s := newFixture(t, Options{Holder: "me"}, newAPI())
-	s.hear()
-	s.reconcileOnce(t)
+	s := newServing(t, newAPI())
 	s.cut.Store(true)
 	pass(t, 11*time.Second, s)
 	if !s.Acting() || !s.Owns(identity) {
@@ -120,9 +118,7 @@ func TestABaseThatGoesWhileNobodyMayActIsRemoved(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newFixture(t, Options{Holder: "me"}, newAPI())
-			s.hear()
-			s.reconcileOnce(t)
+			s := newServing(t, newAPI())
 			s.cut.Store(true)
 			pass(t, 20*time.Second, s)
 			goes(s)
@@ -466,8 +462,8 @@ func TestTheNodeOfABaseOfAnotherControllerIsDeleted(t *testing.T) {
 	second.reconcileOnce(t)
 	pass(t, 20*time.Second, first, second) // the second controller does not hear the base
 	second.reconcileOnce(t)
-	if slices.Contains(second.events, "gone") || second.state(identity) != nil {
-		t.Errorf("events of the second controller %q; it knows the base: %t", second.events, second.state(identity) != nil)
+	if knows := second.state(identity) != nil; knows || slices.Contains(second.events, "gone") {
+		t.Errorf("events of the second controller %q; it knows the base: %t", second.events, knows)
 	}
 }
 
@@ -533,9 +529,7 @@ func TestAControllerWhoseEnvironmentWasChangedTakesItsNodesAlong(t *testing.T) {
 	if err := before.member.release(t.Context()); err != nil { // it ended
 		t.Fatal(err)
 	}
-	s := newFixture(t, Options{Holder: "me"}, api)
-	s.hear()
-	s.reconcileOnce(t)
+	s := newServing(t, api)
 	s.reconcileOnce(t)
 	n := s.liveNode(t)
 	if diff := cmp.Diff(settings.Taints(), n.Spec.Taints); diff != "" || n.Labels[labels.Env] != "dev" || !s.Owns(identity) {
@@ -679,9 +673,7 @@ func TestANodeThatTheExistingControllerLeftBesideOursGoes(t *testing.T) {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: corev1.PodSpec{NodeName: nodeName}}
 	}
 	api := newAPI(on("theirs", "vnode.a.dev"), on("ours", nodeName))
-	s := newFixture(t, Options{Holder: "me"}, api)
-	s.hear()
-	s.reconcileOnce(t)
+	s := newServing(t, api)
 	for resource, o := range map[string]runtime.Object{"nodes": node, "leases": lease} {
 		gv := corev1.SchemeGroupVersion
 		if resource == "leases" {
@@ -714,9 +706,7 @@ func TestANodeThatTheExistingControllerLeftBesideOursGoes(t *testing.T) {
 
 func TestAHangingRenewalDoesNotKeepTheGuardWaiting(t *testing.T) {
 	api := newAPI()
-	s := newFixture(t, Options{Holder: "me"}, api)
-	s.hear()
-	s.reconcileOnce(t)
+	s := newServing(t, api)
 	release := make(chan struct{})
 	hangs := make(chan struct{})
 	api.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {

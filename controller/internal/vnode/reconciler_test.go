@@ -78,9 +78,7 @@ func TestABaseBecomesANode(t *testing.T) {
 // The controller keeps the resources and conditions that other components have written into the status of a Node,
 // without additional writes.
 func TestForeignStatusStays(t *testing.T) {
-	s := newFixture(t, Options{Holder: "me"}, newAPI())
-	s.hear()
-	s.reconcileOnce(t)
+	s := newServing(t, newAPI())
 	n := s.liveNode(t)
 	slots := resource.MustParse("2")
 	n.Status.Capacity["example.com/slots"], n.Status.Allocatable["example.com/slots"] = slots, slots
@@ -120,9 +118,7 @@ func TestANewNodeIsNotTaintedAsNotReady(t *testing.T) {
 		n.Spec.Taints = append(n.Spec.Taints, notReady, evicting)
 		return false, nil, nil
 	})
-	s := newFixture(t, Options{Holder: "me"}, api)
-	s.hear()
-	s.reconcileOnce(t)
+	s := newServing(t, api)
 	s.wantWrites(t, "for a new base", "create nodes", "update nodes", "create leases")
 	n := s.liveNode(t)
 	if slices.Contains(n.Spec.Taints, notReady) || !slices.Contains(n.Spec.Taints, evicting) || len(n.Spec.Taints) < 3 {
@@ -189,9 +185,7 @@ func TestANewNodeWaitsForItsFirstHealth(t *testing.T) {
 }
 
 func TestASilentBaseTurnsUnknownAndGoes(t *testing.T) {
-	s := newFixture(t, Options{Holder: "me"}, newAPI())
-	s.hear()
-	s.reconcileOnce(t)
+	s := newServing(t, newAPI())
 	s.writes()
 	pass(t, 26*time.Second, s)
 	s.reconcileOnce(t)
@@ -210,9 +204,7 @@ func TestASilentBaseTurnsUnknownAndGoes(t *testing.T) {
 
 // The Pods of a base that is gone go in the end, whatever the API server says first.
 func TestThePodsOfABaseThatIsGoneAreRemovedAgain(t *testing.T) {
-	s := newFixture(t, Options{Holder: "me"}, newAPI())
-	s.hear()
-	s.reconcileOnce(t)
+	s := newServing(t, newAPI())
 	pass(t, 60*time.Second, s)
 	s.goneErr = errors.New("try again")
 	if _, err := s.reconcile(t.Context(), identity); err == nil {
@@ -227,9 +219,7 @@ func TestThePodsOfABaseThatIsGoneAreRemovedAgain(t *testing.T) {
 
 // While the tunnel is down the Node stays as it is, its Lease is renewed, and one Event says why.
 func TestABaseThatCannotBeObserved(t *testing.T) {
-	s := newFixture(t, Options{Holder: "me"}, newAPI())
-	s.hear()
-	s.reconcileOnce(t)
+	s := newServing(t, newAPI())
 	s.writes()
 	s.down.Store(true)
 	var wrote []string
@@ -263,9 +253,7 @@ func TestABaseThatCannotBeObserved(t *testing.T) {
 }
 
 func TestANodeThatSomebodyDeletedIsMadeAnew(t *testing.T) {
-	s := newFixture(t, Options{Holder: "me"}, newAPI())
-	s.hear()
-	s.reconcileOnce(t)
+	s := newServing(t, newAPI())
 	s.deleteNode(t)
 	s.sync(t)
 	s.writes()
@@ -281,9 +269,7 @@ func TestANodeThatSomebodyDeletedIsMadeAnew(t *testing.T) {
 
 // Whoever deleted it did so between a controller's look and its write.
 func TestANodeThatIsDeletedBeforeAWriteIsMadeAnewWhenTheBaseSpeaks(t *testing.T) {
-	s := newFixture(t, Options{Holder: "me"}, newAPI())
-	s.hear()
-	s.reconcileOnce(t)
+	s := newServing(t, newAPI())
 	s.sync(t)
 	_, _ = s.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}, arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.2", HostName: "base-0", Active: true}) // there is something to write
 	s.deleteNode(t)
@@ -301,9 +287,7 @@ func TestANodeThatIsDeletedBeforeAWriteIsMadeAnewWhenTheBaseSpeaks(t *testing.T)
 }
 
 func TestThePodsOfABaseThatIsGoneAreRemovedThoughSomebodyDeletedItsNode(t *testing.T) {
-	s := newFixture(t, Options{Holder: "me"}, newAPI())
-	s.hear()
-	s.reconcileOnce(t)
+	s := newServing(t, newAPI())
 	pass(t, 60*time.Second, s)
 	s.deleteNode(t)
 	s.sync(t)
@@ -317,9 +301,7 @@ func TestThePodsOfABaseThatIsGoneAreRemovedThoughSomebodyDeletedItsNode(t *testi
 
 // A person may end what the controller only waits for.
 func TestADeletedNodeOfASilentBaseStaysAway(t *testing.T) {
-	s := newFixture(t, Options{Holder: "me"}, newAPI())
-	s.hear()
-	s.reconcileOnce(t)
+	s := newServing(t, newAPI())
 	s.deleteNode(t)
 	s.sync(t)
 	s.writes()
@@ -347,9 +329,7 @@ func TestANodeThatIsDeletedWhileItsBaseIsTakenUpIsMadeAnewWhenTheBaseSpeaks(t *t
 }
 
 func TestTaintsThatSomebodyRemovedComeBackAndOthersStay(t *testing.T) {
-	s := newFixture(t, Options{Holder: "me"}, newAPI())
-	s.hear()
-	s.reconcileOnce(t)
+	s := newServing(t, newAPI())
 	n := s.liveNode(t)
 	theirs := corev1.Taint{Key: "theirs", Effect: corev1.TaintEffectNoSchedule}
 	n.Spec.Taints = []corev1.Taint{theirs}
@@ -403,9 +383,7 @@ func TestTheRoleOfAnOldHostNameGoes(t *testing.T) {
 // A Node that came in the place of the one that is known, or that another controller has taken, is
 // not deleted.
 func TestOnlyTheNodeThatIsKnownIsDeleted(t *testing.T) {
-	s := newFixture(t, Options{Holder: "me"}, newAPI())
-	s.hear()
-	s.reconcileOnce(t)
+	s := newServing(t, newAPI())
 	n := s.liveNode(t)
 	n.Annotations[labels.Holder] = "other"
 	if _, err := s.api.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {

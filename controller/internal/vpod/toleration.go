@@ -29,7 +29,8 @@ const tolerated = 300 * time.Second
 func (p *Provider) tolerations(pod *corev1.Pod) (_ []corev1.Toleration, changed bool) {
 	list := slices.Clone(pod.Spec.Tolerations)
 	scheduled := pod.Spec.NodeName != ""
-	if pod.DeletionTimestamp != nil || p.opts.AddTolerationFor == "" || !workload.Tolerates(list, labels.TaintVirtualNode) || scheduled && !p.Serves(pod.Spec.NodeName) {
+	if pod.DeletionTimestamp != nil || p.opts.AddTolerationFor == "" ||
+		!workload.Tolerates(list, labels.TaintVirtualNode) || scheduled && !p.Serves(pod.Spec.NodeName) {
 		return nil, false
 	}
 	if !scheduled && !workload.Tolerates(list, labels.TaintEnv) {

@@ -108,7 +108,9 @@ func (t *Tunnel) Listen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listening for heartbeats over HTTP: %w", err)
 	}
-	l = door.Limit(l, door.Limits{Connections: connections, Bytes: allBodies, Evicted: t.evicted("connections or request bodies")})
+	l = door.Limit(l, door.Limits{
+		Connections: connections, Bytes: allBodies, Evicted: t.evicted("connections or request bodies"),
+	})
 	if t.opts.TLS != nil {
 		l = tls.NewListener(l, t.opts.TLS)
 	}

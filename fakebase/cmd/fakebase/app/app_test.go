@@ -256,6 +256,18 @@ func TestBasesOverMQTTWithControl(t *testing.T) {
 	}
 }
 
+// heartbeats is a controller, and the heartbeats that it receives.
+func heartbeats(t *testing.T) (url string, beats <-chan string) {
+	t.Helper()
+	got := make(chan string, 100)
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- string(body)
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL, got
+}
+
 // A base is reached at the address that it reports.
 func TestBasesOverHTTPListenWhereTheySay(t *testing.T) {
 	for name, args := range map[string][]string{
@@ -266,18 +278,8 @@ func TestBasesOverHTTPListenWhereTheySay(t *testing.T) {
 		"on an address that it is": {"--http-addr", "127.0.0.9:0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			beat := make(chan string, 100)
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			srv := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				body, _ := io.ReadAll(r.Body)
-				beat <- string(body)
-			})}
-			go func() { _ = srv.Serve(ln) }()
-			t.Cleanup(func() { _ = srv.Close() })
-			running(t, append([]string{"--http", "http://" + ln.Addr().String(), "--count", "2", "--identity", "b"}, args...)...)
+			url, beat := heartbeats(t)
+			running(t, append([]string{"--http", url, "--count", "2", "--identity", "b"}, args...)...)
 			reached := map[string]bool{}
 			for len(reached) < 2 {
 				var said struct {
@@ -333,22 +335,12 @@ func TestHeartbeatsThatProveWhoTheyAreFrom(t *testing.T) {
 }
 
 func TestBaseOverHTTPWithWebAndCatalogue(t *testing.T) {
-	beat := make(chan string, 100)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		beat <- string(body)
-	})}
-	go func() { _ = srv.Serve(ln) }()
-	t.Cleanup(func() { _ = srv.Close() })
+	controller, beat := heartbeats(t)
 	catalogue := filepath.Join(t.TempDir(), "catalogue.yaml")
 	if err := os.WriteFile(catalogue, []byte("fetch: never\nmodules:\n- {name: shop, webContextPath: /s}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out := running(t, "--http", "http://"+ln.Addr().String(), "--http-addr", "127.0.0.1:0", "--web", "--catalogue", catalogue,
+	out := running(t, "--http", controller, "--http-addr", "127.0.0.1:0", "--web", "--catalogue", catalogue,
 		"--identity", "b1", "--static-biz", "https://h/shop-1.0.jar")
 	url := line(t, out, "web b1 ")
 	if body := <-beat; !strings.Contains(body, `"identity":"b1"`) || strings.Contains(body, `"port":0`) {
