@@ -178,6 +178,11 @@ func (l *linter) bizVersion(w *workload, c corev1.Container, at string) string {
 	}
 	switch err := workloads.CheckVersion(&w.template.ObjectMeta, c); {
 	case errors.Is(err, workloads.ErrUnresolved):
+		for _, field := range []string{"metadata.name", "metadata.uid"} {
+			if f := c.Env[first].ValueFrom; f != nil && f.FieldRef != nil && f.FieldRef.FieldPath == field {
+				l.find("version-differs", &w.object, at, "%s is the %s of the Pod, so each Pod requests another version", labels.VersionEnv, field)
+			}
+		}
 	case err != nil && (first < 0 || v == "" && c.Env[first].ValueFrom == nil):
 		fixed(l.find("version-missing", &w.object, at, "%s", errors.Unwrap(err)))
 	case err != nil:
