@@ -129,7 +129,8 @@ func (l *linter) selectsVersion(w *workload) {
 // container checks the module of a container, by the rules of the controller.
 func (l *linter) container(w *workload, c corev1.Container, at string) {
 	if !unknown(c.Name) && len(validation.IsDNS1123Label(c.Name)) > 0 {
-		l.find("shape", &w.object, at+".name", "the API server refuses the container name %q; it is the name of the module", c.Name).Fix = "use lower-case letters, digits and '-', here and in the jar"
+		l.invalid(&w.object, at+".name", "use lower-case letters, digits and '-', here and in the jar",
+			"the API server refuses the container name %q; it is the name of the module", c.Name)
 	}
 	v := l.bizVersion(w, c, at)
 	if unknown(c.Image) {
