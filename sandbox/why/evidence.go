@@ -40,7 +40,8 @@ func (v *view) ofWorkload() (all []Evidence) {
 		return nil
 	}
 	w := v.workload()
-	all = append(all, Evidence{About: "workload", Text: fmt.Sprintf("Pods: %d wanted, %d existing, %d with the current template, %d Ready", w.desired, w.total, w.updated, w.ready)})
+	all = append(all, Evidence{About: "workload", Text: fmt.Sprintf(
+		"Pods: %d wanted, %d existing, %d with the current template, %d Ready", w.desired, w.total, w.updated, w.ready)})
 	if v.Deployment != nil {
 		for _, c := range v.Deployment.Status.Conditions {
 			all = append(all, Evidence{"workload", conditionText(string(c.Type), string(c.Status), c.Reason, c.Message), c.LastTransitionTime.Time})

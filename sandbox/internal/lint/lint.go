@@ -155,6 +155,11 @@ func (l *linter) find(rule string, o *object, field, message string, args ...any
 	return &l.findings[len(l.findings)-1]
 }
 
+// invalid records that Kubernetes refuses a field of an object. fix is the remedy.
+func (l *linter) invalid(o *object, field, fix, message string, args ...any) {
+	l.find("shape", o, field, message, args...).Fix = fix
+}
+
 // environments reports that the environments that modules tolerate by name were not checked: neither Options.Env
 // nor a cluster states the intended environment.
 func (l *linter) environments() {

@@ -60,7 +60,8 @@ func (l *linter) field(o *object, at, key string, of map[string]any) any {
 	switch value.(type) {
 	case int64, float64, bool:
 		if text {
-			l.find("shape", o, path, "YAML reads %s as %v, but the API requires a string there", path, value).Fix = "put the value in quotes"
+			l.invalid(o, path, "put the value in quotes",
+				"YAML reads %s as %v, but the API requires a string there", path, value)
 			return unread
 		}
 	}
@@ -87,7 +88,7 @@ func (l *linter) quantity(o *object, at string, value any) any {
 		return value
 	}
 	if text := fmt.Sprint(l.literal(o, at, value)); !unknown(text) {
-		l.find("shape", o, at, "%s is %s, which is not a quantity", at, text).Fix = "write a number with a unit such as Mi: 64Mi"
+		l.invalid(o, at, "write a number with a unit such as Mi: 64Mi", "%s is %s, which is not a quantity", at, text)
 	}
 	return nil
 }

@@ -111,7 +111,8 @@ func (l *linter) one(file string, doc *strictyaml.Document, root string, content
 		l.templates(o, "template", content["template"])
 	}
 	if o.kind == "Kustomization" && strings.HasPrefix(o.apiVersion, "kustomize.config.k8s.io/") {
-		l.find(NotChecked, &o, "", "the result of the Kustomization, and its patches").Fix = "render it first: kubectl kustomize DIRECTORY | koupsandbox scenario lint -"
+		f := l.find(NotChecked, &o, "", "the result of the Kustomization, and its patches")
+		f.Fix = "render it first: kubectl kustomize DIRECTORY | koupsandbox scenario lint -"
 		return
 	}
 	if custom && len(l.workloads) == before {
@@ -160,7 +161,8 @@ func (l *linter) typed(o object, typed any, content map[string]any) {
 	for _, err := range strict {
 		field, is := errors.AsType[kjson.FieldError](err)
 		if is && !strings.HasPrefix(field.FieldPath(), "status") { // a newer API server may write more there
-			l.find("shape", &o, field.FieldPath(), "a %s has no field %s, so kubectl apply refuses it", o.kind, field.FieldPath()).Fix = "correct its name or its indentation"
+			l.invalid(&o, field.FieldPath(), "correct its name or its indentation",
+				"a %s has no field %s, so kubectl apply refuses it", o.kind, field.FieldPath())
 		}
 	}
 	w := &workload{object: o, typed: typed, at: "spec.template"}

@@ -89,19 +89,23 @@ func (l *linter) tolerations(w *workload) {
 	if len(list) > 0 {
 		at = w.in("spec.tolerations")
 	}
-	operators := []corev1.TolerationOperator{"", corev1.TolerationOpEqual, corev1.TolerationOpExists, corev1.TolerationOpLt, corev1.TolerationOpGt}
+	operators := []corev1.TolerationOperator{"",
+		corev1.TolerationOpEqual, corev1.TolerationOpExists, corev1.TolerationOpLt, corev1.TolerationOpGt}
 	for i, t := range list {
 		field := fmt.Sprintf("%s[%d]", at, i)
 		switch {
 		case !slices.Contains(operators, t.Operator) && !unknown(string(t.Operator)):
-			l.find("shape", &w.object, field+".operator", "the operator %q of a toleration does not exist, so the API server refuses the %s", t.Operator, w.kind).Fix = "use Equal or Exists"
+			l.invalid(&w.object, field+".operator", "use Equal or Exists",
+				"the operator %q of a toleration does not exist, so the API server refuses the %s", t.Operator, w.kind)
 		case t.Operator == corev1.TolerationOpExists && t.Value != "":
-			l.find("shape", &w.object, field+".value", "a toleration with the operator Exists has no value, so the API server refuses the %s", w.kind).Fix = "remove the value, or use the operator Equal"
+			l.invalid(&w.object, field+".value", "remove the value, or use the operator Equal",
+				"a toleration with the operator Exists has no value, so the API server refuses the %s", w.kind)
 		}
 	}
 	tolerates := func(key, value string) bool {
 		return all || slices.ContainsFunc(list, func(t corev1.Toleration) bool {
-			return t.Key == key && (value == "" || t.Operator == corev1.TolerationOpExists || t.Value == value || unknown(t.Value) || !slices.Contains(operators, t.Operator)) &&
+			anyValue := value == "" || t.Operator == corev1.TolerationOpExists || !slices.Contains(operators, t.Operator)
+			return t.Key == key && (anyValue || t.Value == value || unknown(t.Value)) &&
 				(t.Effect == "" || t.Effect == corev1.TaintEffectNoExecute)
 		})
 	}

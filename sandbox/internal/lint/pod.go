@@ -127,7 +127,8 @@ func (l *linter) selectsVersion(w *workload) {
 // container checks the module of a container, by the rules of the controller.
 func (l *linter) container(w *workload, c corev1.Container, at string) {
 	if !unknown(c.Name) && len(validation.IsDNS1123Label(c.Name)) > 0 {
-		l.find("shape", &w.object, at+".name", "the API server refuses the container name %q; it is the name of the module", c.Name).Fix = "use lower-case letters, digits and '-', here and in the jar"
+		l.invalid(&w.object, at+".name", "use lower-case letters, digits and '-', here and in the jar",
+			"the API server refuses the container name %q; it is the name of the module", c.Name)
 	}
 	v := l.bizVersion(w, c, at)
 	if unknown(c.Image) {
@@ -176,6 +177,11 @@ func (l *linter) bizVersion(w *workload, c corev1.Container, at string) string {
 	}
 	switch err := workloads.CheckVersion(&w.template.ObjectMeta, c); {
 	case errors.Is(err, workloads.ErrUnresolved):
+		for _, field := range []string{"metadata.name", "metadata.uid"} {
+			if f := c.Env[first].ValueFrom; f != nil && f.FieldRef != nil && f.FieldRef.FieldPath == field {
+				l.find("version-differs", &w.object, at, "%s is the %s of the Pod, so each Pod requests another version", labels.VersionEnv, field)
+			}
+		}
 	case err != nil && (first < 0 || v == "" && c.Env[first].ValueFrom == nil):
 		fixed(l.find("version-missing", &w.object, at, "%s", errors.Unwrap(err)))
 	case err != nil:

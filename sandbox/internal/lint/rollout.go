@@ -43,7 +43,8 @@ func (l *linter) deployment(w *workload, spec appsv1.DeploymentSpec) {
 		replicas = int(*spec.Replicas)
 	}
 	if r := spec.Strategy.RollingUpdate; r != nil && r.MaxSurge != nil && !positive(*r.MaxSurge) && !positive(most) {
-		l.find("shape", &w.object, "spec.strategy.rollingUpdate.maxSurge", "maxSurge and maxUnavailable are both 0, so the API server refuses the Deployment").Fix = "set maxSurge to 1 or more"
+		l.invalid(&w.object, "spec.strategy.rollingUpdate.maxSurge", "set maxSurge to 1 or more",
+			"maxSurge and maxUnavailable are both 0, so the API server refuses the Deployment")
 	}
 	n, err := intstr.GetScaledValueFromIntOrPercent(&most, max(replicas, 1), false)
 	switch {

@@ -14,7 +14,8 @@ import (
 
 func (l *linter) metadata(w *workload) {
 	if name := w.meta.Name; name != "" && !unknown(name) && !placeholder.MatchString(name) && len(validation.IsDNS1123Subdomain(name)) > 0 {
-		l.find("shape", &w.object, "metadata.name", "the API server refuses the name %q", name).Fix = "use lower-case letters, digits, '-' and '.'"
+		l.invalid(&w.object, "metadata.name", "use lower-case letters, digits, '-' and '.'",
+			"the API server refuses the name %q", name)
 	}
 	if w.at != "" && w.template.Namespace != "" && w.template.Namespace != w.meta.Namespace {
 		l.find("template-namespace", &w.object, w.in("metadata.namespace"), "metadata.namespace of the template is ignored: the Pods are created in the namespace of the %s", w.kind)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	paho "github.com/eclipse/paho.mqtt.golang"
+	"github.com/eclipse/paho.mqtt.golang/packets"
 
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
@@ -69,9 +70,15 @@ type connection struct {
 // connection.
 func (t *Tunnel) serve(ctx context.Context) (served bool, err error) {
 	lost := make(chan error, 1)
-	client := paho.NewClient(t.clientOptions(func(err error) { lost <- err }))
+	options := t.clientOptions(func(err error) { lost <- err })
+	client := paho.NewClient(options)
 	defer client.Disconnect(100) // milliseconds for what is under way
-	if err := wait(ctx, client.Connect(), handshake); err != nil {
+	switch err := wait(ctx, client.Connect(), handshake); {
+	case errors.Is(err, packets.ErrorRefusedIDRejected):
+		// Without the random part of the id, so that Start logs the error once.
+		return false, fmt.Errorf("the broker refuses the client id %q and a random part, %d bytes: %w; "+
+			"allow it in its settings, or set another MQTT_CLIENT_PREFIX", t.opts.ClientID, len(options.ClientID), err)
+	case err != nil:
 		return false, fmt.Errorf("connecting: %w", err)
 	}
 	t.conn.Store(&connection{client: client, queries: queries{sent: map[string]sent{}}})

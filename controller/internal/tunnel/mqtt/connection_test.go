@@ -326,6 +326,30 @@ func idsOfTunnel(s *broker.Server) (ids []string) {
 	return ids
 }
 
+// The error of a broker that refuses the client id names the id and the setting.
+func TestTheClientIDIsRefused(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer func() { _ = conn.Close() }()
+		if _, err := packets.ReadPacket(conn); err == nil {
+			_, _ = conn.Write([]byte{packets.Connack << 4, 2, 0, packets.ErrRefusedIDRejected})
+		}
+	}()
+	tun := New(Options{Broker: "tcp://" + l.Addr().String(), ClientID: "koupleless@@@c1", Env: "dev"}, newHearing())
+	_, err = tun.serve(t.Context())
+	if err == nil || !strings.Contains(err.Error(), `"koupleless@@@c1" and a random part, 23 bytes`) || !strings.Contains(err.Error(), "MQTT_CLIENT_PREFIX") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // A broker disconnects a client if another one connects with its id. Other clients cannot know the id of a
 // controller, because each connection has a new id.
 func TestTheClientIDIsRandom(t *testing.T) {
