@@ -226,7 +226,7 @@ func playHTTP(t *testing.T, file string, opts Options, exchanges []exchange) {
 // httpAddr waits until the base listens.
 func httpAddr(t *testing.T, b *Base) string {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -44,7 +44,7 @@ func newWebRig(t *testing.T, opts Options) *webRig {
 // await waits until the status is as wanted.
 func await(t *testing.T, b *Base, want func(Status) bool) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for !want(b.Status()) {

@@ -126,7 +126,7 @@ func watch(t *testing.T, b base) *log {
 // until waits for an event.
 func (l *log) until(t *testing.T, wanted func(fakebase.Event) bool) fakebase.Event {
 	t.Helper()
-	limit := time.After(10 * time.Second)
+	limit := time.After(time.Minute)
 	for {
 		l.mu.Lock()
 		i := slices.IndexFunc(l.events, wanted)
