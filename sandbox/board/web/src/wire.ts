@@ -271,6 +271,8 @@ export interface Problem {
   code?: string;
 }
 
+export type FaultTarget = "base" | "api" | "mqtt";
+
 export interface Chunk {
   id: number;
   first: number;
@@ -280,8 +282,6 @@ export interface Chunk {
   bytes: number;
   closed: boolean;
 }
-
-export type FaultTarget = "base" | "api" | "mqtt";
 
 export interface ModuleRef {
   name: string;
