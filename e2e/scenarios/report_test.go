@@ -36,9 +36,9 @@ func TestFailure(t *testing.T) {
 			"the step":          `(?m)^    ✗ assert +it serves +\d+\.\ds  not within 2s`,
 			"the diff":          `(?m)^  what differs\n    status\.readyReplicas: want 1, but it is not there\n`,
 			"the last object":   `(?m)^  Deployment stock, last seen\n    apiVersion: apps/v1\n`,
-			"the Pod":           `(?m)^  Pods\n    stock-\S+ on base-1: Pending`,
+			"the Pod":           `(?m)^  Pods\n    base-1  stock:1\.0\.0 Pending, InstallModuleFailed \(stock-\S+\)$`,
 			"the Pod's events":  `(?m)^  events of the Pods\n(.*\n)*?.* stock-\S+  Warning .*User\.InstallBizUserError`,
-			"the base's answer": `(?m)^  what the bases said last\n(.*\n)*?.*installBiz of stock:1\.0\.0 on base-1: User\.InstallBizUserError`,
+			"the base's answer": `(?m)^  what the bases said last\n(.*\n)*?.*command base-1: installBiz stock:1\.0\.0 User\.InstallBizUserError after `,
 			"how to repeat it":  `(?m)^  Again: koupsandbox scenario run --name ` + shared.Name + ` --seed \d+ testdata/no-start\.yaml$`,
 			"the summary":       `(?m)^1 failed in \d+\.\ds \(seed \d+\)$`,
 		} {

@@ -41,9 +41,10 @@ func (e Event) Describe() (kind, subject, text string) {
 	return "synced", "", "that is what there is; now what changes"
 }
 
-// String returns the description in one line.
+// String returns the description in one line: the first of a stack trace.
 func (e Event) String() string {
 	kind, subject, text := e.Describe()
+	text, _, _ = strings.Cut(text, "\n")
 	return Join(": ", Join(" ", kind, subject), text)
 }
 
