@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -55,7 +56,7 @@ func TestExistingCluster(t *testing.T) {
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &kept.Name, LeaseDurationSeconds: ptr.To[int32](40)}}, metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() { must(t, leases.Delete(context.Background(), kept.Name, metav1.DeleteOptions{})) })
-	before, holders := inventory(t.Context(), t), holdersOf(t)
+	before, holders := settledInventory(t), holdersOf(t)
 
 	spec.Env = "dev"
 	if err := b.Up(t.Context(), spec); err == nil || !strings.Contains(err.Error(), `environment "dev" is in use`) || !strings.Contains(err.Error(), "module-controller.dev.") {
@@ -86,7 +87,11 @@ func TestExistingCluster(t *testing.T) {
 		t.Errorf("Nodes of the other controller (-before +after down):\n%s", diff)
 	}
 	eventually(t, "down leaves the objects that were there before, and no others", func(ctx context.Context) error {
-		if diff := cmp.Diff(before, inventory(ctx, t)); diff != "" {
+		after, err := inventory(ctx)
+		if err != nil {
+			return err
+		}
+		if diff := cmp.Diff(before, after); diff != "" {
 			return errors.New(diff)
 		}
 		return nil
@@ -111,31 +116,63 @@ func holdersOf(t *testing.T) map[string]string {
 	return holders
 }
 
-// inventory returns the UID of every object of the cluster by resource, namespace and name. Events are left out.
-func inventory(ctx context.Context, t *testing.T) map[string]string {
+// settledInventory returns the inventory of the cluster when it has not changed for a while: controllers of Kubernetes
+// create objects after a cluster is up.
+func settledInventory(t *testing.T) (settled map[string]string) {
 	t.Helper()
+	const looks = 20
+	equal := 0
+	eventually(t, "the cluster has settled", func(ctx context.Context) error {
+		now, err := inventory(ctx)
+		if err != nil {
+			return err
+		}
+		equal++
+		if !maps.Equal(settled, now) {
+			settled, equal = now, 0
+		}
+		if equal < looks {
+			return fmt.Errorf("%d of %d inventories in a row are equal", equal, looks)
+		}
+		return nil
+	})
+	return settled
+}
+
+// inventory returns the UID of every object of the cluster by resource, namespace and name. Events are left out.
+func inventory(ctx context.Context) (map[string]string, error) {
 	disco, err := discovery.NewDiscoveryClientForConfig(config)
-	must(t, err)
+	if err != nil {
+		return nil, err
+	}
 	lists, err := disco.ServerPreferredResources()
-	must(t, err)
+	if err != nil {
+		return nil, err
+	}
 	objects, err := metadata.NewForConfig(config)
-	must(t, err)
+	if err != nil {
+		return nil, err
+	}
 	found := map[string]string{}
 	for _, list := range lists {
 		group, err := schema.ParseGroupVersion(list.GroupVersion)
-		must(t, err)
+		if err != nil {
+			return nil, err
+		}
 		for _, r := range list.APIResources {
 			if r.Name == "events" || !slices.Contains(r.Verbs, "list") {
 				continue
 			}
 			items, err := objects.Resource(group.WithResource(r.Name)).List(ctx, metav1.ListOptions{})
-			must(t, err)
+			if err != nil {
+				return nil, err
+			}
 			for _, item := range items.Items {
 				found[r.Name+" "+item.Namespace+"/"+item.Name] = string(item.UID)
 			}
 		}
 	}
-	return found
+	return found, nil
 }
 
 // killDaemon kills the daemon of a sandbox.

@@ -23,7 +23,7 @@ type ledger struct {
 	results  map[Result]int
 	versions map[string]int
 	late     time.Duration
-	// reference is when the reference request was sent that has no answer yet; zero if there is none.
+	// reference is when the reference request was sent that is not back yet; zero if there is none.
 	reference time.Time
 	slowest   time.Duration
 	// latencies of OK answers in microseconds, with three digits.

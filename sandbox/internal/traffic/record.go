@@ -88,8 +88,8 @@ type Summary struct {
 	P50 time.Duration `json:"p50"`
 	P99 time.Duration `json:"p99"`
 	Max time.Duration `json:"max"`
-	// Late is the longest delay of this machine: how late a request was sent, or how long a reference request to a
-	// handler of the same process took.
+	// Late is the longest delay of this machine: how late a request was sent, or how long a reference request within
+	// the process took.
 	Late time.Duration `json:"late"`
 	// Started and Ended bound the stream; Ended is zero while it runs.
 	Started time.Time `json:"started"`

@@ -2,46 +2,43 @@ package traffic
 
 import (
 	"context"
-	"net"
-	"net/http"
+	"io"
+	"os"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-const (
-	// referenceInterval is the time between two reference requests.
-	referenceInterval = 200 * time.Millisecond
-	// referenceTimeout limits a reference request. It is much longer than the delay that makes a run inconclusive.
-	referenceTimeout = 10 * time.Second
-)
+// referenceInterval is the time between two reference requests.
+const referenceInterval = 200 * time.Millisecond
 
-// measureDelays sends requests to a handler of this process while streams run, until ctx ends. The handler does nothing, so
-// the time until its answer is a delay of the machine, which requests of the streams have as well.
+// measureDelays sends reference requests until ctx is done: bytes that a goroutine sends back through pipes. It does nothing
+// else, so the time until they are back is a delay of the machine. The requests of streams have the same delay, and more of
+// it, since several goroutines and processes take part in each of them.
 func (g *Generator) measureDelays(ctx context.Context) error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	in, out, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	server := &http.Server{ReadHeaderTimeout: referenceTimeout, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
-	go func() { _ = server.Serve(listener) }() // it ends with Close
-	defer func() { _ = server.Close() }()
-	client := http.Client{Timeout: referenceTimeout, Transport: &http.Transport{
-		DisableKeepAlives: true, DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) { return dialReal(ctx, addr) },
-	}}
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
+	defer func() { _ = out.Close() }() // ends the goroutine
+	back, echo, err := os.Pipe()
+	if err != nil {
+		_ = in.Close()
+		return err
+	}
+	defer func() { _ = back.Close() }()
+	go func() {
+		_, _ = io.Copy(echo, in)
+		_, _ = in.Close(), echo.Close()
+	}()
+	wait.UntilWithContext(ctx, func(context.Context) {
 		running := g.running()
-		if len(running) == 0 {
-			return
-		}
 		start := time.Now()
 		for _, s := range running {
 			s.ledger.measure(start)
 		}
-		if request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+listener.Addr().String(), nil); err == nil {
-			if answer, err := client.Do(request); err == nil {
-				_ = answer.Body.Close()
-			}
+		if _, err := out.Write([]byte{0}); err == nil {
+			_, _ = back.Read(make([]byte, 1))
 		}
 		for _, s := range running {
 			s.ledger.measured(start, time.Now())
@@ -73,14 +70,14 @@ func (l *ledger) measure(sent time.Time) {
 	l.reference = sent
 }
 
-// measured records that a reference request was answered.
-func (l *ledger) measured(sent, answered time.Time) {
+// measured records that a reference request is back.
+func (l *ledger) measured(sent, back time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.late, l.reference = max(l.late, answered.Sub(sent)), time.Time{}
+	l.late, l.reference = max(l.late, back.Sub(sent)), time.Time{}
 }
 
-// delay returns the longest delay so far. It includes the reference request that has no answer yet. l.mu is held.
+// delay returns the longest delay so far. It includes the reference request that is not back yet. l.mu is held.
 func (l *ledger) delay() time.Duration {
 	if l.reference.IsZero() {
 		return l.late
