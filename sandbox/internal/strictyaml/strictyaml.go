@@ -60,7 +60,7 @@ func (d *Document) Line(field string) int {
 	}
 }
 
-// Has reports whether the field itself stands in the file.
+// Has reports whether the field itself is in the file.
 func (d *Document) Has(field string) bool {
 	if d == nil {
 		return false

@@ -12,9 +12,9 @@ import (
 // referenceInterval is the time between two reference requests.
 const referenceInterval = 200 * time.Millisecond
 
-// measureDelays sends reference requests until ctx is done: bytes that a goroutine sends back through pipes. It does nothing
-// else, so the time until they are back is a delay of the machine. The requests of streams have the same delay, and more of
-// it, since several goroutines and processes take part in each of them.
+// measureDelays sends reference requests while streams run, until ctx is done: a byte that a goroutine sends back through
+// pipes. It does nothing else, so the time until it is back is a delay of the machine. The requests of streams have the same
+// delay, and more of it, since several goroutines and processes take part in each of them.
 func (g *Generator) measureDelays(ctx context.Context) error {
 	in, out, err := os.Pipe()
 	if err != nil {
@@ -33,6 +33,9 @@ func (g *Generator) measureDelays(ctx context.Context) error {
 	}()
 	wait.UntilWithContext(ctx, func(context.Context) {
 		running := g.running()
+		if len(running) == 0 {
+			return
+		}
 		start := time.Now()
 		for _, s := range running {
 			s.ledger.measure(start)

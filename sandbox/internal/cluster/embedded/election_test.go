@@ -13,11 +13,11 @@ import (
 func TestLostElection(t *testing.T) {
 	const brief, long = time.Second, time.Minute
 	for name, c := range map[string]struct {
-		speed  int
-		of     string
-		action supervise.Action
-		away   time.Duration
-		anew   []string
+		speed     int
+		of        string
+		action    supervise.Action
+		away      time.Duration
+		restarted []string
 	}{
 		"the API server was away for long":                       {1, apiserver, supervise.Start, long, []string{controllerManager, scheduler}},
 		"briefly":                                                {1, apiserver, supervise.Start, brief, nil},
@@ -43,10 +43,10 @@ func TestLostElection(t *testing.T) {
 				return all
 			}
 			before := pids()
-			halt, anew := supervise.Pause, map[string]bool{}
+			halt, restarted := supervise.Pause, map[string]bool{}
 			if c.action == supervise.Start {
 				halt = supervise.Kill
-				anew[c.of] = true
+				restarted[c.of] = true
 			}
 			check.Must(t, p.Act(t.Context(), c.of, halt))
 			if name == "the controller manager is halted beside the API server" {
@@ -54,12 +54,12 @@ func TestLostElection(t *testing.T) {
 			}
 			p.since[c.of] = time.Now().Add(-c.away)
 			check.Must(t, p.Act(t.Context(), c.of, c.action))
-			for _, name := range c.anew {
-				anew[name] = true
+			for _, name := range c.restarted {
+				restarted[name] = true
 			}
 			for name, pid := range pids() {
-				if started := pid != before[name]; started != anew[name] {
-					t.Errorf("%s was started anew: %t", name, started)
+				if started := pid != before[name]; started != restarted[name] {
+					t.Errorf("%s was restarted: %t", name, started)
 				}
 			}
 		})

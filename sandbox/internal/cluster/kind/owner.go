@@ -81,7 +81,7 @@ func (p *Provider) checkOwner(ctx context.Context) error {
 		return err
 	}
 	if note != nil && !note.Complete {
-		p.o.Note(fmt.Sprintf("an earlier up left half of kind cluster %s behind; it is removed and made anew", p.name))
+		p.o.Note(fmt.Sprintf("an earlier up left half of kind cluster %s behind; it is removed and created again", p.name))
 		return p.delete(ctx)
 	}
 	limit := answerTime
