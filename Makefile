@@ -158,7 +158,7 @@ SUM := $(BIN)/gotestsum --format pkgname-and-test-fails --hide-summary failed --
 
 unit: $(BIN)/koup-controlplane $(BIN)/gotestsum ## Run the unit tests with the race detector
 	@echo "== Unit tests with the race detector: usually 3 to 6 minutes; packages that have not changed are not tested again"
-	$(SUM) -timeout 15m $(PACKAGES)
+	$(SUM) -timeout 60m $(PACKAGES)
 	$(KUBE_GO) test -ldflags "$(LDFLAGS)" ./...
 
 # kind, fleets, real bases, browsers and the proof of the fuzzer have targets of their own. The scenarios take longest, so they
@@ -166,7 +166,7 @@ unit: $(BIN)/koup-controlplane $(BIN)/gotestsum ## Run the unit tests with the r
 E2E := ./e2e/scenarios $$(go list ./e2e/... | grep -vE '/e2e/(board|scenarios|fleet|fuzz|kind|realbase)$$')
 e2e: build $(BIN)/gotestsum ## Run the tests that drive a running sandbox
 	@echo "== Tests of running sandboxes: the scenarios, the commands, and the commands in the documents: usually 4 to 6 minutes"
-	$(SUM) -count=1 -timeout 20m -p 3 $(E2E)
+	$(SUM) -count=1 -timeout 60m -p 3 $(E2E)
 
 # Tests that need root, as PACKAGE:TESTS. Without root they are skipped. CI runs them with sudo, and a skipped test is a failure.
 ROOT_TESTS := sandbox/internal/control:TestOnlyItsUserMayCall|TestAClientRefusesADaemonOfAnotherUser sandbox/internal/state:TestAFolderOfAnotherUserIsRefused|TestCheckOwner \
@@ -184,7 +184,7 @@ test-root: build ## Run the tests that need root, with sudo if you are not root
 
 .PHONY: e2e-long
 e2e-long: build ## Let the broker, the API server, controllers and bases be away for minutes, in scaled time
-	E2E_LONG=1 $(TEST) -count=1 -timeout 20m -run 'Long|TestNoPodIsEvicted' ./e2e/scenarios
+	E2E_LONG=1 $(TEST) -count=1 -timeout 60m -run 'Long|TestNoPodIsEvicted' ./e2e/scenarios
 
 # Other seeds each time: it prints the one that repeats the run. FUZZ has more flags.
 FOR ?= 10m
