@@ -54,6 +54,7 @@ type rig struct {
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{client: fake.NewClientset(), lost: make(chan Record, 10*MaxLost)}
+	check.Gapless(r.client)
 	r.gateway = NewGateway(GatewayOptions{Client: r.client, Targets: &r.bases, Seed: 1,
 		Network: netip.MustParsePrefix("198.18.0.0/15"), External: func(addr string) bool { return addr == r.external }})
 	r.generator = NewGenerator(GeneratorOptions{Gateway: r.gateway, Targets: &r.bases,

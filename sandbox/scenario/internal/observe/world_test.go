@@ -18,6 +18,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/apitest"
 )
 
@@ -30,7 +31,7 @@ func newWorld(t *testing.T) (*World, *table) {
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
 		Pods: "PodList", Nodes: "NodeList", EndpointSlices: "EndpointSliceList",
 	})
-	apitest.Gapless(client)
+	check.Gapless(client)
 	w := New(Options{Client: client, Namespace: group, Group: group, Now: func() time.Time { return at }})
 	return w, w.table(Subject{Resource: Pods, Namespace: group}) // Start does not run: nothing else fills it
 }
