@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,9 +15,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// checkCase is a script and what a check finds in it.
+// checkCase is a script and what a check finds in it. The name of a case begins with the check.
 type checkCase struct {
-	check  string
 	o      Options
 	events list
 	want   Result
@@ -29,13 +29,18 @@ var up = script(host(0, "a", "up"), host(1, "a", "ready"), vpod(10, "p1", "1@a")
 
 func TestChecks(t *testing.T) {
 	cases := map[string]checkCase{}
+	checks := map[string]string{
+		"active": ActiveVersion, "truth": Truth, "order": Order, "installed": InstalledOnce, "left": NothingLeft, "writes": MaxPodWrites,
+		"commands": MaxCommands,
+	}
 	for _, of := range []map[string]checkCase{activeCases, truthCases, orderCases, installedCases, leftCases, writesCases} {
 		maps.Copy(cases, of)
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			c.want.Name = c.check
-			if d := cmp.Diff(c.want, judged(c.check, c.o, c.events), cmpopts.EquateEmpty()); d != "" {
+			check, _, _ := strings.Cut(name, ":")
+			c.want.Name = checks[check]
+			if d := cmp.Diff(c.want, judged(c.want.Name, c.o, c.events), cmpopts.EquateEmpty()); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
@@ -61,6 +66,10 @@ func writes(counts ...int) (out list) {
 }
 
 type findings = []Finding
+
+// violated and excused are results about one module or Pod.
+func violated(all ...Finding) Result { return Result{Compared: 1, Violations: all} }
+func excused(all ...Finding) Result  { return Result{Compared: 1, Excused: all} }
 
 // noActive is a time in which base a had no active version. Times and lengths are in milliseconds.
 func noActive(from, length int) Finding {
@@ -170,154 +179,154 @@ func TestLateEvents(t *testing.T) {
 }
 
 var orderCases = map[string]checkCase{
-	"order: a lossless update": {check: Order, events: rolling, want: Result{Compared: 1}},
+	"order: a lossless update": {events: rolling, want: Result{Compared: 1}},
 	"order: the new one first": {
-		check: Order, events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a")),
-		want: Result{Compared: 1, Violations: findings{early(1010, 10)}},
+		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a")),
+		want:   Result{Compared: 1, Violations: findings{early(1010, 10)}},
 	},
 	"order: the new one first, but the old one is the only one": {
-		check: Order, events: script(up, vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a")),
-		want: Result{Compared: 1, OnlyReady: 1},
+		events: script(up, vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a")),
+		want:   Result{Compared: 1, OnlyReady: 1},
 	},
 	"order: the only one when the controller decided": {
-		check: Order, events: script(up, vpod(1000, "p2", "2@a"), vpod(1009, "q1", "2@b", "ready"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a")),
-		want: Result{Compared: 1, OnlyReady: 1},
+		events: script(up, vpod(1000, "p2", "2@a"), vpod(1009, "q1", "2@b", "ready"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a")),
+		want:   Result{Compared: 1, OnlyReady: 1},
 	},
 	"order: the only one when the controller decided, at a slow API": {
-		check: Order, events: script(up, vpod(1000, "p2", "2@a"), rule(1005, "delay", "fired"), vpod(1009, "q1", "2@b", "ready"), vpod(2000, "p2", "2@a", "ready"), vpod(2020, "p1", "1@a")),
-		want: Result{Compared: 1, OnlyReady: 1},
+		events: script(up, vpod(1000, "p2", "2@a"), rule(1005, "delay", "fired"), vpod(1009, "q1", "2@b", "ready"), vpod(2000, "p2", "2@a", "ready"), vpod(2020, "p1", "1@a")),
+		want:   Result{Compared: 1, OnlyReady: 1},
 	},
 	"order: the other one was Ready before the API was slow": {
-		check: Order, events: script(up, vpod(50, "q1", "2@b", "ready"), rule(500, "delay", "fired"), vpod(1000, "p2", "2@a"), vpod(2000, "p2", "2@a", "ready"), vpod(2020, "p1", "1@a")),
-		want: Result{Compared: 1, Violations: findings{early(2000, 20)}},
+		events: script(up, vpod(50, "q1", "2@b", "ready"), rule(500, "delay", "fired"), vpod(1000, "p2", "2@a"), vpod(2000, "p2", "2@a", "ready"), vpod(2020, "p1", "1@a")),
+		want:   Result{Compared: 1, Violations: findings{early(2000, 20)}},
 	},
 	"order: the other one has been Ready for seconds at a slow API": {
-		check: Order, events: script(up, rule(500, "holdWatch", "set"), vpod(1009, "q1", "2@b", "ready"), vpod(2000, "p2", "2@a"), vpod(7000, "p2", "2@a", "ready"), vpod(7020, "p1", "1@a")),
-		want: Result{Compared: 1, Violations: findings{early(7000, 20)}},
+		events: script(up, rule(500, "holdWatch", "set"), vpod(1009, "q1", "2@b", "ready"), vpod(2000, "p2", "2@a"), vpod(7000, "p2", "2@a", "ready"), vpod(7020, "p1", "1@a")),
+		want:   Result{Compared: 1, Violations: findings{early(7000, 20)}},
 	},
 	"order: the other base hands over at the same time": {
-		check: Order, events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a"), vpod(1260, "q1", "1@b")),
-		want: Result{Compared: 1, OnlyReady: 1},
+		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a"), vpod(1260, "q1", "1@b")),
+		want:   Result{Compared: 1, OnlyReady: 1},
 	},
 	"order: the other base hands over later": {
-		check: Order, events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a"), vpod(1261, "q1", "1@b")),
-		want: Result{Compared: 1, Violations: findings{early(1010, 10)}},
+		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a"), vpod(1261, "q1", "1@b")),
+		want:   Result{Compared: 1, Violations: findings{early(1010, 10)}},
 	},
 	"order: the old one is being deleted": {
-		check: Order, events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1005, "p1", "1@a", "ready", "deleting"), vpod(1010, "p2", "2@a", "ready")),
-		want: Result{Compared: 1},
+		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1005, "p1", "1@a", "ready", "deleting"), vpod(1010, "p2", "2@a", "ready")),
+		want:   Result{Compared: 1},
 	},
 	"order: one version on two Pods": {
-		check: Order, events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "1@a"), vpod(1010, "p2", "1@a", "ready")),
-		want: Result{},
+		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "1@a"), vpod(1010, "p2", "1@a", "ready")),
+		want:   Result{},
 	},
 	"order: the old one has never been Ready": {
-		check: Order, events: script(vpod(40, "p1", "1@a"), vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready")),
-		want: Result{},
+		events: script(vpod(40, "p1", "1@a"), vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready")),
+		want:   Result{},
 	},
 	"order: the old one belongs to a process that has ended": {
-		check: Order, events: script(onNode("n1", up), vpod(50, "q1", "1@b", "ready"), onNode("n2", list{vpod(1000, "p2", "2@a", "ready")})),
-		want: Result{},
+		events: script(onNode("n1", up), vpod(50, "q1", "1@b", "ready"), onNode("n2", list{vpod(1000, "p2", "2@a", "ready")})),
+		want:   Result{},
 	},
 	"order: the old one comes back": {
-		check: Order, events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(900, "p2", "2@a"), vpod(1000, "p2", "2@a", "ready"), vpod(1001, "p1", "1@a"), vpod(2000, "p1", "1@a", "ready")),
-		want: Result{Compared: 1, Violations: findings{early(1000, 1)}},
+		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(900, "p2", "2@a"), vpod(1000, "p2", "2@a", "ready"), vpod(1001, "p1", "1@a"), vpod(2000, "p1", "1@a", "ready")),
+		want:   Result{Compared: 1, Violations: findings{early(1000, 1)}},
 	},
 }
 
 var installedCases = map[string]checkCase{
-	"installed: an update": {check: InstalledOnce, events: rolling, want: Result{Compared: 3}},
+	"installed: an update": {events: rolling, want: Result{Compared: 3}},
 	"installed: a second command": {
-		check: InstalledOnce, events: script(up, command(1000, "1@a", "installBiz", "Arklet.RepeatBiz", time.Millisecond)),
-		want: Result{Compared: 1, Violations: findings{again(InstalledAgain, 999, 979, "Arklet.RepeatBiz")}},
+		events: script(up, command(1000, "1@a", "installBiz", "Arklet.RepeatBiz", time.Millisecond)),
+		want:   Result{Compared: 1, Violations: findings{again(InstalledAgain, 999, 979, "Arklet.RepeatBiz")}},
 	},
 	"installed: the command's clock is a little ahead": {
-		check: InstalledOnce, events: script(biz(20, "1@a", "RESOLVED"), biz(30, "1@a", "ACTIVATED"), command(31, "1@a", "installBiz", "", 10*time.Millisecond)),
-		want: Result{Compared: 1},
+		events: script(biz(20, "1@a", "RESOLVED"), biz(30, "1@a", "ACTIVATED"), command(31, "1@a", "installBiz", "", 10*time.Millisecond)),
+		want:   Result{Compared: 1},
 	},
 	"installed: a second command that succeeds": {
-		check: InstalledOnce, events: script(up, command(1000, "1@a", "installBiz", "", time.Millisecond)),
-		want: Result{Compared: 1, Violations: findings{again(InstalledAgain, 999, 979, "")}},
+		events: script(up, command(1000, "1@a", "installBiz", "", time.Millisecond)),
+		want:   Result{Compared: 1, Violations: findings{again(InstalledAgain, 999, 979, "")}},
 	},
 	"installed: after an uninstall": {
-		check: InstalledOnce, events: script(up, removed(500, "1@a"), installed(1000, "1@a")),
-		want: Result{Compared: 2},
+		events: script(up, removed(500, "1@a"), installed(1000, "1@a")),
+		want:   Result{Compared: 2},
 	},
 	"installed: after a failure": {
-		check: InstalledOnce, events: script(biz(20, "1@a", "RESOLVED"), biz(30, "1@a", "BROKEN"), command(31, "1@a", "installBiz", "x", 15*time.Millisecond),
+		events: script(biz(20, "1@a", "RESOLVED"), biz(30, "1@a", "BROKEN"), command(31, "1@a", "installBiz", "x", 15*time.Millisecond),
 			command(60, "1@a", "installBiz", "x", time.Millisecond), biz(70, "1@a", "STOPPED"), installed(100, "1@a")),
 		want: Result{Compared: 2},
 	},
 	"installed: after a restart": {
-		check: InstalledOnce, events: script(up, host(500, "a", "down"), host(1000, "a", "up"), installed(1100, "1@a")),
-		want: Result{Compared: 2},
+		events: script(up, host(500, "a", "down"), host(1000, "a", "up"), installed(1100, "1@a")),
+		want:   Result{Compared: 2},
 	},
 	"installed: resolved twice": {
-		check: InstalledOnce, events: script(up, biz(1000, "1@a", "RESOLVED")),
-		want: Result{Compared: 2, Violations: findings{again(ResolvedAgain, 1000, 980, "")}},
+		events: script(up, biz(1000, "1@a", "RESOLVED")),
+		want:   Result{Compared: 2, Violations: findings{again(ResolvedAgain, 1000, 980, "")}},
 	},
 	"installed: the broker went in between": {
-		check: InstalledOnce, events: script(up, component(500, "broker", "exited"),
+		events: script(up, component(500, "broker", "exited"),
 			command(1000, "1@a", "installBiz", "Arklet.RepeatBiz", time.Millisecond)),
-		want: Result{Compared: 1, Excused: findings{again(InstalledAgain, 999, 979, "Arklet.RepeatBiz").lost()}},
+		want: excused(again(InstalledAgain, 999, 979, "Arklet.RepeatBiz").lost()),
 	},
 	"installed: the broker was away long before": {
-		check: InstalledOnce, events: script(up, component(500, "broker", "exited"), component(600, "broker", "running"),
+		events: script(up, component(500, "broker", "exited"), component(600, "broker", "running"),
 			command(20_602, "1@a", "installBiz", "", time.Millisecond)),
-		want: Result{Compared: 1, Violations: findings{again(InstalledAgain, 20_601, 20_581, "")}},
+		want: violated(again(InstalledAgain, 20_601, 20_581, "")),
 	},
 	"installed: who was away later had the answer": {
-		check: InstalledOnce, events: script(up, component(2000, "module-controller", "exited"), component(2500, "module-controller", "running"),
+		events: script(up, component(2000, "module-controller", "exited"), component(2500, "module-controller", "running"),
 			command(3000, "1@a", "installBiz", "Arklet.RepeatBiz", time.Millisecond)),
-		want: Result{Compared: 1, Violations: findings{again(InstalledAgain, 2999, 2979, "Arklet.RepeatBiz")}},
+		want: violated(again(InstalledAgain, 2999, 2979, "Arklet.RepeatBiz")),
 	},
 	"installed: who was away before there was an answer had none": {
-		check: InstalledOnce, events: script(biz(20, "1@a", "RESOLVED"), biz(30, "1@a", "ACTIVATED"), component(2000, "module-controller", "exited"), component(2500, "module-controller", "running"),
+		events: script(biz(20, "1@a", "RESOLVED"), biz(30, "1@a", "ACTIVATED"), component(2000, "module-controller", "exited"), component(2500, "module-controller", "running"),
 			command(3000, "1@a", "installBiz", "Arklet.RepeatBiz", time.Millisecond)),
-		want: Result{Compared: 1, Excused: findings{again(InstalledAgain, 2999, 2979, "Arklet.RepeatBiz").lost()}},
+		want: excused(again(InstalledAgain, 2999, 2979, "Arklet.RepeatBiz").lost()),
 	},
 	"installed: a fault struck a moment before": {
-		check: InstalledOnce, events: script(up, fires(500, "a", "corrupt"), command(18_001, "1@a", "installBiz", "", time.Millisecond)),
-		want: Result{Compared: 1, Excused: findings{again(InstalledAgain, 18_000, 17_980, "").lost()}},
+		events: script(up, fires(500, "a", "corrupt"), command(18_001, "1@a", "installBiz", "", time.Millisecond)),
+		want:   Result{Compared: 1, Excused: findings{again(InstalledAgain, 18_000, 17_980, "").lost()}},
 	},
 	"installed: a fault struck long before": {
-		check: InstalledOnce, events: script(up, fires(500, "a", "corrupt"), command(18_002, "1@a", "installBiz", "", time.Millisecond)),
-		want: Result{Compared: 1, Violations: findings{again(InstalledAgain, 18_001, 17_981, "")}},
+		events: script(up, fires(500, "a", "corrupt"), command(18_002, "1@a", "installBiz", "", time.Millisecond)),
+		want:   Result{Compared: 1, Violations: findings{again(InstalledAgain, 18_001, 17_981, "")}},
 	},
 	"installed: a fault lasts": {
-		check: InstalledOnce, events: script(up, events.Event{Time: at(500), Fault: &events.FaultEvent{Target: "base", Base: "a", ID: "f", Kind: "disconnect", Change: "set"}},
+		events: script(up, events.Event{Time: at(500), Fault: &events.FaultEvent{Target: "base", Base: "a", ID: "f", Kind: "disconnect", Change: "set"}},
 			command(50_000, "1@a", "installBiz", "", time.Millisecond)),
-		want: Result{Compared: 1, Excused: findings{again(InstalledAgain, 49_999, 49_979, "").lost()}},
+		want: excused(again(InstalledAgain, 49_999, 49_979, "").lost()),
 	},
 	"installed: a fault that is set and strikes nobody is no excuse": {
-		check: InstalledOnce, events: script(up, events.Event{Time: at(500), Fault: &events.FaultEvent{Target: "base", Base: "a", ID: "f", Kind: "corrupt", Change: "set"}},
+		events: script(up, events.Event{Time: at(500), Fault: &events.FaultEvent{Target: "base", Base: "a", ID: "f", Kind: "corrupt", Change: "set"}},
 			command(1000, "1@a", "installBiz", "", time.Millisecond)),
-		want: Result{Compared: 1, Violations: findings{again(InstalledAgain, 999, 979, "")}},
+		want: violated(again(InstalledAgain, 999, 979, "")),
 	},
 	"installed: the end of a fault is no excuse": {
-		check: InstalledOnce, events: script(up, events.Event{Time: at(500), Fault: &events.FaultEvent{Target: "base", Base: "a", ID: "f", Change: "cleared"}},
+		events: script(up, events.Event{Time: at(500), Fault: &events.FaultEvent{Target: "base", Base: "a", ID: "f", Change: "cleared"}},
 			command(1000, "1@a", "installBiz", "", time.Millisecond)),
-		want: Result{Compared: 1, Violations: findings{again(InstalledAgain, 999, 979, "")}},
+		want: violated(again(InstalledAgain, 999, 979, "")),
 	},
 	"installed: a fault of another base is no excuse": {
-		check: InstalledOnce, events: script(up, events.Event{Time: at(500), Fault: &events.FaultEvent{Target: "base", Base: "b", ID: "f", Change: "fired"}},
+		events: script(up, events.Event{Time: at(500), Fault: &events.FaultEvent{Target: "base", Base: "b", ID: "f", Change: "fired"}},
 			command(1000, "1@a", "installBiz", "", time.Millisecond)),
-		want: Result{Compared: 1, Violations: findings{again(InstalledAgain, 999, 979, "")}},
+		want: violated(again(InstalledAgain, 999, 979, "")),
 	},
 }
 
 var leftCases = map[string]checkCase{
-	"left: an update": {check: NothingLeft, events: rolling, want: Result{Compared: 2}},
+	"left: an update": {events: rolling, want: Result{Compared: 2}},
 	"left: the old version": {
-		check: NothingLeft, events: rolling[:len(rolling)-2],
-		want: Result{Compared: 2}, // its Pod is still being deleted
+		events: rolling[:len(rolling)-2],
+		want:   Result{Compared: 2}, // its Pod is still being deleted
 	},
 	"left: the old version without its Pod": {
-		check: NothingLeft, events: append(slices.Clone(rolling[:len(rolling)-2]), rolling[len(rolling)-1]),
-		want: Result{Compared: 2, Violations: findings{left(20, "1", events.ModuleDeactivated)}},
+		events: append(slices.Clone(rolling[:len(rolling)-2]), rolling[len(rolling)-1]),
+		want:   Result{Compared: 2, Violations: findings{left(20, "1", events.ModuleDeactivated)}},
 	},
 	"left: a module that a Pod of another namespace wants": {
-		check: NothingLeft, events: append(slices.Clone(rolling[:len(rolling)-2]), rolling[len(rolling)-1]),
+		events: append(slices.Clone(rolling[:len(rolling)-2]), rolling[len(rolling)-1]),
 		o: Options{Foreign: []events.PodStatus{
 			{Base: "a", PodState: events.PodState{Name: "default/stock-1", Modules: []events.ModuleRef{{Name: "biz", Version: "1"}}}},
 			{Base: "a", PodState: events.PodState{Name: "default/stock-2", Modules: []events.ModuleRef{{Name: "biz", Version: "2"}}}},
@@ -326,36 +335,36 @@ var leftCases = map[string]checkCase{
 		want: Result{Compared: 2, Violations: findings{left(20, "1", events.ModuleDeactivated, "default/stock-1")}},
 	},
 	"left: the base's own module": {
-		check: NothingLeft, events: script(host(0, "a", "up"), installed(5, "9@a"), host(20, "a", "ready")),
-		want: Result{Compared: 1},
+		events: script(host(0, "a", "up"), installed(5, "9@a"), host(20, "a", "ready")),
+		want:   Result{Compared: 1},
 	},
 	"left: a module from before the run": {
-		check: NothingLeft, events: script(host(0, "a", "up"), host(0, "a", "ready"), biz(0, "9@a", "ACTIVATED"), events.Event{Time: at(1), Synced: true}, installed(5, "8@a")),
-		want: Result{Compared: 1, Violations: findings{left(5, "8", events.ModuleActivated)}},
+		events: script(host(0, "a", "up"), host(0, "a", "ready"), biz(0, "9@a", "ACTIVATED"), events.Event{Time: at(1), Synced: true}, installed(5, "8@a")),
+		want:   Result{Compared: 1, Violations: findings{left(5, "8", events.ModuleActivated)}},
 	},
 	"left: a Pod answers for its module while that may still go": {
-		check: NothingLeft, o: Options{UninstallWithin: 30 * time.Second}, events: script(up, vpod(10_500, "p1", "1@a", "deleting"), vpod(11_000, "p1", "1@a", "deleting")),
+		o: Options{UninstallWithin: 30 * time.Second}, events: script(up, vpod(10_500, "p1", "1@a", "deleting"), vpod(11_000, "p1", "1@a", "deleting")),
 		want: Result{Compared: 1},
 	},
 	"left: a Pod that never goes answers for nothing": {
-		check: NothingLeft, o: Options{UninstallWithin: 30 * time.Second}, events: script(up, vpod(10_499, "p1", "1@a", "deleting"), vpod(50_000, "p1", "1@a", "deleting")),
-		want: Result{Compared: 1, Violations: findings{left(20, "1", events.ModuleActivated)}},
+		o: Options{UninstallWithin: 30 * time.Second}, events: script(up, vpod(10_499, "p1", "1@a", "deleting"), vpod(50_000, "p1", "1@a", "deleting")),
+		want: violated(left(20, "1", events.ModuleActivated)),
 	},
-	"left: a base that is gone": {check: NothingLeft, events: script(up, host(50, "a", "down"), vpod(60, "p1", "1@a", "gone")), want: Result{}},
+	"left: a base that is gone": {events: script(up, host(50, "a", "down"), vpod(60, "p1", "1@a", "gone")), want: Result{}},
 }
 
 var writesCases = map[string]checkCase{
-	"writes: reported": {check: MaxPodWrites, events: writes(5, 2), want: Result{Compared: 2, Writes: 7, Highest: 5}},
+	"writes: reported": {events: writes(5, 2), want: Result{Compared: 2, Writes: 7, Highest: 5}},
 	"writes: too many": {
-		check: MaxPodWrites, o: Options{MaxPodWrites: &three}, events: writes(5, 3),
+		o: Options{MaxPodWrites: &three}, events: writes(5, 3),
 		want: Result{
 			Compared: 2, Writes: 8, Highest: 5,
 			Violations: findings{{Kind: TooManyWrites, Time: zero, Pod: "p0", Base: "a", Count: 5, Limit: 3}},
 		},
 	},
-	"commands: reported": {check: MaxCommands, events: script(tries(4, "1@a"), tries(2, "2@a"), asked(10, "a")), want: Result{Compared: 2, Highest: 4}},
+	"commands: reported": {events: script(tries(4, "1@a"), tries(2, "2@a"), asked(10, "a")), want: Result{Compared: 2, Highest: 4}},
 	"commands: too many": {
-		check: MaxCommands, o: Options{MaxCommands: &three}, events: script(tries(3, "1@a"), tries(4, "1@b")),
+		o: Options{MaxCommands: &three}, events: script(tries(3, "1@a"), tries(4, "1@b")),
 		want: Result{
 			Compared: 2, Highest: 4,
 			Violations: findings{{Kind: TooManyCommands, Time: zero, Base: "b", Modules: version("1"), Command: "installBiz", Count: 4, Limit: 3}},
