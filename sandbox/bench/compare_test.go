@@ -57,12 +57,12 @@ func TestIncomparable(t *testing.T) {
 		before, now *Results
 		want        string
 	}{
-		"another machine": {resultsOf("p50-ms", 1, 1, 1, 1), &Results{config: other}, `the baseline was measured with cores "2", and this is "64"; measure a baseline here`},
-		"few runs before": {resultsOf("p50-ms", 1, 1, 1), resultsOf("p50-ms", 1, 1, 1, 1), "the baseline has fewer than 4 runs; measure it with --runs 4"},
-		"few runs now":    {resultsOf("p50-ms", 1, 1, 1, 1), resultsOf("p50-ms", 1), "no benchmark has 4 passed runs both in the baseline and now"},
+		"another machine": {resultsOf("p50-ms", 1, 1, 1, 1), &Results{config: other}, `cores "2"`},
+		"few runs before": {resultsOf("p50-ms", 1, 1, 1), resultsOf("p50-ms", 1, 1, 1, 1), "--runs 4"},
+		"few runs now":    {resultsOf("p50-ms", 1, 1, 1, 1), resultsOf("p50-ms", 1), " 4 passed runs "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := Compare(tc.before, tc.now); err == nil || err.Error() != tc.want {
+			if _, err := Compare(tc.before, tc.now); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got the error %v, want %q", err, tc.want)
 			}
 		})
@@ -86,7 +86,7 @@ func TestRead(t *testing.T) {
 	if err := os.WriteFile(file, []byte("metadata: {name: x}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(file); err == nil || !strings.HasSuffix(err.Error(), "has no benchmark results; create it with: koupsandbox bench > "+file) {
+	if _, err := Read(file); err == nil || !strings.HasSuffix(err.Error(), ": koupsandbox bench > "+file) {
 		t.Errorf("got the error %v", err)
 	}
 }

@@ -143,17 +143,20 @@ func (e *execution) effect(name, summary string, count int, mayBeNone bool) {
 // checkOf compares the result of a check with what the scenario expects. A check that compared nothing is skipped,
 // unless it must find a violation. A check with doubtful violations only is inconclusive.
 func checkOf(r judge.Result, expect v1alpha1.Expectation) Check {
-	c := Check{Name: r.Name, Expect: string(expect), Verdict: Passed, Summary: r.Summary, Compared: r.Compared}
-	c.Violations = r.Violations
-	if len(c.Violations) == 0 && expect != v1alpha1.Ignored {
-		c.Violations = r.Doubtful
+	c := Check{Name: r.Name, Expect: string(expect), Verdict: Passed, Summary: r.Summary(), Compared: r.Compared}
+	found := r.Violations
+	if len(found) == 0 && expect != v1alpha1.Ignored {
+		found = r.Doubtful
+	}
+	for _, f := range found {
+		c.Violations = append(c.Violations, Violation{Time: f.Time, Length: f.Length, Base: f.Base, Pod: f.Pod, Message: f.String()})
 	}
 	switch {
 	case expect == v1alpha1.Ignored && r.Compared > 0:
 	case len(r.Violations) == 0 && len(r.Doubtful) > 0:
-		c.Verdict, c.Summary = Errored, errInconclusive.Error()+": "+r.Doubtful[0].Message
+		c.Verdict, c.Summary = Errored, errInconclusive.Error()+": "+r.Doubtful[0].String()
 	case expect == v1alpha1.Violated && len(r.Violations) == 0:
-		c.Verdict, c.Summary = Failed, "it was to find a violation and found none: "+r.Summary
+		c.Verdict, c.Summary = Failed, "it was to find a violation and found none: "+c.Summary
 	case expect == v1alpha1.Holds && len(r.Violations) > 0:
 		c.Verdict = Failed
 	case r.Compared == 0:

@@ -5,7 +5,6 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/judge"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
@@ -117,8 +116,16 @@ type Check struct {
 	Violations []Violation `json:"violations,omitempty"`
 }
 
-// Violation is one thing that must not be.
-type Violation = judge.Violation
+// Violation is one violation of a check.
+type Violation struct {
+	Time time.Time `json:"time"`
+	// Length is the duration; 0 = an instant.
+	Length time.Duration `json:"length,omitempty"`
+	Base   string        `json:"base,omitempty"`
+	Pod    string        `json:"pod,omitempty"`
+	// Message describes the violation in a sentence.
+	Message string `json:"message"`
+}
 
 // Traffic is what became of a stream of requests.
 type Traffic struct {

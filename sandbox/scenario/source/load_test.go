@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -110,21 +111,21 @@ func TestVars(t *testing.T) {
 	for _, tc := range []struct {
 		vars map[string]any
 		want map[string]any
-		err  string
+		err  []string
 	}{
-		{nil, map[string]any{"a": int64(1), "b": "text 1"}, ""},
-		{map[string]any{"a": "7"}, map[string]any{"a": int64(7), "b": "text 7"}, ""},
-		{map[string]any{"a": 7, "b": "1.0"}, map[string]any{"a": int64(7), "b": "1.0"}, ""},
-		{map[string]any{"a": "many"}, nil, "--var a: many is not of the type that the scenario gives it, such as 1"},
-		{map[string]any{"a": "1_0"}, nil, `--var a: 1_0 is read as 10: put it in quotes if it is a string ("1_0"), or write 10; for a string, put the value in the scenario in quotes`},
-		{map[string]any{"a": "1.10"}, nil, `--var a: 1.10 is read as 1.1: put it in quotes if it is a string ("1.10"), or write 1.1; for a string, put the value in the scenario in quotes`},
-		{map[string]any{"b": "1.10"}, map[string]any{"a": int64(1), "b": "1.10"}, ""},
-		{map[string]any{"aa": "1"}, nil, "--var aa: no scenario has such a variable; did you mean a?"},
+		{nil, map[string]any{"a": int64(1), "b": "text 1"}, nil},
+		{map[string]any{"a": "7"}, map[string]any{"a": int64(7), "b": "text 7"}, nil},
+		{map[string]any{"a": 7, "b": "1.0"}, map[string]any{"a": int64(7), "b": "1.0"}, nil},
+		{map[string]any{"a": "many"}, nil, []string{"--var a: many ", " 1"}},
+		{map[string]any{"a": "1_0"}, nil, []string{"--var a: 1_0 ", " 10"}},
+		{map[string]any{"a": "1.10"}, nil, []string{"--var a: 1.10 ", " 1.1:"}},
+		{map[string]any{"b": "1.10"}, map[string]any{"a": int64(1), "b": "1.10"}, nil},
+		{map[string]any{"aa": "1"}, nil, []string{"--var aa: ", " a?"}},
 	} {
 		scenarios, err := source.Load([]string{folder}, source.Options{Vars: tc.vars})
 		if err != nil {
-			if err.Error() != tc.err {
-				t.Errorf("%v: %v, want %s", tc.vars, err, tc.err)
+			if tc.err == nil || slices.ContainsFunc(tc.err, func(value string) bool { return !strings.Contains(err.Error(), value) }) {
+				t.Errorf("%v: %v, want %q", tc.vars, err, tc.err)
 			}
 			continue
 		}
@@ -132,7 +133,7 @@ func TestVars(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(tc.want, instance.Vars); diff != "" || tc.err != "" {
+		if diff := cmp.Diff(tc.want, instance.Vars); diff != "" || tc.err != nil {
 			t.Errorf("%v: want error %q (-want +got):\n%s", tc.vars, tc.err, diff)
 		}
 	}
@@ -149,6 +150,7 @@ func TestWhichFiles(t *testing.T) {
 		"b.yaml": "kind: Sandbox\napiVersion: sandbox.koupleless.io/v1alpha1\n",
 	})
 	base := func(_ string, labels map[string]string) bool { return labels["area"] == "base" }
+	empty := t.TempDir()
 	none := func(string, map[string]string) bool { return false }
 	for _, tc := range []struct {
 		paths  []string
@@ -159,13 +161,13 @@ func TestWhichFiles(t *testing.T) {
 		{[]string{folder}, nil, []string{"alpha", "beta"}, ""},
 		{[]string{folder}, base, []string{"beta"}, ""},
 		{[]string{folder + "/a.yml"}, nil, []string{"alpha"}, ""},
-		{[]string{folder}, none, nil, "no scenario is selected: look at their names and labels with koupsandbox scenario list"},
-		{[]string{folder + "/a.yml", folder + "/a.yml"}, nil, nil, folder + `/a.yml:3: metadata.name: "alpha" is the name of the scenario in ` + folder + `/a.yml too`},
-		{[]string{folder + "/c.yaml"}, nil, nil, folder + "/c.yaml: there is no such file or folder"},
-		{[]string{t.TempDir()}, nil, nil, "there is no scenario file in this folder"},
-		{[]string{misspelt}, nil, nil, `/a.yaml:1: kind: is "Scenari", but this must be a Scenario`},
-		{[]string{unknown}, nil, nil, `/a.yaml:2: kind: is "Test", but this must be a Scenario`},
-		{[]string{folder + "/pod.yaml"}, nil, nil, `/pod.yaml:1: kind: is "Pod", but this must be a Scenario`},
+		{[]string{folder}, none, nil, "koupsandbox scenario list"},
+		{[]string{folder + "/a.yml", folder + "/a.yml"}, nil, nil, folder + `/a.yml:3: metadata.name: "alpha" `},
+		{[]string{folder + "/c.yaml"}, nil, nil, folder + "/c.yaml: "},
+		{[]string{empty}, nil, nil, empty + ": "},
+		{[]string{misspelt}, nil, nil, `/a.yaml:1: kind: is "Scenari", `},
+		{[]string{unknown}, nil, nil, `/a.yaml:2: kind: is "Test", `},
+		{[]string{folder + "/pod.yaml"}, nil, nil, `/pod.yaml:1: kind: is "Pod", `},
 	} {
 		scenarios, err := source.Load(tc.paths, source.Options{Select: tc.choose})
 		var names []string
@@ -175,7 +177,7 @@ func TestWhichFiles(t *testing.T) {
 		if diff := cmp.Diff(tc.want, names); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", tc.paths, diff)
 		}
-		if (err == nil) != (tc.err == "") || err != nil && !strings.HasSuffix(err.Error(), tc.err) {
+		if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("%v: error %v, want %s", tc.paths, err, tc.err)
 		}
 	}

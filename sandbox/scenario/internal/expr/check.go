@@ -15,10 +15,33 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 )
 
+// Reason is why an expression is wrong.
+type Reason string
+
+// The reasons.
+const (
+	UnknownName     Reason = "UnknownName"
+	MisspelledName  Reason = "MisspelledName" // a known name is similar
+	UnknownField    Reason = "UnknownField"
+	UnknownFunction Reason = "UnknownFunction"
+	UnknownStream   Reason = "UnknownStream"
+	UnknownBase     Reason = "UnknownBase"
+	UnknownSet      Reason = "UnknownSet"
+	NotKnownHere    Reason = "NotKnownHere" // other kinds of expressions know the name
+	NoOverload      Reason = "NoOverload"   // an operator or function does not accept the types
+	NotBoolean      Reason = "NotBoolean"
+	NotText         Reason = "NotText" // the value cannot be part of a text
+	Syntax          Reason = "Syntax"
+	Unclosed        Reason = "Unclosed" // a template has no }}
+	Empty           Reason = "Empty"    // a template has no expression
+	Other           Reason = "Other"    // Detail is a message of CEL
+)
+
 // Problem is a mistake in an expression.
 type Problem struct {
 	// Line and Column within the expression, from 1.
 	Line, Column int
+	Reason       Reason
 	// Detail is a sentence without a full stop.
 	Detail string
 	// Text is that line; empty when all of the expression is meant.
@@ -61,19 +84,19 @@ func (e *Env) checkNames(a *ast.AST) Problems {
 			return
 		}
 		at := a.SourceInfo().GetStartLocation(x.ID())
-		add := func(detail string) {
-			problems = append(problems, Problem{Line: at.Line(), Column: at.Column() + 1, Detail: detail})
+		add := func(reason Reason, detail string) {
+			problems = append(problems, Problem{Line: at.Line(), Column: at.Column() + 1, Reason: reason, Detail: detail})
 		}
 		switch {
 		case of == "traffic" && e.static.Streams != nil && !slices.Contains(e.static.Streams, name):
-			add(fmt.Sprintf("there is no stream %q%s", name, plain.Meant(name, e.static.Streams)))
+			add(UnknownStream, fmt.Sprintf("there is no stream %q%s", name, plain.Meant(name, e.static.Streams)))
 		case of == "bases" && e.static.Sets != nil:
 			set, isBase := setOf(name)
 			switch {
 			case !isBase:
-				add(fmt.Sprintf("%q is no base: they are named SET-N, from 1", name))
+				add(UnknownBase, fmt.Sprintf("%q is no base: they are named SET-N, from 1", name))
 			case !slices.Contains(e.static.Sets, set):
-				add(fmt.Sprintf("there is no set of bases %q%s", set, plain.Meant(set, e.static.Sets)))
+				add(UnknownSet, fmt.Sprintf("there is no set of bases %q%s", set, plain.Meant(set, e.static.Sets)))
 			}
 		}
 	}))
@@ -109,24 +132,24 @@ func (e *Env) translate(a *ast.AST, issues *cel.Issues, kind Kind) Problems {
 		message, _, _ := strings.Cut(issue.Message, " expecting ")
 		switch m := undeclared.FindStringSubmatch(message); {
 		case m != nil:
-			p.Detail = e.unknown(m[1], node, kind)
+			p.Reason, p.Detail = e.unknown(m[1], node, kind)
 		case undefined.MatchString(message):
-			p.Detail = e.noField(undefined.FindStringSubmatch(message)[1], node)
+			p.Reason, p.Detail = UnknownField, e.noField(undefined.FindStringSubmatch(message)[1], node)
 		case overload.MatchString(message):
 			m := overload.FindStringSubmatch(message)
-			p.Detail = noOverload(m[1], m[2])
+			p.Reason, p.Detail = NoOverload, noOverload(m[1], m[2])
 		default:
-			p.Detail = message
+			p.Reason, p.Detail = Other, message
 			if wrong, syntax := strings.CutPrefix(message, "Syntax error: "); syntax {
-				p.Detail = "cannot be read: " + inPlainWords(wrong)
+				p.Reason, p.Detail = Syntax, "cannot be read: "+inPlainWords(wrong)
 				return append(problems, p) // others follow from the first
 			}
 		}
 		problems = append(problems, p)
 	}
 	// The variable of a loop whose name is wrong is unknown only for that.
-	if slices.ContainsFunc(problems, func(p Problem) bool { return strings.HasPrefix(p.Detail, "there is no function ") }) {
-		problems = slices.DeleteFunc(problems, func(p Problem) bool { return strings.Contains(p.Detail, " here, only ") })
+	if slices.ContainsFunc(problems, func(p Problem) bool { return p.Reason == UnknownFunction }) {
+		problems = slices.DeleteFunc(problems, func(p Problem) bool { return p.Reason == UnknownName || p.Reason == NotKnownHere })
 	}
 	return slices.Compact(problems)
 }
@@ -155,22 +178,22 @@ func inPlainWords(wrong string) string {
 	return wrong
 }
 
-func (e *Env) unknown(name string, node ast.Expr, kind Kind) string {
+func (e *Env) unknown(name string, node ast.Expr, kind Kind) (Reason, string) {
 	if node != nil && node.Kind() == ast.CallKind {
 		names := slices.Collect(maps.Keys(e.envs[kind].Functions()))
 		for _, macro := range e.envs[kind].Macros() {
 			names = append(names, macro.Function())
 		}
-		return fmt.Sprintf("there is no function %s%s", name, plain.Meant(name, names))
+		return UnknownFunction, fmt.Sprintf("there is no function %s%s", name, plain.Meant(name, names))
 	}
 	if slices.Contains(e.names[Condition], name) {
-		return fmt.Sprintf("%s is not known here, only in cel, if, always and never", name)
+		return NotKnownHere, fmt.Sprintf("%s is not known here, only in cel, if, always and never", name)
 	}
 	names := e.names[kind]
 	if meant := plain.Meant(name, names); meant != "" {
-		return fmt.Sprintf("there is no %s%s", name, meant)
+		return MisspelledName, fmt.Sprintf("there is no %s%s", name, meant)
 	}
-	return fmt.Sprintf("there is no %s here, only %s", name, strings.Join(names, ", "))
+	return UnknownName, fmt.Sprintf("there is no %s here, only %s", name, strings.Join(names, ", "))
 }
 
 // noField returns the message about an unknown field.

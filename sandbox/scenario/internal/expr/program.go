@@ -50,7 +50,7 @@ func (e *Env) Compile(text string, kind Kind) (*Program, error) {
 		return nil, problems.in(text)
 	}
 	if t := checked.OutputType(); kind != Value && !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
-		return nil, Problems{{Line: 1, Column: 1, Detail: fmt.Sprintf("is of the type %s, but must be true or false", typeName(t))}}
+		return nil, Problems{{Line: 1, Column: 1, Reason: NotBoolean, Detail: fmt.Sprintf("is of the type %s, but must be true or false", typeName(t))}}
 	}
 	p := &Program{text: text, kind: kind, out: checked.OutputType(), uses: uses(checked.NativeRep()), parts: partsOf(checked)}
 	options := []cel.ProgramOption{cel.CostLimit(costLimit)}
@@ -59,7 +59,7 @@ func (e *Env) Compile(text string, kind Kind) (*Program, error) {
 	}
 	var err error
 	if p.program, err = env.Program(checked, options...); err != nil {
-		return nil, Problems{{Line: 1, Column: 1, Detail: err.Error()}}
+		return nil, Problems{{Line: 1, Column: 1, Reason: Other, Detail: err.Error()}}
 	}
 	return p, nil
 }

@@ -60,7 +60,7 @@ func (e *Env) template(text string) (*Template, error) {
 		line += strings.Count(plain, "\n")
 		end := endOf(behind)
 		if end < 0 {
-			problems = append(problems, Problem{Line: line, Column: 1, Detail: "${{ has no }}"})
+			problems = append(problems, Problem{Line: line, Column: 1, Reason: Unclosed, Detail: "${{ has no }}"})
 			break
 		}
 		inside := behind[:end]
@@ -68,7 +68,7 @@ func (e *Env) template(text string) (*Template, error) {
 		var wrong Problems
 		switch {
 		case strings.TrimSpace(inside) == "":
-			problems = append(problems, Problem{Line: line, Column: 1, Detail: "there is nothing in ${{ }}"})
+			problems = append(problems, Problem{Line: line, Column: 1, Reason: Empty, Detail: "there is nothing in ${{ }}"})
 		case errors.As(err, &wrong):
 			for _, p := range wrong {
 				p.Line += line - 1
@@ -85,7 +85,7 @@ func (e *Env) template(text string) (*Template, error) {
 	if !t.whole() {
 		for _, p := range t.pieces {
 			if p.program != nil && !printable(p.program.out) {
-				problems = append(problems, Problem{Line: 1, Column: 1,
+				problems = append(problems, Problem{Line: 1, Column: 1, Reason: NotText,
 					Detail: fmt.Sprintf("${{%s}} is of the type %s, which cannot stand in the middle of a text", p.text, typeName(p.program.out))})
 			}
 		}

@@ -1,13 +1,11 @@
 package judge
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/events"
-	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
 // activeCheck looks for times in which a base that served a module has no active version of it.
@@ -211,25 +209,25 @@ func (s *served) replacedBy(w *world, p *events.PodStatus, g *gap, now time.Time
 
 // find returns the gaps until end: those that are violations, and the rest as excused.
 func (c *activeCheck) find(w *world, end time.Time) Result {
-	r := Result{Name: ActiveVersion, Compared: len(c.ever)}
+	r := Result{Name: ActiveVersion, Compared: len(c.ever), Handovers: len(c.overlaps)}
+	if len(c.overlaps) > 0 {
+		r.ShortestOverlap = slices.Min(c.overlaps)
+	}
 	add := func(g gap, open bool) {
-		v := Violation{
-			Time: g.from, Length: g.to.Sub(g.from), Base: g.base,
-			Message: fmt.Sprintf("%s has no active version of %s for %v", g.base, g.module, brief(g.to.Sub(g.from))),
-		}
-		if open {
-			v.Message += ", until the end"
+		f := Finding{
+			Kind: NoActiveVersion, Time: g.from, Length: g.to.Sub(g.from), Base: g.base, Modules: []events.ModuleRef{{Name: g.module}},
+			Open: open, ProcessEnded: g.ended,
 		}
 		counted := w.outages.countable(g.base, g.from, g.to, func(o *outage) bool {
 			return o.hides || o.what == down || o.installs && !o.from.Before(g.from) && (o.module == "" || o.module == g.module)
 		})
 		if g.ended {
-			v.Message += fmt.Sprintf(", since its process ended, %v of it during an outage or an installation", brief(v.Length-counted))
+			f.Allowed = f.Length - counted
 		}
 		if g.ended && counted <= truthWithin {
-			r.Excused = append(r.Excused, v)
+			r.Excused = append(r.Excused, f)
 		} else {
-			r.Violations = append(r.Violations, v)
+			r.Violations = append(r.Violations, f)
 		}
 	}
 	for _, g := range c.found {
@@ -246,20 +244,4 @@ func (c *activeCheck) find(w *world, end time.Time) Result {
 	}
 	r.Violations, r.Excused = sorted(r.Violations), sorted(r.Excused)
 	return r
-}
-
-func (c *activeCheck) summarize(r *Result) {
-	r.Summary = plain.Count(r.Compared, "module") + " on bases"
-	if len(c.overlaps) > 0 {
-		shortest := slices.Min(c.overlaps)
-		r.Summary += fmt.Sprintf(", %s, shortest overlap %v", plain.Count(len(c.overlaps), "handover"), brief(shortest))
-	}
-	if len(r.Violations) == 0 {
-		r.Summary += ", no gap"
-	} else {
-		r.Summary += fmt.Sprintf(", %s, the longest %v", plain.Count(len(r.Violations), "gap"), brief(longest(r.Violations)))
-	}
-	if len(r.Excused) > 0 {
-		r.Summary += fmt.Sprintf("; %d more where a process ended, the longest %v", len(r.Excused), brief(longest(r.Excused)))
-	}
 }

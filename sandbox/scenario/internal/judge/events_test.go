@@ -12,7 +12,9 @@ import (
 var zero = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // at is a moment, in milliseconds from the beginning.
-func at(ms int) time.Time { return zero.Add(time.Duration(ms) * time.Millisecond) }
+func at(offset int) time.Time { return zero.Add(ms(offset)) }
+
+func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
 // biz is a change of a module, named as version@base of the module biz.
 func biz(ms int, where string, state events.ModuleState) events.Event {

@@ -1,12 +1,10 @@
 package judge
 
 import (
-	"cmp"
-	"fmt"
+	"slices"
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/events"
-	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
 // installCheck looks for installations of what is installed: an installBiz that came after the
@@ -22,13 +20,8 @@ import (
 type installCheck struct {
 	lives    map[string]map[events.ModuleRef]*life // by base
 	installs int
-	repeats  []Violation
-	excused  []Violation
-}
-
-type install struct {
-	base string
-	events.ModuleRef
+	repeats  []Finding
+	excused  []Finding
 }
 
 // life is a version on a base, from when it is resolved until it is gone.
@@ -60,7 +53,7 @@ func (c *installCheck) note(w *world, e change) {
 		case x.Code == "" && l.answered.IsZero():
 			l.answered = e.Time
 		case began.After(l.since):
-			c.repeated(w, install{x.Base, x.Module}, l, began, "was installed again after %v, and answered: "+cmp.Or(x.Code, "success"))
+			c.repeated(w, l, Finding{Kind: InstalledAgain, Time: began, Base: x.Base, Modules: []events.ModuleRef{x.Module}, Code: x.Code})
 		}
 	}
 }
@@ -77,7 +70,7 @@ func (c *installCheck) module(w *world, e *events.ModuleEvent, now time.Time) {
 		delete(on, e.ModuleRef)
 	case e.State == events.ModuleResolved:
 		if l != nil && !l.broken {
-			c.repeated(w, install{e.Base, e.ModuleRef}, l, now, "was resolved again after %v")
+			c.repeated(w, l, Finding{Kind: ResolvedAgain, Time: now, Base: e.Base, Modules: []events.ModuleRef{e.ModuleRef}})
 		}
 		c.installs++
 		on[e.ModuleRef] = &life{since: now}
@@ -90,31 +83,22 @@ func (c *installCheck) module(w *world, e *events.ModuleEvent, now time.Time) {
 	}
 }
 
-func (c *installCheck) repeated(w *world, key install, l *life, at time.Time, how string) {
-	v := Violation{Time: at, Base: key.base, Message: fmt.Sprintf("%s:%s "+how, key.Name, key.Version, brief(at.Sub(l.since)))}
-	known := at
+func (c *installCheck) repeated(w *world, l *life, f Finding) {
+	f.After = f.Time.Sub(l.since)
+	known := f.Time
 	if !l.answered.IsZero() {
 		known = l.answered.Add(toldWithin)
 	}
-	if w.outages.swallowed(key.base, l.since, known, at) {
-		v.Message += " (the first answer may have been lost)"
-		c.excused = append(c.excused, v)
+	if f.ResponseLost = w.outages.swallowed(f.Base, l.since, known, f.Time); f.ResponseLost {
+		c.excused = append(c.excused, f)
 		return
 	}
-	c.repeats = append(c.repeats, v)
+	c.repeats = append(c.repeats, f)
 }
 
 func (c *installCheck) result() Result {
-	r := Result{
-		Name: InstalledOnce, Compared: c.installs, Violations: sorted(append([]Violation(nil), c.repeats...)),
-		Excused: sorted(append([]Violation(nil), c.excused...)),
-		Summary: plain.Count(c.installs, "installation") + ", none twice",
+	return Result{
+		Name: InstalledOnce, Compared: c.installs,
+		Violations: sorted(slices.Clone(c.repeats)), Excused: sorted(slices.Clone(c.excused)),
 	}
-	if n := len(c.repeats); n > 0 {
-		r.Summary = plain.Count(c.installs, "installation") + fmt.Sprintf(", %d repeated", n)
-	}
-	if n := len(c.excused); n > 0 {
-		r.Summary += fmt.Sprintf("; %d more repeated after a disturbance", n)
-	}
-	return r
 }

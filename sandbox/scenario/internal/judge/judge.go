@@ -2,7 +2,6 @@ package judge
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -90,25 +89,24 @@ type Result struct {
 	// Compared is how many things it has looked at; 0 = it proves nothing.
 	Compared int
 	// Violations in the order of time.
-	Violations []Violation
+	Violations []Finding
 	// Doubtful are violations that are none if the events of the API happened earlier by a Delay longer than truthWithin, in
 	// the order of time.
-	Doubtful []Violation
+	Doubtful []Finding
 	// Excused are others that look like violations but were over before the controller could know,
 	// or short enough, in the order of time.
-	Excused []Violation
-	// Summary is a sentence with the figures.
-	Summary string
-}
-
-// Violation is one thing that must not be.
-type Violation struct {
-	Time time.Time `json:"time"`
-	// Length is how long it lasted; 0 = an instant.
-	Length  time.Duration `json:"length,omitempty"`
-	Base    string        `json:"base,omitempty"`
-	Pod     string        `json:"pod,omitempty"`
-	Message string        `json:"message"`
+	Excused []Finding
+	// Handovers is the number of times in which a version took over from another one, and ShortestOverlap the shortest time in
+	// which both were active (ActiveVersion).
+	Handovers       int
+	ShortestOverlap time.Duration
+	// OnlyReady is the number of handovers of the only Ready Pod of a module (Order).
+	OnlyReady int
+	// Published are the Services with publishNotReadyAddresses (Truth).
+	Published []string
+	// Writes is the number of all writes (MaxPodWrites), Highest the highest number of writes of a Pod, or of equal commands
+	// (MaxCommands).
+	Writes, Highest int
 }
 
 // evaluator evaluates the events of one run, in the order of their times.
@@ -136,8 +134,6 @@ func Judge(all []events.Event, end time.Time, o Options) []Result {
 		settle(&active, e.active.find(&e.w, end), &o)
 		settle(&truth, e.truth.find(&e.w, end, &o), &o)
 	}
-	e.active.summarize(&active)
-	e.truth.summarize(&truth, &e.w)
 	return []Result{
 		active, truth, e.order.result(end), e.install.result(), nothingLeft(&e.w, end, &o), podWrites(&e.w, o.MaxPodWrites), e.orders.result(o.MaxCommands),
 	}
@@ -190,44 +186,31 @@ func earliest(all []events.Event, delay time.Duration) []events.Event {
 // settle removes violations that do not exist with the earliest times. They are doubtful if the delay is longer than
 // truthWithin.
 func settle(r *Result, early Result, o *Options) {
-	var certain []Violation
+	var certain []Finding
 	for _, v := range r.Violations {
 		switch {
 		case slices.ContainsFunc(early.Violations, v.overlaps):
 			certain = append(certain, v)
 		case o.Delay > truthWithin:
-			v.Message += fmt.Sprintf("; events were up to %v late, and with their earliest times it is no violation", brief(o.Delay))
+			v.Delay = o.Delay
 			r.Doubtful = append(r.Doubtful, v)
 		}
 	}
 	r.Violations = certain
 }
 
-// overlaps reports whether two violations are about one Pod and base, and overlap in time.
-func (v Violation) overlaps(o Violation) bool {
-	return v.Base == o.Base && v.Pod == o.Pod && !v.Time.After(o.Time.Add(o.Length)) && !o.Time.After(v.Time.Add(v.Length))
+// overlaps reports whether two findings are about one Pod and base, and overlap in time.
+func (f Finding) overlaps(o Finding) bool {
+	return f.Base == o.Base && f.Pod == o.Pod && !f.Time.After(o.Time.Add(o.Length)) && !o.Time.After(f.Time.Add(f.Length))
 }
 
-// longest returns the length of the longest violation.
-func longest(all []Violation) (d time.Duration) {
-	for _, v := range all {
-		d = max(d, v.Length)
-	}
-	return d
-}
-
-// sorted sorts violations by time, then by place.
-func sorted(all []Violation) []Violation {
-	slices.SortStableFunc(all, func(a, b Violation) int {
-		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Base, b.Base), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Message, b.Message))
+// sorted sorts findings by time, then by base and Pod, then by their text.
+func sorted(all []Finding) []Finding {
+	slices.SortStableFunc(all, func(a, b Finding) int {
+		if c := cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Base, b.Base), cmp.Compare(a.Pod, b.Pod)); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.String(), b.String())
 	})
 	return all
-}
-
-// brief rounds a duration for people.
-func brief(d time.Duration) time.Duration {
-	if d < time.Second {
-		return d.Round(100 * time.Microsecond)
-	}
-	return d.Round(time.Millisecond)
 }

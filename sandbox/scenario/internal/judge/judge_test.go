@@ -15,19 +15,11 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// checkCase is a script and what a check finds in it.
+// checkCase is a script and what a check finds in it. The name of a case begins with the check.
 type checkCase struct {
-	check  string
 	o      Options
 	events list
-	want   want
-}
-
-type want struct {
-	compared            int
-	violations, excused []string
-	summary             string
-	doubtful            []string
+	want   Result
 }
 
 var three = 3
@@ -37,14 +29,18 @@ var up = script(host(0, "a", "up"), host(1, "a", "ready"), vpod(10, "p1", "1@a")
 
 func TestChecks(t *testing.T) {
 	cases := map[string]checkCase{}
+	checks := map[string]string{
+		"active": ActiveVersion, "truth": Truth, "order": Order, "installed": InstalledOnce, "left": NothingLeft, "writes": MaxPodWrites,
+		"commands": MaxCommands,
+	}
 	for _, of := range []map[string]checkCase{activeCases, truthCases, orderCases, installedCases, leftCases, writesCases} {
 		maps.Copy(cases, of)
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := judged(c.check, c.o, c.events)
-			got := want{r.Compared, told(r.Violations), told(r.Excused), r.Summary, told(r.Doubtful)}
-			if d := cmp.Diff(c.want, got, cmp.AllowUnexported(want{}), cmpopts.EquateEmpty()); d != "" {
+			check, _, _ := strings.Cut(name, ":")
+			c.want.Name = checks[check]
+			if d := cmp.Diff(c.want, judged(c.want.Name, c.o, c.events), cmpopts.EquateEmpty()); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
@@ -69,14 +65,58 @@ func writes(counts ...int) (out list) {
 	return out
 }
 
-// told writes violations as a line each.
-func told(all []Violation) []string {
-	var out []string
-	for _, v := range all {
-		out = append(out, fmt.Sprintf("%v %s: %s", v.Time.Sub(zero), strings.TrimSpace(v.Base+" "+v.Pod), v.Message))
-	}
-	return out
+type findings = []Finding
+
+// violated and excused are results about one module or Pod.
+func violated(all ...Finding) Result { return Result{Compared: 1, Violations: all} }
+func excused(all ...Finding) Result  { return Result{Compared: 1, Excused: all} }
+
+// noActive is a time in which base a had no active version. Times and lengths are in milliseconds.
+func noActive(from, length int) Finding {
+	return Finding{Kind: NoActiveVersion, Time: at(from), Length: ms(length), Base: "a", Modules: []events.ModuleRef{{Name: "biz"}}}
 }
+
+// ready is a time in which Pod p1 was Ready without version 1 on base a.
+func ready(from, length int) Finding {
+	return Finding{Kind: PodWithoutModule, Time: at(from), Length: ms(length), Base: "a", Pod: "p1", Modules: version("1")}
+}
+
+// endpoint is a time in which the endpoint of Pod p1 was ready without version 1 on base a.
+func endpoint(from, length int) Finding {
+	f := ready(from, length)
+	f.Kind, f.Service = EndpointWithoutModule, "svc"
+	return f
+}
+
+// early is a Pod p2 with version 2 that turned Ready before p1.
+func early(from, length int) Finding {
+	return Finding{
+		Kind: ReadyBeforeOld, Time: at(from), Length: ms(length), Base: "a", Pod: "p2", Modules: version("2"), OldPod: "p1", OldVersion: "1",
+	}
+}
+
+// again is a second installation of version 1.
+func again(kind Kind, from, after int, code string) Finding {
+	return Finding{Kind: kind, Time: at(from), Base: "a", Modules: version("1"), After: ms(after), Code: code}
+}
+
+// left is a version that is left on base a after 60 s.
+func left(since int, v string, state events.ModuleState, foreign ...string) Finding {
+	return Finding{
+		Kind: ModuleLeft, Time: at(since), Length: ms(60_000 - since), Base: "a", Modules: version(v), State: state, Foreign: foreign,
+	}
+}
+
+func version(v string) []events.ModuleRef { return []events.ModuleRef{{Name: "biz", Version: v}} }
+
+func (f Finding) open() Finding               { f.Open = true; return f }
+func (f Finding) ended(allowed int) Finding   { f.ProcessEnded, f.Allowed = true, ms(allowed); return f }
+func (f Finding) allowed(length int) Finding  { f.Allowed = ms(length); return f }
+func (f Finding) replaced() Finding           { f.Replaced = true; return f }
+func (f Finding) failed(requests int) Finding { f.FailedRequests = requests; return f }
+func (f Finding) known(within int) Finding    { f.KnownWithin = ms(within); return f }
+func (f Finding) lost() Finding               { f.ResponseLost = true; return f }
+func (f Finding) late(delay int) Finding      { f.Delay = ms(delay); return f }
 
 // What happens on one base has nothing to do with when the events of another one
 // come, as long as each keeps its order.
@@ -139,194 +179,195 @@ func TestLateEvents(t *testing.T) {
 }
 
 var orderCases = map[string]checkCase{
-	"order: a lossless update": {check: Order, events: rolling, want: want{1, nil, nil, "1 handover", nil}},
+	"order: a lossless update": {events: rolling, want: Result{Compared: 1}},
 	"order: the new one first": {
-		check: Order, events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a")),
-		want: want{1, []string{"1.01s a p2: Pod p2 with biz:2 turned Ready on a before Pod p1 with version 1 had turned Not Ready"}, nil, "1 handover, 1 in the wrong order", nil},
+		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a")),
+		want:   Result{Compared: 1, Violations: findings{early(1010, 10)}},
 	},
 	"order: the new one first, but the old one is the only one": {
-		check: Order, events: script(up, vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a")),
-		want: want{1, nil, nil, "1 handover, 1 of the only Ready Pod of a module", nil},
+		events: script(up, vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a")),
+		want:   Result{Compared: 1, OnlyReady: 1},
 	},
 	"order: the only one when the controller decided": {
-		check: Order, events: script(up, vpod(1000, "p2", "2@a"), vpod(1009, "q1", "2@b", "ready"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a")),
-		want: want{1, nil, nil, "1 handover, 1 of the only Ready Pod of a module", nil},
+		events: script(up, vpod(1000, "p2", "2@a"), vpod(1009, "q1", "2@b", "ready"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a")),
+		want:   Result{Compared: 1, OnlyReady: 1},
 	},
 	"order: the only one when the controller decided, at a slow API": {
-		check: Order, events: script(up, vpod(1000, "p2", "2@a"), rule(1005, "delay", "fired"), vpod(1009, "q1", "2@b", "ready"), vpod(2000, "p2", "2@a", "ready"), vpod(2020, "p1", "1@a")),
-		want: want{1, nil, nil, "1 handover, 1 of the only Ready Pod of a module", nil},
+		events: script(up, vpod(1000, "p2", "2@a"), rule(1005, "delay", "fired"), vpod(1009, "q1", "2@b", "ready"), vpod(2000, "p2", "2@a", "ready"), vpod(2020, "p1", "1@a")),
+		want:   Result{Compared: 1, OnlyReady: 1},
 	},
 	"order: the other one was Ready before the API was slow": {
-		check: Order, events: script(up, vpod(50, "q1", "2@b", "ready"), rule(500, "delay", "fired"), vpod(1000, "p2", "2@a"), vpod(2000, "p2", "2@a", "ready"), vpod(2020, "p1", "1@a")),
-		want: want{1, []string{"2s a p2: Pod p2 with biz:2 turned Ready on a before Pod p1 with version 1 had turned Not Ready"}, nil, "1 handover, 1 in the wrong order", nil},
+		events: script(up, vpod(50, "q1", "2@b", "ready"), rule(500, "delay", "fired"), vpod(1000, "p2", "2@a"), vpod(2000, "p2", "2@a", "ready"), vpod(2020, "p1", "1@a")),
+		want:   Result{Compared: 1, Violations: findings{early(2000, 20)}},
 	},
 	"order: the other one has been Ready for seconds at a slow API": {
-		check: Order, events: script(up, rule(500, "holdWatch", "set"), vpod(1009, "q1", "2@b", "ready"), vpod(2000, "p2", "2@a"), vpod(7000, "p2", "2@a", "ready"), vpod(7020, "p1", "1@a")),
-		want: want{1, []string{"7s a p2: Pod p2 with biz:2 turned Ready on a before Pod p1 with version 1 had turned Not Ready"}, nil, "1 handover, 1 in the wrong order", nil},
+		events: script(up, rule(500, "holdWatch", "set"), vpod(1009, "q1", "2@b", "ready"), vpod(2000, "p2", "2@a"), vpod(7000, "p2", "2@a", "ready"), vpod(7020, "p1", "1@a")),
+		want:   Result{Compared: 1, Violations: findings{early(7000, 20)}},
 	},
 	"order: the other base hands over at the same time": {
-		check: Order, events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a"), vpod(1260, "q1", "1@b")),
-		want: want{1, nil, nil, "1 handover, 1 of the only Ready Pod of a module", nil},
+		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a"), vpod(1260, "q1", "1@b")),
+		want:   Result{Compared: 1, OnlyReady: 1},
 	},
 	"order: the other base hands over later": {
-		check: Order, events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a"), vpod(1261, "q1", "1@b")),
-		want: want{1, []string{"1.01s a p2: Pod p2 with biz:2 turned Ready on a before Pod p1 with version 1 had turned Not Ready"}, nil, "1 handover, 1 in the wrong order", nil},
+		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a"), vpod(1261, "q1", "1@b")),
+		want:   Result{Compared: 1, Violations: findings{early(1010, 10)}},
 	},
 	"order: the old one is being deleted": {
-		check: Order, events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1005, "p1", "1@a", "ready", "deleting"), vpod(1010, "p2", "2@a", "ready")),
-		want: want{1, nil, nil, "1 handover", nil},
+		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1005, "p1", "1@a", "ready", "deleting"), vpod(1010, "p2", "2@a", "ready")),
+		want:   Result{Compared: 1},
 	},
 	"order: one version on two Pods": {
-		check: Order, events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "1@a"), vpod(1010, "p2", "1@a", "ready")),
-		want: want{0, nil, nil, "0 handovers", nil},
+		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "1@a"), vpod(1010, "p2", "1@a", "ready")),
+		want:   Result{},
 	},
 	"order: the old one has never been Ready": {
-		check: Order, events: script(vpod(40, "p1", "1@a"), vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready")),
-		want: want{0, nil, nil, "0 handovers", nil},
+		events: script(vpod(40, "p1", "1@a"), vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready")),
+		want:   Result{},
 	},
 	"order: the old one belongs to a process that has ended": {
-		check: Order, events: script(onNode("n1", up), vpod(50, "q1", "1@b", "ready"), onNode("n2", list{vpod(1000, "p2", "2@a", "ready")})),
-		want: want{0, nil, nil, "0 handovers", nil},
+		events: script(onNode("n1", up), vpod(50, "q1", "1@b", "ready"), onNode("n2", list{vpod(1000, "p2", "2@a", "ready")})),
+		want:   Result{},
 	},
 	"order: the old one comes back": {
-		check: Order, events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(900, "p2", "2@a"), vpod(1000, "p2", "2@a", "ready"), vpod(1001, "p1", "1@a"), vpod(2000, "p1", "1@a", "ready")),
-		want: want{1, []string{"1s a p2: Pod p2 with biz:2 turned Ready on a before Pod p1 with version 1 had turned Not Ready"}, nil, "1 handover, 1 in the wrong order", nil},
+		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(900, "p2", "2@a"), vpod(1000, "p2", "2@a", "ready"), vpod(1001, "p1", "1@a"), vpod(2000, "p1", "1@a", "ready")),
+		want:   Result{Compared: 1, Violations: findings{early(1000, 1)}},
 	},
 }
 
 var installedCases = map[string]checkCase{
-	"installed: an update": {check: InstalledOnce, events: rolling, want: want{3, nil, nil, "3 installations, none twice", nil}},
+	"installed: an update": {events: rolling, want: Result{Compared: 3}},
 	"installed: a second command": {
-		check: InstalledOnce, events: script(up, command(1000, "1@a", "installBiz", "Arklet.RepeatBiz", time.Millisecond)),
-		want: want{1, []string{"999ms a: biz:1 was installed again after 979ms, and answered: Arklet.RepeatBiz"}, nil, "1 installation, 1 repeated", nil},
+		events: script(up, command(1000, "1@a", "installBiz", "Arklet.RepeatBiz", time.Millisecond)),
+		want:   Result{Compared: 1, Violations: findings{again(InstalledAgain, 999, 979, "Arklet.RepeatBiz")}},
 	},
 	"installed: the command's clock is a little ahead": {
-		check: InstalledOnce, events: script(biz(20, "1@a", "RESOLVED"), biz(30, "1@a", "ACTIVATED"), command(31, "1@a", "installBiz", "", 10*time.Millisecond)),
-		want: want{1, nil, nil, "1 installation, none twice", nil},
+		events: script(biz(20, "1@a", "RESOLVED"), biz(30, "1@a", "ACTIVATED"), command(31, "1@a", "installBiz", "", 10*time.Millisecond)),
+		want:   Result{Compared: 1},
 	},
 	"installed: a second command that succeeds": {
-		check: InstalledOnce, events: script(up, command(1000, "1@a", "installBiz", "", time.Millisecond)),
-		want: want{1, []string{"999ms a: biz:1 was installed again after 979ms, and answered: success"}, nil, "1 installation, 1 repeated", nil},
+		events: script(up, command(1000, "1@a", "installBiz", "", time.Millisecond)),
+		want:   Result{Compared: 1, Violations: findings{again(InstalledAgain, 999, 979, "")}},
 	},
 	"installed: after an uninstall": {
-		check: InstalledOnce, events: script(up, removed(500, "1@a"), installed(1000, "1@a")),
-		want: want{2, nil, nil, "2 installations, none twice", nil},
+		events: script(up, removed(500, "1@a"), installed(1000, "1@a")),
+		want:   Result{Compared: 2},
 	},
 	"installed: after a failure": {
-		check: InstalledOnce, events: script(biz(20, "1@a", "RESOLVED"), biz(30, "1@a", "BROKEN"), command(31, "1@a", "installBiz", "x", 15*time.Millisecond),
+		events: script(biz(20, "1@a", "RESOLVED"), biz(30, "1@a", "BROKEN"), command(31, "1@a", "installBiz", "x", 15*time.Millisecond),
 			command(60, "1@a", "installBiz", "x", time.Millisecond), biz(70, "1@a", "STOPPED"), installed(100, "1@a")),
-		want: want{2, nil, nil, "2 installations, none twice", nil},
+		want: Result{Compared: 2},
 	},
 	"installed: after a restart": {
-		check: InstalledOnce, events: script(up, host(500, "a", "down"), host(1000, "a", "up"), installed(1100, "1@a")),
-		want: want{2, nil, nil, "2 installations, none twice", nil},
+		events: script(up, host(500, "a", "down"), host(1000, "a", "up"), installed(1100, "1@a")),
+		want:   Result{Compared: 2},
 	},
 	"installed: resolved twice": {
-		check: InstalledOnce, events: script(up, biz(1000, "1@a", "RESOLVED")),
-		want: want{2, []string{"1s a: biz:1 was resolved again after 980ms"}, nil, "2 installations, 1 repeated", nil},
+		events: script(up, biz(1000, "1@a", "RESOLVED")),
+		want:   Result{Compared: 2, Violations: findings{again(ResolvedAgain, 1000, 980, "")}},
 	},
 	"installed: the broker went in between": {
-		check: InstalledOnce, events: script(up, component(500, "broker", "exited"),
+		events: script(up, component(500, "broker", "exited"),
 			command(1000, "1@a", "installBiz", "Arklet.RepeatBiz", time.Millisecond)),
-		want: want{1, nil, []string{"999ms a: biz:1 was installed again after 979ms, and answered: Arklet.RepeatBiz (the first answer may have been lost)"},
-			"1 installation, none twice; 1 more repeated after a disturbance", nil},
+		want: excused(again(InstalledAgain, 999, 979, "Arklet.RepeatBiz").lost()),
 	},
 	"installed: the broker was away long before": {
-		check: InstalledOnce, events: script(up, component(500, "broker", "exited"), component(600, "broker", "running"),
+		events: script(up, component(500, "broker", "exited"), component(600, "broker", "running"),
 			command(20_602, "1@a", "installBiz", "", time.Millisecond)),
-		want: want{1, []string{"20.601s a: biz:1 was installed again after 20.581s, and answered: success"}, nil, "1 installation, 1 repeated", nil},
+		want: violated(again(InstalledAgain, 20_601, 20_581, "")),
 	},
 	"installed: who was away later had the answer": {
-		check: InstalledOnce, events: script(up, component(2000, "module-controller", "exited"), component(2500, "module-controller", "running"),
+		events: script(up, component(2000, "module-controller", "exited"), component(2500, "module-controller", "running"),
 			command(3000, "1@a", "installBiz", "Arklet.RepeatBiz", time.Millisecond)),
-		want: want{1, []string{"2.999s a: biz:1 was installed again after 2.979s, and answered: Arklet.RepeatBiz"}, nil, "1 installation, 1 repeated", nil},
+		want: violated(again(InstalledAgain, 2999, 2979, "Arklet.RepeatBiz")),
 	},
 	"installed: who was away before there was an answer had none": {
-		check: InstalledOnce, events: script(biz(20, "1@a", "RESOLVED"), biz(30, "1@a", "ACTIVATED"), component(2000, "module-controller", "exited"), component(2500, "module-controller", "running"),
+		events: script(biz(20, "1@a", "RESOLVED"), biz(30, "1@a", "ACTIVATED"), component(2000, "module-controller", "exited"), component(2500, "module-controller", "running"),
 			command(3000, "1@a", "installBiz", "Arklet.RepeatBiz", time.Millisecond)),
-		want: want{1, nil, []string{"2.999s a: biz:1 was installed again after 2.979s, and answered: Arklet.RepeatBiz (the first answer may have been lost)"},
-			"1 installation, none twice; 1 more repeated after a disturbance", nil},
+		want: excused(again(InstalledAgain, 2999, 2979, "Arklet.RepeatBiz").lost()),
 	},
 	"installed: a fault struck a moment before": {
-		check: InstalledOnce, events: script(up, fires(500, "a", "corrupt"), command(18_001, "1@a", "installBiz", "", time.Millisecond)),
-		want: want{1, nil, []string{"18s a: biz:1 was installed again after 17.98s, and answered: success (the first answer may have been lost)"},
-			"1 installation, none twice; 1 more repeated after a disturbance", nil},
+		events: script(up, fires(500, "a", "corrupt"), command(18_001, "1@a", "installBiz", "", time.Millisecond)),
+		want:   Result{Compared: 1, Excused: findings{again(InstalledAgain, 18_000, 17_980, "").lost()}},
 	},
 	"installed: a fault struck long before": {
-		check: InstalledOnce, events: script(up, fires(500, "a", "corrupt"), command(18_002, "1@a", "installBiz", "", time.Millisecond)),
-		want: want{1, []string{"18.001s a: biz:1 was installed again after 17.981s, and answered: success"}, nil, "1 installation, 1 repeated", nil},
+		events: script(up, fires(500, "a", "corrupt"), command(18_002, "1@a", "installBiz", "", time.Millisecond)),
+		want:   Result{Compared: 1, Violations: findings{again(InstalledAgain, 18_001, 17_981, "")}},
 	},
 	"installed: a fault lasts": {
-		check: InstalledOnce, events: script(up, events.Event{Time: at(500), Fault: &events.FaultEvent{Target: "base", Base: "a", ID: "f", Kind: "disconnect", Change: "set"}},
+		events: script(up, events.Event{Time: at(500), Fault: &events.FaultEvent{Target: "base", Base: "a", ID: "f", Kind: "disconnect", Change: "set"}},
 			command(50_000, "1@a", "installBiz", "", time.Millisecond)),
-		want: want{1, nil, []string{"49.999s a: biz:1 was installed again after 49.979s, and answered: success (the first answer may have been lost)"},
-			"1 installation, none twice; 1 more repeated after a disturbance", nil},
+		want: excused(again(InstalledAgain, 49_999, 49_979, "").lost()),
 	},
 	"installed: a fault that is set and strikes nobody is no excuse": {
-		check: InstalledOnce, events: script(up, events.Event{Time: at(500), Fault: &events.FaultEvent{Target: "base", Base: "a", ID: "f", Kind: "corrupt", Change: "set"}},
+		events: script(up, events.Event{Time: at(500), Fault: &events.FaultEvent{Target: "base", Base: "a", ID: "f", Kind: "corrupt", Change: "set"}},
 			command(1000, "1@a", "installBiz", "", time.Millisecond)),
-		want: want{1, []string{"999ms a: biz:1 was installed again after 979ms, and answered: success"}, nil, "1 installation, 1 repeated", nil},
+		want: violated(again(InstalledAgain, 999, 979, "")),
 	},
 	"installed: the end of a fault is no excuse": {
-		check: InstalledOnce, events: script(up, events.Event{Time: at(500), Fault: &events.FaultEvent{Target: "base", Base: "a", ID: "f", Change: "cleared"}},
+		events: script(up, events.Event{Time: at(500), Fault: &events.FaultEvent{Target: "base", Base: "a", ID: "f", Change: "cleared"}},
 			command(1000, "1@a", "installBiz", "", time.Millisecond)),
-		want: want{1, []string{"999ms a: biz:1 was installed again after 979ms, and answered: success"}, nil, "1 installation, 1 repeated", nil},
+		want: violated(again(InstalledAgain, 999, 979, "")),
 	},
 	"installed: a fault of another base is no excuse": {
-		check: InstalledOnce, events: script(up, events.Event{Time: at(500), Fault: &events.FaultEvent{Target: "base", Base: "b", ID: "f", Change: "fired"}},
+		events: script(up, events.Event{Time: at(500), Fault: &events.FaultEvent{Target: "base", Base: "b", ID: "f", Change: "fired"}},
 			command(1000, "1@a", "installBiz", "", time.Millisecond)),
-		want: want{1, []string{"999ms a: biz:1 was installed again after 979ms, and answered: success"}, nil, "1 installation, 1 repeated", nil},
+		want: violated(again(InstalledAgain, 999, 979, "")),
 	},
 }
 
 var leftCases = map[string]checkCase{
-	"left: an update": {check: NothingLeft, events: rolling, want: want{2, nil, nil, "2 bases, nothing left", nil}},
+	"left: an update": {events: rolling, want: Result{Compared: 2}},
 	"left: the old version": {
-		check: NothingLeft, events: rolling[:len(rolling)-2],
-		want: want{2, nil, nil, "2 bases, nothing left", nil}, // its Pod is still being deleted
+		events: rolling[:len(rolling)-2],
+		want:   Result{Compared: 2}, // its Pod is still being deleted
 	},
 	"left: the old version without its Pod": {
-		check: NothingLeft, events: append(slices.Clone(rolling[:len(rolling)-2]), rolling[len(rolling)-1]),
-		want: want{2, []string{"20ms a: biz:1 is left on a, DEACTIVATED, and no Pod of the run on that base requests it"}, nil, "2 bases, 1 module left", nil},
+		events: append(slices.Clone(rolling[:len(rolling)-2]), rolling[len(rolling)-1]),
+		want:   Result{Compared: 2, Violations: findings{left(20, "1", events.ModuleDeactivated)}},
 	},
 	"left: a module that a Pod of another namespace wants": {
-		check: NothingLeft, events: append(slices.Clone(rolling[:len(rolling)-2]), rolling[len(rolling)-1]),
+		events: append(slices.Clone(rolling[:len(rolling)-2]), rolling[len(rolling)-1]),
 		o: Options{Foreign: []events.PodStatus{
 			{Base: "a", PodState: events.PodState{Name: "default/stock-1", Modules: []events.ModuleRef{{Name: "biz", Version: "1"}}}},
 			{Base: "a", PodState: events.PodState{Name: "default/stock-2", Modules: []events.ModuleRef{{Name: "biz", Version: "2"}}}},
 			{Base: "b", PodState: events.PodState{Name: "default/stock-3", Modules: []events.ModuleRef{{Name: "biz", Version: "1"}}}},
 		}},
-		want: want{2, []string{"20ms a: biz:1 is left on a, DEACTIVATED, and no Pod of the run on that base requests it; Pod default/stock-1, which is not part of the run, requests it"},
-			nil, "2 bases, 1 module left", nil},
+		want: Result{Compared: 2, Violations: findings{left(20, "1", events.ModuleDeactivated, "default/stock-1")}},
 	},
 	"left: the base's own module": {
-		check: NothingLeft, events: script(host(0, "a", "up"), installed(5, "9@a"), host(20, "a", "ready")),
-		want: want{1, nil, nil, "1 base, nothing left", nil},
+		events: script(host(0, "a", "up"), installed(5, "9@a"), host(20, "a", "ready")),
+		want:   Result{Compared: 1},
 	},
 	"left: a module from before the run": {
-		check: NothingLeft, events: script(host(0, "a", "up"), host(0, "a", "ready"), biz(0, "9@a", "ACTIVATED"), events.Event{Time: at(1), Synced: true}, installed(5, "8@a")),
-		want: want{1, []string{"5ms a: biz:8 is left on a, ACTIVATED, and no Pod of the run on that base requests it"}, nil, "1 base, 1 module left", nil},
+		events: script(host(0, "a", "up"), host(0, "a", "ready"), biz(0, "9@a", "ACTIVATED"), events.Event{Time: at(1), Synced: true}, installed(5, "8@a")),
+		want:   Result{Compared: 1, Violations: findings{left(5, "8", events.ModuleActivated)}},
 	},
 	"left: a Pod answers for its module while that may still go": {
-		check: NothingLeft, o: Options{UninstallWithin: 30 * time.Second}, events: script(up, vpod(10_500, "p1", "1@a", "deleting"), vpod(11_000, "p1", "1@a", "deleting")),
-		want: want{1, nil, nil, "1 base, nothing left", nil},
+		o: Options{UninstallWithin: 30 * time.Second}, events: script(up, vpod(10_500, "p1", "1@a", "deleting"), vpod(11_000, "p1", "1@a", "deleting")),
+		want: Result{Compared: 1},
 	},
 	"left: a Pod that never goes answers for nothing": {
-		check: NothingLeft, o: Options{UninstallWithin: 30 * time.Second}, events: script(up, vpod(10_499, "p1", "1@a", "deleting"), vpod(50_000, "p1", "1@a", "deleting")),
-		want: want{1, []string{"20ms a: biz:1 is left on a, ACTIVATED, and no Pod of the run on that base requests it"}, nil, "1 base, 1 module left", nil},
+		o: Options{UninstallWithin: 30 * time.Second}, events: script(up, vpod(10_499, "p1", "1@a", "deleting"), vpod(50_000, "p1", "1@a", "deleting")),
+		want: violated(left(20, "1", events.ModuleActivated)),
 	},
-	"left: a base that is gone": {check: NothingLeft, events: script(up, host(50, "a", "down"), vpod(60, "p1", "1@a", "gone")), want: want{0, nil, nil, "0 bases, nothing left", nil}},
+	"left: a base that is gone": {events: script(up, host(50, "a", "down"), vpod(60, "p1", "1@a", "gone")), want: Result{}},
 }
 
 var writesCases = map[string]checkCase{
-	"writes: reported": {check: MaxPodWrites, events: writes(5, 2), want: want{2, nil, nil, "2 Pods, written at most 5 times each, 3.5 on average", nil}},
+	"writes: reported": {events: writes(5, 2), want: Result{Compared: 2, Writes: 7, Highest: 5}},
 	"writes: too many": {
-		check: MaxPodWrites, o: Options{MaxPodWrites: &three}, events: writes(5, 3),
-		want: want{2, []string{"0s a p0: Pod p0 was written 5 times; at most 3 were allowed"}, nil, "2 Pods, written at most 5 times each, 4.0 on average", nil},
+		o: Options{MaxPodWrites: &three}, events: writes(5, 3),
+		want: Result{
+			Compared: 2, Writes: 8, Highest: 5,
+			Violations: findings{{Kind: TooManyWrites, Time: zero, Pod: "p0", Base: "a", Count: 5, Limit: 3}},
+		},
 	},
-	"commands: reported": {check: MaxCommands, events: script(tries(4, "1@a"), tries(2, "2@a"), asked(10, "a")), want: want{2, nil, nil, "2 commands, each at most 4 times", nil}},
+	"commands: reported": {events: script(tries(4, "1@a"), tries(2, "2@a"), asked(10, "a")), want: Result{Compared: 2, Highest: 4}},
 	"commands: too many": {
-		check: MaxCommands, o: Options{MaxCommands: &three}, events: script(tries(3, "1@a"), tries(4, "1@b")),
-		want: want{2, []string{"0s b: installBiz of biz:1 came 4 times; at most 3 were allowed"}, nil, "2 commands, each at most 4 times", nil},
+		o: Options{MaxCommands: &three}, events: script(tries(3, "1@a"), tries(4, "1@b")),
+		want: Result{
+			Compared: 2, Highest: 4,
+			Violations: findings{{Kind: TooManyCommands, Time: zero, Base: "b", Modules: version("1"), Command: "installBiz", Count: 4, Limit: 3}},
+		},
 	},
 }

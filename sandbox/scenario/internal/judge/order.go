@@ -1,11 +1,9 @@
 package judge
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/events"
-	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
 // orderCheck looks at each handover: a Pod with a newer version of a module turns Ready on a base
@@ -18,12 +16,11 @@ type orderCheck struct {
 	wasReady map[string]bool // by UID
 	found    []*disorder
 	compared int
-	exempt   int
 }
 
 // disorder is a violation, unless elsewhere is empty.
 type disorder struct {
-	Violation
+	Finding
 	old string // UID of the older Pod
 	// ended reports whether the older Pod no longer serves.
 	ended bool
@@ -68,10 +65,9 @@ func (c *orderCheck) turnedReady(w *world, p *events.PodStatus, m events.ModuleR
 		if !old.Serves() {
 			continue
 		}
-		c.found = append(c.found, &disorder{old: old.UID, elsewhere: w.servingBeside(p.Base, m.Name, w.knownAt(now)), Violation: Violation{
-			Time: now, Base: p.Base, Pod: p.Name,
-			Message: fmt.Sprintf("Pod %s with %s:%s turned Ready on %s before Pod %s with version %s had turned Not Ready",
-				p.Name, m.Name, m.Version, p.Base, old.Name, old.Version(m.Name)),
+		c.found = append(c.found, &disorder{old: old.UID, elsewhere: w.servingBeside(p.Base, m.Name, w.knownAt(now)), Finding: Finding{
+			Kind: ReadyBeforeOld, Time: now, Base: p.Base, Pod: p.Name, Modules: []events.ModuleRef{m},
+			OldPod: old.Name, OldVersion: old.Version(m.Name),
 		}})
 	}
 }
@@ -97,20 +93,13 @@ func (c *orderCheck) result(end time.Time) Result {
 	for _, v := range c.found {
 		switch {
 		case len(v.elsewhere) == 0:
-			c.exempt++
+			r.OnlyReady++
 			continue
 		case !v.ended:
 			v.Length = end.Sub(v.Time)
 		}
-		r.Violations = append(r.Violations, v.Violation)
+		r.Violations = append(r.Violations, v.Finding)
 	}
 	r.Violations = sorted(r.Violations)
-	r.Summary = plain.Count(c.compared, "handover")
-	if c.exempt > 0 {
-		r.Summary += fmt.Sprintf(", %d of the only Ready Pod of a module", c.exempt)
-	}
-	if n := len(r.Violations); n > 0 {
-		r.Summary += fmt.Sprintf(", %d in the wrong order", n)
-	}
 	return r
 }

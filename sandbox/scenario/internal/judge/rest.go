@@ -1,13 +1,11 @@
 package judge
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/sandbox/events"
-	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
 // nothingLeft looks, at the end, for modules on running bases that no Pod on the base wants; see
@@ -25,41 +23,33 @@ func nothingLeft(w *world, end time.Time, o *Options) Result {
 		began, ending := w.ending[p.PodKey()]
 		return ending && end.Sub(began) > o.of(api.Drain)+o.UninstallWithin+o.listed()
 	}) {
-		message := fmt.Sprintf("%s:%s is left on %s, %s, and no Pod of the run on that base requests it", m.Name, m.Version, m.Base, m.State)
+		f := Finding{
+			Kind: ModuleLeft, Time: m.Since, Length: end.Sub(m.Since), Base: m.Base, Modules: []events.ModuleRef{m.ModuleRef}, State: m.State,
+		}
 		for _, p := range o.Foreign {
 			if p.Base == m.Base && slices.Contains(p.Modules, m.ModuleRef) {
-				message += fmt.Sprintf("; Pod %s, which is not part of the run, requests it", p.Name)
+				f.Foreign = append(f.Foreign, p.Name)
 			}
 		}
-		r.Violations = append(r.Violations, Violation{
-			Time: m.Since, Length: end.Sub(m.Since), Base: m.Base, Message: message,
-		})
+		r.Violations = append(r.Violations, f)
 	}
 	r.Violations = sorted(r.Violations)
-	r.Summary = plain.Count(r.Compared, "base") + ", nothing left"
-	if n := len(r.Violations); n > 0 {
-		r.Summary = plain.Count(r.Compared, "base") + ", " + plain.Count(n, "module") + " left"
-	}
 	return r
 }
 
 // podWrites says how often Pods have been written, from creation to removal.
 func podWrites(w *world, most *int) Result {
 	r := Result{Name: MaxPodWrites, Compared: len(w.ever)}
-	highest, total := 0, 0
 	for _, p := range w.ever {
-		total += p.Writes
-		highest = max(highest, p.Writes)
+		r.Writes += p.Writes
+		r.Highest = max(r.Highest, p.Writes)
 		if most != nil && p.Writes > *most {
-			r.Violations = append(r.Violations, Violation{
-				Time: p.Created, Base: p.Base, Pod: p.Name,
-				Message: fmt.Sprintf("Pod %s was written %d times; at most %d were allowed", p.Name, p.Writes, *most),
+			r.Violations = append(r.Violations, Finding{
+				Kind: TooManyWrites, Time: p.Created, Base: p.Base, Pod: p.Name, Count: p.Writes, Limit: *most,
 			})
 		}
 	}
 	r.Violations = sorted(r.Violations)
-	mean := float64(total) / float64(max(1, len(w.ever)))
-	r.Summary = fmt.Sprintf("%s, written at most %s each, %.1f on average", plain.Count(len(w.ever), "Pod"), plain.Count(highest, "time"), mean)
 	return r
 }
 
@@ -94,17 +84,15 @@ func (c *commandCheck) note(e change) {
 
 func (c *commandCheck) result(most *int) Result {
 	r := Result{Name: MaxCommands, Compared: len(c.times)}
-	highest := 0
 	for cmd, got := range c.times {
-		highest = max(highest, got.times)
+		r.Highest = max(r.Highest, got.times)
 		if most != nil && got.times > *most {
-			r.Violations = append(r.Violations, Violation{
-				Time: got.first, Base: cmd.base,
-				Message: fmt.Sprintf("%s of %s:%s came %d times; at most %d were allowed", cmd.name, cmd.Name, cmd.Version, got.times, *most),
+			r.Violations = append(r.Violations, Finding{
+				Kind: TooManyCommands, Time: got.first, Base: cmd.base, Modules: []events.ModuleRef{cmd.ModuleRef},
+				Command: cmd.name, Count: got.times, Limit: *most,
 			})
 		}
 	}
 	r.Violations = sorted(r.Violations)
-	r.Summary = fmt.Sprintf("%s, each at most %s", plain.Count(len(c.times), "command"), plain.Count(highest, "time"))
 	return r
 }

@@ -42,8 +42,7 @@ type mismatch struct {
 	claim
 	from, to time.Time
 	vanished time.Time // when modules disappeared while the process ran; zero if they did not
-	missing  string
-	modules  []string // names of those that are missing
+	missing  []events.ModuleRef
 	// bare is when no version at all served, overtaken when one did that only Pods had wanted which do
 	// not stay.
 	bare, overtaken spans
@@ -145,8 +144,8 @@ func (c *truthCheck) compare(w *world, e change, base string, concerned func(cla
 			c.compared++
 		}
 		b, ended := w.Bases.Get(k.base), w.ended(k.base)
-		missing, names := missing(b, p)
-		if missing == "" {
+		missing := missing(b, p)
+		if len(missing) == 0 {
 			c.close(k, now)
 			continue
 		}
@@ -157,7 +156,7 @@ func (c *truthCheck) compare(w *world, e change, base string, concerned func(cla
 			l, own = nil, nil
 		}
 		if l == nil {
-			l = &mismatch{claim: k, from: now, missing: missing, modules: names}
+			l = &mismatch{claim: k, from: now, missing: missing}
 			if own != nil {
 				l.vanished = own.vanished
 			} else if !ended && e.Module != nil {
@@ -196,16 +195,15 @@ func (w *world) claims(base string, concerned func(claim) bool) map[claim]*event
 	return out
 }
 
-// missing returns the modules of the Pod that are not active on the base, as a text with versions, and as names.
-func missing(b *events.BaseStatus, p *events.PodStatus) (text string, names []string) {
-	var out []string
+// missing returns the modules of the Pod that are not active on the base, by name.
+func missing(b *events.BaseStatus, p *events.PodStatus) (out []events.ModuleRef) {
 	for _, m := range p.Modules {
 		if !b.Active(m.Name, m.Version) {
-			out, names = append(out, m.String()), append(names, m.Name)
+			out = append(out, m)
 		}
 	}
-	slices.Sort(out)
-	return strings.Join(out, " and "), names
+	slices.SortFunc(out, func(a, b events.ModuleRef) int { return strings.Compare(a.String(), b.String()) })
+	return out
 }
 
 // overtaken reports whether each inactive module of the Pod has another active version that Pods on the base have requested,

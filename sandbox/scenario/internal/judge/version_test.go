@@ -26,20 +26,22 @@ func referring(ms int, version string, ready corev1.ConditionStatus) events.Even
 // as the annotation has changed.
 func TestVersionByReference(t *testing.T) {
 	up := script(host(0, "a", "up"), host(1, "a", "ready"), referring(10, "1", corev1.ConditionFalse), installed(20, "1@a"), referring(40, "1", corev1.ConditionTrue))
+	second := ready(1000, 59_000).replaced()
+	second.Modules = version("2")
 	for name, c := range map[string]struct {
 		check  string
 		events list
-		want   []string
+		want   []Finding
 	}{
 		"truth: its version serves":          {Truth, up, nil},
-		"truth: another version serves":      {Truth, script(up, switched(1000, "a")), []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 59s, where another version serves"}},
-		"truth: the annotation has changed":  {Truth, script(up, referring(1000, "2", corev1.ConditionTrue)), []string{"1s a p1: Pod p1 is Ready, and a has no active biz:2 for 59s, where another version serves"}},
+		"truth: another version serves":      {Truth, script(up, switched(1000, "a")), findings{ready(1000, 59_000).replaced()}},
+		"truth: the annotation has changed":  {Truth, script(up, referring(1000, "2", corev1.ConditionTrue)), findings{second}},
 		"left: nothing":                      {NothingLeft, up, nil},
-		"left: the version before":           {NothingLeft, script(up, referring(1000, "2", corev1.ConditionFalse), swap(1010, "a")), []string{"20ms a: biz:1 is left on a, DEACTIVATED, and no Pod of the run on that base requests it"}},
+		"left: the version before":           {NothingLeft, script(up, referring(1000, "2", corev1.ConditionFalse), swap(1010, "a")), findings{left(20, "1", events.ModuleDeactivated)}},
 		"left: the annotation names nothing": {NothingLeft, script(up, referring(1000, "", corev1.ConditionFalse)), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, told(judged(c.check, Options{}, c.events).Violations)); diff != "" {
+			if diff := cmp.Diff(c.want, judged(c.check, Options{}, c.events).Violations); diff != "" {
 				t.Errorf("violations (-want +got):\n%s", diff)
 			}
 		})

@@ -1,14 +1,11 @@
 package judge
 
 import (
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/api"
-	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
 // taking is the longest time between the removal of the earlier version by an install and its response.
@@ -27,8 +24,8 @@ func (c *truthCheck) knownAt(l *mismatch, o *Options) time.Time {
 		return l.from
 	}
 	known := l.vanished.Add(o.listed())
-	for _, module := range l.modules {
-		for _, x := range c.told[track{l.base, module}] {
+	for _, module := range l.missing {
+		for _, x := range c.told[track{l.base, module.Name}] {
 			if x.from.After(l.vanished) || x.to.Before(l.vanished) {
 				continue
 			}
@@ -81,8 +78,8 @@ func (c *truthCheck) podUntil(l *mismatch) time.Time {
 
 // lostIn returns the requests for the missing modules that failed on the base within a time.
 func (c *truthCheck) lostIn(l *mismatch, from, to time.Time) (lost []span) {
-	for _, module := range l.modules {
-		for _, q := range c.lost[track{l.base, module}] {
+	for _, module := range l.missing {
+		for _, q := range c.lost[track{l.base, module.Name}] {
 			if !q.from.After(to) && !q.to.Before(from) && !to.Before(from) {
 				lost = append(lost, q)
 			}
@@ -93,7 +90,7 @@ func (c *truthCheck) lostIn(l *mismatch, from, to time.Time) (lost []span) {
 
 // find returns the mismatches until end. Those that are not violations are excused.
 func (c *truthCheck) find(w *world, end time.Time, o *Options) Result {
-	r := Result{Name: Truth, Compared: c.compared}
+	r := Result{Name: Truth, Compared: c.compared, Published: slices.Sorted(maps.Keys(w.published))}
 	mismatches := slices.Clone(c.mismatches)
 	for _, l := range c.open {
 		last := *l
@@ -107,7 +104,7 @@ func (c *truthCheck) find(w *world, end time.Time, o *Options) Result {
 			continue // told in one moment
 		}
 		known := c.knownAt(l, o)
-		if v := c.violation(w, l, known); l.long(w, known, o) || c.harmful(w, l, known) {
+		if v := c.finding(w, l, known); l.long(w, known, o) || c.harmful(w, l, known) {
 			r.Violations = append(r.Violations, v)
 		} else {
 			r.Excused = append(r.Excused, v)
@@ -117,41 +114,16 @@ func (c *truthCheck) find(w *world, end time.Time, o *Options) Result {
 	return r
 }
 
-func (c *truthCheck) summarize(r *Result, w *world) {
-	mismatched := slices.Concat(r.Violations, r.Doubtful, r.Excused)
-	r.Summary = plain.Count(c.compared, "time") + " something became Ready"
-	if len(mismatched) == 0 {
-		r.Summary += ", always with its module"
-	} else {
-		r.Summary += fmt.Sprintf("; Ready without its module %s, the longest %v (allowed: %v once the controller can know, %v beside another version)",
-			plain.Count(len(mismatched), "time"), brief(longest(mismatched)), brief(truthWithin), brief(switchWithin))
+func (c *truthCheck) finding(w *world, l *mismatch, known time.Time) Finding {
+	f := Finding{
+		Kind: PodWithoutModule, Time: l.from, Length: l.to.Sub(l.from), Base: l.base, Pod: l.pod, Service: l.service, Modules: l.missing,
+		Replaced:       l.bare.within(l.from, l.to) == 0,
+		FailedRequests: len(c.lostIn(l, l.from, l.to)),
+		KnownWithin:    known.Sub(l.from),
 	}
-	if services := slices.Sorted(maps.Keys(w.published)); len(services) > 0 {
-		r.Summary += "; endpoints of Pods that are not Ready are ignored, because publishNotReadyAddresses is set in Service " + strings.Join(services, ", ")
-	}
-}
-
-func (c *truthCheck) violation(w *world, l *mismatch, known time.Time) Violation {
-	length := l.to.Sub(l.from)
-	what := "Pod " + l.pod + " is Ready"
 	if l.service != "" {
-		what = "the endpoint of Pod " + l.pod + " in Service " + l.service + " is ready"
+		f.Kind = EndpointWithoutModule
 	}
-	v := Violation{
-		Time: l.from, Length: length, Base: l.base, Pod: l.pod,
-		Message: fmt.Sprintf("%s, and %s has no active %s for %v", what, l.base, l.missing, brief(length)),
-	}
-	if l.bare.within(l.from, l.to) == 0 {
-		v.Message += ", where another version serves"
-	}
-	if lost := len(c.lostIn(l, l.from, l.to)); lost > 0 {
-		v.Message += fmt.Sprintf(", in which %s failed", plain.Count(lost, "request"))
-	}
-	if late := known.Sub(l.from); late > 0 {
-		v.Message += fmt.Sprintf(" (the controller could know within %v)", brief(late))
-	}
-	if counted := w.outages.countable(l.base, l.from, l.to, hides); counted < length {
-		v.Message += fmt.Sprintf(", %v of it during an outage", brief(length-counted))
-	}
-	return v
+	f.Allowed = f.Length - w.outages.countable(l.base, l.from, l.to, hides)
+	return f
 }

@@ -8,42 +8,113 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Progress is how far something is.
+// Reason is why an object is done or not.
+type Reason string
+
+// The reasons.
+const (
+	Complete         Reason = "Complete"
+	NotFound         Reason = "NotFound"         // Detail describes the object
+	NotObserved      Reason = "NotObserved"      // the controller has not observed the generation Want
+	NotUpdated       Reason = "NotUpdated"       // Have of Want Pods have the new version
+	OldPods          Reason = "OldPods"          // Have old Pods exist
+	NotAvailable     Reason = "NotAvailable"     // Have of Want new Pods are available
+	PodsNotReady     Reason = "PodsNotReady"     // Have of Want Pods are Ready
+	NoReplicas       Reason = "NoReplicas"       // the object requests no Pods
+	NoNode           Reason = "NoNode"           // no Node fits a DaemonSet
+	DeadlineExceeded Reason = "DeadlineExceeded" // Detail is the message of the condition
+	OnDelete         Reason = "OnDelete"         // the update strategy has no rollout
+	NoRollout        Reason = "NoRollout"        // the kind has no rollout
+	NotReady         Reason = "NotReady"         // Detail is the condition Ready
+	NoCondition      Reason = "NoCondition"      // there is no condition Ready
+	Unreadable       Reason = "Unreadable"       // Detail is what cannot be read, with the error
+)
+
+// Progress is how far an object is.
 type Progress struct {
-	// Done tells that it is complete, Failed that it will never be.
+	// Done reports whether it is complete, Failed whether it will never be.
 	Done, Failed bool
-	// Message says what is missing.
-	Message string
+	Reason       Reason
+	// Kind and Name are those of the object. They are empty if there is none.
+	Kind, Name string
+	// Have and Want are numbers of Pods.
+	Have, Want int64
+	Detail     string
 }
 
-func pending(format string, args ...any) Progress {
-	return Progress{Message: fmt.Sprintf(format, args...)}
+// String describes what is missing, in a sentence.
+func (p Progress) String() string {
+	switch p.Reason {
+	case NotFound:
+		return "there is no " + p.Detail
+	case NotObserved:
+		return fmt.Sprintf("the %s controller has not seen generation %d yet", p.Kind, p.Want)
+	case NotUpdated:
+		return fmt.Sprintf("%d of %d Pods are of the new version", p.Have, p.Want)
+	case OldPods:
+		return fmt.Sprintf("%d old Pods are still there", p.Have)
+	case NotAvailable:
+		return fmt.Sprintf("%d of %d new Pods are available", p.Have, p.Want)
+	case PodsNotReady:
+		return fmt.Sprintf("%d of %d Pods are Ready", p.Have, p.Want)
+	case NoReplicas:
+		return fmt.Sprintf("the %s wants no Pods: wait for them to be gone instead", p.Kind)
+	case NoNode:
+		return fmt.Sprintf("the %s wants no Pods: no Node fits it", p.Kind)
+	case DeadlineExceeded:
+		return fmt.Sprintf("the %s has passed its progressDeadlineSeconds: %s", p.Kind, p.Detail)
+	case OnDelete:
+		return fmt.Sprintf("the update strategy of the %s is OnDelete: there is no rollout to wait for", p.Kind)
+	case NoRollout:
+		return fmt.Sprintf("a %s has no rollout: name a Deployment, DaemonSet or StatefulSet", p.Kind)
+	case NotReady:
+		return fmt.Sprintf("%s %s is not Ready %s", p.Kind, p.Name, p.Detail)
+	case NoCondition:
+		return fmt.Sprintf("%s %s has no condition Ready", p.Kind, p.Name)
+	case Unreadable:
+		return "cannot read " + p.Detail
+	case Complete:
+		switch p.Kind {
+		case "Deployment", "DaemonSet":
+			return fmt.Sprintf("%d Pods are of the new version and available", p.Want)
+		case "StatefulSet":
+			return fmt.Sprintf("%d Pods are Ready, %d of the new version", p.Have, p.Want)
+		}
+		return "Ready"
+	}
+	return string(p.Reason)
 }
 
-func failed(format string, args ...any) Progress {
-	return Progress{Failed: true, Message: fmt.Sprintf(format, args...)}
+func pending[N int32 | int64](reason Reason, have, want N) Progress {
+	return Progress{Reason: reason, Have: int64(have), Want: int64(want)}
 }
 
 // Rollout says how far the rollout of a Deployment, DaemonSet or StatefulSet is, by the rules of
 // kubectl rollout status. One that wants no Pod at all is not complete: nothing would have been
 // looked at.
 func Rollout(o *unstructured.Unstructured) Progress {
+	p := Progress{Failed: true, Reason: NoRollout}
 	switch o.GetKind() {
 	case "Deployment":
-		return typed(o, deployment)
+		p = typed(o, deployment)
 	case "DaemonSet":
-		return typed(o, daemonSet)
+		p = typed(o, daemonSet)
 	case "StatefulSet":
-		return typed(o, statefulSet)
-	default:
-		return failed("a %s has no rollout: name a Deployment, DaemonSet or StatefulSet", o.GetKind())
+		p = typed(o, statefulSet)
 	}
+	return p.of(o)
+}
+
+// of adds the kind and the name of the object.
+func (p Progress) of(o *unstructured.Unstructured) Progress {
+	p.Kind, p.Name = o.GetKind(), o.GetName()
+	return p
 }
 
 func typed[T any](o *unstructured.Unstructured, judge func(*T) Progress) Progress {
 	var into T
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &into); err != nil {
-		return failed("cannot read %s %s: %v", o.GetKind(), o.GetName(), err)
+		return Progress{Failed: true, Reason: Unreadable, Detail: fmt.Sprintf("%s %s: %v", o.GetKind(), o.GetName(), err)}
 	}
 	return judge(&into)
 }
@@ -55,40 +126,40 @@ func deployment(d *appsv1.Deployment) Progress {
 	}
 	for _, c := range d.Status.Conditions {
 		if c.Type == appsv1.DeploymentProgressing && c.Reason == "ProgressDeadlineExceeded" && s.ObservedGeneration >= d.Generation {
-			return failed("the Deployment has passed its progressDeadlineSeconds: %s", c.Message)
+			return Progress{Failed: true, Reason: DeadlineExceeded, Detail: c.Message}
 		}
 	}
 	switch {
 	case s.ObservedGeneration < d.Generation:
-		return pending("the Deployment controller has not seen generation %d yet", d.Generation)
+		return pending(NotObserved, s.ObservedGeneration, d.Generation)
 	case s.UpdatedReplicas < want:
-		return pending("%d of %d Pods are of the new version", s.UpdatedReplicas, want)
+		return pending(NotUpdated, s.UpdatedReplicas, want)
 	case s.Replicas > s.UpdatedReplicas:
-		return pending("%d old Pods are still there", s.Replicas-s.UpdatedReplicas)
+		return pending(OldPods, s.Replicas-s.UpdatedReplicas, 0)
 	case s.AvailableReplicas < s.UpdatedReplicas:
-		return pending("%d of %d new Pods are available", s.AvailableReplicas, s.UpdatedReplicas)
+		return pending(NotAvailable, s.AvailableReplicas, s.UpdatedReplicas)
 	case want == 0:
-		return pending("the Deployment wants no Pods: wait for them to be gone instead")
+		return Progress{Reason: NoReplicas}
 	}
-	return Progress{Done: true, Message: fmt.Sprintf("%d Pods are of the new version and available", want)}
+	return Progress{Done: true, Reason: Complete, Have: int64(want), Want: int64(want)}
 }
 
 func daemonSet(d *appsv1.DaemonSet) Progress {
 	s := d.Status
 	if d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
-		return failed("the update strategy of the DaemonSet is OnDelete: there is no rollout to wait for")
+		return Progress{Failed: true, Reason: OnDelete}
 	}
 	switch {
 	case s.ObservedGeneration < d.Generation:
-		return pending("the DaemonSet controller has not seen generation %d yet", d.Generation)
+		return pending(NotObserved, s.ObservedGeneration, d.Generation)
 	case s.DesiredNumberScheduled == 0:
-		return pending("the DaemonSet wants no Pods: no Node fits it")
+		return Progress{Reason: NoNode}
 	case s.UpdatedNumberScheduled < s.DesiredNumberScheduled:
-		return pending("%d of %d Pods are of the new version", s.UpdatedNumberScheduled, s.DesiredNumberScheduled)
+		return pending(NotUpdated, s.UpdatedNumberScheduled, s.DesiredNumberScheduled)
 	case s.NumberAvailable < s.DesiredNumberScheduled:
-		return pending("%d of %d new Pods are available", s.NumberAvailable, s.DesiredNumberScheduled)
+		return pending(NotAvailable, s.NumberAvailable, s.DesiredNumberScheduled)
 	}
-	return Progress{Done: true, Message: fmt.Sprintf("%d Pods are of the new version and available", s.DesiredNumberScheduled)}
+	return Progress{Done: true, Reason: Complete, Have: int64(s.NumberAvailable), Want: int64(s.DesiredNumberScheduled)}
 }
 
 func statefulSet(d *appsv1.StatefulSet) Progress {
@@ -97,7 +168,7 @@ func statefulSet(d *appsv1.StatefulSet) Progress {
 		want = *d.Spec.Replicas
 	}
 	if d.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
-		return failed("the update strategy of the StatefulSet is OnDelete: there is no rollout to wait for")
+		return Progress{Failed: true, Reason: OnDelete}
 	}
 	updated := want
 	if r := d.Spec.UpdateStrategy.RollingUpdate; r != nil && r.Partition != nil {
@@ -105,22 +176,22 @@ func statefulSet(d *appsv1.StatefulSet) Progress {
 	}
 	switch {
 	case s.ObservedGeneration < d.Generation:
-		return pending("the StatefulSet controller has not seen generation %d yet", d.Generation)
+		return pending(NotObserved, s.ObservedGeneration, d.Generation)
 	case s.ReadyReplicas < want:
-		return pending("%d of %d Pods are Ready", s.ReadyReplicas, want)
+		return pending(PodsNotReady, s.ReadyReplicas, want)
 	case s.UpdateRevision != s.CurrentRevision && s.UpdatedReplicas < updated:
-		return pending("%d of %d Pods are of the new version", s.UpdatedReplicas, updated)
+		return pending(NotUpdated, s.UpdatedReplicas, updated)
 	case want == 0:
-		return pending("the StatefulSet wants no Pods: wait for them to be gone instead")
+		return Progress{Reason: NoReplicas}
 	}
-	return Progress{Done: true, Message: fmt.Sprintf("%d Pods are Ready, %d of the new version", s.ReadyReplicas, updated)}
+	return Progress{Done: true, Reason: Complete, Have: int64(s.ReadyReplicas), Want: int64(updated)}
 }
 
-// Ready tells whether the condition Ready of an object is True, and otherwise what it says.
+// Ready returns whether the condition Ready of an object is True, and otherwise its status, reason and message.
 func Ready(o *unstructured.Unstructured) Progress {
 	conditions, _, err := unstructured.NestedSlice(o.Object, "status", "conditions")
 	if err != nil {
-		return failed("cannot read the conditions of %s %s: %v", o.GetKind(), o.GetName(), err)
+		return Progress{Failed: true, Reason: Unreadable, Detail: fmt.Sprintf("the conditions of %s %s: %v", o.GetKind(), o.GetName(), err)}.of(o)
 	}
 	for _, c := range conditions {
 		c, ok := c.(map[string]any)
@@ -128,15 +199,15 @@ func Ready(o *unstructured.Unstructured) Progress {
 			continue
 		}
 		if c["status"] == "True" {
-			return Progress{Done: true, Message: "Ready"}
+			return Progress{Done: true, Reason: Complete}.of(o)
 		}
-		text := fmt.Sprintf("%s %s is not Ready (%v)", o.GetKind(), o.GetName(), c["status"])
+		text := fmt.Sprintf("(%v)", c["status"])
 		for _, field := range []string{"reason", "message"} {
 			if v, there := c[field]; there && v != "" {
 				text += fmt.Sprintf(", %v", v)
 			}
 		}
-		return pending("%s", text)
+		return Progress{Reason: NotReady, Detail: text}.of(o)
 	}
-	return pending("%s %s has no condition Ready", o.GetKind(), o.GetName())
+	return Progress{Reason: NoCondition}.of(o)
 }

@@ -32,6 +32,12 @@ func Fail(format string, args ...any) *Failure {
 	return &Failure{Message: fmt.Sprintf(format, args...)}
 }
 
+// because sets the error behind the failure.
+func (f *Failure) because(cause error) *Failure {
+	f.cause = cause
+	return f
+}
+
 // With adds a detail, unless its text is empty.
 func (f *Failure) With(title, text string) *Failure {
 	if text != "" {

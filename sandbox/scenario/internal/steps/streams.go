@@ -2,6 +2,7 @@ package steps
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -114,10 +115,18 @@ func (e *Env) FollowTraffic(ctx context.Context) {
 	}
 }
 
+// The errors behind failures of streams.
+var (
+	ErrNothingSent     = errors.New("the stream sent no requests")
+	ErrNothingCompared = errors.New("the judge of the stream compared nothing")
+	ErrJudgeNotTrue    = errors.New("the judge of the stream is not true")
+	ErrStoppedEarly    = errors.New("the stream stopped before the run ended")
+)
+
 // judge returns why the judge of a stream is not true, or nil.
 func (e *Env) judge(t v1alpha1.Traffic, end *traffic.End) *Failure {
 	if end.Sent == 0 {
-		return Fail("traffic %s sent nothing, so it proves nothing", t.Name)
+		return Fail("traffic %s sent nothing, so it proves nothing", t.Name).because(ErrNothingSent)
 	}
 	p, err := e.Compile(t.Judge, expr.Judge)
 	if err != nil {
@@ -130,14 +139,15 @@ func (e *Env) judge(t v1alpha1.Traffic, end *traffic.End) *Failure {
 	case err != nil:
 		return Fail("traffic %s: %v", t.Name, err)
 	case r.True() && end.Note != "":
-		return Fail("traffic %s %s while the run went on: nothing is known of what came after that", t.Name, end.Note)
+		return Fail("traffic %s %s while the run went on: nothing is known of what came after that", t.Name, end.Note).
+			because(ErrStoppedEarly)
 	case r.True():
 		return nil
 	case r.Value == true:
-		return Fail("traffic %s: %s compared nothing", t.Name, t.Judge)
+		return Fail("traffic %s: %s compared nothing", t.Name, t.Judge).because(ErrNothingCompared)
 	}
 	stream := Stream{Spec: t, End: end}
-	return Fail("traffic %s: %s is not true: %s", t.Name, t.Judge, stream.Summary())
+	return Fail("traffic %s: %s is not true: %s", t.Name, t.Judge, stream.Summary()).because(ErrJudgeNotTrue)
 }
 
 // Summary says in a line what became of a stream.

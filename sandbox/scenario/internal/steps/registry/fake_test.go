@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -263,31 +264,50 @@ func (r *rig) do(text string, limit time.Duration) (string, error) {
 	return Exec(ctx, r.Env, action(r.t, text))
 }
 
-// well does an action that must go well, and compares what it says.
-func (r *rig) well(text, want string) {
+// well does an action that must go well, and returns a message with these values.
+func (r *rig) well(text string, values ...string) {
 	r.t.Helper()
 	got, err := r.do(text, patience)
-	if err != nil || got != want {
-		r.t.Fatalf("%s:\nsaid %q, error %v\nwant %q", text, got, err, want)
+	if err != nil {
+		r.t.Fatalf("%s: error %v", text, err)
 	}
+	wantError(r.t, errors.New(got), values...)
 }
 
-// ill does an action that must fail with a part of a text, and returns the details.
-func (r *rig) ill(text, want string) []steps.Detail {
+// ill does an action that must fail before its time ends, with these values in the error, and returns the details.
+func (r *rig) ill(text string, values ...string) []steps.Detail {
 	r.t.Helper()
-	return r.illWithin(time.Second, text, want)
+	return r.fails(text, patience, false, values)
 }
 
-// illWithin is ill with a limit of its own.
-func (r *rig) illWithin(limit time.Duration, text, want string) []steps.Detail {
+// late does an action that must fail because its time ends.
+func (r *rig) late(text string, values ...string) []steps.Detail {
+	r.t.Helper()
+	return r.fails(text, time.Second, true, values)
+}
+
+func (r *rig) fails(text string, limit time.Duration, late bool, values []string) []steps.Detail {
 	r.t.Helper()
 	_, err := r.do(text, limit)
-	if err == nil || !strings.Contains(err.Error(), want) {
-		r.t.Fatalf("%s:\nerror %v\nwant %q", text, err, want)
+	if err == nil || errors.Is(err, errLate) != late {
+		r.t.Fatalf("%s: error %v, want late: %t", text, err, late)
 	}
+	wantError(r.t, err, values...)
 	var f *steps.Failure
 	if errors.As(err, &f) {
 		return f.Details
 	}
 	return nil
+}
+
+// untitled ignores the titles of details.
+var untitled = cmpopts.IgnoreFields(steps.Detail{}, "Title")
+
+func wantError(t *testing.T, err error, values ...string) {
+	t.Helper()
+	for _, v := range values {
+		if err == nil || !strings.Contains(err.Error(), v) {
+			t.Fatalf("got %v, want %q in it", err, v)
+		}
+	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/apifault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/apitest"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/kube"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
@@ -68,27 +69,27 @@ func TestTable(t *testing.T) {
 
 func TestAssertResource(t *testing.T) {
 	r := newRig(t)
-	r.ill(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}}}`, "not within the time: there is no ConfigMap c, and there never was")
+	r.late(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}}}`, "ConfigMap c, ")
 	r.create(configMaps, configMap)
-	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`, "ConfigMap c is so")
-	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {labels: {app: x}}, data: {a: "1"}}}`, "ConfigMap with the labels app=x is so")
-	details := r.ill(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "3", b: "2", d: "4"}}}`,
-		`ConfigMap c: data.a: want "3", got "1" (and 1 more)`)
+	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`, "ConfigMap c ")
+	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {labels: {app: x}}, data: {a: "1"}}}`, "app=x")
+	details := r.late(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "3", b: "2", d: "4"}}}`,
+		"ConfigMap c: data.a: ", `"3"`, `"1"`, "1 more")
 	want := []steps.Detail{
-		{Title: "what differs", Text: "data.a: want \"3\", got \"1\"\ndata.d: want \"4\", but it is not there"},
-		{Title: "ConfigMap c, last seen", Text: "apiVersion: v1\ndata:\n  a: \"1\"\n  b: \"2\"\nkind: ConfigMap\nmetadata:\n  labels:\n    app: x\n  name: c\n  namespace: run-x\n"},
+		{Text: "data.a: want \"3\", got \"1\"\ndata.d: want \"4\", but it is not there"},
+		{Text: "apiVersion: v1\ndata:\n  a: \"1\"\n  b: \"2\"\nkind: ConfigMap\nmetadata:\n  labels:\n    app: x\n  name: c\n  namespace: run-x\n"},
 	}
-	if diff := cmp.Diff(want, details); diff != "" {
+	if diff := cmp.Diff(want, details, untitled); diff != "" {
 		t.Errorf("details (-want +got):\n%s", diff)
 	}
-	r.well(`assert: {absent: true, resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "3"}}}`, "there is no such ConfigMap")
-	r.ill(`assert: {absent: true, resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`, "there is such a ConfigMap: c")
+	r.well(`assert: {absent: true, resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "3"}}}`, "ConfigMap")
+	r.late(`assert: {absent: true, resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`, "ConfigMap: c")
 }
 
 func TestAssertWaitsUntilItIsSo(t *testing.T) {
 	r := newRig(t)
 	r.create(configMaps, configMap)
-	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`, "ConfigMap c is so")
+	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`, "ConfigMap c ")
 	done := make(chan error, 1)
 	go func() {
 		_, err := r.do(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "2"}}}`, patience)
@@ -117,7 +118,7 @@ func TestAssertForWaitsForALateWatch(t *testing.T) {
 		return n
 	}
 	r.create(observe.Pods, pod("5", "Running"))
-	r.well(`assert: {cel: "pods.all(p, p.status.phase == 'Running')"}`, "it is true")
+	r.well(`assert: {cel: "pods.all(p, p.status.phase == 'Running')"}`)
 	r.update(observe.Pods, pod("7", "Failed"))
 	before, done := lists(), make(chan error, 1)
 	go func() {
@@ -133,46 +134,43 @@ func TestAssertForWaitsForALateWatch(t *testing.T) {
 		}
 	}
 	late.Modify(apitest.Object(t, pod("7", "Failed")))
-	if err := <-done; err == nil || !strings.Contains(err.Error(), "it is not true") {
+	if err := <-done; !errors.Is(err, errLate) {
 		t.Errorf("it was taken for so: %v", err)
 	}
 }
 
 func TestAssertCondition(t *testing.T) {
 	r := newRig(t)
-	r.ill(`assert: {cel: "pods.all(p, true)"}`, "it compared nothing, because there were no elements in pods")
-	details := r.ill(`assert: {cel: "bases.exists(b, bases[b].ready)"}`, "it is not true")
-	if diff := cmp.Diff([]steps.Detail{{Title: "what there was", Text: "bases: none"}}, details); diff != "" {
+	r.late(`assert: {cel: "pods.all(p, true)"}`, " in pods")
+	details := r.late(`assert: {cel: "bases.exists(b, bases[b].ready)"}`)
+	if diff := cmp.Diff([]steps.Detail{{Text: "bases: none"}}, details, untitled); diff != "" {
 		t.Errorf("details (-want +got):\n%s", diff)
 	}
 	r.world.Note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
-	r.well(`assert: {cel: "bases.exists(b, bases[b].ready)", for: 10ms}`, "it is true for 10ms")
-	r.ill(`assert: {cel: "bases['base-2'].ready"}`, "no such key: base-2")
+	r.well(`assert: {cel: "bases.exists(b, bases[b].ready)", for: 10ms}`, "10ms")
+	r.late(`assert: {cel: "bases['base-2'].ready"}`, ": base-2")
 }
 
 func TestSleepEndsWhenSomethingIsSeen(t *testing.T) {
 	r := newRig(t)
 	r.world.Note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
-	message, err := r.do(`sleep: {for: 1h, orUntil: "bases['base-1'].ready", reason: x}`, patience)
-	if err != nil || !strings.HasPrefix(message, "slept for ") || strings.Contains(message, "not seen") {
-		t.Errorf("%q, error %v", message, err)
-	}
-	r.well(`sleep: {for: 10ms, orUntil: "bases['base-2'].ready", reason: x}`, "slept for 10ms: x; what was waited for was not seen")
-	r.ill(`sleep: {for: 1h, orUntil: "pods.size() > 0", reason: x}`, "not within the time")
+	r.well(`sleep: {for: 1h, orUntil: "bases['base-1'].ready", reason: because}`, "because")
+	r.well(`sleep: {for: 10ms, orUntil: "bases['base-2'].ready", reason: because}`, "10ms", "because; ")
+	r.late(`sleep: {for: 1h, orUntil: "pods.size() > 0", reason: x}`)
 }
 
 func TestWait(t *testing.T) {
 	r := newRig(t)
 	const d = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: run-x, generation: 1}, spec: {replicas: 1}, status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1, availableReplicas: `
-	r.ill(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "not within the time: there is no Deployment d")
+	r.late(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`, kube.Progress{Reason: kube.NotFound, Detail: "Deployment d"}.String())
 	r.create(deployments, d+`0}}`)
-	r.ill(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "not within the time: 0 of 1 new Pods are available")
+	r.late(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`, kube.Progress{Reason: kube.NotAvailable, Want: 1}.String())
 	r.update(deployments, d+`1}}`)
-	r.well(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "the rollout of Deployment d is complete: 1 Pods are of the new version and available")
-	r.ill(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "1 of Deployment d are still there, such as d")
-	r.ill(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: e}}`, "there has never been any Deployment e")
-	r.well(`delete: {apiVersion: apps/v1, kind: Deployment, name: d}`, "deleted Deployment d")
-	r.well(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "Deployment d is gone")
+	r.well(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "Deployment d", kube.Progress{Reason: kube.Complete, Kind: "Deployment", Want: 1}.String())
+	r.late(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "1 of Deployment d")
+	r.ill(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: e}}`, "Deployment e")
+	r.well(`delete: {apiVersion: apps/v1, kind: Deployment, name: d}`, "Deployment d")
+	r.well(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "Deployment d")
 }
 
 // A wait that fails says why.
@@ -189,32 +187,32 @@ func TestWaitSaysWhy(t *testing.T) {
 		}
 	}
 	r.create(observe.Pods, `{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: `+run+`}}`)
-	details := r.ill(`wait: {ready: {apiVersion: v1, kind: Pod, name: p}}`, `not within the time: Pod p has no condition Ready; no base is named "bsae"; base names in this cluster: base`)
-	if len(details) != 2 || !strings.HasPrefix(details[0].Text, "change base.koupleless.io/name in the nodeSelector to the name of a base") {
+	details := r.late(`wait: {ready: {apiVersion: v1, kind: Pod, name: p}}`, kube.Progress{Reason: kube.NoCondition, Kind: "Pod", Name: "p"}.String(), `"bsae"`, ": base")
+	if len(details) != 2 || !strings.Contains(details[0].Text, labels.BaseName) {
 		t.Errorf("details: %+v", details)
 	}
 }
 
 func TestNothingMatched(t *testing.T) {
 	r := newRig(t)
-	for _, text := range []string{
-		`patch: {` + ofMap + `, type: merge, patch: {data: {a: "2"}}}`,
-		`delete: {` + ofMap + `}`,
-		`scale: {apiVersion: apps/v1, kind: Deployment, name: c, replicas: 2}`,
-		`rollback: {apiVersion: apps/v1, kind: Deployment, name: c}`,
+	for text, want := range map[string]string{
+		`patch: {` + ofMap + `, type: merge, patch: {data: {a: "2"}}}`:         "ConfigMap c",
+		`delete: {` + ofMap + `}`:                                              "ConfigMap c",
+		`scale: {apiVersion: apps/v1, kind: Deployment, name: c, replicas: 2}`: "Deployment c",
+		`rollback: {apiVersion: apps/v1, kind: Deployment, name: c}`:           "Deployment c",
 	} {
-		r.ill(text, "there is no ")
+		r.ill(text, want)
 	}
-	r.ill(`delete: {apiVersion: v1, kind: ConfigMap, labels: {app: z}}`, "there is no ConfigMap with the labels app=z")
-	r.well(`delete: {apiVersion: v1, kind: ConfigMap, labels: {app: z}, ignoreNotFound: true}`, "there is no ConfigMap with the labels app=z")
+	r.ill(`delete: {apiVersion: v1, kind: ConfigMap, labels: {app: z}}`, "ConfigMap", "app=z")
+	r.well(`delete: {apiVersion: v1, kind: ConfigMap, labels: {app: z}, ignoreNotFound: true}`, "ConfigMap", "app=z")
 }
 
 func TestPatch(t *testing.T) {
 	r := newRig(t)
 	r.create(configMaps, configMap)
-	r.well(`patch: {`+ofMap+`, type: merge, patch: {data: {a: "2"}}}`, "patched ConfigMap c")
-	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "2", b: "2"}}}`, "ConfigMap c is so")
-	r.ill(`patch: {`+ofMap+`, type: merge, refused: denied, patch: {data: {a: "3"}}}`, `the API accepted it, but was to refuse it with "denied"`)
+	r.well(`patch: {`+ofMap+`, type: merge, patch: {data: {a: "2"}}}`, "ConfigMap c")
+	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "2", b: "2"}}}`, "ConfigMap c ")
+	r.ill(`patch: {`+ofMap+`, type: merge, refused: denied, patch: {data: {a: "3"}}}`, `"denied"`)
 }
 
 func TestRelease(t *testing.T) {
@@ -222,11 +220,11 @@ func TestRelease(t *testing.T) {
 	r.create(deployments, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: run-x}, spec: {template: {metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {containers: [`+
 		`{name: stock, image: "https://m.example/stock-1.0.0.jar", env: [{name: BIZ_VERSION, value: 1.0.0}]}]}}}, status: {replicas: 1, updatedReplicas: 1, availableReplicas: 1}}`)
 	release := `release: {apiVersion: apps/v1, kind: Deployment, name: d, version: 2.0.0}`
-	r.well(release, "released stock 2.0.0 in Deployment d")
+	r.well(release, "stock 2.0.0", "Deployment d")
 	r.well(`assert: {resource: {apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {template: {spec: {containers: [`+
-		`{image: "https://m.example/stock-2.0.0.jar", env: [{name: BIZ_VERSION, value: 2.0.0}]}]}}}}}`, "Deployment d is so")
-	r.ill(release, `Deployment d: module "stock" has version 2.0.0 already: release another version`)
-	if _, err := r.Releases(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "the release of Deployment d changed nothing on any base") {
+		`{image: "https://m.example/stock-2.0.0.jar", env: [{name: BIZ_VERSION, value: 2.0.0}]}]}}}}}`, "Deployment d ")
+	r.ill(release, `Deployment d: module "stock" has version 2.0.0`)
+	if _, err := r.Releases(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "Deployment d") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -234,8 +232,8 @@ func TestRelease(t *testing.T) {
 // An apply refuses objects outside the run, before it writes any.
 func TestApplyOutsideTheRun(t *testing.T) {
 	r := newRig(t)
-	r.ill(`apply: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: default}}}`, "ConfigMap c belongs to namespace default")
-	r.ill(`apply: {resource: {apiVersion: v1, kind: Node, metadata: {name: shared}}}`, "Node shared is cluster-scoped")
+	r.ill(`apply: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: default}}}`, "ConfigMap c ", "namespace default")
+	r.ill(`apply: {resource: {apiVersion: v1, kind: Node, metadata: {name: shared}}}`, "Node shared ")
 	for _, a := range r.dynamic.Actions() {
 		if a.GetVerb() == "patch" {
 			t.Errorf("%s of %s in %s", a.GetVerb(), a.GetResource().Resource, a.GetNamespace())
@@ -251,28 +249,28 @@ func TestBases(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.wantCalls("add 2 base 1.0.0")
-	r.well(`base: {add: {name: base, count: 1, version: 1.0.0}}`, "added base-3")
-	r.well(`base: {remove: [base-1]}`, "removed base-1")
-	r.well(`base: {restart: {bases: ["*"], newIdentity: true}}`, "restarted base-2, base-3")
-	r.well(`base: {upgrade: {set: base, version: 2.0.0}}`, "replaced 2 bases of version 1.0.0 by ones of version 2.0.0")
+	r.well(`base: {add: {name: base, count: 1, version: 1.0.0}}`, "base-3")
+	r.well(`base: {remove: [base-1]}`, "base-1")
+	r.well(`base: {restart: {bases: ["*"], newIdentity: true}}`, "base-2, base-3")
+	r.well(`base: {upgrade: {set: base, version: 2.0.0}}`, " 2 bases", "1.0.0", "2.0.0")
 	r.wantCalls("add 1 base 1.0.0", "remove run-x-base-1", "restart run-x-base-2 true", "restart run-x-base-3 true",
 		"add 1 base 2.0.0", "remove run-x-base-2", "add 1 base 2.0.0", "remove run-x-base-3")
-	r.ill(`base: {upgrade: {set: base, version: 2.0.0}}`, "all bases of set base are of version 2.0.0 already")
-	r.ill(`base: {remove: [base-1]}`, `"base-1" stands for no base; there are: base-4, base-5`)
-	r.ill(`base: {remove: [later]}`, `"later" stands for no base`)
-	r.well(`fault: {set: {target: base, bases: [base], fault: {kind: error, code: Arklet.UnknownError, count: 2}}}`, "set fault error-1 (error) on base-4, base-5")
-	r.well(`fault: {clear: {bases: [base-5], ids: [x]}}`, "cleared faults x")
+	r.ill(`base: {upgrade: {set: base, version: 2.0.0}}`, "set base", "version 2.0.0")
+	r.ill(`base: {remove: [base-1]}`, `"base-1"`, ": base-4, base-5")
+	r.ill(`base: {remove: [later]}`, `"later"`)
+	r.well(`fault: {set: {target: base, bases: [base], fault: {kind: error, code: Arklet.UnknownError, count: 2}}}`, "error-1 (error) on base-4, base-5")
+	r.well(`fault: {clear: {bases: [base-5], ids: [x]}}`, " x")
 	r.wantCalls("set base error-1 error on [run-x-base-4 run-x-base-5] 0", "clear  [x] of [run-x-base-5]")
 }
 
 func TestComponentsAreRepaired(t *testing.T) {
 	r := newRig(t)
-	r.well(`controller: {do: kill, replica: 2}`, "kill of module-controller-2")
-	r.well(`broker: {do: pause}`, "pause of broker")
-	r.well(`apiserver: {do: kill}`, "kill of kube-apiserver")
-	r.well(`apiserver: {do: start}`, "start of kube-apiserver")
-	r.well(`controllerManager: {do: pause}`, "pause of kube-controller-manager")
-	r.well(`scheduler: {do: kill}`, "kill of kube-scheduler")
+	r.well(`controller: {do: kill, replica: 2}`, "kill", "module-controller-2")
+	r.well(`broker: {do: pause}`, "pause", "broker")
+	r.well(`apiserver: {do: kill}`, "kill", "kube-apiserver")
+	r.well(`apiserver: {do: start}`, "start", "kube-apiserver")
+	r.well(`controllerManager: {do: pause}`, "pause", "kube-controller-manager")
+	r.well(`scheduler: {do: kill}`, "kill", "kube-scheduler")
 	if err := errors.Join(r.Repair(t.Context()), r.Restore(t.Context())); err != nil {
 		t.Fatal(err)
 	}
@@ -288,9 +286,9 @@ func TestFaultsOnConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.sandbox.calls = nil
-	r.well(`fault: {set: {target: api, replica: 2, fault: {id: late, kind: delay, delay: {min: 1s}}}}`, "set fault late (delay) on api")
-	r.well(`fault: {set: {target: mqtt, bases: [base], fault: {id: held, kind: hold}}}`, "set fault held (hold) on mqtt base-1, base-2")
-	r.well(`fault: {clear: {ids: [late]}}`, "cleared faults late")
+	r.well(`fault: {set: {target: api, replica: 2, fault: {id: late, kind: delay, delay: {min: 1s}}}}`, "late (delay) on api")
+	r.well(`fault: {set: {target: mqtt, bases: [base], fault: {id: held, kind: hold}}}`, "held (hold) on mqtt base-1, base-2")
+	r.well(`fault: {clear: {ids: [late]}}`, " late")
 	if err := r.Repair(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -299,9 +297,7 @@ func TestFaultsOnConnections(t *testing.T) {
 		return events.Event{Fault: &events.FaultEvent{Target: target, Base: base, ID: id, Change: events.FaultFired}}
 	}
 	_, err := r.Faults([]events.Event{fired("mqtt", "", "late"), fired("mqtt", "base-2", "held")})
-	if want := "fault late (delay) was never triggered on target api; set mayNotFire: true if that is expected"; err == nil || err.Error() != want {
-		t.Errorf("error %v, want %s", err, want)
-	}
+	wantError(t, err, "late (delay)", "target api", "mayNotFire: true")
 	if _, err := r.Faults([]events.Event{fired("api", "", "late"), fired("mqtt", "base-2", "held")}); err != nil {
 		t.Error(err)
 	}
@@ -310,10 +306,10 @@ func TestFaultsOnConnections(t *testing.T) {
 // await waits until the faults have ended, and else lists those that it has waited for.
 func TestAwait(t *testing.T) {
 	r := newRig(t)
-	r.well(`fault: {set: {target: mqtt, fault: {id: third, kind: note, skip: 2}}}`, "set fault third (note) on mqtt")
-	r.ill(`fault: {await: {ids: [third]}}`, "not within the time: faults have not ended: third, which was triggered 0 times")
+	r.well(`fault: {set: {target: mqtt, fault: {id: third, kind: note, skip: 2}}}`, "third (note) on mqtt")
+	r.late(`fault: {await: {ids: [third]}}`, ": third, ", " 0 times")
 	r.sandbox.ending = 3
-	r.well(`fault: {await: {ids: [third]}}`, "faults have ended: third")
+	r.well(`fault: {await: {ids: [third]}}`, ": third")
 	if r.sandbox.ending != 0 {
 		t.Errorf("it ended %d looks before the end", r.sandbox.ending)
 	}
@@ -327,18 +323,16 @@ func TestFaultsThatNeverFire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.well(`fault: {set: {target: base, bases: [base-1], fault: {id: mine, kind: hang}}}`, "set fault mine (hang) on base-1")
-	r.well(`fault: {set: {target: base, bases: [base-1], fault: {id: perhaps, kind: deaf, mayNotFire: true}}}`, "set fault perhaps (deaf) on base-1")
-	r.well(`fault: {set: {target: base, bases: [base-1], fault: {kind: webRefuse}}}`, "set fault webRefuse-2 (webRefuse) on base-1")
+	r.well(`fault: {set: {target: base, bases: [base-1], fault: {id: mine, kind: hang}}}`, "mine (hang) on base-1")
+	r.well(`fault: {set: {target: base, bases: [base-1], fault: {id: perhaps, kind: deaf, mayNotFire: true}}}`, "perhaps (deaf) on base-1")
+	r.well(`fault: {set: {target: base, bases: [base-1], fault: {kind: webRefuse}}}`, "webRefuse-2 (webRefuse) on base-1")
 	fired := func(base, id string) events.Event {
 		return events.Event{Fault: &events.FaultEvent{Target: "base", Base: base, ID: id, Change: events.FaultFired}}
 	}
 	set := fired("base-1", "mine")
 	set.Fault.Change = events.FaultSet
 	_, err = r.Faults([]events.Event{fired("base-2", "latency-1"), fired("base-2", "mine"), set})
-	if want := "fault mine (hang) was never triggered on base-1; set mayNotFire: true if that is expected"; err == nil || err.Error() != want {
-		t.Errorf("error %v, want %s", err, want)
-	}
+	wantError(t, err, "mine (hang)", "base-1", "mayNotFire: true")
 	list, err := r.Faults([]events.Event{fired("base-2", "latency-1"), fired("base-1", "latency-1"), fired("base-1", "mine")})
 	if err != nil {
 		t.Errorf("all have fired that must: %v", err)
@@ -362,22 +356,18 @@ func TestReleasesThatChangeNothing(t *testing.T) {
 	at := func(module string) events.Event {
 		return events.Event{Time: time.Now(), Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: module, Version: "2"}, State: events.ModuleResolved}}
 	}
-	list := func(all ...events.Event) (texts []string, wrong string) {
+	want := func(wantTexts []string, nothing string, all ...events.Event) {
 		t.Helper()
+		var texts []string
 		releases, err := r.Releases(t.Context(), all)
 		for _, one := range releases {
 			texts = append(texts, fmt.Sprintf("%s %d", one.Workload, one.Changes))
 		}
-		if err != nil {
-			wrong = err.Error()
+		if diff := cmp.Diff(wantTexts, texts); diff != "" || (err != nil) != (nothing != "") {
+			t.Errorf("releases (-want +got):\n%serror %v", diff, err)
 		}
-		return texts, wrong
-	}
-	want := func(wantTexts []string, wantWrong string, all ...events.Event) {
-		t.Helper()
-		texts, wrong := list(all...)
-		if diff := cmp.Diff(wantTexts, texts); diff != "" || wrong != wantWrong {
-			t.Errorf("releases (-want +got):\n%serror %q, want %q", diff, wrong, wantWrong)
+		if nothing != "" {
+			wantError(t, err, nothing, " stock ", "BIZ_VERSION", "mayChangeNothing: true")
 		}
 	}
 	before := at("stock")
@@ -385,20 +375,19 @@ func TestReleasesThatChangeNothing(t *testing.T) {
 	image := func(name string) string {
 		return patch(`{spec: {template: {spec: {containers: [{name: stock, image: `+name+`}]}}}}`, "")
 	}
-	r.well(image("one"), "patched Deployment d")
-	r.well(patch(`{spec: {replicas: 2}, status: {replicas: 2, updatedReplicas: 2, availableReplicas: 2}}`, ""), "patched Deployment d")
+	r.well(image("one"), "Deployment d")
+	r.well(patch(`{spec: {replicas: 2}, status: {replicas: 2, updatedReplicas: 2, availableReplicas: 2}}`, ""), "Deployment d")
 	want(nil, "")
-	const nothing = "the release of Deployment d changed nothing on any base: each had stock already, as it is in the new template; raise BIZ_VERSION to release another jar, or allow it with mayChangeNothing: true"
-	r.well(image("two"), "patched Deployment d")
-	want([]string{"Deployment d 0"}, nothing, before, at("order"))
+	r.well(image("two"), "Deployment d")
+	want([]string{"Deployment d 0"}, "Deployment d", before, at("order"))
 	first := at("stock")
 	want([]string{"Deployment d 1"}, "", before, first)
-	r.well(patch(`{spec: {template: {metadata: {annotations: {a: b}}}}}`, "mayChangeNothing: true, "), "patched Deployment d")
+	r.well(patch(`{spec: {template: {metadata: {annotations: {a: b}}}}}`, "mayChangeNothing: true, "), "Deployment d")
 	want([]string{"Deployment d 1", "Deployment d 0"}, "", before, first)
 	hanging := patch(`{spec: {template: {spec: {containers: [{name: stock, image: three}]}}}, status: {updatedReplicas: 0}}`, "")
-	r.well(hanging, "patched Deployment d")
+	r.well(hanging, "Deployment d")
 	want([]string{"Deployment d 1", "Deployment d 0"}, "", before, first) // it goes on
-	r.well(patch(`{spec: {template: {spec: {containers: [{name: stock, image: two}]}}}, status: {updatedReplicas: 2}}`, ""), "patched Deployment d")
+	r.well(patch(`{spec: {template: {spec: {containers: [{name: stock, image: two}]}}}, status: {updatedReplicas: 2}}`, ""), "Deployment d")
 	want([]string{"Deployment d 1", "Deployment d 0"}, "", before, first) // takes that back: what it wants may still be everywhere
 }
 
@@ -406,9 +395,9 @@ func TestReleasesThatChangeNothing(t *testing.T) {
 func TestQuiet(t *testing.T) {
 	r := newRig(t)
 	r.sandbox.writes = apifault.Writes{By: map[int]map[string]int{1: {"update leases": 7, "patch pods/status": 3}}, Last: time.Now()}
-	r.well(`wait: {quiet: 150ms}`, "nothing was written for 150ms")
+	r.well(`wait: {quiet: 150ms}`, "150ms")
 	r.sandbox.busy = map[string]int{"patch pods/status": 5, "create events": 1, "update leases": 9}
-	r.ill(`wait: {quiet: 150ms}`, "not within the time: controllers continue to write: patch pods/status ")
+	r.late(`wait: {quiet: 150ms}`, ": patch pods/status ")
 }
 
 func TestTraffic(t *testing.T) {
@@ -425,31 +414,29 @@ func TestTraffic(t *testing.T) {
 	tests := []struct {
 		name, judge string
 		end         traffic.End
-		want        string
+		want        error
+		values      []string
 	}{
-		{"nothing lost", "lost == 0", end(10, 0), ""},
-		{"lost", "lost == 0", end(10, 1), "traffic s: lost == 0 is not true: 10 requests sent, 1 lost (notFound 1)"},
-		{"must lose", "notFound > 0", end(10, 1), ""},
-		{"nothing sent", "lost == 0", end(0, 0), "traffic s sent nothing, so it proves nothing"},
-		{"not to the end", "lost == 0", short, "traffic s stopped by itself after 15m0s while the run went on: nothing is known of what came after that"},
+		{"nothing lost", "lost == 0", end(10, 0), nil, nil},
+		{"lost", "lost == 0", end(10, 1), steps.ErrJudgeNotTrue, []string{"traffic s: lost == 0 ", ": 10 requests", "1 lost (notFound 1)"}},
+		{"must lose", "notFound > 0", end(10, 1), nil, nil},
+		{"nothing sent", "lost == 0", end(0, 0), steps.ErrNothingSent, []string{"traffic s "}},
+		{"not to the end", "lost == 0", short, steps.ErrStoppedEarly, []string{"traffic s stopped by itself after 15m0s"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t)
 			r.sandbox.end = tt.end
-			r.well(`traffic: {start: {name: s, service: svc, module: stock, rate: 50, judge: "`+tt.judge+`"}}`, "50 requests a second to Service svc")
-			r.ill(`traffic: {start: {name: s, service: svc, module: stock, rate: 50, judge: "`+tt.judge+`"}}`, `there has been a stream "s" already`)
-			r.ill(`traffic: {start: {name: wrong, service: scv, module: stock, rate: 50, judge: lost == 0}}`, `there is no Service scv: apply it before traffic to it starts; did you mean svc?`)
+			r.well(`traffic: {start: {name: s, service: svc, module: stock, rate: 50, judge: "`+tt.judge+`"}}`, "50 requests", "Service svc")
+			r.ill(`traffic: {start: {name: s, service: svc, module: stock, rate: 50, judge: "`+tt.judge+`"}}`, `stream "s"`)
+			r.ill(`traffic: {start: {name: wrong, service: scv, module: stock, rate: 50, judge: lost == 0}}`, "Service scv", " svc?")
 			_, err := r.do(`traffic: {stop: {name: s}}`, patience)
-			got := ""
-			if err != nil {
-				got = err.Error()
+			if !errors.Is(err, tt.want) {
+				t.Errorf("error %v, want %v", err, tt.want)
 			}
-			if got != tt.want {
-				t.Errorf("error %q, want %q", got, tt.want)
-			}
-			r.ill(`traffic: {stop: {name: s}}`, `the stream "s" was stopped before`)
-			r.ill(`traffic: {stop: {name: other}}`, `there is no stream "other"`)
+			wantError(t, err, tt.values...)
+			r.ill(`traffic: {stop: {name: s}}`, `stream "s"`)
+			r.ill(`traffic: {stop: {name: other}}`, `stream "other"`)
 			if err := r.StopAll(t.Context()); err != nil {
 				t.Errorf("stopping what has been stopped: %v", err)
 			}
@@ -461,11 +448,9 @@ func TestTraffic(t *testing.T) {
 func TestStreamsThatRunAreStopped(t *testing.T) {
 	r := newRig(t)
 	r.sandbox.end = traffic.End{Summary: traffic.Summary{Sent: 3, Lost: 3}}
-	r.well(`traffic: {start: {name: a, via: bases, module: stock, judge: lost == 0}}`, "requests to all bases")
-	r.well(`traffic: {start: {name: b, via: bases, module: stock, judge: lost == 3}}`, "requests to all bases")
-	if err := r.StopAll(t.Context()); err == nil || err.Error() != "traffic a: lost == 0 is not true: 3 requests sent, 3 lost" {
-		t.Errorf("error %v", err)
-	}
+	r.well(`traffic: {start: {name: a, via: bases, module: stock, judge: lost == 0}}`, "requests")
+	r.well(`traffic: {start: {name: b, via: bases, module: stock, judge: lost == 3}}`, "requests")
+	wantError(t, r.StopAll(t.Context()), "traffic a: lost == 0 ", ": 3 requests", "3 lost")
 	streams := r.Streams()
 	if len(streams) != 2 || streams[0].Failure == nil || streams[1].Failure != nil || streams[1].End == nil {
 		t.Errorf("streams are %+v", streams)
@@ -478,7 +463,7 @@ func TestScript(t *testing.T) {
 	if diff := cmp.Diff(any(map[string]any{"said": "run-x /kubeconfig z"}), r.Known()["outputs"]); diff != "" {
 		t.Errorf("outputs (-want +got):\n%s", diff)
 	}
-	details := r.illWithin(patience, `script: {content: 'echo out; echo err >&2; exit 3'}`, "the script ended with status 3")
+	details := r.ill(`script: {content: 'echo out; echo err >&2; exit 3'}`, "status 3")
 	if diff := cmp.Diff([]steps.Detail{{Title: "standard output", Text: "out\n"}, {Title: "standard error", Text: "err\n"}}, details); diff != "" {
 		t.Errorf("details (-want +got):\n%s", diff)
 	}
@@ -508,7 +493,8 @@ func TestScriptUntilTheTimeEnds(t *testing.T) {
 		}
 	}
 	cancel(errLate)
-	if err := <-ended; err == nil || err.Error() != "not within the time: it is not true of the script: exitCode == 0" {
+	err := <-ended
+	if wantError(t, err, ": exitCode == 0"); !errors.Is(err, errLate) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -534,7 +520,7 @@ func TestScriptIsKilledWithWhatItStarted(t *testing.T) {
 	r := newRig(t)
 	began := time.Now()
 	_, err := r.do(`script: {content: 'sleep 60 & echo $! > pid; wait'}`, 2*time.Second)
-	if err == nil || err.Error() != "not within the time: the script did not end" {
+	if !errors.Is(err, errLate) {
 		t.Errorf("error %v", err)
 	}
 	if took := time.Since(began); took > 30*time.Second {

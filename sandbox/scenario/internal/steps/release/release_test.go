@@ -37,14 +37,14 @@ func TestPlan(t *testing.T) {
 		{"an annotation of a Pod", `{kind: Pod, metadata: {annotations: {a/version: 1.0.0}}, spec: {containers: [` +
 			strings.Replace(stock, "value: 1.0.0", "valueFrom: {fieldRef: {fieldPath: \"metadata.annotations['a/version']\"}}", 1) + `]}}`, "", "2.0.0",
 			map[string]string{"/spec/containers/0/image": "https://m.example/stock-2.0.0-ark-biz.jar", "/metadata/annotations/a~1version": "2.0.0"}, ""},
-		{"several modules", deployment(stock, order), "", "2.0.0", nil, "it has several modules: set module to one of: stock, order"},
-		{"an unknown module", deployment(stock, agent), "agent", "2.0.0", nil, `it has no module "agent"; its modules: stock`},
-		{"the present version", deployment(stock), "stock", "1.0.0", nil, `module "stock" has version 1.0.0 already`},
-		{"no version", deployment(`{name: stock, image: "https://m.example/stock-1.0.0.jar"}`), "", "2.0.0", nil, "does not set BIZ_VERSION"},
-		{"an image without the version", deployment(strings.Replace(stock, "-1.0.0", "-1.0.0.1", 1)), "", "2.0.0", nil, "does not contain the version 1.0.0"},
+		{"several modules", deployment(stock, order), "", "2.0.0", nil, ": stock, order"},
+		{"an unknown module", deployment(stock, agent), "agent", "2.0.0", nil, `module "agent"; `},
+		{"the present version", deployment(stock), "stock", "1.0.0", nil, `module "stock" has version 1.0.0`},
+		{"no version", deployment(`{name: stock, image: "https://m.example/stock-1.0.0.jar"}`), "", "2.0.0", nil, "not set BIZ_VERSION"},
+		{"an image without the version", deployment(strings.Replace(stock, "-1.0.0", "-1.0.0.1", 1)), "", "2.0.0", nil, "version 1.0.0"},
 		{"a version that refers to a variable", deployment(strings.Replace(stock, "[{name: BIZ_VERSION, value: 1.0.0}]", "[{name: A, value: 1.0.0}, {name: BIZ_VERSION, value: $(A)}]", 1)), "", "2.0.0",
-			nil, "computes BIZ_VERSION from other values"},
-		{"no template", `{kind: ConfigMap}`, "", "2.0.0", nil, "it has no Pod template"},
+			nil, "computes BIZ_VERSION "},
+		{"no template", `{kind: ConfigMap}`, "", "2.0.0", nil, "Pod template"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

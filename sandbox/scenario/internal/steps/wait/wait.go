@@ -41,7 +41,8 @@ func progress(ctx context.Context, e *steps.Env, r v1alpha1.Ref, done string, ju
 	if err := e.CatchUp(ctx, t); err != nil {
 		return "", err
 	}
-	last, object := kube.Progress{Message: "there is no " + t.String()}, (*unstructured.Unstructured)(nil)
+	none := kube.Progress{Reason: kube.NotFound, Detail: t.String()}
+	last, object := none, (*unstructured.Unstructured)(nil)
 	err = e.World.Until(ctx, func(v observe.View) (bool, error) {
 		found, _ := v.Objects(t.Subject, t.Name, t.Labels)
 		looked := 0
@@ -56,12 +57,12 @@ func progress(ctx context.Context, e *steps.Env, r v1alpha1.Ref, done string, ju
 			}
 		}
 		if looked == 0 {
-			last, object = kube.Progress{Message: "there is no " + t.String()}, nil
+			last, object = none, nil
 		}
 		return looked > 0, nil
 	})
 	missing := func() *steps.Failure {
-		f := steps.Fail("%s", last.Message)
+		f := steps.Fail("%s", last)
 		if object == nil {
 			return f
 		}
@@ -73,7 +74,7 @@ func progress(ctx context.Context, e *steps.Env, r v1alpha1.Ref, done string, ju
 	if last.Failed {
 		return "", missing()
 	}
-	return fmt.Sprintf(done+": %s", t, last.Message), nil
+	return fmt.Sprintf(done+": %s", t, last), nil
 }
 
 const askingWhy = 10 * time.Second
