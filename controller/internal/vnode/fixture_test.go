@@ -3,7 +3,9 @@ package vnode
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -287,6 +289,16 @@ func (s *fixture) wantWrites(t *testing.T, when string, want ...string) {
 	t.Helper()
 	if diff := cmp.Diff(want, s.writes()); diff != "" {
 		t.Errorf("writes %s (-want +got):\n%s", when, diff)
+	}
+}
+
+// wantEvent checks that there was one Event since the last call, and that it contains texts.
+func (s *fixture) wantEvent(t *testing.T, texts ...string) {
+	t.Helper()
+	events := s.noted()
+	missing := func(text string) bool { return !strings.Contains(events[0], text) }
+	if len(events) != 1 || slices.ContainsFunc(texts, missing) {
+		t.Errorf("Events %q, want one with %q", events, texts)
 	}
 }
 
