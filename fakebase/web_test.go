@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -83,6 +84,16 @@ func (r *webRig) get(path string) (int, string, error) {
 	return resp.StatusCode, string(body), err
 }
 
+// expectError checks the status of an answer, and that its error contains a text.
+func (r *webRig) expectError(path string, status int, text string) {
+	r.t.Helper()
+	var body struct{ Error string }
+	gotStatus, got, err := r.get(path)
+	if err != nil || json.Unmarshal([]byte(got), &body) != nil || gotStatus != status || !strings.Contains(body.Error, text) {
+		r.t.Errorf("GET %s: %d %s, error %v, want %d and an error with %q", path, gotStatus, got, err, status, text)
+	}
+}
+
 // expect compares a whole answer.
 func (r *webRig) expect(path string, status int, body string) {
 	r.t.Helper()
@@ -98,7 +109,7 @@ func (r *webRig) expect(path string, status int, body string) {
 
 func TestModuleTraffic(t *testing.T) {
 	r := newWebRig(t, Options{Activation: ActivateNewModule})
-	r.expect("/biz1/hello", 404, `{"error":"no active module serves /biz1"}`)
+	r.expectError("/biz1/hello", 404, "/biz1")
 	r.install("1")
 	r.expect("/biz1/hello", 200, `{"base":"b1","hostName":"base-1","biz":"biz1","version":"1","request":1}`)
 	r.install("2")
@@ -106,9 +117,9 @@ func TestModuleTraffic(t *testing.T) {
 	r.uninstall("1")
 	r.expect("/biz1/a/b?x=1", 200, `{"base":"b1","hostName":"base-1","biz":"biz1","version":"2","request":3}`)
 	r.expect("/biz1?duration=1ms", 200, `{"base":"b1","hostName":"base-1","biz":"biz1","version":"2","request":4}`)
-	r.expect("/biz1?duration=long", 400, `{"error":"duration must be a time such as 200ms"}`)
+	r.expectError("/biz1?duration=long", 400, "duration")
 	r.uninstall("2")
-	r.expect("/biz1/hello", 404, `{"error":"no active module serves /biz1"}`)
+	r.expectError("/biz1/hello", 404, "/biz1")
 }
 
 func TestRootModuleServesTheRest(t *testing.T) {
@@ -188,7 +199,7 @@ func TestCrashCutsRequestsAndRestartKeepsTheAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, r.b, func(s Status) bool { return s.Ready })
-	r.expect("/biz1", 404, `{"error":"no active module serves /biz1"}`)
+	r.expectError("/biz1", 404, "/biz1")
 }
 
 func TestWebRefuse(t *testing.T) {
@@ -272,9 +283,6 @@ func TestActuatorDocuments(t *testing.T) {
 			name: "one module down", faults: []fault.Fault{{Kind: fault.KindActuatorDown, Match: fault.Match{Biz: "biz1"}}}, path: "/biz1/actuator/health", status: 503,
 			want: `{"status":"DOWN","components":{` + disk + `,"ping":{"status":"DOWN"}}}`,
 		}, {
-			name: "no such module", path: "/biz2/actuator/health", status: 404,
-			want: `{"error":"no active module serves /biz2"}`,
-		}, {
 			name: "info", path: "/actuator/info", status: 200,
 			want: `{"arkBizInfo":[{"bizName":"biz1","bizState":"ACTIVATED","bizVersion":"1","webContextPath":"biz1"},{"bizName":"base","bizState":"ACTIVATED","bizVersion":"1.0.0","webContextPath":"/"}],"arkPluginInfo":[{"artifactId":"koupleless-base-plugin","groupId":"com.alipay.sofa.koupleless","pluginActivator":"com.alipay.sofa.koupleless.plugin.ServerlessRuntimeActivator","pluginName":"koupleless-base-plugin","pluginUrl":"file:/app/lib/koupleless-base-plugin-2.1.11.jar!/","pluginVersion":"2.1.11"}]}`,
 		},
@@ -285,6 +293,7 @@ func TestActuatorDocuments(t *testing.T) {
 			r := newWebRig(t, tt.opts)
 			r.install("1")
 			r.expect(tt.path, tt.status, tt.want)
+			r.expectError("/biz2/actuator/health", 404, "/biz2")
 		})
 	}
 }
