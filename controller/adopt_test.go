@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,7 +67,7 @@ func TestAdopt(t *testing.T) {
 	}
 	events := record.NewFakeRecorder(100)
 	c.recorder = events
-	for _, n := range append(append(good, others...), values(bad)...) {
+	for _, n := range append(append(good, others...), slices.Collect(maps.Values(bad))...) {
 		if err := c.nodes.Informer().GetStore().Add(n); err != nil {
 			t.Fatal(err)
 		}
@@ -96,11 +98,4 @@ func TestAdopt(t *testing.T) {
 			t.Errorf("the log does not say once that %s: %s\n%s", n.Name, says, log.String())
 		}
 	}
-}
-
-func values[K comparable, V any](m map[K]V) (list []V) {
-	for _, v := range m {
-		list = append(list, v)
-	}
-	return list
 }

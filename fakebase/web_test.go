@@ -84,23 +84,16 @@ func (r *webRig) get(path string) (int, string, error) {
 	return resp.StatusCode, string(body), err
 }
 
-// expectError checks the status of an answer, and that its error contains a text.
-func (r *webRig) expectError(path string, status int, text string) {
-	r.t.Helper()
-	var body struct{ Error string }
-	gotStatus, got, err := r.get(path)
-	if err != nil || json.Unmarshal([]byte(got), &body) != nil || gotStatus != status || !strings.Contains(body.Error, text) {
-		r.t.Errorf("GET %s: %d %s, error %v, want %d and an error with %q", path, gotStatus, got, err, status, text)
-	}
-}
-
-// expect compares a whole answer.
+// expect compares an answer: the whole body if it is JSON, a part of it otherwise.
 func (r *webRig) expect(path string, status int, body string) {
 	r.t.Helper()
 	gotStatus, gotBody, err := r.get(path)
 	if err != nil {
 		r.t.Errorf("GET %s: %v", path, err)
 		return
+	}
+	if !strings.HasPrefix(body, "{") && strings.Contains(gotBody, body) {
+		gotBody = body
 	}
 	if d := cmp.Diff(fmt.Sprint(status, " ", body), fmt.Sprint(gotStatus, " ", gotBody)); d != "" {
 		r.t.Errorf("GET %s (-want +got):\n%s", path, d)
@@ -109,7 +102,7 @@ func (r *webRig) expect(path string, status int, body string) {
 
 func TestModuleTraffic(t *testing.T) {
 	r := newWebRig(t, Options{Activation: ActivateNewModule})
-	r.expectError("/biz1/hello", 404, "/biz1")
+	r.expect("/biz1/hello", 404, "/biz1")
 	r.install("1")
 	r.expect("/biz1/hello", 200, `{"base":"b1","hostName":"base-1","biz":"biz1","version":"1","request":1}`)
 	r.install("2")
@@ -117,9 +110,9 @@ func TestModuleTraffic(t *testing.T) {
 	r.uninstall("1")
 	r.expect("/biz1/a/b?x=1", 200, `{"base":"b1","hostName":"base-1","biz":"biz1","version":"2","request":3}`)
 	r.expect("/biz1?duration=1ms", 200, `{"base":"b1","hostName":"base-1","biz":"biz1","version":"2","request":4}`)
-	r.expectError("/biz1?duration=long", 400, "duration")
+	r.expect("/biz1?duration=long", 400, "duration")
 	r.uninstall("2")
-	r.expectError("/biz1/hello", 404, "/biz1")
+	r.expect("/biz1/hello", 404, "/biz1")
 }
 
 func TestRootModuleServesTheRest(t *testing.T) {
@@ -199,7 +192,7 @@ func TestCrashCutsRequestsAndRestartKeepsTheAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, r.b, func(s Status) bool { return s.Ready })
-	r.expectError("/biz1", 404, "/biz1")
+	r.expect("/biz1", 404, "/biz1")
 }
 
 func TestWebRefuse(t *testing.T) {
@@ -293,7 +286,7 @@ func TestActuatorDocuments(t *testing.T) {
 			r := newWebRig(t, tt.opts)
 			r.install("1")
 			r.expect(tt.path, tt.status, tt.want)
-			r.expectError("/biz2/actuator/health", 404, "/biz2")
+			r.expect("/biz2/actuator/health", 404, "/biz2")
 		})
 	}
 }

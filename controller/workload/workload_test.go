@@ -88,9 +88,8 @@ func TestMeets(t *testing.T) {
 	}
 }
 
-const versionCode, urlCode = errcode.OtherUpstreamInvalidParameter, errcode.OtherUpstreamDecodeURLFailed
-
 func TestCheck(t *testing.T) {
+	const versionCode, urlCode = errcode.OtherUpstreamInvalidParameter, errcode.OtherUpstreamDecodeURLFailed
 	meta := metav1.ObjectMeta{Annotations: map[string]string{"v": "1.0.0\t"}}
 	container := func(version, image string) corev1.Container {
 		return corev1.Container{Name: "biz1", Image: image, Env: []corev1.EnvVar{{Name: "BIZ_VERSION", Value: version}}}
@@ -260,7 +259,7 @@ func TestVersion(t *testing.T) {
 			if got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
-			checkInvalid(t, err, versionCode, tt.cause, tt.values)
+			checkInvalid(t, err, errcode.OtherUpstreamInvalidParameter, tt.cause, tt.values)
 		})
 	}
 	for _, list := range [][]corev1.EnvVar{nil, reference} {

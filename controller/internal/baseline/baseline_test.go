@@ -263,18 +263,16 @@ func listers(t *testing.T, objects []metav1.Object) (appslisters.DeploymentListe
 	return appslisters.NewDeploymentLister(deployments), appslisters.NewDaemonSetLister(daemonSets)
 }
 
-var errNoCache = errors.New("no cache")
-
 type brokenDeployments struct{ appslisters.DeploymentLister }
 
 func (brokenDeployments) List(labels.Selector) ([]*appsv1.Deployment, error) {
-	return nil, errNoCache
+	return nil, errors.ErrUnsupported
 }
 
 func TestSelectSaysWhatFailed(t *testing.T) {
 	_, daemonSets := listers(t, nil)
 	_, err := New(Options{Deployments: brokenDeployments{}, DaemonSets: daemonSets}).Select(base())
-	if !errors.Is(err, errNoCache) || !strings.Contains(err.Error(), "Deployments") {
+	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "Deployments") {
 		t.Errorf("error %v", err)
 	}
 }
