@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,13 +48,13 @@ func TestAdopt(t *testing.T) {
 
 	others := []*corev1.Node{nodeOf("prod", of("another-environment", overMQTT)), {ObjectMeta: metav1.ObjectMeta{Name: "worker"}}}
 	bad := map[string]*corev1.Node{ // by what is said of it
-		`the identity \"x/+/#\" has one of / + #`:              nodeOf("dev", of("x/+/#", overMQTT)),
-		`identity \"a\\x00b\" has a character`:                 nodeOf("dev", of("a\x00b", overMQTT)),
-		`identity of 300 bytes`:                                nodeOf("dev", of(strings.Repeat("a", 300), overMQTT)),
-		`the node of base \"victim\" is called vnode.victim`:   as(nodeOf("dev", of("worker-1", overHTTP)), func(n *corev1.Node) { n.Annotations[labels.Identity] = "victim" }),
-		`there is no tunnel \"carrier-pigeon\"`:                as(nodeOf("dev", of("pigeon", overMQTT)), func(n *corev1.Node) { n.Labels[labels.Tunnel] = "carrier-pigeon" }),
-		`localIP 169.254.169.254 is reserved`:                  as(nodeOf("dev", of("metadata", overHTTP)), func(n *corev1.Node) { n.Status.Addresses[0].Address = "169.254.169.254" }),
-		`localIP \"an.address.that.is.none\" is no IP address`: as(nodeOf("dev", of("no-ip", overHTTP)), func(n *corev1.Node) { n.Status.Addresses[0].Address = "an.address.that.is.none" }),
+		`\"x/+/#\"`:                           nodeOf("dev", of("x/+/#", overMQTT)),
+		`\"a\\x00b\"`:                         nodeOf("dev", of("a\x00b", overMQTT)),
+		`300 bytes`:                           nodeOf("dev", of(strings.Repeat("a", 300), overMQTT)),
+		`vnode.victim`:                        as(nodeOf("dev", of("worker-1", overHTTP)), func(n *corev1.Node) { n.Annotations[labels.Identity] = "victim" }),
+		`\"carrier-pigeon\"`:                  as(nodeOf("dev", of("pigeon", overMQTT)), func(n *corev1.Node) { n.Labels[labels.Tunnel] = "carrier-pigeon" }),
+		`localIP 169.254.169.254`:             as(nodeOf("dev", of("metadata", overHTTP)), func(n *corev1.Node) { n.Status.Addresses[0].Address = "169.254.169.254" }),
+		`localIP \"an.address.that.is.none\"`: as(nodeOf("dev", of("no-ip", overHTTP)), func(n *corev1.Node) { n.Status.Addresses[0].Address = "an.address.that.is.none" }),
 	}
 
 	var log bytes.Buffer
@@ -65,7 +67,7 @@ func TestAdopt(t *testing.T) {
 	}
 	events := record.NewFakeRecorder(100)
 	c.recorder = events
-	for _, n := range append(append(good, others...), values(bad)...) {
+	for _, n := range append(append(good, others...), slices.Collect(maps.Values(bad))...) {
 		if err := c.nodes.Informer().GetStore().Add(n); err != nil {
 			t.Fatal(err)
 		}
@@ -96,11 +98,4 @@ func TestAdopt(t *testing.T) {
 			t.Errorf("the log does not say once that %s: %s\n%s", n.Name, says, log.String())
 		}
 	}
-}
-
-func values[K comparable, V any](m map[K]V) (list []V) {
-	for _, v := range m {
-		list = append(list, v)
-	}
-	return list
 }

@@ -106,7 +106,7 @@ func TestWhatOthersSayOfABaseChangesNothing(t *testing.T) {
 	if diff := cmp.Diff(want, rejected(t, l.Controller)); diff != "" {
 		t.Errorf("counted (-want +got):\n%s", diff)
 	}
-	if n := strings.Count(log.String(), "a message was rejected, or a part of it"); n != 1 {
+	if n := strings.Count(log.String(), "reason=other-tunnel"); n != 1 {
 		t.Errorf("said %d times, want once:\n%s", n, log.String())
 	}
 }

@@ -263,15 +263,21 @@ func (c *Controller) sees(key tunnel.Key) bool {
 	}
 }
 
+// Errors of Ready.
+var (
+	errUnread     = errors.New("the Kubernetes API has not been read yet")
+	errNotStarted = errors.New("the tunnels have not started yet")
+)
+
 // Ready returns an error unless the controller has read the Kubernetes API and serves bases. It ignores the
 // connection to the MQTT broker: a controller that is not ready gets no heartbeats over HTTP, and blocks the rollout
 // of its Deployment. See Connected.
 func (c *Controller) Ready() error {
 	if !c.nodes.Informer().HasSynced() || !c.provider.Informer().HasSynced() {
-		return errors.New("the Kubernetes API has not been read yet")
+		return errUnread
 	}
 	if !c.serving.Load() {
-		return errors.New("the tunnels have not started yet")
+		return errNotStarted
 	}
 	return nil
 }

@@ -303,7 +303,7 @@ func (l *life) serveModuleHealth(rw http.ResponseWriter, path string) {
 	biz, ok := l.container.Serving(path)
 	l.b.mu.Unlock()
 	if !ok {
-		writeJSON(rw, http.StatusNotFound, map[string]string{"error": "no active module serves /" + path})
+		noModule(rw, path)
 		return
 	}
 	status := statusUp

@@ -1,7 +1,7 @@
 package fakebase
 
 import (
-	"strings"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +19,7 @@ func TestInjectClearAndExpiry(t *testing.T) {
 		if err != nil || id == "" {
 			t.Fatal(id, err)
 		}
-		if _, err := b.Inject(fault.Fault{Kind: fault.KindSilent, ID: id}); err == nil || !strings.Contains(err.Error(), "clear it first") {
+		if _, err := b.Inject(fault.Fault{Kind: fault.KindSilent, ID: id}); !errors.Is(err, fault.ErrExists) {
 			t.Errorf("the same id twice: %v", err)
 		}
 		if _, err := b.Inject(fault.Fault{Kind: fault.KindDeaf, ID: "short", For: Duration(time.Minute)}); err != nil {

@@ -3,15 +3,17 @@ package fakebase
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http/httptest"
-	"strings"
 	"testing"
 
 	broker "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/hooks/auth"
 	"github.com/mochi-mqtt/server/v2/listeners"
+
+	"github.com/koupleless/koupsandbox/fakebase/internal/mqtt"
 )
 
 // TestBrokers connects to brokers on real sockets, plain and with TLS.
@@ -55,7 +57,7 @@ func TestBrokers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := refused.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "connection refused by broker") {
+			if err := refused.Start(t.Context()); !errors.Is(err, mqtt.ErrRefused) {
 				t.Errorf("a wrong password: %v", err)
 			}
 		})

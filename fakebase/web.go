@@ -150,7 +150,7 @@ func (l *life) serveModule(rw http.ResponseWriter, r *http.Request, path string)
 	f := &flight{conn: conn, cut: cut}
 	biz, ok := l.take(path, f)
 	if !ok {
-		writeJSON(rw, http.StatusNotFound, map[string]string{"error": "no active module serves /" + path})
+		noModule(rw, path)
 		return
 	}
 	defer func() {
@@ -208,6 +208,11 @@ func (l *life) up() bool {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
 	return l.booted && !broken
+}
+
+// noModule answers a request to a path that no active module serves.
+func noModule(rw http.ResponseWriter, path string) {
+	writeJSON(rw, http.StatusNotFound, map[string]string{"error": "no active module serves /" + path})
 }
 
 func writeJSON(rw http.ResponseWriter, status int, v any) {

@@ -16,34 +16,38 @@ func TestError(t *testing.T) {
 		err     error
 		code    Code
 		message string
+		advice  Code // whose suggestion ends the message
 	}{
-		{"nil", nil, "", ""},
-		{"no code", io.EOF, ModuleControllerUnknownError, "ModuleController.UnknownError: EOF; investigate"},
-		{"new", pull, ArkletPullBizError, "Arklet.PullBizError: GET http://h/biz1.jar: 404; try again"},
-		{"wrapped nil", Wrap(UserDiskFull, nil), "", ""},
-		{"wrapped", Wrap(UserDiskFull, io.EOF), UserDiskFull, "User.DiskFull: EOF; replace the base"},
+		{"nil", nil, "", "", ""},
+		{"no code", io.EOF, ModuleControllerUnknownError, "ModuleController.UnknownError: EOF", ModuleControllerUnknownError},
+		{"new", pull, ArkletPullBizError, "Arklet.PullBizError: GET http://h/biz1.jar: 404", ArkletPullBizError},
+		{"wrapped nil", Wrap(UserDiskFull, nil), "", "", ""},
+		{"wrapped", Wrap(UserDiskFull, io.EOF), UserDiskFull, "User.DiskFull: EOF", UserDiskFull},
 		{
 			"the controller's code around Arklet's", Wrap(ArkletInstallModuleFailed, pull), ArkletInstallModuleFailed,
-			"Arklet.InstallModuleFailed: Arklet.PullBizError: GET http://h/biz1.jar: 404; try again",
+			"Arklet.InstallModuleFailed: Arklet.PullBizError: GET http://h/biz1.jar: 404", ArkletPullBizError,
 		},
 		{
 			"nearest code without a suggestion", Wrap(ArkletUninstallBizFailed, New(ArkletNoMatchedBiz, "biz1")), ArkletUninstallBizFailed,
-			"Arklet.UninstallBizFailed: Arklet.NoMatchedBiz: biz1; investigate",
+			"Arklet.UninstallBizFailed: Arklet.NoMatchedBiz: biz1", ArkletUninstallBizFailed,
 		},
 		{
 			"context around a code", fmt.Errorf("installing biz1 on base-1: %w", pull), ArkletPullBizError,
-			"Arklet.PullBizError: installing biz1 on base-1: GET http://h/biz1.jar: 404; try again",
+			"Arklet.PullBizError: installing biz1 on base-1: GET http://h/biz1.jar: 404", ArkletPullBizError,
 		},
 		{
 			"context between codes", Wrap(ArkletInstallModuleFailed, fmt.Errorf("base-1: %w", pull)), ArkletInstallModuleFailed,
-			"Arklet.InstallModuleFailed: base-1: Arklet.PullBizError: GET http://h/biz1.jar: 404; try again",
+			"Arklet.InstallModuleFailed: base-1: Arklet.PullBizError: GET http://h/biz1.jar: 404", ArkletPullBizError,
 		},
-		{"a code of one's own", New("User.Odd", "odd"), "User.Odd", "User.Odd: odd"},
+		{"a code of one's own", New("User.Odd", "odd"), "User.Odd", "User.Odd: odd", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := Of(tt.err); got != tt.code {
 				t.Errorf("Of = %q, want %q", got, tt.code)
+			}
+			if info, known := Lookup(string(tt.advice)); known {
+				tt.message += "; " + info.Suggestion
 			}
 			if diff := cmp.Diff(tt.message, Message(tt.err)); diff != "" {
 				t.Errorf("Message (-want +got):\n%s", diff)

@@ -15,6 +15,16 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
+// Causes of invalid containers. The errors of Check wrap them.
+var (
+	errEnvFrom = errors.New("the controller does not read envFrom; set it in env, for example by a configMapKeyRef")
+	errEmpty   = errors.New("is empty")
+	errSpaces  = errors.New("a version has no spaces")
+	errNotURL  = errors.New("is not a URL")
+	errScheme  = errors.New("is not a file://, http:// or https:// URL of a module's jar")
+	errNoJar   = errors.New("does not name a jar")
+)
+
 // Check returns why a container cannot be installed as a module, as an error with an error code, and
 // nil if it can be. meta is the metadata of its Pod or template. The error wraps ErrUnresolved if the
 // version is not known yet; see CheckVersion.
@@ -40,13 +50,13 @@ func CheckVersion(meta *metav1.ObjectMeta, container corev1.Container) error {
 	case err != nil:
 		return err
 	case v == "" && len(container.EnvFrom) > 0 && !sets:
-		return errcode.New(errcode.OtherUpstreamInvalidParameter, "container %.80q has no environment variable %s in env, and the controller does not read envFrom; set it in env, for example by a configMapKeyRef", container.Name, labels.VersionEnv)
+		return errcode.New(errcode.OtherUpstreamInvalidParameter, "container %.80q has no environment variable %s in env, and %w", container.Name, labels.VersionEnv, errEnvFrom)
 	case v == "" && sets:
-		return invalid("is empty")
+		return invalid("%w", errEmpty)
 	case v == "":
 		return errcode.New(errcode.OtherUpstreamInvalidParameter, "container %.80q has no environment variable %s, which names the module's version", container.Name, labels.VersionEnv)
 	case strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' }):
-		return invalid("is %.80q: a version has no spaces", v)
+		return invalid("is %.80q: %w", v, errSpaces)
 	case len(v) > arklet.MaxName:
 		return invalid("has %d bytes, and a version has at most %d", len(v), arklet.MaxName)
 	case !arklet.Printable(v):
@@ -76,11 +86,11 @@ func CheckImage(c corev1.Container) error {
 		if parsing, ok := errors.AsType[*url.Error](err); ok { // its text repeats the URL
 			err = parsing.Err
 		}
-		return invalid("is not a URL: %w", err)
+		return invalid("%w: %w", errNotURL, err)
 	case u.Scheme != "file" && u.Scheme != "http" && u.Scheme != "https":
-		return invalid("is not a file://, http:// or https:// URL of a module's jar")
+		return invalid("%w", errScheme)
 	case u.Scheme != "file" && u.Host == "", strings.Trim(u.Path, "/") == "" && u.RawQuery == "":
-		return invalid("does not name a jar")
+		return invalid("%w", errNoJar)
 	case !arklet.Printable(c.Image):
 		return invalid("has a character that cannot be printed")
 	}

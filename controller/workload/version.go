@@ -2,6 +2,7 @@ package workload
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -20,6 +21,13 @@ import (
 // ErrUnresolved reports that a version cannot be read yet: it is in a ConfigMap (see Resolve), or in metadata that
 // only the Pod has, not its template.
 var ErrUnresolved = errors.New("the version is not known yet")
+
+// Causes of versions that cannot be read. The errors of Version wrap them.
+var (
+	errExpands = fmt.Errorf("expands to more than %d bytes, the maximum for a version", arklet.MaxName)
+	errNoField = errors.New("which the Pod does not have")
+	errSource  = errors.New("use a plain value, a fieldRef to a label or an annotation, or a configMapKeyRef")
+)
 
 // Version returns the BIZ_VERSION of a container as a kubelet computes it: if a variable is set several times, the
 // last value is used, $(NAME) is replaced by the value of a variable that precedes it, $$ is a dollar sign, and a
@@ -195,7 +203,7 @@ func (e *environment) expand(value string, before int) (string, error) {
 			}
 			if !set {
 				if len(e.container.EnvFrom) > 0 {
-					return "", e.invalid("refers to $(%.80s), which is not in env, and the controller does not read envFrom; set it in env, for example by a configMapKeyRef", name)
+					return "", e.invalid("refers to $(%.80s), which is not in env, and %w", name, errEnvFrom)
 				}
 				v = "$(" + name + ")"
 			}
@@ -206,7 +214,7 @@ func (e *environment) expand(value string, before int) (string, error) {
 			value = rest
 		}
 		if b.Len() > arklet.MaxName {
-			return "", e.invalid("expands to more than %d bytes, the maximum for a version", arklet.MaxName)
+			return "", e.invalid("%w", errExpands)
 		}
 	}
 }
@@ -271,7 +279,7 @@ func (e *environment) field(variable, path string) (string, error) {
 	case ofPod:
 		return "", e.invalid("refers to %.80s of the Pod: %w", path, ErrUnresolved)
 	}
-	return "", e.invalid("refers to %.80s, which the Pod does not have", path)
+	return "", e.invalid("refers to %.80s, %w", path, errNoField)
 }
 
 // podLabels are labels that Kubernetes controllers add to Pods, and that the Pod templates do not have.
@@ -283,7 +291,7 @@ func (e *environment) unread(variable, from string) error {
 	if variable == labels.VersionEnv {
 		variable = "it"
 	}
-	return e.invalid("cannot be read: %.80s comes from %.200s; use a plain value, a fieldRef to a label or an annotation, or a configMapKeyRef", variable, from)
+	return e.invalid("cannot be read: %.80s comes from %.200s; %w", variable, from, errSource)
 }
 
 func (e *environment) invalid(format string, args ...any) error {

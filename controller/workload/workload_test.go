@@ -89,6 +89,7 @@ func TestMeets(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
+	const versionCode, urlCode = errcode.OtherUpstreamInvalidParameter, errcode.OtherUpstreamDecodeURLFailed
 	meta := metav1.ObjectMeta{Annotations: map[string]string{"v": "1.0.0\t"}}
 	container := func(version, image string) corev1.Container {
 		return corev1.Container{Name: "biz1", Image: image, Env: []corev1.EnvVar{{Name: "BIZ_VERSION", Value: version}}}
@@ -97,31 +98,40 @@ func TestCheck(t *testing.T) {
 	annotated.Env[0].ValueFrom = &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['v']"}}
 	for name, tt := range map[string]struct {
 		container corev1.Container
-		want      string
+		code      errcode.Code
+		cause     error
+		values    string // in the message, separated by |
 	}{
-		"all is well":         {container("1.0.0", "file:///m/biz1.jar"), ""},
-		"over HTTPS":          {container("1.0.0", "https://h/biz1.jar?x=1"), ""},
-		"without .jar":        {container("1.0.0", "https://h/download?name=biz1"), ""},
-		"a query only":        {container("1.0.0", "https://h/?name=biz1"), ""},
-		"a host only":         {container("1.0.0", "https://u:secret@h"), `OtherUpstream.DecodeURLFailed: image "https://***@h" of container "biz1" does not name a jar; check that the URL is valid`},
-		"no version":          {container("", "file:///m/biz1.jar"), `OtherUpstream.InvalidParameter: BIZ_VERSION of container "biz1" is empty; check the parameters`},
-		"spaces around it":    {container(" 1.0.0", "file:///m/biz1.jar"), `OtherUpstream.InvalidParameter: BIZ_VERSION of container "biz1" is " 1.0.0": a version has no spaces; check the parameters`},
-		"a space in it":       {container("1.0 0", "file:///m/biz1.jar"), `OtherUpstream.InvalidParameter: BIZ_VERSION of container "biz1" is "1.0 0": a version has no spaces; check the parameters`},
-		"a tab in annotation": {annotated, `OtherUpstream.InvalidParameter: BIZ_VERSION of container "biz1" is "1.0.0\t": a version has no spaces; check the parameters`},
-		"a path":              {container("1.0.0", "/m/biz1.jar"), `OtherUpstream.DecodeURLFailed: image "/m/biz1.jar" of container "biz1" is not a file://, http:// or https:// URL of a module's jar; check that the URL is valid`},
-		"an image":            {container("1.0.0", "repo/biz1.jar:1"), `OtherUpstream.DecodeURLFailed: image "repo/biz1.jar:1" of container "biz1" is not a file://, http:// or https:// URL of a module's jar; check that the URL is valid`},
-		"no host":             {container("1.0.0", "https:///biz1.jar"), `OtherUpstream.DecodeURLFailed: image "https:///biz1.jar" of container "biz1" does not name a jar; check that the URL is valid`},
-		"no URL":              {container("1.0.0", "http://h:x/biz1.jar"), `OtherUpstream.DecodeURLFailed: image "http://h:x/biz1.jar" of container "biz1" is not a URL: invalid port ":x" after host; check that the URL is valid`},
+		"all is well":         {container("1.0.0", "file:///m/biz1.jar"), "", nil, ""},
+		"over HTTPS":          {container("1.0.0", "https://h/biz1.jar?x=1"), "", nil, ""},
+		"without .jar":        {container("1.0.0", "https://h/download?name=biz1"), "", nil, ""},
+		"a query only":        {container("1.0.0", "https://h/?name=biz1"), "", nil, ""},
+		"a host only":         {container("1.0.0", "https://u:secret@h"), urlCode, errNoJar, `"https://***@h"`},
+		"no version":          {container("", "file:///m/biz1.jar"), versionCode, errEmpty, ""},
+		"spaces around it":    {container(" 1.0.0", "file:///m/biz1.jar"), versionCode, errSpaces, `" 1.0.0"`},
+		"a space in it":       {container("1.0 0", "file:///m/biz1.jar"), versionCode, errSpaces, `"1.0 0"`},
+		"a tab in annotation": {annotated, versionCode, errSpaces, `"1.0.0\t"`},
+		"a path":              {container("1.0.0", "/m/biz1.jar"), urlCode, errScheme, `"/m/biz1.jar"`},
+		"an image":            {container("1.0.0", "repo/biz1.jar:1"), urlCode, errScheme, `"repo/biz1.jar:1"`},
+		"no host":             {container("1.0.0", "https:///biz1.jar"), urlCode, errNoJar, `"https:///biz1.jar"`},
+		"no URL":              {container("1.0.0", "http://h:x/biz1.jar"), urlCode, errNotURL, `":x"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := ""
-			if err := Check(&meta, tt.container); err != nil {
-				got = err.Error()
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			checkInvalid(t, Check(&meta, tt.container), tt.code, tt.cause, tt.values)
 		})
+	}
+}
+
+// checkInvalid checks the error of a container biz1. Without a cause, there is no error.
+func checkInvalid(t *testing.T, err error, code errcode.Code, cause error, values string) {
+	t.Helper()
+	if !errors.Is(err, cause) || err != nil && errcode.Of(err) != code {
+		t.Fatalf("error %v, want code %q and cause %v", err, code, cause)
+	}
+	for value := range strings.SplitSeq(values+`|"biz1"`, "|") {
+		if err != nil && (!strings.Contains(err.Error(), value) || strings.Contains(err.Error(), "secret")) {
+			t.Errorf("error %v, want %s and no password", err, value)
+		}
 	}
 }
 
@@ -203,62 +213,58 @@ func TestVersion(t *testing.T) {
 	}
 	secret := corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}, Key: "k"}}
 	configMap := corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}, Key: "k"}}
-	const fix = "; use a plain value, a fieldRef to a label or an annotation, or a configMapKeyRef; check the parameters"
-	const invalid = `OtherUpstream.InvalidParameter: BIZ_VERSION of container "biz1" `
-	reference := env("BIZ_VERSION", "$(R)")
+	reference := env("BIZ_VERSION", "$(REF)")
 	var doubled []corev1.EnvVar // each variable is the one before twice
 	for i := range 60 {
 		doubled = append(doubled, env("V"+strconv.Itoa(i+1), strings.Repeat("$(V"+strconv.Itoa(i)+")", 2))...)
 	}
 	for name, tt := range map[string]struct {
-		env     []corev1.EnvVar
-		want    string
-		wantErr string
+		env    []corev1.EnvVar
+		want   string
+		cause  error
+		values string // in the message, separated by |
 	}{
-		"the last duplicate is used":              {env("BIZ_VERSION", "1", "BIZ_VERSION", "2"), "2", ""},
-		"a reference":                             {env("R", "1.0.0", "BIZ_VERSION", "$(R)-SNAPSHOT"), "1.0.0-SNAPSHOT", ""},
-		"to a variable that comes later":          {env("BIZ_VERSION", "$(R)", "R", "1"), "$(R)", ""},
-		"to a duplicate that precedes":            {env("R", "1", "R", "2", "BIZ_VERSION", "$(R)", "R", "3"), "2", ""},
-		"to the variable itself":                  {env("BIZ_VERSION", "1", "BIZ_VERSION", "$(BIZ_VERSION).5"), "1.5", ""},
-		"to an unknown variable":                  {env("BIZ_VERSION", "1-$(NONE)"), "1-$(NONE)", ""},
-		"through others":                          {env("A", "1", "B", "$(A).2", "BIZ_VERSION", "$(B).3"), "1.2.3", ""},
-		"an expanded value is not expanded again": {env("A", "$$(B)", "B", "x", "BIZ_VERSION", "$(A)"), "$(B)", ""},
-		"escaped":                          {env("R", "1", "BIZ_VERSION", "$$(R)-$$"), "$(R)-$", ""},
-		"not closed":                       {env("R", "1", "BIZ_VERSION", "$(R-$(R)"), "$(R-$(R)", ""},
-		"a dollar sign":                    {env("R", "1", "BIZ_VERSION", "a$b$$(R)$"), "a$b$(R)$", ""},
-		"a dollar sign before a reference": {env("R", "1", "BIZ_VERSION", "$x$(R)"), "$x1", ""},
-		"empty variables":                  {env("R", "", "BIZ_VERSION", "1$(R)"), "1", ""},
-		"doubled sixty times":              {append(append(env("V0", "x"), doubled...), env("BIZ_VERSION", "$(V60)")...), "", invalid + "expands to more than 256 bytes, the maximum for a version; check the parameters"},
-		"empty and doubled sixty times":    {append(append(env("V0", ""), doubled...), env("BIZ_VERSION", "1$(V60)")...), "1", ""},
-		"metadata.name":                    {field("BIZ_VERSION", "metadata.name"), "pod", ""},
-		"metadata.namespace":               {field("BIZ_VERSION", "metadata.namespace"), "shop", ""},
-		"metadata.uid":                     {field("BIZ_VERSION", "metadata.uid"), "uid", ""},
-		"a label":                          {field("BIZ_VERSION", "metadata.labels['v']"), "2", ""},
-		"a reference to an annotation":     {append(field("R", "metadata.annotations['v']"), reference...), "3", ""},
-		"a label that is missing":          {field("BIZ_VERSION", "metadata.labels['w']"), "", invalid + "refers to metadata.labels['w'], which the Pod does not have; check the parameters"},
-		"spec.nodeName":                    {field("BIZ_VERSION", "spec.nodeName"), "", invalid + "cannot be read: it comes from the field spec.nodeName" + fix},
-		"a Secret":                         {from("BIZ_VERSION", secret), "", invalid + "cannot be read: it comes from Secret s" + fix},
-		"a reference to a Secret":          {append(from("R", secret), reference...), "", invalid + "cannot be read: R comes from Secret s" + fix},
-		"a Secret that is overridden":      {append(from("BIZ_VERSION", secret), env("BIZ_VERSION", "1")...), "1", ""},
-		"a resource":                       {from("BIZ_VERSION", corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{}}), "", invalid + "cannot be read: it comes from a resourceFieldRef" + fix},
-		"a file":                           {from("BIZ_VERSION", corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{}}), "", invalid + "cannot be read: it comes from a file" + fix},
-		"a ConfigMap":                      {from("BIZ_VERSION", configMap), "", invalid + `is in key "k" of ConfigMap "c": the version is not known yet; check the parameters`},
+		"the last duplicate is used":              {env("BIZ_VERSION", "1", "BIZ_VERSION", "2"), "2", nil, ""},
+		"a reference":                             {env("R", "1.0.0", "BIZ_VERSION", "$(R)-SNAPSHOT"), "1.0.0-SNAPSHOT", nil, ""},
+		"to a variable that comes later":          {env("BIZ_VERSION", "$(R)", "R", "1"), "$(R)", nil, ""},
+		"to a duplicate that precedes":            {env("R", "1", "R", "2", "BIZ_VERSION", "$(R)", "R", "3"), "2", nil, ""},
+		"to the variable itself":                  {env("BIZ_VERSION", "1", "BIZ_VERSION", "$(BIZ_VERSION).5"), "1.5", nil, ""},
+		"to an unknown variable":                  {env("BIZ_VERSION", "1-$(NONE)"), "1-$(NONE)", nil, ""},
+		"through others":                          {env("A", "1", "B", "$(A).2", "BIZ_VERSION", "$(B).3"), "1.2.3", nil, ""},
+		"an expanded value is not expanded again": {env("A", "$$(B)", "B", "x", "BIZ_VERSION", "$(A)"), "$(B)", nil, ""},
+		"escaped":                          {env("R", "1", "BIZ_VERSION", "$$(R)-$$"), "$(R)-$", nil, ""},
+		"not closed":                       {env("R", "1", "BIZ_VERSION", "$(R-$(R)"), "$(R-$(R)", nil, ""},
+		"a dollar sign":                    {env("R", "1", "BIZ_VERSION", "a$b$$(R)$"), "a$b$(R)$", nil, ""},
+		"a dollar sign before a reference": {env("R", "1", "BIZ_VERSION", "$x$(R)"), "$x1", nil, ""},
+		"empty variables":                  {env("R", "", "BIZ_VERSION", "1$(R)"), "1", nil, ""},
+		"doubled sixty times":              {append(append(env("V0", "x"), doubled...), env("BIZ_VERSION", "$(V60)")...), "", errExpands, "256"},
+		"empty and doubled sixty times":    {append(append(env("V0", ""), doubled...), env("BIZ_VERSION", "1$(V60)")...), "1", nil, ""},
+		"metadata.name":                    {field("BIZ_VERSION", "metadata.name"), "pod", nil, ""},
+		"metadata.namespace":               {field("BIZ_VERSION", "metadata.namespace"), "shop", nil, ""},
+		"metadata.uid":                     {field("BIZ_VERSION", "metadata.uid"), "uid", nil, ""},
+		"a label":                          {field("BIZ_VERSION", "metadata.labels['v']"), "2", nil, ""},
+		"a reference to an annotation":     {append(field("REF", "metadata.annotations['v']"), reference...), "3", nil, ""},
+		"a label that is missing":          {field("BIZ_VERSION", "metadata.labels['w']"), "", errNoField, "metadata.labels['w']"},
+		"spec.nodeName":                    {field("BIZ_VERSION", "spec.nodeName"), "", errSource, "spec.nodeName"},
+		"a Secret":                         {from("BIZ_VERSION", secret), "", errSource, "Secret s"},
+		"a reference to a Secret":          {append(from("REF", secret), reference...), "", errSource, "REF|Secret s"},
+		"a Secret that is overridden":      {append(from("BIZ_VERSION", secret), env("BIZ_VERSION", "1")...), "1", nil, ""},
+		"a resource":                       {from("BIZ_VERSION", corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{}}), "", errSource, "resourceFieldRef"},
+		"a file":                           {from("BIZ_VERSION", corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{}}), "", errSource, "a file"},
+		"a ConfigMap":                      {from("BIZ_VERSION", configMap), "", ErrUnresolved, `"k"|"c"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			meta := metav1.ObjectMeta{Namespace: "shop", Name: "pod", UID: "uid", Labels: map[string]string{"v": "2"}, Annotations: map[string]string{"v": "3"}}
 			got, err := Version(&meta, corev1.Container{Name: "biz1", Env: tt.env})
-			text := ""
-			if err != nil {
-				text = err.Error()
+			if got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
 			}
-			if got != tt.want || text != tt.wantErr {
-				t.Errorf("got %q, error %q\nwant %q, error %q", got, text, tt.want, tt.wantErr)
-			}
+			checkInvalid(t, err, errcode.OtherUpstreamInvalidParameter, tt.cause, tt.values)
 		})
 	}
 	for _, list := range [][]corev1.EnvVar{nil, reference} {
 		c := corev1.Container{Name: "biz1", Env: list, EnvFrom: []corev1.EnvFromSource{{}}}
-		if err := CheckVersion(&metav1.ObjectMeta{}, c); err == nil || !strings.Contains(err.Error(), "does not read envFrom; set it in env") {
+		if err := CheckVersion(&metav1.ObjectMeta{}, c); !errors.Is(err, errEnvFrom) {
 			t.Errorf("envFrom: error %v", err)
 		}
 	}

@@ -32,7 +32,7 @@ type Delay struct {
 // Validate reports a negative time, under the name of the field.
 func (d Delay) Validate(field string) error {
 	if d.Min < 0 || d.Spread < 0 {
-		return fmt.Errorf("%s: a time must not be negative", field)
+		return fmt.Errorf("%s: a time %w", field, errNegative)
 	}
 	return nil
 }

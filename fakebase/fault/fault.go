@@ -180,16 +180,24 @@ func (k Kind) Lasts() bool { return kindSpecs[k].state }
 // Kinds lists the kinds, sorted.
 func Kinds() []Kind { return slices.Sorted(maps.Keys(kindSpecs)) }
 
+// Causes of invalid faults. The errors of Validate wrap them.
+var (
+	errUnknown   = errors.New("unknown")
+	errNoMeaning = errors.New("has no meaning")
+	errRequired  = errors.New("is required")
+	errNegative  = errors.New("must not be negative")
+)
+
 // Validate reports everything that is wrong with the fault, or nil.
 func (f Fault) Validate() error {
 	spec, known := kindSpecs[f.Kind]
 	if !known {
-		return fmt.Errorf("kind %q: unknown, use one of %s", f.Kind, join(Kinds()))
+		return fmt.Errorf("kind %q: %w, use one of %s", f.Kind, errUnknown, join(Kinds()))
 	}
 	var errs []error
 	reject := func(used bool, field string) {
 		if used {
-			errs = append(errs, fmt.Errorf("%s: has no meaning for kind %s", field, f.Kind))
+			errs = append(errs, fmt.Errorf("%s: %w for kind %s", field, errNoMeaning, f.Kind))
 		}
 	}
 	reject(spec.state && f.Skip != 0, "skip")
@@ -210,7 +218,7 @@ func (f Fault) Validate() error {
 	unknown := func(field string, names, known []string) {
 		for _, name := range names {
 			if !slices.Contains(known, name) {
-				errs = append(errs, fmt.Errorf("%s %q: unknown, use one of %s", field, name, join(known)))
+				errs = append(errs, fmt.Errorf("%s %q: %w, use one of %s", field, name, errUnknown, join(known)))
 			}
 		}
 	}
@@ -219,26 +227,26 @@ func (f Fault) Validate() error {
 
 	if f.Kind == KindError {
 		if !slices.Contains(codes, f.Code) {
-			errs = append(errs, fmt.Errorf("code %q: unknown, use one of %s", f.Code, join(codes)))
+			errs = append(errs, fmt.Errorf("code %q: %w, use one of %s", f.Code, errUnknown, join(codes)))
 		}
 	}
 	if (f.Kind == KindLatency || f.Kind == KindSlowLink || f.Kind == KindDelay) && f.Delay == (Delay{}) {
-		errs = append(errs, fmt.Errorf("delay: is required for kind %s", f.Kind))
+		errs = append(errs, fmt.Errorf("delay: %w for kind %s", errRequired, f.Kind))
 	}
 	if f.Kind == KindClockSkew && f.Skew == 0 {
-		errs = append(errs, errors.New("skew: is required for kind clockSkew"))
+		errs = append(errs, fmt.Errorf("skew: %w for kind clockSkew", errRequired))
 	}
 	if f.Skip < 0 {
-		errs = append(errs, fmt.Errorf("skip %d: must not be negative", f.Skip))
+		errs = append(errs, fmt.Errorf("skip %d: %w", f.Skip, errNegative))
 	}
 	if f.Count < 0 {
-		errs = append(errs, fmt.Errorf("count %d: must not be negative", f.Count))
+		errs = append(errs, fmt.Errorf("count %d: %w", f.Count, errNegative))
 	}
 	if !(f.Probability >= 0 && f.Probability <= 1) {
 		errs = append(errs, fmt.Errorf("probability %v: must be between 0 and 1", f.Probability))
 	}
 	if f.For < 0 || f.Period < 0 || (f.Restart != nil && f.Restart.After < 0) {
-		errs = append(errs, errors.New("for, period, restart.after: a time must not be negative"))
+		errs = append(errs, fmt.Errorf("for, period, restart.after: a time %w", errNegative))
 	}
 	return errors.Join(append(errs, f.Delay.Validate("delay"))...)
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/remote"
+	"github.com/koupleless/koupsandbox/fakebase/rpc"
 )
 
 func named(identity string) fakebase.Options {
@@ -56,7 +56,8 @@ func TestManyBasesInOneProcess(t *testing.T) {
 	if err := discarded.Discard(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if _, err := discarded.Inject(fault.Fault{Kind: fault.KindSilent}); err == nil || !strings.Contains(err.Error(), "no such base") {
+	var refused *rpc.Error
+	if _, err := discarded.Inject(fault.Fault{Kind: fault.KindSilent}); !errors.As(err, &refused) || refused.Code != http.StatusConflict {
 		t.Errorf("a base that was discarded takes a fault: %v", err)
 	}
 }

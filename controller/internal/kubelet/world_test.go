@@ -14,6 +14,8 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -121,6 +123,12 @@ func (f *fakePods) remove(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.pods, "default/"+name)
+}
+
+// mentions reports whether a text contains all names, which | separates.
+func mentions(text, names string) bool {
+	missing := func(name string) bool { return !strings.Contains(text, name) }
+	return !slices.ContainsFunc(strings.Split(names, "|"), missing)
 }
 
 // Pod implements pods.

@@ -88,9 +88,9 @@ func TestMirrorLeavesOutWhatIsNoLabel(t *testing.T) {
 }
 
 func TestStates(t *testing.T) {
-	code := func(code errcode.Code, text string) corev1.ContainerStatus {
-		return waiting(code.Type(), errcode.New(code, "%s", text).Error())
-	}
+	busy := errcode.New(errcode.ArkletInstallModuleExecuting, "busy").Error()
+	operated := errcode.New(errcode.ModuleControllerBaseInstanceInOperation, "busy").Error()
+	noDatabase := errcode.New(errcode.UserInstallModuleFailed, "no database").Error()
 	silent := modulePod(corev1.ContainerStatus{Name: "biz1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
 	silent.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "BaseInstanceNotReady", Message: "ModuleController.BaseInstanceNotReady: silent; wait"}}
 	unschedulable := modulePod()
@@ -110,15 +110,15 @@ func TestStates(t *testing.T) {
 		{"unschedulable", unschedulable, Status{Status: Pending, Reason: "Unschedulable", Message: "0/3 nodes are available", Code: "ModuleController.InsufficientHealthyBaseInstance"}},
 		{"base has said nothing", modulePod(waiting("ContainerCreating", "")), Status{Status: Pending, Reason: "ContainerCreating"}},
 		{"being installed", modulePod(waiting("BizResolved", "CREATED")), Status{Status: Upgrading, Reason: "BizResolved", Message: "CREATED"}},
-		{"being installed by somebody", modulePod(code(errcode.ArkletInstallModuleExecuting, "busy")), Status{Status: Upgrading, Reason: "InstallModuleExecuting",
-			Message: "Arklet.InstallModuleExecuting: busy; the same module is being installed, try again later", Code: "Arklet.InstallModuleExecuting"}},
-		{"being uninstalled by somebody", modulePod(code(errcode.ModuleControllerBaseInstanceInOperation, "busy")), Status{Status: Upgrading, Reason: "BaseInstanceInOperation",
-			Message: "ModuleController.BaseInstanceInOperation: busy; try again later", Code: "ModuleController.BaseInstanceInOperation"}},
+		{"being installed by somebody", modulePod(waiting("InstallModuleExecuting", busy)), Status{Status: Upgrading, Reason: "InstallModuleExecuting",
+			Message: busy, Code: "Arklet.InstallModuleExecuting"}},
+		{"being uninstalled by somebody", modulePod(waiting("BaseInstanceInOperation", operated)), Status{Status: Upgrading, Reason: "BaseInstanceInOperation",
+			Message: operated, Code: "ModuleController.BaseInstanceInOperation"}},
 		{"replaced", modulePod(waiting("BizDeactivate", "newer")), Status{Status: Deactivated, Reason: "BizDeactivate", Message: "newer"}},
 		{"kept deactivated", modulePod(waiting("BizNotActivated", "older")), Status{Status: Deactivated, Reason: "BizNotActivated", Message: "older"}},
 		{"broken", modulePod(waiting("BizBroken", "INSTALL_FAILED: x")), Status{Status: Failed, Reason: "BizBroken", Message: "INSTALL_FAILED: x"}},
-		{"failed with a code", modulePod(code(errcode.UserInstallModuleFailed, "no database")), Status{Status: Failed, Reason: "InstallModuleFailed",
-			Message: "User.InstallModuleFailed: no database; check the reason of the failure", Code: "User.InstallModuleFailed"}},
+		{"failed with a code", modulePod(waiting("InstallModuleFailed", noDatabase)), Status{Status: Failed, Reason: "InstallModuleFailed",
+			Message: noDatabase, Code: "User.InstallModuleFailed"}},
 		{"Pod failed", failed, Status{Status: Failed}},
 		{"stopped on the base", stopped, Status{Status: Pending, Reason: "STOPPED", Message: "gone"}},
 		{"base is silent", silent, Status{Status: Pending, Reason: "BaseInstanceNotReady", Message: "ModuleController.BaseInstanceNotReady: silent; wait", Code: "ModuleController.BaseInstanceNotReady"}},

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -22,7 +23,7 @@ func TestAddress(t *testing.T) {
 	for name, tt := range map[string]struct {
 		pod, node metav1.ObjectMeta
 		probe     corev1.HTTPGetAction
-		want, err string
+		want, err string // err has the values in the error, separated by |
 	}{
 		"the probe's port":           {probe: port, want: "10.0.0.1:8080"},
 		"by its name":                {probe: corev1.HTTPGetAction{Port: intstr.FromString("web")}, want: "10.0.0.1:9090"},
@@ -32,22 +33,23 @@ func TestAddress(t *testing.T) {
 		"the Pod's before it":        {probe: port, pod: on("82"), node: on("81"), want: "10.0.0.1:82"},
 		"a base elsewhere":           {probe: port, node: on("127.0.0.1:83"), want: "127.0.0.1:83"},
 		"over IPv6":                  {probe: port, node: on("[::1]:84"), want: "[::1]:84"},
-		"a name that does not exist": {probe: corev1.HTTPGetAction{Port: intstr.FromString("nope")}, err: `"nope" is not a port of container "biz1"`},
-		"no port":                    {err: `"0" is not a port of container "biz1"`},
-		"too large":                  {probe: port, node: on("70000"), err: `"70000" is not a port of container "biz1"`},
-		"at the bound":               {probe: port, node: on(strings.Repeat("9", 256)), err: `"` + strings.Repeat("9", 80) + `" is not a port of container "biz1"`},
-		"above the bound":            {probe: port, pod: on(strings.Repeat("9", 257)), err: "annotation base.koupleless.io/web-port has 257 bytes; the maximum is 256"},
-		"no address":                 {probe: port, node: on("a:b:c"), err: "annotation base.koupleless.io/web-port: address a:b:c: too many colons in address"},
+		"a name that does not exist": {probe: corev1.HTTPGetAction{Port: intstr.FromString("nope")}, err: `"nope"|"biz1"`},
+		"no port":                    {err: `"0"`},
+		"too large":                  {probe: port, node: on("70000"), err: `"70000"`},
+		"at the bound":               {probe: port, node: on(strings.Repeat("9", 256)), err: `"` + strings.Repeat("9", 80) + `"`},
+		"above the bound":            {probe: port, pod: on(strings.Repeat("9", 257)), err: "base.koupleless.io/web-port|257|256"},
+		"no address":                 {probe: port, node: on("a:b:c"), err: "base.koupleless.io/web-port|a:b:c"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			container := corev1.Container{Name: "biz1", Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: 9090}}}
 			got, err := Address(&corev1.Pod{ObjectMeta: tt.pod}, &corev1.Node{ObjectMeta: tt.node}, "10.0.0.1", container, &tt.probe)
-			said := ""
-			if err != nil {
-				said = err.Error()
+			if got != tt.want || (err == nil) != (tt.err == "") {
+				t.Errorf("address %q, error %v, want %q", got, err, tt.want)
 			}
-			if diff := cmp.Diff([]string{tt.want, tt.err}, []string{got, said}); diff != "" {
-				t.Errorf("address, error (-want +got):\n%s", diff)
+			for value := range strings.SplitSeq(tt.err, "|") {
+				if !strings.Contains(fmt.Sprint(err), value) {
+					t.Errorf("error %v, want one with %s", err, value)
+				}
 			}
 		})
 	}
@@ -105,14 +107,14 @@ func TestRequest(t *testing.T) {
 		err := get(t.Context(), newClient(Options{}), Target{Address: address, ContextPath: "biz1"}, &corev1.HTTPGetAction{
 			Path: path, Scheme: scheme, HTTPHeaders: []corev1.HTTPHeader{{Name: "x-me", Value: "1"}, {Name: "Host", Value: "shop"}},
 		})
-		if err != nil {
-			return err.Error()
+		if err == nil {
+			return ""
 		}
-		return ""
+		return facts(err.Error())
 	}
 	plain, tls := server.Listener.Addr().String(), secure.Listener.Addr().String()
 	got := []string{probed(plain, "/ok?a=b", ""), probed(plain, "/here", corev1.URISchemeHTTP), probed(plain, "/there", ""), probed(tls, "/ok", corev1.URISchemeHTTPS), probed(plain, "/round", ""), probed(plain, "/%zz", "")}
-	want := []string{"", "HTTP status 404 from http://" + plain + "/biz1/here", "", "", `Get "/biz1/round": stopped after 10 redirects`, `parse "/biz1/%zz": invalid URL escape "%zz"`}
+	want := []string{"", "404 http://" + plain + "/biz1/here", "", "", `"/biz1/round" 10 redirects`, `"/biz1/%zz" URL escape`}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("answers (-want +got):\n%s", diff)
 	}

@@ -7,6 +7,7 @@ package report
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -36,6 +37,13 @@ type Counters struct {
 	Sent, Failed, Dropped prometheus.Counter
 }
 
+// Causes of invalid hooks.
+var (
+	errNoAddress    = errors.New("is no https address: separate addresses by a semicolon")
+	errNotEncrypted = errors.New("is an http address, on which others read its token: " +
+		"use https, or set REPORT_HOOKS_ALLOW_HTTP to true")
+)
+
 // ParseHooks parses REPORT_HOOKS: addresses separated by semicolons. The fragment of an address is the secret that signs its
 // messages. allowHTTP accepts addresses with http, which does not encrypt the token and the messages. The error has the
 // position of an invalid address, not the address.
@@ -48,10 +56,10 @@ func ParseHooks(value string, allowHTTP bool) ([]*url.URL, error) {
 		}
 		hook, err := url.Parse(text)
 		if err != nil || hook.Scheme != "http" && hook.Scheme != "https" || hook.Host == "" || strings.Contains(hook.Host, ",") {
-			return nil, fmt.Errorf("report hook %d is no https address: separate addresses by a semicolon", i+1)
+			return nil, fmt.Errorf("report hook %d %w", i+1, errNoAddress)
 		}
 		if hook.Scheme == "http" && !allowHTTP {
-			return nil, fmt.Errorf("report hook %d is an http address, on which others read its token: use https, or set REPORT_HOOKS_ALLOW_HTTP to true", i+1)
+			return nil, fmt.Errorf("report hook %d %w", i+1, errNotEncrypted)
 		}
 		hooks = append(hooks, hook)
 	}

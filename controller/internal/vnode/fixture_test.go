@@ -3,7 +3,9 @@ package vnode
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -290,15 +292,16 @@ func (s *fixture) wantWrites(t *testing.T, when string, want ...string) {
 	}
 }
 
-// noted returns the Events since the last call.
-func (s *fixture) noted() (events []string) {
-	for {
-		select {
-		case e := <-s.notes.Events:
-			events = append(events, e)
-		default:
-			return events
-		}
+// wantEvent checks that there was one Event since the last call, and that it contains texts.
+func (s *fixture) wantEvent(t *testing.T, texts ...string) {
+	t.Helper()
+	var events []string
+	for len(s.notes.Events) > 0 {
+		events = append(events, <-s.notes.Events)
+	}
+	missing := func(text string) bool { return !strings.Contains(events[0], text) }
+	if len(events) != 1 || slices.ContainsFunc(texts, missing) {
+		t.Errorf("Events %q, want one with %q", events, texts)
 	}
 }
 

@@ -228,12 +228,7 @@ func TestABaseThatCannotBeObserved(t *testing.T) {
 		s.reconcileOnce(t)
 		wrote = append(wrote, s.writes()...)
 	}
-	renewals := 0
-	for _, w := range wrote {
-		if w == "update leases" {
-			renewals++
-		}
-	}
+	renewals := strings.Count(strings.Join(wrote, "\n"), "update leases")
 	if renewals != 15 || len(wrote) != renewals+1 {
 		t.Errorf("writes in five minutes without a tunnel: %q, want 15 renewals and one of the Node", wrote)
 	}
@@ -241,9 +236,7 @@ func TestABaseThatCannotBeObserved(t *testing.T) {
 	if ready, observed := conditionOf(n, corev1.NodeReady), conditionOf(n, api.ConditionObserved); ready.Status != "True" || observed.Status != "False" || observed.Reason != string(base.TunnelDown) {
 		t.Errorf("Ready %s, Observed %s %s", ready.Status, observed.Status, observed.Reason)
 	}
-	if events := s.noted(); len(events) != 1 {
-		t.Errorf("Events %q, want one", events)
-	}
+	s.wantEvent(t)
 	s.down.Store(false)
 	s.hear()
 	s.reconcileOnce(t)

@@ -159,7 +159,7 @@ func TestEndpointsAreListedOnce(t *testing.T) {
 			if lists < 1 || lists > 2 {
 				t.Errorf("forbidden %t: %d LISTs for four Pods", forbidden, lists)
 			}
-			if told := strings.Count(log.String(), "may not list EndpointSlices"); (told == 1) != forbidden || told > 1 {
+			if told := strings.Count(log.String(), "MODULE_DRAIN"); (told == 1) != forbidden || told > 1 {
 				t.Errorf("forbidden %t: told %d times", forbidden, told)
 			}
 		})

@@ -118,7 +118,7 @@ func (t *Tunnel) origin(r *http.Request, identity, kind string, err error) (tunn
 		return from, tunnel.ReasonOf(err), err
 	case identity == "":
 		// In generations A and B, only the MQTT topic has the identity.
-		return from, tunnel.Malformed, fmt.Errorf("%s without an identity: over HTTP nothing else tells which base it is from", kind)
+		return from, tunnel.Malformed, fmt.Errorf("%s %w", kind, errNoIdentity)
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		if !names(r.TLS.VerifiedChains[0][0], identity) {
@@ -149,7 +149,10 @@ const (
 	allBodies = 32 << 20
 )
 
-var errTooLarge = fmt.Errorf("body larger than %d KiB", maxBody>>10)
+var (
+	errTooLarge   = fmt.Errorf("body larger than %d KiB", maxBody>>10)
+	errNoIdentity = errors.New("without an identity: over HTTP nothing else tells which base it is from")
+)
 
 // receive reads and decodes the body of a request. The body counts as held until it returns. If the body cannot be
 // read, receive sends the response and ok is false. err is an error of decode.

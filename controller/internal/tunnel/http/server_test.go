@@ -69,7 +69,7 @@ func TestServer(t *testing.T) {
 	cases := []struct {
 		name, method, path, body string
 		status                   int
-		text                     string
+		text                     string // a part of the answer, if it is an error
 		want                     []event
 	}{
 		{
@@ -82,52 +82,52 @@ func TestServer(t *testing.T) {
 		},
 		{
 			"generation B says not who it is", "POST", "/heartbeat", `{"masterBizInfo":{"name":"base","version":"1"},"networkInfo":{"localIP":"10.1.2.3"},"state":"ACTIVATED"}`,
-			400, "heartbeat without an identity: over HTTP nothing else tells which base it is from\n",
-			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Malformed, Err: cmpopts.AnyError}},
+			400, "",
+			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Malformed, Err: errNoIdentity}},
 		},
 		{
 			"generation A says not who it is", "POST", "/heartbeat", `{"masterBizInfo":{"bizName":"base","bizVersion":"1","bizState":"ACTIVATED"},"networkInfo":{"localIP":"10.1.2.3"}}`,
-			400, "heartbeat without an identity: over HTTP nothing else tells which base it is from\n",
-			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Malformed, Err: cmpopts.AnyError}},
+			400, "",
+			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Malformed, Err: errNoIdentity}},
 		},
 		{
 			"an address that no command reaches", "POST", "/heartbeat", `{"baseMetadata":{"identity":"a"},"localIP":"unknown","state":"activated"}`,
-			403, `heartbeat of base "a": address not allowed: localIP "unknown" is no IP address` + "\n",
+			403, `"unknown"`,
 			[]event{{From: at, Kind: "heartbeat", Reason: tunnel.WrongAddress, Err: tunnel.ErrAddress}},
 		},
 		{
 			"an identity that is no part of a name", "POST", "/heartbeat", `{"baseMetadata":{"identity":"a/../b"},"localIP":"10.1.2.3","state":"activated"}`,
-			400, `beyond the limits: the identity "a/../b" has one of / + #` + "\n",
+			400, `"a/../b"`,
 			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.BeyondLimits, Err: arklet.ErrLimit}},
 		},
 		{
-			"no JSON", "POST", "/heartbeat", "hello", 400, "decoding a message: invalid character 'h' looking for beginning of value\n",
+			"no JSON", "POST", "/heartbeat", "hello", 400, "'h'",
 			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Malformed, Err: cmpopts.AnyError}},
 		},
 		{
-			"no body", "POST", "/heartbeat", "", 400, "decoding a message: unexpected end of JSON input\n",
+			"no body", "POST", "/heartbeat", "", 400, "JSON",
 			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Malformed, Err: cmpopts.AnyError}},
 		},
 		{
-			"too large", "POST", "/heartbeat", strings.Repeat(" ", maxBody+1), 413, "body larger than 64 KiB\n",
+			"too large", "POST", "/heartbeat", strings.Repeat(" ", maxBody+1), 413, "64 KiB",
 			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Oversized, Err: errTooLarge}},
 		},
 		{
 			"as large as it may be", "POST", "/heartbeat", heartbeatC + strings.Repeat(" ", maxBody-len(heartbeatC)), 200, "SUCCESS",
 			[]event{{From: atIP("10.1.2.3"), Heartbeat: arklet.Heartbeat{Identity: "a", Name: "base", Version: "1.0.0", Cluster: "default", IP: "10.1.2.3", HostName: "base-0", Port: 1238, Active: true}}},
 		},
-		{"another method", "GET", "/heartbeat", "", 405, "Method Not Allowed\n", nil},
-		{"another path", "POST", "/log", "{}", 404, "404 page not found\n", nil},
+		{"another method", "GET", "/heartbeat", "", 405, "Method Not Allowed", nil},
+		{"another path", "POST", "/log", "{}", 404, "404 page not found", nil},
 		{
 			"a baseline query", "POST", "/queryBaseline", `{"identity":"a","name":"base","version":"1.0.0","clusterName":"default"}`,
 			200, `[{"bizName":"biz1","bizVersion":"1.0.0","bizUrl":"file:///m/biz1.jar"}]`,
 			[]event{{From: at, Metadata: arklet.Metadata{Identity: "a", Name: "base", Version: "1.0.0", Cluster: "default"}}},
 		},
 		{
-			"a baseline query of nobody", "POST", "/queryBaseline", `{"name":"base"}`, 400, "queryBaseline without an identity: over HTTP nothing else tells which base it is from\n",
-			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "queryBaseline", Reason: tunnel.Malformed, Err: cmpopts.AnyError}},
+			"a baseline query of nobody", "POST", "/queryBaseline", `{"name":"base"}`, 400, "",
+			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "queryBaseline", Reason: tunnel.Malformed, Err: errNoIdentity}},
 		},
-		{"another method for a baseline", "PUT", "/queryBaseline", "{}", 405, "Method Not Allowed\n", nil},
+		{"another method for a baseline", "PUT", "/queryBaseline", "{}", 405, "Method Not Allowed", nil},
 	}
 	h := newHandler()
 	h.baseline = []arklet.Module{biz1}
@@ -147,11 +147,14 @@ func TestServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if resp.StatusCode != c.status || string(text) != c.text {
+			if resp.StatusCode != c.status || !strings.Contains(string(text), c.text) || c.status == 200 && string(text) != c.text {
 				t.Errorf("answered %d %q, want %d %q", resp.StatusCode, text, c.status, c.text)
 			}
 			got := h.all()
 			for i := range got {
+				if err := got[i].Err; err != nil && string(text) != err.Error()+"\n" {
+					t.Errorf("answered %q, but rejected with %q", text, err)
+				}
 				if age := time.Since(got[i].From.At); age < 0 || age > time.Minute {
 					t.Errorf("told as of %s", got[i].From.At)
 				}
