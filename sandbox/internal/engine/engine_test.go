@@ -3,15 +3,16 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine/enginetest"
 )
@@ -55,11 +56,7 @@ func TestFind(t *testing.T) {
 			if !errors.Is(err, tc.err) || err != nil && !errors.Is(err, engine.ErrNone) {
 				t.Errorf("error %v, want %v", err, tc.err)
 			}
-			for name := range strings.FieldsSeq(tc.names) {
-				if !strings.Contains(err.Error(), name) {
-					t.Errorf("error %v does not name %s", err, name)
-				}
-			}
+			check.Names(t, fmt.Sprint(err), tc.names)
 		})
 	}
 }

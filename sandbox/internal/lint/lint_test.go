@@ -135,11 +135,7 @@ spec:
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(lint.Finding{}, "Message", "Fix")); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
 	}
-	for _, name := range []string{"biz1 1.0.0", "https://b/biz1-1.0.0-ark-biz.jar", "https://a/biz1-1.0.0-ark-biz.jar", "Pod/p"} {
-		if !strings.Contains(got[0].Message, name) {
-			t.Errorf("the message does not name %s: %s", name, got[0].Message)
-		}
-	}
+	check.Names(t, got[0].Message, "biz1 1.0.0 https://b/biz1-1.0.0-ark-biz.jar https://a/biz1-1.0.0-ark-biz.jar Pod/p")
 }
 
 // Every rule says what is right, why, and is in order, so that it is found.

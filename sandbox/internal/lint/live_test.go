@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/lint"
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
@@ -106,14 +107,11 @@ func TestLive(t *testing.T) {
 			}
 			for i, f := range findings {
 				place := fmt.Sprintf("%d %s %s ", f.Line, f.Level, f.Rule)
-				if names, whole := strings.CutPrefix(c.want[i], place); !whole && f.Rule != c.want[i] {
+				names, whole := strings.CutPrefix(c.want[i], place)
+				if !whole && f.Rule != c.want[i] || f.Object == "" {
 					t.Errorf("finding %s, want %s", f, c.want[i])
 				} else if whole {
-					for name := range strings.FieldsSeq(names) {
-						if f.Object != "Deployment/biz2" || !strings.Contains(f.Message+"; "+f.Fix, name) {
-							t.Errorf("%s is not in %s", name, f)
-						}
-					}
+					check.Names(t, f.Message+"; "+f.Fix, names)
 				}
 			}
 		})

@@ -8,6 +8,7 @@ import (
 
 	"sigs.k8s.io/kind/pkg/apis/config/defaults"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine/enginetest"
 )
@@ -43,12 +44,7 @@ esac`
 		t.Run(name, func(t *testing.T) {
 			enginetest.Fake(t, "docker", tc.script)
 			image, err := AtHand(t.Context(), "")
-			got := fmt.Sprint(image, " ", err)
-			for word := range strings.FieldsSeq(tc.want) {
-				if !strings.Contains(got, word) {
-					t.Errorf("got %q, want %q", got, tc.want)
-				}
-			}
+			check.Names(t, fmt.Sprint(image, " ", err), tc.want)
 		})
 	}
 }

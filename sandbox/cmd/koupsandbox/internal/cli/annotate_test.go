@@ -58,7 +58,7 @@ func TestAnnotations(t *testing.T) {
 			if tc.args[0] != "lint" && strings.Count(annotations, "::error") != strings.Count(tc.want, "::error") {
 				t.Errorf("got %s", annotations)
 			}
-			has(t, annotations, tc.want)
+			check.Names(t, annotations, tc.want)
 		})
 	}
 }

@@ -34,17 +34,7 @@ func (r result) is(t *testing.T, code int, end, words string) {
 	if r.Code != code || other != "" || !strings.HasSuffix(text, end) || strings.HasPrefix(text, "koupsandbox: ") != (code != 0) {
 		t.Errorf("got %+v, want status %d and %q at the end", r, code, end)
 	}
-	has(t, text, words)
-}
-
-// has checks that a text has each of the words.
-func has(t *testing.T, text, words string) {
-	t.Helper()
-	for word := range strings.FieldsSeq(words) {
-		if !strings.Contains(text, word) {
-			t.Errorf("%q is not in %s", word, text)
-		}
-	}
+	check.Names(t, text, words)
 }
 
 // run runs a command line; HOME stands for the test's own folder, in the

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 // What cannot be fuzzed or compared is told before anything comes up.
@@ -31,6 +33,6 @@ func TestFuzzMistakes(t *testing.T) {
 		if got.Code == 0 {
 			t.Errorf("fuzz %s: %+v", line, got)
 		}
-		has(t, got.Err, want)
+		check.Names(t, got.Err, want)
 	}
 }

@@ -39,7 +39,7 @@ func TestBadScenario(t *testing.T) {
 	if got.Code != 1 || got.Err != "" || strings.Count(got.Out, ": error: ") != 3 || strings.Count(got.Out, " [scenario]\n") != 3 || !strings.HasSuffix(got.Out, excerpt) {
 		t.Errorf("lint: %+v", got)
 	}
-	has(t, got.Out, problems)
+	check.Names(t, got.Out, problems)
 	if _, err := os.Stat(filepath.Join(home, ".koupsandbox")); err == nil {
 		t.Error("a state folder was made")
 	}
@@ -140,7 +140,7 @@ spec:
 		if got.Code != 1 || got.Err != "" || !strings.HasPrefix(got.Out, "HOME/pod.yaml:3: Pod/p: error: ") || !strings.HasSuffix(got.Out, " [component-missing]\n") {
 			t.Errorf("%s: %+v", path, got)
 		}
-		has(t, got.Out, "virtual-kubelet.koupleless.io/component: module")
+		check.Names(t, got.Out, "virtual-kubelet.koupleless.io/component: module")
 	}
 	// Whether an environment that is named is the meant one takes --env.
 	named := strings.ReplaceAll(pod, "[{operator: Exists}]", "[{key: schedule.koupleless.io/virtual-node, operator: Exists}, {key: schedule.koupleless.io/node-env, value: test}]")
@@ -150,7 +150,7 @@ spec:
 	if got.Code != 0 || got.Out != "" || strings.Count(got.Err, "\n") != 1 {
 		t.Errorf("without --env: %+v", got)
 	}
-	has(t, got.Err, "test --env")
+	check.Names(t, got.Err, "test --env")
 	if diff := cmp.Diff(result{0, "", ""}, run(t, home, "scenario", "lint", "--env", "test", "HOME/named.yaml")); diff != "" {
 		t.Errorf("with --env (-want +got):\n%s", diff)
 	}
@@ -188,7 +188,7 @@ func TestLintNothing(t *testing.T) {
 		if got.Code != c.code || got.Out != "" || strings.HasSuffix(got.Err, see("scenario lint")) != (c.code == 2) {
 			t.Errorf("%s: %+v", name, got)
 		}
-		has(t, got.Err, c.names)
+		check.Names(t, got.Err, c.names)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestLintIrregularFiles(t *testing.T) {
 	if got.Code != 1 || !strings.Contains(got.Out, "Deploymnet") {
 		t.Errorf("got %+v", got)
 	}
-	has(t, got.Err, "HOME/a.yaml HOME/b.yaml")
+	check.Names(t, got.Err, "HOME/a.yaml HOME/b.yaml")
 }
 
 func TestExplain(t *testing.T) {
