@@ -53,6 +53,7 @@ type Replica struct {
 // ChangeKind is the kind of a Change.
 type ChangeKind string
 
+// The kinds of a Change.
 const (
 	Started         ChangeKind = "Started"
 	Restarted       ChangeKind = "Restarted" // by its kubelet
