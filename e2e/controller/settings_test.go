@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,15 +24,15 @@ func TestBadSettings(t *testing.T) {
 		env  map[string]string
 		says string
 	}{
-		"no tunnel":     {nil, "module-controller: no tunnel is enabled: set ENABLE_MQTT_TUNNEL or ENABLE_HTTP_TUNNEL to true"},
-		"no broker":     {map[string]string{"ENABLE_MQTT_TUNNEL": "true"}, "module-controller: MQTT_BROKER is empty: name the broker's host, or its URL"},
-		"no kubeconfig": {map[string]string{"ENABLE_HTTP_TUNNEL": "true", "KUBECONFIG": "/nonexistent"}, `module-controller: finding the Kubernetes API (KUBECONFIG="/nonexistent"): stat /nonexistent: no such file or directory`},
+		"no tunnel":     {nil, "ENABLE_HTTP_TUNNEL"},
+		"no broker":     {map[string]string{"ENABLE_MQTT_TUNNEL": "true"}, "MQTT_BROKER"},
+		"no kubeconfig": {map[string]string{"ENABLE_HTTP_TUNNEL": "true", "KUBECONFIG": "/nonexistent"}, `KUBECONFIG="/nonexistent"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			status, says := refusal(t, c.env)
-			if err := same([]any{1, c.says}, []any{status, says}); err != nil {
-				t.Errorf("status and last line %v", err)
+			if status != 1 || !strings.HasPrefix(says, "module-controller: ") || !strings.Contains(says, c.says) {
+				t.Errorf("status %d and last line %q, want 1 and %s", status, says, c.says)
 			}
 		})
 	}

@@ -44,7 +44,7 @@ func TestForeignClusterIsNotTouched(t *testing.T) {
 	must(t, err)
 	r, err := b.Run(t.Context(), "up", "--config", file)
 	must(t, err)
-	if want := "there is a kind cluster koup-" + b.Name + " that no sandbox has made"; r.Status != 1 || !strings.Contains(r.Err, want) {
+	if want := "kind delete cluster --name koup-" + b.Name; r.Status != 1 || !strings.Contains(r.Err, want) {
 		t.Errorf("status %d, want 1 and %q:\n%s", r.Status, want, r.Err)
 	}
 	untouched := func(command string) {

@@ -248,46 +248,46 @@ func TestInstallRefuses(t *testing.T) {
 		args    []string
 		want    string
 	}{
-		"a wrong checksum": {bad(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("another")) }), nil, name + " has the checksum "},
+		"a wrong checksum": {bad(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("another")) }), nil, fmt.Sprintf("%s %x", name, sha256.Sum256([]byte("another")))},
 		"half of an archive": {bad(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			_, _ = w.Write([]byte("half"))
-		}), nil, name + " cannot be fetched whole; nothing was changed"},
+		}), nil, "/" + name},
 		"an incomplete archive from wget": {func(t *testing.T, i *installer) string {
 			i.path = pathOf(t, "gzip", "tar", "sha256sum", "wget")
 			return bad(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Length", "100")
 				_, _ = w.Write([]byte("half"))
 			})(t, i)
-		}, nil, name + " cannot be fetched whole; nothing was changed"},
-		"no archive":      {bad(http.NotFound), nil, name + " cannot be fetched whole; nothing was changed"},
-		"no such version": {nil, []string{"--version", "v9.9.9"}, "/v9.9.9/checksums.txt cannot be fetched: is there a release v9.9.9, and does the network reach it?"},
-		"another system":  {func(t *testing.T, _ *installer) string { return otherSystem(t) }, nil, "the release v1.2.3 has no " + name},
+		}, nil, "/" + name},
+		"no archive":      {bad(http.NotFound), nil, "/" + name},
+		"no such version": {nil, []string{"--version", "v9.9.9"}, "/v9.9.9/checksums.txt --mirror"},
+		"another system":  {func(t *testing.T, _ *installer) string { return otherSystem(t) }, nil, "v1.2.3 " + name},
 		"no network": {func(_ *testing.T, _ *installer) string {
 			s := httptest.NewServer(http.NotFoundHandler())
 			s.Close()
 			return s.URL
-		}, nil, "does the network reach it?"},
-		"no tar":                {only("gzip", "curl", "sha256sum"), nil, "tar is missing: install it"},
-		"no curl":               {only("gzip", "tar", "sha256sum"), nil, "curl is missing, and wget too: install one of them"},
-		"nothing for checksums": {only("gzip", "tar", "curl"), nil, "sha256sum is missing, and shasum and openssl too: install one of them"},
-		"a program of others":   {there("bin/koupsandbox"), nil, "bin/koupsandbox is there, and was not made by this script"},
-		"a page of others":      {there("share/man/man1/koupsandbox.1"), nil, "koupsandbox.1 is there, and was not made by this script"},
-		"a folder of others":    {there("lib/koupsandbox/x"), nil, "lib/koupsandbox is there, and was not made by this script"},
-		"their folder undone":   {there("lib/koupsandbox/x"), []string{"--uninstall"}, "was not installed by this script, so it is left alone"},
-		"nothing to undo":       {nil, []string{"--uninstall"}, "nothing is installed in "},
+		}, nil, "/checksums.txt --mirror"},
+		"no tar":                {only("gzip", "curl", "sha256sum"), nil, "tar"},
+		"no curl":               {only("gzip", "tar", "sha256sum"), nil, "curl wget"},
+		"nothing for checksums": {only("gzip", "tar", "curl"), nil, "sha256sum shasum openssl"},
+		"a program of others":   {there("bin/koupsandbox"), nil, "bin/koupsandbox --dir"},
+		"a page of others":      {there("share/man/man1/koupsandbox.1"), nil, "share/man/man1/koupsandbox.1 --dir"},
+		"a folder of others":    {there("lib/koupsandbox/x"), nil, "lib/koupsandbox --dir"},
+		"their folder undone":   {there("lib/koupsandbox/x"), []string{"--uninstall"}, "lib/koupsandbox"},
+		"nothing to undo":       {nil, []string{"--uninstall"}, "--dir"},
 		"a mirror without https": {func(_ *testing.T, i *installer) string { i.env = []string{"A=b"}; return url }, nil,
-			"does not use https: name an https:// URL, or set KOUPSANDBOX_ALLOW_HTTP=1"},
-		"a mirror that is not a URL": {func(_ *testing.T, _ *installer) string { return "/srv/mirror" }, nil, "the mirror /srv/mirror is not an https:// URL"},
+			"https:// KOUPSANDBOX_ALLOW_HTTP=1"},
+		"a mirror that is not a URL": {func(_ *testing.T, _ *installer) string { return "/srv/mirror" }, nil, "/srv/mirror https://"},
 		"a wget that follows all redirects": {func(t *testing.T, i *installer) string {
 			i.path = pathOf(t, "gzip", "tar", "sha256sum")
 			script(t, i.path, "wget", "exit 1")
 			return url
-		}, nil, "this wget follows redirects to http: install curl or GNU Wget 1"},
+		}, nil, "wget curl GNU"},
 		"no version":                  {nil, []string{"--version", ""}, "--version needs a value"},
-		"an invalid version":          {nil, []string{"--version", "1.2.3"}, "1.2.3 is no version: it begins with v"},
-		"an unknown argument":         {nil, []string{"--prefix"}, "there is no argument --prefix; see: sh install.sh --help"},
-		"a file in place of a folder": {func(t *testing.T, i *installer) string { put(t, filepath.Join(i.dir, "lib"), ""); return url }, nil, "cannot be written to: choose another folder with --dir"},
+		"an invalid version":          {nil, []string{"--version", "1.2.3"}, "install.sh: 1.2.3 v1.2.3"},
+		"an unknown argument":         {nil, []string{"--prefix"}, "--prefix --help"},
+		"a file in place of a folder": {func(t *testing.T, i *installer) string { put(t, filepath.Join(i.dir, "lib"), ""); return url }, nil, "/lib --dir"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			each(t, func(t *testing.T, i installer) {
@@ -297,7 +297,7 @@ func TestInstallRefuses(t *testing.T) {
 				}
 				before := i.tree()
 				out, code := i.run(append([]string{"--mirror", from, "--version", "v1.2.3"}, tc.args...)...)
-				if code != 1 || !strings.Contains(out, "install.sh: ") || !strings.Contains(out, tc.want) {
+				if code != 1 || !strings.Contains(out, "install.sh: ") || !has(out, tc.want) {
 					t.Errorf("exit status %d, want 1 and %q:\n%s", code, tc.want, out)
 				}
 				if diff := cmp.Diff(before, i.tree()); diff != "" {
@@ -394,7 +394,7 @@ func TestInstallFollowsRedirectsToHTTPSOnly(t *testing.T) {
 				i.path = pathOf(t, "gzip", "tar", "sha256sum", "mv", "cp", "ln", "chmod", tool)
 				i.env = []string{"CURL_CA_BUNDLE=" + authority, "WGETRC=" + authority + ".wgetrc"}
 				before := i.tree()
-				for from, want := range map[string]string{"to-http": ".tar.gz cannot be fetched whole; nothing was changed", "for-ever": "checksums.txt cannot be fetched"} {
+				for from, want := range map[string]string{"to-http": ".tar.gz", "for-ever": "/checksums.txt"} {
 					out, code := i.run("--mirror", secure.URL+"/"+from, "--version", "v1.2.3")
 					if code != 1 || !strings.Contains(out, want) {
 						t.Errorf("%s: exit status %d, want 1 and %q:\n%s", from, code, want, out)
@@ -442,16 +442,16 @@ func TestInstallVerifiesTheAttestation(t *testing.T) {
 		old := "exit 1" // an earlier version, without attestations
 		script(t, folder, "gh", old)
 		script(t, folder, "cosign", old)
-		says("without a tool", "v1.2.3", "was not verified: install gh or cosign for that. The checksum is right.\n")
+		says("without a tool", "v1.2.3", "gh or cosign")
 
 		log := filepath.Join(t.TempDir(), "log")
 		answers := func(tool, answer string) {
 			script(t, folder, tool, `case "$*" in *--help*) echo "--new-bundle-format"; exit 0;; esac; printf '%s ' "$@" >`+"'"+log+"'; "+answer)
 		}
 		answers("gh", "exit 0")
-		refuses("no attestation", "/v1.3.0/attestation.json cannot be fetched; nothing was changed. If you built this release yourself, set KOUPSANDBOX_SKIP_ATTESTATION=1")
+		refuses("no attestation", "/v1.3.0/attestation.json")
 		url = attestedMirror(t, plain)
-		says("gh confirms", "v1.3.0", "gh has verified the attestation of koupsandbox_v1.3.0_")
+		says("gh confirms", "v1.3.0", "gh has verified")
 		const workflow = "https://github.com/koupleless/koupsandbox/.github/workflows/release.yml@refs/tags/v1.3.0"
 		wants := func(tool string, args ...string) {
 			t.Helper()
@@ -465,18 +465,23 @@ func TestInstallVerifiesTheAttestation(t *testing.T) {
 		}
 		wants("gh", "attestation verify ", "--repo koupleless/koupsandbox ", "--cert-identity "+workflow+" ", "--bundle ")
 		answers("gh", "echo the digest differs; exit 1")
-		refuses("gh does not confirm", "gh does not confirm that the release workflow of koupsandbox built koupsandbox_v1.3.0_")
+		refuses("gh does not confirm", "gh does not confirm")
 		refuses("gh does not confirm", "the digest differs")
-		refuses("gh cannot reach Sigstore", "Without Internet access, compare the checksum with the release on GitHub, and set KOUPSANDBOX_SKIP_ATTESTATION=1.")
+		refuses("gh cannot reach Sigstore", "KOUPSANDBOX_SKIP_ATTESTATION=1")
 		script(t, folder, "gh", old)
 		answers("cosign", "exit 0")
-		says("cosign confirms", "v1.3.0", "cosign has verified the attestation of koupsandbox_v1.3.0_")
+		says("cosign confirms", "v1.3.0", "cosign has verified")
 		wants("cosign", "verify-blob-attestation ", "--certificate-identity "+workflow+" ", "--certificate-oidc-issuer https://token.actions.githubusercontent.com ")
 		answers("cosign", "exit 1")
-		refuses("cosign does not confirm", "cosign does not confirm that the release workflow")
+		refuses("cosign does not confirm", "cosign does not confirm")
 		i.env = append(i.env, "KOUPSANDBOX_SKIP_ATTESTATION=1")
-		says("skipped", "v1.3.0", "was not verified: KOUPSANDBOX_SKIP_ATTESTATION is set.")
+		says("skipped", "v1.3.0", "KOUPSANDBOX_SKIP_ATTESTATION")
 	})
+}
+
+// has reports whether a text has each of the words.
+func has(text, words string) bool {
+	return !slices.ContainsFunc(strings.Fields(words), func(word string) bool { return !strings.Contains(text, word) })
 }
 
 // attestedMirror serves the files of another mirror, and an attestation of each release.

@@ -11,13 +11,13 @@ import (
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for name, why := range map[string]string{
-		"refused":      `step "apply Service/stock": applying Service stock: Service "stock" is invalid: spec.ports: Required value`,
-		"unknown-kind": `step "apply Rollout/stock": the API has no kind Rollout of argoproj.io/v1alpha1: no matches for kind "Rollout" in version "argoproj.io/v1alpha1"`,
+		"refused":      `Service "stock" is invalid: spec.ports: Required value`,
+		"unknown-kind": `no matches for kind "Rollout" in version "argoproj.io/v1alpha1"`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			result, report := play(t, 1, nil, testdata(name))
-			if of := report.Runs[0]; of.Verdict != scenario.Failed || of.Failure != why {
+			if of := report.Runs[0]; of.Verdict != scenario.Failed || !strings.HasSuffix(of.Failure, why) {
 				t.Errorf("it has %s: %s\nwant: %s", of.Verdict, of.Failure, why)
 			}
 			if !strings.Contains(result.Out, why) {

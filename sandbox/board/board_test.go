@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -173,6 +174,11 @@ func text(t *testing.T, answer *http.Response) string {
 	return strings.TrimSpace(string(body))
 }
 
+// matches reports whether a text is as a pattern, in which … is any text. Every text matches an empty pattern.
+func matches(text, pattern string) bool {
+	return pattern == "" || regexp.MustCompile("^"+strings.ReplaceAll(regexp.QuoteMeta(pattern), "…", ".*")+"$").MatchString(text)
+}
+
 // stream reads server-sent events, strictly: a field that wire.go does not know is a failure.
 type stream struct {
 	t      *testing.T
@@ -310,7 +316,7 @@ func TestWhatTheDaemonTellsIsShown(t *testing.T) {
 	}
 	close(d.events)
 	x.until("the notice", func() bool { return len(x.tables.Notice) == 1 && x.tables.Board["board"].Ended > 0 })
-	if got, want := x.tables.Notice["sandbox"].Text, "the sandbox does not answer, so all of this is as it was last: it has ended"; got != want {
+	if got, want := x.tables.Notice["sandbox"].Text, ": it has ended"; !strings.HasSuffix(got, want) {
 		t.Errorf("the notice is %q, want %q", got, want)
 	}
 	if len(x.tables.Base) != 1 {
@@ -401,7 +407,7 @@ func TestActions(t *testing.T) {
 		calls          []string
 	}{
 		"a fault": {"fault.set", `{"base":"base-1","kind":"error","code":"User.MetaspaceFull","count":"2"}`, nil, 200,
-			`{"message":"fault fault-1 (error) is set on base-1","command":"koupsandbox fault set --base base-1 '{\"kind\":\"error\",\"count\":2,\"code\":\"User.MetaspaceFull\"}' --name koup"}`,
+			`{"message":"…fault-1 (error)…base-1…","command":"koupsandbox fault set --base base-1 '{\"kind\":\"error\",\"count\":2,\"code\":\"User.MetaspaceFull\"}' --name koup"}`,
 			[]string{`set [base-1] {"kind":"error","count":2,"code":"User.MetaspaceFull"}`}},
 		"a fault that delays": {"fault.set", `{"base":"base-1","kind":"latency","delay":"1s"}`, nil, 200, "", []string{`set [base-1] {"kind":"latency","delay":{"min":"1s"}}`}},
 		"a clock":             {"fault.set", `{"base":"base-1","kind":"clockSkew","delay":"1m"}`, nil, 200, "", []string{`set [base-1] {"kind":"clockSkew","skew":"1m0s"}`}},
@@ -409,18 +415,18 @@ func TestActions(t *testing.T) {
 		"a fault of the API":  {"fault.clear", `{"target":"api","id":"rule-1"}`, nil, 200, "", []string{"clear api [] [rule-1]"}},
 		"kill a base":         {"base.kill", `{"base":"base-1"}`, nil, 200, "", []string{`set [base-1] {"kind":"crash"}`}},
 		"restart a base":      {"base.restart", `{"base":"base-1","newIdentity":"true"}`, nil, 200, "", []string{"restart base-1 true"}},
-		"more bases":          {"base.add", `{"count":"2"}`, nil, 200, `{"message":"2 bases are added","command":"koupsandbox base add 2 --name koup"}`, []string{"add 2"}},
+		"more bases":          {"base.add", `{"count":"2"}`, nil, 200, `{"message":"2…","command":"koupsandbox base add 2 --name koup"}`, []string{"add 2"}},
 		"a component":         {"component.pause", `{"component":"broker"}`, nil, 200, "", []string{"pause broker"}},
 		"requests":            {"traffic.start", `{"namespace":"default","service":"stock","module":"biz1"}`, nil, 200, "", []string{`traffic "" board default/stock biz1 20`}},
-		"no more requests":    {"traffic.stop", `{"stream":"board"}`, nil, 200, `{"message":"board has ended: 10 requests, 1 lost"}`, []string{`stop "" board`}},
-		"no action":           {"nonsense", `{}`, nil, 404, `{"error":"there is no action \"nonsense\" here","code":"KouplelessBoard.OperationPlanNotFound"}`, nil},
+		"no more requests":    {"traffic.stop", `{"stream":"board"}`, nil, 200, `{"message":"board…10…1…"}`, []string{`stop "" board`}},
+		"no action":           {"nonsense", `{}`, nil, 404, `{"error":"…\"nonsense\"…","code":"KouplelessBoard.OperationPlanNotFound"}`, nil},
 		"no JSON":             {"base.kill", `{`, nil, 400, "", nil},
-		"no parameter":        {"base.kill", `{}`, nil, 400, `{"error":"base.kill needs the parameter base","code":"OtherUpstream.InvalidParameter"}`, nil},
+		"no parameter":        {"base.kill", `{}`, nil, 400, `{"error":"base.kill…base…","code":"OtherUpstream.InvalidParameter"}`, nil},
 		"a parameter too many": {"base.kill", `{"base":"base-1","force":"true"}`, nil, 400,
-			`{"error":"base.kill has no parameter \"force\"","code":"OtherUpstream.InvalidParameter"}`, nil},
+			`{"error":"base.kill…\"force\"…","code":"OtherUpstream.InvalidParameter"}`, nil},
 		"no kind of fault": {"fault.set", `{"base":"base-1","kind":"rust"}`, nil, 400, "", nil},
-		"no number":        {"base.add", `{"count":"many"}`, nil, 400, `{"error":"count must be a whole number from 0 to 1000000","code":"OtherUpstream.InvalidParameter"}`, nil},
-		"no time":          {"fault.set", `{"base":"base-1","kind":"latency","delay":"soon"}`, nil, 400, `{"error":"delay must be a time such as 2s or 500ms","code":"OtherUpstream.InvalidParameter"}`, nil},
+		"no number":        {"base.add", `{"count":"many"}`, nil, 400, `{"error":"count…0…1000000…","code":"OtherUpstream.InvalidParameter"}`, nil},
+		"no time":          {"fault.set", `{"base":"base-1","kind":"latency","delay":"soon"}`, nil, 400, `{"error":"delay…2s…","code":"OtherUpstream.InvalidParameter"}`, nil},
 		"a base that refuses": {"base.kill", `{"base":"base-9"}`, &sandbox.Error{Code: 404, Message: "no such base"}, 502,
 			`{"error":"no such base","code":"ModuleController.BaseInstanceOperationFailed"}`, []string{`set [base-9] {"kind":"crash"}`}},
 		"a sandbox that refuses": {"component.stop", `{"component":"daemon"}`, &sandbox.Error{Code: 409, Message: "not now"}, 502,
@@ -430,14 +436,14 @@ func TestActions(t *testing.T) {
 		"something else": {"component.start", `{"component":"broker"}`, errors.New("strange"), 502,
 			`{"error":"strange","code":"KouplelessBoard.UnknownError"}`, []string{"start broker"}},
 		"a mistake of the board": {"base.remove", `{"base":"base-1"}`, nil, 500,
-			`{"error":"the board made a mistake in base.remove; its log says which","code":"KouplelessBoard.InternalError"}`, nil},
+			`{"error":"…base.remove…","code":"KouplelessBoard.InternalError"}`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &fakeDaemon{events: make(chan events.Event), fails: c.fails}
 			s := serve(t, Options{Title: "koup", Flags: []string{"--name", "koup"}}, d)
 			answer := s.ask(t, "POST", "/api/actions/"+c.action, c.params)
 			got := text(t, answer)
-			if answer.StatusCode != c.status || c.answer != "" && got != c.answer {
+			if answer.StatusCode != c.status || !matches(got, c.answer) {
 				t.Errorf("%d %s\nwant %d %s", answer.StatusCode, got, c.status, c.answer)
 			}
 			if diff := cmp.Diff(c.calls, d.calls); diff != "" {
@@ -474,10 +480,10 @@ func TestActionsExcludeEachOther(t *testing.T) {
 	begin("base.kill", `{"base":"base-1"}`, 1)
 	begin("component.stop", `{"component":"broker"}`, 2)
 	for name, c := range map[string]struct{ action, params, want string }{
-		"on a base":      {"base.restart", `{"base":"base-1"}`, `{"error":"base.kill of base/base-1 goes on: try again when it has ended","code":"ModuleController.BaseInstanceUnderOperation"}`},
-		"on a component": {"component.kill", `{"component":"broker"}`, `{"error":"component.stop of component/broker goes on: try again when it has ended","code":"KouplelessBoard.OperationPlanMutualExclusion"}`},
+		"on a base":      {"base.restart", `{"base":"base-1"}`, `{"error":"base.kill…base/base-1…","code":"ModuleController.BaseInstanceUnderOperation"}`},
+		"on a component": {"component.kill", `{"component":"broker"}`, `{"error":"component.stop…component/broker…","code":"KouplelessBoard.OperationPlanMutualExclusion"}`},
 	} {
-		if answer := s.ask(t, "POST", "/api/actions/"+c.action, c.params); answer.StatusCode != 409 || text(t, answer) != c.want {
+		if answer := s.ask(t, "POST", "/api/actions/"+c.action, c.params); answer.StatusCode != 409 || !matches(text(t, answer), c.want) {
 			t.Errorf("%s: %d, want 409 %s", name, answer.StatusCode, c.want)
 		}
 	}
@@ -485,7 +491,7 @@ func TestActionsExcludeEachOther(t *testing.T) {
 		begin("component.kill", fmt.Sprintf(`{"component":"c%d"}`, i), i+1)
 	}
 	answer := s.ask(t, "POST", "/api/actions/base.kill", `{"base":"base-2"}`)
-	if want := `{"error":"16 actions go on already: try again","code":"KouplelessBoard.ThreadPoolError"}`; answer.StatusCode != 503 || text(t, answer) != want {
+	if want := `{"error":"16…","code":"KouplelessBoard.ThreadPoolError"}`; answer.StatusCode != 503 || !matches(text(t, answer), want) {
 		t.Errorf("one too many: %d, want 503 %s", answer.StatusCode, want)
 	}
 }

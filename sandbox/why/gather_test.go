@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,6 +47,11 @@ func cluster() *fake.Clientset {
 	return fake.NewClientset(&one, &two, &lease, d, older, newer,
 		of("biz1-0-old", older), of("biz1-new-a", newer, on(1), runs(true)), of("biz1-new-b", newer), pod(func(p *corev1.Pod) { p.Name = "stranger" }),
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}})
+}
+
+// has reports whether a text has each of the words.
+func has(text, words string) bool {
+	return !slices.ContainsFunc(strings.Fields(words), func(word string) bool { return !strings.Contains(text, word) })
 }
 
 func target(t *testing.T, text string) why.Target {
@@ -111,17 +115,17 @@ func TestGather(t *testing.T) {
 // What is not there is told in one sentence, with what may have been meant.
 func TestNotFound(t *testing.T) {
 	for text, want := range map[string]string{
-		"biz1":                 "pod/biz1 is not found in namespace default, but deployment/biz1 is there: ask for that one",
-		"biz1-new-aa":          "pod/biz1-new-aa is not found in namespace default; did you mean biz1-new-a?",
-		"pod/nothing-like-it":  "pod/nothing-like-it is not found in namespace default; see: kubectl get pods -A",
-		"deploy/bizl":          "deployment/bizl is not found in namespace default; did you mean biz1?",
-		"statefulset/biz1":     "statefulset/biz1 is not found in namespace default; see: kubectl get statefulsets -A",
-		"node/base-3":          "node/base-3 is not found: no Node has that name, and no base that host name or identity; did you mean base-1?",
-		"node/something-other": "node/something-other is not found: no Node has that name, and no base that host name or identity; see: kubectl get nodes",
+		"biz1":                 "deployment/biz1",
+		"biz1-new-aa":          "biz1-new-a?",
+		"pod/nothing-like-it":  "kubectl get pods -A",
+		"deploy/bizl":          "biz1?",
+		"statefulset/biz1":     "kubectl get statefulsets -A",
+		"node/base-3":          "base-1?",
+		"node/something-other": "kubectl get nodes",
 	} {
 		_, err := why.Gather(t.Context(), cluster(), target(t, text))
-		if !errors.Is(err, why.ErrNotFound) || err.Error() != want {
-			t.Errorf("%s: the error is %v, not %s", text, err, want)
+		if !errors.Is(err, why.ErrNotFound) || !strings.HasPrefix(err.Error(), target(t, text).String()+" ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: the error is %v, want %s", text, err, want)
 		}
 	}
 }
@@ -164,14 +168,11 @@ func TestUnread(t *testing.T) {
 			unread = append(unread, e.Text)
 		}
 	}
-	want := []string{"the Nodes of bases could not be read: nodes is forbidden: no right",
-		"the Leases of module controllers could not be read: leases.coordination.k8s.io is forbidden: no right", "its Node could not be read: nodes is forbidden: no right"}
-	for i := range unread {
-		unread[i] = strings.ReplaceAll(strings.ReplaceAll(unread[i], `"" `, ""), ` ""`, "")
-		unread[i] = strings.ReplaceAll(unread[i], "leases is", "leases.coordination.k8s.io is")
+	denied := func(resource, text string) bool {
+		return strings.Contains(text, resource) && strings.HasSuffix(text, "no right")
 	}
-	if diff := cmp.Diff(want, unread); diff != "" || a.Reason != why.NotTakenUp {
-		t.Errorf("the reason is %s; what could not be read (-want +got):\n%s", a.Reason, diff)
+	if want := []string{"nodes", "leases", "nodes"}; !slices.EqualFunc(want, unread, denied) || a.Reason != why.NotTakenUp {
+		t.Errorf("the reason is %s; could not be read: %q, want %q", a.Reason, unread, want)
 	}
 }
 
@@ -179,16 +180,12 @@ func TestUnread(t *testing.T) {
 func TestParseTarget(t *testing.T) {
 	for text, want := range map[string]string{
 		"pods/a": "pod/a in default", "deployment.apps/a": "deployment/a in default", "ds/a": "daemonset/a in default", "StatefulSet/a": "statefulset/a in default", "no/a": "node/a in ",
-		"podd/a": `unsupported kind "podd"; supported: pod, node, deployment, daemonset, statefulset; did you mean pod?`,
-		"pod/":   `"pod/" names nothing: say pod/NAME`, "pod/a/b": `"pod/a/b" names nothing: say pod/NAME`,
+		"podd/a": `"podd" pod, node, deployment, daemonset, statefulset; pod?`, "pod/": `"pod/" pod/NAME`, "pod/a/b": `"pod/a/b" pod/NAME`,
 	} {
 		target, err := why.ParseTarget(text, "default")
 		got := fmt.Sprintf("%s in %s", target, target.Namespace)
-		if err != nil {
-			got = err.Error()
-		}
-		if got != want {
-			t.Errorf("%s is read as %s, not %s", text, got, want)
+		if err == nil && got != want || err != nil && !has(err.Error(), want) {
+			t.Errorf("%s is read as %s (%v), not %s", text, got, err, want)
 		}
 	}
 }
@@ -207,8 +204,8 @@ func TestManyBases(t *testing.T) {
 			got = append(got, e.Text)
 		}
 	}
-	want := []string{"3000 bases, such as base-0: the nodeSelector requires " + labels.BaseName + "=base", "1 base, such as base-5000: it is cordoned"}
-	if diff := cmp.Diff(want, got); diff != "" || a.Reason != why.BaseCordoned {
-		t.Errorf("the reason is %s; evidence (-want +got):\n%s", a.Reason, diff)
+	want := []string{"3000 base-0: " + labels.BaseName + "=base", "1 base-5000: cordoned"}
+	if !slices.EqualFunc(got, want, has) || a.Reason != why.BaseCordoned {
+		t.Errorf("the reason is %s; evidence %q, want %q", a.Reason, got, want)
 	}
 }

@@ -3,6 +3,7 @@ package v1alpha1_test
 import (
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -109,15 +110,16 @@ func TestUnmetNeeds(t *testing.T) {
 		"fewer replicas":            {theirs, &v1alpha1.ControllerNeeds{Replicas: &one}, ""},
 		"as many, a known variable": {theirs, &v1alpha1.ControllerNeeds{Replicas: &two, Env: map[string]string{"SHARED": "b"}}, ""},
 		"neither": {theirs, &v1alpha1.ControllerNeeds{Replicas: &three, Env: map[string]string{"A": "b"}},
-			"it needs 3 replicas of the module controller, but the sandbox runs a command with spec.controller.replicas: 2; bring it up with more if that command can share the bases\n" +
-				"it needs the variable A of the module controller, but the sandbox runs a command whose spec.controller.env does not name it; name it there if that command reads it"},
+			"replicas 3 spec.controller.replicas: 2; A spec.controller.env"},
 	} {
-		got := ""
-		if err := tc.of.Unmet(tc.needs); err != nil {
-			got = err.Error()
+		err := tc.of.Unmet(tc.needs)
+		if (err != nil) != (tc.want != "") {
+			t.Errorf("%s: %v", name, err)
 		}
-		if diff := cmp.Diff(tc.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
+		for word := range strings.FieldsSeq(tc.want) {
+			if !strings.Contains(err.Error(), word) {
+				t.Errorf("%s: %s is not in %v", name, word, err)
+			}
 		}
 	}
 }

@@ -119,16 +119,15 @@ func TestFlagIsNamedInsteadOfTheLine(t *testing.T) {
 	if err == nil {
 		t.Fatal("0 bases were taken")
 	}
-	want := "--bases: Invalid value: 0: must be between 1 and 20000, the most that one sandbox runs"
-	if diff := cmp.Diff(want, err.Error()); diff != "" {
-		t.Errorf("problem (-want +got):\n%s", diff)
+	if !strings.HasPrefix(err.Error(), "--bases: Invalid value: 0: ") || !strings.Contains(err.Error(), "20000") {
+		t.Errorf("problem: %v", err)
 	}
 }
 
 func TestFlagIsNamedForWhatNobodyGave(t *testing.T) {
 	for file, want := range map[string]string{
-		"":        "--context: Required value: the provider existing needs the name of a context (see: kubectl config get-contexts)",
-		"my.yaml": "my.yaml:1: spec.cluster.context: Required value: the provider existing needs the name of a context (see: kubectl config get-contexts)",
+		"":        "--context: Required value: ",
+		"my.yaml": "my.yaml:1: spec.cluster.context: Required value: ",
 	} {
 		s, origins, err := &v1alpha1.Sandbox{}, &v1alpha1.Origins{}, error(nil)
 		if file != "" {
@@ -139,8 +138,8 @@ func TestFlagIsNamedForWhatNobodyGave(t *testing.T) {
 		if err = v1alpha1.Complete(s, origins, err); err == nil {
 			t.Fatal("no context was taken")
 		}
-		if diff := cmp.Diff(want, err.Error()); diff != "" {
-			t.Errorf("problem (-want +got):\n%s", diff)
+		if !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("problem %v, want %s", err, want)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -58,11 +59,11 @@ func external(t *testing.T, b v1alpha1.Broker) *broker.External {
 
 func TestExternalFilesThatAreWrong(t *testing.T) {
 	for want, b := range map[string]v1alpha1.Broker{
-		"check spec.broker.passwordFile":                           {URL: "mqtt://h", Username: "u", PasswordFile: "nowhere"},
-		"check spec.broker.caFile":                                 {URL: "mqtts://h", CAFile: "nowhere"},
-		"holds no PEM certificate":                                 {URL: "mqtts://h", CAFile: write(t, "ca", "x")},
-		"check spec.broker.certFile and keyFile":                   {URL: "mqtts://h", CertFile: "nowhere", KeyFile: "nowhere"},
-		"spec.broker.url: must hold no password, which would show": {URL: "mqtts://u:p@h"},
+		"spec.broker.passwordFile": {URL: "mqtt://h", Username: "u", PasswordFile: "nowhere"},
+		"spec.broker.caFile":       {URL: "mqtts://h", CAFile: "nowhere"},
+		"PEM":                      {URL: "mqtts://h", CAFile: write(t, "ca", "x")},
+		"spec.broker.certFile":     {URL: "mqtts://h", CertFile: "nowhere", KeyFile: "nowhere"},
+		"spec.broker.url":          {URL: "mqtts://u:p@h"},
 	} {
 		if _, err := broker.NewExternal(b, ""); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "u:p") {
 			t.Errorf("%+v gave %v, want %q", b, err, want)
@@ -96,21 +97,21 @@ func TestCheckRefuses(t *testing.T) {
 		broker     v1alpha1.Broker
 		env        string
 	}{
-		{"nothing there", "nothing listens at that address: start the broker, or check spec.broker.url",
+		{"nothing there", "start the broker",
 			v1alpha1.Broker{URL: "mqtt://" + closed.Addr().String()}, "dev"},
-		{"no TLS there", "if it speaks no TLS there, use mqtt://",
+		{"no TLS there", "mqtt://",
 			with(plain, func(b *v1alpha1.Broker) { b.URL = strings.Replace(b.URL, "mqtt:", "mqtts:", 1) }), "dev"},
-		{"TLS there", "if it speaks TLS there, use mqtts://",
+		{"TLS there", "mqtts://",
 			with(secure, func(b *v1alpha1.Broker) { b.URL = strings.Replace(b.URL, "mqtts:", "mqtt:", 1) }), "dev"},
-		{"authority", "name that one's file in spec.broker.caFile", secure, "dev"},
-		{"name", "its certificate is for another name", renamed, "dev"},
-		{"client certificate", "name yours in spec.broker.certFile and keyFile", wantsMine, "dev"},
-		{"password", `refuses the user "controller": check user name and password`,
+		{"authority", "spec.broker.caFile", secure, "dev"},
+		{"name", "another name", renamed, "dev"},
+		{"client certificate", "spec.broker.certFile", wantsMine, "dev"},
+		{"password", "--broker-password-file",
 			with(plain, func(b *v1alpha1.Broker) { b.PasswordFile = write(t, "password", "wrong") }), "dev"},
-		{"no login", "refuses clients without a user name: set --broker-username",
+		{"no login", "--broker-username",
 			with(plain, func(b *v1alpha1.Broker) { b.Username, b.PasswordFile = "", "" }), "dev"},
-		{"rights", `does not let the user "controller" subscribe to koupleless_prod/+/base/+: grant reading and writing of koupleless_prod/#`, plain, "prod"},
-		{"rights to publish", `does not let the user "base" `,
+		{"rights", "koupleless_prod/+/base/+", plain, "prod"},
+		{"rights to publish", `"base"`,
 			with(plain, func(b *v1alpha1.Broker) {
 				b.Username, b.PasswordFile = broker.BaseUser, write(t, "password", good.Passwords().Base)
 			}), "dev"},
@@ -174,15 +175,17 @@ func TestCheckReadsCodes(t *testing.T) {
 		codes []int32
 		want  string
 	}{
-		{[]int32{1, 0x84}, "refuses MQTT 3.1.1, which controller and bases speak"},
-		{[]int32{2, 0x85}, `refuses the MQTT client id "koupleless@@@koupsandbox-check-`},
-		{[]int32{2, 0x85}, `(64 bytes): controller and bases use ids of this length`},
-		{[]int32{3, 0x88}, "(it is unavailable)"},
-		{[]int32{4, 5, 0x86, 0x87}, `refuses the user "me"`},
-		{[]int32{0x8a}, "with the MQTT code 0x8a (it has banned this client)"},
-		{[]int32{0x97}, "(a quota is exceeded)"},
-		{[]int32{0x9d}, "(the server has moved)"},
-		{[]int32{6, 0x80, 0x95}, "(no known reason)"},
+		{[]int32{1, 0x84}, "MQTT 3.1.1"},
+		{[]int32{2, 0x85}, `"koupleless@@@koupsandbox-check-`},
+		{[]int32{2, 0x85}, "64 bytes"},
+		{[]int32{3, 0x88}, "unavailable"},
+		{[]int32{4, 5, 0x86, 0x87}, `"me"`},
+		{[]int32{0x8a}, "0x8a"},
+		{[]int32{0x97}, "quota"},
+		{[]int32{0x9d}, "moved"},
+		{[]int32{6}, "0x06"},
+		{[]int32{0x80}, "0x80"},
+		{[]int32{0x95}, "0x95"},
 	} {
 		for _, code := range tc.codes {
 			refuse.Store(code)
@@ -194,7 +197,7 @@ func TestCheckReadsCodes(t *testing.T) {
 	refuse.Store(0)
 	for _, code := range []int32{0x80, 0x87, 0x97} {
 		refuseSubscribe.Store(code)
-		if got, want := check(), `does not let the user "me" subscribe to koupleless_dev/+/base/+`; !strings.Contains(got, want) {
+		if got, want := check(), "koupleless_dev/+/base/+"; !strings.Contains(got, want) {
 			t.Errorf("SUBACK %#x gave %q, want %q", code, got, want)
 		}
 	}
@@ -203,11 +206,11 @@ func TestCheckReadsCodes(t *testing.T) {
 // An environment in which somebody else is heard, or has left something, is refused.
 func TestCheckFindsSomebodyElse(t *testing.T) {
 	for _, tc := range []struct {
-		name, topic, want string
-		retained          bool
+		name, topic string
+		retained    bool
 	}{
-		{"a heartbeat", "koupleless_dev/b1/base/heart", "there is a message on koupleless_dev/b1/base/heart", false},
-		{"a retained command", "koupleless_dev/b1/installBiz", "there is a retained message on koupleless_dev/b1/installBiz", true},
+		{"a heartbeat", "koupleless_dev/b1/base/heart", false},
+		{"a retained command", "koupleless_dev/b1/installBiz", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b, settings := theirs(t, broker.Options{})
@@ -229,7 +232,7 @@ func TestCheckFindsSomebodyElse(t *testing.T) {
 			err := external(t, settings).Check(ctx, broker.CheckOptions{Env: "dev", AloneFor: patience})
 			cancel()
 			<-ended
-			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "--broker-consent") {
+			if err == nil || !strings.Contains(err.Error(), tc.topic) || strings.Contains(err.Error(), "retained") != tc.retained || !strings.Contains(err.Error(), "--broker-consent") {
 				t.Errorf("the check gave %v", err)
 			}
 			if err := external(t, settings).Check(t.Context(), broker.CheckOptions{Env: "dev"}); err != nil {
@@ -376,7 +379,7 @@ func TestRelayInTrouble(t *testing.T) {
 		t.Errorf("a connection to nowhere gave %v", err)
 	}
 	_ = near.Close()
-	if err := r.Trouble(); err == nil || !strings.Contains(err.Error(), "nothing listens at that address") {
+	if err := r.Trouble(); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("trouble: %v", err)
 	}
 	b := run(t, broker.Options{ListenOptions: broker.ListenOptions{Addr: l.Addr().String()}})

@@ -3,6 +3,7 @@ package check
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 )
@@ -49,5 +50,15 @@ func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Names reports an error for each word that is not in the text.
+func Names(t testing.TB, text, words string) {
+	t.Helper()
+	for word := range strings.FieldsSeq(words) {
+		if !strings.Contains(text, word) {
+			t.Errorf("%q is not in %s", word, text)
+		}
 	}
 }

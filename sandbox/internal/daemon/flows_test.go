@@ -296,11 +296,11 @@ func TestFlowsToBasesInPods(t *testing.T) {
 func TestFlowsRefuse(t *testing.T) {
 	f := testFlows(t)
 	for service, want := range map[string]string{
-		"none":     `starting traffic "s": there is no Service shop/none`,
-		"headless": `starting traffic "s": kube-proxy does not serve Service shop/headless, which is headless: give it an address of its own, or send via: bases`,
-		"":         `traffic "s": service and namespace are needed via service`,
+		"none":     "shop/none",
+		"headless": "shop/headless",
+		"":         "namespace",
 	} {
-		if err := f.Begin(t.Context(), "routed", streamTo("s", service)); err == nil || err.Error() != want {
+		if err := f.Begin(t.Context(), "routed", streamTo("s", service)); err == nil || !strings.Contains(err.Error(), `"s"`) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v\nwant %s", err, want)
 		}
 	}

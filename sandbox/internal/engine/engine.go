@@ -23,6 +23,13 @@ const askTime = 5 * time.Second
 // ErrNone is returned, wrapped, when no container engine can be used on this machine.
 var ErrNone = errors.New("no container engine")
 
+// Reasons why an engine cannot be used, which ErrNone comes with.
+var (
+	ErrNotInstalled = errors.New("is not installed")
+	ErrNotRunning   = errors.New("is installed, but does not run")
+	ErrNotAllowed   = errors.New("runs, but you may not use it (add yourself to its group, or use its rootless mode)")
+)
+
 // Engine is a container engine. Its methods need nothing but Command, and may be called
 // concurrently.
 type Engine struct {
@@ -48,7 +55,7 @@ type Engine struct {
 // Find returns the engine of a name, Docker or Podman; for an empty name, the first of the two that answers within some
 // seconds. An error that wraps ErrNone says why none can be used.
 func Find(ctx context.Context, name string) (*Engine, error) {
-	var reasons []string
+	var reasons []error
 	for _, known := range []struct {
 		name string
 		ask  func(context.Context) (*Engine, error)
@@ -60,12 +67,15 @@ func Find(ctx context.Context, name string) (*Engine, error) {
 		if err == nil {
 			return e, nil
 		}
-		reasons = append(reasons, err.Error())
+		reasons = append(reasons, err)
 	}
-	if len(reasons) == 0 {
+	switch len(reasons) {
+	case 0:
 		return nil, fmt.Errorf("%w: %q is neither docker nor podman", ErrNone, name)
+	case 1:
+		return nil, fmt.Errorf("%w: %w", ErrNone, reasons[0])
 	}
-	return nil, fmt.Errorf("%w: %s", ErrNone, strings.Join(reasons, "; "))
+	return nil, fmt.Errorf("%w: %w; %w", ErrNone, reasons[0], reasons[1])
 }
 
 func askDocker(ctx context.Context) (*Engine, error) {
@@ -115,7 +125,7 @@ func ask(ctx context.Context, info any, command string) error {
 	var missing *exec.Error
 	switch {
 	case errors.As(err, &missing):
-		return fmt.Errorf("%s is not installed", command)
+		return fmt.Errorf("%s %w", command, ErrNotInstalled)
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s does not answer within %s", command, askTime)
 	case err != nil && !json.Valid([]byte(text)): // docker describes its client even when its server is gone
@@ -131,9 +141,9 @@ func ask(ctx context.Context, info any, command string) error {
 func refusal(command, why string) error {
 	switch lower := strings.ToLower(why); {
 	case strings.Contains(lower, "permission denied"):
-		return fmt.Errorf("%s runs, but you may not use it (add yourself to its group, or use its rootless mode)", command)
+		return fmt.Errorf("%s %w", command, ErrNotAllowed)
 	case strings.Contains(lower, "cannot connect"), strings.Contains(lower, "failed to connect"):
-		return fmt.Errorf("%s is installed, but does not run", command)
+		return fmt.Errorf("%s %w", command, ErrNotRunning)
 	case strings.TrimSpace(why) == "":
 		return fmt.Errorf("%s does not answer", command)
 	default:

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -11,16 +12,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine/enginetest"
 )
 
 func TestFind(t *testing.T) {
-	const none = "no container engine: "
 	for name, tc := range map[string]struct {
 		installed, script string
 		want              *engine.Engine
-		err               string
+		err               error
+		names             string // what the error names
 		name              string // that was asked for
 	}{
 		"docker": {installed: "docker",
@@ -32,18 +34,18 @@ func TestFind(t *testing.T) {
 		"podman": {installed: "podman", script: `echo '{"host":{"cgroupVersion":"v1","arch":"amd64","memTotal":1,"cgroupControllers":["cpu","memory"],
 			"security":{"rootless":true}},"store":{"graphRoot":"/g"},"version":{"Version":"5.4.0"}}'`,
 			want: &engine.Engine{Command: "podman", Version: "5.4.0", Architecture: "amd64", CgroupV1: true, Memory: 1, Root: "/g", Rootless: true}},
-		"neither": {err: none + "docker is not installed; podman is not installed"},
+		"neither": {err: engine.ErrNotInstalled, names: "docker podman"},
 		"not the one that was asked for": {installed: "docker", script: `echo '{"ServerVersion":"27.5.1"}'`, name: "podman",
-			err: none + "podman is not installed"},
+			err: engine.ErrNotInstalled, names: "podman"},
 		"one that we do not know": {installed: "docker", script: `echo '{"ServerVersion":"27.5.1"}'`, name: "nerdctl",
-			err: none + `"nerdctl" is neither docker nor podman`},
+			err: engine.ErrNone, names: `"nerdctl" docker podman`},
 		"not running": {installed: "docker", script: `echo "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?" >&2; exit 1`,
-			err: none + "docker is installed, but does not run; podman is not installed"},
+			err: engine.ErrNotRunning, names: "docker podman"},
 		"not running, but its client says something": {installed: "docker",
 			script: `echo '{"ServerErrors":["Cannot connect to the Docker daemon at unix:///var/run/docker.sock."]}'; exit 1`,
-			err:    none + "docker is installed, but does not run; podman is not installed"},
+			err:    engine.ErrNotRunning, names: "docker podman"},
 		"not allowed": {installed: "docker", script: `echo "permission denied while trying to connect to the Docker daemon socket" >&2; exit 1`,
-			err: none + "docker runs, but you may not use it (add yourself to its group, or use its rootless mode); podman is not installed"},
+			err: engine.ErrNotAllowed, names: "docker podman"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			enginetest.Fake(t, tc.installed, tc.script)
@@ -51,9 +53,10 @@ func TestFind(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if tc.err == "" && err != nil || tc.err != "" && (!errors.Is(err, engine.ErrNone) || err.Error() != tc.err) {
-				t.Errorf("error %v\n want %s", err, tc.err)
+			if !errors.Is(err, tc.err) || err != nil && !errors.Is(err, engine.ErrNone) {
+				t.Errorf("error %v, want %v", err, tc.err)
 			}
+			check.Names(t, fmt.Sprint(err), tc.names)
 		})
 	}
 }

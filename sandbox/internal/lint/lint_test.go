@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/koupleless/koupsandbox/controller/deploy"
@@ -130,12 +131,11 @@ spec:
 	got := lint.Lint([]lint.Input{
 		{Name: "z.yaml", Text: pod("https://a/biz1-1.0.0-ark-biz.jar")}, {Name: "a.yaml", Text: pod("https://b/biz1-1.0.0-ark-biz.jar")},
 	}, lint.Options{}).Findings
-	want := []lint.Finding{{Rule: "version-again", Level: lint.Error, File: "a.yaml", Line: 7, Object: "Pod/p",
-		Message: "biz1 1.0.0 is the jar https://b/biz1-1.0.0-ark-biz.jar here and https://a/biz1-1.0.0-ark-biz.jar in Pod/p: a base that has one of them uninstalls it before it installs the other",
-		Fix:     "give the new jar its own version"}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	want := []lint.Finding{{Rule: "version-again", Level: lint.Error, File: "a.yaml", Line: 7, Object: "Pod/p"}}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(lint.Finding{}, "Message", "Fix")); diff != "" {
+		t.Fatalf("(-want +got):\n%s", diff)
 	}
+	check.Names(t, got[0].Message, "biz1 1.0.0 https://b/biz1-1.0.0-ark-biz.jar https://a/biz1-1.0.0-ark-biz.jar Pod/p")
 }
 
 // Every rule says what is right, why, and is in order, so that it is found.

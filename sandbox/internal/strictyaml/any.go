@@ -41,7 +41,7 @@ func (w *walker) plain(n *yaml.Node, path string) any {
 			w.rewritten(n, strconv.FormatInt(v, 10), path)
 			return v
 		}
-		w.problem(n.Line, path, "%s is out of range: put it in quotes if it is a string", n.Value)
+		w.problem(OutOfRange, n.Line, path, "%s is out of range: put it in quotes if it is a string", n.Value)
 		return nil
 	case "!!float":
 		var v float64
@@ -49,7 +49,7 @@ func (w *walker) plain(n *yaml.Node, path string) any {
 			w.rewritten(n, strconv.FormatFloat(v, 'f', -1, 64), path)
 			return v
 		}
-		w.problem(n.Line, path, "%s is a number that JSON does not have: put it in quotes", n.Value)
+		w.problem(OutOfRange, n.Line, path, "%s is a number that JSON does not have: put it in quotes", n.Value)
 		return nil
 	}
 	return n.Value
@@ -63,7 +63,7 @@ func isTrue(n *yaml.Node) bool {
 // rewritten records a number or a boolean that prints differently from its text.
 func (w *walker) rewritten(n *yaml.Node, value, path string) {
 	if _, computed := w.doc.source.from[n]; value != n.Value && !computed {
-		w.doc.rewritten = append(w.doc.rewritten, Problem{Source: w.name, Line: n.Line, Field: path,
+		w.doc.rewritten = append(w.doc.rewritten, Problem{Kind: Rewritten, Source: w.name, Line: n.Line, Field: path,
 			Detail: fmt.Sprintf("%s is read as %s: put it in quotes if it is a string (%q), or write %s", n.Value, value, n.Value, value)})
 	}
 }

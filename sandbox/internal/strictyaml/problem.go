@@ -7,8 +7,37 @@ import (
 	"strings"
 )
 
+// Kind is the kind of a Problem. Empty = a kind of a package that adds problems of its own.
+type Kind string
+
+const (
+	// Syntax is text that the YAML parser rejects.
+	Syntax Kind = "Syntax"
+	// EmptyFile is a file without a document.
+	EmptyFile Kind = "EmptyFile"
+	// SecondDocument is a document that is not read.
+	SecondDocument Kind = "SecondDocument"
+	// TooLarge is a document that exceeds a limit on its depth or on its number of values.
+	TooLarge Kind = "TooLarge"
+	// Duplicate is a field that is given twice.
+	Duplicate Kind = "Duplicate"
+	// UnknownField is a field that the type does not have.
+	UnknownField Kind = "UnknownField"
+	// InvalidName is a field name that is an expression or that kubectl reads as a boolean.
+	InvalidName Kind = "InvalidName"
+	// InvalidMerge is a merge key whose value is not a mapping.
+	InvalidMerge Kind = "InvalidMerge"
+	// WrongType is a value that does not fit the type of its field.
+	WrongType Kind = "WrongType"
+	// OutOfRange is a number that its field, or JSON, cannot hold.
+	OutOfRange Kind = "OutOfRange"
+	// Rewritten is a number or a boolean that prints differently from its text.
+	Rewritten Kind = "Rewritten"
+)
+
 // Problem is one mistake in a file.
 type Problem struct {
+	Kind Kind
 	// Source is where the value came from: a file name, or a flag. Empty = unknown.
 	Source string
 	// Line counts from 1; 0 = no line is known.

@@ -23,13 +23,12 @@ type resolver struct {
 	// manifest reads the booleans of YAML 1.1, as kubectl does.
 	manifest bool
 	nodes    int
-	line     int   // of err
-	err      error // the first problem
+	problem  *Problem // the first problem; nil = none
 }
 
-func (r *resolver) fail(line int, format string, args ...any) {
-	if r.err == nil {
-		r.line, r.err = line, fmt.Errorf(format, args...)
+func (r *resolver) fail(kind Kind, line int, format string, args ...any) {
+	if r.problem == nil {
+		r.problem = &Problem{Kind: kind, Line: line, Detail: fmt.Sprintf(format, args...)}
 	}
 }
 
@@ -37,9 +36,9 @@ func (r *resolver) fail(line int, format string, args ...any) {
 // keeps its own line. After a problem the copy is not complete.
 func (r *resolver) resolve(n *yaml.Node, depth int) *yaml.Node {
 	if r.nodes++; depth > maxDepth || r.nodes > maxNodes {
-		r.fail(n.Line, "the document is nested deeper than %d levels, or has more than %d values: simplify it", maxDepth, maxNodes)
+		r.fail(TooLarge, n.Line, "the document is nested deeper than %d levels, or has more than %d values: simplify it", maxDepth, maxNodes)
 	}
-	if r.err != nil {
+	if r.problem != nil {
 		return n
 	}
 	if n.Kind == yaml.AliasNode {
@@ -76,7 +75,7 @@ func (r *resolver) merged(n *yaml.Node) (content []*yaml.Node) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if key.Tag == "!!bool" && oldBoolean.MatchString(key.Value) {
-			r.fail(key.Line, "kubectl reads the field name %s as %t: put it in quotes (%q)", key.Value, isTrue(key), key.Value)
+			r.fail(InvalidName, key.Line, "kubectl reads the field name %s as %t: put it in quotes (%q)", key.Value, isTrue(key), key.Value)
 		}
 		if key.Tag != "!!merge" {
 			set(key, value, false)
@@ -88,7 +87,7 @@ func (r *resolver) merged(n *yaml.Node) (content []*yaml.Node) {
 		}
 		for _, from := range slices.Backward(all) {
 			if from.Kind != yaml.MappingNode {
-				r.fail(key.Line, "<< must name a mapping or a list of mappings, but has %s", describe(from, nil))
+				r.fail(InvalidMerge, key.Line, "<< must name a mapping or a list of mappings, but has %s", describe(from, nil))
 			}
 			for j := 0; from.Kind == yaml.MappingNode && j+1 < len(from.Content); j += 2 {
 				set(from.Content[j], from.Content[j+1], true)

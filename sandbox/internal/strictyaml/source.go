@@ -27,12 +27,12 @@ func Parse(name string, data []byte) (*Source, Problems) {
 	sources, problems := parse(name, data, false)
 	if len(sources) == 0 {
 		if len(problems) == 0 {
-			problems = Problems{{Source: name, Detail: "the file is empty"}}
+			problems = Problems{{Kind: EmptyFile, Source: name, Detail: "the file is empty"}}
 		}
 		return &Source{name: name}, problems
 	}
 	if len(sources) > 1 {
-		problems = append(problems, Problem{Source: name, Line: sources[1].line,
+		problems = append(problems, Problem{Kind: SecondDocument, Source: name, Line: sources[1].line,
 			Detail: "a second document starts here, but only one is read: remove it"})
 	}
 	return sources[0], problems
@@ -68,8 +68,9 @@ func parse(name string, data []byte, manifest bool) ([]*Source, Problems) {
 		}
 		r := resolver{manifest: manifest}
 		root := r.resolve(document.Content[0], 0)
-		if r.err != nil {
-			return sources, Problems{{Source: name, Line: r.line, Detail: r.err.Error()}}
+		if r.problem != nil {
+			r.problem.Source = name
+			return sources, Problems{*r.problem}
 		}
 		sources = append(sources, &Source{name: name, line: document.Line, root: root})
 	}
@@ -133,7 +134,7 @@ func syntax(name string, data []byte, err error) Problem {
 		line, _ = strconv.Atoi(m[1]) // no line in the text leaves 0, "not known"
 		text = text[len(m[0]):]
 	}
-	p := Problem{Source: name, Line: line, Detail: "this is not YAML: " + text}
+	p := Problem{Kind: Syntax, Source: name, Line: line, Detail: "this is not YAML: " + text}
 	if at, found := where(data); found {
 		begin := bytes.LastIndexByte(data[:at], '\n') + 1
 		whole, _, _ := bytes.Cut(data[begin:], []byte("\n"))

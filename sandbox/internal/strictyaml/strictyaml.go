@@ -115,8 +115,8 @@ type walker struct {
 	problems Problems
 }
 
-func (w *walker) problem(line int, field, format string, args ...any) {
-	w.problems = append(w.problems, Problem{Source: w.name, Line: line, Field: field, Detail: fmt.Sprintf(format, args...)})
+func (w *walker) problem(kind Kind, line int, field, format string, args ...any) {
+	w.problems = append(w.problems, Problem{Kind: kind, Source: w.name, Line: line, Field: field, Detail: fmt.Sprintf(format, args...)})
 }
 
 var (
@@ -167,7 +167,7 @@ func (w *walker) value(n *yaml.Node, v reflect.Value, path string) {
 // keys calls each once for every key of a mapping, and reports duplicates. join returns the path of a key.
 func (w *walker) keys(n *yaml.Node, path, what string, join func(path, key string) string, each func(key, value *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
-		w.problem(n.Line, path, "must be %s, but is %s", what, describe(n, w.doc.source.from))
+		w.problem(WrongType, n.Line, path, "must be %s, but is %s", what, describe(n, w.doc.source.from))
 		return
 	}
 	first := map[string]int{}
@@ -175,13 +175,13 @@ func (w *walker) keys(n *yaml.Node, path, what string, join func(path, key strin
 		key, value := n.Content[i], n.Content[i+1]
 		if line, twice := first[key.Value]; twice {
 			if !w.options.Partial {
-				w.problem(key.Line, join(path, key.Value), "is given twice, first in line %d: remove one", line)
+				w.problem(Duplicate, key.Line, join(path, key.Value), "is given twice, first in line %d: remove one", line)
 			}
 			continue
 		}
 		first[key.Value] = key.Line
 		if w.options.Expression != nil && w.options.Expression(key.Value) {
-			w.problem(key.Line, path, "the name of a field cannot be an expression: %s", key.Value)
+			w.problem(InvalidName, key.Line, path, "the name of a field cannot be an expression: %s", key.Value)
 			continue
 		}
 		w.doc.lines[join(path, key.Value)] = key.Line
@@ -199,7 +199,7 @@ func (w *walker) object(n *yaml.Node, v reflect.Value, path string) {
 		}
 		if !known {
 			names := strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
-			w.problem(key.Line, join(path, key.Value), "is not a field; the fields here are: %s", names)
+			w.problem(UnknownField, key.Line, join(path, key.Value), "is not a field; the fields here are: %s", names)
 			return
 		}
 		w.value(value, field, join(path, key.Value))
@@ -237,7 +237,7 @@ func (w *walker) dictionary(n *yaml.Node, v reflect.Value, path string) {
 
 func (w *walker) list(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.SequenceNode {
-		w.problem(n.Line, path, "must be a list, but is %s", describe(n, w.doc.source.from))
+		w.problem(WrongType, n.Line, path, "must be a list, but is %s", describe(n, w.doc.source.from))
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
@@ -250,7 +250,7 @@ func (w *walker) list(n *yaml.Node, v reflect.Value, path string) {
 func (w *walker) custom(n *yaml.Node, v reflect.Value, path string) {
 	var plain any
 	if err := n.Decode(&plain); err != nil {
-		w.problem(n.Line, path, "%s", syntaxLine.ReplaceAllString(err.Error(), ""))
+		w.problem(WrongType, n.Line, path, "%s", syntaxLine.ReplaceAllString(err.Error(), ""))
 		return
 	}
 	asJSON, err := json.Marshal(plain)
@@ -262,7 +262,7 @@ func (w *walker) custom(n *yaml.Node, v reflect.Value, path string) {
 		if v.Type().Name() == "Duration" {
 			hint = " as a time with its unit, such as 90s or 2m"
 		}
-		w.problem(n.Line, path, "%s cannot be read%s", describe(n, w.doc.source.from), hint)
+		w.problem(WrongType, n.Line, path, "%s cannot be read%s", describe(n, w.doc.source.from), hint)
 	}
 }
 
@@ -280,7 +280,7 @@ func (w *walker) scalar(n *yaml.Node, v reflect.Value, path string) {
 		tags, what = []string{"!!float", "!!int"}, "a number"
 	default:
 		if !w.options.Partial {
-			w.problem(n.Line, path, "cannot be read from YAML")
+			w.problem(WrongType, n.Line, path, "cannot be read from YAML")
 		}
 		return
 	}
@@ -299,7 +299,7 @@ func (w *walker) scalar(n *yaml.Node, v reflect.Value, path string) {
 				hint = ": put that value in quotes, or write ${{ string(…) }}"
 			}
 		}
-		w.problem(n.Line, path, "must be %s, but is %s%s", what, describe(n, w.doc.source.from), hint)
+		w.problem(WrongType, n.Line, path, "must be %s, but is %s%s", what, describe(n, w.doc.source.from), hint)
 		return
 	}
 	if v.Kind() == reflect.Bool {
@@ -307,7 +307,7 @@ func (w *walker) scalar(n *yaml.Node, v reflect.Value, path string) {
 		return
 	}
 	if err := n.Decode(v.Addr().Interface()); err != nil {
-		w.problem(n.Line, path, "%s is out of range", n.Value)
+		w.problem(OutOfRange, n.Line, path, "%s is out of range", n.Value)
 	}
 }
 

@@ -2,7 +2,6 @@ package strictyaml_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -58,34 +57,48 @@ any:
 	}
 }
 
+// problem is what a test expects of a Problem. The zero value is none.
+type problem struct {
+	line  int
+	field string
+	kind  strictyaml.Kind
+	names string // a part of the detail
+}
+
+func (want problem) check(t *testing.T, text string, problems strictyaml.Problems) {
+	t.Helper()
+	var got problem
+	for _, p := range problems {
+		if got = (problem{p.Line, p.Field, p.Kind, want.names}); !strings.Contains(p.Detail, want.names) {
+			got.names = p.Detail
+		}
+	}
+	if got != want || len(problems) > 1 {
+		t.Errorf("%.40q: got %+v (%d problems), want %+v", text, got, len(problems), want)
+	}
+}
+
 func TestProblems(t *testing.T) {
-	for text, want := range map[string]string{
-		"any: {a: 1, a: 2}":               "f:1: any.a: is given twice, first in line 1: remove one",
-		"any: .inf":                       "f:1: any: .inf is a number that JSON does not have: put it in quotes",
-		"any: 99999999999999999999999999": "",
-		"any: {<<: 1}":                    "f:1: << must name a mapping or a list of mappings, but has the number 1",
-		"any:\n  <<: [[{a: 1}]]":          "f:2: << must name a mapping or a list of mappings, but has a list",
-		"any: &a {x: 1}\nobject: {<<: *a,\n  x: 2, x: 3}": "f:3: object.x: is given twice, first in line 3: remove one",
-		"inner: &a {<<: *a}":                              "f:1: the document is nested deeper than 100 levels, or has more than 200000 values: simplify it",
-		"name: 1.10":                                      `f:1: name: must be a string, but is the number 1.10: put it in quotes ("1.10")`,
-		"name: true":                                      `f:1: name: must be a string, but is the boolean true: put it in quotes ("true")`,
-		"name: on\ncount: 1.0":                            "",
-		"count: 1.5":                                      "f:1: count: must be a whole number, but is the number 1.5",
-		"name: a\n---\nname: b":                           "f:2: a second document starts here, but only one is read: remove it",
-		"inner: &a {inner: *a}":                           "f:1: the document is nested deeper than 100 levels, or has more than 200000 values: simplify it",
-		"object: {\"${{ x }}\": 1}":                       "",
-		"list: &a [x]\nobject: {l: *a}\nany: *a":          "",
-		"a: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\nany: [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]": "f:1: the document is nested deeper than 100 levels, or has more than 200000 values: simplify it",
+	for text, want := range map[string]problem{
+		"any: {a: 1, a: 2}":               {1, "any.a", strictyaml.Duplicate, "line 1"},
+		"any: .inf":                       {1, "any", strictyaml.OutOfRange, ".inf"},
+		"any: 99999999999999999999999999": {},
+		"any: {<<: 1}":                    {1, "", strictyaml.InvalidMerge, "1"},
+		"any:\n  <<: [[{a: 1}]]":          {2, "", strictyaml.InvalidMerge, "<<"},
+		"any: &a {x: 1}\nobject: {<<: *a,\n  x: 2, x: 3}": {3, "object.x", strictyaml.Duplicate, "line 3"},
+		"inner: &a {<<: *a}":                              {1, "", strictyaml.TooLarge, "100"},
+		"name: 1.10":                                      {1, "name", strictyaml.WrongType, `"1.10"`},
+		"name: true":                                      {1, "name", strictyaml.WrongType, `"true"`},
+		"name: on\ncount: 1.0":                            {},
+		"count: 1.5":                                      {1, "count", strictyaml.WrongType, "1.5"},
+		"name: a\n---\nname: b":                           {2, "", strictyaml.SecondDocument, ""},
+		"inner: &a {inner: *a}":                           {1, "", strictyaml.TooLarge, "100"},
+		"object: {\"${{ x }}\": 1}":                       {},
+		"list: &a [x]\nobject: {l: *a}\nany: *a":          {},
+		"a: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\nany: [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]": {1, "", strictyaml.TooLarge, "200000"},
 	} {
-		var got thing
-		_, problems := strictyaml.Decode("f", []byte(text), &got)
-		message := ""
-		if err := problems.Err(); err != nil {
-			message = err.Error()
-		}
-		if message != want {
-			t.Errorf("%.40q: %s\nwant: %s", text, message, want)
-		}
+		_, problems := strictyaml.Decode("f", []byte(text), &thing{})
+		want.check(t, text, problems)
 	}
 }
 
@@ -171,23 +184,24 @@ func TestParseAll(t *testing.T) {
 // the bracket that nothing closes.
 func TestSyntax(t *testing.T) {
 	for text, want := range map[string]string{
-		"a: 1\nb: @x\n":                         "f:2: this is not YAML: found character that cannot start any token\n    b: @x\n       ^",
-		"a: b: c\n":                             "f:1: this is not YAML: mapping values are not allowed in this context\n    a: b: c\n        ^",
-		"a: 1\n---\na:\n  - 1\n b: 2\n":         "f:5: this is not YAML: did not find expected key\n    b: 2\n    ^",
-		"a: 1\nb: 'x\nc: 1\n":                   "f:2: this is not YAML: found unexpected end of stream\n    b: 'x\n       ^",
-		"a: 1\r\nb: *x\r\n":                     "f:2: this is not YAML: unknown anchor 'x' referenced\n    b: *x\n       ^",
-		"模块: [一, 二 } ]\n":                       "f:1: this is not YAML: did not find expected ',' or ']'\n    模块: [一, 二 } ]\n              ^",
-		"a: {b: 1}\nc: [{d: ${{ vars.a }}}]\n":  "f:2: this is not YAML: did not find expected ',' or '}'\n    c: [{d: ${{ vars.a }}}]\n             ^",
-		"{\n \"a\": [\"]\", '}'],\n \"b\" 2\n}": "f:3: this is not YAML: did not find expected ',' or '}'\n    \"b\" 2\n        ^",
-		"{\"kind\": \"error\"":                  "f:1: this is not YAML: did not find expected ',' or '}'\n    {\"kind\": \"error\"\n    ^",
-		"{\"kind\": \"error}":                   "f:1: this is not YAML: found unexpected end of stream\n    {\"kind\": \"error}\n             ^",
-		strings.Repeat("- {a: 'b\n    c'}\n", 100) + "- @\n" + strings.Repeat("- d\n", 100): "f:201: this is not YAML: found character that cannot start any token\n    - @\n      ^",
-		strings.Repeat("- a\n", 20) + "- 'b\n" + strings.Repeat("  c\n", 30) + "  '\n- @\n": "f:53: this is not YAML: found character that cannot start any token\n    - @\n      ^",
-		"a: '" + strings.Repeat("b\n", 40<<10) + "'\nb: @\n":                                "f:40962: this is not YAML: found character that cannot start any token", // too long to look for it
+		"a: 1\nb: @x\n":                         "f:2: found character that cannot start any token\n    b: @x\n       ^",
+		"a: b: c\n":                             "f:1: mapping values are not allowed in this context\n    a: b: c\n        ^",
+		"a: 1\n---\na:\n  - 1\n b: 2\n":         "f:5: did not find expected key\n    b: 2\n    ^",
+		"a: 1\nb: 'x\nc: 1\n":                   "f:2: found unexpected end of stream\n    b: 'x\n       ^",
+		"a: 1\r\nb: *x\r\n":                     "f:2: unknown anchor 'x' referenced\n    b: *x\n       ^",
+		"模块: [一, 二 } ]\n":                       "f:1: did not find expected ',' or ']'\n    模块: [一, 二 } ]\n              ^",
+		"a: {b: 1}\nc: [{d: ${{ vars.a }}}]\n":  "f:2: did not find expected ',' or '}'\n    c: [{d: ${{ vars.a }}}]\n             ^",
+		"{\n \"a\": [\"]\", '}'],\n \"b\" 2\n}": "f:3: did not find expected ',' or '}'\n    \"b\" 2\n        ^",
+		"{\"kind\": \"error\"":                  "f:1: did not find expected ',' or '}'\n    {\"kind\": \"error\"\n    ^",
+		"{\"kind\": \"error}":                   "f:1: found unexpected end of stream\n    {\"kind\": \"error}\n             ^",
+		strings.Repeat("- {a: 'b\n    c'}\n", 100) + "- @\n" + strings.Repeat("- d\n", 100): "f:201: found character that cannot start any token\n    - @\n      ^",
+		strings.Repeat("- a\n", 20) + "- 'b\n" + strings.Repeat("  c\n", 30) + "  '\n- @\n": "f:53: found character that cannot start any token\n    - @\n      ^",
+		"a: '" + strings.Repeat("b\n", 40<<10) + "'\nb: @\n":                                "f:40962: found character that cannot start any token", // too long to look for it
 	} {
 		_, problems := strictyaml.Parse("f", []byte(text))
-		if diff := cmp.Diff(want, problems.Error()); diff != "" {
-			t.Errorf("%.60q (-want +got):\n%s", text, diff)
+		place, parser, _ := strings.Cut(want, " ")
+		if got := problems.Error(); problems[0].Kind != strictyaml.Syntax || !strings.HasPrefix(got, place+" ") || !strings.HasSuffix(got, ": "+parser) {
+			t.Errorf("%.60q: got %s\nwant %s", text, got, want)
 		}
 	}
 }
@@ -243,12 +257,11 @@ func TestRewritten(t *testing.T) {
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
-		if want != "" {
-			want = fmt.Sprintf("f:2: any[0]: %s is read as %s: put it in quotes if it is a string (%q), or write %s", text, want, text, want)
+		expected := problem{2, "any[0]", strictyaml.Rewritten, " " + want}
+		if want == "" {
+			expected = problem{}
 		}
-		if got := doc.Rewritten().Error(); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
+		expected.check(t, text, doc.Rewritten())
 	}
 }
 
@@ -269,13 +282,12 @@ func TestManifest(t *testing.T) {
 	doc, _ := sources[1].Decode(&second, strictyaml.Options{})
 	var part thing
 	_, problems = doc.Source("object").Decode(&part, strictyaml.Options{Partial: true})
-	if want := `f:4: object.name: must be a string, but is the boolean off: put it in quotes ("off")`; problems.Error() != want || !part.On {
-		t.Errorf("got %v, on %t\nwant %s", problems, part.On, want)
+	problem{4, "object.name", strictyaml.WrongType, `"off"`}.check(t, "a part", problems)
+	if !part.On {
+		t.Error("yes is not read as true")
 	}
 	_, problems = strictyaml.ParseAll("f", []byte("any:\n  on: 1\n  \"no\": 2"))
-	if want := `f:2: kubectl reads the field name on as true: put it in quotes ("on")`; problems.Error() != want {
-		t.Errorf("got %v\nwant %s", problems, want)
-	}
+	problem{2, "", strictyaml.InvalidName, `"on"`}.check(t, "a name", problems)
 	if !doc.Source("gone").Empty() {
 		t.Error("there is a source of a field that the file does not have")
 	}

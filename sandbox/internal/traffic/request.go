@@ -93,6 +93,16 @@ func (r *requester) do(ctx context.Context) Record {
 	return r.judge(t, resp, body)
 }
 
+// The errors of records whose results have several causes.
+const (
+	errorNoListener = "nobody of this base listens any more"
+	errorNoBase     = "no base has this address"
+	errorNoHost     = "nobody has this address"
+	errorRefused    = "connection refused"
+	errorReset      = "connection reset"
+	errorCutOff     = "connection closed before the end of the answer"
+)
+
 // judge calls a complete answer by its name.
 func (r *requester) judge(t Target, resp *http.Response, body []byte) Record {
 	status := resp.StatusCode
@@ -118,7 +128,7 @@ func (r *requester) judge(t Target, resp *http.Response, body []byte) Record {
 	switch {
 	case t.Host != "" && a.HostName != "" && a.HostName != t.Host:
 		// The base is down, and its port has gone to another one of this machine.
-		o.Result, o.Error, o.Version = Refused, "nobody of this base listens any more", ""
+		o.Result, o.Error, o.Version = Refused, errorNoListener, ""
 	case a.Biz != "" && a.Biz != r.spec.Module:
 		o.Result, o.Error = Other, "module "+a.Biz+" answered instead of "+r.spec.Module
 	case len(r.spec.Versions) > 0 && !slices.Contains(r.spec.Versions, a.Version):
@@ -145,17 +155,17 @@ func failed(ctx context.Context, t Target, err error) Record {
 	case t.Closed != "" && errors.Is(err, syscall.ECONNREFUSED):
 		o.Result, o.Error = Refused, t.refusal().Error()
 	case errors.Is(err, errNoBase):
-		o.Result, o.Error = Refused, "no base has this address"
+		o.Result, o.Error = Refused, errorNoBase
 	case errors.Is(err, syscall.EHOSTUNREACH):
-		o.Result, o.Error = Refused, "nobody has this address"
+		o.Result, o.Error = Refused, errorNoHost
 	case errors.Is(err, syscall.ECONNREFUSED):
-		o.Result, o.Error = Refused, "connection refused"
+		o.Result, o.Error = Refused, errorRefused
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		o.Result, o.Error = Reset, "connection reset"
+		o.Result, o.Error = Reset, errorReset
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), strings.HasSuffix(err.Error(), "server closed idle connection"):
 		// The last one is net/http's, for a connection that ended while the request was
 		// being written; it has no name there.
-		o.Result, o.Error = Reset, "connection closed before the end of the answer"
+		o.Result, o.Error = Reset, errorCutOff
 	default:
 		o.Result, o.Error = Other, err.Error()
 	}

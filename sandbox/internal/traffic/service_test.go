@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,16 +11,16 @@ import (
 
 func TestClusterAddress(t *testing.T) {
 	for _, c := range []struct {
-		ip, port, want string
+		ip, port, want string // or what the error names
 	}{
 		{"10.96.0.7", "", "10.96.0.7:80"},
 		{"10.96.0.7", "http", "10.96.0.7:80"},
 		{"10.96.0.7", "81", "10.96.0.7:81"},
 		{"10.96.0.7", "9090", "10.96.0.7:81"},
 		{"fd00::7", "admin", "[fd00::7]:81"},
-		{"10.96.0.7", "shop", `there is no port "shop" in Service shop/stock`},
-		{"", "", "kube-proxy does not serve Service shop/stock, which has no address in the cluster"},
-		{corev1.ClusterIPNone, "", "kube-proxy does not serve Service shop/stock, which is headless: give it an address of its own, or send via: bases"},
+		{"10.96.0.7", "shop", `"shop"`},
+		{"", "", "shop/stock"},
+		{corev1.ClusterIPNone, "", "via: bases"},
 	} {
 		svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "stock"}, Spec: corev1.ServiceSpec{
 			ClusterIP: c.ip,
@@ -28,11 +29,8 @@ func TestClusterAddress(t *testing.T) {
 			},
 		}}
 		got, err := ClusterAddress(svc, c.port)
-		if err != nil {
-			got = err.Error()
-		}
-		if got != c.want {
-			t.Errorf("%q, port %q: %s, want %s", c.ip, c.port, got, c.want)
+		if err == nil && got != c.want || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q, port %q: %s (%v), want %s", c.ip, c.port, got, err, c.want)
 		}
 	}
 }

@@ -2,12 +2,13 @@ package kind
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/kind/pkg/apis/config/defaults"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine/enginetest"
 )
@@ -35,17 +36,15 @@ image) case "$*" in *%s*) echo amd64;; *) exit 1;; esac;;
 esac`
 	for name, tc := range map[string]struct{ script, want string }{
 		"an image": {fmt.Sprintf(docker, 8000000000, "kindest"), short(defaults.Image) + " <nil>"},
-		"no image": {fmt.Sprintf(docker, 8000000000, "other"), " docker has no node image; with --provider kind it gets " + short(defaults.Image)},
+		"no image": {fmt.Sprintf(docker, 8000000000, "other"), "docker " + short(defaults.Image)},
 		"too little memory": {fmt.Sprintf(docker, 1000000000, "kindest"),
-			" docker has 1.0 GB of memory and a cluster of kind needs 2.1: give it more, or use --provider embedded"},
-		"no engine": {"exit 1", " no container engine: docker cannot be used: docker info --format {{json .}}: exit status 1; podman is not installed"},
+			"docker 1.0 GB 2.1 --provider embedded"},
+		"no engine": {"exit 1", "docker info --format {{json .}}: exit status 1; podman"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			enginetest.Fake(t, "docker", tc.script)
 			image, err := AtHand(t.Context(), "")
-			if got := fmt.Sprint(image, " ", err); got != tc.want {
-				t.Errorf("got  %q\nwant %q", got, tc.want)
-			}
+			check.Names(t, fmt.Sprint(image, " ", err), tc.want)
 		})
 	}
 }
@@ -72,13 +71,12 @@ func TestChoose(t *testing.T) {
 	}{
 		"kind's own is at hand": {Options{}, have(map[string]string{defaults.Image: "amd64"}), defaults.Image, nil, ""},
 		"only ours is, the newest of some": {Options{}, have(map[string]string{OwnImage + ":v1.36.3": "amd64"}, "v1.9.0", "v1.36.3", "latest"),
-			OwnImage + ":v1.36.3", []string{"the nodes are made of koupsandbox/node:v1.36.3, which is at hand; " + def + " is not"}, ""},
-		"nothing is, and nothing can be had": {Options{}, have(nil), "", []string{"downloading the node image " + def},
-			"the node image cannot be had: docker pull --quiet " + defaults.Image + ": exit status 1: no route to host\n" +
-				"name one that is at hand with --image, or build one without a registry: make node-image"},
-		"the user's, downloaded": {Options{Image: "reachable:1"}, have(nil), "reachable:1", []string{"downloading the node image reachable:1"}, ""},
+			OwnImage + ":v1.36.3", []string{"koupsandbox/node:v1.36.3"}, ""},
+		"nothing is, and nothing can be had": {Options{}, have(nil), "", []string{def},
+			"docker pull --quiet " + defaults.Image + ": exit status 1: no route to host\n"},
+		"the user's, downloaded": {Options{Image: "reachable:1"}, have(nil), "reachable:1", []string{"reachable:1"}, ""},
 		"the user's, for another architecture": {Options{Image: "a:1"}, have(map[string]string{"a:1": "arm64"}), "", nil,
-			"the node image a:1 is for arm64 and docker runs amd64: name another with --image"},
+			"arm64"},
 		"a version": {Options{Version: "1.36.3"}, have(map[string]string{"kindest/node:v1.36.3": "amd64"}), "kindest/node:v1.36.3", nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,14 +85,14 @@ func TestChoose(t *testing.T) {
 			tc.options.Note = func(text string) { notes = append(notes, text) }
 			p := &Provider{o: tc.options, engine: &engine.Engine{Command: "docker", Architecture: "amd64"}}
 			err := p.chooseImage(t.Context())
-			if got := fmt.Sprint(err); tc.err == "" && err != nil || tc.err != "" && got != tc.err {
+			if got := fmt.Sprint(err); tc.err == "" && err != nil || tc.err != "" && !strings.Contains(got, tc.err) {
 				t.Errorf("error %v\n want %s", err, tc.err)
 			}
 			if p.image != tc.image {
 				t.Errorf("image %q, want %q", p.image, tc.image)
 			}
-			if diff := cmp.Diff(tc.notes, notes); diff != "" {
-				t.Errorf("notes (-want +got):\n%s", diff)
+			if !slices.EqualFunc(tc.notes, notes, func(name, note string) bool { return strings.Contains(note, name) }) {
+				t.Errorf("notes %q do not name %q", notes, tc.notes)
 			}
 		})
 	}

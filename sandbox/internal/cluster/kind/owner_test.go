@@ -90,7 +90,6 @@ func marked(sandboxName string, place ...string) *corev1.ConfigMap {
 }
 
 func TestCheckOwner(t *testing.T) {
-	const whatToDo = "take that one down first or choose another cluster; if that folder is gone, delete ConfigMap kube-system/koupsandbox in the cluster"
 	const started, removed = "start koup-demo-control-plane\n", "rm -f -v koup-demo-control-plane\n"
 	for name, tc := range map[string]struct {
 		mark    *corev1.ConfigMap
@@ -99,17 +98,13 @@ func TestCheckOwner(t *testing.T) {
 		changes string
 		err     string
 	}{
-		"ours, by its mark":                        {mark: marked("demo"), adopt: true},
-		"ours, after the engine was started again": {mark: marked("demo"), note: &ownership{"koup-demo", "docker", true}, adopt: true, changes: started},
-		"half of ours":                             {note: &ownership{"koup-demo", "docker", false}, changes: removed},
-		"of another sandbox": {mark: marked("other"),
-			err: `kind cluster koup-demo: the cluster belongs to sandbox "other" of me@laptop:/home/me/.koupsandbox/demo; ` + whatToDo},
-		"of one of the same name in another home folder": {mark: marked("demo", "me@laptop:/tmp/demo"),
-			err: `kind cluster koup-demo: the cluster belongs to sandbox "demo" of me@laptop:/tmp/demo; ` + whatToDo},
-		"of nobody that we know": {err: "there is a kind cluster koup-demo that no sandbox has made (it bears no mark), and it was not touched: " +
-			"choose another --name, or delete it with: kind delete cluster --name koup-demo"},
-		"ours, but it has lost its mark": {note: &ownership{"koup-demo", "docker", true}, changes: started,
-			err: "kind cluster koup-demo of this sandbox no longer answers (it bears no mark): remove it with koupsandbox down, then bring it up again"},
+		"ours, by its mark":                              {mark: marked("demo"), adopt: true},
+		"ours, after the engine was started again":       {mark: marked("demo"), note: &ownership{"koup-demo", "docker", true}, adopt: true, changes: started},
+		"half of ours":                                   {note: &ownership{"koup-demo", "docker", false}, changes: removed},
+		"of another sandbox":                             {mark: marked("other"), err: `"other" of me@laptop:/home/me/.koupsandbox/demo;`},
+		"of one of the same name in another home folder": {mark: marked("demo", "me@laptop:/tmp/demo"), err: `"demo" of me@laptop:/tmp/demo;`},
+		"of nobody that we know":                         {err: "kind delete cluster --name koup-demo"},
+		"ours, but it has lost its mark":                 {note: &ownership{"koup-demo", "docker", true}, changes: started, err: "koupsandbox down"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changes := fakeCluster(t, tc.mark)
@@ -125,7 +120,7 @@ func TestCheckOwner(t *testing.T) {
 			check.Must(t, err)
 			p.engine, p.kind = &engine.Engine{Command: "docker"}, cluster.NewProvider(cluster.ProviderWithDocker())
 			err = p.checkOwner(t.Context())
-			if tc.err == "" && err != nil || tc.err != "" && (err == nil || err.Error() != tc.err) {
+			if tc.err == "" && err != nil || tc.err != "" && (err == nil || !strings.Contains(err.Error(), "koup-demo") || !strings.Contains(err.Error(), tc.err)) {
 				t.Errorf("error %v\n want %s", err, tc.err)
 			}
 			if p.adopt != tc.adopt {
@@ -148,11 +143,7 @@ func TestClusterInAnotherEngine(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, noteFile), []byte(`{"cluster":"koup-demo","engine":"docker","complete":true}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const adopted = "kind cluster koup-demo is there and is used as it is"
-	for engine, want := range map[string][]string{
-		"podman": {"kind cluster koup-demo of this sandbox is in docker; one in podman takes a down first", adopted},
-		"docker": {adopted}, "": {adopted},
-	} {
+	for engine, want := range map[string]int{"podman": 2, "docker": 1, "": 1} {
 		fakeCluster(t, marked("demo"))
 		var notes []string
 		p, err := New(Options{Owner: owner, Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir, Engine: engine,
@@ -161,8 +152,9 @@ func TestClusterInAnotherEngine(t *testing.T) {
 			err = p.prepare(t.Context())
 		}
 		check.Must(t, err)
-		if diff := cmp.Diff(want, notes); diff != "" {
-			t.Errorf("engine %q: notes (-want +got):\n%s", engine, diff)
+		text := strings.Join(notes, "\n")
+		if len(notes) != want || strings.Count(text, "koup-demo") != want || strings.Contains(text, "podman") != (engine == "podman") {
+			t.Errorf("engine %q: notes %q", engine, notes)
 		}
 	}
 	enginetest.Fake(t, "podman", `echo '{"version":{"Version":"5.4.0"}}'`)

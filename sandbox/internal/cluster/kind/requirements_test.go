@@ -12,12 +12,12 @@ import (
 
 func TestEngineThatDoesNotSuffice(t *testing.T) {
 	small := &engine.Engine{Command: "docker", Memory: 1e9}
-	if err := suffices(t.Context(), small); err == nil || !strings.Contains(err.Error(), "docker has 1.0 GB of memory and a cluster of kind needs 2.1") {
+	if err := suffices(t.Context(), small); err == nil || !strings.Contains(err.Error(), "1.0 GB") || !strings.Contains(err.Error(), "2.1") {
 		t.Errorf("error %v", err)
 	}
 	// The proc file system has no room at all.
 	full := &engine.Engine{Command: "docker", Memory: 8e9, Root: "/proc"}
-	if err := suffices(t.Context(), full); err == nil || !strings.Contains(err.Error(), "the disk of docker (/proc) has 0.0 GB free") {
+	if err := suffices(t.Context(), full); err == nil || !strings.Contains(err.Error(), "(/proc)") || !strings.Contains(err.Error(), "0.0 GB") {
 		t.Errorf("error %v", err)
 	}
 	elsewhere := &engine.Engine{Command: "docker", Memory: 8e9, Root: filepath.Join(t.TempDir(), "of", "another", "machine")}
@@ -28,13 +28,11 @@ func TestEngineThatDoesNotSuffice(t *testing.T) {
 
 func TestEngineWithoutRoot(t *testing.T) {
 	for want, e := range map[string]*engine.Engine{
-		"podman runs without root and this machine has cgroups v1, where a cluster of kind cannot: run podman as root, or use --provider embedded": {
-			Command: engine.Podman, Rootless: true, CgroupV1: true, Controllers: true},
-		"podman runs without root and may not limit CPU, memory and processes: let systemd give it that with Delegate=yes " +
-			"(https://kind.sigs.k8s.io/docs/user/rootless/), or use --provider embedded": {Command: engine.Podman, Rootless: true},
-		"<nil>": {Command: engine.Podman, Rootless: true, Controllers: true},
+		"cgroups v1":   {Command: engine.Podman, Rootless: true, CgroupV1: true, Controllers: true},
+		"Delegate=yes": {Command: engine.Podman, Rootless: true},
+		"<nil>":        {Command: engine.Podman, Rootless: true, Controllers: true},
 	} {
-		if got := fmt.Sprint(suffices(t.Context(), e)); got != want {
+		if got := fmt.Sprint(suffices(t.Context(), e)); !strings.Contains(got, want) {
 			t.Errorf("%+v: %s\nwant %s", e, got, want)
 		}
 	}
@@ -42,14 +40,14 @@ func TestEngineWithoutRoot(t *testing.T) {
 
 func TestScarceInotify(t *testing.T) {
 	for text, want := range map[string]string{
-		"128\n": "fs.inotify.max_user_instances is 128, which a few clusters use up: if others run here, raise it with: sysctl -w fs.inotify.max_user_instances=512",
+		"128\n": "sysctl -w fs.inotify.max_user_instances=512",
 		"512\n": "<nil>", "many": "<nil>",
 	} {
 		path := filepath.Join(t.TempDir(), "limit")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := fmt.Sprint(scarceInotify(path)); got != want {
+		if got := fmt.Sprint(scarceInotify(path)); !strings.HasSuffix(got, want) {
 			t.Errorf("limit %q: %s, want %s", text, got, want)
 		}
 	}

@@ -362,7 +362,7 @@ func (c *Runner) tell(change Change) {
 		}
 		c.o.Own.Heartbeats(name, heartbeats)
 	}
-	c.o.Changed(name, change.State, change.Message)
+	c.o.Changed(name, change.State, change.Message())
 }
 
 // selector selects the Pods of the controllers, and no other Pods.

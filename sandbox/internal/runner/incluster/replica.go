@@ -18,6 +18,9 @@ const (
 	// killedStatus is the exit status of a process that SIGKILL has ended.
 	killedStatus = 128 + 9
 	killedText   = "signal: killed"
+
+	reasonNoPod    = "there is no Pod yet"
+	reasonDeleting = "it is being deleted"
 )
 
 // Replica is one of the controllers as its Pod shows it.
@@ -47,11 +50,40 @@ type Replica struct {
 	stopped         bool
 }
 
-// Change is something that has happened to a controller.
+// ChangeKind is the kind of a Change.
+type ChangeKind string
+
+// The kinds of a Change.
+const (
+	Started         ChangeKind = "Started"
+	Restarted       ChangeKind = "Restarted" // by its kubelet
+	BecameReady     ChangeKind = "BecameReady"
+	BecameNotReady  ChangeKind = "BecameNotReady"
+	Paused          ChangeKind = "Paused"
+	Resumed         ChangeKind = "Resumed"
+	HeartbeatsMoved ChangeKind = "HeartbeatsMoved"
+	Ended           ChangeKind = "Ended"
+	Deleted         ChangeKind = "Deleted"
+)
+
+// Change is an event of a controller, with its state after the event.
 type Change struct {
+	Kind ChangeKind
 	Replica
-	// Message says it, with the Pod's name.
-	Message string
+}
+
+// Message describes the change, with the name of the Pod.
+func (c Change) Message() string {
+	text := map[ChangeKind]string{
+		Started: "runs", BecameReady: "is ready", Paused: "is paused", Resumed: "goes on", Ended: "has ended", Deleted: "was deleted",
+		Restarted:       fmt.Sprintf("runs again: its kubelet has started it %d times", c.restarts+1),
+		BecameNotReady:  "is not ready: " + c.Reason,
+		HeartbeatsMoved: "receives heartbeats at " + c.Heartbeats,
+	}[c.Kind]
+	if c.Kind == Ended && c.Reason != "" {
+		text += ": " + c.Reason
+	}
+	return fmt.Sprintf("Pod %s %s", c.Pod, text)
 }
 
 // mark is what was done to a container, where the API tells it late or not at all.
@@ -85,7 +117,7 @@ func containerID(id string) string {
 func replicaOf(number int, p *corev1.Pod, marks map[string]mark, port int32, stopped bool) Replica {
 	r := Replica{Number: number, State: supervise.Exited, stopped: stopped}
 	if p == nil {
-		r.Reason = "there is no Pod yet"
+		r.Reason = reasonNoPod
 		if stopped {
 			r.Reason = "stopped"
 		}
@@ -133,7 +165,7 @@ func isReady(p *corev1.Pod) bool {
 // notReady says why a Pod is not ready.
 func notReady(p *corev1.Pod, s *corev1.ContainerStatus) string {
 	if p.DeletionTimestamp != nil {
-		return "it is being deleted"
+		return reasonDeleting
 	}
 	if w := s.State.Waiting; w != nil && w.Message != "" {
 		return fmt.Sprintf("%s: %s", w.Reason, w.Message)
@@ -162,44 +194,39 @@ func ending(t *corev1.ContainerStateTerminated) string {
 // has another in its place has ended in the meantime, though nobody saw it.
 func changes(was, is Replica) []Change {
 	var list []Change
-	tell := func(r Replica, format string, args ...any) {
-		list = append(list, Change{r, fmt.Sprintf("Pod %s ", r.Pod) + fmt.Sprintf(format, args...)})
-	}
+	tell := func(r Replica, kind ChangeKind) { list = append(list, Change{kind, r}) }
 	alive := func(r Replica) bool { return r.State != supervise.Exited }
 	another := was.Pod != is.Pod || was.container != is.container
 	if alive(was) && (!alive(is) || another) {
 		ended := was
-		ended.State, ended.Ready, ended.Heartbeats = supervise.Exited, false, ""
-		switch {
-		case was.Pod != is.Pod || was.deleting:
-			tell(ended, "was deleted")
-		case is.lastExit != "":
-			tell(ended, "has ended: %s", is.lastExit)
-		default:
-			tell(ended, "has ended")
+		ended.State, ended.Ready, ended.Heartbeats, ended.Reason = supervise.Exited, false, "", is.lastExit
+		if was.Pod != is.Pod || was.deleting {
+			tell(ended, Deleted)
+		} else {
+			tell(ended, Ended)
 		}
 	}
 	switch {
 	case !alive(is):
 	case !alive(was) || another:
 		if is.restarts > 0 && was.Pod == is.Pod {
-			tell(is, "runs again: its kubelet has started it %d times", is.restarts+1)
+			tell(is, Restarted)
 		} else {
-			tell(is, "runs")
+			tell(is, Started)
 		}
 		if is.Ready {
-			tell(is, "is ready")
+			tell(is, BecameReady)
 		}
 	case was.State != is.State && is.State == supervise.Paused:
-		tell(is, "is paused")
+		tell(is, Paused)
 	case was.State != is.State:
-		tell(is, "goes on")
+		tell(is, Resumed)
 	case was.Ready != is.Ready && is.Ready:
-		tell(is, "is ready")
+		tell(is, BecameReady)
 	case was.Ready != is.Ready:
-		tell(is, "is not ready: %s", is.Reason)
+		tell(is, BecameNotReady)
 	case was.Heartbeats != is.Heartbeats:
-		tell(is, "receives heartbeats at %s", is.Heartbeats)
+		tell(is, HeartbeatsMoved)
 	}
 	return list
 }

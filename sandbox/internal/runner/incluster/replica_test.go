@@ -1,6 +1,8 @@
 package incluster
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,13 +85,13 @@ func TestReplicaOf(t *testing.T) {
 		stopped bool
 		want    Replica
 	}{
-		"no Pod":      {want: Replica{State: supervise.Exited, Reason: "there is no Pod yet"}},
+		"no Pod":      {want: Replica{State: supervise.Exited, Reason: reasonNoPod}},
 		"stopped":     {stopped: true, want: Replica{State: supervise.Exited, Reason: "stopped"}},
 		"no room":     {pod: pod("a", unscheduled), want: Replica{Pod: "a", State: supervise.Exited, Reason: "no room"}},
 		"no image":    {pod: pod("a", noImage), want: Replica{Pod: "a", State: supervise.Exited, Reason: "ErrImageNeverPull: the image is not there"}},
 		"not ready":   {pod: pod("a", runs("x", 0, false)), want: Replica{Pod: "a", State: supervise.Running, Since: start, Heartbeats: at, Reason: "containers with unready status: [module-controller]"}},
 		"ready":       {pod: pod("a", runs("x", 0, true)), want: Replica{Pod: "a", State: supervise.Running, Since: start, Heartbeats: at, Ready: true}},
-		"it goes":     {pod: pod("a", runs("x", 0, true), deleted), want: Replica{Pod: "a", State: supervise.Running, Since: start, Reason: "it is being deleted"}},
+		"it goes":     {pod: pod("a", runs("x", 0, true), deleted), want: Replica{Pod: "a", State: supervise.Running, Since: start, Reason: reasonDeleting}},
 		"paused":      {pod: pod("a", runs("x", 0, true)), mark: markPaused, want: Replica{Pod: "a", State: supervise.Paused, Since: start, Heartbeats: at, Reason: "paused"}},
 		"just killed": {pod: pod("a", runs("x", 0, true)), mark: markKilled, want: Replica{Pod: "a", State: supervise.Exited, Reason: "signal: killed"}},
 		"killed":      {pod: pod("a", ended("x", 137, "Error")), want: Replica{Pod: "a", State: supervise.Exited, Reason: "signal: killed"}},
@@ -111,37 +113,46 @@ func TestReplicaOf(t *testing.T) {
 // before.
 func TestChanges(t *testing.T) {
 	killed := pod("a", runs("x", 0, true), ended("x", 137, "Error"))
+	const running, exited = supervise.Running, supervise.Exited
+	states := map[ChangeKind]supervise.State{Started: running, Restarted: running, BecameReady: running, BecameNotReady: running, Resumed: running,
+		Paused: supervise.Paused, Ended: exited, Deleted: exited}
 	for testName, tc := range map[string]struct {
 		was, is       *corev1.Pod
 		wasMark, mark mark // of the container x
 		want          []string
 	}{
 		"it waits for a node": {is: pod("a")},
-		"it starts":           {was: pod("a"), is: pod("a", runs("x", 0, false)), want: []string{"running: Pod a runs"}},
-		"it gets ready":       {was: pod("a", runs("x", 0, false)), is: pod("a", runs("x", 0, true)), want: []string{"running: Pod a is ready"}},
-		"seen late":           {is: pod("a", runs("x", 0, true)), want: []string{"running: Pod a runs", "running: Pod a is ready"}},
-		"its probe fails":     {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, false)), want: []string{"running: Pod a is not ready: containers with unready status: [module-controller]"}},
-		"it is killed":        {was: pod("a", runs("x", 0, true)), is: killed, want: []string{"exited: Pod a has ended: signal: killed"}},
-		"we kill it":          {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, true)), mark: markKilled, want: []string{"exited: Pod a has ended: signal: killed"}},
+		"it starts":           {was: pod("a"), is: pod("a", runs("x", 0, false)), want: []string{"Started a"}},
+		"it gets ready":       {was: pod("a", runs("x", 0, false)), is: pod("a", runs("x", 0, true)), want: []string{"BecameReady a"}},
+		"seen late":           {is: pod("a", runs("x", 0, true)), want: []string{"Started a", "BecameReady a"}},
+		"its probe fails":     {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, false)), want: []string{"BecameNotReady a containers with unready status: [module-controller]"}},
+		"it is killed":        {was: pod("a", runs("x", 0, true)), is: killed, want: []string{"Ended a signal: killed"}},
+		"we kill it":          {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, true)), mark: markKilled, want: []string{"Ended a signal: killed"}},
 		"that is told once":   {was: pod("a", runs("x", 0, true)), wasMark: markKilled, is: killed},
-		"it is started again": {was: killed, is: pod("a", ended("x", 137, "Error"), runs("y", 1, false)), want: []string{"running: Pod a runs again: its kubelet has started it 2 times"}},
+		"it is started again": {was: killed, is: pod("a", ended("x", 137, "Error"), runs("y", 1, false)), want: []string{"Restarted a"}},
 		"nobody saw the end": {was: pod("a", runs("x", 0, true)), is: pod("a", ended("x", 3, "Error"), runs("y", 1, false)),
-			want: []string{"exited: Pod a has ended: exit status 3", "running: Pod a runs again: its kubelet has started it 2 times"}},
+			want: []string{"Ended a exit status 3", "Restarted a"}},
 		"it backs off":     {was: killed, is: pod("a", ended("x", 137, "Error"), backsOff)},
-		"it is replaced":   {was: pod("a", runs("x", 0, true)), is: pod("b"), want: []string{"exited: Pod a was deleted"}},
-		"by one that runs": {was: pod("a", runs("x", 0, true)), is: pod("b", runs("y", 0, false)), want: []string{"exited: Pod a was deleted", "running: Pod b runs"}},
-		"it goes":          {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, true), deleted), want: []string{"running: Pod a is not ready: it is being deleted"}},
-		"it is gone":       {was: pod("a", runs("x", 0, true), deleted), want: []string{"exited: Pod a was deleted"}},
-		"paused":           {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, true)), mark: markPaused, want: []string{"paused: Pod a is paused"}},
+		"it is replaced":   {was: pod("a", runs("x", 0, true)), is: pod("b"), want: []string{"Deleted a"}},
+		"by one that runs": {was: pod("a", runs("x", 0, true)), is: pod("b", runs("y", 0, false)), want: []string{"Deleted a", "Started b"}},
+		"it goes":          {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, true), deleted), want: []string{"BecameNotReady a " + reasonDeleting}},
+		"it is gone":       {was: pod("a", runs("x", 0, true), deleted), want: []string{"Deleted a"}},
+		"paused":           {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, true)), mark: markPaused, want: []string{"Paused a"}},
 		"still paused":     {was: pod("a", runs("x", 0, true)), wasMark: markPaused, is: pod("a", runs("x", 0, false)), mark: markPaused},
-		"resumed":          {was: pod("a", runs("x", 0, true)), wasMark: markPaused, is: pod("a", runs("x", 0, true)), want: []string{"running: Pod a goes on"}},
+		"resumed":          {was: pod("a", runs("x", 0, true)), wasMark: markPaused, is: pod("a", runs("x", 0, true)), want: []string{"Resumed a"}},
 	} {
 		t.Run(testName, func(t *testing.T) {
 			was := replicaOf(1, tc.was, map[string]mark{"containerd://x": tc.wasMark}, 1, false)
 			is := replicaOf(1, tc.is, map[string]mark{"containerd://x": tc.mark}, 1, false)
 			var got []string
 			for _, c := range changes(was, is) {
-				got = append(got, string(c.State)+": "+c.Message)
+				text := fmt.Sprintf("%s %s", c.Kind, c.Pod)
+				if c.Kind == Ended || c.Kind == BecameNotReady {
+					text += " " + c.Reason
+				}
+				if got = append(got, text); c.State != states[c.Kind] || !strings.HasPrefix(c.Message(), "Pod "+c.Pod+" ") {
+					t.Errorf("%s in the state %s: %s", text, c.State, c.Message())
+				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

@@ -171,7 +171,8 @@ func eventually(t *testing.T, look func() error) {
 	check.Eventually(t, patience, look)
 }
 
-var timesAside = cmpopts.IgnoreFields(traffic.Record{}, "Due", "Sent", "Done")
+// asideTimes compares records without their times and texts.
+var asideTimes = cmpopts.IgnoreFields(traffic.Record{}, "Due", "Sent", "Done", "Error")
 
 func TestStream(t *testing.T) {
 	for name, reuse := range map[string]bool{"a connection each": false, "connections that stay": true} {
@@ -182,17 +183,17 @@ func TestStream(t *testing.T) {
 			end := r.finish(t, "s")
 			want := traffic.Summary{
 				Name: "s", Route: traffic.RouteKubeProxy, Sent: 20, Results: map[traffic.Result]int{traffic.OK: 20},
-				Versions: map[string]int{"2.0": 20}, Note: "stopped by itself after 20 requests",
+				Versions: map[string]int{"2.0": 20},
 			}
-			ignored := cmpopts.IgnoreFields(traffic.Summary{}, "P50", "P99", "Max", "Late", "Started", "Ended")
-			if diff := cmp.Diff(want, end.Summary, ignored); diff != "" {
+			ignored := cmpopts.IgnoreFields(traffic.Summary{}, "P50", "P99", "Max", "Late", "Started", "Ended", "Note")
+			if diff := cmp.Diff(want, end.Summary, ignored); diff != "" || !strings.Contains(end.Note, "20 requests") {
 				t.Errorf("summary (-want +got):\n%s", diff)
 			}
 			var n uint64
 			err := r.Records(t.Context(), "g", "s", func(got traffic.Record) {
 				n++
 				want := traffic.Record{Seq: n, Endpoint: address, Base: "base-1", Version: "2.0", Result: traffic.OK, Status: 200}
-				if diff := cmp.Diff(want, got, timesAside); diff != "" {
+				if diff := cmp.Diff(want, got, asideTimes); diff != "" {
 					t.Errorf("record (-want +got):\n%s", diff)
 				}
 			})
@@ -212,11 +213,11 @@ func TestLostRequestsAreTold(t *testing.T) {
 	address := serve(t, misses)
 	r.begin(t, "s", address, func(s *traffic.Spec) { s.Total = 500 })
 	want := traffic.LostRequest{Group: "g", Stream: "s", Route: traffic.RouteKubeProxy, Module: "biz1", Record: traffic.Record{
-		Seq: 1, Endpoint: address, Base: "base-2", Result: traffic.NotFound, Status: 404, Error: "no active version of biz1",
+		Seq: 1, Endpoint: address, Base: "base-2", Result: traffic.NotFound, Status: 404,
 	}}
 	first := <-r.lost
 	first.Record.Seq = 1 // they overtake each other
-	if diff := cmp.Diff(want, first, timesAside); diff != "" {
+	if diff := cmp.Diff(want, first, asideTimes); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
 	end, err := r.Stop(t.Context(), "g", "s")
@@ -277,20 +278,20 @@ func TestAgentThatEndsInMidStream(t *testing.T) {
 	})
 	r.agents[0].end()
 
-	const why = "was cut off: the traffic agent has ended: the node went away"
-	want := traffic.LostRequest{Group: "g", Stream: "s", Route: traffic.RouteKubeProxy, Record: traffic.Record{Result: traffic.Other, Error: "the stream " + why}}
-	if diff := cmp.Diff(want, <-r.lost, timesAside); diff != "" {
+	const why = "the node went away"
+	want := traffic.LostRequest{Group: "g", Stream: "s", Route: traffic.RouteKubeProxy, Record: traffic.Record{Result: traffic.Other}}
+	lost := <-r.lost
+	if diff := cmp.Diff(want, lost, asideTimes); diff != "" || !strings.Contains(lost.Record.Error, why) {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
 	all := r.Summaries(t.Context(), "g")
-	if len(all) != 2 || all[0].Sent != 20 || all[0].Note == why || all[1].Open != 1 || all[1].Note != why || all[1].Ended.IsZero() {
+	if len(all) != 2 || all[0].Sent != 20 || strings.Contains(all[0].Note, why) || all[1].Open != 1 || !strings.Contains(all[1].Note, why) || all[1].Ended.IsZero() {
 		t.Errorf("streams %+v", all)
 	}
-	const unknown = `what became of the requests of traffic "s" is not known: the traffic agent has ended: the node went away`
-	if end, err := r.Stop(t.Context(), "g", "s"); err == nil || err.Error() != unknown {
+	if end, err := r.Stop(t.Context(), "g", "s"); err == nil || !strings.Contains(err.Error(), `"s"`) || !strings.Contains(err.Error(), why) {
 		t.Errorf("Stop gave %+v and %v", end, err)
 	}
-	if err := r.Records(t.Context(), "g", "s", func(traffic.Record) {}); err == nil || !strings.Contains(err.Error(), "the node went away") {
+	if err := r.Records(t.Context(), "g", "s", func(traffic.Record) {}); err == nil || !strings.Contains(err.Error(), why) {
 		t.Errorf("Records gave %v", err)
 	}
 
@@ -335,12 +336,12 @@ func TestBeginRefuses(t *testing.T) {
 		spec traffic.Spec
 		want string
 	}{
-		{air, `traffic "s": via is "air"; it is service or bases`},
-		{spec("s", "127.0.0.1:1"), `starting traffic "s": starting a traffic agent: no such container`},
-		{spec("s", ""), "the traffic agent sends to the addresses of Services, or to bases inside"},
-		{spec("s", "stock:80"), `traffic "s": address "stock:80" is no IP:port`},
+		{air, `"air"`},
+		{spec("s", "127.0.0.1:1"), "no such container"},
+		{spec("s", ""), "Services"},
+		{spec("s", "stock:80"), `"stock:80"`},
 	} {
-		if err := r.Begin(t.Context(), "g", c.spec, nil); err == nil || err.Error() != c.want {
+		if err := r.Begin(t.Context(), "g", c.spec, nil); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v\nwant %s", err, c.want)
 		}
 	}

@@ -144,21 +144,19 @@ func TestVerdict(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		left, right *scenario.Run
-		want        string
+		want        string // the workload, and how its run ended
 	}{
 		{"as it is to be", run(deployment, scenario.Passed, 900, 0), run(daemonSet, scenario.Failed, 900, 9), ""},
-		{"the Deployment loses", run(deployment, scenario.Failed, 900, 1), run(daemonSet, scenario.Failed, 900, 9), "the Deployment was to lose nothing, but its run has failed"},
-		{"nothing was sent", run(deployment, scenario.Passed, 0, 0), run(daemonSet, scenario.Failed, 900, 9), "the Deployment was to lose nothing, but its run has passed"},
-		{"the DaemonSet loses nothing", run(deployment, scenario.Passed, 900, 0), run(daemonSet, scenario.Passed, 900, 0), "the DaemonSet was to be caught losing requests, but its run has passed"},
-		{"it failed for another reason", run(deployment, scenario.Passed, 900, 0), run(daemonSet, scenario.Failed, 900, 0), "the DaemonSet was to be caught losing requests, but its run has failed"},
+		{"the Deployment loses", run(deployment, scenario.Failed, 900, 1), run(daemonSet, scenario.Failed, 900, 9), "Deployment failed"},
+		{"nothing was sent", run(deployment, scenario.Passed, 0, 0), run(daemonSet, scenario.Failed, 900, 9), "Deployment passed"},
+		{"the DaemonSet loses nothing", run(deployment, scenario.Passed, 900, 0), run(daemonSet, scenario.Passed, 900, 0), "DaemonSet passed"},
+		{"it failed for another reason", run(deployment, scenario.Passed, 900, 0), run(daemonSet, scenario.Failed, 900, 0), "DaemonSet failed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := ""
-			if err := Verdict(&scenario.Report{Runs: []*scenario.Run{tc.left, tc.right}}); err != nil {
-				got = err.Error()
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+			err := Verdict(&scenario.Report{Runs: []*scenario.Run{tc.left, tc.right}})
+			kind, verdict, fails := strings.Cut(tc.want, " ")
+			if (err != nil) != fails || fails && (!strings.Contains(err.Error(), " "+kind+" ") || !strings.HasSuffix(err.Error(), " "+verdict)) {
+				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
 	}
