@@ -296,6 +296,10 @@ $(BIN)/gotestsum: tools/go.mod tools/go.sum
 	cd tools && go build -o $@ gotest.tools/gotestsum
 	touch $@
 
+$(BIN)/vale: tools/vale/go.mod tools/vale/go.sum
+	cd tools/vale && CGO_CFLAGS=-w go build -o $@ github.com/vale-cli/vale/v3/cmd/vale
+	touch $@
+
 $(RELEASE_TOOLS): tools/release/go.mod tools/release/go.sum
 	cd tools/release && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o $(BIN)/ $$(go list tool | grep '/$(@F)\(/v2\)\?$$')
 	touch $@

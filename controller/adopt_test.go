@@ -37,28 +37,39 @@ func as(n *corev1.Node, change func(n *corev1.Node)) *corev1.Node {
 // can have made: of that it tells once.
 func TestAdopt(t *testing.T) {
 	overMQTT := base.Info{Identity: "m", Name: "base", Version: "1.0.0", Tunnel: tunnel.MQTT, IP: "198.18.0.1"}
-	overHTTP := base.Info{Identity: "h", Name: "base", Version: "1.0.0", Tunnel: tunnel.HTTP, IP: "198.18.0.2", Port: 1238}
+	overHTTP := base.Info{Identity: "h", Name: "base", Version: "1.0.0", Tunnel: tunnel.HTTP, IP: "198.18.0.2",
+		Port: 1238}
 	of := func(identity string, b base.Info) base.Info { b.Identity = identity; return b }
 	noAddress := of("not-heard", overMQTT)
 	noAddress.IP = ""
-	older := as(nodeOf("dev", of("older", overMQTT)), func(n *corev1.Node) { n.Name, n.Annotations = "vnode.older.dev", nil })
-	taken := as(nodeOf("dev", of("taken", overMQTT)), func(n *corev1.Node) { n.Name = "vnode.taken.dev" }) // the same, served by a controller of ours
-	good := []*corev1.Node{nodeOf("dev", overMQTT), nodeOf("dev", overHTTP), nodeOf("dev", of("A_b c.Überall", overMQTT)), nodeOf("dev", noAddress), older, taken}
-	want := map[string]base.Info{"m": overMQTT, "h": overHTTP, "A_b c.Überall": of("A_b c.Überall", overMQTT), "not-heard": noAddress, "older": of("older", overMQTT), "taken": of("taken", overMQTT)}
+	older := as(nodeOf("dev", of("older", overMQTT)),
+		func(n *corev1.Node) { n.Name, n.Annotations = "vnode.older.dev", nil })
+	// the same, served by a controller of ours
+	taken := as(nodeOf("dev", of("taken", overMQTT)), func(n *corev1.Node) { n.Name = "vnode.taken.dev" })
+	good := []*corev1.Node{nodeOf("dev", overMQTT), nodeOf("dev", overHTTP),
+		nodeOf("dev", of("A_b c.Überall", overMQTT)), nodeOf("dev", noAddress), older, taken}
+	want := map[string]base.Info{"m": overMQTT, "h": overHTTP, "A_b c.Überall": of("A_b c.Überall", overMQTT),
+		"not-heard": noAddress, "older": of("older", overMQTT), "taken": of("taken", overMQTT)}
 
-	others := []*corev1.Node{nodeOf("prod", of("another-environment", overMQTT)), {ObjectMeta: metav1.ObjectMeta{Name: "worker"}}}
+	others := []*corev1.Node{nodeOf("prod", of("another-environment", overMQTT)),
+		{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}}
 	bad := map[string]*corev1.Node{ // by what is said of it
-		`\"x/+/#\"`:                           nodeOf("dev", of("x/+/#", overMQTT)),
-		`\"a\\x00b\"`:                         nodeOf("dev", of("a\x00b", overMQTT)),
-		`300 bytes`:                           nodeOf("dev", of(strings.Repeat("a", 300), overMQTT)),
-		`vnode.victim`:                        as(nodeOf("dev", of("worker-1", overHTTP)), func(n *corev1.Node) { n.Annotations[labels.Identity] = "victim" }),
-		`\"carrier-pigeon\"`:                  as(nodeOf("dev", of("pigeon", overMQTT)), func(n *corev1.Node) { n.Labels[labels.Tunnel] = "carrier-pigeon" }),
-		`localIP 169.254.169.254`:             as(nodeOf("dev", of("metadata", overHTTP)), func(n *corev1.Node) { n.Status.Addresses[0].Address = "169.254.169.254" }),
-		`localIP \"an.address.that.is.none\"`: as(nodeOf("dev", of("no-ip", overHTTP)), func(n *corev1.Node) { n.Status.Addresses[0].Address = "an.address.that.is.none" }),
+		`\"x/+/#\"`:   nodeOf("dev", of("x/+/#", overMQTT)),
+		`\"a\\x00b\"`: nodeOf("dev", of("a\x00b", overMQTT)),
+		`300 bytes`:   nodeOf("dev", of(strings.Repeat("a", 300), overMQTT)),
+		`vnode.victim`: as(nodeOf("dev", of("worker-1", overHTTP)),
+			func(n *corev1.Node) { n.Annotations[labels.Identity] = "victim" }),
+		`\"carrier-pigeon\"`: as(nodeOf("dev", of("pigeon", overMQTT)),
+			func(n *corev1.Node) { n.Labels[labels.Tunnel] = "carrier-pigeon" }),
+		`localIP 169.254.169.254`: as(nodeOf("dev", of("metadata", overHTTP)),
+			func(n *corev1.Node) { n.Status.Addresses[0].Address = "169.254.169.254" }),
+		`localIP \"an.address.that.is.none\"`: as(nodeOf("dev", of("no-ip", overHTTP)),
+			func(n *corev1.Node) { n.Status.Addresses[0].Address = "an.address.that.is.none" }),
 	}
 
 	var log bytes.Buffer
-	c, err := prepare(Options{Config: &rest.Config{}, ClientID: "c", MQTT: &MQTTOptions{Broker: "127.0.0.1:1"}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	c, err := prepare(Options{Config: &rest.Config{}, ClientID: "c", MQTT: &MQTTOptions{Broker: "127.0.0.1:1"},
+		Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err == nil {
 		err = c.wire(fake.NewClientset(), &rest.Config{})
 	}

@@ -114,14 +114,16 @@ func (c *Controller) tellNews(n base.News) {
 		return
 	case n.Blind == base.MassSilence:
 		code := errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable
-		text := fmt.Sprintf("%d of %d bases fell silent together: taken for a fault of the way to them", n.Silent, n.Bases)
+		text := fmt.Sprintf("%d of %d bases fell silent together: taken for a fault of the way to them", n.Silent,
+			n.Bases)
 		c.logger.Warn(text, append(at, "code", code)...)
 		c.reporter.Report(report.Event{
 			Scene: "vnode", Event: "MassSilence", Result: "FAILED", Code: code, Message: text,
 			Labels: map[string]string{"tunnel": n.Tunnel},
 		})
 	case n.Blind == base.ControllerSuspended:
-		c.logger.Warn("this process stood still: bases are asked anew, and have time to answer", append(at, "for", n.Lasted)...)
+		c.logger.Warn("this process stood still: bases are asked anew, and have time to answer",
+			append(at, "for", n.Lasted)...)
 	case n.Blind == base.ControllerBehind:
 		c.logger.Warn("what bases say comes late or is lost: this process, or the broker, has too much to do; nothing is concluded from their silence", at...)
 	default:
@@ -203,14 +205,17 @@ const mostFailed = 20
 
 func (l listener) tellFailed(identity string, failed map[string]arklet.Answer) {
 	told, say := 0, func(message string, about ...any) {
-		l.logger.Log(context.Background(), l.chat(slog.LevelWarn), message, append([]any{"base", identity}, about...)...)
+		l.logger.Log(context.Background(), l.chat(slog.LevelWarn), message,
+			append([]any{"base", identity}, about...)...)
 	}
 	for url, one := range failed {
-		if told++; told > mostFailed {
+		told++
+		if told > mostFailed {
 			say("a base did not install more modules of its baseline", "modules", len(failed)-mostFailed)
 			return
 		}
-		say("a base did not install a module of its baseline", "url", url, "code", one.DataCode, "message", one.DataMessage)
+		say("a base did not install a module of its baseline", "url", url, "code", one.DataCode, "message",
+			one.DataMessage)
 	}
 }
 
@@ -282,5 +287,6 @@ func (r *rejections) add(from tunnel.Origin, kind string, reason tunnel.Rejectio
 		return
 	}
 	r.logged[one] = true
-	r.logger.Warn("a message was rejected, or a part of it", "base", from.Identity, "kind", kind, "reason", reason, "err", err)
+	r.logger.Warn("a message was rejected, or a part of it", "base", from.Identity, "kind", kind, "reason", reason,
+		"err", err)
 }

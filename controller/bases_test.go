@@ -33,7 +33,8 @@ func (q quietTunnel) Send(_ context.Context, _ tunnel.Address, r arklet.Request)
 // newListener is a controller without an API, which knows a base over MQTT.
 func newListener(t *testing.T, log *bytes.Buffer) (listener, quietTunnel) {
 	t.Helper()
-	c := &Controller{logger: slog.New(slog.NewTextHandler(log, nil)), metrics: metrics.New(), due: make(chan struct{}, 1), chatter: newChatter()}
+	c := &Controller{logger: slog.New(slog.NewTextHandler(log, nil)), metrics: metrics.New(),
+		due: make(chan struct{}, 1), chatter: newChatter()}
 	c.rejects = newRejections(c.metrics, c.logger)
 	c.registry = base.NewRegistry(base.Options{})
 	c.dialog = base.NewDialog(c.registry)
@@ -100,7 +101,8 @@ func TestWhatOthersSayOfABaseChangesNothing(t *testing.T) {
 		t.Errorf("the command ended with %v", err)
 	}
 	want := map[string]string{}
-	for kind, n := range map[string]int{"heartbeat": 2, "health": 1, "simpleBiz": 1, "bizOperation": 1, "batchInstallBizResponse": 1, "queryBaseline": 1} {
+	for kind, n := range map[string]int{"heartbeat": 2, "health": 1, "simpleBiz": 1, "bizOperation": 1,
+		"batchInstallBizResponse": 1, "queryBaseline": 1} {
 		want[fmt.Sprintf(`{kind=%q,reason="other-tunnel"}`, kind)] = fmt.Sprint(n)
 	}
 	if diff := cmp.Diff(want, rejected(t, l.Controller)); diff != "" {
@@ -158,10 +160,12 @@ func TestClosedConnectionsAreReported(t *testing.T) {
 	log.Reset()
 	for range 3 {
 		for _, ip := range []string{"10.0.0.1", "10.0.0.2"} {
-			l.Rejected(tunnel.Origin{Tunnel: tunnel.HTTP, IP: ip}, "connection", tunnel.TooMany, errors.New("closed a connection from "+ip))
+			l.Rejected(tunnel.Origin{Tunnel: tunnel.HTTP, IP: ip}, "connection", tunnel.TooMany,
+				errors.New("closed a connection from "+ip))
 		}
 	}
-	if diff := cmp.Diff(map[string]string{`{kind="connection",reason="too-many"}`: "6"}, rejected(t, l.Controller)); diff != "" {
+	if diff := cmp.Diff(map[string]string{`{kind="connection",reason="too-many"}`: "6"},
+		rejected(t, l.Controller)); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}
 	for _, ip := range []string{"10.0.0.1", "10.0.0.2"} {

@@ -96,7 +96,8 @@ func prepare(opts Options) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{
-		opts: opts, logger: opts.Logger, metrics: metrics.New(), journal: kubelet.NewJournal(), due: make(chan struct{}, 1),
+		opts: opts, logger: opts.Logger, metrics: metrics.New(), journal: kubelet.NewJournal(),
+		due:     make(chan struct{}, 1),
 		chatter: newChatter(), newcomers: utilcache.NewLRUExpireCache(maxNewcomers),
 	}
 	c.rejects = newRejections(c.metrics, c.logger)
@@ -124,13 +125,14 @@ func (c *Controller) wire(client kubernetes.Interface, config *rest.Config) erro
 	c.registry = base.NewRegistry(base.Options{
 		UnreachableAfter: opts.UnreachableAfter, DeadAfter: opts.DeadAfter,
 		HealthInterval: opts.HealthInterval, ListInterval: opts.ListInterval,
-		Grace: opts.ReconnectGrace, Deletions: opts.DeletionsPercent, MaxBases: opts.MaxBases, MaxPerAddress: opts.MaxBasesPerAddress,
-		Mass:     opts.MassSilence,
-		Speed:    opts.speed(),
-		Sees:     c.sees,
-		Behind:   func(key tunnel.Key) bool { return key == tunnel.MQTT && c.mqtt != nil && c.mqtt.Behind() },
-		Acting:   func() bool { return c.nodeReconciler.Acting() }, // it is there when the first sweep comes
-		Observer: c.baseChanged,
+		Grace: opts.ReconnectGrace, Deletions: opts.DeletionsPercent, MaxBases: opts.MaxBases,
+		MaxPerAddress: opts.MaxBasesPerAddress,
+		Mass:          opts.MassSilence,
+		Speed:         opts.speed(),
+		Sees:          c.sees,
+		Behind:        func(key tunnel.Key) bool { return key == tunnel.MQTT && c.mqtt != nil && c.mqtt.Behind() },
+		Acting:        func() bool { return c.nodeReconciler.Acting() }, // it is there when the first sweep comes
+		Observer:      c.baseChanged,
 	})
 	c.dialog = base.NewDialog(c.registry)
 	if err := c.wireTunnels(); err != nil {
@@ -177,11 +179,13 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 	group.Go(func() error { return c.provider.Start(ctx) })
 	group.Go(func() error {
-		if !cache.WaitForCacheSync(ctx.Done(), c.nodes.Informer().HasSynced, c.peers.HasSynced, c.provider.Informer().HasSynced) {
+		if !cache.WaitForCacheSync(ctx.Done(), c.nodes.Informer().HasSynced, c.peers.HasSynced,
+			c.provider.Informer().HasSynced) {
 			return nil
 		}
 		if !c.workloadsKnown(ctx) && ctx.Err() == nil {
-			c.logger.Warn("Deployments and DaemonSets could not be read yet; until then the newest of several Pods of a module on a base is to serve")
+			c.logger.Warn("Deployments and DaemonSets could not be read yet; until then the newest of several Pods " +
+				"of a module on a base is to serve")
 		}
 		c.adopt()
 		return c.serveBases(ctx)
@@ -198,7 +202,8 @@ func (c *Controller) untilTheAPIAnswers(ctx context.Context) {
 	told := false
 	for ctx.Err() == nil {
 		_, err := c.client.Discovery().ServerVersion()
-		if err == nil || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) { // informers say what is not allowed
+		// informers say what is not allowed
+		if err == nil || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 			return
 		}
 		if !told {
@@ -242,8 +247,10 @@ func (c *Controller) adopt() {
 		}
 		info, err := vnode.Check(n, info, c.networks)
 		if err != nil {
-			c.recorder.Eventf(n, corev1.EventTypeWarning, api.ReasonNodeOfNoBase, "no controller has made this node: %v. It is left alone; delete it", err)
-			c.logger.Warn("a node that says it is that of a base is left alone: no controller has made it; delete it", "node", n.Name, "err", err)
+			c.recorder.Eventf(n, corev1.EventTypeWarning, api.ReasonNodeOfNoBase,
+				"no controller has made this node: %v. It is left alone; delete it", err)
+			c.logger.Warn("a node that says it is that of a base is left alone: no controller has made it; delete it",
+				"node", n.Name, "err", err)
 			continue
 		}
 		c.registry.Adopt(info, n.CreationTimestamp.Time)

@@ -22,8 +22,10 @@ func noticeDaemonSets(informer appsinformers.DaemonSetInformer, env string, reco
 	tell := func(d *appsv1.DaemonSet) {
 		if lacksEnv(d, env) {
 			recorder.Event(d, corev1.EventTypeWarning, api.ReasonEnvironmentNotTolerated, fmt.Sprintf(
-				"a DaemonSet makes a Pod only where its template tolerates the taints of the Node, and it does not tolerate %s of any base: "+
-					"add {key: %[1]s, operator: Equal, value: %s, effect: NoExecute} to spec.template.spec.tolerations", labels.TaintEnv, env))
+				"a DaemonSet makes a Pod only where its template tolerates the taints of the Node, and it does not "+
+					"tolerate %s of any base: "+
+					"add {key: %[1]s, operator: Equal, value: %s, effect: NoExecute} to spec.template.spec.tolerations",
+				labels.TaintEnv, env))
 		}
 	}
 	_, err := informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -41,6 +43,7 @@ func noticeDaemonSets(informer appsinformers.DaemonSetInformer, env string, reco
 func lacksEnv(d *appsv1.DaemonSet, env string) bool {
 	template := d.Spec.Template
 	tolerations := template.Spec.Tolerations
-	return d.DeletionTimestamp == nil && workload.IsModule(template.Labels) && cmp.Or(labels.Value(d.Labels, labels.Env), env) == env &&
+	return d.DeletionTimestamp == nil && workload.IsModule(template.Labels) &&
+		cmp.Or(labels.Value(d.Labels, labels.Env), env) == env &&
 		workload.Tolerates(tolerations, labels.TaintVirtualNode) && !workload.Tolerates(tolerations, labels.TaintEnv)
 }

@@ -11,7 +11,8 @@ import (
 func TestDaemonSetsWithoutTheEnvironment(t *testing.T) {
 	tolerate := func(key string) func(*appsv1.DaemonSet) {
 		return func(d *appsv1.DaemonSet) {
-			d.Spec.Template.Spec.Tolerations = append(d.Spec.Template.Spec.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
+			d.Spec.Template.Spec.Tolerations = append(d.Spec.Template.Spec.Tolerations,
+				corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
 		}
 	}
 	for name, tt := range map[string]struct {
@@ -23,12 +24,16 @@ func TestDaemonSetsWithoutTheEnvironment(t *testing.T) {
 		"tolerates everything":   {tolerate(""), false},
 		"no modules":             {func(d *appsv1.DaemonSet) { d.Spec.Template.Labels = nil }, false},
 		"not meant for bases":    {func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.Tolerations = nil }, false},
-		"of another environment": {func(d *appsv1.DaemonSet) { d.Labels["virtual-kubelet.koupleless.io/env"] = "test" }, false},
-		"of this environment":    {func(d *appsv1.DaemonSet) { d.Labels["virtual-kubelet.koupleless.io/env"] = "dev" }, true},
+		"of another environment": {func(d *appsv1.DaemonSet) { d.Labels["virtual-kubelet.koupleless.io/env"] = "test" },
+			false},
+		"of this environment": {func(d *appsv1.DaemonSet) { d.Labels["virtual-kubelet.koupleless.io/env"] = "dev" },
+			true},
 	} {
-		d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "d", Labels: map[string]string{}}}
+		d := &appsv1.DaemonSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "d", Labels: map[string]string{}}}
 		d.Spec.Template.Labels = map[string]string{"virtual-kubelet.koupleless.io/component": "module"}
-		d.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: "schedule.koupleless.io/virtual-node", Operator: corev1.TolerationOpExists}}
+		d.Spec.Template.Spec.Tolerations = []corev1.Toleration{
+			{Key: "schedule.koupleless.io/virtual-node", Operator: corev1.TolerationOpExists}}
 		tt.change(d)
 		if got := lacksEnv(d, "dev"); got != tt.want {
 			t.Errorf("%s: %t, want %t", name, got, tt.want)

@@ -29,7 +29,8 @@ func (a *asked) Send(_ context.Context, _ tunnel.Address, r arklet.Request) erro
 // What changes a base reaches those only that are served here; anybody may be asked.
 func TestOperationsReachServedBasesOnly(t *testing.T) {
 	commands := []arklet.Command{
-		arklet.CommandInstallBiz, arklet.CommandUninstallBiz, arklet.CommandSwitchBiz, arklet.CommandHealth, arklet.CommandQueryAllBiz,
+		arklet.CommandInstallBiz, arklet.CommandUninstallBiz, arklet.CommandSwitchBiz, arklet.CommandHealth,
+		arklet.CommandQueryAllBiz,
 	}
 	for identity, want := range map[string][]arklet.Command{"ours": commands, "theirs": commands[3:]} {
 		to := &asked{}
@@ -41,7 +42,8 @@ func TestOperationsReachServedBasesOnly(t *testing.T) {
 		}}
 		for _, command := range commands {
 			err := g.Send(t.Context(), tunnel.Address{Identity: identity}, arklet.Request{Command: command})
-			if refused := !slices.Contains(want, command); errors.Is(err, errNotServed) != refused || err != nil && !refused {
+			if refused := !slices.Contains(want, command); errors.Is(err, errNotServed) != refused ||
+				err != nil && !refused {
 				t.Errorf("%s for %s: %v", command, identity, err)
 			}
 		}

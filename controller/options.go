@@ -155,7 +155,9 @@ func (o *Options) complete() error {
 	}
 	o.Env = cmp.Or(o.Env, "dev")
 	if len(validation.IsDNS1123Label(o.Env)) > 0 { // a part of topics, labels and names
-		errs = append(errs, fmt.Errorf("ENV is %.80q: use at most 63 lower-case letters, digits and -, with a letter or digit at both ends", o.Env))
+		errs = append(errs, fmt.Errorf(
+			"ENV is %.80q: use at most 63 lower-case letters, digits and -, with a letter or digit at both ends",
+			o.Env))
 	}
 	switch podstatus.FailedRule(o.FailedPods) {
 	case "", podstatus.FailedUnowned, podstatus.FailedNever, podstatus.FailedAlways:
@@ -163,7 +165,8 @@ func (o *Options) complete() error {
 		errs = append(errs, fmt.Errorf("FAILED_PODS is %q: use unowned, never or always", o.FailedPods))
 	}
 	if o.UnreachableAfter > 0 && o.DeadAfter > 0 && o.DeadAfter <= o.UnreachableAfter {
-		errs = append(errs, fmt.Errorf("a base must be unreachable (%s) before it is gone (%s)", o.UnreachableAfter, o.DeadAfter))
+		errs = append(errs, fmt.Errorf("a base must be unreachable (%s) before it is gone (%s)", o.UnreachableAfter,
+			o.DeadAfter))
 	}
 	if _, err := tunnel.ParseNetworks(o.BaseNetworks); err != nil {
 		errs = append(errs, fmt.Errorf("BASE_NETWORKS: %w", err))

@@ -27,7 +27,8 @@ func TestOptionsReportEveryProblemAtOnce(t *testing.T) {
 			t.Errorf("the error does not say %q:\n%v", want, err)
 		}
 	}
-	if _, err := New(Options{Config: &rest.Config{}, ClientID: "c", MQTT: &MQTTOptions{}}); err == nil || !strings.Contains(err.Error(), "MQTT_BROKER") {
+	if _, err := New(Options{Config: &rest.Config{}, ClientID: "c", MQTT: &MQTTOptions{}}); err == nil ||
+		!strings.Contains(err.Error(), "MQTT_BROKER") {
 		t.Errorf("a tunnel without a broker: %v", err)
 	}
 }
@@ -111,8 +112,11 @@ func TestTimeScaleDividesEveryPeriod(t *testing.T) {
 	if n < 11 {
 		t.Errorf("only %d periods were compared", n)
 	}
-	given := complete(Options{TimeScale: 4, LeaseDuration: 30 * time.Second, Drain: -1, ReconnectGrace: -1, DeadAfter: 2 * time.Minute})
-	if given.LeaseDuration != 8*time.Second || given.Drain != -1 || given.ReconnectGrace != -1 || given.DeadAfter != 30*time.Second {
-		t.Errorf("what is set at 4: lease %s, drain %s, grace %s, dead after %s", given.LeaseDuration, given.Drain, given.ReconnectGrace, given.DeadAfter)
+	given := complete(Options{TimeScale: 4, LeaseDuration: 30 * time.Second, Drain: -1, ReconnectGrace: -1,
+		DeadAfter: 2 * time.Minute})
+	if given.LeaseDuration != 8*time.Second || given.Drain != -1 || given.ReconnectGrace != -1 ||
+		given.DeadAfter != 30*time.Second {
+		t.Errorf("what is set at 4: lease %s, drain %s, grace %s, dead after %s", given.LeaseDuration, given.Drain,
+			given.ReconnectGrace, given.DeadAfter)
 	}
 }

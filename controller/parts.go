@@ -105,7 +105,8 @@ func (c *Controller) reportFailure(pod *corev1.Pod, identity string, m arklet.Mo
 		TraceID: pod.Labels[labels.Trace],
 		Scene:   "vpod_deploy", Event: eventOf(pod), Result: "FAILED",
 		Code: errcode.Of(err), Message: err.Error(),
-		Labels: map[string]string{"namespace": pod.Namespace, "pod": pod.Name, "node": pod.Spec.NodeName, "base": c.registry.Called(identity), "module": m.Identity()},
+		Labels: map[string]string{"namespace": pod.Namespace, "pod": pod.Name, "node": pod.Spec.NodeName,
+			"base": c.registry.Called(identity), "module": m.Identity()},
 	})
 }
 
@@ -152,7 +153,8 @@ func (c *Controller) workloadsKnown(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.speed().Of(workloadsWait))
 	defer cancel()
 	apps := c.workloads.Apps().V1()
-	return cache.WaitForCacheSync(ctx.Done(), apps.Deployments().Informer().HasSynced, apps.DaemonSets().Informer().HasSynced)
+	return cache.WaitForCacheSync(ctx.Done(), apps.Deployments().Informer().HasSynced,
+		apps.DaemonSets().Informer().HasSynced)
 }
 
 // baselineFor returns the modules that a starting base must install. It may block for workloadsWait.
@@ -169,7 +171,8 @@ func (c *Controller) baselineFor(b base.Info) []arklet.Module {
 		ObjectMeta: metav1.ObjectMeta{Name: vnode.Name(b.Identity), Labels: settings.Labels(b)},
 		Spec:       corev1.NodeSpec{Taints: settings.Taints()},
 	}
-	if before, err := c.nodes.Lister().Get(node.Name); err == nil { // a user may have changed labels, taints or cordoned it
+	// a user may have changed labels, taints or cordoned it
+	if before, err := c.nodes.Lister().Get(node.Name); err == nil {
 		own := node.Labels
 		node.Labels = maps.Clone(before.Labels)
 		maps.Copy(node.Labels, own)
@@ -184,7 +187,8 @@ func (c *Controller) baselineFor(b base.Info) []arklet.Module {
 	if err != nil {
 		c.logger.Warn("could not choose the baseline of a base", "base", b.Identity, "err", err)
 	}
-	c.logger.Log(context.Background(), c.chat(slog.LevelInfo), "a base asked for its baseline", "base", b.Identity, "modules", len(modules))
+	c.logger.Log(context.Background(), c.chat(slog.LevelInfo), "a base asked for its baseline", "base", b.Identity,
+		"modules", len(modules))
 	c.expect(b.Identity, modules)
 	return modules
 }
@@ -250,7 +254,8 @@ func (c *Controller) records(nodeName, module, version string) []moduleview.Reco
 	records := make([]moduleview.Record, 0, len(history))
 	for _, r := range history {
 		at := metav1.NewTime(r.At)
-		records = append(records, moduleview.Record{State: string(r.State), Reason: r.Reason, Message: r.Message, ChangeTime: &at})
+		records = append(records,
+			moduleview.Record{State: string(r.State), Reason: r.Reason, Message: r.Message, ChangeTime: &at})
 	}
 	return records
 }

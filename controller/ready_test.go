@@ -26,7 +26,8 @@ func TestReadinessDoesNotDependOnTheBroker(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	c, err := prepare(Options{Config: &rest.Config{}, ClientID: "c", MQTT: &MQTTOptions{Broker: l.Addr().String()}, HTTP: &HTTPOptions{Addr: "127.0.0.1:0"}, Logger: slog.New(slog.DiscardHandler)})
+	c, err := prepare(Options{Config: &rest.Config{}, ClientID: "c", MQTT: &MQTTOptions{Broker: l.Addr().String()},
+		HTTP: &HTTPOptions{Addr: "127.0.0.1:0"}, Logger: slog.New(slog.DiscardHandler)})
 	if err == nil {
 		err = c.wire(fake.NewClientset(), &rest.Config{})
 	}
@@ -64,7 +65,8 @@ func TestReadinessDoesNotDependOnTheBroker(t *testing.T) {
 	is("/readyz", 200, "ok")
 
 	s := broker.New(&broker.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err := errors.Join(s.AddHook(new(auth.AllowHook), nil), s.AddListener(listeners.NewNet("t", l)), s.Serve()); err != nil {
+	if err := errors.Join(s.AddHook(new(auth.AllowHook), nil), s.AddListener(listeners.NewNet("t", l)),
+		s.Serve()); err != nil {
 		t.Fatal(err)
 	}
 	is("/tunnelz", 200, "ok")

@@ -77,29 +77,38 @@ func (c *Controller) gauges() {
 		})
 	}
 	for _, reason := range []base.Blindness{base.TunnelDown, base.ControllerSuspended, base.MassSilence} {
-		c.metrics.Gauge("module_controller_bases_unobserved", "Bases from whose silence nothing is concluded.", map[string]string{"reason": string(reason)}, func() float64 {
-			return float64(c.registry.Unobserved()[reason])
-		})
+		c.metrics.Gauge("module_controller_bases_unobserved", "Bases from whose silence nothing is concluded.",
+			map[string]string{"reason": string(reason)}, func() float64 {
+				return float64(c.registry.Unobserved()[reason])
+			})
 	}
-	c.metrics.Gauge("module_controller_other_controllers", "Other controllers of the environment that renew their Leases.", nil, func() float64 {
-		return float64(c.nodeReconciler.Others())
-	})
-	c.metrics.Gauge("module_controller_client_id_conflict", "1 while another controller with the same CLIENT_ID renews the Lease of this one, which then serves no base.", nil, func() float64 {
-		return oneIf(c.nodeReconciler.Conflict())
-	})
-	c.metrics.Gauge("module_controller_pods", "Module Pods served here.", nil, func() float64 { return float64(c.provider.Pods()) })
-	for queue, depth := range map[string]func() int{"lanes": c.provider.Depth, "statuses": c.provider.Unpublished, "nodes": c.nodeReconciler.Depth} {
-		c.metrics.Gauge("module_controller_queue_depth", "Work that waits or is under way.", map[string]string{"queue": queue}, func() float64 {
-			return float64(depth())
+	c.metrics.Gauge("module_controller_other_controllers",
+		"Other controllers of the environment that renew their Leases.", nil, func() float64 {
+			return float64(c.nodeReconciler.Others())
 		})
+	c.metrics.Gauge("module_controller_client_id_conflict",
+		"1 while another controller with the same CLIENT_ID renews the Lease of this one, which then serves no base.",
+		nil, func() float64 {
+			return oneIf(c.nodeReconciler.Conflict())
+		})
+	c.metrics.Gauge("module_controller_pods", "Module Pods served here.", nil,
+		func() float64 { return float64(c.provider.Pods()) })
+	for queue, depth := range map[string]func() int{"lanes": c.provider.Depth, "statuses": c.provider.Unpublished,
+		"nodes": c.nodeReconciler.Depth} {
+		c.metrics.Gauge("module_controller_queue_depth", "Work that waits or is under way.",
+			map[string]string{"queue": queue}, func() float64 {
+				return float64(depth())
+			})
 	}
 	if c.mqtt != nil {
-		c.metrics.Gauge("module_controller_tunnel_connected", "1 while the tunnel is connected.", map[string]string{"tunnel": string(tunnel.MQTT)}, func() float64 {
-			return oneIf(c.mqtt.Connected())
-		})
-		c.metrics.Gauge("module_controller_tunnel_behind", "1 while what bases say comes late or is lost.", map[string]string{"tunnel": string(tunnel.MQTT)}, func() float64 {
-			return oneIf(c.mqtt.Behind())
-		})
+		c.metrics.Gauge("module_controller_tunnel_connected", "1 while the tunnel is connected.",
+			map[string]string{"tunnel": string(tunnel.MQTT)}, func() float64 {
+				return oneIf(c.mqtt.Connected())
+			})
+		c.metrics.Gauge("module_controller_tunnel_behind", "1 while what bases say comes late or is lost.",
+			map[string]string{"tunnel": string(tunnel.MQTT)}, func() float64 {
+				return oneIf(c.mqtt.Behind())
+			})
 	}
 }
 

@@ -64,7 +64,8 @@ func newSoakAPI() *soakAPI {
 			return true, nil, err
 		}
 		if s, err := meta.Accessor(stored); err != nil || s.GetResourceVersion() != m.GetResourceVersion() {
-			return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), m.GetName(), errors.New("the object has been modified"))
+			return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), m.GetName(),
+				errors.New("the object has been modified"))
 		}
 		_, err = stamp(u.GetObject())
 		return err != nil, nil, err

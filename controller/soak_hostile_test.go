@@ -54,7 +54,8 @@ func (m *mischief) next(n int) saying {
 		for i := range junk {
 			junk[i] = byte(m.Uint32())
 		}
-		s.kind, s.data = one(m, "heart", "health", "simpleBiz", "biz", "bizOperation", "queryBaseline", "baseline"), string(junk)
+		s.kind, s.data = one(m, "heart", "health", "simpleBiz", "biz", "bizOperation", "queryBaseline",
+			"baseline"), string(junk)
 	case 1, 2, 3:
 		s.kind, s.data = "heart", m.heartbeat(s.identity, "activated")
 	case 4:
@@ -67,10 +68,13 @@ func (m *mischief) next(n int) saying {
 	case 5, 6:
 		s.kind, s.data = "simpleBiz", m.list(m.IntN(20))
 	case 7:
-		s.kind, s.data = "health", fmt.Sprintf(`{"code":"SUCCESS","data":{"healthData":{"cpu":{"count":%d},"jvm":{"run time(s)":%d,"java used metaspace":%d,"java max metaspace":%d}}}}`,
+		s.kind, s.data = "health", fmt.Sprintf(
+			`{"code":"SUCCESS","data":{"healthData":{"cpu":{"count":%d},"jvm":{"run time(s)":%d,"java used metaspace":%d,"java max metaspace":%d}}}}`,
 			m.Int64(), m.IntN(1000), m.Int64(), m.Int64())
 	case 8:
-		s.kind, s.data = "bizOperation", fmt.Sprintf(`{"command":%q,"bizName":"m","bizVersion":"%d","response":{"code":%q}}`, one(m, "installBiz", "uninstallBiz", "x"), m.IntN(9), one(m, "SUCCESS", "FAILED", ""))
+		s.kind, s.data = "bizOperation", fmt.Sprintf(
+			`{"command":%q,"bizName":"m","bizVersion":"%d","response":{"code":%q}}`,
+			one(m, "installBiz", "uninstallBiz", "x"), m.IntN(9), one(m, "SUCCESS", "FAILED", ""))
 	case 9:
 		s.kind, s.data = "batchInstallBizResponse", `{"response":{"code":"FAILED","data":{"bizUrlToResponse":{"a":{"code":"FAILED"},"b":{"code":"FAILED","message":"`+strings.Repeat("y", m.IntN(9000))+`"}}}}}`
 	case 10:
@@ -121,8 +125,11 @@ var hugeSayings = sync.OnceValue(func() []saying {
 		{kind: "simpleBiz", data: "[" + strings.Repeat("1,", large/2) + "1]"},
 		{kind: "simpleBiz", data: newMischief(1).list(5000)},
 		{kind: "simpleBiz", data: newMischief(1).list(5001)},
-		{kind: "bizOperation", data: `{"command":"installBiz","response":{"code":"FAILED","message":"` + strings.Repeat("\\n", large/2) + `"}}`},
-		{kind: "batchInstallBizResponse", data: `{"response":{"code":"FAILED","data":{"bizUrlToResponse":{` + answers.String()[1:] + `}}}}`},
+		{kind: "bizOperation",
+			data: `{"command":"installBiz","response":{"code":"FAILED","message":"` + strings.Repeat("\\n", large/2) +
+				`"}}`},
+		{kind: "batchInstallBizResponse",
+			data: `{"response":{"code":"FAILED","data":{"bizUrlToResponse":{` + answers.String()[1:] + `}}}}`},
 	}
 })
 
@@ -139,7 +146,9 @@ func (w *soak) hostileMQTT(ctx context.Context, m *mischief, n int, sent *atomic
 		if m.IntN(100) == 0 {
 			stamp = 1 << 60
 		}
-		tokens = append(tokens, c.Publish("koupleless_dev/"+s.identity+"/base/"+s.kind, 1, false, fmt.Sprintf(`{"data":%s,"publishTimestamp":%d}`, s.data, stamp)))
+		tokens = append(tokens,
+			c.Publish("koupleless_dev/"+s.identity+"/base/"+s.kind, 1, false,
+				fmt.Sprintf(`{"data":%s,"publishTimestamp":%d}`, s.data, stamp)))
 		if len(tokens) < 32 && i+1 < n {
 			continue
 		}

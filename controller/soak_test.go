@@ -31,7 +31,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/vnode"
 )
 
-var whole = flag.Bool("soak", false, "let the hostile base say all that it has to say: a minute and a half of a processor")
+var whole = flag.Bool("soak", false,
+	"let the hostile base say all that it has to say: a minute and a half of a processor")
 
 // scaled is a tenth of a number, or all of it with -soak.
 func scaled(n int) int {
@@ -121,7 +122,8 @@ func newSoak(t *testing.T) *soak {
 	limits.MaximumClientWritesPending = 1 << 16 // as the sandbox's broker has it
 	w.server = broker.New(&broker.Options{Logger: slog.New(slog.DiscardHandler), Capabilities: limits})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err = errors.Join(err, w.server.AddHook(new(auth.AllowHook), nil)); err != nil {
+	err = errors.Join(err, w.server.AddHook(new(auth.AllowHook), nil))
+	if err != nil {
 		t.Fatal(err)
 	}
 	w.addr = l.Addr().String()
@@ -129,9 +131,10 @@ func newSoak(t *testing.T) *soak {
 		t.Fatal(err)
 	}
 	w.c, err = prepare(Options{
-		Config: &rest.Config{}, ClientID: "soak", MaxBases: soakBases, MaxBasesPerAddress: soakPerAddress, BaseNetworks: "127.0.0.0/8",
-		MQTT: &MQTTOptions{Broker: w.addr},
-		HTTP: &HTTPOptions{Addr: "127.0.0.1:0", Proxy: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}},
+		Config: &rest.Config{}, ClientID: "soak", MaxBases: soakBases, MaxBasesPerAddress: soakPerAddress,
+		BaseNetworks: "127.0.0.0/8",
+		MQTT:         &MQTTOptions{Broker: w.addr},
+		HTTP:         &HTTPOptions{Addr: "127.0.0.1:0", Proxy: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +187,8 @@ func (w *soak) until(what string, f func() error) {
 }
 
 func (w *soak) connect(name string) paho.Client {
-	o := paho.NewClientOptions().AddBroker("tcp://" + w.addr).SetClientID(name).SetAutoReconnect(false).SetOrderMatters(false)
+	o := paho.NewClientOptions().AddBroker("tcp://" + w.addr).SetClientID(name).SetAutoReconnect(false).SetOrderMatters(
+		false)
 	c := paho.NewClient(o)
 	if token := c.Connect(); !token.WaitTimeout(30*time.Second) || token.Error() != nil {
 		w.Errorf("connecting as %s: %v", name, token.Error())
@@ -204,12 +208,14 @@ func (w *soak) heartbeats(n int) {
 			`{"data":{"baseMetadata":{"identity":%q,"name":"base","version":"1"},"localIP":"127.0.0.1","localHostName":%q,"state":"activated"},"publishTimestamp":%d}`,
 			goodName(i), host, time.Now().UnixMilli()))
 	}
-	w.post(http.DefaultClient, "/heartbeat", fmt.Sprintf(`{"baseMetadata":{"identity":%q,"name":"base","version":"1"},"localIP":"127.0.0.1","localHostName":%q,"port":1238,"state":"activated"}`,
-		goodName(soakGood), host))
+	w.post(http.DefaultClient, "/heartbeat",
+		fmt.Sprintf(`{"baseMetadata":{"identity":%q,"name":"base","version":"1"},"localIP":"127.0.0.1","localHostName":%q,"port":1238,"state":"activated"}`,
+			goodName(soakGood), host))
 	w.until("heartbeat "+host+" of all good bases is noticed", func() error {
 		for i := range soakGood + 1 {
 			if b, known := w.c.registry.Get(goodName(i)); !known || b.HostName != host || b.Liveness != base.Alive {
-				return fmt.Errorf("base %s is known: %t, %s, its last is %s", goodName(i), known, b.Liveness, b.HostName)
+				return fmt.Errorf("base %s is known: %t, %s, its last is %s", goodName(i), known, b.Liveness,
+					b.HostName)
 			}
 		}
 		return nil
@@ -241,7 +247,8 @@ func (w *soak) nodes() map[string]types.UID {
 			for _, c := range n.Status.Conditions {
 				ready = ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 			}
-			if uids[n.Name] = n.UID; !ready {
+			uids[n.Name] = n.UID
+			if !ready {
 				return fmt.Errorf("%s is not Ready: %+v", n.Name, n.Status.Conditions)
 			}
 		}
@@ -258,7 +265,8 @@ func (w *soak) read(ctx context.Context) {
 		}
 		return nil
 	})
-	if n, m := atomic.LoadInt64(&w.server.Info.MessagesDropped), atomic.LoadInt64(&w.server.Info.InflightDropped); n+m > 0 {
+	if n, m := atomic.LoadInt64(&w.server.Info.MessagesDropped), atomic.LoadInt64(&w.server.Info.InflightDropped); n+
+		m > 0 {
 		w.Errorf("the broker itself dropped %d and %d messages", n, m)
 	}
 }
@@ -276,7 +284,8 @@ func (w *soak) rejected() {
 		got[reason] = true
 	}
 	for _, reason := range []string{
-		"mqtt beyond-limits", "mqtt malformed", "mqtt other-tunnel", "mqtt oversized", "mqtt stale", "mqtt too-many", "mqtt unexpected", "mqtt wrong-address", "mqtt wrong-identity",
+		"mqtt beyond-limits", "mqtt malformed", "mqtt other-tunnel", "mqtt oversized", "mqtt stale", "mqtt too-many",
+		"mqtt unexpected", "mqtt wrong-address", "mqtt wrong-identity",
 		"beyond-limits", "malformed", "oversized", "other-tunnel", "too-many-of-address", "wrong-address",
 	} {
 		want[reason] = true

@@ -27,7 +27,8 @@ import (
 
 func (c *Controller) wireTunnels() error {
 	var err error
-	if c.networks, err = tunnel.ParseNetworks(c.opts.BaseNetworks); err != nil {
+	c.networks, err = tunnel.ParseNetworks(c.opts.BaseNetworks)
+	if err != nil {
 		return err
 	}
 	if m := c.opts.MQTT; m != nil {
@@ -37,8 +38,9 @@ func (c *Controller) wireTunnels() error {
 		}
 		c.mqtt = mqtt.New(mqtt.Options{
 			Broker: url, Username: m.Username, Password: m.Password, TLS: m.TLS,
-			ClientID: cmp.Or(m.ClientPrefix, "koupleless") + "@@@" + c.opts.ClientID, Env: c.opts.Env, Networks: c.networks,
-			Notice: noticeWithin(c.opts.UnreachableAfter), Speed: c.opts.speed(), ClearRetained: !m.KeepRetained,
+			ClientID: cmp.Or(m.ClientPrefix, "koupleless") + "@@@" + c.opts.ClientID, Env: c.opts.Env,
+			Networks: c.networks,
+			Notice:   noticeWithin(c.opts.UnreachableAfter), Speed: c.opts.speed(), ClearRetained: !m.KeepRetained,
 			OnConnected: func() {
 				c.dialog.LostAll(tunnel.MQTT, "the connection to the broker was lost meanwhile")
 				c.registry.Reconnected(tunnel.MQTT)
@@ -50,7 +52,8 @@ func (c *Controller) wireTunnels() error {
 	}
 	if h := c.opts.HTTP; h != nil {
 		c.http = httptunnel.New(httptunnel.Options{
-			Addr: h.Addr, TLS: h.TLS, Token: h.Token, Networks: c.networks, Proxy: h.Proxy, OperationTimeout: c.opts.InstallTimeout, Speed: c.opts.speed(), Logger: c.logger,
+			Addr: h.Addr, TLS: h.TLS, Token: h.Token, Networks: c.networks, Proxy: h.Proxy,
+			OperationTimeout: c.opts.InstallTimeout, Speed: c.opts.speed(), Logger: c.logger,
 		}, listener{c})
 		c.dialog.Use(guarded{c.http, c.mayOperate})
 	}
@@ -127,9 +130,10 @@ func (c *Controller) settings() vnode.Settings {
 }
 
 func (c *Controller) wireNodes() error {
-	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-		o.LabelSelector = labels.Component + "=" + labels.Vnode
-	}), informers.WithTransform(dropManagedFields))
+	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0,
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.LabelSelector = labels.Component + "=" + labels.Vnode
+		}), informers.WithTransform(dropManagedFields))
 	c.nodes = factory.Core().V1().Nodes()
 	c.nodeReconciler = vnode.New(vnode.Options{
 		Settings: c.settings(),
@@ -175,8 +179,10 @@ func (c *Controller) wireNodes() error {
 
 // wirePeers watches the Leases of the controllers of this environment.
 func (c *Controller) wirePeers() error {
-	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithNamespace(corev1.NamespaceNodeLease),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = c.nodeReconciler.PeerSelector() }))
+	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0,
+		informers.WithNamespace(corev1.NamespaceNodeLease),
+		informers.WithTweakListOptions(
+			func(o *metav1.ListOptions) { o.LabelSelector = c.nodeReconciler.PeerSelector() }))
 	c.peers = factory.Coordination().V1().Leases().Informer()
 	tell := func(obj any, deleted bool) {
 		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {

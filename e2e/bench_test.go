@@ -59,7 +59,8 @@ func TestBench(t *testing.T) {
 	}
 	want := map[string]int{}
 	for _, size := range []string{"2", "3"} {
-		for _, measure := range []string{"create_to_schedule", "schedule_to_install", "install_to_run", "run_to_watch", "pod_startup", "network_programming", "scheduling_throughput"} {
+		for _, measure := range []string{"create_to_schedule", "schedule_to_install", "install_to_run", "run_to_watch",
+			"pod_startup", "network_programming", "scheduling_throughput"} {
 			want["BenchmarkTiny/bases="+size+"/measure="+measure] = 4
 		}
 	}

@@ -52,7 +52,8 @@ func deploy(t *testing.T, b *box.Box) {
 	t.Helper()
 	c, err := b.Client()
 	must(t, err)
-	d := module.Deployment(metav1.NamespaceDefault, "survivor", bases, module.Template("survivor", module.Container("survivor", "1.0.0")))
+	d := module.Deployment(metav1.NamespaceDefault, "survivor", bases,
+		module.Template("survivor", module.Container("survivor", "1.0.0")))
 	_, err = c.AppsV1().Deployments(d.Namespace).Create(t.Context(), d, metav1.CreateOptions{})
 	must(t, err)
 }
@@ -84,7 +85,8 @@ func survives(t *testing.T, b *box.Box) {
 		}
 		for i := range pods.Items {
 			if p := &pods.Items[i]; !module.IsReady(p) || !installed[p.Status.PodIP] {
-				return fmt.Errorf("pod %s is %s, deleted at %v; bases with the module: %v", p.Name, p.Status.Phase, p.DeletionTimestamp, installed)
+				return fmt.Errorf("pod %s is %s, deleted at %v; bases with the module: %v", p.Name, p.Status.Phase,
+					p.DeletionTimestamp, installed)
 			}
 		}
 		if len(pods.Items) != bases {
@@ -106,7 +108,8 @@ func nothingLeft(ctx context.Context, b *box.Box) error {
 	for _, p := range all {
 		command, _ := p.CmdlineWithContext(ctx) // a process that has ended has none
 		directory, _ := p.CwdWithContext(ctx)
-		if int(p.Pid) != os.Getpid() && (strings.Contains(command, b.Folder()) || strings.HasPrefix(directory, b.Folder())) {
+		if int(p.Pid) != os.Getpid() &&
+			(strings.Contains(command, b.Folder()) || strings.HasPrefix(directory, b.Folder())) {
 			return fmt.Errorf("process %d is left: %s", p.Pid, command)
 		}
 	}
@@ -284,10 +287,13 @@ func TestKilledRun(t *testing.T) {
 		cmd := runEndless(t, shared)
 		must(t, cmd.Process.Kill())
 		_ = cmd.Wait() // killed
-		eventually(t, "the broker runs again", func(ctx context.Context) error { return brokerIs(ctx, shared, "running") })
-		eventually(t, "status reports no problem", func(ctx context.Context) error { return shared.Must(ctx, "status") })
+		eventually(t, "the broker runs again",
+			func(ctx context.Context) error { return brokerIs(ctx, shared, "running") })
+		eventually(t, "status reports no problem",
+			func(ctx context.Context) error { return shared.Must(ctx, "status") })
 	})
-	for name, signals := range map[string][]os.Signal{"killed": {syscall.SIGKILL}, "interrupted twice": {syscall.SIGINT, syscall.SIGINT}} {
+	for name, signals := range map[string][]os.Signal{"killed": {syscall.SIGKILL},
+		"interrupted twice": {syscall.SIGINT, syscall.SIGINT}} {
 		t.Run(name+" with its own sandbox", func(t *testing.T) {
 			b := ownBox(t)
 			cmd := runEndless(t, b, "--up")
@@ -302,7 +308,8 @@ func TestKilledRun(t *testing.T) {
 
 // fuzz refuses to use a sandbox that exists. The name of its first sandbox ends with -1.
 func TestFuzzRefusesAnExistingSandbox(t *testing.T) {
-	r, err := shared.Run(t.Context(), "fuzz", "--name", strings.TrimSuffix(shared.Name, "-1"), "--count", "1", "--corpus", t.TempDir())
+	r, err := shared.Run(t.Context(), "fuzz", "--name", strings.TrimSuffix(shared.Name, "-1"), "--count", "1",
+		"--corpus", t.TempDir())
 	must(t, err)
 	if want := "sandbox " + shared.Name + " exists already"; r.Status != 1 || !strings.Contains(r.Err, want) {
 		t.Errorf("status %d, want 1 and %q:\n%s", r.Status, want, r.Err)

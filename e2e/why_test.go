@@ -40,7 +40,8 @@ type scene struct {
 // newScene creates the namespace and the base. A nil set creates no base.
 func newScene(t *testing.T, name string, set *v1alpha1.BaseSet) *scene {
 	t.Helper()
-	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	must(t, err)
 	if set != nil {
 		set.Name, set.BaseName = "base", name
@@ -83,7 +84,8 @@ func (s *scene) template(change ...func(*corev1.Pod)) corev1.PodTemplateSpec {
 
 func (s *scene) pod(name string, change ...func(*corev1.Pod)) {
 	s.t.Helper()
-	_, err := client.CoreV1().Pods(s.name).Create(s.ctx, module.Pod(s.name, name, s.template(change...)), metav1.CreateOptions{})
+	_, err := client.CoreV1().Pods(s.name).Create(s.ctx, module.Pod(s.name, name, s.template(change...)),
+		metav1.CreateOptions{})
 	must(s.t, err)
 }
 
@@ -102,7 +104,8 @@ func (s *scene) inject(f fault.Fault) {
 // fails lets a command fail with a code.
 func (s *scene) fails(command, code, message string) {
 	s.t.Helper()
-	s.inject(fault.Fault{Kind: fault.KindError, Code: code, Message: message, Match: fault.Match{Commands: []string{command}}})
+	s.inject(fault.Fault{Kind: fault.KindError, Code: code, Message: message,
+		Match: fault.Match{Commands: []string{command}}})
 }
 
 // resolve replaces SCENE, HOST and NODE by the name of the scene, the host name of its base and the Node of its base.
@@ -132,7 +135,8 @@ func (s *scene) becomes(target string, want why.Reason, texts ...string) (last w
 		if err != nil {
 			return err
 		}
-		if last = a; a.Reason != want {
+		last = a
+		if a.Reason != want {
 			return errors.New("it has another reason")
 		}
 		for _, text := range texts {
@@ -143,12 +147,13 @@ func (s *scene) becomes(target string, want why.Reason, texts ...string) (last w
 		return nil
 	}
 	// An answer takes many requests, so it is not asked for as often as check.Soon does.
-	err := wait.PollUntilContextTimeout(s.ctx, 200*time.Millisecond, check.Patience, true, func(ctx context.Context) (bool, error) {
-		if err := look(ctx); ctx.Err() == nil {
-			problem = err
-		}
-		return problem == nil, nil
-	})
+	err := wait.PollUntilContextTimeout(s.ctx, 200*time.Millisecond, check.Patience, true,
+		func(ctx context.Context) (bool, error) {
+			if err := look(ctx); ctx.Err() == nil {
+				problem = err
+			}
+			return problem == nil, nil
+		})
 	if err != nil {
 		s.t.Fatalf("%s does not become %s: %v; the last answer is %s because of %q: %s\nevidence: %v",
 			s.resolve(target), want, problem, last.Reason, last.Because, last.Cause, last.Evidence)
@@ -206,14 +211,16 @@ func changed(change func(*corev1.PodTemplateSpec)) func(*corev1.Pod) {
 }
 
 func probe(port int) *corev1.Probe {
-	return &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 1, ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/health", Port: intstr.FromInt(port)}}}
+	return &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 1,
+		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/health", Port: intstr.FromInt(port)}}}
 }
 
 // situations do not affect each other. Each depends on texts or times of the controller, the scheduler or
 // kube-controller-manager; the unit tests of package why cover all other situations.
 var situations = []situation{
 	// A Pod without a Node.
-	{name: "a misspelt base", pod: selects(module.LabelBaseName, "bsae"), want: why.WrongBaseName, names: []string{`"bsae"`}},
+	{name: "a misspelt base", pod: selects(module.LabelBaseName, "bsae"), want: why.WrongBaseName,
+		names: []string{`"bsae"`}},
 	{name: "a base that is away", made: func(s *scene) {
 		s.inject(fault.Fault{Kind: fault.KindDisconnect})
 		s.becomes("node/HOST", why.BaseSilent, "no sign of life")
@@ -230,19 +237,27 @@ var situations = []situation{
 		s.pod("x", changed(module.OnePerPort))
 	}, want: why.HostPortTaken, names: []string{"hostPort"}},
 	{name: "a topology spread constraint over a label that no base has", pod: func(p *corev1.Pod) {
-		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "example.com/rack", WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{}}}
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{
+			{MaxSkew: 1, TopologyKey: "example.com/rack", WhenUnsatisfiable: corev1.DoNotSchedule,
+				LabelSelector: &metav1.LabelSelector{}}}
 	}, want: why.TopologySpread, names: []string{"example.com/rack", "missing required label"}},
 	{name: "a Pod affinity", pod: func(p *corev1.Pod) {
 		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
-			{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "nobody"}}}}}}
+			{TopologyKey: corev1.LabelHostname,
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "nobody"}}}}}}
 	}, want: why.PodAffinity},
 	{name: "a claim that does not exist", pod: func(p *corev1.Pod) {
-		p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "missing"}}}}
+		p.Spec.Volumes = []corev1.Volume{
+			{Name: "data", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "missing"}}}}
 	}, want: why.ClaimUnbound, names: []string{"(missing)"}},
 	{name: "a claim that is not bound", made: func(s *scene) {
 		set := module.StatefulSet(s.name, "x", 1, s.template())
-		set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}}}}}
+		set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"},
+			Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{
+				corev1.ReadWriteOnce},
+				Resources: corev1.VolumeResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}}}}}
 		_, err := client.AppsV1().StatefulSets(s.name).Create(s.ctx, set, metav1.CreateOptions{})
 		must(s.t, err)
 	}, target: "sts/x", want: why.PodNotReady, because: why.ClaimUnbound, names: []string{"data-x-0"}},
@@ -276,8 +291,13 @@ var situations = []situation{
 	}, want: why.GaveWay, names: []string{"HOST", "Pod newer"}},
 
 	// What the base is told.
-	{name: "no version", pod: func(p *corev1.Pod) { p.Spec.Containers[0].Env = nil }, want: why.VersionMissing, names: []string{`"biz"`, "BIZ_VERSION"}},
-	{name: "a ConfigMap that is not there", pod: version("", &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "versions"}, Key: "biz"}}), want: why.VersionRefUnresolved, names: []string{"ConfigMap versions"}},
+	{name: "no version", pod: func(p *corev1.Pod) { p.Spec.Containers[0].Env = nil }, want: why.VersionMissing,
+		names: []string{`"biz"`, "BIZ_VERSION"}},
+	{name: "a ConfigMap that is not there",
+		pod: version("", &corev1.EnvVarSource{
+			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "versions"}, Key: "biz"}}),
+		want: why.VersionRefUnresolved, names: []string{"ConfigMap versions"}},
 	{name: "an image of a registry", pod: image("nginx:1.27"), want: why.ImageNotAJar, names: []string{"nginx:1.27"}},
 	{name: "kept deactivated", with: v1alpha1.BaseSet{Activation: v1alpha1.ActivationDefault}, made: func(s *scene) {
 		s.pod("older")
@@ -287,7 +307,8 @@ var situations = []situation{
 	{name: "another jar of a version", made: func(s *scene) {
 		s.pod("x")
 		s.becomes("pod/x", why.PodReady)
-		_, err := client.CoreV1().Pods(s.name).Patch(s.ctx, "x", types.MergePatchType, []byte(`{"spec": {"containers": [{"name": "biz", "image": "https://modules.example/biz-other-ark-biz.jar", "env": [{"name": "BIZ_VERSION", "value": "1.0.0"}]}]}}`), metav1.PatchOptions{})
+		_, err := client.CoreV1().Pods(s.name).Patch(s.ctx, "x", types.MergePatchType,
+			[]byte(`{"spec": {"containers": [{"name": "biz", "image": "https://modules.example/biz-other-ark-biz.jar", "env": [{"name": "BIZ_VERSION", "value": "1.0.0"}]}]}}`), metav1.PatchOptions{})
 		must(s.t, err)
 	}, want: why.ReplacingSameVersion},
 	{name: "the module is broken", made: func(s *scene) {
@@ -324,8 +345,10 @@ var situations = []situation{
 	}, want: why.CommandNotSent, names: []string{"biz", "HOST"}},
 
 	// Its health.
-	{name: "a readiness probe", pod: func(p *corev1.Pod) { p.Spec.Containers[0].ReadinessProbe = probe(1) }, want: why.ReadinessProbeFailing, names: []string{"biz", "HOST"}},
-	{name: "a liveness probe", pod: func(p *corev1.Pod) { p.Spec.Containers[0].LivenessProbe = probe(1) }, want: why.LivenessProbeFailing, names: []string{"HOST"}},
+	{name: "a readiness probe", pod: func(p *corev1.Pod) { p.Spec.Containers[0].ReadinessProbe = probe(1) },
+		want: why.ReadinessProbeFailing, names: []string{"biz", "HOST"}},
+	{name: "a liveness probe", pod: func(p *corev1.Pod) { p.Spec.Containers[0].LivenessProbe = probe(1) },
+		want: why.LivenessProbeFailing, names: []string{"HOST"}},
 
 	// Workloads.
 	{name: "a rollout that is stuck", made: func(s *scene) {
@@ -336,10 +359,13 @@ var situations = []situation{
 			d.Spec.Template.Spec.Containers[0] = module.Container("biz", "2.0.0")
 			d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 		})
-	}, target: "deployment/x", want: why.RolloutStuck, because: why.ModuleBroken, names: []string{"1 of 1 Pods", "no bean of that name"}},
+	}, target: "deployment/x", want: why.RolloutStuck, because: why.ModuleBroken,
+		names: []string{"1 of 1 Pods", "no bean of that name"}},
 	{name: "a quota", made: func(s *scene) {
-		_, err := client.CoreV1().ResourceQuotas(s.name).Create(s.ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "few"},
-			Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}}}, metav1.CreateOptions{})
+		_, err := client.CoreV1().ResourceQuotas(s.name).Create(s.ctx,
+			&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "few"},
+				Spec: corev1.ResourceQuotaSpec{
+					Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}}}, metav1.CreateOptions{})
 		must(s.t, err)
 		s.deployment(1, nil)
 	}, target: "deployment/x", want: why.QuotaExceeded, names: []string{"exceeded quota: few"}},
@@ -349,9 +375,11 @@ var situations = []situation{
 	{name: "Pods of a DaemonSet that are refused", made: func(s *scene) {
 		s.daemonSet(func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.ServiceAccountName = "nobody" })
 	}, target: "daemonset/x", want: why.PodsRefused, names: []string{"nobody"}},
-	{name: "a peer Deployment without bases", without: true, made: func(s *scene) { s.deployment(1, peer) }, target: "deployment/x", want: why.PeerWithoutBases, because: why.WrongBaseName, names: []string{`"SCENE"`}},
+	{name: "a peer Deployment without bases", without: true, made: func(s *scene) { s.deployment(1, peer) },
+		target: "deployment/x", want: why.PeerWithoutBases, because: why.WrongBaseName, names: []string{`"SCENE"`}},
 	{name: "a StatefulSet that was broken, and is corrected", made: func(s *scene) {
-		set, err := client.AppsV1().StatefulSets(s.name).Create(s.ctx, module.StatefulSet(s.name, "x", 1, s.template(image("oss://bucket/biz.jar"))), metav1.CreateOptions{})
+		set, err := client.AppsV1().StatefulSets(s.name).Create(s.ctx,
+			module.StatefulSet(s.name, "x", 1, s.template(image("oss://bucket/biz.jar"))), metav1.CreateOptions{})
 		must(s.t, err)
 		s.becomes("sts/x", why.PodNotReady, "oss://")
 		_, err = client.AppsV1().StatefulSets(s.name).Patch(s.ctx, set.Name, types.JSONPatchType,
@@ -363,7 +391,8 @@ var situations = []situation{
 func (s *scene) deployment(replicas int32, change func(*appsv1.Deployment)) {
 	s.t.Helper()
 	d := module.Deployment(s.name, "x", replicas, s.template())
-	d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: ptr.To(intstr.FromInt(0)), MaxSurge: ptr.To(intstr.FromInt(1))}
+	d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: ptr.To(intstr.FromInt(0)),
+		MaxSurge: ptr.To(intstr.FromInt(1))}
 	if change != nil {
 		change(d)
 	}
@@ -400,7 +429,8 @@ func peer(d *appsv1.Deployment) {
 // why explains situations of a real sandbox.
 func TestWhy(t *testing.T) {
 	t.Run("situations", func(t *testing.T) {
-		scenes := make([]*scene, len(situations)) // all bases exist before faults begin, because a fault of many bases is an outage
+		// all bases exist before faults begin, because a fault of many bases is an outage
+		scenes := make([]*scene, len(situations))
 		for i, c := range situations {
 			var set *v1alpha1.BaseSet
 			if !c.without {
@@ -466,8 +496,10 @@ func outages(t *testing.T) {
 	s.becomes("node/HOST", why.ControllerBlind, "TunnelDown")
 	metrics, err := shared.ControllerMetrics(t.Context())
 	must(t, err)
-	if n, connected := metrics.Sum("module_controller_bases_unobserved", nil), metrics.Sum("module_controller_tunnel_connected", nil); n == 0 || connected != 0 {
-		t.Errorf("without the broker, module_controller_bases_unobserved is %v and module_controller_tunnel_connected is %v", n, connected)
+	if n, connected := metrics.Sum("module_controller_bases_unobserved",
+		nil), metrics.Sum("module_controller_tunnel_connected", nil); n == 0 || connected != 0 {
+		t.Errorf("without the broker, module_controller_bases_unobserved is %v and "+
+			"module_controller_tunnel_connected is %v", n, connected)
 	}
 	act(t, "broker", "start")
 	s.becomes("pod/unheard", why.PodReady)
@@ -479,7 +511,8 @@ func outages(t *testing.T) {
 	s.pod("intolerant", func(p *corev1.Pod) { p.Spec.Tolerations = p.Spec.Tolerations[:1] })
 	s.becomes("pod/intolerant", why.ControllerNotRunning, "schedule.koupleless.io/node-env=dev:NoExecute")
 	s.deletePod("unheard")
-	if a := s.becomes("pod/unheard", why.TerminatingUnserved, "no controller uninstalls"); a.Because != why.ControllerNotRunning {
+	if a := s.becomes("pod/unheard", why.TerminatingUnserved,
+		"no controller uninstalls"); a.Because != why.ControllerNotRunning {
 		t.Errorf("it is because of %q: %s", a.Because, a.Cause)
 	}
 	act(t, "module-controller", "start")

@@ -27,33 +27,56 @@ func TestHealthScenarios(t *testing.T) {
 		{"1 no modules", "base start failed", healthInput{failed: true}, statusDown, statusDown},
 		{"1 no modules", "base unhealthy", healthInput{unhealthy: true}, statusDown, statusDown},
 
-		{"2 static", "base and modules healthy", healthInput{modules: module(ark.Static, phaseStarted, healthy)}, statusUp, statusUp},
+		{"2 static", "base and modules healthy", healthInput{modules: module(ark.Static, phaseStarted, healthy)},
+			statusUp, statusUp},
 		{"2 static", "base starting", healthInput{starting: true}, statusUnknown, statusUnknown},
-		{"2 static", "module starting", healthInput{modules: module(ark.Static, phaseStarting, healthy)}, statusUnknown, statusUnknown},
-		{"2 static", "base start failed", healthInput{failed: true, modules: module(ark.Static, phaseStarted, healthy)}, statusDown, statusDown},
-		{"2 static", "base unhealthy", healthInput{unhealthy: true, modules: module(ark.Static, phaseStarted, healthy)}, statusDown, statusDown},
-		{"2 static", "module start failed", healthInput{modules: module(ark.Static, phaseFailed, healthy)}, statusDown, statusDown},
-		{"2 static", "module start failed, base starting", healthInput{starting: true, modules: module(ark.Static, phaseFailed, healthy)}, statusDown, statusDown},
-		{"2 static", "module unhealthy", healthInput{modules: module(ark.Static, phaseStarted, unhealthy)}, statusDown, statusDown},
+		{"2 static", "module starting", healthInput{modules: module(ark.Static, phaseStarting, healthy)}, statusUnknown,
+			statusUnknown},
+		{"2 static", "base start failed", healthInput{failed: true, modules: module(ark.Static, phaseStarted, healthy)},
+			statusDown, statusDown},
+		{"2 static", "base unhealthy", healthInput{unhealthy: true, modules: module(ark.Static, phaseStarted, healthy)},
+			statusDown, statusDown},
+		{"2 static", "module start failed", healthInput{modules: module(ark.Static, phaseFailed, healthy)}, statusDown,
+			statusDown},
+		{"2 static", "module start failed, base starting",
+			healthInput{starting: true, modules: module(ark.Static, phaseFailed, healthy)}, statusDown, statusDown},
+		{"2 static", "module unhealthy", healthInput{modules: module(ark.Static, phaseStarted, unhealthy)}, statusDown,
+			statusDown},
 
-		{"3 hot", "base and modules healthy", healthInput{modules: module(ark.Hot, phaseStarted, healthy)}, statusUp, statusUp},
-		{"3 hot", "base starting", healthInput{starting: true, modules: module(ark.Hot, phaseStarted, healthy)}, statusUnknown, statusUnknown},
-		{"3 hot", "module starting", healthInput{modules: module(ark.Hot, phaseStarting, healthy)}, statusUp, statusUnknown},
-		{"3 hot", "base start failed", healthInput{failed: true, modules: module(ark.Hot, phaseStarted, healthy)}, statusDown, statusDown},
-		{"3 hot", "base unhealthy", healthInput{unhealthy: true, modules: module(ark.Hot, phaseStarted, healthy)}, statusDown, statusDown},
-		{"3 hot", "module start failed", healthInput{modules: module(ark.Hot, phaseFailed, healthy)}, statusUp, statusDown},
-		{"3 hot", "module unhealthy", healthInput{modules: module(ark.Hot, phaseStarted, unhealthy)}, statusDown, statusDown},
+		{"3 hot", "base and modules healthy", healthInput{modules: module(ark.Hot, phaseStarted, healthy)}, statusUp,
+			statusUp},
+		{"3 hot", "base starting", healthInput{starting: true, modules: module(ark.Hot, phaseStarted, healthy)},
+			statusUnknown, statusUnknown},
+		{"3 hot", "module starting", healthInput{modules: module(ark.Hot, phaseStarting, healthy)}, statusUp,
+			statusUnknown},
+		{"3 hot", "base start failed", healthInput{failed: true, modules: module(ark.Hot, phaseStarted, healthy)},
+			statusDown, statusDown},
+		{"3 hot", "base unhealthy", healthInput{unhealthy: true, modules: module(ark.Hot, phaseStarted, healthy)},
+			statusDown, statusDown},
+		{"3 hot", "module start failed", healthInput{modules: module(ark.Hot, phaseFailed, healthy)}, statusUp,
+			statusDown},
+		{"3 hot", "module unhealthy", healthInput{modules: module(ark.Hot, phaseStarted, unhealthy)}, statusDown,
+			statusDown},
 
-		{"4 running", "base and modules healthy", healthInput{modules: append(module(ark.Hot, phaseStarted, healthy), module(ark.Static, phaseStarted, healthy)...)}, statusUp, statusUp},
-		{"4 running", "base unhealthy", healthInput{unhealthy: true, modules: module(ark.Hot, phaseStarted, healthy)}, statusDown, statusDown},
-		{"4 running", "module unhealthy", healthInput{modules: append(module(ark.Hot, phaseStarted, unhealthy), module(ark.Static, phaseStarted, healthy)...)}, statusDown, statusDown},
+		{"4 running", "base and modules healthy",
+			healthInput{modules: append(module(ark.Hot, phaseStarted, healthy),
+				module(ark.Static, phaseStarted, healthy)...)}, statusUp, statusUp},
+		{"4 running", "base unhealthy", healthInput{unhealthy: true, modules: module(ark.Hot, phaseStarted, healthy)},
+			statusDown, statusDown},
+		{"4 running", "module unhealthy",
+			healthInput{modules: append(module(ark.Hot, phaseStarted, unhealthy),
+				module(ark.Static, phaseStarted, healthy)...)}, statusDown, statusDown},
 
-		{"5 replay", "base and modules healthy", healthInput{modules: module(ark.Replay, phaseStarted, healthy)}, statusUp, statusUp},
+		{"5 replay", "base and modules healthy", healthInput{modules: module(ark.Replay, phaseStarted, healthy)},
+			statusUp, statusUp},
 		{"5 replay", "base starting", healthInput{starting: true}, statusUnknown, statusUnknown},
-		{"5 replay", "module starting", healthInput{modules: module(ark.Replay, phaseStarting, healthy)}, statusUnknown, statusUnknown},
+		{"5 replay", "module starting", healthInput{modules: module(ark.Replay, phaseStarting, healthy)}, statusUnknown,
+			statusUnknown},
 		{"5 replay", "base start failed", healthInput{failed: true}, statusDown, statusDown},
-		{"5 replay", "module start failed", healthInput{modules: module(ark.Replay, phaseFailed, healthy)}, statusDown, statusDown},
-		{"5 replay", "module unhealthy", healthInput{modules: module(ark.Replay, phaseStarted, unhealthy)}, statusDown, statusDown},
+		{"5 replay", "module start failed", healthInput{modules: module(ark.Replay, phaseFailed, healthy)}, statusDown,
+			statusDown},
+		{"5 replay", "module unhealthy", healthInput{modules: module(ark.Replay, phaseStarted, unhealthy)}, statusDown,
+			statusDown},
 	}
 	for _, tt := range tests {
 		for _, withAll := range []bool{false, true} {
@@ -63,7 +86,8 @@ func TestHealthScenarios(t *testing.T) {
 			}
 			tt.in.withAll = withAll
 			if got := judge(tt.in).overall; got != want {
-				t.Errorf("scenario %s, %s, withAllBizReadiness=%v: %s, want %s", tt.scenario, tt.situation, withAll, got, want)
+				t.Errorf("scenario %s, %s, withAllBizReadiness=%v: %s, want %s", tt.scenario, tt.situation, withAll,
+					got, want)
 			}
 		}
 	}
@@ -77,8 +101,10 @@ func TestFaithfulHealth(t *testing.T) {
 		want healthStatus
 	}{
 		{"UNKNOWN cannot be reached", healthInput{starting: true}, statusUp},
-		{"a starting hot module makes the aggregate DOWN", healthInput{modules: []moduleInput{{origin: ark.Hot, phase: phaseStarting}}}, statusDown},
-		{"a failed static module does not count by itself", healthInput{modules: []moduleInput{{origin: ark.Static, phase: phaseFailed}}}, statusUp},
+		{"a starting hot module makes the aggregate DOWN",
+			healthInput{modules: []moduleInput{{origin: ark.Hot, phase: phaseStarting}}}, statusDown},
+		{"a failed static module does not count by itself",
+			healthInput{modules: []moduleInput{{origin: ark.Static, phase: phaseFailed}}}, statusUp},
 		{"a failed base does", healthInput{failed: true}, statusDown},
 	}
 	for _, tt := range tests {
@@ -122,19 +148,26 @@ func TestHealthFollowsTheBase(t *testing.T) {
 			opts:  Options{Faults: []fault.Fault{{Kind: fault.KindStartFailed}}},
 			stops: []stop{{0, "DOWN false"}},
 		}, {
-			name: "a hot module fails", opts: Options{Catalogue: static, Faults: []fault.Fault{{Kind: fault.KindError, Code: fault.CodeInstallBizUserError}}},
+			name: "a hot module fails",
+			opts: Options{Catalogue: static,
+				Faults: []fault.Fault{{Kind: fault.KindError, Code: fault.CodeInstallBizUserError}}},
 			do:    func(l *life) { l.installCommand(request("1")) },
 			stops: []stop{{time.Second, "UP true"}, {11 * time.Second, "UP true"}},
 		}, {
-			name: "a hot module fails, withAllBizReadiness", opts: Options{Catalogue: static, WithAllBizReadiness: true, Faults: []fault.Fault{{Kind: fault.KindError, Code: fault.CodeInstallBizUserError, Count: 1}}},
+			name: "a hot module fails, withAllBizReadiness",
+			opts: Options{Catalogue: static, WithAllBizReadiness: true,
+				Faults: []fault.Fault{{Kind: fault.KindError, Code: fault.CodeInstallBizUserError, Count: 1}}},
 			do: func(l *life) {
 				l.installCommand(request("1"))
 				l.sleep(5 * time.Second)
 				l.installCommand(request("2"))
 			},
-			stops: []stop{{time.Second, "UNKNOWN false"}, {11 * time.Second, "DOWN false"}, {20 * time.Second, "UP true"}},
+			stops: []stop{{time.Second, "UNKNOWN false"}, {11 * time.Second, "DOWN false"},
+				{20 * time.Second, "UP true"}},
 		}, {
-			name: "a broken module is uninstalled, withAllBizReadiness", opts: Options{Catalogue: static, WithAllBizReadiness: true, AutoUninstallWhenFailed: &keep, Faults: []fault.Fault{{Kind: fault.KindError, Code: fault.CodeInstallBizUserError}}},
+			name: "a broken module is uninstalled, withAllBizReadiness",
+			opts: Options{Catalogue: static, WithAllBizReadiness: true, AutoUninstallWhenFailed: &keep,
+				Faults: []fault.Fault{{Kind: fault.KindError, Code: fault.CodeInstallBizUserError}}},
 			do: func(l *life) {
 				l.installCommand(request("1"))
 				l.sleep(5 * time.Second)
@@ -186,5 +219,6 @@ func TestHealthFollowsTheBase(t *testing.T) {
 
 // request names one version of biz1.
 func request(version string) *bizRequest {
-	return &bizRequest{BizName: text{"biz1", true}, BizVersion: text{version, true}, BizURL: text{"http://h/x.jar", true}}
+	return &bizRequest{BizName: text{"biz1", true}, BizVersion: text{version, true},
+		BizURL: text{"http://h/x.jar", true}}
 }

@@ -18,9 +18,11 @@ func TestBatchGoesByPriority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := func(n int) *int { return &n }
 		second := Delay{Min: Duration(time.Second)}
-		b := start(t, Options{Identity: "b1", Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: second, Modules: []Module{
-			{Name: "last"}, {Name: "first", Priority: p(-1)}, {Name: "mid1", Priority: p(50)}, {Name: "mid2", Priority: p(50)},
-		}}})
+		b := start(t, Options{Identity: "b1",
+			Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: second, Modules: []Module{
+				{Name: "last"}, {Name: "first", Priority: p(-1)}, {Name: "mid1", Priority: p(50)},
+				{Name: "mid2", Priority: p(50)},
+			}}})
 		synctest.Wait()
 		begun := time.Now()
 		at := map[string]time.Duration{}
@@ -35,14 +37,18 @@ func TestBatchGoesByPriority(t *testing.T) {
 		b.mu.Unlock()
 		var batch batchRequest
 		for _, name := range []string{"last", "mid2", "mid1", "first"} {
-			batch.BizList = append(batch.BizList, bizRequest{BizName: text{name, true}, BizVersion: text{"1", true}, BizURL: text{"http://h/" + name + ".jar", true}})
+			batch.BizList = append(batch.BizList,
+				bizRequest{BizName: text{name, true}, BizVersion: text{"1", true},
+					BizURL: text{"http://h/" + name + ".jar", true}})
 		}
 		out := l.batchCommand(&batch, ark.Hot)
-		want := map[string]time.Duration{"first": time.Second, "mid1": 2 * time.Second, "mid2": 2 * time.Second, "last": 3 * time.Second}
+		want := map[string]time.Duration{"first": time.Second, "mid1": 2 * time.Second, "mid2": 2 * time.Second,
+			"last": 3 * time.Second}
 		if d := cmp.Diff(want, at); d != "" {
 			t.Errorf("active after (-want +got):\n%s", d)
 		}
-		if resp := out.data.(batchResponse); resp.failed || resp.elapsed != 4*defaultModuleMetaspace || len(resp.byURL) != 4 {
+		if resp := out.data.(batchResponse); resp.failed || resp.elapsed != 4*defaultModuleMetaspace ||
+			len(resp.byURL) != 4 {
 			t.Errorf("response %+v", resp)
 		}
 	})
@@ -51,7 +57,8 @@ func TestBatchGoesByPriority(t *testing.T) {
 // TestBatchesExcludeEachOtherOnly: the lock of a batch is null:null, whatever is in it.
 func TestBatchesExcludeEachOtherOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := start(t, Options{Identity: "b1", Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: Delay{Min: Duration(time.Second)}}})
+		b := start(t, Options{Identity: "b1",
+			Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: Delay{Min: Duration(time.Second)}}})
 		synctest.Wait()
 		b.mu.Lock()
 		l := b.life
@@ -59,11 +66,13 @@ func TestBatchesExcludeEachOtherOnly(t *testing.T) {
 		batch := func() outcome { return l.batchCommand(&batchRequest{BizList: []bizRequest{*request("1")}}, ark.Hot) }
 		l.spawn(func() { batch() })
 		synctest.Wait()
-		if got, want := batch().message, "FAILED:null:null batchInstallBiz conflict, exist unfinished command(batchInstallBiz) for this biz"; got != want {
+		if got, want := batch().message, "FAILED:null:null batchInstallBiz conflict, exist unfinished "+
+			"command(batchInstallBiz) for this biz"; got != want {
 			t.Errorf("second batch: %q, want %q", got, want)
 		}
 		single := l.installCommand(request("1"))
-		if resp := single.data.(clientResponse); resp.code != codeRepeat || single.code != fault.CodeInstallBizExecuting {
+		if resp := single.data.(clientResponse); resp.code != codeRepeat ||
+			single.code != fault.CodeInstallBizExecuting {
 			t.Errorf("a single install meanwhile: %+v", single)
 		}
 	})

@@ -229,7 +229,8 @@ func checkURL(raw string) *exception {
 	case "file", "http", "https", "jar", "ftp", "mailto":
 		return nil
 	default:
-		return thrown(fault.CodeDecodeURLFailed, "java.net.MalformedURLException", "unknown protocol: "+strings.ToLower(scheme))
+		return thrown(fault.CodeDecodeURLFailed, "java.net.MalformedURLException",
+			"unknown protocol: "+strings.ToLower(scheme))
 	}
 }
 
@@ -263,7 +264,8 @@ func javaOf(err error, rawURL string) *exception {
 	case jar.TimedOut:
 		return thrown(fault.CodePullBizTimeout, "java.net.SocketTimeoutException", "Read timed out")
 	case jar.NotZip:
-		return thrown(fault.CodeInstallRequirementNotMet, "java.util.zip.ZipException", "zip END header not found"+e.Answer)
+		return thrown(fault.CodeInstallRequirementNotMet, "java.util.zip.ZipException",
+			"zip END header not found"+e.Answer)
 	case jar.NotBiz:
 		return thrown(fault.CodeInstallRequirementNotMet, badManifest, e.Detail+e.Answer)
 	default:

@@ -45,7 +45,8 @@ func writeJar(t *testing.T, manifest string) string {
 }
 
 func TestResolve(t *testing.T) {
-	jarFile := writeJar(t, "Ark-Biz-Name: real\nArk-Biz-Version: 3\nMain-Class: com.x.Real\npriority: 5\nweb-context-path: /shop\n")
+	jarFile := writeJar(t, "Ark-Biz-Name: real\nArk-Biz-Version: 3\nMain-Class: com.x.Real\npriority: "+
+		"5\nweb-context-path: /shop\n")
 	broken := filepath.Join(t.TempDir(), "broken-1.jar")
 	if err := os.WriteFile(broken, []byte("no jar"), 0o600); err != nil {
 		t.Fatal(err)
@@ -68,15 +69,18 @@ func TestResolve(t *testing.T) {
 	example := "https://serverless.example/module-packages/stable/biz1-web-single-host-0.0.1-SNAPSHOT-ark-biz.jar"
 	zero := 0
 	modules := []Module{
-		{URL: "http://h/exact.jar", Name: "exact", Version: "7", Priority: &zero, Metaspace: 10, WebContextPath: "e", MainClass: "E", InstallTime: Delay{Min: 5}},
+		{URL: "http://h/exact.jar", Name: "exact", Version: "7", Priority: &zero, Metaspace: 10, WebContextPath: "e",
+			MainClass: "E", InstallTime: Delay{Min: 5}},
 		{Name: "biz1", Version: "2", Metaspace: 20},
 		{Name: "biz1", Metaspace: 30, UninstallTime: Delay{Min: 6}},
 	}
 	plain := func(name, version, url string) ark.Spec {
-		return ark.Spec{Name: name, Version: version, URL: url, Priority: 100, WebContextPath: name, MainClass: "com.example." + name + ".Application", Metaspace: 99}
+		return ark.Spec{Name: name, Version: version, URL: url, Priority: 100, WebContextPath: name,
+			MainClass: "com.example." + name + ".Application", Metaspace: 99}
 	}
 	sized := func(s ark.Spec, size int64) ark.Spec { s.Metaspace = size; return s }
-	realSpec := ark.Spec{Name: "real", Version: "3", Priority: 5, WebContextPath: "shop", MainClass: "com.x.Real", Metaspace: 99}
+	realSpec := ark.Spec{Name: "real", Version: "3", Priority: 5, WebContextPath: "shop", MainClass: "com.x.Real",
+		Metaspace: 99}
 	at := func(s ark.Spec, url string) ark.Spec { s.URL = url; return s }
 	tests := []struct {
 		name               string
@@ -86,32 +90,51 @@ func TestResolve(t *testing.T) {
 		install, uninstall Delay
 		wantErr            string
 	}{
-		{name: "the catalogue's entry of the URL wins over the request", url: "http://h/exact.jar", biz: "biz1", version: "1",
-			want: ark.Spec{Name: "exact", Version: "7", URL: "http://h/exact.jar", WebContextPath: "e", MainClass: "E", Metaspace: 10}, install: Delay{Min: 5}, uninstall: Delay{Min: 2}},
-		{name: "a real file wins over the request", url: "file://" + jarFile, biz: "biz1", version: "1", want: at(realSpec, "file://"+jarFile)},
-		{name: "so does a reachable http URL", url: srv.URL + "/whatever-9.9.9-ark-biz.jar", biz: "biz1", version: "1", want: at(realSpec, srv.URL+"/whatever-9.9.9-ark-biz.jar")},
+		{name: "the catalogue's entry of the URL wins over the request", url: "http://h/exact.jar", biz: "biz1",
+			version: "1",
+			want: ark.Spec{Name: "exact", Version: "7", URL: "http://h/exact.jar", WebContextPath: "e",
+				MainClass: "E", Metaspace: 10}, install: Delay{Min: 5}, uninstall: Delay{Min: 2}},
+		{name: "a real file wins over the request", url: "file://" + jarFile, biz: "biz1", version: "1",
+			want: at(realSpec, "file://"+jarFile)},
+		{name: "so does a reachable http URL", url: srv.URL + "/whatever-9.9.9-ark-biz.jar", biz: "biz1", version: "1",
+			want: at(realSpec, srv.URL+"/whatever-9.9.9-ark-biz.jar")},
 		{name: "an https URL is not opened", url: example, biz: "x", version: "1", want: plain("x", "1", example)},
-		{name: "an http URL that is not there is made up", url: srv.URL + "/biz9-1.0.jar", biz: "x", version: "1", want: plain("x", "1", srv.URL+"/biz9-1.0.jar")},
-		{name: "a file that is not there too", url: "file:///m/biz9-1.0.jar", want: plain("biz9", "1.0", "file:///m/biz9-1.0.jar")},
-		{name: "without names the file name counts", url: example, want: plain("biz1-web-single-host", "0.0.1-SNAPSHOT", example)},
-		{name: "the entry of name and version", url: example, biz: "biz1", version: "2", want: sized(plain("biz1", "2", example), 20)},
-		{name: "the entry of the name", url: example, biz: "biz1", version: "3", want: sized(plain("biz1", "3", example), 30), uninstall: Delay{Min: 6}},
-		{name: "never opens nothing", fetch: FetchNever, url: "file://" + jarFile, biz: "x", version: "1", want: plain("x", "1", "file://"+jarFile)},
-		{name: "always fails where there is nothing", fetch: FetchAlways, url: "file:///m/biz9-1.0.jar", biz: "x", version: "1", wantErr: "java.io.FileNotFoundException: /m/biz9-1.0.jar (No such file or directory)"},
-		{name: "a file that is no jar fails", url: "file://" + broken, biz: "x", version: "1", wantErr: "java.util.zip.ZipException: zip END header not found"},
+		{name: "an http URL that is not there is made up", url: srv.URL + "/biz9-1.0.jar", biz: "x", version: "1",
+			want: plain("x", "1", srv.URL+"/biz9-1.0.jar")},
+		{name: "a file that is not there too", url: "file:///m/biz9-1.0.jar",
+			want: plain("biz9", "1.0", "file:///m/biz9-1.0.jar")},
+		{name: "without names the file name counts", url: example,
+			want: plain("biz1-web-single-host", "0.0.1-SNAPSHOT", example)},
+		{name: "the entry of name and version", url: example, biz: "biz1", version: "2",
+			want: sized(plain("biz1", "2", example), 20)},
+		{name: "the entry of the name", url: example, biz: "biz1", version: "3",
+			want: sized(plain("biz1", "3", example), 30), uninstall: Delay{Min: 6}},
+		{name: "never opens nothing", fetch: FetchNever, url: "file://" + jarFile, biz: "x", version: "1",
+			want: plain("x", "1", "file://"+jarFile)},
+		{name: "always fails where there is nothing", fetch: FetchAlways, url: "file:///m/biz9-1.0.jar", biz: "x",
+			version: "1", wantErr: "java.io.FileNotFoundException: /m/biz9-1.0.jar (No such file or directory)"},
+		{name: "a file that is no jar fails", url: "file://" + broken, biz: "x", version: "1",
+			wantErr: "java.util.zip.ZipException: zip END header not found"},
 		{name: "a page in place of a jar fails", url: fmt.Sprintf(signed, "page"), biz: "x", version: "1",
-			wantErr: "java.util.zip.ZipException: zip END header not found: " + fmt.Sprintf(shown, "page") + ` answered 200 OK with content type "text/html; charset=utf-8"`},
-		{name: "a refusal in place of a jar fails", fetch: FetchAlways, url: fmt.Sprintf(signed, "denied"), biz: "x", version: "1",
-			wantErr: "java.io.IOException: Server returned HTTP response code: 403 for URL: " + fmt.Sprintf(shown, "denied")},
-		{name: "a jar that is not there fails", fetch: FetchAlways, url: fmt.Sprintf(signed, "missing"), biz: "x", version: "1",
+			wantErr: "java.util.zip.ZipException: zip END header not found: " + fmt.Sprintf(shown, "page") +
+				` answered 200 OK with content type "text/html; charset=utf-8"`},
+		{name: "a refusal in place of a jar fails", fetch: FetchAlways, url: fmt.Sprintf(signed, "denied"), biz: "x",
+			version: "1",
+			wantErr: "java.io.IOException: Server returned HTTP response code: 403 for URL: " +
+				fmt.Sprintf(shown, "denied")},
+		{name: "a jar that is not there fails", fetch: FetchAlways, url: fmt.Sprintf(signed, "missing"), biz: "x",
+			version: "1",
 			wantErr: "java.io.FileNotFoundException: " + fmt.Sprintf(shown, "missing")},
 		{name: "no name anywhere", url: "https://h/x", wantErr: "java.io.FileNotFoundException: https://h/x"},
-		{name: "no scheme", url: "/m/x.jar", biz: "x", version: "1", wantErr: "java.net.MalformedURLException: no protocol: /m/x.jar"},
-		{name: "an odd scheme", url: "OCI://h/x.jar", biz: "x", version: "1", wantErr: "java.net.MalformedURLException: unknown protocol: oci"},
+		{name: "no scheme", url: "/m/x.jar", biz: "x", version: "1",
+			wantErr: "java.net.MalformedURLException: no protocol: /m/x.jar"},
+		{name: "an odd scheme", url: "OCI://h/x.jar", biz: "x", version: "1",
+			wantErr: "java.net.MalformedURLException: unknown protocol: oci"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c := &Catalogue{Modules: modules, Fetch: cmp.Or(tt.fetch, FetchAvailable), InstallTime: Delay{Min: 1}, UninstallTime: Delay{Min: 2}}
+			c := &Catalogue{Modules: modules, Fetch: cmp.Or(tt.fetch, FetchAvailable), InstallTime: Delay{Min: 1},
+				UninstallTime: Delay{Min: 2}}
 			got, ex := c.resolve(t.Context(), tt.url, tt.biz, tt.version, 99)
 			if tt.wantErr != "" {
 				if ex == nil || ex.message() != tt.wantErr {
@@ -122,7 +145,8 @@ func TestResolve(t *testing.T) {
 			if ex != nil {
 				t.Fatal(ex)
 			}
-			install, uninstall := cmp.Or(tt.install, Delay{Min: 1}), cmp.Or(tt.uninstall, Delay{Min: 2}) // those of the catalogue
+			// those of the catalogue
+			install, uninstall := cmp.Or(tt.install, Delay{Min: 1}), cmp.Or(tt.uninstall, Delay{Min: 2})
 			if d := gocmp.Diff(tt.want, got.Spec); d != "" {
 				t.Errorf("spec (-want +got):\n%s", d)
 			}
@@ -174,7 +198,8 @@ func TestCatalogueValidate(t *testing.T) {
 		Modules: []Module{{}, {Name: "a", Metaspace: -1, InstallTime: Delay{Spread: -1}}},
 	}
 	err := c.Validate()
-	for _, want := range []string{`fetch "sometimes"`, "maxJarSize", "pullTime", "modules[0].name", "modules[1].metaspace -1", "modules[1].installTime"} {
+	for _, want := range []string{`fetch "sometimes"`, "maxJarSize", "pullTime", "modules[0].name",
+		"modules[1].metaspace -1", "modules[1].installTime"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not say %q", err, want)
 		}
@@ -186,7 +211,8 @@ func TestCatalogueValidate(t *testing.T) {
 
 func TestRealJarIsInstalled(t *testing.T) {
 	jarFile := writeJar(t, "Ark-Biz-Name: real\nArk-Biz-Version: 3\nMain-Class: com.x.Real\n")
-	b, err := New(Options{Identity: "b1", StaticBiz: []string{"file://" + jarFile}, Catalogue: &Catalogue{Fetch: FetchAvailable}})
+	b, err := New(Options{Identity: "b1", StaticBiz: []string{"file://" + jarFile},
+		Catalogue: &Catalogue{Fetch: FetchAvailable}})
 	if err != nil {
 		t.Fatal(err)
 	}

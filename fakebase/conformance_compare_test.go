@@ -169,9 +169,11 @@ func TestCompareRecordings(t *testing.T) {
 		name, real, fake string
 		want             []mismatch
 	}{
-		{"the same, in another order", `{"a":1,"b":[{"id":"x"},{"id":"y"}]}`, `{"b":[{"id":"y"},{"id":"x"}],"a":1}`, nil},
+		{"the same, in another order", `{"a":1,"b":[{"id":"x"},{"id":"y"}]}`, `{"b":[{"id":"y"},{"id":"x"}],"a":1}`,
+			nil},
 		{"values", `{"a":{"b":1}}`, `{"a":{"b":"1"}}`, []mismatch{{Path: "$.a.b", Real: "1", Fake: `"1"`}}},
-		{"fields", `{"a":1}`, `{"b":2}`, []mismatch{{Path: "$.a", Real: "1", Fake: "absent"}, {Path: "$.b", Real: "absent", Fake: "2"}}},
+		{"fields", `{"a":1}`, `{"b":2}`,
+			[]mismatch{{Path: "$.a", Real: "1", Fake: "absent"}, {Path: "$.b", Real: "absent", Fake: "2"}}},
 		{"an element", `[{"v":1},{"v":2}]`, `[{"v":1},{"v":3}]`, []mismatch{{Path: "$[1].v", Real: "2", Fake: "3"}}},
 		{"lengths", `[]`, `[1]`, []mismatch{{Path: "$", Real: "[]", Fake: "[1]"}}},
 		{"no JSON", `x`, `{}`, []mismatch{{Path: "$", Real: "x", Fake: "{}"}}},
@@ -184,7 +186,8 @@ func TestCompareRecordings(t *testing.T) {
 	}
 	t.Run("heads", func(t *testing.T) {
 		got := compareHTTP("HTTP/1.1 200 OK\r\n\r\n{}", "HTTP/1.1 404 Not Found\r\n\r\n{}")
-		if d := cmp.Diff([]mismatch{{Path: "head", Real: "HTTP/1.1 200 OK", Fake: "HTTP/1.1 404 Not Found"}}, got); d != "" {
+		if d := cmp.Diff([]mismatch{{Path: "head", Real: "HTTP/1.1 200 OK", Fake: "HTTP/1.1 404 Not Found"}},
+			got); d != "" {
 			t.Errorf("(-want +got):\n%s", d)
 		}
 	})
@@ -196,9 +199,12 @@ func TestCompareRecordings(t *testing.T) {
 			real, fake []recording.Sent
 			want       []mismatch
 		}{
-			{"one less", []recording.Sent{heart, heart}, []recording.Sent{heart}, []mismatch{{Path: "sent", Real: heart.What + "; " + heart.What, Fake: heart.What}}},
-			{"nothing", []recording.Sent{}, []recording.Sent{heart}, []mismatch{{Path: "sent", Real: "absent", Fake: heart.What}}},
-			{"another payload", []recording.Sent{heart}, []recording.Sent{other}, []mismatch{{Path: "$.port", Real: "0", Fake: "1"}}},
+			{"one less", []recording.Sent{heart, heart}, []recording.Sent{heart},
+				[]mismatch{{Path: "sent", Real: heart.What + "; " + heart.What, Fake: heart.What}}},
+			{"nothing", []recording.Sent{}, []recording.Sent{heart},
+				[]mismatch{{Path: "sent", Real: "absent", Fake: heart.What}}},
+			{"another payload", []recording.Sent{heart}, []recording.Sent{other},
+				[]mismatch{{Path: "$.port", Real: "0", Fake: "1"}}},
 		} {
 			if d := cmp.Diff(c.want, compareSent(c.real, c.fake)); d != "" {
 				t.Errorf("%s (-want +got):\n%s", c.name, d)

@@ -70,7 +70,8 @@ func TestSilentAndDeaf(t *testing.T) {
 func TestLatencyAndHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := rig(t, Options{})
-		inject(t, b, fault.Fault{Kind: fault.KindLatency, Delay: Delay{Min: Duration(3 * time.Second)}, Match: fault.Match{Commands: []string{cmdHealth}}})
+		inject(t, b, fault.Fault{Kind: fault.KindLatency, Delay: Delay{Min: Duration(3 * time.Second)},
+			Match: fault.Match{Commands: []string{cmdHealth}}})
 		begun := time.Now()
 		w.send(topic+"health", "{}")
 		w.next("base/health")
@@ -82,7 +83,8 @@ func TestLatencyAndHang(t *testing.T) {
 		b.Clear()
 		w.next("base/health")
 		if took := time.Since(begun); took != 4*time.Second {
-			t.Errorf("the fault was cleared a second after the second health, and its answer came after %s in all", took)
+			t.Errorf("the fault was cleared a second after the second health, and its answer came after %s in all",
+				took)
 		}
 		inject(t, b, fault.Fault{Kind: fault.KindHang, Match: fault.Match{Biz: "biz1"}})
 		w.send(topic+"installBiz", install1)
@@ -90,7 +92,8 @@ func TestLatencyAndHang(t *testing.T) {
 		b.Clear()
 		w.send(topic+"uninstallBiz", uninstall1)
 		got := w.data("base/bizOperation")["response"].(map[string]any)["message"]
-		if want := "FAILED:biz1:1.0.0 uninstallBiz conflict, exist unfinished command(installBiz) for this biz"; got != want {
+		if want := "FAILED:biz1:1.0.0 uninstallBiz conflict, exist unfinished " +
+			"command(installBiz) for this biz"; got != want {
 			t.Errorf("answer %q, want %q", got, want)
 		}
 	})
@@ -115,7 +118,8 @@ func TestConflictCodes(t *testing.T) {
 		synctest.Wait()
 		got = append(got, answer(w, "installBiz", install1))
 		want := [][]any{
-			{"FAILED:biz1:1.0.0 uninstallBiz conflict, exist unfinished command(installBiz) for this biz", "Arklet.InstallBizExecuting"},
+			{"FAILED:biz1:1.0.0 uninstallBiz conflict, exist unfinished command(installBiz) for this biz",
+				"Arklet.InstallBizExecuting"},
 			{"FAILED:biz1:1.0.0 installBiz conflict, exist unfinished command(uninstallBiz) for this biz", nil},
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -126,12 +130,14 @@ func TestConflictCodes(t *testing.T) {
 
 func TestCrashInTheMiddleOfAnInstall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, b := rig(t, Options{Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: Delay{Min: Duration(time.Second)}}})
+		w, b := rig(t, Options{
+			Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: Delay{Min: Duration(time.Second)}}})
 		w.send(topic+"installBiz", install1)
 		w.next("base/bizOperation")
 		var events []EventKind
 		_, stop := b.Watch(func(e Event) { events = append(events, e.Kind) })
-		inject(t, b, fault.Fault{Kind: fault.KindCrash, Match: fault.Match{Commands: []string{cmdInstall}}, Restart: &fault.Restart{After: Duration(5 * time.Second), NewIdentity: true}})
+		inject(t, b, fault.Fault{Kind: fault.KindCrash, Match: fault.Match{Commands: []string{cmdInstall}},
+			Restart: &fault.Restart{After: Duration(5 * time.Second), NewIdentity: true}})
 		w.send(topic+"installBiz", install2)
 		pass(4 * time.Second)
 		synctest.Wait()
@@ -152,7 +158,8 @@ func TestCrashInTheMiddleOfAnInstall(t *testing.T) {
 		}
 		w.next(s.Identity + "/base/heart")
 		want := []EventKind{EventBiz, EventDisconnected, EventDown, EventUp, EventReady, EventConnected}
-		if d := cmp.Diff(want, events, cmpopts.IgnoreSliceElements(func(k EventKind) bool { return k == EventDisconnected })); d != "" {
+		if d := cmp.Diff(want, events,
+			cmpopts.IgnoreSliceElements(func(k EventKind) bool { return k == EventDisconnected })); d != "" {
 			t.Errorf("events (-want +got):\n%s", d)
 		}
 	})
@@ -161,7 +168,8 @@ func TestCrashInTheMiddleOfAnInstall(t *testing.T) {
 func TestCrashesByThemselves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, Options{Identity: "b1", Faults: []fault.Fault{{
-			Kind: fault.KindCrash, Count: 3, Delay: Delay{Min: Duration(10 * time.Second)}, Restart: &fault.Restart{After: Duration(time.Second)},
+			Kind: fault.KindCrash, Count: 3, Delay: Delay{Min: Duration(10 * time.Second)},
+			Restart: &fault.Restart{After: Duration(time.Second)},
 		}}})
 		begun := time.Now()
 		var ups []time.Duration
@@ -244,7 +252,8 @@ func TestMessageFaults(t *testing.T) {
 	})
 	bubble(t, "delay lets others overtake", func(t *testing.T) {
 		w, b := rig(t, Options{})
-		inject(t, b, fault.Fault{Kind: fault.KindDelay, Delay: second, Match: fault.Match{Messages: []string{"health"}}})
+		inject(t, b, fault.Fault{Kind: fault.KindDelay, Delay: second,
+			Match: fault.Match{Messages: []string{"health"}}})
 		begun := time.Now()
 		w.send(topic+"health", "{}")
 		synctest.Wait()
@@ -293,7 +302,8 @@ func TestMessageFaults(t *testing.T) {
 	})
 	bubble(t, "slow link keeps order both ways", func(t *testing.T) {
 		w, b := rig(t, Options{})
-		inject(t, b, fault.Fault{Kind: fault.KindSlowLink, Delay: Delay{Min: Duration(time.Second), Spread: Duration(4 * time.Second)}})
+		inject(t, b, fault.Fault{Kind: fault.KindSlowLink,
+			Delay: Delay{Min: Duration(time.Second), Spread: Duration(4 * time.Second)}})
 		begun := time.Now()
 		for range 20 {
 			w.send(topic+"queryAllBiz", "{}")

@@ -44,7 +44,8 @@ func (s *faultSet) add(f fault.Fault, lasts time.Duration) (fault.Fault, error) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a, err := s.Add(fault.Rule{ID: f.ID, Skip: f.Skip, Count: f.Count, Probability: f.Probability, Seed: f.Seed, For: lasts}, f)
+	a, err := s.Add(fault.Rule{ID: f.ID, Skip: f.Skip, Count: f.Count, Probability: f.Probability, Seed: f.Seed,
+		For: lasts}, f)
 	if err != nil {
 		return f, fmt.Errorf("injecting a fault: %w", err)
 	}
@@ -101,7 +102,8 @@ func (s *faultSet) fireIf(sub subject, wanted func(*fault.Fault) bool) (firing, 
 	defer s.mu.Unlock()
 	for a := range s.Live() {
 		if wanted(&a.Fault) && covers(a.Fault.Match, sub) && a.Strike() {
-			f := firing{Fault: a.Fault, wait: a.Fault.Delay.Draw(a.Share) / time.Duration(max(s.speed, 1)), cleared: a.Gone}
+			f := firing{Fault: a.Fault, wait: a.Fault.Delay.Draw(a.Share) / time.Duration(max(s.speed, 1)),
+				cleared: a.Gone}
 			s.Fire(a)
 			return f, true
 		}

@@ -34,7 +34,8 @@ func TestInjectClearAndExpiry(t *testing.T) {
 		synctest.Wait()
 		want := []fault.Status{
 			{Fault: fault.Fault{ID: id, Kind: fault.KindSilent, Probability: 1}},
-			{Fault: fault.Fault{ID: "short", Kind: fault.KindDeaf, Probability: 1, For: Duration(time.Minute)}, Ended: fault.Expired},
+			{Fault: fault.Fault{ID: "short", Kind: fault.KindDeaf, Probability: 1, For: Duration(time.Minute)},
+				Ended: fault.Expired},
 		}
 		if d := cmp.Diff(want, b.Faults(), cmpopts.EquateEmpty()); d != "" {
 			t.Errorf("faults after the expiry (-want +got):\n%s", d)

@@ -12,10 +12,12 @@ import (
 // FuzzMQTT sends anything on any topic: the base neither crashes nor leaks,
 // answers only what it understands, and answers that as JSON in an envelope.
 func FuzzMQTT(f *testing.F) {
-	for _, topic := range []string{"installBiz", "uninstallBiz", "health", "queryAllBiz", "base/baseline", "baseline", "switchBiz", ""} {
+	for _, topic := range []string{"installBiz", "uninstallBiz", "health", "queryAllBiz", "base/baseline", "baseline",
+		"switchBiz", ""} {
 		for _, payload := range []string{
 			"", "{}", "[]", "null", "7", `"x"`, "{", install1, uninstall1,
-			`{"bizName":1,"bizVersion":true,"bizUrl":{}}`, `{"async":"yes"}`, `{"async":true,"requestId":"r","bizUrl":"http://h/x-1.jar"}`,
+			`{"bizName":1,"bizVersion":true,"bizUrl":{}}`, `{"async":"yes"}`,
+			`{"async":true,"requestId":"r","bizUrl":"http://h/x-1.jar"}`,
 			`[{"bizUrl":"http://h/x-1.jar"},null]`, `{"type":"biz","bizName":"base"}`, `{"metrics":[null,7]}`,
 			"{\"bizName\":\"\xff\"}", strings.Repeat("[", 10000),
 		} {
@@ -30,7 +32,8 @@ func FuzzMQTT(f *testing.F) {
 			b.mu.Lock()
 			l := b.life
 			b.mu.Unlock()
-			tunnel := &mqttTunnel{l: l, d: mqttDialect(true), work: pool{core: 5, limit: 10, queued: 100, spawn: l.spawn}}
+			tunnel := &mqttTunnel{l: l, d: mqttDialect(true),
+				work: pool{core: 5, limit: 10, queued: 100, spawn: l.spawn}}
 			tunnel.link = &link{l: l, send: func(_ string, payload []byte) error {
 				sent = append(sent, payload)
 				return nil
@@ -71,9 +74,11 @@ func FuzzMQTT(f *testing.F) {
 // FuzzHTTP sends any method, path and body: there is always an answer of
 // protocol 4.2, whole and in the right shape.
 func FuzzHTTP(f *testing.F) {
-	for _, path := range []string{"/help", "/installBiz", "/batchInstallBiz", "/uninstallBiz", "/switchBiz", "/queryAllBiz", "/health", "/queryBizOps", "/", "//health", "/health/"} {
+	for _, path := range []string{"/help", "/installBiz", "/batchInstallBiz", "/uninstallBiz", "/switchBiz",
+		"/queryAllBiz", "/health", "/queryBizOps", "/", "//health", "/health/"} {
 		for _, body := range []string{
-			"", "{}", "[]", "null", "{", install1, uninstall1, `{"bizList":[{}]}`, `{"bizList":[null]}`, `{"bizList":{}}`,
+			"", "{}", "[]", "null", "{", install1, uninstall1, `{"bizList":[{}]}`, `{"bizList":[null]}`,
+			`{"bizList":{}}`,
 			`{"bizList":[],"async":true,"requestId":"r"}`, `{"requestId":7}`, `{"bizName":["a"]}`, "{}{}",
 		} {
 			f.Add("POST", path, []byte(body))

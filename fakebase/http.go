@@ -64,7 +64,8 @@ func (l *life) openHTTP(o *HTTPOptions) error {
 	l.log.Info("arklet listens", "addr", t.endpoint.address())
 	if o.HeartbeatEndpoint != "" {
 		t.url = strings.TrimSuffix(o.HeartbeatEndpoint, "/") + "/heartbeat"
-		due := time.Now().Add(l.b.opts.of(l.b.opts.InitialDelay + time.Duration(l.b.share()*float64(l.b.opts.HeartbeatJitter))))
+		due := time.Now().Add(
+			l.b.opts.of(l.b.opts.InitialDelay + time.Duration(l.b.share()*float64(l.b.opts.HeartbeatJitter))))
 		l.after(time.Until(due), func() { t.heartbeat(due) })
 	}
 	l.applyDisconnect()

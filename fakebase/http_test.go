@@ -44,21 +44,24 @@ func TestBodyLimit(t *testing.T) {
 	request := func(body string) string {
 		return fmt.Sprintf("POST /nothing HTTP/1.1\r\nHost: base\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	}
-	want := "HTTP/1.1 200 OK\r\n\r\n" + `{"code":"CMD_NOT_FOUND","errorCode":"ModuleController.InvalidRequest","message":"please follow the doc"}`
+	want := "HTTP/1.1 200 OK\r\n\r\n" +
+		`{"code":"CMD_NOT_FOUND","errorCode":"ModuleController.InvalidRequest","message":"please follow the doc"}`
 	if len(fits) != maxBody {
 		t.Fatalf("%d bytes", len(fits))
 	}
 	if d := cmp.Diff(want, roundTrip(t, addr, request(fits))); d != "" {
 		t.Errorf("1 MiB (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff("HTTP/1.1 413 Request Entity Too Large\r\ncontent-length: 0\r\n\r\n", roundTrip(t, addr, request(fits+"x"))); d != "" {
+	if d := cmp.Diff("HTTP/1.1 413 Request Entity Too Large\r\ncontent-length: 0\r\n\r\n",
+		roundTrip(t, addr, request(fits+"x"))); d != "" {
 		t.Errorf("1 MiB and a byte (-want +got):\n%s", d)
 	}
 }
 
 func TestExpectContinue(t *testing.T) {
 	_, addr := httpBase(t, Options{})
-	conn := dialRaw(t, addr, "POST /queryAllBiz HTTP/1.1\r\nHost: base\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+	conn := dialRaw(t, addr, "POST /queryAllBiz HTTP/1.1\r\nHost: base\r\nExpect: "+
+		"100-continue\r\nContent-Length: 2\r\n\r\n")
 	defer func() { _ = conn.Close() }()
 	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		t.Fatal(err)
@@ -72,7 +75,8 @@ func TestExpectContinue(t *testing.T) {
 		t.Fatal(err)
 	}
 	rest, err := io.ReadAll(r)
-	if want := "\r\nHTTP/1.1 200 OK\r\n\r\n" + `{"baseIdentity":"b1","code":"SUCCESS","data":[]}`; err != nil || string(rest) != want {
+	if want := "\r\nHTTP/1.1 200 OK\r\n\r\n" + `{"baseIdentity":"b1","code":"SUCCESS","data":[]}`; err != nil ||
+		string(rest) != want {
 		t.Errorf("%q %v, want %q", rest, err, want)
 	}
 }
@@ -118,7 +122,8 @@ func TestHTTPHeartbeatEvery12Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &life{b: &Base{}, started: time.Now(), timers: map[*pending]struct{}{}}
 		var err error
-		if l.b, err = New(Options{Identity: "b1"}); err != nil {
+		l.b, err = New(Options{Identity: "b1"})
+		if err != nil {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer
@@ -127,17 +132,19 @@ func TestHTTPHeartbeatEvery12Seconds(t *testing.T) {
 		l.ctx, cancel = context.WithCancel(t.Context())
 		begun := time.Now()
 		var at []time.Duration
-		tunnel := &httpTunnel{l: l, url: "http://controller/heartbeat", client: &http.Client{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
-			at = append(at, time.Since(begun))
-			if len(at) == 2 {
-				pass(30 * time.Second) // a controller that hangs
-			}
-			status := http.StatusOK
-			if len(at) > 2 {
-				status = http.StatusUnauthorized
-			}
-			return &http.Response{StatusCode: status, Status: http.StatusText(status), Body: io.NopCloser(&bytes.Reader{})}, nil
-		})}}
+		tunnel := &httpTunnel{l: l, url: "http://controller/heartbeat",
+			client: &http.Client{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+				at = append(at, time.Since(begun))
+				if len(at) == 2 {
+					pass(30 * time.Second) // a controller that hangs
+				}
+				status := http.StatusOK
+				if len(at) > 2 {
+					status = http.StatusUnauthorized
+				}
+				return &http.Response{StatusCode: status, Status: http.StatusText(status),
+					Body: io.NopCloser(&bytes.Reader{})}, nil
+			})}}
 		tunnel.heartbeat(begun)
 		pass(70 * time.Second)
 		synctest.Wait()
@@ -177,7 +184,8 @@ func TestFirstFreePort(t *testing.T) {
 	if got := ln.Addr().(*net.TCPAddr).Port; got <= port || got > port+99 {
 		t.Errorf("port %d, want one from %d to %d", got, port+1, port+99)
 	}
-	if _, err := listenFirstFree(t.Context(), "127.0.0.1", port, port); err == nil || !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), strconv.Itoa(port)) {
+	if _, err := listenFirstFree(t.Context(), "127.0.0.1", port, port); err == nil ||
+		!errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), strconv.Itoa(port)) {
 		t.Errorf("only a taken port: %v", err)
 	}
 }
@@ -192,7 +200,8 @@ func TestTakenHTTPPortEndsStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "listening on "+taken.Addr().String()) {
+	if err := b.Start(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "listening on "+taken.Addr().String()) {
 		t.Errorf("Start: %v", err)
 	}
 }
@@ -225,7 +234,8 @@ func record(t *testing.T, l *life, id string) wireProcessRecord {
 func TestAsynchronousCommands(t *testing.T) {
 	for _, faithful := range []bool{false, true} {
 		bubble(t, fmt.Sprintf("faithful=%v", faithful), func(t *testing.T) {
-			b := start(t, Options{Identity: "b1", Faithful: faithful, Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: Delay{Min: Duration(10 * time.Second)}}})
+			b := start(t, Options{Identity: "b1", Faithful: faithful,
+				Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: Delay{Min: Duration(10 * time.Second)}}})
 			synctest.Wait()
 			b.mu.Lock()
 			l := b.life
@@ -243,7 +253,8 @@ func TestAsynchronousCommands(t *testing.T) {
 			}
 			meta := request("1")
 			meta.Async, meta.InstallStrategy, meta.RequestID = true, text{"installOnly", true}, text{"r1", true}
-			want := wireProcessRecord{ArkBizMeta: meta, RequestID: "r1", Status: opsExecuting, ThreadName: "arklet-async-r1", StartTime: begun, StartTimestamp: begun}
+			want := wireProcessRecord{ArkBizMeta: meta, RequestID: "r1", Status: opsExecuting,
+				ThreadName: "arklet-async-r1", StartTime: begun, StartTimestamp: begun}
 			if d := cmp.Diff(want, record(t, l, "r1"), cmp.AllowUnexported(text{})); d != "" {
 				t.Errorf("while it runs (-want +got):\n%s", d)
 			}
@@ -251,10 +262,12 @@ func TestAsynchronousCommands(t *testing.T) {
 			// the lock of the command that runs (protocol 4.8).
 			async("r2")
 			conflict := record(t, l, "r2")
-			if conflict.Message != "command conflict, exist unfinished command for this biz" || conflict.EndTimestamp != begun {
+			if conflict.Message != "command conflict, exist unfinished command for this biz" ||
+				conflict.EndTimestamp != begun {
 				t.Errorf("conflict: %+v", conflict)
 			}
-			if wantStatus := map[bool]string{false: opsFailed, true: opsInitialized}[faithful]; conflict.Status != wantStatus {
+			if wantStatus := map[bool]string{false: opsFailed,
+				true: opsInitialized}[faithful]; conflict.Status != wantStatus {
 				t.Errorf("conflict is %s, want %s", conflict.Status, wantStatus)
 			}
 			third := l.uninstallCommand(request("1"))
@@ -275,7 +288,8 @@ func TestAsynchronousCommands(t *testing.T) {
 			synctest.Wait()
 			failure := record(t, l, "r3")
 			if failure.Status != opsFailed || failure.Message != "java.io.IOException: No space left on device" ||
-				failure.ErrorCode != fault.CodeDiskFull || failure.Throwable == nil || *failure.Throwable.Cause.Message != "No space left on device" {
+				failure.ErrorCode != fault.CodeDiskFull || failure.Throwable == nil ||
+				*failure.Throwable.Cause.Message != "No space left on device" {
 				t.Errorf("failure: %+v", failure)
 			}
 		})

@@ -68,7 +68,8 @@ func (l *life) validateInstall(req bizRequest) (bizRequest, *exception) {
 		}
 		req.BizName, req.BizVersion = text{f.Name, true}, text{f.Version, true}
 	case blank(req.BizName) || blank(req.BizVersion):
-		return req, invalid(fault.CodeInvalidParameter, "bizName and bizVersion should be both blank or both not blank.")
+		return req, invalid(fault.CodeInvalidParameter,
+			"bizName and bizVersion should be both blank or both not blank.")
 	}
 	return req, nil
 }
@@ -231,7 +232,8 @@ func (l *life) asReported(b Biz) Biz {
 	if fs.None() {
 		return b
 	}
-	if f, flaps := fs.holds(fault.KindFlapping, subject{biz: b.Name, version: b.Version}); flaps && b.State == ark.Activated {
+	if f, flaps := fs.holds(fault.KindFlapping, subject{biz: b.Name, version: b.Version}); flaps &&
+		b.State == ark.Activated {
 		period := time.Duration(f.Period)
 		if period == 0 {
 			period = 5 * time.Second

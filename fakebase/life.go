@@ -266,7 +266,8 @@ func (l *life) observe(c ark.Change) {
 
 // armCrash starts the crash faults that match no command.
 func (l *life) armCrash() {
-	f, ok := l.b.faults.fireIf(subject{}, func(f *fault.Fault) bool { return f.Kind == fault.KindCrash && !narrow(f.Match) })
+	f, ok := l.b.faults.fireIf(subject{},
+		func(f *fault.Fault) bool { return f.Kind == fault.KindCrash && !narrow(f.Match) })
 	switch {
 	case !ok:
 	case f.wait > 0:

@@ -41,8 +41,9 @@ func (l *life) openMQTT(o *MQTTOptions) (*mqttTunnel, error) {
 		work:   pool{core: 5, limit: 10, queued: 100, spawn: l.spawn},
 	}
 	t.client = mqtt.New(mqtt.Options{
-		Dial: dial, ClientID: cmp.Or(o.ClientPrefix, "koupleless") + "@@@" + l.identity, Username: o.Username, Password: o.Password,
-		Speed: max(l.b.opts.Speed, 1), FailFirst: l.b.opts.Faithful,
+		Dial: dial, ClientID: cmp.Or(o.ClientPrefix, "koupleless") + "@@@" + l.identity, Username: o.Username,
+		Password: o.Password,
+		Speed:    max(l.b.opts.Speed, 1), FailFirst: l.b.opts.Faithful,
 		OnConnect: t.connected, OnMessage: t.receive, OnLost: t.lost, Logger: l.log,
 	})
 	t.link = &link{l: l, send: t.client.Publish}

@@ -62,7 +62,8 @@ func TestJitterSpreadsFirstHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		for i := range 50 {
-			start(t, Options{Identity: fmt.Sprintf("b%d", i), HeartbeatJitter: 10 * time.Second, MQTT: &MQTTOptions{Dial: w.dial}})
+			start(t, Options{Identity: fmt.Sprintf("b%d", i), HeartbeatJitter: 10 * time.Second,
+				MQTT: &MQTTOptions{Dial: w.dial}})
 		}
 		for second := range 10 {
 			if n := w.hearts(time.Second); n == 0 || n > 15 {

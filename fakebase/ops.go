@@ -35,7 +35,8 @@ func (l *life) operateAsync(requestID, id string, req any, sub subject, op func(
 	l.b.mu.Lock()
 	if _, known := l.ops[requestID]; known {
 		l.b.mu.Unlock()
-		return failed("The request corresponding to the requestId("+requestID+") has been executed.", fault.CodeInvalidParameter)
+		return failed("The request corresponding to the requestId("+requestID+") has been executed.",
+			fault.CodeInvalidParameter)
 	}
 	l.ops[requestID] = r
 	snapshot := *r

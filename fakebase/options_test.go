@@ -23,8 +23,10 @@ func TestNewReportsEverything(t *testing.T) {
 		t.Fatal("accepted")
 	}
 	for _, want := range []string{
-		`Identity "a/b"`, `Env "x+"`, `Generation "D"`, "Activation 9", "A, B or C", "StartupTime -1ns", "HeartbeatJitter -1ns",
-		`MQTT.Broker "broker:1883"`, "tcp://host:port", "ssl://host:port", `HTTP.HeartbeatEndpoint "controller:7777"`, "http://host:port",
+		`Identity "a/b"`, `Env "x+"`, `Generation "D"`, "Activation 9", "A, B or C", "StartupTime -1ns",
+		"HeartbeatJitter -1ns",
+		`MQTT.Broker "broker:1883"`, "tcp://host:port", "ssl://host:port", `HTTP.HeartbeatEndpoint "controller:7777"`,
+		"http://host:port",
 		"Metaspace.Used 10", "Max 5", "Metaspace.Leak 2", "Metaspace.Threshold 101", `Faults[0]: kind "gremlin"`,
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -36,7 +38,8 @@ func TestNewReportsEverything(t *testing.T) {
 		"http://broker:1883": `"http://broker:1883"`,
 		"tcp://broker":       `"tcp://broker"`,
 	} {
-		if _, err := New(Options{MQTT: &MQTTOptions{Broker: broker}}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := New(Options{MQTT: &MQTTOptions{Broker: broker}}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("broker %q: %v, want %q", broker, err, want)
 		}
 	}
@@ -91,7 +94,8 @@ func TestMetaspaceModel(t *testing.T) {
 	}{
 		{"at first", func() {}, MetaspaceStatus{100 << 10, 128 << 10, mib}},
 		{"a module", func() { m.add(100 << 10) }, MetaspaceStatus{200 << 10, 256 << 10, mib}},
-		{"it leaks a quarter, and what is committed stays", func() { m.giveBack(100 << 10) }, MetaspaceStatus{125 << 10, 256 << 10, mib}},
+		{"it leaks a quarter, and what is committed stays", func() { m.giveBack(100 << 10) },
+			MetaspaceStatus{125 << 10, 256 << 10, mib}},
 		{"another fits into what is committed", func() { m.add(25 << 10) }, MetaspaceStatus{150 << 10, 256 << 10, mib}},
 		{"committed ends at the maximum", func() { m.add(mib - 150<<10) }, MetaspaceStatus{mib, mib, mib}},
 	}

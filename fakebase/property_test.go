@@ -49,12 +49,14 @@ func (o *observer) follow(e Event, after Status) {
 		listed[biz.ID()] = biz.State
 	}
 	if !maps.Equal(listed, o.states) {
-		o.complain("after event %d, %s %s:%s to %s, the base lists %v, observed %v", e.Seq, e.Kind, e.Biz, e.Version, e.To, listed, o.states)
+		o.complain("after event %d, %s %s:%s to %s, the base lists %v, observed %v", e.Seq, e.Kind, e.Biz, e.Version,
+			e.To, listed, o.states)
 	}
 }
 
 func (o *observer) see(e Event) {
-	if o.seq++; e.Seq != o.seq {
+	o.seq++
+	if e.Seq != o.seq {
 		o.complain("event %d came as number %d", e.Seq, o.seq)
 	}
 	if e.Time.Before(o.last) {
@@ -119,7 +121,8 @@ func (o *observer) holds(b *Base) string {
 		}
 	}
 	if l.meta.used != used || l.meta.used > o.opts.Metaspace.Max || l.meta.committed < l.meta.used {
-		return fmt.Sprintf("metaspace %d used, %d committed, modules account for %d", l.meta.used, l.meta.committed, used)
+		return fmt.Sprintf("metaspace %d used, %d committed, modules account for %d", l.meta.used, l.meta.committed,
+			used)
 	}
 	return ""
 }
@@ -136,14 +139,18 @@ type op struct {
 
 var ops = rapid.Custom(func(t *rapid.T) op {
 	return op{
-		Do: rapid.SampledFrom([]string{"install", "install", "install", "uninstall", "uninstall", "switch", "batch", "error", "fault", "crash", "restart"}).Draw(t, "do"),
+		Do: rapid.SampledFrom(
+			[]string{"install", "install", "install", "uninstall", "uninstall", "switch", "batch", "error", "fault",
+				"crash", "restart"}).Draw(t, "do"),
 		// Few modules, so that commands meet.
 		Biz:     rapid.SampledFrom([]string{"biz1", "biz1", "biz2"}).Draw(t, "biz"),
 		Version: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "version"),
 		First:   rapid.Bool().Draw(t, "first"),
 		Code:    rapid.SampledFrom(fault.Codes()).Draw(t, "code"),
-		Fault:   rapid.SampledFrom([]fault.Kind{fault.KindMetaspaceFull, fault.KindFlapping, fault.KindActuatorDown, fault.KindStartFailed, fault.KindHang}).Draw(t, "fault"),
-		Wait:    time.Duration(rapid.SampledFrom([]int{0, 0, 500, 2500}).Draw(t, "ms")) * time.Millisecond,
+		Fault: rapid.SampledFrom(
+			[]fault.Kind{fault.KindMetaspaceFull, fault.KindFlapping, fault.KindActuatorDown, fault.KindStartFailed,
+				fault.KindHang}).Draw(t, "fault"),
+		Wait: time.Duration(rapid.SampledFrom([]int{0, 0, 500, 2500}).Draw(t, "ms")) * time.Millisecond,
 	}
 })
 
@@ -154,10 +161,12 @@ func TestBaseInvariants(t *testing.T) {
 		auto, remove := rapid.Bool().Draw(rt, "autoUninstall"), rapid.Bool().Draw(rt, "removeWhenStopFailed")
 		opts := Options{
 			Identity: "b1", Seed: rapid.Uint64().Draw(rt, "seed"),
-			Activation:              rapid.SampledFrom([]Activation{ActivateDefault, ActivateNewModule, ActivateMulti}).Draw(rt, "activation"),
+			Activation: rapid.SampledFrom(
+				[]Activation{ActivateDefault, ActivateNewModule, ActivateMulti}).Draw(rt, "activation"),
 			AutoUninstallWhenFailed: &auto, RemoveWhenStopFailed: &remove,
 			Metaspace: Metaspace{Max: 53*mib + 3*defaultModuleMetaspace},
-			Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: Delay{Spread: Duration(2 * time.Second)}, UninstallTime: Delay{Spread: Duration(time.Second)}},
+			Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: Delay{Spread: Duration(2 * time.Second)},
+				UninstallTime: Delay{Spread: Duration(time.Second)}},
 		}
 		sequence := rapid.SliceOfN(ops, 1, 80).Draw(rt, "ops")
 		problem := ""

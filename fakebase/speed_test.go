@@ -26,14 +26,17 @@ func TestSpeedDividesHeartbeatsAndFaults(t *testing.T) {
 			t.Errorf("heartbeats %s come every %s, want %s", c.name, got, c.want)
 		}
 	}
-	b, err := New(Options{Identity: "b", Speed: 10, Faults: []fault.Fault{{ID: "late", Kind: fault.KindDelay, Delay: fault.Delay{Min: fault.Duration(time.Minute)}}}})
+	b, err := New(Options{Identity: "b", Speed: 10,
+		Faults: []fault.Fault{
+			{ID: "late", Kind: fault.KindDelay, Delay: fault.Delay{Min: fault.Duration(time.Minute)}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if f, hit := b.faults.fire(fault.KindDelay, subject{message: "heart"}); !hit || f.wait != 6*time.Second {
 		t.Errorf("a delay of a minute is %s at speed 10", f.wait)
 	}
-	if _, err := New(Options{Identity: "b", Speed: 21}); err == nil || !strings.Contains(err.Error(), "option Speed 21") {
+	if _, err := New(Options{Identity: "b", Speed: 21}); err == nil ||
+		!strings.Contains(err.Error(), "option Speed 21") {
 		t.Errorf("a speed of 21: %v", err)
 	}
 	if mqtt.LastPause/fastest < time.Second || mqtt.KeepAlive/fastest < time.Second {

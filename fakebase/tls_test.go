@@ -45,7 +45,8 @@ func TestBrokers(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = s.Close() }()
-			o := MQTTOptions{Broker: scheme + "://" + addr, Username: "base", Password: "secret", TLS: &tls.Config{RootCAs: pool}}
+			o := MQTTOptions{Broker: scheme + "://" + addr, Username: "base", Password: "secret",
+				TLS: &tls.Config{RootCAs: pool}}
 			b := start(t, Options{Identity: "b1", MQTT: &o})
 			await(t, b, func(s Status) bool { return s.Connected })
 			if _, there := s.Clients.Get("koupleless@@@b1"); !there {

@@ -39,7 +39,8 @@ func (c *traces) all() []string {
 
 func TestTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, b := rig(t, Options{Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: Delay{Min: Duration(3 * time.Second)}}})
+		w, b := rig(t, Options{
+			Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: Delay{Min: Duration(3 * time.Second)}}})
 		var elapsed time.Duration
 		var c traces
 		stop := b.Trace(func(t Trace) {
@@ -50,11 +51,13 @@ func TestTrace(t *testing.T) {
 		})
 		w.send(topic+"installBiz", install1)
 		w.next("base/bizOperation")
-		id := inject(t, b, fault.Fault{Kind: fault.KindError, Code: fault.CodeDiskFull, Match: fault.Match{Commands: []string{cmdInstall}}})
+		id := inject(t, b, fault.Fault{Kind: fault.KindError, Code: fault.CodeDiskFull,
+			Match: fault.Match{Commands: []string{cmdInstall}}})
 		w.send(topic+"installBiz", install2)
 		w.next("base/bizOperation")
 		b.Clear(id)
-		inject(t, b, fault.Fault{Kind: fault.KindHang, For: Duration(time.Minute), Match: fault.Match{Commands: []string{cmdQueryAll}}})
+		inject(t, b, fault.Fault{Kind: fault.KindHang, For: Duration(time.Minute),
+			Match: fault.Match{Commands: []string{cmdQueryAll}}})
 		w.send(topic+"queryAllBiz", "{}")
 		pass(2 * time.Minute)
 		w.send(topic+"uninstallBiz", `{"bizName":"biz9","bizVersion":"1"}`)

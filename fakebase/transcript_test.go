@@ -52,7 +52,8 @@ type transcriptOptions struct {
 
 func (o transcriptOptions) options() Options {
 	keep := !o.KeepFailed
-	activation := map[string]Activation{"": ActivateDefault, "new": ActivateNewModule, "multi": ActivateMulti}[o.Activation]
+	activation := map[string]Activation{"": ActivateDefault, "new": ActivateNewModule,
+		"multi": ActivateMulti}[o.Activation]
 	fetch := FetchNever // the URLs of transcripts lead nowhere
 	if o.Fetch != "" {
 		fetch = o.Fetch
@@ -203,7 +204,8 @@ func playHTTP(t *testing.T, file string, opts Options, exchanges []exchange) {
 	for _, x := range exchanges {
 		line, body, _ := strings.Cut(x.send, " ")
 		path, body2, _ := strings.Cut(body, " ")
-		raw := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: base\r\nContent-Length: %d\r\n\r\n%s", line, path, len(body2), body2)
+		raw := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: base\r\nContent-Length: %d\r\n\r\n%s", line, path, len(body2),
+			body2)
 		want := strings.Join(x.want, "\r\n")
 		if want == "nothing" {
 			if got := silence(t, addr, raw); got != "" {

@@ -25,7 +25,8 @@ func TestUninstalledByOthers(t *testing.T) {
 			}
 			return all
 		}
-		id := inject(t, b, fault.Fault{Kind: fault.KindUninstalled, Match: fault.Match{Biz: "biz1"}, Delay: fault.Delay{Min: fault.Duration(2 * time.Second)}})
+		id := inject(t, b, fault.Fault{Kind: fault.KindUninstalled, Match: fault.Match{Biz: "biz1"},
+			Delay: fault.Delay{Min: fault.Duration(2 * time.Second)}})
 		pass(time.Second)
 		if got := names(); len(got) != 2 {
 			t.Errorf("before the delay is over there are %v", got)

@@ -162,7 +162,8 @@ func (l *life) serveModule(rw http.ResponseWriter, r *http.Request, path string)
 	d := l.b.opts.Web.RequestDuration
 	if q := r.URL.Query().Get("duration"); q != "" {
 		var err error
-		if d, err = time.ParseDuration(q); err != nil || d < 0 {
+		d, err = time.ParseDuration(q)
+		if err != nil || d < 0 {
 			writeJSON(rw, http.StatusBadRequest, map[string]string{"error": "duration must be a time such as 200ms"})
 			return
 		}

@@ -39,7 +39,8 @@ func newWebRig(t *testing.T, opts Options) *webRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &webRig{t, b, addr, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}}
+	return &webRig{t, b, addr,
+		&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}}
 }
 
 // await waits until the status is as wanted.
@@ -65,7 +66,8 @@ func (r *webRig) life() *life {
 
 // install runs a command of the base directly.
 func (r *webRig) install(version string) outcome {
-	req := bizRequest{BizName: text{"biz1", true}, BizVersion: text{version, true}, BizURL: text{"http://h/x.jar", true}}
+	req := bizRequest{BizName: text{"biz1", true}, BizVersion: text{version, true},
+		BizURL: text{"http://h/x.jar", true}}
 	return r.life().installCommand(&req)
 }
 
@@ -116,7 +118,8 @@ func TestModuleTraffic(t *testing.T) {
 }
 
 func TestRootModuleServesTheRest(t *testing.T) {
-	r := newWebRig(t, Options{Catalogue: &Catalogue{Fetch: FetchNever, Modules: []Module{{Name: "biz1", WebContextPath: "/"}}}})
+	r := newWebRig(t, Options{
+		Catalogue: &Catalogue{Fetch: FetchNever, Modules: []Module{{Name: "biz1", WebContextPath: "/"}}}})
 	r.install("1")
 	r.expect("/anything", 200, `{"base":"b1","hostName":"base-1","biz":"biz1","version":"1","request":1}`)
 }
@@ -258,14 +261,17 @@ func TestActuatorDocuments(t *testing.T) {
 		}, {
 			name: "liveness", path: "/actuator/health/liveness", status: 200, want: `{"status":"UP"}`,
 		}, {
-			name: "readiness, whatever the modules are", faults: []fault.Fault{{Kind: fault.KindActuatorDown, Match: fault.Match{Biz: "biz1"}}},
-			path: "/actuator/health/readiness", status: 200, want: `{"status":"UP"}`,
+			name:   "readiness, whatever the modules are",
+			faults: []fault.Fault{{Kind: fault.KindActuatorDown, Match: fault.Match{Biz: "biz1"}}},
+			path:   "/actuator/health/readiness", status: 200, want: `{"status":"UP"}`,
 		}, {
-			name: "module down", faults: []fault.Fault{{Kind: fault.KindActuatorDown, Match: fault.Match{Biz: "biz1"}}}, path: "/actuator/health", status: 503,
+			name: "module down", faults: []fault.Fault{{Kind: fault.KindActuatorDown, Match: fault.Match{Biz: "biz1"}}},
+			path: "/actuator/health", status: 503,
 			want: `{"status":"DOWN","components":{"arkBizAggregate":{"status":"DOWN","details":{"biz1:1":{"status":"DOWN","details":{` + disk + `,"pingHe":{"status":"DOWN","details":{}}}}}},"masterBizStartUp":{"status":"UP","details":{"base:1.0.0":{"status":"UP"},"biz1:1":{"status":"UP"}}}}}`,
 		}, {
-			name: "base down", faults: []fault.Fault{{Kind: fault.KindActuatorDown}}, path: "/actuator/health", status: 503,
-			want: `{"status":"DOWN","components":{"arkBizAggregate":{"status":"UP","details":{"biz1:1":{"status":"UP","details":{` + disk + `,"pingHe":{"status":"UP","details":{}}}}}},"diskSpace":{"status":"DOWN","details":{"total":494384795648,"free":272435396608,"threshold":10485760,"exists":true}},"masterBizStartUp":{"status":"UP","details":{"base:1.0.0":{"status":"UP"},"biz1:1":{"status":"UP"}}}}}`,
+			name: "base down", faults: []fault.Fault{{Kind: fault.KindActuatorDown}}, path: "/actuator/health",
+			status: 503,
+			want:   `{"status":"DOWN","components":{"arkBizAggregate":{"status":"UP","details":{"biz1:1":{"status":"UP","details":{` + disk + `,"pingHe":{"status":"UP","details":{}}}}}},"diskSpace":{"status":"DOWN","details":{"total":494384795648,"free":272435396608,"threshold":10485760,"exists":true}},"masterBizStartUp":{"status":"UP","details":{"base:1.0.0":{"status":"UP"},"biz1:1":{"status":"UP"}}}}}`,
 		}, {
 			name: "one module", path: "/biz1/actuator/health", status: 200,
 			want: `{"status":"UP","components":{` + disk + `,"ping":{"status":"UP"}}}`,
@@ -273,7 +279,9 @@ func TestActuatorDocuments(t *testing.T) {
 			name: "one module by the documents' path", path: "/biz1/actuator/info", status: 200,
 			want: `{"status":"UP","components":{` + disk + `,"ping":{"status":"UP"}}}`,
 		}, {
-			name: "one module down", faults: []fault.Fault{{Kind: fault.KindActuatorDown, Match: fault.Match{Biz: "biz1"}}}, path: "/biz1/actuator/health", status: 503,
+			name:   "one module down",
+			faults: []fault.Fault{{Kind: fault.KindActuatorDown, Match: fault.Match{Biz: "biz1"}}},
+			path:   "/biz1/actuator/health", status: 503,
 			want: `{"status":"DOWN","components":{` + disk + `,"ping":{"status":"DOWN"}}}`,
 		}, {
 			name: "info", path: "/actuator/info", status: 200,

@@ -142,7 +142,8 @@ type wireThrowable struct {
 }
 
 func throwable(class, message string, cause *wireThrowable) *wireThrowable {
-	return &wireThrowable{Type: class, Message: nullable(message), LocalizedMessage: nullable(message), Cause: cause, StackTrace: []struct{}{}}
+	return &wireThrowable{Type: class, Message: nullable(message), LocalizedMessage: nullable(message), Cause: cause,
+		StackTrace: []struct{}{}}
 }
 
 type wireProcessRecord struct {
@@ -228,7 +229,8 @@ func (d dialect) info(b *Biz) *wireBizInfo {
 	if b == nil {
 		return nil
 	}
-	return &wireBizInfo{BizName: b.Name, BizState: d.state(b.State), BizVersion: b.Version, WebContextPath: b.WebContextPath}
+	return &wireBizInfo{BizName: b.Name, BizState: d.state(b.State), BizVersion: b.Version,
+		WebContextPath: b.WebContextPath}
 }
 
 func (d dialect) health(h healthData) wireHealth {

@@ -36,8 +36,10 @@ func Inspect(ctx context.Context, home, name string, bases bool) (*Status, error
 }
 
 func dead(dir state.Dir) (*Status, error) {
-	status := &Status{Name: dir.Name(), Phase: control.Dead, Kubeconfig: dir.Kubeconfig(), Logs: dir.Logs(), Problems: []string{
-		fmt.Sprintf("its daemon is gone; clean up with: koupsandbox down --name %s, or bring it up again", dir.Name())}}
+	status := &Status{Name: dir.Name(), Phase: control.Dead, Kubeconfig: dir.Kubeconfig(), Logs: dir.Logs(),
+		Problems: []string{
+			fmt.Sprintf("its daemon is gone; clean up with: koupsandbox down --name %s, or bring it up again",
+				dir.Name())}}
 	records, err := supervise.Records(dir.Run())
 	for _, r := range records {
 		c := control.Component{Name: r.Name, State: supervise.Exited, PID: r.PID, StartedAt: r.StartedAt,

@@ -38,13 +38,15 @@ func FindPrograms(self, bin string) Programs {
 			}
 		}
 		if path, err := exec.LookPath(name); err == nil {
-			if path, err = filepath.Abs(path); err == nil {
+			path, err = filepath.Abs(path)
+			if err == nil {
 				return path
 			}
 		}
 		return ""
 	}
-	return Programs{Daemon: self, ControlPlane: find(ControlPlaneProgram), Controller: find(ControllerProgram), Base: find(BaseProgram)}
+	return Programs{Daemon: self, ControlPlane: find(ControlPlaneProgram), Controller: find(ControllerProgram),
+		Base: find(BaseProgram)}
 }
 
 func executable(path string) bool {
@@ -66,9 +68,13 @@ func checkPrograms(p Programs, config *v1alpha1.Sandbox) error {
 		switch {
 		case !needed.by || executable(needed.path):
 		case needed.path == "":
-			return fmt.Errorf("the program %s is missing: put it beside koupsandbox, or name its folder in $KOUPSANDBOX_BIN", needed.name)
+			return fmt.Errorf(
+				"the program %s is missing: put it beside koupsandbox, or name its folder in $KOUPSANDBOX_BIN",
+				needed.name)
 		default:
-			return fmt.Errorf("%s cannot be run as the program %s: build it again, or name another folder in $KOUPSANDBOX_BIN", needed.path, needed.name)
+			return fmt.Errorf(
+				"%s cannot be run as the program %s: build it again, or name another folder in $KOUPSANDBOX_BIN",
+				needed.path, needed.name)
 		}
 	}
 	return nil

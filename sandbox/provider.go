@@ -18,11 +18,13 @@ const envLength = 50
 // resolve returns a copy of the configuration with the values that depend on an earlier run or on this machine.
 // It replaces the provider auto, and generates an environment for an existing cluster or an external broker.
 // notes has a sentence for each value that it has set.
-func resolve(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) (resolved *v1alpha1.Sandbox, notes []string, err error) {
+func resolve(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) (resolved *v1alpha1.Sandbox, notes []string,
+	err error) {
 	c := *config
 	var earlier *v1alpha1.Sandbox
 	if dir.Used() {
-		if earlier, err = effective(dir); err != nil {
+		earlier, err = effective(dir)
+		if err != nil {
 			return nil, nil, err
 		}
 	}
@@ -37,7 +39,8 @@ func resolve(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) (reso
 		} else {
 			c.Spec.Env = fmt.Sprintf("%.*s-%s", envLength, dir.Name(), strings.ToLower(rand.Text()[:8]))
 		}
-		notes = append(notes, "the environment is "+c.Spec.Env+", generated for this sandbox because the cluster or the broker may have other users")
+		notes = append(notes, "the environment is "+c.Spec.Env+
+			", generated for this sandbox because the cluster or the broker may have other users")
 	}
 	v1alpha1.SetDefaults(&c)
 	return &c, notes, nil

@@ -16,14 +16,16 @@ import (
 // after its daemon has ended without a down, unless the user sets another one.
 func TestEnvironmentOfItsOwn(t *testing.T) {
 	for name, spec := range map[string]v1alpha1.Spec{
-		"external broker":  {Provider: v1alpha1.ProviderEmbedded, Broker: v1alpha1.Broker{URL: "mqtt://broker.example"}},
+		"external broker": {Provider: v1alpha1.ProviderEmbedded,
+			Broker: v1alpha1.Broker{URL: "mqtt://broker.example"}},
 		"existing cluster": {Provider: v1alpha1.ProviderExisting},
 	} {
 		t.Run(name, func(t *testing.T) { ownEnvironment(t, spec) })
 	}
 	config := &v1alpha1.Sandbox{}
 	config.Spec.Provider = v1alpha1.ProviderEmbedded
-	if c, notes, err := resolve(t.Context(), state.Home(t.TempDir()).Dir("box"), config); err != nil || c.Spec.Env != "dev" || len(notes) > 0 {
+	if c, notes, err := resolve(t.Context(), state.Home(t.TempDir()).Dir("box"), config); err != nil ||
+		c.Spec.Env != "dev" || len(notes) > 0 {
 		t.Errorf("without others the environment is %q, %v; notes %q", c.Spec.Env, err, notes)
 	}
 }
@@ -36,7 +38,8 @@ func ownEnvironment(t *testing.T, spec v1alpha1.Spec) {
 		v1alpha1.SetDefaults(config)
 		c, notes, err := resolve(t.Context(), state.Home(home).Dir("box"), config)
 		check.Must(t, err)
-		if told := len(notes) == 1 && strings.Contains(notes[0], "the environment is "+c.Spec.Env+", "); told != (env == "") {
+		if told := len(notes) == 1 &&
+			strings.Contains(notes[0], "the environment is "+c.Spec.Env+", "); told != (env == "") {
 			t.Errorf("told about %q: %q", c.Spec.Env, notes)
 		}
 		return c

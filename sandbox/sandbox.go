@@ -149,7 +149,8 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	defer unlock()
 	s := &Sandbox{Name: name, Kubeconfig: dir.Kubeconfig()}
 	var status *Status
-	if s.Client, status, err = reach(ctx, dir); err != nil {
+	s.Client, status, err = reach(ctx, dir)
+	if err != nil {
 		return nil, err // a daemon may be running: stop nothing
 	}
 	if s.Client != nil {
@@ -167,7 +168,8 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	steps := progress.New(o.Progress)
 	request := control.UpRequest{KeepBases: o.KeepBases, BrokerPassword: o.BrokerPassword, OwnEnv: ownEnv(o.Config)}
 	var notes []string
-	if o.Config, notes, err = resolve(ctx, dir, o.Config); err != nil {
+	o.Config, notes, err = resolve(ctx, dir, o.Config)
+	if err != nil {
 		return nil, err
 	}
 	request.Config = o.Config
@@ -240,7 +242,9 @@ func undo(ctx context.Context, dir state.Dir, s *Sandbox, found bool, cause erro
 		return errors.Join(cause, err, kept(dir, s.Name)) // the run records are all that leads to the processes
 	}
 	if found {
-		return errors.Join(fmt.Errorf("%w\neverything that was started has been stopped, and what was there before is kept in %s: try again, or give it up with: koupsandbox down --name %s",
+		return errors.Join(fmt.Errorf(
+			"%w\neverything that was started has been stopped, and what was there before is kept in %s: try again, "+
+				"or give it up with: koupsandbox down --name %s",
 			cause, dir, s.Name), err)
 	}
 	if dir.Used() { // a daemon that was killed has left more than processes
@@ -289,7 +293,8 @@ func Open(ctx context.Context, home, name string) (*Sandbox, error) {
 		}
 		return &Sandbox{Client: client, Name: name, Kubeconfig: dir.Kubeconfig()}, nil
 	case dir.Used():
-		return nil, fmt.Errorf("sandbox %q is %w: its daemon is gone; bring it up again with: koupsandbox up --name %s", name, ErrNotUp, name)
+		return nil, fmt.Errorf("sandbox %q is %w: its daemon is gone; bring it up again with: koupsandbox up --name %s",
+			name, ErrNotUp, name)
 	default:
 		return nil, fmt.Errorf("sandbox %q is %w; bring it up with: koupsandbox up --name %s", name, ErrNotUp, name)
 	}

@@ -34,7 +34,8 @@ import (
 // or never gets ready. A sandbox that works is for the tests with real programs.
 func TestMain(m *testing.M) {
 	program := filepath.Base(os.Args[0])
-	if program == "koupsandbox" || program == sandbox.ControlPlaneProgram { // TestChildrenHaveACleanEnvironment reads it
+	// TestChildrenHaveACleanEnvironment reads it
+	if program == "koupsandbox" || program == sandbox.ControlPlaneProgram {
 		_ = os.WriteFile(os.Args[0]+".environ", []byte(strings.Join(os.Environ(), "\n")), 0o600)
 	}
 	switch program {
@@ -42,8 +43,9 @@ func TestMain(m *testing.M) {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
 		folder := os.Args[slices.Index(os.Args, "--dir")+1]
-		programs := sandbox.Programs{Daemon: os.Args[0], ControlPlane: os.Args[slices.Index(os.Args, "--controlplane")+1],
-			Controller: os.Args[slices.Index(os.Args, "--controller")+1]}
+		programs := sandbox.Programs{Daemon: os.Args[0],
+			ControlPlane: os.Args[slices.Index(os.Args, "--controlplane")+1],
+			Controller:   os.Args[slices.Index(os.Args, "--controller")+1]}
 		if err := sandbox.RunDaemon(ctx, folder, programs, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -80,7 +82,8 @@ func bench(t *testing.T, patient bool) sandbox.Options {
 	config.Spec.Provider = v1alpha1.ProviderEmbedded
 	config.Spec.Wait = &metav1.Duration{Duration: 30 * time.Second}
 	v1alpha1.SetDefaults(config)
-	return sandbox.Options{Home: home, Config: config, Programs: sandbox.FindPrograms(filepath.Join(bin, "koupsandbox"), "")}
+	return sandbox.Options{Home: home, Config: config,
+		Programs: sandbox.FindPrograms(filepath.Join(bin, "koupsandbox"), "")}
 }
 
 func nothingRuns(t *testing.T, o sandbox.Options) {
@@ -111,14 +114,16 @@ func TestUpThatFails(t *testing.T) {
 	}
 	nothingRuns(t, o)
 	entries, readErr := os.ReadDir(string(dir))
-	if readErr != nil || len(entries) != 2 || entries[0].Name() != ".made-by-koupsandbox" || entries[1].Name() != "logs" {
+	if readErr != nil || len(entries) != 2 || entries[0].Name() != ".made-by-koupsandbox" ||
+		entries[1].Name() != "logs" {
 		t.Errorf("left behind: %v, %v", entries, readErr)
 	}
 	list, listErr := sandbox.List(t.Context(), o.Home)
 	if listErr != nil || len(list) != 0 {
 		t.Errorf("list: %v, %v", list, listErr)
 	}
-	if was, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: o.Home, Name: "koup"}); was || err != nil || dir.Exists() {
+	if was, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: o.Home, Name: "koup"}); was || err != nil ||
+		dir.Exists() {
 		t.Errorf("down: %t, %v; folder: %t", was, err, dir.Exists())
 	}
 }
@@ -184,7 +189,8 @@ func TestUpThatIsRefusedHangsUp(t *testing.T) {
 	}
 	daemon.Start()
 	defer daemon.Close()
-	if _, err := sandbox.Up(t.Context(), o); err == nil || !strings.Contains(err.Error(), "was up before and is left as it is") {
+	if _, err := sandbox.Up(t.Context(), o); err == nil ||
+		!strings.Contains(err.Error(), "was up before and is left as it is") {
 		t.Errorf("up gave %v", err)
 	}
 	select {
@@ -241,10 +247,12 @@ func TestDeadDaemon(t *testing.T) {
 	check.Must(t, left.Start(t.Context(), supervise.Spec{Name: "etcd", Path: o.Programs.ControlPlane}))
 	status, err := sandbox.Inspect(t.Context(), o.Home, "koup", true)
 	check.Must(t, err)
-	if status.Phase != "dead" || status.Healthy || len(status.Problems) != 1 || len(status.Components) != 1 || status.Components[0].State != "running" {
+	if status.Phase != "dead" || status.Healthy || len(status.Problems) != 1 || len(status.Components) != 1 ||
+		status.Components[0].State != "running" {
 		t.Errorf("status: %+v", status)
 	}
-	if _, err := sandbox.Open(t.Context(), o.Home, "koup"); !errors.Is(err, sandbox.ErrNotUp) || !strings.Contains(err.Error(), "its daemon is gone") {
+	if _, err := sandbox.Open(t.Context(), o.Home, "koup"); !errors.Is(err, sandbox.ErrNotUp) ||
+		!strings.Contains(err.Error(), "its daemon is gone") {
 		t.Errorf("open gave %v", err)
 	}
 	was, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: o.Home, Name: "koup", KeepLogs: true})
@@ -261,7 +269,8 @@ func TestDeadDaemon(t *testing.T) {
 func TestForeignFolder(t *testing.T) {
 	o := bench(t, false)
 	dir := state.Home(o.Home).Dir("koup")
-	files := map[string]string{dir.Config(): "metadata: {name: koup}\n", dir.Log("etcd"): "theirs\n", filepath.Join(dir.Run(), "x.json"): "{}\n"}
+	files := map[string]string{dir.Config(): "metadata: {name: koup}\n", dir.Log("etcd"): "theirs\n",
+		filepath.Join(dir.Run(), "x.json"): "{}\n"}
 	for file, text := range files {
 		check.Must(t, os.MkdirAll(filepath.Dir(file), 0o755))
 		check.Must(t, os.WriteFile(file, []byte(text), 0o644))
@@ -270,11 +279,14 @@ func TestForeignFolder(t *testing.T) {
 		t.Errorf("up: %v", err)
 	}
 	for _, keepLogs := range []bool{false, true} {
-		if was, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: o.Home, Name: "koup", KeepLogs: keepLogs}); was || !errors.Is(err, state.ErrForeign) {
+		if was, err := sandbox.Down(t.Context(),
+			sandbox.DownOptions{Home: o.Home, Name: "koup", KeepLogs: keepLogs}); was ||
+			!errors.Is(err, state.ErrForeign) {
 			t.Errorf("down: %t, %v", was, err)
 		}
 	}
-	if _, err := sandbox.Open(t.Context(), o.Home, "koup"); !errors.Is(err, sandbox.ErrNotUp) || strings.Contains(err.Error(), "daemon is gone") {
+	if _, err := sandbox.Open(t.Context(), o.Home, "koup"); !errors.Is(err, sandbox.ErrNotUp) ||
+		strings.Contains(err.Error(), "daemon is gone") {
 		t.Errorf("open: %v", err)
 	}
 	if _, err := sandbox.Inspect(t.Context(), o.Home, "koup", true); !errors.Is(err, sandbox.ErrNotUp) {
@@ -317,7 +329,8 @@ esac
 		check.Must(t, state.WriteFile(file, []byte(text)))
 	}
 	o := sandbox.DownOptions{Home: home, Name: "demo"}
-	if was, err := sandbox.Down(t.Context(), o); !was || err == nil || !strings.Contains(err.Error(), "device is busy") || !dir.Used() {
+	if was, err := sandbox.Down(t.Context(), o); !was || err == nil ||
+		!strings.Contains(err.Error(), "device is busy") || !dir.Used() {
 		t.Errorf("down: %t, %v; the folder is there: %t", was, err, dir.Used())
 	}
 	check.Must(t, os.Remove(busy))
@@ -331,10 +344,12 @@ func TestDownWithoutItsCluster(t *testing.T) {
 	home := t.TempDir()
 	dir := state.Home(home).Dir("demo")
 	check.Must(t, dir.Create())
-	config := "metadata: {name: demo}\nspec: {provider: existing, cluster: {kubeconfig: " + filepath.Join(home, "gone") + ", context: theirs}}\n"
+	config := "metadata: {name: demo}\nspec: {provider: existing, cluster: {kubeconfig: " +
+		filepath.Join(home, "gone") + ", context: theirs}}\n"
 	check.Must(t, state.WriteFile(dir.Config(), []byte(config)))
 	o := sandbox.DownOptions{Home: home, Name: "demo"}
-	if was, err := sandbox.Down(t.Context(), o); !was || err == nil || !strings.Contains(err.Error(), "koupsandbox down --name demo --force") || !dir.Used() {
+	if was, err := sandbox.Down(t.Context(), o); !was || err == nil ||
+		!strings.Contains(err.Error(), "koupsandbox down --name demo --force") || !dir.Used() {
 		t.Errorf("down: %t, %v; the folder is there: %t", was, err, dir.Used())
 	}
 	var left error
@@ -367,7 +382,8 @@ func TestFindPrograms(t *testing.T) {
 		t.Errorf("found in a folder named from here %+v, want %s", p, other)
 	}
 	t.Setenv("PATH", bin)
-	if p := sandbox.FindPrograms("/nowhere/koupsandbox", ""); p.ControlPlane != filepath.Join(bin, sandbox.ControlPlaneProgram) {
+	if p := sandbox.FindPrograms("/nowhere/koupsandbox", ""); p.ControlPlane != filepath.Join(bin,
+		sandbox.ControlPlaneProgram) {
 		t.Errorf("found in $PATH %+v", p)
 	}
 	t.Setenv("PATH", "")
@@ -415,7 +431,8 @@ func TestAutoIsResolved(t *testing.T) {
 				}
 			}
 			// The control plane of these tests fails, so the provider embedded was taken.
-			if _, err := sandbox.Up(t.Context(), o); err == nil || !strings.Contains(err.Error(), "the disk is on fire") {
+			if _, err := sandbox.Up(t.Context(), o); err == nil ||
+				!strings.Contains(err.Error(), "the disk is on fire") {
 				t.Errorf("error %v", err)
 			}
 			if got := strings.Join(notes, "\n"); tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
@@ -431,18 +448,21 @@ func TestDownKeepsTheFolderIfAProcessRemains(t *testing.T) {
 	home := state.Home(t.TempDir())
 	dir := home.Dir("koup")
 	check.Must(t, dir.Create())
-	config := "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\nmetadata: {name: koup}\nspec: {provider: embedded}\n"
+	config := "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\nmetadata: {name: koup}\nspec: " +
+		"{provider: embedded}\n"
 	for path, text := range map[string]string{dir.Config(): config, filepath.Join(dir.Run(), "etcd.json"): "{"} {
 		check.Must(t, state.WriteFile(path, []byte(text)))
 	}
 	for range 2 {
 		_, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: string(home), Name: "koup"})
-		if err == nil || !strings.Contains(err.Error(), "etcd.json is damaged") || !strings.Contains(err.Error(), "kept in "+string(dir)) {
+		if err == nil || !strings.Contains(err.Error(), "etcd.json is damaged") ||
+			!strings.Contains(err.Error(), "kept in "+string(dir)) {
 			t.Errorf("Down: %v", err)
 		}
 	}
 	var left error
-	_, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: string(home), Name: "koup", Force: func(err error) { left = err }})
+	_, err := sandbox.Down(t.Context(),
+		sandbox.DownOptions{Home: string(home), Name: "koup", Force: func(err error) { left = err }})
 	if err != nil || left == nil || dir.Exists() {
 		t.Errorf("with Force: %v, left %v, and the folder exists: %t", err, left, dir.Exists())
 	}
@@ -454,14 +474,16 @@ func TestDownOfADaemonThatDoesNotAnswer(t *testing.T) {
 	home := state.Home(t.TempDir())
 	dir := home.Dir("koup")
 	check.Must(t, dir.Create())
-	config := "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\nmetadata: {name: koup}\nspec: {provider: embedded}\n"
+	config := "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\nmetadata: {name: koup}\nspec: " +
+		"{provider: embedded}\n"
 	check.Must(t, state.WriteFile(dir.Config(), []byte(config)))
 	path, err := dir.NewSocketPath()
 	check.Must(t, err)
 	daemon, err := net.Listen("unix", path)
 	check.Must(t, err)
 	defer func() { _ = daemon.Close() }()
-	if was, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: string(home), Name: "koup"}); !was || err != nil || dir.Exists() {
+	if was, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: string(home), Name: "koup"}); !was ||
+		err != nil || dir.Exists() {
 		t.Errorf("down: %t, %v; the folder exists: %t", was, err, dir.Exists())
 	}
 }
@@ -469,7 +491,8 @@ func TestDownOfADaemonThatDoesNotAnswer(t *testing.T) {
 // Neither the daemon nor a component gets settings or secrets from the environment of the command.
 func TestChildrenHaveACleanEnvironment(t *testing.T) {
 	poison := map[string]string{
-		"METRICS_ADDR": ":9090", "REPORT_HOOKS": "https://chat.example", "HTTP_TUNNEL_TOKEN": "t", "ETCD_NAME": "x", "AWS_SECRET_ACCESS_KEY": "s",
+		"METRICS_ADDR": ":9090", "REPORT_HOOKS": "https://chat.example", "HTTP_TUNNEL_TOKEN": "t", "ETCD_NAME": "x",
+		"AWS_SECRET_ACCESS_KEY":        "s",
 		"KUBE_FEATURE_WatchListClient": "false", "KOUPSANDBOX_BROKER_PASSWORD": "p", "KUBECONFIG": "/theirs",
 	}
 	for name, value := range poison {

@@ -75,7 +75,8 @@ func checkVersions(ctx context.Context, p Programs) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: install one version whole, or build all programs with: make build", strings.ReplaceAll(err.Error(), "\n", "; "))
+	return fmt.Errorf("%s: install one version whole, or build all programs with: make build",
+		strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
 // fits fails if the daemon of a sandbox that is up is of another version.
@@ -83,6 +84,7 @@ func fits(name string, s *Status) error {
 	if version.Agree("", s.Koupsandbox, version.Of()) == nil {
 		return nil
 	}
-	return fmt.Errorf("sandbox %q was brought up by koupsandbox %s, and this is %s: take it down with: koupsandbox down --name %s, and bring it up again",
+	return fmt.Errorf("sandbox %q was brought up by koupsandbox %s, and this is %s: take it down with: koupsandbox "+
+		"down --name %s, and bring it up again",
 		name, s.Koupsandbox, version.Of(), name)
 }

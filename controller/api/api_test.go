@@ -55,7 +55,8 @@ func TestNextAttempt(t *testing.T) {
 	if !found || !next.Equal(at) || rest != "Arklet.InstallBizFailed: Zip: broken" {
 		t.Errorf("got %s, %q, %t", next, rest, found)
 	}
-	if _, rest, found := CutNextAttempt("Arklet.InstallBizFailed: 2026-01-02T12:00:00Z: broken"); found || !strings.HasPrefix(rest, "Arklet") {
+	if _, rest, found := CutNextAttempt("Arklet.InstallBizFailed: 2026-01-02T12:00:00Z: broken"); found ||
+		!strings.HasPrefix(rest, "Arklet") {
 		t.Errorf("a message without a next attempt: %q, %t", rest, found)
 	}
 }
@@ -64,9 +65,11 @@ func TestParseLogCommand(t *testing.T) {
 	at := time.Date(2026, 1, 2, 11, 59, 30, 0, time.UTC)
 	const start = "2026-01-02 11:59:30.000 biz1:1.0.0 "
 	for line, want := range map[string]LogCommand{
-		start + "installBiz sent: https://host/biz1.jar": {At: at, Module: "biz1", Version: "1.0.0", Command: "installBiz", Event: LogSent},
-		start + "installBiz not answered: late":          {At: at, Module: "biz1", Version: "1.0.0", Command: "installBiz", Event: LogUnanswered},
-		start + "is ACTIVATED":                           {}, "": {}, "Caused by: java.lang.IllegalArgumentException": {},
+		start + "installBiz sent: https://host/biz1.jar": {At: at, Module: "biz1", Version: "1.0.0",
+			Command: "installBiz", Event: LogSent},
+		start + "installBiz not answered: late": {At: at, Module: "biz1", Version: "1.0.0", Command: "installBiz",
+			Event: LogUnanswered},
+		start + "is ACTIVATED": {}, "": {}, "Caused by: java.lang.IllegalArgumentException": {},
 	} {
 		got, ok := ParseLogCommand(line)
 		if ok != (want != LogCommand{}) || ok && !cmp.Equal(want, got) {

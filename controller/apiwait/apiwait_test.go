@@ -26,11 +26,15 @@ func TestWatches(t *testing.T) {
 		want        error
 		took        time.Duration
 	}{
-		"a watch waits":                 {http.MethodGet, "/api/v1/pods?watch=true", refused, 5 * time.Minute, time.Hour, nil, 5 * time.Minute},
-		"as long as somebody wants it":  {http.MethodGet, "/api/v1/pods?watch=true", refused, 5 * time.Minute, 1500 * time.Millisecond, refused, 1500 * time.Millisecond},
-		"a list does not":               {http.MethodGet, "/api/v1/pods", refused, time.Minute, time.Hour, refused, 0},
-		"a write does not":              {http.MethodPost, "/api/v1/pods?watch=true", refused, time.Minute, time.Hour, refused, 0},
-		"one that was connected is not": {http.MethodGet, "/api/v1/pods?watch=true", reset, time.Minute, time.Hour, reset, 0},
+		"a watch waits": {http.MethodGet, "/api/v1/pods?watch=true", refused, 5 * time.Minute,
+			time.Hour, nil, 5 * time.Minute},
+		"as long as somebody wants it": {http.MethodGet, "/api/v1/pods?watch=true", refused, 5 * time.Minute,
+			1500 * time.Millisecond, refused, 1500 * time.Millisecond},
+		"a list does not": {http.MethodGet, "/api/v1/pods", refused, time.Minute, time.Hour, refused, 0},
+		"a write does not": {http.MethodPost, "/api/v1/pods?watch=true", refused, time.Minute, time.Hour,
+			refused, 0},
+		"one that was connected is not": {http.MethodGet, "/api/v1/pods?watch=true", reset, time.Minute, time.Hour,
+			reset, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -66,10 +70,14 @@ func TestWatchesThatAreForbidden(t *testing.T) {
 		want     int
 		attempts int
 	}{
-		"one that goes on waits":              {"/api/v1/pods?watch=true&resourceVersion=7", 5 * time.Second, http.StatusOK, 6},
-		"one that is forbidden for good":      {"/api/v1/pods?watch=true&resourceVersion=7", time.Hour, http.StatusForbidden, 16},
-		"one that begins does not":            {"/api/v1/pods?watch=true&resourceVersion=0", time.Hour, http.StatusForbidden, 1},
-		"one that begins with a list, too":    {"/api/v1/pods?watch=true&sendInitialEvents=true", time.Hour, http.StatusForbidden, 1},
+		"one that goes on waits": {"/api/v1/pods?watch=true&resourceVersion=7", 5 * time.Second,
+			http.StatusOK, 6},
+		"one that is forbidden for good": {"/api/v1/pods?watch=true&resourceVersion=7", time.Hour,
+			http.StatusForbidden, 16},
+		"one that begins does not": {"/api/v1/pods?watch=true&resourceVersion=0", time.Hour,
+			http.StatusForbidden, 1},
+		"one that begins with a list, too": {"/api/v1/pods?watch=true&sendInitialEvents=true", time.Hour,
+			http.StatusForbidden, 1},
 		"neither does another request for it": {"/api/v1/pods?resourceVersion=7", time.Hour, http.StatusForbidden, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,7 +100,8 @@ func TestWatchesThatAreForbidden(t *testing.T) {
 				}
 				_ = answer.Body.Close()
 				if answer.StatusCode != c.want || attempts != c.attempts {
-					t.Errorf("status %d after %d attempts, want %d after %d", answer.StatusCode, attempts, c.want, c.attempts)
+					t.Errorf("status %d after %d attempts, want %d after %d", answer.StatusCode, attempts, c.want,
+						c.attempts)
 				}
 			})
 		})

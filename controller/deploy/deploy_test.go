@@ -161,8 +161,9 @@ func TestRights(t *testing.T) {
 		"koupleless.io/modules/status":    "update",                              // internal/moduleview
 		"configmaps":                      "get",                                 // internal/configmap
 		"discovery.k8s.io/endpointslices": "list",                                // internal/vpod
-		"authorization.k8s.io/subjectaccessreviews":     "create",                              // internal/kubelet
-		"coordination.k8s.io/leases in kube-node-lease": "get list watch create update delete", // internal/vnode, internal/peer
+		"authorization.k8s.io/subjectaccessreviews": "create", // internal/kubelet
+		// internal/vnode, internal/peer
+		"coordination.k8s.io/leases in kube-node-lease": "get list watch create update delete",
 	}
 	files := read(t, FS)
 	clusterRole := typed(t, files["clusterrole.yaml"][0]).(*rbacv1.ClusterRole)
@@ -217,12 +218,15 @@ func TestTheBrokerIsReachedOverTLS(t *testing.T) {
 	}
 	for _, mount := range pod.Containers[0].VolumeMounts {
 		for _, v := range pod.Volumes {
-			if v.Name == mount.Name && v.Secret != nil && slices.ContainsFunc(v.Secret.Items, func(i corev1.KeyToPath) bool { return mount.MountPath+"/"+i.Path == got["MQTT_CA_PATH"] }) {
+			if v.Name == mount.Name && v.Secret != nil &&
+				slices.ContainsFunc(v.Secret.Items,
+					func(i corev1.KeyToPath) bool { return mount.MountPath+"/"+i.Path == got["MQTT_CA_PATH"] }) {
 				got["MQTT_CA_PATH"] = v.Secret.SecretName
 			}
 		}
 	}
-	want := map[string]string{"MQTT_PORT": "8883", "MQTT_CA_PATH": "module-controller", "MQTT_PASSWORD": "module-controller", "HTTP_TUNNEL_TOKEN": "module-controller"}
+	want := map[string]string{"MQTT_PORT": "8883", "MQTT_CA_PATH": "module-controller",
+		"MQTT_PASSWORD": "module-controller", "HTTP_TUNNEL_TOKEN": "module-controller"}
 	for name, value := range want {
 		if got[name] != value {
 			t.Errorf("%s is %q, want %q", name, got[name], value)
@@ -235,7 +239,8 @@ func TestNetworkPolicy(t *testing.T) {
 	files := read(t, FS)
 	policy := typed(t, files["networkpolicy.yaml"][0]).(*networkingv1.NetworkPolicy)
 	deployment := typed(t, files["deployment.yaml"][0]).(*appsv1.Deployment)
-	if diff := cmp.Diff(deployment.Spec.Selector, &policy.Spec.PodSelector); diff != "" || policy.Namespace != deployment.Namespace {
+	if diff := cmp.Diff(deployment.Spec.Selector, &policy.Spec.PodSelector); diff != "" ||
+		policy.Namespace != deployment.Namespace {
 		t.Errorf("in %s, selector (-Deployment +policy):\n%s", policy.Namespace, diff)
 	}
 	open := map[string]bool{}
@@ -256,7 +261,8 @@ func TestNetworkPolicy(t *testing.T) {
 func TestSamplesAreCorrect(t *testing.T) {
 	files := read(t, Samples)
 	if diff := cmp.Diff([]string{
-		"samples/module-deployment-peer.yaml", "samples/module-deployment.yaml", "samples/module-pod.yaml", "samples/vnode.yaml",
+		"samples/module-deployment-peer.yaml", "samples/module-deployment.yaml", "samples/module-pod.yaml",
+		"samples/vnode.yaml",
 	}, slices.Sorted(maps.Keys(files))); diff != "" {
 		t.Fatalf("samples (-want +got):\n%s", diff)
 	}
@@ -297,7 +303,8 @@ func checkModule(t *testing.T, labels map[string]string, spec corev1.PodSpec, vn
 		if !strings.HasSuffix(container.Image, ".jar") {
 			t.Errorf("image %q is no jar", container.Image)
 		}
-		if len(container.Env) != 1 || container.Env[0].Name != "BIZ_VERSION" || !strings.Contains(container.Image, container.Env[0].Value) {
+		if len(container.Env) != 1 || container.Env[0].Name != "BIZ_VERSION" ||
+			!strings.Contains(container.Image, container.Env[0].Value) {
 			t.Errorf("environment %v does not name the version of %q", container.Env, container.Image)
 		}
 	}

@@ -15,7 +15,8 @@ func whyNotOn(spec corev1.PodSpec, node *corev1.Node) string {
 	if err != nil || !match {
 		return fmt.Sprintf("node affinity does not match labels %v (%v)", node.Labels, err)
 	}
-	taint, found := scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, spec.Tolerations, nil, false)
+	taint, found := scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, spec.Tolerations, nil,
+		false)
 	if found {
 		return "taint " + taint.ToString() + " is not tolerated"
 	}

@@ -19,7 +19,8 @@ func TestError(t *testing.T) {
 		advice  Code // whose suggestion ends the message
 	}{
 		{"nil", nil, "", "", ""},
-		{"no code", io.EOF, ModuleControllerUnknownError, "ModuleController.UnknownError: EOF", ModuleControllerUnknownError},
+		{"no code", io.EOF, ModuleControllerUnknownError, "ModuleController.UnknownError: EOF",
+			ModuleControllerUnknownError},
 		{"new", pull, ArkletPullBizError, "Arklet.PullBizError: GET http://h/biz1.jar: 404", ArkletPullBizError},
 		{"wrapped nil", Wrap(UserDiskFull, nil), "", "", ""},
 		{"wrapped", Wrap(UserDiskFull, io.EOF), UserDiskFull, "User.DiskFull: EOF", UserDiskFull},
@@ -28,7 +29,8 @@ func TestError(t *testing.T) {
 			"Arklet.InstallModuleFailed: Arklet.PullBizError: GET http://h/biz1.jar: 404", ArkletPullBizError,
 		},
 		{
-			"nearest code without a suggestion", Wrap(ArkletUninstallBizFailed, New(ArkletNoMatchedBiz, "biz1")), ArkletUninstallBizFailed,
+			"nearest code without a suggestion", Wrap(ArkletUninstallBizFailed, New(ArkletNoMatchedBiz, "biz1")),
+			ArkletUninstallBizFailed,
 			"Arklet.UninstallBizFailed: Arklet.NoMatchedBiz: biz1", ArkletUninstallBizFailed,
 		},
 		{
@@ -36,7 +38,8 @@ func TestError(t *testing.T) {
 			"Arklet.PullBizError: installing biz1 on base-1: GET http://h/biz1.jar: 404", ArkletPullBizError,
 		},
 		{
-			"context between codes", Wrap(ArkletInstallModuleFailed, fmt.Errorf("base-1: %w", pull)), ArkletInstallModuleFailed,
+			"context between codes", Wrap(ArkletInstallModuleFailed, fmt.Errorf("base-1: %w", pull)),
+			ArkletInstallModuleFailed,
 			"Arklet.InstallModuleFailed: base-1: Arklet.PullBizError: GET http://h/biz1.jar: 404", ArkletPullBizError,
 		},
 		{"a code of one's own", New("User.Odd", "odd"), "User.Odd", "User.Odd: odd", ""},
@@ -53,7 +56,8 @@ func TestError(t *testing.T) {
 				t.Errorf("Message (-want +got):\n%s", diff)
 			}
 			var coded *Error
-			if own, ok := tt.err.(*Error); ok && own.Error() != tt.message { //nolint:errorlint // only the outermost error has the form
+			if own, ok := tt.err.(*Error); ok &&
+				own.Error() != tt.message { //nolint:errorlint // only the outermost error has the form
 				t.Errorf("Error = %q, want %q", own.Error(), tt.message)
 			} else if errors.As(tt.err, &coded) && coded.Code() != tt.code {
 				t.Errorf("Code = %q, want %q", coded.Code(), tt.code)
@@ -77,8 +81,10 @@ func TestParse(t *testing.T) {
 	}
 	for message, want := range map[string]parsed{
 		"": {}, "no code: EOF": {What: "no code: EOF"},
-		Message(Wrap(ArkletInstallModuleFailed, New(ArkletPullBizError, "GET http://h/biz1.jar: 404"))): {[]Code{ArkletInstallModuleFailed, ArkletPullBizError}, "GET http://h/biz1.jar: 404"},
-		Message(Wrap(ArkletUninstallBizFailed, New(ArkletNoMatchedBiz, "biz1"))):                        {[]Code{ArkletUninstallBizFailed, ArkletNoMatchedBiz}, "biz1"},
+		Message(Wrap(ArkletInstallModuleFailed, New(ArkletPullBizError, "GET http://h/biz1.jar: 404"))): {
+			[]Code{ArkletInstallModuleFailed, ArkletPullBizError}, "GET http://h/biz1.jar: 404"},
+		Message(Wrap(ArkletUninstallBizFailed, New(ArkletNoMatchedBiz, "biz1"))): {
+			[]Code{ArkletUninstallBizFailed, ArkletNoMatchedBiz}, "biz1"},
 	} {
 		codes, what := Parse(message)
 		if diff := cmp.Diff(want, parsed{codes, what}); diff != "" {

@@ -39,7 +39,8 @@ func Lookup(code string) (Info, bool) {
 
 // LookupIn returns the row of a code in the table of one component.
 func LookupIn(component Component, code string) (Info, bool) {
-	i := slices.IndexFunc(table[:], func(info Info) bool { return info.Component == component && string(info.Code) == code })
+	i := slices.IndexFunc(table[:],
+		func(info Info) bool { return info.Component == component && string(info.Code) == code })
 	if i < 0 {
 		return Info{}, false
 	}

@@ -31,7 +31,8 @@ func ForUninstall(arklet Code) Code {
 // Passes reports whether the failure ends without a change of the module: the base is unreachable or busy.
 func Passes(code Code) bool {
 	switch code {
-	case ArkletNetworkError, ArkletArkletServiceNotFound, ArkletInstallModuleExecuting, ModuleControllerBaseInstanceInOperation:
+	case ArkletNetworkError, ArkletArkletServiceNotFound, ArkletInstallModuleExecuting,
+		ModuleControllerBaseInstanceInOperation:
 		return true
 	}
 	return false

@@ -49,7 +49,8 @@ func TestTableIsInEnglishToo(t *testing.T) {
 			t.Errorf("%s of %s has no English meaning", info.Code, info.Component)
 		}
 		if said := info.SuggestionZH != "" && info.SuggestionZH != "-"; said != (info.Suggestion != "") {
-			t.Errorf("%s of %s: suggestions %q and %q do not match", info.Code, info.Component, info.SuggestionZH, info.Suggestion)
+			t.Errorf("%s of %s: suggestions %q and %q do not match", info.Code, info.Component, info.SuggestionZH,
+				info.Suggestion)
 		}
 	}
 }
@@ -77,7 +78,8 @@ func TestLookup(t *testing.T) {
 	for _, tt := range tests {
 		info, ok := Lookup(tt.code)
 		if ok != tt.ok || info.Suggestion != tt.suggestion || info.Component != tt.component {
-			t.Errorf("Lookup(%q) = %+v, %v; want suggestion %q of %q, %v", tt.code, info, ok, tt.suggestion, tt.component, tt.ok)
+			t.Errorf("Lookup(%q) = %+v, %v; want suggestion %q of %q, %v", tt.code, info, ok, tt.suggestion,
+				tt.component, tt.ok)
 		}
 	}
 }
@@ -89,7 +91,8 @@ func TestPasses(t *testing.T) {
 			got = append(got, info.Code)
 		}
 	}
-	want := []Code{ArkletArkletServiceNotFound, ArkletNetworkError, ArkletInstallModuleExecuting, ModuleControllerBaseInstanceInOperation}
+	want := []Code{ArkletArkletServiceNotFound, ArkletNetworkError, ArkletInstallModuleExecuting,
+		ModuleControllerBaseInstanceInOperation}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("codes that pass (-want +got):\n%s", diff)
 	}

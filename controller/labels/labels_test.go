@@ -11,9 +11,10 @@ func TestValueReadsEitherSpelling(t *testing.T) {
 		labels map[string]string
 		want   string
 	}{
-		"the newer":  {map[string]string{labels.Component: labels.Module}, labels.Module},
-		"the older":  {map[string]string{labels.OlderComponent: labels.Module}, labels.Module},
-		"both":       {map[string]string{labels.Component: labels.Vnode, labels.OlderComponent: labels.Module}, labels.Vnode},
+		"the newer": {map[string]string{labels.Component: labels.Module}, labels.Module},
+		"the older": {map[string]string{labels.OlderComponent: labels.Module}, labels.Module},
+		"both": {map[string]string{labels.Component: labels.Vnode, labels.OlderComponent: labels.Module},
+			labels.Vnode},
 		"neither":    {map[string]string{"component": labels.Module}, ""},
 		"no labels":  {nil, ""},
 		"newer void": {map[string]string{labels.Component: "", labels.OlderComponent: labels.Module}, labels.Module},

@@ -25,7 +25,8 @@ func whole() corev1.PodSpec {
 	return corev1.PodSpec{
 		Volumes: []corev1.Volume{
 			{Name: "kube-api-access-abcde"}, {Name: "data"}, {Name: "more"},
-			{Name: "claim", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}},
+			{Name: "claim", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}},
 		},
 		InitContainers:        []corev1.Container{{Name: "init"}},
 		EphemeralContainers:   []corev1.EphemeralContainer{{}},
@@ -33,22 +34,26 @@ func whole() corev1.PodSpec {
 		ActiveDeadlineSeconds: ptr.To[int64](10),
 		DNSPolicy:             corev1.DNSDefault, DNSConfig: &corev1.PodDNSConfig{Nameservers: []string{"198.18.0.1"}},
 		ServiceAccountName: "robot",
-		HostNetwork:        true, HostPID: true, HostIPC: true, HostUsers: ptr.To(false), ShareProcessNamespace: ptr.To(true),
-		SecurityContext: security, RuntimeClassName: ptr.To("gvisor"),
+		HostNetwork:        true, HostPID: true, HostIPC: true, HostUsers: ptr.To(false),
+		ShareProcessNamespace: ptr.To(true),
+		SecurityContext:       security, RuntimeClassName: ptr.To("gvisor"),
 		ImagePullSecrets:  []corev1.LocalObjectReference{{Name: "regcred"}},
 		HostAliases:       []corev1.HostAlias{{}},
 		SetHostnameAsFQDN: ptr.To(true), HostnameOverride: ptr.To("h"),
 		ResourceClaims: []corev1.PodResourceClaim{{}},
 		Resources:      &corev1.ResourceRequirements{Limits: limits},
 		Containers: []corev1.Container{{
-			Name: "biz1", Image: "https://h/biz1.jar", Command: []string{"sh"}, Args: []string{"-c"}, WorkingDir: "/tmp",
-			EnvFrom: []corev1.EnvFromSource{{}},
+			Name: "biz1", Image: "https://h/biz1.jar", Command: []string{"sh"}, Args: []string{"-c"},
+			WorkingDir: "/tmp",
+			EnvFrom:    []corev1.EnvFromSource{{}},
 			Env: []corev1.EnvVar{
-				{Name: "R", Value: "1"}, {Name: "DB", Value: "x"}, {Name: "BIZ_VERSION", Value: "$(R)"}, {Name: "MORE", Value: "y"},
+				{Name: "R", Value: "1"}, {Name: "DB", Value: "x"}, {Name: "BIZ_VERSION", Value: "$(R)"},
+				{Name: "MORE", Value: "y"},
 			},
-			Resources:     corev1.ResourceRequirements{Limits: limits, Claims: []corev1.ResourceClaim{{}}},
-			RestartPolicy: ptr.To(corev1.ContainerRestartPolicyNever), RestartPolicyRules: []corev1.ContainerRestartRule{{}},
-			StartupProbe: probe(), ReadinessProbe: probe(), LivenessProbe: probe(),
+			Resources:          corev1.ResourceRequirements{Limits: limits, Claims: []corev1.ResourceClaim{{}}},
+			RestartPolicy:      ptr.To(corev1.ContainerRestartPolicyNever),
+			RestartPolicyRules: []corev1.ContainerRestartRule{{}},
+			StartupProbe:       probe(), ReadinessProbe: probe(), LivenessProbe: probe(),
 			Lifecycle: &corev1.Lifecycle{
 				PostStart:  &corev1.LifecycleHandler{Exec: &corev1.ExecAction{}},
 				PreStop:    &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{}},
@@ -61,34 +66,49 @@ func whole() corev1.PodSpec {
 			Name: "agent", Image: "registry.example/agent:1.4", Command: []string{"agent"},
 		}, {
 			Name: "biz2", Image: "https://h/biz2.jar", LivenessProbe: &corev1.Probe{
-				ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{}}, TerminationGracePeriodSeconds: ptr.To[int64](5), TimeoutSeconds: 31,
+				ProbeHandler:                  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{}},
+				TerminationGracePeriodSeconds: ptr.To[int64](5), TimeoutSeconds: 31,
 			},
 		}},
 	}
 }
 
 func TestOf(t *testing.T) {
-	httpGet := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/"}}, PeriodSeconds: 3, TimeoutSeconds: 30}
-	requests := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Mi"), "example.com/slots": resource.MustParse("1")}
+	httpGet := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/"}},
+		PeriodSeconds: 3, TimeoutSeconds: 30}
+	requests := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Mi"),
+		"example.com/slots": resource.MustParse("1")}
 	supported := corev1.PodSpec{ // with what an API server adds
-		Volumes: []corev1.Volume{{Name: "kube-api-access-abcde"}}, RestartPolicy: corev1.RestartPolicyAlways, DNSPolicy: corev1.DNSClusterFirst,
-		ServiceAccountName: "default", DeprecatedServiceAccount: "default", SecurityContext: &corev1.PodSecurityContext{}, SchedulerName: "default-scheduler",
-		TerminationGracePeriodSeconds: ptr.To[int64](30), EnableServiceLinks: ptr.To(true), Priority: ptr.To[int32](0), PreemptionPolicy: ptr.To(corev1.PreemptLowerPriority),
-		Hostname: "stock-0", Subdomain: "stock", HostUsers: ptr.To(true), ShareProcessNamespace: ptr.To(false), HostAliases: []corev1.HostAlias{},
+		Volumes: []corev1.Volume{{Name: "kube-api-access-abcde"}}, RestartPolicy: corev1.RestartPolicyAlways,
+		DNSPolicy:          corev1.DNSClusterFirst,
+		ServiceAccountName: "default", DeprecatedServiceAccount: "default",
+		SecurityContext: &corev1.PodSecurityContext{}, SchedulerName: "default-scheduler",
+		TerminationGracePeriodSeconds: ptr.To[int64](30), EnableServiceLinks: ptr.To(true), Priority: ptr.To[int32](0),
+		PreemptionPolicy: ptr.To(corev1.PreemptLowerPriority),
+		Hostname:         "stock-0", Subdomain: "stock", HostUsers: ptr.To(true), ShareProcessNamespace: ptr.To(false),
+		HostAliases: []corev1.HostAlias{},
 		Containers: []corev1.Container{{
-			Name: "biz1", Ports: []corev1.ContainerPort{{ContainerPort: 8080}}, Env: []corev1.EnvVar{{Name: "BIZ_VERSION"}},
-			VolumeMounts: []corev1.VolumeMount{{Name: "kube-api-access-abcde"}}, ImagePullPolicy: corev1.PullIfNotPresent,
+			Name: "biz1", Ports: []corev1.ContainerPort{{ContainerPort: 8080}},
+			Env:                    []corev1.EnvVar{{Name: "BIZ_VERSION"}},
+			VolumeMounts:           []corev1.VolumeMount{{Name: "kube-api-access-abcde"}},
+			ImagePullPolicy:        corev1.PullIfNotPresent,
 			TerminationMessagePath: "/dev/termination-log", TerminationMessagePolicy: corev1.TerminationMessageReadFile,
-			Resources:      corev1.ResourceRequirements{Requests: requests, Limits: corev1.ResourceList{"example.com/slots": resource.MustParse("1")}},
-			ResizePolicy:   []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.NotRequired}},
+			Resources: corev1.ResourceRequirements{Requests: requests,
+				Limits: corev1.ResourceList{"example.com/slots": resource.MustParse("1")}},
+			ResizePolicy: []corev1.ContainerResizePolicy{
+				{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.NotRequired}},
 			ReadinessProbe: httpGet, LivenessProbe: httpGet,
 			Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 3}}},
 		}},
 	}
-	const everything = "volumes, persistentVolumeClaim, initContainers, command, args, workingDir, envFrom, env, limits, resourceClaims, restartPolicy, " +
-		"restartPolicyRules, livenessProbe, readinessProbe, startupProbe, postStart, preStop, stopSignal, terminationMessagePath, terminationMessagePolicy, " +
-		"imagePullPolicy, securityContext, stdin, stdinOnce, tty, sidecars, probe.timeoutSeconds, probe.terminationGracePeriodSeconds, ephemeralContainers, " +
-		"activeDeadlineSeconds, dnsPolicy, serviceAccountName, hostNetwork, hostPID, hostIPC, shareProcessNamespace, imagePullSecrets, hostAliases, dnsConfig, " +
+	const everything = "volumes, persistentVolumeClaim, initContainers, command, args, workingDir, envFrom, env, " +
+		"limits, resourceClaims, restartPolicy, " +
+		"restartPolicyRules, livenessProbe, readinessProbe, startupProbe, postStart, preStop, stopSignal, " +
+		"terminationMessagePath, terminationMessagePolicy, " +
+		"imagePullPolicy, securityContext, stdin, stdinOnce, tty, sidecars, probe.timeoutSeconds, " +
+		"probe.terminationGracePeriodSeconds, ephemeralContainers, " +
+		"activeDeadlineSeconds, dnsPolicy, serviceAccountName, hostNetwork, hostPID, hostIPC, shareProcessNamespace, " +
+		"imagePullSecrets, hostAliases, dnsConfig, " +
 		"runtimeClassName, setHostnameAsFQDN, hostUsers, hostnameOverride"
 	for name, tt := range map[string]struct {
 		spec corev1.PodSpec
@@ -128,7 +148,8 @@ func TestOfPod(t *testing.T) {
 // The table has a rule for each field of its types and no other rules, and it has the type of each field
 // whose parts are checked.
 func TestTable(t *testing.T) {
-	list := map[reflect.Type]bool{reflect.TypeFor[corev1.EnvVar](): true, reflect.TypeFor[corev1.Volume](): true} // see walker.parts
+	// see walker.parts
+	list := map[reflect.Type]bool{reflect.TypeFor[corev1.EnvVar](): true, reflect.TypeFor[corev1.Volume](): true}
 	for of, rules := range table {
 		fields := map[string]bool{}
 		for i := range of.NumField() {
@@ -166,7 +187,8 @@ func TestNames(t *testing.T) {
 		if f.Why == "" || f.Path == "" {
 			t.Errorf("%+v is not complete", f)
 		}
-		if f.Name == "env" && f.Path != "spec.containers[0].env[1]" || f.Name == "persistentVolumeClaim" && f.Path != "spec.volumes[3]" {
+		if f.Name == "env" && f.Path != "spec.containers[0].env[1]" ||
+			f.Name == "persistentVolumeClaim" && f.Path != "spec.volumes[3]" {
 			t.Errorf("%s is ignored at %s", f.Name, f.Path)
 		}
 	}

@@ -43,18 +43,23 @@ func Check(meta *metav1.ObjectMeta, container corev1.Container) error {
 func CheckVersion(meta *metav1.ObjectMeta, container corev1.Container) error {
 	v, err := Version(meta, container)
 	invalid := func(format string, args ...any) error {
-		return errcode.New(errcode.OtherUpstreamInvalidParameter, labels.VersionEnv+" of container %.80q "+format, append([]any{container.Name}, args...)...)
+		return errcode.New(errcode.OtherUpstreamInvalidParameter, labels.VersionEnv+" of container %.80q "+format,
+			append([]any{container.Name}, args...)...)
 	}
 	sets := slices.ContainsFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == labels.VersionEnv })
 	switch {
 	case err != nil:
 		return err
 	case v == "" && len(container.EnvFrom) > 0 && !sets:
-		return errcode.New(errcode.OtherUpstreamInvalidParameter, "container %.80q has no environment variable %s in env, and %w", container.Name, labels.VersionEnv, errEnvFrom)
+		return errcode.New(errcode.OtherUpstreamInvalidParameter,
+			"container %.80q has no environment variable %s in env, and %w", container.Name, labels.VersionEnv,
+			errEnvFrom)
 	case v == "" && sets:
 		return invalid("%w", errEmpty)
 	case v == "":
-		return errcode.New(errcode.OtherUpstreamInvalidParameter, "container %.80q has no environment variable %s, which names the module's version", container.Name, labels.VersionEnv)
+		return errcode.New(errcode.OtherUpstreamInvalidParameter,
+			"container %.80q has no environment variable %s, which names the module's version", container.Name,
+			labels.VersionEnv)
 	case strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' }):
 		return invalid("is %.80q: %w", v, errSpaces)
 	case len(v) > arklet.MaxName:
@@ -62,7 +67,9 @@ func CheckVersion(meta *metav1.ObjectMeta, container corev1.Container) error {
 	case !arklet.Printable(v):
 		return invalid("is %.80q, which has a character that cannot be printed", v)
 	case len(container.Name) > arklet.MaxName || !arklet.Printable(container.Name):
-		return errcode.New(errcode.OtherUpstreamInvalidParameter, "container %.80q: the name of a module has at most %d bytes, all of them printable", container.Name, arklet.MaxName)
+		return errcode.New(errcode.OtherUpstreamInvalidParameter,
+			"container %.80q: the name of a module has at most %d bytes, all of them printable", container.Name,
+			arklet.MaxName)
 	}
 	return nil
 }
@@ -71,7 +78,8 @@ func CheckVersion(meta *metav1.ObjectMeta, container corev1.Container) error {
 // any form: a repository may serve jars as /download?name=biz1.
 func CheckImage(c corev1.Container) error {
 	invalid := func(format string, args ...any) error {
-		return errcode.New(errcode.OtherUpstreamDecodeURLFailed, "image %.200q of container %.80q "+format, append([]any{redact.URL(c.Image), c.Name}, args...)...)
+		return errcode.New(errcode.OtherUpstreamDecodeURLFailed, "image %.200q of container %.80q "+format,
+			append([]any{redact.URL(c.Image), c.Name}, args...)...)
 	}
 	if len(c.Image) > arklet.MaxURL {
 		return invalid("has %d bytes, and a URL has at most %d", len(c.Image), arklet.MaxURL)

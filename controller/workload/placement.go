@@ -55,7 +55,8 @@ func (p Placement) Untolerated(node *corev1.Node) (corev1.Taint, bool) {
 // Cordoned reports whether a Node is cordoned, and the Pods do not tolerate that.
 func (p Placement) Cordoned(node *corev1.Node) bool {
 	cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
-	return node.Spec.Unschedulable && !scheduling.TolerationsTolerateTaint(klog.Background(), p.tolerations, &cordon, false)
+	return node.Spec.Unschedulable &&
+		!scheduling.TolerationsTolerateTaint(klog.Background(), p.tolerations, &cordon, false)
 }
 
 // Tolerates reports whether a toleration names a taint, with any value, or all taints.

@@ -49,7 +49,8 @@ type Source struct {
 // VersionSources returns the ConfigMap keys that the version of a container refers to, in the order of their use;
 // nil if there are none. namespace is the namespace of the Pod.
 func VersionSources(namespace string, container corev1.Container) (sources []Source) {
-	if !slices.ContainsFunc(container.Env, func(v corev1.EnvVar) bool { return v.ValueFrom != nil && v.ValueFrom.ConfigMapKeyRef != nil }) {
+	if !slices.ContainsFunc(container.Env,
+		func(v corev1.EnvVar) bool { return v.ValueFrom != nil && v.ValueFrom.ConfigMapKeyRef != nil }) {
 		return nil
 	}
 	e := &environment{container: container, configMap: func(name, key string) (string, error) {
@@ -63,7 +64,8 @@ func VersionSources(namespace string, container corev1.Container) (sources []Sou
 // VersionVariables returns the names of the variables that the version of a container depends on: BIZ_VERSION, and
 // the variables that it refers to.
 func VersionVariables(container corev1.Container) map[string]bool {
-	e := &environment{container: container, used: map[string]bool{labels.VersionEnv: true}, configMap: func(string, string) (string, error) { return "", nil }}
+	e := &environment{container: container, used: map[string]bool{labels.VersionEnv: true},
+		configMap: func(string, string) (string, error) { return "", nil }}
 	_, _ = e.version()
 	return e.used
 }
@@ -76,16 +78,18 @@ func VersionVariables(container corev1.Container) map[string]bool {
 // status shows as installed takes precedence over the ConfigMap, which may have changed since. value
 // returns an error with the code OtherUpstreamInvalidParameter if the key does not exist: an optional
 // reference then leaves the variable as it was.
-func Resolve(pod *corev1.Pod, container corev1.Container, value func(name types.NamespacedName, key string) (string, error)) (corev1.Container, error) {
+func Resolve(pod *corev1.Pod, container corev1.Container,
+	value func(name types.NamespacedName, key string) (string, error)) (corev1.Container, error) {
 	if len(VersionSources(pod.Namespace, container)) == 0 {
 		return container, nil
 	}
 	v := installed(pod, container.Name)
 	if v == "" {
 		var err error
-		v, err = (&environment{meta: &pod.ObjectMeta, container: container, configMap: func(name, key string) (string, error) {
-			return value(types.NamespacedName{Namespace: pod.Namespace, Name: name}, key)
-		}}).version()
+		v, err = (&environment{meta: &pod.ObjectMeta, container: container,
+			configMap: func(name, key string) (string, error) {
+				return value(types.NamespacedName{Namespace: pod.Namespace, Name: name}, key)
+			}}).version()
 		if err != nil {
 			return container, err
 		}
@@ -162,7 +166,8 @@ func (e *environment) lookup(name string, before int) (value string, set bool, e
 
 // value evaluates one entry. set is false if the entry refers to an optional ConfigMap key that does not exist.
 func (e *environment) value(i int) (value string, set bool, err error) {
-	if value, set = e.values[i]; set {
+	value, set = e.values[i]
+	if set {
 		return value, true, nil
 	}
 	v := e.container.Env[i]
@@ -171,7 +176,8 @@ func (e *environment) value(i int) (value string, set bool, err error) {
 	}
 	if v.Value == "" && v.ValueFrom != nil {
 		value, err = e.source(v)
-		if ref := v.ValueFrom.ConfigMapKeyRef; ref != nil && ptr.Deref(ref.Optional, false) && errcode.Of(err) == errcode.OtherUpstreamInvalidParameter && e.configMap != nil {
+		if ref := v.ValueFrom.ConfigMapKeyRef; ref != nil && ptr.Deref(ref.Optional, false) &&
+			errcode.Of(err) == errcode.OtherUpstreamInvalidParameter && e.configMap != nil {
 			return "", false, nil
 		}
 	} else {
@@ -228,7 +234,8 @@ func (e *environment) source(v corev1.EnvVar) (string, error) {
 	case s.ConfigMapKeyRef != nil && e.configMap != nil:
 		return e.configMap(s.ConfigMapKeyRef.Name, s.ConfigMapKeyRef.Key)
 	case s.ConfigMapKeyRef != nil:
-		return "", e.invalid("is in key %.80q of ConfigMap %.80q: %w", s.ConfigMapKeyRef.Key, s.ConfigMapKeyRef.Name, ErrUnresolved)
+		return "", e.invalid("is in key %.80q of ConfigMap %.80q: %w", s.ConfigMapKeyRef.Key, s.ConfigMapKeyRef.Name,
+			ErrUnresolved)
 	case s.SecretKeyRef != nil:
 		from = "Secret " + s.SecretKeyRef.Name
 	case s.ResourceFieldRef != nil:
@@ -268,7 +275,8 @@ func (e *environment) field(variable, path string) (string, error) {
 			return "", e.unread(variable, "the field "+path)
 		}
 		var set bool
-		if value, set = from(e.meta)[key]; !set && e.pod != nil {
+		value, set = from(e.meta)[key]
+		if !set && e.pod != nil {
 			value = from(e.pod)[key]
 		}
 		ofPod = slices.Contains(podLabels, key)
@@ -284,7 +292,8 @@ func (e *environment) field(variable, path string) (string, error) {
 
 // podLabels are labels that Kubernetes controllers add to Pods, and that the Pod templates do not have.
 var podLabels = []string{
-	appsv1.DefaultDeploymentUniqueLabelKey, appsv1.ControllerRevisionHashLabelKey, appsv1.StatefulSetPodNameLabel, appsv1.PodIndexLabel,
+	appsv1.DefaultDeploymentUniqueLabelKey, appsv1.ControllerRevisionHashLabelKey, appsv1.StatefulSetPodNameLabel,
+	appsv1.PodIndexLabel,
 }
 
 func (e *environment) unread(variable, from string) error {
@@ -295,5 +304,6 @@ func (e *environment) unread(variable, from string) error {
 }
 
 func (e *environment) invalid(format string, args ...any) error {
-	return errcode.New(errcode.OtherUpstreamInvalidParameter, labels.VersionEnv+" of container %.80q "+format, append([]any{e.container.Name}, args...)...)
+	return errcode.New(errcode.OtherUpstreamInvalidParameter, labels.VersionEnv+" of container %.80q "+format,
+		append([]any{e.container.Name}, args...)...)
 }

@@ -80,7 +80,8 @@ func Meets(pod *corev1.Pod, template *corev1.PodTemplateSpec) bool {
 		}
 		c := pod.Spec.Containers[i]
 		wanted := of(&environment{meta: &template.ObjectMeta, pod: &pod.ObjectMeta, container: want})
-		if Of(&pod.ObjectMeta, c) != wanted || !slices.Equal(VersionSources(pod.Namespace, c), VersionSources(pod.Namespace, want)) {
+		if Of(&pod.ObjectMeta, c) != wanted ||
+			!slices.Equal(VersionSources(pod.Namespace, c), VersionSources(pod.Namespace, want)) {
 			return false
 		}
 	}

@@ -128,7 +128,8 @@ func (s *sandbox) watchPods() {
 func (s *sandbox) count(version string) (all, ready int) {
 	for _, object := range s.pods.List() {
 		all++
-		if pod, is := object.(*corev1.Pod); is && module.IsReady(pod) && pod.DeletionTimestamp == nil && pod.Spec.Containers[0].Env[0].Value == version {
+		if pod, is := object.(*corev1.Pod); is && module.IsReady(pod) && pod.DeletionTimestamp == nil &&
+			pod.Spec.Containers[0].Env[0].Value == version {
 			ready++
 		}
 	}
@@ -144,7 +145,8 @@ func (s *sandbox) waitPods(version string, n int) {
 	})
 	if err != nil {
 		all, ready := s.count(version)
-		s.Fatalf("waiting for %d Ready Pods of version %s: %v; there are %d Pods, %d of them Ready", n, version, err, all, ready)
+		s.Fatalf("waiting for %d Ready Pods of version %s: %v; there are %d Pods, %d of them Ready", n, version, err,
+			all, ready)
 	}
 }
 
@@ -164,7 +166,8 @@ func (s *sandbox) createDeployment(spread func(*corev1.PodTemplateSpec)) {
 
 // createDaemonSet creates a DaemonSet, and waits until its Pod is Ready on every base.
 func (s *sandbox) createDaemonSet() {
-	_, err := s.client.AppsV1().DaemonSets(namespace).Create(ctx, module.DaemonSet(namespace, app, template()), metav1.CreateOptions{})
+	_, err := s.client.AppsV1().DaemonSets(namespace).Create(ctx, module.DaemonSet(namespace, app, template()),
+		metav1.CreateOptions{})
 	must(s.B, err)
 	s.waitPods(oldVersion, s.bases)
 }
@@ -173,7 +176,8 @@ func (s *sandbox) createDaemonSet() {
 func (s *sandbox) rollOut() {
 	patch := fmt.Appendf(nil, `{"spec":{"template":{"spec":{"containers":[{"name":%q,"image":%q,"env":[{"name":%q,"value":%q}]}]}}}}`,
 		app, module.URL(app, newVersion), module.EnvVersion, newVersion)
-	_, err := s.client.AppsV1().Deployments(namespace).Patch(ctx, app, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	_, err := s.client.AppsV1().Deployments(namespace).Patch(ctx, app, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{})
 	must(s.B, err)
 	s.waitPods(newVersion, s.bases)
 }
@@ -181,7 +185,8 @@ func (s *sandbox) rollOut() {
 // deleteDeployment waits until all Pods are gone. The controller keeps a Pod until its module is uninstalled.
 func (s *sandbox) deleteDeployment() {
 	background := metav1.DeletePropagationBackground
-	must(s.B, s.client.AppsV1().Deployments(namespace).Delete(ctx, app, metav1.DeleteOptions{PropagationPolicy: &background}))
+	must(s.B, s.client.AppsV1().Deployments(namespace).Delete(ctx, app,
+		metav1.DeleteOptions{PropagationPolicy: &background}))
 	s.waitPods(oldVersion, 0)
 }
 
@@ -259,10 +264,12 @@ func (s *sandbox) usage() usage {
 	}
 	api, err := bench.APIMetrics(ctx, s.client.CoreV1().RESTClient())
 	must(s.B, err)
-	u.controllerWrites = s.controllerMetrics().Sum("module_controller_api_requests_total", func(labels map[string]string) bool {
-		return isWrite(labels["method"]) && !isUpkeep(labels["resource"])
-	})
-	u.allWrites = api.Sum("apiserver_request_total", func(labels map[string]string) bool { return isWrite(labels["verb"]) })
+	u.controllerWrites = s.controllerMetrics().Sum("module_controller_api_requests_total",
+		func(labels map[string]string) bool {
+			return isWrite(labels["method"]) && !isUpkeep(labels["resource"])
+		})
+	u.allWrites = api.Sum("apiserver_request_total",
+		func(labels map[string]string) bool { return isWrite(labels["verb"]) })
 	u.podWrites = api.Sum("apiserver_request_total", func(labels map[string]string) bool {
 		return isWrite(labels["verb"]) && !isUpkeep(labels["resource"])
 	})
@@ -275,7 +282,8 @@ func isWrite(verb string) bool {
 
 // isUpkeep reports whether a resource is written independently of changes, or only reports them.
 func isUpkeep(resource string) bool {
-	return slices.Contains([]string{"leases", "events", "subjectaccessreviews", "selfsubjectaccessreviews", "tokenreviews"}, resource)
+	return slices.Contains([]string{"leases", "events", "subjectaccessreviews", "selfsubjectaccessreviews",
+		"tokenreviews"}, resource)
 }
 
 func (s *sandbox) controllerMetrics() bench.Metrics {

@@ -36,11 +36,14 @@ func newFirefox(t *testing.T) *firefox {
 		program, err = exec.LookPath("firefox")
 	}
 	if err != nil {
-		t.Skip("*** NOTHING SHOWS THAT THE BOARD WORKS IN FIREFOX: install it, such as Debian's package firefox-esr ***")
+		t.Skip("*** NOTHING SHOWS THAT THE BOARD WORKS IN FIREFOX: install it, such as Debian's package " +
+			"firefox-esr ***")
 	}
 	profile := t.TempDir()
-	check.Must(t, os.WriteFile(filepath.Join(profile, "user.js"), []byte(`user_pref("app.update.enabled", false);`), 0o600))
-	cmd := exec.Command(program, "--headless", "--no-remote", "--profile", profile, "--remote-debugging-port=0", "about:blank")
+	check.Must(t, os.WriteFile(filepath.Join(profile, "user.js"), []byte(`user_pref("app.update.enabled", false);`),
+		0o600))
+	cmd := exec.Command(program, "--headless", "--no-remote", "--profile", profile, "--remote-debugging-port=0",
+		"about:blank")
 	cmd.Env = append(cmd.Environ(), "TZ=UTC", "HOME="+profile, "MOZ_CRASHREPORTER_DISABLE=1")
 	says, err := cmd.StderrPipe()
 	check.Must(t, err)
@@ -77,7 +80,8 @@ func newFirefox(t *testing.T) *firefox {
 	var tab struct{ Context string }
 	f.say("browsingContext.create", `{"type": "tab"}`, &tab)
 	f.context = tab.Context
-	f.say("browsingContext.setViewport", `{"context": `+quote(f.context)+`, "viewport": {"width": 1280, "height": 720}}`, nil)
+	f.say("browsingContext.setViewport",
+		`{"context": `+quote(f.context)+`, "viewport": {"width": 1280, "height": 720}}`, nil)
 	return f
 }
 
@@ -85,7 +89,8 @@ func newFirefox(t *testing.T) *firefox {
 func (f *firefox) say(method, params string, answer any) {
 	f.t.Helper()
 	f.ids++
-	check.Must(f.t, wsutil.WriteClientText(f.conn, fmt.Appendf(nil, `{"id": %d, "method": %q, "params": %s}`, f.ids, method, params)))
+	check.Must(f.t, wsutil.WriteClientText(f.conn,
+		fmt.Appendf(nil, `{"id": %d, "method": %q, "params": %s}`, f.ids, method, params)))
 	for {
 		data, err := wsutil.ReadServerText(f.conn)
 		check.Must(f.t, err)
@@ -114,14 +119,16 @@ func (f *firefox) say(method, params string, answer any) {
 
 func (f *firefox) open(url string) {
 	f.t.Helper()
-	f.say("browsingContext.navigate", `{"context": `+quote(f.context)+`, "url": `+quote(url)+`, "wait": "complete"}`, nil)
+	f.say("browsingContext.navigate", `{"context": `+quote(f.context)+`, "url": `+quote(url)+`, "wait": "complete"}`,
+		nil)
 }
 
 // is tells whether an expression of JavaScript is true.
 func (f *firefox) is(expression string) bool {
 	f.t.Helper()
 	var answer struct{ Result struct{ Value any } }
-	f.say("script.evaluate", `{"expression": `+quote("Boolean("+expression+")")+`, "awaitPromise": false, "target": {"context": `+quote(f.context)+`}}`, &answer)
+	f.say("script.evaluate", `{"expression": `+quote("Boolean("+expression+")")+
+		`, "awaitPromise": false, "target": {"context": `+quote(f.context)+`}}`, &answer)
 	return answer.Result.Value == true
 }
 
@@ -138,7 +145,8 @@ func (f *firefox) wait(expression string) {
 // click presses the first element of a selector that has a text.
 func (f *firefox) click(selector, text string) {
 	f.t.Helper()
-	find := "[...document.querySelectorAll(" + quote(selector) + ")].find((e) => e.textContent.includes(" + quote(text) + "))"
+	find := "[...document.querySelectorAll(" + quote(selector) + ")].find((e) => e.textContent.includes(" +
+		quote(text) + "))"
 	f.wait(find)
 	f.is("(" + find + ".click(), true)")
 }
@@ -146,7 +154,8 @@ func (f *firefox) click(selector, text string) {
 func (f *firefox) keys(keys ...string) {
 	f.t.Helper()
 	for _, key := range keys {
-		f.say("input.performActions", `{"context": `+quote(f.context)+`, "actions": [{"type": "key", "id": "keyboard", "actions": [
+		f.say("input.performActions",
+			`{"context": `+quote(f.context)+`, "actions": [{"type": "key", "id": "keyboard", "actions": [
 			{"type": "keyDown", "value": `+quote(key)+`}, {"type": "keyUp", "value": `+quote(key)+`}]}]}`, nil)
 	}
 }

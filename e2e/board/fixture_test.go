@@ -50,7 +50,8 @@ type fixture struct {
 // to 30 s, and the broker is paused from 34 s to 39 s.
 func story(t testing.TB, bases int) *scenario.Run {
 	t.Helper()
-	run := &scenario.Run{Scenario: "story", Namespace: "story-1", Verdict: scenario.Passed, Started: began, Elapsed: time.Minute}
+	run := &scenario.Run{Scenario: "story", Namespace: "story-1", Verdict: scenario.Passed, Started: began,
+		Elapsed: time.Minute}
 	add := func(after time.Duration, e events.Event) {
 		e.Time = began.Add(after)
 		run.Timeline = append(run.Timeline, e)
@@ -95,7 +96,8 @@ func story(t testing.TB, bases int) *scenario.Run {
 				module(at, name, "1.0.0", events.ModuleDeactivated, events.ModuleStopped)
 			}
 		}
-		add(at, events.Event{Command: &events.CommandEvent{Base: "base-1", Name: events.CommandInstall, Module: events.ModuleRef{Name: "biz-orders", Version: "1.0.0"}}})
+		add(at, events.Event{Command: &events.CommandEvent{Base: "base-1", Name: events.CommandInstall,
+			Module: events.ModuleRef{Name: "biz-orders", Version: "1.0.0"}}})
 	}
 	const stream = `[{"name": "shoppers", "route": "gateway", "sent": 20, "results": {"ok": 20}, "started": %[1]q, "ended": %[2]q,
 		"seconds": [{"start": %[1]q, "sent": 20, "versions": {"1.0.0": 20}}]}]`
@@ -145,7 +147,8 @@ func (f *fixture) at(query string) string { return f.url + "/?" + query + "#toke
 func newBrowser(t testing.TB) context.Context {
 	t.Helper()
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true))
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-sync", true))
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
@@ -194,7 +197,8 @@ func open(browser context.Context, t testing.TB, url string, l look) *page {
 	}
 	p.run(cdppage.BringToFront(), network.Enable(), cdplog.Enable(), // a page behind another one draws nothing
 
-		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
+		emulation.SetEmulatedMedia().WithFeatures(
+			[]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
 		emulation.SetUserAgentOverride("test").WithAcceptLanguage(l.language), emulation.SetTimezoneOverride("UTC"),
 		chromedp.EmulateViewport(l.width, l.height), chromedp.Navigate(url))
 	return p
@@ -226,7 +230,8 @@ func (p *page) fine(f *fixture) {
 	for _, problem := range p.problems {
 		p.t.Errorf("in the page: %s", problem)
 	}
-	if hosts := slices.Collect(maps.Keys(p.hosts)); len(hosts) != 1 || hosts[0] != strings.TrimPrefix(f.url, "http://") {
+	if hosts := slices.Collect(maps.Keys(p.hosts)); len(hosts) != 1 ||
+		hosts[0] != strings.TrimPrefix(f.url, "http://") {
 		p.t.Errorf("the page has asked %q, and its server is %s", hosts, f.url)
 	}
 }
@@ -278,7 +283,8 @@ func get[T any](p *page, expression string) (value T) {
 // click clicks the first element of a selector that has a text; empty = any.
 func (p *page) click(selector, text string) {
 	p.t.Helper()
-	find := "[...document.querySelectorAll(" + quote(selector) + ")].find((e) => e.textContent.includes(" + quote(text) + "))"
+	find := "[...document.querySelectorAll(" + quote(selector) + ")].find((e) => e.textContent.includes(" +
+		quote(text) + "))"
 	p.wait(find)
 	p.run(chromedp.Evaluate(find+".click()", nil))
 }
@@ -286,7 +292,8 @@ func (p *page) click(selector, text string) {
 // fill writes a text into a field, in the place of what is there.
 func (p *page) fill(selector, text string) {
 	p.t.Helper()
-	p.run(chromedp.Evaluate(`{ const e = document.querySelector(`+quote(selector)+`); e.focus(); e.value = `+quote(text)+`; e.dispatchEvent(new Event("input", { bubbles: true })); } 0`, nil))
+	p.run(chromedp.Evaluate(`{ const e = document.querySelector(`+quote(selector)+`); e.focus(); e.value = `+
+		quote(text)+`; e.dispatchEvent(new Event("input", { bubbles: true })); } 0`, nil))
 }
 
 func (p *page) keys(keys ...string) {

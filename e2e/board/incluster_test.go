@@ -89,7 +89,8 @@ func kindOf(method string, u *url.URL) string {
 func inCluster(t *testing.T, r *live) {
 	kubectl := func(words ...string) {
 		t.Helper()
-		out, err := exec.CommandContext(t.Context(), "kubectl", append(words, "--kubeconfig", r.up.Kubeconfig)...).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), "kubectl",
+			append(words, "--kubeconfig", r.up.Kubeconfig)...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("kubectl %s: %v\n%s", strings.Join(words, " "), err, out)
 		}
@@ -98,7 +99,8 @@ func inCluster(t *testing.T, r *live) {
 	kubectl("apply", "-k", manifests, "--validate=strict")
 	kubectl("create", "clusterrolebinding", "board-user", "--clusterrole=view", "--serviceaccount=default:board-user")
 	kubectl("create", "clusterrole", "board-nodes", "--verb=list", "--resource=nodes,events")
-	kubectl("create", "clusterrolebinding", "board-nodes", "--clusterrole=board-nodes", "--serviceaccount=default:board-user")
+	kubectl("create", "clusterrolebinding", "board-nodes", "--clusterrole=board-nodes",
+		"--serviceaccount=default:board-user")
 	kubectl("create", "serviceaccount", "board-user", "-n", "default")
 
 	d, err := r.api.AppsV1().Deployments(system).Get(t.Context(), "board", metav1.GetOptions{})
@@ -120,7 +122,8 @@ func inCluster(t *testing.T, r *live) {
 	check.Must(t, err)
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(allowed(role))), slices.Sorted(maps.Keys(seen.kinds))); diff != "" || len(seen.refused) > 0 {
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(allowed(role))), slices.Sorted(maps.Keys(seen.kinds))); diff != "" ||
+		len(seen.refused) > 0 {
 		t.Errorf("what the board asks is not what its role allows (-role +asked):\n%s\nrefused: %v", diff, seen.refused)
 	}
 }
@@ -128,7 +131,8 @@ func inCluster(t *testing.T, r *live) {
 // token is one of a service account.
 func (r *live) token(namespace, account string) string {
 	r.t.Helper()
-	answer, err := r.api.CoreV1().ServiceAccounts(namespace).CreateToken(r.t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	answer, err := r.api.CoreV1().ServiceAccounts(namespace).CreateToken(r.t.Context(), account,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	check.Must(r.t, err)
 	return answer.Status.Token
 }
@@ -163,7 +167,8 @@ func browse(t *testing.T, as *rest.Config, token string) {
 	check.Must(t, err)
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	check.Must(t, err)
-	b, err := board.New(board.Options{API: api, Title: "the cluster", Reviews: true, Hosts: []string{"localhost"}, Listener: l})
+	b, err := board.New(board.Options{API: api, Title: "the cluster", Reviews: true, Hosts: []string{"localhost"},
+		Listener: l})
 	check.Must(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -186,7 +191,8 @@ func browse(t *testing.T, as *rest.Config, token string) {
 		check.Must(t, err)
 		return answer
 	}
-	if answer := ask(http.MethodPost, "/api/session", `{"token": "nobody's"}`); answer.StatusCode != http.StatusUnauthorized {
+	if answer := ask(http.MethodPost, "/api/session",
+		`{"token": "nobody's"}`); answer.StatusCode != http.StatusUnauthorized {
 		t.Errorf("a token of nobody: status %d", answer.StatusCode)
 	}
 	if answer := ask(http.MethodPost, "/api/session", `{"token": "`+token+`"}`); answer.StatusCode/100 != 2 {
@@ -207,7 +213,8 @@ func browse(t *testing.T, as *rest.Config, token string) {
 				break
 			}
 		}
-		if len(shown.Base) < 2 || len(shown.Workload) < 3 || len(shown.Revision) < 3 || len(shown.Pod) < 5 || len(shown.Component) < 1 {
+		if len(shown.Base) < 2 || len(shown.Workload) < 3 || len(shown.Revision) < 3 || len(shown.Pod) < 5 ||
+			len(shown.Component) < 1 {
 			return io.ErrUnexpectedEOF
 		}
 		return nil

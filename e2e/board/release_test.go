@@ -24,12 +24,14 @@ func stock(t *testing.T, r *live) {
 	template := module.Template("stock", module.Container("stock", "1.0.0"))
 	module.OnePerBase(&template)
 	d := module.Deployment("default", "stock", 2, template)
-	d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromInt32(1)), MaxUnavailable: ptr.To(intstr.FromInt32(0))}
+	d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromInt32(1)),
+		MaxUnavailable: ptr.To(intstr.FromInt32(0))}
 	_, err := r.api.AppsV1().Deployments("default").Create(t.Context(), d, metav1.CreateOptions{})
 	check.Must(t, err)
 	_, err = r.api.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "stock"},
-		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "stock"}, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}}},
+		Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "stock"},
+			Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}}},
 	}, metav1.CreateOptions{})
 	check.Must(t, err)
 }
@@ -38,7 +40,8 @@ func stock(t *testing.T, r *live) {
 func (r *live) panelShows(version, updated, state string) {
 	r.t.Helper()
 	r.wait(fmt.Sprintf(`(() => { const p = document.querySelector(".panel"); const text = (s) => p?.querySelector(s)?.textContent;
-		return text(".progress .to") === %s && text(".progress .numbers") === %s && text("dl dd") === %s; })()`, quote(version), quote(updated), quote(state)))
+		return text(".progress .to") === %s && text(".progress .numbers") === %s && text("dl dd") === %s; })()`,
+		quote(version), quote(updated), quote(state)))
 }
 
 // A release by the board's own action is followed to its end: every version on every base, in order,
@@ -49,9 +52,11 @@ func aRelease(t *testing.T, r *live) {
 	r.panelShows("1.0.0", "2/2", "ready")
 	r.look("sel=service:default/stock")
 	r.wait(`document.querySelector(".panel dl dd")?.textContent === "2 of 2 endpoints ready"`)
-	r.does("Start traffic", map[string]string{"rate": "50", "stream": "shoppers"}, "50 requests a second go to stock of Service stock")
+	r.does("Start traffic", map[string]string{"rate": "50", "stream": "shoppers"},
+		"50 requests a second go to stock of Service stock")
 	r.look("view=log&kinds=module&sel=workload:deployment/default/stock")
-	r.does("Release a version", map[string]string{"module": "stock", "version": "2.0.0"}, "deployment/stock is to have stock:2.0.0")
+	r.does("Release a version", map[string]string{"module": "stock", "version": "2.0.0"},
+		"deployment/stock is to have stock:2.0.0")
 	r.panelShows("2.0.0", "2/2", "ready")
 	d, err := r.api.AppsV1().Deployments("default").Get(t.Context(), "stock", metav1.GetOptions{})
 	check.Must(t, err)
@@ -59,7 +64,8 @@ func aRelease(t *testing.T, r *live) {
 		t.Errorf("its jar is said to be at %s", image)
 	}
 	changes := func(base string) []string {
-		rows := get[[]string](r.page, `[...document.querySelectorAll(".virtual tbody tr:not(.gap)")].map((r) => [...r.cells].slice(2, 5).map((c) => c.innerText.trim()).join(" "))`)
+		rows := get[[]string](r.page,
+			`[...document.querySelectorAll(".virtual tbody tr:not(.gap)")].map((r) => [...r.cells].slice(2, 5).map((c) => c.innerText.trim()).join(" "))`)
 		slices.Reverse(rows) // the newest stands on top
 		rows = slices.DeleteFunc(rows, func(s string) bool { return !strings.HasPrefix(s, base+" ") })
 		for i, s := range rows {
@@ -68,7 +74,8 @@ func aRelease(t *testing.T, r *live) {
 		return rows
 	}
 	want := []string{
-		"stock:1.0.0 being installed", "stock:1.0.0 serves", "stock:2.0.0 being installed", "stock:1.0.0 deactivated switch to new biz stock:2.0.0",
+		"stock:1.0.0 being installed", "stock:1.0.0 serves", "stock:2.0.0 being installed",
+		"stock:1.0.0 deactivated switch to new biz stock:2.0.0",
 		"stock:2.0.0 serves switch from old biz: stock:1.0.0", "stock:1.0.0 stopped", "stock:1.0.0 gone",
 	}
 	for _, base := range []string{"base-1", "base-2"} {
@@ -83,7 +90,8 @@ func aRelease(t *testing.T, r *live) {
 	r.look("view=traffic&sel=stream:/shoppers")
 	says := r.act("Stop the traffic", nil)
 	var sent, lost int
-	if _, err := fmt.Sscanf(says, "shoppers has ended: %d requests, %d lost", &sent, &lost); err != nil || sent < 50 || lost != 0 {
+	if _, err := fmt.Sscanf(says, "shoppers has ended: %d requests, %d lost", &sent, &lost); err != nil || sent < 50 ||
+		lost != 0 {
 		t.Errorf("the page says %q; want 50 requests at least, and 0 lost", says)
 	}
 	r.look("view=lanes")
@@ -95,7 +103,8 @@ func workloads(t *testing.T, r *live) {
 	r.look("view=workloads&sel=workload:deployment/default/stock")
 	r.does("Pause the rollout", nil, "the rollout of deployment/stock is paused")
 	r.panelShows("2.0.0", "2/2", "paused")
-	r.does("Release a version", map[string]string{"module": "stock", "version": "3.0.0"}, "deployment/stock is to have stock:3.0.0")
+	r.does("Release a version", map[string]string{"module": "stock", "version": "3.0.0"},
+		"deployment/stock is to have stock:3.0.0")
 	r.panelShows("3.0.0", "0/2", "paused")
 	r.does("Approve", nil, "the rollout of deployment/stock goes on")
 	r.panelShows("3.0.0", "2/2", "ready")
@@ -112,24 +121,30 @@ func workloads(t *testing.T, r *live) {
 	check.Must(t, err)
 	r.look("view=workloads&sel=workload:statefulset/default/ledger")
 	r.panelShows("1.0.0", "2/2", "ready")
-	r.does("Release a version", map[string]string{"module": "ledger", "version": "2.0.0"}, "statefulset/ledger is to have ledger:2.0.0")
+	r.does("Release a version", map[string]string{"module": "ledger", "version": "2.0.0"},
+		"statefulset/ledger is to have ledger:2.0.0")
 	r.panelShows("2.0.0", "1/2", "paused")
 	r.wait(`document.querySelector(".batches")?.innerText.includes("waits: lower the partition to approve")`)
 	r.shot("real-batches")
-	r.does("Approve a batch", map[string]string{"partition": "0"}, "Pods of statefulset/ledger from number 0 on get its present version")
+	r.does("Approve a batch", map[string]string{"partition": "0"},
+		"Pods of statefulset/ledger from number 0 on get its present version")
 	r.panelShows("2.0.0", "2/2", "ready")
 	r.does("Back to the revision before", nil, "statefulset/ledger goes back to revision 1")
 	r.panelShows("1.0.0", "2/2", "ready")
 
-	_, err = r.api.AppsV1().DaemonSets("default").Create(t.Context(), module.DaemonSet("default", "audit", module.Template("audit", module.Container("audit", "1.0.0"))), metav1.CreateOptions{})
+	_, err = r.api.AppsV1().DaemonSets("default").Create(t.Context(),
+		module.DaemonSet("default", "audit", module.Template("audit", module.Container("audit", "1.0.0"))),
+		metav1.CreateOptions{})
 	check.Must(t, err)
 	r.look("view=workloads&sel=workload:daemonset/default/audit")
 	r.panelShows("1.0.0", "2/2", "ready")
-	r.does("Release a version", map[string]string{"module": "audit", "version": "2.0.0"}, "daemonset/audit is to have audit:2.0.0")
+	r.does("Release a version", map[string]string{"module": "audit", "version": "2.0.0"},
+		"daemonset/audit is to have audit:2.0.0")
 	r.panelShows("2.0.0", "2/2", "ready")
 	r.does("Back to the revision before", nil, "daemonset/audit goes back to revision 1")
 	r.panelShows("1.0.0", "2/2", "ready")
-	pods, err := r.api.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app in (ledger, audit)"})
+	pods, err := r.api.CoreV1().Pods("default").List(t.Context(),
+		metav1.ListOptions{LabelSelector: "app in (ledger, audit)"})
 	check.Must(t, err)
 	versions := map[string]int{}
 	for _, p := range pods.Items {
@@ -144,7 +159,8 @@ func workloads(t *testing.T, r *live) {
 
 func cordon(t *testing.T, r *live) {
 	marked := func() bool {
-		nodes, err := r.api.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: module.LabelComponent + "=vnode"})
+		nodes, err := r.api.CoreV1().Nodes().List(t.Context(),
+			metav1.ListOptions{LabelSelector: module.LabelComponent + "=vnode"})
 		check.Must(t, err)
 		return slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return n.Spec.Unschedulable })
 	}

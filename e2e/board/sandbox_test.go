@@ -79,8 +79,11 @@ func (r *live) act(button string, values map[string]string) string {
 	r.click(".actions button", button)
 	r.wait(`document.querySelector("dialog[open] .main")`)
 	for name, value := range values {
-		r.run(chromedp.Evaluate(`{ const e = [...document.querySelectorAll("dialog label.field")].find((l) => l.querySelector("span").textContent.startsWith(`+quote(name)+`)).querySelector("input, select");
-			e.value = `+quote(value)+`; e.dispatchEvent(new Event(e.tagName === "SELECT" ? "change" : "input", { bubbles: true })); } 0`, nil))
+		r.run(chromedp.Evaluate(
+			`{ const e = [...document.querySelectorAll("dialog label.field")].find((l) => l.querySelector("span").textContent.startsWith(`+quote(name)+`)).querySelector("input, select");
+			e.value = `+quote(value)+
+				`; e.dispatchEvent(new Event(e.tagName === "SELECT" ? "change" : "input", { bubbles: true })); } 0`,
+			nil))
 	}
 	r.click("dialog .main", "Do it")
 	r.wait(`document.querySelector("dialog [role=status], dialog [role=alert]")`)
@@ -137,7 +140,8 @@ func TestARealSandbox(t *testing.T) {
 // accessibility checks the views that show workloads, Pods and reasons.
 func accessibility(t *testing.T, r *live) {
 	script := axe(t)
-	for _, place := range []string{"sel=base:base-1", "view=workloads&sel=workload:statefulset/default/ledger", "view=traffic", "view=lanes", "view=log"} {
+	for _, place := range []string{"sel=base:base-1", "view=workloads&sel=workload:statefulset/default/ledger",
+		"view=traffic", "view=lanes", "view=log"} {
 		r.look(place)
 		r.accessible(script)
 	}

@@ -108,7 +108,8 @@ func TestTheFilterIsInTheURL(t *testing.T) {
 
 // stateAt is the word that the card of a base shows; empty if it is well.
 func stateAt(base string) string {
-	return `([...document.querySelectorAll(".card")].find((c) => c.querySelector("b").textContent === ` + quote(base) + `)?.querySelector(".word")?.textContent ?? "")`
+	return `([...document.querySelectorAll(".card")].find((c) => c.querySelector("b").textContent === ` + quote(base) +
+		`)?.querySelector(".word")?.textContent ?? "")`
 }
 
 func TestAnyMomentCanBeShownAgain(t *testing.T) {
@@ -162,7 +163,8 @@ func TestTheKeyboardReachesEverything(t *testing.T) {
 		p.run(chromedp.Evaluate(`{ const e = document.activeElement; window.reached.add(e);
 			if (e !== document.body && getComputedStyle(e).outlineStyle === "none") window.unseen = e.outerHTML.slice(0, 200); } 0`, nil))
 	}
-	unreached := get[[]string](p, `[...document.querySelectorAll("a[href], button:not(:disabled), input, select:not(:disabled), [role=slider]")].filter((e) => !window.reached.has(e)).map((e) => e.outerHTML.slice(0, 120))`)
+	unreached := get[[]string](p,
+		`[...document.querySelectorAll("a[href], button:not(:disabled), input, select:not(:disabled), [role=slider]")].filter((e) => !window.reached.has(e)).map((e) => e.outerHTML.slice(0, 120))`)
 	if len(unreached) > 0 {
 		t.Errorf("Tab does not reach %q", unreached)
 	}
@@ -222,7 +224,8 @@ func TestAServerThatIsAway(t *testing.T) {
 	p.shot("away")
 	again := serve(t, story(t, 4), f.port)
 	p.click(".banner button", "Try now")
-	p.wait(`document.querySelector("h1")?.textContent === "This board needs its token"`) // another server has other sessions
+	// another server has other sessions
+	p.wait(`document.querySelector("h1")?.textContent === "This board needs its token"`)
 	p.fill("input", again.secret())
 	p.keys(kb.Enter)
 	p.wait(mainHas("base-4"))

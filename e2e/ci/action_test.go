@@ -83,7 +83,8 @@ func (j *job) step(name string) bool {
 	j.cmd = exec.CommandContext(j.t.Context(), "sh", script, name)
 	j.cmd.Dir, j.cmd.Stdout, j.cmd.Stderr = j.workspace, j, j
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	j.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + j.temp, "GITHUB_ACTIONS=true", "CI=true", "RUNNER_TEMP=" + j.temp, allowHTTP, skipAttestation}, j.env...)
+	j.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + j.temp, "GITHUB_ACTIONS=true", "CI=true",
+		"RUNNER_TEMP=" + j.temp, allowHTTP, skipAttestation}, j.env...)
 	for _, file := range []string{"GITHUB_OUTPUT", "GITHUB_ENV", "GITHUB_PATH", "GITHUB_STEP_SUMMARY"} {
 		j.cmd.Env = append(j.cmd.Env, file+"="+filepath.Join(j.temp, file))
 	}
@@ -145,11 +146,14 @@ func TestAction(t *testing.T) {
 			t.Errorf("%s is not in the summary:\n%s", what, summary)
 		}
 	}
-	if annotation := regexp.MustCompile(`(?m)^::error file=my own/lossy\.yaml,(line=\d+,)?title=lossy failed::.* lost`); !annotation.MatchString(j.log.String()) {
+	if annotation := regexp.MustCompile(
+		`(?m)^::error file=my own/lossy\.yaml,(line=\d+,)?title=lossy failed::.* lost`); !annotation.MatchString(
+		j.log.String()) {
 		t.Errorf("the file has no annotation:\n%s", j.log.String())
 	}
 
-	must(t, os.WriteFile(filepath.Join(folder, "x.yaml"), []byte(strings.Replace(lossy, "count: 1", "count: many", 1)), 0o600))
+	must(t, os.WriteFile(filepath.Join(folder, "x.yaml"), []byte(strings.Replace(lossy, "count: 1", "count: many", 1)),
+		0o600))
 	j.env = append(inputs, "SCENARIOS=x.yaml")
 	const want = `(?m)^::error file=x.yaml,line=7,title=scenario::spec.bases\[0\].count: must be a whole number, but is "many"$`
 	if j.step("run") || !regexp.MustCompile(want).MatchString(j.log.String()) {
@@ -173,7 +177,8 @@ func TestActionBringsASandboxUp(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", file, diff)
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(strings.TrimSpace(want["GITHUB_PATH"]), "koupsandbox"), "base", "list")
+	cmd := exec.CommandContext(t.Context(), filepath.Join(strings.TrimSpace(want["GITHUB_PATH"]), "koupsandbox"),
+		"base", "list")
 	cmd.Env = []string{strings.TrimSpace(want["GITHUB_ENV"])}
 	if out, err := cmd.CombinedOutput(); err != nil || strings.Count(string(out), "\nbase-") != 2 {
 		t.Errorf("the next step: %v\n%s", err, out)
@@ -185,7 +190,8 @@ func TestActionBringsASandboxUp(t *testing.T) {
 
 // The step down removes the sandbox of a run that was killed.
 func TestActionThatIsCutOff(t *testing.T) {
-	j := newJob(t, workspace(t), "KOUPSANDBOX_VERSION="+version, "KOUPSANDBOX_MIRROR="+serve(t).mirror, "SCENARIOS=scenarios", "REPORT=out")
+	j := newJob(t, workspace(t), "KOUPSANDBOX_VERSION="+version, "KOUPSANDBOX_MIRROR="+serve(t).mirror,
+		"SCENARIOS=scenarios", "REPORT=out")
 	j.killAt = "✓ Starting kube-apiserver"
 	if !j.step("install") || j.step("run") || j.killAt != "" {
 		t.Fatalf("the run was not cut off:\n%s", j.log.String())
@@ -200,7 +206,8 @@ func TestScriptIsClean(t *testing.T) {
 	if err != nil {
 		t.Skip("*** ci/action.sh IS NOT CHECKED: install shellcheck ***")
 	}
-	if out, err := exec.CommandContext(t.Context(), program, filepath.Join(root, "ci", "action.sh")).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), program,
+		filepath.Join(root, "ci", "action.sh")).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -32,13 +32,15 @@ func TestOffline(t *testing.T) {
 	}{
 		{[]string{"up", "--bases", "2"}, `(?m)^Sandbox "offline" is up after `},
 		{[]string{"status"}, `(?m)^kube-apiserver +running`},
-		{[]string{"scenario", "run", filepath.Join(root, "examples", "module", "scenarios", "release.yaml")}, `(?m)^1 passed in .* 0 lost`},
+		{[]string{"scenario", "run", filepath.Join(root, "examples", "module", "scenarios", "release.yaml")},
+			`(?m)^1 passed in .* 0 lost`},
 		{[]string{"down"}, `(?m)^Sandbox "offline" is down after `},
 	} {
 		result, err := b.Run(t.Context(), tc.args...)
 		must(t, err)
 		if result.Status != 0 || !regexp.MustCompile(tc.want).MatchString(result.Out) {
-			t.Errorf("koupsandbox %s ends with status %d; want %s in\n%s%s", strings.Join(tc.args, " "), result.Status, tc.want, result.Out, result.Err)
+			t.Errorf("koupsandbox %s ends with status %d; want %s in\n%s%s", strings.Join(tc.args, " "), result.Status,
+				tc.want, result.Out, result.Err)
 		}
 	}
 }

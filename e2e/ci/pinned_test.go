@@ -14,10 +14,12 @@ import (
 
 var (
 	// named matches the name of an image in YAML, in a Dockerfile, or in a command of a container engine.
-	named    = regexp.MustCompile(`(?m)^\s*(?:- )?(?:image|container): *["']?([^\s"'#}]+)|\bFROM ([a-z][\w./:@-]*)|\b(?:docker|podman|crane|skopeo) pull (?:-\S+ )*([a-z][\w./:@-]*)`)
+	named = regexp.MustCompile(
+		`(?m)^\s*(?:- )?(?:image|container): *["']?([^\s"'#}]+)|\bFROM ([a-z][\w./:@-]*)|\b(?:docker|podman|crane|skopeo) pull (?:-\S+ )*([a-z][\w./:@-]*)`)
 	byDigest = regexp.MustCompile(`@sha256:[0-9a-f]{64}$`)
 	// allowed matches images that this repository builds, and the jars of modules and their templates.
-	allowed = regexp.MustCompile(`^(?:module-controller|koupsandbox|(?:localhost/)?koupsandbox/[a-z-]+):[\w.-]+$|^scratch$|^https?://|^\$\{\{`)
+	allowed = regexp.MustCompile(
+		`^(?:module-controller|koupsandbox|(?:localhost/)?koupsandbox/[a-z-]+):[\w.-]+$|^scratch$|^https?://|^\$\{\{`)
 	// uses matches an action, with the comment after it.
 	uses   = regexp.MustCompile(`(?m)^\s*(?:- )?uses: *(\S+)(.*)$`)
 	pinned = regexp.MustCompile(`^actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
@@ -31,12 +33,14 @@ func TestImagesAndActionsArePinned(t *testing.T) {
 			return err
 		}
 		if entry.IsDir() {
-			if slices.Contains([]string{".git", "bin", "dist", "docs", "node_modules", "artifacts", "testdata"}, entry.Name()) {
+			if slices.Contains([]string{".git", "bin", "dist", "docs", "node_modules", "artifacts", "testdata"},
+				entry.Name()) {
 				return filepath.SkipDir
 			}
 			return nil
 		}
-		if !slices.Contains([]string{".yml", ".yaml", ".sh", ".go", ""}, filepath.Ext(path)) || strings.HasSuffix(path, "pinned_test.go") {
+		if !slices.Contains([]string{".yml", ".yaml", ".sh", ".go", ""}, filepath.Ext(path)) ||
+			strings.HasSuffix(path, "pinned_test.go") {
 			return nil
 		}
 		text, err := os.ReadFile(path)
@@ -44,7 +48,8 @@ func TestImagesAndActionsArePinned(t *testing.T) {
 			return err
 		}
 		for line := range strings.Lines(string(text)) {
-			if !strings.Contains(line, "image:") && !strings.Contains(line, "container:") && !strings.Contains(line, "FROM ") && !strings.Contains(line, " pull ") {
+			if !strings.Contains(line, "image:") && !strings.Contains(line, "container:") &&
+				!strings.Contains(line, "FROM ") && !strings.Contains(line, " pull ") {
 				continue // the expression is slow
 			}
 			for _, m := range named.FindAllStringSubmatch(line, -1) {
@@ -64,7 +69,8 @@ func TestImagesAndActionsArePinned(t *testing.T) {
 			}
 			name, _, _ := strings.Cut(used, "@")
 			if other := actions[name]; !pinned.MatchString(used) || other != "" && other != used {
-				t.Errorf("%s uses %s: name its commit, its release in a comment, and the same as other files (%s)", path, used, other)
+				t.Errorf("%s uses %s: name its commit, its release in a comment, and the same as other files (%s)",
+					path, used, other)
 			}
 			actions[name] = used
 		}

@@ -39,7 +39,8 @@ var archive = sync.OnceValues(func() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	packed, err := exec.Command("tar", "-C", bin, "-cf", "-", box.Program, box.ControllerProgram, sandbox.ControlPlaneProgram).Output()
+	packed, err := exec.Command("tar", "-C", bin, "-cf", "-", box.Program, box.ControllerProgram,
+		sandbox.ControlPlaneProgram).Output()
 	if err != nil {
 		return nil, err
 	}

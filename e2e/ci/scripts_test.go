@@ -20,7 +20,8 @@ func gitlab(t *testing.T, mirror string) (script string, kept []string) {
 	text, err := os.ReadFile(filepath.Join(root, "ci", "gitlab.yml"))
 	must(t, err)
 	_, body, _ := strings.Cut(string(text), "\n---\n")
-	for name, value := range map[string]string{"version": version, "mirror": mirror, "scenarios": "scenarios/release.yaml", "report": "reports", "stage": "test"} {
+	for name, value := range map[string]string{"version": version, "mirror": mirror,
+		"scenarios": "scenarios/release.yaml", "report": "reports", "stage": "test"} {
 		body = strings.ReplaceAll(body, "$[[ inputs."+name+" ]]", value)
 	}
 	var jobs map[string]struct {
@@ -41,7 +42,8 @@ func gitlab(t *testing.T, mirror string) (script string, kept []string) {
 		lines = append(lines, "export "+name+"='"+value+"'")
 	}
 	lines = slices.Concat(lines, j.BeforeScript, j.Script, j.AfterScript)
-	return strings.Join(lines, "\n"), []string{j.Cache.Paths[0] + archiveName(), j.Artifacts.Paths[0] + "report.html", j.Artifacts.Reports["junit"]}
+	return strings.Join(lines, "\n"),
+		[]string{j.Cache.Paths[0] + archiveName(), j.Artifacts.Paths[0] + "report.html", j.Artifacts.Reports["junit"]}
 }
 
 // recipe returns the script of the documents.
@@ -51,8 +53,10 @@ func recipe(t *testing.T, mirror string) (script string, kept []string) {
 	must(t, err)
 	_, rest, _ := strings.Cut(string(text), "```text\nexport KOUPSANDBOX_VERSION=")
 	block, _, _ := strings.Cut(rest, "\n```\n")
-	block = strings.NewReplacer("v0.1.0", version, "https://github.com/koupleless/koupsandbox/releases/download", mirror, "--proto '=https' ", "").Replace(block)
-	return "export KOUPSANDBOX_VERSION=" + block, []string{".koupsandbox/cache/" + archiveName(), "reports/report.html", "reports/junit.xml"}
+	block = strings.NewReplacer("v0.1.0", version, "https://github.com/koupleless/koupsandbox/releases/download",
+		mirror, "--proto '=https' ", "").Replace(block)
+	return "export KOUPSANDBOX_VERSION=" + block,
+		[]string{".koupsandbox/cache/" + archiveName(), "reports/report.html", "reports/junit.xml"}
 }
 
 // The scripts for GitLab and for other CI servers install a release, run scenarios, and write the reports and the cached
@@ -71,7 +75,8 @@ func TestScripts(t *testing.T) {
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s\n%s", err, script, out)
 			}
-			if diff := cmp.Diff([]string{"install.sh", "checksums.txt", archiveName()}, release.downloads()); diff != "" {
+			if diff := cmp.Diff([]string{"install.sh", "checksums.txt", archiveName()},
+				release.downloads()); diff != "" {
 				t.Errorf("downloads (-want +got):\n%s", diff)
 			}
 			for _, path := range kept {

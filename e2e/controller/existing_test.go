@@ -32,7 +32,8 @@ func TestComingFromTheExistingController(t *testing.T) {
 	payload := fmt.Sprintf(`{"bizName":"kept","bizVersion":"1.0.0","bizUrl":%q}`, spec.Spec.Containers[0].Image)
 	// It is there before the base is: the broker's library has a data race between a message that is to
 	// be retained and a subscription with a wildcard.
-	if token := atBroker(t, a, "existing").Publish(install, 1, true, payload); !token.WaitTimeout(10*time.Second) || token.Error() != nil {
+	if token := atBroker(t, a, "existing").Publish(install, 1, true, payload); !token.WaitTimeout(10*time.Second) ||
+		token.Error() != nil {
 		t.Fatalf("publishing: %v", token.Error())
 	}
 	b := a.base(t, fakebase.Options{Identity: identity, Name: name, Activation: fakebase.ActivateNewModule})
@@ -49,7 +50,8 @@ func TestComingFromTheExistingController(t *testing.T) {
 	live, err := client.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
 	must(t, err)
 	if live.UID != node.UID || live.Annotations[labels.Holder] != "ours" {
-		t.Errorf("the Node of the existing controller has the UID %s and the holder %q", live.UID, live.Annotations[labels.Holder])
+		t.Errorf("the Node of the existing controller has the UID %s and the holder %q", live.UID,
+			live.Annotations[labels.Holder])
 	}
 	must(t, nodeGone(t.Context(), b.node()))
 	if n := b.times("kept:1.0.0", fakebase.StateResolved); n != installs {
@@ -58,7 +60,8 @@ func TestComingFromTheExistingController(t *testing.T) {
 	late := atBroker(t, a, "late")
 	eventually(t, "the broker has forgotten the command", func(context.Context) error {
 		got := make(chan paho.Message, 10)
-		if token := late.Subscribe(install, 1, func(_ paho.Client, m paho.Message) { got <- m }); !token.WaitTimeout(time.Second) || token.Error() != nil {
+		if token := late.Subscribe(install, 1,
+			func(_ paho.Client, m paho.Message) { got <- m }); !token.WaitTimeout(time.Second) || token.Error() != nil {
 			return fmt.Errorf("subscribing: %w", token.Error())
 		}
 		defer late.Unsubscribe(install)
@@ -141,7 +144,8 @@ func theirNode(t *testing.T, a area, nodeName, baseName string) *corev1.Node {
 	_, err = client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(t.Context(), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: nodeName},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To("existing"), LeaseDurationSeconds: ptr.To[int32](4), RenewTime: ptr.To(metav1.NowMicro()),
+			HolderIdentity: ptr.To("existing"), LeaseDurationSeconds: ptr.To[int32](4),
+			RenewTime: ptr.To(metav1.NowMicro()),
 		},
 	}, metav1.CreateOptions{})
 	must(t, err)

@@ -60,17 +60,21 @@ func TestMain(m *testing.M) {
 func bringUp(ctx context.Context, b *box.Box) error {
 	shared, programs = b, b.Bin
 	one := 1
-	err := b.Up(ctx, v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &one, Name: "unused"}, Controller: v1alpha1.Controller{Env: settings}})
+	err := b.Up(ctx, v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &one, Name: "unused"},
+		Controller: v1alpha1.Controller{Env: settings}})
 	if err != nil {
 		return err
 	}
-	if config, err = b.REST(); err != nil {
+	config, err = b.REST()
+	if err != nil {
 		return err
 	}
-	if client, err = kubernetes.NewForConfig(config); err != nil {
+	client, err = kubernetes.NewForConfig(config)
+	if err != nil {
 		return err
 	}
-	if mqtt, err = b.Broker(); err != nil {
+	mqtt, err = b.Broker()
+	if err != nil {
 		return err
 	}
 	heart, err = b.Heartbeats()

@@ -24,9 +24,10 @@ func TestBadSettings(t *testing.T) {
 		env  map[string]string
 		says string
 	}{
-		"no tunnel":     {nil, "ENABLE_HTTP_TUNNEL"},
-		"no broker":     {map[string]string{"ENABLE_MQTT_TUNNEL": "true"}, "MQTT_BROKER"},
-		"no kubeconfig": {map[string]string{"ENABLE_HTTP_TUNNEL": "true", "KUBECONFIG": "/nonexistent"}, `KUBECONFIG="/nonexistent"`},
+		"no tunnel": {nil, "ENABLE_HTTP_TUNNEL"},
+		"no broker": {map[string]string{"ENABLE_MQTT_TUNNEL": "true"}, "MQTT_BROKER"},
+		"no kubeconfig": {map[string]string{"ENABLE_HTTP_TUNNEL": "true", "KUBECONFIG": "/nonexistent"},
+			`KUBECONFIG="/nonexistent"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -61,10 +62,12 @@ func TestSamples(t *testing.T) {
 				continue // it shows what the controller makes
 			}
 			tried++
-			t.Run(o.GetName(), func(t *testing.T) { // one after the other: the samples request different versions of a module
+			// one after the other: the samples request different versions of a module
+			t.Run(o.GetName(), func(t *testing.T) {
 				ns := namespace(t)
 				o.SetNamespace(ns)
-				_, err := objects.Resource(resource).Namespace(ns).Create(t.Context(), o, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+				_, err := objects.Resource(resource).Namespace(ns).Create(t.Context(), o,
+					metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 				must(t, err)
 				eventually(t, "its Pods are Ready", func(ctx context.Context) error {
 					list, err := client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})

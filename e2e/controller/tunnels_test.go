@@ -55,7 +55,8 @@ func TestBothTunnelsOfOneBase(t *testing.T) {
 	b := start(t, fakebase.Options{
 		Name: name, IP: ip, Env: mqtt.Env,
 		HTTP: &fakebase.HTTPOptions{Addr: net.JoinHostPort(ip, "0"), HeartbeatEndpoint: heart},
-		MQTT: &fakebase.MQTTOptions{Broker: "tcp://" + mqtt.Addr, Username: "base", Password: mqtt.Passwords.Base, ClientPrefix: mqtt.ClientPrefix},
+		MQTT: &fakebase.MQTTOptions{Broker: "tcp://" + mqtt.Addr, Username: "base", Password: mqtt.Passwords.Base,
+			ClientPrefix: mqtt.ClientPrefix},
 	})
 	nodesReady(t, b)
 	for i := range 5 {
@@ -69,7 +70,8 @@ func TestBothTunnelsOfOneBase(t *testing.T) {
 			t.Errorf("%s was installed %d times", app, n)
 		}
 	}
-	list, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: "base.koupleless.io/name=" + name})
+	list, err := client.CoreV1().Nodes().List(t.Context(),
+		metav1.ListOptions{LabelSelector: "base.koupleless.io/name=" + name})
 	must(t, err)
 	if len(list.Items) != 1 {
 		t.Errorf("there are %d Nodes of the base", len(list.Items))

@@ -35,7 +35,8 @@ func TestModuleView(t *testing.T) {
 	readyPod(t, ns, "pair")
 	views, err := dynamic.NewForConfig(config)
 	must(t, err)
-	modules := views.Resource(schema.GroupVersionResource{Group: "koupleless.io", Version: "v1alpha1", Resource: "modules"}).Namespace(ns)
+	modules := views.Resource(
+		schema.GroupVersionResource{Group: "koupleless.io", Version: "v1alpha1", Resource: "modules"}).Namespace(ns)
 	want := map[string]string{"pair.left": "Available", "pair.right": "Available", "bad.bad": "Failed"}
 	lists := func(want map[string]string) {
 		t.Helper()
@@ -51,7 +52,8 @@ func TestModuleView(t *testing.T) {
 				}
 				got := map[string]string{}
 				for _, m := range list.Items {
-					if got[m.GetName()], _, err = unstructured.NestedString(m.Object, "status", "status"); err != nil {
+					got[m.GetName()], _, err = unstructured.NestedString(m.Object, "status", "status")
+					if err != nil {
 						return err
 					}
 				}
@@ -91,7 +93,8 @@ func TestReportHook(t *testing.T) {
 		"- 工单类型: vpod_deploy",
 		"- 节点: ContainerStart",
 		"- 结果: FAILED",
-		fmt.Sprintf("- 失败信息: Arklet.InstallModuleTimedOut: installBiz of m:1.0.0 on base %q: base did not answer in time (context deadline exceeded); try again", b.Identity()),
+		fmt.Sprintf("- 失败信息: Arklet.InstallModuleTimedOut: installBiz of m:1.0.0 on base %q: base did not answer in "+
+			"time (context deadline exceeded); try again", b.Identity()),
 		"- 错误代码: Arklet.InstallModuleTimedOut",
 		"- 解决方案: 请重试",
 		fmt.Sprintf("- 部署信息: base=%s, module=m:1.0.0, namespace=%s, node=%s, pod=m", b.Identity(), ns, b.node()),

@@ -45,7 +45,8 @@ func same(want, got any) error {
 func namespace(t *testing.T) string {
 	t.Helper()
 	name := envconf.RandomName("rule", 12)
-	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -237,7 +238,8 @@ func readyPod(t *testing.T, ns, name string) *corev1.Pod {
 	t.Helper()
 	var p *corev1.Pod
 	eventually(t, "Pod "+name+" is Ready", func(ctx context.Context) (err error) {
-		if p, err = client.CoreV1().Pods(ns).Get(ctx, name, metav1.GetOptions{}); err == nil && !module.IsReady(p) {
+		p, err = client.CoreV1().Pods(ns).Get(ctx, name, metav1.GetOptions{})
+		if err == nil && !module.IsReady(p) {
 			err = fmt.Errorf("pod %s: %s", name, describe(p))
 		}
 		return err
@@ -249,7 +251,8 @@ func readyPod(t *testing.T, ns, name string) *corev1.Pod {
 func has(t *testing.T, b *base, want ...string) {
 	t.Helper()
 	want = append([]string{}, want...)
-	eventually(t, "base "+b.Identity()+" has its modules", func(context.Context) error { return same(want, b.modules()) })
+	eventually(t, "base "+b.Identity()+" has its modules",
+		func(context.Context) error { return same(want, b.modules()) })
 }
 
 // describe says how a Pod is, in one line.

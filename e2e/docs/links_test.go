@@ -111,7 +111,8 @@ func TestChinese(t *testing.T) {
 func TestBlocks(t *testing.T) {
 	kinds := []string{"console", "yaml", "text"}
 	for _, p := range documents(t) {
-		if !strings.HasPrefix(p.path, "README") && !strings.HasPrefix(p.path, "docs/en/") && !strings.HasPrefix(p.path, "docs/zh/") {
+		if !strings.HasPrefix(p.path, "README") && !strings.HasPrefix(p.path, "docs/en/") &&
+			!strings.HasPrefix(p.path, "docs/zh/") {
 			continue
 		}
 		for _, b := range p.blocks {
@@ -119,7 +120,8 @@ func TestBlocks(t *testing.T) {
 			if !slices.Contains(kinds, b.kind) {
 				t.Errorf("%s:%d: a block is one of %v, not %q", p.path, b.from, kinds, b.kind)
 			} else if (b.kind == "console") != strings.HasPrefix(first, "$ ") {
-				t.Errorf("%s:%d: a block with commands is ```console, and begins with a command after \"$ \"", p.path, b.from)
+				t.Errorf("%s:%d: a block with commands is ```console, and begins with a command after \"$ \"", p.path,
+					b.from)
 			}
 		}
 		for i, line := range p.prose() {

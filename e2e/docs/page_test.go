@@ -131,7 +131,9 @@ func documents(t *testing.T) []*page {
 			return err
 		}
 		name := d.Name()
-		if d.IsDir() && path != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"bin", "dist", "artifacts", "target", "testdata", "node_modules"}, name)) {
+		if d.IsDir() && path != root &&
+			(strings.HasPrefix(name, ".") ||
+				slices.Contains([]string{"bin", "dist", "artifacts", "target", "testdata", "node_modules"}, name)) {
 			return filepath.SkipDir
 		}
 		if strings.HasSuffix(name, ".md") {

@@ -29,7 +29,8 @@ const (
 )
 
 // looks matches commands that only look. They are repeated until they print what the page says.
-var looks = regexp.MustCompile(`^(kubectl (get|logs|exec) |koupsandbox (base list|fault list|status|logs|list|why)|curl |grep )`)
+var looks = regexp.MustCompile(
+	`^(kubectl (get|logs|exec) |koupsandbox (base list|fault list|status|logs|list|why)|curl |grep )`)
 
 // The commands of README.md and docs/en print what the pages say.
 func TestPages(t *testing.T) {
@@ -140,12 +141,15 @@ func (e *execution) try(ctx context.Context, c command) (out []string, err error
 		if err == nil && same(want, out) {
 			return out, nil
 		}
-		if slow < 2 && ctx.Err() == nil && slices.ContainsFunc(out, func(line string) bool { return strings.Contains(line, "inconclusive: ") }) {
+		if slow < 2 && ctx.Err() == nil &&
+			slices.ContainsFunc(out, func(line string) bool { return strings.Contains(line, "inconclusive: ") }) {
 			slow++
 			continue
 		}
 		if !looks.MatchString(c.text) || time.Now().After(deadline) || ctx.Err() != nil {
-			return out, errors.Join(err, fmt.Errorf("output (-page +printed):\n%s\nunmasked:\n%s", cmp.Diff(masked(want), masked(out)), strings.Join(out, "\n")))
+			return out, errors.Join(err,
+				fmt.Errorf("output (-page +printed):\n%s\nunmasked:\n%s", cmp.Diff(masked(want), masked(out)),
+					strings.Join(out, "\n")))
 		}
 	}
 }

@@ -28,7 +28,8 @@ func startShell(dir string, env []string) (*shell, error) {
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that close ends what runs in the background
 	var out io.Reader
 	var err error
-	if s.in, err = s.cmd.StdinPipe(); err == nil {
+	s.in, err = s.cmd.StdinPipe()
+	if err == nil {
 		out, err = s.cmd.StdoutPipe()
 	}
 	if err == nil {

@@ -163,7 +163,8 @@ func (f *fleet) lives(ctx context.Context, name string) (map[string]life, error)
 func (f *fleet) brokerOutages(t *testing.T, c *container, bases []string) {
 	const name = "outage"
 	_, err := f.client.AppsV1().Deployments("default").Create(t.Context(),
-		module.Deployment("default", name, pods, module.Template(name, module.Container(name, "1.0.0"))), metav1.CreateOptions{})
+		module.Deployment("default", name, pods, module.Template(name, module.Container(name, "1.0.0"))),
+		metav1.CreateOptions{})
 	check.Must(t, err)
 	var before map[string]life
 	check.Soon(t, "the modules are installed", func(ctx context.Context) (err error) {
@@ -194,7 +195,8 @@ func (f *fleet) brokerOutages(t *testing.T, c *container, bases []string) {
 		t.Run(fault.name, func(t *testing.T) {
 			check.Must(t, fault.strike(t.Context()))
 			check.Soon(t, "no Node is observed, and all are Ready", func(ctx context.Context) error {
-				list, err := f.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: module.LabelComponent + "=vnode"})
+				list, err := f.client.CoreV1().Nodes().List(ctx,
+					metav1.ListOptions{LabelSelector: module.LabelComponent + "=vnode"})
 				if err != nil {
 					return err
 				}

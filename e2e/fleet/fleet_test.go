@@ -48,7 +48,8 @@ func newFleet(t *testing.T) *fleet {
 	f := &fleet{bases: 60}
 	if n := os.Getenv("E2E_FLEET_BASES"); n != "" {
 		var err error
-		if f.bases, err = strconv.Atoi(n); err != nil || f.bases < pods {
+		f.bases, err = strconv.Atoi(n)
+		if err != nil || f.bases < pods {
 			t.Fatalf("E2E_FLEET_BASES %q: must be a number of at least %d", n, pods)
 		}
 	}
@@ -75,7 +76,8 @@ func (f *fleet) identities(ctx context.Context) ([]string, error) {
 	var ids []string
 	for _, b := range list {
 		if !b.Running || !b.Connected || !b.NodeReady {
-			return nil, fmt.Errorf("%s: running %t, connected %t, Node Ready %t", b.HostName, b.Running, b.Connected, b.NodeReady)
+			return nil, fmt.Errorf("%s: running %t, connected %t, Node Ready %t", b.HostName, b.Running, b.Connected,
+				b.NodeReady)
 		}
 		ids = append(ids, b.Identity)
 	}
@@ -88,7 +90,8 @@ func (f *fleet) well(t *testing.T, want []string) {
 	t.Helper()
 	var got []string
 	check.Soon(t, "the fleet is well", func(ctx context.Context) (err error) {
-		if got, err = f.identities(ctx); err != nil {
+		got, err = f.identities(ctx)
+		if err != nil {
 			return err
 		}
 		status, err := f.up.Status(ctx, false)

@@ -64,10 +64,12 @@ func newTheirs(t *testing.T, programs string, broker *container) *theirs {
 	})
 	image := nodeImage(t)
 	began := time.Now()
-	check.Must(t, provider.Create(name, kindcluster.CreateWithKubeconfigPath(c.kubeconfig), kindcluster.CreateWithWaitForReady(readyTime),
+	check.Must(t, provider.Create(name, kindcluster.CreateWithKubeconfigPath(c.kubeconfig),
+		kindcluster.CreateWithWaitForReady(readyTime),
 		kindcluster.CreateWithDisplayUsage(false), kindcluster.CreateWithDisplaySalutation(false),
 		kindcluster.CreateWithV1Alpha4Config(&v1alpha4.Cluster{Nodes: []v1alpha4.Node{
-			{Role: v1alpha4.ControlPlaneRole, Image: image}, {Role: v1alpha4.WorkerRole, Image: image}, {Role: v1alpha4.WorkerRole, Image: image},
+			{Role: v1alpha4.ControlPlaneRole, Image: image}, {Role: v1alpha4.WorkerRole, Image: image},
+			{Role: v1alpha4.WorkerRole, Image: image},
 		}})))
 	t.Logf("their cluster is ready after %.1fs", time.Since(began).Seconds())
 	config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
@@ -136,7 +138,8 @@ func keep(t *testing.T, provider *kindcluster.Provider, name string) {
 // nodeImage is what make node-image has made; empty = kind's own, which it pulls.
 func nodeImage(t *testing.T) string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "docker", "image", "ls", "--format", "{{.Repository}}:{{.Tag}}", "koupsandbox/node").Output()
+	out, err := exec.CommandContext(t.Context(), "docker", "image", "ls", "--format", "{{.Repository}}:{{.Tag}}",
+		"koupsandbox/node").Output()
 	check.Must(t, err)
 	name, _, _ := strings.Cut(string(out), "\n")
 	return name
@@ -146,7 +149,8 @@ func nodeImage(t *testing.T) string {
 func programImage(t *testing.T, folder, name, program string) (archive string) {
 	t.Helper()
 	archive = filepath.Join(folder, filepath.Base(program)+".tar")
-	out, err := exec.CommandContext(t.Context(), "go", "run", "../../sandbox/internal/image/cmd/program-image", "--name", name, "--arch", runtime.GOARCH, "--output", archive, program).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "run", "../../sandbox/internal/image/cmd/program-image",
+		"--name", name, "--arch", runtime.GOARCH, "--output", archive, program).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -200,9 +204,12 @@ func namesOf[T any, P named[T]](items []T) (names []string) {
 func (c *theirs) up(t *testing.T, f *fleet) {
 	t.Helper()
 	began := time.Now()
-	check.Must(t, f.Must(t.Context(), "fleet", "up", "--kubeconfig", c.kubeconfig, "--context", c.context, "--i-know-what-i-do",
-		"--bases", strconv.Itoa(f.bases), "--per-pod", strconv.Itoa((f.bases+pods-1)/pods), "--base-image", fakebaseImage, "--agent-image", agentImage, "--controller-image", controllerImage,
-		"--broker", c.broker.URL(), "--broker-ca", c.broker.CAFile, "--broker-username", mosquitto.User, "--broker-password-file", c.broker.Passwords[mosquitto.User]))
+	check.Must(t, f.Must(t.Context(), "fleet", "up", "--kubeconfig", c.kubeconfig, "--context", c.context,
+		"--i-know-what-i-do",
+		"--bases", strconv.Itoa(f.bases), "--per-pod", strconv.Itoa((f.bases+pods-1)/pods), "--base-image",
+		fakebaseImage, "--agent-image", agentImage, "--controller-image", controllerImage,
+		"--broker", c.broker.URL(), "--broker-ca", c.broker.CAFile, "--broker-username", mosquitto.User,
+		"--broker-password-file", c.broker.Passwords[mosquitto.User]))
 	t.Logf("%d bases in %d Pods are up after %.1fs", f.bases, pods, time.Since(began).Seconds())
 	var err error
 	f.up, err = f.Open(t.Context())
@@ -237,7 +244,8 @@ func TestFleet(t *testing.T) {
 		} {
 			r, err := f.Run(t.Context(), "component", c.action, c.component)
 			if err != nil || r.Status != 1 || !strings.Contains(r.Err, c.why) {
-				t.Errorf("%s %s: error %v, status %d, want 1 and %q:\n%s", c.action, c.component, err, r.Status, c.why, r.Err)
+				t.Errorf("%s %s: error %v, status %d, want 1 and %q:\n%s", c.action, c.component, err, r.Status, c.why,
+					r.Err)
 			}
 		}
 	})
@@ -248,7 +256,8 @@ func TestFleet(t *testing.T) {
 			t.Fatalf("%d controllers, error %v", len(list.Items), err)
 		}
 		killed := list.Items[0].Name
-		check.Must(t, f.client.CoreV1().Pods("koupleless-system").Delete(t.Context(), killed, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}))
+		check.Must(t, f.client.CoreV1().Pods("koupleless-system").Delete(t.Context(), killed,
+			metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}))
 		check.Soon(t, "status names another Pod in its place", func(ctx context.Context) error {
 			status, err := f.up.Status(ctx, false)
 			if err != nil {

@@ -71,10 +71,12 @@ func run(t *testing.T, programs sandbox.Programs) *fuzz.Failure {
 	config.Spec.Bases.Count, config.Spec.Speed = ptr.To(1), fuzz.Speed // schedules have their own bases
 	check.Must(t, v1alpha1.Complete(config, &v1alpha1.Origins{}, nil))
 	r, err := fuzz.Run(t.Context(), fuzz.Options{
-		Home: home, Config: config, Programs: programs, Name: "f", Corpus: t.TempDir(), Count: schedules, Parallel: 5, MostFailures: 1, ShrinkFor: -1,
+		Home: home, Config: config, Programs: programs, Name: "f", Corpus: t.TempDir(), Count: schedules, Parallel: 5,
+		MostFailures: 1, ShrinkFor: -1,
 	})
 	check.Must(t, err)
-	t.Logf("seed %d: %d schedules in %.0f s, %d runs were inconclusive", r.Seed, r.Schedules, r.Elapsed.Seconds(), r.Unclear)
+	t.Logf("seed %d: %d schedules in %.0f s, %d runs were inconclusive", r.Seed, r.Schedules, r.Elapsed.Seconds(),
+		r.Unclear)
 	if len(r.Failures) == 0 {
 		return nil
 	}

@@ -19,7 +19,8 @@ import (
 const controllerName = "module-controller"
 
 func controllerPods(ctx context.Context) ([]corev1.Pod, error) {
-	list, err := client.CoreV1().Pods("koupleless-system").List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + controllerName})
+	list, err := client.CoreV1().Pods("koupleless-system").List(ctx,
+		metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + controllerName})
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +72,10 @@ func TestKilledController(t *testing.T) {
 		act(t, controllerName, "start", "start") // a second start does nothing
 	}
 	after := onlyController(t)
-	if s := after.Status.ContainerStatuses[0]; after.UID != before.UID || s.RestartCount != restarts+3 || s.LastTerminationState.Terminated.ExitCode != 137 {
-		t.Errorf("Pod %s has become %s, started again %d times, after %+v", before.Name, after.Name, s.RestartCount, s.LastTerminationState.Terminated)
+	if s := after.Status.ContainerStatuses[0]; after.UID != before.UID || s.RestartCount != restarts+3 ||
+		s.LastTerminationState.Terminated.ExitCode != 137 {
+		t.Errorf("Pod %s has become %s, started again %d times, after %+v", before.Name, after.Name, s.RestartCount,
+			s.LastTerminationState.Terminated)
 	}
 	sandboxIsWell(t)
 	deploy(t, "after-the-kill")

@@ -19,16 +19,20 @@ func TestDaemonSetsGetTheirNodes(t *testing.T) {
 	image := pauseImage(t)
 	system := module.DaemonSet("default", "everywhere", corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "everywhere"}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "pause", Image: image, ImagePullPolicy: corev1.PullNever}}},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "pause", Image: image, ImagePullPolicy: corev1.PullNever}}},
 	})
-	modules := module.DaemonSet("default", "modules", module.Template("modules", module.Container("on-every-base", "1.0.0")))
+	modules := module.DaemonSet("default", "modules",
+		module.Template("modules", module.Container("on-every-base", "1.0.0")))
 	for _, d := range []*appsv1.DaemonSet{system, modules} {
 		d.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-		if _, err := client.AppsV1().DaemonSets(d.Namespace).Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
+		if _, err := client.AppsV1().DaemonSets(d.Namespace).Create(t.Context(), d,
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if err := client.AppsV1().DaemonSets(d.Namespace).Delete(context.Background(), d.Name, metav1.DeleteOptions{}); err != nil {
+			if err := client.AppsV1().DaemonSets(d.Namespace).Delete(context.Background(), d.Name,
+				metav1.DeleteOptions{}); err != nil {
 				t.Errorf("removing the DaemonSet: %v", err)
 			}
 		})
@@ -40,20 +44,23 @@ func TestDaemonSetsGetTheirNodes(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if s := d.Status; s.ObservedGeneration != d.Generation || int(s.DesiredNumberScheduled) != want || int(s.NumberReady) != want {
+			if s := d.Status; s.ObservedGeneration != d.Generation || int(s.DesiredNumberScheduled) != want ||
+				int(s.NumberReady) != want {
 				return fmt.Errorf("of generation %d: %+v", d.Generation, s)
 			}
 			of, err := vnodes(ctx)
 			if err != nil {
 				return err
 			}
-			pods, err := client.CoreV1().Pods(d.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
+			pods, err := client.CoreV1().Pods(d.Namespace).List(ctx,
+				metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
 			if err != nil {
 				return err
 			}
 			for i := range pods.Items {
 				if p := &pods.Items[i]; of[p.Spec.NodeName] != onBases {
-					return fmt.Errorf("Pod %s is on node %s; it is deleted since %v", p.Name, p.Spec.NodeName, p.DeletionTimestamp)
+					return fmt.Errorf("Pod %s is on node %s; it is deleted since %v", p.Name, p.Spec.NodeName,
+						p.DeletionTimestamp)
 				}
 			}
 			if len(pods.Items) != want {
@@ -69,7 +76,8 @@ func TestDaemonSetsGetTheirNodes(t *testing.T) {
 // pauseImage returns the name of an image that every node of kind has.
 func pauseImage(t *testing.T) string {
 	t.Helper()
-	list, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: module.LabelComponent + "!=vnode"})
+	list, err := client.CoreV1().Nodes().List(t.Context(),
+		metav1.ListOptions{LabelSelector: module.LabelComponent + "!=vnode"})
 	if err != nil || len(list.Items) != nodes {
 		t.Fatalf("%d nodes, error %v; want %d", len(list.Items), err, nodes)
 	}

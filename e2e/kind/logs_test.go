@@ -20,7 +20,8 @@ import (
 func deploy(t *testing.T, name string) *corev1.Pod {
 	t.Helper()
 	pod := module.Pod("default", name, module.Template(name, module.Container(name, "1.0.0")))
-	pod.Spec.NodeSelector = map[string]string{module.LabelBaseName: "base"} // not one that another test has removed just now
+	// not one that another test has removed just now
+	pod.Spec.NodeSelector = map[string]string{module.LabelBaseName: "base"}
 	if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,8 @@ func deploy(t *testing.T, name string) *corev1.Pod {
 // The API server of the cluster reaches the kubelet API in the Pod of the controller.
 func TestLogsAndExecOfAModuleComeThroughTheCluster(t *testing.T) {
 	pod := deploy(t, "with-a-log")
-	text, err := client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: ptr.To[int64](100)}).DoRaw(t.Context())
+	text, err := client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name,
+		&corev1.PodLogOptions{TailLines: ptr.To[int64](100)}).DoRaw(t.Context())
 	if err != nil || !strings.Contains(string(text), "installBiz answered: SUCCESS") {
 		t.Errorf("log %q, error %v", text, err)
 	}
@@ -52,7 +54,8 @@ func TestLogsAndExecOfAModuleComeThroughTheCluster(t *testing.T) {
 	api, err := resources.New(config)
 	must(t, err)
 	var out, complaints bytes.Buffer
-	err = api.ExecInPod(t.Context(), pod.Namespace, pod.Name, pod.Name, []string{"ark", "queryAllBiz"}, &out, &complaints)
+	err = api.ExecInPod(t.Context(), pod.Namespace, pod.Name, pod.Name, []string{"ark", "queryAllBiz"}, &out,
+		&complaints)
 	if err != nil || !strings.Contains(out.String(), pod.Name) {
 		t.Errorf("ark queryAllBiz prints %q and %q, error %v", out.String(), complaints.String(), err)
 	}

@@ -66,18 +66,21 @@ func findEngine(ctx context.Context) (string, error) {
 
 // newBox returns a sandbox that only one test uses.
 func newBox(kind string) *box.Box {
-	return &box.Box{Bin: shared.Bin, Home: shared.Home, Name: envconf.RandomName(kind, 10), Provider: v1alpha1.ProviderKind}
+	return &box.Box{Bin: shared.Bin, Home: shared.Home, Name: envconf.RandomName(kind, 10),
+		Provider: v1alpha1.ProviderKind}
 }
 
 // spec has the controller in the cluster, which is the default, and each base in its own Pod.
 func spec() v1alpha1.Spec {
 	count := bases
-	return v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &count, Runtime: v1alpha1.RuntimeCluster, PerPod: 1}, Kind: v1alpha1.KindCluster{Engine: v1alpha1.Engine(engine), Nodes: nodes}}
+	return v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &count, Runtime: v1alpha1.RuntimeCluster, PerPod: 1},
+		Kind: v1alpha1.KindCluster{Engine: v1alpha1.Engine(engine), Nodes: nodes}}
 }
 
 func bringUp(ctx context.Context, b *box.Box) (err error) {
 	shared, b.Provider = b, v1alpha1.ProviderKind
-	if engine, err = findEngine(ctx); err != nil {
+	engine, err = findEngine(ctx)
+	if err != nil {
 		return err
 	}
 	if err := b.Up(ctx, spec()); err != nil {

@@ -23,14 +23,17 @@ import (
 // up refuses a cluster with the name of the sandbox that no sandbox has created, and does not change it.
 func TestForeignClusterIsNotTouched(t *testing.T) {
 	b := newBox("alien")
-	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: "node-role.kubernetes.io/control-plane"})
+	nodes, err := client.CoreV1().Nodes().List(t.Context(),
+		metav1.ListOptions{LabelSelector: "node-role.kubernetes.io/control-plane"})
 	if err != nil || len(nodes.Items) != 1 {
 		t.Fatalf("%d control planes, error %v", len(nodes.Items), err)
 	}
-	image, err := exec.CommandContext(t.Context(), engine, "inspect", "--format", "{{.Config.Image}}", nodes.Items[0].Name).Output()
+	image, err := exec.CommandContext(t.Context(), engine, "inspect", "--format", "{{.Config.Image}}",
+		nodes.Items[0].Name).Output()
 	must(t, err)
 	name := "koup-" + b.Name + "-control-plane"
-	out, err := exec.CommandContext(t.Context(), engine, "create", "--name", name, "--label", "io.x-k8s.kind.cluster=koup-"+b.Name,
+	out, err := exec.CommandContext(t.Context(), engine, "create", "--name", name, "--label",
+		"io.x-k8s.kind.cluster=koup-"+b.Name,
 		"--label", "io.x-k8s.kind.role=control-plane", strings.TrimSpace(string(image))).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -63,15 +66,18 @@ func TestForeignClusterIsNotTouched(t *testing.T) {
 // After the daemon was killed, the next up that succeeds uses the cluster with its objects.
 func TestClusterIsAdoptedAfterACrash(t *testing.T) {
 	kept, err := client.AppsV1().Deployments("default").Create(t.Context(),
-		module.Deployment("default", "kept", 1, module.Template("kept", module.Container("kept", "1.0.0"))), metav1.CreateOptions{})
+		module.Deployment("default", "kept", 1, module.Template("kept", module.Container("kept", "1.0.0"))),
+		metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() {
-		must(t, client.AppsV1().Deployments(kept.Namespace).Delete(context.Background(), kept.Name, metav1.DeleteOptions{}))
+		must(t, client.AppsV1().Deployments(kept.Namespace).Delete(context.Background(), kept.Name,
+			metav1.DeleteOptions{}))
 	})
 	serves := func(ctx context.Context) error {
 		d, err := client.AppsV1().Deployments(kept.Namespace).Get(ctx, kept.Name, metav1.GetOptions{})
 		if err == nil && (d.UID != kept.UID || d.Status.ReadyReplicas != 1) {
-			err = fmt.Errorf("Deployment %s, which was %s, has %d Pods that are Ready", d.UID, kept.UID, d.Status.ReadyReplicas)
+			err = fmt.Errorf("Deployment %s, which was %s, has %d Pods that are Ready", d.UID, kept.UID,
+				d.Status.ReadyReplicas)
 		}
 		return err
 	}

@@ -53,7 +53,8 @@ type Base struct {
 
 // New picks free ports for a base.
 func New(o Options) (*Base, error) {
-	for field, value := range map[*string]string{&o.Name: "realbase", &o.Version: "1.0.0", &o.Env: "dev", &o.IP: "198.18.0.1", &o.Host: "127.0.0.1"} {
+	for field, value := range map[*string]string{&o.Name: "realbase", &o.Version: "1.0.0", &o.Env: "dev",
+		&o.IP: "198.18.0.1", &o.Host: "127.0.0.1"} {
 		if *field == "" {
 			*field = value
 		}
@@ -137,7 +138,8 @@ func (b *Base) probe(ctx context.Context) {
 
 // Command sends a command to arklet over HTTP and returns the body of the answer.
 func (b *Base) Command(ctx context.Context, command, body string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+b.arklet+"/"+command, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+b.arklet+"/"+command,
+		strings.NewReader(body))
 	if err != nil {
 		return "", fmt.Errorf("asking base %q for %s: %w", b.opts.Identity, command, err)
 	}
@@ -185,8 +187,9 @@ func (b *Base) command(ctx context.Context) *exec.Cmd {
 // nobody else does: it is in a mount namespace, which ends with the process.
 func onSmallDisk(ctx context.Context, size int, folder string, command ...string) *exec.Cmd {
 	const script = `mount -t tmpfs -o size="$1"k downloads "$2"; shift 2; exec "$@"`
-	return exec.CommandContext(ctx, "unshare", append([]string{"--user", "--map-root-user", "--mount", "sh", "-ec", script, "sh",
-		strconv.Itoa(size), folder}, command...)...)
+	return exec.CommandContext(ctx, "unshare",
+		append([]string{"--user", "--map-root-user", "--mount", "sh", "-ec", script, "sh",
+			strconv.Itoa(size), folder}, command...)...)
 }
 
 // NoSmallDisk says why bases cannot have Settings.Disk on this system, or nothing: it

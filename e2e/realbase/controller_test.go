@@ -22,7 +22,8 @@ import (
 // A Pod's module is installed from a file or over HTTP, serves, and goes with its Pod.
 func TestLife(t *testing.T) {
 	t.Parallel()
-	for tunnel, url := range map[recording.Tunnel]func(string) string{recording.MQTT: fileURL, recording.HTTP: serverURL} {
+	for tunnel, url := range map[recording.Tunnel]func(string) string{recording.MQTT: fileURL,
+		recording.HTTP: serverURL} {
 		t.Run(string(tunnel), func(t *testing.T) {
 			t.Parallel()
 			b, ns := start(t, options(t, tunnel, recording.Settings{})), namespace(t)
@@ -60,13 +61,16 @@ func TestRollingUpdate(t *testing.T) {
 			b, ns := start(t, options(t, c.tunnel, c.settings)), namespace(t)
 			spec := shop(b, "shop", "1.0.0", fileURL(ShopJar1))
 			module.OnePerBase(&spec)
-			_, err := client.AppsV1().Deployments(ns).Create(t.Context(), module.Deployment(ns, "shop", 1, spec), metav1.CreateOptions{})
+			_, err := client.AppsV1().Deployments(ns).Create(t.Context(), module.Deployment(ns, "shop", 1, spec),
+				metav1.CreateOptions{})
 			must(t, err)
 			rolled(t, ns, b, "1.0.0")
 			load := request(t, b, "/front/shop/version")
-			patch := fmt.Appendf(nil, `{"spec":{"template":{"spec":{"containers":[{"name":"shop","image":%q,"env":[{"name":%q,"value":"2.0.0"}]}]}}}}`,
+			patch := fmt.Appendf(nil,
+				`{"spec":{"template":{"spec":{"containers":[{"name":"shop","image":%q,"env":[{"name":%q,"value":"2.0.0"}]}]}}}}`,
 				fileURL(ShopJar2), module.EnvVersion)
-			_, err = client.AppsV1().Deployments(ns).Patch(t.Context(), "shop", types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+			_, err = client.AppsV1().Deployments(ns).Patch(t.Context(), "shop", types.StrategicMergePatchType, patch,
+				metav1.PatchOptions{})
 			must(t, err)
 			rolled(t, ns, b, "2.0.0")
 			load.lossless(t)
@@ -96,7 +100,8 @@ func TestRequestsDoNotWaitForEachOther(t *testing.T) {
 // install installs a version of the module, as no controller does.
 func (b *jvm) install(t *testing.T, version, jar string) {
 	t.Helper()
-	answer, err := b.Command(t.Context(), "installBiz", fmt.Sprintf(`{"bizName":"shop","bizVersion":%q,"bizUrl":%q}`, version, fileURL(jar)))
+	answer, err := b.Command(t.Context(), "installBiz",
+		fmt.Sprintf(`{"bizName":"shop","bizVersion":%q,"bizUrl":%q}`, version, fileURL(jar)))
 	if err != nil || !strings.HasPrefix(answer, `{"code":"SUCCESS"`) {
 		t.Fatalf("installing version %s: %s, %v", version, answer, err)
 	}
@@ -110,7 +115,8 @@ func rolled(t *testing.T, ns string, b *jvm, version string) {
 		if err != nil {
 			return err
 		}
-		if s := d.Status; s.ObservedGeneration != d.Generation || s.UpdatedReplicas != 1 || s.Replicas != 1 || s.AvailableReplicas != 1 {
+		if s := d.Status; s.ObservedGeneration != d.Generation || s.UpdatedReplicas != 1 || s.Replicas != 1 ||
+			s.AvailableReplicas != 1 {
 			return fmt.Errorf("the Deployment is at %+v, Pods: %s", s, pods(ctx, ns))
 		}
 		return nil
@@ -183,7 +189,8 @@ func (l *load) lossless(t *testing.T) {
 	defer l.mu.Unlock()
 	t.Logf("requests by version: %v, lost: %d", l.answers, len(l.bad))
 	if len(l.bad) > 0 || l.answers["1.0.0"] == 0 || l.answers["2.0.0"] == 0 {
-		t.Errorf("requests by version: %v; lost: %d, the first one: %v", l.answers, len(l.bad), l.bad[:min(1, len(l.bad))])
+		t.Errorf("requests by version: %v; lost: %d, the first one: %v", l.answers, len(l.bad),
+			l.bad[:min(1, len(l.bad))])
 	}
 }
 
@@ -196,12 +203,17 @@ func TestFailures(t *testing.T) {
 			b, ns := start(t, options(t, tunnel, recording.Settings{Activation: "new"})), namespace(t)
 			for _, c := range []struct{ pod, name, version, url, want string }{
 				{"first", "shop", "1.0.0", fileURL(ShopJar1), ""},
-				{"throwing", "throwing", "1.0.0", fileURL("throwing.jar"), "User.InstallModuleFailed: User.InstallBizUserError"},
-				{"missing", "missing", "1.0.0", serverURL("missing.jar"), "Arklet.InstallModuleFailed: Arklet.PullBizError"},
-				{"no-jar", "none", "1.0.0", serverURL("?list"), "Arklet.InstallModuleFailed: Arklet.InstallationRequirementNotMet"},
-				{"same-path", "shop", "2.0.0", fileURL("same-path.jar"), "User.InstallModuleFailed: User.InstallBizUserError"},
+				{"throwing", "throwing", "1.0.0", fileURL("throwing.jar"),
+					"User.InstallModuleFailed: User.InstallBizUserError"},
+				{"missing", "missing", "1.0.0", serverURL("missing.jar"),
+					"Arklet.InstallModuleFailed: Arklet.PullBizError"},
+				{"no-jar", "none", "1.0.0", serverURL("?list"),
+					"Arklet.InstallModuleFailed: Arklet.InstallationRequirementNotMet"},
+				{"same-path", "shop", "2.0.0", fileURL("same-path.jar"),
+					"User.InstallModuleFailed: User.InstallBizUserError"},
 			} {
-				_, err := client.CoreV1().Pods(ns).Create(t.Context(), module.Pod(ns, c.pod, shop(b, c.name, c.version, c.url)), metav1.CreateOptions{})
+				_, err := client.CoreV1().Pods(ns).Create(t.Context(),
+					module.Pod(ns, c.pod, shop(b, c.name, c.version, c.url)), metav1.CreateOptions{})
 				must(t, err)
 				if c.want == "" {
 					ready(t, ns, c.pod)

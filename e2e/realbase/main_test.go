@@ -42,7 +42,8 @@ const (
 
 // variants are the jars that tests install, with attributes that replace those of the module.
 var variants = map[string]recording.Manifest{
-	"throwing.jar":  {"Ark-Biz-Name": "throwing", "Main-Class": "koupsandbox.module.Throwing", "Start-Class": "koupsandbox.module.Throwing"},
+	"throwing.jar": {"Ark-Biz-Name": "throwing", "Main-Class": "koupsandbox.module.Throwing",
+		"Start-Class": "koupsandbox.module.Throwing"},
 	"same-path.jar": {"Ark-Biz-Version": "2.0.0"}, // and the web context path of version 1.0.0
 }
 
@@ -74,11 +75,13 @@ func TestMain(m *testing.M) {
 
 // prepare finds the files that the tests need, or returns what is missing.
 func prepare() (err error) {
-	if target, err = filepath.Abs("target"); err != nil {
+	target, err = filepath.Abs("target")
+	if err != nil {
 		return fmt.Errorf("finding the jars: %w", err)
 	}
 	if _, err := exec.LookPath("java"); err != nil {
-		return errors.New("there is no java in the PATH: install a JDK 17, for example Debian's openjdk-17-jdk-headless")
+		return errors.New("there is no java in the PATH: install a JDK 17, for example Debian's " +
+			"openjdk-17-jdk-headless")
 	}
 	for _, name := range []string{BaseJar, ShopJar1, ShopJar2} {
 		if _, err := os.Stat(filepath.Join(target, name)); err != nil {
@@ -120,19 +123,22 @@ func bringUp(ctx context.Context, b *box.Box) error {
 		}
 	}
 	one := 1
-	err := shared.Up(ctx, v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &one, Name: "unused"}, Controller: v1alpha1.Controller{Env: map[string]string{
-		"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true",
-		"INSTALL_ATTEMPTS":                    "2",
-		"INSTALL_TIMEOUT":                     "1m",
-		"LIST_INTERVAL":                       "2s",
-	}}})
+	err := shared.Up(ctx, v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &one, Name: "unused"},
+		Controller: v1alpha1.Controller{Env: map[string]string{
+			"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true",
+			"INSTALL_ATTEMPTS":                    "2",
+			"INSTALL_TIMEOUT":                     "1m",
+			"LIST_INTERVAL":                       "2s",
+		}}})
 	if err != nil {
 		return err
 	}
-	if client, err = shared.Client(); err != nil {
+	client, err = shared.Client()
+	if err != nil {
 		return err
 	}
-	if mqtt, err = shared.Broker(); err != nil {
+	mqtt, err = shared.Broker()
+	if err != nil {
 		return err
 	}
 	heart, err = shared.Heartbeats()

@@ -26,7 +26,8 @@ var record = flag.Bool("record", false, "write the answers of real bases into th
 var recordings = filepath.Join("..", "..", "fakebase", "testdata", "real")
 
 // versions are those of java/pom.xml and of its dependencies.
-var versions = recording.Versions{Koupleless: "2.1.6", SofaArk: "3.1.7", SpringBoot: "3.2.12", Fastjson: "1.2.83", Java: "17"}
+var versions = recording.Versions{Koupleless: "2.1.6", SofaArk: "3.1.7", SpringBoot: "3.2.12", Fastjson: "1.2.83",
+	Java: "17"}
 
 const (
 	// startTime is the maximum time that a base needs to start on a busy machine.
@@ -169,7 +170,8 @@ func uninstallAll(ctx context.Context, base *Base) error {
 	for _, module := range list {
 		identity, _, _ := strings.Cut(module, " ")
 		name, version, _ := strings.Cut(identity, ":")
-		if _, err := base.Command(ctx, "uninstallBiz", fmt.Sprintf(`{"bizName":%q,"bizVersion":%q}`, name, version)); err != nil {
+		if _, err := base.Command(ctx, "uninstallBiz",
+			fmt.Sprintf(`{"bizName":%q,"bizVersion":%q}`, name, version)); err != nil {
 			return err
 		}
 	}
@@ -183,7 +185,8 @@ func uninstallAll(ctx context.Context, base *Base) error {
 // recorded are the options of a base that is recorded.
 func recorded() Options {
 	return Options{
-		Jar: filepath.Join(target, BaseJar), Log: filepath.Join(target, "record.log"), Identity: recording.Identity, Username: "any", Password: "any",
+		Jar: filepath.Join(target, BaseJar), Log: filepath.Join(target, "record.log"), Identity: recording.Identity,
+		Username: "any", Password: "any",
 		// Arklet runs a command on the thread that reads from the connection, and all connections
 		// of that thread wait. With the default of two threads per core, requests during an install would wait for it.
 		JVM: []string{"-Dio.netty.eventLoopThreads=64"},
@@ -272,7 +275,8 @@ func (w *world) listen() (err error) {
 	if w.addr == "" {
 		w.addr = "127.0.0.1:0"
 	}
-	if w.listener, err = net.Listen("tcp", w.addr); err == nil {
+	w.listener, err = net.Listen("tcp", w.addr)
+	if err == nil {
 		w.addr = w.listener.Addr().String()
 	}
 	return err
@@ -329,8 +333,10 @@ func identityOf(t *testing.T, recorded recording.Manifest) recording.Manifest {
 	m, err := manifest()
 	must(t, err)
 	delete(m, "build-time") // it is not read, and differs from build to build
-	for _, key := range []string{"Ark-Biz-Name", "Ark-Biz-Version", "Main-Class", "Start-Class", "web-context-path", "priority"} {
-		if m[key] = recorded[key]; m[key] == "" {
+	for _, key := range []string{"Ark-Biz-Name", "Ark-Biz-Version", "Main-Class", "Start-Class", "web-context-path",
+		"priority"} {
+		m[key] = recorded[key]
+		if m[key] == "" {
 			delete(m, key)
 		}
 	}

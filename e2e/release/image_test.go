@@ -41,8 +41,10 @@ func TestImage(t *testing.T) {
 	}
 	images, builds, name := t.TempDir(), "dist/image-test", "koupsandbox/koupsandbox:test"
 	t.Cleanup(func() { _ = os.RemoveAll(filepath.Join(repository, builds)) })
-	place(t, filepath.Join(repository, "bin/koup-controlplane"), filepath.Join(repository, builds, "linux_"+runtime.GOARCH, "koup-controlplane"))
-	build(t.Context(), t, repository, "image-sandbox", "ARCHES="+runtime.GOARCH, "IMAGES="+images, "BUILDS="+builds, "SANDBOX_IMAGE="+name)
+	place(t, filepath.Join(repository, "bin/koup-controlplane"),
+		filepath.Join(repository, builds, "linux_"+runtime.GOARCH, "koup-controlplane"))
+	build(t.Context(), t, repository, "image-sandbox", "ARCHES="+runtime.GOARCH, "IMAGES="+images, "BUILDS="+builds,
+		"SANDBOX_IMAGE="+name)
 	t.Run("up", func(t *testing.T) { imageUp(t, name) })
 	t.Run("scenario run", func(t *testing.T) { imageScenarios(t, name) })
 	t.Run("demo", func(t *testing.T) {
@@ -57,7 +59,8 @@ func imageScenarios(t *testing.T, name string) {
 	folder := t.TempDir()
 	check.Must(t, os.CopyFS(folder, os.DirFS(filepath.Join(repository, "examples/module"))))
 	owner := fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())
-	docker(t, "run", "--rm", "--user", owner, "-v", folder+":/work", name, "scenario", "run", "--up", "--report-dir", "reports", "scenarios/release.yaml")
+	docker(t, "run", "--rm", "--user", owner, "-v", folder+":/work", name, "scenario", "run", "--up", "--report-dir",
+		"reports", "scenarios/release.yaml")
 	var suites struct {
 		Tests    int `xml:"tests,attr"`
 		Failures int `xml:"failures,attr"`
@@ -76,7 +79,8 @@ func imageUp(t *testing.T, name string) {
 		return exec.CommandContext(ctx, "docker", "exec", box, "/koupsandbox", "status").Run()
 	})
 	text := docker(t, "exec", box, "/koupsandbox", "kubeconfig")
-	text = regexp.MustCompile(`https://127\.0\.0\.1:8443`).ReplaceAllString(text, "https://"+docker(t, "port", box, "8443/tcp"))
+	text = regexp.MustCompile(`https://127\.0\.0\.1:8443`).ReplaceAllString(text,
+		"https://"+docker(t, "port", box, "8443/tcp"))
 	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(text))
 	check.Must(t, err)
 	nodes, err := kubernetes.NewForConfigOrDie(config).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})

@@ -34,11 +34,13 @@ import (
 )
 
 // shells are the shells that install.sh supports, with their command lines.
-var shells = map[string][]string{"sh": {"sh"}, "dash": {"dash"}, "busybox": {"busybox", "sh"}, "bash": {"bash", "--posix"}}
+var shells = map[string][]string{"sh": {"sh"}, "dash": {"dash"}, "busybox": {"busybox", "sh"},
+	"bash": {"bash", "--posix"}}
 
 // linked are the files of an archive that install.sh links to.
 var linked = []string{
-	"koupsandbox", "completions/koupsandbox.bash", "completions/_koupsandbox", "completions/koupsandbox.fish", "man/man1/koupsandbox.1",
+	"koupsandbox", "completions/koupsandbox.bash", "completions/_koupsandbox", "completions/koupsandbox.fish",
+	"man/man1/koupsandbox.1",
 }
 
 // program is the content of koupsandbox in archives.
@@ -61,7 +63,8 @@ func mirror(t *testing.T, versions ...string) string {
 		}
 		check.Must(t, errors.Join(w.Close(), zip.Close()))
 		put(t, filepath.Join(root, version, top+".tar.gz"), archive.String())
-		put(t, filepath.Join(root, version, "checksums.txt"), fmt.Sprintf("%x  %s.tar.gz\n", sha256.Sum256(archive.Bytes()), top))
+		put(t, filepath.Join(root, version, "checksums.txt"),
+			fmt.Sprintf("%x  %s.tar.gz\n", sha256.Sum256(archive.Bytes()), top))
 	}
 	server := httptest.NewServer(http.FileServer(http.Dir(root)))
 	t.Cleanup(server.Close)
@@ -94,7 +97,8 @@ func (i installer) command(ctx context.Context, args ...string) *exec.Cmd {
 	if i.env == nil {
 		i.env = []string{"KOUPSANDBOX_ALLOW_HTTP=1", "KOUPSANDBOX_SKIP_ATTESTATION=1"}
 	}
-	cmd.Env = append(slices.Clone(i.env), "PATH="+i.path, "HOME="+i.t.TempDir(), "KOUPSANDBOX_DIR="+i.dir, "TMPDIR="+i.t.TempDir())
+	cmd.Env = append(slices.Clone(i.env), "PATH="+i.path, "HOME="+i.t.TempDir(), "KOUPSANDBOX_DIR="+i.dir,
+		"TMPDIR="+i.t.TempDir())
 	return cmd
 }
 
@@ -155,7 +159,8 @@ func each(t *testing.T, test func(t *testing.T, i installer)) {
 				t.Skipf("%s is not installed", shell[0])
 			}
 			t.Parallel()
-			test(t, installer{t: t, shell: shell, dir: filepath.Join(t.TempDir(), "some folder", "local"), path: os.Getenv("PATH")})
+			test(t, installer{t: t, shell: shell, dir: filepath.Join(t.TempDir(), "some folder", "local"),
+				path: os.Getenv("PATH")})
 		})
 	}
 }
@@ -164,7 +169,8 @@ func each(t *testing.T, test func(t *testing.T, i installer)) {
 func pathOf(t *testing.T, tools ...string) string {
 	t.Helper()
 	folder := t.TempDir()
-	for _, tool := range append(tools, "uname", "sed", "cat", "readlink", "mktemp", "rm", "awk", "dirname", "mkdir", "rmdir") {
+	for _, tool := range append(tools, "uname", "sed", "cat", "readlink", "mktemp", "rm", "awk", "dirname", "mkdir",
+		"rmdir") {
 		path, err := exec.LookPath(tool)
 		if err != nil {
 			t.Skipf("%s is not installed", tool)
@@ -184,9 +190,11 @@ func TestInstallsAndUndoesIt(t *testing.T) {
 			i.must("--mirror", url, "--version", version)
 			text := strings.ReplaceAll(program, "VERSION", version)
 			want := map[string]string{
-				"/": "", "bin/": "", "lib/": "", "lib/koupsandbox/": "", "lib/koupsandbox/man/": "", "lib/koupsandbox/man/man1/": "", "lib/koupsandbox/completions/": "",
+				"/": "", "bin/": "", "lib/": "", "lib/koupsandbox/": "", "lib/koupsandbox/man/": "",
+				"lib/koupsandbox/man/man1/": "", "lib/koupsandbox/completions/": "",
 				"share/": "", "share/man/": "", "share/man/man1/": "", "share/man/man1/other.1": "not ours",
-				"share/bash-completion/": "", "share/bash-completion/completions/": "", "share/zsh/": "", "share/zsh/site-functions/": "", "share/fish/": "", "share/fish/vendor_completions.d/": "",
+				"share/bash-completion/": "", "share/bash-completion/completions/": "", "share/zsh/": "",
+				"share/zsh/site-functions/": "", "share/fish/": "", "share/fish/vendor_completions.d/": "",
 				"lib/koupsandbox/.made": "DIR/lib\nDIR/bin\nDIR/share/bash-completion\nDIR/share/bash-completion/completions\nDIR/share/zsh\nDIR/share/zsh/site-functions\n" +
 					"DIR/share/fish\nDIR/share/fish/vendor_completions.d\n",
 				"bin/koupsandbox":                                  "-> /lib/koupsandbox/koupsandbox",
@@ -248,7 +256,8 @@ func TestInstallRefuses(t *testing.T) {
 		args    []string
 		want    string
 	}{
-		"a wrong checksum": {bad(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("another")) }), nil, fmt.Sprintf("%s %x", name, sha256.Sum256([]byte("another")))},
+		"a wrong checksum": {bad(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("another")) }),
+			nil, fmt.Sprintf("%s %x", name, sha256.Sum256([]byte("another")))},
 		"half of an archive": {bad(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			_, _ = w.Write([]byte("half"))
@@ -278,16 +287,19 @@ func TestInstallRefuses(t *testing.T) {
 		"nothing to undo":       {nil, []string{"--uninstall"}, "--dir"},
 		"a mirror without https": {func(_ *testing.T, i *installer) string { i.env = []string{"A=b"}; return url }, nil,
 			"https:// KOUPSANDBOX_ALLOW_HTTP=1"},
-		"a mirror that is not a URL": {func(_ *testing.T, _ *installer) string { return "/srv/mirror" }, nil, "/srv/mirror https://"},
+		"a mirror that is not a URL": {func(_ *testing.T, _ *installer) string { return "/srv/mirror" }, nil,
+			"/srv/mirror https://"},
 		"a wget that follows all redirects": {func(t *testing.T, i *installer) string {
 			i.path = pathOf(t, "gzip", "tar", "sha256sum")
 			script(t, i.path, "wget", "exit 1")
 			return url
 		}, nil, "wget curl GNU"},
-		"no version":                  {nil, []string{"--version", ""}, "--version needs a value"},
-		"an invalid version":          {nil, []string{"--version", "1.2.3"}, "install.sh: 1.2.3 v1.2.3"},
-		"an unknown argument":         {nil, []string{"--prefix"}, "--prefix --help"},
-		"a file in place of a folder": {func(t *testing.T, i *installer) string { put(t, filepath.Join(i.dir, "lib"), ""); return url }, nil, "/lib --dir"},
+		"no version":          {nil, []string{"--version", ""}, "--version needs a value"},
+		"an invalid version":  {nil, []string{"--version", "1.2.3"}, "install.sh: 1.2.3 v1.2.3"},
+		"an unknown argument": {nil, []string{"--prefix"}, "--prefix --help"},
+		"a file in place of a folder": {
+			func(t *testing.T, i *installer) string { put(t, filepath.Join(i.dir, "lib"), ""); return url }, nil,
+			"/lib --dir"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			each(t, func(t *testing.T, i installer) {
@@ -312,7 +324,8 @@ func TestInstallRefuses(t *testing.T) {
 func otherSystem(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
-	put(t, filepath.Join(root, "v1.2.3/checksums.txt"), strings.Repeat("0", 64)+"  koupsandbox_v1.2.3_plan9_386.tar.gz\n")
+	put(t, filepath.Join(root, "v1.2.3/checksums.txt"),
+		strings.Repeat("0", 64)+"  koupsandbox_v1.2.3_plan9_386.tar.gz\n")
 	server := httptest.NewServer(http.FileServer(http.Dir(root)))
 	t.Cleanup(server.Close)
 	return server.URL
@@ -353,7 +366,8 @@ func TestInstallIsInterrupted(t *testing.T) {
 // script writes a shell script into a directory.
 func script(t *testing.T, folder, name, text string) {
 	t.Helper()
-	check.Must(t, os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700)) //nolint:gosec // it is executed
+	check.Must(t, os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+text+"\n"),
+		0o700)) //nolint:gosec // it is executed
 }
 
 // Redirects to https are followed, and redirects to http are not.
@@ -404,7 +418,8 @@ func TestInstallFollowsRedirectsToHTTPSOnly(t *testing.T) {
 					t.Errorf("(-before +after):\n%s", diff)
 				}
 				i.must("--mirror", secure.URL+"/to-https", "--version", "v1.2.3")
-				i.env = append(i.env, "KOUPSANDBOX_ALLOW_HTTP=1") // that is for the mirror, and not for where it leads to
+				// that is for the mirror, and not for where it leads to
+				i.env = append(i.env, "KOUPSANDBOX_ALLOW_HTTP=1")
 				if out, code := i.run("--mirror", secure.URL+"/to-http", "--version", "v1.2.3"); code != 1 {
 					t.Errorf("exit status %d:\n%s", code, out)
 				}
@@ -446,7 +461,9 @@ func TestInstallVerifiesTheAttestation(t *testing.T) {
 
 		log := filepath.Join(t.TempDir(), "log")
 		answers := func(tool, answer string) {
-			script(t, folder, tool, `case "$*" in *--help*) echo "--new-bundle-format"; exit 0;; esac; printf '%s ' "$@" >`+"'"+log+"'; "+answer)
+			script(t, folder, tool,
+				`case "$*" in *--help*) echo "--new-bundle-format"; exit 0;; esac; printf '%s ' "$@" >`+"'"+log+"'; "+
+					answer)
 		}
 		answers("gh", "exit 0")
 		refuses("no attestation", "/v1.3.0/attestation.json")
@@ -463,7 +480,8 @@ func TestInstallVerifiesTheAttestation(t *testing.T) {
 				}
 			}
 		}
-		wants("gh", "attestation verify ", "--repo koupleless/koupsandbox ", "--cert-identity "+workflow+" ", "--bundle ")
+		wants("gh", "attestation verify ", "--repo koupleless/koupsandbox ", "--cert-identity "+workflow+" ",
+			"--bundle ")
 		answers("gh", "echo the digest differs; exit 1")
 		refuses("gh does not confirm", "gh does not confirm")
 		refuses("gh does not confirm", "the digest differs")
@@ -471,7 +489,8 @@ func TestInstallVerifiesTheAttestation(t *testing.T) {
 		script(t, folder, "gh", old)
 		answers("cosign", "exit 0")
 		says("cosign confirms", "v1.3.0", "cosign has verified")
-		wants("cosign", "verify-blob-attestation ", "--certificate-identity "+workflow+" ", "--certificate-oidc-issuer https://token.actions.githubusercontent.com ")
+		wants("cosign", "verify-blob-attestation ", "--certificate-identity "+workflow+" ",
+			"--certificate-oidc-issuer https://token.actions.githubusercontent.com ")
 		answers("cosign", "exit 1")
 		refuses("cosign does not confirm", "cosign does not confirm")
 		i.env = append(i.env, "KOUPSANDBOX_SKIP_ATTESTATION=1")
@@ -532,7 +551,8 @@ func TestInstallVerifiesACachedArchive(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s: downloads (-want +got):\n%s", what, diff)
 			}
-			if out, err := exec.CommandContext(t.Context(), filepath.Join(i.dir, "bin/koupsandbox")).Output(); string(out) != "koupsandbox v1.2.3\n" {
+			if out, err := exec.CommandContext(t.Context(), filepath.Join(i.dir, "bin/koupsandbox")).Output(); string(
+				out) != "koupsandbox v1.2.3\n" {
 				t.Errorf("%s: it says %q (%v)", what, out, err)
 			}
 		}

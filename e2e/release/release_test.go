@@ -19,7 +19,8 @@ const repository = "../.."
 func build(ctx context.Context, t *testing.T, folder string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, "make", append([]string{"-C", folder}, args...)...)
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MAKEFLAGS=") || strings.HasPrefix(v, "MFLAGS=") })
+	cmd.Env = slices.DeleteFunc(os.Environ(),
+		func(v string) bool { return strings.HasPrefix(v, "MAKEFLAGS=") || strings.HasPrefix(v, "MFLAGS=") })
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("make %v: %v\n%s", args, err, out)
 	}

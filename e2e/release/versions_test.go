@@ -29,7 +29,8 @@ func TestVersionsRefuseEachOther(t *testing.T) {
 	// run runs koupsandbox of a version, and checks its exit status and output.
 	run := func(v string, code int, says string, args ...string) {
 		t.Helper()
-		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(folders[v], "koupsandbox"), append([]string{"--home", home}, args...)...)
+		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(folders[v], "koupsandbox"),
+			append([]string{"--home", home}, args...)...)
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home}
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out
@@ -38,7 +39,8 @@ func TestVersionsRefuseEachOther(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := cmd.ProcessState.ExitCode(); got != code || !strings.Contains(out.String(), says) {
-			t.Errorf("%s %s ended with %d, want %d and %q:\n%s", v, strings.Join(args, " "), got, code, says, out.String())
+			t.Errorf("%s %s ended with %d, want %d and %q:\n%s", v, strings.Join(args, " "), got, code, says,
+				out.String())
 		}
 	}
 	t.Cleanup(func() { run("v1.1.0", 0, "", "down") })

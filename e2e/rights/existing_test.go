@@ -39,38 +39,45 @@ func TestExistingCluster(t *testing.T) {
 	must(t, err)
 	must(t, markers.Delete(t.Context(), marker.Name, metav1.DeleteOptions{}))
 	marker.ResourceVersion, marker.UID = "", ""
-	b := &box.Box{Bin: shared.Bin, Home: shared.Home, Name: envconf.RandomName("theirs", 12), Provider: v1alpha1.ProviderExisting}
+	b := &box.Box{Bin: shared.Bin, Home: shared.Home, Name: envconf.RandomName("theirs", 12),
+		Provider: v1alpha1.ProviderExisting}
 	t.Cleanup(func() {
 		must(t, b.Down(context.Background()))
 		_, err := markers.Create(context.Background(), marker, metav1.CreateOptions{})
 		must(t, err)
 	})
 	spec := v1alpha1.Spec{
-		Bases:   v1alpha1.Bases{Count: ptr.To(1)},
-		Cluster: v1alpha1.Cluster{Kubeconfig: filepath.Join(shared.Folder(), "kubeconfig"), Context: contextOf(t), Consent: true},
+		Bases: v1alpha1.Bases{Count: ptr.To(1)},
+		Cluster: v1alpha1.Cluster{Kubeconfig: filepath.Join(shared.Folder(), "kubeconfig"), Context: contextOf(t),
+			Consent: true},
 	}
 	// A controller keeps the Lease of a base after it has deleted the Node.
-	kept := metav1.ObjectMeta{Name: "vnode.silent", Labels: map[string]string{labels.Component: labels.VnodeLease, labels.Env: "dev"}}
+	kept := metav1.ObjectMeta{Name: "vnode.silent",
+		Labels: map[string]string{labels.Component: labels.VnodeLease, labels.Env: "dev"}}
 	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	_, err = leases.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: kept,
-		Spec: coordinationv1.LeaseSpec{HolderIdentity: &kept.Name, LeaseDurationSeconds: ptr.To[int32](40)}}, metav1.CreateOptions{})
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &kept.Name, LeaseDurationSeconds: ptr.To[int32](40)}},
+		metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() { must(t, leases.Delete(context.Background(), kept.Name, metav1.DeleteOptions{})) })
 	before, holders := settledInventory(t), holdersOf(t)
 
 	spec.Env = "dev"
-	if err := b.Up(t.Context(), spec); err == nil || !strings.Contains(err.Error(), `environment "dev" is in use`) || !strings.Contains(err.Error(), "module-controller.dev.") {
+	if err := b.Up(t.Context(), spec); err == nil || !strings.Contains(err.Error(), `environment "dev" is in use`) ||
+		!strings.Contains(err.Error(), "module-controller.dev.") {
 		t.Errorf("up in the environment of another controller: %v", err)
 	}
 	spec.Env = ""
 	umask := syscall.Umask(0)
 	defer syscall.Umask(umask)
 	must(t, b.Up(t.Context(), spec))
-	private(t, b, "kubeconfig", "broker.json", "module-controller.kubeconfig", "module-controller.token", "logs/daemon.log", "logs/module-controller.log")
+	private(t, b, "kubeconfig", "broker.json", "module-controller.kubeconfig", "module-controller.token",
+		"logs/daemon.log", "logs/module-controller.log")
 	another := &box.Box{Bin: b.Bin, Home: t.TempDir(), Name: b.Name, Provider: b.Provider}
 	its, err := markers.Get(t.Context(), "koupsandbox", metav1.GetOptions{})
 	must(t, err)
-	if err := another.Up(t.Context(), spec); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("belongs to sandbox %q of %s;", b.Name, its.Data["place"])) {
+	if err := another.Up(t.Context(), spec); err == nil ||
+		!strings.Contains(err.Error(), fmt.Sprintf("belongs to sandbox %q of %s;", b.Name, its.Data["place"])) {
 		t.Errorf("up of another sandbox with the same name: %v", err)
 	}
 	must(t, another.Down(t.Context()))
@@ -204,9 +211,11 @@ func controllerClient(t *testing.T, b *box.Box) kubernetes.Interface {
 func ownPermissions(t *testing.T, b *box.Box) {
 	t.Helper()
 	controller := controllerClient(t, b)
-	review, err := controller.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := controller.AuthenticationV1().SelfSubjectReviews().Create(t.Context(),
+		&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	must(t, err)
-	if user := review.Status.UserInfo.Username; !strings.HasPrefix(user, "system:serviceaccount:kube-system:koupsandbox-"+b.Name+"-") {
+	if user := review.Status.UserInfo.Username; !strings.HasPrefix(user,
+		"system:serviceaccount:kube-system:koupsandbox-"+b.Name+"-") {
 		t.Errorf("the controller is %s", user)
 	}
 	permitted(t, controller, "", "list nodes")
@@ -216,7 +225,8 @@ func ownPermissions(t *testing.T, b *box.Box) {
 	must(t, err)
 	if !slices.ContainsFunc(list, func(p *process.Process) bool {
 		environ, err := p.Environ()
-		return err == nil && slices.Contains(environ, "KUBECONFIG="+filepath.Join(b.Folder(), "module-controller.kubeconfig"))
+		return err == nil && slices.Contains(environ,
+			"KUBECONFIG="+filepath.Join(b.Folder(), "module-controller.kubeconfig"))
 	}) {
 		t.Error("no process has the kubeconfig of the controller")
 	}

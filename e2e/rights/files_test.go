@@ -11,7 +11,8 @@ import (
 
 // Only the user can read the files of a sandbox, although any user can read its home, and the umask of the user is 0.
 func TestFilesArePrivate(t *testing.T) {
-	private(t, shared, "kubeconfig", "module-controller.kubeconfig", "module-controller.view.kubeconfig", "broker.json", "kubelet.key", "pki/ca.key",
+	private(t, shared, "kubeconfig", "module-controller.kubeconfig", "module-controller.view.kubeconfig", "broker.json",
+		"kubelet.key", "pki/ca.key",
 		"etcd/member/snap/db", "logs/daemon.log")
 }
 

@@ -65,7 +65,8 @@ func overMQTT(t *testing.T) fakebase.Options {
 	broker, err := shared.Broker()
 	must(t, err)
 	return fakebase.Options{Env: broker.Env, MQTT: &fakebase.MQTTOptions{
-		Broker: "tcp://" + broker.Addr, Username: "base", Password: broker.Passwords.Base, ClientPrefix: broker.ClientPrefix,
+		Broker: "tcp://" + broker.Addr, Username: "base", Password: broker.Passwords.Base,
+		ClientPrefix: broker.ClientPrefix,
 	}}
 }
 

@@ -56,7 +56,8 @@ func table(t *testing.T, page string) (list []listener, asks map[string]string) 
 func TestListeners(t *testing.T) {
 	one := 1
 	const group = "listeners"
-	_, err := up.AddBases(t.Context(), sandbox.AddRequest{Count: 1, Group: group, Spec: &v1alpha1.BaseSet{Count: &one, Tunnel: v1alpha1.TunnelHTTP}})
+	_, err := up.AddBases(t.Context(),
+		sandbox.AddRequest{Count: 1, Group: group, Spec: &v1alpha1.BaseSet{Count: &one, Tunnel: v1alpha1.TunnelHTTP}})
 	must(t, err)
 	t.Cleanup(func() {
 		if _, err := up.RemoveBases(context.Background(), sandbox.RemoveRequest{Group: group}); err != nil {
@@ -72,7 +73,8 @@ func TestListeners(t *testing.T) {
 	var got []listener
 	times := map[string]int{}
 	for _, l := range append(listening(t), commands(t)...) {
-		if times[l.Name]++; times[l.Name] > 1 { // each base has one
+		times[l.Name]++
+		if times[l.Name] > 1 { // each base has one
 			continue
 		}
 		got = append(got, l.listener)
@@ -87,7 +89,8 @@ func TestListeners(t *testing.T) {
 		}
 	}
 	if times[arklet] != 1 || times[peers] != 1 {
-		t.Errorf("%d listeners are arklets of one base over HTTP, and %d are of etcd for other members; want 1 and 1", times[arklet], times[peers])
+		t.Errorf("%d listeners are arklets of one base over HTTP, and %d are of etcd for other members; want 1 and 1",
+			times[arklet], times[peers])
 	}
 	byName := func(a, b listener) int { return strings.Compare(a.Name, b.Name) }
 	slices.SortFunc(want, byName)
@@ -106,7 +109,8 @@ var anonymous = map[string]func(t *testing.T, addr string) (answer string, serve
 		return info.Mode().String(), info.Mode().Perm() != 0o600
 	},
 	"broker": func(t *testing.T, addr string) (string, bool) {
-		c := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + addr).SetClientID("anonymous").SetAutoReconnect(false))
+		c := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + addr).SetClientID(
+			"anonymous").SetAutoReconnect(false))
 		defer c.Disconnect(0)
 		token := c.Connect()
 		if !token.WaitTimeout(patience) {
@@ -114,7 +118,10 @@ var anonymous = map[string]func(t *testing.T, addr string) (answer string, serve
 		}
 		return fmt.Sprint(token.Error()), token.Error() == nil
 	},
-	"gateway":                 func(t *testing.T, addr string) (string, bool) { return through(t, addr, "http://"+baseIP(t)+"/m") },
+	"gateway": func(t *testing.T, addr string) (string,
+		bool) {
+		return through(t, addr, "http://"+baseIP(t)+"/m")
+	},
 	"view of the API":         get("https", "/api/v1/nodes"),
 	arklet:                    get("http", "/health"),
 	"web port of a base":      get("http", "/m"),
@@ -136,7 +143,8 @@ var anonymous = map[string]func(t *testing.T, addr string) (answer string, serve
 func get(scheme, path string) func(*testing.T, string) (string, bool) {
 	return func(t *testing.T, addr string) (string, bool) {
 		t.Helper()
-		return ask(t, &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, scheme+"://"+addr+path) //nolint:gosec // it is the client that is not known
+		return ask(t, &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+			scheme+"://"+addr+path) //nolint:gosec // it is the client that is not known
 	}
 }
 
@@ -169,8 +177,9 @@ type socket struct {
 func commands(t *testing.T) (list []socket) {
 	t.Helper()
 	for name, cmd := range map[string]*exec.Cmd{
-		board:   shared.Command(t.Context(), "board", "--no-open"),
-		control: exec.CommandContext(t.Context(), filepath.Join(shared.Bin, "fakebase"), "--control", "127.0.0.1:0", "--mqtt", "tcp://127.0.0.1:1"),
+		board: shared.Command(t.Context(), "board", "--no-open"),
+		control: exec.CommandContext(t.Context(), filepath.Join(shared.Bin, "fakebase"), "--control", "127.0.0.1:0",
+			"--mqtt", "tcp://127.0.0.1:1"),
 	} {
 		must(t, cmd.Start())
 		t.Cleanup(func() {
@@ -178,13 +187,16 @@ func commands(t *testing.T) (list []socket) {
 			_ = cmd.Wait()
 		})
 		eventually(t, name+" listens", func(ctx context.Context) error {
-			sockets, err := gopsutilnet.ConnectionsPidWithContext(ctx, "tcp", int32(cmd.Process.Pid)) //nolint:gosec // a pid fits
+			sockets, err := gopsutilnet.ConnectionsPidWithContext(ctx, "tcp",
+				int32(cmd.Process.Pid)) //nolint:gosec // a pid fits
 			if err != nil {
 				return err
 			}
 			for _, s := range sockets {
 				if s.Status == "LISTEN" {
-					list = append(list, socket{listener{name, filepath.Base(cmd.Path), s.Laddr.IP}, net.JoinHostPort(s.Laddr.IP, fmt.Sprint(s.Laddr.Port))})
+					list = append(list,
+						socket{listener{name, filepath.Base(cmd.Path), s.Laddr.IP},
+							net.JoinHostPort(s.Laddr.IP, fmt.Sprint(s.Laddr.Port))})
 				}
 			}
 			if len(list) == 0 || list[len(list)-1].Name != name {
@@ -216,7 +228,9 @@ func listening(t *testing.T) (list []socket) {
 		for _, s := range sockets {
 			switch {
 			case s.Family == unix && strings.HasPrefix(s.Laddr.IP, shared.Folder()):
-				list = append(list, socket{listener{"control socket", p.Component, strings.TrimPrefix(s.Laddr.IP, shared.Folder()+"/")}, s.Laddr.IP})
+				list = append(list,
+					socket{listener{"control socket", p.Component, strings.TrimPrefix(s.Laddr.IP, shared.Folder()+"/")},
+						s.Laddr.IP})
 			case s.Status == "LISTEN":
 				addr := net.JoinHostPort(s.Laddr.IP, fmt.Sprint(s.Laddr.Port))
 				name, ok := names[addr]

@@ -38,7 +38,8 @@ func TestMain(m *testing.M) { os.Exit(box.Main(m, "rights", 0, bringUp)) }
 // bringUp starts the sandbox with the umask 0.
 func bringUp(ctx context.Context, b *box.Box) error {
 	shared, b.Instead = b, filepath.Join(b.Home, ".audited")
-	if err := os.Chmod(b.Home, 0o777); err != nil { //nolint:gosec // the worst home for a sandbox: every user may write to it
+	if err := os.Chmod(b.Home,
+		0o777); err != nil { //nolint:gosec // the worst home for a sandbox: every user may write to it
 		return err
 	}
 	if err := audit.Wrap(b.Bin, b.Instead, "kubelet-preferred-address-types"); err != nil {

@@ -55,7 +55,8 @@ func TestRules(t *testing.T) {
 func namespace(t *testing.T) string {
 	t.Helper()
 	name := envconf.RandomName("rights", 12)
-	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() {
 		if err := client.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
@@ -75,18 +76,22 @@ func workloads(t *testing.T, ns string) {
 	must(t, err)
 	template := unnamed("m")
 	template.Spec.Containers[0].Env[0] = corev1.EnvVar{Name: module.EnvVersion, ValueFrom: &corev1.EnvVarSource{
-		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "versions"}, Key: "m"},
+		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "versions"}, Key: "m"},
 	}}
 	deploy(t, module.Deployment(ns, "m", 1, template))
 	peer := module.Deployment(ns, "peer", 1, module.Template("peer", module.Container("peer", "1.0.0")))
 	module.OnePerBase(&peer.Spec.Template)
 	peer.Labels = map[string]string{
-		"virtual-kubelet.koupleless.io/component": "module-deployment", "virtual-kubelet.koupleless.io/strategy": "peer",
+		"virtual-kubelet.koupleless.io/component": "module-deployment",
+		"virtual-kubelet.koupleless.io/strategy":  "peer",
 	}
 	deploy(t, peer)
-	_, err = client.AppsV1().DaemonSets(ns).Create(t.Context(), module.DaemonSet(ns, "nowhere", unnamed("nowhere")), metav1.CreateOptions{})
+	_, err = client.AppsV1().DaemonSets(ns).Create(t.Context(), module.DaemonSet(ns, "nowhere", unnamed("nowhere")),
+		metav1.CreateOptions{})
 	must(t, err)
-	_, err = client.AppsV1().DaemonSets(ns).Patch(t.Context(), "nowhere", types.MergePatchType, []byte(`{"spec":{"minReadySeconds":1}}`), metav1.PatchOptions{})
+	_, err = client.AppsV1().DaemonSets(ns).Patch(t.Context(), "nowhere", types.MergePatchType,
+		[]byte(`{"spec":{"minReadySeconds":1}}`), metav1.PatchOptions{})
 	must(t, err)
 }
 
@@ -126,7 +131,8 @@ func podOf(t *testing.T, ns, app string) (pod *corev1.Pod) {
 // asWithOlderServers makes the controller use list requests, as with an API server that cannot stream lists.
 func asWithOlderServers(t *testing.T) {
 	t.Helper()
-	before, err := up.SetController(t.Context(), sandbox.ControllerRequest{APIView: true, Env: map[string]string{"KUBE_FEATURE_WatchListClient": "false"}})
+	before, err := up.SetController(t.Context(),
+		sandbox.ControllerRequest{APIView: true, Env: map[string]string{"KUBE_FEATURE_WatchListClient": "false"}})
 	must(t, err)
 	_, err = up.SetController(t.Context(), before)
 	must(t, err)
@@ -138,13 +144,15 @@ func conflicts(t *testing.T, ns string) {
 	t.Helper()
 	for _, resource := range []string{"pods/status", "nodes/status"} {
 		_, err := up.SetFault(t.Context(), fault.Injection{Target: v1alpha1.TargetAPI, Fault: v1alpha1.Fault{
-			ID: resource, Kind: v1alpha1.APIRefuse, Status: 409, Match: v1alpha1.FaultMatch{Resource: resource}, Count: 1,
+			ID: resource, Kind: v1alpha1.APIRefuse, Status: 409, Match: v1alpha1.FaultMatch{Resource: resource},
+			Count: 1,
 		}})
 		must(t, err)
 	}
 	node := podOf(t, ns, "m").Spec.NodeName
 	for _, patch := range []string{`{"metadata":{"labels":{"type":null}}}`, `{"spec":{"taints":null}}`} {
-		_, err := client.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		_, err := client.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, []byte(patch),
+			metav1.PatchOptions{})
 		must(t, err)
 	}
 	eventually(t, "label and taints of the Node are back", func(ctx context.Context) error {
@@ -159,7 +167,8 @@ func conflicts(t *testing.T, ns string) {
 	must(t, err)
 	eventually(t, "the Deployment is rolled out", func(ctx context.Context) error {
 		d, err := client.AppsV1().Deployments(ns).Get(ctx, "m", metav1.GetOptions{})
-		if err == nil && (d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas != 1 || d.Status.Replicas != 1 || d.Status.ReadyReplicas != 1) {
+		if err == nil && (d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas != 1 ||
+			d.Status.Replicas != 1 || d.Status.ReadyReplicas != 1) {
 			err = fmt.Errorf("its status is %+v", d.Status)
 		}
 		return err

@@ -77,11 +77,14 @@ func TestScripts(t *testing.T) {
 	must(t, err)
 	scripts, err := kubernetes.NewForConfig(given)
 	must(t, err)
-	permitted(t, scripts, ns, "create configmaps", "create secrets", "get secrets", "create deployments.apps", "patch deployments.apps", "delete deployments.apps", "list pods")
-	forbidden(t, scripts, ns, "create roles.rbac.authorization.k8s.io", "create rolebindings.rbac.authorization.k8s.io", "delete rolebindings.rbac.authorization.k8s.io")
+	permitted(t, scripts, ns, "create configmaps", "create secrets", "get secrets", "create deployments.apps",
+		"patch deployments.apps", "delete deployments.apps", "list pods")
+	forbidden(t, scripts, ns, "create roles.rbac.authorization.k8s.io", "create rolebindings.rbac.authorization.k8s.io",
+		"delete rolebindings.rbac.authorization.k8s.io")
 	forbidden(t, scripts, metav1.NamespaceDefault, "list secrets", "create deployments.apps", "get serviceaccounts")
 	forbidden(t, scripts, corev1.NamespaceNodeLease, "list leases.coordination.k8s.io")
-	forbidden(t, scripts, "", "list secrets", "list pods", "list nodes", "get nodes", "patch nodes", "list namespaces", "create namespaces", "delete namespaces",
+	forbidden(t, scripts, "", "list secrets", "list pods", "list nodes", "get nodes", "patch nodes", "list namespaces",
+		"create namespaces", "delete namespaces",
 		"create clusterrolebindings.rbac.authorization.k8s.io")
 
 	must(t, os.WriteFile(filepath.Join(folder, "done"), nil, 0o600))
@@ -118,9 +121,12 @@ func decide(t *testing.T, c kubernetes.Interface, namespace string, want bool, p
 	for _, permission := range permissions {
 		verb, resource, _ := strings.Cut(permission, " ")
 		resource, group, _ := strings.Cut(resource, ".")
-		review, err := c.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: group, Resource: resource}},
-		}, metav1.CreateOptions{})
+		review, err := c.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(),
+			&authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+					ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb,
+						Group: group, Resource: resource}},
+			}, metav1.CreateOptions{})
 		must(t, err)
 		if review.Status.Allowed != want {
 			t.Errorf("%s in namespace %q: permitted %t, want %t", permission, namespace, review.Status.Allowed, want)
@@ -131,10 +137,12 @@ func decide(t *testing.T, c kubernetes.Interface, namespace string, want bool, p
 // shown checks that the reports of the passed run have no secrets.
 func shown(t *testing.T, folder, token string) {
 	t.Helper()
-	secrets := map[string]string{"a private key": "PRIVATE KEY-----", "a key of a kubeconfig": "client-key-data", "the token of scripts": token}
+	secrets := map[string]string{"a private key": "PRIVATE KEY-----", "a key of a kubeconfig": "client-key-data",
+		"the token of scripts": token}
 	broker, err := shared.Broker()
 	must(t, err)
-	secrets["the broker's password of the controller"], secrets["the broker's password of bases"] = broker.Passwords.Controller, broker.Passwords.Base
+	secrets["the broker's password of "+
+		"the controller"], secrets["the broker's password of bases"] = broker.Passwords.Controller, broker.Passwords.Base
 	files := 0
 	must(t, filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {

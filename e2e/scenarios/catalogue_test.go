@@ -100,10 +100,11 @@ func assess(t *testing.T, in place, s *source.Scenario) {
 	if c := s.Scenario.Spec.Controller; in.box.Provider == v1alpha1.ProviderKind && c != nil && c.APIView {
 		t.Skip("nothing stands between a controller in the cluster and its API server")
 	}
-	f := features.New(s.Scenario.Spec.Description).Assess("passes", func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
-		passes(ctx, t, in, s)
-		return ctx
-	})
+	f := features.New(s.Scenario.Spec.Description).Assess("passes",
+		func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
+			passes(ctx, t, in, s)
+			return ctx
+		})
 	box.Env.Test(t, f.Feature())
 }
 
@@ -148,7 +149,8 @@ func passes(ctx context.Context, t *testing.T, in place, s *source.Scenario) {
 
 func execute(ctx context.Context, t *testing.T, in *sandbox.Sandbox, s *source.Scenario) *scenario.Report {
 	t.Helper()
-	r, err := scenario.Execute(ctx, scenario.Options{Sandbox: in, Scenarios: []*source.Scenario{s}, Parallel: cellsAtOnce})
+	r, err := scenario.Execute(ctx,
+		scenario.Options{Sandbox: in, Scenarios: []*source.Scenario{s}, Parallel: cellsAtOnce})
 	if err != nil {
 		t.Fatal(err)
 	}

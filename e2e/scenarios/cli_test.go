@@ -78,7 +78,8 @@ func play(t *testing.T, status int, env []string, args ...string) (box.Result, *
 	t.Helper()
 	result, report := begin(t, env, args...).end(t)
 	if result.Status != status {
-		t.Fatalf("scenario run %v ends with status %d instead of %d:\n%s%s", args, result.Status, status, result.Out, result.Err)
+		t.Fatalf("scenario run %v ends with status %d instead of %d:\n%s%s", args, result.Status, status, result.Out,
+			result.Err)
 	}
 	return result, report
 }
@@ -101,7 +102,8 @@ func apiOf(t *testing.T, in *box.Box) kubernetes.Interface {
 // namespaces lists those of the runs of a scenario.
 func namespaces(t *testing.T, name string) []string {
 	t.Helper()
-	list, err := api(t).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{LabelSelector: runLabel + "=" + name})
+	list, err := api(t).CoreV1().Namespaces().List(t.Context(),
+		metav1.ListOptions{LabelSelector: runLabel + "=" + name})
 	must(t, err)
 	names := []string{}
 	for _, n := range list.Items {

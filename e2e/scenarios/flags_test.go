@@ -30,8 +30,10 @@ func TestRepeat(t *testing.T) {
 		t.Errorf("%d namespaces for 4 runs", len(own))
 	}
 	first, second := side.Runs[0], side.Runs[1]
-	if second.Started.After(first.Started.Add(first.Elapsed)) || first.Started.After(second.Started.Add(second.Elapsed)) {
-		t.Errorf("the first two runs were not at the same time: %s for %s, %s for %s", first.Started, first.Elapsed, second.Started, second.Elapsed)
+	if second.Started.After(first.Started.Add(first.Elapsed)) ||
+		first.Started.After(second.Started.Add(second.Elapsed)) {
+		t.Errorf("the first two runs were not at the same time: %s for %s, %s for %s", first.Started, first.Elapsed,
+			second.Started, second.Elapsed)
 	}
 }
 
@@ -39,7 +41,8 @@ func TestRepeat(t *testing.T) {
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	seeds := filepath.Join(t.TempDir(), "seeds")
-	result, report := play(t, 1, nil, "--repeat", "2", "--var", "word=two words", "--var", "seeds="+seeds, "--var", "fail=b two words 2", testdata("cells"))
+	result, report := play(t, 1, nil, "--repeat", "2", "--var", "word=two words", "--var", "seeds="+seeds, "--var",
+		"fail=b two words 2", testdata("cells"))
 	failed := report.Runs[3]
 	if failed.Verdict != scenario.Failed {
 		t.Fatalf("the last run has %s", failed.Verdict)
@@ -82,7 +85,8 @@ func TestSelection(t *testing.T) {
 		}
 	}
 	want := map[string]scenario.Verdict{
-		"three-steps first": scenario.Skipped, "three-steps second": scenario.Passed, "three-steps third": scenario.Passed,
+		"three-steps first": scenario.Skipped, "three-steps second": scenario.Passed,
+		"three-steps third": scenario.Passed,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)

@@ -52,7 +52,8 @@ func TestNoPodIsEvicted(t *testing.T) {
 		want scenario.Verdict
 	}{
 		"the controller lets Pods stay on unreachable Nodes": {nil, scenario.Passed},
-		"without that they go":                               {map[string]string{"LEAVE_POD_TOLERATIONS": "true"}, scenario.Failed},
+		"without that they go": {map[string]string{"LEAVE_POD_TOLERATIONS": "true"},
+			scenario.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -75,11 +76,13 @@ func keepNode(t *testing.T, client kubernetes.Interface) {
 	}}, metav1.CreateOptions{})
 	must(t, err)
 	status := `{"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "Test"}]}}`
-	_, err = client.CoreV1().Nodes().Patch(t.Context(), n.Name, types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status")
+	_, err = client.CoreV1().Nodes().Patch(t.Context(), n.Name, types.StrategicMergePatchType, []byte(status),
+		metav1.PatchOptions{}, "status")
 	must(t, err)
 	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	lease, err := leases.Create(t.Context(), &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: n.Name}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &n.Name, RenewTime: ptr.To(metav1.NowMicro())},
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &n.Name, RenewTime: ptr.To(metav1.NowMicro())},
 	}, metav1.CreateOptions{})
 	must(t, err)
 	done := make(chan error, 1)

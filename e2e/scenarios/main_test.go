@@ -70,7 +70,8 @@ func bringUp(ctx context.Context, first *box.Box) error {
 	}
 	if text := os.Getenv("E2E_SPEED"); text != "" {
 		var err error
-		if speed, err = strconv.Atoi(text); err != nil {
+		speed, err = strconv.Atoi(text)
+		if err != nil {
 			return fmt.Errorf("reading E2E_SPEED: %w", err)
 		}
 	}
@@ -89,7 +90,8 @@ func bringUp(ctx context.Context, first *box.Box) error {
 	shared.Provider, shared.Instead = provider, instead
 	all := []place{{box: shared}}
 	for len(all) < n {
-		another := &box.Box{Bin: programs, Instead: instead, Home: home, Name: envconf.RandomName("show", 10), Provider: provider}
+		another := &box.Box{Bin: programs, Instead: instead, Home: home, Name: envconf.RandomName("show", 10),
+			Provider: provider}
 		all = append(all, place{box: another})
 	}
 	places = all[1:]
@@ -99,7 +101,8 @@ func bringUp(ctx context.Context, first *box.Box) error {
 		g.Go(func() (err error) {
 			s := spec()
 			s.Controller.Env = byItself
-			if err = p.box.Up(upCtx, s); err == nil {
+			err = p.box.Up(upCtx, s)
+			if err == nil {
 				p.up, err = p.box.Open(ctx)
 			}
 			return err
@@ -161,7 +164,8 @@ func spec() v1alpha1.Spec {
 	one := 1
 	s := v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &one, Name: "unused"}, Speed: speed}
 	if theirs != nil {
-		s.Broker = v1alpha1.Broker{URL: theirs.URL(), Username: mosquitto.User, PasswordFile: theirs.Passwords[mosquitto.User], CAFile: theirs.CAFile}
+		s.Broker = v1alpha1.Broker{URL: theirs.URL(), Username: mosquitto.User,
+			PasswordFile: theirs.Passwords[mosquitto.User], CAFile: theirs.CAFile}
 	}
 	return s
 }

@@ -27,7 +27,8 @@ type broken struct {
 func TestMutations(t *testing.T) {
 	t.Parallel()
 	noticed(t, []broken{
-		{"the new Pod turns Ready before the old one turns Not Ready", "reverse-handover", nil, "rolling-update", "order"},
+		{"the new Pod turns Ready before the old one turns Not Ready", "reverse-handover", nil, "rolling-update",
+			"order"},
 		{"no drain time", "", map[string]string{"MODULE_DRAIN": "-1s"}, "scale", ""},
 	})
 }
@@ -36,14 +37,20 @@ func TestMutations(t *testing.T) {
 func TestLongMutations(t *testing.T) {
 	needsLong(t)
 	noticed(t, []broken{
-		{"a module goes while a Service sends requests to its Pod", "believe-the-drain", nil, "regressions/deleted-pod-in-endpoints", "the Pod is deleted"},
-		{"the version that answers goes while a Service sends requests to another Pod", "drain-alone", nil, "regressions/pods-leave-in-rollout", ""},
-		{"Pods turn Not Ready until their bases have listed their modules", "forget-ready", nil, "slow-list-at-restart", ""},
+		{"a module goes while a Service sends requests to its Pod", "believe-the-drain", nil,
+			"regressions/deleted-pod-in-endpoints", "the Pod is deleted"},
+		{"the version that answers goes while a Service sends requests to another Pod", "drain-alone", nil,
+			"regressions/pods-leave-in-rollout", ""},
+		{"Pods turn Not Ready until their bases have listed their modules", "forget-ready", nil, "slow-list-at-restart",
+			""},
 		{"commands are retained", "retain-commands", nil, "reconnect", "activeVersion"},
 		{"silence counts while the tunnel is down", "never-blind", nil, "long/broker-away-5m", "the broker is away: "},
-		{"silence counts while the controller starts without a tunnel", "never-blind", nil, "long/broker-away-restart-5m", "the broker is away: "},
-		{"silence counts while the connection is half open", "never-blind", nil, "long/broker-half-open", "nothing passes: "},
-		{"a blind controller keeps its bases", "never-hand-over", nil, "long/controller-blind", "the rollout ends while it is blind"},
+		{"silence counts while the controller starts without a tunnel", "never-blind", nil,
+			"long/broker-away-restart-5m", "the broker is away: "},
+		{"silence counts while the connection is half open", "never-blind", nil, "long/broker-half-open",
+			"nothing passes: "},
+		{"a blind controller keeps its bases", "never-hand-over", nil, "long/controller-blind",
+			"the rollout ends while it is blind"},
 	})
 }
 
@@ -106,5 +113,6 @@ func build(t *testing.T, name, bin string) {
 	program, err := os.ReadFile(filepath.Join(programs, box.Program))
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(bin, box.Program), program, 0o700))
-	must(t, os.Symlink(filepath.Join(programs, sandbox.ControlPlaneProgram), filepath.Join(bin, sandbox.ControlPlaneProgram)))
+	must(t, os.Symlink(filepath.Join(programs, sandbox.ControlPlaneProgram),
+		filepath.Join(bin, sandbox.ControlPlaneProgram)))
 }

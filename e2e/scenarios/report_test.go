@@ -30,8 +30,9 @@ func TestFailure(t *testing.T) {
 			t.Errorf("the reason is %q, want %q", of.Failure, why)
 		}
 		for what, pattern := range map[string]string{
-			"the verdict":       `(?m)^✗ no-start +\d+\.\ds$`,
-			"the line":          `testdata/no-start\.yaml:14  seed \d+  namespace ` + regexp.QuoteMeta(of.Namespace) + `\n`,
+			"the verdict": `(?m)^✗ no-start +\d+\.\ds$`,
+			"the line": `testdata/no-start\.yaml:14  seed \d+  namespace ` + regexp.QuoteMeta(of.Namespace) +
+				`\n`,
 			"the reason":        regexp.QuoteMeta(why),
 			"the step":          `(?m)^    ✗ assert +it serves +\d+\.\ds  not within 2s`,
 			"the diff":          `(?m)^  what differs\n    status\.readyReplicas: want 1, but it is not there\n`,
@@ -39,8 +40,9 @@ func TestFailure(t *testing.T) {
 			"the Pod":           `(?m)^  Pods\n    base-1  stock:1\.0\.0 Pending, InstallModuleFailed \(stock-\S+\)$`,
 			"the Pod's events":  `(?m)^  events of the Pods\n(.*\n)*?.* stock-\S+  Warning .*User\.InstallBizUserError`,
 			"the base's answer": `(?m)^  what the bases said last\n(.*\n)*?.*command base-1: installBiz stock:1\.0\.0 User\.InstallBizUserError after `,
-			"how to repeat it":  `(?m)^  Again: koupsandbox scenario run --name ` + shared.Name + ` --seed \d+ testdata/no-start\.yaml$`,
-			"the summary":       `(?m)^1 failed in \d+\.\ds \(seed \d+\)$`,
+			"how to repeat it": `(?m)^  Again: koupsandbox scenario run --name ` + shared.Name +
+				` --seed \d+ testdata/no-start\.yaml$`,
+			"the summary": `(?m)^1 failed in \d+\.\ds \(seed \d+\)$`,
 		} {
 			if !regexp.MustCompile(pattern).MatchString(result.Out) {
 				t.Errorf("%s is not told:\n%s", what, result.Out)
@@ -59,7 +61,8 @@ func TestFailure(t *testing.T) {
 		for _, s := range of.Steps {
 			steps[s.Name] = s.Verdict
 		}
-		if diff := cmp.Diff(map[string]scenario.Verdict{"apply deployment.yaml": scenario.Passed, "it serves": scenario.Failed}, steps); diff != "" {
+		if diff := cmp.Diff(map[string]scenario.Verdict{"apply deployment.yaml": scenario.Passed,
+			"it serves": scenario.Failed}, steps); diff != "" {
 			t.Errorf("steps (-want +got):\n%s", diff)
 		}
 		if of.Verdict != scenario.Failed || len(of.Timeline) == 0 || len(of.Checks) == 0 {
@@ -67,7 +70,8 @@ func TestFailure(t *testing.T) {
 		}
 	})
 	for _, name := range []string{"junit.xml", "report.html", "summary.md"} {
-		if text, err := os.ReadFile(filepath.Join(folder, name)); err != nil || !strings.Contains(string(text), of.Scenario) {
+		if text, err := os.ReadFile(filepath.Join(folder, name)); err != nil ||
+			!strings.Contains(string(text), of.Scenario) {
 			t.Errorf("%s does not name the scenario, error %v", name, err)
 		}
 	}

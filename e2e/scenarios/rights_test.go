@@ -35,14 +35,16 @@ func asAllowed() error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("the controllers have made %d requests of %d kinds (an audit log of %d kB); rules that none of them needed: %q\n",
+	fmt.Printf("the controllers have made %d requests of %d kinds (an audit log of %d kB); rules that none of "+
+		"them needed: %q\n",
 		log.Events, len(log.Requests), log.Bytes>>10, granted.Unused(&log))
 	if beyond := granted.Beyond(&log); len(beyond) > 0 {
 		return fmt.Errorf("the controllers have asked for what no rule allows: %q", beyond)
 	}
 	refused := map[string]int{} // an API server knows no rules in the moment after its start
 	for _, kind := range log.Refused {
-		if refused[kind]++; refused[kind] == log.Requests[kind] {
+		refused[kind]++
+		if refused[kind] == log.Requests[kind] {
 			return fmt.Errorf("the controllers were always refused, though a rule allows it: %s", kind)
 		}
 	}

@@ -81,7 +81,8 @@ func TestClientDies(t *testing.T) {
 	s, namespace, _ := inTheMiddle(t)
 	must(t, s.cmd.Process.Kill())
 	t.Cleanup(func() { // nobody else does it
-		if err := api(t).CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{}); err != nil {
+		if err := api(t).CoreV1().Namespaces().Delete(context.Background(), namespace,
+			metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})

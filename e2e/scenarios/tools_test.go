@@ -76,7 +76,8 @@ func TestWatch(t *testing.T) {
 		t.Run(form, func(t *testing.T) {
 			t.Parallel()
 			group := envconf.RandomName("watched", 14)
-			ctx, cancel := context.WithTimeout(t.Context(), patience) // one that tells nothing must not hold up the others
+			// one that tells nothing must not hold up the others
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			cmd := shared.Command(ctx, append([]string{"watch", "--group", group}, c.args...)...)
 			out, err := cmd.StdoutPipe()

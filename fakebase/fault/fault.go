@@ -70,8 +70,10 @@ const (
 // The commands of arklet (protocol 4.4), and the last parts of the topics that a base publishes on;
 // a response is the answer to a command over HTTP.
 var (
-	commands = []string{"batchInstallBiz", "health", "help", "installBiz", "queryAllBiz", "queryBizOps", "switchBiz", "uninstallBiz"}
-	messages = []string{"batchInstallBizResponse", "biz", "bizOperation", "health", "heart", "queryBaseline", "response", "simpleBiz"}
+	commands = []string{"batchInstallBiz", "health", "help", "installBiz", "queryAllBiz", "queryBizOps", "switchBiz",
+		"uninstallBiz"}
+	messages = []string{"batchInstallBizResponse", "biz", "bizOperation", "health", "heart", "queryBaseline",
+		"response", "simpleBiz"}
 )
 
 // Match narrows a fault down. An empty field matches everything.

@@ -18,17 +18,26 @@ func TestValidateReportsEverything(t *testing.T) {
 		want  []string // for each problem: texts in the error, separated by |
 	}{
 		{"unknown kind", `{"kind":"gremlin"}`, errUnknown, []string{`kind "gremlin"|actuatorDown, clockSkew,`}},
-		{"unknown code", `{"kind":"error","code":"Arklet.Nope"}`, errUnknown, []string{`code "Arklet.Nope"|Arklet.InstallBizExecuting,`}},
+		{"unknown code", `{"kind":"error","code":"Arklet.Nope"}`, errUnknown,
+			[]string{`code "Arklet.Nope"|Arklet.InstallBizExecuting,`}},
 		{"error without code", `{"kind":"error"}`, errUnknown, []string{`code ""`}},
-		{"fields of other kinds", `{"kind":"silent","code":"User.DiskFull","message":"x","delay":{"min":"1s"},"period":"1s","skew":"1s","restart":{},"match":{"commands":["health"],"biz":"a","version":"1","messages":["heart"]}}`,
-			errNoMeaning, strings.Fields("delay:|silent match.commands: match.messages: match.biz: match.version: code: message: period: skew: restart:")},
-		{"state faults do not count", `{"kind":"webRefuse","count":1,"probability":0.5}`, errNoMeaning, []string{"count:", "probability:"}},
+		{"fields of other kinds",
+			`{"kind":"silent","code":"User.DiskFull","message":"x","delay":{"min":"1s"},"period":"1s","skew":"1s","restart":{},"match":{"commands":["health"],"biz":"a","version":"1","messages":["heart"]}}`,
+			errNoMeaning, strings.Fields(
+				"delay:|silent match.commands: match.messages: match.biz: match.version: code: message: period: " +
+					"skew: restart:")},
+		{"state faults do not count", `{"kind":"webRefuse","count":1,"probability":0.5}`, errNoMeaning,
+			[]string{"count:", "probability:"}},
 		{"required", `{"kind":"latency"}`, errRequired, []string{"delay:|latency"}},
 		{"required skew", `{"kind":"clockSkew"}`, errRequired, []string{"skew:"}},
 		{"negative count", `{"kind":"hang","count":-1}`, errNegative, []string{"count -1"}},
-		{"out of range", `{"kind":"hang","probability":1.5,"for":"-1s"}`, errNegative, []string{"probability 1.5|0 and 1", "for, period"}},
-		{"names that do not occur", `{"kind":"error","code":"User.DiskFull","match":{"commands":["installBiz","instalBiz"]}}`, errUnknown, []string{`match.commands "instalBiz"|batchInstallBiz, health,`}},
-		{"messages that do not occur", `{"kind":"corrupt","match":{"messages":["heart","hearts"]}}`, errUnknown, []string{`match.messages "hearts"|batchInstallBizResponse, biz,`}},
+		{"out of range", `{"kind":"hang","probability":1.5,"for":"-1s"}`, errNegative,
+			[]string{"probability 1.5|0 and 1", "for, period"}},
+		{"names that do not occur",
+			`{"kind":"error","code":"User.DiskFull","match":{"commands":["installBiz","instalBiz"]}}`, errUnknown,
+			[]string{`match.commands "instalBiz"|batchInstallBiz, health,`}},
+		{"messages that do not occur", `{"kind":"corrupt","match":{"messages":["heart","hearts"]}}`, errUnknown,
+			[]string{`match.messages "hearts"|batchInstallBizResponse, biz,`}},
 		{"what holds does not fire", `{"kind":"webRefuse","mayNotFire":true}`, errNoMeaning, []string{"mayNotFire:"}},
 		{"negative delay", `{"kind":"latency","delay":{"min":"-1s"}}`, errNegative, []string{"delay:"}},
 	}

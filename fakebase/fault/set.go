@@ -143,7 +143,8 @@ func (s *Set[F]) Live() iter.Seq[*Active[F]] {
 // Strike reports whether a match triggers the fault. The caller calls Fire when that has happened, or
 // Miss.
 func (a *Active[F]) Strike() bool {
-	if a.matched++; a.matched <= a.Skip || a.Count > 0 && a.struck >= a.Count {
+	a.matched++
+	if a.matched <= a.Skip || a.Count > 0 && a.struck >= a.Count {
 		return false
 	}
 	if p := a.Probability; p > 0 && p < 1 && a.rnd.Float64() >= p {

@@ -42,7 +42,8 @@ func TestSet(t *testing.T) {
 		var struck []bool
 		for range 3 {
 			hit := once.Strike()
-			if struck = append(struck, hit); hit {
+			struck = append(struck, hit)
+			if hit {
 				s.Fire(once)
 			}
 		}
@@ -62,7 +63,8 @@ func TestSet(t *testing.T) {
 		if short.Ended != fault.Expired || !gone(short) || gone(once) {
 			t.Errorf("ended %q, gone %t and %t", short.Ended, gone(short), gone(once))
 		}
-		if cleared := s.Clear(func(a *fault.Active[string]) bool { return a.Scope == "" }); len(cleared) != 2 || !gone(once) {
+		if cleared := s.Clear(func(a *fault.Active[string]) bool { return a.Scope == "" }); len(cleared) != 2 ||
+			!gone(once) {
 			t.Errorf("cleared %d, gone %t", len(cleared), gone(once))
 		}
 		left := 0
@@ -72,7 +74,8 @@ func TestSet(t *testing.T) {
 		if left != 1 || s.None() {
 			t.Errorf("%d are left, none in effect: %t", left, s.None())
 		}
-		if d := cmp.Diff([]string{"once fired", "once ended: " + fault.UsedUp, "short ended: " + fault.Expired, "once ended: " + fault.Cleared}, told); d != "" {
+		if d := cmp.Diff([]string{"once fired", "once ended: " + fault.UsedUp, "short ended: " + fault.Expired,
+			"once ended: " + fault.Cleared}, told); d != "" {
 			t.Errorf("told (-want +got):\n%s", d)
 		}
 	})

@@ -87,5 +87,6 @@ func sentPackets(pk packets.Packet) []Sent {
 }
 
 func sentRequest(r *http.Request, body string) Sent {
-	return Sent{What: strings.TrimSpace(r.Method + " " + r.URL.Path + " " + r.Header.Get("Content-Type")), Payload: Normal(body)}
+	return Sent{What: strings.TrimSpace(r.Method + " " + r.URL.Path + " " + r.Header.Get("Content-Type")),
+		Payload: Normal(body)}
 }

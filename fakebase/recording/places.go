@@ -83,7 +83,8 @@ func WriteJar(to string, manifest Manifest, from string) error {
 	if err == nil && from != "" {
 		err = copyFiles(out, from)
 	}
-	if err = errors.Join(err, out.Close()); err != nil {
+	err = errors.Join(err, out.Close())
+	if err != nil {
 		return fmt.Errorf("writing the jar %s: %w", to, err)
 	}
 	return os.WriteFile(to, buf.Bytes(), 0o600)

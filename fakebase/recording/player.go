@@ -147,7 +147,8 @@ func (p *Player) request(ctx context.Context, raw string, silent bool) (answer s
 	for err == nil {
 		var n int
 		n, err = conn.Read(buf)
-		if text = append(text, buf[:n]...); err == nil {
+		text = append(text, buf[:n]...)
+		if err == nil {
 			err = conn.SetReadDeadline(time.Now().Add(leftOpen))
 		}
 	}
@@ -176,7 +177,8 @@ func (p *Player) overWeb(ctx context.Context, path string) (string, error) {
 	}
 	defer func() { _ = response.Body.Close() }() // it was only read
 	body, err := io.ReadAll(response.Body)
-	return fmt.Sprintf("HTTP/1.1 %d\r\nContent-Type: %s\r\n\r\n%s", response.StatusCode, response.Header.Get("Content-Type"), body), err
+	return fmt.Sprintf("HTTP/1.1 %d\r\nContent-Type: %s\r\n\r\n%s", response.StatusCode,
+		response.Header.Get("Content-Type"), body), err
 }
 
 func (p *Player) overMQTT(ctx context.Context, x Exchange, silent bool) ([]Message, error) {

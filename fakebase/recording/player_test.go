@@ -63,7 +63,8 @@ func newPlayer(t *testing.T) (*recording.Player, *base) {
 	manifest := recording.Manifest{"Ark-Biz-Name": "x"}
 	plain := filepath.Join(directory, "plain.jar")
 	for _, err := range []error{
-		recording.WriteJar(plain, manifest, ""), recording.WriteJar(filepath.Join(directory, "copy.jar"), manifest, plain),
+		recording.WriteJar(plain, manifest, ""),
+		recording.WriteJar(filepath.Join(directory, "copy.jar"), manifest, plain),
 		recording.WriteJar(filepath.Join(directory, "no.jar"), nil, ""),
 	} {
 		if err != nil {
@@ -111,7 +112,8 @@ func TestPlayOverHTTP(t *testing.T) {
 		answers = append(answers, x.Answer)
 	}
 	const ok = "HTTP/1.1 200 OK\r\n\r\n"
-	want := []string{ok + `/health {"u":"{server}/{modules}"}`, "", "", ok + "done", ok + "200 OK", "", ok + "/health {}", ok + "404 Not Found", ok + "/x ", "HTTP/1.1 200\r\nContent-Type: \r\n\r\n/page "}
+	want := []string{ok + `/health {"u":"{server}/{modules}"}`, "", "", ok + "done", ok + "200 OK", "",
+		ok + "/health {}", ok + "404 Not Found", ok + "/x ", "HTTP/1.1 200\r\nContent-Type: \r\n\r\n/page "}
 	if d := cmp.Diff(want, answers); d != "" || !got[1].Silent {
 		t.Errorf("silent: %t; answers (-want +got):\n%s", got[1].Silent, d)
 	}
@@ -124,23 +126,27 @@ func TestPlayOverMQTT(t *testing.T) {
 	if err := p.Broker.AddHook(new(auth.AllowHook), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Broker.Subscribe("koupleless_dev/b1/health", 1, func(*mqtt.Client, packets.Subscription, packets.Packet) {
-		client := &mqtt.Client{ID: "koupleless@@@b1"}
-		for _, topic := range []string{"heart", "queryBaseline", "health"} {
-			pk := packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Publish, Qos: 1}, TopicName: "koupleless_dev/b1/base/" + topic, Payload: []byte("{}")}
-			if _, err := b.tap.OnPacketRead(client, pk); err != nil {
-				t.Error(err)
+	if err := p.Broker.Subscribe("koupleless_dev/b1/health", 1,
+		func(*mqtt.Client, packets.Subscription, packets.Packet) {
+			client := &mqtt.Client{ID: "koupleless@@@b1"}
+			for _, topic := range []string{"heart", "queryBaseline", "health"} {
+				pk := packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Publish, Qos: 1},
+					TopicName: "koupleless_dev/b1/base/" + topic, Payload: []byte("{}")}
+				if _, err := b.tap.OnPacketRead(client, pk); err != nil {
+					t.Error(err)
+				}
 			}
-		}
-	}); err != nil {
+		}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := p.Play(t.Context(), []recording.Exchange{{Command: "health", Body: "{}"}, {Command: "help", Silent: true}})
+	got, err := p.Play(t.Context(),
+		[]recording.Exchange{{Command: "health", Body: "{}"}, {Command: "help", Silent: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []recording.Exchange{
-		{Command: "health", Body: "{}", Messages: []recording.Message{{Topic: "base/health", Payload: "{}"}}}, {Command: "help", Silent: true},
+		{Command: "health", Body: "{}", Messages: []recording.Message{{Topic: "base/health", Payload: "{}"}}},
+		{Command: "help", Silent: true},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -150,7 +156,8 @@ func TestPlayOverMQTT(t *testing.T) {
 
 func TestLive(t *testing.T) {
 	p, b := newPlayer(t)
-	got, err := p.Live(t.Context(), b, []recording.Phase{{Event: recording.Start, Exchanges: []recording.Exchange{{Command: "help"}}}})
+	got, err := p.Live(t.Context(), b,
+		[]recording.Phase{{Event: recording.Start, Exchanges: []recording.Exchange{{Command: "help"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

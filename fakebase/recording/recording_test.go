@@ -17,13 +17,19 @@ import (
 func TestNormal(t *testing.T) {
 	for _, c := range []struct{ name, in, want string }{
 		{"times", `{"publishTimestamp":1732096800000,"endTimestamp":0}`, `{"publishTimestamp":1,"endTimestamp":0}`},
-		{"sizes", `{"elapsedSpace":-12,"java max metaspace":268435456,"free (%)":-1.2E-7}`, `{"elapsedSpace":1,"java max metaspace":1,"free (%)":1}`},
+		{"sizes", `{"elapsedSpace":-12,"java max metaspace":268435456,"free (%)":-1.2E-7}`,
+			`{"elapsedSpace":1,"java max metaspace":1,"free (%)":1}`},
 		{"durations", `cost: 812 ms, started at: 10:15:30,123`, `cost: 1 ms, started at: 00:00:00,000`},
 		{"folders", `"/tmp/sofa-ark/plain-1.0.0-20261120150439221-unpack"`, `"{temp}/plain-1.0.0-1-unpack"`},
-		{"frames of exceptions as JSON", `{"message":"m","stackTrace":[{"className":"a"},{"className":"b"}]}`, `{"message":"m","stackTrace":[]}`},
-		{"the disk of the machine", `{"total":5,"free":4,"threshold":3,"path":"/home/x/.","exists":true}`, `{"total":1,"free":1,"threshold":1,"path":"","exists":true}`},
-		{"figures of the actuator", `{"metrics":{"timestamp":"2026-11-21","a":{"b":1},"gcmetrics":{"c":2}}}`, `{"metrics":{}}`},
-		{"stack frames, but no causes", `"a.E: \"x\"\n\tat a.b(C.java:1)\n\tat c.d(E.java)\nCaused by: a.F\n\t... 3 more\n"`, `"a.E: \"x\"\nCaused by: a.F\n"`},
+		{"frames of exceptions as JSON", `{"message":"m","stackTrace":[{"className":"a"},{"className":"b"}]}`,
+			`{"message":"m","stackTrace":[]}`},
+		{"the disk of the machine", `{"total":5,"free":4,"threshold":3,"path":"/home/x/.","exists":true}`,
+			`{"total":1,"free":1,"threshold":1,"path":"","exists":true}`},
+		{"figures of the actuator", `{"metrics":{"timestamp":"2026-11-21","a":{"b":1},"gcmetrics":{"c":2}}}`,
+			`{"metrics":{}}`},
+		{"stack frames, but no causes",
+			`"a.E: \"x\"\n\tat a.b(C.java:1)\n\tat c.d(E.java)\nCaused by: a.F\n\t... 3 more\n"`,
+			`"a.E: \"x\"\nCaused by: a.F\n"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if d := cmp.Diff(c.want, recording.Normal(c.in)); d != "" {
@@ -37,9 +43,10 @@ func TestSaveAndLoad(t *testing.T) {
 	folder := t.TempDir()
 	want := recording.Recording{
 		Condition: "c", Tunnel: recording.MQTT, Base: recording.Settings{Activation: "new"},
-		Jars:      map[string]recording.Manifest{"x.jar": {"Ark-Biz-Name": "x"}, "no.jar": nil},
-		Exchanges: []recording.Exchange{{Command: "health", Body: "<{}>", Messages: []recording.Message{{Topic: "base/health", Payload: "{}"}}}},
-		Phases:    []recording.Phase{{Event: recording.Kill, Seconds: 3, Sent: []recording.Sent{}}},
+		Jars: map[string]recording.Manifest{"x.jar": {"Ark-Biz-Name": "x"}, "no.jar": nil},
+		Exchanges: []recording.Exchange{
+			{Command: "health", Body: "<{}>", Messages: []recording.Message{{Topic: "base/health", Payload: "{}"}}}},
+		Phases: []recording.Phase{{Event: recording.Kill, Seconds: 3, Sent: []recording.Sent{}}},
 	}
 	if err := want.Save(folder, "one"); err != nil {
 		t.Fatal(err)

@@ -28,7 +28,8 @@ func (b *Base) Forward(ctx context.Context, conn net.Conn, to Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l := b.now()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://server"+l.process.Path+"/"+connect+"?to="+string(to), io.NopCloser(conn))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		"http://server"+l.process.Path+"/"+connect+"?to="+string(to), io.NopCloser(conn))
 	if err != nil {
 		return err
 	}
@@ -76,7 +77,8 @@ func (s *server) dial(ctx context.Context, to Listener) (net.Conn, error) {
 	addr := s.base.HTTPAddr()
 	if to == Web {
 		var err error
-		if addr, err = s.base.WebAddr(ctx); err != nil {
+		addr, err = s.base.WebAddr(ctx)
+		if err != nil {
 			return nil, err
 		}
 	}

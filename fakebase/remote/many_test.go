@@ -57,7 +57,8 @@ func TestManyBasesInOneProcess(t *testing.T) {
 		t.Error(err)
 	}
 	var refused *rpc.Error
-	if _, err := discarded.Inject(fault.Fault{Kind: fault.KindSilent}); !errors.As(err, &refused) || refused.Code != http.StatusConflict {
+	if _, err := discarded.Inject(fault.Fault{Kind: fault.KindSilent}); !errors.As(err, &refused) ||
+		refused.Code != http.StatusConflict {
 		t.Errorf("a base that was discarded takes a fault: %v", err)
 	}
 }
@@ -95,7 +96,8 @@ func TestRenew(t *testing.T) {
 	if d := cmp.Diff([]string{"first", "later"}, faults); d != "" {
 		t.Errorf("faults (-want +got):\n%s", d)
 	}
-	if s := b.Status(); up.Seq <= down.Seq || s.Identity != "b1" || s.IP != "198.18.0.9" || !s.Running || len(s.Biz) != 0 {
+	if s := b.Status(); up.Seq <= down.Seq || s.Identity != "b1" || s.IP != "198.18.0.9" || !s.Running ||
+		len(s.Biz) != 0 {
 		t.Errorf("event %d after %d; then %+v", up.Seq, down.Seq, s)
 	}
 	if _, err := b.Inject(fault.Fault{Kind: fault.KindWebRefuse}); err != nil {

@@ -68,8 +68,10 @@ func (m *mirror) end(why string) {
 	defer m.mu.Unlock()
 	defer m.read.End(nil)
 	if s := &m.status; s.Running {
-		*s = fakebase.Status{Identity: s.Identity, Name: s.Name, Version: s.Version, IP: s.IP, HostName: s.HostName, WebAddr: s.WebAddr, Requests: s.Requests}
-		m.tell(fakebase.Event{Seq: m.events + 1, Kind: fakebase.EventDown, Time: time.Now(), Identity: s.Identity, Message: why})
+		*s = fakebase.Status{Identity: s.Identity, Name: s.Name, Version: s.Version, IP: s.IP, HostName: s.HostName,
+			WebAddr: s.WebAddr, Requests: s.Requests}
+		m.tell(fakebase.Event{Seq: m.events + 1, Kind: fakebase.EventDown, Time: time.Now(), Identity: s.Identity,
+			Message: why})
 	}
 }
 

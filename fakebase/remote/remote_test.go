@@ -68,7 +68,8 @@ func newProcess(t *testing.T) *process {
 // options are those of a base with the HTTP tunnel, by which tests install modules.
 func options() fakebase.Options {
 	return fakebase.Options{
-		Identity: "b1", IP: "127.0.0.1", HTTP: &fakebase.HTTPOptions{Addr: "0.0.0.0:0"}, Web: &fakebase.WebOptions{Addr: "0.0.0.0:0"},
+		Identity: "b1", IP: "127.0.0.1", HTTP: &fakebase.HTTPOptions{Addr: "0.0.0.0:0"},
+		Web:       &fakebase.WebOptions{Addr: "0.0.0.0:0"},
 		Catalogue: &fakebase.Catalogue{Fetch: fakebase.FetchNever}, Activation: fakebase.ActivateNewModule,
 		Faults: []fault.Fault{{ID: "first", Kind: fault.KindLatency, Delay: fakebase.Delay{Min: 1}}},
 	}
@@ -328,7 +329,8 @@ func TestFaults(t *testing.T) {
 			want = append(want, id+" cleared")
 			check("first")
 		}
-		if _, err := b.Inject(fault.Fault{ID: "first", Kind: fault.KindSilent}); err == nil || !strings.Contains(err.Error(), fault.ErrExists.Error()) {
+		if _, err := b.Inject(fault.Fault{ID: "first", Kind: fault.KindSilent}); err == nil ||
+			!strings.Contains(err.Error(), fault.ErrExists.Error()) {
 			t.Errorf("the same twice: %v", err)
 		}
 		install(t, b, "1") // which the first fault makes later
@@ -364,7 +366,8 @@ func TestWhatCannotBe(t *testing.T) {
 	o := options()
 	o.Generation, o.Identity = "Z", "a/b"
 	_, err := remote.New(t.Context(), newProcess(t), remote.Options{Options: o})
-	if err == nil || !strings.Contains(err.Error(), `Generation "Z"`) || !strings.Contains(err.Error(), `Identity "a/b"`) {
+	if err == nil || !strings.Contains(err.Error(), `Generation "Z"`) ||
+		!strings.Contains(err.Error(), `Identity "a/b"`) {
 		t.Error(err)
 	}
 	_, err = remote.New(t.Context(), newProcess(t), remote.Options{
@@ -378,7 +381,8 @@ func TestWhatCannotBe(t *testing.T) {
 // What a base tells has the times of this machine, whatever the clock of its own says.
 func TestClockOfAnotherMachine(t *testing.T) {
 	began := time.Now()
-	b, err := remote.New(t.Context(), newProcess(t), remote.Options{Options: options(), Ahead: func() time.Duration { return time.Hour }})
+	b, err := remote.New(t.Context(), newProcess(t),
+		remote.Options{Options: options(), Ahead: func() time.Duration { return time.Hour }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -407,7 +411,8 @@ func (paused) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch path.Base(r.URL.Path) {
 	case "Make":
 		_ = stream.Close()
-		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(`{"status": {"identity": "b1"}}`))}, nil
+		return &http.Response{StatusCode: http.StatusOK,
+			Body: io.NopCloser(strings.NewReader(`{"status": {"identity": "b1"}}`))}, nil
 	case "Follow":
 		return &http.Response{StatusCode: http.StatusOK, Body: stream}, nil
 	default:
@@ -422,7 +427,8 @@ func TestProcessThatIsPaused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.Inject(fault.Fault{Kind: fault.KindSilent}); err == nil || !strings.Contains(err.Error(), `"b1"`) || !strings.Contains(err.Error(), "5s") {
+		if _, err := b.Inject(fault.Fault{Kind: fault.KindSilent}); err == nil ||
+			!strings.Contains(err.Error(), `"b1"`) || !strings.Contains(err.Error(), "5s") {
 			t.Errorf("injected: %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -130,7 +130,10 @@ func (h *host) make(ctx context.Context, o Options) (snapshot, error) {
 	s.told.Limit(maxQueued)
 	s.life, s.end = context.WithCancel(h.ctx) //nolint:contextcheck // a base outlives the request that makes it
 	base.Trace(func(t fakebase.Trace) { s.told.Put(message{Trace: &t}) })
-	now, _ := base.Follow(func(e fakebase.Event, after fakebase.Status) { s.told.Put(message{Event: &e, Status: &after}) })
+	now, _ := base.Follow(func(e fakebase.Event,
+		after fakebase.Status) {
+		s.told.Put(message{Event: &e, Status: &after})
+	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.made++

@@ -104,7 +104,8 @@ func (m Stream[In, Item]) Call(ctx context.Context, c *Client, in In, each func(
 func read[In any](r *http.Request) (in In, err error) {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
-	if err = d.Decode(&in); err == nil {
+	err = d.Decode(&in)
+	if err == nil {
 		// net/http watches the connection, and ends the context of a request whose client goes away,
 		// only when the body has been read to its end.
 		_, err = io.Copy(io.Discard, r.Body)

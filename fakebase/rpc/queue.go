@@ -33,7 +33,8 @@ func (q *Queue[T]) Put(values ...T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.count += uint64(len(values))
-	if q.overflow = q.overflow || q.limit > 0 && len(q.waiting)+len(values) > q.limit; !q.overflow {
+	q.overflow = q.overflow || q.limit > 0 && len(q.waiting)+len(values) > q.limit
+	if !q.overflow {
 		q.waiting = append(q.waiting, values...)
 	}
 	q.changed.ring()

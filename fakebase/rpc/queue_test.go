@@ -46,7 +46,8 @@ func TestQueueOverflows(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		return q.Read(ctx, func(i int) {
-			if got = append(got, i); i == 4 {
+			got = append(got, i)
+			if i == 4 {
 				cancel()
 			}
 		})

@@ -22,7 +22,8 @@ import (
 
 // The clock of a server's machine is what it is ahead, or behind; what the way of an answer explains is none.
 func TestAhead(t *testing.T) {
-	for name, by := range map[string]time.Duration{"the same": 0, "an hour ahead": time.Hour, "a minute behind": -time.Minute} {
+	for name, by := range map[string]time.Duration{"the same": 0, "an hour ahead": time.Hour,
+		"a minute behind": -time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			client, _, _ := serve(t, func(mux *http.ServeMux) {
 				mux.HandleFunc("POST /Clock", func(w http.ResponseWriter, _ *http.Request) {
@@ -95,7 +96,8 @@ func TestUnary(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", text, d)
 		}
 		var refused *rpc.Error
-		if errors.As(err, &refused); want.err == nil && err != nil || want.err != nil && !cmp.Equal(want.err, error(refused)) {
+		errors.As(err, &refused)
+		if want.err == nil && err != nil || want.err != nil && !cmp.Equal(want.err, error(refused)) {
 			t.Errorf("%s gave %v, not %v", text, err, want.err)
 		}
 	}
@@ -116,12 +118,14 @@ func TestUnary(t *testing.T) {
 		}
 		text, _ := io.ReadAll(answer.Body)
 		_ = answer.Body.Close()
-		if code, end, _ := strings.Cut(want, " "); strconv.Itoa(answer.StatusCode) != code || !strings.HasSuffix(strings.TrimSpace(string(text)), end) {
+		if code, end, _ := strings.Cut(want, " "); strconv.Itoa(answer.StatusCode) != code ||
+			!strings.HasSuffix(strings.TrimSpace(string(text)), end) {
 			t.Errorf("%s was answered with %d %s, not %s", body, answer.StatusCode, text, want)
 		}
 	}
 	var refused *rpc.Error
-	if _, err := rpc.Unary[int, int]("None").Call(t.Context(), c, 1); !errors.As(err, &refused) || !strings.Contains(err.Error(), "None") || !strings.Contains(err.Error(), "404") {
+	if _, err := rpc.Unary[int, int]("None").Call(t.Context(), c, 1); !errors.As(err, &refused) ||
+		!strings.Contains(err.Error(), "None") || !strings.Contains(err.Error(), "404") {
 		t.Errorf("a method that is not gave %v", err)
 	}
 	end()

@@ -79,7 +79,8 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 		defer close(p.done)
 		p.err = p.why(cmd.Wait())
 	}()
-	if p.client, err = Dial(conn); err != nil {
+	p.client, err = Dial(conn)
+	if err != nil {
 		_ = p.Close() // the program has ended at once, which says more
 		return nil, cmp.Or(p.Err(), err)
 	}

@@ -33,7 +33,8 @@ func calls(m Metrics) map[call]histogram {
 	for _, metric := range m[requestDuration].GetMetric() {
 		l := LabelsOf(metric)
 		key := call{l["verb"], l["resource"], l["subresource"], l["scope"]}
-		if key.resource == "" || slices.Contains(longRunning.verbs, key.verb) || slices.Contains(longRunning.subresources, key.subresource) {
+		if key.resource == "" || slices.Contains(longRunning.verbs, key.verb) ||
+			slices.Contains(longRunning.subresources, key.subresource) {
 			continue
 		}
 		h, known := all[key]
@@ -89,7 +90,8 @@ func responsiveness(before, after Metrics) (results []*benchfmt.Result, ok bool)
 		if d.count == 0 {
 			continue
 		}
-		r := percentiles(key.name(), milliseconds, int(d.count), func(share float64) float64 { return d.quantile(share/100) * 1e3 })
+		r := percentiles(key.name(), milliseconds, int(d.count),
+			func(share float64) float64 { return d.quantile(share/100) * 1e3 })
 		slowest[r] = d.quantile(0.99)
 		results = append(results, r)
 	}
@@ -103,7 +105,8 @@ func responsiveness(before, after Metrics) (results []*benchfmt.Result, ok bool)
 // /measure=api_request/verb=PATCH/resource=pods/subresource=status/scope=resource.
 func (c call) name() string {
 	name := requestMeasure
-	for _, part := range [][2]string{{"verb", c.verb}, {"resource", c.resource}, {"subresource", c.subresource}, {"scope", c.scope}} {
+	for _, part := range [][2]string{{"verb", c.verb}, {"resource", c.resource}, {"subresource", c.subresource},
+		{"scope", c.scope}} {
 		if part[1] != "" {
 			name += "/" + part[0] + "=" + part[1]
 		}

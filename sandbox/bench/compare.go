@@ -51,7 +51,8 @@ func (c *Comparison) Regressions() []Change {
 func (r *Results) matches(config map[string]string) error {
 	for _, key := range []string{"goos", "goarch", "cpu", coresKey, providerKey} {
 		if r.config[key] != config[key] {
-			return fmt.Errorf("the baseline was measured with %s %q, and this is %q; measure a baseline here", key, r.config[key], config[key])
+			return fmt.Errorf("the baseline was measured with %s %q, and this is %q; measure a baseline here", key,
+				r.config[key], config[key])
 		}
 	}
 	if !slices.ContainsFunc(r.figures, func(f *figure) bool { return len(f.values) >= LeastRuns }) {
@@ -86,7 +87,8 @@ func Compare(baseline, now *Results) (*Comparison, error) {
 		if rate {
 			least = minRate
 		}
-		if change.Test.P < change.Test.Alpha && math.Abs(change.Now-change.Before) > max(minShare*change.Before, least) {
+		if change.Test.P < change.Test.Alpha &&
+			math.Abs(change.Now-change.Before) > max(minShare*change.Before, least) {
 			change.Worse = (change.Now > change.Before) != rate
 			c.Changes = append(c.Changes, change)
 		}
@@ -124,7 +126,8 @@ func (c *Comparison) WriteText(w io.Writer) error {
 	for _, name := range c.Missing {
 		fmt.Fprintf(w, "not measured now: %s\n", name)
 	}
-	changes := slices.SortedStableFunc(slices.Values(c.Changes), func(a, b Change) int { return cmp.Compare(b.Now/b.Before, a.Now/a.Before) })
+	changes := slices.SortedStableFunc(slices.Values(c.Changes),
+		func(a, b Change) int { return cmp.Compare(b.Now/b.Before, a.Now/a.Before) })
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, change := range changes {
 		word := "better"
@@ -137,7 +140,8 @@ func (c *Comparison) WriteText(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("writing the comparison: %w", err)
 	}
-	_, err := fmt.Fprintf(w, "%d figures compared with the baseline: %d worse, %d better\n", c.Compared, len(c.Regressions()), len(c.Changes)-len(c.Regressions()))
+	_, err := fmt.Fprintf(w, "%d figures compared with the baseline: %d worse, %d better\n", c.Compared,
+		len(c.Regressions()), len(c.Changes)-len(c.Regressions()))
 	if err != nil {
 		return fmt.Errorf("writing the comparison: %w", err)
 	}

@@ -12,11 +12,13 @@ import (
 )
 
 // machine is the configuration of the results below.
-var machine = map[string]string{"goos": "linux", "goarch": "amd64", "cpu": "a processor", "cores": "2", "provider": "embedded"}
+var machine = map[string]string{"goos": "linux", "goarch": "amd64", "cpu": "a processor", "cores": "2",
+	"provider": "embedded"}
 
 // resultsOf has one value for each run.
 func resultsOf(unit string, values ...float64) *Results {
-	return &Results{config: machine, figures: []*figure{{name: "Startup/bases=100/measure=pod_startup", unit: unit, values: values}}}
+	return &Results{config: machine,
+		figures: []*figure{{name: "Startup/bases=100/measure=pod_startup", unit: unit, values: values}}}
 }
 
 func TestCompare(t *testing.T) {
@@ -24,15 +26,23 @@ func TestCompare(t *testing.T) {
 		before, now *Results
 		want        string // worse or better; empty = unchanged
 	}{
-		"the same":                 {resultsOf("p50-ms", 100, 110, 120, 130), resultsOf("p50-ms", 100, 110, 120, 130), ""},
-		"less than 10 %":           {resultsOf("p50-ms", 1000, 1001, 1002, 1003), resultsOf("p50-ms", 1050, 1051, 1052, 1053), ""},
-		"less than 10 ms":          {resultsOf("p50-ms", 1, 1.1, 1.2, 1.3), resultsOf("p50-ms", 3, 3.1, 3.2, 3.3), ""},
-		"twice the time":           {resultsOf("p50-ms", 100, 101, 102, 103), resultsOf("p50-ms", 200, 201, 202, 203), "worse"},
-		"half the time":            {resultsOf("p50-ms", 200, 201, 202, 203), resultsOf("p50-ms", 100, 101, 102, 103), "better"},
-		"runs that overlap":        {resultsOf("p50-ms", 100, 150, 200, 250), resultsOf("p50-ms", 180, 260, 340, 420), ""},
-		"half the rate":            {resultsOf("max-Pods/s", 8, 8.1, 8.2, 8.3), resultsOf("max-Pods/s", 4, 4.1, 4.2, 4.3), "worse"},
-		"a rate within 1 Pod/s":    {resultsOf("max-Pods/s", 2, 2, 2, 2), resultsOf("max-Pods/s", 1.5, 1.5, 1.5, 1.5), ""},
-		"one outlier in each side": {resultsOf("p50-ms", 100, 101, 102, 900), resultsOf("p50-ms", 103, 104, 105, 901), ""},
+		"the same": {resultsOf("p50-ms", 100, 110, 120, 130), resultsOf("p50-ms", 100, 110, 120, 130),
+			""},
+		"less than 10 %": {resultsOf("p50-ms", 1000, 1001, 1002, 1003),
+			resultsOf("p50-ms", 1050, 1051, 1052, 1053), ""},
+		"less than 10 ms": {resultsOf("p50-ms", 1, 1.1, 1.2, 1.3), resultsOf("p50-ms", 3, 3.1, 3.2, 3.3), ""},
+		"twice the time": {resultsOf("p50-ms", 100, 101, 102, 103), resultsOf("p50-ms", 200, 201, 202, 203),
+			"worse"},
+		"half the time": {resultsOf("p50-ms", 200, 201, 202, 203), resultsOf("p50-ms", 100, 101, 102, 103),
+			"better"},
+		"runs that overlap": {resultsOf("p50-ms", 100, 150, 200, 250), resultsOf("p50-ms", 180, 260, 340, 420),
+			""},
+		"half the rate": {resultsOf("max-Pods/s", 8, 8.1, 8.2, 8.3),
+			resultsOf("max-Pods/s", 4, 4.1, 4.2, 4.3), "worse"},
+		"a rate within 1 Pod/s": {resultsOf("max-Pods/s", 2, 2, 2, 2), resultsOf("max-Pods/s", 1.5, 1.5, 1.5, 1.5),
+			""},
+		"one outlier in each side": {resultsOf("p50-ms", 100, 101, 102, 900), resultsOf("p50-ms", 103, 104, 105, 901),
+			""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := Compare(tc.before, tc.now)
@@ -72,7 +82,8 @@ func TestIncomparable(t *testing.T) {
 func TestRead(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "before.txt")
 	line := "BenchmarkStartup/bases=100/measure=pod_startup 100 %d p50-ms\n"
-	content := "goos: linux\ngoarch: amd64\ncpu: a processor\ncores: 2\nprovider: embedded\n\n" + fmt.Sprintf(line, 100) + "another line\n" + fmt.Sprintf(line, 110)
+	content := "goos: linux\ngoarch: amd64\ncpu: a processor\ncores: 2\nprovider: embedded\n\n" +
+		fmt.Sprintf(line, 100) + "another line\n" + fmt.Sprintf(line, 110)
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,8 @@ type lives struct {
 
 // follow reads events in their order. It ignores Pods that were created before since.
 func follow(all []events.Event, since time.Time) *lives {
-	l := &lives{byUID: map[string]*life{}, byName: map[string]*life{}, served: map[string]time.Time{}, bases: map[string]bool{}, changes: map[place][]change{}}
+	l := &lives{byUID: map[string]*life{}, byName: map[string]*life{}, served: map[string]time.Time{},
+		bases: map[string]bool{}, changes: map[place][]change{}}
 	for _, e := range all {
 		switch {
 		case e.Base != nil:
@@ -142,12 +143,15 @@ func (l *lives) results() []*benchfmt.Result {
 		name     string
 		from, to func(*life) time.Time
 	}{
-		{"create_to_schedule", func(o *life) time.Time { return o.created }, func(o *life) time.Time { return o.scheduled }},
-		{"schedule_to_install", func(o *life) time.Time { return o.scheduled }, func(o *life) time.Time { return o.begun }},
+		{"create_to_schedule", func(o *life) time.Time { return o.created },
+			func(o *life) time.Time { return o.scheduled }},
+		{"schedule_to_install", func(o *life) time.Time { return o.scheduled },
+			func(o *life) time.Time { return o.begun }},
 		{"install_to_run", func(o *life) time.Time { return o.begun }, func(o *life) time.Time { return o.running }},
 		{"run_to_watch", func(o *life) time.Time { return o.running }, func(o *life) time.Time { return o.ready }},
 		{"pod_startup", func(o *life) time.Time { return o.created }, func(o *life) time.Time { return o.ready }},
-		{"network_programming", func(o *life) time.Time { return o.ready }, func(o *life) time.Time { return o.served }},
+		{"network_programming", func(o *life) time.Time { return o.ready },
+			func(o *life) time.Time { return o.served }},
 	} {
 		var took []float64
 		for _, one := range l.all {

@@ -34,7 +34,9 @@ func (l *told) pod(ms int, name, base string, ready bool, modules ...string) {
 }
 
 func (l *told) module(ms int, base, name string, state events.ModuleState) {
-	*l = append(*l, events.Event{Time: at(ms), Module: &events.ModuleEvent{Base: base, ModuleRef: events.ModuleRef{Name: name, Version: "1.0.0"}, State: state}})
+	*l = append(*l, events.Event{Time: at(ms),
+		Module: &events.ModuleEvent{Base: base, ModuleRef: events.ModuleRef{Name: name, Version: "1.0.0"},
+			State: state}})
 }
 
 func (l *told) endpoints(ms int, ready ...string) {

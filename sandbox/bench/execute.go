@@ -128,17 +128,18 @@ func Execute(ctx context.Context, o Options) (*Report, error) {
 // run runs scenarios once. It reads the API server's metrics before the clean-up, so that its requests do not count.
 func (r *recorder) run(ctx context.Context, scenarios []*source.Scenario) error {
 	var before snapshot
-	_, err := scenario.Execute(ctx, scenario.Options{Sandbox: r.Sandbox, Scenarios: scenarios, Progress: func(e scenario.Event) {
-		switch e.Kind {
-		case scenario.RunBegan:
-			before = takeSnapshot(ctx, r.API)
-		case scenario.RunEnded:
-			r.record(runOf(e.Run, before, takeSnapshot(ctx, r.API)))
-		}
-		if r.Progress != nil {
-			r.Progress(e)
-		}
-	}})
+	_, err := scenario.Execute(ctx,
+		scenario.Options{Sandbox: r.Sandbox, Scenarios: scenarios, Progress: func(e scenario.Event) {
+			switch e.Kind {
+			case scenario.RunBegan:
+				before = takeSnapshot(ctx, r.API)
+			case scenario.RunEnded:
+				r.record(runOf(e.Run, before, takeSnapshot(ctx, r.API)))
+			}
+			if r.Progress != nil {
+				r.Progress(e)
+			}
+		}})
 	return errors.Join(err, r.err)
 }
 
@@ -174,7 +175,8 @@ func takeSnapshot(ctx context.Context, api kubernetes.Interface) snapshot {
 
 func runOf(run *scenario.Run, before, after snapshot) Run {
 	l := follow(run.Timeline, time.Time{})
-	m := Run{Name: nameOf(run.Scenario, run.Cell, len(l.bases)), Verdict: run.Verdict, Failure: run.Failure, Elapsed: run.Elapsed}
+	m := Run{Name: nameOf(run.Scenario, run.Cell, len(l.bases)), Verdict: run.Verdict, Failure: run.Failure,
+		Elapsed: run.Elapsed}
 	if run.Verdict == scenario.Passed {
 		m.measure(l, before, after)
 	}
@@ -206,7 +208,9 @@ func (m *Run) measure(l *lives, before, after snapshot) {
 	} else if requests, ok := responsiveness(before.metrics, after.metrics); ok {
 		m.Results = append(m.Results, requests...)
 	} else {
-		m.Notes = append(m.Notes, "API responsiveness is not measured: the counters of the API server decreased; it was restarted, or another one answered")
+		m.Notes = append(m.Notes,
+			"API responsiveness is not measured: the counters of the API server decreased; it was restarted, or "+
+				"another one answered")
 	}
 	for _, r := range m.Results {
 		r.Name = append(benchfmt.Name(m.Name), r.Name...)
@@ -216,7 +220,8 @@ func (m *Run) measure(l *lives, before, after snapshot) {
 // Observe measures the activity in a sandbox until ctx ends, which is not an error. follow reads the events of
 // the sandbox. Pods that existed before are ignored. Network programming is not measured, since the events do
 // not include endpoints.
-func Observe(ctx context.Context, o Options, follow func(context.Context, func(events.Event) error) error) (*Report, error) {
+func Observe(ctx context.Context, o Options, follow func(context.Context, func(events.Event) error) error) (*Report,
+	error) {
 	r, err := newRecorder(ctx, o)
 	if err != nil {
 		return nil, err

@@ -18,20 +18,25 @@ func rolloutActions() []act {
 	}
 	return []act{
 		{
-			Action: Action{ID: "workload.pause", On: kindWorkload, Title: "Pause its rollout", Danger: true, When: deployments(no), Params: ofWorkload()},
+			Action: Action{ID: "workload.pause", On: kindWorkload, Title: "Pause its rollout", Danger: true,
+				When: deployments(no), Params: ofWorkload()},
 			target: onWorkload, do: pause(true),
 		},
 		{
-			Action: Action{ID: "workload.resume", On: kindWorkload, Title: "Approve: let its rollout go on", When: deployments(yes), Params: ofWorkload()},
+			Action: Action{ID: "workload.resume", On: kindWorkload, Title: "Approve: let its rollout go on",
+				When: deployments(yes), Params: ofWorkload()},
 			target: onWorkload, do: pause(false),
 		},
 		{
-			Action: Action{ID: "workload.partition", On: kindWorkload, Title: "Approve a batch", Danger: true, When: map[string][]string{"kind": {kindStatefulSet}}, Params: ofWorkload(
-				ActionParam{Name: "partition", Number: true, Hint: "Pods with this number or a higher one get the new version; 0 = all"})},
+			Action: Action{ID: "workload.partition", On: kindWorkload, Title: "Approve a batch", Danger: true,
+				When: map[string][]string{"kind": {kindStatefulSet}}, Params: ofWorkload(
+					ActionParam{Name: "partition", Number: true,
+						Hint: "Pods with this number or a higher one get the new version; 0 = all"})},
 			target: onWorkload, do: partition,
 		},
 		{
-			Action: Action{ID: "workload.undo", On: kindWorkload, Title: "Back to the revision before", Danger: true, Params: ofWorkload()},
+			Action: Action{ID: "workload.undo", On: kindWorkload, Title: "Back to the revision before", Danger: true,
+				Params: ofWorkload()},
 			target: onWorkload, do: undo,
 		},
 	}
@@ -44,9 +49,11 @@ func pause(on bool) func(context.Context, *Board, params) (ActionResult, error) 
 			verb, text = "pause", "is paused"
 		}
 		if p["kind"] != kindDeployment {
-			return ActionResult{}, invalid("the rollout of a %s cannot be paused; a statefulset has a partition", p["kind"])
+			return ActionResult{},
+				invalid("the rollout of a %s cannot be paused; a statefulset has a partition", p["kind"])
 		}
-		return ActionResult{fmt.Sprintf("the rollout of %s/%s %s", p["kind"], p["name"], text), b.kubectl("rollout", verb, p["kind"]+"/"+p["name"], "-n", p["namespace"])},
+		return ActionResult{fmt.Sprintf("the rollout of %s/%s %s", p["kind"], p["name"], text),
+				b.kubectl("rollout", verb, p["kind"]+"/"+p["name"], "-n", p["namespace"])},
 			b.patch(ctx, p, types.StrategicMergePatchType, fmt.Appendf(nil, `{"spec":{"paused":%t}}`, on))
 	}
 }
@@ -66,7 +73,8 @@ func partition(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	}
 	patch := fmt.Appendf(nil, `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":%d}}}}`, n)
 	return ActionResult{fmt.Sprintf("Pods of statefulset/%s from number %d on get its present version", p["name"], n),
-		b.kubectl("patch", p["kind"]+"/"+p["name"], "-n", p["namespace"], "-p", string(patch))}, b.patch(ctx, p, types.StrategicMergePatchType, patch)
+			b.kubectl("patch", p["kind"]+"/"+p["name"], "-n", p["namespace"], "-p", string(patch))},
+		b.patch(ctx, p, types.StrategicMergePatchType, patch)
 }
 
 // undo takes a workload back to the previous revision, as kubectl does.

@@ -27,7 +27,8 @@ func sandboxActions() []act {
 			Action: Action{ID: "fault.set", On: kindBase, Title: "Set a fault", Danger: true, Params: []ActionParam{
 				fromRow("base", "name"),
 				{Name: "kind", Choices: faultKinds(), Default: string(basefault.KindLatency)},
-				{Name: "delay", Optional: true, Default: "2s", Hint: "of kinds that delay, and by how much clockSkew is wrong: 2s"},
+				{Name: "delay", Optional: true, Default: "2s",
+					Hint: "of kinds that delay, and by how much clockSkew is wrong: 2s"},
 				{Name: "code", Optional: true, Hint: "of kind error, such as User.MetaspaceFull"},
 				{Name: "count", Number: true, Optional: true, Hint: "how often it strikes; empty = without limit"},
 				{Name: "for", Optional: true, Hint: "how long it is there, such as 30s; empty = until it is cleared"},
@@ -41,35 +42,43 @@ func sandboxActions() []act {
 			target: onBase, do: clearFault,
 		},
 		{
-			Action: Action{ID: "base.kill", On: kindBase, Title: "Kill this base", Danger: true, Params: []ActionParam{fromRow("base", "name")}},
+			Action: Action{ID: "base.kill", On: kindBase, Title: "Kill this base", Danger: true,
+				Params: []ActionParam{fromRow("base", "name")}},
 			target: onBase, do: killBase,
 		},
 		{
-			Action: Action{ID: "base.restart", On: kindBase, Title: "Restart this base", Danger: true, Params: []ActionParam{
-				fromRow("base", "name"), {Name: "newIdentity", Choices: []string{"false", "true"}, Default: "false"},
-			}},
+			Action: Action{ID: "base.restart", On: kindBase, Title: "Restart this base", Danger: true,
+				Params: []ActionParam{
+					fromRow("base", "name"),
+					{Name: "newIdentity", Choices: []string{"false", "true"}, Default: "false"},
+				}},
 			target: onBase, do: restartBase,
 		},
 		{
-			Action: Action{ID: "base.remove", On: kindBase, Title: "Remove this base", Danger: true, Params: []ActionParam{fromRow("base", "name")}},
+			Action: Action{ID: "base.remove", On: kindBase, Title: "Remove this base", Danger: true,
+				Params: []ActionParam{fromRow("base", "name")}},
 			target: onBase,
 			do: func(ctx context.Context, b *Board, p params) (ActionResult, error) {
 				_, err := b.daemon.RemoveBases(ctx, sandbox.RemoveRequest{Bases: []string{p["base"]}})
-				return ActionResult{"base " + p["base"] + " is removed", b.koupsandbox("base", "remove", p["base"])}, err
+				return ActionResult{"base " + p["base"] + " is removed", b.koupsandbox("base", "remove", p["base"])},
+					err
 			},
 		},
 		{
-			Action: Action{ID: "base.add", On: kindBoard, Title: "Add bases", Params: []ActionParam{{Name: "count", Number: true, Default: "1"}}},
+			Action: Action{ID: "base.add", On: kindBoard, Title: "Add bases",
+				Params: []ActionParam{{Name: "count", Number: true, Default: "1"}}},
 			target: func(params) string { return "the bases" },
 			do: func(ctx context.Context, b *Board, p params) (ActionResult, error) {
 				added, err := b.daemon.AddBases(ctx, sandbox.AddRequest{Count: p.number("count")})
-				return ActionResult{fmt.Sprintf("%d bases are added", len(added)), b.koupsandbox("base", "add", p["count"])}, err
+				return ActionResult{fmt.Sprintf("%d bases are added", len(added)),
+					b.koupsandbox("base", "add", p["count"])}, err
 			},
 		},
 		{
 			Action: Action{ID: "traffic.start", On: kindService, Title: "Send requests", Params: []ActionParam{
 				fromRow("namespace", "namespace"), fromRow("service", "name"), {Name: "module", From: "module"},
-				{Name: "rate", Number: true, Default: "20", Hint: "requests a second"}, {Name: "stream", Default: "board", Hint: "a name for it"},
+				{Name: "rate", Number: true, Default: "20", Hint: "requests a second"},
+				{Name: "stream", Default: "board", Hint: "a name for it"},
 			}},
 			target: onStream, do: startTraffic,
 		},
@@ -81,17 +90,20 @@ func sandboxActions() []act {
 		},
 	}
 	titles := map[supervise.Action]string{
-		supervise.Kill: "Kill it", supervise.Pause: "Pause it", supervise.Resume: "Let it go on", supervise.Restart: "Restart it",
-		supervise.Stop: "Stop it", supervise.Start: "Start it",
+		supervise.Kill: "Kill it", supervise.Pause: "Pause it", supervise.Resume: "Let it go on",
+		supervise.Restart: "Restart it",
+		supervise.Stop:    "Stop it", supervise.Start: "Start it",
 	}
 	for _, does := range supervise.Actions {
 		all = append(all, act{
-			Action: Action{ID: "component." + string(does), On: kindComponent, Title: titles[does], Params: []ActionParam{fromRow("component", "name")},
+			Action: Action{ID: "component." + string(does), On: kindComponent, Title: titles[does],
+				Params: []ActionParam{fromRow("component", "name")},
 				Danger: does != supervise.Resume && does != supervise.Start},
 			target: func(p params) string { return kindComponent + "/" + p["component"] },
 			do: func(ctx context.Context, b *Board, p params) (ActionResult, error) {
 				err := b.daemon.Act(ctx, sandbox.ActRequest{Component: p["component"], Action: does})
-				return ActionResult{fmt.Sprintf("%s: %s is done", p["component"], does), b.koupsandbox("component", string(does), p["component"])}, err
+				return ActionResult{fmt.Sprintf("%s: %s is done", p["component"], does),
+					b.koupsandbox("component", string(does), p["component"])}, err
 			},
 		})
 	}
@@ -114,7 +126,8 @@ func setFault(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	if err != nil {
 		return ActionResult{}, err
 	}
-	if f.For, err = duration(p, "for"); err != nil {
+	f.For, err = duration(p, "for")
+	if err != nil {
 		return ActionResult{}, err
 	}
 	switch {
@@ -131,7 +144,8 @@ func setFault(ctx context.Context, b *Board, p params) (ActionResult, error) {
 		return ActionResult{}, fmt.Errorf("writing a fault: %w", err)
 	}
 	id, err := b.daemon.SetFault(ctx, onBases(f, p["base"]))
-	return ActionResult{fmt.Sprintf("fault %s (%s) is set on %s", id, f.Kind, p["base"]), b.koupsandbox("fault", "set", "--base", p["base"], string(text))}, err
+	return ActionResult{fmt.Sprintf("fault %s (%s) is set on %s", id, f.Kind, p["base"]),
+		b.koupsandbox("fault", "set", "--base", p["base"], string(text))}, err
 }
 
 func duration(p params, name string) (basefault.Duration, error) {
@@ -156,7 +170,8 @@ func clearFault(ctx context.Context, b *Board, p params) (ActionResult, error) {
 		r.Bases, where = []string{p["base"]}, append(where, "--base", p["base"])
 	}
 	err := b.daemon.ClearFaults(ctx, r)
-	return ActionResult{"fault " + p["id"] + " is cleared", b.koupsandbox(append(append([]string{"fault", "clear"}, where...), p["id"])...)}, err
+	return ActionResult{"fault " + p["id"] + " is cleared",
+		b.koupsandbox(append(append([]string{"fault", "clear"}, where...), p["id"])...)}, err
 }
 
 func killBase(ctx context.Context, b *Board, p params) (ActionResult, error) {
@@ -179,7 +194,8 @@ func startTraffic(ctx context.Context, b *Board, p params) (ActionResult, error)
 	rate := p.number("rate")
 	spec.Name, spec.Service, spec.Module, spec.Rate = p["stream"], p["service"], p["module"], &rate
 	err := b.daemon.StartTraffic(ctx, "", spec)
-	return ActionResult{Message: fmt.Sprintf("%d requests a second go to %s of Service %s", rate, spec.Module, spec.Service)}, err
+	return ActionResult{Message: fmt.Sprintf("%d requests a second go to %s of Service %s", rate, spec.Module,
+		spec.Service)}, err
 }
 
 func stopTraffic(ctx context.Context, b *Board, p params) (ActionResult, error) {
@@ -190,5 +206,6 @@ func stopTraffic(ctx context.Context, b *Board, p params) (ActionResult, error) 
 	if end == nil {
 		return ActionResult{}, errors.New("the sandbox says nothing of the stream")
 	}
-	return ActionResult{Message: fmt.Sprintf("%s has ended: %d requests, %d lost", p["stream"], end.Sent, end.Lost)}, nil
+	return ActionResult{Message: fmt.Sprintf("%s has ended: %d requests, %d lost", p["stream"], end.Sent, end.Lost)},
+		nil
 }

@@ -15,7 +15,8 @@ import (
 // run. It continues after the response.
 func scenarioAction(files []string) act {
 	return act{
-		Action: Action{ID: "scenario.run", On: kindBoard, Title: "Run a scenario", Danger: true, Params: []ActionParam{{Name: "scenario", Choices: names(files)}}},
+		Action: Action{ID: "scenario.run", On: kindBoard, Title: "Run a scenario", Danger: true,
+			Params: []ActionParam{{Name: "scenario", Choices: names(files)}}},
 		target: func(params) string { return "the scenarios" },
 		do: func(_ context.Context, b *Board, p params) (ActionResult, error) {
 			file := files[slices.Index(names(files), p["scenario"])]
@@ -46,7 +47,8 @@ func names(files []string) []string {
 }
 
 func (b *Board) run(scenarios []*source.Scenario) {
-	r, err := scenario.Execute(b.acts.ctx, scenario.Options{Sandbox: b.o.Sandbox, Scenarios: scenarios, Progress: b.tellRun})
+	r, err := scenario.Execute(b.acts.ctx,
+		scenario.Options{Sandbox: b.o.Sandbox, Scenarios: scenarios, Progress: b.tellRun})
 	switch {
 	case err != nil:
 		b.tellStep(b.now(), "scenario", events.StepFailed, err.Error())

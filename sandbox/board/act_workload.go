@@ -21,30 +21,38 @@ const fieldManager = "koupsandbox-board"
 func onWorkload(p params) string { return p["kind"] + "/" + p["namespace"] + "/" + p["name"] }
 
 func ofWorkload(more ...ActionParam) []ActionParam {
-	return append([]ActionParam{fromRow("kind", "kind"), fromRow("namespace", "namespace"), fromRow("name", "name")}, more...)
+	return append([]ActionParam{fromRow("kind", "kind"), fromRow("namespace", "namespace"), fromRow("name", "name")},
+		more...)
 }
 
 // workloadActions work in any cluster.
 func workloadActions() []act {
 	return append([]act{
 		{
-			Action: Action{ID: "workload.scale", On: kindWorkload, Title: "Scale", When: map[string][]string{"kind": {kindDeployment, kindStatefulSet}},
+			Action: Action{ID: "workload.scale", On: kindWorkload, Title: "Scale",
+				When:   map[string][]string{"kind": {kindDeployment, kindStatefulSet}},
 				Params: ofWorkload(ActionParam{Name: "replicas", Number: true})},
 			target: onWorkload, do: scale,
 		},
 		{
-			Action: Action{ID: "workload.release", On: kindWorkload, Title: "Release a version", Danger: true, Params: ofWorkload(
-				ActionParam{Name: "module", Hint: "the name of the module"}, ActionParam{Name: "version", Hint: "such as 0.0.2"},
-				ActionParam{Name: "image", Optional: true, Hint: "where its jar is; empty = the present place, with the version in the place of the earlier one"},
-			)},
+			Action: Action{ID: "workload.release", On: kindWorkload, Title: "Release a version", Danger: true,
+				Params: ofWorkload(
+					ActionParam{Name: "module", Hint: "the name of the module"},
+					ActionParam{Name: "version", Hint: "such as 0.0.2"},
+					ActionParam{Name: "image", Optional: true,
+						Hint: "where its jar is; empty = the present place, with the version in the place of " +
+							"the earlier one"},
+				)},
 			target: onWorkload, do: release,
 		},
 		{
-			Action: Action{ID: "node.cordon", On: kindBase, Title: "Let no Pod come", Danger: true, When: map[string][]string{"cordoned": {no}}, Params: []ActionParam{fromRow("node", "node")}},
+			Action: Action{ID: "node.cordon", On: kindBase, Title: "Let no Pod come", Danger: true,
+				When: map[string][]string{"cordoned": {no}}, Params: []ActionParam{fromRow("node", "node")}},
 			target: onNode, do: cordon(true),
 		},
 		{
-			Action: Action{ID: "node.uncordon", On: kindBase, Title: "Let Pods come again", When: map[string][]string{"cordoned": {yes}}, Params: []ActionParam{fromRow("node", "node")}},
+			Action: Action{ID: "node.uncordon", On: kindBase, Title: "Let Pods come again",
+				When: map[string][]string{"cordoned": {yes}}, Params: []ActionParam{fromRow("node", "node")}},
 			target: onNode, do: cordon(false),
 		},
 	}, rolloutActions()...)
@@ -61,7 +69,8 @@ func onNode(p params) string { return "node/" + p["node"] }
 func scale(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	n := p.number("replicas")
 	if p["kind"] == kindDaemonSet {
-		return ActionResult{}, invalid("a %s cannot be scaled: it has as many Pods as there are Nodes for it", p["kind"])
+		return ActionResult{},
+			invalid("a %s cannot be scaled: it has as many Pods as there are Nodes for it", p["kind"])
 	}
 	return ActionResult{
 		fmt.Sprintf("%s/%s is to have %d replicas", p["kind"], p["name"], n),
@@ -101,7 +110,8 @@ func (b *Board) workload(ctx context.Context, p params) (*workload, error) {
 	return nil, invalid("%q is no kind of workload", p["kind"])
 }
 
-func (b *Board) patch(ctx context.Context, p params, kind types.PatchType, patch []byte, subresources ...string) (err error) {
+func (b *Board) patch(ctx context.Context, p params, kind types.PatchType, patch []byte,
+	subresources ...string) (err error) {
 	apps, o := b.o.API.AppsV1(), metav1.PatchOptions{FieldManager: fieldManager}
 	switch p["kind"] {
 	case kindDeployment:
@@ -134,11 +144,14 @@ func release(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	if before := c.Env[env].Value; image == "" && before != "" {
 		image = strings.ReplaceAll(c.Image, before, p["version"])
 	}
-	container := map[string]any{"name": c.Name, "env": []map[string]string{{"name": labels.VersionEnv, "value": p["version"]}}}
+	container := map[string]any{"name": c.Name,
+		"env": []map[string]string{{"name": labels.VersionEnv, "value": p["version"]}}}
 	if image != "" {
 		container["image"] = image
 	}
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{container}}}}})
+	patch, err := json.Marshal(
+		map[string]any{"spec": map[string]any{
+			"template": map[string]any{"spec": map[string]any{"containers": []any{container}}}}})
 	if err != nil {
 		return ActionResult{}, fmt.Errorf("writing a patch: %w", err)
 	}
@@ -151,7 +164,8 @@ func release(ctx context.Context, b *Board, p params) (ActionResult, error) {
 func cordon(on bool) func(context.Context, *Board, params) (ActionResult, error) {
 	return func(ctx context.Context, b *Board, p params) (ActionResult, error) {
 		patch := []byte(fmt.Sprintf(`{"spec":{"unschedulable":%t}}`, on))
-		_, err := b.o.API.CoreV1().Nodes().Patch(ctx, p["node"], types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+		_, err := b.o.API.CoreV1().Nodes().Patch(ctx, p["node"], types.MergePatchType, patch,
+			metav1.PatchOptions{FieldManager: fieldManager})
 		verb, text := "uncordon", "Pods may come to "
 		if on {
 			verb, text = "cordon", "no Pod is to come to "

@@ -103,7 +103,8 @@ func (a *actions) serve(w http.ResponseWriter, r *http.Request) {
 	id, user := r.PathValue("id"), access.User(r.Context())
 	var p params
 	result, err := ActionResult{}, error(nil)
-	if wrong := json.NewDecoder(io.LimitReader(r.Body, maxParams)).Decode(&p); wrong != nil && !errors.Is(wrong, io.EOF) {
+	if wrong := json.NewDecoder(io.LimitReader(r.Body, maxParams)).Decode(&p); wrong != nil &&
+		!errors.Is(wrong, io.EOF) {
 		err = invalid("the parameters must be a JSON object of texts: %v", wrong)
 	} else {
 		result, err = a.do(r.Context(), id, p)
@@ -142,9 +143,11 @@ func problemOf(err error) (Problem, int) {
 func (a *actions) do(ctx context.Context, id string, p params) (result ActionResult, err error) {
 	x, known := a.all[id]
 	if !known {
-		return result, refuse(errcode.KouplelessBoardOperationPlanNotFound, http.StatusNotFound, "there is no action %q here", id)
+		return result, refuse(errcode.KouplelessBoardOperationPlanNotFound, http.StatusNotFound,
+			"there is no action %q here", id)
 	}
-	if p, err = x.complete(p); err != nil {
+	p, err = x.complete(p)
+	if err != nil {
 		return result, err
 	}
 	target := x.target(p)
@@ -155,8 +158,10 @@ func (a *actions) do(ctx context.Context, id string, p params) (result ActionRes
 	defer release()
 	defer func() {
 		if r := recover(); r != nil {
-			a.board.o.Logger.Error("an action failed by a mistake of the board", "action", id, "panic", r, "stack", string(debug.Stack()))
-			err = refuse(errcode.KouplelessBoardInternalError, http.StatusInternalServerError, "the board made a mistake in %s; its log says which", id)
+			a.board.o.Logger.Error("an action failed by a mistake of the board", "action", id, "panic", r, "stack",
+				string(debug.Stack()))
+			err = refuse(errcode.KouplelessBoardInternalError, http.StatusInternalServerError,
+				"the board made a mistake in %s; its log says which", id)
 		}
 	}()
 	// The action ends when it ends, not when the page goes away.
@@ -174,7 +179,8 @@ func (a *actions) failure(ctx context.Context, x act, p params, err error) error
 	case err == nil || errors.As(err, &r):
 		return err
 	case ctx.Err() != nil && p["base"] != "":
-		return refuse(errcode.ModuleControllerBaseInstanceOperationTimeOut, http.StatusGatewayTimeout, "%s of base %s takes longer than %s", x.ID, p["base"], actionTime)
+		return refuse(errcode.ModuleControllerBaseInstanceOperationTimeOut, http.StatusGatewayTimeout,
+			"%s of base %s takes longer than %s", x.ID, p["base"], actionTime)
 	case errors.As(err, &daemon) && daemon.Code == http.StatusBadRequest:
 		return invalid("%s", daemon.Message)
 	case errors.As(err, &daemon) && p["base"] != "":
@@ -197,7 +203,8 @@ func (a *actions) reserve(target, id string) (release func(), err error) {
 		return nil, refuse(code, http.StatusConflict, "%s of %s goes on: try again when it has ended", other, target)
 	}
 	if len(a.busy) >= maxActions {
-		return nil, refuse(errcode.KouplelessBoardThreadPoolError, http.StatusServiceUnavailable, "%d actions go on already: try again", len(a.busy))
+		return nil, refuse(errcode.KouplelessBoardThreadPoolError, http.StatusServiceUnavailable,
+			"%d actions go on already: try again", len(a.busy))
 	}
 	a.busy[target] = id
 	return func() {

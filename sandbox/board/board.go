@@ -124,7 +124,8 @@ func (b *Board) admit() error {
 		if u, err := user.Current(); err == nil {
 			name = u.Username
 		}
-		o.Tokens = access.NewOnce(name, func(token string) { b.o.Opened(fmt.Sprintf("http://%s/#token=%s", address, token)) })
+		o.Tokens = access.NewOnce(name,
+			func(token string) { b.o.Opened(fmt.Sprintf("http://%s/#token=%s", address, token)) })
 	}
 	b.guard = access.New(o)
 	return nil
@@ -144,7 +145,8 @@ func (b *Board) Start(ctx context.Context) error {
 	defer looking.Wait()
 	defer stop()
 	b.look(ctx, &looking)
-	server := &http.Server{Handler: b.handler(), ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+	server := &http.Server{Handler: b.handler(), ReadHeaderTimeout: 10 * time.Second,
+		BaseContext: func(net.Listener) context.Context { return ctx }}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(b.o.Listener) }()
 	select {

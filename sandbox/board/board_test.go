@@ -52,7 +52,8 @@ func (d *fakeDaemon) Watch(ctx context.Context, _ sandbox.WatchRequest, sink fun
 }
 
 func (d *fakeDaemon) Status(context.Context, bool) (*sandbox.Status, error) {
-	return &sandbox.Status{Version: "v1.36.3", Components: []sandbox.Component{{Name: "broker", State: "running", PID: 7, RSS: 3<<20 + 5}}}, nil
+	return &sandbox.Status{Version: "v1.36.3",
+		Components: []sandbox.Component{{Name: "broker", State: "running", PID: 7, RSS: 3<<20 + 5}}}, nil
 }
 
 func (d *fakeDaemon) Traffic(context.Context, string) ([]traffic.Summary, error) { return nil, nil }
@@ -119,7 +120,8 @@ func serve(t *testing.T, o Options, d daemon) *served {
 	s := &served{client: &http.Client{}}
 	var urls []string
 	o.Listener, o.Opened = l, func(url string) { urls = append(urls, url) }
-	if s.Board, err = newBoard(o, d); err != nil {
+	s.Board, err = newBoard(o, d)
+	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -176,7 +178,8 @@ func text(t *testing.T, answer *http.Response) string {
 
 // matches reports whether a text is as a pattern, in which … is any text. Every text matches an empty pattern.
 func matches(text, pattern string) bool {
-	return pattern == "" || regexp.MustCompile("^"+strings.ReplaceAll(regexp.QuoteMeta(pattern), "…", ".*")+"$").MatchString(text)
+	return pattern == "" || regexp.MustCompile(
+		"^"+strings.ReplaceAll(regexp.QuoteMeta(pattern), "…", ".*")+"$").MatchString(text)
 }
 
 // stream reads server-sent events, strictly: a field that wire.go does not know is a failure.
@@ -287,25 +290,35 @@ func TestWhatTheDaemonTellsIsShown(t *testing.T) {
 		events.Event{Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: "connected"}},
 		events.Event{Component: &events.ComponentEvent{Name: "broker", State: "running"}},
 		events.Event{Synced: true},
-		events.Event{Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "biz1", Version: "1.0.0"}, State: "ACTIVATED"}},
-		events.Event{Fault: &events.FaultEvent{Target: "base", Base: "base-1", ID: "fault-1", Change: "set", Message: "latency"}},
-		events.Event{Fault: &events.FaultEvent{Target: "base", Base: "base-1", ID: "fault-1", Change: "fired", Message: "latency"}},
+		events.Event{Module: &events.ModuleEvent{Base: "base-1",
+			ModuleRef: events.ModuleRef{Name: "biz1", Version: "1.0.0"}, State: "ACTIVATED"}},
+		events.Event{Fault: &events.FaultEvent{Target: "base", Base: "base-1", ID: "fault-1", Change: "set",
+			Message: "latency"}},
+		events.Event{Fault: &events.FaultEvent{Target: "base", Base: "base-1", ID: "fault-1", Change: "fired",
+			Message: "latency"}},
 		events.Event{Step: &events.StepEvent{Name: "apply", State: "began"}},
 		events.Event{Step: &events.StepEvent{Name: "apply", State: "passed", Message: "done"}},
 	)
 	x.until("the step", func() bool {
-		return x.tables.Step["1"].State == "passed" && len(x.tables.Component) == 1 && x.tables.Component["broker"].PID > 0
+		return x.tables.Step["1"].State == "passed" && len(x.tables.Component) == 1 &&
+			x.tables.Component["broker"].PID > 0
 	})
 	at := func(s int64) int64 { return began.UnixMilli() + s*1000 }
 	actions, since := x.tables.Board["board"].Actions, x.tables.Board["board"].Since
 	want := Tables{
-		Board: map[string]BoardRow{"board": {Source: SourceSandbox, Title: "koup", Since: since, Version: "v1.36.3", Actions: actions}},
-		Base: map[string]BaseRow{"base-1": {Name: "base-1", State: events.BaseStateReady, Health: HealthGood, Identity: "id-1", Started: at(0),
+		Board: map[string]BoardRow{
+			"board": {Source: SourceSandbox, Title: "koup", Since: since, Version: "v1.36.3", Actions: actions}},
+		Base: map[string]BaseRow{"base-1": {Name: "base-1", State: events.BaseStateReady, Health: HealthGood,
+			Identity: "id-1", Started: at(0),
 			Modules: []ModuleOnBase{{Name: "biz1", Version: "1.0.0", State: "ACTIVATED", Since: at(5)}}}},
-		Component: map[string]ComponentRow{"broker": {Name: "broker", State: "running", Since: at(3), PID: 7, RSS: 3 << 20}},
-		Fault:     map[string]FaultRow{"base-1/fault-1": {ID: "fault-1", Target: "base", Base: "base-1", Text: "latency", Since: at(6), Fired: 1}},
-		Step:      map[string]StepRow{"1": {Number: 1, Name: "apply", State: "passed", From: at(8), To: at(9), Message: "done"}},
-		Pod:       map[string]PodRow{}, Workload: map[string]WorkloadRow{}, Revision: map[string]RevisionRow{}, Service: map[string]ServiceRow{}, Stream: map[string]StreamRow{},
+		Component: map[string]ComponentRow{
+			"broker": {Name: "broker", State: "running", Since: at(3), PID: 7, RSS: 3 << 20}},
+		Fault: map[string]FaultRow{
+			"base-1/fault-1": {ID: "fault-1", Target: "base", Base: "base-1", Text: "latency", Since: at(6), Fired: 1}},
+		Step: map[string]StepRow{
+			"1": {Number: 1, Name: "apply", State: "passed", From: at(8), To: at(9), Message: "done"}},
+		Pod: map[string]PodRow{}, Workload: map[string]WorkloadRow{}, Revision: map[string]RevisionRow{},
+		Service: map[string]ServiceRow{}, Stream: map[string]StreamRow{},
 		Finding: map[string]FindingRow{}, Notice: map[string]NoticeRow{},
 	}
 	if diff := cmp.Diff(want, x.tables); diff != "" {
@@ -345,14 +358,16 @@ func TestARunIsShownAsItsEventsSay(t *testing.T) {
 		}
 	}
 	if len(x.tables.Stream) != 2 || len(x.tables.Base) == 0 || len(x.log) < 50 {
-		t.Errorf("at the end there are %d streams, %d bases, %d entries", len(x.tables.Stream), len(x.tables.Base), len(x.log))
+		t.Errorf("at the end there are %d streams, %d bases, %d entries", len(x.tables.Stream), len(x.tables.Base),
+			len(x.log))
 	}
 	live := s.stream(t)
 	live.next()
 	if diff := cmp.Diff(live.tables.Base, x.tables.Base); diff != "" {
 		t.Errorf("the stream and the past differ (-stream +past):\n%s", diff)
 	}
-	if b := live.tables.Board["board"]; b.Source != SourceReport || b.Verdict != "passed" || b.Ended != millis(run.Started.Add(run.Elapsed)) || b.Actions != nil {
+	if b := live.tables.Board["board"]; b.Source != SourceReport || b.Verdict != "passed" ||
+		b.Ended != millis(run.Started.Add(run.Elapsed)) || b.Actions != nil {
 		t.Errorf("the board says %+v", b)
 	}
 }
@@ -385,11 +400,13 @@ func compare(t *testing.T, run *scenario.Run, x *stream) {
 			for _, m := range b.Modules {
 				want = append(want, m.ModuleRef)
 			}
-			equal = equal && there == !b.Removed && (b.Removed || row.State == b.State()) && cmp.Equal(want, modules(row))
+			equal = equal && there == !b.Removed && (b.Removed || row.State == b.State()) &&
+				cmp.Equal(want, modules(row))
 		}
 		for p := range state.Pods.All() {
 			row := x.tables.Pod[p.UID]
-			equal = equal && row.Ready == p.Ready && row.Base == p.Base && row.Deleting == p.Deleting && row.ReadySince == millis(p.ReadySince)
+			equal = equal && row.Ready == p.Ready && row.Base == p.Base && row.Deleting == p.Deleting &&
+				row.ReadySince == millis(p.ReadySince)
 		}
 		if equal {
 			return
@@ -409,30 +426,47 @@ func TestActions(t *testing.T) {
 		"a fault": {"fault.set", `{"base":"base-1","kind":"error","code":"User.MetaspaceFull","count":"2"}`, nil, 200,
 			`{"message":"…fault-1 (error)…base-1…","command":"koupsandbox fault set --base base-1 '{\"kind\":\"error\",\"count\":2,\"code\":\"User.MetaspaceFull\"}' --name koup"}`,
 			[]string{`set [base-1] {"kind":"error","count":2,"code":"User.MetaspaceFull"}`}},
-		"a fault that delays": {"fault.set", `{"base":"base-1","kind":"latency","delay":"1s"}`, nil, 200, "", []string{`set [base-1] {"kind":"latency","delay":{"min":"1s"}}`}},
-		"a clock":             {"fault.set", `{"base":"base-1","kind":"clockSkew","delay":"1m"}`, nil, 200, "", []string{`set [base-1] {"kind":"clockSkew","skew":"1m0s"}`}},
-		"a fault that ends":   {"fault.clear", `{"base":"base-1","target":"base","id":"fault-1"}`, nil, 200, "", []string{"clear base [base-1] [fault-1]"}},
-		"a fault of the API":  {"fault.clear", `{"target":"api","id":"rule-1"}`, nil, 200, "", []string{"clear api [] [rule-1]"}},
-		"kill a base":         {"base.kill", `{"base":"base-1"}`, nil, 200, "", []string{`set [base-1] {"kind":"crash"}`}},
-		"restart a base":      {"base.restart", `{"base":"base-1","newIdentity":"true"}`, nil, 200, "", []string{"restart base-1 true"}},
-		"more bases":          {"base.add", `{"count":"2"}`, nil, 200, `{"message":"2…","command":"koupsandbox base add 2 --name koup"}`, []string{"add 2"}},
-		"a component":         {"component.pause", `{"component":"broker"}`, nil, 200, "", []string{"pause broker"}},
-		"requests":            {"traffic.start", `{"namespace":"default","service":"stock","module":"biz1"}`, nil, 200, "", []string{`traffic "" board default/stock biz1 20`}},
-		"no more requests":    {"traffic.stop", `{"stream":"board"}`, nil, 200, `{"message":"board…10…1…"}`, []string{`stop "" board`}},
-		"no action":           {"nonsense", `{}`, nil, 404, `{"error":"…\"nonsense\"…","code":"KouplelessBoard.OperationPlanNotFound"}`, nil},
-		"no JSON":             {"base.kill", `{`, nil, 400, "", nil},
-		"no parameter":        {"base.kill", `{}`, nil, 400, `{"error":"base.kill…base…","code":"OtherUpstream.InvalidParameter"}`, nil},
+		"a fault that delays": {"fault.set", `{"base":"base-1","kind":"latency","delay":"1s"}`, nil, 200, "",
+			[]string{`set [base-1] {"kind":"latency","delay":{"min":"1s"}}`}},
+		"a clock": {"fault.set", `{"base":"base-1","kind":"clockSkew","delay":"1m"}`, nil, 200, "",
+			[]string{`set [base-1] {"kind":"clockSkew","skew":"1m0s"}`}},
+		"a fault that ends": {"fault.clear", `{"base":"base-1","target":"base","id":"fault-1"}`, nil, 200, "",
+			[]string{"clear base [base-1] [fault-1]"}},
+		"a fault of the API": {"fault.clear", `{"target":"api","id":"rule-1"}`, nil, 200, "",
+			[]string{"clear api [] [rule-1]"}},
+		"kill a base": {"base.kill", `{"base":"base-1"}`, nil, 200, "", []string{`set [base-1] {"kind":"crash"}`}},
+		"restart a base": {"base.restart", `{"base":"base-1","newIdentity":"true"}`, nil, 200, "",
+			[]string{"restart base-1 true"}},
+		"more bases": {"base.add", `{"count":"2"}`, nil, 200,
+			`{"message":"2…","command":"koupsandbox base add 2 --name koup"}`, []string{"add 2"}},
+		"a component": {"component.pause", `{"component":"broker"}`, nil, 200, "", []string{"pause broker"}},
+		"requests": {"traffic.start", `{"namespace":"default","service":"stock","module":"biz1"}`, nil, 200, "",
+			[]string{`traffic "" board default/stock biz1 20`}},
+		"no more requests": {"traffic.stop", `{"stream":"board"}`, nil, 200, `{"message":"board…10…1…"}`,
+			[]string{`stop "" board`}},
+		"no action": {"nonsense", `{}`, nil, 404,
+			`{"error":"…\"nonsense\"…","code":"KouplelessBoard.OperationPlanNotFound"}`, nil},
+		"no JSON": {"base.kill", `{`, nil, 400, "", nil},
+		"no parameter": {"base.kill", `{}`, nil, 400,
+			`{"error":"base.kill…base…","code":"OtherUpstream.InvalidParameter"}`, nil},
 		"a parameter too many": {"base.kill", `{"base":"base-1","force":"true"}`, nil, 400,
 			`{"error":"base.kill…\"force\"…","code":"OtherUpstream.InvalidParameter"}`, nil},
 		"no kind of fault": {"fault.set", `{"base":"base-1","kind":"rust"}`, nil, 400, "", nil},
-		"no number":        {"base.add", `{"count":"many"}`, nil, 400, `{"error":"count…0…1000000…","code":"OtherUpstream.InvalidParameter"}`, nil},
-		"no time":          {"fault.set", `{"base":"base-1","kind":"latency","delay":"soon"}`, nil, 400, `{"error":"delay…2s…","code":"OtherUpstream.InvalidParameter"}`, nil},
-		"a base that refuses": {"base.kill", `{"base":"base-9"}`, &sandbox.Error{Code: 404, Message: "no such base"}, 502,
-			`{"error":"no such base","code":"ModuleController.BaseInstanceOperationFailed"}`, []string{`set [base-9] {"kind":"crash"}`}},
-		"a sandbox that refuses": {"component.stop", `{"component":"daemon"}`, &sandbox.Error{Code: 409, Message: "not now"}, 502,
+		"no number": {"base.add", `{"count":"many"}`, nil, 400,
+			`{"error":"count…0…1000000…","code":"OtherUpstream.InvalidParameter"}`, nil},
+		"no time": {"fault.set", `{"base":"base-1","kind":"latency","delay":"soon"}`, nil, 400,
+			`{"error":"delay…2s…","code":"OtherUpstream.InvalidParameter"}`, nil},
+		"a base that refuses": {"base.kill", `{"base":"base-9"}`, &sandbox.Error{Code: 404, Message: "no such base"},
+			502,
+			`{"error":"no such base","code":"ModuleController.BaseInstanceOperationFailed"}`,
+			[]string{`set [base-9] {"kind":"crash"}`}},
+		"a sandbox that refuses": {"component.stop", `{"component":"daemon"}`,
+			&sandbox.Error{Code: 409, Message: "not now"}, 502,
 			`{"error":"not now","code":"OtherDownstream.ExternalError"}`, []string{"stop daemon"}},
-		"a sandbox that is too slow": {"component.start", `{"component":"broker"}`, fmt.Errorf("asking: %w", context.DeadlineExceeded), 504,
-			`{"error":"asking: context deadline exceeded","code":"KouplelessBoard.NetworkError"}`, []string{"start broker"}},
+		"a sandbox that is too slow": {"component.start", `{"component":"broker"}`,
+			fmt.Errorf("asking: %w", context.DeadlineExceeded), 504,
+			`{"error":"asking: context deadline exceeded","code":"KouplelessBoard.NetworkError"}`,
+			[]string{"start broker"}},
 		"something else": {"component.start", `{"component":"broker"}`, errors.New("strange"), 502,
 			`{"error":"strange","code":"KouplelessBoard.UnknownError"}`, []string{"start broker"}},
 		"a mistake of the board": {"base.remove", `{"base":"base-1"}`, nil, 500,
@@ -451,7 +485,8 @@ func TestActions(t *testing.T) {
 			}
 			x := s.stream(t)
 			x.until("an entry of the log", func() bool { return len(x.log) > 0 })
-			if e := x.log[0]; e.Kind != LogAction || e.User == "" || e.Name != c.action || e.Time == 0 || e.Bad != (c.status != 200) || (e.Code != "") != e.Bad {
+			if e := x.log[0]; e.Kind != LogAction || e.User == "" || e.Name != c.action || e.Time == 0 ||
+				e.Bad != (c.status != 200) || (e.Code != "") != e.Bad {
 				t.Errorf("the log says %+v", e)
 			}
 		})
@@ -480,10 +515,13 @@ func TestActionsExcludeEachOther(t *testing.T) {
 	begin("base.kill", `{"base":"base-1"}`, 1)
 	begin("component.stop", `{"component":"broker"}`, 2)
 	for name, c := range map[string]struct{ action, params, want string }{
-		"on a base":      {"base.restart", `{"base":"base-1"}`, `{"error":"base.kill…base/base-1…","code":"ModuleController.BaseInstanceUnderOperation"}`},
-		"on a component": {"component.kill", `{"component":"broker"}`, `{"error":"component.stop…component/broker…","code":"KouplelessBoard.OperationPlanMutualExclusion"}`},
+		"on a base": {"base.restart", `{"base":"base-1"}`,
+			`{"error":"base.kill…base/base-1…","code":"ModuleController.BaseInstanceUnderOperation"}`},
+		"on a component": {"component.kill", `{"component":"broker"}`,
+			`{"error":"component.stop…component/broker…","code":"KouplelessBoard.OperationPlanMutualExclusion"}`},
 	} {
-		if answer := s.ask(t, "POST", "/api/actions/"+c.action, c.params); answer.StatusCode != 409 || !matches(text(t, answer), c.want) {
+		if answer := s.ask(t, "POST", "/api/actions/"+c.action, c.params); answer.StatusCode != 409 ||
+			!matches(text(t, answer), c.want) {
 			t.Errorf("%s: %d, want 409 %s", name, answer.StatusCode, c.want)
 		}
 	}
@@ -491,7 +529,8 @@ func TestActionsExcludeEachOther(t *testing.T) {
 		begin("component.kill", fmt.Sprintf(`{"component":"c%d"}`, i), i+1)
 	}
 	answer := s.ask(t, "POST", "/api/actions/base.kill", `{"base":"base-2"}`)
-	if want := `{"error":"16…","code":"KouplelessBoard.ThreadPoolError"}`; answer.StatusCode != 503 || !matches(text(t, answer), want) {
+	if want := `{"error":"16…","code":"KouplelessBoard.ThreadPoolError"}`; answer.StatusCode != 503 ||
+		!matches(text(t, answer), want) {
 		t.Errorf("one too many: %d, want 503 %s", answer.StatusCode, want)
 	}
 }
@@ -499,16 +538,19 @@ func TestActionsExcludeEachOther(t *testing.T) {
 func TestNoSessionNoData(t *testing.T) {
 	s := serve(t, Options{Title: "koup"}, &fakeDaemon{events: make(chan events.Event)})
 	s.cookie = nil
-	for _, path := range []string{"/api/events", "/api/history", "/api/history/1", "/api/why?kind=pod&name=x", "/api/nonsense"} {
+	for _, path := range []string{"/api/events", "/api/history", "/api/history/1", "/api/why?kind=pod&name=x",
+		"/api/nonsense"} {
 		if answer := s.ask(t, "GET", path, ""); answer.StatusCode != http.StatusUnauthorized {
 			t.Errorf("GET %s without a session: %s", path, answer.Status)
 		}
 	}
-	if answer := s.ask(t, "POST", "/api/actions/base.kill", `{"base":"base-1"}`); answer.StatusCode != http.StatusUnauthorized {
+	if answer := s.ask(t, "POST", "/api/actions/base.kill",
+		`{"base":"base-1"}`); answer.StatusCode != http.StatusUnauthorized {
 		t.Errorf("an action without a session: %s", answer.Status)
 	}
 	answer := s.ask(t, "GET", "/", "")
-	if body := text(t, answer); answer.StatusCode != 200 || strings.Contains(body, "<script>") || strings.Contains(body, "style=") {
+	if body := text(t, answer); answer.StatusCode != 200 || strings.Contains(body, "<script>") ||
+		strings.Contains(body, "style=") {
 		t.Errorf("the page: %s\n%s", answer.Status, body)
 	}
 }

@@ -29,8 +29,10 @@ func aNode(host string, ready corev1.ConditionStatus) *corev1.Node {
 	}
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "vnode.id-" + host, UID: "node", ResourceVersion: "1",
-			Labels: map[string]string{labels.Component: labels.Vnode, labels.BaseHost: host, labels.BaseName: "shop", labels.BaseVersion: "1.0.0",
-				labels.BaseCluster: "east", labels.Tunnel: "mqtt_tunnel_provider", corev1.LabelTopologyZone: "vnode.id-" + host},
+			Labels: map[string]string{labels.Component: labels.Vnode, labels.BaseHost: host, labels.BaseName: "shop",
+				labels.BaseVersion: "1.0.0",
+				labels.BaseCluster: "east", labels.Tunnel: "mqtt_tunnel_provider",
+				corev1.LabelTopologyZone: "vnode.id-" + host},
 			Annotations: map[string]string{labels.Identity: "id-" + host, labels.Holder: "mc-1"}},
 		Status: corev1.NodeStatus{Capacity: memory("256Mi"), Allocatable: memory("200Mi"),
 			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
@@ -41,12 +43,19 @@ func aNode(host string, ready corev1.ConditionStatus) *corev1.Node {
 func aPod(node string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "stock-abc-x", UID: "pod-1", ResourceVersion: "1",
-			Labels:          map[string]string{labels.Component: labels.Module, appsv1.DefaultDeploymentUniqueLabelKey: "abc"},
-			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "stock-abc", Controller: ptr.To(true)}}},
-		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "biz1", Env: []corev1.EnvVar{{Name: labels.VersionEnv, Value: "1.0.0"}},
-			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("16Mi")}}}}},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
-			ContainerStatuses: []corev1.ContainerStatus{{Name: "biz1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}},
+			Labels: map[string]string{labels.Component: labels.Module,
+				appsv1.DefaultDeploymentUniqueLabelKey: "abc"},
+			OwnerReferences: []metav1.OwnerReference{
+				{Kind: "ReplicaSet", Name: "stock-abc", Controller: ptr.To(true)}}},
+		Spec: corev1.PodSpec{NodeName: node,
+			Containers: []corev1.Container{{Name: "biz1",
+				Env: []corev1.EnvVar{{Name: labels.VersionEnv, Value: "1.0.0"}},
+				Resources: corev1.ResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("16Mi")}}}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+			ContainerStatuses: []corev1.ContainerStatus{
+				{Name: "biz1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}},
 	}
 }
 
@@ -62,9 +71,11 @@ func TestACluster(t *testing.T) {
 	})
 	got := x.tables.Base["base-1"]
 	since := got.Modules[0].Since
-	want := BaseRow{Name: "base-1", State: events.BaseStateReady, Health: HealthGood, Identity: "id-base-1", Zone: "east", BaseName: "shop", Version: "1.0.0", IP: "10.0.0.1", Tunnel: "mqtt",
-		Node: "vnode.id-base-1", NodeState: "Ready", Controller: "mc-1", MetaspaceMax: 256 << 20, MetaspaceUsed: 72 << 20,
-		Modules: []ModuleOnBase{{Name: "biz1", Version: "1.0.0", State: "ACTIVATED", Since: since}}}
+	want := BaseRow{Name: "base-1", State: events.BaseStateReady, Health: HealthGood, Identity: "id-base-1",
+		Zone: "east", BaseName: "shop", Version: "1.0.0", IP: "10.0.0.1", Tunnel: "mqtt",
+		Node: "vnode.id-base-1", NodeState: "Ready", Controller: "mc-1", MetaspaceMax: 256 << 20,
+		MetaspaceUsed: 72 << 20,
+		Modules:       []ModuleOnBase{{Name: "biz1", Version: "1.0.0", State: "ACTIVATED", Since: since}}}
 	if diff := cmp.Diff(want, got); diff != "" || since == 0 {
 		t.Errorf("the base (-want +got):\n%s", diff)
 	}
@@ -77,11 +88,13 @@ func TestACluster(t *testing.T) {
 	if b := x.tables.Board["board"]; b.Source != SourceCluster || !b.CanWhy || b.Actions != nil {
 		t.Errorf("the board says %+v", b)
 	}
-	if _, err := client.CoreV1().Nodes().Update(t.Context(), aNode2("base-1", corev1.ConditionUnknown), metav1.UpdateOptions{}); err != nil {
+	if _, err := client.CoreV1().Nodes().Update(t.Context(), aNode2("base-1", corev1.ConditionUnknown),
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	x.until("the base is away", func() bool {
-		return x.tables.Base["base-1"].State == events.BaseStateDisconnected && x.tables.Base["base-1"].Health == HealthWarn
+		return x.tables.Base["base-1"].State == events.BaseStateDisconnected &&
+			x.tables.Base["base-1"].Health == HealthWarn
 	})
 	if err := client.CoreV1().Nodes().Delete(t.Context(), "vnode.id-base-1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -100,10 +113,13 @@ func TestFindings(t *testing.T) {
 		return events.Event{Base: &events.BaseEvent{Base: base, Change: change}}
 	}
 	module := func(base, version string, state events.ModuleState) events.Event {
-		return events.Event{Module: &events.ModuleEvent{Base: base, ModuleRef: events.ModuleRef{Name: "biz1", Version: version}, State: state}}
+		return events.Event{Module: &events.ModuleEvent{Base: base,
+			ModuleRef: events.ModuleRef{Name: "biz1", Version: version}, State: state}}
 	}
-	connected := []events.Event{event("a", "ready"), event("a", "connected"), event("b", "ready"), event("b", "connected"), event("c", "ready"), event("c", "connected")}
-	everywhere := WorkloadRow{Kind: "daemonset", Name: "biz1", Modules: []events.ModuleRef{{Name: "biz1", Version: "1"}}, Desired: 3}
+	connected := []events.Event{event("a", "ready"), event("a", "connected"), event("b", "ready"),
+		event("b", "connected"), event("c", "ready"), event("c", "connected")}
+	everywhere := WorkloadRow{Kind: "daemonset", Name: "biz1",
+		Modules: []events.ModuleRef{{Name: "biz1", Version: "1"}}, Desired: 3}
 	equal := []events.Event{module("a", "1", "ACTIVATED"), module("b", "1", "ACTIVATED")}
 	for name, c := range map[string]struct {
 		events []events.Event
@@ -112,17 +128,28 @@ func TestFindings(t *testing.T) {
 		want   errcode.Code
 		bases  []string
 	}{
-		"all is well":                   {events: append(equal, module("c", "1", "ACTIVATED")), of: &everywhere, after: time.Minute},
-		"two of three are away":         {events: []events.Event{event("a", "disconnected"), event("b", "down")}, want: errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable, bases: []string{"a", "b"}},
-		"one of three is away":          {events: []events.Event{event("a", "disconnected")}, after: time.Minute},
-		"one is broken":                 {events: []events.Event{module("b", "1", "BROKEN")}, want: errcode.ModuleControllerBaseInstanceOperationFailed, bases: []string{"b"}},
-		"an installation goes on":       {events: []events.Event{module("b", "1", "RESOLVED")}, after: time.Minute},
-		"an installation never ends":    {events: []events.Event{module("b", "1", "RESOLVED")}, after: api.InstallTimeout + time.Second, want: errcode.ModuleControllerBaseInstanceOperationTimeOut, bases: []string{"b"}},
-		"one lacks what all have":       {events: equal, of: &everywhere, after: time.Minute, want: errcode.KouplelessBoardBaselineInconsistency, bases: []string{"c"}},
-		"one has another version":       {events: append(equal, module("c", "2", "ACTIVATED")), of: &everywhere, after: time.Minute, want: errcode.KouplelessBoardBaselineInconsistency, bases: []string{"c"}},
-		"one lacks it for a moment":     {events: equal, of: &everywhere},
-		"one lacks it during a release": {events: equal, of: &WorkloadRow{Kind: "daemonset", Name: "biz1", Modules: []events.ModuleRef{{Name: "biz1", Version: "1"}}, Desired: 3, State: WorkloadRolling}, after: time.Minute},
-		"not all are to have it":        {events: equal, of: &WorkloadRow{Kind: "deployment", Name: "biz1", Modules: []events.ModuleRef{{Name: "biz1", Version: "1"}}, Desired: 2}, after: time.Minute},
+		"all is well": {events: append(equal, module("c", "1", "ACTIVATED")), of: &everywhere,
+			after: time.Minute},
+		"two of three are away": {events: []events.Event{event("a", "disconnected"), event("b", "down")},
+			want: errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable, bases: []string{"a", "b"}},
+		"one of three is away": {events: []events.Event{event("a", "disconnected")}, after: time.Minute},
+		"one is broken": {events: []events.Event{module("b", "1", "BROKEN")},
+			want: errcode.ModuleControllerBaseInstanceOperationFailed, bases: []string{"b"}},
+		"an installation goes on": {events: []events.Event{module("b", "1", "RESOLVED")}, after: time.Minute},
+		"an installation never ends": {events: []events.Event{module("b", "1", "RESOLVED")},
+			after: api.InstallTimeout + time.Second, want: errcode.ModuleControllerBaseInstanceOperationTimeOut,
+			bases: []string{"b"}},
+		"one lacks what all have": {events: equal, of: &everywhere, after: time.Minute,
+			want: errcode.KouplelessBoardBaselineInconsistency, bases: []string{"c"}},
+		"one has another version": {events: append(equal, module("c", "2", "ACTIVATED")), of: &everywhere,
+			after: time.Minute, want: errcode.KouplelessBoardBaselineInconsistency, bases: []string{"c"}},
+		"one lacks it for a moment": {events: equal, of: &everywhere},
+		"one lacks it during a release": {events: equal,
+			of: &WorkloadRow{Kind: "daemonset", Name: "biz1", Modules: []events.ModuleRef{{Name: "biz1", Version: "1"}},
+				Desired: 3, State: WorkloadRolling}, after: time.Minute},
+		"not all are to have it": {events: equal,
+			of: &WorkloadRow{Kind: "deployment", Name: "biz1",
+				Modules: []events.ModuleRef{{Name: "biz1", Version: "1"}}, Desired: 2}, after: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(BoardRow{})
@@ -152,7 +179,8 @@ func TestFindings(t *testing.T) {
 				}
 				return
 			}
-			if len(got) != 1 || got[0].Code != string(c.want) || !cmp.Equal(c.bases, got[0].Bases) || got[0].Text == "" || got[0].Chinese == "" || got[0].AdviceChinese == "" {
+			if len(got) != 1 || got[0].Code != string(c.want) || !cmp.Equal(c.bases, got[0].Bases) ||
+				got[0].Text == "" || got[0].Chinese == "" || got[0].AdviceChinese == "" {
 				t.Fatalf("found %+v, want %s on %v", got, c.want, c.bases)
 			}
 			for _, base := range []string{"a", "b", "c"} {

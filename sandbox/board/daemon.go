@@ -78,7 +78,8 @@ func (s *daemonSource) run(ctx context.Context) {
 		if err == nil {
 			err = errors.New("it has ended")
 		}
-		s.world.notice(aboutSandbox, "the sandbox does not answer, so all of this is as it was last: "+err.Error(), s.now())
+		s.world.notice(aboutSandbox, "the sandbox does not answer, so all of this is as it was last: "+err.Error(),
+			s.now())
 		s.world.ended(s.now())
 		wait(ctx, againAfter)
 	}
@@ -124,7 +125,8 @@ func (s *daemonSource) status(ctx context.Context) {
 	for _, c := range status.Components {
 		delete(left, c.Name)
 		// Resident memory in whole MiB, else each look would be a change.
-		row := ComponentRow{Name: c.Name, State: c.State, Since: millis(c.StartedAt), Message: c.Reason, PID: c.PID, RSS: int64(c.RSS) >> 20 << 20} //nolint:gosec // memory that fits a machine fits
+		row := ComponentRow{Name: c.Name, State: c.State, Since: millis(c.StartedAt), Message: c.Reason, PID: c.PID,
+			RSS: int64(c.RSS) >> 20 << 20} //nolint:gosec // memory that fits a machine fits
 		if w.processes[c.Name] != row {
 			w.processes[c.Name] = row
 			w.mark(kindComponent, c.Name)
@@ -190,7 +192,8 @@ func (w *world) streamChanged(group string, s traffic.Summary, now time.Time) {
 		return
 	}
 	if seconds := now.Sub(before.at).Seconds(); known && seconds > 0 && row.Ended == 0 && before.row.Sent <= row.Sent {
-		row.Rate, row.LostRate = perSecond(row.Sent-before.row.Sent, seconds), perSecond(row.Lost-before.row.Lost, seconds)
+		row.Rate, row.LostRate = perSecond(row.Sent-before.row.Sent, seconds), perSecond(row.Lost-before.row.Lost,
+			seconds)
 		for version, n := range s.Versions {
 			if rate := perSecond(n-before.versions[version], seconds); rate > 0 {
 				if row.Versions == nil {
@@ -216,7 +219,8 @@ func perSecond(n int, seconds float64) float64 { return float64(int(float64(n)/s
 
 func streamRow(group string, s traffic.Summary) StreamRow {
 	row := StreamRow{
-		Group: group, Name: s.Name, Route: s.Route, Sent: s.Sent, Lost: s.Lost, Open: s.Open, P50: inMillis(s.P50), P99: inMillis(s.P99),
+		Group: group, Name: s.Name, Route: s.Route, Sent: s.Sent, Lost: s.Lost, Open: s.Open, P50: inMillis(s.P50),
+		P99:   inMillis(s.P99),
 		Ended: millis(s.Ended),
 	}
 	for result, n := range s.Results {

@@ -35,7 +35,8 @@ func (w *world) tell(e events.Event) {
 		entry.Bad = c.State == events.ComponentExited
 	case e.Fault != nil:
 		f := e.Fault
-		entry.Kind, entry.Name, entry.State, entry.Text = LogFault, f.ID, string(f.Change), events.Join(": ", string(f.Kind), f.Message)
+		entry.Kind, entry.Name, entry.State, entry.Text = LogFault, f.ID, string(f.Change), events.Join(": ",
+			string(f.Kind), f.Message)
 		if f.Base == "" {
 			entry.Name = f.Key()
 		}

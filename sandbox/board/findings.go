@@ -56,11 +56,13 @@ func (w *world) find(now time.Time) {
 			w.findings[key] = f
 		}
 		row := p.row(f.row.Since)
-		if !f.shown && millis(now)-row.Since < p.after.Milliseconds() || f.shown && f.row.Text == row.Text && slices.Equal(f.row.Bases, row.Bases) {
+		if !f.shown && millis(now)-row.Since < p.after.Milliseconds() ||
+			f.shown && f.row.Text == row.Text && slices.Equal(f.row.Bases, row.Bases) {
 			continue
 		}
 		if !f.shown {
-			w.write(LogEntry{Time: millis(now), Kind: LogFinding, Bad: true, Code: row.Code, Text: row.Text, State: "found"})
+			w.write(LogEntry{Time: millis(now), Kind: LogFinding, Bad: true, Code: row.Code, Text: row.Text,
+				State: "found"})
 		}
 		f.row, f.shown = row, true
 		w.mark(kindFinding, key)
@@ -80,7 +82,8 @@ func (w *world) find(now time.Time) {
 func (p problem) row(since int64) FindingRow {
 	slices.Sort(p.bases)
 	slices.Sort(p.workloads)
-	row := FindingRow{Code: string(p.code), Text: p.text, Chinese: p.chinese, Since: since, Bases: first(p.bases), Workloads: first(p.workloads)}
+	row := FindingRow{Code: string(p.code), Text: p.text, Chinese: p.chinese, Since: since, Bases: first(p.bases),
+		Workloads: first(p.workloads)}
 	if info, known := errcode.LookupIn(errcode.KouplelessBoard, string(p.code)); known {
 		row.Advice, row.AdviceChinese = info.Suggestion, info.SuggestionZH
 	}
@@ -107,15 +110,17 @@ func (w *world) unreachable() []problem {
 		return nil
 	}
 	return []problem{{
-		code: errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable,
-		text: fmt.Sprintf("%d of %d bases cannot be reached", len(away), all), chinese: fmt.Sprintf("%d 个基座中有 %d 个不可达", all, len(away)),
-		bases: away,
+		code:    errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable,
+		text:    fmt.Sprintf("%d of %d bases cannot be reached", len(away), all),
+		chinese: fmt.Sprintf("%d 个基座中有 %d 个不可达", all, len(away)),
+		bases:   away,
 	}}
 }
 
 func (w *world) failed() []problem {
 	return w.byModule(func(_ string, m *events.ModuleStatus) bool { return m.State == events.ModuleBroken }, problem{
-		code: errcode.ModuleControllerBaseInstanceOperationFailed, text: "%s is broken on %d bases", chinese: "%s 在 %d 个基座上安装失败或已损坏",
+		code: errcode.ModuleControllerBaseInstanceOperationFailed, text: "%s is broken on %d bases",
+		chinese: "%s 在 %d 个基座上安装失败或已损坏",
 	})
 }
 
@@ -197,7 +202,8 @@ func (w *world) baseline(bases int) map[string]bool {
 	for _, row := range w.workloads {
 		for _, m := range row.Modules {
 			everywhere, known := all[m.Name]
-			all[m.Name] = (everywhere || !known) && row.State != WorkloadRolling && row.State != WorkloadStuck && (row.Peer || row.Kind == "daemonset") && row.Desired >= bases
+			all[m.Name] = (everywhere || !known) && row.State != WorkloadRolling && row.State != WorkloadStuck &&
+				(row.Peer || row.Kind == "daemonset") && row.Desired >= bases
 		}
 	}
 	return all
@@ -205,7 +211,8 @@ func (w *world) baseline(bases int) map[string]bool {
 
 // differ describes how bases differ from the majority.
 func differ(what string, kinds map[string][]string) problem {
-	usual := slices.MaxFunc(slices.Sorted(maps.Keys(kinds)), func(a, b string) int { return cmp.Compare(len(kinds[a]), len(kinds[b])) })
+	usual := slices.MaxFunc(slices.Sorted(maps.Keys(kinds)),
+		func(a, b string) int { return cmp.Compare(len(kinds[a]), len(kinds[b])) })
 	p := problem{code: errcode.KouplelessBoardBaselineInconsistency, about: what, after: settleTime}
 	var others []string
 	for _, has := range slices.Sorted(maps.Keys(kinds)) {
@@ -215,7 +222,9 @@ func differ(what string, kinds map[string][]string) problem {
 		}
 	}
 	name := strings.TrimSpace(what)
-	p.text = fmt.Sprintf("bases of %s should have the same modules: %d have %s; %s", name, len(kinds[usual]), cmp.Or(usual, "-"), strings.Join(others, "; "))
-	p.chinese = fmt.Sprintf("%s 的基座应安装相同的模块：%d 个为 %s；%s", name, len(kinds[usual]), cmp.Or(usual, "-"), strings.Join(others, "；"))
+	p.text = fmt.Sprintf("bases of %s should have the same modules: %d have %s; %s", name, len(kinds[usual]),
+		cmp.Or(usual, "-"), strings.Join(others, "; "))
+	p.chinese = fmt.Sprintf("%s 的基座应安装相同的模块：%d 个为 %s；%s", name, len(kinds[usual]), cmp.Or(usual, "-"),
+		strings.Join(others, "；"))
 	return p
 }

@@ -53,7 +53,8 @@ func (f *follower) follow(ctx context.Context, known <-chan struct{}) {
 		return
 	}
 	w := f.world
-	nodes := start(ctx, f, "Nodes", f.client.CoreV1().Nodes(), labels.Component+"="+labels.Vnode, func(o *corev1.Node, gone bool) { w.nodeChanged(o, gone, f.now()) })
+	nodes := start(ctx, f, "Nodes", f.client.CoreV1().Nodes(), labels.Component+"="+labels.Vnode,
+		func(o *corev1.Node, gone bool) { w.nodeChanged(o, gone, f.now()) })
 	if !await(ctx, nodes) {
 		return
 	}
@@ -72,17 +73,20 @@ func (f *follower) follow(ctx context.Context, known <-chan struct{}) {
 		start(ctx, f, "ReplicaSets", apps.ReplicaSets(""), "", func(o *appsv1.ReplicaSet, gone bool) {
 			w.revisionChanged(o.Name, replicaSetRevision(o), isModule(o.Spec.Template), gone)
 		}),
-		start(ctx, f, "ControllerRevisions", apps.ControllerRevisions(""), "", func(o *appsv1.ControllerRevision, gone bool) {
-			t := templateOf(o)
-			w.revisionChanged(o.Name, controllerRevision(o, t), isModule(t), gone)
-		}),
+		start(ctx, f, "ControllerRevisions", apps.ControllerRevisions(""), "",
+			func(o *appsv1.ControllerRevision, gone bool) {
+				t := templateOf(o)
+				w.revisionChanged(o.Name, controllerRevision(o, t), isModule(t), gone)
+			}),
 		// Either spelling of the label: no Pod matches both.
 		start(ctx, f, "Pods", f.client.CoreV1().Pods(""), labels.Component+"="+labels.Module, told),
-		start(ctx, f, "Pods", f.client.CoreV1().Pods(""), labels.OlderComponent+"="+labels.Module+","+labels.Component+"!="+labels.Module, told),
+		start(ctx, f, "Pods", f.client.CoreV1().Pods(""),
+			labels.OlderComponent+"="+labels.Module+","+labels.Component+"!="+labels.Module, told),
 		start(ctx, f, "EndpointSlices", f.client.DiscoveryV1().EndpointSlices(""), "", f.slice),
 	}
 	if w.alone {
-		all = append(all, start(ctx, f, "Leases of controllers", f.client.CoordinationV1().Leases(""), labels.Component+"="+labels.ControllerLease,
+		all = append(all, start(ctx, f, "Leases of controllers", f.client.CoordinationV1().Leases(""),
+			labels.Component+"="+labels.ControllerLease,
 			func(o *coordinationv1.Lease, gone bool) { w.leaseChanged(o, gone, f.now()) }))
 	}
 	if !await(ctx, all...) {
@@ -112,7 +116,8 @@ func await(ctx context.Context, all ...<-chan struct{}) bool {
 
 // start follows the objects of a kind. The channel that it returns is closed when the existing objects are known, or when
 // they cannot be read.
-func start[T object, L runtime.Object](ctx context.Context, f *follower, what string, c client[L], selector string, changed func(T, bool)) <-chan struct{} {
+func start[T object, L runtime.Object](ctx context.Context, f *follower, what string, c client[L], selector string,
+	changed func(T, bool)) <-chan struct{} {
 	filled := make(chan struct{})
 	fill := sync.OnceFunc(func() { close(filled) })
 	about := what + selector

@@ -64,7 +64,8 @@ func (w *world) nodeChanged(o *corev1.Node, gone bool, now time.Time) {
 	if known && before.state == n.state {
 		return
 	}
-	w.apply(events.Event{Time: now, Node: &events.NodeEvent{Name: n.name, Base: n.base, Identity: n.identity, State: n.state, Message: n.message}})
+	w.apply(events.Event{Time: now,
+		Node: &events.NodeEvent{Name: n.name, Base: n.base, Identity: n.identity, State: n.state, Message: n.message}})
 	if w.alone && (known || !gone) {
 		w.baseByNode(n, gone, now)
 	}
@@ -89,9 +90,12 @@ func (w *world) baseByNode(n node, gone bool, now time.Time) {
 
 func nodeOf(o *corev1.Node) node {
 	n := node{
-		name: o.Name, base: cmp.Or(o.Labels[labels.BaseHost], o.Name), identity: o.Annotations[labels.Identity], group: o.Labels[labels.BaseCluster],
-		baseName: cmp.Or(o.Labels[labels.BaseName], o.Labels[labels.OlderBaseName]), tunnel: strings.TrimSuffix(o.Labels[labels.Tunnel], tunnelSuffix),
-		version: cmp.Or(o.Labels[labels.BaseVersion], o.Labels[labels.OlderBaseVersion]), holder: o.Annotations[labels.Holder],
+		name: o.Name, base: cmp.Or(o.Labels[labels.BaseHost], o.Name), identity: o.Annotations[labels.Identity],
+		group:    o.Labels[labels.BaseCluster],
+		baseName: cmp.Or(o.Labels[labels.BaseName], o.Labels[labels.OlderBaseName]),
+		tunnel:   strings.TrimSuffix(o.Labels[labels.Tunnel], tunnelSuffix),
+		version:  cmp.Or(o.Labels[labels.BaseVersion], o.Labels[labels.OlderBaseVersion]),
+		holder:   o.Annotations[labels.Holder],
 		cordoned: o.Spec.Unschedulable, state: events.NodeUnknown,
 	}
 	// The controller gives each Node a zone of its own name, which is none.
@@ -208,7 +212,8 @@ func moduleState(o *corev1.Pod, container string) events.ModuleState {
 			return events.ModuleActivated
 		case c.State.Terminated != nil:
 			return events.ModuleBroken
-		case c.State.Waiting != nil && (c.State.Waiting.Reason == "" || c.State.Waiting.Reason == api.ReasonContainerCreating):
+		case c.State.Waiting != nil &&
+			(c.State.Waiting.Reason == "" || c.State.Waiting.Reason == api.ReasonContainerCreating):
 			return events.ModuleResolved
 		case c.State.Waiting != nil:
 			return events.ModuleBroken
@@ -228,7 +233,8 @@ func (w *world) endpointsChanged(namespace, service string, slices []*discoveryv
 			if endpoint.Base == "" {
 				continue
 			}
-			if endpoint.Pod = ""; p.TargetRef != nil {
+			endpoint.Pod = ""
+			if p.TargetRef != nil {
 				endpoint.Pod = string(p.TargetRef.UID) // names are unique in a namespace only
 			}
 			e.Endpoints = append(e.Endpoints, endpoint)
@@ -274,12 +280,14 @@ func (w *world) eventChanged(o *corev1.Event) {
 	of := o.InvolvedObject
 	kind := strings.ToLower(of.Kind)
 	entry := LogEntry{
-		Time: millis(events.LastTime(o)), Kind: LogEvent, Name: kind + "/" + of.Name, Namespace: of.Namespace, State: o.Reason, Text: o.Message,
+		Time: millis(events.LastTime(o)), Kind: LogEvent, Name: kind + "/" + of.Name, Namespace: of.Namespace,
+		State: o.Reason, Text: o.Message,
 		Bad: o.Type == corev1.EventTypeWarning,
 	}
 	switch kind {
 	case "node":
-		if entry.Base = w.state.BaseOf(of.Name); entry.Base == "" {
+		entry.Base = w.state.BaseOf(of.Name)
+		if entry.Base == "" {
 			return
 		}
 	case "pod":

@@ -25,7 +25,8 @@ func ReadReport(path, run string) (*scenario.Run, error) {
 	defer f.Close() //nolint:errcheck // it was only read
 	var r scenario.Report
 	if err := json.NewDecoder(io.LimitReader(f, maxReport)).Decode(&r); err != nil {
-		return nil, fmt.Errorf("%s is no JSON report of scenarios, as `koupsandbox scenario run --json FILE` writes it: %w", path, err)
+		return nil, fmt.Errorf(
+			"%s is no JSON report of scenarios, as `koupsandbox scenario run --json FILE` writes it: %w", path, err)
 	}
 	if len(r.Runs) == 0 {
 		return nil, fmt.Errorf("%s has no runs: is it a JSON report of `koupsandbox scenario run --json FILE`?", path)
@@ -50,7 +51,8 @@ func ReadReport(path, run string) (*scenario.Run, error) {
 
 func boardOf(run *scenario.Run) BoardRow {
 	return BoardRow{
-		Source: SourceReport, Title: run.Scenario, Since: millis(run.Started), Ended: millis(run.Started.Add(run.Elapsed)),
+		Source: SourceReport, Title: run.Scenario, Since: millis(run.Started),
+		Ended:   millis(run.Started.Add(run.Elapsed)),
 		Verdict: string(run.Verdict), Failure: run.Failure,
 	}
 }

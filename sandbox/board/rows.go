@@ -80,7 +80,8 @@ func (w *world) baseRow(name string) *BaseRow {
 	if b != nil {
 		row.Identity, row.State, row.Started = b.Identity, b.State(), millis(b.Started)
 		for _, m := range b.Modules {
-			row.Modules = append(row.Modules, ModuleOnBase{Name: m.Name, Version: m.Version, State: m.State, Since: millis(m.Since), Own: m.Own})
+			row.Modules = append(row.Modules,
+				ModuleOnBase{Name: m.Name, Version: m.Version, State: m.State, Since: millis(m.Since), Own: m.Own})
 		}
 	}
 	if hasNode {
@@ -183,9 +184,11 @@ func (w *world) podRow(uid string) *PodRow {
 	}
 	namespace := cmp.Or(w.pods[uid].namespace, w.namespace)
 	return &PodRow{
-		Namespace: namespace, Name: p.Name, UID: p.UID, Workload: workloadOf(&p.PodState, namespace), Revision: revisionOfPod(p.Labels),
-		Node: p.Node, Base: p.Base, Modules: p.Modules,
-		Phase: p.Phase, State: p.Stage(), Ready: p.Ready, Reason: p.Reason, Deleting: p.Deleting, Created: millis(p.Created), ReadySince: millis(p.ReadySince),
+		Namespace: namespace, Name: p.Name, UID: p.UID, Workload: workloadOf(&p.PodState, namespace),
+		Revision: revisionOfPod(p.Labels),
+		Node:     p.Node, Base: p.Base, Modules: p.Modules,
+		Phase: p.Phase, State: p.Stage(), Ready: p.Ready, Reason: p.Reason, Deleting: p.Deleting,
+		Created: millis(p.Created), ReadySince: millis(p.ReadySince),
 	}
 }
 
@@ -235,11 +238,13 @@ func (w *world) faultRow(key string) *FaultRow {
 	if f == nil {
 		return nil
 	}
-	return &FaultRow{ID: f.ID, Target: f.Target, Base: f.Base, Text: events.Join(": ", string(f.Kind), f.Message), Since: millis(f.Since), Fired: f.Fired}
+	return &FaultRow{ID: f.ID, Target: f.Target, Base: f.Base, Text: events.Join(": ", string(f.Kind), f.Message),
+		Since: millis(f.Since), Fired: f.Fired}
 }
 
 func stepRow(s *events.StepStatus) StepRow {
-	return StepRow{Number: s.Number, Name: s.Name, State: s.State, From: millis(s.From), To: millis(s.To), Message: s.Message}
+	return StepRow{Number: s.Number, Name: s.Name, State: s.State, From: millis(s.From), To: millis(s.To),
+		Message: s.Message}
 }
 
 // use follows the metaspace of a base.

@@ -33,7 +33,8 @@ func (b *Board) handler() http.Handler {
 	mux.Handle("/", b.guard.Public(fresh(gzhttp.GzipHandler(http.FileServerFS(page)))))
 	mux.Handle("POST /api/session", b.guard.Begin())
 	for pattern, serve := range map[string]http.HandlerFunc{
-		"GET /api/events": b.events, "GET /api/history": b.history, "GET /api/history/{id}": b.chunk, "GET /api/why": b.why, "POST /api/actions/{id}": b.acts.serve,
+		"GET /api/events": b.events, "GET /api/history": b.history, "GET /api/history/{id}": b.chunk,
+		"GET /api/why": b.why, "POST /api/actions/{id}": b.acts.serve,
 		"/api/": func(w http.ResponseWriter, r *http.Request) {
 			access.Deny(w, http.StatusNotFound, "there is no "+r.URL.Path)
 		},
@@ -66,7 +67,8 @@ func (b *Board) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	stream := http.NewResponseController(w)
 	send := func(m feed.Message) error {
-		if err := stream.SetWriteDeadline(time.Now().Add(2 * pingEvery)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		if err := stream.SetWriteDeadline(time.Now().Add(2 * pingEvery)); err != nil &&
+			!errors.Is(err, http.ErrNotSupported) {
 			return err
 		}
 		text := ": ping\n\n"
@@ -88,7 +90,8 @@ func (b *Board) events(w http.ResponseWriter, r *http.Request) {
 			}
 			err = send(m)
 		case <-ping.C:
-			if _, err = b.guard.Check(r); err == nil {
+			_, err = b.guard.Check(r)
+			if err == nil {
 				err = send(feed.Message{})
 			}
 		case <-r.Context().Done():

@@ -56,7 +56,8 @@ func (b *Board) why(w http.ResponseWriter, r *http.Request) {
 func (b *Board) explained(a why.Answer, object string) Why {
 	t := a.Target
 	out := Why{
-		Kind: string(t.Kind), Namespace: t.Namespace, Name: t.Name, Ready: a.Ready, Reason: string(a.Reason), Cause: a.Cause, Advice: a.Advice,
+		Kind: string(t.Kind), Namespace: t.Namespace, Name: t.Name, Ready: a.Ready, Reason: string(a.Reason),
+		Cause: a.Cause, Advice: a.Advice,
 		Evidence: []WhyEvidence{},
 	}
 	for _, e := range a.Evidence {

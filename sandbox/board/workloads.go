@@ -66,8 +66,10 @@ func strategyOf(strategy string, surge, unavailable *intstr.IntOrString) string 
 func deploymentRow(d *appsv1.Deployment) WorkloadRow {
 	s := d.Status
 	row := WorkloadRow{
-		Kind: kindDeployment, Namespace: d.Namespace, Name: d.Name, Modules: templateModules(d.Spec.Template), Desired: int(ptr.Deref(d.Spec.Replicas, 1)),
-		Updated: int(s.UpdatedReplicas), Ready: int(s.ReadyReplicas), Available: int(s.AvailableReplicas), Total: int(s.Replicas),
+		Kind: kindDeployment, Namespace: d.Namespace, Name: d.Name, Modules: templateModules(d.Spec.Template),
+		Desired: int(ptr.Deref(d.Spec.Replicas, 1)),
+		Updated: int(s.UpdatedReplicas), Ready: int(s.ReadyReplicas), Available: int(s.AvailableReplicas),
+		Total:       int(s.Replicas),
 		Unavailable: int(s.UnavailableReplicas), Strategy: string(d.Spec.Strategy.Type), Revision: numberOf(d),
 		Peer: labels.Value(d.Labels, labels.Strategy) == labels.Peer,
 	}
@@ -79,15 +81,18 @@ func deploymentRow(d *appsv1.Deployment) WorkloadRow {
 			row.Stuck = cmp.Or(c.Message, c.Reason)
 		}
 	}
-	row.status(s.ObservedGeneration < d.Generation || row.Updated < row.Desired || row.Total > row.Updated || row.Available < row.Updated, d.Spec.Paused)
+	row.status(s.ObservedGeneration < d.Generation || row.Updated < row.Desired || row.Total > row.Updated ||
+		row.Available < row.Updated, d.Spec.Paused)
 	return row
 }
 
 func daemonSetRow(d *appsv1.DaemonSet) WorkloadRow {
 	s := d.Status
 	row := WorkloadRow{
-		Kind: kindDaemonSet, Namespace: d.Namespace, Name: d.Name, Modules: templateModules(d.Spec.Template), Desired: int(s.DesiredNumberScheduled),
-		Updated: int(s.UpdatedNumberScheduled), Ready: int(s.NumberReady), Available: int(s.NumberAvailable), Total: int(s.CurrentNumberScheduled),
+		Kind: kindDaemonSet, Namespace: d.Namespace, Name: d.Name, Modules: templateModules(d.Spec.Template),
+		Desired: int(s.DesiredNumberScheduled),
+		Updated: int(s.UpdatedNumberScheduled), Ready: int(s.NumberReady), Available: int(s.NumberAvailable),
+		Total:       int(s.CurrentNumberScheduled),
 		Unavailable: int(s.NumberUnavailable), Strategy: string(d.Spec.UpdateStrategy.Type),
 	}
 	if r := d.Spec.UpdateStrategy.RollingUpdate; r != nil {
@@ -100,8 +105,10 @@ func daemonSetRow(d *appsv1.DaemonSet) WorkloadRow {
 func statefulSetRow(d *appsv1.StatefulSet) WorkloadRow {
 	s := d.Status
 	row := WorkloadRow{
-		Kind: kindStatefulSet, Namespace: d.Namespace, Name: d.Name, Modules: templateModules(d.Spec.Template), Desired: int(ptr.Deref(d.Spec.Replicas, 1)),
-		Updated: int(s.UpdatedReplicas), Ready: int(s.ReadyReplicas), Available: int(s.AvailableReplicas), Total: int(s.Replicas),
+		Kind: kindStatefulSet, Namespace: d.Namespace, Name: d.Name, Modules: templateModules(d.Spec.Template),
+		Desired: int(ptr.Deref(d.Spec.Replicas, 1)),
+		Updated: int(s.UpdatedReplicas), Ready: int(s.ReadyReplicas), Available: int(s.AvailableReplicas),
+		Total:    int(s.Replicas),
 		Strategy: string(d.Spec.UpdateStrategy.Type),
 	}
 	row.Unavailable = max(row.Desired-row.Available, 0)
@@ -146,14 +153,16 @@ func (w *world) workloadChanged(row WorkloadRow, module, gone bool) {
 
 // replicaSetRevision is a revision of a Deployment.
 func replicaSetRevision(o *appsv1.ReplicaSet) RevisionRow {
-	return RevisionRow{Workload: workloadOfRevision(o), Number: numberOf(o), Hash: o.Labels[appsv1.DefaultDeploymentUniqueLabelKey],
+	return RevisionRow{Workload: workloadOfRevision(o), Number: numberOf(o),
+		Hash:    o.Labels[appsv1.DefaultDeploymentUniqueLabelKey],
 		Modules: templateModules(o.Spec.Template), Created: millis(o.CreationTimestamp.Time)}
 }
 
 // controllerRevision is a revision of a DaemonSet or StatefulSet. Pods of the former have its hash,
 // those of the latter its name.
 func controllerRevision(o *appsv1.ControllerRevision, t corev1.PodTemplateSpec) RevisionRow {
-	return RevisionRow{Workload: workloadOfRevision(o), Number: int(o.Revision), Hash: cmp.Or(o.Labels[appsv1.ControllerRevisionHashLabelKey], o.Name),
+	return RevisionRow{Workload: workloadOfRevision(o), Number: int(o.Revision),
+		Hash:    cmp.Or(o.Labels[appsv1.ControllerRevisionHashLabelKey], o.Name),
 		Modules: templateModules(t), Created: millis(o.CreationTimestamp.Time)}
 }
 

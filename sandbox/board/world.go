@@ -64,9 +64,12 @@ type world struct {
 
 func newWorld(b BoardRow) *world {
 	w := &world{
-		changed: make(chan struct{}, 1), dirty: map[string]map[string]bool{}, board: b, nodes: map[string]node{}, pods: map[string]pod{},
-		workloads: map[string]WorkloadRow{}, revisions: map[string]RevisionRow{}, processes: map[string]ComponentRow{}, leases: map[string]time.Time{},
-		streams: map[string]streamFigures{}, uses: map[string]*use{}, findings: map[string]*finding{}, notices: map[string]NoticeRow{},
+		changed: make(chan struct{}, 1), dirty: map[string]map[string]bool{}, board: b, nodes: map[string]node{},
+		pods:      map[string]pod{},
+		workloads: map[string]WorkloadRow{}, revisions: map[string]RevisionRow{}, processes: map[string]ComponentRow{},
+		leases:  map[string]time.Time{},
+		streams: map[string]streamFigures{}, uses: map[string]*use{}, findings: map[string]*finding{},
+		notices: map[string]NoticeRow{},
 	}
 	w.mark(kindBoard, kindBoard)
 	return w

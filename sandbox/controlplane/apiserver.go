@@ -40,7 +40,8 @@ func newAPIServerCommand() *cobra.Command {
 				return err
 			}
 			rest.SetDefaultWarningHandler(rest.NoWarnings{}) // the server is a client of its own
-			if err := logsapi.ValidateAndApply(o.Logs, registry.FeatureGateFor(basecompatibility.DefaultKubeComponent)); err != nil {
+			if err := logsapi.ValidateAndApply(o.Logs,
+				registry.FeatureGateFor(basecompatibility.DefaultKubeComponent)); err != nil {
 				return err
 			}
 			ctx := genericapiserver.SetupSignalContext()
@@ -71,7 +72,8 @@ func serve(ctx context.Context, o options.CompletedOptions) error {
 	}
 	generic := config.KubeAPIs.ControlPlane.Generic
 	var hooks []*hook
-	for _, provider := range []genericapiserver.PostStartHookProvider{rbac.RESTStorageProvider{}, scheduling.RESTStorageProvider{}} {
+	for _, provider := range []genericapiserver.PostStartHookProvider{rbac.RESTStorageProvider{},
+		scheduling.RESTStorageProvider{}} {
 		name, run, err := provider.PostStartHook()
 		if err != nil {
 			return fmt.Errorf("making the hook %s: %w", name, err)
@@ -88,10 +90,12 @@ func serve(ctx context.Context, o options.CompletedOptions) error {
 		return err
 	}
 	for _, h := range hooks {
-		if err := server.GenericAPIServer.AddReadyzChecks(healthz.NamedCheck("poststarthook/"+h.name, h.check)); err != nil {
+		if err := server.GenericAPIServer.AddReadyzChecks(
+			healthz.NamedCheck("poststarthook/"+h.name, h.check)); err != nil {
 			return err
 		}
-		go h.start(genericapiserver.PostStartHookContext{LoopbackClientConfig: generic.LoopbackClientConfig, Context: ctx})
+		go h.start(genericapiserver.PostStartHookContext{LoopbackClientConfig: generic.LoopbackClientConfig,
+			Context: ctx})
 	}
 	prepared, err := server.PrepareRun()
 	if err != nil {

@@ -66,7 +66,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 0
 	default:
 		fmt.Fprintf(stderr, "koup-controlplane has no command %q; it has %s\n", args[0],
-			strings.Join([]string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "version"}, ", "))
+			strings.Join([]string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "version"},
+				", "))
 		return 2
 	}
 }

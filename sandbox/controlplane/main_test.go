@@ -13,10 +13,11 @@ func TestRun(t *testing.T) {
 		code           int
 		stdout, stderr string
 	}{
-		"nothing":            {nil, 2, "", "Usage: koup-controlplane"},
-		"help":               {[]string{"help"}, 0, "Usage: koup-controlplane", ""},
-		"an unknown command": {[]string{"kubelet"}, 2, "", `koup-controlplane has no command "kubelet"; it has etcd, kube-apiserver`},
-		"version":            {[]string{"version"}, 0, "\netcd 3.", ""},
+		"nothing": {nil, 2, "", "Usage: koup-controlplane"},
+		"help":    {[]string{"help"}, 0, "Usage: koup-controlplane", ""},
+		"an unknown command": {[]string{"kubelet"}, 2, "",
+			`koup-controlplane has no command "kubelet"; it has etcd, kube-apiserver`},
+		"version": {[]string{"version"}, 0, "\netcd 3.", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer

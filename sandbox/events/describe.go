@@ -17,11 +17,13 @@ func (e Event) Describe() (kind, subject, text string) {
 		return "module", m.Base, Join(": ", m.String()+" "+change(m.From, m.State), m.Message)
 	case e.Command != nil:
 		c := e.Command
-		text := Join(" ", c.Name, c.Module.String(), cmp.Or(c.Code, "ok"), "after "+c.Elapsed.Round(time.Millisecond).String())
+		text := Join(" ", c.Name, c.Module.String(), cmp.Or(c.Code, "ok"),
+			"after "+c.Elapsed.Round(time.Millisecond).String())
 		return "command", c.Base, Join(": ", text, c.Message)
 	case e.Pod != nil:
 		p := e.Pod
-		return "pod", cmp.Or(p.Base, p.Node), fmt.Sprintf("%s %s (%s)", strings.Join(p.ModuleNames(), ", "), p.state(), p.Name)
+		return "pod", cmp.Or(p.Base, p.Node),
+			fmt.Sprintf("%s %s (%s)", strings.Join(p.ModuleNames(), ", "), p.state(), p.Name)
 	case e.Endpoints != nil:
 		x := e.Endpoints
 		return "endpoints", x.Service, fmt.Sprintf("%d of %d endpoints ready", x.Ready(), len(x.Endpoints))
@@ -29,10 +31,12 @@ func (e Event) Describe() (kind, subject, text string) {
 		return "node", e.Node.Base, Join(": ", change("", e.Node.State), e.Node.Message)
 	case e.Fault != nil:
 		f := e.Fault
-		return "fault", cmp.Or(f.Base, string(f.Target)), Join(": ", f.ID+" "+string(f.Change), string(f.Kind), f.Message)
+		return "fault", cmp.Or(f.Base, string(f.Target)),
+			Join(": ", f.ID+" "+string(f.Change), string(f.Kind), f.Message)
 	case e.Request != nil:
 		r := e.Request
-		return "request", r.Stream, Join(": ", Join(" ", "lost: "+string(r.Result), r.Base, Through(r.Route)), r.Message)
+		return "request", r.Stream,
+			Join(": ", Join(" ", "lost: "+string(r.Result), r.Base, Through(r.Route)), r.Message)
 	case e.Component != nil:
 		return "component", e.Component.Name, Join(": ", string(e.Component.State), e.Component.Message)
 	case e.Step != nil:
@@ -81,6 +85,7 @@ const (
 // Through returns a route in words that follow "requests"; empty for RouteBases.
 func Through(route string) string {
 	return map[string]string{
-		RouteGateway: "through the gateway", RouteAgent: "from within the cluster", RouteKubeProxy: "through kube-proxy",
+		RouteGateway: "through the gateway", RouteAgent: "from within the cluster",
+		RouteKubeProxy: "through kube-proxy",
 	}[route]
 }

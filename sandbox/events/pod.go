@@ -41,7 +41,8 @@ func LastTime(e *corev1.Event) time.Time {
 // PodStateOf returns the state of a Pod, without Gone and Writes.
 func PodStateOf(pod *corev1.Pod) *PodState {
 	s := &PodState{
-		Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName, Labels: pod.Labels, Phase: string(pod.Status.Phase),
+		Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName, Labels: pod.Labels,
+		Phase:   string(pod.Status.Phase),
 		Created: pod.CreationTimestamp.Time, Deleting: pod.DeletionTimestamp != nil,
 		Modules: make([]ModuleRef, 0, len(pod.Spec.Containers)),
 	}

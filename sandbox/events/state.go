@@ -178,7 +178,8 @@ func (s *State) PodEvent(pod *corev1.Pod, gone bool) *PodEvent {
 	if before := s.Pods.Get(e.PodKey()); before != nil {
 		e.Writes = before.Writes
 	}
-	if e.Gone = gone; !gone {
+	e.Gone = gone
+	if !gone {
 		e.Writes++
 	}
 	return e
@@ -214,7 +215,8 @@ func (s *State) pod(e *PodEvent, now time.Time) {
 		s.pods++
 		before = &PodStatus{Number: s.pods}
 	}
-	p := &PodStatus{PodState: e.PodState, Base: cmp.Or(e.Base, before.Base, s.BaseOf(e.Node)), Number: before.Number, ReadySince: before.ReadySince}
+	p := &PodStatus{PodState: e.PodState, Base: cmp.Or(e.Base, before.Base, s.BaseOf(e.Node)), Number: before.Number,
+		ReadySince: before.ReadySince}
 	for _, m := range slices.Concat(before.Earlier, before.Modules) {
 		if !slices.Contains(p.Modules, m) && !slices.Contains(p.Earlier, m) {
 			p.Earlier = append(p.Earlier, m)
@@ -240,7 +242,10 @@ func (s *State) putPod(key string, p *PodStatus) {
 		return
 	}
 	if was != "" {
-		s.file(was, func(keys []string) []string { return slices.DeleteFunc(keys, func(k string) bool { return k == key }) })
+		s.file(was, func(keys []string) []string {
+			return slices.DeleteFunc(keys,
+				func(k string) bool { return k == key })
+		})
 	}
 	if is != "" {
 		s.file(is, func(keys []string) []string { return append(keys, key) })
@@ -253,7 +258,8 @@ func (s *State) file(base string, change func([]string) []string) {
 	if before := s.on.Get(base); before != nil {
 		keys = slices.Clone(*before)
 	}
-	if keys = change(keys); len(keys) == 0 {
+	keys = change(keys)
+	if len(keys) == 0 {
 		s.on.put(base, nil)
 		return
 	}

@@ -21,7 +21,8 @@ func base(change BaseChange, identity string) Event {
 
 // module is a change of the module biz on base a.
 func module(ms int, version string, state ModuleState) Event {
-	return Event{Time: at(ms), Module: &ModuleEvent{Base: "a", ModuleRef: ModuleRef{Name: "biz", Version: version}, State: state}}
+	return Event{Time: at(ms),
+		Module: &ModuleEvent{Base: "a", ModuleRef: ModuleRef{Name: "biz", Version: version}, State: state}}
 }
 
 func pod(ms int, name, base string, change func(*PodState)) Event {
@@ -76,7 +77,8 @@ func contentOf(s *State) content {
 		}
 		byNumber := func(p, q *PodStatus) int { return p.Number - q.Number }
 		slices.SortFunc(on, byNumber)
-		if slices.SortFunc(there, byNumber); !slices.Equal(on, there) {
+		slices.SortFunc(there, byNumber)
+		if !slices.Equal(on, there) {
 			c.Misfiled = append(c.Misfiled, base)
 		}
 	}
@@ -117,94 +119,145 @@ func TestState(t *testing.T) {
 	}{
 		"nothing": {nil, content{}},
 		"commands change nothing": {
-			[]Event{{Command: &CommandEvent{Base: "a", Name: CommandInstall, Module: ModuleRef{Name: "biz", Version: "1"}}}}, content{}},
+			[]Event{{Command: &CommandEvent{Base: "a", Name: CommandInstall,
+				Module: ModuleRef{Name: "biz", Version: "1"}}}}, content{}},
 		"steps": {
-			[]Event{{Time: at(1), Step: &StepEvent{Name: "one", State: StepBegan}}, {Time: at(2), Step: &StepEvent{Name: "two", State: StepBegan}},
-				{Time: at(3), Step: &StepEvent{Name: "one", State: StepPassed}}, {Time: at(4), Step: &StepEvent{Name: "never", State: StepSkipped}}},
+			[]Event{{Time: at(1), Step: &StepEvent{Name: "one", State: StepBegan}},
+				{Time: at(2), Step: &StepEvent{Name: "two", State: StepBegan}},
+				{Time: at(3), Step: &StepEvent{Name: "one", State: StepPassed}},
+				{Time: at(4), Step: &StepEvent{Name: "never", State: StepSkipped}}},
 			content{Steps: map[string]StepStatus{"1": {StepEvent{Name: "one", State: StepPassed}, 1, at(1), at(3)},
-				"2": {StepEvent{Name: "two", State: StepBegan}, 2, at(2), time.Time{}}, "3": {StepEvent{Name: "never", State: StepSkipped}, 3, at(4), at(4)}}}},
+				"2": {StepEvent{Name: "two", State: StepBegan}, 2, at(2), time.Time{}},
+				"3": {StepEvent{Name: "never", State: StepSkipped}, 3, at(4), at(4)}}}},
 		"a base starts": {
 			[]Event{base(BaseUp, "1"), base(BaseConnected, "1"), base(BaseReady, "1")},
 			only(BaseStatus{Identity: "1", Running: true, Connected: true, Ready: true})},
-		"a base that is added has no process yet":             {[]Event{base(BaseAdded, "1")}, only(BaseStatus{Identity: "1"})},
-		"a base is cut off":                                   {[]Event{base(BaseConnected, ""), base(BaseDisconnected, "")}, only(BaseStatus{Running: true})},
-		"a base of which it is first told that it is cut off": {[]Event{base(BaseDisconnected, "")}, only(BaseStatus{Running: true})},
-		"a base of which it is first told that it has ended":  {[]Event{base(BaseDown, "")}, only(BaseStatus{})},
+		"a base that is added has no process yet": {[]Event{base(BaseAdded, "1")},
+			only(BaseStatus{Identity: "1"})},
+		"a base is cut off": {[]Event{base(BaseConnected, ""), base(BaseDisconnected, "")},
+			only(BaseStatus{Running: true})},
+		"a base of which it is first told that it is cut off": {[]Event{base(BaseDisconnected, "")},
+			only(BaseStatus{Running: true})},
+		"a base of which it is first told that it has ended": {[]Event{base(BaseDown, "")}, only(BaseStatus{})},
 		"a base ends with its modules": {
-			[]Event{base(BaseReady, "1"), base(BaseConnected, "1"), module(1, "1", ModuleActivated), base(BaseDown, "1")}, only(BaseStatus{Identity: "1"})},
+			[]Event{base(BaseReady, "1"), base(BaseConnected, "1"), module(1, "1", ModuleActivated),
+				base(BaseDown, "1")}, only(BaseStatus{Identity: "1"})},
 		"a new process has nothing of the old one": {
 			[]Event{base(BaseReady, "1"), module(1, "1", ModuleActivated), base(BaseUp, "2")},
-			content{Bases: map[string]BaseStatus{"a": {Name: "a", Identity: "2", Running: true}}, Hosts: map[string]string{"vnode.1": "a", "vnode.2": "a"}}},
+			content{Bases: map[string]BaseStatus{"a": {Name: "a", Identity: "2", Running: true}},
+				Hosts: map[string]string{"vnode.1": "a", "vnode.2": "a"}}},
 		"the last words of a base that was removed": {
-			[]Event{base(BaseReady, ""), base(BaseRemoved, ""), module(1, "1", ModuleDeactivated), base(BaseDisconnected, ""), base(BaseConnected, ""), base(BaseDown, "")},
+			[]Event{base(BaseReady, ""), base(BaseRemoved, ""), module(1, "1", ModuleDeactivated),
+				base(BaseDisconnected, ""), base(BaseConnected, ""), base(BaseDown, "")},
 			only(BaseStatus{Removed: true})},
-		"a base of the same name":   {[]Event{base(BaseReady, ""), base(BaseRemoved, ""), base(BaseReady, "")}, only(BaseStatus{Running: true, Ready: true})},
-		"the same, without a start": {[]Event{base(BaseReady, ""), base(BaseRemoved, ""), base(BaseAdded, "2")}, only(BaseStatus{Identity: "2"})},
-		"an event without a base":   {[]Event{{Base: &BaseEvent{Change: BaseDown}}, {Module: &ModuleEvent{ModuleRef: ModuleRef{Name: "biz"}, State: ModuleBroken}}}, content{}},
+		"a base of the same name": {[]Event{base(BaseReady, ""), base(BaseRemoved, ""), base(BaseReady, "")},
+			only(BaseStatus{Running: true, Ready: true})},
+		"the same, without a start": {[]Event{base(BaseReady, ""), base(BaseRemoved, ""), base(BaseAdded, "2")},
+			only(BaseStatus{Identity: "2"})},
+		"an event without a base": {
+			[]Event{{Base: &BaseEvent{Change: BaseDown}},
+				{Module: &ModuleEvent{ModuleRef: ModuleRef{Name: "biz"}, State: ModuleBroken}}}, content{}},
 		"modules in the order of their names": {
-			[]Event{base(BaseReady, ""), module(1, "2", ModuleResolved), {Time: at(2), Module: &ModuleEvent{Base: "a", ModuleRef: ModuleRef{Name: "aaa", Version: "9"}, State: "BROKEN"}}, module(3, "1", ModuleActivated)},
+			[]Event{base(BaseReady, ""), module(1, "2", ModuleResolved),
+				{Time: at(2), Module: &ModuleEvent{Base: "a", ModuleRef: ModuleRef{Name: "aaa", Version: "9"},
+					State: "BROKEN"}}, module(3, "1", ModuleActivated)},
 			only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{
-				{ModuleRef: ModuleRef{Name: "aaa", Version: "9"}, State: ModuleBroken, Since: at(2)}, biz("1", ModuleActivated, 3, false), biz("2", ModuleResolved, 1, false)}})},
+				{ModuleRef: ModuleRef{Name: "aaa", Version: "9"}, State: ModuleBroken, Since: at(2)},
+				biz("1", ModuleActivated, 3, false), biz("2", ModuleResolved, 1, false)}})},
 		"a switch": {
-			[]Event{base(BaseReady, ""), module(1, "1", ModuleActivated), module(2, "2", ModuleResolved), module(3, "1", ModuleDeactivated), module(3, "2", ModuleActivated)},
-			only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{biz("1", ModuleDeactivated, 1, false), biz("2", ModuleActivated, 2, false)}})},
+			[]Event{base(BaseReady, ""), module(1, "1", ModuleActivated), module(2, "2", ModuleResolved),
+				module(3, "1", ModuleDeactivated), module(3, "2", ModuleActivated)},
+			only(BaseStatus{Running: true, Ready: true,
+				Modules: []ModuleStatus{biz("1", ModuleDeactivated, 1, false), biz("2", ModuleActivated, 2, false)}})},
 		"modules that are gone": {
-			[]Event{base(BaseReady, ""), module(1, "1", ModuleActivated), module(1, "2", ModuleActivated), module(1, "3", ModuleBroken), module(1, "4", ModuleActivated),
-				module(2, "1", ""), module(2, "2", ModuleStopped), module(2, "3", ModuleUnresolved), module(2, "5", "")},
+			[]Event{base(BaseReady, ""), module(1, "1", ModuleActivated), module(1, "2", ModuleActivated),
+				module(1, "3", ModuleBroken), module(1, "4", ModuleActivated),
+				module(2, "1", ""), module(2, "2", ModuleStopped), module(2, "3", ModuleUnresolved),
+				module(2, "5", "")},
 			only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{biz("4", ModuleActivated, 1, false)}})},
 		"a module that came back": {
-			[]Event{base(BaseReady, ""), module(1, "1", ModuleActivated), module(2, "1", ""), module(3, "1", ModuleResolved)},
+			[]Event{base(BaseReady, ""), module(1, "1", ModuleActivated), module(2, "1", ""),
+				module(3, "1", ModuleResolved)},
 			only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{biz("1", ModuleResolved, 3, false)}})},
 		"a Pod is told before the base of its Node, and by a base": {
 			[]Event{pod(1, "p", "", on("vnode.2")), pod(2, "q", "", on("vnode.9")), base(BaseUp, "2")},
-			content{Bases: map[string]BaseStatus{"a": {Name: "a", Identity: "2", Running: true}}, Hosts: map[string]string{"vnode.2": "a"},
+			content{Bases: map[string]BaseStatus{"a": {Name: "a", Identity: "2", Running: true}},
+				Hosts: map[string]string{"vnode.2": "a"},
 				Pods: map[string]PodStatus{
-					"uid-p": status(pod(1, "p", "", on("vnode.2")), 1, "a", time.Time{}), "uid-q": status(pod(2, "q", "", on("vnode.9")), 2, "", time.Time{})}}},
+					"uid-p": status(pod(1, "p", "", on("vnode.2")), 1, "a", time.Time{}),
+					"uid-q": status(pod(2, "q", "", on("vnode.9")), 2, "", time.Time{})}}},
 		"a Pod is told before the base of its Node, and by a Node": {
-			[]Event{pod(1, "p", "", on("vnode.2")), {Node: &NodeEvent{Name: "vnode.2", Base: "a"}}, pod(2, "q", "", on("vnode.2"))},
+			[]Event{pod(1, "p", "", on("vnode.2")), {Node: &NodeEvent{Name: "vnode.2", Base: "a"}},
+				pod(2, "q", "", on("vnode.2"))},
 			content{Hosts: map[string]string{"vnode.2": "a"}, Pods: map[string]PodStatus{
-				"uid-p": status(pod(1, "p", "", on("vnode.2")), 1, "a", time.Time{}), "uid-q": status(pod(2, "q", "", on("vnode.2")), 2, "a", time.Time{})}}},
+				"uid-p": status(pod(1, "p", "", on("vnode.2")), 1, "a", time.Time{}),
+				"uid-q": status(pod(2, "q", "", on("vnode.2")), 2, "a", time.Time{})}}},
 		"a base's own module": {
-			[]Event{base(BaseUp, ""), module(1, "1", ModuleActivated), base(BaseReady, ""), module(2, "1", ModuleDeactivated), module(3, "2", ModuleActivated)},
-			only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{biz("1", ModuleDeactivated, 1, true), biz("2", ModuleActivated, 3, false)}})},
+			[]Event{base(BaseUp, ""), module(1, "1", ModuleActivated), base(BaseReady, ""),
+				module(2, "1", ModuleDeactivated), module(3, "2", ModuleActivated)},
+			only(BaseStatus{Running: true, Ready: true,
+				Modules: []ModuleStatus{biz("1", ModuleDeactivated, 1, true), biz("2", ModuleActivated, 3, false)}})},
 		"modules from before the stream": {
-			[]Event{base(BaseReady, ""), module(1, "1", ModuleActivated), {Synced: true}, module(3, "2", ModuleActivated)},
-			only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{biz("1", ModuleActivated, 1, true), biz("2", ModuleActivated, 3, false)}})},
+			[]Event{base(BaseReady, ""), module(1, "1", ModuleActivated), {Synced: true},
+				module(3, "2", ModuleActivated)},
+			only(BaseStatus{Running: true, Ready: true,
+				Modules: []ModuleStatus{biz("1", ModuleActivated, 1, true), biz("2", ModuleActivated, 3, false)}})},
 		"a module on a base of which nothing else was told": {
-			[]Event{module(1, "1", ModuleActivated)}, only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{biz("1", ModuleActivated, 1, false)}})},
+			[]Event{module(1, "1", ModuleActivated)},
+			only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{biz("1", ModuleActivated, 1, false)}})},
 		"a Pod finds a base, and keeps it when that is gone": {
 			[]Event{pod(1, "p", "", nothing), pod(2, "p", "a", ready), pod(3, "p", "", ready)},
 			pods(status(pod(0, "p", "", ready), 1, "a", at(2)))},
 		"a Pod turns Ready again": {
-			[]Event{pod(1, "p", "a", ready), pod(2, "p", "a", nothing), pod(3, "p", "a", ready), pod(4, "p", "a", ready)},
+			[]Event{pod(1, "p", "a", ready), pod(2, "p", "a", nothing), pod(3, "p", "a", ready),
+				pod(4, "p", "a", ready)},
 			pods(status(pod(0, "p", "", ready), 1, "a", at(3)))},
-		"a Pod that goes serves no more": {[]Event{pod(1, "p", "a", ready), pod(2, "p", "a", goes)}, pods(status(pod(0, "p", "", goes), 1, "a", time.Time{}))},
+		"a Pod that goes serves no more": {[]Event{pod(1, "p", "a", ready), pod(2, "p", "a", goes)},
+			pods(status(pod(0, "p", "", goes), 1, "a", time.Time{}))},
 		"Pods come and go": {
-			[]Event{pod(1, "p", "a", nothing), pod(1, "q", "b", nothing), pod(2, "p", "a", gone), pod(3, "r", "a", failed), pod(4, "never", "", gone)},
-			pods(status(pod(0, "q", "", nothing), 2, "b", time.Time{}), status(pod(0, "r", "", failed), 3, "a", time.Time{}))},
+			[]Event{pod(1, "p", "a", nothing), pod(1, "q", "b", nothing), pod(2, "p", "a", gone),
+				pod(3, "r", "a", failed), pod(4, "never", "", gone)},
+			pods(status(pod(0, "q", "", nothing), 2, "b", time.Time{}),
+				status(pod(0, "r", "", failed), 3, "a", time.Time{}))},
 		"a Pod without a UID": {
-			[]Event{{Pod: &PodEvent{PodState: PodState{Name: "p"}}}}, content{Pods: map[string]PodStatus{"p": {PodState: PodState{Name: "p"}, Number: 1}}}},
+			[]Event{{Pod: &PodEvent{PodState: PodState{Name: "p"}}}},
+			content{Pods: map[string]PodStatus{"p": {PodState: PodState{Name: "p"}, Number: 1}}}},
 		"Nodes": {
-			[]Event{{Node: &NodeEvent{Name: "vnode.1", Base: "a", State: "Ready"}}, {Node: &NodeEvent{Name: "vnode.1", Base: "a", State: "NotReady"}},
-				{Node: &NodeEvent{Name: "vnode.2", Base: "b", State: "Ready"}}, {Node: &NodeEvent{Name: "vnode.2", Base: "b"}}, {Node: &NodeEvent{Name: "other", State: "Unknown"}}},
-			content{Nodes: map[string]NodeStatus{"vnode.1": {Name: "vnode.1", Base: "a", State: NodeNotReady}, "other": {Name: "other", State: NodeUnknown}},
+			[]Event{{Node: &NodeEvent{Name: "vnode.1", Base: "a", State: "Ready"}},
+				{Node: &NodeEvent{Name: "vnode.1", Base: "a", State: "NotReady"}},
+				{Node: &NodeEvent{Name: "vnode.2", Base: "b", State: "Ready"}},
+				{Node: &NodeEvent{Name: "vnode.2", Base: "b"}}, {Node: &NodeEvent{Name: "other", State: "Unknown"}}},
+			content{Nodes: map[string]NodeStatus{"vnode.1": {Name: "vnode.1", Base: "a", State: NodeNotReady},
+				"other": {Name: "other", State: NodeUnknown}},
 				Hosts: map[string]string{"vnode.1": "a", "vnode.2": "b"}}},
 		"endpoints": {
-			[]Event{{Endpoints: &EndpointsEvent{Service: "svc", Endpoints: []Endpoint{{IP: "198.18.0.1", Pod: "p", Ready: true}}}}, {Endpoints: &EndpointsEvent{Service: "none"}},
+			[]Event{{Endpoints: &EndpointsEvent{Service: "svc",
+				Endpoints: []Endpoint{{IP: "198.18.0.1", Pod: "p", Ready: true}}}},
+				{Endpoints: &EndpointsEvent{Service: "none"}},
 				{Endpoints: &EndpointsEvent{Service: "svc", Endpoints: []Endpoint{{IP: "198.18.0.2", Pod: "q"}}}}},
-			content{Services: map[string]ServiceStatus{"none": {Name: "none"}, "svc": {Name: "svc", Endpoints: []Endpoint{{IP: "198.18.0.2", Pod: "q"}}}}}},
+			content{Services: map[string]ServiceStatus{"none": {Name: "none"},
+				"svc": {Name: "svc", Endpoints: []Endpoint{{IP: "198.18.0.2", Pod: "q"}}}}}},
 		"components": {
-			[]Event{{Time: at(1), Component: &ComponentEvent{Name: "broker", State: "running"}}, {Time: at(2), Component: &ComponentEvent{Name: "broker", State: "running"}},
-				{Time: at(1), Component: &ComponentEvent{Name: "x", State: "running"}}, {Time: at(3), Component: &ComponentEvent{Name: "x", State: "exited", Message: "killed"}}},
-			content{Components: map[string]ComponentStatus{"broker": {ComponentEvent{Name: "broker", State: ComponentRunning}, at(1)},
+			[]Event{{Time: at(1), Component: &ComponentEvent{Name: "broker", State: "running"}},
+				{Time: at(2), Component: &ComponentEvent{Name: "broker", State: "running"}},
+				{Time: at(1), Component: &ComponentEvent{Name: "x", State: "running"}},
+				{Time: at(3), Component: &ComponentEvent{Name: "x", State: "exited", Message: "killed"}}},
+			content{Components: map[string]ComponentStatus{"broker": {
+				ComponentEvent{Name: "broker", State: ComponentRunning}, at(1)},
 				"x": {ComponentEvent{Name: "x", State: ComponentExited, Message: "killed"}, at(3)}}}},
 		"faults": {
-			[]Event{{Time: at(1), Fault: &FaultEvent{Base: "a", ID: "f1", Kind: "silent", Change: "set"}}, {Time: at(1), Fault: &FaultEvent{Base: "b", ID: "f1", Kind: "deaf", Change: "set"}},
-				{Time: at(2), Fault: &FaultEvent{Base: "a", ID: "f1", Change: "fired"}}, {Time: at(3), Fault: &FaultEvent{Base: "b", ID: "f1", Change: "cleared"}}},
-			content{Faults: map[string]FaultStatus{"a/f1": {FaultEvent{Base: "a", ID: "f1", Kind: "silent", Change: FaultSet}, at(1), 1}}}},
+			[]Event{{Time: at(1), Fault: &FaultEvent{Base: "a", ID: "f1", Kind: "silent", Change: "set"}},
+				{Time: at(1), Fault: &FaultEvent{Base: "b", ID: "f1", Kind: "deaf", Change: "set"}},
+				{Time: at(2), Fault: &FaultEvent{Base: "a", ID: "f1", Change: "fired"}},
+				{Time: at(3), Fault: &FaultEvent{Base: "b", ID: "f1", Change: "cleared"}}},
+			content{Faults: map[string]FaultStatus{
+				"a/f1": {FaultEvent{Base: "a", ID: "f1", Kind: "silent", Change: FaultSet}, at(1), 1}}}},
 		"lost requests": {
-			[]Event{{Request: &RequestEvent{Stream: "s", Result: "notFound"}}, {Request: &RequestEvent{Stream: "s", Result: "refused"}}, {Request: &RequestEvent{Stream: "s", Result: "notFound"}}},
-			content{Streams: map[string]StreamStatus{"s": {Name: "s", Lost: map[RequestResult]int{"notFound": 2, "refused": 1}}}}},
+			[]Event{{Request: &RequestEvent{Stream: "s", Result: "notFound"}},
+				{Request: &RequestEvent{Stream: "s", Result: "refused"}},
+				{Request: &RequestEvent{Stream: "s", Result: "notFound"}}},
+			content{Streams: map[string]StreamStatus{
+				"s": {Name: "s", Lost: map[RequestResult]int{"notFound": 2, "refused": 1}}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s State
@@ -227,19 +280,30 @@ func TestLeft(t *testing.T) {
 		events []Event
 		want   []string
 	}{
-		"nobody wants anything":           {nil, []string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
-		"one is wanted":                   {[]Event{pod(3, "p", "a", named("1"))}, []string{"a biz:2 DEACTIVATED"}},
-		"a Pod that goes answers for it":  {[]Event{pod(3, "p", "a", goes)}, []string{"a biz:2 DEACTIVATED"}},
-		"a Pod that is gone does not":     {[]Event{pod(3, "p", "a", nothing), pod(4, "p", "a", gone)}, []string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
-		"wanted on another base":          {[]Event{pod(3, "p", "b", nothing)}, []string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
-		"a Pod that names no version":     {[]Event{pod(3, "p", "a", named(""))}, []string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
-		"changed in place, not yet there": {[]Event{pod(3, "p", "a", named("1")), pod(4, "p", "a", named("3"))}, []string{"a biz:2 DEACTIVATED"}},
-		"changed in place, to nothing":    {[]Event{pod(3, "p", "a", named("1")), pod(4, "p", "a", named(""))}, []string{"a biz:2 DEACTIVATED"}},
-		"the same, and then gone":         {[]Event{pod(3, "p", "a", named("1")), pod(4, "p", "a", named("")), pod(5, "p", "a", gone)}, []string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
-		"changed in place, and back":      {[]Event{pod(3, "p", "a", named("2")), pod(4, "p", "a", named("1"))}, []string{"a biz:2 DEACTIVATED"}},
-		"the base has ended":              {[]Event{base(BaseDown, "")}, nil},
-		"they were there before":          {[]Event{{Synced: true}}, nil},
-		"another base has its own module": {[]Event{{Base: &BaseEvent{Base: "b", Change: "up"}}, {Module: &ModuleEvent{Base: "b", ModuleRef: ModuleRef{Name: "own", Version: "1"}, State: "ACTIVATED"}}}, []string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
+		"nobody wants anything":          {nil, []string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
+		"one is wanted":                  {[]Event{pod(3, "p", "a", named("1"))}, []string{"a biz:2 DEACTIVATED"}},
+		"a Pod that goes answers for it": {[]Event{pod(3, "p", "a", goes)}, []string{"a biz:2 DEACTIVATED"}},
+		"a Pod that is gone does not": {[]Event{pod(3, "p", "a", nothing), pod(4, "p", "a", gone)},
+			[]string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
+		"wanted on another base": {[]Event{pod(3, "p", "b", nothing)},
+			[]string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
+		"a Pod that names no version": {[]Event{pod(3, "p", "a", named(""))},
+			[]string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
+		"changed in place, not yet there": {[]Event{pod(3, "p", "a", named("1")), pod(4, "p", "a", named("3"))},
+			[]string{"a biz:2 DEACTIVATED"}},
+		"changed in place, to nothing": {[]Event{pod(3, "p", "a", named("1")), pod(4, "p", "a", named(""))},
+			[]string{"a biz:2 DEACTIVATED"}},
+		"the same, and then gone": {
+			[]Event{pod(3, "p", "a", named("1")), pod(4, "p", "a", named("")), pod(5, "p", "a", gone)},
+			[]string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
+		"changed in place, and back": {[]Event{pod(3, "p", "a", named("2")), pod(4, "p", "a", named("1"))},
+			[]string{"a biz:2 DEACTIVATED"}},
+		"the base has ended":     {[]Event{base(BaseDown, "")}, nil},
+		"they were there before": {[]Event{{Synced: true}}, nil},
+		"another base has its own module": {
+			[]Event{{Base: &BaseEvent{Base: "b", Change: "up"}},
+				{Module: &ModuleEvent{Base: "b", ModuleRef: ModuleRef{Name: "own", Version: "1"}, State: "ACTIVATED"}}},
+			[]string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s State
@@ -260,15 +324,18 @@ func TestLeft(t *testing.T) {
 // What was taken out of a State stays as it was.
 func TestWhatWasTakenOutStays(t *testing.T) {
 	var s State
-	for _, e := range []Event{base(BaseReady, "1"), module(1, "1", ModuleActivated), pod(1, "p", "a", nothing), {Request: &RequestEvent{Stream: "s", Result: "refused"}}} {
+	for _, e := range []Event{base(BaseReady, "1"), module(1, "1", ModuleActivated), pod(1, "p", "a", nothing),
+		{Request: &RequestEvent{Stream: "s", Result: "refused"}}} {
 		s.Apply(e)
 	}
 	b, p, lost := s.Bases.Get("a"), s.Pods.Get("uid-p"), s.Streams.Get("s")
-	for _, e := range []Event{module(2, "1", ModuleDeactivated), module(2, "0", ModuleActivated), {Synced: true}, pod(2, "p", "a", ready), {Request: &RequestEvent{Stream: "s", Result: "refused"}}} {
+	for _, e := range []Event{module(2, "1", ModuleDeactivated), module(2, "0", ModuleActivated), {Synced: true},
+		pod(2, "p", "a", ready), {Request: &RequestEvent{Stream: "s", Result: "refused"}}} {
 		s.Apply(e)
 	}
 	got := fmt.Sprint(b.Modules[0].State, len(b.Modules), b.Modules[0].Own, p.Ready, lost.Lost)
-	if want := "ACTIVATED1 false false map[refused:1]"; strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want, " ", "") {
+	if want := "ACTIVATED1 false false map[refused:1]"; strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want,
+		" ", "") {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -150,7 +150,8 @@ func (p *PodState) Stage() PodStage {
 
 // Wants reports whether the Pod requires an active module of the name.
 func (p *PodState) Wants(module string) bool {
-	return !p.Gone && !p.Deleting && p.Phase != string(corev1.PodFailed) && p.Phase != string(corev1.PodSucceeded) && p.Has(module)
+	return !p.Gone && !p.Deleting && p.Phase != string(corev1.PodFailed) && p.Phase != string(corev1.PodSucceeded) &&
+		p.Has(module)
 }
 
 // Has reports whether the Pod has a module of the name.

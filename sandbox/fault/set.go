@@ -79,7 +79,8 @@ func (s *Set) OnEnded(target v1alpha1.FaultTarget, ended func(*Active)) { s.ende
 // Add puts a valid fault into effect that has its defaults. The mutex is locked.
 func (s *Set) Add(i Injection) (*Active, error) {
 	x, err := s.core.Add(fault.Rule{
-		ID: i.ID, Scope: i.Group, Skip: i.Skip, Count: i.Count, Probability: i.Probability, Seed: i.Seed, For: time.Duration(i.For),
+		ID: i.ID, Scope: i.Group, Skip: i.Skip, Count: i.Count, Probability: i.Probability, Seed: i.Seed,
+		For: time.Duration(i.For),
 	}, i)
 	if err != nil {
 		return nil, err
@@ -145,7 +146,8 @@ func (s *Set) tell(x *Active, base string, change events.FaultChange, message st
 	}
 	for _, base := range bases {
 		s.changed(x.Fault.Group, events.Event{Time: time.Now(), Fault: &events.FaultEvent{
-			Target: x.Fault.Target, Base: strings.TrimPrefix(base, x.Fault.Group+"-"), ID: x.ID, Kind: x.Fault.Kind, Change: change, Message: message,
+			Target: x.Fault.Target, Base: strings.TrimPrefix(base, x.Fault.Group+"-"), ID: x.ID, Kind: x.Fault.Kind,
+			Change: change, Message: message,
 		}})
 	}
 }
@@ -193,5 +195,6 @@ type Selector struct {
 func (r *Selector) Matches(i Injection) bool {
 	return (r.Group == "" || r.Group == i.Group) && (r.Target == "" || r.Target == i.Target) &&
 		(len(r.IDs) == 0 || slices.Contains(r.IDs, i.ID)) &&
-		(len(r.Bases) == 0 || slices.ContainsFunc(r.Bases, func(base string) bool { return slices.Contains(i.Bases, base) }))
+		(len(r.Bases) == 0 || slices.ContainsFunc(r.Bases,
+			func(base string) bool { return slices.Contains(i.Bases, base) }))
 }

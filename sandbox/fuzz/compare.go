@@ -77,7 +77,8 @@ func Compare(ctx context.Context, o Options, a, b Contender) (_ *Comparison, err
 	c.atOnce *= beside
 	for i, side := range sides(o, a, b) {
 		var p *pool
-		if p, err = openPool(side); err != nil {
+		p, err = openPool(side)
+		if err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, p.close(context.WithoutCancel(ctx))) }()
@@ -139,7 +140,8 @@ func (c *comparison) both(ctx context.Context, s Schedule) error {
 	defer c.mu.Unlock()
 	c.result.Schedules++
 	alone := cmp.Or(c.result.A.note(s, got[0], got[1]), c.result.B.note(s, got[1], got[0]))
-	c.o.Progress(Progress{Schedules: c.result.Schedules, Unclear: c.result.A.Unclear + c.result.B.Unclear, Elapsed: time.Since(c.began), Failure: alone})
+	c.o.Progress(Progress{Schedules: c.result.Schedules, Unclear: c.result.A.Unclear + c.result.B.Unclear,
+		Elapsed: time.Since(c.began), Failure: alone})
 	return c.save()
 }
 
@@ -161,7 +163,8 @@ func (s *Side) note(of Schedule, got, beside outcome) *Failure {
 	}
 	s.Alone = append(s.Alone, Alone{Seed: of.Seed, Invariant: got.invariant, Seen: got.seen, Unclear: beside.unclear})
 	slices.SortFunc(s.Alone, func(a, b Alone) int { return cmp.Compare(a.Seed, b.Seed) })
-	return &Failure{Invariant: got.invariant, Seed: of.Seed, Smallest: of, Seen: "only " + s.Name + ": " + got.seen, Times: 1}
+	return &Failure{Invariant: got.invariant, Seed: of.Seed, Smallest: of, Seen: "only " + s.Name + ": " + got.seen,
+		Times: 1}
 }
 
 // save writes the result. The caller holds the lock while schedules run.

@@ -76,9 +76,12 @@ func TestCompare(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Comparison{Started: c.result.Started, Elapsed: c.result.Elapsed, Seed: 100, Schedules: 20,
-		A: Side{Name: "any", Passed: 12, Failed: 6, Unclear: 2, Invariants: map[string]int{"order": 4, "requests": 2}, Alone: []Alone{
-			{Seed: 101, Invariant: "order", Seen: "order was broken"}, {103, "requests", "requests was broken", true},
-			{Seed: 111, Invariant: "order", Seen: "order was broken"}, {113, "requests", "requests was broken", true}}},
+		A: Side{Name: "any", Passed: 12, Failed: 6, Unclear: 2, Invariants: map[string]int{"order": 4, "requests": 2},
+			Alone: []Alone{
+				{Seed: 101, Invariant: "order", Seen: "order was broken"},
+				{103, "requests", "requests was broken", true},
+				{Seed: 111, Invariant: "order", Seen: "order was broken"},
+				{113, "requests", "requests was broken", true}}},
 		B: Side{Name: "b", Passed: 12, Failed: 6, Unclear: 2, Invariants: map[string]int{"truth": 6}, Alone: []Alone{
 			{104, "truth", "truth was broken", true}, {Seed: 107, Invariant: "truth", Seen: "truth was broken"},
 			{114, "truth", "truth was broken", true}, {Seed: 117, Invariant: "truth", Seen: "truth was broken"}}},
@@ -87,8 +90,10 @@ func TestCompare(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	slices.Sort(told)
-	if diff := cmp.Diff([]string{"only any: order was broken", "only any: order was broken", "only any: requests was broken", "only any: requests was broken",
-		"only b: truth was broken", "only b: truth was broken", "only b: truth was broken", "only b: truth was broken"}, told); diff != "" {
+	if diff := cmp.Diff([]string{"only any: order was broken", "only any: order was broken",
+		"only any: requests was broken", "only any: requests was broken",
+		"only b: truth was broken", "only b: truth was broken", "only b: truth was broken", "only b: truth was broken"},
+		told); diff != "" {
 		t.Errorf("told at once (-want +got):\n%s", diff)
 	}
 	for name, side := range map[string]*tried{"a": a, "b": b} {
@@ -149,7 +154,8 @@ func TestCompareCannotGoOn(t *testing.T) {
 	if err := c.all(t.Context()); !errors.Is(err, gone) {
 		t.Errorf("error %v", err)
 	}
-	if kept := read[Comparison](t, filepath.Join(o.Corpus, ComparisonFile)); kept.Schedules != 2 || !strings.Contains(kept.Error, "gone") {
+	if kept := read[Comparison](t, filepath.Join(o.Corpus, ComparisonFile)); kept.Schedules != 2 ||
+		!strings.Contains(kept.Error, "gone") {
 		t.Errorf("kept is %+v", kept)
 	}
 }
@@ -168,13 +174,18 @@ func TestCompareControllers(t *testing.T) {
 	} {
 		c := newComparison(Options{Seed: 1, Count: 40, Corpus: t.TempDir()}.Complete(), tc.a, tc.b)
 		most := 0
-		c.try[0] = (&tried{judge: func(s Schedule) (outcome, error) { most = max(most, s.Replicas); return outcome{}, nil }}).try
+		c.try[0] = (&tried{judge: func(s Schedule) (outcome, error) {
+			most = max(most, s.Replicas)
+			return outcome{},
+				nil
+		}}).try
 		c.try[1] = (&tried{judge: func(Schedule) (outcome, error) { return outcome{}, nil }}).try
 		if err := c.all(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if most != tc.most || c.result.Schedules != 40 {
-			t.Errorf("%s: %d schedules with up to %d controllers, want 40 with up to %d", name, c.result.Schedules, most, tc.most)
+			t.Errorf("%s: %d schedules with up to %d controllers, want 40 with up to %d", name, c.result.Schedules,
+				most, tc.most)
 		}
 	}
 }

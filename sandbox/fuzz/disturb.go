@@ -16,7 +16,8 @@ import (
 // disturbed already is left as it is.
 func (r *renderer) disturb(i int, m Move, kind *move) {
 	disturbed := slices.ContainsFunc(r.open, func(o open) bool {
-		return kind.resource != "" && o.kind.resource == kind.resource || kind.drains() && o.kind.drains() && o.move.Base == m.Base
+		return kind.resource != "" && o.kind.resource == kind.resource ||
+			kind.drains() && o.kind.drains() && o.move.Base == m.Base
 	})
 	if disturbed || r.starting && kind.resource == controllers {
 		return
@@ -120,7 +121,8 @@ func (r *renderer) endDue(due func(open) bool) {
 		pause = max(pause, o.move.For)
 	}
 	if pause > 0 {
-		r.add("", v1alpha1.Action{Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: pause}, Reason: "the disturbance lasts"}})
+		r.add("", v1alpha1.Action{
+			Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: pause}, Reason: "the disturbance lasts"}})
 	}
 	for _, o := range ending {
 		r.undo(o, rest)
@@ -129,11 +131,13 @@ func (r *renderer) endDue(due func(open) bool) {
 
 func (r *renderer) undo(o open, rest []open) {
 	if o.kind.drains() {
-		r.within("end of "+o.move.Do+" at "+o.move.Base, r.s.settle(), v1alpha1.Action{Base: &v1alpha1.BaseAction{Uncordon: v1alpha1.BaseNames{o.move.Base}}})
+		r.within("end of "+o.move.Do+" at "+o.move.Base, r.s.settle(),
+			v1alpha1.Action{Base: &v1alpha1.BaseAction{Uncordon: v1alpha1.BaseNames{o.move.Base}}})
 		return
 	}
 	if o.fault != "" {
-		r.add("end of "+o.move.Do, v1alpha1.Action{Fault: &v1alpha1.FaultAction{Clear: &v1alpha1.FaultSelector{IDs: []string{o.fault}}}})
+		r.add("end of "+o.move.Do,
+			v1alpha1.Action{Fault: &v1alpha1.FaultAction{Clear: &v1alpha1.FaultSelector{IDs: []string{o.fault}}}})
 	}
 	do := "resume"
 	if o.kind.resource == view || o.kind.resource == way || o.kind.resource == "" {
@@ -147,7 +151,9 @@ func (r *renderer) undo(o open, rest []open) {
 	}
 	r.component("end of "+o.move.Do, o.kind, do, o.move.Replica)
 	// A controller becomes ready when it reaches the API server and the broker.
-	if away := slices.ContainsFunc(rest, func(o open) bool { return slices.Contains([]string{apiServer, broker, view, way}, o.kind.resource) }); away && o.kind.resource == controllers && do != "resume" {
+	if away := slices.ContainsFunc(rest,
+		func(o open) bool { return slices.Contains([]string{apiServer, broker, view, way}, o.kind.resource) }); away &&
+		o.kind.resource == controllers && do != "resume" {
 		r.steps[len(r.steps)-1].Background, r.starting = true, true
 	}
 }

@@ -84,7 +84,8 @@ type runner func(context.Context, Schedule) (outcome, *scenario.Report, error)
 
 // judged runs a schedule, and again if the first run was inconclusive. It calls unclear with the reason of each
 // inconclusive run.
-func (try runner) judged(ctx context.Context, s Schedule, unclear func(why string)) (got outcome, report *scenario.Report, err error) {
+func (try runner) judged(ctx context.Context, s Schedule, unclear func(why string)) (got outcome,
+	report *scenario.Report, err error) {
 	for range 2 {
 		got, report, err = try(ctx, s)
 		if err != nil || over(ctx) || !got.unclear {
@@ -269,7 +270,8 @@ func (r *run) progress() Progress {
 // note records a failure and returns it. It returns nil if a failure of the same kind was recorded before. The
 // caller holds the lock.
 func (r *run) note(s Schedule, got outcome, report *scenario.Report) *Failure {
-	f := &Failure{Invariant: got.invariant, Seed: s.Seed, Smallest: s, Seen: got.seen, Times: 1, Report: report, Log: got.log}
+	f := &Failure{Invariant: got.invariant, Seed: s.Seed, Smallest: s, Seen: got.seen, Times: 1, Report: report,
+		Log: got.log}
 	if known := alike(r.result.Failures, f); known != nil {
 		known.Times++
 		return nil

@@ -100,7 +100,8 @@ func TestFilesAreWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for setting, want := range map[string]bool{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": c.peers, "MASS_SILENCE_AT_MOST": c.silent} {
+		for setting, want := range map[string]bool{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": c.peers,
+			"MASS_SILENCE_AT_MOST": c.silent} {
 			if got := strings.Contains(string(text), setting); got != want {
 				t.Errorf("%+v: %s %t", c, setting, got)
 			}
@@ -158,7 +159,8 @@ func TestDisturbancesEnd(t *testing.T) {
 		s := generator{}.draw(seed)
 		for _, step := range s.Scenario("x").Spec.Steps {
 			for name, a := range map[string]*v1alpha1.ComponentAction{
-				"controller": step.Controller, "broker": step.Broker, "apiserver": step.APIServer, "controllerManager": step.ControllerManager, "scheduler": step.Scheduler,
+				"controller": step.Controller, "broker": step.Broker, "apiserver": step.APIServer,
+				"controllerManager": step.ControllerManager, "scheduler": step.Scheduler,
 			} {
 				switch {
 				case a == nil:
@@ -168,11 +170,14 @@ func TestDisturbancesEnd(t *testing.T) {
 					}
 					away[name] = a.Do
 				default:
-					if want := map[string]string{"kill": "start", "pause": "resume", "killBefore": "restart", "killAfter": "restart"}[away[name]]; a.Do != want {
+					if want := map[string]string{"kill": "start", "pause": "resume", "killBefore": "restart",
+						"killAfter": "restart"}[away[name]]; a.Do != want {
 						t.Fatalf("seed %d: %s of %s after %q: %s", seed, a.Do, name, away[name], s)
 					}
-					if away[name] = ""; name == "controller" && ruled && ptr.Deref(a.Replica, 1) != killed {
-						t.Fatalf("seed %d: replica %d is restarted, and %d was killed: %s", seed, ptr.Deref(a.Replica, 1), killed, s)
+					away[name] = ""
+					if name == "controller" && ruled && ptr.Deref(a.Replica, 1) != killed {
+						t.Fatalf("seed %d: replica %d is restarted, and %d was killed: %s", seed,
+							ptr.Deref(a.Replica, 1), killed, s)
 					}
 					ruled = false
 				}
@@ -181,7 +186,8 @@ func TestDisturbancesEnd(t *testing.T) {
 				switch set := f.Set; {
 				case set.Target.Kills(set.Fault.Kind):
 					away["controller"], killed, ruled = string(set.Fault.Kind), only(set.Replica, s), true
-				case slices.Contains([]fault.Kind{fault.KindUninstalled, fault.KindCrash, v1alpha1.MQTTNote}, set.Fault.Kind):
+				case slices.Contains([]fault.Kind{fault.KindUninstalled, fault.KindCrash, v1alpha1.MQTTNote},
+					set.Fault.Kind):
 				default:
 					faults[set.Fault.ID] = true
 				}
@@ -286,9 +292,10 @@ func TestUnclear(t *testing.T) {
 		"both runs of the one": {func(try int64) bool { return try <= 2 }, 3, 2},
 	} {
 		var tries atomic.Int64
-		r := serial(Options{Seed: 1, Count: 4, Parallel: 1, Corpus: t.TempDir()}.Complete(), func(context.Context, Schedule) (outcome, *scenario.Report, error) {
-			return outcome{unclear: c.unclear(tries.Add(1)), seen: "too late"}, &scenario.Report{}, nil
-		})
+		r := serial(Options{Seed: 1, Count: 4, Parallel: 1, Corpus: t.TempDir()}.Complete(),
+			func(context.Context, Schedule) (outcome, *scenario.Report, error) {
+				return outcome{unclear: c.unclear(tries.Add(1)), seen: "too late"}, &scenario.Report{}, nil
+			})
 		r.began = time.Now()
 		if err := r.workers(t.Context()); err != nil {
 			t.Fatal(err)
@@ -321,16 +328,22 @@ func TestSchedulesFit(t *testing.T) {
 func TestJudge(t *testing.T) {
 	lost := scenario.Traffic{Summary: traffic.Summary{}, Verdict: scenario.Failed}
 	lost.Name, lost.Sent, lost.Summary.Lost = "service1", 10, 3
-	broken := scenario.Check{Name: "order", Verdict: scenario.Failed, Summary: "1 in the wrong order", Violations: []scenario.Violation{{Message: "it was"}}}
+	broken := scenario.Check{Name: "order", Verdict: scenario.Failed, Summary: "1 in the wrong order",
+		Violations: []scenario.Violation{{Message: "it was"}}}
 	for name, c := range map[string]struct {
 		run  scenario.Run
 		want outcome
 	}{
-		"passed":               {scenario.Run{Verdict: scenario.Passed}, outcome{}},
-		"not to be judged":     {scenario.Run{Verdict: scenario.Errored, Failure: "late"}, outcome{unclear: true, seen: "late"}},
-		"a step":               {scenario.Run{Verdict: scenario.Failed, Failure: "not within 75s"}, outcome{invariant: "at rest", seen: "not within 75s"}},
-		"requests":             {scenario.Run{Verdict: scenario.Failed, Traffic: []scenario.Traffic{lost}}, outcome{invariant: "requests", seen: "stream service1: 3 of 10 requests were lost"}},
-		"a check, before them": {scenario.Run{Verdict: scenario.Failed, Traffic: []scenario.Traffic{lost}, Checks: []scenario.Check{broken}}, outcome{invariant: "order", seen: "order: 1 in the wrong order; it was"}},
+		"passed": {scenario.Run{Verdict: scenario.Passed}, outcome{}},
+		"not to be judged": {scenario.Run{Verdict: scenario.Errored, Failure: "late"},
+			outcome{unclear: true, seen: "late"}},
+		"a step": {scenario.Run{Verdict: scenario.Failed, Failure: "not within 75s"},
+			outcome{invariant: "at rest", seen: "not within 75s"}},
+		"requests": {scenario.Run{Verdict: scenario.Failed, Traffic: []scenario.Traffic{lost}},
+			outcome{invariant: "requests", seen: "stream service1: 3 of 10 requests were lost"}},
+		"a check, before them": {
+			scenario.Run{Verdict: scenario.Failed, Traffic: []scenario.Traffic{lost}, Checks: []scenario.Check{broken}},
+			outcome{invariant: "order", seen: "order: 1 in the wrong order; it was"}},
 	} {
 		got := judge(&scenario.Report{Runs: []*scenario.Run{&c.run}})
 		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(outcome{})); diff != "" {
@@ -344,7 +357,8 @@ func TestJudge(t *testing.T) {
 func TestTakenTooSoon(t *testing.T) {
 	began := time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC)
 	pod := func(at int, name, version string, ready, deleting bool) events.Event {
-		s := events.PodState{Name: name, UID: name, Ready: ready, Deleting: deleting, Owner: "ReplicaSet/" + name, Modules: []events.ModuleRef{{Name: "biz1", Version: version}}}
+		s := events.PodState{Name: name, UID: name, Ready: ready, Deleting: deleting, Owner: "ReplicaSet/" + name,
+			Modules: []events.ModuleRef{{Name: "biz1", Version: version}}}
 		return events.Event{Time: began.Add(time.Duration(at) * time.Second), Pod: &events.PodEvent{PodState: s}}
 	}
 	older, newer := pod(0, "older", "1.0.0", true, false), pod(1, "newer", "2.0.0", true, false)
@@ -354,18 +368,25 @@ func TestTakenTooSoon(t *testing.T) {
 		events []events.Event
 		want   bool
 	}{
-		"the old one is on its way out":  {back, []events.Event{older, newer, pod(3, "older", "1.0.0", true, true), pod(4, "newer", "2.0.0", true, true)}, true},
-		"the old one serves":             {back, []events.Event{older, newer, pod(4, "newer", "2.0.0", true, true)}, false},
-		"before":                         {back, []events.Event{newer, pod(1, "newer", "2.0.0", true, true)}, false},
-		"it did not serve":               {back, []events.Event{pod(1, "newer", "2.0.0", false, false), pod(4, "newer", "2.0.0", false, true)}, false},
-		"what it is rolled back to":      {back, []events.Event{older, pod(4, "older", "1.0.0", true, true)}, false},
-		"nothing was rolled back":        {nil, []events.Event{newer, pod(4, "newer", "2.0.0", true, true)}, false},
-		"another module was rolled back": {[]*scenario.Step{{Name: "12 roll back: biz2 1.0.0", Started: began}}, []events.Event{newer, pod(4, "newer", "2.0.0", true, true)}, false},
+		"the old one is on its way out": {back,
+			[]events.Event{older, newer, pod(3, "older", "1.0.0", true, true), pod(4, "newer", "2.0.0", true, true)},
+			true},
+		"the old one serves": {back, []events.Event{older, newer, pod(4, "newer", "2.0.0", true, true)},
+			false},
+		"before": {back, []events.Event{newer, pod(1, "newer", "2.0.0", true, true)}, false},
+		"it did not serve": {back,
+			[]events.Event{pod(1, "newer", "2.0.0", false, false), pod(4, "newer", "2.0.0", false, true)}, false},
+		"what it is rolled back to": {back, []events.Event{older, pod(4, "older", "1.0.0", true, true)}, false},
+		"nothing was rolled back":   {nil, []events.Event{newer, pod(4, "newer", "2.0.0", true, true)}, false},
+		"another module was rolled back": {[]*scenario.Step{{Name: "12 roll back: biz2 1.0.0", Started: began}},
+			[]events.Event{newer, pod(4, "newer", "2.0.0", true, true)}, false},
 	} {
 		lost := scenario.Traffic{Verdict: scenario.Failed}
 		lost.Sent, lost.Summary.Lost = 10, 3
-		run := scenario.Run{Verdict: scenario.Failed, Traffic: []scenario.Traffic{lost}, Steps: c.steps, Timeline: c.events}
-		if got := judge(&scenario.Report{Runs: []*scenario.Run{&run}}); got.unclear != c.want || (got.invariant == "requests") == c.want {
+		run := scenario.Run{Verdict: scenario.Failed, Traffic: []scenario.Traffic{lost}, Steps: c.steps,
+			Timeline: c.events}
+		if got := judge(&scenario.Report{Runs: []*scenario.Run{&run}}); got.unclear != c.want ||
+			(got.invariant == "requests") == c.want {
 			t.Errorf("%s: %+v, want unclear: %t", name, got, c.want)
 		}
 	}
@@ -387,7 +408,8 @@ func TestKindsOfSchedules(t *testing.T) {
 			alone++
 		}
 		for _, step := range s.Scenario("x").Spec.Steps {
-			shared := step.Controller != nil || step.Broker != nil || step.APIServer != nil || step.ControllerManager != nil || step.Scheduler != nil ||
+			shared := step.Controller != nil || step.Broker != nil || step.APIServer != nil ||
+				step.ControllerManager != nil || step.Scheduler != nil ||
 				step.Fault != nil && step.DisruptsAll() && step.Fault.Set.Fault.Match.Namespace == ""
 			if shared && !s.alone() {
 				t.Errorf("seed %d disturbs other schedules: %s", s.Seed, s)
@@ -405,12 +427,13 @@ func TestKindsOfSchedules(t *testing.T) {
 // Nothing begins when the time is over, and what runs then comes to its end.
 func TestTheTimeIsOver(t *testing.T) {
 	var r *run
-	r = serial(Options{Seed: 1, For: time.Hour, Parallel: 2, Corpus: t.TempDir()}.Complete(), func(ctx context.Context, _ Schedule) (outcome, *scenario.Report, error) {
-		r.mu.Lock()
-		r.began = r.began.Add(-2 * time.Hour)
-		r.mu.Unlock()
-		return outcome{}, &scenario.Report{}, ctx.Err()
-	})
+	r = serial(Options{Seed: 1, For: time.Hour, Parallel: 2, Corpus: t.TempDir()}.Complete(),
+		func(ctx context.Context, _ Schedule) (outcome, *scenario.Report, error) {
+			r.mu.Lock()
+			r.began = r.began.Add(-2 * time.Hour)
+			r.mu.Unlock()
+			return outcome{}, &scenario.Report{}, ctx.Err()
+		})
 	r.began = time.Now()
 	if err := r.workers(t.Context()); err != nil {
 		t.Fatal(err)

@@ -55,12 +55,15 @@ func (g generator) one(r *rand.Rand) Schedule {
 	}
 	activations := []v1alpha1.Activation{v1alpha1.ActivationNewModule, v1alpha1.ActivationMulti}
 	installs := []time.Duration{0, 0, time.Second, 5 * time.Second}
-	requests := []time.Duration{0, 0, 0, 100 * time.Millisecond} // at any speed; well below MODULE_DRAIN at the highest one
-	set := Bases{Count: 1 + r.IntN(3), Tunnel: pick(r, []v1alpha1.Tunnel{v1alpha1.TunnelMQTT, v1alpha1.TunnelMQTT, v1alpha1.TunnelHTTP}),
+	// at any speed; well below MODULE_DRAIN at the highest one
+	requests := []time.Duration{0, 0, 0, 100 * time.Millisecond}
+	set := Bases{Count: 1 + r.IntN(3),
+		Tunnel:     pick(r, []v1alpha1.Tunnel{v1alpha1.TunnelMQTT, v1alpha1.TunnelMQTT, v1alpha1.TunnelHTTP}),
 		Activation: pick(r, activations), InstallTime: pick(r, installs), RequestTime: pick(r, requests)}
 	s.Bases = append(s.Bases, set)
 	if r.IntN(4) == 0 {
-		other := Bases{Count: 1, Tunnel: v1alpha1.TunnelHTTP, Activation: set.Activation, InstallTime: set.InstallTime, RequestTime: set.RequestTime}
+		other := Bases{Count: 1, Tunnel: v1alpha1.TunnelHTTP, Activation: set.Activation, InstallTime: set.InstallTime,
+			RequestTime: set.RequestTime}
 		if set.Tunnel == v1alpha1.TunnelHTTP {
 			other.Tunnel = v1alpha1.TunnelMQTT
 		}
@@ -69,7 +72,9 @@ func (g generator) one(r *rand.Rand) Schedule {
 	bases := s.bases()
 	for i := range 1 + r.IntN(5)/4 {
 		s.Workloads = append(s.Workloads, Workload{
-			Module: fmt.Sprintf("biz%d", i+1), Kind: pick(r, []string{deployment, deployment, deployment, deployment, daemonSet, daemonSet, statefulSet, peer, pod}), Replicas: len(bases) - r.IntN(2)*r.IntN(len(bases)),
+			Module: fmt.Sprintf("biz%d", i+1),
+			Kind: pick(r, []string{deployment, deployment, deployment, deployment, daemonSet, daemonSet, statefulSet,
+				peer, pod}), Replicas: len(bases) - r.IntN(2)*r.IntN(len(bases)),
 		})
 	}
 	for i := range s.Workloads {
@@ -161,7 +166,8 @@ func weighted(r *rand.Rand, list []move) move {
 	}
 	n := r.IntN(total)
 	for _, m := range list {
-		if n -= m.weight; n < 0 {
+		n -= m.weight
+		if n < 0 {
 			return m
 		}
 	}

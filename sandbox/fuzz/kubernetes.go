@@ -28,11 +28,15 @@ func takenTooSoon(run *scenario.Run) string {
 				served = before != nil && before.Serves()
 			}
 			state.Apply(e)
-			if !served || !e.Pod.Deleting || e.Time.Before(s.Started) || !strings.HasPrefix(e.Pod.Owner, "ReplicaSet/") || !e.Pod.Has(module) || e.Pod.Version(module) == version {
+			if !served || !e.Pod.Deleting || e.Time.Before(s.Started) ||
+				!strings.HasPrefix(e.Pod.Owner, "ReplicaSet/") || !e.Pod.Has(module) ||
+				e.Pod.Version(module) == version {
 				continue
 			}
 			if !serves(&state, module) {
-				return fmt.Sprintf("Kubernetes deleted Pod %s, the last one that served %s, when that was rolled back to %s", e.Pod.Name, module, version)
+				return fmt.Sprintf(
+					"Kubernetes deleted Pod %s, the last one that served %s, when that was rolled back to %s",
+					e.Pod.Name, module, version)
 			}
 		}
 	}

@@ -141,7 +141,8 @@ const lostInstall = 18 * time.Second
 // upgraded unnoticed are removed without a limit per minute, since concurrent schedules share the limit. An install
 // whose command was lost is repeated.
 func forSettling(speed int) map[string]string {
-	return map[string]string{"MASS_SILENCE_AT_MOST": "3m", "BASE_DELETIONS_PERCENT": "100", "INSTALL_TIMEOUT": (lostInstall * time.Duration(speed)).String()}
+	return map[string]string{"MASS_SILENCE_AT_MOST": "3m", "BASE_DELETIONS_PERCENT": "100",
+		"INSTALL_TIMEOUT": (lostInstall * time.Duration(speed)).String()}
 }
 
 func (p *pool) up(ctx context.Context, name string) (*sandbox.Sandbox, error) {
@@ -157,7 +158,8 @@ func (p *pool) up(ctx context.Context, name string) (*sandbox.Sandbox, error) {
 	config.Spec.Controller.APIView = config.Spec.Controller.Location != v1alpha1.LocationCluster
 	if theirs, err := sandbox.Open(ctx, p.o.Home, name); err == nil {
 		theirs.Close()
-		return nil, fmt.Errorf("sandbox %s exists already; use another --name, or delete it with: koupsandbox down --name %s", name, name)
+		return nil, fmt.Errorf(
+			"sandbox %s exists already; use another --name, or delete it with: koupsandbox down --name %s", name, name)
 	}
 	s, err := sandbox.Up(ctx, sandbox.Options{Home: p.o.Home, Config: &config, Programs: p.o.Programs, Held: true})
 	if err != nil {
@@ -183,7 +185,8 @@ func (p *pool) run(ctx context.Context, s Schedule) (o outcome, r *scenario.Repo
 		room = beside
 	}
 	err = p.with(ctx, room, func(b *box) error {
-		if r, err = p.execute(ctx, b.in, s); err != nil {
+		r, err = p.execute(ctx, b.in, s)
+		if err != nil {
 			return err
 		}
 		o = judge(r)
@@ -234,7 +237,8 @@ func (p *pool) execute(ctx context.Context, in *sandbox.Sandbox, s Schedule) (*s
 	if err != nil {
 		return nil, fmt.Errorf("schedule %d is not a valid scenario: %w", s.Seed, err)
 	}
-	return scenario.Execute(ctx, scenario.Options{Sandbox: in, Scenarios: scenarios, Seed: s.Seed, LeaveNamespaces: true})
+	return scenario.Execute(ctx,
+		scenario.Options{Sandbox: in, Scenarios: scenarios, Seed: s.Seed, LeaveNamespaces: true})
 }
 
 // write writes a schedule as a scenario, in a new directory.

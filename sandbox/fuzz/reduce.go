@@ -96,7 +96,8 @@ func (r *run) first(ctx context.Context, f *Failure, list []Schedule) (*Schedule
 			group.Go(func() error {
 				for range 2 {
 					got, _, err := r.try(running, s)
-					if failed[i] = got.invariant == f.Invariant; err != nil || failed[i] {
+					failed[i] = got.invariant == f.Invariant
+					if err != nil || failed[i] {
 						return err
 					}
 				}

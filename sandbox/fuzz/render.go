@@ -43,7 +43,9 @@ func (s Schedule) Scenario(name string) *v1alpha1.Scenario {
 	r := &renderer{s: s}
 	r.begin()
 	if s.has(func(m *move) bool { return m.name == upgrade }) {
-		r.add("", v1alpha1.Action{Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: s.slowed(lived)}, Reason: "the controller cannot tell new bases from the bases that they replace before"}})
+		r.add("", v1alpha1.Action{
+			Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: s.slowed(lived)},
+				Reason: "the controller cannot tell new bases from the bases that they replace before"}})
 	}
 	for i, m := range s.Moves {
 		r.endDue(func(o open) bool { return o.until <= i })
@@ -129,8 +131,10 @@ func (s Schedule) checks() (c v1alpha1.Checks) {
 	if s.may(repeatsCommands) {
 		c.InstalledOnce = v1alpha1.Ignored
 	}
-	if s.may(removesSilently) && s.has(func(m *move) bool { return m.may(delaysLists) || m.name == forceDelete || m.name == recreate }) {
-		c.Truth = v1alpha1.Ignored // the check does not know which lists were lost, nor how late endpoints of Pods go that are not there
+	if s.may(removesSilently) &&
+		s.has(func(m *move) bool { return m.may(delaysLists) || m.name == forceDelete || m.name == recreate }) {
+		// the check does not know which lists were lost, nor how late endpoints of Pods go that are not there
+		c.Truth = v1alpha1.Ignored
 	}
 	if s.has(func(m *move) bool { return m.name == upgrade }) && s.has(func(m *move) bool { return m.resource != "" }) {
 		c.Truth = v1alpha1.Ignored // after a disturbance a base has two minutes to come back, and the old ones do not
@@ -145,7 +149,8 @@ func (s Schedule) checks() (c v1alpha1.Checks) {
 // releases overlap, a base that lists its modules late, or that keeps all versions active, may receive requests for a
 // version that is being uninstalled.
 func (s Schedule) lossless(w Workload) bool {
-	if s.releases() > 1 && slices.ContainsFunc(s.Bases, func(b Bases) bool { return b.Activation == v1alpha1.ActivationMulti && b.RequestTime > 0 }) {
+	if s.releases() > 1 && slices.ContainsFunc(s.Bases,
+		func(b Bases) bool { return b.Activation == v1alpha1.ActivationMulti && b.RequestTime > 0 }) {
 		return false
 	}
 	if s.releases() > 1 && s.may(delaysLists) {
@@ -198,9 +203,11 @@ func (r *renderer) begin() {
 		}
 		r.rolledOut(i)
 		r.reached(w)
-		r.stream(v1alpha1.Traffic{Name: "service" + fmt.Sprint(i+1), Service: w.Module}, w, r.s.lossless(w) && r.s.observed() && !r.s.may(staleEndpoints))
+		r.stream(v1alpha1.Traffic{Name: "service" + fmt.Sprint(i+1), Service: w.Module}, w,
+			r.s.lossless(w) && r.s.observed() && !r.s.may(staleEndpoints))
 		if w.Replicas == len(r.s.bases()) && !r.s.may(movesModules) {
-			r.stream(v1alpha1.Traffic{Name: "bases" + fmt.Sprint(i+1), Via: v1alpha1.ViaBases, Reuse: true}, w, r.s.lossless(w))
+			r.stream(v1alpha1.Traffic{Name: "bases" + fmt.Sprint(i+1), Via: v1alpha1.ViaBases, Reuse: true}, w,
+				r.s.lossless(w))
 		}
 	}
 }
@@ -225,15 +232,19 @@ func (r *renderer) move(i int, m Move) {
 	case AtOnce:
 	case Commanded:
 		f := r.named(v1alpha1.Fault{
-			Kind: v1alpha1.MQTTNote, Match: v1alpha1.FaultMatch{Messages: commands}, Skip: max(m.Nth-1, 0), For: fault.Duration(r.s.slowed(patience)), MayNotFire: true,
+			Kind: v1alpha1.MQTTNote, Match: v1alpha1.FaultMatch{Messages: commands}, Skip: max(m.Nth-1, 0),
+			For: fault.Duration(r.s.slowed(patience)), MayNotFire: true,
 		})
 		r.add("until "+string(m.When), set(v1alpha1.FaultSet{Target: v1alpha1.TargetMQTT, Fault: f}))
 		r.add("", v1alpha1.Action{Fault: &v1alpha1.FaultAction{Await: &v1alpha1.FaultSelector{IDs: []string{f.ID}}}})
 	default:
-		r.add("", v1alpha1.Action{Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.slowed(patience)}, OrUntil: r.seen(m.When), Reason: "until " + string(m.When)}})
+		r.add("", v1alpha1.Action{
+			Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.slowed(patience)}, OrUntil: r.seen(m.When),
+				Reason: "until " + string(m.When)}})
 	}
 	switch {
-	case kind.needsBases(), m.Do == recreate && r.s.Workloads[m.Workload].Kind == pod: // they wait for what may be held up
+	// they wait for what may be held up
+	case kind.needsBases(), m.Do == recreate && r.s.Workloads[m.Workload].Kind == pod:
 		r.endDue(func(open) bool { return true })
 	case kind.needsAPI():
 		r.endDue(func(o open) bool { return o.kind.resource == apiServer })
@@ -276,35 +287,49 @@ func (r *renderer) operate(m Move) {
 		if w.Kind == daemonSet {
 			// The DaemonSet controller tracks expected Pods by the name of the DaemonSet. If it creates a Pod for the old
 			// object after the new one exists, the new one gets no Pods for five minutes.
-			r.add("", v1alpha1.Action{Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.slowed(noticed)}, Reason: "until Kubernetes' controller knows that it is gone"}})
-			gone := fmt.Sprintf("!pods.exists(p, p.metadata.labels['app'] == '%s' && !has(p.metadata.deletionTimestamp))", w.Module)
-			r.add("", v1alpha1.Action{Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.slowed(patience)}, OrUntil: gone, Reason: "until no Pod is made for it any more"}})
+			r.add("", v1alpha1.Action{
+				Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.slowed(noticed)},
+					Reason: "until Kubernetes' controller knows that it is gone"}})
+			gone := fmt.Sprintf(
+				"!pods.exists(p, p.metadata.labels['app'] == '%s' && !has(p.metadata.deletionTimestamp))", w.Module)
+			r.add("", v1alpha1.Action{
+				Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.slowed(patience)}, OrUntil: gone,
+					Reason: "until no Pod is made for it any more"}})
 		}
 		c.newest++
 		c.version, c.image = c.newest, 0
 		r.apply(m)
 	case forceDelete:
 		r.add(m.Do, v1alpha1.Action{Delete: &v1alpha1.Delete{
-			Ref:         v1alpha1.Ref{APIVersion: "v1", Kind: "Pod", Labels: map[string]string{"app": w.Module}},
-			GracePeriod: &metav1.Duration{}, NoWait: true, IgnoreNotFound: true, // one may be gone, and the next not made
+			Ref: v1alpha1.Ref{APIVersion: "v1", Kind: "Pod", Labels: map[string]string{"app": w.Module}},
+			// one may be gone, and the next not made
+			GracePeriod: &metav1.Duration{}, NoWait: true, IgnoreNotFound: true,
 		}})
 		if w.Kind == pod { // whoever made it makes it again, under its name
 			r.apply(m)
 		}
 	case upgrade:
 		r.n++
-		r.within(m.Do, r.s.settle(), v1alpha1.Action{Base: &v1alpha1.BaseAction{Upgrade: &v1alpha1.BaseUpgrade{Set: r.s.Bases[0].name(), Version: version(1 + r.n)}}})
+		r.within(m.Do, r.s.settle(),
+			v1alpha1.Action{Base: &v1alpha1.BaseAction{
+				Upgrade: &v1alpha1.BaseUpgrade{Set: r.s.Bases[0].name(), Version: version(1 + r.n)}}})
 	case addBase:
-		r.within(m.Do, r.s.settle(), v1alpha1.Action{Base: &v1alpha1.BaseAction{Add: &v1alpha1.BaseSet{Name: r.s.Bases[0].name(), Count: ptr.To(1)}}})
+		r.within(m.Do, r.s.settle(),
+			v1alpha1.Action{Base: &v1alpha1.BaseAction{
+				Add: &v1alpha1.BaseSet{Name: r.s.Bases[0].name(), Count: ptr.To(1)}}})
 	case restartBase:
-		r.within(m.Do, r.s.settle(), v1alpha1.Action{Base: &v1alpha1.BaseAction{Restart: &v1alpha1.BaseRestart{Bases: v1alpha1.BaseNames{m.Base}}}})
+		r.within(m.Do, r.s.settle(),
+			v1alpha1.Action{Base: &v1alpha1.BaseAction{
+				Restart: &v1alpha1.BaseRestart{Bases: v1alpha1.BaseNames{m.Base}}}})
 	}
 }
 
 func (r *renderer) apply(m Move) {
 	w, c := r.s.Workloads[m.Workload], r.now[m.Workload]
 	r.add(fmt.Sprintf("%s: %s %s", m.Do, w.Module, version(c.version)), v1alpha1.Action{Apply: &v1alpha1.Apply{
-		Resource: w.workload(c.version, c.image, c.replicas), ReleaseCheck: v1alpha1.ReleaseCheck{MayChangeNothing: true}, // what it releases is chance
+		// what it releases is chance
+		Resource:     w.workload(c.version, c.image, c.replicas),
+		ReleaseCheck: v1alpha1.ReleaseCheck{MayChangeNothing: true},
 	}})
 }
 
@@ -332,14 +357,17 @@ func (r *renderer) seen(t Trigger) string {
 // follows waits until the replicas of a peer Deployment are as many as the bases.
 func (r *renderer) follows(w Workload) {
 	follows := fmt.Sprintf("deployments.exists(d, d.metadata.name == '%s' && d.spec.replicas == size(bases))", w.Module)
-	r.within("a replica of "+w.Module+" for each base", r.s.settle(), v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: follows}})
+	r.within("a replica of "+w.Module+" for each base", r.s.settle(),
+		v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: follows}})
 }
 
 // reached waits until all endpoints of a Service are ready. This can take seconds if an earlier schedule has restarted
 // the controllers of Kubernetes.
 func (r *renderer) reached(w Workload) {
-	reached := fmt.Sprintf("endpointslices.exists(e, e.metadata.labels['kubernetes.io/service-name'] == '%s' && has(e.endpoints) && e.endpoints.size() > 0 && e.endpoints.all(p, p.conditions.ready))", w.Module)
-	r.within("Service "+w.Module+" reaches its Pods", r.s.settle(), v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: reached}})
+	reached := fmt.Sprintf("endpointslices.exists(e, e.metadata.labels['kubernetes.io/service-name'] == '%s' && "+
+		"has(e.endpoints) && e.endpoints.size() > 0 && e.endpoints.all(p, p.conditions.ready))", w.Module)
+	r.within("Service "+w.Module+" reaches its Pods", r.s.settle(),
+		v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: reached}})
 }
 
 // rolledOut waits for the rollout of a workload.
@@ -356,27 +384,41 @@ func (r *renderer) atRest() {
 	for i := range r.s.Workloads {
 		r.rolledOut(i)
 	}
-	const ready = "pods.size() > 0 && pods.all(p, !has(p.metadata.deletionTimestamp) && has(p.status.conditions) && p.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True'))"
-	const reached = "pods.all(p, endpointslices.exists(e, has(e.endpoints) && e.endpoints.exists(x, x.targetRef.name == p.metadata.name && x.conditions.ready))) && " +
-		"endpointslices.all(e, !has(e.endpoints) || e.endpoints.all(x, pods.exists(p, p.metadata.name == x.targetRef.name)))"
-	const nodes = "bases.all(b, nodes.exists(n, n.metadata.labels['" + labels.BaseHost + "'].endsWith('-' + b) && !(has(n.spec.unschedulable) && n.spec.unschedulable) && " +
+	const ready = "pods.size() > 0 && pods.all(p, !has(p.metadata.deletionTimestamp) && has(p.status.conditions) && " +
+		"p.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True'))"
+	const reached = "pods.all(p, endpointslices.exists(e, has(e.endpoints) && e.endpoints.exists(x, x.targetRef.name " +
+		"== p.metadata.name && x.conditions.ready))) && " +
+		"endpointslices.all(e, !has(e.endpoints) || e.endpoints.all(x, pods.exists(p, p.metadata.name == " +
+		"x.targetRef.name)))"
+	const nodes = "bases.all(b, nodes.exists(n, n.metadata.labels['" + labels.BaseHost +
+		"'].endsWith('-' + b) && !(has(n.spec.unschedulable) && n.spec.unschedulable) && " +
 		"has(n.status.conditions) && n.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')))"
 	var wrong []string
 	for i, w := range r.s.Workloads {
-		wanted := fmt.Sprintf("pods.exists(p, p.metadata.labels['app'] == '%s' && has(p.spec.nodeName) && nodes.exists(n, n.metadata.name == p.spec.nodeName && n.metadata.labels['%s'].endsWith('-' + b)))", w.Module, labels.BaseHost)
-		wrong = append(wrong, fmt.Sprintf("m.name == '%s' && (m.version != '%s' || m.state != 'ACTIVATED' || !%s)", w.Module, version(r.now[i].version), wanted))
+		wanted := fmt.Sprintf(
+			"pods.exists(p, p.metadata.labels['app'] == '%s' && has(p.spec.nodeName) && nodes.exists(n, "+
+				"n.metadata.name == p.spec.nodeName && n.metadata.labels['%s'].endsWith('-' + b)))", w.Module,
+			labels.BaseHost)
+		wrong = append(wrong, fmt.Sprintf("m.name == '%s' && (m.version != '%s' || m.state != 'ACTIVATED' || !%s)",
+			w.Module, version(r.now[i].version), wanted))
 	}
 	for _, w := range r.s.Workloads {
 		if w.Kind == peer {
 			r.follows(w)
 		}
 	}
-	left := fmt.Sprintf("bases.size() > 0 && !bases.exists(b, bases[b].modules.exists(m, %s))", strings.Join(wrong, " || "))
+	left := fmt.Sprintf("bases.size() > 0 && !bases.exists(b, bases[b].modules.exists(m, %s))",
+		strings.Join(wrong, " || "))
 	both := renderer{s: r.s} // at once: each must be so for a time
-	both.within("every Pod is Ready", r.s.settle(), v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: ready, For: &metav1.Duration{Duration: time.Second}}})
-	both.within("Services reach all Pods, and nothing else", r.s.settle(), v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: reached, For: &metav1.Duration{Duration: time.Second}}})
-	both.within("each base has a Node that is Ready", r.s.settle(), v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: nodes, For: &metav1.Duration{Duration: time.Second}}})
-	both.within("bases have what Pods want, and nothing else", r.s.settle(), v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: left, For: &metav1.Duration{Duration: time.Second}}})
+	both.within("every Pod is Ready", r.s.settle(),
+		v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: ready, For: &metav1.Duration{Duration: time.Second}}})
+	both.within("Services reach all Pods, and nothing else", r.s.settle(),
+		v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: reached, For: &metav1.Duration{Duration: time.Second}}})
+	both.within("each base has a Node that is Ready", r.s.settle(),
+		v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: nodes, For: &metav1.Duration{Duration: time.Second}}})
+	both.within("bases have what Pods want, and nothing else", r.s.settle(),
+		v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: left, For: &metav1.Duration{Duration: time.Second}}})
 	r.within("what must be so in the end", r.s.settle()+r.s.slowed(patience), v1alpha1.Action{Parallel: both.steps})
-	r.within("no controller writes anything", r.s.settle(), v1alpha1.Action{Wait: &v1alpha1.Wait{Quiet: &metav1.Duration{Duration: r.s.slowed(quiet)}}})
+	r.within("no controller writes anything", r.s.settle(),
+		v1alpha1.Action{Wait: &v1alpha1.Wait{Quiet: &metav1.Duration{Duration: r.s.slowed(quiet)}}})
 }

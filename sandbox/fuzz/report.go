@@ -77,10 +77,12 @@ func (r *run) saveOne(f *Failure) error {
 	ours := r.o.Config == nil || len(r.o.Config.Spec.Controller.Command) == 0
 	text, err := f.Smallest.YAML(f.name(), ours, comments...)
 	if err == nil {
-		err = report.Save(filepath.Join(r.o.Corpus, f.File), text, func(w io.Writer, text []byte) error { _, err := w.Write(text); return err })
+		err = report.Save(filepath.Join(r.o.Corpus, f.File), text,
+			func(w io.Writer, text []byte) error { _, err := w.Write(text); return err })
 	}
 	if err == nil && f.Log != "" {
-		err = report.Save(filepath.Join(r.o.Corpus, f.log()), f.Log, func(w io.Writer, text string) error { _, err := io.WriteString(w, text); return err })
+		err = report.Save(filepath.Join(r.o.Corpus, f.log()), f.Log,
+			func(w io.Writer, text string) error { _, err := io.WriteString(w, text); return err })
 	}
 	if err != nil || f.Report == nil {
 		return err

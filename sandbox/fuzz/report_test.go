@@ -66,7 +66,8 @@ func TestWhatIsFoundIsKept(t *testing.T) {
 					stop()
 				}
 				if tries == 1 {
-					return outcome{invariant: "order", seen: "it was", log: "module-controller: why\n"}, &scenario.Report{Runs: []*scenario.Run{{Verdict: scenario.Failed}}}, nil
+					return outcome{invariant: "order", seen: "it was", log: "module-controller: why\n"},
+						&scenario.Report{Runs: []*scenario.Run{{Verdict: scenario.Failed}}}, nil
 				}
 				return outcome{}, &scenario.Report{}, nil
 			})
@@ -137,10 +138,11 @@ func TestCorpusThatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	tries := 0
-	r := serial(Options{Seed: 1, Count: 9, Parallel: 1, Corpus: file}.Complete(), func(context.Context, Schedule) (outcome, *scenario.Report, error) {
-		tries++
-		return outcome{invariant: "order"}, &scenario.Report{}, nil
-	})
+	r := serial(Options{Seed: 1, Count: 9, Parallel: 1, Corpus: file}.Complete(),
+		func(context.Context, Schedule) (outcome, *scenario.Report, error) {
+			tries++
+			return outcome{invariant: "order"}, &scenario.Report{}, nil
+		})
 	if err := r.all(t.Context()); err == nil || tries != 1 || r.result.Error == "" {
 		t.Errorf("error %v after %d tries, %q in the result", err, tries, r.result.Error)
 	}

@@ -149,7 +149,8 @@ func (s Schedule) valid() bool {
 	}
 	for _, m := range s.Moves {
 		kind := moves[m.Do]
-		if kind == nil || m.Workload >= len(s.Workloads) || m.Base != "" && !slices.Contains(bases, m.Base) || m.Replica > s.Replicas {
+		if kind == nil || m.Workload >= len(s.Workloads) || m.Base != "" && !slices.Contains(bases, m.Base) ||
+			m.Replica > s.Replicas {
 			return false
 		}
 		if (kind.tunnel != "" || m.When == Commanded) && !s.reaches(m) {

@@ -10,7 +10,8 @@ import (
 func (s Schedule) smaller() (list []Schedule) {
 	add := func(change func(*Schedule)) {
 		c := s.clone()
-		if change(&c); c.valid() {
+		change(&c)
+		if c.valid() {
 			list = append(list, c)
 		}
 	}
@@ -32,7 +33,8 @@ func (s Schedule) smaller() (list []Schedule) {
 		for i := range s.Workloads {
 			add(func(c *Schedule) {
 				c.Workloads = slices.Delete(c.Workloads, i, i+1)
-				c.Moves = slices.DeleteFunc(c.Moves, func(m Move) bool { return m.Workload == i && !moves[m.Do].disturbs() })
+				c.Moves = slices.DeleteFunc(c.Moves,
+					func(m Move) bool { return m.Workload == i && !moves[m.Do].disturbs() })
 				for k := range c.Moves {
 					if c.Moves[k].Workload >= i && c.Moves[k].Workload > 0 {
 						c.Moves[k].Workload--

@@ -48,7 +48,8 @@ func (w Workload) workload(n, image, replicas int) v1alpha1.Object {
 	if w.Kind == pod {
 		template := w.template(n, image)
 		template["metadata"].(object)["name"] = w.Module //nolint:forcetypeassert // template sets it
-		return v1alpha1.Object{"apiVersion": apiVersion, "kind": kind, "metadata": template["metadata"], "spec": template["spec"]}
+		return v1alpha1.Object{"apiVersion": apiVersion, "kind": kind, "metadata": template["metadata"],
+			"spec": template["spec"]}
 	}
 	meta := object{"name": w.Module}
 	spec := object{"selector": object{"matchLabels": object{"app": w.Module}}, "template": w.template(n, image)}
@@ -57,7 +58,8 @@ func (w Workload) workload(n, image, replicas int) v1alpha1.Object {
 		if w.Kind == deployment {
 			spec["replicas"] = replicas
 		} else {
-			meta["labels"] = object{"virtual-kubelet.koupleless.io/component": "module-deployment", "virtual-kubelet.koupleless.io/strategy": "peer"}
+			meta["labels"] = object{"virtual-kubelet.koupleless.io/component": "module-deployment",
+				"virtual-kubelet.koupleless.io/strategy": "peer"}
 		}
 		spec["strategy"] = object{"rollingUpdate": object{"maxSurge": "30%", "maxUnavailable": 0}}
 	case daemonSet:
@@ -70,12 +72,14 @@ func (w Workload) workload(n, image, replicas int) v1alpha1.Object {
 
 func (w Workload) template(n, image int) object {
 	labels := object{"app": w.Module, "version": version(n), "virtual-kubelet.koupleless.io/component": "module"}
-	apart := object{"topologyKey": "topology.kubernetes.io/zone", "labelSelector": object{"matchLabels": object{"app": w.Module}}}
+	apart := object{"topologyKey": "topology.kubernetes.io/zone",
+		"labelSelector": object{"matchLabels": object{"app": w.Module}}}
 	if w.Kind == deployment || w.Kind == peer { // each base gets one Pod per template
 		apart["matchLabelKeys"] = []any{"pod-template-hash"}
 	}
 	spec := object{
-		"containers": []any{object{"name": w.Module, "image": jar(w.Module, n, image), "env": []any{object{"name": "BIZ_VERSION", "value": version(n)}}}},
+		"containers": []any{object{"name": w.Module, "image": jar(w.Module, n, image),
+			"env": []any{object{"name": "BIZ_VERSION", "value": version(n)}}}},
 		"tolerations": []any{
 			object{"key": "schedule.koupleless.io/virtual-node", "operator": "Exists"},
 			object{"key": "schedule.koupleless.io/node-env", "operator": "Exists"},
@@ -83,7 +87,8 @@ func (w Workload) template(n, image int) object {
 		},
 	}
 	if w.Kind != daemonSet && w.Kind != pod {
-		spec["affinity"] = object{"podAntiAffinity": object{"requiredDuringSchedulingIgnoredDuringExecution": []any{apart}}}
+		spec["affinity"] = object{
+			"podAntiAffinity": object{"requiredDuringSchedulingIgnoredDuringExecution": []any{apart}}}
 	}
 	return object{"metadata": object{"labels": labels}, "spec": spec}
 }

@@ -24,11 +24,14 @@ func TestAgain(t *testing.T) {
 		in   instance
 		want []string // after koupsandbox scenario run
 	}{
-		{"the first attempt", Options{Sandbox: &sandbox.Sandbox{Name: v1alpha1.DefaultName}}, instance{Instance: of(nil), attempt: 1, seed: 5},
+		{"the first attempt", Options{Sandbox: &sandbox.Sandbox{Name: v1alpha1.DefaultName}},
+			instance{Instance: of(nil), attempt: 1, seed: 5},
 			[]string{"--seed", "7", "dir/it's.yaml"}},
-		{"everything", Options{Sandbox: &sandbox.Sandbox{Name: "mine"}, Flags: []string{"--up", "--config=a b"}, FromStep: "go on"},
+		{"everything", Options{Sandbox: &sandbox.Sandbox{Name: "mine"}, Flags: []string{"--up", "--config=a b"},
+			FromStep: "go on"},
 			instance{Instance: of(map[string]any{"n": 3, "text": "a b", "list": []any{"x"}}), attempt: 2, seed: 5},
-			[]string{"--up", "--config=a b", "--name", "mine", "--seed", "7", "--repeat", "2", "--from-step", "go on", "--var", `list=["x"]`, "--var", "n=3", "--var", "text=a b", "dir/it's.yaml"}},
+			[]string{"--up", "--config=a b", "--name", "mine", "--seed", "7", "--repeat", "2", "--from-step", "go on",
+				"--var", `list=["x"]`, "--var", "n=3", "--var", "text=a b", "dir/it's.yaml"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := &runner{o: tt.o, report: &Report{Seed: 7}}

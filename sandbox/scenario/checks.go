@@ -18,7 +18,8 @@ import (
 func expectations(c *v1alpha1.Checks) map[string]v1alpha1.Expectation {
 	expect := map[string]v1alpha1.Expectation{
 		judge.ActiveVersion: c.ActiveVersion, judge.Truth: c.Truth, judge.Order: c.Order,
-		judge.InstalledOnce: c.InstalledOnce, judge.NothingLeft: c.NothingLeft, judge.MaxPodWrites: v1alpha1.Ignored, judge.MaxCommands: v1alpha1.Ignored,
+		judge.InstalledOnce: c.InstalledOnce, judge.NothingLeft: c.NothingLeft, judge.MaxPodWrites: v1alpha1.Ignored,
+		judge.MaxCommands: v1alpha1.Ignored,
 	}
 	for name, most := range map[string]*int{judge.MaxPodWrites: c.MaxPodWrites, judge.MaxCommands: c.MaxCommands} {
 		if most != nil {
@@ -37,7 +38,8 @@ func judgeOptions(s *v1alpha1.ScenarioSpec, speed int) judge.Options {
 	}
 	for name, to := range map[string]*time.Duration{
 		"LIST_INTERVAL": &o.ListEvery, "BASE_UNREACHABLE_AFTER": &o.SilentAfter,
-		"INSTALL_TIMEOUT": &o.InstallWithin, "UNINSTALL_TIMEOUT": &o.UninstallWithin, "LEASE_DURATION": &o.ControllerLease,
+		"INSTALL_TIMEOUT": &o.InstallWithin, "UNINSTALL_TIMEOUT": &o.UninstallWithin,
+		"LEASE_DURATION": &o.ControllerLease,
 	} {
 		if d, err := time.ParseDuration(s.Controller.Env[name]); err == nil && d > 0 {
 			*to = d
@@ -97,7 +99,9 @@ func (e *execution) foreign(ctx context.Context) (all []events.PodStatus) {
 func astray(all []events.Event, baseOf func(node string) string) error {
 	for _, x := range all {
 		if x.Pod != nil && strings.HasPrefix(x.Pod.Node, events.NodePrefix) && baseOf(x.Pod.Node) == "" {
-			return fmt.Errorf("the Pod %s was on Node %s, which is not a Node of this run: give the Pod the node selector %s: ${{ run.group }} ($GROUP in a script)",
+			return fmt.Errorf(
+				"the Pod %s was on Node %s, which is not a Node of this run: give the Pod the node selector %s: ${{ "+
+					"run.group }} ($GROUP in a script)",
 				x.Pod.Name, x.Pod.Node, labels.BaseCluster)
 		}
 	}
@@ -149,7 +153,8 @@ func checkOf(r judge.Result, expect v1alpha1.Expectation) Check {
 		found = r.Doubtful
 	}
 	for _, f := range found {
-		c.Violations = append(c.Violations, Violation{Time: f.Time, Length: f.Length, Base: f.Base, Pod: f.Pod, Message: f.String()})
+		c.Violations = append(c.Violations,
+			Violation{Time: f.Time, Length: f.Length, Base: f.Base, Pod: f.Pod, Message: f.String()})
 	}
 	switch {
 	case expect == v1alpha1.Ignored && r.Compared > 0:

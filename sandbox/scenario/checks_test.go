@@ -28,23 +28,28 @@ func TestCheckOf(t *testing.T) {
 		{"not violated", judge.Result{Compared: 1}, v1alpha1.Violated, Failed},
 		{"nothing to violate", judge.Result{}, v1alpha1.Violated, Failed},
 		{"it depends on the watch", judge.Result{Compared: 1, Doubtful: violations}, v1alpha1.Holds, Errored},
-		{"violated, or it depends on the watch", judge.Result{Compared: 1, Doubtful: violations}, v1alpha1.Violated, Errored},
-		{"one of them does not depend on it", judge.Result{Compared: 1, Violations: violations, Doubtful: violations}, v1alpha1.Holds, Failed},
-		{"ignored, whatever it depends on", judge.Result{Compared: 1, Violations: violations, Doubtful: violations}, v1alpha1.Ignored, Passed},
+		{"violated, or it depends on the watch", judge.Result{Compared: 1, Doubtful: violations}, v1alpha1.Violated,
+			Errored},
+		{"one of them does not depend on it", judge.Result{Compared: 1, Violations: violations, Doubtful: violations},
+			v1alpha1.Holds, Failed},
+		{"ignored, whatever it depends on", judge.Result{Compared: 1, Violations: violations, Doubtful: violations},
+			v1alpha1.Ignored, Passed},
 		{"ignored", judge.Result{Compared: 1, Violations: violations}, v1alpha1.Ignored, Passed},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.result.Name = judge.NothingLeft
 			got := checkOf(tt.result, tt.expect)
-			want := Check{Name: judge.NothingLeft, Expect: string(tt.expect), Verdict: tt.want, Summary: got.Summary, Compared: tt.result.Compared}
+			want := Check{Name: judge.NothingLeft, Expect: string(tt.expect), Verdict: tt.want, Summary: got.Summary,
+				Compared: tt.result.Compared}
 			if len(tt.result.Violations)+len(tt.result.Doubtful) > 0 {
 				want.Violations = []Violation{{Length: time.Second, Base: "base-1", Message: violations[0].String()}}
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("check (-want +got):\n%s", diff)
 			}
-			if !strings.Contains(got.Summary, tt.result.Summary()) && !strings.Contains(got.Summary, violations[0].String()) {
+			if !strings.Contains(got.Summary, tt.result.Summary()) &&
+				!strings.Contains(got.Summary, violations[0].String()) {
 				t.Errorf("summary %q", got.Summary)
 			}
 		})
@@ -54,12 +59,15 @@ func TestCheckOf(t *testing.T) {
 func TestEvidenceIsTold(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
 	pod := func(uid, phase string, ready, gone bool) events.Event {
-		return events.Event{Time: at, Pod: &events.PodEvent{Base: "base-1", PodState: events.PodState{Name: "p-" + uid, UID: uid, Phase: phase, Ready: ready, Gone: gone,
-			Modules: []events.ModuleRef{{Name: "stock", Version: "1"}}}}}
+		return events.Event{Time: at,
+			Pod: &events.PodEvent{Base: "base-1",
+				PodState: events.PodState{Name: "p-" + uid, UID: uid, Phase: phase, Ready: ready, Gone: gone,
+					Modules: []events.ModuleRef{{Name: "stock", Version: "1"}}}}}
 	}
 	film := []events.Event{
 		pod("a", "Pending", false, false),
-		{Time: at, Command: &events.CommandEvent{Base: "base-1", Name: "installBiz", Module: events.ModuleRef{Name: "stock", Version: "1"}, Code: "Arklet.DiskFull", Message: "no space"}},
+		{Time: at, Command: &events.CommandEvent{Base: "base-1", Name: "installBiz",
+			Module: events.ModuleRef{Name: "stock", Version: "1"}, Code: "Arklet.DiskFull", Message: "no space"}},
 		{Time: at, Command: &events.CommandEvent{Base: "base-1", Name: "queryAllBiz"}},
 		pod("b", "Running", true, false),
 		{Time: at, Component: &events.ComponentEvent{Name: "broker", State: "paused"}},
@@ -68,10 +76,12 @@ func TestEvidenceIsTold(t *testing.T) {
 	}
 	for _, tt := range []struct{ name, got, want string }{
 		{"Pods", lastPods(film), "base-1  stock:1 gone (p-a)\nbase-1  stock:1 Ready (p-b)"},
-		{"commands", lastCommands(film), "03:04:05.000  command base-1: installBiz stock:1 Arklet.DiskFull after 0s: no space"},
+		{"commands", lastCommands(film),
+			"03:04:05.000  command base-1: installBiz stock:1 Arklet.DiskFull after 0s: no space"},
 		{"components", others(film), "03:04:05.000  component broker: paused"},
-		{"the last ones", lastOf(film), "03:04:05.000  pod base-1: stock:1 Pending (p-a)\n03:04:05.000  pod base-1: stock:1 Ready (p-b)\n" +
-			"03:04:05.000  component broker: paused\n03:04:05.000  pod base-1: stock:1 gone (p-a)"},
+		{"the last ones", lastOf(film),
+			"03:04:05.000  pod base-1: stock:1 Pending (p-a)\n03:04:05.000  pod base-1: stock:1 Ready (p-b)\n" +
+				"03:04:05.000  component broker: paused\n03:04:05.000  pod base-1: stock:1 gone (p-a)"},
 	} {
 		if diff := cmp.Diff(tt.want, tt.got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
@@ -91,7 +101,8 @@ func TestAstray(t *testing.T) {
 		t.Error(err)
 	}
 	err := astray(append(own, pod("vnode.b")), baseOf)
-	if err == nil || !strings.Contains(err.Error(), "nightly-1") || !strings.Contains(err.Error(), "vnode.b") || !strings.Contains(err.Error(), labels.BaseCluster) {
+	if err == nil || !strings.Contains(err.Error(), "nightly-1") || !strings.Contains(err.Error(), "vnode.b") ||
+		!strings.Contains(err.Error(), labels.BaseCluster) {
 		t.Errorf("got %v", err)
 	}
 }

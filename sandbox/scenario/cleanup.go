@@ -42,7 +42,8 @@ func (e *execution) cleanUp(ctx context.Context) string {
 	restore() // last: it restarts the controllers, and these bases' Nodes need not come again
 	e.end()
 	if e.r.o.LeaveNamespaces {
-		err = e.r.kube.Dynamic.Resource(services).Namespace(e.in.name).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+		err = e.r.kube.Dynamic.Resource(services).Namespace(e.in.name).DeleteCollection(ctx, metav1.DeleteOptions{},
+			metav1.ListOptions{})
 	} else {
 		err = e.r.kube.Typed.CoreV1().Namespaces().Delete(ctx, e.in.name, metav1.DeleteOptions{})
 	}
@@ -54,7 +55,8 @@ func (e *execution) cleanUp(ctx context.Context) string {
 
 // left describes what a run with Keep has left, and how to remove it.
 func (e *execution) left() string {
-	return fmt.Sprintf("kept: namespace %s and its bases; remove them with: kubectl --kubeconfig %s delete namespace %s && koupsandbox base remove --name %s --group %s",
+	return fmt.Sprintf("kept: namespace %s and its bases; remove them with: kubectl --kubeconfig %s delete namespace "+
+		"%s && koupsandbox base remove --name %s --group %s",
 		e.in.name, e.r.o.Sandbox.Kubeconfig, e.in.name, e.r.o.Sandbox.Name, e.in.name)
 }
 
@@ -66,7 +68,8 @@ func (e *execution) end() {
 // removePods deletes the workloads and Pods of the run without a grace period. Their bases are removed next, so no
 // module has to be uninstalled.
 func (e *execution) removePods(ctx context.Context) error {
-	all, now := metav1.ListOptions{}, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
+	all, now := metav1.ListOptions{}, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0),
+		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
 	apps, core, batch := e.r.kube.Typed.AppsV1(), e.r.kube.Typed.CoreV1(), e.r.kube.Typed.BatchV1()
 	return errors.Join(
 		batch.CronJobs(e.in.name).DeleteCollection(ctx, now, all),

@@ -42,7 +42,8 @@ func (r *Run) Inconclusive() bool {
 func (r *Run) weighDelay() {
 	if r.Verdict == Failed && r.Delay > min(maxDelay, api.Drain/time.Duration(max(r.Speed, 1))) {
 		r.Verdict = Errored
-		r.Failure = fmt.Sprintf("%s: this machine was up to %.1f s late: %s", errInconclusive, r.Delay.Seconds(), r.Failure)
+		r.Failure = fmt.Sprintf("%s: this machine was up to %.1f s late: %s", errInconclusive, r.Delay.Seconds(),
+			r.Failure)
 	}
 }
 
@@ -91,7 +92,8 @@ func (e *execution) catchUp(ctx context.Context, wait bool) error {
 // caughtUp reports whether the run has seen the Pods and EndpointSlices that the API has, and the bases as the daemon has
 // them. It blocks until the watches have delivered what the API lists.
 func (e *execution) caughtUp(ctx context.Context) (bool, error) {
-	for _, r := range []observe.Subject{{Resource: observe.Pods, Namespace: e.in.name}, {Resource: observe.EndpointSlices, Namespace: e.in.name}} {
+	for _, r := range []observe.Subject{{Resource: observe.Pods, Namespace: e.in.name},
+		{Resource: observe.EndpointSlices, Namespace: e.in.name}} {
 		if err := e.world.CatchUp(ctx, r); err != nil {
 			return false, err
 		}
@@ -122,7 +124,8 @@ func (e *execution) matchesEvents(bases []control.Base) (same bool) {
 		seen := v.Bases()
 		same = !slices.ContainsFunc(bases, func(b control.Base) bool {
 			base, ok := seen[strings.TrimPrefix(b.HostName, e.in.name+"-")]
-			return !ok || base.Running != b.Running || !slices.Equal(modulesOf(base.Modules), slices.Sorted(slices.Values(b.Modules)))
+			return !ok || base.Running != b.Running ||
+				!slices.Equal(modulesOf(base.Modules), slices.Sorted(slices.Values(b.Modules)))
 		})
 	})
 	return same

@@ -37,7 +37,8 @@ func TestDelayOfARun(t *testing.T) {
 	} {
 		tt.run.Failure = "why"
 		tt.run.weighDelay()
-		if tt.run.Verdict != tt.want || !strings.HasSuffix(tt.run.Failure, "why") || tt.run.Inconclusive() != (tt.want == Errored) {
+		if tt.run.Verdict != tt.want || !strings.HasSuffix(tt.run.Failure, "why") ||
+			tt.run.Inconclusive() != (tt.want == Errored) {
 			t.Errorf("%s: %s: %s, want %s", name, tt.run.Verdict, tt.run.Failure, tt.want)
 		}
 	}
@@ -47,7 +48,8 @@ func TestDelayOfARun(t *testing.T) {
 func TestDelayIsMeasured(t *testing.T) {
 	e := begin(t, Options{}, "steps: [{script: {content: exit 3}}]")
 	e.world.Note(events.Event{Synced: true})
-	e.world.Note(events.Event{Time: time.Now().Add(-time.Hour), Base: &events.BaseEvent{Base: "base-1", Change: events.BaseReady}})
+	e.world.Note(events.Event{Time: time.Now().Add(-time.Hour),
+		Base: &events.BaseEvent{Base: "base-1", Change: events.BaseReady}})
 	e.must(e.body(t.Context()))
 	if run := e.finish(t.Context()); run.Delay < time.Hour || !run.Inconclusive() {
 		t.Errorf("delay %s, %s: %s", run.Delay, run.Verdict, run.Failure)
@@ -68,9 +70,10 @@ func TestInconclusiveRunsAreRepeated(t *testing.T) {
 			kinds:   []EventKind{RunBegan, RunPostponed, Cleaned, RunBegan, RunEnded, Cleaned},
 		},
 		"the second is inconclusive too": {
-			results: []Run{{Verdict: Errored, Failure: "inconclusive: late"}, {Verdict: Errored, Failure: "inconclusive: later"}},
-			want:    Run{Verdict: Errored, Failure: "inconclusive: later", Repeated: "inconclusive: late"},
-			kinds:   []EventKind{RunBegan, RunPostponed, Cleaned, RunBegan, RunEnded, Cleaned},
+			results: []Run{{Verdict: Errored, Failure: "inconclusive: late"},
+				{Verdict: Errored, Failure: "inconclusive: later"}},
+			want:  Run{Verdict: Errored, Failure: "inconclusive: later", Repeated: "inconclusive: late"},
+			kinds: []EventKind{RunBegan, RunPostponed, Cleaned, RunBegan, RunEnded, Cleaned},
 		},
 		"a failure counts": {
 			results: []Run{{Verdict: Failed, Failure: "lost"}},
@@ -84,12 +87,14 @@ func TestInconclusiveRunsAreRepeated(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := Options{Scenarios: []*source.Scenario{load(t, "steps: [{script: {content: echo}}]")}, Seed: 1, Keep: tt.keep}
+			o := Options{Scenarios: []*source.Scenario{load(t, "steps: [{script: {content: echo}}]")}, Seed: 1,
+				Keep: tt.keep}
 			var kinds []EventKind
 			o.Progress = func(e Event) { kinds = append(kinds, e.Kind) }
 			r := &runner{o: o, status: &control.Status{}, report: &Report{}, inconclusive: map[int]*Run{}}
 			var err error
-			if r.plan, err = plan(o, "dev", 1); err != nil {
+			r.plan, err = plan(o, "dev", 1)
+			if err != nil {
 				t.Fatal(err)
 			}
 			r.report.Runs = []*Run{newRun(r.plan[0])}
@@ -105,7 +110,8 @@ func TestInconclusiveRunsAreRepeated(t *testing.T) {
 			if diff := cmp.Diff(append([]EventKind{Planned}, tt.kinds...), kinds); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
-			if len(made) != len(tt.results) || len(made) == 2 && (made[0].seed != made[1].seed || made[0].name == made[1].name) {
+			if len(made) != len(tt.results) ||
+				len(made) == 2 && (made[0].seed != made[1].seed || made[0].name == made[1].name) {
 				t.Errorf("%d runs: %+v", len(made), made)
 			}
 		})
@@ -130,7 +136,9 @@ func TestCatchUpWithTheBases(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- e.catchUp(t.Context(), false) }()
 		synctest.Wait()
-		e.world.Note(events.Event{Time: time.Now(), Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "1"}, State: "ACTIVATED"}})
+		e.world.Note(events.Event{Time: time.Now(),
+			Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "1"},
+				State: "ACTIVATED"}})
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
@@ -157,7 +165,8 @@ func TestTheEndOfARunWaitsForTheAPI(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := begin(t, Options{}, "steps: [{script: {content: \"true\"}}]")
-				client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{observe.Pods: "PodList"})
+				client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+					map[schema.GroupVersionResource]string{observe.Pods: "PodList"})
 				asked := 0
 				client.PrependReactor("list", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
 					asked++
@@ -184,7 +193,8 @@ func TestJudgeOptions(t *testing.T) {
 	o := judgeOptions(&v1alpha1.ScenarioSpec{Controller: &v1alpha1.ControllerNeeds{Env: map[string]string{
 		"LIST_INTERVAL": "2s", "BASE_UNREACHABLE_AFTER": "4s", "INSTALL_TIMEOUT": "1m", "UNINSTALL_TIMEOUT": "nonsense",
 	}}}, 10)
-	if o.ListEvery != 2*time.Second || o.SilentAfter != 4*time.Second || o.InstallWithin != time.Minute || o.UninstallWithin != 0 || o.Speed != 10 {
+	if o.ListEvery != 2*time.Second || o.SilentAfter != 4*time.Second || o.InstallWithin != time.Minute ||
+		o.UninstallWithin != 0 || o.Speed != 10 {
 		t.Errorf("%+v", o)
 	}
 }

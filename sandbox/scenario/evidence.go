@@ -80,7 +80,8 @@ func (e *execution) lastBases() string {
 			if n := nodes[b.Identity]; n != nil {
 				state = "Node " + string(observe.NodeStateOf(n))
 			}
-			text := fmt.Sprintf("%s  version %s, running %t, ready %t, connected %t, %s;", name, b.Version, b.Running, b.Ready, b.Connected, state)
+			text := fmt.Sprintf("%s  version %s, running %t, ready %t, connected %t, %s;", name, b.Version, b.Running,
+				b.Ready, b.Connected, state)
 			for _, m := range b.Modules {
 				text += fmt.Sprintf(" %s:%s %s", m.Name, m.Version, m.State)
 			}
@@ -133,7 +134,8 @@ func (e *execution) podEvents(ctx context.Context) (string, error) {
 	of = of[max(0, len(of)-shownEvents):]
 	lines := make([]string, len(of))
 	for i := range of {
-		lines[i] = fmt.Sprintf("%s  %s  %s %s: %s", events.LastTime(&of[i]).Local().Format("15:04:05"), of[i].InvolvedObject.Name, of[i].Type, of[i].Reason, of[i].Message)
+		lines[i] = fmt.Sprintf("%s  %s  %s %s: %s", events.LastTime(&of[i]).Local().Format("15:04:05"),
+			of[i].InvolvedObject.Name, of[i].Type, of[i].Reason, of[i].Message)
 	}
 	return strings.Join(lines, "\n"), nil
 }

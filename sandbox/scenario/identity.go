@@ -42,7 +42,8 @@ func (e *execution) prepareIdentity() (kubeconfig string, err error) {
 	if !e.hasScripts() {
 		return "", nil
 	}
-	if e.private, err = os.MkdirTemp("", "koup-run-"); err != nil {
+	e.private, err = os.MkdirTemp("", "koup-run-")
+	if err != nil {
 		return "", fmt.Errorf("making a folder for the kubeconfig of scripts: %w", err)
 	}
 	return filepath.Join(e.private, "kubeconfig"), nil
@@ -64,7 +65,8 @@ func (e *execution) makeIdentity(ctx context.Context, kubeconfig string) error {
 	}
 	at := metav1.ObjectMeta{Namespace: e.in.name, Name: scripts}
 	client := e.r.kube.Typed
-	_, err := client.CoreV1().ServiceAccounts(e.in.name).Create(ctx, &corev1.ServiceAccount{ObjectMeta: at}, metav1.CreateOptions{})
+	_, err := client.CoreV1().ServiceAccounts(e.in.name).Create(ctx, &corev1.ServiceAccount{ObjectMeta: at},
+		metav1.CreateOptions{})
 	if err == nil {
 		_, err = client.RbacV1().RoleBindings(e.in.name).Create(ctx, &rbacv1.RoleBinding{
 			ObjectMeta: at,
@@ -74,9 +76,10 @@ func (e *execution) makeIdentity(ctx context.Context, kubeconfig string) error {
 	}
 	var token *authenticationv1.TokenRequest
 	if err == nil {
-		token, err = client.CoreV1().ServiceAccounts(e.in.name).CreateToken(ctx, scripts, &authenticationv1.TokenRequest{
-			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(scriptTime.Seconds()))},
-		}, metav1.CreateOptions{})
+		token, err = client.CoreV1().ServiceAccounts(e.in.name).CreateToken(ctx, scripts,
+			&authenticationv1.TokenRequest{
+				Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(scriptTime.Seconds()))},
+			}, metav1.CreateOptions{})
 	}
 	if err == nil {
 		err = e.awaitRights(ctx)
@@ -93,13 +96,15 @@ func (e *execution) makeIdentity(ctx context.Context, kubeconfig string) error {
 // awaitRights waits until the API server knows of the binding.
 func (e *execution) awaitRights(ctx context.Context) error {
 	return wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		review, err := e.r.kube.Typed.AuthorizationV1().LocalSubjectAccessReviews(e.in.name).Create(ctx, &authorizationv1.LocalSubjectAccessReview{
-			ObjectMeta: metav1.ObjectMeta{Namespace: e.in.name},
-			Spec: authorizationv1.SubjectAccessReviewSpec{
-				User:               "system:serviceaccount:" + e.in.name + ":" + scripts,
-				ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: e.in.name, Verb: "create", Resource: "pods"},
-			},
-		}, metav1.CreateOptions{})
+		review, err := e.r.kube.Typed.AuthorizationV1().LocalSubjectAccessReviews(e.in.name).Create(ctx,
+			&authorizationv1.LocalSubjectAccessReview{
+				ObjectMeta: metav1.ObjectMeta{Namespace: e.in.name},
+				Spec: authorizationv1.SubjectAccessReviewSpec{
+					User: "system:serviceaccount:" + e.in.name + ":" + scripts,
+					ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: e.in.name, Verb: "create",
+						Resource: "pods"},
+				},
+			}, metav1.CreateOptions{})
 		return err == nil && review.Status.Allowed, err
 	})
 }
@@ -120,7 +125,8 @@ func writeKubeconfig(path, of, namespace, token string) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[current.Cluster] = admin.Clusters[current.Cluster]
 	config.AuthInfos[scripts] = &clientcmdapi.AuthInfo{Token: token}
-	config.Contexts[namespace] = &clientcmdapi.Context{Cluster: current.Cluster, AuthInfo: scripts, Namespace: namespace}
+	config.Contexts[namespace] = &clientcmdapi.Context{Cluster: current.Cluster, AuthInfo: scripts,
+		Namespace: namespace}
 	config.CurrentContext = namespace
 	return clientcmd.WriteToFile(*config, path) // 0600
 }

@@ -38,7 +38,8 @@ func (v *violated) Error() string { return v.text + " at the event: " + v.event 
 // guard watches over invariants. The context it returns ends when one is broken;
 // release ends the watch and returns why, if one was. Every invariant becomes a
 // check of the report, named after prefix.
-func (e *execution) guard(ctx context.Context, prefix string, always, never []v1alpha1.Invariant) (context.Context, func() error, error) {
+func (e *execution) guard(ctx context.Context, prefix string, always, never []v1alpha1.Invariant) (context.Context,
+	func() error, error) {
 	if len(always)+len(never) == 0 {
 		return ctx, func() error { return nil }, nil
 	}

@@ -25,7 +25,8 @@ func plan(o Options, env string, speed int) ([]*instance, error) {
 	for attempt := 1; attempt <= max(o.Repeat, 1); attempt++ {
 		for _, s := range o.Scenarios {
 			for _, cell := range s.Cells {
-				i, err := newInstance(s, cell, attempt, seedOf(o.Seed, s.Scenario.Metadata.Name, cell.Values, attempt), env, speed)
+				i, err := newInstance(s, cell, attempt, seedOf(o.Seed, s.Scenario.Metadata.Name, cell.Values, attempt),
+					env, speed)
 				if err != nil {
 					return nil, err
 				}
@@ -37,10 +38,12 @@ func plan(o Options, env string, speed int) ([]*instance, error) {
 }
 
 // newInstance expands a scenario for one run, with a name that no other run has.
-func newInstance(s *source.Scenario, cell source.Cell, attempt int, seed uint64, env string, speed int) (*instance, error) {
+func newInstance(s *source.Scenario, cell source.Cell, attempt int, seed uint64, env string, speed int) (*instance,
+	error) {
 	i := &instance{attempt: attempt, name: runName(s.Scenario.Metadata.Name), seed: seed}
 	var err error
-	i.Instance, err = s.Instantiate(cell, expr.Run{Namespace: i.name, Group: i.name, Seed: seed, Env: env, Attempt: attempt})
+	i.Instance, err = s.Instantiate(cell,
+		expr.Run{Namespace: i.name, Group: i.name, Seed: seed, Env: env, Attempt: attempt})
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,8 @@ import (
 )
 
 func TestPlan(t *testing.T) {
-	s := load(t, "matrix: {b: [1, 2], a: [x, y]}\nsteps:\n- {name: '${{ matrix.a }}${{ matrix.b }} of ${{ run.attempt }}', script: {content: echo}}")
+	s := load(t, "matrix: {b: [1, 2], a: [x, y]}\nsteps:\n- {name: '${{ matrix.a }}${{ matrix.b }} of ${{ "+
+		"run.attempt }}', script: {content: echo}}")
 	plans := func(seed uint64) (names []string, seeds []uint64) {
 		all, err := plan(Options{Scenarios: []*source.Scenario{s}, Repeat: 2, Seed: seed}, "dev", 1)
 		if err != nil {
@@ -51,7 +52,8 @@ func TestPlan(t *testing.T) {
 // A scenario that names no speed is written for speed 1: in a faster sandbox what it spends is divided
 // like the times of the system. Its timeouts stay.
 func TestPlanAtSpeed(t *testing.T) {
-	const steps = "steps:\n- {timeout: 20s, sleep: {for: 3s, reason: it takes time}}\n- steps:\n  - {assert: {for: 1s, cel: 'size(pods) > 0'}}\n- {assert: {cel: 'size(pods) > 0'}}"
+	const steps = "steps:\n- {timeout: 20s, sleep: {for: 3s, reason: it takes time}}\n- steps:\n  - {assert: {for: " +
+		"1s, cel: 'size(pods) > 0'}}\n- {assert: {cel: 'size(pods) > 0'}}"
 	for _, c := range []struct {
 		name, spec   string
 		speed        int
@@ -68,7 +70,8 @@ func TestPlanAtSpeed(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := all[0].Spec.Steps
-			got := []time.Duration{s[0].Sleep.For.Duration, s[0].Timeout.Duration, s[1].Steps[0].Assert.For.Duration, s[2].Assert.For.Duration}
+			got := []time.Duration{s[0].Sleep.For.Duration, s[0].Timeout.Duration, s[1].Steps[0].Assert.For.Duration,
+				s[2].Assert.For.Duration}
 			if diff := cmp.Diff([]time.Duration{c.sleep, 20 * time.Second, c.holds, 0}, got); diff != "" {
 				t.Errorf("times (-want +got):\n%s", diff)
 			}
@@ -125,7 +128,8 @@ func TestSchedule(t *testing.T) {
 					s.begun = append(s.begun, i)
 					s.together = s.together || tt.exclusive[i] && s.running > 1
 					if s.running > s.most {
-						if s.most = s.running; s.most == tt.most {
+						s.most = s.running
+						if s.most == tt.most {
 							close(both)
 						}
 					}
@@ -139,14 +143,16 @@ func TestSchedule(t *testing.T) {
 				},
 			}.make()
 			if s.most != tt.most || s.together || len(s.begun) != tt.begun {
-				t.Errorf("%d at once, an exclusive one with others: %t, begun %v; want %d, false, %d of them", s.most, s.together, s.begun, tt.most, tt.begun)
+				t.Errorf("%d at once, an exclusive one with others: %t, begun %v; want %d, false, %d of them", s.most,
+					s.together, s.begun, tt.most, tt.begun)
 			}
 		})
 	}
 }
 
 func TestRunsThatHaveNotBegunAreSkipped(t *testing.T) {
-	all, err := plan(Options{Scenarios: []*source.Scenario{load(t, "steps:\n- {script: {content: echo}}")}, Repeat: 2}, "dev", 1)
+	all, err := plan(Options{Scenarios: []*source.Scenario{load(t, "steps:\n- {script: {content: echo}}")}, Repeat: 2},
+		"dev", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,9 +163,11 @@ func TestRunsThatHaveNotBegunAreSkipped(t *testing.T) {
 		ctx  context.Context
 		dry  bool
 		want string
-	}{{"dry", t.Context(), true, "it was read and checked only"}, {"stopped", cancelled, false, "it had not begun when the runs were stopped"}} {
+	}{{"dry", t.Context(), true, "it was read and checked only"},
+		{"stopped", cancelled, false, "it had not begun when the runs were stopped"}} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := &runner{o: Options{DryRun: tt.dry}, plan: all, report: &Report{Runs: []*Run{newRun(all[0]), newRun(all[1])}}}
+			r := &runner{o: Options{DryRun: tt.dry}, plan: all,
+				report: &Report{Runs: []*Run{newRun(all[0]), newRun(all[1])}}}
 			report := r.run(tt.ctx)
 			var got []string
 			for _, run := range report.Runs {

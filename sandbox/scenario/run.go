@@ -63,7 +63,8 @@ var errStopped = errors.New("stopped")
 
 // errored reports whether an error is not caused by the scenario.
 func errored(err error) bool {
-	return errors.Is(err, errBroken) || errors.Is(err, control.ErrUnreachable) || errors.Is(err, errStopped) || errors.Is(err, errInconclusive)
+	return errors.Is(err, errBroken) || errors.Is(err, control.ErrUnreachable) || errors.Is(err, errStopped) ||
+		errors.Is(err, errInconclusive)
 }
 
 // perform makes the run and returns its report. It does not clean up.
@@ -139,7 +140,8 @@ func (e *execution) awaitPods(ctx context.Context) {
 	}
 	err := e.world.Until(ctx, func(v observe.View) (bool, error) {
 		all, _ := v.Objects(pods, "", nil)
-		return !slices.ContainsFunc(all, func(o *unstructured.Unstructured) bool { return o.GetDeletionTimestamp() != nil }), nil
+		return !slices.ContainsFunc(all,
+			func(o *unstructured.Unstructured) bool { return o.GetDeletionTimestamp() != nil }), nil
 	})
 	if err != nil {
 		e.r.o.Logger.Debug("Pods are still being deleted", "run", e.in.name, "err", err) // the checks say what is left
@@ -259,7 +261,8 @@ func (e *execution) streams(ctx context.Context) []Traffic {
 		if s.End == nil {
 			continue // it could not be stopped, which has failed the run
 		}
-		t := Traffic{Summary: s.End.Summary, Judge: s.Spec.Judge, Verdict: Passed, Seconds: s.End.Seconds, BinWidth: s.End.BinWidth, Bins: s.End.Bins, Lost: s.End.LostRequests}
+		t := Traffic{Summary: s.End.Summary, Judge: s.Spec.Judge, Verdict: Passed, Seconds: s.End.Seconds,
+			BinWidth: s.End.BinWidth, Bins: s.End.Bins, Lost: s.End.LostRequests}
 		if s.Failure != nil {
 			t.Verdict = Failed
 		}

@@ -49,16 +49,19 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 		e := newExecution(r, i)
 		return e.perform(ctx), e.cleanUp
 	}
-	if r.plan, err = plan(o, status.Env, status.Speed); err != nil {
+	r.plan, err = plan(o, status.Env, status.Speed)
+	if err != nil {
 		return nil, err
 	}
 	if err := r.speedFits(); err != nil {
 		return nil, err
 	}
-	if r.kube, err = kube.Open(o.Sandbox.Kubeconfig); err != nil {
+	r.kube, err = kube.Open(o.Sandbox.Kubeconfig)
+	if err != nil {
 		return nil, err
 	}
-	r.report = &Report{Sandbox: o.Sandbox.Name, Provider: string(status.Provider), Version: status.Version, Seed: o.Seed, Started: time.Now()}
+	r.report = &Report{Sandbox: o.Sandbox.Name, Provider: string(status.Provider), Version: status.Version,
+		Seed: o.Seed, Started: time.Now()}
 	for _, i := range r.plan {
 		i.again = r.again(i)
 		r.report.Runs = append(r.report.Runs, newRun(i))
@@ -81,7 +84,8 @@ func newRun(i *instance) *Run {
 	s := i.Scenario
 	return Redacted(&Run{
 		Scenario: s.Metadata.Name, File: i.Of.File, Description: s.Spec.Description, Source: s.Spec.Source,
-		Labels: s.Metadata.Labels, Cell: i.Cell.Values, Attempt: i.attempt, Seed: i.seed, Again: i.again, Namespace: i.name, Verdict: Skipped,
+		Labels: s.Metadata.Labels, Cell: i.Cell.Values, Attempt: i.attempt, Seed: i.seed, Again: i.again,
+		Namespace: i.name, Verdict: Skipped,
 		Steps: []*Step{},
 	})
 }
@@ -163,7 +167,8 @@ func (r *runner) stopped(ctx context.Context) bool {
 	}
 	r.progressing.Lock()
 	defer r.progressing.Unlock()
-	return r.o.FailFast && slices.ContainsFunc(r.report.Runs, func(run *Run) bool { return run.Verdict == Failed || run.Verdict == Errored })
+	return r.o.FailFast && slices.ContainsFunc(r.report.Runs,
+		func(run *Run) bool { return run.Verdict == Failed || run.Verdict == Errored })
 }
 
 // one makes a run of the plan and starts its clean-up. An inconclusive first run gets no verdict yet.

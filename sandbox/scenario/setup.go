@@ -26,14 +26,16 @@ const runLabel = "sandbox.koupleless.io/scenario"
 // setUp creates what the run needs, concurrently where possible. It calls broken when the run can no longer be
 // observed.
 func (e *execution) setUp(ctx context.Context, broken context.CancelCauseFunc) error {
-	e.world = observe.New(observe.Options{Client: e.r.kube.Dynamic, Namespace: e.in.name, Group: e.in.name, LastWrite: e.lastWrite, Logger: e.r.o.Logger})
+	e.world = observe.New(observe.Options{Client: e.r.kube.Dynamic, Namespace: e.in.name, Group: e.in.name,
+		LastWrite: e.lastWrite, Logger: e.r.o.Logger})
 	kubeconfig, err := e.prepareIdentity()
 	if err != nil {
 		return err
 	}
 	e.env, err = steps.New(steps.Options{
-		Sandbox: e.r.o.Sandbox.Client, Kube: e.r.kube, World: e.world, Static: e.in.Static, Vars: e.in.Vars, Matrix: e.in.Cell.Values,
-		Run: e.in.Run, Namespace: e.in.name, Group: e.in.name, Folder: e.in.Of.Folder,
+		Sandbox: e.r.o.Sandbox.Client, Kube: e.r.kube, World: e.world, Static: e.in.Static, Vars: e.in.Vars,
+		Matrix: e.in.Cell.Values,
+		Run:    e.in.Run, Namespace: e.in.name, Group: e.in.name, Folder: e.in.Of.Folder,
 		Kubeconfig: kubeconfig, Seed: e.in.seed, TrafficFor: e.in.Spec.Timeout.Duration + lastTime, Join: e.join,
 	})
 	if err != nil {
@@ -77,12 +79,13 @@ func (e *execution) watch(ctx context.Context, broken context.CancelCauseFunc) <
 		}
 	})
 	e.ended.Go(func() {
-		err := e.r.o.Sandbox.Watch(life, control.WatchRequest{Group: e.in.name, Own: !e.r.o.Keep}, func(event events.Event) {
-			if event.Synced {
-				close(synced)
-			}
-			e.world.Note(event)
-		})
+		err := e.r.o.Sandbox.Watch(life, control.WatchRequest{Group: e.in.name, Own: !e.r.o.Keep},
+			func(event events.Event) {
+				if event.Synced {
+					close(synced)
+				}
+				e.world.Note(event)
+			})
 		if life.Err() == nil {
 			broken(fmt.Errorf("%w: the stream of its events ended: %w", errBroken, errors.Join(err, errEarly)))
 		}
@@ -113,7 +116,8 @@ func (e *execution) setController(ctx context.Context) error {
 // makeNamespace creates the namespace of the run, and waits for its ServiceAccount, without which the API rejects
 // Pods.
 func (e *execution) makeNamespace(ctx context.Context) error {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: e.in.name, Labels: map[string]string{runLabel: e.in.Metadata.Name}}}
+	namespace := &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: e.in.name, Labels: map[string]string{runLabel: e.in.Metadata.Name}}}
 	if _, err := e.r.kube.Typed.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("making namespace %s: %w", e.in.name, err)
 	}
@@ -147,8 +151,9 @@ func (e *execution) compile() error {
 func (e *execution) follow(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	subjects := map[observe.Subject]bool{
-		{Resource: observe.Pods, Namespace: e.in.name}: true, {Resource: observe.EndpointSlices, Namespace: e.in.name}: true,
-		observe.NodesOf(e.in.name): true,
+		{Resource: observe.Pods, Namespace: e.in.name}:           true,
+		{Resource: observe.EndpointSlices, Namespace: e.in.name}: true,
+		observe.NodesOf(e.in.name):                               true,
 	}
 	for _, name := range expr.Objects {
 		if subject, ok := observe.SubjectOf(name, e.in.name, e.in.name); ok && e.env.Uses(name) {

@@ -53,7 +53,8 @@ func (e *execution) all(ctx context.Context, steps []v1alpha1.Step, at place) er
 	for i := range steps {
 		to := place{fmt.Sprintf("%s[%d]", at.field, i), at.depth, at.list}
 		wg.Go(func() {
-			if errs[i] = e.step(ctx, &steps[i], to); errs[i] != nil {
+			errs[i] = e.step(ctx, &steps[i], to)
+			if errs[i] != nil {
 				cancel(fmt.Errorf("another step at the same time failed: %s", steps[i].Name))
 			}
 		})
@@ -146,7 +147,8 @@ func (e *execution) once(ctx context.Context, s *v1alpha1.Step, at place, done *
 }
 
 // judged executes a step within its timeout and under its invariants, unless its condition is false.
-func (e *execution) judged(ctx context.Context, s *v1alpha1.Step, at place, done *Step) (message string, skipped bool, err error) {
+func (e *execution) judged(ctx context.Context, s *v1alpha1.Step, at place, done *Step) (message string, skipped bool,
+	err error) {
 	if s.If != "" {
 		do, err := e.condition(ctx, s.If)
 		if err != nil || !do {
@@ -276,10 +278,12 @@ func (e *execution) late(a *v1alpha1.Action) (*v1alpha1.Action, error) {
 	if err := utiljson.Unmarshal(text, &content); err != nil {
 		return nil, fmt.Errorf("reading the step: %w", err)
 	}
-	if content, err = e.env.Expand(content); err != nil {
+	content, err = e.env.Expand(content)
+	if err != nil {
 		return nil, err
 	}
-	if text, err = json.Marshal(content); err != nil {
+	text, err = json.Marshal(content)
+	if err != nil {
 		return nil, fmt.Errorf("writing the step: %w", err)
 	}
 	expanded := &v1alpha1.Action{}

@@ -24,7 +24,8 @@ import (
 func load(t *testing.T, spec string) *source.Scenario {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s.yaml")
-	text := "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Scenario\nmetadata: {name: tried}\nspec:\n  description: A test.\n" +
+	text := "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Scenario\nmetadata: {name: tried}\nspec:\n  " +
+		"description: A test.\n" +
 		"  " + strings.ReplaceAll(strings.TrimSpace(spec), "\n", "\n  ") + "\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -95,43 +96,51 @@ func TestSteps(t *testing.T) {
 	}{
 		{
 			"one after the other, until one fails",
-			"steps:\n- {name: a, script: {content: echo one}}\n- {name: b, script: {content: exit 2}}\n- {name: c, script: {content: echo three}}",
+			"steps:\n- {name: a, script: {content: echo one}}\n- {name: b, script: {content: exit 2}}\n- {name: c, " +
+				"script: {content: echo three}}",
 			Options{}, "status 2",
 			[]string{"a: passed one", "b: failed … status 2"},
 		},
 		{
 			"a condition that is false",
-			"vars: {want: 1}\nsteps:\n- {name: a, if: vars.want == 2, script: {content: exit 1}}\n- {name: b, if: vars.want == 1, script: {content: echo b}}",
+			"vars: {want: 1}\nsteps:\n- {name: a, if: vars.want == 2, script: {content: exit 1}}\n- {name: b, if: " +
+				"vars.want == 1, script: {content: echo b}}",
 			Options{}, "",
 			[]string{"a: skipped …: vars.want == 2", "b: passed b"},
 		},
 		{
 			"repeated",
-			"steps:\n- {name: a, repeat: 3, script: {content: 'echo x >> f; wc -l < f | tr -d \" \"; test $(wc -l < f) -lt 3'}}",
+			"steps:\n- {name: a, repeat: 3, script: {content: 'echo x >> f; wc -l < f | tr -d \" \"; test $(wc " +
+				"-l < f) -lt 3'}}",
 			Options{}, "status 1",
 			[]string{"a (1 of 3): passed 1", "a (2 of 3): passed 2", "a (3 of 3): failed … status 1"},
 		},
 		{
 			"what a script prints",
-			"steps:\n- {name: a, script: {content: echo five, output: said}}\n- {name: b, script: {content: 'echo \"$X\"', env: {X: 'it said ${{ outputs.said }}'}}}",
+			"steps:\n- {name: a, script: {content: echo five, output: said}}\n- {name: b, script: {content: 'echo " +
+				"\"$X\"', env: {X: 'it said ${{ outputs.said }}'}}}",
 			Options{}, "",
 			[]string{"a: passed five", "b: passed it said five"},
 		},
 		{
 			"a group",
-			"steps:\n- name: g\n  steps:\n  - {name: a, script: {content: echo one}}\n  - {name: b, script: {content: exit 1}}\n- {name: c, script: {content: echo}}",
+			"steps:\n- name: g\n  steps:\n  - {name: a, script: {content: echo one}}\n  - {name: b, script: " +
+				"{content: exit 1}}\n- {name: c, script: {content: echo}}",
 			Options{}, "status 1",
 			[]string{"g: failed … status 1", "  a: passed one", "  b: failed … status 1"},
 		},
 		{
 			"at the same time",
-			"steps:\n- name: g\n  parallel:\n  - {name: a, script: {content: 'until test -e b; do sleep 0.01; done'}}\n  - {name: b, script: {content: 'touch b; until test -e c; do sleep 0.01; done'}}\n  - {name: c, script: {content: 'touch c'}}",
+			"steps:\n- name: g\n  parallel:\n  - {name: a, script: {content: 'until test -e b; do sleep 0.01; " +
+				"done'}}\n  - {name: b, script: {content: 'touch b; until test -e c; do sleep 0.01; done'}}\n  - " +
+				"{name: c, script: {content: 'touch c'}}",
 			Options{}, "",
 			nil,
 		},
 		{
 			"in the background, and waited for",
-			"steps:\n- {name: a, background: true, script: {content: 'until test -e b; do sleep 0.01; done; echo over'}}\n- {name: b, script: {content: touch b}}\n- {name: c, wait: {step: a}}",
+			"steps:\n- {name: a, background: true, script: {content: 'until test -e b; do sleep 0.01; done; echo " +
+				"over'}}\n- {name: b, script: {content: touch b}}\n- {name: c, wait: {step: a}}",
 			Options{}, "",
 			[]string{"a: passed over", "b: passed", "c: passed …"},
 		},
@@ -149,7 +158,8 @@ func TestSteps(t *testing.T) {
 		},
 		{
 			"from a step",
-			"steps:\n- {name: a, script: {content: exit 1}}\n- name: g\n  steps:\n  - {name: b, script: {content: exit 1}}\n  - {name: c, script: {content: echo c}}\n- {name: d, script: {content: echo d}}",
+			"steps:\n- {name: a, script: {content: exit 1}}\n- name: g\n  steps:\n  - {name: b, script: {content: " +
+				"exit 1}}\n  - {name: c, script: {content: echo c}}\n- {name: d, script: {content: echo d}}",
 			Options{FromStep: "c"}, "",
 			[]string{"a: skipped …", "g: passed", "  b: skipped …", "  c: passed c", "d: passed d"},
 		},
@@ -178,7 +188,8 @@ func TestSteps(t *testing.T) {
 }
 
 func TestParallelStepsEndTogether(t *testing.T) {
-	e := begin(t, Options{}, "steps:\n- name: g\n  parallel:\n  - {name: a, timeout: 1m, script: {content: sleep 60}}\n  - {name: b, script: {content: exit 7}}")
+	e := begin(t, Options{}, "steps:\n- name: g\n  parallel:\n  - {name: a, timeout: 1m, script: {content: sleep "+
+		"60}}\n  - {name: b, script: {content: exit 7}}")
 	began := time.Now()
 	err := e.body(t.Context())
 	if err == nil || !strings.HasSuffix(err.Error(), " status 7") {
@@ -192,7 +203,9 @@ func TestParallelStepsEndTogether(t *testing.T) {
 // module tells that a module on base-1 has got into these states.
 func module(e *execution, states ...events.ModuleState) {
 	for _, s := range states {
-		e.world.Note(events.Event{Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "1"}, State: s}})
+		e.world.Note(events.Event{
+			Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "1"},
+				State: s}})
 	}
 }
 
@@ -203,7 +216,8 @@ func TestInvariants(t *testing.T) {
 		return Check{Name: "i", Expect: "holds", Verdict: Passed, Compared: n, Summary: fmt.Sprint(n)}
 	}
 	failed := func(n int, word, event string) Check {
-		return Check{Name: "i", Expect: "holds", Verdict: Failed, Compared: n, Summary: word + ` "i" `, Violations: []Violation{{Message: event}}}
+		return Check{Name: "i", Expect: "holds", Verdict: Failed, Compared: n, Summary: word + ` "i" `,
+			Violations: []Violation{{Message: event}}}
 	}
 	tests := []struct {
 		name, always, never string
@@ -211,10 +225,12 @@ func TestInvariants(t *testing.T) {
 		want                Check
 	}{
 		{"always so", serves, "", []events.ModuleState{"ACTIVATED"}, passed(2)},
-		{"not for a moment", serves, "", []events.ModuleState{"BROKEN", "ACTIVATED"}, failed(2, "always", "module base-1: stock:1 BROKEN")},
+		{"not for a moment", serves, "", []events.ModuleState{"BROKEN", "ACTIVATED"},
+			failed(2, "always", "module base-1: stock:1 BROKEN")},
 		{"not at the beginning", broken, "", []events.ModuleState{"BROKEN"}, failed(1, "always", "the beginning")},
 		{"never so", "", broken, []events.ModuleState{"RESOLVED", "ACTIVATED"}, passed(3)},
-		{"once so", "", broken, []events.ModuleState{"ACTIVATED", "BROKEN", "ACTIVATED"}, failed(3, "never", "module base-1: stock:1 BROKEN")},
+		{"once so", "", broken, []events.ModuleState{"ACTIVATED", "BROKEN", "ACTIVATED"},
+			failed(3, "never", "module base-1: stock:1 BROKEN")},
 		{"never compared", "", "traffic.exists(t, true)", []events.ModuleState{"ACTIVATED"},
 			Check{Name: "i", Expect: "holds", Verdict: Failed, Summary: " in traffic"}},
 	}
@@ -234,7 +250,8 @@ func TestInvariants(t *testing.T) {
 			module(e, tt.states...)
 			ended := guarded.Err() != nil
 			err = release()
-			if ended != (len(tt.want.Violations) > 0) || (err != nil) != (tt.want.Verdict == Failed) || err != nil && !strings.Contains(err.Error(), tt.want.Summary) {
+			if ended != (len(tt.want.Violations) > 0) || (err != nil) != (tt.want.Verdict == Failed) ||
+				err != nil && !strings.Contains(err.Error(), tt.want.Summary) {
 				t.Errorf("the scope had ended: %t, error %v", ended, err)
 			}
 			for i, c := range e.run.Checks {
@@ -253,7 +270,8 @@ func TestInvariants(t *testing.T) {
 }
 
 func TestBrokenInvariantEndsItsStep(t *testing.T) {
-	e := begin(t, Options{}, "steps:\n- name: a\n  timeout: 1m\n  never:\n  - {name: i, cel: \"bases.exists(b, bases[b].ready)\"}\n  script: {content: 'touch began; sleep 60'}\n- {name: b, script: {content: echo}}")
+	e := begin(t, Options{}, "steps:\n- name: a\n  timeout: 1m\n  never:\n  - {name: i, cel: \"bases.exists(b, "+
+		"bases[b].ready)\"}\n  script: {content: 'touch began; sleep 60'}\n- {name: b, script: {content: echo}}")
 	done := make(chan error, 1)
 	go func() { done <- e.body(t.Context()) }()
 	e.world.Note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
@@ -273,11 +291,13 @@ func TestProgressTellsSteps(t *testing.T) {
 		defer mu.Unlock()
 		told = append(told, fmt.Sprintf("%s %d %s %s", event.Kind, event.Depth, event.Step.Name, event.Step.Verdict))
 	}}
-	e := begin(t, o, "steps:\n- name: g\n  steps:\n  - {name: a, script: {content: echo}}\n- {name: b, script: {content: exit 1}}")
+	e := begin(t, o, "steps:\n- name: g\n  steps:\n  - {name: a, script: {content: echo}}\n- {name: b, script: "+
+		"{content: exit 1}}")
 	if err := e.body(t.Context()); err == nil {
 		t.Error("the steps have passed")
 	}
-	if diff := cmp.Diff([]string{"stepEnded 1 a passed", "stepEnded 0 g passed", "stepEnded 0 b failed"}, told); diff != "" {
+	if diff := cmp.Diff([]string{"stepEnded 1 a passed", "stepEnded 0 g passed", "stepEnded 0 b failed"},
+		told); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
 }

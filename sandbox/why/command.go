@@ -27,10 +27,13 @@ func command(v *view) *Answer {
 	switch c, w := v.waiting(); {
 	case w != nil && w.Reason == api.ReasonNotActivated:
 		return &Answer{Reason: KeptDeactivated,
-			Cause:  fmt.Sprintf("%s has installed %s:%s and keeps it deactivated, while an older version is active: the base does not activate new versions by itself", v.onBase(), c.Name, workload.Of(&v.Pod.ObjectMeta, c).Version),
+			Cause: fmt.Sprintf(
+				"%s has installed %s:%s and keeps it deactivated, while an older version is active: the base does not activate new versions by itself", v.onBase(), c.Name, workload.Of(&v.Pod.ObjectMeta, c).Version),
 			Advice: "start the base with -Dactivate.new.module=true, or connect it over HTTP, where the controller can switch; or delete the Pods of the older version"}
 	case w != nil && w.Reason == api.ReasonReplacing:
-		return &Answer{Reason: ReplacingSameVersion, Cause: fmt.Sprintf("%s has this version of %s from another URL: it is uninstalled and installed again, one base after the other", v.onBase(), c.Name),
+		return &Answer{Reason: ReplacingSameVersion,
+			Cause: fmt.Sprintf(
+				"%s has this version of %s from another URL: it is uninstalled and installed again, one base after the other", v.onBase(), c.Name),
 			Advice: "wait; to release without a gap, raise BIZ_VERSION with each jar"}
 	}
 	if a := failed(v); a != nil {
@@ -38,7 +41,9 @@ func command(v *view) *Answer {
 	}
 	for _, s := range v.Pod.Status.ContainerStatuses {
 		if t := s.State.Terminated; t != nil {
-			return &Answer{Reason: ModuleStopped, Cause: fmt.Sprintf("module %s has stopped on %s: %s", s.Name, v.onBase(), sentence(strings.TrimSpace(t.Reason+" "+t.Message))),
+			return &Answer{Reason: ModuleStopped,
+				Cause: fmt.Sprintf("module %s has stopped on %s: %s", s.Name, v.onBase(),
+					sentence(strings.TrimSpace(t.Reason+" "+t.Message))),
 				Advice: "the controller installs it again; check the log of the base"}
 		}
 	}
@@ -54,28 +59,39 @@ func pending(v *view) *Answer {
 	names := v.notReadyContainers()
 	for _, name := range names {
 		if c, open := v.openCommand(name); open {
-			return &Answer{Reason: CommandUnderWay, Cause: fmt.Sprintf("%s for %s was sent to %s %s ago, at %s, and has no answer yet", c.Command, name, v.onBase(), v.ago(c.At), clock(c.At)), Advice: wait}
+			return &Answer{Reason: CommandUnderWay,
+				Cause: fmt.Sprintf("%s for %s was sent to %s %s ago, at %s, and has no answer yet", c.Command, name,
+					v.onBase(), v.ago(c.At), clock(c.At)), Advice: wait}
 		}
 	}
 	c, w := v.waiting()
 	switch {
 	case w != nil && w.Reason == api.ReasonResolved:
-		return &Answer{Reason: CommandUnderWay, Cause: fmt.Sprintf("%s is installing %s: its state is RESOLVED, %s", v.onBase(), c.Name, sentence(w.Message)), Advice: wait}
+		return &Answer{Reason: CommandUnderWay,
+			Cause: fmt.Sprintf("%s is installing %s: its state is RESOLVED, %s", v.onBase(), c.Name,
+				sentence(w.Message)), Advice: wait}
 	case len(v.Pod.Status.ContainerStatuses) == 0:
-		return &Answer{Reason: NotTakenUp, Cause: fmt.Sprintf("the Pod is bound to %s for %s, and the controller has not reported on it yet", v.onBase(), v.ago(v.scheduler().LastTransitionTime.Time)),
+		return &Answer{Reason: NotTakenUp,
+			Cause: fmt.Sprintf("the Pod is bound to %s for %s, and the controller has not reported on it yet",
+				v.onBase(), v.ago(v.scheduler().LastTransitionTime.Time)),
 			Advice: "wait a few seconds; then check the log of the module controller"}
 	case len(names) > 0:
-		return &Answer{Reason: CommandNotSent, Cause: fmt.Sprintf("%s waits to be installed on %s, and the controller has not sent a command for it", names[0], v.onBase()),
-			Advice: fmt.Sprintf("wait: the controller installs VNODE_WORKER_NUM modules on a base concurrently, and another jar of one version on one base at a time; if this takes minutes, check that %s still runs (in a sandbox: koupsandbox base list)", v.onBase())}
+		return &Answer{Reason: CommandNotSent,
+			Cause: fmt.Sprintf("%s waits to be installed on %s, and the controller has not sent a command for it",
+				names[0], v.onBase()),
+			Advice: fmt.Sprintf(
+				"wait: the controller installs VNODE_WORKER_NUM modules on a base concurrently, and another jar of one version on one base at a time; if this takes minutes, check that %s still runs (in a sandbox: koupsandbox base list)", v.onBase())}
 	}
 	return nil
 }
 
 // The advice for failures. again is appended to it.
 const (
-	lookAtBase = "check the base: it is alive, but does not answer; a module that starts slowly needs a larger INSTALL_TIMEOUT"
+	lookAtBase = "check the base: it is alive, but does not answer; a module that starts slowly needs a larger " +
+		"INSTALL_TIMEOUT"
 	lookAtCode = "check the code of the module, and the log of the base"
-	again      = "; the controller retries with pauses of up to five minutes, and immediately when the annotation " + labels.Retry + " of the Pod changes"
+	again      = "; the controller retries with pauses of up to five minutes, and immediately when the annotation " +
+		labels.Retry + " of the Pod changes"
 )
 
 // failures has the reason and the advice for the innermost code of a failed command. Other codes are InstallFailed.
@@ -83,8 +99,9 @@ var failures = map[errcode.Code]struct {
 	reason Reason
 	advice string
 }{
-	errcode.UserInstallBizUserError:               {ModuleBroken, lookAtCode},
-	errcode.UserMetaspaceFull:                     {MetaspaceFull, "uninstall modules, or start the base with a larger -XX:MaxMetaspaceSize"},
+	errcode.UserInstallBizUserError: {ModuleBroken, lookAtCode},
+	errcode.UserMetaspaceFull: {MetaspaceFull,
+		"uninstall modules, or start the base with a larger -XX:MaxMetaspaceSize"},
 	errcode.UserDiskFull:                          {DiskFull, "free the disk of the base, or replace the base"},
 	errcode.ArkletPullBizError:                    {JarNotFetched, lookAtURL},
 	errcode.ArkletPullBizTimeOut:                  {JarNotFetched, lookAtURL},
@@ -161,7 +178,8 @@ func failure(v *view) *Answer {
 	case f.reason == JarNotFetched && !strings.Contains(c.Image, ".jar"):
 		cause += "; its image " + c.Image + " has no .jar in it"
 	case f.reason == BaseUnreachable && v.Node != nil && nodeReady(v.Node):
-		f.advice = fmt.Sprintf("%s is Ready, so its heartbeats arrive: check that the controller can reach the port of the base, and its log; an answer that it rejects is logged as \"a message was rejected, or a part of it\"", v.onBase())
+		f.advice = fmt.Sprintf(
+			"%s is Ready, so its heartbeats arrive: check that the controller can reach the port of the base, and its log; an answer that it rejects is logged as \"a message was rejected, or a part of it\"", v.onBase())
 	case f.reason == InstalledBySomebody && found: // the base works on an install that it has not answered in time
 		cause = fmt.Sprintf("%s has not answered an install of %s in time (%s ago), and rejects other installs until then", v.onBase(), c.Name, v.ago(events.LastTime(&timedOut)))
 		f.reason, f.advice = CommandTimedOut, lookAtBase
@@ -211,7 +229,8 @@ func refused(v *view) *Answer {
 		return nil
 	}
 	codes, _, text := said(w.Message)
-	refusals := []errcode.Code{errcode.OtherUpstreamInvalidParameter, errcode.OtherUpstreamDecodeURLFailed, errcode.OtherUpstreamSecretAKError, errcode.ModuleControllerDBAccessError}
+	refusals := []errcode.Code{errcode.OtherUpstreamInvalidParameter, errcode.OtherUpstreamDecodeURLFailed,
+		errcode.OtherUpstreamSecretAKError, errcode.ModuleControllerDBAccessError}
 	if len(codes) != 1 || !slices.Contains(refusals, codes[0]) || workload.Check(&v.Pod.ObjectMeta, c) == nil {
 		return nil
 	}
@@ -220,24 +239,32 @@ func refused(v *view) *Answer {
 	keys := configMapKeys(v.Pod.Namespace, c)
 	switch t := v.template(); {
 	case t != nil && imageOf(t, c.Name) == "":
-		return &Answer{Reason: InjectedContainer, Cause: fmt.Sprintf("admission added the container %s, which is not in the template, and it cannot be installed as a module: %s", c.Name, text),
+		return &Answer{Reason: InjectedContainer,
+			Cause: fmt.Sprintf(
+				"admission added the container %s, which is not in the template, and it cannot be installed as a module: %s", c.Name, text),
 			Advice: "exclude module Pods from the injection of this container: a base runs no containers"}
 	case keys != "" && errors.Is(invalid, workload.ErrUnresolved):
 		cause, _, _ := strings.Cut(text, "; ")
-		return &Answer{Reason: VersionRefUnresolved, Cause: fmt.Sprintf("%s; %s refers to %s", cause, labels.VersionEnv, keys),
+		return &Answer{Reason: VersionRefUnresolved,
+			Cause:  fmt.Sprintf("%s; %s refers to %s", cause, labels.VersionEnv, keys),
 			Advice: "correct or create that key of the ConfigMap; the controller reads it again within a minute"}
-	case invalid != nil && slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == labels.VersionEnv && e.ValueFrom != nil }):
+	case invalid != nil && slices.ContainsFunc(c.Env,
+		func(e corev1.EnvVar) bool { return e.Name == labels.VersionEnv && e.ValueFrom != nil }):
 		return refusal(VersionRefUnresolved, text, "set that annotation or label in the metadata of the Pod's template")
 	case version == "" && versionErr == nil:
-		return refusal(VersionMissing, text, "set "+labels.VersionEnv+" in the env of the container, in the Pod's template")
+		return refusal(VersionMissing, text,
+			"set "+labels.VersionEnv+" in the env of the container, in the Pod's template")
 	case invalid != nil:
-		return refusal(VersionInvalid, text, "correct "+labels.VersionEnv+" in the env of the container, in the Pod's template")
+		return refusal(VersionInvalid, text,
+			"correct "+labels.VersionEnv+" in the env of the container, in the Pod's template")
 	case imageErr != nil && t != nil && rewritten(imageOf(t, c.Name), c.Image):
-		return &Answer{Reason: ImageNotAJar, Cause: fmt.Sprintf("admission changed the image of the container %s, which is %s in the template: %s",
-			c.Name, imageOf(t, c.Name), errors.Unwrap(imageErr)),
+		return &Answer{Reason: ImageNotAJar,
+			Cause: fmt.Sprintf("admission changed the image of the container %s, which is %s in the template: %s",
+				c.Name, imageOf(t, c.Name), errors.Unwrap(imageErr)),
 			Advice: "exclude module Pods from the policy that changes images: the image of a module is the URL of its jar"}
 	case imageErr != nil:
-		return refusal(ImageNotAJar, errors.Unwrap(imageErr).Error(), "give the URL of the module's jar, such as https://host/biz1-1.0.0-ark-biz.jar")
+		return refusal(ImageNotAJar, errors.Unwrap(imageErr).Error(),
+			"give the URL of the module's jar, such as https://host/biz1-1.0.0-ark-biz.jar")
 	}
 	return nil
 }
@@ -302,12 +329,14 @@ func (v *view) openCommand(container string) (open api.LogCommand, found bool) {
 // notReadyContainers returns the containers that wait to be installed.
 func (v *view) notReadyContainers() (names []string) {
 	for _, c := range v.Pod.Spec.Containers {
-		i := slices.IndexFunc(v.Pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Name })
+		i := slices.IndexFunc(v.Pod.Status.ContainerStatuses,
+			func(s corev1.ContainerStatus) bool { return s.Name == c.Name })
 		if i < 0 {
 			names = append(names, c.Name)
 			continue
 		}
-		if w := v.Pod.Status.ContainerStatuses[i].State.Waiting; w != nil && (w.Reason == api.ReasonContainerCreating || w.Reason == api.ReasonResolved) {
+		if w := v.Pod.Status.ContainerStatuses[i].State.Waiting; w != nil &&
+			(w.Reason == api.ReasonContainerCreating || w.Reason == api.ReasonResolved) {
 			names = append(names, c.Name)
 		}
 	}

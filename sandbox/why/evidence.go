@@ -25,7 +25,9 @@ const (
 
 // evidence returns the facts in the order of the chain.
 func (v *view) evidence() []Evidence {
-	all := append([]Evidence{}, slices.Concat(v.ofWorkload(), v.ofPlacement(), v.ofControllers(), v.ofNode(), v.ofPod(), v.ofEvents(), v.ofLogs())...)
+	all := append([]Evidence{},
+		slices.Concat(v.ofWorkload(), v.ofPlacement(), v.ofControllers(), v.ofNode(), v.ofPod(), v.ofEvents(),
+			v.ofLogs())...)
 	for _, f := range v.ignored() {
 		all = append(all, Evidence{About: "ignored", Text: f.Path + ": " + f.Why})
 	}
@@ -41,10 +43,12 @@ func (v *view) ofWorkload() (all []Evidence) {
 	}
 	w := v.workload()
 	all = append(all, Evidence{About: "workload", Text: fmt.Sprintf(
-		"Pods: %d wanted, %d existing, %d with the current template, %d Ready", w.desired, w.total, w.updated, w.ready)})
+		"Pods: %d wanted, %d existing, %d with the current template, %d Ready", w.desired, w.total, w.updated,
+		w.ready)})
 	if v.Deployment != nil {
 		for _, c := range v.Deployment.Status.Conditions {
-			all = append(all, Evidence{"workload", conditionText(string(c.Type), string(c.Status), c.Reason, c.Message), c.LastTransitionTime.Time})
+			all = append(all, Evidence{"workload", conditionText(string(c.Type), string(c.Status), c.Reason, c.Message),
+				c.LastTransitionTime.Time})
 		}
 	}
 	return all
@@ -79,12 +83,14 @@ func (v *view) ofPlacement() (all []Evidence) {
 	for _, d := range p.verdicts {
 		groups[d.group] = append(groups[d.group], baseName(d.base))
 	}
-	texts := slices.SortedFunc(maps.Keys(groups), func(a, b string) int { return cmp.Or(cmp.Compare(len(groups[b]), len(groups[a])), cmp.Compare(a, b)) })
+	texts := slices.SortedFunc(maps.Keys(groups),
+		func(a, b string) int { return cmp.Or(cmp.Compare(len(groups[b]), len(groups[a])), cmp.Compare(a, b)) })
 	for i, text := range texts {
 		if i == shownBases {
 			return append(all, Evidence{About: "bases", Text: fmt.Sprintf("and %d other reasons", len(texts)-i)})
 		}
-		all = append(all, Evidence{About: "bases", Text: fmt.Sprintf("%s, such as %s: %s", plain.Count(len(groups[text]), "base"), groups[text][0], text)})
+		all = append(all, Evidence{About: "bases",
+			Text: fmt.Sprintf("%s, such as %s: %s", plain.Count(len(groups[text]), "base"), groups[text][0], text)})
 	}
 	return all
 }
@@ -95,7 +101,8 @@ func (v *view) ofControllers() (all []Evidence) {
 		if !c.live {
 			is = "no longer renews its Lease"
 		}
-		all = append(all, Evidence{"controllers", fmt.Sprintf("%s of environment %s %s", c.holder, c.env, is), c.renewed})
+		all = append(all, Evidence{"controllers", fmt.Sprintf("%s of environment %s %s", c.holder, c.env, is),
+			c.renewed})
 	}
 	return all
 }
@@ -114,9 +121,11 @@ func (v *view) ofNode() (all []Evidence) {
 		text += ", allocatable metaspace " + amount(corev1.ResourceMemory, free)
 	}
 	all = append(all, Evidence{About: "base", Text: text})
-	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, api.ConditionObserved, corev1.NodeMemoryPressure} {
+	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, api.ConditionObserved,
+		corev1.NodeMemoryPressure} {
 		if c := nodeCondition(n, kind); c.Type != "" {
-			all = append(all, Evidence{"base", conditionText(string(kind), string(c.Status), c.Reason, c.Message), c.LastTransitionTime.Time})
+			all = append(all, Evidence{"base", conditionText(string(kind), string(c.Status), c.Reason, c.Message),
+				c.LastTransitionTime.Time})
 		}
 	}
 	return all
@@ -127,10 +136,12 @@ func (v *view) ofPod() (all []Evidence) {
 		return nil
 	}
 	for _, c := range v.Pod.Status.Conditions {
-		if c.Status == corev1.ConditionTrue && !slices.Contains([]corev1.PodConditionType{corev1.PodReady, api.ConditionCurrent}, c.Type) {
+		if c.Status == corev1.ConditionTrue &&
+			!slices.Contains([]corev1.PodConditionType{corev1.PodReady, api.ConditionCurrent}, c.Type) {
 			continue
 		}
-		all = append(all, Evidence{"conditions", conditionText(string(c.Type), string(c.Status), c.Reason, c.Message), c.LastTransitionTime.Time})
+		all = append(all, Evidence{"conditions", conditionText(string(c.Type), string(c.Status), c.Reason, c.Message),
+			c.LastTransitionTime.Time})
 	}
 	for _, c := range v.Pod.Status.ContainerStatuses {
 		e := Evidence{About: "containers", Text: c.Name}
@@ -140,7 +151,8 @@ func (v *view) ofPod() (all []Evidence) {
 		case s.Waiting != nil:
 			e.Text += " waits: " + withMessage(s.Waiting.Reason, s.Waiting.Message)
 		case s.Terminated != nil:
-			e.Text, e.At = e.Text+" ended: "+withMessage(s.Terminated.Reason, s.Terminated.Message), s.Terminated.FinishedAt.Time
+			e.Text, e.At = e.Text+" ended: "+
+				withMessage(s.Terminated.Reason, s.Terminated.Message), s.Terminated.FinishedAt.Time
 		}
 		if c.RestartCount > 0 {
 			e.Text += fmt.Sprintf(", installed again %d times", c.RestartCount)
@@ -159,7 +171,8 @@ func (v *view) ofEvents() (all []Evidence) {
 		}
 		all = append(all, Evidence{"events", text, events.LastTime(&e)})
 	}
-	slices.SortStableFunc(all, func(a, b Evidence) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Text, b.Text)) })
+	slices.SortStableFunc(all,
+		func(a, b Evidence) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Text, b.Text)) })
 	return all[max(len(all)-shownEvents, 0):]
 }
 

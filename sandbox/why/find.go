@@ -28,7 +28,8 @@ func (g *gatherer) notFound(ctx context.Context, err error) error {
 	if t.Kind == KindPod {
 		for _, w := range []Kind{KindDeployment, KindDaemonSet, KindStatefulSet} {
 			if slices.Contains(g.names(ctx, w), t.Name) {
-				return fmt.Errorf("%s is %w in namespace %s, but %s is there: ask for that one", t, ErrNotFound, t.Namespace, Target{Kind: w, Name: t.Name})
+				return fmt.Errorf("%s is %w in namespace %s, but %s is there: ask for that one", t, ErrNotFound,
+					t.Namespace, Target{Kind: w, Name: t.Name})
 			}
 		}
 	}
@@ -75,7 +76,8 @@ func (g *gatherer) list(ctx context.Context, kind Kind) (runtime.Object, error) 
 
 // nodeNames returns the names of the Node of a base.
 func nodeNames(n *corev1.Node) []string {
-	return slices.DeleteFunc([]string{n.Name, hostOf(n), n.Annotations[labels.Identity]}, func(name string) bool { return name == "" })
+	return slices.DeleteFunc([]string{n.Name, hostOf(n), n.Annotations[labels.Identity]},
+		func(name string) bool { return name == "" })
 }
 
 // node finds a Node by its name, or by the host name or identity of its base.
@@ -94,7 +96,8 @@ func (g *gatherer) node(ctx context.Context) error {
 		if meant == "" {
 			meant = "; see: kubectl get nodes"
 		}
-		return fmt.Errorf("%s is %w: no Node has that name, and no base that host name or identity%s", g.Target, ErrNotFound, meant)
+		return fmt.Errorf("%s is %w: no Node has that name, and no base that host name or identity%s", g.Target,
+			ErrNotFound, meant)
 	case err != nil:
 		return fmt.Errorf("reading %s: %w", g.Target, err)
 	}

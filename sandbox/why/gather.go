@@ -83,16 +83,19 @@ func (g *gatherer) target(ctx context.Context) (err error) {
 	case KindNode:
 		return g.node(ctx)
 	case KindDeployment:
-		if g.Deployment, err = apps.Deployments(namespace).Get(ctx, name, o); err == nil {
+		g.Deployment, err = apps.Deployments(namespace).Get(ctx, name, o)
+		if err == nil {
 			g.made(ctx, g.Deployment, g.Deployment.Spec.Selector)
 			g.replicaSets(ctx)
 		}
 	case KindDaemonSet:
-		if g.DaemonSet, err = apps.DaemonSets(namespace).Get(ctx, name, o); err == nil {
+		g.DaemonSet, err = apps.DaemonSets(namespace).Get(ctx, name, o)
+		if err == nil {
 			g.made(ctx, g.DaemonSet, g.DaemonSet.Spec.Selector)
 		}
 	case KindStatefulSet:
-		if g.StatefulSet, err = apps.StatefulSets(namespace).Get(ctx, name, o); err == nil {
+		g.StatefulSet, err = apps.StatefulSets(namespace).Get(ctx, name, o)
+		if err == nil {
 			g.made(ctx, g.StatefulSet, g.StatefulSet.Spec.Selector)
 		}
 	}
@@ -105,7 +108,8 @@ func (g *gatherer) target(ctx context.Context) (err error) {
 // made reads Pods and Events of a workload.
 func (g *gatherer) made(ctx context.Context, w metav1.Object, selector *metav1.LabelSelector) {
 	g.events(ctx, w.GetNamespace(), "involvedObject.uid", string(w.GetUID()))
-	g.Pods = g.pods(ctx, "its Pods", w.GetNamespace(), metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(selector)})
+	g.Pods = g.pods(ctx, "its Pods", w.GetNamespace(),
+		metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(selector)})
 }
 
 // pods lists Pods. It returns none if they cannot be read.
@@ -121,7 +125,8 @@ func (g *gatherer) pods(ctx context.Context, what, namespace string, o metav1.Li
 // replicaSets reads the ReplicaSets of the Deployment. Pods of other Deployments with the same labels are removed.
 func (g *gatherer) replicaSets(ctx context.Context) {
 	d := g.Deployment
-	found, err := g.client.AppsV1().ReplicaSets(d.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
+	found, err := g.client.AppsV1().ReplicaSets(d.Namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
 	g.unread("its ReplicaSets", err)
 	if err != nil {
 		return
@@ -156,7 +161,8 @@ func (g *gatherer) template(ctx context.Context) {
 }
 
 func (g *gatherer) bases(ctx context.Context) {
-	found, err := g.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.Vnode})
+	found, err := g.client.CoreV1().Nodes().List(ctx,
+		metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.Vnode})
 	g.unread("the Nodes of bases", err)
 	if err == nil {
 		g.Bases = found.Items
@@ -164,7 +170,8 @@ func (g *gatherer) bases(ctx context.Context) {
 }
 
 func (g *gatherer) controllers(ctx context.Context) {
-	found, err := g.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.ControllerLease})
+	found, err := g.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx,
+		metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.ControllerLease})
 	g.unread("the Leases of module controllers", err)
 	g.ControllersUnread = err != nil
 	if err == nil {
@@ -181,13 +188,15 @@ func (g *gatherer) nodeOf(ctx context.Context) {
 		return
 	}
 	g.Node = node
-	g.OnBases = g.pods(ctx, "the Pods beside it", "", metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", name).String()})
+	g.OnBases = g.pods(ctx, "the Pods beside it", "",
+		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", name).String()})
 }
 
 // modulePods reads the module Pods of all bases, with both keys of their label.
 func (g *gatherer) modulePods(ctx context.Context) {
 	for _, key := range []string{labels.Component, labels.OlderComponent} {
-		for _, pod := range g.pods(ctx, "the Pods of bases", "", metav1.ListOptions{LabelSelector: key + "=" + labels.Module}) {
+		for _, pod := range g.pods(ctx, "the Pods of bases", "",
+			metav1.ListOptions{LabelSelector: key + "=" + labels.Module}) {
 			if key == labels.Component || pod.Labels[labels.Component] != labels.Module {
 				g.OnBases = append(g.OnBases, pod)
 			}
@@ -196,7 +205,8 @@ func (g *gatherer) modulePods(ctx context.Context) {
 }
 
 func (g *gatherer) events(ctx context.Context, namespace, field, value string) {
-	found, err := g.client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(field, value).String()})
+	found, err := g.client.CoreV1().Events(namespace).List(ctx,
+		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(field, value).String()})
 	g.unread("Events", err)
 	if err == nil {
 		g.Events = append(g.Events, found.Items...)
@@ -214,7 +224,8 @@ func (g *gatherer) logs(ctx context.Context) {
 	modules, _ := workload.Modules(g.Pod.Spec) // sidecars have no log
 	for _, c := range modules[:min(len(modules), logged)] {
 		text, err := g.client.CoreV1().Pods(g.Pod.Namespace).GetLogs(g.Pod.Name,
-			&corev1.PodLogOptions{Container: c.Name, TailLines: ptr.To[int64](logLines), LimitBytes: ptr.To[int64](logBytes)}).DoRaw(ctx)
+			&corev1.PodLogOptions{Container: c.Name, TailLines: ptr.To[int64](logLines),
+				LimitBytes: ptr.To[int64](logBytes)}).DoRaw(ctx)
 		if err != nil {
 			g.unread("the log of "+c.Name, err)
 			return

@@ -32,20 +32,25 @@ func cluster() *fake.Clientset {
 		d.Annotations = map[string]string{"deployment.kubernetes.io/revision": "2"}
 	}).Deployment
 	rs := func(name, revision string) *appsv1.ReplicaSet {
-		return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "biz1-" + name, UID: types.UID("uid-rs-" + name),
-			Labels: map[string]string{"app": "biz1", appsv1.DefaultDeploymentUniqueLabelKey: name}, Annotations: map[string]string{"deployment.kubernetes.io/revision": revision},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))}}}
+		return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "biz1-" + name,
+			UID:         types.UID("uid-rs-" + name),
+			Labels:      map[string]string{"app": "biz1", appsv1.DefaultDeploymentUniqueLabelKey: name},
+			Annotations: map[string]string{"deployment.kubernetes.io/revision": revision},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))}}}
 	}
 	older, newer := rs("old", "1"), rs("new", "2")
 	of := func(name string, rs *appsv1.ReplicaSet, change ...func(*corev1.Pod)) *corev1.Pod {
 		return pod(append(change, func(p *corev1.Pod) {
 			p.Name = name
 			p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
-			p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(rs, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
+			p.OwnerReferences = []metav1.OwnerReference{
+				*metav1.NewControllerRef(rs, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
 		})...)
 	}
 	return fake.NewClientset(&one, &two, &lease, d, older, newer,
-		of("biz1-0-old", older), of("biz1-new-a", newer, on(1), runs(true)), of("biz1-new-b", newer), pod(func(p *corev1.Pod) { p.Name = "stranger" }),
+		of("biz1-0-old", older), of("biz1-new-a", newer, on(1), runs(true)), of("biz1-new-b", newer),
+		pod(func(p *corev1.Pod) { p.Name = "stranger" }),
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}})
 }
 
@@ -84,7 +89,8 @@ func TestGather(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := want
-			got.reason, got.pod, got.node, got.pods, got.beside = why.Explain(s, now).Reason, "", "", len(s.Pods), len(s.OnBases)
+			got.reason, got.pod, got.node, got.pods, got.beside = why.Explain(s, now).Reason, "", "", len(s.Pods), len(
+				s.OnBases)
 			if s.Pod != nil {
 				got.pod = s.Pod.Name
 			}
@@ -124,7 +130,8 @@ func TestNotFound(t *testing.T) {
 		"node/something-other": "kubectl get nodes",
 	} {
 		_, err := why.Gather(t.Context(), cluster(), target(t, text))
-		if !errors.Is(err, why.ErrNotFound) || !strings.HasPrefix(err.Error(), target(t, text).String()+" ") || !strings.Contains(err.Error(), want) {
+		if !errors.Is(err, why.ErrNotFound) || !strings.HasPrefix(err.Error(), target(t, text).String()+" ") ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: the error is %v, want %s", text, err, want)
 		}
 	}
@@ -140,7 +147,8 @@ func TestGatherBases(t *testing.T) {
 	for _, resource := range []string{"nodes", "pods"} {
 		client := cluster()
 		client.PrependReactor("*", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no right"))
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "",
+				errors.New("no right"))
 		})
 		if _, err := why.GatherBases(t.Context(), client); err == nil || !strings.Contains(err.Error(), "no right") {
 			t.Errorf("without the right to read %s the error is %v", resource, err)
@@ -153,7 +161,8 @@ func TestUnread(t *testing.T) {
 	client := cluster()
 	for _, resource := range []string{"leases", "nodes"} {
 		client.PrependReactor("*", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no right"))
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "",
+				errors.New("no right"))
 		})
 	}
 	s, err := why.Gather(t.Context(), client, target(t, "biz1-new-a"))
@@ -171,7 +180,8 @@ func TestUnread(t *testing.T) {
 	denied := func(resource, text string) bool {
 		return strings.Contains(text, resource) && strings.HasSuffix(text, "no right")
 	}
-	if want := []string{"nodes", "leases", "nodes"}; !slices.EqualFunc(want, unread, denied) || a.Reason != why.NotTakenUp {
+	if want := []string{"nodes", "leases", "nodes"}; !slices.EqualFunc(want, unread, denied) ||
+		a.Reason != why.NotTakenUp {
 		t.Errorf("the reason is %s; could not be read: %q, want %q", a.Reason, unread, want)
 	}
 }
@@ -179,8 +189,10 @@ func TestUnread(t *testing.T) {
 // A mistake in the target is told in one sentence.
 func TestParseTarget(t *testing.T) {
 	for text, want := range map[string]string{
-		"pods/a": "pod/a in default", "deployment.apps/a": "deployment/a in default", "ds/a": "daemonset/a in default", "StatefulSet/a": "statefulset/a in default", "no/a": "node/a in ",
-		"podd/a": `"podd" pod, node, deployment, daemonset, statefulset; pod?`, "pod/": `"pod/" pod/NAME`, "pod/a/b": `"pod/a/b" pod/NAME`,
+		"pods/a": "pod/a in default", "deployment.apps/a": "deployment/a in default", "ds/a": "daemonset/a in default",
+		"StatefulSet/a": "statefulset/a in default", "no/a": "node/a in ",
+		"podd/a": `"podd" pod, node, deployment, daemonset, statefulset; pod?`, "pod/": `"pod/" pod/NAME`,
+		"pod/a/b": `"pod/a/b" pod/NAME`,
 	} {
 		target, err := why.ParseTarget(text, "default")
 		got := fmt.Sprintf("%s in %s", target, target.Namespace)

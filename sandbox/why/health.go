@@ -21,7 +21,9 @@ func liveness(v *view) *Answer {
 	if v.unbound() || !found || events.LastTime(&e).Before(turned.Add(-2*time.Second)) {
 		return nil
 	}
-	return &Answer{Reason: LivenessProbeFailing, Cause: fmt.Sprintf("the liveness probe of the Pod fails on %s, so the module is uninstalled and installed again%s", v.onBase(), v.lastProbe()),
+	return &Answer{Reason: LivenessProbeFailing,
+		Cause: fmt.Sprintf("the liveness probe of the Pod fails on %s, so the module is uninstalled and "+
+			"installed again%s", v.onBase(), v.lastProbe()),
 		Advice: "check the answer of the module at the path of its livenessProbe"}
 }
 
@@ -30,8 +32,11 @@ func health(v *view) *Answer {
 	ready := podCondition(v.Pod, corev1.ContainersReady)
 	for _, s := range v.Pod.Status.ContainerStatuses {
 		if !s.Ready && s.State.Running != nil && ready.Status == corev1.ConditionFalse {
-			return &Answer{Reason: ReadinessProbeFailing, Cause: fmt.Sprintf("%s is active on %s, and its readiness probe keeps it from being Ready: %s%s", s.Name, v.onBase(), sentence(ready.Message), v.lastProbe()),
-				Advice: "check path and port of its readinessProbe, and the answer of the module there; the port of the base's web listener is in the annotation " + labels.WebPort}
+			return &Answer{Reason: ReadinessProbeFailing,
+				Cause: fmt.Sprintf("%s is active on %s, and its readiness probe keeps it from being Ready: %s%s",
+					s.Name, v.onBase(), sentence(ready.Message), v.lastProbe()),
+				Advice: "check path and port of its readinessProbe, and the answer of the module there; the port of " +
+					"the base's web listener is in the annotation " + labels.WebPort}
 		}
 	}
 	var missing []string
@@ -44,7 +49,9 @@ func health(v *view) *Answer {
 		return nil
 	}
 	slices.Sort(missing)
-	return &Answer{Reason: ReadinessGateMissing, Cause: fmt.Sprintf("the modules of the Pod serve on %s, and the readiness gate %s is not True", v.onBase(), strings.Join(missing, ", ")),
+	return &Answer{Reason: ReadinessGateMissing,
+		Cause: fmt.Sprintf("the modules of the Pod serve on %s, and the readiness gate %s is not True", v.onBase(),
+			strings.Join(missing, ", ")),
 		Advice: "check the program that sets this condition of the Pod, or remove the gate from the template"}
 }
 

@@ -41,7 +41,8 @@ func Nowhere(s *Snapshot, pod *corev1.Pod, now time.Time) (Answer, bool) {
 	v.addTolerations()
 	a := v.first(schedule)
 	a.Target, a.Evidence = future.Target, v.evidence()
-	return a.redacted(), !slices.Contains([]Reason{SchedulingGated, UnknownScheduler, NotScheduledYet, Unknown}, a.Reason)
+	return a.redacted(), !slices.Contains([]Reason{SchedulingGated, UnknownScheduler, NotScheduledYet, Unknown},
+		a.Reason)
 }
 
 // addTolerations adds the tolerations that controllers add to a Pod that names no environment.
@@ -52,7 +53,8 @@ func (v *view) addTolerations() {
 	for _, n := range v.Bases {
 		for _, t := range n.Spec.Taints {
 			if t.Key == labels.TaintEnv && (v.live(t.Value) || v.ControllersUnread) {
-				v.Pod.Spec.Tolerations = append(v.Pod.Spec.Tolerations, corev1.Toleration{Key: t.Key, Value: t.Value, Effect: t.Effect})
+				v.Pod.Spec.Tolerations = append(v.Pod.Spec.Tolerations,
+					corev1.Toleration{Key: t.Key, Value: t.Value, Effect: t.Effect})
 			}
 		}
 	}

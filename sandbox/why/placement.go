@@ -62,7 +62,8 @@ type requirement struct {
 
 // place compares a Pod with all bases.
 func place(pod *corev1.Pod, bases []corev1.Node, onBases []corev1.Pod) *placement {
-	p := &placement{requests: helpers.PodRequests(pod, helpers.PodResourcesOptions{}), free: room(bases, onBases), rules: workload.NewPlacement(pod.Spec, "")}
+	p := &placement{requests: helpers.PodRequests(pod, helpers.PodResourcesOptions{}), free: room(bases, onBases),
+		rules: workload.NewPlacement(pod.Spec, "")}
 	requirements := requirementsOf(pod)
 	for i := range bases {
 		d := p.verdict(&bases[i], requirements)
@@ -92,7 +93,8 @@ func (p *placement) verdict(n *corev1.Node, requirements []requirement) verdict 
 		}
 	}
 	if len(unmet) > 0 {
-		return verdict{base: n, link: linkLabels, text: strings.Join(unmet, "; "), group: strings.Join(wanted, "; "), unmet: keys}
+		return verdict{base: n, link: linkLabels, text: strings.Join(unmet, "; "), group: strings.Join(wanted, "; "),
+			unmet: keys}
 	}
 	d := verdict{base: n, link: linkState}
 	t, untolerated := p.rules.Untolerated(n)
@@ -106,7 +108,8 @@ func (p *placement) verdict(n *corev1.Node, requirements []requirement) verdict 
 		d.state, d.group = BaseCordoned, "it is cordoned"
 	case !nodeReady(n):
 		c := nodeCondition(n, corev1.NodeReady)
-		d.state, d.group, d.text = BasesNotReady, "it is not Ready", "it is not Ready: "+cmp.Or(sentence(c.Message), c.Reason, "it has not reported yet")
+		d.state, d.group, d.text = BasesNotReady, "it is not Ready", "it is not Ready: "+
+			cmp.Or(sentence(c.Message), c.Reason, "it has not reported yet")
 	default:
 		d.link, d.group = linkFits, fit
 	}
@@ -117,8 +120,11 @@ func (p *placement) verdict(n *corev1.Node, requirements []requirement) verdict 
 	for _, name := range slices.Sorted(maps.Keys(p.requests)) {
 		asked, free := p.requests[name], p.free[n.Name][name]
 		if !asked.IsZero() && asked.Cmp(free) > 0 {
-			return verdict{base: n, link: linkRoom, short: name, text: fmt.Sprintf("%s of %s are free, %s are requested", amount(name, free), what(name), amount(name, asked)),
-				group: fmt.Sprintf("less of %s is free than the %s that are requested", what(name), amount(name, asked))}
+			return verdict{base: n, link: linkRoom, short: name,
+				text: fmt.Sprintf("%s of %s are free, %s are requested", amount(name, free), what(name),
+					amount(name, asked)),
+				group: fmt.Sprintf("less of %s is free than the %s that are requested", what(name),
+					amount(name, asked))}
 		}
 	}
 	return d
@@ -142,7 +148,8 @@ func requirementsOf(pod *corev1.Pod) []requirement {
 	var all []requirement
 	for _, key := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
 		value := pod.Spec.NodeSelector[key]
-		all = append(all, requirement{key: key, values: []string{value}, selector: true, text: "the nodeSelector requires " + key + "=" + value,
+		all = append(all, requirement{key: key, values: []string{value}, selector: true,
+			text: "the nodeSelector requires " + key + "=" + value,
 			fits: fits(corev1.PodSpec{NodeSelector: map[string]string{key: value}})})
 	}
 	a := pod.Spec.Affinity
@@ -155,22 +162,26 @@ func requirementsOf(pod *corev1.Pod) []requirement {
 		for i, t := range terms {
 			texts[i] = fmt.Sprintf("term %d (%s)", i+1, strings.Join(expressions(t), " and "))
 		}
-		return append(all, requirement{text: "the affinity requires " + strings.Join(texts, " or "), fits: fits(corev1.PodSpec{Affinity: a})})
+		return append(all, requirement{text: "the affinity requires " + strings.Join(texts, " or "),
+			fits: fits(corev1.PodSpec{Affinity: a})})
 	}
 	one := func(t corev1.NodeSelectorTerm) func(*corev1.Node) bool {
 		return fits(corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{t}},
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{t}},
 		}}})
 	}
 	for _, e := range terms[0].MatchExpressions {
-		r := requirement{key: e.Key, text: "the affinity requires " + expression(e), fits: one(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{e}})}
+		r := requirement{key: e.Key, text: "the affinity requires " + expression(e),
+			fits: one(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{e}})}
 		if e.Operator == corev1.NodeSelectorOpIn {
 			r.values = e.Values
 		}
 		all = append(all, r)
 	}
 	for _, e := range terms[0].MatchFields {
-		all = append(all, requirement{text: "the affinity requires " + expression(e), fits: one(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{e}})})
+		all = append(all, requirement{text: "the affinity requires " + expression(e),
+			fits: one(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{e}})})
 	}
 	return all
 }
@@ -226,7 +237,8 @@ func blame(requirements []requirement, bases []corev1.Node) requirement {
 		}
 		switch r.key {
 		case labels.BaseName, labels.OlderBaseName:
-			if n++; hopeless(r) {
+			n++
+			if hopeless(r) {
 				n += 2
 			}
 		case labels.BaseVersion, labels.OlderBaseVersion:

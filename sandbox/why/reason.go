@@ -107,10 +107,11 @@ const (
 	PodsRefused           Reason = "PodsRefused"
 	DaemonSetNotTolerated Reason = "DaemonSetNotTolerated"
 	DaemonSetWithoutBases Reason = "DaemonSetWithoutBases"
-	OutdatedPodNotReady   Reason = "OutdatedPodNotReady" // an ordered StatefulSet waits for a Pod of an earlier template
-	RolloutStuck          Reason = "RolloutStuck"
-	PodNotReady           Reason = "PodNotReady"
-	PodsNotMade           Reason = "PodsNotMade"
+	// an ordered StatefulSet waits for a Pod of an earlier template
+	OutdatedPodNotReady Reason = "OutdatedPodNotReady"
+	RolloutStuck        Reason = "RolloutStuck"
+	PodNotReady         Reason = "PodNotReady"
+	PodsNotMade         Reason = "PodsNotMade"
 )
 
 // Nodes.

@@ -28,12 +28,17 @@ func schedule(v *view) *Answer {
 	}
 	switch {
 	case len(gates) > 0:
-		return &Answer{Reason: SchedulingGated, Cause: fmt.Sprintf("the scheduler ignores %s while it has the scheduling gate %s", v.name(), strings.Join(gates, ", ")),
+		return &Answer{Reason: SchedulingGated,
+			Cause: fmt.Sprintf("the scheduler ignores %s while it has the scheduling gate %s", v.name(),
+				strings.Join(gates, ", ")),
 			Advice: "check that the component that set the gate is running; that component removes the gate"}
 	case len(v.Bases) == 0 && !v.live("") && !v.ControllersUnread:
-		return &Answer{Reason: ControllerNotRunning, Cause: "there are no bases, and no module controller is running to create their Nodes" + v.lastController(""), Advice: startController}
+		return &Answer{Reason: ControllerNotRunning,
+			Cause: "there are no bases, and no module controller is running to create their Nodes" +
+				v.lastController(""), Advice: startController}
 	case len(v.Bases) == 0:
-		return &Answer{Reason: NoBases, Cause: "there are no bases: no Node has the label " + labels.Component + "=" + labels.Vnode,
+		return &Answer{Reason: NoBases,
+			Cause:  "there are no bases: no Node has the label " + labels.Component + "=" + labels.Vnode,
 			Advice: "start a base, and check that it reaches the broker or the controller; in a sandbox: koupsandbox base add"}
 	}
 	switch v.placed().furthest {
@@ -65,12 +70,20 @@ func (p *placement) unmatched() *Answer {
 	isVersion := r.key == labels.BaseVersion || r.key == labels.OlderBaseVersion
 	names := p.values(r.key, false)
 	switch {
-	case isName && len(r.values) > 0 && !slices.ContainsFunc(names, func(name string) bool { return slices.Contains(r.values, name) }):
-		return &Answer{Reason: WrongBaseName, Cause: fmt.Sprintf("no base is named %q; base names in this cluster: %s", strings.Join(r.values, " or "), some(names)),
-			Advice: fmt.Sprintf("change %s in the %s to the name of a base, or start a base of that name%s", r.key, r.where(), plain.Meant(r.values[0], names))}
+	case isName && len(r.values) > 0 &&
+		!slices.ContainsFunc(names, func(name string) bool { return slices.Contains(r.values, name) }):
+		return &Answer{Reason: WrongBaseName,
+			Cause: fmt.Sprintf("no base is named %q; base names in this cluster: %s", strings.Join(r.values, " or "),
+				some(names)),
+			Advice: fmt.Sprintf("change %s in the %s to the name of a base, or start a base of that name%s", r.key,
+				r.where(), plain.Meant(r.values[0], names))}
 	case isVersion && len(r.values) > 0:
-		return &Answer{Reason: WrongBaseVersion, Cause: fmt.Sprintf("no base that fits otherwise has the version %s; their versions are %s", strings.Join(r.values, " or "), some(p.values(r.key, true))),
-			Advice: fmt.Sprintf("start a base of that version, or change %s in the %s; the Pod stays Pending until such a base exists", r.key, r.where())}
+		return &Answer{Reason: WrongBaseVersion,
+			Cause: fmt.Sprintf("no base that fits otherwise has the version %s; their versions are %s",
+				strings.Join(r.values, " or "), some(p.values(r.key, true))),
+			Advice: fmt.Sprintf(
+				"start a base of that version, or change %s in the %s; the Pod stays Pending until such a base exists",
+				r.key, r.where())}
 	}
 	reason := NoBaseMatchesAffinity
 	if r.selector {
@@ -81,7 +94,8 @@ func (p *placement) unmatched() *Answer {
 		cause += "; values of that label on bases: " + cmp.Or(some(p.values(r.key, true)), "none")
 	}
 	return &Answer{Reason: reason, Cause: cause,
-		Advice: fmt.Sprintf("correct the %s of the Pod or its template%s; show the labels with: kubectl get nodes --show-labels", r.where(), relabel(r.key))}
+		Advice: fmt.Sprintf("correct the %s of the Pod or its template%s; show the labels with: kubectl get "+
+			"nodes --show-labels", r.where(), relabel(r.key))}
 }
 
 // values returns the values of a label of bases; with fitting, only of bases that nothing else is wrong with, if there are
@@ -130,28 +144,41 @@ func relabel(key string) string {
 func untolerated(v *view) *Answer {
 	p := v.placed()
 	if t, found := p.taint(labels.TaintVirtualNode); found {
-		return &Answer{Reason: TolerationMissing, Cause: fmt.Sprintf("the Pod does not tolerate the taint %s, which every base has", t.ToString()),
+		return &Answer{Reason: TolerationMissing,
+			Cause:  fmt.Sprintf("the Pod does not tolerate the taint %s, which every base has", t.ToString()),
 			Advice: "add " + toleration(t) + " to the tolerations of the Pod or its template"}
 	}
 	named := environments(v.Pod) // the controller adds the toleration to Pods that name no environment
 	switch t, found := p.taint(labels.TaintEnv); {
 	case found && len(named) == 0 && !v.live(t.Value) && v.ours(p.decisive[0].base):
-		return &Answer{Reason: ControllerNotRunning, Cause: "no module controller is running to add a toleration of " + t.ToString() + v.lastController(t.Value),
+		return &Answer{Reason: ControllerNotRunning,
+			Cause: "no module controller is running to add a toleration of " + t.ToString() +
+				v.lastController(t.Value),
 			Advice: "start the module controller, or add " + toleration(t) + " to the tolerations"}
 	case found && len(named) == 0:
-		return &Answer{Reason: EnvironmentTolerationMissing, Cause: fmt.Sprintf("the Pod does not tolerate the taint %s, and the controller has not added that toleration", t.ToString()),
-			Advice: "add " + toleration(t) + " to the tolerations; the controller adds it only without LEAVE_POD_TOLERATIONS"}
+		return &Answer{Reason: EnvironmentTolerationMissing,
+			Cause: fmt.Sprintf(
+				"the Pod does not tolerate the taint %s, and the controller has not added that toleration",
+				t.ToString()),
+			Advice: "add " + toleration(t) +
+				" to the tolerations; the controller adds it only without LEAVE_POD_TOLERATIONS"}
 	case found:
 		var have []string
 		for _, d := range p.decisive {
 			have = append(have, d.taint.Value)
 		}
-		return &Answer{Reason: WrongEnvironment, Cause: fmt.Sprintf("the Pod tolerates bases of the environment %s, and the bases that fit otherwise belong to %s", some(named), some(have)),
-			Advice: fmt.Sprintf("tolerate %s with the value %s and the effect %s, if you mean that environment", t.Key, t.Value, t.Effect)}
+		return &Answer{Reason: WrongEnvironment,
+			Cause: fmt.Sprintf(
+				"the Pod tolerates bases of the environment %s, and the bases that fit otherwise belong to %s",
+				some(named), some(have)),
+			Advice: fmt.Sprintf("tolerate %s with the value %s and the effect %s, if you mean that environment", t.Key,
+				t.Value, t.Effect)}
 	}
 	t, _ := p.taint("")
-	return &Answer{Reason: TaintNotTolerated, Cause: fmt.Sprintf("the Pod does not tolerate the taint %s of %s", t.ToString(), p.names()),
-		Advice: fmt.Sprintf("tolerate it, or remove it: kubectl taint node %s %s-", p.decisive[0].base.Name, t.ToString())}
+	return &Answer{Reason: TaintNotTolerated,
+		Cause: fmt.Sprintf("the Pod does not tolerate the taint %s of %s", t.ToString(), p.names()),
+		Advice: fmt.Sprintf("tolerate it, or remove it: kubectl taint node %s %s-", p.decisive[0].base.Name,
+			t.ToString())}
 }
 
 // taint returns a taint of the decisive bases with the key; empty is any.
@@ -184,15 +211,24 @@ func unavailable(v *view) *Answer {
 	p := v.placed()
 	first := p.decisive[0]
 	switch {
-	case p.all(BasesNotReady) && !v.live("") && v.ours(first.base): // Kubernetes marks Nodes as unreachable whose Leases are not renewed
-		return &Answer{Reason: ControllerNotRunning, Cause: fmt.Sprintf("no module controller is running to report that %s is alive%s", p.names(), v.lastController("")), Advice: startController}
+	// Kubernetes marks Nodes as unreachable whose Leases are not renewed
+	case p.all(BasesNotReady) && !v.live("") && v.ours(first.base):
+		return &Answer{Reason: ControllerNotRunning,
+			Cause: fmt.Sprintf("no module controller is running to report that %s is alive%s", p.names(),
+				v.lastController("")), Advice: startController}
 	case p.all(BaseCordoned):
-		return &Answer{Reason: BaseCordoned, Cause: fmt.Sprintf("each base that fits otherwise is cordoned, and accepts no new Pods: %s", p.names()), Advice: "kubectl uncordon " + first.base.Name}
+		return &Answer{Reason: BaseCordoned,
+			Cause:  fmt.Sprintf("each base that fits otherwise is cordoned, and accepts no new Pods: %s", p.names()),
+			Advice: "kubectl uncordon " + first.base.Name}
 	case p.all(BaseLeaving):
-		return &Answer{Reason: BaseLeaving, Cause: fmt.Sprintf("each base that fits otherwise is cordoned, and its Node is being deleted: %s", p.names()),
+		return &Answer{Reason: BaseLeaving,
+			Cause: fmt.Sprintf("each base that fits otherwise is cordoned, and its Node is being deleted: %s",
+				p.names()),
 			Advice: "start another base; if the Node has a finalizer, its deletion ends when the finalizer is removed"}
 	}
-	return &Answer{Reason: BasesNotReady, Cause: fmt.Sprintf("no base that fits otherwise is Ready: %s; %s: %s", p.names(), baseName(first.base), first.text),
+	return &Answer{Reason: BasesNotReady,
+		Cause: fmt.Sprintf("no base that fits otherwise is Ready: %s; %s: %s", p.names(), baseName(first.base),
+			first.text),
 		Advice: "see: koupsandbox why node/" + baseName(first.base)}
 }
 
@@ -222,14 +258,19 @@ func noRoom(v *view) *Answer {
 	for _, name := range slices.Sorted(maps.Keys(p.requests)) {
 		has := func(d verdict) bool { _, has := d.base.Status.Allocatable[name]; return has }
 		asked := p.requests[name]
-		if asked.IsZero() || name == corev1.ResourceMemory || name == corev1.ResourceCPU || slices.ContainsFunc(p.verdicts, has) {
+		if asked.IsZero() || name == corev1.ResourceMemory || name == corev1.ResourceCPU ||
+			slices.ContainsFunc(p.verdicts, has) {
 			continue
 		}
 		advice := "remove the request from the Pod or its template"
 		if strings.Contains(v.Pod.Annotations[limitRanger], string(name)+" request") {
-			advice = fmt.Sprintf("a LimitRange of the namespace %s adds the request: remove %s from it, or request 0 in the template", v.Pod.Namespace, name)
+			advice = fmt.Sprintf(
+				"a LimitRange of the namespace %s adds the request: remove %s from it, or request 0 in the template",
+				v.Pod.Namespace, name)
 		}
-		return &Answer{Reason: NoSuchResource, Cause: fmt.Sprintf("the Pod requests %s of %s, and no base has any", amount(name, asked), name), Advice: advice}
+		return &Answer{Reason: NoSuchResource,
+			Cause:  fmt.Sprintf("the Pod requests %s of %s, and no base has any", amount(name, asked), name),
+			Advice: advice}
 	}
 	best := p.decisive[0]
 	for _, d := range p.decisive {
@@ -240,9 +281,12 @@ func noRoom(v *view) *Answer {
 	}
 	name := best.short
 	a := &Answer{Reason: NoFreeResources, Advice: "request less, or add a base",
-		Cause: fmt.Sprintf("the Pod requests %s of %s, and no base that fits otherwise has that much free: the maximum is %s on %s", amount(name, p.requests[name]), what(name), amount(name, p.free[best.base.Name][name]), baseName(best.base))}
+		Cause: fmt.Sprintf("the Pod requests %s of %s, and no base that fits otherwise has that much free: the "+
+			"maximum is %s on %s", amount(name, p.requests[name]), what(name),
+			amount(name, p.free[best.base.Name][name]), baseName(best.base))}
 	if name == corev1.ResourceMemory {
-		a.Reason, a.Advice = NoFreeMetaspace, "request less memory, remove modules, or start a base with a larger -XX:MaxMetaspaceSize"
+		a.Reason, a.Advice = NoFreeMetaspace, "request less memory, remove modules, or start a base with a larger "+
+			"-XX:MaxMetaspaceSize"
 	}
 	return a
 }

@@ -22,10 +22,12 @@ const (
 )
 
 // kindNames are the kinds as Kubernetes writes them.
-var kindNames = map[Kind]string{KindPod: "Pod", KindNode: "Node", KindDeployment: "Deployment", KindDaemonSet: "DaemonSet", KindStatefulSet: "StatefulSet"}
+var kindNames = map[Kind]string{KindPod: "Pod", KindNode: "Node", KindDeployment: "Deployment",
+	KindDaemonSet: "DaemonSet", KindStatefulSet: "StatefulSet"}
 
 // shortNames are the abbreviations of kinds that kubectl accepts.
-var shortNames = map[string]Kind{"po": KindPod, "no": KindNode, "deploy": KindDeployment, "ds": KindDaemonSet, "sts": KindStatefulSet}
+var shortNames = map[string]Kind{"po": KindPod, "no": KindNode, "deploy": KindDeployment, "ds": KindDaemonSet,
+	"sts": KindStatefulSet}
 
 // Target is what is asked about.
 type Target struct {
@@ -48,8 +50,10 @@ func ParseTarget(text, namespace string) (Target, error) {
 	kind = strings.TrimSuffix(strings.ToLower(kind), ".apps")
 	k := cmp.Or(shortNames[kind], Kind(strings.TrimSuffix(kind, "s")))
 	if kindNames[k] == "" {
-		all := []string{string(KindPod), string(KindNode), string(KindDeployment), string(KindDaemonSet), string(KindStatefulSet)}
-		return Target{}, fmt.Errorf("unsupported kind %q; supported: %s%s", kind, strings.Join(all, ", "), plain.Meant(kind, all))
+		all := []string{string(KindPod), string(KindNode), string(KindDeployment), string(KindDaemonSet),
+			string(KindStatefulSet)}
+		return Target{}, fmt.Errorf("unsupported kind %q; supported: %s%s", kind, strings.Join(all, ", "),
+			plain.Meant(kind, all))
 	}
 	if name == "" || strings.Contains(name, "/") && k != KindNode {
 		return Target{}, fmt.Errorf("%q names nothing: say %s/NAME", text, k)

@@ -42,7 +42,8 @@ func newView(s *Snapshot, now time.Time) *view {
 		c.live = now.Before(c.renewed.Add(lasts))
 		v.controllers = append(v.controllers, c)
 	}
-	slices.SortFunc(v.controllers, func(a, b controller) int { return cmp.Or(cmp.Compare(a.env, b.env), cmp.Compare(a.holder, b.holder)) })
+	slices.SortFunc(v.controllers,
+		func(a, b controller) int { return cmp.Or(cmp.Compare(a.env, b.env), cmp.Compare(a.holder, b.holder)) })
 	return v
 }
 
@@ -104,7 +105,8 @@ func (v *view) event(uid string, reasons ...string) (corev1.Event, bool) {
 	var found corev1.Event
 	ok := false
 	for _, e := range v.Events {
-		if string(e.InvolvedObject.UID) == uid && slices.Contains(reasons, e.Reason) && (!ok || events.LastTime(&e).After(events.LastTime(&found))) {
+		if string(e.InvolvedObject.UID) == uid && slices.Contains(reasons, e.Reason) &&
+			(!ok || events.LastTime(&e).After(events.LastTime(&found))) {
 			found, ok = e, true
 		}
 	}

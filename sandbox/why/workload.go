@@ -23,15 +23,23 @@ func workloadStatus(v *view) *Answer {
 	switch {
 	case w.meta.DeletionTimestamp != nil:
 		return &Answer{Reason: WorkloadLeaving,
-			Cause:  fmt.Sprintf("%s is being deleted for %s, held by %s", v.name(), v.ago(w.meta.DeletionTimestamp.Time), cmp.Or(strings.Join(w.meta.Finalizers, ", "), "nothing")),
+			Cause: fmt.Sprintf("%s is being deleted for %s, held by %s", v.name(),
+				v.ago(w.meta.DeletionTimestamp.Time), cmp.Or(strings.Join(w.meta.Finalizers, ", "), "nothing")),
 			Advice: "wait until its Pods are deleted; koupsandbox why pod/NAME explains a Pod"}
 	case w.observed < w.meta.Generation:
-		return &Answer{Reason: WorkloadNotSeen, Cause: fmt.Sprintf("kube-controller-manager has not processed %s since its last change: generation %d of %d", v.name(), w.observed, w.meta.Generation),
+		return &Answer{Reason: WorkloadNotSeen,
+			Cause: fmt.Sprintf(
+				"kube-controller-manager has not processed %s since its last change: generation %d of %d", v.name(),
+				w.observed, w.meta.Generation),
 			Advice: "check that kube-controller-manager is running; in a sandbox: koupsandbox status"}
 	case w.desired != 0 && w.ready == w.desired && w.updated == w.desired && w.total == w.desired:
-		return &Answer{Reason: WorkloadReady, Ready: true, Cause: fmt.Sprintf("%s is Ready: %s of %s", v.name(), plain.Count(int(w.ready), "Pod"), modules(v.templatePod()))}
+		return &Answer{Reason: WorkloadReady, Ready: true,
+			Cause: fmt.Sprintf("%s is Ready: %s of %s", v.name(), plain.Count(int(w.ready), "Pod"),
+				modules(v.templatePod()))}
 	case v.Deployment != nil && v.Deployment.Spec.Paused && w.updated != w.desired:
-		return &Answer{Reason: DeploymentPaused, Cause: fmt.Sprintf("%s is paused: %d of %d Pods have its current template", v.name(), w.updated, w.desired),
+		return &Answer{Reason: DeploymentPaused,
+			Cause: fmt.Sprintf("%s is paused: %d of %d Pods have its current template", v.name(), w.updated,
+				w.desired),
 			Advice: "kubectl rollout resume deployment " + w.meta.Name}
 	}
 	return nil
@@ -46,22 +54,35 @@ func withoutReplicas(v *view) *Answer {
 	if v.DaemonSet != nil {
 		if p := place(v.templatePod(), v.Bases, nil); len(p.verdicts) > 0 && p.furthest == linkTaints {
 			t, _ := p.taint("")
-			return &Answer{Reason: DaemonSetNotTolerated, Cause: fmt.Sprintf("%s creates no Pods (DESIRED is 0): its template does not tolerate the taint %s of %s", v.name(), t.ToString(), p.names()),
-				Advice: "add " + toleration(t) + " to spec.template.spec.tolerations; tolerations that the controller adds to Pods have no effect on a DaemonSet"}
+			return &Answer{Reason: DaemonSetNotTolerated,
+				Cause: fmt.Sprintf(
+					"%s creates no Pods (DESIRED is 0): its template does not tolerate the taint %s of %s", v.name(),
+					t.ToString(), p.names()),
+				Advice: "add " + toleration(t) +
+					" to spec.template.spec.tolerations; tolerations that the controller adds to Pods have no effect " +
+					"on a DaemonSet"}
 		}
 		a := v.asPod(v.templatePod()).first(schedule)
-		return &Answer{Reason: DaemonSetWithoutBases, Because: a.Reason, Cause: fmt.Sprintf("%s creates no Pods (DESIRED is 0), since no base fits: %s", v.name(), a.Cause), Advice: a.Advice}
+		return &Answer{Reason: DaemonSetWithoutBases, Because: a.Reason,
+			Cause:  fmt.Sprintf("%s creates no Pods (DESIRED is 0), since no base fits: %s", v.name(), a.Cause),
+			Advice: a.Advice}
 	}
 	if !v.peer() {
-		return &Answer{Reason: NoReplicas, Cause: v.name() + " wants no Pods: its replicas are 0", Advice: fmt.Sprintf("kubectl scale %s %s --replicas 1", v.Target.Kind, v.Target.Name)}
+		return &Answer{Reason: NoReplicas, Cause: v.name() + " wants no Pods: its replicas are 0",
+			Advice: fmt.Sprintf("kubectl scale %s %s --replicas 1", v.Target.Kind, v.Target.Name)}
 	}
 	placement := v.peerPlacement()
 	if placement.placed().furthest > linkState {
-		return &Answer{Reason: PeerNotFollowed, Cause: fmt.Sprintf("the replicas of %s should follow the bases, and are 0 although %s fits", v.name(), placement.placed().names()),
-			Advice: "check that a module controller of its environment is running with ENABLE_MODULE_DEPLOYMENT_CONTROLLER"}
+		return &Answer{Reason: PeerNotFollowed,
+			Cause: fmt.Sprintf("the replicas of %s should follow the bases, and are 0 although %s fits", v.name(),
+				placement.placed().names()),
+			Advice: "check that a module controller of its environment is running with " +
+				"ENABLE_MODULE_DEPLOYMENT_CONTROLLER"}
 	}
 	a := placement.first(schedule)
-	return &Answer{Reason: PeerWithoutBases, Because: a.Reason, Cause: fmt.Sprintf("the replicas of %s follow the bases that fit, and there is none: %s", v.name(), a.Cause), Advice: a.Advice}
+	return &Answer{Reason: PeerWithoutBases, Because: a.Reason,
+		Cause:  fmt.Sprintf("the replicas of %s follow the bases that fit, and there is none: %s", v.name(), a.Cause),
+		Advice: a.Advice}
 }
 
 // podSet is the common part of the three kinds of workloads.
@@ -78,13 +99,16 @@ func (s *Snapshot) workload() podSet {
 	switch {
 	case s.Deployment != nil:
 		d := s.Deployment
-		return podSet{&d.ObjectMeta, &d.Spec.Template, d.Status.ObservedGeneration, ptr.Deref(d.Spec.Replicas, 1), d.Status.UpdatedReplicas, d.Status.ReadyReplicas, d.Status.Replicas}
+		return podSet{&d.ObjectMeta, &d.Spec.Template, d.Status.ObservedGeneration, ptr.Deref(d.Spec.Replicas, 1),
+			d.Status.UpdatedReplicas, d.Status.ReadyReplicas, d.Status.Replicas}
 	case s.DaemonSet != nil:
 		d := s.DaemonSet
-		return podSet{&d.ObjectMeta, &d.Spec.Template, d.Status.ObservedGeneration, d.Status.DesiredNumberScheduled, d.Status.UpdatedNumberScheduled, d.Status.NumberReady, d.Status.CurrentNumberScheduled}
+		return podSet{&d.ObjectMeta, &d.Spec.Template, d.Status.ObservedGeneration, d.Status.DesiredNumberScheduled,
+			d.Status.UpdatedNumberScheduled, d.Status.NumberReady, d.Status.CurrentNumberScheduled}
 	case s.StatefulSet != nil:
 		d := s.StatefulSet
-		return podSet{&d.ObjectMeta, &d.Spec.Template, d.Status.ObservedGeneration, ptr.Deref(d.Spec.Replicas, 1), d.Status.UpdatedReplicas, d.Status.ReadyReplicas, d.Status.Replicas}
+		return podSet{&d.ObjectMeta, &d.Spec.Template, d.Status.ObservedGeneration, ptr.Deref(d.Spec.Replicas, 1),
+			d.Status.UpdatedReplicas, d.Status.ReadyReplicas, d.Status.Replicas}
 	}
 	return podSet{meta: &metav1.ObjectMeta{}, template: &corev1.PodTemplateSpec{}}
 }
@@ -107,7 +131,8 @@ func decides(s *Snapshot) *corev1.Pod {
 	})
 	for i := range pods {
 		p := &pods[i]
-		if p.DeletionTimestamp == nil && !podReady(p) && p.Status.Phase != corev1.PodFailed && (newest == "" || p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == newest) {
+		if p.DeletionTimestamp == nil && !podReady(p) && p.Status.Phase != corev1.PodFailed &&
+			(newest == "" || p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == newest) {
 			return p
 		}
 	}
@@ -147,7 +172,8 @@ func (v *view) peer() bool {
 		return false
 	}
 	l := v.Deployment.Labels
-	return labels.Value(l, labels.Component) == labels.ModuleDeployment && labels.Value(l, labels.Strategy) == labels.Peer &&
+	return labels.Value(l, labels.Component) == labels.ModuleDeployment &&
+		labels.Value(l, labels.Strategy) == labels.Peer &&
 		labels.Value(l, labels.ReplicasControl) != "true"
 }
 
@@ -156,7 +182,8 @@ func (v *view) peer() bool {
 func (v *view) peerPlacement() *view {
 	pod := v.templatePod()
 	if len(environments(pod)) == 0 {
-		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: labels.TaintEnv, Operator: corev1.TolerationOpExists})
+		pod.Spec.Tolerations = append(pod.Spec.Tolerations,
+			corev1.Toleration{Key: labels.TaintEnv, Operator: corev1.TolerationOpExists})
 	}
 	return v.asPod(pod)
 }
@@ -184,7 +211,8 @@ func podsNotCreated(v *view) *Answer {
 	a := &Answer{Reason: PodsRefused, Cause: fmt.Sprintf("Pods of %s are refused: %s", v.name(), sentence(text)),
 		Advice: "correct the template, or ask the owner of the policy"}
 	if strings.Contains(text, "exceeded quota") {
-		a.Reason, a.Advice = QuotaExceeded, "free resources of the quota, or raise it: kubectl get resourcequota -n "+w.meta.Namespace
+		a.Reason, a.Advice = QuotaExceeded, "free resources of the quota, or raise it: kubectl get resourcequota -n "+
+			w.meta.Namespace
 	}
 	return a
 }
@@ -193,7 +221,8 @@ func podsNotCreated(v *view) *Answer {
 // replace it before it is (kubernetes/kubernetes#67250).
 func outdatedPodNotReady(v *view) *Answer {
 	s, p := v.StatefulSet, v.Pod
-	if s == nil || p == nil || podReady(p) || p.DeletionTimestamp != nil || s.Spec.PodManagementPolicy == appsv1.ParallelPodManagement ||
+	if s == nil || p == nil || podReady(p) || p.DeletionTimestamp != nil ||
+		s.Spec.PodManagementPolicy == appsv1.ParallelPodManagement ||
 		s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
 		return nil
 	}
@@ -206,8 +235,10 @@ func outdatedPodNotReady(v *view) *Answer {
 	}
 	a := pod(v.asPod(p))
 	return &Answer{Reason: OutdatedPodNotReady, Because: a.Reason,
-		Cause:  fmt.Sprintf("Pod %s was created from an earlier template of StatefulSet %s, and Kubernetes does not replace it before it is Ready: %s", p.Name, s.Name, a.Cause),
-		Advice: fmt.Sprintf("kubectl delete pod %s -n %s; Kubernetes creates it again from the current template", p.Name, p.Namespace)}
+		Cause: fmt.Sprintf("Pod %s was created from an earlier template of StatefulSet %s, and Kubernetes does not "+
+			"replace it before it is Ready: %s", p.Name, s.Name, a.Cause),
+		Advice: fmt.Sprintf("kubectl delete pod %s -n %s; Kubernetes creates it again from the current template",
+			p.Name, p.Namespace)}
 }
 
 // waitsForPod explains a workload by the Pod that it waits for, or by missing Pods.
@@ -216,15 +247,18 @@ func waitsForPod(v *view) *Answer {
 	if v.Pod != nil {
 		reason, state := PodNotReady, fmt.Sprintf("%s has %d of %d Pods Ready", v.name(), w.ready, w.desired)
 		if w.total > w.updated {
-			reason, state = RolloutStuck, fmt.Sprintf("the update of %s has %d of %d Pods, and %d are Ready", v.name(), w.updated, w.desired, w.ready)
+			reason, state = RolloutStuck, fmt.Sprintf("the update of %s has %d of %d Pods, and %d are Ready", v.name(),
+				w.updated, w.desired, w.ready)
 		}
 		a := pod(v.asPod(v.Pod))
-		return &Answer{Reason: reason, Because: a.Reason, Cause: fmt.Sprintf("%s; it waits for Pod %s: %s", state, v.Pod.Name, a.Cause), Advice: a.Advice}
+		return &Answer{Reason: reason, Because: a.Reason,
+			Cause: fmt.Sprintf("%s; it waits for Pod %s: %s", state, v.Pod.Name, a.Cause), Advice: a.Advice}
 	}
 	if len(v.Pods) >= int(w.desired) {
 		return nil
 	}
-	a := &Answer{Reason: PodsNotMade, Cause: fmt.Sprintf("%s wants %s, and %d exist", v.name(), plain.Count(int(w.desired), "Pod"), len(v.Pods))}
+	a := &Answer{Reason: PodsNotMade,
+		Cause: fmt.Sprintf("%s wants %s, and %d exist", v.name(), plain.Count(int(w.desired), "Pod"), len(v.Pods))}
 	if v.now.Sub(w.meta.CreationTimestamp.Time) < young {
 		a.Cause += "; it was created " + v.ago(w.meta.CreationTimestamp.Time) + " ago"
 		a.Advice = "run the command again in a few seconds"

@@ -28,18 +28,22 @@ func base(number int, name, version string, change ...func(*corev1.Node)) corev1
 	n := corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "vnode." + host + "-id",
-			Labels: map[string]string{labels.Component: labels.Vnode, labels.Env: "dev", labels.BaseName: name, labels.OlderBaseName: name,
-				labels.BaseVersion: version, labels.OlderBaseVersion: version, corev1.LabelHostname: host},
-			Annotations: map[string]string{labels.Identity: host + "-id", labels.Holder: "controller-1", labels.Fence: "1"},
+			Labels: map[string]string{labels.Component: labels.Vnode, labels.Env: "dev", labels.BaseName: name,
+				labels.OlderBaseName: name,
+				labels.BaseVersion:   version, labels.OlderBaseVersion: version, corev1.LabelHostname: host},
+			Annotations: map[string]string{labels.Identity: host + "-id", labels.Holder: "controller-1",
+				labels.Fence: "1"},
 		},
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{
 			{Key: labels.TaintVirtualNode, Value: "True", Effect: corev1.TaintEffectNoExecute},
 			{Key: labels.TaintEnv, Value: "dev", Effect: corev1.TaintEffectNoExecute},
 		}},
 	}
-	n.Status.Allocatable = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("100Mi"), corev1.ResourceCPU: resource.MustParse("4")}
+	n.Status.Allocatable = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("100Mi"),
+		corev1.ResourceCPU: resource.MustParse("4")}
 	n.Status.Conditions = []corev1.NodeCondition{
-		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "BaseActivated", LastTransitionTime: past(time.Hour)},
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "BaseActivated",
+			LastTransitionTime: past(time.Hour)},
 		{Type: "Observed", Status: corev1.ConditionTrue, Reason: "TunnelUp", LastTransitionTime: past(time.Hour)},
 		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, LastTransitionTime: past(time.Hour)},
 	}
@@ -60,17 +64,23 @@ func says(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, 
 	}
 }
 
-var silent = says(corev1.NodeReady, corev1.ConditionUnknown, "BaseInstanceNotReady", "no sign of life of the base since 2026-01-02T11:58:00Z")
+var silent = says(corev1.NodeReady, corev1.ConditionUnknown, "BaseInstanceNotReady",
+	"no sign of life of the base since 2026-01-02T11:58:00Z")
 
 // template is that of a module that any base called base may have.
 func template(change ...func(*corev1.Pod)) corev1.PodTemplateSpec {
-	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "biz1", labels.Component: labels.Module}}}
+	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Labels: map[string]string{"app": "biz1", labels.Component: labels.Module}}}
 	p.Spec = corev1.PodSpec{
 		NodeSelector: map[string]string{labels.BaseName: "base"},
 		Tolerations: []corev1.Toleration{
-			{Key: labels.TaintVirtualNode, Operator: corev1.TolerationOpExists}, {Key: labels.TaintEnv, Operator: corev1.TolerationOpEqual, Value: "dev", Effect: corev1.TaintEffectNoExecute},
+			{Key: labels.TaintVirtualNode, Operator: corev1.TolerationOpExists},
+			{Key: labels.TaintEnv, Operator: corev1.TolerationOpEqual, Value: "dev",
+				Effect: corev1.TaintEffectNoExecute},
 		},
-		Containers: []corev1.Container{{Name: "biz1", Image: "https://host/biz1-1.0.0-ark-biz.jar", Env: []corev1.EnvVar{{Name: labels.VersionEnv, Value: "1.0.0"}}}},
+		Containers: []corev1.Container{
+			{Name: "biz1", Image: "https://host/biz1-1.0.0-ark-biz.jar",
+				Env: []corev1.EnvVar{{Name: labels.VersionEnv, Value: "1.0.0"}}}},
 	}
 	for _, f := range change {
 		f(&p)
@@ -84,7 +94,9 @@ func pod(change ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
 	p.Namespace, p.Name, p.UID, p.CreationTimestamp = "default", "biz1-x", "uid-x", past(time.Minute)
 	p.Status.Phase = corev1.PodPending
-	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, LastTransitionTime: past(time.Minute)}}
+	p.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+			LastTransitionTime: past(time.Minute)}}
 	for _, f := range change {
 		f(p)
 	}
@@ -95,7 +107,8 @@ func pod(change ...func(*corev1.Pod)) *corev1.Pod {
 func on(number int) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.NodeName = fmt.Sprintf("vnode.base-%d-id", number)
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: past(time.Minute)}}
+		p.Status.Conditions = []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: past(time.Minute)}}
 		p.Status.StartTime = ptr.To(past(time.Minute))
 	}
 }
@@ -103,7 +116,9 @@ func on(number int) func(*corev1.Pod) {
 // waits has the first container wait.
 func waits(reason, message string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{Name: p.Spec.Containers[0].Name,
+				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}
 		condition(corev1.PodReady, corev1.ConditionFalse, reason, message)(p)
 	}
 }
@@ -112,7 +127,9 @@ func waits(reason, message string) func(*corev1.Pod) {
 func runs(ready bool) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodRunning
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "biz1", Ready: ready, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: past(time.Minute)}}}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{Name: "biz1", Ready: ready,
+				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: past(time.Minute)}}}}
 		status := corev1.ConditionFalse
 		if ready {
 			status = corev1.ConditionTrue
@@ -124,7 +141,8 @@ func runs(ready bool) func(*corev1.Pod) {
 
 func condition(kind corev1.PodConditionType, status corev1.ConditionStatus, reason, message string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		c := corev1.PodCondition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: past(time.Minute)}
+		c := corev1.PodCondition{Type: kind, Status: status, Reason: reason, Message: message,
+			LastTransitionTime: past(time.Minute)}
 		for i := range p.Status.Conditions {
 			if p.Status.Conditions[i].Type == kind {
 				p.Status.Conditions[i] = c
@@ -137,7 +155,8 @@ func condition(kind corev1.PodConditionType, status corev1.ConditionStatus, reas
 
 // deleted has the deletion of a Pod begin ten seconds ago.
 func deleted(p *corev1.Pod) {
-	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(now.Add(20*time.Second))), ptr.To[int64](30)
+	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(now.Add(20*time.Second))), ptr.To[int64](
+		30)
 }
 
 func requests(memory string) func(*corev1.Pod) {
@@ -156,18 +175,22 @@ func asks(name corev1.ResourceName, amount string) func(*corev1.Pod) {
 // refusedBy sets the message of the scheduler, for a reason.
 func refusedBy(reason string) func(*corev1.Pod) {
 	return condition(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "0/3 nodes are available: "+reason+
-		". no new claims to deallocate, preemption: 0/3 nodes are available: 1 Preemption is not helpful for scheduling, 2 No preemption victims found for incoming pod.")
+		". no new claims to deallocate, preemption: 0/3 nodes are available: 1 Preemption is not helpful for "+
+		"scheduling, 2 No preemption victims found for incoming pod.")
 }
 
 func spread(key string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: corev1.DoNotSchedule}}
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{
+			{MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: corev1.DoNotSchedule}}
 	}
 }
 
 func claim(name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}}
+		p.Spec.Volumes = []corev1.Volume{
+			{Name: "data", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}}
 	}
 }
 
@@ -179,16 +202,19 @@ func ownedBy(kind, name string) func(*corev1.Pod) {
 
 // statefulSet has three replicas, of which the third has a revision and an image that cannot be fetched.
 func statefulSet(revision string, change func(*appsv1.StatefulSet)) *why.Snapshot {
-	s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "biz1", UID: "uid-s", Generation: 1}}
+	s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "biz1", UID: "uid-s",
+		Generation: 1}}
 	s.Spec.Replicas, s.Spec.Template = ptr.To[int32](3), template()
-	s.Status = appsv1.StatefulSetStatus{ObservedGeneration: 1, Replicas: 3, UpdatedReplicas: 2, ReadyReplicas: 2, UpdateRevision: "new"}
+	s.Status = appsv1.StatefulSetStatus{ObservedGeneration: 1, Replicas: 3, UpdatedReplicas: 2, ReadyReplicas: 2,
+		UpdateRevision: "new"}
 	if change != nil {
 		change(s)
 	}
 	p := pod(on(1), image("oss://host/biz1.jar"), waits(failure("no URL", errcode.OtherUpstreamDecodeURLFailed)))
 	p.Name, p.Labels[appsv1.ControllerRevisionHashLabelKey] = "biz1-2", revision
 	return ofPod(p, func(snapshot *why.Snapshot) {
-		snapshot.Target, snapshot.StatefulSet = why.Target{Kind: why.KindStatefulSet, Namespace: "default", Name: "biz1"}, s
+		snapshot.Target, snapshot.StatefulSet = why.Target{Kind: why.KindStatefulSet, Namespace: "default",
+			Name: "biz1"}, s
 	})
 }
 
@@ -205,7 +231,9 @@ func version(from *corev1.EnvVarSource, value string) func(*corev1.Pod) {
 // referring has a version that refers to a variable from a ConfigMap.
 func referring(p *corev1.Pod) {
 	p.Spec.Containers[0].Env = []corev1.EnvVar{
-		{Name: "R", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "v"}, Key: "k"}}},
+		{Name: "R", ValueFrom: &corev1.EnvVarSource{
+			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "v"},
+				Key: "k"}}},
 		{Name: labels.VersionEnv, Value: "$(R)"},
 	}
 }
@@ -217,7 +245,8 @@ func affinity(terms ...[]corev1.NodeSelectorRequirement) func(*corev1.Pod) {
 		for _, t := range terms {
 			s.NodeSelectorTerms = append(s.NodeSelectorTerms, corev1.NodeSelectorTerm{MatchExpressions: t})
 		}
-		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: s}}
+		p.Spec.Affinity = &corev1.Affinity{
+			NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: s}}
 	}
 }
 
@@ -232,7 +261,8 @@ func selects(key, value string) func(*corev1.Pod) {
 // controller is the Lease of a module controller.
 func controller(holder, env string, renewed time.Duration) coordinationv1.Lease {
 	return coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{labels.Component: labels.ControllerLease, labels.Env: env}},
+		ObjectMeta: metav1.ObjectMeta{
+			Labels: map[string]string{labels.Component: labels.ControllerLease, labels.Env: env}},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: ptr.To[int32](15),
 			RenewTime: ptr.To(metav1.NewMicroTime(now.Add(-renewed)))},
 	}
@@ -240,7 +270,8 @@ func controller(holder, env string, renewed time.Duration) coordinationv1.Lease 
 
 // event is an Event of an object, five seconds ago.
 func event(uid types.UID, kind, name, reason, message string) corev1.Event {
-	return corev1.Event{InvolvedObject: corev1.ObjectReference{Kind: kind, Name: name, UID: uid}, Type: corev1.EventTypeWarning,
+	return corev1.Event{InvolvedObject: corev1.ObjectReference{Kind: kind, Name: name, UID: uid},
+		Type:   corev1.EventTypeWarning,
 		Reason: reason, Message: message, LastTimestamp: past(5 * time.Second)}
 }
 
@@ -290,14 +321,17 @@ func ofNode(n corev1.Node, change ...func(*why.Snapshot)) *why.Snapshot {
 
 // deployment of three replicas that are all there, and Ready.
 func deployment(change ...func(*appsv1.Deployment)) *why.Snapshot {
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "biz1", UID: "uid-d", Generation: 1}}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "biz1", UID: "uid-d",
+		Generation: 1}}
 	d.Spec.Replicas, d.Spec.Template = ptr.To[int32](3), template()
 	d.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 3, UpdatedReplicas: 3, ReadyReplicas: 3}
 	for _, f := range change {
 		f(d)
 	}
-	return &why.Snapshot{Target: why.Target{Kind: why.KindDeployment, Namespace: "default", Name: "biz1"}, Deployment: d,
-		Bases: []corev1.Node{base(1, "base", "1.0.0")}, Controllers: []coordinationv1.Lease{controller("controller-1", "dev", time.Second)}}
+	return &why.Snapshot{Target: why.Target{Kind: why.KindDeployment, Namespace: "default", Name: "biz1"},
+		Deployment:  d,
+		Bases:       []corev1.Node{base(1, "base", "1.0.0")},
+		Controllers: []coordinationv1.Lease{controller("controller-1", "dev", time.Second)}}
 }
 
 func peer(d *appsv1.Deployment) {
@@ -308,13 +342,15 @@ func peer(d *appsv1.Deployment) {
 
 // daemonSet wants no Pod.
 func daemonSet(change ...func(*appsv1.DaemonSet)) *why.Snapshot {
-	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "biz1", UID: "uid-ds", Generation: 1}}
+	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "biz1", UID: "uid-ds",
+		Generation: 1}}
 	d.Spec.Template, d.Status.ObservedGeneration = template(), 1
 	for _, f := range change {
 		f(d)
 	}
 	return &why.Snapshot{Target: why.Target{Kind: why.KindDaemonSet, Namespace: "default", Name: "biz1"}, DaemonSet: d,
-		Bases: []corev1.Node{base(1, "base", "1.0.0")}, Controllers: []coordinationv1.Lease{controller("controller-1", "dev", time.Second)}}
+		Bases:       []corev1.Node{base(1, "base", "1.0.0")},
+		Controllers: []coordinationv1.Lease{controller("controller-1", "dev", time.Second)}}
 }
 
 // with changes a Snapshot.

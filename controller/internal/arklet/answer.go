@@ -33,7 +33,8 @@ const CodeSuccess = "SUCCESS"
 
 // Succeeded reports whether the base reports a success.
 func (a Answer) Succeeded() bool {
-	return strings.EqualFold(a.Code, CodeSuccess) && (a.DataCode == "" || strings.EqualFold(a.DataCode, CodeSuccess)) && a.ErrorCode == ""
+	return strings.EqualFold(a.Code, CodeSuccess) && (a.DataCode == "" || strings.EqualFold(a.DataCode, CodeSuccess)) &&
+		a.ErrorCode == ""
 }
 
 // AlreadyInstalled reports whether the base has this version already, in any state (protocol 6, condition 10).
@@ -130,14 +131,17 @@ func DecodeBatchInstall(data []byte) (BatchResult, error) {
 	}
 	if len(w.Response.Data) > 0 && json.Unmarshal(w.Response.Data, &inner) == nil {
 		if len(inner.ByURL) > MaxModules {
-			return BatchResult{}, fmt.Errorf("%w: answers for %d modules: at most %d", ErrLimit, len(inner.ByURL), MaxModules)
+			return BatchResult{},
+				fmt.Errorf("%w: answers for %d modules: at most %d", ErrLimit, len(inner.ByURL), MaxModules)
 		}
 		for url, one := range inner.ByURL {
 			if err := checkNames("code", one.Code); err != nil {
 				return BatchResult{}, err
 			}
-			if url = Text(url); one.Code != CodeSuccess {
-				r.Failed[url] = Answer{Code: "FAILED", DataCode: one.Code, DataMessage: Text(one.Message), Module: Module{URL: url}}
+			url = Text(url)
+			if one.Code != CodeSuccess {
+				r.Failed[url] = Answer{Code: "FAILED", DataCode: one.Code, DataMessage: Text(one.Message),
+					Module: Module{URL: url}}
 			}
 		}
 	}

@@ -147,8 +147,12 @@ var (
 	metaspace     = regexp.MustCompile(`\bjava\.lang\.OutOfMemoryError: (?:Metaspace|Compressed class space)`)
 	machine       = regexp.MustCompile(`\bjava\.lang\.(?:OutOfMemoryError|InternalError)\b|Input/output error`)
 	socketTimeout = regexp.MustCompile(`\bjava\.net\.SocketTimeoutException\b`)
-	ioException   = regexp.MustCompile(`\b(?:java\.(?:io|net|nio\.file)|javax\.net\.ssl)\.\w+Exception\b|refresh biz info from jar failed`)
-	notABiz       = regexp.MustCompile(`Biz Name must not be empty|Biz Version must not be empty|Biz Main Class must not be empty|Archive must be a ark biz|\bjava\.util\.zip\.ZipException\b`)
-	validation    = regexp.MustCompile(`should not be blank|should be both blank or both not blank|bizList is null|request is null|requestId is blank`)
-	classLoading  = regexp.MustCompile(`\bjava\.lang\.(?:ClassNotFoundException|NoClassDefFoundError|NoSuch(?:Method|Field)(?:Exception|Error)|\w*LinkageError|UnsupportedClassVersionError|IncompatibleClassChangeError|ExceptionInInitializerError|VerifyError|ClassFormatError|AbstractMethodError)\b|\bcom\.alipay\.sofa\.ark\.\w*(?:\.\w+)*Exception\b`)
+	ioException   = regexp.MustCompile(
+		`\b(?:java\.(?:io|net|nio\.file)|javax\.net\.ssl)\.\w+Exception\b|refresh biz info from jar failed`)
+	notABiz = regexp.MustCompile(
+		`Biz Name must not be empty|Biz Version must not be empty|Biz Main Class must not be empty|Archive must be a ark biz|\bjava\.util\.zip\.ZipException\b`)
+	validation = regexp.MustCompile(
+		`should not be blank|should be both blank or both not blank|bizList is null|request is null|requestId is blank`)
+	classLoading = regexp.MustCompile(
+		`\bjava\.lang\.(?:ClassNotFoundException|NoClassDefFoundError|NoSuch(?:Method|Field)(?:Exception|Error)|\w*LinkageError|UnsupportedClassVersionError|IncompatibleClassChangeError|ExceptionInInitializerError|VerifyError|ClassFormatError|AbstractMethodError)\b|\bcom\.alipay\.sofa\.ark\.\w*(?:\.\w+)*Exception\b`)
 )

@@ -102,7 +102,8 @@ func DecodeHeartbeat(data []byte) (Heartbeat, error) {
 			return Heartbeat{}, errors.New("heartbeat without an identity")
 		}
 	case w.MasterBizInfo != nil:
-		h.Name, h.Version = cmp.Or(w.MasterBizInfo.Name, w.MasterBizInfo.BizName), cmp.Or(w.MasterBizInfo.Version, w.MasterBizInfo.BizVersion)
+		h.Name, h.Version = cmp.Or(w.MasterBizInfo.Name, w.MasterBizInfo.BizName), cmp.Or(w.MasterBizInfo.Version,
+			w.MasterBizInfo.BizVersion)
 		if state == nil {
 			state = w.MasterBizInfo.BizState
 		}
@@ -115,7 +116,8 @@ func DecodeHeartbeat(data []byte) (Heartbeat, error) {
 	if h.Port < 0 || h.Port > 65535 {
 		return Heartbeat{}, fmt.Errorf("heartbeat with port %d", h.Port)
 	}
-	if err := checkWho(h.Identity, "name", h.Name, "version", h.Version, "clusterName", h.Cluster, "localIP", h.IP, "localHostName", h.HostName); err != nil {
+	if err := checkWho(h.Identity, "name", h.Name, "version", h.Version, "clusterName", h.Cluster, "localIP", h.IP,
+		"localHostName", h.HostName); err != nil {
 		return Heartbeat{}, err
 	}
 	h.Active = state == nil || ParseState(*state) == StateActivated

@@ -20,13 +20,15 @@ func TestDecodeHeartbeat(t *testing.T) {
 		{
 			"generation C over MQTT",
 			`{"baseMetadata":{"clusterName":"default","identity":"10.1.2.3","name":"base","version":"1.0.0"},"localHostName":"base-76d79d8599-f64jt","localIP":"10.1.2.3","port":0,"state":"activated"}`,
-			Heartbeat{Identity: "10.1.2.3", Name: "base", Version: "1.0.0", Cluster: "default", IP: "10.1.2.3", HostName: "base-76d79d8599-f64jt", Active: true},
+			Heartbeat{Identity: "10.1.2.3", Name: "base", Version: "1.0.0", Cluster: "default", IP: "10.1.2.3",
+				HostName: "base-76d79d8599-f64jt", Active: true},
 			"",
 		},
 		{
 			"generation C over HTTP names its port",
 			`{"baseMetadata":{"clusterName":"default","identity":"10.1.2.3","name":"TO_BE_IMPLEMENTED","version":"1.0.0"},"localHostName":"base-0","localIP":"10.1.2.3","port":1238,"state":"activated"}`,
-			Heartbeat{Identity: "10.1.2.3", Name: "TO_BE_IMPLEMENTED", Version: "1.0.0", Cluster: "default", IP: "10.1.2.3", HostName: "base-0", Port: 1238, Active: true},
+			Heartbeat{Identity: "10.1.2.3", Name: "TO_BE_IMPLEMENTED", Version: "1.0.0", Cluster: "default",
+				IP: "10.1.2.3", HostName: "base-0", Port: 1238, Active: true},
 			"",
 		},
 		{
@@ -41,7 +43,8 @@ func TestDecodeHeartbeat(t *testing.T) {
 			Heartbeat{Name: "base", Version: "1.0.0", IP: "10.0.0.9", HostName: "b9", Active: false},
 			"",
 		},
-		{"a base that is going", `{"baseMetadata":{"identity":"a"},"state":"deactivated"}`, Heartbeat{Identity: "a"}, ""},
+		{"a base that is going", `{"baseMetadata":{"identity":"a"},"state":"deactivated"}`, Heartbeat{Identity: "a"},
+			""},
 		{"no metadata at all", `{"state":"activated"}`, Heartbeat{}, "neither baseMetadata nor masterBizInfo"},
 		{"an empty identity", `{"baseMetadata":{"name":"x"}}`, Heartbeat{}, "without an identity"},
 		{"a port out of range", `{"baseMetadata":{"identity":"a"},"port":70000}`, Heartbeat{}, "port 70000"},
@@ -99,7 +102,8 @@ func TestDecodeBizLists(t *testing.T) {
 			DecodeSimpleBiz,
 			`[{"latestStateRecord":{"changeTime":1732096700123,"message":"","reason":"STARTED","state":"ACTIVATED"},"name":"biz1","state":"activated","version":"0.0.1-SNAPSHOT"},{"latestStateRecord":null,"name":"biz2","state":"resolved","version":"1"}]`,
 			[]Biz{
-				{Name: "biz1", Version: "0.0.1-SNAPSHOT", State: StateActivated, Latest: Record{At: at, State: StateActivated, Reason: "STARTED"}},
+				{Name: "biz1", Version: "0.0.1-SNAPSHOT", State: StateActivated,
+					Latest: Record{At: at, State: StateActivated, Reason: "STARTED"}},
 				{Name: "biz2", Version: "1", State: StateResolved},
 			},
 		},
@@ -142,25 +146,32 @@ func TestDecodeAnswers(t *testing.T) {
 		{
 			"success",
 			`{"bizName":"biz1","bizVersion":"0.0.1-SNAPSHOT","command":"installBiz","response":{"code":"SUCCESS","data":{"bizInfos":[{"attributes":{},"bizName":"biz1","bizState":"ACTIVATED"}],"code":"SUCCESS","elapsedSpace":3145728,"message":"Install Biz: biz1:0.0.1-SNAPSHOT success, cost: 5123 ms, started at: 10:15:30,123"}}}`,
-			Answer{Command: CommandInstallBiz, Module: Module{Name: "biz1", Version: "0.0.1-SNAPSHOT"}, Code: "SUCCESS", DataCode: "SUCCESS", DataMessage: "Install Biz: biz1:0.0.1-SNAPSHOT success, cost: 5123 ms, started at: 10:15:30,123"},
+			Answer{Command: CommandInstallBiz, Module: Module{Name: "biz1", Version: "0.0.1-SNAPSHOT"}, Code: "SUCCESS",
+				DataCode:    "SUCCESS",
+				DataMessage: "Install Biz: biz1:0.0.1-SNAPSHOT success, cost: 5123 ms, started at: 10:15:30,123"},
 			true, false, false,
 		},
 		{
 			"refused as a duplicate",
 			`{"bizName":"biz1","bizVersion":"1.0.0","command":"installBiz","response":{"code":"FAILED","data":{"code":"REPEAT_BIZ","elapsedSpace":0,"message":"Biz: biz1:1.0.0 has been installed or registered."},"message":"install biz not success!"}}`,
-			Answer{Command: CommandInstallBiz, Module: Module{Name: "biz1", Version: "1.0.0"}, Code: "FAILED", Message: "install biz not success!", DataCode: "REPEAT_BIZ", DataMessage: "Biz: biz1:1.0.0 has been installed or registered."},
+			Answer{Command: CommandInstallBiz, Module: Module{Name: "biz1", Version: "1.0.0"}, Code: "FAILED",
+				Message: "install biz not success!", DataCode: "REPEAT_BIZ",
+				DataMessage: "Biz: biz1:1.0.0 has been installed or registered."},
 			false, true, false,
 		},
 		{
 			"nothing to uninstall, with the proposed error code",
 			`{"bizName":"biz1","bizVersion":"1.0.0","command":"uninstallBiz","response":{"code":"FAILED","errorCode":"Arklet.NoMatchedBiz","data":{"code":"NOT_FOUND_BIZ","message":"Uninstall biz: biz1:1.0.0 not found."},"message":"uninstall biz not success!"}}`,
-			Answer{Command: CommandUninstallBiz, Module: Module{Name: "biz1", Version: "1.0.0"}, Code: "FAILED", Message: "uninstall biz not success!", DataCode: "NOT_FOUND_BIZ", DataMessage: "Uninstall biz: biz1:1.0.0 not found.", ErrorCode: "Arklet.NoMatchedBiz"},
+			Answer{Command: CommandUninstallBiz, Module: Module{Name: "biz1", Version: "1.0.0"}, Code: "FAILED",
+				Message: "uninstall biz not success!", DataCode: "NOT_FOUND_BIZ",
+				DataMessage: "Uninstall biz: biz1:1.0.0 not found.", ErrorCode: "Arklet.NoMatchedBiz"},
 			false, false, true,
 		},
 		{
 			"a conflict has no data",
 			`{"bizName":"biz1","bizVersion":"1.0.0","command":"installBiz","response":{"code":"FAILED","message":"FAILED:biz1:1.0.0 installBiz conflict, exist unfinished command(installBiz) for this biz"}}`,
-			Answer{Command: CommandInstallBiz, Module: Module{Name: "biz1", Version: "1.0.0"}, Code: "FAILED", Message: "FAILED:biz1:1.0.0 installBiz conflict, exist unfinished command(installBiz) for this biz"},
+			Answer{Command: CommandInstallBiz, Module: Module{Name: "biz1", Version: "1.0.0"}, Code: "FAILED",
+				Message: "FAILED:biz1:1.0.0 installBiz conflict, exist unfinished command(installBiz) for this biz"},
 			false, false, false,
 		},
 	}
@@ -173,8 +184,10 @@ func TestDecodeAnswers(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
 			}
-			if got.Succeeded() != c.succeeded || got.AlreadyInstalled() != c.repeated || got.NotInstalled() != c.notThere {
-				t.Errorf("Succeeded, AlreadyInstalled, NotInstalled = %t, %t, %t", got.Succeeded(), got.AlreadyInstalled(), got.NotInstalled())
+			if got.Succeeded() != c.succeeded || got.AlreadyInstalled() != c.repeated ||
+				got.NotInstalled() != c.notThere {
+				t.Errorf("Succeeded, AlreadyInstalled, NotInstalled = %t, %t, %t", got.Succeeded(),
+					got.AlreadyInstalled(), got.NotInstalled())
 			}
 		})
 	}
@@ -183,13 +196,18 @@ func TestDecodeAnswers(t *testing.T) {
 }
 
 func TestDecodeBatchInstall(t *testing.T) {
-	got, err := DecodeBatchInstall([]byte(`{"command":"batchInstallBiz","response":{"code":"FAILED","data":{"bizUrlToResponse":{"file:///m/biz1.jar":{"bizInfos":[{"bizName":"biz1"}],"code":"SUCCESS","message":"ok"},"file:///m/biz2.jar":{"code":"REPEAT_BIZ","message":"Biz: biz2:1.0.0 has been installed or registered."}},"code":"FAILED","elapsedSpace":1048576,"message":"batch install failed"},"message":"install biz not success!"}}`))
+	got, err := DecodeBatchInstall(
+		[]byte(`{"command":"batchInstallBiz","response":{"code":"FAILED","data":{"bizUrlToResponse":{"file:///m/biz1.jar":{"bizInfos":[{"bizName":"biz1"}],"code":"SUCCESS","message":"ok"},"file:///m/biz2.jar":{"code":"REPEAT_BIZ","message":"Biz: biz2:1.0.0 has been installed or registered."}},"code":"FAILED","elapsedSpace":1048576,"message":"batch install failed"},"message":"install biz not success!"}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := BatchResult{
-		Answer: Answer{Command: CommandBatchInstallBiz, Code: "FAILED", Message: "install biz not success!", DataCode: "FAILED", DataMessage: "batch install failed"},
-		Failed: map[string]Answer{"file:///m/biz2.jar": {Code: "FAILED", DataCode: "REPEAT_BIZ", DataMessage: "Biz: biz2:1.0.0 has been installed or registered.", Module: Module{URL: "file:///m/biz2.jar"}}},
+		Answer: Answer{Command: CommandBatchInstallBiz, Code: "FAILED", Message: "install biz not success!",
+			DataCode: "FAILED", DataMessage: "batch install failed"},
+		Failed: map[string]Answer{
+			"file:///m/biz2.jar": {Code: "FAILED", DataCode: "REPEAT_BIZ",
+				DataMessage: "Biz: biz2:1.0.0 has been installed or registered.",
+				Module:      Module{URL: "file:///m/biz2.jar"}}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("batch (-want +got):\n%s", diff)
@@ -205,7 +223,8 @@ func TestDecodeHealth(t *testing.T) {
 		{
 			"the document over MQTT",
 			`{"code":"SUCCESS","data":{"healthData":{"cpu":{"count":4},"jvm":{"max non heap memory(M)":-9.5367431640625E-7,"run time(s)":34.432,"java used metaspace":55574528,"java committed metaspace":58589184,"java max metaspace":268435456},"masterBizInfo":{"bizName":"base","bizState":"ACTIVATED","bizVersion":"1.0.0","webContextPath":"/"}}}}`,
-			Health{CPUs: 4, MetaspaceUsed: 55574528, MetaspaceCommitted: 58589184, MetaspaceMax: 268435456, RunTime: 34432 * time.Millisecond, MasterActive: true},
+			Health{CPUs: 4, MetaspaceUsed: 55574528, MetaspaceCommitted: 58589184, MetaspaceMax: 268435456,
+				RunTime: 34432 * time.Millisecond, MasterActive: true},
 			"",
 		},
 		{
@@ -231,8 +250,9 @@ func TestDecodeHealth(t *testing.T) {
 func TestRequestBodies(t *testing.T) {
 	m := Module{Name: "biz1", Version: "1.0.0", URL: "file:///m/biz1.jar"}
 	for want, r := range map[string]Request{
-		`{"bizName":"biz1","bizVersion":"1.0.0","bizUrl":"file:///m/biz1.jar"}`: {Command: CommandInstallBiz, Module: m},
-		`{"bizName":"biz1","bizVersion":"1.0.0"}`:                               {Command: CommandUninstallBiz, Module: m},
+		`{"bizName":"biz1","bizVersion":"1.0.0","bizUrl":"file:///m/biz1.jar"}`: {Command: CommandInstallBiz,
+			Module: m},
+		`{"bizName":"biz1","bizVersion":"1.0.0"}`: {Command: CommandUninstallBiz, Module: m},
 		`{}`: {Command: CommandHealth},
 	} {
 		body, err := r.Body()

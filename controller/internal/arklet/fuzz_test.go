@@ -39,11 +39,13 @@ func FuzzHeartbeat(f *testing.F) {
 		if h.Port < 0 || h.Port > 65535 {
 			t.Errorf("a port of %d", h.Port)
 		}
-		m := map[string]any{"localIP": h.IP, "localHostName": h.HostName, "port": h.Port, "state": map[bool]string{true: "activated"}[h.Active]}
+		m := map[string]any{"localIP": h.IP, "localHostName": h.HostName, "port": h.Port,
+			"state": map[bool]string{true: "activated"}[h.Active]}
 		if h.Identity == "" {
 			m["masterBizInfo"] = map[string]string{"name": h.Name, "version": h.Version}
 		} else {
-			m["baseMetadata"] = map[string]string{"identity": h.Identity, "name": h.Name, "version": h.Version, "clusterName": h.Cluster}
+			m["baseMetadata"] = map[string]string{"identity": h.Identity, "name": h.Name, "version": h.Version,
+				"clusterName": h.Cluster}
 		}
 		again(t, h, wire(t, m), DecodeHeartbeat)
 	})
@@ -57,7 +59,8 @@ func FuzzBaselineQuery(f *testing.F) {
 		}
 		identity(t, m.Identity)
 		within(t, m.Name, m.Version, m.Cluster)
-		again(t, m, wire(t, map[string]string{"identity": m.Identity, "name": m.Name, "version": m.Version, "clusterName": m.Cluster}), DecodeMetadata)
+		again(t, m, wire(t, map[string]string{"identity": m.Identity, "name": m.Name, "version": m.Version,
+			"clusterName": m.Cluster}), DecodeMetadata)
 	})
 }
 
@@ -78,7 +81,8 @@ func FuzzBizList(f *testing.F) {
 		record := func(r Record) map[string]any {
 			ms := int64(0)
 			if !r.At.IsZero() {
-				if ms = r.At.UnixMilli(); ms <= 0 || ms >= beyond {
+				ms = r.At.UnixMilli()
+				if ms <= 0 || ms >= beyond {
 					t.Errorf("a time of %s", r.At)
 				}
 			}
@@ -92,7 +96,8 @@ func FuzzBizList(f *testing.F) {
 			if b.Name == "" || len(b.Records) > maxRecords {
 				t.Errorf("module %q with %d records", b.Name, len(b.Records))
 			}
-			one := map[string]any{"bizName": b.Name, "bizVersion": b.Version, "bizState": b.State, "webContextPath": b.WebContextPath}
+			one := map[string]any{"bizName": b.Name, "bizVersion": b.Version, "bizState": b.State,
+				"webContextPath": b.WebContextPath}
 			if b.Latest != (Record{}) {
 				one["latestStateRecord"] = record(b.Latest)
 			}
@@ -128,13 +133,15 @@ func FuzzAnswer(f *testing.F) {
 			t.Errorf("the answer is to %s of %s", a.Command, a.Module.Identity())
 		}
 		response := map[string]any{
-			"code": a.Code, "message": a.Message, "errorCode": a.ErrorCode, "data": map[string]string{"code": a.DataCode, "message": a.DataMessage},
+			"code": a.Code, "message": a.Message, "errorCode": a.ErrorCode,
+			"data": map[string]string{"code": a.DataCode, "message": a.DataMessage},
 		}
 		if overHTTP {
 			again(t, a, wire(t, response), decode)
 			return
 		}
-		again(t, a, wire(t, map[string]any{"command": a.Command, "bizName": a.Module.Name, "bizVersion": a.Module.Version, "response": response}), decode)
+		again(t, a, wire(t, map[string]any{"command": a.Command, "bizName": a.Module.Name,
+			"bizVersion": a.Module.Version, "response": response}), decode)
 	})
 }
 
@@ -231,7 +238,8 @@ func within(t *testing.T, names ...string) {
 
 func text(t *testing.T, s string) {
 	t.Helper()
-	if len(s) > MaxText || !utf8.ValidString(s) || strings.ContainsFunc(s, func(c rune) bool { return c != '\n' && c != '\t' && !unicode.IsPrint(c) }) {
+	if len(s) > MaxText || !utf8.ValidString(s) ||
+		strings.ContainsFunc(s, func(c rune) bool { return c != '\n' && c != '\t' && !unicode.IsPrint(c) }) {
 		t.Errorf("a text of %d bytes: %.200q", len(s), s)
 	}
 }

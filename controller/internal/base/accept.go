@@ -22,13 +22,16 @@ func (r *Registry) accept(from tunnel.Origin) (tunnel.Rejection, error) {
 	case !known:
 		return "", nil
 	case b.info.Tunnel != from.Tunnel:
-		return tunnel.OtherTunnel, fmt.Errorf("base %q came by %s: until it is gone, nothing else counts", from.Identity, b.info.Tunnel)
+		return tunnel.OtherTunnel,
+			fmt.Errorf("base %q came by %s: until it is gone, nothing else counts", from.Identity, b.info.Tunnel)
 	case from.IP == "" || from.IP == b.info.IP || from.Certified:
 		return "", nil
 	case b.silence(r.opts.Clock.Now()) >= r.opts.UnreachableAfter:
 		return "", nil
 	}
-	return tunnel.WrongAddress, fmt.Errorf("base %q speaks from %s, but is at %s: it may move when it has been silent there for %s", from.Identity, from.IP, b.info.IP, r.opts.UnreachableAfter)
+	return tunnel.WrongAddress,
+		fmt.Errorf("base %q speaks from %s, but is at %s: it may move when it has been silent there for %s",
+			from.Identity, from.IP, b.info.IP, r.opts.UnreachableAfter)
 }
 
 // Recognizes reports whether a message is from the base: its peer address is that of the last heartbeat or the

@@ -110,7 +110,8 @@ func (d *Dialog) send(ctx context.Context, identity string, r arklet.Request) er
 func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer, error) {
 	q := questionOf(r.Command, r.Module)
 	fail := func(err error) (arklet.Answer, error) {
-		return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w", r.Command, q.module.Identity(), d.registry.Called(identity), err)
+		return arklet.Answer{},
+			fmt.Errorf("%s of %s on base %q: %w", r.Command, q.module.Identity(), d.registry.Called(identity), err)
 	}
 	p, forget, err := d.expect(identity, q)
 	if err != nil {
@@ -248,7 +249,8 @@ func (d *Dialog) listen(q query) (next chan reply, stop func()) {
 	return next, func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if delete(d.listening[q], next); len(d.listening[q]) == 0 {
+		delete(d.listening[q], next)
+		if len(d.listening[q]) == 0 {
 			delete(d.listening, q)
 		}
 	}
@@ -269,7 +271,8 @@ func (d *Dialog) Health(ctx context.Context, identity string) (arklet.Health, er
 		}
 		return got.health, nil
 	case <-ctx.Done():
-		return arklet.Health{}, fmt.Errorf("health of base %q: %w (%w)", d.registry.Called(identity), ErrNoAnswer, context.Cause(ctx))
+		return arklet.Health{},
+			fmt.Errorf("health of base %q: %w (%w)", d.registry.Called(identity), ErrNoAnswer, context.Cause(ctx))
 	}
 }
 
@@ -308,7 +311,8 @@ func (d *Dialog) Modules(ctx context.Context, identity string, notBefore time.Ti
 			}
 			resend.Reset(d.registry.opts.Speed.Of(resendList))
 		case got := <-failed:
-			if last = got.err; errors.Is(last, tunnel.ErrRefused) {
+			last = got.err
+			if errors.Is(last, tunnel.ErrRefused) {
 				return Snapshot{}, fmt.Errorf("queryAllBiz on base %q: %w", d.registry.Called(identity), last)
 			}
 		case <-ctx.Done():
@@ -316,7 +320,8 @@ func (d *Dialog) Modules(ctx context.Context, identity string, notBefore time.Ti
 			if last != nil {
 				cause = fmt.Errorf("%w; before that: %w", cause, last)
 			}
-			return Snapshot{}, fmt.Errorf("queryAllBiz on base %q: %w (%w)", d.registry.Called(identity), ErrNoAnswer, cause)
+			return Snapshot{},
+				fmt.Errorf("queryAllBiz on base %q: %w (%w)", d.registry.Called(identity), ErrNoAnswer, cause)
 		}
 	}
 }

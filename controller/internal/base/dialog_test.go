@@ -36,7 +36,8 @@ func TestDo(t *testing.T) {
 	m := arklet.Module{Name: "biz1", Version: "1", URL: "file:///biz1.jar"}
 	install := arklet.Request{Command: arklet.CommandInstallBiz, Module: m}
 	answer := func(name, version string) arklet.Answer {
-		return arklet.Answer{Command: arklet.CommandInstallBiz, Module: arklet.Module{Name: name, Version: version}, Code: "SUCCESS"}
+		return arklet.Answer{Command: arklet.CommandInstallBiz, Module: arklet.Module{Name: name, Version: version},
+			Code: "SUCCESS"}
 	}
 	cases := []struct {
 		name    string
@@ -45,8 +46,10 @@ func TestDo(t *testing.T) {
 		err     error
 	}{
 		{"its own answer", []arklet.Answer{answer("biz1", "1")}, answer("biz1", "1"), nil},
-		{"answers about others are passed over", []arklet.Answer{answer("biz1", "2"), answer("biz2", "1"), answer("biz1", "1")}, answer("biz1", "1"), nil},
-		{"a duplicate does no harm", []arklet.Answer{answer("biz1", "1"), answer("biz1", "1")}, answer("biz1", "1"), nil},
+		{"answers about others are passed over",
+			[]arklet.Answer{answer("biz1", "2"), answer("biz2", "1"), answer("biz1", "1")}, answer("biz1", "1"), nil},
+		{"a duplicate does no harm", []arklet.Answer{answer("biz1", "1"), answer("biz1", "1")}, answer("biz1", "1"),
+			nil},
 		{"generations A and B leave the module out", []arklet.Answer{answer("", "")}, answer("", ""), nil},
 		{"no answer", nil, arklet.Answer{}, ErrNoAnswer},
 	}
@@ -165,10 +168,11 @@ func TestDoWithoutAnswer(t *testing.T) {
 		is, isNot    error
 		otherRequest arklet.Request
 	}{
-		"refused":                          {said: tunnel.ErrRefused, is: tunnel.ErrRefused, isNot: ErrNoAnswer},
-		"timed out":                        {said: tunnel.ErrTimedOut, is: ErrNoAnswer, isNot: tunnel.ErrRefused},
-		"reset":                            {said: reset, is: reset, isNot: ErrNoAnswer},
-		"what is said of others is no end": {is: ErrNoAnswer, isNot: tunnel.ErrRefused, otherRequest: arklet.Request{Command: arklet.CommandUninstallBiz, Module: install.Module}},
+		"refused":   {said: tunnel.ErrRefused, is: tunnel.ErrRefused, isNot: ErrNoAnswer},
+		"timed out": {said: tunnel.ErrTimedOut, is: ErrNoAnswer, isNot: tunnel.ErrRefused},
+		"reset":     {said: reset, is: reset, isNot: ErrNoAnswer},
+		"what is said of others is no end": {is: ErrNoAnswer, isNot: tunnel.ErrRefused,
+			otherRequest: arklet.Request{Command: arklet.CommandUninstallBiz, Module: install.Module}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -206,7 +210,9 @@ func TestHealth(t *testing.T) {
 		want arklet.Health
 		err  error
 	}{
-		"the next document": {func(d *Dialog) error { d.HealthCame("b", arklet.Health{}); d.HealthCame("a", fresh); return nil }, fresh, nil},
+		"the next document": {
+			func(d *Dialog) error { d.HealthCame("b", arklet.Health{}); d.HealthCame("a", fresh); return nil }, fresh,
+			nil},
 		"what the tunnel said": {func(d *Dialog) error {
 			d.Unanswered("a", arklet.Request{Command: arklet.CommandHealth}, reset)
 			return nil
@@ -261,17 +267,27 @@ func TestListed(t *testing.T) {
 		lists   []arklet.State // one every two seconds
 		want    time.Duration  // until the success; 0 = the answer never comes
 	}{
-		"installed":                          {arklet.CommandInstallBiz, "", []arklet.State{going, installed, installed, installed, installed}, 10 * time.Second},
-		"installed, and kept deactivated":    {arklet.CommandInstallBiz, "", []arklet.State{kept, kept, kept, kept}, 8 * time.Second},
-		"to be installed again":              {arklet.CommandInstallBiz, kept, []arklet.State{kept, kept, kept, kept, kept}, 0},
-		"being installed":                    {arklet.CommandInstallBiz, "", []arklet.State{going, going, going, going, going}, 0},
-		"not installed":                      {arklet.CommandInstallBiz, "", []arklet.State{"", "", "", "", ""}, 0},
-		"installed for a moment only":        {arklet.CommandInstallBiz, "", []arklet.State{installed, installed, installed, "", installed}, 0},
-		"uninstalled":                        {arklet.CommandUninstallBiz, installed, []arklet.State{"", "", "", ""}, 8 * time.Second},
-		"not uninstalled":                    {arklet.CommandUninstallBiz, installed, []arklet.State{kept, kept, kept, kept}, 0},
-		"switched":                           {arklet.CommandSwitchBiz, kept, []arklet.State{installed, installed, installed, installed}, 8 * time.Second},
-		"not switched":                       {arklet.CommandSwitchBiz, kept, []arklet.State{kept, kept, kept, kept}, 0},
-		"a list that comes before an answer": {arklet.CommandInstallBiz, "", []arklet.State{installed, installed, installed}, 0},
+		"installed": {arklet.CommandInstallBiz, "",
+			[]arklet.State{going, installed, installed, installed, installed}, 10 * time.Second},
+		"installed, and kept deactivated": {arklet.CommandInstallBiz, "", []arklet.State{kept, kept, kept, kept},
+			8 * time.Second},
+		"to be installed again": {arklet.CommandInstallBiz, kept,
+			[]arklet.State{kept, kept, kept, kept, kept}, 0},
+		"being installed": {arklet.CommandInstallBiz, "",
+			[]arklet.State{going, going, going, going, going}, 0},
+		"not installed": {arklet.CommandInstallBiz, "", []arklet.State{"", "", "", "", ""}, 0},
+		"installed for a moment only": {arklet.CommandInstallBiz, "",
+			[]arklet.State{installed, installed, installed, "", installed}, 0},
+		"uninstalled": {arklet.CommandUninstallBiz, installed, []arklet.State{"", "", "", ""},
+			8 * time.Second},
+		"not uninstalled": {arklet.CommandUninstallBiz, installed,
+			[]arklet.State{kept, kept, kept, kept}, 0},
+		"switched": {arklet.CommandSwitchBiz, kept,
+			[]arklet.State{installed, installed, installed, installed}, 8 * time.Second},
+		"not switched": {arklet.CommandSwitchBiz, kept, []arklet.State{kept, kept, kept, kept},
+			0},
+		"a list that comes before an answer": {arklet.CommandInstallBiz, "",
+			[]arklet.State{installed, installed, installed}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -323,7 +339,8 @@ func TestOldListSendsNothing(t *testing.T) {
 				return nil
 			})
 			list := func(made time.Duration) {
-				d.registry.SetModules(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: start.Add(ahead + made)}, []arklet.Biz{biz("other", "1", arklet.StateActivated)})
+				d.registry.SetModules(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: start.Add(ahead + made)},
+					[]arklet.Biz{biz("other", "1", arklet.StateActivated)})
 				d.Listed("a")
 			}
 			list(0)
@@ -332,7 +349,9 @@ func TestOldListSendsNothing(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 17*time.Second)
 			defer cancel()
-			if _, err := d.Do(ctx, "a", arklet.Request{Command: arklet.CommandInstallBiz, Module: arklet.Module{Name: "biz1", Version: "1"}}, nil); !errors.Is(err, ErrNoAnswer) {
+			if _, err := d.Do(ctx, "a",
+				arklet.Request{Command: arklet.CommandInstallBiz, Module: arklet.Module{Name: "biz1", Version: "1"}},
+				nil); !errors.Is(err, ErrNoAnswer) {
 				t.Error(err)
 			}
 			if diff := cmp.Diff([]time.Duration{0, 15 * time.Second}, sent); diff != "" {
@@ -348,7 +367,8 @@ func TestSendsAgain(t *testing.T) {
 	const none, going = arklet.State(""), arklet.StateResolved
 	m := arklet.Module{Name: "biz1", Version: "1"}
 	success := arklet.Answer{Command: arklet.CommandInstallBiz, Module: m, Code: arklet.CodeSuccess}
-	conflict := arklet.Answer{Command: arklet.CommandInstallBiz, Module: m, Code: "FAILED", Message: "FAILED:biz1:1 installBiz conflict, exist unfinished command(installBiz) for this biz"}
+	conflict := arklet.Answer{Command: arklet.CommandInstallBiz, Module: m, Code: "FAILED",
+		Message: "FAILED:biz1:1 installBiz conflict, exist unfinished command(installBiz) for this biz"}
 	other := conflict
 	other.Message = "FAILED:biz1:1 installBiz conflict, exist unfinished command(uninstallBiz) for this biz"
 	seconds := func(all ...int) (at []time.Duration) {
@@ -366,14 +386,20 @@ func TestSendsAgain(t *testing.T) {
 		sent    []time.Duration
 		want    arklet.Answer // zero: none within a minute
 	}{
-		"it got lost":                            {tunnel.MQTT, none, map[int][]arklet.Answer{1: {success}}, nil, false, seconds(0, 11), success},
-		"it got lost, and failed":                {tunnel.MQTT, none, map[int][]arklet.Answer{1: {other}}, nil, false, seconds(0, 11), other},
-		"it is under way":                        {tunnel.MQTT, none, map[int][]arklet.Answer{1: {conflict}}, map[time.Duration]arklet.Answer{25 * time.Second: success}, false, seconds(0, 11), success},
-		"somebody else's is under way":           {tunnel.MQTT, none, map[int][]arklet.Answer{0: {conflict}}, nil, false, seconds(0), conflict},
-		"a list shows that it is under way":      {tunnel.MQTT, going, nil, nil, false, seconds(0), arklet.Answer{}},
-		"the base says nothing":                  {tunnel.MQTT, none, nil, nil, false, seconds(0, 11, 32), arklet.Answer{}},
-		"the controller may not act for a while": {tunnel.MQTT, none, nil, map[time.Duration]arklet.Answer{25 * time.Second: success}, true, seconds(0), success},
-		"over HTTP the tunnel tells":             {tunnel.HTTP, none, nil, nil, false, seconds(0), arklet.Answer{}},
+		"it got lost": {tunnel.MQTT, none, map[int][]arklet.Answer{1: {success}}, nil, false,
+			seconds(0, 11), success},
+		"it got lost, and failed": {tunnel.MQTT, none, map[int][]arklet.Answer{1: {other}}, nil, false,
+			seconds(0, 11), other},
+		"it is under way": {tunnel.MQTT, none, map[int][]arklet.Answer{1: {conflict}},
+			map[time.Duration]arklet.Answer{25 * time.Second: success}, false, seconds(0, 11), success},
+		"somebody else's is under way": {tunnel.MQTT, none, map[int][]arklet.Answer{0: {conflict}}, nil,
+			false, seconds(0), conflict},
+		"a list shows that it is under way": {tunnel.MQTT, going, nil, nil, false, seconds(0), arklet.Answer{}},
+		"the base says nothing": {tunnel.MQTT, none, nil, nil, false, seconds(0, 11, 32),
+			arklet.Answer{}},
+		"the controller may not act for a while": {tunnel.MQTT, none, nil,
+			map[time.Duration]arklet.Answer{25 * time.Second: success}, true, seconds(0), success},
+		"over HTTP the tunnel tells": {tunnel.HTTP, none, nil, nil, false, seconds(0), arklet.Answer{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -409,7 +435,8 @@ func TestSendsAgain(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				got, err := d.Do(ctx, "a", arklet.Request{Command: arklet.CommandInstallBiz, Module: m}, nil)
-				if (err != nil) != (c.want == arklet.Answer{}) || err != nil && !errors.Is(err, ErrNoAnswer) || got != c.want {
+				if (err != nil) != (c.want == arklet.Answer{}) || err != nil && !errors.Is(err, ErrNoAnswer) ||
+					got != c.want {
 					t.Errorf("answer %+v, error %v, want %+v", got, err, c.want)
 				}
 				if diff := cmp.Diff(c.sent, sent); diff != "" {
@@ -442,10 +469,12 @@ func TestSentAgainOnlyIfWanted(t *testing.T) {
 			return nil
 		}})
 		asked := 0
-		_, err := d.Do(t.Context(), "a", arklet.Request{Command: arklet.CommandUninstallBiz, Module: arklet.Module{Name: "biz", Version: "1"}}, func() bool {
-			asked++
-			return asked < 2
-		})
+		_, err := d.Do(t.Context(), "a",
+			arklet.Request{Command: arklet.CommandUninstallBiz, Module: arklet.Module{Name: "biz", Version: "1"}},
+			func() bool {
+				asked++
+				return asked < 2
+			})
 		if !errors.Is(err, ErrNotAgain) {
 			t.Errorf("it ends with %v", err)
 		}
@@ -465,9 +494,11 @@ func TestListsThatAreAskedFor(t *testing.T) {
 		sent  []time.Duration
 		took  time.Duration // zero: a minute, without an answer
 	}{
-		"the first overtakes the request": {[]arklet.State{"", arklet.StateActivated}, []time.Duration{0}, sendAgain + missedTwice + overdue},
-		"the first gets lost":             {[]arklet.State{lost, arklet.StateActivated}, []time.Duration{0}, 2*sendAgain + overdue},
-		"the second gets lost":            {[]arklet.State{"", lost, "", lost}, []time.Duration{0, 2*sendAgain + missedTwice}, 0},
+		"the first overtakes the request": {[]arklet.State{"", arklet.StateActivated}, []time.Duration{0},
+			sendAgain + missedTwice + overdue},
+		"the first gets lost": {[]arklet.State{lost, arklet.StateActivated}, []time.Duration{0},
+			2*sendAgain + overdue},
+		"the second gets lost": {[]arklet.State{"", lost, "", lost}, []time.Duration{0, 2*sendAgain + missedTwice}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -479,7 +510,8 @@ func TestListsThatAreAskedFor(t *testing.T) {
 						return nil
 					}
 					shows := c.lists[min(asked, len(c.lists)-1)]
-					if asked++; shows == lost {
+					asked++
+					if shows == lost {
 						return nil
 					}
 					all := []arklet.Biz{biz("other", "1", arklet.StateActivated)}

@@ -17,7 +17,8 @@ import (
 func TestMass(t *testing.T) {
 	at := func(seconds ...int) (list []silent) {
 		for i, s := range seconds {
-			list = append(list, silent{identity: string(rune('a' + i)), heard: time.Unix(int64(s), 0), last: time.Unix(int64(s), 0)})
+			list = append(list,
+				silent{identity: string(rune('a' + i)), heard: time.Unix(int64(s), 0), last: time.Unix(int64(s), 0)})
 		}
 		return list
 	}
@@ -33,22 +34,28 @@ func TestMass(t *testing.T) {
 		want map[string]bool
 		came []silent
 	}{
-		"none":                                  {at(), 10, nil, nil},
-		"one of two":                            {at(0), 2, nil, nil},
-		"both of two":                           {at(0, 0), 2, nil, nil},
-		"one of three":                          {at(0), 3, nil, nil},
-		"two of three":                          {at(0, 1), 3, map[string]bool{"a": true, "b": true}, nil},
-		"half":                                  {at(0, 60), 4, map[string]bool{"a": true, "b": true}, nil},
-		"half, one after the other":             {at(0, 61), 4, nil, nil},
-		"fewer than half":                       {at(0, 1), 5, nil, nil},
-		"one long before the others":            {at(0, 100, 110, 120), 6, map[string]bool{"b": true, "c": true, "d": true}, nil},
-		"windows that follow each other":        {at(0, 40, 80, 120), 4, map[string]bool{"a": true, "b": true, "c": true, "d": true}, nil},
-		"a release of all bases":                {at(110, 120, 130), 6, nil, at(105, 110, 125)},
-		"some have come long before":            {at(110, 120, 130), 6, map[string]bool{"a": true, "b": true, "c": true}, at(7, 8, 9)},
-		"fewer come than fall silent":           {at(110, 120, 130, 140), 6, map[string]bool{"a": true, "b": true, "c": true, "d": true}, at(125)},
-		"all have come together":                {from(at(110, 120, 130), 100), 6, map[string]bool{"a": true, "b": true, "c": true}, at(100, 105, 109)},
+		"none":                      {at(), 10, nil, nil},
+		"one of two":                {at(0), 2, nil, nil},
+		"both of two":               {at(0, 0), 2, nil, nil},
+		"one of three":              {at(0), 3, nil, nil},
+		"two of three":              {at(0, 1), 3, map[string]bool{"a": true, "b": true}, nil},
+		"half":                      {at(0, 60), 4, map[string]bool{"a": true, "b": true}, nil},
+		"half, one after the other": {at(0, 61), 4, nil, nil},
+		"fewer than half":           {at(0, 1), 5, nil, nil},
+		"one long before the others": {at(0, 100, 110, 120), 6,
+			map[string]bool{"b": true, "c": true, "d": true}, nil},
+		"windows that follow each other": {at(0, 40, 80, 120), 4,
+			map[string]bool{"a": true, "b": true, "c": true, "d": true}, nil},
+		"a release of all bases": {at(110, 120, 130), 6, nil, at(105, 110, 125)},
+		"some have come long before": {at(110, 120, 130), 6,
+			map[string]bool{"a": true, "b": true, "c": true}, at(7, 8, 9)},
+		"fewer come than fall silent": {at(110, 120, 130, 140), 6,
+			map[string]bool{"a": true, "b": true, "c": true, "d": true}, at(125)},
+		"all have come together": {from(at(110, 120, 130), 100), 6,
+			map[string]bool{"a": true, "b": true, "c": true}, at(100, 105, 109)},
 		"the silent ones had come much earlier": {from(at(110, 120, 130), 90), 6, nil, at(101, 105, 109)},
-		"one had come shortly before":           {append(from(at(110, 120, 130), 90), from(at(130), 108)...), 8, nil, at(105, 106, 107, 109)},
+		"one had come shortly before": {append(from(at(110, 120, 130), 90), from(at(130), 108)...), 8, nil,
+			at(105, 106, 107, 109)},
 	} {
 		var o MassOptions
 		o.complete()
@@ -102,7 +109,8 @@ func TestMassAgreesWithItsDefinition(t *testing.T) {
 }
 
 func TestTheBudgetOfAMinute(t *testing.T) {
-	for _, c := range []struct{ percent, all, want int }{{10, 1, 1}, {10, 19, 1}, {10, 20, 2}, {10, 1000, 100}, {99, 100, 99}} {
+	for _, c := range []struct{ percent, all, want int }{{10, 1, 1}, {10, 19, 1}, {10, 20, 2}, {10, 1000, 100},
+		{99, 100, 99}} {
 		var b budget
 		now := time.Unix(0, 0)
 		took := func() (n int) {
@@ -175,7 +183,8 @@ func TestHalfOfTheBasesSilentAtOnce(t *testing.T) {
 func TestBasesAreReleasedWhileTheControllerIsAway(t *testing.T) {
 	w, _ := sightedWorld()
 	now := w.clock.Now()
-	for id, ago := range map[string]time.Duration{"a": time.Hour, "b": time.Hour, "c": 10 * time.Second, "d": 5 * time.Second} {
+	for id, ago := range map[string]time.Duration{"a": time.Hour, "b": time.Hour, "c": 10 * time.Second,
+		"d": 5 * time.Second} {
 		w.Adopt(Info{Identity: id, Tunnel: tunnel.MQTT}, now.Add(-ago))
 	}
 	w.take()
@@ -248,7 +257,8 @@ func TestNobodyIsGivenUpUnheard(t *testing.T) {
 					gone, turned := c.Kind == Disappeared, c.Kind == LivenessChanged && c.Liveness == Unreachable
 					if gone || turned {
 						if heardFor[c.Identity] < api.UnreachableAfter-time.Second {
-							t.Fatalf("base %s (%v) after %s of silence that could be heard", c.Identity, c, heardFor[c.Identity])
+							t.Fatalf("base %s (%v) after %s of silence that could be heard", c.Identity, c,
+								heardFor[c.Identity])
 						}
 						if turned && all >= 3 && silent*2 >= all && within(heardFor, ids, c.Identity) {
 							t.Fatalf("base %s (%v), one of %d of %d that are silent", c.Identity, c, silent, all)
@@ -301,7 +311,8 @@ func TestNobodyIsGivenUpByWhoMayNotAct(t *testing.T) {
 		w.Own(id, false)
 	}
 	w.speak(5*time.Minute, ids[2:]...)
-	if got := slices.Sorted(slices.Values(w.kinds())); !slices.Equal(got, []string{"a unreachable", "b unreachable"}) { // at one moment
+	// at one moment
+	if got := slices.Sorted(slices.Values(w.kinds())); !slices.Equal(got, []string{"a unreachable", "b unreachable"}) {
 		t.Errorf("while it may not act %q, want two unreachable", got)
 	}
 	acting = true

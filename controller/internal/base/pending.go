@@ -43,17 +43,20 @@ func (d *Dialog) expect(identity string, q question) (p *pending, forget func(),
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, busy := d.waiting[identity][q]; busy {
-		return nil, nil, fmt.Errorf("%s of %s on base %q is under way", q.command, q.module.Identity(), d.registry.Called(identity))
+		return nil, nil, fmt.Errorf("%s of %s on base %q is under way", q.command, q.module.Identity(),
+			d.registry.Called(identity))
 	}
 	if d.waiting[identity] == nil {
 		d.waiting[identity] = map[question]*pending{}
 	}
-	p = &pending{answer: make(chan reply, 1), unseen: make(chan struct{}, 1), sooner: make(chan time.Duration, 1), before: before.State}
+	p = &pending{answer: make(chan reply, 1), unseen: make(chan struct{}, 1), sooner: make(chan time.Duration, 1),
+		before: before.State}
 	d.waiting[identity][q] = p
 	return p, func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if delete(d.waiting[identity], q); len(d.waiting[identity]) == 0 {
+		delete(d.waiting[identity], q)
+		if len(d.waiting[identity]) == 0 {
 			delete(d.waiting, identity)
 		}
 	}, nil
@@ -72,7 +75,8 @@ func (d *Dialog) mayBeLost(identity string, p *pending) bool {
 		return true
 	}
 	p.look = true
-	if p.asked = s.ListedAt; !s.HeardAt.IsZero() { // both are of the last list; bases tell whole milliseconds
+	p.asked = s.ListedAt
+	if !s.HeardAt.IsZero() { // both are of the last list; bases tell whole milliseconds
 		p.asked = s.ListedAt.Add(d.registry.opts.Clock.Since(s.HeardAt)).Truncate(time.Millisecond)
 	}
 	return true
@@ -95,7 +99,8 @@ func (d *Dialog) Listed(identity string) {
 		switch {
 		case p.look && m.State == p.before && !s.ListedAt.Before(p.asked):
 			p.look, p.shown = false, time.Time{}
-			if p.misses++; p.misses == 1 {
+			p.misses++
+			if p.misses == 1 {
 				offer(p.sooner, d.registry.opts.Speed.Of(missedTwice))
 				continue
 			}
@@ -120,7 +125,8 @@ func (q question) done(s Snapshot, before arklet.State) bool {
 	m, there := s.Module(q.module.Name, q.module.Version)
 	switch q.command {
 	case arklet.CommandInstallBiz: // a base may keep a new version deactivated
-		return m.State == arklet.StateActivated || m.State == arklet.StateDeactivated && before != arklet.StateDeactivated
+		return m.State == arklet.StateActivated ||
+			m.State == arklet.StateDeactivated && before != arklet.StateDeactivated
 	case arklet.CommandSwitchBiz:
 		return m.State == arklet.StateActivated
 	case arklet.CommandUninstallBiz:

@@ -134,8 +134,9 @@ func NewRegistry(opts Options) *Registry {
 	burst := max(opts.MaxBases/2, 1)
 	return &Registry{
 		opts: opts, bases: map[string]*record{}, sights: map[tunnel.Key]*sight{},
-		budgets: map[netip.Prefix]budget{}, sources: map[netip.Prefix]int{}, newBases: rate.NewLimiter(rate.Every(opts.Speed.Of(newBasesIn)/time.Duration(burst)), burst),
-		awake: awake{atMost: max(opts.UnreachableAfter/5, opts.Speed.Of(suspended))},
+		budgets: map[netip.Prefix]budget{}, sources: map[netip.Prefix]int{},
+		newBases: rate.NewLimiter(rate.Every(opts.Speed.Of(newBasesIn)/time.Duration(burst)), burst),
+		awake:    awake{atMost: max(opts.UnreachableAfter/5, opts.Speed.Of(suspended))},
 	}
 }
 
@@ -204,20 +205,23 @@ func (r *Registry) hear(from tunnel.Origin, h arklet.Heartbeat) (reason tunnel.R
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if reason, err = r.accept(from); reason != "" {
+	reason, err = r.accept(from)
+	if reason != "" {
 		return reason, nil, err
 	}
 	b, known := r.bases[info.Identity]
 	switch {
 	case known && !h.Active && !r.recognizes(b, from):
-		return tunnel.WrongAddress, nil, fmt.Errorf("heartbeat from %s reports the end of base %q, whose other heartbeats come from %s: ignored; if these heartbeats stop, the base is removed after %s",
-			from.Peer, info.Identity, b.peer, r.opts.DeadAfter)
+		return tunnel.WrongAddress, nil,
+			fmt.Errorf("heartbeat from %s reports the end of base %q, whose other heartbeats come from %s: ignored; if these heartbeats stop, the base is removed after %s",
+				from.Peer, info.Identity, b.peer, r.opts.DeadAfter)
 	case !h.Active:
 		if r.remove(info.Identity) {
 			changes = append(changes, Change{Kind: Disappeared, Identity: info.Identity})
 		}
 	case !known:
-		if reason, err = r.room(from); reason != "" {
+		reason, err = r.room(from)
+		if reason != "" {
 			return reason, nil, err
 		}
 		b = r.add(info)
@@ -309,7 +313,8 @@ func (r *Registry) SetModules(from tunnel.Origin, list []arklet.Biz) bool {
 	changes := r.touch(b)
 	if from.At.Before(b.listedAt) {
 		now := r.opts.Clock.Now()
-		if b.older++; b.older == 1 {
+		b.older++
+		if b.older == 1 {
 			b.olderAt = now
 		}
 		if b.older < believedAfter || now.Sub(b.olderAt) < r.opts.ListInterval {
@@ -319,7 +324,8 @@ func (r *Registry) SetModules(from tunnel.Origin, list []arklet.Biz) bool {
 		}
 	}
 	b.older = 0
-	list = slices.SortedStableFunc(slices.Values(list), func(a, b arklet.Biz) int { return strings.Compare(a.Name, b.Name) })
+	list = slices.SortedStableFunc(slices.Values(list),
+		func(a, b arklet.Biz) int { return strings.Compare(a.Name, b.Name) })
 	names := changedNames(b.modules, list)
 	if len(names) > 0 || !b.listed {
 		changes = append(changes, Change{Kind: ModulesChanged, Identity: from.Identity, Names: names})

@@ -281,7 +281,8 @@ func TestHowABaseIsCalled(t *testing.T) {
 	for identity, host := range map[string]string{
 		"a": "base-1", "b": "laptop", "c": "laptop", "d": "",
 	} {
-		_, _ = r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}, arklet.Heartbeat{Active: true, HostName: host})
+		_, _ = r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity},
+			arklet.Heartbeat{Active: true, HostName: host})
 	}
 	called := map[string]string{}
 	for _, identity := range []string{"a", "b", "c", "d", "unknown"} {
@@ -297,7 +298,8 @@ func TestHowABaseIsCalled(t *testing.T) {
 	if got := r.Called("b"); got != "laptop" {
 		t.Errorf("called %q when no other base has the host name any more", got)
 	}
-	_, _ = r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "c"}, arklet.Heartbeat{Active: true, HostName: "laptop"})
+	_, _ = r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "c"},
+		arklet.Heartbeat{Active: true, HostName: "laptop"})
 	_, _ = r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "c"}, arklet.Heartbeat{HostName: "laptop"})
 	if got := r.Called("b"); got != "laptop" {
 		t.Errorf("called %q when the other base of the host name has ended", got)

@@ -35,10 +35,14 @@ func (r *Registry) room(from tunnel.Origin) (tunnel.Rejection, error) {
 		return tunnel.TooMany, fmt.Errorf("%d bases are already known, the maximum that MAX_BASES allows", len(r.bases))
 	}
 	if n := r.sources[source(from.Peer)]; n >= r.opts.MaxPerAddress && !from.Certified {
-		return tunnel.TooManyOfAddress, fmt.Errorf("%d bases with the address %s are already known; if this is the address of a proxy or a NAT, raise MAX_BASES_PER_ADDRESS", n, from.Peer)
+		return tunnel.TooManyOfAddress,
+			fmt.Errorf("%d bases with the address %s are already known; if this is the address of a proxy or a NAT, "+
+				"raise MAX_BASES_PER_ADDRESS", n, from.Peer)
 	}
 	if from.Tunnel == tunnel.MQTT && !r.newBases.AllowN(r.opts.Clock.Now(), 1) {
-		return tunnel.TooMany, fmt.Errorf("more than %d new bases appeared over MQTT in a short time; if your fleet is that large, raise MAX_BASES", r.newBases.Burst())
+		return tunnel.TooMany,
+			fmt.Errorf("more than %d new bases appeared over MQTT in a short time; if your fleet is that large, "+
+				"raise MAX_BASES", r.newBases.Burst())
 	}
 	return "", nil
 }
@@ -60,10 +64,12 @@ func (r *Registry) setSource(b *record, address string) {
 	if key == b.source {
 		return
 	}
-	if r.sources[b.source]--; r.sources[b.source] <= 0 {
+	r.sources[b.source]--
+	if r.sources[b.source] <= 0 {
 		delete(r.sources, b.source)
 	}
-	if b.source = key; key.IsValid() {
+	b.source = key
+	if key.IsValid() {
 		r.sources[key]++
 	}
 }

@@ -30,7 +30,8 @@ func TestMaxBasesPerAddress(t *testing.T) {
 		}
 	}
 	_, err := w.Heard(from("one more", "10.0.0.9"), beat("1"))
-	if err == nil || !strings.Contains(err.Error(), "10.0.0.9") || !strings.Contains(err.Error(), "MAX_BASES_PER_ADDRESS") {
+	if err == nil || !strings.Contains(err.Error(), "10.0.0.9") ||
+		!strings.Contains(err.Error(), "MAX_BASES_PER_ADDRESS") {
 		t.Errorf("error %v, want one that names the address and the setting", err)
 	}
 	certified := from("certified", "10.0.0.9")
@@ -106,7 +107,8 @@ func TestFalseBasesDoNotHideTheFailureOfOtherBases(t *testing.T) {
 	w.speak(2*time.Minute, fake...)
 	for _, id := range honest {
 		if b, known := w.Get(id); !known || b.Liveness != Alive || b.Observed.Blind != MassSilence {
-			t.Errorf("base %s: known %t, %s, %q; want that it is not judged, as the other honest bases", id, known, b.Liveness, b.Observed.Blind)
+			t.Errorf("base %s: known %t, %s, %q; want that it is not judged, as the other honest bases", id, known,
+				b.Liveness, b.Observed.Blind)
 		}
 	}
 	w.touchAll(honest...)
@@ -162,7 +164,8 @@ func TestAnotherClientCannotEndABase(t *testing.T) {
 		t.Error("a baseline query from elsewhere counts as the base's")
 	}
 	for name, o := range map[string]tunnel.Origin{
-		"its last address": from("a", "10.0.0.1"), "its own address": from("a", "198.18.0.1"), "not known yet": from("b", "10.0.0.9"),
+		"its last address": from("a", "10.0.0.1"), "its own address": from("a", "198.18.0.1"),
+		"not known yet": from("b", "10.0.0.9"),
 	} {
 		if !w.Recognizes(o) {
 			t.Errorf("%s is not recognized", name)

@@ -50,7 +50,8 @@ func (r *Registry) Sweep() Swept {
 		} else {
 			bases = slices.DeleteFunc(bases, func(b *record) bool { return !b.isObserved() })
 			news = append(news, s.late.update(News{Blind: ControllerBehind}, late, now, 0)...)
-			if late = late && now.Sub(s.late.since) < r.opts.Mass.AtMost; late {
+			late = late && now.Sub(s.late.since) < r.opts.Mass.AtMost
+			if late {
 				r.hearOut(bases, now)
 			} else {
 				found.Missed += countMissed(bases, now, r.opts.Speed.Of(missedAfter))
@@ -154,13 +155,15 @@ func (r *Registry) judge(bases []*record, s *sight, now time.Time) (news []News,
 			changes = append(changes, b.observe(Observation{Blind: MassSilence, Since: b.heard()})...)
 			continue
 		}
-		if silence = min(silence, now.Sub(b.heldUntil)); silence >= r.opts.DeadAfter {
+		silence = min(silence, now.Sub(b.heldUntil))
+		if silence >= r.opts.DeadAfter {
 			dead = append(dead, b)
 		}
 		if silence >= r.opts.UnreachableAfter {
 			if b.liveness == Alive {
 				b.liveness = Unreachable
-				changes = append(changes, Change{Kind: LivenessChanged, Identity: b.info.Identity, Liveness: Unreachable})
+				changes = append(changes,
+					Change{Kind: LivenessChanged, Identity: b.info.Identity, Liveness: Unreachable})
 			}
 			changes = append(changes, b.observe(Observation{})...)
 		}
@@ -176,7 +179,8 @@ func (r *Registry) held(bases []*record, now time.Time) map[string]bool {
 		came []time.Time
 		all  int
 	}
-	silence := func(b *record) bool { return b.silence(now) >= r.opts.UnreachableAfter/2 } // a reachable base sends a heartbeat every 10 s
+	// a reachable base sends a heartbeat every 10 s
+	silence := func(b *record) bool { return b.silence(now) >= r.opts.UnreachableAfter/2 }
 	if !slices.ContainsFunc(bases, silence) {
 		return nil
 	}

@@ -57,7 +57,8 @@ func template(modules ...string) corev1.PodTemplateSpec {
 	return t
 }
 
-func deployment(name string, age time.Duration, t corev1.PodTemplateSpec, change ...func(*appsv1.Deployment)) *appsv1.Deployment {
+func deployment(name string, age time.Duration, t corev1.PodTemplateSpec,
+	change ...func(*appsv1.Deployment)) *appsv1.Deployment {
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: "default", CreationTimestamp: metav1.NewTime(start.Add(-age)),
@@ -116,7 +117,8 @@ func TestSelect(t *testing.T) {
 		{
 			name: "peer Deployments and DaemonSets, in the order of names",
 			objects: []metav1.Object{
-				deployment("d", 0, template("biz3", "1.0.0", "biz1", "1.0.0")), daemonSet("s", template("biz2", "1.0.0")),
+				deployment("d", 0, template("biz3", "1.0.0", "biz1", "1.0.0")),
+				daemonSet("s", template("biz2", "1.0.0")),
 			},
 			want: []arklet.Module{module("biz1", "1.0.0"), module("biz2", "1.0.0"), module("biz3", "1.0.0")},
 		},
@@ -138,7 +140,8 @@ func TestSelect(t *testing.T) {
 		},
 		{name: "other bases", objects: []metav1.Object{deployment("d", 0, elsewhere)}, want: []arklet.Module{}},
 		{name: "no module Pods", objects: []metav1.Object{daemonSet("s", plainPods)}, want: []arklet.Module{}},
-		{name: "environment not tolerated", objects: []metav1.Object{deployment("d", 0, noEnv)}, want: []arklet.Module{}},
+		{name: "environment not tolerated", objects: []metav1.Object{deployment("d", 0, noEnv)},
+			want: []arklet.Module{}},
 		{
 			name: "environment's toleration is added", objects: []metav1.Object{deployment("d", 0, noEnv)},
 			change: func(o *Options) { o.AddTolerationFor = "dev" }, want: []arklet.Module{module("biz1", "1.0.0")},
@@ -148,8 +151,9 @@ func TestSelect(t *testing.T) {
 			change: func(o *Options) { o.AddTolerationFor = "dev" }, want: []arklet.Module{},
 		},
 		{
-			name: "what a Pod refuses: an image without a scheme, a version with a space", objects: []metav1.Object{deployment("d", 0, refused)},
-			want: []arklet.Module{module("biz3", "1.0.0")},
+			name:    "what a Pod refuses: an image without a scheme, a version with a space",
+			objects: []metav1.Object{deployment("d", 0, refused)},
+			want:    []arklet.Module{module("biz3", "1.0.0")},
 		},
 		{
 			name:    "paused",
@@ -164,9 +168,10 @@ func TestSelect(t *testing.T) {
 			want: []arklet.Module{},
 		},
 		{
-			name:    "no replicas yet",
-			objects: []metav1.Object{deployment("d", 0, biz1, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](0) })},
-			want:    []arklet.Module{module("biz1", "1.0.0")},
+			name: "no replicas yet",
+			objects: []metav1.Object{
+				deployment("d", 0, biz1, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](0) })},
+			want: []arklet.Module{module("biz1", "1.0.0")},
 		},
 		{
 			name: "no replicas wanted by somebody else",
@@ -181,33 +186,39 @@ func TestSelect(t *testing.T) {
 			objects: []metav1.Object{deployment("d", 0, byLabel)},
 			want:    []arklet.Module{module("biz1", "1.0.0")},
 		},
-		{name: "containers that are no modules", objects: []metav1.Object{deployment("d", 0, noJar)}, want: []arklet.Module{module("biz1", "1.0.0")}},
+		{name: "containers that are no modules", objects: []metav1.Object{deployment("d", 0, noJar)},
+			want: []arklet.Module{module("biz1", "1.0.0")}},
 		{
 			name: "newest version, whichever workload is older",
 			objects: []metav1.Object{
-				deployment("a", 0, template("biz1", "1.9.0")), deployment("b", time.Hour, template("biz1", "1.10.0")), daemonSet("c", template("biz1", "1.2.0")),
+				deployment("a", 0, template("biz1", "1.9.0")), deployment("b", time.Hour, template("biz1", "1.10.0")),
+				daemonSet("c", template("biz1", "1.2.0")),
 			},
 			want: []arklet.Module{module("biz1", "1.10.0")},
 		},
 		{
-			name:    "a release is newer than its snapshot",
-			objects: []metav1.Object{deployment("a", time.Hour, template("biz1", "1.0.0")), deployment("b", 0, template("biz1", "1.0.0-SNAPSHOT"))},
-			want:    []arklet.Module{module("biz1", "1.0.0")},
+			name: "a release is newer than its snapshot",
+			objects: []metav1.Object{deployment("a", time.Hour, template("biz1", "1.0.0")),
+				deployment("b", 0, template("biz1", "1.0.0-SNAPSHOT"))},
+			want: []arklet.Module{module("biz1", "1.0.0")},
 		},
 		{
-			name:    "a number is newer than a word",
-			objects: []metav1.Object{deployment("a", time.Hour, template("biz1", "0.1")), deployment("b", 0, template("biz1", "latest"))},
-			want:    []arklet.Module{module("biz1", "0.1")},
+			name: "a number is newer than a word",
+			objects: []metav1.Object{deployment("a", time.Hour, template("biz1", "0.1")),
+				deployment("b", 0, template("biz1", "latest"))},
+			want: []arklet.Module{module("biz1", "0.1")},
 		},
 		{
-			name:    "words by the age of their workloads",
-			objects: []metav1.Object{deployment("a", 0, template("biz1", "blue")), deployment("b", time.Hour, template("biz1", "green"))},
-			want:    []arklet.Module{module("biz1", "blue")},
+			name: "words by the age of their workloads",
+			objects: []metav1.Object{deployment("a", 0, template("biz1", "blue")),
+				deployment("b", time.Hour, template("biz1", "green"))},
+			want: []arklet.Module{module("biz1", "blue")},
 		},
 		{
-			name:    "equal age by name",
-			objects: []metav1.Object{deployment("b", 0, template("biz1", "green")), deployment("a", 0, template("biz1", "blue"))},
-			want:    []arklet.Module{module("biz1", "green")},
+			name: "equal age by name",
+			objects: []metav1.Object{deployment("b", 0, template("biz1", "green")),
+				deployment("a", 0, template("biz1", "blue"))},
+			want: []arklet.Module{module("biz1", "green")},
 		},
 	}
 	for _, tt := range tests {
@@ -235,7 +246,8 @@ func TestSelect(t *testing.T) {
 // The Pods of a DaemonSet come to a cordoned base, those of a Deployment do not.
 func TestSelectForACordonedBase(t *testing.T) {
 	o := Options{Env: "dev"}
-	o.Deployments, o.DaemonSets = listers(t, []metav1.Object{deployment("d", 0, template("biz1", "1.0.0")), daemonSet("s", template("biz2", "1.0.0"))})
+	o.Deployments, o.DaemonSets = listers(t,
+		[]metav1.Object{deployment("d", 0, template("biz1", "1.0.0")), daemonSet("s", template("biz2", "1.0.0"))})
 	node := base()
 	node.Spec.Unschedulable = true
 	got, err := New(o).Select(node)
@@ -278,7 +290,8 @@ func TestSelectSaysWhatFailed(t *testing.T) {
 }
 
 func TestCompareVersionsIsAnOrder(t *testing.T) {
-	ascending := []string{"latest", "0.0.1-SNAPSHOT", "0.0.1", "0.0.2-rc", "0.2", "0.10", "1.0.0-a", "1.0.0", "v1.1", "10", "2026.01.05", "99999999999999999999"}
+	ascending := []string{"latest", "0.0.1-SNAPSHOT", "0.0.1", "0.0.2-rc", "0.2", "0.10", "1.0.0-a", "1.0.0", "v1.1",
+		"10", "2026.01.05", "99999999999999999999"}
 	for i, a := range ascending {
 		for j, b := range ascending {
 			if got, want := compareVersions(a, b), cmp.Compare(i, j); got != want {

@@ -31,7 +31,8 @@ func newPair(t *testing.T, name string) pair {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +87,8 @@ func TestChangedFilesAreUsed(t *testing.T) {
 		c := source.Config()
 		authorities := x509.NewCertPool()
 		authorities.AddCert(ca.leaf)
-		if !bytes.Equal(c.Certificates[0].Certificate[0], leaf.leaf.Raw) || !c.ClientCAs.Equal(authorities) || !c.RootCAs.Equal(authorities) || c.MinVersion != tls.VersionTLS13 {
+		if !bytes.Equal(c.Certificates[0].Certificate[0], leaf.leaf.Raw) || !c.ClientCAs.Equal(authorities) ||
+			!c.RootCAs.Equal(authorities) || c.MinVersion != tls.VersionTLS13 {
 			t.Errorf("%s: not the certificate %q and the authority %q", when, leaf.leaf.Subject, ca.leaf.Subject)
 		}
 	}
@@ -126,7 +128,8 @@ func TestFailuresAreLogged(t *testing.T) {
 	one := newPair(t, "one")
 	s.write("ca.crt", one.cert)
 	var log bytes.Buffer
-	source, err := Open(&tls.Config{MinVersion: tls.VersionTLS12}, Files{CA: s.files().CA}, slog.New(slog.NewTextHandler(&log, nil)))
+	source, err := Open(&tls.Config{MinVersion: tls.VersionTLS12}, Files{CA: s.files().CA},
+		slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +177,8 @@ func TestServerUsesChangedFiles(t *testing.T) {
 	for _, p := range []pair{first, second} {
 		s.write("tls.crt", p.cert)
 		s.write("tls.key", p.key)
-		c, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // its certificate is compared
+		c, err := tls.Dial("tcp", l.Addr().String(),
+			&tls.Config{InsecureSkipVerify: true}) //nolint:gosec // its certificate is compared
 		if err != nil {
 			t.Fatal(err)
 		}

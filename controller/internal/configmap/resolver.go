@@ -99,7 +99,8 @@ func (r *Resolver) Value(name types.NamespacedName, key string) (string, error) 
 		case e.err != nil:
 			return "", e.err
 		case value == nil:
-			return "", errcode.New(errcode.OtherUpstreamInvalidParameter, "ConfigMap %s has no key %q, which is to name the module's version", name, key)
+			return "", errcode.New(errcode.OtherUpstreamInvalidParameter,
+				"ConfigMap %s has no key %q, which is to name the module's version", name, key)
 		}
 		return *value, nil
 	}
@@ -151,7 +152,8 @@ func (r *Resolver) read(ctx context.Context, name types.NamespacedName) (map[str
 	case err == nil:
 		return found.Data, nil
 	case apierrors.IsNotFound(err):
-		err = errcode.New(errcode.OtherUpstreamInvalidParameter, "ConfigMap %s, which is to name the module's version, does not exist", name)
+		err = errcode.New(errcode.OtherUpstreamInvalidParameter,
+			"ConfigMap %s, which is to name the module's version, does not exist", name)
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		err = errcode.Wrap(errcode.OtherUpstreamSecretAKError, err)
 	default:

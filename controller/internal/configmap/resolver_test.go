@@ -35,7 +35,8 @@ type world struct {
 func inBubble(t *testing.T, test func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, client: fake.NewClientset(), changed: make(chan types.NamespacedName, 1000)}
-		w.resolver = New(Options{Client: w.client, Changed: func(name types.NamespacedName) { w.changed <- name }, Logger: slog.New(slog.DiscardHandler)})
+		w.resolver = New(Options{Client: w.client, Changed: func(name types.NamespacedName) { w.changed <- name },
+			Logger: slog.New(slog.DiscardHandler)})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); w.resolver.Run(ctx) }()
@@ -52,7 +53,8 @@ func named(name string) types.NamespacedName {
 // put makes or changes a ConfigMap with one key, biz1.
 func (w *world) put(name, version string) {
 	w.t.Helper()
-	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"biz1": version}}
+	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Data: map[string]string{"biz1": version}}
 	maps := w.client.CoreV1().ConfigMaps("default")
 	if _, err := maps.Update(w.t.Context(), c, metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
 		if _, err := maps.Create(w.t.Context(), c, metav1.CreateOptions{}); err != nil {
@@ -196,12 +198,14 @@ func TestErrors(t *testing.T) {
 		err  error
 		want string
 	}{
-		"forbidden":     {apierrors.NewForbidden(corev1.Resource("configmaps"), "versions", errors.New("no")), "OtherUpstream.SecretAKError"},
+		"forbidden": {apierrors.NewForbidden(corev1.Resource("configmaps"), "versions", errors.New("no")),
+			"OtherUpstream.SecretAKError"},
 		"API not there": {apierrors.NewServiceUnavailable("away"), "ModuleController.DBAccessError"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(w *world) {
-				w.client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tt.err })
+				w.client.PrependReactor("get", "configmaps",
+					func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tt.err })
 				w.expect("at first", "versions", "biz1", "pending")
 				synctest.Wait()
 				w.expect("then", "versions", "biz1", tt.want)

@@ -33,7 +33,8 @@ type Limits struct {
 // address with the most connections.
 func Limit(l net.Listener, limits Limits) net.Listener {
 	var files syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err == nil && files.Cur/3 < uint64(limits.Connections) { //nolint:gosec // Connections is not negative
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err == nil &&
+		files.Cur/3 < uint64(limits.Connections) { //nolint:gosec // Connections is not negative
 		limits.Connections = int(files.Cur / 3) //nolint:gosec // less than limits.Connections
 	}
 	limits.Connections = max(limits.Connections, 1)

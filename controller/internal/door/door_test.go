@@ -148,9 +148,10 @@ func TestPlaces(t *testing.T) {
 // connection. Other addresses lose no connection.
 func TestHeldBytesAreLimited(t *testing.T) {
 	var evicted []string
-	h := newHallWith(t, Limits{Connections: 100, Bytes: 1000, Evicted: func(address netip.Prefix, connections, bytes int) {
-		evicted = append(evicted, fmt.Sprintf("%s %d %d", address, connections, bytes))
-	}})
+	h := newHallWith(t, Limits{Connections: 100, Bytes: 1000,
+		Evicted: func(address netip.Prefix, connections, bytes int) {
+			evicted = append(evicted, fmt.Sprintf("%s %d %d", address, connections, bytes))
+		}})
 	honest, honestConn := h.come("192.0.2.1:1")
 	small, smallConn := h.come("203.0.113.7:1")
 	large, largeConn := h.come("203.0.113.7:2")
@@ -162,7 +163,8 @@ func TestHeldBytesAreLimited(t *testing.T) {
 	}
 	Hold(honestConn, 200)
 	if !large.closed || small.closed || honest.closed {
-		t.Errorf("closed: the largest %t, another one of its address %t, one of another address %t; want only the largest", large.closed, small.closed, honest.closed)
+		t.Errorf("closed: the largest %t, another one of its address %t, one of another address %t; want "+
+			"only the largest", large.closed, small.closed, honest.closed)
 	}
 	Hold(largeConn, -600) // its owner releases what it held, which does not count any more
 	Hold(smallConn, 400)
@@ -185,7 +187,8 @@ func TestHeldBytesAreLimited(t *testing.T) {
 		h.come(fmt.Sprintf("192.0.2.9:%d", i+1))
 	}
 	if len(evicted) != 2+101 || evicted[2] != "192.0.2.9/32 99 0" {
-		t.Errorf("%d connections were evicted, first %v; want 103, the third 192.0.2.9/32 99 0", len(evicted), evicted[:3])
+		t.Errorf("%d connections were evicted, first %v; want 103, the third 192.0.2.9/32 99 0", len(evicted),
+			evicted[:3])
 	}
 	Hold(&from{}, 1) // did not come through the listener
 }
@@ -220,7 +223,8 @@ func TestReadsAreLimited(t *testing.T) {
 	open("203.0.113.7:1", 450)
 	open("203.0.113.7:2", 140)
 	open("192.0.2.3:1", 100)
-	if diff := cmp.Diff([]string{"203.0.113.7/32 2 590"}, evicted); diff != "" || !dialed["203.0.113.7:1"].closed || dialed["192.0.2.2:1"].closed {
+	if diff := cmp.Diff([]string{"203.0.113.7/32 2 590"}, evicted); diff != "" || !dialed["203.0.113.7:1"].closed ||
+		dialed["192.0.2.2:1"].closed {
 		t.Errorf("evicted (-want +got):\n%s", diff)
 	}
 }
@@ -232,7 +236,8 @@ func TestWhatCountsAsOnePeer(t *testing.T) {
 	}
 	got["unix"] = remotePrefix(&net.UnixAddr{Name: "/run/x"}).String()
 	want := map[string]string{
-		"192.0.2.1:1": "192.0.2.1/32", "[::ffff:192.0.2.1]:2": "192.0.2.1/32", "[2001:db8:1:2:3::4]:5": "2001:db8:1:2::/64", "[fe80::1%eth0]:6": "fe80::/64",
+		"192.0.2.1:1": "192.0.2.1/32", "[::ffff:192.0.2.1]:2": "192.0.2.1/32",
+		"[2001:db8:1:2:3::4]:5": "2001:db8:1:2::/64", "[fe80::1%eth0]:6": "fe80::/64",
 		"unix": "invalid Prefix",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -45,7 +45,8 @@ func Admit(pods []Pod, now time.Time) (admitted []Pod, again time.Duration) {
 		left := readySince.Add(YieldAfter).Sub(now)
 		switch {
 		case up && slices.ContainsFunc(pods, func(other Pod) bool {
-			return other.IsReady && other.Ready && other.Version != p.Version && (p.Outdated && !other.Outdated || !p.Active)
+			return other.IsReady && other.Ready && other.Version != p.Version &&
+				(p.Outdated && !other.Outdated || !p.Active)
 		}):
 		case down && p.Yields && left > 0:
 			again = left

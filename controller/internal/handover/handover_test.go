@@ -34,7 +34,9 @@ func TestOrder(t *testing.T) {
 			[]Pod{{Key: "old", IsReady: true, Yields: true}, newPod}, false,
 			[]Step{{Key: "old", PreferDeletion: true}, {Key: "new"}},
 		},
-		{"until it is asked again", []Pod{{Key: "old", IsReady: true, Yields: true}, {Key: "new", IsReady: true, Ready: true}}, false, []Step{{Key: "old"}, {Key: "new"}}},
+		{"until it is asked again",
+			[]Pod{{Key: "old", IsReady: true, Yields: true}, {Key: "new", IsReady: true, Ready: true}}, false,
+			[]Step{{Key: "old"}, {Key: "new"}}},
 		{"a first install has nothing to hand over", []Pod{newPod}, false, []Step{{Key: "new"}}},
 		{"a module that was lost is not kept Ready", []Pod{oldPod}, false, []Step{{Key: "old"}}},
 		{
@@ -54,7 +56,8 @@ func TestOrder(t *testing.T) {
 
 func TestAdmit(t *testing.T) {
 	now := time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC)
-	serves := Pod{Key: "serves", IsReady: true, Ready: true, Version: "1", Active: true, ReadySince: now.Add(-time.Minute)}
+	serves := Pod{Key: "serves", IsReady: true, Ready: true, Version: "1", Active: true,
+		ReadySince: now.Add(-time.Minute)}
 	comes := func(change func(*Pod)) Pod {
 		p := Pod{Key: "comes", Ready: true, Version: "2", Active: true}
 		change(&p)
@@ -70,11 +73,15 @@ func TestAdmit(t *testing.T) {
 		admitted string
 		again    time.Duration
 	}{
-		"a newer version":                         {[]Pod{serves, comes(func(*Pod) {})}, "serves comes", 0},
-		"a version that is not active yet":        {[]Pod{serves, comes(func(p *Pod) { p.Active = false })}, "serves", 0},
-		"a Pod that its workload does not want":   {[]Pod{serves, comes(func(p *Pod) { p.Outdated = true })}, "serves", 0},
-		"of the same version":                     {[]Pod{serves, comes(func(p *Pod) { p.Version, p.Active = "1", false })}, "serves comes", 0},
-		"while no other Pod serves":               {[]Pod{comes(func(p *Pod) { p.Active, p.Outdated = false, true })}, "comes", 0},
+		"a newer version": {[]Pod{serves, comes(func(*Pod) {})}, "serves comes", 0},
+		"a version that is not active yet": {[]Pod{serves, comes(func(p *Pod) { p.Active = false })}, "serves",
+			0},
+		"a Pod that its workload does not want": {[]Pod{serves, comes(func(p *Pod) { p.Outdated = true })}, "serves",
+			0},
+		"of the same version": {
+			[]Pod{serves, comes(func(p *Pod) { p.Version, p.Active = "1", false })}, "serves comes", 0},
+		"while no other Pod serves": {[]Pod{comes(func(p *Pod) { p.Active, p.Outdated = false, true })},
+			"comes", 0},
 		"a Pod yields to one that is Ready now":   {[]Pod{yields, since(serves, 0)}, "serves", YieldAfter},
 		"a Pod yields to one that was Ready":      {[]Pod{yields, since(serves, YieldAfter)}, "yields serves", 0},
 		"a Pod yields to one that is Ready later": {[]Pod{yields, comes(func(*Pod) {})}, "yields comes", 0},

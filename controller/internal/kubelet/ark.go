@@ -71,11 +71,13 @@ func (a *ark) run(ctx context.Context, words []string) error {
 		}
 		return a.switchBiz(ctx, arklet.Module{Name: args[0], Version: args[1]})
 	}
-	return &usageError{text: fmt.Sprintf("%q cannot be run: a module has no files and no shell, only ark; see ark help", command), status: exitNotFound}
+	return &usageError{text: fmt.Sprintf("%q cannot be run: a module has no files and no shell, only ark; see ark help",
+		command), status: exitNotFound}
 }
 
 // query runs a command whose only argument is -o.
-func (a *ark) query(ctx context.Context, command string, args []string, ask func(context.Context) (table func(io.Writer), document any, err error)) error {
+func (a *ark) query(ctx context.Context, command string, args []string,
+	ask func(context.Context) (table func(io.Writer), document any, err error)) error {
 	flags := flag.NewFlagSet(command, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	format := flags.String("o", "table", "")
@@ -121,7 +123,8 @@ func (a *ark) modules(ctx context.Context) (func(io.Writer), any, error) {
 	}
 	list := make([]bizView, 0, len(b.Modules))
 	for _, m := range b.Modules {
-		v := bizView{Name: m.Name, Version: m.Version, State: m.State, Reason: m.Latest.Reason, Message: m.Latest.Message}
+		v := bizView{Name: m.Name, Version: m.Version, State: m.State, Reason: m.Latest.Reason,
+			Message: m.Latest.Message}
 		if !m.Latest.At.IsZero() {
 			at := m.Latest.At.UTC()
 			v.Since = &at
@@ -156,10 +159,13 @@ func (a *ark) health(ctx context.Context) (func(io.Writer), any, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	v := healthView{a.target.identity, h.MasterActive, h.RunTime.Seconds(), h.MetaspaceUsed, h.MetaspaceCommitted, h.MetaspaceMax}
+	v := healthView{a.target.identity, h.MasterActive, h.RunTime.Seconds(), h.MetaspaceUsed, h.MetaspaceCommitted,
+		h.MetaspaceMax}
 	return func(w io.Writer) {
 		fmt.Fprintln(w, "BASE\tACTIVATED\tRUNNING\tMETASPACE USED\tCOMMITTED\tMAX")
-		fmt.Fprintf(w, "%s\t%t\t%s\t%s\t%s\t%s\n", a.server.opts.Bases.Called(v.Base), v.Activated, h.RunTime.Round(time.Second), mebibytes(v.MetaspaceUsed), mebibytes(v.MetaspaceCommitted), mebibytes(v.MetaspaceMax))
+		fmt.Fprintf(w, "%s\t%t\t%s\t%s\t%s\t%s\n", a.server.opts.Bases.Called(v.Base), v.Activated,
+			h.RunTime.Round(time.Second), mebibytes(v.MetaspaceUsed), mebibytes(v.MetaspaceCommitted),
+			mebibytes(v.MetaspaceMax))
 	}, v, nil
 }
 
@@ -178,7 +184,8 @@ func (a *ark) switchBiz(ctx context.Context, m arklet.Module) error {
 		for _, c := range containers {
 			names = append(names, c.Name)
 		}
-		return fmt.Errorf("pod %s has no module %q, only %s: switch it by exec in a Pod that has it", a.target.pod.Name, m.Name, strings.Join(names, ", "))
+		return fmt.Errorf("pod %s has no module %q, only %s: switch it by exec in a Pod that has it", a.target.pod.Name,
+			m.Name, strings.Join(names, ", "))
 	}
 	r := arklet.Request{Command: arklet.CommandSwitchBiz, Module: m}
 	journal, identity := a.server.opts.Journal, a.target.identity
@@ -189,13 +196,15 @@ func (a *ark) switchBiz(ctx context.Context, m arklet.Module) error {
 	if err != nil {
 		journal.Note(identity, m.Name, Unanswered(time.Now(), r, err))
 		if errors.Is(err, tunnel.ErrNotSupported) {
-			return fmt.Errorf("base %q is reached over MQTT, which has no switchBiz: connect the base over HTTP", a.server.opts.Bases.Called(identity))
+			return fmt.Errorf("base %q is reached over MQTT, which has no switchBiz: connect the base over HTTP",
+				a.server.opts.Bases.Called(identity))
 		}
 		return err
 	}
 	journal.Note(identity, m.Name, Answered(time.Now(), r, answer))
 	if !answer.Succeeded() {
-		return fmt.Errorf("base %q did not switch to %s: %s", a.server.opts.Bases.Called(identity), m.Identity(), Answered(time.Time{}, r, answer).Detail)
+		return fmt.Errorf("base %q did not switch to %s: %s", a.server.opts.Bases.Called(identity), m.Identity(),
+			Answered(time.Time{}, r, answer).Detail)
 	}
 	fmt.Fprintln(a.out, answer.DataMessage)
 	return nil

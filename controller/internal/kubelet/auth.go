@@ -35,18 +35,23 @@ func (s *Server) admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 			s.opts.Logger.Debug("a caller of the kubelet API has no certificate", "remote", r.RemoteAddr)
-			http.Error(w, "Unauthorized: the kubelet API of the module controller needs a client certificate; start the API server with --kubelet-client-certificate", http.StatusUnauthorized)
+			http.Error(w, "Unauthorized: the kubelet API of the module controller needs a client certificate; start "+
+				"the API server with --kubelet-client-certificate", http.StatusUnauthorized)
 			return
 		}
 		caller := r.TLS.PeerCertificates[0]
 		allowed, reason, err := s.reviews.allow(r.Context(), caller, verb(r))
 		switch {
 		case err != nil:
-			s.opts.Logger.Warn("could not review a caller of the kubelet API", "user", caller.Subject.CommonName, "err", err)
-			http.Error(w, "the API server could not be asked for a review: "+err.Error(), http.StatusInternalServerError)
+			s.opts.Logger.Warn("could not review a caller of the kubelet API", "user", caller.Subject.CommonName, "err",
+				err)
+			http.Error(w, "the API server could not be asked for a review: "+err.Error(),
+				http.StatusInternalServerError)
 		case !allowed:
-			s.opts.Logger.Warn("refused a caller of the kubelet API", "user", caller.Subject.CommonName, "reason", reason)
-			http.Error(w, fmt.Sprintf("Forbidden: user %q may not %s nodes/proxy", caller.Subject.CommonName, verb(r)), http.StatusForbidden)
+			s.opts.Logger.Warn("refused a caller of the kubelet API", "user", caller.Subject.CommonName, "reason",
+				reason)
+			http.Error(w, fmt.Sprintf("Forbidden: user %q may not %s nodes/proxy", caller.Subject.CommonName, verb(r)),
+				http.StatusForbidden)
 		default:
 			door.Keep(r.Context().Value(connKey{}).(net.Conn)) // exec and followed logs are long-running
 			next.ServeHTTP(w, r)
@@ -73,7 +78,8 @@ func newReviews(client authorizationv1.SubjectAccessReviewInterface) *reviews {
 	return &reviews{client: client, cache: cache.NewLRUExpireCache(maxReviews)}
 }
 
-func (r *reviews) allow(ctx context.Context, caller *x509.Certificate, verb string) (allowed bool, reason string, err error) {
+func (r *reviews) allow(ctx context.Context, caller *x509.Certificate, verb string) (allowed bool, reason string,
+	err error) {
 	if r.client == nil {
 		return true, "", nil
 	}
@@ -85,11 +91,13 @@ func (r *reviews) allow(ctx context.Context, caller *x509.Certificate, verb stri
 	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
-	review, err := r.client.Create(ctx, &authorizationapi.SubjectAccessReview{Spec: authorizationapi.SubjectAccessReviewSpec{
-		User: user, Groups: append([]string{"system:authenticated"}, groups...),
-		// The server serves all Nodes, so a permission for the Node of a name is not enough.
-		ResourceAttributes: &authorizationapi.ResourceAttributes{Verb: verb, Version: "v1", Resource: "nodes", Subresource: "proxy"},
-	}}, metav1.CreateOptions{})
+	review, err := r.client.Create(ctx,
+		&authorizationapi.SubjectAccessReview{Spec: authorizationapi.SubjectAccessReviewSpec{
+			User: user, Groups: append([]string{"system:authenticated"}, groups...),
+			// The server serves all Nodes, so a permission for the Node of a name is not enough.
+			ResourceAttributes: &authorizationapi.ResourceAttributes{Verb: verb, Version: "v1", Resource: "nodes",
+				Subresource: "proxy"},
+		}}, metav1.CreateOptions{})
 	if err != nil {
 		return false, "", fmt.Errorf("reviewing whether %q may %s nodes/proxy: %w", user, verb, err)
 	}

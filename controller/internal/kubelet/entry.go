@@ -40,7 +40,8 @@ func event(c arklet.Command, what string) string { return string(c) + " " + what
 
 // Asked is the entry for a command that is sent to a base.
 func Asked(at time.Time, r arklet.Request) Entry {
-	return Entry{At: at, Version: r.Module.Version, Event: event(r.Command, api.LogSent), Detail: redact.URL(r.Module.URL)}
+	return Entry{At: at, Version: r.Module.Version, Event: event(r.Command, api.LogSent),
+		Detail: redact.URL(r.Module.URL)}
 }
 
 // Answered is the entry for the answer to a command.
@@ -118,7 +119,8 @@ func (j *Journal) noteStates(h *history, old version, b arklet.Biz, at time.Time
 		records = []arklet.Record{{State: b.State}}
 	}
 	for _, record := range records {
-		e := Entry{At: record.At, Version: b.Version, Event: "is " + string(record.State), Detail: clip(strings.TrimSpace(record.Reason + " " + record.Message))}
+		e := Entry{At: record.At, Version: b.Version, Event: "is " + string(record.State),
+			Detail: clip(strings.TrimSpace(record.Reason + " " + record.Message))}
 		if e.At.IsZero() {
 			e.At = at
 		}

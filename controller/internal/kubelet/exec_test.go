@@ -23,10 +23,12 @@ import (
 )
 
 // stream runs a command as kubectl exec does and returns its exit status.
-func (w *world) stream(ctx context.Context, t *testing.T, pod string, command []string, o remotecommand.StreamOptions) (status int, err error) {
+func (w *world) stream(ctx context.Context, t *testing.T, pod string, command []string,
+	o remotecommand.StreamOptions) (status int, err error) {
 	t.Helper()
 	q := url.Values{"command": command}
-	for name, there := range map[string]bool{"input": o.Stdin != nil, "output": o.Stdout != nil, "error": o.Stderr != nil, "tty": o.Tty} {
+	for name, there := range map[string]bool{"input": o.Stdin != nil, "output": o.Stdout != nil,
+		"error": o.Stderr != nil, "tty": o.Tty} {
 		if there {
 			q.Set(name, "1")
 		}
@@ -35,7 +37,8 @@ func (w *world) stream(ctx context.Context, t *testing.T, pod string, command []
 	if err != nil {
 		t.Fatal(err)
 	}
-	executor, err := remotecommand.NewSPDYExecutor(&rest.Config{TLSClientConfig: w.authority.client("kube-apiserver")}, http.MethodPost, u)
+	executor, err := remotecommand.NewSPDYExecutor(&rest.Config{TLSClientConfig: w.authority.client("kube-apiserver")},
+		http.MethodPost, u)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,8 +50,11 @@ func (w *world) stream(ctx context.Context, t *testing.T, pod string, command []
 }
 
 var twoVersions = []arklet.Biz{
-	{Name: "biz1", Version: "1.0.0", State: arklet.StateActivated, Latest: arklet.Record{At: noon, State: arklet.StateActivated, Reason: "STARTED"}},
-	{Name: "biz1", Version: "2.0.0", State: arklet.StateDeactivated, Latest: arklet.Record{At: noon, State: arklet.StateDeactivated, Reason: "STARTED", Message: "start but is deactivated\nmore"}},
+	{Name: "biz1", Version: "1.0.0", State: arklet.StateActivated,
+		Latest: arklet.Record{At: noon, State: arklet.StateActivated, Reason: "STARTED"}},
+	{Name: "biz1", Version: "2.0.0", State: arklet.StateDeactivated,
+		Latest: arklet.Record{At: noon, State: arklet.StateDeactivated, Reason: "STARTED",
+			Message: "start but is deactivated\nmore"}},
 	{Name: "biz3", Version: "1", State: arklet.StateResolved},
 }
 
@@ -56,7 +62,8 @@ func TestExec(t *testing.T) {
 	timeout := fmt.Errorf("queryAllBiz on base %q: %w", "a", base.ErrNoAnswer)
 	answer := func(a arklet.Answer, err error) func(string, arklet.Request) (arklet.Answer, error) {
 		return func(identity string, r arklet.Request) (arklet.Answer, error) {
-			if want := (arklet.Request{Command: arklet.CommandSwitchBiz, Module: arklet.Module{Name: "biz1", Version: "2.0.0"}}); identity != "a" || r != want {
+			if want := (arklet.Request{Command: arklet.CommandSwitchBiz,
+				Module: arklet.Module{Name: "biz1", Version: "2.0.0"}}); identity != "a" || r != want {
 				return arklet.Answer{}, fmt.Errorf("base %q was asked %+v", identity, r)
 			}
 			return a, err
@@ -80,7 +87,8 @@ func TestExec(t *testing.T) {
 				"biz3   1         resolved                                       \n",
 		},
 		{
-			name: "modules in JSON", command: []string{"queryAllBiz", "-o", "json"}, bases: fakeBases{modules: twoVersions[1:]},
+			name: "modules in JSON", command: []string{"queryAllBiz", "-o", "json"},
+			bases: fakeBases{modules: twoVersions[1:]},
 			stdout: `[
   {
     "bizName": "biz1",
@@ -99,15 +107,20 @@ func TestExec(t *testing.T) {
 `,
 		},
 		{name: "no modules in JSON", command: []string{"queryAllBiz", "-o=json"}, stdout: "[]\n"},
-		{name: "a base that does not answer", command: []string{"queryAllBiz"}, bases: fakeBases{err: timeout}, stderr: timeout.Error(), status: 1},
+		{name: "a base that does not answer", command: []string{"queryAllBiz"}, bases: fakeBases{err: timeout},
+			stderr: timeout.Error(), status: 1},
 		{
 			name: "health in a table", command: []string{"health"},
-			bases:  fakeBases{health: arklet.Health{MetaspaceUsed: 55574528, MetaspaceCommitted: 58589184, MetaspaceMax: arklet.Unlimited, RunTime: 34432 * time.Millisecond, MasterActive: true}},
-			stdout: "BASE     ACTIVATED   RUNNING   METASPACE USED   COMMITTED   MAX\nhost-a   true        34s       53.0Mi           55.9Mi      -\n",
+			bases: fakeBases{
+				health: arklet.Health{MetaspaceUsed: 55574528, MetaspaceCommitted: 58589184,
+					MetaspaceMax: arklet.Unlimited, RunTime: 34432 * time.Millisecond, MasterActive: true}},
+			stdout: "BASE     ACTIVATED   RUNNING   METASPACE USED   COMMITTED   MAX\nhost-a   true        34s       " +
+				"53.0Mi           55.9Mi      -\n",
 		},
 		{
 			name: "health in JSON", command: []string{"ark", "health", "-o", "json"},
-			bases: fakeBases{health: arklet.Health{MetaspaceUsed: 1, MetaspaceCommitted: 2, MetaspaceMax: 3, RunTime: 1500 * time.Millisecond}},
+			bases: fakeBases{health: arklet.Health{MetaspaceUsed: 1, MetaspaceCommitted: 2, MetaspaceMax: 3,
+				RunTime: 1500 * time.Millisecond}},
 			stdout: `{
   "baseIdentity": "a",
   "activated": false,
@@ -118,15 +131,20 @@ func TestExec(t *testing.T) {
 }
 `,
 		},
-		{name: "no health", command: []string{"health"}, bases: fakeBases{err: timeout}, stderr: timeout.Error(), status: 1},
+		{name: "no health", command: []string{"health"}, bases: fakeBases{err: timeout}, stderr: timeout.Error(),
+			status: 1},
 		{
 			name: "switched", command: []string{"switchBiz", "biz1", "2.0.0"},
-			bases:  fakeBases{do: answer(arklet.Answer{Code: "SUCCESS", DataCode: "SUCCESS", DataMessage: "Switch biz: biz1:2.0.0 is activated."}, nil)},
+			bases: fakeBases{
+				do: answer(arklet.Answer{Code: "SUCCESS", DataCode: "SUCCESS",
+					DataMessage: "Switch biz: biz1:2.0.0 is activated."}, nil)},
 			stdout: "Switch biz: biz1:2.0.0 is activated.\n",
 		},
 		{
 			name: "not switched", command: []string{"switchBiz", "biz1", "2.0.0"}, status: 1,
-			bases:  fakeBases{do: answer(arklet.Answer{Code: "FAILED", Message: "switch biz not success!", DataCode: "NOT_FOUND_BIZ", DataMessage: "Switch biz: biz1:2.0.0 not found."}, nil)},
+			bases: fakeBases{
+				do: answer(arklet.Answer{Code: "FAILED", Message: "switch biz not success!", DataCode: "NOT_FOUND_BIZ",
+					DataMessage: "Switch biz: biz1:2.0.0 not found."}, nil)},
 			stderr: "\"host-a\"|FAILED switch biz not success! NOT_FOUND_BIZ Switch biz: biz1:2.0.0 not found.",
 		},
 		{
@@ -134,11 +152,15 @@ func TestExec(t *testing.T) {
 			bases:  fakeBases{do: answer(arklet.Answer{}, fmt.Errorf("switchBiz: %w", tunnel.ErrNotSupported))},
 			stderr: "\"host-a\"|MQTT|switchBiz|HTTP",
 		},
-		{name: "another Pod's module", command: []string{"switchBiz", "biz3", "1"}, status: 1, stderr: "pod-0|\"biz3\"|biz1, biz2"},
-		{name: "a version forgotten", command: []string{"switchBiz", "biz1"}, stderr: "switchBiz|NAME|VERSION|1|ark help", status: 2},
-		{name: "an unknown format", command: []string{"health", "-o", "yaml"}, stderr: "health|\"yaml\"|table|json|ark help", status: 2},
+		{name: "another Pod's module", command: []string{"switchBiz", "biz3", "1"}, status: 1,
+			stderr: "pod-0|\"biz3\"|biz1, biz2"},
+		{name: "a version forgotten", command: []string{"switchBiz", "biz1"},
+			stderr: "switchBiz|NAME|VERSION|1|ark help", status: 2},
+		{name: "an unknown format", command: []string{"health", "-o", "yaml"},
+			stderr: "health|\"yaml\"|table|json|ark help", status: 2},
 		{name: "an unknown flag", command: []string{"health", "-x"}, stderr: "health|-x|ark help", status: 2},
-		{name: "an argument too many", command: []string{"queryAllBiz", "biz1"}, stderr: "queryAllBiz|\"biz1\"|ark help", status: 2},
+		{name: "an argument too many", command: []string{"queryAllBiz", "biz1"},
+			stderr: "queryAllBiz|\"biz1\"|ark help", status: 2},
 		{name: "a shell", command: []string{"sh"}, stderr: "\"sh\"|ark help", status: 127},
 		{name: "a Pod that is not here", pod: "pod-9", command: []string{"help"}, stderr: "default/pod-9", status: 1},
 	} {
@@ -149,7 +171,8 @@ func TestExec(t *testing.T) {
 				c.pod = "pod-0"
 			}
 			var stdout, stderr bytes.Buffer
-			status, err := w.stream(t.Context(), t, c.pod, c.command, remotecommand.StreamOptions{Stdout: &stdout, Stderr: &stderr})
+			status, err := w.stream(t.Context(), t, c.pod, c.command,
+				remotecommand.StreamOptions{Stdout: &stdout, Stderr: &stderr})
 			if err != nil || status != c.status {
 				t.Errorf("exit status %d, error %v, want %d", status, err, c.status)
 			}
@@ -168,7 +191,8 @@ func TestASwitchIsInTheLogs(t *testing.T) {
 	w.bases.do = func(string, arklet.Request) (arklet.Answer, error) {
 		return arklet.Answer{Code: "SUCCESS", DataMessage: "done"}, nil
 	}
-	if status, err := w.stream(t.Context(), t, "pod-0", []string{"switchBiz", "biz1", "2"}, remotecommand.StreamOptions{Stdout: io.Discard}); err != nil || status != 0 {
+	if status, err := w.stream(t.Context(), t, "pod-0", []string{"switchBiz", "biz1", "2"},
+		remotecommand.StreamOptions{Stdout: io.Discard}); err != nil || status != 0 {
 		t.Fatalf("exit status %d, error %v", status, err)
 	}
 	var events []string
@@ -191,7 +215,8 @@ func TestScript(t *testing.T) {
 	if err != nil || status != exitNotFound {
 		t.Errorf("exit status %d, error %v, want %d: the first failure ends a script", status, err, exitNotFound)
 	}
-	if want := "[\n  {\n    \"bizName\": \"biz3\",\n    \"bizVersion\": \"1\",\n    \"bizState\": \"resolved\"\n  }\n]\n"; stdout.String() != want {
+	if want := "[\n  {\n    \"bizName\": \"biz3\",\n    \"bizVersion\": \"1\",\n    \"bizState\": " +
+		"\"resolved\"\n  }\n]\n"; stdout.String() != want {
 		t.Errorf("stdout %q, want %q", stdout.String(), want)
 	}
 	if !strings.HasPrefix(stderr.String(), `"ls"`) {

@@ -127,7 +127,9 @@ func (j *Journal) present(key moduleKey, of share) (entries []Entry) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(h.known)) {
 		if v := h.known[name]; of.has(name) {
-			entries = append(entries, Entry{At: v.latest.At, Version: name, Event: "is " + string(v.state), Detail: strings.TrimSpace(v.latest.Reason + " (before this Pod)")})
+			entries = append(entries,
+				Entry{At: v.latest.At, Version: name, Event: "is " + string(v.state),
+					Detail: strings.TrimSpace(v.latest.Reason + " (before this Pod)")})
 		}
 	}
 	return entries

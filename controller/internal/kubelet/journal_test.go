@@ -30,15 +30,22 @@ func wantText(t *testing.T, j *Journal, identity, biz string, want ...string) {
 
 func TestEntries(t *testing.T) {
 	j := NewJournal()
-	r := arklet.Request{Command: arklet.CommandInstallBiz, Module: arklet.Module{Name: "biz1", Version: "1.0.0", URL: "file:///m/biz1.jar"}}
+	r := arklet.Request{Command: arklet.CommandInstallBiz,
+		Module: arklet.Module{Name: "biz1", Version: "1.0.0", URL: "file:///m/biz1.jar"}}
 	j.Note("a", "biz1", Asked(noon, r))
-	j.Note("a", "biz1", Answered(noon.Add(time.Second), r, arklet.Answer{Code: "FAILED", Message: "install biz not success!", DataCode: "REPEAT_BIZ", DataMessage: "Biz: biz1:1.0.0 has been installed or registered."}))
-	j.Note("a", "biz1", Answered(noon.Add(2*time.Second), r, arklet.Answer{Code: "SUCCESS", DataCode: "SUCCESS", DataMessage: "Install Biz: biz1:1.0.0 success"}))
-	j.Note("a", "biz1", Unanswered(noon.Add(3*time.Second), arklet.Request{Command: arklet.CommandSwitchBiz, Module: arklet.Module{Version: "2"}}, errors.New("connection reset")))
+	j.Note("a", "biz1", Answered(noon.Add(time.Second), r,
+		arklet.Answer{Code: "FAILED", Message: "install biz not success!", DataCode: "REPEAT_BIZ",
+			DataMessage: "Biz: biz1:1.0.0 has been installed or registered."}))
+	j.Note("a", "biz1", Answered(noon.Add(2*time.Second), r,
+		arklet.Answer{Code: "SUCCESS", DataCode: "SUCCESS", DataMessage: "Install Biz: biz1:1.0.0 success"}))
+	j.Note("a", "biz1", Unanswered(noon.Add(3*time.Second),
+		arklet.Request{Command: arklet.CommandSwitchBiz, Module: arklet.Module{Version: "2"}},
+		errors.New("connection reset")))
 	j.Note("b", "biz1", Asked(noon, r))
 	wantText(t, j, "a", "biz1",
 		"2024-07-18 12:00:00.000 biz1:1.0.0 installBiz sent: file:///m/biz1.jar",
-		"2024-07-18 12:00:01.000 biz1:1.0.0 installBiz answered: FAILED install biz not success! REPEAT_BIZ Biz: biz1:1.0.0 has been installed or registered.",
+		"2024-07-18 12:00:01.000 biz1:1.0.0 installBiz answered: FAILED install biz not success! REPEAT_BIZ Biz: "+
+			"biz1:1.0.0 has been installed or registered.",
 		"2024-07-18 12:00:02.000 biz1:1.0.0 installBiz answered: SUCCESS Install Biz: biz1:1.0.0 success",
 		"2024-07-18 12:00:03.000 biz1:2 switchBiz not answered: connection reset",
 	)
@@ -66,7 +73,9 @@ func TestNoteModules(t *testing.T) {
 		want  []string
 	}{
 		"full histories, as over HTTP": {
-			[][]arklet.Biz{{biz("1", "activated", true, resolved, started)}, {biz("1", "activated", true, resolved, started)}, {biz("1", "deactivated", true, resolved, started, switched)}, {}},
+			[][]arklet.Biz{{biz("1", "activated", true, resolved, started)},
+				{biz("1", "activated", true, resolved, started)},
+				{biz("1", "deactivated", true, resolved, started, switched)}, {}},
 			[]string{
 				"2024-07-18 11:59:58.000 biz1:1 is resolved: CREATED",
 				"2024-07-18 11:59:59.000 biz1:1 is activated: STARTED",
@@ -75,7 +84,9 @@ func TestNoteModules(t *testing.T) {
 			},
 		},
 		"the last record only, as over MQTT": {
-			[][]arklet.Biz{{biz("1", "resolved", false, resolved)}, {biz("1", "activated", false, started), biz("2", "resolved", false, resolved)}, {biz("2", "resolved", false, resolved)}},
+			[][]arklet.Biz{{biz("1", "resolved", false, resolved)},
+				{biz("1", "activated", false, started), biz("2", "resolved", false, resolved)},
+				{biz("2", "resolved", false, resolved)}},
 			[]string{
 				"2024-07-18 11:59:58.000 biz1:1 is resolved: CREATED",
 				"2024-07-18 11:59:58.000 biz1:2 is resolved: CREATED",
@@ -84,14 +95,17 @@ func TestNoteModules(t *testing.T) {
 			},
 		},
 		"no records, as in generation B": {
-			[][]arklet.Biz{{biz("1", "resolved", false)}, {biz("1", "resolved", false)}, {biz("1", "activated", false)}},
+			[][]arklet.Biz{{biz("1", "resolved", false)}, {biz("1", "resolved", false)},
+				{biz("1", "activated", false)}},
 			[]string{"2024-07-18 12:00:00.000 biz1:1 is resolved", "2024-07-18 12:02:00.000 biz1:1 is activated"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := NewJournal()
 			for i, list := range c.lists {
-				j.NoteModules("a", []string{"biz1"}, append(list, arklet.Biz{Name: "biz2", Version: "1", State: arklet.StateBroken}), noon.Add(time.Duration(i)*time.Minute))
+				j.NoteModules("a", []string{"biz1"},
+					append(list, arklet.Biz{Name: "biz2", Version: "1", State: arklet.StateBroken}),
+					noon.Add(time.Duration(i)*time.Minute))
 			}
 			wantText(t, j, "a", "biz1", c.want...)
 			wantText(t, j, "a", "biz2", "")
@@ -106,7 +120,8 @@ func TestJournalIsBounded(t *testing.T) {
 			j.Note("a", "biz1", Entry{At: noon.Add(time.Duration(i) * time.Second), Event: fmt.Sprint(i)})
 		}
 		lines := strings.Split(strings.TrimSuffix(j.text("a", "biz1"), "\n"), "\n")
-		if len(lines) != maxEntries || !strings.HasSuffix(lines[0], " 50") || !strings.HasSuffix(lines[maxEntries-1], " 249") {
+		if len(lines) != maxEntries || !strings.HasSuffix(lines[0], " 50") ||
+			!strings.HasSuffix(lines[maxEntries-1], " 249") {
 			t.Errorf("%d lines from %q to %q", len(lines), lines[0], lines[len(lines)-1])
 		}
 	})
@@ -117,7 +132,8 @@ func TestJournalIsBounded(t *testing.T) {
 		for i := range 1000 {
 			j.Note("a", "kept", Entry{At: noon, Event: "x"})
 			j.Note(fmt.Sprint(i), "biz1", Entry{At: noon, Event: "x", Detail: strings.Repeat("d", 1000)})
-			j.NoteModules(fmt.Sprint(i), []string{"biz1", "biz2"}, []arklet.Biz{{Name: "biz1", Version: "1"}, {Name: "biz2", Version: "2"}}, noon)
+			j.NoteModules(fmt.Sprint(i), []string{"biz1", "biz2"},
+				[]arklet.Biz{{Name: "biz1", Version: "1"}, {Name: "biz2", Version: "2"}}, noon)
 		}
 		size := 0
 		for key, h := range j.histories {
@@ -127,9 +143,11 @@ func TestJournalIsBounded(t *testing.T) {
 			}
 		}
 		if size != j.size || size > limit || len(j.histories) != j.byUse.Len() {
-			t.Errorf("%d bytes counted, %d there, %d allowed; %d modules and %d in order", j.size, size, limit, len(j.histories), j.byUse.Len())
+			t.Errorf("%d bytes counted, %d there, %d allowed; %d modules and %d in order", j.size, size, limit,
+				len(j.histories), j.byUse.Len())
 		}
-		if j.text("0", "biz1") != "" || j.text("999", "biz1") == "" || strings.Count(j.text("a", "kept"), "\n") != maxEntries {
+		if j.text("0", "biz1") != "" || j.text("999", "biz1") == "" ||
+			strings.Count(j.text("a", "kept"), "\n") != maxEntries {
 			t.Error("not those were forgotten that nothing happened to for longest")
 		}
 	})

@@ -58,15 +58,18 @@ func (s *Server) find(namespace, pod, container string) (target, error) {
 		from, versions := s.opts.Pods.Asked(p, container)
 		return target{p, identity, container, share{from, versions}}, nil
 	case slices.ContainsFunc(others, is), slices.ContainsFunc(p.Spec.InitContainers, is):
-		return target{}, errdefs.InvalidInputf("container %s is ignored: it is not a module, and a base runs only modules", container)
-	case slices.ContainsFunc(p.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == container }):
+		return target{}, errdefs.InvalidInputf(
+			"container %s is ignored: it is not a module, and a base runs only modules", container)
+	case slices.ContainsFunc(p.Spec.EphemeralContainers,
+		func(c corev1.EphemeralContainer) bool { return c.Name == container }):
 		return target{}, errdefs.InvalidInput(noDebug)
 	}
 	return target{}, errdefs.NotFoundf("pod %s/%s has no container %q", namespace, pod, container)
 }
 
 // logs implements api.ContainerLogsHandlerFunc.
-func (s *Server) logs(ctx context.Context, namespace, pod, container string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
+func (s *Server) logs(ctx context.Context, namespace, pod, container string, opts api.ContainerLogOpts) (io.ReadCloser,
+	error) {
 	if opts.Previous {
 		return nil, errdefs.InvalidInput("a module has no previous container: its logs continue after restarts")
 	}
@@ -98,7 +101,8 @@ func (s *Server) logs(ctx context.Context, namespace, pod, container string, opt
 			a.begin()
 		}
 		reader, writer := io.Pipe()
-		go func() { _ = writer.CloseWithError(s.follow(ctx, writer, t, text, opts.Timestamps, last)) }() // ends with the request
+		// ends with the request
+		go func() { _ = writer.CloseWithError(s.follow(ctx, writer, t, text, opts.Timestamps, last)) }()
 		from = reader
 	}
 	if opts.LimitBytes > 0 {

@@ -68,7 +68,8 @@ func TestLogs(t *testing.T) {
 // another.
 func (w *world) follow(t *testing.T, query string) (lines *bufio.Reader, next func(want string)) {
 	t.Helper()
-	transport := &http.Transport{TLSClientConfig: tlsConfig(t, w.authority.client("kube-apiserver")), DisableKeepAlives: true}
+	transport := &http.Transport{TLSClientConfig: tlsConfig(t, w.authority.client("kube-apiserver")),
+		DisableKeepAlives: true}
 	req, err := http.NewRequestWithContext(t.Context(), "GET", w.url+logsPath+"?"+query, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +92,8 @@ func (w *world) follow(t *testing.T, query string) (lines *bufio.Reader, next fu
 // TestFollow reads logs as they come, over TLS, until the server stops.
 func TestFollow(t *testing.T) {
 	w := newWorld(t, nil)
-	for _, c := range []struct{ query, first string }{{"follow=true&tailLines=1", "before"}, {"follow=true&tailLines=0", ""}} {
+	for _, c := range []struct{ query, first string }{{"follow=true&tailLines=1", "before"},
+		{"follow=true&tailLines=0", ""}} {
 		t.Run(c.query, func(t *testing.T) {
 			w.opts.Journal.Note("a", "biz1", Entry{At: noon, Event: "before"})
 			lines, next := w.follow(t, c.query)
@@ -180,19 +182,24 @@ func TestLogsOfOnePod(t *testing.T) {
 		}
 		earlier := arklet.Module{Name: "biz1", Version: "1", URL: "https://u:secret@h/biz1.jar?Signature=secret"}
 		j.Note("a", "biz1", Asked(time.Now(), arklet.Request{Command: arklet.CommandInstallBiz, Module: earlier}))
-		j.NoteModules("a", []string{"biz1"}, []arklet.Biz{{Name: "biz1", Version: "1", State: arklet.StateActivated, Latest: arklet.Record{At: noon, State: arklet.StateActivated, Reason: "STARTED"}}}, time.Now())
+		j.NoteModules("a", []string{"biz1"},
+			[]arklet.Biz{{Name: "biz1", Version: "1", State: arklet.StateActivated,
+				Latest: arklet.Record{At: noon, State: arklet.StateActivated, Reason: "STARTED"}}}, time.Now())
 		expect("of every Pod", "1 installBiz sent: https://***@h/biz1.jar?Signature=***", "1 is activated: STARTED")
 		time.Sleep(time.Second) // no real time passes
 		p.from, p.versions = time.Now(), []string{"1", "2"}
 		expect("of a Pod whose module was there", "1 is activated: STARTED (before this Pod)")
 		p.versions = []string{"2"}
 		expect("of a Pod to whose module nothing has happened")
-		later := arklet.Request{Command: arklet.CommandInstallBiz, Module: arklet.Module{Name: "biz1", Version: "2", URL: "file:///m/biz1.jar"}}
+		later := arklet.Request{Command: arklet.CommandInstallBiz,
+			Module: arklet.Module{Name: "biz1", Version: "2", URL: "file:///m/biz1.jar"}}
 		j.Note("a", "biz1", Asked(time.Now(), later))
-		j.Note("a", "biz1", Answered(time.Now(), later, arklet.Answer{Code: "FAILED", Message: "no https://u:secret@h/x"}))
+		j.Note("a", "biz1", Answered(time.Now(), later,
+			arklet.Answer{Code: "FAILED", Message: "no https://u:secret@h/x"}))
 		later.Module.Version = "3"
 		j.Note("a", "biz1", Asked(time.Now(), later)) // for another Pod
-		expect("of a Pod of which one version was installed", "2 installBiz sent: file:///m/biz1.jar", "2 installBiz answered: FAILED no https://***@h/x")
+		expect("of a Pod of which one version was installed", "2 installBiz sent: file:///m/biz1.jar",
+			"2 installBiz answered: FAILED no https://***@h/x")
 	})
 }
 
@@ -204,14 +211,17 @@ func TestStatesFollowCommands(t *testing.T) {
 		at   time.Time
 		want []string
 	}{
-		"in the same millisecond":       {sent.Truncate(time.Millisecond), []string{"installBiz sent", "is activated"}},
-		"by a clock that is behind":     {sent.Add(-999 * time.Millisecond), []string{"installBiz sent", "is activated"}},
+		"in the same millisecond": {sent.Truncate(time.Millisecond), []string{"installBiz sent", "is activated"}},
+		"by a clock that is behind": {sent.Add(-999 * time.Millisecond),
+			[]string{"installBiz sent", "is activated"}},
 		"long before it":                {sent.Add(-time.Second), []string{"is activated", "installBiz sent"}},
 		"after it, by the base's clock": {sent.Add(time.Millisecond), []string{"installBiz sent", "is activated"}},
 	} {
 		j := NewJournal()
 		j.Note("a", "biz1", Asked(sent, arklet.Request{Command: arklet.CommandInstallBiz, Module: m}))
-		j.NoteModules("a", []string{"biz1"}, []arklet.Biz{{Name: "biz1", Version: "1", State: arklet.StateActivated, Latest: arklet.Record{At: tt.at, State: arklet.StateActivated}}}, sent)
+		j.NoteModules("a", []string{"biz1"},
+			[]arklet.Biz{{Name: "biz1", Version: "1", State: arklet.StateActivated,
+				Latest: arklet.Record{At: tt.at, State: arklet.StateActivated}}}, sent)
 		entries, _ := j.since(moduleKey{"a", "biz1"}, 0, share{})
 		inOrder(entries)
 		var got []string

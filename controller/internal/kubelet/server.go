@@ -87,9 +87,11 @@ func New(opts Options) (*Server, error) {
 	}
 	switch {
 	case opts.ClientCAFile == "":
-		return nil, errors.New("the kubelet API has no authority of callers: set KUBELET_CLIENT_CA to the file with the authority of the API server's kubelet client certificate")
+		return nil, errors.New(
+			"the kubelet API has no authority of callers: set KUBELET_CLIENT_CA to the file with the authority of the API server's kubelet client certificate")
 	case (opts.CertFile == "") != (opts.KeyFile == ""):
-		return nil, errors.New("the serving certificate of the kubelet API lacks a part: set both of KUBELET_TLS_CERT and KUBELET_TLS_KEY, or none")
+		return nil, errors.New(
+			"the serving certificate of the kubelet API lacks a part: set both of KUBELET_TLS_CERT and KUBELET_TLS_KEY, or none")
 	case opts.CertFile == "":
 		pair, err := certfile.SelfSigned()
 		if err != nil {
@@ -98,8 +100,9 @@ func New(opts Options) (*Server, error) {
 		template.Certificates = []tls.Certificate{pair}
 	}
 	certs, err := certfile.Open(template, certfile.Files{
-		Cert: certfile.File{Setting: "KUBELET_TLS_CERT", Path: opts.CertFile}, Key: certfile.File{Setting: "KUBELET_TLS_KEY", Path: opts.KeyFile},
-		CA: certfile.File{Setting: "KUBELET_CLIENT_CA", Path: opts.ClientCAFile},
+		Cert: certfile.File{Setting: "KUBELET_TLS_CERT", Path: opts.CertFile},
+		Key:  certfile.File{Setting: "KUBELET_TLS_KEY", Path: opts.KeyFile},
+		CA:   certfile.File{Setting: "KUBELET_CLIENT_CA", Path: opts.ClientCAFile},
 	}, opts.Logger)
 	if err != nil {
 		return nil, err
@@ -131,8 +134,11 @@ func (s *Server) Start(ctx context.Context) error {
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       time.Minute,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
-		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
-		ErrorLog:          slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug),
+		ConnContext: func(ctx context.Context,
+			c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, c)
+		},
+		ErrorLog: slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug),
 	}
 	s.opts.Logger.Info("serving the kubelet API", "addr", s.Addr().String())
 	if err := door.Serve(ctx, server, s.listener, stopTimeout); err != nil {
@@ -144,10 +150,13 @@ func (s *Server) Start(ctx context.Context) error {
 
 // Messages for the parts of the kubelet API that are not served.
 const (
-	noAttach = "a module has no console to attach to: kubectl logs -f follows its states on the base, kubectl exec -it POD -- ark queries the base"
+	noAttach = "a module has no console to attach to: kubectl logs -f follows its states on the base, kubectl exec " +
+		"-it POD -- ark queries the base"
 	// A base reports its address itself, so port forwarding would give access to the network of the controller.
-	noPortForward = "ports of a base are not forwarded, because the base reports its address itself; send requests from within the cluster, or through the gateway of a sandbox (koupsandbox status shows it)"
-	noDebug       = "a base runs no containers, so kubectl debug has nothing to attach to: kubectl logs POD shows the states of the module, kubectl exec POD -- ark health queries the base"
+	noPortForward = "ports of a base are not forwarded, because the base reports its address itself; send requests " +
+		"from within the cluster, or through the gateway of a sandbox (koupsandbox status shows it)"
+	noDebug = "a base runs no containers, so kubectl debug has nothing to attach to: kubectl logs POD shows the " +
+		"states of the module, kubectl exec POD -- ark health queries the base"
 )
 
 // handler serves the part of the kubelet API that the API server uses for Pods.
@@ -158,7 +167,8 @@ func (s *Server) handler(ctx context.Context) http.Handler {
 	mux.Handle("/", withLogRequest(api.PodHandler(api.PodHandlerConfig{
 		GetContainerLogs: s.logs,
 		// The context of virtual-kubelet does not end with the server.
-		RunInContainer: func(_ context.Context, namespace, pod, container string, cmd []string, attach api.AttachIO) error {
+		RunInContainer: func(_ context.Context, namespace, pod, container string, cmd []string,
+			attach api.AttachIO) error {
 			if !s.enter() {
 				return exit(exitFailed)
 			}

@@ -42,7 +42,8 @@ const logsPath = "/containerLogs/default/pod-0/biz1"
 func TestWhoIsServed(t *testing.T) {
 	w := newWorld(t, nil)
 	expired, expiredKey := w.authority.issue("kube-apiserver", x509.ExtKeyUsageClientAuth, time.Now().Add(-time.Hour))
-	forServers, forServersKey := w.authority.issue("kube-apiserver", x509.ExtKeyUsageServerAuth, time.Now().Add(time.Hour))
+	forServers, forServersKey := w.authority.issue("kube-apiserver", x509.ExtKeyUsageServerAuth,
+		time.Now().Add(time.Hour))
 	for name, c := range map[string]struct {
 		client rest.TLSClientConfig
 		status int // 0: the handshake fails
@@ -50,8 +51,10 @@ func TestWhoIsServed(t *testing.T) {
 		"a certificate of the authority": {w.authority.client("kube-apiserver"), 200},
 		"no certificate":                 {rest.TLSClientConfig{Insecure: true}, 401},
 		"a certificate of another":       {newAuthority(t).client("kube-apiserver"), 0},
-		"an expired certificate":         {rest.TLSClientConfig{Insecure: true, CertFile: expired, KeyFile: expiredKey}, 0},
-		"a certificate for servers":      {rest.TLSClientConfig{Insecure: true, CertFile: forServers, KeyFile: forServersKey}, 0},
+		"an expired certificate": {rest.TLSClientConfig{Insecure: true, CertFile: expired, KeyFile: expiredKey},
+			0},
+		"a certificate for servers": {
+			rest.TLSClientConfig{Insecure: true, CertFile: forServers, KeyFile: forServersKey}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, path := range []string{logsPath, "/exec/default/pod-0/biz1?command=help&output=1", "/pods"} {
@@ -71,18 +74,21 @@ func TestReviews(t *testing.T) {
 	client := fake.NewClientset()
 	var asked []authorizationapi.SubjectAccessReviewSpec
 	var failing atomic.Bool
-	client.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		if failing.Load() {
-			return true, nil, fmt.Errorf("connection refused")
-		}
-		review := action.(clienttesting.CreateAction).GetObject().(*authorizationapi.SubjectAccessReview)
-		asked = append(asked, review.Spec)
-		review.Status.Allowed = review.Spec.User == "kube-apiserver" || review.Spec.User == "reader" && review.Spec.ResourceAttributes.Verb == "get"
-		return true, review, nil
-	})
+	client.PrependReactor("create", "subjectaccessreviews",
+		func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if failing.Load() {
+				return true, nil, fmt.Errorf("connection refused")
+			}
+			review := action.(clienttesting.CreateAction).GetObject().(*authorizationapi.SubjectAccessReview)
+			asked = append(asked, review.Spec)
+			review.Status.Allowed = review.Spec.User == "kube-apiserver" ||
+				review.Spec.User == "reader" && review.Spec.ResourceAttributes.Verb == "get"
+			return true, review, nil
+		})
 	w := newWorld(t, func(o *Options) { o.Reviews = client.AuthorizationV1().SubjectAccessReviews() })
 	const execPath = "/exec/default/pod-0/biz1?command=help" // refused as a bad request where it gets that far
-	apiserver, reader, stranger := w.authority.client("kube-apiserver"), w.authority.client("reader"), w.authority.client("stranger")
+	apiserver, reader, stranger := w.authority.client("kube-apiserver"), w.authority.client(
+		"reader"), w.authority.client("stranger")
 	for _, c := range []struct {
 		name         string
 		client       rest.TLSClientConfig
@@ -108,17 +114,20 @@ func TestReviews(t *testing.T) {
 	spec := func(user, verb string) authorizationapi.SubjectAccessReviewSpec {
 		return authorizationapi.SubjectAccessReviewSpec{
 			User: user, Groups: []string{"system:authenticated", "a-group"},
-			ResourceAttributes: &authorizationapi.ResourceAttributes{Verb: verb, Version: "v1", Resource: "nodes", Subresource: "proxy"},
+			ResourceAttributes: &authorizationapi.ResourceAttributes{Verb: verb, Version: "v1", Resource: "nodes",
+				Subresource: "proxy"},
 		}
 	}
 	want := []authorizationapi.SubjectAccessReviewSpec{
-		spec("kube-apiserver", "get"), spec("kube-apiserver", "create"), spec("reader", "get"), spec("reader", "create"), spec("stranger", "get"),
+		spec("kube-apiserver", "get"), spec("kube-apiserver", "create"), spec("reader", "get"),
+		spec("reader", "create"), spec("stranger", "get"),
 	}
 	if diff := cmp.Diff(want, asked); diff != "" {
 		t.Errorf("reviews (-want +got):\n%s", diff)
 	}
 	failing.Store(true)
-	if status, text, err := w.get(t, w.authority.client("another"), "GET", logsPath); err != nil || status != 500 || !strings.Contains(text, "connection refused") {
+	if status, text, err := w.get(t, w.authority.client("another"), "GET", logsPath); err != nil || status != 500 ||
+		!strings.Contains(text, "connection refused") {
 		t.Errorf("answered %d %q, error %v while no review is to be had", status, text, err)
 	}
 }
@@ -126,7 +135,8 @@ func TestReviews(t *testing.T) {
 func TestWhatIsNotThere(t *testing.T) {
 	w := newWorld(t, nil)
 	w.pods.set("debugged", "2", "biz1")
-	w.pods.pods["default/debugged"].Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger"}}}
+	w.pods.pods["default/debugged"].Spec.EphemeralContainers = []corev1.EphemeralContainer{
+		{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger"}}}
 	w.pods.set("sidecar", "3", "biz1", "agent")
 	w.pods.pods["default/sidecar"].Spec.Containers[0].Image = "https://h/biz1.jar"
 	client := w.authority.client("kube-apiserver")
@@ -185,12 +195,15 @@ func TestNewRefuses(t *testing.T) {
 		opts Options
 		want string
 	}{
-		"no authority":              {Options{}, "KUBELET_CLIENT_CA"},
-		"a file that is not there":  {Options{ClientCAFile: "/nowhere/ca.crt"}, "KUBELET_CLIENT_CA|/nowhere/ca.crt"},
-		"a file of something else":  {Options{ClientCAFile: key}, "KUBELET_CLIENT_CA|PEM"},
-		"a certificate without key": {Options{ClientCAFile: a.file, CertFile: cert}, "KUBELET_TLS_CERT|KUBELET_TLS_KEY"},
-		"a key of another":          {Options{ClientCAFile: a.file, CertFile: a.file, KeyFile: key}, "KUBELET_TLS_CERT|KUBELET_TLS_KEY|tls: "},
-		"a taken port":              {Options{ClientCAFile: a.file, CertFile: cert, KeyFile: key, Addr: taken}, "address already in use"},
+		"no authority":             {Options{}, "KUBELET_CLIENT_CA"},
+		"a file that is not there": {Options{ClientCAFile: "/nowhere/ca.crt"}, "KUBELET_CLIENT_CA|/nowhere/ca.crt"},
+		"a file of something else": {Options{ClientCAFile: key}, "KUBELET_CLIENT_CA|PEM"},
+		"a certificate without key": {Options{ClientCAFile: a.file, CertFile: cert},
+			"KUBELET_TLS_CERT|KUBELET_TLS_KEY"},
+		"a key of another": {Options{ClientCAFile: a.file, CertFile: a.file, KeyFile: key},
+			"KUBELET_TLS_CERT|KUBELET_TLS_KEY|tls: "},
+		"a taken port": {Options{ClientCAFile: a.file, CertFile: cert, KeyFile: key, Addr: taken},
+			"address already in use"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.opts.Logger = slog.New(slog.DiscardHandler)

@@ -49,7 +49,8 @@ func newAuthority(t *testing.T) *authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
+	a.cert, err = x509.ParseCertificate(der)
+	if err != nil {
 		t.Fatal(err)
 	}
 	a.file = writePEM(t, "CERTIFICATE", der)
@@ -79,8 +80,9 @@ func (a *authority) issue(user string, use x509.ExtKeyUsage, notAfter time.Time)
 	a.t.Helper()
 	key := newKey(a.t)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: user, Organization: []string{"a-group"}},
-		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: notAfter, DNSNames: []string{user},
+		SerialNumber: big.NewInt(time.Now().UnixNano()),
+		Subject:      pkix.Name{CommonName: user, Organization: []string{"a-group"}},
+		NotBefore:    time.Now().Add(-2 * time.Hour), NotAfter: notAfter, DNSNames: []string{user},
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{use},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
@@ -176,7 +178,8 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 	t.Helper()
 	w := &world{authority: newAuthority(t), pods: &fakePods{pods: map[string]*corev1.Pod{}}, bases: &fakeBases{}}
 	w.pods.set("pod-0", "1", "biz1", "biz2")
-	w.opts = Options{Addr: "127.0.0.1:0", ClientCAFile: w.authority.file, Pods: w.pods, Bases: w.bases, Journal: NewJournal(), Logger: slog.New(slog.DiscardHandler)}
+	w.opts = Options{Addr: "127.0.0.1:0", ClientCAFile: w.authority.file, Pods: w.pods, Bases: w.bases,
+		Journal: NewJournal(), Logger: slog.New(slog.DiscardHandler)}
 	cert, key := w.authority.issue("localhost", x509.ExtKeyUsageServerAuth, time.Now().Add(time.Hour))
 	w.opts.CertFile, w.opts.KeyFile = cert, key
 	if change != nil {

@@ -56,7 +56,8 @@ func New() *Metrics {
 
 // Gauge adds a value that is read on demand.
 func (m *Metrics) Gauge(name, help string, labels prometheus.Labels, value func() float64) {
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels},
+		value))
 }
 
 // Counter adds a counter.
@@ -74,8 +75,9 @@ func (m *Metrics) Rejected(tunnel, kind, reason string) {
 
 var kinds = map[string]bool{
 	"heart": true, "heartbeat": true, "queryBaseline": true, "health": true, "simpleBiz": true, "biz": true,
-	"bizOperation": true, "batchInstallBizResponse": true, "installBiz": true, "uninstallBiz": true, "switchBiz": true, "queryAllBiz": true,
-	"connection": true, // closed because a limit was exceeded
+	"bizOperation": true, "batchInstallBizResponse": true, "installBiz": true, "uninstallBiz": true, "switchBiz": true,
+	"queryAllBiz": true,
+	"connection":  true, // closed because a limit was exceeded
 }
 
 // Operation records how long a base took to answer.

@@ -44,7 +44,8 @@ func mirror(pod *corev1.Pod, container corev1.Container, node *corev1.Node) *Mod
 	out.SetGroupVersionKind(kind)
 	out.Labels = map[string]string{}
 	for key, value := range map[string]string{
-		labels.BaseIP: out.Status.BaseIP, labels.BaseInstance: out.Status.BaseName, labels.ModuleName: m.Name, labels.ModuleVersion: m.Version,
+		labels.BaseIP: out.Status.BaseIP, labels.BaseInstance: out.Status.BaseName, labels.ModuleName: m.Name,
+		labels.ModuleVersion: m.Version,
 	} {
 		if value != "" && len(validation.IsValidLabelValue(value)) == 0 { // an IPv6 address is not one
 			out.Labels[key] = value
@@ -73,7 +74,8 @@ func nameOf(pod *corev1.Pod, container string) string {
 
 // setState sets the state of a Module and why it is in it.
 func setState(s *Status, pod *corev1.Pod, container string) {
-	i := slices.IndexFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name == container })
+	i := slices.IndexFunc(pod.Status.ContainerStatuses,
+		func(c corev1.ContainerStatus) bool { return c.Name == container })
 	var c corev1.ContainerStatus
 	if i >= 0 {
 		c = pod.Status.ContainerStatuses[i]

@@ -13,7 +13,8 @@ import (
 )
 
 func waiting(reason, message string) corev1.ContainerStatus {
-	return corev1.ContainerStatus{Name: "biz1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}
+	return corev1.ContainerStatus{Name: "biz1",
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}
 }
 
 // modulePod returns a Pod of module biz1; without a status it is not scheduled.
@@ -33,13 +34,16 @@ func modulePod(statuses ...corev1.ContainerStatus) *corev1.Pod {
 
 func node() *corev1.Node {
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "vnode.1", Labels: map[string]string{"base.koupleless.io/host-name": "base-1"}},
-		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "198.18.0.1"}}},
+		ObjectMeta: metav1.ObjectMeta{Name: "vnode.1",
+			Labels: map[string]string{"base.koupleless.io/host-name": "base-1"}},
+		Status: corev1.NodeStatus{
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "198.18.0.1"}}},
 	}
 }
 
 func TestMirror(t *testing.T) {
-	running := corev1.ContainerStatus{Name: "biz1", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
+	running := corev1.ContainerStatus{Name: "biz1", Ready: true,
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 	want := &Module{
 		TypeMeta: metav1.TypeMeta{APIVersion: "koupleless.io/v1alpha1", Kind: "Module"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -66,9 +70,11 @@ func TestMirrorReadsAVersionThatIsInstalled(t *testing.T) {
 	for id, want := range map[string]string{"": "", "arklet://198.18.0.1:biz1:3.0.0": "3.0.0"} {
 		pod := modulePod(corev1.ContainerStatus{Name: "biz1", ContainerID: id})
 		pod.Spec.Containers[0].Env[0] = corev1.EnvVar{Name: "BIZ_VERSION", ValueFrom: &corev1.EnvVarSource{
-			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "versions"}, Key: "biz1"},
+			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "versions"}, Key: "biz1"},
 		}}
-		if got := mirror(pod, pod.Spec.Containers[0], nil); got.Spec.Module.Version != want || got.Labels["module.koupleless.io/version"] != want {
+		if got := mirror(pod, pod.Spec.Containers[0], nil); got.Spec.Module.Version != want ||
+			got.Labels["module.koupleless.io/version"] != want {
 			t.Errorf("container %q: version %q, labels %v", id, got.Spec.Module.Version, got.Labels)
 		}
 	}
@@ -91,15 +97,21 @@ func TestStates(t *testing.T) {
 	busy := errcode.New(errcode.ArkletInstallModuleExecuting, "busy").Error()
 	operated := errcode.New(errcode.ModuleControllerBaseInstanceInOperation, "busy").Error()
 	noDatabase := errcode.New(errcode.UserInstallModuleFailed, "no database").Error()
-	silent := modulePod(corev1.ContainerStatus{Name: "biz1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
-	silent.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "BaseInstanceNotReady", Message: "ModuleController.BaseInstanceNotReady: silent; wait"}}
+	silent := modulePod(corev1.ContainerStatus{Name: "biz1",
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
+	silent.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "BaseInstanceNotReady",
+			Message: "ModuleController.BaseInstanceNotReady: silent; wait"}}
 	unschedulable := modulePod()
-	unschedulable.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/3 nodes are available"}}
+	unschedulable.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+			Message: "0/3 nodes are available"}}
 	deleting := modulePod(waiting("BizResolved", ""))
 	deleting.DeletionTimestamp = &metav1.Time{}
 	failed := modulePod(waiting("", ""))
 	failed.Status.Phase = corev1.PodFailed
-	stopped := modulePod(corev1.ContainerStatus{Name: "biz1", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "STOPPED", Message: "gone"}}})
+	stopped := modulePod(corev1.ContainerStatus{Name: "biz1",
+		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "STOPPED", Message: "gone"}}})
 
 	tests := []struct {
 		name string
@@ -107,23 +119,38 @@ func TestStates(t *testing.T) {
 		want Status
 	}{
 		{"not scheduled", modulePod(), Status{Status: Pending}},
-		{"unschedulable", unschedulable, Status{Status: Pending, Reason: "Unschedulable", Message: "0/3 nodes are available", Code: "ModuleController.InsufficientHealthyBaseInstance"}},
-		{"base has said nothing", modulePod(waiting("ContainerCreating", "")), Status{Status: Pending, Reason: "ContainerCreating"}},
-		{"being installed", modulePod(waiting("BizResolved", "CREATED")), Status{Status: Upgrading, Reason: "BizResolved", Message: "CREATED"}},
-		{"being installed by somebody", modulePod(waiting("InstallModuleExecuting", busy)), Status{Status: Upgrading, Reason: "InstallModuleExecuting",
-			Message: busy, Code: "Arklet.InstallModuleExecuting"}},
-		{"being uninstalled by somebody", modulePod(waiting("BaseInstanceInOperation", operated)), Status{Status: Upgrading, Reason: "BaseInstanceInOperation",
-			Message: operated, Code: "ModuleController.BaseInstanceInOperation"}},
-		{"replaced", modulePod(waiting("BizDeactivate", "newer")), Status{Status: Deactivated, Reason: "BizDeactivate", Message: "newer"}},
-		{"kept deactivated", modulePod(waiting("BizNotActivated", "older")), Status{Status: Deactivated, Reason: "BizNotActivated", Message: "older"}},
-		{"broken", modulePod(waiting("BizBroken", "INSTALL_FAILED: x")), Status{Status: Failed, Reason: "BizBroken", Message: "INSTALL_FAILED: x"}},
-		{"failed with a code", modulePod(waiting("InstallModuleFailed", noDatabase)), Status{Status: Failed, Reason: "InstallModuleFailed",
-			Message: noDatabase, Code: "User.InstallModuleFailed"}},
+		{"unschedulable", unschedulable,
+			Status{Status: Pending, Reason: "Unschedulable", Message: "0/3 nodes are available",
+				Code: "ModuleController.InsufficientHealthyBaseInstance"}},
+		{"base has said nothing", modulePod(waiting("ContainerCreating", "")),
+			Status{Status: Pending, Reason: "ContainerCreating"}},
+		{"being installed", modulePod(waiting("BizResolved", "CREATED")),
+			Status{Status: Upgrading, Reason: "BizResolved", Message: "CREATED"}},
+		{"being installed by somebody", modulePod(waiting("InstallModuleExecuting", busy)),
+			Status{Status: Upgrading, Reason: "InstallModuleExecuting",
+				Message: busy, Code: "Arklet.InstallModuleExecuting"}},
+		{"being uninstalled by somebody", modulePod(waiting("BaseInstanceInOperation", operated)),
+			Status{Status: Upgrading, Reason: "BaseInstanceInOperation",
+				Message: operated, Code: "ModuleController.BaseInstanceInOperation"}},
+		{"replaced", modulePod(waiting("BizDeactivate", "newer")),
+			Status{Status: Deactivated, Reason: "BizDeactivate", Message: "newer"}},
+		{"kept deactivated", modulePod(waiting("BizNotActivated", "older")),
+			Status{Status: Deactivated, Reason: "BizNotActivated", Message: "older"}},
+		{"broken", modulePod(waiting("BizBroken", "INSTALL_FAILED: x")),
+			Status{Status: Failed, Reason: "BizBroken", Message: "INSTALL_FAILED: x"}},
+		{"failed with a code", modulePod(waiting("InstallModuleFailed", noDatabase)),
+			Status{Status: Failed, Reason: "InstallModuleFailed",
+				Message: noDatabase, Code: "User.InstallModuleFailed"}},
 		{"Pod failed", failed, Status{Status: Failed}},
 		{"stopped on the base", stopped, Status{Status: Pending, Reason: "STOPPED", Message: "gone"}},
-		{"base is silent", silent, Status{Status: Pending, Reason: "BaseInstanceNotReady", Message: "ModuleController.BaseInstanceNotReady: silent; wait", Code: "ModuleController.BaseInstanceNotReady"}},
+		{"base is silent", silent,
+			Status{Status: Pending, Reason: "BaseInstanceNotReady",
+				Message: "ModuleController.BaseInstanceNotReady: silent; wait",
+				Code:    "ModuleController.BaseInstanceNotReady"}},
 		{"being deleted", deleting, Status{Status: Terminating, Reason: "BizResolved"}},
-		{"status of another container", modulePod(corev1.ContainerStatus{Name: "biz2", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}), Status{Status: Pending}},
+		{"status of another container",
+			modulePod(corev1.ContainerStatus{Name: "biz2", Ready: true,
+				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}), Status{Status: Pending}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -139,9 +166,11 @@ func TestStates(t *testing.T) {
 func TestName(t *testing.T) {
 	names := map[string]bool{}
 	for _, container := range []string{"biz1", "biz2", strings.Repeat("c", 63)} {
-		for _, pod := range []string{"p", strings.Repeat("a", 253), strings.Repeat("a.", 126) + "a", strings.Repeat("a-", 126) + "a", strings.Repeat("a-", 126) + "b"} {
+		for _, pod := range []string{"p", strings.Repeat("a", 253), strings.Repeat("a.", 126) + "a",
+			strings.Repeat("a-", 126) + "a", strings.Repeat("a-", 126) + "b"} {
 			name := nameOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod}}, container)
-			if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 || names[name] || !strings.HasSuffix(name, "."+container) {
+			if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 || names[name] ||
+				!strings.HasSuffix(name, "."+container) {
 				t.Errorf("the Module of container %q of Pod %q has the name %q: %v", container, pod, name, problems)
 			}
 			names[name] = true

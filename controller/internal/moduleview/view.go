@@ -73,13 +73,15 @@ type View struct {
 // New returns a View. It does nothing before Start.
 func New(o Options) *View {
 	v := &View{
-		o:       o,
-		modules: dynamicinformer.NewFilteredDynamicInformer(o.Client, Resource, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer(),
-		limit:   rate.NewLimiter(writesPerSecond, writesPerSecond),
+		o: o,
+		modules: dynamicinformer.NewFilteredDynamicInformer(o.Client, Resource, metav1.NamespaceAll, 0,
+			cache.Indexers{}, nil).Informer(),
+		limit: rate.NewLimiter(writesPerSecond, writesPerSecond),
 	}
 	v.queue = work.New(work.Options[types.NamespacedName]{
 		Do: v.reconcile, Workers: 1, MinDelay: retryDelay, MaxDelay: time.Minute,
-		Message: "showing modules failed", Attrs: func(pod types.NamespacedName) []any { return []any{"pod", pod.String()} }, Logger: o.Logger,
+		Message: "showing modules failed",
+		Attrs:   func(pod types.NamespacedName) []any { return []any{"pod", pod.String()} }, Logger: o.Logger,
 	})
 	return v
 }
@@ -112,7 +114,9 @@ func (v *View) watch() error {
 	err := v.modules.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 		if apierrors.IsNotFound(err) {
 			v.missing.Do(func() {
-				v.o.Logger.WarnContext(ctx, "the cluster does not have modules.koupleless.io, so kubectl get module shows nothing: apply controller/deploy/crd.yaml")
+				v.o.Logger.WarnContext(ctx,
+					"the cluster does not have modules.koupleless.io, so kubectl get module shows nothing: apply "+
+						"controller/deploy/crd.yaml")
 			})
 			return
 		}
@@ -149,10 +153,12 @@ func (v *View) enqueue(pod *corev1.Pod) {
 
 // serves reports whether a container of a Pod is ready while its Module does not show that yet.
 func (v *View) serves(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
-		shown, there, _ := v.modules.GetStore().GetByKey(pod.Namespace + "/" + nameOf(pod, c.Name)) // a cache gives no error
-		return c.Ready && (!there || shown.(*Module).Status.Status != Available)
-	})
+	return pod.DeletionTimestamp == nil &&
+		slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+			// a cache gives no error
+			shown, there, _ := v.modules.GetStore().GetByKey(pod.Namespace + "/" + nameOf(pod, c.Name))
+			return c.Ready && (!there || shown.(*Module).Status.Status != Available)
+		})
 }
 
 // typed converts an object of the dynamic client to a Module, which takes less memory.

@@ -78,15 +78,17 @@ type world struct {
 func inBubble(t *testing.T, change func(*Options, *fake.FakeDynamicClient), test func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, pods: &fakePods{pods: map[types.NamespacedName]*corev1.Pod{}}}
-		w.client = fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{Resource: "ModuleList"})
+		w.client = fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+			map[schema.GroupVersionResource]string{Resource: "ModuleList"})
 		keepStatusApart(w.client)
 		nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 		if err := nodes.Add(node()); err != nil {
 			t.Fatal(err)
 		}
 		o := Options{
-			Client: w.client, Pods: w.pods, Nodes: corelisters.NewNodeLister(nodes), Logger: slog.New(slog.NewTextHandler(&w.log, nil)),
-			Mine: func(string) bool { return true }, Records: func(string, string, string) []Record { return nil },
+			Client: w.client, Pods: w.pods, Nodes: corelisters.NewNodeLister(nodes),
+			Logger: slog.New(slog.NewTextHandler(&w.log, nil)),
+			Mine:   func(string) bool { return true }, Records: func(string, string, string) []Record { return nil },
 		}
 		if change != nil {
 			change(&o, w.client)
@@ -141,7 +143,8 @@ func (w *world) expectWrites(when string, want ...string) {
 		case clienttesting.CreateActionImpl:
 			got = append(got, "create "+action.Object.(metav1.Object).GetName())
 		case clienttesting.UpdateActionImpl:
-			got = append(got, strings.TrimSuffix("update "+action.Object.(metav1.Object).GetName()+" "+action.Subresource, " "))
+			got = append(got, strings.TrimSuffix(
+				"update "+action.Object.(metav1.Object).GetName()+" "+action.Subresource, " "))
 		case clienttesting.ListActionImpl, clienttesting.WatchActionImpl:
 		default:
 			got = append(got, fmt.Sprintf("%T", action))
@@ -166,7 +169,8 @@ func (w *world) module(name string) *Module {
 	return m.(*Module)
 }
 
-var ready = corev1.ContainerStatus{Name: "biz1", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
+var ready = corev1.ContainerStatus{Name: "biz1", Ready: true,
+	State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 
 // Who waited for a rollout finds the Modules of its Pods.
 func TestModuleThatServesIsShownAtOnce(t *testing.T) {
@@ -212,7 +216,8 @@ func TestViewFollowsAPod(t *testing.T) {
 		w.react()
 		w.expectWrites("while it is installed", "update p.biz1", "update p.biz1 status")
 
-		records = []Record{{State: "ACTIVATED", Reason: "STARTED", ChangeTime: &metav1.Time{Time: time.Now().Add(123 * time.Millisecond)}}}
+		records = []Record{{State: "ACTIVATED", Reason: "STARTED",
+			ChangeTime: &metav1.Time{Time: time.Now().Add(123 * time.Millisecond)}}}
 		w.pods.set(modulePod(ready))
 		w.react()
 		w.expectWrites("when it is ready", "update p.biz1 status")

@@ -30,7 +30,8 @@ func (v *View) reconcile(ctx context.Context, key types.NamespacedName) (again t
 	modules, _ := workload.Modules(pod.Spec)
 	for _, container := range modules {
 		want := mirror(pod, container, node)
-		want.Status.Records = toTheSecond(v.o.Records(pod.Spec.NodeName, want.Spec.Module.Name, want.Spec.Module.Version))
+		want.Status.Records = toTheSecond(
+			v.o.Records(pod.Spec.NodeName, want.Spec.Module.Name, want.Spec.Module.Version))
 		err := v.write(ctx, want)
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // the cache is out of date
 			return retryDelay, nil
@@ -50,7 +51,8 @@ func (v *View) write(ctx context.Context, want *Module) error {
 	}
 	var have *Module
 	if !ok {
-		if have, err = v.send(ctx, want, create); err != nil {
+		have, err = v.send(ctx, want, create)
+		if err != nil {
 			if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 				return nil
 			}

@@ -65,7 +65,8 @@ func (b bases) replicas(have int32, now time.Time, grace time.Duration) (want in
 // runs reports whether a Pod belongs to a Deployment and has its current template.
 func runs(pod *corev1.Pod, d *appsv1.Deployment) bool {
 	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
-	if err != nil || pod.Namespace != d.Namespace || pod.DeletionTimestamp != nil || !selector.Matches(labels.Set(pod.Labels)) {
+	if err != nil || pod.Namespace != d.Namespace || pod.DeletionTimestamp != nil ||
+		!selector.Matches(labels.Set(pod.Labels)) {
 		return false
 	}
 	template := d.Spec.Template
@@ -80,7 +81,8 @@ func sameModules(pod, template corev1.PodSpec) bool {
 	want, _ := workload.Modules(template)
 	return slices.EqualFunc(have, want, func(a, b corev1.Container) bool {
 		return a.Name == b.Name && a.Image == b.Image && !slices.ContainsFunc(b.Env, func(variable corev1.EnvVar) bool {
-			return !slices.ContainsFunc(a.Env, func(v corev1.EnvVar) bool { return equality.Semantic.DeepEqual(v, variable) })
+			return !slices.ContainsFunc(a.Env,
+				func(v corev1.EnvVar) bool { return equality.Semantic.DeepEqual(v, variable) })
 		})
 	})
 }

@@ -54,22 +54,29 @@ func TestReplicas(t *testing.T) {
 		{"no bases", 1, nil, 0, 0},
 		{"grows to the Ready bases", 1, []*corev1.Node{ready("a"), ready("b"), ready("c")}, 3, 0},
 		{"shrinks to them", 5, []*corev1.Node{ready("a"), ready("b")}, 2, 0},
-		{"other bases, workers and bases that leave do not count", 1, []*corev1.Node{ready("a"), other, worker, leaving}, 1, 0},
-		{"a silent base keeps its replica", 2, []*corev1.Node{ready("a"), silent("b", 20*time.Second)}, 2, 40 * time.Second},
-		{"the first of several to lose it", 3, []*corev1.Node{silent("a", 20*time.Second), silent("b", 50*time.Second), silent("c", 0)}, 3, 10 * time.Second},
-		{"one of them has lost it", 3, []*corev1.Node{silent("a", 20*time.Second), silent("b", time.Minute), silent("c", 0)}, 2, 40 * time.Second},
+		{"other bases, workers and bases that leave do not count", 1,
+			[]*corev1.Node{ready("a"), other, worker, leaving}, 1, 0},
+		{"a silent base keeps its replica", 2, []*corev1.Node{ready("a"), silent("b", 20*time.Second)}, 2,
+			40 * time.Second},
+		{"the first of several to lose it", 3,
+			[]*corev1.Node{silent("a", 20*time.Second), silent("b", 50*time.Second), silent("c", 0)}, 3,
+			10 * time.Second},
+		{"one of them has lost it", 3,
+			[]*corev1.Node{silent("a", 20*time.Second), silent("b", time.Minute), silent("c", 0)}, 2, 40 * time.Second},
 		{"but does not get one", 1, []*corev1.Node{ready("a"), silent("b", 20*time.Second)}, 1, 0},
 		{"not more than there are", 5, []*corev1.Node{ready("a"), silent("b", 0)}, 2, time.Minute},
 		{"a cordoned base takes no Pod", 1, []*corev1.Node{ready("a"), cordoned(ready("b"), false)}, 1, 0},
 		{"nor keeps a replica without one", 2, []*corev1.Node{ready("a"), cordoned(ready("b"), false)}, 1, 0},
-		{"but keeps the one that it has", 2, []*corev1.Node{ready("a"), cordoned(ready("b"), true)}, 2, 10 * time.Second},
+		{"but keeps the one that it has", 2, []*corev1.Node{ready("a"), cordoned(ready("b"), true)}, 2,
+			10 * time.Second},
 		{"and does not get another", 1, []*corev1.Node{ready("a"), cordoned(ready("b"), true)}, 1, 0},
 		{"silent for long, it keeps none", 2, []*corev1.Node{ready("a"), cordoned(silent("b", time.Hour), true)}, 1, 0},
 		{"a base that has said nothing counts from its creation", 1, []*corev1.Node{blank}, 1, 50 * time.Second},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			placement := workload.NewPlacement(corev1.PodSpec{NodeSelector: map[string]string{"base.koupleless.io/name": "base"}}, "")
+			placement := workload.NewPlacement(
+				corev1.PodSpec{NodeSelector: map[string]string{"base.koupleless.io/name": "base"}}, "")
 			runs := func(node *corev1.Node) bool { return node.Labels["runs"] == "true" }
 			want, again := bases{placement, tt.nodes, runs}.replicas(tt.have, now, grace)
 			if want != tt.want || again != tt.again {
@@ -85,7 +92,8 @@ func TestRuns(t *testing.T) {
 	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "peer"}}
 	d.Spec.Template.Labels = map[string]string{"app": "peer"}
 	d.Spec.Template.Annotations = map[string]string{"restartedAt": "noon"}
-	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "biz1", Image: "file:///m/biz1.jar", Env: []corev1.EnvVar{{Name: "BIZ_VERSION", Value: "1.0.0"}}}}
+	d.Spec.Template.Spec.Containers = []corev1.Container{
+		{Name: "biz1", Image: "file:///m/biz1.jar", Env: []corev1.EnvVar{{Name: "BIZ_VERSION", Value: "1.0.0"}}}}
 	for name, tt := range map[string]struct {
 		change func(*corev1.Pod)
 		want   bool
@@ -104,8 +112,10 @@ func TestRuns(t *testing.T) {
 			p.Spec.Containers = nil
 		}, false},
 		"an injected sidecar and variable": {func(p *corev1.Pod) {
-			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "agent", Image: "registry.example/agent:1"})
-			p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, corev1.EnvVar{Name: "POD_IP", Value: "10.0.0.1"})
+			p.Spec.Containers = append(p.Spec.Containers,
+				corev1.Container{Name: "agent", Image: "registry.example/agent:1"})
+			p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env,
+				corev1.EnvVar{Name: "POD_IP", Value: "10.0.0.1"})
 		}, true},
 		"another module": {func(p *corev1.Pod) {
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "biz2", Image: "file:///m/biz2.jar"})

@@ -83,7 +83,8 @@ func (w *world) start(identity string) (stop func()) {
 	factory := informers.NewSharedInformerFactory(w.client, 0)
 	c := New(Options{
 		Client: w.client, Deployments: factory.Apps().V1().Deployments(), Nodes: factory.Core().V1().Nodes(),
-		Env: "dev", Identity: identity, Logger: slog.New(slog.DiscardHandler), Grace: time.Minute, Pods: func(string) []*corev1.Pod { return nil },
+		Env: "dev", Identity: identity, Logger: slog.New(slog.DiscardHandler), Grace: time.Minute,
+		Pods: func(string) []*corev1.Pod { return nil },
 		Changed: func(change Change) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -140,7 +141,8 @@ func (w *world) replicas(name string) int32 {
 func (w *world) addBases(from, to int) {
 	w.t.Helper()
 	for i := from; i < to; i++ {
-		if _, err := w.client.CoreV1().Nodes().Create(w.ctx, base(fmt.Sprint("base-", i), corev1.ConditionTrue, time.Now()), metav1.CreateOptions{}); err != nil {
+		if _, err := w.client.CoreV1().Nodes().Create(w.ctx,
+			base(fmt.Sprint("base-", i), corev1.ConditionTrue, time.Now()), metav1.CreateOptions{}); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -181,7 +183,8 @@ func peerDeployment(name string) *appsv1.Deployment {
 		}},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](1),
-			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"base.koupleless.io/name": "base"}}},
+			Template: corev1.PodTemplateSpec{
+				Spec: corev1.PodSpec{NodeSelector: map[string]string{"base.koupleless.io/name": "base"}}},
 		},
 	}
 }
@@ -223,7 +226,10 @@ func TestReplicasFollowBases(t *testing.T) {
 		w.react()
 		w.expect("after a base became another", "one: default/peer 4 -> 3")
 
-		w.update("peer", func(d *appsv1.Deployment) { d.Spec.Replicas, d.Generation = ptr.To[int32](7), d.Generation+1 })
+		w.update("peer", func(d *appsv1.Deployment) {
+			d.Spec.Replicas, d.Generation = ptr.To[int32](7), d.Generation+
+				1
+		})
 		w.react()
 		w.expect("after somebody scaled", "one: default/peer 7 -> 3")
 
@@ -231,7 +237,9 @@ func TestReplicasFollowBases(t *testing.T) {
 		w.react()
 		w.expect("after a Deployment became a peer", "one: default/plain 1 -> 3")
 
-		w.update("plain", func(d *appsv1.Deployment) { d.Labels["module-controller.koupleless.io/replicas-control"] = "true" })
+		w.update("plain", func(d *appsv1.Deployment) {
+			d.Labels["module-controller.koupleless.io/replicas-control"] = "true"
+		})
 		w.addBases(10, 11)
 		w.react()
 		w.expect("after somebody else took control", "one: default/peer 3 -> 4")
@@ -285,11 +293,15 @@ func TestTugOfWarCausesFewPatches(t *testing.T) {
 		w.react()
 		w.expect("at the start", "one: default/peer 1 -> 2")
 		for range 20 {
-			w.update("peer", func(d *appsv1.Deployment) { d.Spec.Replicas, d.Generation = ptr.To[int32](7), d.Generation+1 })
+			w.update("peer", func(d *appsv1.Deployment) {
+				d.Spec.Replicas, d.Generation = ptr.To[int32](
+					7), d.Generation+1
+			})
 			w.pass(100 * time.Millisecond)
 		}
 		w.react()
-		w.expect("while somebody scales", "one: default/peer 7 -> 2", "one: default/peer 7 -> 2", "one: default/peer 7 -> 2")
+		w.expect("while somebody scales", "one: default/peer 7 -> 2", "one: default/peer 7 -> 2",
+			"one: default/peer 7 -> 2")
 	})
 }
 
@@ -342,9 +354,12 @@ func TestFailedPatchIsReportedAndRepeated(t *testing.T) {
 		err  error
 		want []string
 	}{
-		{"refused", apierrors.NewBadRequest("no"), []string{"one: default/peer 1 -> 2 ModuleController.RescaleRequirementNotMet", "one: default/peer 1 -> 2"}},
-		{"forbidden", apierrors.NewForbidden(resource, "peer", nil), []string{"one: default/peer 1 -> 2 OtherUpstream.SecretAKError", "one: default/peer 1 -> 2"}},
-		{"away", apierrors.NewServiceUnavailable("down"), []string{"one: default/peer 1 -> 2 ModuleController.DBAccessError", "one: default/peer 1 -> 2"}},
+		{"refused", apierrors.NewBadRequest("no"),
+			[]string{"one: default/peer 1 -> 2 ModuleController.RescaleRequirementNotMet", "one: default/peer 1 -> 2"}},
+		{"forbidden", apierrors.NewForbidden(resource, "peer", nil),
+			[]string{"one: default/peer 1 -> 2 OtherUpstream.SecretAKError", "one: default/peer 1 -> 2"}},
+		{"away", apierrors.NewServiceUnavailable("down"),
+			[]string{"one: default/peer 1 -> 2 ModuleController.DBAccessError", "one: default/peer 1 -> 2"}},
 		{"gone", apierrors.NewNotFound(resource, "peer"), nil},
 	}
 	for _, tt := range tests {
@@ -353,11 +368,12 @@ func TestFailedPatchIsReportedAndRepeated(t *testing.T) {
 				w.create(peerDeployment("peer"))
 				w.addBases(0, 2)
 				failed := false // the worker is the only one to patch
-				w.client.PrependReactor("patch", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
-					first := !failed
-					failed = true
-					return first, nil, tt.err
-				})
+				w.client.PrependReactor("patch", "deployments",
+					func(clienttesting.Action) (bool, runtime.Object, error) {
+						first := !failed
+						failed = true
+						return first, nil, tt.err
+					})
 				w.start("one")
 				w.pass(900 * time.Millisecond)
 				w.expect("after a failure", tt.want...)

@@ -43,7 +43,8 @@ func (c *Controller) lead(ctx context.Context, lost <-chan struct{}) error {
 	t := &term{o: c.o, patched: map[types.NamespacedName]time.Time{}}
 	t.queue = work.New(work.Options[types.NamespacedName]{
 		Do: t.reconcile, Workers: 1, MinDelay: c.o.Speed.Of(firstPause), MaxDelay: c.o.Speed.Of(lastPause),
-		Message: "keeping replicas failed", Attrs: func(key types.NamespacedName) []any { return []any{"deployment", key.String()} }, Logger: c.o.Logger,
+		Message: "keeping replicas failed",
+		Attrs:   func(key types.NamespacedName) []any { return []any{"deployment", key.String()} }, Logger: c.o.Logger,
 	})
 	var running sync.WaitGroup
 	running.Go(func() { t.queue.Run(ctx) })
@@ -84,7 +85,8 @@ func (t *term) nodeChanged(before, after any) {
 	if a == nil && b == nil {
 		return
 	}
-	if a != nil && b != nil && isReady(a) == isReady(b) && a.Spec.Unschedulable == b.Spec.Unschedulable && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
+	if a != nil && b != nil && isReady(a) == isReady(b) && a.Spec.Unschedulable == b.Spec.Unschedulable &&
+		(a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
 		maps.Equal(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) {
 		return
 	}
@@ -108,7 +110,8 @@ func (t *term) deploymentChanged(before, after any) {
 	if !ok || !t.controls(now) {
 		return
 	}
-	if was, ok := before.(*appsv1.Deployment); ok && was.Generation == now.Generation && maps.Equal(was.Labels, now.Labels) {
+	if was, ok := before.(*appsv1.Deployment); ok && was.Generation == now.Generation &&
+		maps.Equal(was.Labels, now.Labels) {
 		return
 	}
 	t.queue.Add(types.NamespacedName{Namespace: now.Namespace, Name: now.Name})

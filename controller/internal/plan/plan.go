@@ -57,13 +57,14 @@ type Action int
 
 // The actions.
 const (
-	NoAction             Action = iota
-	DoInstall                   // Step.Module
-	DoSwitch                    // to Step.Module
-	DoUninstall                 // Step.Module
-	UninstallConflicting        // uninstall Step.Conflicting, which is deactivated, then Step.Module. Then Conflicting is installed again
-	AcquireReplaceTurn          // before the jar of Step.Module is replaced
-	AskForList                  // ask the base for its list of modules, and wait for it
+	NoAction    Action = iota
+	DoInstall          // Step.Module
+	DoSwitch           // to Step.Module
+	DoUninstall        // Step.Module
+	// uninstall Step.Conflicting, which is deactivated, then Step.Module. Then Conflicting is installed again
+	UninstallConflicting
+	AcquireReplaceTurn // before the jar of Step.Module is replaced
+	AskForList         // ask the base for its list of modules, and wait for it
 )
 
 // Step is what to do next.
@@ -158,9 +159,10 @@ func (p *planner) update() {
 	}
 	maps.DeleteFunc(p.Memory.Failed, func(a Attempt, _ Failure) bool {
 		_, listed := p.Listed[a.Module.Version]
-		return (a.Command == arklet.CommandInstallBiz || !listed) && !slices.ContainsFunc(p.Requested, func(m arklet.Module) bool {
-			return a == Install(m) || a == Uninstall(m)
-		})
+		return (a.Command == arklet.CommandInstallBiz || !listed) &&
+			!slices.ContainsFunc(p.Requested, func(m arklet.Module) bool {
+				return a == Install(m) || a == Uninstall(m)
+			})
 	})
 	if r := p.Memory.Replacing; r != nil && (len(p.Wanted) == 0 || p.Wanted[0] != r.Module || p.has(r.Module)) {
 		p.Memory.Replacing = nil
@@ -362,7 +364,8 @@ func (p *planner) unwanted(version, serving string) Step {
 // all versions active. It processes them until it is uninstalled, so it is uninstalled early.
 func (p *planner) isExtraActive(biz arklet.Biz, serving string) bool {
 	newest := p.Listed[serving]
-	return len(p.Wanted) > 0 && serving == p.Wanted[0].Version && p.receivesRequests(biz) && newest.State == arklet.StateActivated && !p.receivesRequests(newest)
+	return len(p.Wanted) > 0 && serving == p.Wanted[0].Version && p.receivesRequests(biz) &&
+		newest.State == arklet.StateActivated && !p.receivesRequests(newest)
 }
 
 // retainFor returns how long an active version that no Pod requests stays because its successor is not active yet. A

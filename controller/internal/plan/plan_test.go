@@ -85,7 +85,8 @@ func (m *model) settle() (wait time.Duration) {
 		do := decision.Step
 		m.memory = decision.Memory
 		s.Memory = m.memory
-		m.log = append(m.log, fmt.Sprintf("%s: do %d %s %s, wait %s; list %v, wants %v", m.now.Format("04:05"), do.Do, do.Module.Identity(), do.Module.URL, do.Wait, m.states(), m.pods))
+		m.log = append(m.log, fmt.Sprintf("%s: do %d %s %s, wait %s; list %v, wants %v", m.now.Format("04:05"), do.Do,
+			do.Module.Identity(), do.Module.URL, do.Wait, m.states(), m.pods))
 		if do.Do == NoAction {
 			if r := m.memory.Replacing; r != nil && r.NotReady.IsZero() {
 				m.memory.Replacing = &Replacing{Module: r.Module, NotReady: m.now}
@@ -107,7 +108,8 @@ func (m *model) settle() (wait time.Duration) {
 // one.
 func (m *model) mayBeWithout(s Input, do Step) {
 	newest := s.Wanted[0]
-	kept := slices.ContainsFunc(s.Wanted, func(w arklet.Module) bool { return s.Listed[w.Version].State == arklet.StateDeactivated })
+	kept := slices.ContainsFunc(s.Wanted,
+		func(w arklet.Module) bool { return s.Listed[w.Version].State == arklet.StateDeactivated })
 	switch {
 	case (kept || do.Do == UninstallConflicting) && !m.http && m.mode == keepOld: // the protocol has no other way
 	case do.Module.Version == newest.Version && (&planner{Input: s}).differs(newest): // nor here
@@ -160,13 +162,15 @@ func (m *model) set(version string, state arklet.State, reason string) {
 		}
 	}
 	m.tick++
-	m.list[version] = arklet.Biz{Name: "biz", Version: version, State: state, Latest: arklet.Record{At: m.now.Add(m.tick), State: state, Reason: reason}}
+	m.list[version] = arklet.Biz{Name: "biz", Version: version, State: state,
+		Latest: arklet.Record{At: m.now.Add(m.tick), State: state, Reason: reason}}
 }
 
 // passedBy says whether a version is active and another became active after it.
 func (m *model) passedBy(version string) bool {
 	biz := m.list[version]
-	return biz.State == arklet.StateActivated && slices.ContainsFunc(m.active(), func(v string) bool { return m.list[v].Latest.At.After(biz.Latest.At) })
+	return biz.State == arklet.StateActivated &&
+		slices.ContainsFunc(m.active(), func(v string) bool { return m.list[v].Latest.At.After(biz.Latest.At) })
 }
 
 func (m *model) carryOut(s Input, do Step) {
@@ -178,7 +182,8 @@ func (m *model) carryOut(s Input, do Step) {
 	}
 	w := do.Module
 	for _, goes := range []arklet.Module{do.Conflicting, do.Module} {
-		ceased := m.list[goes.Version].State == arklet.StateDeactivated || m.passedBy(goes.Version) && !s.IsWanted(goes.Version)
+		ceased := m.list[goes.Version].State == arklet.StateDeactivated ||
+			m.passedBy(goes.Version) && !s.IsWanted(goes.Version)
 		works := ceased && m.now.Before(m.ceased[goes.Version].Add(modelDrain))
 		if works && (do.Do == DoUninstall || do.Do == UninstallConflicting) {
 			m.t.Fatalf("%s is uninstalled, which may yet work on requests:\n%s", goes.Identity(), m.story())
@@ -253,9 +258,11 @@ func TestPlan(t *testing.T) {
 
 func checkPlan(t *rapid.T) {
 	m := &model{
-		t: t, mode: rapid.SampledFrom([]mode{activateNew, activateMulti, keepOld}).Draw(t, "mode"), http: rapid.Bool().Draw(t, "http"),
+		t: t, mode: rapid.SampledFrom([]mode{activateNew, activateMulti, keepOld}).Draw(t, "mode"),
+		http:    rapid.Bool().Draw(t, "http"),
 		now:     time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC),
-		leaving: map[string]Terminating{}, memory: NewMemory(), list: map[string]arklet.Biz{}, jars: map[string]string{},
+		leaving: map[string]Terminating{}, memory: NewMemory(), list: map[string]arklet.Biz{},
+		jars:   map[string]string{},
 		broken: map[string]bool{}, stuck: map[string]bool{}, ceased: map[string]time.Time{},
 	}
 	if rapid.Bool().Draw(t, "static") {
@@ -277,7 +284,8 @@ func checkPlan(t *rapid.T) {
 			w := m.pods[i]
 			m.pods = slices.Delete(m.pods, i, i+1)
 			if rapid.Bool().Draw(t, "with grace") {
-				m.leaving[w.Version] = Terminating{Since: m.now, Until: m.now.Add(25 * time.Second), SuccessorComes: rapid.Bool().Draw(t, "a Pod may come")}
+				m.leaving[w.Version] = Terminating{Since: m.now, Until: m.now.Add(25 * time.Second),
+					SuccessorComes: rapid.Bool().Draw(t, "a Pod may come")}
 			}
 		},
 		"its grace is over": func(*rapid.T) { clear(m.leaving) },
@@ -346,12 +354,14 @@ func (m *model) atTheEnd() {
 func TestWhatAnswersStaysWhileItsSuccessorDrains(t *testing.T) {
 	now := time.Now()
 	s := Input{
-		Now: now, Name: "m", Wanted: []arklet.Module{{Name: "m", Version: "2", URL: "b"}}, CanSwitch: true, Drain: 2 * time.Second,
+		Now: now, Name: "m", Wanted: []arklet.Module{{Name: "m", Version: "2", URL: "b"}}, CanSwitch: true,
+		Drain:       2 * time.Second,
 		Terminating: map[string]Terminating{"1": {Since: now.Add(-25 * time.Second), Until: now}},
 		Memory:      Memory{Installed: map[string]Installed{"1": {URL: "a"}, "2": {URL: "a"}}},
 		Listed: map[string]arklet.Biz{
 			"1": {Name: "m", Version: "1", State: arklet.StateActivated},
-			"2": {Name: "m", Version: "2", State: arklet.StateDeactivated, Latest: arklet.Record{Reason: arklet.ReasonSwitched}},
+			"2": {Name: "m", Version: "2", State: arklet.StateDeactivated,
+				Latest: arklet.Record{Reason: arklet.ReasonSwitched}},
 		},
 	}
 	for _, tc := range []struct {
@@ -363,7 +373,8 @@ func TestWhatAnswersStaysWhileItsSuccessorDrains(t *testing.T) {
 	} {
 		s.Now = now.Add(tc.after)
 		got := Next(s)
-		if s.Memory = got.Memory; got.Step != tc.want {
+		s.Memory = got.Memory
+		if got.Step != tc.want {
 			t.Errorf("after %s: %+v, want %+v", tc.after, got.Step, tc.want)
 		}
 	}
@@ -377,12 +388,15 @@ func TestNothingActiveGoesWhileEndpointsAreOutOfDate(t *testing.T) {
 		unsettled time.Duration
 		want      Step
 	}{
-		"settled":                      {arklet.StateActivated, 0, Step{Do: DoUninstall, Module: arklet.Module{Name: "m", Version: "1"}}},
-		"out of date":                  {arklet.StateActivated, 5 * time.Second, Step{Wait: RecheckAfter}},
-		"for a moment":                 {arklet.StateActivated, time.Millisecond, Step{Wait: time.Millisecond}},
-		"out of date, but deactivated": {arklet.StateDeactivated, 5 * time.Second, Step{Do: DoUninstall, Module: arklet.Module{Name: "m", Version: "1"}}},
+		"settled": {arklet.StateActivated, 0,
+			Step{Do: DoUninstall, Module: arklet.Module{Name: "m", Version: "1"}}},
+		"out of date":  {arklet.StateActivated, 5 * time.Second, Step{Wait: RecheckAfter}},
+		"for a moment": {arklet.StateActivated, time.Millisecond, Step{Wait: time.Millisecond}},
+		"out of date, but deactivated": {arklet.StateDeactivated, 5 * time.Second,
+			Step{Do: DoUninstall, Module: arklet.Module{Name: "m", Version: "1"}}},
 	} {
-		s := Input{Now: now, Name: "m", Terminating: map[string]Terminating{}, Memory: Memory{Installed: map[string]Installed{"1": {}}},
+		s := Input{Now: now, Name: "m", Terminating: map[string]Terminating{},
+			Memory: Memory{Installed: map[string]Installed{"1": {}}},
 			Listed: map[string]arklet.Biz{"1": {Name: "m", Version: "1", State: c.state}}, EndpointLag: c.unsettled}
 		if got := Next(s).Step; got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
@@ -403,19 +417,26 @@ func TestAnIntruderIsNotDrained(t *testing.T) {
 		wants  []arklet.Module
 		want   Step
 	}{
-		"came late":                     {false, time.Second, arklet.StateActivated, []arklet.Module{wanted}, gone},
-		"was Ready":                     {true, time.Second, arklet.StateActivated, []arklet.Module{wanted}, Step{Wait: 2 * time.Second}},
-		"came first":                    {false, -time.Second, arklet.StateActivated, []arklet.Module{wanted}, Step{Wait: 2 * time.Second}},
-		"another is on its way":         {false, time.Second, arklet.StateActivated, []arklet.Module{next, wanted}, Step{Wait: RecheckAfter, Look: true}},
-		"nobody knows when":             {false, 0, arklet.StateActivated, []arklet.Module{wanted}, Step{Wait: 2 * time.Second}},
-		"what is wanted serves no more": {false, time.Second, arklet.StateBroken, []arklet.Module{wanted}, Step{Do: DoUninstall, Module: wanted}},
+		"came late": {false, time.Second, arklet.StateActivated, []arklet.Module{wanted}, gone},
+		"was Ready": {true, time.Second, arklet.StateActivated, []arklet.Module{wanted},
+			Step{Wait: 2 * time.Second}},
+		"came first": {false, -time.Second, arklet.StateActivated, []arklet.Module{wanted},
+			Step{Wait: 2 * time.Second}},
+		"another is on its way": {false, time.Second, arklet.StateActivated, []arklet.Module{next, wanted},
+			Step{Wait: RecheckAfter, Look: true}},
+		"nobody knows when": {false, 0, arklet.StateActivated, []arklet.Module{wanted},
+			Step{Wait: 2 * time.Second}},
+		"what is wanted serves no more": {false, time.Second, arklet.StateBroken, []arklet.Module{wanted},
+			Step{Do: DoUninstall, Module: wanted}},
 	} {
 		s := Input{
 			Now: now, Name: "m", Wanted: c.wants, Drain: 2 * time.Second,
-			Terminating: map[string]Terminating{"2": {Since: now, WasReady: c.served}}, Memory: Memory{Installed: map[string]Installed{"1": {}, "2": {}}},
+			Terminating: map[string]Terminating{"2": {Since: now, WasReady: c.served}},
+			Memory:      Memory{Installed: map[string]Installed{"1": {}, "2": {}}},
 			Listed: map[string]arklet.Biz{
 				"1": {Name: "m", Version: "1", State: c.state, Latest: arklet.Record{At: now}},
-				"2": {Name: "m", Version: "2", State: arklet.StateActivated, Latest: arklet.Record{At: now.Add(c.came)}},
+				"2": {Name: "m", Version: "2", State: arklet.StateActivated,
+					Latest: arklet.Record{At: now.Add(c.came)}},
 				"3": {Name: "m", Version: "3", State: arklet.StateResolved},
 			},
 		}
@@ -443,10 +464,12 @@ func TestWhatAnswersIsDrainedOfThePodsOfOtherVersions(t *testing.T) {
 	} {
 		s := Input{
 			Now: now, Name: "m", Drain: 2 * time.Second,
-			Terminating: map[string]Terminating{"1": {Since: now.Add(c.since), WasReady: c.served}, "2": {Since: now.Add(-2 * time.Second)}},
-			Memory:      Memory{Installed: map[string]Installed{"2": {}}},
+			Terminating: map[string]Terminating{"1": {Since: now.Add(c.since), WasReady: c.served},
+				"2": {Since: now.Add(-2 * time.Second)}},
+			Memory: Memory{Installed: map[string]Installed{"2": {}}},
 			Listed: map[string]arklet.Biz{
-				"1": {Name: "m", Version: "1", State: arklet.StateDeactivated, Latest: arklet.Record{At: now, Reason: arklet.ReasonSwitched}},
+				"1": {Name: "m", Version: "1", State: arklet.StateDeactivated,
+					Latest: arklet.Record{At: now, Reason: arklet.ReasonSwitched}},
 				"2": {Name: "m", Version: "2", State: c.state, Latest: arklet.Record{At: now}},
 			},
 		}
@@ -466,17 +489,23 @@ func TestWhatAnswersStaysForTheNewest(t *testing.T) {
 		came   time.Duration // after the one that serves
 		want   Action
 	}{
-		"on its way":            {nil, time.Second, NoAction},
-		"it failed":             {map[Attempt]Failure{Install(next): {Err: errors.New("boom"), Next: now.Add(time.Minute)}}, time.Second, DoUninstall},
+		"on its way": {nil, time.Second, NoAction},
+		"it failed": {
+			map[Attempt]Failure{Install(next): {Err: errors.New("boom"), Next: now.Add(time.Minute)}}, time.Second,
+			DoUninstall},
 		"the other one answers": {nil, -time.Second, DoUninstall},
 	} {
 		s := Input{
-			Now: now, Name: "m", Wanted: []arklet.Module{next, serves}, Drain: 2 * time.Second, Requested: []arklet.Module{next, serves},
-			Terminating: map[string]Terminating{"2": {Since: now.Add(-10 * time.Second), Until: now.Add(10 * time.Second), WasReady: true}},
-			Memory:      Memory{Installed: map[string]Installed{"1": {}, "2": {InactiveSince: now.Add(-10 * time.Second)}}, Failed: c.failed},
+			Now: now, Name: "m", Wanted: []arklet.Module{next, serves}, Drain: 2 * time.Second,
+			Requested: []arklet.Module{next, serves},
+			Terminating: map[string]Terminating{
+				"2": {Since: now.Add(-10 * time.Second), Until: now.Add(10 * time.Second), WasReady: true}},
+			Memory: Memory{Installed: map[string]Installed{"1": {}, "2": {InactiveSince: now.Add(-10 * time.Second)}},
+				Failed: c.failed},
 			Listed: map[string]arklet.Biz{
 				"1": {Name: "m", Version: "1", State: arklet.StateActivated, Latest: arklet.Record{At: now}},
-				"2": {Name: "m", Version: "2", State: arklet.StateActivated, Latest: arklet.Record{At: now.Add(c.came)}},
+				"2": {Name: "m", Version: "2", State: arklet.StateActivated,
+					Latest: arklet.Record{At: now.Add(c.came)}},
 				"3": {Name: "m", Version: "3", State: arklet.StateResolved},
 			},
 		}
@@ -499,21 +528,25 @@ func drainedSinceAnotherAnswers(t *testing.T, installing arklet.State) {
 	serves := arklet.Module{Name: "m", Version: "3"}
 	s := Input{
 		Now: began, Name: "m", Wanted: []arklet.Module{serves}, Drain: 2 * time.Second,
-		Terminating: map[string]Terminating{"2": {Since: began.Add(-10 * time.Second), Until: began.Add(10 * time.Second)}},
-		Memory:      Memory{Installed: map[string]Installed{"2": {}, "3": {}}},
+		Terminating: map[string]Terminating{
+			"2": {Since: began.Add(-10 * time.Second), Until: began.Add(10 * time.Second)}},
+		Memory: Memory{Installed: map[string]Installed{"2": {}, "3": {}}},
 		Listed: map[string]arklet.Biz{
 			"2": {Name: "m", Version: "2", State: installing},
 			"3": {Name: "m", Version: "3", State: installing},
 		},
 	}
 	Next(s)
-	s.Listed["2"] = arklet.Biz{Name: "m", Version: "2", State: arklet.StateActivated, Latest: arklet.Record{At: began.Add(time.Second)}}
-	s.Listed["3"] = arklet.Biz{Name: "m", Version: "3", State: arklet.StateActivated, Latest: arklet.Record{At: began.Add(5 * time.Second)}}
+	s.Listed["2"] = arklet.Biz{Name: "m", Version: "2", State: arklet.StateActivated,
+		Latest: arklet.Record{At: began.Add(time.Second)}}
+	s.Listed["3"] = arklet.Biz{Name: "m", Version: "3", State: arklet.StateActivated,
+		Latest: arklet.Record{At: began.Add(5 * time.Second)}}
 	for n, want := range []Action{NoAction, NoAction, DoUninstall} {
 		after := time.Duration(5+n) * time.Second
 		s.Now = began.Add(after)
 		got := Next(s)
-		if s.Memory = got.Memory; got.Do != want {
+		s.Memory = got.Memory
+		if got.Do != want {
 			t.Errorf("%s after the beginning: %+v, want %d", after, got, want)
 		}
 	}
@@ -529,7 +562,8 @@ func TestAFailureIsForgottenOnceTheModuleServes(t *testing.T) {
 			Listed: map[string]arklet.Biz{"1": {Name: "m", Version: "1", State: arklet.StateActivated}},
 			Memory: Memory{
 				Installed: map[string]Installed{"1": {URL: jar}},
-				Failed:    map[Attempt]Failure{Uninstall(w): {Err: errors.New("the base has restarted"), Next: time.Now().Add(time.Minute)}},
+				Failed: map[Attempt]Failure{
+					Uninstall(w): {Err: errors.New("the base has restarted"), Next: time.Now().Add(time.Minute)}},
 			},
 		}
 		do := Next(s)

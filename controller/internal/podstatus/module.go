@@ -76,7 +76,8 @@ func evaluate(m Module, was *corev1.ContainerStatus, alive bool) state {
 		s.installedForPod = m.Listed && m.InstalledURL != "" && was.ImageID == m.InstalledURL && version == m.Version
 		s.wasReady = was.Ready && was.ImageID == m.InstalledURL
 		overtaken := (was.Ready || isDeactivated(*was)) && m.Overtaken && version == m.Version
-		changed := was.Ready && m.Previous != "" && version == m.Previous && m.Failure == nil && (!m.Listed || m.Biz.State != arklet.StateActivated)
+		changed := was.Ready && m.Previous != "" && version == m.Previous && m.Failure == nil &&
+			(!m.Listed || m.Biz.State != arklet.StateActivated)
 		if valid && (overtaken || changed) {
 			s.serving = servesPrevious
 		}

@@ -16,7 +16,8 @@ import (
 // of the spec. Sidecars are shown as running, because kubectl counts only running containers in its column
 // READY. The caller sets ready once the modules are installed, so that READY is n/n when the Pod is Ready.
 // Statuses of sidecars have no container ID.
-func withSidecars(pod *corev1.Pod, modules []corev1.ContainerStatus, since metav1.Time, ready bool) []corev1.ContainerStatus {
+func withSidecars(pod *corev1.Pod, modules []corev1.ContainerStatus, since metav1.Time,
+	ready bool) []corev1.ContainerStatus {
 	if len(modules) == len(pod.Spec.Containers) {
 		return modules
 	}
@@ -40,9 +41,11 @@ func initStatuses(containers []corev1.Container, since metav1.Time, ready bool) 
 	for _, c := range containers {
 		s := shownRunning(c, since, ready)
 		if ptr.Deref(c.RestartPolicy, "") != corev1.ContainerRestartPolicyAlways {
-			s = corev1.ContainerStatus{Name: c.Name, Image: c.Image, Ready: true, Started: ptr.To(false), State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-				Reason: "Completed", Message: unsupported.Names["initContainers"], StartedAt: since, FinishedAt: since,
-			}}}
+			s = corev1.ContainerStatus{Name: c.Name, Image: c.Image, Ready: true, Started: ptr.To(false),
+				State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+					Reason: "Completed", Message: unsupported.Names["initContainers"], StartedAt: since,
+					FinishedAt: since,
+				}}}
 		}
 		list = append(list, s)
 	}
@@ -58,15 +61,18 @@ func shownRunning(c corev1.Container, since metav1.Time, ready bool) corev1.Cont
 
 // refuseDebug reports the containers of kubectl debug as terminated: kubectl waits until they are running or
 // terminated.
-func refuseDebug(containers []corev1.EphemeralContainer, before []corev1.ContainerStatus, now metav1.Time) (list []corev1.ContainerStatus) {
+func refuseDebug(containers []corev1.EphemeralContainer, before []corev1.ContainerStatus,
+	now metav1.Time) (list []corev1.ContainerStatus) {
 	for i, c := range containers {
 		if i < len(before) && before[i].Name == c.Name && before[i].State.Terminated != nil {
 			list = append(list, before[i])
 			continue
 		}
-		list = append(list, corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode: 1, Reason: api.ReasonUnsupported, Message: unsupported.Names["ephemeralContainers"], StartedAt: now, FinishedAt: now,
-		}}})
+		list = append(list, corev1.ContainerStatus{Name: c.Name, Image: c.Image,
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				ExitCode: 1, Reason: api.ReasonUnsupported, Message: unsupported.Names["ephemeralContainers"],
+				StartedAt: now, FinishedAt: now,
+			}}})
 	}
 	return list
 }

@@ -22,7 +22,8 @@ import (
 // Of returns the status of a Pod. modules are its modules on base b, in the order of its containers. before is the status
 // in the API server: the parts that others wrote there stay, and times change only together with the values that
 // they date. now dates new values.
-func Of(pod *corev1.Pod, b base.Snapshot, modules []Module, rule FailedRule, before corev1.PodStatus, now time.Time) corev1.PodStatus {
+func Of(pod *corev1.Pod, b base.Snapshot, modules []Module, rule FailedRule, before corev1.PodStatus,
+	now time.Time) corev1.PodStatus {
 	s := *before.DeepCopy()
 	s.PodIP, s.HostIP = b.IP, b.IP
 	s.PodIPs, s.HostIPs = nil, nil
@@ -43,7 +44,8 @@ func Of(pod *corev1.Pod, b base.Snapshot, modules []Module, rule FailedRule, bef
 		statuses = append(statuses, containerStatus(e, was, b.IP, now))
 		installed, ready = installed && e.installed, ready && e.ready
 	}
-	s.EphemeralContainerStatuses = refuseDebug(pod.Spec.EphemeralContainers, before.EphemeralContainerStatuses, metav1.NewTime(now))
+	s.EphemeralContainerStatuses = refuseDebug(pod.Spec.EphemeralContainers, before.EphemeralContainerStatuses,
+		metav1.NewTime(now))
 	s.Phase = phase(pod, before.Phase, installed, modules, rule)
 	s.ContainerStatuses = withSidecars(pod, statuses, *s.StartTime, alive && s.Phase != corev1.PodPending)
 	s.InitContainerStatuses = initStatuses(pod.Spec.InitContainers, *s.StartTime, alive)
@@ -107,7 +109,8 @@ func phase(pod *corev1.Pod, before corev1.PodPhase, installed bool, modules []Mo
 // why returns why a Pod is not Ready; both are empty if it is.
 func why(alive bool, states []state, b base.Snapshot) (reason, message string) {
 	if !alive {
-		err := errcode.New(errcode.ModuleControllerBaseInstanceNotReady, "no sign of life of the base since %s", b.LastSeen.UTC().Format(time.RFC3339))
+		err := errcode.New(errcode.ModuleControllerBaseInstanceNotReady, "no sign of life of the base since %s",
+			b.LastSeen.UTC().Format(time.RFC3339))
 		return errcode.ModuleControllerBaseInstanceNotReady.Type(), err.Error()
 	}
 	for _, m := range states {
@@ -132,7 +135,8 @@ func isDeactivated(c corev1.ContainerStatus) bool {
 // Yields reports whether a Pod is Not Ready only because newer Pods serve in its place.
 func Yields(s *corev1.PodStatus) bool {
 	return slices.ContainsFunc(s.ContainerStatuses, isDeactivated) &&
-		!slices.ContainsFunc(s.ContainerStatuses, func(c corev1.ContainerStatus) bool { return !c.Ready && !isDeactivated(c) })
+		!slices.ContainsFunc(s.ContainerStatuses,
+			func(c corev1.ContainerStatus) bool { return !c.Ready && !isDeactivated(c) })
 }
 
 func containerStatus(m state, was *corev1.ContainerStatus, ip string, now time.Time) corev1.ContainerStatus {
@@ -148,10 +152,12 @@ func containerStatus(m state, was *corev1.ContainerStatus, ip string, now time.T
 	switch {
 	case m.serving == servesPrevious && c.Ready: // as it was
 	case m.serving != servesNothing:
-		c.Started, c.State = ptr.To(true), corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}}
+		c.Started, c.State = ptr.To(true), corev1.ContainerState{
+			Running: &corev1.ContainerStateRunning{StartedAt: started}}
 	case m.Listed && m.Biz.State == arklet.StateStopped:
 		c.State.Terminated = &corev1.ContainerStateTerminated{
-			ExitCode: 1, Reason: m.Biz.Latest.Reason, Message: m.Biz.Latest.Message, StartedAt: started, FinishedAt: started, ContainerID: c.ContainerID,
+			ExitCode: 1, Reason: m.Biz.Latest.Reason, Message: m.Biz.Latest.Message, StartedAt: started,
+			FinishedAt: started, ContainerID: c.ContainerID,
 		}
 	default:
 		c.State.Waiting = waiting(m)
@@ -178,14 +184,17 @@ func waiting(m state) *corev1.ContainerStateWaiting {
 	case m.Failure != nil:
 		return state(errcode.Of(m.Failure).Type(), errcode.Message(m.Failure))
 	case m.Replacing, m.Listed && !m.current():
-		return state(api.ReasonReplacing, "the base has this version from another image: it is uninstalled and installed again, one base after the other; a new BIZ_VERSION is released without a gap")
+		return state(api.ReasonReplacing,
+			"the base has this version from another image: it is uninstalled and installed again, one base after the other; a new BIZ_VERSION is released without a gap")
 	case !m.Listed, m.Uninstalling:
 		return state(api.ReasonContainerCreating, "")
 	}
 	record := strings.TrimSpace(m.Biz.Latest.Reason + " " + arklet.FirstLine(m.Biz.Latest.Message))
 	switch m.Biz.State {
 	case arklet.StateDeactivated:
-		return state(api.ReasonNotActivated, "the base keeps this version deactivated while another one serves ("+record+"); start the base with -Dactivate.new.module=true, or connect it over HTTP")
+		return state(api.ReasonNotActivated,
+			"the base keeps this version deactivated while another one serves ("+record+
+				"); start the base with -Dactivate.new.module=true, or connect it over HTTP")
 	case arklet.StateBroken:
 		return state(api.ReasonBroken, record)
 	default:
@@ -218,9 +227,10 @@ func setCurrent(s *corev1.PodStatus, states []state, now time.Time) {
 			c.Reason = o
 		}
 		said = append(said, m.Identity()+" "+map[string]string{
-			api.ReasonInstalled:       "was installed for this Pod",
-			api.ReasonReplacedInPlace: "was uninstalled and installed again, since its image changed and BIZ_VERSION did not",
-			api.ReasonUnchanged:       "was on the base already: nothing was sent; to release another jar, raise BIZ_VERSION",
+			api.ReasonInstalled: "was installed for this Pod",
+			api.ReasonReplacedInPlace: "was uninstalled and installed again, since its image changed and " +
+				"BIZ_VERSION did not",
+			api.ReasonUnchanged: "was on the base already: nothing was sent; to release another jar, raise BIZ_VERSION",
 		}[o])
 	}
 	c.Message = strings.Join(said, "; ")
@@ -239,16 +249,19 @@ func Ended(before corev1.PodStatus, now time.Time) corev1.PodStatus {
 			if c.State.Terminated != nil {
 				continue
 			}
-			t := &corev1.ContainerStateTerminated{Reason: "Completed", FinishedAt: metav1.NewTime(now), StartedAt: metav1.NewTime(now), ContainerID: c.ContainerID}
+			t := &corev1.ContainerStateTerminated{Reason: "Completed", FinishedAt: metav1.NewTime(now),
+				StartedAt: metav1.NewTime(now), ContainerID: c.ContainerID}
 			if c.State.Running != nil {
 				t.StartedAt = c.State.Running.StartedAt
 			}
 			c.Ready, c.Started, c.State = false, ptr.To(false), corev1.ContainerState{Terminated: t}
 		}
 	}
-	for _, t := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady, api.ConditionReady, api.ConditionInstalled} {
+	for _, t := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady, api.ConditionReady,
+		api.ConditionInstalled} {
 		if Condition(&s, t) != nil {
-			setCondition(&s, corev1.PodCondition{Type: t, Status: corev1.ConditionFalse, Reason: api.ReasonPodCompleted}, now)
+			setCondition(&s, corev1.PodCondition{Type: t, Status: corev1.ConditionFalse,
+				Reason: api.ReasonPodCompleted}, now)
 		}
 	}
 	return s
@@ -267,7 +280,8 @@ func carryOver(c *corev1.ContainerStatus, before corev1.ContainerStatus, m state
 	switched := m.Listed && (m.Biz.State == arklet.StateDeactivated || m.Biz.Latest.Reason == arklet.ReasonSwitched)
 	if was != nil && !switched {
 		last = &corev1.ContainerStateTerminated{
-			ExitCode: 1, Reason: api.ReasonGone, Message: "the module left the base, or was taken out of service to be installed again",
+			ExitCode: 1, Reason: api.ReasonGone,
+			Message:   "the module left the base, or was taken out of service to be installed again",
 			StartedAt: was.StartedAt, FinishedAt: metav1.NewTime(now), ContainerID: before.ContainerID,
 		}
 		c.LastTerminationState.Terminated = last

@@ -24,7 +24,8 @@ import (
 // Address returns the address for a probe of a container, host:port. The port is from the annotation
 // base.koupleless.io/web-port of the Pod or of the Node, or from the probe itself. The annotation is a port or host:port. node
 // may be nil. podIP is the address of the base.
-func Address(pod *corev1.Pod, node *corev1.Node, podIP string, container corev1.Container, probe *corev1.HTTPGetAction) (string, error) {
+func Address(pod *corev1.Pod, node *corev1.Node, podIP string, container corev1.Container,
+	probe *corev1.HTTPGetAction) (string, error) {
 	host := cmp.Or(probe.Host, podIP)
 	given := pod.Annotations[labels.WebPort]
 	if given == "" && node != nil {
@@ -33,10 +34,12 @@ func Address(pod *corev1.Pod, node *corev1.Node, podIP string, container corev1.
 	port := given
 	switch {
 	case len(given) > arklet.MaxName:
-		return "", fmt.Errorf("annotation %s has %d bytes; the maximum is %d", labels.WebPort, len(given), arklet.MaxName)
+		return "", fmt.Errorf("annotation %s has %d bytes; the maximum is %d", labels.WebPort, len(given),
+			arklet.MaxName)
 	case strings.Contains(given, ":"):
 		var err error
-		if host, port, err = net.SplitHostPort(given); err != nil {
+		host, port, err = net.SplitHostPort(given)
+		if err != nil {
 			return "", fmt.Errorf("annotation %s: %w", labels.WebPort, err)
 		}
 	case given == "" && probe.Port.Type == intstr.Int:
@@ -87,7 +90,8 @@ func dialWithin(dial door.DialFunc) door.DialFunc {
 	if dial == nil {
 		dial = (&net.Dialer{}).DialContext
 	}
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { //nolint:contextcheck // the context of the request ends before the context of the transport
+	return func(ctx context.Context, network, addr string) (net.Conn,
+		error) { //nolint:contextcheck // the context of the request ends before the context of the transport
 		if request, is := ctx.Value(requestKey{}).(context.Context); is {
 			ctx = request
 		}
@@ -108,7 +112,8 @@ func get(ctx context.Context, client *http.Client, t Target, probe *corev1.HTTPG
 		return err
 	}
 	where.Scheme, where.Host = strings.ToLower(cmp.Or(string(probe.Scheme), "http")), t.Address
-	request, err := http.NewRequestWithContext(context.WithValue(ctx, requestKey{}, ctx), http.MethodGet, where.String(), nil)
+	request, err := http.NewRequestWithContext(context.WithValue(ctx, requestKey{}, ctx), http.MethodGet,
+		where.String(), nil)
 	if err != nil {
 		return err
 	}

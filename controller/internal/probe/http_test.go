@@ -25,24 +25,28 @@ func TestAddress(t *testing.T) {
 		probe     corev1.HTTPGetAction
 		want, err string // err has the values in the error, separated by |
 	}{
-		"the probe's port":           {probe: port, want: "10.0.0.1:8080"},
-		"by its name":                {probe: corev1.HTTPGetAction{Port: intstr.FromString("web")}, want: "10.0.0.1:9090"},
-		"a name that is a number":    {probe: corev1.HTTPGetAction{Port: intstr.FromString("81")}, want: "10.0.0.1:81"},
-		"the probe's host":           {probe: corev1.HTTPGetAction{Port: intstr.FromInt32(1), Host: "h"}, want: "h:1"},
-		"the Node's port":            {probe: port, node: on("81"), want: "10.0.0.1:81"},
-		"the Pod's before it":        {probe: port, pod: on("82"), node: on("81"), want: "10.0.0.1:82"},
-		"a base elsewhere":           {probe: port, node: on("127.0.0.1:83"), want: "127.0.0.1:83"},
-		"over IPv6":                  {probe: port, node: on("[::1]:84"), want: "[::1]:84"},
-		"a name that does not exist": {probe: corev1.HTTPGetAction{Port: intstr.FromString("nope")}, err: `"nope"|"biz1"`},
-		"no port":                    {err: `"0"`},
-		"too large":                  {probe: port, node: on("70000"), err: `"70000"`},
-		"at the bound":               {probe: port, node: on(strings.Repeat("9", 256)), err: `"` + strings.Repeat("9", 80) + `"`},
-		"above the bound":            {probe: port, pod: on(strings.Repeat("9", 257)), err: "base.koupleless.io/web-port|257|256"},
-		"no address":                 {probe: port, node: on("a:b:c"), err: "base.koupleless.io/web-port|a:b:c"},
+		"the probe's port": {probe: port, want: "10.0.0.1:8080"},
+		"by its name": {probe: corev1.HTTPGetAction{Port: intstr.FromString("web")},
+			want: "10.0.0.1:9090"},
+		"a name that is a number": {probe: corev1.HTTPGetAction{Port: intstr.FromString("81")}, want: "10.0.0.1:81"},
+		"the probe's host":        {probe: corev1.HTTPGetAction{Port: intstr.FromInt32(1), Host: "h"}, want: "h:1"},
+		"the Node's port":         {probe: port, node: on("81"), want: "10.0.0.1:81"},
+		"the Pod's before it":     {probe: port, pod: on("82"), node: on("81"), want: "10.0.0.1:82"},
+		"a base elsewhere":        {probe: port, node: on("127.0.0.1:83"), want: "127.0.0.1:83"},
+		"over IPv6":               {probe: port, node: on("[::1]:84"), want: "[::1]:84"},
+		"a name that does not exist": {probe: corev1.HTTPGetAction{Port: intstr.FromString("nope")},
+			err: `"nope"|"biz1"`},
+		"no port":         {err: `"0"`},
+		"too large":       {probe: port, node: on("70000"), err: `"70000"`},
+		"at the bound":    {probe: port, node: on(strings.Repeat("9", 256)), err: `"` + strings.Repeat("9", 80) + `"`},
+		"above the bound": {probe: port, pod: on(strings.Repeat("9", 257)), err: "base.koupleless.io/web-port|257|256"},
+		"no address":      {probe: port, node: on("a:b:c"), err: "base.koupleless.io/web-port|a:b:c"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			container := corev1.Container{Name: "biz1", Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: 9090}}}
-			got, err := Address(&corev1.Pod{ObjectMeta: tt.pod}, &corev1.Node{ObjectMeta: tt.node}, "10.0.0.1", container, &tt.probe)
+			container := corev1.Container{Name: "biz1",
+				Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: 9090}}}
+			got, err := Address(&corev1.Pod{ObjectMeta: tt.pod}, &corev1.Node{ObjectMeta: tt.node}, "10.0.0.1",
+				container, &tt.probe)
 			if got != tt.want || (err == nil) != (tt.err == "") {
 				t.Errorf("address %q, error %v, want %q", got, err, tt.want)
 			}
@@ -60,8 +64,10 @@ func TestAddress(t *testing.T) {
 
 func TestInContext(t *testing.T) {
 	for in, want := range map[[2]string]string{
-		{"", "/ok"}: "/ok", {"/", "/ok"}: "/ok", {"biz1", "/ok"}: "/biz1/ok", {"/biz1/", "ok"}: "/biz1/ok", {"biz1", ""}: "/biz1/",
-		{"biz1", "/biz1"}: "/biz1", {"biz1", "/biz1/ok"}: "/biz1/ok", {"biz1", "/biz1?a=b"}: "/biz1?a=b", {"biz1", "/biz12"}: "/biz1/biz12",
+		{"", "/ok"}: "/ok", {"/", "/ok"}: "/ok", {"biz1", "/ok"}: "/biz1/ok", {"/biz1/", "ok"}: "/biz1/ok",
+		{"biz1", ""}:      "/biz1/",
+		{"biz1", "/biz1"}: "/biz1", {"biz1", "/biz1/ok"}: "/biz1/ok", {"biz1", "/biz1?a=b"}: "/biz1?a=b",
+		{"biz1", "/biz12"}: "/biz1/biz12",
 	} {
 		if got := inContext(in[0], in[1]); got != want {
 			t.Errorf("%q in %q is %q, want %q", in[1], in[0], got, want)
@@ -78,7 +84,8 @@ func TestDial(t *testing.T) {
 		asked = addr
 		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
 	}})
-	if err := get(t.Context(), client, Target{Address: "198.18.0.1:8080"}, &corev1.HTTPGetAction{Path: "/ok"}); err != nil {
+	if err := get(t.Context(), client, Target{Address: "198.18.0.1:8080"},
+		&corev1.HTTPGetAction{Path: "/ok"}); err != nil {
 		t.Error(err)
 	}
 	if asked != "198.18.0.1:8080" {
@@ -91,34 +98,43 @@ func TestRequest(t *testing.T) {
 	var seen []string
 	mux := http.NewServeMux()
 	note := func(_ http.ResponseWriter, r *http.Request) {
-		seen = append(seen, r.Host+" "+r.URL.String()+" "+r.Header.Get("User-Agent")+" "+r.Header.Get("X-Me")+" "+r.Header.Get("Accept"))
+		seen = append(seen, r.Host+" "+r.URL.String()+" "+r.Header.Get("User-Agent")+" "+r.Header.Get("X-Me")+" "+
+			r.Header.Get("Accept"))
 	}
 	mux.HandleFunc("/biz1/ok", note)
-	mux.HandleFunc("/biz1/here", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/gone", http.StatusFound) })
+	mux.HandleFunc("/biz1/here",
+		func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/gone", http.StatusFound) })
 	mux.HandleFunc("/biz1/there", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://elsewhere.invalid/", http.StatusFound)
 	})
-	mux.HandleFunc("/biz1/round", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/biz1/round", http.StatusFound) })
+	mux.HandleFunc("/biz1/round",
+		func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/biz1/round", http.StatusFound) })
 	server := httptest.NewServer(mux)
 	defer server.Close()
 	secure := httptest.NewTLSServer(http.HandlerFunc(note))
 	defer secure.Close()
 	probed := func(address, path string, scheme corev1.URIScheme) string {
-		err := get(t.Context(), newClient(Options{}), Target{Address: address, ContextPath: "biz1"}, &corev1.HTTPGetAction{
-			Path: path, Scheme: scheme, HTTPHeaders: []corev1.HTTPHeader{{Name: "x-me", Value: "1"}, {Name: "Host", Value: "shop"}},
-		})
+		err := get(t.Context(), newClient(Options{}), Target{Address: address, ContextPath: "biz1"},
+			&corev1.HTTPGetAction{
+				Path: path, Scheme: scheme,
+				HTTPHeaders: []corev1.HTTPHeader{{Name: "x-me", Value: "1"}, {Name: "Host", Value: "shop"}},
+			})
 		if err == nil {
 			return ""
 		}
 		return facts(err.Error())
 	}
 	plain, tls := server.Listener.Addr().String(), secure.Listener.Addr().String()
-	got := []string{probed(plain, "/ok?a=b", ""), probed(plain, "/here", corev1.URISchemeHTTP), probed(plain, "/there", ""), probed(tls, "/ok", corev1.URISchemeHTTPS), probed(plain, "/round", ""), probed(plain, "/%zz", "")}
-	want := []string{"", "404 http://" + plain + "/biz1/here", "", "", `"/biz1/round" 10 redirects`, `"/biz1/%zz" URL escape`}
+	got := []string{probed(plain, "/ok?a=b", ""), probed(plain, "/here", corev1.URISchemeHTTP),
+		probed(plain, "/there", ""), probed(tls, "/ok", corev1.URISchemeHTTPS), probed(plain, "/round", ""),
+		probed(plain, "/%zz", "")}
+	want := []string{"", "404 http://" + plain + "/biz1/here", "", "", `"/biz1/round" 10 redirects`,
+		`"/biz1/%zz" URL escape`}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("answers (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"shop /biz1/ok?a=b kube-probe/koupleless 1 */*", "shop /biz1/ok kube-probe/koupleless 1 */*"}, seen); diff != "" {
+	if diff := cmp.Diff([]string{"shop /biz1/ok?a=b kube-probe/koupleless 1 */*",
+		"shop /biz1/ok kube-probe/koupleless 1 */*"}, seen); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }

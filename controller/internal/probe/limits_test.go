@@ -32,7 +32,8 @@ func TestSlowProbesUseHalfOfTheSlots(t *testing.T) {
 				}
 				for i := range bases * count {
 					w.prober.Set(w.target(func(t *Target) {
-						t.Pod, t.Base, t.Readiness = types.UID(fmt.Sprint("hangs", i)), fmt.Sprint(i%bases), httpGet("/", hanging)
+						t.Pod, t.Base, t.Readiness = types.UID(fmt.Sprint("hangs", i)), fmt.Sprint(i%bases), httpGet(
+							"/", hanging)
 					}))
 				}
 				w.pass(10 * MaxTimeout) // each of them was probed once
@@ -74,26 +75,28 @@ func TestConnectionsEndWithTheirProbes(t *testing.T) {
 			t.Run(name+" with "+string(scheme), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var open atomic.Int32
-					p := New(Options{Changed: func(Result) {}, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-						open.Add(1)
-						if scheme == corev1.URISchemeHTTP { // no answer to the dial
-							defer open.Add(-1)
-							<-ctx.Done()
-							return nil, ctx.Err()
-						}
-						ours, theirs := net.Pipe() // no answer to the handshake
-						go func() {
-							defer open.Add(-1)
-							_, _ = io.Copy(io.Discard, theirs)
-						}()
-						return ours, nil
-					}})
+					p := New(Options{Changed: func(Result) {},
+						Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+							open.Add(1)
+							if scheme == corev1.URISchemeHTTP { // no answer to the dial
+								defer open.Add(-1)
+								<-ctx.Done()
+								return nil, ctx.Err()
+							}
+							ours, theirs := net.Pipe() // no answer to the handshake
+							go func() {
+								defer open.Add(-1)
+								_, _ = io.Copy(io.Discard, theirs)
+							}()
+							return ours, nil
+						}})
 					ctx, cancel := context.WithCancel(t.Context())
 					ended := make(chan struct{})
 					go func() { defer close(ended); p.Start(ctx) }()
 					p.Set(Target{
 						Pod: "pod", Container: "biz1", Base: "hangs", Address: "10.0.0.1:8080", Started: time.Now(),
-						Readiness: httpGet("/", hanging, func(p *corev1.Probe) { p.HTTPGet.Scheme, p.PeriodSeconds = scheme, 1000 }),
+						Readiness: httpGet("/", hanging,
+							func(p *corev1.Probe) { p.HTTPGet.Scheme, p.PeriodSeconds = scheme, 1000 }),
 					})
 					synctest.Wait()
 					if n := open.Load(); n != 1 {

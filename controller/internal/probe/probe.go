@@ -108,7 +108,8 @@ func (p *Prober) Set(t Target) {
 		case spec == nil || spec.HTTPGet == nil:
 			p.drop(k)
 			continue
-		case known && old.target.Started.Equal(t.Started) && old.target.Address == t.Address && old.target.ContextPath == t.ContextPath &&
+		case known && old.target.Started.Equal(t.Started) && old.target.Address == t.Address &&
+			old.target.ContextPath == t.ContextPath &&
 			equality.Semantic.DeepEqual(old.spec, *spec):
 			continue
 		}

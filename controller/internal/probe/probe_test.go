@@ -53,7 +53,8 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	}
-	return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader("body")), Header: http.Header{}, Request: r}, nil
+	return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader("body")), Header: http.Header{},
+		Request: r}, nil
 }
 
 func inBubble(t *testing.T, test func(*world)) {
@@ -62,7 +63,8 @@ func inBubble(t *testing.T, test func(*world)) {
 		w.prober = New(Options{Transport: w, Changed: func(r Result) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			line := fmt.Sprintf("%v: %s/%s %s %v", time.Since(w.began).Round(time.Millisecond), r.Pod, r.Container, r.Kind, r.Healthy)
+			line := fmt.Sprintf("%v: %s/%s %s %v", time.Since(w.began).Round(time.Millisecond), r.Pod, r.Container,
+				r.Kind, r.Healthy)
 			if r.Message != "" {
 				line += ", " + facts(r.Message)
 			}
@@ -191,7 +193,8 @@ func TestAnswers(t *testing.T) {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			inBubble(t, func(w *world) {
 				w.answers(status)
-				w.prober.Set(w.target(func(t *Target) { t.Readiness = httpGet("", func(p *corev1.Probe) { p.FailureThreshold = 1 }) }))
+				w.prober.Set(w.target(
+					func(t *Target) { t.Readiness = httpGet("", func(p *corev1.Probe) { p.FailureThreshold = 1 }) }))
 				w.pass(2 * time.Second)
 				w.expectReady("then", want == "", want)
 			})
@@ -209,7 +212,8 @@ func TestLiveness(t *testing.T) {
 		w.answers(0)
 		w.pass(30 * time.Second)
 		w.expect("after three failures", `30s: p/biz1 liveness false, http://10.0.0.1:8080/live connection refused`)
-		w.expectAsked("so far", "0s: http://10.0.0.1:8080/live", "10s: http://10.0.0.1:8080/live", "20s: http://10.0.0.1:8080/live", "30s: http://10.0.0.1:8080/live")
+		w.expectAsked("so far", "0s: http://10.0.0.1:8080/live", "10s: http://10.0.0.1:8080/live",
+			"20s: http://10.0.0.1:8080/live", "30s: http://10.0.0.1:8080/live")
 		w.pass(time.Minute)
 		w.prober.Set(w.target(liveness))
 		w.pass(time.Minute)
@@ -276,7 +280,8 @@ func TestSlowAnswers(t *testing.T) {
 			t.Readiness = httpGet("/", func(p *corev1.Probe) { p.PeriodSeconds, p.TimeoutSeconds = 2, 3 })
 		}))
 		w.pass(9 * time.Second)
-		w.expectAsked("in nine seconds", "0s: http://10.0.0.1:8080/", "4s: http://10.0.0.1:8080/", "8s: http://10.0.0.1:8080/")
+		w.expectAsked("in nine seconds", "0s: http://10.0.0.1:8080/", "4s: http://10.0.0.1:8080/",
+			"8s: http://10.0.0.1:8080/")
 	})
 }
 

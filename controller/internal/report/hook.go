@@ -42,9 +42,10 @@ func newHook(o Options, address *url.URL) *hook {
 	return &hook{
 		o: o, name: address.Host, robot: newRobot(address),
 		// A redirect would send the token to another host.
-		client: &http.Client{Transport: o.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		queue:  make(chan Event, queueSize),
-		limit:  rate.NewLimiter(rate.Every(time.Minute/perMinute), perMinute),
+		client: &http.Client{Transport: o.Transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		queue: make(chan Event, queueSize),
+		limit: rate.NewLimiter(rate.Every(time.Minute/perMinute), perMinute),
 	}
 }
 
@@ -76,7 +77,8 @@ func (h *hook) send(ctx context.Context) {
 			case err != nil:
 				h.o.Counters.Failed.Inc()
 				h.o.Logger.ErrorContext(ctx, "report hook refused an event", "hook", h.name,
-					"event", e.Event, "traceID", e.TraceID, "code", errcode.Of(err), "err", h.robot.hide(errcode.Message(err)))
+					"event", e.Event, "traceID", e.TraceID, "code", errcode.Of(err), "err",
+					h.robot.hide(errcode.Message(err)))
 			default:
 				h.o.Counters.Sent.Inc()
 			}

@@ -55,7 +55,8 @@ func ParseHooks(value string, allowHTTP bool) ([]*url.URL, error) {
 			continue
 		}
 		hook, err := url.Parse(text)
-		if err != nil || hook.Scheme != "http" && hook.Scheme != "https" || hook.Host == "" || strings.Contains(hook.Host, ",") {
+		if err != nil || hook.Scheme != "http" && hook.Scheme != "https" || hook.Host == "" ||
+			strings.Contains(hook.Host, ",") {
 			return nil, fmt.Errorf("report hook %d %w", i+1, errNoAddress)
 		}
 		if hook.Scheme == "http" && !allowHTTP {

@@ -91,7 +91,8 @@ type world struct {
 }
 
 // inBubble runs a test with hooks, by host name, that answer as the handlers do.
-func inBubble(t *testing.T, hooks string, handlers map[string]http.HandlerFunc, change func(*Options), test func(*world)) {
+func inBubble(t *testing.T, hooks string, handlers map[string]http.HandlerFunc, change func(*Options),
+	test func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, network: pipes{}}
 		for host, handler := range handlers {
@@ -111,7 +112,8 @@ func inBubble(t *testing.T, hooks string, handlers map[string]http.HandlerFunc, 
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := Options{Hooks: addresses, Transport: &http.Transport{DialContext: w.network.dial, DisableKeepAlives: true}, Counters: w.counters, Logger: slog.New(slog.NewTextHandler(&w.log, nil))}
+		o := Options{Hooks: addresses, Transport: &http.Transport{DialContext: w.network.dial, DisableKeepAlives: true},
+			Counters: w.counters, Logger: slog.New(slog.NewTextHandler(&w.log, nil))}
 		if change != nil {
 			change(&o)
 		}
@@ -198,7 +200,8 @@ func TestMessageReachesEveryHook(t *testing.T) {
 		body := `{"msgtype":"markdown","markdown":{"title":"Log Notification","text":"# MC告警\n\n- Trace ID: t-1\n- 工单类型: vpod_deploy` +
 			`\n- 节点: ContainerStart\n- 结果: FAILED\n- 失败信息: no space\n- 错误代码: User.DiskFull\n- 解决方案: 请替换\n- 耗时: 1.5s` +
 			`\n- 部署信息: node=vnode.1, pod=default/p"}}`
-		want := []string{"POST one/robot/send?access_token=secret application/json\n" + body, "POST two/robot application/json\n" + body}
+		want := []string{"POST one/robot/send?access_token=secret application/json\n" + body,
+			"POST two/robot application/json\n" + body}
 		if len(got) == 2 && strings.HasPrefix(got[0], "POST two") {
 			got[0], got[1] = got[1], got[0]
 		}
@@ -227,10 +230,13 @@ func TestAnswers(t *testing.T) {
 		{"redirect", 302, "", 0, 1, 1, "OtherUpstream.InvalidParameter 302"},
 		{"server error", 500, "", 0, 1, 4, "ModuleController.RetryTimesExceeded 500"},
 		{"too many", 429, "", 0, 1, 4, "429"},
-		{"robot has no such token", 200, `{"errcode":300001,"errmsg":"token is not exist"}`, 0, 1, 1, "OtherUpstream.SecretAKError 300001"},
-		{"robot's security settings", 200, `{"errcode":310000,"errmsg":"sign not match"}`, 0, 1, 1, "OtherUpstream.SecretAKError 310000"},
+		{"robot has no such token", 200, `{"errcode":300001,"errmsg":"token is not exist"}`, 0, 1, 1,
+			"OtherUpstream.SecretAKError 300001"},
+		{"robot's security settings", 200, `{"errcode":310000,"errmsg":"sign not match"}`, 0, 1, 1,
+			"OtherUpstream.SecretAKError 310000"},
 		{"robot is asked too often", 200, `{"errcode":130101,"errmsg":"send too fast"}`, 0, 1, 4, "130101"},
-		{"robot finds fault", 200, `{"errcode":400102,"errmsg":"odd"}`, 0, 1, 1, "OtherUpstream.InvalidParameter 400102"},
+		{"robot finds fault", 200, `{"errcode":400102,"errmsg":"odd"}`, 0, 1, 1,
+			"OtherUpstream.InvalidParameter 400102"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -239,15 +245,16 @@ func TestAnswers(t *testing.T) {
 				attempts.Add(1)
 				answer(tt.status, tt.body)(w, r)
 			}
-			inBubble(t, "http://one/?access_token=secret", map[string]http.HandlerFunc{"one": handler}, nil, func(w *world) {
-				w.reporter.Report(Event{Event: "ContainerStart"})
-				w.pass(30 * time.Second)
-				w.expectCounts(tt.sent, tt.failed, 0)
-				if got := attempts.Load(); got != tt.attempts {
-					t.Errorf("%d attempts, want %d", got, tt.attempts)
-				}
-				w.expectLog(int(tt.failed), strings.Fields(tt.log)...)
-			})
+			inBubble(t, "http://one/?access_token=secret", map[string]http.HandlerFunc{"one": handler}, nil,
+				func(w *world) {
+					w.reporter.Report(Event{Event: "ContainerStart"})
+					w.pass(30 * time.Second)
+					w.expectCounts(tt.sent, tt.failed, 0)
+					if got := attempts.Load(); got != tt.attempts {
+						t.Errorf("%d attempts, want %d", got, tt.attempts)
+					}
+					w.expectLog(int(tt.failed), strings.Fields(tt.log)...)
+				})
 		})
 	}
 }

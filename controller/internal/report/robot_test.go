@@ -60,17 +60,19 @@ func TestParseHooks(t *testing.T) {
 func TestMessagesAreSigned(t *testing.T) {
 	var got []url.Values
 	handler := func(w http.ResponseWriter, r *http.Request) {
-		if got = append(got, r.URL.Query()); len(got) == 1 {
+		got = append(got, r.URL.Query())
+		if len(got) == 1 {
 			w.WriteHeader(500) // the second attempt has a moment of its own
 		}
 	}
 	var began time.Time
-	inBubble(t, "http://one/robot/send?access_token=token+/#SECsecret", map[string]http.HandlerFunc{"one": handler}, nil, func(w *world) {
-		began = time.Now()
-		w.reporter.Report(Event{})
-		w.pass(30 * time.Second)
-		w.expectCounts(1, 0, 0)
-	})
+	inBubble(t, "http://one/robot/send?access_token=token+/#SECsecret", map[string]http.HandlerFunc{"one": handler},
+		nil, func(w *world) {
+			began = time.Now()
+			w.reporter.Report(Event{})
+			w.pass(30 * time.Second)
+			w.expectCounts(1, 0, 0)
+		})
 	if len(got) != 2 || got[0].Get("timestamp") == got[1].Get("timestamp") {
 		t.Fatalf("the attempts were %v", got)
 	}
@@ -78,12 +80,14 @@ func TestMessagesAreSigned(t *testing.T) {
 		at := query.Get("timestamp")
 		mac := hmac.New(sha256.New, []byte("SECsecret"))
 		_, _ = io.WriteString(mac, at+"\nSECsecret") // a hash takes everything
-		want := url.Values{"access_token": {"token /"}, "timestamp": {at}, "sign": {base64.StdEncoding.EncodeToString(mac.Sum(nil))}}
+		want := url.Values{"access_token": {"token /"}, "timestamp": {at},
+			"sign": {base64.StdEncoding.EncodeToString(mac.Sum(nil))}}
 		if diff := cmp.Diff(want, query); diff != "" {
 			t.Errorf("query (-want +got):\n%s", diff)
 		}
 		var ms int64
-		if _, err := fmt.Sscan(at, &ms); err != nil || time.UnixMilli(ms).Sub(began) > 10*time.Second || ms < began.UnixMilli() {
+		if _, err := fmt.Sscan(at, &ms); err != nil || time.UnixMilli(ms).Sub(began) > 10*time.Second ||
+			ms < began.UnixMilli() {
 			t.Errorf("the moment is %s, error %v", at, err)
 		}
 	}
@@ -124,11 +128,15 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 // Whatever a robot answers, and however it fails, nothing secret is said.
 func TestNothingSecretIsSaid(t *testing.T) {
 	const path, token, password, sign = "B0000000000000000000secret", "to ken-secret", "pass+secret", "SECsecret"
-	hook := "http://u:" + url.QueryEscape(password) + "@one/services/" + path + "?access_token=" + url.QueryEscape(token) + "#" + sign
+	hook := "http://u:" + url.QueryEscape(password) + "@one/services/" + path + "?access_token=" +
+		url.QueryEscape(token) + "#" + sign
 	answers := map[string]http.HandlerFunc{
 		"repeats": func(w http.ResponseWriter, r *http.Request) {
 			_, given, _ := r.BasicAuth()
-			text, _ := json.Marshal(map[string]any{"errcode": 310000, "errmsg": "\x1b[31mno " + r.URL.String() + " " + r.URL.Query().Get("access_token") + " " + given + " " + sign})
+			text, _ := json.Marshal(
+				map[string]any{"errcode": 310000,
+					"errmsg": "\x1b[31mno " + r.URL.String() + " " + r.URL.Query().Get("access_token") + " " + given +
+						" " + sign})
 			_, _ = w.Write(text)
 		},
 		"breaks off": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
@@ -165,11 +173,12 @@ func TestNothingSecretIsSaid(t *testing.T) {
 // What a base says stays text, in its field.
 func TestWhatBasesSayIsEscaped(t *testing.T) {
 	for text, want := range map[string]string{
-		"installBiz of m:1.0.0 on base \"b-1\": 93 %":       "installBiz of m:1.0.0 on base \"b-1\": 93 %",
-		"![x](http://h/a.png)":                              `\!\[x\](http\://h/a.png)`,
-		"see [here](https://h/a_b) or <a href='x'>":         `see \[here\](https\://h/a\_b) or \<a href='x'\>`,
-		"**all** ~~is~~ `well` \\":                          "\\*\\*all\\*\\* \\~\\~is\\~\\~ \\`well\\` \\\\",
-		"no\n# MC告警\n\n- 结果: SUCCESS\n    1. a\n12) b\n===": "no\n  \\# MC告警\n  \n  \\- 结果: SUCCESS\n  1\\. a\n  12\\) b\n  \\===",
+		"installBiz of m:1.0.0 on base \"b-1\": 93 %": "installBiz of m:1.0.0 on base \"b-1\": 93 %",
+		"![x](http://h/a.png)":                        `\!\[x\](http\://h/a.png)`,
+		"see [here](https://h/a_b) or <a href='x'>":   `see \[here\](https\://h/a\_b) or \<a href='x'\>`,
+		"**all** ~~is~~ `well` \\":                    "\\*\\*all\\*\\* \\~\\~is\\~\\~ \\`well\\` \\\\",
+		"no\n# MC告警\n\n- 结果: SUCCESS\n    1. a\n12) b\n===": "no\n  \\# MC告警\n  \n  \\- 结果: SUCCESS\n  1\\. a\n  " +
+			"12\\) b\n  \\===",
 		"a\n> b\n1x":     "a\n  \\> b\n  1x",
 		"\x1b[31m\u202e": `\[31m`,
 	} {
@@ -177,7 +186,8 @@ func TestWhatBasesSayIsEscaped(t *testing.T) {
 			t.Errorf("%q (-want +got):\n%s", text, diff)
 		}
 	}
-	body, err := Event{TraceID: "[t]", Scene: "vpod_deploy", Message: strings.Repeat("错", 9000), Labels: map[string]string{"base": "*b*"}}.body()
+	body, err := Event{TraceID: "[t]", Scene: "vpod_deploy", Message: strings.Repeat("错", 9000),
+		Labels: map[string]string{"base": "*b*"}}.body()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +195,8 @@ func TestWhatBasesSayIsEscaped(t *testing.T) {
 	if err := json.Unmarshal(body, &m); err != nil {
 		t.Fatal(err)
 	}
-	want := "# MC告警\n\n- Trace ID: \\[t\\]\n- 工单类型: vpod_deploy\n- 失败信息: " + strings.Repeat("错", (arklet.MaxText-3)/3) + "…\n- 部署信息: base=\\*b\\*"
+	want := "# MC告警\n\n- Trace ID: \\[t\\]\n- 工单类型: vpod_deploy\n- 失败信息: " + strings.Repeat("错", (arklet.MaxText-3)/3) +
+		"…\n- 部署信息: base=\\*b\\*"
 	if diff := cmp.Diff(want, m.Markdown.Text); diff != "" {
 		t.Errorf("message (-want +got):\n%s", diff)
 	}

@@ -20,7 +20,8 @@ var ErrAddress = errors.New("address not allowed")
 func ParseNetworks(text string) (Networks, error) {
 	var n Networks
 	for _, part := range strings.Split(text, ",") {
-		if part = strings.TrimSpace(part); part == "" {
+		part = strings.TrimSpace(part)
+		if part == "" {
 			continue
 		}
 		prefix, err := netip.ParsePrefix(part)
@@ -79,12 +80,16 @@ func (n Networks) Check(named string, peer netip.Addr) (string, error) {
 	target := translated(a)
 	switch {
 	case never.contain(target):
-		return "", fmt.Errorf("%w: localIP %s is reserved, or is an address of the metadata service of a cloud provider", ErrAddress, a)
+		return "", fmt.Errorf(
+			"%w: localIP %s is reserved, or is an address of the metadata service of a cloud provider", ErrAddress, a)
 	case n.contain(a):
 	case target.IsLoopback() || !target.IsGlobalUnicast():
-		return "", fmt.Errorf("%w: localIP %s is no address of a base in a network; BASE_NETWORKS can allow it", ErrAddress, a)
+		return "", fmt.Errorf("%w: localIP %s is no address of a base in a network; BASE_NETWORKS can allow it",
+			ErrAddress, a)
 	case peer.IsValid() && a != peer:
-		return "", fmt.Errorf("%w: localIP %s is not the address %s that the message came from; BASE_NETWORKS can allow it", ErrAddress, a, peer)
+		return "", fmt.Errorf(
+			"%w: localIP %s is not the address %s that the message came from; BASE_NETWORKS can allow it", ErrAddress,
+			a, peer)
 	}
 	return a.String(), nil
 }

@@ -105,14 +105,16 @@ func TestCheckUnproven(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := n.CheckUnproven(c.named); got != c.want || (err == nil) != (c.want != "") || err != nil && !errors.Is(err, ErrAddress) {
+		if got, err := n.CheckUnproven(c.named); got != c.want || (err == nil) != (c.want != "") ||
+			err != nil && !errors.Is(err, ErrAddress) {
 			t.Errorf("networks %q, %q: %q, error %v; want %q", c.networks, c.named, got, err, c.want)
 		}
 	}
 }
 
 func TestReasonOf(t *testing.T) {
-	for want, err := range map[Rejection]error{Oversized: arklet.ErrTooLarge, BeyondLimits: arklet.ErrLimit, WrongAddress: ErrAddress, Malformed: errors.New("x")} {
+	for want, err := range map[Rejection]error{Oversized: arklet.ErrTooLarge, BeyondLimits: arklet.ErrLimit,
+		WrongAddress: ErrAddress, Malformed: errors.New("x")} {
 		if got := ReasonOf(err); got != want {
 			t.Errorf("%v: %s, want %s", err, got, want)
 		}

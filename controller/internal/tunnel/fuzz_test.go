@@ -31,7 +31,8 @@ func FuzzAddress(f *testing.F) {
 		for _, prefix := range n {
 			allowed = allowed || prefix.Contains(a)
 		}
-		if !allowed && (a.IsLoopback() || a.IsUnspecified() || a.IsLinkLocalUnicast() || a.IsMulticast() || peer.IsValid() && a != peer) {
+		if !allowed && (a.IsLoopback() || a.IsUnspecified() || a.IsLinkLocalUnicast() || a.IsMulticast() ||
+			peer.IsValid() && a != peer) {
 			t.Errorf("%q was taken from %q with the networks %q", named, from, networks)
 		}
 		if again, err := n.Check(got, peer); again != got || err != nil {

@@ -139,7 +139,8 @@ func (s Settings) Labels(b base.Info) map[string]string {
 	if b.Cluster != "" {
 		l[labels.BaseCluster] = labelValue(b.Cluster)
 	}
-	if role := roleOf(b.HostName); b.HostName != "" && b.HostName != b.Identity && len(validation.IsQualifiedName(role)) == 0 {
+	if role := roleOf(b.HostName); b.HostName != "" && b.HostName != b.Identity &&
+		len(validation.IsQualifiedName(role)) == 0 {
 		l[role] = labels.Role
 	}
 	if b.Tunnel == tunnel.HTTP && b.Port > 0 {
@@ -242,13 +243,16 @@ func inUse(b base.Snapshot) int64 {
 }
 
 func conditions(b base.Snapshot, old []corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
-	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: api.ReasonBaseActivated, Message: "the base sends signs of life"}
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: api.ReasonBaseActivated,
+		Message: "the base sends signs of life"}
 	if b.Liveness != base.Alive {
 		ready.Status, ready.Reason = corev1.ConditionUnknown, "BaseInstanceNotReady"
 		ready.Message = "no sign of life of the base since " + b.LastSeen.UTC().Format(time.RFC3339)
 	}
-	memory := corev1.NodeCondition{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "MetaspaceSufficient"}
-	if limit := b.Health.MetaspaceMax; !b.HealthAt.IsZero() && limit > 0 && float64(inUse(b)) > memoryPressureAt*float64(limit) {
+	memory := corev1.NodeCondition{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse,
+		Reason: "MetaspaceSufficient"}
+	if limit := b.Health.MetaspaceMax; !b.HealthAt.IsZero() && limit > 0 &&
+		float64(inUse(b)) > memoryPressureAt*float64(limit) {
 		memory.Status, memory.Reason = corev1.ConditionTrue, api.ReasonMetaspacePressure
 		memory.Message = fmt.Sprintf("more than %.0f%% of the metaspace are committed", memoryPressureAt*100)
 	}
@@ -273,7 +277,8 @@ func conditions(b base.Snapshot, old []corev1.NodeCondition, now time.Time) []co
 }
 
 func observed(b base.Snapshot) corev1.NodeCondition {
-	c := corev1.NodeCondition{Type: api.ConditionObserved, Status: corev1.ConditionFalse, Reason: string(b.Observed.Blind)}
+	c := corev1.NodeCondition{Type: api.ConditionObserved, Status: corev1.ConditionFalse,
+		Reason: string(b.Observed.Blind)}
 	since := b.Observed.Since.UTC().Format(time.RFC3339)
 	const asItWas = "; nothing is concluded from that, so its Pods stay as they are"
 	switch b.Observed.Blind {

@@ -67,7 +67,8 @@ func TestLabelsTaintsAndAddresses(t *testing.T) {
 	b := aBase()
 	b.Tunnel, b.Port = tunnel.HTTP, 1238
 	overHTTP := Settings{Env: "dev", KubeletAddress: "127.0.0.1", KubeletPort: 10250}.Node(b, 0, nil, noon)
-	if got := overHTTP.Labels[labels.Tunnel] + " " + overHTTP.Labels[labels.TunnelPort]; got != "http_tunnel_provider 1238" {
+	if got := overHTTP.Labels[labels.Tunnel] + " " +
+		overHTTP.Labels[labels.TunnelPort]; got != "http_tunnel_provider 1238" {
 		t.Errorf("an HTTP base is labelled %q", got)
 	}
 }
@@ -85,7 +86,8 @@ func TestAddresses(t *testing.T) {
 		"without a port": {Settings{KubeletAddress: "controller.example"}, "kubelet-api-is-off.invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want := []corev1.NodeAddress{{Type: "InternalIP", Address: "198.18.0.1"}, {Type: "InternalDNS", Address: tc.want}}
+			want := []corev1.NodeAddress{{Type: "InternalIP", Address: "198.18.0.1"},
+				{Type: "InternalDNS", Address: tc.want}}
 			if diff := cmp.Diff(want, tc.in.Node(aBase(), 0, nil, noon).Status.Addresses); diff != "" {
 				t.Errorf("addresses (-want +got):\n%s", diff)
 			}
@@ -129,7 +131,8 @@ func TestMemory(t *testing.T) {
 		capacity, allocatable          string
 	}{
 		{"a base without modules: what it uses itself is taken", 50 * mb, 60 * mb, 256 * mb, 0, "256Mi", "196Mi"},
-		{"modules that request as much as is used take nothing twice", 150 * mb, 160 * mb, 256 * mb, 160 * mb, "256Mi", "256Mi"},
+		{"modules that request as much as is used take nothing twice", 150 * mb, 160 * mb, 256 * mb, 160 * mb, "256Mi",
+			"256Mi"},
 		{"requests above the use count alone", 50 * mb, 60 * mb, 256 * mb, 200 * mb, "256Mi", "256Mi"},
 		{"use above the requests counts beyond them", 190 * mb, 200 * mb, 256 * mb, 100 * mb, "256Mi", "156Mi"},
 		{"no limit: room for any Pod", 50 * mb, 60 * mb, -1, 0, "1Ti", "1Ti"},
@@ -138,7 +141,8 @@ func TestMemory(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			b := aBase()
-			b.Health = arklet.Health{CPUs: 4, MetaspaceUsed: c.used, MetaspaceCommitted: c.committed, MetaspaceMax: c.limit}
+			b.Health = arklet.Health{CPUs: 4, MetaspaceUsed: c.used, MetaspaceCommitted: c.committed,
+				MetaspaceMax: c.limit}
 			n := settings.Node(b, c.wanted, nil, noon)
 			if got := n.Status.Capacity.Memory().String(); got != c.capacity {
 				t.Errorf("capacity %s, want %s", got, c.capacity)
@@ -162,7 +166,8 @@ func TestConditions(t *testing.T) {
 		{"alive", func(*base.Snapshot) {}, "True", "False", "True"},
 		{"silent", func(b *base.Snapshot) { b.Liveness = base.Unreachable }, "Unknown", "False", "True"},
 		{"not observed", func(b *base.Snapshot) { b.Observed.Blind = base.TunnelDown }, "True", "False", "False"},
-		{"metaspace nearly full", func(b *base.Snapshot) { b.Health.MetaspaceCommitted = 250 << 20 }, "True", "True", "True"},
+		{"metaspace nearly full", func(b *base.Snapshot) { b.Health.MetaspaceCommitted = 250 << 20 }, "True", "True",
+			"True"},
 		{"no limit", func(b *base.Snapshot) { b.Health.MetaspaceMax = -1 }, "True", "False", "True"},
 	}
 	for _, c := range cases {
@@ -178,7 +183,8 @@ func TestConditions(t *testing.T) {
 				}
 			}
 			want := map[corev1.NodeConditionType]corev1.ConditionStatus{
-				"Ready": c.ready, "Observed": c.observed, "MemoryPressure": c.memory, "DiskPressure": "False", "PIDPressure": "False", "NetworkUnavailable": "False",
+				"Ready": c.ready, "Observed": c.observed, "MemoryPressure": c.memory, "DiskPressure": "False",
+				"PIDPressure": "False", "NetworkUnavailable": "False",
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
@@ -205,7 +211,8 @@ func TestTransitionTimesKeepUntilTheStatusChanges(t *testing.T) {
 }
 
 func TestNamesAreValidAndUnique(t *testing.T) {
-	identities := []string{"10.1.2.3", "Base_A", "base-a", "BASE-A", "a/b", "a b", "中台", strings.Repeat("x", 300), "unknown-x1y2z", "", "-", "."}
+	identities := []string{"10.1.2.3", "Base_A", "base-a", "BASE-A", "a/b", "a b", "中台", strings.Repeat("x", 300),
+		"unknown-x1y2z", "", "-", "."}
 	names := map[string]string{}
 	for _, id := range identities {
 		name := Name(id)
@@ -244,9 +251,11 @@ func TestInfoReadsBackWhatNodeWrote(t *testing.T) {
 		t.Errorf("info (-want +got):\n%s", diff)
 	}
 	theirs := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vnode.10.0.0.1.dev", Labels: map[string]string{
-		"virtual-kubelet.koupleless.io/component": "vnode", "virtual-kubelet.koupleless.io/env": "dev", "base.koupleless.io/name": "base",
+		"virtual-kubelet.koupleless.io/component": "vnode", "virtual-kubelet.koupleless.io/env": "dev",
+		"base.koupleless.io/name": "base",
 	}}}
-	if diff := cmp.Diff(base.Info{Identity: "10.0.0.1", Name: "base", Tunnel: tunnel.MQTT}, must(Info(theirs))); diff != "" {
+	if diff := cmp.Diff(base.Info{Identity: "10.0.0.1", Name: "base", Tunnel: tunnel.MQTT},
+		must(Info(theirs))); diff != "" {
 		t.Errorf("info of a Node of the existing controller (-want +got):\n%s", diff)
 	}
 	if _, ok := Info(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}); ok {

@@ -73,7 +73,8 @@ func (j *journal) pack() (text string, in map[string]entry, out []string) {
 		for _, identity := range all[:n] {
 			in[identity] = j.pages[identity].noted
 		}
-		if text = pack(in); len(text) <= packedAtMost {
+		text = pack(in)
+		if len(text) <= packedAtMost {
 			return text, in, all[n:]
 		}
 	}
@@ -132,7 +133,8 @@ func (j *journal) newest(ctx context.Context, identity string) (entry, error) {
 			}
 			entries, err := unpack(l.Annotations[labels.Ledgers])
 			if err != nil {
-				j.logger.Warn("could not read what a controller had kept; modules may stay that no Pod wants", "lease", l.Name, "err", err)
+				j.logger.Warn("could not read what a controller had kept; modules may stay that no Pod wants", "lease",
+					l.Name, "err", err)
 			}
 			for identity, r := range entries {
 				if r.At > o.entries[identity].At {

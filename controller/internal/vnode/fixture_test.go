@@ -83,7 +83,9 @@ func newAPI(objects ...runtime.Object) *fake.Clientset {
 				return true, nil, err
 			}
 			if s, err := meta.Accessor(stored); err != nil || s.GetResourceVersion() != m.GetResourceVersion() {
-				return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), m.GetName(), errors.New("the object has been modified"))
+				return true, nil,
+					apierrors.NewConflict(a.GetResource().GroupResource(), m.GetName(),
+						errors.New("the object has been modified"))
 			}
 			stamp(o)
 			return false, nil, nil
@@ -98,8 +100,12 @@ func newAPI(objects ...runtime.Object) *fake.Clientset {
 			if err != nil {
 				return true, nil, err
 			}
-			if p := d.DeleteOptions.Preconditions; p != nil && (p.UID != nil && *p.UID != s.GetUID() || p.ResourceVersion != nil && *p.ResourceVersion != s.GetResourceVersion()) {
-				return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), d.Name, errors.New("the precondition failed"))
+			if p := d.DeleteOptions.Preconditions; p != nil &&
+				(p.UID != nil && *p.UID != s.GetUID() ||
+					p.ResourceVersion != nil && *p.ResourceVersion != s.GetResourceVersion()) {
+				return true, nil,
+					apierrors.NewConflict(a.GetResource().GroupResource(), d.Name,
+						errors.New("the precondition failed"))
 			}
 			return false, nil, nil
 		})
@@ -164,7 +170,8 @@ func newFixtureAt(t *testing.T, opts Options, api *fake.Clientset, ended bool) *
 
 func (s *fixture) hear() {
 	from := tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}
-	_, _ = s.registry.Heard(from, arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.1", HostName: "base-0", Active: true})
+	_, _ = s.registry.Heard(from,
+		arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.1", HostName: "base-0", Active: true})
 	s.registry.SetHealth(from, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 60 << 20})
 }
 
@@ -177,7 +184,8 @@ func (s *fixture) turn(t *testing.T) {
 		if err := s.member.renew(t.Context()); err != nil && !errors.Is(err, errSameID) {
 			t.Fatalf("renewing: %v", err)
 		}
-		leases, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(t.Context(), metav1.ListOptions{LabelSelector: s.PeerSelector()})
+		leases, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(t.Context(),
+			metav1.ListOptions{LabelSelector: s.PeerSelector()})
 		if err != nil {
 			t.Fatal(err)
 		}

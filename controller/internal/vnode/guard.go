@@ -62,7 +62,8 @@ func (r *Reconciler) loseAll() {
 	}
 	r.mu.Unlock()
 	if len(served) > 0 {
-		r.opts.Logger.Warn("this controller has not renewed its lease in time: it serves no base until it has", "bases", len(served))
+		r.opts.Logger.Warn("this controller has not renewed its lease in time: it serves no base until it has", "bases",
+			len(served))
 	}
 	for identity, s := range served {
 		r.setOwned(identity, s, false)

@@ -32,10 +32,11 @@ const (
 
 // page is the state of one base in the journal.
 type page struct {
-	kept    entry           // the newest that is known to outlive this controller
-	sent    int64           // the At of the newest entry, whether the API server has it or not
-	noted   entry           // the one in the journal; its At is 0 if there is none
-	orphan  time.Time       // since when this controller does not serve the base: the next controller of the base needs the entries
+	kept  entry // the newest that is known to outlive this controller
+	sent  int64 // the At of the newest entry, whether the API server has it or not
+	noted entry // the one in the journal; its At is 0 if there is none
+	// since when this controller does not serve the base: the next controller of the base needs the entries
+	orphan  time.Time
 	onLease int64           // the least At that the Node's Lease must have, since the journal is full; 0 if it need not
 	waiting []chan struct{} // for that
 }
@@ -158,7 +159,8 @@ func (j *journal) leased(identity string, r entry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	p := j.page(identity)
-	if p.keep(r); p.noted.At <= r.At {
+	p.keep(r)
+	if p.noted.At <= r.At {
 		p.noted = entry{}
 	}
 	if r.At >= p.onLease {
@@ -256,23 +258,27 @@ func (j *journal) turn(ctx context.Context) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	pause := j.speed.Of(journalPause)
-	if j.failed++; err == nil {
+	j.failed++
+	if err == nil {
 		j.failed = 0
 	} else {
-		if pause = min(pause<<min(j.failed, 10), j.speed.Of(retryAtMost)); j.failed == 1 && ctx.Err() == nil {
+		pause = min(pause<<min(j.failed, 10), j.speed.Of(retryAtMost))
+		if j.failed == 1 && ctx.Err() == nil {
 			j.logger.Warn("could not keep what modules are on the bases", "err", err)
 		}
 	}
 	j.notYet = j.clock.Now().Add(pause)
 	for _, identity := range later {
-		if j.changed[identity] = true; len(waiting[identity]) > 0 {
+		j.changed[identity] = true
+		if len(waiting[identity]) > 0 {
 			j.waiting[identity] = append(j.waiting[identity], waiting[identity]...)
 		}
 	}
 }
 
 // write stores what is new of some bases, notifies the callers that wait, and returns the bases to look at again.
-func (j *journal) write(ctx context.Context, changed []string, waiting map[string][]chan struct{}) (later []string, err error) {
+func (j *journal) write(ctx context.Context, changed []string, waiting map[string][]chan struct{}) (later []string,
+	err error) {
 	if !j.acting() {
 		return changed, ErrNotActing
 	}
@@ -318,7 +324,8 @@ func (j *journal) write(ctx context.Context, changed []string, waiting map[strin
 
 // enter adds entries to the journal and returns its text and entries; nil if there is nothing to write. full reports
 // that the Leases of Nodes must be written first.
-func (j *journal) enter(fresh map[string]entry, waiting map[string][]chan struct{}) (text string, in map[string]entry, full bool) {
+func (j *journal) enter(fresh map[string]entry, waiting map[string][]chan struct{}) (text string, in map[string]entry,
+	full bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for identity, r := range fresh {
@@ -366,7 +373,8 @@ func (j *journal) load(ctx context.Context) error {
 	}
 	entries, err := unpack(l.Annotations[labels.Ledgers])
 	if err != nil {
-		j.logger.Warn("could not read what this controller had kept; modules may stay that no Pod wants", "lease", j.name(), "err", err)
+		j.logger.Warn("could not read what this controller had kept; modules may stay that no Pod wants", "lease",
+			j.name(), "err", err)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -385,7 +393,8 @@ func (j *journal) put(ctx context.Context, text string) error {
 	j.io.Lock()
 	defer j.io.Unlock()
 	l, err := j.fill(j.lease, text), error(nil)
-	if j.lease = nil; l.ResourceVersion == "" { // it is read again after an error
+	j.lease = nil
+	if l.ResourceVersion == "" { // it is read again after an error
 		l, err = j.leases.Create(ctx, l, metav1.CreateOptions{})
 	} else {
 		l, err = j.leases.Update(ctx, l, metav1.UpdateOptions{})
@@ -421,7 +430,8 @@ func (j *journal) release(ctx context.Context) error {
 		return nil
 	}
 	err := j.leases.Delete(ctx, j.name(), asKnown(j.lease))
-	if ignoreNotFound(err) != nil && !apierrors.IsConflict(err) { // a conflict means that the Lease belongs to another process
+	// a conflict means that the Lease belongs to another process
+	if ignoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("deleting the lease %q: %w", j.name(), err)
 	}
 	return nil

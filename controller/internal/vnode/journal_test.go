@@ -32,7 +32,8 @@ func (s *fixture) hearOf(t *testing.T, n int) (identities []string) {
 		id := fmt.Sprintf("b%03d", i)
 		identities = append(identities, id)
 		from := tunnel.Origin{Tunnel: tunnel.MQTT, Identity: id}
-		_, _ = s.registry.Heard(from, arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.1", HostName: id, Active: true})
+		_, _ = s.registry.Heard(from,
+			arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.1", HostName: id, Active: true})
 		s.registry.SetHealth(from, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 60 << 20})
 		if _, err := s.reconcile(t.Context(), id); err != nil || !s.Owns(id) {
 			t.Fatalf("%s is not served: %v", id, err)
@@ -86,7 +87,8 @@ func (s *fixture) nWaiting() (n int) {
 // inJournal is what the journal says as it lies in the API; nil if there is none.
 func (s *fixture) inJournal(t *testing.T) map[string]string {
 	t.Helper()
-	l, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), s.journal.name(), metav1.GetOptions{})
+	l, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), s.journal.name(),
+		metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -156,7 +158,8 @@ func TestWhatNobodyWaitsForIsNotedSoon(t *testing.T) {
 // A controller that dies is followed by one of its name, or of another name.
 func TestWhatWasNotedOutlivesTheController(t *testing.T) {
 	for name, next := range map[string]Options{
-		"the same again": {Holder: "me"}, "another one": {Holder: "you"}, "one of several": {Holder: "you", Cluster: true},
+		"the same again": {Holder: "me"}, "another one": {Holder: "you"},
+		"one of several": {Holder: "you", Cluster: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := newAPI()
@@ -254,7 +257,8 @@ func TestAFullJournal(t *testing.T) {
 	s.keepAll(t, bases...)
 	noted := s.inJournal(t)
 	for _, id := range bases {
-		l, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), Name(id), metav1.GetOptions{})
+		l, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), Name(id),
+			metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -283,7 +287,9 @@ func TestWhatMayHaveBeenWritten(t *testing.T) {
 		}
 		lost = false
 		m.SetResourceVersion("1000") // it is carried out, and the answer does not come
-		if err := api.Tracker().Update(schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}, o, m.GetNamespace()); err != nil {
+		if err := api.Tracker().Update(
+			schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}, o,
+			m.GetNamespace()); err != nil {
 			t.Error(err)
 		}
 		return true, nil, errors.New("the connection is gone")
@@ -387,7 +393,8 @@ func TestTheJournalAtTheEnd(t *testing.T) {
 	s.keepAll(t, bases...)
 	refuse := true
 	api.PrependReactor("update", "leases", func(a clienttesting.Action) (bool, apiruntime.Object, error) {
-		return refuse && a.(clienttesting.UpdateAction).GetObject().(metav1.Object).GetName() == Name(bases[1]), nil, errors.New("not now")
+		return refuse && a.(clienttesting.UpdateAction).GetObject().(metav1.Object).GetName() == Name(bases[1]), nil,
+			errors.New("not now")
 	})
 	if err := s.closeJournal(t.Context()); err == nil {
 		t.Error("it did not say that a Lease could not be written")

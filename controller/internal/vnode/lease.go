@@ -38,8 +38,10 @@ func (r *Reconciler) writeNodeLease(ctx context.Context, s *state, newest entry)
 	} else {
 		s.lease, err = r.leases.Create(ctx, r.fillLease(&coordinationv1.Lease{}, s, newest), metav1.CreateOptions{})
 	}
-	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // another client has written or deleted it
-		if s.lease, err = r.leases.Get(ctx, s.nodeName, metav1.GetOptions{}); err == nil {
+	// another client has written or deleted it
+	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		s.lease, err = r.leases.Get(ctx, s.nodeName, metav1.GetOptions{})
+		if err == nil {
 			s.lease, err = r.leases.Update(ctx, r.fillLease(s.lease, s, newest), metav1.UpdateOptions{})
 		}
 	}
@@ -57,8 +59,10 @@ func (r *Reconciler) writeNodeLease(ctx context.Context, s *state, newest entry)
 func (r *Reconciler) fillLease(l *coordinationv1.Lease, s *state, newest entry) *coordinationv1.Lease {
 	l.Name, l.Namespace = s.nodeName, corev1.NamespaceNodeLease
 	l.ManagedFields = []metav1.ManagedFieldsEntry{{}}
-	l.Labels = merged(l.Labels, map[string]string{labels.Component: labels.VnodeLease, labels.Env: labelValue(r.opts.Env)})
-	if delete(l.Annotations, labels.Placed); newest.Ledger != "" {
+	l.Labels = merged(l.Labels,
+		map[string]string{labels.Component: labels.VnodeLease, labels.Env: labelValue(r.opts.Env)})
+	delete(l.Annotations, labels.Placed)
+	if newest.Ledger != "" {
 		l.Annotations = merged(l.Annotations, map[string]string{labels.Placed: newest.Ledger})
 	}
 	l.Spec.HolderIdentity = ptr.To(s.nodeName)

@@ -83,7 +83,8 @@ func (r *Reconciler) readLedger(ctx context.Context, s *state) error {
 		case err != nil:
 			return fmt.Errorf("reading the lease of node %q: %w", s.nodeName, err)
 		default:
-			if newest = onLease(l); r.isForeign(l) {
+			newest = onLease(l)
+			if r.isForeign(l) {
 				newest.Ledger = ""
 			} else {
 				s.lease = l
@@ -173,7 +174,9 @@ func (r *Reconciler) forgetOld(ctx context.Context) error {
 		}
 		return nil
 	}
-	for _, selector := range []string{labels.Component + "=" + labels.VnodeLease + "," + labels.Env + "=" + labelValue(r.opts.Env), ledgerLeases(r.opts.Env)} {
+	for _, selector := range []string{
+		labels.Component + "=" + labels.VnodeLease + "," + labels.Env + "=" + labelValue(r.opts.Env),
+		ledgerLeases(r.opts.Env)} {
 		found, err := r.leases.List(ctx, metav1.ListOptions{LabelSelector: selector})
 		for i := 0; err == nil && i < len(found.Items); i++ {
 			err = forget(&found.Items[i])

@@ -68,7 +68,8 @@ type rival struct {
 var errSameID = errors.New("another process with the same CLIENT_ID has the lease of this controller")
 
 func newMember(opts Options, leases coordinationv1client.LeaseInterface) *Member {
-	return &Member{opts: opts, leases: leases, ended: hasEnded, blind: map[tunnel.Key]time.Time{}, peers: map[string]*other{}}
+	return &Member{opts: opts, leases: leases, ended: hasEnded, blind: map[tunnel.Key]time.Time{},
+		peers: map[string]*other{}}
 }
 
 // Acting reports whether this controller may act now. It does no I/O: call it right before any action that must not
@@ -183,10 +184,14 @@ func (m *Member) yields(l *coordinationv1.Lease) bool {
 	if m.rival.process != holder || m.rival.version != l.ResourceVersion {
 		if !m.rival.renews && m.rival.version != "" {
 			m.rival.renews = true
-			m.opts.Logger.Warn("another controller with the same CLIENT_ID renews the lease; this controller serves no base until the other one has ended: "+
-				"give each controller a unique CLIENT_ID", "CLIENT_ID", m.opts.Holder, "env", m.opts.Env, "lease", l.Name)
+			m.opts.Logger.Warn(
+				"another controller with the same CLIENT_ID renews the lease; this controller serves no base until "+
+					"the other one has ended: "+
+					"give each controller a unique CLIENT_ID", "CLIENT_ID", m.opts.Holder, "env", m.opts.Env, "lease",
+				l.Name)
 		}
-		m.rival.process, m.rival.version, m.rival.changed, m.rival.duration = holder, l.ResourceVersion, now, cmp.Or(durationOf(l), m.opts.LeaseDuration)
+		m.rival.process, m.rival.version, m.rival.changed, m.rival.duration = holder, l.ResourceVersion, now, cmp.Or(
+			durationOf(l), m.opts.LeaseDuration)
 	}
 	if m.rival.left(now) <= 0 {
 		return false
@@ -221,7 +226,8 @@ func (m *Member) fill(l *coordinationv1.Lease, now time.Time) *coordinationv1.Le
 	l.Annotations = map[string]string{labels.Sees: m.sees(), labels.Process: m.process.name}
 	l.Spec = coordinationv1.LeaseSpec{
 		HolderIdentity: ptr.To(m.opts.Holder), LeaseDurationSeconds: ptr.To(int32(m.opts.LeaseDuration.Seconds())),
-		RenewTime: ptr.To(metav1.NewMicroTime(now)), AcquireTime: cmp.Or(l.Spec.AcquireTime, ptr.To(metav1.NewMicroTime(now))),
+		RenewTime:        ptr.To(metav1.NewMicroTime(now)),
+		AcquireTime:      cmp.Or(l.Spec.AcquireTime, ptr.To(metav1.NewMicroTime(now))),
 		LeaseTransitions: l.Spec.LeaseTransitions,
 	}
 	return l
@@ -288,7 +294,8 @@ func (m *Member) Seen(l *coordinationv1.Lease, deleted bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.peer(holder)
-	if p.released = deleted; deleted {
+	p.released = deleted
+	if deleted {
 		p.renews = false
 		return
 	}

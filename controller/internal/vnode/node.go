@@ -70,7 +70,9 @@ func (r *Reconciler) refresh(ctx context.Context, s *state) (deleted bool) {
 	case s.node == nil || s.node.UID != cached.UID:
 		s.take(cached)
 	default:
-		if newer, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, s.node.ResourceVersion); err == nil && newer >= 0 { // the same one is kept once
+		// the same one is kept once
+		if newer, err := resourceversion.CompareResourceVersion(cached.ResourceVersion,
+			s.node.ResourceVersion); err == nil && newer >= 0 {
 			s.take(cached)
 		}
 	}
@@ -161,7 +163,8 @@ const memoryEvery = 30 * time.Second
 // withMemory returns a Node with the memory of another one.
 func withMemory(n, other *corev1.Node) *corev1.Node {
 	n = n.DeepCopy()
-	for _, of := range [][2]corev1.ResourceList{{n.Status.Capacity, other.Status.Capacity}, {n.Status.Allocatable, other.Status.Allocatable}} {
+	for _, of := range [][2]corev1.ResourceList{{n.Status.Capacity, other.Status.Capacity},
+		{n.Status.Allocatable, other.Status.Allocatable}} {
 		if memory, shown := of[1][corev1.ResourceMemory]; shown {
 			of[0][corev1.ResourceMemory] = memory
 		}
@@ -209,7 +212,8 @@ func (r *Reconciler) readAnew(ctx context.Context, s *state) error {
 
 // tellObserved records an Event when this controller starts ignoring missed heartbeats of the base.
 func (r *Reconciler) tellObserved(before, n *corev1.Node) {
-	if now := conditionOf(n, api.ConditionObserved); now.Status == corev1.ConditionFalse && conditionOf(before, api.ConditionObserved).Reason != now.Reason {
+	if now := conditionOf(n, api.ConditionObserved); now.Status == corev1.ConditionFalse &&
+		conditionOf(before, api.ConditionObserved).Reason != now.Reason {
 		r.opts.Recorder.Event(n, corev1.EventTypeWarning, now.Reason, now.Message)
 	}
 }

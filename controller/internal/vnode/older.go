@@ -91,7 +91,8 @@ func (r *Reconciler) foreignLeaseLeft(ctx context.Context, s *state) (time.Durat
 	left := r.seeLease(l, s)
 	if left > 0 && s.told != foreign {
 		s.told = foreign
-		r.opts.Logger.Warn("a base is not served yet: the lease of its node belongs to another environment", "node", s.nodeName, "env", r.opts.Env, "theirs", l.Labels[labels.Env])
+		r.opts.Logger.Warn("a base is not served yet: the lease of its node belongs to another environment", "node",
+			s.nodeName, "env", r.opts.Env, "theirs", l.Labels[labels.Env])
 	}
 	return left, nil
 }
@@ -111,7 +112,8 @@ func (r *Reconciler) removeOlder(ctx context.Context, identity string, s *state)
 		return 0, fmt.Errorf("listing the pods of node %q: %w", n.Name, err)
 	}
 	// The Node is deleted first: otherwise a DaemonSet creates Pods for it.
-	errs := []error{ignoreNotFound(r.client.CoreV1().Nodes().Delete(ctx, n.Name, *metav1.NewPreconditionDeleteOptions(string(n.UID))))}
+	errs := []error{ignoreNotFound(
+		r.client.CoreV1().Nodes().Delete(ctx, n.Name, *metav1.NewPreconditionDeleteOptions(string(n.UID))))}
 	for _, p := range pods.Items {
 		if p.Spec.NodeName == n.Name {
 			o := *metav1.NewPreconditionDeleteOptions(string(p.UID))
@@ -123,7 +125,8 @@ func (r *Reconciler) removeOlder(ctx context.Context, identity string, s *state)
 	if err := errors.Join(errs...); err != nil {
 		return 0, fmt.Errorf("removing node %q of another controller: %w", n.Name, err)
 	}
-	r.opts.Logger.Info("removed the node that another controller had left, with its pods", "base", identity, "node", n.Name, "pods", len(pods.Items))
+	r.opts.Logger.Info("removed the node that another controller had left, with its pods", "base", identity, "node",
+		n.Name, "pods", len(pods.Items))
 	return 0, nil
 }
 

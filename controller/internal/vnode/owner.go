@@ -89,7 +89,8 @@ func (r *Reconciler) handOver(ctx context.Context, identity string, b base.Snaps
 		return false, nil
 	}
 	r.setOwned(identity, s, false)
-	r.opts.Logger.Info("handing a base over: its tunnel is down here, and another controller hears it", "base", identity, "node", s.nodeName)
+	r.opts.Logger.Info("handing a base over: its tunnel is down here, and another controller hears it", "base",
+		identity, "node", s.nodeName)
 	n := s.node.DeepCopy()
 	n.Annotations[labels.Holder] = ""
 	n.Annotations[labels.Fence] = strconv.FormatInt(s.fence+1, 10)

@@ -105,7 +105,8 @@ func TestAControllerThatCannotRenewCeasesToActInTime(t *testing.T) {
 	s.turn(t)
 	s.reconcileOnce(t)
 	if got := s.holder(t); !s.Owns(identity) || got != "me 2" {
-		t.Errorf("when it may act again it serves its base: %t, the Node names %q: want it taken anew", s.Owns(identity), got)
+		t.Errorf("when it may act again it serves its base: %t, the Node names %q: want it taken anew",
+			s.Owns(identity), got)
 	}
 }
 
@@ -131,7 +132,8 @@ func TestABaseThatGoesWhileNobodyMayActIsRemoved(t *testing.T) {
 			s.reconcileOnce(t)
 			pass(t, 2*time.Second, s)
 			s.reconcileOnce(t)
-			if _, err := s.api.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			if _, err := s.api.CoreV1().Nodes().Get(t.Context(), nodeName,
+				metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				t.Errorf("the Node stays for ever: %v", err)
 			}
 			if !slices.Contains(s.events, "gone") {
@@ -168,7 +170,8 @@ func TestAnothersClockDoesNotMatter(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(at))
-		if l, err = leases.Update(t.Context(), l, metav1.UpdateOptions{}); err != nil {
+		l, err = leases.Update(t.Context(), l, metav1.UpdateOptions{})
+		if err != nil {
 			t.Fatal(err)
 		}
 		s.PeerChanged(l, false)
@@ -220,7 +223,8 @@ func TestALateAnswerDoesNotMakeAControllerDead(t *testing.T) {
 
 func TestAControllerThatEndsGivesItsBasesUpAtOnce(t *testing.T) {
 	first, second := pair(t)
-	lease, err := second.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), first.member.leaseName(), metav1.GetOptions{})
+	lease, err := second.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(),
+		first.member.leaseName(), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +268,8 @@ func TestAControllerWhoseLastRenewalFailedGivesItsLeaseUpToo(t *testing.T) {
 	if err := first.member.release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_, err := first.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), first.member.leaseName(), metav1.GetOptions{})
+	_, err := first.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), first.member.leaseName(),
+		metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("its lease: %v, want it deleted", err)
 	}
@@ -280,7 +285,8 @@ func TestAControllerThatEndsLeavesTheLeaseOfItsSuccessor(t *testing.T) {
 	if err := first.member.release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := first.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), first.member.leaseName(), metav1.GetOptions{}); err != nil {
+	if _, err := first.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), first.member.leaseName(),
+		metav1.GetOptions{}); err != nil {
 		t.Errorf("the lease of its successor: %v", err)
 	}
 }
@@ -304,7 +310,8 @@ func TestABlindControllerHandsItsBasesOver(t *testing.T) {
 	both(3 * time.Second)
 	second.reconcileFor(t, time.Second)
 	if first.Owns(identity) || !second.Owns(identity) || second.holder(t) != "second 3" {
-		t.Errorf("first serves the base: %t, second: %t, the Node names %q", first.Owns(identity), second.Owns(identity), second.holder(t))
+		t.Errorf("first serves the base: %t, second: %t, the Node names %q", first.Owns(identity),
+			second.Owns(identity), second.holder(t))
 	}
 }
 
@@ -349,7 +356,8 @@ func TestBasesOfARunningControllerAreNotTakenOver(t *testing.T) {
 			first.hear()
 			first.reconcileOnce(t)
 			var logged bytes.Buffer
-			second := newFixture(t, Options{Holder: "second", Cluster: cluster, Clock: clock, Logger: logTo(&logged)}, api)
+			second := newFixture(t, Options{Holder: "second", Cluster: cluster, Clock: clock, Logger: logTo(&logged)},
+				api)
 			for range 60 {
 				pass(t, time.Second, first, second)
 				first.hear()
@@ -358,7 +366,8 @@ func TestBasesOfARunningControllerAreNotTakenOver(t *testing.T) {
 				second.reconcileOnce(t)
 			}
 			if first.holder(t) != "first 1" || !first.Owns(identity) || second.Owns(identity) {
-				t.Fatalf("the Node names %q, first serves the base: %t, second: %t", first.holder(t), first.Owns(identity), second.Owns(identity))
+				t.Fatalf("the Node names %q, first serves the base: %t, second: %t", first.holder(t),
+					first.Owns(identity), second.Owns(identity))
 			}
 			if diff := cmp.Diff([]string(nil), second.events); diff != "" {
 				t.Errorf("events of the second controller (-want +got):\n%s", diff)
@@ -505,8 +514,10 @@ func TestAControllerOfTheSameNameInAnotherEnvironmentKeepsItsNodes(t *testing.T)
 		s.hear()
 		s.reconcileOnce(t)
 	}
-	if n := theirs.liveNode(t); s.Owns(identity) || !theirs.Owns(identity) || n.Labels[labels.Env] != "prod" || theirs.holder(t) != "me 1" {
-		t.Errorf("served by prod: %t, by dev: %t, environment %q, holder %q", theirs.Owns(identity), s.Owns(identity), n.Labels[labels.Env], theirs.holder(t))
+	if n := theirs.liveNode(t); s.Owns(identity) || !theirs.Owns(identity) || n.Labels[labels.Env] != "prod" ||
+		theirs.holder(t) != "me 1" {
+		t.Errorf("served by prod: %t, by dev: %t, environment %q, holder %q", theirs.Owns(identity), s.Owns(identity),
+			n.Labels[labels.Env], theirs.holder(t))
 	}
 	theirs.cut.Store(true) // it is gone, and left its lease
 	for range 16 {
@@ -530,7 +541,8 @@ func TestAControllerWhoseEnvironmentWasChangedTakesItsNodesAlong(t *testing.T) {
 	s := newServing(t, api)
 	s.reconcileOnce(t)
 	n := s.liveNode(t)
-	if diff := cmp.Diff(settings.Taints(), n.Spec.Taints); diff != "" || n.Labels[labels.Env] != "dev" || !s.Owns(identity) {
+	if diff := cmp.Diff(settings.Taints(), n.Spec.Taints); diff != "" || n.Labels[labels.Env] != "dev" ||
+		!s.Owns(identity) {
 		t.Errorf("served: %t, environment %q, taints (-want +got):\n%s", s.Owns(identity), n.Labels[labels.Env], diff)
 	}
 }
@@ -569,8 +581,9 @@ func TestTwoIdentitiesNeverShareANode(t *testing.T) {
 		t.Fatalf("%q gives %q, and %q gives %q", "a b", taken, other, Name(other))
 	}
 	api := newAPI(&corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: taken, UID: "theirs", ResourceVersion: "1", Annotations: map[string]string{labels.Identity: "a b", labels.Holder: "me", labels.Fence: "1"},
-		Labels: map[string]string{labels.Component: labels.Vnode, labels.Env: "dev"},
+		Name: taken, UID: "theirs", ResourceVersion: "1",
+		Annotations: map[string]string{labels.Identity: "a b", labels.Holder: "me", labels.Fence: "1"},
+		Labels:      map[string]string{labels.Component: labels.Vnode, labels.Env: "dev"},
 	}})
 	s := newFixture(t, Options{Holder: "me"}, api)
 	s.writes()
@@ -599,10 +612,13 @@ func TestTwoIdentitiesNeverShareANode(t *testing.T) {
 
 // olderNode is a Node of the existing controller, with the Lease that it renews.
 func olderNode(renewed time.Time) (*corev1.Node, *coordinationv1.Lease) {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vnode.a.dev", UID: "theirs", ResourceVersion: "1", Labels: map[string]string{labels.Component: labels.Vnode, labels.Env: "dev"}}},
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vnode.a.dev", UID: "theirs", ResourceVersion: "1",
+			Labels: map[string]string{labels.Component: labels.Vnode, labels.Env: "dev"}}},
 		&coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: "vnode.a.dev", Namespace: corev1.NamespaceNodeLease, ResourceVersion: "1"},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("existing"), LeaseDurationSeconds: ptr.To[int32](40), RenewTime: ptr.To(metav1.NewMicroTime(renewed))},
+			ObjectMeta: metav1.ObjectMeta{Name: "vnode.a.dev", Namespace: corev1.NamespaceNodeLease,
+				ResourceVersion: "1"},
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("existing"), LeaseDurationSeconds: ptr.To[int32](40),
+				RenewTime: ptr.To(metav1.NewMicroTime(renewed))},
 		}
 }
 
@@ -628,7 +644,8 @@ func TestANodeOfTheExistingControllerIsTakenOverWhenThatIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !s.Owns(identity) || n.UID != "theirs" || n.Annotations[labels.Holder] != "me" || n.Annotations[labels.Identity] != identity {
+	if !s.Owns(identity) || n.UID != "theirs" || n.Annotations[labels.Holder] != "me" ||
+		n.Annotations[labels.Identity] != identity {
 		t.Errorf("served: %t, UID %s, annotations %v", s.Owns(identity), n.UID, n.Annotations)
 	}
 }
@@ -664,7 +681,8 @@ func TestANodeThatTheExistingControllerServesIsLeftAlone(t *testing.T) {
 func TestANodeThatTheExistingControllerLeftBesideOursGoes(t *testing.T) {
 	node, lease := olderNode(noon)
 	on := func(name, nodeName string) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: corev1.PodSpec{NodeName: nodeName}}
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+			Spec: corev1.PodSpec{NodeName: nodeName}}
 	}
 	api := newAPI(on("theirs", "vnode.a.dev"), on("ours", nodeName))
 	s := newServing(t, api)

@@ -101,7 +101,8 @@ func TestTwoControllersWithTheSameClientID(t *testing.T) {
 		t.Errorf("they act for %d s of a minute, want the first one only", got)
 	}
 	if first.holder(t) != "me 1" || !second.Conflict() || first.Conflict() {
-		t.Errorf("the Node names %q; conflict of the first: %t, of the second: %t", first.holder(t), first.Conflict(), second.Conflict())
+		t.Errorf("the Node names %q; conflict of the first: %t, of the second: %t", first.holder(t), first.Conflict(),
+			second.Conflict())
 	}
 	if n := strings.Count(logged.String(), "CLIENT_ID=me"); n != 1 {
 		t.Errorf("%d warnings, want one that names the setting:\n%s", n, logged)
@@ -119,8 +120,9 @@ func TestTheSecondControllerWithTheSameClientIDTakesOver(t *testing.T) {
 		end    func(*fixture) error
 		within time.Duration
 	}{
-		"killed":   {func(s *fixture) error { s.cut.Store(true); return nil }, 16 * time.Second},
-		"released": {func(s *fixture) error { s.cut.Store(true); return s.member.release(t.Context()) }, 4 * time.Second},
+		"killed": {func(s *fixture) error { s.cut.Store(true); return nil }, 16 * time.Second},
+		"released": {func(s *fixture) error { s.cut.Store(true); return s.member.release(t.Context()) },
+			4 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, second, _ := sameID(t)
@@ -130,7 +132,8 @@ func TestTheSecondControllerWithTheSameClientIDTakesOver(t *testing.T) {
 			}
 			acting(t, c.within, first, second)
 			if !second.Owns(identity) || second.Conflict() {
-				t.Errorf("after %s the second controller serves the base: %t, conflict: %t", c.within, second.Owns(identity), second.Conflict())
+				t.Errorf("after %s the second controller serves the base: %t, conflict: %t", c.within,
+					second.Owns(identity), second.Conflict())
 			}
 			if first.Acting() {
 				t.Error("the first controller may act")

@@ -144,7 +144,8 @@ func (s *state) take(n *corev1.Node) { s.node, s.had = n, true }
 func (s *state) lose(mine bool) { s.node, s.had, s.deleted = nil, false, mine }
 
 // New returns a Reconciler. nodes lists the Nodes of bases in this environment; their informer must call NodeChanged.
-func New(opts Options, client kubernetes.Interface, nodes corev1listers.NodeLister, registry *base.Registry) *Reconciler {
+func New(opts Options, client kubernetes.Interface, nodes corev1listers.NodeLister,
+	registry *base.Registry) *Reconciler {
 	opts.LeaseDuration = cmp.Or(opts.LeaseDuration, api.ControllerLease)
 	opts.NodeLease = cmp.Or(opts.NodeLease, api.NodeLease)
 	opts.MaxLevel = cmp.Or(opts.MaxLevel, defaultMaxLevel)
@@ -162,8 +163,9 @@ func New(opts Options, client kubernetes.Interface, nodes corev1listers.NodeList
 	}
 	r.queue = work.New(work.Options[string]{
 		Do: r.reconcile, Workers: workers, MinDelay: 50 * time.Millisecond, MaxDelay: opts.Speed.Of(retryAtMost),
-		Message: "could not reconcile the Node of a base", Attrs: func(identity string) []any { return []any{"base", identity} },
-		Clock: opts.Clock, Logger: opts.Logger,
+		Message: "could not reconcile the Node of a base",
+		Attrs:   func(identity string) []any { return []any{"base", identity} },
+		Clock:   opts.Clock, Logger: opts.Logger,
 	})
 	r.journal = &journal{
 		leases: leases, env: opts.Env, holder: opts.Holder, clock: opts.Clock, speed: opts.Speed, logger: opts.Logger,
@@ -268,7 +270,8 @@ func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Durat
 		}
 	}
 	r.setOwned(identity, s, true)
-	if wait, err = r.renewNodeLease(ctx, identity, s); err != nil {
+	wait, err = r.renewNodeLease(ctx, identity, s)
+	if err != nil {
 		return 0, err
 	}
 	if older, err := r.removeOlder(ctx, identity, s); err != nil || older > 0 {
@@ -278,7 +281,8 @@ func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Durat
 }
 
 // claim takes a base and writes its Node, or returns when to look again.
-func (r *Reconciler) claim(ctx context.Context, identity string, b base.Snapshot, s *state) (wait time.Duration, err error) {
+func (r *Reconciler) claim(ctx context.Context, identity string, b base.Snapshot, s *state) (wait time.Duration,
+	err error) {
 	is := r.standing(s)
 	r.registry.ServedElsewhere(identity, is == another)
 	s.leaseless = false
@@ -305,7 +309,8 @@ func (r *Reconciler) claim(ctx context.Context, identity string, b base.Snapshot
 		if is == moved { // its own earlier life, under another ENV, or a controller that lives there
 			lease = memberLease(s.node.Labels[labels.Env], r.opts.Holder)
 		}
-		if wait, err = r.leaseLeft(ctx, lease, s); wait > 0 || err != nil {
+		wait, err = r.leaseLeft(ctx, lease, s)
+		if wait > 0 || err != nil {
 			r.tell(s, is)
 			return wait, err
 		}
@@ -317,11 +322,13 @@ func (r *Reconciler) claim(ctx context.Context, identity string, b base.Snapshot
 			}
 		}
 		if s.node == nil {
-			if wait, err = r.foreignLeaseLeft(ctx, s); wait > 0 || err != nil {
+			wait, err = r.foreignLeaseLeft(ctx, s)
+			if wait > 0 || err != nil {
 				return wait, err
 			}
 		}
-		if wait, err = r.mayTake(ctx, b, s); wait > 0 || err != nil {
+		wait, err = r.mayTake(ctx, b, s)
+		if wait > 0 || err != nil {
 			return wait, err
 		}
 	}

@@ -53,7 +53,8 @@ func TestABaseBecomesANode(t *testing.T) {
 	s.hear()
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when the lease is due: it and nothing else", "update leases")
-	lease, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), nodeName, metav1.GetOptions{})
+	lease, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), nodeName,
+		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,8 @@ func TestABaseBecomesANode(t *testing.T) {
 		t.Errorf("managed fields of a renewal (-want +got):\n%s", diff)
 	}
 
-	s.registry.SetHealth(tunnel.Origin{Identity: identity}, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 61 << 20})
+	s.registry.SetHealth(tunnel.Origin{Identity: identity},
+		arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 61 << 20})
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when the metaspace grew")
 	pass(t, 20*time.Second, s)
@@ -70,7 +72,8 @@ func TestABaseBecomesANode(t *testing.T) {
 	pass(t, 11*time.Second, s)
 	s.reconcileOnce(t)
 	s.wantWrites(t, "later than half a minute after it grew", "update nodes/status")
-	s.registry.SetHealth(tunnel.Origin{Identity: identity}, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 250 << 20})
+	s.registry.SetHealth(tunnel.Origin{Identity: identity},
+		arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 250 << 20})
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when the metaspace is nearly full, at once", "update nodes/status")
 }
@@ -82,7 +85,8 @@ func TestForeignStatusStays(t *testing.T) {
 	n := s.liveNode(t)
 	slots := resource.MustParse("2")
 	n.Status.Capacity["example.com/slots"], n.Status.Allocatable["example.com/slots"] = slots, slots
-	deadlock := corev1.NodeCondition{Type: "KernelDeadlock", Status: corev1.ConditionFalse, Reason: "KernelHasNoDeadlock"}
+	deadlock := corev1.NodeCondition{Type: "KernelDeadlock", Status: corev1.ConditionFalse,
+		Reason: "KernelHasNoDeadlock"}
 	n.Status.Conditions = append([]corev1.NodeCondition{deadlock}, n.Status.Conditions...)
 	n.Status.Images = []corev1.ContainerImage{{Names: []string{"x"}}}
 	if _, err := s.api.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
@@ -92,12 +96,14 @@ func TestForeignStatusStays(t *testing.T) {
 	s.writes()
 	s.reconcileOnce(t)
 	s.wantWrites(t, "after a foreign write")
-	s.registry.SetHealth(tunnel.Origin{Identity: identity}, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 250 << 20})
+	s.registry.SetHealth(tunnel.Origin{Identity: identity},
+		arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 250 << 20})
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when the metaspace is nearly full", "update nodes/status")
 	n = s.liveNode(t)
 	capacity, allocatable := n.Status.Capacity["example.com/slots"], n.Status.Allocatable["example.com/slots"]
-	if capacity.Cmp(slots) != 0 || allocatable.Cmp(slots) != 0 || conditionOf(n, deadlock.Type) != deadlock || len(n.Status.Images) != 1 {
+	if capacity.Cmp(slots) != 0 || allocatable.Cmp(slots) != 0 || conditionOf(n, deadlock.Type) != deadlock ||
+		len(n.Status.Images) != 1 {
 		t.Errorf("the status is %+v", n.Status)
 	}
 	if c := conditionOf(n, corev1.NodeMemoryPressure); c.Status != corev1.ConditionTrue {
@@ -140,7 +146,8 @@ func TestALongerLease(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me", NodeLease: 2 * time.Minute}, newAPI())
 	s.hear()
 	wait := s.reconcileOnce(t)
-	lease, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), nodeName, metav1.GetOptions{})
+	lease, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), nodeName,
+		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +161,8 @@ func TestLeasesComeBeforeMemory(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
 	grow := func() {
 		s.hear()
-		s.registry.SetHealth(tunnel.Origin{Identity: identity}, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 70 << 20})
+		s.registry.SetHealth(tunnel.Origin{Identity: identity},
+			arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 70 << 20})
 		s.reconcileOnce(t)
 	}
 	s.hear()
@@ -233,7 +241,9 @@ func TestABaseThatCannotBeObserved(t *testing.T) {
 		t.Errorf("writes in five minutes without a tunnel: %q, want 15 renewals and one of the Node", wrote)
 	}
 	n := s.liveNode(t)
-	if ready, observed := conditionOf(n, corev1.NodeReady), conditionOf(n, api.ConditionObserved); ready.Status != "True" || observed.Status != "False" || observed.Reason != string(base.TunnelDown) {
+	if ready, observed := conditionOf(n, corev1.NodeReady), conditionOf(n,
+		api.ConditionObserved); ready.Status != "True" || observed.Status != "False" ||
+		observed.Reason != string(base.TunnelDown) {
 		t.Errorf("Ready %s, Observed %s %s", ready.Status, observed.Status, observed.Reason)
 	}
 	s.wantEvent(t)
@@ -264,7 +274,9 @@ func TestANodeThatSomebodyDeletedIsMadeAnew(t *testing.T) {
 func TestANodeThatIsDeletedBeforeAWriteIsMadeAnewWhenTheBaseSpeaks(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.sync(t)
-	_, _ = s.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}, arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.2", HostName: "base-0", Active: true}) // there is something to write
+	// there is something to write
+	_, _ = s.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity},
+		arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.2", HostName: "base-0", Active: true})
 	s.deleteNode(t)
 	if _, err := s.reconcile(t.Context(), identity); !apierrors.IsNotFound(err) {
 		t.Fatalf("reconcile: %v; want that the Node is gone", err)
@@ -340,7 +352,8 @@ func TestTaintsThatSomebodyRemovedComeBackAndOthersStay(t *testing.T) {
 func TestTheRoleOfAnOldHostNameGoes(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
 	says := func(host string) {
-		_, _ = s.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}, arklet.Heartbeat{Active: true, HostName: host})
+		_, _ = s.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity},
+			arklet.Heartbeat{Active: true, HostName: host})
 		s.registry.SetHealth(tunnel.Origin{Identity: identity}, arklet.Health{MetaspaceMax: 256 << 20})
 		s.reconcileOnce(t)
 	}

@@ -50,14 +50,16 @@ const (
 )
 
 func newEndpoints(client kubernetes.Interface, opts Options, call func(workerKey)) *endpoints {
-	e := &endpoints{client: client, every: opts.Speed.Of(lookEvery), call: call, logger: opts.Logger, looks: map[namespaceKey]*look{}}
+	e := &endpoints{client: client, every: opts.Speed.Of(lookEvery), call: call, logger: opts.Logger,
+		looks: map[namespaceKey]*look{}}
 	e.lists = newQueue(opts, 0, opts.Speed.Of(publishAtMost), e.list)
 	return e
 }
 
 // send reports whether a Service sends requests to a Pod, according to a list that began at since or later, and when that
 // was. If there is no such list yet, known is false, and the lane is called after the next list. send does not block.
-func (e *endpoints) send(namespace string, uid types.UID, since time.Time, lane workerKey) (ready bool, at time.Time, known bool) {
+func (e *endpoints) send(namespace string, uid types.UID, since time.Time, lane workerKey) (ready bool, at time.Time,
+	known bool) {
 	key := namespaceKey(namespace)
 	e.mu.Lock()
 	l := e.looks[key]
@@ -117,7 +119,8 @@ func (e *endpoints) readyIn(ctx context.Context, namespace string) (map[types.UI
 	slices, err := e.client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{})
 	if apierrors.IsForbidden(err) {
 		e.denied.Do(func() {
-			e.logger.Warn("may not list EndpointSlices: the module of a deleted Pod goes after MODULE_DRAIN, even if a Service sends it requests still", "err", err)
+			e.logger.Warn("may not list EndpointSlices: the module of a deleted Pod goes after MODULE_DRAIN, even if "+
+				"a Service sends it requests still", "err", err)
 		})
 		return nil, nil
 	}

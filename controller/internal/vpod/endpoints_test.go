@@ -74,7 +74,8 @@ func TestDrainFollowsEndpoints(t *testing.T) {
 		{"never, until just before the grace period ends", 0, notReady, 25 * time.Second, 25200 * time.Millisecond},
 		{
 			"of a Service that publishes what is not ready", time.Millisecond,
-			discoveryv1.EndpointConditions{Ready: ptr.To(true), Serving: ptr.To(true), Terminating: ptr.To(true)}, 2 * time.Second, 2200 * time.Millisecond,
+			discoveryv1.EndpointConditions{Ready: ptr.To(true), Serving: ptr.To(true), Terminating: ptr.To(true)},
+			2 * time.Second, 2200 * time.Millisecond,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -121,7 +122,8 @@ func TestReplacementFollowsEndpoints(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, pod := serving(t)
 				replace(w)
-				time.AfterFunc(10*time.Second, func() { w.endpoint(pod, discoveryv1.EndpointConditions{Ready: ptr.To(false)}) })
+				time.AfterFunc(10*time.Second,
+					func() { w.endpoint(pod, discoveryv1.EndpointConditions{Ready: ptr.To(false)}) })
 				if stays := w.goesAfter("biz1:1.0.0"); stays < 11*time.Second || stays > 13*time.Second {
 					t.Errorf("the old jar stays for %s, want 11 s to 13 s", stays)
 				}

@@ -26,9 +26,10 @@ type podWatches []cache.SharedIndexInformer
 
 // newPodWatch returns a watch of the Pods that match the selectors. It lists nothing before it runs.
 func newPodWatch(client kubernetes.Interface, labelSelector, fieldSelector string) cache.SharedIndexInformer {
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-		o.LabelSelector, o.FieldSelector = labelSelector, fieldSelector
-	}), informers.WithTransform(slim))
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.LabelSelector, o.FieldSelector = labelSelector, fieldSelector
+		}), informers.WithTransform(slim))
 	watch := factory.Core().V1().Pods().Informer()
 	_ = watch.AddIndexers(cache.Indexers{ // it does not fail before the informer runs
 		indexNode: func(obj any) ([]string, error) { return []string{obj.(*corev1.Pod).Spec.NodeName}, nil },
@@ -85,7 +86,8 @@ type Informer struct {
 func NewInformer(client kubernetes.Interface) *Informer {
 	return &Informer{podWatches: podWatches{
 		newPodWatch(client, labels.Component+"="+labels.Module, ""),
-		newPodWatch(client, labels.OlderComponent+"="+labels.Module+","+labels.Component+"!="+labels.Module, ""), // and not the Pods of the first watch
+		// and not the Pods of the first watch
+		newPodWatch(client, labels.OlderComponent+"="+labels.Module+","+labels.Component+"!="+labels.Module, ""),
 	}}
 }
 

@@ -50,25 +50,27 @@ func TestInvalidModules(t *testing.T) {
 			w.wantShow("p1", "gone")
 		})
 	}
-	in(t, "an image put right in place takes away nothing that was never installed", Options{}, func(t *testing.T, w *world) {
-		w.base.install(arklet.Module{Name: "biz1", Version: "1"}) // by somebody else
-		w.create("p1", noURL("biz1", "1"))
-		w.pass(2 * time.Second)
-		update(w, container("biz1", "2"))
-		w.wantShow("p1", "Running Ready")
-		wantDiff(t, "modules", map[string]string{"biz1:1": "deactivated", "biz1:2": "activated"}, w.base.states())
-	})
-	in(t, "an image that turns wrong in place leaves the module until the Pod is deleted", Options{}, func(t *testing.T, w *world) {
-		w.create("p1", container("biz1", "1"))
-		w.pass(time.Second)
-		update(w, noURL("biz1", "2"))
-		w.wantShow("p1", "Running DecodeURLFailed")
-		wantDiff(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
-		w.delete("p1")
-		w.pass(5 * time.Second)
-		w.wantShow("p1", "gone")
-		wantDiff(t, "modules in the end", map[string]string{}, w.base.states())
-	})
+	in(t, "an image put right in place takes away nothing that was never installed", Options{},
+		func(t *testing.T, w *world) {
+			w.base.install(arklet.Module{Name: "biz1", Version: "1"}) // by somebody else
+			w.create("p1", noURL("biz1", "1"))
+			w.pass(2 * time.Second)
+			update(w, container("biz1", "2"))
+			w.wantShow("p1", "Running Ready")
+			wantDiff(t, "modules", map[string]string{"biz1:1": "deactivated", "biz1:2": "activated"}, w.base.states())
+		})
+	in(t, "an image that turns wrong in place leaves the module until the Pod is deleted", Options{},
+		func(t *testing.T, w *world) {
+			w.create("p1", container("biz1", "1"))
+			w.pass(time.Second)
+			update(w, noURL("biz1", "2"))
+			w.wantShow("p1", "Running DecodeURLFailed")
+			wantDiff(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
+			w.delete("p1")
+			w.pass(5 * time.Second)
+			w.wantShow("p1", "gone")
+			wantDiff(t, "modules in the end", map[string]string{}, w.base.states())
+		})
 }
 
 // A Pod with fields that have no effect on a module gets one Event. The next controller does not repeat it.

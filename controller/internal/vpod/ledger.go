@@ -69,7 +69,8 @@ func (s *store) restore(identity, ledger string, inDoubt time.Time) error {
 	}
 	s.change(func() {
 		for _, r := range all {
-			s.needLane(workerKey{identity, r.Name}).memory.Installed[r.Version] = plan.Installed{URL: r.URL, InDoubtUntil: inDoubt}
+			s.needLane(workerKey{identity, r.Name}).memory.Installed[r.Version] = plan.Installed{URL: r.URL,
+				InDoubtUntil: inDoubt}
 		}
 	})
 	return nil

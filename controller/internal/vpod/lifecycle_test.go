@@ -75,16 +75,17 @@ func TestReadyIsNeverOlderThanTheList(t *testing.T) {
 		w.pass(20 * time.Second)
 		w.wantShow("p1", "Running ContainerCreating")
 	})
-	in(t, "its only version deactivated, while the install that would activate it takes long", Options{}, func(_ *testing.T, w *world) {
-		w.create("p1", container("biz1", "1"))
-		w.pass(time.Second)
-		w.base.with(func(b *fakeBase) { b.delay = 30 * time.Second; b.set(0, arklet.StateDeactivated, "STARTED") })
-		w.base.tell()
-		w.pass(100 * time.Millisecond)
-		w.wantShow("p1", "Running BizNotActivated") // it is uninstalled, to be installed again
-		w.pass(61 * time.Second)
-		w.wantShow("p1", "Running Ready")
-	})
+	in(t, "its only version deactivated, while the install that would activate it takes long", Options{},
+		func(_ *testing.T, w *world) {
+			w.create("p1", container("biz1", "1"))
+			w.pass(time.Second)
+			w.base.with(func(b *fakeBase) { b.delay = 30 * time.Second; b.set(0, arklet.StateDeactivated, "STARTED") })
+			w.base.tell()
+			w.pass(100 * time.Millisecond)
+			w.wantShow("p1", "Running BizNotActivated") // it is uninstalled, to be installed again
+			w.pass(61 * time.Second)
+			w.wantShow("p1", "Running Ready")
+		})
 	in(t, "another module of the same base that hangs", Options{Workers: 1}, func(_ *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))
 		w.pass(time.Second)
@@ -119,7 +120,8 @@ func TestSomebodyElseWritesAPodNotReady(t *testing.T) {
 		p := w.pod("p1")
 		ready := podstatus.Condition(&p.Status, corev1.PodReady)
 		ready.Status, ready.Reason = corev1.ConditionFalse, "NodeNotReady" // as the node lifecycle controller does
-		before := w.statusWrites() + 1                                     // this one; the controller's may follow at once
+		// this one; the controller's may follow at once
+		before := w.statusWrites() + 1
 		if _, err := w.api.CoreV1().Pods(p.Namespace).UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +153,8 @@ func TestDeletedWhileItIsWritten(t *testing.T) {
 				return true, nil, err
 			}
 			going := nextVersion(stored)
-			going.DeletionTimestamp, going.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(time.Now().Add(30*time.Second))), ptr.To(int64(30))
+			going.DeletionTimestamp, going.DeletionGracePeriodSeconds = ptr.To(
+				metav1.NewTime(time.Now().Add(30*time.Second))), ptr.To(int64(30))
 			if err := w.api.Tracker().Update(pods, going, going.Namespace); err != nil {
 				return true, nil, err
 			}
@@ -187,24 +190,25 @@ func TestAPodMadeAnewUnderItsName(t *testing.T) {
 					"an install under way":   {500 * time.Millisecond, 0},
 					"an uninstall under way": {10 * time.Second, 3 * time.Second},
 				} {
-					in(t, fmt.Sprintf("%s, gap %s, version %s, %s", key, gap, version, name), Options{}, func(t *testing.T, w *world) {
-						if key == "http" {
-							w.overHTTP()
-						}
-						w.base.with(func(b *fakeBase) { b.delay = 3 * time.Second })
-						w.create("p1", container("biz1", "1"))
-						w.pass(under.before)
-						if under.after > 0 { // deleted with grace first: it is drained, and being uninstalled
-							w.delete("p1")
-							w.pass(under.after)
-						}
-						w.forceDelete("p1")
-						w.pass(gap)
-						w.create("p1", container("biz1", version))
-						w.pass(30 * time.Second)
-						w.wantShow("p1", "Running Ready")
-						wantDiff(t, "modules", map[string]string{"biz1:" + version: "activated"}, w.base.states())
-					})
+					in(t, fmt.Sprintf("%s, gap %s, version %s, %s", key, gap, version, name), Options{},
+						func(t *testing.T, w *world) {
+							if key == "http" {
+								w.overHTTP()
+							}
+							w.base.with(func(b *fakeBase) { b.delay = 3 * time.Second })
+							w.create("p1", container("biz1", "1"))
+							w.pass(under.before)
+							if under.after > 0 { // deleted with grace first: it is drained, and being uninstalled
+								w.delete("p1")
+								w.pass(under.after)
+							}
+							w.forceDelete("p1")
+							w.pass(gap)
+							w.create("p1", container("biz1", version))
+							w.pass(30 * time.Second)
+							w.wantShow("p1", "Running Ready")
+							wantDiff(t, "modules", map[string]string{"biz1:" + version: "activated"}, w.base.states())
+						})
 				}
 			}
 		}
@@ -259,7 +263,8 @@ func TestAPodIsReadyByANewList(t *testing.T) {
 
 func (w *world) forceDelete(name string) {
 	w.t.Helper()
-	if err := w.api.CoreV1().Pods("default").Delete(w.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+	if err := w.api.CoreV1().Pods("default").Delete(w.t.Context(), name,
+		metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -319,7 +324,8 @@ func TestAnotherImageOfTheSameVersion(t *testing.T) {
 		w.pass(5 * time.Second)
 		w.wantShow("old", "Running BizDeactivate")
 		w.wantShow("new", "Running Ready")
-		order := slices.DeleteFunc(w.readiness(), func(s string) bool { return s == "new=NotReady" }) // whenever it came
+		// whenever it came
+		order := slices.DeleteFunc(w.readiness(), func(s string) bool { return s == "new=NotReady" })
 		wantDiff(t, "order", []string{"old=Ready", "old=NotReady", "new=Ready"}, order)
 		w.delete("old")
 		w.pass(10 * time.Second)
@@ -347,35 +353,37 @@ func TestAnotherImageOfTheSameVersion(t *testing.T) {
 		w.wantShow("p1", "Running Ready")
 		wantDiff(t, "jar", "file:///m/second.jar", w.base.urls["biz1:1"])
 	})
-	in(t, "a controller that takes over reinstalls nothing that is as it should be", Options{}, func(t *testing.T, w *world) {
-		w.create("p1", jar("1", "first"))
-		w.pass(time.Second)
-		w.base.takeCommands()
-		w.Leave("a", "vnode.a")
-		w.Serve("a", "vnode.a", "")
-		w.pass(5 * time.Second)
-		wantDiff(t, "commands", []string(nil), w.base.takeCommands())
-		wantDiff(t, "condition", "True Installed file:///m/first.jar", w.current("p1"))
-	})
-	in(t, "the new jar fails: the one that an older Pod has comes back, and is left alone for a while", Options{}, func(t *testing.T, w *world) {
-		w.create("old", jar("1", "first"))
-		w.pass(time.Second)
-		w.base.with(func(b *fakeBase) {
-			b.fail = func(m arklet.Module) *arklet.Answer {
-				if strings.Contains(m.URL, "second") {
-					return &arklet.Answer{Code: "FAILED", Message: "boom"}
-				}
-				return nil
-			}
+	in(t, "a controller that takes over reinstalls nothing that is as it should be", Options{},
+		func(t *testing.T, w *world) {
+			w.create("p1", jar("1", "first"))
+			w.pass(time.Second)
+			w.base.takeCommands()
+			w.Leave("a", "vnode.a")
+			w.Serve("a", "vnode.a", "")
+			w.pass(5 * time.Second)
+			wantDiff(t, "commands", []string(nil), w.base.takeCommands())
+			wantDiff(t, "condition", "True Installed file:///m/first.jar", w.current("p1"))
 		})
-		w.create("new", jar("1", "second"))
-		w.pass(10 * time.Second)
-		w.wantShow("old", "Running Ready")
-		w.wantShow("new", "Pending InstallModuleFailed")
-		w.base.takeCommands()
-		w.pass(4 * time.Minute)
-		wantDiff(t, "commands", []string(nil), w.base.takeCommands())
-	})
+	in(t, "the new jar fails: the one that an older Pod has comes back, and is left alone for a while", Options{},
+		func(t *testing.T, w *world) {
+			w.create("old", jar("1", "first"))
+			w.pass(time.Second)
+			w.base.with(func(b *fakeBase) {
+				b.fail = func(m arklet.Module) *arklet.Answer {
+					if strings.Contains(m.URL, "second") {
+						return &arklet.Answer{Code: "FAILED", Message: "boom"}
+					}
+					return nil
+				}
+			})
+			w.create("new", jar("1", "second"))
+			w.pass(10 * time.Second)
+			w.wantShow("old", "Running Ready")
+			w.wantShow("new", "Pending InstallModuleFailed")
+			w.base.takeCommands()
+			w.pass(4 * time.Minute)
+			wantDiff(t, "commands", []string(nil), w.base.takeCommands())
+		})
 	in(t, "never, where that is the setting", Options{KeepSameVersion: true}, func(t *testing.T, w *world) {
 		w.create("p1", jar("1", "first"))
 		w.pass(time.Second)
@@ -412,8 +420,10 @@ func TestImagesThatOvertakeEachOther(t *testing.T) {
 			b.fail = func(m arklet.Module) *arklet.Answer {
 				if busy {
 					busy = false
-					b.install(arklet.Module{Name: m.Name, Version: m.Version, URL: "file:///m/other.jar"}) // ends meanwhile
-					return &arklet.Answer{Code: "FAILED", Message: "FAILED:biz1:1 installBiz conflict, exist unfinished command(installBiz) for this biz"}
+					// ends meanwhile
+					b.install(arklet.Module{Name: m.Name, Version: m.Version, URL: "file:///m/other.jar"})
+					return &arklet.Answer{Code: "FAILED",
+						Message: "FAILED:biz1:1 installBiz conflict, exist unfinished command(installBiz) for this biz"}
 				}
 				return nil
 			}
@@ -548,33 +558,37 @@ func TestWhatOutlivesItsPods(t *testing.T) {
 		wantDiff(t, "modules", map[string]string{}, w.base.states())
 		wantDiff(t, "what is known of the base", "", w.Ledger("a"))
 	})
-	in(t, "an install that was not answered, and came late", Options{InstallTimeout: 30 * time.Second}, func(t *testing.T, w *world) {
-		w.create("warm", container("other", "1"))
-		w.pass(time.Second)
-		w.base.with(func(b *fakeBase) { b.hang = arklet.CommandInstallBiz })
-		w.create("p1", container("biz1", "1"))
-		w.pass(35 * time.Second)
-		w.delete("p1")
-		w.pass(35 * time.Second)
-		w.wantShow("p1", "gone")
-		w.base.with(func(b *fakeBase) { b.install(arklet.Module{Name: "biz1", Version: "1"}) })
-		w.base.tell()
-		w.pass(5 * time.Second)
-		wantDiff(t, "modules", map[string]string{"other:1": "activated"}, w.base.states())
-	})
-	in(t, "an uninstall that has yet to wait for its turn, when a Pod comes for the same version", Options{Workers: 1}, func(_ *testing.T, w *world) {
-		w.create("p1", container("biz1", "1"))
-		w.pass(2 * time.Second)
-		w.base.with(func(b *fakeBase) { b.delay = time.Minute })
-		w.create("other", container("biz2", "1"))
-		w.delete("p1")
-		w.pass(5 * time.Second)
-		w.create("p2", container("biz1", "1"))
-		w.pass(2 * time.Second)
-		w.wantShow("p2", "Running Ready")
-	})
-	for version, commands := range map[string][]string{"1": nil, "2": {"installBiz biz1:2", "uninstallBiz biz1:1"}, "": {"uninstallBiz biz1:1"}} {
-		in(t, "an uninstall that got lost, when a Pod comes for version "+strconv.Quote(version)+" before it is sent again", Options{}, func(t *testing.T, w *world) {
+	in(t, "an install that was not answered, and came late", Options{InstallTimeout: 30 * time.Second},
+		func(t *testing.T, w *world) {
+			w.create("warm", container("other", "1"))
+			w.pass(time.Second)
+			w.base.with(func(b *fakeBase) { b.hang = arklet.CommandInstallBiz })
+			w.create("p1", container("biz1", "1"))
+			w.pass(35 * time.Second)
+			w.delete("p1")
+			w.pass(35 * time.Second)
+			w.wantShow("p1", "gone")
+			w.base.with(func(b *fakeBase) { b.install(arklet.Module{Name: "biz1", Version: "1"}) })
+			w.base.tell()
+			w.pass(5 * time.Second)
+			wantDiff(t, "modules", map[string]string{"other:1": "activated"}, w.base.states())
+		})
+	in(t, "an uninstall that has yet to wait for its turn, when a Pod comes for the same version", Options{Workers: 1},
+		func(_ *testing.T, w *world) {
+			w.create("p1", container("biz1", "1"))
+			w.pass(2 * time.Second)
+			w.base.with(func(b *fakeBase) { b.delay = time.Minute })
+			w.create("other", container("biz2", "1"))
+			w.delete("p1")
+			w.pass(5 * time.Second)
+			w.create("p2", container("biz1", "1"))
+			w.pass(2 * time.Second)
+			w.wantShow("p2", "Running Ready")
+		})
+	for version, commands := range map[string][]string{"1": nil, "2": {"installBiz biz1:2", "uninstallBiz biz1:1"},
+		"": {"uninstallBiz biz1:1"}} {
+		in(t, "an uninstall that got lost, when a Pod comes for version "+strconv.Quote(version)+
+			" before it is sent again", Options{}, func(t *testing.T, w *world) {
 			w.create("p1", container("biz1", "1"))
 			w.pass(2 * time.Second)
 			w.base.with(func(b *fakeBase) { b.tells, b.hang = true, arklet.CommandUninstallBiz })
@@ -689,7 +703,8 @@ func TestRetries(t *testing.T) {
 		w.metaspace(200 << 20)
 		w.base.with(func(b *fakeBase) {
 			b.fail = func(arklet.Module) *arklet.Answer {
-				return &arklet.Answer{Code: "FAILED", Message: "java.lang.OutOfMemoryError: Metaspace", DataMessage: "java.lang.OutOfMemoryError: Metaspace"}
+				return &arklet.Answer{Code: "FAILED", Message: "java.lang.OutOfMemoryError: Metaspace",
+					DataMessage: "java.lang.OutOfMemoryError: Metaspace"}
 			}
 		})
 		w.create("p1", container("biz1", "1"))
@@ -728,17 +743,19 @@ func TestTerminalPods(t *testing.T) {
 // Requested calculates the memory requests of Pods like the scheduler.
 func TestRequested(t *testing.T) {
 	memory := func(mi int64) corev1.ResourceRequirements {
-		return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: *resource.NewQuantity(mi<<20, resource.BinarySI)}}
+		return corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceMemory: *resource.NewQuantity(mi<<20, resource.BinarySI)}}
 	}
 	always := ptr.To(corev1.ContainerRestartPolicyAlways)
 	for name, tt := range map[string]struct {
 		change func(*corev1.Pod)
 		want   int64
 	}{
-		"of containers":        {func(*corev1.Pod) {}, 60},
-		"of the Pod":           {func(p *corev1.Pod) { p.Spec.Resources = ptr.To(memory(100)) }, 100},
-		"and overhead":         {func(p *corev1.Pod) { p.Spec.Overhead = memory(5).Requests }, 65},
-		"of an init container": {func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{{Resources: memory(70)}} }, 70},
+		"of containers": {func(*corev1.Pod) {}, 60},
+		"of the Pod":    {func(p *corev1.Pod) { p.Spec.Resources = ptr.To(memory(100)) }, 100},
+		"and overhead":  {func(p *corev1.Pod) { p.Spec.Overhead = memory(5).Requests }, 65},
+		"of an init container": {
+			func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{{Resources: memory(70)}} }, 70},
 		"of a sidecar": {func(p *corev1.Pod) {
 			p.Spec.InitContainers = []corev1.Container{{Resources: memory(7), RestartPolicy: always}}
 		}, 67},
@@ -750,8 +767,10 @@ func TestRequested(t *testing.T) {
 	} {
 		in(t, name, Options{}, func(t *testing.T, w *world) {
 			p := &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Name: "p1", Namespace: "default", UID: "1", Labels: map[string]string{labels.Component: labels.Module}},
-				Spec:       corev1.PodSpec{NodeName: "vnode.b", Containers: []corev1.Container{container("biz1", "1")}}, // which is not served
+				ObjectMeta: metav1.ObjectMeta{Name: "p1", Namespace: "default", UID: "1",
+					Labels: map[string]string{labels.Component: labels.Module}},
+				// which is not served
+				Spec: corev1.PodSpec{NodeName: "vnode.b", Containers: []corev1.Container{container("biz1", "1")}},
 			}
 			p.Spec.Containers[0].Resources = memory(60)
 			tt.change(p)
@@ -778,7 +797,8 @@ func TestAPodWithoutTheLabel(t *testing.T) {
 		live := w.pod("stray")
 		wantDiff(t, "status", corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{
 			Name: "biz1", Image: live.Spec.Containers[0].Image,
-			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "NotAModule", Message: notAModule(stray)}},
+			State: corev1.ContainerState{
+				Waiting: &corev1.ContainerStateWaiting{Reason: "NotAModule", Message: notAModule(stray)}},
 		}}}, live.Status)
 		w.Leave("a", "vnode.a")
 		w.Serve("a", "vnode.a", "")
@@ -795,14 +815,17 @@ func TestKubectlDebugIsRefused(t *testing.T) {
 		w.create("p1", container("biz1", "1"))
 		w.pass(5 * time.Second)
 		pod := w.pod("p1")
-		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger", Image: "busybox"}}}
+		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{
+			{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger", Image: "busybox"}}}
 		w.update(nextVersion(pod))
 		at := metav1.NewTime(time.Now())
 		w.pass(5 * time.Second)
 		pod = w.pod("p1")
-		wantDiff(t, "status", []corev1.ContainerStatus{{Name: "debugger", Image: "busybox", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode: 1, Reason: api.ReasonUnsupported, Message: unsupported.Names["ephemeralContainers"], StartedAt: at, FinishedAt: at,
-		}}}}, pod.Status.EphemeralContainerStatuses)
+		wantDiff(t, "status", []corev1.ContainerStatus{{Name: "debugger", Image: "busybox",
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				ExitCode: 1, Reason: api.ReasonUnsupported, Message: unsupported.Names["ephemeralContainers"],
+				StartedAt: at, FinishedAt: at,
+			}}}}, pod.Status.EphemeralContainerStatuses)
 		wantDiff(t, "ready", true, podstatus.IsReady(&pod.Status))
 	})
 }
@@ -818,7 +841,8 @@ func TestAnInstallIsInTheLedgerBeforeItIsSent(t *testing.T) {
 		}})
 		w.create("p1", container("biz1", "1"))
 		w.pass(5 * time.Second)
-		wantDiff(t, "the ledger before the install", []string{`[{"n":"biz1","v":"1","u":"file:///m/biz1-1.jar"}]`}, kept)
+		wantDiff(t, "the ledger before the install", []string{`[{"n":"biz1","v":"1","u":"file:///m/biz1-1.jar"}]`},
+			kept)
 		wantDiff(t, "what was sent before", []string(nil), sent)
 		wantDiff(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
 	})

@@ -26,10 +26,11 @@ import (
 func TestAcceptedLaterUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts := Options{Speed: 1, Logger: slog.New(slog.DiscardHandler)}
-		p := &Provider{opts: opts, publishers: newQueue(opts, 1, time.Second, func(ctx context.Context, _ workerKey) (time.Duration, error) {
-			<-ctx.Done()
-			return 0, nil
-		})}
+		p := &Provider{opts: opts,
+			publishers: newQueue(opts, 1, time.Second, func(ctx context.Context, _ workerKey) (time.Duration, error) {
+				<-ctx.Done()
+				return 0, nil
+			})}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go p.publishers.Run(ctx)
@@ -69,7 +70,8 @@ func disturbed(w *world, share float64) *atomic.Int64 {
 	random := rand.New(rand.NewPCG(1, 2)) // the fake API has one write at a time
 	busy := false
 	w.api.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		if busy || !slices.Contains([]string{"update", "patch", "delete", "get"}, a.GetVerb()) || random.Float64() >= share {
+		if busy || !slices.Contains([]string{"update", "patch", "delete", "get"}, a.GetVerb()) ||
+			random.Float64() >= share {
 			return false, nil, nil
 		}
 		pods := corev1.SchemeGroupVersion.WithResource("pods").GroupResource()
@@ -124,8 +126,11 @@ func TestAnOverloadedAPIServer(t *testing.T) {
 		}
 		for i := range pods / 2 {
 			pod := &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("u", i), Namespace: "default", UID: types.UID(fmt.Sprint("u", i)), Labels: map[string]string{labels.Component: labels.Module}},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{of(1)}, Tolerations: []corev1.Toleration{{Key: labels.TaintVirtualNode, Operator: corev1.TolerationOpExists}}},
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("u", i), Namespace: "default",
+					UID: types.UID(fmt.Sprint("u", i)), Labels: map[string]string{labels.Component: labels.Module}},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{of(1)},
+					Tolerations: []corev1.Toleration{
+						{Key: labels.TaintVirtualNode, Operator: corev1.TolerationOpExists}}},
 			}
 			w.add(pod)
 		}

@@ -179,30 +179,32 @@ func TestABaseIsLostInBetween(t *testing.T) {
 			w.Leave("a", "vnode.a")
 		}
 	}
-	in(t, "before an install is sent", Options{Keep: func(context.Context, string) { leave() }}, func(t *testing.T, made *world) {
-		w, armed = made, true
-		w.create("p1", container("biz1", "1"))
-		w.pass(time.Minute)
-		wantDiff(t, "commands", []string(nil), w.base.takeCommands())
-		stopped(t, w)
-	})
-	in(t, "before a probe begins", Options{Node: func(string) *corev1.Node { leave(); return nil }}, func(t *testing.T, made *world) {
-		w = made
-		b := probed(w, true, false)
-		w.wantShow("p1", "Running Ready")
-		b.asked.Store(0)
-		armed = true
-		w.probeEvery(2) // another spec: the publisher sets it anew
-		synctest.Wait()
-		w.triggerAll("a")
-		w.pass(time.Minute)
-		asked := b.asked.Load()
-		w.pass(time.Hour)
-		if now := b.asked.Load(); armed || now != asked {
-			t.Errorf("%d probes of a base that another controller serves", now-asked)
-		}
-		stopped(t, w)
-	})
+	in(t, "before an install is sent", Options{Keep: func(context.Context, string) { leave() }},
+		func(t *testing.T, made *world) {
+			w, armed = made, true
+			w.create("p1", container("biz1", "1"))
+			w.pass(time.Minute)
+			wantDiff(t, "commands", []string(nil), w.base.takeCommands())
+			stopped(t, w)
+		})
+	in(t, "before a probe begins", Options{Node: func(string) *corev1.Node { leave(); return nil }},
+		func(t *testing.T, made *world) {
+			w = made
+			b := probed(w, true, false)
+			w.wantShow("p1", "Running Ready")
+			b.asked.Store(0)
+			armed = true
+			w.probeEvery(2) // another spec: the publisher sets it anew
+			synctest.Wait()
+			w.triggerAll("a")
+			w.pass(time.Minute)
+			asked := b.asked.Load()
+			w.pass(time.Hour)
+			if now := b.asked.Load(); armed || now != asked {
+				t.Errorf("%d probes of a base that another controller serves", now-asked)
+			}
+			stopped(t, w)
+		})
 }
 
 // A module that is replaced in place has the turn of its bases. It goes when the base does.

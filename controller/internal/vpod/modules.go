@@ -33,7 +33,8 @@ func modulesOf(pod *corev1.Pod, value func(types.NamespacedName, string) (string
 		m := module{Module: workload.Of(&pod.ObjectMeta, resolved), preStop: workload.PreStopSleep(c)}
 		switch {
 		case seen[c.Name]:
-			m.invalid = errcode.New(errcode.OtherUpstreamInvalidParameter, "container %q occurs twice: a base has a module of one name once for each version", c.Name)
+			m.invalid = errcode.New(errcode.OtherUpstreamInvalidParameter,
+				"container %q occurs twice: a base has a module of one name once for each version", c.Name)
 		case errors.Is(err, configmap.ErrPending):
 			m.pending = true
 		case err != nil:

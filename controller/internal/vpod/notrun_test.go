@@ -34,13 +34,16 @@ func TestSidecars(t *testing.T) {
 	agent := corev1.Container{Name: "agent", Image: "registry.example/agent:1.4"}
 	in(t, "beside a module", Options{}, func(t *testing.T, w *world) {
 		p := w.pod(w.create("p1", agent, container("biz1", "1")).Name)
-		proxy := corev1.Container{Name: "proxy", Image: "proxy:1", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}
+		proxy := corev1.Container{Name: "proxy", Image: "proxy:1",
+			RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}
 		p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "init:1"}, proxy}
 		p.Finalizers = []string{"example.com/keep"}
 		w.update(nextVersion(p))
 		w.pass(5 * time.Second)
 		w.wantShow("p1", "Running Ready")
-		wantDiff(t, "containers", []string{"init Completed ready", "proxy running ready", "agent running ready", "biz1 running ready"}, showContainers(w.pod("p1")))
+		wantDiff(t, "containers",
+			[]string{"init Completed ready", "proxy running ready", "agent running ready", "biz1 running ready"},
+			showContainers(w.pod("p1")))
 		wantDiff(t, "commands", []string{"installBiz biz1:1"}, w.base.takeCommands())
 		writes := w.statusWrites()
 		w.base.tell()
@@ -48,7 +51,9 @@ func TestSidecars(t *testing.T) {
 		wantDiff(t, "writes at rest", 0, w.statusWrites()-writes)
 		w.delete("p1")
 		w.pass(5 * time.Second)
-		wantDiff(t, "containers at the end", []string{"init Completed ready", "proxy Completed", "agent Completed", "biz1 Completed"}, showContainers(w.pod("p1")))
+		wantDiff(t, "containers at the end",
+			[]string{"init Completed ready", "proxy Completed", "agent Completed", "biz1 Completed"},
+			showContainers(w.pod("p1")))
 	})
 	in(t, "beside a module that is not installed", Options{}, func(t *testing.T, w *world) {
 		bad := container("biz1", "1")
@@ -61,7 +66,8 @@ func TestSidecars(t *testing.T) {
 		w.wantShow("p2", "Pending InvalidParameter") // it has no module
 	})
 	in(t, "that was taken for a module before its image was changed", Options{}, func(_ *testing.T, w *world) {
-		p := w.pod(w.create("p1", container("biz1", "1"), corev1.Container{Name: "agent", Image: "https://h/agent.jar"}).Name)
+		p := w.pod(w.create("p1", container("biz1", "1"),
+			corev1.Container{Name: "agent", Image: "https://h/agent.jar"}).Name)
 		w.pass(5 * time.Second)
 		w.wantShow("p1", "Pending InvalidParameter")
 		p = w.pod(p.Name)

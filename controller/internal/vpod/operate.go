@@ -35,7 +35,8 @@ const (
 
 // install sends installBiz and requests the list of the base. It returns the newest snapshot, also with an error, which has
 // an error code.
-func (p *Provider) install(ctx context.Context, key workerKey, b base.Snapshot, m arklet.Module, again func() bool) (base.Snapshot, error) {
+func (p *Provider) install(ctx context.Context, key workerKey, b base.Snapshot, m arklet.Module,
+	again func() bool) (base.Snapshot, error) {
 	before, asked := p.store.placing(key, m, time.Now().Add(p.opts.InstallTimeout+p.opts.Speed.Of(lateFor)))
 	if !asked {
 		return b, nil
@@ -51,7 +52,8 @@ func (p *Provider) install(ctx context.Context, key workerKey, b base.Snapshot, 
 		return b, err
 	}
 	switch biz, _ := b.Module(m.Name, m.Version); biz.State {
-	case arklet.StateActivated, arklet.StateDeactivated, arklet.StateResolved: // another version is active, or the install continues
+	// another version is active, or the install continues
+	case arklet.StateActivated, arklet.StateDeactivated, arklet.StateResolved:
 		return b, nil
 	default:
 		return b, notActivated(m)
@@ -71,11 +73,13 @@ func (p *Provider) keep(ctx context.Context, identity string) {
 
 // notActivated returns the error for a module that is not active after a successful command.
 func notActivated(m arklet.Module) error {
-	return errcode.New(errcode.ArkletInstallModuleFailed, "the base says that it installed %s and does not list it as activated", m.Identity())
+	return errcode.New(errcode.ArkletInstallModuleFailed,
+		"the base says that it installed %s and does not list it as activated", m.Identity())
 }
 
 // switchTo sends switchBiz and requests the list of the base.
-func (p *Provider) switchTo(ctx context.Context, b base.Snapshot, m arklet.Module, again func() bool) (base.Snapshot, error) {
+func (p *Provider) switchTo(ctx context.Context, b base.Snapshot, m arklet.Module, again func() bool) (base.Snapshot,
+	error) {
 	_, b, err := p.runAndList(ctx, b, arklet.Request{Command: arklet.CommandSwitchBiz, Module: m}, again)
 	if err != nil {
 		return b, err
@@ -88,7 +92,8 @@ func (p *Provider) switchTo(ctx context.Context, b base.Snapshot, m arklet.Modul
 
 // uninstall sends uninstallBiz and requests the list of the base. A module may be uninstalled although the base reports a
 // failure, for example of a stop handler (protocol 5.2): uninstall returns an error then, and the snapshot lacks the module.
-func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Module, again func() bool) (base.Snapshot, error) {
+func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Module, again func() bool) (base.Snapshot,
+	error) {
 	m.URL = "" // the log shows the installed jar, not the requested one
 	p.store.read(func() {
 		if l := p.store.lane(workerKey{b.Identity, m.Name}); l != nil {
@@ -103,14 +108,16 @@ func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Modu
 		return b, err
 	}
 	if _, there := b.Module(m.Name, m.Version); there {
-		return b, errcode.New(errcode.ArkletUninstallBizFailed, "base %q says that it uninstalled %s and lists it still", p.registry.Called(b.Identity), m.Identity())
+		return b, errcode.New(errcode.ArkletUninstallBizFailed,
+			"base %q says that it uninstalled %s and lists it still", p.registry.Called(b.Identity), m.Identity())
 	}
 	p.opts.Logger.Debug("uninstalled a module", "base", b.Identity, "biz", m.Identity())
 	return b, nil
 }
 
 // runAndList sends a command, waits for its answer, and requests the list of the base.
-func (p *Provider) runAndList(ctx context.Context, b base.Snapshot, r arklet.Request, again func() bool) (arklet.Answer, base.Snapshot, error) {
+func (p *Provider) runAndList(ctx context.Context, b base.Snapshot, r arklet.Request, again func() bool) (arklet.Answer,
+	base.Snapshot, error) {
 	answer, err := p.runCommand(ctx, b.Identity, r, again)
 	if err != nil {
 		return answer, b, err
@@ -121,7 +128,8 @@ func (p *Provider) runAndList(ctx context.Context, b base.Snapshot, r arklet.Req
 
 // runCommand sends a command and waits for its answer. An error has an error code, unless ctx is done or the command is not
 // wanted any more.
-func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer, error) {
+func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer,
+	error) {
 	if ctx.Err() != nil { // another controller may serve the base now
 		return arklet.Answer{}, ctx.Err()
 	}
@@ -184,7 +192,8 @@ func (p *Provider) showInstall(ctx context.Context, b base.Snapshot) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Speed.Of(showWithin))
 	defer cancel()
 	if _, err := p.listModules(ctx, b, time.Now()); err != nil {
-		p.opts.Logger.Debug("the list does not show an install yet that no Pod requests any more", "base", b.Identity, "err", err)
+		p.opts.Logger.Debug("the list does not show an install yet that no Pod requests any more", "base", b.Identity,
+			"err", err)
 	}
 }
 
@@ -204,7 +213,8 @@ func (p *Provider) supersede(key workerKey) {
 		others := false
 		for _, v := range l.views(key.module) {
 			if v.wants() {
-				if v.module.Version == l.installing.module.Version { // or the base refuses the next one, another jar or not
+				// or the base refuses the next one, another jar or not
+				if v.module.Version == l.installing.module.Version {
 					return
 				}
 				others = true
@@ -251,7 +261,8 @@ func (p *Provider) answerError(a arklet.Answer, b base.Snapshot) error {
 	if message == "" || a.DataCode != "" && a.DataCode != "FAILED" {
 		message = arklet.FirstLine(a.DataMessage)
 	}
-	err := errcode.New(code, "%s of %s on base %q: %s", a.Command, a.Module.Identity(), p.registry.Called(b.Identity), message)
+	err := errcode.New(code, "%s of %s on base %q: %s", a.Command, a.Module.Identity(), p.registry.Called(b.Identity),
+		message)
 	if as(code) == code { // DiskFull is a code of both
 		return err
 	}
@@ -282,7 +293,8 @@ func (p *Provider) recordFailure(key workerKey, a plan.Attempt, b base.Snapshot,
 			l.memory.Failed[a] = f
 		}
 	})
-	if before.Err == nil || before.Err.Error() != err.Error() || f.Attempts == p.opts.MaxAttempts && before.Attempts < f.Attempts {
+	if before.Err == nil || before.Err.Error() != err.Error() ||
+		f.Attempts == p.opts.MaxAttempts && before.Attempts < f.Attempts {
 		p.reportFailure(key, a, p.shownError(a, f))
 	}
 }
@@ -294,7 +306,8 @@ const retryAtMost = 5 * time.Minute
 func backoff(speed pace.Speed, failures int) time.Duration {
 	d, atMost := speed.Of(firstPause), speed.Of(retryAtMost)
 	for range failures - 1 {
-		if d *= 2; d >= atMost {
+		d *= 2
+		if d >= atMost {
 			return atMost
 		}
 	}
@@ -326,7 +339,8 @@ func freeMetaspace(b base.Snapshot) int64 {
 
 // reportFailure reports a failure in the log, by Events of the Pods that it concerns, and to Options.Failure.
 func (p *Provider) reportFailure(key workerKey, a plan.Attempt, err error) {
-	p.opts.Logger.Info("a module operation failed", "base", key.identity, "biz", a.Module.Identity(), "command", a.Command, "err", err)
+	p.opts.Logger.Info("a module operation failed", "base", key.identity, "biz", a.Module.Identity(), "command",
+		a.Command, "err", err)
 	for _, v := range p.store.views(key) {
 		concerned := v.wants() && v.module.Module == a.Module
 		if a.Command == arklet.CommandUninstallBiz {

@@ -25,8 +25,10 @@ func (p *Provider) probe(ctx context.Context, v podSnapshot, name string, b base
 		p.prober.Forget(v.uid, name)
 		return
 	}
-	t := probe.Target{Pod: v.uid, Container: name, Base: v.identity, Started: biz.Latest.At, ContextPath: biz.WebContextPath, Readiness: c.ReadinessProbe, Liveness: c.LivenessProbe}
-	t.WasReady = slices.ContainsFunc(before.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == name && s.Ready })
+	t := probe.Target{Pod: v.uid, Container: name, Base: v.identity, Started: biz.Latest.At,
+		ContextPath: biz.WebContextPath, Readiness: c.ReadinessProbe, Liveness: c.LivenessProbe}
+	t.WasReady = slices.ContainsFunc(before.ContainerStatuses,
+		func(s corev1.ContainerStatus) bool { return s.Name == name && s.Ready })
 	for _, of := range []**corev1.Probe{&t.Readiness, &t.Liveness} {
 		if *of == nil || (*of).HTTPGet == nil {
 			*of = nil
@@ -62,13 +64,16 @@ func (p *Provider) probed(r probe.Result) {
 		if l == nil || i < 0 || r.Kind != probe.Liveness || r.Healthy {
 			return
 		}
-		l.memory.Update(e.modules[i].Version, func(installed *plan.Installed) { installed.Unhealthy, unfit = true, true })
+		l.memory.Update(e.modules[i].Version,
+			func(installed *plan.Installed) { installed.Unhealthy, unfit = true, true })
 	})
 	if !r.Healthy {
-		p.opts.Recorder.Event(pod, corev1.EventTypeWarning, api.ReasonUnhealthy, string(r.Kind)+" probe failed: "+r.Message)
+		p.opts.Recorder.Event(pod, corev1.EventTypeWarning, api.ReasonUnhealthy,
+			string(r.Kind)+" probe failed: "+r.Message)
 	}
 	if unfit {
-		p.opts.Recorder.Event(pod, corev1.EventTypeNormal, api.ReasonLivenessFailed, "module "+r.Container+" failed its liveness probe: it is uninstalled and installed again")
+		p.opts.Recorder.Event(pod, corev1.EventTypeNormal, api.ReasonLivenessFailed,
+			"module "+r.Container+" failed its liveness probe: it is uninstalled and installed again")
 	}
 	p.trigger(key)
 }

@@ -41,7 +41,8 @@ func probed(w *world, readiness, liveness bool) *web {
 	go w.prober.Start(w.t.Context())
 	c := container("biz1", "1")
 	every := &corev1.Probe{
-		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/biz1/health", Port: intstr.FromInt32(1)}},
+		ProbeHandler: corev1.ProbeHandler{
+			HTTPGet: &corev1.HTTPGetAction{Path: "/biz1/health", Port: intstr.FromInt32(1)}},
 		PeriodSeconds: 1, TimeoutSeconds: 1, SuccessThreshold: 1, FailureThreshold: 2,
 	}
 	if readiness {
@@ -114,16 +115,19 @@ func TestPreStopSleep(t *testing.T) {
 func TestVersionInAConfigMap(t *testing.T) {
 	in(t, "read when the Pod comes, and again while it is missing", Options{}, func(t *testing.T, w *world) {
 		c := container("biz1", "1")
-		c.Env = []corev1.EnvVar{{Name: labels.VersionEnv, ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
-			LocalObjectReference: corev1.LocalObjectReference{Name: "versions"}, Key: "biz1",
-		}}}}
+		c.Env = []corev1.EnvVar{{Name: labels.VersionEnv,
+			ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "versions"}, Key: "biz1",
+			}}}}
 		w.create("p1", c)
 		w.pass(3 * time.Second)
 		if got := w.show("p1"); strings.Contains(got, "Ready") {
 			t.Errorf("pod p1 is %q without its ConfigMap", got)
 		}
-		versions := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "versions", Namespace: "default"}, Data: map[string]string{"biz1": "7"}}
-		if _, err := w.api.CoreV1().ConfigMaps("default").Create(t.Context(), versions, metav1.CreateOptions{}); err != nil {
+		versions := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "versions", Namespace: "default"},
+			Data: map[string]string{"biz1": "7"}}
+		if _, err := w.api.CoreV1().ConfigMaps("default").Create(t.Context(), versions,
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		w.pass(time.Minute)

@@ -139,18 +139,21 @@ func New(opts Options, client kubernetes.Interface, registry *base.Registry, dia
 	opts.MaxAttempts = cmp.Or(opts.MaxAttempts, defaultMaxAttempts)
 	opts.Failed = cmp.Or(opts.Failed, podstatus.FailedUnowned)
 	p := &Provider{
-		opts: opts, registry: registry, dialog: dialog, informer: NewInformer(client), templates: newTemplates(opts.Workloads),
-		nodes: map[string]string{}, served: map[string]*service{}, gaps: gaps{open: map[gap]int{}}, rollouts: rollouts{counts: map[string]*rolloutCount{}},
+		opts: opts, registry: registry, dialog: dialog, informer: NewInformer(client),
+		templates: newTemplates(opts.Workloads),
+		nodes:     map[string]string{}, served: map[string]*service{}, gaps: gaps{open: map[gap]int{}},
+		rollouts: rollouts{counts: map[string]*rolloutCount{}},
 	}
 	p.store = newStore(p.templates.outdated)
 	p.writer = &writer{client: client, pods: p.informer}
 	p.unmanaged = p.watchUnmanaged(client)
 	p.prober = probe.New(probe.Options{Changed: p.probed, Dial: opts.ProbeDial})
-	p.versions = configmap.New(configmap.Options{Client: client, Logger: opts.Logger, Changed: func(name types.NamespacedName) {
-		for _, pod := range p.store.refersTo(name) {
-			p.takeUp(pod)
-		}
-	}})
+	p.versions = configmap.New(
+		configmap.Options{Client: client, Logger: opts.Logger, Changed: func(name types.NamespacedName) {
+			for _, pod := range p.store.refersTo(name) {
+				p.takeUp(pod)
+			}
+		}})
 	p.operators = newQueue(opts, 0, opts.Speed.Of(operateAtMost), p.reconcile)
 	p.publishers = newQueue(opts, publishAtOnce, opts.Speed.Of(publishAtMost), p.publish)
 	p.chores = newQueue(opts, choresAtOnce, opts.Speed.Of(publishAtMost), p.tend)
@@ -174,7 +177,8 @@ func (p *Provider) Start(ctx context.Context) error {
 	}
 	var running sync.WaitGroup
 	for _, run := range []func(context.Context){
-		p.operators.Run, p.publishers.Run, p.chores.Run, p.endpoints.lists.Run, p.unmanaged.run, p.prober.Start, p.versions.Run, p.informer.run,
+		p.operators.Run, p.publishers.Run, p.chores.Run, p.endpoints.lists.Run, p.unmanaged.run, p.prober.Start,
+		p.versions.Run, p.informer.run,
 	} {
 		running.Go(func() { run(ctx) })
 	}
@@ -244,9 +248,11 @@ func (p *Provider) Serve(identity, nodeName, ledger string) {
 	p.served[identity] = s
 	p.mu.Unlock()
 	if err := p.store.restore(identity, ledger, time.Now().Add(p.opts.InstallTimeout+lateFor)); err != nil {
-		p.opts.Logger.Warn("could not read the modules that were installed for Pods; the base keeps those that no Pod requests", "base", identity, "err", err)
+		p.opts.Logger.Warn("could not read the modules that were installed for Pods; the base keeps those that "+
+			"no Pod requests", "base", identity, "err", err)
 	}
-	pods := p.informer.On(nodeName) // also those that were deleted without a grace period: that deletion may have failed
+	// also those that were deleted without a grace period: that deletion may have failed
+	pods := p.informer.On(nodeName)
 	p.addPods(identity, pods...)
 	for _, pod := range pods {
 		p.tolerate(pod)
@@ -364,7 +370,8 @@ func (p *Provider) BaseChanged(c base.Change) {
 		p.triggerAll(c.Identity)
 	case base.HealthChanged:
 		b, _ := p.registry.Get(c.Identity)
-		if p.store.forgetFailures(c.Identity, func(f plan.Failure) bool { return f.FreeMetaspace >= 0 && freeMetaspace(b) > f.FreeMetaspace }) {
+		if p.store.forgetFailures(c.Identity,
+			func(f plan.Failure) bool { return f.FreeMetaspace >= 0 && freeMetaspace(b) > f.FreeMetaspace }) {
 			p.triggerAll(c.Identity)
 		}
 	case base.LivenessChanged, base.InfoChanged:

@@ -108,19 +108,21 @@ func TestInstallAndUninstall(t *testing.T) {
 	note := func(o Outcome) {
 		outcomes = append(outcomes, string(o.Request.Command)+" "+o.Answer.DataCode+string(o.Code))
 	}
-	in(t, "what the base refuses because it is done already is no failure", Options{Drain: -1, Answered: note}, func(t *testing.T, w *world) {
-		w.create("warm", container("other", "1")) // so that the base's list is known
-		w.pass(time.Second)
-		w.base.install(arklet.Module{Name: "biz1", Version: "1"})
-		w.create("p1", container("biz1", "1"))
-		w.pass(time.Second)
-		w.wantShow("p1", "Running Ready")
-		w.base.with(func(b *fakeBase) { b.modules = nil })
-		w.delete("p1")
-		w.pass(5 * time.Second)
-		w.wantShow("p1", "gone")
-		wantDiff(t, "answers and codes", []string{"installBiz SUCCESS", "installBiz REPEAT_BIZ", "uninstallBiz NOT_FOUND_BIZ"}, outcomes[:3])
-	})
+	in(t, "what the base refuses because it is done already is no failure", Options{Drain: -1, Answered: note},
+		func(t *testing.T, w *world) {
+			w.create("warm", container("other", "1")) // so that the base's list is known
+			w.pass(time.Second)
+			w.base.install(arklet.Module{Name: "biz1", Version: "1"})
+			w.create("p1", container("biz1", "1"))
+			w.pass(time.Second)
+			w.wantShow("p1", "Running Ready")
+			w.base.with(func(b *fakeBase) { b.modules = nil })
+			w.delete("p1")
+			w.pass(5 * time.Second)
+			w.wantShow("p1", "gone")
+			wantDiff(t, "answers and codes",
+				[]string{"installBiz SUCCESS", "installBiz REPEAT_BIZ", "uninstallBiz NOT_FOUND_BIZ"}, outcomes[:3])
+		})
 	in(t, "modules of others are left alone", Options{}, func(t *testing.T, w *world) {
 		w.base.install(arklet.Module{Name: "biz1", Version: "0"})
 		w.base.install(arklet.Module{Name: "other", Version: "1"})
@@ -130,21 +132,22 @@ func TestInstallAndUninstall(t *testing.T) {
 		w.pass(5 * time.Second)
 		wantDiff(t, "modules", map[string]string{"biz1:0": "deactivated", "other:1": "activated"}, w.base.states())
 	})
-	in(t, "two Pods with one module both get a status, and the last one takes it along", Options{}, func(t *testing.T, w *world) {
-		w.create("p1", container("biz1", "1"))
-		w.create("p2", container("biz1", "1"))
-		w.pass(time.Second)
-		w.wantShow("p1", "Running Ready")
-		w.wantShow("p2", "Running Ready")
-		wantDiff(t, "commands", []string{"installBiz biz1:1"}, w.base.takeCommands())
-		w.delete("p1")
-		w.pass(5 * time.Second)
-		w.wantShow("p1", "gone")
-		w.wantShow("p2", "Running Ready")
-		w.delete("p2")
-		w.pass(5 * time.Second)
-		wantDiff(t, "modules", map[string]string{}, w.base.states())
-	})
+	in(t, "two Pods with one module both get a status, and the last one takes it along", Options{},
+		func(t *testing.T, w *world) {
+			w.create("p1", container("biz1", "1"))
+			w.create("p2", container("biz1", "1"))
+			w.pass(time.Second)
+			w.wantShow("p1", "Running Ready")
+			w.wantShow("p2", "Running Ready")
+			wantDiff(t, "commands", []string{"installBiz biz1:1"}, w.base.takeCommands())
+			w.delete("p1")
+			w.pass(5 * time.Second)
+			w.wantShow("p1", "gone")
+			w.wantShow("p2", "Running Ready")
+			w.delete("p2")
+			w.pass(5 * time.Second)
+			wantDiff(t, "modules", map[string]string{}, w.base.states())
+		})
 }
 
 func TestDeletion(t *testing.T) {
@@ -174,17 +177,18 @@ func TestDeletion(t *testing.T) {
 			t.Errorf("%d Pods are left", w.Pods())
 		}
 	})
-	in(t, "a stop handler that throws is told of, and does not keep the Pod", Options{Drain: -1}, func(t *testing.T, w *world) {
-		w.create("p1", container("biz1", "1"))
-		w.pass(time.Second)
-		w.base.with(func(b *fakeBase) { b.stopFails = true })
-		w.delete("p1")
-		w.pass(time.Second)
-		w.wantShow("p1", "gone")
-		if e := w.nextEvent(); !strings.Contains(e, "Arklet.UninstallBizFailed") {
-			t.Errorf("event %q", e)
-		}
-	})
+	in(t, "a stop handler that throws is told of, and does not keep the Pod", Options{Drain: -1},
+		func(t *testing.T, w *world) {
+			w.create("p1", container("biz1", "1"))
+			w.pass(time.Second)
+			w.base.with(func(b *fakeBase) { b.stopFails = true })
+			w.delete("p1")
+			w.pass(time.Second)
+			w.wantShow("p1", "gone")
+			if e := w.nextEvent(); !strings.Contains(e, "Arklet.UninstallBizFailed") {
+				t.Errorf("event %q", e)
+			}
+		})
 	in(t, "a failed uninstall is tried again and told of", Options{Drain: -1}, func(t *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))
 		w.pass(time.Second)
@@ -290,7 +294,10 @@ func TestFailures(t *testing.T) {
 		}
 	})
 	in(t, "a broken module is uninstalled and tried again", Options{}, func(t *testing.T, w *world) {
-		w.base.with(func(b *fakeBase) { b.modules = []arklet.Biz{{Name: "biz1", Version: "1", State: arklet.StateBroken}} })
+		w.base.with(func(b *fakeBase) {
+			b.modules = []arklet.Biz{
+				{Name: "biz1", Version: "1", State: arklet.StateBroken}}
+		})
 		w.create("p1", container("biz1", "1"))
 		w.pass(2 * time.Second)
 		w.wantShow("p1", "Running Ready")
@@ -346,7 +353,8 @@ func TestASilentBase(t *testing.T) {
 		w.pass(time.Millisecond)
 		w.wantShow("p1", "Running")
 		ready := podstatus.Condition(&w.pod("p1").Status, corev1.PodReady)
-		if ready.Reason != "BaseInstanceNotReady" || !strings.Contains(ready.Message, "ModuleController.BaseInstanceNotReady") {
+		if ready.Reason != "BaseInstanceNotReady" ||
+			!strings.Contains(ready.Message, "ModuleController.BaseInstanceNotReady") {
 			t.Errorf("condition %s: %s", ready.Reason, ready.Message)
 		}
 		w.hear()
@@ -364,43 +372,49 @@ func TestASilentBase(t *testing.T) {
 }
 
 func TestOwnership(t *testing.T) {
-	in(t, "a base that another controller took keeps its modules, and they are taken up again", Options{}, func(t *testing.T, w *world) {
-		w.create("p1", container("biz1", "1"))
-		w.pass(time.Second)
-		w.base.takeCommands()
-		w.Leave("a", "vnode.a")
-		w.create("p2", container("biz2", "1"))
-		w.pass(5 * time.Second)
-		wantDiff(t, "commands while another serves it", []string(nil), w.base.takeCommands())
-		w.delete("p1") // meanwhile
-		w.Serve("a", "vnode.a", "")
-		w.pass(5 * time.Second)
-		w.wantShow("p1", "gone")
-		w.wantShow("p2", "Running Ready")
-		wantDiff(t, "modules", map[string]string{"biz2:1": "activated"}, w.base.states())
-	})
-	in(t, "a base that comes in mid-handover is looked at with all its Pods in view", Options{}, func(t *testing.T, w *world) {
-		w.create("old", container("biz1", "1"))
-		w.pass(time.Second)
-		w.Leave("a", "vnode.a")
-		w.create("new", container("biz1", "2"))
-		w.pass(time.Second)
-		w.Serve("a", "vnode.a", "")
-		wantDiff(t, "Pods that the worker sees first", 2, w.Pods()) // nothing has been handed over yet
-		w.pass(5 * time.Second)
-		w.wantShow("old", "Running BizDeactivate")
-		w.wantShow("new", "Running Ready")
-	})
+	in(t, "a base that another controller took keeps its modules, and they are taken up again", Options{},
+		func(t *testing.T, w *world) {
+			w.create("p1", container("biz1", "1"))
+			w.pass(time.Second)
+			w.base.takeCommands()
+			w.Leave("a", "vnode.a")
+			w.create("p2", container("biz2", "1"))
+			w.pass(5 * time.Second)
+			wantDiff(t, "commands while another serves it", []string(nil), w.base.takeCommands())
+			w.delete("p1") // meanwhile
+			w.Serve("a", "vnode.a", "")
+			w.pass(5 * time.Second)
+			w.wantShow("p1", "gone")
+			w.wantShow("p2", "Running Ready")
+			wantDiff(t, "modules", map[string]string{"biz2:1": "activated"}, w.base.states())
+		})
+	in(t, "a base that comes in mid-handover is looked at with all its Pods in view", Options{},
+		func(t *testing.T, w *world) {
+			w.create("old", container("biz1", "1"))
+			w.pass(time.Second)
+			w.Leave("a", "vnode.a")
+			w.create("new", container("biz1", "2"))
+			w.pass(time.Second)
+			w.Serve("a", "vnode.a", "")
+			wantDiff(t, "Pods that the worker sees first", 2, w.Pods()) // nothing has been handed over yet
+			w.pass(5 * time.Second)
+			w.wantShow("old", "Running BizDeactivate")
+			w.wantShow("new", "Running Ready")
+		})
 }
 
 func TestTolerations(t *testing.T) {
 	in(t, "", Options{AddTolerationFor: "dev"}, func(t *testing.T, w *world) {
-		virtual := corev1.Toleration{Key: "schedule.koupleless.io/virtual-node", Operator: "Equal", Value: "True", Effect: "NoExecute"}
-		dev := corev1.Toleration{Key: "schedule.koupleless.io/node-env", Operator: "Equal", Value: "dev", Effect: "NoExecute"}
-		test := corev1.Toleration{Key: "schedule.koupleless.io/node-env", Operator: "Equal", Value: "test", Effect: "NoExecute"}
+		virtual := corev1.Toleration{Key: "schedule.koupleless.io/virtual-node", Operator: "Equal", Value: "True",
+			Effect: "NoExecute"}
+		dev := corev1.Toleration{Key: "schedule.koupleless.io/node-env", Operator: "Equal", Value: "dev",
+			Effect: "NoExecute"}
+		test := corev1.Toleration{Key: "schedule.koupleless.io/node-env", Operator: "Equal", Value: "test",
+			Effect: "NoExecute"}
 		all := corev1.Toleration{Operator: "Exists"}
 		unreachable := func(seconds *int64) corev1.Toleration {
-			return corev1.Toleration{Key: "node.kubernetes.io/unreachable", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: seconds}
+			return corev1.Toleration{Key: "node.kubernetes.io/unreachable", Operator: "Exists", Effect: "NoExecute",
+				TolerationSeconds: seconds}
 		}
 		limited, chosen, unlimited := unreachable(ptr.To[int64](300)), unreachable(ptr.To[int64](60)), unreachable(nil)
 		type list = []corev1.Toleration
@@ -419,8 +433,10 @@ func TestTolerations(t *testing.T) {
 			"limit-chosen-by-the-user": {"vnode.a", list{virtual, test, chosen}, list{virtual, test, chosen}},
 		} {
 			w.add(&corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name), Labels: map[string]string{labels.OlderComponent: labels.Module}},
-				Spec:       corev1.PodSpec{NodeName: c.node, Tolerations: c.have, Containers: []corev1.Container{container(name, "1")}},
+				ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name),
+					Labels: map[string]string{labels.OlderComponent: labels.Module}},
+				Spec: corev1.PodSpec{NodeName: c.node, Tolerations: c.have,
+					Containers: []corev1.Container{container(name, "1")}},
 			})
 			w.pass(time.Second)
 			wantDiff(t, name, c.want, w.pod(name).Spec.Tolerations)

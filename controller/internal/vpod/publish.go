@@ -69,7 +69,8 @@ func (p *Provider) finishPod(ctx context.Context, e *podRecord) error {
 }
 
 // publishStatuses writes the status of the Pods of a lane, in the order that loses no request.
-func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Snapshot, views []podSnapshot) (time.Duration, error) {
+func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Snapshot,
+	views []podSnapshot) (time.Duration, error) {
 	if b.Liveness == base.Alive && unasked(views, b) {
 		return p.untilListed(ctx, views, b), nil
 	}
@@ -95,8 +96,10 @@ func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Sn
 		byKey[string(v.uid)] = v
 		biz, _ := b.Module(key.module, v.module.Version)
 		pods = append(pods, handover.Pod{
-			Key: string(v.uid), IsReady: podstatus.IsReady(&before), Ready: podstatus.IsReady(&target), Yields: podstatus.Yields(&target),
-			Version: v.module.Version, Active: biz.State == arklet.StateActivated, Outdated: v.outdated, ReadySince: v.readySince,
+			Key: string(v.uid), IsReady: podstatus.IsReady(&before), Ready: podstatus.IsReady(&target),
+			Yields:  podstatus.Yields(&target),
+			Version: v.module.Version, Active: biz.State == arklet.StateActivated, Outdated: v.outdated,
+			ReadySince: v.readySince,
 		})
 	}
 	pods, again := handover.Admit(pods, now)
@@ -149,7 +152,8 @@ func (p *Provider) noteSwitches(key workerKey, b base.Snapshot, wait *soonest) {
 		}
 		now := time.Now()
 		for _, biz := range b.Versions(key.module) {
-			if l.switched[biz.Version].IsZero() && biz.State == arklet.StateDeactivated && biz.Latest.Reason == arklet.ReasonSwitched {
+			if l.switched[biz.Version].IsZero() && biz.State == arklet.StateDeactivated &&
+				biz.Latest.Reason == arklet.ReasonSwitched {
 				l.switched[biz.Version] = now
 			}
 		}
@@ -181,13 +185,15 @@ func onlyAccepted(before, target *corev1.PodStatus) bool {
 	}
 	return !slices.ContainsFunc(target.ContainerStatuses, func(c corev1.ContainerStatus) bool {
 		w := c.State.Waiting
-		return !podstatus.IsSidecar(c) && (w == nil || w.Reason != api.ReasonContainerCreating && w.Reason != api.ReasonResolved)
+		return !podstatus.IsSidecar(c) &&
+			(w == nil || w.Reason != api.ReasonContainerCreating && w.Reason != api.ReasonResolved)
 	})
 }
 
 // writeInOrder writes the status of all Pods of a lane. It stops and returns false if the planned order is out of date,
 // because a Pod or a workload has changed.
-func (p *Provider) writeInOrder(ctx context.Context, key workerKey, b base.Snapshot, pods []handover.Pod, byKey map[string]podSnapshot) (asPlanned bool, err error) {
+func (p *Provider) writeInOrder(ctx context.Context, key workerKey, b base.Snapshot, pods []handover.Pod,
+	byKey map[string]podSnapshot) (asPlanned bool, err error) {
 	if len(pods) == 0 {
 		return true, nil
 	}
@@ -249,13 +255,15 @@ func (p *Provider) desiredStatus(e *podRecord, b base.Snapshot, before corev1.Po
 
 // writeStatus writes the status of a Pod, unless its readiness is not the planned one any more. b is the base at the time of
 // the plan.
-func (p *Provider) writeStatus(ctx context.Context, e *podRecord, pod *corev1.Pod, b base.Snapshot, ready bool) (asPlanned bool, err error) {
+func (p *Provider) writeStatus(ctx context.Context, e *podRecord, pod *corev1.Pod, b base.Snapshot,
+	ready bool) (asPlanned bool, err error) {
 	gone, err := p.writer.write(ctx, e, pod, func(before corev1.PodStatus) corev1.PodStatus {
 		if newest, known := p.registry.Get(b.Identity); known { // the write before may have taken long
 			b = newest
 		}
 		status := p.desiredStatus(e, b, before)
-		if asPlanned = podstatus.IsReady(&status) == ready; !asPlanned {
+		asPlanned = podstatus.IsReady(&status) == ready
+		if !asPlanned {
 			return before
 		}
 		return status
@@ -337,7 +345,8 @@ func (p *Provider) addLane(s *podstatus.Module, l *lane, e *podRecord, b base.Sn
 		s.InstalledURL = installed.URL
 	}
 	for version, earlier := range l.memory.Installed {
-		if biz, there := b.Module(s.Name, version); there && earlier.RequestedBy == e.uid && version != s.Version && biz.State == arklet.StateActivated {
+		if biz, there := b.Module(s.Name, version); there && earlier.RequestedBy == e.uid && version != s.Version &&
+			biz.State == arklet.StateActivated {
 			s.Previous = version
 		}
 	}
@@ -361,10 +370,11 @@ func (p *Provider) addLane(s *podstatus.Module, l *lane, e *podRecord, b base.Sn
 	}
 	coming = coming || newest && s.Failure == nil // its own version becomes active again
 	since := l.switched[s.Version]
-	s.Overtaken = coming && !since.IsZero() && time.Since(since) < p.opts.Speed.Of(api.SwitchedReady) && slices.ContainsFunc(b.Versions(s.Name), func(biz arklet.Biz) bool {
-		_, installed := l.memory.Installed[biz.Version]
-		return biz.State == arklet.StateActivated && installed
-	})
+	s.Overtaken = coming && !since.IsZero() && time.Since(since) < p.opts.Speed.Of(api.SwitchedReady) &&
+		slices.ContainsFunc(b.Versions(s.Name), func(biz arklet.Biz) bool {
+			_, installed := l.memory.Installed[biz.Version]
+			return biz.State == arklet.StateActivated && installed
+		})
 }
 
 // gap is a module on a Node during a handover: its old Pod is already Not Ready, and its new Pod is not Ready yet.
@@ -379,7 +389,8 @@ type gaps struct {
 func (g *gaps) leave(of gap) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.open[of]--; g.open[of] == 0 {
+	g.open[of]--
+	if g.open[of] == 0 {
 		delete(g.open, of)
 	}
 }

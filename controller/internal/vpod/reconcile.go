@@ -110,7 +110,8 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do plan.Step) {
 		if (do.Do == plan.DoUninstall || do.Do == plan.UninstallConflicting) && !in.IsWanted(do.Module.Version) {
 			removing = do.Module.Version
 		}
-		shown := len(l.memory.Failed) < len(before.Failed) || before.Replacing != nil && l.memory.Replacing == nil || l.removing != removing
+		shown := len(l.memory.Failed) < len(before.Failed) || before.Replacing != nil && l.memory.Replacing == nil ||
+			l.removing != removing
 		l.removing = removing
 		if finish(views, in, l.memory) || shown {
 			p.publishers.Add(key)
@@ -123,8 +124,10 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do plan.Step) {
 // planInput returns the input of the planner. The caller holds the lock of the store.
 func (p *Provider) planInput(key workerKey, l *lane, views []podSnapshot, b base.Snapshot) plan.Input {
 	in := plan.Input{
-		Now: time.Now(), Name: key.module, Terminating: map[string]plan.Terminating{}, Kept: map[string]bool{}, Listed: map[string]arklet.Biz{}, Memory: l.memory,
-		CanSwitch: b.Tunnel == tunnel.HTTP, KeepSameVersion: p.opts.KeepSameVersion, Drain: p.opts.Drain, Speed: p.opts.Speed,
+		Now: time.Now(), Name: key.module, Terminating: map[string]plan.Terminating{}, Kept: map[string]bool{},
+		Listed: map[string]arklet.Biz{}, Memory: l.memory,
+		CanSwitch: b.Tunnel == tunnel.HTTP, KeepSameVersion: p.opts.KeepSameVersion, Drain: p.opts.Drain,
+		Speed: p.opts.Speed,
 	}
 	for _, biz := range b.Versions(key.module) {
 		in.Listed[biz.Version] = biz
@@ -158,7 +161,8 @@ func (p *Provider) planInput(key workerKey, l *lane, views []podSnapshot, b base
 
 // terminating adds a Pod that is being deleted to its version. wanted is set if the lane has a Pod that is not being deleted:
 // the planner does not use SuccessorComes then. The caller holds the lock of the store.
-func (p *Provider) terminating(t plan.Terminating, v podSnapshot, wanted bool, key workerKey, now time.Time) plan.Terminating {
+func (p *Provider) terminating(t plan.Terminating, v podSnapshot, wanted bool, key workerKey,
+	now time.Time) plan.Terminating {
 	if v.notReadySince.After(t.Since) {
 		t.Since = v.notReadySince
 	}
@@ -229,7 +233,8 @@ func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot,
 			break
 		}
 		if err != nil { // it is tried again later
-			p.opts.Logger.Debug("uninstalling a conflicting version failed", "base", b.Identity, "biz", do.Conflicting.Identity(), "err", err)
+			p.opts.Logger.Debug("uninstalling a conflicting version failed", "base", b.Identity, "biz",
+				do.Conflicting.Identity(), "err", err)
 		}
 		b, err = p.uninstall(ctx, b, m, again)
 	case plan.DoUninstall:
@@ -279,7 +284,8 @@ func (p *Provider) note(key workerKey, a plan.Attempt, b base.Snapshot, err erro
 		if err == nil {
 			delete(l.memory.Failed, a)
 		}
-		if replaced = l.memory.Replacing != nil && plan.Install(l.memory.Replacing.Module) == a; replaced {
+		replaced = l.memory.Replacing != nil && plan.Install(l.memory.Replacing.Module) == a
+		if replaced {
 			l.memory.Replacing = nil
 		}
 	})
@@ -306,7 +312,8 @@ func (p *Provider) reportInvalid(e *podRecord) {
 	p.store.read(func() { pod, modules = e.pod, e.modules })
 	for _, m := range modules {
 		if m.invalid != nil && pod.DeletionTimestamp == nil {
-			p.opts.Recorder.Event(pod, corev1.EventTypeWarning, errcode.Of(m.invalid).Type(), errcode.Message(m.invalid))
+			p.opts.Recorder.Event(pod, corev1.EventTypeWarning, errcode.Of(m.invalid).Type(),
+				errcode.Message(m.invalid))
 			p.opts.Failure(pod, e.identity, m.Module, m.invalid)
 		}
 	}

@@ -30,7 +30,8 @@ func (s *store) enterTurn(key workerKey, module string, served bool, patience ti
 		if l.claimed.IsZero() {
 			l.claimed = now
 		}
-		if ok = served || now.Sub(l.claimed) >= patience; ok {
+		ok = served || now.Sub(l.claimed) >= patience
+		if ok {
 			s.turns[module] = key
 		}
 	})
@@ -70,7 +71,8 @@ func (p *Provider) beginReplacing(key workerKey, m arklet.Module) bool {
 			l.memory.Replacing = &plan.Replacing{Module: m}
 		}
 	})
-	p.opts.Logger.Info("replacing a module by another jar of its version", "base", key.identity, "biz", m.Identity(), "url", redact.URL(m.URL))
+	p.opts.Logger.Info("replacing a module by another jar of its version", "base", key.identity, "biz", m.Identity(),
+		"url", redact.URL(m.URL))
 	p.publishers.Add(key)
 	return true
 }

@@ -15,7 +15,9 @@ func (w *world) wantRestarts(name string, want int32) {
 	if c.RestartCount != want {
 		w.t.Errorf("pod %s: %d restarts, want %d", name, c.RestartCount, want)
 	}
-	if ended := c.LastTerminationState.Terminated; (ended != nil) != (want > 0) || ended != nil && (ended.Reason != api.ReasonGone || ended.StartedAt.IsZero() || ended.FinishedAt.Before(&ended.StartedAt)) {
+	if ended := c.LastTerminationState.Terminated; (ended != nil) != (want > 0) ||
+		ended != nil && (ended.Reason != api.ReasonGone || ended.StartedAt.IsZero() ||
+			ended.FinishedAt.Before(&ended.StartedAt)) {
 		w.t.Errorf("pod %s: its last end is %v", name, ended)
 	}
 }

@@ -44,7 +44,8 @@ func (r *rollouts) handler() cache.ResourceEventHandler {
 // add adds n to the counts that a Pod belongs to.
 func (r *rollouts) add(pod *corev1.Pod, n int) {
 	deployment := deploymentOf(pod)
-	if deployment == "" || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+	if deployment == "" || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed ||
+		pod.Status.Phase == corev1.PodSucceeded {
 		return
 	}
 	r.mu.Lock()
@@ -55,12 +56,14 @@ func (r *rollouts) add(pod *corev1.Pod, n int) {
 		r.counts[deployment] = count
 	}
 	set := metav1.GetControllerOf(pod).Name
-	if count.bySet[set] += n; count.bySet[set] == 0 {
+	count.bySet[set] += n
+	if count.bySet[set] == 0 {
 		delete(count.bySet, set)
 	}
 	if pod.Spec.NodeName == "" {
 		count.unbound += n
-		if c := podstatus.Condition(&pod.Status, corev1.PodScheduled); c != nil && c.Reason == corev1.PodReasonUnschedulable {
+		if c := podstatus.Condition(&pod.Status, corev1.PodScheduled); c != nil &&
+			c.Reason == corev1.PodReasonUnschedulable {
 			count.unschedulable += n
 		}
 	}

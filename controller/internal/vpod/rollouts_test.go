@@ -24,8 +24,10 @@ func (w *world) member(name, deployment, version, node string, conditions ...cor
 	_, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: "default", UID: types.UID(name), CreationTimestamp: metav1.Now().Rfc3339Copy(),
-			Labels:          map[string]string{spellings[w.serial%2]: labels.Module, appsv1.DefaultDeploymentUniqueLabelKey: "hash" + version},
-			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: deployment + "-hash" + version, Controller: ptr.To(true)}},
+			Labels: map[string]string{spellings[w.serial%2]: labels.Module,
+				appsv1.DefaultDeploymentUniqueLabelKey: "hash" + version},
+			OwnerReferences: []metav1.OwnerReference{
+				{Kind: "ReplicaSet", Name: deployment + "-hash" + version, Controller: ptr.To(true)}},
 		},
 		Spec:   corev1.PodSpec{NodeName: node, Containers: []corev1.Container{container("biz1", version)}},
 		Status: corev1.PodStatus{Conditions: conditions},
@@ -50,7 +52,8 @@ func TestModuleStaysUntilItsSuccessorServes(t *testing.T) {
 		grace   = 30 * time.Second          // of the Pods
 	)
 	only := func(id string) map[string]string { return map[string]string{id: "activated"} }
-	stuck := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}
+	stuck := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+		Reason: corev1.PodReasonUnschedulable}
 
 	for _, c := range []struct {
 		name   string

@@ -10,7 +10,8 @@ import (
 // A Pod is not Ready while its base reports another state than ACTIVATED, even if the base answers no command.
 func TestReportedStates(t *testing.T) {
 	for state, want := range map[arklet.State]string{
-		arklet.StateResolved: "waiting", arklet.StateDeactivated: "waiting", arklet.StateBroken: "waiting", arklet.StateStopped: "terminated",
+		arklet.StateResolved: "waiting", arklet.StateDeactivated: "waiting", arklet.StateBroken: "waiting",
+		arklet.StateStopped: "terminated",
 	} {
 		in(t, string(state), Options{}, func(t *testing.T, w *world) {
 			w.create("p1", container("biz1", "1"))

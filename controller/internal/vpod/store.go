@@ -108,7 +108,8 @@ const (
 func stageOf(pod *corev1.Pod) stage {
 	c := podstatus.Condition(&pod.Status, corev1.PodReady)
 	switch {
-	case pod.DeletionTimestamp != nil, pod.Annotations[corev1.PodDeletionCost] == preferred, c != nil && c.Reason == api.ReasonDeactivated:
+	case pod.DeletionTimestamp != nil, pod.Annotations[corev1.PodDeletionCost] == preferred,
+		c != nil && c.Reason == api.ReasonDeactivated:
 		return stageReplaced
 	case podstatus.IsReady(&pod.Status):
 		return stageReady
@@ -129,7 +130,8 @@ type store struct {
 }
 
 func newStore(isOutdated func(*corev1.Pod) bool) *store {
-	return &store{isOutdated: isOutdated, byUID: map[types.UID]*podRecord{}, byBase: map[string]map[string]*lane{}, turns: map[string]workerKey{}}
+	return &store{isOutdated: isOutdated, byUID: map[types.UID]*podRecord{}, byBase: map[string]map[string]*lane{},
+		turns: map[string]workerKey{}}
 }
 
 func nameOf(pod *corev1.Pod) types.NamespacedName {
@@ -172,8 +174,9 @@ func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *podR
 	if !known {
 		s.next++
 		e = &podRecord{
-			uid: pod.UID, identity: identity, stage: stageOf(pod), seen: s.next, came: time.Now(), podState: podState{notReadySince: notReadySince(pod)},
-			asked: map[string][]string{}, left: map[string]bool{}, origins: map[string]string{},
+			uid: pod.UID, identity: identity, stage: stageOf(pod), seen: s.next, came: time.Now(),
+			podState: podState{notReadySince: notReadySince(pod)},
+			asked:    map[string][]string{}, left: map[string]bool{}, origins: map[string]string{},
 			served: pod.Status.Phase != corev1.PodPending, written: written{rv: pod.ResourceVersion},
 		}
 		s.byUID[pod.UID] = e
@@ -184,7 +187,8 @@ func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *podR
 	s.leaveLanes(e, before)
 	for _, m := range modules {
 		i := slices.IndexFunc(before, func(was module) bool { return was.Name == m.Name })
-		if i >= 0 && before[i].Module == m.Module && before[i].pending == m.pending && (before[i].invalid == nil) == (m.invalid == nil) && !again {
+		if i >= 0 && before[i].Module == m.Module && before[i].pending == m.pending &&
+			(before[i].invalid == nil) == (m.invalid == nil) && !again {
 			continue
 		}
 		changed = append(changed, m.Name)
@@ -318,7 +322,8 @@ func (s *store) refersTo(name types.NamespacedName) (pods []*corev1.Pod) {
 	s.read(func() {
 		for _, e := range s.byUID {
 			if slices.ContainsFunc(e.pod.Spec.Containers, func(c corev1.Container) bool {
-				return slices.ContainsFunc(workload.VersionSources(e.pod.Namespace, c), func(source workload.Source) bool { return source.ConfigMap == name })
+				return slices.ContainsFunc(workload.VersionSources(e.pod.Namespace, c),
+					func(source workload.Source) bool { return source.ConfigMap == name })
 			}) {
 				pods = append(pods, e.pod)
 			}
@@ -419,7 +424,8 @@ func (s *store) forgetFailures(identity string, match func(plan.Failure) bool) (
 func (s *store) placing(key workerKey, m arklet.Module, inDoubt time.Time) (before plan.Installed, ok bool) {
 	s.change(func() {
 		l := s.lane(key)
-		if ok = l != nil; !ok {
+		ok = l != nil
+		if !ok {
 			return
 		}
 		before = l.memory.Installed[m.Version]

@@ -18,7 +18,9 @@ func TestPodsOfOneSecond(t *testing.T) {
 	created := metav1.NewTime(time.Date(2024, 7, 18, 0, 0, 0, 0, time.UTC))
 	pod := func(name string, ready corev1.ConditionStatus, reason, cost string) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: created}}
-		p.Spec.Containers = []corev1.Container{{Name: "m", Image: "https://modules.example/m-1-ark-biz.jar", Env: []corev1.EnvVar{{Name: "BIZ_VERSION", Value: "1"}}}}
+		p.Spec.Containers = []corev1.Container{
+			{Name: "m", Image: "https://modules.example/m-1-ark-biz.jar",
+				Env: []corev1.EnvVar{{Name: "BIZ_VERSION", Value: "1"}}}}
 		p.Status.Phase = corev1.PodRunning
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, Reason: reason}}
 		if cost != "" {
@@ -31,9 +33,12 @@ func TestPodsOfOneSecond(t *testing.T) {
 		name string
 		pods []*corev1.Pod // as they come
 	}{
-		{"the new one is not Ready yet", []*corev1.Pod{pod("new", no, "ContainersNotReady", ""), pod("old", yes, "", "")}},
-		{"the old one is not Ready any more", []*corev1.Pod{pod("new", yes, "", ""), pod("old", no, api.ReasonDeactivated, "")}},
-		{"both are Ready, the old one is to be deleted first", []*corev1.Pod{pod("new", yes, "", ""), pod("old", yes, "", "-1")}},
+		{"the new one is not Ready yet",
+			[]*corev1.Pod{pod("new", no, "ContainersNotReady", ""), pod("old", yes, "", "")}},
+		{"the old one is not Ready any more",
+			[]*corev1.Pod{pod("new", yes, "", ""), pod("old", no, api.ReasonDeactivated, "")}},
+		{"both are Ready, the old one is to be deleted first",
+			[]*corev1.Pod{pod("new", yes, "", ""), pod("old", yes, "", "-1")}},
 		{"nothing was written: the first one", []*corev1.Pod{pod("old", no, "", ""), pod("new", no, "", "")}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

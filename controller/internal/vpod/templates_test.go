@@ -126,7 +126,9 @@ func TestARolloutGoesOnThatWasTakenBack(t *testing.T) {
 				if err := w.api.Tracker().Update(ds, again, "default"); err != nil {
 					return true, nil, err
 				}
-				for views := w.store.views(workerKey{"a", "biz1"}); views[len(views)-1].pod.Name != "new"; views = w.store.views(workerKey{"a", "biz1"}) {
+				for views := w.store.views(
+					workerKey{"a", "biz1"}); views[len(views)-1].pod.Name != "new"; views = w.store.views(
+					workerKey{"a", "biz1"}) {
 					goruntime.Gosched()
 				}
 			}
@@ -158,8 +160,9 @@ func TestOrderOfPods(t *testing.T) {
 	s := newStore(func(p *corev1.Pod) bool { return unwanted[p.Name] })
 	add := func(name, owner string, second int) {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(time.Date(2024, 7, 18, 0, 0, second, 0, time.UTC)),
-			OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: owner, Controller: ptr.To(true)}},
+			Name: name, UID: types.UID(name),
+			CreationTimestamp: metav1.NewTime(time.Date(2024, 7, 18, 0, 0, second, 0, time.UTC)),
+			OwnerReferences:   []metav1.OwnerReference{{Kind: "DaemonSet", Name: owner, Controller: ptr.To(true)}},
 		}}
 		p.Spec.Containers = []corev1.Container{container("m", name)}
 		s.put(p, "base", modulesOf(p, nil))
@@ -184,7 +187,8 @@ func TestOrderOfPods(t *testing.T) {
 		for _, name := range c.unwanted {
 			unwanted[name] = true
 		}
-		if lanes := s.changed(daemonSet + "/a"); len(lanes) != c.lanes || slices.ContainsFunc(lanes, func(k workerKey) bool { return k != key }) {
+		if lanes := s.changed(daemonSet + "/a"); len(lanes) != c.lanes ||
+			slices.ContainsFunc(lanes, func(k workerKey) bool { return k != key }) {
 			t.Errorf("%s: %v are to be looked at, want %d", c.name, lanes, c.lanes)
 		}
 		var got []string

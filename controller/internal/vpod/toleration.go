@@ -63,7 +63,8 @@ func (p *Provider) patchTolerations(ctx context.Context, pod *corev1.Pod, tolera
 	if err != nil {
 		return err
 	}
-	_, err = p.writer.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = p.writer.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{})
 	return err
 }
 
@@ -86,7 +87,8 @@ func (p *Provider) tend(ctx context.Context, key podKey) (again time.Duration, e
 	pod, unmanaged := p.unmanaged.Get(name)
 	if !unmanaged {
 		var known bool
-		if pod, known = p.informer.Get(name); !known {
+		pod, known = p.informer.Get(name)
+		if !known {
 			return 0, nil
 		}
 	}

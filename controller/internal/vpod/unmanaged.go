@@ -19,7 +19,8 @@ import (
 func (p *Provider) watchUnmanaged(client kubernetes.Interface) podWatches {
 	watch := newPodWatch(client,
 		labels.Component+"!="+labels.Module+","+labels.OlderComponent+"!="+labels.Module,
-		fields.AndSelectors(fields.OneTermEqualSelector("status.phase", string(corev1.PodPending)), fields.OneTermNotEqualSelector("spec.nodeName", "")).String())
+		fields.AndSelectors(fields.OneTermEqualSelector("status.phase", string(corev1.PodPending)),
+			fields.OneTermNotEqualSelector("spec.nodeName", "")).String())
 	_, _ = watch.AddEventHandler(cache.ResourceEventHandlerFuncs{ // it does not fail before the informer runs
 		AddFunc:    func(obj any) { p.unmanagedChanged(obj.(*corev1.Pod)) },
 		UpdateFunc: func(_, obj any) { p.unmanagedChanged(obj.(*corev1.Pod)) },
@@ -46,7 +47,9 @@ func (p *Provider) tendUnmanaged(ctx context.Context, pod *corev1.Pod) error {
 	status := *pod.Status.DeepCopy()
 	for _, c := range pod.Spec.Containers {
 		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
-			Name: c.Name, Image: c.Image, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: api.ReasonNotAModule, Message: notAModule(pod)}},
+			Name: c.Name, Image: c.Image,
+			State: corev1.ContainerState{
+				Waiting: &corev1.ContainerStateWaiting{Reason: api.ReasonNotAModule, Message: notAModule(pod)}},
 		})
 	}
 	update := &corev1.Pod{ObjectMeta: *pod.ObjectMeta.DeepCopy(), Status: status} // the API server ignores the spec
@@ -62,9 +65,12 @@ func (p *Provider) tendUnmanaged(ctx context.Context, pod *corev1.Pod) error {
 func notAModule(pod *corev1.Pod) string {
 	owner := metav1.GetControllerOf(pod)
 	isDaemonSet := owner != nil && owner.Kind == "DaemonSet"
-	text := "this Pod is bound to a base, which runs modules only: if it is a module, its template lacks the label " + labels.Component + "=" + labels.Module
+	text := "this Pod is bound to a base, which runs modules only: if it is a module, its template lacks the label " +
+		labels.Component + "=" + labels.Module
 	if isDaemonSet {
-		return text + "; otherwise keep DaemonSet " + owner.Name + " off bases by a required node affinity in its template: " + labels.Component + " NotIn [" + labels.Vnode + "]"
+		return text + "; otherwise keep DaemonSet " + owner.Name +
+			" off bases by a required node affinity in its template: " + labels.Component + " NotIn [" + labels.Vnode +
+			"]"
 	}
 	return text + "; otherwise its toleration of " + labels.TaintVirtualNode + " brings it here: remove it"
 }

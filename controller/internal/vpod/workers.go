@@ -17,7 +17,8 @@ const firstPause = 500 * time.Millisecond
 func newQueue[K interface {
 	comparable
 	attrs() []any
-}](opts Options, workers int, maxDelay time.Duration, do func(context.Context, K) (time.Duration, error)) *work.Queue[K] {
+}](opts Options, workers int, maxDelay time.Duration,
+	do func(context.Context, K) (time.Duration, error)) *work.Queue[K] {
 	return work.New(work.Options[K]{
 		Do: do, Workers: workers, MinDelay: opts.Speed.Of(firstPause), MaxDelay: maxDelay,
 		Message: "a worker failed and tries again", Attrs: K.attrs, Logger: opts.Logger,

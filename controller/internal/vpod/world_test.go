@@ -107,7 +107,8 @@ func (b *fakeBase) answer(identity string, r arklet.Request) {
 	}
 	a := b.run(r)
 	b.mu.Unlock()
-	a.Command, a.Module, a.PublishedAt = r.Command, arklet.Module{Name: r.Module.Name, Version: r.Module.Version}, from.At
+	a.Command, a.Module, a.PublishedAt = r.Command, arklet.Module{Name: r.Module.Name,
+		Version: r.Module.Version}, from.At
 	b.w.dialog.Answered(identity, a)
 }
 
@@ -136,7 +137,8 @@ func (b *fakeBase) run(r arklet.Request) arklet.Answer {
 		}
 		b.modules = slices.Delete(b.modules, i, i+1)
 		if b.stopFails {
-			return arklet.Answer{Code: "FAILED", DataCode: "FAILED", Message: "java.lang.IllegalStateException: stop", DataMessage: "java.lang.IllegalStateException: stop"}
+			return arklet.Answer{Code: "FAILED", DataCode: "FAILED", Message: "java.lang.IllegalStateException: stop",
+				DataMessage: "java.lang.IllegalStateException: stop"}
 		}
 	case arklet.CommandSwitchBiz:
 		for j := range b.modules {
@@ -157,7 +159,8 @@ func (b *fakeBase) install(m arklet.Module) {
 		b.urls = map[string]string{}
 	}
 	b.urls[m.Identity()] = m.URL
-	active := slices.IndexFunc(b.modules, func(o arklet.Biz) bool { return o.Name == m.Name && o.State == arklet.StateActivated })
+	active := slices.IndexFunc(b.modules,
+		func(o arklet.Biz) bool { return o.Name == m.Name && o.State == arklet.StateActivated })
 	switch {
 	case active >= 0 && b.mode == keepOld:
 		b.set(last, arklet.StateDeactivated, "STARTED")
@@ -362,9 +365,10 @@ func (w *world) likeTheAPIServer() {
 		}
 		stored, err := w.api.Tracker().Get(gvr, p.GetNamespace(), p.GetName())
 		if err == nil && w.sameUID(stored.(*corev1.Pod), patch.Metadata.UID) != nil {
-			err = apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), p.GetName(), field.ErrorList{
-				field.Invalid(field.NewPath("metadata", "uid"), patch.Metadata.UID, "field is immutable"),
-			})
+			err = apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), p.GetName(),
+				field.ErrorList{
+					field.Invalid(field.NewPath("metadata", "uid"), patch.Metadata.UID, "field is immutable"),
+				})
 		}
 		if err != nil {
 			return true, nil, err
@@ -412,7 +416,8 @@ func (w *world) sameUID(stored *corev1.Pod, uid types.UID) error {
 }
 
 func (w *world) hear() {
-	_, _ = w.registry.Heard(tunnel.Origin{Tunnel: w.base.key, Identity: "a"}, arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.1", Active: true})
+	_, _ = w.registry.Heard(tunnel.Origin{Tunnel: w.base.key, Identity: "a"},
+		arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.1", Active: true})
 }
 
 // pass lets time pass until nothing is under way.
@@ -422,7 +427,8 @@ func (w *world) pass(d time.Duration) {
 }
 
 func container(name, version string) corev1.Container {
-	return corev1.Container{Name: name, Image: fmt.Sprintf("file:///m/%s-%s.jar", name, version), Env: []corev1.EnvVar{{Name: labels.VersionEnv, Value: version}}}
+	return corev1.Container{Name: name, Image: fmt.Sprintf("file:///m/%s-%s.jar", name, version),
+		Env: []corev1.EnvVar{{Name: labels.VersionEnv, Value: version}}}
 }
 
 // spellings are those of the label that makes a Pod a module.
@@ -433,9 +439,10 @@ func (w *world) create(name string, containers ...corev1.Container) *corev1.Pod 
 	w.serial++
 	pod, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: "default", UID: types.UID(fmt.Sprintf("uid-%d", w.serial)), CreationTimestamp: metav1.Now().Rfc3339Copy(),
-			Labels:          map[string]string{spellings[w.serial%2]: labels.Module}, // either spelling
-			OwnerReferences: w.owners,
+			Name: name, Namespace: "default", UID: types.UID(fmt.Sprintf("uid-%d", w.serial)),
+			CreationTimestamp: metav1.Now().Rfc3339Copy(),
+			Labels:            map[string]string{spellings[w.serial%2]: labels.Module}, // either spelling
+			OwnerReferences:   w.owners,
 		},
 		Spec: corev1.PodSpec{NodeName: "vnode.a", Containers: containers},
 	}, metav1.CreateOptions{})
@@ -564,5 +571,6 @@ func (w *world) health(runs time.Duration) {
 
 // metaspace has the base tell how many bytes of 256 MiB it uses.
 func (w *world) metaspace(used int64) {
-	w.registry.SetHealth(tunnel.Origin{Tunnel: w.base.key, Identity: "a"}, arklet.Health{MetaspaceUsed: used, MetaspaceMax: 256 << 20})
+	w.registry.SetHealth(tunnel.Origin{Tunnel: w.base.key, Identity: "a"},
+		arklet.Health{MetaspaceUsed: used, MetaspaceMax: 256 << 20})
 }

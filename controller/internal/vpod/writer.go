@@ -53,7 +53,8 @@ type writer struct {
 
 // write writes the status that compute returns for the current one, if they differ. gone reports whether the Pod does not
 // exist any more.
-func (w *writer) write(ctx context.Context, e *podRecord, pod *corev1.Pod, compute func(before corev1.PodStatus) corev1.PodStatus) (gone bool, err error) {
+func (w *writer) write(ctx context.Context, e *podRecord, pod *corev1.Pod,
+	compute func(before corev1.PodStatus) corev1.PodStatus) (gone bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	e.written.mu.Lock()
@@ -64,7 +65,8 @@ func (w *writer) write(ctx context.Context, e *podRecord, pod *corev1.Pod, compu
 		if equality.Semantic.DeepEqual(live.Status, status) {
 			return false, nil
 		}
-		update := &corev1.Pod{ObjectMeta: *live.ObjectMeta.DeepCopy(), Status: status} // the API server ignores the spec
+		// the API server ignores the spec
+		update := &corev1.Pod{ObjectMeta: *live.ObjectMeta.DeepCopy(), Status: status}
 		updated, err := w.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
 		switch {
 		case err == nil:
@@ -75,7 +77,8 @@ func (w *writer) write(ctx context.Context, e *podRecord, pod *corev1.Pod, compu
 		case !apierrors.IsConflict(err):
 			return false, fmt.Errorf("writing the status of pod %s: %w", nameOf(pod), err)
 		}
-		if live, err = w.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{}); err != nil {
+		live, err = w.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err != nil {
 			return apierrors.IsNotFound(err), ignoreNotFound(err)
 		}
 		if live.UID != e.uid {
@@ -107,7 +110,8 @@ func (w *writer) status(e *podRecord, pod *corev1.Pod) corev1.PodStatus {
 // ended writes that the containers of a Pod have ended, as a kubelet does before it deletes a Pod.
 func (w *writer) ended(ctx context.Context, e *podRecord, pod *corev1.Pod) error {
 	now := time.Now()
-	_, err := w.write(ctx, e, pod, func(before corev1.PodStatus) corev1.PodStatus { return podstatus.Ended(before, now) })
+	_, err := w.write(ctx, e, pod,
+		func(before corev1.PodStatus) corev1.PodStatus { return podstatus.Ended(before, now) })
 	return err
 }
 
@@ -138,7 +142,8 @@ func (w *writer) preferDeletion(ctx context.Context, e *podRecord, pod *corev1.P
 	if err != nil {
 		return err
 	}
-	patched, err := w.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	patched, err := w.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{})
 	if apierrors.IsInvalid(err) { // the UID is immutable, so another Pod has this name now
 		return nil
 	}
@@ -158,7 +163,8 @@ func (w *writer) delete(ctx context.Context, pod *corev1.Pod) error {
 		Preconditions:      metav1.NewUIDPreconditions(string(pod.UID)),
 	})
 	if apierrors.IsConflict(err) { // another Pod has its name, or the API server was busy
-		if live, reading := w.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{}); reading == nil && live.UID != pod.UID {
+		if live, reading := w.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name,
+			metav1.GetOptions{}); reading == nil && live.UID != pod.UID {
 			return nil
 		}
 	}

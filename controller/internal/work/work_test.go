@@ -46,7 +46,8 @@ func run(t *testing.T, o Options[string]) (q *Queue[string], handled func() []st
 func TestQueueHandlesAKeyOnceAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		q, handled := run(t, Options[string]{Do: func(context.Context, string) (time.Duration, error) { <-release; return 0, nil }})
+		q, handled := run(t, Options[string]{
+			Do: func(context.Context, string) (time.Duration, error) { <-release; return 0, nil }})
 		q.Add("a")
 		synctest.Wait()
 		q.Add("a")
@@ -70,23 +71,26 @@ func TestQueueDelays(t *testing.T) {
 		var mu sync.Mutex
 		var at []time.Duration
 		failures := 4
-		q, _ := run(t, Options[string]{MaxDelay: 2 * time.Second, Do: func(context.Context, string) (time.Duration, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			at = append(at, time.Since(begun))
-			if failures--; failures >= 0 {
-				return 0, errors.New("fails")
-			}
-			if len(at) < 6 {
-				return time.Minute, nil
-			}
-			return 0, nil
-		}})
+		q, _ := run(t, Options[string]{MaxDelay: 2 * time.Second,
+			Do: func(context.Context, string) (time.Duration, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				at = append(at, time.Since(begun))
+				failures--
+				if failures >= 0 {
+					return 0, errors.New("fails")
+				}
+				if len(at) < 6 {
+					return time.Minute, nil
+				}
+				return 0, nil
+			}})
 		q.Add("a")
 		time.Sleep(time.Hour)
 		mu.Lock()
 		defer mu.Unlock()
-		want := []time.Duration{0, 500 * time.Millisecond, 1500 * time.Millisecond, 3500 * time.Millisecond, 5500 * time.Millisecond, time.Minute + 5500*time.Millisecond}
+		want := []time.Duration{0, 500 * time.Millisecond, 1500 * time.Millisecond, 3500 * time.Millisecond,
+			5500 * time.Millisecond, time.Minute + 5500*time.Millisecond}
 		if !slices.Equal(at, want) {
 			t.Errorf("handled at %s; want %s", at, want)
 		}
@@ -96,7 +100,8 @@ func TestQueueDelays(t *testing.T) {
 func TestQueueBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		q, _ := run(t, Options[string]{Workers: 1, Do: func(context.Context, string) (time.Duration, error) { <-release; return 0, nil }})
+		q, _ := run(t, Options[string]{Workers: 1,
+			Do: func(context.Context, string) (time.Duration, error) { <-release; return 0, nil }})
 		q.Add("a")
 		synctest.Wait()
 		if q.Behind() {

@@ -33,7 +33,8 @@ func FindPrograms(root string) (string, error) {
 	bin := os.Getenv("E2E_BIN")
 	if bin == "" {
 		var err error
-		if bin, err = filepath.Abs(filepath.Join(root, "bin")); err != nil {
+		bin, err = filepath.Abs(filepath.Join(root, "bin"))
+		if err != nil {
 			return "", fmt.Errorf("finding the repository: %w", err)
 		}
 	}

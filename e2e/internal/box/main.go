@@ -80,7 +80,8 @@ var Env = env.NewWithConfig(envconf.New().WithFailFast())
 // the sandbox up. Main removes it, even if setUp fails, and keeps its logs if a test fails. At most parallel tests run
 // in parallel; 0 is Go's default. The run also fails if a function of after, called while the sandbox is up, returns an
 // error.
-func Main(m *testing.M, kind string, parallel int, setUp func(context.Context, *Box) error, after ...func() error) (code int) {
+func Main(m *testing.M, kind string, parallel int, setUp func(context.Context, *Box) error,
+	after ...func() error) (code int) {
 	flag.Parse()
 	if parallel > 0 {
 		if err := flag.Set("test.parallel", strconv.Itoa(parallel)); err != nil {
@@ -93,7 +94,8 @@ func Main(m *testing.M, kind string, parallel int, setUp func(context.Context, *
 		return 1
 	}
 	Env.Setup(func(ctx context.Context, _ *envconf.Config) (context.Context, error) { return ctx, setUp(ctx, b) })
-	if code = Env.Run(m); code != 0 {
+	code = Env.Run(m)
+	if code != 0 {
 		b.Keep(kind)
 	}
 	for _, check := range after {

@@ -29,7 +29,8 @@ func Must(t testing.TB, err error) {
 }
 
 // Eventually waits until look returns nil. After patience, or when ctx ends, it fails the test with the last error.
-func Eventually(ctx context.Context, t testing.TB, patience time.Duration, what string, look func(context.Context) error) {
+func Eventually(ctx context.Context, t testing.TB, patience time.Duration, what string,
+	look func(context.Context) error) {
 	t.Helper()
 	last := errors.New("nothing was looked at")
 	err := wait.PollUntilContextTimeout(ctx, poll, patience, true, func(ctx context.Context) (bool, error) {

@@ -17,7 +17,8 @@ import (
 func Serve(on net.Listener) (stop func() error, err error) {
 	server := broker.New(&broker.Options{Logger: slog.New(slog.DiscardHandler)})
 	through := &turnstile{Listener: on}
-	err = errors.Join(server.AddHook(new(auth.AllowHook), nil), server.AddListener(gate{listeners.NewNet("tests", through), through}), server.Serve())
+	err = errors.Join(server.AddHook(new(auth.AllowHook), nil),
+		server.AddListener(gate{listeners.NewNet("tests", through), through}), server.Serve())
 	if err != nil {
 		return nil, errors.Join(err, on.Close())
 	}

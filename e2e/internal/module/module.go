@@ -33,7 +33,8 @@ func URL(name, version string) string {
 
 // Container returns a container with a module.
 func Container(name, version string) corev1.Container {
-	return corev1.Container{Name: name, Image: URL(name, version), Env: []corev1.EnvVar{{Name: EnvVersion, Value: version}}}
+	return corev1.Container{Name: name, Image: URL(name, version),
+		Env: []corev1.EnvVar{{Name: EnvVersion, Value: version}}}
 }
 
 // Template returns a template with modules and the label app. It selects and tolerates every base.
@@ -46,7 +47,8 @@ func Template(app string, containers ...corev1.Container) corev1.PodTemplateSpec
 			Tolerations: []corev1.Toleration{
 				{Key: TaintVirtualNode, Operator: corev1.TolerationOpExists},
 				{Key: TaintEnv, Operator: corev1.TolerationOpExists},
-				{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
+				{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists,
+					Effect: corev1.TaintEffectNoExecute},
 			},
 			AutomountServiceAccountToken: ptr.To(false),
 		},

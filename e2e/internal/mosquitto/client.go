@@ -30,7 +30,8 @@ func (f *Files) Connect() (paho.Client, error) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority)
 	c := paho.NewClient(paho.NewClientOptions().AddBroker("ssl://" + f.Addr).SetClientID("e2e-" + rand.Text()[:8]).
-		SetUsername(User).SetPassword(string(password)).SetTLSConfig(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}).
+		SetUsername(User).SetPassword(string(password)).SetTLSConfig(
+		&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}).
 		SetAutoReconnect(false))
 	if err := answer(c.Connect()); err != nil {
 		return nil, fmt.Errorf("connecting to mosquitto: %w", err)

@@ -46,7 +46,8 @@ func Write(folder, listen string, hosts []string, at, systemUser string) (*Files
 	for i, host := range hosts {
 		ips[i] = net.ParseIP(host)
 	}
-	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey(hosts[0], ips, nil) // signed by an authority of its own, which comes with it
+	// signed by an authority of its own, which comes with it
+	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey(hosts[0], ips, nil)
 	if err != nil {
 		return nil, fmt.Errorf("making a certificate for mosquitto: %w", err)
 	}
@@ -57,11 +58,13 @@ func Write(folder, listen string, hosts []string, at, systemUser string) (*Files
 	f.Addr = net.JoinHostPort(hosts[0], port)
 	text := map[string]string{
 		certFile: string(certPEM), keyFile: string(keyPEM),
-		accessFile: fmt.Sprintf("user %s\ntopic readwrite #\nuser %s\ntopic readwrite koupleless_%s/#\n", User, Guest, GuestEnv),
+		accessFile: fmt.Sprintf("user %s\ntopic readwrite #\nuser %s\ntopic readwrite koupleless_%s/#\n", User, Guest,
+			GuestEnv),
 		configFile: strings.Join([]string{
 			"listener " + port + " " + host,
 			"certfile " + filepath.Join(at, certFile), "keyfile " + filepath.Join(at, keyFile),
-			"allow_anonymous false", "password_file " + filepath.Join(at, passwordsFile), "acl_file " + filepath.Join(at, accessFile),
+			"allow_anonymous false", "password_file " + filepath.Join(at, passwordsFile),
+			"acl_file " + filepath.Join(at, accessFile),
 			"user " + systemUser, "log_dest stderr", "",
 		}, "\n"),
 	}

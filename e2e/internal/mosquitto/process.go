@@ -112,7 +112,8 @@ func Start(ctx context.Context, folder string) (*Process, error) {
 			_ = p.cmd.Wait() // whoever misses it says what it printed
 			close(p.done)
 		}()
-		if err = p.listens(ctx); err == nil {
+		err = p.listens(ctx)
+		if err == nil {
 			return p, nil
 		}
 		p.Stop()

@@ -33,12 +33,14 @@ var All = []Mutation{
 	},
 	{
 		Name: "forget-ready", What: "Pods turn Not Ready until their base has listed its modules",
-		Rare:  "bases must be slow to list their modules when a controller starts",
-		Edits: []Edit{{"controller/internal/vpod/publish.go", `if b.Modules == nil && b.Liveness == base.Alive`, `if b.Modules != nil && b.Modules == nil`}},
+		Rare: "bases must be slow to list their modules when a controller starts",
+		Edits: []Edit{{"controller/internal/vpod/publish.go", `if b.Modules == nil && b.Liveness == base.Alive`,
+			`if b.Modules != nil && b.Modules == nil`}},
 	},
 	{
 		Name: "assume-empty", What: "A base that has not listed its modules is treated as empty",
-		Edits: []Edit{{"controller/internal/vpod/reconcile.go", `if b.Modules == nil || unasked`, `if b.Modules != nil && unasked`}},
+		Edits: []Edit{{"controller/internal/vpod/reconcile.go", `if b.Modules == nil || unasked`,
+			`if b.Modules != nil && unasked`}},
 	},
 	{
 		Name: "replace-first", What: "All versions of a module are uninstalled before another one is installed",
@@ -71,14 +73,18 @@ var All = []Mutation{
 		}},
 	},
 	{
-		Name: "drain-alone", What: "The active version is uninstalled while it receives requests through the Pod of another version",
-		Rare:  "a Pod must be deleted while its version is being installed, and the previous one right after it",
-		Edits: []Edit{{"controller/internal/plan/plan.go", `	if p.receivesRequests(biz) { // also`, `	if p.receivesRequests(biz) && p.Name == "" { // also`}},
+		Name: "drain-alone", What: "The active version is uninstalled while it receives requests through the Pod of " +
+			"another version",
+		Rare: "a Pod must be deleted while its version is being installed, and the previous one right after it",
+		Edits: []Edit{{"controller/internal/plan/plan.go", `	if p.receivesRequests(biz) { // also`,
+			`	if p.receivesRequests(biz) && p.Name == "" { // also`}},
 	},
 	{
-		Name: "believe-the-drain", What: "A module is uninstalled after MODULE_DRAIN though a Service still sends requests to its Pod",
-		Rare:  "the Kubernetes controllers must be slow or unavailable",
-		Edits: []Edit{{"controller/internal/plan/drain.go", `	if e.Serving { // the next`, `	if e.Serving && p.Name == "" { // the next`}},
+		Name: "believe-the-drain",
+		What: "A module is uninstalled after MODULE_DRAIN though a Service still sends requests to its Pod",
+		Rare: "the Kubernetes controllers must be slow or unavailable",
+		Edits: []Edit{{"controller/internal/plan/drain.go", `	if e.Serving { // the next`,
+			`	if e.Serving && p.Name == "" { // the next`}},
 	},
 	{
 		Name: "retain-commands", What: "The broker retains commands and delivers them again to a base that reconnects",
@@ -110,8 +116,11 @@ var All = []Mutation{
 		},
 	},
 	{
-		Name: "never-hand-over", What: "A controller whose tunnel is down keeps its bases, although another controller receives their heartbeats",
-		Rare:  "there must be two controllers, and one of them must lose its tunnel for longer than a Lease is valid",
-		Edits: []Edit{{"controller/internal/vnode/owner.go", `if !r.opts.Cluster || r.member.blindFor(b.Tunnel)`, `if r.opts.Cluster || r.member.blindFor(b.Tunnel)`}},
+		Name: "never-hand-over",
+		What: "A controller whose tunnel is down keeps its bases, although another controller receives " +
+			"their heartbeats",
+		Rare: "there must be two controllers, and one of them must lose its tunnel for longer than a Lease is valid",
+		Edits: []Edit{{"controller/internal/vnode/owner.go", `if !r.opts.Cluster || r.member.blindFor(b.Tunnel)`,
+			`if r.opts.Cluster || r.member.blindFor(b.Tunnel)`}},
 	},
 }

@@ -43,7 +43,8 @@ func (m Mutation) Build(ctx context.Context, root, file string) error {
 	if err != nil {
 		return err
 	}
-	if file, err = filepath.Abs(file); err != nil {
+	file, err = filepath.Abs(file)
+	if err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "mutate")
@@ -55,7 +56,8 @@ func (m Mutation) Build(ctx context.Context, root, file string) error {
 	if err != nil {
 		return fmt.Errorf("mutation %s: %w", m.Name, err)
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-overlay", overlay, "-o", file, "./controller/cmd/module-controller")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-overlay", overlay, "-o", file,
+		"./controller/cmd/module-controller")
 	cmd.Dir = root
 	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -83,7 +85,8 @@ func (m Mutation) writeOverlay(root, dir string) (string, error) {
 			return "", err
 		}
 		if n := strings.Count(string(text), e.Old); n != 1 {
-			return "", fmt.Errorf("%s contains this text %d times, want once; update the mutation:\n%s", e.File, n, e.Old)
+			return "", fmt.Errorf("%s contains this text %d times, want once; update the mutation:\n%s", e.File, n,
+				e.Old)
 		}
 		if err := os.WriteFile(changed, []byte(strings.Replace(string(text), e.Old, e.New, 1)), 0o600); err != nil {
 			return "", err

@@ -209,7 +209,8 @@ func TestRefusals(t *testing.T) {
 
 func TestListIsOrderedByPriority(t *testing.T) {
 	c := NewContainer(Options{})
-	for _, s := range []Spec{{Name: "b", Version: "1", Priority: 100}, {Name: "c", Version: "1", Priority: 1}, {Name: "a", Version: "1", Priority: 100}} {
+	for _, s := range []Spec{{Name: "b", Version: "1", Priority: 100}, {Name: "c", Version: "1", Priority: 1},
+		{Name: "a", Version: "1", Priority: 100}} {
 		if err := c.Register(s, Hot, epoch); err != nil {
 			t.Fatal(err)
 		}

@@ -189,7 +189,8 @@ func (r *Reader) download(ctx context.Context, rawURL string) (Manifest, error) 
 	m, err := parse(bytes.NewReader(body), int64(len(body)))
 	var malformed *Error
 	if errors.As(err, &malformed) {
-		malformed.Answer = fmt.Sprintf(": %s answered %s with content type %.100q", Shown(resp.Request.URL), resp.Status, resp.Header.Get("Content-Type"))
+		malformed.Answer = fmt.Sprintf(": %s answered %s with content type %.100q", Shown(resp.Request.URL),
+			resp.Status, resp.Header.Get("Content-Type"))
 	}
 	return m, err
 }
@@ -265,7 +266,8 @@ func parse(r io.ReaderAt, size int64) (Manifest, error) {
 		return Manifest{}, &Error{Kind: NotBiz, Detail: "Biz Main Class must not be empty!"}
 	}
 	if p := attrs["priority"]; p != "" {
-		if m.Priority, err = strconv.Atoi(p); err != nil {
+		m.Priority, err = strconv.Atoi(p)
+		if err != nil {
 			return Manifest{}, &Error{Kind: NotBiz, Detail: fmt.Sprintf("For input string: %.200q", p)}
 		}
 	}

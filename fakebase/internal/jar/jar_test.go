@@ -41,8 +41,10 @@ func build(t *testing.T, manifest string) []byte {
 	return buf.Bytes()
 }
 
-const whole = "Manifest-Version: 1.0\r\nArk-Biz-Name: biz1\r\nArk-Biz-Version: 0.0.1-SNAPSHOT\r\nMain-Class: loader\r\n" +
-	"Start-Class: com.x.\r\n Biz1Application\r\npriority: 7\r\nweb-context-path: biz1\r\n\r\nName: other/entry\r\nArk-Biz-Name: wrong\r\n"
+const whole = "Manifest-Version: 1.0\r\nArk-Biz-Name: biz1\r\nArk-Biz-Version: " +
+	"0.0.1-SNAPSHOT\r\nMain-Class: loader\r\n" +
+	"Start-Class: com.x.\r\n Biz1Application\r\npriority: 7\r\nweb-context-path: biz1\r\n\r\nName: " +
+	"other/entry\r\nArk-Biz-Name: wrong\r\n"
 
 func TestManifests(t *testing.T) {
 	tests := []struct {
@@ -52,16 +54,23 @@ func TestManifests(t *testing.T) {
 		kind     Kind
 		wantText string
 	}{
-		{name: "whole", content: build(t, whole), want: Manifest{"biz1", "0.0.1-SNAPSHOT", "com.x.Biz1Application", "biz1", 7}},
-		{name: "least", content: build(t, "Ark-Biz-Name: a\nArk-Biz-Version: 1\nMain-Class: M\n"), want: Manifest{"a", "1", "M", "", DefaultPriority}},
+		{name: "whole", content: build(t, whole),
+			want: Manifest{"biz1", "0.0.1-SNAPSHOT", "com.x.Biz1Application", "biz1", 7}},
+		{name: "least", content: build(t, "Ark-Biz-Name: a\nArk-Biz-Version: 1\nMain-Class: M\n"),
+			want: Manifest{"a", "1", "M", "", DefaultPriority}},
 		{name: "no zip", content: []byte("hello"), kind: NotZip, wantText: "not a zip archive"},
 		{name: "empty", content: nil, kind: NotZip, wantText: "not a zip archive"},
 		{name: "no manifest", content: build(t, ""), kind: NotBiz, wantText: "Archive must be a ark biz!"},
 		{name: "no name", content: build(t, "Main-Class: M\n"), kind: NotBiz, wantText: "Biz Name must not be empty!"},
-		{name: "no version", content: build(t, "Ark-Biz-Name: a\n"), kind: NotBiz, wantText: "Biz Version must not be empty!"},
-		{name: "no main class", content: build(t, "Ark-Biz-Name: a\nArk-Biz-Version: 1\n"), kind: NotBiz, wantText: "Biz Main Class must not be empty!"},
-		{name: "bad priority", content: build(t, "Ark-Biz-Name: a\nArk-Biz-Version: 1\nMain-Class: M\npriority: high\n"), kind: NotBiz, wantText: `For input string: "high"`},
-		{name: "a line that is none", content: build(t, "nonsense\n"), kind: NotZip, wantText: "manifest cannot be read"},
+		{name: "no version", content: build(t, "Ark-Biz-Name: a\n"), kind: NotBiz,
+			wantText: "Biz Version must not be empty!"},
+		{name: "no main class", content: build(t, "Ark-Biz-Name: a\nArk-Biz-Version: 1\n"), kind: NotBiz,
+			wantText: "Biz Main Class must not be empty!"},
+		{name: "bad priority",
+			content: build(t, "Ark-Biz-Name: a\nArk-Biz-Version: 1\nMain-Class: M\npriority: high\n"), kind: NotBiz,
+			wantText: `For input string: "high"`},
+		{name: "a line that is none", content: build(t, "nonsense\n"), kind: NotZip,
+			wantText: "manifest cannot be read"},
 	}
 	for _, tt := range tests {
 		for _, scheme := range []string{"file", "http"} {
@@ -74,7 +83,8 @@ func TestManifests(t *testing.T) {
 					}
 					u = &url.URL{Scheme: "file", Path: name}
 				} else {
-					srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(tt.content) }))
+					srv := httptest.NewServer(
+						http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(tt.content) }))
 					defer srv.Close()
 					u = parseURL(t, srv.URL+"/x.jar")
 				}

@@ -96,7 +96,8 @@ func (c *Client) Run(ctx context.Context) error {
 			if pause == firstPause {
 				level = slog.LevelWarn // once per outage
 			}
-			c.opts.Logger.Log(ctx, level, "connecting to broker failed", "client", c.opts.ClientID, "retry", pause, "err", err)
+			c.opts.Logger.Log(ctx, level, "connecting to broker failed", "client", c.opts.ClientID, "retry", pause,
+				"err", err)
 		default:
 			pause = firstPause
 			lost := c.serve(ctx, cn, first)

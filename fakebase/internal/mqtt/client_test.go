@@ -128,12 +128,14 @@ func TestHandshakeAndTraffic(t *testing.T) {
 		run(t, c)
 		s := <-arrivals
 		hello := s.read().Connect
-		if hello.ClientIdentifier != "p@@@b1" || string(hello.Username) != "u" || string(hello.Password) != "s" || !hello.Clean || hello.Keepalive != 60 || hello.WillFlag {
+		if hello.ClientIdentifier != "p@@@b1" || string(hello.Username) != "u" || string(hello.Password) != "s" ||
+			!hello.Clean || hello.Keepalive != 60 || hello.WillFlag {
 			t.Errorf("CONNECT %+v", hello)
 		}
 		s.write(0x20, 2, 0, 0)
 		sub := s.read()
-		if len(sub.Filters) != 2 || sub.Filters[0].Filter != "a/+" || sub.Filters[0].Qos != 1 || sub.Filters[1].Filter != "b" {
+		if len(sub.Filters) != 2 || sub.Filters[0].Filter != "a/+" || sub.Filters[0].Qos != 1 ||
+			sub.Filters[1].Filter != "b" {
 			t.Errorf("SUBSCRIBE %+v", sub.Filters)
 		}
 		s.write(0x90, 4, byte(sub.PacketID>>8), byte(sub.PacketID), 1, 1)
@@ -152,7 +154,8 @@ func TestHandshakeAndTraffic(t *testing.T) {
 			t.Fatal(err)
 		}
 		pub := s.read()
-		if pub.FixedHeader.Qos != 1 || pub.FixedHeader.Retain || pub.TopicName != "t" || string(pub.Payload) != "data" || pub.PacketID == 0 {
+		if pub.FixedHeader.Qos != 1 || pub.FixedHeader.Retain || pub.TopicName != "t" ||
+			string(pub.Payload) != "data" || pub.PacketID == 0 {
 			t.Errorf("PUBLISH %+v", pub)
 		}
 	})
@@ -311,7 +314,8 @@ func TestRefusalsAndLimits(t *testing.T) {
 // FuzzNext feeds anything to the packet reader: it never crashes and never
 // takes more than it was given.
 func FuzzNext(f *testing.F) {
-	for _, seed := range [][]byte{{0x20, 2, 0, 0}, {0x32, 7, 0, 1, 'b', 0, 9, 'h', 'i'}, {0x90, 4, 0, 1, 1, 1}, {0x40, 2, 0, 1}, {0xd0, 0}, {0x30, 0}, {0x40, 0}, {0x34, 5, 0, 1, 'a', 0, 1}} {
+	for _, seed := range [][]byte{{0x20, 2, 0, 0}, {0x32, 7, 0, 1, 'b', 0, 9, 'h', 'i'}, {0x90, 4, 0, 1, 1, 1},
+		{0x40, 2, 0, 1}, {0xd0, 0}, {0x30, 0}, {0x40, 0}, {0x34, 5, 0, 1, 'a', 0, 1}} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

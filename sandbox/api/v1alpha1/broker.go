@@ -39,18 +39,22 @@ func ParseBrokerURL(text string) (BrokerAddress, error) {
 	}
 	scheme, known := brokerSchemes[strings.ToLower(u.Scheme)]
 	if _, has := u.User.Password(); has {
-		return BrokerAddress{}, errors.New("must hold no password, which would show in lists of processes: give it by passwordFile or $KOUPSANDBOX_BROKER_PASSWORD")
+		return BrokerAddress{},
+			errors.New("must hold no password, which would show in lists of processes: give it by passwordFile or " +
+				"$KOUPSANDBOX_BROKER_PASSWORD")
 	}
 	if !known || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
 		return BrokerAddress{}, errors.New("must be mqtt://HOST:PORT, or mqtts://HOST:PORT for TLS, and nothing more")
 	}
 	port := scheme.port
 	if p := u.Port(); p != "" {
-		if port, err = strconv.Atoi(p); err != nil || port < 1 || port > 65535 {
+		port, err = strconv.Atoi(p)
+		if err != nil || port < 1 || port > 65535 {
 			return BrokerAddress{}, fmt.Errorf("has the port %s: it must be between 1 and 65535", p)
 		}
 	}
-	return BrokerAddress{Addr: net.JoinHostPort(u.Hostname(), strconv.Itoa(port)), TLS: scheme.tls, Username: u.User.Username()}, nil
+	return BrokerAddress{Addr: net.JoinHostPort(u.Hostname(), strconv.Itoa(port)), TLS: scheme.tls,
+		Username: u.User.Username()}, nil
 }
 
 func moveUser(b *Broker) {
@@ -81,7 +85,8 @@ func (v *validator) broker(b *Broker, path *field.Path) {
 		return
 	}
 	if at.Username != "" { // the defaults would have moved it
-		v.invalid(path.Child("username"), b.Username, "is not the user name %q of spec.broker.url: remove one of the two", at.Username)
+		v.invalid(path.Child("username"), b.Username,
+			"is not the user name %q of spec.broker.url: remove one of the two", at.Username)
 	}
 	if b.PasswordFile != "" && b.Username == "" && at.Username == "" {
 		v.add(field.Required(path.Child("username"), "a password is of a user: name it, or remove passwordFile"))

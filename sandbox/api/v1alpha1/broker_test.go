@@ -24,7 +24,8 @@ func TestBrokerURL(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", text, diff)
 		}
 	}
-	for _, text := range []string{"", "h:1883", "http://h", "mqtt://", "mqtt://h:0", "mqtt://h/topic", "mqtt://h?x=y", "mqtt://u:p@h", "mqtt://h:port", "%"} {
+	for _, text := range []string{"", "h:1883", "http://h", "mqtt://", "mqtt://h:0", "mqtt://h/topic", "mqtt://h?x=y",
+		"mqtt://u:p@h", "mqtt://h:port", "%"} {
 		if got, err := v1alpha1.ParseBrokerURL(text); err == nil {
 			t.Errorf("%q was read as %+v", text, got)
 		}

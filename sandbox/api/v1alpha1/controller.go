@@ -16,11 +16,14 @@ import (
 
 // ownVariables are the variables that the sandbox sets for the controller.
 var ownVariables = []string{
-	"KUBECONFIG", "ENV", "TIME_SCALE", "BASE_NETWORKS", "METRICS_ADDR", "HEALTH_ADDR", "ENABLE_MQTT_TUNNEL", "MQTT_BROKER", "MQTT_PORT",
+	"KUBECONFIG", "ENV", "TIME_SCALE", "BASE_NETWORKS", "METRICS_ADDR", "HEALTH_ADDR", "ENABLE_MQTT_TUNNEL",
+	"MQTT_BROKER", "MQTT_PORT",
 	"MQTT_USERNAME", "MQTT_PASSWORD", "MQTT_CLIENT_PREFIX", "MQTT_CA_PATH",
 	"ENABLE_HTTP_TUNNEL", "HTTP_TUNNEL_LISTEN_HOST", "HTTP_TUNNEL_LISTEN_PORT", "HTTP_TUNNEL_PROXY",
-	"HTTP_TUNNEL_TOKEN", "HTTP_TUNNEL_TLS_CERT", "HTTP_TUNNEL_TLS_KEY", "HTTP_TUNNEL_CLIENT_CA", "CLIENT_ID", "IS_CLUSTER",
-	"KUBELET_PROXY_ENABLED", "KUBELET_HOST", "KUBELET_PROXY_PORT", "KUBELET_TLS_CERT", "KUBELET_TLS_KEY", "KUBELET_CLIENT_CA",
+	"HTTP_TUNNEL_TOKEN", "HTTP_TUNNEL_TLS_CERT", "HTTP_TUNNEL_TLS_KEY", "HTTP_TUNNEL_CLIENT_CA", "CLIENT_ID",
+	"IS_CLUSTER",
+	"KUBELET_PROXY_ENABLED", "KUBELET_HOST", "KUBELET_PROXY_PORT", "KUBELET_TLS_CERT", "KUBELET_TLS_KEY",
+	"KUBELET_CLIENT_CA",
 }
 
 // ControllerValues are what the templates of a controller of the user's own may name. The comment
@@ -106,13 +109,16 @@ func (c *Controller) process(values ControllerValues, path *field.Path) (*Contro
 	if c.Ready == nil {
 		return p, errs
 	}
-	if p.ReadyURL = fill(path.Child("ready", "http"), c.Ready.HTTP); strings.HasPrefix(p.ReadyURL, "/") {
+	p.ReadyURL = fill(path.Child("ready", "http"), c.Ready.HTTP)
+	if strings.HasPrefix(p.ReadyURL, "/") {
 		p.ReadyURL = "http://" + values.HealthAddr + p.ReadyURL
 	}
 	if c.Ready.Log != "" {
 		var err error
-		if p.ReadyLog, err = regexp.Compile(c.Ready.Log); err != nil {
-			errs = append(errs, field.Invalid(path.Child("ready", "log"), c.Ready.Log, "is no regular expression: "+err.Error()))
+		p.ReadyLog, err = regexp.Compile(c.Ready.Log)
+		if err != nil {
+			errs = append(errs,
+				field.Invalid(path.Child("ready", "log"), c.Ready.Log, "is no regular expression: "+err.Error()))
 		}
 	}
 	return p, errs
@@ -137,9 +143,11 @@ func templateProblem(err error) string {
 
 // sampleValues has every value set, as with a broker with TLS.
 var sampleValues = ControllerValues{
-	Kubeconfig: "/kubeconfig", BrokerHost: "127.0.0.1", BrokerPort: 8883, BrokerUser: "user", BrokerPassword: "password", BrokerCA: "/ca.crt",
-	HTTPTunnelPort: 7777, Env: "dev", ClientID: "id", ClientPrefix: "koupleless", MetricsAddr: "127.0.0.1:9090", HealthAddr: "127.0.0.1:8081",
-	Name: "module-controller", Index: 1, Replicas: 1, Files: "/files", Gateway: "http://127.0.0.1:8080", Speed: 1,
+	Kubeconfig: "/kubeconfig", BrokerHost: "127.0.0.1", BrokerPort: 8883, BrokerUser: "user",
+	BrokerPassword: "password", BrokerCA: "/ca.crt",
+	HTTPTunnelPort: 7777, Env: "dev", ClientID: "id", ClientPrefix: "koupleless", MetricsAddr: "127.0.0.1:9090",
+	HealthAddr: "127.0.0.1:8081",
+	Name:       "module-controller", Index: 1, Replicas: 1, Files: "/files", Gateway: "http://127.0.0.1:8080", Speed: 1,
 }
 
 // Unmet says what a scenario needs of the module controller that a controller of the user's own may
@@ -155,13 +163,17 @@ func (c *Controller) Unmet(needs *ControllerNeeds) error {
 		have = *c.Replicas
 	}
 	if needs.Replicas != nil && *needs.Replicas > have {
-		errs = append(errs, fmt.Errorf("it needs %d replicas of the module controller, but the sandbox runs a command with spec.controller.replicas: %d; "+
-			"bring it up with more if that command can share the bases", *needs.Replicas, have))
+		errs = append(errs, fmt.Errorf(
+			"it needs %d replicas of the module controller, but the sandbox runs a command with "+
+				"spec.controller.replicas: %d; "+
+				"bring it up with more if that command can share the bases", *needs.Replicas, have))
 	}
 	for _, name := range sorted(needs.Env) {
 		if _, has := c.Env[name]; !has {
-			errs = append(errs, fmt.Errorf("it needs the variable %s of the module controller, but the sandbox runs a command whose spec.controller.env does not name it; "+
-				"name it there if that command reads it", name))
+			errs = append(errs,
+				fmt.Errorf("it needs the variable %s of the module controller, but the sandbox runs a command whose "+
+					"spec.controller.env does not name it; "+
+					"name it there if that command reads it", name))
 		}
 	}
 	return errors.Join(errs...)
@@ -170,13 +182,16 @@ func (c *Controller) Unmet(needs *ControllerNeeds) error {
 func (v *validator) controllerOfTheirs(s *Spec, path *field.Path) {
 	broker := field.NewPath("spec", "broker")
 	if s.Controller.Image == "" {
-		v.add(field.Required(path.Child("image"), "the nodes of a cluster of yours pull the image of the controller: push that of make image-controller to where they can, and name it"))
+		v.add(field.Required(path.Child("image"),
+			"the nodes of a cluster of yours pull the image of the controller: push that of make image-controller to "+
+				"where they can, and name it"))
 	}
 	switch at, err := ParseBrokerURL(s.Broker.URL); {
 	case s.Broker.URL == "" && s.Bases.Runtime != RuntimeCluster: // which says the same
 		v.add(field.Required(broker.Child("url"), noBrokerHere))
 	case err == nil && at.TLS && s.Broker.CAFile == "":
-		v.add(field.Required(broker.Child("caFile"), "the controllers in a cluster of yours trust the broker's authority by its file alone"))
+		v.add(field.Required(broker.Child("caFile"),
+			"the controllers in a cluster of yours trust the broker's authority by its file alone"))
 	}
 }
 
@@ -193,10 +208,13 @@ func (v *validator) controller(s *Spec, path *field.Path) {
 		v.invalid(at, c.Location, "is for the providers kind and existing, whose nodes run Pods: use host")
 	}
 	if c.Image != "" && !theirs {
-		v.forbid(path.Child("image"), "is for the provider existing with spec.controller.location cluster only: set those, or remove it")
+		v.forbid(path.Child("image"),
+			"is for the provider existing with spec.controller.location cluster only: set those, or remove it")
 	}
 	if c.APIView && c.Location == LocationCluster {
-		v.invalid(path.Child("apiView"), true, "is for a controller on this machine, which alone can be led through the proxy: bring the sandbox up with --controller host")
+		v.invalid(path.Child("apiView"), true,
+			"is for a controller on this machine, which alone can be led through the proxy: bring the sandbox up "+
+				"with --controller host")
 	}
 	if len(c.Command) > 0 {
 		v.command(c, path)
@@ -204,7 +222,8 @@ func (v *validator) controller(s *Spec, path *field.Path) {
 	}
 	v.ownVariables(c.Env, path.Child("env"))
 	for _, name := range given(&Controller{Args: c.Args, WorkingDir: c.WorkingDir, Files: c.Files, Ready: c.Ready}) {
-		v.forbid(path.Child(name), "is for a controller of your own: give its program in spec.controller.command, or remove this")
+		v.forbid(path.Child(name),
+			"is for a controller of your own: give its program in spec.controller.command, or remove this")
 	}
 }
 
@@ -235,7 +254,8 @@ func (v *validator) command(c *Controller, path *field.Path) {
 	if c.Ready == nil || !v.exactlyOne(c.Ready, path.Child("ready"), "says one way to be ready") {
 		return
 	}
-	if u, err := url.Parse(process.ReadyURL); c.Ready.HTTP != "" && len(wrong) == 0 && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+	if u, err := url.Parse(process.ReadyURL); c.Ready.HTTP != "" && len(wrong) == 0 &&
+		(err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 		v.invalid(path.Child("ready", "http"), c.Ready.HTTP, "must be an http or https URL, or a path such as /readyz")
 	}
 }

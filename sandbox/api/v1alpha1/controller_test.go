@@ -38,8 +38,9 @@ func TestCommandOfTheUser(t *testing.T) {
 	if c.Location != v1alpha1.LocationHost {
 		t.Errorf("it runs in %q, not on the host", c.Location)
 	}
-	got, err := c.Process(v1alpha1.ControllerValues{BrokerHost: "127.0.0.1", BrokerPort: 1883, ClientID: "me", Replicas: 2,
-		Files: "/state/files", HealthAddr: "127.0.0.1:81"})
+	got, err := c.Process(v1alpha1.ControllerValues{BrokerHost: "127.0.0.1", BrokerPort: 1883, ClientID: "me",
+		Replicas: 2,
+		Files:    "/state/files", HealthAddr: "127.0.0.1:81"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,11 +60,13 @@ func TestCommandOfTheUser(t *testing.T) {
 
 func TestOwnControllerAsCommand(t *testing.T) {
 	c := command(t, string(read(t, "testdata/command.yaml")))
-	got, err := c.Process(v1alpha1.ControllerValues{BrokerPort: 1883, Env: "dev", HealthAddr: "127.0.0.1:81", Replicas: 1})
+	got, err := c.Process(v1alpha1.ControllerValues{BrokerPort: 1883, Env: "dev", HealthAddr: "127.0.0.1:81",
+		Replicas: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{"MQTT_PORT": "1883", "ENV": "dev", "IS_CLUSTER": "false", "MQTT_CA_PATH": "", "HEALTH_ADDR": "127.0.0.1:81"}
+	want := map[string]string{"MQTT_PORT": "1883", "ENV": "dev", "IS_CLUSTER": "false", "MQTT_CA_PATH": "",
+		"HEALTH_ADDR": "127.0.0.1:81"}
 	for name, value := range want {
 		if is, has := got.Env[name]; !has || is != value {
 			t.Errorf("%s is %q, want %q", name, is, value)
@@ -75,7 +78,8 @@ func TestOwnControllerAsCommand(t *testing.T) {
 }
 
 func TestCommandIsReadyByItsLog(t *testing.T) {
-	c := command(t, "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\nspec:\n  controller:\n    command: [java]\n    ready: {log: 'Started \\w+'}\n")
+	c := command(t, "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\nspec:\n  controller:\n    command: "+
+		"[java]\n    ready: {log: 'Started \\w+'}\n")
 	got, err := c.Process(v1alpha1.ControllerValues{})
 	if err != nil || got.ReadyURL != "" || !got.ReadyLog.MatchString("Started Controller in 2 s") {
 		t.Errorf("ready is %+v (%v)", got, err)
@@ -92,7 +96,8 @@ func TestCommandIsCompleteOnce(t *testing.T) {
 	if err := v1alpha1.Complete(s, &v1alpha1.Origins{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(*c, s.Spec.Controller, cmp.Comparer(func(a, b *regexp.Regexp) bool { return a.String() == b.String() })); diff != "" {
+	if diff := cmp.Diff(*c, s.Spec.Controller,
+		cmp.Comparer(func(a, b *regexp.Regexp) bool { return a.String() == b.String() })); diff != "" {
 		t.Errorf("a second time (-first +second):\n%s", diff)
 	}
 }
@@ -105,10 +110,12 @@ func TestUnmetNeeds(t *testing.T) {
 		needs *v1alpha1.ControllerNeeds
 		want  string
 	}{
-		"the sandbox's own has all": {own, &v1alpha1.ControllerNeeds{Replicas: &three, Env: map[string]string{"A": "b"}}, ""},
-		"no needs":                  {theirs, nil, ""},
-		"fewer replicas":            {theirs, &v1alpha1.ControllerNeeds{Replicas: &one}, ""},
-		"as many, a known variable": {theirs, &v1alpha1.ControllerNeeds{Replicas: &two, Env: map[string]string{"SHARED": "b"}}, ""},
+		"the sandbox's own has all": {own,
+			&v1alpha1.ControllerNeeds{Replicas: &three, Env: map[string]string{"A": "b"}}, ""},
+		"no needs":       {theirs, nil, ""},
+		"fewer replicas": {theirs, &v1alpha1.ControllerNeeds{Replicas: &one}, ""},
+		"as many, a known variable": {theirs,
+			&v1alpha1.ControllerNeeds{Replicas: &two, Env: map[string]string{"SHARED": "b"}}, ""},
 		"neither": {theirs, &v1alpha1.ControllerNeeds{Replicas: &three, Env: map[string]string{"A": "b"}},
 			"replicas 3 spec.controller.replicas: 2; A spec.controller.env"},
 	} {

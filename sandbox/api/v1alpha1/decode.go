@@ -34,7 +34,8 @@ func headed(file string, t metav1.TypeMeta, kind string, problems strictyaml.Pro
 	if len(problems) > 0 || t.APIVersion != "" || t.Kind != "" {
 		return problems
 	}
-	return strictyaml.Problems{{Source: file, Line: 1, Detail: "begin the file with apiVersion: " + APIVersion + " and kind: " + kind}}
+	return strictyaml.Problems{
+		{Source: file, Line: 1, Detail: "begin the file with apiVersion: " + APIVersion + " and kind: " + kind}}
 }
 
 // DecodeScenario reads a scenario file strictly, as Decode reads a sandbox's. A string that is one
@@ -85,7 +86,9 @@ func Complete(s *Sandbox, origins *Origins, decodeErr error) error {
 	if c := &s.Spec.Controller; len(c.Command) > 0 && !filepath.IsAbs(c.WorkingDir) {
 		dir, err := filepath.Abs(filepath.Join(filepath.Dir(origins.file), c.WorkingDir))
 		if err != nil {
-			problems = append(problems, strictyaml.Problem{Field: "spec.controller.workingDir", Detail: fmt.Sprintf("cannot be found: %v", err)})
+			problems = append(problems,
+				strictyaml.Problem{Field: "spec.controller.workingDir",
+					Detail: fmt.Sprintf("cannot be found: %v", err)})
 		}
 		c.WorkingDir = dir
 	}

@@ -56,11 +56,15 @@ func TestFullFile(t *testing.T) {
 			Durable:  true,
 			Env:      "test",
 			Bases: v1alpha1.Bases{Count: &count, Name: "shop", Version: "2.0", ClusterName: "east",
-				Activation: v1alpha1.ActivationMulti, WebPort: 8080, Fetch: v1alpha1.FetchNever, Runtime: v1alpha1.RuntimeProcess},
-			Broker: v1alpha1.Broker{Port: 1883, TLS: true, URL: "ssl://broker.example", Username: "me", PasswordFile: "/home/me/password",
-				CAFile: "/home/me/ca.crt", CertFile: "/home/me/me.crt", KeyFile: "/home/me/me.key", Consent: true},
-			Controller: v1alpha1.Controller{Location: v1alpha1.LocationHost, Replicas: &replicas, Env: map[string]string{"REPORT_HOOKS": "http://127.0.0.1:9/hook"}},
-			Wait:       &metav1.Duration{Duration: 150 * time.Second},
+				Activation: v1alpha1.ActivationMulti, WebPort: 8080, Fetch: v1alpha1.FetchNever,
+				Runtime: v1alpha1.RuntimeProcess},
+			Broker: v1alpha1.Broker{Port: 1883, TLS: true, URL: "ssl://broker.example", Username: "me",
+				PasswordFile: "/home/me/password",
+				CAFile:       "/home/me/ca.crt", CertFile: "/home/me/me.crt", KeyFile: "/home/me/me.key",
+				Consent: true},
+			Controller: v1alpha1.Controller{Location: v1alpha1.LocationHost, Replicas: &replicas,
+				Env: map[string]string{"REPORT_HOOKS": "http://127.0.0.1:9/hook"}},
+			Wait: &metav1.Duration{Duration: 150 * time.Second},
 		},
 	}
 	if diff := cmp.Diff(want, s); diff != "" {
@@ -81,7 +85,8 @@ func TestDefaults(t *testing.T) {
 			Provider: v1alpha1.ProviderAuto,
 			Speed:    1,
 			Bases: v1alpha1.Bases{Count: &count, Name: "base", Version: "1.0.0", ClusterName: "koup",
-				Activation: v1alpha1.ActivationNewModule, WebPort: 8080, Fetch: v1alpha1.FetchNever, Runtime: v1alpha1.RuntimeProcess},
+				Activation: v1alpha1.ActivationNewModule, WebPort: 8080, Fetch: v1alpha1.FetchNever,
+				Runtime: v1alpha1.RuntimeProcess},
 			Controller: v1alpha1.Controller{Replicas: &replicas},
 			Wait:       &metav1.Duration{Duration: time.Minute},
 		},
@@ -94,7 +99,8 @@ func TestDefaults(t *testing.T) {
 // Where the controller runs is left open where it depends on what there is.
 func TestDefaultLocation(t *testing.T) {
 	for provider, want := range map[v1alpha1.Provider]v1alpha1.Location{
-		v1alpha1.ProviderAuto: "", v1alpha1.ProviderKind: "", v1alpha1.ProviderEmbedded: v1alpha1.LocationHost, v1alpha1.ProviderExisting: v1alpha1.LocationHost,
+		v1alpha1.ProviderAuto: "", v1alpha1.ProviderKind: "", v1alpha1.ProviderEmbedded: v1alpha1.LocationHost,
+		v1alpha1.ProviderExisting: v1alpha1.LocationHost,
 	} {
 		s := &v1alpha1.Sandbox{Spec: v1alpha1.Spec{Provider: provider}}
 		if provider == v1alpha1.ProviderExisting {
@@ -104,7 +110,8 @@ func TestDefaultLocation(t *testing.T) {
 			t.Errorf("%s: %q (%v), want %q", provider, s.Spec.Controller.Location, err, want)
 		}
 	}
-	s := &v1alpha1.Sandbox{Spec: v1alpha1.Spec{Provider: v1alpha1.ProviderKind, Controller: v1alpha1.Controller{Location: v1alpha1.LocationCluster}}}
+	s := &v1alpha1.Sandbox{Spec: v1alpha1.Spec{Provider: v1alpha1.ProviderKind,
+		Controller: v1alpha1.Controller{Location: v1alpha1.LocationCluster}}}
 	if err := v1alpha1.Complete(s, &v1alpha1.Origins{}, nil); err != nil || !s.Spec.Broker.TLS {
 		t.Errorf("in the cluster, TLS is %t (%v)", s.Spec.Broker.TLS, err)
 	}
@@ -131,11 +138,13 @@ func TestFlagIsNamedForWhatNobodyGave(t *testing.T) {
 	} {
 		s, origins, err := &v1alpha1.Sandbox{}, &v1alpha1.Origins{}, error(nil)
 		if file != "" {
-			s, origins, err = v1alpha1.Decode(file, []byte("{apiVersion: sandbox.koupleless.io/v1alpha1, kind: Sandbox}"))
+			s, origins, err = v1alpha1.Decode(file,
+				[]byte("{apiVersion: sandbox.koupleless.io/v1alpha1, kind: Sandbox}"))
 		}
 		s.Spec.Provider = v1alpha1.ProviderExisting
 		origins.Offer("spec.cluster.context", "--context")
-		if err = v1alpha1.Complete(s, origins, err); err == nil {
+		err = v1alpha1.Complete(s, origins, err)
+		if err == nil {
 			t.Fatal("no context was taken")
 		}
 		if !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
@@ -214,7 +223,8 @@ func FuzzFault(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if first.Count < 0 || first.Skip < 0 || to != v1alpha1.TargetBase && (first.For <= 0 || first.For > fault.Duration(10*time.Minute)) {
+		if first.Count < 0 || first.Skip < 0 ||
+			to != v1alpha1.TargetBase && (first.For <= 0 || first.For > fault.Duration(10*time.Minute)) {
 			t.Errorf("accepted: %+v", first)
 		}
 		written, err := json.Marshal(first)

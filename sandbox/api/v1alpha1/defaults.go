@@ -26,19 +26,22 @@ func SetDefaults(s *Sandbox) {
 	if s.Spec.Provider == ProviderKind {
 		def(&s.Spec.Kind.Nodes, 1)
 	}
-	if own := len(s.Spec.Controller.Command) > 0; own || s.Spec.Provider == ProviderEmbedded || s.Spec.Provider == ProviderExisting {
+	if own := len(s.Spec.Controller.Command) > 0; own || s.Spec.Provider == ProviderEmbedded ||
+		s.Spec.Provider == ProviderExisting {
 		// with the other providers it depends on what there is
 		def(&s.Spec.Controller.Location, LocationHost)
 	}
 	if s.Spec.Bases.Runtime == RuntimeCluster {
 		def(&s.Spec.Bases.PerPod, 500)
 	}
-	if s.Spec.Provider != ProviderExisting && (s.Spec.Controller.Location == LocationCluster || s.Spec.Bases.Runtime == RuntimeCluster) {
+	if s.Spec.Provider != ProviderExisting &&
+		(s.Spec.Controller.Location == LocationCluster || s.Spec.Bases.Runtime == RuntimeCluster) {
 		s.Spec.Broker.TLS = true // others than this machine's user can listen on that network
 	}
 	if s.Spec.Wait == nil {
 		s.Spec.Wait = &metav1.Duration{Duration: time.Minute}
-		if s.Spec.Provider == ProviderKind || s.Spec.Bases.Runtime == RuntimeCluster { // an image may have to be downloaded
+		// an image may have to be downloaded
+		if s.Spec.Provider == ProviderKind || s.Spec.Bases.Runtime == RuntimeCluster {
 			s.Spec.Wait.Duration = 5 * time.Minute
 		}
 		if n := s.Spec.Bases.Count; n != nil {

@@ -324,7 +324,8 @@ func (v *validator) fault(target FaultTarget, f *Fault, at *field.Path) {
 		v.add(field.NotSupported(at.Child("kind"), f.Kind, target.Kinds()))
 		return
 	}
-	if v.unread(target, spec, f, at); target == TargetBase {
+	v.unread(target, spec, f, at)
+	if target == TargetBase {
 		v.ofBase(f, at)
 		return
 	}
@@ -342,7 +343,8 @@ func (v *validator) fault(target FaultTarget, f *Fault, at *field.Path) {
 		value fault.Duration
 	}{{"for", f.For}, {"delay", f.Delay.Min}, {"delay", f.Delay.Spread}, {"retryAfter", f.RetryAfter}} {
 		if d.value < 0 || d.value > maxFaultTime {
-			v.invalid(at.Child(d.name), time.Duration(d.value).String(), "must be between 0s and %s", time.Duration(maxFaultTime))
+			v.invalid(at.Child(d.name), time.Duration(d.value).String(), "must be between 0s and %s",
+				time.Duration(maxFaultTime))
 		}
 	}
 	if f.Status == 409 {

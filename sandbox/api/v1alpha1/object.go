@@ -79,7 +79,8 @@ func ObjectProblems(o Object, at *field.Path) (errs field.ErrorList) {
 		}
 		detail := "give the object a name"
 		if metadata["generateName"] != nil {
-			detail = "give the object a fixed name, which is unique in the namespace of the run: generateName is not supported, because steps refer to objects by name"
+			detail = "give the object a fixed name, which is unique in the namespace of the run: generateName is not " +
+				"supported, because steps refer to objects by name"
 		}
 		errs = append(errs, field.Required(at.Child("metadata", "name"), detail))
 	})
@@ -134,7 +135,8 @@ func (v *validator) ref(r *Ref, at *field.Path, several bool) {
 
 // workload checks that a Ref names a kind with revisions.
 func (v *validator) workload(r *Ref, at *field.Path) {
-	if kinds := []string{"Deployment", "DaemonSet", "StatefulSet"}; r.Kind != "" && !HasExpression(r.Kind) && !slices.Contains(kinds, r.Kind) {
+	if kinds := []string{"Deployment", "DaemonSet", "StatefulSet"}; r.Kind != "" && !HasExpression(r.Kind) &&
+		!slices.Contains(kinds, r.Kind) {
 		v.add(field.NotSupported(at.Child("kind"), r.Kind, kinds))
 	}
 }

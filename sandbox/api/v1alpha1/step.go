@@ -146,11 +146,12 @@ func eachStep(steps []Step, at *field.Path, visit func(*field.Path, *Step)) {
 // EachCondition calls visit for every field that is a CEL expression as a whole, such as spec.steps[2].assert.cel. Text is empty if
 // the field is not set.
 func (s *Scenario) EachCondition(visit func(path *field.Path, text string)) {
-	walk(reflect.ValueOf(&s.Spec), "", field.NewPath("spec"), func(f reflect.Value, tag reflect.StructTag, at *field.Path) {
-		if tag.Get("check") == "cel" {
-			visit(at, f.String())
-		}
-	})
+	walk(reflect.ValueOf(&s.Spec), "", field.NewPath("spec"),
+		func(f reflect.Value, tag reflect.StructTag, at *field.Path) {
+			if tag.Get("check") == "cel" {
+				visit(at, f.String())
+			}
+		})
 }
 
 // DivideTimes divides the times that steps spend by the speed of a sandbox. Timeouts stay as they are.
@@ -178,11 +179,13 @@ type Names struct {
 
 // Names returns the names of the scenario.
 func (s *Scenario) Names() *Names {
-	n := &Names{Sets: map[string]*BaseSet{}, Streams: map[string]*field.Path{}, Outputs: map[string]*field.Path{}, Faults: map[string]bool{}}
+	n := &Names{Sets: map[string]*BaseSet{}, Streams: map[string]*field.Path{}, Outputs: map[string]*field.Path{},
+		Faults: map[string]bool{}}
 	for i := range s.Spec.Bases {
 		set := &s.Spec.Bases[i]
 		if n.Sets[set.Name] != nil {
-			n.duplicates = append(n.duplicates, field.Duplicate(field.NewPath("spec", "bases").Index(i).Child("name"), set.Name))
+			n.duplicates = append(n.duplicates,
+				field.Duplicate(field.NewPath("spec", "bases").Index(i).Child("name"), set.Name))
 		}
 		n.addSet(set)
 	}
@@ -206,7 +209,9 @@ func (n *Names) addSet(set *BaseSet) {
 
 func (n *Names) unique(names map[string]*field.Path, at *field.Path, name string) {
 	if first, twice := names[name]; twice {
-		n.duplicates = append(n.duplicates, field.Invalid(at, name, fmt.Sprintf("is the name of another one too, %s: give it a name of its own", first)))
+		n.duplicates = append(n.duplicates,
+			field.Invalid(at, name,
+				fmt.Sprintf("is the name of another one too, %s: give it a name of its own", first)))
 		return
 	}
 	names[name] = at

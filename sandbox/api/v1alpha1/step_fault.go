@@ -88,7 +88,8 @@ func (a *FaultAction) validate(v *validator, _ *Step, at *field.Path) {
 	}
 	s, at := a.Clear, at.Child(a.verb())
 	if a.Await != nil {
-		if s = a.Await; len(s.IDs) == 0 {
+		s = a.Await
+		if len(s.IDs) == 0 {
 			v.add(field.Required(at.Child("ids"), "say which faults to wait for"))
 		}
 	}

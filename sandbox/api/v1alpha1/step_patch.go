@@ -41,6 +41,7 @@ func (p *Patch) validate(v *validator, _ *Step, at *field.Path) {
 	case p.Type == "json" && !isList:
 		v.forbid(at.Child("patch"), "of the type json is a list of operations")
 	case p.Type != "json" && !isObject:
-		v.forbid(at.Child("patch"), "of the type %s is a part of the object; a list of operations has the type json", p.Type)
+		v.forbid(at.Child("patch"), "of the type %s is a part of the object; a list of operations has the type json",
+			p.Type)
 	}
 }

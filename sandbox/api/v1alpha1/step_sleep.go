@@ -27,7 +27,8 @@ func (s *Sleep) setDefaults(step *Step, spec *ScenarioSpec) {
 
 func (s *Sleep) validate(v *validator, step *Step, at *field.Path) {
 	if step.Timeout != nil && step.Timeout.Duration < s.For.Duration {
-		v.invalid(at.Child("for"), s.For.Duration.String(), "is longer than the timeout of the step, %s", step.Timeout.Duration)
+		v.invalid(at.Child("for"), s.For.Duration.String(), "is longer than the timeout of the step, %s",
+			step.Timeout.Duration)
 	}
 }
 

@@ -11,8 +11,10 @@ func TestRefs(t *testing.T) {
 	const object = `apiVersion: v1, kind: ConfigMap, name: c`
 	want := []Ref{{APIVersion: "v1", Kind: "ConfigMap", Name: "c"}}
 	for _, text := range []string{
-		`patch: {` + object + `, patch: {}}`, `delete: {` + object + `}`, `scale: {` + object + `, replicas: 1}`, `rollback: {` + object + `}`,
-		`release: {` + object + `, version: "1"}`, `wait: {rollout: {` + object + `}}`, `wait: {ready: {` + object + `}}`, `wait: {gone: {` + object + `}}`,
+		`patch: {` + object + `, patch: {}}`, `delete: {` + object + `}`, `scale: {` + object + `, replicas: 1}`,
+		`rollback: {` + object + `}`,
+		`release: {` + object + `, version: "1"}`, `wait: {rollout: {` + object + `}}`,
+		`wait: {ready: {` + object + `}}`, `wait: {gone: {` + object + `}}`,
 		`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c, labels: {app: x}}}}`,
 	} {
 		s := &Step{}

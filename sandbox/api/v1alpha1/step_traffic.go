@@ -41,7 +41,8 @@ type Traffic struct {
 	// Module is the name of the module, the first part of the path.
 	Module string `json:"module" need:"the name of the module that answers"`
 	// Rate is requests a second, 1 to 5000.
-	Rate *int `json:"rate,omitempty" jsonschema:"minimum=1,maximum=5000,default=100"` // what the generator is built and measured for
+	// what the generator is built and measured for
+	Rate *int `json:"rate,omitempty" jsonschema:"minimum=1,maximum=5000,default=100"`
 	// Timeout of a request.
 	Timeout *metav1.Duration `json:"timeout,omitempty" jsonschema:"default=2s" check:"positive"`
 	// Reuse sends requests over connections that stay, as clients with a pool do. Default: false, a
@@ -96,7 +97,8 @@ func (t *TrafficAction) validate(v *validator, _ *Step, at *field.Path) {
 	s, at := t.Start, at.Child("start")
 	switch s.Via {
 	case ViaService:
-		if v.need(at.Child("service"), s.Service, "the Service that the requests go to; or set via: bases") && !HasExpression(s.Service) {
+		if v.need(at.Child("service"), s.Service, "the Service that the requests go to; or set via: bases") &&
+			!HasExpression(s.Service) {
 			v.reasons(at.Child("service"), s.Service, validation.IsDNS1123Label(s.Service))
 		}
 		if len(s.Bases) > 0 {

@@ -35,7 +35,8 @@ func (v *validator) step(s *Step, at *field.Path, where place) {
 	case s.Background && where == inParallel:
 		v.forbid(at.Child("background"), "has no meaning here: the steps of parallel are done at the same time anyway")
 	case s.Background && where == inFinally:
-		v.forbid(at.Child("background"), "has no meaning in finally: nothing comes after it that would wait for the step")
+		v.forbid(at.Child("background"),
+			"has no meaning in finally: nothing comes after it that would wait for the step")
 	case s.Background:
 		v.waitable = append(v.waitable, s.Name)
 	}

@@ -37,7 +37,8 @@ func schemaTag(tag reflect.StructTag, keyword string) (values []string) {
 }
 
 // walk visits a value and its fields at any depth, with the tag and the path of each field.
-func walk(of reflect.Value, tag reflect.StructTag, at *field.Path, visit func(of reflect.Value, tag reflect.StructTag, at *field.Path)) {
+func walk(of reflect.Value, tag reflect.StructTag, at *field.Path,
+	visit func(of reflect.Value, tag reflect.StructTag, at *field.Path)) {
 	visit(of, tag, at)
 	switch of = reflect.Indirect(of); of.Kind() {
 	case reflect.Slice:
@@ -225,7 +226,8 @@ var checks = map[string]func(text string) string{
 		return unless(len(validation.IsValidLabelValue(text)) == 0, "becomes a label value of the Node: "+LabelValue)
 	},
 	"identifier": func(text string) string {
-		return unless(identifier.MatchString(text), "must be letters, digits and _, and not begin with a digit: expressions name it")
+		return unless(identifier.MatchString(text),
+			"must be letters, digits and _, and not begin with a digit: expressions name it")
 	},
 	"variable": func(text string) string {
 		return unless(identifier.MatchString(text), "is not the name of an environment variable")
@@ -236,14 +238,16 @@ var checks = map[string]func(text string) string{
 	},
 	"jar": func(text string) string {
 		u, err := url.Parse(text)
-		return unless(err == nil && slices.Contains([]string{"file", "http", "https"}, u.Scheme) && strings.Contains(text, ".jar"),
+		return unless(err == nil && slices.Contains([]string{"file", "http", "https"}, u.Scheme) &&
+			strings.Contains(text, ".jar"),
 			"must be the file, http or https URL of a jar, such as https://modules.example/biz1-1.0.0-ark-biz.jar")
 	},
 }
 
 func dnsLabel(text string, most int) string {
 	return unless(len(validation.IsDNS1123Label(text)) == 0 && len(text) <= most, fmt.Sprintf(
-		"must be a DNS label: at most %d lower-case letters, digits and hyphens, with a letter or digit at both ends", most))
+		"must be a DNS label: at most %d lower-case letters, digits and hyphens, with a letter or digit at both ends",
+		most))
 }
 
 func unless(right bool, problem string) string {

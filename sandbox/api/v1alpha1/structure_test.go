@@ -25,7 +25,8 @@ func TestTags(t *testing.T) {
 				value := reflect.New(f.Type).Elem()
 				setTo(value, text[0])
 				v := &validator{}
-				if v.value(value, f.Tag, nil); len(v.errs) > 0 {
+				v.value(value, f.Tag, nil)
+				if len(v.errs) > 0 {
 					t.Errorf("%s.%s: the default: %v", of, f.Name, v.errs)
 				}
 			}
@@ -54,7 +55,8 @@ func TestTags(t *testing.T) {
 // What a tag gives as default is right by the other tags.
 func TestDefaultsAreValid(t *testing.T) {
 	count := 0
-	s := &Scenario{Spec: ScenarioSpec{Bases: []BaseSet{{Count: &count}}, Steps: []Step{{Action: Action{Traffic: &TrafficAction{Start: &Traffic{Module: "m", Service: "s"}}}}}}}
+	s := &Scenario{Spec: ScenarioSpec{Bases: []BaseSet{{Count: &count}},
+		Steps: []Step{{Action: Action{Traffic: &TrafficAction{Start: &Traffic{Module: "m", Service: "s"}}}}}}}
 	s.Metadata.Name, s.Spec.Description = "x", "y"
 	SetScenarioDefaults(s)
 	if errs := ValidateScenario(s); len(errs) > 0 {

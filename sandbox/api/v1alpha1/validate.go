@@ -43,11 +43,14 @@ func (v *validator) provider(s *Spec, path *field.Path) {
 	case s.Provider != ProviderExisting && s.Cluster != (Cluster{}):
 		v.forbid(cluster, "is for the provider existing only: set spec.provider to existing, or remove it")
 	case s.Provider == ProviderExisting && s.Cluster.Context == "":
-		v.add(field.Required(cluster.Child("context"), "the provider existing needs the name of a context (see: kubectl config get-contexts)"))
+		v.add(field.Required(cluster.Child("context"),
+			"the provider existing needs the name of a context (see: kubectl config get-contexts)"))
 	}
 	v.pods(s, bases)
 	if s.Speed > 1 && (s.Provider == ProviderKind || s.Provider == ProviderExisting) {
-		v.invalid(path.Child("speed"), s.Speed, "is for the provider embedded only, whose node lifecycle can be made faster too: set spec.provider to embedded, or remove this")
+		v.invalid(path.Child("speed"), s.Speed,
+			"is for the provider embedded only, whose node lifecycle can be made faster too: set spec.provider to "+
+				"embedded, or remove this")
 	}
 	if at, err := netip.ParseAddrPort(s.API.Listen); s.API.Listen != "" && (err != nil || at.Port() == 0) {
 		v.invalid(path.Child("api", "listen"), s.API.Listen, "must be an address and a port, such as 0.0.0.0:8443")
@@ -72,26 +75,31 @@ func (v *validator) provider(s *Spec, path *field.Path) {
 // pods checks fields that only the runtime cluster has.
 func (v *validator) pods(s *Spec, bases *field.Path) {
 	if s.Bases.Runtime != RuntimeCluster {
-		for _, name := range given(&Bases{PerPod: s.Bases.PerPod, Image: s.Bases.Image, AgentImage: s.Bases.AgentImage}) {
+		for _, name := range given(
+			&Bases{PerPod: s.Bases.PerPod, Image: s.Bases.Image, AgentImage: s.Bases.AgentImage}) {
 			v.forbid(bases.Child(name), "is for spec.bases.runtime cluster only: set that, or remove this")
 		}
 		return
 	}
 	switch {
 	case s.Provider != ProviderKind && s.Provider != ProviderExisting:
-		v.invalid(bases.Child("runtime"), s.Bases.Runtime, "is for the providers kind and existing, whose nodes run Pods")
+		v.invalid(bases.Child("runtime"), s.Bases.Runtime,
+			"is for the providers kind and existing, whose nodes run Pods")
 	case s.Provider == ProviderExisting && s.Bases.Image == "":
-		v.add(field.Required(bases.Child("image"), "the nodes of a cluster of yours pull the image of bases: push that of make image-fakebase to where they can, and name it"))
+		v.add(field.Required(bases.Child("image"),
+			"the nodes of a cluster of yours pull the image of bases: push that of make image-fakebase to where they can, and name it"))
 	}
 	if s.Bases.AgentImage != "" && s.Provider == ProviderKind {
-		v.forbid(bases.Child("agentImage"), "is for the provider existing only, with kind a node sends the requests: remove it")
+		v.forbid(bases.Child("agentImage"),
+			"is for the provider existing only, with kind a node sends the requests: remove it")
 	}
 	if s.Provider == ProviderExisting && s.Broker.URL == "" {
 		v.add(field.Required(field.NewPath("spec", "broker", "url"), noBrokerHere))
 	}
 }
 
-const noBrokerHere = "the Pods of a cluster of yours cannot reach a broker on this machine: name one that they and this machine reach"
+const noBrokerHere = "the Pods of a cluster of yours cannot reach a broker on this machine: name one that they and " +
+	"this machine reach"
 
 // ValidateName says, in one sentence, why a name cannot be that of a sandbox.
 func ValidateName(name string) error {

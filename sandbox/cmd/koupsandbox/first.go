@@ -14,7 +14,8 @@ import (
 func first() int {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...) //nolint:gosec // this program once more: the first process waits for it
+	cmd := exec.Command("/proc/self/exe",
+		os.Args[1:]...) //nolint:gosec // this program once more: the first process waits for it
 	cmd.Args[0] = os.Args[0]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := cmd.Start(); err != nil {

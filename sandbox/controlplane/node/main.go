@@ -74,7 +74,8 @@ func runKubeadm() int {
 }
 
 func runKubectl() int {
-	logs.GlogSetter(kubectl.GetLogVerbosity(os.Args)) //nolint:errcheck // a bad level is reported where the flag is parsed
+	logs.GlogSetter(kubectl.GetLogVerbosity(
+		os.Args)) //nolint:errcheck // a bad level is reported where the flag is parsed
 	if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
 		kubectlutil.CheckErr(err) // prints, and exits the process
 	}

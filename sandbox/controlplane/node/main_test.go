@@ -19,11 +19,13 @@ func TestRunIsTheProgramOfItsName(t *testing.T) {
 	}{
 		"/usr/bin/kubelet": {called: "kubelet", status: 7},
 		"kubectl":          {called: "kubectl"},
-		"/bin/koup-node":   {message: "koup-node is no program of its own: call it through a link of one of the names kubectl, kubelet\n", status: 2},
+		"/bin/koup-node": {message: "koup-node is no program of its own: call it through a link of one of the " +
+			"names kubectl, kubelet\n", status: 2},
 	} {
 		called = ""
 		var stderr bytes.Buffer
-		if status := run(name, &stderr, known); status != want.status || called != want.called || stderr.String() != want.message {
+		if status := run(name, &stderr, known); status != want.status || called != want.called ||
+			stderr.String() != want.message {
 			t.Errorf("run(%q) = %d, ran %q, said %q; want %+v", name, status, called, stderr.String(), want)
 		}
 	}
@@ -34,7 +36,8 @@ func TestEveryProgramOfANodeIsThere(t *testing.T) {
 	for name := range programs {
 		have = append(have, name)
 	}
-	for _, name := range strings.Fields("etcd kube-apiserver kube-controller-manager kube-proxy kube-scheduler kubeadm kubectl kubelet") {
+	for _, name := range strings.Fields(
+		"etcd kube-apiserver kube-controller-manager kube-proxy kube-scheduler kubeadm kubectl kubelet") {
 		if programs[name] == nil {
 			t.Errorf("no %s; there are %v", name, have)
 		}

@@ -60,7 +60,8 @@ func newDoor(folder, name string, held func()) (*door, error) {
 		return nil, fmt.Errorf("reading the certificate of the API view: %w", err)
 	}
 	d := &door{valve: valve.New(held), token: rand.Text(), kubeconfig: filepath.Join(folder, name+".view.kubeconfig")}
-	if d.listener, err = net.Listen("tcp", net.JoinHostPort(loopback, "0")); err != nil {
+	d.listener, err = net.Listen("tcp", net.JoinHostPort(loopback, "0"))
+	if err != nil {
 		return nil, fmt.Errorf("opening a port of the API view: %w", err)
 	}
 	const own = "view"
@@ -80,7 +81,8 @@ func newDoor(folder, name string, held func()) (*door, error) {
 	}
 	// What net/http logs is dropped: requests that break off are what is wanted.
 	d.server = &http.Server{
-		Handler: d, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0), HTTP2: &http.HTTP2Config{MaxConcurrentStreams: mostStreams},
+		Handler: d, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0),
+		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: mostStreams},
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
 	}
 	return d, nil

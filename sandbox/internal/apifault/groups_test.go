@@ -17,7 +17,8 @@ import (
 func TestRulesOfGroups(t *testing.T) {
 	r := newRig(t)
 	refuse := func(group string) error {
-		x := v1alpha1.Fault{ID: "f1", Kind: v1alpha1.APIRefuse, Status: 500, Count: 9, Match: v1alpha1.FaultMatch{Namespace: group}}
+		x := v1alpha1.Fault{ID: "f1", Kind: v1alpha1.APIRefuse, Status: 500, Count: 9,
+			Match: v1alpha1.FaultMatch{Namespace: group}}
 		v1alpha1.SetFaultDefaults(v1alpha1.TargetAPI, &x)
 		return r.inject(x, 0, group)
 	}
@@ -30,7 +31,8 @@ func TestRulesOfGroups(t *testing.T) {
 		t.Error("the id is there twice in a group")
 	}
 	refused := func(namespace string) bool {
-		_, err := r.client.CoreV1().Pods(namespace).UpdateStatus(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "stock", Namespace: namespace}}, metav1.UpdateOptions{})
+		_, err := r.client.CoreV1().Pods(namespace).UpdateStatus(t.Context(),
+			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "stock", Namespace: namespace}}, metav1.UpdateOptions{})
 		return apierrors.IsInternalError(err)
 	}
 	both := []bool{refused("run"), refused("other")}
@@ -47,7 +49,9 @@ func TestWritesOfGroups(t *testing.T) {
 	began := time.Now()
 	writes := func(group string) map[string]int { return r.Writes(group).By[1] }
 	for _, namespace := range []string{"run", "other", "other", "ns"} {
-		if _, err := r.client.CoreV1().Pods(namespace).UpdateStatus(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "stock", Namespace: namespace}}, metav1.UpdateOptions{}); err != nil {
+		if _, err := r.client.CoreV1().Pods(namespace).UpdateStatus(t.Context(),
+			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "stock", Namespace: namespace}},
+			metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -55,7 +59,8 @@ func TestWritesOfGroups(t *testing.T) {
 	if wrote.Before(began) {
 		t.Errorf("last written at %s, before %s", wrote, began)
 	}
-	if _, err := r.client.CoreV1().Nodes().UpdateStatus(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "base-of-other"}}, metav1.UpdateOptions{}); err != nil {
+	if _, err := r.client.CoreV1().Nodes().UpdateStatus(t.Context(),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "base-of-other"}}, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if later := r.Writes("run").Last; !later.Equal(wrote) {
@@ -75,7 +80,8 @@ func TestWritesOfGroups(t *testing.T) {
 		}
 	}
 	r.Forget("other")
-	if diff := cmp.Diff(map[string]int{"update pods/status": 3, "update nodes/status": 1}, writes("third")); diff != "" {
+	if diff := cmp.Diff(map[string]int{"update pods/status": 3, "update nodes/status": 1},
+		writes("third")); diff != "" {
 		t.Errorf("after a group has gone (-want +got):\n%s", diff)
 	}
 	if later := r.Writes("run").Last; !later.Equal(wrote) {

@@ -27,7 +27,8 @@ func listKey(r *http.Request) string {
 
 // old reports whether a client has asked for any state of a list, however old.
 func old(r *http.Request, q *request) bool {
-	return q.verb == "list" && r.URL.Query().Get("resourceVersion") == "0" && r.URL.Query().Get("resourceVersionMatch") != "Exact"
+	return q.verb == "list" && r.URL.Query().Get("resourceVersion") == "0" &&
+		r.URL.Query().Get("resourceVersionMatch") != "Exact"
 }
 
 // fetch asks for a list again.

@@ -16,7 +16,8 @@ import (
 )
 
 // ErrNone is returned when a fault is set though no controller goes through the proxy.
-var ErrNone = errors.New("no module controller goes through the proxy: bring the sandbox up with spec.controller.apiView: true, or give the scenario that under spec.controller")
+var ErrNone = errors.New("no module controller goes through the proxy: bring the sandbox up with " +
+	"spec.controller.apiView: true, or give the scenario that under spec.controller")
 
 // Options of a Proxy.
 type Options struct {
@@ -93,7 +94,8 @@ func (p *Proxy) Lead(name string, n int) (kubeconfig string, err error) {
 	}
 	d, known := p.doors[n]
 	if !known {
-		if d, err = newDoor(p.o.Dir, name, func() { p.rules.stopped(n) }); err != nil {
+		d, err = newDoor(p.o.Dir, name, func() { p.rules.stopped(n) })
+		if err != nil {
 			return "", err
 		}
 	}

@@ -80,7 +80,8 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
 		_, _ = w.Write(body)
 	case parts[len(parts)-1] == "nodes" || parts[len(parts)-1] == "pods":
-		fmt.Fprintf(w, `{"kind":%q,"apiVersion":"v1","metadata":{"resourceVersion":%q},"items":[]}`, kind+"List", version)
+		fmt.Fprintf(w, `{"kind":%q,"apiVersion":"v1","metadata":{"resourceVersion":%q},"items":[]}`, kind+"List",
+			version)
 	default:
 		fmt.Fprintf(w, `{"kind":%q,"apiVersion":"v1","metadata":{"name":%q}}`, kind, parts[len(parts)-1])
 	}
@@ -97,7 +98,8 @@ func (f *fakeAPI) watch(w http.ResponseWriter, r *http.Request) {
 		select {
 		case name := <-told:
 			kind := map[bool]string{true: "Node", false: "Pod"}[strings.Contains(r.URL.Path, "nodes")]
-			fmt.Fprintf(w, `{"type":"ADDED","object":{"kind":%q,"apiVersion":"v1","metadata":{"name":%q}}}`+"\n", kind, name)
+			fmt.Fprintf(w, `{"type":"ADDED","object":{"kind":%q,"apiVersion":"v1","metadata":{"name":%q}}}`+"\n", kind,
+				name)
 			_ = http.NewResponseController(w).Flush()
 		case <-r.Context().Done():
 			f.left <- struct{}{}
@@ -150,8 +152,9 @@ func newRig(t testing.TB) *rig {
 	direct := filepath.Join(dir, "direct")
 	certificate := clientcmdapi.Cluster{Server: r.api.URL, InsecureSkipTLSVerify: true}
 	if err := clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters: map[string]*clientcmdapi.Cluster{"x": &certificate}, AuthInfos: map[string]*clientcmdapi.AuthInfo{"x": {Token: identity}},
-		Contexts: map[string]*clientcmdapi.Context{"x": {Cluster: "x", AuthInfo: "x"}}, CurrentContext: "x",
+		Clusters:  map[string]*clientcmdapi.Cluster{"x": &certificate},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{"x": {Token: identity}},
+		Contexts:  map[string]*clientcmdapi.Context{"x": {Cluster: "x", AuthInfo: "x"}}, CurrentContext: "x",
 	}, direct); err != nil {
 		t.Fatal(err)
 	}
@@ -160,22 +163,26 @@ func newRig(t testing.TB) *rig {
 		defer r.mu.Unlock()
 		r.events = append(r.events, e.Fault.ID+" "+string(e.Fault.Change))
 	})
-	r.Proxy = apifault.New(apifault.Options{Dir: dir, Kubeconfig: direct, Faults: r.faults, GroupOf: func(namespace, name string) string {
-		if namespace != "" && namespace != "ns" {
-			return namespace
-		}
-		return map[string]string{"base-of-run": "run", "base-of-other": "other"}[name]
-	}, Kill: func(n int) { r.killed.Add(int64(n)) }})
+	r.Proxy = apifault.New(apifault.Options{Dir: dir, Kubeconfig: direct, Faults: r.faults,
+		GroupOf: func(namespace, name string) string {
+			if namespace != "" && namespace != "ns" {
+				return namespace
+			}
+			return map[string]string{"base-of-run": "run", "base-of-other": "other"}[name]
+		}, Kill: func(n int) { r.killed.Add(int64(n)) }})
 	check.Run(t, r.Start)
 	var err error
-	if r.kubeconfig, err = r.Lead("module-controller", 1); err != nil {
+	r.kubeconfig, err = r.Lead("module-controller", 1)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if r.config, err = clientcmd.BuildConfigFromFlags("", r.kubeconfig); err != nil {
+	r.config, err = clientcmd.BuildConfigFromFlags("", r.kubeconfig)
+	if err != nil {
 		t.Fatal(err)
 	}
 	r.config.QPS = -1
-	if r.client, err = kubernetes.NewForConfig(r.config); err != nil {
+	r.client, err = kubernetes.NewForConfig(r.config)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -194,7 +201,8 @@ func (r *rig) set(x v1alpha1.Fault) {
 }
 
 func (r *rig) inject(x v1alpha1.Fault, replica int, group string) error {
-	_, err := r.Inject(r.t.Context(), fault.Injection{Fault: x, Target: v1alpha1.TargetAPI, Replica: replica, Group: group})
+	_, err := r.Inject(r.t.Context(),
+		fault.Injection{Fault: x, Target: v1alpha1.TargetAPI, Replica: replica, Group: group})
 	return err
 }
 
@@ -279,7 +287,8 @@ func TestIdentity(t *testing.T) {
 	check.Must(t, err)
 	response, err := transport.RoundTrip(request)
 	check.Must(t, err)
-	if _ = response.Body.Close(); response.ProtoMajor != 2 || response.StatusCode != http.StatusOK { // its body says nothing
+	_ = response.Body.Close()
+	if response.ProtoMajor != 2 || response.StatusCode != http.StatusOK { // its body says nothing
 		t.Errorf("it speaks %s and answers %s", response.Proto, response.Status)
 	}
 	info, err := os.Stat(r.kubeconfig)
@@ -287,13 +296,15 @@ func TestIdentity(t *testing.T) {
 		t.Errorf("the kubeconfig has the mode %v, error %v", info.Mode(), err)
 	}
 	for name, change := range map[string]func(*rest.Config){
-		"no token": func(c *rest.Config) { c.BearerToken = "" }, "another token": func(c *rest.Config) { c.BearerToken = identity },
+		"no token":      func(c *rest.Config) { c.BearerToken = "" },
+		"another token": func(c *rest.Config) { c.BearerToken = identity },
 	} {
 		stranger := rest.CopyConfig(r.config)
 		change(stranger)
 		client, err := kubernetes.NewForConfig(stranger)
 		check.Must(t, err)
-		if _, err := client.CoreV1().Nodes().Get(t.Context(), "b", metav1.GetOptions{}); !apierrors.IsUnauthorized(err) {
+		if _, err := client.CoreV1().Nodes().Get(t.Context(), "b",
+			metav1.GetOptions{}); !apierrors.IsUnauthorized(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -396,7 +407,8 @@ func TestHeldWatchIsGivenUp(t *testing.T) {
 func TestCutWatch(t *testing.T) {
 	r := newRig(t)
 	ofNodes, ofPods := r.watching(r.client.CoreV1().Nodes().Watch), r.watching(r.client.CoreV1().Pods("").Watch)
-	r.set(v1alpha1.Fault{ID: "cut", Kind: v1alpha1.APICutWatch, Relist: true, Match: v1alpha1.FaultMatch{Resource: "nodes"}})
+	r.set(v1alpha1.Fault{ID: "cut", Kind: v1alpha1.APICutWatch, Relist: true,
+		Match: v1alpha1.FaultMatch{Resource: "nodes"}})
 	select {
 	case e, open := <-ofNodes:
 		if open {
@@ -405,7 +417,8 @@ func TestCutWatch(t *testing.T) {
 	case <-time.After(patience):
 		t.Error("the watch goes on")
 	}
-	if _, err := r.client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{ResourceVersion: "7"}); !apierrors.IsResourceExpired(err) {
+	if _, err := r.client.CoreV1().Nodes().Watch(t.Context(),
+		metav1.ListOptions{ResourceVersion: "7"}); !apierrors.IsResourceExpired(err) {
 		t.Errorf("the next watch: %v", err)
 	}
 	if x := r.rule("cut"); x.Fired != 2 || x.Ended == "" {
@@ -423,7 +436,8 @@ func TestCutWatch(t *testing.T) {
 func TestRefuse(t *testing.T) {
 	for code, is := range map[int]func(error) bool{409: apierrors.IsConflict, 500: apierrors.IsInternalError} {
 		r := newRig(t)
-		r.set(v1alpha1.Fault{ID: "no", Kind: v1alpha1.APIRefuse, Status: code, Skip: 1, Count: 2, Match: v1alpha1.FaultMatch{Resource: "pods/status", Name: "stock"}})
+		r.set(v1alpha1.Fault{ID: "no", Kind: v1alpha1.APIRefuse, Status: code, Skip: 1, Count: 2,
+			Match: v1alpha1.FaultMatch{Resource: "pods/status", Name: "stock"}})
 		var got []bool
 		for range 5 {
 			_, err := r.client.CoreV1().Pods("ns").UpdateStatus(t.Context(), pod("stock-1"), metav1.UpdateOptions{})
@@ -455,7 +469,8 @@ func TestRefuse(t *testing.T) {
 		if diff := cmp.Diff([]string{"no set", "no fired", "no fired", "no cleared"}, r.told()); diff != "" {
 			t.Errorf("%d: events (-want +got):\n%s", code, diff)
 		}
-		if diff := cmp.Diff(map[int]map[string]int{1: {"update pods": 1, "update pods/status": 6}}, r.Writes("").By); diff != "" {
+		if diff := cmp.Diff(map[int]map[string]int{1: {"update pods": 1, "update pods/status": 6}},
+			r.Writes("").By); diff != "" {
 			t.Errorf("%d: writes (-want +got):\n%s", code, diff)
 		}
 	}
@@ -573,7 +588,8 @@ func TestRules(t *testing.T) {
 	if again, err := r.Lead("module-controller-2", 2); err != nil || again != second {
 		t.Errorf("another kubeconfig: %s and %s, %v", second, again, err)
 	}
-	x := v1alpha1.Fault{ID: "one", Kind: v1alpha1.APIRefuse, Status: 500, Match: v1alpha1.FaultMatch{Verbs: []string{"get"}}}
+	x := v1alpha1.Fault{ID: "one", Kind: v1alpha1.APIRefuse, Status: 500,
+		Match: v1alpha1.FaultMatch{Verbs: []string{"get"}}}
 	v1alpha1.SetFaultDefaults(v1alpha1.TargetAPI, &x)
 	check.Must(t, r.inject(x, 2, "run"))
 	if err := r.inject(x, 1, "run"); err == nil {

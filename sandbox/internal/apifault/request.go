@@ -17,9 +17,11 @@ type request struct {
 
 // verbs by method, for one object and for many.
 var (
-	verbsOfOne  = map[string]string{http.MethodGet: "get", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete", http.MethodPost: "create"}
-	verbsOfMany = map[string]string{http.MethodGet: "list", http.MethodPost: "create", http.MethodDelete: "deletecollection"}
-	writeVerbs  = []string{"create", "update", "patch", "delete", "deletecollection"}
+	verbsOfOne = map[string]string{http.MethodGet: "get", http.MethodPut: "update", http.MethodPatch: "patch",
+		http.MethodDelete: "delete", http.MethodPost: "create"}
+	verbsOfMany = map[string]string{http.MethodGet: "list", http.MethodPost: "create",
+		http.MethodDelete: "deletecollection"}
+	writeVerbs = []string{"create", "update", "patch", "delete", "deletecollection"}
 )
 
 // read reads a request as the API server does: /api/VERSION or /apis/GROUP/VERSION, and then

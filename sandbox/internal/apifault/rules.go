@@ -73,7 +73,9 @@ func meets(x *fault.Active, replica int, q *request) bool {
 		return false
 	case m.Namespace != "" && q.namespace != "" && m.Namespace != q.namespace:
 		return false
-	case m.Namespace != "" && q.namespace == "" && !slices.Contains([]string{"list", "watch", "deletecollection"}, q.verb): // it has no namespace
+		// it has no namespace
+	case m.Namespace != "" && q.namespace == "" &&
+		!slices.Contains([]string{"list", "watch", "deletecollection"}, q.verb):
 		return false
 	case len(m.Verbs) > 0 && !slices.Contains(m.Verbs, q.verb):
 		return false
@@ -142,7 +144,8 @@ func (w *way) count(group, what string, times int, last time.Time) {
 func (s *rules) set(ctx context.Context, i fault.Injection) (id string, err error) {
 	var kept map[string]*list
 	if i.Kind == v1alpha1.APIOldList {
-		if kept, err = s.keep(ctx, i); err != nil {
+		kept, err = s.keep(ctx, i)
+		if err != nil {
 			return "", err
 		}
 	}
@@ -228,8 +231,10 @@ func (s *rules) keep(ctx context.Context, i fault.Injection) (map[string]*list, 
 		if err != nil {
 			return nil, err
 		}
-		if size += len(l.body); size > mostKept {
-			return nil, fmt.Errorf("the lists of %s have more than %d MB: too much to keep", i.Match.Resource, mostKept>>20)
+		size += len(l.body)
+		if size > mostKept {
+			return nil, fmt.Errorf("the lists of %s have more than %d MB: too much to keep", i.Match.Resource,
+				mostKept>>20)
 		}
 		lists[key] = l
 	}

@@ -53,7 +53,8 @@ type stream struct {
 
 // newStream returns a watch that nobody follows yet. When ctx ends nobody waits for it any more.
 func newStream(ctx context.Context, response *http.Response, q *request, replica int) *stream {
-	s := &stream{request: *q, replica: replica, body: response.Body, held: map[*fault.Active]bool{}, done: func() {}, kept: func(*stream, []*fault.Active) {}}
+	s := &stream{request: *q, replica: replica, body: response.Body, held: map[*fault.Active]bool{}, done: func() {},
+		kept: func(*stream, []*fault.Active) {}}
 	s.changed.L = &s.mu
 	s.forget = context.AfterFunc(ctx, s.abandon)
 	s.next = frames(response.Header.Get("Content-Type"), response.Body)

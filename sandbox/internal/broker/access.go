@@ -58,7 +58,8 @@ func (a *access) OnConnectAuthenticate(cl *mqtt.Client, pk packets.Packet) bool 
 		want = a.passwords.Controller
 	case BaseUser:
 		if _, ok := identityOf(cl.ID); !ok {
-			a.log.Warn("base turned away: its client id is not <prefix>@@@<identity> with an identity free of / + #", "clientID", cl.ID)
+			a.log.Warn("base turned away: its client id is not <prefix>@@@<identity> with an identity free of / + #",
+				"clientID", cl.ID)
 			return false
 		}
 		want = a.passwords.Base

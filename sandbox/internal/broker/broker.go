@@ -62,7 +62,8 @@ func New(o Options) (*Broker, error) {
 	limits.ReceiveMaximum = math.MaxUint16
 	limits.MaximumPacketSize = largestPacket
 	// Mochi logs every message that it drops, thousands a second. The counters of Stats show them.
-	server := mqtt.New(&mqtt.Options{Capabilities: limits, Logger: slog.New(slog.DiscardHandler), SysTopicResendInterval: statisticsSeconds})
+	server := mqtt.New(&mqtt.Options{Capabilities: limits, Logger: slog.New(slog.DiscardHandler),
+		SysTopicResendInterval: statisticsSeconds})
 
 	// Mochi sizes the queue and the buffer of a client by the options of its server. All state of a server is
 	// behind pointers, so that a copy with other options is the same server.

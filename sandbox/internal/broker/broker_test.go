@@ -63,13 +63,15 @@ func base(b *broker.Broker, identity string) login {
 }
 
 func options(b *broker.Broker, l login) *paho.ClientOptions {
-	return paho.NewClientOptions().AddBroker("tcp://" + b.Addr()).SetClientID(l.id).SetUsername(l.user).SetPassword(l.password).
+	return paho.NewClientOptions().AddBroker("tcp://" + b.Addr()).SetClientID(l.id).SetUsername(l.user).SetPassword(
+		l.password).
 		SetAutoReconnect(false).SetConnectTimeout(patience).SetOrderMatters(true)
 }
 
 // inMemory are the options of a base of this process.
 func inMemory(t testing.TB, b *broker.Broker, identity string) *paho.ClientOptions {
-	return options(b, base(b, identity)).SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (net.Conn, error) { return b.Dial(t.Context()) })
+	return options(b, base(b, identity)).SetCustomOpenConnectionFn(
+		func(*url.URL, paho.ClientOptions) (net.Conn, error) { return b.Dial(t.Context()) })
 }
 
 func done(token paho.Token) error {
@@ -164,7 +166,8 @@ func TestWhoMaySubscribe(t *testing.T) {
 func TestWhoMayPublish(t *testing.T) {
 	b := run(t, broker.Options{})
 	heard := make(chan string, 10)
-	listener := connect(t, options(b, controller(b)).SetDefaultPublishHandler(func(_ paho.Client, m paho.Message) { heard <- m.Topic() }))
+	listener := connect(t, options(b, controller(b)).SetDefaultPublishHandler(
+		func(_ paho.Client, m paho.Message) { heard <- m.Topic() }))
 	check.Must(t, done(listener.Subscribe("koupleless_dev/#", 1, nil)))
 	for _, tc := range []struct {
 		topic string
@@ -178,7 +181,8 @@ func TestWhoMayPublish(t *testing.T) {
 	} {
 		t.Run(tc.topic, func(t *testing.T) {
 			lost := make(chan struct{})
-			c := connect(t, options(b, base(b, "b1")).SetConnectionLostHandler(func(paho.Client, error) { close(lost) }))
+			c := connect(t, options(b, base(b, "b1")).SetConnectionLostHandler(
+				func(paho.Client, error) { close(lost) }))
 			c.Publish(tc.topic, 1, false, "x")
 			var got string
 			select {
@@ -273,7 +277,8 @@ func TestTLS(t *testing.T) {
 	check.Must(t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(certPEM)
-	b := run(t, broker.Options{ListenOptions: broker.ListenOptions{TLS: &tls.Config{Certificates: []tls.Certificate{pair}}}})
+	b := run(t, broker.Options{
+		ListenOptions: broker.ListenOptions{TLS: &tls.Config{Certificates: []tls.Certificate{pair}}}})
 	o := options(b, controller(b))
 	o.Servers = nil
 	connect(t, o.AddBroker("ssl://"+b.Addr()).SetTLSConfig(&tls.Config{RootCAs: roots}))
@@ -294,7 +299,8 @@ func TestRestartOnTheSameAddress(t *testing.T) {
 	defer func() { _ = silent.Close() }()
 	memory, err := first.Dial(t.Context())
 	check.Must(t, err)
-	same := broker.Options{Env: "dev", ListenOptions: broker.ListenOptions{Addr: first.Addr()}, Passwords: first.Passwords()}
+	same := broker.Options{Env: "dev", ListenOptions: broker.ListenOptions{Addr: first.Addr()},
+		Passwords: first.Passwords()}
 	if _, err := broker.New(same); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("a second broker on the same address gave %v", err)
 	}

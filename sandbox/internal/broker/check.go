@@ -46,13 +46,16 @@ func (e *External) Check(ctx context.Context, o CheckOptions) error {
 	// longest client ids.
 	name := "koupsandbox-check-" + rand.Text() + "-" + rand.Text()[:6]
 	c := &check{External: e, CheckOptions: o, conn: &witness{Conn: conn}, name: name,
-		id: cmp.Or(o.ClientPrefix, "koupleless") + idSeparator + name, root: "koupleless_" + strings.ToLower(o.Env) + "/", heard: make(chan paho.Message, 100), done: make(chan struct{})}
+		id:   cmp.Or(o.ClientPrefix, "koupleless") + idSeparator + name,
+		root: "koupleless_" + strings.ToLower(o.Env) + "/", heard: make(chan paho.Message, 100),
+		done: make(chan struct{})}
 	defer close(c.done)
 	options := paho.NewClientOptions().AddBroker("tcp://" + e.Addr). // which is dialled already
-										SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (net.Conn, error) { return c.conn, nil }).
-										SetClientID(c.id).SetProtocolVersion(4).
-										SetAutoReconnect(false).SetConnectTimeout(answerTime).SetWriteTimeout(answerTime).
-										SetDefaultPublishHandler(c.hear)
+										SetCustomOpenConnectionFn(
+			func(*url.URL, paho.ClientOptions) (net.Conn, error) { return c.conn, nil }).
+		SetClientID(c.id).SetProtocolVersion(4).
+		SetAutoReconnect(false).SetConnectTimeout(answerTime).SetWriteTimeout(answerTime).
+		SetDefaultPublishHandler(c.hear)
 	if e.Username != "" {
 		options.SetUsername(e.Username).SetPassword(e.Password)
 	}
@@ -131,18 +134,23 @@ func (c *check) refused(code byte) error {
 		return fmt.Errorf("the broker %s refuses MQTT 3.1.1, which controller and bases speak: allow that version in the broker's settings", c.URL)
 	case packets.ErrRefusedIDRejected, 0x85:
 		return fmt.Errorf("the broker %s refuses the MQTT client id %q (%d bytes): controller and bases use ids of this length with the characters @ and -; "+
-			"allow them in the broker's settings (the length limit of client ids, and their patterns)", c.URL, c.id, len(c.id))
+			"allow them in the broker's settings (the length limit of client ids, and their patterns)", c.URL, c.id,
+			len(c.id))
 	case packets.ErrRefusedBadUsernameOrPassword, packets.ErrRefusedNotAuthorised, 0x86, 0x87:
 		if c.Username == "" {
-			return fmt.Errorf("the broker %s refuses clients without a user name: set --broker-username, and the password with --broker-password-file or $KOUPSANDBOX_BROKER_PASSWORD", c.URL)
+			return fmt.Errorf(
+				"the broker %s refuses clients without a user name: set --broker-username, and the password with --broker-password-file or $KOUPSANDBOX_BROKER_PASSWORD", c.URL)
 		}
 		return fmt.Errorf("the broker %s refuses the user %q: check user name and password (--broker-username, --broker-password-file or $KOUPSANDBOX_BROKER_PASSWORD)", c.URL, c.Username)
 	}
 	reason := map[byte]string{
-		packets.ErrRefusedServerUnavailable: "it is unavailable", 0x88: "it is unavailable", 0x89: "it is busy", 0x8a: "it has banned this client",
-		0x97: "a quota is exceeded", 0x9c: "use another server", 0x9d: "the server has moved", 0x9f: "too many connections in a short time",
+		packets.ErrRefusedServerUnavailable: "it is unavailable", 0x88: "it is unavailable", 0x89: "it is busy",
+		0x8a: "it has banned this client",
+		0x97: "a quota is exceeded", 0x9c: "use another server", 0x9d: "the server has moved",
+		0x9f: "too many connections in a short time",
 	}[code]
-	return fmt.Errorf("the broker %s refuses the connection with the MQTT code %#02x (%s): look at the broker's log", c.URL, code, cmp.Or(reason, "no known reason"))
+	return fmt.Errorf("the broker %s refuses the connection with the MQTT code %#02x (%s): look at the broker's log",
+		c.URL, code, cmp.Or(reason, "no known reason"))
 }
 
 func (c *check) rights(what string) error {
@@ -150,7 +158,8 @@ func (c *check) rights(what string) error {
 	if c.Username == "" {
 		who = "a client without a name"
 	}
-	return fmt.Errorf("the broker %s does not let %s %s: grant reading and writing of %s#, or name an environment where that is granted with --env", c.URL, who, what, c.root)
+	return fmt.Errorf("the broker %s does not let %s %s: grant reading and writing of %s#, or name an environment "+
+		"where that is granted with --env", c.URL, who, what, c.root)
 }
 
 // subscribe subscribes to the topics of the controller and of bases. With AloneFor, it subscribes to all topics
@@ -170,7 +179,8 @@ func (c *check) subscribe(ctx context.Context) error {
 	err := c.answer(ctx, token)
 	granted := token.Result()
 	for _, filter := range required {
-		if code, answered := granted[filter]; answered && code >= 0x80 { // failure code of MQTT 3.1.1 [MQTT-3.9.3-2] and MQTT 5 [section 3.9.3]
+		// failure code of MQTT 3.1.1 [MQTT-3.9.3-2] and MQTT 5 [section 3.9.3]
+		if code, answered := granted[filter]; answered && code >= 0x80 {
 			return c.rights("subscribe to " + filter)
 		}
 	}
@@ -240,7 +250,8 @@ func (c *check) stranger(m paho.Message) error {
 	if m.Retained() {
 		what = "there is a retained message on "
 	}
-	return fmt.Errorf("the environment %q of the broker %s is somebody else's: %s%s; leave --env out to get one of the sandbox's own, choose another, or join it with --broker-consent",
+	return fmt.Errorf("the environment %q of the broker %s is somebody else's: %s%s; leave --env out to get one of "+
+		"the sandbox's own, choose another, or join it with --broker-consent",
 		c.Env, c.URL, what, m.Topic())
 }
 

@@ -56,24 +56,28 @@ func NewExternal(b v1alpha1.Broker, password string) (*External, error) {
 	}
 	e.tls = &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
 	if b.CAFile != "" {
-		if e.CA, err = os.ReadFile(b.CAFile); err != nil {
+		e.CA, err = os.ReadFile(b.CAFile)
+		if err != nil {
 			return nil, fmt.Errorf("reading the broker's CA certificate: %w; check spec.broker.caFile", err)
 		}
 		e.tls.RootCAs = x509.NewCertPool()
 		if !e.tls.RootCAs.AppendCertsFromPEM(e.CA) {
-			return nil, fmt.Errorf("reading the broker's CA certificate: %s holds no PEM certificate; check spec.broker.caFile", b.CAFile)
+			return nil, fmt.Errorf(
+				"reading the broker's CA certificate: %s holds no PEM certificate; check spec.broker.caFile", b.CAFile)
 		}
 	}
 	if b.CertFile != "" {
 		var pair tls.Certificate
-		if e.Cert, err = os.ReadFile(b.CertFile); err == nil {
+		e.Cert, err = os.ReadFile(b.CertFile)
+		if err == nil {
 			e.Key, err = os.ReadFile(b.KeyFile)
 		}
 		if err == nil {
 			pair, err = tls.X509KeyPair(e.Cert, e.Key)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading the certificate for the broker: %w; check spec.broker.certFile and keyFile", err)
+			return nil, fmt.Errorf("reading the certificate for the broker: %w; check spec.broker.certFile and keyFile",
+				err)
 		}
 		e.tls.Certificates = []tls.Certificate{pair}
 	}
@@ -139,5 +143,6 @@ func (e *External) explain(err error) error {
 }
 
 func endedEarly(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE)
 }

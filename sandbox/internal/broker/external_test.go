@@ -65,7 +65,8 @@ func TestExternalFilesThatAreWrong(t *testing.T) {
 		"spec.broker.certFile":     {URL: "mqtts://h", CertFile: "nowhere", KeyFile: "nowhere"},
 		"spec.broker.url":          {URL: "mqtts://u:p@h"},
 	} {
-		if _, err := broker.NewExternal(b, ""); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "u:p") {
+		if _, err := broker.NewExternal(b, ""); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "u:p") {
 			t.Errorf("%+v gave %v, want %q", b, err, want)
 		}
 	}
@@ -232,7 +233,9 @@ func TestCheckFindsSomebodyElse(t *testing.T) {
 			err := external(t, settings).Check(ctx, broker.CheckOptions{Env: "dev", AloneFor: patience})
 			cancel()
 			<-ended
-			if err == nil || !strings.Contains(err.Error(), tc.topic) || strings.Contains(err.Error(), "retained") != tc.retained || !strings.Contains(err.Error(), "--broker-consent") {
+			if err == nil || !strings.Contains(err.Error(), tc.topic) ||
+				strings.Contains(err.Error(), "retained") != tc.retained ||
+				!strings.Contains(err.Error(), "--broker-consent") {
 				t.Errorf("the check gave %v", err)
 			}
 			if err := external(t, settings).Check(t.Context(), broker.CheckOptions{Env: "dev"}); err != nil {
@@ -241,7 +244,8 @@ func TestCheckFindsSomebodyElse(t *testing.T) {
 		})
 	}
 	_, settings := theirs(t, broker.Options{})
-	if err := external(t, settings).Check(t.Context(), broker.CheckOptions{Env: "dev", AloneFor: time.Millisecond}); err != nil {
+	if err := external(t, settings).Check(t.Context(),
+		broker.CheckOptions{Env: "dev", AloneFor: time.Millisecond}); err != nil {
 		t.Errorf("alone: %v", err)
 	}
 }
@@ -285,7 +289,8 @@ func TestRelay(t *testing.T) {
 	settings.URL, settings.CAFile = strings.Replace(settings.URL, "mqtt:", "mqtts:", 1), ca
 	to := external(t, settings)
 	r, end := relay(t, to, "")
-	if _, err := broker.NewRelay(to, broker.ListenOptions{Addr: r.Addr()}); err == nil || !strings.Contains(err.Error(), "in use") {
+	if _, err := broker.NewRelay(to, broker.ListenOptions{Addr: r.Addr()}); err == nil ||
+		!strings.Contains(err.Error(), "in use") {
 		t.Errorf("a second relay on the same address gave %v", err)
 	}
 
@@ -298,8 +303,10 @@ func TestRelay(t *testing.T) {
 	heard := make(chan string, 10)
 	lost := make(chan string, 2)
 	for name, memory := range map[string]bool{"tcp": false, "memory": true} {
-		c := connect(t, throughRelay(t, b, r, name, memory).SetConnectionLostHandler(func(paho.Client, error) { lost <- name }))
-		if err := done(c.Subscribe("koupleless_dev/b1/"+name, 1, func(_ paho.Client, m paho.Message) { heard <- string(m.Payload()) })); err != nil {
+		c := connect(t, throughRelay(t, b, r, name, memory).SetConnectionLostHandler(
+			func(paho.Client, error) { lost <- name }))
+		if err := done(c.Subscribe("koupleless_dev/b1/"+name, 1,
+			func(_ paho.Client, m paho.Message) { heard <- string(m.Payload()) })); err != nil {
 			t.Fatal(err)
 		}
 	}

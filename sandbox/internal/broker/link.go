@@ -125,7 +125,8 @@ func NewLink(o LinkOptions) (*Link, error) {
 	passwords := NewPasswords()
 	l.controller, l.base = Login{ControllerUser, passwords.Controller}, Login{BaseUser, passwords.Base}
 	l.open = func(addr string) (server, error) {
-		return New(Options{ListenOptions: ListenOptions{Addr: addr, TLS: serving, View: o.View, Logger: o.Logger}, Env: o.Env, Passwords: passwords})
+		return New(Options{ListenOptions: ListenOptions{Addr: addr, TLS: serving, View: o.View, Logger: o.Logger},
+			Env: o.Env, Passwords: passwords})
 	}
 	l.note["passwords"] = passwords
 	return l, nil
@@ -256,7 +257,8 @@ func (l *Link) said(own, relay string) string {
 func (l *Link) Components(context.Context) []supervise.Component {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := supervise.Component{Name: Component, State: supervise.Running, Ready: true, PID: os.Getpid(), StartedAt: l.startedAt}
+	c := supervise.Component{Name: Component, State: supervise.Running, Ready: true, PID: os.Getpid(),
+		StartedAt: l.startedAt}
 	switch {
 	case l.running == nil:
 		c.State, c.Ready, c.PID, c.Reason, c.Exit = supervise.Exited, false, 0, l.exit, l.exit
@@ -286,7 +288,9 @@ func (l *Link) Act(ctx context.Context, name string, action supervise.Action) er
 		return fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
 	}
 	if l.o.Bypassed {
-		return supervise.Refuse("%s cannot be told to %s: controllers and bases are in the cluster and reach %s themselves", name, action, l.URL())
+		return supervise.Refuse(
+			"%s cannot be told to %s: controllers and bases are in the cluster and reach %s themselves", name, action,
+			l.URL())
 	}
 	switch action {
 	case supervise.Pause:

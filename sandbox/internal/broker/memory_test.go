@@ -70,12 +70,14 @@ func hello(l login, change func(*packets.Packet)) func(*bytes.Buffer) error {
 }
 
 func message(id uint16, topic string) func(*bytes.Buffer) error {
-	pk := &packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Publish, Qos: 1}, ProtocolVersion: 4, PacketID: id, TopicName: topic, Payload: make([]byte, 500)}
+	pk := &packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Publish, Qos: 1}, ProtocolVersion: 4,
+		PacketID: id, TopicName: topic, Payload: make([]byte, 500)}
 	return pk.PublishEncode
 }
 
 func subscription(id uint16, filter string) func(*bytes.Buffer) error {
-	pk := &packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Subscribe, Qos: 1}, ProtocolVersion: 4, PacketID: id, Filters: packets.Subscriptions{{Filter: filter, Qos: 1}}}
+	pk := &packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Subscribe, Qos: 1}, ProtocolVersion: 4,
+		PacketID: id, Filters: packets.Subscriptions{{Filter: filter, Qos: 1}}}
 	return pk.SubscribeEncode
 }
 
@@ -89,7 +91,8 @@ func TestWhoMayConnectThroughMemory(t *testing.T) {
 		answer byte // of MQTT 3.1.1
 	}{
 		{"base", base(b, "b1"), nil, 0},
-		{"base with the password of the controller", login{"koupleless@@@b1", broker.BaseUser, good.Controller}, nil, 5},
+		{"base with the password of the controller", login{"koupleless@@@b1", broker.BaseUser, good.Controller}, nil,
+			5},
 		{"identity that is a wildcard", base(b, "+"), nil, 5},
 		{"unknown user", login{"koupleless@@@b1", "root", good.Base}, nil, 5},
 		{"session that lasts", base(b, "b1"), func(pk *packets.Packet) { pk.Connect.Clean = false }, 1},
@@ -133,7 +136,8 @@ func TestAClientInMemory(t *testing.T) {
 	if s := b.Stats(); s.Clients != 1 || s.Subscriptions != 1 || s.MessagesReceived != 2 {
 		t.Errorf("%+v after one client, one subscription and two messages", *s)
 	}
-	say(t, conn, (&packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Disconnect}, ProtocolVersion: 4}).DisconnectEncode)
+	say(t, conn, (&packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Disconnect},
+		ProtocolVersion: 4}).DisconnectEncode)
 	hearEnd(t, conn)
 	for until := time.Now().Add(patience); ; runtime.Gosched() {
 		s := b.Stats()

@@ -20,7 +20,8 @@ func TestPause(t *testing.T) {
 	heard := make(chan string, 10)
 	lost := make(chan error, 10)
 	c := connect(t, options(b, controller(b)).SetConnectionLostHandler(func(_ paho.Client, err error) { lost <- err }))
-	if err := done(c.Subscribe("koupleless_dev/+/base/heart", 1, func(_ paho.Client, m paho.Message) { heard <- string(m.Payload()) })); err != nil {
+	if err := done(c.Subscribe("koupleless_dev/+/base/heart", 1,
+		func(_ paho.Client, m paho.Message) { heard <- string(m.Payload()) })); err != nil {
 		t.Fatal(err)
 	}
 	lasting := func(id string) *paho.ClientOptions {

@@ -27,10 +27,11 @@ func TestConnectingAgainAtOnce(t *testing.T) {
 			for round := range rounds {
 				var conn net.Conn
 				heard := make(chan struct{}, 1)
-				o := options(b, base(b, id)).SetCleanSession(true).SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (c net.Conn, err error) {
-					conn, err = b.Dial(t.Context())
-					return conn, err
-				})
+				o := options(b, base(b, id)).SetCleanSession(true).SetCustomOpenConnectionFn(
+					func(*url.URL, paho.ClientOptions) (c net.Conn, err error) {
+						conn, err = b.Dial(t.Context())
+						return conn, err
+					})
 				c := paho.NewClient(o)
 				if round%3 < 2 { // else the broker ends the old connection
 					end()
@@ -39,7 +40,9 @@ func TestConnectingAgainAtOnce(t *testing.T) {
 					t.Errorf("%s connecting for the time %d: %v", id, round, err)
 					return
 				}
-				if err := done(c.Subscribe("koupleless_dev/"+id+"/+", 1, func(paho.Client, paho.Message) { heard <- struct{}{} })); err != nil {
+				if err := done(
+					c.Subscribe("koupleless_dev/"+id+"/+", 1,
+						func(paho.Client, paho.Message) { heard <- struct{}{} })); err != nil {
 					t.Errorf("%s subscribing for the time %d: %v", id, round, err)
 					return
 				}

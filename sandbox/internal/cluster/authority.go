@@ -55,7 +55,8 @@ func NewAuthority(name string) (a *Authority, keyPEM []byte, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("making the key of an authority: %w", err)
 	}
-	certificate, err := cert.NewSelfSignedCACert(cert.Config{CommonName: name, NotBefore: time.Now().Add(-backdate)}, key)
+	certificate, err := cert.NewSelfSignedCACert(cert.Config{CommonName: name, NotBefore: time.Now().Add(-backdate)},
+		key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("making an authority: %w", err)
 	}

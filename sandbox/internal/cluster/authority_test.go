@@ -29,8 +29,10 @@ func TestAuthority(t *testing.T) {
 	for _, host := range []string{"172.18.0.1", "localhost", "127.0.0.1"} {
 		got[host] = handshake(t, pair, &tls.Config{RootCAs: trusted, ServerName: host}) == nil
 	}
-	got["an authority of the same name"] = handshake(t, pair, &tls.Config{RootCAs: untrusting, ServerName: "localhost"}) == nil
-	want := map[string]bool{"172.18.0.1": true, "localhost": true, "127.0.0.1": false, "an authority of the same name": false}
+	got["an authority of the same name"] = handshake(t, pair,
+		&tls.Config{RootCAs: untrusting, ServerName: "localhost"}) == nil
+	want := map[string]bool{"172.18.0.1": true, "localhost": true, "127.0.0.1": false,
+		"an authority of the same name": false}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("who is trusted (-want +got):\n%s", diff)
 	}

@@ -46,9 +46,11 @@ type OtherSandboxError struct {
 func (e *OtherSandboxError) Error() string {
 	switch e.Owner {
 	case Owner{}:
-		return fmt.Sprintf("ConfigMap %s/%s is there, but no sandbox wrote it; rename it or choose another cluster", MarkNamespace, MarkName)
+		return fmt.Sprintf("ConfigMap %s/%s is there, but no sandbox wrote it; rename it or choose another cluster",
+			MarkNamespace, MarkName)
 	case Owner{Sandbox: e.Owner.Sandbox}:
-		return fmt.Sprintf("the cluster belongs to sandbox %q; take that one down first or choose another cluster", e.Owner.Sandbox)
+		return fmt.Sprintf("the cluster belongs to sandbox %q; take that one down first or choose another cluster",
+			e.Owner.Sandbox)
 	default:
 		return fmt.Sprintf("the cluster belongs to sandbox %q of %s; take that one down first or choose another cluster; if that folder is gone, "+
 			"delete ConfigMap %s/%s in the cluster", e.Owner.Sandbox, e.Owner.Place, MarkNamespace, MarkName)
@@ -59,8 +61,9 @@ func (e *OtherSandboxError) Error() string {
 // is; one that belongs to another sandbox gives an *OtherSandboxError.
 func Mark(ctx context.Context, client kubernetes.Interface, owner Owner) error {
 	mark := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: MarkName, Namespace: MarkNamespace, Labels: map[string]string{ManagedBy: MarkName}},
-		Data:       map[string]string{sandboxKey: owner.Sandbox, placeKey: owner.Place},
+		ObjectMeta: metav1.ObjectMeta{Name: MarkName, Namespace: MarkNamespace,
+			Labels: map[string]string{ManagedBy: MarkName}},
+		Data: map[string]string{sandboxKey: owner.Sandbox, placeKey: owner.Place},
 	}
 	_, err := client.CoreV1().ConfigMaps(MarkNamespace).Create(ctx, mark, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {

@@ -71,7 +71,8 @@ func Owned(object metav1.Object, owner string) bool {
 }
 
 // create creates an object, waiting for its namespace until ctx ends.
-func create(ctx context.Context, client dynamic.ResourceInterface, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func create(ctx context.Context, client dynamic.ResourceInterface,
+	object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	var created *unstructured.Unstructured
 	var last error
 	err := wait.PollUntilContextCancel(ctx, namespacePoll, true, func(ctx context.Context) (bool, error) {
@@ -108,7 +109,8 @@ func Revoke(ctx context.Context, c *Cluster, objects []*unstructured.Unstructure
 func RemoveOurs(ctx context.Context, client dynamic.ResourceInterface, name, owner string) error {
 	there, err := client.Get(ctx, name, metav1.GetOptions{})
 	if err == nil && Owned(there, owner) && (there.GetKind() != "CustomResourceDefinition" || !shared(there)) {
-		err = client.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(there.GetUID()))})
+		err = client.Delete(ctx, name,
+			metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(there.GetUID()))})
 	}
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -118,7 +120,8 @@ func RemoveOurs(ctx context.Context, client dynamic.ResourceInterface, name, own
 
 // shared reports whether a field manager other than the sandbox has changed an object. Changes of the status are ignored.
 func shared(object *unstructured.Unstructured) bool {
-	return slices.ContainsFunc(object.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool { return m.Manager != MarkName && m.Subresource == "" })
+	return slices.ContainsFunc(object.GetManagedFields(),
+		func(m metav1.ManagedFieldsEntry) bool { return m.Manager != MarkName && m.Subresource == "" })
 }
 
 // NewClient returns a client of the cluster for many objects: protobuf costs a fraction

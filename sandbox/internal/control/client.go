@@ -36,7 +36,10 @@ func NewClient(socket string) *Client {
 				return nil, err
 			}
 			if uid, err := peerUID(conn); err != nil || !trusted(uid, os.Geteuid()) {
-				return nil, errors.Join(fmt.Errorf("the process that listens on %s runs as user %d; the daemon must run as your user or root: end that process, or choose another --home", socket, uid), err, conn.Close())
+				return nil, errors.Join(
+					fmt.Errorf(
+						"the process that listens on %s runs as user %d; the daemon must run as your user or root: "+
+							"end that process, or choose another --home", socket, uid), err, conn.Close())
 			}
 			return conn, nil
 		},

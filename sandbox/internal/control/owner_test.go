@@ -23,7 +23,8 @@ func TestOwnersOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := httptest.NewRecorder()
-			r := httptest.NewRequestWithContext(context.WithValue(t.Context(), callerKey{}, tc.who), http.MethodPost, "/", nil)
+			r := httptest.NewRequestWithContext(context.WithValue(t.Context(), callerKey{}, tc.who), http.MethodPost,
+				"/", nil)
 			ownersOnly(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), owner).ServeHTTP(w, r)
 			if w.Code != tc.want {
 				t.Errorf("answered with %d, not %d: %s", w.Code, tc.want, w.Body)

@@ -64,7 +64,8 @@ func (b *bringUp) newLink() (*broker.Link, error) {
 	spec := b.config.Spec
 	o := broker.LinkOptions{
 		View: b.mqttFaults, Bypassed: b.topology.BrokerBypassed(),
-		Host: at, Port: spec.Broker.Port, Env: spec.Env, ClientPrefix: clientPrefix, To: b.external, Note: d.o.Dir.Broker(),
+		Host: at, Port: spec.Broker.Port, Env: spec.Env, ClientPrefix: clientPrefix, To: b.external,
+		Note:   d.o.Dir.Broker(),
 		Logger: d.log.With("component", broker.Component), Changed: d.brokerChanged,
 	}
 	if spec.Broker.TLS {
@@ -77,10 +78,12 @@ func (b *bringUp) newLink() (*broker.Link, error) {
 func (b *bringUp) assemble(ctx context.Context) (err error) {
 	d, c := b.d, b.cluster.Cluster()
 	b.version = c.Version
-	if b.client, err = d.o.client(c); err != nil {
+	b.client, err = d.o.client(c)
+	if err != nil {
 		return err
 	}
-	if b.clientIDPrefix, err = d.o.Dir.ClientIDPrefix(); err != nil {
+	b.clientIDPrefix, err = d.o.Dir.ClientIDPrefix()
+	if err != nil {
 		return err
 	}
 	life, endLife := context.WithCancel(context.WithoutCancel(ctx))
@@ -91,7 +94,8 @@ func (b *bringUp) assemble(ctx context.Context) (err error) {
 		return nil
 	})
 	if b.config.Spec.Bases.Runtime == v1alpha1.RuntimeCluster {
-		if b.pods, err = b.newPods(); err != nil {
+		b.pods, err = b.newPods()
+		if err != nil {
 			return err
 		}
 		d.show(podsPart, b.pods)
@@ -103,9 +107,11 @@ func (b *bringUp) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	b.apiFaults = apifault.New(apifault.Options{
-		Dir: string(d.o.Dir), Kubeconfig: b.controllerKubeconfig(), Faults: b.faults, GroupOf: d.groupOf(b.fleet, b.nodes), Kill: d.killController,
+		Dir: string(d.o.Dir), Kubeconfig: b.controllerKubeconfig(), Faults: b.faults,
+		GroupOf: d.groupOf(b.fleet, b.nodes), Kill: d.killController,
 	})
-	if b.runner, err = b.newRunner(gateway); err != nil {
+	b.runner, err = b.newRunner(gateway)
+	if err != nil {
 		return err
 	}
 	b.services = append(b.services,
@@ -147,13 +153,18 @@ func (b *bringUp) newFleet() *fleet.Fleet {
 		apart = "-" + strings.ToLower(rand.Text()[:8])
 	}
 	return fleet.New(fleet.Options{
-		Own: v1alpha1.BaseSet{BaseName: own.Name, Version: own.Version, Activation: own.Activation, Runtime: own.Runtime,
+		Own: v1alpha1.BaseSet{BaseName: own.Name, Version: own.Version, Activation: own.Activation,
+			Runtime: own.Runtime,
 			WebPort: own.WebPort, Fetch: own.Fetch, WebModules: own.WebModules},
 		ClusterName: own.ClusterName, Env: spec.Env, Apart: apart, Max: v1alpha1.MaxBases, Speed: spec.Speed,
-		Username: login.User, Password: login.Password, Dial: b.link.Dial, Beat: b.relay, NoHTTP: b.topology.NoHTTP(), Runtimes: runtimes,
-		Leaving: func() { b.flows.inside.leaving(b.life) },
-		Ended:   func(ctx context.Context, identities []string) error { return d.deleteNodes(ctx, b.nodes, identities) },
-		Logger:  d.log.With("component", fleetName),
+		Username: login.User, Password: login.Password, Dial: b.link.Dial, Beat: b.relay, NoHTTP: b.topology.NoHTTP(),
+		Runtimes: runtimes,
+		Leaving:  func() { b.flows.inside.leaving(b.life) },
+		Ended: func(ctx context.Context,
+			identities []string) error {
+			return d.deleteNodes(ctx, b.nodes, identities)
+		},
+		Logger: d.log.With("component", fleetName),
 	})
 }
 
@@ -165,7 +176,8 @@ func (b *bringUp) newGateway() (*traffic.Gateway, error) {
 	}
 	targets := &targets{ctx: b.life, fleet: b.fleet}
 	gateway := traffic.NewGateway(traffic.GatewayOptions{
-		Client: b.client, Targets: targets, Network: fleet.Network, External: b.nodes.TakesCommands, Logger: d.log.With("component", "gateway"),
+		Client: b.client, Targets: targets, Network: fleet.Network, External: b.nodes.TakesCommands,
+		Logger: d.log.With("component", "gateway"),
 	})
 	here := traffic.NewGenerator(traffic.GeneratorOptions{Gateway: gateway, Targets: targets, Lost: d.lost})
 	b.gateway, b.flows = listener.Addr().String(), &flows{here: here}
@@ -212,19 +224,23 @@ func (b *bringUp) newPods() (*pods.Pods, error) {
 	}
 	bases := b.config.Spec.Bases
 	o := pods.Options{
-		Config: b.cluster.Cluster().Config, Sandbox: label, Image: bases.Image, AgentImage: bases.AgentImage, Pull: corev1.PullIfNotPresent,
+		Config: b.cluster.Cluster().Config, Sandbox: label, Image: bases.Image, AgentImage: bases.AgentImage,
+		Pull:   corev1.PullIfNotPresent,
 		PerPod: bases.PerPod, Log: log, Changed: d.controllerChanged,
 	}
 	if b.topology.Bases == ownNodes {
 		o.Broker = "ssl://" + b.link.Addr()
-		if o.BrokerCA, err = os.ReadFile(b.link.CAFile()); err != nil {
+		o.BrokerCA, err = os.ReadFile(b.link.CAFile())
+		if err != nil {
 			return nil, fmt.Errorf("reading the broker's authority: %w", err)
 		}
-		if o.Heartbeats, err = b.relay.Open(b.life, b.topology.Host); err != nil {
+		o.Heartbeats, err = b.relay.Open(b.life, b.topology.Host)
+		if err != nil {
 			return nil, err
 		}
 		if bases.Image == "" {
-			if b.podImage, err = pods.Image(d.o.Programs.Base, string(d.o.Dir)); err != nil {
+			b.podImage, err = pods.Image(d.o.Programs.Base, string(d.o.Dir))
+			if err != nil {
 				return nil, err
 			}
 			o.Image, o.Pull = b.podImage.Name, corev1.PullNever
@@ -256,9 +272,11 @@ func (b *bringUp) newRunner(gateway *traffic.Gateway) (ControllerRunner, error) 
 		return r, nil
 	}
 	common := host.Sandbox{
-		Dir: d.o.Dir, Broker: b.link, ClientPrefix: clientPrefix, Gateway: b.gateway, Env: spec.Env, Speed: spec.Speed, Kubeconfig: b.controllerKubeconfig(),
+		Dir: d.o.Dir, Broker: b.link, ClientPrefix: clientPrefix, Gateway: b.gateway, Env: spec.Env, Speed: spec.Speed,
+		Kubeconfig: b.controllerKubeconfig(),
 	}
-	o := host.Options{ClientIDPrefix: b.clientIDPrefix, Supervisor: d.supervisor, Heartbeats: b.relay.Set, Lead: b.apiFaults.Lead}
+	o := host.Options{ClientIDPrefix: b.clientIDPrefix, Supervisor: d.supervisor, Heartbeats: b.relay.Set,
+		Lead: b.apiFaults.Lead}
 	if len(spec.Controller.Command) > 0 {
 		o.Program = &host.Command{Sandbox: common}
 		return host.New(o), nil
@@ -270,7 +288,8 @@ func (b *bringUp) newRunner(gateway *traffic.Gateway) (ControllerRunner, error) 
 	p := b.cluster.Properties()
 	o.Token = token
 	o.Program = &host.Controller{
-		Token: token, Sandbox: common, Path: d.o.Programs.Controller, Host: p.Host, KubeletClientCA: p.KubeletClientCA, Serving: b.cluster.Serving,
+		Token: token, Sandbox: common, Path: d.o.Programs.Controller, Host: p.Host, KubeletClientCA: p.KubeletClientCA,
+		Serving: b.cluster.Serving,
 	}
 	return host.New(o), nil
 }
@@ -279,7 +298,8 @@ func (b *bringUp) newRunner(gateway *traffic.Gateway) (ControllerRunner, error) 
 // bases through a proxy of this machine.
 func (b *bringUp) newClusterRunner(gateway *traffic.Gateway) (*incluster.Runner, error) {
 	d := b.d
-	o := incluster.Options{Config: b.cluster.Cluster().Config, Log: d.o.Dir.Log(runner.Name), Env: b.config.Spec.Env, Changed: d.controllerChanged}
+	o := incluster.Options{Config: b.cluster.Cluster().Config, Log: d.o.Dir.Log(runner.Name), Env: b.config.Spec.Env,
+		Changed: d.controllerChanged}
 	if b.topology.Controllers == ownNodes {
 		p := b.cluster.Properties()
 		proxy, err := b.openCommands(p.Host, gateway)
@@ -287,7 +307,8 @@ func (b *bringUp) newClusterRunner(gateway *traffic.Gateway) (*incluster.Runner,
 			return nil, err
 		}
 		o.Broker = func() (incluster.Broker, error) { return incluster.BrokerOf(b.link) }
-		o.Own = &incluster.Own{Nodes: p.Nodes, Proxy: proxy, KubeletClientCA: p.KubeletClientCA, Serving: b.cluster.Serving, Heartbeats: b.relay.Set}
+		o.Own = &incluster.Own{Nodes: p.Nodes, Proxy: proxy, KubeletClientCA: p.KubeletClientCA,
+			Serving: b.cluster.Serving, Heartbeats: b.relay.Set}
 		return incluster.New(o)
 	}
 	if b.external == nil {

@@ -27,7 +27,8 @@ type bases struct {
 // Components is that of supervise.Part.
 func (b bases) Components(context.Context) []supervise.Component {
 	n := b.fleet.Count()
-	c := supervise.Component{Name: fleetName, State: supervise.Running, Ready: n.Own == n.OwnConnected, PID: os.Getpid(), StartedAt: b.startedAt}
+	c := supervise.Component{Name: fleetName, State: supervise.Running, Ready: n.Own == n.OwnConnected,
+		PID: os.Getpid(), StartedAt: b.startedAt}
 	if !c.Ready {
 		c.Reason = fmt.Sprintf("%d of %d are connected to the broker", n.OwnConnected, n.Own)
 	}
@@ -48,7 +49,8 @@ func (b bases) Act(_ context.Context, name string, action supervise.Action) erro
 }
 
 func noProcess(name string, action supervise.Action) error {
-	return supervise.Refuse("%s cannot be told to %s: it is no process of its own; see koupsandbox base --help", name, action)
+	return supervise.Refuse("%s cannot be told to %s: it is no process of its own; see koupsandbox base --help", name,
+		action)
 }
 
 // Down is empty: bases are added and removed, not started again.
@@ -223,7 +225,8 @@ func (s *running) describe(members []*fleet.Member) []control.Base {
 	for _, m := range members {
 		now := m.Base.Status()
 		b := control.Base{
-			Identity: now.Identity, HostName: m.HostName, Group: m.Group, Tunnel: m.Tunnel, Runtime: m.Runtime, IP: m.IP(), Name: now.Name, Version: now.Version,
+			Identity: now.Identity, HostName: m.HostName, Group: m.Group, Tunnel: m.Tunnel, Runtime: m.Runtime,
+			IP: m.IP(), Name: now.Name, Version: now.Version,
 			Running: now.Running, Ready: now.Ready, Connected: s.fleet.Connected(m), WebAddr: now.WebAddr,
 		}
 		for _, f := range m.Base.Faults() {

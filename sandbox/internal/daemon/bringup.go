@@ -158,7 +158,8 @@ func (b *bringUp) checkBroker(ctx context.Context) error {
 		return nil
 	}
 	return b.step(ctx, "Checking broker "+spec.Broker.URL, func(ctx context.Context) (err error) {
-		if b.external, err = broker.NewExternal(spec.Broker, b.request.BrokerPassword); err != nil {
+		b.external, err = broker.NewExternal(spec.Broker, b.request.BrokerPassword)
+		if err != nil {
 			return err
 		}
 		o := broker.CheckOptions{Env: spec.Env, ClientPrefix: clientPrefix}
@@ -188,7 +189,8 @@ func (b *bringUp) openBroker(ctx context.Context) error {
 			return err
 		}
 		b.topology = newTopology(b.config, b.cluster.Properties())
-		if b.link, err = b.newLink(); err != nil {
+		b.link, err = b.newLink()
+		if err != nil {
 			return err
 		}
 		d.onStop(func(context.Context) error { return b.link.Close() })
@@ -261,7 +263,10 @@ func (b *bringUp) startControllers(ctx context.Context) error {
 		name = "Starting " + plain.Count(n, "module-controller")
 	}
 	b.d.onStop(func(ctx context.Context) error { return b.runner.End(ctx, b.cluster.Properties().Ephemeral) })
-	return b.step(ctx, name, func(ctx context.Context) error { return b.d.setControllers(ctx, control.ControllerRequest{}) })
+	return b.step(ctx, name, func(ctx context.Context) error {
+		return b.d.setControllers(ctx,
+			control.ControllerRequest{})
+	})
 }
 
 // prepareBases waits for the Pods of bases. Bases in this process need no preparation.
@@ -296,7 +301,8 @@ func (b *bringUp) connectBases(ctx context.Context) error {
 }
 
 func (b *bringUp) waitForNodes(ctx context.Context) error {
-	return b.step(ctx, waitingForNodes(*b.config.Spec.Bases.Count), func(ctx context.Context) error { return b.d.waitNodes(ctx, b.running) })
+	return b.step(ctx, waitingForNodes(*b.config.Spec.Bases.Count),
+		func(ctx context.Context) error { return b.d.waitNodes(ctx, b.running) })
 }
 
 func waitingForNodes(n int) string {

@@ -27,7 +27,8 @@ func (d *Daemon) SetController(ctx context.Context, r control.ControllerRequest)
 		return before, badRequest("%v", err)
 	}
 	d.noteControllers(group, before)
-	if err = d.setControllers(ctx, r); err == nil {
+	err = d.setControllers(ctx, r)
+	if err == nil {
 		return before, nil
 	}
 	back, _, enough, usingErr := d.using(context.WithoutCancel(ctx))

@@ -55,10 +55,12 @@ func TestSetController(t *testing.T) {
 		t.Errorf("before was %+v", before)
 	}
 	third := b.controllers()
-	if len(third) != 3 || third["module-controller"] != first["module-controller"] || third["module-controller-2"] != first["module-controller-2"] {
+	if len(third) != 3 || third["module-controller"] != first["module-controller"] ||
+		third["module-controller-2"] != first["module-controller-2"] {
 		t.Errorf("of %v has become %v: those that differ in nothing go on", first, third)
 	}
-	if err := b.Act(t.Context(), control.ActRequest{Component: "module-controller-3", Action: supervise.Kill}); err != nil {
+	if err := b.Act(t.Context(),
+		control.ActRequest{Component: "module-controller-3", Action: supervise.Kill}); err != nil {
 		t.Error(err)
 	}
 	env := control.ControllerRequest{Replicas: 1, Env: map[string]string{"MODULE_DRAIN": "0s"}}

@@ -239,7 +239,8 @@ func (d *Daemon) Up(ctx context.Context, r control.UpRequest, sink func(progress
 	return result, err
 }
 
-func (d *Daemon) exclusiveUp(ctx context.Context, r control.UpRequest, sink func(progress.Event)) (*control.UpResult, error) {
+func (d *Daemon) exclusiveUp(ctx context.Context, r control.UpRequest, sink func(progress.Event)) (*control.UpResult,
+	error) {
 	ctx, release, err := d.acquire(ctx, whole)
 	if err != nil {
 		return nil, err
@@ -257,7 +258,8 @@ func (d *Daemon) exclusiveUp(ctx context.Context, r control.UpRequest, sink func
 	} else {
 		d.setPhase(control.Starting)
 		close(d.up)
-		if err = d.bringUp(ctx, steps, r); err != nil {
+		err = d.bringUp(ctx, steps, r)
+		if err != nil {
 			d.end(errUpFailed)
 		} else {
 			d.setPhase(control.Running)

@@ -46,7 +46,8 @@ func TestMain(m *testing.M) {
 	case "good":
 		http.HandleFunc("/tunnelz", func(http.ResponseWriter, *http.Request) {})
 		http.HandleFunc("/"+os.Getenv("HTTP_TUNNEL_TOKEN")+"/heartbeat", func(http.ResponseWriter, *http.Request) {})
-		l, err := net.Listen("tcp", net.JoinHostPort(os.Getenv("HTTP_TUNNEL_LISTEN_HOST"), os.Getenv("HTTP_TUNNEL_LISTEN_PORT")))
+		l, err := net.Listen("tcp",
+			net.JoinHostPort(os.Getenv("HTTP_TUNNEL_LISTEN_HOST"), os.Getenv("HTTP_TUNNEL_LISTEN_PORT")))
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -186,9 +187,11 @@ func (b *bench) makeNodes(ctx context.Context) {
 	}
 	for _, base := range bases {
 		_, err := b.cluster.client.CoreV1().Nodes().Create(ctx, &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: "vnode." + base.Identity, Labels: map[string]string{labels.Component: labels.Vnode},
+			ObjectMeta: metav1.ObjectMeta{Name: "vnode." + base.Identity,
+				Labels:      map[string]string{labels.Component: labels.Vnode},
 				Annotations: map[string]string{labels.Holder: "module-controller"}},
-			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+			Status: corev1.NodeStatus{
+				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 		}, metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			b.t.Error(err)
@@ -229,7 +232,8 @@ func TestUpAndDown(t *testing.T) {
 	b := newBench(t)
 	result, steps := b.up(request("good", 3))
 	slices.Sort(steps) // what overlaps has no order
-	want := []string{"Connecting 3 bases", "Granting the controller its rights", "Preparing", "Starting API", "Starting broker",
+	want := []string{"Connecting 3 bases", "Granting the controller its rights", "Preparing", "Starting API",
+		"Starting broker",
 		"Starting module-controller", "Starting the rest", "Waiting for 3 Nodes to be Ready"}
 	if diff := cmp.Diff(want, steps); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
@@ -240,7 +244,8 @@ func TestUpAndDown(t *testing.T) {
 		"module-controller": "running true"}, components(status)); diff != "" {
 		t.Errorf("components (-want +got):\n%s", diff)
 	}
-	if !status.Healthy || result.Already || status.Version != "v1.2.3" || len(status.Bases) != 3 || !status.Bases[2].NodeReady {
+	if !status.Healthy || result.Already || status.Version != "v1.2.3" || len(status.Bases) != 3 ||
+		!status.Bases[2].NodeReady {
 		t.Errorf("status: %+v", status)
 	}
 	for _, file := range []string{b.dir.Config(), b.dir.Broker(), b.dir.SocketPath()} {
@@ -255,8 +260,10 @@ func TestUpAndDown(t *testing.T) {
 		t.Errorf("the daemon ended with %v", err)
 	}
 	b.nothingRuns()
-	calls := slices.DeleteFunc(slices.Clone(b.cluster.calls), func(call string) bool { return call == "guarded" }) // that ends beside the others
-	if diff := cmp.Diff([]string{"prepare", "api", "admit", "sweep", "dismiss 3 bases", "down"}, calls); diff != "" || len(b.cluster.calls) != len(calls)+1 {
+	// that ends beside the others
+	calls := slices.DeleteFunc(slices.Clone(b.cluster.calls), func(call string) bool { return call == "guarded" })
+	if diff := cmp.Diff([]string{"prepare", "api", "admit", "sweep", "dismiss 3 bases", "down"}, calls); diff != "" ||
+		len(b.cluster.calls) != len(calls)+1 {
 		t.Errorf("calls of the cluster %q, without the guard's (-want +got):\n%s", b.cluster.calls, diff)
 	}
 }
@@ -269,11 +276,13 @@ func TestUpAgain(t *testing.T) {
 	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "module-controller", Action: supervise.Kill}))
 	status, err := b.Status(t.Context(), false)
 	check.Must(t, err)
-	if status.Healthy || len(status.Problems) != 1 || !strings.HasPrefix(status.Problems[0], "module-controller is exited") {
+	if status.Healthy || len(status.Problems) != 1 ||
+		!strings.HasPrefix(status.Problems[0], "module-controller is exited") {
 		t.Errorf("after the kill: %+v", status)
 	}
 	result, _ := b.up(request("good", 4))
-	if c := result.Changes; len(c) != 2 || !strings.Contains(c[0], "module-controller") || !strings.Contains(c[1], "from 2 to 4") {
+	if c := result.Changes; len(c) != 2 || !strings.Contains(c[0], "module-controller") ||
+		!strings.Contains(c[1], "from 2 to 4") {
 		t.Errorf("changes %q", c)
 	}
 	if !result.Already || !result.Status.Healthy {
@@ -375,14 +384,16 @@ func TestUpAgainAfterTrouble(t *testing.T) {
 		return all
 	}
 	for _, base := range []string{"base-1", "base-3"} {
-		if _, err := b.SetFault(t.Context(), fault.Injection{Fault: v1alpha1.Fault{Kind: "crash"}, Bases: []string{base}}); err != nil {
+		if _, err := b.SetFault(t.Context(),
+			fault.Injection{Fault: v1alpha1.Fault{Kind: "crash"}, Bases: []string{base}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	b.eventually(func() error { return same([]string{"base-1 crashed", "base-2 running", "base-3 crashed"}, states()) })
 	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "broker", Action: supervise.Pause}))
 	result, _ := b.up(request("good", 3))
-	if err := same([]string{"resumed broker", "started base-1 again", "started base-3 again"}, result.Changes); err != nil {
+	if err := same([]string{"resumed broker", "started base-1 again", "started base-3 again"},
+		result.Changes); err != nil {
 		t.Errorf("changes: %v", err)
 	}
 	b.eventually(func() error { return same([]string{"base-1 running", "base-2 running", "base-3 running"}, states()) })
@@ -399,10 +410,13 @@ func TestUpFails(t *testing.T) {
 		rest       func(context.Context) error
 		want       []string
 	}{
-		{name: "controller exits", role: "broken", wait: patience, want: []string{"module-controller", "exit status 3", "no broker at 127.0.0.1"}},
-		{name: "controller is never ready", role: "never ready", wait: time.Second, want: []string{"module-controller", "no tunnel"}},
+		{name: "controller exits", role: "broken", wait: patience,
+			want: []string{"module-controller", "exit status 3", "no broker at 127.0.0.1"}},
+		{name: "controller is never ready", role: "never ready", wait: time.Second,
+			want: []string{"module-controller", "no tunnel"}},
 		{name: "no Nodes", role: "good", wait: time.Second, want: []string{"2 of 2 bases", "1s"}},
-		{name: "the rest fails", role: "good", wait: patience, rest: func(context.Context) error { return errors.New("no scheduler") },
+		{name: "the rest fails", role: "good", wait: patience,
+			rest: func(context.Context) error { return errors.New("no scheduler") },
 			want: []string{"no scheduler"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -489,7 +503,8 @@ func TestBrokerAsAComponent(t *testing.T) {
 	b.eventually(func() error {
 		status, err := b.Status(t.Context(), false)
 		if err == nil && (status.BasesConnected != 3 || status.Broker.Addr != before.Broker.Addr) {
-			err = fmt.Errorf("%d bases are connected to %s, before it was %s", status.BasesConnected, status.Broker.Addr, before.Broker.Addr)
+			err = fmt.Errorf("%d bases are connected to %s, before it was %s", status.BasesConnected,
+				status.Broker.Addr, before.Broker.Addr)
 		}
 		return err
 	})
@@ -511,7 +526,8 @@ func TestBrokerOfTheUser(t *testing.T) {
 	b.up(r)
 	status, err := b.Status(t.Context(), false)
 	check.Must(t, err)
-	if status.Broker.URL != r.Config.Spec.Broker.URL || status.Broker.Addr == theirs.Addr() || status.Broker.Stats != nil {
+	if status.Broker.URL != r.Config.Spec.Broker.URL || status.Broker.Addr == theirs.Addr() ||
+		status.Broker.Stats != nil {
 		t.Errorf("broker: %+v", status.Broker)
 	}
 	if !status.Healthy || theirs.Stats().Clients != 2 {
@@ -547,26 +563,32 @@ func (b *bench) eventually(ask func() error) {
 
 func TestBasesAndFaults(t *testing.T) {
 	b := newBench(t)
-	if _, err := b.AddBases(t.Context(), control.AddRequest{Count: 1}); err == nil || !strings.Contains(err.Error(), "not up yet") {
+	if _, err := b.AddBases(t.Context(), control.AddRequest{Count: 1}); err == nil ||
+		!strings.Contains(err.Error(), "not up yet") {
 		t.Errorf("adding before the first up gave %v", err)
 	}
 	b.up(request("good", 2))
-	id, err := b.SetFault(t.Context(), fault.Injection{Fault: v1alpha1.Fault{Kind: "silent"}, Bases: []string{"base-1"}})
+	id, err := b.SetFault(t.Context(),
+		fault.Injection{Fault: v1alpha1.Fault{Kind: "silent"}, Bases: []string{"base-1"}})
 	check.Must(t, err)
-	if _, err := b.SetFault(t.Context(), fault.Injection{Target: v1alpha1.TargetMQTT, Bases: []string{"base-1"}, Fault: v1alpha1.Fault{ID: "held", Kind: v1alpha1.MQTTHold}}); err != nil {
+	if _, err := b.SetFault(t.Context(),
+		fault.Injection{Target: v1alpha1.TargetMQTT, Bases: []string{"base-1"},
+			Fault: v1alpha1.Fault{ID: "held", Kind: v1alpha1.MQTTHold}}); err != nil {
 		t.Error(err)
 	}
 	all, err := b.Faults(t.Context(), "")
 	if err != nil || len(all.Faults) != 2 || all.Faults[0].ID != id || all.Faults[1].ID != "held" {
 		t.Errorf("faults: %v, %v", all, err)
 	}
-	if err := b.ClearFaults(t.Context(), control.FaultSelector{Bases: []string{"base-1"}, IDs: []string{id, "held"}}); err != nil {
+	if err := b.ClearFaults(t.Context(),
+		control.FaultSelector{Bases: []string{"base-1"}, IDs: []string{id, "held"}}); err != nil {
 		t.Error(err)
 	}
 	for want, i := range map[string]fault.Injection{
-		"invalid fault: kind":               {Fault: v1alpha1.Fault{Kind: "odd"}, Bases: []string{"base-1"}},
-		"needs bases":                       {Fault: v1alpha1.Fault{Kind: "silent"}},
-		"no module controller goes through": {Fault: v1alpha1.Fault{Kind: v1alpha1.APIBlackHole}, Target: v1alpha1.TargetAPI},
+		"invalid fault: kind": {Fault: v1alpha1.Fault{Kind: "odd"}, Bases: []string{"base-1"}},
+		"needs bases":         {Fault: v1alpha1.Fault{Kind: "silent"}},
+		"no module controller goes through": {Fault: v1alpha1.Fault{Kind: v1alpha1.APIBlackHole},
+			Target: v1alpha1.TargetAPI},
 	} {
 		if _, err := b.SetFault(t.Context(), i); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("setting %v: %v, want %s", i, err, want)
@@ -589,17 +611,20 @@ func TestBasesAndFaults(t *testing.T) {
 			return err
 		}},
 		"no fault": {http.StatusBadRequest, func() error {
-			_, err := b.SetFault(t.Context(), fault.Injection{Fault: v1alpha1.Fault{Kind: "rain"}, Bases: []string{"base-1"}})
+			_, err := b.SetFault(t.Context(),
+				fault.Injection{Fault: v1alpha1.Fault{Kind: "rain"}, Bases: []string{"base-1"}})
 			return err
 		}},
-		"unknown fault": {http.StatusNotFound, func() error { return b.ClearFaults(t.Context(), control.FaultSelector{IDs: []string{"nope"}}) }},
+		"unknown fault": {http.StatusNotFound,
+			func() error { return b.ClearFaults(t.Context(), control.FaultSelector{IDs: []string{"nope"}}) }},
 		"unknown component": {http.StatusNotFound, func() error {
 			return b.Act(t.Context(), control.ActRequest{Component: "nope", Action: supervise.Restart})
 		}},
 		"no process": {http.StatusConflict, func() error {
 			return b.Act(t.Context(), control.ActRequest{Component: "bases", Action: supervise.Kill})
 		}},
-		"unknown action": {http.StatusNotFound, func() error { return b.Act(t.Context(), control.ActRequest{Component: "broker", Action: "explode"}) }},
+		"unknown action": {http.StatusNotFound,
+			func() error { return b.Act(t.Context(), control.ActRequest{Component: "broker", Action: "explode"}) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var e *control.Error

@@ -34,7 +34,8 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 	d.config = &updated
 	d.mu.Unlock()
 	if fields := otherSettings(before, config); len(fields) > 0 {
-		steps.Note("settings that differ from those of the running sandbox take effect after koupsandbox down and koupsandbox up: " + strings.Join(fields, ", "))
+		steps.Note("settings that differ from those of the running sandbox take effect after koupsandbox down and " +
+			"koupsandbox up: " + strings.Join(fields, ", "))
 	}
 	var changes []string
 	for _, part := range d.shown() {
@@ -68,7 +69,8 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 	if err != nil {
 		return changes, err
 	}
-	if have = running.fleet.Count().Own; have != want {
+	have = running.fleet.Count().Own
+	if have != want {
 		err := d.scaleTo(ctx, steps, running.fleet, want)
 		is := running.fleet.Count().Own // also when the scaling failed or was interrupted
 		scaled := updated
@@ -80,17 +82,20 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 	}
 	if left := running.nodes.Left(running.fleet.Removed(), true); len(left) > 0 {
 		name := "Deleting " + plain.Count(len(left), "Node") + " without a base"
-		if err := d.step(ctx, steps, name, func(ctx context.Context) error { return d.deleteNodes(ctx, running.nodes, left) }); err != nil {
+		if err := d.step(ctx, steps, name,
+			func(ctx context.Context) error { return d.deleteNodes(ctx, running.nodes, left) }); err != nil {
 			return changes, err
 		}
 		changes = append(changes, "deleted "+plain.Count(len(left), "Node")+" without a base")
 	}
-	return changes, d.step(ctx, steps, waitingForNodes(running.fleet.Count().Own), func(ctx context.Context) error { return d.waitNodes(ctx, running) })
+	return changes, d.step(ctx, steps, waitingForNodes(running.fleet.Count().Own),
+		func(ctx context.Context) error { return d.waitNodes(ctx, running) })
 }
 
 // basesAgain restarts the sandbox's own bases whose processes have ended. It removes bases that ended with an error; scaling
 // replaces them.
-func (d *Daemon) basesAgain(ctx context.Context, steps *progress.Steps, running *running) (changes []string, err error) {
+func (d *Daemon) basesAgain(ctx context.Context, steps *progress.Steps, running *running) (changes []string,
+	err error) {
 	var ended []string
 	for _, m := range running.fleet.Group("") {
 		switch failure := running.fleet.Failure(m); {
@@ -106,17 +111,18 @@ func (d *Daemon) basesAgain(ctx context.Context, steps *progress.Steps, running 
 	if len(ended) == 0 {
 		return changes, nil
 	}
-	err = d.step(ctx, steps, fmt.Sprintf("Starting %s again", plain.Count(len(ended), "base")), func(ctx context.Context) error {
-		g, ctx := errgroup.WithContext(ctx)
-		g.SetLimit(startsAtOnce)
-		for _, name := range ended {
-			g.Go(func() error {
-				_, err := running.fleet.Restart(ctx, name, false)
-				return err
-			})
-		}
-		return g.Wait()
-	})
+	err = d.step(ctx, steps, fmt.Sprintf("Starting %s again", plain.Count(len(ended), "base")),
+		func(ctx context.Context) error {
+			g, ctx := errgroup.WithContext(ctx)
+			g.SetLimit(startsAtOnce)
+			for _, name := range ended {
+				g.Go(func() error {
+					_, err := running.fleet.Restart(ctx, name, false)
+					return err
+				})
+			}
+			return g.Wait()
+		})
 	if err != nil {
 		return changes, err
 	}

@@ -48,7 +48,8 @@ func (d *Daemon) SetFault(ctx context.Context, i fault.Injection) (id string, er
 	case v1alpha1.TargetAPI:
 		id, err = running.apiFaults.Inject(ctx, i)
 	case v1alpha1.TargetMQTT:
-		if n := slices.IndexFunc(members, func(m *fleet.Member) bool { return m.Tunnel != v1alpha1.TunnelMQTT }); n >= 0 {
+		if n := slices.IndexFunc(members,
+			func(m *fleet.Member) bool { return m.Tunnel != v1alpha1.TunnelMQTT }); n >= 0 {
 			return "", conflict("base %s uses the HTTP tunnel: it has no connection to the broker", i.Bases[n])
 		}
 		id, err = running.mqttFaults.Inject(i)
@@ -116,8 +117,9 @@ func (d *Daemon) ClearFaults(_ context.Context, r control.FaultSelector) error {
 
 func ofBase(m *fleet.Member, f basefault.Status) fault.Status {
 	return fault.Status{
-		Injection: fault.Injection{Fault: v1alpha1.FaultOf(f.Fault), Target: v1alpha1.TargetBase, Bases: []string{m.HostName}, Group: m.Group},
-		Fired:     f.Fired, Ended: f.Ended,
+		Injection: fault.Injection{Fault: v1alpha1.FaultOf(f.Fault), Target: v1alpha1.TargetBase,
+			Bases: []string{m.HostName}, Group: m.Group},
+		Fired: f.Fired, Ended: f.Ended,
 	}
 }
 
@@ -137,7 +139,8 @@ func (d *Daemon) Faults(_ context.Context, r control.GroupRequest) (control.Faul
 			list = append(list, ofBase(m, f))
 		}
 	}
-	return control.Faults{Faults: append(list, running.faults.List(group)...), Writes: running.apiFaults.Writes(group)}, nil
+	return control.Faults{Faults: append(list, running.faults.List(group)...), Writes: running.apiFaults.Writes(group)},
+		nil
 }
 
 func (s *running) dropFaults(group string) {
@@ -179,7 +182,8 @@ func (d *Daemon) groupOf(f *fleet.Fleet, n *nodes.Watch) func(namespace, name st
 // killController kills the n-th controller for a fault; the first if its number is unknown.
 func (d *Daemon) killController(n int) {
 	n = max(n, 1)
-	if err := d.Act(context.Background(), control.ActRequest{Component: runner.NameOf(n), Action: supervise.Kill}); err != nil {
+	if err := d.Act(context.Background(),
+		control.ActRequest{Component: runner.NameOf(n), Action: supervise.Kill}); err != nil {
 		d.log.Error("killing a controller", "controller", n, "err", err)
 	}
 }

@@ -55,7 +55,8 @@ func (i *inside) complete(ctx context.Context, group string, spec traffic.Spec) 
 	if !i.all(group, (*fleet.Member).Routed) {
 		spec.Inside = true
 		route := traffic.Route{Namespace: spec.Namespace, Service: spec.Service, Port: spec.Port}
-		return spec, func() (traffic.Choice, <-chan struct{}) { return i.endpoints(route) }, i.gateway.Settle(ctx, route)
+		return spec, func() (traffic.Choice, <-chan struct{}) { return i.endpoints(route) },
+			i.gateway.Settle(ctx, route)
 	}
 	svc, err := i.services.Services(spec.Namespace).Get(ctx, spec.Service, metav1.GetOptions{})
 	switch {

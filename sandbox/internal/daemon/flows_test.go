@@ -59,7 +59,8 @@ func launchHere(ctx context.Context) (agent.Process, error) {
 // testFlows has the Service stock at the address of a server.
 func testFlows(t *testing.T) *flows {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"version":"1"}`) }))
+	s := httptest.NewServer(http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"version":"1"}`) }))
 	t.Cleanup(s.Close)
 	host, port, err := net.SplitHostPort(strings.TrimPrefix(s.URL, "http://"))
 	check.Must(t, err)
@@ -93,14 +94,16 @@ func testFlows(t *testing.T) *flows {
 			}
 		}
 	})
-	if _, err := targets.fleet.Add(t.Context(), fleet.Set{Group: "routed", Spec: v1alpha1.BaseSet{Runtime: v1alpha1.RuntimeCluster}}, 1); err != nil {
+	if _, err := targets.fleet.Add(t.Context(),
+		fleet.Set{Group: "routed", Spec: v1alpha1.BaseSet{Runtime: v1alpha1.RuntimeCluster}}, 1); err != nil {
 		t.Fatal(err)
 	}
 	return f
 }
 
 func streamTo(name, service string) traffic.Spec {
-	return traffic.Spec{Namespace: "shop", Total: 1, Traffic: v1alpha1.Traffic{Name: name, Service: service, Module: "stock"}}
+	return traffic.Spec{Namespace: "shop", Total: 1,
+		Traffic: v1alpha1.Traffic{Name: name, Service: service, Module: "stock"}}
 }
 
 // awaitEnd waits until a stream, the last of its group, has ended by itself.
@@ -135,7 +138,8 @@ func TestFlowsChooseTheRoute(t *testing.T) {
 		if err := f.Records(t.Context(), c.group, c.spec.Name, func(traffic.Record) { records++ }); err != nil {
 			t.Error(err)
 		}
-		got = append(got, fmt.Sprintf("%s of %s through %s: %d sent, %d lost, %d records", end.Name, c.group, end.Route, end.Sent, end.Lost, records))
+		got = append(got, fmt.Sprintf("%s of %s through %s: %d sent, %d lost, %d records", end.Name, c.group, end.Route,
+			end.Sent, end.Lost, records))
 	}
 	want := []string{ // the API has no endpoint
 		"service of routed through kube-proxy: 1 sent, 0 lost, 1 records",
@@ -200,7 +204,8 @@ func TestFlowsToBasesInPods(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	go func() { ended <- pods.Start(ctx) }()
-	members, err := pods.Add(t.Context(), fleet.Set{Group: "g", Name: "base", Spec: v1alpha1.BaseSet{Runtime: v1alpha1.RuntimeCluster}}, 2)
+	members, err := pods.Add(t.Context(),
+		fleet.Set{Group: "g", Name: "base", Spec: v1alpha1.BaseSet{Runtime: v1alpha1.RuntimeCluster}}, 2)
 	check.Must(t, err)
 	check.Eventually(t, patience, func() error {
 		for _, m := range members {
@@ -211,9 +216,12 @@ func TestFlowsToBasesInPods(t *testing.T) {
 		return nil
 	})
 	ready := discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: "pods-1", Labels: map[string]string{discoveryv1.LabelServiceName: "pods"}},
-		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: ptr.To(""), Port: ptr.To[int32](8080)}},
-		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{members[1].IP()}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "pod-2"}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "pods-1",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "pods"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To(""), Port: ptr.To[int32](8080)}},
+		Endpoints: []discoveryv1.Endpoint{
+			{Addresses: []string{members[1].IP()}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "pod-2"}}},
 	}
 	client := fake.NewClientset(&ready, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "pods"},
 		Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9", Ports: []corev1.ServicePort{{Port: 8080}}}})
@@ -254,7 +262,8 @@ func TestFlowsToBasesInPods(t *testing.T) {
 	}
 	wrong := ready.DeepCopy()
 	wrong.Ports[0].Port = ptr.To[int32](9999)
-	if _, err := client.DiscoveryV1().EndpointSlices("shop").Update(t.Context(), wrong, metav1.UpdateOptions{}); err != nil {
+	if _, err := client.DiscoveryV1().EndpointSlices("shop").Update(t.Context(), wrong,
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	check.Eventually(t, patience, func() error {
@@ -288,7 +297,8 @@ func TestFlowsToBasesInPods(t *testing.T) {
 			t.Errorf("of the next 20 requests %d went to the base that leaves", n)
 		}
 	}
-	if _, err := pods.Remove(t.Context(), fleet.Selection{Names: []string{members[0].HostName}}); err != nil || !waited {
+	if _, err := pods.Remove(t.Context(), fleet.Selection{Names: []string{members[0].HostName}}); err != nil ||
+		!waited {
 		t.Errorf("removed with error %v, waited is %v", err, waited)
 	}
 }
@@ -300,7 +310,8 @@ func TestFlowsRefuse(t *testing.T) {
 		"headless": "shop/headless",
 		"":         "namespace",
 	} {
-		if err := f.Begin(t.Context(), "routed", streamTo("s", service)); err == nil || !strings.Contains(err.Error(), `"s"`) || !strings.Contains(err.Error(), want) {
+		if err := f.Begin(t.Context(), "routed", streamTo("s", service)); err == nil ||
+			!strings.Contains(err.Error(), `"s"`) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v\nwant %s", err, want)
 		}
 	}

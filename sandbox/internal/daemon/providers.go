@@ -123,7 +123,8 @@ func newExisting(dir state.Dir, config *v1alpha1.Sandbox, log *slog.Logger) (*ex
 	}
 	c := config.Spec.Cluster
 	return existing.New(existing.Options{
-		Owner: owner, Kubeconfig: c.Kubeconfig, Context: c.Context, Consent: c.Consent, Env: config.Spec.Env, Dir: dir, Logger: log,
+		Owner: owner, Kubeconfig: c.Kubeconfig, Context: c.Context, Consent: c.Consent, Env: config.Spec.Env, Dir: dir,
+		Logger: log,
 	})
 }
 
@@ -134,7 +135,8 @@ func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox
 	}
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("%w\nin the cluster, the objects of this sandbox have the label %s=%s, and its Nodes the label %s=%s",
+			err = fmt.Errorf("%w\nin the cluster, the objects of this sandbox have the label %s=%s, and its Nodes "+
+				"the label %s=%s",
 				err, cluster.SandboxLabel, label, labels.Env, config.Spec.Env)
 		}
 	}()
@@ -155,7 +157,8 @@ func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox
 	if config.Spec.Controller.Location == v1alpha1.LocationCluster {
 		err = errors.Join(err, incluster.Forget(ctx, p.Cluster().Config, label))
 	}
-	if err = errors.Join(err, p.Dismiss(ctx, nil)); err != nil {
+	err = errors.Join(err, p.Dismiss(ctx, nil))
+	if err != nil {
 		return err // the mark stays, so that it can be tried again
 	}
 	if !marked {

@@ -27,7 +27,8 @@ func (b *bench) wanted(when string, replicas int) {
 
 func (b *bench) changes(group string, replicas int) {
 	b.t.Helper()
-	if _, err := b.SetController(b.t.Context(), control.ControllerRequest{Group: group, Replicas: replicas}); err != nil {
+	if _, err := b.SetController(b.t.Context(),
+		control.ControllerRequest{Group: group, Replicas: replicas}); err != nil {
 		b.t.Fatal(err)
 	}
 }

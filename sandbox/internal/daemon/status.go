@@ -50,7 +50,9 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 	}
 	if assembled {
 		if left := len(s.nodes.Left(s.fleet.Removed(), false)); left > 0 {
-			status.Problems = append(status.Problems, plain.Count(left, "Ready Node")+" without a base: the controller has not noticed yet that the base was removed")
+			status.Problems = append(status.Problems,
+				plain.Count(left, "Ready Node")+
+					" without a base: the controller has not noticed yet that the base was removed")
 		}
 	}
 	if bases && assembled {
@@ -66,7 +68,8 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 			}
 		}
 		if notReady > 0 {
-			status.Problems = append(status.Problems, fmt.Sprintf("%d of %s have no Ready Node", notReady, plain.Count(own, "base")))
+			status.Problems = append(status.Problems,
+				fmt.Sprintf("%d of %s have no Ready Node", notReady, plain.Count(own, "base")))
 		}
 	}
 	status.Healthy = len(status.Problems) == 0
@@ -75,7 +78,8 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 
 func (d *Daemon) self(ctx context.Context) control.Component {
 	c := control.Component{
-		Name: daemonName, State: supervise.Running, Ready: true, PID: os.Getpid(), StartedAt: d.startedAt, Log: d.o.Dir.Log(daemonName),
+		Name: daemonName, State: supervise.Running, Ready: true, PID: os.Getpid(), StartedAt: d.startedAt,
+		Log: d.o.Dir.Log(daemonName),
 	}
 	// A system that does not tell the memory leaves it out.
 	if p, err := process.NewProcessWithContext(ctx, int32(os.Getpid())); err == nil { //nolint:gosec // a pid fits

@@ -59,7 +59,8 @@ func (s *subscriber) Shown(m *fleet.Member, v fleet.View) {
 	s.Put(s.process(m, now, v)...)
 	for _, biz := range v.Biz {
 		s.Put(events.Event{Time: now, Module: &events.ModuleEvent{
-			Base: s.name(m), Identity: v.Identity, ModuleRef: events.ModuleRef{Name: biz.Name, Version: biz.Version}, State: moduleStates[biz.State],
+			Base: s.name(m), Identity: v.Identity, ModuleRef: events.ModuleRef{Name: biz.Name, Version: biz.Version},
+			State: moduleStates[biz.State],
 		}})
 	}
 	for _, f := range v.Faults {
@@ -74,9 +75,12 @@ func (s *subscriber) process(m *fleet.Member, now time.Time, v fleet.View) (list
 	for _, state := range []struct {
 		change events.BaseChange
 		holds  bool
-	}{{events.BaseUp, v.Running}, {events.BaseReady, v.Ready}, {events.BaseConnected, v.Connected}, {events.BaseDown, !v.Running}} {
+	}{{events.BaseUp, v.Running}, {events.BaseReady, v.Ready}, {events.BaseConnected, v.Connected},
+		{events.BaseDown, !v.Running}} {
 		if state.holds {
-			list = append(list, events.Event{Time: now, Base: &events.BaseEvent{Base: s.name(m), Identity: v.Identity, Change: state.change}})
+			list = append(list,
+				events.Event{Time: now,
+					Base: &events.BaseEvent{Base: s.name(m), Identity: v.Identity, Change: state.change}})
 		}
 	}
 	return list
@@ -94,14 +98,16 @@ var (
 		fakebase.StateBroken: events.ModuleBroken, fakebase.StateStopped: events.ModuleStopped,
 	}
 	faultChanges = map[fakebase.FaultState]events.FaultChange{
-		fakebase.FaultIsSet: events.FaultSet, fakebase.FaultFired: events.FaultFired, fakebase.FaultCleared: events.FaultCleared,
+		fakebase.FaultIsSet: events.FaultSet, fakebase.FaultFired: events.FaultFired,
+		fakebase.FaultCleared: events.FaultCleared,
 	}
 )
 
 // Changed reports an event of a base.
 func (s *subscriber) Changed(m *fleet.Member, e fakebase.Event) {
 	if e.Kind != fakebase.EventBiz {
-		s.Put(events.Event{Time: e.Time, Base: &events.BaseEvent{Base: s.name(m), Identity: e.Identity, Change: baseChanges[e.Kind]}})
+		s.Put(events.Event{Time: e.Time,
+			Base: &events.BaseEvent{Base: s.name(m), Identity: e.Identity, Change: baseChanges[e.Kind]}})
 		return
 	}
 	x := events.ModuleEvent{
@@ -128,13 +134,15 @@ func (s *subscriber) Traced(m *fleet.Member, t fakebase.Trace) {
 		return
 	}
 	s.Put(events.Event{Time: t.Time, Command: &events.CommandEvent{
-		Base: s.name(m), Identity: c.Identity, Name: c.Name, Module: events.ModuleRef{Name: c.Biz, Version: c.Version}, Code: c.Code, Message: c.Message, Elapsed: c.Elapsed,
+		Base: s.name(m), Identity: c.Identity, Name: c.Name, Module: events.ModuleRef{Name: c.Biz, Version: c.Version},
+		Code: c.Code, Message: c.Message, Elapsed: c.Elapsed,
 	}})
 }
 
 func (s *subscriber) fault(m *fleet.Member, at time.Time, f fakebase.FaultTrace) {
 	s.Put(events.Event{Time: at, Fault: &events.FaultEvent{
-		Target: v1alpha1.TargetBase, Base: s.name(m), ID: f.ID, Kind: f.Kind, Change: faultChanges[f.State], Message: f.Code,
+		Target: v1alpha1.TargetBase, Base: s.name(m), ID: f.ID, Kind: f.Kind, Change: faultChanges[f.State],
+		Message: f.Code,
 	}})
 }
 

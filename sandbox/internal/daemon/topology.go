@@ -11,7 +11,8 @@ import (
 // loopback is the address at which the processes of this machine reach each other.
 const loopback = "127.0.0.1"
 
-var errNoBroker = errors.New("the Pods of this cluster cannot reach a broker on this machine: name yours in spec.broker.url")
+var errNoBroker = errors.New("the Pods of this cluster cannot reach a broker on this machine: name yours in " +
+	"spec.broker.url")
 
 type site int
 
@@ -53,7 +54,8 @@ func (t Topology) BrokerBypassed() bool {
 // NoHTTP says why bases cannot have the tunnel http. Empty means that they can.
 func (t Topology) NoHTTP() string {
 	if t.Controllers == otherCluster {
-		return "the controllers are in a cluster that does not reach this machine; use mqtt, or bring the sandbox up with --controller host"
+		return "the controllers are in a cluster that does not reach this machine; use mqtt, or bring the sandbox up " +
+			"with --controller host"
 	}
 	return ""
 }
@@ -71,12 +73,14 @@ func (t Topology) BrokerHost() (string, error) {
 	if t.Controllers != thisMachine {
 		advice = "keep the controller here, with --controller host"
 	}
-	return "", errors.New("this machine and the cluster do not reach each other, as with an engine in a virtual machine: " + advice)
+	return "", errors.New("this machine and the cluster do not reach each other, as with an engine in a " +
+		"virtual machine: " + advice)
 }
 
 // resolveLocation decides where the controller runs if the configuration does not say it: in the cluster, unless
 // that is impossible. It reports the reason as a note. The API of the cluster answers.
-func resolveLocation(config *v1alpha1.Sandbox, p cluster.Properties, program string, note func(string)) *v1alpha1.Sandbox {
+func resolveLocation(config *v1alpha1.Sandbox, p cluster.Properties, program string,
+	note func(string)) *v1alpha1.Sandbox {
 	if config.Spec.Controller.Location != "" {
 		return config
 	}
@@ -88,7 +92,8 @@ func resolveLocation(config *v1alpha1.Sandbox, p cluster.Properties, program str
 		note("the controller runs on this machine: " + err.Error())
 	} else if p.Host == "" {
 		*location = v1alpha1.LocationHost
-		note("the controller runs on this machine: the cluster and this machine do not reach each other, as with an engine in a virtual machine")
+		note("the controller runs on this machine: the cluster and this machine do not reach each other, as with an " +
+			"engine in a virtual machine")
 	}
 	v1alpha1.SetDefaults(&resolved)
 	return &resolved

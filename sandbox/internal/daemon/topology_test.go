@@ -24,7 +24,8 @@ import (
 // what was said is left alone.
 func TestResolveLocation(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "program")
-	header := elf.Header64{Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)}, Version: uint32(elf.EV_CURRENT)}
+	header := elf.Header64{Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB),
+		byte(elf.EV_CURRENT)}, Version: uint32(elf.EV_CURRENT)}
 	var text bytes.Buffer
 	err := binary.Write(&text, binary.LittleEndian, header)
 	if err == nil {
@@ -38,17 +39,23 @@ func TestResolveLocation(t *testing.T) {
 		want    v1alpha1.Location
 		note    string
 	}{
-		"by default":         {host: "172.18.0.1", program: program, want: v1alpha1.LocationCluster},
-		"no way":             {program: program, want: v1alpha1.LocationHost, note: "do not reach each other"},
-		"no program for it":  {host: "172.18.0.1", program: "topology_test.go", want: v1alpha1.LocationHost, note: "it is no program for Linux"},
-		"here, as was said":  {given: v1alpha1.LocationHost, host: "172.18.0.1", program: program, want: v1alpha1.LocationHost},
-		"there, as was said": {given: v1alpha1.LocationCluster, program: program, want: v1alpha1.LocationCluster}, // fails later, with what to do
+		"by default": {host: "172.18.0.1", program: program, want: v1alpha1.LocationCluster},
+		"no way":     {program: program, want: v1alpha1.LocationHost, note: "do not reach each other"},
+		"no program for it": {host: "172.18.0.1", program: "topology_test.go", want: v1alpha1.LocationHost,
+			note: "it is no program for Linux"},
+		"here, as was said": {given: v1alpha1.LocationHost, host: "172.18.0.1", program: program,
+			want: v1alpha1.LocationHost},
+		// fails later, with what to do
+		"there, as was said": {given: v1alpha1.LocationCluster, program: program, want: v1alpha1.LocationCluster},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := &v1alpha1.Sandbox{Spec: v1alpha1.Spec{Provider: v1alpha1.ProviderKind, Controller: v1alpha1.Controller{Location: tc.given}}}
+			config := &v1alpha1.Sandbox{
+				Spec: v1alpha1.Spec{Provider: v1alpha1.ProviderKind,
+					Controller: v1alpha1.Controller{Location: tc.given}}}
 			v1alpha1.SetDefaults(config)
 			var notes []string
-			resolved := resolveLocation(config, cluster.Properties{Host: tc.host}, tc.program, func(note string) { notes = append(notes, note) })
+			resolved := resolveLocation(config, cluster.Properties{Host: tc.host}, tc.program,
+				func(note string) { notes = append(notes, note) })
 			got := resolved.Spec
 			if got.Controller.Location != tc.want || got.Broker.TLS != (tc.want == v1alpha1.LocationCluster) {
 				t.Errorf("it runs in %q, TLS %t; want %q", got.Controller.Location, got.Broker.TLS, tc.want)
@@ -74,7 +81,8 @@ func TestOtherSettings(t *testing.T) {
 		t.Errorf("with another number of bases and another time to wait: %v", other)
 	}
 	again.Spec.Bases.Version, again.Spec.Bases.Runtime, again.Spec.Speed = "2.0.0", v1alpha1.RuntimeCluster, 5
-	if diff := cmp.Diff([]string{"spec.bases.runtime", "spec.bases.version", "spec.speed"}, otherSettings(before, again)); diff != "" {
+	if diff := cmp.Diff([]string{"spec.bases.runtime", "spec.bases.version", "spec.speed"},
+		otherSettings(before, again)); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)
 	}
 }

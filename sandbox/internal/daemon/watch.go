@@ -49,7 +49,8 @@ func (d *Daemon) clear(running *running, group string) {
 	}
 	if removeErr != nil { // the API may answer again since the repair
 		err := d.deleteNodes(d.ending, running.nodes, running.fleet.Identities(gone))
-		d.log.Warn("the Nodes of removed bases could not be deleted at first", "group", group, "err", removeErr, "again", err)
+		d.log.Warn("the Nodes of removed bases could not be deleted at first", "group", group, "err", removeErr,
+			"again", err)
 	}
 }
 

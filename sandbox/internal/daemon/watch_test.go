@@ -85,7 +85,8 @@ func (s *stream) until(what string) []string {
 			if e.Command != nil && e.Command.Name == events.CommandHealth {
 				s.t.Errorf("a good answer about the health of %s is told", e.Command.Base)
 			}
-			if e.Command == nil || e.Command.Name == events.CommandInstall { // the controller of these tests asks nothing
+			// the controller of these tests asks nothing
+			if e.Command == nil || e.Command.Name == events.CommandInstall {
 				told = append(told, line)
 			}
 			if line == what {
@@ -109,7 +110,8 @@ func TestWatchAGroup(t *testing.T) {
 		check.Must(t, err)
 		return added[0]
 	}
-	add("g", "old", &v1alpha1.BaseSet{Faults: []v1alpha1.Fault{{Kind: basefault.KindLatency, Delay: basefault.Delay{Min: 1}}}})
+	add("g", "old", &v1alpha1.BaseSet{
+		Faults: []v1alpha1.Fault{{Kind: basefault.KindLatency, Delay: basefault.Delay{Min: 1}}}})
 	s := b.watch(control.WatchRequest{Group: "g"})
 	all := b.watch(control.WatchRequest{})
 	want := []string{"component running broker", "component running module-controller",
@@ -121,7 +123,9 @@ func TestWatchAGroup(t *testing.T) {
 
 	add("other", "web", nil)
 	if _, err := b.SetFault(t.Context(), fault.Injection{
-		Bases: []string{"g-old-1"}, Fault: v1alpha1.Fault{ID: "full", Kind: basefault.KindError, Code: "User.DiskFull", Match: v1alpha1.FaultMatch{Version: "9"}},
+		Bases: []string{"g-old-1"},
+		Fault: v1alpha1.Fault{ID: "full", Kind: basefault.KindError, Code: "User.DiskFull",
+			Match: v1alpha1.FaultMatch{Version: "9"}},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +150,8 @@ func TestWatchAGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	told = append(told, s.until("base web-1 removed")...)
-	told = slices.DeleteFunc(told, func(line string) bool { return strings.HasPrefix(line, "base old-1") }) // comes and goes with the broker
+	// comes and goes with the broker
+	told = slices.DeleteFunc(told, func(line string) bool { return strings.HasPrefix(line, "base old-1") })
 	want = []string{"fault old-1 set full error", "base web-1 up", "base web-1 ready", "base web-1 connected",
 		"module web-1 RESOLVED biz1", "module web-1 ACTIVATED biz1", "command web-1 installBiz biz1",
 		"module web-1 DEACTIVATED biz1", "module web-1 STOPPED biz1", "module web-1 biz1",
@@ -155,7 +160,8 @@ func TestWatchAGroup(t *testing.T) {
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("what happens (-want +got):\n%s", diff)
 	}
-	if told := all.until("base g-web-1 removed"); !slices.Contains(told, "base other-web-1 up") || !slices.Contains(told, "module g-web-1 ACTIVATED biz1") {
+	if told := all.until("base g-web-1 removed"); !slices.Contains(told, "base other-web-1 up") ||
+		!slices.Contains(told, "module g-web-1 ACTIVATED biz1") {
 		t.Errorf("who watches all was told %q", told)
 	}
 	s.cancel()
@@ -187,7 +193,8 @@ func TestOwnerGoes(t *testing.T) {
 		}
 	}
 	conflict("a second owner", b.Watch(t.Context(), control.WatchRequest{Group: "g", Own: true}, func(events.Event) {}))
-	if err := b.Watch(t.Context(), control.WatchRequest{Own: true}, func(events.Event) {}); err == nil || !strings.Contains(err.Error(), "name one") {
+	if err := b.Watch(t.Context(), control.WatchRequest{Own: true}, func(events.Event) {}); err == nil ||
+		!strings.Contains(err.Error(), "name one") {
 		t.Errorf("owning everything gave %v", err)
 	}
 	if _, err := b.AddBases(t.Context(), control.AddRequest{Count: 2, Group: "g"}); err != nil {
@@ -214,7 +221,8 @@ func TestOwnerGoes(t *testing.T) {
 			return err
 		}
 		all := components(status)
-		if all["broker"] != "running true" || all["module-controller"] != "running true" || all["module-controller-2"] != "" {
+		if all["broker"] != "running true" || all["module-controller"] != "running true" ||
+			all["module-controller-2"] != "" {
 			return fmt.Errorf("what was done to components is left: %v", all)
 		}
 		return nil
@@ -257,7 +265,8 @@ func TestSlowSubscriber(t *testing.T) {
 	var read int
 	ctx, cancel := context.WithCancel(t.Context())
 	if err := s.follow(ctx, func(events.Event) {
-		if read++; read == waitingEvents+1 {
+		read++
+		if read == waitingEvents+1 {
 			cancel()
 		}
 	}); err != nil || read != waitingEvents+1 {
@@ -283,7 +292,8 @@ func TestTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := b.watch(control.WatchRequest{Group: "g"})
-	spec := traffic.Spec{Traffic: v1alpha1.Traffic{Name: "load", Via: v1alpha1.ViaBases, Module: "biz1", Bases: v1alpha1.BaseNames{"web"}}}
+	spec := traffic.Spec{Traffic: v1alpha1.Traffic{Name: "load", Via: v1alpha1.ViaBases, Module: "biz1",
+		Bases: v1alpha1.BaseNames{"web"}}}
 	check.Must(t, b.StartTraffic(t.Context(), "g", spec))
 	for _, stream := range []struct {
 		*stream
@@ -297,9 +307,13 @@ func TestTraffic(t *testing.T) {
 		err  error
 	}{
 		"a second stream of the name": {http.StatusConflict, b.StartTraffic(t.Context(), "g", spec)},
-		"a rate without end":          {http.StatusBadRequest, b.StartTraffic(t.Context(), "g", traffic.Spec{Traffic: v1alpha1.Traffic{Name: "x", Rate: new(int), Via: "ox"}})},
-		"stopping what is not":        {http.StatusNotFound, func() error { _, err := b.StopTraffic(t.Context(), "g", "none"); return err }()},
-		"reading what is not":         {http.StatusNotFound, b.TrafficRecords(t.Context(), "g", "none", func(traffic.Record) {})},
+		"a rate without end": {http.StatusBadRequest,
+			b.StartTraffic(t.Context(), "g",
+				traffic.Spec{Traffic: v1alpha1.Traffic{Name: "x", Rate: new(int), Via: "ox"}})},
+		"stopping what is not": {http.StatusNotFound,
+			func() error { _, err := b.StopTraffic(t.Context(), "g", "none"); return err }()},
+		"reading what is not": {http.StatusNotFound,
+			b.TrafficRecords(t.Context(), "g", "none", func(traffic.Record) {})},
 	} {
 		var refused *control.Error
 		if !errors.As(c.err, &refused) || refused.Code != c.code {
@@ -307,7 +321,8 @@ func TestTraffic(t *testing.T) {
 		}
 	}
 	running, err := b.Traffic(t.Context(), "g")
-	if err != nil || len(running) != 1 || running[0].Name != "load" || running[0].Sent == 0 || !running[0].Ended.IsZero() {
+	if err != nil || len(running) != 1 || running[0].Name != "load" || running[0].Sent == 0 ||
+		!running[0].Ended.IsZero() {
 		t.Errorf("while it runs: %+v, %v", running, err)
 	}
 	end, err := b.StopTraffic(t.Context(), "g", "load")
@@ -317,12 +332,14 @@ func TestTraffic(t *testing.T) {
 		t.Error(err)
 	}
 	if end.Sent == 0 || end.Lost != end.Sent || len(end.LostRequests) == 0 || records != end.Sent {
-		t.Errorf("of %d requests %d were lost, %d told, %d recorded", end.Sent, end.Lost, len(end.LostRequests), records)
+		t.Errorf("of %d requests %d were lost, %d told, %d recorded", end.Sent, end.Lost, len(end.LostRequests),
+			records)
 	}
 	status, err := b.Status(t.Context(), false)
 	check.Must(t, err)
 	// The controller's way to a base: the gateway connects it to arklet.
-	added, err := b.AddBases(t.Context(), control.AddRequest{Count: 1, Group: "g", Set: "http", Spec: &v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}})
+	added, err := b.AddBases(t.Context(),
+		control.AddRequest{Count: 1, Group: "g", Set: "http", Spec: &v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}})
 	check.Must(t, err)
 	m, err := b.daemon.running.fleet.Find(added[0].HostName)
 	check.Must(t, err)
@@ -332,7 +349,8 @@ func TestTraffic(t *testing.T) {
 	check.Must(t, err)
 	defer func() { _ = response.Body.Close() }()
 	var answer struct{ Code, BaseIdentity string }
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || answer.Code != "SUCCESS" || answer.BaseIdentity != added[0].Identity {
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || answer.Code != "SUCCESS" ||
+		answer.BaseIdentity != added[0].Identity {
 		t.Errorf("through the gateway: %+v, %v", answer, err)
 	}
 }

@@ -27,25 +27,33 @@ func TestFind(t *testing.T) {
 	}{
 		"docker": {installed: "docker",
 			script: `echo '{"ServerVersion":"27.5.1","CgroupVersion":"2","Architecture":"aarch64","MemTotal":8000000000,"DockerRootDir":"/d"}'`,
-			want:   &engine.Engine{Command: "docker", Version: "27.5.1", Architecture: "arm64", Memory: 8e9, Root: "/d"}},
-		"docker without root": {installed: "docker", script: `echo '{"ServerVersion":"27.5.1","CgroupVersion":"2","Architecture":"amd64",
+			want: &engine.Engine{Command: "docker", Version: "27.5.1", Architecture: "arm64", Memory: 8e9,
+				Root: "/d"}},
+		"docker without root": {installed: "docker",
+			script: `echo '{"ServerVersion":"27.5.1","CgroupVersion":"2","Architecture":"amd64",
 			"MemoryLimit":true,"PidsLimit":true,"CPUShares":true,"SecurityOptions":["name=seccomp,profile=builtin","name=rootless"]}'`,
-			want: &engine.Engine{Command: "docker", Version: "27.5.1", Architecture: "amd64", Rootless: true, Controllers: true}},
-		"podman": {installed: "podman", script: `echo '{"host":{"cgroupVersion":"v1","arch":"amd64","memTotal":1,"cgroupControllers":["cpu","memory"],
+			want: &engine.Engine{Command: "docker", Version: "27.5.1", Architecture: "amd64", Rootless: true,
+				Controllers: true}},
+		"podman": {installed: "podman",
+			script: `echo '{"host":{"cgroupVersion":"v1","arch":"amd64","memTotal":1,"cgroupControllers":["cpu","memory"],
 			"security":{"rootless":true}},"store":{"graphRoot":"/g"},"version":{"Version":"5.4.0"}}'`,
-			want: &engine.Engine{Command: "podman", Version: "5.4.0", Architecture: "amd64", CgroupV1: true, Memory: 1, Root: "/g", Rootless: true}},
+			want: &engine.Engine{Command: "podman", Version: "5.4.0", Architecture: "amd64", CgroupV1: true, Memory: 1,
+				Root: "/g", Rootless: true}},
 		"neither": {err: engine.ErrNotInstalled, names: "docker podman"},
-		"not the one that was asked for": {installed: "docker", script: `echo '{"ServerVersion":"27.5.1"}'`, name: "podman",
-			err: engine.ErrNotInstalled, names: "podman"},
+		"not the one that was asked for": {installed: "docker", script: `echo '{"ServerVersion":"27.5.1"}'`,
+			name: "podman",
+			err:  engine.ErrNotInstalled, names: "podman"},
 		"one that we do not know": {installed: "docker", script: `echo '{"ServerVersion":"27.5.1"}'`, name: "nerdctl",
 			err: engine.ErrNone, names: `"nerdctl" docker podman`},
-		"not running": {installed: "docker", script: `echo "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?" >&2; exit 1`,
-			err: engine.ErrNotRunning, names: "docker podman"},
+		"not running": {installed: "docker",
+			script: `echo "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?" >&2; exit 1`,
+			err:    engine.ErrNotRunning, names: "docker podman"},
 		"not running, but its client says something": {installed: "docker",
 			script: `echo '{"ServerErrors":["Cannot connect to the Docker daemon at unix:///var/run/docker.sock."]}'; exit 1`,
 			err:    engine.ErrNotRunning, names: "docker podman"},
-		"not allowed": {installed: "docker", script: `echo "permission denied while trying to connect to the Docker daemon socket" >&2; exit 1`,
-			err: engine.ErrNotAllowed, names: "docker podman"},
+		"not allowed": {installed: "docker",
+			script: `echo "permission denied while trying to connect to the Docker daemon socket" >&2; exit 1`,
+			err:    engine.ErrNotAllowed, names: "docker podman"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			enginetest.Fake(t, tc.installed, tc.script)
@@ -64,7 +72,8 @@ func TestFind(t *testing.T) {
 // What a command says when it fails is told by the line that was run and by the end of what it
 // said.
 func TestRun(t *testing.T) {
-	enginetest.Fake(t, "docker", `case "$1" in fail) echo first >&2; echo last >&2; exit 3;; *) echo " $* "; cat;; esac`)
+	enginetest.Fake(t, "docker",
+		`case "$1" in fail) echo first >&2; echo last >&2; exit 3;; *) echo " $* "; cat;; esac`)
 	e := &engine.Engine{Command: engine.Docker}
 	if got, err := e.Run(t.Context(), "a", "b"); err != nil || got != "a b" {
 		t.Errorf("it printed %q, error %v", got, err)
@@ -103,7 +112,8 @@ func TestLoad(t *testing.T) {
 			}
 		}
 	}
-	if err := e.Load(t.Context(), endless); err == nil || err.Error() != "docker load --quiet: exit status 1: no space left" {
+	if err := e.Load(t.Context(), endless); err == nil ||
+		err.Error() != "docker load --quiet: exit status 1: no space left" {
 		t.Errorf("of an engine that refuses: %v", err)
 	}
 }

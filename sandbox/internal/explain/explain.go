@@ -79,8 +79,10 @@ func (e *Explainer) Topic(topic string) (string, error) {
 		if object == nil {
 			return "", fmt.Errorf("there is no field %s: %s has none", topic, strings.TrimSuffix(name, "."+field))
 		}
-		if at = object.Properties.Value(field); at == nil {
-			return "", fmt.Errorf("there is no field %s; the fields there are: %s", name, strings.Join(slices.Collect(object.Properties.KeysFromOldest()), ", "))
+		at = object.Properties.Value(field)
+		if at == nil {
+			return "", fmt.Errorf("there is no field %s; the fields there are: %s", name,
+				strings.Join(slices.Collect(object.Properties.KeysFromOldest()), ", "))
 		}
 	}
 	return e.field(name, at), nil
@@ -175,7 +177,8 @@ func (e *Explainer) fault(kind string) string {
 		if k.Title == "base" {
 			on = "bases: [base]"
 		}
-		text += fmt.Sprintf("FAULT:  %s of the target %s\n\n%s\nExample of a step:\n\n  fault:\n    set:\n      %s\n      fault: {%s}\n\n",
+		text += fmt.Sprintf("FAULT:  %s of the target %s\n\n%s\nExample of a step:\n\n  fault:\n    set:\n      %s\n "+
+			"fault: {%s}\n\n",
 			kind, k.Title, wrapped(kind+" "+k.Description, ""), on, strings.Join(fields, ", "))
 	}
 	if text != "" {

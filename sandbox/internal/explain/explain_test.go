@@ -25,7 +25,8 @@ func explainer(t *testing.T) *explain.Explainer {
 
 func TestTopics(t *testing.T) {
 	var b strings.Builder
-	for _, topic := range []string{"", "spec.bases", "steps.apply", "traffic.start.via", "wait", "checks.order", "order", "fault", "crash", "spec.matrix"} {
+	for _, topic := range []string{"", "spec.bases", "steps.apply", "traffic.start.via", "wait", "checks.order",
+		"order", "fault", "crash", "spec.matrix"} {
 		text, err := explainer(t).Topic(topic)
 		if err != nil {
 			t.Errorf("%s: %v", topic, err)
@@ -59,8 +60,9 @@ func TestAllTopics(t *testing.T) {
 
 func TestUnknown(t *testing.T) {
 	for topic, want := range map[string]string{
-		"colour":           `there is no topic "colour"`,
-		"spec.basis":       "there is no field spec.basis; the fields there are: description, source, vars, matrix, bases, controller, speed, exclusive, timeout, stepTimeout, checks, always, never, steps, finally",
+		"colour": `there is no topic "colour"`,
+		"spec.basis": "there is no field spec.basis; the fields there are: description, source, vars, matrix, " +
+			"bases, controller, speed, exclusive, timeout, stepTimeout, checks, always, never, steps, finally",
 		"spec.timeout.min": "there is no field spec.timeout.min: spec.timeout has none",
 	} {
 		if _, err := explainer(t).Topic(topic); err == nil || err.Error() != want {

@@ -45,7 +45,8 @@ func (e *Explainer) typeOf(s *jsonschema.Schema) string {
 		return "int"
 	case s.Type == "boolean":
 		return "bool"
-	case s.Type == "object" && s.Properties.Len() == 0 && s.AdditionalProperties != nil && s.AdditionalProperties.Type == "string":
+	case s.Type == "object" && s.Properties.Len() == 0 && s.AdditionalProperties != nil &&
+		s.AdditionalProperties.Type == "string":
 		return "map of strings"
 	case s.Type == "string" && len(s.Examples) > 0:
 		return "time, such as " + fmt.Sprint(s.Examples[0])

@@ -14,7 +14,8 @@ func (e *Explainer) overview() string {
 	for _, target := range []string{"base", "api", "mqtt"} {
 		faults += "\n  " + target + ": " + strings.Join(kinds[target], ", ")
 	}
-	return wrapped(e.root.Description, "") + "\nFIELDS of spec:\n" + e.fields(e.object(e.root.Properties.Value("spec"))) +
+	return wrapped(e.root.Description, "") + "\nFIELDS of spec:\n" +
+		e.fields(e.object(e.root.Properties.Value("spec"))) +
 		"\nSTEPS, each with one of: " + strings.Join(e.actions(), ", ") + "\nFAULTS, by target:" + faults +
 		"\n\nMore: koupsandbox scenario explain FIELD, a step, a fault, checks, expressions, rules\n"
 }

@@ -17,7 +17,9 @@ const maxNumber = 1<<17 - 2
 func address(number int) netip.Addr {
 	first := Network.Addr().As4()
 	var a [4]byte
-	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(first[:])+uint32(number)) //nolint:gosec // at most as many bases as the network has addresses
+	binary.BigEndian.PutUint32(a[:],
+		binary.BigEndian.Uint32(first[:])+
+			uint32(number)) //nolint:gosec // at most as many bases as the network has addresses
 	return netip.AddrFrom4(a)
 }
 

@@ -110,7 +110,8 @@ func New(o Options) *Fleet {
 	maps.Copy(runtimes, o.Runtimes)
 	o.Runtimes = runtimes
 	return &Fleet{
-		o: o, last: map[setKey]int{}, byIP: map[string]*Member{}, hostNames: map[string]bool{}, known: map[string]bool{},
+		o: o, last: map[setKey]int{}, byIP: map[string]*Member{}, hostNames: map[string]bool{},
+		known:  map[string]bool{},
 		change: make(chan struct{}),
 	}
 }
@@ -244,7 +245,8 @@ func (f *Fleet) WaitConnected(ctx context.Context, members ...*Member) error {
 		return len(rest) == 0
 	})
 	if err != nil {
-		return fmt.Errorf("%d of %s not connected, such as %s: %w", len(rest), plain.Count(len(members), "base"), rest[0].HostName, err)
+		return fmt.Errorf("%d of %s not connected, such as %s: %w", len(rest), plain.Count(len(members), "base"),
+			rest[0].HostName, err)
 	}
 	for _, m := range members {
 		if err := f.Failure(m); err != nil {
@@ -262,7 +264,8 @@ func (f *Fleet) Restart(ctx context.Context, name string, newIdentity bool) (*Me
 		return nil, fmt.Errorf("restarting a base: %w", err)
 	}
 	if err := f.Failure(m); err != nil {
-		return nil, fmt.Errorf("base %s has ended and cannot be restarted (%w): remove it and add another", m.HostName, err)
+		return nil, fmt.Errorf("base %s has ended and cannot be restarted (%w): remove it and add another", m.HostName,
+			err)
 	}
 	f.mu.Lock()
 	before := m.processes
@@ -309,7 +312,8 @@ func (f *Fleet) Remove(ctx context.Context, s Selection) ([]*Member, error) {
 		<-m.done
 	}
 	if f.o.Ended != nil && !s.Unannounced && len(gone) > 0 {
-		if err = f.o.Ended(context.WithoutCancel(ctx), f.Identities(gone)); err != nil {
+		err = f.o.Ended(context.WithoutCancel(ctx), f.Identities(gone))
+		if err != nil {
 			err = fmt.Errorf("the bases have ended, but their Nodes may still exist: %w", err)
 		}
 	}

@@ -116,7 +116,8 @@ func TestRemoveDeletesNodes(t *testing.T) {
 	ids := b.fleet.Identities(b.add(t, 5))
 	cut, cancel := context.WithCancel(t.Context())
 	cancel() // the client has gone
-	for _, s := range []fleet.Selection{{Youngest: 1}, {Names: []string{"base-1", "base-2"}}, {Names: []string{"base-3"}, Unannounced: true}} {
+	for _, s := range []fleet.Selection{{Youngest: 1}, {Names: []string{"base-1", "base-2"}},
+		{Names: []string{"base-3"}, Unannounced: true}} {
 		if _, err := b.fleet.Remove(cut, s); err != nil {
 			t.Errorf("removing %+v: %v", s, err)
 		}
@@ -141,13 +142,16 @@ func TestRemoveDeletesNodes(t *testing.T) {
 func TestAddAndRemove(t *testing.T) {
 	b := newBench(t)
 	first := b.add(t, 4)
-	if diff := cmp.Diff([]string{"base-1 198.18.0.1", "base-2 198.18.0.2", "base-3 198.18.0.3", "base-4 198.18.0.4"}, names(first)); diff != "" {
+	if diff := cmp.Diff([]string{"base-1 198.18.0.1", "base-2 198.18.0.2", "base-3 198.18.0.3", "base-4 198.18.0.4"},
+		names(first)); diff != "" {
 		t.Errorf("added (-want +got):\n%s", diff)
 	}
-	if _, err := b.fleet.Remove(t.Context(), fleet.Selection{Names: []string{"base-1", "base-9"}}); !errors.Is(err, fleet.ErrUnknown) {
+	if _, err := b.fleet.Remove(t.Context(), fleet.Selection{Names: []string{"base-1", "base-9"}}); !errors.Is(err,
+		fleet.ErrUnknown) {
 		t.Errorf("removing an unknown base gave %v", err)
 	}
-	gone, err := b.fleet.Remove(t.Context(), fleet.Selection{Names: []string{"base-2", first[0].Base.Status().Identity, "198.18.0.2"}})
+	gone, err := b.fleet.Remove(t.Context(),
+		fleet.Selection{Names: []string{"base-2", first[0].Base.Status().Identity, "198.18.0.2"}})
 	check.Must(t, err)
 	if diff := cmp.Diff([]string{"base-1 198.18.0.1", "base-2 198.18.0.2"}, names(gone)); diff != "" {
 		t.Errorf("removed (-want +got):\n%s", diff)
@@ -156,7 +160,8 @@ func TestAddAndRemove(t *testing.T) {
 	if diff := cmp.Diff([]string{"base-6 198.18.0.6"}, names(remove(t, b, fleet.Selection{Youngest: 1}))); diff != "" {
 		t.Errorf("youngest (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"base-3 198.18.0.3", "base-4 198.18.0.4", "base-5 198.18.0.5"}, names(b.fleet.List())); diff != "" {
+	if diff := cmp.Diff([]string{"base-3 198.18.0.3", "base-4 198.18.0.4", "base-5 198.18.0.5"},
+		names(b.fleet.List())); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(fleet.Counts{Own: 3, OwnConnected: 3}, b.fleet.Count()); diff != "" {

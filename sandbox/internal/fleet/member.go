@@ -95,7 +95,8 @@ func (f *Fleet) reserve(s Set, count int) ([]*Member, error) {
 	for i := range count {
 		index := f.last[key] + 1 + i
 		m := &Member{HostName: fmt.Sprintf("%s-%d", s.prefix(), index), Group: s.Group, Set: s.Name, Index: index,
-			Tunnel: s.Spec.Tunnel, WebPort: strconv.Itoa(s.Spec.WebPort), Runtime: s.Spec.Runtime, done: make(chan struct{})}
+			Tunnel: s.Spec.Tunnel, WebPort: strconv.Itoa(s.Spec.WebPort), Runtime: s.Spec.Runtime,
+			done: make(chan struct{})}
 		err := validHostName(m.HostName)
 		if err == nil && f.hostNames[m.HostName] {
 			err = fmt.Errorf("%w: there is a base %s already", ErrInvalid, m.HostName)
@@ -148,7 +149,8 @@ func (f *Fleet) make(ctx context.Context, s Set, options fakebase.Options, membe
 			if err != nil {
 				return err
 			}
-			if m.place = place; place.IP() == "" {
+			m.place = place
+			if place.IP() == "" {
 				f.mu.Lock()
 				m.ip, err = f.takeAddress()
 				f.mu.Unlock()
@@ -156,7 +158,8 @@ func (f *Fleet) make(ctx context.Context, s Set, options fakebase.Options, membe
 					return err
 				}
 			}
-			if m.Base, err = place.New(ctx, f.optionsOf(m, s, options, time.Duration(i)*stagger)); err != nil {
+			m.Base, err = place.New(ctx, f.optionsOf(m, s, options, time.Duration(i)*stagger))
+			if err != nil {
 				return fmt.Errorf("making base %s: %w", m.HostName, err)
 			}
 			return nil

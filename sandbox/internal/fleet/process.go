@@ -13,7 +13,9 @@ type processes struct{}
 var _ Runtime = processes{}
 
 func (processes) Adapt(*fakebase.Options, int) error { return nil }
-func (processes) AtOnce() int                        { return 1 } // so that a set's addresses are in the order of its bases
+
+// so that a set's addresses are in the order of its bases
+func (processes) AtOnce() int { return 1 }
 
 func (processes) Open(context.Context, string) (Place, error) { return here{}, nil }
 

@@ -76,11 +76,13 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 		Web:    &fakebase.WebOptions{RequestDuration: duration(b.RequestTime)},
 		Logger: f.o.Logger,
 		Catalogue: &fakebase.Catalogue{
-			Fetch: fakebase.Fetch(b.Fetch), PullTime: delay(b.PullTime), InstallTime: delay(b.InstallTime), UninstallTime: delay(b.UninstallTime),
+			Fetch: fakebase.Fetch(b.Fetch), PullTime: delay(b.PullTime), InstallTime: delay(b.InstallTime),
+			UninstallTime: delay(b.UninstallTime),
 		},
 	}
 	for _, m := range b.WebModules {
-		o.Catalogue.Modules = append(o.Catalogue.Modules, fakebase.Module{Name: m.Name, Version: m.Version, WebContextPath: m.ContextPath, Web: true})
+		o.Catalogue.Modules = append(o.Catalogue.Modules,
+			fakebase.Module{Name: m.Name, Version: m.Version, WebContextPath: m.ContextPath, Web: true})
 	}
 	errs = append(errs, o.Catalogue.Validate())
 	for _, size := range []struct {
@@ -107,7 +109,8 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 	switch b.Tunnel {
 	case "", v1alpha1.TunnelMQTT:
 		b.Tunnel = v1alpha1.TunnelMQTT
-		o.MQTT = &fakebase.MQTTOptions{Username: f.o.Username, Password: f.o.Password, ClientPrefix: f.o.ClientPrefix, Dial: f.o.Dial}
+		o.MQTT = &fakebase.MQTTOptions{Username: f.o.Username, Password: f.o.Password, ClientPrefix: f.o.ClientPrefix,
+			Dial: f.o.Dial}
 	case v1alpha1.TunnelHTTP:
 		if f.o.NoHTTP != "" {
 			errs = append(errs, fmt.Errorf("tunnel http: %s", f.o.NoHTTP))
@@ -127,7 +130,8 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 		}
 		errs = append(errs, err)
 	case b.Runtime == v1alpha1.RuntimeCluster:
-		errs = append(errs, errors.New("runtime cluster: the bases of this sandbox run in no cluster; bring it up with --base-runtime cluster and the provider kind or existing, or use process"))
+		errs = append(errs, errors.New(
+			"runtime cluster: the bases of this sandbox run in no cluster; bring it up with --base-runtime cluster and the provider kind or existing, or use process"))
 	default:
 		errs = append(errs, fmt.Errorf("runtime %q: use process or cluster", b.Runtime))
 	}

@@ -39,23 +39,27 @@ func TestGroupsAreApart(t *testing.T) {
 	describe := func(members []*fleet.Member) (lines []string) {
 		for _, m := range members {
 			s := m.Base.Status()
-			lines = append(lines, fmt.Sprintf("%s %s %s %s %s %d", m.HostName, m.Name(), s.Name, s.Version, m.Tunnel, m.Index))
+			lines = append(lines,
+				fmt.Sprintf("%s %s %s %s %s %d", m.HostName, m.Name(), s.Name, s.Version, m.Tunnel, m.Index))
 		}
 		return lines
 	}
-	want := []string{"base-1 base-1 shop 2.0 mqtt 1", "run-1-web-1 web-1 web 3.1 mqtt 1", "run-2-base-1 base-1 base 1.0.0 mqtt 1",
+	want := []string{"base-1 base-1 shop 2.0 mqtt 1", "run-1-web-1 web-1 web 3.1 mqtt 1",
+		"run-2-base-1 base-1 base 1.0.0 mqtt 1",
 		"run-1-web-3 web-3 web 3.1 mqtt 3", "base-2 base-2 shop 2.0 mqtt 2"}
 	if diff := cmp.Diff(want, describe(b.fleet.List())); diff != "" {
 		t.Errorf("bases (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(fleet.Counts{Own: 2, OwnConnected: 2, Groups: 3, GroupsConnected: 3}, b.fleet.Count()); diff != "" {
+	if diff := cmp.Diff(fleet.Counts{Own: 2, OwnConnected: 2, Groups: 3, GroupsConnected: 3},
+		b.fleet.Count()); diff != "" {
 		t.Errorf("count (-want +got):\n%s", diff)
 	}
 	m, ok := b.fleet.ByIP("198.18.0.5")
 	if !ok || m.HostName != "run-1-web-3" {
 		t.Errorf("behind 198.18.0.5 is %v", m)
 	}
-	if diff := cmp.Diff([]string{"run-1-web-1 web-1 web 3.1 mqtt 1", "run-1-web-3 web-3 web 3.1 mqtt 3"}, describe(remove(t, b, fleet.Selection{Group: "run-1"}))); diff != "" {
+	if diff := cmp.Diff([]string{"run-1-web-1 web-1 web 3.1 mqtt 1", "run-1-web-3 web-3 web 3.1 mqtt 3"},
+		describe(remove(t, b, fleet.Selection{Group: "run-1"}))); diff != "" {
 		t.Errorf("removed (-want +got):\n%s", diff)
 	}
 	if gone := remove(t, b, fleet.Selection{Youngest: 9}); len(gone) != 2 {
@@ -115,7 +119,8 @@ func TestSettingsOfASet(t *testing.T) {
 	for _, biz := range s.Biz {
 		modules = append(modules, biz.Name+":"+biz.Version+" "+string(biz.State))
 	}
-	if diff := cmp.Diff([]string{"carried:1.0 ACTIVATED", "biz1:1.0 ACTIVATED", "biz1:2.0 DEACTIVATED", "shop:1.0 ACTIVATED"}, modules); diff != "" {
+	if diff := cmp.Diff([]string{"carried:1.0 ACTIVATED", "biz1:1.0 ACTIVATED", "biz1:2.0 DEACTIVATED",
+		"shop:1.0 ACTIVATED"}, modules); diff != "" {
 		t.Errorf("modules (-want +got):\n%s", diff)
 	}
 	if s.Metaspace.Max != 128<<20 || s.Metaspace.Used < 53<<20+3*8<<20 || m.WebPort != "9090" {
@@ -140,8 +145,10 @@ func TestSettingsOfASet(t *testing.T) {
 // Bases request no jars unless their set or the sandbox sets fetch.
 func TestFetch(t *testing.T) {
 	for _, c := range []struct{ own, set, want v1alpha1.Fetch }{
-		{want: v1alpha1.FetchNever}, {own: v1alpha1.FetchNever, set: v1alpha1.FetchAvailable, want: v1alpha1.FetchAvailable},
-		{own: v1alpha1.FetchAvailable, want: v1alpha1.FetchAvailable}, {own: v1alpha1.FetchAvailable, set: v1alpha1.FetchNever, want: v1alpha1.FetchNever},
+		{want: v1alpha1.FetchNever},
+		{own: v1alpha1.FetchNever, set: v1alpha1.FetchAvailable, want: v1alpha1.FetchAvailable},
+		{own: v1alpha1.FetchAvailable, want: v1alpha1.FetchAvailable},
+		{own: v1alpha1.FetchAvailable, set: v1alpha1.FetchNever, want: v1alpha1.FetchNever},
 	} {
 		var asked atomic.Int32
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -150,14 +157,16 @@ func TestFetch(t *testing.T) {
 		}))
 		defer server.Close()
 		b := newBenchWith(t, func(o *fleet.Options, _ string) { o.Own.Fetch = c.own })
-		m := b.addSet(t, fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Fetch: c.set, Modules: []string{server.URL + "/stock-1.0-ark-biz.jar"}}}, 1)[0]
+		m := b.addSet(t, fleet.Set{Group: "g",
+			Spec: v1alpha1.BaseSet{Fetch: c.set, Modules: []string{server.URL + "/stock-1.0-ark-biz.jar"}}}, 1)[0]
 		awaitReady(m.Base)
 		if biz := m.Base.Status().Biz; len(biz) != 1 || asked.Load() > 0 != (c.want == v1alpha1.FetchAvailable) {
 			t.Errorf("sandbox %q, set %q: %d requests, modules %+v", c.own, c.set, asked.Load(), biz)
 		}
 	}
 	b := newBench(t)
-	if _, err := b.fleet.Add(t.Context(), fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Fetch: "sometimes"}}, 1); !errors.Is(err, fleet.ErrInvalid) {
+	if _, err := b.fleet.Add(t.Context(), fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Fetch: "sometimes"}},
+		1); !errors.Is(err, fleet.ErrInvalid) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -182,7 +191,8 @@ func awaitReady(b fleet.Base) {
 func TestEnvironmentsApart(t *testing.T) {
 	b, err := broker.New(broker.Options{Env: "prod-x"})
 	check.Must(t, err)
-	f := fleet.New(fleet.Options{Env: "dev", Apart: "-x", Username: broker.BaseUser, Password: b.Passwords().Base, Dial: b.Dial})
+	f := fleet.New(fleet.Options{Env: "dev", Apart: "-x", Username: broker.BaseUser, Password: b.Passwords().Base,
+		Dial: b.Dial})
 	check.Run(t, b.Start)
 	check.Run(t, f.Start)
 	c := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + b.Addr()).SetClientID("koupleless@@@c").
@@ -219,13 +229,15 @@ func TestSetsThatCannotBe(t *testing.T) {
 		"mqtt or http":                {Group: "g", Spec: v1alpha1.BaseSet{Tunnel: "carrier pigeon"}},
 		"newModule, default or multi": {Group: "g", Spec: v1alpha1.BaseSet{Activation: "always"}},
 		"256Mi":                       {Group: "g", Spec: v1alpha1.BaseSet{Metaspace: "much"}},
-		"faults[1]":                   {Group: "g", Spec: v1alpha1.BaseSet{Faults: []v1alpha1.Fault{{Kind: fault.KindDeaf}, {Kind: "meteor"}}}},
-		"negative":                    {Group: "g", Spec: v1alpha1.BaseSet{InstallTime: &metav1.Duration{Duration: -1}}},
-		"is more than Max":            {Group: "g", Spec: v1alpha1.BaseSet{Metaspace: "1Mi"}},
-		"GROUP-SET-N":                 {Group: "Run_1"},
-		"a-b-c-1":                     {Group: "a", Name: "b-c"},
+		"faults[1]": {Group: "g",
+			Spec: v1alpha1.BaseSet{Faults: []v1alpha1.Fault{{Kind: fault.KindDeaf}, {Kind: "meteor"}}}},
+		"negative":         {Group: "g", Spec: v1alpha1.BaseSet{InstallTime: &metav1.Duration{Duration: -1}}},
+		"is more than Max": {Group: "g", Spec: v1alpha1.BaseSet{Metaspace: "1Mi"}},
+		"GROUP-SET-N":      {Group: "Run_1"},
+		"a-b-c-1":          {Group: "a", Name: "b-c"},
 	} {
-		if _, err := b.fleet.Add(t.Context(), s, 1); !errors.Is(err, fleet.ErrInvalid) || !strings.Contains(err.Error(), want) {
+		if _, err := b.fleet.Add(t.Context(), s, 1); !errors.Is(err, fleet.ErrInvalid) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%+v gave %v, not: %s", s, err, want)
 		}
 	}
@@ -251,7 +263,8 @@ func TestWhoIsWaitedFor(t *testing.T) {
 	b.mu.Lock()
 	b.deaf = true
 	b.mu.Unlock()
-	added, err := b.fleet.Add(t.Context(), fleet.Set{Group: "g", Name: "http", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}}, 2)
+	added, err := b.fleet.Add(t.Context(),
+		fleet.Set{Group: "g", Name: "http", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}}, 2)
 	check.Must(t, err)
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -273,7 +286,8 @@ func TestRestart(t *testing.T) {
 				again, err := b.fleet.Restart(ctx, m.HostName, fresh)
 				check.Must(t, err)
 				status := m.Base.Status()
-				if again != m || !b.fleet.Connected(m) || !status.Started.After(started) || (status.Identity != before) != fresh {
+				if again != m || !b.fleet.Connected(m) || !status.Started.After(started) ||
+					(status.Identity != before) != fresh {
 					t.Errorf("after the restart: %+v", status)
 				}
 				had := []string{before}
@@ -350,7 +364,8 @@ func TestWatch(t *testing.T) {
 	b.addSet(t, fleet.Set{Group: "g", Name: "old", Spec: v1alpha1.BaseSet{Faults: []v1alpha1.Fault{{Kind: "deaf"}}}}, 1)
 	d := &diary{more: make(chan struct{}, 1)}
 	stop := b.fleet.Watch("g", d)
-	if diff := cmp.Diff([]string{"shown started true running true connected true faults 1"}, d.until(t, "g-old-1", 1)); diff != "" {
+	if diff := cmp.Diff([]string{"shown started true running true connected true faults 1"},
+		d.until(t, "g-old-1", 1)); diff != "" {
 		t.Errorf("at the beginning (-want +got):\n%s", diff)
 	}
 	web := b.addSet(t, fleet.Set{Group: "g", Name: "web", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}}, 1)[0]
@@ -361,7 +376,8 @@ func TestWatch(t *testing.T) {
 	remove(t, b, fleet.Selection{Group: "g"})
 	want := map[string][]string{
 		"g-old-1": {"shown started true running true connected true faults 1", "disconnected", "down", "gone"},
-		"g-web-1": {"shown started false running false connected false faults 0", "up", "ready", "connected", "fault set", "down", "gone"},
+		"g-web-1": {"shown started false running false connected false faults 0", "up", "ready", "connected",
+			"fault set", "down", "gone"},
 	}
 	d.mu.Lock()
 	if lines := d.lines["g-old-1"]; len(lines) == 3 { // an end that outruns the news of the connection's

@@ -52,7 +52,8 @@ func (h *Relay) Open(ctx context.Context, host string) (endpoint string, err err
 		return "", fmt.Errorf("opening the port for heartbeats: %w", err)
 	}
 	secret := "/" + rand.Text()
-	server := &http.Server{Handler: http.StripPrefix(secret, h), ReadHeaderTimeout: time.Minute, IdleTimeout: time.Minute}
+	server := &http.Server{Handler: http.StripPrefix(secret, h), ReadHeaderTimeout: time.Minute,
+		IdleTimeout: time.Minute}
 	h.listeners.Go(func() { _ = server.Serve(l) }) // ends with the listener
 	h.listeners.Go(func() {
 		<-ctx.Done()
@@ -174,10 +175,12 @@ func (h *Relay) post(ctx context.Context, r *http.Request, addr string, body []b
 	defer cancel()
 	url := *r.URL
 	var token string
-	if url.Host, token, _ = strings.Cut(addr, "/"); token != "" {
+	url.Host, token, _ = strings.Cut(addr, "/")
+	if token != "" {
 		url.Path = "/" + token + url.Path
 	}
-	request, err := http.NewRequestWithContext(ctx, r.Method, url.String(), bytes.NewReader(body)) //nolint:gosec // of the controllers that the sandbox runs
+	request, err := http.NewRequestWithContext(ctx, r.Method, url.String(),
+		bytes.NewReader(body)) //nolint:gosec // of the controllers that the sandbox runs
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,8 @@ func TestEachControllerGetsEachHeartbeat(t *testing.T) {
 	if _, err := beat(); err == nil {
 		t.Error("without a controller a heartbeat was answered")
 	}
-	h.Set("refusing", controller("refusing", func(w http.ResponseWriter) { http.Error(w, "no", http.StatusBadRequest) }))
+	h.Set("refusing", controller("refusing",
+		func(w http.ResponseWriter) { http.Error(w, "no", http.StatusBadRequest) }))
 	if status, err := beat(); err != nil || status != http.StatusBadRequest {
 		t.Errorf("a refusal came as %d, %v", status, err)
 	}
@@ -79,7 +80,8 @@ func TestEachControllerGetsEachHeartbeat(t *testing.T) {
 	h.Set("second", "")
 	short, end := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer end()
-	request, err := http.NewRequestWithContext(short, http.MethodPost, "http://module-controller/heartbeat", strings.NewReader("{}"))
+	request, err := http.NewRequestWithContext(short, http.MethodPost, "http://module-controller/heartbeat",
+		strings.NewReader("{}"))
 	check.Must(t, err)
 	if response, err := h.RoundTrip(request); err == nil {
 		_ = response.Body.Close()
@@ -95,7 +97,8 @@ func TestATokenInThePath(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.Path }))
 	defer s.Close()
 	h.Set("module-controller", strings.TrimPrefix(s.URL, "http://")+"/secret")
-	response, err := (&http.Client{Transport: h, Timeout: patience}).Post("http://module-controller/heartbeat", "application/json", strings.NewReader("{}"))
+	response, err := (&http.Client{Transport: h, Timeout: patience}).Post("http://module-controller/heartbeat",
+		"application/json", strings.NewReader("{}"))
 	check.Must(t, err)
 	if err := response.Body.Close(); err != nil {
 		t.Error(err)
@@ -130,23 +133,27 @@ func TestFromOutside(t *testing.T) {
 	check.Must(t, err)
 	root := endpoint[:strings.LastIndex(endpoint, "/")]
 	got := map[string]string{}
-	for _, url := range []string{endpoint + "/heartbeat", endpoint + "/queryBaseline", endpoint + "/readyz", root + "/heartbeat", root + "/wrong/heartbeat"} {
+	for _, url := range []string{endpoint + "/heartbeat", endpoint + "/queryBaseline", endpoint + "/readyz",
+		root + "/heartbeat", root + "/wrong/heartbeat"} {
 		response, err := http.Post(url, "application/json", strings.NewReader("{}"))
 		check.Must(t, err)
 		body, err := io.ReadAll(response.Body)
 		if err := errors.Join(err, response.Body.Close()); err != nil {
 			t.Error(err)
 		}
-		got[strings.Replace(strings.TrimPrefix(url, root), strings.TrimPrefix(endpoint, root), "/SECRET", 1)] = fmt.Sprintf("%d %s", response.StatusCode, strings.TrimSpace(string(body)))
+		got[strings.Replace(strings.TrimPrefix(url, root), strings.TrimPrefix(endpoint, root), "/SECRET",
+			1)] = fmt.Sprintf("%d %s", response.StatusCode, strings.TrimSpace(string(body)))
 	}
 	want := map[string]string{
-		"/SECRET/heartbeat": "200 SUCCESS", "/SECRET/queryBaseline": "200 SUCCESS", "/SECRET/readyz": "404 404 page not found",
-		"/heartbeat": "404 404 page not found", "/wrong/heartbeat": "404 404 page not found",
+		"/SECRET/heartbeat": "200 SUCCESS", "/SECRET/queryBaseline": "200 SUCCESS",
+		"/SECRET/readyz": "404 404 page not found",
+		"/heartbeat":     "404 404 page not found", "/wrong/heartbeat": "404 404 page not found",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("answers (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"POST /heartbeat application/json {}", "POST /queryBaseline application/json {}"}, heard); diff != "" {
+	if diff := cmp.Diff([]string{"POST /heartbeat application/json {}", "POST /queryBaseline application/json {}"},
+		heard); diff != "" {
 		t.Errorf("heard (-want +got):\n%s", diff)
 	}
 	h.Set("module-controller", "")
@@ -203,7 +210,8 @@ func TestAnAnswerThatBreaksOff(t *testing.T) {
 	defer s.Close()
 	h := New(nil)
 	h.Set("module-controller", strings.TrimPrefix(s.URL, "http://"))
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://module-controller/heartbeat", strings.NewReader("{}"))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://module-controller/heartbeat",
+		strings.NewReader("{}"))
 	check.Must(t, err)
 	response, err := h.RoundTrip(request)
 	if response != nil || err == nil || !strings.Contains(err.Error(), "reading the answer to a heartbeat") {

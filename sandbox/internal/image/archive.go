@@ -40,14 +40,16 @@ func NewFor(architecture, name string, config ocispec.ImageConfig, layers ...*La
 		Config:   config,
 		RootFS:   ocispec.RootFS{Type: "layers"},
 	}
-	manifest := ocispec.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest}
+	manifest := ocispec.Manifest{Versioned: specs.Versioned{SchemaVersion: 2},
+		MediaType: ocispec.MediaTypeImageManifest}
 	for _, l := range layers {
 		whole.RootFS.DiffIDs = append(whole.RootFS.DiffIDs, l.diffID)
 		manifest.Layers = append(manifest.Layers, l.Descriptor)
 	}
 	i := &Image{Name: name, layers: layers}
 	var err error
-	if i.config, err = describe(ocispec.MediaTypeImageConfig, whole); err == nil {
+	i.config, err = describe(ocispec.MediaTypeImageConfig, whole)
+	if err == nil {
 		manifest.Config = i.config.Descriptor
 		i.manifest, err = describe(ocispec.MediaTypeImageManifest, manifest)
 	}

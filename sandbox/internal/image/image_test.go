@@ -32,7 +32,8 @@ func TestLayerHoldsItsFiles(t *testing.T) {
 		)
 	}
 	want := []string{
-		"usr/ 755", "usr/bin/ 755", "usr/bin/program 755 binary", "usr/bin/other 777 -> program", "usr/share/ 755", "usr/share/text 644 text",
+		"usr/ 755", "usr/bin/ 755", "usr/bin/program 755 binary", "usr/bin/other 777 -> program", "usr/share/ 755",
+		"usr/share/text 644 text",
 	}
 	for _, compressed := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "layer")
@@ -41,16 +42,19 @@ func TestLayerHoldsItsFiles(t *testing.T) {
 		stored, err := os.ReadFile(path)
 		check.Must(t, err)
 		if l.Size != int64(len(stored)) || l.Digest != digest.FromBytes(stored) {
-			t.Errorf("layer of %d bytes, digest %s; its file has %d, %s", l.Size, l.Digest, len(stored), digest.FromBytes(stored))
+			t.Errorf("layer of %d bytes, digest %s; its file has %d, %s", l.Size, l.Digest, len(stored),
+				digest.FromBytes(stored))
 		}
 		text := stored
 		if compressed {
-			if text, err = unpacked(stored); err != nil {
+			text, err = unpacked(stored)
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
 		if l.diffID != digest.FromBytes(text) {
-			t.Errorf("compressed %t: the digest of the tar is %s, want %s", compressed, l.diffID, digest.FromBytes(text))
+			t.Errorf("compressed %t: the digest of the tar is %s, want %s", compressed, l.diffID,
+				digest.FromBytes(text))
 		}
 		if diff := cmp.Diff(want, list(t, text)); diff != "" {
 			t.Errorf("compressed %t (-want +got):\n%s", compressed, diff)
@@ -85,7 +89,8 @@ func TestTarLeavesOutWhatIsNotKept(t *testing.T) {
 func TestNothingIsLeftOfALayerThatFails(t *testing.T) {
 	dir := t.TempDir()
 	broken := errors.New("broken")
-	if l, err := WriteLayer(filepath.Join(dir, "layer"), true, func(*Files) error { return broken }); l != nil || !errors.Is(err, broken) {
+	if l, err := WriteLayer(filepath.Join(dir, "layer"), true, func(*Files) error { return broken }); l != nil ||
+		!errors.Is(err, broken) {
 		t.Errorf("layer %v, error %v", l, err)
 	}
 	left, err := os.ReadDir(dir)
@@ -99,7 +104,8 @@ func TestNothingIsLeftOfALayerThatFails(t *testing.T) {
 func TestArchiveDescribesItsImages(t *testing.T) {
 	dir := t.TempDir()
 	layer := func(name string) *Layer {
-		l, err := WriteLayer(filepath.Join(dir, name), false, func(f *Files) error { return f.Add(name, 0o644, []byte(name)) })
+		l, err := WriteLayer(filepath.Join(dir, name), false,
+			func(f *Files) error { return f.Add(name, 0o644, []byte(name)) })
 		check.Must(t, err)
 		return l
 	}
@@ -120,7 +126,8 @@ func TestArchiveDescribesItsImages(t *testing.T) {
 		if _, twice := files[h.Name]; twice {
 			t.Errorf("%s is in the archive twice", h.Name)
 		}
-		if files[h.Name], err = io.ReadAll(in); err != nil {
+		files[h.Name], err = io.ReadAll(in)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -180,7 +187,8 @@ func TestTheSameFilesGiveTheSameArchive(t *testing.T) {
 	write := func() string {
 		var layers []*Layer
 		for _, name := range []string{"etc/a", "etc/b"} {
-			l, err := WriteLayer(filepath.Join(t.TempDir(), "layer"), true, func(f *Files) error { return f.Add(name, 0o644, []byte(name)) })
+			l, err := WriteLayer(filepath.Join(t.TempDir(), "layer"), true,
+				func(f *Files) error { return f.Add(name, 0o644, []byte(name)) })
 			check.Must(t, err)
 			layers = append(layers, l)
 		}
@@ -229,7 +237,8 @@ func TestALayerThatHasChangedIsNoticed(t *testing.T) {
 	b, err := New("a", ocispec.ImageConfig{}, l)
 	check.Must(t, err)
 	check.Must(t, os.WriteFile(path, []byte("after that"), 0o600))
-	if err := Write(io.Discard, b); err == nil || !strings.Contains(err.Error(), "has changed while the image was written") {
+	if err := Write(io.Discard, b); err == nil ||
+		!strings.Contains(err.Error(), "has changed while the image was written") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -87,7 +87,8 @@ func newFiles(w io.Writer) *Files { return &Files{w: tar.NewWriter(w), made: map
 
 // Add adds a file with a text.
 func (f *Files) Add(name string, mode int64, text []byte) error {
-	return f.add(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(text))}, bytes.NewReader(text))
+	return f.add(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(text))},
+		bytes.NewReader(text))
 }
 
 // Copy adds the file of this machine at from.

@@ -22,7 +22,8 @@ const (
 // name as its name. The layer is written to dir. A name without a tag gets a tag that depends on the content.
 func OfProgram(name, program, dir string, args ...string) (*Image, error) {
 	inside, _, tagged := strings.Cut(path.Base(name), ":")
-	layer, err := WriteLayer(filepath.Join(dir, inside+".layer.tar"), false, func(f *Files) error { return f.Copy(inside, 0o755, program) })
+	layer, err := WriteLayer(filepath.Join(dir, inside+".layer.tar"), false,
+		func(f *Files) error { return f.Copy(inside, 0o755, program) })
 	if err != nil {
 		return nil, err
 	}

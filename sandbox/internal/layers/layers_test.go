@@ -20,7 +20,8 @@ var layers = []struct {
 	packages []string
 }{
 	{"leaves, which import nothing of this module", []string{
-		"controller/api", "controller/labels", "controller/redact", "examples", "fakebase/fault", "sandbox/internal/check", "sandbox/internal/engine", "sandbox/internal/explain",
+		"controller/api", "controller/labels", "controller/redact", "examples", "fakebase/fault",
+		"sandbox/internal/check", "sandbox/internal/engine", "sandbox/internal/explain",
 		"sandbox/internal/heartbeat", "sandbox/internal/image", "sandbox/internal/layers", "sandbox/internal/plain",
 		"sandbox/internal/strictyaml", "sandbox/internal/valve", "sandbox/internal/version", "scenarios",
 	}},
@@ -28,17 +29,20 @@ var layers = []struct {
 	{"the configuration types and the events", []string{"sandbox/api", "sandbox/events"}},
 	{"tools of a sandbox", []string{
 		"sandbox/fault", "sandbox/internal/lint", "sandbox/internal/nodeimage", "sandbox/internal/nodes",
-		"sandbox/internal/progress", "sandbox/internal/revision", "sandbox/internal/state", "sandbox/internal/supervise", "sandbox/why",
+		"sandbox/internal/progress", "sandbox/internal/revision", "sandbox/internal/state",
+		"sandbox/internal/supervise", "sandbox/why",
 	}},
 	{"parts of a sandbox", []string{
-		"sandbox/internal/apifault", "sandbox/internal/broker", "sandbox/internal/mqttfault", "sandbox/internal/cluster", "sandbox/internal/fleet", "sandbox/internal/pods",
+		"sandbox/internal/apifault", "sandbox/internal/broker", "sandbox/internal/mqttfault",
+		"sandbox/internal/cluster", "sandbox/internal/fleet", "sandbox/internal/pods",
 		"sandbox/internal/runner", "sandbox/internal/traffic",
 	}},
 	{"the control API", []string{"sandbox/internal/control"}},
 	{"the daemon", []string{"sandbox/internal/daemon"}},
 	{"Up, Down, Open", []string{"sandbox"}},
 	{"scenarios", []string{"sandbox/scenario"}},
-	{"the fuzzer, the board, and the measuring of service levels", []string{"sandbox/bench", "sandbox/board", "sandbox/fuzz"}},
+	{"the fuzzer, the board, and the measuring of service levels",
+		[]string{"sandbox/bench", "sandbox/board", "sandbox/fuzz"}},
 	{"what people touch", []string{"sandbox/cmd"}},
 	{"tests of the whole", []string{"e2e"}},
 }
@@ -55,7 +59,8 @@ type pkg struct {
 // packages are all packages of the module, without tests.
 func packages(t *testing.T) []pkg {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Dir,GoFiles,IgnoredGoFiles,Imports", module+"...")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Dir,GoFiles,IgnoredGoFiles,Imports",
+		module+"...")
 	out, err := cmd.Output()
 	if err != nil {
 		var exit *exec.ExitError
@@ -108,11 +113,13 @@ func TestEveryImportPointsDown(t *testing.T) {
 			imports++
 			switch up := layerOf(to) > from; {
 			case up:
-				t.Errorf("%s (%s) imports %s, which is above it (%s)", name, layers[from].name, to, layers[layerOf(to)].name)
+				t.Errorf("%s (%s) imports %s, which is above it (%s)", name, layers[from].name, to,
+					layers[layerOf(to)].name)
 			case from == leaves && !strings.HasPrefix(to, name+"/") && !strings.HasPrefix(name, to+"/"):
 				t.Errorf("%s is a leaf, and imports %s", name, to)
 			case joined(name, to):
-				t.Errorf("%s imports %s: controller and fakebase are two independent readings of one protocol", name, to)
+				t.Errorf("%s imports %s: controller and fakebase are two independent readings of one protocol", name,
+					to)
 			}
 		}
 	}

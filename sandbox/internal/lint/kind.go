@@ -13,8 +13,9 @@ import (
 // kinds are the built-in kinds that Lint reads, each with the only apiVersion that current API servers
 // serve it in.
 var kinds = map[string]string{
-	"Service": "v1", "Pod": "v1", "Deployment": "apps/v1", "DaemonSet": "apps/v1", "StatefulSet": "apps/v1", "ReplicaSet": "apps/v1",
-	"Job": "batch/v1", "CronJob": "batch/v1",
+	"Service": "v1", "Pod": "v1", "Deployment": "apps/v1", "DaemonSet": "apps/v1", "StatefulSet": "apps/v1",
+	"ReplicaSet": "apps/v1",
+	"Job":        "batch/v1", "CronJob": "batch/v1",
 }
 
 // made returns an empty object of a kind in kinds; nil for other kinds.
@@ -36,7 +37,8 @@ func (l *linter) kindOf(o *object) (typed any, custom bool) {
 	report := func(field, message, fix string) { l.find("kind-unknown", o, field, "%s", message).Fix = fix }
 	switch {
 	case o.kind == "" && (o.apiVersion == "" || !builtin):
-		l.find(NotChecked, o, "", "the document at line %d is not a Kubernetes object: it has no kind", o.line("")).Fix = ""
+		l.find(NotChecked, o, "", "the document at line %d is not a Kubernetes object: it has no kind",
+			o.line("")).Fix = ""
 	case o.kind == "":
 		report("apiVersion", "the object has no kind", "add its kind")
 	case o.apiVersion == "":
@@ -44,11 +46,13 @@ func (l *linter) kindOf(o *object) (typed any, custom bool) {
 		return made(o.kind), false
 	case read && builtin:
 		if o.apiVersion != current {
-			report("apiVersion", "no current API server serves "+o.kind+" in "+o.apiVersion, "write apiVersion: "+current)
+			report("apiVersion", "no current API server serves "+o.kind+" in "+o.apiVersion,
+				"write apiVersion: "+current)
 		}
 		return made(o.kind), false
 	case err != nil || !strings.Contains(gv.Group, ".") && !builtin:
-		report("apiVersion", "the API group "+gv.Group+" does not exist: the group of a custom resource has a dot", "correct the apiVersion")
+		report("apiVersion", "the API group "+gv.Group+" does not exist: the group of a custom resource has a dot",
+			"correct the apiVersion")
 		return made(o.kind), false
 	case builtin && !scheme.Scheme.Recognizes(gv.WithKind(o.kind)):
 		fix := cmp.Or(meant(o.kind, sortedKeys(kinds)), meant(o.kind, sortedKeys(scheme.Scheme.KnownTypes(gv))))

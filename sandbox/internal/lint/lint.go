@@ -150,8 +150,9 @@ type linter struct {
 // find records a finding at a field of an object.
 func (l *linter) find(rule string, o *object, field, message string, args ...any) *Finding {
 	r := ruleOf(rule)
-	l.findings = append(l.findings, Finding{Rule: rule, Level: r.Level, File: o.file, Line: o.line(field), Object: o.title(),
-		Message: fmt.Sprintf(message, args...), Fix: r.Fix})
+	l.findings = append(l.findings,
+		Finding{Rule: rule, Level: r.Level, File: o.file, Line: o.line(field), Object: o.title(),
+			Message: fmt.Sprintf(message, args...), Fix: r.Fix})
 	return &l.findings[len(l.findings)-1]
 }
 
@@ -175,7 +176,8 @@ func (l *linter) environments() {
 		}
 	}
 	if len(named) > 0 {
-		f := l.find(NotChecked, &object{file: l.modules[0].file}, "", "whether %s is the intended environment", strings.Join(sortedKeys(named), ", "))
+		f := l.find(NotChecked, &object{file: l.modules[0].file}, "", "whether %s is the intended environment",
+			strings.Join(sortedKeys(named), ", "))
 		f.Line, f.Fix = 0, "set the intended environment with --env"
 	}
 }

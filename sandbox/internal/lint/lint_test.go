@@ -108,7 +108,8 @@ func TestNodeLabels(t *testing.T) {
 		t.Errorf("the Node of a base has labels that lint does not know: %q", missing)
 	}
 	// The sample is of a base that reports no host name, no cluster name and no port.
-	optional := []string{labels.BaseCluster, labels.BaseHost, labels.TunnelPort, corev1.LabelHostname, "kubernetes.io/role", "type"}
+	optional := []string{labels.BaseCluster, labels.BaseHost, labels.TunnelPort, corev1.LabelHostname,
+		"kubernetes.io/role", "type"}
 	for _, key := range labels.NodeLabels {
 		if _, has := objects[0].GetLabels()[key]; !has && !slices.Contains(optional, key) {
 			t.Errorf("lint knows the label %s, which the Node of a base does not have", key)
@@ -129,7 +130,8 @@ spec:
 `)
 	}
 	got := lint.Lint([]lint.Input{
-		{Name: "z.yaml", Text: pod("https://a/biz1-1.0.0-ark-biz.jar")}, {Name: "a.yaml", Text: pod("https://b/biz1-1.0.0-ark-biz.jar")},
+		{Name: "z.yaml", Text: pod("https://a/biz1-1.0.0-ark-biz.jar")},
+		{Name: "a.yaml", Text: pod("https://b/biz1-1.0.0-ark-biz.jar")},
 	}, lint.Options{}).Findings
 	want := []lint.Finding{{Rule: "version-again", Level: lint.Error, File: "a.yaml", Line: 7, Object: "Pod/p"}}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(lint.Finding{}, "Message", "Fix")); diff != "" {
@@ -145,7 +147,8 @@ func TestRules(t *testing.T) {
 		t.Error("the rules are not sorted by their ids")
 	}
 	for _, r := range rules {
-		if r.Title == "" || r.Explanation == "" || !slices.Contains([]lint.Level{lint.Error, lint.Warning, lint.Info}, r.Level) {
+		if r.Title == "" || r.Explanation == "" ||
+			!slices.Contains([]lint.Level{lint.Error, lint.Warning, lint.Info}, r.Level) {
 			t.Errorf("%+v is not whole", r)
 		}
 	}
@@ -181,14 +184,18 @@ func TestLongLine(t *testing.T) {
 
 // Patches of a Kustomization are not checked as objects, and a finding states that.
 func TestKustomize(t *testing.T) {
-	patch := []byte("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: stock}\nspec: {template: {spec: {containers: [{name: stock, env: [{name: BIZ_VERSION, value: 2.0.0}]}]}}}\n")
-	kustomization := []byte("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\npatches: [{path: patch.yaml}]\n" +
+	patch := []byte("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: stock}\nspec: {template: {spec: " +
+		"{containers: [{name: stock, env: [{name: BIZ_VERSION, value: 2.0.0}]}]}}}\n")
+	kustomization := []byte("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\npatches: [{path: " +
+		"patch.yaml}]\n" +
 		"patchesStrategicMerge: [../merge.yaml]\npatchesJson6902: [{path: json.yaml}]\n")
 	report := lint.Lint([]lint.Input{
-		{Name: "shop/dev/json.yaml", Text: []byte("- {op: remove, path: /spec}\n")}, {Name: "shop/dev/kustomization.yaml", Text: kustomization},
+		{Name: "shop/dev/json.yaml", Text: []byte("- {op: remove, path: /spec}\n")},
+		{Name: "shop/dev/kustomization.yaml", Text: kustomization},
 		{Name: "shop/dev/patch.yaml", Text: patch}, {Name: "shop/merge.yaml", Text: patch},
 	}, lint.Options{})
-	if f := report.Findings; len(f) != 1 || f[0].Rule != lint.NotChecked || !strings.Contains(f[0].Fix, "kubectl kustomize") {
+	if f := report.Findings; len(f) != 1 || f[0].Rule != lint.NotChecked ||
+		!strings.Contains(f[0].Fix, "kubectl kustomize") {
 		t.Errorf("findings: %v", f)
 	}
 }

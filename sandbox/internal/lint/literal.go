@@ -18,7 +18,8 @@ const unread = "${{ }}"
 // placeholder matches text that the author or a template engine should have replaced: {version},
 // ${VERSION}, {{ .Values.version }}, <version>, TO_BE_IMPLEMENTED. It does not match $(VERSION), which
 // Kubernetes expands.
-var placeholder = regexp.MustCompile(`\$?\{[^{}]*\}|^<[A-Za-z][^<>]*>$|(?i:^(to_be_[a-z_]+|change_?me|replace_?me|todo|fixme)$)`)
+var placeholder = regexp.MustCompile(
+	`\$?\{[^{}]*\}|^<[A-Za-z][^<>]*>$|(?i:^(to_be_[a-z_]+|change_?me|replace_?me|todo|fixme)$)`)
 
 var (
 	// freeText are fields whose text has no meaning for Lint.
@@ -27,7 +28,8 @@ var (
 	stringMaps = []string{"labels", "matchLabels", "nodeSelector", "annotations"}
 	// scalars are fields in which authors write placeholders that YAML reads as an object: {version}.
 	// The first three are strings.
-	scalars = []string{"name", "namespace", "image", "value", "replicas", "maxSurge", "maxUnavailable", "port", "targetPort", "containerPort"}
+	scalars = []string{"name", "namespace", "image", "value", "replicas", "maxSurge", "maxUnavailable", "port",
+		"targetPort", "containerPort"}
 )
 
 // literal reports placeholders, and values without quotes that YAML does not read as the string that
@@ -55,7 +57,8 @@ func (l *linter) literal(o *object, at string, value any) any {
 func (l *linter) field(o *object, at, key string, of map[string]any) any {
 	parent := at[strings.LastIndexByte(at, '.')+1:]
 	value, path := of[key], at+member(key)
-	text := slices.Contains(stringMaps, parent) || slices.Contains(scalars[:3], key) || key == "value" && strings.HasPrefix(parent, "env[")
+	text := slices.Contains(stringMaps, parent) || slices.Contains(scalars[:3], key) ||
+		key == "value" && strings.HasPrefix(parent, "env[")
 	inner, isObject := value.(map[string]any)
 	switch value.(type) {
 	case int64, float64, bool:
@@ -75,7 +78,8 @@ func (l *linter) field(o *object, at, key string, of map[string]any) any {
 				return unread
 			}
 		}
-	case slices.Contains(freeText, key), key == "value" && of["name"] != labels.VersionEnv && strings.HasPrefix(parent, "env["):
+	case slices.Contains(freeText, key),
+		key == "value" && of["name"] != labels.VersionEnv && strings.HasPrefix(parent, "env["):
 		return value
 	}
 	return l.literal(o, path, value)

@@ -27,7 +27,8 @@ type Live struct {
 
 // bear reports whether all bases have a label. Without a cluster it returns false.
 func (c *Live) bear(label string) bool {
-	return c != nil && len(c.Bases.Bases) > 0 && !slices.ContainsFunc(c.Bases.Bases, func(n corev1.Node) bool { return n.Labels[label] == "" })
+	return c != nil && len(c.Bases.Bases) > 0 &&
+		!slices.ContainsFunc(c.Bases.Bases, func(n corev1.Node) bool { return n.Labels[label] == "" })
 }
 
 // live checks whether a base fits the Pods, and whether the object of the same name in the cluster is
@@ -39,7 +40,8 @@ func (l *linter) live(w *workload) {
 	refused := func(f Finding) bool {
 		return (f.Rule == "label-value" || f.Rule == "shape") && f.Object == w.title() && f.File == w.file
 	}
-	if unknown(w.template.Spec.String()) || unknown(namespace+w.meta.GetName()) || slices.ContainsFunc(l.findings, refused) {
+	if unknown(w.template.Spec.String()) || unknown(namespace+w.meta.GetName()) ||
+		slices.ContainsFunc(l.findings, refused) {
 		return
 	}
 	pod := &corev1.Pod{ObjectMeta: w.template.ObjectMeta, Spec: w.template.Spec}
@@ -75,7 +77,8 @@ func (c *Live) without(w *workload, namespace string) *why.Snapshot {
 	}
 	s := *c.Bases
 	s.OnBases = slices.DeleteFunc(slices.Clone(s.OnBases), func(p corev1.Pod) bool {
-		return p.Namespace == namespace && (w.kind == "Pod" && p.Name == w.meta.GetName() || selector.Matches(apilabels.Set(p.Labels)))
+		return p.Namespace == namespace &&
+			(w.kind == "Pod" && p.Name == w.meta.GetName() || selector.Matches(apilabels.Set(p.Labels)))
 	})
 	return &s
 }

@@ -26,16 +26,23 @@ var now = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 // cluster has a base with 100 Mi of metaspace, of which a Pod of biz1 has 60, and a controller.
 func cluster() *lint.Live {
 	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vnode.base-1", Labels: map[string]string{
-		labels.Component: labels.Vnode, labels.BaseName: "base", corev1.LabelHostname: "base-1", corev1.LabelTopologyZone: "z1", "team": "shop"}}}
-	n.Spec.Taints = []corev1.Taint{{Key: labels.TaintVirtualNode, Value: "True", Effect: corev1.TaintEffectNoExecute}, {Key: labels.TaintEnv, Value: "dev", Effect: corev1.TaintEffectNoExecute}}
+		labels.Component: labels.Vnode, labels.BaseName: "base", corev1.LabelHostname: "base-1",
+		corev1.LabelTopologyZone: "z1", "team": "shop"}}}
+	n.Spec.Taints = []corev1.Taint{{Key: labels.TaintVirtualNode, Value: "True", Effect: corev1.TaintEffectNoExecute},
+		{Key: labels.TaintEnv, Value: "dev", Effect: corev1.TaintEffectNoExecute}}
 	n.Status.Allocatable = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("100Mi")}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "biz1-a", Labels: map[string]string{"app": "biz1"}}}
+	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "biz1-a",
+		Labels: map[string]string{"app": "biz1"}}}
 	p.Spec.NodeName = n.Name
-	p.Spec.Containers = []corev1.Container{{Name: "biz1", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("60Mi")}}}}
+	p.Spec.Containers = []corev1.Container{
+		{Name: "biz1", Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("60Mi")}}}}
 	lease := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{labels.Env: "dev"}},
-		Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("c"), LeaseDurationSeconds: ptr.To[int32](15), RenewTime: ptr.To(metav1.NewMicroTime(now))}}
-	return &lint.Live{Bases: &why.Snapshot{Bases: []corev1.Node{n}, OnBases: []corev1.Pod{p}, Controllers: []coordinationv1.Lease{lease}}, Now: now, Namespace: "shop",
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("c"), LeaseDurationSeconds: ptr.To[int32](15),
+			RenewTime: ptr.To(metav1.NewMicroTime(now))}}
+	return &lint.Live{Bases: &why.Snapshot{Bases: []corev1.Node{n}, OnBases: []corev1.Pod{p},
+		Controllers: []coordinationv1.Lease{lease}}, Now: now, Namespace: "shop",
 		Why: func(t why.Target) (why.Answer, error) {
 			return why.Answer{}, fmt.Errorf("%s is %w", t, why.ErrNotFound)
 		}}
@@ -68,32 +75,54 @@ func TestLive(t *testing.T) {
 		change func(*lint.Live)
 		want   []string // the line, the level, the rule and names of each finding, or only its rule
 	}{
-		"it fits":                                 {manifest("biz2", "base.koupleless.io/name: base", dev, "40Mi"), nil, nil},
-		"a wrong name":                            {manifest("biz2", "base.koupleless.io/name: bsae", dev, "1Mi"), nil, []string{`9 error live-nowhere "bsae" base base.koupleless.io/name`}},
-		"a label that somebody gave the Node":     {manifest("biz2", "base.koupleless.io/name: base, team: shop", dev, "1Mi"), nil, nil},
-		"a label that no Node has":                {manifest("biz2", "base.koupleless.io/name: base, taem: shop", dev, "1Mi"), nil, []string{"9 error live-nowhere taem=shop"}},
-		"another environment":                     {manifest("biz2", "base.koupleless.io/name: base", strings.ReplaceAll(dev, "dev", "test"), "1Mi"), nil, []string{"9 error live-nowhere schedule.koupleless.io/node-env test dev NoExecute"}},
-		"an environment that the controller adds": {manifest("biz2", "base.koupleless.io/name: base", "", "1Mi"), nil, []string{"toleration-env"}},
-		"and one that nobody adds": {manifest("biz2", "base.koupleless.io/name: base", "", "1Mi"), func(l *lint.Live) { l.Bases.Controllers = nil }, []string{
-			"live-nowhere", "toleration-env"}},
-		"no room": {manifest("biz2", "base.koupleless.io/name: base", dev, "50Mi"), nil, []string{"9 error live-nowhere 50 40 base-1 -XX:MaxMetaspaceSize"}},
+		"it fits": {manifest("biz2", "base.koupleless.io/name: base", dev, "40Mi"), nil,
+			nil},
+		"a wrong name": {manifest("biz2", "base.koupleless.io/name: bsae", dev, "1Mi"), nil,
+			[]string{`9 error live-nowhere "bsae" base base.koupleless.io/name`}},
+		"a label that somebody gave the Node": {
+			manifest("biz2", "base.koupleless.io/name: base, team: shop", dev, "1Mi"), nil, nil},
+		"a label that no Node has": {
+			manifest("biz2", "base.koupleless.io/name: base, taem: shop", dev, "1Mi"), nil,
+			[]string{"9 error live-nowhere taem=shop"}},
+		"another environment": {
+			manifest("biz2", "base.koupleless.io/name: base", strings.ReplaceAll(dev, "dev", "test"), "1Mi"), nil,
+			[]string{"9 error live-nowhere schedule.koupleless.io/node-env test dev NoExecute"}},
+		"an environment that the controller adds": {manifest("biz2", "base.koupleless.io/name: base", "", "1Mi"), nil,
+			[]string{"toleration-env"}},
+		"and one that nobody adds": {manifest("biz2", "base.koupleless.io/name: base", "", "1Mi"),
+			func(l *lint.Live) { l.Bases.Controllers = nil }, []string{
+				"live-nowhere", "toleration-env"}},
+		"no room": {manifest("biz2", "base.koupleless.io/name: base", dev, "50Mi"), nil,
+			[]string{"9 error live-nowhere 50 40 base-1 -XX:MaxMetaspaceSize"}},
 		"no room for a limit, which is the default of the request": {
-			bytes.Replace(manifest("biz2", "base.koupleless.io/name: base", dev, "50Mi"), []byte("requests"), []byte("limits"), 1), nil, []string{"live-nowhere", "unsupported"}},
-		"an operator that does not exist": {manifest("biz2", "base.koupleless.io/name: base", strings.Replace(dev, "value: dev", "operator: exists", 1), "1Mi"), nil, []string{"shape"}},
-		"its own Pods give way":           {manifest("biz1", "base.koupleless.io/name: base", dev, "90Mi"), nil, nil},
-		"those of another namespace stay": {manifest("biz1", "base.koupleless.io/name: base", dev, "90Mi"), func(l *lint.Live) { l.Namespace = "other" }, []string{"live-nowhere"}},
-		"it is there, and not Ready":      {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"), is(unready, nil), []string{"1 warning live-unready broken; mend"}},
-		"it exists, and the scheduler refuses its Pods for another reason": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"),
-			is(why.Answer{Reason: why.PodNotReady, Because: why.TopologySpread, Cause: "the Pod would break a constraint", Advice: "add a base"}, nil), []string{"live-unready"}},
+			bytes.Replace(manifest("biz2", "base.koupleless.io/name: base", dev, "50Mi"), []byte("requests"),
+				[]byte("limits"), 1), nil, []string{"live-nowhere", "unsupported"}},
+		"an operator that does not exist": {
+			manifest("biz2", "base.koupleless.io/name: base", strings.Replace(dev, "value: dev", "operator: exists", 1),
+				"1Mi"), nil, []string{"shape"}},
+		"its own Pods give way": {manifest("biz1", "base.koupleless.io/name: base", dev, "90Mi"), nil, nil},
+		"those of another namespace stay": {manifest("biz1", "base.koupleless.io/name: base", dev, "90Mi"),
+			func(l *lint.Live) { l.Namespace = "other" }, []string{"live-nowhere"}},
+		"it is there, and not Ready": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"), is(unready, nil),
+			[]string{"1 warning live-unready broken; mend"}},
+		"it exists, and the scheduler refuses its Pods for another reason": {manifest("biz2",
+			"base.koupleless.io/name: base", dev, "1Mi"),
+			is(why.Answer{Reason: why.PodNotReady, Because: why.TopologySpread,
+				Cause: "the Pod would break a constraint", Advice: "add a base"}, nil), []string{"live-unready"}},
 		"it is there, and the scheduler has not looked": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"),
-			is(why.Answer{Reason: why.PodNotReady, Because: why.NotScheduledYet, Cause: "the scheduler has not tried"}, nil), []string{"live-unready"}},
+			is(why.Answer{Reason: why.PodNotReady, Because: why.NotScheduledYet, Cause: "the scheduler has not tried"},
+				nil), []string{"live-unready"}},
 		"it was created a moment ago": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"),
 			is(why.Answer{Reason: why.PodsNotMade, Young: true, Cause: "0 of 1 Pods exist"}, nil), nil},
-		"a version that is not a label value": {manifest("biz2", "base.koupleless.io/version: 1.0.0+7", dev, "1Mi"), nil, []string{"label-value"}},
-		"it is there, and Ready":              {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"), is(why.Answer{Ready: true}, nil), nil},
+		"a version that is not a label value": {manifest("biz2", "base.koupleless.io/version: 1.0.0+7", dev, "1Mi"),
+			nil, []string{"label-value"}},
+		"it is there, and Ready": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"),
+			is(why.Answer{Ready: true}, nil), nil},
 		"both are the same": {manifest("biz2", "base.koupleless.io/name: bsae", dev, "1Mi"),
-			is(why.Answer{Reason: why.RolloutStuck, Because: why.WrongBaseName, Cause: "no base is named \"bsae\""}, nil), []string{"live-nowhere"}},
-		"it cannot be looked at": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"), is(why.Answer{}, errors.New("no right")), []string{"1 error live-unready right; koupsandbox why"}},
+			is(why.Answer{Reason: why.RolloutStuck, Because: why.WrongBaseName, Cause: "no base is named \"bsae\""},
+				nil), []string{"live-nowhere"}},
+		"it cannot be looked at": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"),
+			is(why.Answer{}, errors.New("no right")), []string{"1 error live-unready right; koupsandbox why"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := cluster()
@@ -133,7 +162,9 @@ func is(a why.Answer, err error) func(*lint.Live) {
 
 // A zone that the Nodes have spreads Pods.
 func TestLiveTopology(t *testing.T) {
-	text := strings.Replace(string(manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi")), "      nodeSelector:", `      affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: topology.kubernetes.io/zone, labelSelector: {matchLabels: {app: biz2}}}]}}
+	text := strings.Replace(string(manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi")),
+		"      nodeSelector:",
+		`      affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: topology.kubernetes.io/zone, labelSelector: {matchLabels: {app: biz2}}}]}}
       nodeSelector:`, 1)
 	inputs := []lint.Input{{Name: "f.yaml", Text: []byte(text)}}
 	if got := lint.Lint(inputs, lint.Options{Env: "dev"}).Findings; len(got) != 1 || got[0].Rule != "topology-zone" {

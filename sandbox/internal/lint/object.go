@@ -71,13 +71,15 @@ func (l *linter) read(input Input) {
 		content := map[string]any{}
 		doc, more := source.Decode(&content, strictyaml.Options{})
 		problems = append(problems, more...)
-		if kind, apiVersion := content["kind"], content["apiVersion"]; input.Found && (kind == nil || apiVersion == nil) && len(more) == 0 {
+		if kind, apiVersion := content["kind"], content["apiVersion"]; input.Found &&
+			(kind == nil || apiVersion == nil) && len(more) == 0 {
 			continue
 		}
 		l.one(input.Name, doc, "", content)
 	}
 	for _, p := range problems {
-		f := Finding{Rule: "yaml", Level: Error, File: input.Name, Line: p.Line, Message: strings.TrimPrefix(p.Field+": "+p.Detail, ": "), Excerpt: p.Excerpt}
+		f := Finding{Rule: "yaml", Level: Error, File: input.Name, Line: p.Line,
+			Message: strings.TrimPrefix(p.Field+": "+p.Detail, ": "), Excerpt: p.Excerpt}
 		if bytes.Contains(input.Text, []byte("{{")) && !bytes.Contains(input.Text, []byte("${{")) {
 			f.Fix = "render the template first, for example: helm template CHART | koupsandbox scenario lint -"
 		}
@@ -132,7 +134,8 @@ func (l *linter) items(list *object, kind string, value any) {
 		at := strings.TrimPrefix(fmt.Sprintf("%s.items[%d]", list.root, i), ".")
 		content, ok := item.(map[string]any)
 		if !ok {
-			l.find("shape", &object{file: list.file, doc: list.doc, root: at, kind: list.kind}, "", "items[%d] is not an object", i)
+			l.find("shape", &object{file: list.file, doc: list.doc, root: at, kind: list.kind}, "",
+				"items[%d] is not an object", i)
 			continue
 		}
 		if content["kind"] == nil && kind != "" {
@@ -192,10 +195,12 @@ func (l *linter) typed(o object, typed any, content map[string]any) {
 func (l *linter) shape(o *object, err error) {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
-		l.find("shape", o, "", "a field of the %s cannot be read: %s", o.kind, strings.TrimPrefix(err.Error(), "json: "))
+		l.find("shape", o, "", "a field of the %s cannot be read: %s", o.kind,
+			strings.TrimPrefix(err.Error(), "json: "))
 		return
 	}
-	l.find("shape", o, wrong.Field, "%s of a %s must have the type %s, but is %s", wrong.Field, o.kind, wrong.Type.Kind(), wrong.Value)
+	l.find("shape", o, wrong.Field, "%s of a %s must have the type %s, but is %s", wrong.Field, o.kind,
+		wrong.Type.Kind(), wrong.Value)
 }
 
 // templates finds the Pod templates in a value at any depth: objects whose spec has containers. Custom
@@ -229,6 +234,7 @@ func (l *linter) templates(o object, at string, value any) {
 
 // module reports whether the Pods are modules, or look like modules.
 func (w *workload) module() bool {
-	return labels.Value(w.template.Labels, "component") == labels.Module || labels.Value(w.meta.GetLabels(), "component") == labels.ModuleDeployment ||
+	return labels.Value(w.template.Labels, "component") == labels.Module ||
+		labels.Value(w.meta.GetLabels(), "component") == labels.ModuleDeployment ||
 		why.LooksLikeModule(&w.template.Spec)
 }

@@ -11,8 +11,13 @@ import (
 
 func (l *linter) ordinary(w *workload) {
 	base := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{labels.Component: labels.Vnode}}}
-	base.Spec.Taints = []corev1.Taint{{Key: labels.TaintVirtualNode, Value: "True", Effect: corev1.TaintEffectNoExecute}, {Key: labels.TaintEnv, Value: "dev", Effect: corev1.TaintEffectNoExecute}}
-	if _, is := w.typed.(*appsv1.DaemonSet); is && !unknown(w.template.Spec.String()) && workloads.NewPlacement(w.template.Spec, "").Fits(base) {
-		l.find("daemonset-on-bases", &w.object, w.in("spec"), "it tolerates the taints of bases, so it creates a Pod on every base; a base runs only modules, so these Pods keep the status NotAModule")
+	base.Spec.Taints = []corev1.Taint{
+		{Key: labels.TaintVirtualNode, Value: "True", Effect: corev1.TaintEffectNoExecute},
+		{Key: labels.TaintEnv, Value: "dev", Effect: corev1.TaintEffectNoExecute}}
+	if _, is := w.typed.(*appsv1.DaemonSet); is && !unknown(w.template.Spec.String()) &&
+		workloads.NewPlacement(w.template.Spec, "").Fits(base) {
+		l.find("daemonset-on-bases", &w.object, w.in("spec"),
+			"it tolerates the taints of bases, so it creates a Pod on every base; a base runs only modules, so these "+
+				"Pods keep the status NotAModule")
 	}
 }

@@ -16,7 +16,8 @@ import (
 )
 
 // choosing are the labels that differ between bases.
-var choosing = []string{labels.BaseName, labels.BaseVersion, labels.BaseCluster, labels.BaseHost, labels.OlderBaseName, labels.OlderBaseVersion,
+var choosing = []string{labels.BaseName, labels.BaseVersion, labels.BaseCluster, labels.BaseHost, labels.OlderBaseName,
+	labels.OlderBaseVersion,
 	corev1.LabelHostname}
 
 // placement checks whether the Pods get onto bases, and onto the meant ones.
@@ -39,7 +40,8 @@ func (l *linter) placement(w *workload) {
 		}
 	}
 	if !chosen {
-		l.find("affinity-missing", &w.object, w.in("spec"), "the Pods select no bases, so the module is installed on any base, of any name and version")
+		l.find("affinity-missing", &w.object, w.in("spec"),
+			"the Pods select no bases, so the module is installed on any base, of any name and version")
 	}
 	for i, c := range spec.TopologySpreadConstraints {
 		if key := c.TopologyKey; unknown(key) || labels.IsNodeLabel(key) || l.o.Live.bear(key) {
@@ -49,7 +51,8 @@ func (l *linter) placement(w *workload) {
 		if c.WhenUnsatisfiable == corev1.DoNotSchedule {
 			effect = "the Pods stay Pending"
 		}
-		l.find("topology-unknown", &w.object, w.in(fmt.Sprintf("spec.topologySpreadConstraints[%d].topologyKey", i)), "no base has the label %q, so %s", c.TopologyKey, effect)
+		l.find("topology-unknown", &w.object, w.in(fmt.Sprintf("spec.topologySpreadConstraints[%d].topologyKey", i)),
+			"no base has the label %q, so %s", c.TopologyKey, effect)
 	}
 	if a := spec.Affinity; a != nil && a.PodAntiAffinity != nil {
 		l.antiAffinity(w, a.PodAntiAffinity)
@@ -78,13 +81,15 @@ func (w *workload) expressions() iter.Seq2[string, corev1.NodeSelectorRequiremen
 // not have.
 func (l *linter) clusterName(w *workload, key string, values []string, at string) {
 	if key == labels.BaseCluster && slices.Equal(values, []string{"default"}) && l.o.Live == nil {
-		l.find("cluster-name", &w.object, at, "only bases that report the cluster name default fit; bases of a sandbox report the name of the sandbox")
+		l.find("cluster-name", &w.object, at,
+			"only bases that report the cluster name default fit; bases of a sandbox report the name of the sandbox")
 	}
 }
 
 func (l *linter) tolerations(w *workload) {
 	list := w.template.Spec.Tolerations
-	all := slices.ContainsFunc(list, func(t corev1.Toleration) bool { return t.Key == "" && t.Operator == corev1.TolerationOpExists })
+	all := slices.ContainsFunc(list,
+		func(t corev1.Toleration) bool { return t.Key == "" && t.Operator == corev1.TolerationOpExists })
 	at := w.in("spec")
 	if len(list) > 0 {
 		at = w.in("spec.tolerations")
@@ -104,21 +109,27 @@ func (l *linter) tolerations(w *workload) {
 	}
 	tolerates := func(key, value string) bool {
 		return all || slices.ContainsFunc(list, func(t corev1.Toleration) bool {
-			anyValue := value == "" || t.Operator == corev1.TolerationOpExists || !slices.Contains(operators, t.Operator)
+			anyValue := value == "" || t.Operator == corev1.TolerationOpExists ||
+				!slices.Contains(operators, t.Operator)
 			return t.Key == key && (anyValue || t.Value == value || unknown(t.Value)) &&
 				(t.Effect == "" || t.Effect == corev1.TaintEffectNoExecute)
 		})
 	}
 	if !tolerates(labels.TaintVirtualNode, "True") {
-		l.find("toleration-virtual-node", &w.object, at, "the taint %s=True:NoExecute of every base is not tolerated, so the Pods stay Pending", labels.TaintVirtualNode)
+		l.find("toleration-virtual-node", &w.object, at,
+			"the taint %s=True:NoExecute of every base is not tolerated, so the Pods stay Pending",
+			labels.TaintVirtualNode)
 	}
 	switch {
 	case !tolerates(labels.TaintEnv, "") && w.kind == "DaemonSet":
-		l.find("daemonset-toleration-env", &w.object, at, "the taint %s of every base is not tolerated: a DaemonSet creates Pods by its template only, so it creates none; tolerations that the controller adds to Pods have no effect", labels.TaintEnv)
+		l.find("daemonset-toleration-env", &w.object, at,
+			"the taint %s of every base is not tolerated: a DaemonSet creates Pods by its template only, so it creates none; tolerations that the controller adds to Pods have no effect", labels.TaintEnv)
 	case !tolerates(labels.TaintEnv, ""):
-		l.find("toleration-env", &w.object, at, "the taint %s of every base is not tolerated, so the Pods stay Pending, unless the controller adds the toleration, as the bundled controller does", labels.TaintEnv)
+		l.find("toleration-env", &w.object, at,
+			"the taint %s of every base is not tolerated, so the Pods stay Pending, unless the controller adds the toleration, as the bundled controller does", labels.TaintEnv)
 	case l.o.Env != "" && !tolerates(labels.TaintEnv, l.o.Env):
-		l.find("toleration-other-env", &w.object, at, "it tolerates only bases of another environment, not of %s", l.o.Env)
+		l.find("toleration-other-env", &w.object, at, "it tolerates only bases of another environment, not of %s",
+			l.o.Env)
 	}
 }
 
@@ -126,13 +137,17 @@ func (l *linter) tolerations(w *workload) {
 func (l *linter) nodeLabel(w *workload, key, at string) {
 	switch {
 	case key == labels.OlderBaseName || key == labels.OlderBaseVersion:
-		l.find("node-label-older", &w.object, at, "%s is the label of older module controllers; newer ones use base.koupleless.io/%s", key, path.Base(key))
+		l.find("node-label-older", &w.object, at,
+			"%s is the label of older module controllers; newer ones use base.koupleless.io/%s", key, path.Base(key))
 	case l.o.Live != nil: // what the Nodes have decides
 	case unknown(key) || labels.IsNodeLabel(key):
 	case strings.Contains(key, "koupleless.io/"):
-		l.find("node-label-unknown", &w.object, at, "no base has the label %s, so the Pods stay Pending; the bases' labels are %s", key, strings.Join(labels.NodeLabels[:6], ", "))
+		l.find("node-label-unknown", &w.object, at,
+			"no base has the label %s, so the Pods stay Pending; the bases' labels are %s", key,
+			strings.Join(labels.NodeLabels[:6], ", "))
 	default:
-		l.find("node-label-unknown", &w.object, at, "%s is not a label that the module controller writes to the Nodes of bases: unless you label them, the Pods stay Pending", key).Level = Warning
+		l.find("node-label-unknown", &w.object, at,
+			"%s is not a label that the module controller writes to the Nodes of bases: unless you label them, the Pods stay Pending", key).Level = Warning
 	}
 }
 
@@ -152,11 +167,14 @@ func (l *linter) spreads(w *workload, term corev1.PodAffinityTerm, at string) {
 	switch key := term.TopologyKey; {
 	case unknown(key) || key == corev1.LabelTopologyZone && l.o.Live.bear(key):
 	case key == corev1.LabelTopologyZone:
-		l.find("topology-zone", &w.object, at+".topologyKey", "%s spreads nothing over Nodes without that label: ModuleController V2 does not set it, and the bundled controller gives each base its own zone", key)
+		l.find("topology-zone", &w.object, at+".topologyKey",
+			"%s spreads nothing over Nodes without that label: ModuleController V2 does not set it, and the bundled controller gives each base its own zone", key)
 	case !slices.Contains(labels.NodeLabels, key) && !l.o.Live.bear(key):
-		l.find("topology-unknown", &w.object, at+".topologyKey", "no base has the label %q, so this spreads nothing", key)
+		l.find("topology-unknown", &w.object, at+".topologyKey", "no base has the label %q, so this spreads nothing",
+			key)
 	case !slices.Contains([]string{corev1.LabelHostname, labels.BaseHost}, key):
-		l.find("topology-unknown", &w.object, at+".topologyKey", "many bases share a value of %s, so this allows a Pod on only one of them", key).Level = Warning
+		l.find("topology-unknown", &w.object, at+".topologyKey",
+			"many bases share a value of %s, so this allows a Pod on only one of them", key).Level = Warning
 	}
 	selector, err := metav1.LabelSelectorAsSelector(term.LabelSelector)
 	if err != nil {
@@ -166,7 +184,8 @@ func (l *linter) spreads(w *workload, term corev1.PodAffinityTerm, at string) {
 	own := apilabels.Set(w.template.Labels)
 	known := !unknown(fmt.Sprint(term.LabelSelector, w.template.Labels))
 	if known && !selector.Matches(own) {
-		l.find("anti-affinity-other", &w.object, at+".labelSelector", "the selector %s does not match the labels of the Pods, so it does not keep them apart", selector)
+		l.find("anti-affinity-other", &w.object, at+".labelSelector",
+			"the selector %s does not match the labels of the Pods, so it does not keep them apart", selector)
 	}
 }
 

@@ -51,9 +51,12 @@ func (l *linter) component(w *workload) {
 	switch value := labels.Value(w.template.Labels, "component"); {
 	case value == labels.Module || unknown(value):
 	case value == "":
-		l.find("component-missing", &w.object, w.in("metadata.labels"), "its Pods look like modules, but do not have the label %s: %s, so the module controller ignores them", labels.Component, labels.Module)
+		l.find("component-missing", &w.object, w.in("metadata.labels"),
+			"its Pods look like modules, but do not have the label %s: %s, so the module controller ignores them",
+			labels.Component, labels.Module)
 	default:
-		l.find("component-missing", &w.object, w.in("metadata.labels["+labels.Component+"]"), "the label component of its Pods is %q, so the module controller ignores them", value)
+		l.find("component-missing", &w.object, w.in("metadata.labels["+labels.Component+"]"),
+			"the label component of its Pods is %q, so the module controller ignores them", value)
 	}
 }
 
@@ -61,7 +64,8 @@ func (l *linter) component(w *workload) {
 func (l *linter) ignored(w *workload) {
 	for _, f := range unsupported.Of(w.template.Spec) {
 		if f.Name == "persistentVolumeClaim" {
-			l.find("claims", &w.object, w.in(f.Path), "the Pods stay Pending until the claim is bound to a volume, which a module cannot use")
+			l.find("claims", &w.object, w.in(f.Path),
+				"the Pods stay Pending until the claim is bound to a volume, which a module cannot use")
 			continue
 		}
 		l.find("unsupported", &w.object, w.in(f.Path), "%s is ignored: %s", f.Name, f.Why)
@@ -76,7 +80,9 @@ func (l *linter) olderLabels(w *workload) {
 	seen := func(all map[string]string, at string) {
 		for _, key := range sortedKeys(all) {
 			if name, older := strings.CutPrefix(key, labels.OlderPrefix); older {
-				l.find("label-older", &w.object, at+"["+key+"]", "the label %s has the prefix of the older documents; ModuleController V2 watches %s%s only", key, labels.Prefix, name)
+				l.find("label-older", &w.object, at+"["+key+"]",
+					"the label %s has the prefix of the older documents; ModuleController V2 watches %s%s only", key,
+					labels.Prefix, name)
 			}
 		}
 	}
@@ -104,12 +110,15 @@ func (l *linter) selects(w *workload) {
 		if got != "" {
 			has = fmt.Sprintf("has %q", got)
 		}
-		l.find("selector-mismatch", &w.object, "spec.selector.matchLabels"+member(key), "the selector wants %s: %s, but the template %s, so the API server refuses it", key, want, has)
+		l.find("selector-mismatch", &w.object, "spec.selector.matchLabels"+member(key),
+			"the selector wants %s: %s, but the template %s, so the API server refuses it", key, want, has)
 	}
-	if selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchExpressions: w.selector.MatchExpressions}); err != nil {
+	if selector, err := metav1.LabelSelectorAsSelector(
+		&metav1.LabelSelector{MatchExpressions: w.selector.MatchExpressions}); err != nil {
 		l.find("selector-mismatch", &w.object, "spec.selector", "the selector cannot be read: %s", err)
 	} else if !selector.Matches(apilabels.Set(w.template.Labels)) {
-		l.find("selector-mismatch", &w.object, "spec.selector.matchExpressions", "the expressions of the selector do not match the labels of the template, so the API server refuses it")
+		l.find("selector-mismatch", &w.object, "spec.selector.matchExpressions",
+			"the expressions of the selector do not match the labels of the template, so the API server refuses it")
 	}
 	l.selectsVersion(w)
 }
@@ -117,9 +126,12 @@ func (l *linter) selects(w *workload) {
 func (l *linter) selectsVersion(w *workload) {
 	for _, key := range sortedKeys(w.selector.MatchLabels) {
 		value := w.selector.MatchLabels[key]
-		isVersion := slices.ContainsFunc(w.template.Spec.Containers, func(c corev1.Container) bool { return value != "" && w.version(c) == value })
+		isVersion := slices.ContainsFunc(w.template.Spec.Containers,
+			func(c corev1.Container) bool { return value != "" && w.version(c) == value })
 		if key == labels.ModuleVersion || isVersion {
-			l.find("selector-version", &w.object, "spec.selector.matchLabels"+member(key), "the selector has the version of the module, %s: %s, and a selector cannot be changed, so a release of another version is refused", key, value)
+			l.find("selector-version", &w.object, "spec.selector.matchLabels"+member(key),
+				"the selector has the version of the module, %s: %s, and a selector cannot be changed, so a release "+
+					"of another version is refused", key, value)
 		}
 	}
 }
@@ -139,7 +151,9 @@ func (l *linter) container(w *workload, c corev1.Container, at string) {
 		return
 	}
 	if !strings.Contains(c.Image, ".jar") {
-		l.find("image-no-jar", &w.object, at+".image", "the image of the container %s has no .jar in it: ModuleController V2 ignores such a container, and the bundled controller treats it as a module", c.Name).Level = Warning
+		l.find("image-no-jar", &w.object, at+".image",
+			"the image of the container %s has no .jar in it: ModuleController V2 ignores such a container, and the "+
+				"bundled controller treats it as a module", c.Name).Level = Warning
 	}
 	u, err := url.Parse(c.Image)
 	if err != nil {
@@ -147,7 +161,8 @@ func (l *linter) container(w *workload, c corev1.Container, at string) {
 	}
 	l.credentials(w, c, at, u)
 	if name := path.Base(u.Path); v != "" && strings.HasSuffix(name, "-ark-biz.jar") && !strings.Contains(name, v) {
-		l.find("version-differs", &w.object, at+".image", "%s is %s, but the name of the jar is %s", labels.VersionEnv, v, name)
+		l.find("version-differs", &w.object, at+".image", "%s is %s, but the name of the jar is %s", labels.VersionEnv,
+			v, name)
 	}
 }
 
@@ -160,7 +175,8 @@ func (l *linter) bizVersion(w *workload, c corev1.Container, at string) string {
 		case first < 0:
 			first = i
 		default:
-			l.find("version-twice", &w.object, fmt.Sprintf("%s.env[%d]", at, i), "the container %s sets %s twice; Kubernetes uses the last one", c.Name, labels.VersionEnv)
+			l.find("version-twice", &w.object, fmt.Sprintf("%s.env[%d]", at, i),
+				"the container %s sets %s twice; Kubernetes uses the last one", c.Name, labels.VersionEnv)
 		}
 	}
 	v := w.version(c)
@@ -179,7 +195,8 @@ func (l *linter) bizVersion(w *workload, c corev1.Container, at string) string {
 	case errors.Is(err, workloads.ErrUnresolved):
 		for _, field := range []string{"metadata.name", "metadata.uid"} {
 			if f := c.Env[first].ValueFrom; f != nil && f.FieldRef != nil && f.FieldRef.FieldPath == field {
-				l.find("version-differs", &w.object, at, "%s is the %s of the Pod, so each Pod requests another version", labels.VersionEnv, field)
+				l.find("version-differs", &w.object, at,
+					"%s is the %s of the Pod, so each Pod requests another version", labels.VersionEnv, field)
 			}
 		}
 	case err != nil && (first < 0 || v == "" && c.Env[first].ValueFrom == nil):
@@ -187,7 +204,9 @@ func (l *linter) bizVersion(w *workload, c corev1.Container, at string) string {
 	case err != nil:
 		fixed(l.find("version-invalid", &w.object, at, "%s", errors.Unwrap(err)))
 	case strings.Contains(v, "$("):
-		l.find("version-invalid", &w.object, at, "%s of container %q is %s: the variable is not set before %[1]s in env, so Kubernetes does not replace it", labels.VersionEnv, c.Name, v).Fix = "set the variable first"
+		l.find("version-invalid", &w.object, at,
+			"%s of container %q is %s: the variable is not set before %[1]s in env, so Kubernetes does not replace it",
+			labels.VersionEnv, c.Name, v).Fix = "set the variable first"
 	default:
 		return v
 	}

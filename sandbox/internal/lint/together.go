@@ -45,7 +45,8 @@ func (l *linter) released() {
 					hint = "; only the query of the URLs differs: keep the query unchanged while the jar is unchanged"
 				}
 				l.find("version-again", &w.object, at+".image",
-					"%s %s is the jar %s here and %s in %s: a base that has one of them uninstalls it before it installs the other%s", c.Name, v, c.Image, other.image, other.of.title(), hint)
+					"%s %s is the jar %s here and %s in %s: a base that has one of them uninstalls it before it "+
+						"installs the other%s", c.Name, v, c.Image, other.image, other.of.title(), hint)
 			}
 		}
 	}
@@ -57,15 +58,18 @@ func (l *linter) service(s *service) {
 	}
 	selector := labels.SelectorFromSet(s.selector)
 	for _, w := range l.workloads {
-		if sameNamespace(&w.meta, &s.meta) && (selector.Matches(labels.Set(w.template.Labels)) || unknown(selector.String())) {
+		if sameNamespace(&w.meta, &s.meta) &&
+			(selector.Matches(labels.Set(w.template.Labels)) || unknown(selector.String())) {
 			return
 		}
 	}
 	if i := slices.IndexFunc(l.opaque, func(o *object) bool { return sameNamespace(&o.meta, &s.meta) }); i >= 0 {
-		l.find(NotChecked, &s.object, "spec.selector", "whether the selector %s fits Pods: %s may create them", selector, l.opaque[i].title()).Fix = ""
+		l.find(NotChecked, &s.object, "spec.selector", "whether the selector %s fits Pods: %s may create them",
+			selector, l.opaque[i].title()).Fix = ""
 		return
 	}
-	l.find("service-selects-nothing", &s.object, "spec.selector", "the selector %s matches no Pods of these workloads, so the Service has no endpoints", selector)
+	l.find("service-selects-nothing", &s.object, "spec.selector",
+		"the selector %s matches no Pods of these workloads, so the Service has no endpoints", selector)
 }
 
 func sameNamespace(a, b *metav1.ObjectMeta) bool {

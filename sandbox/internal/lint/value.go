@@ -13,16 +13,20 @@ import (
 )
 
 func (l *linter) metadata(w *workload) {
-	if name := w.meta.Name; name != "" && !unknown(name) && !placeholder.MatchString(name) && len(validation.IsDNS1123Subdomain(name)) > 0 {
+	if name := w.meta.Name; name != "" && !unknown(name) && !placeholder.MatchString(name) &&
+		len(validation.IsDNS1123Subdomain(name)) > 0 {
 		l.invalid(&w.object, "metadata.name", "use lower-case letters, digits, '-' and '.'",
 			"the API server refuses the name %q", name)
 	}
 	if w.at != "" && w.template.Namespace != "" && w.template.Namespace != w.meta.Namespace {
-		l.find("template-namespace", &w.object, w.in("metadata.namespace"), "metadata.namespace of the template is ignored: the Pods are created in the namespace of the %s", w.kind)
+		l.find("template-namespace", &w.object, w.in("metadata.namespace"),
+			"metadata.namespace of the template is ignored: the Pods are created in the namespace of the %s", w.kind)
 	}
 	if s, is := w.typed.(*appsv1.StatefulSet); is && len(s.Spec.VolumeClaimTemplates) > 0 {
 		claim := s.Spec.VolumeClaimTemplates[0].Name
-		l.find("claims", &w.object, "spec.volumeClaimTemplates", "Pod %s-0 stays Pending until its claim %s-%[1]s-0 is bound to a volume, which a module cannot use", w.meta.Name, claim)
+		l.find("claims", &w.object, "spec.volumeClaimTemplates",
+			"Pod %s-0 stays Pending until its claim %s-%[1]s-0 is bound to a volume, which a module cannot use",
+			w.meta.Name, claim)
 	}
 }
 
@@ -34,9 +38,11 @@ func (l *linter) labelValues(w *workload) {
 		}
 		hint := ""
 		if key == labels.BaseVersion || key == labels.OlderBaseVersion {
-			hint = "; the Node of a base of that version has another value, which the controller derives from it: kubectl get nodes -L " + key
+			hint = "; the Node of a base of that version has another value, which the controller derives from it: " +
+				"kubectl get nodes -L " + key
 		}
-		l.find("label-value", &w.object, at, "%s: %s is not a valid label value, so the API server refuses the %s%s", key, value, w.kind, hint)
+		l.find("label-value", &w.object, at, "%s: %s is not a valid label value, so the API server refuses the %s%s",
+			key, value, w.kind, hint)
 	}
 	all := func(at string, values map[string]string) {
 		for _, key := range sortedKeys(values) {
@@ -66,6 +72,8 @@ var secret = regexp.MustCompile(`(?i)(^|&)[^=&]*(sign|token|password|secret|cred
 // credentials reports a password or a signature in the URL of a jar.
 func (l *linter) credentials(w *workload, c corev1.Container, at string, u *url.URL) {
 	if _, password := u.User.Password(); password || secret.MatchString(u.RawQuery) {
-		l.find("url-credentials", &w.object, at+".image", "the URL of the container %s has a password or a signature, which every user who can read Pods can read", c.Name)
+		l.find("url-credentials", &w.object, at+".image",
+			"the URL of the container %s has a password or a signature, which every user who can read Pods can read",
+			c.Name)
 	}
 }

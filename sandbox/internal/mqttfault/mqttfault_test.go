@@ -45,7 +45,8 @@ func newRig(t *testing.T) *rig {
 	r.faults = fault.NewSet(func(group string, e events.Event) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.events = append(r.events, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", group, e.Fault.ID, e.Fault.Change, e.Fault.Base)))
+		r.events = append(r.events,
+			strings.TrimSpace(fmt.Sprintf("%s %s %s %s", group, e.Fault.ID, e.Fault.Change, e.Fault.Base)))
 	})
 	r.View = mqttfault.New(mqttfault.Options{
 		Faults: r.faults,
@@ -63,7 +64,8 @@ func newRig(t *testing.T) *rig {
 		},
 	})
 	var err error
-	if r.broker, err = broker.New(broker.Options{Env: "dev", ListenOptions: broker.ListenOptions{View: r.View}}); err != nil {
+	r.broker, err = broker.New(broker.Options{Env: "dev", ListenOptions: broker.ListenOptions{View: r.View}})
+	if err != nil {
 		t.Fatal(err)
 	}
 	check.Run(t, r.broker.Start)
@@ -82,7 +84,8 @@ type client struct {
 func (r *rig) connect(identity string) *client {
 	r.t.Helper()
 	c := &client{t: r.t, heard: make(chan string, 100), lost: make(chan error, 10)}
-	o := paho.NewClientOptions().AddBroker("tcp://" + r.broker.Addr()).SetClientID("koupleless@@@" + identity).SetAutoReconnect(false).SetOrderMatters(true).
+	o := paho.NewClientOptions().AddBroker("tcp://" + r.broker.Addr()).SetClientID(
+		"koupleless@@@" + identity).SetAutoReconnect(false).SetOrderMatters(true).
 		SetConnectionLostHandler(func(_ paho.Client, err error) { c.lost <- err })
 	topic := "koupleless_dev/+/base/+"
 	if strings.Contains(identity, ".") {
@@ -112,7 +115,8 @@ func (r *rig) connect(identity string) *client {
 // say publishes, and returns when that is acknowledged.
 func (c *client) say(topic, payload string) {
 	c.t.Helper()
-	if token := c.Publish("koupleless_dev/"+topic, 1, false, payload); !token.WaitTimeout(within) || token.Error() != nil {
+	if token := c.Publish("koupleless_dev/"+topic, 1, false, payload); !token.WaitTimeout(within) ||
+		token.Error() != nil {
 		c.t.Fatalf("%s is not acknowledged: %v", topic, token.Error())
 	}
 }
@@ -162,7 +166,8 @@ func (r *rig) set(x v1alpha1.Fault, replica int, bases ...string) {
 	if x.ID == "" {
 		x.ID = string(x.Kind)
 	}
-	if _, err := r.Inject(fault.Injection{Fault: x, Target: v1alpha1.TargetMQTT, Bases: bases, Replica: replica, Group: "run"}); err != nil {
+	if _, err := r.Inject(fault.Injection{Fault: x, Target: v1alpha1.TargetMQTT, Bases: bases, Replica: replica,
+		Group: "run"}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -197,7 +202,8 @@ func (r *rig) told(want ...string) {
 func TestHold(t *testing.T) {
 	r := newRig(t)
 	controller, one, two := r.connect("c1"), r.connect("run.b1"), r.connect("run.b2")
-	r.set(v1alpha1.Fault{ID: "deaf", Kind: v1alpha1.MQTTHold, Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}, 0, "run-b1")
+	r.set(v1alpha1.Fault{ID: "deaf", Kind: v1alpha1.MQTTHold,
+		Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}, 0, "run-b1")
 	controller.say("run.b1/installBiz", "1") // the broker has it
 	controller.say("run.b1/installBiz", "2")
 	controller.say("run.b2/installBiz", "3")
@@ -219,7 +225,8 @@ func TestHold(t *testing.T) {
 func TestHoldToBroker(t *testing.T) {
 	r := newRig(t)
 	controller, base := r.connect("c1"), r.connect("run.b1")
-	r.set(v1alpha1.Fault{ID: "mute", Kind: v1alpha1.MQTTHold, For: core.Duration(never), Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}, 0, "run-b1")
+	r.set(v1alpha1.Fault{ID: "mute", Kind: v1alpha1.MQTTHold, For: core.Duration(never),
+		Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}, 0, "run-b1")
 	began := time.Now()
 	base.say("run.b1/base/heart", "1") // is acknowledged when the rule has ended
 	if took := time.Since(began); took < never {
@@ -232,7 +239,8 @@ func TestHoldToBroker(t *testing.T) {
 func TestHalfOpen(t *testing.T) {
 	r := newRig(t)
 	controller, base, other := r.connect("c1"), r.connect("run.b1"), r.connect("run.b2")
-	r.set(v1alpha1.Fault{ID: "gone", Kind: v1alpha1.MQTTHalfOpen, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}, 0, "run-b1", "run-b2")
+	r.set(v1alpha1.Fault{ID: "gone", Kind: v1alpha1.MQTTHalfOpen,
+		Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}, 0, "run-b1", "run-b2")
 	base.Publish("koupleless_dev/run.b1/base/heart", 1, false, "1")
 	controller.say("run.b1/installBiz", "2")
 	base.hears("installBiz 2") // comes; its acknowledgement is lost
@@ -252,7 +260,8 @@ func TestCut(t *testing.T) {
 	controller, base := r.connect("c1"), r.connect("run.b1")
 	r.set(v1alpha1.Fault{Kind: v1alpha1.MQTTCut}, 0, "run-b1")
 	base.isLost()
-	o := paho.NewClientOptions().AddBroker("tcp://" + r.broker.Addr()).SetClientID("koupleless@@@run.b1").SetAutoReconnect(false).
+	o := paho.NewClientOptions().AddBroker("tcp://" + r.broker.Addr()).SetClientID(
+		"koupleless@@@run.b1").SetAutoReconnect(false).
 		SetUsername(broker.BaseUser).SetPassword(r.broker.Passwords().Base)
 	refused := paho.NewClient(o).Connect()
 	if !refused.WaitTimeout(within) || refused.Error() == nil {
@@ -272,7 +281,8 @@ func TestCut(t *testing.T) {
 func TestDelay(t *testing.T) {
 	r := newRig(t)
 	controller, base := r.connect("c1"), r.connect("run.b1")
-	r.set(v1alpha1.Fault{Kind: v1alpha1.MQTTDelay, Delay: core.Delay{Min: core.Duration(never)}, Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}, 0, "run-b1")
+	r.set(v1alpha1.Fault{Kind: v1alpha1.MQTTDelay, Delay: core.Delay{Min: core.Duration(never)},
+		Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}, 0, "run-b1")
 	began := time.Now()
 	for i := range 5 {
 		controller.say("run.b1/installBiz", fmt.Sprint(i))
@@ -290,9 +300,11 @@ func TestDuplicate(t *testing.T) {
 		t.Run(string(direction), func(t *testing.T) {
 			r := newRig(t)
 			controller, base := r.connect("c1"), r.connect("run.b1")
-			r.set(v1alpha1.Fault{Kind: v1alpha1.MQTTDuplicate, Skip: 1, Match: v1alpha1.FaultMatch{Direction: direction, Messages: []string{"installBiz"}}}, 0, "run-b1")
+			r.set(v1alpha1.Fault{Kind: v1alpha1.MQTTDuplicate, Skip: 1,
+				Match: v1alpha1.FaultMatch{Direction: direction, Messages: []string{"installBiz"}}}, 0, "run-b1")
 			if direction == v1alpha1.ToBroker {
-				r.set(v1alpha1.Fault{ID: "c", Kind: v1alpha1.MQTTDuplicate, Skip: 1, Match: v1alpha1.FaultMatch{Direction: direction, Messages: []string{"installBiz"}}}, 1)
+				r.set(v1alpha1.Fault{ID: "c", Kind: v1alpha1.MQTTDuplicate, Skip: 1,
+					Match: v1alpha1.FaultMatch{Direction: direction, Messages: []string{"installBiz"}}}, 1)
 			}
 			for i := range 4 {
 				controller.say("run.b1/health", fmt.Sprint(i))
@@ -302,7 +314,8 @@ func TestDuplicate(t *testing.T) {
 			if direction == v1alpha1.ToBroker {
 				mark = "" // the broker delivers both as its own
 			}
-			base.hears("health 0", "installBiz 0", "health 1", "installBiz 1", "installBiz 1"+mark, "health 2", "installBiz 2", "health 3", "installBiz 3")
+			base.hears("health 0", "installBiz 0", "health 1", "installBiz 1", "installBiz 1"+mark, "health 2",
+				"installBiz 2", "health 3", "installBiz 3")
 			base.hearsNothing()
 		})
 	}
@@ -313,7 +326,8 @@ func TestDuplicate(t *testing.T) {
 func TestReorder(t *testing.T) {
 	r := newRig(t)
 	controller, base := r.connect("c1"), r.connect("run.b1")
-	reorder := v1alpha1.Fault{Kind: v1alpha1.MQTTReorder, Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker, Messages: []string{"installBiz"}}}
+	reorder := v1alpha1.Fault{Kind: v1alpha1.MQTTReorder,
+		Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker, Messages: []string{"installBiz"}}}
 	r.set(reorder, 0, "run-b1")
 	controller.say("run.b1/installBiz", "1")
 	controller.say("run.b1/installBiz", "2")
@@ -330,13 +344,15 @@ func TestKill(t *testing.T) {
 	for kind, comes := range map[core.Kind]bool{v1alpha1.MQTTKillBefore: false, v1alpha1.MQTTKillAfter: true} {
 		t.Run(string(kind), func(t *testing.T) {
 			r := newRig(t)
-			controller, second, base, other := r.connect("c1"), r.connect("c2"), r.connect("run.b1"), r.connect("other.b1")
+			controller, second, base, other := r.connect("c1"), r.connect("c2"), r.connect("run.b1"), r.connect(
+				"other.b1")
 			killed := make(chan int, 1)
 			r.kill = func(n int) {
 				controller.Disconnect(0)
 				killed <- n
 			}
-			r.set(v1alpha1.Fault{ID: "k", Kind: kind, Skip: 1, Match: v1alpha1.FaultMatch{Messages: []string{"installBiz"}}}, 1)
+			r.set(v1alpha1.Fault{ID: "k", Kind: kind, Skip: 1,
+				Match: v1alpha1.FaultMatch{Messages: []string{"installBiz"}}}, 1)
 			controller.say("run.b1/installBiz", "1")
 			controller.say("other.b1/installBiz", "2")
 			second.say("run.b1/installBiz", "3")
@@ -366,7 +382,8 @@ func TestKill(t *testing.T) {
 func TestNote(t *testing.T) {
 	r := newRig(t)
 	controller, base := r.connect("c1"), r.connect("run.b1")
-	r.set(v1alpha1.Fault{ID: "third", Kind: v1alpha1.MQTTNote, Skip: 2, Match: v1alpha1.FaultMatch{Messages: []string{"installBiz"}}}, 0)
+	r.set(v1alpha1.Fault{ID: "third", Kind: v1alpha1.MQTTNote, Skip: 2,
+		Match: v1alpha1.FaultMatch{Messages: []string{"installBiz"}}}, 0)
 	note := v1alpha1.Fault{ID: "third", Kind: v1alpha1.MQTTNote, Count: 9}
 	v1alpha1.SetFaultDefaults(v1alpha1.TargetMQTT, &note)
 	if _, err := r.Inject(fault.Injection{Fault: note, Target: v1alpha1.TargetMQTT, Group: "run"}); err == nil {

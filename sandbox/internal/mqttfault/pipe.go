@@ -196,7 +196,8 @@ func (p *pipe) doubled(id uint16) bool {
 	if p.twice[id] == 0 {
 		return false
 	}
-	if p.twice[id]--; p.twice[id] == 0 {
+	p.twice[id]--
+	if p.twice[id] == 0 {
 		delete(p.twice, id)
 	}
 	return true
@@ -277,7 +278,8 @@ func (p *pipe) read(buffer []byte) (int, error) {
 			return n, nil
 		case len(p.queue) > 0 && p.due():
 			x := p.pop()
-			if p.ready = x.data; x.after != nil {
+			p.ready = x.data
+			if x.after != nil {
 				go x.after()
 			}
 		case len(p.queue) == 0 && p.err != nil:

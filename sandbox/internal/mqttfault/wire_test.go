@@ -28,11 +28,13 @@ func encoded(t *testing.T, encode func(*bytes.Buffer) error) []byte {
 // delivery: the second one might be for the next message of that id.
 func TestDuplicateIsAcknowledgedOnce(t *testing.T) {
 	view := mqttfault.New(mqttfault.Options{
-		Who: func(string) mqttfault.Client { return mqttfault.Client{Base: "b"} }, Faults: fault.NewSet(func(string, events.Event) {}), Kill: func(int) {},
+		Who:    func(string) mqttfault.Client { return mqttfault.Client{Base: "b"} },
+		Faults: fault.NewSet(func(string, events.Event) {}), Kill: func(int) {},
 	})
 	rule := v1alpha1.Fault{Kind: v1alpha1.MQTTDuplicate}
 	v1alpha1.SetFaultDefaults(v1alpha1.TargetMQTT, &rule)
-	if _, err := view.Inject(fault.Injection{Fault: rule, Target: v1alpha1.TargetMQTT, Bases: []string{"b"}}); err != nil {
+	if _, err := view.Inject(fault.Injection{Fault: rule, Target: v1alpha1.TargetMQTT,
+		Bases: []string{"b"}}); err != nil {
 		t.Fatal(err)
 	}
 	client, inner := net.Pipe()
@@ -41,8 +43,10 @@ func TestDuplicateIsAcknowledgedOnce(t *testing.T) {
 		defer func() { _ = end.Close() }()
 		check.Must(t, end.SetDeadline(time.Now().Add(within)))
 	}
-	connect := packets.Packet{ProtocolVersion: 4, Connect: packets.ConnectParams{ProtocolName: []byte("MQTT"), ClientIdentifier: "x@@@b", Clean: true}}
-	publish := packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Publish, Qos: 1}, PacketID: 7, TopicName: "a/b", Payload: []byte("c")}
+	connect := packets.Packet{ProtocolVersion: 4,
+		Connect: packets.ConnectParams{ProtocolName: []byte("MQTT"), ClientIdentifier: "x@@@b", Clean: true}}
+	publish := packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Publish, Qos: 1}, PacketID: 7,
+		TopicName: "a/b", Payload: []byte("c")}
 	ack := packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Puback}, PacketID: 7}
 	ping := packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Pingresp}}
 	connect.FixedHeader.Type = packets.Connect

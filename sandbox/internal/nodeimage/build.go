@@ -68,10 +68,12 @@ func Build(ctx context.Context, o Options) (*image.Image, error) {
 	}
 	b := &builder{Options: o}
 	var err error
-	if b.kubernetes, err = b.module(ctx, b.in("sandbox/controlplane"), "k8s.io/kubernetes", "Version"); err != nil {
+	b.kubernetes, err = b.module(ctx, b.in("sandbox/controlplane"), "k8s.io/kubernetes", "Version")
+	if err != nil {
 		return nil, err
 	}
-	if b.kind, err = b.module(ctx, o.Root, "sigs.k8s.io/kind", "Dir"); err != nil {
+	b.kind, err = b.module(ctx, o.Root, "sigs.k8s.io/kind", "Dir")
+	if err != nil {
 		return nil, err
 	}
 	if b.Name == "" {

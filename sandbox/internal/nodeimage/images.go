@@ -17,7 +17,8 @@ import (
 // images returns the name of the pause image, and the archive with all images that kubeadm wants,
 // named as it names them.
 func (b *builder) images(ctx context.Context) (pauseImage, archive string, err error) {
-	text, err := output(ctx, "", nil, b.program("kubeadm"), "config", "images", "list", "--kubernetes-version", b.kubernetes)
+	text, err := output(ctx, "", nil, b.program("kubeadm"), "config", "images", "list", "--kubernetes-version",
+		b.kubernetes)
 	if err != nil {
 		return "", "", err
 	}
@@ -38,9 +39,10 @@ func (b *builder) images(ctx context.Context) (pauseImage, archive string, err e
 		}
 		inputs = append(inputs, layer.Digest.String())
 	}
-	archive, err = b.part("images of the control plane", fmt.Sprintf("images-%s.tar", shortHash(inputs...)), func(path string) error {
-		return b.writeImages(path, names, proxyfs)
-	})
+	archive, err = b.part("images of the control plane", fmt.Sprintf("images-%s.tar", shortHash(inputs...)),
+		func(path string) error {
+			return b.writeImages(path, names, proxyfs)
+		})
 	return names[i], archive, err
 }
 
@@ -65,7 +67,8 @@ func (b *builder) writeImages(path string, names []string, proxyfs string) (err 
 	} {
 		file := path + "." + name
 		defer func() { _ = os.Remove(file) }() // it is in the archive
-		if layers[name], err = image.WriteLayer(file, true, fill); err != nil {
+		layers[name], err = image.WriteLayer(file, true, fill)
+		if err != nil {
 			return err
 		}
 	}

@@ -40,7 +40,10 @@ func (b *builder) layers(ctx context.Context) ([]*image.Layer, error) {
 	}{
 		{"programs", b.addPrograms},
 		{"images", func(f *image.Files) error { return f.Copy("kind/images.tar", 0o644, images) }},
-		{"files", func(f *image.Files) error { return errors.Join(b.addKindFiles(ctx, f, pauseImage), b.addOurFiles(f)) }},
+		{"files", func(f *image.Files) error {
+			return errors.Join(b.addKindFiles(ctx, f, pauseImage),
+				b.addOurFiles(f))
+		}},
 	} {
 		layer, err := image.WriteLayer(b.cached(l.name+".layer.tar"), false, l.fill)
 		if err != nil {
@@ -106,7 +109,8 @@ func (b *builder) addKindFiles(ctx context.Context, f *image.Files, pauseImage s
 // addresses of the node's range.
 func containerdConfig(text []byte, pauseImage string) ([]byte, error) {
 	if !sandboxImage.Match(text) {
-		return nil, errors.New("kind's configuration of containerd names no pause image any more: adapt the builder to this kind")
+		return nil, errors.New(
+			"kind's configuration of containerd names no pause image any more: adapt the builder to this kind")
 	}
 	text = sandboxImage.ReplaceAll(text, fmt.Appendf(nil, "sandbox_image = %q", pauseImage))
 	return append(text, []byte(`

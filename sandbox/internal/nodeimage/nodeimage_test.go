@@ -32,7 +32,8 @@ func TestContainerdConfig(t *testing.T) {
 }
 
 func TestContainerSpec(t *testing.T) {
-	text, err := containerSpec([]byte(`{"process":{"cwd":"/","rlimits":[{"type":"RLIMIT_NOFILE"}]},"root":{"path":"rootfs"}}`))
+	text, err := containerSpec(
+		[]byte(`{"process":{"cwd":"/","rlimits":[{"type":"RLIMIT_NOFILE"}]},"root":{"path":"rootfs"}}`))
 	check.Must(t, err)
 	var got, want any
 	check.Must(t, json.Unmarshal(text, &got))
@@ -47,7 +48,8 @@ func TestContainerSpec(t *testing.T) {
 
 func TestPartIsMadeOnceAndReplacesItsOlderForm(t *testing.T) {
 	var told []string
-	b := &builder{Options: Options{Cache: t.TempDir(), Progress: func(what string, _ time.Duration) { told = append(told, what) }}}
+	b := &builder{Options: Options{Cache: t.TempDir(),
+		Progress: func(what string, _ time.Duration) { told = append(told, what) }}}
 	write := func(path string) error { return os.WriteFile(path, []byte(path), 0o600) }
 	for _, name := range []string{"fs-1.tar", "other-1.tar", "fs-1.tar", "fs-2.tar"} {
 		path, err := b.part("part "+name, name, write)

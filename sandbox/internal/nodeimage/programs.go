@@ -35,7 +35,8 @@ func (b *builder) programs(ctx context.Context) error {
 	minor := strings.Split(b.kubernetes, ".")[1]
 	version := ""
 	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
-		version += fmt.Sprintf(" -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=1 -X %[1]s.gitMinor=%[3]s -X %[1]s.gitTreeState=archive",
+		version += fmt.Sprintf(
+			" -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=1 -X %[1]s.gitMinor=%[3]s -X %[1]s.gitTreeState=archive",
 			pkg, b.kubernetes, minor)
 	}
 	builds := []struct{ name, dir, pkg, flags, tags string }{
@@ -45,7 +46,8 @@ func (b *builder) programs(ctx context.Context) error {
 	}
 	for _, name := range containerdPrograms {
 		builds = append(builds, struct{ name, dir, pkg, flags, tags string }{
-			name: name, dir: "sandbox/internal/nodeimage/containerd", pkg: "github.com/containerd/containerd/v2/cmd/" + name,
+			name: name, dir: "sandbox/internal/nodeimage/containerd",
+			pkg:  "github.com/containerd/containerd/v2/cmd/" + name,
 			tags: "no_btrfs no_zfs no_devmapper",
 		})
 	}

@@ -14,7 +14,8 @@ import (
 var nodePackages = []string{
 	"systemd", "systemd-sysv", // starts containerd and the kubelet
 	"runc", "libseccomp2", "containernetworking-plugins", // of containerd
-	"conntrack", "iptables", "nftables", "iproute2", "ethtool", "kmod", "mount", "util-linux", // of kubelet and kube-proxy
+	// of kubelet and kube-proxy
+	"conntrack", "iptables", "nftables", "iproute2", "ethtool", "kmod", "mount", "util-linux",
 	"bash", "jq", "procps", "mawk", "hostname", // of kind's scripts
 	"ca-certificates", // for registries that a user has
 }
@@ -56,7 +57,8 @@ func (b *builder) proxyRootfs(ctx context.Context) (string, error) {
 
 // debian returns a tar file with Debian packages and their dependencies. The cache keeps it for the same packages,
 // flags and extra, in the versions of its first build.
-func (b *builder) debian(ctx context.Context, what, kind string, packages []string, extra string, flags ...string) (string, error) {
+func (b *builder) debian(ctx context.Context, what, kind string, packages []string, extra string,
+	flags ...string) (string, error) {
 	args := []string{"--quiet", "--format=tar", "--include=" + strings.Join(packages, ",")}
 	args = append(args, flags...)
 	for _, option := range unused {
@@ -68,7 +70,9 @@ func (b *builder) debian(ctx context.Context, what, kind string, packages []stri
 	}
 	return b.part(what, fmt.Sprintf("%s-%s.tar", kind, shortHash(inputs...)), func(path string) error {
 		if _, err := exec.LookPath("mmdebstrap"); err != nil {
-			return fmt.Errorf("mmdebstrap is missing, which makes a root file system of Debian packages: install the package mmdebstrap (%w)", err)
+			return fmt.Errorf(
+				"mmdebstrap is missing, which makes a root file system of Debian packages: install the package "+
+					"mmdebstrap (%w)", err)
 		}
 		args := append(args, b.Suite, path)
 		if b.Mirror != "" {

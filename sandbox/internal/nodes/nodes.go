@@ -70,7 +70,8 @@ func New(client kubernetes.Interface, env string, created func(identity, holder 
 
 // Start follows the Nodes until ctx ends. It can be called once.
 func (n *Watch) Start(ctx context.Context) error {
-	informer := coreinformers.NewFilteredNodeInformer(n.client, 0, cache.Indexers{}, func(o *metav1.ListOptions) { o.LabelSelector = Selector })
+	informer := coreinformers.NewFilteredNodeInformer(n.client, 0, cache.Indexers{},
+		func(o *metav1.ListOptions) { o.LabelSelector = Selector })
 	err := informer.SetTransform(slim)
 	if err == nil {
 		_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -92,7 +93,8 @@ func slim(o any) (any, error) {
 	if !ok {
 		return o, nil
 	}
-	slim := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion}}
+	slim := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID,
+		ResourceVersion: node.ResourceVersion}}
 	if holder := node.Annotations[labels.Holder]; holder != "" {
 		slim.Annotations = map[string]string{labels.Holder: holder, labels.Fence: node.Annotations[labels.Fence]}
 	}
@@ -241,7 +243,8 @@ func (n *Watch) Ended(ctx context.Context, identities []string) error {
 		seen, _ := n.Of(id)
 		name := cmp.Or(seen, vnodePrefix+id)
 		group.Go(func() error {
-			err := retry.OnError(endedBackoff, func(error) bool { return ctx.Err() == nil }, func() error { return n.deleteHeld(ctx, name) })
+			err := retry.OnError(endedBackoff, func(error) bool { return ctx.Err() == nil },
+				func() error { return n.deleteHeld(ctx, name) })
 			if err != nil {
 				return fmt.Errorf("deleting Node %s: %w", name, err)
 			}
@@ -274,12 +277,14 @@ func removeNode(ctx context.Context, client kubernetes.Interface, name string) e
 }
 
 func removePodsOf(ctx context.Context, client kubernetes.Interface, node string) error {
-	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})
+	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx,
+		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})
 	if err != nil {
 		return fmt.Errorf("listing the Pods of Node %s: %w", node, err)
 	}
 	for _, p := range pods.Items {
-		at := metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(p.UID))}
+		at := metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0),
+			Preconditions: metav1.NewUIDPreconditions(string(p.UID))}
 		err := client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, at)
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("removing Pod %s/%s: %w", p.Namespace, p.Name, err)

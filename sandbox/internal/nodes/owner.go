@@ -46,8 +46,10 @@ func (e *InUseError) Error() string {
 	if n := len(e.Found) - len(shown); n > 0 {
 		more = fmt.Sprintf("\n  and %d more", n)
 	}
-	return fmt.Sprintf("environment %q is in use by a module controller or by bases that this sandbox has not started:\n  %s%s\n"+
-		"omit --env (spec.env) to use a generated environment, or choose an unused one; if no controller renews these Leases any more, "+
+	return fmt.Sprintf("environment %q is in use by a module controller or by bases that this sandbox has not "+
+		"started:\n  %s%s\n"+
+		"omit --env (spec.env) to use a generated environment, or choose an unused one; if no controller renews "+
+		"these Leases any more, "+
 		"delete these Nodes and Leases and try again", e.Env, strings.Join(shown, "\n  "), more)
 }
 
@@ -66,7 +68,8 @@ func (o Owner) CheckUnused(ctx context.Context, client kubernetes.Interface) err
 	var ofControllers, found, ofNodes []string
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
-		if made[n.Name] = o.MadeNode(n); !made[n.Name] && labels.Value(n.Labels, labels.Component) == labels.Vnode {
+		made[n.Name] = o.MadeNode(n)
+		if !made[n.Name] && labels.Value(n.Labels, labels.Component) == labels.Vnode {
 			found = append(found, fmt.Sprintf("Node %s, held by controller %q", n.Name, n.Annotations[labels.Holder]))
 		}
 	}
@@ -80,7 +83,8 @@ func (o Owner) CheckUnused(ctx context.Context, client kubernetes.Interface) err
 			ofControllers = append(ofControllers, describe(l))
 		}
 	}
-	if found = slices.Concat(ofControllers, found, ofNodes); len(found) > 0 {
+	found = slices.Concat(ofControllers, found, ofNodes)
+	if len(found) > 0 {
 		return &InUseError{Env: o.Env, Found: found}
 	}
 	return nil
@@ -100,7 +104,8 @@ func describe(l *coordinationv1.Lease) string {
 // MadeNode reports whether a controller of the sandbox has created a Node, and no other controller holds it now.
 func (o Owner) MadeNode(n *corev1.Node) bool {
 	holder := n.Annotations[labels.Holder]
-	return o.holds(holder) && (n.Annotations[labels.Fence] == firstFence || o.Bases[identityOf(n.Name)]) || holder == "" && o.Bases[identityOf(n.Name)]
+	return o.holds(holder) && (n.Annotations[labels.Fence] == firstFence || o.Bases[identityOf(n.Name)]) ||
+		holder == "" && o.Bases[identityOf(n.Name)]
 }
 
 // madeLease reports whether the sandbox has created a Lease of its environment.
@@ -122,8 +127,10 @@ func identityOf(node string) string {
 }
 
 func (o Owner) leases(ctx context.Context, client kubernetes.Interface) ([]coordinationv1.Lease, error) {
-	of := fmt.Sprintf("%s=%s,%s in (%s,%s,%s)", labels.Env, o.Env, labels.Component, labels.VnodeLease, labels.ControllerLease, labels.LedgerLease)
-	list, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{LabelSelector: of})
+	of := fmt.Sprintf("%s=%s,%s in (%s,%s,%s)", labels.Env, o.Env, labels.Component, labels.VnodeLease,
+		labels.ControllerLease, labels.LedgerLease)
+	list, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx,
+		metav1.ListOptions{LabelSelector: of})
 	if err != nil {
 		return nil, fmt.Errorf("listing the Leases of environment %q: %w", o.Env, err)
 	}
@@ -145,7 +152,8 @@ func (o Owner) removeLeases(ctx context.Context, client kubernetes.Interface) er
 	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	peer, err := leases.Get(ctx, labels.PeerLeasePrefix+strings.ToLower(o.Env), metav1.GetOptions{})
 	switch {
-	case err == nil && (ptr.Deref(peer.Spec.HolderIdentity, "") == "" || o.madeLease(peer)): // a controller that ends clears the holder
+	// a controller that ends clears the holder
+	case err == nil && (ptr.Deref(peer.Spec.HolderIdentity, "") == "" || o.madeLease(peer)):
 		all = append(all, *peer)
 	case err != nil && !apierrors.IsNotFound(err):
 		return fmt.Errorf("reading the Lease for peer Deployments: %w", err)
@@ -160,7 +168,9 @@ func (o Owner) removeLeases(ctx context.Context, client kubernetes.Interface) er
 					return err // nil if the Node exists: another controller serves it
 				}
 			}
-			err := leases.Delete(ctx, l.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion}})
+			err := leases.Delete(ctx, l.Name,
+				metav1.DeleteOptions{
+					Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion}})
 			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 				return fmt.Errorf("removing Lease %s: %w", l.Name, err)
 			}

@@ -39,7 +39,8 @@ func heldNode(identity, env, holder, fence string) *corev1.Node {
 	return n
 }
 
-var me = Owner{Env: "dev", HolderPrefix: "koupsandbox-me-", Bases: map[string]bool{"mine": true, "silent": true, "lost": true, "custom": true}}
+var me = Owner{Env: "dev", HolderPrefix: "koupsandbox-me-",
+	Bases: map[string]bool{"mine": true, "silent": true, "lost": true, "custom": true}}
 
 // world has objects of this sandbox and of others, all in the environment dev unless the name says otherwise.
 func world() []runtime.Object {
@@ -81,7 +82,8 @@ func TestCheckUnused(t *testing.T) {
 	want := []string{
 		of("controller-theirs", "mc-0"), of("ledger-theirs", "mc-0"),
 		`Node vnode.lost, held by controller "mc-0"`, `Node vnode.taken-by-me, held by controller "koupsandbox-me-1"`,
-		`Node vnode.theirs, held by controller "mc-0"`, `Node vnode.theirs-other-sandbox, held by controller "koupsandbox-you-1"`,
+		`Node vnode.theirs, held by controller "mc-0"`,
+		`Node vnode.theirs-other-sandbox, held by controller "koupsandbox-you-1"`,
 		of("vnode.theirs", "vnode.theirs"), of("vnode.theirs-silent", "vnode.theirs-silent"),
 	}
 	if diff := cmp.Diff(want, inUse.Found); diff != "" {
@@ -92,9 +94,13 @@ func TestCheckUnused(t *testing.T) {
 			t.Errorf("the error does not state %q: %v", text, err)
 		}
 	}
-	mine := fake.NewClientset(heldNode("mine", "dev", "koupsandbox-me-1", "3"), heldNode("other-env", "prod", "mc-0", "1"),
-		heldNode("created", "dev", "koupsandbox-me-1", "1"), lease("vnode.created", labels.VnodeLease, "dev", "vnode.created"), // not recorded yet
-		lease("controller-mine", labels.ControllerLease, "dev", "koupsandbox-me-1"), lease("vnode.silent", labels.VnodeLease, "dev", "vnode.silent"))
+	mine := fake.NewClientset(heldNode("mine", "dev", "koupsandbox-me-1", "3"),
+		heldNode("other-env", "prod", "mc-0", "1"),
+		// not recorded yet
+		heldNode("created", "dev", "koupsandbox-me-1", "1"),
+		lease("vnode.created", labels.VnodeLease, "dev", "vnode.created"),
+		lease("controller-mine", labels.ControllerLease, "dev", "koupsandbox-me-1"),
+		lease("vnode.silent", labels.VnodeLease, "dev", "vnode.silent"))
 	if err := me.CheckUnused(t.Context(), mine); err != nil {
 		t.Errorf("an environment of this sandbox alone: %v", err)
 	}
@@ -107,7 +113,8 @@ func TestOwnerRemove(t *testing.T) {
 	podsByNode(client)
 	check.Must(t, me.Remove(t.Context(), client))
 	want := []string{
-		"Node vnode.lost", "Node vnode.other-env", "Node vnode.taken-by-me", "Node vnode.theirs", "Node vnode.theirs-other-sandbox",
+		"Node vnode.lost", "Node vnode.other-env", "Node vnode.taken-by-me", "Node vnode.theirs",
+		"Node vnode.theirs-other-sandbox",
 		"Lease controller-theirs", "Lease ledger-theirs", "Lease module-controller-peer.dev", "Lease vnode.lost",
 		"Lease vnode.other-env", "Lease vnode.theirs", "Lease vnode.theirs-silent", "Lease worker",
 	}
@@ -117,7 +124,8 @@ func TestOwnerRemove(t *testing.T) {
 	for _, holder := range []string{"", "koupsandbox-me-1"} {
 		client := fake.NewClientset(lease("module-controller-peer.dev", "", "", holder))
 		check.Must(t, me.Remove(t.Context(), client))
-		if all, err := client.CoordinationV1().Leases("").List(t.Context(), metav1.ListOptions{}); err != nil || len(all.Items) > 0 {
+		if all, err := client.CoordinationV1().Leases("").List(t.Context(), metav1.ListOptions{}); err != nil ||
+			len(all.Items) > 0 {
 			t.Errorf("a Lease for peer Deployments, held by %q, stays: %v, %v", holder, all.Items, err)
 		}
 	}
@@ -127,7 +135,8 @@ func TestOwnerRemove(t *testing.T) {
 func TestCreated(t *testing.T) {
 	var got []string
 	n := New(fake.NewClientset(), "dev", func(identity, holder string) { got = append(got, identity+" "+holder) })
-	for _, node := range []*corev1.Node{heldNode("a", "dev", "mc-0", "1"), heldNode("a", "dev", "mc-0", "1"), heldNode("b", "dev", "mc-0", "2"), heldNode("c", "dev", "", "")} {
+	for _, node := range []*corev1.Node{heldNode("a", "dev", "mc-0", "1"), heldNode("a", "dev", "mc-0", "1"),
+		heldNode("b", "dev", "mc-0", "2"), heldNode("c", "dev", "", "")} {
 		slim, err := slim(node)
 		check.Must(t, err)
 		n.set(slim)

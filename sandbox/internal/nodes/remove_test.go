@@ -26,7 +26,8 @@ func withPod(node *corev1.Node) []runtime.Object {
 	return []runtime.Object{
 		node,
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: node.Name, Namespace: corev1.NamespaceNodeLease}},
-		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "on-" + node.Name, Namespace: "default"}, Spec: corev1.PodSpec{NodeName: node.Name}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "on-" + node.Name, Namespace: "default"},
+			Spec: corev1.PodSpec{NodeName: node.Name}},
 	}
 }
 
@@ -55,10 +56,12 @@ func TestSweepDeletesWhatControllersNoted(t *testing.T) {
 	var asked []string
 	for _, a := range client.Actions() {
 		if d, ok := a.(clienttesting.DeleteCollectionAction); ok && a.GetVerb() == "delete-collection" {
-			asked = append(asked, a.GetNamespace()+" "+a.GetResource().Resource+" "+d.GetListRestrictions().Labels.String())
+			asked = append(asked,
+				a.GetNamespace()+" "+a.GetResource().Resource+" "+d.GetListRestrictions().Labels.String())
 		}
 	}
-	if diff := cmp.Diff([]string{"kube-node-lease leases virtual-kubelet.koupleless.io/component=module-controller-ledger"}, asked); diff != "" {
+	if diff := cmp.Diff([]string{
+		"kube-node-lease leases virtual-kubelet.koupleless.io/component=module-controller-ledger"}, asked); diff != "" {
 		t.Errorf("collections deleted (-want +got):\n%s", diff)
 	}
 }
@@ -70,7 +73,8 @@ func TestRemove(t *testing.T) {
 	client := fake.NewClientset(slices.Concat(withPod(aNode(corev1.ConditionTrue)), withPod(other), withPod(worker))...)
 	podsByNode(client)
 	check.Must(t, Remove(t.Context(), client, func(n *corev1.Node) bool { return n.Name == "vnode.a" }))
-	if diff := cmp.Diff([]string{"Node vnode.b.dev", "Node worker", "Pod on-vnode.b.dev", "Pod on-worker", "Lease vnode.b.dev", "Lease worker"}, remaining(t, client)); diff != "" {
+	if diff := cmp.Diff([]string{"Node vnode.b.dev", "Node worker", "Pod on-vnode.b.dev", "Pod on-worker",
+		"Lease vnode.b.dev", "Lease worker"}, remaining(t, client)); diff != "" {
 		t.Errorf("what is left (-want +got):\n%s", diff)
 	}
 }
@@ -101,12 +105,14 @@ func TestTakesCommands(t *testing.T) {
 	for name, port := range map[string]string{"a": "2238", "b": ""} {
 		node := aNode(corev1.ConditionTrue)
 		node.Name, node.Labels[labels.TunnelPort] = "vnode."+name, port
-		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalDNS, Address: "192.0.2.1"}, {Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
+		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalDNS, Address: "192.0.2.1"},
+			{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
 		slim, err := slim(node)
 		check.Must(t, err)
 		n.set(slim)
 	}
-	for addr, want := range map[string]bool{"127.0.0.1:2238": true, "127.0.0.1:2239": false, "192.0.2.1:2238": false, "": false, "127.0.0.1:": false} {
+	for addr, want := range map[string]bool{"127.0.0.1:2238": true, "127.0.0.1:2239": false, "192.0.2.1:2238": false,
+		"": false, "127.0.0.1:": false} {
 		if got := n.TakesCommands(addr); got != want {
 			t.Errorf("TakesCommands(%q) is %t", addr, got)
 		}

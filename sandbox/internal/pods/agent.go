@@ -23,7 +23,8 @@ const (
 // EnsureAgent has the cluster run the Pod of the traffic agent. It does not wait for it. It refuses to
 // touch a StatefulSet of somebody else.
 func (p *Pods) EnsureAgent(ctx context.Context) error {
-	if err := p.apply(ctx, p.statefulSet(AgentName, 1, p.o.AgentImage, agentProgram, agent.Command, "--"+agent.Idle)); err != nil {
+	if err := p.apply(ctx, p.statefulSet(AgentName, 1, p.o.AgentImage, agentProgram, agent.Command,
+		"--"+agent.Idle)); err != nil {
 		return fmt.Errorf("starting the Pod of the traffic agent: %w", err)
 	}
 	return nil
@@ -37,7 +38,8 @@ func (p *Pods) WaitAgent(ctx context.Context) error {
 		return err == nil && pod.Status.Phase == corev1.PodRunning, nil // the API server may be busy
 	})
 	if err != nil {
-		return p.explained(context.WithoutCancel(ctx), agentPod, fmt.Errorf("the Pod %s does not run: %w", agentPod, context.Cause(ctx)))
+		return p.explained(context.WithoutCancel(ctx), agentPod,
+			fmt.Errorf("the Pod %s does not run: %w", agentPod, context.Cause(ctx)))
 	}
 	return nil
 }

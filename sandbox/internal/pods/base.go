@@ -76,7 +76,8 @@ func (p *place) New(ctx context.Context, o fakebase.Options) (fleet.Base, error)
 		o.HTTP.HeartbeatEndpoint += "/" + p.hostName
 	}
 	b, err := remote.New(ctx, conn, remote.Options{
-		Options: o, BrokerCA: pods.o.BrokerCA, BrokerCert: pods.o.BrokerCert, BrokerKey: pods.o.BrokerKey, Ahead: p.pod.clockAhead,
+		Options: o, BrokerCA: pods.o.BrokerCA, BrokerCert: pods.o.BrokerCert, BrokerKey: pods.o.BrokerKey,
+		Ahead: p.pod.clockAhead,
 	})
 	if err != nil {
 		return nil, err // and no interface with a nil in it
@@ -136,7 +137,8 @@ func (b *base) renew(ctx context.Context) error {
 		if err != nil {
 			return nil //nolint:nilerr // ctx has ended: that is no failure
 		}
-		if err = b.attempt(ctx, conn); !remote.Lost(err) {
+		err = b.attempt(ctx, conn)
+		if !remote.Lost(err) {
 			return err
 		}
 		select { // that connection is of no use

@@ -37,7 +37,8 @@ func (p *Pods) exec(ctx context.Context, pod string) (connection, error) {
 // execute runs a program in a Pod, and blocks until it answers. The program runs until Close, whatever
 // becomes of ctx.
 func (p *Pods) execute(ctx context.Context, pod string, log io.Writer, command ...string) (connection, error) {
-	request := p.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
+	request := p.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource(
+		"exec").
 		VersionedParams(&corev1.PodExecOptions{
 			Container: container, Command: command, Stdin: true, Stdout: true, Stderr: true,
 		}, scheme.ParameterCodec)
@@ -61,11 +62,13 @@ func (p *Pods) execute(ctx context.Context, pod string, log io.Writer, command .
 	e := &execution{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(e.done)
-		err := executor.StreamWithContext(life, remotecommand.StreamOptions{Stdin: theirIn, Stdout: theirOut, Stderr: log})
+		err := executor.StreamWithContext(life,
+			remotecommand.StreamOptions{Stdin: theirIn, Stdout: theirOut, Stderr: log})
 		e.err = cmp.Or(err, errEnded)
 		_, _ = theirIn.Close(), theirOut.Close() // which end the connection
 	}()
-	if e.ClientConn, err = stdio.Dial(stdio.Join(out, in)); err == nil {
+	e.ClientConn, err = stdio.Dial(stdio.Join(out, in))
+	if err == nil {
 		err = e.Ping(ctx)
 	}
 	if err != nil {

@@ -46,7 +46,8 @@ const (
 // Image describes the image of the fakebase program for the nodes; its one layer lies in dir.
 func Image(program, dir string) (*image.Image, error) {
 	if err := image.IsStatic(program); err != nil {
-		return nil, fmt.Errorf("%s cannot run in a Pod: %w; build it with: make build, or use --base-runtime process", program, err)
+		return nil, fmt.Errorf("%s cannot run in a Pod: %w; build it with: make build, or use --base-runtime process",
+			program, err)
 	}
 	return image.OfProgram(imageName, program, dir)
 }
@@ -75,7 +76,8 @@ func (p *Pods) apply(ctx context.Context, want *appsv1.StatefulSet) error {
 		case apierrors.IsNotFound(err):
 			_, err = api.Create(ctx, want, metav1.CreateOptions{})
 		case err == nil:
-			if err = ours(there, p.o.Sandbox); err != nil {
+			err = ours(there, p.o.Sandbox)
+			if err != nil {
 				return err
 			}
 			there.Spec.Replicas, there.Spec.Template = want.Spec.Replicas, want.Spec.Template
@@ -90,7 +92,8 @@ func ours(s *appsv1.StatefulSet, sandbox string) error {
 	if isOurs(s, sandbox) {
 		return nil
 	}
-	return fmt.Errorf("there is a StatefulSet %s/%s that sandbox %q has not made: remove it, or choose another cluster", s.Namespace, s.Name, sandbox)
+	return fmt.Errorf("there is a StatefulSet %s/%s that sandbox %q has not made: remove it, or choose another cluster",
+		s.Namespace, s.Name, sandbox)
 }
 
 func isOurs(s *appsv1.StatefulSet, sandbox string) bool {
@@ -112,7 +115,8 @@ func (p *Pods) statefulSet(name string, number int, image string, idle ...string
 					AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
 					TerminationGracePeriodSeconds: ptr.To[int64](gracePeriod),
 					TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{
-						MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: selector,
+						MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway,
+						LabelSelector: selector,
 					}},
 					SecurityContext: &corev1.PodSecurityContext{
 						RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](nobody), RunAsGroup: ptr.To[int64](nobody),
@@ -149,7 +153,8 @@ func Remove(ctx context.Context, client kubernetes.Interface, sandbox string) er
 	}
 	ctx, cancel := context.WithTimeout(ctx, removeTime)
 	defer cancel()
-	_ = wait.PollUntilContextCancel(ctx, removePoll, true, func(ctx context.Context) (bool, error) { // those that are left end by themselves
+	// those that are left end by themselves
+	_ = wait.PollUntilContextCancel(ctx, removePoll, true, func(ctx context.Context) (bool, error) {
 		selector := fmt.Sprintf("%s in (%s),%s=%s", nameLabel, strings.Join(removed, ","), sandboxLabel, sandbox)
 		list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 		return err == nil && len(list.Items) == 0, err
@@ -208,7 +213,8 @@ func (p *Pods) condition(ctx context.Context, pod string) string {
 // kill ends a Pod at once, and blocks until that is seen; the StatefulSet makes it again.
 func (x *pod) kill(ctx context.Context) error {
 	before, _ := x.state()
-	err := x.pods.client.CoreV1().Pods(namespace).Delete(ctx, x.name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+	err := x.pods.client.CoreV1().Pods(namespace).Delete(ctx, x.name,
+		metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("killing Pod %s: %w", x.name, err)
 	}

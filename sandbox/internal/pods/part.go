@@ -45,7 +45,8 @@ func (p *Pods) Act(ctx context.Context, name string, action supervise.Action) er
 		_, err := all[i].await(ctx)
 		return err
 	default:
-		return supervise.Refuse("%s cannot be told to %s: it is a Pod, which Kubernetes starts again; kill it, or start it, which waits until it is back", name, action)
+		return supervise.Refuse(
+			"%s cannot be told to %s: it is a Pod, which Kubernetes starts again; kill it, or start it, which waits until it is back", name, action)
 	}
 }
 

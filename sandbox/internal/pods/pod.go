@@ -41,7 +41,8 @@ type pod struct {
 }
 
 func newPod(p *Pods, ordinal int) *pod {
-	return &pod{pods: p, name: Name + "-" + strconv.Itoa(ordinal), why: errConnecting, since: time.Now(), change: make(chan struct{})}
+	return &pod{pods: p, name: Name + "-" + strconv.Itoa(ordinal), why: errConnecting, since: time.Now(),
+		change: make(chan struct{})}
 }
 
 // run keeps a connection until ctx ends.

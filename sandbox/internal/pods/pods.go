@@ -147,7 +147,8 @@ func (p *Pods) grow(number int) {
 // Adapt implements fleet.Runtime. Bases that share a Pod listen for module traffic on any free port.
 func (p *Pods) Adapt(o *fakebase.Options, webPort int) error {
 	if o.HTTP != nil && p.o.Heartbeats == "" {
-		return errors.New("tunnel http: the Pods of this cluster cannot send heartbeats to this machine; use mqtt, or the runtime process")
+		return errors.New("tunnel http: the Pods of this cluster cannot send heartbeats to this machine; use mqtt, " +
+			"or the runtime process")
 	}
 	if p.o.PerPod > 1 {
 		webPort = 0

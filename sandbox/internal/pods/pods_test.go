@@ -147,10 +147,13 @@ func newBench(t *testing.T, objects ...runtime.Object) *bench {
 	t.Helper()
 	server, err := broker.New(broker.Options{Env: "dev"})
 	check.Must(t, err)
-	b := &bench{nodes: &nodes{running: map[string]*running{}, away: map[string]bool{}, news: make(chan struct{}, 1)}, client: fake.NewClientset(objects...)}
-	b.pods = newPods(Options{Sandbox: "s", Image: "i", PerPod: 2, Broker: "tcp://" + server.Addr(), Changed: b.changed, host: "127.0.0.1", dial: b.dial}, b.client)
+	b := &bench{nodes: &nodes{running: map[string]*running{}, away: map[string]bool{}, news: make(chan struct{}, 1)},
+		client: fake.NewClientset(objects...)}
+	b.pods = newPods(Options{Sandbox: "s", Image: "i", PerPod: 2, Broker: "tcp://" + server.Addr(), Changed: b.changed,
+		host: "127.0.0.1", dial: b.dial}, b.client)
 	b.fleet = fleet.New(fleet.Options{
-		Own: v1alpha1.BaseSet{Runtime: v1alpha1.RuntimeCluster}, Beat: answering{}, Username: broker.BaseUser, Password: server.Passwords().Base,
+		Own: v1alpha1.BaseSet{Runtime: v1alpha1.RuntimeCluster}, Beat: answering{}, Username: broker.BaseUser,
+		Password: server.Passwords().Base,
 		Runtimes: map[v1alpha1.BaseRuntime]fleet.Runtime{v1alpha1.RuntimeCluster: b.pods},
 	})
 	for _, start := range []func(context.Context) error{server.Start, b.pods.Start, b.fleet.Start} {
@@ -214,7 +217,8 @@ func TestRequestsToBases(t *testing.T) {
 	if got := m.Base.Status().WebAddr; got != addr {
 		t.Errorf("it is reached at %s, the base shows %q", addr, got)
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patient} // each by a connection of its own
+	// each by a connection of its own
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patient}
 	for range 300 {
 		answer, err := client.Get("http://" + addr + "/actuator/health")
 		check.Must(t, err)
@@ -232,7 +236,8 @@ func TestBasesInsideTheCluster(t *testing.T) {
 	_, port, err := net.SplitHostPort(m.Base.(*base).Base.Status().WebAddr)
 	check.Must(t, err)
 	want := ""
-	if about, err := remote.Ask(t.Context(), b.running[Name+"-0"]); err == nil && about.Address != "" { // else this machine has no network
+	// else this machine has no network
+	if about, err := remote.Ask(t.Context(), b.running[Name+"-0"]); err == nil && about.Address != "" {
 		want = net.JoinHostPort(about.Address, port)
 	}
 	if got := m.Inside(); got != want {
@@ -251,25 +256,29 @@ func TestBasesComeBackWithTheirPod(t *testing.T) {
 	b := newBench(t)
 	members := b.add(t, fleet.Set{}, 4)
 	podOf := func(m *fleet.Member) string { return m.Base.(*base).place.pod.name }
-	slices.SortFunc(members, func(x, y *fleet.Member) int { return strings.Compare(podOf(x), podOf(y)) }) // those of the first Pod first
+	// those of the first Pod first
+	slices.SortFunc(members, func(x, y *fleet.Member) int { return strings.Compare(podOf(x), podOf(y)) })
 	b.lose(Name + "-0")
 	told := b.until(t, 3)
-	if !slices.ContainsFunc(told, func(s string) bool { return strings.HasPrefix(s, Name+"-0 exited: ") && strings.HasSuffix(s, " 137") }) {
+	if !slices.ContainsFunc(told,
+		func(s string) bool { return strings.HasPrefix(s, Name+"-0 exited: ") && strings.HasSuffix(s, " 137") }) {
 		t.Errorf("told was %q", told)
 	}
 	var running []bool // each base notices the end of its Pod by itself, possibly after the Pod is reported
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patient, true, func(context.Context) (bool, error) {
-		running = nil
-		for _, m := range members {
-			running = append(running, m.Base.Status().Running)
-		}
-		return slices.Equal(running, []bool{false, false, true, true}), nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patient, true,
+		func(context.Context) (bool, error) {
+			running = nil
+			for _, m := range members {
+				running = append(running, m.Base.Status().Running)
+			}
+			return slices.Equal(running, []bool{false, false, true, true}), nil
+		})
 	if err != nil {
 		t.Errorf("running: %v", running)
 	}
 	parts := b.pods.Components(t.Context())
-	if len(parts) != 2 || parts[0].Ready || !strings.Contains(parts[0].Reason, "its bases are down") || !parts[1].Ready {
+	if len(parts) != 2 || parts[0].Ready || !strings.Contains(parts[0].Reason, "its bases are down") ||
+		!parts[1].Ready {
 		t.Errorf("components: %+v", parts)
 	}
 	if err := members[0].Base.Restart(""); err == nil {
@@ -322,7 +331,8 @@ func TestProgramOfAnotherVersion(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	_, err := b.fleet.Add(ctx, fleet.Set{}, 1)
-	if err == nil || !strings.Contains(err.Error(), "image i ") || !strings.Contains(err.Error(), "v1.0.0") || !strings.Contains(err.Error(), "v1.1.0") {
+	if err == nil || !strings.Contains(err.Error(), "image i ") || !strings.Contains(err.Error(), "v1.0.0") ||
+		!strings.Contains(err.Error(), "v1.1.0") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -336,7 +346,8 @@ func TestWaitAgent(t *testing.T) {
 	b := newBench(t, pod)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("not within a second"))
 	defer cancel()
-	if err := b.pods.WaitAgent(ctx); err == nil || !strings.Contains(err.Error(), "koupsandbox-agent-0") || !strings.HasSuffix(err.Error(), "ErrImagePull no such image") {
+	if err := b.pods.WaitAgent(ctx); err == nil || !strings.Contains(err.Error(), "koupsandbox-agent-0") ||
+		!strings.HasSuffix(err.Error(), "ErrImagePull no such image") {
 		t.Errorf("got %v", err)
 	}
 	pod.Status.Phase = corev1.PodRunning
@@ -367,7 +378,8 @@ func TestHTTPTunnel(t *testing.T) {
 	b.pods.o.Heartbeats = server.URL
 	m := b.add(t, fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}}, 1)[0]
 	addr, port := m.Arklet()
-	if _, own, err := net.SplitHostPort(m.Base.HTTPAddr()); err != nil || own != port || strings.HasSuffix(addr, ":"+port) {
+	if _, own, err := net.SplitHostPort(m.Base.HTTPAddr()); err != nil || own != port ||
+		strings.HasSuffix(addr, ":"+port) {
 		t.Errorf("arklet listens at %s, and is reached at %s, port %s", m.Base.HTTPAddr(), addr, port)
 	}
 	client := &http.Client{Timeout: patient}
@@ -384,11 +396,13 @@ func TestHTTPTunnel(t *testing.T) {
 // names the runtime.
 func TestHTTPTunnelWithoutHeartbeats(t *testing.T) {
 	b := newBench(t)
-	members, err := b.fleet.Add(t.Context(), fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}}, 1)
+	members, err := b.fleet.Add(t.Context(), fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}},
+		1)
 	if err != nil || members[0].Runtime != v1alpha1.RuntimeProcess {
 		t.Errorf("where no runtime is named: %v", err)
 	}
-	_, err = b.fleet.Add(t.Context(), fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP, Runtime: v1alpha1.RuntimeCluster}}, 1)
+	_, err = b.fleet.Add(t.Context(),
+		fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP, Runtime: v1alpha1.RuntimeCluster}}, 1)
 	if !errors.Is(err, fleet.ErrInvalid) || !strings.Contains(err.Error(), "use mqtt") {
 		t.Error(err)
 	}
@@ -396,7 +410,9 @@ func TestHTTPTunnelWithoutHeartbeats(t *testing.T) {
 
 // What others have made under the name is neither changed nor removed.
 func TestNeighbourStays(t *testing.T) {
-	theirs := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: Name, UID: "theirs", Labels: map[string]string{sandboxLabel: "other"}}}
+	theirs := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: Name, UID: "theirs",
+			Labels: map[string]string{sandboxLabel: "other"}}}
 	b := newBench(t, theirs.DeepCopy())
 	if err := b.pods.Ensure(t.Context(), 1); err == nil || !strings.Contains(err.Error(), `sandbox "s" has not made`) {
 		t.Errorf("ensured: %v", err)
@@ -406,7 +422,8 @@ func TestNeighbourStays(t *testing.T) {
 	}
 	there, err := b.client.AppsV1().StatefulSets(namespace).Get(t.Context(), Name, metav1.GetOptions{})
 	check.Must(t, err)
-	if d := cmp.Diff(theirs, there, cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".TypeMeta" }, cmp.Ignore())); d != "" {
+	if d := cmp.Diff(theirs, there,
+		cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".TypeMeta" }, cmp.Ignore())); d != "" {
 		t.Errorf("it has changed (-want +got):\n%s", d)
 	}
 }
@@ -424,7 +441,8 @@ func TestRemove(t *testing.T) {
 	var got []string
 	for _, s := range there.Items {
 		c := s.Spec.Template.Spec.Containers[0]
-		got = append(got, fmt.Sprintf("%s: %d of %s, %s", s.Name, *s.Spec.Replicas, c.Image, strings.Join(c.Command, " ")))
+		got = append(got, fmt.Sprintf("%s: %d of %s, %s", s.Name, *s.Spec.Replicas, c.Image,
+			strings.Join(c.Command, " ")))
 	}
 	want := []string{
 		"koupsandbox-agent: 1 of koupsandbox, /koupsandbox traffic-agent --idle",

@@ -122,7 +122,8 @@ func (p *Printer) draw() {
 	if !p.o.Terminal || p.o.Quiet || len(p.running) == 0 {
 		return
 	}
-	text := []rune(fmt.Sprintf("%s %s (%s)", frames[p.frame%len(frames)], strings.Join(p.running, ", "), round(time.Since(p.since))))
+	text := []rune(fmt.Sprintf("%s %s (%s)", frames[p.frame%len(frames)], strings.Join(p.running, ", "),
+		round(time.Since(p.since))))
 	if len(text) >= p.o.Width { // a line that wraps could not be erased
 		text = append(text[:p.o.Width-2], '…')
 	}

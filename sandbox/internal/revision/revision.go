@@ -29,7 +29,8 @@ type Revision struct {
 }
 
 // List returns the revisions of a Deployment, DaemonSet or StatefulSet, sorted by number. The case of kind is ignored.
-func List(ctx context.Context, api kubernetes.Interface, kind string, workload metav1.Object) (list []Revision, err error) {
+func List(ctx context.Context, api kubernetes.Interface, kind string, workload metav1.Object) (list []Revision,
+	err error) {
 	switch strings.ToLower(kind) {
 	case "deployment":
 		list, err = replicaSets(ctx, api, workload)
@@ -55,7 +56,8 @@ func replicaSets(ctx context.Context, api kubernetes.Interface, d metav1.Object)
 			continue
 		}
 		delete(rs.Spec.Template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
-		patch, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/spec/template", "value": rs.Spec.Template}})
+		patch, err := json.Marshal(
+			[]map[string]any{{"op": "replace", "path": "/spec/template", "value": rs.Spec.Template}})
 		if err != nil {
 			return nil, fmt.Errorf("writing a template: %w", err)
 		}

@@ -24,7 +24,8 @@ const AllNetworks = "0.0.0.0/0,::/0"
 // come from the address of the relay. MAX_BASES is twice the size of the fleet, because half of MAX_BASES can
 // connect over MQTT in one burst.
 func Limits() map[string]string {
-	return map[string]string{"MAX_BASES": strconv.Itoa(2 * v1alpha1.MaxBases), "MAX_BASES_PER_ADDRESS": strconv.Itoa(2 * v1alpha1.MaxBases)}
+	return map[string]string{"MAX_BASES": strconv.Itoa(2 * v1alpha1.MaxBases),
+		"MAX_BASES_PER_ADDRESS": strconv.Itoa(2 * v1alpha1.MaxBases)}
 }
 
 // NameOf is the name of the n-th controller as a component, from 1, wherever it runs.

@@ -34,7 +34,8 @@ func (d Dir) Owned() (bool, error) {
 	}
 	var entries []os.DirEntry
 	if info.IsDir() {
-		if entries, err = os.ReadDir(string(d)); err != nil {
+		entries, err = os.ReadDir(string(d))
+		if err != nil {
 			return false, fmt.Errorf("looking into the state folder: %w", err)
 		}
 	}
@@ -44,7 +45,8 @@ func (d Dir) Owned() (bool, error) {
 	case info.IsDir() && len(entries) == 0:
 		return false, nil
 	}
-	return false, fmt.Errorf("the folder %s %w: choose another --name or --home, or move the folder away", d, ErrForeign)
+	return false, fmt.Errorf("the folder %s %w: choose another --name or --home, or move the folder away", d,
+		ErrForeign)
 }
 
 // CheckOwner returns an error if another user owns the folder or its home. That user could read the files of
@@ -69,7 +71,8 @@ func checkOwner(folder string, users ...int) error {
 		return fmt.Errorf("reading the owner of the folder: %w", err)
 	}
 	if at, ok := info.Sys().(*syscall.Stat_t); ok && !slices.Contains(users, int(at.Uid)) {
-		return fmt.Errorf("the folder %s belongs to the user %d, who could read or replace its files; choose another --home, or change the owner of the folder", folder, at.Uid)
+		return fmt.Errorf("the folder %s belongs to the user %d, who could read or replace its files; choose another "+
+			"--home, or change the owner of the folder", folder, at.Uid)
 	}
 	return nil
 }

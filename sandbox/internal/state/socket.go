@@ -41,7 +41,8 @@ func (d Dir) NewSocketPath() (string, error) {
 	path := filepath.Join(dir, "daemon.sock")
 	if len(path) > maxSocketPath {
 		return "", errors.Join(
-			fmt.Errorf("the paths %s and %s are too long for a unix socket (%d bytes): choose a shorter --home or TMPDIR",
+			fmt.Errorf("the paths %s and %s are too long for a unix socket (%d bytes): choose a shorter "+
+				"--home or TMPDIR",
 				d.file("daemon.sock"), path, maxSocketPath), os.Remove(dir))
 	}
 	if err := WriteFile(d.socketNote(), []byte(path+"\n")); err != nil {

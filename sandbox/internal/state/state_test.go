@@ -34,7 +34,8 @@ func TestOnlyTheUserMayLook(t *testing.T) {
 		check.Must(t, err)
 		got[filepath.Base(path)] = info.Mode().Perm()
 	}
-	if diff := cmp.Diff(map[string]os.FileMode{"a": 0o700, "logs": 0o700, "run": 0o700, "sandbox.yaml": 0o600}, got); diff != "" {
+	if diff := cmp.Diff(map[string]os.FileMode{"a": 0o700, "logs": 0o700, "run": 0o700, "sandbox.yaml": 0o600},
+		got); diff != "" {
 		t.Errorf("permissions (-want +got):\n%s", diff)
 	}
 }
@@ -75,7 +76,8 @@ func TestCheckOwner(t *testing.T) {
 		check.Must(t, os.Chown(folder, 54321, 54321))
 		want := "the folder " + folder + " belongs to the user 54321"
 		_, owned := dir.Owned()
-		for name, err := range map[string]error{"CheckOwner": dir.CheckOwner(), "Owned": owned, "Create": dir.Create(), "Remove": dir.Remove(false)} {
+		for name, err := range map[string]error{"CheckOwner": dir.CheckOwner(), "Owned": owned, "Create": dir.Create(),
+			"Remove": dir.Remove(false)} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %q", name, err, want)
 			}
@@ -152,7 +154,8 @@ func TestOwned(t *testing.T) {
 		}, owned, false},
 		{"a mark that was cut off", put(map[string]string{".made-by-koupsandbox": " "}), owned, false},
 		{"a removal that was cut off", put(map[string]string{".made-by-koupsandbox": " ", "run": ""}), owned, false},
-		{"a configuration of the user", put(map[string]string{"sandbox.yaml": "kind: Sandbox", "run": ""}), foreign, true},
+		{"a configuration of the user", put(map[string]string{"sandbox.yaml": "kind: Sandbox", "run": ""}), foreign,
+			true},
 		{"logs", put(map[string]string{"logs": ""}), foreign, true},
 		{"a folder with a file", put(map[string]string{"main.go": "package main"}), foreign, true},
 		{"a folder called as the mark", put(map[string]string{".made-by-koupsandbox": ""}), foreign, true},
@@ -182,7 +185,8 @@ func TestOwned(t *testing.T) {
 			if _, err := os.Lstat(string(dir)); (err == nil) != tc.stays {
 				t.Errorf("after Remove: %v", err)
 			}
-			if err := dir.Create(); errors.Is(err, state.ErrForeign) != (tc.want == foreign) || tc.want != foreign && err != nil {
+			if err := dir.Create(); errors.Is(err, state.ErrForeign) != (tc.want == foreign) ||
+				tc.want != foreign && err != nil {
 				t.Errorf("making it: %v", err)
 			}
 			if is, _ := dir.Owned(); is != (tc.want != foreign) {
@@ -208,7 +212,8 @@ func TestLinkedFolder(t *testing.T) {
 				t.Errorf("removing it: %v", err)
 			}
 			entries, err := os.ReadDir(elsewhere)
-			if left := len(entries) == 1 && entries[0].Name() == "main.go"; err != nil || left != theirs || !theirs && len(entries) > 0 {
+			if left := len(entries) == 1 && entries[0].Name() == "main.go"; err != nil || left != theirs ||
+				!theirs && len(entries) > 0 {
 				t.Errorf("left: %v, %v", entries, err)
 			}
 			if _, err := os.Lstat(string(dir)); (err == nil) != theirs {
@@ -240,7 +245,8 @@ func TestSocket(t *testing.T) {
 	short, err := os.MkdirTemp("", "s")
 	check.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(short) })
-	for name, home := range map[string]string{"short": short, "long": filepath.Join(t.TempDir(), strings.Repeat("long", 30))} {
+	for name, home := range map[string]string{"short": short,
+		"long": filepath.Join(t.TempDir(), strings.Repeat("long", 30))} {
 		t.Run(name, func(t *testing.T) {
 			dir := state.Home(home).Dir("a")
 			check.Must(t, dir.Create())

@@ -35,8 +35,10 @@ func (r *resolver) fail(kind Kind, line int, format string, args ...any) {
 // resolve returns a copy of n in which the values of aliases and merge keys replace them. Each value
 // keeps its own line. After a problem the copy is not complete.
 func (r *resolver) resolve(n *yaml.Node, depth int) *yaml.Node {
-	if r.nodes++; depth > maxDepth || r.nodes > maxNodes {
-		r.fail(TooLarge, n.Line, "the document is nested deeper than %d levels, or has more than %d values: simplify it", maxDepth, maxNodes)
+	r.nodes++
+	if depth > maxDepth || r.nodes > maxNodes {
+		r.fail(TooLarge, n.Line,
+			"the document is nested deeper than %d levels, or has more than %d values: simplify it", maxDepth, maxNodes)
 	}
 	if r.problem != nil {
 		return n
@@ -75,7 +77,8 @@ func (r *resolver) merged(n *yaml.Node) (content []*yaml.Node) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if key.Tag == "!!bool" && oldBoolean.MatchString(key.Value) {
-			r.fail(InvalidName, key.Line, "kubectl reads the field name %s as %t: put it in quotes (%q)", key.Value, isTrue(key), key.Value)
+			r.fail(InvalidName, key.Line, "kubectl reads the field name %s as %t: put it in quotes (%q)", key.Value,
+				isTrue(key), key.Value)
 		}
 		if key.Tag != "!!merge" {
 			set(key, value, false)
@@ -87,7 +90,8 @@ func (r *resolver) merged(n *yaml.Node) (content []*yaml.Node) {
 		}
 		for _, from := range slices.Backward(all) {
 			if from.Kind != yaml.MappingNode {
-				r.fail(InvalidMerge, key.Line, "<< must name a mapping or a list of mappings, but has %s", describe(from, nil))
+				r.fail(InvalidMerge, key.Line, "<< must name a mapping or a list of mappings, but has %s",
+					describe(from, nil))
 			}
 			for j := 0; from.Kind == yaml.MappingNode && j+1 < len(from.Content); j += 2 {
 				set(from.Content[j], from.Content[j+1], true)

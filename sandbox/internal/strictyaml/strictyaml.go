@@ -101,7 +101,8 @@ func Decode(name string, data []byte, into any) (*Document, Problems) {
 
 // Decode reads the file into the struct that into points to, as Decode does.
 func (s *Source) Decode(into any, o Options) (*Document, Problems) {
-	w := &walker{name: s.name, doc: &Document{lines: map[string]int{}, nodes: map[string]*yaml.Node{}, source: s}, options: o}
+	w := &walker{name: s.name, doc: &Document{lines: map[string]int{}, nodes: map[string]*yaml.Node{}, source: s},
+		options: o}
 	if s.root != nil {
 		w.value(s.root, reflect.ValueOf(into).Elem(), s.path)
 	}
@@ -116,7 +117,8 @@ type walker struct {
 }
 
 func (w *walker) problem(kind Kind, line int, field, format string, args ...any) {
-	w.problems = append(w.problems, Problem{Kind: kind, Source: w.name, Line: line, Field: field, Detail: fmt.Sprintf(format, args...)})
+	w.problems = append(w.problems,
+		Problem{Kind: kind, Source: w.name, Line: line, Field: field, Detail: fmt.Sprintf(format, args...)})
 }
 
 var (
@@ -165,7 +167,8 @@ func (w *walker) value(n *yaml.Node, v reflect.Value, path string) {
 }
 
 // keys calls each once for every key of a mapping, and reports duplicates. join returns the path of a key.
-func (w *walker) keys(n *yaml.Node, path, what string, join func(path, key string) string, each func(key, value *yaml.Node)) {
+func (w *walker) keys(n *yaml.Node, path, what string, join func(path, key string) string,
+	each func(key, value *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
 		w.problem(WrongType, n.Line, path, "must be %s, but is %s", what, describe(n, w.doc.source.from))
 		return
@@ -175,7 +178,8 @@ func (w *walker) keys(n *yaml.Node, path, what string, join func(path, key strin
 		key, value := n.Content[i], n.Content[i+1]
 		if line, twice := first[key.Value]; twice {
 			if !w.options.Partial {
-				w.problem(Duplicate, key.Line, join(path, key.Value), "is given twice, first in line %d: remove one", line)
+				w.problem(Duplicate, key.Line, join(path, key.Value), "is given twice, first in line %d: remove one",
+					line)
 			}
 			continue
 		}

@@ -43,14 +43,16 @@ any:
 		t.Fatal(problems)
 	}
 	want := thing{
-		Object: map[string]any{"spec": map[string]any{"replicas": int64(3), "share": 0.5, "date": "2026-11-20", "nothing": nil,
-			"a.b/c": []any{"x", map[string]any{"y": true}}}},
+		Object: map[string]any{"spec": map[string]any{"replicas": int64(3), "share": 0.5, "date": "2026-11-20",
+			"nothing": nil,
+			"a.b/c":   []any{"x", map[string]any{"y": true}}}},
 		Any: []any{int64(1), map[string]any{"key": "2"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("value (-want +got):\n%s", diff)
 	}
-	for field, line := range map[string]int{"object.spec.replicas": 3, "object.spec[a.b/c][1].y": 7, "any[1].key": 10, "object.spec.gone": 2} {
+	for field, line := range map[string]int{"object.spec.replicas": 3, "object.spec[a.b/c][1].y": 7, "any[1].key": 10,
+		"object.spec.gone": 2} {
 		if got := doc.Line(field); got != line {
 			t.Errorf("%s stands in line %d, want %d", field, got, line)
 		}
@@ -69,7 +71,8 @@ func (want problem) check(t *testing.T, text string, problems strictyaml.Problem
 	t.Helper()
 	var got problem
 	for _, p := range problems {
-		if got = (problem{p.Line, p.Field, p.Kind, want.names}); !strings.Contains(p.Detail, want.names) {
+		got = (problem{p.Line, p.Field, p.Kind, want.names})
+		if !strings.Contains(p.Detail, want.names) {
 			got.names = p.Detail
 		}
 	}
@@ -117,7 +120,8 @@ inner: {name: "x", on: true}
 	source, problems := strictyaml.Parse("f.yaml", []byte(text))
 	var got thing
 	doc, more := source.Decode(&got, strictyaml.Options{Expression: isExpression})
-	if problems = append(problems, more...); len(problems) > 0 {
+	problems = append(problems, more...)
+	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
 	type found struct {
@@ -131,13 +135,15 @@ inner: {name: "x", on: true}
 		all = append(all, found{e.Field, e.Line, e.Text, e.Want.String()})
 	}
 	want := []found{
-		{"name", 1, "${{ a }}", "string"}, {"count", 2, "${{ b }}", "int"}, {"on", 3, "${{ c }}", "bool"}, {"list", 4, "${{ d }}", "[]string"},
+		{"name", 1, "${{ a }}", "string"}, {"count", 2, "${{ b }}", "int"}, {"on", 3, "${{ c }}", "bool"},
+		{"list", 4, "${{ d }}", "[]string"},
 		{"object.x", 7, "${{ e }}\n", "interface {}"},
 	}
 	if diff := cmp.Diff(want, all); diff != "" {
 		t.Errorf("expressions (-want +got):\n%s", diff)
 	}
-	values := map[string]any{"${{ a }}": "true", "${{ b }}": int64(4), "${{ c }}": true, "${{ d }}": []any{"x", "1"}, "${{ e }}\n": map[string]any{"y": 1.5}}
+	values := map[string]any{"${{ a }}": "true", "${{ b }}": int64(4), "${{ c }}": true, "${{ d }}": []any{"x", "1"},
+		"${{ e }}\n": map[string]any{"y": 1.5}}
 	expanded := source.Expand(func(text string) (any, bool) { v, ok := values[text]; return v, ok })
 	got = thing{}
 	doc, problems = expanded.Decode(&got, strictyaml.Options{})
@@ -145,8 +151,9 @@ inner: {name: "x", on: true}
 		t.Fatal(problems)
 	}
 	four := 4
-	if diff := cmp.Diff(thing{Name: "true", Count: &four, On: true, List: []string{"x", "1"}, Object: map[string]any{"x": map[string]any{"y": 1.5}},
-		Inner: &thing{Name: "x", On: true}}, got); diff != "" {
+	if diff := cmp.Diff(thing{Name: "true", Count: &four, On: true, List: []string{"x", "1"},
+		Object: map[string]any{"x": map[string]any{"y": 1.5}},
+		Inner:  &thing{Name: "x", On: true}}, got); diff != "" {
 		t.Errorf("expanded (-want +got):\n%s", diff)
 	}
 	if line := doc.Line("object.x.y"); line != 6 {
@@ -154,7 +161,8 @@ inner: {name: "x", on: true}
 	}
 	// The source itself is as it was.
 	again := thing{}
-	if doc, _ := source.Decode(&again, strictyaml.Options{Expression: isExpression}); len(doc.Expressions()) != len(want) {
+	if doc, _ := source.Decode(&again,
+		strictyaml.Options{Expression: isExpression}); len(doc.Expressions()) != len(want) {
 		t.Error("Expand has changed the source")
 	}
 	if reflect.DeepEqual(again, got) {
@@ -184,23 +192,32 @@ func TestParseAll(t *testing.T) {
 // the bracket that nothing closes.
 func TestSyntax(t *testing.T) {
 	for text, want := range map[string]string{
-		"a: 1\nb: @x\n":                         "f:2: found character that cannot start any token\n    b: @x\n       ^",
-		"a: b: c\n":                             "f:1: mapping values are not allowed in this context\n    a: b: c\n        ^",
-		"a: 1\n---\na:\n  - 1\n b: 2\n":         "f:5: did not find expected key\n    b: 2\n    ^",
-		"a: 1\nb: 'x\nc: 1\n":                   "f:2: found unexpected end of stream\n    b: 'x\n       ^",
-		"a: 1\r\nb: *x\r\n":                     "f:2: unknown anchor 'x' referenced\n    b: *x\n       ^",
-		"模块: [一, 二 } ]\n":                       "f:1: did not find expected ',' or ']'\n    模块: [一, 二 } ]\n              ^",
-		"a: {b: 1}\nc: [{d: ${{ vars.a }}}]\n":  "f:2: did not find expected ',' or '}'\n    c: [{d: ${{ vars.a }}}]\n             ^",
+		"a: 1\nb: @x\n": "f:2: found character that cannot start any token\n    " +
+			"b: @x\n       ^",
+		"a: b: c\n": "f:1: mapping values are not allowed in this context\n    a: " +
+			"b: c\n        ^",
+		"a: 1\n---\na:\n  - 1\n b: 2\n": "f:5: did not find expected key\n    b: 2\n    ^",
+		"a: 1\nb: 'x\nc: 1\n":           "f:2: found unexpected end of stream\n    b: 'x\n       ^",
+		"a: 1\r\nb: *x\r\n":             "f:2: unknown anchor 'x' referenced\n    b: *x\n       ^",
+		"模块: [一, 二 } ]\n": "f:1: did not find expected ',' or ']'\n    模块: [一, 二 } ]\n " +
+			"^",
+		"a: {b: 1}\nc: [{d: ${{ vars.a }}}]\n": "f:2: did not find expected ',' or '}'\n    c: [{d: ${{ vars.a " +
+			"}}}]\n             ^",
 		"{\n \"a\": [\"]\", '}'],\n \"b\" 2\n}": "f:3: did not find expected ',' or '}'\n    \"b\" 2\n        ^",
-		"{\"kind\": \"error\"":                  "f:1: did not find expected ',' or '}'\n    {\"kind\": \"error\"\n    ^",
-		"{\"kind\": \"error}":                   "f:1: found unexpected end of stream\n    {\"kind\": \"error}\n             ^",
-		strings.Repeat("- {a: 'b\n    c'}\n", 100) + "- @\n" + strings.Repeat("- d\n", 100): "f:201: found character that cannot start any token\n    - @\n      ^",
-		strings.Repeat("- a\n", 20) + "- 'b\n" + strings.Repeat("  c\n", 30) + "  '\n- @\n": "f:53: found character that cannot start any token\n    - @\n      ^",
-		"a: '" + strings.Repeat("b\n", 40<<10) + "'\nb: @\n":                                "f:40962: found character that cannot start any token", // too long to look for it
+		"{\"kind\": \"error\"": "f:1: did not find expected ',' or '}'\n    {\"kind\": " +
+			"\"error\"\n    ^",
+		"{\"kind\": \"error}": "f:1: found unexpected end of stream\n    {\"kind\": \"error}\n             ^",
+		strings.Repeat("- {a: 'b\n    c'}\n", 100) + "- @\n" +
+			strings.Repeat("- d\n", 100): "f:201: found character that cannot start any token\n    - @\n      ^",
+		strings.Repeat("- a\n", 20) + "- 'b\n" + strings.Repeat("  c\n", 30) +
+			"  '\n- @\n": "f:53: found character that cannot start any token\n    - @\n      ^",
+		// too long to look for it
+		"a: '" + strings.Repeat("b\n", 40<<10) + "'\nb: @\n": "f:40962: found character that cannot start any token",
 	} {
 		_, problems := strictyaml.Parse("f", []byte(text))
 		place, parser, _ := strings.Cut(want, " ")
-		if got := problems.Error(); problems[0].Kind != strictyaml.Syntax || !strings.HasPrefix(got, place+" ") || !strings.HasSuffix(got, ": "+parser) {
+		if got := problems.Error(); problems[0].Kind != strictyaml.Syntax || !strings.HasPrefix(got, place+" ") ||
+			!strings.HasSuffix(got, ": "+parser) {
 			t.Errorf("%.60q: got %s\nwant %s", text, got, want)
 		}
 	}
@@ -224,7 +241,8 @@ func TestMerge(t *testing.T) {
 		}
 		_, problems := strictyaml.Decode("f", []byte(text), &thing{})
 		sources, more := strictyaml.ParseAll("f", []byte(text))
-		if problems = append(problems, more...); len(problems) > 0 {
+		problems = append(problems, more...)
+		if len(problems) > 0 {
 			t.Fatalf("%s: %v", text, problems)
 		}
 		_, problems = sources[0].Decode(&got, strictyaml.Options{})
@@ -242,16 +260,19 @@ func TestMerge(t *testing.T) {
 	const text = "any:\n- &a\n  x: 1\n  y: 2\n- <<: *a\n  x: 3\n"
 	doc, problems := strictyaml.Decode("f", []byte(text), &thing{})
 	if len(problems) > 0 || doc.Line("any[1].x") != 6 || doc.Line("any[1].y") != 4 || doc.Line("any[1]") != 5 {
-		t.Errorf("lines %d, %d, %d, problems %v", doc.Line("any[1].x"), doc.Line("any[1].y"), doc.Line("any[1]"), problems)
+		t.Errorf("lines %d, %d, %d, problems %v", doc.Line("any[1].x"), doc.Line("any[1].y"), doc.Line("any[1]"),
+			problems)
 	}
 }
 
 // Numbers and booleans that print differently from their texts are listed with their positions.
 func TestRewritten(t *testing.T) {
 	for text, want := range map[string]string{
-		"1.10": "1.1", "2.0": "2", "1e3": "1000", "0x10": "16", "010": "8", "0o10": "8", "1_000": "1000", "+1": "1", ".5": "0.5", "08": "8",
+		"1.10": "1.1", "2.0": "2", "1e3": "1000", "0x10": "16", "010": "8", "0o10": "8", "1_000": "1000", "+1": "1",
+		".5": "0.5", "08": "8",
 		"12345678901234567890123": "12345678901234568000000", "TRUE": "true",
-		"1.9": "", "10": "", "-3": "", "0.25": "", "true": "", "on": "", "1.2.3": "", "2026-11-29": "", `"1.10"`: "", "'010'": "", "12:30": "",
+		"1.9": "", "10": "", "-3": "", "0.25": "", "true": "", "on": "", "1.2.3": "", "2026-11-29": "", `"1.10"`: "",
+		"'010'": "", "12:30": "",
 	} {
 		doc, problems := strictyaml.Decode("f", []byte("any:\n- "+text), &thing{})
 		if len(problems) > 0 {
@@ -267,7 +288,8 @@ func TestRewritten(t *testing.T) {
 
 // Manifests are read by YAML 1.1, as kubectl does, and a part of them into a type that has more fields or fewer.
 func TestManifest(t *testing.T) {
-	sources, problems := strictyaml.ParseAll("f", []byte("any: {a: on, b: [No, y], c: \"on\", d: one}\n---\nobject:\n  name: off\n  other: 1\n  \"on\": yes\n"))
+	sources, problems := strictyaml.ParseAll("f",
+		[]byte("any: {a: on, b: [No, y], c: \"on\", d: one}\n---\nobject:\n  name: off\n  other: 1\n  \"on\": yes\n"))
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
@@ -276,7 +298,8 @@ func TestManifest(t *testing.T) {
 	if len(problems) > 0 {
 		t.Error(problems)
 	}
-	if diff := cmp.Diff(any(map[string]any{"a": true, "b": []any{false, true}, "c": "on", "d": "one"}), first.Any); diff != "" {
+	if diff := cmp.Diff(any(map[string]any{"a": true, "b": []any{false, true}, "c": "on", "d": "one"}),
+		first.Any); diff != "" {
 		t.Errorf("booleans (-want +got):\n%s", diff)
 	}
 	doc, _ := sources[1].Decode(&second, strictyaml.Options{})

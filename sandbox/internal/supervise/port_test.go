@@ -12,7 +12,8 @@ import (
 func TestListen(t *testing.T) {
 	lowest := 32768
 	if text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
-		if lowest, err = strconv.Atoi(strings.Fields(string(text))[0]); err != nil {
+		lowest, err = strconv.Atoi(strings.Fields(string(text))[0])
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -163,7 +163,8 @@ func readRecord(path string) (Record, error) {
 	}
 	var r Record
 	if err := json.Unmarshal(data, &r); err != nil {
-		return Record{}, fmt.Errorf("run record %s is damaged (%w); remove it after making sure that its process is gone", path, err)
+		return Record{}, fmt.Errorf(
+			"run record %s is damaged (%w); remove it after making sure that its process is gone", path, err)
 	}
 	if r.Name+recordSuffix != filepath.Base(path) || r.PID <= 1 {
 		return Record{}, fmt.Errorf("run record %s does not fit its file name or names no process; remove it", path)

@@ -82,7 +82,8 @@ func TestCleanStale(t *testing.T) {
 		states[st.Name] = string(st.State) + " " + st.Exit
 	}
 	want := map[string]string{
-		"store": "exited exit status 0", "api": "exited signal: killed", "dead": "exited signal: killed", "stranger": "running ",
+		"store": "exited exit status 0", "api": "exited signal: killed", "dead": "exited signal: killed",
+		"stranger": "running ",
 	}
 	if diff := cmp.Diff(want, states); diff != "" {
 		t.Errorf("states (-want +got):\n%s", diff)
@@ -110,7 +111,8 @@ func TestDamagedRecords(t *testing.T) {
 	b.up(t, b.spec("store", "polite"))
 	dir := b.Supervisor.dir
 	for file, content := range map[string]string{
-		"torn.json": `{"name": "torn", "pid":`, "other.json": `{"name": "store", "pid": 4242}`, "init.json": `{"name": "init", "pid": 1}`,
+		"torn.json": `{"name": "torn", "pid":`, "other.json": `{"name": "store", "pid": 4242}`,
+		"init.json": `{"name": "init", "pid": 1}`,
 	} {
 		check.Must(t, os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600))
 	}

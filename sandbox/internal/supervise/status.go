@@ -43,7 +43,8 @@ func (s *Supervisor) status(ctx context.Context, name string) Component {
 	if err != nil {
 		return Component{Name: name, State: Exited, Reason: err.Error()}
 	}
-	st := Component{Name: name, State: Running, PID: r.process.Pid, StartedAt: r.startedAt, Log: spec.LogFile, Metrics: spec.Metrics}
+	st := Component{Name: name, State: Running, PID: r.process.Pid, StartedAt: r.startedAt, Log: spec.LogFile,
+		Metrics: spec.Metrics}
 	u, err := inspect(r.process.Pid)
 	if err == nil && u.start == r.start {
 		st.RSS, st.CPU = u.rss, u.cpu

@@ -247,11 +247,13 @@ func (s *Supervisor) WaitUntil(ctx context.Context, name string, ready func(cont
 	}
 	failed := func(reason string, cause error) error {
 		return &NotReadyError{
-			Name: name, Reason: reason, Exited: cause == nil, LogFile: spec.LogFile, LastLines: Tail(spec.LogFile, r.logOffset, lastLines),
-			offset: r.logOffset, cause: cause,
+			Name: name, Reason: reason, Exited: cause == nil, LogFile: spec.LogFile,
+			LastLines: Tail(spec.LogFile, r.logOffset, lastLines),
+			offset:    r.logOffset, cause: cause,
 		}
 	}
-	attempt, cancel := context.WithCancel(ctx) // ends with the process too, so that a hanging Ready does not hide its exit
+	// ends with the process too, so that a hanging Ready does not hide its exit
+	attempt, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
 		select {
@@ -317,7 +319,8 @@ func (s *Supervisor) stop(ctx context.Context, c *component) error {
 		return nil
 	}
 	r.ending.Store(true)
-	err := endProcess(ctx, r.process, r.group, r.done, cmp.Or(spec.StopSignal, os.Signal(syscall.SIGTERM)), spec.stopTimeout())
+	err := endProcess(ctx, r.process, r.group, r.done, cmp.Or(spec.StopSignal, os.Signal(syscall.SIGTERM)),
+		spec.stopTimeout())
 	if err == nil {
 		err = removeRecord(s.dir, spec.Name)
 	}
@@ -341,7 +344,8 @@ func send(p *os.Process, group bool, sig os.Signal) error {
 
 // endProcess signals p, continues it in case it is paused, and kills it when it has not gone after
 // timeout.
-func endProcess(ctx context.Context, p *os.Process, group bool, gone <-chan struct{}, sig os.Signal, timeout time.Duration) error {
+func endProcess(ctx context.Context, p *os.Process, group bool, gone <-chan struct{}, sig os.Signal,
+	timeout time.Duration) error {
 	for _, sig := range []os.Signal{sig, syscall.SIGCONT} {
 		if err := ignoreGone(send(p, group, sig)); err != nil {
 			return err

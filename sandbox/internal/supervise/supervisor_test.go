@@ -78,7 +78,8 @@ func newBench(t *testing.T) bench {
 func (b bench) spec(name, how string) Spec {
 	up := filepath.Join(b.dir, name+".up")
 	return Spec{
-		Name: name, Path: os.Args[0], Args: []string{up}, Env: []string{helperEnv + "=" + how, "GORACE=atexit_sleep_ms=0"},
+		Name: name, Path: os.Args[0], Args: []string{up},
+		Env:     []string{helperEnv + "=" + how, "GORACE=atexit_sleep_ms=0"},
 		LogFile: filepath.Join(b.dir, "logs", name+".log"),
 		Ready: func(context.Context) error {
 			if _, err := os.Stat(up); err != nil {
@@ -126,7 +127,8 @@ func TestLifeOfAComponent(t *testing.T) {
 	}
 
 	check.Must(t, b.Pause("store"))
-	if diff := cmp.Diff(Component{Name: "store", State: Paused, Reason: "paused"}, b.one(t, "store"), volatile); diff != "" {
+	if diff := cmp.Diff(Component{Name: "store", State: Paused, Reason: "paused"}, b.one(t, "store"),
+		volatile); diff != "" {
 		t.Errorf("paused (-want +got):\n%s", diff)
 	}
 	check.Must(t, b.Resume("store"))
@@ -247,7 +249,8 @@ func TestWaitReadyFailure(t *testing.T) {
 			if tc.cause != nil && !errors.Is(err, tc.cause) {
 				t.Errorf("%v does not wrap %v", err, tc.cause)
 			}
-			if text := err.Error(); !strings.Contains(text, tc.want.Reason) || !strings.Contains(text, tc.want.LastLines[0]) {
+			if text := err.Error(); !strings.Contains(text, tc.want.Reason) ||
+				!strings.Contains(text, tc.want.LastLines[0]) {
 				t.Errorf("the sentence lacks the reason or the log: %s", text)
 			}
 		})
@@ -336,12 +339,13 @@ func TestPortTaken(t *testing.T) {
 			check.Must(t, os.WriteFile(log, []byte(tc.before), 0o600))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			spec := Spec{Name: "script", Path: "/bin/sh", Args: []string{"-c", tc.script}, LogFile: log, Ready: func(context.Context) error {
-				if logs(log, 0, addressInUse) && tc.before == "" && strings.Contains(tc.script, "exec") {
-					cancel()
-				}
-				return errors.New("not ready")
-			}}
+			spec := Spec{Name: "script", Path: "/bin/sh", Args: []string{"-c", tc.script}, LogFile: log,
+				Ready: func(context.Context) error {
+					if logs(log, 0, addressInUse) && tc.before == "" && strings.Contains(tc.script, "exec") {
+						cancel()
+					}
+					return errors.New("not ready")
+				}}
 			check.Must(t, b.Start(ctx, spec))
 			if err := b.WaitReady(ctx, "script"); PortTaken(err) != tc.want {
 				t.Errorf("taken: %t, for the error %v", PortTaken(err), err)
@@ -355,8 +359,10 @@ func TestGroup(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "script.log")
 	s := New(Options{Dir: filepath.Join(dir, "run")})
-	if err := s.Start(t.Context(), Spec{Name: "script", Path: "/bin/sh", Args: []string{"-c", `sleep 600 & echo "child $!"; echo I am ready; wait`},
-		LogFile: log, ReadyLog: regexp.MustCompile("ready$"), Group: true}); err != nil {
+	if err := s.Start(t.Context(),
+		Spec{Name: "script", Path: "/bin/sh",
+			Args:    []string{"-c", `sleep 600 & echo "child $!"; echo I am ready; wait`},
+			LogFile: log, ReadyLog: regexp.MustCompile("ready$"), Group: true}); err != nil {
 		t.Fatal(err)
 	}
 	check.Must(t, s.WaitReady(t.Context(), "script"))
@@ -374,7 +380,8 @@ func TestGroup(t *testing.T) {
 			return nil
 		}
 		// Whoever inherits it may not have collected it yet.
-		if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child)); err != nil || !strings.Contains(string(stat), ") Z ") {
+		if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child)); err != nil ||
+			!strings.Contains(string(stat), ") Z ") {
 			return fmt.Errorf("process %d goes on", child)
 		}
 		return nil

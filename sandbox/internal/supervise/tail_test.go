@@ -21,8 +21,10 @@ func TestTail(t *testing.T) {
 	}{
 		{"", nil}, {"a\n", []string{"a"}}, {"a\nb\nc\n", []string{"b", "c"}}, {"a\nb\nc", []string{"b", "c"}},
 		{strings.Repeat("x", 100<<10) + "\ny\nz\n", []string{"y", "z"}},
-		{"warn\tfailed\npanic\tno space\nexample.com/a.B(...)\n\texample.com/a@v1/b.go:147\npanic: no space\n\ngoroutine 1 [running]:\n" +
-			"main.run({0x1})\n\tmain.go:54 +0xac\nmain.main()\n\tmain.go:42 +0x5e", []string{"panic\tno space", "panic: no space"}},
+		{"warn\tfailed\npanic\tno space\nexample.com/a.B(...)\n\texample.com/a@v1/b.go:147\npanic: no " +
+			"space\n\ngoroutine 1 [running]:\n" +
+			"main.run({0x1})\n\tmain.go:54 +0xac\nmain.main()\n\tmain.go:42 +0x5e",
+			[]string{"panic\tno space", "panic: no space"}},
 	} {
 		check.Must(t, os.WriteFile(path, []byte(tc.text), 0o600))
 		if diff := cmp.Diff(tc.want, supervise.Tail(path, 0, 2)); diff != "" {

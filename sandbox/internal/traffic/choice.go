@@ -49,7 +49,8 @@ func (p *choices) pick(draw func(n int) int) (Target, error) {
 	if draw == nil {
 		draw = rand.IntN
 	}
-	return all[p.stick.choose(len(all), func(i int) string { return all[i].IP }, p.choice.Affinity, time.Now(), draw)], nil
+	return all[p.stick.choose(len(all), func(i int) string { return all[i].IP }, p.choice.Affinity, time.Now(), draw)],
+		nil
 }
 
 // stick is the endpoint that a client has picked last, and when it last used it.

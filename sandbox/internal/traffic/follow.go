@@ -80,6 +80,8 @@ func slicesOf(client kubernetes.Interface) cache.ListerWatcher {
 		func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return api.List(ctx, o) }, api.Watch)
 }
 
-func followed(client kubernetes.Interface, list cache.ListWithContextFunc, follow cache.WatchFuncWithContext) cache.ListerWatcher {
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: list, WatchFuncWithContext: follow}, client)
+func followed(client kubernetes.Interface, list cache.ListWithContextFunc,
+	follow cache.WatchFuncWithContext) cache.ListerWatcher {
+	return cache.ToListWatcherWithWatchListSemantics(
+		&cache.ListWatch{ListWithContextFunc: list, WatchFuncWithContext: follow}, client)
 }

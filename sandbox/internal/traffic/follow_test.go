@@ -25,7 +25,8 @@ func TestKeep(t *testing.T) {
 		from := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 				lists++
-				return &corev1.ServiceList{Items: []corev1.Service{named("stays"), named(fmt.Sprint("of-", lists))}}, nil
+				return &corev1.ServiceList{Items: []corev1.Service{named("stays"), named(fmt.Sprint("of-", lists))}},
+					nil
 			},
 			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
 				if lists <= tooOld {
@@ -57,7 +58,8 @@ func TestKeep(t *testing.T) {
 				t.Errorf("%s was told of %d times, not %d", name, told[name], times)
 			}
 		}
-		if filled != tooOld+1 || !slices.Equal(slices.Sorted(slices.Values(store.ListKeys())), []string{"n/of-11", "n/stays"}) {
+		if filled != tooOld+1 ||
+			!slices.Equal(slices.Sorted(slices.Values(store.ListKeys())), []string{"n/of-11", "n/stays"}) {
 			t.Errorf("filled %d times; %v", filled, store.ListKeys())
 		}
 		cancel()

@@ -126,10 +126,12 @@ func (g *Gateway) Start(ctx context.Context) error {
 	var following sync.WaitGroup
 	defer following.Wait()
 	following.Go(func() {
-		keep(ctx, servicesOf(g.o.Client), &corev1.Service{}, &noted{g.services, g.note, sync.OnceFunc(func() { close(services) })})
+		keep(ctx, servicesOf(g.o.Client), &corev1.Service{},
+			&noted{g.services, g.note, sync.OnceFunc(func() { close(services) })})
 	})
 	following.Go(func() {
-		keep(ctx, slicesOf(g.o.Client), &discoveryv1.EndpointSlice{}, &noted{g.slices, g.note, sync.OnceFunc(func() { close(slices) })})
+		keep(ctx, slicesOf(g.o.Client), &discoveryv1.EndpointSlice{},
+			&noted{g.slices, g.note, sync.OnceFunc(func() { close(slices) })})
 	})
 	for _, known := range []chan struct{}{services, slices} {
 		select {
@@ -289,14 +291,16 @@ func (g *Gateway) endpoints(r Route) (p *backendPort, affinity time.Duration, no
 		return nil, 0, fmt.Sprintf("there is no Service %s", r.key())
 	}
 	if len(b.ports) == 0 {
-		return nil, 0, fmt.Sprintf("Service %s has no ports (such as a Service of the type ExternalName), so it leads to no base", r.key())
+		return nil, 0, fmt.Sprintf(
+			"Service %s has no ports (such as a Service of the type ExternalName), so it leads to no base", r.key())
 	}
 	p, ok = b.port(r.Port)
 	if !ok {
 		return nil, 0, fmt.Sprintf("Service %s has no port %q", r.key(), r.Port)
 	}
 	if p.unresolved {
-		return nil, 0, fmt.Sprintf("Service %s has the targetPort %q, and no container of its Pods has a port of that name", r.key(), p.target)
+		return nil, 0, fmt.Sprintf(
+			"Service %s has the targetPort %q, and no container of its Pods has a port of that name", r.key(), p.target)
 	}
 	if len(p.endpoints) == 0 {
 		return nil, 0, fmt.Sprintf("Service %s has none that is ready, or that serves while it terminates", r.key())

@@ -33,9 +33,11 @@ var shop = Route{Namespace: "shop", Service: "biz1", Client: "c"}
 // offer lets a Service have the endpoints.
 func offer(t testing.TB, c *fake.Clientset, endpoints ...discoveryv1.Endpoint) {
 	t.Helper()
-	_, err := c.DiscoveryV1().EndpointSlices("shop").Update(t.Context(), slice("biz1-x", endpoints...), metav1.UpdateOptions{})
+	_, err := c.DiscoveryV1().EndpointSlices("shop").Update(t.Context(), slice("biz1-x", endpoints...),
+		metav1.UpdateOptions{})
 	if err != nil {
-		_, err = c.DiscoveryV1().EndpointSlices("shop").Create(t.Context(), slice("biz1-x", endpoints...), metav1.CreateOptions{})
+		_, err = c.DiscoveryV1().EndpointSlices("shop").Create(t.Context(), slice("biz1-x", endpoints...),
+			metav1.CreateOptions{})
 	}
 	check.Must(t, err)
 }
@@ -70,7 +72,8 @@ func TestGatewayFollowsTheAPI(t *testing.T) {
 	offer(t, r.client, at("198.18.0.1", "old", ready)) // before its Service
 	createService(t, r.client, service())
 	picks(t, r.gateway, "old")
-	if got, err := r.gateway.Pick(shop); err != nil || got != (Target{IP: "198.18.0.1", Pod: "old", Base: "base-1", Web: "127.0.0.1:1"}) {
+	if got, err := r.gateway.Pick(shop); err != nil ||
+		got != (Target{IP: "198.18.0.1", Pod: "old", Base: "base-1", Web: "127.0.0.1:1"}) {
 		t.Errorf("picked %+v, %v", got, err)
 	}
 	offer(t, r.client, at("198.18.0.1", "old", notReady))
@@ -79,7 +82,8 @@ func TestGatewayFollowsTheAPI(t *testing.T) {
 	picks(t, r.gateway, "old")
 	offer(t, r.client, at("198.18.0.2", "new", ready))
 	picks(t, r.gateway, "new")
-	if err := r.client.DiscoveryV1().EndpointSlices("shop").Delete(t.Context(), "biz1-x", metav1.DeleteOptions{}); err != nil {
+	if err := r.client.DiscoveryV1().EndpointSlices("shop").Delete(t.Context(), "biz1-x",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	picks(t, r.gateway, "")
@@ -124,7 +128,8 @@ func gatewayWith(svc *corev1.Service, c clock.PassiveClock, endpoints ...discove
 
 func TestChoiceIsRandomAndCanBeRepeated(t *testing.T) {
 	draw := func() map[string]int {
-		g := gatewayWith(service(), nil, at("198.18.0.1", "a", ready), at("198.18.0.2", "b", ready), at("198.18.0.3", "c", ready))
+		g := gatewayWith(service(), nil, at("198.18.0.1", "a", ready), at("198.18.0.2", "b", ready),
+			at("198.18.0.3", "c", ready))
 		got := map[string]int{}
 		for range 3000 {
 			p, err := g.Pick(shop)
@@ -148,7 +153,8 @@ func TestSessionAffinity(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 	svc := service(func(s *corev1.ServiceSpec) {
 		s.SessionAffinity = corev1.ServiceAffinityClientIP
-		s.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: ptr.To[int32](10)}}
+		s.SessionAffinityConfig = &corev1.SessionAffinityConfig{
+			ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: ptr.To[int32](10)}}
 	})
 	var endpoints []discoveryv1.Endpoint
 	for i := range 50 {
@@ -198,22 +204,24 @@ func TestStreamViaService(t *testing.T) {
 			base := func(n int, version string, served chan struct{}) Target {
 				host := fmt.Sprint("base-", n)
 				h := answer(host, "biz1", version)
-				return Target{IP: fmt.Sprint("198.18.0.", n), Base: host, Host: host, Web: serve(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-					if q.Host != "biz1.shop" || q.URL.Path != "/biz1" {
-						t.Errorf("request for %s%s", q.Host, q.URL.Path)
-					}
-					h(w, q)
-					select {
-					case served <- struct{}{}:
-					default:
-					}
-				}))}
+				return Target{IP: fmt.Sprint("198.18.0.", n), Base: host, Host: host,
+					Web: serve(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+						if q.Host != "biz1.shop" || q.URL.Path != "/biz1" {
+							t.Errorf("request for %s%s", q.Host, q.URL.Path)
+						}
+						h(w, q)
+						select {
+						case served <- struct{}{}:
+						default:
+						}
+					}))}
 			}
 			r.bases.set(base(1, "1", first), base(2, "2", second))
 			offer(t, r.client, at("198.18.0.1", "pod-1", ready))
 			check.Must(t, r.gateway.Ready(t.Context()))
 			picks(t, r.gateway, "pod-1")
-			if err := r.generator.Begin(t.Context(), "g", spec("s", 100, 0, viaService, timeout(patience), func(s *Spec) { s.Reuse = reuse })); err != nil {
+			if err := r.generator.Begin(t.Context(), "g",
+				spec("s", 100, 0, viaService, timeout(patience), func(s *Spec) { s.Reuse = reuse })); err != nil {
 				t.Fatal(err)
 			}
 			<-first
@@ -234,7 +242,8 @@ func TestStreamViaService(t *testing.T) {
 			records, err := r.generator.Records("g", "s")
 			check.Must(t, err)
 			for rec := range records {
-				if want := "pod-" + rec.Version; rec.Pod != want || rec.Base != "base-"+rec.Version || rec.Endpoint != "198.18.0."+rec.Version {
+				if want := "pod-" + rec.Version; rec.Pod != want || rec.Base != "base-"+rec.Version ||
+					rec.Endpoint != "198.18.0."+rec.Version {
 					t.Errorf("record %+v", rec)
 				}
 			}
@@ -288,7 +297,8 @@ func TestProxy(t *testing.T) {
 	}))
 	slice := slice("biz1-1", at("198.18.0.1", "pod-1", ready))
 	slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: ptr.To("wrong"), Port: ptr.To[int32](9999)})
-	if _, err := r.client.DiscoveryV1().EndpointSlices("shop").Create(t.Context(), slice, metav1.CreateOptions{}); err != nil {
+	if _, err := r.client.DiscoveryV1().EndpointSlices("shop").Create(t.Context(), slice,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	echo := func(name string) http.Handler {
@@ -302,7 +312,8 @@ func TestProxy(t *testing.T) {
 		_ = c.SetLinger(0)
 		_ = c.Close()
 	})
-	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: serve(t, echo("web")), Port: "8080", Arklet: arklet, ArkletPort: port},
+	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: serve(t, echo("web")), Port: "8080", Arklet: arklet,
+		ArkletPort: port},
 		Target{IP: "198.18.0.2", Base: "base-2", Web: closed(t)}, Target{IP: "198.18.0.3", Base: "base-3", Web: cut})
 	check.Must(t, r.gateway.Ready(t.Context()))
 	picks(t, r.gateway, "pod-1")
@@ -350,7 +361,8 @@ func TestProxy(t *testing.T) {
 	}
 	secure := httptest.NewRecorder()
 	r.gateway.ServeHTTP(secure, httptest.NewRequest(http.MethodGet, "https://biz1.shop/", http.NoBody))
-	if got := secure.Body.String(); secure.Code != http.StatusBadRequest || !strings.Contains(got, "https://") || !strings.Contains(got, "CONNECT") {
+	if got := secure.Body.String(); secure.Code != http.StatusBadRequest || !strings.Contains(got, "https://") ||
+		!strings.Contains(got, "CONNECT") {
 		t.Errorf("an https:// URL without CONNECT gave %d %s", secure.Code, got)
 	}
 	resp, err := client.Get("http://198.18.0.2/")
@@ -410,7 +422,8 @@ func TestConnect(t *testing.T) {
 	if _, err := b.ReadByte(); code != 200 || !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("status %d, a reset became %v", code, err)
 	}
-	if _, _, code = connect("198.18.0.3:8080"); code != http.StatusBadGateway {
+	_, _, code = connect("198.18.0.3:8080")
+	if code != http.StatusBadGateway {
 		t.Errorf("a refusal became status %d", code)
 	}
 }
@@ -422,8 +435,10 @@ func TestConnectToThisMachine(t *testing.T) {
 	r.external = listen(t, func(c *net.TCPConn) { _ = c.Close() })
 	_, port, _ := net.SplitHostPort(r.external)
 	for to, want := range map[string]int{
-		r.external: http.StatusOK, addr: http.StatusForbidden, "localhost:" + port: http.StatusForbidden, "[::1]:" + port: http.StatusForbidden,
-		"127.0.0.1": http.StatusBadRequest, "127.0.0.1:": http.StatusBadRequest, "198.18.0.1": http.StatusBadRequest, "192.0.2.1:80": http.StatusForbidden,
+		r.external: http.StatusOK, addr: http.StatusForbidden, "localhost:" + port: http.StatusForbidden,
+		"[::1]:" + port: http.StatusForbidden,
+		"127.0.0.1":     http.StatusBadRequest, "127.0.0.1:": http.StatusBadRequest,
+		"198.18.0.1": http.StatusBadRequest, "192.0.2.1:80": http.StatusForbidden,
 	} {
 		c, err := net.Dial("tcp", addr)
 		check.Must(t, err)
@@ -445,8 +460,10 @@ func TestStreamToAClosedPort(t *testing.T) {
 		offer(t, r.client, at("198.18.0.1", "pod-1", ready))
 		r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: serve(t, answer("", "biz1", "1")), Port: "9090"})
 		end := r.run(t, spec("s", 1000, 1, viaService, func(s *Spec) { s.Reuse = reuse }))
-		if len(end.LostRequests) != 1 || end.LostRequests[0].Result != Refused || end.LostRequests[0].Base != "base-1" ||
-			!strings.Contains(end.LostRequests[0].Error, "9090") || !strings.Contains(end.LostRequests[0].Error, "8080") {
+		if len(end.LostRequests) != 1 || end.LostRequests[0].Result != Refused ||
+			end.LostRequests[0].Base != "base-1" ||
+			!strings.Contains(end.LostRequests[0].Error, "9090") ||
+			!strings.Contains(end.LostRequests[0].Error, "8080") {
 			t.Errorf("with reuse %t: %+v", reuse, end.LostRequests)
 		}
 	}
@@ -462,7 +479,8 @@ func TestCommands(t *testing.T) {
 		})
 	}
 	arklet, web := says("arklet"), says("web")
-	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Arklet: arklet, ArkletPort: "1238", Web: web}, Target{IP: "198.18.0.2", Base: "base-2"},
+	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Arklet: arklet, ArkletPort: "1238", Web: web},
+		Target{IP: "198.18.0.2", Base: "base-2"},
 		Target{IP: "198.18.0.3", Base: "base-3", Arklet: closed(t), ArkletPort: "1239"})
 	server := httptest.NewServer(r.gateway.Commands("controller", "secret"))
 	defer server.Close()
@@ -477,16 +495,18 @@ func TestCommands(t *testing.T) {
 		status            int
 		says              string
 	}{
-		"commands of a base":           {to: "198.18.0.1:1238", login: right, status: 200, says: "arklet"},
-		"its modules":                  {to: "198.18.0.1:" + port(web), login: right, status: http.StatusBadGateway},
-		"a base without arklet":        {to: "198.18.0.2:1238", login: right, status: http.StatusBadGateway},
-		"a base that refuses":          {to: "198.18.0.3:1239", login: right, status: http.StatusBadGateway},
-		"no base":                      {to: "198.18.0.9:1238", login: right, status: http.StatusBadGateway},
-		"this machine":                 {to: web, login: right, status: http.StatusBadGateway},
-		"a Service":                    {to: "biz1.default:80", login: right, status: http.StatusBadGateway},
-		"without a password":           {to: "198.18.0.1:1238", status: http.StatusProxyAuthRequired},
-		"with another":                 {to: "198.18.0.1:1238", login: "Y29udHJvbGxlcjpvdGhlcg==", status: http.StatusProxyAuthRequired},
-		"a request in place of a line": {method: http.MethodGet, to: "http://198.18.0.1/biz1", login: right, status: http.StatusMethodNotAllowed},
+		"commands of a base":    {to: "198.18.0.1:1238", login: right, status: 200, says: "arklet"},
+		"its modules":           {to: "198.18.0.1:" + port(web), login: right, status: http.StatusBadGateway},
+		"a base without arklet": {to: "198.18.0.2:1238", login: right, status: http.StatusBadGateway},
+		"a base that refuses":   {to: "198.18.0.3:1239", login: right, status: http.StatusBadGateway},
+		"no base":               {to: "198.18.0.9:1238", login: right, status: http.StatusBadGateway},
+		"this machine":          {to: web, login: right, status: http.StatusBadGateway},
+		"a Service":             {to: "biz1.default:80", login: right, status: http.StatusBadGateway},
+		"without a password":    {to: "198.18.0.1:1238", status: http.StatusProxyAuthRequired},
+		"with another": {to: "198.18.0.1:1238", login: "Y29udHJvbGxlcjpvdGhlcg==",
+			status: http.StatusProxyAuthRequired},
+		"a request in place of a line": {method: http.MethodGet, to: "http://198.18.0.1/biz1", login: right,
+			status: http.StatusMethodNotAllowed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := net.Dial("tcp", server.Listener.Addr().String())
@@ -497,7 +517,8 @@ func TestCommands(t *testing.T) {
 			if method == "" {
 				method = http.MethodConnect
 			}
-			_, _ = fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: base\r\nProxy-Authorization: Basic %s\r\n\r\n", method, tc.to, tc.login)
+			_, _ = fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: base\r\nProxy-Authorization: Basic %s\r\n\r\n", method,
+				tc.to, tc.login)
 			b := bufio.NewReader(c)
 			resp, err := http.ReadResponse(b, &http.Request{Method: method})
 			if err != nil || resp.StatusCode != tc.status {

@@ -47,7 +47,8 @@ type Generator struct {
 
 // NewGenerator returns a Generator without streams.
 func NewGenerator(o GeneratorOptions) *Generator {
-	return &Generator{o: o, started: make(chan struct{}), groups: map[string]map[string]*stream{}, order: map[string][]string{}}
+	return &Generator{o: o, started: make(chan struct{}), groups: map[string]map[string]*stream{},
+		order: map[string][]string{}}
 }
 
 // Start lets streams run until ctx ends, which cuts all of them off, and returns
@@ -148,7 +149,8 @@ func (g *Generator) settle(ctx context.Context, r *requester, told *choices) err
 }
 
 // ways says where each request of a stream goes, and each connection that is kept.
-func (g *Generator) ways(group string, p *plan, told *choices) (func() (Target, error), func(context.Context) (net.Conn, error)) {
+func (g *Generator) ways(group string, p *plan, told *choices) (func() (Target, error),
+	func(context.Context) (net.Conn, error)) {
 	var draw func(n int) int
 	if p.Seed != 0 {
 		draw = rand.New(rand.NewPCG(p.Seed, 0)).IntN

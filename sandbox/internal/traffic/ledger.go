@@ -133,7 +133,8 @@ func (l *ledger) lost() []Record {
 	var out []Record
 	for r := range l.all() {
 		if r.Result != OK {
-			if out = append(out, r); len(out) == MaxLost {
+			out = append(out, r)
+			if len(out) == MaxLost {
 				break
 			}
 		}
@@ -174,7 +175,8 @@ const mostBins = 600
 // bins counts by the shortest round time of which no more than mostBins make a length.
 func (l *ledger) bins(length time.Duration) (width time.Duration, out []Bin) {
 	for _, ms := range []time.Duration{10, 20, 50, 100, 200, 500} {
-		if width = ms * time.Millisecond; length <= mostBins*width {
+		width = ms * time.Millisecond
+		if length <= mostBins*width {
 			break
 		}
 	}

@@ -47,9 +47,11 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodConnect:
 		g.tunnel(w, r, g.dialTunnel)
 	case r.URL.Host == "":
-		http.Error(w, fmt.Sprintf("This is an HTTP proxy: http_proxy=http://%s curl http://SERVICE.NAMESPACE/MODULE", r.Host), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("This is an HTTP proxy: http_proxy=http://%s curl http://SERVICE.NAMESPACE/MODULE",
+			r.Host), http.StatusBadRequest)
 	case r.URL.Scheme != "http":
-		http.Error(w, fmt.Sprintf("This proxy sends http:// requests only, not %s://; for TLS use CONNECT.", r.URL.Scheme), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("This proxy sends http:// requests only, not %s://; for TLS use CONNECT.",
+			r.URL.Scheme), http.StatusBadRequest)
 	default:
 		g.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), hostKey{}, r.URL.Host)))
 	}
@@ -110,7 +112,8 @@ func (g *Gateway) dialHost(ctx context.Context, authority string) (net.Conn, err
 	if net.ParseIP(host) != nil {
 		t, ours := g.o.Targets.ByIP(host)
 		if addr, err := netip.ParseAddr(host); !ours && (err != nil || !g.o.Network.Contains(addr)) {
-			return nil, &forbidden{http.StatusForbidden, fmt.Sprintf("no base has the address %s, and the gateway connects only to bases and Services", host)}
+			return nil, &forbidden{http.StatusForbidden,
+				fmt.Sprintf("no base has the address %s, and the gateway connects only to bases and Services", host)}
 		}
 		t.IP = host
 		t = t.On(port)
@@ -119,7 +122,8 @@ func (g *Gateway) dialHost(ctx context.Context, authority string) (net.Conn, err
 	name, rest, _ := strings.Cut(strings.ToLower(host), ".") // names of hosts are case-insensitive
 	namespace, _, _ := strings.Cut(rest, ".")                // .svc.cluster.local may follow
 	if name == "" || namespace == "" {
-		return nil, &forbidden{http.StatusForbidden, fmt.Sprintf("%q is neither SERVICE.NAMESPACE nor the address of a base", host)}
+		return nil, &forbidden{http.StatusForbidden,
+			fmt.Sprintf("%q is neither SERVICE.NAMESPACE nor the address of a base", host)}
 	}
 	route := Route{Namespace: namespace, Service: name, Port: port, Client: "proxy"}
 	if err := g.Ready(ctx); err != nil {
@@ -129,7 +133,8 @@ func (g *Gateway) dialHost(ctx context.Context, authority string) (net.Conn, err
 	known := g.backends[route.key()] != nil
 	g.mu.Unlock()
 	if !known {
-		return nil, &forbidden{http.StatusNotFound, fmt.Sprintf("there is no Service %s, and the gateway connects only to bases and Services", route.key())}
+		return nil, &forbidden{http.StatusNotFound,
+			fmt.Sprintf("there is no Service %s, and the gateway connects only to bases and Services", route.key())}
 	}
 	return g.Dial(ctx, route)
 }

@@ -29,7 +29,8 @@ type requester struct {
 	transport *http.Transport
 }
 
-func newRequester(group string, spec plan, picks func() (Target, error), dial func(context.Context) (net.Conn, error)) *requester {
+func newRequester(group string, spec plan, picks func() (Target, error),
+	dial func(context.Context) (net.Conn, error)) *requester {
 	r := &requester{group: group, spec: spec, picks: picks, transport: &http.Transport{
 		DisableKeepAlives: !spec.Reuse, DisableCompression: true,
 		MaxIdleConns: spec.MaxOpen, MaxIdleConnsPerHost: spec.MaxOpen,
@@ -37,7 +38,10 @@ func newRequester(group string, spec plan, picks func() (Target, error), dial fu
 	}}
 	switch route := spec.Route(); {
 	case route == RouteKubeProxy:
-		r.transport.DialContext = func(ctx context.Context, _, addr string) (net.Conn, error) { return dialService(ctx, addr) }
+		r.transport.DialContext = func(ctx context.Context, _, addr string) (net.Conn,
+			error) {
+			return dialService(ctx, addr)
+		}
 	case (route == RouteGateway || route == RouteAgent) && spec.Reuse:
 		// A client with a pool has an endpoint for each connection, not for each request.
 		r.picks = nil
@@ -57,7 +61,8 @@ func (r *requester) do(ctx context.Context) Record {
 	var t Target
 	if r.picks != nil {
 		var err error
-		if t, err = r.picks(); err != nil {
+		t, err = r.picks()
+		if err != nil {
 			return failed(ctx, t, err)
 		}
 		if t.Web == "" {
@@ -162,7 +167,8 @@ func failed(ctx context.Context, t Target, err error) Record {
 		o.Result, o.Error = Refused, errorRefused
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		o.Result, o.Error = Reset, errorReset
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), strings.HasSuffix(err.Error(), "server closed idle connection"):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		strings.HasSuffix(err.Error(), "server closed idle connection"):
 		// The last one is net/http's, for a connection that ended while the request was
 		// being written; it has no name there.
 		o.Result, o.Error = Reset, errorCutOff

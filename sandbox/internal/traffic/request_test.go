@@ -39,7 +39,8 @@ func TestResults(t *testing.T) {
 			want: Record{Result: OK, Status: 200, Version: "2"},
 		},
 		"ok in words": {
-			web:  serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })),
+			web: serve(t, http.HandlerFunc(
+				func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })),
 			want: Record{Result: OK, Status: 200},
 		},
 		"created is ok": {web: serve(t, status(201)), want: Record{Result: OK, Status: 201}},
@@ -67,8 +68,9 @@ func TestResults(t *testing.T) {
 			want: Record{Result: Other, Status: 302, Error: "302"},
 		},
 		"not HTTP": {
-			web:  listen(t, say("SSH-2.0\r\n\r\n", fin)),
-			want: Record{Result: Other, Error: `net/http: HTTP/1.x transport connection broken: malformed HTTP response "SSH-2.0"`},
+			web: listen(t, say("SSH-2.0\r\n\r\n", fin)),
+			want: Record{Result: Other,
+				Error: `net/http: HTTP/1.x transport connection broken: malformed HTTP response "SSH-2.0"`},
 		},
 		"nobody listens": {web: closed(t), want: Record{Result: Refused, Error: errorRefused}},
 		"base is gone":   {web: "", want: Record{Result: Refused, Error: errorNoBase}},
@@ -124,7 +126,8 @@ func TestResults(t *testing.T) {
 						t.Errorf("told as lost (-want +got):\n%s", d)
 					}
 				}
-				if d := cmp.Diff(lost, end.LostRequests, cmpopts.IgnoreFields(Record{}, "Due", "Sent", "Done")); d != "" {
+				if d := cmp.Diff(lost, end.LostRequests,
+					cmpopts.IgnoreFields(Record{}, "Due", "Sent", "Done")); d != "" {
 					t.Errorf("lost (-want +got):\n%s", d)
 				}
 				if d := cmp.Diff(map[Result]int{want.Result: 1}, end.Results); d != "" {

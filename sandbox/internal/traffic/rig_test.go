@@ -56,7 +56,8 @@ func newRig(t testing.TB) *rig {
 	r := &rig{client: fake.NewClientset(), lost: make(chan Record, 10*MaxLost)}
 	check.Gapless(r.client)
 	r.gateway = NewGateway(GatewayOptions{Client: r.client, Targets: &r.bases, Seed: 1,
-		Network: netip.MustParsePrefix("198.18.0.0/15"), External: func(addr string) bool { return addr == r.external }})
+		Network:  netip.MustParsePrefix("198.18.0.0/15"),
+		External: func(addr string) bool { return addr == r.external }})
 	r.generator = NewGenerator(GeneratorOptions{Gateway: r.gateway, Targets: &r.bases,
 		Lost: func(l LostRequest) { r.lost <- l.Record }})
 	check.Run(t, r.gateway.Start)

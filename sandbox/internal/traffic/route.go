@@ -79,11 +79,13 @@ func backendOf(svc *corev1.Service, sliceList []*discoveryv1.EndpointSlice) *bac
 	if len(svc.Spec.IPFamilies) > 0 && svc.Spec.IPFamilies[0] == corev1.IPv6Protocol {
 		family = discoveryv1.AddressTypeIPv6
 	}
-	sliceList = slices.DeleteFunc(slices.Clone(sliceList), func(s *discoveryv1.EndpointSlice) bool { return s.AddressType != family })
+	sliceList = slices.DeleteFunc(slices.Clone(sliceList),
+		func(s *discoveryv1.EndpointSlice) bool { return s.AddressType != family })
 	slices.SortFunc(sliceList, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range svc.Spec.Ports {
 		p := &svc.Spec.Ports[i]
-		bp := backendPort{name: p.Name, number: strconv.Itoa(int(p.Port)), target: p.TargetPort.String(), headless: svc.Spec.ClusterIP == corev1.ClusterIPNone}
+		bp := backendPort{name: p.Name, number: strconv.Itoa(int(p.Port)), target: p.TargetPort.String(),
+			headless: svc.Spec.ClusterIP == corev1.ClusterIPNone}
 		all := endpointsOf(sliceList, p)
 		bp.unresolved = p.TargetPort.Type == intstr.String && len(all) == 0 &&
 			slices.ContainsFunc(sliceList, func(s *discoveryv1.EndpointSlice) bool { return len(s.Endpoints) > 0 })

@@ -29,14 +29,17 @@ func service(change ...func(*corev1.ServiceSpec)) *corev1.Service {
 // slice holds endpoints for the port http; each is IP, Pod and conditions.
 func slice(name string, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "biz1"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name,
+			Labels: map[string]string{discoveryv1.LabelServiceName: "biz1"}},
 		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: endpoints,
-		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("http"), Port: ptr.To[int32](8080), Protocol: ptr.To(corev1.ProtocolTCP)}},
+		Ports: []discoveryv1.EndpointPort{
+			{Name: ptr.To("http"), Port: ptr.To[int32](8080), Protocol: ptr.To(corev1.ProtocolTCP)}},
 	}
 }
 
 func at(ip, pod string, c discoveryv1.EndpointConditions) discoveryv1.Endpoint {
-	return discoveryv1.Endpoint{Addresses: []string{ip}, Conditions: c, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: pod}}
+	return discoveryv1.Endpoint{Addresses: []string{ip}, Conditions: c,
+		TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: pod}}
 }
 
 var (
@@ -59,27 +62,35 @@ func TestWhichEndpointsCount(t *testing.T) {
 		want   []string // IP and Pod
 	}{
 		"ready ones only": {
-			slices: []*discoveryv1.EndpointSlice{slice("a", at("198.18.0.2", "b", ready), at("198.18.0.1", "a", notReady), at("198.18.0.3", "c", draining), at("198.18.0.4", "d", unsaid))},
-			want:   []string{"198.18.0.2 b", "198.18.0.4 d"},
+			slices: []*discoveryv1.EndpointSlice{
+				slice("a", at("198.18.0.2", "b", ready), at("198.18.0.1", "a", notReady),
+					at("198.18.0.3", "c", draining), at("198.18.0.4", "d", unsaid))},
+			want: []string{"198.18.0.2 b", "198.18.0.4 d"},
 		},
 		"none is ready: those that serve while they terminate": {
-			slices: []*discoveryv1.EndpointSlice{slice("a", at("198.18.0.1", "a", notReady), at("198.18.0.3", "c", draining)), slice("b", at("198.18.0.4", "d", ending))},
-			want:   []string{"198.18.0.3 c"},
+			slices: []*discoveryv1.EndpointSlice{
+				slice("a", at("198.18.0.1", "a", notReady), at("198.18.0.3", "c", draining)),
+				slice("b", at("198.18.0.4", "d", ending))},
+			want: []string{"198.18.0.3 c"},
 		},
 		"but not of a headless Service": {
 			svc:    service(headless),
 			slices: []*discoveryv1.EndpointSlice{slice("a", at("198.18.0.3", "c", draining))},
 		},
 		"serving counts only while terminating": {
-			slices: []*discoveryv1.EndpointSlice{slice("a", at("198.18.0.1", "a", discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(true)}))},
+			slices: []*discoveryv1.EndpointSlice{
+				slice("a", at("198.18.0.1", "a",
+					discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(true)}))},
 		},
 		"none serves": {
-			slices: []*discoveryv1.EndpointSlice{slice("a", at("198.18.0.1", "a", notReady), at("198.18.0.4", "d", ending))},
+			slices: []*discoveryv1.EndpointSlice{
+				slice("a", at("198.18.0.1", "a", notReady), at("198.18.0.4", "d", ending))},
 		},
 		"no slice": {},
 		"several slices, other ports and families": {
-			slices: []*discoveryv1.EndpointSlice{slice("b", at("198.18.0.2", "b", ready)), slice("a", at("198.18.0.1", "a", ready)), ipv6, other},
-			want:   []string{"198.18.0.1 a", "198.18.0.2 b"},
+			slices: []*discoveryv1.EndpointSlice{slice("b", at("198.18.0.2", "b", ready)),
+				slice("a", at("198.18.0.1", "a", ready)), ipv6, other},
+			want: []string{"198.18.0.1 a", "198.18.0.2 b"},
 		},
 		"a Service of IPv6": {
 			svc:    service(func(s *corev1.ServiceSpec) { s.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol} }),
@@ -87,12 +98,16 @@ func TestWhichEndpointsCount(t *testing.T) {
 			want:   []string{"fd00::1 six"},
 		},
 		"two Pods of one base: one that terminates never counts": {
-			slices: []*discoveryv1.EndpointSlice{slice("a", at("198.18.0.1", "new", ready), at("198.18.0.1", "old", draining), at("198.18.0.2", "old2", draining), at("198.18.0.2", "new2", ready))},
-			want:   []string{"198.18.0.1 new", "198.18.0.2 new2"},
+			slices: []*discoveryv1.EndpointSlice{
+				slice("a", at("198.18.0.1", "new", ready), at("198.18.0.1", "old", draining),
+					at("198.18.0.2", "old2", draining), at("198.18.0.2", "new2", ready))},
+			want: []string{"198.18.0.1 new", "198.18.0.2 new2"},
 		},
 		"two Pods of one base: a ready one counts": {
-			slices: []*discoveryv1.EndpointSlice{slice("a", at("198.18.0.1", "new", ready), at("198.18.0.1", "old", notReady), at("198.18.0.2", "old2", notReady), at("198.18.0.2", "new2", ready))},
-			want:   []string{"198.18.0.1 new", "198.18.0.2 new2"},
+			slices: []*discoveryv1.EndpointSlice{
+				slice("a", at("198.18.0.1", "new", ready), at("198.18.0.1", "old", notReady),
+					at("198.18.0.2", "old2", notReady), at("198.18.0.2", "new2", ready))},
+			want: []string{"198.18.0.1 new", "198.18.0.2 new2"},
 		},
 		"a named target port that no Pod has": {
 			svc:    service(func(s *corev1.ServiceSpec) { s.Ports = s.Ports[1:] }),
@@ -135,7 +150,8 @@ func TestPortsOfEndpoints(t *testing.T) {
 		}
 	}
 	want := map[string][]string{
-		"http": {"198.18.0.1:8080", "198.18.0.2:9090"}, "plain": {"198.18.0.1:9999", "198.18.0.2:9999"}, "admin": {"unresolved"},
+		"http": {"198.18.0.1:8080", "198.18.0.2:9090"}, "plain": {"198.18.0.1:9999", "198.18.0.2:9999"},
+		"admin": {"unresolved"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("ports of endpoints (-want +got):\n%s", d)
@@ -149,9 +165,11 @@ func TestPortsOfAHeadlessService(t *testing.T) {
 		want    map[string]string // port of the endpoint, by the port that the client asks for
 	}{
 		"with an address": {"10.0.0.1", map[string]string{"": "8080", "http": "8080", "80": "8080", "8080": "8080"}},
-		"headless":        {corev1.ClusterIPNone, map[string]string{"": "80", "http": "8080", "80": "80", "8080": "8080"}},
+		"headless": {corev1.ClusterIPNone,
+			map[string]string{"": "80", "http": "8080", "80": "80", "8080": "8080"}},
 	} {
-		b := backendOf(service(func(s *corev1.ServiceSpec) { s.ClusterIP = c.address }), []*discoveryv1.EndpointSlice{slice("a", at("198.18.0.1", "a", ready))})
+		b := backendOf(service(func(s *corev1.ServiceSpec) { s.ClusterIP = c.address }),
+			[]*discoveryv1.EndpointSlice{slice("a", at("198.18.0.1", "a", ready))})
 		got := map[string]string{}
 		for asked := range c.want {
 			p, _ := b.port(asked)
@@ -165,7 +183,8 @@ func TestPortsOfAHeadlessService(t *testing.T) {
 
 func TestPortsAndAffinityOfAService(t *testing.T) {
 	b := backendOf(service(), nil)
-	for p, want := range map[string]string{"": "http", "http": "http", "80": "http", "8080": "http", "admin": "admin", "81": "admin", "management": "admin"} {
+	for p, want := range map[string]string{"": "http", "http": "http", "80": "http", "8080": "http", "admin": "admin",
+		"81": "admin", "management": "admin"} {
 		if got, ok := b.port(p); !ok || got.name != want {
 			t.Errorf("port %q is %v, want %s", p, got, want)
 		}
@@ -176,10 +195,12 @@ func TestPortsAndAffinityOfAService(t *testing.T) {
 	sticky := func(seconds *int32) func(*corev1.ServiceSpec) {
 		return func(s *corev1.ServiceSpec) {
 			s.SessionAffinity = corev1.ServiceAffinityClientIP
-			s.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: seconds}}
+			s.SessionAffinityConfig = &corev1.SessionAffinityConfig{
+				ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: seconds}}
 		}
 	}
-	got := []time.Duration{b.affinity, backendOf(service(sticky(nil)), nil).affinity, backendOf(service(sticky(ptr.To[int32](7))), nil).affinity}
+	got := []time.Duration{b.affinity, backendOf(service(sticky(nil)), nil).affinity,
+		backendOf(service(sticky(ptr.To[int32](7))), nil).affinity}
 	if d := cmp.Diff([]time.Duration{0, 3 * time.Hour, 7 * time.Second}, got); d != "" {
 		t.Errorf("affinity (-want +got):\n%s", d)
 	}

@@ -23,7 +23,8 @@ func ClusterAddress(svc *corev1.Service, port string) (string, error) {
 	name := svc.Namespace + "/" + svc.Name
 	switch svc.Spec.ClusterIP {
 	case corev1.ClusterIPNone:
-		return "", fmt.Errorf("kube-proxy does not serve Service %s, which is headless: give it an address of its own, or send via: bases", name)
+		return "", fmt.Errorf(
+			"kube-proxy does not serve Service %s, which is headless: give it an address of its own, or send via: bases", name)
 	case "":
 		return "", fmt.Errorf("kube-proxy does not serve Service %s, which has no address in the cluster", name)
 	}

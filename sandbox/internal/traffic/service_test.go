@@ -22,12 +22,14 @@ func TestClusterAddress(t *testing.T) {
 		{"", "", "shop/stock"},
 		{corev1.ClusterIPNone, "", "via: bases"},
 	} {
-		svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "stock"}, Spec: corev1.ServiceSpec{
-			ClusterIP: c.ip,
-			Ports: []corev1.ServicePort{
-				{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)}, {Name: "admin", Port: 81, TargetPort: intstr.FromInt32(9090)},
-			},
-		}}
+		svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "stock"},
+			Spec: corev1.ServiceSpec{
+				ClusterIP: c.ip,
+				Ports: []corev1.ServicePort{
+					{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)},
+					{Name: "admin", Port: 81, TargetPort: intstr.FromInt32(9090)},
+				},
+			}}
 		got, err := ClusterAddress(svc, c.port)
 		if err == nil && got != c.want || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q, port %q: %s (%v), want %s", c.ip, c.port, got, err, c.want)

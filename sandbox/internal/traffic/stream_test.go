@@ -52,27 +52,36 @@ func TestNothingWaitsForAnswers(t *testing.T) {
 					n++
 				}
 				want := Summary{
-					Name: "traffic", Route: RouteBases, Sent: 3000, Results: map[Result]int{OK: 3000}, Versions: map[string]int{"1": 3000},
-					P50: answerTime, P99: answerTime, Max: answerTime, Started: start, Ended: start.Add(9996666666),
+					Name: "traffic", Route: RouteBases, Sent: 3000, Results: map[Result]int{OK: 3000},
+					Versions: map[string]int{"1": 3000},
+					P50:      answerTime, P99: answerTime, Max: answerTime, Started: start,
+					Ended: start.Add(9996666666),
 				}
-				if d := cmp.Diff(want, s.summary(), cmpopts.EquateApproxTime(0), cmpopts.IgnoreFields(Summary{}, "Note")); n != 3000 || d != "" || !strings.Contains(s.summary().Note, "3000") {
+				if d := cmp.Diff(want, s.summary(), cmpopts.EquateApproxTime(0),
+					cmpopts.IgnoreFields(Summary{}, "Note")); n != 3000 || d != "" ||
+					!strings.Contains(s.summary().Note, "3000") {
 					t.Errorf("%d records, summary (-want +got):\n%s", n, d)
 				}
 				seconds := s.ledger.seconds()
 				for i, sec := range seconds {
-					if d := cmp.Diff(Second{Start: start.Add(time.Duration(i) * time.Second), Sent: 300, Versions: map[string]int{"1": 300}}, sec); d != "" {
+					if d := cmp.Diff(
+						Second{Start: start.Add(time.Duration(i) * time.Second), Sent: 300,
+							Versions: map[string]int{"1": 300}}, sec); d != "" {
 						t.Errorf("second %d (-want +got):\n%s", i, d)
 					}
 				}
 				if len(seconds) != 10 {
 					t.Errorf("%d seconds", len(seconds))
 				}
-				for length, want := range map[time.Duration]time.Duration{6 * time.Second: 10 * time.Millisecond, 10 * time.Second: 20 * time.Millisecond, 5 * time.Minute: 500 * time.Millisecond, 301 * time.Second: 0} {
+				for length, want := range map[time.Duration]time.Duration{6 * time.Second: 10 * time.Millisecond,
+					10 * time.Second: 20 * time.Millisecond, 5 * time.Minute: 500 * time.Millisecond,
+					301 * time.Second: 0} {
 					width, bins := s.ledger.bins(length)
 					sent := 0
 					for i, b := range bins {
 						sent += b.Sent
-						if want := (Bin{From: time.Duration(i) * width, Sent: int(300 * width / time.Second), Versions: map[string]int{"1": int(300 * width / time.Second)}}); cmp.Diff(want, b) != "" {
+						if want := (Bin{From: time.Duration(i) * width, Sent: int(300 * width / time.Second),
+							Versions: map[string]int{"1": int(300 * width / time.Second)}}); cmp.Diff(want, b) != "" {
 							t.Errorf("of %v, bin %d (-want +got):\n%s", length, i, cmp.Diff(want, b))
 							break
 						}
@@ -96,10 +105,12 @@ func TestTooManyOpenRequests(t *testing.T) {
 			return Record{Result: OK}
 		}
 		var lost atomic.Int64
-		s := newStream(t.Context(), planned(t, spec("s", 10, 20, func(s *Spec) { s.MaxOpen = 5 })), do, func(Record) { lost.Add(1) })
+		s := newStream(t.Context(), planned(t, spec("s", 10, 20, func(s *Spec) { s.MaxOpen = 5 })), do,
+			func(Record) { lost.Add(1) })
 		<-s.done
 		// Half of each second's ten find a place, in turn.
-		if d := cmp.Diff(map[Result]int{OK: 10, Other: 10}, s.summary().Results); d != "" || sent.Load() != 10 || lost.Load() != 10 {
+		if d := cmp.Diff(map[Result]int{OK: 10, Other: 10}, s.summary().Results); d != "" || sent.Load() != 10 ||
+			lost.Load() != 10 {
 			t.Errorf("sent %d, told %d lost, results (-want +got):\n%s", sent.Load(), lost.Load(), d)
 		}
 		if got := s.ledger.lost()[0].Error; !strings.Contains(got, "5 requests") {
@@ -110,7 +121,8 @@ func TestTooManyOpenRequests(t *testing.T) {
 
 func TestStreamEndsByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStream(t.Context(), planned(t, spec("s", 1, 0)), func(context.Context) Record { return Record{Result: OK} }, nil)
+		s := newStream(t.Context(), planned(t, spec("s", 1, 0)),
+			func(context.Context) Record { return Record{Result: OK} }, nil)
 		start := time.Now()
 		<-s.done
 		sum := s.summary()
@@ -185,7 +197,8 @@ func TestStopAndDrop(t *testing.T) {
 	release = make(chan struct{})
 	defer close(release)
 	begin("u")
-	if names := []string{r.generator.Summaries("g")[0].Name, r.generator.Summaries("g")[1].Name}; names[0] != "s" || names[1] != "u" {
+	if names := []string{r.generator.Summaries("g")[0].Name, r.generator.Summaries("g")[1].Name}; names[0] != "s" ||
+		names[1] != "u" {
 		t.Errorf("streams %q", names)
 	}
 	u, _ := r.generator.find("g", "u")
@@ -206,12 +219,14 @@ func TestSpecIsChecked(t *testing.T) {
 	s.Via, s.Module = "air", ""
 	_, err := s.plan()
 	lines := strings.SplitN(fmt.Sprint(err)+strings.Repeat("\n", 5), "\n", 6)
-	for i, names := range []string{`"x" module`, `via "air" service bases`, "rate 6000 1 5000", "timeout 1h0m0s 1ms 1m0s", "total -1 1 2000000"} {
+	for i, names := range []string{`"x" module`, `via "air" service bases`, "rate 6000 1 5000",
+		"timeout 1h0m0s 1ms 1m0s", "total -1 1 2000000"} {
 		check.Names(t, lines[i], names)
 	}
 	s = Spec{}
 	s.Module = "m"
-	if _, err := s.plan(); err == nil || !strings.Contains(err.Error(), "service") || !strings.Contains(err.Error(), "namespace") {
+	if _, err := s.plan(); err == nil || !strings.Contains(err.Error(), "service") ||
+		!strings.Contains(err.Error(), "namespace") {
 		t.Errorf("got %v", err)
 	}
 }

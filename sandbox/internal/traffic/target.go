@@ -50,7 +50,8 @@ func (t Target) refusal() error {
 	if t.Closed == "" {
 		return errNoBase
 	}
-	return fmt.Errorf("the base serves modules on port %s and does not listen on port %s: %w", t.Port, t.Closed, syscall.ECONNREFUSED)
+	return fmt.Errorf("the base serves modules on port %s and does not listen on port %s: %w", t.Port, t.Closed,
+		syscall.ECONNREFUSED)
 }
 
 // Targets knows the bases. Its methods may be called concurrently and are called

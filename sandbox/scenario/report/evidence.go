@@ -27,7 +27,8 @@ func (p *printer) evidence(run *scenario.Run) {
 	if failed != nil && failed.Line > 0 {
 		place = fmt.Sprintf("%s:%d", run.File, failed.Line)
 	}
-	p.say("  %s\n", p.paint(faint, plain.Text(fmt.Sprintf("%s  seed %d  namespace %s", place, run.Seed, run.Namespace))))
+	p.say("  %s\n", p.paint(faint,
+		plain.Text(fmt.Sprintf("%s  seed %d  namespace %s", place, run.Seed, run.Namespace))))
 	p.say("%s\n\n", p.paint(bold, indent(plain.Lines(run.Failure), "  ")))
 	if len(run.Steps) > 0 {
 		p.say("  Steps\n")
@@ -68,7 +69,8 @@ func failedStep(steps []*scenario.Step) *scenario.Step {
 
 func (p *printer) steps(steps []*scenario.Step, by string) {
 	for _, s := range steps {
-		p.say("%s%s %-10s %-*s %6s", by, p.mark(s.Verdict), plain.Text(s.Action), max(0, 52-len(by)), plain.Text(s.Name), seconds(s.Elapsed))
+		p.say("%s%s %-10s %-*s %6s", by, p.mark(s.Verdict), plain.Text(s.Action), max(0, 52-len(by)),
+			plain.Text(s.Name), seconds(s.Elapsed))
 		if s.Message != "" && (s.Verdict != scenario.Passed || p.o.Verbose) {
 			p.say("  %s", strings.ReplaceAll(plain.Lines(s.Message), "\n", "\n"+by+"    "))
 		}
@@ -149,7 +151,8 @@ func (p *printer) losses(run *scenario.Run, t scenario.Traffic) {
 		g.last = l.Due
 	}
 	sent := strings.TrimSuffix(Number(t.Sent)+" "+events.Through(t.Route), " ")
-	p.say("  Lost requests of %s: %s of %s (%s)\n", plain.Text(t.Name), Number(t.Summary.Lost), sent, plain.Text(t.Judge))
+	p.say("  Lost requests of %s: %s of %s (%s)\n", plain.Text(t.Name), Number(t.Summary.Lost), sent,
+		plain.Text(t.Judge))
 	for i, key := range order {
 		if i == mostLosses {
 			p.say("    and %d more reasons or places\n", len(order)-i)
@@ -160,8 +163,9 @@ func (p *printer) losses(run *scenario.Run, t scenario.Traffic) {
 		if where != "" {
 			where = " at " + where
 		}
-		p.say("    %s\n", plain.Text(strings.TrimSuffix(fmt.Sprintf("%s %s%s, %s to %s: %s", Number(g.n), key.result, where,
-			since(run, g.first), since(run, g.last), key.why), ": ")))
+		p.say("    %s\n", plain.Text(
+			strings.TrimSuffix(fmt.Sprintf("%s %s%s, %s to %s: %s", Number(g.n), key.result, where,
+				since(run, g.first), since(run, g.last), key.why), ": ")))
 	}
 }
 

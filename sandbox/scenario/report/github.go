@@ -55,7 +55,8 @@ func WriteAnnotations(w io.Writer, list []Annotation) error {
 			properties = append(properties, fmt.Sprintf("line=%d", a.Line))
 		}
 		properties = append(properties, "title="+property(a.Title))
-		if _, err := fmt.Fprintf(w, "::%s %s::%s\n", level, strings.Join(properties, ","), data(plain.Lines(a.Message))); err != nil {
+		if _, err := fmt.Fprintf(w, "::%s %s::%s\n", level, strings.Join(properties, ","),
+			data(plain.Lines(a.Message))); err != nil {
 			return fmt.Errorf("writing annotations: %w", err)
 		}
 	}

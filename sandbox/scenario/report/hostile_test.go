@@ -26,9 +26,12 @@ import (
 
 // pieces are texts that would end an attribute, an element, a script, CDATA or a line, or command a terminal, if they
 // were not escaped.
-var pieces = []string{"</script>", "<script>alert(1)</script>", "<!--", "-->", "]]>", `"`, "'", "`", "&lt;", "{{.}}", "${x}", "\\u003c",
-	"</title>", "</style>", "</pre>", "<img src=x onerror=alert(1)>", "javascript:alert(1)", "\u2028", "\u202e", "\x00", "\x1b[2J", "\x07", "\r",
-	"\n✓ ", "\n! ", "\n- ", "| x |", "::error file=x::y", "\n::stop-commands::x", "%0A", ",line=1", "\xff", "\ufffe", "text", "中"}
+var pieces = []string{"</script>", "<script>alert(1)</script>", "<!--", "-->", "]]>", `"`, "'", "`", "&lt;", "{{.}}",
+	"${x}", "\\u003c",
+	"</title>", "</style>", "</pre>", "<img src=x onerror=alert(1)>", "javascript:alert(1)", "\u2028", "\u202e", "\x00",
+	"\x1b[2J", "\x07", "\r",
+	"\n✓ ", "\n! ", "\n- ", "| x |", "::error file=x::y", "\n::stop-commands::x", "%0A", ",line=1", "\xff", "\ufffe",
+	"text", "中"}
 
 // hostile calls check with reports in which every text was replaced by pieces, in another order each time.
 func hostile(check func(r *scenario.Report)) {
@@ -142,7 +145,8 @@ func TestNoTextBreaksOutOfThePage(t *testing.T) {
 		if diff := cmp.Diff(want, skeleton(t, page)); diff != "" {
 			t.Fatalf("(-harmless +hostile):\n%s", diff)
 		}
-		if data := between(string(page), `<script type="application/json" id="data">`, "</script>"); !json.Valid([]byte(data)) {
+		if data := between(string(page), `<script type="application/json" id="data">`,
+			"</script>"); !json.Valid([]byte(data)) {
 			t.Fatalf("the script cannot read its data: %.200s", data)
 		}
 	})
@@ -210,7 +214,8 @@ func TestNoTextBreaksOutOfJUnit(t *testing.T) {
 				elements = append(elements, start.Name.Local)
 			}
 		}
-		want := []string{"testsuites", "testsuite", "testcase", "system-out", "testsuite", "testcase", "failure", "testsuite", "testcase", "skipped", "testsuite", "testcase", "error"}
+		want := []string{"testsuites", "testsuite", "testcase", "system-out", "testsuite", "testcase", "failure",
+			"testsuite", "testcase", "skipped", "testsuite", "testcase", "error"}
 		if diff := cmp.Diff(want, elements); diff != "" {
 			t.Fatalf("elements (-want +got):\n%s", diff)
 		}
@@ -254,7 +259,8 @@ func TestNoTextCommandsGitHub(t *testing.T) {
 		if err := report.WriteAnnotations(&text, report.Annotations(r)); err != nil {
 			t.Fatal(err)
 		}
-		want := regexp.MustCompile(`\A::error file=[^,:\n]*,line=41,title=[^,:\n]*::.*\n::error file=[^,:\n]*,line=17,title=[^,:\n]*::.*\n\z`)
+		want := regexp.MustCompile(
+			`\A::error file=[^,:\n]*,line=41,title=[^,:\n]*::.*\n::error file=[^,:\n]*,line=17,title=[^,:\n]*::.*\n\z`)
 		if !want.MatchString(text.String()) {
 			t.Fatalf("the annotations are\n%s", text.String())
 		}
@@ -292,7 +298,8 @@ func TestPolicyNamesWhatThePageHas(t *testing.T) {
 		s := sha256.Sum256([]byte(text))
 		return base64.StdEncoding.EncodeToString(s[:])
 	}
-	want := "default-src 'none'; script-src 'sha256-" + sum(between(page, "<script>", "</script>")) + "'; style-src 'sha256-" +
+	want := "default-src 'none'; script-src 'sha256-" + sum(between(page, "<script>", "</script>")) +
+		"'; style-src 'sha256-" +
 		sum(between(page, "<style>", "</style>")) + "'; base-uri 'none'; form-action 'none'"
 	got := html.UnescapeString(between(page, `http-equiv="Content-Security-Policy" content="`, `"`))
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -319,7 +326,8 @@ func TestScriptWritesNoHTML(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if found := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|setTimeout\(['"]|\.src\s*=|fetch\(|XMLHttpRequest|import\(`).Find(text); found != nil {
+		if found := regexp.MustCompile(
+			`innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|setTimeout\(['"]|\.src\s*=|fetch\(|XMLHttpRequest|import\(`).Find(text); found != nil {
 			t.Errorf("%s has %s", f.Name(), found)
 		}
 	}

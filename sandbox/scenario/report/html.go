@@ -33,9 +33,11 @@ func newFrame() *frame {
 		style:  read("style.css"),
 		script: read("page.js"),
 	}
-	f.policy = fmt.Sprintf("default-src 'none'; script-src 'sha256-%s'; style-src 'sha256-%s'; base-uri 'none'; form-action 'none'", hash(f.script), hash(f.style))
+	f.policy = fmt.Sprintf("default-src 'none'; script-src 'sha256-%s'; style-src 'sha256-%s'; base-uri 'none'; "+
+		"form-action 'none'", hash(f.script), hash(f.style))
 	f.template = template.Must(template.New("page.html").Funcs(template.FuncMap{
-		"name": Name, "seconds": seconds, "length": length, "since": since, "requests": requests, "count": count, "number": Number,
+		"name": Name, "seconds": seconds, "length": length, "since": since, "requests": requests, "count": count,
+		"number": Number,
 		"micros": func(run *scenario.Run, t time.Time) int64 { return t.Sub(run.Started).Microseconds() },
 		"share":  time.Duration.Microseconds,
 		"deeper": func(depth int) int { return depth + 1 },
@@ -97,7 +99,8 @@ func WriteHTML(w io.Writer, r *scenario.Report) error {
 	}
 	buffer := bufio.NewWriter(w)
 	err = page.template.Execute(buffer, content{
-		Report: r, Policy: page.policy, Style: template.CSS(page.style), Script: template.JS(page.script), Data: template.JS(data), //nolint:gosec // our own style and script, and JSON that is escaped for a script
+		Report: r, Policy: page.policy, Style: template.CSS(page.style), Script: template.JS(page.script),
+		Data: template.JS(data), //nolint:gosec // our own style and script, and JSON that is escaped for a script
 	})
 	if err == nil {
 		err = buffer.Flush()

@@ -121,7 +121,8 @@ func (b *laneBuilder) sorted() []*lane {
 		list = append(list, l)
 	}
 	slices.SortFunc(list, func(a, b *lane) int {
-		return cmp.Or(cmp.Compare(slices.Index(laneKinds, a.kind), slices.Index(laneKinds, b.kind)), plain.CompareNames(a.name, b.name))
+		return cmp.Or(cmp.Compare(slices.Index(laneKinds, a.kind), slices.Index(laneKinds, b.kind)),
+			plain.CompareNames(a.name, b.name))
 	})
 	return list
 }
@@ -230,7 +231,8 @@ func (b *laneBuilder) observe(e events.Event) {
 		b.fault(e.Fault, e.Time)
 	case e.Request != nil:
 		if name != "" {
-			b.mark(laneKey{laneBase, name}, markLost, e.Time, e.Request.Elapsed, events.Join(": ", string(e.Request.Result), e.Request.Message))
+			b.mark(laneKey{laneBase, name}, markLost, e.Time, e.Request.Elapsed,
+				events.Join(": ", string(e.Request.Result), e.Request.Message))
 		}
 	}
 }
@@ -300,7 +302,8 @@ func podKey(p *events.PodStatus) spanKey {
 func podText(p *events.PodState) string {
 	text := p.Phase
 	if p.Deleting {
-		if text += ", still Ready"; !p.Ready {
+		text += ", still Ready"
+		if !p.Ready {
 			text = p.Phase + ", not Ready"
 		}
 	}

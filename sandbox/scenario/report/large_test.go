@@ -40,7 +40,8 @@ func TestPageOfManyEventsStaysSmall(t *testing.T) {
 func TestSummaryOfManyFailuresStaysSmall(t *testing.T) {
 	r := sampleReport()
 	failed := r.Runs[1]
-	failed.Details = append(failed.Details, scenario.Detail{Title: "long", Text: strings.Repeat(strings.Repeat("<", 1000)+"\n", 100)})
+	failed.Details = append(failed.Details,
+		scenario.Detail{Title: "long", Text: strings.Repeat(strings.Repeat("<", 1000)+"\n", 100)})
 	failed.Scenario = strings.Repeat("<|", 500)
 	r.Runs = r.Runs[:1]
 	for range 10000 {
@@ -54,7 +55,8 @@ func TestSummaryOfManyFailuresStaysSmall(t *testing.T) {
 		t.Errorf("%d bytes, want %d at most", summary.Len(), most)
 	}
 	got := []int{strings.Count(summary.String(), "| ❌ failed |"), strings.Count(summary.String(), "<details>"),
-		strings.Count(summary.String(), "And 9,501 further runs, which `report.html` has."), strings.Count(summary.String(), "What else went wrong is in")}
+		strings.Count(summary.String(), "And 9,501 further runs, which `report.html` has."),
+		strings.Count(summary.String(), "What else went wrong is in")}
 	if diff := cmp.Diff([]int{500, 20, 1, 1}, got); diff != "" {
 		t.Errorf("rows, evidence, notes (-want +got):\n%s", diff)
 	}

@@ -74,7 +74,8 @@ func (p *printer) row(run *scenario.Run) {
 			lost = "**" + lost + "**"
 		}
 	}
-	p.say("| %s | %s | %s | %s | %s |\n", emblem(run.Verdict), markdown(shortName(run)), seconds(run.Elapsed), sent, lost)
+	p.say("| %s | %s | %s | %s | %s |\n", emblem(run.Verdict), markdown(shortName(run)), seconds(run.Elapsed), sent,
+		lost)
 }
 
 // emblem returns the symbol of a verdict.
@@ -105,7 +106,8 @@ func (p *printer) folded(run *scenario.Run) error {
 		}
 		lines.WriteString(line)
 	}
-	p.say("\n<details><summary>%s</summary>\n<pre>\n%s\n</pre>\n</details>\n", html.EscapeString(shortName(run)), strings.TrimSpace(lines.String()))
+	p.say("\n<details><summary>%s</summary>\n<pre>\n%s\n</pre>\n</details>\n", html.EscapeString(shortName(run)),
+		strings.TrimSpace(lines.String()))
 	return nil
 }
 

@@ -111,7 +111,8 @@ func (v *viewer) view() runView {
 	for _, t := range traffics {
 		r.Streams = append(r.Streams, v.stream(t))
 	}
-	if r.Versions = v.list; r.Versions == nil {
+	r.Versions = v.list
+	if r.Versions == nil {
 		r.Versions = []int{}
 	}
 	return r
@@ -122,7 +123,8 @@ func fold(list []*lane, end time.Time) []*lane {
 	var names []string
 	var first time.Time
 	rest := slices.DeleteFunc(slices.Clone(list), func(l *lane) bool {
-		if l.kind != laneComponent || len(l.spans) != 1 || len(l.spans[0].segments) != 1 || l.spans[0].segments[0].state != string(events.ComponentRunning) {
+		if l.kind != laneComponent || len(l.spans) != 1 || len(l.spans[0].segments) != 1 ||
+			l.spans[0].segments[0].state != string(events.ComponentRunning) {
 			return false
 		}
 		if from := l.spans[0].segments[0].from; first.IsZero() || from.Before(first) {
@@ -154,7 +156,8 @@ func (v *viewer) traffics() []scenario.Traffic {
 			list = append(list, scenario.Traffic{Summary: traffic.Summary{Name: r.Stream}})
 		}
 		if i >= ended {
-			list[i].Lost = append(list[i].Lost, traffic.Record{Due: e.Time, Base: r.Base, Result: r.Result, Error: r.Message})
+			list[i].Lost = append(list[i].Lost,
+				traffic.Record{Due: e.Time, Base: r.Base, Result: r.Result, Error: r.Message})
 		}
 	}
 	return list
@@ -165,7 +168,9 @@ func lossEvents(list []scenario.Traffic) []events.Event {
 	var lost []events.Event
 	for _, t := range list {
 		for _, l := range t.Lost {
-			lost = append(lost, events.Event{Time: l.Due, Request: &events.RequestEvent{Stream: t.Name, Base: l.Base, Result: l.Result, Message: l.Error}})
+			lost = append(lost,
+				events.Event{Time: l.Due,
+					Request: &events.RequestEvent{Stream: t.Name, Base: l.Base, Result: l.Result, Message: l.Error}})
 		}
 	}
 	slices.SortStableFunc(lost, func(a, b events.Event) int { return a.Time.Compare(b.Time) })
@@ -203,16 +208,19 @@ func (v *viewer) lane(l *lane) laneView {
 			version = int64(v.version(s.version))
 		}
 		for _, g := range s.segments {
-			rows[key].Bars = append(rows[key].Bars, v.micros(g.from), v.micros(g.to), v.text(g.state), version, v.text(name), v.text(g.text))
+			rows[key].Bars = append(rows[key].Bars, v.micros(g.from), v.micros(g.to), v.text(g.state), version,
+				v.text(name), v.text(g.text))
 		}
 	}
 	order := slices.SortedFunc(maps.Keys(rows), func(a, b place) int {
-		return cmp.Or(cmp.Compare(slices.Index(things, a.thing), slices.Index(things, b.thing)), cmp.Compare(a.track, b.track))
+		return cmp.Or(cmp.Compare(slices.Index(things, a.thing), slices.Index(things, b.thing)),
+			cmp.Compare(a.track, b.track))
 	})
 	for _, key := range order {
 		view.Rows = append(view.Rows, *rows[key])
 	}
-	slices.SortStableFunc(l.marks, func(a, b mark) int { return a.to.Compare(b.to) }) // the lost requests were added last
+	// the lost requests were added last
+	slices.SortStableFunc(l.marks, func(a, b mark) int { return a.to.Compare(b.to) })
 	for _, m := range l.marks {
 		view.Marks = append(view.Marks, v.micros(m.from), v.micros(m.to), v.text(string(m.kind)), v.text(m.text))
 	}
@@ -235,7 +243,8 @@ func (v *viewer) steps() []int64 {
 				ends = append(ends, from)
 			}
 			ends[row] = to
-			flat = append(flat, from, to, int64(row), v.text(string(s.Verdict)), v.text(s.Name), v.text(strings.TrimSpace(s.Action+"\n"+s.Message)))
+			flat = append(flat, from, to, int64(row), v.text(string(s.Verdict)), v.text(s.Name),
+				v.text(strings.TrimSpace(s.Action+"\n"+s.Message)))
 			place(s.Steps, row+1)
 		}
 	}
@@ -256,7 +265,8 @@ func binsOf(t scenario.Traffic) (width time.Duration, bins []traffic.Bin) {
 
 func (v *viewer) stream(t scenario.Traffic) streamView {
 	width, bins := binsOf(t)
-	view := streamView{Name: v.texts.id(t.Name), Route: v.texts.id(events.Through(t.Route)), Width: width.Microseconds(), Bins: []int64{}, Lost: []int64{}}
+	view := streamView{Name: v.texts.id(t.Name), Route: v.texts.id(events.Through(t.Route)),
+		Width: width.Microseconds(), Bins: []int64{}, Lost: []int64{}}
 	for _, s := range t.Seconds {
 		view.Peak = max(view.Peak, s.Sent)
 	}
@@ -269,7 +279,8 @@ func (v *viewer) stream(t scenario.Traffic) streamView {
 		view.Bins = append(view.Bins, answers...)
 	}
 	for _, l := range t.Lost {
-		view.Lost = append(view.Lost, v.micros(l.Due), v.text(string(l.Result)), v.text(events.Join("; ", l.Base, l.Pod, l.Endpoint, l.Error)))
+		view.Lost = append(view.Lost, v.micros(l.Due), v.text(string(l.Result)),
+			v.text(events.Join("; ", l.Base, l.Pod, l.Endpoint, l.Error)))
 	}
 	return view
 }

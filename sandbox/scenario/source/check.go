@@ -80,7 +80,8 @@ func located(file, field string, line int, err error) Problems {
 	}
 	problems := make(Problems, len(wrong))
 	for i, p := range wrong {
-		problems[i] = Problem{Source: file, Line: line + p.Line - 1, Field: field, Detail: p.Detail, Excerpt: p.Excerpt()}
+		problems[i] = Problem{Source: file, Line: line + p.Line - 1, Field: field, Detail: p.Detail,
+			Excerpt: p.Excerpt()}
 	}
 	return problems
 }
@@ -115,14 +116,16 @@ func (s *Scenario) early(output string, e strictyaml.Expression) string {
 		return ""
 	}
 	if printed := s.doc.Line(at.String()); printed > e.Line {
-		return fmt.Sprintf("outputs.%s is not known yet: the step that prints it comes later, in line %d", output, printed)
+		return fmt.Sprintf("outputs.%s is not known yet: the step that prints it comes later, in line %d", output,
+			printed)
 	}
 	return ""
 }
 
 // meant reports whether a problem suggests a name.
 func meant(name string, problems Problems) bool {
-	return slices.ContainsFunc(problems, func(p Problem) bool { return strings.HasSuffix(p.Detail, "; did you mean "+name+"?") })
+	return slices.ContainsFunc(problems,
+		func(p Problem) bool { return strings.HasSuffix(p.Detail, "; did you mean "+name+"?") })
 }
 
 // unused reports variables and dimensions of the matrix without a use.
@@ -135,7 +138,8 @@ func (s *Scenario) unused(used usage, others Problems) Problems {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Scenario.Spec.Matrix)) {
 		if !used["matrix."+name] && !meant(name, others) {
-			problems = append(problems, s.problem("spec.matrix["+name+"]", "nothing uses matrix."+name+": its runs would be all the same"))
+			problems = append(problems,
+				s.problem("spec.matrix["+name+"]", "nothing uses matrix."+name+": its runs would be all the same"))
 		}
 	}
 	return problems

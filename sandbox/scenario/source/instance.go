@@ -73,7 +73,8 @@ func (s *Scenario) instance(cell Cell, run expr.Run) (*Instance, Problems) {
 	v1alpha1.SetScenarioDefaults(i.Scenario)
 	for _, e := range v1alpha1.ValidateScenario(i.Scenario) {
 		if !follows(e, wrong) {
-			problems = append(problems, Problem{Source: s.File, Line: i.Line(e.Field), Field: e.Field, Detail: e.ErrorBody()})
+			problems = append(problems,
+				Problem{Source: s.File, Line: i.Line(e.Field), Field: e.Field, Detail: e.ErrorBody()})
 		}
 	}
 	return i, problems

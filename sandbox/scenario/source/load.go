@@ -47,13 +47,15 @@ func Load(paths []string, o Options) ([]*Scenario, error) {
 			continue
 		}
 		s, found := read(f)
-		if o.Select != nil && s.Scenario.Metadata.Name != "" && !o.Select(s.Scenario.Metadata.Name, s.Scenario.Metadata.Labels) {
+		if o.Select != nil && s.Scenario.Metadata.Name != "" &&
+			!o.Select(s.Scenario.Metadata.Name, s.Scenario.Metadata.Labels) {
 			continue
 		}
 		found = append(found, s.prepare(o)...)
 		if name := s.Scenario.Metadata.Name; name != "" {
 			if other, twice := first[name]; twice {
-				found = append(found, s.problem("metadata.name", fmt.Sprintf("%q is the name of the scenario in %s too", name, other)))
+				found = append(found,
+					s.problem("metadata.name", fmt.Sprintf("%q is the name of the scenario in %s too", name, other)))
 			}
 			first[name] = s.File
 		}
@@ -70,7 +72,8 @@ func Load(paths []string, o Options) ([]*Scenario, error) {
 		}
 	}
 	if len(scenarios) == 0 && len(problems) == 0 {
-		problems = append(problems, Problem{Detail: "no scenario is selected: look at their names and labels with koupsandbox scenario list"})
+		problems = append(problems,
+			Problem{Detail: "no scenario is selected: look at their names and labels with koupsandbox scenario list"})
 	}
 	if err := unique(problems).Err(); err != nil {
 		return nil, err

@@ -124,7 +124,8 @@ func TestVars(t *testing.T) {
 	} {
 		scenarios, err := source.Load([]string{folder}, source.Options{Vars: tc.vars})
 		if err != nil {
-			if tc.err == nil || slices.ContainsFunc(tc.err, func(value string) bool { return !strings.Contains(err.Error(), value) }) {
+			if tc.err == nil ||
+				slices.ContainsFunc(tc.err, func(value string) bool { return !strings.Contains(err.Error(), value) }) {
 				t.Errorf("%v: %v, want %q", tc.vars, err, tc.err)
 			}
 			continue

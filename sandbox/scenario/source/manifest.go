@@ -32,7 +32,8 @@ func (s *Scenario) manifest(name string) *manifest {
 		m.problems = Problems{unreadable(m.path, err)}
 		return m
 	}
-	if m.sources, m.problems = strictyaml.ParseAll(m.path, text); len(m.problems) == 0 && len(m.sources) == 0 {
+	m.sources, m.problems = strictyaml.ParseAll(m.path, text)
+	if len(m.problems) == 0 && len(m.sources) == 0 {
 		m.problems = Problems{{Source: m.path, Detail: "there is nothing in this file"}}
 	}
 	return m
@@ -53,14 +54,17 @@ func (i *Instance) manifests(used usage) Problems {
 		}
 		if len(m.sources) == 0 { // the step is where the mistake may be
 			p := i.Of.problem(at.Child("file").String(), "")
-			problems[len(problems)-1] = Problem{Source: p.Source, Line: p.Line, Field: p.Field, Detail: m.problems[0].Source + ": " + m.problems[0].Detail}
+			problems[len(problems)-1] = Problem{Source: p.Source, Line: p.Line, Field: p.Field,
+				Detail: m.problems[0].Source + ": " + m.problems[0].Detail}
 			return
 		}
 		names, wrong := i.checkManifest(m, step.Apply)
 		problems = append(problems, wrong...)
 		for _, name := range slices.Sorted(maps.Keys(step.Apply.Vars)) {
 			if len(m.problems) == 0 && !names["vars."+name] && !meant(name, wrong) {
-				problems = append(problems, i.Of.problem(at.Child("vars", name).String(), "nothing in "+m.path+" uses this variable: remove it"))
+				problems = append(problems,
+					i.Of.problem(at.Child("vars", name).String(),
+						"nothing in "+m.path+" uses this variable: remove it"))
 			}
 		}
 		for name := range names {
@@ -94,7 +98,8 @@ func (i *Instance) checkManifest(m *manifest, apply *v1alpha1.Apply) (usage, Pro
 		doc, wrong := source.Decode(&object, strictyaml.Options{Expression: expr.Has})
 		problems = append(problems, wrong...)
 		for _, e := range v1alpha1.ObjectProblems(object, nil) {
-			problems = append(problems, Problem{Source: m.path, Line: doc.Line(e.Field), Field: e.Field, Detail: "is missing: " + e.Detail})
+			problems = append(problems,
+				Problem{Source: m.path, Line: doc.Line(e.Field), Field: e.Field, Detail: "is missing: " + e.Detail})
 		}
 		before := len(problems)
 		for _, e := range doc.Expressions() {

@@ -24,15 +24,21 @@ func (i *Instance) objects() (problems Problems) {
 		of := func(names ...string) part { return part{i.Of.File, i.doc, at.Child(names[0], names[1:]...).String()} }
 		switch {
 		case step.Apply != nil:
-			problems = append(problems, of("apply", "resource").applied(step.Apply.Resource, step.Apply.Refused, i.Run.Namespace)...)
+			problems = append(problems,
+				of("apply", "resource").applied(step.Apply.Resource, step.Apply.Refused, i.Run.Namespace)...)
 		case step.Assert != nil:
 			problems = append(problems, of("assert", "resource").check(step.Assert.Resource.Unstructured())...)
 		case step.Patch != nil && step.Patch.Refused == "":
-			problems = append(problems, of("patch", "patch").types(schema.FromAPIVersionAndKind(step.Patch.APIVersion, step.Patch.Kind))...)
+			problems = append(problems,
+				of("patch", "patch").types(schema.FromAPIVersionAndKind(step.Patch.APIVersion, step.Patch.Kind))...)
 		}
-		if r := step.Changes(); r != nil && r.Namespace != "" && r.Namespace != i.Run.Namespace && !expr.Has(r.Namespace) {
+		if r := step.Changes(); r != nil && r.Namespace != "" && r.Namespace != i.Run.Namespace &&
+			!expr.Has(r.Namespace) {
 			p := of(step.Kind(), "namespace")
-			problems = append(problems, p.problem(p.at, "a run changes objects only in its own namespace, because other runs share namespace %s: remove this field", r.Namespace))
+			problems = append(problems,
+				p.problem(p.at,
+					"a run changes objects only in its own namespace, because other runs share namespace %s: "+
+						"remove this field", r.Namespace))
 		}
 	})
 	return problems
@@ -68,7 +74,8 @@ func (p part) applied(o v1alpha1.Object, refused, namespace string) (problems Pr
 			if u.GetNamespace() != "" {
 				name = "namespace"
 			}
-			problems = append(problems, p.problem(strictyaml.Member(strictyaml.Member(p.at, "metadata"), name), "%s", outside))
+			problems = append(problems,
+				p.problem(strictyaml.Member(strictyaml.Member(p.at, "metadata"), name), "%s", outside))
 		}
 		if refused == "" {
 			problems = append(problems, p.check(u)...)
@@ -106,7 +113,9 @@ func (p part) labels(value any, at, parent, name string) (problems Problems) {
 			text, isText := value[key].(string)
 			isLabel := name == "matchLabels" || name == "nodeSelector" || name == "labels" && parent == "metadata"
 			if isLabel && isText && !expr.Has(text) && len(validation.IsValidLabelValue(text)) > 0 {
-				problems = append(problems, p.problem(strictyaml.Member(at, key), "%q is not a label value, so the API server refuses it: %s", text, v1alpha1.LabelValue))
+				problems = append(problems,
+					p.problem(strictyaml.Member(at, key), "%q is not a label value, so the API server refuses it: %s",
+						text, v1alpha1.LabelValue))
 			}
 		}
 	case []any:
@@ -121,7 +130,8 @@ func (p part) labels(value any, at, parent, name string) (problems Problems) {
 // text: an expression would insert the printed text.
 func (s *Scenario) rewritten() (problems Problems) {
 	for _, p := range s.doc.Rewritten() {
-		if strings.HasPrefix(p.Field, "spec.vars.") || strings.HasPrefix(p.Field, "spec.matrix[") || strings.Contains(p.Field, ".apply.vars.") {
+		if strings.HasPrefix(p.Field, "spec.vars.") || strings.HasPrefix(p.Field, "spec.matrix[") ||
+			strings.Contains(p.Field, ".apply.vars.") {
 			problems = append(problems, p)
 		}
 	}

@@ -69,7 +69,8 @@ func (s *Scenario) problem(path, detail string) Problem {
 func (s *Scenario) prepare(o Options) Problems {
 	if s.Scenario.Kind != "" && s.Scenario.Kind != v1alpha1.ScenarioKind {
 		v1alpha1.SetScenarioDefaults(s.Scenario)
-		return Problems{s.problem("kind", fmt.Sprintf("is %q, but this must be a %s", s.Scenario.Kind, v1alpha1.ScenarioKind))}
+		return Problems{s.problem("kind",
+			fmt.Sprintf("is %q, but this must be a %s", s.Scenario.Kind, v1alpha1.ScenarioKind))}
 	}
 	given := maps.Clone(s.Scenario.Spec.Vars)
 	v1alpha1.SetScenarioDefaults(s.Scenario)
@@ -124,10 +125,12 @@ func (s *Scenario) cells() {
 			for _, value := range matrix[name] {
 				values := map[string]any{name: value}
 				maps.Copy(values, cell.Values)
-				longer = append(longer, Cell{Name: strings.TrimPrefix(cell.Name+","+name+"="+short(value), ","), Values: values})
+				longer = append(longer,
+					Cell{Name: strings.TrimPrefix(cell.Name+","+name+"="+short(value), ","), Values: values})
 			}
 		}
-		if s.Cells = longer; len(s.Cells) > v1alpha1.MaxCells { // validation says so
+		s.Cells = longer
+		if len(s.Cells) > v1alpha1.MaxCells { // validation says so
 			s.Cells = s.Cells[:1]
 			return
 		}

@@ -66,7 +66,8 @@ func (s *Scenario) resolve(given map[string]v1alpha1.Any, o Options) Problems {
 
 // evaluate evaluates a variable for the first cell, which gives its type, if the variables that it uses are known.
 func (s *Scenario) evaluate(name string, known map[string]any) bool {
-	value, err := s.env.Expand(s.vars.values[name], expr.Data{"vars": known, "matrix": s.Cells[0].Values, "run": expr.Run{Env: "dev"}.Value()})
+	value, err := s.env.Expand(s.vars.values[name],
+		expr.Data{"vars": known, "matrix": s.Cells[0].Values, "run": expr.Run{Env: "dev"}.Value()})
 	if err != nil {
 		return false
 	}
@@ -78,14 +79,16 @@ func (s *Scenario) evaluate(name string, known map[string]any) bool {
 // circular reports whether a variable uses another one that cannot be evaluated.
 func (s *Scenario) circular(name string, rest []string) bool {
 	text, err := yaml.Marshal(s.vars.values[name])
-	return err == nil && slices.ContainsFunc(rest, func(other string) bool { return strings.Contains(string(text), "vars."+other) })
+	return err == nil && slices.ContainsFunc(rest,
+		func(other string) bool { return strings.Contains(string(text), "vars."+other) })
 }
 
 func fit(override, value any) (any, error) {
 	text, isText := override.(string)
 	if _, wantText := value.(string); isText && !wantText {
 		var err error
-		if override, err = parseValue(text); err != nil {
+		override, err = parseValue(text)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -97,7 +100,8 @@ func fit(override, value any) (any, error) {
 			override = float64(whole)
 		}
 	}
-	if wanted, isExpression := value.(string); value != nil && (!isExpression || !expr.Has(wanted)) && reflect.TypeOf(override) != reflect.TypeOf(value) {
+	if wanted, isExpression := value.(string); value != nil && (!isExpression || !expr.Has(wanted)) &&
+		reflect.TypeOf(override) != reflect.TypeOf(value) {
 		return nil, fmt.Errorf("%v is not of the type that the scenario gives it, such as %v", override, value)
 	}
 	return override, nil

@@ -40,7 +40,8 @@ func explain(ctx context.Context, err error, timeout time.Duration) error {
 // ofConnection reports whether the connection failed, rather than the data.
 func ofConnection(err error) bool {
 	_, network := errors.AsType[net.Error](err)
-	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, errCutShort)
+	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, io.ErrClosedPipe) || errors.Is(err, errCutShort)
 }
 
 // deliver passes the answer of a base, or the error, to the handler.
@@ -51,7 +52,8 @@ func (t *Tunnel) deliver(c *call, asked time.Time, body []byte, err error) {
 	case errors.Is(err, arklet.ErrTooLarge):
 		reason = tunnel.Oversized
 	case err == nil:
-		if reason, err = check(c, body); err == nil {
+		reason, err = check(c, body)
+		if err == nil {
 			reason, err = t.dispatch(from, c.request, asked, body)
 		}
 	}
@@ -80,13 +82,16 @@ func check(c *call, body []byte) (tunnel.Rejection, error) {
 	case head.Code == "":
 		return tunnel.Malformed, fmt.Errorf("%w: an answer without a code", tunnel.ErrRefused)
 	case head.BaseIdentity != "" && head.BaseIdentity != c.to.Identity:
-		return tunnel.WrongIdentity, fmt.Errorf("%w: base %.80q answered at the address of base %q", tunnel.ErrRefused, head.BaseIdentity, c.to.Identity)
+		return tunnel.WrongIdentity,
+			fmt.Errorf("%w: base %.80q answered at the address of base %q", tunnel.ErrRefused, head.BaseIdentity,
+				c.to.Identity)
 	}
 	return "", nil
 }
 
 // dispatch decodes an answer and passes it to the handler.
-func (t *Tunnel) dispatch(from tunnel.Origin, r arklet.Request, asked time.Time, body []byte) (tunnel.Rejection, error) {
+func (t *Tunnel) dispatch(from tunnel.Origin, r arklet.Request, asked time.Time, body []byte) (tunnel.Rejection,
+	error) {
 	switch r.Command {
 	case arklet.CommandHealth:
 		h, err := arklet.DecodeHealth(body)

@@ -99,7 +99,8 @@ func (t *Tunnel) ask(q query, c *call) {
 	for c != nil {
 		t.exchange(c, t.opts.Speed.Of(queryTimeout))
 		t.mu.Lock()
-		if c = t.queries[q]; c == nil || t.ctx.Err() != nil {
+		c = t.queries[q]
+		if c == nil || t.ctx.Err() != nil {
 			c = nil
 			delete(t.queries, q)
 		} else {
@@ -113,7 +114,8 @@ func (t *Tunnel) operate(c *call) {
 	t.exchange(c, t.opts.OperationTimeout)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.running[c.to.Identity]--; t.running[c.to.Identity] == 0 {
+	t.running[c.to.Identity]--
+	if t.running[c.to.Identity] == 0 {
 		delete(t.running, c.to.Identity)
 	}
 }

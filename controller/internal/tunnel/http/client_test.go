@@ -49,36 +49,53 @@ func TestAnswers(t *testing.T) {
 			name: "installed", request: install,
 			wire: says(`{"baseIdentity":"a","code":"SUCCESS","data":{"bizInfos":[{"bizName":"biz1","bizState":"activated","bizVersion":"1.0.0"}],"code":"SUCCESS","elapsedSpace":1,"message":"Install Biz: biz1:1.0.0 success"}}`),
 			sent: `POST 198.18.0.1:1240 /installBiz {"bizName":"biz1","bizVersion":"1.0.0","bizUrl":"file:///m/biz1.jar"}`,
-			want: []event{{From: origin(time.Second), Answer: arklet.Answer{Command: arklet.CommandInstallBiz, Module: biz1, Code: "SUCCESS", DataCode: "SUCCESS", DataMessage: "Install Biz: biz1:1.0.0 success", PublishedAt: moment(time.Second)}}},
+			want: []event{{From: origin(time.Second),
+				Answer: arklet.Answer{Command: arklet.CommandInstallBiz, Module: biz1, Code: "SUCCESS",
+					DataCode: "SUCCESS", DataMessage: "Install Biz: biz1:1.0.0 success",
+					PublishedAt: moment(time.Second)}}},
 		},
 		{
 			name: "an exception in the handler", request: install,
 			wire: says(`{"code":"CMD_PROCESS_INTERNAL_ERROR","errorStackTrace":"java.io.IOException\n\tat …","message":"Internal Error: java.io.IOException: x"}`),
-			want: []event{{From: origin(time.Second), Answer: arklet.Answer{Command: arklet.CommandInstallBiz, Module: biz1, Code: "CMD_PROCESS_INTERNAL_ERROR", Message: "Internal Error: java.io.IOException: x", PublishedAt: moment(time.Second)}}},
+			want: []event{{From: origin(time.Second),
+				Answer: arklet.Answer{Command: arklet.CommandInstallBiz, Module: biz1,
+					Code: "CMD_PROCESS_INTERNAL_ERROR", Message: "Internal Error: java.io.IOException: x",
+					PublishedAt: moment(time.Second)}}},
 		},
 		{
-			name: "switched", request: arklet.Request{Command: arklet.CommandSwitchBiz, Module: arklet.Module{Name: "biz1", Version: "1.0.0"}},
+			name: "switched", request: arklet.Request{Command: arklet.CommandSwitchBiz,
+				Module: arklet.Module{Name: "biz1", Version: "1.0.0"}},
 			wire: says(`{"baseIdentity":"a","code":"SUCCESS","data":{"code":"SUCCESS","message":"Switch biz: biz1:1.0.0 is activated."}}`),
 			sent: `POST 198.18.0.1:1240 /switchBiz {"bizName":"biz1","bizVersion":"1.0.0"}`,
-			want: []event{{From: origin(time.Second), Answer: arklet.Answer{Command: arklet.CommandSwitchBiz, Module: arklet.Module{Name: "biz1", Version: "1.0.0"}, Code: "SUCCESS", DataCode: "SUCCESS", DataMessage: "Switch biz: biz1:1.0.0 is activated.", PublishedAt: moment(time.Second)}}},
+			want: []event{{From: origin(time.Second),
+				Answer: arklet.Answer{Command: arklet.CommandSwitchBiz,
+					Module: arklet.Module{Name: "biz1", Version: "1.0.0"}, Code: "SUCCESS", DataCode: "SUCCESS",
+					DataMessage: "Switch biz: biz1:1.0.0 is activated.", PublishedAt: moment(time.Second)}}},
 		},
 		{
 			name: "a command that it does not know", request: install,
 			wire: says(`{"code":"CMD_NOT_FOUND","message":"please follow the doc"}`),
-			want: []event{{From: origin(time.Second), Answer: arklet.Answer{Command: arklet.CommandInstallBiz, Module: biz1, Code: "CMD_NOT_FOUND", Message: "please follow the doc", PublishedAt: moment(time.Second)}}},
+			want: []event{{From: origin(time.Second),
+				Answer: arklet.Answer{Command: arklet.CommandInstallBiz, Module: biz1, Code: "CMD_NOT_FOUND",
+					Message: "please follow the doc", PublishedAt: moment(time.Second)}}},
 		},
 		{
 			name: "modules, as of the request", request: list,
 			wire: says(`{"baseIdentity":"a","code":"SUCCESS","data":[{"bizName":"biz1","bizState":"activated","bizStateRecords":[],"bizVersion":"1.0.0","mainClass":"x","webContextPath":"biz1"}]}`),
 			sent: `POST 198.18.0.1:1240 /queryAllBiz {}`,
-			want: []event{{From: origin(0), List: []arklet.Biz{{Name: "biz1", Version: "1.0.0", State: arklet.StateActivated, WebContextPath: "biz1"}}}},
+			want: []event{{From: origin(0),
+				List: []arklet.Biz{
+					{Name: "biz1", Version: "1.0.0", State: arklet.StateActivated, WebContextPath: "biz1"}}}},
 		},
 		{
 			name: "health, as of the request", request: health, wire: says(healthBody),
-			want: []event{{From: origin(0), Health: arklet.Health{MetaspaceUsed: 1, MetaspaceCommitted: 2, MetaspaceMax: 3, RunTime: 4 * time.Second, MasterActive: true}}},
+			want: []event{{From: origin(0),
+				Health: arklet.Health{MetaspaceUsed: 1, MetaspaceCommitted: 2, MetaspaceMax: 3,
+					RunTime: 4 * time.Second, MasterActive: true}}},
 		},
 		{
-			name: "a query that it refuses", request: health, wire: says(`{"code":"CMD_PROCESS_INTERNAL_ERROR","message":"Internal Error: x"}`),
+			name: "a query that it refuses", request: health,
+			wire: says(`{"code":"CMD_PROCESS_INTERNAL_ERROR","message":"Internal Error: x"}`),
 			want: []event{
 				{From: origin(time.Second), Kind: "health", Reason: tunnel.Unexpected, Err: anyErr},
 				{From: origin(time.Second), Request: health, Err: notRefused},
@@ -86,15 +103,18 @@ func TestAnswers(t *testing.T) {
 		},
 		{
 			name: "plain text with status 500", request: install,
-			wire: "HTTP/1.1 500 Internal Server Error\r\nContent_Length: 42\r\n\r\nPOST http request only supported by arklet",
+			wire: "HTTP/1.1 500 Internal Server Error\r\nContent_Length: 42\r\n\r\nPOST http request only " +
+				"supported by arklet",
 			want: []event{{From: origin(time.Second), Request: install, Err: tunnel.ErrRefused}},
 		},
 		{
-			name: "too large a request", request: install, wire: "HTTP/1.1 413 Request Entity Too Large\r\ncontent-length: 0\r\n\r\n",
+			name: "too large a request", request: install,
+			wire: "HTTP/1.1 413 Request Entity Too Large\r\ncontent-length: 0\r\n\r\n",
 			want: []event{{From: origin(time.Second), Request: install, Err: tunnel.ErrRefused}},
 		},
 		{
-			name: "a redirect is not followed", request: install, wire: "HTTP/1.1 302 Found\r\nLocation: http://198.18.0.9/\r\n\r\n",
+			name: "a redirect is not followed", request: install,
+			wire: "HTTP/1.1 302 Found\r\nLocation: http://198.18.0.9/\r\n\r\n",
 			want: []event{{From: origin(time.Second), Request: install, Err: tunnel.ErrRefused}},
 		},
 		{
@@ -123,7 +143,8 @@ func TestAnswers(t *testing.T) {
 			},
 		},
 		{
-			name: "another base at this address", request: list, wire: says(`{"baseIdentity":"b","code":"SUCCESS","data":[]}`),
+			name: "another base at this address", request: list,
+			wire: says(`{"baseIdentity":"b","code":"SUCCESS","data":[]}`),
 			want: []event{
 				{From: origin(time.Second), Kind: "queryAllBiz", Reason: tunnel.WrongIdentity, Err: tunnel.ErrRefused},
 				{From: origin(time.Second), Request: list, Err: tunnel.ErrRefused},
@@ -148,14 +169,16 @@ func TestAnswers(t *testing.T) {
 			want: []event{{From: origin(time.Second), Request: install, Err: notRefused}},
 		},
 		{
-			name: "too large", request: list, wire: says(`{"code":"SUCCESS","message":"` + strings.Repeat("x", arklet.MaxPayload) + `"}`),
+			name: "too large", request: list,
+			wire: says(`{"code":"SUCCESS","message":"` + strings.Repeat("x", arklet.MaxPayload) + `"}`),
 			want: []event{
 				{From: origin(time.Second), Kind: "queryAllBiz", Reason: tunnel.Oversized, Err: arklet.ErrTooLarge},
 				{From: origin(time.Second), Request: list, Err: arklet.ErrTooLarge},
 			},
 		},
 		{
-			name: "almost too large", request: list, wire: says(`{"code":"SUCCESS","data":[],"message":"` + strings.Repeat("x", arklet.MaxPayload-100) + `"}`),
+			name: "almost too large", request: list,
+			wire: says(`{"code":"SUCCESS","data":[],"message":"` + strings.Repeat("x", arklet.MaxPayload-100) + `"}`),
 			want: []event{{From: origin(0), List: []arklet.Biz{}}},
 		},
 	}
@@ -230,11 +253,13 @@ func TestNoAnswer(t *testing.T) {
 		want    error
 		after   time.Duration
 	}{
-		"a hung query":     {Options{}, health, never, tunnel.ErrTimedOut, queryTimeout},
-		"a hung install":   {Options{}, install, never, tunnel.ErrTimedOut, api.InstallTimeout},
-		"its own timeout":  {Options{OperationTimeout: time.Second}, install, never, tunnel.ErrTimedOut, time.Second},
-		"refused":          {Options{Dial: fails(os.NewSyscallError("connect", syscall.ECONNREFUSED))}, install, nil, tunnel.ErrRefused, 0},
-		"no route":         {Options{Dial: fails(os.NewSyscallError("connect", syscall.EHOSTUNREACH))}, install, nil, notRefused, 0},
+		"a hung query":    {Options{}, health, never, tunnel.ErrTimedOut, queryTimeout},
+		"a hung install":  {Options{}, install, never, tunnel.ErrTimedOut, api.InstallTimeout},
+		"its own timeout": {Options{OperationTimeout: time.Second}, install, never, tunnel.ErrTimedOut, time.Second},
+		"refused": {Options{Dial: fails(os.NewSyscallError("connect", syscall.ECONNREFUSED))}, install, nil,
+			tunnel.ErrRefused, 0},
+		"no route": {Options{Dial: fails(os.NewSyscallError("connect", syscall.EHOSTUNREACH))}, install, nil,
+			notRefused, 0},
 		"connecting hangs": {Options{Dial: fails(context.DeadlineExceeded)}, install, nil, notRefused, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -248,7 +273,8 @@ func TestNoAnswer(t *testing.T) {
 				if took := time.Since(began); took != c.after {
 					t.Errorf("told after %s, want %s", took, c.after)
 				}
-				want := event{From: tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "a", IP: at.IP, At: time.Now()}, Request: c.request, Err: c.want}
+				want := event{From: tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "a", IP: at.IP, At: time.Now()},
+					Request: c.request, Err: c.want}
 				if diff := cmp.Diff(want, told, sameError); diff != "" {
 					t.Errorf("told (-want +got):\n%s", diff)
 				}
@@ -269,7 +295,8 @@ func TestSendRefuses(t *testing.T) {
 		"a command of MQTT only":    {at, arklet.CommandBatchInstallBiz, tunnel.ErrNotSupported.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := tn.Send(t.Context(), c.to, arklet.Request{Command: c.command}); err == nil || !strings.Contains(err.Error(), c.want) {
+			if err := tn.Send(t.Context(), c.to, arklet.Request{Command: c.command}); err == nil ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want one that says %q", err, c.want)
 			}
 		})

@@ -32,7 +32,8 @@ func (e *evictions) Heartbeat(tunnel.Origin, arklet.Heartbeat) {}
 func (e *evictions) BaselineQuery(tunnel.Origin, arklet.Metadata) []arklet.Module { return nil }
 
 func (e *evictions) Rejected(from tunnel.Origin, kind string, reason tunnel.Rejection, err error) {
-	if kind == "connection" && reason == tunnel.TooMany && from.IP == greedyAddress && strings.Contains(err.Error(), greedyAddress+"/32") {
+	if kind == "connection" && reason == tunnel.TooMany && from.IP == greedyAddress &&
+		strings.Contains(err.Error(), greedyAddress+"/32") {
 		e.count.Add(1)
 		return
 	}
@@ -88,7 +89,8 @@ func TestADecodedBodyIsNotHeld(t *testing.T) {
 	}
 	body := `{"identity":"a"}` + strings.Repeat(" ", maxBody/2)
 	evicted := 0
-	l = door.Limit(l, door.Limits{Connections: 100, Bytes: maxBody, Evicted: func(netip.Prefix, int, int) { evicted++ }})
+	l = door.Limit(l, door.Limits{Connections: 100, Bytes: maxBody,
+		Evicted: func(netip.Prefix, int, int) { evicted++ }})
 	defer func() { _ = l.Close() }()
 	tn := New(Options{}, newHandler())
 	for range 10 {
@@ -124,14 +126,15 @@ func TestAnswersAreLimitedTogether(t *testing.T) {
 	if err != nil {
 		t.Skipf("this machine has no second address on loopback: %v", err)
 	}
-	greedy := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = w.Write(bytes.Repeat([]byte(" "), arklet.MaxPayload))
-		_ = http.NewResponseController(w).Flush()
-		select {
-		case <-r.Context().Done():
-		case <-released:
-		}
-	})}}
+	greedy := &httptest.Server{Listener: l,
+		Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = w.Write(bytes.Repeat([]byte(" "), arklet.MaxPayload))
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-r.Context().Done():
+			case <-released:
+			}
+		})}}
 	greedy.Start()
 	defer greedy.Close()
 	defer close(released)
@@ -144,14 +147,16 @@ func TestAnswersAreLimitedTogether(t *testing.T) {
 	send := func(identity string, server *httptest.Server, r arklet.Request) {
 		t.Helper()
 		addr := server.Listener.Addr().(*net.TCPAddr)
-		if err := tn.Send(t.Context(), tunnel.Address{Identity: identity, IP: addr.IP.String(), Port: addr.Port}, r); err != nil {
+		if err := tn.Send(t.Context(), tunnel.Address{Identity: identity, IP: addr.IP.String(), Port: addr.Port},
+			r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i := range flood {
 		send(fmt.Sprint("greedy-", i), greedy, install)
 	}
-	for deadline := time.Now().Add(time.Minute); h.count.Load() < flood-allAnswers/arklet.MaxPayload; runtime.Gosched() {
+	for deadline := time.Now().Add(
+		time.Minute); h.count.Load() < flood-allAnswers/arklet.MaxPayload; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d connections were closed, want %d at least", h.count.Load(), flood-allAnswers/arklet.MaxPayload)
 		}

@@ -16,13 +16,14 @@ import (
 // TestWithFakeBase lets a simulated base register and runs a module through its life.
 func TestWithFakeBase(t *testing.T) {
 	h := newHandler()
-	tn := serve(t, Options{Networks: everywhere, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		_, port, err := net.SplitHostPort(addr)
-		if err != nil {
-			return nil, err
-		}
-		return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", port))
-	}}, h)
+	tn := serve(t, Options{Networks: everywhere,
+		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			_, port, err := net.SplitHostPort(addr)
+			if err != nil {
+				return nil, err
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", port))
+		}}, h)
 	b, err := fakebase.New(fakebase.Options{
 		Identity: "a", HTTP: &fakebase.HTTPOptions{Addr: "127.0.0.1:0", HeartbeatEndpoint: "http://" + tn.Addr()},
 	})
@@ -40,7 +41,8 @@ func TestWithFakeBase(t *testing.T) {
 	}()
 
 	beat := (<-h.told).Heartbeat
-	if diff := cmp.Diff(arklet.Heartbeat{Identity: "a", Name: "base", Version: "1.0.0", Cluster: "default", IP: "198.18.0.1", HostName: "a", Active: true}, beat, cmpopts.IgnoreFields(beat, "Port")); diff != "" {
+	if diff := cmp.Diff(arklet.Heartbeat{Identity: "a", Name: "base", Version: "1.0.0", Cluster: "default",
+		IP: "198.18.0.1", HostName: "a", Active: true}, beat, cmpopts.IgnoreFields(beat, "Port")); diff != "" {
 		t.Errorf("heartbeat (-want +got):\n%s", diff)
 	}
 	to := tunnel.Address{Identity: "a", IP: beat.IP, Port: beat.Port}
@@ -65,7 +67,8 @@ func TestWithFakeBase(t *testing.T) {
 	}
 	list := ask(arklet.CommandQueryAllBiz, arklet.Module{}).List
 	want := []arklet.Biz{{Name: "biz1", Version: "1.0.0", State: arklet.StateActivated}}
-	if diff := cmp.Diff(want, list, cmpopts.IgnoreFields(arklet.Biz{}, "Latest", "Records", "WebContextPath")); diff != "" {
+	if diff := cmp.Diff(want, list,
+		cmpopts.IgnoreFields(arklet.Biz{}, "Latest", "Records", "WebContextPath")); diff != "" {
 		t.Errorf("modules (-want +got):\n%s", diff)
 	}
 	if e := ask(arklet.CommandHealth, arklet.Module{}); !e.Health.MasterActive || e.Health.MetaspaceUsed <= 0 {

@@ -24,7 +24,8 @@ func ThroughProxy(proxy *url.URL) func(context.Context, string, string) (net.Con
 	header := http.Header{}
 	if user := proxy.User; user != nil {
 		password, _ := user.Password()
-		header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password)))
+		header.Set("Proxy-Authorization",
+			"Basic "+base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password)))
 	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := d.DialContext(ctx, network, address)

@@ -43,7 +43,8 @@ func proxy(t *testing.T, answer string) (addr string, asked <-chan string) {
 			return
 		}
 		// What follows is for the base, which the proxy plays too.
-		if r, err = http.ReadRequest(in); err != nil {
+		r, err = http.ReadRequest(in)
+		if err != nil {
 			t.Error(err)
 			return
 		}
@@ -82,7 +83,8 @@ func TestProxyConnects(t *testing.T) {
 		t.Errorf("told was %+v", e)
 	}
 	got := []string{<-asked, <-asked}
-	if diff := cmp.Diff([]string{"CONNECT 198.18.0.1:1240 Basic am9lOnNlY3JldA==", "POST /health {}"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"CONNECT 198.18.0.1:1240 Basic am9lOnNlY3JldA==", "POST /health {}"},
+		got); diff != "" {
 		t.Errorf("asked was (-want +got):\n%s", diff)
 	}
 }
@@ -114,7 +116,8 @@ func TestProxyDoesNotConnect(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := throughA(t, "http://"+c.addr)
-			if e.Err == nil || errors.Is(e.Err, tunnel.ErrRefused) != c.refused || !strings.Contains(e.Err.Error(), c.says) {
+			if e.Err == nil || errors.Is(e.Err, tunnel.ErrRefused) != c.refused ||
+				!strings.Contains(e.Err.Error(), c.says) {
 				t.Errorf("told was %v; refused should be %t, and said %q", e.Err, c.refused, c.says)
 			}
 		})

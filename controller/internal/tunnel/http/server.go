@@ -53,7 +53,8 @@ func (t *Tunnel) withToken(next http.Handler) http.Handler {
 		if kind != kindHeartbeat && kind != kindQueryBaseline {
 			kind = "other"
 		}
-		t.refuse(w, tunnel.Origin{Tunnel: tunnel.HTTP, At: time.Now()}, kind, tunnel.Unauthorized, errors.New("without the token of HTTP_TUNNEL_TOKEN"))
+		t.refuse(w, tunnel.Origin{Tunnel: tunnel.HTTP, At: time.Now()}, kind, tunnel.Unauthorized,
+			errors.New("without the token of HTTP_TUNNEL_TOKEN"))
 	})
 }
 
@@ -64,7 +65,8 @@ func (t *Tunnel) heartbeat(w http.ResponseWriter, r *http.Request) {
 	}
 	from, reason, err := t.origin(r, h.Identity, kindHeartbeat, err)
 	if err == nil {
-		if h.IP, err = t.opts.Networks.Check(h.IP, peer(r)); err != nil {
+		h.IP, err = t.opts.Networks.Check(h.IP, peer(r))
+		if err != nil {
 			reason, err = tunnel.ReasonOf(err), fmt.Errorf("heartbeat of base %q: %w", h.Identity, err)
 		}
 	}
@@ -122,7 +124,8 @@ func (t *Tunnel) origin(r *http.Request, identity, kind string, err error) (tunn
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		if !names(r.TLS.VerifiedChains[0][0], identity) {
-			return from, tunnel.Unauthorized, fmt.Errorf("%s of base %q with a certificate of another name", kind, identity)
+			return from, tunnel.Unauthorized,
+				fmt.Errorf("%s of base %q with a certificate of another name", kind, identity)
 		}
 		from.Certified = true
 	}
@@ -156,7 +159,8 @@ var (
 
 // receive reads and decodes the body of a request. The body counts as held until it returns. If the body cannot be
 // read, receive sends the response and ok is false. err is an error of decode.
-func receive[M any](t *Tunnel, w http.ResponseWriter, r *http.Request, kind string, decode func([]byte) (M, error)) (m M, ok bool, err error) {
+func receive[M any](t *Tunnel, w http.ResponseWriter, r *http.Request, kind string,
+	decode func([]byte) (M, error)) (m M, ok bool, err error) {
 	body := &heldBody{Reader: http.MaxBytesReader(w, r.Body, maxBody)}
 	body.conn, _ = r.Context().Value(connKey{}).(net.Conn)
 	defer func() { door.Hold(body.conn, -body.size) }()
@@ -200,7 +204,8 @@ func (t *Tunnel) evicted(limit string) func(address netip.Prefix, connections, b
 	return func(address netip.Prefix, connections, bytes int) {
 		from := tunnel.Origin{Tunnel: tunnel.HTTP, IP: address.Addr().String(), At: time.Now()}
 		t.handler.Rejected(from, kindConnection, tunnel.TooMany, fmt.Errorf(
-			"limit of %s exceeded: closed a connection of %s, which had %d connections with %d bytes, the most of all addresses", limit, address, connections, bytes))
+			"limit of %s exceeded: closed a connection of %s, which had %d connections with %d bytes, the most "+
+				"of all addresses", limit, address, connections, bytes))
 	}
 }
 

@@ -74,58 +74,77 @@ func TestServer(t *testing.T) {
 	}{
 		{
 			"a heartbeat of generation C", "POST", "/heartbeat", heartbeatC, 200, "SUCCESS",
-			[]event{{From: atIP("10.1.2.3"), Heartbeat: arklet.Heartbeat{Identity: "a", Name: "base", Version: "1.0.0", Cluster: "default", IP: "10.1.2.3", HostName: "base-0", Port: 1238, Active: true}}},
+			[]event{{From: atIP("10.1.2.3"),
+				Heartbeat: arklet.Heartbeat{Identity: "a", Name: "base", Version: "1.0.0", Cluster: "default",
+					IP: "10.1.2.3", HostName: "base-0", Port: 1238, Active: true}}},
 		},
 		{
-			"a base that goes", "POST", "/heartbeat", `{"baseMetadata":{"identity":"a"},"localIP":"::1","state":"deactivated"}`, 200, "SUCCESS",
+			"a base that goes", "POST", "/heartbeat",
+			`{"baseMetadata":{"identity":"a"},"localIP":"::1","state":"deactivated"}`, 200, "SUCCESS",
 			[]event{{From: atIP("::1"), Heartbeat: arklet.Heartbeat{Identity: "a", IP: "::1"}}},
 		},
 		{
-			"generation B says not who it is", "POST", "/heartbeat", `{"masterBizInfo":{"name":"base","version":"1"},"networkInfo":{"localIP":"10.1.2.3"},"state":"ACTIVATED"}`,
+			"generation B says not who it is", "POST", "/heartbeat",
+			`{"masterBizInfo":{"name":"base","version":"1"},"networkInfo":{"localIP":"10.1.2.3"},"state":"ACTIVATED"}`,
 			400, "",
-			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Malformed, Err: errNoIdentity}},
+			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Malformed,
+				Err: errNoIdentity}},
 		},
 		{
-			"generation A says not who it is", "POST", "/heartbeat", `{"masterBizInfo":{"bizName":"base","bizVersion":"1","bizState":"ACTIVATED"},"networkInfo":{"localIP":"10.1.2.3"}}`,
+			"generation A says not who it is", "POST", "/heartbeat",
+			`{"masterBizInfo":{"bizName":"base","bizVersion":"1","bizState":"ACTIVATED"},"networkInfo":{"localIP":"10.1.2.3"}}`,
 			400, "",
-			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Malformed, Err: errNoIdentity}},
+			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Malformed,
+				Err: errNoIdentity}},
 		},
 		{
-			"an address that no command reaches", "POST", "/heartbeat", `{"baseMetadata":{"identity":"a"},"localIP":"unknown","state":"activated"}`,
+			"an address that no command reaches", "POST", "/heartbeat",
+			`{"baseMetadata":{"identity":"a"},"localIP":"unknown","state":"activated"}`,
 			403, `"unknown"`,
 			[]event{{From: at, Kind: "heartbeat", Reason: tunnel.WrongAddress, Err: tunnel.ErrAddress}},
 		},
 		{
-			"an identity that is no part of a name", "POST", "/heartbeat", `{"baseMetadata":{"identity":"a/../b"},"localIP":"10.1.2.3","state":"activated"}`,
+			"an identity that is no part of a name", "POST", "/heartbeat",
+			`{"baseMetadata":{"identity":"a/../b"},"localIP":"10.1.2.3","state":"activated"}`,
 			400, `"a/../b"`,
-			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.BeyondLimits, Err: arklet.ErrLimit}},
+			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.BeyondLimits,
+				Err: arklet.ErrLimit}},
 		},
 		{
 			"no JSON", "POST", "/heartbeat", "hello", 400, "'h'",
-			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Malformed, Err: cmpopts.AnyError}},
+			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Malformed,
+				Err: cmpopts.AnyError}},
 		},
 		{
 			"no body", "POST", "/heartbeat", "", 400, "JSON",
-			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Malformed, Err: cmpopts.AnyError}},
+			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Malformed,
+				Err: cmpopts.AnyError}},
 		},
 		{
 			"too large", "POST", "/heartbeat", strings.Repeat(" ", maxBody+1), 413, "64 KiB",
-			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Oversized, Err: errTooLarge}},
+			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Oversized,
+				Err: errTooLarge}},
 		},
 		{
-			"as large as it may be", "POST", "/heartbeat", heartbeatC + strings.Repeat(" ", maxBody-len(heartbeatC)), 200, "SUCCESS",
-			[]event{{From: atIP("10.1.2.3"), Heartbeat: arklet.Heartbeat{Identity: "a", Name: "base", Version: "1.0.0", Cluster: "default", IP: "10.1.2.3", HostName: "base-0", Port: 1238, Active: true}}},
+			"as large as it may be", "POST", "/heartbeat", heartbeatC + strings.Repeat(" ", maxBody-len(heartbeatC)),
+			200, "SUCCESS",
+			[]event{{From: atIP("10.1.2.3"),
+				Heartbeat: arklet.Heartbeat{Identity: "a", Name: "base", Version: "1.0.0", Cluster: "default",
+					IP: "10.1.2.3", HostName: "base-0", Port: 1238, Active: true}}},
 		},
 		{"another method", "GET", "/heartbeat", "", 405, "Method Not Allowed", nil},
 		{"another path", "POST", "/log", "{}", 404, "404 page not found", nil},
 		{
-			"a baseline query", "POST", "/queryBaseline", `{"identity":"a","name":"base","version":"1.0.0","clusterName":"default"}`,
+			"a baseline query", "POST", "/queryBaseline",
+			`{"identity":"a","name":"base","version":"1.0.0","clusterName":"default"}`,
 			200, `[{"bizName":"biz1","bizVersion":"1.0.0","bizUrl":"file:///m/biz1.jar"}]`,
-			[]event{{From: at, Metadata: arklet.Metadata{Identity: "a", Name: "base", Version: "1.0.0", Cluster: "default"}}},
+			[]event{{From: at,
+				Metadata: arklet.Metadata{Identity: "a", Name: "base", Version: "1.0.0", Cluster: "default"}}},
 		},
 		{
 			"a baseline query of nobody", "POST", "/queryBaseline", `{"name":"base"}`, 400, "",
-			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "queryBaseline", Reason: tunnel.Malformed, Err: errNoIdentity}},
+			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "queryBaseline", Reason: tunnel.Malformed,
+				Err: errNoIdentity}},
 		},
 		{"another method for a baseline", "PUT", "/queryBaseline", "{}", 405, "Method Not Allowed", nil},
 	}
@@ -134,7 +153,8 @@ func TestServer(t *testing.T) {
 	tn := serve(t, Options{Networks: everywhere}, h)
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			req, err := http.NewRequestWithContext(t.Context(), c.method, "http://"+tn.Addr()+c.path, strings.NewReader(c.body))
+			req, err := http.NewRequestWithContext(t.Context(), c.method, "http://"+tn.Addr()+c.path,
+				strings.NewReader(c.body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -147,7 +167,8 @@ func TestServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if resp.StatusCode != c.status || !strings.Contains(string(text), c.text) || c.status == 200 && string(text) != c.text {
+			if resp.StatusCode != c.status || !strings.Contains(string(text), c.text) ||
+				c.status == 200 && string(text) != c.text {
 				t.Errorf("answered %d %q, want %d %q", resp.StatusCode, text, c.status, c.text)
 			}
 			got := h.all()
@@ -158,7 +179,8 @@ func TestServer(t *testing.T) {
 				if age := time.Since(got[i].From.At); age < 0 || age > time.Minute {
 					t.Errorf("told as of %s", got[i].From.At)
 				}
-				if got[i].From.Peer != "127.0.0.1" && got[i].Reason != tunnel.Oversized { // which is refused before it is read
+				// which is refused before it is read
+				if got[i].From.Peer != "127.0.0.1" && got[i].Reason != tunnel.Oversized {
 					t.Errorf("the peer is %q, want 127.0.0.1", got[i].From.Peer)
 				}
 				got[i].From.At, got[i].From.Peer = time.Time{}, ""
@@ -200,7 +222,8 @@ func TestTheAddressOfABaseIsItsOwn(t *testing.T) {
 		{"10.1.2.3:5", "0.0.0.0", 403},
 	} {
 		status, e := from(c.peer, "/heartbeat", beat(c.ip))
-		if status != c.status || (status == 200) != (e.From.IP == c.ip && e.Heartbeat.IP == c.ip) || (status != 200) != (e.Reason == tunnel.WrongAddress) {
+		if status != c.status || (status == 200) != (e.From.IP == c.ip && e.Heartbeat.IP == c.ip) ||
+			(status != 200) != (e.Reason == tunnel.WrongAddress) {
 			t.Errorf("%s from %s: %d, told %+v; want %d", c.ip, c.peer, status, e, c.status)
 		}
 	}
@@ -219,8 +242,10 @@ func TestTheAddressOfABaseIsItsOwn(t *testing.T) {
 // The reference documents this limit: proxies and service meshes add header fields.
 func TestRequestHeadersAreLimited(t *testing.T) {
 	tn := serve(t, Options{}, newHandler())
-	for size, want := range map[int]int{4 << 10: http.StatusBadRequest, 6 << 10: http.StatusRequestHeaderFieldsTooLarge} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+tn.Addr()+"/heartbeat", strings.NewReader("{}"))
+	for size, want := range map[int]int{4 << 10: http.StatusBadRequest,
+		6 << 10: http.StatusRequestHeaderFieldsTooLarge} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+tn.Addr()+"/heartbeat",
+			strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +288,8 @@ func TestAToken(t *testing.T) {
 		told := h.all()
 		refused := len(told) == 1 && told[0].Reason == tunnel.Unauthorized
 		heard := len(told) == 1 && told[0].Heartbeat.Identity == "a"
-		if w.Code != c.status || heard != (c.status == 200) || refused != (c.status == 401) || strings.Contains(w.Body.String(), "secret") {
+		if w.Code != c.status || heard != (c.status == 200) || refused != (c.status == 401) ||
+			strings.Contains(w.Body.String(), "secret") {
 			t.Errorf("%s, %q: %d %s, told %+v; want %d", c.path, c.authorization, w.Code, w.Body, told, c.status)
 		}
 	}
@@ -275,7 +301,8 @@ func TestBaselineQueriesAtOnce(t *testing.T) {
 		h := &slowHandler{fakeHandler: newHandler(), goOn: make(chan struct{})}
 		routes := New(Options{}, h).routes()
 		for range 100 {
-			go routes.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/queryBaseline", strings.NewReader(`{"identity":"a"}`)))
+			go routes.ServeHTTP(httptest.NewRecorder(),
+				httptest.NewRequest("POST", "/queryBaseline", strings.NewReader(`{"identity":"a"}`)))
 		}
 		synctest.Wait()
 		if n := h.under.Load(); n != tunnel.Baselines {
@@ -304,7 +331,8 @@ func (d *deadlined) SetReadDeadline(t time.Time) error {
 // when the time for reading is over.
 func TestReadingEndsWithTheBody(t *testing.T) {
 	w := &deadlined{httptest.NewRecorder(), time.Now().Add(bodyTimeout)}
-	New(Options{}, newHandler()).routes().ServeHTTP(w, httptest.NewRequest("POST", "/queryBaseline", strings.NewReader(`{"identity":"a"}`)))
+	New(Options{}, newHandler()).routes().ServeHTTP(w,
+		httptest.NewRequest("POST", "/queryBaseline", strings.NewReader(`{"identity":"a"}`)))
 	if w.Code != http.StatusOK || !w.until.IsZero() {
 		t.Errorf("%d, and reading ends %s", w.Code, w.until)
 	}
@@ -326,7 +354,9 @@ func (s *slowHandler) BaselineQuery(from tunnel.Origin, m arklet.Metadata) []ark
 func TestATakenPortStopsTheStart(t *testing.T) {
 	tn := serve(t, Options{}, newHandler())
 	second := New(Options{Addr: tn.Addr()}, newHandler())
-	if err := second.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "listening for heartbeats over HTTP") || !strings.Contains(err.Error(), tn.Addr()) {
+	if err := second.Start(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "listening for heartbeats over HTTP") ||
+		!strings.Contains(err.Error(), tn.Addr()) {
 		t.Errorf("error %v, want one that names the address", err)
 	}
 }
@@ -340,7 +370,8 @@ func issue(t *testing.T, name string, ca *tls.Certificate) tls.Certificate {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	parent, signer := template, crypto.Signer(key)
@@ -366,7 +397,8 @@ func TestMutualTLS(t *testing.T) {
 	pool.AddCert(ca.Leaf)
 	h := newHandler()
 	tn := serve(t, Options{Networks: everywhere, TLS: &tls.Config{
-		Certificates: []tls.Certificate{issue(t, "controller", &ca)}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS12,
+		Certificates: []tls.Certificate{issue(t, "controller", &ca)}, ClientAuth: tls.RequireAndVerifyClientCert,
+		ClientCAs: pool, MinVersion: tls.VersionTLS12,
 	}}, h)
 	for name, c := range map[string]struct {
 		certificates []tls.Certificate
@@ -380,7 +412,8 @@ func TestMutualTLS(t *testing.T) {
 		"of an authority of its own": {[]tls.Certificate{issue(t, "a", &other)}, "a", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: c.certificates, MinVersion: tls.VersionTLS12}}
+			transport := &http.Transport{
+				TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: c.certificates, MinVersion: tls.VersionTLS12}}
 			defer transport.CloseIdleConnections()
 			for _, path := range []string{"/heartbeat", "/queryBaseline"} {
 				body := strings.Replace(heartbeatC, `"identity":"a"`, `"identity":"`+c.identity+`"`, 1)
@@ -392,7 +425,8 @@ func TestMutualTLS(t *testing.T) {
 					t.Errorf("%s: %d %s, error %v; want %d", path, status, text, err, c.status)
 				}
 				told := h.all()
-				if heard := len(told) == 1 && told[0].Reason == "" && told[0].From.Certified; heard != (c.status == 200) {
+				if heard := len(told) == 1 && told[0].Reason == "" &&
+					told[0].From.Certified; heard != (c.status == 200) {
 					t.Errorf("%s: told %+v", path, told)
 				}
 			}

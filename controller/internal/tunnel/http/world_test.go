@@ -111,7 +111,8 @@ func (f *fakeArklet) dial(_ context.Context, _, addr string) (net.Conn, error) {
 func says(body string) string { return "HTTP/1.1 200 OK\r\n\r\n" + body }
 
 // newClient is a tunnel to a fake arklet. Call end before the test ends.
-func newClient(t *testing.T, opts Options, answer func(addr string, r *http.Request, body string) string) (tn *Tunnel, h *fakeHandler, f *fakeArklet) {
+func newClient(t *testing.T, opts Options, answer func(addr string, r *http.Request, body string) string) (tn *Tunnel,
+	h *fakeHandler, f *fakeArklet) {
 	t.Helper()
 	h, f = newHandler(), &fakeArklet{answer: answer}
 	if opts.Dial == nil {

@@ -80,7 +80,8 @@ func TestARefusedSubscription(t *testing.T) {
 	if tun.Connected() {
 		t.Error("a tunnel that hears no base counts as connected")
 	}
-	if err := tun.Send(t.Context(), tunnel.Address{Identity: "a"}, arklet.Request{Command: arklet.CommandHealth}); !errors.Is(err, ErrNotConnected) {
+	if err := tun.Send(t.Context(), tunnel.Address{Identity: "a"},
+		arklet.Request{Command: arklet.CommandHealth}); !errors.Is(err, ErrNotConnected) {
 		t.Errorf("a command whose answer nobody would hear: error %v, want ErrNotConnected", err)
 	}
 	d.shut.Store(false)
@@ -88,7 +89,8 @@ func TestARefusedSubscription(t *testing.T) {
 	if err := tun.Trouble(); err != nil {
 		t.Errorf("trouble after the subscription: %v", err)
 	}
-	publish(t, person(t, addr), "koupleless_dev/a/base/heart", false, `{"data":{"baseMetadata":{"identity":"a","name":"base","version":"1"},"state":"activated"},"publishTimestamp":1}`)
+	publish(t, person(t, addr), "koupleless_dev/a/base/heart", false,
+		`{"data":{"baseMetadata":{"identity":"a","name":"base","version":"1"},"state":"activated"},"publishTimestamp":1}`)
 	h.want(t, "a: heartbeat of base:1, active true")
 }
 
@@ -270,7 +272,8 @@ func (f *fickle) OnACLCheck(_ *broker.Client, topic string, write bool) bool {
 
 func TestRetainedCommandsAreCleared(t *testing.T) {
 	s, addr := serveBroker(t, &fickle{})
-	for _, topic := range []string{"koupleless_dev/a/installBiz", "koupleless_dev/b/health", "koupleless_dev/a/base/baseline", "koupleless_test/a/installBiz"} {
+	for _, topic := range []string{"koupleless_dev/a/installBiz", "koupleless_dev/b/health",
+		"koupleless_dev/a/base/baseline", "koupleless_test/a/installBiz"} {
 		if err := s.Publish(topic, []byte(`{}`), true, 1); err != nil {
 			t.Fatal(err)
 		}
@@ -295,7 +298,8 @@ func TestRetainedCommandsAreCleared(t *testing.T) {
 func TestWhatNobodyAsksForIsAcknowledged(t *testing.T) {
 	s, addr := serveBroker(t, &doorman{})
 	connected := make(chan struct{}, 1)
-	tun := startTunnelWith(t, Options{Broker: "tcp://" + addr, OnConnected: func() { connected <- struct{}{} }}, newHearing())
+	tun := startTunnelWith(t, Options{Broker: "tcp://" + addr, OnConnected: func() { connected <- struct{}{} }},
+		newHearing())
 	<-connected
 	client, topic := idsOfTunnel(s)[0], "koupleless_dev/a/health"
 	s.Topics.Subscribe(client, mochi.Subscription{Filter: topic, Qos: 1})
@@ -345,7 +349,8 @@ func TestTheClientIDIsRefused(t *testing.T) {
 	}()
 	tun := New(Options{Broker: "tcp://" + l.Addr().String(), ClientID: "koupleless@@@c1", Env: "dev"}, newHearing())
 	_, err = tun.serve(t.Context())
-	if err == nil || !strings.Contains(err.Error(), `"koupleless@@@c1"`) || !strings.Contains(err.Error(), "23") || !strings.Contains(err.Error(), "MQTT_CLIENT_PREFIX") {
+	if err == nil || !strings.Contains(err.Error(), `"koupleless@@@c1"`) || !strings.Contains(err.Error(), "23") ||
+		!strings.Contains(err.Error(), "MQTT_CLIENT_PREFIX") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -362,12 +367,14 @@ func TestTheClientIDIsRandom(t *testing.T) {
 	if len(first) != 1 || len(first[0]) != len("koupleless@@@c1-")+randomID {
 		t.Fatalf("client ids of the tunnel: %q", first)
 	}
-	other := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + addr).SetClientID("koupleless@@@c1").SetAutoReconnect(false))
+	other := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + addr).SetClientID(
+		"koupleless@@@c1").SetAutoReconnect(false))
 	if token := other.Connect(); !token.WaitTimeout(patience) || token.Error() != nil {
 		t.Fatalf("connecting: %v", token.Error())
 	}
 	t.Cleanup(func() { other.Disconnect(0) })
-	publish(t, other, "koupleless_dev/a/base/heart", false, `{"data":{"baseMetadata":{"identity":"a","name":"base","version":"1"},"state":"activated"},"publishTimestamp":1}`)
+	publish(t, other, "koupleless_dev/a/base/heart", false,
+		`{"data":{"baseMetadata":{"identity":"a","name":"base","version":"1"},"state":"activated"},"publishTimestamp":1}`)
 	h.want(t, "a: heartbeat of base:1, active true")
 	if diff := cmp.Diff(first, idsOfTunnel(s)); diff != "" {
 		t.Fatalf("another client has ended the connection of the tunnel (-before +after):\n%s", diff)

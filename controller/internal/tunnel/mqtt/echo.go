@@ -101,5 +101,6 @@ func (t *Tunnel) heardItself(m paho.Message) {
 		return
 	}
 	e := t.echo.Load()
-	t.inbox.put(t.self, len(m.Payload()), func() { e.back(number, time.Now()) }) // without room it is lost, as others are
+	// without room it is lost, as others are
+	t.inbox.put(t.self, len(m.Payload()), func() { e.back(number, time.Now()) })
 }

@@ -27,9 +27,14 @@ func TestWhatComesBackLateOrNotAtAllTells(t *testing.T) {
 		}, time.Hour, false},
 		{"one is on its way", func(e *echo) { e.back(e.next(start), start); e.next(start) }, echoLate, false},
 		{"one is late", func(e *echo) { e.back(e.next(start), start); e.next(start) }, echoLate + 1, true},
-		{"a late one came", func(e *echo) { e.back(e.next(start), start); e.back(e.next(start), at(time.Minute)) }, time.Minute, false},
-		{"one of two was lost", func(e *echo) { e.back(e.next(start), start); e.next(start); e.back(e.next(start), start) }, echoLost - 1, true},
-		{"one of two was lost, long ago", func(e *echo) { e.back(e.next(start), start); e.next(start); e.back(e.next(start), start) }, echoLost, false},
+		{"a late one came", func(e *echo) { e.back(e.next(start), start); e.back(e.next(start), at(time.Minute)) },
+			time.Minute, false},
+		{"one of two was lost",
+			func(e *echo) { e.back(e.next(start), start); e.next(start); e.back(e.next(start), start) }, echoLost - 1,
+			true},
+		{"one of two was lost, long ago",
+			func(e *echo) { e.back(e.next(start), start); e.next(start); e.back(e.next(start), start) }, echoLost,
+			false},
 		{"those before the first that came", func(e *echo) { e.next(start); e.back(e.next(start), start) }, 0, false},
 		{"more are on their way than are noted", func(e *echo) {
 			first := e.next(start)
@@ -39,7 +44,14 @@ func TestWhatComesBackLateOrNotAtAllTells(t *testing.T) {
 			e.back(first, start) // no longer known
 			e.back(e.last, start)
 		}, time.Hour, false},
-		{"one came twice", func(e *echo) { n := e.next(start); e.back(n, start); e.back(n, start); e.next(start); e.back(n, start) }, echoLate, false},
+		{"one came twice", func(e *echo) {
+			n := e.next(start)
+			e.back(n, start)
+			e.back(n,
+				start)
+			e.next(start)
+			e.back(n, start)
+		}, echoLate, false},
 		{"one was never sent", func(e *echo) { e.back(7, start); e.next(start) }, time.Hour, false},
 	} {
 		e := &echo{}

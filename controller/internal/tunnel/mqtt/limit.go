@@ -85,7 +85,8 @@ func (l *packetLimiter) next() error {
 	l.pass, l.skip = int(min(remaining, maxRemaining)), 0 //nolint:gosec // at most maxRemaining
 	if l.pass > l.limit {
 		if first>>4 != packets.Publish || remaining > maxRemaining {
-			return fmt.Errorf("the broker sent a packet of type %d with %d bytes, more than the limit of %d", first>>4, remaining, l.limit)
+			return fmt.Errorf("the broker sent a packet of type %d with %d bytes, more than the limit of %d", first>>4,
+				remaining, l.limit)
 		}
 		topic, err := l.in.Peek(2)
 		if err != nil {

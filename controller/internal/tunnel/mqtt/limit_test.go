@@ -41,25 +41,35 @@ func TestPacketsAreLimited(t *testing.T) {
 	suback := packets.NewControlPacket(packets.Suback).(*packets.SubackPacket)
 	suback.ReturnCodes = make([]byte, limit+1)
 	for name, c := range map[string]struct{ sent, want []byte }{
-		"a small payload":                     {publish("a", 1, "x"), publish("a", 1, "x")},
-		"an empty payload":                    {publish("a", 0, ""), publish("a", 0, "")},
-		"a payload at the limit":              {publish("topic", 1, strings.Repeat("x", limit)), publish("topic", 1, strings.Repeat("x", limit))},
-		"a payload one byte above the limit":  {publish("topic", 1, strings.Repeat("x", limit+1)), publish("topic", 1, strings.Repeat("x", limit+1))},
-		"a payload two bytes above the limit": {publish("topic", 1, strings.Repeat("x", limit+2)), publish("topic", 1, strings.Repeat("x", limit+1))},
-		"a large payload with QoS 0":          {publish("topic", 0, strings.Repeat("x", limit+2)), publish("topic", 0, strings.Repeat("x", limit+1))},
-		"a large payload with a long topic":   {publish(strings.Repeat("t", 300), 2, strings.Repeat("x", 1000)), publish(strings.Repeat("t", 300), 2, strings.Repeat("x", limit+1))},
-		"a payload larger than the buffer":    {publish("topic", 1, strings.Repeat("x", 1<<20)), publish("topic", 1, strings.Repeat("x", limit+1))},
-		"a small packet of another type":      {written(packets.NewControlPacket(packets.Pingresp)), written(packets.NewControlPacket(packets.Pingresp))},
-		"a large packet of another type":      {written(suback), nil},
-		"an invalid packet length":            {[]byte{0x30, 0xff, 0xff, 0xff, 0xff, 0x01}, nil},
-		"a topic longer than the packet":      {append([]byte{0x30, 0x20, 0xff, 0xff}, make([]byte, 0x1e)...), append([]byte{0x30, 0x20, 0xff, 0xff}, make([]byte, 0x1e)...)},
+		"a small payload":  {publish("a", 1, "x"), publish("a", 1, "x")},
+		"an empty payload": {publish("a", 0, ""), publish("a", 0, "")},
+		"a payload at the limit": {publish("topic", 1, strings.Repeat("x", limit)),
+			publish("topic", 1, strings.Repeat("x", limit))},
+		"a payload one byte above the limit": {publish("topic", 1, strings.Repeat("x", limit+1)),
+			publish("topic", 1, strings.Repeat("x", limit+1))},
+		"a payload two bytes above the limit": {publish("topic", 1, strings.Repeat("x", limit+2)),
+			publish("topic", 1, strings.Repeat("x", limit+1))},
+		"a large payload with QoS 0": {publish("topic", 0, strings.Repeat("x", limit+2)),
+			publish("topic", 0, strings.Repeat("x", limit+1))},
+		"a large payload with a long topic": {publish(strings.Repeat("t", 300), 2, strings.Repeat("x", 1000)),
+			publish(strings.Repeat("t", 300), 2, strings.Repeat("x", limit+1))},
+		"a payload larger than the buffer": {publish("topic", 1, strings.Repeat("x", 1<<20)),
+			publish("topic", 1, strings.Repeat("x", limit+1))},
+		"a small packet of another type": {written(packets.NewControlPacket(packets.Pingresp)),
+			written(packets.NewControlPacket(packets.Pingresp))},
+		"a large packet of another type": {written(suback), nil},
+		"an invalid packet length":       {[]byte{0x30, 0xff, 0xff, 0xff, 0xff, 0x01}, nil},
+		"a topic longer than the packet": {append([]byte{0x30, 0x20, 0xff, 0xff}, make([]byte, 0x1e)...),
+			append([]byte{0x30, 0x20, 0xff, 0xff}, make([]byte, 0x1e)...)},
 	} {
-		sent, want := bytes.Join([][]byte{publish("before", 1, "x"), c.sent, publish("after", 1, "x")}, nil), []byte(nil)
+		sent, want := bytes.Join([][]byte{publish("before", 1, "x"), c.sent, publish("after", 1, "x")},
+			nil), []byte(nil)
 		if c.want != nil {
 			want = bytes.Join([][]byte{publish("before", 1, "x"), c.want, publish("after", 1, "x")}, nil)
 		}
 		for how, split := range map[string]func(io.Reader) io.Reader{
-			"in one": func(r io.Reader) io.Reader { return r }, "byte by byte": iotest.OneByteReader, "in halves": iotest.HalfReader, "with the end": iotest.DataErrReader,
+			"in one": func(r io.Reader) io.Reader { return r }, "byte by byte": iotest.OneByteReader,
+			"in halves": iotest.HalfReader, "with the end": iotest.DataErrReader,
 		} {
 			got, err := io.ReadAll(newPacketLimiter(stream{Reader: split(bytes.NewReader(sent))}, limit))
 			if want == nil && err == nil || want != nil && (err != nil || !bytes.Equal(got, want)) {
@@ -96,7 +106,8 @@ func TestAHugeMessageIsRejected(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := conn.Write(publishPacket("koupleless_dev/b/base/heart", 0, `{"data":{"baseMetadata":{"identity":"b","name":"base","version":"1"},"state":"activated"},"publishTimestamp":1}`)); err != nil {
+	if _, err := conn.Write(publishPacket("koupleless_dev/b/base/heart", 0,
+		`{"data":{"baseMetadata":{"identity":"b","name":"base","version":"1"},"state":"activated"},"publishTimestamp":1}`)); err != nil {
 		t.Fatal(err)
 	}
 	h.want(t, "a: heart rejected: oversized")
@@ -118,7 +129,8 @@ func TestALargeRetainedMessageIsRejected(t *testing.T) {
 	connects := make(chan struct{}, 100)
 	startTunnel(t, addr, h, func() { connects <- struct{}{} })
 	h.want(t, "a: heart rejected: retained")
-	publish(t, person(t, addr), "koupleless_dev/b/base/heart", false, `{"data":{"baseMetadata":{"identity":"b","name":"base","version":"1"},"state":"activated"},"publishTimestamp":1}`)
+	publish(t, person(t, addr), "koupleless_dev/b/base/heart", false,
+		`{"data":{"baseMetadata":{"identity":"b","name":"base","version":"1"},"state":"activated"},"publishTimestamp":1}`)
 	h.want(t, "b: heartbeat of base:1, active true")
 	if n := len(connects); n != 1 {
 		t.Errorf("the tunnel connected %d times, want once", n)

@@ -72,7 +72,8 @@ type Tunnel struct {
 func New(opts Options, handler tunnel.Handler) *Tunnel {
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	opts.Notice = max(cmp.Or(opts.Notice, defaultNotice), minNotice)
-	t := &Tunnel{opts: opts, handler: handler, prefix: "koupleless_" + strings.ToLower(opts.Env) + "/", self: "controller-" + rand.Text()}
+	t := &Tunnel{opts: opts, handler: handler, prefix: "koupleless_" + strings.ToLower(opts.Env) + "/",
+		self: "controller-" + rand.Text()}
 	t.trouble.Store(&ErrNotConnected)
 	t.echo.Store(&echo{})
 	return t
@@ -198,26 +199,31 @@ func (t *Tunnel) dispatch(from tunnel.Origin, kind string, data []byte) (reason 
 	switch kind {
 	case "heart":
 		var h arklet.Heartbeat
-		if h, err = arklet.DecodeHeartbeat(data); err != nil {
+		h, err = arklet.DecodeHeartbeat(data)
+		if err != nil {
 			break
 		}
 		if h.Identity != "" && h.Identity != from.Identity {
-			return tunnel.WrongIdentity, fmt.Errorf("the heartbeat on the topic of %q is from %q", from.Identity, h.Identity)
+			return tunnel.WrongIdentity,
+				fmt.Errorf("the heartbeat on the topic of %q is from %q", from.Identity, h.Identity)
 		}
 		h.Identity = from.Identity // generations A and B say it in the topic only
 		if h.IP != "" {
-			if h.IP, err = t.opts.Networks.CheckUnproven(h.IP); err != nil {
+			h.IP, err = t.opts.Networks.CheckUnproven(h.IP)
+			if err != nil {
 				break
 			}
 		}
 		t.handler.Heartbeat(from, h)
 	case "queryBaseline":
 		var m arklet.Metadata
-		if m, err = arklet.DecodeMetadata(data); err != nil {
+		m, err = arklet.DecodeMetadata(data)
+		if err != nil {
 			break
 		}
 		if m.Identity != "" && m.Identity != from.Identity {
-			return tunnel.WrongIdentity, fmt.Errorf("the baseline query on the topic of %q is from %q", from.Identity, m.Identity)
+			return tunnel.WrongIdentity,
+				fmt.Errorf("the baseline query on the topic of %q is from %q", from.Identity, m.Identity)
 		}
 		m.Identity = from.Identity
 		return t.answerBaseline(from, m)

@@ -145,7 +145,8 @@ func startTunnelWith(t *testing.T, o Options, h *hearing) *Tunnel {
 // person is a plain MQTT client.
 func person(t *testing.T, addr string) paho.Client {
 	t.Helper()
-	c := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + addr).SetClientID(t.Name()).SetAutoReconnect(false))
+	c := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + addr).SetClientID(t.Name()).SetAutoReconnect(
+		false))
 	if token := c.Connect(); !token.WaitTimeout(patience) || token.Error() != nil {
 		t.Fatalf("connecting: %v", token.Error())
 	}
@@ -183,19 +184,24 @@ func TestWhatBasesSay(t *testing.T) {
 	base := person(t, addr)
 	for _, c := range []struct{ kind, payload, want string }{
 		{"heart", `{"data":{"baseMetadata":{"identity":"a","name":"base","version":"1.0.0"},"state":"activated"},"publishTimestamp":1}`, "heartbeat of base:1.0.0, active true"},
-		{"heart", `{"data":{"masterBizInfo":{"name":"base","version":"0.9"},"state":"ACTIVATED"},"publishTimestamp":1}`, "heartbeat of base:0.9, active true"},
+		{"heart", `{"data":{"masterBizInfo":{"name":"base","version":"0.9"},"state":"ACTIVATED"},"publishTimestamp":1}`,
+			"heartbeat of base:0.9, active true"},
 		{"health", `{"data":{"code":"SUCCESS","data":{"healthData":{"jvm":{"java max metaspace":7}}}},"publishTimestamp":1}`, "health, metaspace max 7"},
 		{"simpleBiz", `{"data":[{"name":"biz1","version":"1","state":"activated","latestStateRecord":null}],"publishTimestamp":1732096800000}`, "1 modules at 1732096800000"},
 		{"biz", `{"data":{"code":"SUCCESS","data":[]},"publishTimestamp":5}`, "0 modules at 5"},
 		{"bizOperation", `{"data":{"command":"installBiz","bizName":"biz1","bizVersion":"1","response":{"code":"SUCCESS"}},"publishTimestamp":9}`, "installBiz of biz1:1: SUCCESS at 9"},
-		{"batchInstallBizResponse", `{"data":{"command":"batchInstallBiz","response":{"code":"FAILED"}},"publishTimestamp":1}`, "batch: FAILED"},
+		{"batchInstallBizResponse",
+			`{"data":{"command":"batchInstallBiz","response":{"code":"FAILED"}},"publishTimestamp":1}`,
+			"batch: FAILED"},
 
-		{"heart", `{"data":{"baseMetadata":{"identity":"b"},"state":"activated"},"publishTimestamp":1}`, "heart rejected: wrong-identity"},
+		{"heart", `{"data":{"baseMetadata":{"identity":"b"},"state":"activated"},"publishTimestamp":1}`,
+			"heart rejected: wrong-identity"},
 		{"queryBaseline", `{"data":{"identity":"b"},"publishTimestamp":1}`, "queryBaseline rejected: wrong-identity"},
 		{"heart", `{"data":{"baseMetadata":{"identity":"a"},"localIP":"unknown","state":"activated"},"publishTimestamp":1}`, "heart rejected: wrong-address"},
 		{"heart", `{"data":{"baseMetadata":{"identity":"a"},"localIP":"127.0.0.1","state":"activated"},"publishTimestamp":1}`, "heart rejected: wrong-address"},
 		{"heart", `{"data":{"baseMetadata":{"identity":"a"},"localIP":"10.1.2.3","state":"activated"},"publishTimestamp":253402300800000}`, "heart rejected: beyond-limits"},
-		{"heart", `{"data":{"baseMetadata":{"identity":"a","name":"` + strings.Repeat("x", arklet.MaxName+1) + `"},"state":"activated"},"publishTimestamp":1}`, "heart rejected: beyond-limits"},
+		{"heart", `{"data":{"baseMetadata":{"identity":"a","name":"` + strings.Repeat("x", arklet.MaxName+1) +
+			`"},"state":"activated"},"publishTimestamp":1}`, "heart rejected: beyond-limits"},
 		{"heart", `{"data":`, "heart rejected: malformed"},
 		{"health", ``, "health rejected: malformed"},
 		{"simpleBiz", `{"data":{},"publishTimestamp":1}`, "simpleBiz rejected: malformed"},
@@ -206,7 +212,9 @@ func TestWhatBasesSay(t *testing.T) {
 		publish(t, base, "koupleless_dev/a/base/"+c.kind, false, c.payload)
 		h.want(t, "a: "+c.want)
 	}
-	publish(t, base, "koupleless_dev/a/base/simpleBiz", false, `{"data":[{"name":"bad","version":"`+strings.Repeat("9", arklet.MaxName+1)+`"},{"name":"biz1","version":"1"}],"publishTimestamp":7}`)
+	publish(t, base, "koupleless_dev/a/base/simpleBiz", false,
+		`{"data":[{"name":"bad","version":"`+strings.Repeat("9", arklet.MaxName+1)+
+			`"},{"name":"biz1","version":"1"}],"publishTimestamp":7}`)
 	h.want(t, "a: 1 modules at 7") // the rest of a list
 	h.want(t, "a: simpleBiz rejected: beyond-limits")
 }
@@ -247,7 +255,8 @@ func TestIdentitiesInTopics(t *testing.T) {
 	connected, wait := signal()
 	startTunnel(t, addr, h, connected)
 	wait(t)
-	publish(t, person(t, addr), "koupleless_dev/x"+long+"/base/heart", false, `{"data":{"masterBizInfo":{"name":"base"}},"publishTimestamp":1}`)
+	publish(t, person(t, addr), "koupleless_dev/x"+long+"/base/heart", false,
+		`{"data":{"masterBizInfo":{"name":"base"}},"publishTimestamp":1}`)
 	h.want(t, ": heart rejected: beyond-limits")
 }
 
@@ -258,10 +267,12 @@ func TestAddressesOverMQTT(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for ip, want := range map[string]string{"::ffff:10.1.2.3": "10.1.2.3", "10.1.2.3": "10.1.2.3", "": "", "127.0.0.1": "rejected", "010.1.2.3": "rejected", "192.168.1.1": "rejected"} {
+	for ip, want := range map[string]string{"::ffff:10.1.2.3": "10.1.2.3", "10.1.2.3": "10.1.2.3", "": "",
+		"127.0.0.1": "rejected", "010.1.2.3": "rejected", "192.168.1.1": "rejected"} {
 		got := "rejected"
 		h := &addresses{newHearing(), &got}
-		reason, _ := New(Options{Networks: networks}, h).dispatch(tunnel.Origin{Identity: "a"}, "heart", []byte(`{"baseMetadata":{"identity":"a"},"localIP":"`+ip+`"}`))
+		reason, _ := New(Options{Networks: networks}, h).dispatch(tunnel.Origin{Identity: "a"}, "heart",
+			[]byte(`{"baseMetadata":{"identity":"a"},"localIP":"`+ip+`"}`))
 		if got != want || (reason == tunnel.WrongAddress) != (want == "rejected") {
 			t.Errorf("%q is told as %q (%s), want %q", ip, got, reason, want)
 		}
@@ -287,10 +298,12 @@ func TestReadingDoesNotWait(t *testing.T) {
 	wait(t)
 	base := person(t, addr)
 	for range 3 {
-		publish(t, base, "koupleless_dev/slow/base/queryBaseline", false, `{"data":{"identity":"slow"},"publishTimestamp":1}`)
+		publish(t, base, "koupleless_dev/slow/base/queryBaseline", false,
+			`{"data":{"identity":"slow"},"publishTimestamp":1}`)
 		publish(t, base, "koupleless_dev/slow/base/simpleBiz", false, `{"data":[],"publishTimestamp":1}`)
 	}
-	publish(t, base, "koupleless_dev/a/base/heart", false, `{"data":{"masterBizInfo":{"name":"base","version":"1"}},"publishTimestamp":1}`)
+	publish(t, base, "koupleless_dev/a/base/heart", false,
+		`{"data":{"masterBizInfo":{"name":"base","version":"1"}},"publishTimestamp":1}`)
 	h.want(t, "a: heartbeat of base:1, active true")
 	close(h.goOn)
 	cancel()
@@ -320,11 +333,13 @@ func TestCommandsAreNotRetained(t *testing.T) {
 	wait(t)
 	base := person(t, addr)
 	got := make(chan paho.Message, 10)
-	if token := base.Subscribe("koupleless_dev/a/+", 1, func(_ paho.Client, m paho.Message) { got <- m }); !token.WaitTimeout(patience) || token.Error() != nil {
+	if token := base.Subscribe("koupleless_dev/a/+", 1,
+		func(_ paho.Client, m paho.Message) { got <- m }); !token.WaitTimeout(patience) || token.Error() != nil {
 		t.Fatal(token.Error())
 	}
 	m := arklet.Module{Name: "biz1", Version: "1", URL: "file:///biz1.jar"}
-	if err := tun.Send(t.Context(), tunnel.Address{Identity: "a"}, arklet.Request{Command: arklet.CommandInstallBiz, Module: m}); err != nil {
+	if err := tun.Send(t.Context(), tunnel.Address{Identity: "a"},
+		arklet.Request{Command: arklet.CommandInstallBiz, Module: m}); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -344,10 +359,13 @@ func TestCommandsAreNotRetained(t *testing.T) {
 	}
 	defer later.Disconnect(0)
 	heard := make(chan string, 10)
-	if token := later.Subscribe("koupleless_dev/a/+", 1, func(_ paho.Client, m paho.Message) { heard <- m.Topic() }); !token.WaitTimeout(patience) || token.Error() != nil {
+	if token := later.Subscribe("koupleless_dev/a/+", 1,
+		func(_ paho.Client, m paho.Message) { heard <- m.Topic() }); !token.WaitTimeout(patience) ||
+		token.Error() != nil {
 		t.Fatal(token.Error())
 	}
-	if err := tun.Send(t.Context(), tunnel.Address{Identity: "a"}, arklet.Request{Command: arklet.CommandHealth}); err != nil {
+	if err := tun.Send(t.Context(), tunnel.Address{Identity: "a"},
+		arklet.Request{Command: arklet.CommandHealth}); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -358,7 +376,8 @@ func TestCommandsAreNotRetained(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("the second command did not arrive")
 	}
-	if err := tun.Send(t.Context(), tunnel.Address{Identity: "a"}, arklet.Request{Command: arklet.CommandSwitchBiz, Module: m}); !errors.Is(err, tunnel.ErrNotSupported) {
+	if err := tun.Send(t.Context(), tunnel.Address{Identity: "a"},
+		arklet.Request{Command: arklet.CommandSwitchBiz, Module: m}); !errors.Is(err, tunnel.ErrNotSupported) {
 		t.Errorf("switchBiz over MQTT: error %v, want ErrNotSupported", err)
 	}
 }
@@ -366,7 +385,8 @@ func TestCommandsAreNotRetained(t *testing.T) {
 func TestRetainedMessagesOfOthersAreNotBelieved(t *testing.T) {
 	addr, _ := startBroker(t, "127.0.0.1:0")
 	other := person(t, addr)
-	publish(t, other, "koupleless_dev/a/base/heart", true, `{"data":{"baseMetadata":{"identity":"a"},"state":"activated"},"publishTimestamp":1}`)
+	publish(t, other, "koupleless_dev/a/base/heart", true,
+		`{"data":{"baseMetadata":{"identity":"a"},"state":"activated"},"publishTimestamp":1}`)
 	// The broker acknowledges a message before it looks for subscribers: whoever subscribes in
 	// between gets it as a new one too. It takes the messages of one client one after the other.
 	publish(t, other, "done", false, "")
@@ -384,10 +404,13 @@ func TestBaseline(t *testing.T) {
 	wait(t)
 	base := person(t, addr)
 	got := make(chan string, 1)
-	if token := base.Subscribe("koupleless_dev/a/base/baseline", 1, func(_ paho.Client, m paho.Message) { got <- string(m.Payload()) }); !token.WaitTimeout(patience) || token.Error() != nil {
+	if token := base.Subscribe("koupleless_dev/a/base/baseline", 1,
+		func(_ paho.Client, m paho.Message) { got <- string(m.Payload()) }); !token.WaitTimeout(patience) ||
+		token.Error() != nil {
 		t.Fatal(token.Error())
 	}
-	publish(t, base, "koupleless_dev/a/base/queryBaseline", false, `{"data":{"identity":"a","name":"base","version":"1.0.0"},"publishTimestamp":1}`)
+	publish(t, base, "koupleless_dev/a/base/queryBaseline", false,
+		`{"data":{"identity":"a","name":"base","version":"1.0.0"},"publishTimestamp":1}`)
 	h.want(t, "a: baseline query of base:1.0.0")
 	select {
 	case payload := <-got:
@@ -418,6 +441,7 @@ func TestABrokerThatComesBack(t *testing.T) {
 	}
 	startBroker(t, addr)
 	wait(t)
-	publish(t, person(t, addr), "koupleless_dev/a/base/heart", false, `{"data":{"baseMetadata":{"identity":"a","name":"base","version":"1"},"state":"activated"},"publishTimestamp":1}`)
+	publish(t, person(t, addr), "koupleless_dev/a/base/heart", false,
+		`{"data":{"baseMetadata":{"identity":"a","name":"base","version":"1"},"state":"activated"},"publishTimestamp":1}`)
 	h.want(t, "a: heartbeat of base:1, active true") // subscribed anew
 }

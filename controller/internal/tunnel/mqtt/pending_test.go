@@ -29,7 +29,8 @@ func TestAQueryOnItsWayIsNotRepeated(t *testing.T) {
 	q := queries{sent: map[string]sent{}}
 	first, second := newReceipt(), newReceipt()
 	q.add(topic, first, now)
-	for after, want := range map[time.Duration]bool{behindAfter - 1: false, behindAfter: true, lostAfter - 1: true, lostAfter: false} {
+	for after, want := range map[time.Duration]bool{behindAfter - 1: false, behindAfter: true, lostAfter - 1: true,
+		lostAfter: false} {
 		if got := q.pending(topic, now.Add(after)); got != want {
 			t.Errorf("pending after %s: %t, want %t", after, got, want)
 		}
@@ -76,7 +77,8 @@ func TestABrokerThatIsBehind(t *testing.T) {
 	wait(t)
 	ask := func() {
 		t.Helper()
-		if err := tun.Send(t.Context(), tunnel.Address{Identity: "a"}, arklet.Request{Command: arklet.CommandHealth}); err != nil {
+		if err := tun.Send(t.Context(), tunnel.Address{Identity: "a"},
+			arklet.Request{Command: arklet.CommandHealth}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -40,7 +40,8 @@ func TestRenewedCertificates(t *testing.T) {
 		}
 		serving.Store(&server)
 		write("ca", cert)
-		if cert, key, err = certutil.GenerateSelfSignedCertKey("controller", nil, nil); err != nil {
+		cert, key, err = certutil.GenerateSelfSignedCertKey("controller", nil, nil)
+		if err != nil {
 			t.Fatal(err)
 		}
 		write("cert", cert)
@@ -64,12 +65,14 @@ func TestRenewedCertificates(t *testing.T) {
 			return nil
 		},
 	}), &doorman{})
-	source, err := certfile.Open(&tls.Config{MinVersion: tls.VersionTLS12}, certfile.Files{Cert: file("cert"), Key: file("key"), CA: file("ca")}, slog.New(slog.DiscardHandler))
+	source, err := certfile.Open(&tls.Config{MinVersion: tls.VersionTLS12},
+		certfile.Files{Cert: file("cert"), Key: file("key"), CA: file("ca")}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	connected, wait := signal()
-	startTunnelWith(t, Options{Broker: "ssl://" + l.Addr().String(), TLS: source.Config, OnConnected: connected}, newHearing())
+	startTunnelWith(t, Options{Broker: "ssl://" + l.Addr().String(), TLS: source.Config, OnConnected: connected},
+		newHearing())
 	wait(t)
 	if <-shown != first {
 		t.Error("the tunnel does not show its client certificate")

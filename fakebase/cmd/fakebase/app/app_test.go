@@ -111,7 +111,8 @@ func TestBadInput(t *testing.T) {
 		{"--nonsense", "-nonsense"},
 	}
 	for _, tt := range tests {
-		err := New("dev", io.Discard, io.Discard).RunContext(t.Context(), append([]string{"fakebase"}, strings.Fields(tt.args)...))
+		err := New("dev", io.Discard, io.Discard).RunContext(t.Context(),
+			append([]string{"fakebase"}, strings.Fields(tt.args)...))
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%q: %v, want %q", tt.args, err, tt.want)
 		}
@@ -133,7 +134,8 @@ func mqttBroker(t *testing.T) (addr string, topics <-chan string) {
 		t.Fatal(err)
 	}
 	seen := make(chan string, 1000)
-	if err := s.Subscribe("#", 1, func(_ *broker.Client, _ packets.Subscription, pk packets.Packet) { seen <- pk.TopicName }); err != nil {
+	if err := s.Subscribe("#", 1,
+		func(_ *broker.Client, _ packets.Subscription, pk packets.Packet) { seen <- pk.TopicName }); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Serve(); err != nil {
@@ -202,7 +204,8 @@ func TestBasesOverMQTTWithControl(t *testing.T) {
 	out := running(t, "--mqtt", addr, "--count", "3", "--identity", "b", "--env", "TEST", "--ip", "198.18.0.255",
 		"--host-name", "host", "--faults", faults, "--control", "127.0.0.1:0", "--heartbeat-interval", "20ms")
 	url := line(t, out, "control ")
-	want := map[string]bool{"koupleless_test/b-1/base/heart": true, "koupleless_test/b-2/base/heart": true, "koupleless_test/b-3/base/heart": true}
+	want := map[string]bool{"koupleless_test/b-1/base/heart": true, "koupleless_test/b-2/base/heart": true,
+		"koupleless_test/b-3/base/heart": true}
 	limit := time.After(time.Minute)
 	for len(want) > 0 {
 		select {
@@ -218,7 +221,8 @@ func TestBasesOverMQTTWithControl(t *testing.T) {
 	for _, s := range all {
 		got = append(got, fmt.Sprint(s.Identity, " ", s.IP, " ", s.HostName, " ", s.Connected))
 	}
-	if d := strings.Join(got, ", "); d != "b-1 198.18.0.255 host-1 true, b-2 198.18.1.0 host-2 true, b-3 198.18.1.1 host-3 true" {
+	if d := strings.Join(got, ", "); d != "b-1 198.18.0.255 host-1 true, b-2 198.18.1.0 host-2 true, b-3 "+
+		"198.18.1.1 host-3 true" {
 		t.Errorf("bases %s", d)
 	}
 	var list []fault.Status
@@ -328,7 +332,8 @@ func TestHeartbeatsThatProveWhoTheyAreFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	crt := write("crt", "CERTIFICATE", pair.Certificate[0])
-	running(t, "--http", srv.URL, "--http-token", "secret", "--http-ca", crt, "--http-cert", crt, "--http-key", write("key", "PRIVATE KEY", key))
+	running(t, "--http", srv.URL, "--http-token", "secret", "--http-ca", crt, "--http-cert", crt, "--http-key",
+		write("key", "PRIVATE KEY", key))
 	if got := <-beat; got != "Bearer secret Acme Co" {
 		t.Errorf("a heartbeat came with %q", got)
 	}
@@ -337,7 +342,8 @@ func TestHeartbeatsThatProveWhoTheyAreFrom(t *testing.T) {
 func TestBaseOverHTTPWithWebAndCatalogue(t *testing.T) {
 	controller, beat := heartbeats(t)
 	catalogue := filepath.Join(t.TempDir(), "catalogue.yaml")
-	if err := os.WriteFile(catalogue, []byte("fetch: never\nmodules:\n- {name: shop, webContextPath: /s}\n"), 0o600); err != nil {
+	if err := os.WriteFile(catalogue, []byte("fetch: never\nmodules:\n- {name: shop, webContextPath: /s}\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	out := running(t, "--http", controller, "--http-addr", "127.0.0.1:0", "--web", "--catalogue", catalogue,

@@ -44,7 +44,8 @@ func options(c *cli.Context, logger *slog.Logger) ([]fakebase.Options, error) {
 	}
 	autoUninstall := c.Bool("auto-uninstall")
 	common := fakebase.Options{
-		Name: c.String("name"), Version: c.String("base-version"), ClusterName: c.String("cluster"), Env: c.String("env"),
+		Name: c.String("name"), Version: c.String("base-version"), ClusterName: c.String("cluster"),
+		Env:        c.String("env"),
 		Activation: activation, Generation: fakebase.Generation(c.String("generation")), Faithful: c.Bool("faithful"),
 		WithAllBizReadiness: c.Bool("with-all-biz-readiness"), AutoUninstallWhenFailed: &autoUninstall,
 		StaticBiz: c.StringSlice("static-biz"), StartupTime: c.Duration("startup-time"),
@@ -55,12 +56,14 @@ func options(c *cli.Context, logger *slog.Logger) ([]fakebase.Options, error) {
 		},
 		Logger: logger,
 	}
-	if common.MQTT, err = mqttOptions(c); err != nil {
+	common.MQTT, err = mqttOptions(c)
+	if err != nil {
 		return nil, err
 	}
 	if c.String("http") != "" || c.String("http-addr") != "" {
 		common.HTTP = &fakebase.HTTPOptions{Addr: c.String("http-addr"), HeartbeatEndpoint: c.String("http")}
-		if common.HTTP.Client, err = heartbeatClient(c); err != nil {
+		common.HTTP.Client, err = heartbeatClient(c)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -91,7 +94,8 @@ func options(c *cli.Context, logger *slog.Logger) ([]fakebase.Options, error) {
 			o.Identity += "-" + strconv.Itoa(i+1)
 		}
 		if o.HTTP != nil {
-			if o.HTTP, o.IP, err = listensWhereItSays(*o.HTTP, ip, c.IsSet("ip")); err != nil {
+			o.HTTP, o.IP, err = listensWhereItSays(*o.HTTP, ip, c.IsSet("ip"))
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -102,7 +106,8 @@ func options(c *cli.Context, logger *slog.Logger) ([]fakebase.Options, error) {
 			o.Seed = seed + uint64(i)
 		}
 		out[i] = o
-		if ip = ip.Next(); !ip.IsValid() {
+		ip = ip.Next()
+		if !ip.IsValid() {
 			return nil, fmt.Errorf("--ip %s: there are not %d addresses from there", c.String("ip"), count)
 		}
 	}
@@ -116,7 +121,8 @@ func listensWhereItSays(h fakebase.HTTPOptions, ip netip.Addr, asked bool) (*fak
 	host, port := "127.0.0.1", ""
 	if h.Addr != "" {
 		var err error
-		if host, port, err = net.SplitHostPort(h.Addr); err != nil {
+		host, port, err = net.SplitHostPort(h.Addr)
+		if err != nil {
 			return nil, "", fmt.Errorf("--http-addr %s: must be host:port: %w", h.Addr, err)
 		}
 	}

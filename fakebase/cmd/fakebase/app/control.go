@@ -62,7 +62,10 @@ func (c *control) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := (&url.URL{Host: r.Host}).Hostname()
 		if r.Header.Get("Origin") != "" || host != "localhost" && net.ParseIP(host) == nil {
-			answer(w, http.StatusForbidden, map[string]string{"error": "requests of web pages are rejected; use an IP address or localhost in the URL, and no Origin header"})
+			answer(w, http.StatusForbidden,
+				map[string]string{
+					"error": "requests of web pages are rejected; use an IP address or localhost in the URL, and " +
+						"no Origin header"})
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -82,7 +85,8 @@ func (c *control) routes() http.Handler {
 	// status.
 	one := func(pattern string, do func(*fakebase.Base, *http.Request) (any, int, error)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			out, status, err := any(nil), http.StatusNotFound, fmt.Errorf("there is no base %q; GET /bases lists them", r.PathValue("identity"))
+			out, status, err := any(nil), http.StatusNotFound, fmt.Errorf("there is no base %q; GET /bases lists them",
+				r.PathValue("identity"))
 			for _, b := range c.bases {
 				if b.Identity() == r.PathValue("identity") {
 					out, status, err = do(b, r)
@@ -96,8 +100,10 @@ func (c *control) routes() http.Handler {
 			answer(w, http.StatusOK, out)
 		})
 	}
-	one("GET /bases/{identity}", func(b *fakebase.Base, _ *http.Request) (any, int, error) { return b.Status(), 0, nil })
-	one("GET /bases/{identity}/faults", func(b *fakebase.Base, _ *http.Request) (any, int, error) { return b.Faults(), 0, nil })
+	one("GET /bases/{identity}",
+		func(b *fakebase.Base, _ *http.Request) (any, int, error) { return b.Status(), 0, nil })
+	one("GET /bases/{identity}/faults",
+		func(b *fakebase.Base, _ *http.Request) (any, int, error) { return b.Faults(), 0, nil })
 	one("POST /bases/{identity}/faults", inject)
 	one("DELETE /bases/{identity}/faults", func(b *fakebase.Base, _ *http.Request) (any, int, error) {
 		return map[string]int{"cleared": b.Clear()}, 0, nil

@@ -21,7 +21,8 @@ import (
 )
 
 // Policy is the content security policy: the page's own files and nothing else, and no inline code.
-const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; font-src 'self'; " +
+const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
+	"font-src 'self'; " +
 	"form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 
 const (
@@ -170,8 +171,9 @@ func (g *Guard) Begin() http.Handler {
 			return
 		}
 		http.SetCookie(w, &http.Cookie{ //nolint:gosec // on loopback there is no TLS
-			Name: g.Cookie(), Value: g.begin(session{user, body.Token, g.o.Now()}), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
-			Secure: secure(r), MaxAge: int(sessionTime.Seconds()),
+			Name: g.Cookie(), Value: g.begin(session{user, body.Token, g.o.Now()}), Path: "/", HttpOnly: true,
+			SameSite: http.SameSiteStrictMode,
+			Secure:   secure(r), MaxAge: int(sessionTime.Seconds()),
 		})
 		w.WriteHeader(http.StatusNoContent)
 	}))
@@ -192,7 +194,8 @@ func (g *Guard) begin(s session) string {
 		end := ""
 		for secret, x := range g.sessions {
 			than := g.sessions[end]
-			if end == "" || count[x.user] > count[than.user] || count[x.user] == count[than.user] && x.began.Before(than.began) {
+			if end == "" || count[x.user] > count[than.user] ||
+				count[x.user] == count[than.user] && x.began.Before(than.began) {
 				end = secret
 			}
 		}
@@ -241,7 +244,8 @@ func (g *Guard) comesFromHere(r *http.Request) error {
 
 // navigates reports whether a user opens the page, for example by a link on another site.
 func navigates(r *http.Request) bool {
-	return r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && !strings.HasPrefix(r.URL.Path, "/api/")
+	return r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" &&
+		!strings.HasPrefix(r.URL.Path, "/api/")
 }
 
 // isOurs reports whether the Host header names the board.

@@ -38,7 +38,8 @@ func newFixture(t *testing.T, hosts ...string) *fixture {
 		Now: func() time.Time { return f.now },
 	})
 	mux := http.NewServeMux()
-	hello := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "hello "+User(r.Context())) })
+	hello := http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "hello "+User(r.Context())) })
 	mux.Handle("/", g.Public(hello))
 	mux.Handle("/api/data", g.Data(hello))
 	mux.Handle("POST /api/session", g.Begin())
@@ -79,35 +80,52 @@ func TestWhoMayAsk(t *testing.T) {
 		header       map[string]string
 		want         int
 	}{
-		"the page is no secret":                 {"GET", "/", nil, 200},
-		"the page by localhost":                 {"GET", "/", map[string]string{"Host": "localhost:4711"}, 200},
-		"the page by IPv6":                      {"GET", "/", map[string]string{"Host": "[::1]:4711"}, 200},
-		"a name that was bound to 127.0.0.1":    {"GET", "/", map[string]string{"Host": "evil.example:4711"}, 403},
-		"a name that begins like ours":          {"GET", "/", map[string]string{"Host": "127.0.0.1.evil.example:4711"}, 403},
-		"another port":                          {"GET", "/", map[string]string{"Host": "127.0.0.1:80"}, 403},
-		"no port":                               {"GET", "/", map[string]string{"Host": "127.0.0.1"}, 403},
-		"another machine":                       {"GET", "/", map[string]string{"Host": "192.0.2.1:4711"}, 403},
-		"data without a session":                {"GET", "/api/data", nil, 401},
-		"data with a made-up session":           {"GET", "/api/data", map[string]string{"Cookie": "koupboard-4711=x"}, 401},
-		"the session of another port":           {"GET", "/api/data", map[string]string{"Cookie": strings.Replace(cookie, "4711", "4712", 1)}, 401},
-		"data":                                  {"GET", "/api/data", map[string]string{"Cookie": cookie}, 200},
-		"data with our origin":                  {"GET", "/api/data", map[string]string{"Cookie": cookie, "Origin": origin}, 200},
-		"data by a name of another's":           {"GET", "/api/data", map[string]string{"Cookie": cookie, "Host": "evil.example:4711"}, 403},
-		"data for another origin":               {"GET", "/api/data", map[string]string{"Cookie": cookie, "Origin": "http://evil.example"}, 403},
-		"data for our name at another port":     {"GET", "/api/data", map[string]string{"Cookie": cookie, "Origin": "http://127.0.0.1:80"}, 403},
-		"data for another scheme":               {"GET", "/api/data", map[string]string{"Cookie": cookie, "Origin": "https://127.0.0.1:4711"}, 403},
-		"data for a page without origin":        {"GET", "/api/data", map[string]string{"Cookie": cookie, "Origin": "null"}, 403},
-		"data as an image of another site":      {"GET", "/api/data", map[string]string{"Cookie": cookie, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403},
-		"a link of another site to the page":    {"GET", "/", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200},
-		"a link of another site to data":        {"GET", "/api/data", map[string]string{"Cookie": cookie, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 403},
-		"the page in a script of another site":  {"GET", "/", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403},
-		"an action":                             {"POST", "/api/data", map[string]string{"Cookie": cookie, "Origin": origin}, 200},
-		"an action without origin":              {"POST", "/api/data", map[string]string{"Cookie": cookie}, 403},
-		"an action of another origin":           {"POST", "/api/data", map[string]string{"Cookie": cookie, "Origin": "http://evil.example"}, 403},
-		"an action without a session":           {"POST", "/api/data", map[string]string{"Origin": origin}, 401},
-		"a session for another origin":          {"POST", "/api/session", map[string]string{"Origin": "http://evil.example"}, 403},
-		"a session without a token":             {"POST", "/api/session", map[string]string{"Origin": origin}, 400},
-		"a question before it, of another site": {"OPTIONS", "/api/data", map[string]string{"Origin": "http://evil.example"}, 403},
+		"the page is no secret":              {"GET", "/", nil, 200},
+		"the page by localhost":              {"GET", "/", map[string]string{"Host": "localhost:4711"}, 200},
+		"the page by IPv6":                   {"GET", "/", map[string]string{"Host": "[::1]:4711"}, 200},
+		"a name that was bound to 127.0.0.1": {"GET", "/", map[string]string{"Host": "evil.example:4711"}, 403},
+		"a name that begins like ours": {"GET", "/", map[string]string{"Host": "127.0.0.1.evil.example:4711"},
+			403},
+		"another port":           {"GET", "/", map[string]string{"Host": "127.0.0.1:80"}, 403},
+		"no port":                {"GET", "/", map[string]string{"Host": "127.0.0.1"}, 403},
+		"another machine":        {"GET", "/", map[string]string{"Host": "192.0.2.1:4711"}, 403},
+		"data without a session": {"GET", "/api/data", nil, 401},
+		"data with a made-up session": {"GET", "/api/data", map[string]string{"Cookie": "koupboard-4711=x"},
+			401},
+		"the session of another port": {"GET", "/api/data",
+			map[string]string{"Cookie": strings.Replace(cookie, "4711", "4712", 1)}, 401},
+		"data": {"GET", "/api/data", map[string]string{"Cookie": cookie}, 200},
+		"data with our origin": {"GET", "/api/data",
+			map[string]string{"Cookie": cookie, "Origin": origin}, 200},
+		"data by a name of another's": {"GET", "/api/data",
+			map[string]string{"Cookie": cookie, "Host": "evil.example:4711"}, 403},
+		"data for another origin": {"GET", "/api/data",
+			map[string]string{"Cookie": cookie, "Origin": "http://evil.example"}, 403},
+		"data for our name at another port": {"GET", "/api/data",
+			map[string]string{"Cookie": cookie, "Origin": "http://127.0.0.1:80"}, 403},
+		"data for another scheme": {"GET", "/api/data",
+			map[string]string{"Cookie": cookie, "Origin": "https://127.0.0.1:4711"}, 403},
+		"data for a page without origin": {"GET", "/api/data",
+			map[string]string{"Cookie": cookie, "Origin": "null"}, 403},
+		"data as an image of another site": {"GET", "/api/data",
+			map[string]string{"Cookie": cookie, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403},
+		"a link of another site to the page": {"GET", "/",
+			map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200},
+		"a link of another site to data": {"GET", "/api/data",
+			map[string]string{"Cookie": cookie, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 403},
+		"the page in a script of another site": {"GET", "/",
+			map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403},
+		"an action": {"POST", "/api/data",
+			map[string]string{"Cookie": cookie, "Origin": origin}, 200},
+		"an action without origin": {"POST", "/api/data", map[string]string{"Cookie": cookie}, 403},
+		"an action of another origin": {"POST", "/api/data",
+			map[string]string{"Cookie": cookie, "Origin": "http://evil.example"}, 403},
+		"an action without a session": {"POST", "/api/data", map[string]string{"Origin": origin}, 401},
+		"a session for another origin": {"POST", "/api/session",
+			map[string]string{"Origin": "http://evil.example"}, 403},
+		"a session without a token": {"POST", "/api/session", map[string]string{"Origin": origin}, 400},
+		"a question before it, of another site": {"OPTIONS", "/api/data",
+			map[string]string{"Origin": "http://evil.example"}, 403},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := f.ask(c.method, c.path, "", c.header)
@@ -122,7 +140,8 @@ func TestWhoMayAsk(t *testing.T) {
 			if diff := cmp.Diff(wantHeaders, got); diff != "" {
 				t.Errorf("headers (-want +got):\n%s", diff)
 			}
-			if cache := answer.Header.Get("Cache-Control"); c.path == "/api/data" && c.want < 403 && cache != "no-store" {
+			if cache := answer.Header.Get("Cache-Control"); c.path == "/api/data" && c.want < 403 &&
+				cache != "no-store" {
 				t.Errorf("Cache-Control is %q", cache)
 			}
 		})
@@ -130,7 +149,8 @@ func TestWhoMayAsk(t *testing.T) {
 }
 
 var wantHeaders = map[string]string{
-	"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; font-src 'self'; " +
+	"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src " +
+		"'self' data:; font-src 'self'; " +
 		"form-action 'none'; frame-ancestors 'none'; base-uri 'none'",
 	"X-Content-Type-Options":       "nosniff",
 	"Referrer-Policy":              "no-referrer",
@@ -171,7 +191,8 @@ func TestTheCookieStaysWithTheBrowser(t *testing.T) {
 	answer := f.ask("POST", "/api/session", `{"token":"`+f.tokens[0]+`"}`, map[string]string{"Origin": origin})
 	c := answer.Cookies()[0]
 	c.Raw = ""
-	want := &http.Cookie{Name: "koupboard-4711", Value: c.Value, Path: "/", MaxAge: 43200, HttpOnly: true, SameSite: http.SameSiteStrictMode}
+	want := &http.Cookie{Name: "koupboard-4711", Value: c.Value, Path: "/", MaxAge: 43200, HttpOnly: true,
+		SameSite: http.SameSiteStrictMode}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("cookie (-want +got):\n%s", diff)
 	}
@@ -266,7 +287,8 @@ func TestSignInsAreLimitedForEachAddress(t *testing.T) {
 
 func TestBehindAService(t *testing.T) {
 	f := newFixture(t, "board.example")
-	for host, want := range map[string]int{"board.example": 200, "board.example:443": 200, "127.0.0.1:9999": 200, "evil.example": 403, "192.0.2.1:4711": 403} {
+	for host, want := range map[string]int{"board.example": 200, "board.example:443": 200, "127.0.0.1:9999": 200,
+		"evil.example": 403, "192.0.2.1:4711": 403} {
 		if answer := f.ask("GET", "/", "", map[string]string{"Host": host}); answer.StatusCode != want {
 			t.Errorf("host %s: %d, want %d", host, answer.StatusCode, want)
 		}
@@ -291,13 +313,15 @@ func (a *api) client() *fake.Clientset {
 		r := action.(kubetesting.CreateAction).GetObject().(*authenticationv1.TokenReview)
 		a.asked = append(a.asked, "token "+r.Spec.Token)
 		r.Status.Authenticated = r.Spec.Token == "good"
-		r.Status.User = authenticationv1.UserInfo{Username: "bob", Groups: []string{"devs"}, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}}
+		r.Status.User = authenticationv1.UserInfo{Username: "bob", Groups: []string{"devs"},
+			Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}}
 		return true, r, a.fails
 	})
 	c.PrependReactor("create", "subjectaccessreviews", func(action kubetesting.Action) (bool, runtime.Object, error) {
 		r := action.(kubetesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
 		what := r.Spec.ResourceAttributes
-		a.asked = append(a.asked, r.Spec.User+" "+strings.Join(r.Spec.Groups, ",")+" "+what.Verb+" "+what.Resource+"/"+what.Namespace)
+		a.asked = append(a.asked,
+			r.Spec.User+" "+strings.Join(r.Spec.Groups, ",")+" "+what.Verb+" "+what.Resource+"/"+what.Namespace)
 		r.Status.Allowed = what.Resource != a.forbidden
 		return true, r, nil
 	})
@@ -314,10 +338,13 @@ func TestTheAPIDecidesAboutTokens(t *testing.T) {
 		asked  []string
 	}{
 		"a user who may list all": {token: "good", user: "bob",
-			asked: []string{"token good", "bob devs list nodes/", "bob devs list pods/", "bob devs list events/", "bob devs list deployments/"}},
-		"a token nobody knows":    {token: "bad", denied: true, asked: []string{"token bad"}},
-		"a user who may not list": {api: api{forbidden: "pods"}, token: "good", denied: true, asked: []string{"token good", "bob devs list nodes/", "bob devs list pods/"}},
-		"an API that is away":     {api: api{fails: errors.New("away")}, token: "good", failed: true, asked: []string{"token good"}},
+			asked: []string{"token good", "bob devs list nodes/", "bob devs list pods/", "bob devs list events/",
+				"bob devs list deployments/"}},
+		"a token nobody knows": {token: "bad", denied: true, asked: []string{"token bad"}},
+		"a user who may not list": {api: api{forbidden: "pods"}, token: "good", denied: true,
+			asked: []string{"token good", "bob devs list nodes/", "bob devs list pods/"}},
+		"an API that is away": {api: api{fails: errors.New("away")}, token: "good", failed: true,
+			asked: []string{"token good"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := NewReviews(c.api.client(), clock.RealClock{})

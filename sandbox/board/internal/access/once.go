@@ -35,7 +35,8 @@ func (o *Once) Exchange(_ context.Context, token string) (string, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if subtle.ConstantTimeCompare([]byte(token), []byte(o.token)) != 1 {
-		return "", denied("this address was used already, or is of another board: open the one that the board has printed last")
+		return "", denied("this address was used already, or is of another board: open the one that the board " +
+			"has printed last")
 	}
 	o.renew()
 	return o.user, nil

@@ -67,7 +67,8 @@ func (r *Reviews) Check(ctx context.Context, token string) error {
 func (r *Reviews) ask(ctx context.Context, token string) review {
 	ctx, cancel := context.WithTimeout(ctx, reviewTime)
 	defer cancel()
-	asked, err := r.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	asked, err := r.client.AuthenticationV1().TokenReviews().Create(ctx,
+		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
 		return review{err: fmt.Errorf("asking the Kubernetes API whose token this is: %w", err)}
 	}
@@ -80,14 +81,16 @@ func (r *Reviews) ask(ctx context.Context, token string) review {
 		extra[key] = authorizationv1.ExtraValue(value)
 	}
 	for _, what := range shown {
-		answer, err := r.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: u.Username, UID: u.UID, Groups: u.Groups, Extra: extra, ResourceAttributes: &what,
-		}}, metav1.CreateOptions{})
+		answer, err := r.client.AuthorizationV1().SubjectAccessReviews().Create(ctx,
+			&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: u.Username, UID: u.UID, Groups: u.Groups, Extra: extra, ResourceAttributes: &what,
+			}}, metav1.CreateOptions{})
 		if err != nil {
 			return review{err: fmt.Errorf("asking the Kubernetes API what %s may do: %w", u.Username, err)}
 		}
 		if !answer.Status.Allowed {
-			return review{err: denied("%s may not list %s in all namespaces, which the board shows", u.Username, what.Resource)}
+			return review{err: denied("%s may not list %s in all namespaces, which the board shows", u.Username,
+				what.Resource)}
 		}
 	}
 	return review{user: u.Username}

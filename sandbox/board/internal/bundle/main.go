@@ -83,7 +83,8 @@ func bundle(dir string) (map[string][]byte, error) {
 			{InputPath: "web/src/style.css", OutputPath: "app"},
 		},
 		Format: api.FormatESModule, MinifyIdentifiers: true, Alias: preact,
-		Banner: map[string]string{"js": "/* koupsandbox's board, Apache-2.0. With Preact, (c) Jason Miller, MIT licence. */"},
+		Banner: map[string]string{
+			"js": "/* koupsandbox's board, Apache-2.0. With Preact, (c) Jason Miller, MIT licence. */"},
 	})
 }
 

@@ -29,7 +29,8 @@ type Row struct {
 	Good   bool              `+"`json:\"good\"`"+`
 }
 `))
-	want := `// Written from sandbox/board/wire.go, which describes the types, by ` + "`make generate`" + `. Do not edit.
+	want := `// Written from sandbox/board/wire.go, which describes the types, by ` + "`make generate`" +
+		`. Do not edit.
 
 export type Colour = "red" | "blue";
 
@@ -44,7 +45,9 @@ export interface Row {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("error %v (-want +got):\n%s", err, diff)
 	}
-	if _, err := typescript(".", "x.go", []byte("package x\ntype Row struct { A chan int `json:\"a\"` }")); err == nil || !strings.Contains(err.Error(), "no TypeScript") {
+	if _, err := typescript(".", "x.go",
+		[]byte("package x\ntype Row struct { A chan int `json:\"a\"` }")); err == nil ||
+		!strings.Contains(err.Error(), "no TypeScript") {
 		t.Errorf("of a channel: %v", err)
 	}
 }

@@ -56,8 +56,10 @@ func TestOnlyWhatHasChangedIsTold(t *testing.T) {
 	if diff := cmp.Diff(want, string(first.Data)); diff != "" {
 		t.Errorf("snapshot (-want +got):\n%s", diff)
 	}
-	must(t, f.Put(start.Add(2*time.Second), Update{Set: rows("a", "1", "b", "1"), Del: map[string][]string{"base": {"c"}, "pod": {"x"}}}))
-	must(t, f.Put(start.Add(3*time.Second), Update{Set: rows("a", "2", "b", "1"), Del: map[string][]string{"base": {"b"}}, Log: []any{"second"}}))
+	must(t, f.Put(start.Add(2*time.Second),
+		Update{Set: rows("a", "1", "b", "1"), Del: map[string][]string{"base": {"c"}, "pod": {"x"}}}))
+	must(t, f.Put(start.Add(3*time.Second),
+		Update{Set: rows("a", "2", "b", "1"), Del: map[string][]string{"base": {"b"}}, Log: []any{"second"}}))
 	must(t, f.Put(start, Update{Log: []any{"third, late"}}))
 	wantMessages := []string{
 		`changes 2 {"seq":2,"time":1767323048000,"set":{"base":{"a":"2"}},"del":{"base":["b"]},"log":["second"]}`,
@@ -192,8 +194,10 @@ func TestThePastIsBounded(t *testing.T) {
 		o     Options
 		check func(chunks []Chunk, now int64) bool
 	}{
-		"by time":  {Options{KeepFor: 10 * time.Second}, func(all []Chunk, now int64) bool { return all[0].To >= now-11_000 }},
-		"by bytes": {Options{KeepBytes: 20_000}, func(all []Chunk, _ int64) bool { return size(all[:len(all)-1]) <= 20_000 }},
+		"by time": {Options{KeepFor: 10 * time.Second},
+			func(all []Chunk, now int64) bool { return all[0].To >= now-11_000 }},
+		"by bytes": {Options{KeepBytes: 20_000},
+			func(all []Chunk, _ int64) bool { return size(all[:len(all)-1]) <= 20_000 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.o.Epoch, c.o.ChunkFor = "e", time.Second
@@ -205,7 +209,8 @@ func TestThePastIsBounded(t *testing.T) {
 			}
 			all := f.Chunks()
 			if len(all) < 3 || len(all) > 40 || !c.check(all, now.UnixMilli()) {
-				t.Errorf("%d chunks, %d bytes, the oldest ends %d ms ago", len(all), size(all), now.UnixMilli()-all[0].To)
+				t.Errorf("%d chunks, %d bytes, the oldest ends %d ms ago", len(all), size(all),
+					now.UnixMilli()-all[0].To)
 			}
 			if _, _, ok := f.Chunk(1); ok {
 				t.Error("the first chunk is there still")

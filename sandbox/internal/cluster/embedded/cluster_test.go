@@ -69,7 +69,8 @@ func describesItself(t *testing.T, c *ControlPlane) {
 		t.Errorf("Marked: %v, %v", marked, err)
 	}
 	var other *cluster.OtherSandboxError
-	if err := cluster.Mark(t.Context(), c.client(), cluster.Owner{Sandbox: "another"}); !errors.As(err, &other) || other.Owner.Sandbox != "demo" {
+	if err := cluster.Mark(t.Context(), c.client(), cluster.Owner{Sandbox: "another"}); !errors.As(err, &other) ||
+		other.Owner.Sandbox != "demo" {
 		t.Errorf("another sandbox marks it: %v", err)
 	}
 }
@@ -134,7 +135,8 @@ func taintsNodesThatAreNotReady(t *testing.T, c *ControlPlane) {
 	nodes := c.client().CoreV1().Nodes()
 	created, err := nodes.Create(t.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "not-ready"},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}},
 	}, metav1.CreateOptions{})
 	check.Must(t, err)
 	if len(created.Spec.Taints) > 0 {
@@ -142,7 +144,8 @@ func taintsNodesThatAreNotReady(t *testing.T, c *ControlPlane) {
 	}
 	check.Must(t, within(t, func(ctx context.Context) error {
 		n, err := nodes.Get(ctx, "not-ready", metav1.GetOptions{})
-		if err == nil && !slices.ContainsFunc(n.Spec.Taints, func(have corev1.Taint) bool { return have.MatchTaint(&notReady) }) {
+		if err == nil && !slices.ContainsFunc(n.Spec.Taints,
+			func(have corev1.Taint) bool { return have.MatchTaint(&notReady) }) {
 			err = fmt.Errorf("a Node that is not ready has the taints %v", n.Spec.Taints)
 		}
 		return err
@@ -160,7 +163,8 @@ func handsOutServiceAddresses(t *testing.T, c *ControlPlane) {
 	}
 	made, err := c.client().CoreV1().Services("default").Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}, Selector: map[string]string{"app": "biz"}},
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}},
+			Selector: map[string]string{"app": "biz"}},
 	}, metav1.CreateOptions{})
 	check.Must(t, err)
 	if !network.Contains(net.ParseIP(made.Spec.ClusterIP)) {
@@ -176,16 +180,19 @@ func schedulesPods(t *testing.T, c *ControlPlane) {
 	check.Must(t, err)
 	check.Must(t, within(t, func(ctx context.Context) error {
 		pods, err := c.client().CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
-		return counted(6, err, len(pods.Items), func(i int) bool { return strings.HasPrefix(pods.Items[i].Spec.NodeName, "base-") })
+		return counted(6, err, len(pods.Items),
+			func(i int) bool { return strings.HasPrefix(pods.Items[i].Spec.NodeName, "base-") })
 	}))
 	check.Must(t, within(t, func(ctx context.Context) error {
-		events, err := c.client().CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "reason=Scheduled"})
+		events, err := c.client().CoreV1().Events("default").List(ctx,
+			metav1.ListOptions{FieldSelector: "reason=Scheduled"})
 		return counted(6, err, len(events.Items), func(int) bool { return true })
 	}))
 	node, err := c.client().CoreV1().Nodes().Get(t.Context(), "base-0000", metav1.GetOptions{})
 	check.Must(t, err)
 	if len(node.Annotations) != 0 || node.Spec.PodCIDR != "" {
-		t.Errorf("somebody wrote to a Node for nothing: annotations %v, PodCIDR %q", node.Annotations, node.Spec.PodCIDR)
+		t.Errorf("somebody wrote to a Node for nothing: annotations %v, PodCIDR %q", node.Annotations,
+			node.Spec.PodCIDR)
 	}
 }
 
@@ -201,7 +208,8 @@ func reachesAKubelet(t *testing.T, c *ControlPlane) {
 	kubelet := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.TLS.PeerCertificates[0].Subject.CommonName+" asked for "+r.URL.Path)
 	}))
-	kubelet.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: callers}
+	kubelet.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert,
+		ClientCAs: callers}
 	kubelet.StartTLS()
 	defer kubelet.Close()
 
@@ -226,7 +234,8 @@ func reachesAKubelet(t *testing.T, c *ControlPlane) {
 
 // keepsEtcdToItself: a certificate of the API's own administrator must not open the store behind it.
 func keepsEtcdToItself(t *testing.T, c *ControlPlane) {
-	for name, user := range map[string]string{"the API server": "apiserver-etcd-client", "the administrator": "user-admin"} {
+	for name, user := range map[string]string{"the API server": "apiserver-etcd-client",
+		"the administrator": "user-admin"} {
 		client, err := newHealthClient(c.pki, etcdCA, user)
 		check.Must(t, err)
 		response, err := client.Get(c.url(etcd) + "/version")
@@ -247,7 +256,8 @@ func showsProfiles(t *testing.T, c *ControlPlane) {
 			client *http.Client
 			want   int
 		}{
-			"the administrator": {c.health, http.StatusOK}, "anybody": {&http.Client{Transport: anonymous}, http.StatusForbidden},
+			"the administrator": {c.health, http.StatusOK},
+			"anybody":           {&http.Client{Transport: anonymous}, http.StatusForbidden},
 		} {
 			response, err := tc.client.Get(c.url(name) + "/debug/pprof/goroutine")
 			check.Must(t, err)
@@ -324,7 +334,8 @@ func makeNode(ctx context.Context, client kubernetes.Interface, i int) error {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
 		Status: corev1.NodeStatus{
 			Capacity: room, Allocatable: room,
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}},
+			Conditions: []corev1.NodeCondition{
+				{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}},
 		},
 	}
 	if _, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {

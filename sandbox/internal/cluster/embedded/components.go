@@ -188,8 +188,10 @@ func (c *ControlPlane) writeSchedulerConfig() error {
 		"kind":                     "KubeSchedulerConfiguration",
 		"percentageOfNodesToScore": 10,
 		"parallelism":              2 * runtime.NumCPU(),
-		"clientConnection":         map[string]any{"kubeconfig": c.kubeconfig(scheduler), "qps": apiQPS, "burst": apiQPS},
-		"leaderElection":           map[string]any{"leaderElect": false}, // there is only one, and an election costs a lease renewed for ever
+		"clientConnection": map[string]any{"kubeconfig": c.kubeconfig(scheduler), "qps": apiQPS,
+			"burst": apiQPS},
+		// there is only one, and an election costs a lease renewed for ever
+		"leaderElection": map[string]any{"leaderElect": false},
 	}
 	text, err := yaml.Marshal(config)
 	if err == nil {

@@ -19,20 +19,26 @@ func TestLostElection(t *testing.T) {
 		away      time.Duration
 		restarted []string
 	}{
-		"the API server was away for long":                       {1, apiserver, supervise.Start, long, []string{controllerManager, scheduler}},
-		"briefly":                                                {1, apiserver, supervise.Start, brief, nil},
-		"briefly, but that is long at this speed":                {5, apiserver, supervise.Start, brief, []string{controllerManager, scheduler}},
-		"it was halted for long":                                 {1, apiserver, supervise.Resume, long, []string{controllerManager, scheduler}},
-		"the scheduler was halted for long":                      {1, scheduler, supervise.Resume, long, []string{scheduler}},
-		"the scheduler was halted briefly":                       {1, scheduler, supervise.Resume, brief, nil},
-		"etcd was halted for long, and its clients go on":        {1, etcd, supervise.Resume, long, nil},
-		"the controller manager is halted beside the API server": {1, apiserver, supervise.Start, long, []string{scheduler}},
+		"the API server was away for long": {1, apiserver, supervise.Start, long,
+			[]string{controllerManager, scheduler}},
+		"briefly": {1, apiserver, supervise.Start, brief, nil},
+		"briefly, but that is long at this speed": {5, apiserver, supervise.Start, brief,
+			[]string{controllerManager, scheduler}},
+		"it was halted for long": {1, apiserver, supervise.Resume, long,
+			[]string{controllerManager, scheduler}},
+		"the scheduler was halted for long": {1, scheduler, supervise.Resume, long,
+			[]string{scheduler}},
+		"the scheduler was halted briefly":                {1, scheduler, supervise.Resume, brief, nil},
+		"etcd was halted for long, and its clients go on": {1, etcd, supervise.Resume, long, nil},
+		"the controller manager is halted beside the API server": {1, apiserver, supervise.Start, long,
+			[]string{scheduler}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := supervise.New(supervise.Options{Dir: t.TempDir()})
 			p := (&ControlPlane{o: Options{Supervisor: s, Speed: c.speed}}).Part().(*part)
 			for _, name := range componentNames {
-				check.Must(t, s.Start(t.Context(), supervise.Spec{Name: name, Path: "/bin/sleep", Args: []string{"60"}}))
+				check.Must(t, s.Start(t.Context(),
+					supervise.Spec{Name: name, Path: "/bin/sleep", Args: []string{"60"}}))
 				t.Cleanup(func() { _ = s.Kill(name) }) // it may have ended
 			}
 			pids := func() map[string]int {

@@ -106,9 +106,11 @@ func New(o Options) (*ControlPlane, error) {
 // waits for the default roles and the controllers.
 func (c *ControlPlane) Steps() cluster.Steps {
 	return cluster.Steps{
-		Prepare:  []cluster.Step{{Name: "Preparing certificates", Run: c.prepare, Undo: c.Down}},
-		Start:    []cluster.Step{{Name: "Starting etcd", Run: c.startEtcd}, {Name: "Starting kube-apiserver", Run: c.startAPIServer}},
-		Complete: []cluster.Step{{Name: "Starting kube-controller-manager and kube-scheduler", Run: c.startControllers}},
+		Prepare: []cluster.Step{{Name: "Preparing certificates", Run: c.prepare, Undo: c.Down}},
+		Start: []cluster.Step{{Name: "Starting etcd", Run: c.startEtcd},
+			{Name: "Starting kube-apiserver", Run: c.startAPIServer}},
+		Complete: []cluster.Step{
+			{Name: "Starting kube-controller-manager and kube-scheduler", Run: c.startControllers}},
 	}
 }
 
@@ -148,13 +150,16 @@ func (c *ControlPlane) prepare(context.Context) error {
 		c.o.Logger.Warn("a certificate authority was made anew; earlier kubeconfigs may no longer work", "why", remade)
 	}
 	c.pki = p
-	if c.tokens, err = c.makeTokens(); err != nil {
+	c.tokens, err = c.makeTokens()
+	if err != nil {
 		return err
 	}
-	if c.health, err = newHealthClient(p, clusterCA, adminCertificate); err != nil {
+	c.health, err = newHealthClient(p, clusterCA, adminCertificate)
+	if err != nil {
 		return err
 	}
-	if c.etcdHealth, err = newHealthClient(p, etcdCA, "apiserver-etcd-client"); err != nil {
+	c.etcdHealth, err = newHealthClient(p, etcdCA, "apiserver-etcd-client")
+	if err != nil {
 		return err
 	}
 	if err := c.writeSchedulerConfig(); err != nil {
@@ -208,7 +213,8 @@ func (c *ControlPlane) startEtcd(ctx context.Context) error {
 	}
 	err := c.waitUntil(ctx, etcd, c.etcdReady)
 	if exited(err) && c.hadData {
-		return fmt.Errorf("etcd does not start on the data in %s that an earlier run left; wipe it to begin with an empty cluster: %w",
+		return fmt.Errorf("etcd does not start on the data in %s that an earlier run left; wipe it to begin with an "+
+			"empty cluster: %w",
 			c.etcdDir(), err)
 	}
 	return err

@@ -110,12 +110,14 @@ func TestStateFolder(t *testing.T) {
 
 	again := newControlPlane(t, dir, nil)
 	up(t, again)
-	if _, err := again.client().CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil {
+	if _, err := again.client().CoreV1().ConfigMaps("default").Get(t.Context(), "kept",
+		metav1.GetOptions{}); err != nil {
 		t.Errorf("an object of the first start: %v", err)
 	}
 	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
 	check.Must(t, err)
-	if _, err := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil {
+	if _, err := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default").Get(t.Context(), "kept",
+		metav1.GetOptions{}); err != nil {
 		t.Errorf("with the kubeconfig of the first start: %v", err)
 	}
 	check.Must(t, again.Down(t.Context()))

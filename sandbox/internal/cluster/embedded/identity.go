@@ -61,7 +61,8 @@ func (c *ControlPlane) adminKubeconfig(server string) error {
 	if err != nil {
 		return fmt.Errorf("writing the administrator's kubeconfig: %w", err)
 	}
-	return c.writeKubeconfig(c.o.Kubeconfig, server, adminUser, clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: key})
+	return c.writeKubeconfig(c.o.Kubeconfig, server, adminUser,
+		clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: key})
 }
 
 func (c *ControlPlane) tokenKubeconfig(path, server, user string) error {

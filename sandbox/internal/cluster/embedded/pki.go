@@ -40,17 +40,21 @@ type certificate struct {
 func certificates() []certificate {
 	loopback := []string{"localhost", "127.0.0.1", "::1"}
 	api := slices.Concat(loopback, []string{
-		firstService, "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + clusterDomain,
+		firstService, "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+		"kubernetes.default.svc." + clusterDomain,
 	})
 	return []certificate{
 		{"etcd", etcdCA, cluster.Subject{Name: "etcd", Hosts: loopback, Client: true}}, // also its own peer
 		{"apiserver-etcd-client", etcdCA, cluster.Subject{Name: "kube-apiserver-etcd-client", Client: true}},
 		{"apiserver", clusterCA, cluster.Subject{Name: "kube-apiserver", Hosts: api}},
-		{"apiserver-kubelet-client", kubeletClientCA, cluster.Subject{Name: "kube-apiserver-kubelet-client", Groups: []string{"system:masters"}, Client: true}}, // a kubelet asks whether it may
+		// a kubelet asks whether it may
+		{"apiserver-kubelet-client", kubeletClientCA,
+			cluster.Subject{Name: "kube-apiserver-kubelet-client", Groups: []string{"system:masters"}, Client: true}},
 		{"front-proxy-client", frontProxyCA, cluster.Subject{Name: "front-proxy-client", Client: true}},
 		{"kube-controller-manager", clusterCA, cluster.Subject{Name: "kube-controller-manager", Hosts: loopback}},
 		{"kube-scheduler", clusterCA, cluster.Subject{Name: "kube-scheduler", Hosts: loopback}},
-		{adminCertificate, clusterCA, cluster.Subject{Name: adminUser, Groups: []string{"system:masters"}, Client: true}},
+		{adminCertificate, clusterCA,
+			cluster.Subject{Name: adminUser, Groups: []string{"system:masters"}, Client: true}},
 	}
 }
 
@@ -99,7 +103,8 @@ func (p *pki) authority(name string) (why, err error) {
 	certPEM, why := os.ReadFile(p.crt(name))
 	if why == nil {
 		var keyPEM []byte
-		if keyPEM, why = os.ReadFile(p.key(name)); why == nil {
+		keyPEM, why = os.ReadFile(p.key(name))
+		if why == nil {
 			p.cas[name], why = cluster.ParseAuthority(certPEM, keyPEM)
 		}
 	}

@@ -93,7 +93,8 @@ func TestAuthoritiesAreApart(t *testing.T) {
 		for name, ca := range p.cas {
 			roots := x509.NewCertPool()
 			roots.AddCert(ca.Certificate())
-			_, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+			_, err := pair.Leaf.Verify(
+				x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 			if believed := err == nil; believed != (name == c.ca) {
 				t.Errorf("%s: believed by %s is %v", c.file, name, believed)
 			}

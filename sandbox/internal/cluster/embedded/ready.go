@@ -99,7 +99,8 @@ func newHealthClient(p *pki, ca, user string) (*http.Client, error) {
 	roots.AddCert(p.cas[ca].Certificate())
 	// Without HTTP/2, whose idle connection would hold up the orderly end of etcd for a second.
 	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
+		TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair},
+			MinVersion: tls.VersionTLS12},
 	}
 	return &http.Client{Timeout: probeTimeout, Transport: transport}, nil
 }

@@ -9,9 +9,11 @@ import (
 // can be renewed twice.
 func TestSpeed(t *testing.T) {
 	for speed, want := range map[int][]string{
-		1:  nil,
-		10: {"--node-monitor-period=500ms", "--node-monitor-grace-period=5s", "--node-startup-grace-period=6s", "--default-not-ready-toleration-seconds=30", "--default-unreachable-toleration-seconds=30"},
-		20: {"--node-monitor-period=250ms", "--node-monitor-grace-period=4s", "--node-startup-grace-period=4s", "--default-not-ready-toleration-seconds=15", "--default-unreachable-toleration-seconds=15"},
+		1: nil,
+		10: {"--node-monitor-period=500ms", "--node-monitor-grace-period=5s", "--node-startup-grace-period=6s",
+			"--default-not-ready-toleration-seconds=30", "--default-unreachable-toleration-seconds=30"},
+		20: {"--node-monitor-period=250ms", "--node-monitor-grace-period=4s", "--node-startup-grace-period=4s",
+			"--default-not-ready-toleration-seconds=15", "--default-unreachable-toleration-seconds=15"},
 	} {
 		c := &ControlPlane{o: Options{Speed: speed}, pki: &pki{}}
 		c.at.Store(&access{})
@@ -21,7 +23,8 @@ func TestSpeed(t *testing.T) {
 				t.Errorf("at speed %d there is no %s", speed, flag)
 			}
 		}
-		if speed == 1 && slices.ContainsFunc(all, func(f string) bool { return f == "--node-monitor-grace-period=50s" }) {
+		if speed == 1 && slices.ContainsFunc(all,
+			func(f string) bool { return f == "--node-monitor-grace-period=50s" }) {
 			t.Error("at speed 1 Kubernetes' own defaults hold")
 		}
 	}

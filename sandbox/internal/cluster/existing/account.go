@@ -58,7 +58,8 @@ func accountObjects(label string) ([]*unstructured.Unstructured, error) {
 			if err := unstructured.SetNestedField(o.Object, name, "roleRef", "name"); err != nil {
 				return nil, err
 			}
-			o.Object["subjects"] = []any{map[string]any{"kind": rbacv1.ServiceAccountKind, "name": name, "namespace": accountNamespace}}
+			o.Object["subjects"] = []any{
+				map[string]any{"kind": rbacv1.ServiceAccountKind, "name": name, "namespace": accountNamespace}}
 		}
 	}
 	return append([]*unstructured.Unstructured{account}, objects...), nil
@@ -89,8 +90,10 @@ func (p *Provider) Admit(ctx context.Context) error {
 
 // renewToken writes a new token of the ServiceAccount to its file. Clients read the file again every minute.
 func (p *Provider) renewToken(ctx context.Context, account string) error {
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenTime.Seconds()))}}
-	response, err := p.client.CoreV1().ServiceAccounts(accountNamespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
+	request := &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenTime.Seconds()))}}
+	response, err := p.client.CoreV1().ServiceAccounts(accountNamespace).CreateToken(ctx, account, request,
+		metav1.CreateOptions{})
 	if err == nil {
 		err = state.WriteFile(p.o.Dir.ControllerToken(), []byte(response.Status.Token))
 	}
@@ -138,7 +141,8 @@ func (p *Provider) writeControllerKubeconfig() error {
 	if err != nil {
 		return fmt.Errorf("copying context %q for the controllers: %w", p.o.Context, err)
 	}
-	raw.AuthInfos = map[string]*clientcmdapi.AuthInfo{raw.Contexts[raw.CurrentContext].AuthInfo: {TokenFile: p.o.Dir.ControllerToken()}}
+	raw.AuthInfos = map[string]*clientcmdapi.AuthInfo{
+		raw.Contexts[raw.CurrentContext].AuthInfo: {TokenFile: p.o.Dir.ControllerToken()}}
 	for _, c := range raw.Clusters { // the controllers do not inherit HTTPS_PROXY
 		request, err := http.NewRequest(http.MethodGet, c.Server, nil)
 		if err != nil {

@@ -27,7 +27,8 @@ import (
 func TestTheTokenIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := state.Dir(t.TempDir())
-		p, err := New(Options{Owner: owner, Kubeconfig: kubeconfig(t, "http://127.0.0.1:1"), Context: "laptop", Dir: dir})
+		p, err := New(Options{Owner: owner, Kubeconfig: kubeconfig(t, "http://127.0.0.1:1"), Context: "laptop",
+			Dir: dir})
 		check.Must(t, err)
 		client := fake.NewClientset()
 		p.client = client
@@ -38,7 +39,8 @@ func TestTheTokenIsRenewed(t *testing.T) {
 				return true, nil, fmt.Errorf("%s/%s is refused", a.GetResource().Resource, a.GetSubresource())
 			}
 			issued++ // by an API server whose clock is ahead
-			return true, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(3600))}, Status: authenticationv1.TokenRequestStatus{
+			return true, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+				ExpirationSeconds: ptr.To(int64(3600))}, Status: authenticationv1.TokenRequestStatus{
 				Token: fmt.Sprint("token-", issued), ExpirationTimestamp: metav1.NewTime(time.Now().Add(9 * time.Hour)),
 			}}, nil
 		})
@@ -68,7 +70,8 @@ func TestTheTokenIsRenewed(t *testing.T) {
 		failing.Store(false)
 		time.Sleep(time.Minute)
 		got = append(got, token())
-		if diff := cmp.Diff([]string{"none", "none", "token-1", "token-1", "token-2", "token-2", "token-3"}, got); diff != "" {
+		if diff := cmp.Diff([]string{"none", "none", "token-1", "token-1", "token-2", "token-2", "token-3"},
+			got); diff != "" {
 			t.Errorf("tokens (-want +got):\n%s", diff)
 		}
 		cancel()
@@ -91,8 +94,10 @@ func TestAccountObjects(t *testing.T) {
 	want := []string{
 		"ServiceAccount kube-system/koupsandbox-demo-1  []", "CustomResourceDefinition /modules.koupleless.io  []",
 		"ClusterRole /koupsandbox-demo-1  []", "Role kube-node-lease/koupsandbox-demo-1  []",
-		"ClusterRoleBinding /koupsandbox-demo-1 koupsandbox-demo-1 [map[kind:ServiceAccount name:koupsandbox-demo-1 namespace:kube-system]]",
-		"RoleBinding kube-node-lease/koupsandbox-demo-1 koupsandbox-demo-1 [map[kind:ServiceAccount name:koupsandbox-demo-1 namespace:kube-system]]",
+		"ClusterRoleBinding /koupsandbox-demo-1 koupsandbox-demo-1 [map[kind:ServiceAccount name:koupsandbox-demo-1 " +
+			"namespace:kube-system]]",
+		"RoleBinding kube-node-lease/koupsandbox-demo-1 koupsandbox-demo-1 [map[kind:ServiceAccount " +
+			"name:koupsandbox-demo-1 namespace:kube-system]]",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
@@ -109,7 +114,8 @@ func TestControllerKubeconfig(t *testing.T) {
 	check.Must(t, p.writeControllerKubeconfig())
 	config, err := clientcmd.BuildConfigFromFlags("", p.o.Dir.ControllerKubeconfig())
 	check.Must(t, err)
-	if config.Host != "https://10.0.0.1" || config.BearerToken != "t" || config.BearerTokenFile != dir.ControllerToken() {
+	if config.Host != "https://10.0.0.1" || config.BearerToken != "t" ||
+		config.BearerTokenFile != dir.ControllerToken() {
 		t.Errorf("host %q, token %q, file %q", config.Host, config.BearerToken, config.BearerTokenFile)
 	}
 	if info, err := os.Stat(p.o.Dir.ControllerKubeconfig()); err != nil || info.Mode().Perm() != 0o600 {

@@ -66,12 +66,14 @@ func New(o Options) (*Provider, error) {
 		return nil, fmt.Errorf("reading kubeconfig %s: %w", o.Kubeconfig, err)
 	}
 	if o.Context == "" {
-		return nil, fmt.Errorf("an existing cluster is used only by the name of its context; %s", known(raw, o.Kubeconfig))
+		return nil, fmt.Errorf("an existing cluster is used only by the name of its context; %s",
+			known(raw, o.Kubeconfig))
 	}
 	if raw.Contexts[o.Context] == nil {
 		return nil, fmt.Errorf("there is no context %q; %s", o.Context, known(raw, o.Kubeconfig))
 	}
-	config, err := clientcmd.NewNonInteractiveClientConfig(*raw, o.Context, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+	config, err := clientcmd.NewNonInteractiveClientConfig(*raw, o.Context, &clientcmd.ConfigOverrides{},
+		nil).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("context %q of kubeconfig %s: %w", o.Context, o.Kubeconfig, err)
 	}

@@ -146,9 +146,10 @@ func mark(sandbox string, labels map[string]string) *corev1.ConfigMap {
 
 func markOf(data, labels map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		TypeMeta:   metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},
-		ObjectMeta: metav1.ObjectMeta{Name: "koupsandbox", Namespace: "kube-system", UID: "uid-of-the-mark", Labels: labels},
-		Data:       data,
+		TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},
+		ObjectMeta: metav1.ObjectMeta{Name: "koupsandbox", Namespace: "kube-system", UID: "uid-of-the-mark",
+			Labels: labels},
+		Data: data,
 	}
 }
 
@@ -158,9 +159,10 @@ func TestNewRefuses(t *testing.T) {
 		o    Options
 		want string
 	}{
-		"no context":         {Options{Owner: owner, Kubeconfig: path}, path + " has laptop, production"},
-		"an unknown context": {Options{Owner: owner, Kubeconfig: path, Context: "lab"}, `"lab"; kubeconfig ` + path + " has laptop, production"},
-		"no kubeconfig":      {Options{Owner: owner, Kubeconfig: path + ".not", Context: "laptop"}, path + ".not"},
+		"no context": {Options{Owner: owner, Kubeconfig: path}, path + " has laptop, production"},
+		"an unknown context": {Options{Owner: owner, Kubeconfig: path, Context: "lab"},
+			`"lab"; kubeconfig ` + path + " has laptop, production"},
+		"no kubeconfig": {Options{Owner: owner, Kubeconfig: path + ".not", Context: "laptop"}, path + ".not"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := New(tc.o); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -198,7 +200,8 @@ func TestGuard(t *testing.T) {
 		},
 		"one of that name in another place is refused even with consent": {
 			mark: elsewhere, consent: true, want: elsewhere, calls: read, check: func(err error) bool {
-				return belongsTo("demo")(err) && strings.Contains(err.Error(), "you@laptop:/home/you/.koupsandbox/demo;")
+				return belongsTo("demo")(err) &&
+					strings.Contains(err.Error(), "you@laptop:/home/you/.koupsandbox/demo;")
 			},
 		},
 		"another sandbox's is refused even with consent": {
@@ -212,7 +215,8 @@ func TestGuard(t *testing.T) {
 			api := &fakeAPI{mark: tc.mark}
 			server := httptest.NewServer(api)
 			defer server.Close()
-			p, err := New(Options{Owner: owner, Kubeconfig: kubeconfig(t, server.URL), Context: "laptop", Consent: tc.consent, Dir: state.Dir(t.TempDir())})
+			p, err := New(Options{Owner: owner, Kubeconfig: kubeconfig(t, server.URL), Context: "laptop",
+				Consent: tc.consent, Dir: state.Dir(t.TempDir())})
 			check.Must(t, err)
 			if err := run(t.Context(), p); !tc.check(err) {
 				t.Errorf("Steps: %v", err)
@@ -235,12 +239,15 @@ func TestAnEnvironmentInUseIsRefused(t *testing.T) {
 	check.Must(t, err)
 	check.Must(t, dir.AddBase("recorded"))
 	node := func(name, holder string) corev1.Node {
-		return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labels.Component: labels.Vnode, labels.Env: "dev"},
+		return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
+			Labels:      map[string]string{labels.Component: labels.Vnode, labels.Env: "dev"},
 			Annotations: map[string]string{labels.Holder: holder, labels.Fence: "1"}}}
 	}
 	lease := func(holder string) coordinationv1.Lease {
-		return coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "module-controller.dev." + holder, Namespace: corev1.NamespaceNodeLease,
-			Labels: map[string]string{labels.Component: labels.ControllerLease, labels.Env: "dev"}}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
+		return coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "module-controller.dev." + holder,
+			Namespace: corev1.NamespaceNodeLease,
+			Labels:    map[string]string{labels.Component: labels.ControllerLease, labels.Env: "dev"}},
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
 	}
 	for name, tc := range map[string]struct {
 		mark   *corev1.ConfigMap
@@ -248,22 +255,29 @@ func TestAnEnvironmentInUseIsRefused(t *testing.T) {
 		leases []coordinationv1.Lease
 		want   string
 	}{
-		"a Lease of another controller":                     {leases: []coordinationv1.Lease{lease("mc-0")}, want: "Lease kube-node-lease/module-controller.dev.mc-0"},
-		"a Node of another controller":                      {nodes: []corev1.Node{node("vnode.theirs", "mc-0")}, want: "Node vnode.theirs"},
-		"a Lease in a cluster with the mark of the sandbox": {mark: mark("demo", ours), leases: []coordinationv1.Lease{lease("mc-0")}, want: "held by \"mc-0\""},
-		"only Nodes and Leases of this sandbox": {mark: mark("demo", ours), nodes: []corev1.Node{node("vnode.x", prefix+"1"), node("vnode.recorded", "")},
+		"a Lease of another controller": {leases: []coordinationv1.Lease{lease("mc-0")},
+			want: "Lease kube-node-lease/module-controller.dev.mc-0"},
+		"a Node of another controller": {nodes: []corev1.Node{node("vnode.theirs", "mc-0")},
+			want: "Node vnode.theirs"},
+		"a Lease in a cluster with the mark of the sandbox": {mark: mark("demo", ours),
+			leases: []coordinationv1.Lease{lease("mc-0")}, want: "held by \"mc-0\""},
+		"only Nodes and Leases of this sandbox": {mark: mark("demo", ours),
+			nodes:  []corev1.Node{node("vnode.x", prefix+"1"), node("vnode.recorded", "")},
 			leases: []coordinationv1.Lease{lease(prefix + "1")}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			api := &fakeAPI{mark: tc.mark, nodes: corev1.NodeList{Items: tc.nodes}, leases: coordinationv1.LeaseList{Items: tc.leases}}
+			api := &fakeAPI{mark: tc.mark, nodes: corev1.NodeList{Items: tc.nodes},
+				leases: coordinationv1.LeaseList{Items: tc.leases}}
 			server := httptest.NewServer(api)
 			defer server.Close()
-			p, err := New(Options{Owner: owner, Kubeconfig: kubeconfig(t, server.URL), Context: "laptop", Consent: true, Env: "dev", Dir: dir})
+			p, err := New(Options{Owner: owner, Kubeconfig: kubeconfig(t, server.URL), Context: "laptop", Consent: true,
+				Env: "dev", Dir: dir})
 			check.Must(t, err)
 			for _, step := range p.Steps().All()[:2] { // each by itself
 				err := step.Run(t.Context())
 				var inUse *nodes.InUseError
-				if refused := errors.As(err, &inUse); refused != (tc.want != "") || refused && !strings.Contains(err.Error(), tc.want) {
+				if refused := errors.As(err, &inUse); refused != (tc.want != "") ||
+					refused && !strings.Contains(err.Error(), tc.want) {
 					t.Errorf("%s: %v, want %q", step.Name, err, tc.want)
 				}
 			}
@@ -288,10 +302,12 @@ func TestSweep(t *testing.T) {
 	dir := state.Dir(t.TempDir())
 	prefix, err := dir.ClientIDPrefix()
 	check.Must(t, err)
-	p, err := New(Options{Owner: owner, Kubeconfig: kubeconfig(t, "http://127.0.0.1:1"), Context: "laptop", Env: "dev", Dir: dir})
+	p, err := New(Options{Owner: owner, Kubeconfig: kubeconfig(t, "http://127.0.0.1:1"), Context: "laptop", Env: "dev",
+		Dir: dir})
 	check.Must(t, err)
 	node := func(name, holder string) *corev1.Node {
-		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labels.Component: labels.Vnode, labels.Env: "dev"},
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
+			Labels:      map[string]string{labels.Component: labels.Vnode, labels.Env: "dev"},
 			Annotations: map[string]string{labels.Holder: holder, labels.Fence: "1"}}}
 	}
 	client := fake.NewClientset(node("vnode.ours", prefix+"1"), node("vnode.theirs", "mc-0"))
@@ -333,11 +349,13 @@ func TestClusterIsTheNamedContext(t *testing.T) {
 	server := httptest.NewServer(&fakeAPI{})
 	defer server.Close()
 	path := kubeconfig(t, server.URL)
-	p, err := New(Options{Owner: owner, Kubeconfig: path, Context: "laptop", Consent: true, Dir: state.Dir(t.TempDir())})
+	p, err := New(Options{Owner: owner, Kubeconfig: path, Context: "laptop", Consent: true,
+		Dir: state.Dir(t.TempDir())})
 	check.Must(t, err)
 	check.Must(t, run(t.Context(), p))
 	c := p.Cluster()
-	if diff := cmp.Diff([]string{path, server.URL, "v1.33.1"}, []string{c.Kubeconfig, c.Config.Host, c.Version}); diff != "" {
+	if diff := cmp.Diff([]string{path, server.URL, "v1.33.1"},
+		[]string{c.Kubeconfig, c.Config.Host, c.Version}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

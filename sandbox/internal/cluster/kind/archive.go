@@ -37,7 +37,8 @@ func Save(ctx context.Context, name, path string) (image string, err error) {
 // it, and returns their names.
 func LoadFile(ctx context.Context, name, path string) (images []string, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no file %s: make it where a registry can be reached, with: koupsandbox images save FILE", path)
+		return nil, fmt.Errorf(
+			"there is no file %s: make it where a registry can be reached, with: koupsandbox images save FILE", path)
 	}
 	e, err := engine.Find(ctx, name)
 	if err != nil {
@@ -52,7 +53,8 @@ func LoadFile(ctx context.Context, name, path string) (images []string, err erro
 		if !found {
 			continue
 		}
-		if plain := strings.TrimPrefix(image, podmanHost); plain != image && e.Command == engine.Docker { // which takes it for a registry
+		// which takes it for a registry
+		if plain := strings.TrimPrefix(image, podmanHost); plain != image && e.Command == engine.Docker {
 			if _, err := e.Run(ctx, "tag", image, plain); err != nil {
 				return nil, fmt.Errorf("naming image %s: %w", plain, err)
 			}

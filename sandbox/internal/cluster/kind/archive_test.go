@@ -60,12 +60,15 @@ esac
 }
 
 func TestSaveAndLoadSayWhatIsMissing(t *testing.T) {
-	enginetest.Fake(t, "docker", `case "$1" in info) echo '{"ServerVersion":"27.5.1","Architecture":"x86_64"}';; *) exit 1;; esac`)
+	enginetest.Fake(t, "docker",
+		`case "$1" in info) echo '{"ServerVersion":"27.5.1","Architecture":"x86_64"}';; *) exit 1;; esac`)
 	path := filepath.Join(t.TempDir(), "image.tar")
-	if _, err := Save(t.Context(), "", path); err == nil || !strings.HasPrefix(err.Error(), "there is nothing to save: docker has no node image") {
+	if _, err := Save(t.Context(), "", path); err == nil ||
+		!strings.HasPrefix(err.Error(), "there is nothing to save: docker has no node image") {
 		t.Errorf("saving: %v", err)
 	}
-	if _, err := LoadFile(t.Context(), "", path); err == nil || !strings.HasPrefix(err.Error(), "there is no file "+path) {
+	if _, err := LoadFile(t.Context(), "", path); err == nil ||
+		!strings.HasPrefix(err.Error(), "there is no file "+path) {
 		t.Errorf("loading: %v", err)
 	}
 }

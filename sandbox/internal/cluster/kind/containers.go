@@ -29,7 +29,8 @@ func (p *Provider) ResumeContainer(ctx context.Context, node, id string) error {
 
 // task tells the container runtime of a node what to do with the processes of a container.
 func (p *Provider) task(ctx context.Context, node string, args ...string) error {
-	if _, err := p.engine.Run(ctx, append([]string{"exec", node, "ctr", "--namespace", "k8s.io", "task"}, args...)...); err != nil {
+	if _, err := p.engine.Run(ctx,
+		append([]string{"exec", node, "ctr", "--namespace", "k8s.io", "task"}, args...)...); err != nil {
 		return fmt.Errorf("the container runtime of node %s: %w", node, err)
 	}
 	return nil

@@ -72,7 +72,8 @@ func (p *Provider) Serving(hosts ...string) (certPEM, keyPEM []byte, caFile stri
 // Properties implements daemon.Cluster. The cluster is removed with the sandbox. Its one authority signs the
 // client certificates of others too, so the controller also checks the right to nodes/proxy.
 func (p *Provider) Properties() cluster.Properties {
-	return cluster.Properties{Host: p.gateway, KubeletClientCA: p.kubeletClientCA, Nodes: p, Ephemeral: true, Adopted: p.adopt}
+	return cluster.Properties{Host: p.gateway, KubeletClientCA: p.kubeletClientCA, Nodes: p, Ephemeral: true,
+		Adopted: p.adopt}
 }
 
 // writeClientCA writes the authority of the API server's client certificate to a file, if the API server
@@ -119,7 +120,8 @@ func (x part) Act(_ context.Context, name string, action supervise.Action) error
 	if name != Component {
 		return fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
 	}
-	return supervise.Refuse("%s cannot be told to %s: its nodes are containers; tell your container engine to stop, start or pause them", name, action)
+	return supervise.Refuse("%s cannot be told to %s: its nodes are containers; tell your container engine to stop, "+
+		"start or pause them", name, action)
 }
 
 // Down is empty: an up does not start a cluster again.

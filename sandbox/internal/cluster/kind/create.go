@@ -147,7 +147,8 @@ func (p *Provider) clusterConfig() *v1alpha4.Cluster {
 	}
 	c.KubeadmConfigPatches = kubeadmPatches(p.o.Durable)
 	if v := versionOf(p.image); v != nil && v.AtLeast(restartPeriodSince) {
-		c.KubeadmConfigPatches = append(c.KubeadmConfigPatches, "kind: KubeletConfiguration\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n")
+		c.KubeadmConfigPatches = append(c.KubeadmConfigPatches,
+			"kind: KubeletConfiguration\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n")
 	}
 	if p.engine.CgroupV1 {
 		c.KubeadmConfigPatches = append(c.KubeadmConfigPatches, "kind: KubeletConfiguration\nfailCgroupV1: false\n")

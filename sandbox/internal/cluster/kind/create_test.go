@@ -59,8 +59,9 @@ func TestClusterConfig(t *testing.T) {
 			"apiServer": list(types...), "controllerManager": list(rates...), "scheduler": list(rates...),
 			"etcd": m{"local": list("unsafe-no-fsync", "true")}, "encryptionAlgorithm": "ECDSA-P256"},
 		"ClusterConfiguration kubeadm.k8s.io/v1beta3": m{
-			"apiServer": dictionary(types...), "controllerManager": dictionary(rates...), "scheduler": dictionary(rates...),
-			"etcd": m{"local": dictionary("unsafe-no-fsync", "true")}},
+			"apiServer": dictionary(types...), "controllerManager": dictionary(rates...),
+			"scheduler": dictionary(rates...),
+			"etcd":      m{"local": dictionary("unsafe-no-fsync", "true")}},
 		"KubeletConfiguration <nil>": m{"failCgroupV1": false},
 	}, got); diff != "" {
 		t.Errorf("patches (-want +got):\n%s", diff)
@@ -81,7 +82,8 @@ func TestRestartPeriodIsForThoseThatKnowIt(t *testing.T) {
 		"localhost:5000/node": false, "node:latest": false,
 	} {
 		p := &Provider{o: Options{Nodes: 1}, image: image, engine: &engine.Engine{}}
-		got := slices.ContainsFunc(p.clusterConfig().KubeadmConfigPatches, func(patch string) bool { return strings.Contains(patch, "maxContainerRestartPeriod") })
+		got := slices.ContainsFunc(p.clusterConfig().KubeadmConfigPatches,
+			func(patch string) bool { return strings.Contains(patch, "maxContainerRestartPeriod") })
 		if got != want {
 			t.Errorf("%s: %t, want %t", image, got, want)
 		}
@@ -90,7 +92,9 @@ func TestRestartPeriodIsForThoseThatKnowIt(t *testing.T) {
 
 func TestPlain(t *testing.T) {
 	failed := func(output string) error {
-		return kinderrors.Wrap(&exec.RunError{Command: []string{"docker"}, Output: []byte(output), Inner: errors.New("exit status 1")}, "failed to init node")
+		return kinderrors.Wrap(
+			&exec.RunError{Command: []string{"docker"}, Output: []byte(output), Inner: errors.New("exit status 1")},
+			"failed to init node")
 	}
 	for name, tc := range map[string]struct {
 		err  error
@@ -98,24 +102,29 @@ func TestPlain(t *testing.T) {
 	}{
 		"not of a command": {errors.New("a: b: c"), "a: b: c"},
 		"the last line":    {failed("first\nlast\n"), "failed to init node: last"},
-		"kubeadm's, above a stack trace": {failed("x\nerror: failed while waiting for the kubelet\nmain.main\n\tproc.go:250"),
+		"kubeadm's, above a stack trace": {failed(
+			"x\nerror: failed while waiting for the kubelet\nmain.main\n\tproc.go:250"),
 			"failed to init node: failed while waiting for the kubelet"},
-		"a full disk, far above": {failed("write: no space left on device\nlast"), "failed to init node: no space left on device: "},
+		"a full disk, far above": {failed("write: no space left on device\nlast"),
+			"failed to init node: no space left on device: "},
 	} {
-		if got := plain(tc.err).Error(); !strings.HasPrefix(got, tc.want) || !strings.Contains(tc.want, "space") && got != tc.want {
+		if got := plain(tc.err).Error(); !strings.HasPrefix(got, tc.want) ||
+			!strings.Contains(tc.want, "space") && got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
 }
 
 func TestNames(t *testing.T) {
-	o := Options{Owner: cluster.Owner{Sandbox: "a-name-of-46-characters-which-is-one-more-than-"}, Dir: "d", Kubeconfig: "k", LogDir: "l"}
+	o := Options{Owner: cluster.Owner{Sandbox: "a-name-of-46-characters-which-is-one-more-than-"}, Dir: "d",
+		Kubeconfig: "k", LogDir: "l"}
 	o.Owner.Sandbox = o.Owner.Sandbox[:45]
 	if _, err := New(o); err != nil {
 		t.Errorf("a name of 45 characters: %v", err)
 	}
 	o.Owner.Sandbox += "x"
-	if _, err := New(o); err == nil || !strings.Contains(err.Error(), strconv.Quote(o.Owner.Sandbox)) || !strings.Contains(err.Error(), "45") {
+	if _, err := New(o); err == nil || !strings.Contains(err.Error(), strconv.Quote(o.Owner.Sandbox)) ||
+		!strings.Contains(err.Error(), "45") {
 		t.Errorf("a name of 46 characters: %v", err)
 	}
 }

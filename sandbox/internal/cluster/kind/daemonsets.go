@@ -75,11 +75,13 @@ func (g *guard) run(ctx context.Context) {
 			return
 		}
 		err := g.keepOff(ctx, d.DeepCopy())
-		if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) { // after a conflict, the newer one is on its way
+		// after a conflict, the newer one is on its way
+		if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
 			g.log.Warn("keeping a DaemonSet off the Nodes of bases", "daemonSet", nameOf(d), "err", err)
 		}
 	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: keepOff, UpdateFunc: func(_, o any) { keepOff(o) }})
+	_, err := informer.AddEventHandler(
+		cache.ResourceEventHandlerFuncs{AddFunc: keepOff, UpdateFunc: func(_, o any) { keepOff(o) }})
 	if err != nil { // the informer has not ended
 		g.log.Error("following DaemonSets", "err", err)
 		return
@@ -102,7 +104,8 @@ func (g *guard) keepOff(ctx context.Context, d *appsv1.DaemonSet) error {
 	}
 	// Its controller says that it has seen a generation only when it knows of all Pods that it made
 	// before (syncDaemonSet in k8s.io/kubernetes/pkg/controller/daemon), so that no more will come.
-	if d.Status.ObservedGeneration != d.Generation || g.cleared[d.UID] == d.Generation || choosesBases(&d.Spec.Template.Spec) {
+	if d.Status.ObservedGeneration != d.Generation || g.cleared[d.UID] == d.Generation ||
+		choosesBases(&d.Spec.Template.Spec) {
 		return nil
 	}
 	if err := g.clear(ctx, d); err != nil {
@@ -114,11 +117,13 @@ func (g *guard) keepOff(ctx context.Context, d *appsv1.DaemonSet) error {
 
 // clear removes the Pods of a DaemonSet that are bound to Nodes of bases.
 func (g *guard) clear(ctx context.Context, d *appsv1.DaemonSet) error {
-	bases, err := g.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.Vnode})
+	bases, err := g.client.CoreV1().Nodes().List(ctx,
+		metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.Vnode})
 	if err != nil {
 		return fmt.Errorf("listing the Nodes of bases: %w", err)
 	}
-	pods, err := g.client.CoreV1().Pods(d.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
+	pods, err := g.client.CoreV1().Pods(d.Namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
 	if err != nil {
 		return fmt.Errorf("listing the Pods of DaemonSet %s: %w", nameOf(d), err)
 	}
@@ -150,7 +155,8 @@ func followsBases(d *appsv1.DaemonSet) bool {
 		}
 	}
 	return slices.ContainsFunc(d.Spec.Template.Spec.Tolerations, func(t corev1.Toleration) bool {
-		return t.Key == "" && t.Operator == corev1.TolerationOpExists && (t.Effect == "" || t.Effect == corev1.TaintEffectNoExecute)
+		return t.Key == "" && t.Operator == corev1.TolerationOpExists &&
+			(t.Effect == "" || t.Effect == corev1.TaintEffectNoExecute)
 	})
 }
 
@@ -168,7 +174,8 @@ func restrict(spec *corev1.PodSpec) (changed bool) {
 			spec.Affinity.NodeAffinity = &corev1.NodeAffinity{}
 		}
 		spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{
-			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{notABase}}}}
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{
+				{MatchExpressions: []corev1.NodeSelectorRequirement{notABase}}}}
 		return true
 	}
 	terms := required(spec)
@@ -185,15 +192,18 @@ func restrict(spec *corev1.PodSpec) (changed bool) {
 
 // choosesBases tells, of what restrict leaves as it is, whether it was made for Nodes of bases.
 func choosesBases(spec *corev1.PodSpec) bool {
-	return spec.NodeSelector[labels.Component] == labels.Vnode || slices.ContainsFunc(required(spec), func(t corev1.NodeSelectorTerm) bool {
-		return slices.ContainsFunc(t.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
-			return speaksOfBases(r) && r.Operator != corev1.NodeSelectorOpNotIn && r.Operator != corev1.NodeSelectorOpDoesNotExist
+	return spec.NodeSelector[labels.Component] == labels.Vnode ||
+		slices.ContainsFunc(required(spec), func(t corev1.NodeSelectorTerm) bool {
+			return slices.ContainsFunc(t.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
+				return speaksOfBases(r) && r.Operator != corev1.NodeSelectorOpNotIn &&
+					r.Operator != corev1.NodeSelectorOpDoesNotExist
+			})
 		})
-	})
 }
 
 func required(spec *corev1.PodSpec) []corev1.NodeSelectorTerm {
-	if a := spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+	if a := spec.Affinity; a != nil && a.NodeAffinity != nil &&
+		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	}
 	return nil

@@ -26,7 +26,8 @@ type requirements = []corev1.NodeSelectorRequirement
 
 var (
 	everything = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	off        = corev1.NodeSelectorRequirement{Key: labels.Component, Operator: corev1.NodeSelectorOpNotIn, Values: []string{labels.Vnode}}
+	off        = corev1.NodeSelectorRequirement{Key: labels.Component, Operator: corev1.NodeSelectorOpNotIn,
+		Values: []string{labels.Vnode}}
 )
 
 // affinity requires one of the terms.
@@ -48,7 +49,8 @@ func daemonSet(tolerations []corev1.Toleration, a *corev1.Affinity) *appsv1.Daem
 }
 
 func TestSweep(t *testing.T) {
-	linux := corev1.NodeSelectorRequirement{Key: "kubernetes.io/os", Operator: corev1.NodeSelectorOpIn, Values: []string{"linux"}}
+	linux := corev1.NodeSelectorRequirement{Key: "kubernetes.io/os", Operator: corev1.NodeSelectorOpIn,
+		Values: []string{"linux"}}
 	bases := corev1.NodeSelectorRequirement{Key: labels.Component, Operator: corev1.NodeSelectorOpExists}
 	for name, tc := range map[string]struct {
 		tolerations  []corev1.Toleration
@@ -56,21 +58,30 @@ func TestSweep(t *testing.T) {
 		change       func(*appsv1.DaemonSet)
 		updates      int
 	}{
-		"tolerates everything":                {everything, nil, affinity(requirements{off}), nil, 1},
-		"has an affinity of its own":          {everything, affinity(requirements{linux}), affinity(requirements{linux, off}), nil, 1},
-		"has two, either of which holds":      {everything, affinity(requirements{linux}, requirements{linux}), affinity(requirements{linux, off}, requirements{linux, off}), nil, 1},
-		"has an empty one, which never holds": {everything, affinity(requirements{linux}, nil), affinity(requirements{linux, off}, nil), nil, 1},
-		"stays off already":                   {everything, affinity(requirements{off}), affinity(requirements{off}), nil, 0},
-		"asks for bases":                      {everything, affinity(requirements{bases}), affinity(requirements{bases}), nil, 0},
+		"tolerates everything": {everything, nil, affinity(requirements{off}), nil, 1},
+		"has an affinity of its own": {everything, affinity(requirements{linux}),
+			affinity(requirements{linux, off}), nil, 1},
+		"has two, either of which holds": {everything, affinity(requirements{linux}, requirements{linux}),
+			affinity(requirements{linux, off}, requirements{linux, off}), nil, 1},
+		"has an empty one, which never holds": {everything, affinity(requirements{linux}, nil),
+			affinity(requirements{linux, off}, nil), nil, 1},
+		"stays off already": {everything, affinity(requirements{off}), affinity(requirements{off}), nil, 0},
+		"asks for bases":    {everything, affinity(requirements{bases}), affinity(requirements{bases}), nil, 0},
 		"selects bases": {everything, nil, nil, func(d *appsv1.DaemonSet) {
 			d.Spec.Template.Spec.NodeSelector = map[string]string{labels.Component: labels.Vnode}
 		}, 0},
-		"is one of modules":                     {everything, nil, nil, func(d *appsv1.DaemonSet) { d.Spec.Template.Labels[labels.Component] = labels.Module }, 0},
-		"is one of modules, by the other label": {everything, nil, nil, func(d *appsv1.DaemonSet) { d.Labels = map[string]string{labels.OlderComponent: labels.Module} }, 0},
-		"tolerates one taint only":              {[]corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}}, nil, nil, nil, 0},
-		"tolerates no execution of whatever reason": {[]corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}},
+		"is one of modules": {everything, nil, nil,
+			func(d *appsv1.DaemonSet) { d.Spec.Template.Labels[labels.Component] = labels.Module }, 0},
+		"is one of modules, by the other label": {everything, nil, nil,
+			func(d *appsv1.DaemonSet) { d.Labels = map[string]string{labels.OlderComponent: labels.Module} }, 0},
+		"tolerates one taint only": {[]corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}}, nil, nil,
+			nil, 0},
+		"tolerates no execution of whatever reason": {[]corev1.Toleration{
+			{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}},
 			nil, affinity(requirements{off}), nil, 1},
-		"tolerates other effects only": {[]corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}, nil, nil, nil, 0},
+		"tolerates other effects only": {
+			[]corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}, nil, nil,
+			nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := daemonSet(tc.tolerations, tc.before)
@@ -105,12 +116,15 @@ func TestDaemonSetThatComesLater(t *testing.T) {
 			return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: l}}
 		}
 		pod := func(name, node string, owner types.UID) *corev1.Pod {
-			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", UID: types.UID(name), Labels: map[string]string{"app": "d"}}}
-			p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "d", UID: owner, Controller: ptr.To(true)}}
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", UID: types.UID(name),
+				Labels: map[string]string{"app": "d"}}}
+			p.OwnerReferences = []metav1.OwnerReference{
+				{Kind: "DaemonSet", Name: "d", UID: owner, Controller: ptr.To(true)}}
 			p.Spec.NodeName = node
 			return p
 		}
-		client := fake.NewClientset(node("real", nil), node("vnode.a", map[string]string{labels.Component: labels.Vnode}),
+		client := fake.NewClientset(node("real", nil),
+			node("vnode.a", map[string]string{labels.Component: labels.Vnode}),
 			pod("on-real", "real", "d"), pod("on-base", "vnode.a", "d"), pod("of-another", "vnode.a", "e"))
 		pods := func() (names []string) {
 			list, err := client.CoreV1().Pods("n").List(t.Context(), metav1.ListOptions{})
@@ -144,7 +158,8 @@ func TestDaemonSetThatComesLater(t *testing.T) {
 		// by what it knew before.
 		d.Generation = 2
 		d.Status.ObservedGeneration = 1
-		if d, err = api.Update(t.Context(), d, metav1.UpdateOptions{}); err != nil {
+		d, err = api.Update(t.Context(), d, metav1.UpdateOptions{})
+		if err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -152,7 +167,8 @@ func TestDaemonSetThatComesLater(t *testing.T) {
 			t.Errorf("Pods while the controller has not seen it (-want +got):\n%s", diff)
 		}
 		d.Status.ObservedGeneration = 2
-		if _, err = api.Update(t.Context(), d, metav1.UpdateOptions{}); err != nil {
+		_, err = api.Update(t.Context(), d, metav1.UpdateOptions{})
+		if err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -183,7 +199,9 @@ func TestGuardTriesAgain(t *testing.T) {
 
 // Pods of a DaemonSet that is meant for bases stay there, whatever it tolerates.
 func TestDaemonSetForBasesKeepsItsPods(t *testing.T) {
-	d := daemonSet(everything, affinity(requirements{{Key: labels.Component, Operator: corev1.NodeSelectorOpIn, Values: []string{labels.Vnode}}}))
+	d := daemonSet(everything,
+		affinity(requirements{
+			{Key: labels.Component, Operator: corev1.NodeSelectorOpIn, Values: []string{labels.Vnode}}}))
 	d.Status.ObservedGeneration = d.Generation
 	client := fake.NewClientset(d)
 	check.Must(t, newGuard(client, slog.New(slog.DiscardHandler)).sweep(t.Context()))

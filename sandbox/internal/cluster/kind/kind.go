@@ -98,7 +98,8 @@ func New(o Options) (*Provider, error) {
 	}
 	p := &Provider{o: o, name: namePrefix + o.Owner.Sandbox}
 	if len(p.name) > maxName {
-		return nil, fmt.Errorf("the sandbox's name %q is too long for a kind cluster: take at most %d characters", o.Owner.Sandbox, maxName-len(namePrefix))
+		return nil, fmt.Errorf("the sandbox's name %q is too long for a kind cluster: take at most %d characters",
+			o.Owner.Sandbox, maxName-len(namePrefix))
 	}
 	var err error
 	p.authority, _, err = cluster.NewAuthority("koupsandbox " + o.Owner.Sandbox)
@@ -129,7 +130,8 @@ func (p *Provider) prepare(ctx context.Context) error {
 		return err
 	}
 	if p.o.Engine != "" && p.o.Engine != p.engine.Command {
-		p.o.Note(fmt.Sprintf("kind cluster %s of this sandbox is in %s; one in %s takes a down first", p.name, p.engine.Command, p.o.Engine))
+		p.o.Note(fmt.Sprintf("kind cluster %s of this sandbox is in %s; one in %s takes a down first", p.name,
+			p.engine.Command, p.o.Engine))
 	}
 	if err := p.checkOwner(ctx); err != nil || p.adopt {
 		return err
@@ -248,7 +250,8 @@ func poll(ctx context.Context, done func(context.Context) error) error {
 }
 
 func (p *Provider) nodes(ctx context.Context) ([]corev1.Node, error) {
-	list, err := p.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: labels.Component + "!=" + labels.Vnode})
+	list, err := p.client.CoreV1().Nodes().List(ctx,
+		metav1.ListOptions{LabelSelector: labels.Component + "!=" + labels.Vnode})
 	if err != nil {
 		return nil, fmt.Errorf("listing the nodes of kind cluster %s: %w", p.name, err)
 	}

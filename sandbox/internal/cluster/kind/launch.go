@@ -18,7 +18,8 @@ const launched = "/usr/local/bin/koupsandbox"
 // Launch copies a program into the node of the control plane and starts it there, in the network of the node. It must
 // be a static program for Linux that calls stdio.Serve. Its standard error goes to stderr. The end of ctx does not end
 // the program after Launch has returned. Call Launch after Steps; it may be called concurrently.
-func (p *Provider) Launch(ctx context.Context, program string, stderr io.Writer, args ...string) (*stdio.Process, error) {
+func (p *Provider) Launch(ctx context.Context, program string, stderr io.Writer, args ...string) (*stdio.Process,
+	error) {
 	if err := image.IsStatic(program); err != nil {
 		return nil, fmt.Errorf("%s cannot run in a node: %w; build it with: make build", program, err)
 	}
@@ -33,7 +34,8 @@ func (p *Provider) Launch(ctx context.Context, program string, stderr io.Writer,
 	if _, err := p.engine.Run(ctx, "cp", program, node.String()+":"+launched); err != nil {
 		return nil, fmt.Errorf("copying a program into node %s: %w", node, err)
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), p.engine.Command, append([]string{"exec", "--interactive", node.String(), launched}, args...)...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), p.engine.Command,
+		append([]string{"exec", "--interactive", node.String(), launched}, args...)...)
 	cmd.Stderr = stderr
 	return stdio.Start(cmd)
 }

@@ -24,8 +24,9 @@ func (p *Provider) Load(ctx context.Context, i *image.Image) error {
 		group.Go(func() error {
 			read, write := io.Pipe()
 			// The end of ctx ends the stream, and with it the command that reads it.
-			defer context.AfterFunc(ctx, func() { _ = write.CloseWithError(context.Cause(ctx)) })() // a pipe's end has no error
-			go func() { _ = write.CloseWithError(image.Write(write, i)) }()                         // as above; the reader gets it
+			// a pipe's end has no error
+			defer context.AfterFunc(ctx, func() { _ = write.CloseWithError(context.Cause(ctx)) })()
+			go func() { _ = write.CloseWithError(image.Write(write, i)) }() // as above; the reader gets it
 			if err := nodeutils.LoadImageArchive(node, read); err != nil {
 				_ = read.CloseWithError(err) // as above
 				return fmt.Errorf("loading image %s into node %s: %w", i.Name, node, plain(err))

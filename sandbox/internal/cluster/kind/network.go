@@ -53,7 +53,8 @@ func (p *Provider) findGateway(ctx context.Context) string {
 		}
 		_ = l.Close() // nothing was sent
 		if err := p.reachNodes(ctx); err != nil {
-			p.o.Logger.Warn("this machine has an address in the network of kind, and does not reach the nodes", "err", err)
+			p.o.Logger.Warn("this machine has an address in the network of kind, and does not reach the nodes", "err",
+				err)
 			return ""
 		}
 		return addr.String()
@@ -71,7 +72,8 @@ func (p *Provider) reachNodes(ctx context.Context) error {
 		if _, ok := n.Labels[controlPlaneLabel]; !ok {
 			continue
 		}
-		conn, err := (&net.Dialer{Timeout: reachTime}).DialContext(ctx, "tcp", net.JoinHostPort(address(n), apiServerPort))
+		conn, err := (&net.Dialer{Timeout: reachTime}).DialContext(ctx, "tcp",
+			net.JoinHostPort(address(n), apiServerPort))
 		if err != nil {
 			return err
 		}
@@ -120,7 +122,8 @@ func (p *Provider) route(ctx context.Context) error {
 			if from.Name == to.Name {
 				continue
 			}
-			if _, err := p.engine.Run(ctx, "exec", from.Name, "ip", "route", "replace", to.Spec.PodCIDR, "via", address(to)); err != nil {
+			if _, err := p.engine.Run(ctx, "exec", from.Name, "ip", "route", "replace", to.Spec.PodCIDR, "via",
+				address(to)); err != nil {
 				return fmt.Errorf("setting the route from node %s to the Pods of %s: %w", from.Name, to.Name, err)
 			}
 		}

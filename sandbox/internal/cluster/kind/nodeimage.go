@@ -32,7 +32,8 @@ func (p *Provider) chooseImage(ctx context.Context) error {
 	}
 	p.o.Note(fmt.Sprintf("downloading the node image %s", short(candidates[0])))
 	if _, err := p.engine.Run(ctx, "pull", "--quiet", candidates[0]); err != nil {
-		return fmt.Errorf("the node image cannot be had: %w\nname one that is at hand with --image, or build one without a registry: make node-image", err)
+		return fmt.Errorf("the node image cannot be had: %w\nname one that is at hand with --image, or build one "+
+			"without a registry: make node-image", err)
 	}
 	p.image = candidates[0]
 	return nil

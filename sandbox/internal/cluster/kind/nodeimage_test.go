@@ -22,7 +22,8 @@ func TestChooseNamesImagesOfPodmanInFull(t *testing.T) {
 "image exists") [ "$3" = localhost/`+OwnImage+`:v1.36.3 ];;
 esac`)
 	for given, want := range map[string]string{"": "localhost/" + OwnImage + ":v1.36.3", "elsewhere:1": "elsewhere:1"} {
-		p := &Provider{o: Options{Image: given, Note: func(string) {}}, engine: &engine.Engine{Command: engine.Podman, Architecture: "amd64"}}
+		p := &Provider{o: Options{Image: given, Note: func(string) {}},
+			engine: &engine.Engine{Command: engine.Podman, Architecture: "amd64"}}
 		if err := p.chooseImage(t.Context()); err != nil || p.image != want {
 			t.Errorf("of image %q: %q, error %v; want %q", given, p.image, err, want)
 		}
@@ -70,14 +71,18 @@ func TestChoose(t *testing.T) {
 		err     string
 	}{
 		"kind's own is at hand": {Options{}, have(map[string]string{defaults.Image: "amd64"}), defaults.Image, nil, ""},
-		"only ours is, the newest of some": {Options{}, have(map[string]string{OwnImage + ":v1.36.3": "amd64"}, "v1.9.0", "v1.36.3", "latest"),
+		"only ours is, the newest of some": {Options{},
+			have(map[string]string{OwnImage + ":v1.36.3": "amd64"}, "v1.9.0", "v1.36.3", "latest"),
 			OwnImage + ":v1.36.3", []string{"koupsandbox/node:v1.36.3"}, ""},
 		"nothing is, and nothing can be had": {Options{}, have(nil), "", []string{def},
 			"docker pull --quiet " + defaults.Image + ": exit status 1: no route to host\n"},
-		"the user's, downloaded": {Options{Image: "reachable:1"}, have(nil), "reachable:1", []string{"reachable:1"}, ""},
-		"the user's, for another architecture": {Options{Image: "a:1"}, have(map[string]string{"a:1": "arm64"}), "", nil,
+		"the user's, downloaded": {Options{Image: "reachable:1"}, have(nil), "reachable:1", []string{"reachable:1"},
+			""},
+		"the user's, for another architecture": {Options{Image: "a:1"}, have(map[string]string{"a:1": "arm64"}), "",
+			nil,
 			"arm64"},
-		"a version": {Options{Version: "1.36.3"}, have(map[string]string{"kindest/node:v1.36.3": "amd64"}), "kindest/node:v1.36.3", nil, ""},
+		"a version": {Options{Version: "1.36.3"}, have(map[string]string{"kindest/node:v1.36.3": "amd64"}),
+			"kindest/node:v1.36.3", nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			enginetest.Fake(t, "docker", tc.script)
@@ -91,7 +96,8 @@ func TestChoose(t *testing.T) {
 			if p.image != tc.image {
 				t.Errorf("image %q, want %q", p.image, tc.image)
 			}
-			if !slices.EqualFunc(tc.notes, notes, func(name, note string) bool { return strings.Contains(note, name) }) {
+			if !slices.EqualFunc(tc.notes, notes,
+				func(name, note string) bool { return strings.Contains(note, name) }) {
 				t.Errorf("notes %q do not name %q", notes, tc.notes)
 			}
 		})

@@ -81,7 +81,8 @@ func (p *Provider) checkOwner(ctx context.Context) error {
 		return err
 	}
 	if note != nil && !note.Complete {
-		p.o.Note(fmt.Sprintf("an earlier up left half of kind cluster %s behind; it is removed and created again", p.name))
+		p.o.Note(fmt.Sprintf("an earlier up left half of kind cluster %s behind; it is removed and created again",
+			p.name))
 		return p.delete(ctx)
 	}
 	limit := answerTime
@@ -126,7 +127,8 @@ func (p *Provider) marked(ctx context.Context, limit time.Duration) (bool, error
 	var marked bool
 	var other *cluster.OtherSandboxError
 	err := poll(ctx, func(ctx context.Context) (err error) {
-		if marked, err = p.readMark(ctx); errors.As(err, &other) {
+		marked, err = p.readMark(ctx)
+		if errors.As(err, &other) {
 			return nil
 		}
 		return err

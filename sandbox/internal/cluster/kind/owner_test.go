@@ -47,7 +47,8 @@ func fakeCluster(t *testing.T, mark *corev1.ConfigMap) (changes string) {
 	t.Cleanup(server.Close)
 	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
 	check.Must(t, err)
-	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	ca := base64.StdEncoding.EncodeToString(
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	changes = filepath.Join(t.TempDir(), "changes")
 	enginetest.Fake(t, "docker", fmt.Sprintf(`
 case "$*" in
@@ -83,9 +84,10 @@ var owner = sandbox.Owner{Sandbox: "demo", Place: "me@laptop:/home/me/.koupsandb
 // marked is the mark of a sandbox in the place of owner, unless another is given.
 func marked(sandboxName string, place ...string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		TypeMeta:   metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},
-		ObjectMeta: metav1.ObjectMeta{Name: sandbox.MarkName, Labels: map[string]string{sandbox.ManagedBy: sandbox.MarkName}},
-		Data:       map[string]string{"sandbox": sandboxName, "place": append(place, owner.Place)[0]},
+		TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},
+		ObjectMeta: metav1.ObjectMeta{Name: sandbox.MarkName,
+			Labels: map[string]string{sandbox.ManagedBy: sandbox.MarkName}},
+		Data: map[string]string{"sandbox": sandboxName, "place": append(place, owner.Place)[0]},
 	}
 }
 
@@ -98,13 +100,16 @@ func TestCheckOwner(t *testing.T) {
 		changes string
 		err     string
 	}{
-		"ours, by its mark":                              {mark: marked("demo"), adopt: true},
-		"ours, after the engine was started again":       {mark: marked("demo"), note: &ownership{"koup-demo", "docker", true}, adopt: true, changes: started},
-		"half of ours":                                   {note: &ownership{"koup-demo", "docker", false}, changes: removed},
-		"of another sandbox":                             {mark: marked("other"), err: `"other" of me@laptop:/home/me/.koupsandbox/demo;`},
-		"of one of the same name in another home folder": {mark: marked("demo", "me@laptop:/tmp/demo"), err: `"demo" of me@laptop:/tmp/demo;`},
-		"of nobody that we know":                         {err: "kind delete cluster --name koup-demo"},
-		"ours, but it has lost its mark":                 {note: &ownership{"koup-demo", "docker", true}, changes: started, err: "koupsandbox down"},
+		"ours, by its mark": {mark: marked("demo"), adopt: true},
+		"ours, after the engine was started again": {mark: marked("demo"),
+			note: &ownership{"koup-demo", "docker", true}, adopt: true, changes: started},
+		"half of ours":       {note: &ownership{"koup-demo", "docker", false}, changes: removed},
+		"of another sandbox": {mark: marked("other"), err: `"other" of me@laptop:/home/me/.koupsandbox/demo;`},
+		"of one of the same name in another home folder": {mark: marked("demo", "me@laptop:/tmp/demo"),
+			err: `"demo" of me@laptop:/tmp/demo;`},
+		"of nobody that we know": {err: "kind delete cluster --name koup-demo"},
+		"ours, but it has lost its mark": {note: &ownership{"koup-demo", "docker", true}, changes: started,
+			err: "koupsandbox down"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changes := fakeCluster(t, tc.mark)
@@ -120,7 +125,10 @@ func TestCheckOwner(t *testing.T) {
 			check.Must(t, err)
 			p.engine, p.kind = &engine.Engine{Command: "docker"}, cluster.NewProvider(cluster.ProviderWithDocker())
 			err = p.checkOwner(t.Context())
-			if tc.err == "" && err != nil || tc.err != "" && (err == nil || !strings.Contains(err.Error(), "koup-demo") || !strings.Contains(err.Error(), tc.err)) {
+			if tc.err == "" && err != nil ||
+				tc.err != "" &&
+					(err == nil || !strings.Contains(err.Error(), "koup-demo") ||
+						!strings.Contains(err.Error(), tc.err)) {
 				t.Errorf("error %v\n want %s", err, tc.err)
 			}
 			if p.adopt != tc.adopt {
@@ -140,27 +148,31 @@ func TestCheckOwner(t *testing.T) {
 // The engine that has the cluster is asked, and no other.
 func TestClusterInAnotherEngine(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, noteFile), []byte(`{"cluster":"koup-demo","engine":"docker","complete":true}`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, noteFile),
+		[]byte(`{"cluster":"koup-demo","engine":"docker","complete":true}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for engine, want := range map[string]int{"podman": 2, "docker": 1, "": 1} {
 		fakeCluster(t, marked("demo"))
 		var notes []string
-		p, err := New(Options{Owner: owner, Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir, Engine: engine,
-			Note: func(text string) { notes = append(notes, text) }})
+		p, err := New(Options{Owner: owner, Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir,
+			Engine: engine,
+			Note:   func(text string) { notes = append(notes, text) }})
 		if err == nil {
 			err = p.prepare(t.Context())
 		}
 		check.Must(t, err)
 		text := strings.Join(notes, "\n")
-		if len(notes) != want || strings.Count(text, "koup-demo") != want || strings.Contains(text, "podman") != (engine == "podman") {
+		if len(notes) != want || strings.Count(text, "koup-demo") != want ||
+			strings.Contains(text, "podman") != (engine == "podman") {
 			t.Errorf("engine %q: notes %q", engine, notes)
 		}
 	}
 	enginetest.Fake(t, "podman", `echo '{"version":{"Version":"5.4.0"}}'`)
 	p, err := New(Options{Owner: owner, Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir})
 	check.Must(t, err)
-	if err := p.prepare(t.Context()); !errors.Is(err, engine.ErrNone) || !strings.Contains(err.Error(), "docker is not installed") {
+	if err := p.prepare(t.Context()); !errors.Is(err, engine.ErrNone) ||
+		!strings.Contains(err.Error(), "docker is not installed") {
 		t.Errorf("without the engine that has it: %v", err)
 	}
 }
@@ -202,11 +214,13 @@ func TestForgetDeletesWhatIsOursOnly(t *testing.T) {
 			changes := fakeCluster(t, tc.mark)
 			dir := t.TempDir()
 			if tc.note {
-				if err := os.WriteFile(filepath.Join(dir, noteFile), []byte(`{"cluster":"koup-demo","engine":"docker"}`), 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(dir, noteFile),
+					[]byte(`{"cluster":"koup-demo","engine":"docker"}`), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			err := Forget(t.Context(), Options{Owner: owner, Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir})
+			err := Forget(t.Context(),
+				Options{Owner: owner, Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir})
 			check.Must(t, err)
 			text, err := os.ReadFile(changes)
 			if err != nil && !os.IsNotExist(err) {

@@ -24,7 +24,8 @@ const (
 // suffices says in one sentence what an engine lacks for a cluster.
 func suffices(ctx context.Context, e *engine.Engine) error {
 	if e.Memory > 0 && e.Memory < minMemory {
-		return fmt.Errorf("%s has %.1f GB of memory and a cluster of kind needs %.1f: give it more, or use --provider embedded",
+		return fmt.Errorf("%s has %.1f GB of memory and a cluster of kind needs %.1f: give it more, or use "+
+			"--provider embedded",
 			e.Command, float64(e.Memory)/1e9, float64(minMemory)/1e9)
 	}
 	switch { // as kind itself refuses, but before anything was begun
@@ -39,7 +40,8 @@ func suffices(ctx context.Context, e *engine.Engine) error {
 	}
 	// A directory of another machine, such as Docker Desktop's, is not ours to look at.
 	if usage, err := disk.UsageWithContext(ctx, e.Root); err == nil && usage.Free < minDisk {
-		return fmt.Errorf("the disk of %s (%s) has %.1f GB free and a cluster of kind needs %.1f: remove images that nobody uses (%s image prune)",
+		return fmt.Errorf("the disk of %s (%s) has %.1f GB free and a cluster of kind needs %.1f: remove images that "+
+			"nobody uses (%s image prune)",
 			e.Command, e.Root, float64(usage.Free)/1e9, float64(minDisk)/1e9, e.Command)
 	}
 	return nil
@@ -64,7 +66,8 @@ func scarceInotify(path string) error {
 	if err != nil || limit >= minInotify {
 		return nil //nolint:nilerr // as above
 	}
-	return fmt.Errorf("fs.inotify.max_user_instances is %d, which a few clusters use up: if others run here, raise it with: sysctl -w fs.inotify.max_user_instances=%d",
+	return fmt.Errorf("fs.inotify.max_user_instances is %d, which a few clusters use up: if others run here, raise "+
+		"it with: sysctl -w fs.inotify.max_user_instances=%d",
 		limit, minInotify)
 }
 

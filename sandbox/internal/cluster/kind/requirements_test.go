@@ -12,15 +12,18 @@ import (
 
 func TestEngineThatDoesNotSuffice(t *testing.T) {
 	small := &engine.Engine{Command: "docker", Memory: 1e9}
-	if err := suffices(t.Context(), small); err == nil || !strings.Contains(err.Error(), "1.0 GB") || !strings.Contains(err.Error(), "2.1") {
+	if err := suffices(t.Context(), small); err == nil || !strings.Contains(err.Error(), "1.0 GB") ||
+		!strings.Contains(err.Error(), "2.1") {
 		t.Errorf("error %v", err)
 	}
 	// The proc file system has no room at all.
 	full := &engine.Engine{Command: "docker", Memory: 8e9, Root: "/proc"}
-	if err := suffices(t.Context(), full); err == nil || !strings.Contains(err.Error(), "(/proc)") || !strings.Contains(err.Error(), "0.0 GB") {
+	if err := suffices(t.Context(), full); err == nil || !strings.Contains(err.Error(), "(/proc)") ||
+		!strings.Contains(err.Error(), "0.0 GB") {
 		t.Errorf("error %v", err)
 	}
-	elsewhere := &engine.Engine{Command: "docker", Memory: 8e9, Root: filepath.Join(t.TempDir(), "of", "another", "machine")}
+	elsewhere := &engine.Engine{Command: "docker", Memory: 8e9,
+		Root: filepath.Join(t.TempDir(), "of", "another", "machine")}
 	if err := suffices(t.Context(), elsewhere); err != nil {
 		t.Errorf("error %v", err)
 	}

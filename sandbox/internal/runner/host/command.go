@@ -71,7 +71,8 @@ func (c *Command) fill(i Instance) (*v1alpha1.ControllerProcess, error) {
 	login := c.Broker.Controller()
 	return i.Config.Process(v1alpha1.ControllerValues{
 		Kubeconfig: cmp.Or(i.Kubeconfig, c.Kubeconfig),
-		BrokerHost: host, BrokerPort: brokerPort, BrokerUser: login.User, BrokerPassword: login.Password, BrokerCA: c.Broker.CAFile(),
+		BrokerHost: host, BrokerPort: brokerPort, BrokerUser: login.User, BrokerPassword: login.Password,
+		BrokerCA:       c.Broker.CAFile(),
 		HTTPTunnelPort: heartbeats, Gateway: "http://" + c.Gateway,
 		Env: c.Env, ClientID: i.ClientID, ClientPrefix: c.ClientPrefix,
 		MetricsAddr: i.Metrics, HealthAddr: i.Health,

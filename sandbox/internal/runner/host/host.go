@@ -71,7 +71,8 @@ func New(o Options) *Runner {
 		number, err := strconv.Atoi(strings.TrimPrefix(rest, "-"))
 		return found && (rest == "" || err == nil && name == runner.NameOf(number))
 	}
-	return &Runner{o: o, numbers: map[string]int{}, Processes: supervise.Processes{Supervisor: o.Supervisor, Mine: mine}}
+	return &Runner{o: o, numbers: map[string]int{},
+		Processes: supervise.Processes{Supervisor: o.Supervisor, Mine: mine}}
 }
 
 // Start blocks until ctx ends.
@@ -91,7 +92,8 @@ func (r *Runner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
 	for i, x := range replicas {
 		instance := Instance{Name: x.name, ClientID: x.clientID, Index: i + 1, Config: c}
 		if c.APIView {
-			if instance.Kubeconfig, err = r.o.Lead(x.name, i+1); err != nil {
+			instance.Kubeconfig, err = r.o.Lead(x.name, i+1)
+			if err != nil {
 				return err
 			}
 		}

@@ -47,7 +47,8 @@ func serve(how, addr string) error {
 		return err
 	}
 	time.AfterFunc(time.Minute, func() { os.Exit(9) }) // one that the test lost must not stay for ever
-	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
+	server := &http.Server{ReadHeaderTimeout: time.Minute,
+		Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
 	return server.Serve(l)
 }
 
@@ -72,7 +73,8 @@ func (h *helpers) Process(i Instance) (supervise.Spec, error) {
 	}
 	h.started = append(h.started, i)
 	return supervise.Spec{
-		Name: i.Name, Path: os.Args[0], Args: []string{i.Health}, Env: []string{helperEnv + "=" + how, "GORACE=atexit_sleep_ms=0"},
+		Name: i.Name, Path: os.Args[0], Args: []string{i.Health},
+		Env:     []string{helperEnv + "=" + how, "GORACE=atexit_sleep_ms=0"},
 		LogFile: filepath.Join(h.dir, i.Name+".log"), Ready: answers("http://" + i.Health),
 	}, nil
 }
@@ -115,7 +117,9 @@ func TestPortTaken(t *testing.T) {
 				}
 			}
 			heartbeats := map[string]string{}
-			r := newRunner(t, h.dir, Options{Program: h, Token: "secret", Heartbeats: func(controller, addr string) { heartbeats[controller] = addr }})
+			r := newRunner(t, h.dir,
+				Options{Program: h, Token: "secret",
+					Heartbeats: func(controller, addr string) { heartbeats[controller] = addr }})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			one := 1
@@ -138,7 +142,8 @@ func TestPortTaken(t *testing.T) {
 func TestPortTakenWhileItWasDown(t *testing.T) {
 	h := &helpers{dir: t.TempDir(), ways: []string{"good"}}
 	heartbeats := map[string]string{}
-	r := newRunner(t, h.dir, Options{Program: h, Token: "secret", Heartbeats: func(controller, addr string) { heartbeats[controller] = addr }})
+	r := newRunner(t, h.dir, Options{Program: h, Token: "secret",
+		Heartbeats: func(controller, addr string) { heartbeats[controller] = addr }})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	one := 1
@@ -181,7 +186,8 @@ func TestAPIView(t *testing.T) {
 		got[i.Name] = append(got[i.Name], i.Kubeconfig)
 	}
 	want := map[string][]string{
-		"module-controller": {"", "module-controller, 1", ""}, "module-controller-2": {"", "module-controller-2, 2", ""},
+		"module-controller":   {"", "module-controller, 1", ""},
+		"module-controller-2": {"", "module-controller-2, 2", ""},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("kubeconfigs (-want +got):\n%s", diff)
@@ -200,7 +206,8 @@ func TestReplica(t *testing.T) {
 	for _, id := range []string{"4d1c-8a", "4d1c-8a-QWERTZ", "4d1c-8a-QWERTZ-1", "4d1c", "other", ""} {
 		got[id] = r.Replica(id)
 	}
-	if diff := cmp.Diff(map[string]int{"4d1c-8a": 2, "4d1c-8a-QWERTZ": 2, "4d1c-8a-QWERTZ-1": 0, "4d1c": 0, "other": 0, "": 0}, got); diff != "" {
+	if diff := cmp.Diff(map[string]int{"4d1c-8a": 2, "4d1c-8a-QWERTZ": 2, "4d1c-8a-QWERTZ-1": 0, "4d1c": 0, "other": 0,
+		"": 0}, got); diff != "" {
 		t.Errorf("replicas (-want +got):\n%s", diff)
 	}
 }

@@ -24,7 +24,8 @@ func (c *Runner) Components(context.Context) []supervise.Component {
 	var all []supervise.Component
 	for _, x := range c.Replicas() {
 		all = append(all, supervise.Component{
-			Name: runner.NameOf(x.Number), State: x.State, Ready: x.Ready, Reason: x.Reason, Pod: x.Pod, StartedAt: x.Since, Log: c.o.Log,
+			Name: runner.NameOf(x.Number), State: x.State, Ready: x.Ready, Reason: x.Reason, Pod: x.Pod,
+			StartedAt: x.Since, Log: c.o.Log,
 		})
 	}
 	return all
@@ -44,7 +45,8 @@ func (c *Runner) Down(context.Context) []string {
 // Act implements supervise.Part. name is the name of a component or of its Pod.
 func (c *Runner) Act(ctx context.Context, name string, action supervise.Action) error {
 	all := c.Replicas()
-	i := slices.IndexFunc(all, func(x Replica) bool { return name == runner.NameOf(x.Number) || name != "" && name == x.Pod })
+	i := slices.IndexFunc(all,
+		func(x Replica) bool { return name == runner.NameOf(x.Number) || name != "" && name == x.Pod })
 	if i < 0 {
 		return fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
 	}
@@ -99,7 +101,8 @@ func (c *Runner) pause(ctx context.Context, x Replica) error {
 
 // notOurs refuses an action on a container of an existing cluster.
 func notOurs(x Replica, action supervise.Action) error {
-	return supervise.Refuse("%s cannot be told to %s: the nodes of this cluster are not the sandbox's; stop, start and restart work there",
+	return supervise.Refuse("%s cannot be told to %s: the nodes of this cluster are not the sandbox's; stop, start "+
+		"and restart work there",
 		runner.NameOf(x.Number), action)
 }
 
@@ -202,7 +205,8 @@ func (c *Runner) scale(ctx context.Context, number int, stop bool) error {
 	}
 	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n)
 	deployment := runner.NameOf(number)
-	_, err := c.client.AppsV1().Deployments(namespace).Patch(ctx, deployment, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	_, err := c.client.AppsV1().Deployments(namespace).Patch(ctx, deployment, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: fieldManager})
 	if err != nil {
 		return fmt.Errorf("scaling Deployment %s to %d: %w", deployment, n, err)
 	}
@@ -223,7 +227,8 @@ func (c *Runner) remove(ctx context.Context) error {
 	err := c.removeDeployments(ctx, 0)
 	if err == nil {
 		err = wait.PollUntilContextCancel(ctx, removePoll, true, func(ctx context.Context) (bool, error) {
-			left, err := c.client.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{LabelSelector: c.deployments(0)})
+			left, err := c.client.AppsV1().Deployments(namespace).List(ctx,
+				metav1.ListOptions{LabelSelector: c.deployments(0)})
 			return err == nil && len(left.Items) == 0, err
 		})
 	}

@@ -124,7 +124,8 @@ func New(o Options) (*Runner, error) {
 
 func newRunner(o Options, client kubernetes.Interface, dyn dynamic.Interface) *Runner {
 	return &Runner{
-		o: o, client: client, dynamic: dyn, dial: dial, token: rand.Text(), kick: make(chan struct{}, 1), pods: cache.NewStore(cache.MetaNamespaceKeyFunc),
+		o: o, client: client, dynamic: dyn, dial: dial, token: rand.Text(), kick: make(chan struct{}, 1),
+		pods:    cache.NewStore(cache.MetaNamespaceKeyFunc),
 		stopped: map[int]bool{}, ports: map[int]int32{}, marks: map[string]mark{}, change: make(chan struct{}),
 	}
 }
@@ -156,7 +157,8 @@ func (c *Runner) Start(ctx context.Context) error {
 		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(source, c.client),
 		ObjectType:    &corev1.Pod{},
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { c.refresh() }, UpdateFunc: func(any, any) { c.refresh() }, DeleteFunc: func(any) { c.refresh() },
+			AddFunc: func(any) { c.refresh() }, UpdateFunc: func(any, any) { c.refresh() },
+			DeleteFunc: func(any) { c.refresh() },
 		},
 	})
 	c.mu.Lock()
@@ -190,7 +192,8 @@ func (c *Runner) settings(config v1alpha1.Controller) (Settings, error) {
 	if err != nil {
 		return Settings{}, err
 	}
-	s := Settings{Replicas: *config.Replicas, Env: c.o.Env, ClientIDPrefix: c.o.ClientIDPrefix, Image: c.o.Image, Variables: config.Env, Broker: at}
+	s := Settings{Replicas: *config.Replicas, Env: c.o.Env, ClientIDPrefix: c.o.ClientIDPrefix, Image: c.o.Image,
+		Variables: config.Env, Broker: at}
 	if c.o.Own == nil {
 		return s, nil
 	}
@@ -210,7 +213,8 @@ func (c *Runner) certify() error {
 	if err != nil {
 		return fmt.Errorf("reading the authority of the API server: %w", err)
 	}
-	if c.kubelet.Cert, c.kubelet.Key, _, err = c.o.Own.Serving(runner.Name); err != nil {
+	c.kubelet.Cert, c.kubelet.Key, _, err = c.o.Own.Serving(runner.Name)
+	if err != nil {
 		return err
 	}
 	c.kubelet.ClientCA = clientCA
@@ -271,7 +275,8 @@ func (c *Runner) applyAll(ctx context.Context, objects []*unstructured.Unstructu
 
 func (c *Runner) apply(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	api := cluster.ClientOf(c.dynamic, object)
-	applied, err := api.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	applied, err := api.Apply(ctx, object.GetName(), object,
+		metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	if err != nil {
 		return nil, fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
@@ -432,7 +437,8 @@ func (c *Runner) backingOff() (pods []string) {
 // there are no other Pods.
 func (c *Runner) settled() (what string, fatal error) {
 	for _, r := range c.replicas {
-		if what, fatal = c.ready(r); what != "" || fatal != nil {
+		what, fatal = c.ready(r)
+		if what != "" || fatal != nil {
 			return what, fatal
 		}
 	}
@@ -472,7 +478,9 @@ func (c *Runner) reach(ctx context.Context) error {
 			}
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("heartbeats do not reach Pod %s from this machine (%w: %w): keep the controller here, with --controller host", r.Pod, err, context.Cause(ctx))
+				return fmt.Errorf(
+					"heartbeats do not reach Pod %s from this machine (%w: %w): keep the controller here, with "+
+						"--controller host", r.Pod, err, context.Cause(ctx))
 			case <-time.After(reachPause):
 			}
 		}

@@ -174,7 +174,8 @@ func TestKillAndStart(t *testing.T) {
 	started := b.goes(supervise.Start, 2)
 	now := func(p *corev1.Pod) { statusOf(p).State.Terminated.FinishedAt = metav1.Now() }
 	b.write(pod("b", number("2"), older, ended("y", 137, "Error"), now))
-	b.write(pod("b", number("2"), older, ended("y", 137, "Error"), now, backsOff)) // a second, in clusters of the sandbox's own
+	// a second, in clusters of the sandbox's own
+	b.write(pod("b", number("2"), older, ended("y", 137, "Error"), now, backsOff))
 	b.write(pod("b", number("2"), older, ended("y", 137, "Error"), runs("z", 1, false)))
 	b.tells("module-controller-2 running b 2")
 	select {
@@ -217,7 +218,8 @@ func TestStartOfWhatEndsAgainAndAgainFails(t *testing.T) {
 	b.write(pod("a", number("1"), ended("x", 3, "Error"), backsOff))
 	b.tells("module-controller exited a 3")
 	err := <-b.goes(supervise.Start, 1)
-	if err == nil || !strings.HasPrefix(err.Error(), "module-controller ") || !strings.HasSuffix(err.Error(), "Pod a: exit status 3") {
+	if err == nil || !strings.HasPrefix(err.Error(), "module-controller ") ||
+		!strings.HasSuffix(err.Error(), "Pod a: exit status 3") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -291,7 +293,8 @@ func TestRestartReplacesThePod(t *testing.T) {
 	})
 	b.write(pod("c", number("2"), runs("z", 0, true)))
 	b.must(<-restarted)
-	b.tells("module-controller-2 exited b deleted", "module-controller-2 running c", "module-controller-2 running c ready")
+	b.tells("module-controller-2 exited b deleted", "module-controller-2 running c",
+		"module-controller-2 running c ready")
 }
 
 // The new Pod of a controller takes the place of one that is being deleted, also if that one is listed later.
@@ -333,7 +336,8 @@ func TestReach(t *testing.T) {
 	b.dial = func(context.Context, string) error { return errors.New("no route to host") }
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := b.reach(ctx); err == nil || !strings.Contains(err.Error(), "no route to host") || !strings.Contains(err.Error(), "--controller host") {
+	if err := b.reach(ctx); err == nil || !strings.Contains(err.Error(), "no route to host") ||
+		!strings.Contains(err.Error(), "--controller host") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -388,7 +392,8 @@ func TestLogs(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	var readers sync.WaitGroup
 	defer func() { end(); readers.Wait() }()
-	for _, p := range []*corev1.Pod{pod("a", runs("x", 0, true)), pod("b", ended("w", 137, "Error"), runs("y", 1, true)), pod("c")} {
+	for _, p := range []*corev1.Pod{pod("a", runs("x", 0, true)),
+		pod("b", ended("w", 137, "Error"), runs("y", 1, true)), pod("c")} {
 		check.Must(t, c.pods.Add(p))
 	}
 	l := &logs{c: c, known: map[string]bool{}}

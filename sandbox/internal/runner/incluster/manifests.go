@@ -104,7 +104,8 @@ type Kubelet struct {
 // Deployment, which comes last, and the NetworkPolicy: the sandbox's heartbeats come from outside the
 // cluster, with a token.
 var resources = []string{
-	"namespace.yaml", "crd.yaml", "clusterrole.yaml", "role.yaml", "serviceaccount.yaml", "bindings.yaml", "service.yaml",
+	"namespace.yaml", "crd.yaml", "clusterrole.yaml", "role.yaml", "serviceaccount.yaml", "bindings.yaml",
+	"service.yaml",
 }
 
 // manifests returns everything to apply, in order.
@@ -167,7 +168,8 @@ func heartbeatService(number int) (*unstructured.Unstructured, error) {
 		Spec: corev1.ServiceSpec{
 			Type:     corev1.ServiceTypeNodePort,
 			Selector: map[string]string{nameLabel: name, numberLabel: strconv.Itoa(number)},
-			Ports:    []corev1.ServicePort{{Name: heartbeatPort, Port: 7777, TargetPort: intstr.FromString(heartbeatPort)}},
+			Ports: []corev1.ServicePort{
+				{Name: heartbeatPort, Port: 7777, TargetPort: intstr.FromString(heartbeatPort)}},
 			// kube-proxy takes a second to learn of a Pod: it shall have learnt when the controller
 			// listens.
 			PublishNotReadyAddresses: true,
@@ -240,7 +242,8 @@ func deployment(s Settings, number int) (*appsv1.Deployment, error) {
 	}
 	if s.ClientIDPrefix != "" {
 		name := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}
-		c.Env = slices.Insert(c.Env, 0, corev1.EnvVar{Name: podName, ValueFrom: name}) // must precede CLIENT_ID, which refers to it
+		// must precede CLIENT_ID, which refers to it
+		c.Env = slices.Insert(c.Env, 0, corev1.EnvVar{Name: podName, ValueFrom: name})
 		settings["CLIENT_ID"] = s.ClientIDPrefix + "$(" + podName + ")"
 	}
 	maps.Copy(settings, runner.Limits())
@@ -256,7 +259,8 @@ func deployment(s Settings, number int) (*appsv1.Deployment, error) {
 func (b Broker) mount(pod *corev1.PodSpec, variables map[string]string) {
 	files := b.files()
 	for _, file := range []struct{ variable, name string }{
-		{"MQTT_CA_PATH", brokerCA}, {"MQTT_CLIENT_CRT_PATH", corev1.TLSCertKey}, {"MQTT_CLIENT_KEY_PATH", corev1.TLSPrivateKeyKey},
+		{"MQTT_CA_PATH", brokerCA}, {"MQTT_CLIENT_CRT_PATH", corev1.TLSCertKey},
+		{"MQTT_CLIENT_KEY_PATH", corev1.TLSPrivateKeyKey},
 	} {
 		variables[file.variable] = ""
 		if files[file.name] != nil {

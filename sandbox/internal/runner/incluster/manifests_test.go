@@ -40,10 +40,12 @@ func TestManifests(t *testing.T) {
 		}
 	}
 	want := []string{
-		"Namespace koupleless-system", "CustomResourceDefinition modules.koupleless.io", "ClusterRole module-controller",
+		"Namespace koupleless-system", "CustomResourceDefinition modules.koupleless.io",
+		"ClusterRole module-controller",
 		"Role module-controller", "ServiceAccount module-controller", "ClusterRoleBinding module-controller",
 		"RoleBinding module-controller", "Service module-controller",
-		"Secret module-controller", "Secret module-controller-kubelet", "Deployment module-controller", "Deployment module-controller-2",
+		"Secret module-controller", "Secret module-controller-kubelet", "Deployment module-controller",
+		"Deployment module-controller-2",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
@@ -86,7 +88,8 @@ func TestDeploymentHasTheSandboxsSettings(t *testing.T) {
 	}
 	c := d.Spec.Template.Spec.Containers[0]
 	// A Pod becomes Ready after the controller has connected to the broker.
-	if start, ready := c.StartupProbe, c.ReadinessProbe; start == nil || start.HTTPGet.Path != "/tunnelz" || ready.HTTPGet.Path != "/readyz" || start.FailureThreshold < 3600 {
+	if start, ready := c.StartupProbe, c.ReadinessProbe; start == nil || start.HTTPGet.Path != "/tunnelz" ||
+		ready.HTTPGet.Path != "/readyz" || start.FailureThreshold < 3600 {
 		t.Errorf("startup probe %v, readiness probe %v", start, ready)
 	}
 	if *d.Spec.Replicas != 1 || c.Image != ImageName || c.ImagePullPolicy != corev1.PullNever {
@@ -108,7 +111,10 @@ func TestOtherSettingsAreOtherPods(t *testing.T) {
 		"another proxy":    func(s *Settings) { s.Proxy = "http://u:other@172.18.0.1:3128" },
 		"another token":    func(s *Settings) { s.Token = "other" },
 		"another key":      func(s *Settings) { s.Kubelet.Key = []byte("other") },
-		"another variable": func(s *Settings) { s.Variables = map[string]string{"MODULE_DRAIN": "1sVNODE_WORKER_NUM", "9": ""} },
+		"another variable": func(s *Settings) {
+			s.Variables = map[string]string{"MODULE_DRAIN": "1sVNODE_WORKER_NUM",
+				"9": ""}
+		},
 	} {
 		other := settings
 		change(&other)
@@ -118,7 +124,8 @@ func TestOtherSettingsAreOtherPods(t *testing.T) {
 		seen[other.revision()] = what
 		objects, err := manifests(other)
 		check.Must(t, err)
-		got, _, err := unstructured.NestedString(objects[len(objects)-1].Object, "spec", "template", "metadata", "annotations", revisionAnnotation)
+		got, _, err := unstructured.NestedString(objects[len(objects)-1].Object, "spec", "template", "metadata",
+			"annotations", revisionAnnotation)
 		if err != nil || got != other.revision() {
 			t.Errorf("%s: the Pods bear %q (%v), want %q", what, got, err, other.revision())
 		}
@@ -146,12 +153,15 @@ func variables(t *testing.T, o *unstructured.Unstructured) map[string]string {
 func TestBuildImageTakesStaticProgramsOnly(t *testing.T) {
 	dir := t.TempDir()
 	program, dynamic := filepath.Join(dir, "program"), filepath.Join(dir, "dynamic")
-	for path, segment := range map[string]elf.ProgType{program: elf.PT_LOAD, dynamic: elf.PT_INTERP} { // the latter names the system's loader
+	// the latter names the system's loader
+	for path, segment := range map[string]elf.ProgType{program: elf.PT_LOAD, dynamic: elf.PT_INTERP} {
 		var text bytes.Buffer
 		for _, part := range []any{
 			elf.Header64{
-				Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
-				Type:  uint16(elf.ET_EXEC), Version: uint32(elf.EV_CURRENT), Phoff: 64, Ehsize: 64, Phentsize: 56, Phnum: 1,
+				Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB),
+					byte(elf.EV_CURRENT)},
+				Type: uint16(elf.ET_EXEC), Version: uint32(elf.EV_CURRENT), Phoff: 64, Ehsize: 64, Phentsize: 56,
+				Phnum: 1,
 			},
 			elf.Prog64{Type: uint32(segment)},
 		} {
@@ -168,8 +178,10 @@ func TestBuildImageTakesStaticProgramsOnly(t *testing.T) {
 	}
 	script := filepath.Join(dir, "script")
 	check.Must(t, os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755))
-	for path, want := range map[string]string{script: "it is no program for Linux", dynamic: "it needs libraries", filepath.Join(dir, "none"): "no such file"} {
-		if _, err := BuildImage(path, dir); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--controller host") {
+	for path, want := range map[string]string{script: "it is no program for Linux", dynamic: "it needs libraries",
+		filepath.Join(dir, "none"): "no such file"} {
+		if _, err := BuildImage(path, dir); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "--controller host") {
 			t.Errorf("%s: error %v, want %q and what to do", path, err, want)
 		}
 	}

@@ -75,7 +75,8 @@ type Change struct {
 // Message describes the change, with the name of the Pod.
 func (c Change) Message() string {
 	text := map[ChangeKind]string{
-		Started: "runs", BecameReady: "is ready", Paused: "is paused", Resumed: "goes on", Ended: "has ended", Deleted: "was deleted",
+		Started: "runs", BecameReady: "is ready", Paused: "is paused", Resumed: "goes on", Ended: "has ended",
+		Deleted:         "was deleted",
 		Restarted:       fmt.Sprintf("runs again: its kubelet has started it %d times", c.restarts+1),
 		BecameNotReady:  "is not ready: " + c.Reason,
 		HeartbeatsMoved: "receives heartbeats at " + c.Heartbeats,

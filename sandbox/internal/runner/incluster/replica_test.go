@@ -22,9 +22,11 @@ func pod(podName string, with ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: podName, UID: types.UID(podName), CreationTimestamp: metav1.Time{Time: start},
-			Labels: map[string]string{nameLabel: name}, Annotations: map[string]string{revisionAnnotation: settings.revision()},
+			Labels:      map[string]string{nameLabel: name},
+			Annotations: map[string]string{revisionAnnotation: settings.revision()},
 		},
-		Spec: corev1.PodSpec{NodeName: "node"}, Status: corev1.PodStatus{Phase: corev1.PodPending, HostIP: "172.18.0.2"},
+		Spec:   corev1.PodSpec{NodeName: "node"},
+		Status: corev1.PodStatus{Phase: corev1.PodPending, HostIP: "172.18.0.2"},
 	}
 	for _, change := range with {
 		change(p)
@@ -49,7 +51,8 @@ func runs(id string, restarts int32, ready bool) func(*corev1.Pod) {
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: start}}}}
 		s.LastTerminationState.Terminated = last
 		p.Status.Phase, p.Status.ContainerStatuses = corev1.PodRunning, []corev1.ContainerStatus{s}
-		condition := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Message: "containers with unready status: [module-controller]"}
+		condition := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse,
+			Message: "containers with unready status: [module-controller]"}
 		if ready {
 			condition.Status, condition.Message = corev1.ConditionTrue, ""
 		}
@@ -59,20 +62,24 @@ func runs(id string, restarts int32, ready bool) func(*corev1.Pod) {
 
 func ended(id string, status int32, reason string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{ContainerID: "containerd://" + id, State: corev1.ContainerState{
-			Terminated: &corev1.ContainerStateTerminated{ContainerID: "containerd://" + id, ExitCode: status, Reason: reason}}}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{ContainerID: "containerd://" + id,
+			State: corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{ContainerID: "containerd://" + id, ExitCode: status,
+					Reason: reason}}}}
 	}
 }
 
 // backsOff is what a Pod looks like while its kubelet waits before the next start.
 func backsOff(p *corev1.Pod) {
 	s := statusOf(p)
-	s.LastTerminationState, s.State = s.State, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: crashLoop, Message: "back-off 10s"}}
+	s.LastTerminationState, s.State = s.State, corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: crashLoop, Message: "back-off 10s"}}
 }
 
 func TestReplicaOf(t *testing.T) {
 	unscheduled := func(p *corev1.Pod) {
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no room"}}
+		p.Status.Conditions = []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no room"}}
 	}
 	noImage := func(p *corev1.Pod) {
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
@@ -85,19 +92,31 @@ func TestReplicaOf(t *testing.T) {
 		stopped bool
 		want    Replica
 	}{
-		"no Pod":      {want: Replica{State: supervise.Exited, Reason: reasonNoPod}},
-		"stopped":     {stopped: true, want: Replica{State: supervise.Exited, Reason: "stopped"}},
-		"no room":     {pod: pod("a", unscheduled), want: Replica{Pod: "a", State: supervise.Exited, Reason: "no room"}},
-		"no image":    {pod: pod("a", noImage), want: Replica{Pod: "a", State: supervise.Exited, Reason: "ErrImageNeverPull: the image is not there"}},
-		"not ready":   {pod: pod("a", runs("x", 0, false)), want: Replica{Pod: "a", State: supervise.Running, Since: start, Heartbeats: at, Reason: "containers with unready status: [module-controller]"}},
-		"ready":       {pod: pod("a", runs("x", 0, true)), want: Replica{Pod: "a", State: supervise.Running, Since: start, Heartbeats: at, Ready: true}},
-		"it goes":     {pod: pod("a", runs("x", 0, true), deleted), want: Replica{Pod: "a", State: supervise.Running, Since: start, Reason: reasonDeleting}},
-		"paused":      {pod: pod("a", runs("x", 0, true)), mark: markPaused, want: Replica{Pod: "a", State: supervise.Paused, Since: start, Heartbeats: at, Reason: "paused"}},
-		"just killed": {pod: pod("a", runs("x", 0, true)), mark: markKilled, want: Replica{Pod: "a", State: supervise.Exited, Reason: "signal: killed"}},
-		"killed":      {pod: pod("a", ended("x", 137, "Error")), want: Replica{Pod: "a", State: supervise.Exited, Reason: "signal: killed"}},
-		"too large":   {pod: pod("a", ended("x", 137, "OOMKilled")), want: Replica{Pod: "a", State: supervise.Exited, Reason: "signal: killed: OOMKilled"}},
-		"it crashed":  {pod: pod("a", ended("x", 3, "Error")), want: Replica{Pod: "a", State: supervise.Exited, Reason: "exit status 3"}},
-		"back-off":    {pod: pod("a", ended("x", 3, "Error"), backsOff), want: Replica{Pod: "a", State: supervise.Exited, Reason: "CrashLoopBackOff: back-off 10s"}},
+		"no Pod":  {want: Replica{State: supervise.Exited, Reason: reasonNoPod}},
+		"stopped": {stopped: true, want: Replica{State: supervise.Exited, Reason: "stopped"}},
+		"no room": {pod: pod("a", unscheduled),
+			want: Replica{Pod: "a", State: supervise.Exited, Reason: "no room"}},
+		"no image": {pod: pod("a", noImage),
+			want: Replica{Pod: "a", State: supervise.Exited, Reason: "ErrImageNeverPull: the image is not there"}},
+		"not ready": {pod: pod("a", runs("x", 0, false)),
+			want: Replica{Pod: "a", State: supervise.Running, Since: start, Heartbeats: at,
+				Reason: "containers with unready status: [module-controller]"}},
+		"ready": {pod: pod("a", runs("x", 0, true)),
+			want: Replica{Pod: "a", State: supervise.Running, Since: start, Heartbeats: at, Ready: true}},
+		"it goes": {pod: pod("a", runs("x", 0, true), deleted),
+			want: Replica{Pod: "a", State: supervise.Running, Since: start, Reason: reasonDeleting}},
+		"paused": {pod: pod("a", runs("x", 0, true)), mark: markPaused,
+			want: Replica{Pod: "a", State: supervise.Paused, Since: start, Heartbeats: at, Reason: "paused"}},
+		"just killed": {pod: pod("a", runs("x", 0, true)), mark: markKilled,
+			want: Replica{Pod: "a", State: supervise.Exited, Reason: "signal: killed"}},
+		"killed": {pod: pod("a", ended("x", 137, "Error")),
+			want: Replica{Pod: "a", State: supervise.Exited, Reason: "signal: killed"}},
+		"too large": {pod: pod("a", ended("x", 137, "OOMKilled")),
+			want: Replica{Pod: "a", State: supervise.Exited, Reason: "signal: killed: OOMKilled"}},
+		"it crashed": {pod: pod("a", ended("x", 3, "Error")),
+			want: Replica{Pod: "a", State: supervise.Exited, Reason: "exit status 3"}},
+		"back-off": {pod: pod("a", ended("x", 3, "Error"), backsOff),
+			want: Replica{Pod: "a", State: supervise.Exited, Reason: "CrashLoopBackOff: back-off 10s"}},
 	} {
 		t.Run(testName, func(t *testing.T) {
 			got := replicaOf(1, tc.pod, map[string]mark{"containerd://x": tc.mark}, 30001, tc.stopped)
@@ -114,7 +133,8 @@ func TestReplicaOf(t *testing.T) {
 func TestChanges(t *testing.T) {
 	killed := pod("a", runs("x", 0, true), ended("x", 137, "Error"))
 	const running, exited = supervise.Running, supervise.Exited
-	states := map[ChangeKind]supervise.State{Started: running, Restarted: running, BecameReady: running, BecameNotReady: running, Resumed: running,
+	states := map[ChangeKind]supervise.State{Started: running, Restarted: running, BecameReady: running,
+		BecameNotReady: running, Resumed: running,
 		Paused: supervise.Paused, Ended: exited, Deleted: exited}
 	for testName, tc := range map[string]struct {
 		was, is       *corev1.Pod
@@ -123,23 +143,34 @@ func TestChanges(t *testing.T) {
 	}{
 		"it waits for a node": {is: pod("a")},
 		"it starts":           {was: pod("a"), is: pod("a", runs("x", 0, false)), want: []string{"Started a"}},
-		"it gets ready":       {was: pod("a", runs("x", 0, false)), is: pod("a", runs("x", 0, true)), want: []string{"BecameReady a"}},
-		"seen late":           {is: pod("a", runs("x", 0, true)), want: []string{"Started a", "BecameReady a"}},
-		"its probe fails":     {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, false)), want: []string{"BecameNotReady a containers with unready status: [module-controller]"}},
-		"it is killed":        {was: pod("a", runs("x", 0, true)), is: killed, want: []string{"Ended a signal: killed"}},
-		"we kill it":          {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, true)), mark: markKilled, want: []string{"Ended a signal: killed"}},
-		"that is told once":   {was: pod("a", runs("x", 0, true)), wasMark: markKilled, is: killed},
-		"it is started again": {was: killed, is: pod("a", ended("x", 137, "Error"), runs("y", 1, false)), want: []string{"Restarted a"}},
-		"nobody saw the end": {was: pod("a", runs("x", 0, true)), is: pod("a", ended("x", 3, "Error"), runs("y", 1, false)),
+		"it gets ready": {was: pod("a", runs("x", 0, false)), is: pod("a", runs("x", 0, true)),
+			want: []string{"BecameReady a"}},
+		"seen late": {is: pod("a", runs("x", 0, true)), want: []string{"Started a", "BecameReady a"}},
+		"its probe fails": {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, false)),
+			want: []string{"BecameNotReady a containers with unready status: [module-controller]"}},
+		"it is killed": {was: pod("a", runs("x", 0, true)), is: killed,
+			want: []string{"Ended a signal: killed"}},
+		"we kill it": {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, true)), mark: markKilled,
+			want: []string{"Ended a signal: killed"}},
+		"that is told once": {was: pod("a", runs("x", 0, true)), wasMark: markKilled, is: killed},
+		"it is started again": {was: killed, is: pod("a", ended("x", 137, "Error"), runs("y", 1, false)),
+			want: []string{"Restarted a"}},
+		"nobody saw the end": {was: pod("a", runs("x", 0, true)),
+			is:   pod("a", ended("x", 3, "Error"), runs("y", 1, false)),
 			want: []string{"Ended a exit status 3", "Restarted a"}},
-		"it backs off":     {was: killed, is: pod("a", ended("x", 137, "Error"), backsOff)},
-		"it is replaced":   {was: pod("a", runs("x", 0, true)), is: pod("b"), want: []string{"Deleted a"}},
-		"by one that runs": {was: pod("a", runs("x", 0, true)), is: pod("b", runs("y", 0, false)), want: []string{"Deleted a", "Started b"}},
-		"it goes":          {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, true), deleted), want: []string{"BecameNotReady a " + reasonDeleting}},
-		"it is gone":       {was: pod("a", runs("x", 0, true), deleted), want: []string{"Deleted a"}},
-		"paused":           {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, true)), mark: markPaused, want: []string{"Paused a"}},
-		"still paused":     {was: pod("a", runs("x", 0, true)), wasMark: markPaused, is: pod("a", runs("x", 0, false)), mark: markPaused},
-		"resumed":          {was: pod("a", runs("x", 0, true)), wasMark: markPaused, is: pod("a", runs("x", 0, true)), want: []string{"Resumed a"}},
+		"it backs off":   {was: killed, is: pod("a", ended("x", 137, "Error"), backsOff)},
+		"it is replaced": {was: pod("a", runs("x", 0, true)), is: pod("b"), want: []string{"Deleted a"}},
+		"by one that runs": {was: pod("a", runs("x", 0, true)), is: pod("b", runs("y", 0, false)),
+			want: []string{"Deleted a", "Started b"}},
+		"it goes": {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, true), deleted),
+			want: []string{"BecameNotReady a " + reasonDeleting}},
+		"it is gone": {was: pod("a", runs("x", 0, true), deleted), want: []string{"Deleted a"}},
+		"paused": {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, true)), mark: markPaused,
+			want: []string{"Paused a"}},
+		"still paused": {was: pod("a", runs("x", 0, true)), wasMark: markPaused, is: pod("a", runs("x", 0, false)),
+			mark: markPaused},
+		"resumed": {was: pod("a", runs("x", 0, true)), wasMark: markPaused, is: pod("a", runs("x", 0, true)),
+			want: []string{"Resumed a"}},
 	} {
 		t.Run(testName, func(t *testing.T) {
 			was := replicaOf(1, tc.was, map[string]mark{"containerd://x": tc.wasMark}, 1, false)
@@ -150,7 +181,8 @@ func TestChanges(t *testing.T) {
 				if c.Kind == Ended || c.Kind == BecameNotReady {
 					text += " " + c.Reason
 				}
-				if got = append(got, text); c.State != states[c.Kind] || !strings.HasPrefix(c.Message(), "Pod "+c.Pod+" ") {
+				got = append(got, text)
+				if c.State != states[c.Kind] || !strings.HasPrefix(c.Message(), "Pod "+c.Pod+" ") {
 					t.Errorf("%s in the state %s: %s", text, c.State, c.Message())
 				}
 			}

@@ -27,7 +27,8 @@ func BrokerOf(b runner.Broker) (Broker, error) {
 // BrokerAt describes an external broker, as Pods reach it.
 func BrokerAt(e *broker.External) Broker {
 	host, port, _ := net.SplitHostPort(e.Addr) // NewExternal has checked it
-	return Broker{Host: host, Port: port, Username: e.Username, Password: e.Password, CA: e.CA, Cert: e.Cert, Key: e.Key}
+	return Broker{Host: host, Port: port, Username: e.Username, Password: e.Password, CA: e.CA, Cert: e.Cert,
+		Key: e.Key}
 }
 
 // End removes the controllers from an existing cluster. In a cluster of the sandbox they end with the cluster.

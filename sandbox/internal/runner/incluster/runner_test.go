@@ -34,7 +34,8 @@ func TestSettings(t *testing.T) {
 	for range 2 {
 		s, err := r.settings(v1alpha1.Controller{Replicas: &one, Env: own})
 		check.Must(t, err)
-		if diff := cmp.Diff(own, s.Variables); diff != "" || string(s.Kubelet.Cert) != "cert" || string(s.Kubelet.ClientCA) != "ca" {
+		if diff := cmp.Diff(own, s.Variables); diff != "" || string(s.Kubelet.Cert) != "cert" ||
+			string(s.Kubelet.ClientCA) != "ca" {
 			t.Errorf("%+v; variables (-want +got):\n%s", s.Kubelet, diff)
 		}
 	}

@@ -35,7 +35,8 @@ func (c *Runner) theirs(ctx context.Context, object *unstructured.Unstructured) 
 	case cluster.Owned(there, c.o.Owner):
 		return false, nil
 	case kind == "Deployment" || kind == "Secret":
-		return true, fmt.Errorf("%s %s/%s belongs to a module controller that this sandbox has not created; choose another cluster, or uninstall that controller first if nothing uses it",
+		return true, fmt.Errorf(
+			"%s %s/%s belongs to a module controller that this sandbox has not created; choose another cluster, or uninstall that controller first if nothing uses it",
 			kind, there.GetNamespace(), there.GetName())
 	default:
 		return true, nil
@@ -60,7 +61,8 @@ func (c *Runner) forget(ctx context.Context) error {
 				continue
 			}
 		}
-		if err := cluster.RemoveOurs(ctx, cluster.ClientOf(c.dynamic, object), object.GetName(), c.o.Owner); err != nil {
+		if err := cluster.RemoveOurs(ctx, cluster.ClientOf(c.dynamic, object), object.GetName(),
+			c.o.Owner); err != nil {
 			errs = append(errs, fmt.Errorf("removing %s %s: %w", object.GetKind(), object.GetName(), err))
 		}
 	}
@@ -71,9 +73,12 @@ func (c *Runner) forget(ctx context.Context) error {
 // with the namespace. The objects of the sandbox must already be removed.
 func (c *Runner) namespaceUsed(ctx context.Context) (bool, error) {
 	for _, resource := range []schema.GroupVersionResource{
-		corev1.SchemeGroupVersion.WithResource("secrets"), corev1.SchemeGroupVersion.WithResource("configmaps"), corev1.SchemeGroupVersion.WithResource("services"),
-		corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"), corev1.SchemeGroupVersion.WithResource("pods"),
-		appsv1.SchemeGroupVersion.WithResource("deployments"), appsv1.SchemeGroupVersion.WithResource("statefulsets"), appsv1.SchemeGroupVersion.WithResource("daemonsets"),
+		corev1.SchemeGroupVersion.WithResource("secrets"), corev1.SchemeGroupVersion.WithResource("configmaps"),
+		corev1.SchemeGroupVersion.WithResource("services"),
+		corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"),
+		corev1.SchemeGroupVersion.WithResource("pods"),
+		appsv1.SchemeGroupVersion.WithResource("deployments"), appsv1.SchemeGroupVersion.WithResource("statefulsets"),
+		appsv1.SchemeGroupVersion.WithResource("daemonsets"),
 	} {
 		list, err := c.dynamic.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {

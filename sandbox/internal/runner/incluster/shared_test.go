@@ -59,7 +59,8 @@ func newTheirCluster(t *testing.T, there ...string) *theirCluster {
 		scheme.AddKnownTypeWithName(appsv1.SchemeGroupVersion.WithKind(kind+"List"), &unstructured.UnstructuredList{})
 	}
 	c := &theirCluster{dynamic: dynamicfake.NewSimpleDynamicClient(scheme, theirs...)}
-	c.dynamic.PrependReactor("patch", "*", func(a ktesting.Action) (bool, runtime.Object, error) { // the fake knows no apply
+	// the fake knows no apply
+	c.dynamic.PrependReactor("patch", "*", func(a ktesting.Action) (bool, runtime.Object, error) {
 		patch, ok := a.(ktesting.PatchAction)
 		if !ok || patch.GetPatchType() != types.ApplyPatchType {
 			t.Errorf("%v is no apply", a)
@@ -96,11 +97,14 @@ func (c *theirCluster) apply(t *testing.T) error {
 // What is in a cluster of the user's stays as it is, in coming and in going; what the sandbox has made
 // goes, the last one first.
 func TestTheirObjectsStay(t *testing.T) {
-	c := newTheirCluster(t, "Namespace koupleless-system", "CustomResourceDefinition modules.koupleless.io", "ClusterRole module-controller")
+	c := newTheirCluster(t, "Namespace koupleless-system", "CustomResourceDefinition modules.koupleless.io",
+		"ClusterRole module-controller")
 	check.Must(t, c.apply(t))
 	want := []string{
-		"Role module-controller", "ServiceAccount module-controller", "ClusterRoleBinding module-controller", "RoleBinding module-controller",
-		"Service module-controller", "Secret module-controller", "Secret module-controller-kubelet", "Deployment module-controller",
+		"Role module-controller", "ServiceAccount module-controller", "ClusterRoleBinding module-controller",
+		"RoleBinding module-controller",
+		"Service module-controller", "Secret module-controller", "Secret module-controller-kubelet",
+		"Deployment module-controller",
 		"Deployment module-controller-2",
 	}
 	if d := cmp.Diff(want, c.applied); d != "" {
@@ -109,7 +113,8 @@ func TestTheirObjectsStay(t *testing.T) {
 	check.Must(t, c.forget(t.Context()))
 	want = []string{
 		"secrets module-controller-kubelet", "secrets module-controller", "services module-controller",
-		"rolebindings module-controller", "clusterrolebindings module-controller", "serviceaccounts module-controller", "roles module-controller",
+		"rolebindings module-controller", "clusterrolebindings module-controller", "serviceaccounts module-controller",
+		"roles module-controller",
 	}
 	if d := cmp.Diff(want, c.deleted); d != "" {
 		t.Errorf("removed (-want +got):\n%s", d)
@@ -124,7 +129,8 @@ func TestTheirControllerIsRefused(t *testing.T) {
 		if len(c.applied) > 0 {
 			t.Errorf("with %s of theirs it has applied %v", object, c.applied)
 		}
-		if kind, _, _ := strings.Cut(object, " "); err == nil || !strings.Contains(err.Error(), kind+" koupleless-system/module-controller ") {
+		if kind, _, _ := strings.Cut(object, " "); err == nil ||
+			!strings.Contains(err.Error(), kind+" koupleless-system/module-controller ") {
 			t.Errorf("with %s of theirs: %v", object, err)
 		}
 		if err := c.forget(t.Context()); err != nil {
@@ -195,7 +201,8 @@ func TestTheirContainersAreNotTouched(t *testing.T) {
 	c.replicas = []Replica{{Number: 1, State: supervise.Running}}
 	for _, action := range []supervise.Action{supervise.Kill, supervise.Pause} {
 		err := c.Act(t.Context(), "module-controller", action)
-		if err == nil || !strings.Contains(err.Error(), "module-controller ") || !strings.Contains(err.Error(), string(action)) {
+		if err == nil || !strings.Contains(err.Error(), "module-controller ") ||
+			!strings.Contains(err.Error(), string(action)) {
 			t.Errorf("%s: %v", action, err)
 		}
 	}
@@ -207,22 +214,26 @@ func TestTheirContainersAreNotTouched(t *testing.T) {
 // Nodes pull the image; there is no tunnel over HTTP and no proxy of the API server's; the broker is the
 // user's, with TLS where it has an authority.
 func TestTheirSettings(t *testing.T) {
-	plain := Settings{Replicas: 2, Env: "test", Image: "registry.example/controller:1", Broker: Broker{Host: "broker.example", Port: "1883"}}
+	plain := Settings{Replicas: 2, Env: "test", Image: "registry.example/controller:1",
+		Broker: Broker{Host: "broker.example", Port: "1883"}}
 	secure := plain
-	secure.Broker = Broker{Host: "broker.example", Port: "8883", CA: []byte("authority"), Cert: []byte("c"), Key: []byte("k")}
+	secure.Broker = Broker{Host: "broker.example", Port: "8883", CA: []byte("authority"), Cert: []byte("c"),
+		Key: []byte("k")}
 	const folder = "/etc/module-controller/broker/"
 	type result struct {
 		Image, Pull, HTTP, Kubelet, CA, Cert, Key string
 		Files                                     []string
 	}
-	want := result{Image: "registry.example/controller:1", Pull: "IfNotPresent", HTTP: "false", Kubelet: "false", Files: []string{"ca.crt"}}
+	want := result{Image: "registry.example/controller:1", Pull: "IfNotPresent", HTTP: "false", Kubelet: "false",
+		Files: []string{"ca.crt"}}
 	for name, c := range map[string]struct {
 		settings Settings
 		with     func(*result)
 	}{
 		"plain": {plain, func(*result) {}},
 		"secure": {secure, func(r *result) {
-			r.CA, r.Cert, r.Key, r.Files = folder+"ca.crt", folder+"tls.crt", folder+"tls.key", []string{"ca.crt", "tls.crt", "tls.key"}
+			r.CA, r.Cert, r.Key, r.Files = folder+"ca.crt", folder+"tls.crt", folder+"tls.key", []string{"ca.crt",
+				"tls.crt", "tls.key"}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -264,7 +275,9 @@ func TestClientIDInASharedCluster(t *testing.T) {
 		check.Must(t, err)
 		seen := map[string]bool{}
 		for _, v := range d.Spec.Template.Spec.Containers[0].Env {
-			if v.Name == "CLIENT_ID" && (v.Value != want.value || (v.ValueFrom == nil) != (want.value != "") || seen["POD_NAME"] != (want.value != "")) {
+			if v.Name == "CLIENT_ID" &&
+				(v.Value != want.value || (v.ValueFrom == nil) != (want.value != "") ||
+					seen["POD_NAME"] != (want.value != "")) {
 				t.Errorf("%s: %+v, after %v", name, v, seen)
 			}
 			seen[v.Name] = true
@@ -285,7 +298,8 @@ func TestRemoveDeployments(t *testing.T) {
 	check.Must(t, c.removeDeployments(t.Context(), 2))
 	selected := client.Actions()[0].(ktesting.DeleteCollectionAction).GetListRestrictions().Labels
 	of := func(manager, sandbox, number string) labels.Set {
-		return labels.Set{nameLabel: name, cluster.ManagedBy: manager, cluster.SandboxLabel: sandbox, numberLabel: number}
+		return labels.Set{nameLabel: name, cluster.ManagedBy: manager, cluster.SandboxLabel: sandbox,
+			numberLabel: number}
 	}
 	for _, tc := range []struct {
 		labels labels.Set

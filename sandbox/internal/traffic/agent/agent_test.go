@@ -192,7 +192,8 @@ func TestStream(t *testing.T) {
 			var n uint64
 			err := r.Records(t.Context(), "g", "s", func(got traffic.Record) {
 				n++
-				want := traffic.Record{Seq: n, Endpoint: address, Base: "base-1", Version: "2.0", Result: traffic.OK, Status: 200}
+				want := traffic.Record{Seq: n, Endpoint: address, Base: "base-1", Version: "2.0", Result: traffic.OK,
+					Status: 200}
 				if diff := cmp.Diff(want, got, asideTimes); diff != "" {
 					t.Errorf("record (-want +got):\n%s", diff)
 				}
@@ -212,9 +213,10 @@ func TestLostRequestsAreTold(t *testing.T) {
 	r := newRig(t)
 	address := serve(t, misses)
 	r.begin(t, "s", address, func(s *traffic.Spec) { s.Total = 500 })
-	want := traffic.LostRequest{Group: "g", Stream: "s", Route: traffic.RouteKubeProxy, Module: "biz1", Record: traffic.Record{
-		Seq: 1, Endpoint: address, Base: "base-2", Result: traffic.NotFound, Status: 404,
-	}}
+	want := traffic.LostRequest{Group: "g", Stream: "s", Route: traffic.RouteKubeProxy, Module: "biz1",
+		Record: traffic.Record{
+			Seq: 1, Endpoint: address, Base: "base-2", Result: traffic.NotFound, Status: 404,
+		}}
 	first := <-r.lost
 	first.Record.Seq = 1 // they overtake each other
 	if diff := cmp.Diff(want, first, asideTimes); diff != "" {
@@ -251,10 +253,12 @@ func TestClockOfTheAgent(t *testing.T) {
 	told := <-r.lost
 	end := r.finish(t, "s")
 	times := map[string]time.Time{
-		"a loss that was told": told.Record.Done, "a loss": end.LostRequests[0].Due, "the start": end.Started, "the end": end.Ended,
+		"a loss that was told": told.Record.Done, "a loss": end.LostRequests[0].Due, "the start": end.Started,
+		"the end":          end.Ended,
 		"the first second": end.Seconds[0].Start, "the start so far": r.Summaries(t.Context(), "g")[0].Started,
 	}
-	if err := r.Records(t.Context(), "g", "s", func(record traffic.Record) { times["a record"] = record.Sent }); err != nil {
+	if err := r.Records(t.Context(), "g", "s",
+		func(record traffic.Record) { times["a record"] = record.Sent }); err != nil {
 		t.Error(err)
 	}
 	for what, at := range times {
@@ -279,19 +283,23 @@ func TestAgentThatEndsInMidStream(t *testing.T) {
 	r.agents[0].end()
 
 	const why = "the node went away"
-	want := traffic.LostRequest{Group: "g", Stream: "s", Route: traffic.RouteKubeProxy, Record: traffic.Record{Result: traffic.Other}}
+	want := traffic.LostRequest{Group: "g", Stream: "s", Route: traffic.RouteKubeProxy,
+		Record: traffic.Record{Result: traffic.Other}}
 	lost := <-r.lost
 	if diff := cmp.Diff(want, lost, asideTimes); diff != "" || !strings.Contains(lost.Record.Error, why) {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
 	all := r.Summaries(t.Context(), "g")
-	if len(all) != 2 || all[0].Sent != 20 || strings.Contains(all[0].Note, why) || all[1].Open != 1 || !strings.Contains(all[1].Note, why) || all[1].Ended.IsZero() {
+	if len(all) != 2 || all[0].Sent != 20 || strings.Contains(all[0].Note, why) || all[1].Open != 1 ||
+		!strings.Contains(all[1].Note, why) || all[1].Ended.IsZero() {
 		t.Errorf("streams %+v", all)
 	}
-	if end, err := r.Stop(t.Context(), "g", "s"); err == nil || !strings.Contains(err.Error(), `"s"`) || !strings.Contains(err.Error(), why) {
+	if end, err := r.Stop(t.Context(), "g", "s"); err == nil || !strings.Contains(err.Error(), `"s"`) ||
+		!strings.Contains(err.Error(), why) {
 		t.Errorf("Stop gave %+v and %v", end, err)
 	}
-	if err := r.Records(t.Context(), "g", "s", func(traffic.Record) {}); err == nil || !strings.Contains(err.Error(), why) {
+	if err := r.Records(t.Context(), "g", "s", func(traffic.Record) {}); err == nil ||
+		!strings.Contains(err.Error(), why) {
 		t.Errorf("Records gave %v", err)
 	}
 

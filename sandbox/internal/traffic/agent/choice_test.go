@@ -40,7 +40,10 @@ func (s *source) set(c traffic.Choice) {
 
 // base answers with a version.
 func base(t *testing.T, ip, version string) traffic.Target {
-	addr := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"version":"`+version+`"}`) })
+	addr := serve(t, func(w http.ResponseWriter,
+		_ *http.Request) {
+		_, _ = io.WriteString(w, `{"version":"`+version+`"}`)
+	})
 	return traffic.Target{IP: ip, Base: "base-" + version, Web: addr}
 }
 

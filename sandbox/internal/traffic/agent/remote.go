@@ -143,9 +143,10 @@ func (r *Remote) follow(ctx context.Context, s *session) {
 				continue
 			}
 			x.last.Ended, x.last.Note = now, fmt.Sprintf("was cut off: %v", err)
-			cut = append(cut, traffic.LostRequest{Group: group, Stream: x.name, Route: x.last.Route, Record: traffic.Record{
-				Due: now, Sent: now, Done: now, Result: traffic.Other, Error: "the stream " + x.last.Note,
-			}})
+			cut = append(cut, traffic.LostRequest{Group: group, Stream: x.name, Route: x.last.Route,
+				Record: traffic.Record{
+					Due: now, Sent: now, Done: now, Result: traffic.Other, Error: "the stream " + x.last.Note,
+				}})
 		}
 	}
 	r.mu.Unlock()
@@ -169,7 +170,8 @@ func (r *Remote) Begin(ctx context.Context, group string, spec traffic.Spec, sou
 	if err != nil {
 		return fmt.Errorf("starting traffic %q: %w", spec.Name, err)
 	}
-	x := &stream{name: spec.Name, on: s, last: traffic.Summary{Name: spec.Name, Route: spec.Route(), Started: time.Now()}}
+	x := &stream{name: spec.Name, on: s,
+		last: traffic.Summary{Name: spec.Name, Route: spec.Route(), Started: time.Now()}}
 	request := beginRequest{Group: group, Spec: spec}
 	if source != nil {
 		x.telling = newTelling(s, streamRequest{group, spec.Name}, source)
@@ -231,7 +233,8 @@ func (r *Remote) Summaries(ctx context.Context, group string) []traffic.Summary 
 	var fresh []traffic.Summary
 	if s != nil && known {
 		var err error
-		if fresh, err = ask(ctx, s, summaries, group); err != nil {
+		fresh, err = ask(ctx, s, summaries, group)
+		if err != nil {
 			r.o.Logger.Warn("the traffic agent does not say how its streams are", "group", group, "err", err)
 		}
 	}
@@ -298,8 +301,10 @@ func (r *Remote) Records(ctx context.Context, group, name string, sink func(traf
 	if err != nil {
 		return err
 	}
-	if err = x.on.ended(); err == nil {
-		err = records.Call(ctx, &x.on.client, streamRequest{group, name}, func(record traffic.Record) { sink(x.on.record(record)) })
+	err = x.on.ended()
+	if err == nil {
+		err = records.Call(ctx, &x.on.client, streamRequest{group, name},
+			func(record traffic.Record) { sink(x.on.record(record)) })
 	}
 	if err != nil {
 		return fmt.Errorf("reading the requests of traffic %q: %w", name, err)

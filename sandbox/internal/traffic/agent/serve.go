@@ -34,7 +34,8 @@ func handler(g *traffic.Generator, told *rpc.Queue[traffic.LostRequest]) http.Ha
 	begin.Handle(mux, func(ctx context.Context, r beginRequest) (rpc.None, error) {
 		if !r.Spec.Inside {
 			if r.Spec.Address == "" {
-				return rpc.None{}, errors.New("the traffic agent sends to the addresses of Services, or to bases inside")
+				return rpc.None{},
+					errors.New("the traffic agent sends to the addresses of Services, or to bases inside")
 			}
 			return rpc.None{}, g.Begin(ctx, r.Group, r.Spec)
 		}
@@ -46,7 +47,10 @@ func handler(g *traffic.Generator, told *rpc.Queue[traffic.LostRequest]) http.Ha
 		g.Choose(r.Group, r.Name, r.Choice)
 		return rpc.None{}, nil
 	})
-	summaries.Handle(mux, func(_ context.Context, group string) ([]traffic.Summary, error) { return g.Summaries(group), nil })
+	summaries.Handle(mux, func(_ context.Context, group string) ([]traffic.Summary, error) {
+		return g.Summaries(group),
+			nil
+	})
 	stop.Handle(mux, func(ctx context.Context, r streamRequest) (rpc.After[*traffic.End], error) {
 		end, err := g.Stop(ctx, r.Group, r.Name)
 		return rpc.After[*traffic.End]{Answer: end, Count: told.Count()}, err

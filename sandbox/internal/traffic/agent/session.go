@@ -40,7 +40,8 @@ type session struct {
 }
 
 func newSession(p Process) *session {
-	return &session{process: p, client: rpc.Client{Transport: p, Unreachable: errUnreachable}, done: make(chan struct{})}
+	return &session{process: p, client: rpc.Client{Transport: p, Unreachable: errUnreachable},
+		done: make(chan struct{})}
 }
 
 // run tells of lost requests until the agent ends, and returns why it has ended.
@@ -79,7 +80,8 @@ func (s *session) ended() error {
 
 // ask calls an agent that has not ended.
 func ask[In, Out any](ctx context.Context, s *session, m rpc.Unary[In, Out], in In) (out Out, err error) {
-	if err = s.ended(); err == nil {
+	err = s.ended()
+	if err == nil {
 		out, err = m.Call(ctx, &s.client, in)
 	}
 	return out, err

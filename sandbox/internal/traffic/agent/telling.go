@@ -54,7 +54,8 @@ func (t *telling) run(ctx context.Context, log *slog.Logger) {
 		if !equal(t.known, is) {
 			if _, err := ask(ctx, t.on, tell, tellRequest{t.of, is}); err != nil {
 				if ctx.Err() == nil && t.on.ended() == nil {
-					log.Error("the traffic agent cannot be told what a stream may pick from", "group", t.of.Group, "stream", t.of.Name, "err", err)
+					log.Error("the traffic agent cannot be told what a stream may pick from", "group", t.of.Group,
+						"stream", t.of.Name, "err", err)
 				}
 				return
 			}

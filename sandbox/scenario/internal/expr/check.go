@@ -85,7 +85,8 @@ func (e *Env) checkNames(a *ast.AST) Problems {
 		}
 		at := a.SourceInfo().GetStartLocation(x.ID())
 		add := func(reason Reason, detail string) {
-			problems = append(problems, Problem{Line: at.Line(), Column: at.Column() + 1, Reason: reason, Detail: detail})
+			problems = append(problems,
+				Problem{Line: at.Line(), Column: at.Column() + 1, Reason: reason, Detail: detail})
 		}
 		switch {
 		case of == "traffic" && e.static.Streams != nil && !slices.Contains(e.static.Streams, name):
@@ -149,7 +150,8 @@ func (e *Env) translate(a *ast.AST, issues *cel.Issues, kind Kind) Problems {
 	}
 	// The variable of a loop whose name is wrong is unknown only for that.
 	if slices.ContainsFunc(problems, func(p Problem) bool { return p.Reason == UnknownFunction }) {
-		problems = slices.DeleteFunc(problems, func(p Problem) bool { return p.Reason == UnknownName || p.Reason == NotKnownHere })
+		problems = slices.DeleteFunc(problems,
+			func(p Problem) bool { return p.Reason == UnknownName || p.Reason == NotKnownHere })
 	}
 	return slices.Compact(problems)
 }
@@ -200,7 +202,8 @@ func (e *Env) unknown(name string, node ast.Expr, kind Kind) (Reason, string) {
 func (e *Env) noField(name string, node ast.Expr) string {
 	if node == nil || node.Kind() != ast.SelectKind || node.AsSelect().Operand().Kind() != ast.IdentKind {
 		all := slices.Collect(maps.Keys(baseFields))
-		all = append(append(all, slices.Collect(maps.Keys(moduleFields))...), slices.Collect(maps.Keys(streamFields))...)
+		all = append(append(all, slices.Collect(maps.Keys(moduleFields))...),
+			slices.Collect(maps.Keys(streamFields))...)
 		return fmt.Sprintf("there is no field %s%s", name, plain.Meant(name, all))
 	}
 	of := node.AsSelect().Operand().AsIdent()

@@ -39,7 +39,8 @@ func KindOf(path string) Kind {
 }
 
 // Objects are the names of lists of Kubernetes objects, those that Uses may name.
-var Objects = []string{"pods", "nodes", "deployments", "replicasets", "daemonsets", "statefulsets", "services", "endpointslices", "events"}
+var Objects = []string{"pods", "nodes", "deployments", "replicasets", "daemonsets", "statefulsets", "services",
+	"endpointslices", "events"}
 
 // Static is what is known of a scenario before it runs.
 type Static struct {
@@ -76,7 +77,8 @@ func New(static Static) (*Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Env{static: static, types: p, envs: map[Kind]*cel.Env{}, names: map[Kind][]string{}, templates: map[string]*Template{}}
+	e := &Env{static: static, types: p, envs: map[Kind]*cel.Env{}, names: map[Kind][]string{},
+		templates: map[string]*Template{}}
 	for kind, names := range e.variables() {
 		options := []cel.EnvOption{
 			cel.CustomTypeProvider(p), cel.CustomTypeAdapter(p),
@@ -86,7 +88,8 @@ func New(static Static) (*Env, error) {
 		for name, t := range names {
 			options = append(options, cel.Variable(name, t))
 		}
-		if e.envs[kind], err = cel.NewEnv(options...); err != nil {
+		e.envs[kind], err = cel.NewEnv(options...)
+		if err != nil {
 			return nil, fmt.Errorf("making the names of expressions: %w", err)
 		}
 		e.names[kind] = slices.Sorted(maps.Keys(names))

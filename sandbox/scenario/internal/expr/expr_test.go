@@ -19,8 +19,10 @@ import (
 func env(t *testing.T) *expr.Env {
 	t.Helper()
 	e, err := expr.New(expr.Static{
-		Vars:    map[string]any{"version": "2.0", "count": int64(3), "share": 0.5, "names": []any{"biz1", "biz2"}, "deep": map[string]any{"a": int64(1)}, "on": true},
-		Matrix:  map[string][]any{"tunnel": {"mqtt", "http"}, "bases": {int64(1), int64(4)}, "mixed": {int64(1), "two"}},
+		Vars: map[string]any{"version": "2.0", "count": int64(3), "share": 0.5, "names": []any{"biz1", "biz2"},
+			"deep": map[string]any{"a": int64(1)}, "on": true},
+		Matrix: map[string][]any{"tunnel": {"mqtt", "http"}, "bases": {int64(1), int64(4)},
+			"mixed": {int64(1), "two"}},
 		Outputs: []string{"revision"},
 		Streams: []string{"traffic", "direct"},
 		Sets:    []string{"base", "east"},
@@ -45,20 +47,25 @@ func pod(name string, ready bool, containers ...any) map[string]any {
 
 func data(pods ...any) expr.Data {
 	return expr.Data{
-		"vars":    map[string]any{"version": "2.0", "count": int64(3), "share": 0.5, "names": []any{"biz1", "biz2"}, "deep": map[string]any{"a": int64(1)}, "on": true},
-		"matrix":  map[string]any{"tunnel": "mqtt", "bases": int64(4), "mixed": "two"},
-		"run":     expr.Run{Namespace: "rolling-x7k2p", Group: "rolling-x7k2p", Seed: 1<<63 + 5, Env: "dev", Attempt: 1}.Value(),
+		"vars": map[string]any{"version": "2.0", "count": int64(3), "share": 0.5, "names": []any{"biz1", "biz2"},
+			"deep": map[string]any{"a": int64(1)}, "on": true},
+		"matrix": map[string]any{"tunnel": "mqtt", "bases": int64(4), "mixed": "two"},
+		"run": expr.Run{Namespace: "rolling-x7k2p", Group: "rolling-x7k2p", Seed: 1<<63 + 5, Env: "dev",
+			Attempt: 1}.Value(),
 		"outputs": map[string]any{"revision": "7"},
 		"pods":    func() any { return pods },
 		"nodes":   []any{},
 		"bases": map[string]any{
-			"base-1": expr.Base{Set: "base", Index: 1, Version: "1.0.0", BaseStatus: events.BaseStatus{Ready: true, Modules: []events.ModuleStatus{
-				{ModuleRef: events.ModuleRef{Name: "biz1", Version: "2.0"}, State: events.ModuleActivated},
-			}}}.Value(),
-			"base-2": expr.Base{Set: "base", Index: 2, Version: "1.0.0", BaseStatus: events.BaseStatus{Ready: true}}.Value(),
+			"base-1": expr.Base{Set: "base", Index: 1, Version: "1.0.0",
+				BaseStatus: events.BaseStatus{Ready: true, Modules: []events.ModuleStatus{
+					{ModuleRef: events.ModuleRef{Name: "biz1", Version: "2.0"}, State: events.ModuleActivated},
+				}}}.Value(),
+			"base-2": expr.Base{Set: "base", Index: 2, Version: "1.0.0",
+				BaseStatus: events.BaseStatus{Ready: true}}.Value(),
 		},
-		"traffic": map[string]any{"traffic": expr.Stream(traffic.Summary{Sent: 10, Lost: 1, Results: map[traffic.Result]int{traffic.OK: 9, traffic.Reset: 1},
-			Versions: map[string]int{"2.0": 9}, P99: 20 * time.Millisecond})},
+		"traffic": map[string]any{"traffic": expr.Stream(
+			traffic.Summary{Sent: 10, Lost: 1, Results: map[traffic.Result]int{traffic.OK: 9, traffic.Reset: 1},
+				Versions: map[string]int{"2.0": 9}, P99: 20 * time.Millisecond})},
 	}
 }
 
@@ -70,26 +77,38 @@ func TestConditions(t *testing.T) {
 		want expr.Result
 		uses []string
 	}{
-		{`pods.all(p, ` + ready + `)`, []any{pod("a", true), pod("b", true)}, expr.Result{Value: true}, []string{"pods"}},
-		{`pods.all(p, ` + ready + `)`, []any{pod("a", true), pod("b", false)}, expr.Result{Value: false}, []string{"pods"}},
+		{`pods.all(p, ` + ready + `)`, []any{pod("a", true), pod("b", true)}, expr.Result{Value: true},
+			[]string{"pods"}},
+		{`pods.all(p, ` + ready + `)`, []any{pod("a", true), pod("b", false)}, expr.Result{Value: false},
+			[]string{"pods"}},
 		{`pods.all(p, ` + ready + `)`, nil, expr.Result{Value: true, Nothing: []string{"pods"}}, []string{"pods"}},
-		{`!pods.exists(p, p.metadata.name == "x")`, nil, expr.Result{Value: true, Nothing: []string{"pods"}}, []string{"pods"}},
+		{`!pods.exists(p, p.metadata.name == "x")`, nil, expr.Result{Value: true, Nothing: []string{"pods"}},
+			[]string{"pods"}},
 		{`size(pods) == 0`, nil, expr.Result{Value: true}, []string{"pods"}},
 		{`size(pods) == 0 || pods.all(p, ` + ready + `)`, nil, expr.Result{Value: true}, []string{"pods"}},
 		{`pods.filter(p, p.metadata.name == "x").all(p, ` + ready + `)`, []any{pod("a", true)},
 			expr.Result{Value: true, Nothing: []string{`pods.filter(p, p.metadata.name == "x")`}}, []string{"pods"}},
-		{`pods.filter(p, p.metadata.name == "x").size() == 0`, []any{pod("a", true)}, expr.Result{Value: true}, []string{"pods"}},
-		{`pods.all(p, ` + ready + `) && nodes.all(n, true)`, []any{pod("a", true)}, expr.Result{Value: true, Nothing: []string{"nodes"}}, []string{"nodes", "pods"}},
-		{`pods.exists(p, ` + ready + `) || nodes.exists(n, true)`, []any{pod("a", false)}, expr.Result{Value: false}, []string{"nodes", "pods"}},
-		{`nodes.exists(n, true) || pods.exists(p, ` + ready + `)`, []any{pod("a", true)}, expr.Result{Value: true}, []string{"nodes", "pods"}},
-		{`pods.all(p, p.spec.containers.all(c, c.name == "biz1"))`, []any{pod("a", true)}, expr.Result{Value: true}, []string{"pods"}},
-		{`pods.map(p, p.metadata.name).sortBy(n, n) == ["a", "b"]`, []any{pod("b", true), pod("a", true)}, expr.Result{Value: true}, []string{"pods"}},
-		{`bases["base-1"].modules.exists(m, m.name == "biz1" && m.version == vars.version)`, nil, expr.Result{Value: true}, []string{"bases", "vars", "vars.version"}},
+		{`pods.filter(p, p.metadata.name == "x").size() == 0`, []any{pod("a", true)}, expr.Result{Value: true},
+			[]string{"pods"}},
+		{`pods.all(p, ` + ready + `) && nodes.all(n, true)`, []any{pod("a", true)},
+			expr.Result{Value: true, Nothing: []string{"nodes"}}, []string{"nodes", "pods"}},
+		{`pods.exists(p, ` + ready + `) || nodes.exists(n, true)`, []any{pod("a", false)}, expr.Result{Value: false},
+			[]string{"nodes", "pods"}},
+		{`nodes.exists(n, true) || pods.exists(p, ` + ready + `)`, []any{pod("a", true)}, expr.Result{Value: true},
+			[]string{"nodes", "pods"}},
+		{`pods.all(p, p.spec.containers.all(c, c.name == "biz1"))`, []any{pod("a", true)}, expr.Result{Value: true},
+			[]string{"pods"}},
+		{`pods.map(p, p.metadata.name).sortBy(n, n) == ["a", "b"]`, []any{pod("b", true), pod("a", true)},
+			expr.Result{Value: true}, []string{"pods"}},
+		{`bases["base-1"].modules.exists(m, m.name == "biz1" && m.version == vars.version)`, nil,
+			expr.Result{Value: true}, []string{"bases", "vars", "vars.version"}},
 		{`bases.all(name, bases[name].ready)`, nil, expr.Result{Value: true}, []string{"bases"}},
 		{`bases.all(name, b, b.set == "base" && b.index > 0)`, nil, expr.Result{Value: true}, []string{"bases"}},
-		{`traffic.traffic.lost == 1 && traffic["traffic"].reset == 1 && traffic.traffic.versions["2.0"] == 9`, nil, expr.Result{Value: true},
+		{`traffic.traffic.lost == 1 && traffic["traffic"].reset == 1 && traffic.traffic.versions["2.0"] == 9`, nil,
+			expr.Result{Value: true},
 			[]string{"traffic", "traffic.traffic"}},
-		{`traffic.traffic.p99 < duration("100ms")`, nil, expr.Result{Value: true}, []string{"traffic", "traffic.traffic"}},
+		{`traffic.traffic.p99 < duration("100ms")`, nil, expr.Result{Value: true},
+			[]string{"traffic", "traffic.traffic"}},
 		{`matrix.mixed == "two" && run.namespace.startsWith("rolling") && run.seed == 5`, nil, expr.Result{Value: true},
 			[]string{"matrix", "matrix.mixed", "run", "run.namespace", "run.seed"}},
 		{`vars.names.all(n, n.startsWith("biz"))`, nil, expr.Result{Value: true}, []string{"vars", "vars.names"}},
@@ -118,7 +137,8 @@ func TestJudgeAndUntil(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	figures := expr.Stream(traffic.Summary{Sent: 10, Lost: 1, Results: map[traffic.Result]int{traffic.OK: 9, traffic.Reset: 1}})
+	figures := expr.Stream(traffic.Summary{Sent: 10, Lost: 1,
+		Results: map[traffic.Result]int{traffic.OK: 9, traffic.Reset: 1}})
 	figures["vars"] = data()["vars"]
 	if r, err := judge.Eval(figures); err != nil || !r.True() {
 		t.Errorf("judge gave %+v, %v", r, err)
@@ -127,7 +147,8 @@ func TestJudgeAndUntil(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := until.Eval(expr.Data{"stdout": "all done", "stderr": "", "exitCode": int64(0)}); err != nil || !r.True() {
+	if r, err := until.Eval(expr.Data{"stdout": "all done", "stderr": "", "exitCode": int64(0)}); err != nil ||
+		!r.True() {
 		t.Errorf("until gave %+v, %v", r, err)
 	}
 }
@@ -164,14 +185,19 @@ func TestProblems(t *testing.T) {
 		want expr.Problems
 	}{
 		{"vars.versoin", expr.Value, expr.Problems{{1, 5, expr.UnknownField, "version", ""}}},
-		{"vars.colour", expr.Value, expr.Problems{{1, 5, expr.UnknownField, "count, deep, names, on, share, version", ""}}},
+		{"vars.colour", expr.Value,
+			expr.Problems{{1, 5, expr.UnknownField, "count, deep, names, on, share, version", ""}}},
 		{"varz.count", expr.Value, expr.Problems{{1, 1, expr.MisspelledName, "vars", ""}}},
 		{"outputs.revisoin", expr.Value, expr.Problems{{1, 8, expr.UnknownField, "revision", ""}}},
 		{"pods.size()", expr.Value, expr.Problems{{1, 1, expr.NotKnownHere, "pods", ""}}},
-		{"lost == 0", expr.Condition, expr.Problems{{1, 1, expr.UnknownName, "bases, daemonsets, deployments, endpointslices, events, matrix, nodes, outputs, pods, replicasets, run, services, statefulsets, traffic, vars", ""}}},
+		{"lost == 0", expr.Condition,
+			expr.Problems{{1, 1, expr.UnknownName,
+				"bases, daemonsets, deployments, endpointslices, events, matrix, nodes, outputs, pods, replicasets, " +
+					"run, services, statefulsets, traffic, vars", ""}}},
 		{"losd == 0", expr.Judge, expr.Problems{{1, 1, expr.MisspelledName, "lost", ""}}},
 		{"vars.count == vars.version", expr.Condition, expr.Problems{{1, 12, expr.NoOverload, "(int, string)", ""}}},
-		{"vars.count +\n vars.nothing", expr.Value, expr.Problems{{2, 6, expr.UnknownField, "count, deep, names, on, share, version", ""}}},
+		{"vars.count +\n vars.nothing", expr.Value,
+			expr.Problems{{2, 6, expr.UnknownField, "count, deep, names, on, share, version", ""}}},
 		{"siz(pods) == 0", expr.Condition, expr.Problems{{1, 4, expr.UnknownFunction, "size", ""}}},
 		{"pods.al(p, p.x)", expr.Condition, expr.Problems{{1, 8, expr.UnknownFunction, "all", ""}}},
 		{"size(pods)", expr.Condition, expr.Problems{{1, 1, expr.NotBoolean, "int", ""}}},
@@ -181,7 +207,9 @@ func TestProblems(t *testing.T) {
 		{`bases["base"].ready`, expr.Condition, expr.Problems{{1, 6, expr.UnknownBase, "base", ""}}},
 		{`bases["base-1"].raedy`, expr.Condition, expr.Problems{{1, 16, expr.UnknownField, "ready", ""}}},
 		{"traffic.traffic.losst == 0", expr.Condition, expr.Problems{{1, 16, expr.UnknownField, "lost", ""}}},
-		{"vars.version.all(x, true)", expr.Condition, expr.Problems{{1, 5, expr.Other, "expression of type 'string' cannot be range of a comprehension (must be list, map, or dynamic)", ""}}},
+		{"vars.version.all(x, true)", expr.Condition,
+			expr.Problems{{1, 5, expr.Other,
+				"expression of type 'string' cannot be range of a comprehension (must be list, map, or dynamic)", ""}}},
 	} {
 		t.Run(tc.text, func(t *testing.T) {
 			_, err := env(t).Compile(tc.text, tc.kind)
@@ -221,11 +249,12 @@ func TestTemplates(t *testing.T) {
 
 func TestTemplateProblems(t *testing.T) {
 	for text, want := range map[string]expr.Problems{
-		"a ${{ vars.count":                  {{1, 1, expr.Unclosed, "", ""}},
-		"${{ }}":                            {{1, 1, expr.Empty, "", ""}},
-		"a: 1\nb: ${{ vars.x }}":            {{2, 6, expr.UnknownField, "count, deep, names, on, share, version", ""}},
-		"list ${{ vars.names }}":            {{1, 1, expr.NotText, "list(string)", ""}},
-		"${{ vars.x }} and ${{ matrix.y }}": {{1, 6, expr.UnknownField, "count, deep, names, on, share, version", ""}, {1, 8, expr.UnknownField, "bases, mixed, tunnel", ""}},
+		"a ${{ vars.count":       {{1, 1, expr.Unclosed, "", ""}},
+		"${{ }}":                 {{1, 1, expr.Empty, "", ""}},
+		"a: 1\nb: ${{ vars.x }}": {{2, 6, expr.UnknownField, "count, deep, names, on, share, version", ""}},
+		"list ${{ vars.names }}": {{1, 1, expr.NotText, "list(string)", ""}},
+		"${{ vars.x }} and ${{ matrix.y }}": {{1, 6, expr.UnknownField, "count, deep, names, on, share, version", ""},
+			{1, 8, expr.UnknownField, "bases, mixed, tunnel", ""}},
 	} {
 		_, err := env(t).Template(text)
 		if diff := cmp.Diff(error(want), err, where); diff != "" {
@@ -235,19 +264,22 @@ func TestTemplateProblems(t *testing.T) {
 }
 
 func TestExpand(t *testing.T) {
-	in := map[string]any{"spec": map[string]any{"replicas": "${{ matrix.bases }}", "args": []any{"v${{ vars.version }}", int64(2), nil}}}
+	in := map[string]any{"spec": map[string]any{"replicas": "${{ matrix.bases }}",
+		"args": []any{"v${{ vars.version }}", int64(2), nil}}}
 	got, err := env(t).Expand(in, data())
 	want := map[string]any{"spec": map[string]any{"replicas": int64(4), "args": []any{"v2.0", int64(2), nil}}}
 	if diff := cmp.Diff(any(want), got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if _, err := env(t).Expand(map[string]any{"a": []any{"${{ vars.x }}"}}, data()); err == nil || !strings.HasPrefix(err.Error(), "a: [0]: ") {
+	if _, err := env(t).Expand(map[string]any{"a": []any{"${{ vars.x }}"}}, data()); err == nil ||
+		!strings.HasPrefix(err.Error(), "a: [0]: ") {
 		t.Errorf("error %v", err)
 	}
 }
 
 func FuzzTemplate(f *testing.F) {
-	for _, text := range []string{"${{ matrix.bases }}", "a${{ {'a': {}} }}", "${{ \"}}\" }}", "${{", "pods.all(p, true)"} {
+	for _, text := range []string{"${{ matrix.bases }}", "a${{ {'a': {}} }}", "${{ \"}}\" }}", "${{",
+		"pods.all(p, true)"} {
 		f.Add(text)
 	}
 	e, err := expr.New(expr.Static{Vars: map[string]any{"a": "b"}})
@@ -280,7 +312,8 @@ func TestExcerpts(t *testing.T) {
 		"pods.b.(c)":                         {expr.Syntax, "", "    pods.b.(c)\n           ^"},
 		"  pods.size() > '3'":                {expr.NoOverload, ">", "    pods.size() > '3'\n                ^"},
 		"pods.size() == 1 &&\n\tpods.sise()": {expr.UnknownFunction, "size", "    pods.sise()\n             ^"},
-		"'模块' == '模块' && pods.exists(p, q, r, )": {expr.Syntax, ")", "    '模块' == '模块' && pods.exists(p, q, r, )\n                                         ^"},
+		"'模块' == '模块' && pods.exists(p, q, r, )": {expr.Syntax, ")",
+			"    '模块' == '模块' && pods.exists(p, q, r, )\n                                         ^"},
 		"pods.size()": {expr.NotBoolean, "int", ""},
 	} {
 		_, err := env(t).Compile(text, expr.Condition)
@@ -290,7 +323,8 @@ func TestExcerpts(t *testing.T) {
 			continue
 		}
 		p := problems[0]
-		if diff := cmp.Diff(want.excerpt, strings.TrimSuffix(p.Excerpt(), "\n")); diff != "" || p.Reason != want.reason || !strings.Contains(p.Detail, want.is) {
+		if diff := cmp.Diff(want.excerpt, strings.TrimSuffix(p.Excerpt(), "\n")); diff != "" ||
+			p.Reason != want.reason || !strings.Contains(p.Detail, want.is) {
 			t.Errorf("%s: %s %s (-want +got):\n%s", text, p.Reason, p.Detail, diff)
 		}
 	}

@@ -50,15 +50,18 @@ func (e *Env) Compile(text string, kind Kind) (*Program, error) {
 		return nil, problems.in(text)
 	}
 	if t := checked.OutputType(); kind != Value && !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
-		return nil, Problems{{Line: 1, Column: 1, Reason: NotBoolean, Detail: fmt.Sprintf("is of the type %s, but must be true or false", typeName(t))}}
+		return nil, Problems{{Line: 1, Column: 1, Reason: NotBoolean,
+			Detail: fmt.Sprintf("is of the type %s, but must be true or false", typeName(t))}}
 	}
-	p := &Program{text: text, kind: kind, out: checked.OutputType(), uses: uses(checked.NativeRep()), parts: partsOf(checked)}
+	p := &Program{text: text, kind: kind, out: checked.OutputType(), uses: uses(checked.NativeRep()),
+		parts: partsOf(checked)}
 	options := []cel.ProgramOption{cel.CostLimit(costLimit)}
 	if len(p.parts) > 0 {
 		options = append(options, cel.EvalOptions(cel.OptTrackState))
 	}
 	var err error
-	if p.program, err = env.Program(checked, options...); err != nil {
+	p.program, err = env.Program(checked, options...)
+	if err != nil {
 		return nil, Problems{{Line: 1, Column: 1, Reason: Other, Detail: err.Error()}}
 	}
 	return p, nil
@@ -100,7 +103,8 @@ func uses(a *ast.AST) []string {
 		case ast.IdentKind:
 			names = append(names, e.AsIdent())
 		case ast.SelectKind, ast.CallKind:
-			if of, field, ok := fieldOf(e); ok && slices.Contains([]string{"vars", "matrix", "run", "outputs", "traffic"}, of) {
+			if of, field, ok := fieldOf(e); ok &&
+				slices.Contains([]string{"vars", "matrix", "run", "outputs", "traffic"}, of) {
 				names = append(names, of+"."+field)
 			}
 		}

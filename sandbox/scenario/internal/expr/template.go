@@ -68,7 +68,8 @@ func (e *Env) template(text string) (*Template, error) {
 		var wrong Problems
 		switch {
 		case strings.TrimSpace(inside) == "":
-			problems = append(problems, Problem{Line: line, Column: 1, Reason: Empty, Detail: "there is nothing in ${{ }}"})
+			problems = append(problems,
+				Problem{Line: line, Column: 1, Reason: Empty, Detail: "there is nothing in ${{ }}"})
 		case errors.As(err, &wrong):
 			for _, p := range wrong {
 				p.Line += line - 1
@@ -86,7 +87,8 @@ func (e *Env) template(text string) (*Template, error) {
 		for _, p := range t.pieces {
 			if p.program != nil && !printable(p.program.out) {
 				problems = append(problems, Problem{Line: 1, Column: 1, Reason: NotText,
-					Detail: fmt.Sprintf("${{%s}} is of the type %s, which cannot stand in the middle of a text", p.text, typeName(p.program.out))})
+					Detail: fmt.Sprintf("${{%s}} is of the type %s, which cannot stand in the middle of a text", p.text,
+						typeName(p.program.out))})
 			}
 		}
 	}
@@ -180,7 +182,8 @@ func asText(value any) (string, bool) {
 
 // printable reports whether values of a type can be part of a text.
 func printable(t *cel.Type) bool {
-	return slices.Contains([]types.Kind{types.StringKind, types.BoolKind, types.IntKind, types.UintKind, types.DoubleKind,
+	return slices.Contains([]types.Kind{types.StringKind, types.BoolKind, types.IntKind, types.UintKind,
+		types.DoubleKind,
 		types.DurationKind, types.TimestampKind, types.DynKind}, t.Kind())
 }
 

@@ -28,17 +28,20 @@ const (
 
 var (
 	runFields = map[string]*cel.Type{
-		"namespace": cel.StringType, "group": cel.StringType, "seed": cel.IntType, "env": cel.StringType, "attempt": cel.IntType,
+		"namespace": cel.StringType, "group": cel.StringType, "seed": cel.IntType, "env": cel.StringType,
+		"attempt": cel.IntType,
 	}
 	baseFields = map[string]*cel.Type{
-		"set": cel.StringType, "index": cel.IntType, "identity": cel.StringType, "version": cel.StringType, "running": cel.BoolType,
+		"set": cel.StringType, "index": cel.IntType, "identity": cel.StringType, "version": cel.StringType,
+		"running":   cel.BoolType,
 		"connected": cel.BoolType, "ready": cel.BoolType, "modules": cel.ListType(types.NewObjectType(moduleType)),
 	}
 	moduleFields = map[string]*cel.Type{"name": cel.StringType, "version": cel.StringType, "state": cel.StringType}
 	streamFields = func() map[string]*cel.Type {
 		fields := map[string]*cel.Type{
-			"sent": cel.IntType, "open": cel.IntType, "lost": cel.IntType, "versions": cel.MapType(cel.StringType, cel.IntType),
-			"p50": cel.DurationType, "p99": cel.DurationType, "max": cel.DurationType, "late": cel.DurationType,
+			"sent": cel.IntType, "open": cel.IntType, "lost": cel.IntType,
+			"versions": cel.MapType(cel.StringType, cel.IntType),
+			"p50":      cel.DurationType, "p99": cel.DurationType, "max": cel.DurationType, "late": cel.DurationType,
 		}
 		for _, result := range traffic.Results {
 			fields[string(result)] = cel.IntType
@@ -62,7 +65,8 @@ type Run struct {
 // Value returns the run as Data has it.
 func (r Run) Value() map[string]any {
 	const most = 1<<63 - 1
-	return map[string]any{"namespace": r.Namespace, "group": r.Group, "seed": int64(r.Seed & most), "env": r.Env, "attempt": int64(r.Attempt)}
+	return map[string]any{"namespace": r.Namespace, "group": r.Group, "seed": int64(r.Seed & most), "env": r.Env,
+		"attempt": int64(r.Attempt)}
 }
 
 // Base is a base of the run, as bases["SET-N"] has it.
@@ -112,7 +116,8 @@ func newProvider(static Static) (*provider, error) {
 		return nil, fmt.Errorf("making the types of expressions: %w", err)
 	}
 	p := &provider{Registry: registry, fields: map[string]map[string]*cel.Type{
-		varsType: {}, matrixType: {}, outputsType: {}, runType: runFields, baseType: baseFields, moduleType: moduleFields, streamType: streamFields,
+		varsType: {}, matrixType: {}, outputsType: {}, runType: runFields, baseType: baseFields,
+		moduleType: moduleFields, streamType: streamFields,
 	}}
 	for name, value := range static.Vars {
 		p.fields[varsType][name] = typeOf(value)

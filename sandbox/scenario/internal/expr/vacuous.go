@@ -54,7 +54,8 @@ func ranges(e ast.Expr) []ast.Expr {
 	switch e.Kind() {
 	case ast.ComprehensionKind:
 		c := e.AsComprehension()
-		if r := c.IterRange(); r.Kind() == ast.ListKind && r.AsList().Size() == 0 { // how macros bind a name, and no loop
+		// how macros bind a name, and no loop
+		if r := c.IterRange(); r.Kind() == ast.ListKind && r.AsList().Size() == 0 {
 			return append(ranges(c.AccuInit()), ranges(c.Result())...)
 		}
 		return []ast.Expr{c.IterRange()}

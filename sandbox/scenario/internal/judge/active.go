@@ -110,7 +110,8 @@ func (c *activeCheck) module(w *world, e change) {
 	s := c.tracks[t.base][t.module]
 	if m.State == events.ModuleActivated {
 		if s == nil {
-			if s = (&served{active: map[string]time.Time{}}); c.tracks[t.base] == nil {
+			s = (&served{active: map[string]time.Time{}})
+			if c.tracks[t.base] == nil {
 				c.tracks[t.base] = map[string]*served{}
 			}
 			c.tracks[t.base][t.module], c.ever[t] = s, struct{}{}
@@ -188,7 +189,8 @@ func (s *served) justBound(w *world, g *gap) bool {
 			continue
 		}
 		bound := w.bound[p.PodKey()]
-		if deleted.IsZero() || !deleted.Before(bound) || bound.Before(w.knownAt(g.from)) || s.replacedBy(w, p, g, g.from) {
+		if deleted.IsZero() || !deleted.Before(bound) || bound.Before(w.knownAt(g.from)) ||
+			s.replacedBy(w, p, g, g.from) {
 			return false
 		}
 	}
@@ -215,11 +217,13 @@ func (c *activeCheck) find(w *world, end time.Time) Result {
 	}
 	add := func(g gap, open bool) {
 		f := Finding{
-			Kind: NoActiveVersion, Time: g.from, Length: g.to.Sub(g.from), Base: g.base, Modules: []events.ModuleRef{{Name: g.module}},
-			Open: open, ProcessEnded: g.ended,
+			Kind: NoActiveVersion, Time: g.from, Length: g.to.Sub(g.from), Base: g.base,
+			Modules: []events.ModuleRef{{Name: g.module}},
+			Open:    open, ProcessEnded: g.ended,
 		}
 		counted := w.outages.countable(g.base, g.from, g.to, func(o *outage) bool {
-			return o.hides || o.what == down || o.installs && !o.from.Before(g.from) && (o.module == "" || o.module == g.module)
+			return o.hides || o.what == down ||
+				o.installs && !o.from.Before(g.from) && (o.module == "" || o.module == g.module)
 		})
 		if g.ended {
 			f.Allowed = f.Length - counted

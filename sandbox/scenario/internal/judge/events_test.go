@@ -19,7 +19,9 @@ func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 // biz is a change of a module, named as version@base of the module biz.
 func biz(ms int, where string, state events.ModuleState) events.Event {
 	version, base, _ := strings.Cut(where, "@")
-	return events.Event{Time: at(ms), Module: &events.ModuleEvent{Base: base, ModuleRef: events.ModuleRef{Name: "biz", Version: version}, State: state}}
+	return events.Event{Time: at(ms),
+		Module: &events.ModuleEvent{Base: base, ModuleRef: events.ModuleRef{Name: "biz", Version: version},
+			State: state}}
 }
 
 func host(ms int, name string, change events.BaseChange) events.Event {
@@ -32,7 +34,8 @@ func vpod(ms int, name, where string, flags ...string) events.Event {
 	p := &events.PodState{
 		Name: name, UID: "uid-" + name, Owner: "ReplicaSet/" + version, Phase: "Running", Writes: 1,
 		Modules: []events.ModuleRef{{Name: "biz", Version: version}},
-		Ready:   slices.Contains(flags, "ready"), Deleting: slices.Contains(flags, "deleting"), Gone: slices.Contains(flags, "gone"),
+		Ready:   slices.Contains(flags, "ready"), Deleting: slices.Contains(flags, "deleting"),
+		Gone: slices.Contains(flags, "gone"),
 	}
 	for _, f := range flags {
 		if owner, ok := strings.CutPrefix(f, "owner="); ok {
@@ -56,7 +59,8 @@ func rule(ms int, kind fault.Kind, change events.FaultChange) events.Event {
 
 // way is what a fault of the target mqtt does: that of a base, or of the controllers.
 func way(ms int, base string, kind fault.Kind, change events.FaultChange) events.Event {
-	return events.Event{Time: at(ms), Fault: &events.FaultEvent{Target: "mqtt", Base: base, ID: "w", Kind: kind, Change: change}}
+	return events.Event{Time: at(ms),
+		Fault: &events.FaultEvent{Target: "mqtt", Base: base, ID: "w", Kind: kind, Change: change}}
 }
 
 // onNode puts Pods on a Node.
@@ -91,17 +95,22 @@ func published(ms int, deleting bool) events.Event {
 }
 
 func lost(ms int, base string) events.Event {
-	return events.Event{Time: at(ms), Request: &events.RequestEvent{Stream: "traffic", Base: base, Module: events.ModuleRef{Name: "biz"}, Result: "notFound"}}
+	return events.Event{Time: at(ms),
+		Request: &events.RequestEvent{Stream: "traffic", Base: base, Module: events.ModuleRef{Name: "biz"},
+			Result: "notFound"}}
 }
 
 func command(ms int, where, name, code string, elapsed time.Duration) events.Event {
 	version, base, _ := strings.Cut(where, "@")
-	return events.Event{Time: at(ms), Command: &events.CommandEvent{Base: base, Name: name, Module: events.ModuleRef{Name: "biz", Version: version}, Code: code, Elapsed: elapsed}}
+	return events.Event{Time: at(ms),
+		Command: &events.CommandEvent{Base: base, Name: name, Module: events.ModuleRef{Name: "biz", Version: version},
+			Code: code, Elapsed: elapsed}}
 }
 
 // installed is a version that is resolved, then active.
 func installed(ms int, where string) []events.Event {
-	return []events.Event{biz(ms, where, "RESOLVED"), biz(ms+10, where, "ACTIVATED"), command(ms+11, where, "installBiz", "", 15*time.Millisecond)}
+	return []events.Event{biz(ms, where, "RESOLVED"), biz(ms+10, where, "ACTIVATED"),
+		command(ms+11, where, "installBiz", "", 15*time.Millisecond)}
 }
 
 // removed ends an active version.
@@ -126,7 +135,8 @@ func asked(ms int, base string) events.Event {
 
 // fires is a fault that happens.
 func fires(ms int, base string, kind fault.Kind) events.Event {
-	return events.Event{Time: at(ms), Fault: &events.FaultEvent{Target: "base", Base: base, ID: "f", Kind: kind, Change: "fired"}}
+	return events.Event{Time: at(ms),
+		Fault: &events.FaultEvent{Target: "base", Base: base, ID: "f", Kind: kind, Change: "fired"}}
 }
 
 // identity is an event of a base's process.
@@ -180,7 +190,8 @@ var rolling = script(
 	host(0, "a", "up"), host(0, "b", "up"), host(1, "a", "ready"), host(1, "b", "ready"),
 	vpod(10, "p1", "1@a"), installed(20, "1@a"), vpod(40, "p1", "1@a", "ready"),
 	vpod(10, "q1", "1@b"), installed(20, "1@b"), vpod(40, "q1", "1@b", "ready"), endpoints(45, "p1@a", "q1@b"),
-	vpod(1000, "p2", "2@a"), biz(1010, "2@a", "RESOLVED"), swap(1020, "a"), command(1021, "2@a", "installBiz", "", 12*time.Millisecond),
+	vpod(1000, "p2", "2@a"), biz(1010, "2@a", "RESOLVED"), swap(1020, "a"),
+	command(1021, "2@a", "installBiz", "", 12*time.Millisecond),
 	vpod(1030, "p1", "1@a"), vpod(1035, "p2", "2@a", "ready"), endpoints(1040, "p2@a", "q1@b"),
 	vpod(1050, "p1", "1@a", "deleting"), biz(3000, "1@a", "STOPPED"), vpod(3010, "p1", "1@a", "gone"),
 )

@@ -53,7 +53,8 @@ func (c *installCheck) note(w *world, e change) {
 		case x.Code == "" && l.answered.IsZero():
 			l.answered = e.Time
 		case began.After(l.since):
-			c.repeated(w, l, Finding{Kind: InstalledAgain, Time: began, Base: x.Base, Modules: []events.ModuleRef{x.Module}, Code: x.Code})
+			c.repeated(w, l, Finding{Kind: InstalledAgain, Time: began, Base: x.Base,
+				Modules: []events.ModuleRef{x.Module}, Code: x.Code})
 		}
 	}
 }
@@ -70,7 +71,8 @@ func (c *installCheck) module(w *world, e *events.ModuleEvent, now time.Time) {
 		delete(on, e.ModuleRef)
 	case e.State == events.ModuleResolved:
 		if l != nil && !l.broken {
-			c.repeated(w, l, Finding{Kind: ResolvedAgain, Time: now, Base: e.Base, Modules: []events.ModuleRef{e.ModuleRef}})
+			c.repeated(w, l, Finding{Kind: ResolvedAgain, Time: now, Base: e.Base,
+				Modules: []events.ModuleRef{e.ModuleRef}})
 		}
 		c.installs++
 		on[e.ModuleRef] = &life{since: now}
@@ -89,7 +91,8 @@ func (c *installCheck) repeated(w *world, l *life, f Finding) {
 	if !l.answered.IsZero() {
 		known = l.answered.Add(toldWithin)
 	}
-	if f.ResponseLost = w.outages.swallowed(f.Base, l.since, known, f.Time); f.ResponseLost {
+	f.ResponseLost = w.outages.swallowed(f.Base, l.since, known, f.Time)
+	if f.ResponseLost {
 		c.excused = append(c.excused, f)
 		return
 	}

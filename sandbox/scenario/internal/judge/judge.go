@@ -72,7 +72,8 @@ func (o *Options) silent() time.Duration { return o.SilentAfter + o.of(api.Sweep
 // complete sets the defaults, and divides the settings of the controller by the speed.
 func (o *Options) complete() {
 	for p, d := range map[*time.Duration]time.Duration{
-		&o.ListEvery: api.ListInterval, &o.SilentAfter: api.UnreachableAfter, &o.InstallWithin: api.InstallTimeout, &o.UninstallWithin: api.UninstallTimeout,
+		&o.ListEvery: api.ListInterval, &o.SilentAfter: api.UnreachableAfter, &o.InstallWithin: api.InstallTimeout,
+		&o.UninstallWithin: api.UninstallTimeout,
 		&o.ControllerLease: api.ControllerLease,
 	} {
 		*p = o.of(cmp.Or(*p, d))
@@ -135,7 +136,8 @@ func Judge(all []events.Event, end time.Time, o Options) []Result {
 		settle(&truth, e.truth.find(&e.w, end, &o), &o)
 	}
 	return []Result{
-		active, truth, e.order.result(end), e.install.result(), nothingLeft(&e.w, end, &o), podWrites(&e.w, o.MaxPodWrites), e.orders.result(o.MaxCommands),
+		active, truth, e.order.result(end), e.install.result(), nothingLeft(&e.w, end, &o),
+		podWrites(&e.w, o.MaxPodWrites), e.orders.result(o.MaxCommands),
 	}
 }
 
@@ -201,7 +203,8 @@ func settle(r *Result, early Result, o *Options) {
 
 // overlaps reports whether two findings are about one Pod and base, and overlap in time.
 func (f Finding) overlaps(o Finding) bool {
-	return f.Base == o.Base && f.Pod == o.Pod && !f.Time.After(o.Time.Add(o.Length)) && !o.Time.After(f.Time.Add(f.Length))
+	return f.Base == o.Base && f.Pod == o.Pod && !f.Time.After(o.Time.Add(o.Length)) &&
+		!o.Time.After(f.Time.Add(f.Length))
 }
 
 // sorted sorts findings by time, then by base and Pod, then by their text.

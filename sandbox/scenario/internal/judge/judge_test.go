@@ -25,15 +25,18 @@ type checkCase struct {
 var three = 3
 
 // up is a base whose module serves, and its Pod.
-var up = script(host(0, "a", "up"), host(1, "a", "ready"), vpod(10, "p1", "1@a"), installed(20, "1@a"), vpod(40, "p1", "1@a", "ready"))
+var up = script(host(0, "a", "up"), host(1, "a", "ready"), vpod(10, "p1", "1@a"), installed(20, "1@a"),
+	vpod(40, "p1", "1@a", "ready"))
 
 func TestChecks(t *testing.T) {
 	cases := map[string]checkCase{}
 	checks := map[string]string{
-		"active": ActiveVersion, "truth": Truth, "order": Order, "installed": InstalledOnce, "left": NothingLeft, "writes": MaxPodWrites,
+		"active": ActiveVersion, "truth": Truth, "order": Order, "installed": InstalledOnce, "left": NothingLeft,
+		"writes":   MaxPodWrites,
 		"commands": MaxCommands,
 	}
-	for _, of := range []map[string]checkCase{activeCases, truthCases, orderCases, installedCases, leftCases, writesCases} {
+	for _, of := range []map[string]checkCase{activeCases, truthCases, orderCases, installedCases, leftCases,
+		writesCases} {
 		maps.Copy(cases, of)
 	}
 	for name, c := range cases {
@@ -73,12 +76,14 @@ func excused(all ...Finding) Result  { return Result{Compared: 1, Excused: all} 
 
 // noActive is a time in which base a had no active version. Times and lengths are in milliseconds.
 func noActive(from, length int) Finding {
-	return Finding{Kind: NoActiveVersion, Time: at(from), Length: ms(length), Base: "a", Modules: []events.ModuleRef{{Name: "biz"}}}
+	return Finding{Kind: NoActiveVersion, Time: at(from), Length: ms(length), Base: "a",
+		Modules: []events.ModuleRef{{Name: "biz"}}}
 }
 
 // ready is a time in which Pod p1 was Ready without version 1 on base a.
 func ready(from, length int) Finding {
-	return Finding{Kind: PodWithoutModule, Time: at(from), Length: ms(length), Base: "a", Pod: "p1", Modules: version("1")}
+	return Finding{Kind: PodWithoutModule, Time: at(from), Length: ms(length), Base: "a", Pod: "p1",
+		Modules: version("1")}
 }
 
 // endpoint is a time in which the endpoint of Pod p1 was ready without version 1 on base a.
@@ -91,7 +96,8 @@ func endpoint(from, length int) Finding {
 // early is a Pod p2 with version 2 that turned Ready before p1.
 func early(from, length int) Finding {
 	return Finding{
-		Kind: ReadyBeforeOld, Time: at(from), Length: ms(length), Base: "a", Pod: "p2", Modules: version("2"), OldPod: "p1", OldVersion: "1",
+		Kind: ReadyBeforeOld, Time: at(from), Length: ms(length), Base: "a", Pod: "p2", Modules: version("2"),
+		OldPod: "p1", OldVersion: "1",
 	}
 }
 
@@ -103,7 +109,8 @@ func again(kind Kind, from, after int, code string) Finding {
 // left is a version that is left on base a after 60 s.
 func left(since int, v string, state events.ModuleState, foreign ...string) Finding {
 	return Finding{
-		Kind: ModuleLeft, Time: at(since), Length: ms(60_000 - since), Base: "a", Modules: version(v), State: state, Foreign: foreign,
+		Kind: ModuleLeft, Time: at(since), Length: ms(60_000 - since), Base: "a", Modules: version(v), State: state,
+		Foreign: foreign,
 	}
 }
 
@@ -138,10 +145,13 @@ func TestOtherBasesDoNotMatter(t *testing.T) {
 					e.Module.Name = bizName
 				case 2, 3:
 					e = vpod(ms, fmt.Sprint("pod", i, "-", version), version+"@"+name,
-						rapid.SliceOf(rapid.SampledFrom([]string{"ready", "deleting", "gone", "failed"})).Draw(t, "flags")...)
+						rapid.SliceOf(rapid.SampledFrom([]string{"ready", "deleting", "gone", "failed"})).Draw(t,
+							"flags")...)
 					e.Pod.Modules[0].Name = bizName
 				case 4:
-					e = host(ms, name, rapid.SampledFrom([]events.BaseChange{events.BaseUp, events.BaseReady, events.BaseDown}).Draw(t, "state"))
+					e = host(ms, name,
+						rapid.SampledFrom([]events.BaseChange{events.BaseUp, events.BaseReady, events.BaseDown}).Draw(t,
+							"state"))
 				}
 				histories[i] = append(histories[i], e)
 			}
@@ -172,7 +182,8 @@ func TestOtherBasesDoNotMatter(t *testing.T) {
 
 // Events that come late are put where they belong, however late they come.
 func TestLateEvents(t *testing.T) {
-	events := script(vpod(10, "p1", "1@a"), vpod(40, "p1", "1@a", "ready"), host(5000, "b", "up"), host(9000, "b", "up"), installed(20, "1@a"))
+	events := script(vpod(10, "p1", "1@a"), vpod(40, "p1", "1@a", "ready"), host(5000, "b", "up"),
+		host(9000, "b", "up"), installed(20, "1@a"))
 	if got := judged(Truth, Options{}, events); len(got.Violations)+len(got.Excused) != 0 || got.Compared != 1 {
 		t.Errorf("%+v", got)
 	}
@@ -181,56 +192,67 @@ func TestLateEvents(t *testing.T) {
 var orderCases = map[string]checkCase{
 	"order: a lossless update": {events: rolling, want: Result{Compared: 1}},
 	"order: the new one first": {
-		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a")),
-		want:   Result{Compared: 1, Violations: findings{early(1010, 10)}},
+		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"),
+			vpod(1020, "p1", "1@a")),
+		want: Result{Compared: 1, Violations: findings{early(1010, 10)}},
 	},
 	"order: the new one first, but the old one is the only one": {
 		events: script(up, vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a")),
 		want:   Result{Compared: 1, OnlyReady: 1},
 	},
 	"order: the only one when the controller decided": {
-		events: script(up, vpod(1000, "p2", "2@a"), vpod(1009, "q1", "2@b", "ready"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a")),
-		want:   Result{Compared: 1, OnlyReady: 1},
+		events: script(up, vpod(1000, "p2", "2@a"), vpod(1009, "q1", "2@b", "ready"), vpod(1010, "p2", "2@a", "ready"),
+			vpod(1020, "p1", "1@a")),
+		want: Result{Compared: 1, OnlyReady: 1},
 	},
 	"order: the only one when the controller decided, at a slow API": {
-		events: script(up, vpod(1000, "p2", "2@a"), rule(1005, "delay", "fired"), vpod(1009, "q1", "2@b", "ready"), vpod(2000, "p2", "2@a", "ready"), vpod(2020, "p1", "1@a")),
-		want:   Result{Compared: 1, OnlyReady: 1},
+		events: script(up, vpod(1000, "p2", "2@a"), rule(1005, "delay", "fired"), vpod(1009, "q1", "2@b", "ready"),
+			vpod(2000, "p2", "2@a", "ready"), vpod(2020, "p1", "1@a")),
+		want: Result{Compared: 1, OnlyReady: 1},
 	},
 	"order: the other one was Ready before the API was slow": {
-		events: script(up, vpod(50, "q1", "2@b", "ready"), rule(500, "delay", "fired"), vpod(1000, "p2", "2@a"), vpod(2000, "p2", "2@a", "ready"), vpod(2020, "p1", "1@a")),
-		want:   Result{Compared: 1, Violations: findings{early(2000, 20)}},
+		events: script(up, vpod(50, "q1", "2@b", "ready"), rule(500, "delay", "fired"), vpod(1000, "p2", "2@a"),
+			vpod(2000, "p2", "2@a", "ready"), vpod(2020, "p1", "1@a")),
+		want: Result{Compared: 1, Violations: findings{early(2000, 20)}},
 	},
 	"order: the other one has been Ready for seconds at a slow API": {
-		events: script(up, rule(500, "holdWatch", "set"), vpod(1009, "q1", "2@b", "ready"), vpod(2000, "p2", "2@a"), vpod(7000, "p2", "2@a", "ready"), vpod(7020, "p1", "1@a")),
-		want:   Result{Compared: 1, Violations: findings{early(7000, 20)}},
+		events: script(up, rule(500, "holdWatch", "set"), vpod(1009, "q1", "2@b", "ready"), vpod(2000, "p2", "2@a"),
+			vpod(7000, "p2", "2@a", "ready"), vpod(7020, "p1", "1@a")),
+		want: Result{Compared: 1, Violations: findings{early(7000, 20)}},
 	},
 	"order: the other base hands over at the same time": {
-		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a"), vpod(1260, "q1", "1@b")),
-		want:   Result{Compared: 1, OnlyReady: 1},
+		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"),
+			vpod(1020, "p1", "1@a"), vpod(1260, "q1", "1@b")),
+		want: Result{Compared: 1, OnlyReady: 1},
 	},
 	"order: the other base hands over later": {
-		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a"), vpod(1261, "q1", "1@b")),
-		want:   Result{Compared: 1, Violations: findings{early(1010, 10)}},
+		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"),
+			vpod(1020, "p1", "1@a"), vpod(1261, "q1", "1@b")),
+		want: Result{Compared: 1, Violations: findings{early(1010, 10)}},
 	},
 	"order: the old one is being deleted": {
-		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1005, "p1", "1@a", "ready", "deleting"), vpod(1010, "p2", "2@a", "ready")),
-		want:   Result{Compared: 1},
+		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"),
+			vpod(1005, "p1", "1@a", "ready", "deleting"), vpod(1010, "p2", "2@a", "ready")),
+		want: Result{Compared: 1},
 	},
 	"order: one version on two Pods": {
 		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "1@a"), vpod(1010, "p2", "1@a", "ready")),
 		want:   Result{},
 	},
 	"order: the old one has never been Ready": {
-		events: script(vpod(40, "p1", "1@a"), vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready")),
-		want:   Result{},
+		events: script(vpod(40, "p1", "1@a"), vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"),
+			vpod(1010, "p2", "2@a", "ready")),
+		want: Result{},
 	},
 	"order: the old one belongs to a process that has ended": {
-		events: script(onNode("n1", up), vpod(50, "q1", "1@b", "ready"), onNode("n2", list{vpod(1000, "p2", "2@a", "ready")})),
-		want:   Result{},
+		events: script(onNode("n1", up), vpod(50, "q1", "1@b", "ready"),
+			onNode("n2", list{vpod(1000, "p2", "2@a", "ready")})),
+		want: Result{},
 	},
 	"order: the old one comes back": {
-		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(900, "p2", "2@a"), vpod(1000, "p2", "2@a", "ready"), vpod(1001, "p1", "1@a"), vpod(2000, "p1", "1@a", "ready")),
-		want:   Result{Compared: 1, Violations: findings{early(1000, 1)}},
+		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(900, "p2", "2@a"), vpod(1000, "p2", "2@a", "ready"),
+			vpod(1001, "p1", "1@a"), vpod(2000, "p1", "1@a", "ready")),
+		want: Result{Compared: 1, Violations: findings{early(1000, 1)}},
 	},
 }
 
@@ -241,8 +263,9 @@ var installedCases = map[string]checkCase{
 		want:   Result{Compared: 1, Violations: findings{again(InstalledAgain, 999, 979, "Arklet.RepeatBiz")}},
 	},
 	"installed: the command's clock is a little ahead": {
-		events: script(biz(20, "1@a", "RESOLVED"), biz(30, "1@a", "ACTIVATED"), command(31, "1@a", "installBiz", "", 10*time.Millisecond)),
-		want:   Result{Compared: 1},
+		events: script(biz(20, "1@a", "RESOLVED"), biz(30, "1@a", "ACTIVATED"),
+			command(31, "1@a", "installBiz", "", 10*time.Millisecond)),
+		want: Result{Compared: 1},
 	},
 	"installed: a second command that succeeds": {
 		events: script(up, command(1000, "1@a", "installBiz", "", time.Millisecond)),
@@ -253,7 +276,8 @@ var installedCases = map[string]checkCase{
 		want:   Result{Compared: 2},
 	},
 	"installed: after a failure": {
-		events: script(biz(20, "1@a", "RESOLVED"), biz(30, "1@a", "BROKEN"), command(31, "1@a", "installBiz", "x", 15*time.Millisecond),
+		events: script(biz(20, "1@a", "RESOLVED"), biz(30, "1@a", "BROKEN"),
+			command(31, "1@a", "installBiz", "x", 15*time.Millisecond),
 			command(60, "1@a", "installBiz", "x", time.Millisecond), biz(70, "1@a", "STOPPED"), installed(100, "1@a")),
 		want: Result{Compared: 2},
 	},
@@ -276,12 +300,14 @@ var installedCases = map[string]checkCase{
 		want: violated(again(InstalledAgain, 20_601, 20_581, "")),
 	},
 	"installed: who was away later had the answer": {
-		events: script(up, component(2000, "module-controller", "exited"), component(2500, "module-controller", "running"),
+		events: script(up, component(2000, "module-controller", "exited"),
+			component(2500, "module-controller", "running"),
 			command(3000, "1@a", "installBiz", "Arklet.RepeatBiz", time.Millisecond)),
 		want: violated(again(InstalledAgain, 2999, 2979, "Arklet.RepeatBiz")),
 	},
 	"installed: who was away before there was an answer had none": {
-		events: script(biz(20, "1@a", "RESOLVED"), biz(30, "1@a", "ACTIVATED"), component(2000, "module-controller", "exited"), component(2500, "module-controller", "running"),
+		events: script(biz(20, "1@a", "RESOLVED"), biz(30, "1@a", "ACTIVATED"),
+			component(2000, "module-controller", "exited"), component(2500, "module-controller", "running"),
 			command(3000, "1@a", "installBiz", "Arklet.RepeatBiz", time.Millisecond)),
 		want: excused(again(InstalledAgain, 2999, 2979, "Arklet.RepeatBiz").lost()),
 	},
@@ -294,22 +320,26 @@ var installedCases = map[string]checkCase{
 		want:   Result{Compared: 1, Violations: findings{again(InstalledAgain, 18_001, 17_981, "")}},
 	},
 	"installed: a fault lasts": {
-		events: script(up, events.Event{Time: at(500), Fault: &events.FaultEvent{Target: "base", Base: "a", ID: "f", Kind: "disconnect", Change: "set"}},
+		events: script(up, events.Event{Time: at(500),
+			Fault: &events.FaultEvent{Target: "base", Base: "a", ID: "f", Kind: "disconnect", Change: "set"}},
 			command(50_000, "1@a", "installBiz", "", time.Millisecond)),
 		want: excused(again(InstalledAgain, 49_999, 49_979, "").lost()),
 	},
 	"installed: a fault that is set and strikes nobody is no excuse": {
-		events: script(up, events.Event{Time: at(500), Fault: &events.FaultEvent{Target: "base", Base: "a", ID: "f", Kind: "corrupt", Change: "set"}},
+		events: script(up, events.Event{Time: at(500),
+			Fault: &events.FaultEvent{Target: "base", Base: "a", ID: "f", Kind: "corrupt", Change: "set"}},
 			command(1000, "1@a", "installBiz", "", time.Millisecond)),
 		want: violated(again(InstalledAgain, 999, 979, "")),
 	},
 	"installed: the end of a fault is no excuse": {
-		events: script(up, events.Event{Time: at(500), Fault: &events.FaultEvent{Target: "base", Base: "a", ID: "f", Change: "cleared"}},
+		events: script(up, events.Event{Time: at(500),
+			Fault: &events.FaultEvent{Target: "base", Base: "a", ID: "f", Change: "cleared"}},
 			command(1000, "1@a", "installBiz", "", time.Millisecond)),
 		want: violated(again(InstalledAgain, 999, 979, "")),
 	},
 	"installed: a fault of another base is no excuse": {
-		events: script(up, events.Event{Time: at(500), Fault: &events.FaultEvent{Target: "base", Base: "b", ID: "f", Change: "fired"}},
+		events: script(up, events.Event{Time: at(500),
+			Fault: &events.FaultEvent{Target: "base", Base: "b", ID: "f", Change: "fired"}},
 			command(1000, "1@a", "installBiz", "", time.Millisecond)),
 		want: violated(again(InstalledAgain, 999, 979, "")),
 	},
@@ -328,9 +358,12 @@ var leftCases = map[string]checkCase{
 	"left: a module that a Pod of another namespace wants": {
 		events: append(slices.Clone(rolling[:len(rolling)-2]), rolling[len(rolling)-1]),
 		o: Options{Foreign: []events.PodStatus{
-			{Base: "a", PodState: events.PodState{Name: "default/stock-1", Modules: []events.ModuleRef{{Name: "biz", Version: "1"}}}},
-			{Base: "a", PodState: events.PodState{Name: "default/stock-2", Modules: []events.ModuleRef{{Name: "biz", Version: "2"}}}},
-			{Base: "b", PodState: events.PodState{Name: "default/stock-3", Modules: []events.ModuleRef{{Name: "biz", Version: "1"}}}},
+			{Base: "a", PodState: events.PodState{Name: "default/stock-1",
+				Modules: []events.ModuleRef{{Name: "biz", Version: "1"}}}},
+			{Base: "a", PodState: events.PodState{Name: "default/stock-2",
+				Modules: []events.ModuleRef{{Name: "biz", Version: "2"}}}},
+			{Base: "b", PodState: events.PodState{Name: "default/stock-3",
+				Modules: []events.ModuleRef{{Name: "biz", Version: "1"}}}},
 		}},
 		want: Result{Compared: 2, Violations: findings{left(20, "1", events.ModuleDeactivated, "default/stock-1")}},
 	},
@@ -339,18 +372,22 @@ var leftCases = map[string]checkCase{
 		want:   Result{Compared: 1},
 	},
 	"left: a module from before the run": {
-		events: script(host(0, "a", "up"), host(0, "a", "ready"), biz(0, "9@a", "ACTIVATED"), events.Event{Time: at(1), Synced: true}, installed(5, "8@a")),
-		want:   Result{Compared: 1, Violations: findings{left(5, "8", events.ModuleActivated)}},
+		events: script(host(0, "a", "up"), host(0, "a", "ready"), biz(0, "9@a", "ACTIVATED"),
+			events.Event{Time: at(1), Synced: true}, installed(5, "8@a")),
+		want: Result{Compared: 1, Violations: findings{left(5, "8", events.ModuleActivated)}},
 	},
 	"left: a Pod answers for its module while that may still go": {
-		o: Options{UninstallWithin: 30 * time.Second}, events: script(up, vpod(10_500, "p1", "1@a", "deleting"), vpod(11_000, "p1", "1@a", "deleting")),
-		want: Result{Compared: 1},
+		o:      Options{UninstallWithin: 30 * time.Second},
+		events: script(up, vpod(10_500, "p1", "1@a", "deleting"), vpod(11_000, "p1", "1@a", "deleting")),
+		want:   Result{Compared: 1},
 	},
 	"left: a Pod that never goes answers for nothing": {
-		o: Options{UninstallWithin: 30 * time.Second}, events: script(up, vpod(10_499, "p1", "1@a", "deleting"), vpod(50_000, "p1", "1@a", "deleting")),
-		want: violated(left(20, "1", events.ModuleActivated)),
+		o:      Options{UninstallWithin: 30 * time.Second},
+		events: script(up, vpod(10_499, "p1", "1@a", "deleting"), vpod(50_000, "p1", "1@a", "deleting")),
+		want:   violated(left(20, "1", events.ModuleActivated)),
 	},
-	"left: a base that is gone": {events: script(up, host(50, "a", "down"), vpod(60, "p1", "1@a", "gone")), want: Result{}},
+	"left: a base that is gone": {events: script(up, host(50, "a", "down"), vpod(60, "p1", "1@a", "gone")),
+		want: Result{}},
 }
 
 var writesCases = map[string]checkCase{
@@ -362,12 +399,15 @@ var writesCases = map[string]checkCase{
 			Violations: findings{{Kind: TooManyWrites, Time: zero, Pod: "p0", Base: "a", Count: 5, Limit: 3}},
 		},
 	},
-	"commands: reported": {events: script(tries(4, "1@a"), tries(2, "2@a"), asked(10, "a")), want: Result{Compared: 2, Highest: 4}},
+	"commands: reported": {events: script(tries(4, "1@a"), tries(2, "2@a"), asked(10, "a")),
+		want: Result{Compared: 2, Highest: 4}},
 	"commands: too many": {
 		o: Options{MaxCommands: &three}, events: script(tries(3, "1@a"), tries(4, "1@b")),
 		want: Result{
 			Compared: 2, Highest: 4,
-			Violations: findings{{Kind: TooManyCommands, Time: zero, Base: "b", Modules: version("1"), Command: "installBiz", Count: 4, Limit: 3}},
+			Violations: findings{
+				{Kind: TooManyCommands, Time: zero, Base: "b", Modules: version("1"), Command: "installBiz", Count: 4,
+					Limit: 3}},
 		},
 	},
 }

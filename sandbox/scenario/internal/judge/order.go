@@ -58,17 +58,19 @@ func (c *orderCheck) note(w *world, e change) {
 
 func (c *orderCheck) turnedReady(w *world, p *events.PodStatus, m events.ModuleRef, now time.Time) {
 	for old := range w.PodsOn(p.Base) {
-		if !older(old, p) || old.Node != p.Node || !c.wasReady[old.UID] || !old.Has(m.Name) || old.Version(m.Name) == m.Version {
+		if !older(old, p) || old.Node != p.Node || !c.wasReady[old.UID] || !old.Has(m.Name) ||
+			old.Version(m.Name) == m.Version {
 			continue
 		}
 		c.compared++
 		if !old.Serves() {
 			continue
 		}
-		c.found = append(c.found, &disorder{old: old.UID, elsewhere: w.servingBeside(p.Base, m.Name, w.knownAt(now)), Finding: Finding{
-			Kind: ReadyBeforeOld, Time: now, Base: p.Base, Pod: p.Name, Modules: []events.ModuleRef{m},
-			OldPod: old.Name, OldVersion: old.Version(m.Name),
-		}})
+		c.found = append(c.found,
+			&disorder{old: old.UID, elsewhere: w.servingBeside(p.Base, m.Name, w.knownAt(now)), Finding: Finding{
+				Kind: ReadyBeforeOld, Time: now, Base: p.Base, Pod: p.Name, Modules: []events.ModuleRef{m},
+				OldPod: old.Name, OldVersion: old.Version(m.Name),
+			}})
 	}
 }
 

@@ -188,7 +188,8 @@ func (w *world) disturb(e change, o *Options) {
 			if w.ended(base) {
 				break
 			}
-			w.outages.begin(outage{what: connection, base: base, from: e.Time, most: o.silent(), recovery: o.recovery(), listed: map[string]time.Time{}, hides: true})
+			w.outages.begin(outage{what: connection, base: base, from: e.Time, most: o.silent(), recovery: o.recovery(),
+				listed: map[string]time.Time{}, hides: true})
 		case events.BaseConnected:
 			w.outages.end(connection, base, e.Time)
 		}
@@ -202,7 +203,8 @@ func (w *world) disturb(e change, o *Options) {
 func (w *world) installs(e change, o *Options) {
 	begins := func(base, module string) {
 		if !w.ended(base) {
-			w.outages.add(outage{what: "installation", base: base, module: module, from: e.Time, to: e.Time, recovery: o.InstallWithin, installs: true, heard: true})
+			w.outages.add(outage{what: "installation", base: base, module: module, from: e.Time, to: e.Time,
+				recovery: o.InstallWithin, installs: true, heard: true})
 		}
 	}
 	switch {
@@ -213,7 +215,8 @@ func (w *world) installs(e change, o *Options) {
 	case e.Fault != nil && e.Fault.Change == events.FaultFired:
 		begins(e.Fault.Base, "")
 	case e.pod != nil && w.bound[e.pod.PodKey()].Equal(e.Time):
-		w.outages.add(outage{what: "installation", base: e.pod.Base, from: e.Time, to: e.Time, recovery: o.listed(), installs: true, heard: true})
+		w.outages.add(outage{what: "installation", base: e.pod.Base, from: e.Time, to: e.Time, recovery: o.listed(),
+			installs: true, heard: true})
 	}
 }
 
@@ -227,7 +230,8 @@ func (w *world) process(e *events.BaseEvent, now time.Time, o *Options) {
 	switch {
 	case w.ended(e.Base):
 		w.outages.begin(outage{what: down, base: e.Base, from: now, installs: true, heard: true})
-		w.outages.begin(outage{what: processEnd + b.Identity, base: e.Base, from: now, most: o.silent(), recovery: o.listed(), hides: true, heard: true})
+		w.outages.begin(outage{what: processEnd + b.Identity, base: e.Base, from: now, most: o.silent(),
+			recovery: o.listed(), hides: true, heard: true})
 	case e.Change == events.BaseReady || e.Change == events.BaseConnected:
 		w.outages.end(down, e.Base, now)
 		w.outages.end(processEnd+b.Identity, e.Base, now)
@@ -260,7 +264,8 @@ func (w *world) component(e *events.ComponentEvent, now time.Time, o *Options) {
 	if strings.HasPrefix(e.Name, controller) {
 		x.recovery, x.listed = o.controllerRecovery(), map[string]time.Time{}
 		for other := range w.Components.All() {
-			if other.Name != e.Name && strings.HasPrefix(other.Name, controller) && other.State == events.ComponentRunning {
+			if other.Name != e.Name && strings.HasPrefix(other.Name, controller) &&
+				other.State == events.ComponentRunning {
 				x.most = o.controllerRecovery()
 			}
 		}
@@ -275,10 +280,12 @@ func (w *world) fault(e *events.FaultEvent, now time.Time, o *Options) {
 	switch {
 	case e.Target == v1alpha1.TargetAPI:
 		x = outage{what: viewFault + e.ID, from: now, recovery: o.of(settling), hides: true, heard: true}
-	case e.Target == v1alpha1.TargetMQTT && (e.Kind == v1alpha1.MQTTNote || e.Target.Kills(e.Kind)): // a controller that ends has rules of its own
+		// a controller that ends has rules of its own
+	case e.Target == v1alpha1.TargetMQTT && (e.Kind == v1alpha1.MQTTNote || e.Target.Kills(e.Kind)):
 		return
 	case e.Target == v1alpha1.TargetMQTT:
-		x = outage{what: "MQTT fault " + e.ID, base: e.Base, from: now, recovery: o.recovery(), listed: map[string]time.Time{}, hides: true}
+		x = outage{what: "MQTT fault " + e.ID, base: e.Base, from: now, recovery: o.recovery(),
+			listed: map[string]time.Time{}, hides: true}
 	}
 	lasts := e.Target.Lasts(e.Kind)
 	switch {
@@ -298,7 +305,8 @@ func (w *world) knownAt(now time.Time) time.Time {
 	decided := now.Add(-decidedWithin)
 	known, atMost := decided, decided.Add(-settling)
 	for _, x := range w.outages[""] {
-		if since := x.from.Add(-decidedWithin); strings.HasPrefix(x.what, viewFault) && (x.to.IsZero() || x.to.Add(x.recovery).After(decided)) && since.Before(known) {
+		if since := x.from.Add(-decidedWithin); strings.HasPrefix(x.what, viewFault) &&
+			(x.to.IsZero() || x.to.Add(x.recovery).After(decided)) && since.Before(known) {
 			known = since
 		}
 	}

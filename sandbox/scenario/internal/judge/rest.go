@@ -24,7 +24,8 @@ func nothingLeft(w *world, end time.Time, o *Options) Result {
 		return ending && end.Sub(began) > o.of(api.Drain)+o.UninstallWithin+o.listed()
 	}) {
 		f := Finding{
-			Kind: ModuleLeft, Time: m.Since, Length: end.Sub(m.Since), Base: m.Base, Modules: []events.ModuleRef{m.ModuleRef}, State: m.State,
+			Kind: ModuleLeft, Time: m.Since, Length: end.Sub(m.Since), Base: m.Base,
+			Modules: []events.ModuleRef{m.ModuleRef}, State: m.State,
 		}
 		for _, p := range o.Foreign {
 			if p.Base == m.Base && slices.Contains(p.Modules, m.ModuleRef) {
@@ -76,7 +77,8 @@ func (c *commandCheck) note(e change) {
 	}
 	key := given{x.Base, x.Name, x.Module}
 	r := c.times[key]
-	if r.times++; r.times == 1 {
+	r.times++
+	if r.times == 1 {
 		r.first = e.Time
 	}
 	c.times[key] = r

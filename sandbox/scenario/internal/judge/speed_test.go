@@ -25,6 +25,7 @@ func TestSpeedDividesTheBounds(t *testing.T) {
 		}
 	}
 	if one.controllerRecovery() != 33*time.Second || ten.controllerRecovery() != 10800*time.Millisecond {
-		t.Errorf("a controller recovers in %s at 1 and %s at 10: its Lease holds 4 s", one.controllerRecovery(), ten.controllerRecovery())
+		t.Errorf("a controller recovers in %s at 1 and %s at 10: its Lease holds 4 s", one.controllerRecovery(),
+			ten.controllerRecovery())
 	}
 }

@@ -151,7 +151,8 @@ func (c *truthCheck) compare(w *world, e change, base string, concerned func(cla
 		}
 		bare := !servesAll(b, p)
 		l, own := c.open[k], c.open[claim{"", k.pod, k.uid, k.base}]
-		if l != nil && bare && l.bare.since.IsZero() && !ended { // what served in its place has gone: that has a cause of its own
+		// what served in its place has gone: that has a cause of its own
+		if l != nil && bare && l.bare.since.IsZero() && !ended {
 			c.close(k, now)
 			l, own = nil, nil
 		}
@@ -221,7 +222,8 @@ func (w *world) overtaken(b *events.BaseStatus, p *events.PodStatus) bool {
 		}
 		return wanted && !stays
 	}
-	return !slices.ContainsFunc(p.Modules, func(m events.ModuleRef) bool { return !b.Active(m.Name, m.Version) && !by(m.Name) })
+	return !slices.ContainsFunc(p.Modules,
+		func(m events.ModuleRef) bool { return !b.Active(m.Name, m.Version) && !by(m.Name) })
 }
 
 // servesAll reports whether some version of each module of the Pod is active.

@@ -16,8 +16,10 @@ func referring(ms int, version string, ready corev1.ConditionStatus) events.Even
 	state := events.PodStateOf(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p1", UID: "uid-p1", Annotations: map[string]string{"version": version}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "biz", Env: []corev1.EnvVar{{Name: "BIZ_VERSION",
-			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['version']"}}}}}}},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}},
+			ValueFrom: &corev1.EnvVarSource{
+				FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['version']"}}}}}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}},
 	})
 	return events.Event{Time: at(ms), Pod: &events.PodEvent{Base: "a", PodState: *state}}
 }
@@ -25,7 +27,8 @@ func referring(ms int, version string, ready corev1.ConditionStatus) events.Even
 // A Pod whose version stands in an annotation is judged by that version, and by the new one as soon
 // as the annotation has changed.
 func TestVersionByReference(t *testing.T) {
-	up := script(host(0, "a", "up"), host(1, "a", "ready"), referring(10, "1", corev1.ConditionFalse), installed(20, "1@a"), referring(40, "1", corev1.ConditionTrue))
+	up := script(host(0, "a", "up"), host(1, "a", "ready"), referring(10, "1", corev1.ConditionFalse),
+		installed(20, "1@a"), referring(40, "1", corev1.ConditionTrue))
 	second := ready(1000, 59_000).replaced()
 	second.Modules = version("2")
 	for name, c := range map[string]struct {
@@ -33,12 +36,17 @@ func TestVersionByReference(t *testing.T) {
 		events list
 		want   []Finding
 	}{
-		"truth: its version serves":          {Truth, up, nil},
-		"truth: another version serves":      {Truth, script(up, switched(1000, "a")), findings{ready(1000, 59_000).replaced()}},
-		"truth: the annotation has changed":  {Truth, script(up, referring(1000, "2", corev1.ConditionTrue)), findings{second}},
-		"left: nothing":                      {NothingLeft, up, nil},
-		"left: the version before":           {NothingLeft, script(up, referring(1000, "2", corev1.ConditionFalse), swap(1010, "a")), findings{left(20, "1", events.ModuleDeactivated)}},
-		"left: the annotation names nothing": {NothingLeft, script(up, referring(1000, "", corev1.ConditionFalse)), nil},
+		"truth: its version serves": {Truth, up, nil},
+		"truth: another version serves": {Truth, script(up, switched(1000, "a")),
+			findings{ready(1000, 59_000).replaced()}},
+		"truth: the annotation has changed": {Truth, script(up, referring(1000, "2", corev1.ConditionTrue)),
+			findings{second}},
+		"left: nothing": {NothingLeft, up, nil},
+		"left: the version before": {NothingLeft,
+			script(up, referring(1000, "2", corev1.ConditionFalse), swap(1010, "a")),
+			findings{left(20, "1", events.ModuleDeactivated)}},
+		"left: the annotation names nothing": {NothingLeft, script(up, referring(1000, "", corev1.ConditionFalse)),
+			nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, judged(c.check, Options{}, c.events).Violations); diff != "" {

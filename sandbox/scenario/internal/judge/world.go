@@ -41,7 +41,8 @@ type change struct {
 
 func newWorld() world {
 	return world{
-		worked: map[string]bool{}, ever: map[string]*events.PodStatus{}, everOn: map[string][]string{}, ready: map[string]map[string]bool{}, published: map[string]bool{},
+		worked: map[string]bool{}, ever: map[string]*events.PodStatus{}, everOn: map[string][]string{},
+		ready: map[string]map[string]bool{}, published: map[string]bool{},
 		outages: outages{}, silent: silentBases{now: map[string]bool{}, removed: map[string]bool{}},
 		ending: map[string]time.Time{}, bound: map[string]time.Time{},
 	}
@@ -78,8 +79,10 @@ func (w *world) apply(e events.Event) change {
 			before = &events.PodStatus{PodState: events.PodState{Gone: true}}
 		}
 		c.stayed, c.served = !before.Gone && !before.Deleting, before.Serves()
-		if c.pod = w.Pods.Get(key); c.pod == nil {
-			c.pod = &events.PodStatus{PodState: e.Pod.PodState, Base: cmp.Or(e.Pod.Base, before.Base, w.BaseOf(e.Pod.Node))}
+		c.pod = w.Pods.Get(key)
+		if c.pod == nil {
+			c.pod = &events.PodStatus{PodState: e.Pod.PodState,
+				Base: cmp.Or(e.Pod.Base, before.Base, w.BaseOf(e.Pod.Node))}
 		}
 		w.ever[key] = c.pod
 		if c.pod.Base != before.Base {
@@ -105,7 +108,8 @@ func (w *world) ended(base string) bool {
 // identities are treated as the same.
 func (w *world) another(p *events.PodStatus) bool {
 	b := w.Bases.Get(p.Base)
-	return b != nil && b.Identity != "" && strings.HasPrefix(p.Node, events.NodePrefix) && p.Node != events.NodePrefix+b.Identity
+	return b != nil && b.Identity != "" && strings.HasPrefix(p.Node, events.NodePrefix) &&
+		p.Node != events.NodePrefix+b.Identity
 }
 
 // wanted reports whether a Pod wants the module that is bound to the process which the base has now.

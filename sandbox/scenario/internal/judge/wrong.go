@@ -116,7 +116,8 @@ func (c *truthCheck) find(w *world, end time.Time, o *Options) Result {
 
 func (c *truthCheck) finding(w *world, l *mismatch, known time.Time) Finding {
 	f := Finding{
-		Kind: PodWithoutModule, Time: l.from, Length: l.to.Sub(l.from), Base: l.base, Pod: l.pod, Service: l.service, Modules: l.missing,
+		Kind: PodWithoutModule, Time: l.from, Length: l.to.Sub(l.from), Base: l.base, Pod: l.pod, Service: l.service,
+		Modules:        l.missing,
 		Replaced:       l.bare.within(l.from, l.to) == 0,
 		FailedRequests: len(c.lostIn(l, l.from, l.to)),
 		KnownWithin:    known.Sub(l.from),

@@ -17,7 +17,8 @@ import (
 // Cordon keeps new Pods off a Node, or no longer.
 func (c *Client) Cordon(ctx context.Context, node string, on bool) error {
 	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, on)
-	if _, err := c.Typed.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager}); err != nil {
+	if _, err := c.Typed.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: FieldManager}); err != nil {
 		return fmt.Errorf("cordoning Node %s: %w", node, err)
 	}
 	return nil
@@ -26,13 +27,15 @@ func (c *Client) Cordon(ctx context.Context, node string, on bool) error {
 // Evict has the Pods of a Node go, but those of DaemonSets and those that have ended, and returns which.
 // It asks again every half second while a PodDisruptionBudget refuses, until ctx ends.
 func (c *Client) Evict(ctx context.Context, node string) (leaving []corev1.Pod, err error) {
-	pods, err := c.Typed.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})
+	pods, err := c.Typed.CoreV1().Pods(metav1.NamespaceAll).List(ctx,
+		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})
 	if err != nil {
 		return nil, fmt.Errorf("listing the Pods of Node %s: %w", node, err)
 	}
 	for i := range pods.Items {
 		p := &pods.Items[i]
-		if owner := metav1.GetControllerOf(p); owner != nil && owner.Kind == "DaemonSet" || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		if owner := metav1.GetControllerOf(p); owner != nil && owner.Kind == "DaemonSet" ||
+			p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 			continue
 		}
 		if err := c.evict(ctx, p); err != nil {

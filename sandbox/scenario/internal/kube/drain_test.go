@@ -21,7 +21,8 @@ import (
 // Pods of DaemonSets stay, and Pods that have ended; what a disruption budget refuses is asked again.
 func TestEvict(t *testing.T) {
 	pod := func(name, owner string, phase corev1.PodPhase) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(name)}, Status: corev1.PodStatus{Phase: phase}}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(name)},
+			Status: corev1.PodStatus{Phase: phase}}
 		if owner != "" {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Name: "x", Controller: ptr.To(true)}}
 		}
@@ -29,7 +30,8 @@ func TestEvict(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		api := typedfake.NewClientset(pod("bare", "", corev1.PodRunning), pod("owned", "ReplicaSet", corev1.PodPending),
-			pod("daemon", "DaemonSet", corev1.PodRunning), pod("done", "", corev1.PodSucceeded), pod("failed", "Job", corev1.PodFailed))
+			pod("daemon", "DaemonSet", corev1.PodRunning), pod("done", "", corev1.PodSucceeded),
+			pod("failed", "Job", corev1.PodFailed))
 		var asked []string
 		refusals := 2
 		api.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {

@@ -103,7 +103,8 @@ func (c *Client) On(k Kind, namespace string) dynamic.ResourceInterface {
 
 // Find returns the objects of a kind with a name, or, without, with the labels; sorted by name.
 // There may be none.
-func (c *Client) Find(ctx context.Context, k Kind, namespace, name string, with map[string]string) ([]*unstructured.Unstructured, error) {
+func (c *Client) Find(ctx context.Context, k Kind, namespace, name string,
+	with map[string]string) ([]*unstructured.Unstructured, error) {
 	if name != "" {
 		o, err := c.On(k, namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {

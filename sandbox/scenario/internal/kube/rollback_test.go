@@ -38,13 +38,15 @@ func owned1(number, name string) metav1.ObjectMeta {
 }
 
 func replicaSet(number, image string) *appsv1.ReplicaSet {
-	return &appsv1.ReplicaSet{ObjectMeta: owned1(number, "rs-"+number), Spec: appsv1.ReplicaSetSpec{Template: template(image)}}
+	return &appsv1.ReplicaSet{ObjectMeta: owned1(number, "rs-"+number),
+		Spec: appsv1.ReplicaSetSpec{Template: template(image)}}
 }
 
 func template(image string) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "x", appsv1.DefaultDeploymentUniqueLabelKey: "hash"}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Labels: map[string]string{"app": "x", appsv1.DefaultDeploymentUniqueLabelKey: "hash"}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image}}},
 	}
 }
 
@@ -65,8 +67,10 @@ func TestRollbackOfDeployments(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			d := &appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
-				ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d", UID: "mine"}, Spec: appsv1.DeploymentSpec{Template: template("three")}}
-			c := client(t, []runtime.Object{d}, replicaSet("3", "three"), replicaSet("1", "one"), replicaSet("2", "two"), foreign)
+				ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d", UID: "mine"},
+				Spec:       appsv1.DeploymentSpec{Template: template("three")}}
+			c := client(t, []runtime.Object{d}, replicaSet("3", "three"), replicaSet("1", "one"),
+				replicaSet("2", "two"), foreign)
 			k, err := c.Kind("apps/v1", "Deployment")
 			if err != nil {
 				t.Fatal(err)

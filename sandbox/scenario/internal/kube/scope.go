@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-var clusterScoped = strings.Fields(`Namespace Node PersistentVolume ClusterRole.rbac.authorization.k8s.io ClusterRoleBinding.rbac.authorization.k8s.io
+var clusterScoped = strings.Fields(
+	`Namespace Node PersistentVolume ClusterRole.rbac.authorization.k8s.io ClusterRoleBinding.rbac.authorization.k8s.io
 	PriorityClass.scheduling.k8s.io StorageClass.storage.k8s.io CSIDriver.storage.k8s.io IngressClass.networking.k8s.io RuntimeClass.node.k8s.io
 	CustomResourceDefinition.apiextensions.k8s.io APIService.apiregistration.k8s.io CertificateSigningRequest.certificates.k8s.io
 	MutatingWebhookConfiguration.admissionregistration.k8s.io ValidatingWebhookConfiguration.admissionregistration.k8s.io

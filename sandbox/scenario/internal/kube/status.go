@@ -114,7 +114,8 @@ func (p Progress) of(o *unstructured.Unstructured) Progress {
 func typed[T any](o *unstructured.Unstructured, judge func(*T) Progress) Progress {
 	var into T
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &into); err != nil {
-		return Progress{Failed: true, Reason: Unreadable, Detail: fmt.Sprintf("%s %s: %v", o.GetKind(), o.GetName(), err)}
+		return Progress{Failed: true, Reason: Unreadable,
+			Detail: fmt.Sprintf("%s %s: %v", o.GetKind(), o.GetName(), err)}
 	}
 	return judge(&into)
 }
@@ -125,7 +126,8 @@ func deployment(d *appsv1.Deployment) Progress {
 		want = *d.Spec.Replicas
 	}
 	for _, c := range d.Status.Conditions {
-		if c.Type == appsv1.DeploymentProgressing && c.Reason == "ProgressDeadlineExceeded" && s.ObservedGeneration >= d.Generation {
+		if c.Type == appsv1.DeploymentProgressing && c.Reason == "ProgressDeadlineExceeded" &&
+			s.ObservedGeneration >= d.Generation {
 			return Progress{Failed: true, Reason: DeadlineExceeded, Detail: c.Message}
 		}
 	}
@@ -191,7 +193,8 @@ func statefulSet(d *appsv1.StatefulSet) Progress {
 func Ready(o *unstructured.Unstructured) Progress {
 	conditions, _, err := unstructured.NestedSlice(o.Object, "status", "conditions")
 	if err != nil {
-		return Progress{Failed: true, Reason: Unreadable, Detail: fmt.Sprintf("the conditions of %s %s: %v", o.GetKind(), o.GetName(), err)}.of(o)
+		return Progress{Failed: true, Reason: Unreadable,
+			Detail: fmt.Sprintf("the conditions of %s %s: %v", o.GetKind(), o.GetName(), err)}.of(o)
 	}
 	for _, c := range conditions {
 		c, ok := c.(map[string]any)

@@ -21,41 +21,56 @@ func TestRollout(t *testing.T) {
 		name, object string
 		want         Progress
 	}{
-		{"not seen yet", deployment + `spec: {replicas: 2}, status: {observedGeneration: 1, replicas: 2, updatedReplicas: 2, availableReplicas: 2}}`,
+		{"not seen yet", deployment +
+			`spec: {replicas: 2}, status: {observedGeneration: 1, replicas: 2, updatedReplicas: 2, availableReplicas: 2}}`,
 			Progress{Reason: NotObserved, Have: 1, Want: 2}},
-		{"new Pods are missing", deployment + `spec: {replicas: 2}, status: {observedGeneration: 2, replicas: 2, updatedReplicas: 1, availableReplicas: 2}}`,
+		{"new Pods are missing",
+			deployment + `spec: {replicas: 2}, status: {observedGeneration: 2, replicas: 2, updatedReplicas: 1, availableReplicas: 2}}`,
 			Progress{Reason: NotUpdated, Have: 1, Want: 2}},
-		{"old Pods are left", deployment + `spec: {replicas: 2}, status: {observedGeneration: 2, replicas: 3, updatedReplicas: 2, availableReplicas: 3}}`,
+		{"old Pods are left", deployment +
+			`spec: {replicas: 2}, status: {observedGeneration: 2, replicas: 3, updatedReplicas: 2, availableReplicas: 3}}`,
 			Progress{Reason: OldPods, Have: 1}},
-		{"not available", deployment + `spec: {replicas: 2}, status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, availableReplicas: 1}}`,
+		{"not available", deployment +
+			`spec: {replicas: 2}, status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, availableReplicas: 1}}`,
 			Progress{Reason: NotAvailable, Have: 1, Want: 2}},
-		{"complete", deployment + `spec: {replicas: 2}, status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, availableReplicas: 2}}`,
+		{"complete", deployment +
+			`spec: {replicas: 2}, status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, availableReplicas: 2}}`,
 			Progress{Done: true, Reason: Complete, Have: 2, Want: 2}},
-		{"replicas by default", deployment + `spec: {}, status: {observedGeneration: 2, replicas: 1, updatedReplicas: 1, availableReplicas: 1}}`,
+		{"replicas by default",
+			deployment + `spec: {}, status: {observedGeneration: 2, replicas: 1, updatedReplicas: 1, availableReplicas: 1}}`,
 			Progress{Done: true, Reason: Complete, Have: 1, Want: 1}},
 		{"wants nothing", deployment + `spec: {replicas: 0}, status: {observedGeneration: 2}}`,
 			Progress{Reason: NoReplicas}},
-		{"hopeless", deployment + `spec: {replicas: 2}, status: {observedGeneration: 2, conditions: [{type: Progressing, status: "False", reason: ProgressDeadlineExceeded, message: too slow}]}}`,
+		{"hopeless", deployment +
+			`spec: {replicas: 2}, status: {observedGeneration: 2, conditions: [{type: Progressing, status: "False", reason: ProgressDeadlineExceeded, message: too slow}]}}`,
 			Progress{Failed: true, Reason: DeadlineExceeded, Detail: "too slow"}},
-		{"of the version before", deployment + `spec: {replicas: 1}, status: {observedGeneration: 1, conditions: [{type: Progressing, status: "False", reason: ProgressDeadlineExceeded}]}}`,
+		{"of the version before",
+			deployment + `spec: {replicas: 1}, status: {observedGeneration: 1, conditions: [{type: Progressing, status: "False", reason: ProgressDeadlineExceeded}]}}`,
 			Progress{Reason: NotObserved, Have: 1, Want: 2}},
 
 		{"no Node fits", daemonSet + `spec: {}, status: {observedGeneration: 2}}`, Progress{Reason: NoNode}},
-		{"not updated", daemonSet + `spec: {}, status: {observedGeneration: 2, desiredNumberScheduled: 2, updatedNumberScheduled: 1, numberAvailable: 2}}`,
+		{"not updated", daemonSet +
+			`spec: {}, status: {observedGeneration: 2, desiredNumberScheduled: 2, updatedNumberScheduled: 1, numberAvailable: 2}}`,
 			Progress{Reason: NotUpdated, Have: 1, Want: 2}},
-		{"not available", daemonSet + `spec: {}, status: {observedGeneration: 2, desiredNumberScheduled: 2, updatedNumberScheduled: 2, numberAvailable: 1}}`,
+		{"not available", daemonSet +
+			`spec: {}, status: {observedGeneration: 2, desiredNumberScheduled: 2, updatedNumberScheduled: 2, numberAvailable: 1}}`,
 			Progress{Reason: NotAvailable, Have: 1, Want: 2}},
-		{"complete", daemonSet + `spec: {}, status: {observedGeneration: 2, desiredNumberScheduled: 2, updatedNumberScheduled: 2, numberAvailable: 2}}`,
+		{"complete", daemonSet +
+			`spec: {}, status: {observedGeneration: 2, desiredNumberScheduled: 2, updatedNumberScheduled: 2, numberAvailable: 2}}`,
 			Progress{Done: true, Reason: Complete, Have: 2, Want: 2}},
 		{"by hand", daemonSet + `spec: {updateStrategy: {type: OnDelete}}, status: {}}`,
 			Progress{Failed: true, Reason: OnDelete}},
 
-		{"not Ready", statefulSet + `spec: {replicas: 3}, status: {observedGeneration: 2, readyReplicas: 2}}`, Progress{Reason: PodsNotReady, Have: 2, Want: 3}},
-		{"not updated", statefulSet + `spec: {replicas: 3}, status: {observedGeneration: 2, readyReplicas: 3, updatedReplicas: 1, currentRevision: a, updateRevision: b}}`,
+		{"not Ready", statefulSet + `spec: {replicas: 3}, status: {observedGeneration: 2, readyReplicas: 2}}`,
+			Progress{Reason: PodsNotReady, Have: 2, Want: 3}},
+		{"not updated", statefulSet +
+			`spec: {replicas: 3}, status: {observedGeneration: 2, readyReplicas: 3, updatedReplicas: 1, currentRevision: a, updateRevision: b}}`,
 			Progress{Reason: NotUpdated, Have: 1, Want: 3}},
-		{"a part is updated", statefulSet + `spec: {replicas: 3, updateStrategy: {rollingUpdate: {partition: 2}}}, status: {observedGeneration: 2, readyReplicas: 3, updatedReplicas: 1, currentRevision: a, updateRevision: b}}`,
+		{"a part is updated", statefulSet +
+			`spec: {replicas: 3, updateStrategy: {rollingUpdate: {partition: 2}}}, status: {observedGeneration: 2, readyReplicas: 3, updatedReplicas: 1, currentRevision: a, updateRevision: b}}`,
 			Progress{Done: true, Reason: Complete, Have: 3, Want: 1}},
-		{"complete", statefulSet + `spec: {replicas: 3}, status: {observedGeneration: 2, readyReplicas: 3, updatedReplicas: 3, currentRevision: b, updateRevision: b}}`,
+		{"complete", statefulSet +
+			`spec: {replicas: 3}, status: {observedGeneration: 2, readyReplicas: 3, updatedReplicas: 3, currentRevision: b, updateRevision: b}}`,
 			Progress{Done: true, Reason: Complete, Have: 3, Want: 3}},
 
 		{"no rollout", `{apiVersion: v1, kind: Pod, metadata: {name: p}}`,
@@ -80,8 +95,10 @@ func TestReady(t *testing.T) {
 	}{
 		{"no conditions", pod + `{}}`, Progress{Reason: NoCondition}},
 		{"Ready", pod + `{conditions: [{type: Ready, status: "True"}]}}`, Progress{Done: true, Reason: Complete}},
-		{"not Ready", pod + `{conditions: [{type: Ready, status: "False", reason: A, message: b}]}}`, Progress{Reason: NotReady, Detail: "(False), A, b"}},
-		{"unknown", pod + `{conditions: [{type: Ready, status: Unknown}]}}`, Progress{Reason: NotReady, Detail: "(Unknown)"}},
+		{"not Ready", pod + `{conditions: [{type: Ready, status: "False", reason: A, message: b}]}}`,
+			Progress{Reason: NotReady, Detail: "(False), A, b"}},
+		{"unknown", pod + `{conditions: [{type: Ready, status: Unknown}]}}`,
+			Progress{Reason: NotReady, Detail: "(Unknown)"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -95,23 +112,35 @@ func TestReady(t *testing.T) {
 
 // The Pods of a run are kept on its bases, whichever kind of object makes them.
 func TestBind(t *testing.T) {
-	const of, and = "metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {containers: [{name: x}]", "}"
-	const older = "metadata: {labels: {module-controller.koupleless.io/component: module}}, spec: {containers: [{name: x}]"
+	const of, and = "metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: " +
+		"{containers: [{name: x}]", "}"
+	const older = "metadata: {labels: {module-controller.koupleless.io/component: module}}, spec: " +
+		"{containers: [{name: x}]"
 	const bound = ", nodeSelector: {base.koupleless.io/cluster-name: g}}"
 	tests := []struct{ name, object, want string }{
-		{"a module Pod", `{kind: Pod, ` + of + `, nodeSelector: {a: b}}}`, `{kind: Pod, ` + of + `, nodeSelector: {a: b, base.koupleless.io/cluster-name: g}}}`},
+		{"a module Pod", `{kind: Pod, ` + of + `, nodeSelector: {a: b}}}`,
+			`{kind: Pod, ` + of + `, nodeSelector: {a: b, base.koupleless.io/cluster-name: g}}}`},
 		{"one base", `{kind: Pod, ` + of + `, nodeSelector: {base.koupleless.io/host-name: base-1}}}`,
-			`{kind: Pod, ` + of + `, nodeSelector: {base.koupleless.io/host-name: g-base-1, base.koupleless.io/cluster-name: g}}}`},
-		{"one base, by its whole host name", `{kind: Pod, ` + of + `, nodeSelector: {base.koupleless.io/host-name: g-base-1}}}`,
-			`{kind: Pod, ` + of + `, nodeSelector: {base.koupleless.io/host-name: g-base-1, base.koupleless.io/cluster-name: g}}}`},
-		{"the bases of another run", `{kind: Pod, ` + of + `, nodeSelector: {base.koupleless.io/cluster-name: h}}}`, `{kind: Pod, ` + of + bound + `}`},
-		{"a template, by the other key", `{kind: Deployment, spec: {template: {` + older + and + `}}}`, `{kind: Deployment, spec: {template: {` + older + bound + `}}}`},
-		{"a CronJob", `{kind: CronJob, spec: {jobTemplate: {spec: {template: {` + of + and + `}}}}}`, `{kind: CronJob, spec: {jobTemplate: {spec: {template: {` + of + bound + `}}}}}`},
-		{"a PodTemplate", `{kind: PodTemplate, template: {` + of + and + `}}`, `{kind: PodTemplate, template: {` + of + bound + `}}`},
-		{"a custom resource with several templates", `{kind: Set, spec: {subsets: [{template: {` + of + and + `}}, {template: {` + older + and + `}}]}}`,
+			`{kind: Pod, ` + of +
+				`, nodeSelector: {base.koupleless.io/host-name: g-base-1, base.koupleless.io/cluster-name: g}}}`},
+		{"one base, by its whole host name",
+			`{kind: Pod, ` + of + `, nodeSelector: {base.koupleless.io/host-name: g-base-1}}}`,
+			`{kind: Pod, ` + of +
+				`, nodeSelector: {base.koupleless.io/host-name: g-base-1, base.koupleless.io/cluster-name: g}}}`},
+		{"the bases of another run", `{kind: Pod, ` + of + `, nodeSelector: {base.koupleless.io/cluster-name: h}}}`,
+			`{kind: Pod, ` + of + bound + `}`},
+		{"a template, by the other key", `{kind: Deployment, spec: {template: {` + older + and + `}}}`,
+			`{kind: Deployment, spec: {template: {` + older + bound + `}}}`},
+		{"a CronJob", `{kind: CronJob, spec: {jobTemplate: {spec: {template: {` + of + and + `}}}}}`,
+			`{kind: CronJob, spec: {jobTemplate: {spec: {template: {` + of + bound + `}}}}}`},
+		{"a PodTemplate", `{kind: PodTemplate, template: {` + of + and + `}}`,
+			`{kind: PodTemplate, template: {` + of + bound + `}}`},
+		{"a custom resource with several templates",
+			`{kind: Set, spec: {subsets: [{template: {` + of + and + `}}, {template: {` + older + and + `}}]}}`,
 			`{kind: Set, spec: {subsets: [{template: {` + of + bound + `}}, {template: {` + older + bound + `}}]}}`},
 		{"no module", `{kind: Deployment, spec: {template: {metadata: {labels: {app: x}}, spec: {containers: [{name: x}]}}}}`, ""},
-		{"a Service with the label", `{kind: Service, metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {}}`, ""},
+		{"a Service with the label",
+			`{kind: Service, metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {}}`, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -137,10 +166,14 @@ func TestOutside(t *testing.T) {
 		{"no namespace", `{apiVersion: v1, kind: Pod, metadata: {name: x}}`, ""},
 		{"its own", `{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: run}}`, ""},
 		{"another", `{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: run-2}}`, "run-2"},
-		{"cluster-scoped", `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}}`, "${{ run.namespace }}-"},
-		{"cluster-scoped, with a name of its own", `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: run-high}}`, ""},
-		{"cluster-scoped, with a namespace", `{apiVersion: v1, kind: Namespace, metadata: {name: run-x, namespace: default}}`, "namespace default"},
-		{"the namespaced kind of another group", `{apiVersion: example.com/v1, kind: PriorityClass, metadata: {name: high}}`, ""},
+		{"cluster-scoped", `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}}`,
+			"${{ run.namespace }}-"},
+		{"cluster-scoped, with a name of its own",
+			`{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: run-high}}`, ""},
+		{"cluster-scoped, with a namespace",
+			`{apiVersion: v1, kind: Namespace, metadata: {name: run-x, namespace: default}}`, "namespace default"},
+		{"the namespaced kind of another group",
+			`{apiVersion: example.com/v1, kind: PriorityClass, metadata: {name: high}}`, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -156,11 +189,13 @@ func TestOutside(t *testing.T) {
 // The namespace of a run owns its cluster-scoped objects, so that they are deleted together.
 func TestOwn(t *testing.T) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "run", UID: "u"}}
-	c, o := New(typedfake.NewClientset(namespace), nil, nil), apitest.Object(t, `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: run-high}}`)
+	c, o := New(typedfake.NewClientset(namespace), nil, nil), apitest.Object(t,
+		`{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: run-high}}`)
 	if err := c.own(t.Context(), o, "run"); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "run", UID: "u"}}, o.GetOwnerReferences()); diff != "" {
+	if diff := cmp.Diff([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "run", UID: "u"}},
+		o.GetOwnerReferences()); diff != "" {
 		t.Errorf("owners (-want +got):\n%s", diff)
 	}
 	if err := c.own(t.Context(), o, "other"); err == nil {
@@ -172,7 +207,8 @@ func TestOwn(t *testing.T) {
 func TestInWords(t *testing.T) {
 	const typed = `failed to create typed patch object (run/cart; /v1, Kind=Pod): .spec.containers[name="cart"].env[name="BIZ_VERSION"].value: expected string, got &value.valueUnstructured{Value:1.1}`
 	got := inWords(errors.New(typed)).Error()
-	if !strings.Contains(got, `spec.containers[name="cart"].env[name="BIZ_VERSION"].value `) || !strings.Contains(got, "1.1") || strings.Contains(got, "valueUnstructured") {
+	if !strings.Contains(got, `spec.containers[name="cart"].env[name="BIZ_VERSION"].value `) ||
+		!strings.Contains(got, "1.1") || strings.Contains(got, "valueUnstructured") {
 		t.Errorf("got %s", got)
 	}
 	if other := errors.New("denied"); !errors.Is(inWords(other), other) {

@@ -14,7 +14,8 @@ import (
 
 // Apply creates or updates an object as kubectl apply --server-side --force-conflicts does, in the
 // namespace of the run, and returns it as written. It refuses objects outside the run: see Outside.
-func (c *Client) Apply(ctx context.Context, o *unstructured.Unstructured, namespace string) (Kind, *unstructured.Unstructured, error) {
+func (c *Client) Apply(ctx context.Context, o *unstructured.Unstructured, namespace string) (Kind,
+	*unstructured.Unstructured, error) {
 	k, err := c.Kind(o.GetAPIVersion(), o.GetKind())
 	if err != nil {
 		return Kind{}, nil, err
@@ -31,7 +32,8 @@ func (c *Client) Apply(ctx context.Context, o *unstructured.Unstructured, namesp
 	} else if err := c.own(ctx, o, namespace); err != nil {
 		return Kind{}, nil, err
 	}
-	written, err := c.On(k, o.GetNamespace()).Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
+	written, err := c.On(k, o.GetNamespace()).Apply(ctx, o.GetName(), o,
+		metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
 	if err != nil {
 		return Kind{}, nil, fmt.Errorf("applying %s %s: %w", o.GetKind(), o.GetName(), inWords(err))
 	}
@@ -54,7 +56,8 @@ var mistyped = regexp.MustCompile(`\.(\S+): expected string, got &value\.valueUn
 // inWords returns an error of the API server without names of Go types.
 func inWords(err error) error {
 	if found := mistyped.FindStringSubmatch(err.Error()); found != nil {
-		return fmt.Errorf("%s must be a string, but is %s: put the value in quotes where it is defined", found[1], found[2])
+		return fmt.Errorf("%s must be a string, but is %s: put the value in quotes where it is defined", found[1],
+			found[2])
 	}
 	return err
 }
@@ -64,7 +67,8 @@ var patchTypes = map[string]types.PatchType{
 }
 
 // Patch changes an object by a patch of the type merge, strategic or json.
-func (c *Client) Patch(ctx context.Context, k Kind, namespace, name, patchType string, patch any) (*unstructured.Unstructured, error) {
+func (c *Client) Patch(ctx context.Context, k Kind, namespace, name, patchType string,
+	patch any) (*unstructured.Unstructured, error) {
 	t, known := patchTypes[patchType]
 	if !known {
 		return nil, fmt.Errorf("patch type %q: use merge, strategic or json", patchType)
@@ -81,12 +85,14 @@ func (c *Client) Patch(ctx context.Context, k Kind, namespace, name, patchType s
 }
 
 // Scale sets the replicas of a workload. What it returns has its name and version.
-func (c *Client) Scale(ctx context.Context, k Kind, namespace, name string, replicas int64) (*unstructured.Unstructured, error) {
+func (c *Client) Scale(ctx context.Context, k Kind, namespace, name string, replicas int64) (*unstructured.Unstructured,
+	error) {
 	body, err := json.Marshal(map[string]any{"spec": map[string]any{"replicas": replicas}})
 	if err != nil {
 		return nil, fmt.Errorf("writing the scale of %s %s: %w", k.Kind, name, err)
 	}
-	o, err := c.On(k, namespace).Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: FieldManager}, "scale")
+	o, err := c.On(k, namespace).Patch(ctx, name, types.MergePatchType, body,
+		metav1.PatchOptions{FieldManager: FieldManager}, "scale")
 	if err != nil {
 		return nil, fmt.Errorf("scaling %s %s: %w", k.Kind, name, err)
 	}
@@ -97,7 +103,8 @@ func (c *Client) Scale(ctx context.Context, k Kind, namespace, name string, repl
 func (c *Client) Delete(ctx context.Context, k Kind, o *unstructured.Unstructured, graceSeconds *int64) error {
 	uid, background := o.GetUID(), metav1.DeletePropagationBackground
 	err := c.On(k, o.GetNamespace()).Delete(ctx, o.GetName(), metav1.DeleteOptions{
-		GracePeriodSeconds: graceSeconds, PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid},
+		GracePeriodSeconds: graceSeconds, PropagationPolicy: &background,
+		Preconditions: &metav1.Preconditions{UID: &uid},
 	})
 	if err != nil {
 		return fmt.Errorf("deleting %s %s: %w", k.Kind, o.GetName(), err)

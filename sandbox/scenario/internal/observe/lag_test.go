@@ -102,7 +102,8 @@ func TestWritesOfOneWatchStayInOrder(t *testing.T) {
 // The daemon's events have their times themselves; those that tell what was are not late.
 func TestLagOfTheDaemonsEvents(t *testing.T) {
 	w, _ := newWorld(t)
-	up := events.Event{Time: w.o.Now().Add(-time.Minute), Base: &events.BaseEvent{Base: "base-1", Change: events.BaseUp}}
+	up := events.Event{Time: w.o.Now().Add(-time.Minute),
+		Base: &events.BaseEvent{Base: "base-1", Change: events.BaseUp}}
 	w.Note(up)
 	w.Note(events.Event{Synced: true})
 	if lag := w.Lag(); lag != 0 {

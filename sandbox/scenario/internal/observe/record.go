@@ -60,7 +60,8 @@ func (w *World) recordPod(at time.Time, o *unstructured.Unstructured, gone bool)
 }
 
 func (w *World) recordNode(at time.Time, o *unstructured.Unstructured, gone bool) string {
-	n := &events.NodeEvent{Name: o.GetName(), Base: w.shortName(o.GetLabels()[labels.BaseHost]), Identity: o.GetAnnotations()[labels.Identity]}
+	n := &events.NodeEvent{Name: o.GetName(), Base: w.shortName(o.GetLabels()[labels.BaseHost]),
+		Identity: o.GetAnnotations()[labels.Identity]}
 	if n.Base == "" {
 		n.Base = w.state.BaseOf(n.Name)
 	}

@@ -61,7 +61,8 @@ func (w *World) table(s Subject) *table {
 		return t
 	}
 	t := &table{w: w, subject: s, topic: topics[s.Resource.GroupResource()],
-		objects: map[string]*unstructured.Unstructured{}, former: map[string]*unstructured.Unstructured{}, synced: make(chan struct{})}
+		objects: map[string]*unstructured.Unstructured{}, former: map[string]*unstructured.Unstructured{},
+		synced: make(chan struct{})}
 	w.tables[s] = t
 	reflector := cache.NewReflectorWithOptions(listWatch(w.o.Client, s), &unstructured.Unstructured{}, t,
 		cache.ReflectorOptions{Name: "scenario", TypeDescription: s.Resource.Resource})
@@ -245,7 +246,8 @@ func (t *table) set(o any) error {
 // put adds an object. The lock of the World is held.
 func (t *table) put(u *unstructured.Unstructured) {
 	before := t.objects[u.GetName()]
-	if before != nil && before.GetUID() == u.GetUID() && u.GetResourceVersion() != "" && before.GetResourceVersion() == u.GetResourceVersion() {
+	if before != nil && before.GetUID() == u.GetUID() && u.GetResourceVersion() != "" &&
+		before.GetResourceVersion() == u.GetResourceVersion() {
 		return // a list tells what a watch has told already
 	}
 	if before != nil && before.GetUID() != u.GetUID() { // its end was missed

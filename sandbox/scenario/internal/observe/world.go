@@ -77,7 +77,8 @@ func New(o Options) *World {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &World{
-		o: o, tables: map[Subject]*table{}, lastOf: map[schema.GroupVersionResource]time.Time{}, versions: map[string]string{}, traffic: map[string]traffic.Summary{},
+		o: o, tables: map[Subject]*table{}, lastOf: map[schema.GroupVersionResource]time.Time{},
+		versions: map[string]string{}, traffic: map[string]traffic.Summary{},
 		cached: map[string]any{}, change: make(chan struct{}), held: map[string]events.Event{},
 	}
 }

@@ -16,9 +16,9 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/koupleless/koupsandbox/sandbox/events"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/apitest"
 )
 
@@ -28,9 +28,10 @@ const group = "run-x"
 func newWorld(t *testing.T) (*World, *table) {
 	t.Helper()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-		Pods: "PodList", Nodes: "NodeList", EndpointSlices: "EndpointSliceList",
-	})
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{
+			Pods: "PodList", Nodes: "NodeList", EndpointSlices: "EndpointSliceList",
+		})
 	check.Gapless(client)
 	w := New(Options{Client: client, Namespace: group, Group: group, Now: func() time.Time { return at }})
 	return w, w.table(Subject{Resource: Pods, Namespace: group}) // Start does not run: nothing else fills it
@@ -79,8 +80,10 @@ func TestPodsAreRecorded(t *testing.T) {
 	must(t, pods.Delete(pod(t, "11", "b", "vnode.id-1", "True")))
 	must(t, pods.Delete(pod(t, "11", "b", "vnode.id-1", "True")))
 	want := []string{
-		"pod: stock:1.0.0 Running (p).", "pod base-1: stock:1.0.0 Running (p)..", "pod base-1: stock:1.0.0 Ready (p)...",
-		"pod base-1: stock:1.0.0 gone (p)...", "pod base-1: stock:1.0.0 Ready (p).", "pod base-1: stock:1.0.0 gone (p).",
+		"pod: stock:1.0.0 Running (p).", "pod base-1: stock:1.0.0 Running (p)..",
+		"pod base-1: stock:1.0.0 Ready (p)...",
+		"pod base-1: stock:1.0.0 gone (p)...", "pod base-1: stock:1.0.0 Ready (p).",
+		"pod base-1: stock:1.0.0 gone (p).",
 	}
 	if diff := cmp.Diff(want, told(w)); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
@@ -107,10 +110,12 @@ func TestListAfterABreak(t *testing.T) {
 	}
 	must(t, pods.Replace([]any{named("old", "1", "True"), named("older", "2", "True")}, "2"))
 	must(t, pods.Add(named("new", "3", "False")))
-	must(t, pods.Replace([]any{named("new", "5", "True"), named("newer", "4", "True"), named("old", "6", "False")}, "7"))
+	must(t, pods.Replace([]any{named("new", "5", "True"), named("newer", "4", "True"), named("old", "6", "False")},
+		"7"))
 	want := []string{
 		"pod: stock:1.0.0 Ready (old).", "pod: stock:1.0.0 Ready (older).", "pod: stock:1.0.0 Running (new).",
-		"pod: stock:1.0.0 gone (older).", "pod: stock:1.0.0 Running (old)..", "pod: stock:1.0.0 Ready (newer).", "pod: stock:1.0.0 Ready (new)..",
+		"pod: stock:1.0.0 gone (older).", "pod: stock:1.0.0 Running (old)..", "pod: stock:1.0.0 Ready (newer).",
+		"pod: stock:1.0.0 Ready (new)..",
 	}
 	if diff := cmp.Diff(want, told(w)); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
@@ -124,12 +129,17 @@ func TestBasesAreAsTheDaemonTells(t *testing.T) {
 	w.Know(control.Base{HostName: group + "-base-1", Set: "base", Index: 1, Identity: "id-1", Version: "1.0.0"})
 	note(events.Event{Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: events.BaseConnected}})
 	note(events.Event{Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: events.BaseReady}})
-	note(events.Event{Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "2"}, State: "RESOLVED"}})
-	note(events.Event{Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "2"}, State: "ACTIVATED"}})
-	note(events.Event{Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "1"}, State: "ACTIVATED"}})
-	note(events.Event{Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "1"}}})
+	note(events.Event{Module: &events.ModuleEvent{Base: "base-1",
+		ModuleRef: events.ModuleRef{Name: "stock", Version: "2"}, State: "RESOLVED"}})
+	note(events.Event{Module: &events.ModuleEvent{Base: "base-1",
+		ModuleRef: events.ModuleRef{Name: "stock", Version: "2"}, State: "ACTIVATED"}})
+	note(events.Event{Module: &events.ModuleEvent{Base: "base-1",
+		ModuleRef: events.ModuleRef{Name: "stock", Version: "1"}, State: "ACTIVATED"}})
+	note(events.Event{Module: &events.ModuleEvent{Base: "base-1",
+		ModuleRef: events.ModuleRef{Name: "stock", Version: "1"}}})
 	up := map[string]any{"base-1": map[string]any{
-		"set": "base", "index": int64(1), "identity": "id-1", "version": "1.0.0", "running": true, "connected": true, "ready": true,
+		"set": "base", "index": int64(1), "identity": "id-1", "version": "1.0.0", "running": true, "connected": true,
+		"ready":   true,
 		"modules": []any{map[string]any{"name": "stock", "version": "2", "state": "ACTIVATED"}},
 	}}
 	look := func(want any) {
@@ -155,7 +165,8 @@ func TestBasesAreAsTheDaemonTells(t *testing.T) {
 
 func TestLostRequestsCountAtOnce(t *testing.T) {
 	w, _ := newWorld(t)
-	w.SetTraffic([]traffic.Summary{{Name: "s", Sent: 10, Results: map[traffic.Result]int{traffic.OK: 9, traffic.NotFound: 1}, Lost: 1}})
+	w.SetTraffic([]traffic.Summary{
+		{Name: "s", Sent: 10, Results: map[traffic.Result]int{traffic.OK: 9, traffic.NotFound: 1}, Lost: 1}})
 	lost := events.Event{Request: &events.RequestEvent{Stream: "s", Result: traffic.NotFound}}
 	w.Note(lost)
 	w.Note(lost)
@@ -172,12 +183,14 @@ func TestWatchersHearEveryChange(t *testing.T) {
 	var heard []string
 	stop := w.Watch(func(c Change) { heard = append(heard, c.Topic+": "+c.What) })
 	must(t, pods.Add(pod(t, "1", "a", "", "False")))
-	w.Note(events.Event{Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "2"}, State: "ACTIVATED"}})
+	w.Note(events.Event{Module: &events.ModuleEvent{Base: "base-1",
+		ModuleRef: events.ModuleRef{Name: "stock", Version: "2"}, State: "ACTIVATED"}})
 	w.Note(events.Event{Step: &events.StepEvent{Name: "one"}}) // changes nothing
 	must(t, pods.Update(pod(t, "2", "a", "", "True")))
 	stop()
 	must(t, pods.Update(pod(t, "3", "a", "", "True")))
-	want := []string{": the beginning", "pods: pod: stock:1.0.0 Running (p)", "bases: module base-1: stock:2 ACTIVATED", "pods: pod: stock:1.0.0 Ready (p)"}
+	want := []string{": the beginning", "pods: pod: stock:1.0.0 Running (p)", "bases: module base-1: stock:2 ACTIVATED",
+		"pods: pod: stock:1.0.0 Ready (p)"}
 	if diff := cmp.Diff(want, heard); diff != "" {
 		t.Errorf("heard (-want +got):\n%s", diff)
 	}
@@ -188,7 +201,9 @@ func TestSwitchIsOneChange(t *testing.T) {
 		w, _ := newWorld(t)
 		at := time.Now()
 		module := func(version string, state events.ModuleState, message string, after time.Duration) {
-			w.Note(events.Event{Time: at.Add(after), Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: version}, State: state, Message: message}})
+			w.Note(events.Event{Time: at.Add(after),
+				Module: &events.ModuleEvent{Base: "base-1",
+					ModuleRef: events.ModuleRef{Name: "stock", Version: version}, State: state, Message: message}})
 		}
 		w.Note(events.Event{Time: at, Base: &events.BaseEvent{Base: "base-1", Change: events.BaseReady}})
 		module("1", "ACTIVATED", "", 0)
@@ -214,7 +229,8 @@ func TestSwitchIsOneChange(t *testing.T) {
 		module("1", "DEACTIVATED", "switch to new version stock:3", 5*time.Second) // whose other half never comes
 		<-time.After(2 * otherHalf)
 		stop()
-		want := []string{"ACTIVATED RESOLVED", "DEACTIVATED ACTIVATED", "DEACTIVATED DEACTIVATED", "DEACTIVATED ", "ACTIVATED ", "DEACTIVATED "}
+		want := []string{"ACTIVATED RESOLVED", "DEACTIVATED ACTIVATED", "DEACTIVATED DEACTIVATED", "DEACTIVATED ",
+			"ACTIVATED ", "DEACTIVATED "}
 		if diff := cmp.Diff(want, seen); diff != "" {
 			t.Errorf("states at changes (-want +got):\n%s", diff)
 		}
@@ -283,7 +299,8 @@ func TestCatchUpWaitsForWhatTheAPIHas(t *testing.T) {
 		w, pods := newWorld(t)
 		must(t, pods.Replace([]any{pod(t, "3", "a", "", "False")}, "4"))
 		// The API has another Pod of that name already.
-		must(t, w.o.Client.(*fake.FakeDynamicClient).Tracker().Create(Pods, pod(t, "7", "b", "vnode.id-1", "True"), group))
+		must(t, w.o.Client.(*fake.FakeDynamicClient).Tracker().Create(Pods, pod(t, "7", "b", "vnode.id-1", "True"),
+			group))
 		done := catchingUp(t, w, pods, "the Pod")
 		must(t, pods.Update(pod(t, "7", "b", "vnode.id-1", "True")))
 		must(t, <-done)
@@ -297,18 +314,19 @@ func TestCatchUpReadsAllPages(t *testing.T) {
 		w, pods := newWorld(t)
 		first, second := pod(t, "3", "a", "", "False"), pod(t, "4", "b", "", "False")
 		must(t, pods.Replace([]any{first}, "3"))
-		w.o.Client.(*fake.FakeDynamicClient).PrependReactor("list", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
-			list := &unstructured.UnstructuredList{Items: []unstructured.Unstructured{*second}}
-			list.SetResourceVersion("4")
-			if o := a.(k8stesting.ListActionImpl).ListOptions; o.Continue == "" {
-				if o.Limit == 0 {
-					t.Error("all are asked for at once")
+		w.o.Client.(*fake.FakeDynamicClient).PrependReactor("list", "pods",
+			func(a k8stesting.Action) (bool, runtime.Object, error) {
+				list := &unstructured.UnstructuredList{Items: []unstructured.Unstructured{*second}}
+				list.SetResourceVersion("4")
+				if o := a.(k8stesting.ListActionImpl).ListOptions; o.Continue == "" {
+					if o.Limit == 0 {
+						t.Error("all are asked for at once")
+					}
+					list.Items[0] = *first
+					list.SetContinue("more")
 				}
-				list.Items[0] = *first
-				list.SetContinue("more")
-			}
-			return true, list, nil
-		})
+				return true, list, nil
+			})
 		done := catchingUp(t, w, pods, "the Pod of the second page")
 		must(t, pods.Add(second))
 		must(t, <-done)
@@ -319,11 +337,12 @@ func TestCatchUpWaitsForWhatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, pods := newWorld(t)
 		must(t, pods.Replace([]any{pod(t, "3", "a", "", "True")}, "4"))
-		w.o.Client.(*fake.FakeDynamicClient).PrependReactor("list", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
-			list := &unstructured.UnstructuredList{}
-			list.SetResourceVersion("9")
-			return true, list, nil
-		})
+		w.o.Client.(*fake.FakeDynamicClient).PrependReactor("list", "pods",
+			func(k8stesting.Action) (bool, runtime.Object, error) {
+				list := &unstructured.UnstructuredList{}
+				list.SetResourceVersion("9")
+				return true, list, nil
+			})
 		done := catchingUp(t, w, pods, "the end of the Pod")
 		must(t, pods.Delete(pod(t, "8", "a", "", "True")))
 		must(t, <-done)
@@ -342,7 +361,8 @@ func TestFollow(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- w.Start(ctx) }()
 	must(t, w.Follow(ctx, nodes))
-	slice := apitest.Object(t, `{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: s-1, namespace: run-x, labels: {kubernetes.io/service-name: s}}, endpoints: [{addresses: [198.18.0.1], nodeName: vnode.id-1, targetRef: {name: p}, conditions: {ready: false, serving: true, terminating: true}}]}`)
+	slice := apitest.Object(t,
+		`{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: s-1, namespace: run-x, labels: {kubernetes.io/service-name: s}}, endpoints: [{addresses: [198.18.0.1], nodeName: vnode.id-1, targetRef: {name: p}, conditions: {ready: false, serving: true, terminating: true}}]}`)
 	must(t, w.Follow(ctx, Subject{Resource: EndpointSlices, Namespace: group}))
 	must(t, w.o.Client.(*fake.FakeDynamicClient).Tracker().Create(EndpointSlices, slice, group))
 	must(t, w.Until(ctx, func(v View) (bool, error) {

@@ -65,7 +65,8 @@ func (e *Env) Add(ctx context.Context, set v1alpha1.BaseSet, count int) ([]strin
 	for i, f := range set.Faults {
 		spec.Faults[i] = e.Named(f)
 	}
-	added, err := e.Sandbox.AddBases(ctx, control.AddRequest{Count: count, Group: e.Group, Set: set.Name, Spec: &spec, Seed: e.Seed})
+	added, err := e.Sandbox.AddBases(ctx,
+		control.AddRequest{Count: count, Group: e.Group, Set: set.Name, Spec: &spec, Seed: e.Seed})
 	if err != nil {
 		return nil, fmt.Errorf("adding %d bases of set %s: %w", count, set.Name, err)
 	}
@@ -87,7 +88,8 @@ func (e *Env) Add(ctx context.Context, set v1alpha1.BaseSet, count int) ([]strin
 func (e *Env) Host(base string) string { return e.Group + "-" + base }
 
 // unseen are the faults with which a base does not get a Ready Node.
-var unseen = []fault.Kind{fault.KindSilent, fault.KindDeaf, fault.KindDisconnect, fault.KindCrash, fault.KindStartFailed}
+var unseen = []fault.Kind{fault.KindSilent, fault.KindDeaf, fault.KindDisconnect, fault.KindCrash,
+	fault.KindStartFailed}
 
 // seen reports whether the controller makes Nodes for bases of a set.
 func (e *Env) seen(set v1alpha1.BaseSet) bool {
@@ -115,7 +117,8 @@ func (e *Env) NodesReady(ctx context.Context, names []string) error {
 
 // UntilNone waits until who returns no base. It passes the Nodes of the group by the identity of their base. why returns the
 // failure if there are some at the end.
-func (e *Env) UntilNone(ctx context.Context, who func(observe.View, map[string]*unstructured.Unstructured) []string, why func([]string) *Failure) error {
+func (e *Env) UntilNone(ctx context.Context, who func(observe.View, map[string]*unstructured.Unstructured) []string,
+	why func([]string) *Failure) error {
 	if err := e.World.Follow(ctx, observe.NodesOf(e.Group)); err != nil {
 		return err
 	}
@@ -154,7 +157,8 @@ func (e *Env) Resolve(names v1alpha1.BaseNames) ([]observe.Base, error) {
 			}
 		}
 		if !matched {
-			return nil, Fail("%q stands for no base; there are: %s", name, strings.Join(slices.Sorted(maps.Keys(all)), ", "))
+			return nil, Fail("%q stands for no base; there are: %s", name,
+				strings.Join(slices.Sorted(maps.Keys(all)), ", "))
 		}
 	}
 	return slices.SortedFunc(maps.Values(chosen), func(a, b observe.Base) int {

@@ -28,7 +28,8 @@ func (e *Env) Condition(p *expr.Program) Check {
 		case r.True():
 			return nil
 		case r.Value == true:
-			return Fail("it compared nothing, because there were no elements in %s: %s", strings.Join(r.Nothing, ", "), p.Text())
+			return Fail("it compared nothing, because there were no elements in %s: %s", strings.Join(r.Nothing, ", "),
+				p.Text())
 		}
 		return Fail("it is not true: %s", strings.TrimSpace(p.Text())).With("what there was", e.shown(v, p))
 	}
@@ -77,12 +78,15 @@ func brief(o map[string]any) string {
 	text := fmt.Sprintf("%v %s", metadata["name"], compact(o["status"]))
 	if status, ok := o["status"].(map[string]any); ok && status["phase"] != nil {
 		ready := "not Ready"
-		if observe.NodeStateOf(&unstructured.Unstructured{Object: o}) == events.NodeReady { // Pods have the same condition
+		// Pods have the same condition
+		if observe.NodeStateOf(&unstructured.Unstructured{Object: o}) == events.NodeReady {
 			ready = "Ready"
 		}
-		text = fmt.Sprintf("%v %v, %s, containers %s", metadata["name"], status["phase"], ready, compact(status["containerStatuses"]))
+		text = fmt.Sprintf("%v %v, %s, containers %s", metadata["name"], status["phase"], ready,
+			compact(status["containerStatuses"]))
 	}
-	if text = redact.Text(text); len(text) > longest { // Text does not recognize a truncated URL
+	text = redact.Text(text)
+	if len(text) > longest { // Text does not recognize a truncated URL
 		text = text[:longest] + "…"
 	}
 	return text

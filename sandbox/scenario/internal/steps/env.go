@@ -93,7 +93,8 @@ func New(o Options) (*Env, error) {
 		return nil, err
 	}
 	return &Env{
-		Options: o, env: env, programs: map[programKey]*expr.Program{}, sets: map[string]v1alpha1.BaseSet{}, outputs: map[string]any{},
+		Options: o, env: env, programs: map[programKey]*expr.Program{}, sets: map[string]v1alpha1.BaseSet{},
+		outputs: map[string]any{},
 		streams: map[string]*Stream{},
 	}, nil
 }

@@ -56,7 +56,8 @@ func (e *Env) WatchFault(f v1alpha1.Fault, target v1alpha1.FaultTarget, bases []
 		e.onConnections = true
 	}
 	if target.Observed(f.Kind) {
-		e.faults = append(e.faults, FaultRun{ID: f.ID, Kind: string(f.Kind), Target: target, MayNotFire: f.MayNotFire, bases: bases})
+		e.faults = append(e.faults,
+			FaultRun{ID: f.ID, Kind: string(f.Kind), Target: target, MayNotFire: f.MayNotFire, bases: bases})
 	}
 }
 
@@ -71,13 +72,16 @@ func (e *Env) Faults(all []events.Event) ([]FaultRun, error) {
 		f := &list[i]
 		for _, event := range all {
 			x := event.Fault
-			if x != nil && x.Change == events.FaultFired && x.ID == f.ID && x.Target == f.Target && (x.Base == "" || slices.Contains(f.bases, x.Base)) {
+			if x != nil && x.Change == events.FaultFired && x.ID == f.ID && x.Target == f.Target &&
+				(x.Base == "" || slices.Contains(f.bases, x.Base)) {
 				f.Fired++
 			}
 		}
 		if f.Fired == 0 && !f.MayNotFire {
 			on := cmp.Or(strings.Join(f.bases, ", "), "target "+string(f.Target))
-			errs = append(errs, Fail("fault %s (%s) was never triggered on %s; set mayNotFire: true if that is expected", f.ID, f.Kind, on))
+			errs = append(errs,
+				Fail("fault %s (%s) was never triggered on %s; set mayNotFire: true if that is expected", f.ID, f.Kind,
+					on))
 		}
 	}
 	return list, errors.Join(errs...)

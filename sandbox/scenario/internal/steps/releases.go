@@ -111,13 +111,16 @@ func (e *Env) Releases(ctx context.Context, all []events.Event) ([]ReleaseRun, e
 			}
 		}
 		for _, e := range all {
-			if e.Module != nil && slices.Contains(r.modules(), e.Module.Name) && e.Time.After(r.began) && (r.until.IsZero() || e.Time.Before(r.until)) {
+			if e.Module != nil && slices.Contains(r.modules(), e.Module.Name) && e.Time.After(r.began) &&
+				(r.until.IsZero() || e.Time.Before(r.until)) {
 				r.Changes++
 			}
 		}
 		if r.Changes == 0 && !r.MayChangeNothing {
-			errs = append(errs, Fail("the release of %s changed nothing on any base: each had %s already, as it is in the new template; raise BIZ_VERSION to release another jar, or allow it with mayChangeNothing: true",
-				r.Workload, strings.Join(r.modules(), ", ")))
+			errs = append(errs,
+				Fail("the release of %s changed nothing on any base: each had %s already, as it is in the new "+
+					"template; raise BIZ_VERSION to release another jar, or allow it with mayChangeNothing: true",
+					r.Workload, strings.Join(r.modules(), ", ")))
 		}
 		list = append(list, r)
 	}

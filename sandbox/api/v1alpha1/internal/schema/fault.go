@@ -39,7 +39,8 @@ func addFault(s *jsonschema.Schema, dir, bases string) error {
 			return err
 		}
 		for _, k := range target.Kinds() {
-			kind.AnyOf = append(kind.AnyOf, &jsonschema.Schema{Const: string(k), Title: string(target), Description: kinds[string(k)]})
+			kind.AnyOf = append(kind.AnyOf,
+				&jsonschema.Schema{Const: string(k), Title: string(target), Description: kinds[string(k)]})
 		}
 	}
 	kind.AnyOf = append(kind.AnyOf, &jsonschema.Schema{Type: "string", Pattern: expression})
@@ -67,13 +68,15 @@ func kindComments(file string, target v1alpha1.FaultTarget) (map[string]string, 
 		if !ok || len(spec.Values) != 1 || spec.Doc == nil {
 			return true
 		}
-		prefix := map[v1alpha1.FaultTarget]string{v1alpha1.TargetBase: "Kind", v1alpha1.TargetAPI: "API", v1alpha1.TargetMQTT: "MQTT"}[target]
+		prefix := map[v1alpha1.FaultTarget]string{v1alpha1.TargetBase: "Kind", v1alpha1.TargetAPI: "API",
+			v1alpha1.TargetMQTT: "MQTT"}[target]
 		if !strings.HasPrefix(spec.Names[0].Name, prefix) {
 			return true
 		}
 		if value, ok := spec.Values[0].(*ast.BasicLit); ok {
 			kind := strings.Trim(value.Value, `"`)
-			comments[kind] = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(spec.Doc.Text()), spec.Names[0].Name+" "))
+			comments[kind] = strings.TrimSpace(
+				strings.TrimPrefix(strings.TrimSpace(spec.Doc.Text()), spec.Names[0].Name+" "))
 		}
 		return true
 	})

@@ -157,7 +157,8 @@ func loosen(s *jsonschema.Schema) {
 
 // either allows the schema or an expression.
 func either(s *jsonschema.Schema) *jsonschema.Schema {
-	described := &jsonschema.Schema{Description: s.Description, Default: s.Default, AnyOf: []*jsonschema.Schema{s, {Type: "string", Pattern: expression}}}
+	described := &jsonschema.Schema{Description: s.Description, Default: s.Default,
+		AnyOf: []*jsonschema.Schema{s, {Type: "string", Pattern: expression}}}
 	s.Description, s.Default = "", nil
 	return described
 }

@@ -11,7 +11,8 @@ const annotateFlag = "github"
 
 // annotate is on by itself where GITHUB_ACTIONS says that GitHub reads what a step prints.
 func annotate() *cli.BoolFlag {
-	return &cli.BoolFlag{Name: annotateFlag, Usage: "annotate files in GitHub Actions, by lines on the standard error", EnvVars: []string{"GITHUB_ACTIONS"}}
+	return &cli.BoolFlag{Name: annotateFlag, Usage: "annotate files in GitHub Actions, by lines on the standard error",
+		EnvVars: []string{"GITHUB_ACTIONS"}}
 }
 
 // annotate tells GitHub of what is wrong in files. The standard output stays what it is.
@@ -34,7 +35,8 @@ func annotationsOf(findings []lint.Finding) []report.Annotation {
 				message += "\n" + more
 			}
 		}
-		list = append(list, report.Annotation{Warning: f.Level == lint.Warning, File: f.File, Line: f.Line, Title: f.Rule, Message: message})
+		list = append(list, report.Annotation{Warning: f.Level == lint.Warning, File: f.File, Line: f.Line,
+			Title: f.Rule, Message: message})
 	}
 	return list
 }

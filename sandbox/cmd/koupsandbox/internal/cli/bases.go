@@ -24,7 +24,8 @@ func (s *commands) base() *cli.Command {
 		Description: `A BASE is named by its host name (base-1), its address or its identity.`,
 		Subcommands: []*cli.Command{
 			{
-				Name: "list", Usage: "list the bases", Flags: []cli.Flag{theName(), output(formatWide, formatJSON, formatYAML)},
+				Name: "list", Usage: "list the bases",
+				Flags:  []cli.Flag{theName(), output(formatWide, formatJSON, formatYAML)},
 				Action: within(0, 0, "no arguments", s.listBases),
 			},
 			{
@@ -32,18 +33,24 @@ func (s *commands) base() *cli.Command {
 				Action: taking(0, 1, "how many bases to add, 1 if not given", s.addBases),
 			},
 			{
-				Name: "remove", Usage: "remove bases: those named, the N youngest, or those of a scenario's run", ArgsUsage: "[BASE...]",
+				Name: "remove", Usage: "remove bases: those named, the N youngest, or those of a scenario's run",
+				ArgsUsage: "[BASE...]",
 				Flags: []cli.Flag{theName(), &cli.IntFlag{Name: "count", Usage: "remove the `N` youngest"},
-					&cli.StringFlag{Name: "group", Usage: "remove all of the run `GROUP`, which scenario run --keep has left"}},
+					&cli.StringFlag{Name: "group",
+						Usage: "remove all of the run `GROUP`, which scenario run --keep has left"}},
 				Action: taking(0, -1, "names of bases", s.removeBases),
 			},
 			{
-				Name: "restart", Usage: "end the processes of bases, if they run, and start them again", ArgsUsage: "BASE...",
-				Flags:  []cli.Flag{theName(), &cli.BoolFlag{Name: newIdentityFlag, Usage: "with another identity, as a container that is made anew"}},
+				Name: "restart", Usage: "end the processes of bases, if they run, and start them again",
+				ArgsUsage: "BASE...",
+				Flags: []cli.Flag{theName(),
+					&cli.BoolFlag{Name: newIdentityFlag,
+						Usage: "with another identity, as a container that is made anew"}},
 				Action: within(1, -1, "names of bases", s.restartBases),
 			},
 			{
-				Name: "kill", Usage: "end the processes of bases without a farewell; base restart or up starts them again", ArgsUsage: "BASE...",
+				Name: "kill", Usage: "end the processes of bases without a farewell; base restart or up " +
+					"starts them again", ArgsUsage: "BASE...",
 				Flags:  []cli.Flag{theName()},
 				Action: within(1, -1, "names of bases", s.killBases),
 			},
@@ -114,9 +121,11 @@ func (s *commands) restartBases(c *cli.Context, up *sandbox.Sandbox, list []stri
 func (s *commands) killBases(c *cli.Context, up *sandbox.Sandbox, list []string) error {
 	for _, name := range list {
 		on := []string{name}
-		crash, err := up.SetFault(c.Context, fault.Injection{Fault: v1alpha1.Fault{Kind: basefault.KindCrash}, Target: v1alpha1.TargetBase, Bases: on})
+		crash, err := up.SetFault(c.Context,
+			fault.Injection{Fault: v1alpha1.Fault{Kind: basefault.KindCrash}, Target: v1alpha1.TargetBase, Bases: on})
 		if err == nil {
-			err = up.ClearFaults(c.Context, control.FaultSelector{Bases: on, IDs: []string{crash}}) // it need not be listed
+			// it need not be listed
+			err = up.ClearFaults(c.Context, control.FaultSelector{Bases: on, IDs: []string{crash}})
 		}
 		if err != nil {
 			return err
@@ -130,7 +139,8 @@ func (s *commands) addBases(c *cli.Context, list []string) error {
 	n := 1
 	if len(list) == 1 {
 		var err error
-		if n, err = strconv.Atoi(list[0]); err != nil {
+		n, err = strconv.Atoi(list[0])
+		if err != nil {
 			return usageError{fmt.Errorf("add takes how many bases to add, and %q is no number", list[0])}
 		}
 	}
@@ -158,7 +168,8 @@ func (s *commands) removeBases(c *cli.Context, list []string) error {
 		return usageError{fmt.Errorf("remove takes the names of bases, or --count, or --group, but only one of these")}
 	}
 	return inSandbox(c, func(up *sandbox.Sandbox) error {
-		removed, err := up.RemoveBases(c.Context, control.RemoveRequest{Bases: list, Count: c.Int("count"), Group: c.String("group")})
+		removed, err := up.RemoveBases(c.Context,
+			control.RemoveRequest{Bases: list, Count: c.Int("count"), Group: c.String("group")})
 		s.tellEach("removed", removed)
 		return err
 	})

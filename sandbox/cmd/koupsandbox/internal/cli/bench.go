@@ -46,13 +46,20 @@ Exit status: 0 if all runs passed and nothing is worse than in the baseline, 1 i
 2 for invalid arguments. Ctrl-C keeps the results so far.`,
 		Flags: slices.Concat([]cli.Flag{
 			theName(),
-			&cli.StringFlag{Name: basesFlag, Usage: "run the scenarios with each of these `NUMBERS` of bases, such as 100,1000; sets their variable bases",
+			&cli.StringFlag{Name: basesFlag,
+				Usage: "run the scenarios with each of these `NUMBERS` of bases, such as 100,1000; sets their " +
+					"variable bases",
 				DefaultText: "as in the scenarios"},
-			&cli.IntFlag{Name: runsFlag, Usage: "`NUMBER` of runs of each scenario; a comparison needs 4", Value: bench.LeastRuns},
+			&cli.IntFlag{Name: runsFlag, Usage: "`NUMBER` of runs of each scenario; a comparison needs 4",
+				Value: bench.LeastRuns},
 			&cli.StringSliceFlag{Name: "var", Usage: "`NAME=VALUE` overrides a variable; may be repeated"},
-			&cli.StringFlag{Name: baselineFlag, Usage: "compare with the results in `FILE`; exit with status 1 if something is significantly worse"},
-			&cli.DurationFlag{Name: watchFlag, Usage: "run no scenario; measure the activity in the sandbox for `DURATION` or until Ctrl-C"},
-			&cli.BoolFlag{Name: "up", Usage: "bring the sandbox up if it is not, and then down again; what follows is for this one, as for the command up"},
+			&cli.StringFlag{Name: baselineFlag,
+				Usage: "compare with the results in `FILE`; exit with status 1 if something is significantly worse"},
+			&cli.DurationFlag{Name: watchFlag,
+				Usage: "run no scenario; measure the activity in the sandbox for `DURATION` or until Ctrl-C"},
+			&cli.BoolFlag{Name: "up",
+				Usage: "bring the sandbox up if it is not, and then down again; what follows is for this one, as for " +
+					"the command up"},
 		}, flagsOfSettings(settings())),
 		Action: taking(0, -1, "scenario files and directories", s.runBench),
 	}
@@ -72,9 +79,12 @@ func (s *commands) runBench(c *cli.Context, paths []string) (err error) {
 	o := bench.Options{Runs: c.Int(runsFlag), Output: s.Out}
 	if file := c.String(baselineFlag); file != "" {
 		if o.Runs < bench.LeastRuns {
-			return usageError{fmt.Errorf("--baseline requires --runs %d or more; with fewer runs no difference is significant", bench.LeastRuns)}
+			return usageError{
+				fmt.Errorf("--baseline requires --runs %d or more; with fewer runs no difference is significant",
+					bench.LeastRuns)}
 		}
-		if o.Baseline, err = bench.Read(file); err != nil {
+		o.Baseline, err = bench.Read(file)
+		if err != nil {
 			return usageError{err}
 		}
 	}
@@ -89,7 +99,8 @@ func (s *commands) runBench(c *cli.Context, paths []string) (err error) {
 		}
 		paths = []string{filepath.Join(dir, scenarios.Startup)}
 	}
-	if o.Sizes, err = benchSizes(c, paths); err != nil {
+	o.Sizes, err = benchSizes(c, paths)
+	if err != nil {
 		return err
 	}
 	up, down, err := s.sandboxFor(c, slices.Concat(o.Sizes...))
@@ -98,7 +109,8 @@ func (s *commands) runBench(c *cli.Context, paths []string) (err error) {
 	}
 	defer up.Close()
 	defer func() { err = errors.Join(err, down()) }()
-	if o.API, err = apiOf(up); err != nil {
+	o.API, err = apiOf(up)
+	if err != nil {
 		return err
 	}
 	o.Sandbox = up
@@ -126,7 +138,9 @@ func benchSizes(c *cli.Context, paths []string) (sizes [][]*source.Scenario, err
 	}
 	for _, sc := range asWritten {
 		if _, has := sc.Scenario.Spec.Vars[basesFlag]; !has {
-			return nil, usageError{fmt.Errorf("--bases requires the variable bases, which %s does not have; add vars: {bases: 4}, and count: ${{ vars.bases }} to its bases", sc.File)}
+			return nil, usageError{
+				fmt.Errorf("--bases requires the variable bases, which %s does not have; add vars: {bases: 4}, and "+
+					"count: ${{ vars.bases }} to its bases", sc.File)}
 		}
 	}
 	for _, n := range counts {
@@ -148,7 +162,8 @@ func benchCounts(text string) (counts []int, err error) {
 	for _, word := range strings.Split(text, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(word))
 		if err != nil || n < 1 {
-			return nil, usageError{fmt.Errorf("invalid number of bases %q in --bases; use positive integers, such as 100,1000", word)}
+			return nil, usageError{
+				fmt.Errorf("invalid number of bases %q in --bases; use positive integers, such as 100,1000", word)}
 		}
 		counts = append(counts, n)
 	}

@@ -10,7 +10,8 @@ import (
 func TestBenchIsMisused(t *testing.T) {
 	home := t.TempDir()
 	for name, text := range map[string]string{
-		"fixed.yaml": "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Scenario\nmetadata: {name: fixed}\nspec:\n  description: It has as many bases as it says.\n" +
+		"fixed.yaml": "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Scenario\nmetadata: {name: fixed}\nspec:\n  " +
+			"description: It has as many bases as it says.\n" +
 			"  steps:\n    - sleep: {for: 1s, reason: there is nothing to wait for}\n",
 		"base.txt": "BenchmarkStartup 1 1 p50-ms\n",
 	} {

@@ -42,15 +42,24 @@ It prints an address with a token, which opens the page in one browser, and ends
 Nothing but this machine can reach it.`,
 		Flags: []cli.Flag{
 			theName(),
-			&cli.StringFlag{Name: contextFlag, Usage: "`CONTEXT` of a kubeconfig, instead of a sandbox", DefaultText: "the current one"},
-			&cli.StringFlag{Name: kubeconfigFlag, Usage: "`FILE` to read instead of a sandbox", DefaultText: "with --context: as kubectl does"},
-			&cli.StringFlag{Name: addrFlag, Usage: "serve the page at `ADDRESS`; port 0 is a free one", Value: "127.0.0.1:0"},
+			&cli.StringFlag{Name: contextFlag, Usage: "`CONTEXT` of a kubeconfig, instead of a sandbox",
+				DefaultText: "the current one"},
+			&cli.StringFlag{Name: kubeconfigFlag, Usage: "`FILE` to read instead of a sandbox",
+				DefaultText: "with --context: as kubectl does"},
+			&cli.StringFlag{Name: addrFlag, Usage: "serve the page at `ADDRESS`; port 0 is a free one",
+				Value: "127.0.0.1:0"},
 			&cli.BoolFlag{Name: noOpenFlag, Usage: "open no browser"},
-			&cli.BoolFlag{Name: "allow-actions", Usage: "let the page scale, release and cordon in a cluster that is no sandbox"},
-			&cli.StringSliceFlag{Name: "scenarios", Usage: "scenarios that the page may run in a sandbox: `FILE` or folder; may be repeated", DefaultText: "none"},
-			&cli.StringFlag{Name: "run", Usage: "show this `RUN` of a report, by its scenario or namespace", DefaultText: "the first that has not passed, else the first"},
+			&cli.BoolFlag{Name: "allow-actions",
+				Usage: "let the page scale, release and cordon in a cluster that is no sandbox"},
+			&cli.StringSliceFlag{Name: "scenarios",
+				Usage:       "scenarios that the page may run in a sandbox: `FILE` or folder; may be repeated",
+				DefaultText: "none"},
+			&cli.StringFlag{Name: "run", Usage: "show this `RUN` of a report, by its scenario or namespace",
+				DefaultText: "the first that has not passed, else the first"},
 			&cli.BoolFlag{Name: clusterFlag, Usage: "run in a Pod: users log in with their own bearer tokens"},
-			&cli.StringSliceFlag{Name: "host", Usage: "with --in-cluster: `NAME` by which the page is called, such as that of an Ingress; may be repeated"},
+			&cli.StringSliceFlag{Name: "host",
+				Usage: "with --in-cluster: `NAME` by which the page is called, such as that of an Ingress; " +
+					"may be repeated"},
 			output(formatJSON),
 		},
 		Action: taking(0, 1, "a JSON report, or nothing", s.runBoard),
@@ -144,7 +153,9 @@ func scenarioFiles(paths []string) ([]string, error) {
 
 func (s *commands) boardInCluster(c *cli.Context) error {
 	if c.Bool("allow-actions") {
-		return usageError{fmt.Errorf("a board in a cluster only looks: what its users do would be done with its rights, not theirs; leave --allow-actions out")}
+		return usageError{fmt.Errorf(
+			"a board in a cluster only looks: what its users do would be done with its rights, not theirs; leave " +
+				"--allow-actions out")}
 	}
 	config, err := rest.InClusterConfig()
 	if err != nil {
@@ -170,7 +181,8 @@ func (s *commands) serveBoard(c *cli.Context, o board.Options) error {
 	if host, _, err := net.SplitHostPort(address); err != nil {
 		return usageError{fmt.Errorf("--%s %q is no ADDRESS:PORT: %w", addrFlag, address, err)}
 	} else if ip := net.ParseIP(host); !o.Reviews && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return usageError{fmt.Errorf("--%s %q: the board is served to this machine only: use 127.0.0.1", addrFlag, address)}
+		return usageError{fmt.Errorf("--%s %q: the board is served to this machine only: use 127.0.0.1", addrFlag,
+			address)}
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -185,7 +197,8 @@ func (s *commands) serveBoard(c *cli.Context, o board.Options) error {
 	defer func() { _ = os.Remove(redirect) }()
 	opened := 0
 	o.Opened = func(url string) {
-		if opened++; opened == 1 {
+		opened++
+		if opened == 1 {
 			redirect = s.showBoard(c, folder, url)
 		} else if c.String(outputFlag) != formatJSON {
 			say(s.Err, "For another browser: %s\n", url)
@@ -213,7 +226,8 @@ func (s *commands) showBoard(c *cli.Context, folder, url string) (redirect strin
 	}
 	if !c.Bool(noOpenFlag) && s.Screen {
 		var err error
-		if redirect, err = openBrowser(context.WithoutCancel(c.Context), folder, url); err != nil {
+		redirect, err = openBrowser(context.WithoutCancel(c.Context), folder, url)
+		if err != nil {
 			say(s.Err, "The browser was not opened: %v\n", err)
 		}
 	}

@@ -34,7 +34,8 @@ func TestOpenBrowser(t *testing.T) {
 			t.Errorf("with folder %q the arguments are %q, and the file is %q", in, got, redirect)
 		}
 		page, err := os.ReadFile(redirect)
-		if want := `content="0; url=` + strings.NewReplacer("&", "&amp;", `"`, "&#34;").Replace(url) + `">`; err != nil || !strings.Contains(string(page), want) {
+		if want := `content="0; url=` + strings.NewReplacer("&", "&amp;", `"`, "&#34;").Replace(url) +
+			`">`; err != nil || !strings.Contains(string(page), want) {
 			t.Errorf("the page is %s (%v), and lacks %s", page, err, want)
 		}
 		if info, err := os.Stat(redirect); err != nil || info.Mode().Perm() != 0o600 {

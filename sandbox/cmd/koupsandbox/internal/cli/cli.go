@@ -132,9 +132,12 @@ func newApp(s Streams, args []string) *cli.App {
 		DisableSliceFlagSeparator: true,
 		ExitErrHandler:            func(*cli.Context, error) {},
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: homeFlag, Usage: "`FOLDER` with the state of all sandboxes", EnvVars: []string{"KOUPSANDBOX_HOME"},
-				Value: filepath.Join(s.UserHome, ".koupsandbox"), DefaultText: "~/.koupsandbox"},
-			&cli.StringFlag{Name: binFlag, Usage: "look for koup-controlplane, module-controller and fakebase in `FOLDER` first, then beside koupsandbox",
+			&cli.StringFlag{Name: homeFlag, Usage: "`FOLDER` with the state of all sandboxes",
+				EnvVars: []string{"KOUPSANDBOX_HOME"},
+				Value:   filepath.Join(s.UserHome, ".koupsandbox"), DefaultText: "~/.koupsandbox"},
+			&cli.StringFlag{Name: binFlag,
+				Usage: "look for koup-controlplane, module-controller and fakebase in `FOLDER` first, then " +
+					"beside koupsandbox",
 				EnvVars: []string{"KOUPSANDBOX_BIN"}},
 		},
 		Action: func(c *cli.Context) error {
@@ -144,7 +147,8 @@ func newApp(s Streams, args []string) *cli.App {
 			return cli.ShowAppHelp(c)
 		},
 		Commands: []*cli.Command{
-			c.init(), c.up(), c.down(), c.fleet(), c.status(), c.list(), c.kubeconfig(), c.logs(), c.base(), c.component(), c.faults(), c.scenario(), c.bench(), c.fuzz(), c.watch(), c.board(), c.why(),
+			c.init(), c.up(), c.down(), c.fleet(), c.status(), c.list(), c.kubeconfig(), c.logs(), c.base(),
+			c.component(), c.faults(), c.scenario(), c.bench(), c.fuzz(), c.watch(), c.board(), c.why(),
 			c.demo(),
 			c.images(), c.doctor(), c.version(), c.completion(), c.man(), c.daemon(), c.trafficAgent(),
 		},
@@ -186,14 +190,16 @@ func (s *commands) given(name string) bool {
 }
 
 func nameOf(usage string) *cli.StringFlag {
-	return &cli.StringFlag{Name: nameFlag, Usage: usage, EnvVars: []string{"KOUPSANDBOX_NAME"}, Value: v1alpha1.DefaultName}
+	return &cli.StringFlag{Name: nameFlag, Usage: usage, EnvVars: []string{"KOUPSANDBOX_NAME"},
+		Value: v1alpha1.DefaultName}
 }
 
 func theName() *cli.StringFlag { return nameOf("`NAME` of the sandbox") }
 
 // engine chooses where there are both; the second variable is kind's own.
 func engine() *cli.StringFlag {
-	return &cli.StringFlag{Name: engineFlag, Usage: "container `ENGINE` of the provider kind: docker or podman", DefaultText: "the first that answers", Category: clusterCategory,
+	return &cli.StringFlag{Name: engineFlag, Usage: "container `ENGINE` of the provider kind: docker or podman",
+		DefaultText: "the first that answers", Category: clusterCategory,
 		EnvVars: []string{"KOUPSANDBOX_ENGINE", "KIND_EXPERIMENTAL_PROVIDER"}}
 }
 

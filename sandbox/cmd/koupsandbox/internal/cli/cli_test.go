@@ -31,7 +31,8 @@ func (r result) is(t *testing.T, code int, end, words string) {
 	if code == 0 {
 		text, other = r.Out, r.Err
 	}
-	if r.Code != code || other != "" || !strings.HasSuffix(text, end) || strings.HasPrefix(text, "koupsandbox: ") != (code != 0) {
+	if r.Code != code || other != "" || !strings.HasSuffix(text, end) ||
+		strings.HasPrefix(text, "koupsandbox: ") != (code != 0) {
 		t.Errorf("got %+v, want status %d and %q at the end", r, code, end)
 	}
 	check.Names(t, text, words)
@@ -47,8 +48,10 @@ func run(t *testing.T, home string, arguments ...string) result {
 // runWith is run with variables of the environment.
 func runWith(t *testing.T, home string, env map[string]string, arguments ...string) result {
 	t.Helper()
-	for _, name := range []string{"KOUPSANDBOX_HOME", "KOUPSANDBOX_NAME", "KOUPSANDBOX_BIN", "KOUPSANDBOX_BASES", "KOUPSANDBOX_CONFIG",
-		"KOUPSANDBOX_ENV", "KOUPSANDBOX_PROVIDER", "KOUPSANDBOX_WAIT", "KOUPSANDBOX_BROKER", "KOUPSANDBOX_BROKER_USERNAME", "KOUPSANDBOX_ENGINE", "KIND_EXPERIMENTAL_PROVIDER", "GITHUB_ACTIONS"} {
+	for _, name := range []string{"KOUPSANDBOX_HOME", "KOUPSANDBOX_NAME", "KOUPSANDBOX_BIN", "KOUPSANDBOX_BASES",
+		"KOUPSANDBOX_CONFIG",
+		"KOUPSANDBOX_ENV", "KOUPSANDBOX_PROVIDER", "KOUPSANDBOX_WAIT", "KOUPSANDBOX_BROKER",
+		"KOUPSANDBOX_BROKER_USERNAME", "KOUPSANDBOX_ENGINE", "KIND_EXPERIMENTAL_PROVIDER", "GITHUB_ACTIONS"} {
 		t.Setenv(name, "")
 		check.Must(t, os.Unsetenv(name))
 	}
@@ -61,16 +64,20 @@ func runWith(t *testing.T, home string, env map[string]string, arguments ...stri
 		line = append(line, strings.ReplaceAll(a, "HOME", home))
 	}
 	var out, errs bytes.Buffer
-	code := cli.Run(t.Context(), cli.Streams{Out: &out, Err: &errs, UserHome: home, Self: filepath.Join(home, "koupsandbox")}, line)
+	code := cli.Run(t.Context(),
+		cli.Streams{Out: &out, Err: &errs, UserHome: home, Self: filepath.Join(home, "koupsandbox")}, line)
 	clean := func(b bytes.Buffer) string { return strings.ReplaceAll(b.String(), home, "HOME") }
 	return result{code, clean(out), clean(errs)}
 }
 
 func TestHelp(t *testing.T) {
 	var all strings.Builder
-	for _, command := range []string{"", "up", "down", "status", "list", "kubeconfig", "logs", "base", "base list", "base add", "base restart", "base kill", "base remove",
-		"fault", "fault set", "fault list", "fault clear", "component", "component restart", "scenario", "scenario run", "scenario lint", "scenario list", "scenario new",
-		"scenario schema", "scenario explain", "bench", "fuzz", "watch", "demo", "doctor", "version", "completion", "init"} {
+	for _, command := range []string{"", "up", "down", "status", "list", "kubeconfig", "logs", "base", "base list",
+		"base add", "base restart", "base kill", "base remove",
+		"fault", "fault set", "fault list", "fault clear", "component", "component restart", "scenario", "scenario run",
+		"scenario lint", "scenario list", "scenario new",
+		"scenario schema", "scenario explain", "bench", "fuzz", "watch", "demo", "doctor", "version", "completion",
+		"init"} {
 		r := run(t, t.TempDir(), append(strings.Fields(command), "--help")...)
 		if r.Code != 0 || r.Err != "" {
 			t.Errorf("%s --help: %+v", command, r)
@@ -104,10 +111,12 @@ func TestMistakes(t *testing.T) {
 		{[]string{"up", "-x"}, 2, see("up"), "-x"},
 		{[]string{"up", "--bases", "many"}, 2, see("up"), `--bases "many"`},
 		{[]string{"up", "--bases", "0"}, 2, see("up"), "--bases: 0: 1 20000"},
-		{[]string{"up", "--bases", "20001", "--name", "A B"}, 2, see("up"), `--bases: 20001: 1 20000 --name: "A B": 63`},
+		{[]string{"up", "--bases", "20001", "--name", "A B"}, 2, see("up"),
+			`--bases: 20001: 1 20000 --name: "A B": 63`},
 		{[]string{"up", "--provider", "kind", "--nodes", "11"}, 2, see("up"), "--nodes: 11: 1 10"},
 		{[]string{"up", "--image", "x"}, 2, see("up"), "--image: Forbidden: kind"},
-		{[]string{"up", "--config", "HOME/bad.yaml"}, 2, see("up"), "HOME/bad.yaml:3: spec.wait: 5 90s HOME/bad.yaml:4: spec.base: api, wait"},
+		{[]string{"up", "--config", "HOME/bad.yaml"}, 2, see("up"),
+			"HOME/bad.yaml:3: spec.wait: 5 90s HOME/bad.yaml:4: spec.base: api, wait"},
 		{[]string{"up", "--config", "HOME/missing.yaml"}, 1, "", "HOME/missing.yaml"},
 		{[]string{"up", "now"}, 2, see("up"), "up arguments"},
 		{[]string{"up", "-o", "xml"}, 2, see("up"), `--output "xml" text, json, yaml`},
@@ -121,7 +130,8 @@ func TestMistakes(t *testing.T) {
 		{[]string{"base", "list"}, 1, "koupsandbox up --name koup\n", `"koup"`},
 		{[]string{"base", "add", "some"}, 2, see("base add"), `"some"`},
 		{[]string{"base", "remove"}, 2, see("base remove"), "--count --group"},
-		{[]string{"fault", "set", `{"kind": "error" "code": "x"}`}, 2, "\n    {\"kind\": \"error\" \"code\": \"x\"}\n                     ^" + see("fault set"), "fault"},
+		{[]string{"fault", "set", `{"kind": "error" "code": "x"}`}, 2,
+			"\n    {\"kind\": \"error\" \"code\": \"x\"}\n                     ^" + see("fault set"), "fault"},
 		{[]string{"fault", "set", `{"kind": "error", "code": [1]}`}, 2, see("fault set"), "code: string list"},
 		{[]string{"fault", "set", "--base", "base-1"}, 2, see("fault set"), "--file"},
 		{[]string{"component", "kill"}, 2, see("component kill"), "kill component koupsandbox status"},
@@ -169,7 +179,8 @@ func TestLogs(t *testing.T) {
 		{[]string{"logs", "--tail", "-1", "etcd"}, result{0, "a\nb\nc\n", ""}},
 		{[]string{"logs", "--tail", "900", "long"}, result{0, long[:90000], ""}},
 		{[]string{"logs", "empty"}, result{0, "", ""}},
-		{[]string{"logs", "--tail", "1"}, result{0, "==> broker <==\nd==> empty <==\n==> etcd <==\nc\n==> long <==\n" + long[:100], ""}},
+		{[]string{"logs", "--tail", "1"},
+			result{0, "==> broker <==\nd==> empty <==\n==> etcd <==\nc\n==> long <==\n" + long[:100], ""}},
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, run(t, home, tc.args...)); diff != "" {
@@ -202,7 +213,8 @@ func TestFollow(t *testing.T) {
 			cancel()
 		}
 	}}
-	code := cli.Run(ctx, cli.Streams{Out: out, Err: os.Stderr, UserHome: home}, []string{"koupsandbox", "--home", filepath.Join(home, ".koupsandbox"), "logs", "-f", "etcd"})
+	code := cli.Run(ctx, cli.Streams{Out: out, Err: os.Stderr, UserHome: home},
+		[]string{"koupsandbox", "--home", filepath.Join(home, ".koupsandbox"), "logs", "-f", "etcd"})
 	if code != 0 || out.all != "first\nsecond\n" {
 		t.Errorf("exit status %d, printed %q", code, out.all)
 	}
@@ -220,7 +232,8 @@ func (w *watched) Write(p []byte) (int, error) {
 }
 
 func TestCompletionScripts(t *testing.T) {
-	for shell, want := range map[string]string{"bash": "complete -o", "zsh": "#compdef koupsandbox", "fish": "complete -c koupsandbox"} {
+	for shell, want := range map[string]string{"bash": "complete -o", "zsh": "#compdef koupsandbox",
+		"fish": "complete -c koupsandbox"} {
 		if r := run(t, t.TempDir(), "completion", shell); r.Code != 0 || !strings.Contains(r.Out, want) {
 			t.Errorf("%s: %+v", shell, r)
 		}
@@ -233,7 +246,8 @@ func TestDoctorNamesWhatIsMissing(t *testing.T) {
 	if left, err := os.ReadDir(home); err != nil || len(left) > 0 {
 		t.Errorf("doctor has left %v, %v", left, err)
 	}
-	for _, want := range []string{"✗ program koup-controlplane", "→ put it beside koupsandbox", "✓ state folder", "✓ open files"} {
+	for _, want := range []string{"✗ program koup-controlplane", "→ put it beside koupsandbox", "✓ state folder",
+		"✓ open files"} {
 		if !strings.Contains(r.Out, want) {
 			t.Errorf("doctor does not print %q:\n%s", want, r.Out)
 		}

@@ -20,9 +20,10 @@ func (s *commands) component() *cli.Command {
 	for _, action := range supervise.Actions {
 		group.Subcommands = append(group.Subcommands, &cli.Command{
 			Name: string(action), Usage: usage[action], ArgsUsage: "COMPONENT", Flags: []cli.Flag{theName()},
-			Action: within(1, 1, "a component; see: koupsandbox status", func(c *cli.Context, up *sandbox.Sandbox, list []string) error {
-				return up.Act(c.Context, sandbox.ActRequest{Component: list[0], Action: action})
-			}),
+			Action: within(1, 1, "a component; see: koupsandbox status",
+				func(c *cli.Context, up *sandbox.Sandbox, list []string) error {
+					return up.Act(c.Context, sandbox.ActRequest{Component: list[0], Action: action})
+				}),
 		})
 	}
 	return group

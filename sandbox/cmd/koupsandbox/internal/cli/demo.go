@@ -26,7 +26,8 @@ status 1 says that something else happened than what the demo wants to show.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: nameFlag, Usage: "`NAME` of the demo's sandbox", Value: "demo"},
 			&cli.BoolFlag{Name: "keep", Usage: "leave the sandbox up, with the bases and Pods of the demo"},
-			&cli.BoolFlag{Name: "report", Usage: "write " + demoReport + " into this folder, with the timelines of both"},
+			&cli.BoolFlag{Name: "report",
+				Usage: "write " + demoReport + " into this folder, with the timelines of both"},
 			&cli.StringFlag{Name: "html", Usage: "write that report to `FILE`"},
 		},
 		Action: alone(s.runDemo),
@@ -82,9 +83,11 @@ func (s *commands) saveDemo(c *cli.Context, result *scenario.Report) error {
 
 func (s *commands) tellDemo(o demo.Options, took time.Duration) {
 	if !o.Keep {
-		say(s.Out, "\nAll of it took %.0fs, and the sandbox is gone again. A sandbox of your own: koupsandbox up\n", took.Seconds())
+		say(s.Out, "\nAll of it took %.0fs, and the sandbox is gone again. A sandbox of your own: koupsandbox up\n",
+			took.Seconds())
 		return
 	}
 	name := nameArgument(o.Name)
-	say(s.Out, "\nThe sandbox is still up. Look around: koupsandbox base list%s -o wide\nTake it down with: koupsandbox down%s\n", name, name)
+	say(s.Out, "\nThe sandbox is still up. Look around: koupsandbox base list%s -o wide\nTake it down with: "+
+		"koupsandbox down%s\n", name, name)
 }

@@ -33,8 +33,10 @@ func (s *commands) faults() *cli.Command {
 		}
 	}
 	return &cli.Command{
-		Name: "fault", Usage: "set, list and clear faults of bases and of the connections to the API server and the broker",
-		Description: "A fault is YAML or JSON; koupsandbox scenario explain fault describes its fields. Faults of the target\n" +
+		Name: "fault", Usage: "set, list and clear faults of bases and of the connections to the API server " +
+			"and the broker",
+		Description: "A fault is YAML or JSON; koupsandbox scenario explain fault describes its fields. Faults " +
+			"of the target\n" +
 			"api need a sandbox with spec.controller.apiView: true.\n\n" +
 			"koupsandbox fault set --base base-1 '{kind: disconnect, for: 30s}'\n" +
 			"koupsandbox fault set --target api '{kind: holdWatch, match: {resource: nodes}, for: 20s}'",
@@ -42,17 +44,22 @@ func (s *commands) faults() *cli.Command {
 			{
 				Name: "set", Usage: "set a fault, and print its id", ArgsUsage: "[FAULT]",
 				Flags: append(selection("base"),
-					&cli.IntFlag{Name: "replica", Usage: "`NUMBER` of the controller that a fault of the target api or mqtt acts on, from 1", DefaultText: "all"},
+					&cli.IntFlag{Name: "replica",
+						Usage: "`NUMBER` of the controller that a fault of the target api or mqtt " +
+							"acts on, from 1",
+						DefaultText: "all"},
 					&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "`FILE` with the fault"}),
 				Action: taking(0, 1, "a fault", s.setFault),
 			},
 			{
-				Name: "list", Usage: "list faults with how often each was triggered; -o wide adds the writes of the controllers",
+				Name: "list", Usage: "list faults with how often each was triggered; -o wide adds the writes of " +
+					"the controllers",
 				Flags:  append(selection("all"), output(formatWide, formatJSON, formatYAML)),
 				Action: within(0, 0, "no arguments", s.listFaults),
 			},
 			{
-				Name: "clear", Usage: "end faults: those with the ids, or all", ArgsUsage: "[ID...]", Flags: selection("all"),
+				Name: "clear", Usage: "end faults: those with the ids, or all", ArgsUsage: "[ID...]",
+				Flags: selection("all"),
 				Action: within(0, -1, "ids of faults", func(c *cli.Context, up *sandbox.Sandbox, list []string) error {
 					return up.ClearFaults(c.Context, faultSelector(c, list...))
 				}),
@@ -62,7 +69,8 @@ func (s *commands) faults() *cli.Command {
 }
 
 func faultSelector(c *cli.Context, ids ...string) control.FaultSelector {
-	return control.FaultSelector{Target: v1alpha1.FaultTarget(c.String(targetFlag)), Bases: c.StringSlice(baseFlag), IDs: ids}
+	return control.FaultSelector{Target: v1alpha1.FaultTarget(c.String(targetFlag)), Bases: c.StringSlice(baseFlag),
+		IDs: ids}
 }
 
 func (s *commands) setFault(c *cli.Context, list []string) (err error) {
@@ -71,7 +79,8 @@ func (s *commands) setFault(c *cli.Context, list []string) (err error) {
 	case (file == "") == (len(list) == 0):
 		return usageError{fmt.Errorf("set takes a fault, or --file, but not both")}
 	case file != "":
-		if text, err = os.ReadFile(file); err != nil {
+		text, err = os.ReadFile(file)
+		if err != nil {
 			return fmt.Errorf("reading the fault: %w", err)
 		}
 	default:

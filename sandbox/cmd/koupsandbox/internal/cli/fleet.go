@@ -28,8 +28,10 @@ It is koupsandbox up with --provider existing, --base-runtime cluster and --cont
 cluster. See docs/en/how-to/run-bases-in-a-cluster.md.`,
 			Flags: slices.Concat([]cli.Flag{
 				nameOf("`NAME` of the sandbox, a DNS label"),
-				&cli.IntFlag{Name: basesFlag, Usage: "`N` simulated bases, 1 to 20000", Value: 1000, EnvVars: []string{"KOUPSANDBOX_BASES"}},
-				&cli.IntFlag{Name: "controllers", Usage: "`N` module controllers that share the bases, 1 to 9", Value: fleetControllers},
+				&cli.IntFlag{Name: basesFlag, Usage: "`N` simulated bases, 1 to 20000", Value: 1000,
+					EnvVars: []string{"KOUPSANDBOX_BASES"}},
+				&cli.IntFlag{Name: "controllers", Usage: "`N` module controllers that share the bases, 1 to 9",
+					Value: fleetControllers},
 			}, fleetSettings(), []cli.Flag{
 				&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print failures only"},
 				output(formatJSON, formatYAML),
@@ -45,7 +47,8 @@ func (s *commands) runFleet(c *cli.Context) error {
 
 func fleetSettings() []cli.Flag {
 	have := []string{
-		"config", "per-pod", "base-image", "agent-image", "controller-image", "context", "kubeconfig", "i-know-what-i-do", "env", "broker", "broker-username",
+		"config", "per-pod", "base-image", "agent-image", "controller-image", "context", "kubeconfig",
+		"i-know-what-i-do", "env", "broker", "broker-username",
 		"broker-password-file", "broker-ca", "broker-cert", "broker-key", "broker-consent", "wait",
 	}
 	return slices.DeleteFunc(flagsOfSettings(settings()), func(f cli.Flag) bool {

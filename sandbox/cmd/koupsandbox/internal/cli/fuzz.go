@@ -36,18 +36,28 @@ are printed. The exit status is 0 unless the comparison could not be completed.
    koupsandbox scenario run --up fuzz-corpus/requests-20224.yaml`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: nameFlag, Usage: "prefix `NAME` of the sandboxes' names", Value: "fuzz"},
-			&cli.DurationFlag{Name: "for", Usage: "`DURATION` in which schedules are started; shrinking comes after that", DefaultText: "10m without --count"},
+			&cli.DurationFlag{Name: "for",
+				Usage:       "`DURATION` in which schedules are started; shrinking comes after that",
+				DefaultText: "10m without --count"},
 			&cli.IntFlag{Name: "count", Usage: "number `N` of schedules", DefaultText: "until --for is over"},
-			&cli.Uint64Flag{Name: "seed", Usage: "`SEED` of an earlier run, to repeat its schedules", DefaultText: "random"},
+			&cli.Uint64Flag{Name: "seed", Usage: "`SEED` of an earlier run, to repeat its schedules",
+				DefaultText: "random"},
 			&cli.Uint64Flag{Name: "replay", Usage: "run only the schedule with this `SEED`"},
 			&cli.StringSliceFlag{Name: "only", Usage: "use only the move `NAME`, for example release; repeatable"},
-			&cli.BoolFlag{Name: "beyond-contract", Usage: "also use faults that an API server never causes: lost, duplicate and reordered watch events"},
-			&cli.IntFlag{Name: "parallel", Usage: "number `N` of sandboxes; with --compare, half of them for each side", Value: 3},
-			&cli.IntFlag{Name: "speed", Usage: "time scale `N` of the sandboxes, 1 to 10: their periods are divided by it", Value: fuzz.Speed},
+			&cli.BoolFlag{Name: "beyond-contract",
+				Usage: "also use faults that an API server never causes: lost, duplicate and reordered watch events"},
+			&cli.IntFlag{Name: "parallel", Usage: "number `N` of sandboxes; with --compare, half of them for each side",
+				Value: 3},
+			&cli.IntFlag{Name: "speed",
+				Usage: "time scale `N` of the sandboxes, 1 to 10: their periods are divided by it", Value: fuzz.Speed},
 			&cli.StringFlag{Name: "corpus", Usage: "`DIRECTORY` for failures and the result", Value: "fuzz-corpus"},
-			&cli.DurationFlag{Name: "shrink", Usage: "maximum `DURATION` for shrinking a failure; 0 disables shrinking", Value: 5 * time.Minute},
-			&cli.StringFlag{Name: "config", Usage: "`FILE` with settings, kind: Sandbox", EnvVars: []string{"KOUPSANDBOX_CONFIG"}},
-			&cli.StringFlag{Name: "compare", Usage: "sandbox configuration `FILE` to compare with the one from --config, for example with another controller"},
+			&cli.DurationFlag{Name: "shrink", Usage: "maximum `DURATION` for shrinking a failure; 0 disables shrinking",
+				Value: 5 * time.Minute},
+			&cli.StringFlag{Name: "config", Usage: "`FILE` with settings, kind: Sandbox",
+				EnvVars: []string{"KOUPSANDBOX_CONFIG"}},
+			&cli.StringFlag{Name: "compare",
+				Usage: "sandbox configuration `FILE` to compare with the one from --config, for example with " +
+					"another controller"},
 			output(formatJSON),
 		},
 		Action: alone(s.runFuzz),
@@ -89,16 +99,20 @@ func (s *commands) fuzzProgress() func(fuzz.Progress) {
 			say(s.Err, "shrunk to %s\n", plain.Count(p.Shrinking, "move"))
 		case time.Since(told) >= 10*time.Second:
 			told = time.Now()
-			say(s.Err, "%s: %s, %.0f per hour, %d were inconclusive at first, %s so far\n", p.Elapsed.Round(time.Second),
-				plain.Count(p.Schedules, "schedule"), float64(p.Schedules)/p.Elapsed.Hours(), p.Unclear, plain.Count(failures, "failure"))
+			say(s.Err, "%s: %s, %.0f per hour, %d were inconclusive at first, %s so far\n",
+				p.Elapsed.Round(time.Second),
+				plain.Count(p.Schedules, "schedule"), float64(p.Schedules)/p.Elapsed.Hours(), p.Unclear,
+				plain.Count(failures, "failure"))
 		}
 	}
 }
 
 func (s *commands) fuzzOptions(c *cli.Context) (fuzz.Options, error) {
 	o := fuzz.Options{
-		Name: c.String(nameFlag), Seed: c.Uint64("seed"), Count: c.Int("count"), For: c.Duration("for"), Parallel: c.Int("parallel"),
-		Only: c.StringSlice("only"), Beyond: c.Bool("beyond-contract"), ShrinkFor: c.Duration("shrink"), Programs: sandbox.FindPrograms(s.Self, c.String(binFlag)), Progress: s.fuzzProgress(),
+		Name: c.String(nameFlag), Seed: c.Uint64("seed"), Count: c.Int("count"), For: c.Duration("for"),
+		Parallel: c.Int("parallel"),
+		Only:     c.StringSlice("only"), Beyond: c.Bool("beyond-contract"), ShrinkFor: c.Duration("shrink"),
+		Programs: sandbox.FindPrograms(s.Self, c.String(binFlag)), Progress: s.fuzzProgress(),
 	}
 	if o.Parallel < 1 || o.Count < 0 || o.For < 0 || o.ShrinkFor < 0 {
 		return o, usageError{errors.New("--parallel must be 1 or more, and --count, --for and --shrink not negative")}
@@ -121,13 +135,16 @@ func (s *commands) fuzzOptions(c *cli.Context) (fuzz.Options, error) {
 		o.ShrinkFor = -1
 	}
 	var err error
-	if o.Corpus, err = filepath.Abs(c.String("corpus")); err != nil {
+	o.Corpus, err = filepath.Abs(c.String("corpus"))
+	if err != nil {
 		return o, fmt.Errorf("resolving --corpus: %w", err)
 	}
-	if o.Home, err = home(c); err != nil {
+	o.Home, err = home(c)
+	if err != nil {
 		return o, err
 	}
-	if o.Config, err = fuzzConfig(c, c.String("config")); err != nil {
+	o.Config, err = fuzzConfig(c, c.String("config"))
+	if err != nil {
 		return o, err
 	}
 	return o.Complete(), nil
@@ -145,13 +162,15 @@ func fuzzConfig(c *cli.Context, file string) (*v1alpha1.Sandbox, error) {
 
 // tellFuzz says what was found.
 func (s *commands) tellFuzz(r *fuzz.Result, corpus string) {
-	say(s.Out, "%s with %s in %s, %.0f per hour; seed %d\n", plain.Count(r.Schedules, "schedule"), plain.Count(r.Moves, "move"),
+	say(s.Out, "%s with %s in %s, %.0f per hour; seed %d\n", plain.Count(r.Schedules, "schedule"),
+		plain.Count(r.Moves, "move"),
 		r.Elapsed.Round(time.Second), r.PerHour(), r.Seed)
 	if len(r.Failures) == 0 {
 		say(s.Out, "no schedule failed\n")
 	}
 	for _, f := range r.Failures {
-		say(s.Out, "\n%s\n  %s\n  moves: %s\n  failed in %d of %d repetitions, seed %d, seen in %s\n  %s\n", f.Invariant, f.Seen, f.Smallest, f.Failed,
+		say(s.Out, "\n%s\n  %s\n  moves: %s\n  failed in %d of %d repetitions, seed %d, seen in %s\n  %s\n",
+			f.Invariant, f.Seen, f.Smallest, f.Failed,
 			f.Repeated, f.Seed, plain.Count(f.Times, "schedule"), filepath.Join(corpus, f.File))
 	}
 	say(s.Out, "\n%s\n", filepath.Join(corpus, fuzz.ResultFile))

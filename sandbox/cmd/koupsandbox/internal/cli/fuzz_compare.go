@@ -20,7 +20,8 @@ import (
 // compareFuzz runs the same schedules with two settings.
 func (s *commands) compareFuzz(c *cli.Context, options fuzz.Options) error {
 	if c.IsSet("shrink") {
-		return usageError{errors.New("--shrink and --compare are mutually exclusive: a comparison does not shrink failures")}
+		return usageError{errors.New(
+			"--shrink and --compare are mutually exclusive: a comparison does not shrink failures")}
 	}
 	if options.Parallel < 2 {
 		return usageError{errors.New("--compare needs --parallel 2 or more: a sandbox for each side")}
@@ -32,7 +33,8 @@ func (s *commands) compareFuzz(c *cli.Context, options fuzz.Options) error {
 	klog.SetLogger(logr.Discard()) // as in runFuzz
 	say(s.Err, "Comparing with seed %d in up to %d sandboxes per side\n", options.Seed, options.Parallel/2)
 	r, err := fuzz.Compare(c.Context, options,
-		fuzz.Contender{Name: cmp.Or(c.String("config"), "default settings"), Config: options.Config}, fuzz.Contender{Name: c.String("compare"), Config: other})
+		fuzz.Contender{Name: cmp.Or(c.String("config"), "default settings"), Config: options.Config},
+		fuzz.Contender{Name: c.String("compare"), Config: other})
 	if r == nil {
 		return err
 	}
@@ -41,7 +43,8 @@ func (s *commands) compareFuzz(c *cli.Context, options fuzz.Options) error {
 
 // tellComparison says what became of the schedules on both sides.
 func (s *commands) tellComparison(r *fuzz.Comparison, corpus string) {
-	say(s.Out, "%s on each side in %s; seed %d\n\n", plain.Count(r.Schedules, "schedule"), r.Elapsed.Round(time.Second), r.Seed)
+	say(s.Out, "%s on each side in %s; seed %d\n\n", plain.Count(r.Schedules, "schedule"), r.Elapsed.Round(time.Second),
+		r.Seed)
 	rows := [][]string{{"", "a: " + r.A.Name, "b: " + r.B.Name}}
 	row := func(name string, a, b int) { rows = append(rows, []string{name, strconv.Itoa(a), strconv.Itoa(b)}) }
 	row("schedules", r.Schedules, r.Schedules)

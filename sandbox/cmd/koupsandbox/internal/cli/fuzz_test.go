@@ -26,7 +26,8 @@ func TestFuzzMistakes(t *testing.T) {
 		"--compare HOME/b.yaml --shrink 0":   "--shrink --compare",
 	} {
 		home := t.TempDir()
-		if err := os.WriteFile(filepath.Join(home, "b.yaml"), []byte("apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\n"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(home, "b.yaml"),
+			[]byte("apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		got := run(t, home, append([]string{"fuzz"}, strings.Fields(line)...)...)

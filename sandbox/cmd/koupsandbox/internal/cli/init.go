@@ -27,7 +27,8 @@ func (s *commands) init() *cli.Command {
 passes as it is: make test.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: nameFlag, Usage: "`NAME` of the module", DefaultText: "that of the folder"},
-			&cli.StringFlag{Name: "ci", Usage: "what runs the scenarios: github, gitlab or none", Value: string(examples.GitHub)},
+			&cli.StringFlag{Name: "ci", Usage: "what runs the scenarios: github, gitlab or none",
+				Value: string(examples.GitHub)},
 		},
 		Action: taking(0, 1, "one folder at most", s.runInit),
 	}
@@ -67,7 +68,8 @@ func (s *commands) runInit(c *cli.Context, list []string) error {
 	}
 	say(s.Out, "\nRun its scenarios with: make -C %s test\n", folder)
 	if ci != examples.None && o.Version == "" {
-		say(s.Out, "Its CI names a release of koupsandbox; this program is of none, so look whether that is the one you want.\n")
+		say(s.Out, "Its CI names a release of koupsandbox; this program is of none, so look whether that is the "+
+			"one you want.\n")
 	}
 	return nil
 }
@@ -103,7 +105,8 @@ func free(folder string, paths []string) error {
 		}
 	}
 	if len(there) > 0 {
-		return usageError{fmt.Errorf("nothing was written, since %s has %s already: choose another folder, or move them away",
+		return usageError{fmt.Errorf(
+			"nothing was written, since %s has %s already: choose another folder, or move them away",
 			folder, strings.Join(there, ", "))}
 	}
 	return nil

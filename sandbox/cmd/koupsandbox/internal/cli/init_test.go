@@ -36,7 +36,8 @@ func tree(t *testing.T, folder string) map[string]string {
 // this repository is.
 func TestInit(t *testing.T) {
 	example := tree(t, filepath.Join("..", "..", "..", "..", "..", "examples", "module"))
-	for ci, file := range map[string]string{"github": ".github/workflows/scenarios.yml", "gitlab": ".gitlab-ci.yml", "none": ""} {
+	for ci, file := range map[string]string{"github": ".github/workflows/scenarios.yml", "gitlab": ".gitlab-ci.yml",
+		"none": ""} {
 		t.Run(ci, func(t *testing.T) {
 			home := t.TempDir()
 			got := run(t, home, "init", "--ci", ci, "HOME/order")
@@ -51,7 +52,8 @@ func TestInit(t *testing.T) {
 			}
 			want := map[string]string{}
 			for name, text := range example {
-				if other := name == ".github/workflows/scenarios.yml" || name == ".gitlab-ci.yml"; !other || name == file {
+				if other := name == ".github/workflows/scenarios.yml" || name == ".gitlab-ci.yml"; !other ||
+					name == file {
 					text = strings.ReplaceAll(text, "$schema=../../../sandbox/api/v1alpha1/", "$schema=")
 					want[name] = strings.ReplaceAll(text, "stock", "order")
 				}
@@ -72,7 +74,8 @@ func TestInit(t *testing.T) {
 				t.Errorf("lint (-want +got):\n%s", diff)
 			}
 			plan := "broken-release\ncontroller-restart\nrelease\n\n3 runs of 3 scenarios; all can be run.\n"
-			if diff := cmp.Diff(result{0, plan, ""}, run(t, home, "scenario", "run", "--dry-run", "HOME/order/scenarios")); diff != "" {
+			if diff := cmp.Diff(result{0, plan, ""},
+				run(t, home, "scenario", "run", "--dry-run", "HOME/order/scenarios")); diff != "" {
 				t.Errorf("dry-run (-want +got):\n%s", diff)
 			}
 		})

@@ -44,10 +44,12 @@ func (s *commands) logs() *cli.Command {
 				return err
 			}
 			if len(list) == 1 && !slices.Contains(components, list[0]) {
-				return fmt.Errorf("sandbox %q has no log of %q; there are: %s", name, list[0], strings.Join(components, ", "))
+				return fmt.Errorf("sandbox %q has no log of %q; there are: %s", name, list[0],
+					strings.Join(components, ", "))
 			}
 			if len(list) == 0 && c.Bool("follow") {
-				return usageError{fmt.Errorf("logs --follow takes one component of: %s", strings.Join(components, ", "))}
+				return usageError{
+					fmt.Errorf("logs --follow takes one component of: %s", strings.Join(components, ", "))}
 			}
 			if len(list) == 1 {
 				return s.log(c.Context, dir.Log(list[0]), c.Int("tail"), c.Bool("follow"))

@@ -45,14 +45,18 @@ func TestTextFromOutsideIsShownPlain(t *testing.T) {
 	const evil = "1\x1b[2J\u009b3\u202e\t4\n5"
 	home := t.TempDir()
 	dir := state.Home(filepath.Join(home, ".koupsandbox")).Dir("koup")
-	base := control.Base{HostName: "base-1", Name: evil, Version: evil, Node: evil, Modules: []string{evil}, Running: true, Ready: true, Connected: true}
-	status := control.Status{Name: "koup", Phase: control.Running, Version: evil, Env: evil, Problems: []string{evil}, BaseCount: 1, StartedAt: time.Now(),
-		Components: []control.Component{{Name: "module-controller", State: "running", Reason: evil, Pod: evil}, {Name: "etcd", Exit: evil}}, Bases: []control.Base{base}}
+	base := control.Base{HostName: "base-1", Name: evil, Version: evil, Node: evil, Modules: []string{evil},
+		Running: true, Ready: true, Connected: true}
+	status := control.Status{Name: "koup", Phase: control.Running, Version: evil, Env: evil, Problems: []string{evil},
+		BaseCount: 1, StartedAt: time.Now(),
+		Components: []control.Component{{Name: "module-controller", State: "running", Reason: evil, Pod: evil},
+			{Name: "etcd", Exit: evil}}, Bases: []control.Base{base}}
 	daemonOf(t, home, map[string]any{"/Status": status, "/Bases": []control.Base{base}})
 	if err := state.WriteFile(dir.Config(), nil); err != nil { // by which list knows it
 		t.Fatal(err)
 	}
-	for line, shown := range map[string]int{"status": 7, "status -o wide": 10, "base list": 1, "base list -o wide": 4, "list": 1} {
+	for line, shown := range map[string]int{"status": 7, "status -o wide": 10, "base list": 1, "base list -o wide": 4,
+		"list": 1} {
 		r := run(t, home, strings.Fields(line)...)
 		if r.Err != "" || strings.ContainsAny(r.Out, "\x1b\u009b\u202e\t") {
 			t.Errorf("%s commands the terminal: %q, %q", line, r.Out, r.Err)
@@ -67,7 +71,8 @@ func TestTextFromOutsideIsShownPlain(t *testing.T) {
 		}
 	}
 	var got []control.Base
-	if r := run(t, home, "base", "list", "-o", "json"); json.Unmarshal([]byte(r.Out), &got) != nil || len(got) != 1 || got[0].Version != evil {
+	if r := run(t, home, "base", "list", "-o", "json"); json.Unmarshal([]byte(r.Out), &got) != nil || len(got) != 1 ||
+		got[0].Version != evil {
 		t.Errorf("as JSON it is not what it was: %+v", r)
 	}
 }
@@ -75,13 +80,15 @@ func TestTextFromOutsideIsShownPlain(t *testing.T) {
 // Bases that do not run say what to do.
 func TestBasesThatDoNotRun(t *testing.T) {
 	home := t.TempDir()
-	daemonOf(t, home, map[string]any{"/Status": control.Status{Name: "koup", Phase: control.Running}, "/Bases": []control.Base{
-		{HostName: "base-1", IP: "198.18.0.1", Running: true, Ready: true, Connected: true, NodeReady: true, Node: "n"},
-		{HostName: "base-2", IP: "198.18.0.2"},
-		{HostName: "base-3", IP: "198.18.0.3", Running: true},
-		{HostName: "base-4", IP: "198.18.0.4", Running: true, Ready: true, Faults: 1},
-		{HostName: "base-5", IP: "198.18.0.5", Reason: "its container was killed"},
-	}})
+	daemonOf(t, home, map[string]any{"/Status": control.Status{Name: "koup", Phase: control.Running},
+		"/Bases": []control.Base{
+			{HostName: "base-1", IP: "198.18.0.1", Running: true, Ready: true, Connected: true, NodeReady: true,
+				Node: "n"},
+			{HostName: "base-2", IP: "198.18.0.2"},
+			{HostName: "base-3", IP: "198.18.0.3", Running: true},
+			{HostName: "base-4", IP: "198.18.0.4", Running: true, Ready: true, Faults: 1},
+			{HostName: "base-5", IP: "198.18.0.5", Reason: "its container was killed"},
+		}})
 	want := result{0, `BASE     ADDRESS      STATE          NODE READY   MODULES   FAULTS   NODE
 base-1   198.18.0.1   running        true         0         0        n
 base-2   198.18.0.2   crashed        false        0         0        

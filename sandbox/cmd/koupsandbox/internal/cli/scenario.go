@@ -58,7 +58,8 @@ Begin with: koupsandbox scenario new my-first`,
 
 func selector() *cli.StringFlag {
 	return &cli.StringFlag{Name: "selector", Aliases: []string{"l"},
-		Usage: "`LABELS` that scenarios must have, as kubectl has them; name is one too: group=rollout,name!=rolling-update"}
+		Usage: "`LABELS` that scenarios must have, as kubectl has them; name is one too: " +
+			"group=rollout,name!=rolling-update"}
 }
 
 func selected(c *cli.Context) (func(name string, of map[string]string) bool, error) {
@@ -112,7 +113,8 @@ func (s *commands) listScenarios(c *cli.Context, paths []string) error {
 	list := make([]listed, len(scenarios))
 	for i, sc := range scenarios {
 		spec := &sc.Scenario.Spec
-		list[i] = listed{Name: sc.Scenario.Metadata.Name, File: sc.File, Description: spec.Description, Source: spec.Source,
+		list[i] = listed{Name: sc.Scenario.Metadata.Name, File: sc.File, Description: spec.Description,
+			Source: spec.Source,
 			Labels: sc.Scenario.Metadata.Labels, Exclusive: *spec.Exclusive}
 		for _, cell := range sc.Cells {
 			list[i].Runs = append(list[i].Runs, cell.Name)
@@ -121,7 +123,9 @@ func (s *commands) listScenarios(c *cli.Context, paths []string) error {
 	return s.show(c, list, func(bool) {
 		rows := [][]string{{"NAME", "RUNS", "LABELS", "DESCRIPTION"}}
 		for _, l := range list {
-			rows = append(rows, []string{l.Name, strconv.Itoa(len(l.Runs)), labels.FormatLabels(l.Labels), strings.Join(strings.Fields(l.Description), " ")})
+			rows = append(rows,
+				[]string{l.Name, strconv.Itoa(len(l.Runs)), labels.FormatLabels(l.Labels),
+					strings.Join(strings.Fields(l.Description), " ")})
 		}
 		table(s.Out, rows)
 	})
@@ -151,7 +155,8 @@ func (s *commands) newScenario(c *cli.Context, list []string) error {
 }
 
 func writeNew(path string, text []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // a file for the user's own repository
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL,
+		0o644) //nolint:gosec // a file for the user's own repository
 	if err != nil {
 		return err
 	}

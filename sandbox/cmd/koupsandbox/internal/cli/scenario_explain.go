@@ -25,7 +25,8 @@ rules, and the id of each rule of lint.`,
 				say(s.Out, "%s\n", topic)
 			}
 		},
-		Action: taking(0, 1, "one topic", func(c *cli.Context, _ []string) error { return s.explain(c.Args().First()) }),
+		Action: taking(0, 1, "one topic",
+			func(c *cli.Context, _ []string) error { return s.explain(c.Args().First()) }),
 	}
 }
 
@@ -40,7 +41,8 @@ func (s *commands) explain(topic string) error {
 	}
 	for _, rule := range lint.Rules() {
 		if rule.ID == topic {
-			say(s.Out, "RULE:   %s (%s)\n\n%s.\n\n%s\n\nWhat to do: %s.\n", rule.ID, rule.Level, rule.Title, rule.Explanation, rule.Fix)
+			say(s.Out, "RULE:   %s (%s)\n\n%s.\n\n%s\n\nWhat to do: %s.\n", rule.ID, rule.Level, rule.Title,
+				rule.Explanation, rule.Fix)
 			return nil
 		}
 	}

@@ -35,8 +35,11 @@ Examples:
   koupsandbox scenario lint --env dev deploy/
   helm template CHART | koupsandbox scenario lint -o json -`,
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "env", Usage: "environment `ENV` of the modules", DefaultText: "any; the output lists the tolerated environments"},
-			&cli.BoolFlag{Name: liveFlag, Usage: "compare the manifests with the bases of a cluster, and explain why existing objects are not Ready"},
+			&cli.StringFlag{Name: "env", Usage: "environment `ENV` of the modules",
+				DefaultText: "any; the output lists the tolerated environments"},
+			&cli.BoolFlag{Name: liveFlag,
+				Usage: "compare the manifests with the bases of a cluster, and explain why existing " +
+					"objects are not Ready"},
 			annotate(),
 			output(formatJSON, formatYAML),
 		}, theCluster("of objects that name none")...),
@@ -61,14 +64,16 @@ func (s *commands) lint(c *cli.Context, paths []string) error {
 	report := lint.Lint(manifests, o)
 	report.Findings = append(findings, report.Findings...)
 	err = s.show(c, report.Findings, func(bool) { s.printLint(report, len(manifests) > 0) })
-	if err = errors.Join(err, s.annotate(c, annotationsOf(report.Findings))); err != nil {
+	err = errors.Join(err, s.annotate(c, annotationsOf(report.Findings)))
+	if err != nil {
 		return err
 	}
 	switch {
 	case slices.ContainsFunc(report.Findings, func(f lint.Finding) bool { return f.Level == lint.Error }):
 		return errFailed
 	case len(scenarios) == 0 && report.Workloads == 0:
-		return usageError{fmt.Errorf("nothing to check: %s has neither a scenario nor a Pod template; objects found: %s",
+		return usageError{fmt.Errorf(
+			"nothing to check: %s has neither a scenario nor a Pod template; objects found: %s",
 			strings.Join(paths, ", "), cmp.Or(strings.Join(report.Objects, ", "), "none"))}
 	}
 	return nil
@@ -81,10 +86,12 @@ func (s *commands) printLint(report lint.Report, manifests bool) {
 			say(s.Out, "%s\n", f)
 			continue
 		}
-		say(s.Err, "not checked: %s\n", strings.TrimSuffix(strings.TrimPrefix(f.Object+": "+f.Message+"; "+f.Fix, ": "), "; "))
+		say(s.Err, "not checked: %s\n",
+			strings.TrimSuffix(strings.TrimPrefix(f.Object+": "+f.Message+"; "+f.Fix, ": "), "; "))
 	}
 	if manifests && report.Workloads > 0 && report.Modules == 0 {
-		say(s.Err, "no module workload found: none of the workloads (%d) has the label %s: %s, tolerates %s or sets %s\n",
+		say(s.Err, "no module workload found: none of the workloads (%d) has the label %s: %s, tolerates "+
+			"%s or sets %s\n",
 			report.Workloads, labels.Component, labels.Module, labels.TaintVirtualNode, labels.VersionEnv)
 	}
 }
@@ -107,7 +114,8 @@ func (s *commands) live(c *cli.Context, o *lint.Options, manifests int) error {
 		return nil
 	}
 	if manifests == 0 {
-		return usageError{fmt.Errorf("--%s compares manifests with a cluster, but the inputs are only scenarios", liveFlag)}
+		return usageError{fmt.Errorf("--%s compares manifests with a cluster, but the inputs are only scenarios",
+			liveFlag)}
 	}
 	client, namespace, err := s.cluster(c)
 	if err != nil {
@@ -117,13 +125,14 @@ func (s *commands) live(c *cli.Context, o *lint.Options, manifests int) error {
 	if err != nil {
 		return err
 	}
-	o.Live = &lint.Live{Bases: bases, Now: time.Now(), Namespace: namespace, Why: func(target why.Target) (why.Answer, error) {
-		found, err := why.Gather(c.Context, client, target)
-		if err != nil {
-			return why.Answer{}, err
-		}
-		return why.Explain(found, time.Now()), nil
-	}}
+	o.Live = &lint.Live{Bases: bases, Now: time.Now(), Namespace: namespace,
+		Why: func(target why.Target) (why.Answer, error) {
+			found, err := why.Gather(c.Context, client, target)
+			if err != nil {
+				return why.Answer{}, err
+			}
+			return why.Explain(found, time.Now()), nil
+		}}
 	return nil
 }
 
@@ -143,7 +152,8 @@ func (s *commands) inputs(paths []string) (scenarios []string, manifests []lint.
 		switch {
 		case source.IsScenario(text) && path != "-":
 			scenarios = append(scenarios, path)
-		case named || !strings.Contains(string(text), "${{"): // a file with expressions is checked with the scenario that applies it
+			// a file with expressions is checked with the scenario that applies it
+		case named || !strings.Contains(string(text), "${{"):
 			manifests = append(manifests, lint.Input{Name: path, Text: text, Found: !named})
 		}
 	}
@@ -183,7 +193,8 @@ func (s *commands) inputs(paths []string) (scenarios []string, manifests []lint.
 		}
 	}
 	if len(scenarios)+len(manifests) == 0 {
-		return nil, nil, usageError{fmt.Errorf("nothing to check: %s has neither a scenario nor a manifest", strings.Join(paths, ", "))}
+		return nil, nil, usageError{
+			fmt.Errorf("nothing to check: %s has neither a scenario nor a manifest", strings.Join(paths, ", "))}
 	}
 	return scenarios, manifests, nil
 }

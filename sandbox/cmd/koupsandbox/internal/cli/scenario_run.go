@@ -40,20 +40,27 @@ Whatever ends the command, components are as they were, and the sandbox of --up 
 			&cli.StringSliceFlag{Name: "var", Usage: "`NAME=VALUE` overrides a variable; may be repeated"},
 			&cli.IntFlag{Name: "repeat", Usage: "run each `N` times", Value: 1},
 			&cli.IntFlag{Name: "parallel", Usage: "up to `N` runs at once", Value: 1},
-			&cli.Uint64Flag{Name: "seed", Usage: "`SEED` of an earlier call, to repeat what was random", DefaultText: "drawn"},
-			&cli.StringFlag{Name: "from-step", Usage: "skip the steps before `NAME`; bases and namespace are new all the same, without what those would have made"},
+			&cli.Uint64Flag{Name: "seed", Usage: "`SEED` of an earlier call, to repeat what was random",
+				DefaultText: "drawn"},
+			&cli.StringFlag{Name: "from-step",
+				Usage: "skip the steps before `NAME`; bases and namespace are new all the same, without what those " +
+					"would have made"},
 			&cli.BoolFlag{Name: "fail-fast", Usage: "begin no further run after one that has not passed"},
 			&cli.BoolFlag{Name: "keep", Usage: "leave what the runs have made, to look at it"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "read and check everything, run nothing"},
 			&cli.StringFlag{Name: "html", Usage: "`FILE` for a report with a timeline"},
 			&cli.StringFlag{Name: "junit", Usage: "`FILE` for a report in JUnit's XML"},
 			&cli.StringFlag{Name: "json", Usage: "`FILE` for the whole report"},
-			&cli.StringFlag{Name: "report-dir", Usage: "`FOLDER` for all three, and a summary: report.html, junit.xml, report.json, summary.md"},
+			&cli.StringFlag{Name: "report-dir",
+				Usage: "`FOLDER` for all three, and a summary: report.html, junit.xml, report.json, summary.md"},
 			annotate(),
 			&cli.StringFlag{Name: "ledger", Usage: "`FILE` for every single request, as lines of JSON"},
-			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "show the steps and checks of runs that have passed too"},
+			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"},
+				Usage: "show the steps and checks of runs that have passed too"},
 			output(formatJSON),
-			&cli.BoolFlag{Name: "up", Usage: "bring the sandbox up if it is not, and then down again; what follows is for this one, as for the command up"},
+			&cli.BoolFlag{Name: "up",
+				Usage: "bring the sandbox up if it is not, and then down again; what follows is for this one, as for " +
+					"the command up"},
 		}, flagsOfSettings(settings())),
 		Action: taking(1, -1, "scenario files and folders", s.runScenarios),
 	}
@@ -79,7 +86,8 @@ func (s *commands) runScenarios(c *cli.Context, paths []string) error {
 		return errors.Join(err, s.annotate(c, annotationsOf(asFindings(err))))
 	}
 	if from := c.String("from-step"); from != "" && !slices.Contains(stepsOf(scenarios), from) {
-		return usageError{fmt.Errorf("no scenario has a step %q; there are: %s", from, strings.Join(stepsOf(scenarios), ", "))}
+		return usageError{fmt.Errorf("no scenario has a step %q; there are: %s", from,
+			strings.Join(stepsOf(scenarios), ", "))}
 	}
 	if err := s.needsUp(c); err != nil {
 		return err
@@ -107,7 +115,8 @@ func (s *commands) tellPlan(scenarios []*source.Scenario, repeat int) error {
 			say(s.Out, "%s\n", strings.TrimSpace(sc.Scenario.Metadata.Name+" "+cell.Name))
 		}
 	}
-	say(s.Out, "\n%s of %s; all can be run.\n", plain.Count(cellsOf(scenarios)*repeat, "run"), plain.Count(len(scenarios), "scenario"))
+	say(s.Out, "\n%s of %s; all can be run.\n", plain.Count(cellsOf(scenarios)*repeat, "run"),
+		plain.Count(len(scenarios), "scenario"))
 	return nil
 }
 
@@ -116,7 +125,8 @@ func (s *commands) tellPlan(scenarios []*source.Scenario, repeat int) error {
 func (s *commands) needsUp(c *cli.Context) error {
 	for _, flag := range flagsOfSettings(settings()) {
 		if name := flag.Names()[0]; s.given(name) && !c.Bool("up") {
-			return usageError{fmt.Errorf("--%s is for the sandbox that --up brings up: add --up, or leave it out", name)}
+			return usageError{
+				fmt.Errorf("--%s is for the sandbox that --up brings up: add --up, or leave it out", name)}
 		}
 	}
 	return nil
@@ -191,7 +201,9 @@ func speedFor(c *cli.Context, config *v1alpha1.Sandbox, scenarios []*source.Scen
 		switch want := s.Scenario.Spec.Speed; {
 		case want == 0 || want == need:
 		case need != 0:
-			return usageError{fmt.Errorf("scenarios need sandboxes of speed %d and of speed %d: run them one after the other", need, want)}
+			return usageError{
+				fmt.Errorf("scenarios need sandboxes of speed %d and of speed %d: run them one after the other", need,
+					want)}
 		default:
 			need = want
 		}
@@ -210,7 +222,8 @@ func (s *commands) asWanted(c *cli.Context, up *sandbox.Sandbox, config *v1alpha
 		return err
 	}
 	if want := config.Spec.Provider; want != v1alpha1.ProviderAuto && want != status.Provider {
-		return usageError{fmt.Errorf("sandbox %q is up already, with the provider %s and not %s: take it down first, or choose another --name",
+		return usageError{fmt.Errorf(
+			"sandbox %q is up already, with the provider %s and not %s: take it down first, or choose another --name",
 			up.Name, status.Provider, want)}
 	}
 	if slices.ContainsFunc(flagsOfSettings(settings()), func(f cli.Flag) bool { return c.IsSet(f.Names()[0]) }) {
@@ -219,12 +232,14 @@ func (s *commands) asWanted(c *cli.Context, up *sandbox.Sandbox, config *v1alpha
 	return nil
 }
 
-func (s *commands) execute(c *cli.Context, up *sandbox.Sandbox, scenarios []*source.Scenario, format string) (r *scenario.Report, err error) {
+func (s *commands) execute(c *cli.Context, up *sandbox.Sandbox, scenarios []*source.Scenario,
+	format string) (r *scenario.Report, err error) {
 	style := report.TextOptions{Color: s.Color, Verbose: c.Bool("verbose")}
 	line := &statusLine{w: s.Err, on: s.Terminal, width: s.Width}
 	o := scenario.Options{
-		Sandbox: up, Scenarios: scenarios, Flags: upFlags(c), Repeat: c.Int("repeat"), Seed: c.Uint64("seed"), FromStep: c.String("from-step"),
-		Keep: c.Bool("keep"), Parallel: c.Int("parallel"), FailFast: c.Bool("fail-fast"),
+		Sandbox: up, Scenarios: scenarios, Flags: upFlags(c), Repeat: c.Int("repeat"), Seed: c.Uint64("seed"),
+		FromStep: c.String("from-step"),
+		Keep:     c.Bool("keep"), Parallel: c.Int("parallel"), FailFast: c.Bool("fail-fast"),
 		Progress: func(e scenario.Event) {
 			line.event(e)
 			switch {
@@ -267,7 +282,8 @@ func (s *commands) report(c *cli.Context, r *scenario.Report, format string) err
 	for _, form := range []struct {
 		flag, name string
 		write      func(io.Writer, *scenario.Report) error
-	}{{"html", "report.html", report.WriteHTML}, {"junit", "junit.xml", report.WriteJUnit}, {"json", "report.json", report.WriteJSON}, {"", "summary.md", report.WriteMarkdown}} {
+	}{{"html", "report.html", report.WriteHTML}, {"junit", "junit.xml", report.WriteJUnit},
+		{"json", "report.json", report.WriteJSON}, {"", "summary.md", report.WriteMarkdown}} {
 		for _, path := range []string{c.String(form.flag), filepath.Join(folder, form.name)} {
 			if path == "" || path == form.name && folder == "" {
 				continue

@@ -30,13 +30,15 @@ func TestBadScenario(t *testing.T) {
 	home := t.TempDir()
 	check.Must(t, os.WriteFile(filepath.Join(home, "bad.yaml"), []byte(badScenario), 0o600))
 	const excerpt = "\n    pods.al(p, true)\n           ^\n"
-	const problems = "HOME/bad.yaml:6: spec.vars.a: HOME/bad.yaml:8: spec.steps[0].sleep.reason: Required HOME/bad.yaml:9: spec.steps[1].assert.cel: al; all?"
+	const problems = "HOME/bad.yaml:6: spec.vars.a: HOME/bad.yaml:8: spec.steps[0].sleep.reason: Required " +
+		"HOME/bad.yaml:9: spec.steps[1].assert.cel: al; all?"
 	for _, line := range []string{"run", "run --up", "run --dry-run", "list"} {
 		got := run(t, home, append(append([]string{"scenario"}, strings.Fields(line)...), "HOME/bad.yaml")...)
 		got.is(t, 2, excerpt+"see: koupsandbox scenario explain\n", problems)
 	}
 	got := run(t, home, "scenario", "lint", "HOME/bad.yaml")
-	if got.Code != 1 || got.Err != "" || strings.Count(got.Out, ": error: ") != 3 || strings.Count(got.Out, " [scenario]\n") != 3 || !strings.HasSuffix(got.Out, excerpt) {
+	if got.Code != 1 || got.Err != "" || strings.Count(got.Out, ": error: ") != 3 ||
+		strings.Count(got.Out, " [scenario]\n") != 3 || !strings.HasSuffix(got.Out, excerpt) {
 		t.Errorf("lint: %+v", got)
 	}
 	check.Names(t, got.Out, problems)
@@ -63,7 +65,8 @@ func TestNewScenario(t *testing.T) {
 		{[]string{"scenario", "lint", "HOME"}, result{0, "", ""}},
 		{[]string{"scenario", "run", "--dry-run", "--repeat", "3", "HOME/my-first.yaml"},
 			result{0, "my-first tunnel=mqtt\nmy-first tunnel=http\n\n6 runs of 1 scenario; all can be run.\n", ""}},
-		{[]string{"scenario", "run", "--dry-run", "--var", "new=3.0.0", "--selector", "group=rollout,name=my-first", "HOME"},
+		{[]string{"scenario", "run", "--dry-run", "--var", "new=3.0.0", "--selector", "group=rollout,name=my-first",
+			"HOME"},
 			result{0, "my-first tunnel=mqtt\nmy-first tunnel=http\n\n2 runs of 1 scenario; all can be run.\n", ""}},
 		{[]string{"scenario", "list", "HOME"}, result{0, "NAME       RUNS   LABELS          DESCRIPTION\n" +
 			"my-first   2      group=rollout   A rolling update loses no request.\n", ""}},
@@ -72,9 +75,12 @@ func TestNewScenario(t *testing.T) {
 			t.Errorf("%v (-want +got):\n%s", tc.args, diff)
 		}
 	}
-	run(t, home, "scenario", "new", "--dir", "HOME", "my-first").is(t, 2, see("scenario new"), "HOME/my-first.yaml --dir")
-	run(t, home, "scenario", "run", "--provider", "kind", "HOME/my-first.yaml").is(t, 2, see("scenario run"), "--provider --up")
-	run(t, home, "scenario", "run", "--up", "--provider", "kind", "--nodes", "11", "HOME/my-first.yaml").is(t, 2, see("scenario run"), "--nodes: 11: 1 10")
+	run(t, home, "scenario", "new", "--dir", "HOME", "my-first").is(t, 2, see("scenario new"),
+		"HOME/my-first.yaml --dir")
+	run(t, home, "scenario", "run", "--provider", "kind", "HOME/my-first.yaml").is(t, 2, see("scenario run"),
+		"--provider --up")
+	run(t, home, "scenario", "run", "--up", "--provider", "kind", "--nodes", "11", "HOME/my-first.yaml").is(t, 2,
+		see("scenario run"), "--nodes: 11: 1 10")
 	run(t, home, "scenario", "run", "HOME/my-first.yaml").is(t, 2, see("scenario run"), `"koup" --up`)
 }
 
@@ -83,11 +89,16 @@ func TestNewScenario(t *testing.T) {
 func TestSettingsWithoutUp(t *testing.T) {
 	home := t.TempDir()
 	run(t, home, "scenario", "new", "--dir", "HOME", "s")
-	env := map[string]string{"KOUPSANDBOX_CONFIG": "sandbox.yaml", "KOUPSANDBOX_ENV": "test", "KOUPSANDBOX_PROVIDER": "kind", "KOUPSANDBOX_ENGINE": "docker",
-		"KIND_EXPERIMENTAL_PROVIDER": "podman", "KOUPSANDBOX_BROKER": "mqtt://broker:1883", "KOUPSANDBOX_BROKER_USERNAME": "me", "KOUPSANDBOX_WAIT": "2m"}
-	for _, flag := range []string{"--config=x.yaml", "--base-runtime cluster", "--env test", "--provider kind", "-provider=kind", "--engine podman", "--nodes 2",
-		"--image x", "--k8s-version v1.36.3", "--controller host", "--context x", "--kubeconfig x", "--i-know-what-i-do", "--durable", "--broker-tls",
-		"--broker mqtt://broker:1883", "--broker-username me", "--broker-password-file x", "--broker-ca x", "--broker-cert x", "--broker-key x",
+	env := map[string]string{"KOUPSANDBOX_CONFIG": "sandbox.yaml", "KOUPSANDBOX_ENV": "test",
+		"KOUPSANDBOX_PROVIDER": "kind", "KOUPSANDBOX_ENGINE": "docker",
+		"KIND_EXPERIMENTAL_PROVIDER": "podman", "KOUPSANDBOX_BROKER": "mqtt://broker:1883",
+		"KOUPSANDBOX_BROKER_USERNAME": "me", "KOUPSANDBOX_WAIT": "2m"}
+	for _, flag := range []string{"--config=x.yaml", "--base-runtime cluster", "--env test", "--provider kind",
+		"-provider=kind", "--engine podman", "--nodes 2",
+		"--image x", "--k8s-version v1.36.3", "--controller host", "--context x", "--kubeconfig x",
+		"--i-know-what-i-do", "--durable", "--broker-tls",
+		"--broker mqtt://broker:1883", "--broker-username me", "--broker-password-file x", "--broker-ca x",
+		"--broker-cert x", "--broker-key x",
 		"--broker-consent", "--controllers 2", "--wait 2m"} {
 		name, _, _ := strings.Cut(strings.Fields(flag)[0], "=")
 		line := append(append([]string{"scenario", "run", "--dry-run"}, strings.Fields(flag)...), "HOME/s.yaml")
@@ -115,7 +126,8 @@ func TestScenarioMistakes(t *testing.T) {
 		{[]string{"run", "--var", "newer=1", "HOME/s.yaml"}, explain, "--var newer: new?"},
 		{[]string{"run", "--selector", "group in (", "HOME/s.yaml"}, see("scenario run"), `--selector "group in ("`},
 		{[]string{"run", "--selector", "group=base", "HOME/s.yaml"}, explain, "koupsandbox scenario list"},
-		{[]string{"run", "--from-step", "updat", "HOME/s.yaml"}, see("scenario run"), `"updat"; install, Service/biz1, Deployment/biz1 (2), version, stop`},
+		{[]string{"run", "--from-step", "updat", "HOME/s.yaml"}, see("scenario run"),
+			`"updat"; install, Service/biz1, Deployment/biz1 (2), version, stop`},
 		{[]string{"new", "No"}, see("scenario new"), `"No" 63`},
 		{[]string{"lint", "-"}, see("scenario lint"), "input"},
 		{[]string{"lint", "HOME/none.yaml"}, see("scenario lint"), "HOME/none.yaml:"},
@@ -137,28 +149,34 @@ spec:
 	check.Must(t, os.WriteFile(filepath.Join(home, "pod.yaml"), []byte(pod), 0o600))
 	for _, path := range []string{"HOME", "HOME/pod.yaml"} {
 		got := run(t, home, "scenario", "lint", path)
-		if got.Code != 1 || got.Err != "" || !strings.HasPrefix(got.Out, "HOME/pod.yaml:3: Pod/p: error: ") || !strings.HasSuffix(got.Out, " [component-missing]\n") {
+		if got.Code != 1 || got.Err != "" || !strings.HasPrefix(got.Out, "HOME/pod.yaml:3: Pod/p: error: ") ||
+			!strings.HasSuffix(got.Out, " [component-missing]\n") {
 			t.Errorf("%s: %+v", path, got)
 		}
 		check.Names(t, got.Out, "virtual-kubelet.koupleless.io/component: module")
 	}
 	// Whether an environment that is named is the meant one takes --env.
-	named := strings.ReplaceAll(pod, "[{operator: Exists}]", "[{key: schedule.koupleless.io/virtual-node, operator: Exists}, {key: schedule.koupleless.io/node-env, value: test}]")
-	named = strings.ReplaceAll(named, "{name: p}", "{name: p, labels: {virtual-kubelet.koupleless.io/component: module}}")
+	named := strings.ReplaceAll(pod, "[{operator: Exists}]",
+		"[{key: schedule.koupleless.io/virtual-node, operator: Exists}, {key: "+
+			"schedule.koupleless.io/node-env, value: test}]")
+	named = strings.ReplaceAll(named, "{name: p}",
+		"{name: p, labels: {virtual-kubelet.koupleless.io/component: module}}")
 	check.Must(t, os.WriteFile(filepath.Join(home, "named.yaml"), []byte(named), 0o600))
 	got := run(t, home, "scenario", "lint", "HOME/named.yaml")
 	if got.Code != 0 || got.Out != "" || strings.Count(got.Err, "\n") != 1 {
 		t.Errorf("without --env: %+v", got)
 	}
 	check.Names(t, got.Err, "test --env")
-	if diff := cmp.Diff(result{0, "", ""}, run(t, home, "scenario", "lint", "--env", "test", "HOME/named.yaml")); diff != "" {
+	if diff := cmp.Diff(result{0, "", ""},
+		run(t, home, "scenario", "lint", "--env", "test", "HOME/named.yaml")); diff != "" {
 		t.Errorf("with --env (-want +got):\n%s", diff)
 	}
 	r := run(t, home, "scenario", "lint", "-o", "json", "HOME/pod.yaml")
 	if r.Code != 1 || !strings.Contains(r.Out, `"rule": "component-missing"`) || !strings.Contains(r.Out, `"line": 3`) {
 		t.Errorf("as JSON: %+v", r)
 	}
-	if diff := cmp.Diff(result{0, "[]\n", ""}, run(t, home, "scenario", "lint", "-o", "json", "--env", "test", "HOME/named.yaml")); diff != "" {
+	if diff := cmp.Diff(result{0, "[]\n", ""},
+		run(t, home, "scenario", "lint", "-o", "json", "--env", "test", "HOME/named.yaml")); diff != "" {
 		t.Errorf("as JSON, without findings (-want +got):\n%s", diff)
 	}
 }
@@ -167,19 +185,21 @@ spec:
 func TestLintNothing(t *testing.T) {
 	const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
 	const service = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {selector: {app: s}}\n"
-	const rollout = "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: r}\nspec: {workloadRef: {name: r}}\n"
+	const rollout = "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: r}\nspec: " +
+		"{workloadRef: {name: r}}\n"
 	const nginx = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: web, image: nginx}]}\n"
 	const nothing = "koupsandbox: HOME/f.yaml "
 	for name, c := range map[string]struct {
 		text, names string
 		code        int
 	}{
-		"empty":                    {"", nothing + "none", 2},
-		"an empty object":          {"{}", "1 " + nothing + "none", 2},
-		"a ConfigMap":              {configMap, nothing + "ConfigMap/c", 2},
-		"a Service":                {service, nothing + "Service/s", 2},
-		"a custom resource":        {rollout, "Rollout/r: argoproj.io/v1alpha1 " + nothing + "Rollout/r", 2},
-		"no module":                {nginx, "(1) virtual-kubelet.koupleless.io/component: schedule.koupleless.io/virtual-node BIZ_VERSION", 0},
+		"empty":             {"", nothing + "none", 2},
+		"an empty object":   {"{}", "1 " + nothing + "none", 2},
+		"a ConfigMap":       {configMap, nothing + "ConfigMap/c", 2},
+		"a Service":         {service, nothing + "Service/s", 2},
+		"a custom resource": {rollout, "Rollout/r: argoproj.io/v1alpha1 " + nothing + "Rollout/r", 2},
+		"no module": {nginx,
+			"(1) virtual-kubelet.koupleless.io/component: schedule.koupleless.io/virtual-node BIZ_VERSION", 0},
 		"no module, and a Rollout": {nginx + "---\n" + rollout, "Rollout/r: argoproj.io/v1alpha1 (1) BIZ_VERSION", 0},
 	} {
 		home := t.TempDir()
@@ -208,8 +228,10 @@ func TestLintIrregularFiles(t *testing.T) {
 
 func TestExplain(t *testing.T) {
 	for topic, want := range map[string]string{
-		"": "FIELDS of spec:", "crash": "FAULT:  crash", "rules": "component-missing           error     Module Pods have the label",
-		"component-missing": "RULE:   component-missing (error)", "steps.apply.file": "FIELD:  step.apply.file <string>", "expressions": "vars.NAME",
+		"": "FIELDS of spec:", "crash": "FAULT:  crash",
+		"rules":             "component-missing           error     Module Pods have the label",
+		"component-missing": "RULE:   component-missing (error)",
+		"steps.apply.file":  "FIELD:  step.apply.file <string>", "expressions": "vars.NAME",
 	} {
 		args := []string{"scenario", "explain"}
 		if topic != "" {
@@ -219,8 +241,11 @@ func TestExplain(t *testing.T) {
 			t.Errorf("explain %s does not print %q: %+v", topic, want, r)
 		}
 	}
-	run(t, t.TempDir(), "scenario", "explain", "colour").is(t, 2, see("scenario explain"), `"colour" crash component-missing`)
-	if r := run(t, t.TempDir(), "scenario", "explain", "--generate-bash-completion"); !strings.Contains(r.Out, "component-missing\n") || !strings.Contains(r.Out, "webRefuse\n") {
+	run(t, t.TempDir(), "scenario", "explain", "colour").is(t, 2, see("scenario explain"),
+		`"colour" crash component-missing`)
+	if r := run(t, t.TempDir(), "scenario", "explain",
+		"--generate-bash-completion"); !strings.Contains(r.Out, "component-missing\n") ||
+		!strings.Contains(r.Out, "webRefuse\n") {
 		t.Errorf("completion: %+v", r)
 	}
 	if r := run(t, t.TempDir(), "scenario", "schema"); r.Out != string(v1alpha1.ScenarioSchema) {

@@ -44,7 +44,8 @@ func (s *commands) tellStatus(status *sandbox.Status, wide bool) {
 	now := time.Now()
 	say(s.Out, "Sandbox %q is %s", status.Name, status.Phase)
 	if status.Phase != control.Dead {
-		say(s.Out, ": Kubernetes %s (%s), env %s, %s, gateway on %s, up for %s", plain.Text(status.Version), status.Provider, plain.Text(status.Env),
+		say(s.Out, ": Kubernetes %s (%s), env %s, %s, gateway on %s, up for %s", plain.Text(status.Version),
+			status.Provider, plain.Text(status.Env),
 			brokerText(status.Broker), status.Gateway, since(now, status.StartedAt))
 	}
 	say(s.Out, ".\n\n")
@@ -61,7 +62,8 @@ func (s *commands) tellStatus(status *sandbox.Status, wide bool) {
 		if p.Exit != "" {
 			reason = p.Exit
 		}
-		rows = append(rows, []string{p.Name, string(p.State), strconv.FormatBool(p.Ready), cmp.Or(p.Pod, number(p.PID)), megabytes(p.RSS), uptime, reason})
+		rows = append(rows, []string{p.Name, string(p.State), strconv.FormatBool(p.Ready), cmp.Or(p.Pod, number(p.PID)),
+			megabytes(p.RSS), uptime, reason})
 	}
 	table(s.Out, rows)
 	if status.BaseCount > 0 {
@@ -110,7 +112,8 @@ func (s *commands) tellList(all []*sandbox.Status) {
 	now := time.Now()
 	rows := [][]string{{"NAME", "PHASE", "HEALTHY", "PROVIDER", "KUBERNETES", "BASES", "UPTIME"}}
 	for _, one := range all {
-		rows = append(rows, []string{one.Name, string(one.Phase), strconv.FormatBool(one.Healthy), string(one.Provider), one.Version,
+		rows = append(rows, []string{one.Name, string(one.Phase), strconv.FormatBool(one.Healthy), string(one.Provider),
+			one.Version,
 			number(one.BaseCount), since(now, one.StartedAt)})
 	}
 	table(s.Out, rows)

@@ -26,7 +26,9 @@ func (s *commands) kubeconfig() *cli.Command {
 			path := state.Home(folder).Dir(name).Kubeconfig()
 			text, err := os.ReadFile(path)
 			if err != nil {
-				return fmt.Errorf("sandbox %q is %w, so it has no kubeconfig; bring it up with: koupsandbox up --name %s", name, sandbox.ErrNotUp, name)
+				return fmt.Errorf(
+					"sandbox %q is %w, so it has no kubeconfig; bring it up with: koupsandbox up --name %s", name,
+					sandbox.ErrNotUp, name)
 			}
 			if c.Bool("path") {
 				write(s.Out, path+"\n")
@@ -48,7 +50,8 @@ func (s *commands) doctor() *cli.Command {
 			if err != nil {
 				return err
 			}
-			checks := doctor.Run(c.Context, folder, c.String(engineFlag), sandbox.FindPrograms(s.Self, c.String(binFlag)))
+			checks := doctor.Run(c.Context, folder, c.String(engineFlag),
+				sandbox.FindPrograms(s.Self, c.String(binFlag)))
 			err = s.show(c, checks, func(bool) { s.tellChecks(checks) })
 			if err == nil && slices.ContainsFunc(checks, func(check doctor.Check) bool { return !check.OK }) {
 				err = errFailed

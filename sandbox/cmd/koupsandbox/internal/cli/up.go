@@ -27,7 +27,8 @@ controller, and returns when every base is a Ready Node. Flags go before the
 settings of --config, which go before the defaults.`,
 		Flags: slices.Concat(flagsOfSettings(slices.Concat(sandboxSettings(), settings())), []cli.Flag{
 			&cli.BoolFlag{Name: boardFlag, Usage: "then serve the board, until Ctrl-C; the sandbox stays up"},
-			&cli.BoolFlag{Name: "foreground", Usage: "stay until Ctrl-C, then take the sandbox down", EnvVars: []string{"KOUPSANDBOX_FOREGROUND"}},
+			&cli.BoolFlag{Name: "foreground", Usage: "stay until Ctrl-C, then take the sandbox down",
+				EnvVars: []string{"KOUPSANDBOX_FOREGROUND"}},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print failures only"},
 			output(formatJSON, formatYAML),
 		}),
@@ -75,9 +76,11 @@ func (s *commands) bringUp(c *cli.Context, presets func(*v1alpha1.Spec)) error {
 
 // startSandbox brings a sandbox up, and shows the progress.
 func (s *commands) startSandbox(c *cli.Context, o sandbox.Options) (*sandbox.Sandbox, error) {
-	printer := progress.NewPrinter(s.Err, progress.PrinterOptions{Terminal: s.Terminal, Width: s.Width, Quiet: c.Bool("quiet")})
+	printer := progress.NewPrinter(s.Err,
+		progress.PrinterOptions{Terminal: s.Terminal, Width: s.Width, Quiet: c.Bool("quiet")})
 	defer printer.Close()
-	o.BrokerPassword, o.Programs, o.Progress = os.Getenv(brokerPassword), sandbox.FindPrograms(s.Self, c.String(binFlag)), printer.Event
+	o.BrokerPassword, o.Programs, o.Progress = os.Getenv(brokerPassword), sandbox.FindPrograms(s.Self,
+		c.String(binFlag)), printer.Event
 	return sandbox.Up(c.Context, o)
 }
 
@@ -92,11 +95,13 @@ func (s *commands) tellUp(up *sandbox.Sandbox, took time.Duration) {
 	default:
 		say(s.Out, "Sandbox %q was up already", up.Name)
 	}
-	say(s.Out, ": Kubernetes %s (%s), %s, %s.\n", plain.Text(status.Version), status.Provider, plain.Count(status.BaseCount, "base"), brokerText(status.Broker))
+	say(s.Out, ": Kubernetes %s (%s), %s, %s.\n", plain.Text(status.Version), status.Provider,
+		plain.Count(status.BaseCount, "base"), brokerText(status.Broker))
 	for _, change := range up.Result.Changes {
 		say(s.Out, "  %s\n", plain.Text(change))
 	}
-	say(s.Out, "\n  export KUBECONFIG=%s\n  kubectl get nodes\n\nTake it down with: koupsandbox down%s\n", shellescape.Quote(up.Kubeconfig), nameArgument(up.Name))
+	say(s.Out, "\n  export KUBECONFIG=%s\n  kubectl get nodes\n\nTake it down with: koupsandbox down%s\n",
+		shellescape.Quote(up.Kubeconfig), nameArgument(up.Name))
 }
 
 func brokerText(b control.Broker) string {
@@ -120,7 +125,8 @@ func (s *commands) down() *cli.Command {
 		Flags: []cli.Flag{
 			theName(),
 			&cli.BoolFlag{Name: "keep-logs", Usage: "leave the logs in the state folder"},
-			&cli.BoolFlag{Name: "force", Usage: "give up what cannot be removed, in a cluster that is gone for good, say"},
+			&cli.BoolFlag{Name: "force",
+				Usage: "give up what cannot be removed, in a cluster that is gone for good, say"},
 		},
 		Action: alone(func(c *cli.Context) error {
 			folder, name, err := target(c)

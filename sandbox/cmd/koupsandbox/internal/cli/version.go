@@ -23,7 +23,8 @@ func (s *commands) version() *cli.Command {
 }
 
 func (s *commands) tellVersions(v sandbox.Versions) {
-	ours := fmt.Sprintf("%s %s/%s %s", cmp.Or(v.Koupsandbox, "(unknown)"), runtime.GOOS, runtime.GOARCH, runtime.Version())
+	ours := fmt.Sprintf("%s %s/%s %s", cmp.Or(v.Koupsandbox, "(unknown)"), runtime.GOOS, runtime.GOARCH,
+		runtime.Version())
 	if v.Commit != "" {
 		ours += ", commit " + v.Commit
 	}

@@ -27,7 +27,8 @@ reports. It ends with q, with Ctrl-C, and when the sandbox goes down.
    koupsandbox watch --plain > watch.log`,
 		Flags: []cli.Flag{
 			theName(),
-			&cli.StringFlag{Name: "group", Usage: "show only the bases, Pods and traffic of `GROUP`, the namespace of a scenario run"},
+			&cli.StringFlag{Name: "group",
+				Usage: "show only the bases, Pods and traffic of `GROUP`, the namespace of a scenario run"},
 			&cli.BoolFlag{Name: "plain", Usage: "print lines also on a terminal"},
 			output(formatJSON),
 		},
@@ -37,7 +38,8 @@ reports. It ends with q, with Ctrl-C, and when the sandbox goes down.
 
 func (s *commands) runWatch(c *cli.Context, up *sandbox.Sandbox, _ []string) (err error) {
 	o := watch.Options{Source: up.Client, Group: c.String("group")}
-	if o.API, err = apiOf(up); err != nil {
+	o.API, err = apiOf(up)
+	if err != nil {
 		return err
 	}
 	follow := func(ctx context.Context, sink func(events.Event) error) error { return watch.Follow(ctx, o, sink) }

@@ -48,9 +48,12 @@ Examples:
 func theCluster(namespace string) []cli.Flag {
 	return []cli.Flag{
 		theName(),
-		&cli.StringFlag{Name: namespaceFlag, Aliases: []string{"n"}, Usage: "`NAMESPACE` " + namespace, DefaultText: "that of the kubeconfig's context"},
-		&cli.StringFlag{Name: contextFlag, Usage: "`CONTEXT` of a kubeconfig, instead of a sandbox", DefaultText: "the current one"},
-		&cli.StringFlag{Name: kubeconfigFlag, Usage: "`FILE` to read instead of the sandbox's kubeconfig", DefaultText: "with --context: as kubectl does"},
+		&cli.StringFlag{Name: namespaceFlag, Aliases: []string{"n"}, Usage: "`NAMESPACE` " + namespace,
+			DefaultText: "that of the kubeconfig's context"},
+		&cli.StringFlag{Name: contextFlag, Usage: "`CONTEXT` of a kubeconfig, instead of a sandbox",
+			DefaultText: "the current one"},
+		&cli.StringFlag{Name: kubeconfigFlag, Usage: "`FILE` to read instead of the sandbox's kubeconfig",
+			DefaultText: "with --context: as kubectl does"},
 	}
 }
 
@@ -105,7 +108,8 @@ func (s *commands) clientConfig(c *cli.Context) (clientcmd.ClientConfig, error) 
 	}
 	if c.IsSet(kubeconfigFlag) || c.IsSet(contextFlag) || s.isPlugin() && !s.given(nameFlag) {
 		if s.given(nameFlag) {
-			return nil, usageError{fmt.Errorf("%s takes --name, or --context and --kubeconfig, but not both", c.Command.Name)}
+			return nil, usageError{
+				fmt.Errorf("%s takes --name, or --context and --kubeconfig, but not both", c.Command.Name)}
 		}
 		return load(c.String(kubeconfigFlag)), nil
 	}
@@ -115,7 +119,9 @@ func (s *commands) clientConfig(c *cli.Context) (clientcmd.ClientConfig, error) 
 	}
 	path := state.Home(folder).Dir(name).Kubeconfig()
 	if _, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("sandbox %q is %w, so there is nothing to ask; bring it up with: koupsandbox up --name %s, or name another cluster with --context", name, sandbox.ErrNotUp, name)
+		return nil, fmt.Errorf(
+			"sandbox %q is %w, so there is nothing to ask; bring it up with: koupsandbox up --name %s, or name "+
+				"another cluster with --context", name, sandbox.ErrNotUp, name)
 	}
 	return load(path), nil
 }
@@ -134,7 +140,8 @@ func theNamespace(c *cli.Context, config clientcmd.ClientConfig) (string, error)
 		return "", fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	if name := c.String(contextFlag); name != "" && raw.Contexts[name] == nil {
-		return "", fmt.Errorf("the kubeconfig has no context %q%s", name, plain.Meant(name, slices.Collect(maps.Keys(raw.Contexts))))
+		return "", fmt.Errorf("the kubeconfig has no context %q%s", name,
+			plain.Meant(name, slices.Collect(maps.Keys(raw.Contexts))))
 	}
 	if namespace := c.String(namespaceFlag); namespace != "" {
 		return namespace, nil

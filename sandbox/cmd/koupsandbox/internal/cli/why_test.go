@@ -70,7 +70,8 @@ ModuleLabelMissing of pod/biz1
 	if err := json.Unmarshal([]byte(r.Out), &answer); err != nil || r.Code != 0 {
 		t.Fatalf("as JSON: %v: %+v", err, r)
 	}
-	if answer.Reason != "ModuleLabelMissing" || answer.Target.Namespace != "shop" || answer.Target.Kind != "pod" || answer.Evidence == nil {
+	if answer.Reason != "ModuleLabelMissing" || answer.Target.Namespace != "shop" || answer.Target.Kind != "pod" ||
+		answer.Evidence == nil {
 		t.Errorf("as JSON: %s", r.Out)
 	}
 }
@@ -79,7 +80,8 @@ ModuleLabelMissing of pod/biz1
 func TestWhyAsPlugin(t *testing.T) {
 	t.Setenv("KUBECONFIG", apiServer(t))
 	var out, errs bytes.Buffer
-	code := cli.Run(t.Context(), cli.Streams{Out: &out, Err: &errs, UserHome: t.TempDir()}, []string{"/usr/local/bin/kubectl-koupsandbox", "why", "biz1"})
+	code := cli.Run(t.Context(), cli.Streams{Out: &out, Err: &errs, UserHome: t.TempDir()},
+		[]string{"/usr/local/bin/kubectl-koupsandbox", "why", "biz1"})
 	if code != 0 || !strings.Contains(out.String(), "ModuleLabelMissing of pod/biz1") {
 		t.Errorf("exit status %d: %s%s", code, out.String(), errs.String())
 	}
@@ -100,8 +102,10 @@ func TestLintLive(t *testing.T) {
 	}
 	r = run(t, t.TempDir(), "scenario", "lint", "--live", "--kubeconfig", file, manifest)
 	if lines := strings.Split(r.Out, "\n"); r.Code != 1 || r.Err != "" || len(lines) != 3 ||
-		!strings.HasPrefix(lines[0], manifest+":1: Pod/biz1: error: ") || !strings.HasSuffix(lines[0], " [live-nowhere]") ||
-		!strings.HasPrefix(lines[1], manifest+":1: Pod/biz1: warning: ") || !strings.HasSuffix(lines[1], " [live-unready]") || !strings.Contains(lines[1], `module\x1b[2J`) {
+		!strings.HasPrefix(lines[0], manifest+":1: Pod/biz1: error: ") ||
+		!strings.HasSuffix(lines[0], " [live-nowhere]") ||
+		!strings.HasPrefix(lines[1], manifest+":1: Pod/biz1: warning: ") ||
+		!strings.HasSuffix(lines[1], " [live-unready]") || !strings.Contains(lines[1], `module\x1b[2J`) {
 		t.Errorf("with one: %+v", r)
 	}
 	r = run(t, t.TempDir(), "scenario", "lint", "--live", "--kubeconfig", file, "-n", "other", manifest, "-o", "json")
@@ -112,9 +116,11 @@ func TestLintLive(t *testing.T) {
 		"scenario lint M --context shop":              "--context --live",
 		"scenario lint M --live --context x --name y": "--name --context --kubeconfig",
 	} {
-		run(t, t.TempDir(), strings.Fields(strings.ReplaceAll(line, "M", manifest))...).is(t, 2, see("scenario lint"), names)
+		run(t, t.TempDir(), strings.Fields(strings.ReplaceAll(line, "M", manifest))...).is(t, 2, see("scenario lint"),
+			names)
 	}
-	run(t, t.TempDir(), "scenario", "lint", manifest, "--live").is(t, 1, "--context\n", `"koup" koupsandbox up --name koup`)
+	run(t, t.TempDir(), "scenario", "lint", manifest, "--live").is(t, 1, "--context\n",
+		`"koup" koupsandbox up --name koup`)
 	write("apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Scenario\n")
 	r = run(t, t.TempDir(), "scenario", "lint", "--live", "--kubeconfig", file, manifest)
 	r.is(t, 2, see("scenario lint"), "scenarios")
@@ -137,6 +143,7 @@ func TestWhyMistakes(t *testing.T) {
 		{"why biz1 --kubeconfig FILE -o xml", 2, see("why"), `--output "xml" text, json`},
 		{"why biz1 --kubeconfig FILE --context plane", 1, "plain?\n", `"plane"`},
 	} {
-		run(t, t.TempDir(), strings.Fields(strings.ReplaceAll(tc.line, "FILE", file))...).is(t, tc.code, tc.end, tc.names)
+		run(t, t.TempDir(), strings.Fields(strings.ReplaceAll(tc.line, "FILE", file))...).is(t, tc.code, tc.end,
+			tc.names)
 	}
 }

@@ -101,7 +101,8 @@ func noCommand(of []*cli.Command, before, word string) error {
 			names = append(names, c.Names()...)
 		}
 	}
-	return usageError{fmt.Errorf("there is no command %q%s", strings.TrimSpace(before+" "+word), plain.Meant(word, names))}
+	return usageError{fmt.Errorf("there is no command %q%s", strings.TrimSpace(before+" "+word),
+		plain.Meant(word, names))}
 }
 
 func onUsageError(c *cli.Context, err error, _ bool) error {
@@ -122,7 +123,8 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 }
 
 // valueErrors is how urfave/cli, and package flag below it, say that a value cannot be read.
-var valueErrors = regexp.MustCompile(`^(?:could not parse|invalid value|invalid boolean value) ("(?:[^"\\]|\\.)*").* (?:for|for flag) -?([a-z-]+):`)
+var valueErrors = regexp.MustCompile(
+	`^(?:could not parse|invalid value|invalid boolean value) ("(?:[^"\\]|\\.)*").* (?:for|for flag) -?([a-z-]+):`)
 
 // badValue says in other words that a flag needs a value, or cannot read the one that it has.
 func badValue(c *cli.Context, err error) error {

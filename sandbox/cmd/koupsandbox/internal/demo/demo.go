@@ -64,8 +64,10 @@ func Run(ctx context.Context, o Options) (report *scenario.Report, err error) {
 		return nil, err
 	}
 	if _, err := sandbox.Inspect(ctx, o.Home, o.Name, false); !errors.Is(err, sandbox.ErrNotUp) {
-		return nil, errors.Join(fmt.Errorf("there is a sandbox %q already, and the demo wants its own: take it down with: koupsandbox down --name %s; or give the demo another --name",
-			o.Name, o.Name), err)
+		return nil, errors.Join(
+			fmt.Errorf("there is a sandbox %q already, and the demo wants its own: take it down with: koupsandbox "+
+				"down --name %s; or give the demo another --name",
+				o.Name, o.Name), err)
 	}
 	config := &v1alpha1.Sandbox{Metadata: v1alpha1.Metadata{Name: o.Name}}
 	one := 1 // the scenarios bring their own
@@ -76,7 +78,8 @@ func Run(ctx context.Context, o Options) (report *scenario.Report, err error) {
 	if err := v1alpha1.Complete(config, &v1alpha1.Origins{}, nil); err != nil {
 		return nil, err
 	}
-	up, err := sandbox.Up(ctx, sandbox.Options{Home: o.Home, Config: config, Programs: o.Programs, Held: !o.Keep, Progress: o.Progress})
+	up, err := sandbox.Up(ctx,
+		sandbox.Options{Home: o.Home, Config: config, Programs: o.Programs, Held: !o.Keep, Progress: o.Progress})
 	if o.Ready != nil {
 		o.Ready()
 	}
@@ -104,9 +107,12 @@ func play(ctx context.Context, up *sandbox.Sandbox, scenarios []*source.Scenario
 	watching, stop := context.WithCancel(ctx)
 	watched := make(chan error, 1)
 	go func() {
-		watched <- watch.Follow(watching, watch.Options{Source: up.Client}, func(e events.Event) error { t.seen(e); return nil })
+		watched <- watch.Follow(watching, watch.Options{Source: up.Client},
+			func(e events.Event) error { t.seen(e); return nil })
 	}()
-	report, err := scenario.Execute(ctx, scenario.Options{Sandbox: up, Scenarios: scenarios, Parallel: len(scenarios), Keep: o.Keep, Progress: t.progress})
+	report, err := scenario.Execute(ctx,
+		scenario.Options{Sandbox: up, Scenarios: scenarios, Parallel: len(scenarios), Keep: o.Keep,
+			Progress: t.progress})
 	stop()
 	if watchErr := <-watched; !errors.Is(watchErr, context.Canceled) {
 		err = errors.Join(err, watchErr)

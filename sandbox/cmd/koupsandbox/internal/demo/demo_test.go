@@ -35,13 +35,15 @@ func TestScenariosCanBeRun(t *testing.T) {
 	for _, s := range list {
 		got[s.Scenario.Metadata.Name] = s.File
 	}
-	if diff := cmp.Diff(map[string]string{deployment: "demo/deployment.yaml", daemonSet: "demo/daemonset.yaml"}, got); diff != "" {
+	if diff := cmp.Diff(map[string]string{deployment: "demo/deployment.yaml", daemonSet: "demo/daemonset.yaml"},
+		got); diff != "" {
 		t.Errorf("scenarios (-want +got):\n%s", diff)
 	}
 }
 
 func module(ms int, version string, state events.ModuleState) events.Event {
-	return events.Event{Time: at(ms), Module: &events.ModuleEvent{ModuleRef: events.ModuleRef{Name: "stock", Version: version}, State: state}}
+	return events.Event{Time: at(ms),
+		Module: &events.ModuleEvent{ModuleRef: events.ModuleRef{Name: "stock", Version: version}, State: state}}
 }
 
 func TestHandover(t *testing.T) {
@@ -51,15 +53,22 @@ func TestHandover(t *testing.T) {
 		want   []string
 	}{
 		{"a first install", []events.Event{module(0, "1", "RESOLVED"), module(300, "1", active)}, nil},
-		{"the new one first", []events.Event{module(0, "1", active), module(1, "2", "RESOLVED"), module(300, "2", active), module(300, "1", "DEACTIVATED"), module(900, "1", "")},
+		{"the new one first", []events.Event{module(0, "1", active), module(1, "2", "RESOLVED"),
+			module(300, "2", active), module(300, "1", "DEACTIVATED"), module(900, "1", "")},
 			[]string{"base-1 switches from 1 to 2"}},
-		{"the old one first, in the same instant", []events.Event{module(0, "1", active), module(1, "2", "RESOLVED"), module(300, "1", "DEACTIVATED"), module(301, "2", active)},
+		{"the old one first, in the same instant",
+			[]events.Event{module(0, "1", active), module(1, "2", "RESOLVED"), module(300, "1", "DEACTIVATED"),
+				module(301, "2", active)},
 			[]string{"base-1 switches from 1 to 2"}},
-		{"a gap while the new one is installed", []events.Event{module(0, "1", active), module(1, "2", "RESOLVED"), module(100, "1", ""), module(301, "2", active)},
+		{"a gap while the new one is installed",
+			[]events.Event{module(0, "1", active), module(1, "2", "RESOLVED"), module(100, "1", ""),
+				module(301, "2", active)},
 			[]string{"! base-1: 2 answers after 201 ms"}},
-		{"removed first", []events.Event{module(0, "1", active), module(100, "1", "DEACTIVATED"), module(101, "1", ""), module(120, "2", "RESOLVED"), module(441, "2", active)},
+		{"removed first", []events.Event{module(0, "1", active), module(100, "1", "DEACTIVATED"), module(101, "1", ""),
+			module(120, "2", "RESOLVED"), module(441, "2", active)},
 			[]string{"! base-1: 1 is removed, nobody answers", "! base-1: 2 answers after 341 ms"}},
-		{"a short gap that was told is told to its end", []events.Event{module(0, "1", active), module(100, "1", ""), module(102, "2", active)},
+		{"a short gap that was told is told to its end",
+			[]events.Event{module(0, "1", active), module(100, "1", ""), module(102, "2", active)},
 			[]string{"! base-1: 1 is removed, nobody answers", "! base-1: 2 answers after 2 ms"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -83,13 +92,16 @@ func TestHandover(t *testing.T) {
 }
 
 func run(name string, verdict scenario.Verdict, sent, lost int) *scenario.Run {
-	return &scenario.Run{Scenario: name, Namespace: name + "-x7k2p", Started: start, Elapsed: 4 * time.Second, Verdict: verdict,
+	return &scenario.Run{Scenario: name, Namespace: name + "-x7k2p", Started: start, Elapsed: 4 * time.Second,
+		Verdict: verdict,
 		Traffic: []scenario.Traffic{{Summary: traffic.Summary{Sent: sent, Lost: lost}}}}
 }
 
 func TestTeller(t *testing.T) {
 	step := func(ms int, name, scenarioName string, verdict scenario.Verdict) scenario.Event {
-		return scenario.Event{Kind: scenario.StepEnded, Run: run(scenarioName, "", 0, 0), Step: &scenario.Step{Name: name, Action: "wait", Verdict: verdict, Started: at(ms), Message: "timed out\nafter 30s"}}
+		return scenario.Event{Kind: scenario.StepEnded, Run: run(scenarioName, "", 0, 0),
+			Step: &scenario.Step{Name: name, Action: "wait", Verdict: verdict, Started: at(ms),
+				Message: "timed out\nafter 30s"}}
 	}
 	for name, width := range map[string]int{"columns": 100, "narrow": 60} {
 		t.Run(name, func(t *testing.T) {
@@ -108,10 +120,12 @@ func TestTeller(t *testing.T) {
 			teller.progress(step(800, "every base serves 1.0.0", deployment, scenario.Passed))
 			teller.progress(step(900, "every base serves 1.0.0", daemonSet, scenario.Failed))
 			seen("base-1", module(0, "9", active)) // the sandbox's own
-			for _, e := range []events.Event{module(500, "1.0.0", active), module(1200, "2.0.0", active), module(1200, "1.0.0", "DEACTIVATED")} {
+			for _, e := range []events.Event{module(500, "1.0.0", active), module(1200, "2.0.0", active),
+				module(1200, "1.0.0", "DEACTIVATED")} {
 				seen("deployment-x7k2p-base-1", e)
 			}
-			for _, e := range []events.Event{module(500, "1.0.0", active), module(2600, "1.0.0", ""), module(2900, "2.0.0", active)} {
+			for _, e := range []events.Event{module(500, "1.0.0", active), module(2600, "1.0.0", ""),
+				module(2900, "2.0.0", active)} {
 				seen("daemonset-x7k2p-base-2", e)
 			}
 			teller.progress(scenario.Event{Kind: scenario.RunEnded, Run: left})
@@ -147,15 +161,21 @@ func TestVerdict(t *testing.T) {
 		want        string // the workload, and how its run ended
 	}{
 		{"as it is to be", run(deployment, scenario.Passed, 900, 0), run(daemonSet, scenario.Failed, 900, 9), ""},
-		{"the Deployment loses", run(deployment, scenario.Failed, 900, 1), run(daemonSet, scenario.Failed, 900, 9), "Deployment failed"},
-		{"nothing was sent", run(deployment, scenario.Passed, 0, 0), run(daemonSet, scenario.Failed, 900, 9), "Deployment passed"},
-		{"the DaemonSet loses nothing", run(deployment, scenario.Passed, 900, 0), run(daemonSet, scenario.Passed, 900, 0), "DaemonSet passed"},
-		{"it failed for another reason", run(deployment, scenario.Passed, 900, 0), run(daemonSet, scenario.Failed, 900, 0), "DaemonSet failed"},
+		{"the Deployment loses", run(deployment, scenario.Failed, 900, 1), run(daemonSet, scenario.Failed, 900, 9),
+			"Deployment failed"},
+		{"nothing was sent", run(deployment, scenario.Passed, 0, 0), run(daemonSet, scenario.Failed, 900, 9),
+			"Deployment passed"},
+		{"the DaemonSet loses nothing", run(deployment, scenario.Passed, 900, 0),
+			run(daemonSet, scenario.Passed, 900, 0), "DaemonSet passed"},
+		{"it failed for another reason", run(deployment, scenario.Passed, 900, 0),
+			run(daemonSet, scenario.Failed, 900, 0), "DaemonSet failed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := Verdict(&scenario.Report{Runs: []*scenario.Run{tc.left, tc.right}})
 			kind, verdict, fails := strings.Cut(tc.want, " ")
-			if (err != nil) != fails || fails && (!strings.Contains(err.Error(), " "+kind+" ") || !strings.HasSuffix(err.Error(), " "+verdict)) {
+			if (err != nil) != fails ||
+				fails && (!strings.Contains(err.Error(), " "+kind+" ") ||
+					!strings.HasSuffix(err.Error(), " "+verdict)) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})

@@ -57,10 +57,13 @@ func newTeller(o Options) *teller {
 		width = defaultWidth
 	}
 	t := &teller{out: o.Out, color: o.Color, clock: o.Clock, width: (width - 3) / 2, columns: []*column{
-		{scenario: deployment, title: "Deployment", about: "new version beside the old one", places: map[string]*place{},
-			lesson: "The new version is installed while the old one serves. A base switches in an instant, and only then is the old one uninstalled."},
+		{scenario: deployment, title: "Deployment", about: "new version beside the old one",
+			places: map[string]*place{},
+			lesson: "The new version is installed while the old one serves. A base switches in an instant, and only " +
+				"then is the old one uninstalled."},
 		{scenario: daemonSet, title: "DaemonSet", about: "old version removed first", places: map[string]*place{},
-			lesson: "Without maxSurge it deletes the Pod of a base before it makes the next one: until the new version is installed, that base answers 404. With maxSurge: 1 it loses nothing."},
+			lesson: "Without maxSurge it deletes the Pod of a base before it makes the next one: until the new " +
+				"version is installed, that base answers 404. With maxSurge: 1 it loses nothing."},
 	}}
 	if width < narrowest {
 		t.width = 0
@@ -71,7 +74,8 @@ func newTeller(o Options) *teller {
 func (t *teller) begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.say("\nThe module \"stock\" serves in version 1.0.0 on three bases, twice; each base gets requests all the time.\n" +
+	t.say("\nThe module \"stock\" serves in version 1.0.0 on three bases, twice; each base gets requests " +
+		"all the time.\n" +
 		"Now version 2.0.0 is released, in two ways:\n\n")
 	if t.width == 0 {
 		return
@@ -150,7 +154,8 @@ func (t *teller) end(r *scenario.Report) {
 			if run.Verdict != scenario.Passed {
 				mark, colour = "✗", red
 			}
-			t.say("%s %s %s\n", t.paint(colour, mark), t.bold(fmt.Sprintf("%-11s", c.title)), t.paint(colour, figures(run)))
+			t.say("%s %s %s\n", t.paint(colour, mark), t.bold(fmt.Sprintf("%-11s", c.title)),
+				t.paint(colour, figures(run)))
 			for _, line := range strings.Split(ansi.Wordwrap(c.lesson, 2*max(t.width, 30)-10, ""), "\n") {
 				t.say("    %s\n", line)
 			}
@@ -168,7 +173,8 @@ func figures(run *scenario.Run) string {
 
 // tell prints a line in a column.
 func (t *teller) tell(c *column, at time.Time, text, colour string) {
-	text = fmt.Sprintf("%4.1fs  %s", max(at.Sub(c.start), 0).Seconds(), plain.Text(strings.Join(strings.Fields(text), " ")))
+	text = fmt.Sprintf("%4.1fs  %s", max(at.Sub(c.start), 0).Seconds(),
+		plain.Text(strings.Join(strings.Fields(text), " ")))
 	switch {
 	case t.width == 0:
 		t.say("%-10s  %s\n", c.title, t.paint(colour, text))

@@ -73,7 +73,8 @@ func koupsandboxFlags(w *words) ([]table, error) {
 		}
 	}
 	visit("", app.Commands)
-	t := table{columns: []cell{{"Flag", "选项"}, {"Environment", "环境变量"}, {"Default", "默认值"}, {"Of", "适用"}, {"Meaning", "含义"}}}
+	t := table{columns: []cell{{"Flag", "选项"}, {"Environment", "环境变量"}, {"Default", "默认值"}, {"Of", "适用"},
+		{"Meaning", "含义"}}}
 	for _, f := range list {
 		key := f.name
 		if slices.ContainsFunc(list, func(o flagOf) bool { return o.name == f.name && o.usage != f.usage }) {
@@ -83,7 +84,8 @@ func koupsandboxFlags(w *words) ([]table, error) {
 		if f.commands[0] == "" {
 			of = cell{"all", "全部"}
 		}
-		t.rows = append(t.rows, []cell{same("`" + f.shown + "`"), variables(f.env), w.byDefault(f.preset), of, w.of("flags", key, f.usage)})
+		t.rows = append(t.rows,
+			[]cell{same("`" + f.shown + "`"), variables(f.env), w.byDefault(f.preset), of, w.of("flags", key, f.usage)})
 	}
 	return []table{t}, nil
 }
@@ -106,7 +108,8 @@ func fakebaseFlags(w *words) ([]table, error) {
 func programFlags(w *words, section string, app *urfave.App) []table {
 	t := table{columns: []cell{{"Flag", "选项"}, {"Environment", "环境变量"}, {"Default", "默认值"}, {"Meaning", "含义"}}}
 	for _, f := range flagsOf(app.Flags) {
-		t.rows = append(t.rows, []cell{same("`" + f.shown + "`"), variables(f.env), w.byDefault(f.preset), w.of(section, f.name, f.usage)})
+		t.rows = append(t.rows,
+			[]cell{same("`" + f.shown + "`"), variables(f.env), w.byDefault(f.preset), w.of(section, f.name, f.usage)})
 	}
 	return []table{t}
 }

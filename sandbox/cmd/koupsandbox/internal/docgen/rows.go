@@ -19,10 +19,14 @@ func errorCodes(*words) ([]table, error) {
 	for _, info := range errcode.All() {
 		if info.Component != of {
 			of = info.Component
-			tables = append(tables, table{title: same(string(of)), columns: []cell{{"Code", "错误码"}, {"Meaning", "含义"}, {"What to do", "处理"}}})
+			tables = append(tables,
+				table{title: same(string(of)),
+					columns: []cell{{"Code", "错误码"}, {"Meaning", "含义"}, {"What to do", "处理"}}})
 		}
 		t := &tables[len(tables)-1]
-		t.rows = append(t.rows, []cell{same("`" + string(info.Code) + "`"), {info.Meaning, info.MeaningZH}, {info.Suggestion, strings.TrimPrefix(info.SuggestionZH, "-")}})
+		t.rows = append(t.rows,
+			[]cell{same("`" + string(info.Code) + "`"), {info.Meaning, info.MeaningZH},
+				{info.Suggestion, strings.TrimPrefix(info.SuggestionZH, "-")}})
 	}
 	return tables, nil
 }
@@ -64,13 +68,17 @@ func catalogue(w *words) ([]table, error) {
 			return nil, err
 		}
 		link := same(fmt.Sprintf("[%s](../../../%s)", name, filepath.ToSlash(path)))
-		rows[group] = append(rows[group], []cell{link, w.of("catalogue", name, strings.TrimSuffix(s.Spec.Description, "."))})
+		rows[group] = append(rows[group],
+			[]cell{link, w.of("catalogue", name, strings.TrimSuffix(s.Spec.Description, "."))})
 	}
 	var tables []table
 	for _, group := range groups {
-		title := map[string]string{"rollout": "Rollouts", "peer": "Peer deployment", "base": "Bases", "disturbance": "Disturbances", "failure": "Failures"}[group]
+		title := map[string]string{"rollout": "Rollouts", "peer": "Peer deployment", "base": "Bases",
+			"disturbance": "Disturbances", "failure": "Failures"}[group]
 		c := w.of("groups", group, title)
-		tables = append(tables, table{title: c, columns: []cell{same("`-l group=" + group + "`"), {"What it shows", "说明什么"}}, rows: rows[group]})
+		tables = append(tables,
+			table{title: c, columns: []cell{same("`-l group=" + group + "`"), {"What it shows", "说明什么"}},
+				rows: rows[group]})
 		delete(rows, group)
 	}
 	for group := range rows {

@@ -44,7 +44,8 @@ func settings(w *words) ([]table, error) {
 			preset = m[1]
 			text = strings.Replace(text, m[0], " ", 1)
 		}
-		t.rows = append(t.rows, []cell{same("`" + path + "`"), values(f), w.byDefault(preset), w.of("settings", path, named(name, text))})
+		t.rows = append(t.rows,
+			[]cell{same("`" + path + "`"), values(f), w.byDefault(preset), w.of("settings", path, named(name, text))})
 	})
 	return []table{t}, nil
 }
@@ -71,7 +72,8 @@ func named(name, text string) string {
 	return goField.ReplaceAllStringFunc(text, func(f string) string {
 		parts := strings.Split(f, ".")
 		for i, p := range parts {
-			if parts[i] = strings.ToLower(p[:1]) + p[1:]; p == strings.ToUpper(p) {
+			parts[i] = strings.ToLower(p[:1]) + p[1:]
+			if p == strings.ToUpper(p) {
 				parts[i] = strings.ToLower(p)
 			}
 		}
@@ -91,7 +93,8 @@ func values(f *jsonschema.Schema) cell {
 		return cell{fmt.Sprintf("%s to %s", f.Minimum, f.Maximum), fmt.Sprintf("%s 到 %s", f.Minimum, f.Maximum)}
 	}
 	types := map[string]cell{
-		"string": {"text", "文本"}, "boolean": {"true, false", "true、false"}, "integer": {"number", "整数"}, "number": {"number", "数"},
+		"string": {"text", "文本"}, "boolean": {"true, false", "true、false"}, "integer": {"number", "整数"},
+		"number": {"number", "数"},
 		"object": {"fields", "字段"}, "array": {"list", "列表"},
 	}
 	kind := f.Type
@@ -168,7 +171,8 @@ func faultFields(w *words) ([]table, error) {
 	}
 	t := table{columns: []cell{{"Field", "字段"}, {"Value", "取值"}, {"Meaning", "含义"}}}
 	fields(f, "", func(path, name string, f *jsonschema.Schema) {
-		t.rows = append(t.rows, []cell{same("`" + path + "`"), values(f), w.of("faultFields", path, named(name, f.Description))})
+		t.rows = append(t.rows,
+			[]cell{same("`" + path + "`"), values(f), w.of("faultFields", path, named(name, f.Description))})
 	})
 	return []table{t}, nil
 }

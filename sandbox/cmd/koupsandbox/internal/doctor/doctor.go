@@ -68,7 +68,8 @@ func program(name, path string) Check {
 }
 
 func provider(programs sandbox.Programs) Check {
-	c := Check{Name: "provider", OK: true, Detail: fmt.Sprintf("%s is at hand; %s needs --context", v1alpha1.ProviderEmbedded, v1alpha1.ProviderExisting)}
+	c := Check{Name: "provider", OK: true,
+		Detail: fmt.Sprintf("%s is at hand; %s needs --context", v1alpha1.ProviderEmbedded, v1alpha1.ProviderExisting)}
 	if programs.ControlPlane == "" {
 		c.OK = false
 		c.Detail = fmt.Sprintf("%s needs %s", v1alpha1.ProviderEmbedded, sandbox.ControlPlaneProgram)
@@ -105,7 +106,8 @@ func writable(home string) Check {
 }
 
 func freeDisk(ctx context.Context, home string) Check {
-	c := Check{Name: "free disk", Fix: fmt.Sprintf("free %s on the disk of the state folder, or choose another with --home", bytes(minDisk))}
+	c := Check{Name: "free disk",
+		Fix: fmt.Sprintf("free %s on the disk of the state folder, or choose another with --home", bytes(minDisk))}
 	if usage, err := disk.UsageWithContext(ctx, nearest(home)); err != nil {
 		c.Detail = err.Error()
 	} else {
@@ -145,7 +147,8 @@ func openFiles() Check {
 	files := limit.Max
 	serving := (max(files, filesWithoutBases) - filesWithoutBases) / filesPerServingBase
 	c.OK = serving >= 1000
-	c.Detail = fmt.Sprintf("limit %d: enough for %d bases, %d of them serving modules at once", files, v1alpha1.MaxBases, min(serving, v1alpha1.MaxBases))
+	c.Detail = fmt.Sprintf("limit %d: enough for %d bases, %d of them serving modules at once", files,
+		v1alpha1.MaxBases, min(serving, v1alpha1.MaxBases))
 	return c.done()
 }
 

@@ -14,7 +14,8 @@ import (
 )
 
 // selectors find module Pods by either spelling of the label. No Pod matches both, so that one watch delivers all its states.
-var selectors = []string{labels.Component + "=" + labels.Module, labels.OlderComponent + "=" + labels.Module + "," + labels.Component + "!=" + labels.Module}
+var selectors = []string{labels.Component + "=" + labels.Module,
+	labels.OlderComponent + "=" + labels.Module + "," + labels.Component + "!=" + labels.Module}
 
 // pods reports the changes of Pods, after the existing bases are known.
 func (f *follower) pods(ctx context.Context) error {

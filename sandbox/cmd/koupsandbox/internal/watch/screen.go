@@ -105,7 +105,8 @@ func (s *Screen) snapshot() *snapshot {
 func (s *Screen) Run(ctx context.Context, in io.Reader, out io.Writer, follow func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	program := tea.NewProgram(&model{screen: s}, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler())
+	program := tea.NewProgram(&model{screen: s}, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out),
+		tea.WithoutSignalHandler())
 	done := make(chan error, 1)
 	go func() {
 		done <- follow(ctx)
@@ -199,7 +200,8 @@ func (m *model) draw() string {
 // lines returns the summary, the table and the keys.
 func (m *model) lines() []string {
 	rows := m.shown.rows
-	head := fmt.Sprintf("%s   %s   %d bases", lipgloss.NewStyle().Bold(true).Render(m.screen.o.Title), m.shown.at.Local().Format("15:04:05"), len(rows))
+	head := fmt.Sprintf("%s   %s   %d bases", lipgloss.NewStyle().Bold(true).Render(m.screen.o.Title),
+		m.shown.at.Local().Format("15:04:05"), len(rows))
 	if m.paused {
 		head += paint(warn, "   paused")
 	}

@@ -24,8 +24,11 @@ var start = time.Date(2026, 3, 4, 9, 30, 0, 0, time.UTC)
 func after(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 
 func pod(ms int, base, version, phase, reason string) events.Event {
-	return events.Event{Time: after(ms), Pod: &events.PodEvent{Base: base, PodState: events.PodState{Name: "stock-" + base + "-" + version, UID: base + version,
-		Node: base, Phase: phase, Ready: reason == "", Reason: reason, Modules: []events.ModuleRef{{Name: "stock", Version: version}}}}}
+	return events.Event{Time: after(ms),
+		Pod: &events.PodEvent{Base: base,
+			PodState: events.PodState{Name: "stock-" + base + "-" + version, UID: base + version,
+				Node: base, Phase: phase, Ready: reason == "", Reason: reason,
+				Modules: []events.ModuleRef{{Name: "stock", Version: version}}}}}
 }
 
 // stuck returns the events of a release that fails on base-2 and base-10.
@@ -38,24 +41,37 @@ func stuck() []events.Event {
 		all = append(all,
 			events.Event{Time: after(10), Base: &events.BaseEvent{Base: base, Identity: base, Change: "ready"}},
 			events.Event{Time: after(10), Base: &events.BaseEvent{Base: base, Identity: base, Change: "connected"}},
-			events.Event{Time: after(20), Module: &events.ModuleEvent{Base: base, ModuleRef: events.ModuleRef{Name: "stock", Version: "1"}, State: "ACTIVATED"}},
+			events.Event{Time: after(20),
+				Module: &events.ModuleEvent{Base: base, ModuleRef: events.ModuleRef{Name: "stock", Version: "1"},
+					State: "ACTIVATED"}},
 			pod(30, base, "1", "Running", ""))
 	}
 	return append(all,
 		events.Event{Time: after(40), Base: &events.BaseEvent{Base: "base-3", Identity: "base-3", Change: "up"}},
 		events.Event{Time: after(40), Base: &events.BaseEvent{Base: "base-4", Identity: "base-4", Change: "removed"}},
 		events.Event{Time: after(700), Synced: true},
-		events.Event{Time: after(2000), Fault: &events.FaultEvent{Base: "base-10", ID: "fault-1", Change: "set", Message: "hang"}},
-		events.Event{Time: after(2500), Pod: &events.PodEvent{PodState: events.PodState{Name: "stock-c", UID: "c", Phase: "Pending"}}},
+		events.Event{Time: after(2000),
+			Fault: &events.FaultEvent{Base: "base-10", ID: "fault-1", Change: "set", Message: "hang"}},
+		events.Event{Time: after(2500),
+			Pod: &events.PodEvent{PodState: events.PodState{Name: "stock-c", UID: "c", Phase: "Pending"}}},
 		pod(3000, "base-2", "2", "Pending", "DiskFull"),
 		pod(4000, "base-10", "2", "Pending", "ContainerCreating"),
-		events.Event{Time: after(4000), Module: &events.ModuleEvent{Base: "base-10", ModuleRef: events.ModuleRef{Name: "stock", Version: "2"}, State: "RESOLVED"}},
-		events.Event{Time: after(5000), Request: &events.RequestEvent{Stream: "traffic", Base: "base-1", Result: "notFound"}},
-		events.Event{Time: after(6000), Base: &events.BaseEvent{Base: "base-1", Identity: "base-1", Change: "disconnected"}},
-		events.Event{Time: after(6000), Node: &events.NodeEvent{Name: "vnode.base-1", Base: "base-1", State: "NotReady"}},
-		events.Event{Time: after(20000), Command: &events.CommandEvent{Base: "base-2", Name: "installBiz", Module: events.ModuleRef{Name: "stock", Version: "2"}, Code: "User.DiskFull", Message: "java.io.IOException\x1b[2J"}},
+		events.Event{Time: after(4000),
+			Module: &events.ModuleEvent{Base: "base-10", ModuleRef: events.ModuleRef{Name: "stock", Version: "2"},
+				State: "RESOLVED"}},
+		events.Event{Time: after(5000),
+			Request: &events.RequestEvent{Stream: "traffic", Base: "base-1", Result: "notFound"}},
+		events.Event{Time: after(6000),
+			Base: &events.BaseEvent{Base: "base-1", Identity: "base-1", Change: "disconnected"}},
+		events.Event{Time: after(6000),
+			Node: &events.NodeEvent{Name: "vnode.base-1", Base: "base-1", State: "NotReady"}},
+		events.Event{Time: after(20000),
+			Command: &events.CommandEvent{Base: "base-2", Name: "installBiz",
+				Module: events.ModuleRef{Name: "stock", Version: "2"}, Code: "User.DiskFull",
+				Message: "java.io.IOException\x1b[2J"}},
 		events.Event{Time: after(20001), Command: &events.CommandEvent{Base: "base-2", Name: "health"}},
-		events.Event{Time: after(21000), Component: &events.ComponentEvent{Name: "module-controller", State: "exited", Message: "signal: killed"}},
+		events.Event{Time: after(21000),
+			Component: &events.ComponentEvent{Name: "module-controller", State: "exited", Message: "signal: killed"}},
 		events.Event{Time: after(22000), Base: &events.BaseEvent{Base: "base-3", Identity: "base-3", Change: "down"}})
 }
 
@@ -140,7 +156,8 @@ func TestPause(t *testing.T) {
 	press(m, "space")
 	before := m.draw()
 	clock.SetTime(after(29000))
-	down := events.Event{Time: after(26000), Base: &events.BaseEvent{Base: "base-2", Identity: "base-2", Change: "down"}}
+	down := events.Event{Time: after(26000),
+		Base: &events.BaseEvent{Base: "base-2", Identity: "base-2", Change: "down"}}
 	if err := m.screen.Observe(down); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +178,8 @@ func TestRates(t *testing.T) {
 	clock.SetTime(after(27000))
 	m.screen.count([]traffic.Summary{{Name: "a", Sent: 200, Open: 2, Lost: 5}})
 	m.Update(tick{})
-	if got, want := ansi.Strip(m.draw()), "\ntraffic a: 47 ok/s, 2 lost/s, 200 sent, 5 lost\n"; !strings.Contains(got, want) {
+	if got, want := ansi.Strip(m.draw()), "\ntraffic a: 47 ok/s, 2 lost/s, 200 sent, 5 lost\n"; !strings.Contains(got,
+		want) {
 		t.Errorf("the screen lacks %q:\n%s", want, got)
 	}
 }
@@ -188,7 +206,8 @@ func TestRunEnds(t *testing.T) {
 	t.Run("the sandbox", func(t *testing.T) {
 		in, _ := io.Pipe()
 		s := NewScreen(ScreenOptions{})
-		err := s.Run(t.Context(), in, &bytes.Buffer{}, func(context.Context) error { return fmt.Errorf("watching: %w", ErrEnded) })
+		err := s.Run(t.Context(), in, &bytes.Buffer{},
+			func(context.Context) error { return fmt.Errorf("watching: %w", ErrEnded) })
 		if !errors.Is(err, ErrEnded) {
 			t.Errorf("Run returned %v", err)
 		}

@@ -47,7 +47,8 @@ func (s *Screen) row(name string) []string {
 		lost = paint(bad, fmt.Sprint(n))
 	}
 	if e, ok := s.last[name]; ok {
-		if last = shortLine(e); e.Command != nil && e.Command.Code != "" || e.Fault != nil && e.Fault.Kind != "" {
+		last = shortLine(e)
+		if e.Command != nil && e.Command.Code != "" || e.Fault != nil && e.Fault.Kind != "" {
 			last = paint(bad, last)
 		}
 	}
@@ -148,7 +149,8 @@ func (s *Screen) summary() []string {
 		others = append(others, paint(bad, plain.Text(events.Join(": ", name+" "+string(c.State), c.Message))))
 	}
 	if running+len(others) > 0 {
-		lines = append(lines, strings.Join(append([]string{plain.Count(running, "component") + " running"}, others...), ", "))
+		lines = append(lines, strings.Join(append([]string{plain.Count(running, "component") + " running"}, others...),
+			", "))
 	}
 	for _, r := range s.rates {
 		line := fmt.Sprintf("traffic %s: %.0f ok/s", plain.Text(r.name), r.ok)

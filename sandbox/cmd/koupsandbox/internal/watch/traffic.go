@@ -71,7 +71,8 @@ func (s *Screen) count(all []traffic.Summary) {
 		if !summary.Ended.IsZero() {
 			continue
 		}
-		r := rate{name: summary.Name, sent: summary.Sent, sum: summary.Lost, at: now, answered: summary.Sent - summary.Open - summary.Lost}
+		r := rate{name: summary.Name, sent: summary.Sent, sum: summary.Lost, at: now,
+			answered: summary.Sent - summary.Open - summary.Lost}
 		i := slices.IndexFunc(s.rates, func(r rate) bool { return r.name == summary.Name })
 		if i >= 0 {
 			before := s.rates[i]

@@ -54,8 +54,10 @@ func (s *source) Watch(ctx context.Context, r control.WatchRequest, sink func(ev
 func modulePod(version string, ready corev1.ConditionStatus) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "run-1", Name: "stock-a", UID: "u", ResourceVersion: version,
-			Labels: map[string]string{"virtual-kubelet.koupleless.io/component": "module", "module-controller.koupleless.io/component": "module"}},
-		Spec: corev1.PodSpec{NodeName: "vnode.id-1", Containers: []corev1.Container{{Name: "stock", Env: []corev1.EnvVar{{Name: "BIZ_VERSION", Value: "2"}}}}},
+			Labels: map[string]string{"virtual-kubelet.koupleless.io/component": "module",
+				"module-controller.koupleless.io/component": "module"}},
+		Spec: corev1.PodSpec{NodeName: "vnode.id-1",
+			Containers: []corev1.Container{{Name: "stock", Env: []corev1.EnvVar{{Name: "BIZ_VERSION", Value: "2"}}}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
 			{Type: corev1.PodReady, Status: ready, Reason: "Installing"}}},
 	}
@@ -70,7 +72,8 @@ func TestFollowJoinsPodsWithTheirBases(t *testing.T) {
 	}}
 	api := fake.NewClientset(modulePod("1", corev1.ConditionFalse),
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "run-1", Name: "no-module"}},
-		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "stock-b", UID: "v", Labels: map[string]string{"virtual-kubelet.koupleless.io/component": "module"}}})
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "stock-b", UID: "v",
+			Labels: map[string]string{"virtual-kubelet.koupleless.io/component": "module"}}})
 	watching := make(chan struct{}, 8)
 	api.PrependWatchReactor("pods", func(action clienttesting.Action) (bool, apiwatch.Interface, error) {
 		all, err := api.Tracker().Watch(action.GetResource(), action.GetNamespace())
@@ -95,7 +98,8 @@ func TestFollowJoinsPodsWithTheirBases(t *testing.T) {
 	}()
 	var got []events.Event
 	end := errors.New("enough")
-	err := watch.Follow(ctx, watch.Options{Source: s, API: api, Group: "run-1", Clock: clocktesting.NewFakePassiveClock(at(9))}, func(e events.Event) error {
+	err := watch.Follow(ctx, watch.Options{Source: s, API: api, Group: "run-1",
+		Clock: clocktesting.NewFakePassiveClock(at(9))}, func(e events.Event) error {
 		got = append(got, e)
 		switch {
 		case e.Pod == nil:
@@ -114,13 +118,15 @@ func TestFollowJoinsPodsWithTheirBases(t *testing.T) {
 		t.Error(err)
 	}
 	pod := func(writes int, change func(*events.PodState)) events.Event {
-		p := &events.PodState{Name: "stock-a", UID: "u", Node: "vnode.id-1", Phase: "Running", Modules: []events.ModuleRef{{Name: "stock", Version: "2"}},
-			Labels: modulePod("", "").Labels, Writes: writes}
+		p := &events.PodState{Name: "stock-a", UID: "u", Node: "vnode.id-1", Phase: "Running",
+			Modules: []events.ModuleRef{{Name: "stock", Version: "2"}},
+			Labels:  modulePod("", "").Labels, Writes: writes}
 		change(p)
 		return events.Event{Time: at(9), Pod: &events.PodEvent{Base: "base-1", PodState: *p}}
 	}
 	want := append(s.events, pod(1, func(p *events.PodState) { p.Reason = "Installing" }),
-		pod(2, func(p *events.PodState) { p.Ready = true }), pod(2, func(p *events.PodState) { p.Ready, p.Gone = true, true }))
+		pod(2, func(p *events.PodState) { p.Ready = true }),
+		pod(2, func(p *events.PodState) { p.Ready, p.Gone = true, true }))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
@@ -132,12 +138,14 @@ func TestFollowJoinsPodsWithTheirBases(t *testing.T) {
 func TestFollowEnds(t *testing.T) {
 	gone := &source{more: make(chan events.Event)}
 	close(gone.more)
-	if err := watch.Follow(t.Context(), watch.Options{Source: gone}, func(events.Event) error { return nil }); !errors.Is(err, watch.ErrEnded) {
+	if err := watch.Follow(t.Context(), watch.Options{Source: gone},
+		func(events.Event) error { return nil }); !errors.Is(err, watch.ErrEnded) {
 		t.Errorf("when the sandbox ends, Follow returns %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := watch.Follow(ctx, watch.Options{Source: &source{}}, func(events.Event) error { return nil }); !errors.Is(err, context.Canceled) {
+	if err := watch.Follow(ctx, watch.Options{Source: &source{}},
+		func(events.Event) error { return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("when its context ends, Follow returns %v", err)
 	}
 }
@@ -148,20 +156,34 @@ var story = []events.Event{
 	{Time: at(1), Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: "ready"}},
 	{Time: at(1), Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: "connected"}},
 	{Time: at(2), Base: &events.BaseEvent{Base: "base-2", Identity: "id-2", Change: "up"}},
-	{Time: at(2), Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "1"}, State: "ACTIVATED"}},
-	{Time: at(2), Pod: &events.PodEvent{Base: "base-1", PodState: events.PodState{Name: "stock-a", UID: "a", Node: "vnode.id-1", Phase: "Running", Ready: true, Modules: []events.ModuleRef{{Name: "stock", Version: "1"}}}}},
+	{Time: at(2), Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "1"},
+		State: "ACTIVATED"}},
+	{Time: at(2), Pod: &events.PodEvent{Base: "base-1",
+		PodState: events.PodState{Name: "stock-a", UID: "a", Node: "vnode.id-1", Phase: "Running", Ready: true,
+			Modules: []events.ModuleRef{{Name: "stock", Version: "1"}}}}},
 	{Time: at(3), Synced: true},
 	{Time: at(1000), Fault: &events.FaultEvent{Base: "base-2", ID: "fault-1", Change: "set", Message: "silent"}},
-	{Time: at(2000), Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "2"}, State: "RESOLVED"}},
-	{Time: at(2000), Pod: &events.PodEvent{Base: "base-1", PodState: events.PodState{Name: "stock-b", UID: "b", Node: "vnode.id-1", Phase: "Running", Reason: "Installing", Modules: []events.ModuleRef{{Name: "stock", Version: "2"}}}}},
-	{Time: at(3000), Command: &events.CommandEvent{Base: "base-1", Name: "installBiz", Module: events.ModuleRef{Name: "stock", Version: "2"}, Elapsed: time.Second}},
-	{Time: at(3000), Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "2"}, From: "RESOLVED", State: "ACTIVATED"}},
-	{Time: at(3000), Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "1"}, From: "ACTIVATED", State: "DEACTIVATED"}},
-	{Time: at(3500), Request: &events.RequestEvent{Stream: "traffic", Base: "base-1", Result: "notFound", Route: "kube-proxy", Message: "404\x1b[2J"}},
+	{Time: at(2000), Module: &events.ModuleEvent{Base: "base-1",
+		ModuleRef: events.ModuleRef{Name: "stock", Version: "2"}, State: "RESOLVED"}},
+	{Time: at(2000), Pod: &events.PodEvent{Base: "base-1",
+		PodState: events.PodState{Name: "stock-b", UID: "b", Node: "vnode.id-1", Phase: "Running", Reason: "Installing",
+			Modules: []events.ModuleRef{{Name: "stock", Version: "2"}}}}},
+	{Time: at(3000), Command: &events.CommandEvent{Base: "base-1", Name: "installBiz",
+		Module: events.ModuleRef{Name: "stock", Version: "2"}, Elapsed: time.Second}},
+	{Time: at(3000), Module: &events.ModuleEvent{Base: "base-1",
+		ModuleRef: events.ModuleRef{Name: "stock", Version: "2"}, From: "RESOLVED", State: "ACTIVATED"}},
+	{Time: at(3000), Module: &events.ModuleEvent{Base: "base-1",
+		ModuleRef: events.ModuleRef{Name: "stock", Version: "1"}, From: "ACTIVATED", State: "DEACTIVATED"}},
+	{Time: at(3500), Request: &events.RequestEvent{Stream: "traffic", Base: "base-1", Result: "notFound",
+		Route: "kube-proxy", Message: "404\x1b[2J"}},
 	{Time: at(3600), Command: &events.CommandEvent{Base: "base-1", Name: "health"}},
-	{Time: at(4000), Command: &events.CommandEvent{Base: "base-1", Name: "uninstallBiz", Module: events.ModuleRef{Name: "stock", Version: "1"}, Code: "User.Hang", Message: "stop handler"}},
-	{Time: at(4100), Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "1"}, From: "DEACTIVATED"}},
-	{Time: at(4200), Pod: &events.PodEvent{Base: "base-1", PodState: events.PodState{Name: "stock-a", UID: "a", Phase: "Running", Deleting: true, Gone: true, Modules: []events.ModuleRef{{Name: "stock", Version: "1"}}}}},
+	{Time: at(4000), Command: &events.CommandEvent{Base: "base-1", Name: "uninstallBiz",
+		Module: events.ModuleRef{Name: "stock", Version: "1"}, Code: "User.Hang", Message: "stop handler"}},
+	{Time: at(4100), Module: &events.ModuleEvent{Base: "base-1",
+		ModuleRef: events.ModuleRef{Name: "stock", Version: "1"}, From: "DEACTIVATED"}},
+	{Time: at(4200), Pod: &events.PodEvent{Base: "base-1",
+		PodState: events.PodState{Name: "stock-a", UID: "a", Phase: "Running", Deleting: true, Gone: true,
+			Modules: []events.ModuleRef{{Name: "stock", Version: "1"}}}}},
 	{Time: at(5000), Component: &events.ComponentEvent{Name: "broker", State: "exited", Message: "signal: killed"}},
 	{Time: at(5100), Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: "disconnected"}},
 	{Time: at(5200), Base: &events.BaseEvent{Base: "base-2", Identity: "id-2", Change: "down"}},

@@ -26,10 +26,12 @@ func main() {
 		Usage:           "build the image of a kind node from Debian packages and Go modules",
 		HideHelpCommand: true,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "name", Usage: "`NAME` of the image", DefaultText: nodeimage.Name("VERSION OF KUBERNETES")},
+			&cli.StringFlag{Name: "name", Usage: "`NAME` of the image",
+				DefaultText: nodeimage.Name("VERSION OF KUBERNETES")},
 			&cli.StringFlag{Name: "engine", Usage: "`COMMAND` that gets it: docker or podman", Value: "docker"},
 			&cli.StringFlag{Name: "output", Usage: "`FILE` that gets it instead, for docker load elsewhere"},
-			&cli.StringFlag{Name: "cache", Usage: "`FOLDER` that keeps the parts", Value: filepath.Join(cacheHome(), "koupsandbox", "node-image")},
+			&cli.StringFlag{Name: "cache", Usage: "`FOLDER` that keeps the parts",
+				Value: filepath.Join(cacheHome(), "koupsandbox", "node-image")},
 			&cli.StringFlag{Name: "suite", Usage: "Debian `RELEASE`", Value: "bookworm"},
 			&cli.StringFlag{Name: "mirror", Usage: "`URL` of a Debian mirror"},
 		},
@@ -48,7 +50,8 @@ func run(c *cli.Context) error {
 	}
 	start := time.Now()
 	built, err := nodeimage.Build(c.Context, nodeimage.Options{
-		Root: root, Cache: c.String("cache"), Name: c.String("name"), Suite: c.String("suite"), Mirror: c.String("mirror"),
+		Root: root, Cache: c.String("cache"), Name: c.String("name"), Suite: c.String("suite"),
+		Mirror:   c.String("mirror"),
 		Progress: func(what string, took time.Duration) { fmt.Printf("%-30s %6.1fs\n", what, took.Seconds()) },
 	})
 	if err != nil {

@@ -80,7 +80,8 @@ func manifest(e *steps.Env, a *v1alpha1.Apply) (objects []*unstructured.Unstruct
 	for _, source := range sources {
 		content := map[string]any{}
 		_, more := source.Decode(&content, strictyaml.Options{})
-		if problems = append(problems, more...); len(problems) > 0 {
+		problems = append(problems, more...)
+		if len(problems) > 0 {
 			break
 		}
 		expanded, err := env.Expand(content, known)

@@ -19,7 +19,8 @@ func TestApplyReadsFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '${{ vars.module }}'}\ndata: {version: '${{ vars.version }}'}\n---\n# nothing\n"
+	text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '${{ vars.module }}'}\ndata: {version: '${{ " +
+		"vars.version }}'}\n---\n# nothing\n"
 	if err := os.WriteFile(filepath.Join(e.Folder, "m.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

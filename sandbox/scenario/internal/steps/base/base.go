@@ -132,7 +132,8 @@ func nodesGone(ctx context.Context, e *steps.Env, bases []observe.Base) error {
 		}
 		return left
 	}, func(left []string) *steps.Failure {
-		return steps.Fail("the controller still shows Nodes of %s (it gives a silent base up after BASE_DEAD_AFTER, 60 s by default)", strings.Join(left, ", "))
+		return steps.Fail("the controller still shows Nodes of %s (it gives a silent base up after BASE_DEAD_AFTER, "+
+			"60 s by default)", strings.Join(left, ", "))
 	})
 }
 

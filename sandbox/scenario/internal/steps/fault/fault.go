@@ -32,8 +32,10 @@ func set(ctx context.Context, e *steps.Env, a *v1alpha1.FaultSet) (string, error
 	if err != nil {
 		return "", err
 	}
-	i := fault.Injection{Fault: e.Named(a.Fault), Target: a.Target, Bases: hosts, Group: e.Group, Replica: ptr.Deref(a.Replica, 0)}
-	if a.Target != v1alpha1.TargetBase && (i.Probability != 0 || i.Delay.Spread != 0) { // bases have the seed of the run
+	i := fault.Injection{Fault: e.Named(a.Fault), Target: a.Target, Bases: hosts, Group: e.Group,
+		Replica: ptr.Deref(a.Replica, 0)}
+	// bases have the seed of the run
+	if a.Target != v1alpha1.TargetBase && (i.Probability != 0 || i.Delay.Spread != 0) {
 		i.Seed = cmp.Or(i.Seed, e.Seed)
 	}
 	e.WatchFault(i.Fault, a.Target, bases)
@@ -86,7 +88,8 @@ func await(ctx context.Context, e *steps.Env, a *v1alpha1.FaultSelector) (string
 		return len(waiting) == 0, nil
 	})
 	if err != nil {
-		return "", steps.Ended(ctx, err, func() *steps.Failure { return steps.Fail("faults have not ended: %s", strings.Join(waiting, "; ")) })
+		return "", steps.Ended(ctx, err,
+			func() *steps.Failure { return steps.Fail("faults have not ended: %s", strings.Join(waiting, "; ")) })
 	}
 	return "faults have ended: " + strings.Join(a.IDs, ", "), nil
 }

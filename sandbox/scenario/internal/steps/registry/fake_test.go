@@ -24,9 +24,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/apifault"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/apitest"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/kube"
@@ -74,7 +74,8 @@ func (f *fakeSandbox) AddBases(_ context.Context, r control.AddRequest) ([]contr
 	var added []control.Base
 	for range r.Count {
 		f.count[r.Set]++
-		b := control.Base{HostName: fmt.Sprintf("%s-%s-%d", r.Group, r.Set, f.count[r.Set]), Set: r.Set, Index: f.count[r.Set], Version: r.Spec.Version, Running: true}
+		b := control.Base{HostName: fmt.Sprintf("%s-%s-%d", r.Group, r.Set, f.count[r.Set]), Set: r.Set,
+			Index: f.count[r.Set], Version: r.Spec.Version, Running: true}
 		b.Identity = "id-" + b.HostName
 		f.bases[b.HostName] = b
 		added = append(added, b)
@@ -122,7 +123,8 @@ func (f *fakeSandbox) Faults(context.Context, string) (control.Faults, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ending > 0 { // so many looks later all have ended
-		if f.ending--; f.ending == 0 {
+		f.ending--
+		if f.ending == 0 {
 			for i := range f.faults {
 				f.faults[i].Ended = "over"
 			}
@@ -185,20 +187,25 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
-		{Version: "v1", Kind: "Pod"}: meta.RESTScopeNamespace, {Version: "v1", Kind: "ConfigMap"}: meta.RESTScopeNamespace,
-		{Version: "v1", Kind: "Node"}: meta.RESTScopeRoot, {Group: "apps", Version: "v1", Kind: "Deployment"}: meta.RESTScopeNamespace,
+		{Version: "v1", Kind: "Pod"}:                       meta.RESTScopeNamespace,
+		{Version: "v1", Kind: "ConfigMap"}:                 meta.RESTScopeNamespace,
+		{Version: "v1", Kind: "Node"}:                      meta.RESTScopeRoot,
+		{Group: "apps", Version: "v1", Kind: "Deployment"}: meta.RESTScopeNamespace,
 	} {
 		mapper.Add(kind, scope)
 	}
-	r := &rig{t: t, dynamic: dynamicfake.NewSimpleDynamicClient(scheme.Scheme), typed: typedfake.NewClientset(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "svc", Namespace: run}})}
+	r := &rig{t: t, dynamic: dynamicfake.NewSimpleDynamicClient(scheme.Scheme),
+		typed: typedfake.NewClientset(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "svc", Namespace: run}})}
 	check.Gapless(r.dynamic)
 	r.sandbox = &fakeSandbox{bases: map[string]control.Base{}, count: map[string]int{}, nodes: r.node}
 	r.world = observe.New(observe.Options{Client: r.dynamic, Namespace: run, Group: run})
 	var err error
 	r.Env, err = steps.New(steps.Options{
 		Sandbox: r.sandbox, Kube: kube.New(r.typed, r.dynamic, mapper), World: r.world,
-		Static: expr.Static{Vars: map[string]any{"module": "stock"}, Outputs: []string{"said"}}, Vars: map[string]any{"module": "stock"},
-		Run: expr.Run{Env: "dev"}, Namespace: run, Group: run, Folder: t.TempDir(), Kubeconfig: "/kubeconfig", Seed: 7, TrafficFor: time.Hour,
+		Static: expr.Static{Vars: map[string]any{"module": "stock"}, Outputs: []string{"said"}},
+		Vars:   map[string]any{"module": "stock"},
+		Run:    expr.Run{Env: "dev"}, Namespace: run, Group: run, Folder: t.TempDir(), Kubeconfig: "/kubeconfig",
+		Seed: 7, TrafficFor: time.Hour,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +231,8 @@ func (r *rig) node(b control.Base, there bool) {
 		}
 		return
 	}
-	r.create(observe.Nodes, `{apiVersion: v1, kind: Node, metadata: {name: `+name+`, annotations: {base.koupleless.io/identity: `+b.Identity+`}, labels: {base.koupleless.io/cluster-name: `+run+
+	r.create(observe.Nodes, `{apiVersion: v1, kind: Node, metadata: {name: `+name+
+		`, annotations: {base.koupleless.io/identity: `+b.Identity+`}, labels: {base.koupleless.io/cluster-name: `+run+
 		`, base.koupleless.io/host-name: `+b.HostName+`}}, status: {conditions: [{type: Ready, status: "True"}]}}`)
 }
 

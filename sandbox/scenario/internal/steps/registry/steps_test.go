@@ -72,18 +72,22 @@ func TestAssertResource(t *testing.T) {
 	r.late(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}}}`, "ConfigMap c, ")
 	r.create(configMaps, configMap)
 	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`, "ConfigMap c ")
-	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {labels: {app: x}}, data: {a: "1"}}}`, "app=x")
+	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {labels: {app: x}}, data: {a: "1"}}}`,
+		"app=x")
 	details := r.late(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "3", b: "2", d: "4"}}}`,
 		"ConfigMap c: data.a: ", `"3"`, `"1"`, "1 more")
 	want := []steps.Detail{
 		{Text: "data.a: want \"3\", got \"1\"\ndata.d: want \"4\", but it is not there"},
-		{Text: "apiVersion: v1\ndata:\n  a: \"1\"\n  b: \"2\"\nkind: ConfigMap\nmetadata:\n  labels:\n    app: x\n  name: c\n  namespace: run-x\n"},
+		{Text: "apiVersion: v1\ndata:\n  a: \"1\"\n  b: \"2\"\nkind: ConfigMap\nmetadata:\n  labels:\n    app: x\n  " +
+			"name: c\n  namespace: run-x\n"},
 	}
 	if diff := cmp.Diff(want, details, untitled); diff != "" {
 		t.Errorf("details (-want +got):\n%s", diff)
 	}
-	r.well(`assert: {absent: true, resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "3"}}}`, "ConfigMap")
-	r.late(`assert: {absent: true, resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`, "ConfigMap: c")
+	r.well(`assert: {absent: true, resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "3"}}}`,
+		"ConfigMap")
+	r.late(`assert: {absent: true, resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`,
+		"ConfigMap: c")
 }
 
 func TestAssertWaitsUntilItIsSo(t *testing.T) {
@@ -92,7 +96,8 @@ func TestAssertWaitsUntilItIsSo(t *testing.T) {
 	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`, "ConfigMap c ")
 	done := make(chan error, 1)
 	go func() {
-		_, err := r.do(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "2"}}}`, patience)
+		_, err := r.do(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "2"}}}`,
+			patience)
 		done <- err
 	}()
 	r.update(configMaps, strings.Replace(configMap, `a: "1"`, `a: "2"`, 1))
@@ -105,9 +110,11 @@ func TestAssertWaitsUntilItIsSo(t *testing.T) {
 func TestAssertForWaitsForALateWatch(t *testing.T) {
 	r := newRig(t)
 	late := watch.NewFake()
-	r.dynamic.PrependWatchReactor("pods", func(k8stesting.Action) (bool, watch.Interface, error) { return true, late, nil })
+	r.dynamic.PrependWatchReactor("pods",
+		func(k8stesting.Action) (bool, watch.Interface, error) { return true, late, nil })
 	pod := func(version, phase string) string {
-		return `{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: run-x, resourceVersion: "` + version + `"}, status: {phase: ` + phase + `}}`
+		return `{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: run-x, resourceVersion: "` + version +
+			`"}, status: {phase: ` + phase + `}}`
 	}
 	lists := func() (n int) {
 		for _, a := range r.dynamic.Actions() {
@@ -162,11 +169,14 @@ func TestSleepEndsWhenSomethingIsSeen(t *testing.T) {
 func TestWait(t *testing.T) {
 	r := newRig(t)
 	const d = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: run-x, generation: 1}, spec: {replicas: 1}, status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1, availableReplicas: `
-	r.late(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`, kube.Progress{Reason: kube.NotFound, Detail: "Deployment d"}.String())
+	r.late(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`,
+		kube.Progress{Reason: kube.NotFound, Detail: "Deployment d"}.String())
 	r.create(deployments, d+`0}}`)
-	r.late(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`, kube.Progress{Reason: kube.NotAvailable, Want: 1}.String())
+	r.late(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`,
+		kube.Progress{Reason: kube.NotAvailable, Want: 1}.String())
 	r.update(deployments, d+`1}}`)
-	r.well(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "Deployment d", kube.Progress{Reason: kube.Complete, Kind: "Deployment", Want: 1}.String())
+	r.well(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "Deployment d",
+		kube.Progress{Reason: kube.Complete, Kind: "Deployment", Want: 1}.String())
 	r.late(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "1 of Deployment d")
 	r.ill(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: e}}`, "Deployment e")
 	r.well(`delete: {apiVersion: apps/v1, kind: Deployment, name: d}`, "Deployment d")
@@ -177,17 +187,20 @@ func TestWait(t *testing.T) {
 func TestWaitSaysWhy(t *testing.T) {
 	r := newRig(t)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: run}, Spec: corev1.PodSpec{
-		NodeSelector: map[string]string{labels.BaseName: "bsae"}, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+		NodeSelector: map[string]string{labels.BaseName: "bsae"},
+		Tolerations:  []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 	}}
 	pod.Labels = map[string]string{labels.Component: labels.Module}
-	base := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{labels.Component: labels.Vnode, labels.BaseName: "base"}}}
+	base := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n",
+		Labels: map[string]string{labels.Component: labels.Vnode, labels.BaseName: "base"}}}
 	for _, err := range []error{r.typed.Tracker().Add(pod), r.typed.Tracker().Add(base)} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	r.create(observe.Pods, `{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: `+run+`}}`)
-	details := r.late(`wait: {ready: {apiVersion: v1, kind: Pod, name: p}}`, kube.Progress{Reason: kube.NoCondition, Kind: "Pod", Name: "p"}.String(), `"bsae"`, ": base")
+	details := r.late(`wait: {ready: {apiVersion: v1, kind: Pod, name: p}}`,
+		kube.Progress{Reason: kube.NoCondition, Kind: "Pod", Name: "p"}.String(), `"bsae"`, ": base")
 	if len(details) != 2 || !strings.Contains(details[0].Text, labels.BaseName) {
 		t.Errorf("details: %+v", details)
 	}
@@ -211,7 +224,8 @@ func TestPatch(t *testing.T) {
 	r := newRig(t)
 	r.create(configMaps, configMap)
 	r.well(`patch: {`+ofMap+`, type: merge, patch: {data: {a: "2"}}}`, "ConfigMap c")
-	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "2", b: "2"}}}`, "ConfigMap c ")
+	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "2", b: "2"}}}`,
+		"ConfigMap c ")
 	r.ill(`patch: {`+ofMap+`, type: merge, refused: denied, patch: {data: {a: "3"}}}`, `"denied"`)
 }
 
@@ -232,7 +246,8 @@ func TestRelease(t *testing.T) {
 // An apply refuses objects outside the run, before it writes any.
 func TestApplyOutsideTheRun(t *testing.T) {
 	r := newRig(t)
-	r.ill(`apply: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: default}}}`, "ConfigMap c ", "namespace default")
+	r.ill(`apply: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: default}}}`,
+		"ConfigMap c ", "namespace default")
 	r.ill(`apply: {resource: {apiVersion: v1, kind: Node, metadata: {name: shared}}}`, "Node shared ")
 	for _, a := range r.dynamic.Actions() {
 		if a.GetVerb() == "patch" {
@@ -244,7 +259,9 @@ func TestApplyOutsideTheRun(t *testing.T) {
 func TestBases(t *testing.T) {
 	r := newRig(t)
 	two, none := 2, 0
-	err := r.Setup(t.Context(), []v1alpha1.BaseSet{{Name: "base", Count: &two, Version: "1.0.0"}, {Name: "later", Count: &none, Version: "1.0.0"}})
+	err := r.Setup(t.Context(),
+		[]v1alpha1.BaseSet{{Name: "base", Count: &two, Version: "1.0.0"},
+			{Name: "later", Count: &none, Version: "1.0.0"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +275,8 @@ func TestBases(t *testing.T) {
 	r.ill(`base: {upgrade: {set: base, version: 2.0.0}}`, "set base", "version 2.0.0")
 	r.ill(`base: {remove: [base-1]}`, `"base-1"`, ": base-4, base-5")
 	r.ill(`base: {remove: [later]}`, `"later"`)
-	r.well(`fault: {set: {target: base, bases: [base], fault: {kind: error, code: Arklet.UnknownError, count: 2}}}`, "error-1 (error) on base-4, base-5")
+	r.well(`fault: {set: {target: base, bases: [base], fault: {kind: error, code: Arklet.UnknownError, count: 2}}}`,
+		"error-1 (error) on base-4, base-5")
 	r.well(`fault: {clear: {bases: [base-5], ids: [x]}}`, " x")
 	r.wantCalls("set base error-1 error on [run-x-base-4 run-x-base-5] 0", "clear  [x] of [run-x-base-5]")
 }
@@ -274,8 +292,10 @@ func TestComponentsAreRepaired(t *testing.T) {
 	if err := errors.Join(r.Repair(t.Context()), r.Restore(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	r.wantCalls("kill module-controller-2 for run-x", "pause broker for run-x", "kill kube-apiserver for run-x", "start kube-apiserver for run-x",
-		"pause kube-controller-manager for run-x", "kill kube-scheduler for run-x", "repair run-x", "repair run-x and its controllers")
+	r.wantCalls("kill module-controller-2 for run-x", "pause broker for run-x", "kill kube-apiserver for run-x",
+		"start kube-apiserver for run-x",
+		"pause kube-controller-manager for run-x", "kill kube-scheduler for run-x", "repair run-x",
+		"repair run-x and its controllers")
 }
 
 // Faults on connections that are left are cleared with the components. Those that were never triggered fail the run.
@@ -286,13 +306,16 @@ func TestFaultsOnConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.sandbox.calls = nil
-	r.well(`fault: {set: {target: api, replica: 2, fault: {id: late, kind: delay, delay: {min: 1s}}}}`, "late (delay) on api")
-	r.well(`fault: {set: {target: mqtt, bases: [base], fault: {id: held, kind: hold}}}`, "held (hold) on mqtt base-1, base-2")
+	r.well(`fault: {set: {target: api, replica: 2, fault: {id: late, kind: delay, delay: {min: 1s}}}}`,
+		"late (delay) on api")
+	r.well(`fault: {set: {target: mqtt, bases: [base], fault: {id: held, kind: hold}}}`,
+		"held (hold) on mqtt base-1, base-2")
 	r.well(`fault: {clear: {ids: [late]}}`, " late")
 	if err := r.Repair(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r.wantCalls("set api late delay on [] 2", "set mqtt held hold on [run-x-base-1 run-x-base-2] 0", "clear  [late] of []", "clear api [] of []", "clear mqtt [] of []", "repair run-x")
+	r.wantCalls("set api late delay on [] 2", "set mqtt held hold on [run-x-base-1 run-x-base-2] 0",
+		"clear  [late] of []", "clear api [] of []", "clear mqtt [] of []", "repair run-x")
 	fired := func(target v1alpha1.FaultTarget, base, id string) events.Event {
 		return events.Event{Fault: &events.FaultEvent{Target: target, Base: base, ID: id, Change: events.FaultFired}}
 	}
@@ -319,13 +342,16 @@ func TestAwait(t *testing.T) {
 func TestFaultsThatNeverFire(t *testing.T) {
 	r := newRig(t)
 	two := 2
-	err := r.Setup(t.Context(), []v1alpha1.BaseSet{{Name: "base", Count: &two, Faults: []v1alpha1.Fault{{Kind: basefault.KindLatency}}}})
+	err := r.Setup(t.Context(),
+		[]v1alpha1.BaseSet{{Name: "base", Count: &two, Faults: []v1alpha1.Fault{{Kind: basefault.KindLatency}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.well(`fault: {set: {target: base, bases: [base-1], fault: {id: mine, kind: hang}}}`, "mine (hang) on base-1")
-	r.well(`fault: {set: {target: base, bases: [base-1], fault: {id: perhaps, kind: deaf, mayNotFire: true}}}`, "perhaps (deaf) on base-1")
-	r.well(`fault: {set: {target: base, bases: [base-1], fault: {kind: webRefuse}}}`, "webRefuse-2 (webRefuse) on base-1")
+	r.well(`fault: {set: {target: base, bases: [base-1], fault: {id: perhaps, kind: deaf, mayNotFire: true}}}`,
+		"perhaps (deaf) on base-1")
+	r.well(`fault: {set: {target: base, bases: [base-1], fault: {kind: webRefuse}}}`,
+		"webRefuse-2 (webRefuse) on base-1")
 	fired := func(base, id string) events.Event {
 		return events.Event{Fault: &events.FaultEvent{Target: "base", Base: base, ID: id, Change: events.FaultFired}}
 	}
@@ -333,7 +359,8 @@ func TestFaultsThatNeverFire(t *testing.T) {
 	set.Fault.Change = events.FaultSet
 	_, err = r.Faults([]events.Event{fired("base-2", "latency-1"), fired("base-2", "mine"), set})
 	wantError(t, err, "mine (hang)", "base-1", "mayNotFire: true")
-	list, err := r.Faults([]events.Event{fired("base-2", "latency-1"), fired("base-1", "latency-1"), fired("base-1", "mine")})
+	list, err := r.Faults([]events.Event{fired("base-2", "latency-1"), fired("base-1", "latency-1"),
+		fired("base-1", "mine")})
 	if err != nil {
 		t.Errorf("all have fired that must: %v", err)
 	}
@@ -354,7 +381,9 @@ func TestReleasesThatChangeNothing(t *testing.T) {
 		return `patch: {apiVersion: apps/v1, kind: Deployment, name: d, type: merge, ` + more + `patch: ` + text + `}`
 	}
 	at := func(module string) events.Event {
-		return events.Event{Time: time.Now(), Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: module, Version: "2"}, State: events.ModuleResolved}}
+		return events.Event{Time: time.Now(),
+			Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: module, Version: "2"},
+				State: events.ModuleResolved}}
 	}
 	want := func(wantTexts []string, nothing string, all ...events.Event) {
 		t.Helper()
@@ -376,7 +405,8 @@ func TestReleasesThatChangeNothing(t *testing.T) {
 		return patch(`{spec: {template: {spec: {containers: [{name: stock, image: `+name+`}]}}}}`, "")
 	}
 	r.well(image("one"), "Deployment d")
-	r.well(patch(`{spec: {replicas: 2}, status: {replicas: 2, updatedReplicas: 2, availableReplicas: 2}}`, ""), "Deployment d")
+	r.well(patch(`{spec: {replicas: 2}, status: {replicas: 2, updatedReplicas: 2, availableReplicas: 2}}`, ""),
+		"Deployment d")
 	want(nil, "")
 	r.well(image("two"), "Deployment d")
 	want([]string{"Deployment d 0"}, "Deployment d", before, at("order"))
@@ -387,14 +417,17 @@ func TestReleasesThatChangeNothing(t *testing.T) {
 	hanging := patch(`{spec: {template: {spec: {containers: [{name: stock, image: three}]}}}, status: {updatedReplicas: 0}}`, "")
 	r.well(hanging, "Deployment d")
 	want([]string{"Deployment d 1", "Deployment d 0"}, "", before, first) // it goes on
-	r.well(patch(`{spec: {template: {spec: {containers: [{name: stock, image: two}]}}}, status: {updatedReplicas: 2}}`, ""), "Deployment d")
-	want([]string{"Deployment d 1", "Deployment d 0"}, "", before, first) // takes that back: what it wants may still be everywhere
+	r.well(patch(`{spec: {template: {spec: {containers: [{name: stock, image: two}]}}}, status: {updatedReplicas: 2}}`,
+		""), "Deployment d")
+	// takes that back: what it wants may still be everywhere
+	want([]string{"Deployment d 1", "Deployment d 0"}, "", before, first)
 }
 
 // Who waits for quiet hears what was written most since then; Leases do not count.
 func TestQuiet(t *testing.T) {
 	r := newRig(t)
-	r.sandbox.writes = apifault.Writes{By: map[int]map[string]int{1: {"update leases": 7, "patch pods/status": 3}}, Last: time.Now()}
+	r.sandbox.writes = apifault.Writes{By: map[int]map[string]int{1: {"update leases": 7, "patch pods/status": 3}},
+		Last: time.Now()}
 	r.well(`wait: {quiet: 150ms}`, "150ms")
 	r.sandbox.busy = map[string]int{"patch pods/status": 5, "create events": 1, "update leases": 9}
 	r.late(`wait: {quiet: 150ms}`, ": patch pods/status ")
@@ -403,9 +436,12 @@ func TestQuiet(t *testing.T) {
 func TestTraffic(t *testing.T) {
 	started := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	end := func(sent, lost int) traffic.End {
-		e := traffic.End{Summary: traffic.Summary{Sent: sent, Lost: lost, Started: started, Results: map[traffic.Result]int{traffic.OK: sent - lost, traffic.NotFound: lost}}}
+		e := traffic.End{Summary: traffic.Summary{Sent: sent, Lost: lost, Started: started,
+			Results: map[traffic.Result]int{traffic.OK: sent - lost, traffic.NotFound: lost}}}
 		for range lost {
-			e.LostRequests = append(e.LostRequests, traffic.Record{Due: started.Add(1234 * time.Millisecond), Result: traffic.NotFound, Base: "base-1", Pod: "p", Error: "404"})
+			e.LostRequests = append(e.LostRequests,
+				traffic.Record{Due: started.Add(1234 * time.Millisecond), Result: traffic.NotFound, Base: "base-1",
+					Pod: "p", Error: "404"})
 		}
 		return e
 	}
@@ -418,18 +454,23 @@ func TestTraffic(t *testing.T) {
 		values      []string
 	}{
 		{"nothing lost", "lost == 0", end(10, 0), nil, nil},
-		{"lost", "lost == 0", end(10, 1), steps.ErrJudgeNotTrue, []string{"traffic s: lost == 0 ", ": 10 requests", "1 lost (notFound 1)"}},
+		{"lost", "lost == 0", end(10, 1), steps.ErrJudgeNotTrue,
+			[]string{"traffic s: lost == 0 ", ": 10 requests", "1 lost (notFound 1)"}},
 		{"must lose", "notFound > 0", end(10, 1), nil, nil},
 		{"nothing sent", "lost == 0", end(0, 0), steps.ErrNothingSent, []string{"traffic s "}},
-		{"not to the end", "lost == 0", short, steps.ErrStoppedEarly, []string{"traffic s stopped by itself after 15m0s"}},
+		{"not to the end", "lost == 0", short, steps.ErrStoppedEarly,
+			[]string{"traffic s stopped by itself after 15m0s"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t)
 			r.sandbox.end = tt.end
-			r.well(`traffic: {start: {name: s, service: svc, module: stock, rate: 50, judge: "`+tt.judge+`"}}`, "50 requests", "Service svc")
-			r.ill(`traffic: {start: {name: s, service: svc, module: stock, rate: 50, judge: "`+tt.judge+`"}}`, `stream "s"`)
-			r.ill(`traffic: {start: {name: wrong, service: scv, module: stock, rate: 50, judge: lost == 0}}`, "Service scv", " svc?")
+			r.well(`traffic: {start: {name: s, service: svc, module: stock, rate: 50, judge: "`+tt.judge+`"}}`,
+				"50 requests", "Service svc")
+			r.ill(`traffic: {start: {name: s, service: svc, module: stock, rate: 50, judge: "`+tt.judge+`"}}`,
+				`stream "s"`)
+			r.ill(`traffic: {start: {name: wrong, service: scv, module: stock, rate: 50, judge: lost == 0}}`,
+				"Service scv", " svc?")
 			_, err := r.do(`traffic: {stop: {name: s}}`, patience)
 			if !errors.Is(err, tt.want) {
 				t.Errorf("error %v, want %v", err, tt.want)
@@ -464,7 +505,8 @@ func TestScript(t *testing.T) {
 		t.Errorf("outputs (-want +got):\n%s", diff)
 	}
 	details := r.ill(`script: {content: 'echo out; echo err >&2; exit 3'}`, "status 3")
-	if diff := cmp.Diff([]steps.Detail{{Title: "standard output", Text: "out\n"}, {Title: "standard error", Text: "err\n"}}, details); diff != "" {
+	if diff := cmp.Diff([]steps.Detail{{Title: "standard output", Text: "out\n"},
+		{Title: "standard error", Text: "err\n"}}, details); diff != "" {
 		t.Errorf("details (-want +got):\n%s", diff)
 	}
 	r.well(`script: {content: 'test -e there && echo yes || { touch there; exit 1; }', until: "exitCode == 0 && stdout.contains('yes')"}`, "yes")
@@ -477,7 +519,8 @@ func TestScriptUntilTheTimeEnds(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, err := Exec(ctx, r.Env, action(t, `script: {content: '[ ! -e once ] || { touch twice; sleep 60; }; touch once; exit 1', until: "exitCode == 0"}`))
+		_, err := Exec(ctx, r.Env,
+			action(t, `script: {content: '[ ! -e once ] || { touch twice; sleep 60; }; touch once; exit 1', until: "exitCode == 0"}`))
 		ended <- err
 	}()
 	for deadline := time.After(patience); ; {
@@ -494,24 +537,31 @@ func TestScriptUntilTheTimeEnds(t *testing.T) {
 	}
 	cancel(errLate)
 	err := <-ended
-	if wantError(t, err, ": exitCode == 0"); !errors.Is(err, errLate) {
+	wantError(t, err, ": exitCode == 0")
+	if !errors.Is(err, errLate) {
 		t.Errorf("error %v", err)
 	}
 }
 
 // A script is given what it was told, and of the environment of its caller what says nothing secret.
 func TestEnvironmentOfAScript(t *testing.T) {
-	for name, value := range map[string]string{"DB_PASSWORD": "p", "AWS_SECRET_ACCESS_KEY": "k", "KOUPSANDBOX_HOME": "h", "KUBECONFIG": "theirs", "LC_ALL": "C", "TZ": "UTC"} {
+	for name, value := range map[string]string{"DB_PASSWORD": "p", "AWS_SECRET_ACCESS_KEY": "k",
+		"KOUPSANDBOX_HOME": "h", "KUBECONFIG": "theirs", "LC_ALL": "C", "TZ": "UTC"} {
 		t.Setenv(name, value)
 	}
 	r := newRig(t)
-	if _, err := r.do(`script: {content: 'env | cut -d= -f1 | sort | tr "\n" " "', env: {X: z}, output: said}`, time.Minute); err != nil {
+	if _, err := r.do(`script: {content: 'env | cut -d= -f1 | sort | tr "\n" " "', env: {X: z}, output: said}`,
+		time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	got := slices.DeleteFunc(strings.Fields(r.Known()["outputs"].(map[string]any)["said"].(string)), func(name string) bool {
-		return slices.Contains([]string{"_", "HOME", "LANG", "LOGNAME", "OLDPWD", "SHELL", "SHLVL", "TMPDIR", "USER"}, name) // as the machine has them, and the shell's own
-	})
-	if diff := cmp.Diff([]string{"GROUP", "KUBECONFIG", "LC_ALL", "NAMESPACE", "PATH", "PWD", "TZ", "X"}, got); diff != "" {
+	got := slices.DeleteFunc(strings.Fields(r.Known()["outputs"].(map[string]any)["said"].(string)),
+		func(name string) bool {
+			// as the machine has them, and the shell's own
+			return slices.Contains(
+				[]string{"_", "HOME", "LANG", "LOGNAME", "OLDPWD", "SHELL", "SHLVL", "TMPDIR", "USER"}, name)
+		})
+	if diff := cmp.Diff([]string{"GROUP", "KUBECONFIG", "LC_ALL", "NAMESPACE", "PATH", "PWD", "TZ", "X"},
+		got); diff != "" {
 		t.Errorf("variables of a script (-want +got):\n%s", diff)
 	}
 }

@@ -20,14 +20,15 @@ import (
 
 // Exec releases a version of a module and waits until the change is seen.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Release) (string, error) {
-	return e.Change(ctx, a.Ref(), v1alpha1.ReleaseCheck{}, func(t steps.Target, o *unstructured.Unstructured) (*unstructured.Unstructured, string, error) {
-		operations, module, err := plan(o, a.Module, a.Version)
-		if err != nil {
-			return nil, "", steps.Fail("%s: %v", t, err)
-		}
-		written, err := e.Kube.Patch(ctx, t.Type, t.Namespace, t.Name, "json", operations)
-		return written, fmt.Sprintf("released %s %s in %s", module, a.Version, t), err
-	})
+	return e.Change(ctx, a.Ref(), v1alpha1.ReleaseCheck{},
+		func(t steps.Target, o *unstructured.Unstructured) (*unstructured.Unstructured, string, error) {
+			operations, module, err := plan(o, a.Module, a.Version)
+			if err != nil {
+				return nil, "", steps.Fail("%s: %v", t, err)
+			}
+			written, err := e.Kube.Patch(ctx, t.Type, t.Namespace, t.Name, "json", operations)
+			return written, fmt.Sprintf("released %s %s in %s", module, a.Version, t), err
+		})
 }
 
 // operation is an operation of a JSON patch. It fails if the value has changed since it was read.
@@ -72,7 +73,9 @@ func plan(o *unstructured.Unstructured, name, version string) ([]operation, stri
 	}
 	image := replaceVersion(c.Image, present, version)
 	if image == c.Image {
-		return nil, "", fmt.Errorf("the image %q of container %q does not contain the version %s: change both by a patch step", c.Image, c.Name, present)
+		return nil, "", fmt.Errorf(
+			"the image %q of container %q does not contain the version %s: change both by a patch step", c.Image,
+			c.Name, present)
 	}
 	at := fmt.Sprintf("%s/spec/containers/%d", root, i)
 	path, err := versionPath(root, at, c)
@@ -115,10 +118,12 @@ func versionPath(root, at string, c corev1.Container) (string, error) {
 	if v.ValueFrom != nil && v.ValueFrom.FieldRef != nil {
 		kind, key, isMap := strings.Cut(strings.TrimSuffix(v.ValueFrom.FieldRef.FieldPath, "']"), "['")
 		if isMap {
-			return root + "/" + strings.ReplaceAll(kind, ".", "/") + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key), nil
+			return root + "/" + strings.ReplaceAll(kind, ".", "/") + "/" +
+				strings.NewReplacer("~", "~0", "/", "~1").Replace(key), nil
 		}
 	}
-	return "", fmt.Errorf("container %q computes %s from other values: change these by a patch step", c.Name, labels.VersionEnv)
+	return "", fmt.Errorf("container %q computes %s from other values: change these by a patch step", c.Name,
+		labels.VersionEnv)
 }
 
 var (

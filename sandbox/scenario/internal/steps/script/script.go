@@ -42,7 +42,8 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Script) (string, error)
 	var until *expr.Program
 	if a.Until != "" {
 		var err error
-		if until, err = e.Compile(a.Until, expr.Until); err != nil {
+		until, err = e.Compile(a.Until, expr.Until)
+		if err != nil {
 			return "", err
 		}
 	}
@@ -64,7 +65,8 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Script) (string, error)
 			}
 			return plain.FirstLine(r.stdout), nil
 		}
-		if last = evidence(f, r); until == nil {
+		last = evidence(f, r)
+		if until == nil {
 			return "", last
 		}
 		select {
@@ -102,7 +104,8 @@ func evidence(f *steps.Failure, r result) *steps.Failure {
 func shell(ctx context.Context, e *steps.Env, a *v1alpha1.Script) (result, error) {
 	cmd := exec.CommandContext(ctx, "sh", "-eu", "-c", a.Content)
 	cmd.Dir = e.Folder
-	cmd.Env = append(supervise.ScriptEnviron(os.Environ()), "KUBECONFIG="+e.Kubeconfig, "NAMESPACE="+e.Namespace, "GROUP="+e.Group)
+	cmd.Env = append(supervise.ScriptEnviron(os.Environ()), "KUBECONFIG="+e.Kubeconfig, "NAMESPACE="+e.Namespace,
+		"GROUP="+e.Group)
 	for _, name := range slices.Sorted(maps.Keys(a.Env)) {
 		cmd.Env = append(cmd.Env, name+"="+a.Env[name])
 	}

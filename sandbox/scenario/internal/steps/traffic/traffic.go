@@ -47,7 +47,8 @@ func start(ctx context.Context, e *steps.Env, t v1alpha1.Traffic) (string, error
 	if err := known(ctx, e, t.Service); err != nil {
 		return "", err
 	}
-	spec := traffic.Spec{Traffic: t, Namespace: e.Namespace, Seed: e.Seed, Duration: min(e.TrafficFor, traffic.MaxDuration)}
+	spec := traffic.Spec{Traffic: t, Namespace: e.Namespace, Seed: e.Seed,
+		Duration: min(e.TrafficFor, traffic.MaxDuration)}
 	if err := e.Sandbox.StartTraffic(ctx, e.Group, spec); err != nil {
 		return "", fmt.Errorf("starting traffic %s: %w", t.Name, err)
 	}
@@ -85,5 +86,6 @@ func known(ctx context.Context, e *steps.Env, service string) error {
 			names = append(names, one.Name)
 		}
 	}
-	return steps.Fail("there is no Service %s: apply it before traffic to it starts%s", service, plain.Meant(service, names))
+	return steps.Fail("there is no Service %s: apply it before traffic to it starts%s", service,
+		plain.Meant(service, names))
 }

@@ -31,7 +31,8 @@ func untilQuiet(ctx context.Context, e *steps.Env, long time.Duration) (string, 
 		return time.Since(all.Writes.Last) >= long, nil
 	})
 	if err != nil {
-		return "", steps.Ended(ctx, err, func() *steps.Failure { return steps.Fail("controllers continue to write: %s", most(first, now)) })
+		return "", steps.Ended(ctx, err,
+			func() *steps.Failure { return steps.Fail("controllers continue to write: %s", most(first, now)) })
 	}
 	return fmt.Sprintf("nothing was written for %s", long), nil
 }
@@ -57,7 +58,8 @@ func most(first, now map[string]int) string {
 			writes[what] = n - first[what]
 		}
 	}
-	list := slices.SortedFunc(maps.Keys(writes), func(a, b string) int { return cmp.Or(writes[b]-writes[a], strings.Compare(a, b)) })
+	list := slices.SortedFunc(maps.Keys(writes),
+		func(a, b string) int { return cmp.Or(writes[b]-writes[a], strings.Compare(a, b)) })
 	list = list[:min(3, len(list))]
 	for i, what := range list {
 		list[i] = fmt.Sprintf("%s %d times", what, writes[what])

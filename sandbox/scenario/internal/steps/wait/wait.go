@@ -33,7 +33,8 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Wait) (string, error) {
 
 // progress waits until judge reports all objects of a Ref as done. There must be one. Objects that are being deleted
 // are ignored.
-func progress(ctx context.Context, e *steps.Env, r v1alpha1.Ref, done string, judge func(*unstructured.Unstructured) kube.Progress) (string, error) {
+func progress(ctx context.Context, e *steps.Env, r v1alpha1.Ref, done string,
+	judge func(*unstructured.Unstructured) kube.Progress) (string, error) {
 	t, err := e.Target(r)
 	if err != nil {
 		return "", err
@@ -122,7 +123,8 @@ func gone(ctx context.Context, e *steps.Env, r v1alpha1.Ref) (string, error) {
 	})
 	if err != nil {
 		return "", steps.Ended(ctx, err, func() *steps.Failure {
-			return steps.Fail("%d of %s are still there, such as %s", len(left), t, left[0].GetName()).With(steps.LastSeen(left[0]))
+			return steps.Fail("%d of %s are still there, such as %s", len(left), t, left[0].GetName()).With(
+				steps.LastSeen(left[0]))
 		})
 	}
 	return t.String() + " is gone", nil
