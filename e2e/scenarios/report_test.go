@@ -57,16 +57,16 @@ func TestFailure(t *testing.T) {
 		if diff := cmp.Diff(whole, saved, cmpopts.EquateApproxTime(0)); diff != "" {
 			t.Errorf("--json and --report-dir differ (-json +dir):\n%s", diff)
 		}
-		steps := map[string]scenario.Verdict{}
+		steps := map[string]scenario.Result{}
 		for _, s := range of.Steps {
-			steps[s.Name] = s.Verdict
+			steps[s.Name] = s.Result
 		}
-		if diff := cmp.Diff(map[string]scenario.Verdict{"apply deployment.yaml": scenario.Passed,
+		if diff := cmp.Diff(map[string]scenario.Result{"apply deployment.yaml": scenario.Passed,
 			"it serves": scenario.Failed}, steps); diff != "" {
 			t.Errorf("steps (-want +got):\n%s", diff)
 		}
-		if of.Verdict != scenario.Failed || len(of.Timeline) == 0 || len(of.Checks) == 0 {
-			t.Errorf("verdict %s, %d events, %d checks", of.Verdict, len(of.Timeline), len(of.Checks))
+		if of.Result != scenario.Failed || len(of.Timeline) == 0 || len(of.Checks) == 0 {
+			t.Errorf("verdict %s, %d events, %d checks", of.Result, len(of.Timeline), len(of.Checks))
 		}
 	})
 	for _, name := range []string{"junit.xml", "report.html", "summary.md"} {

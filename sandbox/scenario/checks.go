@@ -58,9 +58,9 @@ func (e *execution) verdicts(ctx context.Context, end time.Time) {
 		c := checkOf(r, expect[r.Name])
 		e.check(c)
 		switch {
-		case c.Verdict == Failed:
+		case c.Result == Failed:
 			e.fail(Failed, fmt.Sprintf("check %s: %s", r.Name, c.Summary))
-		case c.Verdict == Errored && doubt == "":
+		case c.Result == Errored && doubt == "":
 			doubt = fmt.Sprintf("check %s: %s", r.Name, c.Summary)
 		}
 	}
@@ -133,13 +133,13 @@ func (e *execution) faults() error {
 
 // effect adds a check to the report that fails if something had no effect, unless that is allowed.
 func (e *execution) effect(name, summary string, count int, mayBeNone bool) {
-	c := Check{Name: name, Expect: string(v1alpha1.Holds), Verdict: Passed, Summary: summary, Compared: count}
+	c := Check{Name: name, Expect: string(v1alpha1.Holds), Result: Passed, Summary: summary, Compared: count}
 	switch {
 	case count > 0:
 	case mayBeNone:
-		c.Verdict = Skipped
+		c.Result = Skipped
 	default:
-		c.Verdict = Failed
+		c.Result = Failed
 	}
 	e.check(c)
 }
@@ -147,7 +147,7 @@ func (e *execution) effect(name, summary string, count int, mayBeNone bool) {
 // checkOf compares the result of a check with what the scenario expects. A check that compared nothing is skipped,
 // unless it must find a violation. A check with doubtful violations only is inconclusive.
 func checkOf(r judge.Result, expect v1alpha1.Expectation) Check {
-	c := Check{Name: r.Name, Expect: string(expect), Verdict: Passed, Summary: r.Summary(), Compared: r.Compared}
+	c := Check{Name: r.Name, Expect: string(expect), Result: Passed, Summary: r.Summary(), Compared: r.Compared}
 	found := r.Violations
 	if len(found) == 0 && expect != v1alpha1.Ignored {
 		found = r.Doubtful
@@ -159,13 +159,13 @@ func checkOf(r judge.Result, expect v1alpha1.Expectation) Check {
 	switch {
 	case expect == v1alpha1.Ignored && r.Compared > 0:
 	case len(r.Violations) == 0 && len(r.Doubtful) > 0:
-		c.Verdict, c.Summary = Errored, errInconclusive.Error()+": "+r.Doubtful[0].String()
+		c.Result, c.Summary = Errored, errInconclusive.Error()+": "+r.Doubtful[0].String()
 	case expect == v1alpha1.Violated && len(r.Violations) == 0:
-		c.Verdict, c.Summary = Failed, "it was to find a violation and found none: "+c.Summary
+		c.Result, c.Summary = Failed, "it was to find a violation and found none: "+c.Summary
 	case expect == v1alpha1.Holds && len(r.Violations) > 0:
-		c.Verdict = Failed
+		c.Result = Failed
 	case r.Compared == 0:
-		c.Verdict = Skipped
+		c.Result = Skipped
 	}
 	return c
 }

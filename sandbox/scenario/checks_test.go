@@ -19,7 +19,7 @@ func TestCheckOf(t *testing.T) {
 		name   string
 		result judge.Result
 		expect v1alpha1.Expectation
-		want   Verdict
+		want   Result
 	}{
 		{"holds", judge.Result{Compared: 1}, v1alpha1.Holds, Passed},
 		{"does not hold", judge.Result{Compared: 1, Violations: violations}, v1alpha1.Holds, Failed},
@@ -40,7 +40,7 @@ func TestCheckOf(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.result.Name = judge.NothingLeft
 			got := checkOf(tt.result, tt.expect)
-			want := Check{Name: judge.NothingLeft, Expect: string(tt.expect), Verdict: tt.want, Summary: got.Summary,
+			want := Check{Name: judge.NothingLeft, Expect: string(tt.expect), Result: tt.want, Summary: got.Summary,
 				Compared: tt.result.Compared}
 			if len(tt.result.Violations)+len(tt.result.Doubtful) > 0 {
 				want.Violations = []Violation{{Length: time.Second, Base: "base-1", Message: violations[0].String()}}

@@ -34,14 +34,14 @@ var errBehind = fmt.Errorf("%w: the run has not seen all events within %s", errI
 
 // Inconclusive reports whether the run has no verdict because the machine was too slow. Execute repeats such a run once.
 func (r *Run) Inconclusive() bool {
-	return r.Verdict == Errored && strings.Contains(r.Failure, errInconclusive.Error())
+	return r.Result == Errored && strings.Contains(r.Failure, errInconclusive.Error())
 }
 
 // weighDelay makes a failed run inconclusive if Delay is so long that it may be the reason for the failure: longer than
 // maxDelay, or longer than the module of a deleted Pod stays on its base.
 func (r *Run) weighDelay() {
-	if r.Verdict == Failed && r.Delay > min(maxDelay, api.Drain/time.Duration(max(r.Speed, 1))) {
-		r.Verdict = Errored
+	if r.Result == Failed && r.Delay > min(maxDelay, api.Drain/time.Duration(max(r.Speed, 1))) {
+		r.Result = Errored
 		r.Failure = fmt.Sprintf("%s: this machine was up to %.1f s late: %s", errInconclusive, r.Delay.Seconds(),
 			r.Failure)
 	}

@@ -27,19 +27,19 @@ import (
 func TestDelayOfARun(t *testing.T) {
 	for name, tt := range map[string]struct {
 		run  Run
-		want Verdict
+		want Result
 	}{
-		"failed in time":            {Run{Verdict: Failed, Delay: maxDelay}, Failed},
-		"failed, late":              {Run{Verdict: Failed, Delay: maxDelay + 1}, Errored},
-		"failed at speed 5, late":   {Run{Verdict: Failed, Delay: api.Drain/5 + 1, Speed: 5}, Errored},
-		"failed at speed 5 in time": {Run{Verdict: Failed, Delay: api.Drain / 5, Speed: 5}, Failed},
-		"passed, late":              {Run{Verdict: Passed, Delay: time.Hour}, Passed},
+		"failed in time":            {Run{Result: Failed, Delay: maxDelay}, Failed},
+		"failed, late":              {Run{Result: Failed, Delay: maxDelay + 1}, Errored},
+		"failed at speed 5, late":   {Run{Result: Failed, Delay: api.Drain/5 + 1, Speed: 5}, Errored},
+		"failed at speed 5 in time": {Run{Result: Failed, Delay: api.Drain / 5, Speed: 5}, Failed},
+		"passed, late":              {Run{Result: Passed, Delay: time.Hour}, Passed},
 	} {
 		tt.run.Failure = "why"
 		tt.run.weighDelay()
-		if tt.run.Verdict != tt.want || !strings.HasSuffix(tt.run.Failure, "why") ||
+		if tt.run.Result != tt.want || !strings.HasSuffix(tt.run.Failure, "why") ||
 			tt.run.Inconclusive() != (tt.want == Errored) {
-			t.Errorf("%s: %s: %s, want %s", name, tt.run.Verdict, tt.run.Failure, tt.want)
+			t.Errorf("%s: %s: %s, want %s", name, tt.run.Result, tt.run.Failure, tt.want)
 		}
 	}
 }
@@ -52,7 +52,7 @@ func TestDelayIsMeasured(t *testing.T) {
 		Base: &events.BaseEvent{Base: "base-1", Change: events.BaseReady}})
 	e.must(e.body(t.Context()))
 	if run := e.finish(t.Context()); run.Delay < time.Hour || !run.Inconclusive() {
-		t.Errorf("delay %s, %s: %s", run.Delay, run.Verdict, run.Failure)
+		t.Errorf("delay %s, %s: %s", run.Delay, run.Result, run.Failure)
 	}
 }
 
@@ -62,35 +62,35 @@ func TestInconclusiveRunsAreRepeated(t *testing.T) {
 		results []Run // of the calls of perform
 		keep    bool
 		want    Run
-		kinds   []EventKind
+		kinds   []ProgressKind
 	}{
 		"the second passes": {
-			results: []Run{{Verdict: Errored, Failure: "inconclusive: late"}, {Verdict: Passed}},
-			want:    Run{Verdict: Passed, Repeated: "inconclusive: late"},
-			kinds:   []EventKind{RunBegan, RunPostponed, Cleaned, RunBegan, RunEnded, Cleaned},
+			results: []Run{{Result: Errored, Failure: "inconclusive: late"}, {Result: Passed}},
+			want:    Run{Result: Passed, FirstFailure: "inconclusive: late"},
+			kinds:   []ProgressKind{RunStarted, RunPostponed, Cleaned, RunStarted, RunEnded, Cleaned},
 		},
 		"the second is inconclusive too": {
-			results: []Run{{Verdict: Errored, Failure: "inconclusive: late"},
-				{Verdict: Errored, Failure: "inconclusive: later"}},
-			want:  Run{Verdict: Errored, Failure: "inconclusive: later", Repeated: "inconclusive: late"},
-			kinds: []EventKind{RunBegan, RunPostponed, Cleaned, RunBegan, RunEnded, Cleaned},
+			results: []Run{{Result: Errored, Failure: "inconclusive: late"},
+				{Result: Errored, Failure: "inconclusive: later"}},
+			want:  Run{Result: Errored, Failure: "inconclusive: later", FirstFailure: "inconclusive: late"},
+			kinds: []ProgressKind{RunStarted, RunPostponed, Cleaned, RunStarted, RunEnded, Cleaned},
 		},
 		"a failure counts": {
-			results: []Run{{Verdict: Failed, Failure: "lost"}},
-			want:    Run{Verdict: Failed, Failure: "lost"},
-			kinds:   []EventKind{RunBegan, RunEnded, Cleaned},
+			results: []Run{{Result: Failed, Failure: "lost"}},
+			want:    Run{Result: Failed, Failure: "lost"},
+			kinds:   []ProgressKind{RunStarted, RunEnded, Cleaned},
 		},
 		"what is kept stays": {
-			results: []Run{{Verdict: Errored, Failure: "inconclusive: late"}}, keep: true,
-			want:  Run{Verdict: Errored, Failure: "inconclusive: late"},
-			kinds: []EventKind{RunBegan, RunEnded, Cleaned},
+			results: []Run{{Result: Errored, Failure: "inconclusive: late"}}, keep: true,
+			want:  Run{Result: Errored, Failure: "inconclusive: late"},
+			kinds: []ProgressKind{RunStarted, RunEnded, Cleaned},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := Options{Scenarios: []*source.Scenario{load(t, "steps: [{script: {content: echo}}]")}, Seed: 1,
 				Keep: tt.keep}
-			var kinds []EventKind
-			o.Progress = func(e Event) { kinds = append(kinds, e.Kind) }
+			var kinds []ProgressKind
+			o.Progress = func(e ProgressEvent) { kinds = append(kinds, e.Kind) }
 			r := &runner{o: o, status: &control.Status{}, report: &Report{}, inconclusive: map[int]*Run{}}
 			var err error
 			r.plan, err = plan(o, "dev", 1)
@@ -107,7 +107,7 @@ func TestInconclusiveRunsAreRepeated(t *testing.T) {
 			if diff := cmp.Diff(&tt.want, r.report.Runs[0]); diff != "" {
 				t.Errorf("report (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(append([]EventKind{Planned}, tt.kinds...), kinds); diff != "" {
+			if diff := cmp.Diff(append([]ProgressKind{Planned}, tt.kinds...), kinds); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
 			if len(made) != len(tt.results) ||

@@ -102,17 +102,17 @@ func (x *invariant) look(data expr.Data, event string) {
 func (e *execution) conclude(all []*invariant) error {
 	var first error
 	for _, x := range all {
-		c := Check{Name: x.name, Expect: string(v1alpha1.Holds), Verdict: Passed, Compared: x.compared,
+		c := Check{Name: x.name, Expect: string(v1alpha1.Holds), Result: Passed, Compared: x.compared,
 			Summary: fmt.Sprintf("held at all %d events that could have changed it", x.compared)}
 		switch {
 		case x.broken != nil:
-			c.Verdict, c.Summary = Failed, x.broken.Error()
+			c.Result, c.Summary = Failed, x.broken.Error()
 			c.Violations = []Violation{{Time: x.broken.at, Message: x.broken.event}}
 			if first == nil {
 				first = x.broken
 			}
 		case x.compared == 0:
-			c.Verdict, c.Summary = Failed, "it was never compared with anything, so it proves nothing"
+			c.Result, c.Summary = Failed, "it was never compared with anything, so it proves nothing"
 			if x.last != nil {
 				c.Summary += ": " + x.last.Error()
 			}
@@ -133,8 +133,8 @@ func (e *execution) check(c Check) {
 		if old := &e.run.Checks[i]; old.Name == c.Name {
 			c.Compared += old.Compared
 			c.Violations = append(old.Violations, c.Violations...)
-			if old.Verdict == Failed {
-				c.Verdict, c.Summary = Failed, old.Summary
+			if old.Result == Failed {
+				c.Result, c.Summary = Failed, old.Summary
 			}
 			*old = c
 			return

@@ -171,13 +171,13 @@ func TestRunsThatHaveNotBegunAreSkipped(t *testing.T) {
 			report := r.run(tt.ctx)
 			var got []string
 			for _, run := range report.Runs {
-				got = append(got, fmt.Sprintf("%s: %s", run.Verdict, run.Failure))
+				got = append(got, fmt.Sprintf("%s: %s", run.Result, run.Failure))
 			}
 			if diff := cmp.Diff([]string{"skipped: " + tt.want, "skipped: " + tt.want}, got); diff != "" {
 				t.Errorf("runs (-want +got):\n%s", diff)
 			}
-			if report.Verdict() != Passed {
-				t.Errorf("verdict %s", report.Verdict())
+			if report.Result() != Passed {
+				t.Errorf("verdict %s", report.Result())
 			}
 		})
 	}

@@ -8,17 +8,17 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// Verdict of a run, a step or a check.
-type Verdict string
+// Result of a run, a step or a check.
+type Result string
 
 // The verdicts.
 const (
-	Passed  = Verdict(events.StepPassed)
-	Failed  = Verdict(events.StepFailed)
-	Skipped = Verdict(events.StepSkipped)
+	Passed  = Result(events.StepPassed)
+	Failed  = Result(events.StepFailed)
+	Skipped = Result(events.StepSkipped)
 	// Errored: the run could not be judged, because of the scenario itself, of the
 	// sandbox, or of a machine so busy that what happened was seen too late.
-	Errored = Verdict(events.StepErrored)
+	Errored = Result(events.StepErrored)
 )
 
 // Report is what one call of run has led to. Its JSON form is the JSON report.
@@ -34,12 +34,12 @@ type Report struct {
 	Runs    []*Run        `json:"runs"`
 }
 
-// Verdict is Passed when every run has passed or was skipped, Errored when one
+// Result is Passed when every run has passed or was skipped, Errored when one
 // is, else Failed.
-func (r *Report) Verdict() Verdict {
+func (r *Report) Result() Result {
 	v := Passed
 	for _, run := range r.Runs {
-		switch run.Verdict {
+		switch run.Result {
 		case Errored:
 			return Errored
 		case Failed:
@@ -65,10 +65,10 @@ type Run struct {
 	Speed int `json:"speed,omitempty"`
 	// Seed of this run. It follows from that of the Report.
 	Seed uint64 `json:"seed"`
-	// Again is the command that repeats the run with everything random as it was.
-	Again     string        `json:"again,omitempty"`
+	// RerunCommand is the command that repeats the run with everything random as it was.
+	RerunCommand     string        `json:"again,omitempty"`
 	Namespace string        `json:"namespace"`
-	Verdict   Verdict       `json:"verdict"`
+	Result   Result       `json:"verdict"`
 	Started   time.Time     `json:"started"`
 	Elapsed   time.Duration `json:"elapsed"`
 	Steps     []*Step       `json:"steps"`
@@ -77,8 +77,8 @@ type Run struct {
 	// Delay is the longest delay of this machine that was measured in the run: how late a request was sent, or the run saw
 	// what had happened. A run that failed with a long Delay is Errored.
 	Delay time.Duration `json:"delay,omitempty"`
-	// Repeated is why the run is the second one, after an inconclusive one; empty = it is the first.
-	Repeated string `json:"repeated,omitempty"`
+	// FirstFailure is why the run is the second one, after an inconclusive one; empty = it is the first.
+	FirstFailure string `json:"repeated,omitempty"`
 	// Failure says why the run has not passed, in one sentence; Details have what
 	// helps to understand it: the diff, the Pod's events, what the base said.
 	Failure string   `json:"failure,omitempty"`
@@ -93,7 +93,7 @@ type Step struct {
 	// Action is the name of its action, such as apply.
 	Action  string        `json:"action"`
 	Line    int           `json:"line,omitempty"`
-	Verdict Verdict       `json:"verdict"`
+	Result Result       `json:"verdict"`
 	Started time.Time     `json:"started"`
 	Elapsed time.Duration `json:"elapsed"`
 	// Message says what it did, or why it failed or was skipped.
@@ -107,7 +107,7 @@ type Check struct {
 	Name string `json:"name"`
 	// Expect is holds, violated or ignored.
 	Expect  string  `json:"expect"`
-	Verdict Verdict `json:"verdict"`
+	Result Result `json:"verdict"`
 	// Summary is a sentence with the figures: the shortest overlap, and so on.
 	Summary string `json:"summary"`
 	// Compared is how many things it has looked at; 0 = it proves nothing.
@@ -132,7 +132,7 @@ type Traffic struct {
 	traffic.Summary
 	// Judge is the expression, Verdict what it said.
 	Judge   string  `json:"judge"`
-	Verdict Verdict `json:"verdict"`
+	Result Result `json:"verdict"`
 	// Seconds has the requests by the second of the run, from its start.
 	Seconds []traffic.Second `json:"seconds,omitempty"`
 	// Bins has them by shorter times of BinWidth each, from the start of the stream; none for a long

@@ -9,8 +9,8 @@ import (
 // Events of progress and the report of a run have no credentials of URLs, from the variables of the scenario to the
 // message of a step that fails.
 func TestRunsHaveNoCredentials(t *testing.T) {
-	var events []Event
-	e := begin(t, Options{Progress: func(e Event) { events = append(events, e) }}, `
+	var events []ProgressEvent
+	e := begin(t, Options{Progress: func(e ProgressEvent) { events = append(events, e) }}, `
 matrix: {image: ["https://user:hunter2@repo.example/a.jar"]}
 steps:
   - script: {content: "echo 'denied: https://repo.example/a.jar?Signature=hunter2' >&2; echo ${{ matrix.image }}; exit 1"}
@@ -21,7 +21,7 @@ steps:
 		e.must(err)
 	}
 	run := e.finish(t.Context())
-	if run.Verdict != Failed || !strings.Contains(run.Failure+run.Details[0].Text, "***") || len(events) == 0 {
+	if run.Result != Failed || !strings.Contains(run.Failure+run.Details[0].Text, "***") || len(events) == 0 {
 		t.Errorf("%d events, run %+v", len(events), run)
 	}
 	text, err := json.Marshal([]any{events, run})

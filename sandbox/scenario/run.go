@@ -196,11 +196,11 @@ func (e *execution) must(err error) {
 }
 
 // fail records the first reason why the run has not passed.
-func (e *execution) fail(v Verdict, why string) {
+func (e *execution) fail(v Result, why string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.run.Failure == "" {
-		e.run.Verdict, e.run.Failure = v, why
+		e.run.Result, e.run.Failure = v, why
 	}
 }
 
@@ -238,7 +238,7 @@ func (e *execution) finish(ctx context.Context) *Run {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.run.Failure == "" {
-		e.run.Verdict = Passed
+		e.run.Result = Passed
 	}
 	if e.env != nil {
 		e.run.Traffic = e.streams(ctx)
@@ -261,13 +261,13 @@ func (e *execution) streams(ctx context.Context) []Traffic {
 		if s.End == nil {
 			continue // it could not be stopped, which has failed the run
 		}
-		t := Traffic{Summary: s.End.Summary, Judge: s.Spec.Judge, Verdict: Passed, Seconds: s.End.Seconds,
+		t := Traffic{Summary: s.End.Summary, Judge: s.Spec.Judge, Result: Passed, Seconds: s.End.Seconds,
 			BinWidth: s.End.BinWidth, Bins: s.End.Bins, Lost: s.End.LostRequests}
 		if s.Failure != nil {
-			t.Verdict = Failed
+			t.Result = Failed
 		}
 		all = append(all, t)
-		if e.r.o.Ledger != nil {
+		if e.r.o.RequestLog != nil {
 			e.ledger(ctx, s.Spec.Name)
 		}
 	}
@@ -278,14 +278,14 @@ func (e *execution) ledger(ctx context.Context, stream string) {
 	err := e.r.o.Sandbox.TrafficRecords(ctx, e.in.name, stream, func(record traffic.Record) {
 		e.r.progressing.Lock()
 		defer e.r.progressing.Unlock()
-		e.r.o.Ledger(e.run, stream, record)
+		e.r.o.RequestLog(e.run, stream, record)
 	})
 	if err != nil {
 		e.r.o.Logger.Warn("cannot read the ledger", "run", e.in.name, "stream", stream, "err", err)
 	}
 }
 
-func (e *execution) progress(event Event) {
+func (e *execution) progress(event ProgressEvent) {
 	e.mu.Lock()
 	run := *e.run
 	run.Steps, run.Timeline = nil, nil // they change

@@ -84,15 +84,15 @@ func newRun(i *instance) *Run {
 	s := i.Scenario
 	return Redacted(&Run{
 		Scenario: s.Metadata.Name, File: i.Of.File, Description: s.Spec.Description, Source: s.Spec.Source,
-		Labels: s.Metadata.Labels, Cell: i.Cell.Values, Attempt: i.attempt, Seed: i.seed, Again: i.again,
-		Namespace: i.name, Verdict: Skipped,
+		Labels: s.Metadata.Labels, Cell: i.Cell.Values, Attempt: i.attempt, Seed: i.seed, RerunCommand: i.again,
+		Namespace: i.name, Result: Skipped,
 		Steps: []*Step{},
 	})
 }
 
 // run makes all runs. The report has them in the order of the plan.
 func (r *runner) run(ctx context.Context) *Report {
-	r.tell(Event{Kind: Planned, Total: len(r.plan)})
+	r.tell(ProgressEvent{Kind: Planned, Total: len(r.plan)})
 	if !r.o.DryRun {
 		schedule{
 			n: len(r.plan), parallel: r.o.Parallel,
@@ -104,7 +104,7 @@ func (r *runner) run(ctx context.Context) *Report {
 		r.repeatInconclusive(ctx)
 	}
 	for _, run := range r.report.Runs {
-		if run.Verdict == Skipped && run.Failure == "" {
+		if run.Result == Skipped && run.Failure == "" {
 			run.Failure = r.whySkipped(ctx)
 		}
 	}
@@ -168,7 +168,7 @@ func (r *runner) stopped(ctx context.Context) bool {
 	r.progressing.Lock()
 	defer r.progressing.Unlock()
 	return r.o.FailFast && slices.ContainsFunc(r.report.Runs,
-		func(run *Run) bool { return run.Verdict == Failed || run.Verdict == Errored })
+		func(run *Run) bool { return run.Result == Failed || run.Result == Errored })
 }
 
 // one makes a run of the plan and starts its clean-up. An inconclusive first run gets no verdict yet.
@@ -176,7 +176,7 @@ func (r *runner) one(ctx context.Context, n int) {
 	r.progressing.Lock()
 	i, run, first := r.plan[n], r.report.Runs[n], r.inconclusive[n]
 	r.progressing.Unlock()
-	r.tell(Event{Kind: RunBegan, Run: newRun(i)})
+	r.tell(ProgressEvent{Kind: RunStarted, Run: newRun(i)})
 	done, cleanUp := r.perform(ctx, i)
 	kind := RunEnded
 	r.progressing.Lock()
@@ -185,14 +185,14 @@ func (r *runner) one(ctx context.Context, n int) {
 		r.inconclusive[n] = done
 	} else {
 		if first != nil {
-			done.Repeated = first.Failure
+			done.FirstFailure = first.Failure
 		}
 		*run = *done
 	}
 	r.progressing.Unlock()
-	r.tell(Event{Kind: kind, Run: done})
+	r.tell(ProgressEvent{Kind: kind, Run: done})
 	r.cleaning.Go(func() {
-		r.tell(Event{Kind: Cleaned, Run: done, Message: cleanUp(ctx)})
+		r.tell(ProgressEvent{Kind: Cleaned, Run: done, Message: cleanUp(ctx)})
 	})
 }
 
@@ -214,7 +214,7 @@ func (r *runner) repeatInconclusive(ctx context.Context) {
 }
 
 // tell reports progress, one event at a time.
-func (r *runner) tell(e Event) {
+func (r *runner) tell(e ProgressEvent) {
 	if r.o.Progress == nil {
 		return
 	}

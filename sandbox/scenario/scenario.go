@@ -40,36 +40,36 @@ type Options struct {
 	FailFast bool
 	// Progress hears what happens, one call at a time. What it is given is its own.
 	// Default: nobody.
-	Progress func(Event)
-	// Ledger gets every request of every stream when its run ends, one call at a
+	Progress func(ProgressEvent)
+	// RequestLog gets every request of every stream when its run ends, one call at a
 	// time. Default: nobody.
-	Ledger func(run *Run, stream string, record traffic.Record)
+	RequestLog func(run *Run, stream string, record traffic.Record)
 	// Logger for what is of no concern to the verdict. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// EventKind says what an Event tells.
-type EventKind string
+// ProgressKind says what an Event tells.
+type ProgressKind string
 
 // The kinds of events, in their order.
 const (
 	// Planned: all scenarios were read; Total says how many runs there will be.
-	Planned EventKind = "planned"
-	// RunBegan: a run began.
-	RunBegan EventKind = "runBegan"
+	Planned ProgressKind = "planned"
+	// RunStarted: a run began.
+	RunStarted ProgressKind = "runBegan"
 	// StepEnded: a step of a run ended.
-	StepEnded EventKind = "stepEnded"
+	StepEnded ProgressKind = "stepEnded"
 	// RunPostponed: a run was inconclusive, because the machine was too slow. It is made once more after all others.
-	RunPostponed EventKind = "runPostponed"
+	RunPostponed ProgressKind = "runPostponed"
 	// RunEnded: the verdict of a run is known; its clean-up goes on.
-	RunEnded EventKind = "runEnded"
+	RunEnded ProgressKind = "runEnded"
 	// Cleaned: what a run has made is gone, or is kept; Message says what is left.
-	Cleaned EventKind = "cleaned"
+	Cleaned ProgressKind = "cleaned"
 )
 
-// Event is one thing that happens during Execute.
-type Event struct {
-	Kind EventKind
+// ProgressEvent is one thing that happens during Execute.
+type ProgressEvent struct {
+	Kind ProgressKind
 	// Total is how many runs there are.
 	Total int
 	// Run that it is about, as it is at that moment, without its timeline until it

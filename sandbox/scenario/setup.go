@@ -35,7 +35,7 @@ func (e *execution) setUp(ctx context.Context, broken context.CancelCauseFunc) e
 	e.env, err = steps.New(steps.Options{
 		Sandbox: e.r.o.Sandbox.Client, Kube: e.r.kube, World: e.world, Static: e.in.Static, Vars: e.in.Vars,
 		Matrix: e.in.Cell.Values,
-		Run:    e.in.Run, Namespace: e.in.name, Group: e.in.name, Folder: e.in.Of.Folder,
+		Run:    e.in.Run, Namespace: e.in.name, Group: e.in.name, Folder: e.in.Of.Dir,
 		Kubeconfig: kubeconfig, Seed: e.in.seed, TrafficFor: e.in.Spec.Timeout.Duration + lastTime, Join: e.join,
 	})
 	if err != nil {

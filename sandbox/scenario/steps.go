@@ -260,12 +260,12 @@ func (e *execution) note(name string, state events.StepState, message string) {
 	e.world.Note(events.Event{Time: time.Now(), Step: &events.StepEvent{Name: name, State: state, Message: first}})
 }
 
-func (e *execution) close(s *Step, at place, v Verdict, message string) {
+func (e *execution) close(s *Step, at place, v Result, message string) {
 	e.mu.Lock()
-	s.Elapsed, s.Verdict, s.Message = time.Since(s.Started), v, message
+	s.Elapsed, s.Result, s.Message = time.Since(s.Started), v, message
 	e.mu.Unlock()
 	e.note(s.Name, events.StepState(v), message)
-	e.progress(Event{Kind: StepEnded, Step: s, Depth: at.depth})
+	e.progress(ProgressEvent{Kind: StepEnded, Step: s, Depth: at.depth})
 }
 
 // late evaluates the expressions of an action that use the outputs of earlier steps.

@@ -64,7 +64,7 @@ func begin(t *testing.T, o Options, spec string) *execution {
 func outline(steps []*Step, indent string) []string {
 	var lines []string
 	for _, s := range steps {
-		lines = append(lines, strings.TrimRight(fmt.Sprintf("%s%s: %s %s", indent, s.Name, s.Verdict, s.Message), " "))
+		lines = append(lines, strings.TrimRight(fmt.Sprintf("%s%s: %s %s", indent, s.Name, s.Result, s.Message), " "))
 		lines = append(lines, outline(s.Steps, indent+"  ")...)
 	}
 	return lines
@@ -213,10 +213,10 @@ func TestInvariants(t *testing.T) {
 	const serves = "bases.all(b, bases[b].modules.exists(m, m.state == 'ACTIVATED'))"
 	const broken = "bases.exists(b, bases[b].modules.exists(m, m.state == 'BROKEN'))"
 	passed := func(n int) Check {
-		return Check{Name: "i", Expect: "holds", Verdict: Passed, Compared: n, Summary: fmt.Sprint(n)}
+		return Check{Name: "i", Expect: "holds", Result: Passed, Compared: n, Summary: fmt.Sprint(n)}
 	}
 	failed := func(n int, word, event string) Check {
-		return Check{Name: "i", Expect: "holds", Verdict: Failed, Compared: n, Summary: word + ` "i" `,
+		return Check{Name: "i", Expect: "holds", Result: Failed, Compared: n, Summary: word + ` "i" `,
 			Violations: []Violation{{Message: event}}}
 	}
 	tests := []struct {
@@ -232,7 +232,7 @@ func TestInvariants(t *testing.T) {
 		{"once so", "", broken, []events.ModuleState{"ACTIVATED", "BROKEN", "ACTIVATED"},
 			failed(3, "never", "module base-1: stock:1 BROKEN")},
 		{"never compared", "", "traffic.exists(t, true)", []events.ModuleState{"ACTIVATED"},
-			Check{Name: "i", Expect: "holds", Verdict: Failed, Summary: " in traffic"}},
+			Check{Name: "i", Expect: "holds", Result: Failed, Summary: " in traffic"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -250,7 +250,7 @@ func TestInvariants(t *testing.T) {
 			module(e, tt.states...)
 			ended := guarded.Err() != nil
 			err = release()
-			if ended != (len(tt.want.Violations) > 0) || (err != nil) != (tt.want.Verdict == Failed) ||
+			if ended != (len(tt.want.Violations) > 0) || (err != nil) != (tt.want.Result == Failed) ||
 				err != nil && !strings.Contains(err.Error(), tt.want.Summary) {
 				t.Errorf("the scope had ended: %t, error %v", ended, err)
 			}
@@ -286,10 +286,10 @@ func TestBrokenInvariantEndsItsStep(t *testing.T) {
 func TestProgressTellsSteps(t *testing.T) {
 	var mu sync.Mutex
 	var told []string
-	o := Options{Progress: func(event Event) {
+	o := Options{Progress: func(event ProgressEvent) {
 		mu.Lock()
 		defer mu.Unlock()
-		told = append(told, fmt.Sprintf("%s %d %s %s", event.Kind, event.Depth, event.Step.Name, event.Step.Verdict))
+		told = append(told, fmt.Sprintf("%s %d %s %s", event.Kind, event.Depth, event.Step.Name, event.Step.Result))
 	}}
 	e := begin(t, o, "steps:\n- name: g\n  steps:\n  - {name: a, script: {content: echo}}\n- {name: b, script: "+
 		"{content: exit 1}}")

@@ -48,15 +48,15 @@ func (p *printer) evidence(run *scenario.Run) {
 		p.note(t)
 		p.losses(run, t)
 	}
-	if run.Again != "" {
-		p.say("  Again: %s\n", plain.Text(run.Again))
+	if run.RerunCommand != "" {
+		p.say("  Again: %s\n", plain.Text(run.RerunCommand))
 	}
 	p.say("\n")
 }
 
 func failedStep(steps []*scenario.Step) *scenario.Step {
 	for _, s := range steps {
-		if s.Verdict != scenario.Failed && s.Verdict != scenario.Errored {
+		if s.Result != scenario.Failed && s.Result != scenario.Errored {
 			continue
 		}
 		if inner := failedStep(s.Steps); inner != nil {
@@ -69,9 +69,9 @@ func failedStep(steps []*scenario.Step) *scenario.Step {
 
 func (p *printer) steps(steps []*scenario.Step, by string) {
 	for _, s := range steps {
-		p.say("%s%s %-10s %-*s %6s", by, p.mark(s.Verdict), plain.Text(s.Action), max(0, 52-len(by)),
+		p.say("%s%s %-10s %-*s %6s", by, p.mark(s.Result), plain.Text(s.Action), max(0, 52-len(by)),
 			plain.Text(s.Name), seconds(s.Elapsed))
-		if s.Message != "" && (s.Verdict != scenario.Passed || p.o.Verbose) {
+		if s.Message != "" && (s.Result != scenario.Passed || p.o.Verbose) {
 			p.say("  %s", strings.ReplaceAll(plain.Lines(s.Message), "\n", "\n"+by+"    "))
 		}
 		p.say("\n")
@@ -81,12 +81,12 @@ func (p *printer) steps(steps []*scenario.Step, by string) {
 
 func (p *printer) checks(run *scenario.Run) {
 	for _, c := range run.Checks {
-		p.say("    %s %-14s %s", p.mark(c.Verdict), plain.Text(c.Name), plain.Text(c.Summary))
+		p.say("    %s %-14s %s", p.mark(c.Result), plain.Text(c.Name), plain.Text(c.Summary))
 		if c.Expect != expectHolds {
 			p.say(" %s", p.paint(faint, "("+plain.Text(c.Expect)+")"))
 		}
 		p.say("\n")
-		if c.Verdict == scenario.Passed && !p.o.Verbose {
+		if c.Result == scenario.Passed && !p.o.Verbose {
 			continue
 		}
 		for i, v := range c.Violations {

@@ -24,15 +24,15 @@ type Annotation struct {
 func Annotations(r *scenario.Report) []Annotation {
 	var list []Annotation
 	for _, run := range r.Runs {
-		if run.Verdict != scenario.Failed && run.Verdict != scenario.Errored {
+		if run.Result != scenario.Failed && run.Result != scenario.Errored {
 			continue
 		}
-		a := Annotation{File: run.File, Title: fmt.Sprintf("%s %s", Name(run), run.Verdict), Message: run.Failure}
+		a := Annotation{File: run.File, Title: fmt.Sprintf("%s %s", Name(run), run.Result), Message: run.Failure}
 		if text := requests(run); text != "" {
 			a.Message += "\n" + text
 		}
-		if run.Again != "" {
-			a.Message += "\nAgain: " + run.Again
+		if run.RerunCommand != "" {
+			a.Message += "\nAgain: " + run.RerunCommand
 		}
 		if step := failedStep(run.Steps); step != nil {
 			a.Line = step.Line

@@ -42,7 +42,7 @@ func newFrame() *frame {
 		"share":  time.Duration.Microseconds,
 		"deeper": func(depth int) int { return depth + 1 },
 		"nested": func(run *scenario.Run, list []*scenario.Step, depth int) nested { return nested{run, list, depth} },
-		"verdict": func(v scenario.Verdict) string { // a class of the style sheet, or none
+		"verdict": func(v scenario.Result) string { // a class of the style sheet, or none
 			switch v {
 			case scenario.Passed, scenario.Failed, scenario.Skipped, scenario.Errored:
 				return string(v)
@@ -76,7 +76,7 @@ type content struct {
 
 // Open tells whether the page shows a run at once: those that have not passed, or the only one.
 func (c content) Open(i int) bool {
-	v := c.Report.Runs[i].Verdict
+	v := c.Report.Runs[i].Result
 	return len(c.Report.Runs) == 1 || v == scenario.Failed || v == scenario.Errored
 }
 

@@ -116,11 +116,11 @@ func junitCaseOf(run *scenario.Run) (*junitCase, error) {
 	if err := WriteRun(&text, run, TextOptions{Verbose: true}); err != nil {
 		return nil, err
 	}
-	switch run.Verdict {
+	switch run.Result {
 	case scenario.Failed:
-		c.Failure = &junitOutcome{Message: run.Failure, Type: string(run.Verdict), junitText: junitText{text.String()}}
+		c.Failure = &junitOutcome{Message: run.Failure, Type: string(run.Result), junitText: junitText{text.String()}}
 	case scenario.Errored:
-		c.Error = &junitOutcome{Message: run.Failure, Type: string(run.Verdict), junitText: junitText{text.String()}}
+		c.Error = &junitOutcome{Message: run.Failure, Type: string(run.Result), junitText: junitText{text.String()}}
 	case scenario.Skipped:
 		c.Skipped = &junitOutcome{Message: run.Failure}
 	default:

@@ -25,7 +25,7 @@ const (
 // evidence folded away. A long report is cut, and says so.
 func WriteMarkdown(w io.Writer, r *scenario.Report) error {
 	runs := slices.Clone(r.Runs)
-	wrong := func(run *scenario.Run) bool { return run.Verdict == scenario.Failed || run.Verdict == scenario.Errored }
+	wrong := func(run *scenario.Run) bool { return run.Result == scenario.Failed || run.Result == scenario.Errored }
 	slices.SortStableFunc(runs, func(a, b *scenario.Run) int {
 		if wrong(a) == wrong(b) {
 			return 0
@@ -74,12 +74,12 @@ func (p *printer) row(run *scenario.Run) {
 			lost = "**" + lost + "**"
 		}
 	}
-	p.say("| %s | %s | %s | %s | %s |\n", emblem(run.Verdict), markdown(shortName(run)), seconds(run.Elapsed), sent,
+	p.say("| %s | %s | %s | %s | %s |\n", emblem(run.Result), markdown(shortName(run)), seconds(run.Elapsed), sent,
 		lost)
 }
 
 // emblem returns the symbol of a verdict.
-func emblem(v scenario.Verdict) string {
+func emblem(v scenario.Result) string {
 	switch v {
 	case scenario.Passed:
 		return "✅"

@@ -27,7 +27,7 @@ func (p *printer) paint(colour, text string) string {
 }
 
 // mark returns the symbol of a verdict.
-func (p *printer) mark(v scenario.Verdict) string {
+func (p *printer) mark(v scenario.Result) string {
 	switch v {
 	case scenario.Passed:
 		return p.paint(green, "✓")

@@ -71,17 +71,17 @@ func (p *printer) run(run *scenario.Run) {
 	if run.Delay >= shownDelay {
 		row += "  machine delay " + seconds(run.Delay)
 	}
-	if run.Repeated != "" {
+	if run.FirstFailure != "" {
 		row += "  second run"
 	}
-	if run.Verdict == scenario.Skipped {
+	if run.Result == scenario.Skipped {
 		row += "  skipped: " + plain.Text(run.Failure)
 	}
-	p.say("%s %s\n", p.mark(run.Verdict), row)
+	p.say("%s %s\n", p.mark(run.Result), row)
 	switch {
-	case run.Verdict == scenario.Failed || run.Verdict == scenario.Errored:
+	case run.Result == scenario.Failed || run.Result == scenario.Errored:
 		p.evidence(run)
-	case p.o.Verbose && run.Verdict == scenario.Passed:
+	case p.o.Verbose && run.Result == scenario.Passed:
 		p.steps(run.Steps, "  ")
 		p.checks(run)
 		for _, t := range run.Traffic {
@@ -163,13 +163,13 @@ func requests(runs ...*scenario.Run) string {
 }
 
 func (p *printer) summary(r *scenario.Report) {
-	counts := map[scenario.Verdict]int{}
+	counts := map[scenario.Result]int{}
 	for _, run := range r.Runs {
-		counts[run.Verdict]++
+		counts[run.Result]++
 	}
 	var parts []string
 	for _, v := range []struct {
-		verdict scenario.Verdict
+		verdict scenario.Result
 		colour  string
 	}{{scenario.Failed, red}, {scenario.Errored, red}, {scenario.Passed, green}, {scenario.Skipped, yellow}} {
 		if n := counts[v.verdict]; n > 0 {

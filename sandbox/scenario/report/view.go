@@ -243,7 +243,7 @@ func (v *viewer) steps() []int64 {
 				ends = append(ends, from)
 			}
 			ends[row] = to
-			flat = append(flat, from, to, int64(row), v.text(string(s.Verdict)), v.text(s.Name),
+			flat = append(flat, from, to, int64(row), v.text(string(s.Result)), v.text(s.Name),
 				v.text(strings.TrimSpace(s.Action+"\n"+s.Message)))
 			place(s.Steps, row+1)
 		}

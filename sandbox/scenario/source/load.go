@@ -149,7 +149,7 @@ func unreadable(path string, err error) Problem {
 }
 
 func read(f file) (*Scenario, Problems) {
-	s := &Scenario{File: f.path, Folder: filepath.Dir(f.path), source: f.source}
+	s := &Scenario{File: f.path, Dir: filepath.Dir(f.path), source: f.source}
 	scenario, doc, problems := v1alpha1.DecodeScenario(f.path, f.source)
 	s.Scenario, s.doc = scenario, doc
 	return s, append(f.problems, problems...)

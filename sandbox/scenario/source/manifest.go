@@ -25,7 +25,7 @@ func (s *Scenario) manifest(name string) *manifest {
 	if m, ok := s.files[name]; ok {
 		return m
 	}
-	m := &manifest{path: filepath.Join(s.Folder, name)}
+	m := &manifest{path: filepath.Join(s.Dir, name)}
 	s.files[name] = m
 	text, err := os.ReadFile(m.path)
 	if err != nil {

@@ -20,7 +20,7 @@ type Scenario struct {
 	// are not filled; an Instance has everything.
 	Scenario *v1alpha1.Scenario
 	// File it stands in, and its folder.
-	File, Folder string
+	File, Dir string
 	// Overrides are the values that variables of it were given by Options.Vars.
 	Overrides map[string]any
 	// Cells of the matrix, in the order of their names; one without values when there is no matrix.
