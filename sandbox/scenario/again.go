@@ -12,9 +12,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// again returns the command that repeats a run with the same random numbers. It repeats the other cells of the
+// rerunCommand returns the command that repeats a run with the same random numbers. It repeats the other cells of the
 // scenario and earlier attempts too.
-func (r *runner) again(i *instance) string {
+func (r *runner) rerunCommand(i *instance) string {
 	words := []string{"koupsandbox", "scenario", "run"}
 	for _, word := range r.o.Flags {
 		words = append(words, shellescape.Quote(word))
@@ -30,13 +30,13 @@ func (r *runner) again(i *instance) string {
 	if r.o.FromStep != "" {
 		flag("--from-step", r.o.FromStep)
 	}
-	for _, name := range slices.Sorted(maps.Keys(i.Of.Overrides)) {
-		flag("--var", name+"="+written(i.Of.Overrides[name]))
+	for _, name := range slices.Sorted(maps.Keys(i.Origin.Overrides)) {
+		flag("--var", name+"="+formatOverride(i.Origin.Overrides[name]))
 	}
-	return strings.Join(append(words, shellescape.Quote(i.Of.File)), " ")
+	return strings.Join(append(words, shellescape.Quote(i.Origin.File)), " ")
 }
 
-func written(value any) string {
+func formatOverride(value any) string {
 	if text, ok := value.(string); ok {
 		return text
 	}

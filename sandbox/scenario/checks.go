@@ -37,9 +37,9 @@ func judgeOptions(s *v1alpha1.ScenarioSpec, speed int) judge.Options {
 		return o
 	}
 	for name, to := range map[string]*time.Duration{
-		"LIST_INTERVAL": &o.ListEvery, "BASE_UNREACHABLE_AFTER": &o.SilentAfter,
-		"INSTALL_TIMEOUT": &o.InstallWithin, "UNINSTALL_TIMEOUT": &o.UninstallWithin,
-		"LEASE_DURATION": &o.ControllerLease,
+		"LIST_INTERVAL": &o.ListInterval, "BASE_UNREACHABLE_AFTER": &o.UnreachableAfter,
+		"INSTALL_TIMEOUT": &o.InstallTimeout, "UNINSTALL_TIMEOUT": &o.UninstallTimeout,
+		"LEASE_DURATION": &o.LeaseDuration,
 	} {
 		if d, err := time.ParseDuration(s.Controller.Env[name]); err == nil && d > 0 {
 			*to = d
@@ -48,15 +48,15 @@ func judgeOptions(s *v1alpha1.ScenarioSpec, speed int) judge.Options {
 	return o
 }
 
-// verdicts evaluates the checks until end and adds them to the report. A check that is not as the scenario expects
+// evaluateChecks evaluates the checks until end and adds them to the report. A check that is not as the scenario expects
 // fails the run. An inconclusive check makes the run an error, unless the run has failed.
-func (e *execution) verdicts(ctx context.Context, end time.Time) {
+func (e *execution) evaluateChecks(ctx context.Context, end time.Time) {
 	expect, doubt := expectations(&e.in.Spec.Checks), ""
 	options := judgeOptions(&e.in.Spec, e.r.status.Speed)
-	options.Foreign, options.Delay = e.foreign(ctx), e.world.Lag()+observe.LastWriteInterval
-	for _, r := range judge.Judge(e.world.Events(), end, options) {
+	options.Foreign, options.Delay = e.foreignPods(ctx), e.recorder.Lag()+observe.LastWriteInterval
+	for _, r := range judge.Evaluate(e.recorder.Events(), end, options) {
 		c := checkOf(r, expect[r.Name])
-		e.check(c)
+		e.addCheck(c)
 		switch {
 		case c.Result == Failed:
 			e.fail(Failed, fmt.Sprintf("check %s: %s", r.Name, c.Summary))
@@ -69,11 +69,11 @@ func (e *execution) verdicts(ctx context.Context, end time.Time) {
 	}
 }
 
-// foreign returns the Pods of other namespaces on the bases of the run. It asks the API only if a module is
+// foreignPods returns the Pods of other namespaces on the bases of the run. It asks the API only if a module is
 // left on a base, and returns none if the API does not answer.
-func (e *execution) foreign(ctx context.Context) (all []events.PodStatus) {
+func (e *execution) foreignPods(ctx context.Context) (all []events.PodStatus) {
 	left := false
-	e.world.Look(func(v observe.View) { left = len(v.State().Left(nil)) > 0 })
+	e.recorder.Read(func(v observe.Snapshot) { left = len(v.State().Left(nil)) > 0 })
 	if !left {
 		return nil
 	}
@@ -82,7 +82,7 @@ func (e *execution) foreign(ctx context.Context) (all []events.PodStatus) {
 		e.r.o.Logger.Warn("cannot list the Pods of other namespaces", "run", e.in.name, "err", err)
 		return nil
 	}
-	e.world.Look(func(v observe.View) {
+	e.recorder.Read(func(v observe.Snapshot) {
 		for i := range pods.Items {
 			p := events.PodStateOf(&pods.Items[i])
 			p.Name = pods.Items[i].Namespace + "/" + p.Name
@@ -94,9 +94,9 @@ func (e *execution) foreign(ctx context.Context) (all []events.PodStatus) {
 	return all
 }
 
-// astray returns an error if a Pod of the run was on the Node of a base that does not belong to the run. Its module
+// findStrayPod returns an error if a Pod of the run was on the Node of a base that does not belong to the run. Its module
 // is then on a base that the checks do not observe and that other runs may use. baseOf returns the base of a Node.
-func astray(all []events.Event, baseOf func(node string) string) error {
+func findStrayPod(all []events.Event, baseOf func(node string) string) error {
 	for _, x := range all {
 		if x.Pod != nil && strings.HasPrefix(x.Pod.Node, events.NodePrefix) && baseOf(x.Pod.Node) == "" {
 			return fmt.Errorf(
@@ -111,28 +111,28 @@ func astray(all []events.Event, baseOf func(node string) string) error {
 // releases adds a check for each release to the report. It returns an error if a release that had to change bases
 // changed none.
 func (e *execution) releases(ctx context.Context) error {
-	list, err := e.env.Releases(ctx, e.world.Events())
+	list, err := e.env.Releases(ctx, e.recorder.Events())
 	for _, r := range list {
-		e.effect("release of "+r.Workload, fmt.Sprintf("%d changes on bases", r.Changes), r.Changes, r.MayChangeNothing)
+		e.addEffectCheck("release of "+r.Workload, fmt.Sprintf("%d changes on bases", r.Changes), r.Changes, r.MayChangeNothing)
 	}
 	return err
 }
 
 // faults adds a check for each fault to the report. It returns an error if a fault that had to be triggered was not.
 func (e *execution) faults() error {
-	list, err := e.env.Faults(e.world.Events())
+	list, err := e.env.Faults(e.recorder.Events())
 	for _, f := range list {
 		summary := f.Kind + " was triggered"
-		if f.Fired == 0 {
+		if f.Triggered == 0 {
 			summary = f.Kind + " was never triggered"
 		}
-		e.effect("fault "+f.ID, summary, f.Fired, f.MayNotFire)
+		e.addEffectCheck("fault "+f.ID, summary, f.Triggered, f.MayNotFire)
 	}
 	return err
 }
 
-// effect adds a check to the report that fails if something had no effect, unless that is allowed.
-func (e *execution) effect(name, summary string, count int, mayBeNone bool) {
+// addEffectCheck adds a check to the report that fails if something had no effect, unless that is allowed.
+func (e *execution) addEffectCheck(name, summary string, count int, mayBeNone bool) {
 	c := Check{Name: name, Expect: string(v1alpha1.Holds), Result: Passed, Summary: summary, Compared: count}
 	switch {
 	case count > 0:
@@ -141,7 +141,7 @@ func (e *execution) effect(name, summary string, count int, mayBeNone bool) {
 	default:
 		c.Result = Failed
 	}
-	e.check(c)
+	e.addCheck(c)
 }
 
 // checkOf compares the result of a check with what the scenario expects. A check that compared nothing is skipped,

@@ -78,7 +78,7 @@ func TestEvidenceIsTold(t *testing.T) {
 		{"Pods", lastPods(film), "base-1  stock:1 gone (p-a)\nbase-1  stock:1 Ready (p-b)"},
 		{"commands", lastCommands(film),
 			"03:04:05.000  command base-1: installBiz stock:1 Arklet.DiskFull after 0s: no space"},
-		{"components", others(film), "03:04:05.000  component broker: paused"},
+		{"components", componentAndFaultEvents(film), "03:04:05.000  component broker: paused"},
 		{"the last ones", lastOf(film),
 			"03:04:05.000  pod base-1: stock:1 Pending (p-a)\n03:04:05.000  pod base-1: stock:1 Ready (p-b)\n" +
 				"03:04:05.000  component broker: paused\n03:04:05.000  pod base-1: stock:1 gone (p-a)"},
@@ -97,10 +97,10 @@ func TestAstray(t *testing.T) {
 		return events.Event{Pod: &events.PodEvent{PodState: events.PodState{Name: "nightly-1", Node: node}}}
 	}
 	own := []events.Event{pod(""), pod("vnode.a"), pod("worker-1"), {Node: &events.NodeEvent{Name: "vnode.c"}}}
-	if err := astray(own, baseOf); err != nil {
+	if err := findStrayPod(own, baseOf); err != nil {
 		t.Error(err)
 	}
-	err := astray(append(own, pod("vnode.b")), baseOf)
+	err := findStrayPod(append(own, pod("vnode.b")), baseOf)
 	if err == nil || !strings.Contains(err.Error(), "nightly-1") || !strings.Contains(err.Error(), "vnode.b") ||
 		!strings.Contains(err.Error(), labels.BaseCluster) {
 		t.Errorf("got %v", err)

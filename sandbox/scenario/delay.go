@@ -21,25 +21,25 @@ const (
 	// maxDelay is the longest Delay of a run whose failure counts, at speed 1: a quarter of the default timeout of a
 	// request.
 	maxDelay = 500 * time.Millisecond
-	// catchUpTime limits how long a run waits to see everything that has happened.
-	catchUpTime = 15 * time.Second
+	// catchUpTimeout limits how long a run waits to see everything that has happened.
+	catchUpTimeout = 15 * time.Second
 	// catchUpInterval is the time between two looks at the bases meanwhile.
 	catchUpInterval = 100 * time.Millisecond
 )
 
 var errInconclusive = errors.New("inconclusive")
 
-// errBehind is the cause of the end of catchUp.
-var errBehind = fmt.Errorf("%w: the run has not seen all events within %s", errInconclusive, catchUpTime)
+// errEventsLate is the cause of the end of catchUp.
+var errEventsLate = fmt.Errorf("%w: the run has not seen all events within %s", errInconclusive, catchUpTimeout)
 
 // Inconclusive reports whether the run has no verdict because the machine was too slow. Execute repeats such a run once.
 func (r *Run) Inconclusive() bool {
 	return r.Result == Errored && strings.Contains(r.Failure, errInconclusive.Error())
 }
 
-// weighDelay makes a failed run inconclusive if Delay is so long that it may be the reason for the failure: longer than
+// markInconclusive makes a failed run inconclusive if Delay is so long that it may be the reason for the failure: longer than
 // maxDelay, or longer than the module of a deleted Pod stays on its base.
-func (r *Run) weighDelay() {
+func (r *Run) markInconclusive() {
 	if r.Result == Failed && r.Delay > min(maxDelay, api.Drain/time.Duration(max(r.Speed, 1))) {
 		r.Result = Errored
 		r.Failure = fmt.Sprintf("%s: this machine was up to %.1f s late: %s", errInconclusive, r.Delay.Seconds(),
@@ -64,7 +64,7 @@ func (e *execution) lastWrite(ctx context.Context) (uint64, error) {
 // catchUp waits until the run has seen everything that has happened so far. The error is errInconclusive after catchUpTime,
 // and errBroken if bases or objects cannot be listed. If wait is set, an API that cannot be listed is asked again.
 func (e *execution) catchUp(ctx context.Context, wait bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, catchUpTime, errBehind)
+	ctx, cancel := context.WithTimeoutCause(ctx, catchUpTimeout, errEventsLate)
 	defer cancel()
 	var last error // of the last look before ctx ended
 	for ctx.Err() == nil {
@@ -75,7 +75,7 @@ func (e *execution) catchUp(ctx context.Context, wait bool) error {
 		case ctx.Err() != nil:
 			continue
 		case err != nil && (!wait || !errors.Is(err, observe.ErrNoList)):
-			return fmt.Errorf("%w: %w", errBroken, err)
+			return fmt.Errorf("%w: %w", errUnobservable, err)
 		}
 		last = err
 		select {
@@ -86,7 +86,7 @@ func (e *execution) catchUp(ctx context.Context, wait bool) error {
 	if last == nil || errors.Is(last, context.DeadlineExceeded) {
 		return context.Cause(ctx)
 	}
-	return fmt.Errorf("%w: %w", errBroken, last)
+	return fmt.Errorf("%w: %w", errUnobservable, last)
 }
 
 // caughtUp reports whether the run has seen the Pods and EndpointSlices that the API has, and the bases as the daemon has
@@ -94,11 +94,11 @@ func (e *execution) catchUp(ctx context.Context, wait bool) error {
 func (e *execution) caughtUp(ctx context.Context) (bool, error) {
 	for _, r := range []observe.Subject{{Resource: observe.Pods, Namespace: e.in.name},
 		{Resource: observe.EndpointSlices, Namespace: e.in.name}} {
-		if err := e.world.CatchUp(ctx, r); err != nil {
+		if err := e.recorder.CatchUp(ctx, r); err != nil {
 			return false, err
 		}
 	}
-	bases, err := e.bases(ctx)
+	bases, err := e.queryBases(ctx)
 	return err == nil && e.matchesEvents(bases), err
 }
 
@@ -120,7 +120,7 @@ func (e *execution) listBases(ctx context.Context) ([]control.Base, error) {
 
 // matchesEvents reports whether the events that the run has seen agree with the bases that the daemon lists.
 func (e *execution) matchesEvents(bases []control.Base) (same bool) {
-	e.world.Look(func(v observe.View) {
+	e.recorder.Read(func(v observe.Snapshot) {
 		seen := v.Bases()
 		same = !slices.ContainsFunc(bases, func(b control.Base) bool {
 			base, ok := seen[strings.TrimPrefix(b.HostName, e.in.name+"-")]

@@ -36,7 +36,7 @@ func TestDelayOfARun(t *testing.T) {
 		"passed, late":              {Run{Result: Passed, Delay: time.Hour}, Passed},
 	} {
 		tt.run.Failure = "why"
-		tt.run.weighDelay()
+		tt.run.markInconclusive()
 		if tt.run.Result != tt.want || !strings.HasSuffix(tt.run.Failure, "why") ||
 			tt.run.Inconclusive() != (tt.want == Errored) {
 			t.Errorf("%s: %s: %s, want %s", name, tt.run.Result, tt.run.Failure, tt.want)
@@ -47,10 +47,10 @@ func TestDelayOfARun(t *testing.T) {
 // The Delay of a run is that of its watches or of its requests, whichever is longer.
 func TestDelayIsMeasured(t *testing.T) {
 	e := begin(t, Options{}, "steps: [{script: {content: exit 3}}]")
-	e.world.Note(events.Event{Synced: true})
-	e.world.Note(events.Event{Time: time.Now().Add(-time.Hour),
+	e.recorder.AddEvent(events.Event{Synced: true})
+	e.recorder.AddEvent(events.Event{Time: time.Now().Add(-time.Hour),
 		Base: &events.BaseEvent{Base: "base-1", Change: events.BaseReady}})
-	e.must(e.body(t.Context()))
+	e.failOn(e.body(t.Context()))
 	if run := e.finish(t.Context()); run.Delay < time.Hour || !run.Inconclusive() {
 		t.Errorf("delay %s, %s: %s", run.Delay, run.Result, run.Failure)
 	}
@@ -123,27 +123,27 @@ func TestCatchUpWithTheBases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := begin(t, Options{}, "steps: [{script: {content: \"true\"}}]")
 		host := e.in.name + "-base-1"
-		e.world.Note(events.Event{Synced: true})
-		e.world.Note(events.Event{Time: time.Now(), Base: &events.BaseEvent{Base: "base-1", Change: events.BaseReady}})
-		e.bases = func(context.Context) ([]control.Base, error) {
+		e.recorder.AddEvent(events.Event{Synced: true})
+		e.recorder.AddEvent(events.Event{Time: time.Now(), Base: &events.BaseEvent{Base: "base-1", Change: events.BaseReady}})
+		e.queryBases = func(context.Context) ([]control.Base, error) {
 			return []control.Base{{HostName: host, Running: true, Modules: []string{"stock:1 ACTIVATED"}}}, nil
 		}
 		began := time.Now()
 		err := e.catchUp(t.Context(), false)
-		if !errors.Is(err, errInconclusive) || !errored(err) || time.Since(began) != catchUpTime {
+		if !errors.Is(err, errInconclusive) || !errored(err) || time.Since(began) != catchUpTimeout {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		done := make(chan error, 1)
 		go func() { done <- e.catchUp(t.Context(), false) }()
 		synctest.Wait()
-		e.world.Note(events.Event{Time: time.Now(),
+		e.recorder.AddEvent(events.Event{Time: time.Now(),
 			Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "1"},
 				State: "ACTIVATED"}})
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		e.bases = func(context.Context) ([]control.Base, error) { return nil, errors.New("gone") }
-		if err := e.catchUp(t.Context(), false); !errors.Is(err, errBroken) {
+		e.queryBases = func(context.Context) ([]control.Base, error) { return nil, errors.New("gone") }
+		if err := e.catchUp(t.Context(), false); !errors.Is(err, errUnobservable) {
 			t.Errorf("without a daemon: %v", err)
 		}
 	})
@@ -159,8 +159,8 @@ func TestTheEndOfARunWaitsForTheAPI(t *testing.T) {
 		after time.Duration
 	}{
 		{"for a while", 3, errors.New("etcdserver: request timed out"), nil, 3 * catchUpInterval},
-		{"for ever", math.MaxInt, errors.New("connection refused"), errBroken, catchUpTime},
-		{"without an answer", math.MaxInt, context.DeadlineExceeded, errInconclusive, catchUpTime},
+		{"for ever", math.MaxInt, errors.New("connection refused"), errUnobservable, catchUpTimeout},
+		{"without an answer", math.MaxInt, context.DeadlineExceeded, errInconclusive, catchUpTimeout},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -172,10 +172,10 @@ func TestTheEndOfARunWaitsForTheAPI(t *testing.T) {
 					asked++
 					return asked <= tt.fails, nil, tt.with
 				})
-				e.world = observe.New(observe.Options{Client: client, Namespace: e.in.name, Group: e.in.name})
+				e.recorder = observe.New(observe.Options{Client: client, Namespace: e.in.name, Group: e.in.name})
 				followed, cancel := context.WithCancel(t.Context())
 				cancel() // nothing is to be told
-				_ = e.world.Follow(followed, observe.Subject{Resource: observe.Pods, Namespace: e.in.name})
+				_ = e.recorder.Follow(followed, observe.Subject{Resource: observe.Pods, Namespace: e.in.name})
 				began := time.Now()
 				if err := e.catchUp(t.Context(), true); !errors.Is(err, tt.want) {
 					t.Errorf("%v, want %v", err, tt.want)
@@ -193,8 +193,8 @@ func TestJudgeOptions(t *testing.T) {
 	o := judgeOptions(&v1alpha1.ScenarioSpec{Controller: &v1alpha1.ControllerNeeds{Env: map[string]string{
 		"LIST_INTERVAL": "2s", "BASE_UNREACHABLE_AFTER": "4s", "INSTALL_TIMEOUT": "1m", "UNINSTALL_TIMEOUT": "nonsense",
 	}}}, 10)
-	if o.ListEvery != 2*time.Second || o.SilentAfter != 4*time.Second || o.InstallWithin != time.Minute ||
-		o.UninstallWithin != 0 || o.Speed != 10 {
+	if o.ListInterval != 2*time.Second || o.UnreachableAfter != 4*time.Second || o.InstallTimeout != time.Minute ||
+		o.UninstallTimeout != 0 || o.Speed != 10 {
 		t.Errorf("%+v", o)
 	}
 }

@@ -22,18 +22,18 @@ const (
 	shownPods     = 30
 )
 
-// evidence adds details to the report of a run that has not passed: Pods and their events, bases, Nodes, and the last
+// addEvidence adds details to the report of a run that has not passed: Pods and their events, bases, Nodes, and the last
 // events.
-func (e *execution) evidence(ctx context.Context) {
-	if e.run.Failure == "" || e.world == nil {
+func (e *execution) addEvidence(ctx context.Context) {
+	if e.run.Failure == "" || e.recorder == nil {
 		return
 	}
-	seen := e.world.Events()
+	seen := e.recorder.Events()
 	details := []Detail{
 		{Title: "Pods", Text: lastPods(seen)},
 		{Title: "bases", Text: e.lastBases()},
 		{Title: "what the bases said last", Text: lastCommands(seen)},
-		{Title: "components and faults", Text: others(seen)},
+		{Title: "components and faults", Text: componentAndFaultEvents(seen)},
 	}
 	ofPods, err := e.podEvents(ctx)
 	if err != nil {
@@ -42,7 +42,7 @@ func (e *execution) evidence(ctx context.Context) {
 	details = append(details,
 		Detail{Title: "events of the Pods", Text: ofPods}, Detail{Title: "what happened last", Text: lastOf(seen)})
 	for _, d := range details {
-		e.explain(d)
+		e.addDetail(d)
 	}
 }
 
@@ -71,7 +71,7 @@ func lastPods(all []events.Event) string {
 
 func (e *execution) lastBases() string {
 	var lines []string
-	e.world.Look(func(v observe.View) {
+	e.recorder.Read(func(v observe.Snapshot) {
 		bases := v.Bases()
 		nodes := v.NodesByIdentity(e.in.name)
 		for _, name := range slices.Sorted(maps.Keys(bases)) {
@@ -97,7 +97,7 @@ func lastCommands(all []events.Event) string {
 	})
 }
 
-func others(all []events.Event) string {
+func componentAndFaultEvents(all []events.Event) string {
 	return tail(all, shownEvents, func(x events.Event) bool {
 		return x.Component != nil || x.Fault != nil
 	})

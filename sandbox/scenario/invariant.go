@@ -57,15 +57,15 @@ func (e *execution) guard(ctx context.Context, prefix string, always, never []v1
 		}
 	}
 	// What was before the scope is no part of it.
-	if err := e.world.CatchUpAll(ctx); err != nil && !errors.Is(err, observe.ErrNoList) {
+	if err := e.recorder.CatchUpAll(ctx); err != nil && !errors.Is(err, observe.ErrNoList) {
 		return ctx, nil, err
 	}
 	guarded, cancel := context.WithCancelCause(ctx)
-	stop := e.world.Watch(func(c observe.Change) {
+	stop := e.recorder.Watch(func(c observe.Update) {
 		for _, x := range all {
 			first := x.compared == 0 && x.last == nil
-			if x.broken == nil && (first || steps.Affected(x.program, c.Topic)) {
-				x.look(e.env.Data(c.View, x.program), c.What)
+			if x.broken == nil && (first || steps.UsesTopic(x.program, c.Topic)) {
+				x.evaluate(e.env.Data(c.Snapshot, x.program), c.Description)
 			}
 			if x.broken != nil {
 				cancel(x.broken)
@@ -75,18 +75,18 @@ func (e *execution) guard(ctx context.Context, prefix string, always, never []v1
 	return guarded, func() error {
 		stop()
 		cancel(nil)
-		return e.conclude(all)
+		return e.reportInvariants(all)
 	}, nil
 }
 
-func (x *invariant) look(data expr.Data, event string) {
+func (x *invariant) evaluate(data expr.Data, event string) {
 	r, err := x.program.Eval(data)
 	if err != nil {
 		x.last = err
 		return
 	}
-	if len(r.Nothing) > 0 {
-		x.last = fmt.Errorf("there were no elements in %s", strings.Join(r.Nothing, ", "))
+	if len(r.EmptyLists) > 0 {
+		x.last = fmt.Errorf("there were no elements in %s", strings.Join(r.EmptyLists, ", "))
 		return
 	}
 	x.compared++
@@ -99,7 +99,7 @@ func (x *invariant) look(data expr.Data, event string) {
 	}
 }
 
-func (e *execution) conclude(all []*invariant) error {
+func (e *execution) reportInvariants(all []*invariant) error {
 	var first error
 	for _, x := range all {
 		c := Check{Name: x.name, Expect: string(v1alpha1.Holds), Result: Passed, Compared: x.compared,
@@ -120,13 +120,13 @@ func (e *execution) conclude(all []*invariant) error {
 				first = errors.New("the invariant " + x.name + ": " + c.Summary)
 			}
 		}
-		e.check(c)
+		e.addCheck(c)
 	}
 	return first
 }
 
-// check adds a check to the report. Checks with the same name, of a step that was repeated, are merged.
-func (e *execution) check(c Check) {
+// addCheck adds a check to the report. Checks with the same name, of a step that was repeated, are merged.
+func (e *execution) addCheck(c Check) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i := range e.run.Checks {

@@ -13,10 +13,10 @@ import (
 
 type instance struct {
 	*source.Instance
-	attempt int
-	seed    uint64
-	name    string // of its namespace and its group
-	again   string // the command that repeats it
+	attempt      int
+	seed         uint64
+	name         string // of its namespace and its group
+	rerunCommand string // the command that repeats it
 }
 
 // plan returns the runs: each scenario with each cell of its matrix, repeated as often as the options say.
@@ -64,8 +64,8 @@ func seedOf(seed uint64, name string, cell map[string]any, attempt int) uint64 {
 	return h.Sum64() >> 1                                           // expressions see it whole
 }
 
-// longestName leaves room for the set and the number of a base in a label.
-const longestName = 30
+// maxNameLength leaves room for the set and the number of a base in a label.
+const maxNameLength = 30
 
 // runName returns a name that no other run has. It does not depend on the seed, because the namespace of an earlier
 // run with that seed may still exist.
@@ -75,8 +75,8 @@ func runName(scenario string) string {
 	for i := range random {
 		random[i] = letters[rand.IntN(len(letters))]
 	}
-	if len(scenario) > longestName {
-		scenario = strings.TrimRight(scenario[:longestName], "-")
+	if len(scenario) > maxNameLength {
+		scenario = strings.TrimRight(scenario[:maxNameLength], "-")
 	}
 	return scenario + "-" + string(random)
 }

@@ -81,7 +81,7 @@ func TestPlanAtSpeed(t *testing.T) {
 
 func TestRunName(t *testing.T) {
 	name := runName("a-scenario-with-a-very-long-name-indeed")
-	if len(name) != longestName+6 && len(name) != longestName+5 {
+	if len(name) != maxNameLength+6 && len(name) != maxNameLength+5 {
 		t.Errorf("%q has %d letters", name, len(name))
 	}
 	if name == runName("a-scenario-with-a-very-long-name-indeed") {
@@ -141,7 +141,7 @@ func TestSchedule(t *testing.T) {
 					s.running--
 					s.Unlock()
 				},
-			}.make()
+			}.runAll()
 			if s.most != tt.most || s.together || len(s.begun) != tt.begun {
 				t.Errorf("%d at once, an exclusive one with others: %t, begun %v; want %d, false, %d of them", s.most,
 					s.together, s.begun, tt.most, tt.begun)

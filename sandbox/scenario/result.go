@@ -66,14 +66,14 @@ type Run struct {
 	// Seed of this run. It follows from that of the Report.
 	Seed uint64 `json:"seed"`
 	// RerunCommand is the command that repeats the run with everything random as it was.
-	RerunCommand     string        `json:"again,omitempty"`
-	Namespace string        `json:"namespace"`
-	Result   Result       `json:"verdict"`
-	Started   time.Time     `json:"started"`
-	Elapsed   time.Duration `json:"elapsed"`
-	Steps     []*Step       `json:"steps"`
-	Checks    []Check       `json:"checks,omitempty"`
-	Traffic   []Traffic     `json:"traffic,omitempty"`
+	RerunCommand string        `json:"again,omitempty"`
+	Namespace    string        `json:"namespace"`
+	Result       Result        `json:"verdict"`
+	Started      time.Time     `json:"started"`
+	Elapsed      time.Duration `json:"elapsed"`
+	Steps        []*Step       `json:"steps"`
+	Checks       []Check       `json:"checks,omitempty"`
+	Traffic      []Traffic     `json:"traffic,omitempty"`
 	// Delay is the longest delay of this machine that was measured in the run: how late a request was sent, or the run saw
 	// what had happened. A run that failed with a long Delay is Errored.
 	Delay time.Duration `json:"delay,omitempty"`
@@ -93,7 +93,7 @@ type Step struct {
 	// Action is the name of its action, such as apply.
 	Action  string        `json:"action"`
 	Line    int           `json:"line,omitempty"`
-	Result Result       `json:"verdict"`
+	Result  Result        `json:"verdict"`
 	Started time.Time     `json:"started"`
 	Elapsed time.Duration `json:"elapsed"`
 	// Message says what it did, or why it failed or was skipped.
@@ -106,7 +106,7 @@ type Check struct {
 	// Name as in the scenario's checks, or of the invariant.
 	Name string `json:"name"`
 	// Expect is holds, violated or ignored.
-	Expect  string  `json:"expect"`
+	Expect string `json:"expect"`
 	Result Result `json:"verdict"`
 	// Summary is a sentence with the figures: the shortest overlap, and so on.
 	Summary string `json:"summary"`
@@ -131,7 +131,7 @@ type Violation struct {
 type Traffic struct {
 	traffic.Summary
 	// Judge is the expression, Verdict what it said.
-	Judge   string  `json:"judge"`
+	Judge  string `json:"judge"`
 	Result Result `json:"verdict"`
 	// Seconds has the requests by the second of the run, from its start.
 	Seconds []traffic.Second `json:"seconds,omitempty"`

@@ -18,7 +18,7 @@ steps:
 	if err := e.body(t.Context()); err == nil {
 		t.Fatal("the step did not fail")
 	} else {
-		e.must(err)
+		e.failOn(err)
 	}
 	run := e.finish(t.Context())
 	if run.Result != Failed || !strings.Contains(run.Failure+run.Details[0].Text, "***") || len(events) == 0 {

@@ -17,53 +17,53 @@ import (
 )
 
 const (
-	// lastTime bounds what is done for a run after its context has ended: its
+	// finalTimeout bounds what is done for a run after its context has ended: its
 	// finally, the end of its traffic, its evidence.
-	lastTime = time.Minute
-	// awaitTime is how long the Pods that are being deleted at the end may take to
+	finalTimeout = time.Minute
+	// podDeletionTimeout is how long the Pods that are being deleted at the end may take to
 	// go, so that what is left on the bases can be judged.
-	awaitTime = 15 * time.Second
-	// newsTime is how long the bases' word that a module is gone may come after that
+	podDeletionTimeout = 15 * time.Second
+	// moduleEventTimeout is how long the bases' word that a module is gone may come after that
 	// of the API that its Pod is.
-	newsTime = time.Second
+	moduleEventTimeout = time.Second
 )
 
 // execution is one run in progress.
 type execution struct {
-	r     *runner
-	in    *instance
-	world *observe.World
-	env   *steps.Env
-	bases func(context.Context) ([]control.Base, error) // of the run, as the daemon says
+	r          *runner
+	in         *instance
+	recorder   *observe.Recorder
+	env        *steps.Env
+	queryBases func(context.Context) ([]control.Base, error) // of the run, as the daemon says
 
-	stop  context.CancelFunc // ends the watches
-	ended sync.WaitGroup     // of the watches
+	stop    context.CancelFunc // ends the watches
+	watches sync.WaitGroup     // of the watches
 
-	private string // the folder of the kubeconfig of scripts; empty if there are none
+	privateDir string // the folder of the kubeconfig of scripts; empty if there are none
 
-	mu          sync.Mutex
-	run         *Run
-	backgrounds []*background
-	from        string          // the step to begin with, until it has come
-	lasting     context.Context // of all steps; those in the background use it instead of the context of their group
-	blamed      bool            // the first failure has been explained
+	mu           sync.Mutex
+	run          *Run
+	backgrounds  []*background
+	firstStep    string          // the step to begin with, until it has come
+	stepsContext context.Context // of all steps; those in the background use it instead of the context of their group
+	explained    bool            // the first failure has been explained
 }
 
 func newExecution(r *runner, i *instance) *execution {
-	e := &execution{r: r, in: i, run: newRun(i), from: r.o.FromStep, stop: func() {}}
-	e.bases = e.listBases
+	e := &execution{r: r, in: i, run: newRun(i), firstStep: r.o.FromStep, stop: func() {}}
+	e.queryBases = e.listBases
 	return e
 }
 
-// errBroken is the cause of the end of a run that can no longer be observed.
-var errBroken = errors.New("the sandbox can no longer be watched")
+// errUnobservable is the cause of the end of a run that can no longer be observed.
+var errUnobservable = errors.New("the sandbox can no longer be watched")
 
 // errStopped is the cause of the end of a run that the user stopped.
 var errStopped = errors.New("stopped")
 
 // errored reports whether an error is not caused by the scenario.
 func errored(err error) bool {
-	return errors.Is(err, errBroken) || errors.Is(err, control.ErrUnreachable) || errors.Is(err, errStopped) ||
+	return errors.Is(err, errUnobservable) || errors.Is(err, control.ErrUnreachable) || errors.Is(err, errStopped) ||
 		errors.Is(err, errInconclusive)
 }
 
@@ -81,43 +81,43 @@ func (e *execution) perform(ctx context.Context) *Run {
 
 	err := e.setUp(limited, broken)
 	if err != nil {
-		err = because(limited, err)
+		err = withCause(limited, err)
 		e.fail(Errored, "setting up: "+err.Error())
-		e.evidence(ctx)
+		e.addEvidence(ctx)
 		return e.finish(ctx)
 	}
-	e.must(e.body(limited))
-	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), e.lastTime(ctx))
+	e.failOn(e.body(limited))
+	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), e.finalTimeLimit(ctx))
 	defer cancelLast()
-	blind := errors.Is(context.Cause(limited), errBroken)
-	e.must(e.env.Repair(last)) // nothing comes to rest without the platform
+	blind := errors.Is(context.Cause(limited), errUnobservable)
+	e.failOn(e.env.Repair(last)) // nothing comes to rest without the platform
 	if !blind {
 		e.awaitPods(last) // under the traffic that goes on: an uninstall must not lose requests either
 	}
-	e.must(e.env.StopAll(last))
-	e.must(e.list(last, spec.Finally, place{"spec.finally", 0, &e.run.Steps}))
-	e.must(e.joinAll())
+	e.failOn(e.env.StopAll(last))
+	e.failOn(e.runSteps(last, spec.Finally, stepPosition{"spec.finally", 0, &e.run.Steps}))
+	e.failOn(e.joinAll())
 	if !blind && len(spec.Finally) > 0 {
-		e.must(e.env.Repair(last))
+		e.failOn(e.env.Repair(last))
 		e.awaitPods(last)
 	}
 	end := time.Now()
 	if !blind {
-		e.must(e.catchUp(last, true))
-		e.must(e.faults())
-		e.must(e.releases(last))
-		events := e.world.Events()
-		e.world.Look(func(v observe.View) { err = astray(events, v.State().BaseOf) })
-		e.must(err)
+		e.failOn(e.catchUp(last, true))
+		e.failOn(e.faults())
+		e.failOn(e.releases(last))
+		events := e.recorder.Events()
+		e.recorder.Read(func(v observe.Snapshot) { err = findStrayPod(events, v.State().BaseOf) })
+		e.failOn(err)
 	}
-	e.verdicts(last, end)
-	e.evidence(last)
+	e.evaluateChecks(last, end)
+	e.addEvidence(last)
 	return e.finish(last)
 }
 
-// lastTime returns the time limit after the steps. A run that was stopped does not wait for the timeouts of Finally.
-func (e *execution) lastTime(ctx context.Context) time.Duration {
-	limit := lastTime
+// finalTimeLimit returns the time limit after the steps. A run that was stopped does not wait for the timeouts of Finally.
+func (e *execution) finalTimeLimit(ctx context.Context) time.Duration {
+	limit := finalTimeout
 	if ctx.Err() != nil {
 		return limit
 	}
@@ -132,13 +132,13 @@ func (e *execution) lastTime(ctx context.Context) time.Duration {
 // awaitPods waits until all Pods are known and no Pod is being deleted. Modules that are on bases then are left
 // behind.
 func (e *execution) awaitPods(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, awaitTime)
+	ctx, cancel := context.WithTimeout(ctx, podDeletionTimeout)
 	defer cancel()
 	pods := observe.Subject{Resource: observe.Pods, Namespace: e.in.name}
-	if err := e.world.CatchUp(ctx, pods); err != nil {
+	if err := e.recorder.CatchUp(ctx, pods); err != nil {
 		e.r.o.Logger.Debug("not all Pods are known", "run", e.in.name, "err", err) // the checks judge what is
 	}
-	err := e.world.Until(ctx, func(v observe.View) (bool, error) {
+	err := e.recorder.WaitUntil(ctx, func(v observe.Snapshot) (bool, error) {
 		all, _ := v.Objects(pods, "", nil)
 		return !slices.ContainsFunc(all,
 			func(o *unstructured.Unstructured) bool { return o.GetDeletionTimestamp() != nil }), nil
@@ -147,9 +147,9 @@ func (e *execution) awaitPods(ctx context.Context) {
 		e.r.o.Logger.Debug("Pods are still being deleted", "run", e.in.name, "err", err) // the checks say what is left
 		return
 	}
-	ctx, cancelNews := context.WithTimeout(ctx, newsTime)
+	ctx, cancelNews := context.WithTimeout(ctx, moduleEventTimeout)
 	defer cancelNews()
-	err = e.world.Until(ctx, func(v observe.View) (bool, error) { return len(v.State().Left(nil)) == 0, nil })
+	err = e.recorder.WaitUntil(ctx, func(v observe.Snapshot) (bool, error) { return len(v.State().Left(nil)) == 0, nil })
 	if err != nil {
 		e.r.o.Logger.Debug("modules are left", "run", e.in.name, "err", err) // so does this
 	}
@@ -164,8 +164,8 @@ func (e *execution) body(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.lasting = guarded
-	err = e.list(guarded, spec.Steps, place{"spec.steps", 0, &e.run.Steps})
+	e.stepsContext = guarded
+	err = e.runSteps(guarded, spec.Steps, stepPosition{"spec.steps", 0, &e.run.Steps})
 	if err == nil {
 		err = e.joinAll()
 	}
@@ -175,14 +175,14 @@ func (e *execution) body(ctx context.Context) error {
 	if broken := release(); broken != nil && !errors.Is(err, broken) {
 		return broken
 	}
-	if err == nil && e.from != "" {
-		return fmt.Errorf("there is no step %q to begin with", e.from)
+	if err == nil && e.firstStep != "" {
+		return fmt.Errorf("there is no step %q to begin with", e.firstStep)
 	}
 	return err
 }
 
-// must fails the run with an error, unless the run has failed.
-func (e *execution) must(err error) {
+// failOn fails the run with an error, unless the run has failed.
+func (e *execution) failOn(err error) {
 	switch {
 	case err == nil:
 	case errored(err):
@@ -191,7 +191,7 @@ func (e *execution) must(err error) {
 		e.fail(Failed, err.Error())
 	}
 	if err != nil {
-		e.blame(nil, err)
+		e.recordFailure(nil, err)
 	}
 }
 
@@ -204,8 +204,8 @@ func (e *execution) fail(v Result, why string) {
 	}
 }
 
-// blame fails the run with the failure of a step, and keeps the details of the first one.
-func (e *execution) blame(s *Step, err error) {
+// recordFailure fails the run with the failure of a step, and keeps the details of the first one.
+func (e *execution) recordFailure(s *Step, err error) {
 	if s != nil && s.Steps == nil { // a group fails by a step in it
 		v := Failed
 		if errored(err) {
@@ -219,14 +219,14 @@ func (e *execution) blame(s *Step, err error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.blamed {
+	if e.explained {
 		return
 	}
-	e.blamed = true
+	e.explained = true
 	e.run.Details = append(e.run.Details, failure.Details...)
 }
 
-func (e *execution) explain(d Detail) {
+func (e *execution) addDetail(d Detail) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if d.Text != "" {
@@ -241,21 +241,21 @@ func (e *execution) finish(ctx context.Context) *Run {
 		e.run.Result = Passed
 	}
 	if e.env != nil {
-		e.run.Traffic = e.streams(ctx)
+		e.run.Traffic = e.trafficResults(ctx)
 	}
-	if e.world != nil {
-		e.run.Timeline, e.run.Delay = e.world.Events(), e.world.Lag()
+	if e.recorder != nil {
+		e.run.Timeline, e.run.Delay = e.recorder.Events(), e.recorder.Lag()
 	}
 	for _, t := range e.run.Traffic {
 		e.run.Delay = max(e.run.Delay, t.Late)
 	}
-	e.run.weighDelay()
+	e.run.markInconclusive()
 	e.run.Elapsed = time.Since(e.run.Started)
 	return Redacted(e.run)
 }
 
-// streams returns the traffic of the run, and sends its records to the ledger of the options.
-func (e *execution) streams(ctx context.Context) []Traffic {
+// trafficResults returns the traffic of the run, and sends its records to the ledger of the options.
+func (e *execution) trafficResults(ctx context.Context) []Traffic {
 	var all []Traffic
 	for _, s := range e.env.Streams() {
 		if s.End == nil {
@@ -268,16 +268,16 @@ func (e *execution) streams(ctx context.Context) []Traffic {
 		}
 		all = append(all, t)
 		if e.r.o.RequestLog != nil {
-			e.ledger(ctx, s.Spec.Name)
+			e.writeRequestLog(ctx, s.Spec.Name)
 		}
 	}
 	return all
 }
 
-func (e *execution) ledger(ctx context.Context, stream string) {
+func (e *execution) writeRequestLog(ctx context.Context, stream string) {
 	err := e.r.o.Sandbox.TrafficRecords(ctx, e.in.name, stream, func(record traffic.Record) {
-		e.r.progressing.Lock()
-		defer e.r.progressing.Unlock()
+		e.r.progressMu.Lock()
+		defer e.r.progressMu.Unlock()
 		e.r.o.RequestLog(e.run, stream, record)
 	})
 	if err != nil {
@@ -292,5 +292,5 @@ func (e *execution) progress(event ProgressEvent) {
 	step := *event.Step
 	e.mu.Unlock()
 	event.Run, event.Step = &run, &step
-	e.r.tell(Redacted(event))
+	e.r.reportProgress(Redacted(event))
 }

@@ -27,8 +27,8 @@ type runner struct {
 	// perform makes one run and returns its report and what removes everything that it has made.
 	perform func(context.Context, *instance) (run *Run, cleanUp func(context.Context) (left string))
 
-	// progressing guards the report and inconclusive. It is held while Progress or Ledger is called.
-	progressing  sync.Mutex
+	// progressMu guards the report and inconclusive. It is held while Progress or Ledger is called.
+	progressMu   sync.Mutex
 	inconclusive map[int]*Run // first runs without a verdict, by their index in the plan
 }
 
@@ -53,7 +53,7 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.speedFits(); err != nil {
+	if err := r.checkSpeed(); err != nil {
 		return nil, err
 	}
 	r.kube, err = kube.Open(o.Sandbox.Kubeconfig)
@@ -63,13 +63,13 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	r.report = &Report{Sandbox: o.Sandbox.Name, Provider: string(status.Provider), Version: status.Version,
 		Seed: o.Seed, Started: time.Now()}
 	for _, i := range r.plan {
-		i.again = r.again(i)
+		i.rerunCommand = r.rerunCommand(i)
 		r.report.Runs = append(r.report.Runs, newRun(i))
 	}
 	return r, nil
 }
 
-func (r *runner) speedFits() error {
+func (r *runner) checkSpeed() error {
 	have := max(r.status.Speed, 1)
 	for _, s := range r.o.Scenarios {
 		if want := s.Scenario.Spec.Speed; want != 0 && want != have {
@@ -83,8 +83,8 @@ func (r *runner) speedFits() error {
 func newRun(i *instance) *Run {
 	s := i.Scenario
 	return Redacted(&Run{
-		Scenario: s.Metadata.Name, File: i.Of.File, Description: s.Spec.Description, Source: s.Spec.Source,
-		Labels: s.Metadata.Labels, Cell: i.Cell.Values, Attempt: i.attempt, Seed: i.seed, RerunCommand: i.again,
+		Scenario: s.Metadata.Name, File: i.Origin.File, Description: s.Spec.Description, Source: s.Spec.Source,
+		Labels: s.Metadata.Labels, Cell: i.Cell.Values, Attempt: i.attempt, Seed: i.seed, RerunCommand: i.rerunCommand,
 		Namespace: i.name, Result: Skipped,
 		Steps: []*Step{},
 	})
@@ -92,27 +92,27 @@ func newRun(i *instance) *Run {
 
 // run makes all runs. The report has them in the order of the plan.
 func (r *runner) run(ctx context.Context) *Report {
-	r.tell(ProgressEvent{Kind: Planned, Total: len(r.plan)})
+	r.reportProgress(ProgressEvent{Kind: Planned, Total: len(r.plan)})
 	if !r.o.DryRun {
 		schedule{
 			n: len(r.plan), parallel: r.o.Parallel,
 			exclusive: func(n int) bool { return *r.plan[n].Spec.Exclusive },
 			stopped:   func() bool { return r.stopped(ctx) },
 			cleaned:   r.cleaning.Wait,
-			run:       func(n int) { r.one(ctx, n) },
-		}.make()
+			run:       func(n int) { r.runInstance(ctx, n) },
+		}.runAll()
 		r.repeatInconclusive(ctx)
 	}
 	for _, run := range r.report.Runs {
 		if run.Result == Skipped && run.Failure == "" {
-			run.Failure = r.whySkipped(ctx)
+			run.Failure = r.skipReason(ctx)
 		}
 	}
 	r.report.Elapsed = time.Since(r.report.Started)
 	return r.report
 }
 
-func (r *runner) whySkipped(ctx context.Context) string {
+func (r *runner) skipReason(ctx context.Context) string {
 	switch {
 	case r.o.DryRun:
 		return "it was read and checked only"
@@ -133,8 +133,8 @@ type schedule struct {
 	run       func(n int)
 }
 
-// make makes the runs and returns when all have ended and are cleaned up. Other runs start while a run is cleaned up.
-func (s schedule) make() {
+// runAll makes the runs and returns when all have ended and are cleaned up. Other runs start while a run is cleaned up.
+func (s schedule) runAll() {
 	places := make(chan struct{}, max(s.parallel, 1))
 	var wg sync.WaitGroup
 	for n := range s.n {
@@ -165,21 +165,21 @@ func (r *runner) stopped(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return true
 	}
-	r.progressing.Lock()
-	defer r.progressing.Unlock()
+	r.progressMu.Lock()
+	defer r.progressMu.Unlock()
 	return r.o.FailFast && slices.ContainsFunc(r.report.Runs,
 		func(run *Run) bool { return run.Result == Failed || run.Result == Errored })
 }
 
-// one makes a run of the plan and starts its clean-up. An inconclusive first run gets no verdict yet.
-func (r *runner) one(ctx context.Context, n int) {
-	r.progressing.Lock()
+// runInstance makes a run of the plan and starts its clean-up. An inconclusive first run gets no verdict yet.
+func (r *runner) runInstance(ctx context.Context, n int) {
+	r.progressMu.Lock()
 	i, run, first := r.plan[n], r.report.Runs[n], r.inconclusive[n]
-	r.progressing.Unlock()
-	r.tell(ProgressEvent{Kind: RunStarted, Run: newRun(i)})
+	r.progressMu.Unlock()
+	r.reportProgress(ProgressEvent{Kind: RunStarted, Run: newRun(i)})
 	done, cleanUp := r.perform(ctx, i)
 	kind := RunEnded
-	r.progressing.Lock()
+	r.progressMu.Lock()
 	if first == nil && done.Inconclusive() && !r.o.Keep && ctx.Err() == nil {
 		kind = RunPostponed
 		r.inconclusive[n] = done
@@ -189,10 +189,10 @@ func (r *runner) one(ctx context.Context, n int) {
 		}
 		*run = *done
 	}
-	r.progressing.Unlock()
-	r.tell(ProgressEvent{Kind: kind, Run: done})
+	r.progressMu.Unlock()
+	r.reportProgress(ProgressEvent{Kind: kind, Run: done})
 	r.cleaning.Go(func() {
-		r.tell(ProgressEvent{Kind: Cleaned, Run: done, Message: cleanUp(ctx)})
+		r.reportProgress(ProgressEvent{Kind: Cleaned, Run: done, Message: cleanUp(ctx)})
 	})
 }
 
@@ -201,25 +201,25 @@ func (r *runner) one(ctx context.Context, n int) {
 func (r *runner) repeatInconclusive(ctx context.Context) {
 	for _, n := range slices.Sorted(maps.Keys(r.inconclusive)) {
 		i := r.plan[n]
-		again, err := newInstance(i.Of, i.Cell, i.attempt, i.seed, r.status.Env, r.status.Speed)
+		again, err := newInstance(i.Origin, i.Cell, i.attempt, i.seed, r.status.Env, r.status.Speed)
 		if err != nil || r.stopped(ctx) {
 			*r.report.Runs[n] = *r.inconclusive[n]
 			continue
 		}
-		again.again = i.again
+		again.rerunCommand = i.rerunCommand
 		r.plan[n] = again
-		r.one(ctx, n)
+		r.runInstance(ctx, n)
 		r.cleaning.Wait()
 	}
 }
 
-// tell reports progress, one event at a time.
-func (r *runner) tell(e ProgressEvent) {
+// reportProgress reports progress, one event at a time.
+func (r *runner) reportProgress(e ProgressEvent) {
 	if r.o.Progress == nil {
 		return
 	}
-	r.progressing.Lock()
-	defer r.progressing.Unlock()
+	r.progressMu.Lock()
+	defer r.progressMu.Unlock()
 	e.Total, e.Message = len(r.plan), redact.Text(e.Message)
 	if e.Run != nil {
 		run := *e.Run

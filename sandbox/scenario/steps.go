@@ -27,33 +27,33 @@ type background struct {
 	err  error         // of it, then
 }
 
-// place is the position of a step.
-type place struct {
+// stepPosition is the position of a step.
+type stepPosition struct {
 	field string // such as spec.steps[2]
 	depth int
 	list  *[]*Step // that it is reported in
 }
 
-func (e *execution) list(ctx context.Context, steps []v1alpha1.Step, at place) error {
+func (e *execution) runSteps(ctx context.Context, steps []v1alpha1.Step, at stepPosition) error {
 	for i := range steps {
-		to := place{fmt.Sprintf("%s[%d]", at.field, i), at.depth, at.list}
-		if err := e.step(ctx, &steps[i], to); err != nil {
+		to := stepPosition{fmt.Sprintf("%s[%d]", at.field, i), at.depth, at.list}
+		if err := e.runStep(ctx, &steps[i], to); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// all executes steps concurrently and returns the first error. An error cancels the other steps.
-func (e *execution) all(ctx context.Context, steps []v1alpha1.Step, at place) error {
+// runParallel executes steps concurrently and returns the first error. An error cancels the other steps.
+func (e *execution) runParallel(ctx context.Context, steps []v1alpha1.Step, at stepPosition) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
 	errs := make([]error, len(steps))
 	for i := range steps {
-		to := place{fmt.Sprintf("%s[%d]", at.field, i), at.depth, at.list}
+		to := stepPosition{fmt.Sprintf("%s[%d]", at.field, i), at.depth, at.list}
 		wg.Go(func() {
-			errs[i] = e.step(ctx, &steps[i], to)
+			errs[i] = e.runStep(ctx, &steps[i], to)
 			if errs[i] != nil {
 				cancel(fmt.Errorf("another step at the same time failed: %s", steps[i].Name))
 			}
@@ -68,17 +68,17 @@ func (e *execution) all(ctx context.Context, steps []v1alpha1.Step, at place) er
 	return errors.Join(errs...)
 }
 
-// step executes a step as often as it says, or starts it in the background.
-func (e *execution) step(ctx context.Context, s *v1alpha1.Step, at place) error {
-	if e.skipping(s) {
-		done := e.begin(s, at, 0)
+// runStep executes a step as often as it says, or starts it in the background.
+func (e *execution) runStep(ctx context.Context, s *v1alpha1.Step, at stepPosition) error {
+	if e.isSkipped(s) {
+		done := e.startStep(s, at, 0)
 		done.Name = s.Name
-		e.close(done, at, Skipped, "before the step to begin with")
+		e.endStep(done, at, Skipped, "before the step to begin with")
 		return nil
 	}
-	first := e.begin(s, at, 0)
+	first := e.startStep(s, at, 0)
 	if !s.Background {
-		return e.repeat(ctx, s, at, first)
+		return e.repeatStep(ctx, s, at, first)
 	}
 	b := &background{name: s.Name, done: make(chan struct{})}
 	e.mu.Lock()
@@ -86,27 +86,27 @@ func (e *execution) step(ctx context.Context, s *v1alpha1.Step, at place) error 
 	e.mu.Unlock()
 	go func() {
 		defer close(b.done)
-		b.err = e.repeat(e.lasting, s, at, first)
+		b.err = e.repeatStep(e.stepsContext, s, at, first)
 	}()
 	return nil
 }
 
-// skipping reports whether a step is before the first step to execute.
-func (e *execution) skipping(s *v1alpha1.Step) bool {
+// isSkipped reports whether a step is before the first step to execute.
+func (e *execution) isSkipped(s *v1alpha1.Step) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.from != "" && s.Name == e.from {
-		e.from = ""
+	if e.firstStep != "" && s.Name == e.firstStep {
+		e.firstStep = ""
 	}
-	return e.from != "" && !holds(s, e.from)
+	return e.firstStep != "" && !containsStep(s, e.firstStep)
 }
 
-func holds(s *v1alpha1.Step, name string) bool {
-	return slices.ContainsFunc(s.Inner(), func(x v1alpha1.Step) bool { return x.Name == name || holds(&x, name) })
+func containsStep(s *v1alpha1.Step, name string) bool {
+	return slices.ContainsFunc(s.Inner(), func(x v1alpha1.Step) bool { return x.Name == name || containsStep(&x, name) })
 }
 
-// begin adds execution n of a step, from 0, to the report.
-func (e *execution) begin(s *v1alpha1.Step, at place, n int) *Step {
+// startStep adds execution n of a step, from 0, to the report.
+func (e *execution) startStep(s *v1alpha1.Step, at stepPosition, n int) *Step {
 	done := &Step{Name: s.Name, Action: s.Kind(), Line: e.in.Line(at.field), Started: time.Now()}
 	if s.Repeat != nil && *s.Repeat > 1 {
 		done.Name = fmt.Sprintf("%s (%d of %d)", s.Name, n+1, *s.Repeat)
@@ -114,43 +114,43 @@ func (e *execution) begin(s *v1alpha1.Step, at place, n int) *Step {
 	e.mu.Lock()
 	*at.list = append(*at.list, done)
 	e.mu.Unlock()
-	e.note(done.Name, events.StepBegan, "")
+	e.recordStep(done.Name, events.StepBegan, "")
 	return done
 }
 
-// repeat executes a step as often as it says. The first execution is already in the report.
-func (e *execution) repeat(ctx context.Context, s *v1alpha1.Step, at place, done *Step) error {
+// repeatStep executes a step as often as it says. The first execution is already in the report.
+func (e *execution) repeatStep(ctx context.Context, s *v1alpha1.Step, at stepPosition, done *Step) error {
 	for n := 1; ; n++ {
-		if err := e.once(ctx, s, at, done); err != nil || s.Repeat == nil || n >= *s.Repeat {
+		if err := e.runOnce(ctx, s, at, done); err != nil || s.Repeat == nil || n >= *s.Repeat {
 			return err
 		}
-		done = e.begin(s, at, n)
+		done = e.startStep(s, at, n)
 	}
 }
 
-func (e *execution) once(ctx context.Context, s *v1alpha1.Step, at place, done *Step) error {
-	message, skipped, err := e.judged(ctx, s, at, done)
+func (e *execution) runOnce(ctx context.Context, s *v1alpha1.Step, at stepPosition, done *Step) error {
+	message, skipped, err := e.runGuarded(ctx, s, at, done)
 	switch {
 	case err != nil && errored(err):
-		e.close(done, at, Errored, err.Error())
+		e.endStep(done, at, Errored, err.Error())
 	case err != nil:
-		e.close(done, at, Failed, err.Error())
+		e.endStep(done, at, Failed, err.Error())
 	case skipped:
-		e.close(done, at, Skipped, message)
+		e.endStep(done, at, Skipped, message)
 	default:
-		e.close(done, at, Passed, message)
+		e.endStep(done, at, Passed, message)
 	}
 	if err != nil {
-		e.blame(done, err)
+		e.recordFailure(done, err)
 	}
 	return err
 }
 
-// judged executes a step within its timeout and under its invariants, unless its condition is false.
-func (e *execution) judged(ctx context.Context, s *v1alpha1.Step, at place, done *Step) (message string, skipped bool,
+// runGuarded executes a step within its timeout and under its invariants, unless its condition is false.
+func (e *execution) runGuarded(ctx context.Context, s *v1alpha1.Step, at stepPosition, done *Step) (message string, skipped bool,
 	err error) {
 	if s.If != "" {
-		do, err := e.condition(ctx, s.If)
+		do, err := e.evalCondition(ctx, s.If)
 		if err != nil || !do {
 			return "its condition is false: " + s.If, true, err
 		}
@@ -165,18 +165,18 @@ func (e *execution) judged(ctx context.Context, s *v1alpha1.Step, at place, done
 	if err != nil {
 		return "", false, err
 	}
-	message, err = e.do(guarded, s, at, done)
+	message, err = e.runAction(guarded, s, at, done)
 	if err == nil {
 		err = e.catchUpConditions(guarded, len(s.Always)+len(s.Never))
 	}
 	if broken := release(); broken != nil {
 		return "", false, broken
 	}
-	return message, false, because(guarded, err)
+	return message, false, withCause(guarded, err)
 }
 
-// because wraps an error in the cause of the end of its context, unless the error contains it.
-func because(ctx context.Context, err error) error {
+// withCause wraps an error in the cause of the end of its context, unless the error contains it.
+func withCause(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if err == nil || cause == nil || errors.Is(err, cause) {
 		return err
@@ -188,7 +188,7 @@ func because(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", cause, err)
 }
 
-func (e *execution) condition(ctx context.Context, text string) (bool, error) {
+func (e *execution) evalCondition(ctx context.Context, text string) (bool, error) {
 	p, err := e.env.Compile(text, expr.Condition)
 	if err != nil {
 		return false, err
@@ -197,19 +197,19 @@ func (e *execution) condition(ctx context.Context, text string) (bool, error) {
 		return false, err
 	}
 	var r expr.Result
-	e.world.Look(func(v observe.View) { r, err = p.Eval(e.env.Data(v, p)) })
+	e.recorder.Read(func(v observe.Snapshot) { r, err = p.Eval(e.env.Data(v, p)) })
 	return r.Value == true, err
 }
 
-func (e *execution) do(ctx context.Context, s *v1alpha1.Step, at place, done *Step) (string, error) {
-	inner := place{at.field + "." + s.Kind(), at.depth + 1, &done.Steps}
+func (e *execution) runAction(ctx context.Context, s *v1alpha1.Step, at stepPosition, done *Step) (string, error) {
+	inner := stepPosition{at.field + "." + s.Kind(), at.depth + 1, &done.Steps}
 	switch {
 	case len(s.Steps) > 0:
-		return "", e.list(ctx, s.Steps, inner)
+		return "", e.runSteps(ctx, s.Steps, inner)
 	case len(s.Parallel) > 0:
-		return "", e.all(ctx, s.Parallel, inner)
+		return "", e.runParallel(ctx, s.Parallel, inner)
 	}
-	a, err := e.late(&s.Action)
+	a, err := e.expandAction(&s.Action)
 	if err != nil {
 		return "", err
 	}
@@ -254,24 +254,24 @@ func (e *execution) joinAll() error {
 	return first
 }
 
-// note adds the start or the end of a step to the events of the run.
-func (e *execution) note(name string, state events.StepState, message string) {
+// recordStep adds the start or the end of a step to the events of the run.
+func (e *execution) recordStep(name string, state events.StepState, message string) {
 	first, _, _ := strings.Cut(message, "\n")
-	e.world.Note(events.Event{Time: time.Now(), Step: &events.StepEvent{Name: name, State: state, Message: first}})
+	e.recorder.AddEvent(events.Event{Time: time.Now(), Step: &events.StepEvent{Name: name, State: state, Message: first}})
 }
 
-func (e *execution) close(s *Step, at place, v Result, message string) {
+func (e *execution) endStep(s *Step, at stepPosition, v Result, message string) {
 	e.mu.Lock()
 	s.Elapsed, s.Result, s.Message = time.Since(s.Started), v, message
 	e.mu.Unlock()
-	e.note(s.Name, events.StepState(v), message)
+	e.recordStep(s.Name, events.StepState(v), message)
 	e.progress(ProgressEvent{Kind: StepEnded, Step: s, Depth: at.depth})
 }
 
-// late evaluates the expressions of an action that use the outputs of earlier steps.
-func (e *execution) late(a *v1alpha1.Action) (*v1alpha1.Action, error) {
+// expandAction evaluates the expressions of an action that use the outputs of earlier steps.
+func (e *execution) expandAction(a *v1alpha1.Action) (*v1alpha1.Action, error) {
 	text, err := json.Marshal(a)
-	if err != nil || !expr.Has(string(text)) {
+	if err != nil || !expr.HasExpression(string(text)) {
 		return a, err
 	}
 	var content any

@@ -47,10 +47,10 @@ func begin(t *testing.T, o Options, spec string) *execution {
 		t.Fatal(err)
 	}
 	e := newExecution(&runner{o: o}, runs[0])
-	e.bases = func(context.Context) ([]control.Base, error) { return nil, nil }
-	e.world = observe.New(observe.Options{Namespace: e.in.name, Group: e.in.name})
-	e.env, err = steps.New(steps.Options{World: e.world, Static: e.in.Static, Vars: e.in.Vars, Run: e.in.Run,
-		Namespace: e.in.name, Group: e.in.name, Folder: t.TempDir(), Join: e.join})
+	e.queryBases = func(context.Context) ([]control.Base, error) { return nil, nil }
+	e.recorder = observe.New(observe.Options{Namespace: e.in.name, Group: e.in.name})
+	e.env, err = steps.New(steps.Options{Recorder: e.recorder, Static: e.in.Static, Vars: e.in.Vars, Run: e.in.Run,
+		Namespace: e.in.name, Group: e.in.name, Dir: t.TempDir(), Join: e.join})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestParallelStepsEndTogether(t *testing.T) {
 // module tells that a module on base-1 has got into these states.
 func module(e *execution, states ...events.ModuleState) {
 	for _, s := range states {
-		e.world.Note(events.Event{
+		e.recorder.AddEvent(events.Event{
 			Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "1"},
 				State: s}})
 	}
@@ -241,7 +241,7 @@ func TestInvariants(t *testing.T) {
 				spec = "never:\n- {name: i, cel: \"" + tt.never + "\"}\n"
 			}
 			e := begin(t, Options{}, spec+"steps:\n- {name: a, script: {content: echo}}")
-			e.world.Note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
+			e.recorder.AddEvent(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
 			module(e, "ACTIVATED")
 			guarded, release, err := e.guard(t.Context(), "", e.in.Spec.Always, e.in.Spec.Never)
 			if err != nil {
@@ -274,7 +274,7 @@ func TestBrokenInvariantEndsItsStep(t *testing.T) {
 		"bases[b].ready)\"}\n  script: {content: 'touch began; sleep 60'}\n- {name: b, script: {content: echo}}")
 	done := make(chan error, 1)
 	go func() { done <- e.body(t.Context()) }()
-	e.world.Note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
+	e.recorder.AddEvent(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
 	err := <-done
 	var why *violated
 	if !errors.As(err, &why) {

@@ -93,7 +93,7 @@ func (n nested) Depth() int { return min(n.depth, 3) }
 // WriteHTML writes one file that shows everything in a browser without a network: the verdicts, the
 // evidence, and a timeline of each run.
 func WriteHTML(w io.Writer, r *scenario.Report) error {
-	data, err := json.Marshal(viewOf(r)) // it writes <, > and & as \u…: no text ends the script element
+	data, err := json.Marshal(pageDataOf(r)) // it writes <, > and & as \u…: no text ends the script element
 	if err != nil {
 		return fmt.Errorf("writing the timelines: %w", err)
 	}

@@ -26,21 +26,21 @@ const (
 
 var laneKinds = []laneKind{laneComponent, laneFaults, laneService, laneWaiting, laneBase}
 
-type thing string
+type rowKind string
 
 // The things. A lane of a base has those from thingLife to thingPod.
 const (
-	thingLife      thing = "life"
-	thingNode      thing = "node"
-	thingModule    thing = "module"
-	thingPod       thing = "pod"
-	thingProcess   thing = "process"
-	thingFault     thing = "fault"
-	thingEndpoints thing = "endpoints"
+	rowLife      rowKind = "life"
+	rowNode      rowKind = "node"
+	rowModule    rowKind = "module"
+	rowPod       rowKind = "pod"
+	rowProcess   rowKind = "process"
+	rowFault     rowKind = "fault"
+	rowEndpoints rowKind = "endpoints"
 )
 
-// things are in the order of their rows within a lane.
-var things = []thing{thingLife, thingNode, thingModule, thingPod, thingProcess, thingFault, thingEndpoints}
+// rowKinds are in the order of their rows within a lane.
+var rowKinds = []rowKind{rowLife, rowNode, rowModule, rowPod, rowProcess, rowFault, rowEndpoints}
 
 // States of the endpoints of a Service.
 const (
@@ -59,12 +59,12 @@ type lane struct {
 	spans []*span
 	marks []mark
 
-	taken map[thing][]bool // tracks with a span that has not ended
+	usedTracks map[rowKind][]bool // tracks with a span that has not ended
 }
 
 // span is the life of one thing, such as a Pod.
 type span struct {
-	thing         thing
+	kind          rowKind
 	name, version string
 	// track is the row within the lane and the thing. Spans of one track do not overlap.
 	track    int
@@ -105,9 +105,9 @@ type laneKey struct {
 }
 
 type spanKey struct {
-	lane  laneKey
-	thing thing
-	name  string
+	lane laneKey
+	kind rowKind
+	name string
 }
 
 func newLaneBuilder() *laneBuilder {
@@ -136,7 +136,7 @@ func (b *laneBuilder) end(t time.Time) {
 func (b *laneBuilder) lane(key laneKey) *lane {
 	l := b.lanes[key]
 	if l == nil {
-		l = &lane{kind: key.kind, name: key.name, taken: map[thing][]bool{}}
+		l = &lane{kind: key.kind, name: key.name, usedTracks: map[rowKind][]bool{}}
 		b.lanes[key] = l
 	}
 	return l
@@ -148,15 +148,15 @@ func (b *laneBuilder) span(key spanKey) *span {
 		return s
 	}
 	l := b.lane(key.lane)
-	tracks := l.taken[key.thing]
+	tracks := l.usedTracks[key.kind]
 	track := slices.Index(tracks, false)
 	if track < 0 {
 		track = len(tracks)
 		tracks = append(tracks, true)
 	}
 	tracks[track] = true
-	l.taken[key.thing] = tracks
-	s := &span{thing: key.thing, name: key.name, track: track}
+	l.usedTracks[key.kind] = tracks
+	s := &span{kind: key.kind, name: key.name, track: track}
 	l.spans = append(l.spans, s)
 	b.open[key] = s
 	return s
@@ -174,7 +174,7 @@ func (b *laneBuilder) close(key spanKey, t time.Time) {
 		last.to = last.from
 	}
 	delete(b.open, key)
-	b.lanes[key.lane].taken[key.thing][s.track] = false
+	b.lanes[key.lane].usedTracks[key.kind][s.track] = false
 }
 
 func (b *laneBuilder) mark(key laneKey, kind markKind, to time.Time, elapsed time.Duration, text string) {
@@ -198,8 +198,8 @@ func (s *span) change(t time.Time, state, text string) {
 	s.segments = append(s.segments, segment{from: t, state: state, text: text})
 }
 
-// mostNames is the maximum number of names in a text. A Service may have thousands of endpoints.
-const mostNames = 8
+// maxNames is the maximum number of names in a text. A Service may have thousands of endpoints.
+const maxNames = 8
 
 // observe adds an event. Events of one kind must be in the order of time. Steps are not drawn as lanes.
 func (b *laneBuilder) observe(e events.Event) {
@@ -226,7 +226,7 @@ func (b *laneBuilder) observe(e events.Event) {
 		b.node(e.Node, e.Time)
 	case e.Component != nil:
 		c := e.Component
-		b.span(spanKey{laneKey{laneComponent, c.Name}, thingProcess, c.Name}).change(e.Time, string(c.State), c.Message)
+		b.span(spanKey{laneKey{laneComponent, c.Name}, rowProcess, c.Name}).change(e.Time, string(c.State), c.Message)
 	case e.Fault != nil:
 		b.fault(e.Fault, e.Time)
 	case e.Request != nil:
@@ -247,11 +247,11 @@ func (b *laneBuilder) base(e *events.BaseEvent, now time.Time, before, base *eve
 		}
 	}
 	key := laneKey{laneBase, e.Base}
-	b.span(spanKey{key, thingLife, e.Base}).change(now, string(base.State()), e.Identity)
+	b.span(spanKey{key, rowLife, e.Base}).change(now, string(base.State()), e.Identity)
 }
 
 func moduleKey(base string, m events.ModuleRef) spanKey {
-	return spanKey{laneKey{laneBase, base}, thingModule, m.Name + ":" + m.Version}
+	return spanKey{laneKey{laneBase, base}, rowModule, m.Name + ":" + m.Version}
 }
 
 func (b *laneBuilder) module(e *events.ModuleEvent, now time.Time, base *events.BaseStatus) {
@@ -296,7 +296,7 @@ func podKey(p *events.PodStatus) spanKey {
 	if name := cmp.Or(p.Base, p.Node); name != "" {
 		lane = laneKey{laneBase, name}
 	}
-	return spanKey{lane, thingPod, p.PodKey()}
+	return spanKey{lane, rowPod, p.PodKey()}
 }
 
 func podText(p *events.PodState) string {
@@ -339,14 +339,14 @@ func (b *laneBuilder) endpoints(e *events.EndpointsEvent, now time.Time) {
 	if len(rest) > 0 {
 		text += "; not ready: " + names(rest)
 	}
-	b.span(spanKey{laneKey{laneService, e.Service}, thingEndpoints, e.Service}).change(now, state, text)
+	b.span(spanKey{laneKey{laneService, e.Service}, rowEndpoints, e.Service}).change(now, state, text)
 }
 
 func (b *laneBuilder) node(e *events.NodeEvent, now time.Time) {
 	if e.Base == "" {
 		return // the Node does not belong to a base
 	}
-	key := spanKey{laneKey{laneBase, e.Base}, thingNode, e.Base}
+	key := spanKey{laneKey{laneBase, e.Base}, rowNode, e.Base}
 	if e.State == "" {
 		b.close(key, now)
 		return
@@ -359,7 +359,7 @@ func (b *laneBuilder) node(e *events.NodeEvent, now time.Time) {
 func (b *laneBuilder) fault(e *events.FaultEvent, now time.Time) {
 	lane := laneKey{kind: laneFaults}
 	name := events.Join(" on ", e.ID, e.Base)
-	key := spanKey{lane, thingFault, name}
+	key := spanKey{lane, rowFault, name}
 	switch e.Change {
 	case events.FaultSet:
 		b.span(key).change(now, string(e.Change), events.Join(": ", string(e.Kind), e.Message))
@@ -371,8 +371,8 @@ func (b *laneBuilder) fault(e *events.FaultEvent, now time.Time) {
 }
 
 func names(list []string) string {
-	if more := len(list) - mostNames; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(list[:mostNames], ", "), more)
+	if more := len(list) - maxNames; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(list[:maxNames], ", "), more)
 	}
 	return strings.Join(list, ", ")
 }

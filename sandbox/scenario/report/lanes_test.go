@@ -24,7 +24,7 @@ func describe(list []*lane) (lines []string) {
 			for _, g := range s.segments {
 				lines = append(lines,
 					strings.TrimSpace(
-						fmt.Sprintf("%s[%d] %s (%s) %d-%d %s %s", s.thing, s.track, s.name, s.version, ms(g.from),
+						fmt.Sprintf("%s[%d] %s (%s) %d-%d %s %s", s.kind, s.track, s.name, s.version, ms(g.from),
 							ms(g.to), g.state, g.text)))
 			}
 		}

@@ -30,15 +30,15 @@ const shownDelay = 200 * time.Millisecond
 // WriteRun writes one run for people.
 func WriteRun(w io.Writer, run *scenario.Run, o TextOptions) error {
 	p := newPrinter(w, o)
-	p.run(run)
-	return p.end()
+	p.printRun(run)
+	return p.flush()
 }
 
 // WriteSummary writes the line that follows all runs.
 func WriteSummary(w io.Writer, r *scenario.Report, o TextOptions) error {
 	p := newPrinter(w, o)
-	p.summary(r)
-	return p.end()
+	p.printSummary(r)
+	return p.flush()
 }
 
 // printer writes to a buffer, which keeps the first error.
@@ -51,19 +51,19 @@ func newPrinter(w io.Writer, o TextOptions) *printer {
 	return &printer{w: bufio.NewWriter(w), o: o}
 }
 
-func (p *printer) end() error {
+func (p *printer) flush() error {
 	if err := p.w.Flush(); err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
 	return nil
 }
 
-// say writes. External texts must be cleaned before.
-func (p *printer) say(format string, args ...any) {
+// printf writes. External texts must be cleaned before.
+func (p *printer) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.w, format, args...) // the buffer keeps the error
 }
 
-func (p *printer) run(run *scenario.Run) {
+func (p *printer) printRun(run *scenario.Run) {
 	row := fmt.Sprintf("%-52s %6s", plain.Text(Name(run)), seconds(run.Elapsed))
 	if text := requests(run); text != "" {
 		row += "  " + text
@@ -77,17 +77,17 @@ func (p *printer) run(run *scenario.Run) {
 	if run.Result == scenario.Skipped {
 		row += "  skipped: " + plain.Text(run.Failure)
 	}
-	p.say("%s %s\n", p.mark(run.Result), row)
+	p.printf("%s %s\n", p.mark(run.Result), row)
 	switch {
 	case run.Result == scenario.Failed || run.Result == scenario.Errored:
-		p.evidence(run)
+		p.printEvidence(run)
 	case p.o.Verbose && run.Result == scenario.Passed:
-		p.steps(run.Steps, "  ")
-		p.checks(run)
+		p.printSteps(run.Steps, "  ")
+		p.printChecks(run)
 		for _, t := range run.Traffic {
-			p.note(t)
+			p.printNote(t)
 		}
-		p.say("\n")
+		p.printf("\n")
 	}
 }
 
@@ -98,7 +98,7 @@ func Name(run *scenario.Run) string {
 	if len(run.Cell) > 0 {
 		var cell []string
 		for _, key := range slices.Sorted(maps.Keys(run.Cell)) {
-			cell = append(cell, key+"="+value(run.Cell[key]))
+			cell = append(cell, key+"="+formatValue(run.Cell[key]))
 		}
 		name += " [" + strings.Join(cell, " ") + "]"
 	}
@@ -108,15 +108,15 @@ func Name(run *scenario.Run) string {
 	return name
 }
 
-// value formats a matrix value; for an object it returns the field values without their names.
-func value(v any) string {
+// formatValue formats a matrix value; for an object it returns the field values without their names.
+func formatValue(v any) string {
 	named, ok := v.(map[string]any)
 	if !ok {
 		return fmt.Sprint(v)
 	}
 	var values []string
 	for _, name := range slices.Sorted(maps.Keys(named)) {
-		values = append(values, value(named[name]))
+		values = append(values, formatValue(named[name]))
 	}
 	return strings.Join(values, "/")
 }
@@ -162,7 +162,7 @@ func requests(runs ...*scenario.Run) string {
 	return text
 }
 
-func (p *printer) summary(r *scenario.Report) {
+func (p *printer) printSummary(r *scenario.Report) {
 	counts := map[scenario.Result]int{}
 	for _, run := range r.Runs {
 		counts[run.Result]++
@@ -183,5 +183,5 @@ func (p *printer) summary(r *scenario.Report) {
 	if text := requests(r.Runs...); text != "" {
 		row += "; " + text
 	}
-	p.say("%s (seed %d)\n", row, r.Seed)
+	p.printf("%s (seed %d)\n", row, r.Seed)
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// view is what the page's script draws. Texts are numbers of the list of texts; times are
+// pageData is what the page's script draws. Texts are numbers of the list of texts; times are
 // microseconds from the start of the run. What there are many of lies flat in one array, since half
 // a million objects would take a browser's memory.
-type view struct {
+type pageData struct {
 	Texts []string  `json:"texts"`
 	Runs  []runView `json:"runs"`
 }
@@ -60,24 +60,24 @@ type rowView struct {
 	Bars []int64 `json:"bars"`
 }
 
-type viewer struct {
+type pageBuilder struct {
 	texts    *texts
 	run      *scenario.Run
 	versions map[string]int
 	list     []int
 }
 
-func viewOf(r *scenario.Report) *view {
+func pageDataOf(r *scenario.Report) *pageData {
 	t := newTexts()
-	v := &view{Runs: []runView{}}
+	v := &pageData{Runs: []runView{}}
 	for _, run := range r.Runs {
-		v.Runs = append(v.Runs, (&viewer{texts: t, run: run, versions: map[string]int{}}).view())
+		v.Runs = append(v.Runs, (&pageBuilder{texts: t, run: run, versions: map[string]int{}}).runView())
 	}
 	v.Texts = t.list
 	return v
 }
 
-func (v *viewer) view() runView {
+func (v *pageBuilder) runView() runView {
 	end := v.run.Started.Add(v.run.Elapsed)
 	builder := newLaneBuilder()
 	traffics := v.traffics()
@@ -136,13 +136,13 @@ func fold(list []*lane, end time.Time) []*lane {
 	if len(names) < 2 {
 		return list
 	}
-	all := &span{thing: thingProcess, name: "components", segments: []segment{{
+	all := &span{kind: rowProcess, name: "components", segments: []segment{{
 		from: first, to: end, state: string(events.ComponentRunning), text: strings.Join(names, ", ")}}}
 	return slices.Insert(rest, 0, &lane{kind: laneComponent, name: "components", spans: []*span{all}})
 }
 
 // traffics returns the streams of the run. A stream without an end has at least the lost requests of the events.
-func (v *viewer) traffics() []scenario.Traffic {
+func (v *pageBuilder) traffics() []scenario.Traffic {
 	list := slices.Clone(v.run.Traffic)
 	ended := len(list)
 	for _, e := range v.run.Timeline {
@@ -177,11 +177,11 @@ func lossEvents(list []scenario.Traffic) []events.Event {
 	return lost
 }
 
-func (v *viewer) micros(t time.Time) int64 { return t.Sub(v.run.Started).Microseconds() }
+func (v *pageBuilder) micros(t time.Time) int64 { return t.Sub(v.run.Started).Microseconds() }
 
-func (v *viewer) text(text string) int64 { return int64(v.texts.id(text)) }
+func (v *pageBuilder) text(text string) int64 { return int64(v.texts.id(text)) }
 
-func (v *viewer) version(version string) int {
+func (v *pageBuilder) version(version string) int {
 	n, ok := v.versions[version]
 	if !ok {
 		n = len(v.list)
@@ -191,17 +191,17 @@ func (v *viewer) version(version string) int {
 	return n
 }
 
-func (v *viewer) lane(l *lane) laneView {
+func (v *pageBuilder) lane(l *lane) laneView {
 	view := laneView{Kind: v.texts.id(string(l.kind)), Name: v.texts.id(l.name), Rows: []rowView{}, Marks: []int64{}}
 	type place struct {
-		thing thing
+		thing rowKind
 		track int
 	}
 	rows := map[place]*rowView{}
 	for _, s := range l.spans {
-		key := place{s.thing, s.track}
+		key := place{s.kind, s.track}
 		if rows[key] == nil {
-			rows[key] = &rowView{Thing: v.texts.id(string(s.thing))}
+			rows[key] = &rowView{Thing: v.texts.id(string(s.kind))}
 		}
 		version, name := int64(-1), s.name
 		if s.version != "" {
@@ -213,7 +213,7 @@ func (v *viewer) lane(l *lane) laneView {
 		}
 	}
 	order := slices.SortedFunc(maps.Keys(rows), func(a, b place) int {
-		return cmp.Or(cmp.Compare(slices.Index(things, a.thing), slices.Index(things, b.thing)),
+		return cmp.Or(cmp.Compare(slices.Index(rowKinds, a.thing), slices.Index(rowKinds, b.thing)),
 			cmp.Compare(a.track, b.track))
 	})
 	for _, key := range order {
@@ -228,7 +228,7 @@ func (v *viewer) lane(l *lane) laneView {
 }
 
 // steps lays out the steps: nested steps are below their parent, and overlapping steps in different rows.
-func (v *viewer) steps() []int64 {
+func (v *pageBuilder) steps() []int64 {
 	flat := []int64{}
 	var ends []int64 // of each row
 	var place func(list []*scenario.Step, row int)
@@ -263,7 +263,7 @@ func binsOf(t scenario.Traffic) (width time.Duration, bins []traffic.Bin) {
 	return time.Second, bins
 }
 
-func (v *viewer) stream(t scenario.Traffic) streamView {
+func (v *pageBuilder) stream(t scenario.Traffic) streamView {
 	width, bins := binsOf(t)
 	view := streamView{Name: v.texts.id(t.Name), Route: v.texts.id(events.Through(t.Route)),
 		Width: width.Microseconds(), Bins: []int64{}, Lost: []int64{}}

@@ -17,7 +17,7 @@ import (
 
 type usage map[string]bool
 
-func (u usage) note(names []string) {
+func (u usage) add(names []string) {
 	for _, name := range names {
 		u[name] = true
 	}
@@ -25,8 +25,8 @@ func (u usage) note(names []string) {
 
 var names = regexp.MustCompile(`\b(?:vars|matrix)\.[A-Za-z_][A-Za-z0-9_]*`)
 
-// noteText adds the names in an expression that does not compile, so that they are not reported as unused.
-func (u usage) noteText(text string) { u.note(names.FindAllString(text, -1)) }
+// addFromText adds the names in an expression that does not compile, so that they are not reported as unused.
+func (u usage) addFromText(text string) { u.add(names.FindAllString(text, -1)) }
 
 // check compiles all expressions and returns the names that they use.
 func (s *Scenario) check() (problems Problems, used usage) {
@@ -35,40 +35,40 @@ func (s *Scenario) check() (problems Problems, used usage) {
 	s.Scenario.EachCondition(func(at *field.Path, text string) {
 		path := at.String()
 		conditions[path] = true
-		if strings.TrimSpace(text) == "" || expr.Has(text) {
+		if strings.TrimSpace(text) == "" || expr.HasExpression(text) {
 			return
 		}
 		line := s.doc.Line(path)
 		if strings.Contains(text, "\n") { // a block: its text begins in the next line
 			line++
 		}
-		program, err := s.env.Compile(text, expr.KindOf(path))
+		program, err := s.env.Compile(text, expr.ScopeOf(path))
 		if err != nil {
 			problems = append(problems, located(s.File, path, line, err)...)
-			used.noteText(text)
+			used.addFromText(text)
 			return
 		}
-		used.note(program.Uses())
+		used.add(program.Uses())
 	})
 	for _, e := range s.doc.Expressions() {
 		if wrong := misplaced(e.Field, conditions); wrong != "" {
-			used.noteText(e.Text)
+			used.addFromText(e.Text)
 			problems = append(problems, Problem{Source: s.File, Line: e.Line, Field: e.Field, Detail: wrong})
 			continue
 		}
 		t, err := s.env.Template(e.Text)
 		if err != nil {
-			used.noteText(e.Text)
+			used.addFromText(e.Text)
 			problems = append(problems, located(s.File, e.Field, e.Line, err)...)
 			continue
 		}
 		for _, name := range t.Uses() {
 			output, ok := strings.CutPrefix(name, "outputs.")
-			if detail := s.early(output, e); ok && detail != "" {
+			if detail := s.outputProblem(output, e); ok && detail != "" {
 				problems = append(problems, Problem{Source: s.File, Line: e.Line, Field: e.Field, Detail: detail})
 			}
 		}
-		used.note(t.Uses())
+		used.add(t.Uses())
 	}
 	return problems, used
 }
@@ -99,8 +99,8 @@ func misplaced(path string, conditions map[string]bool) string {
 	return ""
 }
 
-// early returns why an output is not known when an expression is evaluated, or "".
-func (s *Scenario) early(output string, e strictyaml.Expression) string {
+// outputProblem returns why an output is not known when an expression is evaluated, or "".
+func (s *Scenario) outputProblem(output string, e strictyaml.Expression) string {
 	want := e.Want
 	for want.Kind() == reflect.Pointer {
 		want = want.Elem()
@@ -122,8 +122,8 @@ func (s *Scenario) early(output string, e strictyaml.Expression) string {
 	return ""
 }
 
-// meant reports whether a problem suggests a name.
-func meant(name string, problems Problems) bool {
+// isSuggested reports whether a problem suggests a name.
+func isSuggested(name string, problems Problems) bool {
 	return slices.ContainsFunc(problems,
 		func(p Problem) bool { return strings.HasSuffix(p.Detail, "; did you mean "+name+"?") })
 }
@@ -132,12 +132,12 @@ func meant(name string, problems Problems) bool {
 func (s *Scenario) unused(used usage, others Problems) Problems {
 	var problems Problems
 	for _, name := range slices.Sorted(maps.Keys(s.Scenario.Spec.Vars)) {
-		if !used["vars."+name] && !meant(name, others) {
+		if !used["vars."+name] && !isSuggested(name, others) {
 			problems = append(problems, s.problem("spec.vars."+name, "nothing uses this variable: remove it"))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Scenario.Spec.Matrix)) {
-		if !used["matrix."+name] && !meant(name, others) {
+		if !used["matrix."+name] && !isSuggested(name, others) {
 			problems = append(problems,
 				s.problem("spec.matrix["+name+"]", "nothing uses matrix."+name+": its runs would be all the same"))
 		}

@@ -17,8 +17,8 @@ import (
 // by its value, defaults are set, and it is valid.
 type Instance struct {
 	*v1alpha1.Scenario
-	// Of is the file that it comes from.
-	Of *Scenario
+	// Origin is the file that it comes from.
+	Origin *Scenario
 	// Cell of the matrix.
 	Cell Cell
 	// Static has the names that expressions may use, with their types, and Vars the values of the
@@ -46,8 +46,8 @@ func (s *Scenario) Instantiate(cell Cell, run expr.Run) (*Instance, error) {
 }
 
 func (s *Scenario) instance(cell Cell, run expr.Run) (*Instance, Problems) {
-	vars, err := s.vars.of(s.env, cell, run)
-	i := &Instance{Of: s, Cell: cell, Static: s.static(vars), Vars: vars, Run: run}
+	vars, err := s.vars.evaluateAll(s.env, cell, run)
+	i := &Instance{Origin: s, Cell: cell, Static: s.static(vars), Vars: vars, Run: run}
 	in := ""
 	if cell.Name != "" {
 		in = " (with " + cell.Name + ")"
@@ -72,7 +72,7 @@ func (s *Scenario) instance(cell Cell, run expr.Run) (*Instance, Problems) {
 	}
 	v1alpha1.SetScenarioDefaults(i.Scenario)
 	for _, e := range v1alpha1.ValidateScenario(i.Scenario) {
-		if !follows(e, wrong) {
+		if !isConsequence(e, wrong) {
 			problems = append(problems,
 				Problem{Source: s.File, Line: i.Line(e.Field), Field: e.Field, Detail: e.ErrorBody()})
 		}
@@ -90,11 +90,11 @@ func (i *Instance) known(vars map[string]any) expr.Data {
 func expand(source *strictyaml.Source, env *expr.Env, known expr.Data) (*strictyaml.Source, map[string]error) {
 	failures := map[string]error{}
 	return source.Expand(func(text string) (any, bool) {
-		if !expr.Has(text) {
+		if !expr.HasExpression(text) {
 			return nil, false
 		}
 		t, err := env.Template(text)
-		if err != nil || later(t) {
+		if err != nil || usesOutputs(t) {
 			return nil, false
 		}
 		value, err := t.Eval(known)
@@ -106,8 +106,8 @@ func expand(source *strictyaml.Source, env *expr.Env, known expr.Data) (*stricty
 	}), failures
 }
 
-// follows reports whether an error is only a consequence of a field that could not be read.
-func follows(e *field.Error, unread Problems) bool {
+// isConsequence reports whether an error is only a consequence of a field that could not be read.
+func isConsequence(e *field.Error, unread Problems) bool {
 	return slices.ContainsFunc(unread, func(p Problem) bool {
 		return within(e.Field, p.Field) || e.Type == field.ErrorTypeRequired && within(p.Field, e.Field)
 	})
@@ -118,8 +118,8 @@ func within(path, of string) bool {
 	return of != "" && (path == of || strings.HasPrefix(path, of+".") || strings.HasPrefix(path, of+"["))
 }
 
-// later reports whether a template uses values that are known only during the run.
-func later(t *expr.Template) bool {
+// usesOutputs reports whether a template uses values that are known only during the run.
+func usesOutputs(t *expr.Template) bool {
 	return slices.ContainsFunc(t.Uses(), func(name string) bool { return strings.HasPrefix(name, "outputs") })
 }
 

@@ -37,7 +37,7 @@ type Options struct {
 // subfolders. The error is of type Problems and tells every mistake that can be found without
 // running anything.
 func Load(paths []string, o Options) ([]*Scenario, error) {
-	files, problems := find(paths)
+	files, problems := findFiles(paths)
 	var scenarios []*Scenario
 	first := map[string]string{}
 	used := map[string]bool{}
@@ -46,7 +46,7 @@ func Load(paths []string, o Options) ([]*Scenario, error) {
 			problems = append(problems, f.problems...)
 			continue
 		}
-		s, found := read(f)
+		s, found := decodeFile(f)
 		if o.Select != nil && s.Scenario.Metadata.Name != "" &&
 			!o.Select(s.Scenario.Metadata.Name, s.Scenario.Metadata.Labels) {
 			continue
@@ -96,8 +96,8 @@ type file struct {
 	problems Problems
 }
 
-// find reads the files at paths. In a directory it reads the files of kind Scenario.
-func find(paths []string) (files []file, problems Problems) {
+// findFiles reads the files at paths. In a directory it reads the files of kind Scenario.
+func findFiles(paths []string) (files []file, problems Problems) {
 	for _, path := range paths {
 		names := []string{path}
 		entries, notFolder := os.ReadDir(path)
@@ -131,7 +131,7 @@ func parse(path string, text []byte) file {
 	lines := strings.Split(string(text), "\n")
 	for i, p := range problems {
 		last := min(len(lines), p.Line+1)
-		if near := lines[max(0, min(last, p.Line-2)):last]; source.Empty() && expr.Has(strings.Join(near, "\n")) {
+		if near := lines[max(0, min(last, p.Line-2)):last]; source.Empty() && expr.HasExpression(strings.Join(near, "\n")) {
 			problems[i].Detail += "; within { } or [ ] put a text with ${{ }} in quotes"
 		}
 	}
@@ -148,7 +148,7 @@ func unreadable(path string, err error) Problem {
 	return Problem{Source: path, Detail: "cannot be read: " + err.Error()}
 }
 
-func read(f file) (*Scenario, Problems) {
+func decodeFile(f file) (*Scenario, Problems) {
 	s := &Scenario{File: f.path, Dir: filepath.Dir(f.path), source: f.source}
 	scenario, doc, problems := v1alpha1.DecodeScenario(f.path, f.source)
 	s.Scenario, s.doc = scenario, doc

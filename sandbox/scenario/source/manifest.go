@@ -43,17 +43,17 @@ func (s *Scenario) manifest(name string) *manifest {
 func (i *Instance) manifests(used usage) Problems {
 	var problems Problems
 	i.EachStep(func(at *field.Path, step *v1alpha1.Step) {
-		if step.Apply == nil || step.Apply.File == "" || expr.Has(step.Apply.File) || filepath.IsAbs(step.Apply.File) {
+		if step.Apply == nil || step.Apply.File == "" || expr.HasExpression(step.Apply.File) || filepath.IsAbs(step.Apply.File) {
 			return
 		}
 		at = at.Child("apply")
-		m := i.Of.manifest(step.Apply.File)
+		m := i.Origin.manifest(step.Apply.File)
 		problems = append(problems, m.problems...)
 		if len(m.problems) > 0 { // what could not be read may use anything
-			i.Of.unread = true
+			i.Origin.hasUnreadable = true
 		}
 		if len(m.sources) == 0 { // the step is where the mistake may be
-			p := i.Of.problem(at.Child("file").String(), "")
+			p := i.Origin.problem(at.Child("file").String(), "")
 			problems[len(problems)-1] = Problem{Source: p.Source, Line: p.Line, Field: p.Field,
 				Detail: m.problems[0].Source + ": " + m.problems[0].Detail}
 			return
@@ -61,9 +61,9 @@ func (i *Instance) manifests(used usage) Problems {
 		names, wrong := i.checkManifest(m, step.Apply)
 		problems = append(problems, wrong...)
 		for _, name := range slices.Sorted(maps.Keys(step.Apply.Vars)) {
-			if len(m.problems) == 0 && !names["vars."+name] && !meant(name, wrong) {
+			if len(m.problems) == 0 && !names["vars."+name] && !isSuggested(name, wrong) {
 				problems = append(problems,
-					i.Of.problem(at.Child("vars", name).String(),
+					i.Origin.problem(at.Child("vars", name).String(),
 						"nothing in "+m.path+" uses this variable: remove it"))
 			}
 		}
@@ -95,7 +95,7 @@ func (i *Instance) checkManifest(m *manifest, apply *v1alpha1.Apply) (usage, Pro
 	var problems Problems
 	for _, source := range m.sources {
 		object := v1alpha1.Object{}
-		doc, wrong := source.Decode(&object, strictyaml.Options{Expression: expr.Has})
+		doc, wrong := source.Decode(&object, strictyaml.Options{Expression: expr.HasExpression})
 		problems = append(problems, wrong...)
 		for _, e := range v1alpha1.ObjectProblems(object, nil) {
 			problems = append(problems,
@@ -105,16 +105,16 @@ func (i *Instance) checkManifest(m *manifest, apply *v1alpha1.Apply) (usage, Pro
 		for _, e := range doc.Expressions() {
 			t, err := env.Template(e.Text)
 			if err != nil {
-				used.noteText(e.Text)
+				used.addFromText(e.Text)
 				problems = append(problems, located(m.path, e.Field, e.Line, err)...)
 				continue
 			}
-			used.note(t.Uses())
+			used.add(t.Uses())
 		}
 		if len(problems) == before { // with the values of its expressions
 			expanded, _ := expand(source, env, i.known(static.Vars))
-			doc, _ = expanded.Decode(&object, strictyaml.Options{Expression: expr.Has})
-			problems = append(problems, part{m.path, doc, ""}.applied(object, apply.Refused, i.Run.Namespace)...)
+			doc, _ = expanded.Decode(&object, strictyaml.Options{Expression: expr.HasExpression})
+			problems = append(problems, objectInFile{m.path, doc, ""}.checkApplied(object, apply.Refused, i.Run.Namespace)...)
 		}
 	}
 	return used, problems

@@ -29,13 +29,13 @@ type Scenario struct {
 	// Steps are the names of its steps in any cell, expressions replaced.
 	Steps []string
 
-	source *strictyaml.Source
-	doc    *strictyaml.Document
-	env    *expr.Env
-	vars   *variables
-	wrong  map[string]bool // fields that have a problem already
-	files  map[string]*manifest
-	unread bool // a manifest, or a part of one
+	source        *strictyaml.Source
+	doc           *strictyaml.Document
+	env           *expr.Env
+	vars          *variables
+	problemFields map[string]bool // fields that have a problem already
+	files         map[string]*manifest
+	hasUnreadable bool // a manifest, or a part of one
 }
 
 // Cell is one combination of the matrix.
@@ -74,22 +74,22 @@ func (s *Scenario) prepare(o Options) Problems {
 	}
 	given := maps.Clone(s.Scenario.Spec.Vars)
 	v1alpha1.SetScenarioDefaults(s.Scenario)
-	s.wrong, s.files = map[string]bool{}, map[string]*manifest{}
+	s.problemFields, s.files = map[string]bool{}, map[string]*manifest{}
 	s.cells()
 	problems := s.resolve(given, o)
 	if s.env == nil {
 		return problems
 	}
 	checked, used := s.check()
-	problems = append(append(problems, checked...), s.rewritten()...)
+	problems = append(append(problems, checked...), s.checkNumbers()...)
 	for _, p := range problems {
-		s.wrong[p.Field] = true
+		s.problemFields[p.Field] = true
 	}
 	sample := expr.Run{Namespace: "run", Group: "run", Seed: 1, Env: "dev", Attempt: 1}
 	for _, cell := range s.Cells {
 		instance, wrong := s.instance(cell, sample)
 		for _, p := range append(wrong, instance.objects()...) {
-			if !s.known(p.Field) {
+			if !s.hasProblem(p.Field) {
 				problems = append(problems, p)
 			}
 		}
@@ -100,14 +100,14 @@ func (s *Scenario) prepare(o Options) Problems {
 			}
 		}
 	}
-	if s.unread {
+	if s.hasUnreadable {
 		return problems
 	}
 	return append(problems, s.unused(used, problems)...)
 }
 
-func (s *Scenario) known(path string) bool {
-	for wrong := range s.wrong {
+func (s *Scenario) hasProblem(path string) bool {
+	for wrong := range s.problemFields {
 		if within(path, wrong) {
 			return true
 		}
@@ -126,7 +126,7 @@ func (s *Scenario) cells() {
 				values := map[string]any{name: value}
 				maps.Copy(values, cell.Values)
 				longer = append(longer,
-					Cell{Name: strings.TrimPrefix(cell.Name+","+name+"="+short(value), ","), Values: values})
+					Cell{Name: strings.TrimPrefix(cell.Name+","+name+"="+formatValue(value), ","), Values: values})
 			}
 		}
 		s.Cells = longer
@@ -140,18 +140,18 @@ func (s *Scenario) cells() {
 	}
 }
 
-func short(value any) string {
+func formatValue(value any) string {
 	switch v := value.(type) {
 	case map[string]any:
 		var fields []string
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			fields = append(fields, name+": "+short(v[name]))
+			fields = append(fields, name+": "+formatValue(v[name]))
 		}
 		return "{" + strings.Join(fields, ", ") + "}"
 	case []any:
 		var items []string
 		for _, item := range v {
-			items = append(items, short(item))
+			items = append(items, formatValue(item))
 		}
 		return "[" + strings.Join(items, ", ") + "]"
 	}
@@ -170,10 +170,10 @@ func (s *Scenario) static(vars map[string]any) expr.Static {
 	static.Sets = append(static.Sets, slices.Sorted(maps.Keys(names.Sets))...)
 	static.Streams = append(static.Streams, slices.Sorted(maps.Keys(names.Streams))...)
 	static.Outputs = append(static.Outputs, slices.Sorted(maps.Keys(names.Outputs))...)
-	if slices.ContainsFunc(static.Streams, expr.Has) {
+	if slices.ContainsFunc(static.Streams, expr.HasExpression) {
 		static.Streams = nil
 	}
-	if slices.ContainsFunc(static.Sets, expr.Has) {
+	if slices.ContainsFunc(static.Sets, expr.HasExpression) {
 		static.Sets = nil
 	}
 	return static

@@ -30,7 +30,7 @@ func (s *Scenario) resolve(given map[string]v1alpha1.Any, o Options) Problems {
 			s.vars.values[name] = value
 			continue
 		}
-		fitting, err := fit(override, value)
+		fitting, err := convertOverride(override, value)
 		if err != nil {
 			problems = append(problems, Problem{Source: "--var " + name, Detail: err.Error()})
 			fitting = value
@@ -83,7 +83,7 @@ func (s *Scenario) circular(name string, rest []string) bool {
 		func(other string) bool { return strings.Contains(string(text), "vars."+other) })
 }
 
-func fit(override, value any) (any, error) {
+func convertOverride(override, value any) (any, error) {
 	text, isText := override.(string)
 	if _, wantText := value.(string); isText && !wantText {
 		var err error
@@ -100,7 +100,7 @@ func fit(override, value any) (any, error) {
 			override = float64(whole)
 		}
 	}
-	if wanted, isExpression := value.(string); value != nil && (!isExpression || !expr.Has(wanted)) &&
+	if wanted, isExpression := value.(string); value != nil && (!isExpression || !expr.HasExpression(wanted)) &&
 		reflect.TypeOf(override) != reflect.TypeOf(value) {
 		return nil, fmt.Errorf("%v is not of the type that the scenario gives it, such as %v", override, value)
 	}
@@ -120,7 +120,7 @@ func parseValue(text string) (value any, err error) {
 	return value, nil
 }
 
-func (v *variables) of(env *expr.Env, cell Cell, run expr.Run) (map[string]any, error) {
+func (v *variables) evaluateAll(env *expr.Env, cell Cell, run expr.Run) (map[string]any, error) {
 	values := maps.Clone(v.values)
 	var failed error
 	for _, name := range v.order {

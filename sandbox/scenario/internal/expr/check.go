@@ -52,8 +52,8 @@ type Problem struct {
 // the expression is meant.
 func (p Problem) Excerpt() string { return strictyaml.Excerpt(p.Text, p.Column) }
 
-// in adds the line of the expression to each problem.
-func (ps Problems) in(text string) Problems {
+// withText adds the line of the expression to each problem.
+func (ps Problems) withText(text string) Problems {
 	lines := strings.Split(text, "\n")
 	for i, p := range ps {
 		if p.Line >= 1 && p.Line <= len(lines) {
@@ -122,18 +122,18 @@ var (
 )
 
 // translate converts issues of CEL to problems.
-func (e *Env) translate(a *ast.AST, issues *cel.Issues, kind Kind) Problems {
+func (e *Env) translate(a *ast.AST, issues *cel.Issues, kind Scope) Problems {
 	var problems Problems
 	for _, issue := range issues.Errors() {
 		p := Problem{Line: issue.Location.Line(), Column: issue.Location.Column() + 1}
 		var node ast.Expr
 		if a != nil {
-			node = find(a, issue.ExprID)
+			node = findNode(a, issue.ExprID)
 		}
 		message, _, _ := strings.Cut(issue.Message, " expecting ")
 		switch m := undeclared.FindStringSubmatch(message); {
 		case m != nil:
-			p.Reason, p.Detail = e.unknown(m[1], node, kind)
+			p.Reason, p.Detail = e.unknownName(m[1], node, kind)
 		case undefined.MatchString(message):
 			p.Reason, p.Detail = UnknownField, e.noField(undefined.FindStringSubmatch(message)[1], node)
 		case overload.MatchString(message):
@@ -142,7 +142,7 @@ func (e *Env) translate(a *ast.AST, issues *cel.Issues, kind Kind) Problems {
 		default:
 			p.Reason, p.Detail = Other, message
 			if wrong, syntax := strings.CutPrefix(message, "Syntax error: "); syntax {
-				p.Reason, p.Detail = Syntax, "cannot be read: "+inPlainWords(wrong)
+				p.Reason, p.Detail = Syntax, "cannot be read: "+explainSyntax(wrong)
 				return append(problems, p) // others follow from the first
 			}
 		}
@@ -156,8 +156,8 @@ func (e *Env) translate(a *ast.AST, issues *cel.Issues, kind Kind) Problems {
 	return slices.Compact(problems)
 }
 
-// plainWords maps syntax errors of the parser of CEL to messages.
-var plainWords = []struct {
+// syntaxMessages maps syntax errors of the parser of CEL to messages.
+var syntaxMessages = []struct {
 	found *regexp.Regexp
 	plain string
 }{
@@ -171,8 +171,8 @@ var plainWords = []struct {
 	{regexp.MustCompile(`^no viable alternative at input .*`), "something else must stand here"},
 }
 
-func inPlainWords(wrong string) string {
-	for _, w := range plainWords {
+func explainSyntax(wrong string) string {
+	for _, w := range syntaxMessages {
 		if w.found.MatchString(wrong) {
 			return w.found.ReplaceAllString(wrong, w.plain)
 		}
@@ -180,7 +180,7 @@ func inPlainWords(wrong string) string {
 	return wrong
 }
 
-func (e *Env) unknown(name string, node ast.Expr, kind Kind) (Reason, string) {
+func (e *Env) unknownName(name string, node ast.Expr, kind Scope) (Reason, string) {
 	if node != nil && node.Kind() == ast.CallKind {
 		names := slices.Collect(maps.Keys(e.envs[kind].Functions()))
 		for _, macro := range e.envs[kind].Macros() {
@@ -235,7 +235,7 @@ func noOverload(function, arguments string) string {
 	return fmt.Sprintf("the function %s does not take %s", function, arguments)
 }
 
-func find(a *ast.AST, id int64) ast.Expr {
+func findNode(a *ast.AST, id int64) ast.Expr {
 	var found ast.Expr
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if e.ID() == id {

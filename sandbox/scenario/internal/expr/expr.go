@@ -12,13 +12,13 @@ import (
 	"github.com/google/cel-go/ext"
 )
 
-// Kind says where an expression stands, and so which names it knows.
-type Kind int
+// Scope says where an expression stands, and so which names it knows.
+type Scope int
 
 // The kinds of expressions.
 const (
 	// Value is the inside of ${{ … }}.
-	Value Kind = iota
+	Value Scope = iota
 	// Condition is a boolean expression over everything that is known at run time.
 	Condition
 	// Judge is a boolean expression over the figures of one stream.
@@ -27,8 +27,8 @@ const (
 	Until
 )
 
-// KindOf is the kind of the condition in a field of a scenario, by the field's path.
-func KindOf(path string) Kind {
+// ScopeOf is the kind of the condition in a field of a scenario, by the field's path.
+func ScopeOf(path string) Scope {
 	switch path[strings.LastIndexByte(path, '.')+1:] {
 	case "until":
 		return Until
@@ -64,8 +64,8 @@ type Data map[string]any
 type Env struct {
 	static Static
 	types  *provider
-	envs   map[Kind]*cel.Env
-	names  map[Kind][]string
+	envs   map[Scope]*cel.Env
+	names  map[Scope][]string
 
 	mu        sync.Mutex
 	templates map[string]*Template
@@ -77,9 +77,9 @@ func New(static Static) (*Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Env{static: static, types: p, envs: map[Kind]*cel.Env{}, names: map[Kind][]string{},
+	e := &Env{static: static, types: p, envs: map[Scope]*cel.Env{}, names: map[Scope][]string{},
 		templates: map[string]*Template{}}
-	for kind, names := range e.variables() {
+	for kind, names := range e.declarations() {
 		options := []cel.EnvOption{
 			cel.CustomTypeProvider(p), cel.CustomTypeAdapter(p),
 			cel.CrossTypeNumericComparisons(true), cel.OptionalTypes(), cel.EnableMacroCallTracking(),
@@ -97,7 +97,7 @@ func New(static Static) (*Env, error) {
 	return e, nil
 }
 
-func (e *Env) variables() map[Kind]map[string]*cel.Type {
+func (e *Env) declarations() map[Scope]map[string]*cel.Type {
 	common := map[string]*cel.Type{
 		"vars": types.NewObjectType(varsType), "matrix": types.NewObjectType(matrixType),
 		"run": types.NewObjectType(runType), "outputs": types.NewObjectType(outputsType),
@@ -114,7 +114,7 @@ func (e *Env) variables() map[Kind]map[string]*cel.Type {
 	for _, name := range Objects {
 		objects[name] = cel.ListType(cel.DynType)
 	}
-	return map[Kind]map[string]*cel.Type{
+	return map[Scope]map[string]*cel.Type{
 		Value: common, Condition: with(objects), Judge: with(streamFields),
 		Until: with(map[string]*cel.Type{"stdout": cel.StringType, "stderr": cel.StringType, "exitCode": cel.IntType}),
 	}

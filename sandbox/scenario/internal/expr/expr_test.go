@@ -81,17 +81,17 @@ func TestConditions(t *testing.T) {
 			[]string{"pods"}},
 		{`pods.all(p, ` + ready + `)`, []any{pod("a", true), pod("b", false)}, expr.Result{Value: false},
 			[]string{"pods"}},
-		{`pods.all(p, ` + ready + `)`, nil, expr.Result{Value: true, Nothing: []string{"pods"}}, []string{"pods"}},
-		{`!pods.exists(p, p.metadata.name == "x")`, nil, expr.Result{Value: true, Nothing: []string{"pods"}},
+		{`pods.all(p, ` + ready + `)`, nil, expr.Result{Value: true, EmptyLists: []string{"pods"}}, []string{"pods"}},
+		{`!pods.exists(p, p.metadata.name == "x")`, nil, expr.Result{Value: true, EmptyLists: []string{"pods"}},
 			[]string{"pods"}},
 		{`size(pods) == 0`, nil, expr.Result{Value: true}, []string{"pods"}},
 		{`size(pods) == 0 || pods.all(p, ` + ready + `)`, nil, expr.Result{Value: true}, []string{"pods"}},
 		{`pods.filter(p, p.metadata.name == "x").all(p, ` + ready + `)`, []any{pod("a", true)},
-			expr.Result{Value: true, Nothing: []string{`pods.filter(p, p.metadata.name == "x")`}}, []string{"pods"}},
+			expr.Result{Value: true, EmptyLists: []string{`pods.filter(p, p.metadata.name == "x")`}}, []string{"pods"}},
 		{`pods.filter(p, p.metadata.name == "x").size() == 0`, []any{pod("a", true)}, expr.Result{Value: true},
 			[]string{"pods"}},
 		{`pods.all(p, ` + ready + `) && nodes.all(n, true)`, []any{pod("a", true)},
-			expr.Result{Value: true, Nothing: []string{"nodes"}}, []string{"nodes", "pods"}},
+			expr.Result{Value: true, EmptyLists: []string{"nodes"}}, []string{"nodes", "pods"}},
 		{`pods.exists(p, ` + ready + `) || nodes.exists(n, true)`, []any{pod("a", false)}, expr.Result{Value: false},
 			[]string{"nodes", "pods"}},
 		{`nodes.exists(n, true) || pods.exists(p, ` + ready + `)`, []any{pod("a", true)}, expr.Result{Value: true},
@@ -181,7 +181,7 @@ var where = cmp.Options{
 func TestProblems(t *testing.T) {
 	for _, tc := range []struct {
 		text string
-		kind expr.Kind
+		kind expr.Scope
 		want expr.Problems
 	}{
 		{"vars.versoin", expr.Value, expr.Problems{{1, 5, expr.UnknownField, "version", ""}}},

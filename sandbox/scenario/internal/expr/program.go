@@ -14,49 +14,49 @@ const costLimit = 50_000_000
 
 // Program is a compiled expression. It may be used concurrently.
 type Program struct {
-	text    string
-	kind    Kind
-	out     *cel.Type
-	uses    []string
-	parts   []part
-	program cel.Program
+	text      string
+	scope     Scope
+	out       *cel.Type
+	uses      []string
+	conjuncts []conjunct
+	program   cel.Program
 }
 
 // Result of an evaluation.
 type Result struct {
 	// Value is what JSON has; bool for all kinds but Value.
 	Value any
-	// Nothing are the lists that were empty, so that a part of the expression compared nothing; nil
+	// EmptyLists are the lists that were empty, so that a part of the expression compared nothing; nil
 	// = every part has compared something. A true that compared nothing proves nothing.
-	Nothing []string
+	EmptyLists []string
 }
 
 // True tells whether the value is true and something was compared.
-func (r Result) True() bool { return r.Value == true && len(r.Nothing) == 0 }
+func (r Result) True() bool { return r.Value == true && len(r.EmptyLists) == 0 }
 
 // Compile compiles an expression. The error is of type Problems.
-func (e *Env) Compile(text string, kind Kind) (*Program, error) {
+func (e *Env) Compile(text string, kind Scope) (*Program, error) {
 	env := e.envs[kind]
 	parsed, issues := env.Parse(text)
 	if issues.Err() != nil {
-		return nil, e.translate(nil, issues, kind).in(text)
+		return nil, e.translate(nil, issues, kind).withText(text)
 	}
 	problems := e.checkNames(parsed.NativeRep())
 	checked, issues := env.Check(parsed)
 	if issues.Err() != nil {
-		return nil, append(problems, e.translate(parsed.NativeRep(), issues, kind)...).in(text)
+		return nil, append(problems, e.translate(parsed.NativeRep(), issues, kind)...).withText(text)
 	}
 	if len(problems) > 0 {
-		return nil, problems.in(text)
+		return nil, problems.withText(text)
 	}
 	if t := checked.OutputType(); kind != Value && !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
 		return nil, Problems{{Line: 1, Column: 1, Reason: NotBoolean,
 			Detail: fmt.Sprintf("is of the type %s, but must be true or false", typeName(t))}}
 	}
-	p := &Program{text: text, kind: kind, out: checked.OutputType(), uses: uses(checked.NativeRep()),
-		parts: partsOf(checked)}
+	p := &Program{text: text, scope: kind, out: checked.OutputType(), uses: uses(checked.NativeRep()),
+		conjuncts: conjunctsOf(checked)}
 	options := []cel.ProgramOption{cel.CostLimit(costLimit)}
-	if len(p.parts) > 0 {
+	if len(p.conjuncts) > 0 {
 		options = append(options, cel.EvalOptions(cel.OptTrackState))
 	}
 	var err error
@@ -81,16 +81,16 @@ func (p *Program) Eval(data Data) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("evaluating %q: %w", p.text, err)
 	}
-	value, err := native(out)
+	value, err := toJSONValue(out)
 	if err != nil {
 		return Result{}, fmt.Errorf("evaluating %q: %w", p.text, err)
 	}
-	if _, ok := value.(bool); !ok && p.kind != Value {
+	if _, ok := value.(bool); !ok && p.scope != Value {
 		return Result{}, fmt.Errorf("evaluating %q: it gave %v, which is neither true nor false", p.text, value)
 	}
 	result := Result{Value: value}
-	if len(p.parts) > 0 {
-		result.Nothing = nothing(p.parts, details.State())
+	if len(p.conjuncts) > 0 {
+		result.EmptyLists = emptyLists(p.conjuncts, details.State())
 	}
 	return result, nil
 }

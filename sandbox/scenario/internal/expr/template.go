@@ -16,8 +16,8 @@ const (
 	closing = "}}"
 )
 
-// Has tells whether a string contains an expression.
-func Has(text string) bool { return strings.Contains(text, opening) }
+// HasExpression tells whether a string contains an expression.
+func HasExpression(text string) bool { return strings.Contains(text, opening) }
 
 // Template is a string with expressions in it. It may be used concurrently.
 type Template struct {
@@ -83,7 +83,7 @@ func (e *Env) template(text string) (*Template, error) {
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	if !t.whole() {
+	if !t.isSingleExpression() {
 		for _, p := range t.pieces {
 			if p.program != nil && !printable(p.program.out) {
 				problems = append(problems, Problem{Line: 1, Column: 1, Reason: NotText,
@@ -125,8 +125,8 @@ func endOf(text string) int {
 	return -1
 }
 
-// whole reports whether the string is one expression, which keeps its type.
-func (t *Template) whole() bool { return len(t.pieces) == 1 && t.pieces[0].program != nil }
+// isSingleExpression reports whether the string is one expression, which keeps its type.
+func (t *Template) isSingleExpression() bool { return len(t.pieces) == 1 && t.pieces[0].program != nil }
 
 // Uses are the names that the expressions use, sorted.
 func (t *Template) Uses() []string {
@@ -143,7 +143,7 @@ func (t *Template) Uses() []string {
 // Eval returns the value: that of the expression if the string is nothing else, or the text with
 // the values in their places.
 func (t *Template) Eval(data Data) (any, error) {
-	if t.whole() {
+	if t.isSingleExpression() {
 		r, err := t.pieces[0].program.Eval(data)
 		return r.Value, err
 	}
@@ -157,7 +157,7 @@ func (t *Template) Eval(data Data) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		text, ok := asText(r.Value)
+		text, ok := formatScalar(r.Value)
 		if !ok {
 			return nil, fmt.Errorf("evaluating %q: its value cannot stand in the middle of a text", p.text)
 		}
@@ -166,7 +166,7 @@ func (t *Template) Eval(data Data) (any, error) {
 	return b.String(), nil
 }
 
-func asText(value any) (string, bool) {
+func formatScalar(value any) (string, bool) {
 	switch v := value.(type) {
 	case string:
 		return v, true
@@ -192,7 +192,7 @@ func printable(t *cel.Type) bool {
 func (e *Env) Expand(value any, data Data) (any, error) {
 	switch v := value.(type) {
 	case string:
-		if !Has(v) {
+		if !HasExpression(v) {
 			return v, nil
 		}
 		t, err := e.Template(v)

@@ -123,7 +123,7 @@ func newProvider(static Static) (*provider, error) {
 		p.fields[varsType][name] = typeOf(value)
 	}
 	for name, values := range static.Matrix {
-		p.fields[matrixType][name] = common(values)
+		p.fields[matrixType][name] = commonType(values)
 	}
 	for _, name := range static.Outputs {
 		p.fields[outputsType][name] = cel.StringType
@@ -175,15 +175,15 @@ func typeOf(value any) *cel.Type {
 	case float64:
 		return cel.DoubleType
 	case []any:
-		return cel.ListType(common(v))
+		return cel.ListType(commonType(v))
 	case map[string]any:
 		return cel.MapType(cel.StringType, cel.DynType)
 	}
 	return cel.DynType
 }
 
-// common returns the type of all values, or dyn if they differ.
-func common(values []any) *cel.Type {
+// commonType returns the type of all values, or dyn if they differ.
+func commonType(values []any) *cel.Type {
 	var found *cel.Type
 	for _, v := range values {
 		switch t := typeOf(v); {
@@ -199,8 +199,8 @@ func common(values []any) *cel.Type {
 	return found
 }
 
-// native converts a result to a JSON value.
-func native(v ref.Val) (any, error) {
+// toJSONValue converts a result to a JSON value.
+func toJSONValue(v ref.Val) (any, error) {
 	switch v := v.(type) {
 	case types.Bool, types.Int, types.Double, types.String:
 		return v.Value(), nil
@@ -220,7 +220,7 @@ func native(v ref.Val) (any, error) {
 			if !ok {
 				return nil, fmt.Errorf("a map has a key that is no string: %v", key.Value())
 			}
-			value, err := native(v.Get(key))
+			value, err := toJSONValue(v.Get(key))
 			if err != nil {
 				return nil, err
 			}
@@ -230,7 +230,7 @@ func native(v ref.Val) (any, error) {
 	case traits.Lister:
 		list := []any{}
 		for it := v.Iterator(); it.HasNext() == types.True; {
-			value, err := native(it.Next())
+			value, err := toJSONValue(it.Next())
 			if err != nil {
 				return nil, err
 			}

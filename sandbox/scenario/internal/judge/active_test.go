@@ -130,7 +130,7 @@ var activeCases = map[string]checkCase{
 		want: Result{Compared: 1, Excused: findings{noActive(1000, 59_000).open().ended(59_000)}},
 	},
 	"active: the base is back, and its install is never tried again": {
-		o: Options{InstallWithin: 30 * time.Second},
+		o: Options{InstallTimeout: 30 * time.Second},
 		events: script(up, host(1000, "a", "down"), host(1500, "a", "up"), host(1500, "a", "ready"),
 			fires(2000, "a", "hang")),
 		want: Result{Compared: 1, Violations: findings{noActive(1000, 59_000).open().ended(31_000)}},

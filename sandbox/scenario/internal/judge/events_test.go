@@ -177,7 +177,7 @@ func judged(name string, o Options, all list) Result {
 
 // judgedAt returns it at another moment.
 func judgedAt(ms int, name string, o Options, all list) Result {
-	for _, r := range Judge(all, at(ms), o) {
+	for _, r := range Evaluate(all, at(ms), o) {
 		if r.Name == name {
 			return r
 		}

@@ -9,25 +9,25 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// Kind is the kind of a finding.
-type Kind string
+// FindingKind is the kind of a finding.
+type FindingKind string
 
 // The kinds of findings.
 const (
-	NoActiveVersion       Kind = "NoActiveVersion"       // a base has no active version of a module that a Pod requests
-	PodWithoutModule      Kind = "PodWithoutModule"      // a Pod is Ready without its modules
-	EndpointWithoutModule Kind = "EndpointWithoutModule" // an endpoint is ready without the modules of its Pod
-	ReadyBeforeOld        Kind = "ReadyBeforeOld"        // a Pod turned Ready before the older Pod turned Not Ready
-	InstalledAgain        Kind = "InstalledAgain"        // a base received a second command to install a module
-	ResolvedAgain         Kind = "ResolvedAgain"         // a base resolved a module twice
-	ModuleLeft            Kind = "ModuleLeft"            // no Pod requests a module of a base
-	TooManyWrites         Kind = "TooManyWrites"         // a Pod was written too often
-	TooManyCommands       Kind = "TooManyCommands"       // a base received the same command too often
+	NoActiveVersion       FindingKind = "NoActiveVersion"       // a base has no active version of a module that a Pod requests
+	PodWithoutModule      FindingKind = "PodWithoutModule"      // a Pod is Ready without its modules
+	EndpointWithoutModule FindingKind = "EndpointWithoutModule" // an endpoint is ready without the modules of its Pod
+	ReadyBeforeOld        FindingKind = "ReadyBeforeOld"        // a Pod turned Ready before the older Pod turned Not Ready
+	InstalledAgain        FindingKind = "InstalledAgain"        // a base received a second command to install a module
+	ResolvedAgain         FindingKind = "ResolvedAgain"         // a base resolved a module twice
+	ModuleLeft            FindingKind = "ModuleLeft"            // no Pod requests a module of a base
+	TooManyWrites         FindingKind = "TooManyWrites"         // a Pod was written too often
+	TooManyCommands       FindingKind = "TooManyCommands"       // a base received the same command too often
 )
 
 // Finding is a violation, or a time that looks like one and is excused or doubtful.
 type Finding struct {
-	Kind Kind
+	Kind FindingKind
 	// Time is the beginning, Length the duration. Length is 0 if the finding is an instant.
 	Time   time.Time
 	Length time.Duration
@@ -76,12 +76,12 @@ func (f Finding) String() string {
 	modules := strings.Join(names, " and ")
 	switch f.Kind {
 	case NoActiveVersion:
-		add("%s has no active version of %s for %v", f.Base, modules, brief(f.Length))
+		add("%s has no active version of %s for %v", f.Base, modules, roundDuration(f.Length))
 		if f.Open {
 			add(", until the end")
 		}
 		if f.ProcessEnded {
-			add(", since its process ended, %v of it during an outage or an installation", brief(f.Allowed))
+			add(", since its process ended, %v of it during an outage or an installation", roundDuration(f.Allowed))
 		}
 	case PodWithoutModule, EndpointWithoutModule:
 		if f.Kind == PodWithoutModule {
@@ -89,7 +89,7 @@ func (f Finding) String() string {
 		} else {
 			add("the endpoint of Pod %s in Service %s is ready", f.Pod, f.Service)
 		}
-		add(", and %s has no active %s for %v", f.Base, modules, brief(f.Length))
+		add(", and %s has no active %s for %v", f.Base, modules, roundDuration(f.Length))
 		if f.Replaced {
 			add(", where another version serves")
 		}
@@ -97,10 +97,10 @@ func (f Finding) String() string {
 			add(", in which %s failed", plain.Count(f.FailedRequests, "request"))
 		}
 		if f.KnownWithin > 0 {
-			add(" (the controller could know within %v)", brief(f.KnownWithin))
+			add(" (the controller could know within %v)", roundDuration(f.KnownWithin))
 		}
 		if f.Allowed > 0 {
-			add(", %v of it during an outage", brief(f.Allowed))
+			add(", %v of it during an outage", roundDuration(f.Allowed))
 		}
 	case ReadyBeforeOld:
 		add("Pod %s with %s turned Ready on %s before Pod %s with version %s had turned Not Ready",
@@ -110,9 +110,9 @@ func (f Finding) String() string {
 		if f.Code != "" {
 			code = f.Code
 		}
-		add("%s was installed again after %v, and answered: %s", modules, brief(f.After), code)
+		add("%s was installed again after %v, and answered: %s", modules, roundDuration(f.After), code)
 	case ResolvedAgain:
-		add("%s was resolved again after %v", modules, brief(f.After))
+		add("%s was resolved again after %v", modules, roundDuration(f.After))
 	case ModuleLeft:
 		add("%s is left on %s, %s, and no Pod of the run on that base requests it", modules, f.Base, f.State)
 		for _, pod := range f.Foreign {
@@ -127,7 +127,7 @@ func (f Finding) String() string {
 		add(" (the first answer may have been lost)")
 	}
 	if f.Delay > 0 {
-		add("; events were up to %v late, and with their earliest times it is no violation", brief(f.Delay))
+		add("; events were up to %v late, and with their earliest times it is no violation", roundDuration(f.Delay))
 	}
 	return s.String()
 }
@@ -141,15 +141,15 @@ func (r *Result) Summary() string {
 	case ActiveVersion:
 		add("%s on bases", plain.Count(r.Compared, "module"))
 		if r.Handovers > 0 {
-			add(", %s, shortest overlap %v", plain.Count(r.Handovers, "handover"), brief(r.ShortestOverlap))
+			add(", %s, shortest overlap %v", plain.Count(r.Handovers, "handover"), roundDuration(r.ShortestOverlap))
 		}
 		if violations == 0 {
 			add(", no gap")
 		} else {
-			add(", %s, the longest %v", plain.Count(violations, "gap"), brief(longest(r.Violations)))
+			add(", %s, the longest %v", plain.Count(violations, "gap"), roundDuration(longest(r.Violations)))
 		}
 		if n := len(r.Excused); n > 0 {
-			add("; %d more where a process ended, the longest %v", n, brief(longest(r.Excused)))
+			add("; %d more where a process ended, the longest %v", n, roundDuration(longest(r.Excused)))
 		}
 	case Truth:
 		add("%s something became Ready", plain.Count(r.Compared, "time"))
@@ -157,7 +157,7 @@ func (r *Result) Summary() string {
 			add(", always with its module")
 		} else {
 			add("; Ready without its module %s, the longest %v (allowed: %v once the controller can know, %v beside another version)",
-				plain.Count(n, "time"), brief(longest(r.Violations, r.Doubtful, r.Excused)), truthWithin, switchWithin)
+				plain.Count(n, "time"), roundDuration(longest(r.Violations, r.Doubtful, r.Excused)), readyTolerance, switchTolerance)
 		}
 		if len(r.Published) > 0 {
 			add("; endpoints of Pods that are not Ready are ignored, because publishNotReadyAddresses is set in Service %s",
@@ -208,8 +208,8 @@ func longest(lists ...[]Finding) (d time.Duration) {
 	return d
 }
 
-// brief rounds a duration for people.
-func brief(d time.Duration) time.Duration {
+// roundDuration rounds a duration for people.
+func roundDuration(d time.Duration) time.Duration {
 	if d < time.Second {
 		return d.Round(100 * time.Microsecond)
 	}

@@ -18,33 +18,33 @@ import (
 // meanwhile or within Options.listed of it, and after an outage within the recovery of that. What went
 // away later had the answer: a controller that comes back asks before it commands.
 type installCheck struct {
-	lives    map[string]map[events.ModuleRef]*life // by base
-	installs int
-	repeats  []Finding
-	excused  []Finding
+	installations map[string]map[events.ModuleRef]*installation // by base
+	count         int
+	repeats       []Finding
+	excused       []Finding
 }
 
-// life is a version on a base, from when it is resolved until it is gone.
-type life struct {
+// installation is a version on a base, from when it is resolved until it is gone.
+type installation struct {
 	since    time.Time
 	answered time.Time // the command that brought it; zero = not yet
 	broken   bool
 }
 
-func (c *installCheck) note(w *world, e change) {
-	if c.lives == nil {
-		c.lives = map[string]map[events.ModuleRef]*life{}
+func (c *installCheck) observe(w *history, e appliedEvent) {
+	if c.installations == nil {
+		c.installations = map[string]map[events.ModuleRef]*installation{}
 	}
 	switch {
 	case e.Base != nil:
 		if e.Base.Change == events.BaseUp || e.Base.Change == events.BaseDown {
-			delete(c.lives, e.Base.Base)
+			delete(c.installations, e.Base.Base)
 		}
 	case e.Module != nil:
 		c.module(w, e.Module, e.Time)
 	case e.Command != nil:
 		x := e.Command
-		l := c.lives[x.Base][x.Module]
+		l := c.installations[x.Base][x.Module]
 		if x.Name != events.CommandInstall || l == nil || l.broken {
 			return
 		}
@@ -59,11 +59,11 @@ func (c *installCheck) note(w *world, e change) {
 	}
 }
 
-func (c *installCheck) module(w *world, e *events.ModuleEvent, now time.Time) {
-	on := c.lives[e.Base]
+func (c *installCheck) module(w *history, e *events.ModuleEvent, now time.Time) {
+	on := c.installations[e.Base]
 	if on == nil {
-		on = map[events.ModuleRef]*life{}
-		c.lives[e.Base] = on
+		on = map[events.ModuleRef]*installation{}
+		c.installations[e.Base] = on
 	}
 	l := on[e.ModuleRef]
 	switch {
@@ -74,24 +74,24 @@ func (c *installCheck) module(w *world, e *events.ModuleEvent, now time.Time) {
 			c.repeated(w, l, Finding{Kind: ResolvedAgain, Time: now, Base: e.Base,
 				Modules: []events.ModuleRef{e.ModuleRef}})
 		}
-		c.installs++
-		on[e.ModuleRef] = &life{since: now}
+		c.count++
+		on[e.ModuleRef] = &installation{since: now}
 	default:
 		if l == nil { // from before the run
-			l = &life{since: now}
+			l = &installation{since: now}
 			on[e.ModuleRef] = l
 		}
 		l.broken = e.State == events.ModuleBroken
 	}
 }
 
-func (c *installCheck) repeated(w *world, l *life, f Finding) {
+func (c *installCheck) repeated(w *history, l *installation, f Finding) {
 	f.After = f.Time.Sub(l.since)
 	known := f.Time
 	if !l.answered.IsZero() {
-		known = l.answered.Add(toldWithin)
+		known = l.answered.Add(watchDelay)
 	}
-	f.ResponseLost = w.outages.swallowed(f.Base, l.since, known, f.Time)
+	f.ResponseLost = w.outages.mayLoseResponse(f.Base, l.since, known, f.Time)
 	if f.ResponseLost {
 		c.excused = append(c.excused, f)
 		return
@@ -101,7 +101,7 @@ func (c *installCheck) repeated(w *world, l *life, f Finding) {
 
 func (c *installCheck) result() Result {
 	return Result{
-		Name: InstalledOnce, Compared: c.installs,
+		Name: InstalledOnce, Compared: c.count,
 		Violations: sorted(slices.Clone(c.repeats)), Excused: sorted(slices.Clone(c.excused)),
 	}
 }

@@ -102,7 +102,7 @@ func early(from, length int) Finding {
 }
 
 // again is a second installation of version 1.
-func again(kind Kind, from, after int, code string) Finding {
+func again(kind FindingKind, from, after int, code string) Finding {
 	return Finding{Kind: kind, Time: at(from), Base: "a", Modules: version("1"), After: ms(after), Code: code}
 }
 
@@ -167,7 +167,7 @@ func TestOtherBasesDoNotMatter(t *testing.T) {
 					}
 				}
 				if len(open) == 0 {
-					return Judge(all, at(60_000), Options{})
+					return Evaluate(all, at(60_000), Options{})
 				}
 				i := rapid.SampledFrom(open).Draw(t, label)
 				all = append(all, left[i][0])
@@ -377,12 +377,12 @@ var leftCases = map[string]checkCase{
 		want: Result{Compared: 1, Violations: findings{left(5, "8", events.ModuleActivated)}},
 	},
 	"left: a Pod answers for its module while that may still go": {
-		o:      Options{UninstallWithin: 30 * time.Second},
+		o:      Options{UninstallTimeout: 30 * time.Second},
 		events: script(up, vpod(10_500, "p1", "1@a", "deleting"), vpod(11_000, "p1", "1@a", "deleting")),
 		want:   Result{Compared: 1},
 	},
 	"left: a Pod that never goes answers for nothing": {
-		o:      Options{UninstallWithin: 30 * time.Second},
+		o:      Options{UninstallTimeout: 30 * time.Second},
 		events: script(up, vpod(10_499, "p1", "1@a", "deleting"), vpod(50_000, "p1", "1@a", "deleting")),
 		want:   violated(left(20, "1", events.ModuleActivated)),
 	},

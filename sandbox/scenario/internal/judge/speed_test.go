@@ -9,16 +9,16 @@ import (
 
 func TestSpeedDividesTheBounds(t *testing.T) {
 	one, ten := Options{}, Options{Speed: 10}
-	one.complete()
-	ten.complete()
+	one.setDefaults()
+	ten.setDefaults()
 	for _, c := range []struct {
 		what     string
 		one, ten time.Duration
 	}{
-		{"a list", one.listed(), ten.listed()},
-		{"silence", one.silent(), ten.silent()},
-		{"draining", one.of(api.Drain), ten.of(api.Drain)},
-		{"an overtaken Pod", one.of(api.SwitchedReady), ten.of(api.SwitchedReady)},
+		{"a list", one.listDelay(), ten.listDelay()},
+		{"silence", one.detectionDelay(), ten.detectionDelay()},
+		{"draining", one.scaled(api.Drain), ten.scaled(api.Drain)},
+		{"an overtaken Pod", one.scaled(api.SwitchedReady), ten.scaled(api.SwitchedReady)},
 	} {
 		if c.ten != c.one/10 {
 			t.Errorf("%s: %s at 1 and %s at 10", c.what, c.one, c.ten)

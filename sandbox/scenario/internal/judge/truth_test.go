@@ -311,11 +311,11 @@ var truthCases = map[string]checkCase{
 		want:   Result{Compared: 1, Violations: findings{ready(1000, 17_700).failed(1).known(17_500)}},
 	},
 	"truth: lists are as often as the controller asks": {
-		o: Options{ListEvery: 2 * time.Second}, events: script(up, removed(1000, "1@a"), vpod(5201, "p1", "1@a")),
+		o: Options{ListInterval: 2 * time.Second}, events: script(up, removed(1000, "1@a"), vpod(5201, "p1", "1@a")),
 		want: violated(ready(1000, 4201).known(3200)),
 	},
 	"truth: silence counts as the controller does": {
-		o: Options{SilentAfter: 4 * time.Second}, events: script(up, host(1000, "a", "down"), vpod(7001, "p1", "1@a")),
+		o: Options{UnreachableAfter: 4 * time.Second}, events: script(up, host(1000, "a", "down"), vpod(7001, "p1", "1@a")),
 		want: violated(ready(1000, 6001).allowed(5000)),
 	},
 	"truth: the base stays disconnected, and nobody notices": {

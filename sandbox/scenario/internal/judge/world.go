@@ -14,22 +14,22 @@ const (
 	statefulSet = "StatefulSet/"
 )
 
-// world is the state, with the parts of the past that the checks need.
-type world struct {
+// history is the state, with the parts of the past that the checks need.
+type history struct {
 	events.State
-	worked    map[string]bool              // bases that have had a module
-	ever      map[string]*events.PodStatus // the last state of every Pod
-	everOn    map[string][]string          // their keys, by base
-	ready     map[string]map[string]bool   // Pods with a ready endpoint, by Service
-	published map[string]bool              // Services with publishNotReadyAddresses, as far as known
+	hadModule     map[string]bool              // bases that have had a module
+	lastPods      map[string]*events.PodStatus // the last state of every Pod
+	podKeysByBase map[string][]string          // their keys, by base
+	ready         map[string]map[string]bool   // Pods with a ready endpoint, by Service
+	published     map[string]bool              // Services with publishNotReadyAddresses, as far as known
 	// outages so far.
-	outages outages
-	silent  silentBases
-	// ending is since when a Pod is being deleted, and bound since when it has a Node, by its key.
-	ending, bound map[string]time.Time
+	outages     outages
+	unreachable unreachableBases
+	// deletedAt is since when a Pod is being deleted, and bound since when it has a Node, by its key.
+	deletedAt, boundAt map[string]time.Time
 }
 
-type change struct {
+type appliedEvent struct {
 	events.Event
 	// pod is the Pod as it is now, also if it is gone; nil if the event is about none.
 	pod *events.PodStatus
@@ -39,21 +39,21 @@ type change struct {
 	bases map[string]bool
 }
 
-func newWorld() world {
-	return world{
-		worked: map[string]bool{}, ever: map[string]*events.PodStatus{}, everOn: map[string][]string{},
+func newHistory() history {
+	return history{
+		hadModule: map[string]bool{}, lastPods: map[string]*events.PodStatus{}, podKeysByBase: map[string][]string{},
 		ready: map[string]map[string]bool{}, published: map[string]bool{},
-		outages: outages{}, silent: silentBases{now: map[string]bool{}, removed: map[string]bool{}},
-		ending: map[string]time.Time{}, bound: map[string]time.Time{},
+		outages: outages{}, unreachable: unreachableBases{now: map[string]bool{}, removed: map[string]bool{}},
+		deletedAt: map[string]time.Time{}, boundAt: map[string]time.Time{},
 	}
 }
 
-func (w *world) apply(e events.Event) change {
+func (w *history) apply(e events.Event) appliedEvent {
 	w.Apply(e)
-	c := change{Event: e}
+	c := appliedEvent{Event: e}
 	switch {
 	case e.Module != nil:
-		w.worked[e.Module.Base] = w.worked[e.Module.Base] || !e.Module.State.Gone()
+		w.hadModule[e.Module.Base] = w.hadModule[e.Module.Base] || !e.Module.State.Gone()
 	case e.Endpoints != nil:
 		service := e.Endpoints.Service
 		before, ready := w.ready[service], map[string]bool{}
@@ -74,7 +74,7 @@ func (w *world) apply(e events.Event) change {
 		}
 	case e.Pod != nil:
 		key := e.Pod.PodKey()
-		before := w.ever[key]
+		before := w.lastPods[key]
 		if before == nil {
 			before = &events.PodStatus{PodState: events.PodState{Gone: true}}
 		}
@@ -84,45 +84,45 @@ func (w *world) apply(e events.Event) change {
 			c.pod = &events.PodStatus{PodState: e.Pod.PodState,
 				Base: cmp.Or(e.Pod.Base, before.Base, w.BaseOf(e.Pod.Node))}
 		}
-		w.ever[key] = c.pod
+		w.lastPods[key] = c.pod
 		if c.pod.Base != before.Base {
-			w.everOn[c.pod.Base] = append(w.everOn[c.pod.Base], key)
+			w.podKeysByBase[c.pod.Base] = append(w.podKeysByBase[c.pod.Base], key)
 		}
-		if _, known := w.bound[key]; c.pod.Base != "" && !known {
-			w.bound[key] = e.Time
+		if _, known := w.boundAt[key]; c.pod.Base != "" && !known {
+			w.boundAt[key] = e.Time
 		}
-		if _, known := w.ending[key]; e.Pod.Deleting && !known {
-			w.ending[key] = e.Time
+		if _, known := w.deletedAt[key]; e.Pod.Deleting && !known {
+			w.deletedAt[key] = e.Time
 		}
 	}
 	return c
 }
 
-// ended reports whether the process of a base has ended. A base without events is running.
-func (w *world) ended(base string) bool {
+// processEnded reports whether the process of a base has ended. A base without events is running.
+func (w *history) processEnded(base string) bool {
 	b := w.Bases.Get(base)
 	return b != nil && !b.Running
 }
 
-// another reports whether a Pod's Node belongs to an earlier process of its base, which had another identity. Unknown
+// onEarlierProcess reports whether a Pod's Node belongs to an earlier process of its base, which had another identity. Unknown
 // identities are treated as the same.
-func (w *world) another(p *events.PodStatus) bool {
+func (w *history) onEarlierProcess(p *events.PodStatus) bool {
 	b := w.Bases.Get(p.Base)
 	return b != nil && b.Identity != "" && strings.HasPrefix(p.Node, events.NodePrefix) &&
 		p.Node != events.NodePrefix+b.Identity
 }
 
 // wanted reports whether a Pod wants the module that is bound to the process which the base has now.
-func (w *world) wanted(base, module string) bool {
+func (w *history) wanted(base, module string) bool {
 	for p := range w.PodsOn(base) {
-		if p.Wants(module) && !w.another(p) {
+		if p.Wants(module) && !w.onEarlierProcess(p) {
 			return true
 		}
 	}
 	return false
 }
 
-func (w *world) serves(module string) bool {
+func (w *history) hasReadyPod(module string) bool {
 	for p := range w.Pods.All() {
 		if p.Serves() && p.Has(module) {
 			return true

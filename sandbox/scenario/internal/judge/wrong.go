@@ -8,8 +8,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/api"
 )
 
-// taking is the longest time between the removal of the earlier version by an install and its response.
-const taking = 50 * time.Millisecond
+// installResponseDelay is the longest time between the removal of the earlier version by an install and its response.
+const installResponseDelay = 50 * time.Millisecond
 
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
@@ -23,14 +23,14 @@ func (c *truthCheck) knownAt(l *mismatch, o *Options) time.Time {
 	if l.vanished.IsZero() {
 		return l.from
 	}
-	known := l.vanished.Add(o.listed())
+	known := l.vanished.Add(o.listDelay())
 	for _, module := range l.missing {
-		for _, x := range c.told[track{l.base, module.Name}] {
+		for _, x := range c.commands[moduleOnBase{l.base, module.Name}] {
 			if x.from.After(l.vanished) || x.to.Before(l.vanished) {
 				continue
 			}
 			at := l.from
-			if x.install && x.to.Sub(l.vanished) > taking {
+			if x.install && x.to.Sub(l.vanished) > installResponseDelay {
 				at = x.to // it has not taken the module away, but its answer tells what is there
 			}
 			known = earlier(known, at)
@@ -42,28 +42,28 @@ func (c *truthCheck) knownAt(l *mismatch, o *Options) time.Time {
 	return known
 }
 
-// long reports whether a mismatch took too long.
-func (l *mismatch) long(w *world, known time.Time, o *Options) bool {
-	counted := w.outages.countable(l.base, known, l.to, hides)
-	overtaken := min(l.overtaken.within(known, l.to), o.of(api.SwitchedReady))
-	return counted > switchWithin+overtaken || counted > truthWithin && l.bare.within(known, l.to) > truthWithin
+// tooLong reports whether a mismatch took too long.
+func (l *mismatch) tooLong(w *history, known time.Time, o *Options) bool {
+	counted := w.outages.outsideWindows(l.base, known, l.to, isUnobservable)
+	overtaken := min(l.superseded.within(known, l.to), o.scaled(api.SwitchedReady))
+	return counted > switchTolerance+overtaken || counted > readyTolerance && l.noVersion.within(known, l.to) > readyTolerance
 }
 
 // harmful reports whether requests failed because of the mismatch, outside the windows of outages. If the controller had to
 // detect the mismatch itself, an endpoint counts no longer than its Pod.
-func (c *truthCheck) harmful(w *world, l *mismatch, known time.Time) bool {
+func (c *truthCheck) harmful(w *history, l *mismatch, known time.Time) bool {
 	to := l.to
-	if l.service != "" && (known.After(l.from) || w.outages.allowed(l.base, l.from)) {
-		to = earlier(to, c.podUntil(l))
+	if l.service != "" && (known.After(l.from) || w.outages.unobservableAt(l.base, l.from)) {
+		to = earlier(to, c.podMismatchEnd(l))
 	}
-	return slices.ContainsFunc(c.lostIn(l, known, to), func(q span) bool {
-		return !w.outages.allowed(l.base, q.from) && !w.outages.allowed(l.base, q.to)
+	return slices.ContainsFunc(c.failedDuring(l, known, to), func(q span) bool {
+		return !w.outages.unobservableAt(l.base, q.from) && !w.outages.unobservableAt(l.base, q.to)
 	})
 }
 
-// podUntil returns when the mismatch of the endpoint's Pod ended.
-func (c *truthCheck) podUntil(l *mismatch) time.Time {
-	own := claim{"", l.pod, l.uid, l.base}
+// podMismatchEnd returns when the mismatch of the endpoint's Pod ended.
+func (c *truthCheck) podMismatchEnd(l *mismatch) time.Time {
+	own := readyClaim{"", l.pod, l.uid, l.base}
 	if c.open[own] != nil {
 		return l.to
 	}
@@ -76,10 +76,10 @@ func (c *truthCheck) podUntil(l *mismatch) time.Time {
 	return until
 }
 
-// lostIn returns the requests for the missing modules that failed on the base within a time.
-func (c *truthCheck) lostIn(l *mismatch, from, to time.Time) (lost []span) {
+// failedDuring returns the requests for the missing modules that failed on the base within a time.
+func (c *truthCheck) failedDuring(l *mismatch, from, to time.Time) (lost []span) {
 	for _, module := range l.missing {
-		for _, q := range c.lost[track{l.base, module.Name}] {
+		for _, q := range c.failedRequests[moduleOnBase{l.base, module.Name}] {
 			if !q.from.After(to) && !q.to.Before(from) && !to.Before(from) {
 				lost = append(lost, q)
 			}
@@ -89,7 +89,7 @@ func (c *truthCheck) lostIn(l *mismatch, from, to time.Time) (lost []span) {
 }
 
 // find returns the mismatches until end. Those that are not violations are excused.
-func (c *truthCheck) find(w *world, end time.Time, o *Options) Result {
+func (c *truthCheck) find(w *history, end time.Time, o *Options) Result {
 	r := Result{Name: Truth, Compared: c.compared, Published: slices.Sorted(maps.Keys(w.published))}
 	mismatches := slices.Clone(c.mismatches)
 	for _, l := range c.open {
@@ -104,7 +104,7 @@ func (c *truthCheck) find(w *world, end time.Time, o *Options) Result {
 			continue // told in one moment
 		}
 		known := c.knownAt(l, o)
-		if v := c.finding(w, l, known); l.long(w, known, o) || c.harmful(w, l, known) {
+		if v := c.finding(w, l, known); l.tooLong(w, known, o) || c.harmful(w, l, known) {
 			r.Violations = append(r.Violations, v)
 		} else {
 			r.Excused = append(r.Excused, v)
@@ -114,17 +114,17 @@ func (c *truthCheck) find(w *world, end time.Time, o *Options) Result {
 	return r
 }
 
-func (c *truthCheck) finding(w *world, l *mismatch, known time.Time) Finding {
+func (c *truthCheck) finding(w *history, l *mismatch, known time.Time) Finding {
 	f := Finding{
 		Kind: PodWithoutModule, Time: l.from, Length: l.to.Sub(l.from), Base: l.base, Pod: l.pod, Service: l.service,
 		Modules:        l.missing,
-		Replaced:       l.bare.within(l.from, l.to) == 0,
-		FailedRequests: len(c.lostIn(l, l.from, l.to)),
+		Replaced:       l.noVersion.within(l.from, l.to) == 0,
+		FailedRequests: len(c.failedDuring(l, l.from, l.to)),
 		KnownWithin:    known.Sub(l.from),
 	}
 	if l.service != "" {
 		f.Kind = EndpointWithoutModule
 	}
-	f.Allowed = f.Length - w.outages.countable(l.base, l.from, l.to, hides)
+	f.Allowed = f.Length - w.outages.outsideWindows(l.base, l.from, l.to, isUnobservable)
 	return f
 }

@@ -56,7 +56,7 @@ func Open(kubeconfig string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client of the Kubernetes API: %w", err)
 	}
-	return New(typed, untyped, lateMapper(typed.Discovery())), nil
+	return New(typed, untyped, deferredMapper(typed.Discovery())), nil
 }
 
 // New returns a client on top of others.
@@ -64,37 +64,37 @@ func New(typed kubernetes.Interface, untyped dynamic.Interface, mapper meta.REST
 	return &Client{Typed: typed, Dynamic: untyped, mapper: mapper}
 }
 
-// lateMapper discovers the kinds of the API when one is needed, and again when one is not found.
-func lateMapper(d discovery.DiscoveryInterface) meta.RESTMapper {
+// deferredMapper discovers the kinds of the API when one is needed, and again when one is not found.
+func deferredMapper(d discovery.DiscoveryInterface) meta.RESTMapper {
 	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(d))
 }
 
-// Kind is a kind of object and where the API has it.
-type Kind struct {
+// ResourceKind is a kind of object and where the API has it.
+type ResourceKind struct {
 	schema.GroupVersionKind
 	Resource   schema.GroupVersionResource
 	Namespaced bool
 }
 
-// Kind finds a kind. The error says so when the API does not have it.
-func (c *Client) Kind(apiVersion, kind string) (Kind, error) {
+// FindKind finds a kind. The error says so when the API does not have it.
+func (c *Client) FindKind(apiVersion, kind string) (ResourceKind, error) {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
-		return Kind{}, fmt.Errorf("apiVersion %q is none: %w", apiVersion, err)
+		return ResourceKind{}, fmt.Errorf("apiVersion %q is none: %w", apiVersion, err)
 	}
 	gvk := gv.WithKind(kind)
 	m, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
 		if meta.IsNoMatchError(err) {
-			return Kind{}, fmt.Errorf("the API has no kind %s of %s: %w", kind, apiVersion, err)
+			return ResourceKind{}, fmt.Errorf("the API has no kind %s of %s: %w", kind, apiVersion, err)
 		}
-		return Kind{}, fmt.Errorf("looking for kind %s of %s: %w", kind, apiVersion, err)
+		return ResourceKind{}, fmt.Errorf("looking for kind %s of %s: %w", kind, apiVersion, err)
 	}
-	return Kind{gvk, m.Resource, m.Scope.Name() == meta.RESTScopeNameNamespace}, nil
+	return ResourceKind{gvk, m.Resource, m.Scope.Name() == meta.RESTScopeNameNamespace}, nil
 }
 
-// On returns the client for the objects of a kind; the namespace does not count for kinds without.
-func (c *Client) On(k Kind, namespace string) dynamic.ResourceInterface {
+// Resource returns the client for the objects of a kind; the namespace does not count for kinds without.
+func (c *Client) Resource(k ResourceKind, namespace string) dynamic.ResourceInterface {
 	if k.Namespaced {
 		return c.Dynamic.Resource(k.Resource).Namespace(namespace)
 	}
@@ -103,10 +103,10 @@ func (c *Client) On(k Kind, namespace string) dynamic.ResourceInterface {
 
 // Find returns the objects of a kind with a name, or, without, with the labels; sorted by name.
 // There may be none.
-func (c *Client) Find(ctx context.Context, k Kind, namespace, name string,
+func (c *Client) Find(ctx context.Context, k ResourceKind, namespace, name string,
 	with map[string]string) ([]*unstructured.Unstructured, error) {
 	if name != "" {
-		o, err := c.On(k, namespace).Get(ctx, name, metav1.GetOptions{})
+		o, err := c.Resource(k, namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			return nil, nil
@@ -115,7 +115,7 @@ func (c *Client) Find(ctx context.Context, k Kind, namespace, name string,
 		}
 		return []*unstructured.Unstructured{o}, nil
 	}
-	list, err := c.On(k, namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(with).String()})
+	list, err := c.Resource(k, namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(with).String()})
 	if err != nil {
 		return nil, fmt.Errorf("listing objects of kind %s: %w", k.Kind, err)
 	}

@@ -13,14 +13,14 @@ import (
 
 // Rollback takes a Deployment, DaemonSet or StatefulSet back to a revision, as kubectl rollout undo does; 0 is the
 // previous one. It returns the number of that revision, and the workload as it is then.
-func (c *Client) Rollback(ctx context.Context, k Kind, namespace, name string, to int64) (number int64,
+func (c *Client) Rollback(ctx context.Context, k ResourceKind, namespace, name string, to int64) (number int64,
 	o *unstructured.Unstructured, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("rolling back %s %s: %w", k.Kind, name, err)
 		}
 	}()
-	o, err = c.On(k, namespace).Get(ctx, name, metav1.GetOptions{})
+	o, err = c.Resource(k, namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return 0, nil, err
 	}
@@ -39,7 +39,7 @@ func (c *Client) Rollback(ctx context.Context, k Kind, namespace, name string, t
 		}
 		return 0, nil, fmt.Errorf("there is no such revision, it has %v", numbers)
 	}
-	o, err = c.On(k, namespace).Patch(ctx, name, list[at].Type, list[at].Patch,
+	o, err = c.Resource(k, namespace).Patch(ctx, name, list[at].Type, list[at].Patch,
 		metav1.PatchOptions{FieldManager: FieldManager})
 	return list[at].Number, o, err
 }

@@ -71,7 +71,7 @@ func TestRollbackOfDeployments(t *testing.T) {
 				Spec:       appsv1.DeploymentSpec{Template: template("three")}}
 			c := client(t, []runtime.Object{d}, replicaSet("3", "three"), replicaSet("1", "one"),
 				replicaSet("2", "two"), foreign)
-			k, err := c.Kind("apps/v1", "Deployment")
+			k, err := c.FindKind("apps/v1", "Deployment")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +98,7 @@ func TestRollbackOfDeployments(t *testing.T) {
 }
 
 func TestUnknownKind(t *testing.T) {
-	_, err := client(t, nil).Kind("apps/v1", "Deploymint")
+	_, err := client(t, nil).FindKind("apps/v1", "Deploymint")
 	if err == nil || !strings.Contains(err.Error(), "the API has no kind Deploymint of apps/v1") {
 		t.Errorf("error %v", err)
 	}

@@ -19,10 +19,10 @@ var clusterScoped = strings.Fields(
 // ClusterScoped reports whether a kind of Kubernetes itself has no namespace, as far as is known without the API.
 func ClusterScoped(k schema.GroupKind) bool { return slices.Contains(clusterScoped, k.String()) }
 
-// Outside returns why a run must not create an object, as a sentence with its fix, or "". A run creates
+// OutsideRun returns why a run must not create an object, as a sentence with its fix, or "". A run creates
 // objects in its namespace, and cluster-scoped objects whose names begin with its namespace, which no
 // other run has.
-func Outside(o *unstructured.Unstructured, isClusterScoped bool, namespace string) string {
+func OutsideRun(o *unstructured.Unstructured, isClusterScoped bool, namespace string) string {
 	name := strings.TrimSpace(o.GetKind() + " " + o.GetName())
 	switch own := o.GetNamespace(); {
 	case own != "" && own != namespace:

@@ -96,22 +96,22 @@ func Rollout(o *unstructured.Unstructured) Progress {
 	p := Progress{Failed: true, Reason: NoRollout}
 	switch o.GetKind() {
 	case "Deployment":
-		p = typed(o, deployment)
+		p = decodeAndCheck(o, deployment)
 	case "DaemonSet":
-		p = typed(o, daemonSet)
+		p = decodeAndCheck(o, daemonSet)
 	case "StatefulSet":
-		p = typed(o, statefulSet)
+		p = decodeAndCheck(o, statefulSet)
 	}
-	return p.of(o)
+	return p.withObject(o)
 }
 
-// of adds the kind and the name of the object.
-func (p Progress) of(o *unstructured.Unstructured) Progress {
+// withObject adds the kind and the name of the object.
+func (p Progress) withObject(o *unstructured.Unstructured) Progress {
 	p.Kind, p.Name = o.GetKind(), o.GetName()
 	return p
 }
 
-func typed[T any](o *unstructured.Unstructured, judge func(*T) Progress) Progress {
+func decodeAndCheck[T any](o *unstructured.Unstructured, judge func(*T) Progress) Progress {
 	var into T
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &into); err != nil {
 		return Progress{Failed: true, Reason: Unreadable,
@@ -194,7 +194,7 @@ func Ready(o *unstructured.Unstructured) Progress {
 	conditions, _, err := unstructured.NestedSlice(o.Object, "status", "conditions")
 	if err != nil {
 		return Progress{Failed: true, Reason: Unreadable,
-			Detail: fmt.Sprintf("the conditions of %s %s: %v", o.GetKind(), o.GetName(), err)}.of(o)
+			Detail: fmt.Sprintf("the conditions of %s %s: %v", o.GetKind(), o.GetName(), err)}.withObject(o)
 	}
 	for _, c := range conditions {
 		c, ok := c.(map[string]any)
@@ -202,7 +202,7 @@ func Ready(o *unstructured.Unstructured) Progress {
 			continue
 		}
 		if c["status"] == "True" {
-			return Progress{Done: true, Reason: Complete}.of(o)
+			return Progress{Done: true, Reason: Complete}.withObject(o)
 		}
 		text := fmt.Sprintf("(%v)", c["status"])
 		for _, field := range []string{"reason", "message"} {
@@ -210,7 +210,7 @@ func Ready(o *unstructured.Unstructured) Progress {
 				text += fmt.Sprintf(", %v", v)
 			}
 		}
-		return Progress{Reason: NotReady, Detail: text}.of(o)
+		return Progress{Reason: NotReady, Detail: text}.withObject(o)
 	}
-	return Progress{Reason: NoCondition}.of(o)
+	return Progress{Reason: NoCondition}.withObject(o)
 }

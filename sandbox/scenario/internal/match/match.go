@@ -42,7 +42,7 @@ func (r Result) Matches() bool { return r.Compared > 0 && len(r.Differences) == 
 // value, whatever their types. got must have the types of an object of the API, as Plain gives.
 func Compare(want, got any) Result {
 	c := &comparison{}
-	c.value("", Plain(want), got, true)
+	c.value("", Normalize(want), got, true)
 	return c.Result
 }
 
@@ -146,9 +146,9 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-// Plain brings values to the types that objects of the API have: mappings by string, lists of any,
+// Normalize brings values to the types that objects of the API have: mappings by string, lists of any,
 // int64, float64, string and bool. Values that no JSON can hold stay as they are.
-func Plain(v any) any {
+func Normalize(v any) any {
 	switch v.(type) {
 	case nil, string, bool, int64, float64:
 		return v

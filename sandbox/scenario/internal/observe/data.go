@@ -18,8 +18,8 @@ const (
 	topicTraffic = "traffic"
 )
 
-// lists are the names of objects in expressions.
-var lists = map[string]schema.GroupVersionResource{
+// listResources are the names of objects in expressions.
+var listResources = map[string]schema.GroupVersionResource{
 	"pods":           Pods,
 	"nodes":          Nodes,
 	"endpointslices": EndpointSlices,
@@ -33,7 +33,7 @@ var lists = map[string]schema.GroupVersionResource{
 
 var topics = func() map[schema.GroupResource]string {
 	m := map[schema.GroupResource]string{}
-	for name, r := range lists {
+	for name, r := range listResources {
 		m[r.GroupResource()] = name
 	}
 	return m
@@ -42,7 +42,7 @@ var topics = func() map[schema.GroupResource]string {
 // SubjectOf returns what must be followed so that expressions see the name; false for names that
 // are no objects.
 func SubjectOf(name, namespace, group string) (Subject, bool) {
-	r, ok := lists[name]
+	r, ok := listResources[name]
 	switch {
 	case !ok:
 		return Subject{}, false
@@ -59,7 +59,7 @@ func NodesOf(group string) Subject {
 
 // NodesByIdentity returns the Nodes of a group by the identities of their bases. It is empty unless NodesOf the
 // group is followed.
-func (v View) NodesByIdentity(group string) map[string]*unstructured.Unstructured {
+func (v Snapshot) NodesByIdentity(group string) map[string]*unstructured.Unstructured {
 	nodes := map[string]*unstructured.Unstructured{}
 	found, _ := v.Objects(NodesOf(group), "", nil)
 	for _, n := range found {
@@ -69,7 +69,7 @@ func (v View) NodesByIdentity(group string) map[string]*unstructured.Unstructure
 }
 
 // Data returns what expressions see under the names. Its values stay as they are.
-func (v View) Data(names []string) map[string]any {
+func (v Snapshot) Data(names []string) map[string]any {
 	data := make(map[string]any, len(names))
 	for _, name := range names {
 		value, ok := v.w.cached[name]
@@ -84,7 +84,7 @@ func (v View) Data(names []string) map[string]any {
 				if !isList {
 					continue
 				}
-				value = v.list(subject)
+				value = v.sortedObjects(subject)
 			}
 			v.w.cached[name] = value
 		}
@@ -93,8 +93,8 @@ func (v View) Data(names []string) map[string]any {
 	return data
 }
 
-// list returns the objects sorted by age, then by name.
-func (v View) list(s Subject) []any {
+// sortedObjects returns the objects sorted by age, then by name.
+func (v Snapshot) sortedObjects(s Subject) []any {
 	out := []any{}
 	t := v.w.tables[s]
 	if t == nil {
@@ -110,7 +110,7 @@ func (v View) list(s Subject) []any {
 	return out
 }
 
-func (v View) basesData() map[string]any {
+func (v Snapshot) basesData() map[string]any {
 	out := map[string]any{}
 	for name, b := range v.Bases() {
 		out[name] = b.Value()
@@ -119,7 +119,7 @@ func (v View) basesData() map[string]any {
 }
 
 // trafficData returns the figures of the streams. A lost request counts from its event, before the next figures arrive.
-func (v View) trafficData() map[string]any {
+func (v Snapshot) trafficData() map[string]any {
 	out := map[string]any{}
 	for name, s := range v.w.traffic {
 		if seen := v.w.state.Streams.Get(name); seen != nil {

@@ -15,13 +15,13 @@ const (
 
 // A mark is a time at which the write with a version had happened. The API server orders the writes of all objects by one
 // version.
-type mark struct {
+type writeMark struct {
 	version uint64
 	time    time.Time
 }
 
 // markWrites asks the API for the version of its last write until ctx ends. An API that does not answer is asked again.
-func (w *World) markWrites(ctx context.Context) {
+func (w *Recorder) markWrites(ctx context.Context) {
 	tick := time.NewTicker(LastWriteInterval)
 	defer tick.Stop()
 	for {
@@ -30,7 +30,7 @@ func (w *World) markWrites(ctx context.Context) {
 		cancel()
 		if err == nil && version > 0 {
 			w.mu.Lock()
-			w.marks = append(w.marks, mark{version, w.o.Now()})
+			w.marks = append(w.marks, writeMark{version, w.o.Now()})
 			w.mu.Unlock()
 		}
 		select {
@@ -44,7 +44,7 @@ func (w *World) markWrites(ctx context.Context) {
 // timeOf returns when a write that is delivered now had happened at the latest. If a watch delivers it, that is the time of
 // the first mark that covers its version, and the difference to now is the lag of the watch. For a write that a list
 // delivers, after a watch has ended, it is now. w.mu is held.
-func (w *World) timeOf(version uint64, listed bool) time.Time {
+func (w *Recorder) timeOf(version uint64, listed bool) time.Time {
 	at := w.o.Now()
 	if version == 0 || listed {
 		return at
@@ -57,7 +57,7 @@ func (w *World) timeOf(version uint64, listed bool) time.Time {
 }
 
 // Lag returns the longest known delay between an event and its arrival.
-func (w *World) Lag() time.Duration {
+func (w *Recorder) Lag() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.lag

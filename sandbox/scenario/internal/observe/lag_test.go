@@ -21,7 +21,7 @@ func TestTimeOfLateWrites(t *testing.T) {
 		var last atomic.Uint64
 		last.Store(10)
 		w, pods := newWorld(t)
-		w.o.Now, w.waiting = time.Now, nil // nobody but the test tells of Pods
+		w.o.Now, w.unstarted = time.Now, nil // nobody but the test tells of Pods
 		w.o.LastWrite = func(context.Context) (uint64, error) {
 			if last.Load() == 0 {
 				return 0, errors.New("away")
@@ -85,7 +85,7 @@ func TestWritesOfOneWatchStayInOrder(t *testing.T) {
 	must(t, pods.Replace([]any{pod(t, "3", "a", "", "True"), pod(t, "4", "b", "", "False")}, "10"))
 	now = at(time.Second)
 	must(t, pods.Update(pod(t, "11", "a", "", "False"))) // told when no answer had bounded it yet
-	w.marks = []mark{{12, at(990 * time.Millisecond)}}
+	w.marks = []writeMark{{12, at(990 * time.Millisecond)}}
 	now = at(2 * time.Second)
 	must(t, pods.Update(pod(t, "12", "b", "", "True"))) // written before 990 ms, but after the other
 	var got []time.Duration
@@ -104,13 +104,13 @@ func TestLagOfTheDaemonsEvents(t *testing.T) {
 	w, _ := newWorld(t)
 	up := events.Event{Time: w.o.Now().Add(-time.Minute),
 		Base: &events.BaseEvent{Base: "base-1", Change: events.BaseUp}}
-	w.Note(up)
-	w.Note(events.Event{Synced: true})
+	w.AddEvent(up)
+	w.AddEvent(events.Event{Synced: true})
 	if lag := w.Lag(); lag != 0 {
 		t.Errorf("what was before is %v late", lag)
 	}
 	up.Time = w.o.Now().Add(-2 * time.Second)
-	w.Note(up)
+	w.AddEvent(up)
 	if lag := w.Lag(); lag != 2*time.Second {
 		t.Errorf("the lag is %v, want 2s", lag)
 	}

@@ -23,7 +23,7 @@ var (
 
 // record applies the event of a change, if its kind has one, and describes the change. listed reports whether a list
 // delivers it. w.mu is held.
-func (w *World) record(r schema.GroupVersionResource, o *unstructured.Unstructured, gone bool, listed bool) string {
+func (w *Recorder) record(r schema.GroupVersionResource, o *unstructured.Unstructured, gone bool, listed bool) string {
 	var at time.Time
 	switch r {
 	case Pods, Nodes, EndpointSlices:
@@ -48,7 +48,7 @@ func (w *World) record(r schema.GroupVersionResource, o *unstructured.Unstructur
 	return fmt.Sprintf("%s %s: %s", o.GetKind(), o.GetName(), verb)
 }
 
-func (w *World) recordPod(at time.Time, o *unstructured.Unstructured, gone bool) string {
+func (w *Recorder) recordPod(at time.Time, o *unstructured.Unstructured, gone bool) string {
 	var pod corev1.Pod
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &pod); err != nil {
 		w.o.Logger.Warn("cannot read a Pod", "pod", o.GetName(), "err", err)
@@ -59,7 +59,7 @@ func (w *World) recordPod(at time.Time, o *unstructured.Unstructured, gone bool)
 	return e.String()
 }
 
-func (w *World) recordNode(at time.Time, o *unstructured.Unstructured, gone bool) string {
+func (w *Recorder) recordNode(at time.Time, o *unstructured.Unstructured, gone bool) string {
 	n := &events.NodeEvent{Name: o.GetName(), Base: w.shortName(o.GetLabels()[labels.BaseHost]),
 		Identity: o.GetAnnotations()[labels.Identity]}
 	if n.Base == "" {
@@ -97,7 +97,7 @@ func NodeStateOf(node *unstructured.Unstructured) events.NodeState {
 }
 
 // recordEndpoints records all endpoints of the Service of a slice.
-func (w *World) recordEndpoints(at time.Time, changed *unstructured.Unstructured) string {
+func (w *Recorder) recordEndpoints(at time.Time, changed *unstructured.Unstructured) string {
 	service := changed.GetLabels()[discoveryv1.LabelServiceName]
 	x := &events.EndpointsEvent{Service: service, Endpoints: []events.Endpoint{}}
 	e := events.Event{Time: at, Endpoints: x}
@@ -105,7 +105,7 @@ func (w *World) recordEndpoints(at time.Time, changed *unstructured.Unstructured
 	if t == nil {
 		return e.String()
 	}
-	parts, _ := View{w}.Objects(t.subject, "", map[string]string{discoveryv1.LabelServiceName: service})
+	parts, _ := Snapshot{w}.Objects(t.subject, "", map[string]string{discoveryv1.LabelServiceName: service})
 	for _, o := range parts {
 		var slice discoveryv1.EndpointSlice
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &slice); err != nil {

@@ -30,11 +30,11 @@ type Subject struct {
 // table holds the objects of a subject. It is the store of a reflector, which calls it in the order
 // of the watch.
 type table struct {
-	w       *World
+	w       *Recorder
 	subject Subject
 	topic   string
 	objects map[string]*unstructured.Unstructured // by name
-	former  map[string]*unstructured.Unstructured // gone, as they were last, by name
+	deleted map[string]*unstructured.Unstructured // gone, as they were last, by name
 	version uint64                                // the newest resource version that was told
 	listing bool                                  // a list is applied
 	filled  bool
@@ -43,7 +43,7 @@ type table struct {
 
 // Follow watches the objects of a subject while Start runs, and returns when the existing objects are known. ctx bounds only
 // this wait. A subject is watched once.
-func (w *World) Follow(ctx context.Context, s Subject) error {
+func (w *Recorder) Follow(ctx context.Context, s Subject) error {
 	t := w.table(s)
 	select {
 	case <-t.synced:
@@ -54,22 +54,22 @@ func (w *World) Follow(ctx context.Context, s Subject) error {
 }
 
 // table returns the table of a subject, which begins to be filled.
-func (w *World) table(s Subject) *table {
+func (w *Recorder) table(s Subject) *table {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if t, known := w.tables[s]; known {
 		return t
 	}
 	t := &table{w: w, subject: s, topic: topics[s.Resource.GroupResource()],
-		objects: map[string]*unstructured.Unstructured{}, former: map[string]*unstructured.Unstructured{},
+		objects: map[string]*unstructured.Unstructured{}, deleted: map[string]*unstructured.Unstructured{},
 		synced: make(chan struct{})}
 	w.tables[s] = t
 	reflector := cache.NewReflectorWithOptions(listWatch(w.o.Client, s), &unstructured.Unstructured{}, t,
 		cache.ReflectorOptions{Name: "scenario", TypeDescription: s.Resource.Resource})
-	if w.launch == nil {
-		w.waiting = append(w.waiting, reflector)
+	if w.startReflector == nil {
+		w.unstarted = append(w.unstarted, reflector)
 	} else {
-		w.launch(reflector)
+		w.startReflector(reflector)
 	}
 	return t
 }
@@ -95,24 +95,24 @@ func listWatch(client dynamic.Interface, s Subject) cache.ListerWatcher {
 	}, client)
 }
 
-// Seen blocks until the watch of a subject has delivered the version of a written object.
-func (w *World) Seen(ctx context.Context, s Subject, o *unstructured.Unstructured) error {
+// WaitForVersion blocks until the watch of a subject has delivered the version of a written object.
+func (w *Recorder) WaitForVersion(ctx context.Context, s Subject, o *unstructured.Unstructured) error {
 	version := versionOf(o)
-	return w.Until(ctx, func(v View) (bool, error) {
+	return w.WaitUntil(ctx, func(v Snapshot) (bool, error) {
 		t := v.w.tables[s]
 		if t == nil {
 			return true, nil // nobody follows it
 		}
 		held, there := t.objects[o.GetName()]
 		if !there {
-			held = t.former[o.GetName()]
+			held = t.deleted[o.GetName()]
 		}
 		return held != nil && versionOf(held) >= version || t.filled && t.version >= version, nil
 	})
 }
 
 // CatchUpAll does so for all subjects that are followed.
-func (w *World) CatchUpAll(ctx context.Context) error {
+func (w *Recorder) CatchUpAll(ctx context.Context) error {
 	w.mu.Lock()
 	all := slices.Collect(maps.Keys(w.tables))
 	w.mu.Unlock()
@@ -130,25 +130,25 @@ var ErrNoList = errors.New("the API gives no list")
 // CatchUp blocks until the watch of a subject has delivered what the API has now. Watches of different resources are not
 // synchronized: a workload may be complete before its last Pod event arrives. The error is ErrNoList if the API cannot be
 // listed. A subject without a watch needs no wait.
-func (w *World) CatchUp(ctx context.Context, s Subject) error {
+func (w *Recorder) CatchUp(ctx context.Context, s Subject) error {
 	w.mu.Lock()
 	t := w.tables[s]
 	w.mu.Unlock()
 	if t == nil {
 		return nil
 	}
-	all, at, err := w.list(ctx, s)
+	all, at, err := w.listObjects(ctx, s)
 	if err != nil {
 		return fmt.Errorf("%w of %s: %w", ErrNoList, s.Resource.Resource, err)
 	}
 	listed := map[string]bool{}
 	for _, o := range all {
 		listed[o.GetName()] = true
-		if err := w.Seen(ctx, s, o); err != nil {
+		if err := w.WaitForVersion(ctx, s, o); err != nil {
 			return err
 		}
 	}
-	return w.Until(ctx, func(View) (bool, error) { // what was gone by then
+	return w.WaitUntil(ctx, func(Snapshot) (bool, error) { // what was gone by then
 		for name, o := range t.objects {
 			if !listed[name] && versionOf(o) <= at {
 				return false, nil
@@ -158,9 +158,9 @@ func (w *World) CatchUp(ctx context.Context, s Subject) error {
 	})
 }
 
-// list returns the objects of a subject, and their resource version. It reads pages, because a busy API needs long for 10,000
+// listObjects returns the objects of a subject, and their resource version. It reads pages, because a busy API needs long for 10,000
 // Pods.
-func (w *World) list(ctx context.Context, s Subject) (all []*unstructured.Unstructured, at uint64, err error) {
+func (w *Recorder) listObjects(ctx context.Context, s Subject) (all []*unstructured.Unstructured, at uint64, err error) {
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		asking, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
@@ -194,7 +194,7 @@ func numberOf(version string) uint64 {
 
 // Objects returns the objects of a subject with the name, or with the labels if the name is empty, sorted by name. ever reports
 // whether such an object has existed.
-func (v View) Objects(s Subject, name string, with map[string]string) (found []*unstructured.Unstructured, ever bool) {
+func (v Snapshot) Objects(s Subject, name string, with map[string]string) (found []*unstructured.Unstructured, ever bool) {
 	t := v.w.tables[s]
 	if t == nil {
 		return nil, false
@@ -212,7 +212,7 @@ func (v View) Objects(s Subject, name string, with map[string]string) (found []*
 		}
 	}
 	ever = len(found) > 0
-	for _, o := range t.former {
+	for _, o := range t.deleted {
 		ever = ever || matches(o)
 	}
 	return found, ever
@@ -251,11 +251,11 @@ func (t *table) put(u *unstructured.Unstructured) {
 		return // a list tells what a watch has told already
 	}
 	if before != nil && before.GetUID() != u.GetUID() { // its end was missed
-		t.take(before)
+		t.remove(before)
 	}
 	t.objects[u.GetName()] = u
 	t.version = max(t.version, versionOf(u))
-	t.w.changed(t.topic, t.w.record(t.subject.Resource, u, false, t.listing))
+	t.w.notifyWatchers(t.topic, t.w.record(t.subject.Resource, u, false, t.listing))
 }
 
 // Delete is called by the reflector for an object that is gone.
@@ -268,16 +268,16 @@ func (t *table) Delete(o any) error {
 	defer t.w.mu.Unlock()
 	t.version = max(t.version, versionOf(u))
 	if _, there := t.objects[u.GetName()]; there {
-		t.take(u)
+		t.remove(u)
 	}
 	return nil
 }
 
-// take removes an object. The lock of the World is held.
-func (t *table) take(u *unstructured.Unstructured) {
+// remove removes an object. The lock of the World is held.
+func (t *table) remove(u *unstructured.Unstructured) {
 	delete(t.objects, u.GetName())
-	t.former[u.GetName()] = u
-	t.w.changed(t.topic, t.w.record(t.subject.Resource, u, true, t.listing))
+	t.deleted[u.GetName()] = u
+	t.w.notifyWatchers(t.topic, t.w.record(t.subject.Resource, u, true, t.listing))
 }
 
 // Replace is called by the reflector with all objects that there are, at the beginning and after a
@@ -298,9 +298,9 @@ func (t *table) Replace(list []any, version string) error {
 		delete(left, u.GetName())
 	}
 	for _, u := range left {
-		t.take(u)
+		t.remove(u)
 	}
-	slices.SortStableFunc(there, t.earlier)
+	slices.SortStableFunc(there, t.compareListed)
 	for _, u := range there {
 		t.put(u)
 	}
@@ -309,13 +309,13 @@ func (t *table) Replace(list []any, version string) error {
 		t.filled = true
 		close(t.synced)
 	}
-	t.w.changed("", "all "+t.subject.Resource.Resource+" are known")
+	t.w.notifyWatchers("", "all "+t.subject.Resource.Resource+" are known")
 	return nil
 }
 
-// earlier sorts the objects of a list. Their real order is unknown. Pods that are not Ready come first, so that no check sees a
+// compareListed sorts the objects of a list. Their real order is unknown. Pods that are not Ready come first, so that no check sees a
 // gap that may not have existed.
-func (t *table) earlier(a, b *unstructured.Unstructured) int {
+func (t *table) compareListed(a, b *unstructured.Unstructured) int {
 	if t.subject.Resource == Pods && isReady(a) != isReady(b) {
 		if isReady(b) {
 			return -1

@@ -31,66 +31,66 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// World is what has been seen of a run. Its methods may be called concurrently.
-type World struct {
+// Recorder is what has been seen of a run. Its methods may be called concurrently.
+type Recorder struct {
 	o Options
 
-	mu       sync.Mutex
-	events   []events.Event
-	tables   map[Subject]*table
-	state    events.State
-	versions map[string]string // of bases, as the daemon says
-	traffic  map[string]traffic.Summary
-	cached   map[string]any // what expressions see, by name, until it changes
-	watchers []*watcher
-	change   chan struct{}           // closed at the next change
-	held     map[string]events.Event // halves of switches, by base
-	marks    []mark
-	lastOf   map[schema.GroupVersionResource]time.Time // of the last event
-	lag      time.Duration                             // the greatest so far
-	synced   bool                                      // the daemon has told what was
-	launch   func(*cache.Reflector)                    // nil while Start does not run
-	waiting  []*cache.Reflector                        // for Start
+	mu              sync.Mutex
+	events          []events.Event
+	tables          map[Subject]*table
+	state           events.State
+	versions        map[string]string // of bases, as the daemon says
+	traffic         map[string]traffic.Summary
+	cached          map[string]any // what expressions see, by name, until it changes
+	watchers        []*watcher
+	change          chan struct{}           // closed at the next change
+	pendingSwitches map[string]events.Event // halves of switches, by base
+	marks           []writeMark
+	lastOf          map[schema.GroupVersionResource]time.Time // of the last event
+	lag             time.Duration                             // the greatest so far
+	synced          bool                                      // the daemon has told what was
+	startReflector  func(*cache.Reflector)                    // nil while Start does not run
+	unstarted       []*cache.Reflector                        // for Start
 }
 
-type watcher struct{ changed func(Change) }
+type watcher struct{ changed func(Update) }
 
-// Change is one thing that has changed. It is valid during the call only.
-type Change struct {
-	View
+// Update is one thing that has changed. It is valid during the call only.
+type Update struct {
+	Snapshot
 	// Topic is the name by which expressions know what has changed: pods, bases, traffic and so on;
 	// empty for kinds that expressions do not see.
 	Topic string
-	// What describes it for people.
-	What string
+	// Description describes it for people.
+	Description string
 }
 
-// View reads a World that is locked. It is valid during the call only that it is given to.
-type View struct{ w *World }
+// Snapshot reads a World that is locked. It is valid during the call only that it is given to.
+type Snapshot struct{ w *Recorder }
 
 // New returns a World that has seen nothing.
-func New(o Options) *World {
+func New(o Options) *Recorder {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &World{
+	return &Recorder{
 		o: o, tables: map[Subject]*table{}, lastOf: map[schema.GroupVersionResource]time.Time{},
 		versions: map[string]string{}, traffic: map[string]traffic.Summary{},
-		cached: map[string]any{}, change: make(chan struct{}), held: map[string]events.Event{},
+		cached: map[string]any{}, change: make(chan struct{}), pendingSwitches: map[string]events.Event{},
 	}
 }
 
 // Start follows what Follow has been called for, and will be, until ctx ends. It returns nil when
 // all watches have ended; it can be called once.
-func (w *World) Start(ctx context.Context) error {
+func (w *Recorder) Start(ctx context.Context) error {
 	var following sync.WaitGroup
 	w.mu.Lock()
-	w.launch = func(r *cache.Reflector) { following.Go(func() { r.RunWithContext(ctx) }) }
-	for _, r := range w.waiting {
-		w.launch(r)
+	w.startReflector = func(r *cache.Reflector) { following.Go(func() { r.RunWithContext(ctx) }) }
+	for _, r := range w.unstarted {
+		w.startReflector(r)
 	}
 	w.mu.Unlock()
 	if w.o.LastWrite != nil {
@@ -98,14 +98,14 @@ func (w *World) Start(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	w.mu.Lock()
-	w.launch = nil
+	w.startReflector = nil
 	w.mu.Unlock()
 	following.Wait()
 	return nil
 }
 
-// Note adds an event of the daemon or of the run itself.
-func (w *World) Note(e events.Event) {
+// AddEvent adds an event of the daemon or of the run itself.
+func (w *Recorder) AddEvent(e events.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e.Synced {
@@ -115,7 +115,7 @@ func (w *World) Note(e events.Event) {
 	if w.synced && !e.Time.IsZero() {
 		w.lag = max(w.lag, w.o.Now().Sub(e.Time))
 	}
-	if w.hold(e) {
+	if w.holdSwitch(e) {
 		return
 	}
 	w.apply(e)
@@ -123,20 +123,20 @@ func (w *World) Note(e events.Event) {
 }
 
 // announce reports an applied event. w.mu is held.
-func (w *World) announce(e events.Event) {
+func (w *Recorder) announce(e events.Event) {
 	switch {
 	case e.Step != nil: // changes nothing itself
 	case e.Base != nil, e.Module != nil:
-		w.changed(topicBases, e.String())
+		w.notifyWatchers(topicBases, e.String())
 	case e.Request != nil:
-		w.changed(topicTraffic, e.String())
+		w.notifyWatchers(topicTraffic, e.String())
 	default:
-		w.changed("", e.String())
+		w.notifyWatchers("", e.String())
 	}
 }
 
 // apply records an event and adds it to the state. w.mu is held.
-func (w *World) apply(e events.Event) {
+func (w *Recorder) apply(e events.Event) {
 	if e.Time.IsZero() {
 		e.Time = w.o.Now()
 	}
@@ -144,11 +144,11 @@ func (w *World) apply(e events.Event) {
 	w.state.Apply(e)
 }
 
-// changed calls watchers and wakes Until. w.mu is held.
-func (w *World) changed(topic, what string) {
+// notifyWatchers calls watchers and wakes Until. w.mu is held.
+func (w *Recorder) notifyWatchers(topic, what string) {
 	delete(w.cached, topic)
 	for _, x := range slices.Clone(w.watchers) {
-		x.changed(Change{View{w}, topic, what})
+		x.changed(Update{Snapshot{w}, topic, what})
 	}
 	close(w.change)
 	w.change = make(chan struct{})
@@ -156,12 +156,12 @@ func (w *World) changed(topic, what string) {
 
 // Watch calls changed at every change until stop is called, one at a time, in order, and with the World locked. The first call
 // is for the present state.
-func (w *World) Watch(changed func(Change)) (stop func()) {
+func (w *Recorder) Watch(changed func(Update)) (stop func()) {
 	x := &watcher{changed}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.watchers = append(w.watchers, x)
-	changed(Change{View{w}, "", "the beginning"})
+	changed(Update{Snapshot{w}, "", "the beginning"})
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -169,12 +169,12 @@ func (w *World) Watch(changed func(Change)) (stop func()) {
 	}
 }
 
-// Until calls done for the present state, and again after changes, until it returns true or an error, or ctx ends: then Until
+// WaitUntil calls done for the present state, and again after changes, until it returns true or an error, or ctx ends: then Until
 // returns the cause of that. It may skip changes that are followed by others.
-func (w *World) Until(ctx context.Context, done func(View) (bool, error)) error {
+func (w *Recorder) WaitUntil(ctx context.Context, done func(Snapshot) (bool, error)) error {
 	for {
 		w.mu.Lock()
-		ok, err := done(View{w})
+		ok, err := done(Snapshot{w})
 		change := w.change
 		w.mu.Unlock()
 		if ok || err != nil {
@@ -188,15 +188,15 @@ func (w *World) Until(ctx context.Context, done func(View) (bool, error)) error 
 	}
 }
 
-// Look calls with for the present state.
-func (w *World) Look(with func(View)) {
+// Read calls with for the present state.
+func (w *Recorder) Read(with func(Snapshot)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	with(View{w})
+	with(Snapshot{w})
 }
 
 // Events returns everything that was seen so far, in order.
-func (w *World) Events() []events.Event {
+func (w *Recorder) Events() []events.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.events)

@@ -25,7 +25,7 @@ import (
 const group = "run-x"
 
 // newWorld has a clock that stands still, and a table of Pods that the test fills.
-func newWorld(t *testing.T) (*World, *table) {
+func newWorld(t *testing.T) (*Recorder, *table) {
 	t.Helper()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
@@ -55,7 +55,7 @@ func must(t *testing.T, err error) {
 }
 
 // told are the events of Pods in a few words.
-func told(w *World) []string {
+func told(w *Recorder) []string {
 	var all []string
 	for _, e := range w.Events() {
 		if e.Pod != nil {
@@ -71,7 +71,7 @@ func told(w *World) []string {
 
 func TestPodsAreRecorded(t *testing.T) {
 	w, pods := newWorld(t)
-	w.Know(control.Base{HostName: group + "-base-1", Set: "base", Index: 1, Identity: "id-1", Version: "1.0.0"})
+	w.AddBases(control.Base{HostName: group + "-base-1", Set: "base", Index: 1, Identity: "id-1", Version: "1.0.0"})
 	must(t, pods.Replace([]any{pod(t, "1", "a", "", "False")}, "5"))
 	must(t, pods.Add(pod(t, "6", "a", "vnode.id-1", "False")))
 	must(t, pods.Update(pod(t, "7", "a", "vnode.id-1", "True")))
@@ -88,7 +88,7 @@ func TestPodsAreRecorded(t *testing.T) {
 	if diff := cmp.Diff(want, told(w)); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	w.Look(func(v View) {
+	w.Read(func(v Snapshot) {
 		found, ever := v.Objects(pods.subject, "p", nil)
 		if len(found) != 0 || !ever {
 			t.Errorf("found %d Pods, ever %t; want none, but ever", len(found), ever)
@@ -124,9 +124,9 @@ func TestListAfterABreak(t *testing.T) {
 
 func TestBasesAreAsTheDaemonTells(t *testing.T) {
 	w, _ := newWorld(t)
-	note := func(e events.Event) { w.Note(e) }
+	note := func(e events.Event) { w.AddEvent(e) }
 	note(events.Event{Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: events.BaseUp}})
-	w.Know(control.Base{HostName: group + "-base-1", Set: "base", Index: 1, Identity: "id-1", Version: "1.0.0"})
+	w.AddBases(control.Base{HostName: group + "-base-1", Set: "base", Index: 1, Identity: "id-1", Version: "1.0.0"})
 	note(events.Event{Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: events.BaseConnected}})
 	note(events.Event{Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: events.BaseReady}})
 	note(events.Event{Module: &events.ModuleEvent{Base: "base-1",
@@ -144,7 +144,7 @@ func TestBasesAreAsTheDaemonTells(t *testing.T) {
 	}}
 	look := func(want any) {
 		t.Helper()
-		w.Look(func(v View) {
+		w.Read(func(v Snapshot) {
 			if diff := cmp.Diff(want, v.Data([]string{"bases"})["bases"]); diff != "" {
 				t.Errorf("bases (-want +got):\n%s", diff)
 			}
@@ -155,7 +155,7 @@ func TestBasesAreAsTheDaemonTells(t *testing.T) {
 	down := up["base-1"].(map[string]any)
 	down["running"], down["connected"], down["ready"], down["modules"] = false, false, false, []any{}
 	look(up)
-	w.Forget("base-1")
+	w.RemoveBases("base-1")
 	note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: events.BaseDown}}) // its last word comes late
 	look(map[string]any{})
 	note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: events.BaseReady}})
@@ -168,9 +168,9 @@ func TestLostRequestsCountAtOnce(t *testing.T) {
 	w.SetTraffic([]traffic.Summary{
 		{Name: "s", Sent: 10, Results: map[traffic.Result]int{traffic.OK: 9, traffic.NotFound: 1}, Lost: 1}})
 	lost := events.Event{Request: &events.RequestEvent{Stream: "s", Result: traffic.NotFound}}
-	w.Note(lost)
-	w.Note(lost)
-	w.Look(func(v View) {
+	w.AddEvent(lost)
+	w.AddEvent(lost)
+	w.Read(func(v Snapshot) {
 		s := v.Data([]string{"traffic"})["traffic"].(map[string]any)["s"].(map[string]any)
 		if s["sent"] != int64(10) || s["lost"] != int64(2) || s["notFound"] != int64(2) || s["ok"] != int64(9) {
 			t.Errorf("figures are %v", s)
@@ -181,11 +181,11 @@ func TestLostRequestsCountAtOnce(t *testing.T) {
 func TestWatchersHearEveryChange(t *testing.T) {
 	w, pods := newWorld(t)
 	var heard []string
-	stop := w.Watch(func(c Change) { heard = append(heard, c.Topic+": "+c.What) })
+	stop := w.Watch(func(c Update) { heard = append(heard, c.Topic+": "+c.Description) })
 	must(t, pods.Add(pod(t, "1", "a", "", "False")))
-	w.Note(events.Event{Module: &events.ModuleEvent{Base: "base-1",
+	w.AddEvent(events.Event{Module: &events.ModuleEvent{Base: "base-1",
 		ModuleRef: events.ModuleRef{Name: "stock", Version: "2"}, State: "ACTIVATED"}})
-	w.Note(events.Event{Step: &events.StepEvent{Name: "one"}}) // changes nothing
+	w.AddEvent(events.Event{Step: &events.StepEvent{Name: "one"}}) // changes nothing
 	must(t, pods.Update(pod(t, "2", "a", "", "True")))
 	stop()
 	must(t, pods.Update(pod(t, "3", "a", "", "True")))
@@ -201,15 +201,15 @@ func TestSwitchIsOneChange(t *testing.T) {
 		w, _ := newWorld(t)
 		at := time.Now()
 		module := func(version string, state events.ModuleState, message string, after time.Duration) {
-			w.Note(events.Event{Time: at.Add(after),
+			w.AddEvent(events.Event{Time: at.Add(after),
 				Module: &events.ModuleEvent{Base: "base-1",
 					ModuleRef: events.ModuleRef{Name: "stock", Version: version}, State: state, Message: message}})
 		}
-		w.Note(events.Event{Time: at, Base: &events.BaseEvent{Base: "base-1", Change: events.BaseReady}})
+		w.AddEvent(events.Event{Time: at, Base: &events.BaseEvent{Base: "base-1", Change: events.BaseReady}})
 		module("1", "ACTIVATED", "", 0)
 		module("2", "RESOLVED", "", 0)
 		var seen []string
-		stop := w.Watch(func(c Change) {
+		stop := w.Watch(func(c Update) {
 			b := c.State().Bases.Get("base-1")
 			var states []string
 			for _, version := range []string{"1", "2"} {
@@ -227,7 +227,7 @@ func TestSwitchIsOneChange(t *testing.T) {
 		module("2", "STOPPED", "", 3*time.Second)
 		module("1", "ACTIVATED", "", 4*time.Second)
 		module("1", "DEACTIVATED", "switch to new version stock:3", 5*time.Second) // whose other half never comes
-		<-time.After(2 * otherHalf)
+		<-time.After(2 * switchTimeout)
 		stop()
 		want := []string{"ACTIVATED RESOLVED", "DEACTIVATED ACTIVATED", "DEACTIVATED DEACTIVATED", "DEACTIVATED ",
 			"ACTIVATED ", "DEACTIVATED "}
@@ -243,18 +243,18 @@ func TestSwitchIsOneChange(t *testing.T) {
 func TestUntil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, pods := newWorld(t)
-		there := func(v View) (bool, error) {
+		there := func(v Snapshot) (bool, error) {
 			found, _ := v.Objects(pods.subject, "p", nil)
 			return len(found) > 0, nil
 		}
 		errLate := errors.New("late")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errLate)
 		defer cancel()
-		if err := w.Until(ctx, there); !errors.Is(err, errLate) {
+		if err := w.WaitUntil(ctx, there); !errors.Is(err, errLate) {
 			t.Errorf("without a Pod: %v, want the cause of the context", err)
 		}
 		done := make(chan error, 1)
-		go func() { done <- w.Until(t.Context(), there) }()
+		go func() { done <- w.WaitUntil(t.Context(), there) }()
 		synctest.Wait()
 		must(t, pods.Add(pod(t, "1", "a", "", "False")))
 		must(t, <-done)
@@ -265,9 +265,9 @@ func TestSeenWaitsForTheVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, pods := newWorld(t)
 		must(t, pods.Replace([]any{pod(t, "3", "a", "", "False")}, "4"))
-		must(t, w.Seen(t.Context(), pods.subject, pod(t, "3", "a", "", "False")))
+		must(t, w.WaitForVersion(t.Context(), pods.subject, pod(t, "3", "a", "", "False")))
 		done := make(chan error, 1)
-		go func() { done <- w.Seen(t.Context(), pods.subject, pod(t, "7", "a", "", "True")) }()
+		go func() { done <- w.WaitForVersion(t.Context(), pods.subject, pod(t, "7", "a", "", "True")) }()
 		synctest.Wait()
 		select {
 		case err := <-done:
@@ -276,12 +276,12 @@ func TestSeenWaitsForTheVersion(t *testing.T) {
 		}
 		must(t, pods.Update(pod(t, "8", "a", "", "True"))) // a later version will do
 		must(t, <-done)
-		must(t, w.Seen(t.Context(), Subject{Resource: Nodes}, pod(t, "99", "a", "", "True"))) // nobody follows it
+		must(t, w.WaitForVersion(t.Context(), Subject{Resource: Nodes}, pod(t, "99", "a", "", "True"))) // nobody follows it
 	})
 }
 
 // catchingUp begins to catch up, and sees that what has not been told is waited for.
-func catchingUp(t *testing.T, w *World, pods *table, untold string) <-chan error {
+func catchingUp(t *testing.T, w *Recorder, pods *table, untold string) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- w.CatchUp(t.Context(), pods.subject) }()
@@ -365,7 +365,7 @@ func TestFollow(t *testing.T) {
 		`{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: s-1, namespace: run-x, labels: {kubernetes.io/service-name: s}}, endpoints: [{addresses: [198.18.0.1], nodeName: vnode.id-1, targetRef: {name: p}, conditions: {ready: false, serving: true, terminating: true}}]}`)
 	must(t, w.Follow(ctx, Subject{Resource: EndpointSlices, Namespace: group}))
 	must(t, w.o.Client.(*fake.FakeDynamicClient).Tracker().Create(EndpointSlices, slice, group))
-	must(t, w.Until(ctx, func(v View) (bool, error) {
+	must(t, w.WaitUntil(ctx, func(v Snapshot) (bool, error) {
 		found, _ := v.Objects(Subject{Resource: EndpointSlices, Namespace: group}, "s-1", nil)
 		return len(found) == 1, nil
 	}))

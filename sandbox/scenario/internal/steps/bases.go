@@ -20,16 +20,16 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 )
 
-// Setup adds the bases that a scenario starts with, all sets at once.
-func (e *Env) Setup(ctx context.Context, sets []v1alpha1.BaseSet) error {
+// AddInitialBases adds the bases that a scenario starts with, all sets at once.
+func (e *Env) AddInitialBases(ctx context.Context, sets []v1alpha1.BaseSet) error {
 	for _, set := range sets {
-		e.Define(set)
+		e.SetBaseSet(set)
 	}
 	var g errgroup.Group
 	for _, set := range sets {
 		if count := CountOf(set); count > 0 {
 			g.Go(func() error {
-				_, err := e.Add(ctx, set, count)
+				_, err := e.AddBases(ctx, set, count)
 				return err
 			})
 		}
@@ -42,43 +42,43 @@ func CountOf(set v1alpha1.BaseSet) int {
 	return ptr.Deref(set.Count, 1)
 }
 
-// Define sets the definition of a set of bases.
-func (e *Env) Define(set v1alpha1.BaseSet) {
+// SetBaseSet sets the definition of a set of bases.
+func (e *Env) SetBaseSet(set v1alpha1.BaseSet) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.sets[set.Name] = set
 }
 
-// Definition returns the definition of a set of bases.
-func (e *Env) Definition(name string) (v1alpha1.BaseSet, bool) {
+// BaseSet returns the definition of a set of bases.
+func (e *Env) BaseSet(name string) (v1alpha1.BaseSet, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	set, ok := e.sets[name]
 	return set, ok
 }
 
-// Add adds bases of a set and waits until their Nodes are Ready, if the controller is to see them
+// AddBases adds bases of a set and waits until their Nodes are Ready, if the controller is to see them
 // at all. It returns their names.
-func (e *Env) Add(ctx context.Context, set v1alpha1.BaseSet, count int) ([]string, error) {
+func (e *Env) AddBases(ctx context.Context, set v1alpha1.BaseSet, count int) ([]string, error) {
 	spec := set
 	spec.Faults = make([]v1alpha1.Fault, len(set.Faults))
 	for i, f := range set.Faults {
-		spec.Faults[i] = e.Named(f)
+		spec.Faults[i] = e.WithFaultID(f)
 	}
 	added, err := e.Sandbox.AddBases(ctx,
 		control.AddRequest{Count: count, Group: e.Group, Set: set.Name, Spec: &spec, Seed: e.Seed})
 	if err != nil {
 		return nil, fmt.Errorf("adding %d bases of set %s: %w", count, set.Name, err)
 	}
-	e.World.Know(added...)
+	e.Recorder.AddBases(added...)
 	names := make([]string, len(added))
 	for i, b := range added {
 		names[i] = strings.TrimPrefix(b.HostName, e.Group+"-")
 	}
 	for _, f := range spec.Faults {
-		e.WatchFault(f, v1alpha1.TargetBase, names)
+		e.RecordFault(f, v1alpha1.TargetBase, names)
 	}
-	if !e.seen(set) {
+	if !e.getsNode(set) {
 		return names, nil
 	}
 	return names, e.NodesReady(ctx, names)
@@ -87,21 +87,21 @@ func (e *Env) Add(ctx context.Context, set v1alpha1.BaseSet, count int) ([]strin
 // Host returns the host name of a base.
 func (e *Env) Host(base string) string { return e.Group + "-" + base }
 
-// unseen are the faults with which a base does not get a Ready Node.
-var unseen = []fault.Kind{fault.KindSilent, fault.KindDeaf, fault.KindDisconnect, fault.KindCrash,
+// faultsWithoutNode are the faults with which a base does not get a Ready Node.
+var faultsWithoutNode = []fault.Kind{fault.KindSilent, fault.KindDeaf, fault.KindDisconnect, fault.KindCrash,
 	fault.KindStartFailed}
 
-// seen reports whether the controller makes Nodes for bases of a set.
-func (e *Env) seen(set v1alpha1.BaseSet) bool {
+// getsNode reports whether the controller makes Nodes for bases of a set.
+func (e *Env) getsNode(set v1alpha1.BaseSet) bool {
 	if set.Env != "" && set.Env != e.Run.Env {
 		return false
 	}
-	return !slices.ContainsFunc(set.Faults, func(f v1alpha1.Fault) bool { return slices.Contains(unseen, f.Kind) })
+	return !slices.ContainsFunc(set.Faults, func(f v1alpha1.Fault) bool { return slices.Contains(faultsWithoutNode, f.Kind) })
 }
 
 // NodesReady waits until the Nodes of bases are Ready and Pods may go there.
 func (e *Env) NodesReady(ctx context.Context, names []string) error {
-	return e.UntilNone(ctx, func(v observe.View, nodes map[string]*unstructured.Unstructured) (missing []string) {
+	return e.WaitUntilNone(ctx, func(v observe.Snapshot, nodes map[string]*unstructured.Unstructured) (missing []string) {
 		bases := v.Bases()
 		for _, name := range names {
 			b, there := bases[name]
@@ -115,19 +115,19 @@ func (e *Env) NodesReady(ctx context.Context, names []string) error {
 	})
 }
 
-// UntilNone waits until who returns no base. It passes the Nodes of the group by the identity of their base. why returns the
+// WaitUntilNone waits until who returns no base. It passes the Nodes of the group by the identity of their base. why returns the
 // failure if there are some at the end.
-func (e *Env) UntilNone(ctx context.Context, who func(observe.View, map[string]*unstructured.Unstructured) []string,
+func (e *Env) WaitUntilNone(ctx context.Context, who func(observe.Snapshot, map[string]*unstructured.Unstructured) []string,
 	why func([]string) *Failure) error {
-	if err := e.World.Follow(ctx, observe.NodesOf(e.Group)); err != nil {
+	if err := e.Recorder.Follow(ctx, observe.NodesOf(e.Group)); err != nil {
 		return err
 	}
 	var left []string
-	err := e.World.Until(ctx, func(v observe.View) (bool, error) {
+	err := e.Recorder.WaitUntil(ctx, func(v observe.Snapshot) (bool, error) {
 		left = who(v, v.NodesByIdentity(e.Group))
 		return len(left) == 0, nil
 	})
-	return Ended(ctx, err, func() *Failure { return why(left) })
+	return TimeoutFailure(ctx, err, func() *Failure { return why(left) })
 }
 
 // tainted reports whether Kubernetes keeps Pods off a Node. A new Node is tainted for a moment, and a Pod that the scheduler
@@ -140,14 +140,14 @@ func tainted(node *unstructured.Unstructured) bool {
 	})
 }
 
-// Resolve returns the bases that names stand for, in order of their names; a name that stands for
+// ResolveBases returns the bases that names stand for, in order of their names; a name that stands for
 // none is a failure.
-func (e *Env) Resolve(names v1alpha1.BaseNames) ([]observe.Base, error) {
+func (e *Env) ResolveBases(names v1alpha1.BaseNames) ([]observe.Base, error) {
 	if len(names) == 0 {
 		return nil, Fail("no bases are named")
 	}
 	var all map[string]observe.Base
-	e.World.Look(func(v observe.View) { all = v.Bases() })
+	e.Recorder.Read(func(v observe.Snapshot) { all = v.Bases() })
 	chosen := map[string]observe.Base{}
 	for _, name := range names {
 		matched := false

@@ -15,11 +15,11 @@ func TestBaseWithoutNode(t *testing.T) {
 		{Name: "foreign", Count: &one, Env: "other"},
 		{Name: "mute", Count: &one, Faults: []v1alpha1.Fault{{Kind: fault.KindStartFailed}}},
 	} {
-		if e.seen(set) {
+		if e.getsNode(set) {
 			t.Errorf("a Node of %s is waited for", set.Name)
 		}
 	}
-	if !e.seen(v1alpha1.BaseSet{Env: "dev", Faults: []v1alpha1.Fault{{Kind: fault.KindError}}}) {
+	if !e.getsNode(v1alpha1.BaseSet{Env: "dev", Faults: []v1alpha1.Fault{{Kind: fault.KindError}}}) {
 		t.Error("no Node is waited for")
 	}
 }

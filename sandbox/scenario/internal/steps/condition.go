@@ -16,27 +16,27 @@ import (
 )
 
 // Check returns why something is not so at a moment, or nil.
-type Check func(observe.View) *Failure
+type Check func(observe.Snapshot) *Failure
 
 // Condition returns a Check that an expression is true and has compared something.
 func (e *Env) Condition(p *expr.Program) Check {
-	return func(v observe.View) *Failure {
+	return func(v observe.Snapshot) *Failure {
 		r, err := p.Eval(e.Data(v, p))
 		switch {
 		case err != nil:
-			return Fail("%v", err).With("what there was", e.shown(v, p))
+			return Fail("%v", err).With("what there was", e.describeData(v, p))
 		case r.True():
 			return nil
 		case r.Value == true:
-			return Fail("it compared nothing, because there were no elements in %s: %s", strings.Join(r.Nothing, ", "),
+			return Fail("it compared nothing, because there were no elements in %s: %s", strings.Join(r.EmptyLists, ", "),
 				p.Text())
 		}
-		return Fail("it is not true: %s", strings.TrimSpace(p.Text())).With("what there was", e.shown(v, p))
+		return Fail("it is not true: %s", strings.TrimSpace(p.Text())).With("what there was", e.describeData(v, p))
 	}
 }
 
-// shown describes the data of an expression.
-func (e *Env) shown(v observe.View, p *expr.Program) string {
+// describeData describes the data of an expression.
+func (e *Env) describeData(v observe.Snapshot, p *expr.Program) string {
 	var lines []string
 	data := v.Data(topicsOf(p))
 	for _, name := range slices.Sorted(maps.Keys(data)) {
@@ -48,7 +48,7 @@ func (e *Env) shown(v observe.View, p *expr.Program) string {
 		case []any:
 			for _, o := range value {
 				if o, ok := o.(map[string]any); ok {
-					lines = append(lines, fmt.Sprintf("%s: %s", name, brief(o)))
+					lines = append(lines, fmt.Sprintf("%s: %s", name, summarizeObject(o)))
 				}
 			}
 		}
@@ -67,8 +67,8 @@ func compact(v any) string {
 	return string(text)
 }
 
-// brief describes an object or an Event in one line.
-func brief(o map[string]any) string {
+// summarizeObject describes an object or an Event in one line.
+func summarizeObject(o map[string]any) string {
 	const longest = 400
 	metadata, _ := o["metadata"].(map[string]any)
 	if o["kind"] == "Event" {

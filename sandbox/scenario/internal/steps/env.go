@@ -40,9 +40,9 @@ type Sandbox interface {
 
 // Options of an Env. A field without a default is required.
 type Options struct {
-	Sandbox Sandbox
-	Kube    *kube.Client
-	World   *observe.World
+	Sandbox  Sandbox
+	Kube     *kube.Client
+	Recorder *observe.Recorder
 	// Static is what expressions know before the run, Vars, Matrix and Run with what.
 	Static    expr.Static
 	Vars      map[string]any
@@ -50,8 +50,8 @@ type Options struct {
 	Run       expr.Run
 	Namespace string
 	Group     string
-	// Folder that file names are relative to.
-	Folder string
+	// Dir that file names are relative to.
+	Dir string
 	// Kubeconfig for scripts: of an identity of their own in the namespace.
 	Kubeconfig string
 	// Seed for what is random.
@@ -78,12 +78,12 @@ type Env struct {
 	releases []ReleaseRun
 	unnamed  int // faults that the scenario gave no id
 
-	onConnections bool // faults of the targets api and mqtt were set
+	hasConnectionFaults bool // faults of the targets api and mqtt were set
 }
 
 type programKey struct {
 	text string
-	kind expr.Kind
+	kind expr.Scope
 }
 
 // New returns an Env.
@@ -100,7 +100,7 @@ func New(o Options) (*Env, error) {
 }
 
 // Compile compiles an expression once.
-func (e *Env) Compile(text string, kind expr.Kind) (*expr.Program, error) {
+func (e *Env) Compile(text string, kind expr.Scope) (*expr.Program, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	key := programKey{text, kind}
@@ -131,7 +131,7 @@ func (e *Env) Uses(name string) bool {
 func (e *Env) Follow(ctx context.Context, p *expr.Program) error {
 	for _, name := range p.Uses() {
 		if subject, ok := observe.SubjectOf(name, e.Namespace, e.Group); ok {
-			if err := e.World.Follow(ctx, subject); err != nil {
+			if err := e.Recorder.Follow(ctx, subject); err != nil {
 				return err
 			}
 		}
@@ -139,16 +139,16 @@ func (e *Env) Follow(ctx context.Context, p *expr.Program) error {
 	return nil
 }
 
-// Known is what expressions know at any time: vars, matrix, run, outputs.
-func (e *Env) Known() expr.Data {
+// Values is what expressions know at any time: vars, matrix, run, outputs.
+func (e *Env) Values() expr.Data {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return expr.Data{"vars": e.Vars, "matrix": e.Matrix, "run": e.Run.Value(), "outputs": maps.Clone(e.outputs)}
 }
 
 // Data is what an expression knows of a moment.
-func (e *Env) Data(v observe.View, p *expr.Program) expr.Data {
-	data := e.Known()
+func (e *Env) Data(v observe.Snapshot, p *expr.Program) expr.Data {
+	data := e.Values()
 	maps.Copy(data, v.Data(topicsOf(p)))
 	return data
 }
@@ -161,14 +161,14 @@ func topicsOf(p *expr.Program) []string {
 	return topics
 }
 
-// Affected tells whether a change of the topic may change an expression.
-func Affected(p *expr.Program, topic string) bool {
+// UsesTopic tells whether a change of the topic may change an expression.
+func UsesTopic(p *expr.Program, topic string) bool {
 	return slices.Contains(topicsOf(p), topic)
 }
 
 // Expand evaluates the expressions in a step that were left for the run, which use outputs.
 func (e *Env) Expand(value any) (any, error) {
-	return e.env.Expand(value, e.Known())
+	return e.env.Expand(value, e.Values())
 }
 
 // SetOutput sets what outputs.NAME is in later steps.
@@ -197,7 +197,7 @@ func Poll(ctx context.Context, every time.Duration, is func() (bool, error)) err
 // Repair ends the faults on connections that the run has left, and undoes what it has done to components. The
 // controllers stay what the scenario needs: bringing them back restarts them.
 func (e *Env) Repair(ctx context.Context) error {
-	return errors.Join(e.clearConnections(ctx), e.Sandbox.Repair(ctx, control.RepairRequest{Group: e.Group}))
+	return errors.Join(e.clearConnectionFaults(ctx), e.Sandbox.Repair(ctx, control.RepairRequest{Group: e.Group}))
 }
 
 // Restore brings the controllers back to what they were before the run; Repair comes first.

@@ -32,8 +32,8 @@ func Fail(format string, args ...any) *Failure {
 	return &Failure{Message: fmt.Sprintf(format, args...)}
 }
 
-// because sets the error behind the failure.
-func (f *Failure) because(cause error) *Failure {
+// withCause sets the error behind the failure.
+func (f *Failure) withCause(cause error) *Failure {
 	f.cause = cause
 	return f
 }
@@ -46,9 +46,9 @@ func (f *Failure) With(title, text string) *Failure {
 	return f
 }
 
-// Ended turns the end of a step's time into a failure that says what was last seen; other errors
+// TimeoutFailure turns the end of a step's time into a failure that says what was last seen; other errors
 // stay as they are.
-func Ended(ctx context.Context, err error, last func() *Failure) error {
+func TimeoutFailure(ctx context.Context, err error, last func() *Failure) error {
 	if err == nil || ctx.Err() == nil || !errors.Is(err, context.Cause(ctx)) {
 		return err
 	}

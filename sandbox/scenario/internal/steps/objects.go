@@ -20,7 +20,7 @@ import (
 )
 
 // Subject returns what must be followed to see the objects of a kind.
-func (e *Env) Subject(k kube.Kind, namespace string) observe.Subject {
+func (e *Env) Subject(k kube.ResourceKind, namespace string) observe.Subject {
 	switch {
 	case k.Resource == observe.Nodes:
 		return observe.NodesOf(e.Group)
@@ -32,28 +32,28 @@ func (e *Env) Subject(k kube.Kind, namespace string) observe.Subject {
 	return observe.Subject{Resource: k.Resource, Namespace: namespace}
 }
 
-// Target is a Ref whose kind is known.
-type Target struct {
+// ObjectRef is a Ref whose kind is known.
+type ObjectRef struct {
 	v1alpha1.Ref
 	// Type is the kind as the API has it, Subject what the World follows to see its objects.
-	Type    kube.Kind
+	Type    kube.ResourceKind
 	Subject observe.Subject
 }
 
-// Target finds the kind of a Ref.
-func (e *Env) Target(r v1alpha1.Ref) (Target, error) {
-	k, err := e.Kube.Kind(r.APIVersion, r.Kind)
+// ResolveRef finds the kind of a Ref.
+func (e *Env) ResolveRef(r v1alpha1.Ref) (ObjectRef, error) {
+	k, err := e.Kube.FindKind(r.APIVersion, r.Kind)
 	if err != nil {
-		return Target{}, err
+		return ObjectRef{}, err
 	}
 	if r.Namespace == "" {
 		r.Namespace = e.Namespace
 	}
-	return Target{r, k, e.Subject(k, r.Namespace)}, nil
+	return ObjectRef{r, k, e.Subject(k, r.Namespace)}, nil
 }
 
 // String names the objects.
-func (t Target) String() string {
+func (t ObjectRef) String() string {
 	if t.Name != "" {
 		return t.Kind + " " + t.Name
 	}
@@ -68,16 +68,16 @@ func (t Target) String() string {
 }
 
 // Find returns the objects of a Target. There may be none.
-func (e *Env) Find(ctx context.Context, t Target) ([]*unstructured.Unstructured, error) {
+func (e *Env) Find(ctx context.Context, t ObjectRef) ([]*unstructured.Unstructured, error) {
 	return e.Kube.Find(ctx, t.Type, t.Namespace, t.Name, t.Labels)
 }
 
 // Change changes the object that a Ref names by write, and waits until the change is seen. It returns the text of write. It
 // records a release if the Pod template of modules has changed. Write returns no object if it has changed nothing.
 func (e *Env) Change(ctx context.Context, r v1alpha1.Ref, check v1alpha1.ReleaseCheck,
-	write func(t Target, before *unstructured.Unstructured) (after *unstructured.Unstructured, text string, err error),
+	write func(t ObjectRef, before *unstructured.Unstructured) (after *unstructured.Unstructured, text string, err error),
 ) (string, error) {
-	t, err := e.Target(r)
+	t, err := e.ResolveRef(r)
 	if err != nil {
 		return "", err
 	}
@@ -95,12 +95,12 @@ func (e *Env) Change(ctx context.Context, r v1alpha1.Ref, check v1alpha1.Release
 	if err != nil || after == nil {
 		return text, err
 	}
-	e.Released(began, found[0], after, check)
-	return text, e.World.Seen(ctx, t.Subject, after)
+	e.RecordRelease(began, found[0], after, check)
+	return text, e.Recorder.WaitForVersion(ctx, t.Subject, after)
 }
 
-// Refused judges an error of the API by what the step expects.
-func Refused(err error, want string) (string, error) {
+// CheckRefusal judges an error of the API by what the step expects.
+func CheckRefusal(err error, want string) (string, error) {
 	switch {
 	case want == "":
 		return "", err
@@ -112,10 +112,10 @@ func Refused(err error, want string) (string, error) {
 	return fmt.Sprintf("the API refused it, as it should: %v", err), nil
 }
 
-// UntilGone waits until objects have left the API. The subject is followed since before they began to.
-func (e *Env) UntilGone(ctx context.Context, subject observe.Subject, leaving map[types.UID]string) error {
+// WaitUntilDeleted waits until objects have left the API. The subject is followed since before they began to.
+func (e *Env) WaitUntilDeleted(ctx context.Context, subject observe.Subject, leaving map[types.UID]string) error {
 	var left []string
-	err := e.World.Until(ctx, func(v observe.View) (bool, error) {
+	err := e.Recorder.WaitUntil(ctx, func(v observe.Snapshot) (bool, error) {
 		left = left[:0]
 		there, _ := v.Objects(subject, "", nil)
 		for _, o := range there {
@@ -125,25 +125,25 @@ func (e *Env) UntilGone(ctx context.Context, subject observe.Subject, leaving ma
 		}
 		return len(left) == 0, nil
 	})
-	return Ended(ctx, err, func() *Failure { return Fail("still there: %s", strings.Join(left, ", ")) })
+	return TimeoutFailure(ctx, err, func() *Failure { return Fail("still there: %s", strings.Join(left, ", ")) })
 }
 
-// Prefollow follows a kind from now on, so that a later step finds it known. A kind that the API
+// FollowKind follows a kind from now on, so that a later step finds it known. A kind that the API
 // does not have yet is left for that step.
-func (e *Env) Prefollow(ctx context.Context, r v1alpha1.Ref) error {
-	t, err := e.Target(r)
+func (e *Env) FollowKind(ctx context.Context, r v1alpha1.Ref) error {
+	t, err := e.ResolveRef(r)
 	if err != nil {
 		if meta.IsNoMatchError(errors.Unwrap(err)) {
 			return nil
 		}
 		return err
 	}
-	return e.World.Follow(ctx, t.Subject)
+	return e.Recorder.Follow(ctx, t.Subject)
 }
 
 // CatchUp waits until the World has seen what the API has now: a script may have written it.
-func (e *Env) CatchUp(ctx context.Context, t Target) error {
-	if err := e.World.Follow(ctx, t.Subject); err != nil {
+func (e *Env) CatchUp(ctx context.Context, t ObjectRef) error {
+	if err := e.Recorder.Follow(ctx, t.Subject); err != nil {
 		return err
 	}
 	now, err := e.Find(ctx, t)
@@ -151,7 +151,7 @@ func (e *Env) CatchUp(ctx context.Context, t Target) error {
 		return err
 	}
 	for _, o := range now {
-		if err := e.World.Seen(ctx, t.Subject, o); err != nil {
+		if err := e.Recorder.WaitForVersion(ctx, t.Subject, o); err != nil {
 			return err
 		}
 	}

@@ -24,25 +24,25 @@ type ReleaseRun struct {
 	// MayChangeNothing allows that they did nothing.
 	MayChangeNothing bool
 
-	object  *unstructured.Unstructured // as it was written
-	was, is map[string]any             // the template
-	began   time.Time
-	until   time.Time // when the next release of the workload began; zero = the end of the run
-	excused bool      // it was not complete then, or takes one back that was not
+	object                   *unstructured.Unstructured // as it was written
+	oldTemplate, newTemplate map[string]any             // the template
+	began                    time.Time
+	until                    time.Time // when the next release of the workload began; zero = the end of the run
+	ignored                  bool      // it was not complete then, or takes one back that was not
 }
 
 func (r *ReleaseRun) modules() []string {
-	list := slices.Sorted(slices.Values(append(kube.Modules(r.was), kube.Modules(r.is)...)))
+	list := slices.Sorted(slices.Values(append(kube.Modules(r.oldTemplate), kube.Modules(r.newTemplate)...)))
 	return slices.Compact(list)
 }
 
-// Present returns a workload as it is before a step writes it; nil if it is not there yet, or if the object is
+// ExistingWorkload returns a workload as it is before a step writes it; nil if it is not there yet, or if the object is
 // no workload of modules.
-func (e *Env) Present(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (e *Env) ExistingWorkload(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if _, releases := kube.Template(o); !releases {
 		return nil, nil
 	}
-	k, err := e.Kube.Kind(o.GetAPIVersion(), o.GetKind())
+	k, err := e.Kube.FindKind(o.GetAPIVersion(), o.GetKind())
 	if err != nil {
 		return nil, err
 	}
@@ -57,9 +57,9 @@ func (e *Env) Present(ctx context.Context, o *unstructured.Unstructured) (*unstr
 	return found[0], nil
 }
 
-// Released records a release if a step has changed the template of a workload's module Pods. before may
+// RecordRelease records a release if a step has changed the template of a workload's module Pods. before may
 // be nil: it has just been made then.
-func (e *Env) Released(began time.Time, before, after *unstructured.Unstructured, may v1alpha1.ReleaseCheck) {
+func (e *Env) RecordRelease(began time.Time, before, after *unstructured.Unstructured, may v1alpha1.ReleaseCheck) {
 	if before == nil {
 		return
 	}
@@ -70,7 +70,7 @@ func (e *Env) Released(began time.Time, before, after *unstructured.Unstructured
 	}
 	r := ReleaseRun{
 		Workload: after.GetKind() + " " + after.GetName(), MayChangeNothing: may.MayChangeNothing,
-		object: after, was: was, is: is, began: began,
+		object: after, oldTemplate: was, newTemplate: is, began: began,
 	}
 	unfinished := !kube.Rollout(before).Done
 	e.mu.Lock()
@@ -81,9 +81,9 @@ func (e *Env) Released(began time.Time, before, after *unstructured.Unstructured
 			continue
 		}
 		if earlier.until.IsZero() {
-			earlier.until, earlier.excused = began, earlier.excused || unfinished
+			earlier.until, earlier.ignored = began, earlier.ignored || unfinished
 		}
-		r.excused = r.excused || unfinished && (reflect.DeepEqual(earlier.was, is) || reflect.DeepEqual(earlier.is, is))
+		r.ignored = r.ignored || unfinished && (reflect.DeepEqual(earlier.oldTemplate, is) || reflect.DeepEqual(earlier.newTemplate, is))
 	}
 	e.releases = append(e.releases, r)
 }
@@ -98,11 +98,11 @@ func (e *Env) Releases(ctx context.Context, all []events.Event) ([]ReleaseRun, e
 	var list []ReleaseRun
 	var errs []error
 	for _, r := range releases {
-		if r.excused {
+		if r.ignored {
 			continue
 		}
 		if r.until.IsZero() {
-			now, err := e.Present(ctx, r.object)
+			now, err := e.ExistingWorkload(ctx, r.object)
 			if err != nil {
 				return nil, err
 			}

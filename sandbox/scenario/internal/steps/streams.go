@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
 
-const figuresEvery = 100 * time.Millisecond
+const summaryInterval = 100 * time.Millisecond
 
 // Stream is a stream of requests of the run.
 type Stream struct {
@@ -40,7 +40,7 @@ func (e *Env) AddStream(t v1alpha1.Traffic) {
 	e.streams[t.Name] = &Stream{Spec: t}
 	e.order = append(e.order, t.Name)
 	e.mu.Unlock()
-	e.World.SetTraffic([]traffic.Summary{{Name: t.Name, Started: time.Now()}})
+	e.Recorder.SetTraffic([]traffic.Summary{{Name: t.Name, Started: time.Now()}})
 }
 
 // StopStream stops a stream and judges it.
@@ -58,8 +58,8 @@ func (e *Env) StopStream(ctx context.Context, name string) (*Stream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stopping traffic %s: %w", name, err)
 	}
-	e.World.SetTraffic([]traffic.Summary{end.Summary})
-	judged := e.judge(stream.Spec, end)
+	e.Recorder.SetTraffic([]traffic.Summary{end.Summary})
+	judged := e.evaluateJudge(stream.Spec, end)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	stream.End, stream.Failure = end, judged
@@ -98,7 +98,7 @@ func (e *Env) Streams() []Stream {
 
 // FollowTraffic gives the World new figures as long as streams run, until ctx ends.
 func (e *Env) FollowTraffic(ctx context.Context) {
-	tick := time.NewTicker(figuresEvery)
+	tick := time.NewTicker(summaryInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -110,7 +110,7 @@ func (e *Env) FollowTraffic(ctx context.Context) {
 			continue
 		}
 		if all, err := e.Sandbox.Traffic(ctx, e.Group); err == nil { // a daemon that is gone shows elsewhere
-			e.World.SetTraffic(all)
+			e.Recorder.SetTraffic(all)
 		}
 	}
 }
@@ -123,16 +123,16 @@ var (
 	ErrStoppedEarly    = errors.New("the stream stopped before the run ended")
 )
 
-// judge returns why the judge of a stream is not true, or nil.
-func (e *Env) judge(t v1alpha1.Traffic, end *traffic.End) *Failure {
+// evaluateJudge returns why the judge of a stream is not true, or nil.
+func (e *Env) evaluateJudge(t v1alpha1.Traffic, end *traffic.End) *Failure {
 	if end.Sent == 0 {
-		return Fail("traffic %s sent nothing, so it proves nothing", t.Name).because(ErrNothingSent)
+		return Fail("traffic %s sent nothing, so it proves nothing", t.Name).withCause(ErrNothingSent)
 	}
 	p, err := e.Compile(t.Judge, expr.Judge)
 	if err != nil {
 		return Fail("%v", err)
 	}
-	data := e.Known()
+	data := e.Values()
 	maps.Copy(data, expr.Stream(end.Summary))
 	r, err := p.Eval(data)
 	switch {
@@ -140,14 +140,14 @@ func (e *Env) judge(t v1alpha1.Traffic, end *traffic.End) *Failure {
 		return Fail("traffic %s: %v", t.Name, err)
 	case r.True() && end.Note != "":
 		return Fail("traffic %s %s while the run went on: nothing is known of what came after that", t.Name, end.Note).
-			because(ErrStoppedEarly)
+			withCause(ErrStoppedEarly)
 	case r.True():
 		return nil
 	case r.Value == true:
-		return Fail("traffic %s: %s compared nothing", t.Name, t.Judge).because(ErrNothingCompared)
+		return Fail("traffic %s: %s compared nothing", t.Name, t.Judge).withCause(ErrNothingCompared)
 	}
 	stream := Stream{Spec: t, End: end}
-	return Fail("traffic %s: %s is not true: %s", t.Name, t.Judge, stream.Summary()).because(ErrJudgeNotTrue)
+	return Fail("traffic %s: %s is not true: %s", t.Name, t.Judge, stream.Summary()).withCause(ErrJudgeNotTrue)
 }
 
 // Summary says in a line what became of a stream.

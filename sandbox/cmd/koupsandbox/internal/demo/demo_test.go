@@ -93,7 +93,7 @@ func TestHandover(t *testing.T) {
 
 func run(name string, verdict scenario.Result, sent, lost int) *scenario.Run {
 	return &scenario.Run{Scenario: name, Namespace: name + "-x7k2p", Started: start, Elapsed: 4 * time.Second,
-		Result: verdict,
+		Result:  verdict,
 		Traffic: []scenario.Traffic{{Summary: traffic.Summary{Sent: sent, Lost: lost}}}}
 }
 

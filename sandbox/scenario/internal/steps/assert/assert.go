@@ -18,7 +18,7 @@ import (
 
 // Exec waits until objects or an expression are as the step wants them.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Assert) (string, error) {
-	check, text, err := checkOf(ctx, e, a)
+	check, text, err := newCheck(ctx, e, a)
 	if err != nil {
 		return "", err
 	}
@@ -27,7 +27,7 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Assert) (string, error)
 		least = a.For.Duration
 	}
 	last := steps.Fail("nothing was looked at")
-	err = hold(ctx, e, least, func(v observe.View) bool {
+	err = waitUntilHeld(ctx, e, least, func(v observe.Snapshot) bool {
 		f := check(v)
 		if f != nil {
 			last = f
@@ -35,7 +35,7 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Assert) (string, error)
 		return f == nil
 	})
 	if err != nil {
-		return "", steps.Ended(ctx, err, func() *steps.Failure { return last })
+		return "", steps.TimeoutFailure(ctx, err, func() *steps.Failure { return last })
 	}
 	if least > 0 {
 		text += " for " + least.String()
@@ -43,16 +43,16 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Assert) (string, error)
 	return text, nil
 }
 
-func checkOf(ctx context.Context, e *steps.Env, a *v1alpha1.Assert) (steps.Check, string, error) {
+func newCheck(ctx context.Context, e *steps.Env, a *v1alpha1.Assert) (steps.Check, string, error) {
 	if a.Resource != nil {
-		t, err := e.Target(a.Of())
+		t, err := e.ResolveRef(a.Of())
 		if err != nil {
 			return nil, "", err
 		}
 		if a.Absent {
-			return absent(t, match.Plain(a.Resource)), "there is no such " + t.Kind, e.CatchUp(ctx, t)
+			return absent(t, match.Normalize(a.Resource)), "there is no such " + t.Kind, e.CatchUp(ctx, t)
 		}
-		return present(t, match.Plain(a.Resource)), t.String() + " is so", e.CatchUp(ctx, t)
+		return present(t, match.Normalize(a.Resource)), t.String() + " is so", e.CatchUp(ctx, t)
 	}
 	p, err := e.Compile(a.CEL, expr.Condition)
 	if err != nil {
@@ -62,8 +62,8 @@ func checkOf(ctx context.Context, e *steps.Env, a *v1alpha1.Assert) (steps.Check
 }
 
 // present checks that an object matches.
-func present(t steps.Target, want any) steps.Check {
-	return func(v observe.View) *steps.Failure {
+func present(t steps.ObjectRef, want any) steps.Check {
+	return func(v observe.Snapshot) *steps.Failure {
 		found, ever := v.Objects(t.Subject, t.Name, t.Labels)
 		if len(found) == 0 && ever {
 			return steps.Fail("there is no %s any more", t)
@@ -99,8 +99,8 @@ func present(t steps.Target, want any) steps.Check {
 }
 
 // absent checks that no object matches.
-func absent(t steps.Target, want any) steps.Check {
-	return func(v observe.View) *steps.Failure {
+func absent(t steps.ObjectRef, want any) steps.Check {
+	return func(v observe.Snapshot) *steps.Failure {
 		found, _ := v.Objects(t.Subject, t.Name, t.Labels)
 		for _, o := range found {
 			if match.Compare(want, o.Object).Matches() {
@@ -111,16 +111,16 @@ func absent(t steps.Target, want any) steps.Check {
 	}
 }
 
-// hold waits until good has been true for a time, including changes that watches report late. It does not wait for an
+// waitUntilHeld waits until good has been true for a time, including changes that watches report late. It does not wait for an
 // API that is down.
-func hold(ctx context.Context, e *steps.Env, least time.Duration, good func(observe.View) bool) error {
+func waitUntilHeld(ctx context.Context, e *steps.Env, least time.Duration, good func(observe.Snapshot) bool) error {
 	if least <= 0 {
-		return e.World.Until(ctx, func(v observe.View) (bool, error) { return good(v), nil })
+		return e.Recorder.WaitUntil(ctx, func(v observe.Snapshot) (bool, error) { return good(v), nil })
 	}
 	turned := make(chan bool, 1)
 	var now, told bool
-	stop := e.World.Watch(func(c observe.Change) {
-		if is := good(c.View); !told || is != now {
+	stop := e.Recorder.Watch(func(c observe.Update) {
+		if is := good(c.Snapshot); !told || is != now {
 			now, told = is, true
 			select {
 			case <-turned: // nobody has taken the last one: the newest counts
@@ -141,7 +141,7 @@ func hold(ctx context.Context, e *steps.Env, least time.Duration, good func(obse
 				timer.Reset(least)
 			}
 		case <-timer.C:
-			if err := e.World.CatchUpAll(ctx); err != nil && !errors.Is(err, observe.ErrNoList) {
+			if err := e.Recorder.CatchUpAll(ctx); err != nil && !errors.Is(err, observe.ErrNoList) {
 				return err
 			}
 			select {

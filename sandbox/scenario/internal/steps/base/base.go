@@ -39,25 +39,25 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.BaseAction) (string, er
 
 // add adds bases to a set, or defines a new set.
 func add(ctx context.Context, e *steps.Env, more v1alpha1.BaseSet) (string, error) {
-	if _, known := e.Definition(more.Name); !known {
-		e.Define(more)
+	if _, known := e.BaseSet(more.Name); !known {
+		e.SetBaseSet(more)
 	}
-	names, err := e.Add(ctx, more, steps.CountOf(more))
+	names, err := e.AddBases(ctx, more, steps.CountOf(more))
 	return "added " + strings.Join(names, ", "), err
 }
 
 func remove(ctx context.Context, e *steps.Env, names v1alpha1.BaseNames) (string, error) {
-	bases, err := e.Resolve(names)
+	bases, err := e.ResolveBases(names)
 	if err != nil {
 		return "", err
 	}
-	if err := end(ctx, e, bases); err != nil {
+	if err := removeBases(ctx, e, bases); err != nil {
 		return "", err
 	}
-	return "removed " + namesOf(bases), nodesGone(ctx, e, bases)
+	return "removed " + namesOf(bases), waitNodesDeleted(ctx, e, bases)
 }
 
-func end(ctx context.Context, e *steps.Env, bases []observe.Base) error {
+func removeBases(ctx context.Context, e *steps.Env, bases []observe.Base) error {
 	hosts, names := make([]string, len(bases)), make([]string, len(bases))
 	for i, b := range bases {
 		hosts[i], names[i] = e.Host(b.Name), b.Name
@@ -65,14 +65,14 @@ func end(ctx context.Context, e *steps.Env, bases []observe.Base) error {
 	if _, err := e.Sandbox.RemoveBases(ctx, control.RemoveRequest{Bases: hosts}); err != nil {
 		return fmt.Errorf("removing %s: %w", strings.Join(names, ", "), err)
 	}
-	e.World.Forget(names...)
+	e.Recorder.RemoveBases(names...)
 	return nil
 }
 
 // restart restarts bases one after the other, and waits until each has a Ready Node. It does not wait until the Nodes
 // of previous identities are deleted.
 func restart(ctx context.Context, e *steps.Env, a *v1alpha1.BaseRestart) (string, error) {
-	bases, err := e.Resolve(a.Bases)
+	bases, err := e.ResolveBases(a.Bases)
 	if err != nil {
 		return "", err
 	}
@@ -83,7 +83,7 @@ func restart(ctx context.Context, e *steps.Env, a *v1alpha1.BaseRestart) (string
 		if err != nil {
 			return "", fmt.Errorf("restarting %s: %w", b.Name, err)
 		}
-		e.World.Know(*now)
+		e.Recorder.AddBases(*now)
 	}
 	return "restarted " + namesOf(bases), e.NodesReady(ctx, names)
 }
@@ -91,11 +91,11 @@ func restart(ctx context.Context, e *steps.Env, a *v1alpha1.BaseRestart) (string
 // upgrade replaces bases in batches, and waits until each new base has a Ready Node. The controller deletes the Nodes
 // of the old bases later, as for a real base, which ends without disconnecting.
 func upgrade(ctx context.Context, e *steps.Env, a *v1alpha1.BaseUpgrade) (string, error) {
-	set, known := e.Definition(a.Set)
+	set, known := e.BaseSet(a.Set)
 	if !known {
 		return "", steps.Fail("there is no set of bases %q", a.Set)
 	}
-	old, err := e.Resolve(v1alpha1.BaseNames{a.Set})
+	old, err := e.ResolveBases(v1alpha1.BaseNames{a.Set})
 	if err != nil {
 		return "", err
 	}
@@ -105,11 +105,11 @@ func upgrade(ctx context.Context, e *steps.Env, a *v1alpha1.BaseUpgrade) (string
 	}
 	before := set.Version
 	set.Version = a.Version
-	e.Define(set)
+	e.SetBaseSet(set)
 	for part := range slices.Chunk(old, ptr.Deref(a.Batch, 1)) {
 		steps := []func() error{
-			func() error { _, err := e.Add(ctx, set, len(part)); return err },
-			func() error { return end(ctx, e, part) },
+			func() error { _, err := e.AddBases(ctx, set, len(part)); return err },
+			func() error { return removeBases(ctx, e, part) },
 		}
 		if a.OldFirst {
 			slices.Reverse(steps)
@@ -123,8 +123,8 @@ func upgrade(ctx context.Context, e *steps.Env, a *v1alpha1.BaseUpgrade) (string
 	return fmt.Sprintf("replaced %d bases of version %s by ones of version %s", len(old), before, a.Version), nil
 }
 
-func nodesGone(ctx context.Context, e *steps.Env, bases []observe.Base) error {
-	return e.UntilNone(ctx, func(_ observe.View, nodes map[string]*unstructured.Unstructured) (left []string) {
+func waitNodesDeleted(ctx context.Context, e *steps.Env, bases []observe.Base) error {
+	return e.WaitUntilNone(ctx, func(_ observe.Snapshot, nodes map[string]*unstructured.Unstructured) (left []string) {
 		for _, b := range bases {
 			if nodes[b.Identity] != nil {
 				left = append(left, b.Name)

@@ -15,11 +15,11 @@ import (
 
 // cordon cordons or uncordons the Nodes of bases, and returns the Nodes. It waits for Nodes that do not exist yet.
 func cordon(ctx context.Context, e *steps.Env, names v1alpha1.BaseNames, on bool) (nodes []string, err error) {
-	bases, err := e.Resolve(names)
+	bases, err := e.ResolveBases(names)
 	if err != nil {
 		return nil, err
 	}
-	err = e.UntilNone(ctx, func(_ observe.View, all map[string]*unstructured.Unstructured) (missing []string) {
+	err = e.WaitUntilNone(ctx, func(_ observe.Snapshot, all map[string]*unstructured.Unstructured) (missing []string) {
 		nodes = nodes[:0]
 		for _, b := range bases {
 			if n := all[b.Identity]; n != nil {
@@ -49,7 +49,7 @@ func drain(ctx context.Context, e *steps.Env, a *v1alpha1.BaseDrain) (string, er
 		return "", err
 	}
 	pods := observe.Subject{Resource: observe.Pods, Namespace: e.Namespace}
-	if err := e.World.Follow(ctx, pods); err != nil { // before, so that the end is seen
+	if err := e.Recorder.Follow(ctx, pods); err != nil { // before, so that the end is seen
 		return "", err
 	}
 	leaving := map[types.UID]string{}
@@ -66,5 +66,5 @@ func drain(ctx context.Context, e *steps.Env, a *v1alpha1.BaseDrain) (string, er
 	if a.NoWait {
 		return text, nil
 	}
-	return text, e.UntilGone(ctx, pods, leaving)
+	return text, e.WaitUntilDeleted(ctx, pods, leaving)
 }

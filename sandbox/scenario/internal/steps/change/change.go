@@ -16,9 +16,9 @@ import (
 // Patch patches an object and waits until the change is seen.
 func Patch(ctx context.Context, e *steps.Env, a *v1alpha1.Patch) (text string, err error) {
 	return e.Change(ctx, a.Ref, a.ReleaseCheck,
-		func(t steps.Target, _ *unstructured.Unstructured) (*unstructured.Unstructured, string, error) {
-			written, err := e.Kube.Patch(ctx, t.Type, t.Namespace, t.Name, a.Type, match.Plain(a.Patch))
-			if refusal, err := steps.Refused(err, a.Refused); err != nil || refusal != "" {
+		func(t steps.ObjectRef, _ *unstructured.Unstructured) (*unstructured.Unstructured, string, error) {
+			written, err := e.Kube.Patch(ctx, t.Type, t.Namespace, t.Name, a.Type, match.Normalize(a.Patch))
+			if refusal, err := steps.CheckRefusal(err, a.Refused); err != nil || refusal != "" {
 				return nil, refusal, err
 			}
 			return written, fmt.Sprintf("patched %s", t), nil
@@ -27,15 +27,15 @@ func Patch(ctx context.Context, e *steps.Env, a *v1alpha1.Patch) (text string, e
 
 // Scale sets the replicas of a workload and waits until the change is seen.
 func Scale(ctx context.Context, e *steps.Env, a *v1alpha1.Scale) (string, error) {
-	replicas, ok := match.Plain(a.Replicas).(int64)
-	if f, isFloat := match.Plain(a.Replicas).(float64); isFloat && f == float64(int64(f)) {
+	replicas, ok := match.Normalize(a.Replicas).(int64)
+	if f, isFloat := match.Normalize(a.Replicas).(float64); isFloat && f == float64(int64(f)) {
 		replicas, ok = int64(f), true
 	}
 	if !ok || replicas < 0 {
 		return "", steps.Fail("replicas: %v is no number of replicas", a.Replicas)
 	}
 	return e.Change(ctx, a.Ref, v1alpha1.ReleaseCheck{},
-		func(t steps.Target, _ *unstructured.Unstructured) (*unstructured.Unstructured, string, error) {
+		func(t steps.ObjectRef, _ *unstructured.Unstructured) (*unstructured.Unstructured, string, error) {
 			written, err := e.Kube.Scale(ctx, t.Type, t.Namespace, t.Name, replicas)
 			return written, fmt.Sprintf("scaled %s to %d", t, replicas), err
 		})
@@ -44,7 +44,7 @@ func Scale(ctx context.Context, e *steps.Env, a *v1alpha1.Scale) (string, error)
 // Rollback takes a workload back to an earlier revision and waits until the change is seen.
 func Rollback(ctx context.Context, e *steps.Env, a *v1alpha1.Rollback) (string, error) {
 	return e.Change(ctx, a.Ref, a.ReleaseCheck,
-		func(t steps.Target, _ *unstructured.Unstructured) (*unstructured.Unstructured, string, error) {
+		func(t steps.ObjectRef, _ *unstructured.Unstructured) (*unstructured.Unstructured, string, error) {
 			revision, written, err := e.Kube.Rollback(ctx, t.Type, t.Namespace, t.Name, ptr.Deref(a.Revision, 0))
 			return written, fmt.Sprintf("took %s back to revision %d", t, revision), err
 		})

@@ -12,8 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// On returns the execution of steps that act on the component with the name.
-func On(name string) func(context.Context, *steps.Env, *v1alpha1.ComponentAction) (string, error) {
+// Exec returns the execution of steps that act on the component with the name.
+func Exec(name string) func(context.Context, *steps.Env, *v1alpha1.ComponentAction) (string, error) {
 	return func(ctx context.Context, e *steps.Env, a *v1alpha1.ComponentAction) (string, error) {
 		action := supervise.Action(a.Do)
 		if !slices.Contains(supervise.Actions, action) {

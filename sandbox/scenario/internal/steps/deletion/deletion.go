@@ -14,7 +14,7 @@ import (
 
 // Exec deletes objects and waits until they are gone.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Delete) (string, error) {
-	t, err := e.Target(a.Ref)
+	t, err := e.ResolveRef(a.Ref)
 	if err != nil {
 		return "", err
 	}
@@ -34,7 +34,7 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Delete) (string, error)
 		seconds := int64(a.GracePeriod.Seconds())
 		grace = &seconds
 	}
-	if err := e.World.Follow(ctx, t.Subject); err != nil { // before, so that the end is seen
+	if err := e.Recorder.Follow(ctx, t.Subject); err != nil { // before, so that the end is seen
 		return "", err
 	}
 	gone := map[types.UID]string{}
@@ -55,5 +55,5 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Delete) (string, error)
 	if a.NoWait {
 		return text, nil
 	}
-	return text, e.UntilGone(ctx, t.Subject, gone)
+	return text, e.WaitUntilDeleted(ctx, t.Subject, gone)
 }

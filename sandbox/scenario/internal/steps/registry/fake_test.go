@@ -180,7 +180,7 @@ type rig struct {
 	sandbox *fakeSandbox
 	dynamic *dynamicfake.FakeDynamicClient
 	typed   *typedfake.Clientset
-	world   *observe.World
+	world   *observe.Recorder
 }
 
 func newRig(t *testing.T) *rig {
@@ -201,10 +201,10 @@ func newRig(t *testing.T) *rig {
 	r.world = observe.New(observe.Options{Client: r.dynamic, Namespace: run, Group: run})
 	var err error
 	r.Env, err = steps.New(steps.Options{
-		Sandbox: r.sandbox, Kube: kube.New(r.typed, r.dynamic, mapper), World: r.world,
+		Sandbox: r.sandbox, Kube: kube.New(r.typed, r.dynamic, mapper), Recorder: r.world,
 		Static: expr.Static{Vars: map[string]any{"module": "stock"}, Outputs: []string{"said"}},
 		Vars:   map[string]any{"module": "stock"},
-		Run:    expr.Run{Env: "dev"}, Namespace: run, Group: run, Folder: t.TempDir(), Kubeconfig: "/kubeconfig",
+		Run:    expr.Run{Env: "dev"}, Namespace: run, Group: run, Dir: t.TempDir(), Kubeconfig: "/kubeconfig",
 		Seed: 7, TrafficFor: time.Hour,
 	})
 	if err != nil {

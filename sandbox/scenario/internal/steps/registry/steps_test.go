@@ -61,7 +61,7 @@ func TestTable(t *testing.T) {
 		if f.Type.Kind() == reflect.Slice { // a group
 			continue
 		}
-		if entry, known := table[name]; !known || entry.of != f.Type {
+		if entry, known := executors[name]; !known || entry.of != f.Type {
 			t.Errorf("the table has %v for %s, want %v", entry.of, name, f.Type)
 		}
 	}
@@ -153,14 +153,14 @@ func TestAssertCondition(t *testing.T) {
 	if diff := cmp.Diff([]steps.Detail{{Text: "bases: none"}}, details, untitled); diff != "" {
 		t.Errorf("details (-want +got):\n%s", diff)
 	}
-	r.world.Note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
+	r.world.AddEvent(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
 	r.well(`assert: {cel: "bases.exists(b, bases[b].ready)", for: 10ms}`, "10ms")
 	r.late(`assert: {cel: "bases['base-2'].ready"}`, ": base-2")
 }
 
 func TestSleepEndsWhenSomethingIsSeen(t *testing.T) {
 	r := newRig(t)
-	r.world.Note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
+	r.world.AddEvent(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
 	r.well(`sleep: {for: 1h, orUntil: "bases['base-1'].ready", reason: because}`, "because")
 	r.well(`sleep: {for: 10ms, orUntil: "bases['base-2'].ready", reason: because}`, "10ms", "because; ")
 	r.late(`sleep: {for: 1h, orUntil: "pods.size() > 0", reason: x}`)
@@ -259,7 +259,7 @@ func TestApplyOutsideTheRun(t *testing.T) {
 func TestBases(t *testing.T) {
 	r := newRig(t)
 	two, none := 2, 0
-	err := r.Setup(t.Context(),
+	err := r.AddInitialBases(t.Context(),
 		[]v1alpha1.BaseSet{{Name: "base", Count: &two, Version: "1.0.0"},
 			{Name: "later", Count: &none, Version: "1.0.0"}})
 	if err != nil {
@@ -302,7 +302,7 @@ func TestComponentsAreRepaired(t *testing.T) {
 func TestFaultsOnConnections(t *testing.T) {
 	r := newRig(t)
 	two := 2
-	if err := r.Setup(t.Context(), []v1alpha1.BaseSet{{Name: "base", Count: &two}}); err != nil {
+	if err := r.AddInitialBases(t.Context(), []v1alpha1.BaseSet{{Name: "base", Count: &two}}); err != nil {
 		t.Fatal(err)
 	}
 	r.sandbox.calls = nil
@@ -342,7 +342,7 @@ func TestAwait(t *testing.T) {
 func TestFaultsThatNeverFire(t *testing.T) {
 	r := newRig(t)
 	two := 2
-	err := r.Setup(t.Context(),
+	err := r.AddInitialBases(t.Context(),
 		[]v1alpha1.BaseSet{{Name: "base", Count: &two, Faults: []v1alpha1.Fault{{Kind: basefault.KindLatency}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -366,7 +366,7 @@ func TestFaultsThatNeverFire(t *testing.T) {
 	}
 	var got []string
 	for _, f := range list {
-		got = append(got, fmt.Sprintf("%s %s %d %t", f.ID, f.Kind, f.Fired, f.MayNotFire))
+		got = append(got, fmt.Sprintf("%s %s %d %t", f.ID, f.Kind, f.Triggered, f.MayNotFire))
 	}
 	if d := cmp.Diff([]string{"latency-1 latency 2 false", "mine hang 1 false", "perhaps deaf 0 true"}, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -501,7 +501,7 @@ func TestStreamsThatRunAreStopped(t *testing.T) {
 func TestScript(t *testing.T) {
 	r := newRig(t)
 	r.well(`script: {content: 'echo "$NAMESPACE $KUBECONFIG $X"', env: {X: z}, output: said}`, "run-x /kubeconfig z")
-	if diff := cmp.Diff(any(map[string]any{"said": "run-x /kubeconfig z"}), r.Known()["outputs"]); diff != "" {
+	if diff := cmp.Diff(any(map[string]any{"said": "run-x /kubeconfig z"}), r.Values()["outputs"]); diff != "" {
 		t.Errorf("outputs (-want +got):\n%s", diff)
 	}
 	details := r.ill(`script: {content: 'echo out; echo err >&2; exit 3'}`, "status 3")
@@ -524,7 +524,7 @@ func TestScriptUntilTheTimeEnds(t *testing.T) {
 		ended <- err
 	}()
 	for deadline := time.After(patience); ; {
-		if _, err := os.Stat(filepath.Join(r.Folder, "twice")); err == nil {
+		if _, err := os.Stat(filepath.Join(r.Dir, "twice")); err == nil {
 			break
 		}
 		select {
@@ -554,7 +554,7 @@ func TestEnvironmentOfAScript(t *testing.T) {
 		time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	got := slices.DeleteFunc(strings.Fields(r.Known()["outputs"].(map[string]any)["said"].(string)),
+	got := slices.DeleteFunc(strings.Fields(r.Values()["outputs"].(map[string]any)["said"].(string)),
 		func(name string) bool {
 			// as the machine has them, and the shell's own
 			return slices.Contains(
@@ -576,7 +576,7 @@ func TestScriptIsKilledWithWhatItStarted(t *testing.T) {
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("it took %s", took)
 	}
-	pid, err := os.ReadFile(filepath.Join(r.Folder, "pid"))
+	pid, err := os.ReadFile(filepath.Join(r.Dir, "pid"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 // Exec releases a version of a module and waits until the change is seen.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Release) (string, error) {
 	return e.Change(ctx, a.Ref(), v1alpha1.ReleaseCheck{},
-		func(t steps.Target, o *unstructured.Unstructured) (*unstructured.Unstructured, string, error) {
+		func(t steps.ObjectRef, o *unstructured.Unstructured) (*unstructured.Unstructured, string, error) {
 			operations, module, err := plan(o, a.Module, a.Version)
 			if err != nil {
 				return nil, "", steps.Fail("%s: %v", t, err)

@@ -28,8 +28,8 @@ const (
 	// outputGrace is how long the output of a script may stay open after its end, by processes that
 	// it left behind.
 	outputGrace = time.Second
-	// mostOutput is how much of a script's output is kept, of either stream.
-	mostOutput = 1 << 20
+	// maxOutput is how much of a script's output is kept, of either stream.
+	maxOutput = 1 << 20
 )
 
 type result struct {
@@ -49,42 +49,42 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Script) (string, error)
 	}
 	var last *steps.Failure // of the attempt before
 	for {
-		r, err := shell(ctx, e, a)
+		r, err := runShell(ctx, e, a)
 		if err != nil {
-			return "", steps.Ended(ctx, err, func() *steps.Failure {
+			return "", steps.TimeoutFailure(ctx, err, func() *steps.Failure {
 				if last != nil {
 					return last
 				}
-				return evidence(steps.Fail("the script did not end"), r)
+				return withOutput(steps.Fail("the script did not end"), r)
 			})
 		}
-		f := judge(e, r, until)
+		f := checkResult(e, r, until)
 		if f == nil {
 			if a.Output != "" {
 				e.SetOutput(a.Output, strings.TrimSuffix(r.stdout, "\n"))
 			}
 			return plain.FirstLine(r.stdout), nil
 		}
-		last = evidence(f, r)
+		last = withOutput(f, r)
 		if until == nil {
 			return "", last
 		}
 		select {
 		case <-time.After(retryPause):
 		case <-ctx.Done():
-			return "", steps.Ended(ctx, context.Cause(ctx), func() *steps.Failure { return last })
+			return "", steps.TimeoutFailure(ctx, context.Cause(ctx), func() *steps.Failure { return last })
 		}
 	}
 }
 
-func judge(e *steps.Env, r result, until *expr.Program) *steps.Failure {
+func checkResult(e *steps.Env, r result, until *expr.Program) *steps.Failure {
 	if until == nil {
 		if r.code != 0 {
 			return steps.Fail("the script ended with status %d", r.code)
 		}
 		return nil
 	}
-	data := e.Known()
+	data := e.Values()
 	data["stdout"], data["stderr"], data["exitCode"] = r.stdout, r.stderr, int64(r.code)
 	got, err := until.Eval(data)
 	switch {
@@ -96,14 +96,14 @@ func judge(e *steps.Env, r result, until *expr.Program) *steps.Failure {
 	return nil
 }
 
-func evidence(f *steps.Failure, r result) *steps.Failure {
+func withOutput(f *steps.Failure, r result) *steps.Failure {
 	return f.With("standard output", r.stdout).With("standard error", r.stderr)
 }
 
-// shell runs a script in its own process group, which is killed when ctx ends.
-func shell(ctx context.Context, e *steps.Env, a *v1alpha1.Script) (result, error) {
+// runShell runs a script in its own process group, which is killed when ctx ends.
+func runShell(ctx context.Context, e *steps.Env, a *v1alpha1.Script) (result, error) {
 	cmd := exec.CommandContext(ctx, "sh", "-eu", "-c", a.Content)
-	cmd.Dir = e.Folder
+	cmd.Dir = e.Dir
 	cmd.Env = append(supervise.ScriptEnviron(os.Environ()), "KUBECONFIG="+e.Kubeconfig, "NAMESPACE="+e.Namespace,
 		"GROUP="+e.Group)
 	for _, name := range slices.Sorted(maps.Keys(a.Env)) {
@@ -133,6 +133,6 @@ type limited struct{ bytes.Buffer }
 
 // Write never fails.
 func (l *limited) Write(p []byte) (int, error) {
-	l.Buffer.Write(p[:min(len(p), max(mostOutput-l.Len(), 0))])
+	l.Buffer.Write(p[:min(len(p), max(maxOutput-l.Len(), 0))])
 	return len(p), nil
 }

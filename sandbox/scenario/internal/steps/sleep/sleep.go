@@ -37,7 +37,7 @@ func until(ctx context.Context, e *steps.Env, a *v1alpha1.Sleep) (string, error)
 	limited, cancel := context.WithTimeout(ctx, a.For.Duration)
 	defer cancel()
 	is := e.Condition(p)
-	err = e.World.Until(limited, func(v observe.View) (bool, error) { return is(v) == nil, nil })
+	err = e.Recorder.WaitUntil(limited, func(v observe.Snapshot) (bool, error) { return is(v) == nil, nil })
 	switch {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)

@@ -37,14 +37,14 @@ func start(ctx context.Context, e *steps.Env, t v1alpha1.Traffic) (string, error
 		return "", err
 	}
 	if t.Via == v1alpha1.ViaBases && len(t.Bases) > 0 {
-		if _, err := e.Resolve(t.Bases); err != nil {
+		if _, err := e.ResolveBases(t.Bases); err != nil {
 			return "", err
 		}
 	}
 	if e.Stream(t.Name) != nil {
 		return "", steps.Fail("there has been a stream %q already: give this one another name", t.Name)
 	}
-	if err := known(ctx, e, t.Service); err != nil {
+	if err := checkServiceExists(ctx, e, t.Service); err != nil {
 		return "", err
 	}
 	spec := traffic.Spec{Traffic: t, Namespace: e.Namespace, Seed: e.Seed,
@@ -67,14 +67,14 @@ func start(ctx context.Context, e *steps.Env, t v1alpha1.Traffic) (string, error
 	return rate + " to " + to, nil
 }
 
-const askingService = 2 * time.Second
+const serviceLookupTimeout = 2 * time.Second
 
-// known fails if a Service does not exist. It returns nil if the API does not answer.
-func known(ctx context.Context, e *steps.Env, service string) error {
+// checkServiceExists fails if a Service does not exist. It returns nil if the API does not answer.
+func checkServiceExists(ctx context.Context, e *steps.Env, service string) error {
 	if service == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, askingService)
+	ctx, cancel := context.WithTimeout(ctx, serviceLookupTimeout)
 	defer cancel()
 	services := e.Kube.Typed.CoreV1().Services(e.Namespace)
 	if _, err := services.Get(ctx, service, metav1.GetOptions{}); !apierrors.IsNotFound(err) {

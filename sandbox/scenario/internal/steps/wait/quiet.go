@@ -13,13 +13,13 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-const quietEvery = 100 * time.Millisecond
+const quietPollInterval = 100 * time.Millisecond
 
 // untilQuiet waits until the controllers have written nothing but Leases for a time. It ignores writes to objects of
 // other runs.
 func untilQuiet(ctx context.Context, e *steps.Env, long time.Duration) (string, error) {
 	var first, now map[string]int
-	err := steps.Poll(ctx, quietEvery, func() (bool, error) {
+	err := steps.Poll(ctx, quietPollInterval, func() (bool, error) {
 		all, err := e.Sandbox.Faults(ctx, e.Group)
 		if err != nil {
 			return false, fmt.Errorf("asking what controllers have written: %w", err)
@@ -31,8 +31,10 @@ func untilQuiet(ctx context.Context, e *steps.Env, long time.Duration) (string, 
 		return time.Since(all.Writes.Last) >= long, nil
 	})
 	if err != nil {
-		return "", steps.Ended(ctx, err,
-			func() *steps.Failure { return steps.Fail("controllers continue to write: %s", most(first, now)) })
+		return "", steps.TimeoutFailure(ctx, err,
+			func() *steps.Failure {
+				return steps.Fail("controllers continue to write: %s", mostFrequentWrites(first, now))
+			})
 	}
 	return fmt.Sprintf("nothing was written for %s", long), nil
 }
@@ -50,8 +52,8 @@ func writes(all control.Faults) map[string]int {
 	return sum
 }
 
-// most describes the three most frequent writes since first.
-func most(first, now map[string]int) string {
+// mostFrequentWrites describes the three most frequent writes since first.
+func mostFrequentWrites(first, now map[string]int) string {
 	writes := map[string]int{}
 	for what, n := range now {
 		if n > first[what] {
