@@ -8,48 +8,47 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// activeCheck looks for times in which a base that served a module has no active version of it.
+// activeCheck finds gaps: times in which a base without an active version of a module had one before.
 //
-// Such a gap begins when the last active version goes. It is a violation
-//   - if, at any time in it, a Pod on the base wants the module: one that exists, is
-//     not being deleted and has not ended. The gap counts as a whole then. One that got its Node
-//     after another was deleted, when the controller that emptied the base could not know it yet, does not
-//     want it: within decidedWithin of the gap, or since its view of the API was disturbed;
-//   - and also if nobody wants the module at first and the Pod that comes is the
-//     replacement of the one that was deleted, within replacedWithin: it has the
-//     same DaemonSet or StatefulSet as owner; or it has another version, and the module
-//     had no Ready Pod anywhere when the base lost it (delete first, install after).
+// A gap starts when the last active version is deactivated. It is a violation
+//   - if a Pod on the base requests the module at any time during the gap. The Pod exists, is not being deleted and has
+//     not ended. The whole gap is a violation then. A Pod that was bound after the deletion of another one is ignored
+//     if the controller could not know of it when it uninstalled the module: the Pod was bound within decisionDelay of
+//     the gap, or after a fault of the API connection began;
+//   - if no Pod requests the module at first, but a replacement of the deleted Pod appears within replacementTimeout. A
+//     replacement has the same DaemonSet or StatefulSet as owner. Or it has another version, and the module had no
+//     Ready Pod on any base when the gap started: the workload deletes before it creates.
 //
-// It is none if nobody wants the module: the last Pod was deleted or scaled away. What comes there
-// later is a first installation.
+// It is not a violation if no Pod requests the module, because the last Pod was deleted or the workload was scaled
+// down. A later installation is a first installation.
 //
-// If the base's process ended, the time in windows of outages is allowed, and truthWithin beyond: until the next list
-// after its return, and during installations. Until a Pod bound to a new process wants the module, nobody does. No other
-// fault takes a module away by itself: what an error or a delay makes of a rollout counts.
+// If the process of the base ended, the check tolerates the time in windows of outages plus readyTolerance: until the
+// next module list after the restart, and during installations. The module is not requested until a Pod that is bound
+// to the new process requests it. Other faults do not remove modules, so their effects on a rollout are not tolerated.
 type activeCheck struct {
 	modules map[string]map[string]*moduleHistory // by base and module
-	seen    map[moduleOnBase]struct{}            // that have been looked at
+	seen    map[moduleOnBase]struct{}            // modules that have been active
 	found   []*gap
-	// overlaps are the times in which the old and the new version were both active.
+	// overlaps has, for each handover, how long the old and the new version were both active.
 	overlaps []time.Duration
 }
 
 type moduleOnBase struct{ base, module string }
 
-// moduleHistory is a module, whatever its version, on a base where it has been active.
+// moduleHistory describes all versions of a module on a base where the module was active.
 type moduleHistory struct {
-	active      map[string]time.Time // versions, since when
-	gap         *gap                 // open
-	unwantedGap *gap                 // the last one in which nobody wanted the module
-	lastDeleted *events.PodStatus    // the Pod that was deleted last
+	active      map[string]time.Time // activation time by version
+	gap         *gap                 // the current gap
+	unwantedGap *gap                 // the last closed gap in which no Pod requested the module
+	lastDeleted *events.PodStatus    // the last deleted Pod of the module
 }
 
 type gap struct {
 	moduleOnBase
 	from, to     time.Time
-	processEnded bool // the base's process has ended
-	unwanted     bool // nobody has wanted the module so far
-	noReadyPod   bool // it had no Ready Pod anywhere at the beginning
+	processEnded bool // the process of the base has ended
+	unwanted     bool // no Pod has requested the module since the start
+	noReadyPod   bool // the module had no Ready Pod on any base at the start
 }
 
 func (c *activeCheck) observe(w *history, e appliedEvent) {
@@ -92,13 +91,14 @@ func (c *activeCheck) observe(w *history, e appliedEvent) {
 }
 
 // reconsiderGap evaluates a closed gap again when the Pod event that ended it arrives.
-func (c *activeCheck) reconsiderGap(w *history, s *moduleHistory, came *events.PodStatus, module string, now time.Time) {
+func (c *activeCheck) reconsiderGap(w *history, s *moduleHistory, p *events.PodStatus, module string,
+	now time.Time) {
 	g := s.unwantedGap
-	if g == nil || !came.Wants(module) {
+	if g == nil || !p.Wants(module) {
 		return
 	}
 	s.unwantedGap = nil
-	if now.Sub(g.to) <= watchDelay && s.replacedBy(w, came, g, g.to) {
+	if now.Sub(g.to) <= watchDelay && s.replacedBy(w, p, g, g.to) {
 		g.unwanted = false
 		c.found = append(c.found, g)
 	}
@@ -134,13 +134,13 @@ func (c *activeCheck) module(w *history, e appliedEvent) {
 	c.updateGap(w, t, e, false)
 }
 
-// updateGap opens, closes and judges the gap of a track.
+// updateGap opens, closes and classifies the gap of a module on a base.
 func (c *activeCheck) updateGap(w *history, t moduleOnBase, e appliedEvent, ended bool) {
 	s, now := c.modules[t.base][t.module], e.Time
 	wanted := w.wanted(t.base, t.module)
 	if len(s.active) > 0 {
 		if g := s.gap; g != nil && now.Equal(g.from) && !g.processEnded {
-			c.overlaps = append(c.overlaps, 0) // a switch, told as two events of one moment
+			c.overlaps = append(c.overlaps, 0) // the base reports a switch as two events with the same time
 		} else {
 			c.close(g, now)
 			if g != nil && g.unwanted && !g.processEnded {
@@ -177,8 +177,8 @@ func (c *activeCheck) close(g *gap, now time.Time) {
 	c.found = append(c.found, g)
 }
 
-// boundTooLate reports whether the Pods that request the module of a deleted Pod were bound after the controller had decided, and
-// none of them is its replacement.
+// boundTooLate reports whether all Pods that request the module of a deleted Pod were bound after the controller had
+// decided to uninstall it, and none of them replaces the deleted Pod.
 func (s *moduleHistory) boundTooLate(w *history, g *gap) bool {
 	if s.lastDeleted == nil {
 		return false
@@ -197,19 +197,21 @@ func (s *moduleHistory) boundTooLate(w *history, g *gap) bool {
 	return true
 }
 
-// replacedBy reports whether a Pod that requests the module since now replaces the Pod whose deletion began the gap. A Pod of a
-// DaemonSet or a StatefulSet that was deleted while its base was unavailable is replaced when the base recovers.
+// replacedBy reports whether a Pod that requests the module since now replaces the Pod whose deletion started the gap.
+// If the base was unavailable during the deletion of a Pod of a DaemonSet or StatefulSet, the next Pod is not a
+// replacement.
 func (s *moduleHistory) replacedBy(w *history, p *events.PodStatus, g *gap, now time.Time) bool {
 	if s.lastDeleted == nil || now.Sub(g.from) > replacementTimeout {
 		return false
 	}
 	if strings.HasPrefix(p.Owner, daemonSet) || strings.HasPrefix(p.Owner, statefulSet) {
-		return p.Owner == s.lastDeleted.Owner && !w.outages.unobservableDuring(g.base, w.deletedAt[s.lastDeleted.PodKey()], g.from)
+		return p.Owner == s.lastDeleted.Owner &&
+			!w.outages.unobservableDuring(g.base, w.deletedAt[s.lastDeleted.PodKey()], g.from)
 	}
 	return g.noReadyPod && s.lastDeleted.Version(g.module) != p.Version(g.module)
 }
 
-// find returns the gaps until end: those that are violations, and the rest as excused.
+// find returns the gaps until end, as violations or as excused.
 func (c *activeCheck) find(w *history, end time.Time) Result {
 	r := Result{Name: ActiveVersion, Compared: len(c.seen), Handovers: len(c.overlaps)}
 	if len(c.overlaps) > 0 {

@@ -7,16 +7,15 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// installCheck looks for installations of what is installed: an installBiz that came after the
-// version had come to the base, other than the one that had brought it, while it was neither gone,
-// by an uninstall, a failure or a restart, nor broken; or, where commands are not told, a version
-// that is resolved twice.
+// installCheck finds repeated installations: an installBiz command for a version that another command has already
+// installed, and that was neither removed by an uninstall, a failure or a restart, nor is BROKEN. If commands are not
+// reported, it finds versions that a base resolves twice.
 //
-// A repetition is excused if the answer to the first one may not have arrived, and no list can have
-// told since: from when the version came until toldWithin after the answer, the base was
-// disconnected, a fault happened there or lasted, or a component was away, and the repetition came
-// meanwhile or within Options.listed of it, and after an outage within the recovery of that. What went
-// away later had the answer: a controller that comes back asks before it commands.
+// A repetition is excused if the first response may have been lost and no module list can have arrived since. This is
+// the case if the base was disconnected, a fault was in effect or triggered there, or a component was unavailable
+// between the installation and watchDelay after its response. The repetition must come during the outage or within its
+// recovery. An outage that starts later is no excuse: the response had arrived, and a restarted controller lists
+// modules first.
 type installCheck struct {
 	installations map[string]map[events.ModuleRef]*installation // by base
 	count         int
@@ -24,10 +23,10 @@ type installCheck struct {
 	excused       []Finding
 }
 
-// installation is a version on a base, from when it is resolved until it is gone.
+// installation is a version on a base, from its resolution to its removal.
 type installation struct {
 	since    time.Time
-	answered time.Time // the command that brought it; zero = not yet
+	answered time.Time // response of the command that installed it; zero = none yet
 	broken   bool
 }
 
@@ -48,7 +47,7 @@ func (c *installCheck) observe(w *history, e appliedEvent) {
 		if x.Name != events.CommandInstall || l == nil || l.broken {
 			return
 		}
-		began := e.Time.Add(-x.Elapsed) // when it arrived
+		began := e.Time.Add(-x.Elapsed)
 		switch {
 		case x.Code == "" && l.answered.IsZero():
 			l.answered = e.Time
@@ -77,7 +76,7 @@ func (c *installCheck) module(w *history, e *events.ModuleEvent, now time.Time) 
 		c.count++
 		on[e.ModuleRef] = &installation{since: now}
 	default:
-		if l == nil { // from before the run
+		if l == nil { // installed before the run
 			l = &installation{since: now}
 			on[e.ModuleRef] = l
 		}

@@ -6,25 +6,26 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// orderCheck looks at each handover: a Pod with a newer version of a module turns Ready on a base
-// where an older Pod has been Ready for another version. The older one must be Not Ready by then,
-// or be on its way out, in the order of the watch. It need not be if it was the only Ready Pod of
-// the module: then the Service would have no endpoint in between. Nor if what serves on other bases
-// ceases to within decidedWithin: they hand over at the same time. Pods of one version hand nothing
-// over, nor do Pods of a process of the base that has ended: they have another Node.
+// orderCheck checks each handover: a Pod with another version of a module turns Ready on a base where an older Pod has
+// been Ready. By then, the older Pod must be Not Ready or terminating, in the order of the watch. Exceptions:
+//   - The older Pod was the only Ready Pod of the module. Otherwise the Service would temporarily have no endpoint.
+//   - The Ready Pods on other bases turn Not Ready within decisionDelay, because they are handed over at the same time.
+//
+// There is no handover between Pods of the same version, or between Pods on different Nodes: the older Pod then belongs
+// to an earlier process of the base.
 type orderCheck struct {
 	wasReady  map[string]bool // by UID
 	disorders []*disorder
 	compared  int
 }
 
-// disorder is a violation, unless elsewhere is empty.
+// disorder is a handover in the wrong order. It is a violation unless readyElsewhere is empty.
 type disorder struct {
 	Finding
 	old string // UID of the older Pod
-	// notReady reports whether the older Pod no longer serves.
+	// notReady reports whether the older Pod has turned Not Ready.
 	notReady bool
-	// readyElsewhere are the Pods that served on other bases, and went on to.
+	// readyElsewhere has the UIDs of Pods that were Ready on other bases and stayed so.
 	readyElsewhere map[string]bool
 }
 
@@ -67,19 +68,21 @@ func (c *orderCheck) turnedReady(w *history, p *events.PodStatus, m events.Modul
 			continue
 		}
 		c.disorders = append(c.disorders,
-			&disorder{old: old.UID, readyElsewhere: w.readyOnOtherBases(p.Base, m.Name, w.knownAt(now)), Finding: Finding{
-				Kind: ReadyBeforeOld, Time: now, Base: p.Base, Pod: p.Name, Modules: []events.ModuleRef{m},
-				OldPod: old.Name, OldVersion: old.Version(m.Name),
-			}})
+			&disorder{old: old.UID, readyElsewhere: w.readyOnOtherBases(p.Base, m.Name, w.knownAt(now)),
+				Finding: Finding{
+					Kind: ReadyBeforeOld, Time: now, Base: p.Base, Pod: p.Name, Modules: []events.ModuleRef{m},
+					OldPod: old.Name, OldVersion: old.Version(m.Name),
+				}})
 	}
 }
 
-// older reports whether p is older than q. Within a second the first event decides.
+// older reports whether p is older than q. If both were created in the same second, the order of their first events
+// decides.
 func older(p, q *events.PodStatus) bool {
 	return p.Created.Before(q.Created) || p.Created.Equal(q.Created) && p.Number < q.Number
 }
 
-// readyOnOtherBases are the Pods of the module on other bases that have been Ready since then, by UID.
+// readyOnOtherBases returns the UIDs of the Pods of the module that have been Ready on other bases since a time.
 func (w *history) readyOnOtherBases(base, module string, since time.Time) map[string]bool {
 	serving := map[string]bool{}
 	for p := range w.Pods.All() {

@@ -11,48 +11,49 @@ import (
 )
 
 const (
-	// reconnectTime is what bases need to connect to a broker that is back: they try every second.
+	// reconnectTime is how long bases need to reconnect to a recovered broker. They try every second.
 	reconnectTime = 2500 * time.Millisecond
-	// settleTime is what a controller has after the first list of a base since an outage: after a
-	// start it has all Pods to read, too.
+	// settleTime is how long a controller may need after the first module list of a base since an outage. After a
+	// start, it also has to read all Pods.
 	settleTime = 5 * time.Second
 )
 
-// recovery is what anything else has when it is back: then the bases connect again and are asked
-// for their modules within Options.listed. By the defaults these are 20 s.
+// recovery returns the recovery time of components other than controllers: bases reconnect, and the controller requests
+// their modules within listDelay. By default, this is 20 s.
 func (o *Options) recovery() time.Duration { return reconnectTime + o.listDelay() }
 
-// controllerRecovery is the recovery of a controller that has restarted, or that takes over the bases of another one. It waits
-// until the Lease of the other controller expires, checks when it renews its own, and then needs a heartbeat of each base.
+// controllerRecovery returns the recovery time of a controller that restarted, or that takes over the bases of another
+// one. It waits until the Lease of the other controller expires, checks this when it renews its own Lease, and then
+// needs a heartbeat of each base.
 func (o *Options) controllerRecovery() time.Duration {
 	return o.LeaseDuration + api.RenewInterval(o.LeaseDuration) + o.scaled(api.HealthInterval) + settleTime
 }
 
-// outage is a time in which words may have got lost, on a base or, without a name, on all.
+// outage is a time in which messages may have been lost, of one base, or of all bases if base is empty.
 type outage struct {
 	id, base string
-	from, to time.Time // to is zero as long as it lasts
-	// limit is how long it may excuse anybody; zero = as long as it lasts.
+	from, to time.Time // to is zero until the outage ends
+	// limit is the maximum duration of the tolerance window; zero means until the outage ends.
 	limit time.Duration
-	// recovery is how long it excuses after its end.
+	// recovery is the duration of the tolerance window after the outage.
 	recovery time.Duration
-	// firstLists is the first module list of each base since the end of the outage. The recovery of the base ends settling later.
-	// Nil = no list ends it.
+	// firstLists has the time of the first module list of each base since the end of the outage. The recovery of the
+	// base ends settleTime later. If it is nil, module lists do not end the recovery.
 	firstLists map[string]time.Time
-	// unobservable reports whether the controller cannot observe the base, or cannot write, in the meantime. A fault can drop a response,
-	// but hides nothing.
+	// unobservable reports whether the controller cannot observe the base, or cannot write, during the outage. It is
+	// false for faults that only drop responses.
 	unobservable bool
-	// responsesArrive reports whether responses of bases arrive nevertheless.
+	// responsesArrive reports whether the controller receives responses during the outage.
 	responsesArrive bool
 	// installing reports whether a module is being installed, or the base has no process.
 	installing bool
 	module     string
 }
 
-// outages are those of each base, and, without a name, those of all, in the order of their beginnings.
+// outages has the outages by base, in the order of their start. The key "" has the outages of all bases.
 type outages map[string][]*outage
 
-// on are the outages that concern a base.
+// on returns the outages that affect a base.
 func (all outages) on(base string) []*outage {
 	if base == "" {
 		return all[""]
@@ -62,7 +63,7 @@ func (all outages) on(base string) []*outage {
 
 func (all outages) add(o outage) { all[o.base] = append(all[o.base], &o) }
 
-// begin adds an outage, unless it has begun already.
+// begin adds an outage unless it is ongoing.
 func (all outages) begin(o outage) {
 	if all.ongoing(o.id, o.base) == nil {
 		all.add(o)
@@ -93,7 +94,7 @@ func (all outages) recordList(base string, now time.Time) {
 	}
 }
 
-// windows returns the windows in which the outage excuses a base, until end at most.
+// windows returns the windows in which mismatches on a base are tolerated, until end at most.
 func (o *outage) windows(base string, end time.Time) []span {
 	to := o.to
 	if to.IsZero() || to.After(end) {
@@ -114,7 +115,8 @@ func (o *outage) windows(base string, end time.Time) []span {
 	return out
 }
 
-// outsideWindows returns how much of a time on a base is in no window of the outages for which window is true.
+// outsideWindows returns how much of the time between from and to lies outside the windows of a base, for the outages
+// for which window returns true.
 func (all outages) outsideWindows(base string, from, to time.Time, window func(*outage) bool) time.Duration {
 	var windows []span
 	for _, o := range all.on(base) {
@@ -138,34 +140,36 @@ func (all outages) outsideWindows(base string, from, to time.Time, window func(*
 
 func isUnobservable(o *outage) bool { return o.unobservable }
 
-// has reports whether a moment is in the span.
+// has reports whether the span contains a time.
 func (s span) has(at time.Time) bool { return !at.Before(s.from) && !at.After(s.to) }
 
-// covers reports whether a moment on a base is in a window of the outage.
+// covers reports whether a window of the outage contains a time, for a base.
 func (o *outage) covers(base string, at time.Time) bool {
 	return slices.ContainsFunc(o.windows(base, at), func(s span) bool { return s.has(at) })
 }
 
-// unobservableAt reports whether a moment on a base is in a window of an outage that hides what the base serves.
+// unobservableAt reports whether a window of an unobservable outage contains a time, for a base.
 func (all outages) unobservableAt(base string, at time.Time) bool {
 	return slices.ContainsFunc(all.on(base), func(o *outage) bool { return o.unobservable && o.covers(base, at) })
 }
 
-// unobservableDuring reports whether an outage of the base alone hid it within a time. from may be zero.
+// unobservableDuring reports whether an unobservable outage of this base only overlaps a time. It returns false if from
+// is zero.
 func (all outages) unobservableDuring(base string, from, to time.Time) bool {
 	return !from.IsZero() && slices.ContainsFunc(all[base], func(o *outage) bool {
 		return o.unobservable && !o.from.After(to) && (o.to.IsZero() || !o.to.Before(from))
 	})
 }
 
-// mayLoseResponse reports whether the controller may not have known at a moment of a response given since then.
+// mayLoseResponse reports whether the controller may lack, at a time, a response that was sent between since and known.
 func (all outages) mayLoseResponse(base string, since, known, at time.Time) bool {
 	return slices.ContainsFunc(all.on(base), func(o *outage) bool {
-		return !o.responsesArrive && (o.to.IsZero() || !o.to.Before(since)) && !o.from.After(known) && o.covers(base, at)
+		return !o.responsesArrive && (o.to.IsZero() || !o.to.Before(since)) && !o.from.After(known) &&
+			o.covers(base, at)
 	})
 }
 
-// updateOutages begins and ends the outages of an event.
+// updateOutages starts and ends the outages that an event causes.
 func (w *history) updateOutages(e appliedEvent, o *Options) {
 	w.addInstallations(e, o)
 	switch {
@@ -180,15 +184,16 @@ func (w *history) updateOutages(e appliedEvent, o *Options) {
 	case e.Base != nil:
 		base := e.Base.Base
 		switch e.Base.Change {
-		case events.BaseDown, events.BaseRemoved, events.BaseUp: // that has rules of its own
+		case events.BaseDown, events.BaseRemoved, events.BaseUp: // see updateProcess
 			if x := w.outages.ongoing(connection, base); x != nil {
 				x.to, x.recovery = e.Time, 0
 			}
-		case events.BaseDisconnected: // its silence is noticed
+		case events.BaseDisconnected: // the controller detects missed heartbeats
 			if w.processEnded(base) {
 				break
 			}
-			w.outages.begin(outage{id: connection, base: base, from: e.Time, limit: o.detectionDelay(), recovery: o.recovery(),
+			w.outages.begin(outage{id: connection, base: base, from: e.Time, limit: o.detectionDelay(),
+				recovery:   o.recovery(),
 				firstLists: map[string]time.Time{}, unobservable: true})
 		case events.BaseConnected:
 			w.outages.end(connection, base, e.Time)
@@ -198,8 +203,8 @@ func (w *history) updateOutages(e appliedEvent, o *Options) {
 	}
 }
 
-// addInstallations adds an installation that has begun, or was hit by a fault, and a Pod that was bound to a base: the next module
-// list tells the controller what the base has.
+// addInstallations adds a window for an installation that starts, or that a fault affects, and for a Pod that was bound
+// to a base: it is installed after the next module list.
 func (w *history) addInstallations(e appliedEvent, o *Options) {
 	begins := func(base, module string) {
 		if !w.processEnded(base) {
@@ -220,8 +225,9 @@ func (w *history) addInstallations(e appliedEvent, o *Options) {
 	}
 }
 
-// updateProcess adds the end of the process of a base, which the controller notices by missed heartbeats, and its return under the
-// same identity, which the next module list shows. A base with another identity is another base.
+// updateProcess starts an outage when the process of a base ends, which the controller detects by missed heartbeats. It
+// ends the outage when the base restarts with the same identity, which the next module list shows. A base with another
+// identity is another base.
 func (w *history) updateProcess(e *events.BaseEvent, now time.Time, o *Options) {
 	b := w.Bases.Get(e.Base)
 	if b == nil {
@@ -243,12 +249,13 @@ const (
 	processEnd = "end of the process " // the identity follows
 	connection = "connection"
 	apiFault   = "API fault " // its name follows
-	massOutage = "mass silence"
+	massOutage = "mass outage"
 	broker     = "broker"
-	scheduler  = "kube-scheduler" // no status of a Pod depends on it
+	scheduler  = "kube-scheduler" // its outages do not affect the status of Pods
 )
 
-// updateComponent adds the outage of a component. Another running controller takes over from a controller.
+// updateComponent starts and ends the outage of a component. If another controller is running, it takes over the bases
+// of an unavailable controller.
 func (w *history) updateComponent(e *events.ComponentEvent, now time.Time, o *Options) {
 	if e.Name == scheduler {
 		return
@@ -273,14 +280,15 @@ func (w *history) updateComponent(e *events.ComponentEvent, now time.Time, o *Op
 	w.outages.begin(x)
 }
 
-// updateFault adds the outage of a fault. After a fault of the API the controller may retry for settling. After a fault of MQTT the
-// next module list shows what was lost.
+// updateFault starts and ends the outage of a fault. After an API fault, the controller may retry for settleTime. After
+// an MQTT fault, the next module list replaces lost messages.
 func (w *history) updateFault(e *events.FaultEvent, now time.Time, o *Options) {
 	x := outage{id: e.ID, base: e.Base, from: now, recovery: o.listDelay()}
 	switch {
 	case e.Target == v1alpha1.TargetAPI:
-		x = outage{id: apiFault + e.ID, from: now, recovery: o.scaled(settleTime), unobservable: true, responsesArrive: true}
-		// a controller that ends has rules of its own
+		x = outage{id: apiFault + e.ID, from: now, recovery: o.scaled(settleTime), unobservable: true,
+			responsesArrive: true}
+		// the end of a controller is an outage of its component
 	case e.Target == v1alpha1.TargetMQTT && (e.Kind == v1alpha1.MQTTNote || e.Target.Kills(e.Kind)):
 		return
 	case e.Target == v1alpha1.TargetMQTT:
@@ -299,8 +307,8 @@ func (w *history) updateFault(e *events.FaultEvent, now time.Time, o *Options) {
 	}
 }
 
-// knownAt returns until when the controller knew the API when it decided a write of now. If a fault affected its connection,
-// this can be up to settling earlier.
+// knownAt returns the time up to which the controller knew the state of the API when it decided on a write that happens
+// now. If a fault affected its API connection, this is up to settleTime earlier.
 func (w *history) knownAt(now time.Time) time.Time {
 	decided := now.Add(-decisionDelay)
 	known, atMost := decided, decided.Add(-settleTime)
@@ -316,14 +324,15 @@ func (w *history) knownAt(now time.Time) time.Time {
 	return known
 }
 
-// unreachableBases are the bases that are silent, and those that were removed.
+// unreachableBases has the bases that are currently unreachable, and the removed bases.
 type unreachableBases struct {
 	now, removed map[string]bool
-	mass         bool // so many are silent that it may be the way to them
+	mass         bool // so many are unreachable that the controller assumes a network failure
 }
 
-// updateMassOutage updates the mass outage after an event of a base: when so many bases are unreachable that the controller may assume
-// a network failure, see api.MassOutage. When the mass outage ends, the time of the remaining bases counts from then.
+// updateMassOutage updates the mass outage after an event of a base. During a mass outage, so many bases are
+// unreachable that the controller assumes a network failure, see api.MassOutage. When the mass outage ends, the time of
+// the bases that are still unreachable is measured from then.
 func (w *history) updateMassOutage(base string, now time.Time, o *Options) {
 	b := w.Bases.Get(base)
 	if b == nil {

@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	controller  = "module-controller" // and -2, and so on
+	controller  = "module-controller" // the name of the first controller, and the prefix of the others
 	daemonSet   = "DaemonSet/"
 	statefulSet = "StatefulSet/"
 )
 
-// history is the state, with the parts of the past that the checks need.
+// history is the current state and the past facts that the checks need.
 type history struct {
 	events.State
 	hadModule     map[string]bool              // bases that have had a module
@@ -31,11 +31,11 @@ type history struct {
 
 type appliedEvent struct {
 	events.Event
-	// pod is the Pod as it is now, also if it is gone; nil if the event is about none.
+	// pod is the current state of the Pod, or its last state if it was removed; nil if the event is not about a Pod.
 	pod *events.PodStatus
-	// stayed tells whether it was there before and was not being deleted, served whether it served.
+	// stayed reports whether the Pod existed before and was not being deleted, served whether it was Ready before.
 	stayed, served bool
-	// bases are those where an endpoint became ready, or ceased to be, if the event is about endpoints.
+	// bases has the bases where an endpoint turned ready or not ready, if the event is about endpoints.
 	bases map[string]bool
 }
 
@@ -104,15 +104,15 @@ func (w *history) processEnded(base string) bool {
 	return b != nil && !b.Running
 }
 
-// onEarlierProcess reports whether a Pod's Node belongs to an earlier process of its base, which had another identity. Unknown
-// identities are treated as the same.
+// onEarlierProcess reports whether the Node of a Pod belongs to an earlier process of its base, with another identity.
+// An unknown identity equals every identity.
 func (w *history) onEarlierProcess(p *events.PodStatus) bool {
 	b := w.Bases.Get(p.Base)
 	return b != nil && b.Identity != "" && strings.HasPrefix(p.Node, events.NodePrefix) &&
 		p.Node != events.NodePrefix+b.Identity
 }
 
-// wanted reports whether a Pod wants the module that is bound to the process which the base has now.
+// wanted reports whether a Pod that is bound to the current process of the base requests the module.
 func (w *history) wanted(base, module string) bool {
 	for p := range w.PodsOn(base) {
 		if p.Wants(module) && !w.onEarlierProcess(p) {

@@ -8,10 +8,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// nothingLeft looks, at the end, for modules on running bases that no Pod on the base wants; see
-// events.State.Left. A Pod that is being deleted answers for its modules as long as their
-// uninstall may take: MODULE_DRAIN, Options.UninstallWithin and Options.listed, 79.5 s by the
-// defaults.
+// nothingLeft finds modules that remain on running bases at the end although no Pod on the base requests them, see
+// events.State.Left. A Pod that is being deleted still requests its modules for the longest duration of their
+// uninstall: MODULE_DRAIN plus Options.UninstallTimeout plus Options.listDelay, 79.5 s by default.
 func nothingLeft(w *history, end time.Time, o *Options) Result {
 	r := Result{Name: NothingLeft}
 	for b := range w.Bases.All() {
@@ -38,7 +37,7 @@ func nothingLeft(w *history, end time.Time, o *Options) Result {
 	return r
 }
 
-// podWrites says how often Pods have been written, from creation to removal.
+// podWrites counts the writes of each Pod, from its creation to its removal.
 func podWrites(w *history, most *int) Result {
 	r := Result{Name: MaxPodWrites, Compared: len(w.lastPods)}
 	for _, p := range w.lastPods {
@@ -54,7 +53,7 @@ func podWrites(w *history, most *int) Result {
 	return r
 }
 
-// commandCheck counts how often a base got the same command for the same version. It ignores queries.
+// commandCheck counts identical commands for the same version on the same base. It ignores queries.
 type commandCheck struct{ counts map[commandKey]commandCount }
 
 type commandKey struct {

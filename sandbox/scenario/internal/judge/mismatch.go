@@ -8,7 +8,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/api"
 )
 
-// installResponseDelay is the longest time between the removal of the earlier version by an install and its response.
+// installResponseDelay is the longest time from the removal of the earlier version by an install command to its
+// response.
 const installResponseDelay = 50 * time.Millisecond
 
 func earlier(a, b time.Time) time.Time {
@@ -18,7 +19,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// knownAt returns when the controller could know of a mismatch at the latest, without outages.
+// knownAt returns the latest time at which the controller detects a mismatch if there is no outage.
 func (c *truthCheck) knownAt(l *mismatch, o *Options) time.Time {
 	if l.vanished.IsZero() {
 		return l.from
@@ -31,7 +32,7 @@ func (c *truthCheck) knownAt(l *mismatch, o *Options) time.Time {
 			}
 			at := l.from
 			if x.install && x.to.Sub(l.vanished) > installResponseDelay {
-				at = x.to // it has not taken the module away, but its answer tells what is there
+				at = x.to // this install did not remove the module, but its response lists the modules
 			}
 			known = earlier(known, at)
 		}
@@ -42,15 +43,16 @@ func (c *truthCheck) knownAt(l *mismatch, o *Options) time.Time {
 	return known
 }
 
-// tooLong reports whether a mismatch took too long.
+// tooLong reports whether a mismatch lasted longer than the tolerance.
 func (l *mismatch) tooLong(w *history, known time.Time, o *Options) bool {
 	counted := w.outages.outsideWindows(l.base, known, l.to, isUnobservable)
 	overtaken := min(l.superseded.within(known, l.to), o.scaled(api.SwitchedReady))
-	return counted > switchTolerance+overtaken || counted > readyTolerance && l.noVersion.within(known, l.to) > readyTolerance
+	return counted > switchTolerance+overtaken ||
+		counted > readyTolerance && l.noVersion.within(known, l.to) > readyTolerance
 }
 
-// harmful reports whether requests failed because of the mismatch, outside the windows of outages. If the controller had to
-// detect the mismatch itself, an endpoint counts no longer than its Pod.
+// harmful reports whether requests failed because of the mismatch, outside the windows of outages. For a mismatch that
+// the controller detects with a delay, the mismatch of an endpoint ends with that of its Pod.
 func (c *truthCheck) harmful(w *history, l *mismatch, known time.Time) bool {
 	to := l.to
 	if l.service != "" && (known.After(l.from) || w.outages.unobservableAt(l.base, l.from)) {
@@ -76,7 +78,7 @@ func (c *truthCheck) podMismatchEnd(l *mismatch) time.Time {
 	return until
 }
 
-// failedDuring returns the requests for the missing modules that failed on the base within a time.
+// failedDuring returns the requests for the missing modules that failed on the base between two times.
 func (c *truthCheck) failedDuring(l *mismatch, from, to time.Time) (lost []span) {
 	for _, module := range l.missing {
 		for _, q := range c.failedRequests[moduleOnBase{l.base, module.Name}] {
@@ -88,7 +90,7 @@ func (c *truthCheck) failedDuring(l *mismatch, from, to time.Time) (lost []span)
 	return lost
 }
 
-// find returns the mismatches until end. Those that are not violations are excused.
+// find returns the mismatches until end. Mismatches that are not violations are excused.
 func (c *truthCheck) find(w *history, end time.Time, o *Options) Result {
 	r := Result{Name: Truth, Compared: c.compared, Published: slices.Sorted(maps.Keys(w.published))}
 	mismatches := slices.Clone(c.mismatches)
@@ -101,7 +103,7 @@ func (c *truthCheck) find(w *history, end time.Time, o *Options) Result {
 	for i := range mismatches {
 		l := &mismatches[i]
 		if l.to.Equal(l.from) {
-			continue // told in one moment
+			continue // both events have the same time
 		}
 		known := c.knownAt(l, o)
 		if v := c.finding(w, l, known); l.tooLong(w, known, o) || c.harmful(w, l, known) {
