@@ -7,14 +7,16 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// switchMessagePrefix is the beginning of the message of the version that is replaced; the event of the new version follows immediately.
+// switchMessagePrefix begins the message of the event that deactivates the old version. The event of the new version
+// follows immediately.
 const switchMessagePrefix = "switch to new "
 
-// switchTimeout is the longest time until the second event of a switch.
+// switchTimeout is the longest wait for the second event of a switch.
 const switchTimeout = time.Second
 
-// holdSwitch keeps the first event of a switch until the second one arrives, and reports whether it has handled e. A base switches
-// versions at one moment and reports it by two events. Conditions must not be evaluated between them. w.mu is held.
+// holdSwitch holds back the first event of a version switch until the second one arrives. It reports whether e is held
+// back. A base switches versions atomically but reports two events, and conditions must not be evaluated between them.
+// w.mu is held.
 func (w *Recorder) holdSwitch(e events.Event) bool {
 	base, m := e.BaseName(), e.Module
 	if base == "" || m == nil && e.Base == nil {
@@ -36,7 +38,7 @@ func (w *Recorder) holdSwitch(e events.Event) bool {
 	return true
 }
 
-// releaseSwitch applies the first event of a switch without a second one.
+// releaseSwitch applies the first event of a switch if the second one has not arrived.
 func (w *Recorder) releaseSwitch(e events.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,23 +15,22 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// Options of a World.
+// Options of a Recorder.
 type Options struct {
-	// Client reads the API. Required for Follow.
+	// Client accesses the API. Required for Follow.
 	Client dynamic.Interface
 	// Namespace and Group of the run. Required.
 	Namespace, Group string
-	// LastWrite returns the version of the last write to the API, of any object: the resource version of a list. It is
-	// called every 200 ms, and must return when its context ends. Default: events have the time at which a watch
-	// delivers them.
+	// LastWrite returns the resource version of the last write of any object to the API. It is called every 200 ms, and
+	// must return when its context ends. Default: the time of an event is the time at which the watch delivers it.
 	LastWrite func(context.Context) (uint64, error)
 	// Now returns the time. Default: time.Now.
 	Now func() time.Time
-	// Logger for watches that break. Default: nothing is logged.
+	// Logger logs objects that cannot be decoded. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Recorder is what has been seen of a run. Its methods may be called concurrently.
+// Recorder records the events of a run. Its methods may be called concurrently.
 type Recorder struct {
 	o Options
 
@@ -39,36 +38,36 @@ type Recorder struct {
 	events          []events.Event
 	tables          map[Subject]*table
 	state           events.State
-	versions        map[string]string // of bases, as the daemon says
+	versions        map[string]string // versions of bases, from the daemon
 	traffic         map[string]traffic.Summary
-	cached          map[string]any // what expressions see, by name, until it changes
+	cached          map[string]any // data for expressions by name, until it changes
 	watchers        []*watcher
 	change          chan struct{}           // closed at the next change
-	pendingSwitches map[string]events.Event // halves of switches, by base
+	pendingSwitches map[string]events.Event // first events of version switches, by base
 	marks           []writeMark
-	lastOf          map[schema.GroupVersionResource]time.Time // of the last event
-	lag             time.Duration                             // the greatest so far
-	synced          bool                                      // the daemon has told what was
-	startReflector  func(*cache.Reflector)                    // nil while Start does not run
-	unstarted       []*cache.Reflector                        // for Start
+	lastOf          map[schema.GroupVersionResource]time.Time // times of the last events
+	lag             time.Duration                             // the longest so far
+	synced          bool                                      // the daemon has sent its initial state
+	startReflector  func(*cache.Reflector)                    // nil unless Start is running
+	unstarted       []*cache.Reflector                        // reflectors that Start will start
 }
 
 type watcher struct{ changed func(Update) }
 
-// Update is one thing that has changed. It is valid during the call only.
+// Update is a change of the recorded state. It is valid only during the call that receives it.
 type Update struct {
 	Snapshot
-	// Topic is the name by which expressions know what has changed: pods, bases, traffic and so on;
-	// empty for kinds that expressions do not see.
+	// Topic is the name of the changed data in expressions, such as pods, bases or traffic; empty if expressions cannot
+	// use it.
 	Topic string
 	// Description describes it for people.
 	Description string
 }
 
-// Snapshot reads a World that is locked. It is valid during the call only that it is given to.
+// Snapshot gives access to the state of a locked Recorder. It is valid only during the call that receives it.
 type Snapshot struct{ w *Recorder }
 
-// New returns a World that has seen nothing.
+// New returns a Recorder without events.
 func New(o Options) *Recorder {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -83,8 +82,8 @@ func New(o Options) *Recorder {
 	}
 }
 
-// Start follows what Follow has been called for, and will be, until ctx ends. It returns nil when
-// all watches have ended; it can be called once.
+// Start runs the watches of Follow until ctx ends. It returns nil when all watches have ended. It must be called only
+// once.
 func (w *Recorder) Start(ctx context.Context) error {
 	var following sync.WaitGroup
 	w.mu.Lock()
@@ -104,7 +103,7 @@ func (w *Recorder) Start(ctx context.Context) error {
 	return nil
 }
 
-// AddEvent adds an event of the daemon or of the run itself.
+// AddEvent records an event of the daemon or of the run itself.
 func (w *Recorder) AddEvent(e events.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,10 +121,10 @@ func (w *Recorder) AddEvent(e events.Event) {
 	w.announce(e)
 }
 
-// announce reports an applied event. w.mu is held.
+// announce notifies watchers of an applied event. w.mu is held.
 func (w *Recorder) announce(e events.Event) {
 	switch {
-	case e.Step != nil: // changes nothing itself
+	case e.Step != nil: // a step event does not change the state
 	case e.Base != nil, e.Module != nil:
 		w.notifyWatchers(topicBases, e.String())
 	case e.Request != nil:
@@ -135,7 +134,7 @@ func (w *Recorder) announce(e events.Event) {
 	}
 }
 
-// apply records an event and adds it to the state. w.mu is held.
+// apply records an event and applies it to the state. w.mu is held.
 func (w *Recorder) apply(e events.Event) {
 	if e.Time.IsZero() {
 		e.Time = w.o.Now()
@@ -144,7 +143,7 @@ func (w *Recorder) apply(e events.Event) {
 	w.state.Apply(e)
 }
 
-// notifyWatchers calls watchers and wakes Until. w.mu is held.
+// notifyWatchers calls the watchers and resumes WaitUntil. w.mu is held.
 func (w *Recorder) notifyWatchers(topic, what string) {
 	delete(w.cached, topic)
 	for _, x := range slices.Clone(w.watchers) {
@@ -154,14 +153,14 @@ func (w *Recorder) notifyWatchers(topic, what string) {
 	w.change = make(chan struct{})
 }
 
-// Watch calls changed at every change until stop is called, one at a time, in order, and with the World locked. The first call
-// is for the present state.
+// Watch calls changed for the current state, and then after each change until stop is called: one call at a time, in
+// order, with the Recorder locked.
 func (w *Recorder) Watch(changed func(Update)) (stop func()) {
 	x := &watcher{changed}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.watchers = append(w.watchers, x)
-	changed(Update{Snapshot{w}, "", "the beginning"})
+	changed(Update{Snapshot{w}, "", "initial state"})
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -169,8 +168,8 @@ func (w *Recorder) Watch(changed func(Update)) (stop func()) {
 	}
 }
 
-// WaitUntil calls done for the present state, and again after changes, until it returns true or an error, or ctx ends: then Until
-// returns the cause of that. It may skip changes that are followed by others.
+// WaitUntil calls done for the current state, and again after changes, until done returns true or an error. If ctx ends
+// before, it returns the cause of ctx. It may skip intermediate states.
 func (w *Recorder) WaitUntil(ctx context.Context, done func(Snapshot) (bool, error)) error {
 	for {
 		w.mu.Lock()
@@ -188,14 +187,14 @@ func (w *Recorder) WaitUntil(ctx context.Context, done func(Snapshot) (bool, err
 	}
 }
 
-// Read calls with for the present state.
+// Read calls with for the current state.
 func (w *Recorder) Read(with func(Snapshot)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	with(Snapshot{w})
 }
 
-// Events returns everything that was seen so far, in order.
+// Events returns all events so far, in order.
 func (w *Recorder) Events() []events.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
