@@ -9,7 +9,7 @@ import (
 	"github.com/google/cel-go/common/ast"
 )
 
-// costLimit limits an evaluation, in cost units of CEL. Loops over pairs of a thousand Pods stay far below it.
+// costLimit limits an evaluation, in cost units of CEL. Loops over all pairs of a thousand Pods cost much less.
 const costLimit = 50_000_000
 
 // Program is a compiled expression. It may be used concurrently.
@@ -24,14 +24,14 @@ type Program struct {
 
 // Result of an evaluation.
 type Result struct {
-	// Value is what JSON has; bool for all kinds but Value.
+	// Value is a JSON value. It is a bool in all scopes except Value.
 	Value any
-	// EmptyLists are the lists that were empty, so that a part of the expression compared nothing; nil
-	// = every part has compared something. A true that compared nothing proves nothing.
+	// EmptyLists has the empty lists because of which an operand compared nothing. It is nil if every operand compared
+	// something. Otherwise, the value true proves nothing.
 	EmptyLists []string
 }
 
-// True tells whether the value is true and something was compared.
+// True reports whether the value is true and every operand compared something.
 func (r Result) True() bool { return r.Value == true && len(r.EmptyLists) == 0 }
 
 // Compile compiles an expression. The error is of type Problems.
@@ -51,7 +51,7 @@ func (e *Env) Compile(text string, kind Scope) (*Program, error) {
 	}
 	if t := checked.OutputType(); kind != Value && !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
 		return nil, Problems{{Line: 1, Column: 1, Reason: NotBoolean,
-			Detail: fmt.Sprintf("is of the type %s, but must be true or false", typeName(t))}}
+			Detail: fmt.Sprintf("must be true or false, but has the type %s", typeName(t))}}
 	}
 	p := &Program{text: text, scope: kind, out: checked.OutputType(), uses: uses(checked.NativeRep()),
 		conjuncts: conjunctsOf(checked)}
@@ -67,15 +67,15 @@ func (e *Env) Compile(text string, kind Scope) (*Program, error) {
 	return p, nil
 }
 
-// Uses are the names that the expression uses, sorted: those of objects as they are, such as pods,
-// and vars.NAME, matrix.NAME, run.NAME, outputs.NAME, traffic.NAME.
+// Uses returns the names that the expression uses, sorted: names of lists and bases, such as pods, and vars.NAME,
+// matrix.NAME, run.NAME, outputs.NAME and traffic.NAME.
 func (p *Program) Uses() []string { return p.uses }
 
-// Text is the expression.
+// Text returns the expression.
 func (p *Program) Text() string { return p.text }
 
-// Eval evaluates the expression. An error says that it has no value with this data, for example
-// because a field is not there.
+// Eval evaluates the expression. It returns an error if the expression has no value for the data, for example because a
+// field does not exist.
 func (p *Program) Eval(data Data) (Result, error) {
 	out, details, err := p.program.Eval(map[string]any(data))
 	if err != nil {
@@ -86,7 +86,7 @@ func (p *Program) Eval(data Data) (Result, error) {
 		return Result{}, fmt.Errorf("evaluating %q: %w", p.text, err)
 	}
 	if _, ok := value.(bool); !ok && p.scope != Value {
-		return Result{}, fmt.Errorf("evaluating %q: it gave %v, which is neither true nor false", p.text, value)
+		return Result{}, fmt.Errorf("evaluating %q: got %v, want true or false", p.text, value)
 	}
 	result := Result{Value: value}
 	if len(p.conjuncts) > 0 {
@@ -95,7 +95,7 @@ func (p *Program) Eval(data Data) (Result, error) {
 	return result, nil
 }
 
-// uses returns the names that an expression uses, and fields whose names are known.
+// uses returns the names that an expression uses, with the fields of names such as vars.
 func uses(a *ast.AST) []string {
 	var names []string
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {

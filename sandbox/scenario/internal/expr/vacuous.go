@@ -9,18 +9,18 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-// conjunct is an operand of && in a condition.
+// conjunct is an operand of && with loops.
 type conjunct struct {
 	ranges []loopRange
 }
 
-// loopRange is the range of a loop.
+// loopRange is the list that a loop iterates over.
 type loopRange struct {
 	id   int64
 	text string
 }
 
-// conjunctsOf returns the parts that have loops.
+// conjunctsOf returns the operands of && that have loops.
 func conjunctsOf(checked *cel.Ast) []conjunct {
 	var parts []conjunct
 	var split func(e ast.Expr)
@@ -47,14 +47,14 @@ func conjunctsOf(checked *cel.Ast) []conjunct {
 	return parts
 }
 
-// ranges returns the ranges of the outermost loops in e. For a loop over the result of a loop, it returns the inner
-// range.
+// ranges returns the lists that the outermost loops in e iterate over. For a loop over the result of another loop, this
+// is the result.
 func ranges(e ast.Expr) []ast.Expr {
 	var found []ast.Expr
 	switch e.Kind() {
 	case ast.ComprehensionKind:
 		c := e.AsComprehension()
-		// how macros bind a name, and no loop
+		// a macro that binds a name, not a loop
 		if r := c.IterRange(); r.Kind() == ast.ListKind && r.AsList().Size() == 0 {
 			return append(ranges(c.AccuInit()), ranges(c.Result())...)
 		}
@@ -82,7 +82,7 @@ func ranges(e ast.Expr) []ast.Expr {
 	return found
 }
 
-// emptyLists returns the empty lists of the parts whose lists are all empty.
+// emptyLists returns the lists of the operands whose evaluated lists are all empty.
 func emptyLists(parts []conjunct, state interpreter.EvalState) []string {
 	var names []string
 	for _, p := range parts {
