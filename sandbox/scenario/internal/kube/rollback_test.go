@@ -60,9 +60,9 @@ func TestRollbackOfDeployments(t *testing.T) {
 		image    string
 		err      string
 	}{
-		{"to the one before", 0, 2, "two", ""},
-		{"to a named one", 1, 1, "one", ""},
-		{"to one that is not there", 7, 0, "", "there is no such revision, it has [1 2 3]"},
+		{"to the previous revision", 0, 2, "two", ""},
+		{"to a given revision", 1, 1, "one", ""},
+		{"to an unknown revision", 7, 0, "", "revision not found; revisions: [1 2 3]"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestRollbackOfDeployments(t *testing.T) {
 				t.Errorf("revision %d with image %v, want %d with %s", revision, image, tt.revision, tt.image)
 			}
 			if _, there := labels[appsv1.DefaultDeploymentUniqueLabelKey]; there {
-				t.Error("the label of the ReplicaSet came into the Deployment")
+				t.Error("the Deployment has the label of the ReplicaSet")
 			}
 		})
 	}

@@ -110,7 +110,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// The Pods of a run are kept on its bases, whichever kind of object makes them.
+// Bind restricts all Pods of a run to its bases, for all kinds of objects.
 func TestBind(t *testing.T) {
 	const of, and = "metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: " +
 		"{containers: [{name: x}]", "}"
@@ -154,14 +154,14 @@ func TestBind(t *testing.T) {
 				t.Errorf("object (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(before.Object, o.Object); diff != "" {
-				t.Errorf("the object itself was changed (-before +after):\n%s", diff)
+				t.Errorf("the original object was changed (-before +after):\n%s", diff)
 			}
 		})
 	}
 }
 
-// A run creates objects in its own namespace, and cluster-scoped objects only with names that begin with that namespace.
-func TestOutside(t *testing.T) {
+// A run can create objects in its own namespace, and cluster-scoped objects with names that begin with that namespace.
+func TestOutsideRun(t *testing.T) {
 	tests := []struct{ name, object, want string }{
 		{"no namespace", `{apiVersion: v1, kind: Pod, metadata: {name: x}}`, ""},
 		{"its own", `{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: run}}`, ""},
@@ -187,7 +187,7 @@ func TestOutside(t *testing.T) {
 }
 
 // The namespace of a run owns its cluster-scoped objects, so that they are deleted together.
-func TestOwn(t *testing.T) {
+func TestSetOwner(t *testing.T) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "run", UID: "u"}}
 	c, o := New(typedfake.NewClientset(namespace), nil, nil), apitest.Object(t,
 		`{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: run-high}}`)
@@ -199,12 +199,12 @@ func TestOwn(t *testing.T) {
 		t.Errorf("owners (-want +got):\n%s", diff)
 	}
 	if err := c.setOwner(t.Context(), o, "other"); err == nil {
-		t.Error("an object was given to a namespace that does not exist")
+		t.Error("no error for a namespace that does not exist")
 	}
 }
 
 // Errors of the API server have no names of Go types.
-func TestInWords(t *testing.T) {
+func TestExplainTypeError(t *testing.T) {
 	const typed = `failed to create typed patch object (run/cart; /v1, Kind=Pod): .spec.containers[name="cart"].env[name="BIZ_VERSION"].value: expected string, got &value.valueUnstructured{Value:1.1}`
 	got := explainTypeError(errors.New(typed)).Error()
 	if !strings.Contains(got, `spec.containers[name="cart"].env[name="BIZ_VERSION"].value `) ||

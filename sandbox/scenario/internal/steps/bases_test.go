@@ -16,10 +16,10 @@ func TestBaseWithoutNode(t *testing.T) {
 		{Name: "mute", Count: &one, Faults: []v1alpha1.Fault{{Kind: fault.KindStartFailed}}},
 	} {
 		if e.getsNode(set) {
-			t.Errorf("a Node of %s is waited for", set.Name)
+			t.Errorf("set %s is expected to get Nodes", set.Name)
 		}
 	}
 	if !e.getsNode(v1alpha1.BaseSet{Env: "dev", Faults: []v1alpha1.Fault{{Kind: fault.KindError}}}) {
-		t.Error("no Node is waited for")
+		t.Error("the set is not expected to get Nodes")
 	}
 }

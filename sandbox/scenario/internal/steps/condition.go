@@ -15,27 +15,27 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 )
 
-// Check returns why something is not so at a moment, or nil.
+// Check returns why a condition is not met by a snapshot, or nil.
 type Check func(observe.Snapshot) *Failure
 
-// Condition returns a Check that an expression is true and has compared something.
+// Condition returns a Check that fails unless an expression is true and has compared something.
 func (e *Env) Condition(p *expr.Program) Check {
 	return func(v observe.Snapshot) *Failure {
 		r, err := p.Eval(e.Data(v, p))
 		switch {
 		case err != nil:
-			return Fail("%v", err).With("what there was", e.describeData(v, p))
+			return Fail("%v", err).With("Data", e.describeData(v, p))
 		case r.True():
 			return nil
 		case r.Value == true:
-			return Fail("it compared nothing, because there were no elements in %s: %s", strings.Join(r.EmptyLists, ", "),
-				p.Text())
+			return Fail("condition compared nothing, because these lists were empty: %s: %s",
+				strings.Join(r.EmptyLists, ", "), p.Text())
 		}
-		return Fail("it is not true: %s", strings.TrimSpace(p.Text())).With("what there was", e.describeData(v, p))
+		return Fail("condition is not true: %s", strings.TrimSpace(p.Text())).With("Data", e.describeData(v, p))
 	}
 }
 
-// describeData describes the data of an expression.
+// describeData formats the data of an expression as evidence.
 func (e *Env) describeData(v observe.Snapshot, p *expr.Program) string {
 	var lines []string
 	data := v.Data(topicsOf(p))
@@ -67,7 +67,7 @@ func compact(v any) string {
 	return string(text)
 }
 
-// summarizeObject describes an object or an Event in one line.
+// summarizeObject formats an object or an Event in one line.
 func summarizeObject(o map[string]any) string {
 	const longest = 400
 	metadata, _ := o["metadata"].(map[string]any)
@@ -78,7 +78,7 @@ func summarizeObject(o map[string]any) string {
 	text := fmt.Sprintf("%v %s", metadata["name"], compact(o["status"]))
 	if status, ok := o["status"].(map[string]any); ok && status["phase"] != nil {
 		ready := "not Ready"
-		// Pods have the same condition
+		// Pods have the same condition Ready
 		if observe.NodeStateOf(&unstructured.Unstructured{Object: o}) == events.NodeReady {
 			ready = "Ready"
 		}
@@ -86,7 +86,7 @@ func summarizeObject(o map[string]any) string {
 			compact(status["containerStatuses"]))
 	}
 	text = redact.Text(text)
-	if len(text) > longest { // Text does not recognize a truncated URL
+	if len(text) > longest { // after redaction, because Text does not recognize a truncated URL
 		text = text[:longest] + "…"
 	}
 	return text

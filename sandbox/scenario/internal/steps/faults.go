@@ -13,19 +13,20 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 )
 
-// FaultRun is a fault of the run that is to be triggered, and how often it was.
+// FaultRun is a fault that the run has set, with the number of times that it was triggered.
 type FaultRun struct {
 	ID, Kind string
 	Target   v1alpha1.FaultTarget
-	// Triggered is how often it was reported as triggered, on all bases that have it.
+	// Triggered is the number of times that the fault was triggered, on all of its bases.
 	Triggered int
-	// MayNotFire lets it be never triggered.
+	// MayNotFire allows that the fault is never triggered.
 	MayNotFire bool
 
 	bases []string
 }
 
-// BaseHosts returns the bases that names stand for, and their host names; none if there are no names.
+// BaseHosts returns the short names and the host names of the bases that match names, see ResolveBases. Without names,
+// it returns no bases.
 func (e *Env) BaseHosts(names v1alpha1.BaseNames) (short, hosts []string, err error) {
 	if len(names) == 0 {
 		return nil, nil, nil
@@ -37,7 +38,7 @@ func (e *Env) BaseHosts(names v1alpha1.BaseNames) (short, hosts []string, err er
 	return short, hosts, err
 }
 
-// WithFaultID returns a fault with an id.
+// WithFaultID returns a copy of a fault with an ID, which is generated if the fault has none.
 func (e *Env) WithFaultID(f v1alpha1.Fault) v1alpha1.Fault {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -48,7 +49,7 @@ func (e *Env) WithFaultID(f v1alpha1.Fault) v1alpha1.Fault {
 	return f
 }
 
-// RecordFault records that a fault is set.
+// RecordFault records that the run sets a fault.
 func (e *Env) RecordFault(f v1alpha1.Fault, target v1alpha1.FaultTarget, bases []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -61,8 +62,8 @@ func (e *Env) RecordFault(f v1alpha1.Fault, target v1alpha1.FaultTarget, bases [
 	}
 }
 
-// Faults returns the faults that the run has set, with how often they were triggered by the events of the
-// run. The error lists those that had to be triggered and were not.
+// Faults returns the faults that the run has set. It counts how often they were triggered in the events of the run. The
+// error lists the faults that were never triggered, except those with MayNotFire.
 func (e *Env) Faults(all []events.Event) ([]FaultRun, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -87,7 +88,7 @@ func (e *Env) Faults(all []events.Event) ([]FaultRun, error) {
 	return list, errors.Join(errs...)
 }
 
-// clearConnectionFaults clears the faults on connections.
+// clearConnectionFaults clears the faults of API and broker connections.
 func (e *Env) clearConnectionFaults(ctx context.Context) error {
 	e.mu.Lock()
 	left := e.hasConnectionFaults

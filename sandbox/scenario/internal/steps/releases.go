@@ -15,20 +15,21 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/kube"
 )
 
-// ReleaseRun is a change of the template of a workload, and what came of it.
+// ReleaseRun is a change of the Pod template of a workload, with its effect.
 type ReleaseRun struct {
 	// Workload is KIND NAME.
 	Workload string
-	// Changes counts what bases did with its modules until its next release.
+	// Changes is the number of changes of its modules on bases until its next release.
 	Changes int
-	// MayChangeNothing allows that they did nothing.
+	// MayChangeNothing allows that the release changes no module.
 	MayChangeNothing bool
 
-	object                   *unstructured.Unstructured // as it was written
-	oldTemplate, newTemplate map[string]any             // the template
+	object                   *unstructured.Unstructured // the written workload
+	oldTemplate, newTemplate map[string]any             // Pod templates
 	began                    time.Time
-	until                    time.Time // when the next release of the workload began; zero = the end of the run
-	ignored                  bool      // it was not complete then, or takes one back that was not
+	until                    time.Time // start of the next release of the workload; zero means the end of the run
+	// the release was incomplete at the start of the next one, or reverts an incomplete release
+	ignored bool
 }
 
 func (r *ReleaseRun) modules() []string {
@@ -36,8 +37,8 @@ func (r *ReleaseRun) modules() []string {
 	return slices.Compact(list)
 }
 
-// ExistingWorkload returns a workload as it is before a step writes it; nil if it is not there yet, or if the object is
-// no workload of modules.
+// ExistingWorkload returns the current state of a workload before a step writes it; nil if the workload does not exist,
+// or if the object is not a workload with modules.
 func (e *Env) ExistingWorkload(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if _, releases := kube.Template(o); !releases {
 		return nil, nil
@@ -57,8 +58,8 @@ func (e *Env) ExistingWorkload(ctx context.Context, o *unstructured.Unstructured
 	return found[0], nil
 }
 
-// RecordRelease records a release if a step has changed the template of a workload's module Pods. before may
-// be nil: it has just been made then.
+// RecordRelease records a release if a step has changed the module Pod template of a workload. before is nil if the
+// step has created the workload.
 func (e *Env) RecordRelease(began time.Time, before, after *unstructured.Unstructured, may v1alpha1.ReleaseCheck) {
 	if before == nil {
 		return
@@ -83,14 +84,15 @@ func (e *Env) RecordRelease(began time.Time, before, after *unstructured.Unstruc
 		if earlier.until.IsZero() {
 			earlier.until, earlier.ignored = began, earlier.ignored || unfinished
 		}
-		r.ignored = r.ignored || unfinished && (reflect.DeepEqual(earlier.oldTemplate, is) || reflect.DeepEqual(earlier.newTemplate, is))
+		r.ignored = r.ignored ||
+			unfinished && (reflect.DeepEqual(earlier.oldTemplate, is) || reflect.DeepEqual(earlier.newTemplate, is))
 	}
 	e.releases = append(e.releases, r)
 }
 
-// Releases are the complete releases of the run, with what they have changed by the events of the run; those that take
-// an incomplete one back are left out. The last is an error when one was to change something on a base and has not: then
-// nothing was released, and that no request was lost proves nothing.
+// Releases returns the complete releases of the run. It counts their changes in the events of the run. Releases that
+// revert an incomplete release are omitted. The error lists the releases without changes, except those with
+// MayChangeNothing: if nothing was released, a run without lost requests proves nothing.
 func (e *Env) Releases(ctx context.Context, all []events.Event) ([]ReleaseRun, error) {
 	e.mu.Lock()
 	releases := slices.Clone(e.releases)
@@ -118,8 +120,8 @@ func (e *Env) Releases(ctx context.Context, all []events.Event) ([]ReleaseRun, e
 		}
 		if r.Changes == 0 && !r.MayChangeNothing {
 			errs = append(errs,
-				Fail("the release of %s changed nothing on any base: each had %s already, as it is in the new "+
-					"template; raise BIZ_VERSION to release another jar, or allow it with mayChangeNothing: true",
+				Fail("the release of %s changed nothing on any base, because %s is already installed as in the new "+
+					"template; raise BIZ_VERSION to release another jar, or set mayChangeNothing: true",
 					r.Workload, strings.Join(r.modules(), ", ")))
 		}
 		list = append(list, r)

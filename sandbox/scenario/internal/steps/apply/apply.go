@@ -21,14 +21,14 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// Exec applies objects and waits until they are seen.
+// Exec applies objects and waits until the written objects are observed.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Apply) (string, error) {
 	objects, err := manifest(e, a)
 	if err != nil {
 		return "", err
 	}
 	if len(objects) == 0 {
-		return "", steps.Fail("%s has no objects", a.File)
+		return "", steps.Fail("file %q has no objects", a.File)
 	}
 	var done, refusals []string
 	for _, o := range objects {
@@ -70,11 +70,11 @@ func manifest(e *steps.Env, a *v1alpha1.Apply) (objects []*unstructured.Unstruct
 	}
 	text, err := os.ReadFile(filepath.Join(e.Dir, a.File))
 	if err != nil {
-		return nil, fmt.Errorf("reading a manifest: %w", err)
+		return nil, fmt.Errorf("reading the manifest: %w", err)
 	}
 	env, known, err := fileEnv(e, a.Vars)
 	if err != nil {
-		return nil, fmt.Errorf("the variables of %s: %w", a.File, err)
+		return nil, fmt.Errorf("declaring the variables of %s: %w", a.File, err)
 	}
 	sources, problems := strictyaml.ParseAll(a.File, text)
 	for _, source := range sources {
@@ -86,14 +86,14 @@ func manifest(e *steps.Env, a *v1alpha1.Apply) (objects []*unstructured.Unstruct
 		}
 		expanded, err := env.Expand(content, known)
 		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", a.File, err)
+			return nil, fmt.Errorf("expanding %s: %w", a.File, err)
 		}
 		add(expanded)
 	}
 	return objects, problems.Err()
 }
 
-// fileEnv returns the names and values for expressions in a file, including the variables of the step.
+// fileEnv returns the Env and the values for expressions in a file, including the variables of the step.
 func fileEnv(e *steps.Env, vars map[string]v1alpha1.Any) (*expr.Env, expr.Data, error) {
 	static, known := e.Static, e.Values()
 	static.Vars = map[string]any{}

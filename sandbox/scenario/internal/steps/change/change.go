@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// Patch patches an object and waits until the change is seen.
+// Patch patches an object and waits until the change is observed.
 func Patch(ctx context.Context, e *steps.Env, a *v1alpha1.Patch) (text string, err error) {
 	return e.Change(ctx, a.Ref, a.ReleaseCheck,
 		func(t steps.ObjectRef, _ *unstructured.Unstructured) (*unstructured.Unstructured, string, error) {
@@ -25,14 +25,14 @@ func Patch(ctx context.Context, e *steps.Env, a *v1alpha1.Patch) (text string, e
 		})
 }
 
-// Scale sets the replicas of a workload and waits until the change is seen.
+// Scale sets the replicas of a workload and waits until the change is observed.
 func Scale(ctx context.Context, e *steps.Env, a *v1alpha1.Scale) (string, error) {
 	replicas, ok := match.Normalize(a.Replicas).(int64)
 	if f, isFloat := match.Normalize(a.Replicas).(float64); isFloat && f == float64(int64(f)) {
 		replicas, ok = int64(f), true
 	}
 	if !ok || replicas < 0 {
-		return "", steps.Fail("replicas: %v is no number of replicas", a.Replicas)
+		return "", steps.Fail("replicas: invalid value %v; use an integer of at least 0", a.Replicas)
 	}
 	return e.Change(ctx, a.Ref, v1alpha1.ReleaseCheck{},
 		func(t steps.ObjectRef, _ *unstructured.Unstructured) (*unstructured.Unstructured, string, error) {
@@ -41,11 +41,11 @@ func Scale(ctx context.Context, e *steps.Env, a *v1alpha1.Scale) (string, error)
 		})
 }
 
-// Rollback takes a workload back to an earlier revision and waits until the change is seen.
+// Rollback rolls a workload back to an earlier revision and waits until the change is observed.
 func Rollback(ctx context.Context, e *steps.Env, a *v1alpha1.Rollback) (string, error) {
 	return e.Change(ctx, a.Ref, a.ReleaseCheck,
 		func(t steps.ObjectRef, _ *unstructured.Unstructured) (*unstructured.Unstructured, string, error) {
 			revision, written, err := e.Kube.Rollback(ctx, t.Type, t.Namespace, t.Name, ptr.Deref(a.Revision, 0))
-			return written, fmt.Sprintf("took %s back to revision %d", t, revision), err
+			return written, fmt.Sprintf("rolled %s back to revision %d", t, revision), err
 		})
 }

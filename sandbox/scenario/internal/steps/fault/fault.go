@@ -13,6 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
@@ -34,13 +35,13 @@ func set(ctx context.Context, e *steps.Env, a *v1alpha1.FaultSet) (string, error
 	}
 	i := fault.Injection{Fault: e.WithFaultID(a.Fault), Target: a.Target, Bases: hosts, Group: e.Group,
 		Replica: ptr.Deref(a.Replica, 0)}
-	// bases have the seed of the run
+	// bases already have the seed of the run
 	if a.Target != v1alpha1.TargetBase && (i.Probability != 0 || i.Delay.Spread != 0) {
 		i.Seed = cmp.Or(i.Seed, e.Seed)
 	}
 	e.RecordFault(i.Fault, a.Target, bases)
 	if _, err := e.Sandbox.SetFault(ctx, i); err != nil {
-		return "", fmt.Errorf("setting the fault %s: %w", i.ID, err)
+		return "", fmt.Errorf("setting fault %s: %w", i.ID, err)
 	}
 	on := strings.Join(bases, ", ")
 	if a.Target != v1alpha1.TargetBase {
@@ -82,14 +83,14 @@ func await(ctx context.Context, e *steps.Env, a *v1alpha1.FaultSelector) (string
 		waiting = nil
 		for _, f := range now.Faults {
 			if f.Ended == "" && selector.Matches(f.Injection) {
-				waiting = append(waiting, fmt.Sprintf("%s, which was triggered %d times", f.ID, f.Fired))
+				waiting = append(waiting, fmt.Sprintf("%s (triggered %s)", f.ID, plain.Count(f.Fired, "time")))
 			}
 		}
 		return len(waiting) == 0, nil
 	})
 	if err != nil {
 		return "", steps.TimeoutFailure(ctx, err,
-			func() *steps.Failure { return steps.Fail("faults have not ended: %s", strings.Join(waiting, "; ")) })
+			func() *steps.Failure { return steps.Fail("faults have not ended: %s", strings.Join(waiting, ", ")) })
 	}
 	return "faults have ended: " + strings.Join(a.IDs, ", "), nil
 }

@@ -1,4 +1,4 @@
-// Package registry has the table of the steps of scenarios.
+// Package registry executes steps of scenarios by their action.
 package registry
 
 import (
@@ -22,7 +22,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps/wait"
 )
 
-// executors has the execution of each step, by the name of the field of v1alpha1.Action. The runner executes groups itself.
+// executors has the executor of each action, by the name of the field of v1alpha1.Action. The runner executes groups
+// itself.
 var executors = map[string]executor{
 	"apply":             newExecutor(apply.Exec),
 	"assert":            newExecutor(assert.Exec),
@@ -45,7 +46,7 @@ var executors = map[string]executor{
 }
 
 type executor struct {
-	of   reflect.Type // of the field
+	of   reflect.Type // type of the field
 	exec func(ctx context.Context, e *steps.Env, step any) (string, error)
 }
 
@@ -55,7 +56,8 @@ func newExecutor[T any](f func(context.Context, *steps.Env, T) (string, error)) 
 	}}
 }
 
-// Exec executes a step that is not a group, and returns what it did. A *steps.Failure has details of an error.
+// Exec executes an action that is not a group, and returns a description of its effect. An error with evidence is a
+// *steps.Failure.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Action) (string, error) {
 	kind, step := a.Get()
 	entry, known := executors[kind]

@@ -22,13 +22,12 @@ import (
 )
 
 const (
-	// retryPause is the pause before a script runs again: nothing tells when its outcome would be
-	// another.
+	// retryPause is the pause before a script is run again.
 	retryPause = 200 * time.Millisecond
-	// outputGrace is how long the output of a script may stay open after its end, by processes that
-	// it left behind.
+	// outputGrace is how long processes that a script started may keep its output open after its end.
 	outputGrace = time.Second
-	// maxOutput is how much of a script's output is kept, of either stream.
+	// maxOutput is the maximum number of bytes that are kept of the standard output, and of the standard error, of a
+	// script.
 	maxOutput = 1 << 20
 )
 
@@ -37,7 +36,7 @@ type result struct {
 	code           int
 }
 
-// Exec runs a script until it has ended as the step wants.
+// Exec runs a script. If the step has an until condition, it repeats the script until the condition is true.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Script) (string, error) {
 	var until *expr.Program
 	if a.Until != "" {
@@ -47,7 +46,7 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Script) (string, error)
 			return "", err
 		}
 	}
-	var last *steps.Failure // of the attempt before
+	var last *steps.Failure // failure of the previous attempt
 	for {
 		r, err := runShell(ctx, e, a)
 		if err != nil {
@@ -55,7 +54,7 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Script) (string, error)
 				if last != nil {
 					return last
 				}
-				return withOutput(steps.Fail("the script did not end"), r)
+				return withOutput(steps.Fail("the script has not ended"), r)
 			})
 		}
 		f := checkResult(e, r, until)
@@ -80,7 +79,7 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Script) (string, error)
 func checkResult(e *steps.Env, r result, until *expr.Program) *steps.Failure {
 	if until == nil {
 		if r.code != 0 {
-			return steps.Fail("the script ended with status %d", r.code)
+			return steps.Fail("the script ended with exit code %d", r.code)
 		}
 		return nil
 	}
@@ -91,13 +90,13 @@ func checkResult(e *steps.Env, r result, until *expr.Program) *steps.Failure {
 	case err != nil:
 		return steps.Fail("%v", err)
 	case !got.True():
-		return steps.Fail("it is not true of the script: %s", until.Text())
+		return steps.Fail("condition is not true: %s", until.Text())
 	}
 	return nil
 }
 
 func withOutput(f *steps.Failure, r result) *steps.Failure {
-	return f.With("standard output", r.stdout).With("standard error", r.stderr)
+	return f.With("Standard output", r.stdout).With("Standard error", r.stderr)
 }
 
 // runShell runs a script in its own process group, which is killed when ctx ends.
@@ -115,8 +114,8 @@ func runShell(ctx context.Context, e *steps.Env, a *v1alpha1.Script) (result, er
 	var stdout, stderr limited
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
-	if errors.Is(err, exec.ErrWaitDelay) { // what holds the output open is of the group, so that it is still ours
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may have ended by now
+	if errors.Is(err, exec.ErrWaitDelay) { // a process of the group keeps the output open
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // fails if the processes have ended
 	}
 	r := result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 	var exit *exec.ExitError

@@ -17,7 +17,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// Exec starts or stops requests.
+// Exec starts or stops a stream of requests.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.TrafficAction) (string, error) {
 	if a.Start != nil {
 		return start(ctx, e, *a.Start)
@@ -42,7 +42,7 @@ func start(ctx context.Context, e *steps.Env, t v1alpha1.Traffic) (string, error
 		}
 	}
 	if e.Stream(t.Name) != nil {
-		return "", steps.Fail("there has been a stream %q already: give this one another name", t.Name)
+		return "", steps.Fail("stream %q was already started; use another name", t.Name)
 	}
 	if err := checkServiceExists(ctx, e, t.Service); err != nil {
 		return "", err
@@ -62,14 +62,14 @@ func start(ctx context.Context, e *steps.Env, t v1alpha1.Traffic) (string, error
 	}
 	rate := "requests"
 	if t.Rate != nil {
-		rate = fmt.Sprintf("%d requests a second", *t.Rate)
+		rate = plain.Count(*t.Rate, "request") + " per second"
 	}
 	return rate + " to " + to, nil
 }
 
 const serviceLookupTimeout = 2 * time.Second
 
-// checkServiceExists fails if a Service does not exist. It returns nil if the API does not answer.
+// checkServiceExists returns a Failure if a Service does not exist. It returns nil if the API does not respond.
 func checkServiceExists(ctx context.Context, e *steps.Env, service string) error {
 	if service == "" {
 		return nil
@@ -81,11 +81,11 @@ func checkServiceExists(ctx context.Context, e *steps.Env, service string) error
 		return nil
 	}
 	var names []string
-	if there, err := services.List(ctx, metav1.ListOptions{}); err == nil {
-		for _, one := range there.Items {
-			names = append(names, one.Name)
+	if list, err := services.List(ctx, metav1.ListOptions{}); err == nil {
+		for _, item := range list.Items {
+			names = append(names, item.Name)
 		}
 	}
-	return steps.Fail("there is no Service %s: apply it before traffic to it starts%s", service,
+	return steps.Fail("Service %s not found; apply it before its traffic starts%s", service,
 		plain.Meant(service, names))
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
-// Exec waits for what the step names.
+// Exec waits for the condition of the step.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Wait) (string, error) {
 	switch {
 	case a.Rollout != nil:
@@ -31,10 +31,10 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Wait) (string, error) {
 	return e.Join(ctx, a.Step)
 }
 
-// waitProgress waits until judge reports all objects of a Ref as done. There must be one. Objects that are being deleted
-// are ignored.
+// waitProgress waits until at least one object matches a Ref and progressOf reports all of them as done. It fails
+// immediately if progressOf reports a failure. It ignores objects that are being deleted.
 func waitProgress(ctx context.Context, e *steps.Env, r v1alpha1.Ref, done string,
-	judge func(*unstructured.Unstructured) kube.Progress) (string, error) {
+	progressOf func(*unstructured.Unstructured) kube.Progress) (string, error) {
 	t, err := e.ResolveRef(r)
 	if err != nil {
 		return "", err
@@ -52,7 +52,7 @@ func waitProgress(ctx context.Context, e *steps.Env, r v1alpha1.Ref, done string
 				continue
 			}
 			looked++
-			last, object = judge(o), o
+			last, object = progressOf(o), o
 			if last.Failed || !last.Done {
 				return last.Failed, nil
 			}
@@ -80,17 +80,17 @@ func waitProgress(ctx context.Context, e *steps.Env, r v1alpha1.Ref, done string
 
 const whyTimeout = 10 * time.Second
 
-// addExplanation adds the explanation of koupsandbox why to a failure.
+// addExplanation adds the result of "koupsandbox why" to a failure.
 func addExplanation(ctx context.Context, e *steps.Env, o *unstructured.Unstructured, f *steps.Failure) *steps.Failure {
 	target, err := why.ParseTarget(o.GetKind()+"/"+o.GetName(), o.GetNamespace())
 	if err != nil {
-		return f // it is of another kind
+		return f // why does not support the kind
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), whyTimeout) // the step's time is over
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), whyTimeout) // the timeout of the step is over
 	defer cancel()
 	found, err := why.Gather(ctx, e.Kube.Typed, target)
 	if err != nil {
-		return f // it is gone meanwhile, or the API is away
+		return f // the object was deleted, or the API is unavailable
 	}
 	a := why.Explain(found, time.Now())
 	if a.Ready || a.Reason == why.Unknown {
@@ -101,7 +101,7 @@ func addExplanation(ctx context.Context, e *steps.Env, o *unstructured.Unstructu
 	for _, e := range a.Evidence {
 		lines = append(lines, e.About+": "+e.Text)
 	}
-	return f.With("what to do, and what was looked at", strings.Join(lines, "\n"))
+	return f.With("Advice and evidence", strings.Join(lines, "\n"))
 }
 
 func waitDeleted(ctx context.Context, e *steps.Env, r v1alpha1.Ref) (string, error) {
@@ -117,15 +117,15 @@ func waitDeleted(ctx context.Context, e *steps.Env, r v1alpha1.Ref) (string, err
 		found, ever := v.Objects(t.Subject, t.Name, t.Labels)
 		left = found
 		if len(found) == 0 && !ever {
-			return false, steps.Fail("there has never been any %s, so that it is gone proves nothing", t)
+			return false, steps.Fail("%s never existed, so its absence proves nothing", t)
 		}
 		return len(found) == 0, nil
 	})
 	if err != nil {
 		return "", steps.TimeoutFailure(ctx, err, func() *steps.Failure {
-			return steps.Fail("%d of %s are still there, such as %s", len(left), t, left[0].GetName()).With(
+			return steps.Fail("%s: %d not deleted yet, for example %s", t, len(left), left[0].GetName()).With(
 				steps.LastSeen(left[0]))
 		})
 	}
-	return t.String() + " is gone", nil
+	return t.String() + " was deleted", nil
 }
