@@ -25,10 +25,10 @@ func (u usage) add(names []string) {
 
 var names = regexp.MustCompile(`\b(?:vars|matrix)\.[A-Za-z_][A-Za-z0-9_]*`)
 
-// addFromText adds the names in an expression that does not compile, so that they are not reported as unused.
+// addFromText adds the names in the text of an invalid expression, so that they are not reported as unused.
 func (u usage) addFromText(text string) { u.add(names.FindAllString(text, -1)) }
 
-// check compiles all expressions and returns the names that they use.
+// check compiles all expressions. It returns their problems and the names that they use.
 func (s *Scenario) check() (problems Problems, used usage) {
 	used = usage{}
 	conditions := map[string]bool{}
@@ -39,7 +39,7 @@ func (s *Scenario) check() (problems Problems, used usage) {
 			return
 		}
 		line := s.doc.Line(path)
-		if strings.Contains(text, "\n") { // a block: its text begins in the next line
+		if strings.Contains(text, "\n") { // a block scalar starts in the next line
 			line++
 		}
 		program, err := s.env.Compile(text, expr.ScopeOf(path))
@@ -90,16 +90,16 @@ func located(file, field string, line int, err error) Problems {
 func misplaced(path string, conditions map[string]bool) string {
 	switch {
 	case !strings.HasPrefix(path, "spec."):
-		return "expressions are for fields of spec only"
+		return "expressions are allowed only in fields of spec"
 	case strings.HasPrefix(path, "spec.matrix"):
-		return "the matrix gives values to expressions and cannot have any itself"
+		return "expressions are not allowed in the matrix"
 	case conditions[path]:
-		return "is an expression as a whole: write vars.NAME without ${{ }}"
+		return "the whole field is an expression; write vars.NAME without ${{ }}"
 	}
 	return ""
 }
 
-// outputProblem returns why an output is not known when an expression is evaluated, or "".
+// outputProblem returns why an output is not available to an expression, or "".
 func (s *Scenario) outputProblem(output string, e strictyaml.Expression) string {
 	want := e.Want
 	for want.Kind() == reflect.Pointer {
@@ -107,39 +107,39 @@ func (s *Scenario) outputProblem(output string, e strictyaml.Expression) string 
 	}
 	switch {
 	case !strings.HasPrefix(e.Field, "spec.steps") && !strings.HasPrefix(e.Field, "spec.finally"):
-		return "outputs are known in steps only"
+		return "outputs are available only in steps"
 	case want.Kind() != reflect.String && want.Kind() != reflect.Interface:
-		return "an output is known only when its step has been done, too late for this field: outputs can be used in strings"
+		return "outputs can be used only in fields with strings"
 	}
 	at, known := s.Scenario.Names().Outputs[output]
 	if !known {
 		return ""
 	}
 	if printed := s.doc.Line(at.String()); printed > e.Line {
-		return fmt.Sprintf("outputs.%s is not known yet: the step that prints it comes later, in line %d", output,
+		return fmt.Sprintf("outputs.%s is not available yet; the step that sets it is later, in line %d", output,
 			printed)
 	}
 	return ""
 }
 
-// isSuggested reports whether a problem suggests a name.
+// isSuggested reports whether a problem suggests a name as a correction.
 func isSuggested(name string, problems Problems) bool {
 	return slices.ContainsFunc(problems,
 		func(p Problem) bool { return strings.HasSuffix(p.Detail, "; did you mean "+name+"?") })
 }
 
-// unused reports variables and dimensions of the matrix without a use.
+// unused returns problems for unused variables and matrix dimensions.
 func (s *Scenario) unused(used usage, others Problems) Problems {
 	var problems Problems
 	for _, name := range slices.Sorted(maps.Keys(s.Scenario.Spec.Vars)) {
 		if !used["vars."+name] && !isSuggested(name, others) {
-			problems = append(problems, s.problem("spec.vars."+name, "nothing uses this variable: remove it"))
+			problems = append(problems, s.problem("spec.vars."+name, "unused variable; remove it"))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Scenario.Spec.Matrix)) {
 		if !used["matrix."+name] && !isSuggested(name, others) {
 			problems = append(problems,
-				s.problem("spec.matrix["+name+"]", "nothing uses matrix."+name+": its runs would be all the same"))
+				s.problem("spec.matrix["+name+"]", "unused matrix dimension; its runs would be identical"))
 		}
 	}
 	return problems

@@ -18,7 +18,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/kube"
 )
 
-// objects checks the objects in the steps of an instance, and the parts of objects.
+// objects checks the objects and partial objects in the steps of an instance.
 func (i *Instance) objects() (problems Problems) {
 	i.EachStep(func(at *field.Path, step *v1alpha1.Step) {
 		of := func(names ...string) objectInFile {
@@ -39,26 +39,26 @@ func (i *Instance) objects() (problems Problems) {
 			p := of(step.Kind(), "namespace")
 			problems = append(problems,
 				p.problem(p.at,
-					"a run changes objects only in its own namespace, because other runs share namespace %s: "+
+					"a run can change objects only in its own namespace, because other runs share namespace %s; "+
 						"remove this field", r.Namespace))
 		}
 	})
 	return problems
 }
 
-// objectInFile is an object, or a part of an object, in a file.
+// objectInFile is an object or a partial object in a file.
 type objectInFile struct {
 	file string
 	doc  *strictyaml.Document
-	at   string // the field of the object; empty for the document itself
+	at   string // path of the object; empty for the whole document
 }
 
 func (p objectInFile) problem(at, format string, args ...any) Problem {
 	return Problem{Source: p.file, Line: p.doc.Line(at), Field: at, Detail: fmt.Sprintf(format, args...)}
 }
 
-// checkApplied checks an object that a step applies, or the items of a List. If the step expects the API to refuse the
-// object, the values are not checked. An object outside the namespace of the run is a problem, because other runs
+// checkApplied checks an object that a step applies, or the items of a List. It does not check values if the step
+// expects the API to reject the object. An object outside the namespace of the run is a problem, because other runs
 // would share it.
 func (p objectInFile) checkApplied(o v1alpha1.Object, refused, namespace string) (problems Problems) {
 	var root *field.Path
@@ -86,13 +86,14 @@ func (p objectInFile) checkApplied(o v1alpha1.Object, refused, namespace string)
 	return problems
 }
 
-// check reports values that the API server would refuse: values of the wrong type, and invalid label values.
+// check returns problems for values that the API server would reject: values of the wrong type, and invalid label
+// values.
 func (p objectInFile) check(o *unstructured.Unstructured) Problems {
 	return append(p.types(o.GroupVersionKind()), p.labels(o.Object, p.at, "", "")...)
 }
 
-// types reports values whose type differs from the type of their field, for built-in kinds. Only the API server
-// knows the types of custom resources.
+// types returns problems for values that do not have the type of their field, for built-in kinds. The types of custom
+// resources are unknown.
 func (p objectInFile) types(kind schema.GroupVersionKind) Problems {
 	if !scheme.Scheme.Recognizes(kind) {
 		return nil
@@ -105,8 +106,8 @@ func (p objectInFile) types(kind schema.GroupVersionKind) Problems {
 	return problems
 }
 
-// labels reports invalid label values in labels and selectors, at any depth of a value. name is the field that
-// contains the value, and parent is the field that contains name.
+// labels returns problems for invalid label values in labels and selectors, at any depth of a value. name is the field
+// that contains the value, and parent is the field that contains name.
 func (p objectInFile) labels(value any, at, parent, name string) (problems Problems) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -116,7 +117,7 @@ func (p objectInFile) labels(value any, at, parent, name string) (problems Probl
 			isLabel := name == "matchLabels" || name == "nodeSelector" || name == "labels" && parent == "metadata"
 			if isLabel && isText && !expr.HasExpression(text) && len(validation.IsValidLabelValue(text)) > 0 {
 				problems = append(problems,
-					p.problem(strictyaml.Member(at, key), "%q is not a label value, so the API server refuses it: %s",
+					p.problem(strictyaml.Member(at, key), "invalid label value %q: %s",
 						text, v1alpha1.LabelValue))
 			}
 		}
@@ -128,8 +129,8 @@ func (p objectInFile) labels(value any, at, parent, name string) (problems Probl
 	return problems
 }
 
-// checkNumbers reports numbers among the variables and in the matrix that print differently from their
-// text: an expression would insert the printed text.
+// checkNumbers returns problems for numbers in variables and in the matrix whose formatted value differs from their
+// text, such as 1.10. Expressions would insert the formatted value.
 func (s *Scenario) checkNumbers() (problems Problems) {
 	for _, p := range s.doc.Rewritten() {
 		if strings.HasPrefix(p.Field, "spec.vars.") || strings.HasPrefix(p.Field, "spec.matrix[") ||

@@ -14,45 +14,45 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
 
-// Scenario is a scenario file that has been read and checked.
+// Scenario is a validated scenario file.
 type Scenario struct {
-	// Scenario is what stands in the file, with its defaults. Fields whose value is an expression
-	// are not filled; an Instance has everything.
+	// Scenario is the content of the file with defaults. Fields with expressions are not set; they are set in an
+	// Instance.
 	Scenario *v1alpha1.Scenario
-	// File it stands in, and its folder.
+	// File is the path of the file, Dir its directory.
 	File, Dir string
-	// Overrides are the values that variables of it were given by Options.Vars.
+	// Overrides has the variables that Options.Vars overrides, with their values.
 	Overrides map[string]any
-	// Cells of the matrix, in the order of their names; one without values when there is no matrix.
+	// Cells has the cells of the matrix, sorted by name. Without a matrix, it has one cell without values.
 	Cells []Cell
 
-	// Steps are the names of its steps in any cell, expressions replaced.
+	// Steps has the names of the steps in all cells, with expressions replaced.
 	Steps []string
 
 	source        *strictyaml.Source
 	doc           *strictyaml.Document
 	env           *expr.Env
 	vars          *variables
-	problemFields map[string]bool // fields that have a problem already
+	problemFields map[string]bool // fields with problems
 	files         map[string]*manifest
-	hasUnreadable bool // a manifest, or a part of one
+	hasUnreadable bool // a manifest could not be read completely
 }
 
 // Cell is one combination of the matrix.
 type Cell struct {
-	// Name for people, such as bases=4,tunnel=mqtt; empty without a matrix.
+	// Name is the display name, such as bases=4,tunnel=mqtt; empty without a matrix.
 	Name string
-	// Values by dimension.
+	// Values has the values by dimension.
 	Values map[string]any
 }
 
-// The kind and the group of a YAML text, at its first level.
+// Patterns for the kind and the API group at the first level of a YAML text.
 var (
 	kindLine  = regexp.MustCompile(`(?m)^kind:\s*["']?(\w+)["']?\s*(#.*)?$`)
 	groupLine = regexp.MustCompile(`(?m)^apiVersion:\s*["']?` + regexp.QuoteMeta(path.Dir(v1alpha1.APIVersion)) + `/`)
 )
 
-// IsScenario tells whether a YAML text is, or means to be, a scenario: its kind may be misspelt.
+// IsScenario reports whether a YAML text is a scenario. The kind may be misspelt.
 func IsScenario(text []byte) bool {
 	kind := ""
 	if found := kindLine.FindSubmatch(text); found != nil {
@@ -65,12 +65,12 @@ func (s *Scenario) problem(path, detail string) Problem {
 	return Problem{Source: s.File, Line: s.doc.Line(path), Field: path, Detail: detail}
 }
 
-// prepare checks the whole scenario.
+// prepare validates the scenario.
 func (s *Scenario) prepare(o Options) Problems {
 	if s.Scenario.Kind != "" && s.Scenario.Kind != v1alpha1.ScenarioKind {
 		v1alpha1.SetScenarioDefaults(s.Scenario)
 		return Problems{s.problem("kind",
-			fmt.Sprintf("is %q, but this must be a %s", s.Scenario.Kind, v1alpha1.ScenarioKind))}
+			fmt.Sprintf("unexpected kind %q; want %s", s.Scenario.Kind, v1alpha1.ScenarioKind))}
 	}
 	given := maps.Clone(s.Scenario.Spec.Vars)
 	v1alpha1.SetScenarioDefaults(s.Scenario)
@@ -130,12 +130,12 @@ func (s *Scenario) cells() {
 			}
 		}
 		s.Cells = longer
-		if len(s.Cells) > v1alpha1.MaxCells { // validation says so
+		if len(s.Cells) > v1alpha1.MaxCells { // validation reports this
 			s.Cells = s.Cells[:1]
 			return
 		}
 	}
-	if len(s.Cells) == 0 { // a dimension without values: validation says so
+	if len(s.Cells) == 0 { // a dimension has no values: validation reports this
 		s.Cells = []Cell{{}}
 	}
 }
