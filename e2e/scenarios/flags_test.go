@@ -47,7 +47,7 @@ func TestAgain(t *testing.T) {
 	if failed.Result != scenario.Failed {
 		t.Fatalf("the last run has %s", failed.Result)
 	}
-	found := regexp.MustCompile(`(?m)^  Again: (.*)$`).FindAllStringSubmatch(result.Out, -1)
+	found := regexp.MustCompile(`(?m)^  Rerun: (.*)$`).FindAllStringSubmatch(result.Out, -1)
 	if len(found) != 1 {
 		t.Fatalf("%d commands are printed, want 1:\n%s", len(found), result.Out)
 	}

@@ -26,7 +26,7 @@ import (
 func TestSpeed(t *testing.T) {
 	all := loadLong(t)
 	_, err := scenario.Execute(t.Context(), scenario.Options{Sandbox: up, Scenarios: all[:1]})
-	if err == nil || !strings.Contains(err.Error(), "needs a sandbox of speed 10") {
+	if err == nil || !strings.Contains(err.Error(), "requires speed 10") {
 		t.Errorf("a sandbox of speed 1 is taken: %v", err)
 	}
 }

@@ -151,7 +151,7 @@ func TestHangs(t *testing.T) {
 	if of.Result != scenario.Failed || !strings.HasPrefix(of.Failure, why) || !strings.Contains(of.Failure, " 4s: ") {
 		t.Errorf("it has %s: %s", of.Result, of.Failure)
 	}
-	for _, want := range []string{of.Failure, "Deployment stock, last seen", "unavailableReplicas: 1"} {
+	for _, want := range []string{of.Failure, "Deployment stock, last observed", "unavailableReplicas: 1"} {
 		if !strings.Contains(result.Out, want) {
 			t.Errorf("it does not say %q:\n%s", want, result.Out)
 		}

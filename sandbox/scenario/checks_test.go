@@ -56,7 +56,7 @@ func TestCheckOf(t *testing.T) {
 	}
 }
 
-func TestEvidenceIsTold(t *testing.T) {
+func TestEvidence(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
 	pod := func(uid, phase string, ready, gone bool) events.Event {
 		return events.Event{Time: at,
@@ -89,9 +89,9 @@ func TestEvidenceIsTold(t *testing.T) {
 	}
 }
 
-// A Pod on the base of another run fails the run. Pods without a Node, on other kinds of Nodes and on Nodes of the
-// run do not.
-func TestAstray(t *testing.T) {
+// A Pod on a base of another run is an error. A Pod without a Node, on another kind of Node or on a Node of the run is
+// not.
+func TestFindStrayPod(t *testing.T) {
 	baseOf := func(node string) string { return map[string]string{"vnode.a": "base-1"}[node] }
 	pod := func(node string) events.Event {
 		return events.Event{Pod: &events.PodEvent{PodState: events.PodState{Name: "nightly-1", Node: node}}}

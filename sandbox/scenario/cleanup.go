@@ -15,19 +15,20 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 )
 
-// cleanUpTimeout limits the clean-up of a run. Restoring the controllers in a cluster takes up to 40 s.
+// cleanUpTimeout limits the clean-up of a run. Restarting controllers in a cluster takes up to 40 s.
 const cleanUpTimeout = 2 * time.Minute
 
-// services is used with the untyped client, which can delete all Services of a namespace at once.
+// services is used with the dynamic client, because the typed client cannot delete all Services of a namespace by one
+// request.
 var services = corev1.SchemeGroupVersion.WithResource("services")
 
-// cleanUp removes what the run has created. It returns what is left and how to remove it.
+// cleanUp removes the objects and bases of the run. It returns a description of what remains and how to remove it.
 func (e *execution) cleanUp(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 	defer cancel()
 	errs := []error{e.removeIdentity()}
 	restore := func() {}
-	if e.env != nil { // even if the run is kept: others need components and controllers as they were
+	if e.env != nil { // even with Keep: other runs need the original components and controllers
 		errs = append(errs, e.env.Repair(ctx))
 		restore = func() { errs = append(errs, e.env.Restore(ctx)) }
 	}
@@ -39,7 +40,7 @@ func (e *execution) cleanUp(ctx context.Context) string {
 	errs = append(errs, e.removePods(ctx))
 	_, err := e.r.o.Sandbox.RemoveBases(ctx, control.RemoveRequest{Group: e.in.name})
 	errs = append(errs, ignoreNotFound(err))
-	restore() // last: it restarts the controllers, and these bases' Nodes need not come again
+	restore() // last: restarted controllers would recreate the Nodes of these bases
 	e.stopWatches()
 	if e.r.o.LeaveNamespaces {
 		err = e.r.kube.Dynamic.Resource(services).Namespace(e.in.name).DeleteCollection(ctx, metav1.DeleteOptions{},
@@ -53,7 +54,7 @@ func (e *execution) cleanUp(ctx context.Context) string {
 	return join(errs, "")
 }
 
-// keptMessage describes what a run with Keep has left, and how to remove it.
+// keptMessage describes what a run with Keep leaves, and how to remove it.
 func (e *execution) keptMessage() string {
 	return fmt.Sprintf("kept: namespace %s and its bases; remove them with: kubectl --kubeconfig %s delete namespace "+
 		"%s && koupsandbox base remove --name %s --group %s",
@@ -65,8 +66,8 @@ func (e *execution) stopWatches() {
 	e.watches.Wait()
 }
 
-// removePods deletes the workloads and Pods of the run without a grace period. Their bases are removed next, so no
-// module has to be uninstalled.
+// removePods deletes the workloads and Pods of the run without a grace period. The bases are removed afterwards, so
+// their modules are not uninstalled.
 func (e *execution) removePods(ctx context.Context) error {
 	all, now := metav1.ListOptions{}, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0),
 		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}

@@ -23,17 +23,17 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// A long delay of the machine makes a failed run inconclusive, and changes no other verdict.
-func TestDelayOfARun(t *testing.T) {
+// A long delay of the machine makes a failed run inconclusive, and does not change other results.
+func TestDelayMakesFailureInconclusive(t *testing.T) {
 	for name, tt := range map[string]struct {
 		run  Run
 		want Result
 	}{
-		"failed in time":            {Run{Result: Failed, Delay: maxDelay}, Failed},
-		"failed, late":              {Run{Result: Failed, Delay: maxDelay + 1}, Errored},
-		"failed at speed 5, late":   {Run{Result: Failed, Delay: api.Drain/5 + 1, Speed: 5}, Errored},
-		"failed at speed 5 in time": {Run{Result: Failed, Delay: api.Drain / 5, Speed: 5}, Failed},
-		"passed, late":              {Run{Result: Passed, Delay: time.Hour}, Passed},
+		"failed in time":                 {Run{Result: Failed, Delay: maxDelay}, Failed},
+		"failed with a delay":            {Run{Result: Failed, Delay: maxDelay + 1}, Errored},
+		"failed at speed 5 with a delay": {Run{Result: Failed, Delay: api.Drain/5 + 1, Speed: 5}, Errored},
+		"failed at speed 5 in time":      {Run{Result: Failed, Delay: api.Drain / 5, Speed: 5}, Failed},
+		"passed with a delay":            {Run{Result: Passed, Delay: time.Hour}, Passed},
 	} {
 		tt.run.Failure = "why"
 		tt.run.markInconclusive()
@@ -44,9 +44,9 @@ func TestDelayOfARun(t *testing.T) {
 	}
 }
 
-// The Delay of a run is that of its watches or of its requests, whichever is longer.
-func TestDelayIsMeasured(t *testing.T) {
-	e := begin(t, Options{}, "steps: [{script: {content: exit 3}}]")
+// The Delay of a run is the longer of the delays of its watches and its requests.
+func TestRunDelay(t *testing.T) {
+	e := newTestExecution(t, Options{}, "steps: [{script: {content: exit 3}}]")
 	e.recorder.AddEvent(events.Event{Synced: true})
 	e.recorder.AddEvent(events.Event{Time: time.Now().Add(-time.Hour),
 		Base: &events.BaseEvent{Base: "base-1", Change: events.BaseReady}})
@@ -56,7 +56,7 @@ func TestDelayIsMeasured(t *testing.T) {
 	}
 }
 
-// An inconclusive run is made once more, with the same seed in a namespace of its own, and the second result counts.
+// An inconclusive run is repeated once, with the same seed and a new namespace. The second result is used.
 func TestInconclusiveRunsAreRepeated(t *testing.T) {
 	for name, tt := range map[string]struct {
 		results []Run // of the calls of perform
@@ -64,23 +64,23 @@ func TestInconclusiveRunsAreRepeated(t *testing.T) {
 		want    Run
 		kinds   []ProgressKind
 	}{
-		"the second passes": {
+		"the second run passes": {
 			results: []Run{{Result: Errored, Failure: "inconclusive: late"}, {Result: Passed}},
 			want:    Run{Result: Passed, FirstFailure: "inconclusive: late"},
 			kinds:   []ProgressKind{RunStarted, RunPostponed, Cleaned, RunStarted, RunEnded, Cleaned},
 		},
-		"the second is inconclusive too": {
+		"the second run is inconclusive": {
 			results: []Run{{Result: Errored, Failure: "inconclusive: late"},
 				{Result: Errored, Failure: "inconclusive: later"}},
 			want:  Run{Result: Errored, Failure: "inconclusive: later", FirstFailure: "inconclusive: late"},
 			kinds: []ProgressKind{RunStarted, RunPostponed, Cleaned, RunStarted, RunEnded, Cleaned},
 		},
-		"a failure counts": {
+		"a failure is not repeated": {
 			results: []Run{{Result: Failed, Failure: "lost"}},
 			want:    Run{Result: Failed, Failure: "lost"},
 			kinds:   []ProgressKind{RunStarted, RunEnded, Cleaned},
 		},
-		"what is kept stays": {
+		"kept runs are not repeated": {
 			results: []Run{{Result: Errored, Failure: "inconclusive: late"}}, keep: true,
 			want:  Run{Result: Errored, Failure: "inconclusive: late"},
 			kinds: []ProgressKind{RunStarted, RunEnded, Cleaned},
@@ -118,13 +118,14 @@ func TestInconclusiveRunsAreRepeated(t *testing.T) {
 	}
 }
 
-// The checks judge what has happened, so the run waits until it has seen all of it.
-func TestCatchUpWithTheBases(t *testing.T) {
+// catchUp waits until the run has observed all events of the bases.
+func TestCatchUpWaitsForBaseEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := begin(t, Options{}, "steps: [{script: {content: \"true\"}}]")
+		e := newTestExecution(t, Options{}, "steps: [{script: {content: \"true\"}}]")
 		host := e.in.name + "-base-1"
 		e.recorder.AddEvent(events.Event{Synced: true})
-		e.recorder.AddEvent(events.Event{Time: time.Now(), Base: &events.BaseEvent{Base: "base-1", Change: events.BaseReady}})
+		e.recorder.AddEvent(events.Event{Time: time.Now(),
+			Base: &events.BaseEvent{Base: "base-1", Change: events.BaseReady}})
 		e.queryBases = func(context.Context) ([]control.Base, error) {
 			return []control.Base{{HostName: host, Running: true, Modules: []string{"stock:1 ACTIVATED"}}}, nil
 		}
@@ -149,22 +150,22 @@ func TestCatchUpWithTheBases(t *testing.T) {
 	})
 }
 
-// At its end a run asks an API again that gives no list.
-func TestTheEndOfARunWaitsForTheAPI(t *testing.T) {
+// catchUp retries while the API cannot list objects.
+func TestCatchUpRetriesLists(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		fails int // how many questions
+		fails int // number of failing lists
 		with  error
 		want  error
 		after time.Duration
 	}{
 		{"for a while", 3, errors.New("etcdserver: request timed out"), nil, 3 * catchUpInterval},
 		{"for ever", math.MaxInt, errors.New("connection refused"), errUnobservable, catchUpTimeout},
-		{"without an answer", math.MaxInt, context.DeadlineExceeded, errInconclusive, catchUpTimeout},
+		{"without a response", math.MaxInt, context.DeadlineExceeded, errInconclusive, catchUpTimeout},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := begin(t, Options{}, "steps: [{script: {content: \"true\"}}]")
+				e := newTestExecution(t, Options{}, "steps: [{script: {content: \"true\"}}]")
 				client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 					map[schema.GroupVersionResource]string{observe.Pods: "PodList"})
 				asked := 0
@@ -174,21 +175,21 @@ func TestTheEndOfARunWaitsForTheAPI(t *testing.T) {
 				})
 				e.recorder = observe.New(observe.Options{Client: client, Namespace: e.in.name, Group: e.in.name})
 				followed, cancel := context.WithCancel(t.Context())
-				cancel() // nothing is to be told
+				cancel() // no watch events are delivered
 				_ = e.recorder.Follow(followed, observe.Subject{Resource: observe.Pods, Namespace: e.in.name})
 				began := time.Now()
 				if err := e.catchUp(t.Context(), true); !errors.Is(err, tt.want) {
 					t.Errorf("%v, want %v", err, tt.want)
 				}
 				if after := time.Since(began); after != tt.after {
-					t.Errorf("it took %s, want %s", after, tt.after)
+					t.Errorf("catchUp took %s, want %s", after, tt.after)
 				}
 			})
 		})
 	}
 }
 
-// The checks know the times that the scenario gives the controller.
+// The options of the checks have the timings that the scenario configures.
 func TestJudgeOptions(t *testing.T) {
 	o := judgeOptions(&v1alpha1.ScenarioSpec{Controller: &v1alpha1.ControllerNeeds{Env: map[string]string{
 		"LIST_INTERVAL": "2s", "BASE_UNREACHABLE_AFTER": "4s", "INSTALL_TIMEOUT": "1m", "UNINSTALL_TIMEOUT": "nonsense",

@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,11 +22,11 @@ import (
 )
 
 const (
-	// scriptAccount is the ServiceAccount in the namespace of a run that its scripts are, and of the binding
-	// that gives it scriptRole there: it edits what is in the namespace, and sees nothing else.
+	// scriptAccount is the name of the ServiceAccount of the scripts of a run, and of the RoleBinding that grants it
+	// scriptRole in the namespace of the run. The account has no access to other namespaces.
 	scriptAccount = "scripts"
 	scriptRole    = "edit"
-	// tokenLifetime is how long its token counts: longer than any run.
+	// tokenLifetime is the lifetime of the token. It is longer than any run.
 	tokenLifetime = 24 * time.Hour
 )
 
@@ -44,12 +43,12 @@ func (e *execution) prepareIdentity() (kubeconfig string, err error) {
 	}
 	e.privateDir, err = os.MkdirTemp("", "koup-run-")
 	if err != nil {
-		return "", fmt.Errorf("making a folder for the kubeconfig of scripts: %w", err)
+		return "", fmt.Errorf("creating the directory for the kubeconfig of scripts: %w", err)
 	}
 	return filepath.Join(e.privateDir, "kubeconfig"), nil
 }
 
-// removeIdentity removes the kubeconfig of scripts. Their ServiceAccount goes with the namespace.
+// removeIdentity removes the kubeconfig of scripts. The ServiceAccount is deleted with the namespace.
 func (e *execution) removeIdentity() error {
 	if e.privateDir == "" {
 		return nil
@@ -57,8 +56,8 @@ func (e *execution) removeIdentity() error {
 	return os.RemoveAll(e.privateDir)
 }
 
-// createIdentity creates an identity for scripts in the namespace of the run, and writes their kubeconfig when the API
-// server accepts it.
+// createIdentity creates a ServiceAccount for scripts in the namespace of the run, waits until its permissions are
+// effective, and writes the kubeconfig.
 func (e *execution) createIdentity(ctx context.Context, kubeconfig string) error {
 	if kubeconfig == "" {
 		return nil
@@ -88,12 +87,12 @@ func (e *execution) createIdentity(ctx context.Context, kubeconfig string) error
 		err = writeKubeconfig(kubeconfig, e.r.o.Sandbox.Kubeconfig, e.in.name, token.Status.Token)
 	}
 	if err != nil {
-		return fmt.Errorf("giving the scripts of the run an identity: %w", err)
+		return fmt.Errorf("creating an identity for the scripts of the run: %w", err)
 	}
 	return nil
 }
 
-// waitForBinding waits until the API server knows of the binding.
+// waitForBinding waits until the RoleBinding is effective.
 func (e *execution) waitForBinding(ctx context.Context) error {
 	return wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		review, err := e.r.kube.Typed.AuthorizationV1().LocalSubjectAccessReviews(e.in.name).Create(ctx,
@@ -109,7 +108,7 @@ func (e *execution) waitForBinding(ctx context.Context) error {
 	})
 }
 
-// writeKubeconfig writes a kubeconfig with a token and a namespace for the cluster of another kubeconfig.
+// writeKubeconfig writes a kubeconfig with a token and a namespace for the current cluster of another kubeconfig.
 func writeKubeconfig(path, of, namespace, token string) error {
 	admin, err := clientcmd.LoadFromFile(of)
 	if err != nil {
@@ -120,7 +119,7 @@ func writeKubeconfig(path, of, namespace, token string) error {
 	}
 	current := admin.Contexts[admin.CurrentContext]
 	if current == nil || admin.Clusters[current.Cluster] == nil {
-		return errors.New("the kubeconfig " + of + " names no current cluster")
+		return fmt.Errorf("kubeconfig %q has no current context with a cluster", of)
 	}
 	config := clientcmdapi.NewConfig()
 	config.Clusters[current.Cluster] = admin.Clusters[current.Cluster]

@@ -8,21 +8,21 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// invariant is a condition that is evaluated at every change that may change it,
-// as long as its scope lasts. A moment at which it has no value, because a field
-// or an object is not there, or at which it compares nothing, proves nothing, for
-// or against it; there must be others.
+// invariant is a condition that is evaluated after each change that may affect it, within its scope. Evaluations
+// without a value (because a field or an object does not exist), or that compare nothing, are ignored. An invariant
+// without other evaluations fails.
 type invariant struct {
 	name     string
 	program  *expr.Program
-	never    bool // it must never be true; else always
+	never    bool // the condition must never be true; otherwise it must always be true
 	compared int
-	last     error // why it had no value last
+	last     error // why the last evaluation had no value
 	broken   *violated
 }
 
@@ -32,12 +32,12 @@ type violated struct {
 	at    time.Time
 }
 
-// Error says what was broken and when.
+// Error describes the violated invariant and the event.
 func (v *violated) Error() string { return v.text + " at the event: " + v.event }
 
-// guard watches over invariants. The context it returns ends when one is broken;
-// release ends the watch and returns why, if one was. Every invariant becomes a
-// check of the report, named after prefix.
+// guard starts to evaluate invariants. The returned context ends when one is violated. The returned function stops the
+// evaluation, adds a check for each invariant to the report, and returns the first violation. The names of the checks
+// begin with prefix.
 func (e *execution) guard(ctx context.Context, prefix string, always, never []v1alpha1.Invariant) (context.Context,
 	func() error, error) {
 	if len(always)+len(never) == 0 {
@@ -56,7 +56,7 @@ func (e *execution) guard(ctx context.Context, prefix string, always, never []v1
 			all = append(all, &invariant{name: prefix + x.Name, program: p, never: i == 1})
 		}
 	}
-	// What was before the scope is no part of it.
+	// Changes before the scope are not evaluated.
 	if err := e.recorder.CatchUpAll(ctx); err != nil && !errors.Is(err, observe.ErrNoList) {
 		return ctx, nil, err
 	}
@@ -86,16 +86,16 @@ func (x *invariant) evaluate(data expr.Data, event string) {
 		return
 	}
 	if len(r.EmptyLists) > 0 {
-		x.last = fmt.Errorf("there were no elements in %s", strings.Join(r.EmptyLists, ", "))
+		x.last = fmt.Errorf("empty lists: %s", strings.Join(r.EmptyLists, ", "))
 		return
 	}
 	x.compared++
 	if r.Value == x.never {
-		word := "always"
+		kind := "always"
 		if x.never {
-			word = "never"
+			kind = "never"
 		}
-		x.broken = &violated{fmt.Sprintf("%s %q was broken", word, x.name), event, time.Now()}
+		x.broken = &violated{fmt.Sprintf("%s %q was violated", kind, x.name), event, time.Now()}
 	}
 }
 
@@ -103,7 +103,7 @@ func (e *execution) reportInvariants(all []*invariant) error {
 	var first error
 	for _, x := range all {
 		c := Check{Name: x.name, Expect: string(v1alpha1.Holds), Result: Passed, Compared: x.compared,
-			Summary: fmt.Sprintf("held at all %d events that could have changed it", x.compared)}
+			Summary: "true at " + plain.Count(x.compared, "evaluation")}
 		switch {
 		case x.broken != nil:
 			c.Result, c.Summary = Failed, x.broken.Error()
@@ -112,12 +112,12 @@ func (e *execution) reportInvariants(all []*invariant) error {
 				first = x.broken
 			}
 		case x.compared == 0:
-			c.Result, c.Summary = Failed, "it was never compared with anything, so it proves nothing"
+			c.Result, c.Summary = Failed, "never compared anything, so it proves nothing"
 			if x.last != nil {
 				c.Summary += ": " + x.last.Error()
 			}
 			if first == nil {
-				first = errors.New("the invariant " + x.name + ": " + c.Summary)
+				first = fmt.Errorf("invariant %q: %s", x.name, c.Summary)
 			}
 		}
 		e.addCheck(c)
@@ -125,7 +125,7 @@ func (e *execution) reportInvariants(all []*invariant) error {
 	return first
 }
 
-// addCheck adds a check to the report. Checks with the same name, of a step that was repeated, are merged.
+// addCheck adds a check to the report. It merges checks with the same name, which repeated steps cause.
 func (e *execution) addCheck(c Check) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

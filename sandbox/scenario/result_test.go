@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// Events of progress and the report of a run have no credentials of URLs, from the variables of the scenario to the
-// message of a step that fails.
+// Progress events and reports contain no credentials of URLs, for example from variables or from the message of a
+// failed step.
 func TestRunsHaveNoCredentials(t *testing.T) {
 	var events []ProgressEvent
-	e := begin(t, Options{Progress: func(e ProgressEvent) { events = append(events, e) }}, `
+	e := newTestExecution(t, Options{Progress: func(e ProgressEvent) { events = append(events, e) }}, `
 matrix: {image: ["https://user:hunter2@repo.example/a.jar"]}
 steps:
   - script: {content: "echo 'denied: https://repo.example/a.jar?Signature=hunter2' >&2; echo ${{ matrix.image }}; exit 1"}

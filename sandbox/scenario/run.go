@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// finalTimeout bounds what is done for a run after its context has ended: its
-	// finally, the end of its traffic, its evidence.
+	// finalTimeout limits the work after the context of a run has ended: its finally steps, the end of its traffic, and
+	// the collection of evidence.
 	finalTimeout = time.Minute
-	// podDeletionTimeout is how long the Pods that are being deleted at the end may take to
-	// go, so that what is left on the bases can be judged.
+	// podDeletionTimeout limits the wait for the Pods that are being deleted at the end. Afterwards, the modules that
+	// remain on bases are checked.
 	podDeletionTimeout = 15 * time.Second
-	// moduleEventTimeout is how long the bases' word that a module is gone may come after that
-	// of the API that its Pod is.
+	// moduleEventTimeout is the maximum delay from the removal of a Pod in the API to the event that its modules are
+	// removed.
 	moduleEventTimeout = time.Second
 )
 
@@ -34,19 +34,19 @@ type execution struct {
 	in         *instance
 	recorder   *observe.Recorder
 	env        *steps.Env
-	queryBases func(context.Context) ([]control.Base, error) // of the run, as the daemon says
+	queryBases func(context.Context) ([]control.Base, error) // returns the bases of the run from the daemon
 
-	stop    context.CancelFunc // ends the watches
-	watches sync.WaitGroup     // of the watches
+	stop    context.CancelFunc // stops the watches
+	watches sync.WaitGroup     // running watches
 
-	privateDir string // the folder of the kubeconfig of scripts; empty if there are none
+	privateDir string // directory of the kubeconfig of scripts; empty without scripts
 
 	mu           sync.Mutex
 	run          *Run
 	backgrounds  []*background
-	firstStep    string          // the step to begin with, until it has come
-	stepsContext context.Context // of all steps; those in the background use it instead of the context of their group
-	explained    bool            // the first failure has been explained
+	firstStep    string          // name of the first step to execute; empty after it was reached
+	stepsContext context.Context // context of all steps; background steps use it instead of the context of their group
+	explained    bool            // the details of the first failure were recorded
 }
 
 func newExecution(r *runner, i *instance) *execution {
@@ -56,7 +56,7 @@ func newExecution(r *runner, i *instance) *execution {
 }
 
 // errUnobservable is the cause of the end of a run that can no longer be observed.
-var errUnobservable = errors.New("the sandbox can no longer be watched")
+var errUnobservable = errors.New("the sandbox can no longer be observed")
 
 // errStopped is the cause of the end of a run that the user stopped.
 var errStopped = errors.New("stopped")
@@ -67,16 +67,16 @@ func errored(err error) bool {
 		errors.Is(err, errInconclusive)
 }
 
-// perform makes the run and returns its report. It does not clean up.
+// perform executes the run and returns its report. It does not clean up.
 func (e *execution) perform(ctx context.Context) *Run {
 	e.run.Started, e.run.Speed = time.Now(), e.r.status.Speed
 	spec := &e.in.Spec
 	limited, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), spec.Timeout.Duration,
-		fmt.Errorf("the run took longer than its timeout of %s", spec.Timeout.Duration))
+		fmt.Errorf("the run exceeded its timeout of %s", spec.Timeout.Duration))
 	defer cancel()
 	limited, broken := context.WithCancelCause(limited)
 	defer broken(nil)
-	// So that the end of ctx, whatever its cause, can be told from a timeout.
+	// errStopped distinguishes the end of ctx from a timeout.
 	defer context.AfterFunc(ctx, func() { broken(fmt.Errorf("%w: %w", errStopped, context.Cause(ctx))) })()
 
 	err := e.setUp(limited, broken)
@@ -89,20 +89,20 @@ func (e *execution) perform(ctx context.Context) *Run {
 	e.failOn(e.body(limited))
 	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), e.finalTimeLimit(ctx))
 	defer cancelLast()
-	blind := errors.Is(context.Cause(limited), errUnobservable)
-	e.failOn(e.env.Repair(last)) // nothing comes to rest without the platform
-	if !blind {
-		e.awaitPods(last) // under the traffic that goes on: an uninstall must not lose requests either
+	unobservable := errors.Is(context.Cause(limited), errUnobservable)
+	e.failOn(e.env.Repair(last)) // Pods cannot be deleted while components are unavailable
+	if !unobservable {
+		e.awaitPods(last) // traffic continues: an uninstall must not lose requests either
 	}
 	e.failOn(e.env.StopAll(last))
 	e.failOn(e.runSteps(last, spec.Finally, stepPosition{"spec.finally", 0, &e.run.Steps}))
 	e.failOn(e.joinAll())
-	if !blind && len(spec.Finally) > 0 {
+	if !unobservable && len(spec.Finally) > 0 {
 		e.failOn(e.env.Repair(last))
 		e.awaitPods(last)
 	}
 	end := time.Now()
-	if !blind {
+	if !unobservable {
 		e.failOn(e.catchUp(last, true))
 		e.failOn(e.faults())
 		e.failOn(e.releases(last))
@@ -115,7 +115,8 @@ func (e *execution) perform(ctx context.Context) *Run {
 	return e.finish(last)
 }
 
-// finalTimeLimit returns the time limit after the steps. A run that was stopped does not wait for the timeouts of Finally.
+// finalTimeLimit returns the time limit after the steps. It includes the timeouts of Finally steps unless the run was
+// stopped.
 func (e *execution) finalTimeLimit(ctx context.Context) time.Duration {
 	limit := finalTimeout
 	if ctx.Err() != nil {
@@ -129,14 +130,14 @@ func (e *execution) finalTimeLimit(ctx context.Context) time.Duration {
 	return limit
 }
 
-// awaitPods waits until all Pods are known and no Pod is being deleted. Modules that are on bases then are left
-// behind.
+// awaitPods waits until all Pods are known, no Pod is being deleted, and the bases have reported the removal of their
+// modules. It does not return an error: the checks find the modules that remain.
 func (e *execution) awaitPods(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, podDeletionTimeout)
 	defer cancel()
 	pods := observe.Subject{Resource: observe.Pods, Namespace: e.in.name}
 	if err := e.recorder.CatchUp(ctx, pods); err != nil {
-		e.r.o.Logger.Debug("not all Pods are known", "run", e.in.name, "err", err) // the checks judge what is
+		e.r.o.Logger.Debug("not all Pods are known", "run", e.in.name, "err", err)
 	}
 	err := e.recorder.WaitUntil(ctx, func(v observe.Snapshot) (bool, error) {
 		all, _ := v.Objects(pods, "", nil)
@@ -144,21 +145,22 @@ func (e *execution) awaitPods(ctx context.Context) {
 			func(o *unstructured.Unstructured) bool { return o.GetDeletionTimestamp() != nil }), nil
 	})
 	if err != nil {
-		e.r.o.Logger.Debug("Pods are still being deleted", "run", e.in.name, "err", err) // the checks say what is left
+		e.r.o.Logger.Debug("Pods are still being deleted", "run", e.in.name, "err", err)
 		return
 	}
 	ctx, cancelNews := context.WithTimeout(ctx, moduleEventTimeout)
 	defer cancelNews()
-	err = e.recorder.WaitUntil(ctx, func(v observe.Snapshot) (bool, error) { return len(v.State().Left(nil)) == 0, nil })
+	err = e.recorder.WaitUntil(ctx,
+		func(v observe.Snapshot) (bool, error) { return len(v.State().Left(nil)) == 0, nil })
 	if err != nil {
-		e.r.o.Logger.Debug("modules are left", "run", e.in.name, "err", err) // so does this
+		e.r.o.Logger.Debug("modules remain on bases", "run", e.in.name, "err", err)
 	}
 }
 
-// body does the steps under the invariants of the scenario.
+// body executes the steps under the invariants of the scenario.
 func (e *execution) body(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(errors.New("the steps are over")) // for those in the background, after a failure
+	defer cancel(errors.New("the steps have ended")) // stops background steps after a failure
 	spec := &e.in.Spec
 	guarded, release, err := e.guard(ctx, "", spec.Always, spec.Never)
 	if err != nil {
@@ -176,12 +178,12 @@ func (e *execution) body(ctx context.Context) error {
 		return broken
 	}
 	if err == nil && e.firstStep != "" {
-		return fmt.Errorf("there is no step %q to begin with", e.firstStep)
+		return fmt.Errorf("step %q to start from not found", e.firstStep)
 	}
 	return err
 }
 
-// failOn fails the run with an error, unless the run has failed.
+// failOn fails the run if err is not nil and the run has not failed before.
 func (e *execution) failOn(err error) {
 	switch {
 	case err == nil:
@@ -204,9 +206,9 @@ func (e *execution) fail(v Result, why string) {
 	}
 }
 
-// recordFailure fails the run with the failure of a step, and keeps the details of the first one.
+// recordFailure fails the run with the error of a step, and records the details of the first error.
 func (e *execution) recordFailure(s *Step, err error) {
-	if s != nil && s.Steps == nil { // a group fails by a step in it
+	if s != nil && s.Steps == nil { // a group fails because of one of its steps
 		v := Failed
 		if errored(err) {
 			v = Errored
@@ -254,12 +256,12 @@ func (e *execution) finish(ctx context.Context) *Run {
 	return Redacted(e.run)
 }
 
-// trafficResults returns the traffic of the run, and sends its records to the ledger of the options.
+// trafficResults returns the traffic of the run, and passes its requests to Options.RequestLog.
 func (e *execution) trafficResults(ctx context.Context) []Traffic {
 	var all []Traffic
 	for _, s := range e.env.Streams() {
 		if s.End == nil {
-			continue // it could not be stopped, which has failed the run
+			continue // it could not be stopped, and the run has failed
 		}
 		t := Traffic{Summary: s.End.Summary, Judge: s.Spec.Judge, Result: Passed, Seconds: s.End.Seconds,
 			BinWidth: s.End.BinWidth, Bins: s.End.Bins, Lost: s.End.LostRequests}
@@ -281,14 +283,14 @@ func (e *execution) writeRequestLog(ctx context.Context, stream string) {
 		e.r.o.RequestLog(e.run, stream, record)
 	})
 	if err != nil {
-		e.r.o.Logger.Warn("cannot read the ledger", "run", e.in.name, "stream", stream, "err", err)
+		e.r.o.Logger.Warn("cannot read the request log", "run", e.in.name, "stream", stream, "err", err)
 	}
 }
 
 func (e *execution) progress(event ProgressEvent) {
 	e.mu.Lock()
 	run := *e.run
-	run.Steps, run.Timeline = nil, nil // they change
+	run.Steps, run.Timeline = nil, nil // they are still modified
 	step := *event.Step
 	e.mu.Unlock()
 	event.Run, event.Step = &run, &step

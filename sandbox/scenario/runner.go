@@ -24,15 +24,15 @@ type runner struct {
 
 	cleaning sync.WaitGroup
 
-	// perform makes one run and returns its report and what removes everything that it has made.
+	// perform executes one run. It returns the report and a function that cleans up and returns what remains.
 	perform func(context.Context, *instance) (run *Run, cleanUp func(context.Context) (left string))
 
-	// progressMu guards the report and inconclusive. It is held while Progress or Ledger is called.
+	// progressMu guards the report and inconclusive. It is held during calls of Progress and RequestLog.
 	progressMu   sync.Mutex
-	inconclusive map[int]*Run // first runs without a verdict, by their index in the plan
+	inconclusive map[int]*Run // inconclusive first runs, by index in the plan
 }
 
-// newRunner reads everything and starts nothing.
+// newRunner plans all runs without starting one.
 func newRunner(ctx context.Context, o Options) (*runner, error) {
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64()
@@ -42,7 +42,7 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	}
 	status, err := o.Sandbox.Status(ctx, false)
 	if err != nil {
-		return nil, fmt.Errorf("asking sandbox %s how it is: %w", o.Sandbox.Name, err)
+		return nil, fmt.Errorf("reading the status of sandbox %q: %w", o.Sandbox.Name, err)
 	}
 	r := &runner{o: o, status: status, inconclusive: map[int]*Run{}}
 	r.perform = func(ctx context.Context, i *instance) (*Run, func(context.Context) string) {
@@ -73,7 +73,8 @@ func (r *runner) checkSpeed() error {
 	have := max(r.status.Speed, 1)
 	for _, s := range r.o.Scenarios {
 		if want := s.Scenario.Spec.Speed; want != 0 && want != have {
-			return fmt.Errorf("scenario %s needs a sandbox of speed %d, and %s has %d: bring one up with --speed %d",
+			return fmt.Errorf(
+				"scenario %s requires speed %d, but sandbox %q has speed %d; create a sandbox with --speed %d",
 				s.Scenario.Metadata.Name, want, r.o.Sandbox.Name, have, want)
 		}
 	}
@@ -90,7 +91,7 @@ func newRun(i *instance) *Run {
 	})
 }
 
-// run makes all runs. The report has them in the order of the plan.
+// run executes all runs. The report has them in the order of the plan.
 func (r *runner) run(ctx context.Context) *Report {
 	r.reportProgress(ProgressEvent{Kind: Planned, Total: len(r.plan)})
 	if !r.o.DryRun {
@@ -115,38 +116,39 @@ func (r *runner) run(ctx context.Context) *Report {
 func (r *runner) skipReason(ctx context.Context) string {
 	switch {
 	case r.o.DryRun:
-		return "it was read and checked only"
+		return "dry run"
 	case ctx.Err() != nil:
-		return "it had not begun when the runs were stopped"
+		return "stopped before it started"
 	default:
-		return "an earlier run has not passed"
+		return "an earlier run did not pass"
 	}
 }
 
 // schedule determines the order of runs: concurrent ones first, then exclusive ones, one at a time.
 type schedule struct {
-	n         int // of runs
-	parallel  int // at once; 0 = 1
+	n         int // number of runs
+	parallel  int // maximum number of concurrent runs; 0 means 1
 	exclusive func(n int) bool
-	stopped   func() bool // no further one is to begin
-	cleaned   func()      // waits until what runs have left behind is gone
+	stopped   func() bool // reports whether no further run may start
+	cleaned   func()      // waits until all ended runs are cleaned up
 	run       func(n int)
 }
 
-// runAll makes the runs and returns when all have ended and are cleaned up. Other runs start while a run is cleaned up.
+// runAll executes the runs. It blocks until all runs have ended and are cleaned up. Runs may start during the clean-up
+// of others.
 func (s schedule) runAll() {
-	places := make(chan struct{}, max(s.parallel, 1))
+	slots := make(chan struct{}, max(s.parallel, 1))
 	var wg sync.WaitGroup
 	for n := range s.n {
 		if s.exclusive(n) {
 			continue
 		}
-		places <- struct{}{}
+		slots <- struct{}{}
 		if s.stopped() {
 			break
 		}
 		wg.Go(func() {
-			defer func() { <-places }()
+			defer func() { <-slots }()
 			s.run(n)
 		})
 	}
@@ -171,7 +173,7 @@ func (r *runner) stopped(ctx context.Context) bool {
 		func(run *Run) bool { return run.Result == Failed || run.Result == Errored })
 }
 
-// runInstance makes a run of the plan and starts its clean-up. An inconclusive first run gets no verdict yet.
+// runInstance executes a run of the plan and starts its clean-up. An inconclusive first run gets no result yet.
 func (r *runner) runInstance(ctx context.Context, n int) {
 	r.progressMu.Lock()
 	i, run, first := r.plan[n], r.report.Runs[n], r.inconclusive[n]
@@ -196,8 +198,7 @@ func (r *runner) runInstance(ctx context.Context, n int) {
 	})
 }
 
-// repeatInconclusive repeats the inconclusive runs, one at a time and with no other run. If the runs are stopped
-// before, the first result is kept.
+// repeatInconclusive repeats the inconclusive runs one at a time. A run that cannot be repeated keeps its first result.
 func (r *runner) repeatInconclusive(ctx context.Context) {
 	for _, n := range slices.Sorted(maps.Keys(r.inconclusive)) {
 		i := r.plan[n]

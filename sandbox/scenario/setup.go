@@ -23,8 +23,8 @@ import (
 
 const runLabel = "sandbox.koupleless.io/scenario"
 
-// setUp creates what the run needs, concurrently where possible. It calls broken when the run can no longer be
-// observed.
+// setUp creates the namespace and the bases of the run and starts to observe it, concurrently where possible. It calls
+// broken when the run can no longer be observed.
 func (e *execution) setUp(ctx context.Context, broken context.CancelCauseFunc) error {
 	e.recorder = observe.New(observe.Options{Client: e.r.kube.Dynamic, Namespace: e.in.name, Group: e.in.name,
 		LastWrite: e.lastWrite, Logger: e.r.o.Logger})
@@ -67,59 +67,59 @@ func (e *execution) setUp(ctx context.Context, broken context.CancelCauseFunc) e
 	return g.Wait()
 }
 
-// startWatches starts to observe the run. The channel is closed when the daemon has reported the present state. Observation
-// ends with e.stop, after the run.
+// startWatches starts to observe the run. The returned channel is closed when the daemon has reported its current
+// state. The observation ends when e.stop is called.
 func (e *execution) startWatches(ctx context.Context, broken context.CancelCauseFunc) <-chan struct{} {
-	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	observing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stop = stop
 	synced := make(chan struct{})
 	e.watches.Go(func() {
-		if err := e.recorder.Start(life); err != nil {
+		if err := e.recorder.Start(observing); err != nil {
 			broken(fmt.Errorf("%w: %w", errUnobservable, err))
 		}
 	})
 	e.watches.Go(func() {
-		err := e.r.o.Sandbox.Watch(life, control.WatchRequest{Group: e.in.name, Own: !e.r.o.Keep},
+		err := e.r.o.Sandbox.Watch(observing, control.WatchRequest{Group: e.in.name, Own: !e.r.o.Keep},
 			func(event events.Event) {
 				if event.Synced {
 					close(synced)
 				}
 				e.recorder.AddEvent(event)
 			})
-		if life.Err() == nil {
-			broken(fmt.Errorf("%w: the stream of its events ended: %w", errUnobservable, errors.Join(err, errStreamEnded)))
+		if observing.Err() == nil {
+			broken(fmt.Errorf("%w: the event stream ended: %w", errUnobservable, errors.Join(err, errStreamEnded)))
 		}
 	})
 	if e.env.Uses("traffic") {
-		e.watches.Go(func() { e.env.FollowTraffic(life) })
+		e.watches.Go(func() { e.env.FollowTraffic(observing) })
 	}
 	return synced
 }
 
-var errStreamEnded = errors.New("the daemon has ended it")
+var errStreamEnded = errors.New("the daemon closed the connection")
 
 func (e *execution) setController(ctx context.Context) error {
-	needs := e.in.Spec.Controller
-	if needs == nil {
+	spec := e.in.Spec.Controller
+	if spec == nil {
 		return nil
 	}
-	want := control.ControllerRequest{Env: needs.Env, APIView: needs.APIView, Group: e.in.name}
-	if needs.Replicas != nil {
-		want.Replicas = *needs.Replicas
+	want := control.ControllerRequest{Env: spec.Env, APIView: spec.APIView, Group: e.in.name}
+	if spec.Replicas != nil {
+		want.Replicas = *spec.Replicas
 	}
 	if _, err := e.r.o.Sandbox.SetController(ctx, want); err != nil {
-		return fmt.Errorf("bringing the module controller to what the scenario needs: %w", err)
+		return fmt.Errorf("configuring the module controller for the scenario: %w", err)
 	}
 	return nil
 }
 
-// createNamespace creates the namespace of the run, and waits for its ServiceAccount, without which the API rejects
-// Pods.
+// createNamespace creates the namespace of the run and waits for its default ServiceAccount, without which the API
+// rejects Pods.
 func (e *execution) createNamespace(ctx context.Context) error {
 	namespace := &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: e.in.name, Labels: map[string]string{runLabel: e.in.Metadata.Name}}}
 	if _, err := e.r.kube.Typed.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("making namespace %s: %w", e.in.name, err)
+		return fmt.Errorf("creating namespace %s: %w", e.in.name, err)
 	}
 	accounts := e.r.kube.Typed.CoreV1().ServiceAccounts(e.in.name)
 	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(ctx context.Context) (bool, error) {
@@ -135,7 +135,7 @@ func (e *execution) createNamespace(ctx context.Context) error {
 	return nil
 }
 
-// compile compiles all conditions of the scenario, so that the names that they use are known before the first step.
+// compile compiles all conditions of the scenario, so that the objects that they use are known before the first step.
 func (e *execution) compile() error {
 	var errs []error
 	e.in.EachCondition(func(at *field.Path, text string) {
@@ -147,7 +147,7 @@ func (e *execution) compile() error {
 	return errors.Join(errs...)
 }
 
-// followObjects starts to follow the objects that the scenario refers to, and returns when they are known.
+// followObjects starts to watch the objects that the scenario uses. It blocks until the existing objects are known.
 func (e *execution) followObjects(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	subjects := map[observe.Subject]bool{

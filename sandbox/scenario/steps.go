@@ -20,18 +20,18 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps/registry"
 )
 
-// background is a step that runs in the background.
+// background is a step in the background.
 type background struct {
 	name string
-	done chan struct{} // closed when it has ended
-	err  error         // of it, then
+	done chan struct{} // closed when the step has ended
+	err  error         // the error of the step, valid after done is closed
 }
 
 // stepPosition is the position of a step.
 type stepPosition struct {
-	field string // such as spec.steps[2]
+	field string // path of the field, such as spec.steps[2]
 	depth int
-	list  *[]*Step // that it is reported in
+	list  *[]*Step // list of the report that contains the step
 }
 
 func (e *execution) runSteps(ctx context.Context, steps []v1alpha1.Step, at stepPosition) error {
@@ -55,12 +55,12 @@ func (e *execution) runParallel(ctx context.Context, steps []v1alpha1.Step, at s
 		wg.Go(func() {
 			errs[i] = e.runStep(ctx, &steps[i], to)
 			if errs[i] != nil {
-				cancel(fmt.Errorf("another step at the same time failed: %s", steps[i].Name))
+				cancel(fmt.Errorf("parallel step %q failed", steps[i].Name))
 			}
 		})
 	}
 	wg.Wait()
-	for _, err := range errs { // the cause before what it has ended
+	for _, err := range errs { // the error that cancelled the other steps
 		if err != nil && !errors.Is(err, context.Cause(ctx)) {
 			return err
 		}
@@ -68,12 +68,12 @@ func (e *execution) runParallel(ctx context.Context, steps []v1alpha1.Step, at s
 	return errors.Join(errs...)
 }
 
-// runStep executes a step as often as it says, or starts it in the background.
+// runStep executes a step and its repetitions, or starts them in the background.
 func (e *execution) runStep(ctx context.Context, s *v1alpha1.Step, at stepPosition) error {
 	if e.isSkipped(s) {
 		done := e.startStep(s, at, 0)
 		done.Name = s.Name
-		e.endStep(done, at, Skipped, "before the step to begin with")
+		e.endStep(done, at, Skipped, "before the first step to execute")
 		return nil
 	}
 	first := e.startStep(s, at, 0)
@@ -102,10 +102,11 @@ func (e *execution) isSkipped(s *v1alpha1.Step) bool {
 }
 
 func containsStep(s *v1alpha1.Step, name string) bool {
-	return slices.ContainsFunc(s.Inner(), func(x v1alpha1.Step) bool { return x.Name == name || containsStep(&x, name) })
+	return slices.ContainsFunc(s.Inner(),
+		func(x v1alpha1.Step) bool { return x.Name == name || containsStep(&x, name) })
 }
 
-// startStep adds execution n of a step, from 0, to the report.
+// startStep adds execution n of a step, counted from 0, to the report.
 func (e *execution) startStep(s *v1alpha1.Step, at stepPosition, n int) *Step {
 	done := &Step{Name: s.Name, Action: s.Kind(), Line: e.in.Line(at.field), Started: time.Now()}
 	if s.Repeat != nil && *s.Repeat > 1 {
@@ -118,7 +119,7 @@ func (e *execution) startStep(s *v1alpha1.Step, at stepPosition, n int) *Step {
 	return done
 }
 
-// repeatStep executes a step as often as it says. The first execution is already in the report.
+// repeatStep executes a step and its repetitions. The first execution is already in the report.
 func (e *execution) repeatStep(ctx context.Context, s *v1alpha1.Step, at stepPosition, done *Step) error {
 	for n := 1; ; n++ {
 		if err := e.runOnce(ctx, s, at, done); err != nil || s.Repeat == nil || n >= *s.Repeat {
@@ -146,8 +147,9 @@ func (e *execution) runOnce(ctx context.Context, s *v1alpha1.Step, at stepPositi
 	return err
 }
 
-// runGuarded executes a step within its timeout and under its invariants, unless its condition is false.
-func (e *execution) runGuarded(ctx context.Context, s *v1alpha1.Step, at stepPosition, done *Step) (message string, skipped bool,
+// runGuarded executes a step with its timeout and its invariants, unless its condition is false.
+func (e *execution) runGuarded(ctx context.Context, s *v1alpha1.Step, at stepPosition, done *Step) (message string,
+	skipped bool,
 	err error) {
 	if s.If != "" {
 		do, err := e.evalCondition(ctx, s.If)
@@ -158,7 +160,7 @@ func (e *execution) runGuarded(ctx context.Context, s *v1alpha1.Step, at stepPos
 	if s.Timeout != nil && s.Timeout.Duration > 0 {
 		var cancel context.CancelFunc
 		limit := s.Timeout.Duration
-		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("timed out after %s", limit))
 		defer cancel()
 	}
 	guarded, release, err := e.guard(ctx, done.Name+": ", s.Always, s.Never)
@@ -175,14 +177,14 @@ func (e *execution) runGuarded(ctx context.Context, s *v1alpha1.Step, at stepPos
 	return message, false, withCause(guarded, err)
 }
 
-// withCause wraps an error in the cause of the end of its context, unless the error contains it.
+// withCause adds the cause of the end of ctx to an error, unless the error contains it.
 func withCause(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if err == nil || cause == nil || errors.Is(err, cause) {
 		return err
 	}
 	var failure *steps.Failure
-	if errors.As(err, &failure) { // it had judged before the time was over
+	if errors.As(err, &failure) { // the step failed before ctx ended
 		return err
 	}
 	return fmt.Errorf("%w: %w", cause, err)
@@ -216,28 +218,28 @@ func (e *execution) runAction(ctx context.Context, s *v1alpha1.Step, at stepPosi
 	return registry.Exec(ctx, e.env, a)
 }
 
-// join waits for a step in the background.
+// join waits for a background step and returns its error.
 func (e *execution) join(ctx context.Context, name string) (string, error) {
 	e.mu.Lock()
 	var b *background
-	for _, x := range e.backgrounds { // the last of a step that was repeated
+	for _, x := range e.backgrounds { // the last one, if an outer step was repeated
 		if x.name == name {
 			b = x
 		}
 	}
 	e.mu.Unlock()
 	if b == nil {
-		return "", fmt.Errorf("no step %q has begun in the background", name)
+		return "", fmt.Errorf("background step %q has not started", name)
 	}
 	select {
 	case <-b.done:
 	case <-ctx.Done():
-		return "", fmt.Errorf("%w: the step %q goes on", context.Cause(ctx), name)
+		return "", fmt.Errorf("%w: step %q has not ended", context.Cause(ctx), name)
 	}
 	if b.err != nil {
-		return "", fmt.Errorf("the step %q failed: %w", name, b.err)
+		return "", fmt.Errorf("step %q failed: %w", name, b.err)
 	}
-	return fmt.Sprintf("the step %q has ended", name), nil
+	return fmt.Sprintf("step %q has ended", name), nil
 }
 
 func (e *execution) joinAll() error {
@@ -246,7 +248,7 @@ func (e *execution) joinAll() error {
 	e.mu.Unlock()
 	var first error
 	for _, b := range all {
-		<-b.done // their context ends with the run's
+		<-b.done // the context of the step ends with the run
 		if b.err != nil && first == nil {
 			first = b.err
 		}
@@ -254,10 +256,11 @@ func (e *execution) joinAll() error {
 	return first
 }
 
-// recordStep adds the start or the end of a step to the events of the run.
+// recordStep records the start or the end of a step as an event.
 func (e *execution) recordStep(name string, state events.StepState, message string) {
 	first, _, _ := strings.Cut(message, "\n")
-	e.recorder.AddEvent(events.Event{Time: time.Now(), Step: &events.StepEvent{Name: name, State: state, Message: first}})
+	e.recorder.AddEvent(events.Event{Time: time.Now(),
+		Step: &events.StepEvent{Name: name, State: state, Message: first}})
 }
 
 func (e *execution) endStep(s *Step, at stepPosition, v Result, message string) {
@@ -268,7 +271,7 @@ func (e *execution) endStep(s *Step, at stepPosition, v Result, message string) 
 	e.progress(ProgressEvent{Kind: StepEnded, Step: s, Depth: at.depth})
 }
 
-// expandAction evaluates the expressions of an action that use the outputs of earlier steps.
+// expandAction evaluates the expressions in an action that use outputs of earlier steps.
 func (e *execution) expandAction(a *v1alpha1.Action) (*v1alpha1.Action, error) {
 	text, err := json.Marshal(a)
 	if err != nil || !expr.HasExpression(string(text)) {
@@ -276,7 +279,7 @@ func (e *execution) expandAction(a *v1alpha1.Action) (*v1alpha1.Action, error) {
 	}
 	var content any
 	if err := utiljson.Unmarshal(text, &content); err != nil {
-		return nil, fmt.Errorf("reading the step: %w", err)
+		return nil, fmt.Errorf("decoding the step: %w", err)
 	}
 	content, err = e.env.Expand(content)
 	if err != nil {
@@ -284,11 +287,11 @@ func (e *execution) expandAction(a *v1alpha1.Action) (*v1alpha1.Action, error) {
 	}
 	text, err = json.Marshal(content)
 	if err != nil {
-		return nil, fmt.Errorf("writing the step: %w", err)
+		return nil, fmt.Errorf("encoding the step: %w", err)
 	}
 	expanded := &v1alpha1.Action{}
 	if err := utiljson.Unmarshal(text, expanded); err != nil {
-		return nil, fmt.Errorf("the step with what its expressions gave: %w", err)
+		return nil, fmt.Errorf("decoding the step after the evaluation of its expressions: %w", err)
 	}
 	return expanded, nil
 }

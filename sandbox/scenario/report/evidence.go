@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// maxViolations of a check are shown, mostLosses groups of lost requests of a stream: enough
-	// to see what happens, few enough to find the first. The HTML report has all.
+	// maxViolations and maxLosses limit the violations of a check, and the groups of lost requests of a stream, in the
+	// text report. The HTML report has all.
 	maxViolations = 5
 	maxLosses     = 8
-	// firstLines and lastLines of a long text are shown: what it is about, and what came last.
+	// firstLines and lastLines are the numbers of lines that are shown of a long text.
 	firstLines, lastLines = 4, 14
 )
 
@@ -49,7 +49,7 @@ func (p *printer) printEvidence(run *scenario.Run) {
 		p.printLosses(run, t)
 	}
 	if run.RerunCommand != "" {
-		p.printf("  Again: %s\n", plain.Text(run.RerunCommand))
+		p.printf("  Rerun: %s\n", plain.Text(run.RerunCommand))
 	}
 	p.printf("\n")
 }
@@ -99,7 +99,7 @@ func (p *printer) printChecks(run *scenario.Run) {
 	}
 }
 
-// expectHolds is what a check expects unless a scenario says otherwise.
+// expectHolds is the default expectation of a check.
 const expectHolds = "holds"
 
 func violation(run *scenario.Run, v scenario.Violation) string {
@@ -115,20 +115,20 @@ func violation(run *scenario.Run, v scenario.Violation) string {
 	return text + ": " + v.Message
 }
 
-// printNote prints what the reader of the verdict of a stream must know, such as that it stopped at one of its limits.
+// printNote prints the note of a stream, such as that the stream stopped at one of its limits.
 func (p *printer) printNote(t scenario.Traffic) {
 	if t.Note != "" {
 		p.printf("  %s\n", p.paint(yellow, plain.Text("Requests of "+t.Name+": "+t.Note)))
 	}
 }
 
-// loss is a group of requests that were lost for the same reason at the same place.
+// loss identifies a group of requests that were lost for the same reason at the same base and Pod.
 type loss struct {
 	result         traffic.Result
 	base, pod, why string
 }
 
-// printLosses prints the lost requests, grouped by result, place and error.
+// printLosses prints the lost requests, grouped by result, base, Pod and error.
 func (p *printer) printLosses(run *scenario.Run, t scenario.Traffic) {
 	if len(t.Lost) == 0 {
 		return
@@ -155,7 +155,7 @@ func (p *printer) printLosses(run *scenario.Run, t scenario.Traffic) {
 		plain.Text(t.Judge))
 	for i, key := range order {
 		if i == maxLosses {
-			p.printf("    and %d more reasons or places\n", len(order)-i)
+			p.printf("    and %s\n", plain.Count(len(order)-i, "more group"))
 			break
 		}
 		g := groups[key]
@@ -169,14 +169,14 @@ func (p *printer) printLosses(run *scenario.Run, t scenario.Traffic) {
 	}
 }
 
-// shorten omits lines of a long text, with a note.
+// shorten replaces the middle lines of a long text by a note.
 func (p *printer) shorten(text string) string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	more := len(lines) - firstLines - lastLines
 	if p.o.Verbose || more < 2 {
 		return text
 	}
-	note := fmt.Sprintf("… %d lines, which the HTML report has …", more)
+	note := fmt.Sprintf("… %d more lines in the HTML report …", more)
 	return strings.Join(slices.Concat(lines[:firstLines], []string{note}, lines[len(lines)-lastLines:]), "\n")
 }
 

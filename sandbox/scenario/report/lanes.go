@@ -16,10 +16,10 @@ type laneKind string
 // The kinds of lanes, in their order on the page.
 const (
 	laneComponent laneKind = "component"
-	// laneFaults has the faults of all bases.
+	// laneFaults has all faults.
 	laneFaults  laneKind = "faults"
 	laneService laneKind = "service"
-	// laneWaiting has the Pods that are not bound to a base.
+	// laneWaiting has the Pods that are not bound to a Node.
 	laneWaiting laneKind = "waiting"
 	laneBase    laneKind = "base"
 )
@@ -28,7 +28,7 @@ var laneKinds = []laneKind{laneComponent, laneFaults, laneService, laneWaiting, 
 
 type rowKind string
 
-// The things. A lane of a base has those from thingLife to thingPod.
+// The kinds of rows. The lane of a base has the kinds from rowLife to rowPod.
 const (
 	rowLife      rowKind = "life"
 	rowNode      rowKind = "node"
@@ -39,7 +39,7 @@ const (
 	rowEndpoints rowKind = "endpoints"
 )
 
-// rowKinds are in the order of their rows within a lane.
+// rowKinds has the kinds in the order of their rows in a lane.
 var rowKinds = []rowKind{rowLife, rowNode, rowModule, rowPod, rowProcess, rowFault, rowEndpoints}
 
 // States of the endpoints of a Service.
@@ -53,25 +53,25 @@ const (
 // lane has the spans and marks of one base, component or Service.
 type lane struct {
 	kind laneKind
-	// name is empty for the kinds that have only one lane.
+	// name is empty for kinds with only one lane.
 	name string
-	// spans are in the order of their beginning, marks in the order of their events.
+	// spans are in the order of their start, marks in the order of their events.
 	spans []*span
 	marks []mark
 
-	usedTracks map[rowKind][]bool // tracks with a span that has not ended
+	usedTracks map[rowKind][]bool // by kind: whether a track has an open span
 }
 
-// span is the life of one thing, such as a Pod.
+// span is the lifetime of one object, such as a Pod.
 type span struct {
 	kind          rowKind
 	name, version string
-	// track is the row within the lane and the thing. Spans of one track do not overlap.
+	// track is the number of the row among the rows of its kind. Spans of one track do not overlap.
 	track    int
 	segments []segment
 }
 
-// segment is a state of a span. The segments of a span follow each other without a gap.
+// segment is a state of a span. The segments of a span are contiguous.
 type segment struct {
 	from, to    time.Time // to is zero until the segment has ended
 	state, text string
@@ -79,7 +79,7 @@ type segment struct {
 
 type markKind string
 
-// The kinds of marks. markFailure is a command that a base has answered with an error.
+// The kinds of marks. markFailure is a command with an error response.
 const (
 	markCommand markKind = "command"
 	markFailure markKind = "failure"
@@ -142,7 +142,7 @@ func (b *laneBuilder) lane(key laneKey) *lane {
 	return l
 }
 
-// span returns the open span of a key. It begins one if there is none.
+// span returns the open span of a key. It starts a span if there is none.
 func (b *laneBuilder) span(key spanKey) *span {
 	if s := b.open[key]; s != nil {
 		return s
@@ -182,14 +182,14 @@ func (b *laneBuilder) mark(key laneKey, kind markKind, to time.Time, elapsed tim
 	l.marks = append(l.marks, mark{kind: kind, from: to.Add(-elapsed), to: to, text: text})
 }
 
-// change begins a segment, unless the state and the text are the same as before.
+// change starts a segment unless state and text are unchanged.
 func (s *span) change(t time.Time, state, text string) {
 	if n := len(s.segments); n > 0 {
 		last := &s.segments[n-1]
 		if last.state == state && last.text == text {
 			return
 		}
-		if !last.from.Before(t) { // a state without a duration is not drawn
+		if !last.from.Before(t) { // states without a duration are not drawn
 			last.state, last.text = state, text
 			return
 		}
@@ -198,10 +198,10 @@ func (s *span) change(t time.Time, state, text string) {
 	s.segments = append(s.segments, segment{from: t, state: state, text: text})
 }
 
-// maxNames is the maximum number of names in a text. A Service may have thousands of endpoints.
+// maxNames limits the names in a text. A Service may have thousands of endpoints.
 const maxNames = 8
 
-// observe adds an event. Events of one kind must be in the order of time. Steps are not drawn as lanes.
+// observe adds an event. Events of one kind must be in the order of time. Steps have no lane.
 func (b *laneBuilder) observe(e events.Event) {
 	name := e.BaseName()
 	base, pod := b.state.Bases.Get(name), (*events.PodStatus)(nil)
@@ -239,9 +239,9 @@ func (b *laneBuilder) observe(e events.Event) {
 
 func (b *laneBuilder) base(e *events.BaseEvent, now time.Time, before, base *events.BaseStatus) {
 	if base == nil {
-		return // the base ended before the recording began
+		return // the base was removed before the recording started
 	}
-	if before != nil && len(base.Modules) == 0 { // the modules ended with the process
+	if before != nil && len(base.Modules) == 0 { // the process of the base has ended
 		for _, m := range before.Modules {
 			b.close(moduleKey(e.Base, m.ModuleRef), now)
 		}
@@ -289,8 +289,8 @@ func (b *laneBuilder) pod(now time.Time, before, p *events.PodStatus) {
 	s.change(now, string(p.Stage()), podText(&p.PodState))
 }
 
-// podKey returns the key of a Pod's span. The span is in the lane of the Pod's base, or of its Node
-// while the base of the Node is unknown, or in the lane of Pods without a base.
+// podKey returns the key of the span of a Pod. The span is in the lane of the base. If the base of the Node is unknown,
+// the lane has the name of the Node. Pods without a Node are in laneWaiting.
 func podKey(p *events.PodStatus) spanKey {
 	lane := laneKey{kind: laneWaiting}
 	if name := cmp.Or(p.Base, p.Node); name != "" {
@@ -334,7 +334,7 @@ func (b *laneBuilder) endpoints(e *events.EndpointsEvent, now time.Time) {
 	}
 	text := fmt.Sprintf("%d of %d ready", ready, len(e.Endpoints))
 	if serving > 0 {
-		text += fmt.Sprintf(", %d terminating that still serve", serving)
+		text += fmt.Sprintf(", %d terminating and serving", serving)
 	}
 	if len(rest) > 0 {
 		text += "; not ready: " + names(rest)

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// A summary of a GitHub job holds 1 MiB. With so many rows, names of so many characters, and
-	// evidence of so many runs and bytes of HTML, a summary stays below it whatever it tells.
+	// The job summary of GitHub is limited to 1 MiB. These limits of rows, characters of a name, runs with evidence,
+	// and bytes of evidence of a run keep every summary below it.
 	maxRows          = 500
 	maxNameLength    = 120
 	maxEvidence      = 20
 	maxEvidenceBytes = 16 << 10
 )
 
-// WriteMarkdown writes a summary for the page of a CI job, in GitHub's Markdown, which GitLab reads
-// too: a table of all runs with their lost requests, those first that have not passed, and their
-// evidence folded away. A long report is cut, and says so.
+// WriteMarkdown writes a summary for the page of a CI job, in GitHub Flavored Markdown, which GitLab supports too. It
+// has a table of all runs, failed runs first, and collapsed sections with the evidence of failed runs. Long reports are
+// truncated, with a note.
 func WriteMarkdown(w io.Writer, r *scenario.Report) error {
 	runs := slices.Clone(r.Runs)
 	wrong := func(run *scenario.Run) bool { return run.Result == scenario.Failed || run.Result == scenario.Errored }
@@ -46,7 +46,7 @@ func WriteMarkdown(w io.Writer, r *scenario.Report) error {
 	}
 	for i, run := range runs {
 		if i == maxRows {
-			p.printf("\nAnd %s, which `report.html` has.\n", count(len(runs)-i, "further run", "further runs"))
+			p.printf("\n%s in `report.html`.\n", count(len(runs)-i, "more run", "more runs"))
 			break
 		}
 		p.printRow(run)
@@ -56,7 +56,7 @@ func WriteMarkdown(w io.Writer, r *scenario.Report) error {
 			break
 		}
 		if i == maxEvidence {
-			p.printf("\nWhat else went wrong is in `report.html`.\n")
+			p.printf("\n`report.html` has the other failed runs.\n")
 			break
 		}
 		if err := p.printCollapsed(run); err != nil {
@@ -70,7 +70,10 @@ func (p *printer) printRow(run *scenario.Run) {
 	sent, lost := "", ""
 	if s := sum(run); s.streams > 0 {
 		sent, lost = Number(s.sent), Number(s.lost)
-		if s.lost > 0 {
+		switch {
+		case s.lost > 0 && s.allowed == s.lost:
+			lost += ", allowed"
+		case s.lost > 0:
 			lost = "**" + lost + "**"
 		}
 	}
@@ -78,7 +81,7 @@ func (p *printer) printRow(run *scenario.Run) {
 		lost)
 }
 
-// emblem returns the symbol of a verdict.
+// emblem returns the symbol of a result.
 func emblem(v scenario.Result) string {
 	switch v {
 	case scenario.Passed:
@@ -92,7 +95,7 @@ func emblem(v scenario.Result) string {
 	}
 }
 
-// printCollapsed prints the evidence of a run in a collapsed section.
+// printCollapsed prints a run in a collapsed section.
 func (p *printer) printCollapsed(run *scenario.Run) error {
 	var text bytes.Buffer
 	if err := WriteRun(&text, run, TextOptions{}); err != nil {

@@ -12,20 +12,20 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// pageData is what the page's script draws. Texts are numbers of the list of texts; times are
-// microseconds from the start of the run. What there are many of lies flat in one array, since half
-// a million objects would take a browser's memory.
+// pageData is the data for the script of the page. Texts are indexes of Texts. Times are microseconds from the start of
+// the run. Frequent items are stored in flat arrays, because half a million objects would need too much memory in the
+// browser.
 type pageData struct {
 	Texts []string  `json:"texts"`
 	Runs  []runView `json:"runs"`
 }
 
 type runView struct {
-	// Length of the run, or more if something was seen later.
+	// Length is the duration from the start of the run to its end or to the last event, whichever is later.
 	Length int64 `json:"length"`
-	// Versions of modules, as texts: the place in the list is the colour.
+	// Versions has the versions of modules, as texts. The index determines the colour.
 	Versions []int `json:"versions"`
-	// Steps: from, to, row, verdict, name, text.
+	// Steps has from, to, row, result, name and text of each step.
 	Steps   []int64      `json:"steps"`
 	Streams []streamView `json:"streams"`
 	Lanes   []laneView   `json:"lanes"`
@@ -33,15 +33,15 @@ type runView struct {
 
 type streamView struct {
 	Name int `json:"name"`
-	// Route in words.
+	// Route is the description of the route.
 	Route int `json:"route"`
-	// Peak is the most requests of a second.
+	// Peak is the highest number of requests in a second.
 	Peak int `json:"peak"`
-	// Width of the bins. Bins: from, sent, lost, then as many answers as the run has Versions, in the
-	// order of time.
+	// Width is the duration of a bin. Bins has from, sent, lost and the number of responses of each version in
+	// Versions, for each bin, in the order of time.
 	Width int64   `json:"width"`
 	Bins  []int64 `json:"bins"`
-	// Lost: time, result, text.
+	// Lost has time, result and text of each lost request.
 	Lost []int64 `json:"lost"`
 }
 
@@ -49,13 +49,13 @@ type laneView struct {
 	Kind int       `json:"kind"`
 	Name int       `json:"name"`
 	Rows []rowView `json:"rows"`
-	// Marks: from, to, kind, text; in the order of to.
+	// Marks has from, to, kind and text of each mark, in the order of to.
 	Marks []int64 `json:"marks"`
 }
 
 type rowView struct {
 	Thing int `json:"thing"`
-	// Bars: from, to, state, version (-1 = none), name, text; they do not overlap and stand in the
+	// Bars has from, to, state, version (-1 means none), name and text of each bar. Bars do not overlap, and are in the
 	// order of time.
 	Bars []int64 `json:"bars"`
 }
@@ -82,7 +82,7 @@ func (v *pageBuilder) runView() runView {
 	builder := newLaneBuilder()
 	traffics := v.traffics()
 	for _, e := range v.run.Timeline {
-		if e.Request == nil { // traffics has them all
+		if e.Request == nil { // lossEvents has the lost requests
 			builder.observe(e)
 		}
 		if e.Time.After(end) {
@@ -97,7 +97,7 @@ func (v *pageBuilder) runView() runView {
 	for _, l := range fold(builder.sorted(), end) {
 		r.Lanes = append(r.Lanes, v.lane(l))
 	}
-	for _, t := range traffics { // every version must have its number before the streams count by it
+	for _, t := range traffics { // number all versions before the streams use the numbers
 		for _, version := range slices.Sorted(maps.Keys(t.Versions)) {
 			v.version(version)
 		}
@@ -118,7 +118,7 @@ func (v *pageBuilder) runView() runView {
 	return r
 }
 
-// fold merges the lanes of components that ran all the time into one, if there are several.
+// fold merges the lanes of components that were running all the time, if there are several.
 func fold(list []*lane, end time.Time) []*lane {
 	var names []string
 	var first time.Time
@@ -141,7 +141,7 @@ func fold(list []*lane, end time.Time) []*lane {
 	return slices.Insert(rest, 0, &lane{kind: laneComponent, name: "components", spans: []*span{all}})
 }
 
-// traffics returns the streams of the run. A stream without an end has at least the lost requests of the events.
+// traffics returns the streams of the run. Streams without results have only the lost requests of the timeline.
 func (v *pageBuilder) traffics() []scenario.Traffic {
 	list := slices.Clone(v.run.Traffic)
 	ended := len(list)
@@ -219,7 +219,7 @@ func (v *pageBuilder) lane(l *lane) laneView {
 	for _, key := range order {
 		view.Rows = append(view.Rows, *rows[key])
 	}
-	// the lost requests were added last
+	// lost requests were added last
 	slices.SortStableFunc(l.marks, func(a, b mark) int { return a.to.Compare(b.to) })
 	for _, m := range l.marks {
 		view.Marks = append(view.Marks, v.micros(m.from), v.micros(m.to), v.text(string(m.kind)), v.text(m.text))
@@ -227,7 +227,7 @@ func (v *pageBuilder) lane(l *lane) laneView {
 	return view
 }
 
-// steps lays out the steps: nested steps are below their parent, and overlapping steps in different rows.
+// steps assigns rows to the steps: nested steps are below their parent, and overlapping steps are in different rows.
 func (v *pageBuilder) steps() []int64 {
 	flat := []int64{}
 	var ends []int64 // of each row

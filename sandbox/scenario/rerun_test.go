@@ -12,9 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// The command that repeats a run has everything that the run depends on, and a
-// shell reads it as it is meant.
-func TestAgain(t *testing.T) {
+// The rerun command has all flags that the run depends on, quoted for a shell.
+func TestRerunCommand(t *testing.T) {
 	of := func(overrides map[string]any) *source.Instance {
 		return &source.Instance{Origin: &source.Scenario{File: "dir/it's.yaml", Overrides: overrides}}
 	}

@@ -12,18 +12,18 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// rerunCommand returns the command that repeats a run with the same random numbers. It repeats the other cells of the
-// scenario and earlier attempts too.
+// rerunCommand returns the command that repeats a run with the same random numbers. The command also runs the other
+// cells of the scenario and the earlier attempts.
 func (r *runner) rerunCommand(i *instance) string {
-	words := []string{"koupsandbox", "scenario", "run"}
-	for _, word := range r.o.Flags {
-		words = append(words, shellescape.Quote(word))
+	args := []string{"koupsandbox", "scenario", "run"}
+	for _, f := range r.o.Flags {
+		args = append(args, shellescape.Quote(f))
 	}
-	flag := func(name, value string) { words = append(words, name, shellescape.Quote(value)) }
+	flag := func(name, value string) { args = append(args, name, shellescape.Quote(value)) }
 	if name := r.o.Sandbox.Name; name != v1alpha1.DefaultName {
 		flag("--name", name)
 	}
-	flag("--seed", strconv.FormatUint(r.report.Seed, 10)) // that of the call: those of its runs follow from it
+	flag("--seed", strconv.FormatUint(r.report.Seed, 10)) // the seeds of the runs are derived from it
 	if i.attempt > 1 {
 		flag("--repeat", strconv.Itoa(i.attempt))
 	}
@@ -33,7 +33,7 @@ func (r *runner) rerunCommand(i *instance) string {
 	for _, name := range slices.Sorted(maps.Keys(i.Origin.Overrides)) {
 		flag("--var", name+"="+formatOverride(i.Origin.Overrides[name]))
 	}
-	return strings.Join(append(words, shellescape.Quote(i.Origin.File)), " ")
+	return strings.Join(append(args, shellescape.Quote(i.Origin.File)), " ")
 }
 
 func formatOverride(value any) string {
@@ -42,7 +42,7 @@ func formatOverride(value any) string {
 	}
 	text, err := json.Marshal(value)
 	if err != nil {
-		return "" // it came from YAML or JSON
+		return "" // cannot happen: the value is from YAML or JSON
 	}
 	return string(text)
 }
