@@ -17,7 +17,7 @@ const (
 	NoActiveVersion       FindingKind = "NoActiveVersion"       // a base has no active version of a requested module
 	PodWithoutModule      FindingKind = "PodWithoutModule"      // a Pod is Ready without its modules
 	EndpointWithoutModule FindingKind = "EndpointWithoutModule" // an endpoint is ready without the modules of its Pod
-	ReadyBeforeOld        FindingKind = "ReadyBeforeOld"        // a Pod turned Ready before the older Pod turned Not Ready
+	ReadyBeforeOld        FindingKind = "ReadyBeforeOld"        // a Pod was Ready before the older Pod was Not Ready
 	InstalledAgain        FindingKind = "InstalledAgain"        // a base received a second command to install a module
 	ResolvedAgain         FindingKind = "ResolvedAgain"         // a base resolved a module twice
 	ModuleLeft            FindingKind = "ModuleLeft"            // no Pod requests a module of a base
