@@ -65,7 +65,7 @@ func New(opts Options) (*Base, error) {
 	}
 	b.rnd = rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // any number will do
 	b.faults.Mutex, b.faults.Seed, b.faults.speed = &b.faults.mu, seed, opts.Speed
-	b.faults.OnFired = func(a *fault.Active[fault.Fault]) { b.traceFault(&a.Fault, FaultFired) }
+	b.faults.OnTriggered = func(a *fault.Active[fault.Fault]) { b.traceFault(&a.Fault, FaultFired) }
 	b.faults.OnEnded = func(a *fault.Active[fault.Fault]) { b.traceFault(&a.Fault, FaultCleared) }
 	b.faults.OnExpired = func(a *fault.Active[fault.Fault]) { b.faultEnded(a.Fault.Kind) }
 	b.identity = opts.Identity

@@ -65,7 +65,7 @@ func (s *faultSet) status() []fault.Status {
 	defer s.mu.Unlock()
 	out := []fault.Status{}
 	for a := range s.All() {
-		out = append(out, fault.Status{Fault: a.Fault, Fired: a.Fired, Ended: a.Ended})
+		out = append(out, fault.Status{Fault: a.Fault, Triggered: a.Triggered, Ended: a.Ended})
 	}
 	return out
 }
@@ -100,11 +100,11 @@ func (s *faultSet) fireIf(sub subject, wanted func(*fault.Fault) bool) (firing, 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for a := range s.Live() {
-		if wanted(&a.Fault) && covers(a.Fault.Match, sub) && a.Strike() {
-			f := firing{Fault: a.Fault, wait: a.Fault.Delay.Draw(a.Share) / time.Duration(max(s.speed, 1)),
-				cleared: a.Gone}
-			s.Fire(a)
+	for a := range s.InEffect() {
+		if wanted(&a.Fault) && covers(a.Fault.Match, sub) && a.ShouldTrigger() {
+			f := firing{Fault: a.Fault, wait: a.Fault.Delay.Sample(a.Float64) / time.Duration(max(s.speed, 1)),
+				cleared: a.Done}
+			s.RecordTrigger(a)
 			return f, true
 		}
 	}
@@ -122,7 +122,7 @@ func (s *faultSet) holdsIf(wanted func(*fault.Fault) bool) (fault.Fault, bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for a := range s.Live() {
+	for a := range s.InEffect() {
 		if wanted(&a.Fault) {
 			return a.Fault, true
 		}

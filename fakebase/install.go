@@ -107,7 +107,7 @@ func (l *life) install(req *bizRequest, sub subject, origin ark.Origin) (clientR
 		}
 		return clientResponse{}, ex
 	}
-	if !l.sleep(l.b.opts.of(f.install.Draw(l.b.share))) || l.crashes(sub) {
+	if !l.sleep(l.b.opts.of(f.install.Sample(l.b.share))) || l.crashes(sub) {
 		return clientResponse{}, errGone
 	}
 	biz, ex := l.finishStart(f, origin, l.b.faults.fail(stepStart, sub))
@@ -135,7 +135,7 @@ func (l *life) pull(req *bizRequest, sub subject) (found, *exception) {
 	if ex != nil {
 		return f, ex
 	}
-	if !l.sleep(l.b.opts.of(f.pull.Draw(l.b.share))) {
+	if !l.sleep(l.b.opts.of(f.pull.Sample(l.b.share))) {
 		return f, errGone
 	}
 	return f, l.b.faults.fail(stepManifest, sub)

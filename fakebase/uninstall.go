@@ -37,7 +37,7 @@ func (l *life) uninstall(sub subject) (clientResponse, *exception) {
 		return clientResponse{}, thrown(fault.CodeUninstallBizFailed, "java.lang.IllegalArgumentException",
 			"BizState must be ACTIVATED, DEACTIVATED or BROKEN.")
 	}
-	if !l.sleep(l.b.opts.of(pause.Draw(l.b.share))) {
+	if !l.sleep(l.b.opts.of(pause.Sample(l.b.share))) {
 		return clientResponse{}, errGone
 	}
 	ex := fs.fail(stepStop, sub)

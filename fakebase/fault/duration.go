@@ -37,8 +37,8 @@ func (d Delay) Validate(field string) error {
 	return nil
 }
 
-// Draw picks a time; share gives a number in [0, 1).
-func (d Delay) Draw(share func() float64) time.Duration {
+// Sample picks a time; share gives a number in [0, 1).
+func (d Delay) Sample(share func() float64) time.Duration {
 	if d.Spread == 0 {
 		return time.Duration(d.Min)
 	}

@@ -139,8 +139,8 @@ type Fault struct {
 // Status is a fault that was set and not cleared yet.
 type Status struct {
 	Fault
-	// Fired is how often it has happened; state faults count nothing.
-	Fired int `json:"fired"`
+	// Triggered is how often it has happened; state faults count nothing.
+	Triggered int `json:"fired"`
 	// Ended is the reason for which it has ended; empty = it is in effect.
 	Ended string `json:"ended,omitempty"`
 }
@@ -176,8 +176,8 @@ var kindSpecs = map[Kind]kindSpec{
 	KindStartFailed:   {state: true},
 }
 
-// Lasts tells whether faults of the kind hold for as long as they are there.
-func (k Kind) Lasts() bool { return kindSpecs[k].state }
+// IsState tells whether faults of the kind hold for as long as they are there.
+func (k Kind) IsState() bool { return kindSpecs[k].state }
 
 // Kinds lists the kinds, sorted.
 func Kinds() []Kind { return slices.Sorted(maps.Keys(kindSpecs)) }

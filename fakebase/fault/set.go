@@ -49,17 +49,17 @@ type Active[F any] struct {
 	Rule
 	// Fault is what the target knows of the fault.
 	Fault F
-	// Fired is how often the fault was triggered.
-	Fired int
+	// Triggered is how often the fault was triggered.
+	Triggered int
 	// Ended is the reason for which the fault has ended; empty = it is in effect.
 	Ended string
-	// Gone is closed when the fault is cleared or its time is over.
-	Gone chan struct{}
+	// Done is closed when the fault is cleared or its time is over.
+	Done chan struct{}
 
-	matched, struck int
+	matched, claimed int
 	rnd             *rand.Rand
-	gone            bool
-	stop            func() // the timer
+	doneClosed            bool
+	stopTimer            func() // the timer
 }
 
 // Set holds the faults of a target. The mutex of its owner guards it; hooks are called with that
@@ -71,23 +71,23 @@ type Set[F any] struct {
 	Seed uint64
 	// AfterFunc starts timers. Default: time.AfterFunc.
 	AfterFunc func(time.Duration, func()) (stop func())
-	// OnFired is called when a fault is triggered, OnEnded when it ends.
-	OnFired, OnEnded func(*Active[F])
+	// OnTriggered is called when a fault is triggered, OnEnded when it ends.
+	OnTriggered, OnEnded func(*Active[F])
 	// OnExpired is called, without the mutex, after the time of a fault is over.
 	OnExpired func(*Active[F])
 
 	all  []*Active[F]
-	made int
-	live atomic.Int32
+	added int
+	inEffect atomic.Int32
 }
 
 // None reports whether no fault is in effect. It needs no mutex.
-func (s *Set[F]) None() bool { return s.live.Load() == 0 }
+func (s *Set[F]) None() bool { return s.inEffect.Load() == 0 }
 
 // Add puts a fault into effect.
 func (s *Set[F]) Add(r Rule, f F) (*Active[F], error) {
-	s.made++
-	r.ID = cmp.Or(r.ID, "fault-"+strconv.Itoa(s.made))
+	s.added++
+	r.ID = cmp.Or(r.ID, "fault-"+strconv.Itoa(s.added))
 	same := func(a *Active[F]) bool { return a.ID == r.ID && a.Scope == r.Scope }
 	if slices.ContainsFunc(s.all, func(a *Active[F]) bool { return same(a) && a.Ended == "" }) {
 		return nil, fmt.Errorf("fault %q: %w", r.ID, ErrExists)
@@ -99,12 +99,12 @@ func (s *Set[F]) Add(r Rule, f F) (*Active[F], error) {
 		}
 	}
 	s.all = slices.DeleteFunc(s.all, func(a *Active[F]) bool { return a.Ended != "" && (ended >= maxEnded || same(a)) })
-	a := &Active[F]{Rule: r, Fault: f, Gone: make(chan struct{}), stop: func() {}}
-	a.rnd = rand.New(rand.NewPCG(cmp.Or(r.Seed, s.Seed), uint64(s.made))) //nolint:gosec // any number will do
+	a := &Active[F]{Rule: r, Fault: f, Done: make(chan struct{}), stopTimer: func() {}}
+	a.rnd = rand.New(rand.NewPCG(cmp.Or(r.Seed, s.Seed), uint64(s.added))) //nolint:gosec // any number will do
 	s.all = append(s.all, a)
-	s.live.Add(1)
+	s.inEffect.Add(1)
 	if r.For > 0 {
-		a.stop = s.after(r.For, func() { s.expire(a) })
+		a.stopTimer = s.after(r.For, func() { s.expire(a) })
 	}
 	return a, nil
 }
@@ -129,8 +129,8 @@ func (s *Set[F]) expire(a *Active[F]) {
 // All iterates over the faults in the order in which they were set, those that have ended too.
 func (s *Set[F]) All() iter.Seq[*Active[F]] { return slices.Values(s.all) }
 
-// Live iterates over the faults that are in effect. They may end during the iteration.
-func (s *Set[F]) Live() iter.Seq[*Active[F]] {
+// InEffect iterates over the faults that are in effect. They may end during the iteration.
+func (s *Set[F]) InEffect() iter.Seq[*Active[F]] {
 	return func(yield func(*Active[F]) bool) {
 		for _, a := range slices.Clone(s.all) {
 			if a.Ended == "" && !yield(a) {
@@ -140,49 +140,49 @@ func (s *Set[F]) Live() iter.Seq[*Active[F]] {
 	}
 }
 
-// Strike reports whether a match triggers the fault. The caller calls Fire when that has happened, or
+// ShouldTrigger reports whether a match triggers the fault. The caller calls Fire when that has happened, or
 // Miss.
-func (a *Active[F]) Strike() bool {
+func (a *Active[F]) ShouldTrigger() bool {
 	a.matched++
-	if a.matched <= a.Skip || a.Count > 0 && a.struck >= a.Count {
+	if a.matched <= a.Skip || a.Count > 0 && a.claimed >= a.Count {
 		return false
 	}
 	if p := a.Probability; p > 0 && p < 1 && a.rnd.Float64() >= p {
 		return false
 	}
-	a.struck++
+	a.claimed++
 	return true
 }
 
-// Miss takes a Strike back that had no effect.
-func (a *Active[F]) Miss() { a.struck-- }
+// CancelTrigger takes a Strike back that had no effect.
+func (a *Active[F]) CancelTrigger() { a.claimed-- }
 
-// Share draws a number in [0, 1) from the seed of the fault.
-func (a *Active[F]) Share() float64 { return a.rnd.Float64() }
+// Float64 draws a number in [0, 1) from the seed of the fault.
+func (a *Active[F]) Float64() float64 { return a.rnd.Float64() }
 
-// Fire counts that a fault was triggered, and ends it when its count is reached.
-func (s *Set[F]) Fire(a *Active[F]) {
-	a.Fired++
-	if s.OnFired != nil {
-		s.OnFired(a)
+// RecordTrigger counts that a fault was triggered, and ends it when its count is reached.
+func (s *Set[F]) RecordTrigger(a *Active[F]) {
+	a.Triggered++
+	if s.OnTriggered != nil {
+		s.OnTriggered(a)
 	}
-	if a.Count > 0 && a.Fired >= a.Count {
+	if a.Count > 0 && a.Triggered >= a.Count {
 		s.End(a, UsedUp)
 	}
 }
 
 // End ends a fault for a reason, and reports whether it was in effect.
 func (s *Set[F]) End(a *Active[F], why string) bool {
-	if why != UsedUp && !a.gone { // what was triggered goes on beyond the count
-		a.gone = true
-		close(a.Gone)
-		a.stop()
+	if why != UsedUp && !a.doneClosed { // what was triggered goes on beyond the count
+		a.doneClosed = true
+		close(a.Done)
+		a.stopTimer()
 	}
 	if a.Ended != "" {
 		return false
 	}
 	a.Ended = why
-	s.live.Add(-1)
+	s.inEffect.Add(-1)
 	if s.OnEnded != nil {
 		s.OnEnded(a)
 	}
@@ -204,6 +204,6 @@ func (s *Set[F]) Clear(match func(*Active[F]) bool) (cleared []*Active[F]) {
 // StopTimers ends the timers of all faults: those in effect stay so.
 func (s *Set[F]) StopTimers() {
 	for _, a := range s.all {
-		a.stop()
+		a.stopTimer()
 	}
 }

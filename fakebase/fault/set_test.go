@@ -18,7 +18,7 @@ func TestSet(t *testing.T) {
 		var mu sync.Mutex
 		var told []string
 		s := fault.Set[string]{Mutex: &mu}
-		s.OnFired = func(a *fault.Active[string]) { told = append(told, a.ID+" fired") }
+		s.OnTriggered = func(a *fault.Active[string]) { told = append(told, a.ID+" fired") }
 		s.OnEnded = func(a *fault.Active[string]) { told = append(told, a.ID+" ended: "+a.Ended) }
 		add := func(r fault.Rule) *fault.Active[string] {
 			t.Helper()
@@ -32,7 +32,7 @@ func TestSet(t *testing.T) {
 		}
 		gone := func(a *fault.Active[string]) bool {
 			select {
-			case <-a.Gone:
+			case <-a.Done:
 				return true
 			default:
 				return false
@@ -41,10 +41,10 @@ func TestSet(t *testing.T) {
 		once := add(fault.Rule{ID: "once", Skip: 1, Count: 1})
 		var struck []bool
 		for range 3 {
-			hit := once.Strike()
+			hit := once.ShouldTrigger()
 			struck = append(struck, hit)
 			if hit {
-				s.Fire(once)
+				s.RecordTrigger(once)
 			}
 		}
 		if d := cmp.Diff([]bool{false, true, false}, struck); d != "" || gone(once) || !s.None() {

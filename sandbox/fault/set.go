@@ -21,9 +21,9 @@ var (
 	ErrUnknown = errors.New("there is none")
 )
 
-// maxTold limits how often a fault is reported as triggered. Delays, and faults that hold until they end, are
+// maxReports limits how often a fault is reported as triggered. Delays, and faults that hold until they end, are
 // reported once.
-const maxTold = 20
+const maxReports = 20
 
 // Injection is a fault with the place where it acts.
 type Injection struct {
@@ -41,8 +41,8 @@ type Injection struct {
 // Status is a fault that was set and not cleared yet.
 type Status struct {
 	Injection
-	// Fired is how often it was triggered.
-	Fired int `json:"fired"`
+	// Triggered is how often it was triggered.
+	Triggered int `json:"fired"`
 	// Ended is the reason for which it has ended; empty = it is in effect.
 	Ended string `json:"ended,omitempty"`
 }
@@ -55,26 +55,26 @@ type Active = fault.Active[Injection]
 type Set struct {
 	sync.Mutex
 	core    fault.Set[Injection]
-	changed func(group string, e events.Event)
-	ended   map[v1alpha1.FaultTarget]func(*Active)
+	onEvent func(group string, e events.Event)
+	onEnded   map[v1alpha1.FaultTarget]func(*Active)
 }
 
 // NewSet returns an empty Set. It calls changed when a fault of a group is set, triggered or ends, with
 // the mutex locked: changed must not block.
 func NewSet(changed func(group string, e events.Event)) *Set {
-	s := &Set{changed: changed, ended: map[v1alpha1.FaultTarget]func(*Active){}}
+	s := &Set{onEvent: changed, onEnded: map[v1alpha1.FaultTarget]func(*Active){}}
 	s.core.Mutex = s
 	s.core.OnEnded = func(x *Active) {
-		if ended := s.ended[x.Fault.Target]; ended != nil {
+		if ended := s.onEnded[x.Fault.Target]; ended != nil {
 			ended(x)
 		}
-		s.tell(x, "", events.FaultCleared, fmt.Sprintf("triggered %d times: %s", x.Fired, x.Ended))
+		s.report(x, "", events.FaultCleared, fmt.Sprintf("triggered %d times: %s", x.Triggered, x.Ended))
 	}
 	return s
 }
 
 // OnEnded has a target called when one of its faults ends, with the mutex locked.
-func (s *Set) OnEnded(target v1alpha1.FaultTarget, ended func(*Active)) { s.ended[target] = ended }
+func (s *Set) OnEnded(target v1alpha1.FaultTarget, ended func(*Active)) { s.onEnded[target] = ended }
 
 // Add puts a valid fault into effect that has its defaults. The mutex is locked.
 func (s *Set) Add(i Injection) (*Active, error) {
@@ -86,14 +86,14 @@ func (s *Set) Add(i Injection) (*Active, error) {
 		return nil, err
 	}
 	x.Fault.ID = x.ID
-	s.tell(x, "", events.FaultSet, x.Fault.details())
+	s.report(x, "", events.FaultSet, x.Fault.details())
 	return x, nil
 }
 
-// Live iterates over the faults of a target that are in effect. The mutex is locked.
-func (s *Set) Live(target v1alpha1.FaultTarget) iter.Seq[*Active] {
+// InEffect iterates over the faults of a target that are in effect. The mutex is locked.
+func (s *Set) InEffect(target v1alpha1.FaultTarget) iter.Seq[*Active] {
 	return func(yield func(*Active) bool) {
-		for x := range s.core.Live() {
+		for x := range s.core.InEffect() {
 			if x.Fault.Target == target && !yield(x) {
 				return
 			}
@@ -101,16 +101,16 @@ func (s *Set) Live(target v1alpha1.FaultTarget) iter.Seq[*Active] {
 	}
 }
 
-// Fire counts that a fault was triggered by something, on a base or else a controller. The mutex is locked.
-func (s *Set) Fire(x *Active, base, what string) {
-	most := maxTold
+// RecordTrigger counts that a fault was triggered by something, on a base or else a controller. The mutex is locked.
+func (s *Set) RecordTrigger(x *Active, base, what string) {
+	most := maxReports
 	if x.Fault.Target.Lasts(x.Fault.Kind) || x.Fault.Kind == v1alpha1.APIDelay {
 		most = 1
 	}
-	if x.Fired < most {
-		s.tell(x, base, events.FaultFired, what)
+	if x.Triggered < most {
+		s.report(x, base, events.FaultFired, what)
 	}
-	s.core.Fire(x)
+	s.core.RecordTrigger(x)
 }
 
 // Finish ends a fault that has nothing left to do. The mutex is locked.
@@ -132,28 +132,28 @@ func (s *Set) List(group string) (list []Status) {
 	defer s.Unlock()
 	for x := range s.core.All() {
 		if group == "" || x.Fault.Group == group {
-			list = append(list, Status{x.Fault, x.Fired, x.Ended})
+			list = append(list, Status{x.Fault, x.Triggered, x.Ended})
 		}
 	}
 	return list
 }
 
-// tell reports a change on a base, or on all bases of the fault, or without a base.
-func (s *Set) tell(x *Active, base string, change events.FaultChange, message string) {
+// report reports a change on a base, or on all bases of the fault, or without a base.
+func (s *Set) report(x *Active, base string, change events.FaultChange, message string) {
 	bases := x.Fault.Bases
 	if base != "" || len(bases) == 0 {
 		bases = []string{base}
 	}
 	for _, base := range bases {
-		s.changed(x.Fault.Group, events.Event{Time: time.Now(), Fault: &events.FaultEvent{
+		s.onEvent(x.Fault.Group, events.Event{Time: time.Now(), Fault: &events.FaultEvent{
 			Target: x.Fault.Target, Base: strings.TrimPrefix(base, x.Fault.Group+"-"), ID: x.ID, Kind: x.Fault.Kind,
 			Change: change, Message: message,
 		}})
 	}
 }
 
-// On reports whether the fault acts on a base, or, if base is empty, on a controller by its number.
-func (i *Injection) On(base string, replica int) bool {
+// ActsOn reports whether the fault acts on a base, or, if base is empty, on a controller by its number.
+func (i *Injection) ActsOn(base string, replica int) bool {
 	if len(i.Bases) > 0 || base != "" {
 		return slices.Contains(i.Bases, base)
 	}

@@ -229,7 +229,7 @@ func (r *rig) until(id string, is func(fault.Status) bool) {
 			return
 		}
 		if time.Now().After(deadline) {
-			r.t.Fatalf("rule %s fired %d times, ended %q", id, x.Fired, x.Ended)
+			r.t.Fatalf("rule %s fired %d times, ended %q", id, x.Triggered, x.Ended)
 		}
 	}
 }
@@ -329,7 +329,7 @@ func TestHoldWatch(t *testing.T) {
 	if got := r.next(ofPods); got != "p1" {
 		t.Fatal(got)
 	}
-	r.until("stale", func(x fault.Status) bool { return x.Fired == 6 })
+	r.until("stale", func(x fault.Status) bool { return x.Triggered == 6 })
 	select {
 	case e := <-ofNodes:
 		t.Fatalf("came through: %v", e)
@@ -367,7 +367,7 @@ func TestSpoiltEvents(t *testing.T) {
 			if got := r.next(ofPods); got != "p1" {
 				t.Fatal(got)
 			}
-			r.until("spoil", func(x fault.Status) bool { return x.Fired == 3 })
+			r.until("spoil", func(x fault.Status) bool { return x.Triggered == 3 })
 			r.clear("spoil")
 			r.api.say(nodes, "n4")
 			var got []string
@@ -388,7 +388,7 @@ func TestHeldWatchIsGivenUp(t *testing.T) {
 	check.Must(t, err)
 	r.set(v1alpha1.Fault{ID: "stale", Kind: v1alpha1.APIHoldWatch, Match: v1alpha1.FaultMatch{Resource: "nodes"}})
 	r.api.say(nodes, "n1")
-	r.until("stale", func(x fault.Status) bool { return x.Fired == 1 })
+	r.until("stale", func(x fault.Status) bool { return x.Triggered == 1 })
 	w.Stop()
 	select {
 	case <-r.api.left:
@@ -421,8 +421,8 @@ func TestCutWatch(t *testing.T) {
 		metav1.ListOptions{ResourceVersion: "7"}); !apierrors.IsResourceExpired(err) {
 		t.Errorf("the next watch: %v", err)
 	}
-	if x := r.rule("cut"); x.Fired != 2 || x.Ended == "" {
-		t.Errorf("fired %d times, ended %q", x.Fired, x.Ended)
+	if x := r.rule("cut"); x.Triggered != 2 || x.Ended == "" {
+		t.Errorf("fired %d times, ended %q", x.Triggered, x.Ended)
 	}
 	again := r.watching(r.client.CoreV1().Nodes().Watch)
 	r.api.say(nodes, "n1")
@@ -551,8 +551,8 @@ func TestOldList(t *testing.T) {
 	r.api.version = "3"
 	r.api.mu.Unlock()
 	got := []string{list("0"), list(""), list("0")}
-	if x := r.rule("old"); x.Fired != 2 {
-		t.Errorf("fired %d times", x.Fired)
+	if x := r.rule("old"); x.Triggered != 2 {
+		t.Errorf("fired %d times", x.Triggered)
 	}
 	r.clear("old")
 	if diff := cmp.Diff([]string{"2", "3", "2", "3"}, append(got, list("0"))); diff != "" {
@@ -575,8 +575,8 @@ func TestBlackHole(t *testing.T) {
 	if got := r.next(ofPods); got != "p1" {
 		t.Error(got)
 	}
-	if x := r.rule("hole"); x.Fired == 0 || x.Ended == "" {
-		t.Errorf("fired %d times, ended %q", x.Fired, x.Ended)
+	if x := r.rule("hole"); x.Triggered == 0 || x.Ended == "" {
+		t.Errorf("fired %d times, ended %q", x.Triggered, x.Ended)
 	}
 }
 

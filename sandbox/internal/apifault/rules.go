@@ -59,12 +59,12 @@ func newRules(o Options) *rules {
 	return s
 }
 
-func (s *rules) live() iter.Seq[*fault.Active] { return s.Live(v1alpha1.TargetAPI) }
+func (s *rules) live() iter.Seq[*fault.Active] { return s.InEffect(v1alpha1.TargetAPI) }
 
 // meets reports whether a fault is about a request of a controller.
 func meets(x *fault.Active, replica int, q *request) bool {
 	m := &x.Fault.Match
-	if !x.Fault.On("", replica) || q.verb == "" {
+	if !x.Fault.ActsOn("", replica) || q.verb == "" {
 		return false
 	}
 	resource, subresource, one := strings.Cut(m.Resource, "/")
@@ -85,7 +85,7 @@ func meets(x *fault.Active, replica int, q *request) bool {
 
 // swallows reports whether a fault makes the connections of a controller a black hole.
 func swallows(x *fault.Active, replica int) bool {
-	return x.Fault.Kind == v1alpha1.APIBlackHole && x.Fault.On("", replica)
+	return x.Fault.Kind == v1alpha1.APIBlackHole && x.Fault.ActsOn("", replica)
 }
 
 // watches reports whether faults of the kind act on the events of watches.
@@ -188,7 +188,7 @@ func (s *rules) cut(x *fault.Active) {
 			continue
 		}
 		open.cut()
-		s.Fire(x, "", open.String())
+		s.RecordTrigger(x, "", open.String())
 		if x.Fault.Relist {
 			s.cutAgain[x] = append(s.cutAgain[x], open.request)
 		}
@@ -248,7 +248,7 @@ func (s *rules) follow(open *stream) {
 		defer s.Unlock()
 		for _, x := range by {
 			if x.Ended == "" {
-				s.Fire(x, "", "an event of the "+open.String())
+				s.RecordTrigger(x, "", "an event of the "+open.String())
 			}
 		}
 	}
@@ -273,9 +273,9 @@ func (s *rules) answered(x *fault.Active, q *request, done bool) {
 	s.Lock()
 	defer s.Unlock()
 	if done {
-		s.Fire(x, "", q.String())
+		s.RecordTrigger(x, "", q.String())
 	} else {
-		x.Miss()
+		x.CancelTrigger()
 	}
 }
 
@@ -285,7 +285,7 @@ func (s *rules) stopped(replica int) {
 	defer s.Unlock()
 	for x := range s.live() {
 		if swallows(x, replica) {
-			s.Fire(x, "", "a packet")
+			s.RecordTrigger(x, "", "a packet")
 		}
 	}
 }

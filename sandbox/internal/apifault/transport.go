@@ -90,28 +90,28 @@ func (s *rules) judge(replica int, q *request, r *http.Request) (v verdict) {
 		}
 		decided := v.response != nil || v.lose != nil || v.kill
 		switch kind := x.Fault.Kind; {
-		case kind == v1alpha1.APIDelay && x.Strike():
-			v.delay += x.Fault.Delay.Draw(x.Share)
-			s.Fire(x, "", q.String())
+		case kind == v1alpha1.APIDelay && x.ShouldTrigger():
+			v.delay += x.Fault.Delay.Sample(x.Float64)
+			s.RecordTrigger(x, "", q.String())
 		case decided:
-		case kind == v1alpha1.APIRefuse && x.Strike():
+		case kind == v1alpha1.APIRefuse && x.ShouldTrigger():
 			v.response = answer(r, refusal(x.Fault.Status, q, time.Duration(x.Fault.RetryAfter)))
-			s.Fire(x, "", q.String())
-		case (kind == v1alpha1.APILoseAnswer || kind == v1alpha1.APIKillAfter) && x.Strike():
+			s.RecordTrigger(x, "", q.String())
+		case (kind == v1alpha1.APILoseAnswer || kind == v1alpha1.APIKillAfter) && x.ShouldTrigger():
 			v.lose = x
-		case kind == v1alpha1.APIKillBefore && x.Strike():
+		case kind == v1alpha1.APIKillBefore && x.ShouldTrigger():
 			v.kill = true
-			s.Fire(x, "", q.String())
+			s.RecordTrigger(x, "", q.String())
 		case kind == v1alpha1.APICutWatch && q.verb == "watch" && s.refuses(x, q):
 			v.response = answer(r, refusal(http.StatusGone, q, 0))
-			s.Fire(x, "", q.String()+" begins again")
+			s.RecordTrigger(x, "", q.String()+" begins again")
 			if len(s.cutAgain[x]) == 0 {
 				s.Finish(x)
 			}
 		case kind == v1alpha1.APIOldList && old(r, q):
 			if kept := s.lists[x][listKey(r)]; kept != nil {
 				v.response = respond(r, http.StatusOK, kept.header.Clone(), kept.body)
-				s.Fire(x, "", q.String())
+				s.RecordTrigger(x, "", q.String())
 			}
 		}
 	}

@@ -119,7 +119,7 @@ func ofBase(m *fleet.Member, f basefault.Status) fault.Status {
 	return fault.Status{
 		Injection: fault.Injection{Fault: v1alpha1.FaultOf(f.Fault), Target: v1alpha1.TargetBase,
 			Bases: []string{m.HostName}, Group: m.Group},
-		Fired: f.Fired, Ended: f.Ended,
+		Triggered: f.Triggered, Ended: f.Ended,
 	}
 }
 

@@ -269,8 +269,8 @@ func TestCut(t *testing.T) {
 	}
 	r.connect("run.b2").say("run.b2/base/heart", "1")
 	controller.hears("heart 1")
-	if x := r.rule("cut"); x.Fired < 2 {
-		t.Errorf("it fired %d times", x.Fired)
+	if x := r.rule("cut"); x.Triggered < 2 {
+		t.Errorf("it fired %d times", x.Triggered)
 	}
 	r.clear("cut")
 	r.connect("run.b1").say("run.b1/base/heart", "2")
@@ -371,7 +371,7 @@ func TestKill(t *testing.T) {
 				base.hears("installBiz 4")
 			}
 			base.hearsNothing()
-			if x := r.rule("k"); x.Fired != 1 || x.Ended == "" {
+			if x := r.rule("k"); x.Triggered != 1 || x.Ended == "" {
 				t.Errorf("the rule is %+v", x)
 			}
 		})

@@ -46,7 +46,7 @@ func New(o Options) *View {
 	return v
 }
 
-func (v *View) live() iter.Seq[*fault.Active] { return v.Live(v1alpha1.TargetMQTT) }
+func (v *View) live() iter.Seq[*fault.Active] { return v.InEffect(v1alpha1.TargetMQTT) }
 
 // Inject sets a valid fault that has its defaults, and returns its ID.
 func (v *View) Inject(i fault.Injection) (id string, err error) {
@@ -65,13 +65,13 @@ func (v *View) Inject(i fault.Injection) (id string, err error) {
 
 func (v *View) cut(x *fault.Active, c *conn) {
 	if x.Fault.Kind == v1alpha1.MQTTCut && c.known && meets(x, c.client) {
-		v.Fire(x, c.client.Base, "a connection")
+		v.RecordTrigger(x, c.client.Base, "a connection")
 		c.shut()
 	}
 }
 
 // meets reports whether a fault acts on the connections of a client.
-func meets(x *fault.Active, c Client) bool { return x.Fault.On(c.Base, c.Replica) }
+func meets(x *fault.Active, c Client) bool { return x.Fault.ActsOn(c.Base, c.Replica) }
 
 // in reports whether a fault acts in a direction.
 func in(x *fault.Active, d v1alpha1.Direction) bool {
@@ -127,9 +127,9 @@ func (v *View) judge(c *conn, d v1alpha1.Direction, m *packet) (out verdict) {
 			v.lost[x][c] = true
 		case v1alpha1.MQTTHold:
 		case v1alpha1.MQTTDelay:
-			out.delay += x.Fault.Delay.Draw(x.Share)
+			out.delay += x.Fault.Delay.Sample(x.Float64)
 		default:
-			if !about(x, c.client, m, v.o.Who) || kind != v1alpha1.MQTTNote && decided || !x.Strike() {
+			if !about(x, c.client, m, v.o.Who) || kind != v1alpha1.MQTTNote && decided || !x.ShouldTrigger() {
 				continue
 			}
 			switch kind {
@@ -144,7 +144,7 @@ func (v *View) judge(c *conn, d v1alpha1.Direction, m *packet) (out verdict) {
 			}
 			decided = decided || kind != v1alpha1.MQTTNote
 		}
-		v.Fire(x, c.client.Base, m.String())
+		v.RecordTrigger(x, c.client.Base, m.String())
 	}
 	return out
 }
