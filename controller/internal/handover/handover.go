@@ -13,8 +13,8 @@ type Pod struct {
 	Key string
 	// IsReady is its readiness in the API server. Ready is its next readiness.
 	IsReady, Ready bool
-	// Yields is set if the Pod turns Not Ready only because another one serves in its place.
-	Yields bool
+	// Superseded is set if the Pod turns Not Ready only because another one serves in its place.
+	Superseded bool
 	// Version is the requested version. Active reports whether the base lists it as active.
 	Version string
 	Active  bool
@@ -24,11 +24,11 @@ type Pod struct {
 	ReadySince time.Time
 }
 
-// YieldAfter is how long a Pod stays Ready next to the Pod that serves in its place. Usually its workload deletes it within
+// SupersedeDelay is how long a Pod stays Ready next to the Pod that serves in its place. Usually its workload deletes it within
 // that time, and its status is written only once. If a release comes at that moment, the workload deletes the newer Pod
 // instead. If the older Pod were Not Ready then, kube-proxy would take that for the state of the base, because both Pods
 // have the same address. The time does not depend on the time scale, because it is that of the workload's controller.
-const YieldAfter = time.Second
+const SupersedeDelay = time.Second
 
 // Admit returns the Pods whose status may be written now, and when to call it again for the others; 0 means not before the
 // next change. While a Pod of another version stays Ready, a Pod does not turn Ready if its workload does not request
@@ -42,13 +42,13 @@ func Admit(pods []Pod, now time.Time) (admitted []Pod, again time.Duration) {
 	}
 	for _, p := range pods {
 		up, down := !p.IsReady && p.Ready, p.IsReady && !p.Ready
-		left := readySince.Add(YieldAfter).Sub(now)
+		left := readySince.Add(SupersedeDelay).Sub(now)
 		switch {
 		case up && slices.ContainsFunc(pods, func(other Pod) bool {
 			return other.IsReady && other.Ready && other.Version != p.Version &&
 				(p.Outdated && !other.Outdated || !p.Active)
 		}):
-		case down && p.Yields && left > 0:
+		case down && p.Superseded && left > 0:
 			again = left
 		default:
 			admitted = append(admitted, p)
@@ -57,8 +57,8 @@ func Admit(pods []Pod, now time.Time) (admitted []Pod, again time.Duration) {
 	return admitted, again
 }
 
-// Step is a write. A step begins after the API server has acknowledged the step before.
-type Step struct {
+// Write is a write. A step begins after the API server has acknowledged the step before.
+type Write struct {
 	Key string
 	// PreferDeletion marks the Pod as the first one to delete, instead of writing its status.
 	PreferDeletion bool
@@ -76,29 +76,29 @@ type Step struct {
 // one is the endpoint of the Service. The caller tries again after a while if the old Pod still exists.
 //
 // The Pods whose readiness does not change come last.
-func Order(pods []Pod, served func() bool) []Step {
-	var down, up, same []Step
+func Order(pods []Pod, served func() bool) []Write {
+	var down, up, same []Write
 	stays := false
 	for _, p := range pods {
 		switch {
 		case p.IsReady && !p.Ready:
-			down = append(down, Step{Key: p.Key})
+			down = append(down, Write{Key: p.Key})
 		case !p.IsReady && p.Ready:
-			up = append(up, Step{Key: p.Key})
+			up = append(up, Write{Key: p.Key})
 		default:
 			stays = stays || p.Ready
-			same = append(same, Step{Key: p.Key})
+			same = append(same, Write{Key: p.Key})
 		}
 	}
 	if stays || len(down) == 0 || len(up) == 0 || served() {
 		return slices.Concat(down, up, same)
 	}
-	steps := make([]Step, 0, len(pods)+len(down))
+	steps := make([]Write, 0, len(pods)+len(down))
 	for _, d := range down {
-		steps = append(steps, Step{Key: d.Key, PreferDeletion: true})
+		steps = append(steps, Write{Key: d.Key, PreferDeletion: true})
 	}
-	down = slices.DeleteFunc(down, func(d Step) bool {
-		return slices.ContainsFunc(pods, func(p Pod) bool { return p.Key == d.Key && p.Yields })
+	down = slices.DeleteFunc(down, func(d Write) bool {
+		return slices.ContainsFunc(pods, func(p Pod) bool { return p.Key == d.Key && p.Superseded })
 	})
 	return slices.Concat(steps, up, down, same)
 }

@@ -15,34 +15,34 @@ func TestOrder(t *testing.T) {
 		name   string
 		pods   []Pod
 		served bool
-		want   []Step
+		want   []Write
 	}{
 		{"nothing", nil, true, nil},
-		{"old turns not ready before new turns ready", []Pod{oldPod, newPod}, true, []Step{{Key: "old"}, {Key: "new"}}},
+		{"old turns not ready before new turns ready", []Pod{oldPod, newPod}, true, []Write{{Key: "old"}, {Key: "new"}}},
 		{
 			"the older of two old Pods comes first",
 			[]Pod{oldPod, {Key: "middle", IsReady: true}, newPod}, true,
-			[]Step{{Key: "old"}, {Key: "middle"}, {Key: "new"}},
+			[]Write{{Key: "old"}, {Key: "middle"}, {Key: "new"}},
 		},
 		{
 			"the only Ready Pod of the module stays Ready until the new one is",
 			[]Pod{oldPod, newPod}, false,
-			[]Step{{Key: "old", PreferDeletion: true}, {Key: "new"}, {Key: "old"}},
+			[]Write{{Key: "old", PreferDeletion: true}, {Key: "new"}, {Key: "old"}},
 		},
 		{
 			"and longer, if it only yields",
-			[]Pod{{Key: "old", IsReady: true, Yields: true}, newPod}, false,
-			[]Step{{Key: "old", PreferDeletion: true}, {Key: "new"}},
+			[]Pod{{Key: "old", IsReady: true, Superseded: true}, newPod}, false,
+			[]Write{{Key: "old", PreferDeletion: true}, {Key: "new"}},
 		},
 		{"until it is asked again",
-			[]Pod{{Key: "old", IsReady: true, Yields: true}, {Key: "new", IsReady: true, Ready: true}}, false,
-			[]Step{{Key: "old"}, {Key: "new"}}},
-		{"a first install has nothing to hand over", []Pod{newPod}, false, []Step{{Key: "new"}}},
-		{"a module that was lost is not kept Ready", []Pod{oldPod}, false, []Step{{Key: "old"}}},
+			[]Pod{{Key: "old", IsReady: true, Superseded: true}, {Key: "new", IsReady: true, Ready: true}}, false,
+			[]Write{{Key: "old"}, {Key: "new"}}},
+		{"a first install has nothing to hand over", []Pod{newPod}, false, []Write{{Key: "new"}}},
+		{"a module that was lost is not kept Ready", []Pod{oldPod}, false, []Write{{Key: "old"}}},
 		{
 			"another Pod on this base that stays Ready closes the gap",
 			[]Pod{oldPod, {Key: "stays", IsReady: true, Ready: true}, newPod}, false,
-			[]Step{{Key: "old"}, {Key: "new"}, {Key: "stays"}},
+			[]Write{{Key: "old"}, {Key: "new"}, {Key: "stays"}},
 		},
 	}
 	for _, c := range cases {
@@ -63,7 +63,7 @@ func TestAdmit(t *testing.T) {
 		change(&p)
 		return p
 	}
-	yields := Pod{Key: "yields", IsReady: true, Yields: true, Version: "0"}
+	yields := Pod{Key: "yields", IsReady: true, Superseded: true, Version: "0"}
 	since := func(p Pod, ready time.Duration) Pod {
 		p.ReadySince = now.Add(-ready)
 		return p
@@ -82,8 +82,8 @@ func TestAdmit(t *testing.T) {
 			[]Pod{serves, comes(func(p *Pod) { p.Version, p.Active = "1", false })}, "serves comes", 0},
 		"while no other Pod serves": {[]Pod{comes(func(p *Pod) { p.Active, p.Outdated = false, true })},
 			"comes", 0},
-		"a Pod yields to one that is Ready now":   {[]Pod{yields, since(serves, 0)}, "serves", YieldAfter},
-		"a Pod yields to one that was Ready":      {[]Pod{yields, since(serves, YieldAfter)}, "yields serves", 0},
+		"a Pod yields to one that is Ready now":   {[]Pod{yields, since(serves, 0)}, "serves", SupersedeDelay},
+		"a Pod yields to one that was Ready":      {[]Pod{yields, since(serves, SupersedeDelay)}, "yields serves", 0},
 		"a Pod yields to one that is Ready later": {[]Pod{yields, comes(func(*Pod) {})}, "yields comes", 0},
 	} {
 		admitted, again := Admit(tt.pods, now)

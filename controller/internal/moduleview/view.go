@@ -31,7 +31,7 @@ type pods interface {
 	// Observe calls changed for every event of a module Pod.
 	Observe(changed func(*corev1.Pod)) error
 	Get(name types.NamespacedName) (*corev1.Pod, bool)
-	On(nodeName string) []*corev1.Pod
+	PodsOnNode(nodeName string) []*corev1.Pod
 	HasSynced() bool
 }
 
@@ -42,10 +42,10 @@ type Options struct {
 	Pods pods
 	// Nodes has the host names of bases.
 	Nodes corelisters.NodeLister
-	// Mine reports whether this controller shows the Pods of a Node. The empty name stands for Pods that are not
+	// Owns reports whether this controller shows the Pods of a Node. The empty name stands for Pods that are not
 	// scheduled, which one controller of the environment should show. Call Resync when the result for a Node becomes
 	// true. Mine must not block.
-	Mine func(nodeName string) bool
+	Owns func(nodeName string) bool
 	// Records returns the states that the base has reported of a module, oldest first. It must not block.
 	Records func(nodeName, module, version string) []Record
 	Logger  *slog.Logger
@@ -61,8 +61,8 @@ const (
 	writesPerSecond = 100
 )
 
-// View keeps Modules. Make it with New.
-type View struct {
+// Syncer keeps Modules. Make it with New.
+type Syncer struct {
 	o       Options
 	queue   *work.Queue[types.NamespacedName]
 	modules cache.SharedIndexInformer // of *Module
@@ -71,8 +71,8 @@ type View struct {
 }
 
 // New returns a View. It does nothing before Start.
-func New(o Options) *View {
-	v := &View{
+func New(o Options) *Syncer {
+	v := &Syncer{
 		o: o,
 		modules: dynamicinformer.NewFilteredDynamicInformer(o.Client, Resource, metav1.NamespaceAll, 0,
 			cache.Indexers{}, nil).Informer(),
@@ -88,7 +88,7 @@ func New(o Options) *View {
 
 // Start keeps Modules until ctx is done, and returns nil. If the cluster does not have the CustomResourceDefinition, Start
 // logs a warning and waits for it. Call it once.
-func (v *View) Start(ctx context.Context) error {
+func (v *Syncer) Start(ctx context.Context) error {
 	if err := v.watch(); err != nil {
 		return fmt.Errorf("keeping the view of modules: %w", err)
 	}
@@ -101,13 +101,13 @@ func (v *View) Start(ctx context.Context) error {
 }
 
 // Resync queues the Pods of a Node. It does not block.
-func (v *View) Resync(nodeName string) {
-	for _, pod := range v.o.Pods.On(nodeName) {
+func (v *Syncer) Resync(nodeName string) {
+	for _, pod := range v.o.Pods.PodsOnNode(nodeName) {
 		v.enqueue(pod)
 	}
 }
 
-func (v *View) watch() error {
+func (v *Syncer) watch() error {
 	if err := v.modules.SetTransform(typed); err != nil {
 		return err
 	}
@@ -142,9 +142,9 @@ func (v *View) watch() error {
 	return v.o.Pods.Observe(v.enqueue)
 }
 
-func (v *View) enqueue(pod *corev1.Pod) {
+func (v *Syncer) enqueue(pod *corev1.Pod) {
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-	if v.o.Mine(pod.Spec.NodeName) && v.serves(pod) {
+	if v.o.Owns(pod.Spec.NodeName) && v.serves(pod) {
 		v.queue.Add(key)
 		return
 	}
@@ -152,7 +152,7 @@ func (v *View) enqueue(pod *corev1.Pod) {
 }
 
 // serves reports whether a container of a Pod is ready while its Module does not show that yet.
-func (v *View) serves(pod *corev1.Pod) bool {
+func (v *Syncer) serves(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil &&
 		slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
 			// a cache gives no error

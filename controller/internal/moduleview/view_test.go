@@ -48,7 +48,7 @@ func (f *fakePods) Get(name types.NamespacedName) (*corev1.Pod, bool) {
 	return pod, ok
 }
 
-func (f *fakePods) On(nodeName string) (on []*corev1.Pod) {
+func (f *fakePods) PodsOnNode(nodeName string) (on []*corev1.Pod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, pod := range f.pods {
@@ -71,7 +71,7 @@ type world struct {
 	t      *testing.T
 	client *fake.FakeDynamicClient
 	pods   *fakePods
-	view   *View
+	view   *Syncer
 	log    bytes.Buffer
 }
 
@@ -88,7 +88,7 @@ func inBubble(t *testing.T, change func(*Options, *fake.FakeDynamicClient), test
 		o := Options{
 			Client: w.client, Pods: w.pods, Nodes: corelisters.NewNodeLister(nodes),
 			Logger: slog.New(slog.NewTextHandler(&w.log, nil)),
-			Mine:   func(string) bool { return true }, Records: func(string, string, string) []Record { return nil },
+			Owns:   func(string) bool { return true }, Records: func(string, string, string) []Record { return nil },
 		}
 		if change != nil {
 			change(&o, w.client)
@@ -282,7 +282,7 @@ func TestViewShowsOnlyItsNodes(t *testing.T) {
 	var mu sync.Mutex
 	mine := map[string]bool{"vnode.1": true}
 	only := func(o *Options, _ *fake.FakeDynamicClient) {
-		o.Mine = func(nodeName string) bool {
+		o.Owns = func(nodeName string) bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return mine[nodeName]

@@ -21,9 +21,9 @@ import (
 )
 
 // reconcile writes the Modules of a Pod.
-func (v *View) reconcile(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
+func (v *Syncer) reconcile(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
 	pod, ok := v.o.Pods.Get(key)
-	if !ok || !v.o.Mine(pod.Spec.NodeName) {
+	if !ok || !v.o.Owns(pod.Spec.NodeName) {
 		return 0, nil
 	}
 	node, _ := v.o.Nodes.Get(pod.Spec.NodeName) // nil if it does not exist
@@ -44,7 +44,7 @@ func (v *View) reconcile(ctx context.Context, key types.NamespacedName) (again t
 }
 
 // write writes the parts of a Module that have changed.
-func (v *View) write(ctx context.Context, want *Module) error {
+func (v *Syncer) write(ctx context.Context, want *Module) error {
 	object, ok, err := v.modules.GetStore().GetByKey(want.Namespace + "/" + want.Name)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ const (
 )
 
 // send does one write and returns the written Module.
-func (v *View) send(ctx context.Context, m *Module, r request) (*Module, error) {
+func (v *Syncer) send(ctx context.Context, m *Module, r request) (*Module, error) {
 	if err := v.limit.Wait(ctx); err != nil {
 		return nil, err
 	}

@@ -4,14 +4,14 @@ package pace
 
 import "time"
 
-// Fastest is the highest Speed: beyond it, periods come close to the latency of a busy machine.
-const Fastest = 20
+// MaxTimeScale is the highest Speed: beyond it, periods come close to the latency of a busy machine.
+const MaxTimeScale = 20
 
-// Speed is the divisor of periods. The zero value means 1.
-type Speed int
+// TimeScale is the divisor of periods. The zero value means 1.
+type TimeScale int
 
 // Of divides a period. A value that is not positive is returned unchanged: it disables something, or means a default.
-func (s Speed) Of(d time.Duration) time.Duration {
+func (s TimeScale) Of(d time.Duration) time.Duration {
 	if s <= 1 || d <= 0 {
 		return d
 	}
@@ -19,7 +19,7 @@ func (s Speed) Of(d time.Duration) time.Duration {
 }
 
 // Seconds is Of, rounded up to whole seconds.
-func (s Speed) Seconds(d time.Duration) time.Duration {
+func (s TimeScale) Seconds(d time.Duration) time.Duration {
 	d = s.Of(d)
 	if d <= 0 {
 		return d

@@ -7,7 +7,7 @@ import (
 
 func TestOf(t *testing.T) {
 	for _, c := range []struct {
-		speed     Speed
+		speed     TimeScale
 		d         time.Duration
 		of, whole time.Duration
 	}{

@@ -73,7 +73,7 @@ func (p *planner) drainLeft(notReady time.Time, drain time.Duration, e Endpoints
 	if e.Serving { // the next list of endpoints causes another call of Next
 		look := notReady.Add(p.Drain / 2).Sub(p.Now)
 		if look <= 0 {
-			look = p.Speed.Of(RecheckAfter)
+			look = p.TimeScale.Of(RecheckAfter)
 		}
 		return min(look, until.Sub(p.Now))
 	}

@@ -64,11 +64,11 @@ type Attempt struct {
 	Module  arklet.Module
 }
 
-// Install returns the Attempt to install a module.
-func Install(m arklet.Module) Attempt { return Attempt{arklet.CommandInstallBiz, m} }
+// InstallAttempt returns the Attempt to install a module.
+func InstallAttempt(m arklet.Module) Attempt { return Attempt{arklet.CommandInstallBiz, m} }
 
-// Uninstall returns the Attempt to uninstall a module.
-func Uninstall(m arklet.Module) Attempt {
+// UninstallAttempt returns the Attempt to uninstall a module.
+func UninstallAttempt(m arklet.Module) Attempt {
 	return Attempt{arklet.CommandUninstallBiz, arklet.Module{Name: m.Name, Version: m.Version}}
 }
 

@@ -34,7 +34,7 @@ type Input struct {
 	Drain time.Duration
 	// EndpointLag is how long the endpoints of Services may be out of date at least; 0 means that they are up to date.
 	EndpointLag time.Duration
-	Speed       pace.Speed
+	TimeScale   pace.TimeScale
 }
 
 // Terminating is a version of Pods that are being deleted.
@@ -52,32 +52,32 @@ type Terminating struct {
 	Endpoints Endpoints
 }
 
-// Action is what to do for a module.
-type Action int
+// ActionKind is what to do for a module.
+type ActionKind int
 
 // The actions.
 const (
-	NoAction    Action = iota
-	DoInstall          // Step.Module
-	DoSwitch           // to Step.Module
-	DoUninstall        // Step.Module
-	// uninstall Step.Conflicting, which is deactivated, then Step.Module. Then Conflicting is installed again
+	NoAction    ActionKind = iota
+	DoInstall              // Action.Module
+	DoSwitch               // to Action.Module
+	DoUninstall            // Action.Module
+	// uninstall Action.Conflicting, which is deactivated, then Step.Module. Then Conflicting is installed again
 	UninstallConflicting
-	AcquireReplaceTurn // before the jar of Step.Module is replaced
-	AskForList         // ask the base for its list of modules, and wait for it
+	AcquireReplacePermit // before the jar of Action.Module is replaced
+	RequestList          // ask the base for its list of modules, and wait for it
 )
 
-// Step is what to do next.
-type Step struct {
-	Do          Action
+// Action is what to do next.
+type Action struct {
+	Kind        ActionKind
 	Module      arklet.Module
 	Conflicting arklet.Module
 	// Wait is when to call Next again, with NoAction; 0 means after the next change.
 	Wait time.Duration
-	// Look is set if the list of the base must be requested before: the base is installing the module.
-	Look bool
-	// Again is set if an install has failed before: the base may have installed the module in the meantime.
-	Again bool
+	// NeedsList is set if the list of the base must be requested before: the base is installing the module.
+	NeedsList bool
+	// Retry is set if an install has failed before: the base may have installed the module in the meantime.
+	Retry bool
 }
 
 const (
@@ -95,7 +95,7 @@ const (
 
 // Decision is the result of Next.
 type Decision struct {
-	Step
+	Action
 	// Memory is the Memory for the next Input.
 	Memory Memory
 	// ReplacesJar reports whether the jar of the newest Pod must replace another jar of its version, or has failed to.
@@ -125,10 +125,10 @@ func Next(in Input) Decision {
 	p := &planner{Input: in}
 	p.update()
 	do := p.step()
-	if do.Do == NoAction {
-		do.Wait, do.Look = p.wait, p.look
+	if do.Kind == NoAction {
+		do.Wait, do.NeedsList = p.wait, p.look
 	}
-	replaces := len(p.Wanted) > 0 && (p.differs(p.Wanted[0]) || p.Memory.Failed[Install(p.Wanted[0])].Err != nil)
+	replaces := len(p.Wanted) > 0 && (p.differs(p.Wanted[0]) || p.Memory.Failed[InstallAttempt(p.Wanted[0])].Err != nil)
 	return Decision{do, p.Memory, replaces}
 }
 
@@ -161,7 +161,7 @@ func (p *planner) update() {
 		_, listed := p.Listed[a.Module.Version]
 		return (a.Command == arklet.CommandInstallBiz || !listed) &&
 			!slices.ContainsFunc(p.Requested, func(m arklet.Module) bool {
-				return a == Install(m) || a == Uninstall(m)
+				return a == InstallAttempt(m) || a == UninstallAttempt(m)
 			})
 	})
 	if r := p.Memory.Replacing; r != nil && (len(p.Wanted) == 0 || p.Wanted[0] != r.Module || p.has(r.Module)) {
@@ -170,7 +170,7 @@ func (p *planner) update() {
 }
 
 // step returns the next step without Wait and Look.
-func (p *planner) step() Step {
+func (p *planner) step() Action {
 	serving := ""
 wanted:
 	for i, w := range p.Wanted {
@@ -181,14 +181,14 @@ wanted:
 		active := listed && biz.State == arklet.StateActivated
 		if p.has(w) || i > 0 && active {
 			if p.has(w) {
-				delete(p.Memory.Failed, Install(w))
-				delete(p.Memory.Failed, Uninstall(w))
+				delete(p.Memory.Failed, InstallAttempt(w))
+				delete(p.Memory.Failed, UninstallAttempt(w))
 			}
 			serving = w.Version
 			break
 		}
 		if listed && biz.Installing() {
-			p.waitFor(p.Speed.Of(RecheckAfter))
+			p.waitFor(p.TimeScale.Of(RecheckAfter))
 			p.look = true
 			continue
 		}
@@ -202,20 +202,20 @@ wanted:
 		}
 		switch {
 		case !listed:
-			return Step{Do: DoInstall, Module: w, Again: p.Memory.Failed[Install(w)].Err != nil}
+			return Action{Kind: DoInstall, Module: w, Retry: p.Memory.Failed[InstallAttempt(w)].Err != nil}
 		case active: // with another jar
 			switch left, drained := p.replacementDrain(w); {
 			case p.Memory.Replacing == nil:
-				return Step{Do: AcquireReplaceTurn, Module: w}
+				return Action{Kind: AcquireReplacePermit, Module: w}
 			case drained:
-				return Step{Do: DoUninstall, Module: w}
+				return Action{Kind: DoUninstall, Module: w}
 			case left > 0:
 				p.waitFor(left)
 			}
 			serving = w.Version
 			break wanted
 		case biz.State == arklet.StateDeactivated && !p.differs(w) && p.CanSwitch:
-			return Step{Do: DoSwitch, Module: w}
+			return Action{Kind: DoSwitch, Module: w}
 		case biz.State == arklet.StateDeactivated && !p.differs(w) && !p.installActivates(biz):
 			continue
 		}
@@ -224,14 +224,14 @@ wanted:
 			p.waitFor(left)
 			break
 		}
-		return Step{Do: DoUninstall, Module: w}
+		return Action{Kind: DoUninstall, Module: w}
 	}
 	for _, version := range slices.Sorted(maps.Keys(p.Memory.Installed)) {
-		if do := p.unwanted(version, serving); do.Do != NoAction {
+		if do := p.unwanted(version, serving); do.Kind != NoAction {
 			return do
 		}
 	}
-	return Step{}
+	return Action{}
 }
 
 // waitFor reduces the time until the next call.
@@ -245,7 +245,7 @@ func (p *planner) waitFor(d time.Duration) {
 // superseded reports whether a newer Pod requests the same version from another jar that has not failed.
 func (p *planner) superseded(i int) bool {
 	return slices.ContainsFunc(p.Wanted[:i], func(newer arklet.Module) bool {
-		return newer.Version == p.Wanted[i].Version && p.Memory.Failed[Install(newer)].Err == nil
+		return newer.Version == p.Wanted[i].Version && p.Memory.Failed[InstallAttempt(newer)].Err == nil
 	})
 }
 
@@ -265,12 +265,12 @@ func (p *planner) has(w arklet.Module) bool {
 
 // retryIn returns how long to wait before a failed module is tried again.
 func (p *planner) retryIn(w arklet.Module) time.Duration {
-	failed := p.Memory.Failed[Install(w)]
+	failed := p.Memory.Failed[InstallAttempt(w)]
 	next := failed.Next
 	if _, listed := p.Listed[w.Version]; listed && failed.Err != nil && p.differs(w) {
-		next = failed.At.Add(p.Speed.Of(replaceAgain))
+		next = failed.At.Add(p.TimeScale.Of(replaceAgain))
 	}
-	if f := p.Memory.Failed[Uninstall(w)]; f.Next.After(next) {
+	if f := p.Memory.Failed[UninstallAttempt(w)]; f.Next.After(next) {
 		next = f.Next
 	}
 	return next.Sub(p.Now)
@@ -300,30 +300,30 @@ func (in Input) IsWanted(version string) bool {
 
 // unwanted returns what to do with one version that was installed for a Pod. serving is the requested version that is
 // active; empty if there is none.
-func (p *planner) unwanted(version, serving string) Step {
+func (p *planner) unwanted(version, serving string) Action {
 	i := p.Memory.Installed[version]
 	defer func() { p.Memory.Installed[version] = i }()
 	biz, listed := p.Listed[version]
 	if !listed || p.IsWanted(version) {
 		i.UnwantedSince, i.IdleSince = time.Time{}, time.Time{}
-		return Step{}
+		return Action{}
 	}
 	if i.UnwantedSince.IsZero() {
 		i.UnwantedSince = p.Now
 	}
 	if biz.Installing() { // it cannot be uninstalled yet
-		p.waitFor(p.Speed.Of(RecheckAfter))
-		return Step{}
+		p.waitFor(p.TimeScale.Of(RecheckAfter))
+		return Action{}
 	}
 	t, terminating := p.Terminating[version]
 	if left := p.retainFor(biz, serving, i); left > 0 {
 		i.IdleSince = time.Time{}
-		p.waitFor(min(left, p.Speed.Of(RecheckAfter)))
-		return Step{}
+		p.waitFor(min(left, p.TimeScale.Of(RecheckAfter)))
+		return Action{}
 	}
 	if p.EndpointLag > 0 && biz.State == arklet.StateActivated {
-		p.waitFor(min(p.EndpointLag, p.Speed.Of(RecheckAfter)))
-		return Step{}
+		p.waitFor(min(p.EndpointLag, p.TimeScale.Of(RecheckAfter)))
+		return Action{}
 	}
 	if i.IdleSince.IsZero() {
 		i.IdleSince = p.Now
@@ -346,18 +346,18 @@ func (p *planner) unwanted(version, serving string) Step {
 	}
 	if late := terminating && !t.WasReady && p.isExtraActive(biz, serving); left > 0 && !late {
 		p.waitFor(left)
-		return Step{}
+		return Action{}
 	}
 	m := arklet.Module{Name: p.Name, Version: version}
-	failed := p.Memory.Failed[Uninstall(m)]
+	failed := p.Memory.Failed[UninstallAttempt(m)]
 	if left := failed.Next.Sub(p.Now); failed.Err != nil && left > 0 {
 		p.waitFor(left)
-		return Step{}
+		return Action{}
 	}
 	if conflicts && failed.Err == nil { // the conflicting version is uninstalled once
-		return Step{Do: UninstallConflicting, Module: m, Conflicting: conflicting}
+		return Action{Kind: UninstallConflicting, Module: m, Conflicting: conflicting}
 	}
-	return Step{Do: DoUninstall, Module: m}
+	return Action{Kind: DoUninstall, Module: m}
 }
 
 // isExtraActive reports whether a version receives requests next to the newest requested version, on a base that keeps
@@ -382,7 +382,7 @@ func (p *planner) retainFor(biz arklet.Biz, serving string, i Installed) time.Du
 		return 0
 	}
 	if p.Kept[biz.Version] {
-		return p.Speed.Of(RecheckAfter)
+		return p.TimeScale.Of(RecheckAfter)
 	}
 	if len(p.Wanted) == 0 {
 		switch {
@@ -406,7 +406,7 @@ func (p *planner) retainFor(biz arklet.Biz, serving string, i Installed) time.Du
 
 // newerComes reports whether a newer version than serving is requested and has not failed.
 func (p *planner) newerComes(serving string) bool {
-	return len(p.Wanted) > 0 && p.Wanted[0].Version != serving && p.Memory.Failed[Install(p.Wanted[0])].Err == nil
+	return len(p.Wanted) > 0 && p.Wanted[0].Version != serving && p.Memory.Failed[InstallAttempt(p.Wanted[0])].Err == nil
 }
 
 // deactivatedSuccessor returns the requested version that the base keeps deactivated while it has the given version, which

@@ -82,12 +82,12 @@ func (m *model) settle() (wait time.Duration) {
 		if !reflect.DeepEqual(before, s.Memory) || !maps.Equal(m.leaving, terminating) {
 			m.t.Fatalf("Next has changed its input:\n%s", m.story())
 		}
-		do := decision.Step
+		do := decision.Action
 		m.memory = decision.Memory
 		s.Memory = m.memory
-		m.log = append(m.log, fmt.Sprintf("%s: do %d %s %s, wait %s; list %v, wants %v", m.now.Format("04:05"), do.Do,
+		m.log = append(m.log, fmt.Sprintf("%s: do %d %s %s, wait %s; list %v, wants %v", m.now.Format("04:05"), do.Kind,
 			do.Module.Identity(), do.Module.URL, do.Wait, m.states(), m.pods))
-		if do.Do == NoAction {
+		if do.Kind == NoAction {
 			if r := m.memory.Replacing; r != nil && r.NotReady.IsZero() {
 				m.memory.Replacing = &Replacing{Module: r.Module, NotReady: m.now}
 				continue
@@ -106,14 +106,14 @@ func (m *model) settle() (wait time.Duration) {
 
 // mayBeWithout fails unless a step may leave the base without an active version although Pods want
 // one.
-func (m *model) mayBeWithout(s Input, do Step) {
+func (m *model) mayBeWithout(s Input, do Action) {
 	newest := s.Wanted[0]
 	kept := slices.ContainsFunc(s.Wanted,
 		func(w arklet.Module) bool { return s.Listed[w.Version].State == arklet.StateDeactivated })
 	switch {
-	case (kept || do.Do == UninstallConflicting) && !m.http && m.mode == keepOld: // the protocol has no other way
+	case (kept || do.Kind == UninstallConflicting) && !m.http && m.mode == keepOld: // the protocol has no other way
 	case do.Module.Version == newest.Version && (&planner{Input: s}).differs(newest): // nor here
-	case do.Do == UninstallConflicting && !m.http && m.stayed(s, do):
+	case do.Kind == UninstallConflicting && !m.http && m.stayed(s, do):
 	case m.allFail(s) && m.stayed(s, do): // nothing that is wanted can be had
 	default:
 		m.t.Fatalf("the base is without the module although %s was on its way:\n%s", newest.Identity(), m.story())
@@ -121,7 +121,7 @@ func (m *model) mayBeWithout(s Input, do Step) {
 }
 
 // stayed says whether an active version that no Pod wants has stayed for as long as it may.
-func (m *model) stayed(s Input, do Step) bool {
+func (m *model) stayed(s Input, do Action) bool {
 	until := s.Memory.Installed[do.Module.Version].UnwantedSince.Add(ExpectedFor)
 	if l, leaves := m.leaving[do.Module.Version]; leaves {
 		until = l.Until
@@ -131,7 +131,7 @@ func (m *model) stayed(s Input, do Step) bool {
 
 func (m *model) allFail(s Input) bool {
 	return !slices.ContainsFunc(s.Wanted, func(w arklet.Module) bool {
-		return m.memory.Failed[Install(w)].Err == nil && m.memory.Failed[Uninstall(w)].Err == nil
+		return m.memory.Failed[InstallAttempt(w)].Err == nil && m.memory.Failed[UninstallAttempt(w)].Err == nil
 	})
 }
 
@@ -173,7 +173,7 @@ func (m *model) passedBy(version string) bool {
 		slices.ContainsFunc(m.active(), func(v string) bool { return m.list[v].Latest.At.After(biz.Latest.At) })
 }
 
-func (m *model) carryOut(s Input, do Step) {
+func (m *model) carryOut(s Input, do Action) {
 	fail := func(a Attempt) {
 		f := m.memory.Failed[a]
 		f.Err, f.At, f.Attempts = errors.New("boom"), m.now, f.Attempts+1
@@ -185,11 +185,11 @@ func (m *model) carryOut(s Input, do Step) {
 		ceased := m.list[goes.Version].State == arklet.StateDeactivated ||
 			m.passedBy(goes.Version) && !s.IsWanted(goes.Version)
 		works := ceased && m.now.Before(m.ceased[goes.Version].Add(modelDrain))
-		if works && (do.Do == DoUninstall || do.Do == UninstallConflicting) {
+		if works && (do.Kind == DoUninstall || do.Kind == UninstallConflicting) {
 			m.t.Fatalf("%s is uninstalled, which may yet work on requests:\n%s", goes.Identity(), m.story())
 		}
 	}
-	switch do.Do {
+	switch do.Kind {
 	case DoInstall:
 		if _, there := m.list[w.Version]; there {
 			m.t.Fatalf("%s is installed although it is there:\n%s", w.Identity(), m.story())
@@ -199,10 +199,10 @@ func (m *model) carryOut(s Input, do Step) {
 			m.memory.Replacing = nil
 		}
 		if m.broken[w.Version+w.URL] {
-			fail(Install(w))
+			fail(InstallAttempt(w))
 			return
 		}
-		delete(m.memory.Failed, Install(w))
+		delete(m.memory.Failed, InstallAttempt(w))
 		m.jars[w.Version] = w.URL
 		active := m.active()
 		switch {
@@ -225,7 +225,7 @@ func (m *model) carryOut(s Input, do Step) {
 			delete(m.list, do.Conflicting.Version)
 		}
 		if m.stuck[w.Version] {
-			fail(Uninstall(w))
+			fail(UninstallAttempt(w))
 			return
 		}
 		delete(m.list, w.Version)
@@ -237,13 +237,13 @@ func (m *model) carryOut(s Input, do Step) {
 			m.t.Fatalf("what no Pod asked for is uninstalled:\n%s", m.story())
 		}
 		if m.stuck[w.Version] {
-			fail(Uninstall(w))
+			fail(UninstallAttempt(w))
 			return
 		}
 		delete(m.list, w.Version)
-	case AcquireReplaceTurn:
+	case AcquireReplacePermit:
 		m.memory.Replacing = &Replacing{Module: w}
-	case NoAction, AskForList:
+	case NoAction, RequestList:
 	}
 }
 
@@ -274,7 +274,7 @@ func checkPlan(t *rapid.T) {
 		"create": func(t *rapid.T) {
 			w := arklet.Module{Name: "biz", Version: version.Draw(t, "version"), URL: jar.Draw(t, "jar")}
 			m.pods = append(m.pods, w)
-			delete(m.memory.Failed, Install(w))
+			delete(m.memory.Failed, InstallAttempt(w))
 		},
 		"delete": func(t *rapid.T) {
 			if len(m.pods) == 0 {
@@ -366,16 +366,16 @@ func TestWhatAnswersStaysWhileItsSuccessorDrains(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		after time.Duration
-		want  Step
+		want  Action
 	}{
-		{0, Step{Wait: time.Second}},
-		{2 * time.Second, Step{Do: DoUninstall, Module: arklet.Module{Name: "m", Version: "2", URL: "b"}}},
+		{0, Action{Wait: time.Second}},
+		{2 * time.Second, Action{Kind: DoUninstall, Module: arklet.Module{Name: "m", Version: "2", URL: "b"}}},
 	} {
 		s.Now = now.Add(tc.after)
 		got := Next(s)
 		s.Memory = got.Memory
-		if got.Step != tc.want {
-			t.Errorf("after %s: %+v, want %+v", tc.after, got.Step, tc.want)
+		if got.Action != tc.want {
+			t.Errorf("after %s: %+v, want %+v", tc.after, got.Action, tc.want)
 		}
 	}
 }
@@ -386,19 +386,19 @@ func TestNothingActiveGoesWhileEndpointsAreOutOfDate(t *testing.T) {
 	for name, c := range map[string]struct {
 		state     arklet.State
 		unsettled time.Duration
-		want      Step
+		want      Action
 	}{
 		"settled": {arklet.StateActivated, 0,
-			Step{Do: DoUninstall, Module: arklet.Module{Name: "m", Version: "1"}}},
-		"out of date":  {arklet.StateActivated, 5 * time.Second, Step{Wait: RecheckAfter}},
-		"for a moment": {arklet.StateActivated, time.Millisecond, Step{Wait: time.Millisecond}},
+			Action{Kind: DoUninstall, Module: arklet.Module{Name: "m", Version: "1"}}},
+		"out of date":  {arklet.StateActivated, 5 * time.Second, Action{Wait: RecheckAfter}},
+		"for a moment": {arklet.StateActivated, time.Millisecond, Action{Wait: time.Millisecond}},
 		"out of date, but deactivated": {arklet.StateDeactivated, 5 * time.Second,
-			Step{Do: DoUninstall, Module: arklet.Module{Name: "m", Version: "1"}}},
+			Action{Kind: DoUninstall, Module: arklet.Module{Name: "m", Version: "1"}}},
 	} {
 		s := Input{Now: now, Name: "m", Terminating: map[string]Terminating{},
 			Memory: Memory{Installed: map[string]Installed{"1": {}}},
 			Listed: map[string]arklet.Biz{"1": {Name: "m", Version: "1", State: c.state}}, EndpointLag: c.unsettled}
-		if got := Next(s).Step; got != c.want {
+		if got := Next(s).Action; got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
@@ -409,25 +409,25 @@ func TestNothingActiveGoesWhileEndpointsAreOutOfDate(t *testing.T) {
 func TestAnIntruderIsNotDrained(t *testing.T) {
 	now := time.Now()
 	wanted, next := arklet.Module{Name: "m", Version: "1"}, arklet.Module{Name: "m", Version: "3"}
-	gone := Step{Do: DoUninstall, Module: arklet.Module{Name: "m", Version: "2"}}
+	gone := Action{Kind: DoUninstall, Module: arklet.Module{Name: "m", Version: "2"}}
 	for name, c := range map[string]struct {
 		served bool
 		came   time.Duration // after what is wanted
 		state  arklet.State  // of what is wanted
 		wants  []arklet.Module
-		want   Step
+		want   Action
 	}{
 		"came late": {false, time.Second, arklet.StateActivated, []arklet.Module{wanted}, gone},
 		"was Ready": {true, time.Second, arklet.StateActivated, []arklet.Module{wanted},
-			Step{Wait: 2 * time.Second}},
+			Action{Wait: 2 * time.Second}},
 		"came first": {false, -time.Second, arklet.StateActivated, []arklet.Module{wanted},
-			Step{Wait: 2 * time.Second}},
+			Action{Wait: 2 * time.Second}},
 		"another is on its way": {false, time.Second, arklet.StateActivated, []arklet.Module{next, wanted},
-			Step{Wait: RecheckAfter, Look: true}},
+			Action{Wait: RecheckAfter, NeedsList: true}},
 		"nobody knows when": {false, 0, arklet.StateActivated, []arklet.Module{wanted},
-			Step{Wait: 2 * time.Second}},
+			Action{Wait: 2 * time.Second}},
 		"what is wanted serves no more": {false, time.Second, arklet.StateBroken, []arklet.Module{wanted},
-			Step{Do: DoUninstall, Module: wanted}},
+			Action{Kind: DoUninstall, Module: wanted}},
 	} {
 		s := Input{
 			Now: now, Name: "m", Wanted: c.wants, Drain: 2 * time.Second,
@@ -440,7 +440,7 @@ func TestAnIntruderIsNotDrained(t *testing.T) {
 				"3": {Name: "m", Version: "3", State: arklet.StateResolved},
 			},
 		}
-		if got := Next(s).Step; got != c.want {
+		if got := Next(s).Action; got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
@@ -450,14 +450,14 @@ func TestAnIntruderIsNotDrained(t *testing.T) {
 // the Pod of the version that it has taken the place of.
 func TestWhatAnswersIsDrainedOfThePodsOfOtherVersions(t *testing.T) {
 	now := time.Now()
-	gone := Step{Do: DoUninstall, Module: arklet.Module{Name: "m", Version: "2"}}
+	gone := Action{Kind: DoUninstall, Module: arklet.Module{Name: "m", Version: "2"}}
 	for name, c := range map[string]struct {
 		served bool // the Pod of version 1
 		since  time.Duration
 		state  arklet.State // of version 2
-		want   Step
+		want   Action
 	}{
-		"it was Ready until now":        {true, 0, arklet.StateActivated, Step{Wait: 2 * time.Second}},
+		"it was Ready until now":        {true, 0, arklet.StateActivated, Action{Wait: 2 * time.Second}},
 		"it was Ready a while ago":      {true, -2 * time.Second, arklet.StateActivated, gone},
 		"it was never Ready":            {false, 0, arklet.StateActivated, gone},
 		"what its Pod had does not run": {true, 0, arklet.StateBroken, gone},
@@ -473,7 +473,7 @@ func TestWhatAnswersIsDrainedOfThePodsOfOtherVersions(t *testing.T) {
 				"2": {Name: "m", Version: "2", State: c.state, Latest: arklet.Record{At: now}},
 			},
 		}
-		if got := Next(s).Step; got != c.want {
+		if got := Next(s).Action; got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
@@ -487,11 +487,11 @@ func TestWhatAnswersStaysForTheNewest(t *testing.T) {
 	for name, c := range map[string]struct {
 		failed map[Attempt]Failure
 		came   time.Duration // after the one that serves
-		want   Action
+		want   ActionKind
 	}{
 		"on its way": {nil, time.Second, NoAction},
 		"it failed": {
-			map[Attempt]Failure{Install(next): {Err: errors.New("boom"), Next: now.Add(time.Minute)}}, time.Second,
+			map[Attempt]Failure{InstallAttempt(next): {Err: errors.New("boom"), Next: now.Add(time.Minute)}}, time.Second,
 			DoUninstall},
 		"the other one answers": {nil, -time.Second, DoUninstall},
 	} {
@@ -509,7 +509,7 @@ func TestWhatAnswersStaysForTheNewest(t *testing.T) {
 				"3": {Name: "m", Version: "3", State: arklet.StateResolved},
 			},
 		}
-		if got := Next(s).Step; got.Do != c.want {
+		if got := Next(s).Action; got.Kind != c.want {
 			t.Errorf("%s: %+v, want %d", name, got, c.want)
 		}
 	}
@@ -541,12 +541,12 @@ func drainedSinceAnotherAnswers(t *testing.T, installing arklet.State) {
 		Latest: arklet.Record{At: began.Add(time.Second)}}
 	s.Listed["3"] = arklet.Biz{Name: "m", Version: "3", State: arklet.StateActivated,
 		Latest: arklet.Record{At: began.Add(5 * time.Second)}}
-	for n, want := range []Action{NoAction, NoAction, DoUninstall} {
+	for n, want := range []ActionKind{NoAction, NoAction, DoUninstall} {
 		after := time.Duration(5+n) * time.Second
 		s.Now = began.Add(after)
 		got := Next(s)
 		s.Memory = got.Memory
-		if got.Do != want {
+		if got.Kind != want {
 			t.Errorf("%s after the beginning: %+v, want %d", after, got, want)
 		}
 	}
@@ -563,14 +563,14 @@ func TestAFailureIsForgottenOnceTheModuleServes(t *testing.T) {
 			Memory: Memory{
 				Installed: map[string]Installed{"1": {URL: jar}},
 				Failed: map[Attempt]Failure{
-					Uninstall(w): {Err: errors.New("the base has restarted"), Next: time.Now().Add(time.Minute)}},
+					UninstallAttempt(w): {Err: errors.New("the base has restarted"), Next: time.Now().Add(time.Minute)}},
 			},
 		}
 		do := Next(s)
-		if do.Do != NoAction {
-			t.Errorf("with the %s jar it does %d", jar, do.Do)
+		if do.Kind != NoAction {
+			t.Errorf("with the %s jar it does %d", jar, do.Kind)
 		}
-		if _, kept := do.Memory.Failed[Uninstall(w)]; kept == forgotten {
+		if _, kept := do.Memory.Failed[UninstallAttempt(w)]; kept == forgotten {
 			t.Errorf("with the %s jar the failure is kept: %t", jar, kept)
 		}
 	}

@@ -21,18 +21,18 @@ type Module struct {
 	Listed bool
 	// InstalledURL is the jar of this version on the base; empty if it is not known, or does not matter.
 	InstalledURL string
-	// Unready is why probes keep the module from being Ready; empty if they do not.
-	Unready string
+	// NotReadyReason is why probes keep the module from being Ready; empty if they do not.
+	NotReadyReason string
 	// Superseded is set if the version or the jar of a newer Pod serves on this base.
 	Superseded bool
 	// Replacing is set if the version is about to be replaced by another jar. Uninstalling is set while it is uninstalled.
 	Replacing, Uninstalling bool
-	// Overtaken is set if the base has switched to a version that no Pod requests any more, and the version of this Pod or
+	// SwitchedAway is set if the base has switched to a version that no Pod requests any more, and the version of this Pod or
 	// of a newer one will be installed.
-	Overtaken bool
-	// Previous is the version that the Pod requested before its spec was changed, while that version is active; else
+	SwitchedAway bool
+	// PreviousVersion is the version that the Pod requested before its spec was changed, while that version is active; else
 	// empty.
-	Previous string
+	PreviousVersion string
 	// Origin is how the module was installed: api.ReasonInstalled or api.ReasonReplacedInPlace. It is empty if this
 	// controller did not install it.
 	Origin string
@@ -75,8 +75,8 @@ func evaluate(m Module, was *corev1.ContainerStatus, alive bool) state {
 		version, _ := Installed(*was)
 		s.installedForPod = m.Listed && m.InstalledURL != "" && was.ImageID == m.InstalledURL && version == m.Version
 		s.wasReady = was.Ready && was.ImageID == m.InstalledURL
-		overtaken := (was.Ready || isDeactivated(*was)) && m.Overtaken && version == m.Version
-		changed := was.Ready && m.Previous != "" && version == m.Previous && m.Failure == nil &&
+		overtaken := (was.Ready || isDeactivated(*was)) && m.SwitchedAway && version == m.Version
+		changed := was.Ready && m.PreviousVersion != "" && version == m.PreviousVersion && m.Failure == nil &&
 			(!m.Listed || m.Biz.State != arklet.StateActivated)
 		if valid && (overtaken || changed) {
 			s.serving = servesPrevious
@@ -86,7 +86,7 @@ func evaluate(m Module, was *corev1.ContainerStatus, alive bool) state {
 	if s.serving == servesNothing && valid && active && (m.current() || s.wasReady) {
 		s.serving = servesCurrent
 	}
-	s.ready = alive && (s.serving == servesPrevious || s.serving == servesCurrent && m.Unready == "")
+	s.ready = alive && (s.serving == servesPrevious || s.serving == servesCurrent && m.NotReadyReason == "")
 	return s
 }
 

@@ -132,8 +132,8 @@ func isDeactivated(c corev1.ContainerStatus) bool {
 	return c.State.Waiting != nil && c.State.Waiting.Reason == api.ReasonDeactivated
 }
 
-// Yields reports whether a Pod is Not Ready only because newer Pods serve in its place.
-func Yields(s *corev1.PodStatus) bool {
+// IsSuperseded reports whether a Pod is Not Ready only because newer Pods serve in its place.
+func IsSuperseded(s *corev1.PodStatus) bool {
 	return slices.ContainsFunc(s.ContainerStatuses, isDeactivated) &&
 		!slices.ContainsFunc(s.ContainerStatuses,
 			func(c corev1.ContainerStatus) bool { return !c.Ready && !isDeactivated(c) })
@@ -179,8 +179,8 @@ func waiting(m state) *corev1.ContainerStateWaiting {
 		return state(errcode.Of(m.Invalid).Type(), errcode.Message(m.Invalid))
 	case m.Superseded && (!m.Listed || m.Biz.State == arklet.StateActivated || m.Biz.State == arklet.StateDeactivated):
 		return state(api.ReasonDeactivated, "a newer Pod of module "+m.Name+" serves on this base")
-	case m.serving != servesNothing && m.Unready != "":
-		return state(api.ReasonContainersNotReady, m.Identity()+": "+m.Unready)
+	case m.serving != servesNothing && m.NotReadyReason != "":
+		return state(api.ReasonContainersNotReady, m.Identity()+": "+m.NotReadyReason)
 	case m.Failure != nil:
 		return state(errcode.Of(m.Failure).Type(), errcode.Message(m.Failure))
 	case m.Replacing, m.Listed && !m.current():
@@ -237,8 +237,8 @@ func setCurrent(s *corev1.PodStatus, states []state, now time.Time) {
 	setCondition(s, c, now)
 }
 
-// Ended returns the status of a deleted Pod of which nothing is left on its base.
-func Ended(before corev1.PodStatus, now time.Time) corev1.PodStatus {
+// Completed returns the status of a deleted Pod of which nothing is left on its base.
+func Completed(before corev1.PodStatus, now time.Time) corev1.PodStatus {
 	s := *before.DeepCopy()
 	if s.Phase != corev1.PodFailed {
 		s.Phase = corev1.PodSucceeded

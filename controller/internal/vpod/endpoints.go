@@ -50,9 +50,9 @@ const (
 )
 
 func newEndpoints(client kubernetes.Interface, opts Options, call func(workerKey)) *endpoints {
-	e := &endpoints{client: client, every: opts.Speed.Of(lookEvery), call: call, logger: opts.Logger,
+	e := &endpoints{client: client, every: opts.TimeScale.Of(lookEvery), call: call, logger: opts.Logger,
 		looks: map[namespaceKey]*look{}}
-	e.lists = newQueue(opts, 0, opts.Speed.Of(publishAtMost), e.list)
+	e.lists = newQueue(opts, 0, opts.TimeScale.Of(publishAtMost), e.list)
 	return e
 }
 

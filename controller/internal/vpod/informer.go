@@ -155,8 +155,8 @@ func podOf(obj any) *corev1.Pod {
 	return pod
 }
 
-// On returns the module Pods that are bound to a Node.
-func (i *Informer) On(nodeName string) []*corev1.Pod { return i.find(indexNode, nodeName) }
+// PodsOnNode returns the module Pods that are bound to a Node.
+func (i *Informer) PodsOnNode(nodeName string) []*corev1.Pod { return i.find(indexNode, nodeName) }
 
 // elsewhere returns the Pods of a module on other Nodes that are not being deleted.
 func (i *Informer) elsewhere(namespace, module, nodeName string) []*corev1.Pod {

@@ -83,7 +83,7 @@ func TestFieldsWithoutEffect(t *testing.T) {
 		if e := w.nextEvent(); e != "Warning Unsupported startupProbe" {
 			t.Errorf("Event %q", e)
 		}
-		w.Leave("a", "vnode.a")
+		w.StopServing("a", "vnode.a")
 		w.Serve("a", "vnode.a", "")
 		w.pass(2 * time.Second)
 		if e := w.nextEvent(); e != "no event" {

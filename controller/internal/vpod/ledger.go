@@ -27,8 +27,8 @@ type placementRecord struct {
 // the URLs, then versions.
 const maxLedger = 64 << 10
 
-// Ledger returns the ledger of a base, to be stored where it outlives this controller; empty if there is nothing to store.
-func (p *Provider) Ledger(identity string) string {
+// InstallRecord returns the ledger of a base, to be stored where it outlives this controller; empty if there is nothing to store.
+func (p *Provider) InstallRecord(identity string) string {
 	var all []placementRecord
 	p.store.read(func() {
 		for name, l := range p.store.byBase[identity] {
@@ -76,16 +76,16 @@ func (s *store) restore(identity, ledger string, inDoubt time.Time) error {
 	return nil
 }
 
-// Expect records the modules that a base installs at its start. They are uninstalled if no Pod requests them.
-func (p *Provider) Expect(identity string, modules []arklet.Module) {
-	until := time.Now().Add(p.opts.Speed.Of(expectPods))
+// ExpectBaseline records the modules that a base installs at its start. They are uninstalled if no Pod requests them.
+func (p *Provider) ExpectBaseline(identity string, modules []arklet.Module) {
+	until := time.Now().Add(p.opts.TimeScale.Of(expectPods))
 	p.store.change(func() {
 		for _, m := range modules {
 			l := p.store.needLane(workerKey{identity, m.Name})
 			l.memory.Installed[m.Version] = plan.Installed{URL: m.URL, ExpectedUntil: until}
 		}
 	})
-	p.opts.LedgerChanged(identity)
+	p.opts.InstallRecordChanged(identity)
 	for _, m := range modules {
 		p.operators.Add(workerKey{identity, m.Name})
 	}

@@ -22,17 +22,17 @@ func FuzzLedger(f *testing.F) {
 			if !strings.Contains(err.Error(), `"base-1"`) || len(err.Error()) > 400 {
 				t.Errorf("the error names no base, or is long: %.500v", err)
 			}
-			if left := first.Ledger("base-1"); left != "" {
+			if left := first.InstallRecord("base-1"); left != "" {
 				t.Errorf("it was refused, and %q was taken", left)
 			}
 			return
 		}
-		written := first.Ledger("base-1")
+		written := first.InstallRecord("base-1")
 		if len(written) > maxLedger {
 			t.Errorf("a ledger of %d bytes", len(written))
 		}
 		second, err := read(written)
-		if diff := cmp.Diff(written, second.Ledger("base-1")); err != nil || diff != "" {
+		if diff := cmp.Diff(written, second.InstallRecord("base-1")); err != nil || diff != "" {
 			t.Errorf("read again: %v (-first +second):\n%s", err, diff)
 		}
 	})

@@ -32,7 +32,7 @@ func TestADeletionThatStoppedHalfWay(t *testing.T) {
 		w.create("p", container("biz1", "1"))
 		w.pass(2 * time.Second)
 		w.wantShow("p", "Running Ready")
-		w.Leave("a", "vnode.a")
+		w.StopServing("a", "vnode.a")
 		pod := w.pod("p").DeepCopy()
 		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = ptr.To(metav1.Now()), ptr.To[int64](0)
 		w.update(pod)
@@ -345,7 +345,7 @@ func TestAnotherImageOfTheSameVersion(t *testing.T) {
 	in(t, "after another controller took over", Options{}, func(t *testing.T, w *world) {
 		w.create("p1", jar("1", "first"))
 		w.pass(time.Second)
-		w.Leave("a", "vnode.a")
+		w.StopServing("a", "vnode.a")
 		w.setImage("p1", "second")
 		w.pass(time.Second)
 		w.Serve("a", "vnode.a", "")
@@ -358,7 +358,7 @@ func TestAnotherImageOfTheSameVersion(t *testing.T) {
 			w.create("p1", jar("1", "first"))
 			w.pass(time.Second)
 			w.base.takeCommands()
-			w.Leave("a", "vnode.a")
+			w.StopServing("a", "vnode.a")
 			w.Serve("a", "vnode.a", "")
 			w.pass(5 * time.Second)
 			wantDiff(t, "commands", []string(nil), w.base.takeCommands())
@@ -532,15 +532,15 @@ func TestWhatOutlivesItsPods(t *testing.T) {
 		w.base.tell()
 		w.pass(5 * time.Second)
 		wantDiff(t, "modules", map[string]string{}, w.base.states())
-		wantDiff(t, "what is known of the base", "", w.Ledger("a"))
+		wantDiff(t, "what is known of the base", "", w.InstallRecord("a"))
 	})
 	in(t, "or while no controller served the base", Options{}, func(t *testing.T, w *world) {
 		w.base.with(func(b *fakeBase) { b.install(arklet.Module{Name: "biz1", Version: "static"}) })
 		w.create("p1", container("biz1", "1"))
 		w.pass(5 * time.Second)
-		ledger := w.Ledger("a")
+		ledger := w.InstallRecord("a")
 		wantDiff(t, "ledger", `[{"n":"biz1","v":"1","u":"file:///m/biz1-1.jar"}]`, ledger)
-		w.Leave("a", "vnode.a")
+		w.StopServing("a", "vnode.a")
 		w.forceDelete("p1")
 		w.pass(time.Second)
 		w.Serve("a", "vnode.a", ledger)
@@ -548,7 +548,7 @@ func TestWhatOutlivesItsPods(t *testing.T) {
 		wantDiff(t, "modules", map[string]string{"biz1:static": "deactivated"}, w.base.states())
 	})
 	in(t, "an install of a controller before, that came late", Options{}, func(t *testing.T, w *world) {
-		w.Leave("a", "vnode.a")
+		w.StopServing("a", "vnode.a")
 		w.Serve("a", "vnode.a", `[{"n":"biz1","v":"1","u":"file:///m/biz1-1.jar"}]`)
 		w.base.tell()
 		w.pass(5 * time.Second)
@@ -556,7 +556,7 @@ func TestWhatOutlivesItsPods(t *testing.T) {
 		w.base.tell()
 		w.pass(5 * time.Second)
 		wantDiff(t, "modules", map[string]string{}, w.base.states())
-		wantDiff(t, "what is known of the base", "", w.Ledger("a"))
+		wantDiff(t, "what is known of the base", "", w.InstallRecord("a"))
 	})
 	in(t, "an install that was not answered, and came late", Options{InstallTimeout: 30 * time.Second},
 		func(t *testing.T, w *world) {
@@ -624,7 +624,7 @@ func TestWhatOutlivesItsPods(t *testing.T) {
 		wantDiff(t, "modules", map[string]string{"biz1:2": "activated", "other:1": "activated"}, w.base.states())
 	})
 	in(t, "what a base was told to install at its start, and no Pod came for", Options{}, func(t *testing.T, w *world) {
-		w.Expect("a", []arklet.Module{{Name: "biz1", Version: "1", URL: "file:///m/biz1-1.jar"}})
+		w.ExpectBaseline("a", []arklet.Module{{Name: "biz1", Version: "1", URL: "file:///m/biz1-1.jar"}})
 		w.base.with(func(b *fakeBase) { b.install(arklet.Module{Name: "biz1", Version: "1"}) })
 		w.base.tell()
 		w.pass(time.Minute)
@@ -734,8 +734,8 @@ func TestTerminalPods(t *testing.T) {
 			t.Errorf("the container is %+v", c)
 		}
 		wantDiff(t, "modules", map[string]string{}, w.base.states())
-		if w.Pods() != 0 {
-			t.Errorf("%d Pods are left", w.Pods())
+		if w.PodCount() != 0 {
+			t.Errorf("%d Pods are left", w.PodCount())
 		}
 	})
 }
@@ -776,7 +776,7 @@ func TestRequested(t *testing.T) {
 			tt.change(p)
 			w.add(p)
 			w.pass(time.Second)
-			wantDiff(t, "MiB", tt.want, w.Requested("vnode.b")>>20)
+			wantDiff(t, "MiB", tt.want, w.RequestedMemory("vnode.b")>>20)
 		})
 	}
 }
@@ -800,7 +800,7 @@ func TestAPodWithoutTheLabel(t *testing.T) {
 			State: corev1.ContainerState{
 				Waiting: &corev1.ContainerStateWaiting{Reason: "NotAModule", Message: notAModule(stray)}},
 		}}}, live.Status)
-		w.Leave("a", "vnode.a")
+		w.StopServing("a", "vnode.a")
 		w.Serve("a", "vnode.a", "")
 		wantDiff(t, "another event", "no event", w.nextEvent())
 		w.delete("stray")
@@ -835,8 +835,8 @@ func TestAnInstallIsInTheLedgerBeforeItIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w *world
 		var kept, sent []string
-		w = newWorld(t, Options{Keep: func(ctx context.Context, identity string) {
-			kept, sent = append(kept, w.Ledger(identity)), append(sent, w.base.takeCommands()...)
+		w = newWorld(t, Options{SaveInstallRecord: func(ctx context.Context, identity string) {
+			kept, sent = append(kept, w.InstallRecord(identity)), append(sent, w.base.takeCommands()...)
 			<-ctx.Done() // the API server is away: the base is to go on all the same
 		}})
 		w.create("p1", container("biz1", "1"))

@@ -25,7 +25,7 @@ import (
 // While other writes wait, a Pod is not written for nothing but that its module is being installed.
 func TestAcceptedLaterUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		opts := Options{Speed: 1, Logger: slog.New(slog.DiscardHandler)}
+		opts := Options{TimeScale: 1, Logger: slog.New(slog.DiscardHandler)}
 		p := &Provider{opts: opts,
 			publishers: newQueue(opts, 1, time.Second, func(ctx context.Context, _ workerKey) (time.Duration, error) {
 				<-ctx.Done()

@@ -24,7 +24,7 @@ import (
 // neither a command nor a write.
 func lose(t *testing.T, w *world) {
 	t.Helper()
-	w.Leave("a", "vnode.a")
+	w.StopServing("a", "vnode.a")
 	stopped(t, w)
 }
 
@@ -176,10 +176,10 @@ func TestABaseIsLostInBetween(t *testing.T) {
 	leave := func() {
 		if armed {
 			armed = false
-			w.Leave("a", "vnode.a")
+			w.StopServing("a", "vnode.a")
 		}
 	}
-	in(t, "before an install is sent", Options{Keep: func(context.Context, string) { leave() }},
+	in(t, "before an install is sent", Options{SaveInstallRecord: func(context.Context, string) { leave() }},
 		func(t *testing.T, made *world) {
 			w, armed = made, true
 			w.create("p1", container("biz1", "1"))
@@ -210,9 +210,9 @@ func TestABaseIsLostInBetween(t *testing.T) {
 // A module that is replaced in place has the turn of its bases. It goes when the base does.
 func TestATurnEndsWithItsBase(t *testing.T) {
 	for name, leave := range map[string]func(w *world){
-		"lost": func(w *world) { w.Leave("a", "vnode.a") },
+		"lost": func(w *world) { w.StopServing("a", "vnode.a") },
 		"gone": func(w *world) {
-			if err := w.Remove(w.t.Context(), "a", "vnode.a"); err != nil {
+			if err := w.DeletePods(w.t.Context(), "a", "vnode.a"); err != nil {
 				w.t.Error(err)
 			}
 		},
@@ -245,8 +245,8 @@ func TestTheNextControllerGoesOn(t *testing.T) {
 		w.base.with(func(b *fakeBase) { b.delay = time.Minute })
 		w.create("p1", container("biz1", "1"))
 		w.pass(2 * time.Second)
-		ledger := w.Ledger("a")
-		w.Leave("a", "vnode.a")
+		ledger := w.InstallRecord("a")
+		w.StopServing("a", "vnode.a")
 		w.base.with(func(b *fakeBase) { b.delay = 100 * time.Millisecond })
 		w.Serve("a", "vnode.a", ledger)
 		w.pass(time.Second)

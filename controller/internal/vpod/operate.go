@@ -16,8 +16,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// Outcome is the result of a command.
-type Outcome struct {
+// CommandResult is the result of a command.
+type CommandResult struct {
 	Identity string
 	Request  arklet.Request
 	Answer   arklet.Answer // zero if Err is set
@@ -37,7 +37,7 @@ const (
 // an error code.
 func (p *Provider) install(ctx context.Context, key workerKey, b base.Snapshot, m arklet.Module,
 	again func() bool) (base.Snapshot, error) {
-	before, asked := p.store.placing(key, m, time.Now().Add(p.opts.InstallTimeout+p.opts.Speed.Of(lateFor)))
+	before, asked := p.store.placing(key, m, time.Now().Add(p.opts.InstallTimeout+p.opts.TimeScale.Of(lateFor)))
 	if !asked {
 		return b, nil
 	}
@@ -68,7 +68,7 @@ const keepWithin = time.Second
 func (p *Provider) keep(ctx context.Context, identity string) {
 	ctx, cancel := context.WithTimeout(ctx, keepWithin)
 	defer cancel()
-	p.opts.Keep(ctx, identity)
+	p.opts.SaveInstallRecord(ctx, identity)
 }
 
 // notActivated returns the error for a module that is not active after a successful command.
@@ -154,21 +154,21 @@ func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Req
 		note(&installing{r.Module, giveUp})
 		defer note(nil)
 	}
-	p.opts.Asked(identity, r)
+	p.opts.CommandSent(identity, r)
 	answer, err := p.dialog.Do(asking, identity, r, again)
-	o := Outcome{Identity: identity, Request: r, Answer: answer, Took: time.Since(began)}
+	o := CommandResult{Identity: identity, Request: r, Answer: answer, Took: time.Since(began)}
 	switch {
 	case err == nil:
 		if !answer.Done() {
 			o.Code = answer.Classify("")
 		}
-		p.opts.Answered(o)
+		p.opts.CommandFinished(o)
 		return answer, nil
 	case ctx.Err() != nil:
 		return answer, err
 	case errors.Is(err, errSuperseded), errors.Is(err, base.ErrNotAgain):
 		o.Err, o.Code = err, late
-		p.opts.Answered(o)
+		p.opts.CommandFinished(o)
 		return answer, err
 	case errors.Is(err, base.ErrNoAnswer):
 		err = errcode.Wrap(late, err)
@@ -176,7 +176,7 @@ func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Req
 		err = errcode.Wrap(transportCode(err), err)
 	}
 	o.Err, o.Code = err, errcode.Of(err)
-	p.opts.Answered(o)
+	p.opts.CommandFinished(o)
 	return answer, err
 }
 
@@ -189,7 +189,7 @@ const showWithin = time.Second
 // showInstall requests a list that shows an install that is not waited for any more. Without the list, the same install
 // would be sent again if another Pod requests that version, and the base would refuse it.
 func (p *Provider) showInstall(ctx context.Context, b base.Snapshot) {
-	ctx, cancel := context.WithTimeout(ctx, p.opts.Speed.Of(showWithin))
+	ctx, cancel := context.WithTimeout(ctx, p.opts.TimeScale.Of(showWithin))
 	defer cancel()
 	if _, err := p.listModules(ctx, b, time.Now()); err != nil {
 		p.opts.Logger.Debug("the list does not show an install yet that no Pod requests any more", "base", b.Identity,
@@ -228,7 +228,7 @@ func (p *Provider) supersede(key workerKey) {
 
 // listModules requests the list of the base. The list is not older than notBefore.
 func (p *Provider) listModules(ctx context.Context, b base.Snapshot, notBefore time.Time) (base.Snapshot, error) {
-	asking, cancel := context.WithTimeout(ctx, p.opts.Speed.Of(listTimeout))
+	asking, cancel := context.WithTimeout(ctx, p.opts.TimeScale.Of(listTimeout))
 	defer cancel()
 	fresh, err := p.dialog.Modules(asking, b.Identity, notBefore)
 	if err != nil {
@@ -285,7 +285,7 @@ func (p *Provider) recordFailure(key workerKey, a plan.Attempt, b base.Snapshot,
 			f.Attempts++
 			failures = f.Attempts
 		}
-		f.Next = now.Add(backoff(p.opts.Speed, failures))
+		f.Next = now.Add(backoff(p.opts.TimeScale, failures))
 		if lacksMetaspace(err) {
 			f.FreeMetaspace = freeMetaspace(b)
 		}
@@ -303,7 +303,7 @@ func (p *Provider) recordFailure(key workerKey, a plan.Attempt, b base.Snapshot,
 const retryAtMost = 5 * time.Minute
 
 // backoff returns the delay after a number of failures in a row. It doubles with each failure.
-func backoff(speed pace.Speed, failures int) time.Duration {
+func backoff(speed pace.TimeScale, failures int) time.Duration {
 	d, atMost := speed.Of(firstPause), speed.Of(retryAtMost)
 	for range failures - 1 {
 		d *= 2
@@ -348,7 +348,7 @@ func (p *Provider) reportFailure(key workerKey, a plan.Attempt, err error) {
 		}
 		if concerned {
 			p.opts.Recorder.Event(v.pod, corev1.EventTypeWarning, errcode.Of(err).Type(), errcode.Message(err))
-			p.opts.Failure(v.pod, key.identity, a.Module, err)
+			p.opts.ModuleFailed(v.pod, key.identity, a.Module, err)
 		}
 	}
 }

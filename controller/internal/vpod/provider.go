@@ -53,26 +53,26 @@ type Options struct {
 	// longer while an EndpointSlice shows that requests are sent to the Pod, but not longer than the grace period of the
 	// Pod. Negative means no drain.
 	Drain time.Duration
-	// Speed divides the periods that have no setting. The durations in Options are already divided.
-	Speed    pace.Speed
-	Recorder record.EventRecorder
-	// Failed are the superseded Pods that turn Failed. Default: podstatus.FailedUnowned.
-	Failed podstatus.FailedRule
-	// Failure is called for every failed install and uninstall. It must not block.
-	Failure func(pod *corev1.Pod, identity string, m arklet.Module, err error)
-	// Asked is called for every command that is sent to a base, Answered for its result. They must not block.
-	Asked    func(identity string, r arklet.Request)
-	Answered func(Outcome)
+	// TimeScale divides the periods that have no setting. The durations in Options are already divided.
+	TimeScale pace.TimeScale
+	Recorder  record.EventRecorder
+	// FailedPods are the superseded Pods that turn Failed. Default: podstatus.FailedUnowned.
+	FailedPods podstatus.FailedRule
+	// ModuleFailed is called for every failed install and uninstall. It must not block.
+	ModuleFailed func(pod *corev1.Pod, identity string, m arklet.Module, err error)
+	// CommandSent is called for every command that is sent to a base, Answered for its result. They must not block.
+	CommandSent     func(identity string, r arklet.Request)
+	CommandFinished func(CommandResult)
 	// AddTolerationFor is the environment whose toleration unscheduled module Pods get that tolerate no environment. Pods
 	// also stay on unreachable Nodes. Empty: tolerations are not changed.
 	AddTolerationFor string
 	// EndpointLag returns how long the endpoints of Services may be out of date at least, because the API server was
 	// unavailable. Active versions are not uninstalled during that time.
 	EndpointLag func() time.Duration
-	// LedgerChanged is called when Ledger returns something new for a base. It must not block.
-	LedgerChanged func(identity string)
-	// Keep stores the ledger of a base. It returns when it is stored, or when ctx is done.
-	Keep func(ctx context.Context, identity string)
+	// InstallRecordChanged is called when Ledger returns something new for a base. It must not block.
+	InstallRecordChanged func(identity string)
+	// SaveInstallRecord stores the ledger of a base. It returns when it is stored, or when ctx is done.
+	SaveInstallRecord func(ctx context.Context, identity string)
 	// Node returns a Node; nil if it does not exist.
 	Node func(name string) *corev1.Node
 	// ProbeDial connects to the web listeners of bases for probes. Default: it dials their addresses directly.
@@ -137,7 +137,7 @@ type service struct {
 func New(opts Options, client kubernetes.Interface, registry *base.Registry, dialog *base.Dialog) *Provider {
 	opts.Workers = cmp.Or(opts.Workers, defaultWorkers)
 	opts.MaxAttempts = cmp.Or(opts.MaxAttempts, defaultMaxAttempts)
-	opts.Failed = cmp.Or(opts.Failed, podstatus.FailedUnowned)
+	opts.FailedPods = cmp.Or(opts.FailedPods, podstatus.FailedUnowned)
 	p := &Provider{
 		opts: opts, registry: registry, dialog: dialog, informer: NewInformer(client),
 		templates: newTemplates(opts.Workloads),
@@ -154,9 +154,9 @@ func New(opts Options, client kubernetes.Interface, registry *base.Registry, dia
 				p.takeUp(pod)
 			}
 		}})
-	p.operators = newQueue(opts, 0, opts.Speed.Of(operateAtMost), p.reconcile)
-	p.publishers = newQueue(opts, publishAtOnce, opts.Speed.Of(publishAtMost), p.publish)
-	p.chores = newQueue(opts, choresAtOnce, opts.Speed.Of(publishAtMost), p.tend)
+	p.operators = newQueue(opts, 0, opts.TimeScale.Of(operateAtMost), p.reconcile)
+	p.publishers = newQueue(opts, publishAtOnce, opts.TimeScale.Of(publishAtMost), p.publish)
+	p.chores = newQueue(opts, choresAtOnce, opts.TimeScale.Of(publishAtMost), p.tend)
 	p.endpoints = newEndpoints(client, opts, func(key workerKey) { p.operators.Add(key) })
 	return p
 }
@@ -217,9 +217,9 @@ func (p *Provider) Pod(namespace, name string) (*corev1.Pod, string, error) {
 	return pod, identity, nil
 }
 
-// Asked returns the time at which this controller first saw a Pod on its base, and the versions of a module that
+// RequestedVersions returns the time at which this controller first saw a Pod on its base, and the versions of a module that
 // the Pod has requested since then. kubectl logs shows these versions only. The list has at least one version.
-func (p *Provider) Asked(pod *corev1.Pod, module string) (from time.Time, versions []string) {
+func (p *Provider) RequestedVersions(pod *corev1.Pod, module string) (from time.Time, versions []string) {
 	from = pod.CreationTimestamp.Time // for a Pod that has ended
 	p.store.read(func() {
 		if e := p.store.byUID[pod.UID]; e != nil {
@@ -252,7 +252,7 @@ func (p *Provider) Serve(identity, nodeName, ledger string) {
 			"no Pod requests", "base", identity, "err", err)
 	}
 	// also those that were deleted without a grace period: that deletion may have failed
-	pods := p.informer.On(nodeName)
+	pods := p.informer.PodsOnNode(nodeName)
 	p.addPods(identity, pods...)
 	for _, pod := range pods {
 		p.tolerate(pod)
@@ -320,8 +320,8 @@ func (p *Provider) trigger(key workerKey) {
 	p.publishers.Add(key)
 }
 
-// Leave stops serving a base. It cancels the work in progress and forgets the Pods. The modules stay installed.
-func (p *Provider) Leave(identity, nodeName string) {
+// StopServing stops serving a base. It cancels the work in progress and forgets the Pods. The modules stay installed.
+func (p *Provider) StopServing(identity, nodeName string) {
 	p.mu.Lock()
 	delete(p.nodes, nodeName)
 	if s, known := p.served[identity]; known {
@@ -341,18 +341,18 @@ func (p *Provider) forgetBase(identity string) {
 // removeAtOnce is the maximum number of concurrent deletions of Remove.
 const removeAtOnce = 4
 
-// Remove deletes the Pods of a base that does not exist any more from the API: Kubernetes itself would leave them Ready for
+// DeletePods deletes the Pods of a base that does not exist any more from the API: Kubernetes itself would leave them Ready for
 // 40 s and more. It tries to delete all of them, and returns the first error.
-func (p *Provider) Remove(ctx context.Context, identity, nodeName string) error {
+func (p *Provider) DeletePods(ctx context.Context, identity, nodeName string) error {
 	var group errgroup.Group
 	group.SetLimit(removeAtOnce)
-	for _, pod := range p.informer.On(nodeName) {
+	for _, pod := range p.informer.PodsOnNode(nodeName) {
 		group.Go(func() error { return p.writer.delete(ctx, pod) })
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	p.Leave(identity, nodeName)
+	p.StopServing(identity, nodeName)
 	return nil
 }
 
@@ -390,11 +390,11 @@ func (p *Provider) triggerAll(identity string) {
 	}
 }
 
-// Requested returns the memory that the Pods on a Node request, in bytes, calculated like the scheduler: it
+// RequestedMemory returns the memory that the Pods on a Node request, in bytes, calculated like the scheduler: it
 // includes init containers, Pod-level requests and overhead, and excludes Pods that have ended.
-func (p *Provider) Requested(nodeName string) int64 {
+func (p *Provider) RequestedMemory(nodeName string) int64 {
 	var total int64
-	for _, pod := range slices.Concat(p.informer.On(nodeName), p.unmanaged.find(indexNode, nodeName)) {
+	for _, pod := range slices.Concat(p.informer.PodsOnNode(nodeName), p.unmanaged.find(indexNode, nodeName)) {
 		if pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded {
 			requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 			total += requests.Memory().Value()
@@ -403,8 +403,8 @@ func (p *Provider) Requested(nodeName string) int64 {
 	return total
 }
 
-// Pods returns the number of served Pods.
-func (p *Provider) Pods() int { return p.store.count() }
+// PodCount returns the number of served Pods.
+func (p *Provider) PodCount() int { return p.store.count() }
 
 // Depth returns the number of lanes that the operators work on, or that wait for a slot of their base.
 func (p *Provider) Depth() int {

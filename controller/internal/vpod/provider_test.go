@@ -57,8 +57,8 @@ func TestInstallAndUninstall(t *testing.T) {
 		w.pass(2 * time.Second)
 		w.wantShow("p1", "gone")
 		wantDiff(t, "modules", map[string]string{}, w.base.states())
-		if w.Pods() != 0 || w.operators.Depth() != 0 {
-			t.Errorf("%d Pods and %d workers are left", w.Pods(), w.operators.Depth())
+		if w.PodCount() != 0 || w.operators.Depth() != 0 {
+			t.Errorf("%d Pods and %d workers are left", w.PodCount(), w.operators.Depth())
 		}
 	})
 	in(t, "a slow install shows that the Pod is accepted", Options{}, func(_ *testing.T, w *world) {
@@ -105,10 +105,10 @@ func TestInstallAndUninstall(t *testing.T) {
 		w.wantShow("p1", "gone")
 	})
 	var outcomes []string
-	note := func(o Outcome) {
+	note := func(o CommandResult) {
 		outcomes = append(outcomes, string(o.Request.Command)+" "+o.Answer.DataCode+string(o.Code))
 	}
-	in(t, "what the base refuses because it is done already is no failure", Options{Drain: -1, Answered: note},
+	in(t, "what the base refuses because it is done already is no failure", Options{Drain: -1, CommandFinished: note},
 		func(t *testing.T, w *world) {
 			w.create("warm", container("other", "1")) // so that the base's list is known
 			w.pass(time.Second)
@@ -173,8 +173,8 @@ func TestDeletion(t *testing.T) {
 		w.base.with(func(b *fakeBase) { b.mute = false })
 		w.pass(3 * time.Minute)
 		wantDiff(t, "modules", map[string]string{}, w.base.states())
-		if w.Pods() != 0 {
-			t.Errorf("%d Pods are left", w.Pods())
+		if w.PodCount() != 0 {
+			t.Errorf("%d Pods are left", w.PodCount())
 		}
 	})
 	in(t, "a stop handler that throws is told of, and does not keep the Pod", Options{Drain: -1},
@@ -364,7 +364,7 @@ func TestASilentBase(t *testing.T) {
 	in(t, "its Pods go with its Node", Options{}, func(t *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))
 		w.pass(time.Second)
-		if err := w.Remove(t.Context(), "a", "vnode.a"); err != nil {
+		if err := w.DeletePods(t.Context(), "a", "vnode.a"); err != nil {
 			t.Fatal(err)
 		}
 		w.wantShow("p1", "gone")
@@ -377,7 +377,7 @@ func TestOwnership(t *testing.T) {
 			w.create("p1", container("biz1", "1"))
 			w.pass(time.Second)
 			w.base.takeCommands()
-			w.Leave("a", "vnode.a")
+			w.StopServing("a", "vnode.a")
 			w.create("p2", container("biz2", "1"))
 			w.pass(5 * time.Second)
 			wantDiff(t, "commands while another serves it", []string(nil), w.base.takeCommands())
@@ -392,11 +392,11 @@ func TestOwnership(t *testing.T) {
 		func(t *testing.T, w *world) {
 			w.create("old", container("biz1", "1"))
 			w.pass(time.Second)
-			w.Leave("a", "vnode.a")
+			w.StopServing("a", "vnode.a")
 			w.create("new", container("biz1", "2"))
 			w.pass(time.Second)
 			w.Serve("a", "vnode.a", "")
-			wantDiff(t, "Pods that the worker sees first", 2, w.Pods()) // nothing has been handed over yet
+			wantDiff(t, "Pods that the worker sees first", 2, w.PodCount()) // nothing has been handed over yet
 			w.pass(5 * time.Second)
 			w.wantShow("old", "Running BizDeactivate")
 			w.wantShow("new", "Running Ready")

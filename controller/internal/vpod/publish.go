@@ -97,8 +97,8 @@ func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Sn
 		biz, _ := b.Module(key.module, v.module.Version)
 		pods = append(pods, handover.Pod{
 			Key: string(v.uid), IsReady: podstatus.IsReady(&before), Ready: podstatus.IsReady(&target),
-			Yields:  podstatus.Yields(&target),
-			Version: v.module.Version, Active: biz.State == arklet.StateActivated, Outdated: v.outdated,
+			Superseded: podstatus.IsSuperseded(&target),
+			Version:    v.module.Version, Active: biz.State == arklet.StateActivated, Outdated: v.outdated,
 			ReadySince: v.readySince,
 		})
 	}
@@ -115,8 +115,8 @@ func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Sn
 		return 0, nil
 	}
 	p.noteDrain(key)
-	if slices.ContainsFunc(pods, func(pod handover.Pod) bool { return pod.IsReady && pod.Yields }) {
-		wait.within(handover.YieldAfter)
+	if slices.ContainsFunc(pods, func(pod handover.Pod) bool { return pod.IsReady && pod.Superseded }) {
+		wait.within(handover.SupersedeDelay)
 	}
 	return wait.d, nil
 }
@@ -136,7 +136,7 @@ const listWithin = time.Second
 
 // untilListed requests the list of the base if the operator has not done so, and returns when to look again.
 func (p *Provider) untilListed(ctx context.Context, views []podSnapshot, b base.Snapshot) time.Duration {
-	within := p.opts.Speed.Of(listWithin)
+	within := p.opts.TimeScale.Of(listWithin)
 	if !slices.ContainsFunc(views, func(v podSnapshot) bool { return v.unasked(b) && time.Since(v.came) < within }) {
 		p.askForModules(ctx, b)
 	}
@@ -158,7 +158,7 @@ func (p *Provider) noteSwitches(key workerKey, b base.Snapshot, wait *soonest) {
 			}
 		}
 		for version, since := range l.switched {
-			left := since.Add(p.opts.Speed.Of(api.SwitchedReady)).Sub(now)
+			left := since.Add(p.opts.TimeScale.Of(api.SwitchedReady)).Sub(now)
 			biz, there := b.Module(key.module, version)
 			if biz.State == arklet.StateActivated || !there && left <= 0 {
 				delete(l.switched, version)
@@ -172,9 +172,9 @@ func (p *Provider) noteSwitches(key workerKey, b base.Snapshot, wait *soonest) {
 // acceptWithin returns how long an install may take before the status shows that the Pod waits for it.
 func (p *Provider) acceptWithin() time.Duration {
 	if p.publishers.Behind() {
-		return p.opts.Speed.Of(acceptLater)
+		return p.opts.TimeScale.Of(acceptLater)
 	}
-	return p.opts.Speed.Of(acceptAfter)
+	return p.opts.TimeScale.Of(acceptAfter)
 }
 
 // onlyAccepted reports whether a status only shows that a new Pod waits for its modules. Most Pods are Ready before that is
@@ -250,7 +250,7 @@ func (p *Provider) isReadyNow(pod *corev1.Pod) bool {
 // desiredStatus returns the status that a Pod should have.
 func (p *Provider) desiredStatus(e *podRecord, b base.Snapshot, before corev1.PodStatus) corev1.PodStatus {
 	pod, modules := p.moduleStates(e, b)
-	return podstatus.Of(pod, b, modules, p.opts.Failed, before, time.Now())
+	return podstatus.Of(pod, b, modules, p.opts.FailedPods, before, time.Now())
 }
 
 // writeStatus writes the status of a Pod, unless its readiness is not the planned one any more. b is the base at the time of
@@ -330,16 +330,16 @@ func (p *Provider) moduleStates(e *podRecord, b base.Snapshot) (pod *corev1.Pod,
 
 // addLane adds what is known of the lane of a module. The caller holds the lock of the store.
 func (p *Provider) addLane(s *podstatus.Module, l *lane, e *podRecord, b base.Snapshot) {
-	for _, a := range []plan.Attempt{plan.Install(s.Module), plan.Uninstall(s.Module)} {
+	for _, a := range []plan.Attempt{plan.InstallAttempt(s.Module), plan.UninstallAttempt(s.Module)} {
 		if f, failed := l.memory.Failed[a]; failed && s.Failure == nil && s.Invalid == nil {
 			s.Failure = p.shownError(a, f)
 		}
 	}
 	installed, known := l.memory.Installed[s.Version]
 	if installed.Unhealthy {
-		s.Unready = "its liveness probe failed: it is uninstalled and installed again"
+		s.NotReadyReason = "its liveness probe failed: it is uninstalled and installed again"
 	} else if ready, why := p.prober.Ready(e.uid, s.Name); !ready {
-		s.Unready = why
+		s.NotReadyReason = why
 	}
 	if !p.opts.KeepSameVersion {
 		s.InstalledURL = installed.URL
@@ -347,7 +347,7 @@ func (p *Provider) addLane(s *podstatus.Module, l *lane, e *podRecord, b base.Sn
 	for version, earlier := range l.memory.Installed {
 		if biz, there := b.Module(s.Name, version); there && earlier.RequestedBy == e.uid && version != s.Version &&
 			biz.State == arklet.StateActivated {
-			s.Previous = version
+			s.PreviousVersion = version
 		}
 	}
 	s.Replacing = l.memory.Replacing != nil && l.memory.Replacing.Module.Version == s.Version
@@ -366,11 +366,11 @@ func (p *Provider) addLane(s *podstatus.Module, l *lane, e *podRecord, b base.Sn
 		if there && biz.State == arklet.StateActivated && (!sameVersion || known && installed.URL == other.URL) {
 			s.Superseded = true
 		}
-		coming = coming || !sameVersion && l.memory.Failed[plan.Install(other)].Err == nil
+		coming = coming || !sameVersion && l.memory.Failed[plan.InstallAttempt(other)].Err == nil
 	}
 	coming = coming || newest && s.Failure == nil // its own version becomes active again
 	since := l.switched[s.Version]
-	s.Overtaken = coming && !since.IsZero() && time.Since(since) < p.opts.Speed.Of(api.SwitchedReady) &&
+	s.SwitchedAway = coming && !since.IsZero() && time.Since(since) < p.opts.TimeScale.Of(api.SwitchedReady) &&
 		slices.ContainsFunc(b.Versions(s.Name), func(biz arklet.Biz) bool {
 			_, installed := l.memory.Installed[biz.Version]
 			return biz.State == arklet.StateActivated && installed

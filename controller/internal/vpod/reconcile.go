@@ -33,26 +33,26 @@ func (p *Provider) reconcile(ctx context.Context, key workerKey) (time.Duration,
 			return 0, nil
 		}
 		do := p.plan(key, b)
-		if do.Do == plan.NoAction {
-			if do.Look {
+		if do.Kind == plan.NoAction {
+			if do.NeedsList {
 				p.askForModules(ctx, b)
 			}
 			return do.Wait, nil
 		}
-		if do.Do == plan.AskForList {
+		if do.Kind == plan.RequestList {
 			if _, err := p.listModules(ctx, b, time.Time{}); err != nil {
 				return 0, whileServed(ctx, err)
 			}
 			p.publishers.Add(key)
 			continue
 		}
-		if do.Do == plan.AcquireReplaceTurn {
+		if do.Kind == plan.AcquireReplacePermit {
 			if !p.beginReplacing(key, do.Module) {
-				return p.opts.Speed.Of(plan.RecheckAfter), nil
+				return p.opts.TimeScale.Of(plan.RecheckAfter), nil
 			}
 			continue
 		}
-		if do.Again && !looked { // a base that restarts installs its baseline by itself
+		if do.Retry && !looked { // a base that restarts installs its baseline by itself
 			looked = true
 			if _, err := p.listModules(ctx, b, time.Now()); err == nil {
 				continue
@@ -81,7 +81,7 @@ func whileServed(ctx context.Context, err error) error {
 }
 
 // plan returns the next step for a lane, and marks the Pods that are finished.
-func (p *Provider) plan(key workerKey, b base.Snapshot) (do plan.Step) {
+func (p *Provider) plan(key workerKey, b base.Snapshot) (do plan.Action) {
 	lag := p.opts.EndpointLag()
 	p.store.change(func() {
 		l := p.store.lane(key)
@@ -90,24 +90,24 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do plan.Step) {
 		}
 		views := l.views(key.module)
 		if b.Modules == nil || unasked(views, b) {
-			do = plan.Step{Do: plan.AskForList}
+			do = plan.Action{Kind: plan.RequestList}
 			return
 		}
 		in := p.planInput(key, l, views, b)
 		in.EndpointLag = lag
 		decision := plan.Next(in)
-		do = decision.Step
+		do = decision.Action
 		before := l.memory
 		l.memory = decision.Memory
 		sameVersion := func(plan.Installed, plan.Installed) bool { return true }
 		if !maps.EqualFunc(before.Installed, l.memory.Installed, sameVersion) {
-			p.opts.LedgerChanged(key.identity)
+			p.opts.InstallRecordChanged(key.identity)
 		}
 		if l.memory.Replacing == nil && !decision.ReplacesJar { // otherwise the jar may be unusable for other bases too
 			p.store.leaveTurn(key)
 		}
 		removing := ""
-		if (do.Do == plan.DoUninstall || do.Do == plan.UninstallConflicting) && !in.IsWanted(do.Module.Version) {
+		if (do.Kind == plan.DoUninstall || do.Kind == plan.UninstallConflicting) && !in.IsWanted(do.Module.Version) {
 			removing = do.Module.Version
 		}
 		shown := len(l.memory.Failed) < len(before.Failed) || before.Replacing != nil && l.memory.Replacing == nil ||
@@ -127,7 +127,7 @@ func (p *Provider) planInput(key workerKey, l *lane, views []podSnapshot, b base
 		Now: time.Now(), Name: key.module, Terminating: map[string]plan.Terminating{}, Kept: map[string]bool{},
 		Listed: map[string]arklet.Biz{}, Memory: l.memory,
 		CanSwitch: b.Tunnel == tunnel.HTTP, KeepSameVersion: p.opts.KeepSameVersion, Drain: p.opts.Drain,
-		Speed: p.opts.Speed,
+		TimeScale: p.opts.TimeScale,
 	}
 	for _, biz := range b.Versions(key.module) {
 		in.Listed[biz.Version] = biz
@@ -212,22 +212,22 @@ func finish(views []podSnapshot, in plan.Input, m plan.Memory) (more bool) {
 }
 
 // carryOut does one step. The list of the base shows the result, or the store has a failure.
-func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot, do plan.Step) (err error) {
-	if do.Do == plan.DoUninstall || do.Do == plan.UninstallConflicting {
+func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot, do plan.Action) (err error) {
+	if do.Kind == plan.DoUninstall || do.Kind == plan.UninstallConflicting {
 		p.publishers.Add(key)
 	}
 	m := do.Module
 	again := func() bool { return p.still(key, do) }
 	var failed plan.Attempt
-	switch do.Do {
+	switch do.Kind {
 	case plan.DoInstall:
-		failed = plan.Install(m)
+		failed = plan.InstallAttempt(m)
 		b, err = p.install(ctx, key, b, m, again)
 	case plan.DoSwitch:
-		failed = plan.Install(m)
+		failed = plan.InstallAttempt(m)
 		b, err = p.switchTo(ctx, b, m, again)
 	case plan.UninstallConflicting:
-		failed = plan.Uninstall(m)
+		failed = plan.UninstallAttempt(m)
 		b, err = p.uninstall(ctx, b, do.Conflicting, again)
 		if errors.Is(err, base.ErrNotAgain) {
 			break
@@ -238,9 +238,9 @@ func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot,
 		}
 		b, err = p.uninstall(ctx, b, m, again)
 	case plan.DoUninstall:
-		failed = plan.Uninstall(m)
+		failed = plan.UninstallAttempt(m)
 		b, err = p.uninstall(ctx, b, m, again)
-	case plan.NoAction, plan.AskForList, plan.AcquireReplaceTurn: // no command
+	case plan.NoAction, plan.RequestList, plan.AcquireReplacePermit: // no command
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -263,14 +263,14 @@ func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot,
 }
 
 // still reports whether a step in progress is still the next one. Pods may have changed since it began.
-func (p *Provider) still(key workerKey, do plan.Step) bool {
+func (p *Provider) still(key workerKey, do plan.Action) bool {
 	b, known := p.registry.Get(key.identity)
 	if !known {
 		return false
 	}
 	now := p.plan(key, b)
-	conflictGone := do.Do == plan.UninstallConflicting && now.Do == plan.DoInstall && now.Module == do.Conflicting
-	return conflictGone || now.Do == do.Do && now.Module == do.Module
+	conflictGone := do.Kind == plan.UninstallConflicting && now.Kind == plan.DoInstall && now.Module == do.Conflicting
+	return conflictGone || now.Kind == do.Kind && now.Module == do.Module
 }
 
 // note records the result of an attempt.
@@ -284,7 +284,7 @@ func (p *Provider) note(key workerKey, a plan.Attempt, b base.Snapshot, err erro
 		if err == nil {
 			delete(l.memory.Failed, a)
 		}
-		replaced = l.memory.Replacing != nil && plan.Install(l.memory.Replacing.Module) == a
+		replaced = l.memory.Replacing != nil && plan.InstallAttempt(l.memory.Replacing.Module) == a
 		if replaced {
 			l.memory.Replacing = nil
 		}
@@ -314,7 +314,7 @@ func (p *Provider) reportInvalid(e *podRecord) {
 		if m.invalid != nil && pod.DeletionTimestamp == nil {
 			p.opts.Recorder.Event(pod, corev1.EventTypeWarning, errcode.Of(m.invalid).Type(),
 				errcode.Message(m.invalid))
-			p.opts.Failure(pod, e.identity, m.Module, m.invalid)
+			p.opts.ModuleFailed(pod, e.identity, m.Module, m.invalid)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (p *Provider) beginReplacing(key workerKey, m arklet.Module) bool {
 			}
 		}
 	}
-	if !p.store.enterTurn(key, pod.Namespace+"/"+key.module, served, p.opts.Speed.Of(patience)) {
+	if !p.store.enterTurn(key, pod.Namespace+"/"+key.module, served, p.opts.TimeScale.Of(patience)) {
 		return false
 	}
 	p.store.change(func() {

@@ -84,7 +84,7 @@ func TestRollingUpdate(t *testing.T) {
 				wantDiff(t, "order", []string{"old=Ready", "old=NotReady", "new=Ready"}, w.readiness())
 			})
 	}
-	in(t, "the only Ready Pod yields after a second at any speed", Options{Speed: 10}, func(_ *testing.T, w *world) {
+	in(t, "the only Ready Pod yields after a second at any speed", Options{TimeScale: 10}, func(_ *testing.T, w *world) {
 		w.base.with(func(b *fakeBase) { b.mode = activateNew })
 		w.create("old", container("biz1", "1"))
 		w.pass(2 * time.Second)
@@ -349,7 +349,7 @@ func TestBizDeactivateAndTheFailedPhase(t *testing.T) {
 		{podstatus.FailedNever, false, "Running BizDeactivate"},
 		{podstatus.FailedAlways, true, "Failed BizDeactivate"},
 	} {
-		in(t, fmt.Sprintf("rule %s, owned %t", c.rule, c.owned), Options{Failed: c.rule, Drain: -1},
+		in(t, fmt.Sprintf("rule %s, owned %t", c.rule, c.owned), Options{FailedPods: c.rule, Drain: -1},
 			func(t *testing.T, w *world) {
 				if !c.owned {
 					w.owners = nil

@@ -201,8 +201,8 @@ func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *podR
 		if i >= 0 && before[i].Version != m.Version {
 			l.memory.Update(before[i].Version, func(installed *plan.Installed) { installed.RequestedBy = e.uid })
 		}
-		delete(l.memory.Failed, plan.Install(m.Module)) // try again after a change
-		delete(l.memory.Failed, plan.Uninstall(m.Module))
+		delete(l.memory.Failed, plan.InstallAttempt(m.Module)) // try again after a change
+		delete(l.memory.Failed, plan.UninstallAttempt(m.Module))
 		if !known {
 			l.remember(pod, m.Name)
 		}

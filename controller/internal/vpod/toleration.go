@@ -39,7 +39,7 @@ func (p *Provider) tolerations(pod *corev1.Pod) (_ []corev1.Toleration, changed 
 	}
 	for i, t := range list {
 		limit := ptr.Deref(t.TolerationSeconds, 0)
-		if t.Key == corev1.TaintNodeUnreachable && limit == int64(p.opts.Speed.Of(tolerated).Seconds()) {
+		if t.Key == corev1.TaintNodeUnreachable && limit == int64(p.opts.TimeScale.Of(tolerated).Seconds()) {
 			list[i].TolerationSeconds = nil
 			changed = changed || scheduled // an unscheduled Pod may belong to another controller
 		}

@@ -20,7 +20,7 @@ func newQueue[K interface {
 }](opts Options, workers int, maxDelay time.Duration,
 	do func(context.Context, K) (time.Duration, error)) *work.Queue[K] {
 	return work.New(work.Options[K]{
-		Do: do, Workers: workers, MinDelay: opts.Speed.Of(firstPause), MaxDelay: maxDelay,
+		Do: do, Workers: workers, MinDelay: opts.TimeScale.Of(firstPause), MaxDelay: maxDelay,
 		Message: "a worker failed and tries again", Attrs: K.attrs, Logger: opts.Logger,
 	})
 }

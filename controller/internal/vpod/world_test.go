@@ -241,16 +241,16 @@ func newWorld(t *testing.T, opts Options) *world {
 	w.likeTheAPIServer()
 	w.base = &fakeBase{w: w, key: tunnel.MQTT, delay: 100 * time.Millisecond}
 	opts.Recorder = w.events
-	opts.Failure = func(*corev1.Pod, string, arklet.Module, error) {}
-	opts.Asked = func(string, arklet.Request) {}
-	if opts.Answered == nil {
-		opts.Answered = func(Outcome) {}
+	opts.ModuleFailed = func(*corev1.Pod, string, arklet.Module, error) {}
+	opts.CommandSent = func(string, arklet.Request) {}
+	if opts.CommandFinished == nil {
+		opts.CommandFinished = func(CommandResult) {}
 	}
-	if opts.Keep == nil {
-		opts.Keep = func(context.Context, string) {}
+	if opts.SaveInstallRecord == nil {
+		opts.SaveInstallRecord = func(context.Context, string) {}
 	}
-	if opts.LedgerChanged == nil {
-		opts.LedgerChanged = func(string) {}
+	if opts.InstallRecordChanged == nil {
+		opts.InstallRecordChanged = func(string) {}
 	}
 	if opts.EndpointLag == nil {
 		opts.EndpointLag = func() time.Duration { return 0 }

@@ -111,7 +111,7 @@ func (w *writer) status(e *podRecord, pod *corev1.Pod) corev1.PodStatus {
 func (w *writer) ended(ctx context.Context, e *podRecord, pod *corev1.Pod) error {
 	now := time.Now()
 	_, err := w.write(ctx, e, pod,
-		func(before corev1.PodStatus) corev1.PodStatus { return podstatus.Ended(before, now) })
+		func(before corev1.PodStatus) corev1.PodStatus { return podstatus.Completed(before, now) })
 	return err
 }
 
