@@ -60,7 +60,7 @@ func TestMirror(t *testing.T) {
 		Status: Status{Status: Available, PodName: "p", NodeName: "vnode.1", BaseIP: "198.18.0.1", BaseName: "base-1"},
 	}
 	pod := modulePod(running)
-	if diff := cmp.Diff(want, mirror(pod, pod.Spec.Containers[0], node())); diff != "" {
+	if diff := cmp.Diff(want, desiredModule(pod, pod.Spec.Containers[0], node())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -73,7 +73,7 @@ func TestMirrorReadsAVersionThatIsInstalled(t *testing.T) {
 			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 				LocalObjectReference: corev1.LocalObjectReference{Name: "versions"}, Key: "biz1"},
 		}}
-		if got := mirror(pod, pod.Spec.Containers[0], nil); got.Spec.Module.Version != want ||
+		if got := desiredModule(pod, pod.Spec.Containers[0], nil); got.Spec.Module.Version != want ||
 			got.Labels["module.koupleless.io/version"] != want {
 			t.Errorf("container %q: version %q, labels %v", id, got.Spec.Module.Version, got.Labels)
 		}
@@ -84,7 +84,7 @@ func TestMirrorLeavesOutWhatIsNoLabel(t *testing.T) {
 	pod := modulePod(waiting("", ""))
 	pod.Status.PodIP = "2001:db8::1"
 	pod.Spec.Containers[0].Env[0].Value = "1.0.0+build"
-	got := mirror(pod, pod.Spec.Containers[0], nil)
+	got := desiredModule(pod, pod.Spec.Containers[0], nil)
 	if diff := cmp.Diff(map[string]string{"module.koupleless.io/name": "biz1"}, got.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
