@@ -69,7 +69,7 @@ func TestInContext(t *testing.T) {
 		{"biz1", "/biz1"}: "/biz1", {"biz1", "/biz1/ok"}: "/biz1/ok", {"biz1", "/biz1?a=b"}: "/biz1?a=b",
 		{"biz1", "/biz12"}: "/biz1/biz12",
 	} {
-		if got := inContext(in[0], in[1]); got != want {
+		if got := withContextPath(in[0], in[1]); got != want {
 			t.Errorf("%q in %q is %q, want %q", in[1], in[0], got, want)
 		}
 	}

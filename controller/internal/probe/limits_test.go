@@ -16,14 +16,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func hanging(p *corev1.Probe) { p.TimeoutSeconds, p.PeriodSeconds, p.FailureThreshold = 100_000, 1, 1 }
+func withLongTimeout(p *corev1.Probe) {
+	p.TimeoutSeconds, p.PeriodSeconds, p.FailureThreshold = 100_000, 1, 1
+}
 
 // Slow probes use at most half of the slots, so that other probes are sent when they are due. This holds for
 // probes of the same base, and if many bases do not answer.
 func TestSlowProbesUseHalfOfTheSlots(t *testing.T) {
 	for bases, count := range map[int]int{1: 20, 10: 2} {
 		t.Run(fmt.Sprint(bases), func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			runTest(t, func(w *fixture) {
 				w.answer = func(r *http.Request) int {
 					if r.URL.Path == "/good" {
 						return 200
@@ -33,21 +35,21 @@ func TestSlowProbesUseHalfOfTheSlots(t *testing.T) {
 				for i := range bases * count {
 					w.prober.Set(w.target(func(t *Target) {
 						t.Pod, t.Base, t.Readiness = types.UID(fmt.Sprint("hangs", i)), fmt.Sprint(i%bases), httpGet(
-							"/", hanging)
+							"/", withLongTimeout)
 					}))
 				}
-				w.pass(10 * MaxTimeout) // each of them was probed once
+				w.advance(10 * MaxTimeout) // each of them was probed once
 				w.prober.Set(w.target(func(t *Target) { t.Base, t.Readiness = "0", httpGet("/good") }))
 				synctest.Wait()
-				w.expectReady("immediately", true, "")
+				w.wantReady("immediately", true, "")
 				w.mu.Lock()
-				w.asked = nil
+				w.requests = nil
 				w.mu.Unlock()
-				w.pass(time.Minute)
+				w.advance(time.Minute)
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				if good := strings.Count(strings.Join(w.asked, "\n"), "/good"); good != 6 {
-					t.Errorf("%d probes in a minute with a period of 10 s: %v", good, w.asked)
+				if good := strings.Count(strings.Join(w.requests, "\n"), "/good"); good != 6 {
+					t.Errorf("%d probes in a minute with a period of 10 s: %v", good, w.requests)
 				}
 			})
 		})
@@ -56,11 +58,11 @@ func TestSlowProbesUseHalfOfTheSlots(t *testing.T) {
 
 // A timeout is reduced to MaxTimeout.
 func TestMaxTimeout(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.answers(-1)
-		w.prober.Set(w.target(func(t *Target) { t.Readiness = httpGet("/", hanging) }))
-		w.pass(MaxTimeout)
-		w.expectReady("after the maximum", false, "http://10.0.0.1:8080/ context deadline exceeded")
+	runTest(t, func(w *fixture) {
+		w.respondWith(-1)
+		w.prober.Set(w.target(func(t *Target) { t.Readiness = httpGet("/", withLongTimeout) }))
+		w.advance(MaxTimeout)
+		w.wantReady("after the maximum", false, "http://10.0.0.1:8080/ context deadline exceeded")
 	})
 }
 
@@ -95,7 +97,7 @@ func TestConnectionsEndWithTheirProbes(t *testing.T) {
 					go func() { defer close(ended); p.Start(ctx) }()
 					p.Set(Target{
 						Pod: "pod", Container: "biz1", Base: "hangs", Address: "10.0.0.1:8080", Started: time.Now(),
-						Readiness: httpGet("/", hanging,
+						Readiness: httpGet("/", withLongTimeout,
 							func(p *corev1.Probe) { p.HTTPGet.Scheme, p.PeriodSeconds = scheme, 1000 }),
 					})
 					synctest.Wait()
