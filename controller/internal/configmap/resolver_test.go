@@ -23,18 +23,18 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// world is a resolver on a fake API server, in a bubble where time passes only while everything
+// fixture is a resolver on a fake API server, in a bubble where time passes only while everything
 // waits.
-type world struct {
+type fixture struct {
 	t        *testing.T
 	client   *fake.Clientset
 	resolver *Resolver
 	changed  chan types.NamespacedName
 }
 
-func inBubble(t *testing.T, test func(*world)) {
+func runTest(t *testing.T, test func(*fixture)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, client: fake.NewClientset(), changed: make(chan types.NamespacedName, 1000)}
+		w := &fixture{t: t, client: fake.NewClientset(), changed: make(chan types.NamespacedName, 1000)}
 		w.resolver = New(Options{Client: w.client, Changed: func(name types.NamespacedName) { w.changed <- name },
 			Logger: slog.New(slog.DiscardHandler)})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -46,12 +46,12 @@ func inBubble(t *testing.T, test func(*world)) {
 	})
 }
 
-func named(name string) types.NamespacedName {
+func configMapName(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "default", Name: name}
 }
 
-// put makes or changes a ConfigMap with one key, biz1.
-func (w *world) put(name, version string) {
+// applyConfigMap makes or changes a ConfigMap with one key, biz1.
+func (w *fixture) applyConfigMap(name, version string) {
 	w.t.Helper()
 	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 		Data: map[string]string{"biz1": version}}
@@ -65,10 +65,10 @@ func (w *world) put(name, version string) {
 	}
 }
 
-// expect asks for a value and compares what comes: a version, or an error.
-func (w *world) expect(when, name, key, want string) {
+// wantValue asks for a value and compares what comes: a version, or an error.
+func (w *fixture) wantValue(when, name, key, want string) {
 	w.t.Helper()
-	got, err := w.resolver.Value(named(name), key)
+	got, err := w.resolver.Value(configMapName(name), key)
 	if err != nil {
 		got = "pending"
 		if !errors.Is(err, ErrPending) {
@@ -80,8 +80,8 @@ func (w *world) expect(when, name, key, want string) {
 	}
 }
 
-// reads is how many reads there were since the last call.
-func (w *world) reads() (n int) {
+// takeReads is how many reads there were since the last call.
+func (w *fixture) takeReads() (n int) {
 	for _, a := range w.client.Actions() {
 		if a.GetVerb() == "get" {
 			n++
@@ -91,43 +91,43 @@ func (w *world) reads() (n int) {
 	return n
 }
 
-func pass(d time.Duration) {
+func advance(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
 func TestValue(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.put("versions", "1.0.0")
-		w.expect("at first", "versions", "biz1", "pending")
+	runTest(t, func(w *fixture) {
+		w.applyConfigMap("versions", "1.0.0")
+		w.wantValue("at first", "versions", "biz1", "pending")
 		synctest.Wait()
-		if got := <-w.changed; got != named("versions") {
+		if got := <-w.changed; got != configMapName("versions") {
 			t.Errorf("changed is %v", got)
 		}
-		w.expect("once it was read", "versions", "biz1", "1.0.0")
-		w.expect("of another key", "versions", "biz2", "pending")
+		w.wantValue("once it was read", "versions", "biz1", "1.0.0")
+		w.wantValue("of another key", "versions", "biz2", "pending")
 		synctest.Wait()
-		w.expect("of a key that is not there", "versions", "biz2", "OtherUpstream.InvalidParameter")
-		w.expect("of the first key", "versions", "biz1", "1.0.0")
-		if n := w.reads(); n != 2 {
+		w.wantValue("of a key that is not there", "versions", "biz2", "OtherUpstream.InvalidParameter")
+		w.wantValue("of the first key", "versions", "biz1", "1.0.0")
+		if n := w.takeReads(); n != 2 {
 			t.Errorf("%d reads, want 2", n)
 		}
-		w.put("versions", "2.0.0")
-		w.expect("for the next two seconds", "versions", "biz1", "1.0.0")
-		pass(3 * time.Second)
-		w.expect("later it may have changed", "versions", "biz1", "pending")
+		w.applyConfigMap("versions", "2.0.0")
+		w.wantValue("for the next two seconds", "versions", "biz1", "1.0.0")
+		advance(3 * time.Second)
+		w.wantValue("later it may have changed", "versions", "biz1", "pending")
 		synctest.Wait()
-		w.expect("and has", "versions", "biz1", "2.0.0")
+		w.wantValue("and has", "versions", "biz1", "2.0.0")
 	})
 }
 
 // The resolver keeps only a prefix of a value that is too long for a version: one byte more than the maximum.
 func TestLongValue(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.put("versions", strings.Repeat("9", 1<<20))
-		w.expect("at first", "versions", "biz1", "pending")
+	runTest(t, func(w *fixture) {
+		w.applyConfigMap("versions", strings.Repeat("9", 1<<20))
+		w.wantValue("at first", "versions", "biz1", "pending")
 		synctest.Wait()
-		if value, err := w.resolver.Value(named("versions"), "biz1"); err != nil || len(value) != arklet.MaxName+1 {
+		if value, err := w.resolver.Value(configMapName("versions"), "biz1"); err != nil || len(value) != arklet.MaxName+1 {
 			t.Errorf("a value of %d bytes, error %v", len(value), err)
 		}
 	})
@@ -135,26 +135,26 @@ func TestLongValue(t *testing.T) {
 
 // A value that cannot be a version is read again, so that its correction is noticed.
 func TestCorrectedValue(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.put("versions", "1 0")
-		w.expect("at first", "versions", "biz1", "pending")
+	runTest(t, func(w *fixture) {
+		w.applyConfigMap("versions", "1 0")
+		w.wantValue("at first", "versions", "biz1", "pending")
 		<-w.changed
-		w.expect("a value with a space", "versions", "biz1", "1 0")
-		w.put("versions", "1.0.0")
+		w.wantValue("a value with a space", "versions", "biz1", "1 0")
+		w.applyConfigMap("versions", "1.0.0")
 		<-w.changed
-		w.expect("the corrected value", "versions", "biz1", "1.0.0")
+		w.wantValue("the corrected value", "versions", "biz1", "1.0.0")
 	})
 }
 
 // Nothing is read that nobody asks for.
 func TestAtRest(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.put("versions", "1.0.0")
-		w.expect("at first", "versions", "biz1", "pending")
-		pass(time.Second)
-		w.reads()
-		pass(24 * time.Hour)
-		if n := w.reads(); n != 0 {
+	runTest(t, func(w *fixture) {
+		w.applyConfigMap("versions", "1.0.0")
+		w.wantValue("at first", "versions", "biz1", "pending")
+		advance(time.Second)
+		w.takeReads()
+		advance(24 * time.Hour)
+		if n := w.takeReads(); n != 0 {
 			t.Errorf("%d reads at rest", n)
 		}
 	})
@@ -163,14 +163,14 @@ func TestAtRest(t *testing.T) {
 // What is not there is read again as long as somebody asks, with growing pauses, and seen when it
 // comes.
 func TestMissing(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.expect("at first", "late", "biz1", "pending")
+	runTest(t, func(w *fixture) {
+		w.wantValue("at first", "late", "biz1", "pending")
 		begun := time.Now()
 		var at []time.Duration
 		for range 9 {
 			<-w.changed
 			at = append(at, time.Since(begun))
-			w.expect("while it is missing", "late", "biz1", "OtherUpstream.InvalidParameter")
+			w.wantValue("while it is missing", "late", "biz1", "OtherUpstream.InvalidParameter")
 		}
 		want := []time.Duration{0, 1, 3, 7, 15, 31, 63, 123, 183}
 		for i := range want {
@@ -179,16 +179,16 @@ func TestMissing(t *testing.T) {
 		if diff := cmp.Diff(want, at); diff != "" {
 			t.Errorf("read at (-want +got):\n%s", diff)
 		}
-		w.put("late", "1.0.0")
+		w.applyConfigMap("late", "1.0.0")
 		<-w.changed
-		w.expect("when it has come", "late", "biz1", "1.0.0")
+		w.wantValue("when it has come", "late", "biz1", "1.0.0")
 
-		w.expect("another", "never", "biz1", "pending")
+		w.wantValue("another", "never", "biz1", "pending")
 		<-w.changed
-		w.reads()
-		pass(time.Hour) // nobody asks again
-		if n := w.reads(); n > 1 || w.resolver.entries.Len() > 1 {
-			t.Errorf("%d reads that nobody waits for; %d ConfigMaps are remembered", n, w.resolver.entries.Len())
+		w.takeReads()
+		advance(time.Hour) // nobody asks again
+		if n := w.takeReads(); n > 1 || w.resolver.cache.Len() > 1 {
+			t.Errorf("%d reads that nobody waits for; %d ConfigMaps are remembered", n, w.resolver.cache.Len())
 		}
 	})
 }
@@ -203,12 +203,12 @@ func TestErrors(t *testing.T) {
 		"API not there": {apierrors.NewServiceUnavailable("away"), "ModuleController.DBAccessError"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			runTest(t, func(w *fixture) {
 				w.client.PrependReactor("get", "configmaps",
 					func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tt.err })
-				w.expect("at first", "versions", "biz1", "pending")
+				w.wantValue("at first", "versions", "biz1", "pending")
 				synctest.Wait()
-				w.expect("then", "versions", "biz1", tt.want)
+				w.wantValue("then", "versions", "biz1", tt.want)
 			})
 		})
 	}
@@ -216,18 +216,18 @@ func TestErrors(t *testing.T) {
 
 // The least recently used ConfigMap is dropped when there are too many.
 func TestMaxConfigMaps(t *testing.T) {
-	inBubble(t, func(w *world) {
+	runTest(t, func(w *fixture) {
 		w.resolver.o.Changed = func(types.NamespacedName) {}
 		last := fmt.Sprint(maxConfigMaps)
-		w.put("0", "1.0.0")
-		w.put(last, "1.0.0")
+		w.applyConfigMap("0", "1.0.0")
+		w.applyConfigMap(last, "1.0.0")
 		for i := range maxConfigMaps + 1 {
-			w.expect("at first", fmt.Sprint(i), "biz1", "pending")
+			w.wantValue("at first", fmt.Sprint(i), "biz1", "pending")
 			synctest.Wait()
 		}
-		w.expect("the youngest", last, "biz1", "1.0.0")
-		w.expect("the oldest", "0", "biz1", "pending")
-		if n := w.resolver.entries.Len(); n != maxConfigMaps {
+		w.wantValue("the youngest", last, "biz1", "1.0.0")
+		w.wantValue("the oldest", "0", "biz1", "pending")
+		if n := w.resolver.cache.Len(); n != maxConfigMaps {
 			t.Errorf("%d are kept, want %d", n, maxConfigMaps)
 		}
 	})
