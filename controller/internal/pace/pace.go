@@ -1,16 +1,17 @@
-// Package pace divides the periods of the controller by one number, so that outages of minutes can be tested in
+// Package pace divides the periods of the controller by a time scale, so that tests can simulate outages of minutes in
 // seconds.
 package pace
 
 import "time"
 
-// MaxTimeScale is the highest Speed: beyond it, periods come close to the latency of a busy machine.
+// MaxTimeScale is the maximum TimeScale. With a higher one, periods would be close to the latency of a busy machine.
 const MaxTimeScale = 20
 
 // TimeScale is the divisor of periods. The zero value means 1.
 type TimeScale int
 
-// Of divides a period. A value that is not positive is returned unchanged: it disables something, or means a default.
+// Of divides a period by the scale. A period that is not positive is returned unchanged, because it disables something or
+// selects a default.
 func (s TimeScale) Of(d time.Duration) time.Duration {
 	if s <= 1 || d <= 0 {
 		return d
@@ -18,7 +19,7 @@ func (s TimeScale) Of(d time.Duration) time.Duration {
 	return max(d/time.Duration(s), 1)
 }
 
-// Seconds is Of, rounded up to whole seconds.
+// Seconds divides a period as Of does, and rounds the result up to whole seconds.
 func (s TimeScale) Seconds(d time.Duration) time.Duration {
 	d = s.Of(d)
 	if d <= 0 {
