@@ -66,12 +66,12 @@ func TestMessagesAreSigned(t *testing.T) {
 		}
 	}
 	var began time.Time
-	inBubble(t, "http://one/robot/send?access_token=token+/#SECsecret", map[string]http.HandlerFunc{"one": handler},
-		nil, func(w *world) {
+	runTest(t, "http://one/robot/send?access_token=token+/#SECsecret", map[string]http.HandlerFunc{"one": handler},
+		nil, func(w *fixture) {
 			began = time.Now()
 			w.reporter.Report(Event{})
-			w.pass(30 * time.Second)
-			w.expectCounts(1, 0, 0)
+			w.advance(30 * time.Second)
+			w.wantCounts(1, 0, 0)
 		})
 	if len(got) != 2 || got[0].Get("timestamp") == got[1].Get("timestamp") {
 		t.Fatalf("the attempts were %v", got)
@@ -113,11 +113,11 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 			},
 			"other": func(http.ResponseWriter, *http.Request) { other.Add(1) },
 		}
-		inBubble(t, "http://one/?access_token=secret", handlers, nil, func(w *world) {
+		runTest(t, "http://one/?access_token=secret", handlers, nil, func(w *fixture) {
 			w.reporter.Report(Event{})
-			w.pass(30 * time.Second)
-			w.expectCounts(0, 1, 0)
-			w.expectLog(1, "a redirect is not followed")
+			w.advance(30 * time.Second)
+			w.wantCounts(0, 1, 0)
+			w.wantLog(1, "a redirect is not followed")
 		})
 		if asked.Load() != 1 || other.Load() != 0 {
 			t.Errorf("%d: asked %d times, and another host %d times", status, asked.Load(), other.Load())
@@ -156,11 +156,11 @@ func TestNothingSecretIsSaid(t *testing.T) {
 			if handler == nil {
 				handlers = nil
 			}
-			inBubble(t, hook, handlers, nil, func(w *world) {
+			runTest(t, hook, handlers, nil, func(w *fixture) {
 				w.reporter.Report(Event{})
-				w.pass(2 * time.Minute)
-				w.expectCounts(0, 1, 0)
-				w.expectLog(1, "hook=one")
+				w.advance(2 * time.Minute)
+				w.wantCounts(0, 1, 0)
+				w.wantLog(1, "hook=one")
 				if strings.ContainsRune(w.log.String(), '\x1b') {
 					t.Errorf("the log has what cannot be printed: %q", w.log.String())
 				}
@@ -224,7 +224,7 @@ func FuzzEscape(f *testing.F) {
 			for j := 0; j < len(line); j++ {
 				if line[j] == '\\' && j+1 < len(line) {
 					j++
-				} else if strings.IndexByte(marks, line[j]) >= 0 || strings.HasPrefix(line[j:], "://") {
+				} else if strings.IndexByte(markdownChars, line[j]) >= 0 || strings.HasPrefix(line[j:], "://") {
 					t.Errorf("%q stands as it is in %q", line[j:], line)
 				}
 				plain.WriteByte(line[j])
