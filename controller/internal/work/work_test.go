@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// run runs a queue that records its keys, for a test in a synctest bubble.
-func run(t *testing.T, o Options[string]) (q *Queue[string], handled func() []string) {
+// startQueue runs a queue that records its keys, for a test in a synctest bubble.
+func startQueue(t *testing.T, o Options[string]) (q *Queue[string], handled func() []string) {
 	t.Helper()
 	var mu sync.Mutex
 	var keys []string
@@ -46,7 +46,7 @@ func run(t *testing.T, o Options[string]) (q *Queue[string], handled func() []st
 func TestQueueHandlesAKeyOnceAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		q, handled := run(t, Options[string]{
+		q, handled := startQueue(t, Options[string]{
 			Do: func(context.Context, string) (time.Duration, error) { <-release; return 0, nil }})
 		q.Add("a")
 		synctest.Wait()
@@ -71,7 +71,7 @@ func TestQueueDelays(t *testing.T) {
 		var mu sync.Mutex
 		var at []time.Duration
 		failures := 4
-		q, _ := run(t, Options[string]{MaxDelay: 2 * time.Second,
+		q, _ := startQueue(t, Options[string]{MaxDelay: 2 * time.Second,
 			Do: func(context.Context, string) (time.Duration, error) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -100,7 +100,7 @@ func TestQueueDelays(t *testing.T) {
 func TestQueueBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		q, _ := run(t, Options[string]{Workers: 1,
+		q, _ := startQueue(t, Options[string]{Workers: 1,
 			Do: func(context.Context, string) (time.Duration, error) { <-release; return 0, nil }})
 		q.Add("a")
 		synctest.Wait()
