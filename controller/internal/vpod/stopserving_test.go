@@ -19,35 +19,34 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// lose has the base become another controller's, and checks that this one has stopped when Leave
-// returns: no goroutine of a lane is left, nothing of the base is remembered, and for an hour there is
-// neither a command nor a write.
-func lose(t *testing.T, w *world) {
+// stopServingAndCheck stops serving the base, as if another controller served it now, and calls wantNoActivity.
+func stopServingAndCheck(t *testing.T, w *fixture) {
 	t.Helper()
 	w.StopServing("a", "vnode.a")
-	stopped(t, w)
+	wantNoActivity(t, w)
 }
 
-func stopped(t *testing.T, w *world) {
+// wantNoActivity checks that no worker is running or queued, the base has no module slots, and there are no commands
+// and no writes for an hour.
+func wantNoActivity(t *testing.T, w *fixture) {
 	t.Helper()
-	synctest.Wait() // no time passes
+	synctest.Wait() // without advancing the time
 	if o, p := w.operators.Depth(), w.publishers.Depth(); o+p > 0 {
-		t.Errorf("%d operators and %d publishers go on", o, p)
+		t.Errorf("%d operators and %d publishers are still active", o, p)
 	}
 	w.base.takeCommands()
 	before := len(writes(w))
-	w.pass(time.Hour)
-	wantDiff(t, "commands afterwards", []string(nil), w.base.takeCommands())
-	wantDiff(t, "writes afterwards", []string{}, writes(w)[before:])
-	wantDiff(t, "lanes", []string(nil), w.store.names("a"))
+	w.advance(time.Hour)
+	wantEqual(t, "commands afterwards", []string(nil), w.base.takeCommands())
+	wantEqual(t, "writes afterwards", []string{}, writes(w)[before:])
+	wantEqual(t, "module slots", []string(nil), w.store.moduleNames("a"))
 	if n := w.operators.Depth() + w.publishers.Depth(); n > 0 {
-		t.Errorf("%d workers and timers are left", n)
+		t.Errorf("%d workers are active after an hour", n)
 	}
 }
 
-// writes lists the writes that the API server was sent, those that it refused too, but for what the
-// tests themselves do.
-func writes(w *world) []string {
+// writes returns the write requests of the controller, including rejected ones. It excludes the requests of the tests.
+func writes(w *fixture) []string {
 	list := []string{}
 	for _, a := range w.api.Actions() {
 		name := ""
@@ -72,106 +71,109 @@ func writes(w *world) []string {
 	return list
 }
 
-// refuses has the API server refuse writes as long as refused says so.
-func refuses(w *world, verb string, refused func() bool) {
+// refuseVerb makes the API server reject a verb for Pods while refused returns true.
+func refuseVerb(w *fixture, verb string, refused func() bool) {
 	w.api.PrependReactor(verb, "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return refused(), nil, errors.New("the API server is overloaded")
 	})
 }
 
-// Whatever is under way for a base ends at once when another controller has taken it.
-func TestABaseIsLost(t *testing.T) {
-	lost := func(name string, opts Options, f func(t *testing.T, w *world)) {
+// All work for a base ends immediately when another controller serves the base.
+func TestStopServingEndsAllWork(t *testing.T) {
+	lost := func(name string, opts Options, f func(t *testing.T, w *fixture)) {
 		for _, key := range []tunnel.Key{tunnel.MQTT, tunnel.HTTP} {
-			in(t, name+" over "+string(key), opts, func(t *testing.T, w *world) {
+			runTest(t, name+" over "+string(key), opts, func(t *testing.T, w *fixture) {
 				w.base.key = key
 				w.dialog.Use(w.base)
 				f(t, w)
 			})
 		}
 	}
-	lost("during an install", Options{}, func(t *testing.T, w *world) {
-		w.base.with(func(b *fakeBase) { b.delay = time.Minute })
+	lost("during an install", Options{}, func(t *testing.T, w *fixture) {
+		w.base.change(func(b *fakeBase) { b.delay = time.Minute })
 		w.create("p1", container("biz1", "1"))
-		w.pass(2 * time.Second)
-		lose(t, w)
+		w.advance(2 * time.Second)
+		stopServingAndCheck(t, w)
 	})
-	lost("while lanes wait for a slot", Options{Workers: 1}, func(t *testing.T, w *world) {
-		w.base.with(func(b *fakeBase) { b.delay = time.Minute })
+	lost("while module slots wait for the command limit", Options{Workers: 1}, func(t *testing.T, w *fixture) {
+		w.base.change(func(b *fakeBase) { b.delay = time.Minute })
 		for _, name := range []string{"biz1", "biz2", "biz3"} {
 			w.create(name, container(name, "1"))
 		}
-		w.pass(2 * time.Second)
-		lose(t, w)
+		w.advance(2 * time.Second)
+		stopServingAndCheck(t, w)
 	})
-	lost("during a drain", Options{Drain: 10 * time.Second}, func(t *testing.T, w *world) {
+	lost("during a drain", Options{Drain: 10 * time.Second}, func(t *testing.T, w *fixture) {
 		w.create("p1", container("biz1", "1"))
-		w.pass(2 * time.Second)
+		w.advance(2 * time.Second)
 		w.delete("p1")
-		w.pass(2 * time.Second)
-		w.wantShow("p1", "Running Ready")
-		lose(t, w)
+		w.advance(2 * time.Second)
+		w.wantSummary("p1", "Running Ready")
+		stopServingAndCheck(t, w)
 	})
-	lost("while an attempt is due", Options{}, func(t *testing.T, w *world) {
-		w.base.with(func(b *fakeBase) {
-			b.fail = func(arklet.Module) *arklet.Answer { return &arklet.Answer{Code: "FAILED", Message: "boom"} }
+	lost("before the next attempt", Options{}, func(t *testing.T, w *fixture) {
+		w.base.change(func(b *fakeBase) {
+			b.installAnswer = func(arklet.Module) *arklet.Answer {
+				return &arklet.Answer{Code: "FAILED",
+					Message: "boom"}
+			}
 		})
 		w.create("p1", container("biz1", "1"))
-		w.pass(5 * time.Second)
-		lose(t, w)
+		w.advance(5 * time.Second)
+		stopServingAndCheck(t, w)
 	})
-	lost("while a base gives no list", Options{}, func(t *testing.T, w *world) {
-		w.base.with(func(b *fakeBase) { b.mute = true })
+	lost("while the base does not send its module list", Options{}, func(t *testing.T, w *fixture) {
+		w.base.change(func(b *fakeBase) { b.ignoreAll = true })
 		w.create("p1", container("biz1", "1"))
-		w.pass(time.Second)
-		lose(t, w)
+		w.advance(time.Second)
+		stopServingAndCheck(t, w)
 	})
-	lost("while a write of status is tried again", Options{}, func(t *testing.T, w *world) {
-		w.refuse(true)
+	lost("while a status write is retried", Options{}, func(t *testing.T, w *fixture) {
+		w.refuseStatusWrites(true)
 		w.create("p1", container("biz1", "1"))
-		w.pass(10 * time.Second)
-		w.refuse(false)
-		lose(t, w)
+		w.advance(10 * time.Second)
+		w.refuseStatusWrites(false)
+		stopServingAndCheck(t, w)
 	})
-	lost("while a delete is tried again", Options{Drain: -1}, func(t *testing.T, w *world) {
+	lost("while a deletion is retried", Options{Drain: -1}, func(t *testing.T, w *fixture) {
 		var refused atomic.Bool
-		refuses(w, "delete", refused.Load)
+		refuseVerb(w, "delete", refused.Load)
 		w.create("p1", container("biz1", "1"))
-		w.pass(time.Second)
+		w.advance(time.Second)
 		w.delete("p1")
 		refused.Store(true)
-		w.pass(10 * time.Second)
-		lose(t, w)
+		w.advance(10 * time.Second)
+		stopServingAndCheck(t, w)
 	})
-	lost("while the delete of a Pod without modules is tried again", Options{}, func(t *testing.T, w *world) {
+	lost("while the deletion of a Pod without modules is retried", Options{}, func(t *testing.T, w *fixture) {
 		var refused atomic.Bool
-		refuses(w, "delete", refused.Load)
+		refuseVerb(w, "delete", refused.Load)
 		w.create("p1", corev1.Container{Name: "biz1", Image: "nginx:latest"})
-		w.pass(2 * time.Second)
+		w.advance(2 * time.Second)
 		w.delete("p1")
 		refused.Store(true)
-		w.pass(time.Second)
-		lose(t, w)
+		w.advance(time.Second)
+		stopServingAndCheck(t, w)
 	})
-	lost("while a toleration is added", Options{AddTolerationFor: "dev"}, func(t *testing.T, w *world) {
-		refuses(w, "patch", func() bool { return true })
+	lost("while a toleration is added", Options{AddTolerationFor: "dev"}, func(t *testing.T, w *fixture) {
+		refuseVerb(w, "patch", func() bool { return true })
 		pod := w.create("p1", container("biz1", "1"))
 		pod.Spec.Tolerations = []corev1.Toleration{
 			{Key: labels.TaintVirtualNode, Operator: corev1.TolerationOpExists},
 			{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, TolerationSeconds: new(int64(300))},
 		}
 		w.update(pod)
-		w.pass(5 * time.Second)
+		w.advance(5 * time.Second)
 		if !slices.Contains(writes(w), "patch pods p1") {
-			t.Fatal("nothing is added")
+			t.Fatal("no patch was sent")
 		}
-		lose(t, w)
+		stopServingAndCheck(t, w)
 	})
 }
 
-// Another controller may take a base at the very moment at which something is about to begin there.
-func TestABaseIsLostInBetween(t *testing.T) {
-	var w *world
+// The controller may stop serving a base just before it sends a command or starts a probe.
+func TestStopServingBeforeWorkBegins(t *testing.T) {
+	var w *fixture
 	armed := false
 	leave := func() {
 		if armed {
@@ -179,77 +181,77 @@ func TestABaseIsLostInBetween(t *testing.T) {
 			w.StopServing("a", "vnode.a")
 		}
 	}
-	in(t, "before an install is sent", Options{SaveInstallRecord: func(context.Context, string) { leave() }},
-		func(t *testing.T, made *world) {
-			w, armed = made, true
+	runTest(t, "before an install is sent", Options{SaveInstallRecord: func(context.Context, string) { leave() }},
+		func(t *testing.T, created *fixture) {
+			w, armed = created, true
 			w.create("p1", container("biz1", "1"))
-			w.pass(time.Minute)
-			wantDiff(t, "commands", []string(nil), w.base.takeCommands())
-			stopped(t, w)
+			w.advance(time.Minute)
+			wantEqual(t, "commands", []string(nil), w.base.takeCommands())
+			wantNoActivity(t, w)
 		})
-	in(t, "before a probe begins", Options{Node: func(string) *corev1.Node { leave(); return nil }},
-		func(t *testing.T, made *world) {
-			w = made
-			b := probed(w, true, false)
-			w.wantShow("p1", "Running Ready")
-			b.asked.Store(0)
+	runTest(t, "before a probe begins", Options{Node: func(string) *corev1.Node { leave(); return nil }},
+		func(t *testing.T, created *fixture) {
+			w = created
+			b := startProbes(w, true, false)
+			w.wantSummary("p1", "Running Ready")
+			b.requests.Store(0)
 			armed = true
-			w.probeEvery(2) // another spec: the publisher sets it anew
+			w.setProbePeriod(2) // the spec changes, so the publisher calls Set again
 			synctest.Wait()
 			w.triggerAll("a")
-			w.pass(time.Minute)
-			asked := b.asked.Load()
-			w.pass(time.Hour)
-			if now := b.asked.Load(); armed || now != asked {
-				t.Errorf("%d probes of a base that another controller serves", now-asked)
+			w.advance(time.Minute)
+			asked := b.requests.Load()
+			w.advance(time.Hour)
+			if now := b.requests.Load(); armed || now != asked {
+				t.Errorf("%d probes after the controller stopped serving the base, want none", now-asked)
 			}
-			stopped(t, w)
+			wantNoActivity(t, w)
 		})
 }
 
-// A module that is replaced in place has the turn of its bases. It goes when the base does.
-func TestATurnEndsWithItsBase(t *testing.T) {
-	for name, leave := range map[string]func(w *world){
-		"lost": func(w *world) { w.StopServing("a", "vnode.a") },
-		"gone": func(w *world) {
+// The permit to replace a jar is released when the controller stops serving the base or the base is removed.
+func TestReplacePermitIsReleasedWithTheBase(t *testing.T) {
+	for name, leave := range map[string]func(w *fixture){
+		"not served any more": func(w *fixture) { w.StopServing("a", "vnode.a") },
+		"removed": func(w *fixture) {
 			if err := w.DeletePods(w.t.Context(), "a", "vnode.a"); err != nil {
 				w.t.Error(err)
 			}
 		},
 	} {
-		in(t, name, Options{}, func(t *testing.T, w *world) {
+		runTest(t, name, Options{}, func(t *testing.T, w *fixture) {
 			w.create("p1", container("biz1", "1"))
-			w.pass(time.Second)
-			anew := container("biz1", "1")
-			anew.Image = "file:///m/another.jar"
-			w.base.with(func(b *fakeBase) { b.delay = time.Hour })
+			w.advance(time.Second)
+			other := container("biz1", "1")
+			other.Image = "file:///m/another.jar"
+			w.base.change(func(b *fakeBase) { b.delay = time.Hour })
 			p := w.pod("p1")
-			p.Spec.Containers = []corev1.Container{anew}
+			p.Spec.Containers = []corev1.Container{other}
 			w.update(p)
-			w.pass(time.Minute)
-			if len(w.store.turns) == 0 {
-				t.Fatal("nothing is being replaced")
+			w.advance(time.Minute)
+			if len(w.store.replacePermits) == 0 {
+				t.Fatal("the slot has no permit")
 			}
 			leave(w)
 			synctest.Wait()
-			if len(w.store.turns) > 0 {
-				t.Errorf("turns remain: %v", w.store.turns)
+			if len(w.store.replacePermits) > 0 {
+				t.Errorf("permits remain: %v", w.store.replacePermits)
 			}
 		})
 	}
 }
 
-// Whoever serves the base next goes on at once.
-func TestTheNextControllerGoesOn(t *testing.T) {
-	in(t, "", Options{}, func(_ *testing.T, w *world) {
-		w.base.with(func(b *fakeBase) { b.delay = time.Minute })
+// The next controller continues an install immediately.
+func TestNextControllerContinues(t *testing.T) {
+	runTest(t, "", Options{}, func(_ *testing.T, w *fixture) {
+		w.base.change(func(b *fakeBase) { b.delay = time.Minute })
 		w.create("p1", container("biz1", "1"))
-		w.pass(2 * time.Second)
-		ledger := w.InstallRecord("a")
+		w.advance(2 * time.Second)
+		installRecord := w.InstallRecord("a")
 		w.StopServing("a", "vnode.a")
-		w.base.with(func(b *fakeBase) { b.delay = 100 * time.Millisecond })
-		w.Serve("a", "vnode.a", ledger)
-		w.pass(time.Second)
-		w.wantShow("p1", "Running Ready")
+		w.base.change(func(b *fakeBase) { b.delay = 100 * time.Millisecond })
+		w.Serve("a", "vnode.a", installRecord)
+		w.advance(time.Second)
+		w.wantSummary("p1", "Running Ready")
 	})
 }
