@@ -1,8 +1,8 @@
-// Package baseline selects the modules that a starting base must install: those of peer Deployments and DaemonSets whose Pods
-// may run on the base (Module Controller V2 documents 5.2 and 5.4).
+// Package baseline selects the modules that a starting base must install: those of peer Deployments and DaemonSets
+// whose Pods may run on the base (Module Controller V2 documents 5.2 and 5.4).
 //
-// The Pods of these workloads are scheduled at about the same time and request the same modules. Therefore, a repeated install
-// must be treated as a success.
+// The Pods of these workloads are scheduled at about the same time and request the same modules. Therefore, a repeated
+// install must be treated as a success.
 package baseline
 
 import (
@@ -28,8 +28,9 @@ type Options struct {
 	DaemonSets  appslisters.DaemonSetLister
 	// Env is the environment of the controller. Deployments with the label of another environment are ignored.
 	Env string
-	// AddTolerationFor is the environment whose toleration the controller adds to Pods that tolerate no environment; empty
-	// for none. It has no effect on DaemonSets, which create no Pods for Nodes that their template does not tolerate.
+	// AddTolerationFor is the environment whose toleration the controller adds to Pods that tolerate no environment;
+	// empty for none. It has no effect on DaemonSets, which create no Pods for Nodes that their template does not
+	// tolerate.
 	AddTolerationFor string
 }
 
@@ -39,13 +40,13 @@ type Selector struct{ o Options }
 // New returns a Selector.
 func New(o Options) *Selector { return &Selector{o} }
 
-// Select returns the modules for a base, sorted by name. The result is never nil. node is the Node that the base has or will
-// have.
+// Select returns the modules for a base, sorted by name. The result is never nil. node is the Node that the base has or
+// will have.
 //
-// If there are several versions of a module, Select chooses the highest version number, and for equal numbers the newest
-// workload. It ignores paused Deployments, because their template does not show which version a base should have. It also
-// ignores workloads that are being deleted, have no replicas, or cannot run on the base. A cordoned base gets only the
-// modules of DaemonSets.
+// If there are several versions of a module, Select chooses the highest version number, and for equal numbers the
+// newest workload. It ignores paused Deployments, because their template does not show which version a base should
+// have. It also ignores workloads that are being deleted, have no replicas, or cannot run on the base. A cordoned base
+// gets only the modules of DaemonSets.
 func (s *Selector) Select(node *corev1.Node) ([]arklet.Module, error) {
 	deployments, err := s.o.Deployments.List(labels.Everything())
 	if err != nil {
@@ -90,8 +91,8 @@ func (s *Selector) Select(node *corev1.Node) ([]arklet.Module, error) {
 	return modules, nil
 }
 
-// wantsReplicas reports whether a peer Deployment should have replicas. The controller sets replicas to the number of matching
-// bases, so 0 before the first base is ignored. If the user sets replicas, 0 means none.
+// wantsReplicas reports whether a peer Deployment should have replicas. The controller sets replicas to the number of
+// matching bases, so 0 before the first base is ignored. If the user sets replicas, 0 means none.
 func wantsReplicas(d *appsv1.Deployment) bool {
 	return !workload.KeepsReplicas(d) || ptr.Deref(d.Spec.Replicas, 1) > 0
 }

@@ -28,16 +28,16 @@ func compare(a, b candidate) int {
 	)
 }
 
-// compareVersions orders versions by their leading numbers. Versions without numbers come first. If the numbers are equal, a
-// version with a qualifier (1.0.0-SNAPSHOT) comes before one without, as in Maven.
+// compareVersions orders versions by their leading numbers. Versions without numbers come first. If the numbers are
+// equal, a version with a qualifier (1.0.0-SNAPSHOT) comes before one without, as in Maven.
 func compareVersions(a, b string) int {
 	numbersA, plainA := parseVersion(a)
 	numbersB, plainB := parseVersion(b)
 	return cmp.Or(slices.Compare(numbersA, numbersB), cmp.Compare(plainA, plainB))
 }
 
-// parseVersion returns the leading numbers of a version without trailing zeros. plain is 1 if nothing follows the numbers, and
-// 0 otherwise. (The version parser of Kubernetes rejects 10 and 2026.01.)
+// parseVersion returns the leading numbers of a version without trailing zeros. plain is 1 if nothing follows the
+// numbers, and 0 otherwise. (The version parser of Kubernetes rejects 10 and 2026.01.)
 func parseVersion(version string) (numbers []uint64, plain int) {
 	parts := leadingNumbers.FindStringSubmatch(version)
 	if parts == nil {

@@ -1,5 +1,5 @@
-// Package configmap reads values of ConfigMaps for module Pods whose version is a configMapKeyRef. It reads a ConfigMap only
-// when a value is requested, and does not list or watch ConfigMaps.
+// Package configmap reads values of ConfigMaps for module Pods whose version is a configMapKeyRef. It reads a ConfigMap
+// only when a value is requested, and does not list or watch ConfigMaps.
 package configmap
 
 import (
@@ -34,8 +34,8 @@ type Options struct {
 }
 
 const (
-	// maxAge is the maximum age of a value. It is long enough for the Pods of a rollout to share a read, and short enough
-	// for a rollout to see a change that was applied before it.
+	// maxAge is the maximum age of a value. It is long enough for the Pods of a rollout to share a read, and short
+	// enough for a rollout to see a change that was applied before it.
 	maxAge = 2 * time.Second
 	// maxConfigMaps is the maximum number of cached ConfigMaps. The least recently used one is removed first.
 	maxConfigMaps = 1000
@@ -80,9 +80,9 @@ func New(o Options) *Resolver {
 // Run reads the requested ConfigMaps until ctx is done. Call it once.
 func (r *Resolver) Run(ctx context.Context) { r.queue.Run(ctx) }
 
-// Value returns the value of a key of a ConfigMap. It does not block, and may be called concurrently. The error is ErrPending,
-// or has an error code. After an error, the ConfigMap is read again with growing delays, as long as the value is requested
-// after each call of Options.Changed.
+// Value returns the value of a key of a ConfigMap. It does not block, and may be called concurrently. The error is
+// ErrPending, or has an error code. After an error, the ConfigMap is read again with growing delays, as long as the
+// value is requested after each call of Options.Changed.
 func (r *Resolver) Value(name types.NamespacedName, key string) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,8 +116,8 @@ func (r *Resolver) cached(name types.NamespacedName) *cachedConfigMap {
 	return known
 }
 
-// handle reads a ConfigMap. Instead of a retry, it removes a ConfigMap without a usable value from the cache if no value was
-// requested since the last read.
+// handle reads a ConfigMap. Instead of a retry, it removes a ConfigMap without a usable value from the cache if no
+// value was requested since the last read.
 func (r *Resolver) handle(ctx context.Context, name types.NamespacedName) (time.Duration, error) {
 	r.mu.Lock()
 	e := r.cached(name)
@@ -164,7 +164,8 @@ func (r *Resolver) read(ctx context.Context, name types.NamespacedName) (map[str
 }
 
 // recordRead records the result of a read, and reports whether all requested values are usable.
-func (r *Resolver) recordRead(name types.NamespacedName, data map[string]string, err error, began time.Time) (complete bool) {
+func (r *Resolver) recordRead(name types.NamespacedName, data map[string]string, err error,
+	began time.Time) (complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.cached(name)

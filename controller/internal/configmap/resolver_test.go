@@ -23,8 +23,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// fixture is a resolver on a fake API server, in a bubble where time passes only while everything
-// waits.
+// fixture is a Resolver with a fake API server. It runs in a synctest bubble.
 type fixture struct {
 	t        *testing.T
 	client   *fake.Clientset
@@ -50,7 +49,7 @@ func configMapName(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "default", Name: name}
 }
 
-// applyConfigMap makes or changes a ConfigMap with one key, biz1.
+// applyConfigMap creates or updates a ConfigMap with the key biz1.
 func (w *fixture) applyConfigMap(name, version string) {
 	w.t.Helper()
 	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
@@ -65,7 +64,7 @@ func (w *fixture) applyConfigMap(name, version string) {
 	}
 }
 
-// wantValue asks for a value and compares what comes: a version, or an error.
+// wantValue requests a value. want is the value, "pending" or an error code.
 func (w *fixture) wantValue(when, name, key, want string) {
 	w.t.Helper()
 	got, err := w.resolver.Value(configMapName(name), key)
@@ -80,7 +79,7 @@ func (w *fixture) wantValue(when, name, key, want string) {
 	}
 }
 
-// takeReads is how many reads there were since the last call.
+// takeReads returns the number of reads since the last call.
 func (w *fixture) takeReads() (n int) {
 	for _, a := range w.client.Actions() {
 		if a.GetVerb() == "get" {
@@ -99,25 +98,25 @@ func advance(d time.Duration) {
 func TestValue(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		w.applyConfigMap("versions", "1.0.0")
-		w.wantValue("at first", "versions", "biz1", "pending")
+		w.wantValue("before the read", "versions", "biz1", "pending")
 		synctest.Wait()
 		if got := <-w.changed; got != configMapName("versions") {
-			t.Errorf("changed is %v", got)
+			t.Errorf("Changed was called for %v", got)
 		}
-		w.wantValue("once it was read", "versions", "biz1", "1.0.0")
-		w.wantValue("of another key", "versions", "biz2", "pending")
+		w.wantValue("after the read", "versions", "biz1", "1.0.0")
+		w.wantValue("another key", "versions", "biz2", "pending")
 		synctest.Wait()
-		w.wantValue("of a key that is not there", "versions", "biz2", "OtherUpstream.InvalidParameter")
-		w.wantValue("of the first key", "versions", "biz1", "1.0.0")
+		w.wantValue("missing key", "versions", "biz2", "OtherUpstream.InvalidParameter")
+		w.wantValue("first key", "versions", "biz1", "1.0.0")
 		if n := w.takeReads(); n != 2 {
 			t.Errorf("%d reads, want 2", n)
 		}
 		w.applyConfigMap("versions", "2.0.0")
-		w.wantValue("for the next two seconds", "versions", "biz1", "1.0.0")
+		w.wantValue("within maxAge", "versions", "biz1", "1.0.0")
 		advance(3 * time.Second)
-		w.wantValue("later it may have changed", "versions", "biz1", "pending")
+		w.wantValue("after maxAge", "versions", "biz1", "pending")
 		synctest.Wait()
-		w.wantValue("and has", "versions", "biz1", "2.0.0")
+		w.wantValue("after the second read", "versions", "biz1", "2.0.0")
 	})
 }
 
@@ -125,19 +124,20 @@ func TestValue(t *testing.T) {
 func TestLongValue(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		w.applyConfigMap("versions", strings.Repeat("9", 1<<20))
-		w.wantValue("at first", "versions", "biz1", "pending")
+		w.wantValue("before the read", "versions", "biz1", "pending")
 		synctest.Wait()
-		if value, err := w.resolver.Value(configMapName("versions"), "biz1"); err != nil || len(value) != arklet.MaxName+1 {
-			t.Errorf("a value of %d bytes, error %v", len(value), err)
+		if value, err := w.resolver.Value(configMapName("versions"), "biz1"); err != nil ||
+			len(value) != arklet.MaxName+1 {
+			t.Errorf("value has %d bytes, error %v; want %d bytes", len(value), err, arklet.MaxName+1)
 		}
 	})
 }
 
-// A value that cannot be a version is read again, so that its correction is noticed.
-func TestCorrectedValue(t *testing.T) {
+// An invalid value is read again until it is corrected.
+func TestInvalidValueIsReadAgain(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		w.applyConfigMap("versions", "1 0")
-		w.wantValue("at first", "versions", "biz1", "pending")
+		w.wantValue("before the read", "versions", "biz1", "pending")
 		<-w.changed
 		w.wantValue("a value with a space", "versions", "biz1", "1 0")
 		w.applyConfigMap("versions", "1.0.0")
@@ -146,25 +146,24 @@ func TestCorrectedValue(t *testing.T) {
 	})
 }
 
-// Nothing is read that nobody asks for.
-func TestAtRest(t *testing.T) {
+// A ConfigMap is not read again if no value is requested.
+func TestNoReadsWithoutRequests(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		w.applyConfigMap("versions", "1.0.0")
-		w.wantValue("at first", "versions", "biz1", "pending")
+		w.wantValue("before the read", "versions", "biz1", "pending")
 		advance(time.Second)
 		w.takeReads()
 		advance(24 * time.Hour)
 		if n := w.takeReads(); n != 0 {
-			t.Errorf("%d reads at rest", n)
+			t.Errorf("%d reads, want 0", n)
 		}
 	})
 }
 
-// What is not there is read again as long as somebody asks, with growing pauses, and seen when it
-// comes.
-func TestMissing(t *testing.T) {
+// A missing ConfigMap is read again with growing delays, as long as its value is requested.
+func TestMissingConfigMap(t *testing.T) {
 	runTest(t, func(w *fixture) {
-		w.wantValue("at first", "late", "biz1", "pending")
+		w.wantValue("before the read", "late", "biz1", "pending")
 		begun := time.Now()
 		var at []time.Duration
 		for range 9 {
@@ -181,14 +180,15 @@ func TestMissing(t *testing.T) {
 		}
 		w.applyConfigMap("late", "1.0.0")
 		<-w.changed
-		w.wantValue("when it has come", "late", "biz1", "1.0.0")
+		w.wantValue("after its creation", "late", "biz1", "1.0.0")
 
-		w.wantValue("another", "never", "biz1", "pending")
+		w.wantValue("before the read", "never", "biz1", "pending")
 		<-w.changed
 		w.takeReads()
-		advance(time.Hour) // nobody asks again
+		advance(time.Hour) // without a request
 		if n := w.takeReads(); n > 1 || w.resolver.cache.Len() > 1 {
-			t.Errorf("%d reads that nobody waits for; %d ConfigMaps are remembered", n, w.resolver.cache.Len())
+			t.Errorf("%d reads without a request, %d cached ConfigMaps; want at most 1 of each", n,
+				w.resolver.cache.Len())
 		}
 	})
 }
@@ -200,21 +200,21 @@ func TestErrors(t *testing.T) {
 	}{
 		"forbidden": {apierrors.NewForbidden(corev1.Resource("configmaps"), "versions", errors.New("no")),
 			"OtherUpstream.SecretAKError"},
-		"API not there": {apierrors.NewServiceUnavailable("away"), "ModuleController.DBAccessError"},
+		"API server unavailable": {apierrors.NewServiceUnavailable("unavailable"), "ModuleController.DBAccessError"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runTest(t, func(w *fixture) {
 				w.client.PrependReactor("get", "configmaps",
 					func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tt.err })
-				w.wantValue("at first", "versions", "biz1", "pending")
+				w.wantValue("before the read", "versions", "biz1", "pending")
 				synctest.Wait()
-				w.wantValue("then", "versions", "biz1", tt.want)
+				w.wantValue("after the read", "versions", "biz1", tt.want)
 			})
 		})
 	}
 }
 
-// The least recently used ConfigMap is dropped when there are too many.
+// The least recently used ConfigMap is removed if the cache is full.
 func TestMaxConfigMaps(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		w.resolver.o.Changed = func(types.NamespacedName) {}
@@ -222,13 +222,13 @@ func TestMaxConfigMaps(t *testing.T) {
 		w.applyConfigMap("0", "1.0.0")
 		w.applyConfigMap(last, "1.0.0")
 		for i := range maxConfigMaps + 1 {
-			w.wantValue("at first", fmt.Sprint(i), "biz1", "pending")
+			w.wantValue("before the read", fmt.Sprint(i), "biz1", "pending")
 			synctest.Wait()
 		}
-		w.wantValue("the youngest", last, "biz1", "1.0.0")
-		w.wantValue("the oldest", "0", "biz1", "pending")
+		w.wantValue("most recently used", last, "biz1", "1.0.0")
+		w.wantValue("least recently used", "0", "biz1", "pending")
 		if n := w.resolver.cache.Len(); n != maxConfigMaps {
-			t.Errorf("%d are kept, want %d", n, maxConfigMaps)
+			t.Errorf("%d ConfigMaps in the cache, want %d", n, maxConfigMaps)
 		}
 	})
 }

@@ -1,5 +1,6 @@
-// Package handover decides in which order the Pods of a module on a base turn Not Ready and Ready, so that a rolling update
-// loses no requests (Module Controller V2 document 5.1, "module release", steps 4 and 5). It has no side effects.
+// Package handover decides in which order the Pods of a module on a base turn Not Ready and Ready, so that a rolling
+// update loses no requests (Module Controller V2 document 5.1, "module release", steps 4 and 5). It has no side
+// effects.
 package handover
 
 import (
@@ -24,16 +25,16 @@ type Pod struct {
 	ReadySince time.Time
 }
 
-// SupersedeDelay is how long a superseded Pod stays Ready after the new Pod has turned Ready. Usually the workload deletes the
-// superseded Pod within that time, which saves a status write. If another release begins at that moment, the workload deletes
-// the new Pod instead. If the superseded Pod were already Not Ready, kube-proxy would treat the base as not ready, because
-// both Pods have the same address. The delay is independent of the time scale, because it depends on how fast the
-// controller of the workload reacts.
+// SupersedeDelay is how long a superseded Pod stays Ready after the new Pod has turned Ready. Usually the workload
+// deletes the superseded Pod within that time, which saves a status write. If another release begins at that moment,
+// the workload deletes the new Pod instead. If the superseded Pod were already Not Ready, kube-proxy would treat the
+// base as not ready, because both Pods have the same address. The delay is independent of the time scale, because it
+// depends on how fast the controller of the workload reacts.
 const SupersedeDelay = time.Second
 
-// Admit returns the Pods whose status may be written now, and the delay before the next call for the others; 0 means after the
-// next change. While a Pod of another version stays Ready, a Pod must not turn Ready if it is outdated, or if the base
-// does not list its version as active. A superseded Pod stays Ready for SupersedeDelay.
+// Admit returns the Pods whose status may be written now, and the delay before the next call for the others; 0 means
+// after the next change. While a Pod of another version stays Ready, a Pod must not turn Ready if it is outdated, or if
+// the base does not list its version as active. A superseded Pod stays Ready for SupersedeDelay.
 func Admit(pods []Pod, now time.Time) (admitted []Pod, again time.Duration) {
 	var readySince time.Time // of the last Pod that stays Ready
 	for _, p := range pods {
@@ -67,16 +68,16 @@ type Write struct {
 
 // Order returns the writes for the Pods of a module on a base. pods must be sorted, the oldest first.
 //
-// Pods turn Not Ready first. A Deployment deletes Not Ready Pods before others, so it deletes the old Pod of this base instead
-// of a Pod that still serves on another base. Then the Pods whose version is now active turn Ready. The Pods whose readiness
-// does not change come last.
+// Pods turn Not Ready first. A Deployment deletes Not Ready Pods before others, so it deletes the old Pod of this base
+// instead of a Pod that still serves on another base. Then the Pods whose version is now active turn Ready. The Pods
+// whose readiness does not change come last.
 //
-// served reports whether another base has a Ready Pod of the module. It is called only if some Pods turn Not Ready and others
-// turn Ready. If it returns false, this order would leave the Service without an endpoint between the writes. Then the old
-// Pods get a low deletion cost, and the new Pods turn Ready before the old Pods turn Not Ready. All of them have the address
-// of the same base, so the overlap is harmless. Superseded Pods stay Ready: the workload usually deletes them now. If
-// another release begins, the workload deletes the new Pod, and the old Pod remains the endpoint of the Service. The
-// caller calls Order again after SupersedeDelay if the old Pod still exists.
+// served reports whether another base has a Ready Pod of the module. It is called only if some Pods turn Not Ready and
+// others turn Ready. If it returns false, this order would leave the Service without an endpoint between the writes.
+// Then the old Pods get a low deletion cost, and the new Pods turn Ready before the old Pods turn Not Ready. All of
+// them have the address of the same base, so the overlap is harmless. Superseded Pods stay Ready: the workload usually
+// deletes them now. If another release begins, the workload deletes the new Pod, and the old Pod remains the endpoint
+// of the Service. The caller calls Order again after SupersedeDelay if the old Pod still exists.
 func Order(pods []Pod, served func() bool) []Write {
 	var down, up, same []Write
 	stays := false

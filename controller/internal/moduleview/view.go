@@ -1,6 +1,6 @@
 // Package moduleview writes the Module objects that `kubectl get module` shows (Module Controller V2 document 5.5): one
-// object for each module container of a Pod, with the state of the module on its base. The Pod owns its Module objects, so
-// that the garbage collector of Kubernetes deletes them.
+// object for each module container of a Pod, with the state of the module on its base. The Pod owns its Module objects,
+// so that the garbage collector of Kubernetes deletes them.
 package moduleview
 
 import (
@@ -52,8 +52,8 @@ type Options struct {
 }
 
 const (
-	// batchDelay is how long changes of a Pod are collected before they are written. A module that becomes Ready is written
-	// immediately, so that the Module objects are up to date when a rollout completes.
+	// batchDelay is how long changes of a Pod are collected before they are written. A module that becomes Ready is
+	// written immediately, so that the Module objects are up to date when a rollout completes.
 	batchDelay = 500 * time.Millisecond
 	// retryDelay is the delay before a failed write is retried for the first time.
 	retryDelay = time.Second
@@ -86,8 +86,8 @@ func New(o Options) *Syncer {
 	return v
 }
 
-// Start writes Module objects until ctx is done, and returns nil. If the cluster lacks the CustomResourceDefinition, Start
-// logs a warning and waits for it. Call it once.
+// Start writes Module objects until ctx is done, and returns nil. If the cluster lacks the CustomResourceDefinition,
+// Start logs a warning and waits for it. Call it once.
 func (v *Syncer) Start(ctx context.Context) error {
 	if err := v.watch(); err != nil {
 		return fmt.Errorf("watching Pods and Modules: %w", err)
@@ -115,7 +115,8 @@ func (v *Syncer) watch() error {
 		if apierrors.IsNotFound(err) {
 			v.missing.Do(func() {
 				v.o.Logger.WarnContext(ctx,
-					"the cluster does not have the CustomResourceDefinition modules.koupleless.io, so kubectl get module "+
+					"the cluster does not have the CustomResourceDefinition modules.koupleless.io, so "+
+						"kubectl get module "+
 						"shows nothing; apply controller/deploy/crd.yaml")
 			})
 			return

@@ -31,7 +31,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// fakePods is the module Pods of a cluster in memory.
+// fakePods is an in-memory cache of the module Pods of a cluster.
 type fakePods struct {
 	mu      sync.Mutex
 	pods    map[types.NamespacedName]*corev1.Pod
@@ -66,7 +66,7 @@ func (f *fakePods) set(pod *corev1.Pod) {
 	f.changed(pod)
 }
 
-// fixture is a view on a fake API server, in a bubble where time passes only while everything waits.
+// fixture is a Syncer with a fake API server. It runs in a synctest bubble.
 type fixture struct {
 	t      *testing.T
 	client *fake.FakeDynamicClient
@@ -106,8 +106,8 @@ func runTest(t *testing.T, change func(*Options, *fake.FakeDynamicClient), test 
 	})
 }
 
-// separateStatus makes the fake treat the status as the API server does: create drops it and
-// update leaves it alone.
+// separateStatus makes the fake treat the status as the API server does: create removes the status, and update does not
+// change it.
 func separateStatus(client *fake.FakeDynamicClient) {
 	tracker := client.Tracker()
 	client.PrependReactor("create", "modules", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -172,30 +172,30 @@ func (w *fixture) module(name string) *Module {
 var ready = corev1.ContainerStatus{Name: "biz1", Ready: true,
 	State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 
-// Who waited for a rollout finds the Modules of its Pods.
-func TestModuleThatServesIsShownAtOnce(t *testing.T) {
+// When a rollout is complete, the Module objects of its Pods are up to date.
+func TestReadyModuleIsWrittenImmediately(t *testing.T) {
 	runTest(t, nil, func(w *fixture) {
 		w.advance() // the caches are synced
 		w.pods.set(modulePod(waiting("BizResolved", "")))
 		synctest.Wait()
-		w.wantWrites("while it is installed, at once")
+		w.wantWrites("immediately, during the install")
 		w.pods.set(modulePod(ready))
 		synctest.Wait()
-		w.wantWrites("when it is ready, at once", "create p.biz1", "update p.biz1 status")
+		w.wantWrites("immediately, when the module is Ready", "create p.biz1", "update p.biz1 status")
 		if got := w.module("p.biz1").Status.Status; got != Available {
-			t.Errorf("the Module is %s", got)
+			t.Errorf("state %s, want %s", got, Available)
 		}
 		w.advance()
-		w.wantWrites("afterwards")
+		w.wantWrites("later")
 		for range 20 {
 			w.pods.set(modulePod(ready))
 		}
 		synctest.Wait()
-		w.wantWrites("of a Pod that is shown as it is")
+		w.wantWrites("without a change")
 	})
 }
 
-func TestViewFollowsAPod(t *testing.T) {
+func TestModuleFollowsPod(t *testing.T) {
 	var records []Record
 	withRecords := func(o *Options, _ *fake.FakeDynamicClient) {
 		o.Records = func(nodeName, module, version string) []Record {
@@ -208,19 +208,19 @@ func TestViewFollowsAPod(t *testing.T) {
 	runTest(t, withRecords, func(w *fixture) {
 		w.pods.set(modulePod())
 		w.advance()
-		w.wantWrites("of a new Pod", "create p.biz1", "update p.biz1 status")
+		w.wantWrites("for a new Pod", "create p.biz1", "update p.biz1 status")
 
 		for range 20 {
 			w.pods.set(modulePod(waiting("BizResolved", "")))
 		}
 		w.advance()
-		w.wantWrites("while it is installed", "update p.biz1", "update p.biz1 status")
+		w.wantWrites("during the install", "update p.biz1", "update p.biz1 status")
 
 		records = []Record{{State: "ACTIVATED", Reason: "STARTED",
 			ChangeTime: &metav1.Time{Time: time.Now().Add(123 * time.Millisecond)}}}
 		w.pods.set(modulePod(ready))
 		w.advance()
-		w.wantWrites("when it is ready", "update p.biz1 status")
+		w.wantWrites("when the module is Ready", "update p.biz1 status")
 		pod := modulePod(ready)
 		want := desiredModule(pod, pod.Spec.Containers[0], node())
 		want.Status.Records = toTheSecond(records)
@@ -233,30 +233,30 @@ func TestViewFollowsAPod(t *testing.T) {
 		w.pods.set(heartbeat)
 		w.syncer.Resync("vnode.1")
 		w.advance()
-		w.wantWrites("when nothing it shows has changed")
+		w.wantWrites("when no shown field has changed")
 	})
 }
 
-func TestViewSetsRightWhatOthersChange(t *testing.T) {
+func TestForeignChangesAreReverted(t *testing.T) {
 	runTest(t, nil, func(w *fixture) {
 		w.pods.set(modulePod(ready))
 		w.advance()
-		w.wantWrites("of a new Pod", "create p.biz1", "update p.biz1 status")
+		w.wantWrites("for a new Pod", "create p.biz1", "update p.biz1 status")
 		modules := w.client.Resource(Resource).Namespace("default")
 
 		u, err := modules.Get(t.Context(), "p.biz1", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		u.SetLabels(map[string]string{"mine": "yes", labels.ModuleName: "other"})
+		u.SetLabels(map[string]string{"foreign": "yes", labels.ModuleName: "other"})
 		if _, err := modules.Update(t.Context(), u, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		w.client.ClearActions()
 		w.advance()
-		w.wantWrites("after somebody's change", "update p.biz1")
+		w.wantWrites("after a change by another client", "update p.biz1")
 		got := w.module("p.biz1").Labels
-		if got["mine"] != "yes" || got[labels.ModuleName] != "biz1" {
+		if got["foreign"] != "yes" || got[labels.ModuleName] != "biz1" {
 			t.Errorf("labels are %v", got)
 		}
 
@@ -265,27 +265,27 @@ func TestViewSetsRightWhatOthersChange(t *testing.T) {
 		}
 		w.client.ClearActions()
 		w.advance()
-		w.wantWrites("after somebody deleted it", "create p.biz1", "update p.biz1 status")
+		w.wantWrites("after a deletion by another client", "create p.biz1", "update p.biz1 status")
 
-		again := modulePod(ready) // a StatefulSet's next Pod has the name of the last
+		again := modulePod(ready) // a StatefulSet recreates a Pod with the same name
 		again.UID = "u2"
 		w.pods.set(again)
 		w.advance()
-		w.wantWrites("for the next Pod of that name", "update p.biz1")
+		w.wantWrites("for a recreated Pod with the same name", "update p.biz1")
 		if got := w.module("p.biz1").OwnerReferences[0].UID; got != "u2" {
 			t.Errorf("owner is %q", got)
 		}
 	})
 }
 
-func TestViewShowsOnlyItsNodes(t *testing.T) {
+func TestOnlyOwnedNodesAreWritten(t *testing.T) {
 	var mu sync.Mutex
-	mine := map[string]bool{"vnode.1": true}
+	owned := map[string]bool{"vnode.1": true}
 	only := func(o *Options, _ *fake.FakeDynamicClient) {
 		o.Owns = func(nodeName string) bool {
 			mu.Lock()
 			defer mu.Unlock()
-			return mine[nodeName]
+			return owned[nodeName]
 		}
 	}
 	runTest(t, only, func(w *fixture) {
@@ -294,22 +294,22 @@ func TestViewShowsOnlyItsNodes(t *testing.T) {
 		elsewhere.Name, elsewhere.Spec.NodeName = "q", "vnode.2"
 		w.pods.set(elsewhere)
 		w.advance()
-		w.wantWrites("at first", "create p.biz1", "update p.biz1 status")
+		w.wantWrites("before the takeover", "create p.biz1", "update p.biz1 status")
 
 		mu.Lock()
-		mine["vnode.2"] = true
+		owned["vnode.2"] = true
 		mu.Unlock()
 		w.syncer.Resync("vnode.2")
 		w.advance()
-		w.wantWrites("after taking over a Node", "create q.biz1", "update q.biz1 status")
+		w.wantWrites("after the takeover of a Node", "create q.biz1", "update q.biz1 status")
 	})
 }
 
-func TestViewTriesAgain(t *testing.T) {
+func TestFailedWritesAreRetried(t *testing.T) {
 	var failures int
 	flaky := func(_ *Options, client *fake.FakeDynamicClient) {
 		client.PrependReactor("create", "modules", func(clienttesting.Action) (bool, runtime.Object, error) {
-			failures++ // only the view's one worker creates
+			failures++ // there is only one worker
 			return failures < 3, nil, apierrors.NewServiceUnavailable("down")
 		})
 	}
@@ -317,11 +317,11 @@ func TestViewTriesAgain(t *testing.T) {
 		w.pods.set(modulePod(ready))
 		<-time.After(10 * time.Second)
 		synctest.Wait()
-		w.wantWrites("in the end", "create p.biz1", "create p.biz1", "create p.biz1", "update p.biz1 status")
+		w.wantWrites("with retries", "create p.biz1", "create p.biz1", "create p.biz1", "update p.biz1 status")
 	})
 }
 
-func TestViewSaysThatTheDefinitionIsMissing(t *testing.T) {
+func TestMissingDefinitionIsLoggedOnce(t *testing.T) {
 	absent := func(_ *Options, client *fake.FakeDynamicClient) {
 		client.PrependReactor("list", "modules", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewNotFound(Resource.GroupResource(), "")
@@ -331,14 +331,13 @@ func TestViewSaysThatTheDefinitionIsMissing(t *testing.T) {
 		<-time.After(time.Minute)
 		synctest.Wait()
 		if got := strings.Count(w.log.String(), "apply controller/deploy/crd.yaml"); got != 1 {
-			t.Errorf("said so %d times:\n%s", got, w.log.String())
+			t.Errorf("%d warnings, want 1:\n%s", got, w.log.String())
 		}
 	})
 }
 
-// TestDefinitionFitsTheTypes compares the fields of the CustomResourceDefinition with those of
-// Module.
-func TestDefinitionFitsTheTypes(t *testing.T) {
+// The schema of the CustomResourceDefinition has the same fields as Module.
+func TestDefinitionMatchesModule(t *testing.T) {
 	objects, err := deploy.Objects()
 	if err != nil {
 		t.Fatal(err)
@@ -366,7 +365,7 @@ func TestDefinitionFitsTheTypes(t *testing.T) {
 		}
 	}
 	if got := version["name"]; got != Resource.Version {
-		t.Errorf("definition is of version %v", got)
+		t.Errorf("the definition has version %v, want %s", got, Resource.Version)
 	}
 }
 

@@ -10,8 +10,8 @@ const MaxTimeScale = 20
 // TimeScale is the divisor of periods. The zero value means 1.
 type TimeScale int
 
-// Of divides a period by the scale. A period that is not positive is returned unchanged, because it disables something or
-// selects a default.
+// Of divides a period by the scale. A period that is not positive is returned unchanged, because it disables something
+// or selects a default.
 func (s TimeScale) Of(d time.Duration) time.Duration {
 	if s <= 1 || d <= 0 {
 		return d

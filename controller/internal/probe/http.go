@@ -21,9 +21,9 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Address returns the address for a probe of a container as host:port. The annotation base.koupleless.io/web-port of the Pod,
-// or else of the Node, overrides the port of the probe. Its value is a port or host:port. node may be nil. podIP is the IP
-// address of the base.
+// Address returns the address for a probe of a container as host:port. The annotation base.koupleless.io/web-port of
+// the Pod, or else of the Node, overrides the port of the probe. Its value is a port or host:port. node may be nil.
+// podIP is the IP address of the base.
 func Address(pod *corev1.Pod, node *corev1.Node, podIP string, container corev1.Container,
 	probe *corev1.HTTPGetAction) (string, error) {
 	host := cmp.Or(probe.Host, podIP)
@@ -34,7 +34,8 @@ func Address(pod *corev1.Pod, node *corev1.Node, podIP string, container corev1.
 	port := annotation
 	switch {
 	case len(annotation) > arklet.MaxName:
-		return "", fmt.Errorf("annotation %s has %d bytes, more than the maximum of %d", labels.WebPort, len(annotation),
+		return "", fmt.Errorf("annotation %s has %d bytes, more than the maximum of %d", labels.WebPort,
+			len(annotation),
 			arklet.MaxName)
 	case strings.Contains(annotation, ":"):
 		var err error
@@ -53,7 +54,8 @@ func Address(pod *corev1.Pod, node *corev1.Node, podIP string, container corev1.
 		}
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-		return "", fmt.Errorf("invalid port %.80q for container %q: use a number from 1 to 65535, or the name of a container port",
+		return "", fmt.Errorf(
+			"invalid port %.80q for container %q: use a number from 1 to 65535, or the name of a container port",
 			port, container.Name)
 	}
 	return net.JoinHostPort(host, port), nil
@@ -84,9 +86,9 @@ func newClient(o Options) *http.Client {
 // requestKey is the context key of a request's own context.
 type requestKey struct{}
 
-// dialWithin returns a function that dials with the context of the request, and closes the connection when that context is
-// done. Otherwise, http.Transport would continue to dial and to do the TLS handshake after the request has ended. The
-// default of dial is net.Dialer.DialContext.
+// dialWithin returns a function that dials with the context of the request, and closes the connection when that context
+// is done. Otherwise, http.Transport would continue to dial and to do the TLS handshake after the request has ended.
+// The default of dial is net.Dialer.DialContext.
 func dialWithin(dial door.DialFunc) door.DialFunc {
 	if dial == nil {
 		dial = (&net.Dialer{}).DialContext
@@ -105,8 +107,8 @@ func dialWithin(dial door.DialFunc) door.DialFunc {
 	}
 }
 
-// get sends one probe request. It returns nil if the status is from 200 to 399. The caller must cancel ctx after get has
-// returned, so that the connection is closed.
+// get sends one probe request. It returns nil if the status is from 200 to 399. The caller must cancel ctx after get
+// has returned, so that the connection is closed.
 func get(ctx context.Context, client *http.Client, t Target, probe *corev1.HTTPGetAction) error {
 	target, err := url.Parse(withContextPath(t.ContextPath, probe.Path))
 	if err != nil {

@@ -19,8 +19,8 @@ const (
 	slowAfter = time.Second
 )
 
-// limits limits concurrent requests. Probes whose last request was slow may use at most half of the limit, so that modules
-// that do not respond do not delay the probes of other modules.
+// limits limits concurrent requests. Probes whose last request was slow may use at most half of the limit, so that
+// modules that do not respond do not delay the probes of other modules.
 type limits struct {
 	all, slow *semaphore.Weighted
 	users     int // number of workers that use these limits
@@ -30,8 +30,8 @@ func newLimits(n int) *limits {
 	return &limits{all: semaphore.NewWeighted(int64(n)), slow: semaphore.NewWeighted(int64(max(n/2, 1)))}
 }
 
-// acquire blocks until a request is allowed or ctx is done. If it returns nil, the caller must call release with the same
-// value of slow.
+// acquire blocks until a request is allowed or ctx is done. If it returns nil, the caller must call release with the
+// same value of slow.
 func (l *limits) acquire(ctx context.Context, slow bool) error {
 	if !slow {
 		return l.all.Acquire(ctx, 1)

@@ -1,8 +1,9 @@
 // Package probe sends readiness and liveness probes of type httpGet to modules, on the web port of their base.
 //
-// It follows the rules and defaults of the kubelet (pkg/kubelet/prober in Kubernetes 1.36). A module is Not Ready before its
-// first probe, unless it was Ready when this controller started. After its liveness probe has failed, a module is not probed
-// for liveness until it has restarted. The number of concurrent requests is limited per base and in total.
+// It follows the rules and defaults of the kubelet (pkg/kubelet/prober in Kubernetes 1.36). A module is Not Ready
+// before its first probe, unless it was Ready when this controller started. After its liveness probe has failed, a
+// module is not probed for liveness until it has restarted. The number of concurrent requests is limited per base and
+// in total.
 package probe
 
 import (
@@ -39,8 +40,8 @@ type Target struct {
 	Started time.Time
 	// Address is the address of the web listener as host:port; see the function Address.
 	Address string
-	// ContextPath is the web context path of the module, with or without slashes; empty means none. It is added to the paths
-	// of probes that do not begin with it.
+	// ContextPath is the web context path of the module, with or without slashes; empty means none. It is added to the
+	// paths of probes that do not begin with it.
 	ContextPath string
 	// WasReady is set if the container was Ready when this controller started. It stays Ready until a probe fails.
 	WasReady bool
@@ -129,8 +130,8 @@ func (p *Prober) Set(t Target) {
 	}
 }
 
-// Forget stops the probes of containers of a Pod, and cancels their requests. Afterwards, Options.Changed is not called for
-// these containers, except for a call that is already in progress.
+// Forget stops the probes of containers of a Pod, and cancels their requests. Afterwards, Options.Changed is not called
+// for these containers, except for a call that is already in progress.
 func (p *Prober) Forget(pod types.UID, containers ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

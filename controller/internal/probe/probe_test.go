@@ -18,19 +18,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// fixture is a prober in a bubble, where time passes only while everything waits, and a base that
-// answers as a test says.
+// fixture is a Prober, and a base that responds as the test sets it. It runs in a synctest bubble.
 type fixture struct {
 	t      *testing.T
 	prober *Prober
 	began  time.Time
 
 	mu        sync.Mutex
-	answer    func(*http.Request) int // 0 = refuses, -1 = does not answer
-	requests  []string                // second: path
+	answer    func(*http.Request) int // the HTTP status; 0 refuses the connection, -1 does not respond
+	requests  []string                // time and URL
 	results   []string
 	active    int
-	maxActive int // busy at once
+	maxActive int // the maximum of active
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -86,7 +85,7 @@ func (w *fixture) respondWith(status int) {
 	w.answer = func(*http.Request) int { return status }
 }
 
-// advance lets time pass, and is a moment past the full second afterwards.
+// advance advances the fake time by d, and waits until all goroutines are blocked.
 func (w *fixture) advance(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
@@ -98,7 +97,7 @@ func facts(message string) string { return strings.Join(factsPattern.FindAllStri
 var factsPattern = regexp.MustCompile(`\b[1-5]\d\d\b|http://[^" ]+|"/[^"]*"|` +
 	`connection refused|context deadline exceeded|10 redirects|URL escape`)
 
-// wantResults compares what was heard since the last call.
+// wantResults compares the results since the last call.
 func (w *fixture) wantResults(when string, want ...string) {
 	w.t.Helper()
 	w.mu.Lock()
@@ -149,42 +148,42 @@ func (w *fixture) wantReady(when string, want bool, why string) {
 
 func TestReadiness(t *testing.T) {
 	runTest(t, func(w *fixture) {
-		w.wantReady("nobody asks", true, "")
+		w.wantReady("without a probe", true, "")
 		w.prober.Set(w.target(func(t *Target) {
 			t.Readiness = httpGet("/ok", func(p *corev1.Probe) { p.InitialDelaySeconds, p.SuccessThreshold = 5, 2 })
 		}))
 		w.wantReady("before the first probe", false, "")
 		w.advance(4900 * time.Millisecond)
-		w.wantRequests("within the initial delay")
+		w.wantRequests("during the initial delay")
 		w.advance(200 * time.Millisecond)
-		w.wantRequests("after it", "5s: http://10.0.0.1:8080/ok")
-		w.wantReady("after one success of two", false, "")
-		w.wantResults("after one success of two")
+		w.wantRequests("after the initial delay", "5s: http://10.0.0.1:8080/ok")
+		w.wantReady("after 1 of 2 successes", false, "")
+		w.wantResults("after 1 of 2 successes")
 		w.advance(10 * time.Second)
-		w.wantResults("after two", "15s: p/biz1 readiness true")
-		w.wantReady("after two", true, "")
+		w.wantResults("after 2 successes", "15s: p/biz1 readiness true")
+		w.wantReady("after 2 successes", true, "")
 
 		w.respondWith(503)
 		w.advance(20 * time.Second)
-		w.wantResults("after two failures of three")
+		w.wantResults("after 2 of 3 failures")
 		w.respondWith(200)
 		w.advance(10 * time.Second)
 		w.respondWith(503)
 		w.advance(20 * time.Second)
-		w.wantResults("after two more: they count in a row")
+		w.wantResults("after 2 more failures that are not consecutive")
 		w.advance(10 * time.Second)
 		const why = "503 http://10.0.0.1:8080/ok"
-		w.wantResults("after three", "1m15s: p/biz1 readiness false, "+why)
-		w.wantReady("after three", false, why)
+		w.wantResults("after 3 failures", "1m15s: p/biz1 readiness false, "+why)
+		w.wantReady("after 3 failures", false, why)
 		w.advance(time.Minute)
-		w.wantResults("as long as it stays so")
+		w.wantResults("while the probe still fails")
 		w.respondWith(200)
 		w.advance(20 * time.Second)
-		w.wantResults("when it is well again", "2m35s: p/biz1 readiness true")
+		w.wantResults("when the probe succeeds again", "2m35s: p/biz1 readiness true")
 	})
 }
 
-func TestAnswers(t *testing.T) {
+func TestResponses(t *testing.T) {
 	for status, want := range map[int]string{
 		200: "", 204: "", 399: "", 199: "199 http://10.0.0.1:8080/", 400: "400 http://10.0.0.1:8080/",
 		0:  "http://10.0.0.1:8080/ connection refused",
@@ -196,40 +195,41 @@ func TestAnswers(t *testing.T) {
 				w.prober.Set(w.target(
 					func(t *Target) { t.Readiness = httpGet("", func(p *corev1.Probe) { p.FailureThreshold = 1 }) }))
 				w.advance(2 * time.Second)
-				w.wantReady("then", want == "", want)
+				w.wantReady("after the probe", want == "", want)
 			})
 		})
 	}
 }
 
-// A module that failed its liveness probe is left alone until it was started anew.
+// After its liveness probe has failed, a module is not probed until it has restarted.
 func TestLiveness(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		liveness := func(t *Target) { t.Liveness = httpGet("/live") }
 		w.prober.Set(w.target(liveness))
 		w.advance(time.Second)
-		w.wantResults("while it lives") // as it is taken to from the start
+		w.wantResults("while the probe succeeds") // the initial result is healthy
 		w.respondWith(0)
 		w.advance(30 * time.Second)
-		w.wantResults("after three failures", `30s: p/biz1 liveness false, http://10.0.0.1:8080/live connection refused`)
-		w.wantRequests("so far", "0s: http://10.0.0.1:8080/live", "10s: http://10.0.0.1:8080/live",
+		w.wantResults("after 3 failures", `30s: p/biz1 liveness false, http://10.0.0.1:8080/live connection refused`)
+		w.wantRequests("until then", "0s: http://10.0.0.1:8080/live", "10s: http://10.0.0.1:8080/live",
 			"20s: http://10.0.0.1:8080/live", "30s: http://10.0.0.1:8080/live")
 		w.advance(time.Minute)
 		w.prober.Set(w.target(liveness))
 		w.advance(time.Minute)
-		w.wantRequests("until it is started anew")
-		w.wantReady("whatever liveness says", true, "")
+		w.wantRequests("before the restart")
+		w.wantReady("with a failed liveness probe", true, "")
 
 		again := time.Now()
 		w.prober.Set(w.target(liveness, func(t *Target) { t.Started = again }))
 		w.advance(30 * time.Second)
-		w.wantResults("after three more", `2m51s: p/biz1 liveness false, http://10.0.0.1:8080/live connection refused`)
+		w.wantResults("after 3 more failures",
+			`2m51s: p/biz1 liveness false, http://10.0.0.1:8080/live connection refused`)
 	})
 }
 
-// What was Ready before this controller began stays so until a probe says otherwise, and the probes
-// of many do not come at once.
-func TestRestartOfTheController(t *testing.T) {
+// Modules that were Ready before the controller started stay ready until a probe fails, and their first probes are
+// spread over a period.
+func TestControllerRestart(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		w.respondWith(503)
 		for i := range 50 {
@@ -240,16 +240,16 @@ func TestRestartOfTheController(t *testing.T) {
 		}
 		synctest.Wait()
 		if ready, why := w.prober.Ready("7", "biz1"); !ready {
-			t.Errorf("it is not ready any more: %s", why)
+			t.Errorf("not ready after the restart: %s", why)
 		}
 		w.mu.Lock()
 		if len(w.requests) > 10 {
-			t.Errorf("%d of 50 were asked at once", len(w.requests))
+			t.Errorf("%d of 50 modules were probed immediately, want at most 10", len(w.requests))
 		}
 		w.mu.Unlock()
 		w.advance(31 * time.Second)
 		if ready, _ := w.prober.Ready("7", "biz1"); ready {
-			t.Error("it is ready after three failures")
+			t.Error("still ready after 3 failures")
 		}
 	})
 }
@@ -266,21 +266,22 @@ func TestConcurrency(t *testing.T) {
 			}
 			w.advance(9 * time.Second)
 			if w.maxActive != most || len(w.requests) != 20 {
-				t.Errorf("%d bases: %d requests, %d concurrently; want 20, %d", bases, len(w.requests), w.maxActive, most)
+				t.Errorf("%d bases: %d requests, at most %d concurrently; want 20 and %d", bases, len(w.requests),
+					w.maxActive, most)
 			}
 		})
 	}
 }
 
-// An answer that takes longer than a period costs the probes in between, and no more.
-func TestSlowAnswers(t *testing.T) {
+// If a response takes longer than a period, only the probes that were due in the meantime are skipped.
+func TestSlowResponses(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		w.respondWith(-1)
 		w.prober.Set(w.target(func(t *Target) {
 			t.Readiness = httpGet("/", func(p *corev1.Probe) { p.PeriodSeconds, p.TimeoutSeconds = 2, 3 })
 		}))
 		w.advance(9 * time.Second)
-		w.wantRequests("in nine seconds", "0s: http://10.0.0.1:8080/", "4s: http://10.0.0.1:8080/",
+		w.wantRequests("in 9 s", "0s: http://10.0.0.1:8080/", "4s: http://10.0.0.1:8080/",
 			"8s: http://10.0.0.1:8080/")
 	})
 }
@@ -290,16 +291,16 @@ func TestSetAndForget(t *testing.T) {
 		probed := func(t *Target) { t.Readiness, t.Liveness = httpGet("/r"), httpGet("/l") }
 		w.prober.Set(w.target(probed))
 		w.advance(time.Second)
-		w.wantResults("at first", "0s: p/biz1 readiness true")
-		w.prober.Set(w.target(probed)) // nothing new: not asked again
+		w.wantResults("after the first probes", "0s: p/biz1 readiness true")
+		w.prober.Set(w.target(probed)) // without a change: no new probe
 		w.advance(time.Second)
 		w.prober.Set(w.target(probed, func(t *Target) { t.Address = "10.0.0.2:80" }))
-		w.wantReady("at another address", true, "") // as before
+		w.wantReady("at another address", true, "") // the result is kept
 		w.advance(time.Second)
 		w.mu.Lock()
-		asked := map[string]int{}
+		requests := map[string]int{}
 		for _, a := range w.requests {
-			asked[a]++
+			requests[a]++
 		}
 		w.requests = nil
 		w.mu.Unlock()
@@ -307,27 +308,27 @@ func TestSetAndForget(t *testing.T) {
 			"0s: http://10.0.0.1:8080/r": 1, "0s: http://10.0.0.1:8080/l": 1,
 			"2s: http://10.0.0.2:80/r": 1, "2s: http://10.0.0.2:80/l": 1,
 		}
-		if diff := cmp.Diff(want, asked); diff != "" {
+		if diff := cmp.Diff(want, requests); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 		w.prober.Set(w.target(func(t *Target) { t.Liveness = httpGet("/l"); t.Address = "10.0.0.2:80" }))
 		w.wantReady("without a readiness probe", true, "")
 		w.advance(10 * time.Second)
-		w.wantRequests("without it", "12s: http://10.0.0.2:80/l")
+		w.wantRequests("without a readiness probe", "12s: http://10.0.0.2:80/l")
 		tcp := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{}}}
 		w.prober.Set(w.target(func(t *Target) { t.Liveness, t.Readiness = tcp, tcp }))
 		w.advance(time.Minute)
-		w.wantRequests("of another type")
+		w.wantRequests("with probes of another type")
 
-		// An answer that comes after the Pod has gone is nobody's.
+		// A response after Forget is ignored.
 		w.respondWith(-1)
 		w.prober.Set(w.target(probed, func(t *Target) { t.Readiness.FailureThreshold = 1 }))
 		synctest.Wait()
 		w.prober.Forget("p", "biz1")
 		w.advance(time.Minute)
-		w.wantResults("after it was forgotten")
+		w.wantResults("after Forget")
 		if n := len(w.prober.workers) + len(w.prober.bases); n != 0 {
-			t.Errorf("%d workers and bases are left", n)
+			t.Errorf("%d workers and bases remain, want 0", n)
 		}
 	})
 }

@@ -29,8 +29,8 @@ type worker struct {
 	onHold        bool // the liveness probe has failed, and the module has not restarted yet
 }
 
-// newWorker returns a worker. Before the first request, a liveness probe is healthy, and a readiness probe is not. The first
-// probes of modules that were Ready when this controller started are spread randomly over a period.
+// newWorker returns a worker. Before the first request, a liveness probe is healthy, and a readiness probe is not. The
+// first probes of modules that were Ready when this controller started are spread randomly over a period.
 func newWorker(k key, t Target, spec corev1.Probe, now time.Time) *worker {
 	w := &worker{key: k, target: t, spec: spec, cancel: func() {}, healthy: k.kind == Liveness || t.WasReady}
 	w.due = t.Started.Add(time.Duration(spec.InitialDelaySeconds) * time.Second)
@@ -43,7 +43,8 @@ func newWorker(k key, t Target, spec corev1.Probe, now time.Time) *worker {
 	return w
 }
 
-// period returns the period of the probe. Its default, like those of the other settings, is the default of the API server.
+// period returns the period of the probe. Its default, like those of the other settings, is the default of the API
+// server.
 func (w *worker) period() time.Duration {
 	return time.Duration(cmp.Or(w.spec.PeriodSeconds, 10)) * time.Second
 }
@@ -52,7 +53,8 @@ func (w *worker) timeout() time.Duration {
 	return min(time.Duration(cmp.Or(w.spec.TimeoutSeconds, 1))*time.Second, MaxTimeout)
 }
 
-// recordResult records the result of a request, sets when the next request is due, and reports whether healthy has changed.
+// recordResult records the result of a request, sets when the next request is due, and reports whether healthy has
+// changed.
 func (w *worker) recordResult(err error, now time.Time) (changed bool) {
 	for w.due = w.due.Add(w.period()); w.due.Before(now); { // the response took longer than a period
 		w.due = w.due.Add(w.period())

@@ -1,8 +1,8 @@
 // Package report sends failures as DingTalk messages to webhooks (Module Controller V2 document 5.4, REPORT_HOOKS).
 //
-// Events are dropped and counted if the queue of a hook is full. The number of dropped events is logged once a minute. The
-// URL of a hook contains a token. Therefore, logs and errors contain only the host name, and redirects are not followed.
-// Texts from bases are escaped.
+// Events are dropped and counted if the queue of a hook is full. The number of dropped events is logged once a minute.
+// The URL of a hook contains a token. Therefore, logs and errors contain only the host name, and redirects are not
+// followed. Texts from bases are escaped.
 package report
 
 import (
@@ -33,8 +33,8 @@ type Options struct {
 
 // Counters count the messages of all hooks.
 type Counters struct {
-	// Sent counts accepted messages. Failed counts messages whose attempts all failed. Dropped counts events that did not
-	// fit into the queue, or that were still queued when the Reporter stopped.
+	// Sent counts accepted messages. Failed counts messages whose attempts all failed. Dropped counts events that did
+	// not fit into the queue, or that were still queued when the Reporter stopped.
 	Sent, Failed, Dropped prometheus.Counter
 }
 
@@ -45,9 +45,9 @@ var (
 		"use https, or set REPORT_HOOKS_ALLOW_HTTP to true")
 )
 
-// ParseHooks parses REPORT_HOOKS: URLs separated by semicolons. The fragment of a URL is the secret that signs the messages.
-// allowHTTP also accepts http URLs, which send the token and the messages unencrypted. An error contains the position of the
-// invalid URL, but not the URL, because it is confidential.
+// ParseHooks parses REPORT_HOOKS: URLs separated by semicolons. The fragment of a URL is the secret that signs the
+// messages. allowHTTP also accepts http URLs, which send the token and the messages unencrypted. An error contains the
+// position of the invalid URL, but not the URL, because it is confidential.
 func ParseHooks(value string, allowHTTP bool) ([]*url.URL, error) {
 	var hooks []*url.URL
 	for i, text := range strings.Split(value, ";") {
@@ -84,8 +84,8 @@ func New(o Options) *Reporter {
 	return r
 }
 
-// Report queues an event for every hook. It does not block, and may be called concurrently. If the queue of a hook is full,
-// the event is dropped for that hook.
+// Report queues an event for every hook. It does not block, and may be called concurrently. If the queue of a hook is
+// full, the event is dropped for that hook.
 func (r *Reporter) Report(e Event) {
 	for _, h := range r.hooks {
 		h.enqueue(e)

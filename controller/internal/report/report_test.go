@@ -22,7 +22,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 )
 
-// pipes is a network inside one synctest bubble: host names to listeners.
+// pipes is a network in a synctest bubble: listeners by host name.
 type pipes map[string]*pipeListener
 
 type pipeListener struct {
@@ -80,7 +80,7 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
-// fixture is a reporter with its hooks, in a bubble where time passes only while everything waits.
+// fixture is a Reporter with its hooks. It runs in a synctest bubble.
 type fixture struct {
 	t        *testing.T
 	network  pipes
@@ -90,7 +90,7 @@ type fixture struct {
 	stop     func()
 }
 
-// runTest runs a test with hooks, by host name, that answer as the handlers do.
+// runTest runs a test in a synctest bubble. handlers are the servers of the hooks by host name.
 func runTest(t *testing.T, hooks string, handlers map[string]http.HandlerFunc, change func(*Options),
 	test func(*fixture)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -137,7 +137,7 @@ func (w *fixture) advance(d time.Duration) {
 	synctest.Wait()
 }
 
-// wantCounts compares sent, failed and dropped.
+// wantCounts compares the counters.
 func (w *fixture) wantCounts(sent, failed, dropped float64) {
 	w.t.Helper()
 	var got []float64
@@ -153,20 +153,20 @@ func (w *fixture) wantCounts(sent, failed, dropped float64) {
 	}
 }
 
-// wantLog wants the log to have a number of lines and to hold some texts, never the token.
+// wantLog checks the number of log lines, that the log contains the texts, and that it does not contain the token.
 func (w *fixture) wantLog(lines int, texts ...string) {
 	w.t.Helper()
 	log := w.log.String()
 	if got := strings.Count(log, "\n"); got != lines {
-		w.t.Errorf("%d lines of log, want %d:\n%s", got, lines, log)
+		w.t.Errorf("%d log lines, want %d:\n%s", got, lines, log)
 	}
 	for _, text := range texts {
 		if !strings.Contains(log, text) {
-			w.t.Errorf("log does not say %q:\n%s", text, log)
+			w.t.Errorf("the log does not contain %q:\n%s", text, log)
 		}
 	}
 	if strings.Contains(log, "secret") {
-		w.t.Errorf("log holds the token:\n%s", log)
+		w.t.Errorf("the log contains the token:\n%s", log)
 	}
 }
 
@@ -179,7 +179,7 @@ func respondWith(status int, body string) http.HandlerFunc {
 
 const robotOK = `{"errcode":0,"errmsg":"ok"}`
 
-func TestMessageReachesEveryHook(t *testing.T) {
+func TestMessageIsSentToEveryHook(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
 	record := func(rw http.ResponseWriter, r *http.Request) {
@@ -213,7 +213,7 @@ func TestMessageReachesEveryHook(t *testing.T) {
 	})
 }
 
-func TestAnswers(t *testing.T) {
+func TestResponses(t *testing.T) {
 	tests := []struct {
 		name         string
 		status       int
@@ -223,19 +223,19 @@ func TestAnswers(t *testing.T) {
 		log          string
 	}{
 		{"ok", 200, robotOK, 1, 0, 1, ""},
-		{"no robot", 204, "", 1, 0, 1, ""},
-		{"unauthorised", 401, "", 0, 1, 1, "OtherUpstream.SecretAKError"},
+		{"server that is not a robot", 204, "", 1, 0, 1, ""},
+		{"unauthorized", 401, "", 0, 1, 1, "OtherUpstream.SecretAKError"},
 		{"forbidden", 403, "", 0, 1, 1, "OtherUpstream.SecretAKError"},
 		{"not found", 404, "", 0, 1, 1, "OtherUpstream.InvalidParameter 404"},
 		{"redirect", 302, "", 0, 1, 1, "OtherUpstream.InvalidParameter 302"},
 		{"server error", 500, "", 0, 1, 4, "ModuleController.RetryTimesExceeded 500"},
-		{"too many", 429, "", 0, 1, 4, "429"},
-		{"robot has no such token", 200, `{"errcode":300001,"errmsg":"token is not exist"}`, 0, 1, 1,
+		{"too many requests", 429, "", 0, 1, 4, "429"},
+		{"robot: unknown token", 200, `{"errcode":300001,"errmsg":"token is not exist"}`, 0, 1, 1,
 			"OtherUpstream.SecretAKError 300001"},
-		{"robot's security settings", 200, `{"errcode":310000,"errmsg":"sign not match"}`, 0, 1, 1,
+		{"robot: security settings", 200, `{"errcode":310000,"errmsg":"sign not match"}`, 0, 1, 1,
 			"OtherUpstream.SecretAKError 310000"},
-		{"robot is asked too often", 200, `{"errcode":130101,"errmsg":"send too fast"}`, 0, 1, 4, "130101"},
-		{"robot finds fault", 200, `{"errcode":400102,"errmsg":"odd"}`, 0, 1, 1,
+		{"robot: too many messages", 200, `{"errcode":130101,"errmsg":"send too fast"}`, 0, 1, 4, "130101"},
+		{"robot: other error", 200, `{"errcode":400102,"errmsg":"odd"}`, 0, 1, 1,
 			"OtherUpstream.InvalidParameter 400102"},
 	}
 	for _, tt := range tests {
@@ -274,13 +274,13 @@ func TestRetrySucceeds(t *testing.T) {
 	})
 }
 
-// A hook that hangs and one that is not there leave the third one and the caller alone.
-func TestDeadHooksSlowNobody(t *testing.T) {
+// A hook that does not respond and a hook that is down do not block other hooks or the caller.
+func TestUnavailableHooksDoNotBlockOthers(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
 	}
-	const events = queueSize + 10 // each hook has one event in hand and a full queue
+	const events = queueSize + 10 // each hook is sending one event, and its queue is full
 	hooks := "http://slow/?access_token=secret;http://dead/?access_token=secret;http://good/"
 	handlers := map[string]http.HandlerFunc{"slow": hang, "good": respondWith(200, robotOK)}
 	runTest(t, hooks, handlers, nil, func(w *fixture) {
@@ -300,7 +300,7 @@ func TestDeadHooksSlowNobody(t *testing.T) {
 	})
 }
 
-func TestRobotsLimitIsKept(t *testing.T) {
+func TestRateLimit(t *testing.T) {
 	runTest(t, "http://one/", map[string]http.HandlerFunc{"one": respondWith(200, robotOK)}, nil, func(w *fixture) {
 		for range 50 {
 			w.reporter.Report(Event{})

@@ -55,8 +55,8 @@ const (
 	minPathTokenLength = 16
 )
 
-// url returns the URL for a message that is sent at now. If there is a secret, the URL is signed. The signature is valid for
-// an hour (DingTalk, "custom robot, security settings").
+// url returns the URL for a message that is sent at now. If there is a secret, the URL is signed. The signature is
+// valid for an hour (DingTalk, "custom robot, security settings").
 func (r robot) url(now time.Time) string {
 	if r.secret == "" {
 		return r.address.String()

@@ -15,16 +15,16 @@ import (
 
 // Options configure a Queue. Do and MaxDelay are required.
 type Options[K comparable] struct {
-	// Do handles a key. It returns the delay before the key is handled again; 0 means after the next Add. Calls for the same
-	// key do not overlap.
+	// Do handles a key. It returns the delay before the key is handled again; 0 means after the next Add. Calls for the
+	// same key do not overlap.
 	Do func(ctx context.Context, key K) (again time.Duration, err error)
 	// Workers is the maximum number of concurrent calls of Do; 0 means no limit.
 	Workers int
 	// MinDelay and MaxDelay limit the delay after an error, which doubles with each consecutive error. The default of
 	// MinDelay is 500 ms, but at most MaxDelay.
 	MinDelay, MaxDelay time.Duration
-	// Message and Attrs are the text and the attributes of the log line for an error of Do. The first of consecutive errors
-	// is logged as a warning, the others at debug level.
+	// Message and Attrs are the text and the attributes of the log line for an error of Do. The first of consecutive
+	// errors is logged as a warning, the others at debug level.
 	Message string
 	Attrs   func(key K) []any
 	// Clock defaults to the real clock.

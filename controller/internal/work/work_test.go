@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// startQueue runs a queue that records its keys, for a test in a synctest bubble.
+// startQueue starts a queue in a synctest bubble. handled returns the keys that were handled so far.
 func startQueue(t *testing.T, o Options[string]) (q *Queue[string], handled func() []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -43,7 +43,7 @@ func startQueue(t *testing.T, o Options[string]) (q *Queue[string], handled func
 	return q, start
 }
 
-func TestQueueHandlesAKeyOnceAtATime(t *testing.T) {
+func TestQueueDoesNotHandleAKeyConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		q, handled := startQueue(t, Options[string]{
@@ -60,7 +60,7 @@ func TestQueueHandlesAKeyOnceAtATime(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		if got := handled(); !slices.Equal(got, []string{"a", "b", "a"}) || q.Depth() != 0 {
-			t.Errorf("handled %q, depth %d; want a a second time for both Adds", got, q.Depth())
+			t.Errorf("handled %q, depth %d; want a, b and a, depth 0", got, q.Depth())
 		}
 	})
 }
@@ -105,14 +105,14 @@ func TestQueueBehind(t *testing.T) {
 		q.Add("a")
 		synctest.Wait()
 		if q.Behind() {
-			t.Error("a queue is behind though no key waits")
+			t.Error("Behind returns true although no key waits")
 		}
 		for _, key := range []string{"b", "c"} {
 			q.Add(key)
 			synctest.Wait()
 		}
 		if !q.Behind() {
-			t.Error("a queue is not behind though keys wait")
+			t.Error("Behind returns false although keys wait")
 		}
 		close(release)
 	})
