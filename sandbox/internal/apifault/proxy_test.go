@@ -33,7 +33,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-const waitTimeout = 10 * time.Second
+const waitTimeout = check.Patience
 
 // fakeAPI is a fake API server with HTTP/2. It requires a token, counts requests, and sends the watch events that a test
 // publishes.

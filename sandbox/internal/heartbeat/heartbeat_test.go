@@ -17,7 +17,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-const testTimeout = 30 * time.Second
+const testTimeout = check.Patience
 
 // TestRelayForwardsToAllControllers: a controller that is unreachable or does not respond does not delay the response.
 func TestRelayForwardsToAllControllers(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 const (
 	// waitTimeout is the maximum time to wait for an expected event, and quietTime the time in which an unexpected event
 	// must not occur.
-	waitTimeout = 10 * time.Second
+	waitTimeout = check.Patience
 	quietTime   = 200 * time.Millisecond
 )
 
