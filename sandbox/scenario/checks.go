@@ -74,7 +74,7 @@ func (e *execution) evaluateChecks(ctx context.Context, end time.Time) {
 // base, or if the API does not respond.
 func (e *execution) foreignPods(ctx context.Context) (all []events.PodStatus) {
 	left := false
-	e.recorder.Read(func(v observe.Snapshot) { left = len(v.State().Left(nil)) > 0 })
+	e.recorder.Read(func(v observe.Snapshot) { left = len(v.State().Leftovers(nil)) > 0 })
 	if !left {
 		return nil
 	}

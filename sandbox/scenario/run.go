@@ -151,7 +151,7 @@ func (e *execution) awaitPods(ctx context.Context) {
 	ctx, cancelNews := context.WithTimeout(ctx, moduleEventTimeout)
 	defer cancelNews()
 	err = e.recorder.WaitUntil(ctx,
-		func(v observe.Snapshot) (bool, error) { return len(v.State().Left(nil)) == 0, nil })
+		func(v observe.Snapshot) (bool, error) { return len(v.State().Leftovers(nil)) == 0, nil })
 	if err != nil {
 		e.r.o.Logger.Debug("modules remain on bases", "run", e.in.name, "err", err)
 	}

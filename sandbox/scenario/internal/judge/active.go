@@ -94,7 +94,7 @@ func (c *activeCheck) observe(w *history, e appliedEvent) {
 func (c *activeCheck) reconsiderGap(w *history, s *moduleHistory, p *events.PodStatus, module string,
 	now time.Time) {
 	g := s.unwantedGap
-	if g == nil || !p.Wants(module) {
+	if g == nil || !p.Requires(module) {
 		return
 	}
 	s.unwantedGap = nil
@@ -185,7 +185,7 @@ func (s *moduleHistory) boundTooLate(w *history, g *gap) bool {
 	}
 	deleted := w.deletedAt[s.lastDeleted.PodKey()]
 	for p := range w.PodsOn(g.base) {
-		if !p.Wants(g.module) {
+		if !p.Requires(g.module) {
 			continue
 		}
 		bound := w.boundAt[p.PodKey()]

@@ -9,7 +9,7 @@ import (
 )
 
 // nothingLeft finds modules that remain on running bases at the end although no Pod on the base requests them, see
-// events.State.Left. A Pod that is being deleted still requests its modules for the longest duration of their
+// events.State.Leftovers. A Pod that is being deleted still requests its modules for the longest duration of their
 // uninstall: MODULE_DRAIN plus Options.UninstallTimeout plus Options.listDelay, 79.5 s by default.
 func nothingLeft(w *history, end time.Time, o *Options) Result {
 	r := Result{Name: NothingLeft}
@@ -18,7 +18,7 @@ func nothingLeft(w *history, end time.Time, o *Options) Result {
 			r.Compared++
 		}
 	}
-	for _, m := range w.Left(func(p *events.PodStatus) bool {
+	for _, m := range w.Leftovers(func(p *events.PodStatus) bool {
 		began, ending := w.deletedAt[p.PodKey()]
 		return ending && end.Sub(began) > o.scaled(api.Drain)+o.UninstallTimeout+o.listDelay()
 	}) {

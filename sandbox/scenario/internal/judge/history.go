@@ -53,7 +53,7 @@ func (w *history) apply(e events.Event) appliedEvent {
 	c := appliedEvent{Event: e}
 	switch {
 	case e.Module != nil:
-		w.hadModule[e.Module.Base] = w.hadModule[e.Module.Base] || !e.Module.State.Gone()
+		w.hadModule[e.Module.Base] = w.hadModule[e.Module.Base] || !e.Module.State.Absent()
 	case e.Endpoints != nil:
 		service := e.Endpoints.Service
 		before, ready := w.ready[service], map[string]bool{}
@@ -115,7 +115,7 @@ func (w *history) onEarlierProcess(p *events.PodStatus) bool {
 // wanted reports whether a Pod that is bound to the current process of the base requests the module.
 func (w *history) wanted(base, module string) bool {
 	for p := range w.PodsOn(base) {
-		if p.Wants(module) && !w.onEarlierProcess(p) {
+		if p.Requires(module) && !w.onEarlierProcess(p) {
 			return true
 		}
 	}
@@ -124,7 +124,7 @@ func (w *history) wanted(base, module string) bool {
 
 func (w *history) hasReadyPod(module string) bool {
 	for p := range w.Pods.All() {
-		if p.Serves() && p.Has(module) {
+		if p.Serves() && p.HasModule(module) {
 			return true
 		}
 	}

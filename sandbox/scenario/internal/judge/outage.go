@@ -217,7 +217,7 @@ func (w *history) addInstallations(e appliedEvent, o *Options) {
 		begins(e.Command.Base, e.Command.Module.Name)
 	case e.Module != nil && e.Module.State == events.ModuleResolved:
 		begins(e.Module.Base, e.Module.Name)
-	case e.Fault != nil && e.Fault.Change == events.FaultFired:
+	case e.Fault != nil && e.Fault.Change == events.FaultTriggered:
 		begins(e.Fault.Base, "")
 	case e.pod != nil && w.boundAt[e.pod.PodKey()].Equal(e.Time):
 		w.outages.add(outage{id: "installation", base: e.pod.Base, from: e.Time, to: e.Time, recovery: o.listDelay(),
@@ -299,7 +299,7 @@ func (w *history) updateFault(e *events.FaultEvent, now time.Time, o *Options) {
 	switch {
 	case e.Change == events.FaultSet && lasts:
 		w.outages.begin(x)
-	case e.Change == events.FaultFired && !lasts:
+	case e.Change == events.FaultTriggered && !lasts:
 		x.to = now
 		w.outages.add(x)
 	case e.Change == events.FaultCleared:

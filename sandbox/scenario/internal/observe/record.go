@@ -69,7 +69,8 @@ func (w *Recorder) recordNode(at time.Time, o *unstructured.Unstructured, delete
 		n.State = NodeStateOf(o)
 	}
 	e := events.Event{Time: at, Node: n}
-	if before := w.state.Nodes.Get(n.Name); deleted || before == nil || before.State != n.State || before.Base != n.Base {
+	before := w.state.Nodes.Get(n.Name)
+	if deleted || before == nil || before.State != n.State || before.Base != n.Base {
 		w.apply(e)
 	}
 	return e.String()

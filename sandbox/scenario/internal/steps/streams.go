@@ -154,7 +154,7 @@ func (e *Env) evaluateJudge(t v1alpha1.Traffic, end *traffic.End) *Failure {
 func (x Stream) Summary() string {
 	sent := plain.Count(x.End.Sent, "request") + " sent"
 	if x.End.Route == traffic.RouteKubeProxy || x.End.Route == traffic.RouteAgent {
-		sent += " " + events.Through(x.End.Route)
+		sent += " " + events.RoutePhrase(x.End.Route)
 	}
 	text := fmt.Sprintf("%s, %d lost", sent, x.End.Lost)
 	var parts []string

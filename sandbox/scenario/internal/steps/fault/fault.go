@@ -83,7 +83,7 @@ func await(ctx context.Context, e *steps.Env, a *v1alpha1.FaultSelector) (string
 		waiting = nil
 		for _, f := range now.Faults {
 			if f.Ended == "" && selector.Matches(f.Injection) {
-				waiting = append(waiting, fmt.Sprintf("%s (triggered %s)", f.ID, plain.Count(f.Fired, "time")))
+				waiting = append(waiting, fmt.Sprintf("%s (triggered %s)", f.ID, plain.Count(f.Triggered, "time")))
 			}
 		}
 		return len(waiting) == 0, nil

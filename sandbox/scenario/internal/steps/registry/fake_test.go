@@ -36,7 +36,7 @@ import (
 
 const (
 	run      = "run-x"
-	patience = 10 * time.Second
+	patience = check.Patience
 )
 
 // fakeSandbox is a fake daemon that also creates Nodes like a controller. It records its calls.
