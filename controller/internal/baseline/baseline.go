@@ -40,8 +40,7 @@ type Selector struct{ o Options }
 // New returns a Selector.
 func New(o Options) *Selector { return &Selector{o} }
 
-// Select returns the modules for a base, sorted by name. The result is never nil. node is the Node that the base has or
-// will have.
+// Select returns the modules for a base, sorted by name, never nil. node is the Node that the base has or will have.
 //
 // If there are several versions of a module, Select chooses the highest version number, and for equal numbers the
 // newest workload. It ignores paused Deployments, because their template does not show which version a base should

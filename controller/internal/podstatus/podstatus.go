@@ -106,8 +106,7 @@ func phase(pod *corev1.Pod, before corev1.PodPhase, installed bool, modules []Mo
 	}
 }
 
-// notReadyReason returns the reason and the message of the condition of a Pod that is not Ready; both are empty if all
-// modules are ready.
+// notReadyReason returns why a Pod is not Ready, as for a condition; both are empty if all modules are ready.
 func notReadyReason(reachable bool, states []moduleState, b base.Snapshot) (reason, message string) {
 	if !reachable {
 		err := errcode.New(errcode.ModuleControllerBaseInstanceNotReady, "the base has not sent a message since %s",

@@ -219,8 +219,7 @@ func (b *fakeBase) states() map[string]string {
 	return m
 }
 
-// fixture is a Provider with a fake API server and a fake base "a", which has the Node "vnode.a". It runs in a synctest
-// bubble.
+// fixture is a Provider with a fake API server and the fake base "a" on Node "vnode.a", in a synctest bubble.
 type fixture struct {
 	*Provider
 	t      *testing.T
@@ -454,8 +453,8 @@ func (w *fixture) create(name string, containers ...corev1.Container) *corev1.Po
 	return pod
 }
 
-// applyDaemonSet creates or updates a DaemonSet that requests a version of biz1. It becomes the owner of the Pods that
-// are created afterwards.
+// applyDaemonSet creates or updates a DaemonSet that requests a version of biz1. It owns the Pods that are created
+// later.
 func (w *fixture) applyDaemonSet(version string) {
 	w.t.Helper()
 	w.owners = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "ds", Controller: ptr.To(true)}}

@@ -65,9 +65,8 @@ func (p *Provider) install(ctx context.Context, key slotKey, b base.Snapshot, m 
 // unavailable API server must not block it.
 const saveTimeout = time.Second
 
-// saveInstallRecord saves the install record before an install is sent. Without the record, if this controller stops
-// and the Pod is deleted, another controller does not know that the module was installed for a Pod, and leaves it on
-// the base.
+// saveInstallRecord saves the install record before an install is sent. Otherwise, if this controller stops and the Pod
+// is deleted, another controller would leave the module on the base.
 func (p *Provider) saveInstallRecord(ctx context.Context, identity string) {
 	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
@@ -94,7 +93,7 @@ func (p *Provider) switchTo(ctx context.Context, b base.Snapshot, m arklet.Modul
 }
 
 // uninstall sends uninstallBiz, and requests the module list afterwards. A base may uninstall a module and report a
-// failure nevertheless, for example of a stop handler (protocol 5.2). uninstall then returns an error and a snapshot
+// failure nevertheless, for example of a stop handler (protocol 5.2). The result is then an error and a snapshot
 // without the module.
 func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Module, again func() bool) (base.Snapshot,
 	error) {
@@ -131,7 +130,7 @@ func (p *Provider) runAndList(ctx context.Context, b base.Snapshot, r arklet.Req
 }
 
 // runCommand sends a command and waits for the answer. The error has an error code, unless ctx is done or the command
-// is not needed any more.
+// is obsolete.
 func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer,
 	error) {
 	if ctx.Err() != nil { // another controller may serve the base now
@@ -144,8 +143,8 @@ func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Req
 	began := time.Now()
 	commandCtx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	commandCtx, giveUp := context.WithCancelCause(commandCtx)
-	defer giveUp(nil)
+	commandCtx, cancelCommand := context.WithCancelCause(commandCtx)
+	defer cancelCommand(nil)
 	if r.Command == arklet.CommandInstallBiz {
 		key := slotKey{identity, r.Module.Name}
 		setCurrent := func(i *pendingInstall) {
@@ -155,7 +154,7 @@ func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Req
 				}
 			})
 		}
-		setCurrent(&pendingInstall{r.Module, giveUp})
+		setCurrent(&pendingInstall{r.Module, cancelCommand})
 		defer setCurrent(nil)
 	}
 	p.opts.CommandSent(identity, r)

@@ -26,8 +26,7 @@ func stopServingAndCheck(t *testing.T, w *fixture) {
 	wantNoActivity(t, w)
 }
 
-// wantNoActivity checks that no worker is running or queued, the base has no module slots, and there are no commands
-// and no writes for an hour.
+// wantNoActivity checks that no worker and no module slot remains, and that there is no command or write for an hour.
 func wantNoActivity(t *testing.T, w *fixture) {
 	t.Helper()
 	synctest.Wait() // without advancing the time

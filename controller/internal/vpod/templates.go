@@ -14,8 +14,7 @@ import (
 )
 
 // templates compares Pods with the current templates of Deployments and DaemonSets. This decides which of two Pods on a
-// base must serve: during a rollback, it is the older one, and a ReplicaSet that is scaled down may recreate an old
-// Pod.
+// base must serve: during a rollback, it is the older one; a ReplicaSet that is scaled down may recreate a Pod.
 type templates struct{ deployments, daemonSets cache.SharedIndexInformer }
 
 // newTemplates requests the informers from the factory. The caller starts the factory afterwards.
