@@ -34,12 +34,12 @@ func (q quietTunnel) Send(_ context.Context, _ tunnel.Address, r arklet.Request)
 func newListener(t *testing.T, log *bytes.Buffer) (listener, quietTunnel) {
 	t.Helper()
 	c := &Controller{logger: slog.New(slog.NewTextHandler(log, nil)), metrics: metrics.New(),
-		due: make(chan struct{}, 1), chatter: newChatter()}
+		sweepRequested: make(chan struct{}, 1), logLimiter: newLogLimiter()}
 	c.rejects = newRejections(c.metrics, c.logger)
 	c.registry = base.NewRegistry(base.Options{})
-	c.dialog = base.NewDialog(c.registry)
+	c.requests = base.NewRequestTracker(c.registry)
 	q := quietTunnel{make(chan arklet.Request, 1)}
-	c.dialog.Use(q)
+	c.requests.AddTunnel(q)
 	l := listener{c}
 	l.Heartbeat(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a"}, arklet.Heartbeat{Name: "base", Active: true})
 	if _, known := c.registry.Get("a"); !known {
@@ -72,7 +72,7 @@ func TestWhatOthersSayOfABaseChangesNothing(t *testing.T) {
 	done := make(chan error, 1)
 	ctx, giveUp := context.WithCancel(t.Context())
 	go func() {
-		_, err := l.dialog.Do(ctx, "a", install, nil)
+		_, err := l.requests.Do(ctx, "a", install, nil)
 		done <- err
 	}()
 	<-q.sent
@@ -142,7 +142,7 @@ func TestABaselineThatFailsFillsNoLog(t *testing.T) {
 		failed[fmt.Sprint(i)] = arklet.Answer{DataCode: "FAILED"}
 	}
 	l.BatchAnswer(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a"}, arklet.BatchResult{Failed: failed})
-	if n := strings.Count(log.String(), "\n"); n != mostFailed+1 || !strings.Contains(log.String(), "modules=980") {
+	if n := strings.Count(log.String(), "\n"); n != maxFailedLogged+1 || !strings.Contains(log.String(), "modules=980") {
 		t.Errorf("said in %d lines:\n%.500s", n, log.String())
 	}
 	for range 1000 { // a base that says it again and again

@@ -34,7 +34,7 @@ func TestOperationsReachServedBasesOnly(t *testing.T) {
 	}
 	for identity, want := range map[string][]arklet.Command{"ours": commands, "theirs": commands[3:]} {
 		to := &asked{}
-		g := guarded{to, func(identity string) error {
+		g := guardedTunnel{to, func(identity string) error {
 			if identity != "ours" {
 				return errNotServed
 			}
@@ -63,7 +63,7 @@ func TestNoOldLists(t *testing.T) {
 		"/api/v1/pods": "/api/v1/pods",
 	} {
 		var got string
-		by := latest(promhttp.RoundTripperFunc(func(r *http.Request) (*http.Response, error) {
+		by := withoutStaleReads(promhttp.RoundTripperFunc(func(r *http.Request) (*http.Response, error) {
 			got = r.URL.Path
 			if r.URL.RawQuery != "" {
 				got += "?" + r.URL.RawQuery

@@ -213,7 +213,7 @@ func (w *soak) heartbeats(n int) {
 			goodName(soakGood), host))
 	w.until("heartbeat "+host+" of all good bases is noticed", func() error {
 		for i := range soakGood + 1 {
-			if b, known := w.c.registry.Get(goodName(i)); !known || b.HostName != host || b.Liveness != base.Alive {
+			if b, known := w.c.registry.Get(goodName(i)); !known || b.HostName != host || b.Liveness != base.Reachable {
 				return fmt.Errorf("base %s is known: %t, %s, its last is %s", goodName(i), known, b.Liveness,
 					b.HostName)
 			}

@@ -24,13 +24,13 @@ func TestTheControllerWaitsForTheAPI(t *testing.T) {
 			return false, nil, nil
 		})
 		c := &Controller{client: api, logger: slog.New(slog.DiscardHandler)}
-		c.untilTheAPIAnswers(t.Context())
+		c.waitForAPI(t.Context())
 		if late := time.Since(began) - away; late < 0 || late > time.Second {
 			t.Errorf("it goes on %s after the API answers", late)
 		}
 		away = time.Hour
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		c.untilTheAPIAnswers(ctx)
+		c.waitForAPI(ctx)
 	})
 }

@@ -18,12 +18,12 @@ const pause = time.Second
 // forbidden is how often a watch that goes on is refused before that is believed.
 const forbidden = 15
 
-// Watches returns a transport that sends watches through next, again every second as long as nobody
+// RetryWatches returns a transport that sends watches through next, again every second as long as nobody
 // accepts the connection. It blocks until the context of the request ends. A watch that goes on where
 // another one ended is sent again, too, when it is forbidden, fifteen times: an API server that has just
 // started does not know its roles yet. Other requests, and all other errors, pass as they are. Use it
 // with rest.Config.Wrap.
-func Watches(next http.RoundTripper) http.RoundTripper { return transport{next} }
+func RetryWatches(next http.RoundTripper) http.RoundTripper { return transport{next} }
 
 type transport struct{ next http.RoundTripper }
 

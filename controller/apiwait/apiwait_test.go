@@ -45,7 +45,7 @@ func TestWatches(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				answer, err := Watches(api(func(*http.Request) (*http.Response, error) {
+				answer, err := RetryWatches(api(func(*http.Request) (*http.Response, error) {
 					if time.Since(began) < c.away {
 						return nil, c.err
 					}
@@ -87,7 +87,7 @@ func TestWatchesThatAreForbidden(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				answer, err := Watches(api(func(*http.Request) (*http.Response, error) {
+				answer, err := RetryWatches(api(func(*http.Request) (*http.Response, error) {
 					attempts++
 					status := http.StatusForbidden
 					if time.Since(began) >= c.during {

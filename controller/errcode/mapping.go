@@ -28,8 +28,8 @@ func ForUninstall(arklet Code) Code {
 	return ArkletUninstallBizFailed
 }
 
-// Passes reports whether the failure ends without a change of the module: the base is unreachable or busy.
-func Passes(code Code) bool {
+// IsTransient reports whether the failure ends without a change of the module: the base is unreachable or busy.
+func IsTransient(code Code) bool {
 	switch code {
 	case ArkletNetworkError, ArkletArkletServiceNotFound, ArkletInstallModuleExecuting,
 		ModuleControllerBaseInstanceInOperation:

@@ -87,7 +87,7 @@ func TestLookup(t *testing.T) {
 func TestPasses(t *testing.T) {
 	var got []Code
 	for _, info := range All() {
-		if info.Component == ModuleController && Passes(info.Code) {
+		if info.Component == ModuleController && IsTransient(info.Code) {
 			got = append(got, info.Code)
 		}
 	}

@@ -22,12 +22,12 @@ const (
 	Component      = Prefix + "component"
 	OlderComponent = OlderPrefix + "component"
 
-	Vnode            = "vnode"                    // a Node of a base
-	VnodeLease       = "vnode-lease"              // the Lease of such a Node
-	ControllerLease  = "module-controller-lease"  // the Lease of a controller
-	LedgerLease      = "module-controller-ledger" // the Lease with the recent changes of the install records
-	Module           = "module"                   // a Pod, or a Pod template, whose containers are modules
-	ModuleDeployment = "module-deployment"        // a Deployment of modules
+	Vnode              = "vnode"                    // a Node of a base
+	VnodeLease         = "vnode-lease"              // the Lease of such a Node
+	ControllerLease    = "module-controller-lease"  // the Lease of a controller
+	InstallRecordLease = "module-controller-ledger" // the Lease with the recent changes of the install records
+	Module             = "module"                   // a Pod, or a Pod template, whose containers are modules
+	ModuleDeployment   = "module-deployment"        // a Deployment of modules
 )
 
 // The labels of Deployments of modules, and the Lease of their controllers.
@@ -73,14 +73,14 @@ const (
 	// Fence is the number of its changes.
 	Holder = "vnode.koupleless.io/holder"
 	Fence  = "vnode.koupleless.io/fence"
-	// Placed is the annotation of the Lease of a Node with the install record of the base: the modules that were installed
+	// InstallRecord is the annotation of the Lease of a Node with the install record of the base: the modules that were installed
 	// for Pods.
-	Placed = "vnode.koupleless.io/placed"
-	// Ledgers is the annotation of a LedgerLease with the install records that have changed since the Leases of their Nodes
+	InstallRecord = "vnode.koupleless.io/placed"
+	// InstallRecords is the annotation of a InstallRecordLease with the install records that have changed since the Leases of their Nodes
 	// were written, as JSON by base, compressed with gzip, in Base64.
-	Ledgers = "vnode.koupleless.io/ledgers"
-	// Sees is the annotation of the Lease of a controller with its working tunnels, separated by commas.
-	Sees = "vnode.koupleless.io/sees"
+	InstallRecords = "vnode.koupleless.io/ledgers"
+	// ConnectedTunnels is the annotation of the Lease of a controller with its working tunnels, separated by commas.
+	ConnectedTunnels = "vnode.koupleless.io/sees"
 	// Process is the annotation of the Lease of a controller with the process that renews it.
 	Process = "vnode.koupleless.io/process"
 )

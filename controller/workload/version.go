@@ -70,7 +70,7 @@ func VersionVariables(container corev1.Container) map[string]bool {
 	return e.used
 }
 
-// Resolve returns a container of a Pod with its version as a plain value, so that Of and Check can read
+// Resolve returns a container of a Pod with its version as a plain value, so that ModuleOf and Check can read
 // it. A container whose version needs no ConfigMap is returned unchanged. value returns the value of a
 // ConfigMap key and must not block; its error is returned.
 //

@@ -57,10 +57,10 @@ func Modules(spec corev1.PodSpec) (modules, others []corev1.Container) {
 	return modules, others
 }
 
-// Of returns the module of a container: its name, its BIZ_VERSION and its image. meta is the metadata
+// ModuleOf returns the module of a container: its name, its BIZ_VERSION and its image. meta is the metadata
 // of its Pod or template. Version is empty if it cannot be read. Check reports whether the module can
 // be installed.
-func Of(meta *metav1.ObjectMeta, container corev1.Container) arklet.Module {
+func ModuleOf(meta *metav1.ObjectMeta, container corev1.Container) arklet.Module {
 	return of(&environment{meta: meta, container: container})
 }
 
@@ -69,9 +69,9 @@ func of(e *environment) arklet.Module {
 	return arklet.Module{Name: e.container.Name, Version: version, URL: e.container.Image}
 }
 
-// Meets reports whether a Pod asks for the modules that a template asks for. Containers, labels and
+// MatchesTemplate reports whether a Pod asks for the modules that a template asks for. Containers, labels and
 // annotations that others add to a Pod are ignored.
-func Meets(pod *corev1.Pod, template *corev1.PodTemplateSpec) bool {
+func MatchesTemplate(pod *corev1.Pod, template *corev1.PodTemplateSpec) bool {
 	modules, _ := Modules(template.Spec)
 	for _, want := range modules {
 		i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == want.Name })
@@ -80,7 +80,7 @@ func Meets(pod *corev1.Pod, template *corev1.PodTemplateSpec) bool {
 		}
 		c := pod.Spec.Containers[i]
 		wanted := of(&environment{meta: &template.ObjectMeta, pod: &pod.ObjectMeta, container: want})
-		if Of(&pod.ObjectMeta, c) != wanted ||
+		if ModuleOf(&pod.ObjectMeta, c) != wanted ||
 			!slices.Equal(VersionSources(pod.Namespace, c), VersionSources(pod.Namespace, want)) {
 			return false
 		}

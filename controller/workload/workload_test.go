@@ -111,7 +111,7 @@ func TestMeets(t *testing.T) {
 	} {
 		pod := &corev1.Pod{ObjectMeta: c.pod.ObjectMeta, Spec: c.pod.Spec}
 		pod.Name = "p"
-		if got := Meets(pod, &c.template); got != c.want {
+		if got := MatchesTemplate(pod, &c.template); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
@@ -359,7 +359,7 @@ func TestResolveReferences(t *testing.T) {
 	}
 	resolved, err := Resolve(pod, c,
 		func(name types.NamespacedName, key string) (string, error) { return key + "$$" + name.Name, nil })
-	if got := Of(&pod.ObjectMeta, resolved).Version; err != nil || got != "a$$m1.b$$m2-a$$m1" {
+	if got := ModuleOf(&pod.ObjectMeta, resolved).Version; err != nil || got != "a$$m1.b$$m2-a$$m1" {
 		t.Errorf("version %q, error %v", got, err)
 	}
 }
@@ -390,7 +390,7 @@ func TestResolveOptional(t *testing.T) {
 		pod := &corev1.Pod{}
 		c, err := Resolve(pod, from(tt.optional),
 			func(types.NamespacedName, string) (string, error) { return tt.value, tt.err })
-		if got := Of(&pod.ObjectMeta, c).Version; !errors.Is(err, tt.wantErr) || got != tt.want {
+		if got := ModuleOf(&pod.ObjectMeta, c).Version; !errors.Is(err, tt.wantErr) || got != tt.want {
 			t.Errorf("%+v: version %q, error %v", tt, got, err)
 		}
 	}
@@ -456,7 +456,7 @@ func TestResolve(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Resolve(tt.pod, tt.container, value)
-			if v := Of(&tt.pod.ObjectMeta, got).Version; err != nil || v != tt.want {
+			if v := ModuleOf(&tt.pod.ObjectMeta, got).Version; err != nil || v != tt.want {
 				t.Errorf("version %q, error %v, want %q", v, err, tt.want)
 			}
 		})

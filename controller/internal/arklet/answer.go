@@ -49,8 +49,8 @@ func (a Answer) Done() bool {
 		a.Command == CommandUninstallBiz && a.NotInstalled()
 }
 
-// UnderWay reports whether the base is executing the same command (protocol 4.8).
-func (a Answer) UnderWay() bool {
+// InProgress reports whether the base is executing the same command (protocol 4.8).
+func (a Answer) InProgress() bool {
 	return strings.Contains(a.Message, fmt.Sprintf("conflict, exist unfinished command(%s)", a.Command))
 }
 

@@ -25,8 +25,8 @@ const (
 	CommandBatchInstallBiz Command = "batchInstallBiz"
 )
 
-// IsQuestion reports whether the command is a query, which changes nothing on the base.
-func (c Command) IsQuestion() bool { return c == CommandHealth || c == CommandQueryAllBiz }
+// IsQuery reports whether the command is a query, which changes nothing on the base.
+func (c Command) IsQuery() bool { return c == CommandHealth || c == CommandQueryAllBiz }
 
 // Module is the name, version and jar URL of a module. Only installBiz sends the URL.
 type Module struct {

@@ -17,7 +17,7 @@ func overHTTP(identity, ip string) tunnel.Origin {
 // heard has a heartbeat come, and fails unless it is taken, or rejected for that reason.
 func (w *world) heard(t *testing.T, from tunnel.Origin, active bool, want tunnel.Rejection) {
 	t.Helper()
-	reason, err := w.Heard(from, arklet.Heartbeat{Name: "base", Version: "1", IP: from.IP, Active: active})
+	reason, err := w.HandleHeartbeat(from, arklet.Heartbeat{Name: "base", Version: "1", IP: from.IP, Active: active})
 	if reason != want || (err != nil) != (want != "") {
 		t.Errorf("a heartbeat from %+v: rejected as %q (%v), want %q", from, reason, err, want)
 	}
@@ -68,7 +68,7 @@ func TestABaseThatMoves(t *testing.T) {
 	w.heard(t, overHTTP("h", "10.0.0.2"), true, tunnel.WrongAddress)
 	w.pass(time.Second) // since it was heard at the one before; what was rejected does not count
 	w.heard(t, overHTTP("h", "10.0.0.2"), true, "")
-	if s, _ := w.Get("h"); s.IP != "10.0.0.2" || s.Liveness != Alive {
+	if s, _ := w.Get("h"); s.IP != "10.0.0.2" || s.Liveness != Reachable {
 		t.Errorf("it is at %s, %s", s.IP, s.Liveness)
 	}
 	proven := overHTTP("h", "10.0.0.3")
@@ -88,12 +88,12 @@ func TestTheNumberOfBasesIsBounded(t *testing.T) {
 	w.heard(t, overMQTT("3"), true, tunnel.TooMany)
 	w.heard(t, overMQTT("3"), false, "")
 	w.heard(t, overMQTT("2"), true, "") // one that is known
-	if _, err := w.Heard(overMQTT("3"), beat("1")); err == nil || !strings.Contains(err.Error(), "MAX_BASES") {
+	if _, err := w.HandleHeartbeat(overMQTT("3"), beat("1")); err == nil || !strings.Contains(err.Error(), "MAX_BASES") {
 		t.Errorf("error %v, want one that names the setting", err)
 	}
 	w.heard(t, overMQTT("2"), false, "")
 	w.heard(t, overMQTT("3"), true, "")
-	if n := w.Count()[Alive]; n != 3 {
+	if n := w.Count()[Reachable]; n != 3 {
 		t.Errorf("%d bases are known, want 3", n)
 	}
 }

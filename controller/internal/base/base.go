@@ -27,8 +27,8 @@ type Info struct {
 type Liveness int
 
 const (
-	// Alive bases sent a message within Options.UnreachableAfter.
-	Alive Liveness = iota
+	// Reachable bases sent a message within Options.UnreachableAfter.
+	Reachable Liveness = iota
 	// Unreachable bases miss heartbeats and may recover. They get health checks only.
 	Unreachable
 	// Gone bases missed heartbeats for Options.DeadAfter, or reported that they are not active.
@@ -49,8 +49,8 @@ type Snapshot struct {
 	Observed Observation
 	// Adopted reports whether the base had a Node when this controller started.
 	Adopted bool
-	// Doubted reports whether the Node of the base was deleted, and the base has sent no message since.
-	Doubted bool
+	// NeedsHeartbeat reports whether the Node of the base was deleted, and the base has sent no message since.
+	NeedsHeartbeat bool
 	// Health is the last answer to a health check; HealthAt is zero before the first.
 	Health   arklet.Health
 	HealthAt time.Time
@@ -58,8 +58,8 @@ type Snapshot struct {
 	Modules []arklet.Biz
 	// ListedAt is the Origin.At of the module list.
 	ListedAt time.Time
-	// HeardAt is when the module list arrived, on the controller's clock.
-	HeardAt time.Time
+	// ListReceivedAt is when the module list arrived, on the controller's clock.
+	ListReceivedAt time.Time
 }
 
 // Module returns a module of the last list.
@@ -125,7 +125,7 @@ type record struct {
 
 func (r *record) snapshot() Snapshot {
 	s := Snapshot{Info: r.info, Liveness: r.liveness, LastSeen: r.lastSeen, Observed: r.observed, Adopted: r.adopted,
-		Doubted: !r.doubted.IsZero(), Health: r.health, HealthAt: r.healthAt, ListedAt: r.listedAt, HeardAt: r.heardAt}
+		NeedsHeartbeat: !r.doubted.IsZero(), Health: r.health, HealthAt: r.healthAt, ListedAt: r.listedAt, ListReceivedAt: r.heardAt}
 	if r.listed {
 		s.Modules = r.modules
 	}

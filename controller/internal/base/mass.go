@@ -15,19 +15,19 @@ import (
 type MassOptions struct {
 	// Percent is the share of all bases; negative disables the detection.
 	Percent int
-	// AtLeast is the number of bases below which there is no mass outage.
-	AtLeast int
+	// MinBases is the number of bases below which there is no mass outage.
+	MinBases int
 	// Window is the time within which the bases must begin to miss heartbeats.
 	Window time.Duration
-	// AtMost is the maximum duration of a mass outage. After it, each base is evaluated by itself.
-	AtMost time.Duration
+	// MaxDuration is the maximum duration of a mass outage. After it, each base is evaluated by itself.
+	MaxDuration time.Duration
 }
 
 func (o *MassOptions) complete() {
 	o.Percent = cmp.Or(o.Percent, api.MassPercent)
-	o.AtLeast = cmp.Or(o.AtLeast, api.MassMinBases)
+	o.MinBases = cmp.Or(o.MinBases, api.MassMinBases)
 	o.Window = cmp.Or(o.Window, api.MassWindow)
-	o.AtMost = cmp.Or(o.AtMost, api.MassAtMost)
+	o.MaxDuration = cmp.Or(o.MaxDuration, api.MassAtMost)
 }
 
 // silent is a base that misses heartbeats.
@@ -43,7 +43,7 @@ type silent struct {
 // to. came has the times when the other bases came. Some of them may replace bases that miss heartbeats, as in a
 // release of bases; those are not counted. mass sorts its arguments.
 func (o MassOptions) mass(list []silent, came []time.Time, all int, margin time.Duration) map[string]bool {
-	if o.Percent < 0 || all < o.AtLeast || len(list) == 0 {
+	if o.Percent < 0 || all < o.MinBases || len(list) == 0 {
 		return nil
 	}
 	all -= o.replace(list, came, margin)

@@ -97,7 +97,7 @@ func TestMassAgreesWithItsDefinition(t *testing.T) {
 						n++
 					}
 				}
-				if all >= o.AtLeast && within(b) && n*100 >= o.Percent*all {
+				if all >= o.MinBases && within(b) && n*100 >= o.Percent*all {
 					want[b.identity] = true
 				}
 			}
@@ -164,8 +164,8 @@ func TestHalfOfTheBasesSilentAtOnce(t *testing.T) {
 		t.Errorf("changes in 20 min: %q, want that two are not observed", got)
 	}
 	for _, id := range []string{"c", "d"} {
-		if s, known := w.Get(id); !known || s.Liveness != Alive || s.Observed.Blind != MassSilence {
-			t.Errorf("base %s: known %t, %s, %q", id, known, s.Liveness, s.Observed.Blind)
+		if s, known := w.Get(id); !known || s.Liveness != Reachable || s.Observed.Reason != MassOutage {
+			t.Errorf("base %s: known %t, %s, %q", id, known, s.Liveness, s.Observed.Reason)
 		}
 	}
 	w.Touch("c")
@@ -244,7 +244,7 @@ func TestNobodyIsGivenUpUnheard(t *testing.T) {
 						heardFor[id] = 0
 					}
 				}
-				all := w.Count()[Alive] + w.Count()[Unreachable]
+				all := w.Count()[Reachable] + w.Count()[Unreachable]
 				w.clock.Step(time.Second)
 				w.Sweep()
 				silent := 0
@@ -283,17 +283,17 @@ func within(heardFor map[string]time.Duration, ids []string, of string) bool {
 
 func TestNewsOfAMassSilence(t *testing.T) {
 	w, _ := sightedWorld("a", "b", "c")
-	var news []News
+	var news []ConnectivityEvent
 	for range 60 {
 		w.Touch("a")
 		w.clock.Step(time.Second)
-		news = append(news, w.Sweep().News...)
+		news = append(news, w.Sweep().Events...)
 	}
 	w.touchAll("b", "c")
-	news = append(news, w.Sweep().News...)
-	want := []News{
-		{Tunnel: string(tunnel.MQTT), Blind: MassSilence, Silent: 2, Bases: 3},
-		{Tunnel: string(tunnel.MQTT), Blind: MassSilence, Ended: true, Lasted: 35 * time.Second},
+	news = append(news, w.Sweep().Events...)
+	want := []ConnectivityEvent{
+		{Tunnel: string(tunnel.MQTT), Reason: MassOutage, Missing: 2, Bases: 3},
+		{Tunnel: string(tunnel.MQTT), Reason: MassOutage, Ended: true, Duration: 35 * time.Second},
 	}
 	if diff := cmp.Diff(want, news); diff != "" {
 		t.Errorf("news (-want +got):\n%s", diff)
@@ -308,7 +308,7 @@ func TestNobodyIsGivenUpByWhoMayNotAct(t *testing.T) {
 	acting := false
 	w.opts.Acting = func() bool { return acting }
 	for _, id := range ids {
-		w.Own(id, false)
+		w.SetOwned(id, false)
 	}
 	w.speak(5*time.Minute, ids[2:]...)
 	// at one moment
@@ -319,7 +319,7 @@ func TestNobodyIsGivenUpByWhoMayNotAct(t *testing.T) {
 	w.speak(10*time.Second, ids[2:]...)
 	w.wantKinds(t, "when it may, and has not looked")
 	for _, id := range ids {
-		w.Own(id, true)
+		w.SetOwned(id, true)
 	}
 	w.speak(time.Second, ids[2:]...)
 	if got := w.kinds(); len(got) != 1 {

@@ -37,14 +37,14 @@ type pending struct {
 }
 
 // expect records a request. Call forget in the end.
-func (d *Dialog) expect(identity string, q question) (p *pending, forget func(), err error) {
+func (d *RequestTracker) expect(identity string, q question) (p *pending, forget func(), err error) {
 	s, _ := d.registry.Get(identity) // if it is not known, the question is not sent
 	before, _ := s.Module(q.module.Name, q.module.Version)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, busy := d.waiting[identity][q]; busy {
 		return nil, nil, fmt.Errorf("%s of %s on base %q is under way", q.command, q.module.Identity(),
-			d.registry.Called(identity))
+			d.registry.DisplayName(identity))
 	}
 	if d.waiting[identity] == nil {
 		d.waiting[identity] = map[question]*pending{}
@@ -64,7 +64,7 @@ func (d *Dialog) expect(identity string, q question) (p *pending, forget func(),
 
 // mayBeLost makes the next list show whether a request has arrived. It returns false over HTTP, where the tunnel
 // knows.
-func (d *Dialog) mayBeLost(identity string, p *pending) bool {
+func (d *RequestTracker) mayBeLost(identity string, p *pending) bool {
 	s, known := d.registry.Get(identity)
 	if !known || s.Tunnel != tunnel.MQTT {
 		return false
@@ -76,17 +76,17 @@ func (d *Dialog) mayBeLost(identity string, p *pending) bool {
 	}
 	p.look = true
 	p.asked = s.ListedAt
-	if !s.HeardAt.IsZero() { // both are of the last list; bases tell whole milliseconds
-		p.asked = s.ListedAt.Add(d.registry.opts.Clock.Since(s.HeardAt)).Truncate(time.Millisecond)
+	if !s.ListReceivedAt.IsZero() { // both are of the last list; bases tell whole milliseconds
+		p.asked = s.ListedAt.Add(d.registry.opts.Clock.Since(s.ListReceivedAt)).Truncate(time.Millisecond)
 	}
 	return true
 }
 
-// Listed compares a module list with the requests that wait, because a request or an answer may be lost while both
+// HandleList compares a module list with the requests that wait, because a request or an answer may be lost while both
 // sides stay connected. If the lists of 5 s show the result of a request, it gets a success. If there is no answer
 // for 10 s and two lists show the module unchanged, the request is sent again, with doubling pauses: a base rejects a
 // command that it is executing (protocol 4.8) or has executed. Failures are not in the list.
-func (d *Dialog) Listed(identity string) {
+func (d *RequestTracker) HandleList(identity string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.waiting[identity]) == 0 {

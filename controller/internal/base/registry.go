@@ -47,10 +47,10 @@ type Options struct {
 	// MaxPerAddress is the maximum number of bases that send heartbeats from one address over HTTP; default 1,000.
 	// Bases with a client certificate are not limited.
 	MaxPerAddress int
-	// Sees reports whether a tunnel is connected; nil means always. It must not block.
-	Sees func(tunnel.Key) bool
-	// Behind reports whether messages of a tunnel arrive late or are lost; nil means never. It must not block.
-	Behind func(tunnel.Key) bool
+	// Connected reports whether a tunnel is connected; nil means always. It must not block.
+	Connected func(tunnel.Key) bool
+	// Delayed reports whether messages of a tunnel arrive late or are lost; nil means never. It must not block.
+	Delayed func(tunnel.Key) bool
 	// Acting reports whether this controller may act; nil means always. While it may not, no base is removed because
 	// it misses heartbeats. It must not block.
 	Acting func() bool
@@ -89,8 +89,8 @@ type Change struct {
 	Liveness Liveness
 	// Names are the names of the changed modules, for ModulesChanged.
 	Names []string
-	// Silent is true for a base that has Disappeared because it missed heartbeats. It may recover with its modules.
-	Silent bool
+	// TimedOut is true for a base that has Disappeared because it missed heartbeats. It may recover with its modules.
+	TimedOut bool
 }
 
 // Registry has the state of all bases. Its methods may be called concurrently.
@@ -119,11 +119,11 @@ func NewRegistry(opts Options) *Registry {
 	opts.MaxPerAddress = cmp.Or(opts.MaxPerAddress, DefaultMaxPerAddress)
 	opts.Mass.complete()
 	opts.Clock = cmp.Or[clock.Clock](opts.Clock, clock.RealClock{})
-	if opts.Sees == nil {
-		opts.Sees = func(tunnel.Key) bool { return true }
+	if opts.Connected == nil {
+		opts.Connected = func(tunnel.Key) bool { return true }
 	}
-	if opts.Behind == nil {
-		opts.Behind = func(tunnel.Key) bool { return false }
+	if opts.Delayed == nil {
+		opts.Delayed = func(tunnel.Key) bool { return false }
 	}
 	if opts.Acting == nil {
 		opts.Acting = func() bool { return true }
@@ -174,9 +174,9 @@ func (r *Registry) remove(identity string) (known bool) {
 	return known
 }
 
-// Called returns the name of a base for messages: its host name, followed by its identity if another base has the
+// DisplayName returns the name of a base for messages: its host name, followed by its identity if another base has the
 // same host name; or only its identity if it has no host name.
-func (r *Registry) Called(identity string) string {
+func (r *Registry) DisplayName(identity string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b, known := r.bases[identity]
@@ -191,8 +191,8 @@ func (r *Registry) Called(identity string) string {
 	return b.info.HostName
 }
 
-// Heard handles a heartbeat. It returns why it is ignored, if it is; see Accept.
-func (r *Registry) Heard(from tunnel.Origin, h arklet.Heartbeat) (tunnel.Rejection, error) {
+// HandleHeartbeat handles a heartbeat. It returns why it is ignored, if it is; see Accept.
+func (r *Registry) HandleHeartbeat(from tunnel.Origin, h arklet.Heartbeat) (tunnel.Rejection, error) {
 	reason, changes, err := r.hear(from, h)
 	r.tell(changes)
 	return reason, err
@@ -263,9 +263,9 @@ func (r *Registry) touch(b *record) []Change {
 		b.away = false
 		changes = append(changes, Change{Kind: Returned, Identity: b.info.Identity})
 	}
-	if b.liveness != Alive {
-		b.liveness = Alive
-		changes = append(changes, Change{Kind: LivenessChanged, Identity: b.info.Identity, Liveness: Alive})
+	if b.liveness != Reachable {
+		b.liveness = Reachable
+		changes = append(changes, Change{Kind: LivenessChanged, Identity: b.info.Identity, Liveness: Reachable})
 	}
 	if len(changes) > 0 { // it has recovered
 		b.nextHealth, b.nextList = b.lastSeen, b.lastSeen
@@ -367,9 +367,9 @@ func changedNames(before, after []arklet.Biz) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// Own records whether this controller serves the base. When it begins to, the last module list is discarded: another
+// SetOwned records whether this controller serves the base. When it begins to, the last module list is discarded: another
 // controller may have changed the modules since.
-func (r *Registry) Own(identity string, owned bool) {
+func (r *Registry) SetOwned(identity string, owned bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if b, known := r.bases[identity]; known && b.owned != owned {
@@ -383,9 +383,9 @@ func (r *Registry) Own(identity string, owned bool) {
 	}
 }
 
-// ServedElsewhere records whether another controller serves the base. When the other controller stops serving
+// SetServedElsewhere records whether another controller serves the base. When the other controller stops serving
 // it, this controller ignores the heartbeats missed so far and sends a health check.
-func (r *Registry) ServedElsewhere(identity string, elsewhere bool) {
+func (r *Registry) SetServedElsewhere(identity string, elsewhere bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b, known := r.bases[identity]
@@ -402,8 +402,8 @@ func (r *Registry) ServedElsewhere(identity string, elsewhere bool) {
 	b.elsewhere = elsewhere
 }
 
-// AskModules makes the module list query of a base due now.
-func (r *Registry) AskModules(identity string) {
+// RequestModules makes the module list query of a base due now.
+func (r *Registry) RequestModules(identity string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if b, known := r.bases[identity]; known {
@@ -426,16 +426,16 @@ func (r *Registry) Get(identity string) (Snapshot, bool) {
 func (r *Registry) Count() map[Liveness]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := map[Liveness]int{Alive: 0, Unreachable: 0}
+	n := map[Liveness]int{Reachable: 0, Unreachable: 0}
 	for _, b := range r.bases {
 		n[b.liveness]++
 	}
 	return n
 }
 
-// Doubt makes a health check due now, because the Node of the base was deleted. If the base sends no message for half
+// RequireHeartbeat makes a health check due now, because the Node of the base was deleted. If the base sends no message for half
 // of Options.UnreachableAfter, it is removed, whatever the state of other bases.
-func (r *Registry) Doubt(identity string) {
+func (r *Registry) RequireHeartbeat(identity string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if b, known := r.bases[identity]; known && b.doubted.IsZero() {

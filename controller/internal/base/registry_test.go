@@ -58,15 +58,15 @@ func beat(version string) arklet.Heartbeat {
 
 func TestHeartbeats(t *testing.T) {
 	w := newWorld()
-	_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
+	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 	w.want(t, Change{Kind: Appeared, Identity: "a"})
-	_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
+	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 	w.want(t)
-	_, _ = w.Heard(overMQTT("a"), beat("2.0.0"))
+	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("2.0.0"))
 	w.want(t, Change{Kind: InfoChanged, Identity: "a"})
 
 	overHTTP := tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "a"}
-	_, _ = w.Heard(overHTTP, beat("2.0.0"))
+	_, _ = w.HandleHeartbeat(overHTTP, beat("2.0.0"))
 	w.want(t)
 	if s, _ := w.Get("a"); s.Tunnel != tunnel.MQTT {
 		t.Errorf("a second tunnel took the base over: it belongs to %s", s.Tunnel)
@@ -74,7 +74,7 @@ func TestHeartbeats(t *testing.T) {
 
 	going := beat("2.0.0")
 	going.Active = false
-	_, _ = w.Heard(overMQTT("a"), going)
+	_, _ = w.HandleHeartbeat(overMQTT("a"), going)
 	w.want(t, Change{Kind: Disappeared, Identity: "a"})
 	if _, known := w.Get("a"); known {
 		t.Error("a base that said that it goes is still known")
@@ -83,8 +83,8 @@ func TestHeartbeats(t *testing.T) {
 
 func TestSilence(t *testing.T) {
 	w := newWorld()
-	_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
-	w.Own("a", true)
+	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
+	w.SetOwned("a", true)
 	w.take()
 
 	pass := w.pass
@@ -96,30 +96,30 @@ func TestSilence(t *testing.T) {
 	w.want(t)
 
 	w.Touch("a") // any message is a sign of life
-	w.want(t, Change{Kind: LivenessChanged, Identity: "a", Liveness: Alive})
+	w.want(t, Change{Kind: LivenessChanged, Identity: "a", Liveness: Reachable})
 	pass(59 * time.Second)
 	w.want(t, Change{Kind: LivenessChanged, Identity: "a", Liveness: Unreachable})
 	pass(time.Second)
-	w.want(t, Change{Kind: Disappeared, Identity: "a", Silent: true})
+	w.want(t, Change{Kind: Disappeared, Identity: "a", TimedOut: true})
 }
 
 func TestEveryMessageIsASignOfLife(t *testing.T) {
 	for name, say := range map[string]func(*world){
-		"heartbeat": func(w *world) { _, _ = w.Heard(overMQTT("a"), beat("1.0.0")) },
+		"heartbeat": func(w *world) { _, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0")) },
 		"health":    func(w *world) { w.SetHealth(overMQTT("a"), arklet.Health{}) },
 		"modules":   func(w *world) { w.SetModules(overMQTT("a"), nil) },
 		"other":     func(w *world) { w.Touch("a") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
+			_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 			w.clock.Step(40 * time.Second)
 			w.Sweep()
 			if s, _ := w.Get("a"); s.Liveness != Unreachable {
 				t.Fatalf("after 40 s of silence the base is %s", s.Liveness)
 			}
 			say(w)
-			if s, _ := w.Get("a"); s.Liveness != Alive {
+			if s, _ := w.Get("a"); s.Liveness != Reachable {
 				t.Errorf("after its message the base is %s", s.Liveness)
 			}
 		})
@@ -128,9 +128,9 @@ func TestEveryMessageIsASignOfLife(t *testing.T) {
 
 func TestSweepAsksWhatIsDue(t *testing.T) {
 	w := newWorld()
-	_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
+	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 	ask := func() (commands []arklet.Command) {
-		for _, p := range w.Sweep().Probes {
+		for _, p := range w.Sweep().Queries {
 			commands = append(commands, p.Command)
 		}
 		return commands
@@ -146,7 +146,7 @@ func TestSweepAsksWhatIsDue(t *testing.T) {
 	w.SetHealth(overMQTT("a"), arklet.Health{})
 	w.pass(20 * time.Second)
 	want("to a base that another controller serves")
-	w.Own("a", true)
+	w.SetOwned("a", true)
 	want("to a base that was taken over", arklet.CommandHealth, arklet.CommandQueryAllBiz)
 	w.Touch("a")
 	for range 10 {
@@ -176,7 +176,7 @@ func TestSweepAsksWhatIsDue(t *testing.T) {
 
 func TestMissedHeartbeatsAreCountedOnce(t *testing.T) {
 	w := newWorld()
-	_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
+	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 	total := 0
 	for range 20 {
 		w.clock.Step(time.Second)
@@ -193,7 +193,7 @@ func biz(name, version string, state arklet.State) arklet.Biz {
 
 func TestModules(t *testing.T) {
 	w := newWorld()
-	_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
+	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 	w.take()
 	at := func(ms int64) tunnel.Origin {
 		return tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: time.UnixMilli(ms)}
@@ -233,12 +233,12 @@ func TestModules(t *testing.T) {
 
 func TestAListFromBeforeABaseIsServedIsVoid(t *testing.T) {
 	w := newWorld()
-	_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
+	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 	at := func(ms int64) tunnel.Origin {
 		return tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: time.UnixMilli(ms)}
 	}
 	w.SetModules(at(20), []arklet.Biz{biz("biz1", "1", arklet.StateActivated)})
-	w.Own("a", true)
+	w.SetOwned("a", true)
 	if s, _ := w.Get("a"); s.Modules != nil {
 		t.Errorf("an old list is believed: %v", s.Modules)
 	}
@@ -248,7 +248,7 @@ func TestAListFromBeforeABaseIsServedIsVoid(t *testing.T) {
 	w.take()
 	w.SetModules(at(30), []arklet.Biz{biz("biz1", "1", arklet.StateActivated)})
 	w.want(t, Change{Kind: ModulesChanged, Identity: "a", Names: []string{"biz1"}})
-	w.Own("a", true)
+	w.SetOwned("a", true)
 	if s, _ := w.Get("a"); len(s.Modules) != 1 {
 		t.Errorf("a base that is served on lost its list: %v", s.Modules)
 	}
@@ -256,7 +256,7 @@ func TestAListFromBeforeABaseIsServedIsVoid(t *testing.T) {
 
 func TestRestartUnderTheSameIdentity(t *testing.T) {
 	w := newWorld()
-	_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
+	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 	w.SetHealth(overMQTT("a"), arklet.Health{RunTime: time.Minute, MetaspaceMax: 100})
 	w.take()
 	w.SetHealth(overMQTT("a"), arklet.Health{RunTime: 2 * time.Minute, MetaspaceMax: 100})
@@ -281,12 +281,12 @@ func TestHowABaseIsCalled(t *testing.T) {
 	for identity, host := range map[string]string{
 		"a": "base-1", "b": "laptop", "c": "laptop", "d": "",
 	} {
-		_, _ = r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity},
+		_, _ = r.HandleHeartbeat(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity},
 			arklet.Heartbeat{Active: true, HostName: host})
 	}
 	called := map[string]string{}
 	for _, identity := range []string{"a", "b", "c", "d", "unknown"} {
-		called[identity] = r.Called(identity)
+		called[identity] = r.DisplayName(identity)
 	}
 	want := map[string]string{
 		"a": "base-1", "b": "laptop (b)", "c": "laptop (c)", "d": "d", "unknown": "unknown",
@@ -294,14 +294,14 @@ func TestHowABaseIsCalled(t *testing.T) {
 	if diff := cmp.Diff(want, called); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
-	_, _ = r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "c"}, arklet.Heartbeat{Active: true, HostName: "other"})
-	if got := r.Called("b"); got != "laptop" {
+	_, _ = r.HandleHeartbeat(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "c"}, arklet.Heartbeat{Active: true, HostName: "other"})
+	if got := r.DisplayName("b"); got != "laptop" {
 		t.Errorf("called %q when no other base has the host name any more", got)
 	}
-	_, _ = r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "c"},
+	_, _ = r.HandleHeartbeat(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "c"},
 		arklet.Heartbeat{Active: true, HostName: "laptop"})
-	_, _ = r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "c"}, arklet.Heartbeat{HostName: "laptop"})
-	if got := r.Called("b"); got != "laptop" {
+	_, _ = r.HandleHeartbeat(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "c"}, arklet.Heartbeat{HostName: "laptop"})
+	if got := r.DisplayName("b"); got != "laptop" {
 		t.Errorf("called %q when the other base of the host name has ended", got)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/koupleless/koupsandbox/controller/internal/door"
+	"github.com/koupleless/koupsandbox/controller/internal/connlimit"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
@@ -26,7 +26,7 @@ const newBasesIn = 10 * time.Minute
 // source returns the key of an address in Registry.sources; zero if the address is invalid.
 func source(address string) netip.Prefix {
 	ip, _ := netip.ParseAddr(address) // an invalid address gives the zero Addr
-	return door.Host(ip)
+	return connlimit.HostPrefix(ip)
 }
 
 // room returns the reason to refuse a new base, or the empty string. The caller holds the lock.

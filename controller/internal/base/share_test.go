@@ -25,11 +25,11 @@ func TestMaxBasesPerAddress(t *testing.T) {
 		if i >= DefaultMaxPerAddress {
 			want = tunnel.TooManyOfAddress
 		}
-		if reason, err := w.Heard(from(fmt.Sprint("fake", i), "10.0.0.9"), beat("1")); reason != want {
+		if reason, err := w.HandleHeartbeat(from(fmt.Sprint("fake", i), "10.0.0.9"), beat("1")); reason != want {
 			t.Fatalf("base %d of one address: rejected as %q (%v), want %q", i, reason, err, want)
 		}
 	}
-	_, err := w.Heard(from("one more", "10.0.0.9"), beat("1"))
+	_, err := w.HandleHeartbeat(from("one more", "10.0.0.9"), beat("1"))
 	if err == nil || !strings.Contains(err.Error(), "10.0.0.9") ||
 		!strings.Contains(err.Error(), "MAX_BASES_PER_ADDRESS") {
 		t.Errorf("error %v, want one that names the address and the setting", err)
@@ -37,16 +37,16 @@ func TestMaxBasesPerAddress(t *testing.T) {
 	certified := from("certified", "10.0.0.9")
 	certified.Certified = true
 	for _, o := range []tunnel.Origin{certified, from("honest", "10.0.0.1"), from("fake0", "10.0.0.9"), overMQTT("m")} {
-		if reason, err := w.Heard(o, beat("1")); reason != "" {
+		if reason, err := w.HandleHeartbeat(o, beat("1")); reason != "" {
 			t.Errorf("base %q of %q: rejected as %q (%v)", o.Identity, o.Peer, reason, err)
 		}
 	}
 	going := beat("1")
 	going.Active = false
 	for _, id := range []string{"fake0", "fake1", "certified"} { // room for one
-		_, _ = w.Heard(from(id, "10.0.0.9"), going)
+		_, _ = w.HandleHeartbeat(from(id, "10.0.0.9"), going)
 	}
-	if reason, err := w.Heard(from("one more", "10.0.0.9"), beat("1")); reason != "" {
+	if reason, err := w.HandleHeartbeat(from("one more", "10.0.0.9"), beat("1")); reason != "" {
 		t.Errorf("after some have gone: rejected as %q (%v)", reason, err)
 	}
 }
@@ -57,7 +57,7 @@ func TestMaxBasesPerAddressAfterARestart(t *testing.T) {
 	for i := range DefaultMaxPerAddress {
 		w.Adopt(Info{Identity: fmt.Sprint("fake", i), Tunnel: tunnel.HTTP, IP: "10.0.0.9"}, time.Time{})
 	}
-	if reason, _ := w.Heard(from("one more", "10.0.0.9"), beat("1")); reason != tunnel.TooManyOfAddress {
+	if reason, _ := w.HandleHeartbeat(from("one more", "10.0.0.9"), beat("1")); reason != tunnel.TooManyOfAddress {
 		t.Errorf("one more: rejected as %q, want %q", reason, tunnel.TooManyOfAddress)
 	}
 }
@@ -67,11 +67,11 @@ func TestTheRateOfNewBasesOverMQTT(t *testing.T) {
 	accepted := func(prefix string) (n int) {
 		for i := range DefaultMaxBases {
 			id := fmt.Sprint(prefix, i)
-			if reason, _ := w.Heard(overMQTT(id), beat("1")); reason != "" {
+			if reason, _ := w.HandleHeartbeat(overMQTT(id), beat("1")); reason != "" {
 				return n
 			}
 			n++
-			_, _ = w.Heard(overMQTT(id), arklet.Heartbeat{}) // it goes, so that MAX_BASES is not reached
+			_, _ = w.HandleHeartbeat(overMQTT(id), arklet.Heartbeat{}) // it goes, so that MAX_BASES is not reached
 		}
 		return n
 	}
@@ -82,7 +82,7 @@ func TestTheRateOfNewBasesOverMQTT(t *testing.T) {
 	if n := accepted("b"); n != DefaultMaxBases/4 {
 		t.Errorf("%d new bases in 5 min, want %d", n, DefaultMaxBases/4)
 	}
-	if reason, _ := w.Heard(from("h", "10.0.0.1"), beat("1")); reason != "" {
+	if reason, _ := w.HandleHeartbeat(from("h", "10.0.0.1"), beat("1")); reason != "" {
 		t.Errorf("a base over HTTP: rejected as %q", reason)
 	}
 }
@@ -95,20 +95,20 @@ func TestFalseBasesDoNotHideTheFailureOfOtherBases(t *testing.T) {
 	var honest, fake []string
 	for i := range 10 {
 		honest = append(honest, fmt.Sprint("honest", i))
-		_, _ = w.Heard(from(honest[i], fmt.Sprint("10.0.1.", i)), beat("1"))
+		_, _ = w.HandleHeartbeat(from(honest[i], fmt.Sprint("10.0.1.", i)), beat("1"))
 	}
 	for i := range 500 {
 		fake = append(fake, fmt.Sprint("fake", i))
-		_, _ = w.Heard(from(fake[i], "10.0.0.9"), beat("1"))
+		_, _ = w.HandleHeartbeat(from(fake[i], "10.0.0.9"), beat("1"))
 	}
 	for _, id := range append(honest, fake...) {
-		w.Own(id, true)
+		w.SetOwned(id, true)
 	}
 	w.speak(2*time.Minute, fake...)
 	for _, id := range honest {
-		if b, known := w.Get(id); !known || b.Liveness != Alive || b.Observed.Blind != MassSilence {
+		if b, known := w.Get(id); !known || b.Liveness != Reachable || b.Observed.Reason != MassOutage {
 			t.Errorf("base %s: known %t, %s, %q; want that it is not judged, as the other honest bases", id, known,
-				b.Liveness, b.Observed.Blind)
+				b.Liveness, b.Observed.Reason)
 		}
 	}
 	w.touchAll(honest...)
@@ -124,14 +124,14 @@ func TestFalseBasesDoNotRaiseTheDeletionBudget(t *testing.T) {
 	w := newWorld()
 	w.opts.Mass.Percent = -1
 	for i := range 10 {
-		_, _ = w.Heard(from(fmt.Sprint("honest", i), fmt.Sprint("10.0.1.", i)), beat("1"))
-		w.Own(fmt.Sprint("honest", i), true)
+		_, _ = w.HandleHeartbeat(from(fmt.Sprint("honest", i), fmt.Sprint("10.0.1.", i)), beat("1"))
+		w.SetOwned(fmt.Sprint("honest", i), true)
 	}
 	var fake []string
 	for i := range 500 {
 		fake = append(fake, fmt.Sprint("fake", i))
-		_, _ = w.Heard(from(fake[i], "10.0.0.9"), beat("1"))
-		w.Own(fake[i], true)
+		_, _ = w.HandleHeartbeat(from(fake[i], "10.0.0.9"), beat("1"))
+		w.SetOwned(fake[i], true)
 	}
 	w.take()
 	w.speak(api.DeadAfter+10*time.Second, fake...)
@@ -148,16 +148,16 @@ func TestFalseBasesDoNotRaiseTheDeletionBudget(t *testing.T) {
 
 func TestAnotherClientCannotEndABase(t *testing.T) {
 	w := newWorld()
-	_, _ = w.Heard(from("a", "10.0.0.1"), beat("1"))
+	_, _ = w.HandleHeartbeat(from("a", "10.0.0.1"), beat("1"))
 	going := beat("1")
 	going.Active = false
-	if reason, err := w.Heard(from("a", "10.0.0.9"), going); reason != tunnel.WrongAddress || err == nil {
+	if reason, err := w.HandleHeartbeat(from("a", "10.0.0.9"), going); reason != tunnel.WrongAddress || err == nil {
 		t.Errorf("deactivated from elsewhere: rejected as %q (%v), want %q", reason, err, tunnel.WrongAddress)
 	}
-	if reason, err := w.Heard(from("a", "10.0.0.9"), beat("1")); reason != "" { // a proxy may have several addresses
+	if reason, err := w.HandleHeartbeat(from("a", "10.0.0.9"), beat("1")); reason != "" { // a proxy may have several addresses
 		t.Errorf("a heartbeat from elsewhere: rejected as %q (%v)", reason, err)
 	}
-	if reason, _ := w.Heard(from("a", "10.0.0.9"), going); reason != tunnel.WrongAddress {
+	if reason, _ := w.HandleHeartbeat(from("a", "10.0.0.9"), going); reason != tunnel.WrongAddress {
 		t.Errorf("deactivated after a heartbeat from there: rejected as %q, want %q", reason, tunnel.WrongAddress)
 	}
 	if w.Recognizes(from("a", "10.0.0.9")) {
@@ -172,14 +172,14 @@ func TestAnotherClientCannotEndABase(t *testing.T) {
 		}
 	}
 	w.Adopt(Info{Identity: "adopted", Tunnel: tunnel.HTTP, IP: "198.18.0.1"}, time.Time{})
-	_, _ = w.Heard(from("moved", "10.0.0.1"), beat("1"))
+	_, _ = w.HandleHeartbeat(from("moved", "10.0.0.1"), beat("1"))
 	for range api.UnreachableAfter / time.Second {
 		w.clock.Step(time.Second)
-		_, _ = w.Heard(from("a", "10.0.0.1"), beat("1"))
-		_, _ = w.Heard(from("moved", "10.0.0.2"), beat("1")) // its proxy has another address
+		_, _ = w.HandleHeartbeat(from("a", "10.0.0.1"), beat("1"))
+		_, _ = w.HandleHeartbeat(from("moved", "10.0.0.2"), beat("1")) // its proxy has another address
 	}
 	for _, o := range []tunnel.Origin{from("a", "10.0.0.1"), from("adopted", "10.0.0.2"), from("moved", "10.0.0.2")} {
-		if reason, err := w.Heard(o, going); reason != "" {
+		if reason, err := w.HandleHeartbeat(o, going); reason != "" {
 			t.Errorf("base %q ends: rejected as %q (%v)", o.Identity, reason, err)
 		}
 	}
@@ -200,10 +200,10 @@ func TestBasesThatAnotherControllerServes(t *testing.T) {
 				mine, theirs = append(mine, fmt.Sprint("mine", i)), append(theirs, fmt.Sprint("theirs", i))
 				w.Adopt(Info{Identity: mine[i], Tunnel: key, IP: "198.18.0.1"}, w.clock.Now())
 				w.Adopt(Info{Identity: theirs[i], Tunnel: key, IP: "198.18.0.1"}, w.clock.Now())
-				w.Own(mine[i], true)
-				w.ServedElsewhere(theirs[i], true)
+				w.SetOwned(mine[i], true)
+				w.SetServedElsewhere(theirs[i], true)
 				if change != nil { // it comes here once, and then to the other replica
-					_, _ = w.Heard(change(theirs[i]), beat("1"))
+					_, _ = w.HandleHeartbeat(change(theirs[i]), beat("1"))
 				}
 			}
 			w.take()
@@ -211,10 +211,10 @@ func TestBasesThatAnotherControllerServes(t *testing.T) {
 				w.touchAll(mine...)
 				w.clock.Step(time.Second)
 				found := w.Sweep()
-				if len(found.News) > 0 || found.Missed > 0 {
-					t.Fatalf("news %+v, %d missed heartbeats", found.News, found.Missed)
+				if len(found.Events) > 0 || found.Missed > 0 {
+					t.Fatalf("news %+v, %d missed heartbeats", found.Events, found.Missed)
 				}
-				for _, p := range found.Probes {
+				for _, p := range found.Queries {
 					if strings.HasPrefix(p.To.Identity, "theirs") {
 						t.Fatalf("base %s is asked for %s", p.To.Identity, p.Command)
 					}
@@ -226,11 +226,11 @@ func TestBasesThatAnotherControllerServes(t *testing.T) {
 			// The other controller has ended. Its bases get a health check immediately, and the full grace
 			// period.
 			for _, id := range theirs {
-				w.ServedElsewhere(id, false)
-				w.Own(id, true)
+				w.SetServedElsewhere(id, false)
+				w.SetOwned(id, true)
 			}
 			asked := map[string]bool{}
-			for _, p := range w.Sweep().Probes {
+			for _, p := range w.Sweep().Queries {
 				if p.Command == arklet.CommandHealth {
 					asked[p.To.Identity] = true
 				}
@@ -253,10 +253,10 @@ func TestTheGracePeriodContinuesAfterATakeover(t *testing.T) {
 	w, _ := sightedWorld()
 	w.Adopt(Info{Identity: "a", Tunnel: tunnel.MQTT}, w.clock.Now())
 	w.take()
-	w.ServedElsewhere("a", true)
+	w.SetServedElsewhere("a", true)
 	w.pass(15 * time.Second)
-	w.ServedElsewhere("a", false)
-	w.Own("a", true)
+	w.SetServedElsewhere("a", false)
+	w.SetOwned("a", true)
 	w.pass(api.ReconnectGrace + api.UnreachableAfter - 16*time.Second)
 	w.wantKinds(t, "within the grace period and the time that every base has")
 	w.pass(time.Second)
@@ -266,13 +266,13 @@ func TestTheGracePeriodContinuesAfterATakeover(t *testing.T) {
 // A base is forgotten when its Node is deleted, also a base of another controller.
 func TestABaseIsForgottenWhenItsNodeIsDeleted(t *testing.T) {
 	w := newWorld()
-	_, _ = w.Heard(from("a", "10.0.0.1"), beat("1"))
-	w.ServedElsewhere("a", true)
+	_, _ = w.HandleHeartbeat(from("a", "10.0.0.1"), beat("1"))
+	w.SetServedElsewhere("a", true)
 	w.pass(10 * time.Minute)
 	if _, known := w.Get("a"); !known {
 		t.Fatal("it is forgotten while another controller serves it")
 	}
-	w.Doubt("a")
+	w.RequireHeartbeat("a")
 	w.pass(time.Minute)
 	if _, known := w.Get("a"); known {
 		t.Error("it stays known")

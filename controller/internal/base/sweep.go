@@ -10,30 +10,30 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// Probe is a query that is due.
-type Probe struct {
+// DueQuery is a query that is due.
+type DueQuery struct {
 	Tunnel  tunnel.Key
 	To      tunnel.Address
 	Command arklet.Command
 }
 
-// Swept is the result of a sweep.
-type Swept struct {
-	Probes []Probe
+// SweepResult is the result of a sweep.
+type SweepResult struct {
+	Queries []DueQuery
 	// Missed is the number of bases that missed a heartbeat since the last sweep.
 	Missed int
-	News   []News
+	Events []ConnectivityEvent
 }
 
 // Sweep updates the liveness of all bases; call it about once a second. Missed heartbeats are ignored while the
 // tunnel of a base is down, after the process was suspended, while messages arrive late, and during a mass outage.
-func (r *Registry) Sweep() Swept {
+func (r *Registry) Sweep() SweepResult {
 	now := r.opts.Clock.Now()
-	var found Swept
+	var found SweepResult
 	var changes []Change
 	r.mu.Lock()
 	if slept := r.awake.look(now, now.Round(0)); slept > 0 {
-		found.News = append(found.News, News{Blind: ControllerSuspended, Lasted: slept})
+		found.Events = append(found.Events, ConnectivityEvent{Reason: ControllerSuspended, Duration: slept})
 		changes = append(changes, r.wokenUp(now, slept)...)
 	}
 	for key, bases := range r.byTunnel() {
@@ -42,15 +42,15 @@ func (r *Registry) Sweep() Swept {
 			s = &sight{}
 			r.sights[key] = s
 		}
-		down := !r.opts.Sees(key)
-		late := !down && r.opts.Behind(key)
-		news := s.down.update(News{Blind: TunnelDown}, down, now, r.opts.Speed.Of(tellAfter))
+		down := !r.opts.Connected(key)
+		late := !down && r.opts.Delayed(key)
+		news := s.down.update(ConnectivityEvent{Reason: TunnelDown}, down, now, r.opts.Speed.Of(tellAfter))
 		if down {
 			changes = append(changes, r.blind(bases, s, now)...)
 		} else {
 			bases = slices.DeleteFunc(bases, func(b *record) bool { return !b.isObserved() })
-			news = append(news, s.late.update(News{Blind: ControllerBehind}, late, now, 0)...)
-			late = late && now.Sub(s.late.since) < r.opts.Mass.AtMost
+			news = append(news, s.late.update(ConnectivityEvent{Reason: ControllerBehind}, late, now, 0)...)
+			late = late && now.Sub(s.late.since) < r.opts.Mass.MaxDuration
 			if late {
 				r.hearOut(bases, now)
 			} else {
@@ -58,11 +58,11 @@ func (r *Registry) Sweep() Swept {
 				mass, judged := r.judge(bases, s, now)
 				news, changes = append(news, mass...), append(changes, judged...)
 			}
-			found.Probes = r.ask(bases, late, now, found.Probes)
+			found.Queries = r.ask(bases, late, now, found.Queries)
 		}
 		for _, n := range news {
 			n.Tunnel = string(key)
-			found.News = append(found.News, n)
+			found.Events = append(found.Events, n)
 		}
 	}
 	r.mu.Unlock()
@@ -87,7 +87,7 @@ func (r *Registry) wokenUp(now time.Time, slept time.Duration) (changes []Change
 	for _, b := range r.bases {
 		b.quietUntil = now.Add(r.grace(b.info.Tunnel))
 		b.nextHealth, b.nextList = now, now
-		changes = append(changes, b.observe(Observation{Blind: ControllerSuspended, Since: now.Add(-slept)})...)
+		changes = append(changes, b.observe(Observation{Reason: ControllerSuspended, Since: now.Add(-slept)})...)
 	}
 	return changes
 }
@@ -97,7 +97,7 @@ func (r *Registry) blind(bases []*record, s *sight, now time.Time) (changes []Ch
 	for _, b := range bases {
 		b.quietUntil = now.Add(r.grace(b.info.Tunnel))
 		if s.down.reported {
-			changes = append(changes, b.observe(Observation{Blind: TunnelDown, Since: s.down.since})...)
+			changes = append(changes, b.observe(Observation{Reason: TunnelDown, Since: s.down.since})...)
 		}
 	}
 	return changes
@@ -136,7 +136,7 @@ func (r *record) heard() time.Time {
 }
 
 // judge updates the liveness of the bases of a tunnel that is connected.
-func (r *Registry) judge(bases []*record, s *sight, now time.Time) (news []News, changes []Change) {
+func (r *Registry) judge(bases []*record, s *sight, now time.Time) (news []ConnectivityEvent, changes []Change) {
 	var dead []*record
 	bases, changes = r.giveUpDoubted(bases, now)
 	held := r.held(bases, now)
@@ -146,13 +146,13 @@ func (r *Registry) judge(bases []*record, s *sight, now time.Time) (news []News,
 		if silence < r.opts.UnreachableAfter {
 			continue
 		}
-		if held[b.info.Identity] && (b.heldSince.IsZero() || now.Sub(b.heldSince) < r.opts.Mass.AtMost) {
+		if held[b.info.Identity] && (b.heldSince.IsZero() || now.Sub(b.heldSince) < r.opts.Mass.MaxDuration) {
 			if b.heldSince.IsZero() {
 				b.heldSince = now
 			}
 			b.heldUntil = now
 			many++
-			changes = append(changes, b.observe(Observation{Blind: MassSilence, Since: b.heard()})...)
+			changes = append(changes, b.observe(Observation{Reason: MassOutage, Since: b.heard()})...)
 			continue
 		}
 		silence = min(silence, now.Sub(b.heldUntil))
@@ -160,7 +160,7 @@ func (r *Registry) judge(bases []*record, s *sight, now time.Time) (news []News,
 			dead = append(dead, b)
 		}
 		if silence >= r.opts.UnreachableAfter {
-			if b.liveness == Alive {
+			if b.liveness == Reachable {
 				b.liveness = Unreachable
 				changes = append(changes,
 					Change{Kind: LivenessChanged, Identity: b.info.Identity, Liveness: Unreachable})
@@ -168,7 +168,7 @@ func (r *Registry) judge(bases []*record, s *sight, now time.Time) (news []News,
 			changes = append(changes, b.observe(Observation{})...)
 		}
 	}
-	news = s.mass.update(News{Blind: MassSilence, Silent: many, Bases: len(bases)}, many > 0, now, 0)
+	news = s.mass.update(ConnectivityEvent{Reason: MassOutage, Missing: many, Bases: len(bases)}, many > 0, now, 0)
 	return news, append(changes, r.giveUp(dead, now)...)
 }
 
@@ -251,14 +251,14 @@ func (r *Registry) giveUp(dead []*record, now time.Time) (changes []Change) {
 		}
 		r.budgets[group] = left
 		r.remove(b.info.Identity)
-		changes = append(changes, Change{Kind: Disappeared, Identity: b.info.Identity, Silent: true})
+		changes = append(changes, Change{Kind: Disappeared, Identity: b.info.Identity, TimedOut: true})
 	}
 	return changes
 }
 
 // ask returns the queries that are due. While messages arrive late, health checks are omitted, because bases send
 // heartbeats anyway.
-func (r *Registry) ask(bases []*record, late bool, now time.Time, probes []Probe) []Probe {
+func (r *Registry) ask(bases []*record, late bool, now time.Time, probes []DueQuery) []DueQuery {
 	for _, b := range bases {
 		id := b.info.Identity
 		if r.bases[id] != b || !b.owned && !b.healthAt.IsZero() {
@@ -267,7 +267,7 @@ func (r *Registry) ask(bases []*record, late bool, now time.Time, probes []Probe
 		if !now.Before(b.nextHealth) {
 			b.nextHealth = now.Add(r.opts.HealthInterval + spread(id, r.opts.HealthInterval))
 			if !late || b.healthAt.IsZero() || b.away || !b.doubted.IsZero() {
-				probes = append(probes, Probe{b.info.Tunnel, b.address(), arklet.CommandHealth})
+				probes = append(probes, DueQuery{b.info.Tunnel, b.address(), arklet.CommandHealth})
 			}
 		}
 		if b.owned && !now.Before(b.nextList) {
@@ -275,7 +275,7 @@ func (r *Registry) ask(bases []*record, late bool, now time.Time, probes []Probe
 			if b.away {
 				b.nextList = now.Add(r.opts.Speed.Of(askAway))
 			}
-			probes = append(probes, Probe{b.info.Tunnel, b.address(), arklet.CommandQueryAllBiz})
+			probes = append(probes, DueQuery{b.info.Tunnel, b.address(), arklet.CommandQueryAllBiz})
 		}
 	}
 	return probes
@@ -303,13 +303,13 @@ func (r *Registry) Reconnected(key tunnel.Key) {
 }
 
 // Unobserved returns the number of bases whose missed heartbeats are ignored, by reason.
-func (r *Registry) Unobserved() map[Blindness]int {
+func (r *Registry) Unobserved() map[UnobservableReason]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := map[Blindness]int{TunnelDown: 0, ControllerSuspended: 0, MassSilence: 0}
+	n := map[UnobservableReason]int{TunnelDown: 0, ControllerSuspended: 0, MassOutage: 0}
 	for _, b := range r.bases {
-		if b.observed.Blind != "" && b.isObserved() {
-			n[b.observed.Blind]++
+		if b.observed.Reason != "" && b.isObserved() {
+			n[b.observed.Reason]++
 		}
 	}
 	return n

@@ -163,7 +163,7 @@ func (a *ark) health(ctx context.Context) (func(io.Writer), any, error) {
 		h.MetaspaceMax}
 	return func(w io.Writer) {
 		fmt.Fprintln(w, "BASE\tACTIVATED\tRUNNING\tMETASPACE USED\tCOMMITTED\tMAX")
-		fmt.Fprintf(w, "%s\t%t\t%s\t%s\t%s\t%s\n", a.server.opts.Bases.Called(v.Base), v.Activated,
+		fmt.Fprintf(w, "%s\t%t\t%s\t%s\t%s\t%s\n", a.server.opts.Bases.DisplayName(v.Base), v.Activated,
 			h.RunTime.Round(time.Second), mebibytes(v.MetaspaceUsed), mebibytes(v.MetaspaceCommitted),
 			mebibytes(v.MetaspaceMax))
 	}, v, nil
@@ -188,23 +188,23 @@ func (a *ark) switchBiz(ctx context.Context, m arklet.Module) error {
 			m.Name, strings.Join(names, ", "))
 	}
 	r := arklet.Request{Command: arklet.CommandSwitchBiz, Module: m}
-	journal, identity := a.server.opts.Journal, a.target.identity
-	journal.Note(identity, m.Name, Asked(time.Now(), r))
+	log, identity := a.server.opts.EventLog, a.target.identity
+	log.Add(identity, m.Name, CommandSent(time.Now(), r))
 	ctx, cancel := context.WithTimeout(ctx, switchTimeout)
 	defer cancel()
 	answer, err := a.server.opts.Bases.Do(ctx, identity, r, nil)
 	if err != nil {
-		journal.Note(identity, m.Name, Unanswered(time.Now(), r, err))
+		log.Add(identity, m.Name, CommandUnanswered(time.Now(), r, err))
 		if errors.Is(err, tunnel.ErrNotSupported) {
 			return fmt.Errorf("base %q is reached over MQTT, which has no switchBiz: connect the base over HTTP",
-				a.server.opts.Bases.Called(identity))
+				a.server.opts.Bases.DisplayName(identity))
 		}
 		return err
 	}
-	journal.Note(identity, m.Name, Answered(time.Now(), r, answer))
+	log.Add(identity, m.Name, CommandAnswered(time.Now(), r, answer))
 	if !answer.Succeeded() {
-		return fmt.Errorf("base %q did not switch to %s: %s", a.server.opts.Bases.Called(identity), m.Identity(),
-			Answered(time.Time{}, r, answer).Detail)
+		return fmt.Errorf("base %q did not switch to %s: %s", a.server.opts.Bases.DisplayName(identity), m.Identity(),
+			CommandAnswered(time.Time{}, r, answer).Detail)
 	}
 	fmt.Fprintln(a.out, answer.DataMessage)
 	return nil

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
-	"github.com/koupleless/koupsandbox/controller/internal/door"
+	"github.com/koupleless/koupsandbox/controller/internal/connlimit"
 )
 
 const (
@@ -53,7 +53,7 @@ func (s *Server) admit(next http.Handler) http.Handler {
 			http.Error(w, fmt.Sprintf("Forbidden: user %q may not %s nodes/proxy", caller.Subject.CommonName, verb(r)),
 				http.StatusForbidden)
 		default:
-			door.Keep(r.Context().Value(connKey{}).(net.Conn)) // exec and followed logs are long-running
+			connlimit.Exempt(r.Context().Value(connKey{}).(net.Conn)) // exec and followed logs are long-running
 			next.ServeHTTP(w, r)
 		}
 	})

@@ -196,12 +196,12 @@ func TestASwitchIsInTheLogs(t *testing.T) {
 		t.Fatalf("exit status %d, error %v", status, err)
 	}
 	var events []string
-	entries, _ := w.opts.Journal.since(moduleKey{"a", "biz1"}, 0, share{})
+	entries, _ := w.opts.EventLog.since(moduleKey{"a", "biz1"}, 0, share{})
 	for _, e := range entries {
 		events = append(events, e.Event+" "+e.Version+" "+e.Detail)
 	}
 	if diff := cmp.Diff([]string{"switchBiz sent 2 ", "switchBiz answered 2 SUCCESS done"}, events); diff != "" {
-		t.Errorf("journal (-want +got):\n%s", diff)
+		t.Errorf("log (-want +got):\n%s", diff)
 	}
 }
 

@@ -55,7 +55,7 @@ func (s *Server) find(namespace, pod, container string) (target, error) {
 	modules, others := workload.Modules(p.Spec)
 	switch {
 	case slices.ContainsFunc(modules, is):
-		from, versions := s.opts.Pods.Asked(p, container)
+		from, versions := s.opts.Pods.RequestedVersions(p, container)
 		return target{p, identity, container, share{from, versions}}, nil
 	case slices.ContainsFunc(others, is), slices.ContainsFunc(p.Spec.InitContainers, is):
 		return target{}, errdefs.InvalidInputf(
@@ -82,12 +82,12 @@ func (s *Server) logs(ctx context.Context, namespace, pod, container string, opt
 		since = time.Now().Add(-time.Duration(opts.SinceSeconds) * time.Second)
 	}
 	at := moduleKey{t.identity, t.biz}
-	entries, last := s.opts.Journal.since(at, 0, t.share)
+	entries, last := s.opts.EventLog.since(at, 0, t.share)
 	if len(entries) == 0 {
-		entries = s.opts.Journal.present(at, t.share)
+		entries = s.opts.EventLog.present(at, t.share)
 	}
 	inOrder(entries)
-	entries = slices.DeleteFunc(entries, func(e Entry) bool { return e.At.Before(since) })
+	entries = slices.DeleteFunc(entries, func(e LogEntry) bool { return e.At.Before(since) })
 	text := render(entries, t.biz, opts.Timestamps)
 	a, _ := ctx.Value(logRequestKey{}).(logRequest)
 	if a.noLines {
@@ -114,7 +114,7 @@ func (s *Server) logs(ctx context.Context, namespace, pod, container string, opt
 	return from, nil
 }
 
-// followEvery is the delay between two reads of the journal for logs that are followed.
+// followEvery is the delay between two reads of the log for logs that are followed.
 const followEvery = 200 * time.Millisecond
 
 // follow writes the text and then new entries, until ctx is done, the reader is closed or the Pod does not exist any more.
@@ -135,13 +135,13 @@ func (s *Server) follow(ctx context.Context, w io.Writer, t target, text string,
 		if pod, _, err := s.opts.Pods.Pod(t.pod.Namespace, t.pod.Name); err != nil || pod.UID != t.pod.UID {
 			return nil
 		}
-		var entries []Entry
-		entries, last = s.opts.Journal.since(moduleKey{t.identity, t.biz}, last, t.share)
+		var entries []LogEntry
+		entries, last = s.opts.EventLog.since(moduleKey{t.identity, t.biz}, last, t.share)
 		text = render(entries, t.biz, timestamps)
 	}
 }
 
-func render(entries []Entry, biz string, timestamps bool) string {
+func render(entries []LogEntry, biz string, timestamps bool) string {
 	var text strings.Builder
 	for _, e := range entries {
 		text.WriteString(e.line(biz, timestamps))

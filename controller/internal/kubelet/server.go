@@ -25,25 +25,25 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/certfile"
-	"github.com/koupleless/koupsandbox/controller/internal/door"
+	"github.com/koupleless/koupsandbox/controller/internal/connlimit"
 )
 
 // pods are the served Pods.
 type pods interface {
 	// Pod returns a module Pod and the identity of its base.
 	Pod(namespace, name string) (pod *corev1.Pod, identity string, err error)
-	// Asked returns the time at which the controller first saw a Pod on its base, and the versions of a module that
+	// RequestedVersions returns the time at which the controller first saw a Pod on its base, and the versions of a module that
 	// the Pod has requested.
-	Asked(pod *corev1.Pod, module string) (from time.Time, versions []string)
+	RequestedVersions(pod *corev1.Pod, module string) (from time.Time, versions []string)
 }
 
-// bases are the bases, as base.Dialog has them.
+// bases are the bases, as base.RequestTracker has them.
 type bases interface {
 	Modules(ctx context.Context, identity string, notBefore time.Time) (base.Snapshot, error)
 	Health(ctx context.Context, identity string) (arklet.Health, error)
 	Do(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer, error)
-	// Called returns the name of a base for texts.
-	Called(identity string) string
+	// DisplayName returns the name of a base for texts.
+	DisplayName(identity string) string
 }
 
 // Options configure a Server.
@@ -59,11 +59,11 @@ type Options struct {
 	ClientCAFile string
 	// Reviews reviews whether the owner of a certificate has the verbs get and create on nodes/proxy. Nil admits every
 	// certificate of ClientCAFile.
-	Reviews authorizationv1.SubjectAccessReviewInterface
-	Pods    pods     // required
-	Bases   bases    // required
-	Journal *Journal // required
-	Logger  *slog.Logger
+	Reviews  authorizationv1.SubjectAccessReviewInterface
+	Pods     pods      // required
+	Bases    bases     // required
+	EventLog *EventLog // required
+	Logger   *slog.Logger
 }
 
 // Server is the kubelet API of all bases of this controller.
@@ -111,7 +111,7 @@ func New(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serving the kubelet API: %w", err)
 	}
-	s.listener = tls.NewListener(door.Limit(l, door.Limits{Connections: connections}), certs.Server())
+	s.listener = tls.NewListener(connlimit.NewListener(l, connlimit.Limits{Connections: connections}), certs.Server())
 	return s, nil
 }
 
@@ -141,7 +141,7 @@ func (s *Server) Start(ctx context.Context) error {
 		ErrorLog: slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug),
 	}
 	s.opts.Logger.Info("serving the kubelet API", "addr", s.Addr().String())
-	if err := door.Serve(ctx, server, s.listener, stopTimeout); err != nil {
+	if err := connlimit.Serve(ctx, server, s.listener, stopTimeout); err != nil {
 		return fmt.Errorf("the kubelet API: %w", err)
 	}
 	s.leave()

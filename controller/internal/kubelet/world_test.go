@@ -143,8 +143,10 @@ func (f *fakePods) Pod(namespace, name string) (*corev1.Pod, string, error) {
 	return nil, "", fmt.Errorf("pod %s/%s is not served here", namespace, name)
 }
 
-// Asked implements pods: all entries belong to every Pod, unless a test sets another function.
-func (f *fakePods) Asked(*corev1.Pod, string) (time.Time, []string) { return f.from, f.versions }
+// RequestedVersions implements pods: all entries belong to every Pod, unless a test sets another function.
+func (f *fakePods) RequestedVersions(*corev1.Pod, string) (time.Time, []string) {
+	return f.from, f.versions
+}
 
 // fakeBases answers with what a test sets.
 type fakeBases struct {
@@ -158,7 +160,7 @@ func (f *fakeBases) Modules(_ context.Context, identity string, _ time.Time) (ba
 	return base.Snapshot{Info: base.Info{Identity: identity}, Modules: f.modules}, f.err
 }
 func (f *fakeBases) Health(context.Context, string) (arklet.Health, error) { return f.health, f.err }
-func (f *fakeBases) Called(identity string) string                         { return "host-" + identity }
+func (f *fakeBases) DisplayName(identity string) string                    { return "host-" + identity }
 func (f *fakeBases) Do(_ context.Context, identity string, r arklet.Request, _ func() bool) (arklet.Answer, error) {
 	return f.do(identity, r)
 }
@@ -179,7 +181,7 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 	w := &world{authority: newAuthority(t), pods: &fakePods{pods: map[string]*corev1.Pod{}}, bases: &fakeBases{}}
 	w.pods.set("pod-0", "1", "biz1", "biz2")
 	w.opts = Options{Addr: "127.0.0.1:0", ClientCAFile: w.authority.file, Pods: w.pods, Bases: w.bases,
-		Journal: NewJournal(), Logger: slog.New(slog.DiscardHandler)}
+		EventLog: NewEventLog(), Logger: slog.New(slog.DiscardHandler)}
 	cert, key := w.authority.issue("localhost", x509.ExtKeyUsageServerAuth, time.Now().Add(time.Hour))
 	w.opts.CertFile, w.opts.KeyFile = cert, key
 	if change != nil {

@@ -14,12 +14,12 @@ import (
 
 // Metrics are the metrics of one controller. Their methods may be called concurrently.
 type Metrics struct {
-	registry   *prometheus.Registry
-	requests   *prometheus.CounterVec
-	rejected   *prometheus.CounterVec
-	operations *prometheus.HistogramVec
-	missed     prometheus.Counter
-	blind      *prometheus.CounterVec
+	registry     *prometheus.Registry
+	requests     *prometheus.CounterVec
+	rejected     *prometheus.CounterVec
+	operations   *prometheus.HistogramVec
+	missed       prometheus.Counter
+	unobservable *prometheus.CounterVec
 }
 
 // New returns Metrics with a registry of their own.
@@ -47,7 +47,7 @@ func New() *Metrics {
 			Name: "module_controller_missed_heartbeats_total",
 			Help: "Times that a base gave no sign of life for longer than a heartbeat.",
 		}),
-		blind: add.NewCounterVec(prometheus.CounterOpts{
+		unobservable: add.NewCounterVec(prometheus.CounterOpts{
 			Name: "module_controller_blindness_total",
 			Help: "Times that the silence of bases meant nothing any more, by tunnel (empty for all) and reason.",
 		}, []string{"tunnel", "reason"}),
@@ -65,8 +65,8 @@ func (m *Metrics) Counter(name, help string) prometheus.Counter {
 	return promauto.With(m.registry).NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 }
 
-// Rejected counts an ignored message. Unknown kinds count as one, because any client can choose a kind.
-func (m *Metrics) Rejected(tunnel, kind, reason string) {
+// AddRejected counts an ignored message. Unknown kinds count as one, because any client can choose a kind.
+func (m *Metrics) AddRejected(tunnel, kind, reason string) {
 	if !kinds[kind] {
 		kind = "other"
 	}
@@ -80,16 +80,18 @@ var kinds = map[string]bool{
 	"connection":  true, // closed because a limit was exceeded
 }
 
-// Operation records how long a base took to answer.
-func (m *Metrics) Operation(command, code string, took time.Duration) {
+// ObserveOperation records how long a base took to answer.
+func (m *Metrics) ObserveOperation(command, code string, took time.Duration) {
 	m.operations.WithLabelValues(command, code).Observe(took.Seconds())
 }
 
-// Missed counts missed heartbeats.
-func (m *Metrics) Missed(n int) { m.missed.Add(float64(n)) }
+// AddMissedHeartbeats counts missed heartbeats.
+func (m *Metrics) AddMissedHeartbeats(n int) { m.missed.Add(float64(n)) }
 
-// Blind counts an episode in which missed heartbeats are ignored.
-func (m *Metrics) Blind(tunnel, reason string) { m.blind.WithLabelValues(tunnel, reason).Inc() }
+// AddUnobservable counts an episode in which missed heartbeats are ignored.
+func (m *Metrics) AddUnobservable(tunnel, reason string) {
+	m.unobservable.WithLabelValues(tunnel, reason).Inc()
+}
 
 // Handler returns the handler of /metrics.
 func (m *Metrics) Handler() http.Handler {

@@ -24,7 +24,7 @@ func mirror(pod *corev1.Pod, container corev1.Container, node *corev1.Node) *Mod
 	if resolved, err := workload.Resolve(pod, container, unread); err == nil {
 		container = resolved
 	}
-	m := workload.Of(&pod.ObjectMeta, container)
+	m := workload.ModuleOf(&pod.ObjectMeta, container)
 	out := &Module{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:      nameOf(pod, container.Name),

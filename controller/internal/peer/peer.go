@@ -51,12 +51,12 @@ type Options struct {
 	// Grace is how long a base keeps its replica while it is not Ready.
 	Grace time.Duration
 	// Changed is called for each change and for each failed change of replicas. It must not block.
-	Changed func(Change)
+	Changed func(ReplicaChange)
 	Logger  *slog.Logger
 }
 
-// Change is a change of the replicas of a Deployment.
-type Change struct {
+// ReplicaChange is a change of the replicas of a Deployment.
+type ReplicaChange struct {
 	Namespace, Name string
 	From, To        int32
 	Err             error // of a failed attempt, with an error code; it is repeated

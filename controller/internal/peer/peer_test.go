@@ -85,7 +85,7 @@ func (w *world) start(identity string) (stop func()) {
 		Client: w.client, Deployments: factory.Apps().V1().Deployments(), Nodes: factory.Core().V1().Nodes(),
 		Env: "dev", Identity: identity, Logger: slog.New(slog.DiscardHandler), Grace: time.Minute,
 		Pods: func(string) []*corev1.Pod { return nil },
-		Changed: func(change Change) {
+		Changed: func(change ReplicaChange) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			line := fmt.Sprintf("%s: %s/%s %d -> %d", identity, change.Namespace, change.Name, change.From, change.To)

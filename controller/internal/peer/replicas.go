@@ -170,7 +170,7 @@ func (t *term) reconcile(ctx context.Context, key types.NamespacedName) (again t
 		return early, nil
 	}
 
-	change := Change{Namespace: key.Namespace, Name: key.Name, From: have, To: want}
+	change := ReplicaChange{Namespace: key.Namespace, Name: key.Name, From: have, To: want}
 	change.Err = t.scale(ctx, key, want)
 	if apierrors.IsNotFound(change.Err) {
 		return 0, nil

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
-	"github.com/koupleless/koupsandbox/controller/internal/door"
+	"github.com/koupleless/koupsandbox/controller/internal/connlimit"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -86,7 +86,7 @@ type requestKey struct{}
 // dialWithin returns a function that dials with the context of the request, and closes the connection when that
 // context is done. Without it, http.Transport continues to dial and to do the TLS handshake after the request
 // has ended. If dial is nil, dialWithin uses a net.Dialer.
-func dialWithin(dial door.DialFunc) door.DialFunc {
+func dialWithin(dial connlimit.DialFunc) connlimit.DialFunc {
 	if dial == nil {
 		dial = (&net.Dialer{}).DialContext
 	}

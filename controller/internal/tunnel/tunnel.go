@@ -38,8 +38,8 @@ type Address struct {
 	Port int
 }
 
-// Baselines is the maximum number of concurrent baseline queries of a tunnel.
-const Baselines = 8
+// MaxBaselineQueries is the maximum number of concurrent baseline queries of a tunnel.
+const MaxBaselineQueries = 8
 
 // Origin is the sender and the time of a message.
 type Origin struct {

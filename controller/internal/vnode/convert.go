@@ -245,7 +245,7 @@ func inUse(b base.Snapshot) int64 {
 func conditions(b base.Snapshot, old []corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: api.ReasonBaseActivated,
 		Message: "the base sends signs of life"}
-	if b.Liveness != base.Alive {
+	if b.Liveness != base.Reachable {
 		ready.Status, ready.Reason = corev1.ConditionUnknown, "BaseInstanceNotReady"
 		ready.Message = "no sign of life of the base since " + b.LastSeen.UTC().Format(time.RFC3339)
 	}
@@ -278,15 +278,15 @@ func conditions(b base.Snapshot, old []corev1.NodeCondition, now time.Time) []co
 
 func observed(b base.Snapshot) corev1.NodeCondition {
 	c := corev1.NodeCondition{Type: api.ConditionObserved, Status: corev1.ConditionFalse,
-		Reason: string(b.Observed.Blind)}
+		Reason: string(b.Observed.Reason)}
 	since := b.Observed.Since.UTC().Format(time.RFC3339)
 	const asItWas = "; nothing is concluded from that, so its Pods stay as they are"
-	switch b.Observed.Blind {
+	switch b.Observed.Reason {
 	case base.TunnelDown:
 		c.Message = "the base was not heard since the controller's tunnel went down at " + since + asItWas
 	case base.ControllerSuspended:
 		c.Message = "the base was not heard since the controller stood still at " + since + asItWas
-	case base.MassSilence:
+	case base.MassOutage:
 		c.Message = "the base is silent since " + since + ", with many others: " +
 			string(errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable) + asItWas
 	default:

@@ -165,7 +165,7 @@ func TestConditions(t *testing.T) {
 	}{
 		{"alive", func(*base.Snapshot) {}, "True", "False", "True"},
 		{"silent", func(b *base.Snapshot) { b.Liveness = base.Unreachable }, "Unknown", "False", "True"},
-		{"not observed", func(b *base.Snapshot) { b.Observed.Blind = base.TunnelDown }, "True", "False", "False"},
+		{"not observed", func(b *base.Snapshot) { b.Observed.Reason = base.TunnelDown }, "True", "False", "False"},
 		{"metaspace nearly full", func(b *base.Snapshot) { b.Health.MetaspaceCommitted = 250 << 20 }, "True", "True",
 			"True"},
 		{"no limit", func(b *base.Snapshot) { b.Health.MetaspaceMax = -1 }, "True", "False", "True"},

@@ -45,9 +45,9 @@ type fixture struct {
 	cut    atomic.Bool // from the API: it renews nothing
 	down   atomic.Bool // its tunnel
 
-	ledger, restored string                       // what is to be kept, and what was kept
-	ledgers          func(identity string) string // instead of ledger, for many bases
-	goneErr          error                        // of the next attempt to remove Pods
+	installRecord, restored string                       // what is to be kept, and what was kept
+	installRecords          func(identity string) string // instead of installRecord, for many bases
+	goneErr                 error                        // of the next attempt to remove Pods
 
 	renewed time.Time
 }
@@ -117,7 +117,7 @@ func newAPI(objects ...runtime.Object) *fake.Clientset {
 func newServing(t *testing.T, api *fake.Clientset) *fixture {
 	t.Helper()
 	s := newFixture(t, Options{Holder: "me"}, api)
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	return s
 }
@@ -136,22 +136,22 @@ func newFixtureAt(t *testing.T, opts Options, api *fake.Clientset, ended bool) *
 	if c, shared := opts.Clock.(*clocktesting.FakeClock); shared {
 		s.clock = c
 	}
-	sees := func(tunnel.Key) bool { return !s.down.Load() }
-	registry := base.NewRegistry(base.Options{Clock: s.clock, Sees: sees, Acting: func() bool { return s.Acting() }})
+	connected := func(tunnel.Key) bool { return !s.down.Load() }
+	registry := base.NewRegistry(base.Options{Clock: s.clock, Connected: connected, Acting: func() bool { return s.Acting() }})
 	if opts.Env == "" {
 		opts.Env = "dev"
 	}
-	opts.Clock, opts.Recorder, opts.Sees, opts.Tunnels = s.clock, s.notes, sees, []tunnel.Key{tunnel.MQTT}
+	opts.Clock, opts.Recorder, opts.Connected, opts.Tunnels = s.clock, s.notes, connected, []tunnel.Key{tunnel.MQTT}
 	opts.Requested = func(string) int64 { return 0 }
-	opts.Ledger = func(id string) string {
-		if s.ledgers != nil {
-			return s.ledgers(id)
+	opts.InstallRecord = func(id string) string {
+		if s.installRecords != nil {
+			return s.installRecords(id)
 		}
-		return s.ledger
+		return s.installRecord
 	}
-	opts.Owned = func(_, _, ledger string) { s.events, s.restored = append(s.events, "owned"), ledger }
-	opts.Lost = func(string, string) { s.events = append(s.events, "lost") }
-	opts.Gone = func(ctx context.Context, _, node string) error {
+	opts.OnOwned = func(_, _, ledger string) { s.events, s.restored = append(s.events, "owned"), ledger }
+	opts.OnLost = func(string, string) { s.events = append(s.events, "lost") }
+	opts.OnNodeDeleted = func(ctx context.Context, _, node string) error {
 		s.events = append(s.events, "gone")
 		if _, err := api.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}); err == nil {
 			s.events = append(s.events, "before its Node")
@@ -163,14 +163,14 @@ func newFixtureAt(t *testing.T, opts Options, api *fake.Clientset, ended bool) *
 	informer := informers.NewSharedInformerFactory(api, 0).Core().V1().Nodes()
 	s.cache = informer.Informer().GetIndexer()
 	s.Reconciler = New(opts, api, informer.Lister(), registry)
-	s.member.ended = func(string) bool { return ended }
+	s.ownLease.ended = func(string) bool { return ended }
 	s.turn(t)
 	return s
 }
 
-func (s *fixture) hear() {
+func (s *fixture) heartbeat() {
 	from := tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}
-	_, _ = s.registry.Heard(from,
+	_, _ = s.registry.HandleHeartbeat(from,
 		arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.1", HostName: "base-0", Active: true})
 	s.registry.SetHealth(from, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 60 << 20})
 }
@@ -179,9 +179,9 @@ func (s *fixture) hear() {
 // the guard.
 func (s *fixture) turn(t *testing.T) {
 	t.Helper()
-	if now := s.clock.Now(); !s.cut.Load() && now.Sub(s.renewed) >= s.member.opts.LeaseDuration/5 {
+	if now := s.clock.Now(); !s.cut.Load() && now.Sub(s.renewed) >= s.ownLease.opts.LeaseDuration/5 {
 		s.renewed = now
-		if err := s.member.renew(t.Context()); err != nil && !errors.Is(err, errSameID) {
+		if err := s.ownLease.renew(t.Context()); err != nil && !errors.Is(err, errSameID) {
 			t.Fatalf("renewing: %v", err)
 		}
 		leases, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(t.Context(),
@@ -197,7 +197,7 @@ func (s *fixture) turn(t *testing.T) {
 		s.sync(t)
 	}
 	s.registry.Sweep()
-	s.watchOver()
+	s.checkActing()
 	s.writeJournal(t)
 }
 
@@ -261,7 +261,7 @@ func (s *fixture) reconcileFor(t *testing.T, d time.Duration) {
 func (s *fixture) takeOver(t *testing.T) {
 	t.Helper()
 	for range 30 {
-		s.hear()
+		s.heartbeat()
 		s.reconcileOnce(t)
 		if s.Owns(identity) {
 			return
@@ -279,7 +279,7 @@ func (s *fixture) writes() (w []string) {
 			continue
 		}
 		if named, ok := a.(interface{ GetObject() runtime.Object }); ok {
-			if m, err := meta.Accessor(named.GetObject()); err == nil && m.GetName() == s.member.leaseName() {
+			if m, err := meta.Accessor(named.GetObject()); err == nil && m.GetName() == s.ownLease.leaseName() {
 				continue
 			}
 		}

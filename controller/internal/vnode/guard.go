@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-const guardEvery = 200 * time.Millisecond
+const guardInterval = 200 * time.Millisecond
 
 // guard stops serving all bases as soon as this controller may not act. It does no I/O that could block it.
 func (r *Reconciler) guard(ctx context.Context) {
-	tick := r.opts.Clock.NewTicker(guardEvery)
+	tick := r.opts.Clock.NewTicker(guardInterval)
 	defer tick.Stop()
 	for {
-		r.watchOver()
+		r.checkActing()
 		select {
 		case <-ctx.Done():
 			return
@@ -22,13 +22,13 @@ func (r *Reconciler) guard(ctx context.Context) {
 	}
 }
 
-func (r *Reconciler) watchOver() {
+func (r *Reconciler) checkActing() {
 	r.reportOthers()
-	switch acting, began := r.member.look(); {
+	switch acting, began := r.ownLease.look(); {
 	case !acting:
 		r.loseAll()
 	case began:
-		r.opts.Logger.Info("this controller may act", "term", r.member.Term())
+		r.opts.Logger.Info("this controller may act", "epoch", r.ownLease.Epoch())
 		r.changedAll(false)
 	default:
 		r.handOverDue()
@@ -37,7 +37,7 @@ func (r *Reconciler) watchOver() {
 
 // reportOthers logs when a controller that does not share its bases finds other controllers in its environment.
 func (r *Reconciler) reportOthers() {
-	others := strings.Join(r.member.renewing(), ", ")
+	others := strings.Join(r.ownLease.renewing(), ", ")
 	if !r.opts.Cluster && others != "" && others != r.reported {
 		r.opts.Logger.Warn("another controller serves this environment: its bases stay with it until it ends; "+
 			"set a unique ENV for this controller, or set IS_CLUSTER=true on both to share the bases",
@@ -46,11 +46,11 @@ func (r *Reconciler) reportOthers() {
 	r.reported = others
 }
 
-// Others returns the number of other controllers of this environment that renew their Leases.
-func (r *Reconciler) Others() int { return len(r.member.renewing()) }
+// OtherControllers returns the number of other controllers of this environment that renew their Leases.
+func (r *Reconciler) OtherControllers() int { return len(r.ownLease.renewing()) }
 
-// Conflict reports whether another controller with the same CLIENT_ID renews the Lease of this controller.
-func (r *Reconciler) Conflict() bool { return r.member.conflict() }
+// ClientIDConflict reports whether another controller with the same CLIENT_ID renews the Lease of this controller.
+func (r *Reconciler) ClientIDConflict() bool { return r.ownLease.conflict() }
 
 func (r *Reconciler) loseAll() {
 	r.mu.Lock()
@@ -73,7 +73,7 @@ func (r *Reconciler) loseAll() {
 // handOverDue reconciles the bases whose tunnel has been down for too long.
 func (r *Reconciler) handOverDue() {
 	for _, key := range r.opts.Tunnels {
-		if r.opts.Cluster && r.member.blindFor(key) >= r.opts.LeaseDuration && r.member.seenByOthers(key) {
+		if r.opts.Cluster && r.ownLease.tunnelDownFor(key) >= r.opts.LeaseDuration && r.ownLease.reachableByPeers(key) {
 			r.changedAll(true)
 		}
 	}

@@ -22,19 +22,19 @@ import (
 )
 
 const (
-	// journalPause is the time between two writes of a journal.
-	journalPause = 100 * time.Millisecond
+	// minWriteInterval is the time between two writes of a journal.
+	minWriteInterval = 100 * time.Millisecond
 	// journalTimeout limits a request, because all bases wait for it.
 	journalTimeout = 3 * time.Second
-	// ledgerSoon is when a change is written that no caller waits for.
-	ledgerSoon = 3 * time.Second
+	// batchDelay is when a change is written that no caller waits for.
+	batchDelay = 3 * time.Second
 )
 
-// page is the state of one base in the journal.
-type page struct {
-	kept  entry // the newest that is known to outlive this controller
-	sent  int64 // the At of the newest entry, whether the API server has it or not
-	noted entry // the one in the journal; its At is 0 if there is none
+// baseEntries is the state of one base in the journal.
+type baseEntries struct {
+	kept  installRecord // the newest that is known to outlive this controller
+	sent  int64         // the At of the newest entry, whether the API server has it or not
+	noted installRecord // the one in the journal; its At is 0 if there is none
 	// since when this controller does not serve the base: the next controller of the base needs the entries
 	orphan  time.Time
 	onLease int64           // the least At that the Node's Lease must have, since the journal is full; 0 if it need not
@@ -52,11 +52,11 @@ type journal struct {
 	logger      *slog.Logger
 	acting      func() bool
 	// read returns the new entry of a base, if there is one.
-	read func(identity string) (entry, reading)
+	read func(identity string) (installRecord, reading)
 	// renew writes the Lease of the Node of a base.
 	renew func(identity string)
 
-	poke chan struct{} // something waits, or is new
+	wakeup chan struct{} // something waits, or is new
 
 	io    sync.Mutex
 	lease *coordinationv1.Lease // as last written or read; nil if it is not known
@@ -64,7 +64,7 @@ type journal struct {
 	others others
 
 	mu      sync.Mutex
-	pages   map[string]*page
+	bases   map[string]*baseEntries
 	waiting map[string][]chan struct{} // by base: calls of keep
 	changed map[string]bool            // bases with something new that no call waits for
 	stale   bool                       // it has an entry of a base whose Lease was deleted
@@ -83,34 +83,34 @@ const (
 	readNever                // this controller does not serve the base
 )
 
-// page is called with the lock held.
-func (j *journal) page(identity string) *page {
-	p := j.pages[identity]
+// entriesOf is called with the lock held.
+func (j *journal) entriesOf(identity string) *baseEntries {
+	p := j.bases[identity]
 	if p == nil {
-		p = &page{}
-		j.pages[identity] = p
+		p = &baseEntries{}
+		j.bases[identity] = p
 	}
 	return p
 }
 
 // stamp returns an entry with an install record. The caller must prevent concurrent reads of the record of this base.
-func (j *journal) stamp(identity, ledger string) entry {
+func (j *journal) stamp(identity, modules string) installRecord {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	p := j.page(identity)
+	p := j.entriesOf(identity)
 	p.sent = max(j.clock.Now().UnixMicro(), p.sent+1)
-	return entry{p.sent, ledger}
+	return installRecord{p.sent, modules}
 }
 
-// says reports whether an install record is stored already. It returns false while the result of a write is unknown.
-func (j *journal) says(identity, ledger string) bool {
+// isStored reports whether an install record is stored already. It returns false while the result of a write is unknown.
+func (j *journal) isStored(identity, ledger string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	p := j.page(identity)
-	return p.kept.Ledger == ledger && p.kept.At == p.sent
+	p := j.entriesOf(identity)
+	return p.kept.Modules == ledger && p.kept.At == p.sent
 }
 
-func (p *page) keep(r entry) {
+func (p *baseEntries) keep(r installRecord) {
 	p.sent = max(p.sent, r.At)
 	if r.At >= p.kept.At {
 		p.kept = r
@@ -140,28 +140,28 @@ func (j *journal) keep(ctx context.Context, identity string) {
 
 func (j *journal) wake() {
 	select {
-	case j.poke <- struct{}{}:
+	case j.wakeup <- struct{}{}:
 	default:
 	}
 }
 
 // restored records what is stored of a base that this controller begins to serve.
-func (j *journal) restored(identity string, r entry) {
+func (j *journal) restored(identity string, r installRecord) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	p := j.page(identity)
+	p := j.entriesOf(identity)
 	p.orphan = time.Time{}
 	p.keep(r)
 }
 
 // leased records that an entry was written to the Lease of a Node, so that the journal does not need it.
-func (j *journal) leased(identity string, r entry) {
+func (j *journal) leased(identity string, r installRecord) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	p := j.page(identity)
+	p := j.entriesOf(identity)
 	p.keep(r)
 	if p.noted.At <= r.At {
-		p.noted = entry{}
+		p.noted = installRecord{}
 	}
 	if r.At >= p.onLease {
 		p.onLease = 0
@@ -180,7 +180,7 @@ func tell(waiting []chan struct{}) {
 func (j *journal) isFull(identity string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	p := j.pages[identity]
+	p := j.bases[identity]
 	return p != nil && p.onLease > 0
 }
 
@@ -188,18 +188,18 @@ func (j *journal) isFull(identity string) bool {
 func (j *journal) lose(identity string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if p := j.pages[identity]; p != nil && p.noted.At == 0 {
-		delete(j.pages, identity)
+	if p := j.bases[identity]; p != nil && p.noted.At == 0 {
+		delete(j.bases, identity)
 	} else if p != nil {
-		*p = page{sent: p.sent, noted: p.noted, orphan: j.clock.Now()}
+		*p = baseEntries{sent: p.sent, noted: p.noted, orphan: j.clock.Now()}
 	}
 }
 
 // drop removes a base whose Lease was deleted.
 func (j *journal) drop(identity string) {
 	j.mu.Lock()
-	if p := j.pages[identity]; p != nil {
-		delete(j.pages, identity)
+	if p := j.bases[identity]; p != nil {
+		delete(j.bases, identity)
 		j.stale = j.stale || p.noted.At != 0
 	}
 	j.mu.Unlock()
@@ -214,7 +214,7 @@ func (j *journal) due() (left time.Duration, something bool) {
 	switch {
 	case len(j.waiting) > 0:
 	case len(j.changed) > 0 || j.stale:
-		if soon := j.written.Add(j.speed.Of(ledgerSoon)); soon.After(at) {
+		if soon := j.written.Add(j.speed.Of(batchDelay)); soon.After(at) {
 			at = soon
 		}
 	default:
@@ -236,7 +236,7 @@ func (j *journal) run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-j.poke:
+		case <-j.wakeup:
 		case <-later:
 		}
 	}
@@ -257,12 +257,12 @@ func (j *journal) turn(ctx context.Context) {
 
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	pause := j.speed.Of(journalPause)
+	pause := j.speed.Of(minWriteInterval)
 	j.failed++
 	if err == nil {
 		j.failed = 0
 	} else {
-		pause = min(pause<<min(j.failed, 10), j.speed.Of(retryAtMost))
+		pause = min(pause<<min(j.failed, 10), j.speed.Of(maxRetryDelay))
 		if j.failed == 1 && ctx.Err() == nil {
 			j.logger.Warn("could not keep what modules are on the bases", "err", err)
 		}
@@ -285,7 +285,7 @@ func (j *journal) write(ctx context.Context, changed []string, waiting map[strin
 	if err := j.load(ctx); err != nil {
 		return changed, err
 	}
-	fresh := map[string]entry{}
+	fresh := map[string]installRecord{}
 	for _, identity := range changed {
 		switch r, look := j.read(identity); look {
 		case readLater:
@@ -312,7 +312,7 @@ func (j *journal) write(ctx context.Context, changed []string, waiting map[strin
 	defer j.mu.Unlock()
 	j.written, j.stale = j.clock.Now(), false
 	for identity, r := range written {
-		if p := j.pages[identity]; p != nil && p.orphan.IsZero() {
+		if p := j.bases[identity]; p != nil && p.orphan.IsZero() {
 			p.keep(r)
 		}
 	}
@@ -324,12 +324,12 @@ func (j *journal) write(ctx context.Context, changed []string, waiting map[strin
 
 // enter adds entries to the journal and returns its text and entries; nil if there is nothing to write. full reports
 // that the Leases of Nodes must be written first.
-func (j *journal) enter(fresh map[string]entry, waiting map[string][]chan struct{}) (text string, in map[string]entry,
+func (j *journal) enter(fresh map[string]installRecord, waiting map[string][]chan struct{}) (text string, in map[string]installRecord,
 	full bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for identity, r := range fresh {
-		j.page(identity).noted = r
+		j.entriesOf(identity).noted = r
 	}
 	if len(fresh) == 0 && !j.stale {
 		return "", nil, false
@@ -342,9 +342,9 @@ func (j *journal) enter(fresh map[string]entry, waiting map[string][]chan struct
 // callers that wait for them then wait for their Leases. The caller holds the lock.
 func (j *journal) toLeases(left []string, waiting map[string][]chan struct{}) (some bool) {
 	for _, identity := range left {
-		p := j.pages[identity]
+		p := j.bases[identity]
 		if p == nil || !p.orphan.IsZero() { // the controller that serves the base has written the Lease
-			delete(j.pages, identity)
+			delete(j.bases, identity)
 			continue
 		}
 		some = true
@@ -371,7 +371,7 @@ func (j *journal) load(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("reading the lease %q: %w", j.name(), err)
 	}
-	entries, err := unpack(l.Annotations[labels.Ledgers])
+	entries, err := unpack(l.Annotations[labels.InstallRecords])
 	if err != nil {
 		j.logger.Warn("could not read what this controller had kept; modules may stay that no Pod wants", "lease",
 			j.name(), "err", err)
@@ -379,8 +379,8 @@ func (j *journal) load(ctx context.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for identity, r := range entries {
-		if p := j.pages[identity]; p == nil {
-			j.pages[identity] = &page{sent: r.At, noted: r, orphan: j.clock.Now()}
+		if p := j.bases[identity]; p == nil {
+			j.bases[identity] = &baseEntries{sent: r.At, noted: r, orphan: j.clock.Now()}
 		} else if r.At > p.sent { // another process of this name was here
 			p.noted, p.sent = r, r.At
 		}
@@ -411,7 +411,7 @@ func (j *journal) put(ctx context.Context, text string) error {
 func (j *journal) open() (identities []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for identity, p := range j.pages {
+	for identity, p := range j.bases {
 		if p.noted.At != 0 {
 			identities = append(identities, identity)
 		}
@@ -443,8 +443,8 @@ func (j *journal) name() string {
 
 func (j *journal) fill(l *coordinationv1.Lease, text string) *coordinationv1.Lease {
 	l.Name, l.Namespace = j.name(), corev1.NamespaceNodeLease
-	l.Labels = map[string]string{labels.Component: labels.LedgerLease, labels.Env: labelValue(j.env)}
-	l.Annotations = map[string]string{labels.Ledgers: text}
+	l.Labels = map[string]string{labels.Component: labels.InstallRecordLease, labels.Env: labelValue(j.env)}
+	l.Annotations = map[string]string{labels.InstallRecords: text}
 	l.Spec.HolderIdentity = ptr.To(j.holder)
 	l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(j.clock.Now()))
 	return l

@@ -32,7 +32,7 @@ func (s *fixture) hearOf(t *testing.T, n int) (identities []string) {
 		id := fmt.Sprintf("b%03d", i)
 		identities = append(identities, id)
 		from := tunnel.Origin{Tunnel: tunnel.MQTT, Identity: id}
-		_, _ = s.registry.Heard(from,
+		_, _ = s.registry.HandleHeartbeat(from,
 			arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.1", HostName: id, Active: true})
 		s.registry.SetHealth(from, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 60 << 20})
 		if _, err := s.reconcile(t.Context(), id); err != nil || !s.Owns(id) {
@@ -49,7 +49,7 @@ func (s *fixture) keepAll(t *testing.T, identities ...string) {
 	var wg sync.WaitGroup
 	before := s.nWaiting()
 	for _, id := range identities {
-		wg.Go(func() { s.KeepLedger(t.Context(), id) })
+		wg.Go(func() { s.SaveInstallRecord(t.Context(), id) })
 	}
 	for s.nWaiting() < before+len(identities) {
 		runtime.Gosched()
@@ -58,7 +58,7 @@ func (s *fixture) keepAll(t *testing.T, identities ...string) {
 		if turns == 100 {
 			t.Fatalf("%d still wait", s.nWaiting())
 		}
-		s.clock.Step(journalPause)
+		s.clock.Step(minWriteInterval)
 		s.writeJournal(t)
 		for _, id := range identities {
 			if s.journal.isFull(id) {
@@ -78,7 +78,7 @@ func (s *fixture) nWaiting() (n int) {
 	for _, w := range s.journal.waiting {
 		n += len(w)
 	}
-	for _, p := range s.journal.pages {
+	for _, p := range s.journal.bases {
 		n += len(p.waiting)
 	}
 	return n
@@ -95,13 +95,13 @@ func (s *fixture) inJournal(t *testing.T) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries, err := unpack(l.Annotations[labels.Ledgers])
+	entries, err := unpack(l.Annotations[labels.InstallRecords])
 	if err != nil {
 		t.Fatal(err)
 	}
 	says := map[string]string{}
 	for id, e := range entries {
-		says[id] = e.Ledger
+		says[id] = e.Modules
 	}
 	return says
 }
@@ -109,12 +109,12 @@ func (s *fixture) inJournal(t *testing.T) map[string]string {
 func TestWhatManyBasesAreToHaveIsOneWrite(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
 	bases := s.hearOf(t, 50)
-	s.ledger = "biz1"
+	s.installRecord = "biz1"
 	s.keepAll(t, bases...)
 	s.wantWrites(t, "for all bases", "create leases")
 	s.keepAll(t, bases...)
 	s.wantWrites(t, "with nothing new")
-	s.ledger = "biz1,biz2"
+	s.installRecord = "biz1,biz2"
 	s.keepAll(t, bases[0])
 	s.wantWrites(t, "for one", "update leases")
 	if got := s.inJournal(t); len(got) != 50 || got[bases[0]] != "biz1,biz2" || got[bases[1]] != "biz1" {
@@ -129,7 +129,7 @@ func TestWhatManyBasesAreToHaveIsOneWrite(t *testing.T) {
 		}
 	}
 	s.writes()
-	s.ledger = ""
+	s.installRecord = ""
 	s.keepAll(t, bases[7])
 	if diff := cmp.Diff(map[string]string{bases[7]: ""}, s.inJournal(t)); diff != "" {
 		t.Errorf("the journal (-want +got):\n%s", diff)
@@ -141,12 +141,12 @@ func TestWhatManyBasesAreToHaveIsOneWrite(t *testing.T) {
 // What nobody waits for is written soon, and not at once.
 func TestWhatNobodyWaitsForIsNotedSoon(t *testing.T) {
 	s := newServing(t, newAPI())
-	s.ledger = "biz1"
+	s.installRecord = "biz1"
 	s.keepAll(t, identity)
 	s.writes()
-	s.ledger = ""
-	s.LedgerChanged(identity)
-	pass(t, ledgerSoon-time.Second, s)
+	s.installRecord = ""
+	s.InstallRecordChanged(identity)
+	pass(t, batchDelay-time.Second, s)
 	s.wantWrites(t, "at once")
 	pass(t, 2*time.Second, s)
 	s.wantWrites(t, "soon", "update leases")
@@ -164,18 +164,18 @@ func TestWhatWasNotedOutlivesTheController(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			api := newAPI()
 			first := newFixture(t, Options{Holder: "me", Cluster: next.Cluster}, api)
-			first.hear()
+			first.heartbeat()
 			first.reconcileFor(t, time.Minute)
-			first.ledger = "biz1"
+			first.installRecord = "biz1"
 			first.keepAll(t, identity)
 			first.wantKept(t, "before it is renewed", "")
 
 			next.Clock = first.clock
 			second := newFixture(t, next, api)
-			second.hear()
+			second.heartbeat()
 			second.reconcileOnce(t)
 			pass(t, second.opts.LeaseDuration+time.Second, second) // the first is gone by now
-			second.hear()
+			second.heartbeat()
 			second.reconcileFor(t, time.Minute)
 			if !second.Owns(identity) || second.restored != "biz1" {
 				t.Errorf("the next controller serves it: %t; it gets %q", second.Owns(identity), second.restored)
@@ -188,9 +188,9 @@ func TestWhatWasNotedOutlivesTheController(t *testing.T) {
 func TestTheNewestEntryCounts(t *testing.T) {
 	api := newAPI()
 	first := newFixture(t, Options{Holder: "me"}, api)
-	first.hear()
+	first.heartbeat()
 	first.reconcileOnce(t)
-	first.ledger = "old"
+	first.installRecord = "old"
 	first.keepAll(t, identity)
 
 	behind := newFixture(t, Options{Holder: "you", Clock: clocktesting.NewFakeClock(noon.Add(-time.Hour))}, api)
@@ -199,7 +199,7 @@ func TestTheNewestEntryCounts(t *testing.T) {
 		t.Fatalf("the second controller gets %q", behind.restored)
 	}
 	for _, ledger := range []string{"new", ""} { // in its journal, and then on the Lease
-		behind.ledger = ledger
+		behind.installRecord = ledger
 		behind.keepAll(t, identity)
 		if ledger == "" {
 			behind.clock.Step(behind.opts.NodeLease / 2)
@@ -221,22 +221,22 @@ func TestWhatAnEarlierLifeNotedStays(t *testing.T) {
 	api := newAPI()
 	first := newFixture(t, Options{Holder: "me"}, api)
 	bases := first.hearOf(t, 3)
-	first.ledger = "biz1"
+	first.installRecord = "biz1"
 	first.keepAll(t, bases...)
 
 	second := newFixture(t, Options{Holder: "me", Clock: first.clock}, api)
-	second.ledger = "biz2"
+	second.installRecord = "biz2"
 	second.hearOf(t, 1)
-	second.ledger = "biz3"
+	second.installRecord = "biz3"
 	second.keepAll(t, bases[0])
 	want := map[string]string{bases[0]: "biz3", bases[1]: "biz1", bases[2]: "biz1"}
 	if diff := cmp.Diff(want, second.inJournal(t)); diff != "" {
 		t.Errorf("the journal (-want +got):\n%s", diff)
 	}
-	second.clock.Step(ledgerKept + time.Hour)
+	second.clock.Step(recordRetention + time.Hour)
 	second.turn(t)
 	second.hearOf(t, 1)
-	second.ledger = "biz4"
+	second.installRecord = "biz4"
 	second.keepAll(t, bases[0])
 	if diff := cmp.Diff(map[string]string{bases[0]: "biz4"}, second.inJournal(t)); diff != "" {
 		t.Errorf("a day later, without the bases that did not come back (-want +got):\n%s", diff)
@@ -247,7 +247,7 @@ func TestWhatAnEarlierLifeNotedStays(t *testing.T) {
 func TestAFullJournal(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
 	bases := s.hearOf(t, 40)
-	s.ledgers = func(id string) string { // nothing that can be compressed
+	s.installRecords = func(id string) string { // nothing that can be compressed
 		var b strings.Builder
 		for i := 0; b.Len() < 16<<10; i++ {
 			fmt.Fprintf(&b, "%x", sha256.Sum256([]byte(id+fmt.Sprint(i))))
@@ -262,7 +262,7 @@ func TestAFullJournal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := s.ledgers(id); l.Annotations[labels.Placed] != want && noted[id] != want {
+		if want := s.installRecords(id); l.Annotations[labels.InstallRecord] != want && noted[id] != want {
 			t.Errorf("what %s has is kept nowhere", id)
 		}
 	}
@@ -276,7 +276,7 @@ func TestAFullJournal(t *testing.T) {
 func TestWhatMayHaveBeenWritten(t *testing.T) {
 	api := newAPI()
 	s := newServing(t, api)
-	s.ledger = "biz1"
+	s.installRecord = "biz1"
 	s.keepAll(t, identity)
 	lost := true
 	api.PrependReactor("update", "leases", func(a clienttesting.Action) (bool, apiruntime.Object, error) {
@@ -294,14 +294,14 @@ func TestWhatMayHaveBeenWritten(t *testing.T) {
 		}
 		return true, nil, errors.New("the connection is gone")
 	})
-	s.ledger = "biz2"
+	s.installRecord = "biz2"
 	ctx, cancel := context.WithCancel(t.Context())
 	told := make(chan struct{})
-	go func() { s.KeepLedger(ctx, identity); close(told) }()
+	go func() { s.SaveInstallRecord(ctx, identity); close(told) }()
 	for s.nWaiting() == 0 {
 		runtime.Gosched()
 	}
-	s.clock.Step(journalPause)
+	s.clock.Step(minWriteInterval)
 	s.writeJournal(t)
 	select {
 	case <-told:
@@ -313,7 +313,7 @@ func TestWhatMayHaveBeenWritten(t *testing.T) {
 	}
 	cancel()
 	<-told
-	s.ledger = "biz1" // as before: it must be written, since biz2 is newer
+	s.installRecord = "biz1" // as before: it must be written, since biz2 is newer
 	s.clock.Step(time.Second)
 	s.keepAll(t, identity)
 	if got := s.inJournal(t)[identity]; got != "biz1" {
@@ -325,11 +325,11 @@ func TestAControllerThatMayNotActNotesNothing(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.cut.Store(true)
 	s.clock.Step(s.opts.LeaseDuration)
-	s.ledger = "biz1"
+	s.installRecord = "biz1"
 	s.writes()
-	s.LedgerChanged(identity)
+	s.InstallRecordChanged(identity)
 	s.writeJournal(t)
-	s.watchOver()
+	s.checkActing()
 	s.writeJournal(t)
 	s.wantWrites(t, "without its Lease")
 	if got := s.inJournal(t); got != nil {
@@ -340,18 +340,18 @@ func TestAControllerThatMayNotActNotesNothing(t *testing.T) {
 // A base that says that it ends leaves nothing: one that comes by its name is another.
 func TestTheJournalForgetsABaseThatEnded(t *testing.T) {
 	s := newServing(t, newAPI())
-	s.ledger = "biz1"
+	s.installRecord = "biz1"
 	s.keepAll(t, identity)
 	pass(t, 60*time.Second, s) // it is silent, and nobody says that it may come back
 	s.reconcileOnce(t)
-	s.ledger = ""
+	s.installRecord = ""
 	s.turn(t)
-	s.hear()
+	s.heartbeat()
 	s.reconcileFor(t, time.Minute)
 	if s.restored != "" {
 		t.Errorf("it comes back with %q", s.restored)
 	}
-	pass(t, ledgerSoon+time.Second, s)
+	pass(t, batchDelay+time.Second, s)
 	if got := s.inJournal(t); got[identity] != "" {
 		t.Errorf("the journal says %v", got)
 	}
@@ -360,19 +360,19 @@ func TestTheJournalForgetsABaseThatEnded(t *testing.T) {
 func TestJournalsThatNobodyNeedsGo(t *testing.T) {
 	api := newAPI()
 	dead := newFixture(t, Options{Holder: "dead"}, api)
-	dead.hear()
+	dead.heartbeat()
 	dead.reconcileOnce(t)
-	dead.ledger = "biz1"
+	dead.installRecord = "biz1"
 	dead.keepAll(t, identity)
 
 	s := newFixture(t, Options{Holder: "me", Clock: dead.clock}, api)
 	s.takeOver(t)
-	for _, after := range []time.Duration{0, ledgerKept} {
+	for _, after := range []time.Duration{0, recordRetention} {
 		s.clock.Step(after)
 		s.turn(t)
-		s.ledger = after.String()
+		s.installRecord = after.String()
 		s.keepAll(t, identity)
-		if err := s.forgetOld(t.Context()); err != nil {
+		if err := s.deleteOldLeasesOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := dead.inJournal(t); (got == nil) != (after > 0) {
@@ -389,7 +389,7 @@ func TestTheJournalAtTheEnd(t *testing.T) {
 	api := newAPI()
 	s := newFixture(t, Options{Holder: "me"}, api)
 	bases := s.hearOf(t, 3)
-	s.ledger = "biz1"
+	s.installRecord = "biz1"
 	s.keepAll(t, bases...)
 	refuse := true
 	api.PrependReactor("update", "leases", func(a clienttesting.Action) (bool, apiruntime.Object, error) {
@@ -411,19 +411,19 @@ func TestTheJournalAtTheEnd(t *testing.T) {
 	}
 	for _, id := range bases {
 		l, err := api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), Name(id), metav1.GetOptions{})
-		if err != nil || l.Annotations[labels.Placed] != "biz1" {
+		if err != nil || l.Annotations[labels.InstallRecord] != "biz1" {
 			t.Errorf("the Lease of %s says %v: %v", id, l.Annotations, err)
 		}
 	}
 }
 
 func TestAJournalThatCannotBeRead(t *testing.T) {
-	for _, text := range []string{"%", "bm9uc2Vuc2U=", pack(map[string]entry{"a": {1, "x"}})[:20]} {
+	for _, text := range []string{"%", "bm9uc2Vuc2U=", pack(map[string]installRecord{"a": {1, "x"}})[:20]} {
 		if got, err := unpack(text); err == nil {
 			t.Errorf("%q says %v", text, got)
 		}
 	}
-	want := map[string]entry{"a": {1, "x"}, "b": {2, ""}}
+	want := map[string]installRecord{"a": {1, "x"}, "b": {2, ""}}
 	got, err := unpack(pack(want))
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)

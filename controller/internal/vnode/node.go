@@ -21,11 +21,11 @@ import (
 )
 
 // writeNode creates the Node of a base, or writes the differences, with this controller as the holder. It returns
-// errTaken if the Node has changed in the meantime.
+// errConflict if the Node has changed in the meantime.
 func (r *Reconciler) writeNode(ctx context.Context, b base.Snapshot, s *state) error {
 	want := r.opts.Node(b, r.opts.Requested(s.nodeName), s.node, r.opts.Clock.Now())
 	want.Name = s.nodeName
-	fence, term := s.fence, r.member.Term()
+	fence, epoch := s.fence, r.ownLease.Epoch()
 	taking := s.node == nil || r.standing(s) != mine
 	if taking {
 		if s.node != nil {
@@ -39,7 +39,7 @@ func (r *Reconciler) writeNode(ctx context.Context, b base.Snapshot, s *state) e
 	if fresh {
 		created, err := r.client.CoreV1().Nodes().Create(ctx, want, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			return r.readAnew(ctx, s)
+			return r.readNode(ctx, s)
 		}
 		if err != nil {
 			return err
@@ -53,7 +53,7 @@ func (r *Reconciler) writeNode(ctx context.Context, b base.Snapshot, s *state) e
 	if taking {
 		r.opts.Logger.Info("serving a base", "base", b.Identity, "node", s.nodeName, "fence", fence)
 	}
-	s.fence, s.term, s.deleted, s.after = fence, term, false, time.Time{}
+	s.fence, s.epoch, s.deleted, s.after = fence, epoch, false, time.Time{}
 	return r.setTaints(ctx, want, s, fresh)
 }
 
@@ -79,7 +79,7 @@ func (r *Reconciler) refresh(ctx context.Context, s *state) (deleted bool) {
 	if s.node != nil || !s.had {
 		return false
 	}
-	s.lose(r.Owns(s.identity) || !r.opts.Cluster && len(r.member.renewing()) == 0)
+	s.lose(r.Owns(s.identity) || !r.opts.Cluster && len(r.ownLease.renewing()) == 0)
 	return true
 }
 
@@ -125,7 +125,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *stat
 		if s.moved.IsZero() {
 			s.moved = now
 		}
-		if now.Sub(s.moved) < r.opts.Speed.Of(memoryEvery) || r.queue.Len() > workers { // Leases come first
+		if now.Sub(s.moved) < r.opts.Speed.Of(memoryInterval) || r.queue.Len() > workers { // Leases come first
 			return nil // a later look writes it
 		}
 	}
@@ -139,7 +139,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *stat
 		return err
 	}
 	s.moved = time.Time{}
-	r.tellObserved(before, s.node)
+	r.recordObserved(before, s.node)
 	return nil
 }
 
@@ -157,8 +157,8 @@ func withForeign(want, have corev1.NodeStatus) corev1.NodeStatus {
 	return s
 }
 
-// memoryEvery is how often a Node is written if only its free memory changes, as in each install.
-const memoryEvery = 30 * time.Second
+// memoryInterval is how often a Node is written if only its free memory changes, as in each install.
+const memoryInterval = 30 * time.Second
 
 // withMemory returns a Node with the memory of another one.
 func withMemory(n, other *corev1.Node) *corev1.Node {
@@ -183,7 +183,7 @@ func (r *Reconciler) put(ctx context.Context, s *state, n *corev1.Node) error {
 func (r *Reconciler) note(ctx context.Context, s *state, written *corev1.Node, err error) error {
 	switch {
 	case apierrors.IsConflict(err):
-		return r.readAnew(ctx, s)
+		return r.readNode(ctx, s)
 	case apierrors.IsNotFound(err):
 		s.node = nil
 		return err
@@ -195,8 +195,8 @@ func (r *Reconciler) note(ctx context.Context, s *state, written *corev1.Node, e
 	return nil
 }
 
-// readAnew reads a Node that another client has written.
-func (r *Reconciler) readAnew(ctx context.Context, s *state) error {
+// readNode reads a Node that another client has written.
+func (r *Reconciler) readNode(ctx context.Context, s *state) error {
 	live, err := r.client.CoreV1().Nodes().Get(ctx, s.nodeName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -207,11 +207,11 @@ func (r *Reconciler) readAnew(ctx context.Context, s *state) error {
 		live.ManagedFields = nil
 		s.take(live)
 	}
-	return errTaken
+	return errConflict
 }
 
-// tellObserved records an Event when this controller starts ignoring missed heartbeats of the base.
-func (r *Reconciler) tellObserved(before, n *corev1.Node) {
+// recordObserved records an Event when this controller starts ignoring missed heartbeats of the base.
+func (r *Reconciler) recordObserved(before, n *corev1.Node) {
 	if now := conditionOf(n, api.ConditionObserved); now.Status == corev1.ConditionFalse &&
 		conditionOf(before, api.ConditionObserved).Reason != now.Reason {
 		r.opts.Recorder.Event(n, corev1.EventTypeWarning, now.Reason, now.Message)

@@ -89,8 +89,8 @@ func (r *Reconciler) foreignLeaseLeft(ctx context.Context, s *state) (time.Durat
 		return 0, nil
 	}
 	left := r.seeLease(l, s)
-	if left > 0 && s.told != foreign {
-		s.told = foreign
+	if left > 0 && s.reportedStanding != foreign {
+		s.reportedStanding = foreign
 		r.opts.Logger.Warn("a base is not served yet: the lease of its node belongs to another environment", "node",
 			s.nodeName, "env", r.opts.Env, "theirs", l.Labels[labels.Env])
 	}
@@ -130,12 +130,12 @@ func (r *Reconciler) removeOlder(ctx context.Context, identity string, s *state)
 	return 0, nil
 }
 
-// tell reports once why a base is not served.
-func (r *Reconciler) tell(s *state, why standing) {
-	if s.told == why {
+// reportStanding reports once why a base is not served.
+func (r *Reconciler) reportStanding(s *state, why standing) {
+	if s.reportedStanding == why {
 		return
 	}
-	s.told = why
+	s.reportedStanding = why
 	holder, _, _ := holderOf(s.node)
 	switch why {
 	case foreign:

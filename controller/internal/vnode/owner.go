@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-var errTaken = errors.New("somebody else wrote the node meanwhile")
+var errConflict = errors.New("somebody else wrote the node meanwhile")
 
 // standing is which controller serves the base of a Node.
 type standing int
@@ -48,22 +48,22 @@ func (r *Reconciler) standing(s *state) standing {
 		return moved
 	case env != "" && env != r.opts.Env:
 		return foreign
-	case holder == r.opts.Holder && s.fence == fence && s.term == r.member.Term():
+	case holder == r.opts.Holder && s.fence == fence && s.epoch == r.ownLease.Epoch():
 		return mine
 	case holder == r.opts.Holder:
 		return free
 	case !named:
 		return older
-	case r.member.left(holder) > 0:
+	case r.ownLease.left(holder) > 0:
 		return another
 	default:
 		return free
 	}
 }
 
-// mayTake returns 0 if this controller may take a base that no controller serves, or else when to look again.
-func (r *Reconciler) mayTake(ctx context.Context, b base.Snapshot, s *state) (wait time.Duration, err error) {
-	if r.opts.Cluster && r.member.blindFor(b.Tunnel) > 0 && r.member.seenByOthers(b.Tunnel) {
+// takeDelay returns 0 if this controller may take a base that no controller serves, or else when to look again.
+func (r *Reconciler) takeDelay(ctx context.Context, b base.Snapshot, s *state) (wait time.Duration, err error) {
+	if r.opts.Cluster && r.ownLease.tunnelDownFor(b.Tunnel) > 0 && r.ownLease.reachableByPeers(b.Tunnel) {
 		return time.Second, nil // it would hear nothing of the base
 	}
 	if wait := r.workloadDelay(s); wait > 0 {
@@ -76,16 +76,16 @@ func (r *Reconciler) mayTake(ctx context.Context, b base.Snapshot, s *state) (wa
 	if !named || holder == "" || holder == r.opts.Holder {
 		return 0, nil
 	}
-	if err := r.member.confirm(ctx, holder); err != nil {
+	if err := r.ownLease.confirm(ctx, holder); err != nil {
 		return 0, err
 	}
-	return max(r.member.left(holder), 0), nil
+	return max(r.ownLease.left(holder), 0), nil
 }
 
 // handOver releases a base whose tunnel has been down here for the duration of a Lease, while another controller is
 // connected.
 func (r *Reconciler) handOver(ctx context.Context, identity string, b base.Snapshot, s *state) (bool, error) {
-	if !r.opts.Cluster || r.member.blindFor(b.Tunnel) < r.opts.LeaseDuration || !r.member.seenByOthers(b.Tunnel) {
+	if !r.opts.Cluster || r.ownLease.tunnelDownFor(b.Tunnel) < r.opts.LeaseDuration || !r.ownLease.reachableByPeers(b.Tunnel) {
 		return false, nil
 	}
 	r.setOwned(identity, s, false)

@@ -33,9 +33,9 @@ func pair(t *testing.T) (first, second *fixture) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	first = newFixture(t, Options{Holder: "first", Cluster: true, Clock: clock}, api)
 	second = newFixture(t, Options{Holder: "second", Cluster: true, Clock: clock}, api)
-	first.hear()
+	first.heartbeat()
 	first.reconcileFor(t, time.Second)
-	second.hear()
+	second.heartbeat()
 	second.reconcileFor(t, time.Second)
 	if !first.Owns(identity) || second.Owns(identity) {
 		t.Fatalf("first serves the base: %t, second: %t", first.Owns(identity), second.Owns(identity))
@@ -54,7 +54,7 @@ func TestADeadControllersBaseIsTakenOver(t *testing.T) {
 	first, second := pair(t)
 	first.cut.Store(true) // it is dead
 	pass(t, 14*time.Second, second)
-	second.hear()
+	second.heartbeat()
 	second.reconcileOnce(t)
 	if second.Owns(identity) {
 		t.Fatal("a base was taken 14 s after its controller was last seen")
@@ -71,13 +71,13 @@ func TestADeadControllersBaseIsTakenOver(t *testing.T) {
 	if first.Acting() {
 		t.Error("a controller that could not renew acts")
 	}
-	first.watchOver()
+	first.checkActing()
 	if first.Owns(identity) || !slices.Equal(first.events, []string{"owned", "lost"}) {
 		t.Errorf("the first serves the base: %t, events %v", first.Owns(identity), first.events)
 	}
 	first.cut.Store(false)
 	first.turn(t)
-	first.hear()
+	first.heartbeat()
 	for range 3 {
 		first.reconcileFor(t, time.Second)
 	}
@@ -115,7 +115,7 @@ func TestABaseThatGoesWhileNobodyMayActIsRemoved(t *testing.T) {
 	for name, goes := range map[string]func(*fixture){
 		"falls silent": func(*fixture) {},
 		"says that it goes": func(s *fixture) {
-			_, _ = s.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}, arklet.Heartbeat{})
+			_, _ = s.registry.HandleHeartbeat(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}, arklet.Heartbeat{})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestARenewalCountsFromItsBeginning(t *testing.T) {
 		s.clock.Step(11 * time.Second)
 		return false, nil, nil
 	})
-	if err := s.member.renew(t.Context()); err != nil {
+	if err := s.ownLease.renew(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s.clock.Step(time.Second)
@@ -165,7 +165,7 @@ func TestAnothersClockDoesNotMatter(t *testing.T) {
 	first, second := pair(t)
 	stamp := func(s *fixture, at time.Time) {
 		leases := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-		l, err := leases.Get(t.Context(), first.member.leaseName(), metav1.GetOptions{})
+		l, err := leases.Get(t.Context(), first.ownLease.leaseName(), metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +179,7 @@ func TestAnothersClockDoesNotMatter(t *testing.T) {
 	for i := range 30 {
 		pass(t, time.Second, second)
 		stamp(second, noon.Add(-time.Hour).Add(time.Duration(i)))
-		second.hear()
+		second.heartbeat()
 		second.reconcileOnce(t)
 	}
 	if second.Owns(identity) {
@@ -190,14 +190,14 @@ func TestAnothersClockDoesNotMatter(t *testing.T) {
 // A watch may be late: whoever seems to be gone is read once more.
 func TestALateWatchDoesNotMakeAControllerDead(t *testing.T) {
 	first, second := pair(t)
-	for range 20 { // second sees nothing of it
+	for range 20 { // second connected nothing of it
 		second.clock.Step(time.Second)
 		first.turn(t)
-		if err := second.member.renew(t.Context()); err != nil {
+		if err := second.ownLease.renew(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	second.hear()
+	second.heartbeat()
 	second.reconcileFor(t, time.Second)
 	if second.Owns(identity) {
 		t.Error("a base was taken from a controller that renews its lease")
@@ -207,16 +207,16 @@ func TestALateWatchDoesNotMakeAControllerDead(t *testing.T) {
 // What is read may be overtaken by what a watch tells: a controller that has started again is there.
 func TestALateAnswerDoesNotMakeAControllerDead(t *testing.T) {
 	first, second := pair(t)
-	again := first.member.lease.DeepCopy()
+	again := first.ownLease.lease.DeepCopy()
 	again.ResourceVersion += "1"
 	second.api.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		second.PeerChanged(again, false)
-		return true, nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), first.member.leaseName())
+		return true, nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), first.ownLease.leaseName())
 	})
-	if err := second.member.confirm(t.Context(), first.opts.Holder); err != nil {
+	if err := second.ownLease.confirm(t.Context(), first.opts.Holder); err != nil {
 		t.Fatal(err)
 	}
-	if second.member.left(first.opts.Holder) <= 0 {
+	if second.ownLease.left(first.opts.Holder) <= 0 {
 		t.Error("a controller whose Lease was seen after it was read to be gone counts as gone")
 	}
 }
@@ -224,11 +224,11 @@ func TestALateAnswerDoesNotMakeAControllerDead(t *testing.T) {
 func TestAControllerThatEndsGivesItsBasesUpAtOnce(t *testing.T) {
 	first, second := pair(t)
 	lease, err := second.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(),
-		first.member.leaseName(), metav1.GetOptions{})
+		first.ownLease.leaseName(), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := first.member.release(t.Context()); err != nil {
+	if err := first.ownLease.release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if first.Acting() {
@@ -245,11 +245,11 @@ func TestAControllerThatEndsGivesItsBasesUpAtOnce(t *testing.T) {
 // It never saw the Lease, and there is none to wait for.
 func TestAControllerThatComesLaterTakesWhatWasGivenUpAtOnce(t *testing.T) {
 	first, _ := pair(t)
-	if err := first.member.release(t.Context()); err != nil {
+	if err := first.ownLease.release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	later := newFixture(t, Options{Holder: "later", Cluster: true, Clock: first.clock}, first.api)
-	later.hear()
+	later.heartbeat()
 	later.reconcileFor(t, time.Second)
 	if !later.Owns(identity) {
 		t.Error("it waits for a controller that ended before it began")
@@ -262,13 +262,13 @@ func TestAControllerWhoseLastRenewalFailedGivesItsLeaseUpToo(t *testing.T) {
 	first.api.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, context.Canceled
 	})
-	if err := first.member.renew(t.Context()); err == nil {
+	if err := first.ownLease.renew(t.Context()); err == nil {
 		t.Fatal("the renewal did not fail")
 	}
-	if err := first.member.release(t.Context()); err != nil {
+	if err := first.ownLease.release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_, err := first.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), first.member.leaseName(),
+	_, err := first.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), first.ownLease.leaseName(),
 		metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("its lease: %v, want it deleted", err)
@@ -279,13 +279,13 @@ func TestAControllerWhoseLastRenewalFailedGivesItsLeaseUpToo(t *testing.T) {
 func TestAControllerThatEndsLeavesTheLeaseOfItsSuccessor(t *testing.T) {
 	first, _ := pair(t)
 	successor := newFixture(t, Options{Holder: "first", Cluster: true, Clock: first.clock}, first.api)
-	if err := successor.member.renew(t.Context()); err != nil {
+	if err := successor.ownLease.renew(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.member.release(t.Context()); err != nil {
+	if err := first.ownLease.release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := first.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), first.member.leaseName(),
+	if _, err := first.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), first.ownLease.leaseName(),
 		metav1.GetOptions{}); err != nil {
 		t.Errorf("the lease of its successor: %v", err)
 	}
@@ -298,7 +298,7 @@ func TestABlindControllerHandsItsBasesOver(t *testing.T) {
 		t.Helper()
 		for range d / time.Second {
 			pass(t, time.Second, first, second)
-			second.hear()
+			second.heartbeat()
 			first.reconcileOnce(t)
 			second.reconcileOnce(t)
 		}
@@ -331,10 +331,10 @@ func TestNobodyIsHandedABaseThatHearsItNoBetter(t *testing.T) {
 
 func TestWhatABaseSaysDoesNotShortenTheWorkloadDelay(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me", Cluster: true}, newAPI())
-	s.hear()
+	s.heartbeat()
 	wait := s.reconcileOnce(t)
 	s.clock.Step(wait / 2)
-	s.hear()
+	s.heartbeat()
 	rest := s.reconcileOnce(t)
 	s.wantWrites(t, "before the delay is over")
 	if diff := cmp.Diff(wait-wait/2, rest); diff != "" {
@@ -353,16 +353,16 @@ func TestBasesOfARunningControllerAreNotTakenOver(t *testing.T) {
 		t.Run(fmt.Sprintf("IS_CLUSTER=%t", cluster), func(t *testing.T) {
 			api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 			first := newFixture(t, Options{Holder: "first", Clock: clock}, api)
-			first.hear()
+			first.heartbeat()
 			first.reconcileOnce(t)
 			var logged bytes.Buffer
 			second := newFixture(t, Options{Holder: "second", Cluster: cluster, Clock: clock, Logger: logTo(&logged)},
 				api)
 			for range 60 {
 				pass(t, time.Second, first, second)
-				first.hear()
+				first.heartbeat()
 				first.reconcileOnce(t)
-				second.hear()
+				second.heartbeat()
 				second.reconcileOnce(t)
 			}
 			if first.holder(t) != "first 1" || !first.Owns(identity) || second.Owns(identity) {
@@ -376,19 +376,19 @@ func TestBasesOfARunningControllerAreNotTakenOver(t *testing.T) {
 			if want := map[bool]int{false: 1, true: 0}[cluster]; warnings != want {
 				t.Errorf("%d warnings, want %d that names the other controller:\n%s", warnings, want, &logged)
 			}
-			if second.Others() != 1 {
-				t.Errorf("%d other controllers, want 1", second.Others())
+			if second.OtherControllers() != 1 {
+				t.Errorf("%d other controllers, want 1", second.OtherControllers())
 			}
 			first.cut.Store(true) // it is killed
 			pass(t, 11*time.Second, second)
-			second.hear()
+			second.heartbeat()
 			second.reconcileOnce(t)
 			if second.Owns(identity) {
 				t.Fatal("the base is taken before the Lease of its controller has expired")
 			}
 			second.takeOver(t)
-			if second.Others() != 0 {
-				t.Errorf("%d other controllers after the first was killed, want 0", second.Others())
+			if second.OtherControllers() != 0 {
+				t.Errorf("%d other controllers after the first was killed, want 0", second.OtherControllers())
 			}
 		})
 	}
@@ -398,21 +398,21 @@ func TestBasesOfARunningControllerAreNotTakenOver(t *testing.T) {
 func TestALeaseIsObservedForItsDuration(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	killed := newFixture(t, Options{Holder: "killed", Clock: clock}, api)
-	killed.hear()
+	killed.heartbeat()
 	killed.reconcileOnce(t)
 	clock.Step(time.Hour)
 	var logged bytes.Buffer
 	s := newFixture(t, Options{Holder: "me", Clock: clock, Logger: logTo(&logged)}, api)
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	pass(t, 14*time.Second, s)
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	if s.Owns(identity) {
 		t.Fatal("the base is taken 14 s after the Lease was first seen")
 	}
 	pass(t, time.Second, s)
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	if !s.Owns(identity) {
 		t.Error("the base is not taken 15 s after the Lease was first seen")
@@ -426,10 +426,10 @@ func TestALeaseIsObservedForItsDuration(t *testing.T) {
 func TestALeaseWithAWrongDurationExpires(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	killed := newFixture(t, Options{Holder: "killed", Clock: clock}, api)
-	killed.hear()
+	killed.heartbeat()
 	killed.reconcileOnce(t)
 	leases := api.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	l, err := leases.Get(t.Context(), killed.member.leaseName(), metav1.GetOptions{})
+	l, err := leases.Get(t.Context(), killed.ownLease.leaseName(), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -438,18 +438,18 @@ func TestALeaseWithAWrongDurationExpires(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newFixture(t, Options{Holder: "me", Clock: clock}, api)
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	if s.Owns(identity) {
 		t.Fatal("the base is taken before the Lease expires")
 	}
 	for range MaxLease / (10 * time.Second) {
 		clock.Step(10 * time.Second)
-		if err := s.member.renew(t.Context()); err != nil {
+		if err := s.ownLease.renew(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	if !s.Owns(identity) {
 		t.Errorf("the base is not taken after %s", MaxLease)
@@ -460,10 +460,10 @@ func TestALeaseWithAWrongDurationExpires(t *testing.T) {
 func TestTheNodeOfABaseOfAnotherControllerIsDeleted(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	first := newFixture(t, Options{Holder: "first", Clock: clock}, api)
-	first.hear()
+	first.heartbeat()
 	first.reconcileOnce(t)
 	second := newFixture(t, Options{Holder: "second", Clock: clock}, api)
-	second.hear()
+	second.heartbeat()
 	second.reconcileOnce(t)
 	pass(t, 5*time.Second, first, second)
 	first.deleteNode(t)
@@ -479,15 +479,15 @@ func TestTheNodeOfABaseOfAnotherControllerIsDeleted(t *testing.T) {
 func TestANodeOfAnotherEnvironmentIsLeftAlone(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	theirs := newFixture(t, Options{Settings: Settings{Env: "prod"}, Holder: "theirs", Clock: clock}, api)
-	theirs.hear()
+	theirs.heartbeat()
 	theirs.reconcileOnce(t)
 	s := newFixture(t, Options{Holder: "me", Clock: clock}, api)
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	s.writes()
 	for range 40 {
 		pass(t, time.Second, s)
-		s.hear()
+		s.heartbeat()
 		s.reconcileOnce(t)
 	}
 	s.wantWrites(t, "to a Node of another environment")
@@ -502,16 +502,16 @@ func TestANodeOfAnotherEnvironmentIsLeftAlone(t *testing.T) {
 func TestAControllerOfTheSameNameInAnotherEnvironmentKeepsItsNodes(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	theirs := newFixture(t, Options{Settings: Settings{Env: "prod"}, Holder: "me", Clock: clock}, api)
-	theirs.hear()
+	theirs.heartbeat()
 	theirs.reconcileOnce(t)
 	s := newFixture(t, Options{Holder: "me", Clock: clock}, api)
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	for range 60 {
 		pass(t, time.Second, theirs, s)
-		theirs.hear()
+		theirs.heartbeat()
 		theirs.reconcileOnce(t)
-		s.hear()
+		s.heartbeat()
 		s.reconcileOnce(t)
 	}
 	if n := theirs.liveNode(t); s.Owns(identity) || !theirs.Owns(identity) || n.Labels[labels.Env] != "prod" ||
@@ -522,7 +522,7 @@ func TestAControllerOfTheSameNameInAnotherEnvironmentKeepsItsNodes(t *testing.T)
 	theirs.cut.Store(true) // it is gone, and left its lease
 	for range 16 {
 		pass(t, time.Second, s)
-		s.hear()
+		s.heartbeat()
 		s.reconcileOnce(t)
 	}
 	if n := s.liveNode(t); !s.Owns(identity) || n.Labels[labels.Env] != "dev" {
@@ -533,9 +533,9 @@ func TestAControllerOfTheSameNameInAnotherEnvironmentKeepsItsNodes(t *testing.T)
 func TestAControllerWhoseEnvironmentWasChangedTakesItsNodesAlong(t *testing.T) {
 	api := newAPI()
 	before := newFixture(t, Options{Settings: Settings{Env: "old"}, Holder: "me"}, api)
-	before.hear()
+	before.heartbeat()
 	before.reconcileOnce(t)
-	if err := before.member.release(t.Context()); err != nil { // it ended
+	if err := before.ownLease.release(t.Context()); err != nil { // it ended
 		t.Fatal(err)
 	}
 	s := newServing(t, api)
@@ -551,21 +551,21 @@ func TestAControllerWhoseEnvironmentWasChangedTakesItsNodesAlong(t *testing.T) {
 func TestTheLeaseOfAnotherEnvironmentIsLeftAlone(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	theirs := newFixture(t, Options{Settings: Settings{Env: "prod"}, Holder: "theirs", Clock: clock}, api)
-	theirs.hear()
+	theirs.heartbeat()
 	theirs.reconcileOnce(t)
 	theirs.deleteNode(t)
 	s := newFixture(t, Options{Holder: "me", Clock: clock}, api)
-	s.hear()
+	s.heartbeat()
 	s.writes()
 	for range 39 {
 		pass(t, time.Second, s)
-		s.hear()
+		s.heartbeat()
 		s.reconcileOnce(t)
 	}
 	s.wantWrites(t, "while the lease of another environment holds")
 	for range 3 {
 		pass(t, time.Second, s)
-		s.hear()
+		s.heartbeat()
 		s.reconcileOnce(t)
 	}
 	if !s.Owns(identity) {
@@ -590,14 +590,14 @@ func TestTwoIdentitiesNeverShareANode(t *testing.T) {
 	from := tunnel.Origin{Tunnel: tunnel.MQTT, Identity: other}
 	for range 40 {
 		pass(t, time.Second, s)
-		if _, err := s.registry.Heard(from, arklet.Heartbeat{Name: "base", Active: true}); err != nil {
+		if _, err := s.registry.HandleHeartbeat(from, arklet.Heartbeat{Name: "base", Active: true}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.reconcile(t.Context(), other); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.registry.Heard(from, arklet.Heartbeat{}); err != nil { // it goes
+	if _, err := s.registry.HandleHeartbeat(from, arklet.Heartbeat{}); err != nil { // it goes
 		t.Fatal(err)
 	}
 	if _, err := s.reconcile(t.Context(), other); err != nil {
@@ -630,14 +630,14 @@ func TestANodeOfTheExistingControllerIsTakenOverWhenThatIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 39 {
-		s.hear()
+		s.heartbeat()
 		s.reconcileOnce(t)
 		pass(t, time.Second, s)
 	}
 	s.wantWrites(t, "while the existing controller may be there")
 	s.wantEvent(t, "WaitingForOtherController")
 	pass(t, time.Second, s)
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when it is gone", "update nodes/status", "update nodes", "update leases")
 	n, err := api.CoreV1().Nodes().Get(t.Context(), "vnode.a.dev", metav1.GetOptions{})
@@ -659,7 +659,7 @@ func TestANodeThatTheExistingControllerServesIsLeftAlone(t *testing.T) {
 	}
 	leases := api.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	for i := range 120 {
-		s.hear()
+		s.heartbeat()
 		s.reconcileOnce(t)
 		pass(t, time.Second, s)
 		if i%10 == 0 {
@@ -698,13 +698,13 @@ func TestANodeThatTheExistingControllerLeftBesideOursGoes(t *testing.T) {
 	s.sync(t)
 	s.writes()
 	for range 39 {
-		s.hear()
+		s.heartbeat()
 		s.reconcileOnce(t)
 		pass(t, time.Second, s)
 	}
 	s.wantWrites(t, "while the existing controller may be there", "update leases")
 	pass(t, time.Second, s)
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when it is gone", "update leases", "delete nodes", "delete pods", "delete leases")
 	left, err := api.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
@@ -727,10 +727,10 @@ func TestAHangingRenewalDoesNotKeepTheGuardWaiting(t *testing.T) {
 		return true, nil, errors.New("the API server does not answer")
 	})
 	done := make(chan error)
-	go func() { done <- s.member.renew(t.Context()) }()
+	go func() { done <- s.ownLease.renew(t.Context()) }()
 	<-hangs
 	s.clock.Step(12 * time.Second)
-	s.watchOver()
+	s.checkActing()
 	if s.Owns(identity) {
 		t.Error("the guard waits for the renewal")
 	}

@@ -52,21 +52,21 @@ type Options struct {
 	// NodeLease is how long the Lease of a Node is valid, in whole seconds; 0 means 40 s. It is renewed at half of
 	// it.
 	NodeLease time.Duration
-	// Sees reports whether one of the Tunnels is connected. Required.
-	Sees    func(tunnel.Key) bool
-	Tunnels []tunnel.Key
+	// Connected reports whether one of the Tunnels is connected. Required.
+	Connected func(tunnel.Key) bool
+	Tunnels   []tunnel.Key
 	// Recorder receives the Events of Nodes. Required.
 	Recorder record.EventRecorder
 	// Requested returns the memory in bytes that the Pods on a Node request. Required.
 	Requested func(nodeName string) int64
-	// Ledger returns the install record of a base, which is kept on the Lease of its Node and passed to Owned.
+	// InstallRecord returns the install record of a base, which is kept on the Lease of its Node and passed to OnOwned.
 	// Required.
-	Ledger func(identity string) string
-	// Owned and Lost are called when this controller starts or stops serving a base. Gone is called when the Node of
+	InstallRecord func(identity string) string
+	// OnOwned and OnLost are called when this controller starts or stops serving a base. OnNodeDeleted is called when the Node of
 	// a base is deleted, again until it returns no error. All may block. Required.
-	Owned func(identity, nodeName, ledger string)
-	Lost  func(identity, nodeName string)
-	Gone  func(ctx context.Context, identity, nodeName string) error
+	OnOwned       func(identity, nodeName, ledger string)
+	OnLost        func(identity, nodeName string)
+	OnNodeDeleted func(ctx context.Context, identity, nodeName string) error
 	// Speed divides the periods without a setting. LeaseDuration and NodeLease are divided already.
 	Speed pace.Speed
 	// Clock defaults to the real one.
@@ -81,10 +81,10 @@ const (
 	workers = 144
 	// afterConflict is the delay after a conflicting write of a Node.
 	afterConflict = 20 * time.Millisecond
-	// retryAtMost is the maximum delay between two attempts to write a Node.
-	retryAtMost = 10 * time.Second
-	// lookAgain is the delay for a Node of another environment.
-	lookAgain = time.Minute
+	// maxRetryDelay is the maximum delay between two attempts to write a Node.
+	maxRetryDelay = 10 * time.Second
+	// foreignRecheck is the delay for a Node of another environment.
+	foreignRecheck = time.Minute
 )
 
 // firstHealth is how long a new Node waits for the first health document, so that it is created with its memory.
@@ -98,7 +98,7 @@ type Reconciler struct {
 	leases   coordinationv1client.LeaseInterface // of Nodes and controllers
 	nodes    corev1listers.NodeLister
 	registry *base.Registry
-	member   *Member
+	ownLease *ControllerLease
 	queue    *work.Queue[string]
 	journal  *journal
 
@@ -106,36 +106,36 @@ type Reconciler struct {
 	states map[string]*state
 	served int // how many of them are owned
 
-	notes    map[string]seenLease // Leases that forgetOld read last, by name
+	notes    map[string]seenLease // Leases that deleteOldLeasesOnce read last, by name
 	reported string               // the controllers that reportOthers logged last; used only by the guard
 }
 
 // state is the state of one base. Only the worker of the base uses it, except for the fields under a lock.
 type state struct {
-	identity string
-	nodeName string
-	telling  sync.Mutex // held during Owned, Lost and Ledger
-	owned    bool
-	since    time.Time    // when the base was first reconciled
-	node     *corev1.Node // as last written or read
-	moved    time.Time    // since when its free memory is another than written, and nothing else; zero if it is not
+	identity   string
+	nodeName   string
+	callbackMu sync.Mutex // held during OnOwned, OnLost and InstallRecord
+	owned      bool
+	since      time.Time    // when the base was first reconciled
+	node       *corev1.Node // as last written or read
+	moved      time.Time    // since when its free memory is another than written, and nothing else; zero if it is not
 
 	fence int64     // the fence of the Node when this controller took over the base
-	term  int       // the term of the Member at that moment
+	epoch int       // the epoch of the ControllerLease at that moment
 	after time.Time // when the workload delay ends; zero before it began
 
 	lease     *coordinationv1.Lease // of the Node, as last written; nil before
 	leaseDue  time.Time
 	leaseless bool // there was neither Node nor Lease just before this controller made the Node
 
-	older seenLease
-	told  standing // that was reported last
+	older            seenLease
+	reportedStanding standing // that was reported last
 
 	had     bool // it has a Node, or had one when it was last looked for
 	deleted bool // its Node was, and what is left of it is this controller's to remove
 
-	ledger string // as it was kept when the base was taken, or as last written to the Lease
-	silent bool   // it was removed because it missed heartbeats; under the Reconciler's lock
+	installRecord string // as it was kept when the base was taken, or as last written to the Lease
+	silent        bool   // it was removed because it missed heartbeats; under the Reconciler's lock
 }
 
 func (s *state) take(n *corev1.Node) { s.node, s.had = n, true }
@@ -158,26 +158,26 @@ func New(opts Options, client kubernetes.Interface, nodes corev1listers.NodeList
 		leases:   leases,
 		nodes:    nodes,
 		registry: registry,
-		member:   newMember(opts, leases),
+		ownLease: newControllerLease(opts, leases),
 		states:   map[string]*state{},
 	}
 	r.queue = work.New(work.Options[string]{
-		Do: r.reconcile, Workers: workers, MinDelay: 50 * time.Millisecond, MaxDelay: opts.Speed.Of(retryAtMost),
+		Do: r.reconcile, Workers: workers, MinDelay: 50 * time.Millisecond, MaxDelay: opts.Speed.Of(maxRetryDelay),
 		Message: "could not reconcile the Node of a base",
 		Attrs:   func(identity string) []any { return []any{"base", identity} },
 		Clock:   opts.Clock, Logger: opts.Logger,
 	})
 	r.journal = &journal{
 		leases: leases, env: opts.Env, holder: opts.Holder, clock: opts.Clock, speed: opts.Speed, logger: opts.Logger,
-		acting: r.member.Acting, read: r.tryEntry, renew: r.Changed,
-		poke: make(chan struct{}, 1), pages: map[string]*page{},
+		acting: r.ownLease.Acting, read: r.tryRecord, renew: r.Enqueue,
+		wakeup: make(chan struct{}, 1), bases: map[string]*baseEntries{},
 		waiting: map[string][]chan struct{}{}, changed: map[string]bool{},
 	}
 	return r
 }
 
-// Changed reconciles a base. It does not block.
-func (r *Reconciler) Changed(identity string) { r.queue.Add(identity) }
+// Enqueue reconciles a base. It does not block.
+func (r *Reconciler) Enqueue(identity string) { r.queue.Add(identity) }
 
 // NodeChanged reconciles the base of a Node that was written or deleted, if the base is known.
 func (r *Reconciler) NodeChanged(n *corev1.Node) {
@@ -186,8 +186,8 @@ func (r *Reconciler) NodeChanged(n *corev1.Node) {
 	}
 }
 
-// Depth returns the number of bases that wait for a worker.
-func (r *Reconciler) Depth() int { return r.queue.Len() }
+// QueueLength returns the number of bases that wait for a worker.
+func (r *Reconciler) QueueLength() int { return r.queue.Len() }
 
 // Owns reports whether this controller serves a base.
 func (r *Reconciler) Owns(identity string) bool {
@@ -197,15 +197,15 @@ func (r *Reconciler) Owns(identity string) bool {
 	return ok && s.owned
 }
 
-// Acting reports whether this controller may act now; see Member.Acting.
-func (r *Reconciler) Acting() bool { return r.member.Acting() }
+// Acting reports whether this controller may act now; see ControllerLease.Acting.
+func (r *Reconciler) Acting() bool { return r.ownLease.Acting() }
 
 // PeerSelector selects the Leases of the controllers of this environment.
-func (r *Reconciler) PeerSelector() string { return r.member.selector() }
+func (r *Reconciler) PeerSelector() string { return r.ownLease.selector() }
 
 // PeerChanged records the Lease of a controller, or that it was deleted: then its bases are free.
 func (r *Reconciler) PeerChanged(l *coordinationv1.Lease, deleted bool) {
-	r.member.Seen(l, deleted)
+	r.ownLease.HandleLease(l, deleted)
 	if deleted {
 		r.changedAll(false)
 	}
@@ -215,9 +215,9 @@ func (r *Reconciler) PeerChanged(l *coordinationv1.Lease, deleted bool) {
 // controller.
 func (r *Reconciler) Start(ctx context.Context) error {
 	var wg sync.WaitGroup
-	wg.Go(func() { r.member.Start(ctx) })
+	wg.Go(func() { r.ownLease.Start(ctx) })
 	wg.Go(func() { r.guard(ctx) })
-	wg.Go(func() { r.forgetLedgers(ctx) })
+	wg.Go(func() { r.deleteOldLeases(ctx) })
 	wg.Go(func() { r.journal.run(ctx) })
 	wg.Go(func() { r.queue.Run(ctx) })
 	wg.Wait()
@@ -225,7 +225,7 @@ func (r *Reconciler) Start(ctx context.Context) error {
 	if err := r.closeJournal(rest); err != nil {
 		r.opts.Logger.Warn("what this controller noted of its bases stays for a day", "err", err)
 	}
-	if err := r.member.release(rest); err != nil {
+	if err := r.ownLease.release(rest); err != nil {
 		r.opts.Logger.Warn("others have to wait until the lease of this controller has expired", "err", err)
 	}
 	return nil
@@ -239,9 +239,9 @@ func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Durat
 	case s == nil && !known:
 		return 0, nil
 	case s == nil:
-		s = r.begin(b)
+		s = r.addState(b)
 	}
-	if !r.member.Acting() {
+	if !r.ownLease.Acting() {
 		r.setOwned(identity, s, false)
 		return 0, nil // the guard brings it back
 	}
@@ -249,15 +249,15 @@ func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Durat
 		return 0, r.removeNode(ctx, identity, s)
 	}
 	if r.refresh(ctx, s) { // the Node was deleted
-		r.registry.Doubt(identity)
+		r.registry.RequireHeartbeat(identity)
 		return 0, nil
 	}
-	if b.Doubted {
+	if b.NeedsHeartbeat {
 		return 0, nil // the next message of the base creates it again
 	}
 	wait, err := r.claim(ctx, identity, b, s)
 	switch {
-	case errors.Is(err, errTaken):
+	case errors.Is(err, errConflict):
 		return afterConflict, nil
 	case err != nil:
 		return 0, fmt.Errorf("reconciling node %q: %w", s.nodeName, err)
@@ -265,7 +265,7 @@ func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Durat
 		return wait, nil
 	}
 	if !r.Owns(identity) {
-		if err := r.readLedger(ctx, s); err != nil {
+		if err := r.readInstallRecord(ctx, s); err != nil {
 			return 0, err
 		}
 	}
@@ -284,7 +284,7 @@ func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Durat
 func (r *Reconciler) claim(ctx context.Context, identity string, b base.Snapshot, s *state) (wait time.Duration,
 	err error) {
 	is := r.standing(s)
-	r.registry.ServedElsewhere(identity, is == another)
+	r.registry.SetServedElsewhere(identity, is == another)
 	s.leaseless = false
 	if remade := s.node == nil && s.deleted; is != mine && !remade {
 		r.setOwned(identity, s, false)
@@ -297,13 +297,13 @@ func (r *Reconciler) claim(ctx context.Context, identity string, b base.Snapshot
 	case another:
 		holder, _, _ := holderOf(s.node)
 		s.after = time.Time{}
-		if err := r.member.meet(ctx, holder); err != nil {
+		if err := r.ownLease.fetchPeer(ctx, holder); err != nil {
 			return 0, err
 		}
-		return max(r.member.left(holder), afterConflict), nil
+		return max(r.ownLease.left(holder), afterConflict), nil
 	case foreign, namesake:
-		r.tell(s, is)
-		return r.opts.Speed.Of(lookAgain), nil
+		r.reportStanding(s, is)
+		return r.opts.Speed.Of(foreignRecheck), nil
 	case older, moved:
 		lease := s.nodeName
 		if is == moved { // its own earlier life, under another ENV, or a controller that lives there
@@ -311,7 +311,7 @@ func (r *Reconciler) claim(ctx context.Context, identity string, b base.Snapshot
 		}
 		wait, err = r.leaseLeft(ctx, lease, s)
 		if wait > 0 || err != nil {
-			r.tell(s, is)
+			r.reportStanding(s, is)
 			return wait, err
 		}
 		fallthrough
@@ -327,7 +327,7 @@ func (r *Reconciler) claim(ctx context.Context, identity string, b base.Snapshot
 				return wait, err
 			}
 		}
-		wait, err = r.mayTake(ctx, b, s)
+		wait, err = r.takeDelay(ctx, b, s)
 		if wait > 0 || err != nil {
 			return wait, err
 		}
@@ -341,7 +341,7 @@ func (r *Reconciler) state(identity string) *state {
 	return r.states[identity]
 }
 
-func (r *Reconciler) begin(b base.Snapshot) *state {
+func (r *Reconciler) addState(b base.Snapshot) *state {
 	s := &state{identity: b.Identity, nodeName: r.nodeName(b.Identity), since: r.opts.Clock.Now(), had: b.Adopted}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -349,11 +349,11 @@ func (r *Reconciler) begin(b base.Snapshot) *state {
 	return s
 }
 
-// setOwned records whether this controller serves a base, and calls Owned or Lost. The guard and a worker may call it
+// setOwned records whether this controller serves a base, and calls OnOwned or OnLost. The guard and a worker may call it
 // concurrently.
 func (r *Reconciler) setOwned(identity string, s *state, owned bool) {
-	s.telling.Lock()
-	defer s.telling.Unlock()
+	s.callbackMu.Lock()
+	defer s.callbackMu.Unlock()
 	r.mu.Lock()
 	changed := s.owned != owned
 	s.owned = owned
@@ -366,11 +366,11 @@ func (r *Reconciler) setOwned(identity string, s *state, owned bool) {
 	if !changed {
 		return
 	}
-	r.registry.Own(identity, owned)
+	r.registry.SetOwned(identity, owned)
 	if owned {
-		r.opts.Owned(identity, s.nodeName, s.ledger)
+		r.opts.OnOwned(identity, s.nodeName, s.installRecord)
 	} else {
-		r.opts.Lost(identity, s.nodeName)
+		r.opts.OnLost(identity, s.nodeName)
 		r.journal.lose(identity)
 	}
 }
@@ -381,13 +381,13 @@ func (r *Reconciler) removeNode(ctx context.Context, identity string, s *state) 
 	r.refresh(ctx, s)
 	switch {
 	case s.node == nil && s.deleted:
-	case s.node == nil || !r.leftToMe(s):
+	case s.node == nil || !r.ownsDeletion(s):
 		r.forget(identity, s)
 		return nil
 	default:
 		err := r.client.CoreV1().Nodes().Delete(ctx, s.nodeName, asKnown(s.node))
 		if apierrors.IsConflict(err) {
-			err = r.readAnew(ctx, s)
+			err = r.readNode(ctx, s)
 		}
 		if ignoreNotFound(err) != nil {
 			return fmt.Errorf("removing node %q: %w", s.nodeName, err)
@@ -398,9 +398,9 @@ func (r *Reconciler) removeNode(ctx context.Context, identity string, s *state) 
 	return r.removeRest(ctx, identity, s)
 }
 
-// leftToMe reports whether this controller removes a Node: it serves it, or did in an earlier term, and no other
+// ownsDeletion reports whether this controller removes a Node: it serves it, or did in an earlier epoch, and no other
 // controller has taken it.
-func (r *Reconciler) leftToMe(s *state) bool {
+func (r *Reconciler) ownsDeletion(s *state) bool {
 	switch holder, _, _ := holderOf(s.node); r.standing(s) {
 	case mine:
 		return true
@@ -413,14 +413,14 @@ func (r *Reconciler) leftToMe(s *state) bool {
 
 // removeRest deletes what is left of a base whose Node is deleted.
 func (r *Reconciler) removeRest(ctx context.Context, identity string, s *state) error {
-	if ledger := r.opts.Ledger(identity); ledger != "" {
-		s.ledger = ledger
+	if ledger := r.opts.InstallRecord(identity); ledger != "" {
+		s.installRecord = ledger
 	}
-	if err := r.opts.Gone(ctx, identity, s.nodeName); err != nil {
+	if err := r.opts.OnNodeDeleted(ctx, identity, s.nodeName); err != nil {
 		return fmt.Errorf("removing the pods of node %q: %w", s.nodeName, err)
 	}
 	var err error
-	if kept, keeping := r.keepLedger(ctx, s); !kept {
+	if kept, keeping := r.retainNodeLease(ctx, s); !kept {
 		err = errors.Join(keeping, r.deleteNodeLease(ctx, s))
 		r.journal.drop(identity)
 	}

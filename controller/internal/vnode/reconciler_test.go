@@ -26,7 +26,7 @@ import (
 
 func TestABaseBecomesANode(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
-	s.hear()
+	s.heartbeat()
 	wait := s.reconcileOnce(t)
 	asked := 0
 	for _, a := range s.api.Actions() {
@@ -50,7 +50,7 @@ func TestABaseBecomesANode(t *testing.T) {
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when nothing changed")
 	pass(t, 20*time.Second, s)
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when the lease is due: it and nothing else", "update leases")
 	lease, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), nodeName,
@@ -144,7 +144,7 @@ func TestANewNodeIsNotTaintedAsNotReady(t *testing.T) {
 // A Node's Lease is good for as long as is set, and renewed at half of that.
 func TestALongerLease(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me", NodeLease: 2 * time.Minute}, newAPI())
-	s.hear()
+	s.heartbeat()
 	wait := s.reconcileOnce(t)
 	lease, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), nodeName,
 		metav1.GetOptions{})
@@ -160,12 +160,12 @@ func TestALongerLease(t *testing.T) {
 func TestLeasesComeBeforeMemory(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
 	grow := func() {
-		s.hear()
+		s.heartbeat()
 		s.registry.SetHealth(tunnel.Origin{Identity: identity},
 			arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 70 << 20})
 		s.reconcileOnce(t)
 	}
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	grow()
 	pass(t, 31*time.Second, s)
@@ -182,7 +182,7 @@ func TestLeasesComeBeforeMemory(t *testing.T) {
 
 func TestANewNodeWaitsForItsFirstHealth(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
-	_, _ = s.registry.Heard(tunnel.Origin{Identity: identity}, arklet.Heartbeat{Active: true})
+	_, _ = s.registry.HandleHeartbeat(tunnel.Origin{Identity: identity}, arklet.Heartbeat{Active: true})
 	if wait := s.reconcileOnce(t); wait != firstHealth {
 		t.Errorf("waits %s, want %s", wait, firstHealth)
 	}
@@ -248,7 +248,7 @@ func TestABaseThatCannotBeObserved(t *testing.T) {
 	}
 	s.wantEvent(t)
 	s.down.Store(false)
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	if got := conditionOf(s.liveNode(t), api.ConditionObserved).Status; got != corev1.ConditionTrue {
 		t.Errorf("Observed is %s when the base is heard again", got)
@@ -262,7 +262,7 @@ func TestANodeThatSomebodyDeletedIsMadeAnew(t *testing.T) {
 	s.writes()
 	s.reconcileOnce(t)
 	s.wantWrites(t, "after kubectl delete node, before the base says anything")
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when it speaks", "create nodes")
 	if !slices.Equal(s.events, []string{"owned"}) {
@@ -275,7 +275,7 @@ func TestANodeThatIsDeletedBeforeAWriteIsMadeAnewWhenTheBaseSpeaks(t *testing.T)
 	s := newServing(t, newAPI())
 	s.sync(t)
 	// there is something to write
-	_, _ = s.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity},
+	_, _ = s.registry.HandleHeartbeat(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity},
 		arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.2", HostName: "base-0", Active: true})
 	s.deleteNode(t)
 	if _, err := s.reconcile(t.Context(), identity); !apierrors.IsNotFound(err) {
@@ -286,7 +286,7 @@ func TestANodeThatIsDeletedBeforeAWriteIsMadeAnewWhenTheBaseSpeaks(t *testing.T)
 	s.reconcileOnce(t)
 	s.reconcileOnce(t)
 	s.wantWrites(t, "before the base says anything")
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when it speaks", "create nodes")
 }
@@ -323,12 +323,12 @@ func TestADeletedNodeOfASilentBaseStaysAway(t *testing.T) {
 func TestANodeThatIsDeletedWhileItsBaseIsTakenUpIsMadeAnewWhenTheBaseSpeaks(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
 	s.registry.Adopt(base.Info{Identity: identity, Name: "base", Tunnel: tunnel.MQTT}, time.Time{})
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	pass(t, 5*time.Second, s)
 	s.reconcileOnce(t)
 	s.wantWrites(t, "of a base that has not spoken since")
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when it speaks", "create nodes", "create leases")
 }
@@ -352,7 +352,7 @@ func TestTaintsThatSomebodyRemovedComeBackAndOthersStay(t *testing.T) {
 func TestTheRoleOfAnOldHostNameGoes(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
 	says := func(host string) {
-		_, _ = s.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity},
+		_, _ = s.registry.HandleHeartbeat(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity},
 			arklet.Heartbeat{Active: true, HostName: host})
 		s.registry.SetHealth(tunnel.Origin{Identity: identity}, arklet.Health{MetaspaceMax: 256 << 20})
 		s.reconcileOnce(t)
@@ -395,7 +395,7 @@ func TestOnlyTheNodeThatIsKnownIsDeleted(t *testing.T) {
 	if _, err := s.api.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = s.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}, arklet.Heartbeat{}) // it goes
+	_, _ = s.registry.HandleHeartbeat(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}, arklet.Heartbeat{}) // it goes
 	if _, err := s.reconcile(t.Context(), identity); err == nil {
 		t.Error("a conflict is no error")
 	}

@@ -448,7 +448,7 @@ func TestTheTurnEndsWithoutAnAnswer(t *testing.T) {
 			b.hang = ""
 			b.install(arklet.Module{Name: "biz1", Version: "1", URL: "file:///m/v1.jar"})
 		})
-		w.dialog.Lost("a", "the connection was lost")
+		w.requests.FailPending("a", "the connection was lost")
 		synctest.Wait()
 		w.base.answer("a", arklet.Request{Command: arklet.CommandQueryAllBiz}) // before it is tried again
 		w.pass(time.Minute)
@@ -688,7 +688,7 @@ func TestRetries(t *testing.T) {
 		w.base.with(func(b *fakeBase) { b.hang = arklet.CommandInstallBiz })
 		w.create("p1", container("biz1", "1"))
 		w.pass(time.Second)
-		w.dialog.Lost("a", "the base has restarted")
+		w.requests.FailPending("a", "the base has restarted")
 		w.base.with(func(b *fakeBase) { // its baseline, of which nobody tells the controller
 			b.hang = ""
 			b.modules = []arklet.Biz{{Name: "biz1", Version: "1", State: arklet.StateResolved}}

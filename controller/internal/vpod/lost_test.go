@@ -85,7 +85,7 @@ func TestABaseIsLost(t *testing.T) {
 		for _, key := range []tunnel.Key{tunnel.MQTT, tunnel.HTTP} {
 			in(t, name+" over "+string(key), opts, func(t *testing.T, w *world) {
 				w.base.key = key
-				w.dialog.Use(w.base)
+				w.requests.AddTunnel(w.base)
 				f(t, w)
 			})
 		}

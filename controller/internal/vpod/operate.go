@@ -109,7 +109,7 @@ func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Modu
 	}
 	if _, there := b.Module(m.Name, m.Version); there {
 		return b, errcode.New(errcode.ArkletUninstallBizFailed,
-			"base %q says that it uninstalled %s and lists it still", p.registry.Called(b.Identity), m.Identity())
+			"base %q says that it uninstalled %s and lists it still", p.registry.DisplayName(b.Identity), m.Identity())
 	}
 	p.opts.Logger.Debug("uninstalled a module", "base", b.Identity, "biz", m.Identity())
 	return b, nil
@@ -155,7 +155,7 @@ func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Req
 		defer note(nil)
 	}
 	p.opts.Asked(identity, r)
-	answer, err := p.dialog.Do(asking, identity, r, again)
+	answer, err := p.requests.Do(asking, identity, r, again)
 	o := Outcome{Identity: identity, Request: r, Answer: answer, Took: time.Since(began)}
 	switch {
 	case err == nil:
@@ -166,7 +166,7 @@ func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Req
 		return answer, nil
 	case ctx.Err() != nil:
 		return answer, err
-	case errors.Is(err, errSuperseded), errors.Is(err, base.ErrNotAgain):
+	case errors.Is(err, errSuperseded), errors.Is(err, base.ErrResendDeclined):
 		o.Err, o.Code = err, late
 		p.opts.Answered(o)
 		return answer, err
@@ -230,7 +230,7 @@ func (p *Provider) supersede(key workerKey) {
 func (p *Provider) listModules(ctx context.Context, b base.Snapshot, notBefore time.Time) (base.Snapshot, error) {
 	asking, cancel := context.WithTimeout(ctx, p.opts.Speed.Of(listTimeout))
 	defer cancel()
-	fresh, err := p.dialog.Modules(asking, b.Identity, notBefore)
+	fresh, err := p.requests.Modules(asking, b.Identity, notBefore)
 	if err != nil {
 		return b, errcode.Wrap(transportCode(err), err)
 	}
@@ -261,7 +261,7 @@ func (p *Provider) answerError(a arklet.Answer, b base.Snapshot) error {
 	if message == "" || a.DataCode != "" && a.DataCode != "FAILED" {
 		message = arklet.FirstLine(a.DataMessage)
 	}
-	err := errcode.New(code, "%s of %s on base %q: %s", a.Command, a.Module.Identity(), p.registry.Called(b.Identity),
+	err := errcode.New(code, "%s of %s on base %q: %s", a.Command, a.Module.Identity(), p.registry.DisplayName(b.Identity),
 		message)
 	if as(code) == code { // DiskFull is a code of both
 		return err
@@ -281,7 +281,7 @@ func (p *Provider) recordFailure(key workerKey, a plan.Attempt, b base.Snapshot,
 		f = before
 		f.Err, f.At, f.FreeMetaspace = err, now, -1
 		failures := 1
-		if !errcode.Passes(errcode.Of(err)) {
+		if !errcode.IsTransient(errcode.Of(err)) {
 			f.Attempts++
 			failures = f.Attempts
 		}

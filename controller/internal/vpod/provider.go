@@ -106,7 +106,7 @@ const (
 type Provider struct {
 	opts       Options
 	registry   *base.Registry
-	dialog     *base.Dialog
+	requests   *base.RequestTracker
 	informer   *Informer
 	store      *store
 	writer     *writer
@@ -134,12 +134,12 @@ type service struct {
 }
 
 // New returns a Provider. It does nothing before Start.
-func New(opts Options, client kubernetes.Interface, registry *base.Registry, dialog *base.Dialog) *Provider {
+func New(opts Options, client kubernetes.Interface, registry *base.Registry, requests *base.RequestTracker) *Provider {
 	opts.Workers = cmp.Or(opts.Workers, defaultWorkers)
 	opts.MaxAttempts = cmp.Or(opts.MaxAttempts, defaultMaxAttempts)
 	opts.Failed = cmp.Or(opts.Failed, podstatus.FailedUnowned)
 	p := &Provider{
-		opts: opts, registry: registry, dialog: dialog, informer: NewInformer(client),
+		opts: opts, registry: registry, requests: requests, informer: NewInformer(client),
 		templates: newTemplates(opts.Workloads),
 		nodes:     map[string]string{}, served: map[string]*service{}, gaps: gaps{open: map[gap]int{}},
 		rollouts: rollouts{counts: map[string]*rolloutCount{}},
@@ -217,9 +217,9 @@ func (p *Provider) Pod(namespace, name string) (*corev1.Pod, string, error) {
 	return pod, identity, nil
 }
 
-// Asked returns the time at which this controller first saw a Pod on its base, and the versions of a module that
+// RequestedVersions returns the time at which this controller first saw a Pod on its base, and the versions of a module that
 // the Pod has requested since then. kubectl logs shows these versions only. The list has at least one version.
-func (p *Provider) Asked(pod *corev1.Pod, module string) (from time.Time, versions []string) {
+func (p *Provider) RequestedVersions(pod *corev1.Pod, module string) (from time.Time, versions []string) {
 	from = pod.CreationTimestamp.Time // for a Pod that has ended
 	p.store.read(func() {
 		if e := p.store.byUID[pod.UID]; e != nil {
@@ -228,7 +228,7 @@ func (p *Provider) Asked(pod *corev1.Pod, module string) (from time.Time, versio
 	})
 	for _, c := range pod.Spec.Containers {
 		if c.Name == module && len(versions) == 0 {
-			versions = append(versions, workload.Of(&pod.ObjectMeta, c).Version)
+			versions = append(versions, workload.ModuleOf(&pod.ObjectMeta, c).Version)
 		}
 	}
 	return from, versions

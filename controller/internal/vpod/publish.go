@@ -71,7 +71,7 @@ func (p *Provider) finishPod(ctx context.Context, e *podRecord) error {
 // publishStatuses writes the status of the Pods of a lane, in the order that loses no request.
 func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Snapshot,
 	views []podSnapshot) (time.Duration, error) {
-	if b.Liveness == base.Alive && unasked(views, b) {
+	if b.Liveness == base.Reachable && unasked(views, b) {
 		return p.untilListed(ctx, views, b), nil
 	}
 	now := time.Now()
@@ -86,7 +86,7 @@ func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Sn
 		before := p.writer.status(v.podRecord, v.pod)
 		p.probe(ctx, v, key.module, b, before)
 		target := p.desiredStatus(v.podRecord, b, before)
-		if b.Modules == nil && b.Liveness == base.Alive && podstatus.IsReady(&before) {
+		if b.Modules == nil && b.Liveness == base.Reachable && podstatus.IsReady(&before) {
 			continue // this controller has no list of the base yet
 		}
 		if left := v.came.Add(p.acceptWithin()).Sub(now); left > 0 && onlyAccepted(&before, &target) {

@@ -29,7 +29,7 @@ func (p *Provider) reconcile(ctx context.Context, key workerKey) (time.Duration,
 	looked := false
 	for {
 		b, known := p.registry.Get(key.identity)
-		if !known || b.Liveness != base.Alive || !p.store.has(key) {
+		if !known || b.Liveness != base.Reachable || !p.store.has(key) {
 			return 0, nil
 		}
 		do := p.plan(key, b)
@@ -229,7 +229,7 @@ func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot,
 	case plan.UninstallConflicting:
 		failed = plan.Uninstall(m)
 		b, err = p.uninstall(ctx, b, do.Conflicting, again)
-		if errors.Is(err, base.ErrNotAgain) {
+		if errors.Is(err, base.ErrResendDeclined) {
 			break
 		}
 		if err != nil { // it is tried again later
@@ -245,7 +245,7 @@ func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot,
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if errors.Is(err, base.ErrNotAgain) {
+	if errors.Is(err, base.ErrResendDeclined) {
 		return nil
 	}
 	if errors.Is(err, errSuperseded) {
@@ -321,7 +321,7 @@ func (p *Provider) reportInvalid(e *podRecord) {
 
 // askForModules requests the list of a base without waiting for it.
 func (p *Provider) askForModules(ctx context.Context, b base.Snapshot) {
-	if err := p.dialog.Ask(ctx, b.Identity, arklet.CommandQueryAllBiz); err != nil {
+	if err := p.requests.Query(ctx, b.Identity, arklet.CommandQueryAllBiz); err != nil {
 		p.opts.Logger.Debug("could not ask a base for its modules", "base", b.Identity, "err", err)
 	}
 }

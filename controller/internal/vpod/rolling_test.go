@@ -370,9 +370,9 @@ func TestBizDeactivateAndTheFailedPhase(t *testing.T) {
 
 // overHTTP makes the base one of the HTTP tunnel.
 func (w *world) overHTTP() {
-	_, _ = w.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a"}, arklet.Heartbeat{})
+	_, _ = w.registry.HandleHeartbeat(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a"}, arklet.Heartbeat{})
 	w.base.key = tunnel.HTTP
-	w.dialog.Use(w.base)
+	w.requests.AddTunnel(w.base)
 	w.hear()
 }
 

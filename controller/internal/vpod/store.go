@@ -89,7 +89,7 @@ func (v podSnapshot) wants() bool { return !v.deleting && v.module.installable()
 // have restarted in the meantime. It ignores Pods that were Ready when they came.
 func (v podSnapshot) unasked(b base.Snapshot) bool {
 	_, listed := b.Module(v.module.Name, v.module.Version)
-	return listed && v.wants() && v.stage == stageNew && b.HeardAt.Before(v.came)
+	return listed && v.wants() && v.stage == stageNew && b.ListReceivedAt.Before(v.came)
 }
 
 func unasked(views []podSnapshot, b base.Snapshot) bool {

@@ -104,7 +104,7 @@ var All = []Mutation{
 				`slept := r.awake.look(now, now.Round(0)); slept > 0 {`,
 				`slept := r.awake.look(now, now.Round(0)); slept < 0 {`,
 			},
-			{"controller/internal/base/sweep.go", `down := !r.opts.Sees(key)`, `down := r.opts.Sees(key) && false`},
+			{"controller/internal/base/sweep.go", `down := !r.opts.Connected(key)`, `down := r.opts.Connected(key) && false`},
 			{
 				"controller/internal/base/sweep.go",
 				`	held := r.held(bases, now)
@@ -120,7 +120,7 @@ var All = []Mutation{
 		What: "A controller whose tunnel is down keeps its bases, although another controller receives " +
 			"their heartbeats",
 		Rare: "there must be two controllers, and one of them must lose its tunnel for longer than a Lease is valid",
-		Edits: []Edit{{"controller/internal/vnode/owner.go", `if !r.opts.Cluster || r.member.blindFor(b.Tunnel)`,
-			`if r.opts.Cluster || r.member.blindFor(b.Tunnel)`}},
+		Edits: []Edit{{"controller/internal/vnode/owner.go", `if !r.opts.Cluster || r.ownLease.tunnelDownFor(b.Tunnel)`,
+			`if r.opts.Cluster || r.ownLease.tunnelDownFor(b.Tunnel)`}},
 	},
 }

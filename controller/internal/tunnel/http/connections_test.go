@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
-	"github.com/koupleless/koupsandbox/controller/internal/door"
+	"github.com/koupleless/koupsandbox/controller/internal/connlimit"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
@@ -89,8 +89,8 @@ func TestADecodedBodyIsNotHeld(t *testing.T) {
 	}
 	body := `{"identity":"a"}` + strings.Repeat(" ", maxBody/2)
 	evicted := 0
-	l = door.Limit(l, door.Limits{Connections: 100, Bytes: maxBody,
-		Evicted: func(netip.Prefix, int, int) { evicted++ }})
+	l = connlimit.NewListener(l, connlimit.Limits{Connections: 100, Bytes: maxBody,
+		OnEvict: func(netip.Prefix, int, int) { evicted++ }})
 	defer func() { _ = l.Close() }()
 	tn := New(Options{}, newHandler())
 	for range 10 {

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/api"
-	"github.com/koupleless/koupsandbox/controller/internal/door"
+	"github.com/koupleless/koupsandbox/controller/internal/connlimit"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
@@ -84,11 +84,11 @@ func New(opts Options, handler tunnel.Handler) *Tunnel {
 		opts.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	}
 	t := &Tunnel{
-		handler: handler, baselines: make(chan struct{}, tunnel.Baselines),
+		handler: handler, baselines: make(chan struct{}, tunnel.MaxBaselineQueries),
 		queries: map[query]*call{}, running: map[string]int{},
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
-	opts.Dial = door.LimitReads(opts.Dial, allAnswers, t.evicted("answers"))
+	opts.Dial = connlimit.LimitReads(opts.Dial, allAnswers, t.evicted("answers"))
 	t.opts, t.transport = opts, newTransport(opts)
 	return t
 }
@@ -108,8 +108,8 @@ func (t *Tunnel) Listen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listening for heartbeats over HTTP: %w", err)
 	}
-	l = door.Limit(l, door.Limits{
-		Connections: connections, Bytes: allBodies, Evicted: t.evicted("connections or request bodies"),
+	l = connlimit.NewListener(l, connlimit.Limits{
+		Connections: connections, Bytes: allBodies, OnEvict: t.evicted("connections or request bodies"),
 	})
 	if t.opts.TLS != nil {
 		l = tls.NewListener(l, t.opts.TLS)
@@ -160,7 +160,7 @@ func (t *Tunnel) Start(ctx context.Context) error {
 		ErrorLog: slog.NewLogLogger(t.opts.Logger.Handler(), slog.LevelDebug),
 	}
 	t.opts.Logger.Info("receiving heartbeats over HTTP", "addr", t.Addr(), "tls", t.opts.TLS != nil)
-	err := door.Serve(ctx, server, t.listener, stopTimeout)
+	err := connlimit.Serve(ctx, server, t.listener, stopTimeout)
 	t.stop()
 	if err != nil {
 		return fmt.Errorf("receiving heartbeats over HTTP: %w", err)

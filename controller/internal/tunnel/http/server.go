@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
-	"github.com/koupleless/koupsandbox/controller/internal/door"
+	"github.com/koupleless/koupsandbox/controller/internal/connlimit"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
@@ -163,7 +163,7 @@ func receive[M any](t *Tunnel, w http.ResponseWriter, r *http.Request, kind stri
 	decode func([]byte) (M, error)) (m M, ok bool, err error) {
 	body := &heldBody{Reader: http.MaxBytesReader(w, r.Body, maxBody)}
 	body.conn, _ = r.Context().Value(connKey{}).(net.Conn)
-	defer func() { door.Hold(body.conn, -body.size) }()
+	defer func() { connlimit.AddBytes(body.conn, -body.size) }()
 	data, err := io.ReadAll(body)
 	if err != nil {
 		from := tunnel.Origin{Tunnel: tunnel.HTTP, At: time.Now()}
@@ -192,7 +192,7 @@ type heldBody struct {
 func (b *heldBody) Read(into []byte) (int, error) {
 	n, err := b.Reader.Read(into)
 	b.size += n
-	door.Hold(b.conn, n)
+	connlimit.AddBytes(b.conn, n)
 	return n, err
 }
 

@@ -305,8 +305,8 @@ func TestBaselineQueriesAtOnce(t *testing.T) {
 				httptest.NewRequest("POST", "/queryBaseline", strings.NewReader(`{"identity":"a"}`)))
 		}
 		synctest.Wait()
-		if n := h.under.Load(); n != tunnel.Baselines {
-			t.Errorf("%d queries are answered at once, want %d", n, tunnel.Baselines)
+		if n := h.under.Load(); n != tunnel.MaxBaselineQueries {
+			t.Errorf("%d queries are answered at once, want %d", n, tunnel.MaxBaselineQueries)
 		}
 		close(h.goOn)
 		synctest.Wait()

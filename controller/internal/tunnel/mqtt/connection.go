@@ -19,11 +19,11 @@ var ErrRefused = errors.New("the MQTT broker refused the subscription")
 
 // How soon a half-open connection is closed, and the delays between connection attempts.
 const (
-	defaultNotice = 14 * time.Second
-	minNotice     = 3 * time.Second
-	firstPause    = 250 * time.Millisecond
-	longestPause  = 5 * time.Second
-	handshake     = 10 * time.Second // until CONNACK, and until SUBACK
+	defaultDetectWithin = 14 * time.Second
+	minDetectWithin     = 3 * time.Second
+	firstPause          = 250 * time.Millisecond
+	longestPause        = 5 * time.Second
+	handshake           = 10 * time.Second // until CONNACK, and until SUBACK
 )
 
 // keepAlive returns the keep-alive period and the ping timeout. The library pings after at most 5/4 k without
@@ -35,13 +35,13 @@ func keepAlive(notice time.Duration) (k, timeout time.Duration) {
 
 // Start keeps the tunnel connected until ctx ends.
 func (t *Tunnel) Start(ctx context.Context) error {
-	t.inbox, t.queries = newInbox(inboxWorkers), newInbox(tunnel.Baselines)
+	t.inbox, t.queries = newInbox(inboxWorkers), newInbox(tunnel.MaxBaselineQueries)
 	defer t.queries.stop()
 	defer t.inbox.stop() // first: it puts queries
 	pause, said := t.opts.Speed.Of(firstPause), ""
 	for {
 		served, err := t.serve(ctx)
-		t.trouble.Store(&err)
+		t.connErr.Store(&err)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // whatever ended the connection, it was to end
 		}
@@ -87,8 +87,8 @@ func (t *Tunnel) serve(ctx context.Context) (served bool, err error) {
 	if err := subscribe(ctx, client, filter, t.receive); err != nil {
 		return false, err
 	}
-	t.trouble.Store(nil)
-	defer t.trouble.Store(&ErrNotConnected)
+	t.connErr.Store(nil)
+	defer t.connErr.Store(&ErrNotConnected)
 	t.opts.Logger.Info("connected to the MQTT broker", "broker", t.opts.Broker, "topic", filter)
 	if t.opts.OnConnected != nil {
 		t.opts.OnConnected()
@@ -117,7 +117,7 @@ func (t *Tunnel) serve(ctx context.Context) (served bool, err error) {
 const randomID = 7
 
 func (t *Tunnel) clientOptions(lost func(error)) *paho.ClientOptions {
-	k, timeout := keepAlive(t.opts.Notice)
+	k, timeout := keepAlive(t.opts.DetectWithin)
 	o := paho.NewClientOptions().
 		AddBroker(t.opts.Broker).
 		SetClientID(t.opts.ClientID + "-" + rand.Text()[:randomID]).

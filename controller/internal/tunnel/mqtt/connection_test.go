@@ -72,8 +72,8 @@ func TestARefusedSubscription(t *testing.T) {
 	connected, wait := signal()
 	tun := startTunnel(t, addr, h, connected)
 	waitFor(t, "the refusal", func() error {
-		if err := tun.Trouble(); !errors.Is(err, ErrRefused) {
-			return fmt.Errorf("trouble: %v", err) //nolint:errorlint // it may be nil
+		if err := tun.ConnectionError(); !errors.Is(err, ErrRefused) {
+			return fmt.Errorf("connErr: %v", err) //nolint:errorlint // it may be nil
 		}
 		return nil
 	})
@@ -86,8 +86,8 @@ func TestARefusedSubscription(t *testing.T) {
 	}
 	d.shut.Store(false)
 	wait(t)
-	if err := tun.Trouble(); err != nil {
-		t.Errorf("trouble after the subscription: %v", err)
+	if err := tun.ConnectionError(); err != nil {
+		t.Errorf("connErr after the subscription: %v", err)
 	}
 	publish(t, person(t, addr), "koupleless_dev/a/base/heart", false,
 		`{"data":{"baseMetadata":{"identity":"a","name":"base","version":"1"},"state":"activated"},"publishTimestamp":1}`)
@@ -95,7 +95,7 @@ func TestARefusedSubscription(t *testing.T) {
 }
 
 func TestHowSoonAHalfOpenConnectionIsNoticed(t *testing.T) {
-	for _, notice := range []time.Duration{minNotice, 5 * time.Second, 10 * time.Second, defaultNotice} {
+	for _, notice := range []time.Duration{minDetectWithin, 5 * time.Second, 10 * time.Second, defaultDetectWithin} {
 		k, timeout := keepAlive(notice)
 		if k < time.Second || timeout < time.Second || k%time.Second != 0 {
 			t.Errorf("for %s: ping after %s, answer within %s", notice, k, timeout)
@@ -104,8 +104,8 @@ func TestHowSoonAHalfOpenConnectionIsNoticed(t *testing.T) {
 			t.Errorf("for %s: noticed after %s", notice, at)
 		}
 	}
-	if defaultNotice > 15*time.Second {
-		t.Errorf("noticed after %s by default, want 15 s at most", defaultNotice)
+	if defaultDetectWithin > 15*time.Second {
+		t.Errorf("noticed after %s by default, want 15 s at most", defaultDetectWithin)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestAHalfOpenConnectionCountsAsLost(t *testing.T) {
 	_, to := serveBroker(t, &doorman{})
 	addr, cease := mute(t, to)
 	connected, wait := signal()
-	tun := startTunnelWith(t, Options{Broker: "tcp://" + addr, Notice: minNotice, OnConnected: connected}, newHearing())
+	tun := startTunnelWith(t, Options{Broker: "tcp://" + addr, DetectWithin: minDetectWithin, OnConnected: connected}, newHearing())
 	wait(t)
 	cease()
 	waitFor(t, "the end of the connection", func() error {
@@ -311,7 +311,7 @@ func TestWhatNobodyAsksForIsAcknowledged(t *testing.T) {
 	waitFor(t, "all to be sent and acknowledged", func() error {
 		cl, there := s.Clients.Get(client)
 		if !there {
-			return tun.Trouble()
+			return tun.ConnectionError()
 		}
 		if sent, n := s.Info.Clone().MessagesSent, cl.State.Inflight.Len(); sent < 30 || n > 0 {
 			return fmt.Errorf("%d messages were sent, %d are on their way", sent, n)

@@ -72,9 +72,9 @@ func (e *echo) behind(now time.Time) bool {
 	return len(e.sent) > 0 && now.Sub(e.sent[0]) > echoLate || !e.lost.IsZero() && now.Sub(e.lost) < echoLost
 }
 
-// Behind reports whether messages of bases arrive late or are lost, because this controller or the broker is
+// Delayed reports whether messages of bases arrive late or are lost, because this controller or the broker is
 // overloaded.
-func (t *Tunnel) Behind() bool { return t.echo.Load().behind(time.Now()) }
+func (t *Tunnel) Delayed() bool { return t.echo.Load().behind(time.Now()) }
 
 // echoes sends a message to this process every second until ctx ends.
 func (t *Tunnel) echoes(ctx context.Context, client paho.Client, e *echo) {

@@ -120,11 +120,11 @@ func TestAControllerThatDoesNotHearItselfIsBehind(t *testing.T) {
 		defer e.mu.Unlock()
 		return e.came
 	})
-	if tun.Behind() {
+	if tun.Delayed() {
 		t.Error("a controller that hears itself is behind")
 	}
 	b.on.Store(true)
-	is("the controller to notice", tun.Behind)
+	is("the controller to notice", tun.Delayed)
 	if len(h.lines) > 0 {
 		t.Errorf("what it said to itself was taken for what a base says: %s", <-h.lines)
 	}

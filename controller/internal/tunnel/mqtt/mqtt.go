@@ -41,8 +41,8 @@ type Options struct {
 	// TLS returns the configuration of the next connection to an ssl:// broker. Nil uses the certificate authorities
 	// of the system.
 	TLS func() *tls.Config
-	// Notice is how soon a half-open connection is closed; default 14 s, minimum 3 s.
-	Notice time.Duration
+	// DetectWithin is how soon a half-open connection is closed; default 14 s, minimum 3 s.
+	DetectWithin time.Duration
 	// Speed divides the pauses between two attempts to connect.
 	Speed pace.Speed
 	// ClearRetained removes the commands and baselines of this environment that the broker has retained.
@@ -64,17 +64,17 @@ type Tunnel struct {
 
 	conn    atomic.Pointer[connection] // nil if there is none
 	echo    atomic.Pointer[echo]       // of the last connection
-	trouble atomic.Pointer[error]      // nil while connected and subscribed
+	connErr atomic.Pointer[error]      // nil while connected and subscribed
 	cleared bool                       // retained commands; only Start's goroutine uses it
 }
 
 // New returns a Tunnel that passes messages to handler. It does not connect before Start.
 func New(opts Options, handler tunnel.Handler) *Tunnel {
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
-	opts.Notice = max(cmp.Or(opts.Notice, defaultNotice), minNotice)
+	opts.DetectWithin = max(cmp.Or(opts.DetectWithin, defaultDetectWithin), minDetectWithin)
 	t := &Tunnel{opts: opts, handler: handler, prefix: "koupleless_" + strings.ToLower(opts.Env) + "/",
 		self: "controller-" + rand.Text()}
-	t.trouble.Store(&ErrNotConnected)
+	t.connErr.Store(&ErrNotConnected)
 	t.echo.Store(&echo{})
 	return t
 }
@@ -83,11 +83,11 @@ func New(opts Options, handler tunnel.Handler) *Tunnel {
 func (t *Tunnel) Key() tunnel.Key { return tunnel.MQTT }
 
 // Connected reports whether the tunnel is connected and subscribed.
-func (t *Tunnel) Connected() bool { return t.trouble.Load() == nil }
+func (t *Tunnel) Connected() bool { return t.connErr.Load() == nil }
 
-// Trouble returns why the tunnel is not connected and subscribed; nil if it is.
-func (t *Tunnel) Trouble() error {
-	if err := t.trouble.Load(); err != nil {
+// ConnectionError returns why the tunnel is not connected and subscribed; nil if it is.
+func (t *Tunnel) ConnectionError() error {
+	if err := t.connErr.Load(); err != nil {
 		return *err
 	}
 	return nil
@@ -107,7 +107,7 @@ func (t *Tunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) er
 	if !t.Connected() {
 		return ErrNotConnected
 	}
-	return t.publish(t.prefix+to.Identity+"/"+string(r.Command), r.Command.IsQuestion(), body)
+	return t.publish(t.prefix+to.Identity+"/"+string(r.Command), r.Command.IsQuery(), body)
 }
 
 func (t *Tunnel) publish(topic string, question bool, body []byte) error {

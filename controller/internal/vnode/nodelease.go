@@ -14,8 +14,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// nodeLeaseEvery is how often the Lease of a Node is renewed: one renewal may fail.
-func (r *Reconciler) nodeLeaseEvery() time.Duration { return r.opts.NodeLease / 2 }
+// nodeLeaseInterval is how often the Lease of a Node is renewed: one renewal may fail.
+func (r *Reconciler) nodeLeaseInterval() time.Duration { return r.opts.NodeLease / 2 }
 
 // renewNodeLease renews the Lease of a Node when it is due or the journal is full, and returns when it is due again.
 func (r *Reconciler) renewNodeLease(ctx context.Context, identity string, s *state) (time.Duration, error) {
@@ -23,14 +23,14 @@ func (r *Reconciler) renewNodeLease(ctx context.Context, identity string, s *sta
 	if s.lease != nil && left > 0 && !r.journal.isFull(identity) {
 		return left, nil
 	}
-	newest, served := r.newEntry(s)
+	newest, served := r.newRecord(s)
 	if !served {
 		return 0, nil // the guard brings it back
 	}
 	return r.writeNodeLease(ctx, s, newest)
 }
 
-func (r *Reconciler) writeNodeLease(ctx context.Context, s *state, newest entry) (time.Duration, error) {
+func (r *Reconciler) writeNodeLease(ctx context.Context, s *state, newest installRecord) (time.Duration, error) {
 	now := r.opts.Clock.Now()
 	var err error
 	if s.lease != nil {
@@ -49,21 +49,21 @@ func (r *Reconciler) writeNodeLease(ctx context.Context, s *state, newest entry)
 		s.lease = nil
 		return 0, fmt.Errorf("renewing the lease of node %q: %w", s.nodeName, err)
 	}
-	s.leaseDue, s.ledger = now.Add(r.nodeLeaseEvery()), newest.Ledger
+	s.leaseDue, s.installRecord = now.Add(r.nodeLeaseInterval()), newest.Modules
 	r.journal.leased(s.identity, newest)
-	return r.nodeLeaseEvery(), nil
+	return r.nodeLeaseInterval(), nil
 }
 
 // fillLease names the Node as the holder, as a kubelet does. It clears the managed fields, which would be half of the
 // stored object. https://kubernetes.io/docs/reference/using-api/server-side-apply/#clearing-managedfields
-func (r *Reconciler) fillLease(l *coordinationv1.Lease, s *state, newest entry) *coordinationv1.Lease {
+func (r *Reconciler) fillLease(l *coordinationv1.Lease, s *state, newest installRecord) *coordinationv1.Lease {
 	l.Name, l.Namespace = s.nodeName, corev1.NamespaceNodeLease
 	l.ManagedFields = []metav1.ManagedFieldsEntry{{}}
 	l.Labels = merged(l.Labels,
 		map[string]string{labels.Component: labels.VnodeLease, labels.Env: labelValue(r.opts.Env)})
-	delete(l.Annotations, labels.Placed)
-	if newest.Ledger != "" {
-		l.Annotations = merged(l.Annotations, map[string]string{labels.Placed: newest.Ledger})
+	delete(l.Annotations, labels.InstallRecord)
+	if newest.Modules != "" {
+		l.Annotations = merged(l.Annotations, map[string]string{labels.InstallRecord: newest.Modules})
 	}
 	l.Spec.HolderIdentity = ptr.To(s.nodeName)
 	l.Spec.LeaseDurationSeconds = ptr.To(int32(r.opts.NodeLease.Seconds()))

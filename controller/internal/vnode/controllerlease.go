@@ -26,25 +26,25 @@ import (
 // bases, so it must not write anything or send commands.
 var ErrNotActing = errors.New("this controller has not renewed its lease in time, and may not act")
 
-// Member is this controller among the controllers of its environment. It renews one Lease in kube-node-lease, where
+// ControllerLease is this controller among the controllers of its environment. It renews one Lease in kube-node-lease, where
 // the controller has permissions for the Leases of Nodes, and observes the Leases of the others. Its methods may be
 // called concurrently.
-type Member struct {
+type ControllerLease struct {
 	opts   Options // complete
 	leases coordinationv1client.LeaseInterface
 	// ended reports whether the process with this name is known to have ended.
 	ended func(process string) bool
 
-	mu      sync.Mutex
-	renewed time.Time // when the last renewal that was acknowledged began; zero = none, or released
-	wall    time.Time // the same on the wall clock: some machines stop the monotonic clock while they sleep
-	term    int       // counts how often acting began
-	looked  int       // term at the last look
-	lease   *coordinationv1.Lease
-	process *process // nil before the first renewal
-	rival   rival
-	blind   map[tunnel.Key]time.Time // since when a tunnel is down
-	peers   map[string]*other        // by holder
+	mu        sync.Mutex
+	renewed   time.Time // when the last renewal that was acknowledged began; zero = none, or released
+	wall      time.Time // the same on the wall clock: some machines stop the monotonic clock while they sleep
+	epoch     int       // counts how often acting began
+	looked    int       // epoch at the last look
+	lease     *coordinationv1.Lease
+	process   *process // nil before the first renewal
+	rival     rival
+	downSince map[tunnel.Key]time.Time // since when a tunnel is down
+	peers     map[string]*other        // by holder
 }
 
 // other is another controller. Its Lease expires if no change was observed for its duration: its clock is not used.
@@ -67,55 +67,55 @@ type rival struct {
 
 var errSameID = errors.New("another process with the same CLIENT_ID has the lease of this controller")
 
-func newMember(opts Options, leases coordinationv1client.LeaseInterface) *Member {
-	return &Member{opts: opts, leases: leases, ended: hasEnded, blind: map[tunnel.Key]time.Time{},
+func newControllerLease(opts Options, leases coordinationv1client.LeaseInterface) *ControllerLease {
+	return &ControllerLease{opts: opts, leases: leases, ended: hasEnded, downSince: map[tunnel.Key]time.Time{},
 		peers: map[string]*other{}}
 }
 
 // Acting reports whether this controller may act now. It does no I/O: call it right before any action that must not
 // be done twice.
-func (m *Member) Acting() bool {
+func (m *ControllerLease) Acting() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.inTime()
 }
 
-func (m *Member) inTime() bool {
+func (m *ControllerLease) inTime() bool {
 	now, limit := m.opts.Clock.Now(), m.opts.LeaseDuration*4/5
 	return !m.renewed.IsZero() && now.Sub(m.renewed) < limit && now.Round(0).Sub(m.wall) < limit
 }
 
-// Term returns how often this controller has begun to act. Another controller may have taken the bases of an earlier
-// term.
-func (m *Member) Term() int {
+// Epoch returns how often this controller has begun to act. Another controller may have taken the bases of an earlier
+// epoch.
+func (m *ControllerLease) Epoch() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.term
+	return m.epoch
 }
 
-// look records which tunnels are down. It returns whether this controller may act, and whether a term has begun since
+// look records which tunnels are down. It returns whether this controller may act, and whether a epoch has begun since
 // the last call.
-func (m *Member) look() (acting, began bool) {
+func (m *ControllerLease) look() (acting, began bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.opts.Clock.Now()
 	for _, key := range m.opts.Tunnels {
-		if since := m.blind[key]; m.opts.Sees(key) {
-			delete(m.blind, key)
+		if since := m.downSince[key]; m.opts.Connected(key) {
+			delete(m.downSince, key)
 		} else if since.IsZero() {
-			m.blind[key] = now
+			m.downSince[key] = now
 		}
 	}
-	began = m.looked != m.term
-	m.looked = m.term
+	began = m.looked != m.epoch
+	m.looked = m.epoch
 	return m.inTime(), began
 }
 
 // sees returns the connected tunnels, for the Lease.
-func (m *Member) sees() string {
+func (m *ControllerLease) sees() string {
 	var up []string
 	for _, key := range m.opts.Tunnels {
-		if m.opts.Sees(key) {
+		if m.opts.Connected(key) {
 			up = append(up, string(key))
 		}
 	}
@@ -123,7 +123,7 @@ func (m *Member) sees() string {
 }
 
 // renew writes the Lease once. The renewal counts from before the write.
-func (m *Member) renew(ctx context.Context) error {
+func (m *ControllerLease) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.opts.LeaseDuration/3)
 	defer cancel()
 	began := m.opts.Clock.Now()
@@ -151,7 +151,7 @@ func (m *Member) renew(ctx context.Context) error {
 	return m.note(lease, err, began)
 }
 
-func (m *Member) note(lease *coordinationv1.Lease, err error, began time.Time) error {
+func (m *ControllerLease) note(lease *coordinationv1.Lease, err error, began time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
@@ -160,7 +160,7 @@ func (m *Member) note(lease *coordinationv1.Lease, err error, began time.Time) e
 	}
 	m.rival = rival{}
 	if !m.inTime() {
-		m.term++
+		m.epoch++
 		for _, p := range m.peers { // what they did meanwhile was not seen
 			p.changed = m.opts.Clock.Now()
 		}
@@ -173,7 +173,7 @@ func (m *Member) note(lease *coordinationv1.Lease, err error, began time.Time) e
 // CLIENT_ID has it. If so, it also makes this controller stop acting immediately: of two processes, the one
 // that has the Lease serves the bases. The Lease becomes free when the other process has ended, or has not
 // renewed it for its duration.
-func (m *Member) yields(l *coordinationv1.Lease) bool {
+func (m *ControllerLease) yields(l *coordinationv1.Lease) bool {
 	holder := l.Annotations[labels.Process]
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -208,22 +208,22 @@ func durationOf(l *coordinationv1.Lease) time.Duration {
 	return min(time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0))*time.Second, MaxLease)
 }
 
-func (m *Member) conflict() bool {
+func (m *ControllerLease) conflict() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.rival.renews
 }
 
-func (m *Member) leaseName() string { return memberLease(m.opts.Env, m.opts.Holder) }
+func (m *ControllerLease) leaseName() string { return memberLease(m.opts.Env, m.opts.Holder) }
 
 func memberLease(env, holder string) string {
 	return "module-controller." + dnsName(env) + "." + dnsName(holder)
 }
 
-func (m *Member) fill(l *coordinationv1.Lease, now time.Time) *coordinationv1.Lease {
+func (m *ControllerLease) fill(l *coordinationv1.Lease, now time.Time) *coordinationv1.Lease {
 	l.Name, l.Namespace = m.leaseName(), corev1.NamespaceNodeLease
 	l.Labels = map[string]string{labels.Component: labels.ControllerLease, labels.Env: labelValue(m.opts.Env)}
-	l.Annotations = map[string]string{labels.Sees: m.sees(), labels.Process: m.process.name}
+	l.Annotations = map[string]string{labels.ConnectedTunnels: m.sees(), labels.Process: m.process.name}
 	l.Spec = coordinationv1.LeaseSpec{
 		HolderIdentity: ptr.To(m.opts.Holder), LeaseDurationSeconds: ptr.To(int32(m.opts.LeaseDuration.Seconds())),
 		RenewTime:        ptr.To(metav1.NewMicroTime(now)),
@@ -234,12 +234,12 @@ func (m *Member) fill(l *coordinationv1.Lease, now time.Time) *coordinationv1.Le
 }
 
 // selector selects the Leases of the controllers of an environment.
-func (m *Member) selector() string {
+func (m *ControllerLease) selector() string {
 	return labels.Component + "=" + labels.ControllerLease + "," + labels.Env + "=" + labelValue(m.opts.Env)
 }
 
 // Start renews the Lease until ctx ends.
-func (m *Member) Start(ctx context.Context) {
+func (m *ControllerLease) Start(ctx context.Context) {
 	failing := false
 	for ctx.Err() == nil {
 		pause := api.RenewInterval(m.opts.LeaseDuration)
@@ -262,9 +262,9 @@ func (m *Member) Start(ctx context.Context) {
 
 // release stops acting and deletes the Lease, so that other controllers do not wait until the Lease expires. It
 // does not delete the Lease of another process with the same CLIENT_ID.
-func (m *Member) release(ctx context.Context) error {
+func (m *ControllerLease) release(ctx context.Context) error {
 	m.mu.Lock()
-	lease, acted := m.lease, m.term > 0
+	lease, acted := m.lease, m.epoch > 0
 	m.renewed, m.lease = time.Time{}, nil
 	m.mu.Unlock()
 	if !acted {
@@ -285,8 +285,8 @@ func (m *Member) release(ctx context.Context) error {
 	return nil
 }
 
-// Seen records the Lease of a controller, or that it was deleted.
-func (m *Member) Seen(l *coordinationv1.Lease, deleted bool) {
+// HandleLease records the Lease of a controller, or that it was deleted.
+func (m *ControllerLease) HandleLease(l *coordinationv1.Lease, deleted bool) {
 	holder := ptr.Deref(l.Spec.HolderIdentity, "")
 	if holder == "" || holder == m.opts.Holder {
 		return
@@ -304,11 +304,11 @@ func (m *Member) Seen(l *coordinationv1.Lease, deleted bool) {
 		p.version, p.changed = l.ResourceVersion, m.opts.Clock.Now()
 	}
 	p.duration = durationOf(l)
-	p.sees = strings.Split(l.Annotations[labels.Sees], ",")
+	p.sees = strings.Split(l.Annotations[labels.ConnectedTunnels], ",")
 }
 
 // peer is called with the lock held. A controller whose Lease was not observed yet may exist.
-func (m *Member) peer(holder string) *other {
+func (m *ControllerLease) peer(holder string) *other {
 	p := m.peers[holder]
 	if p == nil {
 		p = &other{changed: m.opts.Clock.Now(), duration: m.opts.LeaseDuration}
@@ -318,7 +318,7 @@ func (m *Member) peer(holder string) *other {
 }
 
 // left returns how long the Lease of another controller is valid; 0 or less if it has expired.
-func (m *Member) left(holder string) time.Duration {
+func (m *ControllerLease) left(holder string) time.Duration {
 	if holder == "" {
 		return 0
 	}
@@ -334,8 +334,8 @@ func (p *other) left(now time.Time) time.Duration {
 	return p.changed.Add(p.duration).Sub(now)
 }
 
-// meet reads the Lease of a controller that was not observed yet: it may have ended before this one started.
-func (m *Member) meet(ctx context.Context, holder string) error {
+// fetchPeer reads the Lease of a controller that was not observed yet: it may have ended before this one started.
+func (m *ControllerLease) fetchPeer(ctx context.Context, holder string) error {
 	m.mu.Lock()
 	p := m.peer(holder)
 	known := p.version != "" || p.released
@@ -348,7 +348,7 @@ func (m *Member) meet(ctx context.Context, holder string) error {
 
 // confirm reads the Lease of a controller that seems to have ended, because a watch may be late. It reads it once per
 // second, however many bases it served.
-func (m *Member) confirm(ctx context.Context, holder string) error {
+func (m *ControllerLease) confirm(ctx context.Context, holder string) error {
 	m.mu.Lock()
 	p, now := m.peer(holder), m.opts.Clock.Now()
 	fresh, seen := !p.read.IsZero() && now.Sub(p.read) < time.Second, p.version
@@ -363,7 +363,7 @@ func (m *Member) confirm(ctx context.Context, holder string) error {
 	case err != nil:
 		return fmt.Errorf("reading the lease of controller %q: %w", holder, err)
 	default:
-		m.Seen(l, false)
+		m.HandleLease(l, false)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -376,7 +376,7 @@ func (m *Member) confirm(ctx context.Context, holder string) error {
 
 // renewing returns the sorted CLIENT_IDs of the other controllers of this environment that have renewed their
 // Leases. Controllers whose Leases have expired are not included.
-func (m *Member) renewing() (holders []string) {
+func (m *ControllerLease) renewing() (holders []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.opts.Clock.Now()
@@ -389,8 +389,8 @@ func (m *Member) renewing() (holders []string) {
 	return holders
 }
 
-// seenByOthers reports whether another controller is connected to the tunnel.
-func (m *Member) seenByOthers(key tunnel.Key) bool {
+// reachableByPeers reports whether another controller is connected to the tunnel.
+func (m *ControllerLease) reachableByPeers(key tunnel.Key) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.opts.Clock.Now()
@@ -402,11 +402,11 @@ func (m *Member) seenByOthers(key tunnel.Key) bool {
 	return false
 }
 
-// blindFor returns how long a tunnel of this controller has been down.
-func (m *Member) blindFor(key tunnel.Key) time.Duration {
+// tunnelDownFor returns how long a tunnel of this controller has been down.
+func (m *ControllerLease) tunnelDownFor(key tunnel.Key) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if since, down := m.blind[key]; down {
+	if since, down := m.downSince[key]; down {
 		return m.opts.Clock.Since(since)
 	}
 	return 0

@@ -6,46 +6,46 @@ import (
 	"github.com/koupleless/koupsandbox/controller/api"
 )
 
-// Blindness is the reason why missed heartbeats of a base are ignored. It is the reason of a Node condition and of an
+// UnobservableReason is the reason why missed heartbeats of a base are ignored. It is the reason of a Node condition and of an
 // Event.
-type Blindness string
+type UnobservableReason string
 
 // The reasons why missed heartbeats are ignored.
 const (
-	TunnelDown          Blindness = api.ReasonTunnelDown
-	ControllerSuspended Blindness = api.ReasonControllerSuspended
-	MassSilence         Blindness = api.ReasonMassOutage
+	TunnelDown          UnobservableReason = api.ReasonTunnelDown
+	ControllerSuspended UnobservableReason = api.ReasonControllerSuspended
+	MassOutage          UnobservableReason = api.ReasonMassOutage
 	// ControllerBehind is not shown in the condition, because writing each Node would increase the load.
-	ControllerBehind Blindness = "ControllerBehind"
+	ControllerBehind UnobservableReason = "ControllerBehind"
 )
 
 // Observation reports whether missed heartbeats of a base are evaluated. The zero value means yes.
 type Observation struct {
-	// Blind is the reason why they are ignored, or empty.
-	Blind Blindness
+	// Reason is the reason why they are ignored, or empty.
+	Reason UnobservableReason
 	// Since is when that began, on the controller's clock.
 	Since time.Time
 }
 
 // observe records an observation and returns the change. A different time is no change.
 func (r *record) observe(o Observation) []Change {
-	if r.observed.Blind == o.Blind {
+	if r.observed.Reason == o.Reason {
 		return nil
 	}
 	r.observed = o
 	return []Change{{Kind: ObservedChanged, Identity: r.info.Identity}}
 }
 
-// News is the begin or the end of an episode in which missed heartbeats are ignored.
-type News struct {
+// ConnectivityEvent is the begin or the end of an episode in which missed heartbeats are ignored.
+type ConnectivityEvent struct {
 	// Tunnel is empty for ControllerSuspended, which concerns all tunnels.
 	Tunnel string
-	Blind  Blindness
+	Reason UnobservableReason
 	Ended  bool
-	// Lasted is set if Ended is true, and for ControllerSuspended.
-	Lasted time.Duration
-	// Silent is the number of Bases that miss heartbeats, for MassSilence.
-	Silent, Bases int
+	// Duration is set if Ended is true, and for ControllerSuspended.
+	Duration time.Duration
+	// Missing is the number of Bases that miss heartbeats, for MassOutage.
+	Missing, Bases int
 }
 
 // sight is the state of one tunnel. The zero value is a tunnel that works.
@@ -57,14 +57,14 @@ type episode struct {
 	reported bool
 }
 
-// update records whether the episode goes on. It returns News when the episode has lasted for delay, and when an
+// update records whether the episode goes on. It returns ConnectivityEvent when the episode has lasted for delay, and when an
 // episode that was reported ends.
-func (e *episode) update(n News, is bool, now time.Time, delay time.Duration) []News {
+func (e *episode) update(n ConnectivityEvent, is bool, now time.Time, delay time.Duration) []ConnectivityEvent {
 	switch {
 	case !is && e.reported:
-		n = News{Blind: n.Blind, Ended: true, Lasted: now.Sub(e.since)}
+		n = ConnectivityEvent{Reason: n.Reason, Ended: true, Duration: now.Sub(e.since)}
 		*e = episode{}
-		return []News{n}
+		return []ConnectivityEvent{n}
 	case !is:
 		*e = episode{}
 		return nil
@@ -75,7 +75,7 @@ func (e *episode) update(n News, is bool, now time.Time, delay time.Duration) []
 		return nil
 	}
 	e.reported = true
-	return []News{n}
+	return []ConnectivityEvent{n}
 }
 
 // tellAfter is how long a tunnel is down before that is reported on the Nodes. Short interruptions are not worth a

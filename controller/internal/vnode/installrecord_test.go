@@ -18,7 +18,7 @@ func (s *fixture) kept(t *testing.T) string {
 	if err != nil {
 		return "no lease"
 	}
-	return l.Annotations[labels.Placed]
+	return l.Annotations[labels.InstallRecord]
 }
 
 func (s *fixture) wantKept(t *testing.T, when, want string) {
@@ -30,23 +30,23 @@ func (s *fixture) wantKept(t *testing.T, when, want string) {
 
 func TestTheLeaseOfABaseThatFellSilentIsKeptForADay(t *testing.T) {
 	s := newServing(t, newAPI())
-	s.ledger = "biz1"
+	s.installRecord = "biz1"
 	pass(t, 60*time.Second, s)
-	s.FellSilent(identity)
+	s.HeartbeatsTimedOut(identity)
 	s.reconcileOnce(t)
 	s.wantKept(t, "when the base is gone", "biz1")
 
 	s.sync(t)
 	s.forget(t)
 	s.wantKept(t, "an hour later", "biz1")
-	s.clock.Step(ledgerKept)
+	s.clock.Step(recordRetention)
 	s.forget(t)
 	s.wantKept(t, "after a day", "no lease")
 }
 
 func (s *fixture) forget(t *testing.T) {
 	t.Helper()
-	if err := s.forgetOld(t.Context()); err != nil {
+	if err := s.deleteOldLeasesOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -56,9 +56,9 @@ func TestALeaseIsKeptWhenTheClockChanges(t *testing.T) {
 	for name, by := range map[string]time.Duration{"forward": 30 * 24 * time.Hour, "back": -30 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			s := newServing(t, newAPI())
-			s.ledger = "biz1"
+			s.installRecord = "biz1"
 			pass(t, 60*time.Second, s)
-			s.FellSilent(identity)
+			s.HeartbeatsTimedOut(identity)
 			s.reconcileOnce(t)
 			s.sync(t)
 			leases := s.api.CoordinationV1().Leases("kube-node-lease")
@@ -72,10 +72,10 @@ func TestALeaseIsKeptWhenTheClockChanges(t *testing.T) {
 			}
 			for range 23 {
 				s.forget(t)
-				s.clock.Step(ledgerCheck)
+				s.clock.Step(retentionCheckInterval)
 			}
 			s.wantKept(t, "within a day", "biz1")
-			s.clock.Step(ledgerCheck)
+			s.clock.Step(retentionCheckInterval)
 			s.forget(t)
 			s.wantKept(t, "after a day", "no lease")
 		})
@@ -87,12 +87,12 @@ func TestAJournalIsKeptWhenTheClockChanges(t *testing.T) {
 	api := newAPI()
 	first := newFixture(t, Options{Holder: "me"}, api)
 	bases := first.hearOf(t, 2)
-	first.ledger = "biz1"
+	first.installRecord = "biz1"
 	first.keepAll(t, bases...)
 	s := newFixture(t, Options{Holder: "me", Clock: clocktesting.NewFakeClock(noon.Add(30 * 24 * time.Hour))}, api)
-	s.ledger = "biz2"
+	s.installRecord = "biz2"
 	s.hearOf(t, 1)
-	s.ledger = "biz3"
+	s.installRecord = "biz3"
 	s.keepAll(t, bases[0])
 	if got := s.inJournal(t)[bases[1]]; got != "biz1" {
 		t.Errorf("the journal says %q of a base that has not come back, want %q", got, "biz1")
@@ -101,7 +101,7 @@ func TestAJournalIsKeptWhenTheClockChanges(t *testing.T) {
 
 func TestTheLeaseGoesWithABaseThatSaysSo(t *testing.T) {
 	s := newServing(t, newAPI())
-	s.ledger = "biz1"
+	s.installRecord = "biz1"
 	pass(t, 60*time.Second, s)
 	s.reconcileOnce(t)
 	s.wantKept(t, "when the base is gone", "no lease")
@@ -110,16 +110,16 @@ func TestTheLeaseGoesWithABaseThatSaysSo(t *testing.T) {
 // What the controller kept that served the base stays, whenever the others find that it is gone.
 func TestTheLeaseOfAnothersBaseThatFellSilentIsKept(t *testing.T) {
 	first, second := pair(t)
-	first.ledger = "biz1"
+	first.installRecord = "biz1"
 	pass(t, 30*time.Second, first, second)
-	second.hear() // and nobody else did
+	second.heartbeat() // and nobody else did
 	pass(t, 30*time.Second, first, second)
-	first.FellSilent(identity)
+	first.HeartbeatsTimedOut(identity)
 	first.reconcileOnce(t)
 	second.sync(t)
 	second.reconcileOnce(t)
 	pass(t, 60*time.Second, second)
-	second.FellSilent(identity)
+	second.HeartbeatsTimedOut(identity)
 	second.reconcileOnce(t)
 	first.wantKept(t, "when the base is gone", "biz1")
 	if second.state(identity) != nil {

@@ -1,4 +1,4 @@
-package door
+package connlimit
 
 import (
 	"context"
@@ -55,7 +55,7 @@ func newHall(t *testing.T, most int) hall {
 func newHallWith(t *testing.T, limits Limits) hall {
 	t.Helper()
 	coming := make(chan net.Conn, 1)
-	return hall{t, Limit(peers{coming}, limits), coming}
+	return hall{t, NewListener(peers{coming}, limits), coming}
 }
 
 // come has a connection come from an address.
@@ -125,8 +125,8 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 	kept, own := h.come("192.0.2.1:2")
-	Keep(tls.Server(own, &tls.Config{MinVersion: tls.VersionTLS12}))
-	Keep(kept) // did not come through a door
+	Exempt(tls.Server(own, &tls.Config{MinVersion: tls.VersionTLS12}))
+	Exempt(kept) // did not come through a door
 	var later []*from
 	for range 5 {
 		c, _ := h.come("192.0.2.1:3")
@@ -149,29 +149,29 @@ func TestPlaces(t *testing.T) {
 func TestHeldBytesAreLimited(t *testing.T) {
 	var evicted []string
 	h := newHallWith(t, Limits{Connections: 100, Bytes: 1000,
-		Evicted: func(address netip.Prefix, connections, bytes int) {
+		OnEvict: func(address netip.Prefix, connections, bytes int) {
 			evicted = append(evicted, fmt.Sprintf("%s %d %d", address, connections, bytes))
 		}})
 	honest, honestConn := h.come("192.0.2.1:1")
 	small, smallConn := h.come("203.0.113.7:1")
 	large, largeConn := h.come("203.0.113.7:2")
-	Hold(smallConn, 300)
-	Hold(tls.Server(largeConn, &tls.Config{MinVersion: tls.VersionTLS12}), 600)
-	Hold(honestConn, 100)
+	AddBytes(smallConn, 300)
+	AddBytes(tls.Server(largeConn, &tls.Config{MinVersion: tls.VersionTLS12}), 600)
+	AddBytes(honestConn, 100)
 	if large.closed || small.closed || honest.closed {
 		t.Fatal("a connection was closed at the limit")
 	}
-	Hold(honestConn, 200)
+	AddBytes(honestConn, 200)
 	if !large.closed || small.closed || honest.closed {
 		t.Errorf("closed: the largest %t, another one of its address %t, one of another address %t; want "+
 			"only the largest", large.closed, small.closed, honest.closed)
 	}
-	Hold(largeConn, -600) // its owner releases what it held, which does not count any more
-	Hold(smallConn, 400)
+	AddBytes(largeConn, -600) // its owner releases what it held, which does not count any more
+	AddBytes(smallConn, 400)
 	if small.closed || honest.closed {
 		t.Error("a connection was closed at the limit, after one was closed")
 	}
-	Hold(honestConn, -300)
+	AddBytes(honestConn, -300)
 	if err := smallConn.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestHeldBytesAreLimited(t *testing.T) {
 		t.Errorf("%d bytes of %d connections are counted, want 0 of 1", l.held, len(l.open))
 	}
 	_, one := h.come("203.0.113.7:3")
-	Hold(one, 1001) // more than there is
+	AddBytes(one, 1001) // more than there is
 	if diff := cmp.Diff([]string{"203.0.113.7/32 2 900", "203.0.113.7/32 1 1001"}, evicted); diff != "" {
 		t.Errorf("evicted (-want +got):\n%s", diff)
 	}
@@ -190,7 +190,7 @@ func TestHeldBytesAreLimited(t *testing.T) {
 		t.Errorf("%d connections were evicted, first %v; want 103, the third 192.0.2.9/32 99 0", len(evicted),
 			evicted[:3])
 	}
-	Hold(&from{}, 1) // did not come through the listener
+	AddBytes(&from{}, 1) // did not come through the listener
 }
 
 // A peer that sends too much loses its connection, and others keep theirs. Bytes count until the connection is

@@ -16,11 +16,11 @@ import (
 func sightedWorld(bases ...string) (w *world, down map[tunnel.Key]bool) {
 	down = map[tunnel.Key]bool{}
 	w = newWorld()
-	w.opts.Sees = func(key tunnel.Key) bool { return !down[key] }
+	w.opts.Connected = func(key tunnel.Key) bool { return !down[key] }
 	w.Sweep()
 	for _, id := range bases {
-		_, _ = w.Heard(overMQTT(id), beat("1.0.0"))
-		w.Own(id, true)
+		_, _ = w.HandleHeartbeat(overMQTT(id), beat("1.0.0"))
+		w.SetOwned(id, true)
 	}
 	w.take()
 	return w, down
@@ -36,7 +36,7 @@ func (w *world) kinds() (list []string) {
 			list = append(list, c.Identity+" gone")
 		case ObservedChanged:
 			s, _ := w.Get(c.Identity)
-			list = append(list, fmt.Sprintf("%s blind %q", c.Identity, s.Observed.Blind))
+			list = append(list, fmt.Sprintf("%s blind %q", c.Identity, s.Observed.Reason))
 		}
 	}
 	return list
@@ -58,7 +58,7 @@ func TestASilenceThatNobodyCouldHearDoesNotCount(t *testing.T) {
 	w.wantKinds(t, "after ten minutes without the tunnel", `a blind "TunnelDown"`)
 	down[tunnel.MQTT] = false
 	w.Reconnected(tunnel.MQTT)
-	if got := w.Sweep().Probes; len(got) != 2 {
+	if got := w.Sweep().Queries; len(got) != 2 {
 		t.Errorf("when the tunnel is up again %d questions are due, want 2", len(got))
 	}
 	w.pass(api.ReconnectGrace + api.UnreachableAfter - 2*time.Second)
@@ -73,11 +73,11 @@ func TestAProcessThatStoodStill(t *testing.T) {
 	w, _ := sightedWorld("a", "b")
 	w.clock.Step(5 * time.Minute)
 	found := w.Sweep()
-	if diff := cmp.Diff([]News{{Blind: ControllerSuspended, Lasted: 5 * time.Minute}}, found.News); diff != "" {
+	if diff := cmp.Diff([]ConnectivityEvent{{Reason: ControllerSuspended, Duration: 5 * time.Minute}}, found.Events); diff != "" {
 		t.Errorf("news (-want +got):\n%s", diff)
 	}
-	if len(found.Probes) != 4 {
-		t.Errorf("%d questions are due, want 4: both bases are asked at once", len(found.Probes))
+	if len(found.Queries) != 4 {
+		t.Errorf("%d questions are due, want 4: both bases are asked at once", len(found.Queries))
 	}
 	if got := w.Unobserved()[ControllerSuspended]; got != 2 {
 		t.Errorf("%d bases are not observed, want 2", got)
@@ -86,15 +86,15 @@ func TestAProcessThatStoodStill(t *testing.T) {
 	w.Touch("a")
 	w.wantKinds(t, "when a base is heard", `a blind ""`)
 	w.pass(time.Minute)
-	if s, known := w.Get("b"); !known || s.Liveness != Alive {
+	if s, known := w.Get("b"); !known || s.Liveness != Reachable {
 		t.Errorf("a minute later the base that was not heard is known: %t, %s", known, s.Liveness)
 	}
 }
 
 func TestOverHTTPThereIsNoConnectionToComeBack(t *testing.T) {
 	w, _ := sightedWorld()
-	_, _ = w.Heard(tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "h"}, beat("1.0.0"))
-	w.Own("h", true)
+	_, _ = w.HandleHeartbeat(tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "h"}, beat("1.0.0"))
+	w.SetOwned("h", true)
 	w.clock.Step(5 * time.Minute)
 	w.Sweep()
 	w.take()
@@ -127,7 +127,7 @@ func TestAdoptedBasesHaveTimeToConnect(t *testing.T) {
 	w, _ := sightedWorld()
 	w.Adopt(Info{Identity: "a", Tunnel: tunnel.MQTT}, time.Time{})
 	w.Adopt(Info{Identity: "h", Tunnel: tunnel.HTTP}, time.Time{})
-	w.Own("a", true)
+	w.SetOwned("a", true)
 	w.take()
 	w.pass(api.UnreachableAfter)
 	w.wantKinds(t, "after the time of a base over HTTP", "h unreachable")
@@ -137,12 +137,12 @@ func TestAdoptedBasesHaveTimeToConnect(t *testing.T) {
 
 func TestABaseWhoseNodeWasDeleted(t *testing.T) {
 	w, _ := sightedWorld("a", "b", "c")
-	w.Doubt("a")
+	w.RequireHeartbeat("a")
 	w.Touch("a")
 	w.wantKinds(t, "of one that speaks", `a blind ""`)
 	w.pass(10 * time.Second)
-	w.Doubt("a")
-	w.Doubt("b") // two of three: no mass silence
+	w.RequireHeartbeat("a")
+	w.RequireHeartbeat("b") // two of three: no mass silence
 	w.speak(api.UnreachableAfter/2, "c")
 	w.wantKinds(t, "shortly before it is given up")
 	w.speak(time.Second, "c")
@@ -155,12 +155,12 @@ func TestABaseWhoseNodeWasDeleted(t *testing.T) {
 func behindWorld(bases ...string) (w *world, behind *bool) {
 	w = newWorld()
 	behind = new(bool)
-	w.opts.Behind = func(key tunnel.Key) bool { return *behind && key == tunnel.MQTT }
+	w.opts.Delayed = func(key tunnel.Key) bool { return *behind && key == tunnel.MQTT }
 	w.Sweep()
 	for _, id := range bases {
-		_, _ = w.Heard(overMQTT(id), beat("1.0.0"))
+		_, _ = w.HandleHeartbeat(overMQTT(id), beat("1.0.0"))
 		w.SetHealth(overMQTT(id), arklet.Health{})
-		w.Own(id, true)
+		w.SetOwned(id, true)
 	}
 	w.take()
 	return w, behind
@@ -170,14 +170,14 @@ func TestASilenceIsNotCountedWhileWhatBasesSayComesLate(t *testing.T) {
 	w, behind := behindWorld("a", "b", "c", "d", "e")
 	w.pass(api.UnreachableAfter - time.Second)
 	*behind = true
-	news := w.Sweep().News
-	if diff := cmp.Diff([]News{{Tunnel: string(tunnel.MQTT), Blind: ControllerBehind}}, news); diff != "" {
+	news := w.Sweep().Events
+	if diff := cmp.Diff([]ConnectivityEvent{{Tunnel: string(tunnel.MQTT), Reason: ControllerBehind}}, news); diff != "" {
 		t.Errorf("news when the controller is behind (-want +got):\n%s", diff)
 	}
 	sent := map[arklet.Command]int{}
 	for range 10 * 60 {
 		w.clock.Step(time.Second)
-		for _, p := range w.Sweep().Probes {
+		for _, p := range w.Sweep().Queries {
 			sent[p.Command]++
 		}
 		w.Touch("b")
@@ -189,8 +189,8 @@ func TestASilenceIsNotCountedWhileWhatBasesSayComesLate(t *testing.T) {
 		t.Errorf("in ten minutes it sent %v, want no health and about 190 queries of modules", sent)
 	}
 	*behind = false
-	news = w.Sweep().News
-	if len(news) != 1 || !news[0].Ended || news[0].Lasted < 10*time.Minute {
+	news = w.Sweep().Events
+	if len(news) != 1 || !news[0].Ended || news[0].Duration < 10*time.Minute {
 		t.Errorf("news when it is no longer: %+v", news)
 	}
 	alone := func(d time.Duration) {
@@ -220,8 +220,8 @@ func TestWhoIsBehindWaitsForABaseWhoseNodeWasDeleted(t *testing.T) {
 	w, behind := behindWorld("a")
 	*behind = true
 	w.Sweep()
-	w.Doubt("a")
-	if probes := w.Sweep().Probes; len(probes) != 2 {
+	w.RequireHeartbeat("a")
+	if probes := w.Sweep().Queries; len(probes) != 2 {
 		t.Errorf("a base whose Node was deleted is asked %d questions, want 2", len(probes))
 	}
 	w.pass(10 * time.Minute)

@@ -12,7 +12,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// Bounds of a Journal.
+// Bounds of a EventLog.
 const (
 	// maxEntries is the maximum number of entries of a module.
 	maxEntries = 200
@@ -26,9 +26,9 @@ const (
 	versionCost = 256
 )
 
-// Journal has the last events of modules on bases. Beyond 32 MiB, it forgets the modules that have had no event for the longest
+// EventLog has the last events of modules on bases. Beyond 32 MiB, it forgets the modules that have had no event for the longest
 // time. It may be used concurrently.
-type Journal struct {
+type EventLog struct {
 	limit int // maxSize, except in tests
 
 	mu        sync.Mutex
@@ -50,57 +50,57 @@ type history struct {
 }
 
 type numbered struct {
-	Entry
+	LogEntry
 	number uint64 // increases over all modules
 	noted  time.Time
 }
 
-// NewJournal returns an empty journal.
-func NewJournal() *Journal {
-	return &Journal{limit: maxSize, histories: map[moduleKey]*history{}, byUse: list.New()}
+// NewEventLog returns an empty log.
+func NewEventLog() *EventLog {
+	return &EventLog{limit: maxSize, histories: map[moduleKey]*history{}, byUse: list.New()}
 }
 
-// Note adds an entry for a module on a base. It does not block. It removes credentials from URLs in the detail, and cuts a
+// Add adds an entry for a module on a base. It does not block. It removes credentials from URLs in the detail, and cuts a
 // detail of more than 4 KiB.
-func (j *Journal) Note(identity, biz string, e Entry) {
+func (l *EventLog) Add(identity, biz string, e LogEntry) {
 	e.Detail = clip(e.Detail)
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.note(j.history(moduleKey{identity, biz}), e)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.add(l.history(moduleKey{identity, biz}), e)
 }
 
-// history is called with the lock held, as are note and grow.
-func (j *Journal) history(key moduleKey) *history {
-	h, there := j.histories[key]
+// history is called with the lock held, as are add and grow.
+func (l *EventLog) history(key moduleKey) *history {
+	h, there := l.histories[key]
 	if !there {
 		h = &history{key: key}
-		h.use = j.byUse.PushFront(h)
-		j.histories[key] = h
-		j.grow(h, historyCost+len(key.identity)+len(key.biz))
+		h.use = l.byUse.PushFront(h)
+		l.histories[key] = h
+		l.grow(h, historyCost+len(key.identity)+len(key.biz))
 	}
-	j.byUse.MoveToFront(h.use)
+	l.byUse.MoveToFront(h.use)
 	return h
 }
 
-func (j *Journal) note(h *history, e Entry) {
-	j.last++
+func (l *EventLog) add(h *history, e LogEntry) {
+	l.last++
 	grown := cost(e)
 	if len(h.entries) == maxEntries {
-		grown -= cost(h.entries[0].Entry)
+		grown -= cost(h.entries[0].LogEntry)
 		h.entries = slices.Delete(h.entries, 0, 1)
 	}
-	h.entries = append(h.entries, numbered{e, j.last, time.Now()})
-	j.grow(h, grown)
+	h.entries = append(h.entries, numbered{e, l.last, time.Now()})
+	l.grow(h, grown)
 }
 
-// grow records the size of a module, and removes others until the journal has its maximum size.
-func (j *Journal) grow(h *history, by int) {
+// grow records the size of a module, and removes others until the log has its maximum size.
+func (l *EventLog) grow(h *history, by int) {
 	h.size += by
-	j.size += by
-	for j.size > j.limit && j.byUse.Len() > 1 {
-		oldest := j.byUse.Remove(j.byUse.Back()).(*history)
-		delete(j.histories, oldest.key)
-		j.size -= oldest.size
+	l.size += by
+	for l.size > l.limit && l.byUse.Len() > 1 {
+		oldest := l.byUse.Remove(l.byUse.Back()).(*history)
+		delete(l.histories, oldest.key)
+		l.size -= oldest.size
 	}
 }
 
@@ -118,17 +118,17 @@ func (s share) has(version string) bool {
 
 // present returns the current state of a Pod's module, for a Pod whose module has no entries yet. The result is
 // empty if the base does not list the module.
-func (j *Journal) present(key moduleKey, of share) (entries []Entry) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	h, there := j.histories[key]
+func (l *EventLog) present(key moduleKey, of share) (entries []LogEntry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h, there := l.histories[key]
 	if !there {
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(h.known)) {
 		if v := h.known[name]; of.has(name) {
 			entries = append(entries,
-				Entry{At: v.latest.At, Version: name, Event: "is " + string(v.state),
+				LogEntry{At: v.latest.At, Version: name, Event: "is " + string(v.state),
 					Detail: strings.TrimSpace(v.latest.Reason + " (before this Pod)")})
 		}
 	}
@@ -137,10 +137,10 @@ func (j *Journal) present(key moduleKey, of share) (entries []Entry) {
 
 // since returns the entries of a module that belong to a Pod and have a higher number, in the order in which they
 // were recorded, and the number of the last entry of the module.
-func (j *Journal) since(key moduleKey, number uint64, of share) (entries []Entry, last uint64) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	h, there := j.histories[key]
+func (l *EventLog) since(key moduleKey, number uint64, of share) (entries []LogEntry, last uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h, there := l.histories[key]
 	if !there {
 		return nil, number
 	}
@@ -150,18 +150,18 @@ func (j *Journal) since(key moduleKey, number uint64, of share) (entries []Entry
 		}
 		number = n.number
 		if !n.noted.Before(of.from) && of.has(n.Version) {
-			entries = append(entries, n.Entry)
+			entries = append(entries, n.LogEntry)
 		}
 	}
 	return entries, number
 }
 
 // inOrder sorts entries by time. The states are recorded later than they occur on the base.
-func inOrder(entries []Entry) {
-	slices.SortStableFunc(entries, func(a, b Entry) int { return a.At.Compare(b.At) })
+func inOrder(entries []LogEntry) {
+	slices.SortStableFunc(entries, func(a, b LogEntry) int { return a.At.Compare(b.At) })
 }
 
-func cost(e Entry) int { return entryCost + len(e.Version) + len(e.Event) + len(e.Detail) }
+func cost(e LogEntry) int { return entryCost + len(e.Version) + len(e.Event) + len(e.Detail) }
 
 // clip removes credentials from a text and shortens it. It does not keep the long text in memory.
 func clip(s string) string {

@@ -12,8 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// Entry is an event of a module on a base.
-type Entry struct {
+// LogEntry is an event of a module on a base.
+type LogEntry struct {
 	// At is the time on the controller's clock. For a state, it is the time on the base's clock. A state is not
 	// earlier than the command that led to it: bases report whole milliseconds, and clocks differ slightly.
 	At      time.Time
@@ -25,7 +25,7 @@ type Entry struct {
 }
 
 // line returns the entry as kubectl logs prints it. A detail may have several lines, for example a stack trace.
-func (e Entry) line(biz string, timestamps bool) string {
+func (e LogEntry) line(biz string, timestamps bool) string {
 	text := fmt.Sprintf("%s %s:%s %s", e.At.UTC().Format(api.LogTime), biz, e.Version, e.Event)
 	if timestamps {
 		text = e.At.UTC().Format(time.RFC3339Nano) + " " + text
@@ -38,15 +38,15 @@ func (e Entry) line(biz string, timestamps bool) string {
 
 func event(c arklet.Command, what string) string { return string(c) + " " + what }
 
-// Asked is the entry for a command that is sent to a base.
-func Asked(at time.Time, r arklet.Request) Entry {
-	return Entry{At: at, Version: r.Module.Version, Event: event(r.Command, api.LogSent),
+// CommandSent is the entry for a command that is sent to a base.
+func CommandSent(at time.Time, r arklet.Request) LogEntry {
+	return LogEntry{At: at, Version: r.Module.Version, Event: event(r.Command, api.LogSent),
 		Detail: redact.URL(r.Module.URL)}
 }
 
-// Answered is the entry for the answer to a command.
-func Answered(at time.Time, r arklet.Request, a arklet.Answer) Entry {
-	e := Entry{At: at, Version: r.Module.Version, Event: event(r.Command, api.LogAnswered), Detail: a.Code}
+// CommandAnswered is the entry for the answer to a command.
+func CommandAnswered(at time.Time, r arklet.Request, a arklet.Answer) LogEntry {
+	e := LogEntry{At: at, Version: r.Module.Version, Event: event(r.Command, api.LogAnswered), Detail: a.Code}
 	for _, more := range []string{a.ErrorCode, a.Message, a.DataCode, a.DataMessage} {
 		if more != "" && more != e.Detail && more != a.Code {
 			e.Detail += " " + more
@@ -55,9 +55,9 @@ func Answered(at time.Time, r arklet.Request, a arklet.Answer) Entry {
 	return e
 }
 
-// Unanswered is the entry for a command without an answer.
-func Unanswered(at time.Time, r arklet.Request, err error) Entry {
-	return Entry{At: at, Version: r.Module.Version, Event: event(r.Command, api.LogUnanswered), Detail: err.Error()}
+// CommandUnanswered is the entry for a command without an answer.
+func CommandUnanswered(at time.Time, r arklet.Request, err error) LogEntry {
+	return LogEntry{At: at, Version: r.Module.Version, Event: event(r.Command, api.LogUnanswered), Detail: err.Error()}
 }
 
 // version is a version of a module that a base lists.
@@ -71,40 +71,40 @@ func withoutMessage(r arklet.Record) arklet.Record {
 	return r
 }
 
-// NoteModules adds entries for the differences between two lists of a base: the new state records, and the versions that are
+// AddModuleStates adds entries for the differences between two lists of a base: the new state records, and the versions that are
 // not listed any more. names are the modules that have changed, at is the time of the list. It does not block.
-func (j *Journal) NoteModules(identity string, names []string, list []arklet.Biz, at time.Time) {
+func (l *EventLog) AddModuleStates(identity string, names []string, list []arklet.Biz, at time.Time) {
 	byName := make(map[string][]arklet.Biz, len(names))
 	for _, b := range list {
 		if slices.Contains(names, b.Name) {
 			byName[b.Name] = append(byName[b.Name], b)
 		}
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, name := range names {
-		j.noteModule(j.history(moduleKey{identity, name}), byName[name], at)
+		l.addModule(l.history(moduleKey{identity, name}), byName[name], at)
 	}
 }
 
-// noteModule adds entries for the versions of a module. The caller holds the lock.
-func (j *Journal) noteModule(h *history, list []arklet.Biz, at time.Time) {
+// addModule adds entries for the versions of a module. The caller holds the lock.
+func (l *EventLog) addModule(h *history, list []arklet.Biz, at time.Time) {
 	before := h.known
 	h.known = make(map[string]version, len(list))
 	for _, b := range list {
 		h.known[b.Version] = version{b.State, withoutMessage(b.Latest)}
-		j.noteStates(h, before[b.Version], b, at)
+		l.addStates(h, before[b.Version], b, at)
 	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		if _, listed := h.known[name]; !listed {
-			j.note(h, Entry{At: at, Version: name, Event: "is no longer installed"})
+			l.add(h, LogEntry{At: at, Version: name, Event: "is no longer installed"})
 		}
 	}
-	j.grow(h, (len(h.known)-len(before))*versionCost)
+	l.grow(h, (len(h.known)-len(before))*versionCost)
 }
 
-// noteStates adds entries for the records of a version that follow the last known one.
-func (j *Journal) noteStates(h *history, old version, b arklet.Biz, at time.Time) {
+// addStates adds entries for the records of a version that follow the last known one.
+func (l *EventLog) addStates(h *history, old version, b arklet.Biz, at time.Time) {
 	records := b.Records
 	if len(records) == 0 && b.Latest != (arklet.Record{}) {
 		records = []arklet.Record{b.Latest}
@@ -119,7 +119,7 @@ func (j *Journal) noteStates(h *history, old version, b arklet.Biz, at time.Time
 		records = []arklet.Record{{State: b.State}}
 	}
 	for _, record := range records {
-		e := Entry{At: record.At, Version: b.Version, Event: "is " + string(record.State),
+		e := LogEntry{At: record.At, Version: b.Version, Event: "is " + string(record.State),
 			Detail: clip(strings.TrimSpace(record.Reason + " " + record.Message))}
 		if e.At.IsZero() {
 			e.At = at
@@ -127,7 +127,7 @@ func (j *Journal) noteStates(h *history, old version, b arklet.Biz, at time.Time
 		if sent := h.lastSent(b.Version); sent.After(e.At) && sent.Sub(e.At) < clockSkew {
 			e.At = sent
 		}
-		j.note(h, e)
+		l.add(h, e)
 	}
 }
 

@@ -19,8 +19,8 @@ var (
 	// ErrNoAnswer reports that the base did not answer in time. The state of the module is unknown until the next
 	// list.
 	ErrNoAnswer = errors.New("base did not answer in time")
-	// ErrNotAgain reports a lost request that the caller did not want to send again.
-	ErrNotAgain = errors.New("the request got lost, and is not wanted any more")
+	// ErrResendDeclined reports a lost request that the caller did not want to send again.
+	ErrResendDeclined = errors.New("the request got lost, and is not wanted any more")
 )
 
 // Tunnel sends requests to bases.
@@ -29,9 +29,9 @@ type Tunnel interface {
 	Send(ctx context.Context, to tunnel.Address, r arklet.Request) error
 }
 
-// Dialog sends requests to bases and waits for their answers. The protocol has no correlation ID: an answer belongs
+// RequestTracker sends requests to bases and waits for their answers. The protocol has no correlation ID: an answer belongs
 // to the request with the same command and module. Its methods may be called concurrently.
-type Dialog struct {
+type RequestTracker struct {
 	registry *Registry
 	tunnels  map[tunnel.Key]Tunnel
 
@@ -62,38 +62,38 @@ type query struct {
 	command arklet.Command
 }
 
-// NewDialog returns a Dialog without tunnels.
-func NewDialog(registry *Registry) *Dialog {
-	return &Dialog{
+// NewRequestTracker returns a RequestTracker without tunnels.
+func NewRequestTracker(registry *Registry) *RequestTracker {
+	return &RequestTracker{
 		registry: registry, tunnels: map[tunnel.Key]Tunnel{},
 		waiting: map[string]map[question]*pending{}, listening: map[query]map[chan reply]struct{}{},
 	}
 }
 
-// Use adds a tunnel. Call it before the first request.
-func (d *Dialog) Use(t Tunnel) { d.tunnels[t.Key()] = t }
+// AddTunnel adds a tunnel. Call it before the first request.
+func (d *RequestTracker) AddTunnel(t Tunnel) { d.tunnels[t.Key()] = t }
 
 // Send sends a request and does not wait for an answer.
-func (d *Dialog) Send(ctx context.Context, key tunnel.Key, to tunnel.Address, r arklet.Request) error {
+func (d *RequestTracker) Send(ctx context.Context, key tunnel.Key, to tunnel.Address, r arklet.Request) error {
 	t, ok := d.tunnels[key]
 	if !ok {
-		return fmt.Errorf("asking base %q: tunnel %q is not enabled", d.registry.Called(to.Identity), key)
+		return fmt.Errorf("asking base %q: tunnel %q is not enabled", d.registry.DisplayName(to.Identity), key)
 	}
 	if err := t.Send(ctx, to, r); err != nil {
-		return fmt.Errorf("sending %s to base %q: %w", r.Command, d.registry.Called(to.Identity), err)
+		return fmt.Errorf("sending %s to base %q: %w", r.Command, d.registry.DisplayName(to.Identity), err)
 	}
 	return nil
 }
 
-// Called is Registry.Called.
-func (d *Dialog) Called(identity string) string { return d.registry.Called(identity) }
+// DisplayName is Registry.DisplayName.
+func (d *RequestTracker) DisplayName(identity string) string { return d.registry.DisplayName(identity) }
 
-// Ask sends a query and does not wait for the answer.
-func (d *Dialog) Ask(ctx context.Context, identity string, command arklet.Command) error {
+// Query sends a query and does not wait for the answer.
+func (d *RequestTracker) Query(ctx context.Context, identity string, command arklet.Command) error {
 	return d.send(ctx, identity, arklet.Request{Command: command})
 }
 
-func (d *Dialog) send(ctx context.Context, identity string, r arklet.Request) error {
+func (d *RequestTracker) send(ctx context.Context, identity string, r arklet.Request) error {
 	s, known := d.registry.Get(identity)
 	if !known {
 		return fmt.Errorf("asking base %q: %w", identity, ErrUnknownBase)
@@ -101,17 +101,17 @@ func (d *Dialog) send(ctx context.Context, identity string, r arklet.Request) er
 	return d.Send(ctx, s.Tunnel, tunnel.Address{Identity: identity, IP: s.IP, Port: s.Port}, r)
 }
 
-// Do sends install, uninstall or switch and waits for the answer until ctx ends or Lost is called: then the error is
+// Do sends install, uninstall or switch and waits for the answer until ctx ends or FailPending is called: then the error is
 // ErrNoAnswer. If no answer arrives and the module lists show the result, Do returns a success. If they show that the
-// request was lost, Do sends it again; see Listed. If the tunnel knows that there will be no answer, Do returns its
+// request was lost, Do sends it again; see HandleList. If the tunnel knows that there will be no answer, Do returns its
 // error immediately, such as tunnel.ErrRefused. Only one Do at a time is allowed for a command, base and module.
 //
-// again is called before a request is sent again; if it returns false, the error is ErrNotAgain. Nil means always.
-func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer, error) {
+// again is called before a request is sent again; if it returns false, the error is ErrResendDeclined. Nil means always.
+func (d *RequestTracker) Do(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer, error) {
 	q := questionOf(r.Command, r.Module)
 	fail := func(err error) (arklet.Answer, error) {
 		return arklet.Answer{},
-			fmt.Errorf("%s of %s on base %q: %w", r.Command, q.module.Identity(), d.registry.Called(identity), err)
+			fmt.Errorf("%s of %s on base %q: %w", r.Command, q.module.Identity(), d.registry.DisplayName(identity), err)
 	}
 	p, forget, err := d.expect(identity, q)
 	if err != nil {
@@ -136,14 +136,14 @@ func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request, agai
 			return got.answer, nil
 		case <-late.C():
 			if d.mayBeLost(identity, p) { // what cannot be asked now, or gets lost, is asked once more
-				_ = d.Ask(ctx, identity, arklet.CommandQueryAllBiz)
+				_ = d.Query(ctx, identity, arklet.CommandQueryAllBiz)
 			}
 			late.Reset(pause)
 		case wait := <-p.sooner:
 			late.Reset(wait)
 		case <-p.unseen:
 			if again != nil && !again() {
-				return fail(ErrNotAgain)
+				return fail(ErrResendDeclined)
 			}
 			_ = d.send(ctx, identity, r)
 			pause *= 2 // a base that is at it is asked seldom
@@ -154,9 +154,9 @@ func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request, agai
 	}
 }
 
-// Answered passes an answer to the request that it belongs to, and reports whether there is one. Generations A and B
+// HandleAnswer passes an answer to the request that it belongs to, and reports whether there is one. Generations A and B
 // omit the module after an exception: such an answer belongs to the only request with that command.
-func (d *Dialog) Answered(identity string, a arklet.Answer) bool {
+func (d *RequestTracker) HandleAnswer(identity string, a arklet.Answer) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	q := questionOf(a.Command, a.Module)
@@ -173,7 +173,7 @@ func (d *Dialog) Answered(identity string, a arklet.Answer) bool {
 		}
 	}
 	p, waiting := d.waiting[identity][q]
-	if waiting && p.sentAgain && a.UnderWay() { // what was sent first has arrived
+	if waiting && p.sentAgain && a.InProgress() { // what was sent first has arrived
 		return true
 	}
 	return waiting && offer(p.answer, reply{answer: a})
@@ -189,9 +189,9 @@ func offer[T any](c chan T, v T) bool {
 	}
 }
 
-// Unanswered passes the error of a tunnel to the callers that wait for the answer to a request, and reports whether
+// HandleNoAnswer passes the error of a tunnel to the callers that wait for the answer to a request, and reports whether
 // there are any.
-func (d *Dialog) Unanswered(identity string, r arklet.Request, err error) bool {
+func (d *RequestTracker) HandleNoAnswer(identity string, r arklet.Request, err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if p, waiting := d.waiting[identity][questionOf(r.Command, r.Module)]; waiting {
@@ -200,8 +200,8 @@ func (d *Dialog) Unanswered(identity string, r arklet.Request, err error) bool {
 	return d.notify(query{identity, r.Command}, reply{err: err})
 }
 
-// Lost makes waiting calls of Do for a base return ErrNoAnswer, because the answer will not arrive any more.
-func (d *Dialog) Lost(identity, why string) {
+// FailPending makes waiting calls of Do for a base return ErrNoAnswer, because the answer will not arrive any more.
+func (d *RequestTracker) FailPending(identity, why string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, p := range d.waiting[identity] {
@@ -209,27 +209,27 @@ func (d *Dialog) Lost(identity, why string) {
 	}
 }
 
-// LostAll calls Lost for each base of a tunnel.
-func (d *Dialog) LostAll(key tunnel.Key, why string) {
+// FailTunnel calls FailPending for each base of a tunnel.
+func (d *RequestTracker) FailTunnel(key tunnel.Key, why string) {
 	d.mu.Lock()
 	asked := slices.Collect(maps.Keys(d.waiting))
 	d.mu.Unlock()
 	for _, identity := range asked {
 		if s, known := d.registry.Get(identity); known && s.Tunnel == key {
-			d.Lost(identity, why)
+			d.FailPending(identity, why)
 		}
 	}
 }
 
-// HealthCame passes a health document to the callers that wait for it.
-func (d *Dialog) HealthCame(identity string, h arklet.Health) {
+// HandleHealth passes a health document to the callers that wait for it.
+func (d *RequestTracker) HandleHealth(identity string, h arklet.Health) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.notify(query{identity, arklet.CommandHealth}, reply{health: h})
 }
 
 // notify is called with the lock held.
-func (d *Dialog) notify(q query, r reply) bool {
+func (d *RequestTracker) notify(q query, r reply) bool {
 	heard := false
 	for c := range d.listening[q] {
 		heard = offer(c, r) || heard
@@ -238,7 +238,7 @@ func (d *Dialog) notify(q query, r reply) bool {
 }
 
 // listen returns a channel for one reply. Call stop in the end.
-func (d *Dialog) listen(q query) (next chan reply, stop func()) {
+func (d *RequestTracker) listen(q query) (next chan reply, stop func()) {
 	next = make(chan reply, 1)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -258,21 +258,21 @@ func (d *Dialog) listen(q query) (next chan reply, stop func()) {
 
 // Health sends a health check and waits for the answer until ctx ends (ErrNoAnswer). An error of the tunnel is
 // returned immediately.
-func (d *Dialog) Health(ctx context.Context, identity string) (arklet.Health, error) {
+func (d *RequestTracker) Health(ctx context.Context, identity string) (arklet.Health, error) {
 	next, stop := d.listen(query{identity, arklet.CommandHealth})
 	defer stop()
-	if err := d.Ask(ctx, identity, arklet.CommandHealth); err != nil {
+	if err := d.Query(ctx, identity, arklet.CommandHealth); err != nil {
 		return arklet.Health{}, err
 	}
 	select {
 	case got := <-next:
 		if got.err != nil {
-			return arklet.Health{}, fmt.Errorf("health of base %q: %w", d.registry.Called(identity), got.err)
+			return arklet.Health{}, fmt.Errorf("health of base %q: %w", d.registry.DisplayName(identity), got.err)
 		}
 		return got.health, nil
 	case <-ctx.Done():
 		return arklet.Health{},
-			fmt.Errorf("health of base %q: %w (%w)", d.registry.Called(identity), ErrNoAnswer, context.Cause(ctx))
+			fmt.Errorf("health of base %q: %w (%w)", d.registry.DisplayName(identity), ErrNoAnswer, context.Cause(ctx))
 	}
 }
 
@@ -281,14 +281,14 @@ const resendList = 2 * time.Second
 
 // Modules queries the modules of a base and returns a snapshot whose list is not older than notBefore, on the clock
 // of Origin.At. It blocks until the list arrives, ctx ends (ErrNoAnswer), or the tunnel returns tunnel.ErrRefused.
-func (d *Dialog) Modules(ctx context.Context, identity string, notBefore time.Time) (Snapshot, error) {
+func (d *RequestTracker) Modules(ctx context.Context, identity string, notBefore time.Time) (Snapshot, error) {
 	_, seen, next, err := d.registry.list(identity)
 	if err != nil {
 		return Snapshot{}, err
 	}
 	failed, stop := d.listen(query{identity, arklet.CommandQueryAllBiz})
 	defer stop()
-	if err := d.Ask(ctx, identity, arklet.CommandQueryAllBiz); err != nil {
+	if err := d.Query(ctx, identity, arklet.CommandQueryAllBiz); err != nil {
 		return Snapshot{}, err
 	}
 	resend := d.registry.opts.Clock.NewTimer(d.registry.opts.Speed.Of(resendList))
@@ -306,14 +306,14 @@ func (d *Dialog) Modules(ctx context.Context, identity string, notBefore time.Ti
 			}
 			next = later
 		case <-resend.C():
-			if err := d.Ask(ctx, identity, arklet.CommandQueryAllBiz); err != nil {
+			if err := d.Query(ctx, identity, arklet.CommandQueryAllBiz); err != nil {
 				return Snapshot{}, err
 			}
 			resend.Reset(d.registry.opts.Speed.Of(resendList))
 		case got := <-failed:
 			last = got.err
 			if errors.Is(last, tunnel.ErrRefused) {
-				return Snapshot{}, fmt.Errorf("queryAllBiz on base %q: %w", d.registry.Called(identity), last)
+				return Snapshot{}, fmt.Errorf("queryAllBiz on base %q: %w", d.registry.DisplayName(identity), last)
 			}
 		case <-ctx.Done():
 			cause := context.Cause(ctx)
@@ -321,7 +321,7 @@ func (d *Dialog) Modules(ctx context.Context, identity string, notBefore time.Ti
 				cause = fmt.Errorf("%w; before that: %w", cause, last)
 			}
 			return Snapshot{},
-				fmt.Errorf("queryAllBiz on base %q: %w (%w)", d.registry.Called(identity), ErrNoAnswer, cause)
+				fmt.Errorf("queryAllBiz on base %q: %w (%w)", d.registry.DisplayName(identity), ErrNoAnswer, cause)
 		}
 	}
 }

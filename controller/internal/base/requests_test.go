@@ -24,11 +24,11 @@ func (f *fakeTunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request
 	return f.sent(to, r)
 }
 
-func newDialog(sent func(d *Dialog, r arklet.Request) error) *Dialog {
+func newDialog(sent func(d *RequestTracker, r arklet.Request) error) *RequestTracker {
 	r := NewRegistry(Options{})
-	_, _ = r.Heard(overMQTT("a"), beat("1.0.0"))
-	d := NewDialog(r)
-	d.Use(&fakeTunnel{tunnel.MQTT, func(_ tunnel.Address, r arklet.Request) error { return sent(d, r) }})
+	_, _ = r.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
+	d := NewRequestTracker(r)
+	d.AddTunnel(&fakeTunnel{tunnel.MQTT, func(_ tunnel.Address, r arklet.Request) error { return sent(d, r) }})
 	return d
 }
 
@@ -56,12 +56,12 @@ func TestDo(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDialog(func(d *Dialog, r arklet.Request) error {
+				d := newDialog(func(d *RequestTracker, r arklet.Request) error {
 					if diff := cmp.Diff(install, r); diff != "" {
 						t.Errorf("request (-want +got):\n%s", diff)
 					}
 					for _, a := range c.answers {
-						d.Answered("a", a)
+						d.HandleAnswer("a", a)
 					}
 					return nil
 				})
@@ -81,14 +81,14 @@ func TestDo(t *testing.T) {
 		})
 	}
 	t.Run("an unknown base", func(t *testing.T) {
-		d := newDialog(func(*Dialog, arklet.Request) error { return nil })
+		d := newDialog(func(*RequestTracker, arklet.Request) error { return nil })
 		if _, err := d.Do(t.Context(), "b", install, nil); !errors.Is(err, ErrUnknownBase) {
 			t.Errorf("error %v, want ErrUnknownBase", err)
 		}
 	})
 	t.Run("nobody waits", func(t *testing.T) {
-		d := newDialog(func(*Dialog, arklet.Request) error { return nil })
-		if d.Answered("a", answer("biz1", "1")) {
+		d := newDialog(func(*RequestTracker, arklet.Request) error { return nil })
+		if d.HandleAnswer("a", answer("biz1", "1")) {
 			t.Error("an answer found a question that nobody asked")
 		}
 	})
@@ -100,18 +100,18 @@ func TestLost(t *testing.T) {
 		return arklet.Request{Command: arklet.CommandInstallBiz, Module: arklet.Module{Name: name, Version: "1"}}
 	}
 	for name, c := range map[string]struct {
-		lose func(*Dialog)
+		lose func(*RequestTracker)
 		want error
 	}{
-		"of this base":             {func(d *Dialog) { d.Lost("a", "it has restarted") }, ErrNoAnswer},
-		"of another base":          {func(d *Dialog) { d.Lost("b", "it has restarted") }, nil},
-		"of all bases of a tunnel": {func(d *Dialog) { d.LostAll(tunnel.MQTT, "the broker was away") }, ErrNoAnswer},
-		"of another tunnel":        {func(d *Dialog) { d.LostAll(tunnel.HTTP, "nobody listens") }, nil},
+		"of this base":             {func(d *RequestTracker) { d.FailPending("a", "it has restarted") }, ErrNoAnswer},
+		"of another base":          {func(d *RequestTracker) { d.FailPending("b", "it has restarted") }, nil},
+		"of all bases of a tunnel": {func(d *RequestTracker) { d.FailTunnel(tunnel.MQTT, "the broker was away") }, ErrNoAnswer},
+		"of another tunnel":        {func(d *RequestTracker) { d.FailTunnel(tunnel.HTTP, "nobody listens") }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDialog(func(d *Dialog, r arklet.Request) error {
+			d := newDialog(func(d *RequestTracker, r arklet.Request) error {
 				c.lose(d)
-				d.Answered("a", arklet.Answer{Command: r.Command, Module: r.Module, Code: "SUCCESS"})
+				d.HandleAnswer("a", arklet.Answer{Command: r.Command, Module: r.Module, Code: "SUCCESS"})
 				return nil
 			})
 			if _, err := d.Do(t.Context(), "a", install("biz1"), nil); !errors.Is(err, c.want) {
@@ -124,7 +124,7 @@ func TestLost(t *testing.T) {
 func TestModulesAreNotOlderThanAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := 0
-		d := newDialog(func(d *Dialog, _ arklet.Request) error {
+		d := newDialog(func(d *RequestTracker, _ arklet.Request) error {
 			sent++
 			say := func(ms int64, list ...arklet.Biz) {
 				d.registry.SetModules(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: time.UnixMilli(ms)}, list)
@@ -151,7 +151,7 @@ func TestModulesAreNotOlderThanAsked(t *testing.T) {
 
 func TestModulesGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDialog(func(*Dialog, arklet.Request) error { return nil })
+		d := newDialog(func(*RequestTracker, arklet.Request) error { return nil })
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if _, err := d.Modules(ctx, "a", time.Time{}); !errors.Is(err, ErrNoAnswer) {
@@ -176,14 +176,14 @@ func TestDoWithoutAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDialog(func(d *Dialog, r arklet.Request) error {
+				d := newDialog(func(d *RequestTracker, r arklet.Request) error {
 					if c.said == nil {
-						if d.Unanswered("a", c.otherRequest, tunnel.ErrRefused) {
+						if d.HandleNoAnswer("a", c.otherRequest, tunnel.ErrRefused) {
 							t.Error("somebody waited for the answer to another request")
 						}
 						return nil
 					}
-					if !d.Unanswered("a", r, c.said) {
+					if !d.HandleNoAnswer("a", r, c.said) {
 						t.Error("nobody waited")
 					}
 					return nil
@@ -206,23 +206,27 @@ func TestHealth(t *testing.T) {
 	fresh := arklet.Health{RunTime: time.Second, MetaspaceMax: arklet.Unlimited}
 	reset := errors.New("connection reset")
 	for name, c := range map[string]struct {
-		sent func(*Dialog) error
+		sent func(*RequestTracker) error
 		want arklet.Health
 		err  error
 	}{
 		"the next document": {
-			func(d *Dialog) error { d.HealthCame("b", arklet.Health{}); d.HealthCame("a", fresh); return nil }, fresh,
+			func(d *RequestTracker) error {
+				d.HandleHealth("b", arklet.Health{})
+				d.HandleHealth("a", fresh)
+				return nil
+			}, fresh,
 			nil},
-		"what the tunnel said": {func(d *Dialog) error {
-			d.Unanswered("a", arklet.Request{Command: arklet.CommandHealth}, reset)
+		"what the tunnel said": {func(d *RequestTracker) error {
+			d.HandleNoAnswer("a", arklet.Request{Command: arklet.CommandHealth}, reset)
 			return nil
 		}, arklet.Health{}, reset},
-		"not sent":  {func(*Dialog) error { return tunnel.ErrNotSupported }, arklet.Health{}, tunnel.ErrNotSupported},
-		"no answer": {func(*Dialog) error { return nil }, arklet.Health{}, ErrNoAnswer},
+		"not sent":  {func(*RequestTracker) error { return tunnel.ErrNotSupported }, arklet.Health{}, tunnel.ErrNotSupported},
+		"no answer": {func(*RequestTracker) error { return nil }, arklet.Health{}, ErrNoAnswer},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDialog(func(d *Dialog, _ arklet.Request) error { return c.sent(d) })
+				d := newDialog(func(d *RequestTracker, _ arklet.Request) error { return c.sent(d) })
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				got, err := d.Health(ctx, "a")
@@ -243,8 +247,8 @@ func TestHealth(t *testing.T) {
 func TestModulesWithoutAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said := []error{errors.New("connection reset"), tunnel.ErrRefused}
-		d := newDialog(func(d *Dialog, r arklet.Request) error {
-			d.Unanswered("a", r, said[0])
+		d := newDialog(func(d *RequestTracker, r arklet.Request) error {
+			d.HandleNoAnswer("a", r, said[0])
 			said = said[1:]
 			return nil
 		})
@@ -291,7 +295,7 @@ func TestListed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDialog(func(*Dialog, arklet.Request) error { return nil })
+				d := newDialog(func(*RequestTracker, arklet.Request) error { return nil })
 				m := arklet.Module{Name: "biz1", Version: "1"}
 				list := func(s arklet.State) {
 					all := []arklet.Biz{biz("other", "1", arklet.StateActivated)}
@@ -299,7 +303,7 @@ func TestListed(t *testing.T) {
 						all = append(all, biz(m.Name, m.Version, s))
 					}
 					d.registry.SetModules(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: time.Now()}, all)
-					d.Listed("a")
+					d.HandleList("a")
 				}
 				list(c.before)
 				for i, s := range c.lists {
@@ -332,7 +336,7 @@ func TestOldListSendsNothing(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
 			var sent []time.Duration
-			d := newDialog(func(_ *Dialog, r arklet.Request) error {
+			d := newDialog(func(_ *RequestTracker, r arklet.Request) error {
 				if r.Command == arklet.CommandInstallBiz {
 					sent = append(sent, time.Since(start))
 				}
@@ -341,7 +345,7 @@ func TestOldListSendsNothing(t *testing.T) {
 			list := func(made time.Duration) {
 				d.registry.SetModules(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: start.Add(ahead + made)},
 					[]arklet.Biz{biz("other", "1", arklet.StateActivated)})
-				d.Listed("a")
+				d.HandleList("a")
 			}
 			list(0)
 			for after, made := range map[time.Duration]time.Duration{11: 5, 12: 9, 13: 13, 15: 15} {
@@ -405,11 +409,11 @@ func TestSendsAgain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := NewRegistry(Options{})
 				origin := tunnel.Origin{Tunnel: c.tunnel, Identity: "a"}
-				_, _ = r.Heard(origin, beat("1.0.0"))
-				d := NewDialog(r)
+				_, _ = r.HandleHeartbeat(origin, beat("1.0.0"))
+				d := NewRequestTracker(r)
 				start := time.Now()
 				var sent []time.Duration
-				d.Use(&fakeTunnel{c.tunnel, func(_ tunnel.Address, q arklet.Request) error {
+				d.AddTunnel(&fakeTunnel{c.tunnel, func(_ tunnel.Address, q arklet.Request) error {
 					if c.mute && len(sent) > 0 {
 						return errors.New("not now")
 					}
@@ -420,17 +424,17 @@ func TestSendsAgain(t *testing.T) {
 						}
 						origin.At = time.Now()
 						r.SetModules(origin, all)
-						d.Listed("a")
+						d.HandleList("a")
 						return nil
 					}
 					for _, a := range c.answers[len(sent)] {
-						d.Answered("a", a)
+						d.HandleAnswer("a", a)
 					}
 					sent = append(sent, time.Since(start))
 					return nil
 				}})
 				for after, a := range c.later {
-					time.AfterFunc(after, func() { d.Answered("a", a) })
+					time.AfterFunc(after, func() { d.HandleAnswer("a", a) })
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
@@ -452,20 +456,20 @@ func TestSentAgainOnlyIfWanted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRegistry(Options{})
 		origin := tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a"}
-		_, _ = r.Heard(origin, beat("1.0.0"))
+		_, _ = r.HandleHeartbeat(origin, beat("1.0.0"))
 		list := []arklet.Biz{biz("biz", "1", arklet.StateActivated)}
 		r.SetModules(origin, list)
-		d := NewDialog(r)
+		d := NewRequestTracker(r)
 		start := time.Now()
 		var sent []time.Duration
-		d.Use(&fakeTunnel{tunnel.MQTT, func(_ tunnel.Address, q arklet.Request) error {
+		d.AddTunnel(&fakeTunnel{tunnel.MQTT, func(_ tunnel.Address, q arklet.Request) error {
 			if q.Command != arklet.CommandQueryAllBiz {
 				sent = append(sent, time.Since(start))
 				return nil
 			}
 			origin.At = time.Now()
 			r.SetModules(origin, list)
-			d.Listed("a")
+			d.HandleList("a")
 			return nil
 		}})
 		asked := 0
@@ -475,7 +479,7 @@ func TestSentAgainOnlyIfWanted(t *testing.T) {
 				asked++
 				return asked < 2
 			})
-		if !errors.Is(err, ErrNotAgain) {
+		if !errors.Is(err, ErrResendDeclined) {
 			t.Errorf("it ends with %v", err)
 		}
 		if diff := cmp.Diff([]time.Duration{0, 11 * time.Second}, sent); diff != "" {
@@ -504,7 +508,7 @@ func TestListsThatAreAskedFor(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start, asked := time.Now(), 0
 				var sent []time.Duration
-				d := newDialog(func(d *Dialog, r arklet.Request) error {
+				d := newDialog(func(d *RequestTracker, r arklet.Request) error {
 					if r.Command != arklet.CommandQueryAllBiz {
 						sent = append(sent, time.Since(start))
 						return nil
@@ -519,7 +523,7 @@ func TestListsThatAreAskedFor(t *testing.T) {
 						all = append(all, biz(m.Name, m.Version, shows))
 					}
 					d.registry.SetModules(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: time.Now()}, all)
-					d.Listed("a")
+					d.HandleList("a")
 					return nil
 				})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
