@@ -62,7 +62,7 @@ func (s *Selector) Select(node *corev1.Node) ([]arklet.Module, error) {
 			if workload.Check(&template.ObjectMeta, container) != nil {
 				continue
 			}
-			c := candidate{workload.Of(&template.ObjectMeta, container), object}
+			c := candidate{workload.ModuleOf(&template.ObjectMeta, container), object}
 			if best, ok := newest[c.Name]; !ok || compare(c, best) > 0 {
 				newest[c.Name] = c
 			}

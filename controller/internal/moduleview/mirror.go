@@ -24,7 +24,7 @@ func desiredModule(pod *corev1.Pod, container corev1.Container, node *corev1.Nod
 	if resolved, err := workload.Resolve(pod, container, refuseConfigMap); err == nil {
 		container = resolved
 	}
-	m := workload.Of(&pod.ObjectMeta, container)
+	m := workload.ModuleOf(&pod.ObjectMeta, container)
 	out := &Module{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:      nameOf(pod, container.Name),

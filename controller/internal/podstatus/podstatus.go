@@ -33,7 +33,7 @@ func Of(pod *corev1.Pod, b base.Snapshot, modules []Module, rule FailedRule, bef
 	if s.StartTime == nil {
 		s.StartTime = ptr.To(metav1.NewTime(now))
 	}
-	reachable := b.Liveness == base.Alive
+	reachable := b.Liveness == base.Reachable
 	statuses := make([]corev1.ContainerStatus, 0, len(pod.Spec.Containers))
 	states := make([]moduleState, 0, len(modules))
 	installed, ready := true, reachable

@@ -101,7 +101,7 @@ func (b *fakeBase) answer(identity string, r arklet.Request) {
 		b.mu.Unlock()
 		b.w.registry.SetModules(from, list)
 		if tells {
-			b.w.dialog.Listed(identity)
+			b.w.requests.HandleList(identity)
 		}
 		return
 	}
@@ -109,7 +109,7 @@ func (b *fakeBase) answer(identity string, r arklet.Request) {
 	b.mu.Unlock()
 	a.Command, a.Module, a.PublishedAt = r.Command, arklet.Module{Name: r.Module.Name,
 		Version: r.Module.Version}, from.At
-	b.w.dialog.Answered(identity, a)
+	b.w.requests.HandleAnswer(identity, a)
 }
 
 func (b *fakeBase) run(r arklet.Request) arklet.Answer {
@@ -263,11 +263,11 @@ func newFixture(t *testing.T, opts Options) *fixture {
 	opts.Drain = cmp.Or(opts.Drain, api.Drain)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	registry := base.NewRegistry(base.Options{Observer: func(c base.Change) { w.BaseChanged(c) }})
-	dialog := base.NewDialog(registry)
-	dialog.Use(w.base)
+	requests := base.NewRequestTracker(registry)
+	requests.AddTunnel(w.base)
 	workloads := informers.NewSharedInformerFactory(w.api, 0)
 	opts.Workloads = workloads.Apps().V1()
-	w.Provider = New(opts, w.api, registry, dialog)
+	w.Provider = New(opts, w.api, registry, requests)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -417,7 +417,7 @@ func (w *fixture) sameUID(stored *corev1.Pod, uid types.UID) error {
 }
 
 func (w *fixture) sendHeartbeat() {
-	_, _ = w.registry.Heard(tunnel.Origin{Tunnel: w.base.key, Identity: "a"},
+	_, _ = w.registry.HandleHeartbeat(tunnel.Origin{Tunnel: w.base.key, Identity: "a"},
 		arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.1", Active: true})
 }
 

@@ -112,7 +112,7 @@ func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Modu
 	}
 	if _, exists := b.Module(m.Name, m.Version); exists {
 		return b, errcode.New(errcode.ArkletUninstallBizFailed,
-			"base %q reported that %s was uninstalled, but still lists it", p.registry.Called(b.Identity), m.Identity())
+			"base %q reported that %s was uninstalled, but still lists it", p.registry.DisplayName(b.Identity), m.Identity())
 	}
 	p.opts.Logger.Debug("uninstalled a module", "base", b.Identity, "biz", m.Identity())
 	return b, nil
@@ -158,7 +158,7 @@ func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Req
 		defer setCurrent(nil)
 	}
 	p.opts.CommandSent(identity, r)
-	answer, err := p.dialog.Do(commandCtx, identity, r, again)
+	answer, err := p.requests.Do(commandCtx, identity, r, again)
 	o := CommandResult{Identity: identity, Request: r, Answer: answer, Took: time.Since(began)}
 	switch {
 	case err == nil:
@@ -169,7 +169,7 @@ func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Req
 		return answer, nil
 	case ctx.Err() != nil:
 		return answer, err
-	case errors.Is(err, errUnwanted), errors.Is(err, base.ErrNotAgain):
+	case errors.Is(err, errUnwanted), errors.Is(err, base.ErrResendDeclined):
 		o.Err, o.Code = err, timeoutCode
 		p.opts.CommandFinished(o)
 		return answer, err
@@ -233,7 +233,7 @@ func (p *Provider) cancelUnwantedInstall(key slotKey) {
 func (p *Provider) listModules(ctx context.Context, b base.Snapshot, notBefore time.Time) (base.Snapshot, error) {
 	commandCtx, cancel := context.WithTimeout(ctx, p.opts.TimeScale.Of(listTimeout))
 	defer cancel()
-	fresh, err := p.dialog.Modules(commandCtx, b.Identity, notBefore)
+	fresh, err := p.requests.Modules(commandCtx, b.Identity, notBefore)
 	if err != nil {
 		return b, errcode.Wrap(transportCode(err), err)
 	}
@@ -264,7 +264,7 @@ func (p *Provider) answerError(a arklet.Answer, b base.Snapshot) error {
 	if message == "" || a.DataCode != "" && a.DataCode != "FAILED" {
 		message = arklet.FirstLine(a.DataMessage)
 	}
-	err := errcode.New(code, "%s of %s on base %q: %s", a.Command, a.Module.Identity(), p.registry.Called(b.Identity),
+	err := errcode.New(code, "%s of %s on base %q: %s", a.Command, a.Module.Identity(), p.registry.DisplayName(b.Identity),
 		message)
 	if as(code) == code { // arklet and the controller share the code, for example DiskFull
 		return err
@@ -285,7 +285,7 @@ func (p *Provider) recordFailure(key slotKey, a plan.Attempt, b base.Snapshot, e
 		f = before
 		f.Err, f.At, f.FreeMetaspace = err, now, -1
 		failures := 1
-		if !errcode.Passes(errcode.Of(err)) {
+		if !errcode.IsTransient(errcode.Of(err)) {
 			f.Attempts++
 			failures = f.Attempts
 		}

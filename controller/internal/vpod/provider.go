@@ -107,7 +107,7 @@ const (
 type Provider struct {
 	opts       Options
 	registry   *base.Registry
-	dialog     *base.Dialog
+	requests   *base.RequestTracker
 	informer   *Informer
 	store      *store
 	writer     *writer
@@ -135,12 +135,12 @@ type servedBase struct {
 }
 
 // New returns a Provider. The Provider sends no commands before Start.
-func New(opts Options, client kubernetes.Interface, registry *base.Registry, dialog *base.Dialog) *Provider {
+func New(opts Options, client kubernetes.Interface, registry *base.Registry, requests *base.RequestTracker) *Provider {
 	opts.Workers = cmp.Or(opts.Workers, defaultWorkers)
 	opts.MaxAttempts = cmp.Or(opts.MaxAttempts, defaultMaxAttempts)
 	opts.FailedPods = cmp.Or(opts.FailedPods, podstatus.FailedUnowned)
 	p := &Provider{
-		opts: opts, registry: registry, dialog: dialog, informer: NewInformer(client),
+		opts: opts, registry: registry, requests: requests, informer: NewInformer(client),
 		templates: newTemplates(opts.Workloads),
 		nodes:     map[string]string{}, served: map[string]*servedBase{},
 		handovers: openHandovers{counts: map[handoverKey]int{}},
@@ -230,7 +230,7 @@ func (p *Provider) RequestedVersions(pod *corev1.Pod, module string) (from time.
 	})
 	for _, c := range pod.Spec.Containers {
 		if c.Name == module && len(versions) == 0 {
-			versions = append(versions, workload.Of(&pod.ObjectMeta, c).Version)
+			versions = append(versions, workload.ModuleOf(&pod.ObjectMeta, c).Version)
 		}
 	}
 	return from, versions

@@ -71,7 +71,7 @@ func (p *Provider) deleteFinishedPod(ctx context.Context, e *podRecord) error {
 // publishStatuses writes the status of the Pods of a module slot, in an order that avoids lost requests.
 func (p *Provider) publishStatuses(ctx context.Context, key slotKey, b base.Snapshot,
 	snapshots []podSnapshot) (time.Duration, error) {
-	if b.Liveness == base.Alive && anyStale(snapshots, b) {
+	if b.Liveness == base.Reachable && anyStale(snapshots, b) {
 		return p.requestStaleList(ctx, snapshots, b), nil
 	}
 	now := time.Now()
@@ -86,7 +86,7 @@ func (p *Provider) publishStatuses(ctx context.Context, key slotKey, b base.Snap
 		before := p.writer.status(v.podRecord, v.pod)
 		p.updateProbes(ctx, v, key.module, b, before)
 		target := p.desiredStatus(v.podRecord, b, before)
-		if b.Modules == nil && b.Liveness == base.Alive && podstatus.IsReady(&before) {
+		if b.Modules == nil && b.Liveness == base.Reachable && podstatus.IsReady(&before) {
 			continue // this controller has not received the module list yet
 		}
 		if left := v.firstSeen.Add(p.currentAcceptDelay()).Sub(now); left > 0 && isOnlyWaiting(&before, &target) {

@@ -30,7 +30,7 @@ func (p *Provider) reconcile(ctx context.Context, key slotKey) (time.Duration, e
 	relisted := false
 	for {
 		b, known := p.registry.Get(key.identity)
-		if !known || b.Liveness != base.Alive || !p.store.hasSlot(key) {
+		if !known || b.Liveness != base.Reachable || !p.store.hasSlot(key) {
 			return 0, nil
 		}
 		action := p.plan(key, b)
@@ -232,7 +232,7 @@ func (p *Provider) execute(ctx context.Context, key slotKey, b base.Snapshot, ac
 	case plan.UninstallConflicting:
 		failed = plan.UninstallAttempt(m)
 		b, err = p.uninstall(ctx, b, action.Conflicting, again)
-		if errors.Is(err, base.ErrNotAgain) {
+		if errors.Is(err, base.ErrResendDeclined) {
 			break
 		}
 		if err != nil { // the planner tries again later
@@ -248,7 +248,7 @@ func (p *Provider) execute(ctx context.Context, key slotKey, b base.Snapshot, ac
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if errors.Is(err, base.ErrNotAgain) {
+	if errors.Is(err, base.ErrResendDeclined) {
 		return nil
 	}
 	if errors.Is(err, errUnwanted) {
@@ -326,7 +326,7 @@ func (p *Provider) reportInvalid(e *podRecord) {
 
 // requestList requests the module list of a base, and does not wait for it.
 func (p *Provider) requestList(ctx context.Context, b base.Snapshot) {
-	if err := p.dialog.Ask(ctx, b.Identity, arklet.CommandQueryAllBiz); err != nil {
+	if err := p.requests.Query(ctx, b.Identity, arklet.CommandQueryAllBiz); err != nil {
 		p.opts.Logger.Debug("could not request the module list", "base", b.Identity, "err", err)
 	}
 }

@@ -83,7 +83,7 @@ func TestStopServingEndsAllWork(t *testing.T) {
 		for _, key := range []tunnel.Key{tunnel.MQTT, tunnel.HTTP} {
 			runTest(t, name+" over "+string(key), opts, func(t *testing.T, w *fixture) {
 				w.base.key = key
-				w.dialog.Use(w.base)
+				w.requests.AddTunnel(w.base)
 				f(t, w)
 			})
 		}

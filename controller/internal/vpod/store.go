@@ -90,7 +90,7 @@ func (v podSnapshot) wants() bool { return !v.deleting && v.module.installable()
 // module: the base may have restarted since. Pods that were already Ready or replaced when they were added are ignored.
 func (v podSnapshot) isStale(b base.Snapshot) bool {
 	_, listed := b.Module(v.module.Name, v.module.Version)
-	return listed && v.wants() && v.stage == stageNew && b.HeardAt.Before(v.firstSeen)
+	return listed && v.wants() && v.stage == stageNew && b.ListReceivedAt.Before(v.firstSeen)
 }
 
 // anyStale reports whether isStale holds for any of the Pods.

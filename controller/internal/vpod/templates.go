@@ -71,9 +71,9 @@ func (t templates) outdated(pod *corev1.Pod) bool {
 	obj, _, _ := known.GetByKey(name) // an in-memory indexer returns no error
 	switch w := obj.(type) {
 	case *appsv1.Deployment:
-		return !workload.Meets(pod, &w.Spec.Template)
+		return !workload.MatchesTemplate(pod, &w.Spec.Template)
 	case *appsv1.DaemonSet:
-		return !workload.Meets(pod, &w.Spec.Template)
+		return !workload.MatchesTemplate(pod, &w.Spec.Template)
 	}
 	return false
 }

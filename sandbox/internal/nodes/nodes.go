@@ -211,7 +211,7 @@ func (n *Watch) Wait(ctx context.Context, identities func() []string) error {
 func Sweep(ctx context.Context, client kubernetes.Interface) error {
 	return errors.Join(Remove(ctx, client, func(*corev1.Node) bool { return true }),
 		client.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, metav1.DeleteOptions{},
-			metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.LedgerLease}))
+			metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.InstallRecordLease}))
 }
 
 // Remove deletes the Nodes of bases for which ours returns true, with their Leases and Pods. All Nodes are deleted
