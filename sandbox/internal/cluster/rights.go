@@ -34,7 +34,7 @@ func Grant(ctx context.Context, c *Cluster, objects []*unstructured.Unstructured
 		return fmt.Errorf("creating a client for the cluster: %w", err)
 	}
 	for _, object := range objects {
-		Own(object, owner)
+		SetOwner(object, owner)
 		_, err := create(ctx, ClientOf(client, object), object)
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("creating %s %s: %w", object.GetKind(), object.GetName(), err)
@@ -52,8 +52,8 @@ func ClientOf(c dynamic.Interface, object *unstructured.Unstructured) dynamic.Re
 	return c.Resource(resource)
 }
 
-// Own sets the labels of the sandbox that creates an object. owner is the value of SandboxLabel, or empty.
-func Own(object *unstructured.Unstructured, owner string) {
+// SetOwner sets the labels of the sandbox that creates an object. owner is the value of SandboxLabel, or empty.
+func SetOwner(object *unstructured.Unstructured, owner string) {
 	labels := object.GetLabels()
 	if labels == nil {
 		labels = map[string]string{}
@@ -65,8 +65,8 @@ func Own(object *unstructured.Unstructured, owner string) {
 	object.SetLabels(labels)
 }
 
-// Owned reports whether an object has the labels that Own sets for owner.
-func Owned(object metav1.Object, owner string) bool {
+// OwnedBy reports whether an object has the labels that Own sets for owner.
+func OwnedBy(object metav1.Object, owner string) bool {
 	return object.GetLabels()[ManagedBy] == MarkName && object.GetLabels()[SandboxLabel] == owner
 }
 
@@ -96,19 +96,19 @@ func Revoke(ctx context.Context, c *Cluster, objects []*unstructured.Unstructure
 	}
 	var errs []error
 	for _, object := range slices.Backward(objects) {
-		if err := RemoveOurs(ctx, ClientOf(client, object), object.GetName(), owner); err != nil {
+		if err := RemoveOwned(ctx, ClientOf(client, object), object.GetName(), owner); err != nil {
 			errs = append(errs, fmt.Errorf("removing %s %s: %w", object.GetKind(), object.GetName(), err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// RemoveOurs deletes an object that is Owned by owner. It keeps an object of another owner, and returns nil for
+// RemoveOwned deletes an object that is Owned by owner. It keeps an object of another owner, and returns nil for
 // an object that does not exist. It also keeps a CustomResourceDefinition that another field manager has
 // changed, because deleting it would delete the objects of that user.
-func RemoveOurs(ctx context.Context, client dynamic.ResourceInterface, name, owner string) error {
+func RemoveOwned(ctx context.Context, client dynamic.ResourceInterface, name, owner string) error {
 	there, err := client.Get(ctx, name, metav1.GetOptions{})
-	if err == nil && Owned(there, owner) && (there.GetKind() != "CustomResourceDefinition" || !shared(there)) {
+	if err == nil && OwnedBy(there, owner) && (there.GetKind() != "CustomResourceDefinition" || !shared(there)) {
 		err = client.Delete(ctx, name,
 			metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(there.GetUID()))})
 	}

@@ -42,7 +42,7 @@ type running struct {
 	link     *broker.Link
 	relay    *heartbeat.Relay
 	fleet    *fleet.Fleet
-	nodes    *nodes.Watch
+	nodes    *nodes.Watcher
 	gateway  string // host:port
 	flows    *flows
 	runner   ControllerRunner
@@ -63,13 +63,13 @@ func (b *bringUp) newLink() (*broker.Link, error) {
 	b.mqttFaults = mqttfault.New(mqttfault.Options{Who: d.client, Faults: b.faults, Kill: d.killController})
 	spec := b.config.Spec
 	o := broker.LinkOptions{
-		View: b.mqttFaults, Bypassed: b.topology.BrokerBypassed(),
+		View: b.mqttFaults, Bypassed: b.topology.BrokerDirect(),
 		Host: at, Port: spec.Broker.Port, Env: spec.Env, ClientPrefix: clientPrefix, To: b.external,
 		Note:   d.o.Dir.Broker(),
 		Logger: d.log.With("component", broker.Component), Changed: d.brokerChanged,
 	}
 	if spec.Broker.TLS {
-		o.Serving = b.cluster.Serving
+		o.Serving = b.cluster.IssueServingCert
 	}
 	return broker.NewLink(o)
 }
@@ -116,7 +116,7 @@ func (b *bringUp) assemble(ctx context.Context) (err error) {
 	}
 	b.services = append(b.services,
 		service{"the watch of Nodes", b.nodes.Start},
-		service{"the guard of the cluster", b.cluster.Guard},
+		service{"the guard of the cluster", b.cluster.Maintain},
 		service{"the proxy of the API", b.apiFaults.Start},
 		service{"the runner of controllers", b.runner.Start},
 	)
@@ -129,7 +129,9 @@ func (b *bringUp) assemble(ctx context.Context) (err error) {
 	return nil
 }
 
-func (s *running) beat(hostName string) (http.RoundTripper, error) { return s.fleet.Beat(hostName) }
+func (s *running) beat(hostName string) (http.RoundTripper, error) {
+	return s.fleet.HeartbeatTransport(hostName)
+}
 
 // nodeCreated records a base in an existing cluster, so that down removes its Node.
 func (b *bringUp) nodeCreated(identity, holder string) {
@@ -156,11 +158,11 @@ func (b *bringUp) newFleet() *fleet.Fleet {
 		Own: v1alpha1.BaseSet{BaseName: own.Name, Version: own.Version, Activation: own.Activation,
 			Runtime: own.Runtime,
 			WebPort: own.WebPort, Fetch: own.Fetch, WebModules: own.WebModules},
-		ClusterName: own.ClusterName, Env: spec.Env, Apart: apart, Max: v1alpha1.MaxBases, Speed: spec.Speed,
-		Username: login.User, Password: login.Password, Dial: b.link.Dial, Beat: b.relay, NoHTTP: b.topology.NoHTTP(),
-		Runtimes: runtimes,
-		Leaving:  func() { b.flows.inside.leaving(b.life) },
-		Ended: func(ctx context.Context,
+		ClusterName: own.ClusterName, Env: spec.Env, EnvSuffix: apart, MaxBases: v1alpha1.MaxBases, Speed: spec.Speed,
+		Username: login.User, Password: login.Password, Dial: b.link.Dial, Heartbeats: b.relay, NoHTTPReason: b.topology.NoHTTPReason(),
+		Runtimes:  runtimes,
+		BeforeEnd: func() { b.flows.inside.leaving(b.life) },
+		DeleteNodes: func(ctx context.Context,
 			identities []string) error {
 			return d.deleteNodes(ctx, b.nodes, identities)
 		},
@@ -176,7 +178,7 @@ func (b *bringUp) newGateway() (*traffic.Gateway, error) {
 	}
 	targets := &targets{ctx: b.life, fleet: b.fleet}
 	gateway := traffic.NewGateway(traffic.GatewayOptions{
-		Client: b.client, Targets: targets, Network: fleet.Network, External: b.nodes.TakesCommands,
+		Client: b.client, Targets: targets, Network: fleet.Network, External: b.nodes.AcceptsCommands,
 		Logger: d.log.With("component", "gateway"),
 	})
 	here := traffic.NewGenerator(traffic.GeneratorOptions{Gateway: gateway, Targets: targets, Lost: d.lost})
@@ -226,7 +228,7 @@ func (b *bringUp) newPods() (*pods.Pods, error) {
 	o := pods.Options{
 		Config: b.cluster.Cluster().Config, Sandbox: label, Image: bases.Image, AgentImage: bases.AgentImage,
 		Pull:   corev1.PullIfNotPresent,
-		PerPod: bases.PerPod, Log: log, Changed: d.controllerChanged,
+		PerPod: bases.PerPod, Log: log, OnChange: d.controllerChanged,
 	}
 	if b.topology.Bases == ownNodes {
 		o.Broker = "ssl://" + b.link.Addr()
@@ -276,7 +278,7 @@ func (b *bringUp) newRunner(gateway *traffic.Gateway) (ControllerRunner, error) 
 		Kubeconfig: b.controllerKubeconfig(),
 	}
 	o := host.Options{ClientIDPrefix: b.clientIDPrefix, Supervisor: d.supervisor, Heartbeats: b.relay.Set,
-		Lead: b.apiFaults.Lead}
+		ProxyKubeconfig: b.apiFaults.Lead}
 	if len(spec.Controller.Command) > 0 {
 		o.Program = &host.Command{Sandbox: common}
 		return host.New(o), nil
@@ -289,7 +291,7 @@ func (b *bringUp) newRunner(gateway *traffic.Gateway) (ControllerRunner, error) 
 	o.Token = token
 	o.Program = &host.Controller{
 		Token: token, Sandbox: common, Path: d.o.Programs.Controller, Host: p.Host, KubeletClientCA: p.KubeletClientCA,
-		Serving: b.cluster.Serving,
+		IssueServingCert: b.cluster.IssueServingCert,
 	}
 	return host.New(o), nil
 }
@@ -299,16 +301,16 @@ func (b *bringUp) newRunner(gateway *traffic.Gateway) (ControllerRunner, error) 
 func (b *bringUp) newClusterRunner(gateway *traffic.Gateway) (*incluster.Runner, error) {
 	d := b.d
 	o := incluster.Options{Config: b.cluster.Cluster().Config, Log: d.o.Dir.Log(runner.Name), Env: b.config.Spec.Env,
-		Changed: d.controllerChanged}
+		OnChange: d.controllerChanged}
 	if b.topology.Controllers == ownNodes {
 		p := b.cluster.Properties()
 		proxy, err := b.openCommands(p.Host, gateway)
 		if err != nil {
 			return nil, err
 		}
-		o.Broker = func() (incluster.Broker, error) { return incluster.BrokerOf(b.link) }
-		o.Own = &incluster.Own{Nodes: p.Nodes, Proxy: proxy, KubeletClientCA: p.KubeletClientCA,
-			Serving: b.cluster.Serving, Heartbeats: b.relay.Set}
+		o.Broker = func() (incluster.Broker, error) { return incluster.SandboxBroker(b.link) }
+		o.Local = &incluster.LocalCluster{Nodes: p.Nodes, Proxy: proxy, KubeletClientCA: p.KubeletClientCA,
+			IssueServingCert: b.cluster.IssueServingCert, Heartbeats: b.relay.Set}
 		return incluster.New(o)
 	}
 	if b.external == nil {
@@ -319,7 +321,7 @@ func (b *bringUp) newClusterRunner(gateway *traffic.Gateway) (*incluster.Runner,
 		return nil, err
 	}
 	o.Image, o.ClientIDPrefix, o.Owner = b.config.Spec.Controller.Image, b.clientIDPrefix, label
-	o.Broker = func() (incluster.Broker, error) { return incluster.BrokerAt(b.external), nil }
+	o.Broker = func() (incluster.Broker, error) { return incluster.ExternalBroker(b.external), nil }
 	return incluster.New(o)
 }
 

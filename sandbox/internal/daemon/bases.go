@@ -53,15 +53,15 @@ func noProcess(name string, action supervise.Action) error {
 		action)
 }
 
-// Down is empty: bases are added and removed, not started again.
-func (b bases) Down(context.Context) []string { return nil }
+// ToStart is empty: bases are added and removed, not started again.
+func (b bases) ToStart(context.Context) []string { return nil }
 
 // scaleTo changes the number of the sandbox's own bases, and waits until all are connected.
 func (d *Daemon) scaleTo(ctx context.Context, steps *progress.Steps, f *fleet.Fleet, want int) error {
 	have := f.Count().Own
 	if have > want {
 		return d.step(ctx, steps, "Removing "+plain.Count(have-want, "base"), func(ctx context.Context) error {
-			_, err := f.Remove(ctx, fleet.Selection{Youngest: have - want})
+			_, err := f.Remove(ctx, fleet.Selection{Newest: have - want})
 			return err
 		})
 	}
@@ -163,7 +163,7 @@ func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]co
 		return nil, err
 	}
 	defer release()
-	selection := fleet.Selection{Names: r.Bases, Youngest: r.Count, Group: r.Group}
+	selection := fleet.Selection{Names: r.Bases, Newest: r.Count, Group: r.Group}
 	switch {
 	case len(r.Bases) > 0 && r.Count == 0 && r.Group == "":
 		// A single base that is removed by name ends without notice, like a failed machine: the controller has to
@@ -184,11 +184,11 @@ func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]co
 
 // deleteNodes deletes the Nodes of bases that have ended. It continues when the client that removes the bases
 // disconnects, and ends with the sandbox.
-func (d *Daemon) deleteNodes(ctx context.Context, n *nodes.Watch, identities []string) error {
+func (d *Daemon) deleteNodes(ctx context.Context, n *nodes.Watcher, identities []string) error {
 	ctx, cancel := d.limit(ctx)
 	defer cancel()
 	defer context.AfterFunc(d.ending, cancel)() //nolint:contextcheck // the end of the sandbox ends it too
-	return n.Ended(ctx, identities)
+	return n.DeleteNodes(ctx, identities)
 }
 
 // RestartBase ends a base's process and starts it again.
@@ -240,7 +240,7 @@ func (s *running) describe(members []*fleet.Member) []control.Base {
 		if err := s.fleet.Failure(m); err != nil {
 			b.Reason = err.Error()
 		}
-		b.Node, b.NodeReady = s.nodes.Of(now.Identity)
+		b.Node, b.NodeReady = s.nodes.NodeOf(now.Identity)
 		for _, biz := range now.Biz {
 			b.Modules = append(b.Modules, fmt.Sprintf("%s:%s %s", biz.Name, biz.Version, biz.State))
 		}

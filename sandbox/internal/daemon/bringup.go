@@ -112,7 +112,7 @@ func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.U
 	if err != nil {
 		return err
 	}
-	d.show(clusterPart, b.cluster.Part())
+	d.show(clusterPart, b.cluster.ComponentSet())
 	err = b.phases()(ctx)
 	if ctx.Err() != nil { // the error of a phase that was cancelled is not the reason
 		return context.Cause(ctx)
@@ -207,11 +207,11 @@ func (b *bringUp) startServices(ctx context.Context) error {
 
 // admitControllers gives the controllers their permissions, and removes what an earlier daemon has left.
 func (b *bringUp) admitControllers(ctx context.Context) error {
-	b.d.onStop(func(ctx context.Context) error { return b.cluster.Dismiss(ctx, b.fleet.Known()) })
+	b.d.onStop(func(ctx context.Context) error { return b.cluster.CleanUp(ctx, b.fleet.StartedIdentities()) })
 	if len(b.config.Spec.Controller.Command) > 0 || b.topology.Controllers == otherCluster {
-		return b.cluster.Sweep(ctx) // a command brings its own permissions, and so does the Deployment
+		return b.cluster.RemoveLeftovers(ctx) // a command brings its own permissions, and so does the Deployment
 	}
-	return b.step(ctx, "Granting the controller its rights", inOrder(b.cluster.Admit, b.cluster.Sweep))
+	return b.step(ctx, "Granting the controller its rights", inOrder(b.cluster.AuthorizeController, b.cluster.RemoveLeftovers))
 }
 
 // startFleet starts what bases need, and creates the Pods for them. Without Pods, it removes those that an earlier
@@ -247,7 +247,7 @@ func (b *bringUp) createPods(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := b.pods.Ensure(ctx, b.pods.Number(*b.config.Spec.Bases.Count)); err != nil {
+	if err := b.pods.Ensure(ctx, b.pods.PodCount(*b.config.Spec.Bases.Count)); err != nil {
 		return err
 	}
 	b.d.start(ctx, service{"the Pods of bases", b.pods.Start})
@@ -262,7 +262,7 @@ func (b *bringUp) startControllers(ctx context.Context) error {
 	if n := *b.config.Spec.Controller.Replicas; n > 1 {
 		name = "Starting " + plain.Count(n, "module-controller")
 	}
-	b.d.onStop(func(ctx context.Context) error { return b.runner.End(ctx, b.cluster.Properties().Ephemeral) })
+	b.d.onStop(func(ctx context.Context) error { return b.runner.StopAll(ctx, b.cluster.Properties().Ephemeral) })
 	return b.step(ctx, name, func(ctx context.Context) error {
 		return b.d.setControllers(ctx,
 			control.ControllerRequest{})
@@ -285,7 +285,7 @@ func (b *bringUp) prepareBases(ctx context.Context) error {
 	if b.pods == nil {
 		return prepare(ctx)
 	}
-	return b.step(ctx, "Starting "+plain.Count(b.pods.Number(number), "Pod")+" of bases", prepare)
+	return b.step(ctx, "Starting "+plain.Count(b.pods.PodCount(number), "Pod")+" of bases", prepare)
 }
 
 func (b *bringUp) connectBases(ctx context.Context) error {

@@ -87,10 +87,10 @@ type Daemon struct {
 
 	mu          sync.Mutex // guards what follows
 	phase       control.Phase
-	config      *v1alpha1.Sandbox         // the effective one; replaced as a whole; nil before the first up
-	controllers control.ControllerRequest // what was asked of the controllers last
-	parts       [partCount]supervise.Part // nil until they are made
-	running     *running                  // nil until it has been assembled
+	config      *v1alpha1.Sandbox                 // the effective one; replaced as a whole; nil before the first up
+	controllers control.ControllerRequest         // what was asked of the controllers last
+	parts       [partCount]supervise.ComponentSet // nil until they are made
+	running     *running                          // nil until it has been assembled
 	repairs     repairs
 	undo        []func(context.Context) error
 
@@ -131,7 +131,7 @@ func New(o Options) *Daemon {
 		up:        make(chan struct{}),
 	}
 	d.ending, d.end = context.WithCancelCause(context.Background())
-	d.supervisor = supervise.New(supervise.Options{Dir: o.Dir.Run(), Logger: o.Logger, Changed: d.componentChanged})
+	d.supervisor = supervise.New(supervise.Options{Dir: o.Dir.Run(), Logger: o.Logger, OnChange: d.componentChanged})
 	return d
 }
 
@@ -291,8 +291,8 @@ func (d *Daemon) Hold(ctx context.Context, held func()) {
 	}
 }
 
-// DownTime is how long a daemon with so many bases may take to stop everything.
-func DownTime(bases int) time.Duration { return downTime + time.Duration(bases)*downTimeEach }
+// StopTimeout is how long a daemon with so many bases may take to stop everything.
+func StopTimeout(bases int) time.Duration { return downTime + time.Duration(bases)*downTimeEach }
 
 // stop undoes what the first up has begun. ending has ended, which cancels changes in progress.
 func (d *Daemon) stop(ctx context.Context) {
@@ -300,9 +300,9 @@ func (d *Daemon) stop(ctx context.Context) {
 	d.setPhase(control.Stopping)
 	bases := 0
 	if s, ok := d.assembled(); ok {
-		bases = len(s.fleet.Known())
+		bases = len(s.fleet.StartedIdentities())
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DownTime(bases))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), StopTimeout(bases))
 	defer cancel()
 	d.mu.Lock()
 	undo := d.undo
@@ -316,16 +316,16 @@ func (d *Daemon) stop(ctx context.Context) {
 	close(d.stopped)
 }
 
-func (d *Daemon) show(place int, p supervise.Part) {
+func (d *Daemon) show(place int, p supervise.ComponentSet) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.parts[place] = p
 }
 
-func (d *Daemon) shown() []supervise.Part {
+func (d *Daemon) shown() []supervise.ComponentSet {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(d.parts[:]), func(p supervise.Part) bool { return p == nil })
+	return slices.DeleteFunc(slices.Clone(d.parts[:]), func(p supervise.ComponentSet) bool { return p == nil })
 }
 
 // assembled returns the parts of the sandbox when all are made. They may not run yet.

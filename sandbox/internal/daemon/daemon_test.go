@@ -91,20 +91,20 @@ func (c *fakeCluster) Steps() cluster.Steps {
 		Complete: []cluster.Step{{Name: "Starting the rest", Run: c.rest}},
 	}
 }
-func (c *fakeCluster) Part() supervise.Part { return nil }
+func (c *fakeCluster) ComponentSet() supervise.ComponentSet { return nil }
 func (c *fakeCluster) Cluster() *cluster.Cluster {
 	return &cluster.Cluster{Version: "v1.2.3", Kubeconfig: "/admin"}
 }
-func (c *fakeCluster) Admit(ctx context.Context) error { return c.call("admit")(ctx) }
-func (c *fakeCluster) Sweep(ctx context.Context) error { return c.call("sweep")(ctx) }
-func (c *fakeCluster) Dismiss(ctx context.Context, bases map[string]bool) error {
+func (c *fakeCluster) AuthorizeController(ctx context.Context) error { return c.call("admit")(ctx) }
+func (c *fakeCluster) RemoveLeftovers(ctx context.Context) error     { return c.call("sweep")(ctx) }
+func (c *fakeCluster) CleanUp(ctx context.Context, bases map[string]bool) error {
 	return c.call(fmt.Sprintf("dismiss %d bases", len(bases)))(ctx)
 }
-func (c *fakeCluster) Guard(ctx context.Context) error {
+func (c *fakeCluster) Maintain(ctx context.Context) error {
 	<-ctx.Done()
 	return c.call("guarded")(ctx)
 }
-func (c *fakeCluster) Serving(...string) ([]byte, []byte, string, error) {
+func (c *fakeCluster) IssueServingCert(...string) ([]byte, []byte, string, error) {
 	return nil, nil, "", errors.New("no certificates here")
 }
 func (c *fakeCluster) Properties() cluster.Properties {

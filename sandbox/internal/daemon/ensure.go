@@ -50,7 +50,7 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 			}
 			changes = append(changes, "resumed "+c.Name)
 		}
-		for _, name := range part.Down(ctx) {
+		for _, name := range part.ToStart(ctx) {
 			if err := d.step(ctx, steps, "Starting "+name+" again", func(ctx context.Context) error {
 				return part.Act(ctx, name, supervise.Start)
 			}); err != nil {
@@ -80,7 +80,7 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 		}
 		changes = append(changes, fmt.Sprintf("brought the number of bases from %d to %d", have, want))
 	}
-	if left := running.nodes.Left(running.fleet.Removed(), true); len(left) > 0 {
+	if left := running.nodes.WithReadyNode(running.fleet.RemovedIdentities(), true); len(left) > 0 {
 		name := "Deleting " + plain.Count(len(left), "Node") + " without a base"
 		if err := d.step(ctx, steps, name,
 			func(ctx context.Context) error { return d.deleteNodes(ctx, running.nodes, left) }); err != nil {

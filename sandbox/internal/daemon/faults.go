@@ -153,7 +153,7 @@ const mostNodes = 1 << 16
 
 // groupOf returns a function that finds the group of an object that controllers write: by the namespace, which has the
 // name of the group, or by the base of a Node.
-func (d *Daemon) groupOf(f *fleet.Fleet, n *nodes.Watch) func(namespace, name string) string {
+func (d *Daemon) groupOf(f *fleet.Fleet, n *nodes.Watcher) func(namespace, name string) string {
 	var mu sync.Mutex
 	known := map[string]string{} // a Node is written after its base has gone, too
 	return func(namespace, name string) string {
@@ -183,7 +183,7 @@ func (d *Daemon) groupOf(f *fleet.Fleet, n *nodes.Watch) func(namespace, name st
 func (d *Daemon) killController(n int) {
 	n = max(n, 1)
 	if err := d.Act(context.Background(),
-		control.ActRequest{Component: runner.NameOf(n), Action: supervise.Kill}); err != nil {
+		control.ActRequest{Component: runner.ComponentName(n), Action: supervise.Kill}); err != nil {
 		d.log.Error("killing a controller", "controller", n, "err", err)
 	}
 }
@@ -196,5 +196,5 @@ func (d *Daemon) client(identity string) mqttfault.Client {
 	if m, is := s.fleet.ByIdentity(identity); is {
 		return mqttfault.Client{Base: m.HostName, Group: m.Group}
 	}
-	return mqttfault.Client{Replica: s.runner.Replica(identity)}
+	return mqttfault.Client{Replica: s.runner.ReplicaNumber(identity)}
 }

@@ -98,7 +98,7 @@ func (i *inside) leaving(ctx context.Context) {
 }
 
 func reached(m *fleet.Member) traffic.Target {
-	return traffic.Target{IP: m.IP(), Base: m.Name(), Host: m.HostName, Web: m.Inside(), Port: m.WebPort}
+	return traffic.Target{IP: m.IP(), Base: m.Name(), Host: m.HostName, Web: m.ClusterAddr(), Port: m.WebPort}
 }
 
 // Begin starts a stream, inside if that is possible. It resolves the address of a Service once.

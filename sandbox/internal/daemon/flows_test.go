@@ -167,16 +167,16 @@ func TestFlowsChooseTheRoute(t *testing.T) {
 type inPods struct{ ip string } // which the cluster routes; empty = none
 
 func (inPods) Adapt(*fakebase.Options, int) error { return nil }
-func (inPods) AtOnce() int                        { return 1 }
-func (r inPods) Open(context.Context, string) (fleet.Place, error) {
+func (inPods) Concurrency() int                   { return 1 }
+func (r inPods) Open(context.Context, string) (fleet.Slot, error) {
 	return &inPod{ip: r.ip}, nil
 }
 
 type inPod struct{ ip, web string }
 
 func (p *inPod) IP() string               { return p.ip }
-func (p *inPod) Inside() string           { return p.web }
-func (*inPod) Arklet(string) string       { return "" }
+func (p *inPod) ClusterAddr() string      { return p.web }
+func (*inPod) ArkletAddr(string) string   { return "" }
 func (*inPod) Sync(context.Context) error { return nil }
 func (*inPod) Close() error               { return nil }
 func (p *inPod) New(ctx context.Context, o fakebase.Options) (fleet.Base, error) {
@@ -197,9 +197,9 @@ func TestFlowsToBasesInPods(t *testing.T) {
 	f := testFlows(t)
 	var leaving func()
 	pods := fleet.New(fleet.Options{
-		Runtimes: map[v1alpha1.BaseRuntime]fleet.Runtime{v1alpha1.RuntimeCluster: inPods{}},
-		Dial:     func(context.Context) (net.Conn, error) { return nil, errors.New("there is no broker") },
-		Leaving:  func() { leaving() },
+		Runtimes:  map[v1alpha1.BaseRuntime]fleet.Runtime{v1alpha1.RuntimeCluster: inPods{}},
+		Dial:      func(context.Context) (net.Conn, error) { return nil, errors.New("there is no broker") },
+		BeforeEnd: func() { leaving() },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)

@@ -45,7 +45,7 @@ func openCluster(o clusterOptions) (Cluster, error) {
 		if err != nil {
 			return nil, err
 		}
-		options.Note, options.Logger = o.note, o.log
+		options.Notify, options.Logger = o.note, o.log
 		return asCluster(kind.New(options))
 	case v1alpha1.ProviderExisting:
 		return asCluster(newExisting(o.dir, o.config, o.log))
@@ -66,17 +66,17 @@ func asCluster[C Cluster](c C, err error) (Cluster, error) {
 	return c, nil
 }
 
-// Forget removes the objects of a sandbox without its daemon. In an existing cluster it removes the Nodes of
+// CleanUp removes the objects of a sandbox without its daemon. In an existing cluster it removes the Nodes of
 // the bases, the objects with the label of the sandbox, and the mark, but no object of another sandbox. It
 // removes a kind cluster completely. An embedded cluster needs no cleanup, because its processes have run records.
-func Forget(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error {
+func CleanUp(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error {
 	switch EffectiveProvider(config) {
 	case v1alpha1.ProviderKind:
 		o, err := kindOptions(dir, config)
 		if err != nil {
 			return err
 		}
-		return kind.Forget(ctx, o)
+		return kind.CleanUp(ctx, o)
 	case v1alpha1.ProviderExisting:
 		return forgetExisting(ctx, dir, config)
 	default:
@@ -155,9 +155,9 @@ func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox
 	}
 	err = pods.Remove(ctx, client, label) // also without a mark, which a user may have deleted
 	if config.Spec.Controller.Location == v1alpha1.LocationCluster {
-		err = errors.Join(err, incluster.Forget(ctx, p.Cluster().Config, label))
+		err = errors.Join(err, incluster.CleanUp(ctx, p.Cluster().Config, label))
 	}
-	err = errors.Join(err, p.Dismiss(ctx, nil))
+	err = errors.Join(err, p.CleanUp(ctx, nil))
 	if err != nil {
 		return err // the mark stays, so that it can be tried again
 	}

@@ -49,7 +49,7 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 		}
 	}
 	if assembled {
-		if left := len(s.nodes.Left(s.fleet.Removed(), false)); left > 0 {
+		if left := len(s.nodes.WithReadyNode(s.fleet.RemovedIdentities(), false)); left > 0 {
 			status.Problems = append(status.Problems,
 				plain.Count(left, "Ready Node")+
 					" without a base: the controller has not noticed yet that the base was removed")

@@ -50,8 +50,8 @@ func (s *subscriber) name(m *fleet.Member) string {
 	return m.Name()
 }
 
-// Shown tells how a base is.
-func (s *subscriber) Shown(m *fleet.Member, v fleet.View) {
+// OnSnapshot tells how a base is.
+func (s *subscriber) OnSnapshot(m *fleet.Member, v fleet.BaseSnapshot) {
 	if !v.Started {
 		return // all about it is still to come
 	}
@@ -71,7 +71,7 @@ func (s *subscriber) Shown(m *fleet.Member, v fleet.View) {
 }
 
 // process returns the events that report the present state of the process of a base.
-func (s *subscriber) process(m *fleet.Member, now time.Time, v fleet.View) (list []events.Event) {
+func (s *subscriber) process(m *fleet.Member, now time.Time, v fleet.BaseSnapshot) (list []events.Event) {
 	for _, state := range []struct {
 		change events.BaseChange
 		holds  bool
@@ -103,8 +103,8 @@ var (
 	}
 )
 
-// Changed reports an event of a base.
-func (s *subscriber) Changed(m *fleet.Member, e fakebase.Event) {
+// OnEvent reports an event of a base.
+func (s *subscriber) OnEvent(m *fleet.Member, e fakebase.Event) {
 	if e.Kind != fakebase.EventBiz {
 		s.Put(events.Event{Time: e.Time,
 			Base: &events.BaseEvent{Base: s.name(m), Identity: e.Identity, Change: baseChanges[e.Kind]}})
@@ -122,9 +122,9 @@ func (s *subscriber) Changed(m *fleet.Member, e fakebase.Event) {
 	}
 }
 
-// Traced reports a command or a fault of a base. It leaves out successful health checks, which would be most of the events
+// OnTrace reports a command or a fault of a base. It leaves out successful health checks, which would be most of the events
 // of a large fleet.
-func (s *subscriber) Traced(m *fleet.Member, t fakebase.Trace) {
+func (s *subscriber) OnTrace(m *fleet.Member, t fakebase.Trace) {
 	if t.Fault != nil {
 		s.fault(m, t.Time, *t.Fault)
 		return
@@ -146,8 +146,8 @@ func (s *subscriber) fault(m *fleet.Member, at time.Time, f fakebase.FaultTrace)
 	}})
 }
 
-// Gone tells that a base has been removed.
-func (s *subscriber) Gone(m *fleet.Member) {
+// OnRemoved tells that a base has been removed.
+func (s *subscriber) OnRemoved(m *fleet.Member) {
 	s.Put(events.Event{Time: time.Now(), Base: &events.BaseEvent{Base: s.name(m), Change: "removed"}})
 }
 

@@ -46,13 +46,13 @@ func newTopology(config *v1alpha1.Sandbox, p cluster.Properties) Topology {
 	return t
 }
 
-// BrokerBypassed reports whether neither controllers nor bases reach the broker through this machine.
-func (t Topology) BrokerBypassed() bool {
+// BrokerDirect reports whether neither controllers nor bases reach the broker through this machine.
+func (t Topology) BrokerDirect() bool {
 	return t.Controllers == otherCluster && t.Bases == otherCluster
 }
 
-// NoHTTP says why bases cannot have the tunnel http. Empty means that they can.
-func (t Topology) NoHTTP() string {
+// NoHTTPReason says why bases cannot have the tunnel http. Empty means that they can.
+func (t Topology) NoHTTPReason() string {
 	if t.Controllers == otherCluster {
 		return "the controllers are in a cluster that does not reach this machine; use mqtt, or bring the sandbox up " +
 			"with --controller host"

@@ -119,7 +119,7 @@ func (t *targets) ByIP(ip string) (traffic.Target, bool) {
 // Group returns the bases of a group; those of none are the sandbox's own. It keeps the list until the fleet changes,
 // because a Pod of bases that does not answer delays a new one.
 func (t *targets) Group(group string) []traffic.Target {
-	changes := t.fleet.Changes()
+	changes := t.fleet.Generation()
 	t.mu.Lock()
 	list, ok := t.groups[group]
 	t.mu.Unlock()

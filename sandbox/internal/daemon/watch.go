@@ -48,13 +48,13 @@ func (d *Daemon) clear(running *running, group string) {
 		d.log.Warn("what the owner of a group has done to components is not undone", "group", group, "err", err)
 	}
 	if removeErr != nil { // the API may answer again since the repair
-		err := d.deleteNodes(d.ending, running.nodes, running.fleet.Identities(gone))
+		err := d.deleteNodes(d.ending, running.nodes, running.fleet.IdentitiesOf(gone))
 		d.log.Warn("the Nodes of removed bases could not be deleted at first", "group", group, "err", removeErr,
 			"again", err)
 	}
 }
 
-func (d *Daemon) componentChanged(c supervise.Change) {
+func (d *Daemon) componentChanged(c supervise.StateChange) {
 	d.streams.component(c.Time, c.Name, c.State, c.Exit)
 }
 

@@ -21,9 +21,9 @@ type beats struct {
 	m *Member
 }
 
-// Beat takes heartbeats of the base with a host name that come from outside of
+// HeartbeatTransport takes heartbeats of the base with a host name that come from outside of
 // this process, as from a Pod.
-func (f *Fleet) Beat(hostName string) (http.RoundTripper, error) {
+func (f *Fleet) HeartbeatTransport(hostName string) (http.RoundTripper, error) {
 	m, err := f.Find(hostName)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (b *beats) RoundTrip(r *http.Request) (*http.Response, error) {
 	b.f.mu.Lock()
 	epoch := b.m.epoch
 	b.f.mu.Unlock()
-	response, err := b.f.o.Beat.RoundTrip(r)
+	response, err := b.f.o.Heartbeats.RoundTrip(r)
 	answered := err == nil && response.StatusCode == http.StatusOK
 	b.f.mu.Lock()
 	news := b.m.epoch == epoch && b.f.note(b.m, answered)

@@ -32,9 +32,9 @@ type Options struct {
 	ClusterName string
 	// Env that bases report whose set names none. Default: dev.
 	Env string
-	// Apart is added to every environment but Env, on a broker where somebody else
+	// EnvSuffix is added to every environment but Env, on a broker where somebody else
 	// may have one of that name. Default: nothing.
-	Apart string
+	EnvSuffix string
 	// Speed divides the periods of all bases; 0 = 1.
 	Speed int
 	// Username and Password for the broker; without a user name there is none.
@@ -43,22 +43,22 @@ type Options struct {
 	ClientPrefix string
 	// Dial connects to the broker. Required.
 	Dial func(context.Context) (net.Conn, error)
-	// Beat takes the heartbeats of bases over HTTP to the controllers of Env; their
+	// Heartbeats takes the heartbeats of bases over HTTP to the controllers of Env; their
 	// URLs name no real host. Default: nobody gets them.
-	Beat http.RoundTripper
-	// NoHTTP says why no base can have the tunnel http. Default: bases can.
-	NoHTTP string
+	Heartbeats http.RoundTripper
+	// NoHTTPReason says why no base can have the tunnel http. Default: bases can.
+	NoHTTPReason string
 	// Runtimes are what bases can run in, besides this process, by the name that sets give.
 	// Default: none.
 	Runtimes map[v1alpha1.BaseRuntime]Runtime
-	// Leaving is called when bases have been taken off the list, and before they end: it may wait until
+	// BeforeEnd is called when bases have been taken off the list, and before they end: it may wait until
 	// those who ask bases no longer ask them. Default: nobody does.
-	Leaving func()
-	// Ended deletes the Nodes of the identities of removed bases. Remove calls it when the bases have
+	BeforeEnd func()
+	// DeleteNodes deletes the Nodes of the identities of removed bases. Remove calls it when the bases have
 	// ended. Default: Nodes are left to the controller.
-	Ended func(ctx context.Context, identities []string) error
-	// Max is how many bases there may be at once. Default: any number.
-	Max int
+	DeleteNodes func(ctx context.Context, identities []string) error
+	// MaxBases is how many bases there may be at once. Default: any number.
+	MaxBases int
 	// Logger for what the bases have to say. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -103,8 +103,8 @@ func New(o Options) *Fleet {
 	if o.Env == "" {
 		o.Env = "dev"
 	}
-	if o.Leaving == nil {
-		o.Leaving = func() {}
+	if o.BeforeEnd == nil {
+		o.BeforeEnd = func() {}
 	}
 	runtimes := map[v1alpha1.BaseRuntime]Runtime{v1alpha1.RuntimeProcess: processes{}}
 	maps.Copy(runtimes, o.Runtimes)
@@ -287,8 +287,8 @@ func (f *Fleet) Restart(ctx context.Context, name string, newIdentity bool) (*Me
 type Selection struct {
 	// Names are identities, host names or addresses. When one is unknown, Remove ends no base.
 	Names []string
-	// Youngest is the number of bases to end among the fleet's own, the last added first.
-	Youngest int
+	// Newest is the number of bases to end among the fleet's own, the last added first.
+	Newest int
 	// Group ends all bases of a group. The next base of a set of this group gets the number 1 again.
 	Group string
 	// Unannounced leaves the Nodes to the controller, which has to notice the missing heartbeats, as when
@@ -304,15 +304,15 @@ func (f *Fleet) Remove(ctx context.Context, s Selection) ([]*Member, error) {
 		return nil, fmt.Errorf("removing bases: %w", err)
 	}
 	gone := f.take(s, named)
-	f.o.Leaving()
+	f.o.BeforeEnd()
 	for _, m := range gone {
 		m.cancel()
 	}
 	for _, m := range gone {
 		<-m.done
 	}
-	if f.o.Ended != nil && !s.Unannounced && len(gone) > 0 {
-		err = f.o.Ended(context.WithoutCancel(ctx), f.Identities(gone))
+	if f.o.DeleteNodes != nil && !s.Unannounced && len(gone) > 0 {
+		err = f.o.DeleteNodes(context.WithoutCancel(ctx), f.IdentitiesOf(gone))
 		if err != nil {
 			err = fmt.Errorf("the bases have ended, but their Nodes may still exist: %w", err)
 		}
@@ -341,9 +341,9 @@ func (f *Fleet) take(s Selection, named []*Member) []*Member {
 	case s.Group != "":
 		selected = f.group(s.Group)
 		maps.DeleteFunc(f.last, func(key setKey, _ int) bool { return key.group == s.Group })
-	case s.Youngest > 0:
+	case s.Newest > 0:
 		own := f.group("")
-		selected = own[max(0, len(own)-s.Youngest):]
+		selected = own[max(0, len(own)-s.Newest):]
 	}
 	set := map[*Member]bool{}
 	for _, m := range selected {

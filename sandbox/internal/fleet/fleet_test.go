@@ -45,7 +45,7 @@ func newBenchWith(t testing.TB, change func(o *fleet.Options, brokerAddr string)
 	check.Must(t, err)
 	world := &bench{broker: b, heartbeats: map[string]int{}}
 	o := fleet.Options{Own: v1alpha1.BaseSet{BaseName: "shop", Version: "2.0"}, ClusterName: "east",
-		Username: broker.BaseUser, Password: b.Passwords().Base, Dial: b.Dial, Beat: world}
+		Username: broker.BaseUser, Password: b.Passwords().Base, Dial: b.Dial, Heartbeats: world}
 	change(&o, b.Addr())
 	world.fleet = fleet.New(o)
 	check.Run(t, b.Start)
@@ -108,15 +108,15 @@ func TestRemoveDeletesNodes(t *testing.T) {
 	var deleted []string
 	var failure error
 	b := newBenchWith(t, func(o *fleet.Options, _ string) {
-		o.Ended = func(ctx context.Context, identities []string) error {
+		o.DeleteNodes = func(ctx context.Context, identities []string) error {
 			deleted = append(deleted, identities...)
 			return errors.Join(failure, ctx.Err())
 		}
 	})
-	ids := b.fleet.Identities(b.add(t, 5))
+	ids := b.fleet.IdentitiesOf(b.add(t, 5))
 	cut, cancel := context.WithCancel(t.Context())
 	cancel() // the client has gone
-	for _, s := range []fleet.Selection{{Youngest: 1}, {Names: []string{"base-1", "base-2"}},
+	for _, s := range []fleet.Selection{{Newest: 1}, {Names: []string{"base-1", "base-2"}},
 		{Names: []string{"base-3"}, Unannounced: true}} {
 		if _, err := b.fleet.Remove(cut, s); err != nil {
 			t.Errorf("removing %+v: %v", s, err)
@@ -125,7 +125,7 @@ func TestRemoveDeletesNodes(t *testing.T) {
 	if diff := cmp.Diff([]string{ids[4], ids[0], ids[1]}, deleted); diff != "" {
 		t.Errorf("identities whose Nodes were deleted (-want +got):\n%s", diff)
 	}
-	removed := b.fleet.Removed()
+	removed := b.fleet.RemovedIdentities()
 	want := []string{ids[0], ids[1], ids[2], ids[4]}
 	slices.Sort(removed)
 	slices.Sort(want)
@@ -133,7 +133,7 @@ func TestRemoveDeletesNodes(t *testing.T) {
 		t.Errorf("removed identities (-want +got):\n%s", diff)
 	}
 	failure = errors.New("no API")
-	gone, err := b.fleet.Remove(t.Context(), fleet.Selection{Youngest: 1})
+	gone, err := b.fleet.Remove(t.Context(), fleet.Selection{Newest: 1})
 	if len(gone) != 1 || !errors.Is(err, failure) {
 		t.Errorf("%d bases ended, error %v", len(gone), err)
 	}
@@ -157,7 +157,7 @@ func TestAddAndRemove(t *testing.T) {
 		t.Errorf("removed (-want +got):\n%s", diff)
 	}
 	b.add(t, 2)
-	if diff := cmp.Diff([]string{"base-6 198.18.0.6"}, names(remove(t, b, fleet.Selection{Youngest: 1}))); diff != "" {
+	if diff := cmp.Diff([]string{"base-6 198.18.0.6"}, names(remove(t, b, fleet.Selection{Newest: 1}))); diff != "" {
 		t.Errorf("youngest (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"base-3 198.18.0.3", "base-4 198.18.0.4", "base-5 198.18.0.5"},
@@ -170,7 +170,7 @@ func TestAddAndRemove(t *testing.T) {
 	if m, err := b.fleet.Find("base-4"); err != nil || m.HostName != "base-4" {
 		t.Errorf("Find: %v, %v", m, err)
 	}
-	if gone := remove(t, b, fleet.Selection{Youngest: 10}); len(gone) != 3 {
+	if gone := remove(t, b, fleet.Selection{Newest: 10}); len(gone) != 3 {
 		t.Errorf("removed %v", names(gone))
 	}
 }
@@ -199,7 +199,7 @@ func TestAddAfterTheEnd(t *testing.T) {
 // A fleet never has more bases than it may, however many are added at once.
 func TestMax(t *testing.T) {
 	const most = 20
-	b := newBenchWith(t, func(o *fleet.Options, _ string) { o.Max = most })
+	b := newBenchWith(t, func(o *fleet.Options, _ string) { o.MaxBases = most })
 	var adding sync.WaitGroup
 	var added atomic.Int32
 	for range 10 {

@@ -50,8 +50,8 @@ func (f *Fleet) group(name string) []*Member {
 	return slices.DeleteFunc(slices.Clone(f.members), func(m *Member) bool { return m.Group != name })
 }
 
-// Changes counts how often bases were added or removed, and processes started.
-func (f *Fleet) Changes() uint64 {
+// Generation counts how often bases were added or removed, and processes started.
+func (f *Fleet) Generation() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.changes
@@ -102,8 +102,8 @@ func (f *Fleet) Failure(m *Member) error {
 	return m.failure
 }
 
-// Known returns the identities of all processes that there have been.
-func (f *Fleet) Known() map[string]bool {
+// StartedIdentities returns the identities of all processes that there have been.
+func (f *Fleet) StartedIdentities() map[string]bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.known)
@@ -116,15 +116,15 @@ func (f *Fleet) Started(identity string) bool {
 	return f.known[identity]
 }
 
-// Removed returns the identities of the fleet's own bases that have been removed.
-func (f *Fleet) Removed() []string {
+// RemovedIdentities returns the identities of the fleet's own bases that have been removed.
+func (f *Fleet) RemovedIdentities() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.removed)
 }
 
-// Identities returns those that the processes of some bases have had.
-func (f *Fleet) Identities(members []*Member) []string {
+// IdentitiesOf returns those that the processes of some bases have had.
+func (f *Fleet) IdentitiesOf(members []*Member) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var all []string

@@ -36,7 +36,7 @@ type Member struct {
 	Base Base
 
 	ip     string // its address that is not routed; empty = it has the address of its place
-	place  Place  // what it runs in; nil before that is open
+	place  Slot   // what it runs in; nil before that is open
 	cancel context.CancelFunc
 	done   chan struct{} // closed when it has ended
 	away   bool          // its first faults keep it from connecting
@@ -66,8 +66,8 @@ func (m *Member) IP() string { return cmp.Or(m.ip, m.place.IP()) }
 // Routed reports whether the cluster routes the address of the base.
 func (m *Member) Routed() bool { return m.ip == "" }
 
-// Inside is that of Place.
-func (m *Member) Inside() string { return m.place.Inside() }
+// ClusterAddr is that of Place.
+func (m *Member) ClusterAddr() string { return m.place.ClusterAddr() }
 
 // Arklet returns where this machine reaches the arklet HTTP listener of the base, and the port of
 // that listener at the address of the base. Both are empty if the base has never had one.
@@ -77,7 +77,7 @@ func (m *Member) Arklet() (addr, port string) {
 		return "", ""
 	}
 	_, port, _ = net.SplitHostPort(own) // an address of a listener has a port
-	return m.place.Arklet(own), port
+	return m.place.ArkletAddr(own), port
 }
 
 // reserve takes names and addresses for bases of a set, which nobody sees yet. It
@@ -88,8 +88,8 @@ func (f *Fleet) reserve(s Set, count int) ([]*Member, error) {
 	if f.life == nil {
 		return nil, ErrNotRunning
 	}
-	if total := len(f.hostNames); f.o.Max > 0 && total+count > f.o.Max {
-		return nil, fmt.Errorf("%w: there are %d, and one sandbox runs 1 to %d", ErrInvalid, total, f.o.Max)
+	if total := len(f.hostNames); f.o.MaxBases > 0 && total+count > f.o.MaxBases {
+		return nil, fmt.Errorf("%w: there are %d, and one sandbox runs 1 to %d", ErrInvalid, total, f.o.MaxBases)
 	}
 	key, members := setKey{s.Group, s.Name}, make([]*Member, 0, count)
 	for i := range count {
@@ -139,7 +139,7 @@ func (f *Fleet) optionsOf(m *Member, s Set, options fakebase.Options, delay time
 func (f *Fleet) make(ctx context.Context, s Set, options fakebase.Options, members []*Member) error {
 	runtime := f.o.Runtimes[s.Spec.Runtime]
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(runtime.AtOnce())
+	group.SetLimit(runtime.Concurrency())
 	for i, m := range members {
 		group.Go(func() error {
 			if ctx.Err() != nil {

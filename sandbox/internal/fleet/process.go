@@ -15,18 +15,18 @@ var _ Runtime = processes{}
 func (processes) Adapt(*fakebase.Options, int) error { return nil }
 
 // so that a set's addresses are in the order of its bases
-func (processes) AtOnce() int { return 1 }
+func (processes) Concurrency() int { return 1 }
 
-func (processes) Open(context.Context, string) (Place, error) { return here{}, nil }
+func (processes) Open(context.Context, string) (Slot, error) { return here{}, nil }
 
 // here is the place of a base in this process.
 type here struct{}
 
-func (here) IP() string                 { return "" }
-func (here) Inside() string             { return "" }
-func (here) Arklet(addr string) string  { return addr }
-func (here) Sync(context.Context) error { return nil }
-func (here) Close() error               { return nil }
+func (here) IP() string                    { return "" }
+func (here) ClusterAddr() string           { return "" }
+func (here) ArkletAddr(addr string) string { return addr }
+func (here) Sync(context.Context) error    { return nil }
+func (here) Close() error                  { return nil }
 
 func (here) New(_ context.Context, o fakebase.Options) (Base, error) {
 	b, err := fakebase.New(o)

@@ -64,7 +64,7 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 	var errs []error
 	env := b.Env
 	if env != f.o.Env {
-		env += f.o.Apart
+		env += f.o.EnvSuffix
 	}
 	activation, ok := activations[b.Activation]
 	if !ok {
@@ -112,11 +112,11 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 		o.MQTT = &fakebase.MQTTOptions{Username: f.o.Username, Password: f.o.Password, ClientPrefix: f.o.ClientPrefix,
 			Dial: f.o.Dial}
 	case v1alpha1.TunnelHTTP:
-		if f.o.NoHTTP != "" {
-			errs = append(errs, fmt.Errorf("tunnel http: %s", f.o.NoHTTP))
+		if f.o.NoHTTPReason != "" {
+			errs = append(errs, fmt.Errorf("tunnel http: %s", f.o.NoHTTPReason))
 		}
 		o.HTTP = &fakebase.HTTPOptions{Addr: "127.0.0.1:0"}
-		if f.o.Beat != nil && b.Env == f.o.Env {
+		if f.o.Heartbeats != nil && b.Env == f.o.Env {
 			o.HTTP.HeartbeatEndpoint = beatURL
 		}
 	default:

@@ -62,7 +62,7 @@ func TestGroupsAreApart(t *testing.T) {
 		describe(remove(t, b, fleet.Selection{Group: "run-1"}))); diff != "" {
 		t.Errorf("removed (-want +got):\n%s", diff)
 	}
-	if gone := remove(t, b, fleet.Selection{Youngest: 9}); len(gone) != 2 {
+	if gone := remove(t, b, fleet.Selection{Newest: 9}); len(gone) != 2 {
 		t.Errorf("removing the 9 youngest took %v", describe(gone))
 	}
 	if diff := cmp.Diff([]string{"run-2-base-1 base-1 base 1.0.0 mqtt 1"}, describe(b.fleet.List())); diff != "" {
@@ -191,7 +191,7 @@ func awaitReady(b fleet.Base) {
 func TestEnvironmentsApart(t *testing.T) {
 	b, err := broker.New(broker.Options{Env: "prod-x"})
 	check.Must(t, err)
-	f := fleet.New(fleet.Options{Env: "dev", Apart: "-x", Username: broker.BaseUser, Password: b.Passwords().Base,
+	f := fleet.New(fleet.Options{Env: "dev", EnvSuffix: "-x", Username: broker.BaseUser, Password: b.Passwords().Base,
 		Dial: b.Dial})
 	check.Run(t, b.Start)
 	check.Run(t, f.Start)
@@ -294,10 +294,10 @@ func TestRestart(t *testing.T) {
 				if fresh {
 					had = append(had, status.Identity)
 				}
-				if diff := cmp.Diff(had, b.fleet.Identities([]*fleet.Member{m})); diff != "" {
+				if diff := cmp.Diff(had, b.fleet.IdentitiesOf([]*fleet.Member{m})); diff != "" {
 					t.Errorf("identities of its processes (-want +got):\n%s", diff)
 				}
-				if known := b.fleet.Known(); !known[before] || !known[status.Identity] {
+				if known := b.fleet.StartedIdentities(); !known[before] || !known[status.Identity] {
 					t.Errorf("known are %v", known)
 				}
 			})
@@ -328,16 +328,16 @@ func (d *diary) note(m *fleet.Member, format string, args ...any) {
 	}
 }
 
-func (d *diary) Shown(m *fleet.Member, v fleet.View) {
+func (d *diary) OnSnapshot(m *fleet.Member, v fleet.BaseSnapshot) {
 	d.note(m, "shown started %t running %t connected %t faults %d", v.Started, v.Running, v.Connected, len(v.Faults))
 }
-func (d *diary) Changed(m *fleet.Member, e fakebase.Event) { d.note(m, "%s", e.Kind) }
-func (d *diary) Traced(m *fleet.Member, t fakebase.Trace) {
+func (d *diary) OnEvent(m *fleet.Member, e fakebase.Event) { d.note(m, "%s", e.Kind) }
+func (d *diary) OnTrace(m *fleet.Member, t fakebase.Trace) {
 	if t.Fault != nil {
 		d.note(m, "fault %s", t.Fault.State)
 	}
 }
-func (d *diary) Gone(m *fleet.Member) { d.note(m, "gone") }
+func (d *diary) OnRemoved(m *fleet.Member) { d.note(m, "gone") }
 
 // until waits for a number of lines about a base.
 func (d *diary) until(t *testing.T, host string, count int) []string {

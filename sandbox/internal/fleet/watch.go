@@ -12,20 +12,20 @@ import (
 // Watcher receives the events of bases. Its methods are called in order for one base, concurrently for different bases,
 // and while a base is locked: they must be fast and must not call a base or the fleet.
 type Watcher interface {
-	// Shown tells how a base is when it is first seen: with the beginning of the
+	// OnSnapshot tells how a base is when it is first seen: with the beginning of the
 	// watch, or new, before it starts.
-	Shown(m *Member, v View)
-	// Changed tells what happens to it. Over HTTP it is connected when a heartbeat is
+	OnSnapshot(m *Member, v BaseSnapshot)
+	// OnEvent tells what happens to it. Over HTTP it is connected when a heartbeat is
 	// answered after one that was not.
-	Changed(m *Member, e fakebase.Event)
-	// Traced tells what it does.
-	Traced(m *Member, t fakebase.Trace)
-	// Gone tells that it has been removed.
-	Gone(m *Member)
+	OnEvent(m *Member, e fakebase.Event)
+	// OnTrace tells what it does.
+	OnTrace(m *Member, t fakebase.Trace)
+	// OnRemoved tells that it has been removed.
+	OnRemoved(m *Member)
 }
 
-// View is how a base is.
-type View struct {
+// BaseSnapshot is how a base is.
+type BaseSnapshot struct {
 	fakebase.Status
 	// Connected is as Fleet.Connected has it: that of Status knows MQTT only.
 	Connected bool
@@ -84,7 +84,7 @@ func (f *Fleet) hide(m *Member) {
 		w.mu.Unlock()
 		if shown {
 			stop()
-			w.to.Gone(m)
+			w.to.OnRemoved(m)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func (f *Fleet) tell(m *Member, kind fakebase.EventKind) {
 		_, shown := w.shown[m]
 		w.mu.Unlock()
 		if shown {
-			w.to.Changed(m, e)
+			w.to.OnEvent(m, e)
 		}
 	}
 }
@@ -126,15 +126,15 @@ func (w *watcher) show(f *Fleet, m *Member) {
 	// Changes that come before the base has been shown wait for it.
 	var mu sync.Mutex
 	mu.Lock()
-	untrace := m.Base.Trace(func(t fakebase.Trace) { w.to.Traced(m, t) })
+	untrace := m.Base.Trace(func(t fakebase.Trace) { w.to.OnTrace(m, t) })
 	faults := m.Base.Faults()
 	connected, started := f.connected(m)
 	now, unwatch := m.Base.Watch(func(e fakebase.Event) {
 		mu.Lock()
 		defer mu.Unlock()
-		w.to.Changed(m, e)
+		w.to.OnEvent(m, e)
 	})
-	w.to.Shown(m, View{now, connected, started || now.Running, faults})
+	w.to.OnSnapshot(m, BaseSnapshot{now, connected, started || now.Running, faults})
 	mu.Unlock()
 	w.shown[m] = func() {
 		unwatch()

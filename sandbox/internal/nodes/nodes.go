@@ -42,9 +42,9 @@ const (
 // endedBackoff limits the retries of the deletion of the Node of a base that has ended: six attempts in about 3 s.
 var endedBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 6}
 
-// Watch follows the Nodes of bases. A Node counts as Ready when it also has no taint: Kubernetes taints a new Node, and a
+// Watcher follows the Nodes of bases. A Node counts as Ready when it also has no taint: Kubernetes taints a new Node, and a
 // Pod that is scheduled before the taint is removed waits for seconds. Its methods may be called concurrently.
-type Watch struct {
+type Watcher struct {
 	client  kubernetes.Interface
 	env     string
 	created func(identity, holder string)
@@ -64,12 +64,12 @@ type nodeState struct {
 // New returns a watch of the Nodes whose names may end with an environment. It follows nothing before Start. It
 // calls created for each Node that has had only one controller. holder is the CLIENT_ID of this controller, or
 // empty for a custom controller. created may be nil.
-func New(client kubernetes.Interface, env string, created func(identity, holder string)) *Watch {
-	return &Watch{client: client, env: env, created: created, ready: map[string]nodeState{}}
+func New(client kubernetes.Interface, env string, created func(identity, holder string)) *Watcher {
+	return &Watcher{client: client, env: env, created: created, ready: map[string]nodeState{}}
 }
 
 // Start follows the Nodes until ctx ends. It can be called once.
-func (n *Watch) Start(ctx context.Context) error {
+func (n *Watcher) Start(ctx context.Context) error {
 	informer := coreinformers.NewFilteredNodeInformer(n.client, 0, cache.Indexers{},
 		func(o *metav1.ListOptions) { o.LabelSelector = Selector })
 	err := informer.SetTransform(slim)
@@ -115,7 +115,7 @@ func slim(o any) (any, error) {
 	return slim, nil
 }
 
-func (n *Watch) set(o any) {
+func (n *Watcher) set(o any) {
 	node, ok := o.(*corev1.Node)
 	if !ok {
 		return
@@ -139,7 +139,7 @@ func (n *Watch) set(o any) {
 	}
 }
 
-func (n *Watch) unset(o any) {
+func (n *Watcher) unset(o any) {
 	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = gone.Obj
 	}
@@ -152,21 +152,21 @@ func (n *Watch) unset(o any) {
 
 // Identity takes the base's identity out of a Node's name, which is
 // vnode.<identity>, or vnode.<identity>.<env>.
-func (n *Watch) Identity(name string) string {
+func (n *Watcher) Identity(name string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(name, vnodePrefix), "."+n.env)
 }
 
-// Of returns the name of the Node of a base, empty if there is none, and whether
+// NodeOf returns the name of the Node of a base, empty if there is none, and whether
 // it is Ready.
-func (n *Watch) Of(identity string) (name string, ready bool) {
+func (n *Watcher) NodeOf(identity string) (name string, ready bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s := n.ready[identity]
 	return s.name, s.ready
 }
 
-// TakesCommands reports whether a base, by its Node, takes commands over HTTP at host:port.
-func (n *Watch) TakesCommands(addr string) bool {
+// AcceptsCommands reports whether a base, by its Node, takes commands over HTTP at host:port.
+func (n *Watcher) AcceptsCommands(addr string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, s := range n.ready {
@@ -177,9 +177,9 @@ func (n *Watch) TakesCommands(addr string) bool {
 	return false
 }
 
-// Left returns those of the given identities whose Node is Ready. With held, it returns only bases whose Node the
+// WithReadyNode returns those of the given identities whose Node is Ready. With held, it returns only bases whose Node the
 // bundled controller manages: Ended deletes these Nodes.
-func (n *Watch) Left(identities []string, held bool) []string {
+func (n *Watcher) WithReadyNode(identities []string, held bool) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(identities), func(id string) bool {
@@ -190,7 +190,7 @@ func (n *Watch) Left(identities []string, held bool) []string {
 
 // Wait blocks until the Nodes of all bases are Ready. When ctx ends before, the error has the number of the missing ones
 // and the names of some.
-func (n *Watch) Wait(ctx context.Context, identities func() []string) error {
+func (n *Watcher) Wait(ctx context.Context, identities func() []string) error {
 	var all, missing []string
 	err := wait.PollUntilContextCancel(ctx, waitPeriod, true, func(context.Context) (bool, error) {
 		all = identities()
@@ -206,9 +206,9 @@ func (n *Watch) Wait(ctx context.Context, identities func() []string) error {
 	return nil
 }
 
-// Sweep deletes all Nodes of bases as Remove does, and the install records of controllers, in a cluster of this sandbox. No
+// RemoveAll deletes all Nodes of bases as Remove does, and the install records of controllers, in a cluster of this sandbox. No
 // controller may run.
-func Sweep(ctx context.Context, client kubernetes.Interface) error {
+func RemoveAll(ctx context.Context, client kubernetes.Interface) error {
 	return errors.Join(Remove(ctx, client, func(*corev1.Node) bool { return true }),
 		client.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, metav1.DeleteOptions{},
 			metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.LedgerLease}))
@@ -233,14 +233,14 @@ func Remove(ctx context.Context, client kubernetes.Interface, ours func(*corev1.
 	return err
 }
 
-// Ended deletes the Nodes of bases that have ended, if the bundled controller manages them. The controller then
+// DeleteNodes deletes the Nodes of bases that have ended, if the bundled controller manages them. The controller then
 // removes the base with its Pods and Lease. It also deletes Nodes that the watch has not seen yet, and retries for
 // some seconds, because the API server may restart.
-func (n *Watch) Ended(ctx context.Context, identities []string) error {
+func (n *Watcher) DeleteNodes(ctx context.Context, identities []string) error {
 	var group errgroup.Group
 	group.SetLimit(removedAtOnce)
 	for _, id := range identities {
-		seen, _ := n.Of(id)
+		seen, _ := n.NodeOf(id)
 		name := cmp.Or(seen, vnodePrefix+id)
 		group.Go(func() error {
 			err := retry.OnError(endedBackoff, func(error) bool { return ctx.Err() == nil },
@@ -254,7 +254,7 @@ func (n *Watch) Ended(ctx context.Context, identities []string) error {
 	return group.Wait()
 }
 
-func (n *Watch) deleteHeld(ctx context.Context, name string) error {
+func (n *Watcher) deleteHeld(ctx context.Context, name string) error {
 	node, err := n.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err == nil && node.Annotations[labels.Holder] != "" {
 		err = n.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})

@@ -59,7 +59,7 @@ func TestANodeCountsWhenPodsCanBeScheduledToIt(t *testing.T) {
 				case !c.want && !errors.Is(err, context.DeadlineExceeded):
 					t.Errorf("error %v, want that the deadline is exceeded", err)
 				}
-				if _, ready := n.Of("a"); ready != c.want {
+				if _, ready := n.NodeOf("a"); ready != c.want {
 					t.Errorf("ready: %t, want %t", ready, c.want)
 				}
 			})

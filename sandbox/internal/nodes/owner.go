@@ -68,7 +68,7 @@ func (o Owner) CheckUnused(ctx context.Context, client kubernetes.Interface) err
 	var ofControllers, found, ofNodes []string
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
-		made[n.Name] = o.MadeNode(n)
+		made[n.Name] = o.CreatedNode(n)
 		if !made[n.Name] && labels.Value(n.Labels, labels.Component) == labels.Vnode {
 			found = append(found, fmt.Sprintf("Node %s, held by controller %q", n.Name, n.Annotations[labels.Holder]))
 		}
@@ -101,8 +101,8 @@ func describe(l *coordinationv1.Lease) string {
 	return text
 }
 
-// MadeNode reports whether a controller of the sandbox has created a Node, and no other controller holds it now.
-func (o Owner) MadeNode(n *corev1.Node) bool {
+// CreatedNode reports whether a controller of the sandbox has created a Node, and no other controller holds it now.
+func (o Owner) CreatedNode(n *corev1.Node) bool {
 	holder := n.Annotations[labels.Holder]
 	return o.holds(holder) && (n.Annotations[labels.Fence] == firstFence || o.Bases[identityOf(n.Name)]) ||
 		holder == "" && o.Bases[identityOf(n.Name)]
@@ -140,7 +140,7 @@ func (o Owner) leases(ctx context.Context, client kubernetes.Interface) ([]coord
 // Remove deletes the Nodes of the sandbox with their Pods, and the Leases of its controllers and Nodes. Call
 // Remove after the controllers of the sandbox have ended.
 func (o Owner) Remove(ctx context.Context, client kubernetes.Interface) error {
-	return errors.Join(Remove(ctx, client, o.MadeNode), o.removeLeases(ctx, client))
+	return errors.Join(Remove(ctx, client, o.CreatedNode), o.removeLeases(ctx, client))
 }
 
 func (o Owner) removeLeases(ctx context.Context, client kubernetes.Interface) error {

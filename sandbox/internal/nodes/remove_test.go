@@ -52,7 +52,7 @@ func podsByNode(client *fake.Clientset) {
 // The fake clientset deletes no collections: what it is asked for is looked at.
 func TestSweepDeletesWhatControllersNoted(t *testing.T) {
 	client := fake.NewClientset()
-	check.Must(t, Sweep(t.Context(), client))
+	check.Must(t, RemoveAll(t.Context(), client))
 	var asked []string
 	for _, a := range client.Actions() {
 		if d, ok := a.(clienttesting.DeleteCollectionAction); ok && a.GetVerb() == "delete-collection" {
@@ -87,7 +87,7 @@ func TestEnded(t *testing.T) {
 		n.Annotations = map[string]string{labels.Holder: "me"}
 	}
 	client := fake.NewClientset(served, other, stays)
-	check.Must(t, New(client, "dev", nil).Ended(t.Context(), []string{"a", "b", "without a node"}))
+	check.Must(t, New(client, "dev", nil).DeleteNodes(t.Context(), []string{"a", "b", "without a node"}))
 	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	check.Must(t, err)
 	var left []string
@@ -113,7 +113,7 @@ func TestTakesCommands(t *testing.T) {
 	}
 	for addr, want := range map[string]bool{"127.0.0.1:2238": true, "127.0.0.1:2239": false, "192.0.2.1:2238": false,
 		"": false, "127.0.0.1:": false} {
-		if got := n.TakesCommands(addr); got != want {
+		if got := n.AcceptsCommands(addr); got != want {
 			t.Errorf("TakesCommands(%q) is %t", addr, got)
 		}
 	}
@@ -130,7 +130,7 @@ func TestEndedWithoutAPI(t *testing.T) {
 				failures--
 				return failures >= 0, nil, errors.New("the API server restarts")
 			})
-			err := New(client, "dev", nil).Ended(t.Context(), []string{"a"})
+			err := New(client, "dev", nil).DeleteNodes(t.Context(), []string{"a"})
 			if got := fmt.Sprint(errors.Join(err)); got != stdcmp.Or(want, "<nil>") {
 				t.Errorf("error %q, want %q", got, want)
 			}

@@ -49,14 +49,14 @@ func (p *place) IP() string {
 	return p.own.Load().(string)
 }
 
-// Arklet implements fleet.Place.
-func (p *place) Arklet(string) string {
+// ArkletAddr implements fleet.Place.
+func (p *place) ArkletAddr(string) string {
 	addr, _ := p.base.arklet.listen(p.base, remote.Arklet) // a base that has ended takes no commands
 	return addr
 }
 
-// Inside implements fleet.Place.
-func (p *place) Inside() string {
+// ClusterAddr implements fleet.Place.
+func (p *place) ClusterAddr() string {
 	ip := p.pod.address()
 	_, port, err := net.SplitHostPort(p.base.Base.Status().WebAddr)
 	if ip == "" || err != nil {

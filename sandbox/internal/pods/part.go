@@ -8,7 +8,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-var _ supervise.Part = (*Pods)(nil)
+var _ supervise.ComponentSet = (*Pods)(nil)
 
 func (p *Pods) list() []*pod {
 	p.mu.Lock()
@@ -50,5 +50,5 @@ func (p *Pods) Act(ctx context.Context, name string, action supervise.Action) er
 	}
 }
 
-// Down is empty: Kubernetes starts a Pod again.
-func (p *Pods) Down(context.Context) []string { return nil }
+// ToStart is empty: Kubernetes starts a Pod again.
+func (p *Pods) ToStart(context.Context) []string { return nil }

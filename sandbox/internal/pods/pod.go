@@ -142,9 +142,9 @@ func (x *pod) note(conn connection, why error) {
 	switch {
 	case !news:
 	case conn != nil:
-		x.pods.o.Changed(x.name, supervise.Running, "its bases can run")
+		x.pods.o.OnChange(x.name, supervise.Running, "its bases can run")
 	default:
-		x.pods.o.Changed(x.name, supervise.Exited, "its bases are down: "+why.Error())
+		x.pods.o.OnChange(x.name, supervise.Exited, "its bases are down: "+why.Error())
 	}
 }
 

@@ -48,9 +48,9 @@ type Options struct {
 	Heartbeats string
 	// Log gets what the bases have to say. It is written to concurrently. Default: nobody gets it.
 	Log io.Writer
-	// Changed is told of every change of a Pod, those of one in order. It must not block. Default:
+	// OnChange is told of every change of a Pod, those of one in order. It must not block. Default:
 	// nothing is reported.
-	Changed func(pod string, state supervise.State, message string)
+	OnChange func(pod string, state supervise.State, message string)
 
 	// host is the address on which bases listen. Default: all addresses.
 	host string
@@ -97,8 +97,8 @@ func New(o Options) (*Pods, error) {
 }
 
 func newPods(o Options, client kubernetes.Interface) *Pods {
-	if o.Changed == nil {
-		o.Changed = func(string, supervise.State, string) {}
+	if o.OnChange == nil {
+		o.OnChange = func(string, supervise.State, string) {}
 	}
 	if o.Log == nil {
 		o.Log = io.Discard
@@ -128,8 +128,8 @@ func (p *Pods) Start(ctx context.Context) error {
 	return nil
 }
 
-// Number is how many Pods so many bases need.
-func (p *Pods) Number(bases int) int { return (bases + p.o.PerPod - 1) / p.o.PerPod }
+// PodCount is how many Pods so many bases need.
+func (p *Pods) PodCount(bases int) int { return (bases + p.o.PerPod - 1) / p.o.PerPod }
 
 // grow knows of so many Pods from now on.
 func (p *Pods) grow(number int) {
@@ -168,12 +168,12 @@ func (p *Pods) Adapt(o *fakebase.Options, webPort int) error {
 	return nil
 }
 
-// AtOnce implements fleet.Runtime.
-func (p *Pods) AtOnce() int { return atOnce }
+// Concurrency implements fleet.Runtime.
+func (p *Pods) Concurrency() int { return atOnce }
 
 // Open takes a place in the first Pod that has one, and blocks until that Pod answers. There is one
 // more Pod if all are full.
-func (p *Pods) Open(ctx context.Context, hostName string) (fleet.Place, error) {
+func (p *Pods) Open(ctx context.Context, hostName string) (fleet.Slot, error) {
 	x := p.take()
 	for x == nil {
 		if err := p.Ensure(ctx, len(p.list())+1); err != nil {

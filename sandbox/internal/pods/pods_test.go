@@ -149,10 +149,10 @@ func newBench(t *testing.T, objects ...runtime.Object) *bench {
 	check.Must(t, err)
 	b := &bench{nodes: &nodes{running: map[string]*running{}, away: map[string]bool{}, news: make(chan struct{}, 1)},
 		client: fake.NewClientset(objects...)}
-	b.pods = newPods(Options{Sandbox: "s", Image: "i", PerPod: 2, Broker: "tcp://" + server.Addr(), Changed: b.changed,
+	b.pods = newPods(Options{Sandbox: "s", Image: "i", PerPod: 2, Broker: "tcp://" + server.Addr(), OnChange: b.changed,
 		host: "127.0.0.1", dial: b.dial}, b.client)
 	b.fleet = fleet.New(fleet.Options{
-		Own: v1alpha1.BaseSet{Runtime: v1alpha1.RuntimeCluster}, Beat: answering{}, Username: broker.BaseUser,
+		Own: v1alpha1.BaseSet{Runtime: v1alpha1.RuntimeCluster}, Heartbeats: answering{}, Username: broker.BaseUser,
 		Password: server.Passwords().Base,
 		Runtimes: map[v1alpha1.BaseRuntime]fleet.Runtime{v1alpha1.RuntimeCluster: b.pods},
 	})
@@ -240,12 +240,12 @@ func TestBasesInsideTheCluster(t *testing.T) {
 	if about, err := remote.Ask(t.Context(), b.running[Name+"-0"]); err == nil && about.Address != "" {
 		want = net.JoinHostPort(about.Address, port)
 	}
-	if got := m.Inside(); got != want {
+	if got := m.ClusterAddr(); got != want {
 		t.Errorf("it is reached at %q, want %q", got, want)
 	}
 	b.lose(Name + "-0")
 	b.until(t, 2)
-	if addr := m.Inside(); addr != "" {
+	if addr := m.ClusterAddr(); addr != "" {
 		t.Errorf("in a Pod that is away it is reached at %s", addr)
 	}
 }
@@ -365,7 +365,7 @@ func TestHTTPTunnel(t *testing.T) {
 	b := newBench(t)
 	hearts := http.NewServeMux()
 	hearts.HandleFunc("POST /{host}/heartbeat", func(w http.ResponseWriter, r *http.Request) {
-		to, err := b.fleet.Beat(r.PathValue("host"))
+		to, err := b.fleet.HeartbeatTransport(r.PathValue("host"))
 		if err == nil {
 			_, err = to.RoundTrip(r)
 		}

@@ -28,8 +28,8 @@ func Limits() map[string]string {
 		"MAX_BASES_PER_ADDRESS": strconv.Itoa(2 * v1alpha1.MaxBases)}
 }
 
-// NameOf is the name of the n-th controller as a component, from 1, wherever it runs.
-func NameOf(n int) string {
+// ComponentName is the name of the n-th controller as a component, from 1, wherever it runs.
+func ComponentName(n int) string {
 	if n == 1 {
 		return Name
 	}

@@ -2,8 +2,8 @@ package supervise
 
 import "time"
 
-// Change is a new state of a component.
-type Change struct {
+// StateChange is a new state of a component.
+type StateChange struct {
 	Name  string
 	Time  time.Time
 	State State
@@ -13,6 +13,6 @@ type Change struct {
 
 func (s *Supervisor) tell(name string, state State, exit string) {
 	if s.changed != nil {
-		s.changed(Change{Name: name, Time: time.Now(), State: state, Exit: exit})
+		s.changed(StateChange{Name: name, Time: time.Now(), State: state, Exit: exit})
 	}
 }

@@ -72,35 +72,35 @@ func (e RefusedError) Error() string { return string(e) }
 // Refuse makes a RefusedError from a format and its values.
 func Refuse(format string, values ...any) error { return RefusedError(fmt.Sprintf(format, values...)) }
 
-// Part is a part of a sandbox with components that `status` shows and `component` acts on. Its methods may be called
+// ComponentSet is a part of a sandbox with components that `status` shows and `component` acts on. Its methods may be called
 // concurrently.
-type Part interface {
+type ComponentSet interface {
 	// Components lists its components in a fixed order. It blocks for at most one second.
 	Components(ctx context.Context) []Component
 	// Act performs an action on a component. Start and restart block until it is ready. The error may wrap ErrUnknown or
 	// a RefusedError.
 	Act(ctx context.Context, name string, action Action) error
-	// Down names the components that another `up` has to start again.
-	Down(ctx context.Context) []string
+	// ToStart names the components that another `up` has to start again.
+	ToStart(ctx context.Context) []string
 }
 
 // Processes is a Part whose components are processes of a supervisor.
 type Processes struct {
 	// Supervisor that runs them. Required.
 	Supervisor *Supervisor
-	// Mine reports whether a process of the supervisor belongs to the part. Required.
-	Mine func(name string) bool
+	// Contains reports whether a process of the supervisor belongs to the part. Required.
+	Contains func(name string) bool
 }
 
-var _ Part = Processes{}
+var _ ComponentSet = Processes{}
 
 // Components implements Part.
 func (p Processes) Components(ctx context.Context) []Component {
-	return p.Supervisor.Status(ctx, p.Mine)
+	return p.Supervisor.Status(ctx, p.Contains)
 }
 
-// Down names the processes that have exited.
-func (p Processes) Down(ctx context.Context) []string {
+// ToStart names the processes that have exited.
+func (p Processes) ToStart(ctx context.Context) []string {
 	var names []string
 	for _, c := range p.Components(ctx) {
 		if c.State == Exited {
@@ -113,7 +113,7 @@ func (p Processes) Down(ctx context.Context) []string {
 // Act implements Part. A start of a process that runs does nothing.
 func (p Processes) Act(ctx context.Context, name string, action Action) error {
 	_, r, err := p.Supervisor.find(name)
-	if err != nil || !p.Mine(name) {
+	if err != nil || !p.Contains(name) {
 		return fmt.Errorf("%s: %w", name, ErrUnknown)
 	}
 	switch action {

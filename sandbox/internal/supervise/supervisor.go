@@ -58,16 +58,16 @@ type Options struct {
 	Dir string
 	// Logger is told of every start and exit; nil means silence.
 	Logger *slog.Logger
-	// Changed is told when a component starts, ends, is paused or goes on; it must not block. Nil
+	// OnChange is told when a component starts, ends, is paused or goes on; it must not block. Nil
 	// means nobody is told.
-	Changed func(Change)
+	OnChange func(StateChange)
 }
 
 // Supervisor starts and stops components. Its methods may be called concurrently.
 type Supervisor struct {
 	dir     string
 	logger  *slog.Logger
-	changed func(Change)
+	changed func(StateChange)
 
 	mu         sync.Mutex
 	components map[string]*component
@@ -102,7 +102,7 @@ func New(o Options) *Supervisor {
 	return &Supervisor{
 		dir:        o.Dir,
 		logger:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
-		changed:    o.Changed,
+		changed:    o.OnChange,
 		components: map[string]*component{},
 	}
 }

@@ -197,7 +197,7 @@ func schedulesPods(t *testing.T, c *ControlPlane) {
 }
 
 func reachesAKubelet(t *testing.T, c *ControlPlane) {
-	certPEM, keyPEM, _, err := c.Serving("localhost", "127.0.0.1")
+	certPEM, keyPEM, _, err := c.IssueServingCert("localhost", "127.0.0.1")
 	check.Must(t, err)
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	check.Must(t, err)

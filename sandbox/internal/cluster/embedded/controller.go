@@ -14,15 +14,15 @@ import (
 // Host is loopback, at which the API server reaches this machine's other processes.
 const Host = "127.0.0.1"
 
-// Part shows its processes.
-func (c *ControlPlane) Part() supervise.Part {
+// ComponentSet shows its processes.
+func (c *ControlPlane) ComponentSet() supervise.ComponentSet {
 	return &part{c: c, Processes: supervise.Processes{
-		Supervisor: c.o.Supervisor, Mine: func(name string) bool { return slices.Contains(componentNames, name) },
+		Supervisor: c.o.Supervisor, Contains: func(name string) bool { return slices.Contains(componentNames, name) },
 	}}
 }
 
-// Admit gives the module controller its rights, and writes its kubeconfig.
-func (c *ControlPlane) Admit(ctx context.Context) error {
+// AuthorizeController gives the module controller its rights, and writes its kubeconfig.
+func (c *ControlPlane) AuthorizeController(ctx context.Context) error {
 	objects, err := deploy.Objects()
 	if err != nil {
 		return err
@@ -33,19 +33,19 @@ func (c *ControlPlane) Admit(ctx context.Context) error {
 	return c.tokenKubeconfig(state.Dir(c.o.Dir).ControllerKubeconfig(), c.url(apiserver), deploy.User)
 }
 
-// Dismiss does nothing: the cluster goes with the sandbox, or is the same sandbox's when it comes
+// CleanUp does nothing: the cluster goes with the sandbox, or is the same sandbox's when it comes
 // back.
-func (c *ControlPlane) Dismiss(context.Context, map[string]bool) error { return nil }
+func (c *ControlPlane) CleanUp(context.Context, map[string]bool) error { return nil }
 
-// Sweep removes the Nodes of bases that a killed daemon has left in a durable cluster, with their Pods. A base outside
+// RemoveLeftovers removes the Nodes of bases that a killed daemon has left in a durable cluster, with their Pods. A base outside
 // the sandbox gets a new Node with its next heartbeat.
-func (c *ControlPlane) Sweep(ctx context.Context) error {
-	return nodes.Sweep(ctx, c.client())
+func (c *ControlPlane) RemoveLeftovers(ctx context.Context) error {
+	return nodes.RemoveAll(ctx, c.client())
 }
 
-// Serving issues a certificate of the cluster's authority for hosts, and returns the file of the authority. It may be
+// IssueServingCert issues a certificate of the cluster's authority for hosts, and returns the file of the authority. It may be
 // called concurrently after Steps.Prepare.
-func (c *ControlPlane) Serving(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error) {
+func (c *ControlPlane) IssueServingCert(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error) {
 	certPEM, keyPEM, err = c.pki.cas[clusterCA].Issue(cluster.Subject{Name: hosts[0], Hosts: hosts})
 	return certPEM, keyPEM, c.pki.crt(clusterCA), err
 }
@@ -55,8 +55,8 @@ func (c *ControlPlane) Properties() cluster.Properties {
 	return cluster.Properties{Host: Host, KubeletClientCA: c.kubeletClientCA(), Ephemeral: !c.o.Durable}
 }
 
-// Guard has nothing to look after; it blocks until ctx ends.
-func (c *ControlPlane) Guard(ctx context.Context) error {
+// Maintain has nothing to look after; it blocks until ctx ends.
+func (c *ControlPlane) Maintain(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }

@@ -35,7 +35,7 @@ func TestLostElection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := supervise.New(supervise.Options{Dir: t.TempDir()})
-			p := (&ControlPlane{o: Options{Supervisor: s, Speed: c.speed}}).Part().(*part)
+			p := (&ControlPlane{o: Options{Supervisor: s, Speed: c.speed}}).ComponentSet().(*part)
 			for _, name := range componentNames {
 				check.Must(t, s.Start(t.Context(),
 					supervise.Spec{Name: name, Path: "/bin/sleep", Args: []string{"60"}}))

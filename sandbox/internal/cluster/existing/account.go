@@ -65,9 +65,9 @@ func accountObjects(label string) ([]*unstructured.Unstructured, error) {
 	return append([]*unstructured.Unstructured{account}, objects...), nil
 }
 
-// Admit creates a ServiceAccount with the permissions of a module controller, and a kubeconfig with a token of
+// AuthorizeController creates a ServiceAccount with the permissions of a module controller, and a kubeconfig with a token of
 // this ServiceAccount. It blocks until the API server accepts the token.
-func (p *Provider) Admit(ctx context.Context) error {
+func (p *Provider) AuthorizeController(ctx context.Context) error {
 	label, err := p.o.Dir.Label()
 	if err != nil {
 		return err
@@ -109,8 +109,8 @@ func (p *Provider) renewToken(ctx context.Context, account string) error {
 	return nil
 }
 
-// Guard renews the token of the controllers until ctx ends.
-func (p *Provider) Guard(ctx context.Context) error {
+// Maintain renews the token of the controllers until ctx ends.
+func (p *Provider) Maintain(ctx context.Context) error {
 	ticker := time.NewTicker(tokenCheck)
 	defer ticker.Stop()
 	for {

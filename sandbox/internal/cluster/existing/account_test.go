@@ -46,7 +46,7 @@ func TestTheTokenIsRenewed(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- p.Guard(ctx) }()
+		go func() { ended <- p.Maintain(ctx) }()
 		token := func() string {
 			synctest.Wait()
 			text, err := os.ReadFile(dir.ControllerToken())

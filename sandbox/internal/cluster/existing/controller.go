@@ -16,9 +16,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Dismiss removes the Nodes and Leases that this sandbox has created, and the objects that Admit has created,
+// CleanUp removes the Nodes and Leases that this sandbox has created, and the objects that Admit has created,
 // including those of an earlier process. bases are the identities of the bases that the sandbox has started.
-func (p *Provider) Dismiss(ctx context.Context, bases map[string]bool) error {
+func (p *Provider) CleanUp(ctx context.Context, bases map[string]bool) error {
 	owner, err := p.owner(bases)
 	if err == nil {
 		err = owner.Remove(ctx, p.client)
@@ -48,14 +48,14 @@ func (p *Provider) revoke(ctx context.Context) error {
 	return cluster.Revoke(ctx, p.Cluster(), objects, label)
 }
 
-// Sweep removes the Nodes that an earlier, killed daemon of this sandbox has left, with their Leases and Pods.
+// RemoveLeftovers removes the Nodes that an earlier, killed daemon of this sandbox has left, with their Leases and Pods.
 // A base that still runs gets a new Node with its next heartbeat.
-func (p *Provider) Sweep(ctx context.Context) error {
+func (p *Provider) RemoveLeftovers(ctx context.Context) error {
 	owner, err := p.owner(nil)
 	if err != nil {
 		return err
 	}
-	return nodes.Remove(ctx, p.client, owner.MadeNode)
+	return nodes.Remove(ctx, p.client, owner.CreatedNode)
 }
 
 // writeKubeconfig copies the one context that is used, with all it refers to.
@@ -77,9 +77,9 @@ func (p *Provider) writeKubeconfig(context.Context) error {
 	return nil
 }
 
-// Serving makes a certificate for hosts that is its own authority, and names its file, which it
+// IssueServingCert makes a certificate for hosts that is its own authority, and names its file, which it
 // writes: the cluster's authority is not ours to use.
-func (p *Provider) Serving(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error) {
+func (p *Provider) IssueServingCert(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error) {
 	caFile = p.o.Dir.BrokerCA()
 	var ips []net.IP
 	for _, host := range hosts {
@@ -101,5 +101,5 @@ func (p *Provider) Serving(hosts ...string) (certPEM, keyPEM []byte, caFile stri
 // the sandbox creates in the cluster is removed with the sandbox.
 func (p *Provider) Properties() cluster.Properties { return cluster.Properties{Host: "127.0.0.1"} }
 
-// Part is nil: the cluster is not a component of the sandbox.
-func (p *Provider) Part() supervise.Part { return nil }
+// ComponentSet is nil: the cluster is not a component of the sandbox.
+func (p *Provider) ComponentSet() supervise.ComponentSet { return nil }

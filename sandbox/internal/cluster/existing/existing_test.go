@@ -312,7 +312,7 @@ func TestSweep(t *testing.T) {
 	}
 	client := fake.NewClientset(node("vnode.ours", prefix+"1"), node("vnode.theirs", "mc-0"))
 	p.client = client
-	check.Must(t, p.Sweep(t.Context()))
+	check.Must(t, p.RemoveLeftovers(t.Context()))
 	left, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(left.Items) != 1 || left.Items[0].Name != "vnode.theirs" {
 		t.Errorf("the Nodes after Sweep: %v, %v", left, err)

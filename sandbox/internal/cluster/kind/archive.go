@@ -11,9 +11,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 )
 
-// Save writes the default node image to a file, for a machine without a registry, and returns the name of the image.
+// SaveImage writes the default node image to a file, for a machine without a registry, and returns the name of the image.
 // The engine (see engine.Find) must have the image. Save replaces an existing file in one step.
-func Save(ctx context.Context, name, path string) (image string, err error) {
+func SaveImage(ctx context.Context, name, path string) (image string, err error) {
 	e, err := engine.Find(ctx, name)
 	if err == nil {
 		image, err = atHand(ctx, e)
@@ -33,9 +33,9 @@ func Save(ctx context.Context, name, path string) (image string, err error) {
 	return image, nil
 }
 
-// LoadFile gives the engine (see engine.Find) the images in a file of Save, whichever engine wrote
+// LoadImages gives the engine (see engine.Find) the images in a file of Save, whichever engine wrote
 // it, and returns their names.
-func LoadFile(ctx context.Context, name, path string) (images []string, err error) {
+func LoadImages(ctx context.Context, name, path string) (images []string, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf(
 			"there is no file %s: make it where a registry can be reached, with: koupsandbox images save FILE", path)

@@ -23,9 +23,9 @@ const (
 	pingTime = time.Second
 )
 
-// Admit gives the module controller its permissions, and writes its kubeconfig: the administrator's, which impersonates
+// AuthorizeController gives the module controller its permissions, and writes its kubeconfig: the administrator's, which impersonates
 // the user with these permissions.
-func (p *Provider) Admit(ctx context.Context) error {
+func (p *Provider) AuthorizeController(ctx context.Context) error {
 	objects, err := deploy.Objects()
 	if err != nil {
 		return err
@@ -46,21 +46,21 @@ func (p *Provider) Admit(ctx context.Context) error {
 	return nil
 }
 
-// Dismiss does nothing: the cluster goes with the sandbox.
-func (p *Provider) Dismiss(context.Context, map[string]bool) error { return nil }
+// CleanUp does nothing: the cluster goes with the sandbox.
+func (p *Provider) CleanUp(context.Context, map[string]bool) error { return nil }
 
-// Sweep removes the controllers that a killed daemon has left in the cluster, and the Nodes of its bases with their
+// RemoveLeftovers removes the controllers that a killed daemon has left in the cluster, and the Nodes of its bases with their
 // Pods. A base outside the sandbox gets a new Node with its next heartbeat.
-func (p *Provider) Sweep(ctx context.Context) error {
-	if err := incluster.Remove(ctx, p.config); err != nil {
+func (p *Provider) RemoveLeftovers(ctx context.Context) error {
+	if err := incluster.RemoveAll(ctx, p.config); err != nil {
 		return err
 	}
-	return nodes.Sweep(ctx, p.client)
+	return nodes.RemoveAll(ctx, p.client)
 }
 
-// Serving issues a certificate of an authority of the sandbox's own for hosts, and names the
+// IssueServingCert issues a certificate of an authority of the sandbox's own for hosts, and names the
 // authority's file, which it writes.
-func (p *Provider) Serving(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error) {
+func (p *Provider) IssueServingCert(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error) {
 	caFile = p.dir().BrokerCA()
 	if err := state.WriteFile(caFile, p.authority.PEM()); err != nil {
 		return nil, nil, "", fmt.Errorf("writing the sandbox's authority: %w", err)
@@ -90,15 +90,15 @@ func (p *Provider) writeClientCA() {
 	p.kubeletClientCA = path
 }
 
-// Guard keeps DaemonSets off the Nodes of bases, also those that were created before it was called. It blocks until ctx
+// Maintain keeps DaemonSets off the Nodes of bases, also those that were created before it was called. It blocks until ctx
 // ends.
-func (p *Provider) Guard(ctx context.Context) error {
+func (p *Provider) Maintain(ctx context.Context) error {
 	newGuard(p.client, p.o.Logger).run(ctx)
 	return nil
 }
 
-// Part shows the cluster as one component.
-func (p *Provider) Part() supervise.Part { return part{p} }
+// ComponentSet shows the cluster as one component.
+func (p *Provider) ComponentSet() supervise.ComponentSet { return part{p} }
 
 func (p *Provider) dir() state.Dir { return state.Dir(p.o.Dir) }
 
@@ -124,5 +124,5 @@ func (x part) Act(_ context.Context, name string, action supervise.Action) error
 		"start or pause them", name, action)
 }
 
-// Down is empty: an up does not start a cluster again.
-func (x part) Down(context.Context) []string { return nil }
+// ToStart is empty: an up does not start a cluster again.
+func (x part) ToStart(context.Context) []string { return nil }

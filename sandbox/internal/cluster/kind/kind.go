@@ -54,8 +54,8 @@ type Options struct {
 	// Durable lets etcd write through to the disk, so that the cluster survives a crash of the machine.
 	// Default: it survives that of everything else.
 	Durable bool
-	// Note is told what a person should know, in a sentence. Default: nothing is reported.
-	Note func(string)
+	// Notify is told what a person should know, in a sentence. Default: nothing is reported.
+	Notify func(string)
 	// Logger gets what kind says. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -93,8 +93,8 @@ type Provider struct {
 func New(o Options) (*Provider, error) {
 	o.Nodes = cmp.Or(o.Nodes, 1)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	if o.Note == nil {
-		o.Note = func(string) {}
+	if o.Notify == nil {
+		o.Notify = func(string) {}
 	}
 	p := &Provider{o: o, name: namePrefix + o.Owner.Sandbox}
 	if len(p.name) > maxName {
@@ -130,7 +130,7 @@ func (p *Provider) prepare(ctx context.Context) error {
 		return err
 	}
 	if p.o.Engine != "" && p.o.Engine != p.engine.Command {
-		p.o.Note(fmt.Sprintf("kind cluster %s of this sandbox is in %s; one in %s takes a down first", p.name,
+		p.o.Notify(fmt.Sprintf("kind cluster %s of this sandbox is in %s; one in %s takes a down first", p.name,
 			p.engine.Command, p.o.Engine))
 	}
 	if err := p.checkOwner(ctx); err != nil || p.adopt {

@@ -11,9 +11,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 )
 
-// OwnImage is the repository of the node image that `make node-image` builds; its tag is the
+// BuiltImage is the repository of the node image that `make node-image` builds; its tag is the
 // version of Kubernetes.
-const OwnImage = "koupsandbox/node"
+const BuiltImage = "koupsandbox/node"
 
 // chooseImage finds the image for the nodes, and downloads it if the engine has none that would do.
 // The user's choice comes first, then the image of kind, then the one that was built here.
@@ -26,11 +26,11 @@ func (p *Provider) chooseImage(ctx context.Context) error {
 	if image != "" {
 		p.image = image
 		if short(image) != short(candidates[0]) {
-			p.o.Note(fmt.Sprintf("the nodes are made of %s, which is at hand; %s is not", image, short(candidates[0])))
+			p.o.Notify(fmt.Sprintf("the nodes are made of %s, which is at hand; %s is not", image, short(candidates[0])))
 		}
 		return nil
 	}
-	p.o.Note(fmt.Sprintf("downloading the node image %s", short(candidates[0])))
+	p.o.Notify(fmt.Sprintf("downloading the node image %s", short(candidates[0])))
 	if _, err := p.engine.Run(ctx, "pull", "--quiet", candidates[0]); err != nil {
 		return fmt.Errorf("the node image cannot be had: %w\nname one that is at hand with --image, or build one "+
 			"without a registry: make node-image", err)
@@ -39,9 +39,9 @@ func (p *Provider) chooseImage(ctx context.Context) error {
 	return nil
 }
 
-// AtHand returns the image that a cluster would be made of by default, if an engine (see
+// LocalImage returns the image that a cluster would be made of by default, if an engine (see
 // engine.Find) answers, suffices, and has one. The error says what is missing.
-func AtHand(ctx context.Context, name string) (image string, err error) {
+func LocalImage(ctx context.Context, name string) (image string, err error) {
 	e, err := engine.Find(ctx, name)
 	if err != nil {
 		return "", err
@@ -98,14 +98,14 @@ func (p *Provider) candidates(ctx context.Context) []string {
 		return []string{p.o.Image}
 	case p.o.Version != "":
 		tag := "v" + strings.TrimPrefix(p.o.Version, "v")
-		return []string{"kindest/node:" + tag, OwnImage + ":" + tag}
+		return []string{"kindest/node:" + tag, BuiltImage + ":" + tag}
 	}
 	// The second is the first where it came in a file: its digest is known only to who has pulled
 	// it.
 	list := []string{defaults.Image, short(defaults.Image)}
-	if tags, err := p.engine.Run(ctx, "image", "ls", "--format", "{{.Tag}}", OwnImage); err == nil {
+	if tags, err := p.engine.Run(ctx, "image", "ls", "--format", "{{.Tag}}", BuiltImage); err == nil {
 		if tag := newest(strings.Fields(tags)); tag != "" {
-			list = append(list, OwnImage+":"+tag)
+			list = append(list, BuiltImage+":"+tag)
 		}
 	}
 	return list

@@ -18,11 +18,11 @@ import (
 func TestChooseNamesImagesOfPodmanInFull(t *testing.T) {
 	enginetest.Fake(t, "podman", `case "$1 $2" in
 "image ls") echo v1.36.3;;
-"image inspect") case "$5" in `+OwnImage+`:v1.36.3|elsewhere:1) echo amd64;; *) exit 1;; esac;;
-"image exists") [ "$3" = localhost/`+OwnImage+`:v1.36.3 ];;
+"image inspect") case "$5" in `+BuiltImage+`:v1.36.3|elsewhere:1) echo amd64;; *) exit 1;; esac;;
+"image exists") [ "$3" = localhost/`+BuiltImage+`:v1.36.3 ];;
 esac`)
-	for given, want := range map[string]string{"": "localhost/" + OwnImage + ":v1.36.3", "elsewhere:1": "elsewhere:1"} {
-		p := &Provider{o: Options{Image: given, Note: func(string) {}},
+	for given, want := range map[string]string{"": "localhost/" + BuiltImage + ":v1.36.3", "elsewhere:1": "elsewhere:1"} {
+		p := &Provider{o: Options{Image: given, Notify: func(string) {}},
 			engine: &engine.Engine{Command: engine.Podman, Architecture: "amd64"}}
 		if err := p.chooseImage(t.Context()); err != nil || p.image != want {
 			t.Errorf("of image %q: %q, error %v; want %q", given, p.image, err, want)
@@ -44,7 +44,7 @@ esac`
 	} {
 		t.Run(name, func(t *testing.T) {
 			enginetest.Fake(t, "docker", tc.script)
-			image, err := AtHand(t.Context(), "")
+			image, err := LocalImage(t.Context(), "")
 			check.Names(t, fmt.Sprint(image, " ", err), tc.want)
 		})
 	}
@@ -72,8 +72,8 @@ func TestChoose(t *testing.T) {
 	}{
 		"kind's own is at hand": {Options{}, have(map[string]string{defaults.Image: "amd64"}), defaults.Image, nil, ""},
 		"only ours is, the newest of some": {Options{},
-			have(map[string]string{OwnImage + ":v1.36.3": "amd64"}, "v1.9.0", "v1.36.3", "latest"),
-			OwnImage + ":v1.36.3", []string{"koupsandbox/node:v1.36.3"}, ""},
+			have(map[string]string{BuiltImage + ":v1.36.3": "amd64"}, "v1.9.0", "v1.36.3", "latest"),
+			BuiltImage + ":v1.36.3", []string{"koupsandbox/node:v1.36.3"}, ""},
 		"nothing is, and nothing can be had": {Options{}, have(nil), "", []string{def},
 			"docker pull --quiet " + defaults.Image + ": exit status 1: no route to host\n"},
 		"the user's, downloaded": {Options{Image: "reachable:1"}, have(nil), "reachable:1", []string{"reachable:1"},
@@ -87,7 +87,7 @@ func TestChoose(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			enginetest.Fake(t, "docker", tc.script)
 			var notes []string
-			tc.options.Note = func(text string) { notes = append(notes, text) }
+			tc.options.Notify = func(text string) { notes = append(notes, text) }
 			p := &Provider{o: tc.options, engine: &engine.Engine{Command: "docker", Architecture: "amd64"}}
 			err := p.chooseImage(t.Context())
 			if got := fmt.Sprint(err); tc.err == "" && err != nil || tc.err != "" && !strings.Contains(got, tc.err) {

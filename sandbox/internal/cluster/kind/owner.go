@@ -81,7 +81,7 @@ func (p *Provider) checkOwner(ctx context.Context) error {
 		return err
 	}
 	if note != nil && !note.Complete {
-		p.o.Note(fmt.Sprintf("an earlier up left half of kind cluster %s behind; it is removed and created again",
+		p.o.Notify(fmt.Sprintf("an earlier up left half of kind cluster %s behind; it is removed and created again",
 			p.name))
 		return p.delete(ctx)
 	}
@@ -100,7 +100,7 @@ func (p *Provider) checkOwner(ctx context.Context) error {
 		return fmt.Errorf("kind cluster %s: %w", p.name, err)
 	case err == nil && marked:
 		p.owned, p.adopt = true, true
-		p.o.Note(fmt.Sprintf("kind cluster %s is there and is used as it is", p.name))
+		p.o.Notify(fmt.Sprintf("kind cluster %s is there and is used as it is", p.name))
 		return p.connect()
 	case note != nil:
 		return fmt.Errorf("kind cluster %s of this sandbox no longer answers (%s): remove it with koupsandbox down, then bring it up again", p.name, p.noMark(err))
@@ -156,9 +156,9 @@ func (p *Provider) readMark(ctx context.Context) (bool, error) {
 	return cluster.Marked(ctx, client, p.o.Owner)
 }
 
-// Forget deletes the cluster of a sandbox whose daemon is gone, if it is the sandbox's: by its
+// CleanUp deletes the cluster of a sandbox whose daemon is gone, if it is the sandbox's: by its
 // directory, or by the mark. Without an engine there is nothing to delete.
-func Forget(ctx context.Context, o Options) error {
+func CleanUp(ctx context.Context, o Options) error {
 	p, err := New(o)
 	if err != nil {
 		return err

@@ -157,7 +157,7 @@ func TestClusterInAnotherEngine(t *testing.T) {
 		var notes []string
 		p, err := New(Options{Owner: owner, Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir,
 			Engine: engine,
-			Note:   func(text string) { notes = append(notes, text) }})
+			Notify: func(text string) { notes = append(notes, text) }})
 		if err == nil {
 			err = p.prepare(t.Context())
 		}
@@ -219,7 +219,7 @@ func TestForgetDeletesWhatIsOursOnly(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			err := Forget(t.Context(),
+			err := CleanUp(t.Context(),
 				Options{Owner: owner, Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir})
 			check.Must(t, err)
 			text, err := os.ReadFile(changes)

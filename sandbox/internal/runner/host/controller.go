@@ -34,8 +34,8 @@ type Controller struct {
 	// machine could send heartbeats of a base with any local port. The controller would then send commands to
 	// that port.
 	Token string
-	// Serving issues the certificate for Host.
-	Serving func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
+	// IssueServingCert issues the certificate for Host.
+	IssueServingCert func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
 
 	kubelet map[string]string // made once: another certificate would restart the processes
 }
@@ -88,7 +88,7 @@ func (c *Controller) serveKubelet() error {
 	if c.KubeletClientCA == "" || c.kubelet != nil {
 		return nil
 	}
-	certPEM, keyPEM, _, err := c.Serving(c.Host)
+	certPEM, keyPEM, _, err := c.IssueServingCert(c.Host)
 	certFile, keyFile := c.Dir.KubeletCert()
 	if err == nil {
 		err = errors.Join(state.WriteFile(certFile, certPEM), state.WriteFile(keyFile, keyPEM))

@@ -28,7 +28,7 @@ func TestSettings(t *testing.T) {
 	var hosts []string
 	p := &Controller{
 		Sandbox: Sandbox{Dir: dir, Broker: noBroker{}}, Host: "127.0.0.1", KubeletClientCA: "ca.crt", Token: "t",
-		Serving: func(h ...string) (cert, key []byte, ca string, err error) {
+		IssueServingCert: func(h ...string) (cert, key []byte, ca string, err error) {
 			hosts = append(hosts, h...)
 			return []byte("cert"), []byte("key"), "ca.crt", nil
 		},

@@ -36,9 +36,9 @@ type Options struct {
 	Token string
 	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller: state.Dir.ClientIDPrefix. Default: no prefix.
 	ClientIDPrefix string
-	// Lead leads the n-th controller, from 1, to the API server through a proxy, and returns the
+	// ProxyKubeconfig leads the n-th controller, from 1, to the API server through a proxy, and returns the
 	// kubeconfig that it needs then, the same each time. Required for controllers with APIView.
-	Lead func(controller string, n int) (kubeconfig string, err error)
+	ProxyKubeconfig func(controller string, n int) (kubeconfig string, err error)
 }
 
 // Runner runs module controllers as processes of this machine. Ensure and End must not be called concurrently.
@@ -69,10 +69,10 @@ func New(o Options) *Runner {
 	mine := func(name string) bool {
 		rest, found := strings.CutPrefix(name, runner.Name)
 		number, err := strconv.Atoi(strings.TrimPrefix(rest, "-"))
-		return found && (rest == "" || err == nil && name == runner.NameOf(number))
+		return found && (rest == "" || err == nil && name == runner.ComponentName(number))
 	}
 	return &Runner{o: o, numbers: map[string]int{},
-		Processes: supervise.Processes{Supervisor: o.Supervisor, Mine: mine}}
+		Processes: supervise.Processes{Supervisor: o.Supervisor, Contains: mine}}
 }
 
 // Start blocks until ctx ends.
@@ -92,7 +92,7 @@ func (r *Runner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
 	for i, x := range replicas {
 		instance := Instance{Name: x.name, ClientID: x.clientID, Index: i + 1, Config: c}
 		if c.APIView {
-			instance.Kubeconfig, err = r.o.Lead(x.name, i+1)
+			instance.Kubeconfig, err = r.o.ProxyKubeconfig(x.name, i+1)
 			if err != nil {
 				return err
 			}
@@ -122,7 +122,7 @@ func (r *Runner) resize(ctx context.Context, want int) ([]*replica, error) {
 	defer r.mu.Unlock()
 	r.replicas = r.replicas[:min(want, len(replicas))]
 	for n := len(r.replicas) + 1; n <= want; n++ {
-		x := &replica{name: runner.NameOf(n), clientID: state.NewClientID(r.o.ClientIDPrefix)}
+		x := &replica{name: runner.ComponentName(n), clientID: state.NewClientID(r.o.ClientIDPrefix)}
 		r.replicas = append(r.replicas, x)
 		r.numbers[x.clientID] = n
 	}
@@ -135,10 +135,10 @@ func (r *Runner) list() []*replica {
 	return slices.Clone(r.replicas)
 }
 
-// Replica returns the number, from 1, of the controller with a client id, or 0 if no controller has had this
+// ReplicaNumber returns the number, from 1, of the controller with a client id, or 0 if no controller has had this
 // client id. The client id may end with "-" and a random part, as the MQTT client id of the module controller
 // does.
-func (r *Runner) Replica(clientID string) int {
+func (r *Runner) ReplicaNumber(clientID string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	number, found := r.numbers[clientID]
@@ -195,8 +195,8 @@ func (r *Runner) start(ctx context.Context, x *replica, instance Instance, setti
 	}
 }
 
-// End ends all controllers concurrently, and kills them if abruptly is true.
-func (r *Runner) End(ctx context.Context, abruptly bool) error {
+// StopAll ends all controllers concurrently, and kills them if abruptly is true.
+func (r *Runner) StopAll(ctx context.Context, abruptly bool) error {
 	replicas := r.list()
 	errs := make([]error, len(replicas))
 	var ending sync.WaitGroup

@@ -85,7 +85,7 @@ func newRunner(t *testing.T, dir string, o Options) *Runner {
 	o.Supervisor = supervise.New(supervise.Options{Dir: filepath.Join(dir, "run")})
 	r := New(o)
 	t.Cleanup(func() {
-		if err := r.End(context.Background(), true); err != nil {
+		if err := r.StopAll(context.Background(), true); err != nil {
 			t.Error(err)
 		}
 	})
@@ -175,7 +175,7 @@ func TestAPIView(t *testing.T) {
 	h := &viewed{helpers: helpers{dir: dir, ways: []string{"good"}}}
 	r := newRunner(t, dir, Options{
 		Program: h, Heartbeats: func(string, string) {},
-		Lead: func(controller string, n int) (string, error) { return fmt.Sprintf("%s, %d", controller, n), nil },
+		ProxyKubeconfig: func(controller string, n int) (string, error) { return fmt.Sprintf("%s, %d", controller, n), nil },
 	})
 	two := 2
 	for _, view := range []bool{false, true, true, false} {
@@ -204,7 +204,7 @@ func TestReplica(t *testing.T) {
 	r := &Runner{numbers: map[string]int{"4d1c-8a": 2}}
 	got := map[string]int{}
 	for _, id := range []string{"4d1c-8a", "4d1c-8a-QWERTZ", "4d1c-8a-QWERTZ-1", "4d1c", "other", ""} {
-		got[id] = r.Replica(id)
+		got[id] = r.ReplicaNumber(id)
 	}
 	if diff := cmp.Diff(map[string]int{"4d1c-8a": 2, "4d1c-8a-QWERTZ": 2, "4d1c-8a-QWERTZ-1": 0, "4d1c": 0, "other": 0,
 		"": 0}, got); diff != "" {

@@ -24,19 +24,19 @@ func (c *Runner) Components(context.Context) []supervise.Component {
 	var all []supervise.Component
 	for _, x := range c.Replicas() {
 		all = append(all, supervise.Component{
-			Name: runner.NameOf(x.Number), State: x.State, Ready: x.Ready, Reason: x.Reason, Pod: x.Pod,
+			Name: runner.ComponentName(x.Number), State: x.State, Ready: x.Ready, Reason: x.Reason, Pod: x.Pod,
 			StartedAt: x.Since, Log: c.o.Log,
 		})
 	}
 	return all
 }
 
-// Down names the controllers that are neither ready nor paused.
-func (c *Runner) Down(context.Context) []string {
+// ToStart names the controllers that are neither ready nor paused.
+func (c *Runner) ToStart(context.Context) []string {
 	var names []string
 	for _, x := range c.Replicas() {
 		if !x.Ready && x.State != supervise.Paused {
-			names = append(names, runner.NameOf(x.Number))
+			names = append(names, runner.ComponentName(x.Number))
 		}
 	}
 	return names
@@ -46,7 +46,7 @@ func (c *Runner) Down(context.Context) []string {
 func (c *Runner) Act(ctx context.Context, name string, action supervise.Action) error {
 	all := c.Replicas()
 	i := slices.IndexFunc(all,
-		func(x Replica) bool { return name == runner.NameOf(x.Number) || name != "" && name == x.Pod })
+		func(x Replica) bool { return name == runner.ComponentName(x.Number) || name != "" && name == x.Pod })
 	if i < 0 {
 		return fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
 	}
@@ -75,8 +75,8 @@ func (c *Runner) kill(ctx context.Context, x Replica) error {
 	case c.shared():
 		return notOurs(x, supervise.Kill)
 	}
-	if err := c.o.Own.Nodes.KillContainer(ctx, x.node, x.container); err != nil {
-		return fmt.Errorf("killing %s: %w", runner.NameOf(x.Number), err)
+	if err := c.o.Local.Nodes.KillContainer(ctx, x.node, x.container); err != nil {
+		return fmt.Errorf("killing %s: %w", runner.ComponentName(x.Number), err)
 	}
 	c.mark(x.container, markKilled)
 	return nil
@@ -86,14 +86,14 @@ func (c *Runner) kill(ctx context.Context, x Replica) error {
 func (c *Runner) pause(ctx context.Context, x Replica) error {
 	switch {
 	case x.State == supervise.Exited:
-		return fmt.Errorf("pausing %s: it does not run", runner.NameOf(x.Number))
+		return fmt.Errorf("pausing %s: it does not run", runner.ComponentName(x.Number))
 	case x.State == supervise.Paused:
 		return nil
 	case c.shared():
 		return notOurs(x, supervise.Pause)
 	}
-	if err := c.o.Own.Nodes.PauseContainer(ctx, x.node, x.container); err != nil {
-		return fmt.Errorf("pausing %s: %w", runner.NameOf(x.Number), err)
+	if err := c.o.Local.Nodes.PauseContainer(ctx, x.node, x.container); err != nil {
+		return fmt.Errorf("pausing %s: %w", runner.ComponentName(x.Number), err)
 	}
 	c.mark(x.container, markPaused)
 	return nil
@@ -103,15 +103,15 @@ func (c *Runner) pause(ctx context.Context, x Replica) error {
 func notOurs(x Replica, action supervise.Action) error {
 	return supervise.Refuse("%s cannot be told to %s: the nodes of this cluster are not the sandbox's; stop, start "+
 		"and restart work there",
-		runner.NameOf(x.Number), action)
+		runner.ComponentName(x.Number), action)
 }
 
 func (c *Runner) resume(ctx context.Context, x Replica) error {
 	if x.State != supervise.Paused {
 		return nil
 	}
-	if err := c.o.Own.Nodes.ResumeContainer(ctx, x.node, x.container); err != nil {
-		return fmt.Errorf("resuming %s: %w", runner.NameOf(x.Number), err)
+	if err := c.o.Local.Nodes.ResumeContainer(ctx, x.node, x.container); err != nil {
+		return fmt.Errorf("resuming %s: %w", runner.ComponentName(x.Number), err)
 	}
 	c.mark(x.container, 0)
 	return nil
@@ -146,7 +146,7 @@ func (c *Runner) stop(ctx context.Context, x Replica) error {
 	}
 	return c.until(ctx, func() (string, error) {
 		if p := c.replicas[x.Number-1].Pod; p != "" {
-			return fmt.Sprintf("Pod %s of %s has not ended", p, runner.NameOf(x.Number)), nil
+			return fmt.Sprintf("Pod %s of %s has not ended", p, runner.ComponentName(x.Number)), nil
 		}
 		return "", nil
 	})
@@ -179,7 +179,7 @@ func (c *Runner) restart(ctx context.Context, x Replica) error {
 		}
 		if err := c.until(ctx, func() (string, error) {
 			if c.replicas[x.Number-1].Pod == x.Pod {
-				return fmt.Sprintf("Pod %s of %s has not been replaced", x.Pod, runner.NameOf(x.Number)), nil
+				return fmt.Sprintf("Pod %s of %s has not been replaced", x.Pod, runner.ComponentName(x.Number)), nil
 			}
 			return "", nil
 		}); err != nil {
@@ -204,7 +204,7 @@ func (c *Runner) scale(ctx context.Context, number int, stop bool) error {
 		n = 0
 	}
 	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n)
-	deployment := runner.NameOf(number)
+	deployment := runner.ComponentName(number)
 	_, err := c.client.AppsV1().Deployments(namespace).Patch(ctx, deployment, types.MergePatchType, patch,
 		metav1.PatchOptions{FieldManager: fieldManager})
 	if err != nil {

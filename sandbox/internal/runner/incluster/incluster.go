@@ -57,26 +57,26 @@ type Options struct {
 	Owner string
 	// Broker returns the broker. It is called when controllers start. Required for Ensure.
 	Broker func() (Broker, error)
-	// Own describes a cluster of the sandbox. Default: an existing cluster. In an existing cluster the Runner changes
+	// Local describes a cluster of the sandbox. Default: an existing cluster. In an existing cluster the Runner changes
 	// only objects that a sandbox has created, the nodes pull Image, the bases use MQTT, and logs, exec, kill and pause
 	// are not available.
-	Own *Own
+	Local *LocalCluster
 	// Image of the Pods. Required without Own; see also Load.
 	Image string
-	// Changed is called for every change of a controller, in order. It must not block, nor call the Runner. Required for
+	// OnChange is called for every change of a controller, in order. It must not block, nor call the Runner. Required for
 	// Start.
-	Changed func(name string, state supervise.State, message string)
+	OnChange func(name string, state supervise.State, message string)
 }
 
-// Own describes a cluster whose nodes are containers of this machine. All fields are required.
-type Own struct {
+// LocalCluster describes a cluster whose nodes are containers of this machine. All fields are required.
+type LocalCluster struct {
 	Nodes cluster.Nodes
 	// Proxy is the URL, with its password, of the HTTP proxy for commands to bases.
 	Proxy string
 	// KubeletClientCA is the file of the authority of the certificate with which the API server requests logs and exec.
 	KubeletClientCA string
-	// Serving issues a certificate for hosts.
-	Serving func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
+	// IssueServingCert issues a certificate for hosts.
+	IssueServingCert func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
 	// Heartbeats is called with the address at which a controller receives heartbeats over HTTP: host:port/token. addr is
 	// empty if the controller receives none.
 	Heartbeats func(controller, addr string)
@@ -107,7 +107,7 @@ type Runner struct {
 	change   chan struct{} // closed at the next change
 }
 
-var _ supervise.Part = (*Runner)(nil)
+var _ supervise.ComponentSet = (*Runner)(nil)
 
 // New makes the clients. It does not call the cluster.
 func New(o Options) (*Runner, error) {
@@ -194,13 +194,13 @@ func (c *Runner) settings(config v1alpha1.Controller) (Settings, error) {
 	}
 	s := Settings{Replicas: *config.Replicas, Env: c.o.Env, ClientIDPrefix: c.o.ClientIDPrefix, Image: c.o.Image,
 		Variables: config.Env, Broker: at}
-	if c.o.Own == nil {
+	if c.o.Local == nil {
 		return s, nil
 	}
 	if err := c.certify(); err != nil {
 		return Settings{}, err
 	}
-	s.Proxy, s.Token, s.Kubelet = c.o.Own.Proxy, c.token, c.kubelet
+	s.Proxy, s.Token, s.Kubelet = c.o.Local.Proxy, c.token, c.kubelet
 	return s, nil
 }
 
@@ -209,11 +209,11 @@ func (c *Runner) certify() error {
 	if c.kubelet.Cert != nil {
 		return nil
 	}
-	clientCA, err := os.ReadFile(c.o.Own.KubeletClientCA)
+	clientCA, err := os.ReadFile(c.o.Local.KubeletClientCA)
 	if err != nil {
 		return fmt.Errorf("reading the authority of the API server: %w", err)
 	}
-	c.kubelet.Cert, c.kubelet.Key, _, err = c.o.Own.Serving(runner.Name)
+	c.kubelet.Cert, c.kubelet.Key, _, err = c.o.Local.IssueServingCert(runner.Name)
 	if err != nil {
 		return err
 	}
@@ -256,7 +256,7 @@ func (c *Runner) ensure(ctx context.Context, s Settings) error {
 func (c *Runner) applyAll(ctx context.Context, objects []*unstructured.Unstructured) error {
 	var ours []*unstructured.Unstructured
 	for _, object := range objects {
-		cluster.Own(object, c.o.Owner)
+		cluster.SetOwner(object, c.o.Owner)
 		theirs, err := c.theirs(ctx, object)
 		if err != nil {
 			return err
@@ -358,16 +358,16 @@ func (c *Runner) refresh() {
 }
 
 // tell reports a change, and routes heartbeats to the new address.
-func (c *Runner) tell(change Change) {
-	name := runner.NameOf(change.Number)
+func (c *Runner) tell(change ReplicaChange) {
+	name := runner.ComponentName(change.Number)
 	if !c.shared() {
 		heartbeats := change.Heartbeats
 		if heartbeats != "" {
 			heartbeats += "/" + c.token
 		}
-		c.o.Own.Heartbeats(name, heartbeats)
+		c.o.Local.Heartbeats(name, heartbeats)
 	}
-	c.o.Changed(name, change.State, change.Message())
+	c.o.OnChange(name, change.State, change.Message())
 }
 
 // selector selects the Pods of the controllers, and no other Pods.
@@ -454,11 +454,11 @@ func (c *Runner) ready(r Replica) (what string, fatal error) {
 	case r.stopped:
 		return "", nil
 	case r.Pod == "" || r.deleting || r.revision != c.revision:
-		return fmt.Sprintf("%s has no Pod yet", runner.NameOf(r.Number)), nil
+		return fmt.Sprintf("%s has no Pod yet", runner.ComponentName(r.Number)), nil
 	case r.backsOff && !r.killed:
-		return "", fmt.Errorf("%s ends again and again: Pod %s: %s", runner.NameOf(r.Number), r.Pod, r.lastExit)
+		return "", fmt.Errorf("%s ends again and again: Pod %s: %s", runner.ComponentName(r.Number), r.Pod, r.lastExit)
 	case !r.Ready:
-		return fmt.Sprintf("%s is not ready: Pod %s: %s", runner.NameOf(r.Number), r.Pod, r.Reason), nil
+		return fmt.Sprintf("%s is not ready: Pod %s: %s", runner.ComponentName(r.Number), r.Pod, r.Reason), nil
 	}
 	return "", nil
 }

@@ -50,8 +50,8 @@ func newBench(t *testing.T) *bench {
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "module-controller-2"}},
 	)}
 	b.Runner = newRunner(Options{
-		Own: &Own{Nodes: b, Heartbeats: func(string, string) {}},
-		Changed: func(name string, state supervise.State, message string) {
+		Local: &LocalCluster{Nodes: b, Heartbeats: func(string, string) {}},
+		OnChange: func(name string, state supervise.State, message string) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.told = append(b.told, fmt.Sprintf("%s %s %s", name, state, message))
@@ -153,14 +153,14 @@ func (b *bench) must(err error) {
 }
 
 func (b *bench) act(number int, action supervise.Action) error {
-	return b.Act(b.t.Context(), runner.NameOf(number), action)
+	return b.Act(b.t.Context(), runner.ComponentName(number), action)
 }
 
 // goes runs an action that waits.
 func (b *bench) goes(action supervise.Action, number int) <-chan error {
 	done := make(chan error, 1)
 	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
-	go func() { defer cancel(); done <- b.Act(ctx, runner.NameOf(number), action) }()
+	go func() { defer cancel(); done <- b.Act(ctx, runner.ComponentName(number), action) }()
 	return done
 }
 

@@ -144,7 +144,7 @@ func manifests(s Settings) ([]*unstructured.Unstructured, error) {
 		objects = append(objects, object)
 	}
 	for _, object := range objects {
-		cluster.Own(object, "")
+		cluster.SetOwner(object, "")
 	}
 	return objects, nil
 }
@@ -176,7 +176,7 @@ func heartbeatService(number int) (*unstructured.Unstructured, error) {
 		},
 	})
 	if err == nil {
-		cluster.Own(object, "")
+		cluster.SetOwner(object, "")
 	}
 	return object, err
 }
@@ -208,7 +208,7 @@ func deployment(s Settings, number int) (*appsv1.Deployment, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(parsed[0].Object, d); err != nil {
 		return nil, fmt.Errorf("reading the controller's Deployment: %w", err)
 	}
-	d.Name = runner.NameOf(number)
+	d.Name = runner.ComponentName(number)
 	for _, labels := range []map[string]string{d.Labels, d.Spec.Selector.MatchLabels, d.Spec.Template.Labels} {
 		labels[numberLabel] = strconv.Itoa(number)
 	}

@@ -66,14 +66,14 @@ const (
 	Deleted         ChangeKind = "Deleted"
 )
 
-// Change is an event of a controller, with its state after the event.
-type Change struct {
+// ReplicaChange is an event of a controller, with its state after the event.
+type ReplicaChange struct {
 	Kind ChangeKind
 	Replica
 }
 
 // Message describes the change, with the name of the Pod.
-func (c Change) Message() string {
+func (c ReplicaChange) Message() string {
 	text := map[ChangeKind]string{
 		Started: "runs", BecameReady: "is ready", Paused: "is paused", Resumed: "goes on", Ended: "has ended",
 		Deleted:         "was deleted",
@@ -193,9 +193,9 @@ func ending(t *corev1.ContainerStateTerminated) string {
 
 // changes says what has happened between two sights of a controller. A container that was there and
 // has another in its place has ended in the meantime, though nobody saw it.
-func changes(was, is Replica) []Change {
-	var list []Change
-	tell := func(r Replica, kind ChangeKind) { list = append(list, Change{kind, r}) }
+func changes(was, is Replica) []ReplicaChange {
+	var list []ReplicaChange
+	tell := func(r Replica, kind ChangeKind) { list = append(list, ReplicaChange{kind, r}) }
 	alive := func(r Replica) bool { return r.State != supervise.Exited }
 	another := was.Pod != is.Pod || was.container != is.container
 	if alive(was) && (!alive(is) || another) {

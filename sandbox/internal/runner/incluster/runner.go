@@ -13,8 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 )
 
-// BrokerOf describes the broker of the sandbox, which uses TLS and listens.
-func BrokerOf(b runner.Broker) (Broker, error) {
+// SandboxBroker describes the broker of the sandbox, which uses TLS and listens.
+func SandboxBroker(b runner.Broker) (Broker, error) {
 	host, port, _ := net.SplitHostPort(b.Addr()) // the address of a listener
 	ca, err := os.ReadFile(b.CAFile())
 	if err != nil {
@@ -24,24 +24,24 @@ func BrokerOf(b runner.Broker) (Broker, error) {
 	return Broker{Host: host, Port: port, Username: login.User, Password: login.Password, CA: ca}, nil
 }
 
-// BrokerAt describes an external broker, as Pods reach it.
-func BrokerAt(e *broker.External) Broker {
+// ExternalBroker describes an external broker, as Pods reach it.
+func ExternalBroker(e *broker.External) Broker {
 	host, port, _ := net.SplitHostPort(e.Addr) // NewExternal has checked it
 	return Broker{Host: host, Port: port, Username: e.Username, Password: e.Password, CA: e.CA, Cert: e.Cert,
 		Key: e.Key}
 }
 
-// End removes the controllers from an existing cluster. In a cluster of the sandbox they end with the cluster.
-func (c *Runner) End(ctx context.Context, _ bool) error {
+// StopAll removes the controllers from an existing cluster. In a cluster of the sandbox they end with the cluster.
+func (c *Runner) StopAll(ctx context.Context, _ bool) error {
 	if !c.shared() {
 		return nil
 	}
 	return c.forget(ctx)
 }
 
-// Remove removes the controllers that an earlier daemon has created in a cluster of the sandbox, because they would
+// RemoveAll removes the controllers that an earlier daemon has created in a cluster of the sandbox, because they would
 // keep the Leases of bases. It blocks until their Pods have ended.
-func Remove(ctx context.Context, config *rest.Config) error {
+func RemoveAll(ctx context.Context, config *rest.Config) error {
 	c, err := New(Options{Config: config})
 	if err != nil {
 		return err
@@ -58,5 +58,5 @@ func Load(ctx context.Context, nodes cluster.Nodes, program, dir string) error {
 	return nodes.Load(ctx, built)
 }
 
-// Replica returns 0: the client IDs of the Pods are not known here.
-func (c *Runner) Replica(string) int { return 0 }
+// ReplicaNumber returns 0: the client IDs of the Pods are not known here.
+func (c *Runner) ReplicaNumber(string) int { return 0 }

@@ -24,8 +24,8 @@ func TestSettings(t *testing.T) {
 	check.Must(t, os.WriteFile(ca, []byte("ca"), 0o600))
 	var hosts []string
 	r := &Runner{o: Options{
-		Broker: func() (Broker, error) { return BrokerOf(theBroker{ca}) },
-		Own: &Own{KubeletClientCA: ca, Serving: func(h ...string) (cert, key []byte, file string, err error) {
+		Broker: func() (Broker, error) { return SandboxBroker(theBroker{ca}) },
+		Local: &LocalCluster{KubeletClientCA: ca, IssueServingCert: func(h ...string) (cert, key []byte, file string, err error) {
 			hosts = append(hosts, h...)
 			return []byte("cert"), []byte("key"), ca, nil
 		}},

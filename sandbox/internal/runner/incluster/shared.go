@@ -18,7 +18,7 @@ import (
 )
 
 // shared reports whether the cluster existed before the sandbox.
-func (c *Runner) shared() bool { return c.o.Own == nil }
+func (c *Runner) shared() bool { return c.o.Local == nil }
 
 // theirs reports whether another user has created an object of an existing cluster. Permissions and the definition of
 // Module can be used as they are. A Deployment or a Secret belongs to another controller, which is an error.
@@ -32,7 +32,7 @@ func (c *Runner) theirs(ctx context.Context, object *unstructured.Unstructured) 
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("looking for %s %s: %w", kind, object.GetName(), err)
-	case cluster.Owned(there, c.o.Owner):
+	case cluster.OwnedBy(there, c.o.Owner):
 		return false, nil
 	case kind == "Deployment" || kind == "Secret":
 		return true, fmt.Errorf(
@@ -61,7 +61,7 @@ func (c *Runner) forget(ctx context.Context) error {
 				continue
 			}
 		}
-		if err := cluster.RemoveOurs(ctx, cluster.ClientOf(c.dynamic, object), object.GetName(),
+		if err := cluster.RemoveOwned(ctx, cluster.ClientOf(c.dynamic, object), object.GetName(),
 			c.o.Owner); err != nil {
 			errs = append(errs, fmt.Errorf("removing %s %s: %w", object.GetKind(), object.GetName(), err))
 		}
@@ -86,7 +86,7 @@ func (c *Runner) namespaceUsed(ctx context.Context) (bool, error) {
 		}
 		for i := range list.Items {
 			o := &list.Items[i]
-			if !cluster.Owned(o, c.o.Owner) && o.GetName() != rootCA && o.GetDeletionTimestamp() == nil {
+			if !cluster.OwnedBy(o, c.o.Owner) && o.GetName() != rootCA && o.GetDeletionTimestamp() == nil {
 				return true, nil
 			}
 		}
@@ -97,9 +97,9 @@ func (c *Runner) namespaceUsed(ctx context.Context) (bool, error) {
 // rootCA is the ConfigMap that Kubernetes creates in each namespace.
 const rootCA = "kube-root-ca.crt"
 
-// Forget removes the objects that a sandbox has created for its controllers in an existing cluster, after its
+// CleanUp removes the objects that a sandbox has created for its controllers in an existing cluster, after its
 // daemon has ended. owner is Options.Owner.
-func Forget(ctx context.Context, config *rest.Config, owner string) error {
+func CleanUp(ctx context.Context, config *rest.Config, owner string) error {
 	c, err := New(Options{Config: config, Owner: owner})
 	if err != nil {
 		return err

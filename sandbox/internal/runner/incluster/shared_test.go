@@ -167,7 +167,7 @@ func TestOtherPodsAreIgnored(t *testing.T) {
 		pod("theirs", runs("x", 0, true)), pod("another-sandbox", number("1"), of("other"), runs("y", 0, true)),
 		pod("ours", number("2"), of("me"), runs("z", 0, true)),
 	)
-	c := newRunner(Options{Owner: "me", Changed: func(string, supervise.State, string) {}}, client, nil)
+	c := newRunner(Options{Owner: "me", OnChange: func(string, supervise.State, string) {}}, client, nil)
 	c.wanted, c.log = 2, io.Discard
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
