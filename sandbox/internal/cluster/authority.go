@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// certificateLife is how long a certificate is valid.
-	certificateLife = 365 * 24 * time.Hour
+	// certificateLifetime is how long a certificate is valid.
+	certificateLifetime = 365 * 24 * time.Hour
 	// backdate allows for a clock that is set back a little.
 	backdate = 5 * time.Minute
 )
@@ -78,7 +78,7 @@ func ParseAuthority(certPEM, keyPEM []byte) (*Authority, error) {
 	if !ok || !pair.Leaf.IsCA {
 		return nil, errors.New("the certificate is not that of an authority")
 	}
-	if time.Now().Add(certificateLife).After(pair.Leaf.NotAfter) {
+	if time.Now().Add(certificateLifetime).After(pair.Leaf.NotAfter) {
 		return nil, fmt.Errorf("the certificate of the authority expires too soon, at %s", pair.Leaf.NotAfter)
 	}
 	return &Authority{certificate: pair.Leaf, key: key, pem: certPEM}, nil
@@ -104,7 +104,7 @@ func (a *Authority) issue(s Subject) (certPEM, keyPEM []byte, err error) {
 	}
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: s.Name, Organization: s.Groups}, SerialNumber: serial,
-		NotBefore: time.Now().Add(-backdate), NotAfter: time.Now().Add(certificateLife),
+		NotBefore: time.Now().Add(-backdate), NotAfter: time.Now().Add(certificateLifetime),
 		KeyUsage: x509.KeyUsageDigitalSignature,
 	}
 	for _, host := range s.Hosts {

@@ -108,7 +108,7 @@ func Revoke(ctx context.Context, c *Cluster, objects []*unstructured.Unstructure
 // changed, because deleting it would delete the objects of that user.
 func RemoveOwned(ctx context.Context, client dynamic.ResourceInterface, name, owner string) error {
 	there, err := client.Get(ctx, name, metav1.GetOptions{})
-	if err == nil && OwnedBy(there, owner) && (there.GetKind() != "CustomResourceDefinition" || !shared(there)) {
+	if err == nil && OwnedBy(there, owner) && (there.GetKind() != "CustomResourceDefinition" || !changedByOthers(there)) {
 		err = client.Delete(ctx, name,
 			metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(there.GetUID()))})
 	}
@@ -118,8 +118,8 @@ func RemoveOwned(ctx context.Context, client dynamic.ResourceInterface, name, ow
 	return err
 }
 
-// shared reports whether a field manager other than the sandbox has changed an object. Changes of the status are ignored.
-func shared(object *unstructured.Unstructured) bool {
+// changedByOthers reports whether a field manager other than the sandbox has changed an object. Changes of the status are ignored.
+func changedByOthers(object *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(object.GetManagedFields(),
 		func(m metav1.ManagedFieldsEntry) bool { return m.Manager != MarkName && m.Subresource == "" })
 }

@@ -34,8 +34,8 @@ import (
 // clientPrefix begins the MQTT client ids of controllers and bases.
 const clientPrefix = "koupleless"
 
-// running has the parts of a sandbox. When Daemon.assembled returns it, every field is set, and none changes.
-type running struct {
+// assembly has the parts of a sandbox. When Daemon.assembled returns it, every field is set, and none changes.
+type assembly struct {
 	cluster  Cluster
 	topology Topology
 	version  string // of the Kubernetes API
@@ -44,7 +44,7 @@ type running struct {
 	fleet    *fleet.Fleet
 	nodes    *nodes.Watcher
 	gateway  string // host:port
-	flows    *flows
+	traffic  *trafficStreams
 	runner   ControllerRunner
 	faults   *fault.Set // on the connections of components
 	// apiFaults is the proxy between controllers and the API server, mqttFaults is in all connections to the broker.
@@ -52,15 +52,15 @@ type running struct {
 	mqttFaults *mqttfault.View
 }
 
-// newLink makes the connection point for MQTT: the sandbox's broker, or a relay to an external one.
-func (b *bringUp) newLink() (*broker.Link, error) {
+// newBrokerLink makes the connection point for MQTT: the sandbox's broker, or a relay to an external one.
+func (b *bringUp) newBrokerLink() (*broker.Link, error) {
 	d := b.d
 	at, err := b.topology.BrokerHost()
 	if err != nil {
 		return nil, err
 	}
-	b.faults = fault.NewSet(d.streams.fault)
-	b.mqttFaults = mqttfault.New(mqttfault.Options{Who: d.client, Faults: b.faults, Kill: d.killController})
+	b.faults = fault.NewSet(d.hub.publishFault)
+	b.mqttFaults = mqttfault.New(mqttfault.Options{Who: d.mqttClient, Faults: b.faults, Kill: d.killController})
 	spec := b.config.Spec
 	o := broker.LinkOptions{
 		View: b.mqttFaults, Bypassed: b.topology.BrokerDirect(),
@@ -87,7 +87,7 @@ func (b *bringUp) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	life, endLife := context.WithCancel(context.WithoutCancel(ctx))
-	b.life, b.relay = life, heartbeat.New(b.beat)
+	b.listenerCtx, b.relay = life, heartbeat.New(b.heartbeatTransport)
 	d.onStop(func(context.Context) error {
 		endLife()
 		b.relay.Wait()
@@ -98,7 +98,7 @@ func (b *bringUp) assemble(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		d.show(podsPart, b.pods)
+		d.setComponents(podsSet, b.pods)
 	}
 	b.nodes = nodes.New(b.client, b.config.Spec.Env, b.nodeCreated)
 	b.fleet = b.newFleet()
@@ -121,15 +121,15 @@ func (b *bringUp) assemble(ctx context.Context) (err error) {
 		service{"the runner of controllers", b.runner.Start},
 	)
 	d.mu.Lock()
-	d.running = b.running
+	d.assembly = b.assembly
 	d.mu.Unlock()
-	d.show(brokerPart, b.link)
-	d.show(basesPart, bases{b.fleet, d.startedAt})
-	d.show(runnerPart, b.runner)
+	d.setComponents(brokerSet, b.link)
+	d.setComponents(basesSet, bases{b.fleet, d.startedAt})
+	d.setComponents(runnerSet, b.runner)
 	return nil
 }
 
-func (s *running) beat(hostName string) (http.RoundTripper, error) {
+func (s *assembly) heartbeatTransport(hostName string) (http.RoundTripper, error) {
 	return s.fleet.HeartbeatTransport(hostName)
 }
 
@@ -161,7 +161,7 @@ func (b *bringUp) newFleet() *fleet.Fleet {
 		ClusterName: own.ClusterName, Env: spec.Env, EnvSuffix: apart, MaxBases: v1alpha1.MaxBases, Speed: spec.Speed,
 		Username: login.User, Password: login.Password, Dial: b.link.Dial, Heartbeats: b.relay, NoHTTPReason: b.topology.NoHTTPReason(),
 		Runtimes:  runtimes,
-		BeforeEnd: func() { b.flows.inside.leaving(b.life) },
+		BeforeEnd: func() { b.traffic.cluster.waitUntilUnused(b.listenerCtx) },
 		DeleteNodes: func(ctx context.Context,
 			identities []string) error {
 			return d.deleteNodes(ctx, b.nodes, identities)
@@ -176,21 +176,21 @@ func (b *bringUp) newGateway() (*traffic.Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	targets := &targets{ctx: b.life, fleet: b.fleet}
+	targets := &targets{ctx: b.listenerCtx, fleet: b.fleet}
 	gateway := traffic.NewGateway(traffic.GatewayOptions{
 		Client: b.client, Targets: targets, Network: fleet.Network, External: b.nodes.AcceptsCommands,
 		Logger: d.log.With("component", "gateway"),
 	})
-	here := traffic.NewGenerator(traffic.GeneratorOptions{Gateway: gateway, Targets: targets, Lost: d.lost})
-	b.gateway, b.flows = listener.Addr().String(), &flows{here: here}
+	here := traffic.NewGenerator(traffic.GeneratorOptions{Gateway: gateway, Targets: targets, Lost: d.reportLostRequest})
+	b.gateway, b.traffic = listener.Addr().String(), &trafficStreams{local: here}
 	b.services = append(b.services,
 		service{"the gateway", func(ctx context.Context) error { return serve(ctx, listener, gateway) }},
 		service{"the gateway's watch", gateway.Start},
 		service{"the generator", here.Start},
 	)
-	if launch := b.launcher(); launch != nil {
+	if launch := b.agentLauncher(); launch != nil {
 		agent := d.newAgent(launch)
-		b.flows.inside = &inside{Remote: agent, services: b.client.CoreV1(), fleet: b.fleet, gateway: gateway}
+		b.traffic.cluster = &clusterSender{Remote: agent, services: b.client.CoreV1(), fleet: b.fleet, gateway: gateway}
 		b.services = append(b.services, service{"the agent", agent.Start})
 	}
 	return gateway, nil
@@ -236,7 +236,7 @@ func (b *bringUp) newPods() (*pods.Pods, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the broker's authority: %w", err)
 		}
-		o.Heartbeats, err = b.relay.Open(b.life, b.topology.Host)
+		o.Heartbeats, err = b.relay.Open(b.listenerCtx, b.topology.Host)
 		if err != nil {
 			return nil, err
 		}
@@ -304,7 +304,7 @@ func (b *bringUp) newClusterRunner(gateway *traffic.Gateway) (*incluster.Runner,
 		OnChange: d.controllerChanged}
 	if b.topology.Controllers == ownNodes {
 		p := b.cluster.Properties()
-		proxy, err := b.openCommands(p.Host, gateway)
+		proxy, err := b.openCommandProxy(p.Host, gateway)
 		if err != nil {
 			return nil, err
 		}
@@ -325,9 +325,9 @@ func (b *bringUp) newClusterRunner(gateway *traffic.Gateway) (*incluster.Runner,
 	return incluster.New(o)
 }
 
-// openCommands opens a proxy to bases for controllers in the cluster, at an address of this machine in their network.
+// openCommandProxy opens a proxy to bases for controllers in the cluster, at an address of this machine in their network.
 // It returns the URL of the proxy with its password.
-func (b *bringUp) openCommands(address string, gateway *traffic.Gateway) (proxy string, err error) {
+func (b *bringUp) openCommandProxy(address string, gateway *traffic.Gateway) (proxy string, err error) {
 	l, err := b.listen(address, "for commands to bases")
 	if err != nil {
 		return "", err
@@ -350,5 +350,5 @@ func (b *bringUp) controllerKubeconfig() string {
 }
 
 func (d *Daemon) controllerChanged(name string, state supervise.State, message string) {
-	d.streams.component(time.Now(), name, state, message)
+	d.hub.publishComponent(time.Now(), name, state, message)
 }

@@ -45,10 +45,10 @@ func (b bases) Act(_ context.Context, name string, action supervise.Action) erro
 	if name != fleetName {
 		return fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
 	}
-	return noProcess(name, action)
+	return refuseAction(name, action)
 }
 
-func noProcess(name string, action supervise.Action) error {
+func refuseAction(name string, action supervise.Action) error {
 	return supervise.Refuse("%s cannot be told to %s: it is no process of its own; see koupsandbox base --help", name,
 		action)
 }
@@ -60,12 +60,12 @@ func (b bases) ToStart(context.Context) []string { return nil }
 func (d *Daemon) scaleTo(ctx context.Context, steps *progress.Steps, f *fleet.Fleet, want int) error {
 	have := f.Count().Own
 	if have > want {
-		return d.step(ctx, steps, "Removing "+plain.Count(have-want, "base"), func(ctx context.Context) error {
+		return d.runStep(ctx, steps, "Removing "+plain.Count(have-want, "base"), func(ctx context.Context) error {
 			_, err := f.Remove(ctx, fleet.Selection{Newest: have - want})
 			return err
 		})
 	}
-	return d.step(ctx, steps, "Connecting "+plain.Count(want-have, "base"), func(ctx context.Context) error {
+	return d.runStep(ctx, steps, "Connecting "+plain.Count(want-have, "base"), func(ctx context.Context) error {
 		added, err := f.Add(ctx, fleet.Set{}, want-have)
 		if err == nil {
 			err = f.WaitConnected(ctx, added...)
@@ -82,28 +82,28 @@ func identities(members []*fleet.Member) []string {
 	return ids
 }
 
-// changing takes the right to change a sandbox that is up, or a share of it.
-func (d *Daemon) changing(ctx context.Context, share int64) (context.Context, func(), error) {
+// acquireRunning takes the right to change a sandbox that is up, or a share of it.
+func (d *Daemon) acquireRunning(ctx context.Context, share int64) (context.Context, func(), error) {
 	ctx, release, err := d.acquire(ctx, share)
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := d.isUp(); err != nil {
+	if _, err := d.requireUp(); err != nil {
 		release()
 		return nil, nil, err
 	}
 	return ctx, release, nil
 }
 
-// using returns a context that ends with ctx, when the sandbox is taken down, and after the timeout of a step. It does not
+// withRunning returns a context that ends with ctx, when the sandbox is taken down, and after the timeout of a step. It does not
 // wait for changes of the sandbox: a scenario may have to resume the broker that the bases of another one wait for.
-func (d *Daemon) using(ctx context.Context) (context.Context, *running, func(), error) {
-	s, err := d.isUp()
+func (d *Daemon) withRunning(ctx context.Context) (context.Context, *assembly, func(), error) {
+	s, err := d.requireUp()
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	ctx, cancel := d.limit(ctx)
-	ctx, end := d.untilEnd(ctx)
+	ctx, cancel := d.withStepTimeout(ctx)
+	ctx, end := d.untilStop(ctx)
 	return ctx, s, func() {
 		end()
 		cancel()
@@ -112,7 +112,7 @@ func (d *Daemon) using(ctx context.Context) (context.Context, *running, func(), 
 
 // AddBases adds bases, and waits until they are connected. If they do not connect in time, it removes those of a group.
 func (d *Daemon) AddBases(ctx context.Context, r control.AddRequest) ([]control.Base, error) {
-	ctx, running, release, err := d.using(ctx)
+	ctx, running, release, err := d.withRunning(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (d *Daemon) AddBases(ctx context.Context, r control.AddRequest) ([]control.
 			return nil, badRequest("settings are for the bases of a group: name one")
 		}
 	}
-	if err := d.streams.open(r.Group); err != nil {
+	if err := d.hub.checkOpen(r.Group); err != nil {
 		return nil, err
 	}
 	added, err := f.Add(ctx, s, r.Count)
@@ -136,7 +136,7 @@ func (d *Daemon) AddBases(ctx context.Context, r control.AddRequest) ([]control.
 		return nil, badRequest("%v", err)
 	}
 	if err == nil {
-		err = d.streams.open(r.Group) // the owner may have gone meanwhile, and not have seen them
+		err = d.hub.checkOpen(r.Group) // the owner may have gone meanwhile, and not have seen them
 	}
 	if err == nil {
 		err = f.WaitConnected(ctx, added...)
@@ -158,7 +158,7 @@ func hostNames(members []*fleet.Member) []string {
 
 // RemoveBases ends bases: those named, the youngest, or a group with its traffic.
 func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]control.Base, error) {
-	ctx, running, release, err := d.using(ctx)
+	ctx, running, release, err := d.withRunning(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]co
 		selection.Unannounced = len(r.Bases) == 1
 	case len(r.Bases) == 0 && r.Count > 0 && r.Group == "":
 	case len(r.Bases) == 0 && r.Count == 0 && r.Group != "":
-		running.flows.Drop(ctx, r.Group)
+		running.traffic.Drop(ctx, r.Group)
 	default:
 		return nil, badRequest("say which bases to remove, or how many, or which group, and only one of these")
 	}
@@ -185,7 +185,7 @@ func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]co
 // deleteNodes deletes the Nodes of bases that have ended. It continues when the client that removes the bases
 // disconnects, and ends with the sandbox.
 func (d *Daemon) deleteNodes(ctx context.Context, n *nodes.Watcher, identities []string) error {
-	ctx, cancel := d.limit(ctx)
+	ctx, cancel := d.withStepTimeout(ctx)
 	defer cancel()
 	defer context.AfterFunc(d.ending, cancel)() //nolint:contextcheck // the end of the sandbox ends it too
 	return n.DeleteNodes(ctx, identities)
@@ -193,7 +193,7 @@ func (d *Daemon) deleteNodes(ctx context.Context, n *nodes.Watcher, identities [
 
 // RestartBase ends a base's process and starts it again.
 func (d *Daemon) RestartBase(ctx context.Context, r control.RestartRequest) (*control.Base, error) {
-	ctx, running, release, err := d.using(ctx)
+	ctx, running, release, err := d.withRunning(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +220,7 @@ func (d *Daemon) Bases(_ context.Context, r control.GroupRequest) ([]control.Bas
 	}
 }
 
-func (s *running) describe(members []*fleet.Member) []control.Base {
+func (s *assembly) describe(members []*fleet.Member) []control.Base {
 	bases := make([]control.Base, 0, len(members))
 	for _, m := range members {
 		now := m.Base.Status()

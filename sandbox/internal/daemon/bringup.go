@@ -73,20 +73,20 @@ func together(phases ...phase) phase {
 }
 
 type bringUp struct {
-	*running // its fields are set by the phases
-	d        *Daemon
-	steps    *progress.Steps
-	request  control.UpRequest
-	config   *v1alpha1.Sandbox
-	client   kubernetes.Interface // of the cluster
-	external *broker.External     // nil without an external broker
-	pods     *pods.Pods           // nil if no base runs in a Pod
+	*assembly // its fields are set by the phases
+	d         *Daemon
+	steps     *progress.Steps
+	request   control.UpRequest
+	config    *v1alpha1.Sandbox
+	client    kubernetes.Interface // of the cluster
+	external  *broker.External     // nil without an external broker
+	pods      *pods.Pods           // nil if no base runs in a Pod
 	// podImage is the image to load for the Pods of bases. It is nil if the nodes pull the image.
 	podImage *image.Image
 	services []service
 	prepared *fleet.Prepared
-	// life is the context of listeners that are opened on demand.
-	life context.Context
+	// listenerCtx is the context of listeners that are opened on demand.
+	listenerCtx context.Context
 	// clientIDPrefix is the prefix of the CLIENT_ID of the sandbox's controllers.
 	clientIDPrefix string
 }
@@ -98,7 +98,7 @@ type service struct {
 
 // bringUp brings the sandbox up for the first time. If it fails, stop undoes what has begun.
 func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.UpRequest) error {
-	b := &bringUp{d: d, steps: steps, request: r, config: r.Config, running: &running{}}
+	b := &bringUp{d: d, steps: steps, request: r, config: r.Config, assembly: &assembly{}}
 	if b.config.Spec.Controller.Location == "" && EffectiveProvider(b.config) != v1alpha1.ProviderKind {
 		b.config.Spec.Controller.Location = v1alpha1.LocationHost
 	}
@@ -107,12 +107,12 @@ func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.U
 	}
 	var err error
 	b.cluster, err = d.o.open(clusterOptions{
-		dir: d.o.Dir, config: b.config, programs: d.o.Programs, supervisor: d.supervisor, note: steps.Note, log: d.log,
+		dir: d.o.Dir, config: b.config, programs: d.o.Programs, supervisor: d.supervisor, notify: steps.Note, log: d.log,
 	})
 	if err != nil {
 		return err
 	}
-	d.show(clusterPart, b.cluster.ComponentSet())
+	d.setComponents(clusterSet, b.cluster.ComponentSet())
 	err = b.phases()(ctx)
 	if ctx.Err() != nil { // the error of a phase that was cancelled is not the reason
 		return context.Cause(ctx)
@@ -138,13 +138,13 @@ func (b *bringUp) runSteps(ctx context.Context, steps []cluster.Step) error {
 	for _, s := range steps {
 		if s.Undo != nil {
 			d.onStop(func(ctx context.Context) error {
-				if b.cluster.Properties().Adopted && errors.Is(d.ends(), errUpFailed) {
-					return errLeft
+				if b.cluster.Properties().Adopted && errors.Is(d.stopCause(), errUpFailed) {
+					return errClusterKept
 				}
 				return s.Undo(ctx)
 			})
 		}
-		if err := b.step(ctx, s.Name, s.Run); err != nil {
+		if err := b.runStep(ctx, s.Name, s.Run); err != nil {
 			return err
 		}
 	}
@@ -157,7 +157,7 @@ func (b *bringUp) checkBroker(ctx context.Context) error {
 	if spec.Broker.URL == "" {
 		return nil
 	}
-	return b.step(ctx, "Checking broker "+spec.Broker.URL, func(ctx context.Context) (err error) {
+	return b.runStep(ctx, "Checking broker "+spec.Broker.URL, func(ctx context.Context) (err error) {
 		b.external, err = broker.NewExternal(spec.Broker, b.request.BrokerPassword)
 		if err != nil {
 			return err
@@ -183,13 +183,13 @@ func (b *bringUp) loadControllerImage(ctx context.Context) error {
 // openBroker opens the broker at an address that the controllers and the bases reach.
 func (b *bringUp) openBroker(ctx context.Context) error {
 	d := b.d
-	return b.step(ctx, "Starting broker", func(ctx context.Context) (err error) {
+	return b.runStep(ctx, "Starting broker", func(ctx context.Context) (err error) {
 		b.config = resolveLocation(b.config, b.cluster.Properties(), d.o.Programs.Controller, b.steps.Note)
 		if err := d.saveConfig(b.config); err != nil {
 			return err
 		}
 		b.topology = newTopology(b.config, b.cluster.Properties())
-		b.link, err = b.newLink()
+		b.link, err = b.newBrokerLink()
 		if err != nil {
 			return err
 		}
@@ -200,7 +200,7 @@ func (b *bringUp) openBroker(ctx context.Context) error {
 
 func (b *bringUp) startServices(ctx context.Context) error {
 	for _, s := range b.services {
-		b.d.start(ctx, s)
+		b.d.startService(ctx, s)
 	}
 	return nil
 }
@@ -211,7 +211,7 @@ func (b *bringUp) admitControllers(ctx context.Context) error {
 	if len(b.config.Spec.Controller.Command) > 0 || b.topology.Controllers == otherCluster {
 		return b.cluster.RemoveLeftovers(ctx) // a command brings its own permissions, and so does the Deployment
 	}
-	return b.step(ctx, "Granting the controller its rights", inOrder(b.cluster.AuthorizeController, b.cluster.RemoveLeftovers))
+	return b.runStep(ctx, "Granting the controller its rights", inOrder(b.cluster.AuthorizeController, b.cluster.RemoveLeftovers))
 }
 
 // startFleet starts what bases need, and creates the Pods for them. Without Pods, it removes those that an earlier
@@ -231,7 +231,7 @@ func (b *bringUp) startFleet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.d.start(ctx, service{"the fleet", b.fleet.Start})
+	b.d.startService(ctx, service{"the fleet", b.fleet.Start})
 	return nil
 }
 
@@ -250,9 +250,9 @@ func (b *bringUp) createPods(ctx context.Context) error {
 	if err := b.pods.Ensure(ctx, b.pods.PodCount(*b.config.Spec.Bases.Count)); err != nil {
 		return err
 	}
-	b.d.start(ctx, service{"the Pods of bases", b.pods.Start})
+	b.d.startService(ctx, service{"the Pods of bases", b.pods.Start})
 	if agent {
-		return b.step(ctx, "Starting the traffic agent", b.pods.WaitAgent)
+		return b.runStep(ctx, "Starting the traffic agent", b.pods.WaitAgent)
 	}
 	return nil
 }
@@ -263,7 +263,7 @@ func (b *bringUp) startControllers(ctx context.Context) error {
 		name = "Starting " + plain.Count(n, "module-controller")
 	}
 	b.d.onStop(func(ctx context.Context) error { return b.runner.StopAll(ctx, b.cluster.Properties().Ephemeral) })
-	return b.step(ctx, name, func(ctx context.Context) error {
+	return b.runStep(ctx, name, func(ctx context.Context) error {
 		return b.d.setControllers(ctx,
 			control.ControllerRequest{})
 	})
@@ -285,11 +285,11 @@ func (b *bringUp) prepareBases(ctx context.Context) error {
 	if b.pods == nil {
 		return prepare(ctx)
 	}
-	return b.step(ctx, "Starting "+plain.Count(b.pods.PodCount(number), "Pod")+" of bases", prepare)
+	return b.runStep(ctx, "Starting "+plain.Count(b.pods.PodCount(number), "Pod")+" of bases", prepare)
 }
 
 func (b *bringUp) connectBases(ctx context.Context) error {
-	return b.step(ctx, "Connecting "+plain.Count(*b.config.Spec.Bases.Count, "base"), func(ctx context.Context) error {
+	return b.runStep(ctx, "Connecting "+plain.Count(*b.config.Spec.Bases.Count, "base"), func(ctx context.Context) error {
 		prepared := b.prepared
 		b.prepared = nil
 		members, err := prepared.Start()
@@ -301,8 +301,8 @@ func (b *bringUp) connectBases(ctx context.Context) error {
 }
 
 func (b *bringUp) waitForNodes(ctx context.Context) error {
-	return b.step(ctx, waitingForNodes(*b.config.Spec.Bases.Count),
-		func(ctx context.Context) error { return b.d.waitNodes(ctx, b.running) })
+	return b.runStep(ctx, waitingForNodes(*b.config.Spec.Bases.Count),
+		func(ctx context.Context) error { return b.d.waitNodes(ctx, b.assembly) })
 }
 
 func waitingForNodes(n int) string {
@@ -311,18 +311,18 @@ func waitingForNodes(n int) string {
 
 // waitNodes waits until every base of the sandbox's own has a Ready Node. Its error contains the end of the log of
 // the controller, which creates the Nodes.
-func (d *Daemon) waitNodes(ctx context.Context, s *running) error {
+func (d *Daemon) waitNodes(ctx context.Context, s *assembly) error {
 	err := s.nodes.Wait(ctx, func() []string { return identities(s.fleet.Group("")) })
 	return runner.WithLog(err, d.o.Dir.Log(runner.Name))
 }
 
-func (b *bringUp) step(ctx context.Context, name string, run func(context.Context) error) error {
-	return b.d.step(ctx, b.steps, name, run)
+func (b *bringUp) runStep(ctx context.Context, name string, run func(context.Context) error) error {
+	return b.d.runStep(ctx, b.steps, name, run)
 }
 
-// step runs one step with the time limit of the configuration.
-func (d *Daemon) step(ctx context.Context, steps *progress.Steps, name string, run func(context.Context) error) error {
-	limited, cancel := d.limit(ctx)
+// runStep runs one step with the time limit of the configuration.
+func (d *Daemon) runStep(ctx context.Context, steps *progress.Steps, name string, run func(context.Context) error) error {
+	limited, cancel := d.withStepTimeout(ctx)
 	defer cancel()
 	return steps.Step(limited, name, func(limited context.Context) error {
 		err := run(limited)
@@ -333,14 +333,14 @@ func (d *Daemon) step(ctx context.Context, steps *progress.Steps, name string, r
 	})
 }
 
-// limit returns a context with the time limit of a step.
-func (d *Daemon) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+// withStepTimeout returns a context with the time limit of a step.
+func (d *Daemon) withStepTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	wait := d.configNow().Spec.Wait.Duration
 	return context.WithTimeoutCause(ctx, wait, fmt.Errorf("not within %s (see --wait)", wait))
 }
 
-// start starts a service in the background. stop ends it and waits for it.
-func (d *Daemon) start(ctx context.Context, s service) {
+// startService starts a service in the background. stop ends it and waits for it.
+func (d *Daemon) startService(ctx context.Context, s service) {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	d.onStop(func(context.Context) error {

@@ -13,7 +13,7 @@ import (
 // SetController changes the module controllers, and returns a request that reverts the change. If they do not become
 // ready, it reverts the change.
 func (d *Daemon) SetController(ctx context.Context, r control.ControllerRequest) (control.ControllerRequest, error) {
-	ctx, release, err := d.changing(ctx, whole)
+	ctx, release, err := d.acquireRunning(ctx, exclusiveWeight)
 	if err != nil {
 		return control.ControllerRequest{}, err
 	}
@@ -26,12 +26,12 @@ func (d *Daemon) SetController(ctx context.Context, r control.ControllerRequest)
 	if _, err := d.controllerConfig(r); err != nil {
 		return before, badRequest("%v", err)
 	}
-	d.noteControllers(group, before)
+	d.recordControllers(group, before)
 	err = d.setControllers(ctx, r)
 	if err == nil {
 		return before, nil
 	}
-	back, _, enough, usingErr := d.using(context.WithoutCancel(ctx))
+	back, _, enough, usingErr := d.withRunning(context.WithoutCancel(ctx))
 	if usingErr != nil {
 		return before, err
 	}
@@ -70,9 +70,9 @@ func (d *Daemon) setControllers(ctx context.Context, r control.ControllerRequest
 	}
 	d.mu.Lock()
 	d.controllers = r
-	s := d.running
+	s := d.assembly
 	d.mu.Unlock()
-	ctx, cancel := d.limit(ctx)
+	ctx, cancel := d.withStepTimeout(ctx)
 	defer cancel()
 	return s.runner.Ensure(ctx, config)
 }

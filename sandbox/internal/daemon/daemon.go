@@ -35,10 +35,10 @@ const (
 )
 
 var (
-	errDown      = errors.New("the sandbox is being taken down")
-	errAbandoned = errors.New("the command that the sandbox was for has gone")
-	errUpFailed  = errors.New("the sandbox ends, because it could not be brought up")
-	errLeft      = errors.New("the cluster that was there before stays")
+	errDown        = errors.New("the sandbox is being taken down")
+	errAbandoned   = errors.New("the command that the sandbox was for has gone")
+	errUpFailed    = errors.New("the sandbox ends, because it could not be brought up")
+	errClusterKept = errors.New("the cluster that was there before stays")
 )
 
 // Programs are the paths of the programs of a sandbox. Empty = not found.
@@ -75,39 +75,39 @@ type Daemon struct {
 	supervisor *supervise.Supervisor
 	startedAt  time.Time
 
-	// changes is held whole by up, down and scaling. An action on a component holds a share, because one action may have to
+	// changeLock is held whole by up, down and scaling. An action on a component holds a share, because one action may have to
 	// start the broker that another one waits for.
-	changes *semaphore.Weighted
+	changeLock *semaphore.Weighted
 	// ending ends with the cause errDown, errAbandoned or errUpFailed when the end begins.
-	ending context.Context
-	end    context.CancelCauseFunc
+	ending      context.Context
+	requestStop context.CancelCauseFunc
 	// stopped is closed when everything has been stopped.
 	stopped chan struct{}
 	stopErr error // read after stopped
 
-	mu          sync.Mutex // guards what follows
-	phase       control.Phase
-	config      *v1alpha1.Sandbox                 // the effective one; replaced as a whole; nil before the first up
-	controllers control.ControllerRequest         // what was asked of the controllers last
-	parts       [partCount]supervise.ComponentSet // nil until they are made
-	running     *running                          // nil until it has been assembled
-	repairs     repairs
-	undo        []func(context.Context) error
+	mu            sync.Mutex // guards what follows
+	phase         control.Phase
+	config        *v1alpha1.Sandbox                // the effective one; replaced as a whole; nil before the first up
+	controllers   control.ControllerRequest        // what was asked of the controllers last
+	componentSets [setCount]supervise.ComponentSet // nil until they are made
+	assembly      *assembly                        // nil until it has been assembled
+	repairs       pendingRepairs
+	undo          []func(context.Context) error
 
-	up      chan struct{} // closed at the first up
-	streams streams
-	// faultsNamed is how many faults have got their ids here.
-	faultsNamed atomic.Int64
+	up  chan struct{} // closed at the first up
+	hub eventHub
+	// faultCount is how many faults have got their ids here.
+	faultCount atomic.Int64
 }
 
 // The parts of a sandbox in the order in which status lists them, after the daemon itself.
 const (
-	brokerPart = iota
-	basesPart
-	podsPart
-	clusterPart
-	runnerPart
-	partCount
+	brokerSet = iota
+	basesSet
+	podsSet
+	clusterSet
+	runnerSet
+	setCount
 )
 
 // New returns a daemon that has started nothing.
@@ -122,15 +122,15 @@ func New(o Options) *Daemon {
 		o.client = cluster.NewClient
 	}
 	d := &Daemon{
-		o:         o,
-		log:       o.Logger,
-		startedAt: time.Now(),
-		changes:   semaphore.NewWeighted(whole),
-		stopped:   make(chan struct{}),
-		phase:     control.Idle,
-		up:        make(chan struct{}),
+		o:          o,
+		log:        o.Logger,
+		startedAt:  time.Now(),
+		changeLock: semaphore.NewWeighted(exclusiveWeight),
+		stopped:    make(chan struct{}),
+		phase:      control.Idle,
+		up:         make(chan struct{}),
 	}
-	d.ending, d.end = context.WithCancelCause(context.Background())
+	d.ending, d.requestStop = context.WithCancelCause(context.Background())
 	d.supervisor = supervise.New(supervise.Options{Dir: o.Dir.Run(), Logger: o.Logger, OnChange: d.componentChanged})
 	return d
 }
@@ -160,7 +160,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 	case <-d.up:
 	case <-idle.C:
 		d.log.Warn("no command has asked for the sandbox")
-		d.end(errDown)
+		d.requestStop(errDown)
 	case <-d.ending.Done():
 	case <-ctx.Done():
 	}
@@ -170,7 +170,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 	case err = <-served:
 		served <- err
 	}
-	d.end(errDown)
+	d.requestStop(errDown)
 	d.stop(ctx)
 	err = d.stopErr
 
@@ -183,17 +183,17 @@ func (d *Daemon) Start(ctx context.Context) error {
 	if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
 		err = errors.Join(err, fmt.Errorf("serving the control API: %w", serveErr))
 	}
-	if err == nil && errors.Is(d.ends(), errAbandoned) {
+	if err == nil && errors.Is(d.stopCause(), errAbandoned) {
 		err = d.o.Dir.Remove(false) // nobody else will
 	}
 	d.log.Info("daemon ended", "err", err)
 	return err
 }
 
-// untilEnd returns a context that ends with ctx, and when the sandbox is taken down.
-func (d *Daemon) untilEnd(ctx context.Context) (context.Context, context.CancelFunc) {
+// untilStop returns a context that ends with ctx, and when the sandbox is taken down.
+func (d *Daemon) untilStop(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	unhook := context.AfterFunc(d.ending, func() { cancel(d.ends()) })
+	unhook := context.AfterFunc(d.ending, func() { cancel(d.stopCause()) })
 	return ctx, func() {
 		unhook()
 		cancel(nil)
@@ -202,27 +202,27 @@ func (d *Daemon) untilEnd(ctx context.Context) (context.Context, context.CancelF
 
 // acquire takes the right to change the sandbox. It returns the context of untilEnd.
 func (d *Daemon) acquire(ctx context.Context, share int64) (context.Context, func(), error) {
-	ctx, cancel := d.untilEnd(ctx)
-	if err := d.changes.Acquire(ctx, share); err != nil {
+	ctx, cancel := d.untilStop(ctx)
+	if err := d.changeLock.Acquire(ctx, share); err != nil {
 		err = context.Cause(ctx)
 		cancel()
 		return nil, nil, err
 	}
 	release := func() {
 		cancel()
-		d.changes.Release(share)
+		d.changeLock.Release(share)
 	}
 	if d.ending.Err() != nil { // Acquire may succeed all the same
 		release()
-		return nil, nil, d.ends()
+		return nil, nil, d.stopCause()
 	}
 	return ctx, release, nil
 }
 
 // The shares of Daemon.changes.
 const (
-	aShare = 1
-	whole  = 1 << 20
+	sharedWeight    = 1
+	exclusiveWeight = 1 << 20
 )
 
 // Up brings the sandbox up, or a running one in line with the request.
@@ -241,7 +241,7 @@ func (d *Daemon) Up(ctx context.Context, r control.UpRequest, sink func(progress
 
 func (d *Daemon) exclusiveUp(ctx context.Context, r control.UpRequest, sink func(progress.Event)) (*control.UpResult,
 	error) {
-	ctx, release, err := d.acquire(ctx, whole)
+	ctx, release, err := d.acquire(ctx, exclusiveWeight)
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +260,7 @@ func (d *Daemon) exclusiveUp(ctx context.Context, r control.UpRequest, sink func
 		close(d.up)
 		err = d.bringUp(ctx, steps, r)
 		if err != nil {
-			d.end(errUpFailed)
+			d.requestStop(errUpFailed)
 		} else {
 			d.setPhase(control.Running)
 			go debug.FreeOSMemory() // what only coming up needed; nobody waits for it
@@ -275,7 +275,7 @@ func (d *Daemon) exclusiveUp(ctx context.Context, r control.UpRequest, sink func
 
 // Down stops everything, and blocks until that is done. The daemon ends afterwards.
 func (d *Daemon) Down() error {
-	d.end(errDown)
+	d.requestStop(errDown)
 	<-d.stopped
 	return d.stopErr
 }
@@ -286,7 +286,7 @@ func (d *Daemon) Hold(ctx context.Context, held func()) {
 	select {
 	case <-ctx.Done():
 		d.log.Info("takes the sandbox down, as the command that it was for has gone")
-		d.end(errAbandoned)
+		d.requestStop(errAbandoned)
 	case <-d.ending.Done():
 	}
 }
@@ -296,7 +296,7 @@ func StopTimeout(bases int) time.Duration { return downTime + time.Duration(base
 
 // stop undoes what the first up has begun. ending has ended, which cancels changes in progress.
 func (d *Daemon) stop(ctx context.Context) {
-	_ = d.changes.Acquire(context.WithoutCancel(ctx), whole) // for good; it fails with its context only
+	_ = d.changeLock.Acquire(context.WithoutCancel(ctx), exclusiveWeight) // for good; it fails with its context only
 	d.setPhase(control.Stopping)
 	bases := 0
 	if s, ok := d.assembled(); ok {
@@ -316,33 +316,33 @@ func (d *Daemon) stop(ctx context.Context) {
 	close(d.stopped)
 }
 
-func (d *Daemon) show(place int, p supervise.ComponentSet) {
+func (d *Daemon) setComponents(place int, p supervise.ComponentSet) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.parts[place] = p
+	d.componentSets[place] = p
 }
 
-func (d *Daemon) shown() []supervise.ComponentSet {
+func (d *Daemon) allComponentSets() []supervise.ComponentSet {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(d.parts[:]), func(p supervise.ComponentSet) bool { return p == nil })
+	return slices.DeleteFunc(slices.Clone(d.componentSets[:]), func(p supervise.ComponentSet) bool { return p == nil })
 }
 
 // assembled returns the parts of the sandbox when all are made. They may not run yet.
-func (d *Daemon) assembled() (s *running, ok bool) {
+func (d *Daemon) assembled() (s *assembly, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.running, d.running != nil
+	return d.assembly, d.assembly != nil
 }
 
-// isUp returns the parts of the sandbox, or an error unless the first up has succeeded.
-func (d *Daemon) isUp() (*running, error) {
+// requireUp returns the parts of the sandbox, or an error unless the first up has succeeded.
+func (d *Daemon) requireUp() (*assembly, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.phase != control.Running {
 		return nil, conflict("the sandbox is not up yet")
 	}
-	return d.running, nil
+	return d.assembly, nil
 }
 
 // configNow is the effective configuration; whoever changes it replaces it.
@@ -352,7 +352,7 @@ func (d *Daemon) configNow() *v1alpha1.Sandbox {
 	return d.config
 }
 
-func (d *Daemon) ends() error { return context.Cause(d.ending) }
+func (d *Daemon) stopCause() error { return context.Cause(d.ending) }
 
 func (d *Daemon) phaseNow() control.Phase {
 	d.mu.Lock()

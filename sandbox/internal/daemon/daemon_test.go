@@ -164,7 +164,7 @@ func (b *bench) nothingRuns() {
 		b.t.Error(err)
 	}
 	for _, r := range records {
-		if r.Alive && r.PID != os.Getpid() {
+		if r.Running && r.PID != os.Getpid() {
 			b.t.Errorf("%s still runs as process %d", r.Name, r.PID)
 		}
 	}
@@ -639,9 +639,9 @@ func TestBasesAndFaults(t *testing.T) {
 // comes after one that failed must not begin.
 func TestNothingBeginsAfterTheEnd(t *testing.T) {
 	d := New(Options{Dir: state.Home(t.TempDir()).Dir("test")})
-	d.end(errUpFailed)
+	d.requestStop(errUpFailed)
 	for range 100 { // of two ways that are open, a select takes either
-		if _, _, err := d.acquire(t.Context(), whole); !errors.Is(err, errUpFailed) {
+		if _, _, err := d.acquire(t.Context(), exclusiveWeight); !errors.Is(err, errUpFailed) {
 			t.Fatalf("acquire gave %v", err)
 		}
 	}

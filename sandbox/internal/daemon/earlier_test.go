@@ -30,7 +30,7 @@ func TestUpThatFailsLeavesWhatWasThere(t *testing.T) {
 				return errors.New("no scheduler")
 			}
 			_, err := b.Up(t.Context(), request("good", 1), func(progress.Event) {})
-			if left := err != nil && strings.Contains(err.Error(), errLeft.Error()); err == nil || left == tc.want {
+			if left := err != nil && strings.Contains(err.Error(), errClusterKept.Error()); err == nil || left == tc.want {
 				t.Errorf("up gave %v", err)
 			}
 			if tc.down {

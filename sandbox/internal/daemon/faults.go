@@ -21,7 +21,7 @@ import (
 
 // SetFault sets a fault and returns its ID.
 func (d *Daemon) SetFault(ctx context.Context, i fault.Injection) (id string, err error) {
-	ctx, running, release, err := d.using(ctx)
+	ctx, running, release, err := d.withRunning(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -31,7 +31,7 @@ func (d *Daemon) SetFault(ctx context.Context, i fault.Injection) (id string, er
 	}
 	v1alpha1.SetFaultDefaults(i.Target, &i.Fault)
 	if i.ID == "" {
-		i.ID = fmt.Sprintf("%s-%d", i.Kind, d.faultsNamed.Add(1))
+		i.ID = fmt.Sprintf("%s-%d", i.Kind, d.faultCount.Add(1))
 	}
 	if problems := v1alpha1.ValidateFault(i.Target, &i.Fault); len(problems) > 0 {
 		return "", badRequest("invalid fault: %v", problems.ToAggregate())
@@ -83,7 +83,7 @@ func injectIntoBases(members []*fleet.Member, i fault.Injection) error {
 
 // ClearFaults clears the faults that match. An ID that none of them has is an error.
 func (d *Daemon) ClearFaults(_ context.Context, r control.FaultSelector) error {
-	running, err := d.isUp()
+	running, err := d.requireUp()
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (d *Daemon) ClearFaults(_ context.Context, r control.FaultSelector) error {
 	for _, m := range running.fleet.List() {
 		var ids []string
 		for _, f := range m.Base.Faults() {
-			if r.Matches(ofBase(m, f).Injection) {
+			if r.Matches(faultStatus(m, f).Injection) {
 				ids = append(ids, f.ID)
 			}
 		}
@@ -115,7 +115,7 @@ func (d *Daemon) ClearFaults(_ context.Context, r control.FaultSelector) error {
 	return nil
 }
 
-func ofBase(m *fleet.Member, f basefault.Status) fault.Status {
+func faultStatus(m *fleet.Member, f basefault.Status) fault.Status {
 	return fault.Status{
 		Injection: fault.Injection{Fault: v1alpha1.FaultOf(f.Fault), Target: v1alpha1.TargetBase,
 			Bases: []string{m.HostName}, Group: m.Group},
@@ -126,7 +126,7 @@ func ofBase(m *fleet.Member, f basefault.Status) fault.Status {
 // Faults lists the faults of a group, or all if it is empty, with the writes of controllers.
 func (d *Daemon) Faults(_ context.Context, r control.GroupRequest) (control.Faults, error) {
 	group := r.Group
-	running, err := d.isUp()
+	running, err := d.requireUp()
 	if err != nil {
 		return control.Faults{}, err
 	}
@@ -136,20 +136,20 @@ func (d *Daemon) Faults(_ context.Context, r control.GroupRequest) (control.Faul
 			continue
 		}
 		for _, f := range m.Base.Faults() {
-			list = append(list, ofBase(m, f))
+			list = append(list, faultStatus(m, f))
 		}
 	}
 	return control.Faults{Faults: append(list, running.faults.List(group)...), Writes: running.apiFaults.Writes(group)},
 		nil
 }
 
-func (s *running) dropFaults(group string) {
+func (s *assembly) dropFaults(group string) {
 	s.faults.Clear(func(i fault.Injection) bool { return i.Group == group })
 	s.apiFaults.Forget(group)
 }
 
-// mostNodes is how many Nodes are remembered with the groups of their bases.
-const mostNodes = 1 << 16
+// maxKnownNodes is how many Nodes are remembered with the groups of their bases.
+const maxKnownNodes = 1 << 16
 
 // groupOf returns a function that finds the group of an object that controllers write: by the namespace, which has the
 // name of the group, or by the base of a Node.
@@ -158,7 +158,7 @@ func (d *Daemon) groupOf(f *fleet.Fleet, n *nodes.Watcher) func(namespace, name 
 	known := map[string]string{} // a Node is written after its base has gone, too
 	return func(namespace, name string) string {
 		if namespace != "" {
-			if d.streams.knows(namespace) {
+			if d.hub.knowsGroup(namespace) {
 				return namespace
 			}
 			return ""
@@ -172,7 +172,7 @@ func (d *Daemon) groupOf(f *fleet.Fleet, n *nodes.Watcher) func(namespace, name 
 		if !is {
 			return ""
 		}
-		if len(known) < mostNodes {
+		if len(known) < maxKnownNodes {
 			known[name] = m.Group
 		}
 		return m.Group
@@ -188,7 +188,7 @@ func (d *Daemon) killController(n int) {
 	}
 }
 
-func (d *Daemon) client(identity string) mqttfault.Client {
+func (d *Daemon) mqttClient(identity string) mqttfault.Client {
 	s, assembled := d.assembled()
 	if !assembled {
 		return mqttfault.Client{}

@@ -18,44 +18,44 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic/agent"
 )
 
-// flows are the streams of requests of all groups: those that this process sends, and those that
+// trafficStreams are the streams of requests of all groups: those that this process sends, and those that
 // an agent sends from within the cluster, where kube-proxy leads them.
-type flows struct {
-	here   *traffic.Generator
-	inside *inside // nil if nothing can send requests from within the cluster
+type trafficStreams struct {
+	local   *traffic.Generator
+	cluster *clusterSender // nil if nothing can send requests from within the cluster
 }
 
-// toldTime is how long bases that are removed wait at most until an agent knows.
-const toldTime = 2 * time.Second
+// agentTimeout is how long bases that are removed wait at most until an agent knows.
+const agentTimeout = 2 * time.Second
 
-type inside struct {
+type clusterSender struct {
 	*agent.Remote
 	services corev1client.ServicesGetter
 	fleet    *fleet.Fleet
 	gateway  *traffic.Gateway
 }
 
-// takes reports whether the streams of a group are sent from within the cluster: all its bases run in Pods.
-func (i *inside) takes(group string) bool {
-	return i != nil && i.all(group, func(m *fleet.Member) bool { return m.Runtime == v1alpha1.RuntimeCluster })
+// handles reports whether the streams of a group are sent from within the cluster: all its bases run in Pods.
+func (i *clusterSender) handles(group string) bool {
+	return i != nil && i.allBases(group, func(m *fleet.Member) bool { return m.Runtime == v1alpha1.RuntimeCluster })
 }
 
-func (i *inside) all(group string, matches func(*fleet.Member) bool) bool {
+func (i *clusterSender) allBases(group string, matches func(*fleet.Member) bool) bool {
 	members := i.fleet.Group(group)
 	return len(members) > 0 && !slices.ContainsFunc(members, func(m *fleet.Member) bool { return !matches(m) })
 }
 
-// complete sends the requests to a Service through kube-proxy if the cluster routes the addresses of the bases. Bases that
+// completeSpec sends the requests to a Service through kube-proxy if the cluster routes the addresses of the bases. Bases that
 // share a Pod also share its address, so the agent gets their ports.
-func (i *inside) complete(ctx context.Context, group string, spec traffic.Spec) (traffic.Spec, agent.Source, error) {
+func (i *clusterSender) completeSpec(ctx context.Context, group string, spec traffic.Spec) (traffic.Spec, agent.Source, error) {
 	if spec.Via == v1alpha1.ViaBases {
 		spec.Inside = true
-		return spec, func() (traffic.Choice, <-chan struct{}) { return i.bases(group) }, nil
+		return spec, func() (traffic.Choice, <-chan struct{}) { return i.baseChoice(group) }, nil
 	}
-	if !i.all(group, (*fleet.Member).Routed) {
+	if !i.allBases(group, (*fleet.Member).Routed) {
 		spec.Inside = true
 		route := traffic.Route{Namespace: spec.Namespace, Service: spec.Service, Port: spec.Port}
-		return spec, func() (traffic.Choice, <-chan struct{}) { return i.endpoints(route) },
+		return spec, func() (traffic.Choice, <-chan struct{}) { return i.endpointChoice(route) },
 			i.gateway.Settle(ctx, route)
 	}
 	svc, err := i.services.Services(spec.Namespace).Get(ctx, spec.Service, metav1.GetOptions{})
@@ -68,41 +68,41 @@ func (i *inside) complete(ctx context.Context, group string, spec traffic.Spec) 
 	return spec, nil, err
 }
 
-func (i *inside) bases(group string) (c traffic.Choice, change <-chan struct{}) {
+func (i *clusterSender) baseChoice(group string) (c traffic.Choice, change <-chan struct{}) {
 	change = i.fleet.Changed() // first, so that nothing is missed
 	for _, m := range i.fleet.Group(group) {
-		c.Targets = append(c.Targets, reached(m))
+		c.Targets = append(c.Targets, targetOf(m))
 	}
 	return c, change
 }
 
-func (i *inside) endpoints(r traffic.Route) (traffic.Choice, <-chan struct{}) {
+func (i *clusterSender) endpointChoice(r traffic.Route) (traffic.Choice, <-chan struct{}) {
 	c, change := i.gateway.Choice(r)
 	for n, t := range c.Targets {
 		if m, ok := i.fleet.ByIP(t.IP); ok {
-			c.Targets[n] = reached(m).On(t.Port)
+			c.Targets[n] = targetOf(m).On(t.Port)
 			c.Targets[n].Pod = t.Pod
 		}
 	}
 	return c, change
 }
 
-// leaving blocks until the agent no longer uses bases that have left the fleet, or ctx ends.
-func (i *inside) leaving(ctx context.Context) {
+// waitUntilUnused blocks until the agent no longer uses bases that have left the fleet, or ctx ends.
+func (i *clusterSender) waitUntilUnused(ctx context.Context) {
 	if i == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, toldTime)
+	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
 	defer cancel()
 	i.Told(ctx)
 }
 
-func reached(m *fleet.Member) traffic.Target {
+func targetOf(m *fleet.Member) traffic.Target {
 	return traffic.Target{IP: m.IP(), Base: m.Name(), Host: m.HostName, Web: m.ClusterAddr(), Port: m.WebPort}
 }
 
 // Begin starts a stream, inside if that is possible. It resolves the address of a Service once.
-func (f *flows) Begin(ctx context.Context, group string, spec traffic.Spec) error {
+func (f *trafficStreams) Begin(ctx context.Context, group string, spec traffic.Spec) error {
 	spec.Address, spec.Inside = "", false
 	spec, err := spec.Complete()
 	if err != nil {
@@ -113,40 +113,40 @@ func (f *flows) Begin(ctx context.Context, group string, spec traffic.Spec) erro
 			return fmt.Errorf("starting traffic %q: %w", spec.Name, traffic.ErrStreamExists)
 		}
 	}
-	if !f.inside.takes(group) {
-		return f.here.Begin(ctx, group, spec)
+	if !f.cluster.handles(group) {
+		return f.local.Begin(ctx, group, spec)
 	}
-	spec, source, err := f.inside.complete(ctx, group, spec)
+	spec, source, err := f.cluster.completeSpec(ctx, group, spec)
 	if err != nil {
 		return fmt.Errorf("starting traffic %q: %w", spec.Name, err)
 	}
-	return f.inside.Begin(ctx, group, spec, source)
+	return f.cluster.Begin(ctx, group, spec, source)
 }
 
 // Summaries counts the streams of a group, in order of their start.
-func (f *flows) Summaries(ctx context.Context, group string) []traffic.Summary {
-	all := f.here.Summaries(group)
-	if f.inside != nil {
-		all = append(all, f.inside.Summaries(ctx, group)...)
+func (f *trafficStreams) Summaries(ctx context.Context, group string) []traffic.Summary {
+	all := f.local.Summaries(group)
+	if f.cluster != nil {
+		all = append(all, f.cluster.Summaries(ctx, group)...)
 		slices.SortStableFunc(all, func(a, b traffic.Summary) int { return a.Started.Compare(b.Started) })
 	}
 	return all
 }
 
 // Stop ends a stream and returns what it has led to.
-func (f *flows) Stop(ctx context.Context, group, name string) (*traffic.End, error) {
-	end, err := f.here.Stop(ctx, group, name)
-	if f.inside != nil && errors.Is(err, traffic.ErrNoStream) {
-		return f.inside.Stop(ctx, group, name)
+func (f *trafficStreams) Stop(ctx context.Context, group, name string) (*traffic.End, error) {
+	end, err := f.local.Stop(ctx, group, name)
+	if f.cluster != nil && errors.Is(err, traffic.ErrNoStream) {
+		return f.cluster.Stop(ctx, group, name)
 	}
 	return end, err
 }
 
 // Records calls sink for every request of a stream so far.
-func (f *flows) Records(ctx context.Context, group, name string, sink func(traffic.Record)) error {
-	records, err := f.here.Records(group, name)
-	if f.inside != nil && errors.Is(err, traffic.ErrNoStream) {
-		return f.inside.Records(ctx, group, name, sink)
+func (f *trafficStreams) Records(ctx context.Context, group, name string, sink func(traffic.Record)) error {
+	records, err := f.local.Records(group, name)
+	if f.cluster != nil && errors.Is(err, traffic.ErrNoStream) {
+		return f.cluster.Records(ctx, group, name, sink)
 	}
 	if err != nil {
 		return err
@@ -161,17 +161,17 @@ func (f *flows) Records(ctx context.Context, group, name string, sink func(traff
 }
 
 // Drop cuts the streams of a group off and forgets them.
-func (f *flows) Drop(ctx context.Context, group string) {
-	f.here.Drop(group)
-	if f.inside != nil {
-		f.inside.Drop(ctx, group)
+func (f *trafficStreams) Drop(ctx context.Context, group string) {
+	f.local.Drop(group)
+	if f.cluster != nil {
+		f.cluster.Drop(ctx, group)
 	}
 }
 
 type launcher func(ctx context.Context, log io.Writer) (agent.Process, error)
 
-// launcher returns how to start an agent: in a node of the sandbox, or in a Pod. It is nil if neither is possible.
-func (b *bringUp) launcher() launcher {
+// agentLauncher returns how to start an agent: in a node of the sandbox, or in a Pod. It is nil if neither is possible.
+func (b *bringUp) agentLauncher() launcher {
 	if nodes := b.cluster.Properties().Nodes; nodes != nil {
 		return func(ctx context.Context, log io.Writer) (agent.Process, error) {
 			p, err := nodes.Launch(ctx, b.d.o.Programs.Daemon, log, agent.Command)
@@ -204,5 +204,5 @@ func (d *Daemon) newAgent(start launcher) *agent.Remote {
 		}()
 		return p, nil
 	}
-	return agent.New(agent.Options{Launch: launch, Lost: d.lost, Logger: d.log.With("component", agent.Command)})
+	return agent.New(agent.Options{Launch: launch, Lost: d.reportLostRequest, Logger: d.log.With("component", agent.Command)})
 }

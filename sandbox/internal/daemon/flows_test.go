@@ -57,7 +57,7 @@ func launchHere(ctx context.Context) (agent.Process, error) {
 }
 
 // testFlows has the Service stock at the address of a server.
-func testFlows(t *testing.T) *flows {
+func testFlows(t *testing.T) *trafficStreams {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(
 		func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"version":"1"}`) }))
@@ -77,13 +77,13 @@ func testFlows(t *testing.T) *flows {
 	})}
 	gateway := traffic.NewGateway(traffic.GatewayOptions{Client: client, Targets: targets})
 	here := agent.New(agent.Options{Launch: launchHere})
-	f := &flows{
-		here:   traffic.NewGenerator(traffic.GeneratorOptions{Gateway: gateway, Targets: targets}),
-		inside: &inside{Remote: here, services: client.CoreV1(), fleet: targets.fleet},
+	f := &trafficStreams{
+		local:   traffic.NewGenerator(traffic.GeneratorOptions{Gateway: gateway, Targets: targets}),
+		cluster: &clusterSender{Remote: here, services: client.CoreV1(), fleet: targets.fleet},
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 4)
-	for _, start := range []func(context.Context) error{gateway.Start, f.here.Start, here.Start, targets.fleet.Start} {
+	for _, start := range []func(context.Context) error{gateway.Start, f.local.Start, here.Start, targets.fleet.Start} {
 		go func() { ended <- start(ctx) }()
 	}
 	t.Cleanup(func() {
@@ -107,7 +107,7 @@ func streamTo(name, service string) traffic.Spec {
 }
 
 // awaitEnd waits until a stream, the last of its group, has ended by itself.
-func awaitEnd(t *testing.T, f *flows, group, name string) {
+func awaitEnd(t *testing.T, f *trafficStreams, group, name string) {
 	t.Helper()
 	check.Eventually(t, patience, func() error {
 		all := f.Summaries(t.Context(), group)
@@ -235,8 +235,8 @@ func TestFlowsToBasesInPods(t *testing.T) {
 			}
 		}
 	})
-	in := &inside{Remote: f.inside.Remote, services: client.CoreV1(), fleet: pods, gateway: gateway}
-	f.inside = in
+	in := &clusterSender{Remote: f.cluster.Remote, services: client.CoreV1(), fleet: pods, gateway: gateway}
+	f.cluster = in
 
 	got := func(name string, change func(*traffic.Spec)) (all []string) {
 		t.Helper()
@@ -267,7 +267,7 @@ func TestFlowsToBasesInPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	check.Eventually(t, patience, func() error {
-		choice, _ := in.endpoints(traffic.Route{Namespace: "shop", Service: "pods"})
+		choice, _ := in.endpointChoice(traffic.Route{Namespace: "shop", Service: "pods"})
 		if len(choice.Targets) != 1 || choice.Targets[0].Closed != "9999" || choice.Targets[0].Web != "" {
 			return fmt.Errorf("to a port on which no base listens: %+v", choice.Targets)
 		}
@@ -285,7 +285,7 @@ func TestFlowsToBasesInPods(t *testing.T) {
 	waited := false
 	leaving = func() {
 		waited = true
-		in.leaving(t.Context())
+		in.waitUntilUnused(t.Context())
 		asked, sent := members[0].Base.Status().Requests, f.Summaries(t.Context(), "g")[2].Sent
 		check.Eventually(t, patience, func() error {
 			if now := f.Summaries(t.Context(), "g")[2].Sent; now < sent+20 {

@@ -24,7 +24,7 @@ type clusterOptions struct {
 	config     *v1alpha1.Sandbox
 	programs   Programs
 	supervisor *supervise.Supervisor
-	note       func(string) // shows a note to the user
+	notify     func(string) // shows a note to the user
 	log        *slog.Logger
 }
 
@@ -45,7 +45,7 @@ func openCluster(o clusterOptions) (Cluster, error) {
 		if err != nil {
 			return nil, err
 		}
-		options.Notify, options.Logger = o.note, o.log
+		options.Notify, options.Logger = o.notify, o.log
 		return asCluster(kind.New(options))
 	case v1alpha1.ProviderExisting:
 		return asCluster(newExisting(o.dir, o.config, o.log))

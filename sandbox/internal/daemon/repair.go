@@ -16,8 +16,8 @@ var undoActions = map[supervise.Action]supervise.Action{
 	supervise.Kill: supervise.Start, supervise.Stop: supervise.Start, supervise.Pause: supervise.Resume,
 }
 
-// repairs are the changes of groups to components that Repair reverts. Daemon.mu guards them.
-type repairs struct {
+// pendingRepairs are the changes of groups to components that Repair reverts. Daemon.mu guards them.
+type pendingRepairs struct {
 	// components has the action that reverts the last one, by group and component.
 	components map[string]map[string]supervise.Action
 	// changer is the group that was the last to change the controllers; empty if none has. original is how they were
@@ -26,9 +26,9 @@ type repairs struct {
 	original control.ControllerRequest
 }
 
-// noteAction records how to revert an action of a group. It is called before the action, because an action that fails
+// recordAction records how to revert an action of a group. It is called before the action, because an action that fails
 // may have done a part.
-func (d *Daemon) noteAction(group, name string, action supervise.Action) {
+func (d *Daemon) recordAction(group, name string, action supervise.Action) {
 	if group == "" {
 		return
 	}
@@ -36,12 +36,12 @@ func (d *Daemon) noteAction(group, name string, action supervise.Action) {
 	defer d.mu.Unlock()
 	delete(d.repairs.components[group], name)
 	if undo, needed := undoActions[action]; needed {
-		d.owe(group, name, undo)
+		d.addRepair(group, name, undo)
 	}
 }
 
-// owe records an action that Repair is to do. d.mu is held.
-func (d *Daemon) owe(group, name string, undo supervise.Action) {
+// addRepair records an action that Repair is to do. d.mu is held.
+func (d *Daemon) addRepair(group, name string, undo supervise.Action) {
 	if d.repairs.components == nil {
 		d.repairs.components = map[string]map[string]supervise.Action{}
 	}
@@ -51,7 +51,7 @@ func (d *Daemon) owe(group, name string, undo supervise.Action) {
 	d.repairs.components[group][name] = undo
 }
 
-func (d *Daemon) noteControllers(group string, before control.ControllerRequest) {
+func (d *Daemon) recordControllers(group string, before control.ControllerRequest) {
 	if group == "" {
 		return
 	}
@@ -75,7 +75,7 @@ func (d *Daemon) Repair(ctx context.Context, r control.RepairRequest) error {
 		if err := d.Act(ctx, control.ActRequest{Component: name, Action: undo[name]}); err != nil {
 			errs = append(errs, fmt.Errorf("%s of %s: %w", undo[name], name, err))
 			d.mu.Lock()
-			d.owe(r.Group, name, undo[name])
+			d.addRepair(r.Group, name, undo[name])
 			d.mu.Unlock()
 		}
 	}
@@ -98,7 +98,7 @@ func (d *Daemon) restoreControllers(ctx context.Context, group string) error {
 	if _, changed := d.changedBy(group); !changed {
 		return nil
 	}
-	ctx, release, err := d.changing(ctx, whole)
+	ctx, release, err := d.acquireRunning(ctx, exclusiveWeight)
 	if err != nil {
 		return err
 	}

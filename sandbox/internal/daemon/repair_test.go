@@ -93,7 +93,7 @@ func TestControllersThatTakeTooLong(t *testing.T) {
 	var is atomic.Bool
 	is.Store(true)
 	b.daemon.mu.Lock()
-	b.daemon.running.runner = late{b.daemon.running.runner, &is}
+	b.daemon.assembly.runner = late{b.daemon.assembly.runner, &is}
 	b.daemon.mu.Unlock()
 	back := control.RepairRequest{Group: "run", Controllers: true}
 	if err := b.Repair(t.Context(), back); err == nil {

@@ -39,8 +39,8 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 		n := s.fleet.Count()
 		status.BaseCount, status.BasesConnected = n.Own+n.Groups, n.OwnConnected+n.GroupsConnected
 	}
-	status.Components = append(status.Components, d.self(ctx))
-	for _, part := range d.shown() {
+	status.Components = append(status.Components, d.daemonComponent(ctx))
+	for _, part := range d.allComponentSets() {
 		status.Components = append(status.Components, part.Components(ctx)...)
 	}
 	for _, c := range status.Components {
@@ -76,7 +76,7 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 	return status
 }
 
-func (d *Daemon) self(ctx context.Context) control.Component {
+func (d *Daemon) daemonComponent(ctx context.Context) control.Component {
 	c := control.Component{
 		Name: daemonName, State: supervise.Running, Ready: true, PID: os.Getpid(), StartedAt: d.startedAt,
 		Log: d.o.Dir.Log(daemonName),

@@ -16,10 +16,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// waitingEvents is how many events may wait for a subscriber that reads slowly:
+// maxQueuedEvents is how many events may wait for a subscriber that reads slowly:
 // some minutes of a busy sandbox. Events that say what is at the beginning do not
 // count.
-const waitingEvents = 1 << 16
+const maxQueuedEvents = 1 << 16
 
 // subscriber queues events for one stream. Whoever tells it something never waits.
 type subscriber struct {
@@ -29,10 +29,10 @@ type subscriber struct {
 
 var _ fleet.Watcher = (*subscriber)(nil)
 
-// sync ends the events that tell what is.
-func (s *subscriber) sync() {
+// endSnapshot ends the events that tell what is.
+func (s *subscriber) endSnapshot() {
 	s.Put(events.Event{Time: time.Now(), Synced: true})
-	s.Limit(waitingEvents)
+	s.Limit(maxQueuedEvents)
 }
 
 // follow calls sink for every event until ctx ends, the queue is closed, or events have been lost.
@@ -43,7 +43,7 @@ func (s *subscriber) follow(ctx context.Context, sink func(events.Event)) error 
 	return nil
 }
 
-func (s *subscriber) name(m *fleet.Member) string {
+func (s *subscriber) baseName(m *fleet.Member) string {
 	if s.group == "" {
 		return m.HostName
 	}
@@ -56,10 +56,10 @@ func (s *subscriber) OnSnapshot(m *fleet.Member, v fleet.BaseSnapshot) {
 		return // all about it is still to come
 	}
 	now := time.Now()
-	s.Put(s.process(m, now, v)...)
+	s.Put(s.processEvents(m, now, v)...)
 	for _, biz := range v.Biz {
 		s.Put(events.Event{Time: now, Module: &events.ModuleEvent{
-			Base: s.name(m), Identity: v.Identity, ModuleRef: events.ModuleRef{Name: biz.Name, Version: biz.Version},
+			Base: s.baseName(m), Identity: v.Identity, ModuleRef: events.ModuleRef{Name: biz.Name, Version: biz.Version},
 			State: moduleStates[biz.State],
 		}})
 	}
@@ -70,8 +70,8 @@ func (s *subscriber) OnSnapshot(m *fleet.Member, v fleet.BaseSnapshot) {
 	}
 }
 
-// process returns the events that report the present state of the process of a base.
-func (s *subscriber) process(m *fleet.Member, now time.Time, v fleet.BaseSnapshot) (list []events.Event) {
+// processEvents returns the events that report the present state of the process of a base.
+func (s *subscriber) processEvents(m *fleet.Member, now time.Time, v fleet.BaseSnapshot) (list []events.Event) {
 	for _, state := range []struct {
 		change events.BaseChange
 		holds  bool
@@ -80,7 +80,7 @@ func (s *subscriber) process(m *fleet.Member, now time.Time, v fleet.BaseSnapsho
 		if state.holds {
 			list = append(list,
 				events.Event{Time: now,
-					Base: &events.BaseEvent{Base: s.name(m), Identity: v.Identity, Change: state.change}})
+					Base: &events.BaseEvent{Base: s.baseName(m), Identity: v.Identity, Change: state.change}})
 		}
 	}
 	return list
@@ -107,11 +107,11 @@ var (
 func (s *subscriber) OnEvent(m *fleet.Member, e fakebase.Event) {
 	if e.Kind != fakebase.EventBiz {
 		s.Put(events.Event{Time: e.Time,
-			Base: &events.BaseEvent{Base: s.name(m), Identity: e.Identity, Change: baseChanges[e.Kind]}})
+			Base: &events.BaseEvent{Base: s.baseName(m), Identity: e.Identity, Change: baseChanges[e.Kind]}})
 		return
 	}
 	x := events.ModuleEvent{
-		Base: s.name(m), Identity: e.Identity, ModuleRef: events.ModuleRef{Name: e.Biz, Version: e.Version},
+		Base: s.baseName(m), Identity: e.Identity, ModuleRef: events.ModuleRef{Name: e.Biz, Version: e.Version},
 		From: moduleStates[e.From], State: moduleStates[e.To], Message: e.Message,
 	}
 	s.Put(events.Event{Time: e.Time, Module: &x})
@@ -134,54 +134,54 @@ func (s *subscriber) OnTrace(m *fleet.Member, t fakebase.Trace) {
 		return
 	}
 	s.Put(events.Event{Time: t.Time, Command: &events.CommandEvent{
-		Base: s.name(m), Identity: c.Identity, Name: c.Name, Module: events.ModuleRef{Name: c.Biz, Version: c.Version},
+		Base: s.baseName(m), Identity: c.Identity, Name: c.Name, Module: events.ModuleRef{Name: c.Biz, Version: c.Version},
 		Code: c.Code, Message: c.Message, Elapsed: c.Elapsed,
 	}})
 }
 
 func (s *subscriber) fault(m *fleet.Member, at time.Time, f fakebase.FaultTrace) {
 	s.Put(events.Event{Time: at, Fault: &events.FaultEvent{
-		Target: v1alpha1.TargetBase, Base: s.name(m), ID: f.ID, Kind: f.Kind, Change: faultChanges[f.State],
+		Target: v1alpha1.TargetBase, Base: s.baseName(m), ID: f.ID, Kind: f.Kind, Change: faultChanges[f.State],
 		Message: f.Code,
 	}})
 }
 
 // OnRemoved tells that a base has been removed.
 func (s *subscriber) OnRemoved(m *fleet.Member) {
-	s.Put(events.Event{Time: time.Now(), Base: &events.BaseEvent{Base: s.name(m), Change: "removed"}})
+	s.Put(events.Event{Time: time.Now(), Base: &events.BaseEvent{Base: s.baseName(m), Change: "removed"}})
 }
 
-// streams are all subscribers, and what new ones are to know.
-type streams struct {
-	mu         sync.Mutex
-	all        []*subscriber
-	components []events.Event // the last of each, in order of their first
+// eventHub are all subscribers, and what new ones are to know.
+type eventHub struct {
+	mu          sync.Mutex
+	subscribers []*subscriber
+	components  []events.Event // the last of each, in order of their first
 	// owners of groups: true while there is one, false when it has gone.
 	owners map[string]bool
 }
 
-// add makes a subscriber that is told everything from now on, after what is.
-func (s *streams) add(group string) *subscriber {
+// subscribe makes a subscriber that is told everything from now on, after what is.
+func (s *eventHub) subscribe(group string) *subscriber {
 	sub := &subscriber{group: group}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sub.Put(s.components...)
-	s.all = append(s.all, sub)
+	s.subscribers = append(s.subscribers, sub)
 	return sub
 }
 
-func (s *streams) remove(sub *subscriber) {
+func (s *eventHub) unsubscribe(sub *subscriber) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all = slices.DeleteFunc(s.all, func(x *subscriber) bool { return x == sub })
+	s.subscribers = slices.DeleteFunc(s.subscribers, func(x *subscriber) bool { return x == sub })
 }
 
-// component reports a new state of a component to all subscribers.
-func (s *streams) component(at time.Time, name string, state supervise.State, message string) {
+// publishComponent reports a new state of a component to all subscribers.
+func (s *eventHub) publishComponent(at time.Time, name string, state supervise.State, message string) {
 	e := events.Event{Time: at, Component: &events.ComponentEvent{Name: name, State: state, Message: message}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, sub := range s.all {
+	for _, sub := range s.subscribers {
 		sub.Put(e)
 	}
 	i := slices.IndexFunc(s.components, func(x events.Event) bool { return x.Component.Name == name })
@@ -192,34 +192,34 @@ func (s *streams) component(at time.Time, name string, state supervise.State, me
 	s.components[i] = e
 }
 
-// fault reports an event of a fault to the subscribers of its group, or to all if it has none.
-func (s *streams) fault(group string, e events.Event) {
+// publishFault reports an event of a fault to the subscribers of its group, or to all if it has none.
+func (s *eventHub) publishFault(group string, e events.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, sub := range s.all {
+	for _, sub := range s.subscribers {
 		if group == "" || sub.group == "" || sub.group == group {
 			sub.Put(e)
 		}
 	}
 }
 
-// knows reports whether a group has, or had, an owner.
-func (s *streams) knows(group string) bool {
+// knowsGroup reports whether a group has, or had, an owner.
+func (s *eventHub) knowsGroup(group string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, known := s.owners[group]
 	return known
 }
 
-// request tells of a lost request of a group.
-func (s *streams) request(group string, at time.Time, r events.RequestEvent) {
+// publishRequest tells of a lost request of a group.
+func (s *eventHub) publishRequest(group string, at time.Time, r events.RequestEvent) {
 	all := r
 	if r.Base != "" {
 		all.Base = group + "-" + r.Base
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, sub := range s.all {
+	for _, sub := range s.subscribers {
 		switch sub.group {
 		case group:
 			sub.Put(events.Event{Time: at, Request: &r})
@@ -229,8 +229,8 @@ func (s *streams) request(group string, at time.Time, r events.RequestEvent) {
 	}
 }
 
-// own makes somebody the owner of a group, or says that there is one.
-func (s *streams) own(group string) error {
+// claimGroup makes somebody the owner of a group, or says that there is one.
+func (s *eventHub) claimGroup(group string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.owners[group] {
@@ -243,15 +243,15 @@ func (s *streams) own(group string) error {
 	return nil
 }
 
-// disown notes that the owner of a group has gone: nothing may come into it.
-func (s *streams) disown(group string) {
+// closeGroup notes that the owner of a group has gone: nothing may come into it.
+func (s *eventHub) closeGroup(group string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.owners[group] = false
 }
 
-// open reports whether something may come into a group.
-func (s *streams) open(group string) error {
+// checkOpen reports whether something may come into a group.
+func (s *eventHub) checkOpen(group string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if owned, known := s.owners[group]; known && !owned {

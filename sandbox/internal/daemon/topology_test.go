@@ -63,7 +63,7 @@ func TestResolveLocation(t *testing.T) {
 			if said := strings.Join(notes, "; "); !strings.Contains(said, tc.note) || tc.note == "" && said != "" {
 				t.Errorf("told %q, want %q", said, tc.note)
 			}
-			if other := otherSettings(resolved, config); len(other) > 0 {
+			if other := changedSettings(resolved, config); len(other) > 0 {
 				t.Errorf("the next up treats resolved fields as changed settings: %v", other)
 			}
 		})
@@ -77,12 +77,12 @@ func TestOtherSettings(t *testing.T) {
 	for _, c := range []*v1alpha1.Sandbox{before, again} {
 		v1alpha1.SetDefaults(c)
 	}
-	if other := otherSettings(before, again); len(other) > 0 {
+	if other := changedSettings(before, again); len(other) > 0 {
 		t.Errorf("with another number of bases and another time to wait: %v", other)
 	}
 	again.Spec.Bases.Version, again.Spec.Bases.Runtime, again.Spec.Speed = "2.0.0", v1alpha1.RuntimeCluster, 5
 	if diff := cmp.Diff([]string{"spec.bases.runtime", "spec.bases.version", "spec.speed"},
-		otherSettings(before, again)); diff != "" {
+		changedSettings(before, again)); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)
 	}
 }

@@ -24,9 +24,9 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return nil
 }
 
-func (d *Daemon) lost(l traffic.LostRequest) {
+func (d *Daemon) reportLostRequest(l traffic.LostRequest) {
 	r := l.Record
-	d.streams.request(l.Group, r.Done, events.RequestEvent{
+	d.hub.publishRequest(l.Group, r.Done, events.RequestEvent{
 		Stream: l.Stream, Base: r.Base, Module: events.ModuleRef{Name: l.Module, Version: r.Version}, Route: l.Route,
 		Result: r.Result, Message: r.Error, Elapsed: r.Done.Sub(r.Due),
 	})
@@ -34,15 +34,15 @@ func (d *Daemon) lost(l traffic.LostRequest) {
 
 // StartTraffic starts a stream of requests for a group.
 func (d *Daemon) StartTraffic(ctx context.Context, r control.StartTrafficRequest) error {
-	ctx, running, release, err := d.using(ctx)
+	ctx, running, release, err := d.withRunning(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if err := d.streams.open(r.Group); err != nil {
+	if err := d.hub.checkOpen(r.Group); err != nil {
 		return err
 	}
-	err = running.flows.Begin(ctx, r.Group, r.Spec)
+	err = running.traffic.Begin(ctx, r.Group, r.Spec)
 	switch {
 	case errors.Is(err, traffic.ErrStreamExists):
 		return conflict("%v", err)
@@ -51,8 +51,8 @@ func (d *Daemon) StartTraffic(ctx context.Context, r control.StartTrafficRequest
 	case err != nil:
 		return err
 	}
-	if err := d.streams.open(r.Group); err != nil { // the owner went meanwhile, and may not have seen it
-		running.flows.Drop(ctx, r.Group)
+	if err := d.hub.checkOpen(r.Group); err != nil { // the owner went meanwhile, and may not have seen it
+		running.traffic.Drop(ctx, r.Group)
 		return err
 	}
 	return nil
@@ -60,20 +60,20 @@ func (d *Daemon) StartTraffic(ctx context.Context, r control.StartTrafficRequest
 
 // Traffic lists the streams of a group.
 func (d *Daemon) Traffic(ctx context.Context, r control.GroupRequest) ([]traffic.Summary, error) {
-	running, err := d.isUp()
+	running, err := d.requireUp()
 	if err != nil {
 		return nil, err
 	}
-	return running.flows.Summaries(ctx, r.Group), nil
+	return running.traffic.Summaries(ctx, r.Group), nil
 }
 
 // StopTraffic stops a stream and waits for its open requests.
 func (d *Daemon) StopTraffic(ctx context.Context, r control.StreamRequest) (*traffic.End, error) {
-	running, err := d.isUp()
+	running, err := d.requireUp()
 	if err != nil {
 		return nil, err
 	}
-	end, err := running.flows.Stop(ctx, r.Group, r.Name)
+	end, err := running.traffic.Stop(ctx, r.Group, r.Name)
 	if errors.Is(err, traffic.ErrNoStream) {
 		err = notFound("%v", err)
 	}
@@ -82,11 +82,11 @@ func (d *Daemon) StopTraffic(ctx context.Context, r control.StreamRequest) (*tra
 
 // TrafficRecords calls sink for every request of a stream so far.
 func (d *Daemon) TrafficRecords(ctx context.Context, r control.StreamRequest, sink func(traffic.Record)) error {
-	running, err := d.isUp()
+	running, err := d.requireUp()
 	if err != nil {
 		return err
 	}
-	err = running.flows.Records(ctx, r.Group, r.Name, sink)
+	err = running.traffic.Records(ctx, r.Group, r.Name, sink)
 	if errors.Is(err, traffic.ErrNoStream) {
 		err = notFound("%v", err)
 	}

@@ -14,31 +14,31 @@ import (
 // Watch calls sink for everything that happens to the bases of a group, or to all,
 // and to components.
 func (d *Daemon) Watch(ctx context.Context, r control.WatchRequest, sink func(events.Event)) error {
-	running, err := d.isUp()
+	running, err := d.requireUp()
 	switch {
 	case err != nil:
 		return err
 	case r.Own && r.Group == "":
 		return badRequest("only a group can be owned: name one")
 	case r.Own:
-		if err := d.streams.own(r.Group); err != nil {
+		if err := d.hub.claimGroup(r.Group); err != nil {
 			return err
 		}
-		defer d.clear(running, r.Group)
+		defer d.cleanUpGroup(running, r.Group)
 	}
-	sub := d.streams.add(r.Group)
-	defer d.streams.remove(sub)
+	sub := d.hub.subscribe(r.Group)
+	defer d.hub.unsubscribe(sub)
 	stop := running.fleet.Watch(r.Group, sub)
 	defer stop()
-	sub.sync()
+	sub.endSnapshot()
 	defer context.AfterFunc(d.ending, sub.Close)() //nolint:contextcheck // the end of the sandbox ends the stream too
 	return sub.follow(ctx, sink)
 }
 
-// clear ends everything in a group whose owner has gone.
-func (d *Daemon) clear(running *running, group string) {
-	d.streams.disown(group)
-	running.flows.Drop(d.ending, group)
+// cleanUpGroup ends everything in a group whose owner has gone.
+func (d *Daemon) cleanUpGroup(running *assembly, group string) {
+	d.hub.closeGroup(group)
+	running.traffic.Drop(d.ending, group)
 	running.dropFaults(group)
 	gone, removeErr := running.fleet.Remove(d.ending, fleet.Selection{Group: group})
 	if len(gone) > 0 {
@@ -55,9 +55,9 @@ func (d *Daemon) clear(running *running, group string) {
 }
 
 func (d *Daemon) componentChanged(c supervise.StateChange) {
-	d.streams.component(c.Time, c.Name, c.State, c.Exit)
+	d.hub.publishComponent(c.Time, c.Name, c.State, c.Exit)
 }
 
 func (d *Daemon) brokerChanged(state supervise.State, why string) {
-	d.streams.component(time.Now(), broker.Component, state, why)
+	d.hub.publishComponent(time.Now(), broker.Component, state, why)
 }

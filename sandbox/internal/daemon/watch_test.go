@@ -130,7 +130,7 @@ func TestWatchAGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	web := add("g", "web", &v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP})
-	m, err := b.daemon.running.fleet.Find(web.HostName)
+	m, err := b.daemon.assembly.fleet.Find(web.HostName)
 	check.Must(t, err)
 	told := s.until("base web-1 connected")
 	command := func(name, body string) {
@@ -258,27 +258,27 @@ func TestOwnerGoes(t *testing.T) {
 func TestSlowSubscriber(t *testing.T) {
 	s := &subscriber{}
 	e := events.Event{Base: &events.BaseEvent{Change: "up"}}
-	for range waitingEvents { // what is, counts for nothing
+	for range maxQueuedEvents { // what is, counts for nothing
 		s.Put(e)
 	}
-	s.sync()
+	s.endSnapshot()
 	var read int
 	ctx, cancel := context.WithCancel(t.Context())
 	if err := s.follow(ctx, func(events.Event) {
 		read++
-		if read == waitingEvents+1 {
+		if read == maxQueuedEvents+1 {
 			cancel()
 		}
-	}); err != nil || read != waitingEvents+1 {
+	}); err != nil || read != maxQueuedEvents+1 {
 		t.Errorf("read %d events, then %v", read, err)
 	}
-	for range waitingEvents + 1 {
+	for range maxQueuedEvents + 1 {
 		s.Put(e)
 	}
 	read = 0
 	err := s.follow(t.Context(), func(events.Event) { read++ })
 	var refused *control.Error
-	if !errors.As(err, &refused) || refused.Code != http.StatusServiceUnavailable || read != waitingEvents {
+	if !errors.As(err, &refused) || refused.Code != http.StatusServiceUnavailable || read != maxQueuedEvents {
 		t.Errorf("read %d events, then %v", read, err)
 	}
 }
@@ -341,7 +341,7 @@ func TestTraffic(t *testing.T) {
 	added, err := b.AddBases(t.Context(),
 		control.AddRequest{Count: 1, Group: "g", Set: "http", Spec: &v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}})
 	check.Must(t, err)
-	m, err := b.daemon.running.fleet.Find(added[0].HostName)
+	m, err := b.daemon.assembly.fleet.Find(added[0].HostName)
 	check.Must(t, err)
 	_, port, _ := strings.Cut(m.Base.HTTPAddr(), ":")
 	client := &http.Client{Transport: &http.Transport{Proxy: proxyTo(t, status.Gateway), DisableKeepAlives: true}}

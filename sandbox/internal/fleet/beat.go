@@ -7,16 +7,16 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// beatTimeout is how long a real base waits for the answer to a heartbeat,
+// heartbeatTimeout is how long a real base waits for the answer to a heartbeat,
 // connecting included.
-const beatTimeout = 40 * time.Second
+const heartbeatTimeout = 40 * time.Second
 
-// beatURL is where bases send heartbeats; Options.Beat knows where that is.
-const beatURL = "http://module-controller"
+// heartbeatURL is where bases send heartbeats; Options.Beat knows where that is.
+const heartbeatURL = "http://module-controller"
 
-// beats carries the heartbeats of one base, and notes whether they are answered:
+// heartbeatTransport carries the heartbeats of one base, and notes whether they are answered:
 // over HTTP that is what being connected means.
-type beats struct {
+type heartbeatTransport struct {
 	f *Fleet
 	m *Member
 }
@@ -28,13 +28,13 @@ func (f *Fleet) HeartbeatTransport(hostName string) (http.RoundTripper, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &beats{f, m}, nil
+	return &heartbeatTransport{f, m}, nil
 }
 
 // RoundTrip sends a heartbeat.
-func (b *beats) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b *heartbeatTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	// A heartbeat may overtake the news that the base's process has started.
-	if err := b.m.place.Sync(r.Context()); err != nil {
+	if err := b.m.slot.Sync(r.Context()); err != nil {
 		return nil, err
 	}
 	b.f.mu.Lock()
@@ -43,14 +43,14 @@ func (b *beats) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := b.f.o.Heartbeats.RoundTrip(r)
 	answered := err == nil && response.StatusCode == http.StatusOK
 	b.f.mu.Lock()
-	news := b.m.epoch == epoch && b.f.note(b.m, answered)
+	news := b.m.epoch == epoch && b.f.setOnline(b.m, answered)
 	b.f.mu.Unlock()
 	if news {
 		kind := fakebase.EventDisconnected
 		if answered {
 			kind = fakebase.EventConnected
 		}
-		b.f.tell(b.m, kind)
+		b.f.notify(b.m, kind)
 	}
 	return response, err
 }

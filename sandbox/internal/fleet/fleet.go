@@ -79,7 +79,7 @@ type Fleet struct {
 	// mu is taken by the bases' events while a base is locked: whoever holds it
 	// must not call a base.
 	mu          sync.Mutex
-	life        context.Context    // of Start; nil while Start does not run
+	runCtx      context.Context    // of Start; nil while Start does not run
 	last        map[setKey]int     // the last index of each set
 	members     []*Member          // in order of addition
 	byIP        map[string]*Member // the same
@@ -120,12 +120,12 @@ func New(o Options) *Fleet {
 // can be called once.
 func (f *Fleet) Start(ctx context.Context) error {
 	f.mu.Lock()
-	f.life = ctx
-	f.changed()
+	f.runCtx = ctx
+	f.signalChange()
 	f.mu.Unlock()
 	<-ctx.Done()
 	f.mu.Lock()
-	f.life = nil
+	f.runCtx = nil
 	f.mu.Unlock()
 	f.wg.Wait()
 	return nil
@@ -152,11 +152,11 @@ type Prepared struct {
 // Prepare is the first part of Add, which may take long, as starting Pods does: nobody sees the
 // bases before Start.
 func (f *Fleet) Prepare(ctx context.Context, s Set, count int) (*Prepared, error) {
-	s, options, err := f.settings(s)
+	s, options, err := f.resolveSet(s)
 	if err != nil {
-		return nil, fmt.Errorf("adding bases %s: %w: %w", s.prefix(), ErrInvalid, err)
+		return nil, fmt.Errorf("adding bases %s: %w: %w", s.hostNamePrefix(), ErrInvalid, err)
 	}
-	if err := f.await(ctx, func() bool { return f.life != nil }); err != nil {
+	if err := f.await(ctx, func() bool { return f.runCtx != nil }); err != nil {
 		return nil, fmt.Errorf("adding %s: %w", plain.Count(count, "base"), ErrNotRunning)
 	}
 	members, err := f.reserve(s, count)
@@ -164,7 +164,7 @@ func (f *Fleet) Prepare(ctx context.Context, s Set, count int) (*Prepared, error
 		return nil, fmt.Errorf("adding %s: %w", plain.Count(count, "base"), err)
 	}
 	p := &Prepared{f: f, set: s, members: members}
-	if err := f.make(ctx, s, options, members); err != nil {
+	if err := f.createBases(ctx, s, options, members); err != nil {
 		p.Discard()
 		return nil, fmt.Errorf("adding %s: %w", plain.Count(count, "base"), err)
 	}
@@ -175,7 +175,7 @@ func (f *Fleet) Prepare(ctx context.Context, s Set, count int) (*Prepared, error
 func (p *Prepared) Start() ([]*Member, error) {
 	f := p.f
 	f.mu.Lock()
-	if f.life == nil {
+	if f.runCtx == nil {
 		f.mu.Unlock()
 		p.Discard()
 		return nil, fmt.Errorf("adding %s: %w", plain.Count(len(p.members), "base"), ErrNotRunning)
@@ -183,12 +183,12 @@ func (p *Prepared) Start() ([]*Member, error) {
 	defer f.wg.Done()
 	defer f.mu.Unlock()
 	for _, m := range p.members {
-		f.list(m)
-		f.run(f.life, m)
+		f.recordAddress(m)
+		f.runMember(f.runCtx, m)
 	}
 	f.members = append(f.members, p.members...)
 	f.changes++
-	f.changed()
+	f.signalChange()
 	return p.members, nil
 }
 
@@ -201,7 +201,7 @@ func (p *Prepared) Discard() {
 // discard undoes reserve and make.
 func (f *Fleet) discard(s Set, members []*Member) {
 	for _, m := range members {
-		f.close(m)
+		f.closeSlot(m)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -213,8 +213,8 @@ func (f *Fleet) discard(s Set, members []*Member) {
 	}
 }
 
-// changed wakes those who wait. f.mu is held.
-func (f *Fleet) changed() {
+// signalChange wakes those who wait. f.mu is held.
+func (f *Fleet) signalChange() {
 	close(f.change)
 	f.change = make(chan struct{})
 }
@@ -241,7 +241,7 @@ func (f *Fleet) await(ctx context.Context, ok func() bool) error {
 func (f *Fleet) WaitConnected(ctx context.Context, members ...*Member) error {
 	rest := slices.Clone(members)
 	err := f.await(ctx, func() bool {
-		rest = slices.DeleteFunc(rest, func(m *Member) bool { return m.online || m.away || m.ended })
+		rest = slices.DeleteFunc(rest, func(m *Member) bool { return m.online || m.startsOffline || m.ended })
 		return len(rest) == 0
 	})
 	if err != nil {
@@ -277,7 +277,7 @@ func (f *Fleet) Restart(ctx context.Context, name string, newIdentity bool) (*Me
 	if err := m.Base.Restart(identity); err != nil {
 		return nil, fmt.Errorf("restarting base %s: %w", m.HostName, err)
 	}
-	if err := f.await(ctx, func() bool { return m.processes > before && (m.online || m.away) || m.ended }); err != nil {
+	if err := f.await(ctx, func() bool { return m.processes > before && (m.online || m.startsOffline) || m.ended }); err != nil {
 		return nil, fmt.Errorf("restarting base %s: it is not connected again: %w", m.HostName, err)
 	}
 	return m, nil
@@ -303,7 +303,7 @@ func (f *Fleet) Remove(ctx context.Context, s Selection) ([]*Member, error) {
 	if err != nil {
 		return nil, fmt.Errorf("removing bases: %w", err)
 	}
-	gone := f.take(s, named)
+	gone := f.unlist(s, named)
 	f.o.BeforeEnd()
 	for _, m := range gone {
 		m.cancel()
@@ -324,16 +324,16 @@ func (f *Fleet) Remove(ctx context.Context, s Selection) ([]*Member, error) {
 		if m.Group == "" {
 			f.removed = append(f.removed, m.identities...)
 		}
-		if f.byIP[m.listed] == m { // a new base may have the address of the Pod already
-			delete(f.byIP, m.listed)
+		if f.byIP[m.listedIP] == m { // a new base may have the address of the Pod already
+			delete(f.byIP, m.listedIP)
 		}
 	}
-	f.changed()
+	f.signalChange()
 	return gone, err
 }
 
-// take removes the selected bases from the list of members and returns the bases that were in the list.
-func (f *Fleet) take(s Selection, named []*Member) []*Member {
+// unlist removes the selected bases from the list of members and returns the bases that were in the list.
+func (f *Fleet) unlist(s Selection, named []*Member) []*Member {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	selected := named
@@ -357,11 +357,11 @@ func (f *Fleet) take(s Selection, named []*Member) []*Member {
 		return set[m]
 	})
 	f.changes++
-	f.changed()
+	f.signalChange()
 	return gone
 }
 
-// prefix is what the host names of a set begin with.
-func (s Set) prefix() string {
+// hostNamePrefix is what the host names of a set begin with.
+func (s Set) hostNamePrefix() string {
 	return strings.TrimPrefix(s.Group+"-"+s.Name, "-")
 }

@@ -35,14 +35,14 @@ type Member struct {
 	// Base is the simulated base.
 	Base Base
 
-	ip     string // its address that is not routed; empty = it has the address of its place
-	place  Slot   // what it runs in; nil before that is open
-	cancel context.CancelFunc
-	done   chan struct{} // closed when it has ended
-	away   bool          // its first faults keep it from connecting
+	ip            string // its address that is not routed; empty = it has the address of its place
+	slot          Slot   // what it runs in; nil before that is open
+	cancel        context.CancelFunc
+	done          chan struct{} // closed when it has ended
+	startsOffline bool          // its first faults keep it from connecting
 
 	// Fleet.mu guards what follows.
-	listed    string // the address under which Fleet.byIP has it
+	listedIP  string // the address under which Fleet.byIP has it
 	online    bool
 	ended     bool  // for good
 	failure   error // why it has ended by itself; nil = it has not
@@ -61,13 +61,13 @@ func (m *Member) Name() string {
 }
 
 // IP is the address that the base reports. No other base has it.
-func (m *Member) IP() string { return cmp.Or(m.ip, m.place.IP()) }
+func (m *Member) IP() string { return cmp.Or(m.ip, m.slot.IP()) }
 
 // Routed reports whether the cluster routes the address of the base.
 func (m *Member) Routed() bool { return m.ip == "" }
 
 // ClusterAddr is that of Place.
-func (m *Member) ClusterAddr() string { return m.place.ClusterAddr() }
+func (m *Member) ClusterAddr() string { return m.slot.ClusterAddr() }
 
 // Arklet returns where this machine reaches the arklet HTTP listener of the base, and the port of
 // that listener at the address of the base. Both are empty if the base has never had one.
@@ -77,7 +77,7 @@ func (m *Member) Arklet() (addr, port string) {
 		return "", ""
 	}
 	_, port, _ = net.SplitHostPort(own) // an address of a listener has a port
-	return m.place.ArkletAddr(own), port
+	return m.slot.ArkletAddr(own), port
 }
 
 // reserve takes names and addresses for bases of a set, which nobody sees yet. It
@@ -85,7 +85,7 @@ func (m *Member) Arklet() (addr, port string) {
 func (f *Fleet) reserve(s Set, count int) ([]*Member, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.life == nil {
+	if f.runCtx == nil {
 		return nil, ErrNotRunning
 	}
 	if total := len(f.hostNames); f.o.MaxBases > 0 && total+count > f.o.MaxBases {
@@ -94,7 +94,7 @@ func (f *Fleet) reserve(s Set, count int) ([]*Member, error) {
 	key, members := setKey{s.Group, s.Name}, make([]*Member, 0, count)
 	for i := range count {
 		index := f.last[key] + 1 + i
-		m := &Member{HostName: fmt.Sprintf("%s-%d", s.prefix(), index), Group: s.Group, Set: s.Name, Index: index,
+		m := &Member{HostName: fmt.Sprintf("%s-%d", s.hostNamePrefix(), index), Group: s.Group, Set: s.Name, Index: index,
 			Tunnel: s.Spec.Tunnel, WebPort: strconv.Itoa(s.Spec.WebPort), Runtime: s.Spec.Runtime,
 			done: make(chan struct{})}
 		err := validHostName(m.HostName)
@@ -126,17 +126,17 @@ func (f *Fleet) optionsOf(m *Member, s Set, options fakebase.Options, delay time
 	options.IP, options.HostName = m.IP(), m.HostName
 	options.InitialDelay = delay
 	options.Seed = seedOf(s, m.Index)
-	m.away = keptAway(options)
+	m.startsOffline = startsOffline(options)
 	if options.HTTP != nil && options.HTTP.HeartbeatEndpoint != "" {
 		own := *options.HTTP
-		own.Client = &http.Client{Timeout: beatTimeout, Transport: &beats{f, m}}
+		own.Client = &http.Client{Timeout: heartbeatTimeout, Transport: &heartbeatTransport{f, m}}
 		options.HTTP = &own
 	}
 	return options
 }
 
-// make opens what members run in, and makes their bases, a few at a time.
-func (f *Fleet) make(ctx context.Context, s Set, options fakebase.Options, members []*Member) error {
+// createBases opens what members run in, and makes their bases, a few at a time.
+func (f *Fleet) createBases(ctx context.Context, s Set, options fakebase.Options, members []*Member) error {
 	runtime := f.o.Runtimes[s.Spec.Runtime]
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.Concurrency())
@@ -149,7 +149,7 @@ func (f *Fleet) make(ctx context.Context, s Set, options fakebase.Options, membe
 			if err != nil {
 				return err
 			}
-			m.place = place
+			m.slot = place
 			if place.IP() == "" {
 				f.mu.Lock()
 				m.ip, err = f.takeAddress()
@@ -168,21 +168,21 @@ func (f *Fleet) make(ctx context.Context, s Set, options fakebase.Options, membe
 	return group.Wait()
 }
 
-// list records the address of a member. f.mu is held.
-func (f *Fleet) list(m *Member) {
-	if f.byIP[m.listed] == m {
-		delete(f.byIP, m.listed)
+// recordAddress records the address of a member. f.mu is held.
+func (f *Fleet) recordAddress(m *Member) {
+	if f.byIP[m.listedIP] == m {
+		delete(f.byIP, m.listedIP)
 	}
-	m.listed = m.IP()
-	f.byIP[m.listed] = m
+	m.listedIP = m.IP()
+	f.byIP[m.listedIP] = m
 }
 
-// close ends what a member runs in.
-func (f *Fleet) close(m *Member) {
-	if m.place == nil {
+// closeSlot ends what a member runs in.
+func (f *Fleet) closeSlot(m *Member) {
+	if m.slot == nil {
 		return
 	}
-	if err := m.place.Close(); err != nil {
+	if err := m.slot.Close(); err != nil {
 		f.o.Logger.Error("a base's place did not end well", "base", m.HostName, "err", err)
 	}
 }
@@ -197,30 +197,30 @@ func seedOf(s Set, index int) uint64 {
 	return max(1, h.Sum64())
 }
 
-// run starts the member's goroutine. f.mu is held.
-func (f *Fleet) run(ctx context.Context, m *Member) {
+// runMember starts the member's goroutine. f.mu is held.
+func (f *Fleet) runMember(ctx context.Context, m *Member) {
 	ctx, m.cancel = context.WithCancel(ctx)
 	f.wg.Go(func() {
-		_, unwatch := m.Base.Watch(func(e fakebase.Event) { f.seen(m, e) })
-		f.show(m)
+		_, unwatch := m.Base.Watch(func(e fakebase.Event) { f.onEvent(m, e) })
+		f.notifyAdded(m)
 		err := m.Base.Start(ctx)
 		if err != nil {
 			f.o.Logger.Error("base ended", "base", m.HostName, "err", err)
 		}
 		unwatch()
-		f.close(m)
+		f.closeSlot(m)
 		f.mu.Lock()
-		f.note(m, false)
+		f.setOnline(m, false)
 		m.ended, m.failure = true, err
-		f.changed()
+		f.signalChange()
 		f.mu.Unlock()
-		f.hide(m)
+		f.notifyRemoved(m)
 		close(m.done)
 	})
 }
 
-// seen notes what an event says; the base is locked.
-func (f *Fleet) seen(m *Member, e fakebase.Event) {
+// onEvent notes what an event says; the base is locked.
+func (f *Fleet) onEvent(m *Member, e fakebase.Event) {
 	if e.Kind == fakebase.EventBiz {
 		return
 	}
@@ -234,26 +234,26 @@ func (f *Fleet) seen(m *Member, e fakebase.Event) {
 		}
 		m.epoch++
 		m.processes++
-		f.list(m)
+		f.recordAddress(m)
 		f.changes++
-		f.changed()
+		f.signalChange()
 	case fakebase.EventConnected:
-		f.note(m, true)
+		f.setOnline(m, true)
 	case fakebase.EventDown:
 		m.epoch++
-		f.note(m, false)
+		f.setOnline(m, false)
 	case fakebase.EventDisconnected:
-		f.note(m, false)
+		f.setOnline(m, false)
 	}
 }
 
-// note takes down whether a base is connected, and reports whether that is new.
+// setOnline takes down whether a base is connected, and reports whether that is new.
 // f.mu is held.
-func (f *Fleet) note(m *Member, online bool) bool {
+func (f *Fleet) setOnline(m *Member, online bool) bool {
 	if m.online == online {
 		return false
 	}
 	m.online = online
-	f.changed()
+	f.signalChange()
 	return true
 }

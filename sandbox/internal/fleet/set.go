@@ -36,21 +36,21 @@ var activations = map[v1alpha1.Activation]fakebase.Activation{
 	v1alpha1.ActivationMulti:     fakebase.ActivateMulti,
 }
 
-// settings fills in the defaults of a set and says what its bases are like. The
+// resolveSet fills in the defaults of a set and says what its bases are like. The
 // error names everything that is wrong.
-func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
+func (f *Fleet) resolveSet(s Set) (Set, fakebase.Options, error) {
 	cluster := s.Group
 	if s.Group == "" {
 		if s.Name != "" || s.Seed != 0 {
 			return s, fakebase.Options{}, errors.New("sets and seeds are for groups: name one")
 		}
-		s.Name, s.Spec, cluster = ownSet, f.o.Own, f.o.ClusterName
+		s.Name, s.Spec, cluster = defaultSet, f.o.Own, f.o.ClusterName
 	}
 	if s.Name == "" {
 		s.Name = s.Spec.Name
 	}
 	if s.Name == "" {
-		s.Name = ownSet
+		s.Name = defaultSet
 	}
 	b := &s.Spec
 	if b.BaseName == "" {
@@ -117,7 +117,7 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 		}
 		o.HTTP = &fakebase.HTTPOptions{Addr: "127.0.0.1:0"}
 		if f.o.Heartbeats != nil && b.Env == f.o.Env {
-			o.HTTP.HeartbeatEndpoint = beatURL
+			o.HTTP.HeartbeatEndpoint = heartbeatURL
 		}
 	default:
 		errs = append(errs, fmt.Errorf("tunnel %q: use mqtt or http", b.Tunnel))
@@ -138,8 +138,8 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 	return s, o, errors.Join(errs...)
 }
 
-// ownSet is the set of the fleet's own bases, and that of a group by default.
-const ownSet = "base"
+// defaultSet is the set of the fleet's own bases, and that of a group by default.
+const defaultSet = "base"
 
 func duration(d *metav1.Duration) time.Duration {
 	if d == nil {
@@ -152,9 +152,9 @@ func delay(d *metav1.Duration) fakebase.Delay {
 	return fakebase.Delay{Min: fakebase.Duration(duration(d))}
 }
 
-// keptAway reports whether a base does not connect by itself: because of its faults,
+// startsOffline reports whether a base does not connect by itself: because of its faults,
 // or because there is no controller for its heartbeats.
-func keptAway(o fakebase.Options) bool {
+func startsOffline(o fakebase.Options) bool {
 	http := o.HTTP != nil
 	return http && o.HTTP.HeartbeatEndpoint == "" || slices.ContainsFunc(o.Faults, func(f fault.Fault) bool {
 		return f.Kind == fault.KindDisconnect || f.Kind == fault.KindCrash || http && f.Kind == fault.KindSilent

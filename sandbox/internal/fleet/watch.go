@@ -37,8 +37,8 @@ type BaseSnapshot struct {
 // watcher shows bases to a Watcher: each once, whoever comes first, the member's
 // own goroutine or Watch.
 type watcher struct {
-	to    Watcher
-	group string // empty = all
+	target Watcher
+	group  string // empty = all
 
 	mu    sync.Mutex // never taken while a base is locked
 	shown map[*Member]func()
@@ -48,7 +48,7 @@ type watcher struct {
 // Watch calls w for the bases of a group, or for all if it is empty, until stop is called. When Watch returns, all
 // present bases have been shown.
 func (f *Fleet) Watch(group string, w Watcher) (stop func()) {
-	x := &watcher{to: w, group: group, shown: map[*Member]func(){}}
+	x := &watcher{target: w, group: group, shown: map[*Member]func(){}}
 	f.mu.Lock()
 	f.watchers = append(slices.Clone(f.watchers), x)
 	members := slices.Clone(f.members)
@@ -69,46 +69,46 @@ func (f *Fleet) Watch(group string, w Watcher) (stop func()) {
 	}
 }
 
-func (f *Fleet) show(m *Member) {
-	for _, w := range f.watching() {
+func (f *Fleet) notifyAdded(m *Member) {
+	for _, w := range f.currentWatchers() {
 		w.show(f, m)
 	}
 }
 
-// hide tells all who watch that a member has ended.
-func (f *Fleet) hide(m *Member) {
-	for _, w := range f.watching() {
+// notifyRemoved tells all who watch that a member has ended.
+func (f *Fleet) notifyRemoved(m *Member) {
+	for _, w := range f.currentWatchers() {
 		w.mu.Lock()
 		stop, shown := w.shown[m]
 		delete(w.shown, m)
 		w.mu.Unlock()
 		if shown {
 			stop()
-			w.to.OnRemoved(m)
+			w.target.OnRemoved(m)
 		}
 	}
 }
 
-// tell tells all who watch of something that the base itself does not.
-func (f *Fleet) tell(m *Member, kind fakebase.EventKind) {
+// notify tells all who watch of something that the base itself does not.
+func (f *Fleet) notify(m *Member, kind fakebase.EventKind) {
 	e := fakebase.Event{Kind: kind, Time: time.Now(), Identity: m.Base.Identity()}
-	for _, w := range f.watching() {
+	for _, w := range f.currentWatchers() {
 		w.mu.Lock()
 		_, shown := w.shown[m]
 		w.mu.Unlock()
 		if shown {
-			w.to.OnEvent(m, e)
+			w.target.OnEvent(m, e)
 		}
 	}
 }
 
-func (f *Fleet) watching() []*watcher {
+func (f *Fleet) currentWatchers() []*watcher {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.watchers
 }
 
-func (f *Fleet) over(m *Member) bool {
+func (f *Fleet) hasEnded(m *Member) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return m.ended
@@ -120,21 +120,21 @@ func (w *watcher) show(f *Fleet, m *Member) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, shown := w.shown[m]; shown || w.ended || f.over(m) {
+	if _, shown := w.shown[m]; shown || w.ended || f.hasEnded(m) {
 		return
 	}
 	// Changes that come before the base has been shown wait for it.
 	var mu sync.Mutex
 	mu.Lock()
-	untrace := m.Base.Trace(func(t fakebase.Trace) { w.to.OnTrace(m, t) })
+	untrace := m.Base.Trace(func(t fakebase.Trace) { w.target.OnTrace(m, t) })
 	faults := m.Base.Faults()
 	connected, started := f.connected(m)
 	now, unwatch := m.Base.Watch(func(e fakebase.Event) {
 		mu.Lock()
 		defer mu.Unlock()
-		w.to.OnEvent(m, e)
+		w.target.OnEvent(m, e)
 	})
-	w.to.OnSnapshot(m, BaseSnapshot{now, connected, started || now.Running, faults})
+	w.target.OnSnapshot(m, BaseSnapshot{now, connected, started || now.Running, faults})
 	mu.Unlock()
 	w.shown[m] = func() {
 		unwatch()

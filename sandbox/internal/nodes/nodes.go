@@ -33,14 +33,14 @@ const (
 	vnodePrefix = "vnode."
 	// firstFence is the value of labels.Fence of a Node that has had only one controller.
 	firstFence = "1"
-	// waitPeriod is the time between two looks of Wait.
-	waitPeriod    = 20 * time.Millisecond
-	namesInError  = 3
-	removedAtOnce = 50
+	// waitInterval is the time between two looks of Wait.
+	waitInterval         = 20 * time.Millisecond
+	namesInError         = 3
+	maxConcurrentDeletes = 50
 )
 
-// endedBackoff limits the retries of the deletion of the Node of a base that has ended: six attempts in about 3 s.
-var endedBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 6}
+// deleteBackoff limits the retries of the deletion of the Node of a base that has ended: six attempts in about 3 s.
+var deleteBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 6}
 
 // Watcher follows the Nodes of bases. A Node counts as Ready when it also has no taint: Kubernetes taints a new Node, and a
 // Pod that is scheduled before the taint is removed waits for seconds. Its methods may be called concurrently.
@@ -50,7 +50,7 @@ type Watcher struct {
 	created func(identity, holder string)
 
 	mu    sync.Mutex
-	ready map[string]nodeState // by identity
+	nodes map[string]nodeState // by identity
 }
 
 type nodeState struct {
@@ -65,19 +65,19 @@ type nodeState struct {
 // calls created for each Node that has had only one controller. holder is the CLIENT_ID of this controller, or
 // empty for a custom controller. created may be nil.
 func New(client kubernetes.Interface, env string, created func(identity, holder string)) *Watcher {
-	return &Watcher{client: client, env: env, created: created, ready: map[string]nodeState{}}
+	return &Watcher{client: client, env: env, created: created, nodes: map[string]nodeState{}}
 }
 
 // Start follows the Nodes until ctx ends. It can be called once.
 func (n *Watcher) Start(ctx context.Context) error {
 	informer := coreinformers.NewFilteredNodeInformer(n.client, 0, cache.Indexers{},
 		func(o *metav1.ListOptions) { o.LabelSelector = Selector })
-	err := informer.SetTransform(slim)
+	err := informer.SetTransform(stripNode)
 	if err == nil {
 		_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    n.set,
-			UpdateFunc: func(_, o any) { n.set(o) },
-			DeleteFunc: n.unset,
+			AddFunc:    n.onUpdate,
+			UpdateFunc: func(_, o any) { n.onUpdate(o) },
+			DeleteFunc: n.onDelete,
 		})
 	}
 	if err != nil {
@@ -87,8 +87,8 @@ func (n *Watcher) Start(ctx context.Context) error {
 	return nil
 }
 
-// slim drops everything of a Node that is not looked at.
-func slim(o any) (any, error) {
+// stripNode drops everything of a Node that is not looked at.
+func stripNode(o any) (any, error) {
 	node, ok := o.(*corev1.Node)
 	if !ok {
 		return o, nil
@@ -115,7 +115,7 @@ func slim(o any) (any, error) {
 	return slim, nil
 }
 
-func (n *Watcher) set(o any) {
+func (n *Watcher) onUpdate(o any) {
 	node, ok := o.(*corev1.Node)
 	if !ok {
 		return
@@ -131,22 +131,22 @@ func (n *Watcher) set(o any) {
 	}
 	id, holder := n.Identity(node.Name), node.Annotations[labels.Holder]
 	n.mu.Lock()
-	_, known := n.ready[id]
-	n.ready[id] = s
+	_, known := n.nodes[id]
+	n.nodes[id] = s
 	n.mu.Unlock()
 	if !known && n.created != nil && (holder == "" || node.Annotations[labels.Fence] == firstFence) {
 		n.created(id, holder)
 	}
 }
 
-func (n *Watcher) unset(o any) {
+func (n *Watcher) onDelete(o any) {
 	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = gone.Obj
 	}
 	if node, ok := o.(*corev1.Node); ok {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		delete(n.ready, n.Identity(node.Name))
+		delete(n.nodes, n.Identity(node.Name))
 	}
 }
 
@@ -161,7 +161,7 @@ func (n *Watcher) Identity(name string) string {
 func (n *Watcher) NodeOf(identity string) (name string, ready bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s := n.ready[identity]
+	s := n.nodes[identity]
 	return s.name, s.ready
 }
 
@@ -169,7 +169,7 @@ func (n *Watcher) NodeOf(identity string) (name string, ready bool) {
 func (n *Watcher) AcceptsCommands(addr string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, s := range n.ready {
+	for _, s := range n.nodes {
 		if s.commands != "" && s.commands == addr {
 			return true
 		}
@@ -183,7 +183,7 @@ func (n *Watcher) WithReadyNode(identities []string, held bool) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(identities), func(id string) bool {
-		s := n.ready[id]
+		s := n.nodes[id]
 		return !s.ready || held && !s.held
 	})
 }
@@ -192,11 +192,11 @@ func (n *Watcher) WithReadyNode(identities []string, held bool) []string {
 // and the names of some.
 func (n *Watcher) Wait(ctx context.Context, identities func() []string) error {
 	var all, missing []string
-	err := wait.PollUntilContextCancel(ctx, waitPeriod, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(ctx, waitInterval, true, func(context.Context) (bool, error) {
 		all = identities()
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		missing = slices.DeleteFunc(slices.Clone(all), func(id string) bool { return n.ready[id].ready })
+		missing = slices.DeleteFunc(slices.Clone(all), func(id string) bool { return n.nodes[id].ready })
 		return len(missing) == 0, nil
 	})
 	if err != nil {
@@ -222,9 +222,9 @@ func Remove(ctx context.Context, client kubernetes.Interface, ours func(*corev1.
 		return fmt.Errorf("listing the Nodes of bases: %w", err)
 	}
 	list.Items = slices.DeleteFunc(list.Items, func(n corev1.Node) bool { return !ours(&n) })
-	for _, remove := range []func(context.Context, kubernetes.Interface, string) error{removeNode, removePodsOf} {
+	for _, remove := range []func(context.Context, kubernetes.Interface, string) error{removeNode, removePods} {
 		var group errgroup.Group // what fails does not keep the others from going
-		group.SetLimit(removedAtOnce)
+		group.SetLimit(maxConcurrentDeletes)
 		for _, n := range list.Items {
 			group.Go(func() error { return remove(ctx, client, n.Name) })
 		}
@@ -238,12 +238,12 @@ func Remove(ctx context.Context, client kubernetes.Interface, ours func(*corev1.
 // some seconds, because the API server may restart.
 func (n *Watcher) DeleteNodes(ctx context.Context, identities []string) error {
 	var group errgroup.Group
-	group.SetLimit(removedAtOnce)
+	group.SetLimit(maxConcurrentDeletes)
 	for _, id := range identities {
 		seen, _ := n.NodeOf(id)
 		name := cmp.Or(seen, vnodePrefix+id)
 		group.Go(func() error {
-			err := retry.OnError(endedBackoff, func(error) bool { return ctx.Err() == nil },
+			err := retry.OnError(deleteBackoff, func(error) bool { return ctx.Err() == nil },
 				func() error { return n.deleteHeld(ctx, name) })
 			if err != nil {
 				return fmt.Errorf("deleting Node %s: %w", name, err)
@@ -276,7 +276,7 @@ func removeNode(ctx context.Context, client kubernetes.Interface, name string) e
 	return nil
 }
 
-func removePodsOf(ctx context.Context, client kubernetes.Interface, node string) error {
+func removePods(ctx context.Context, client kubernetes.Interface, node string) error {
 	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx,
 		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})
 	if err != nil {

@@ -78,9 +78,9 @@ func (o Owner) CheckUnused(ctx context.Context, client kubernetes.Interface) err
 		switch {
 		case o.madeLease(l) || made[l.Name]: // the Lease of a Node has the name of the Node
 		case l.Labels[labels.Component] == labels.VnodeLease:
-			ofNodes = append(ofNodes, describe(l))
+			ofNodes = append(ofNodes, describeLease(l))
 		default:
-			ofControllers = append(ofControllers, describe(l))
+			ofControllers = append(ofControllers, describeLease(l))
 		}
 	}
 	found = slices.Concat(ofControllers, found, ofNodes)
@@ -90,7 +90,7 @@ func (o Owner) CheckUnused(ctx context.Context, client kubernetes.Interface) err
 	return nil
 }
 
-func describe(l *coordinationv1.Lease) string {
+func describeLease(l *coordinationv1.Lease) string {
 	text := fmt.Sprintf("Lease %s/%s, held by %q", l.Namespace, l.Name, ptr.Deref(l.Spec.HolderIdentity, ""))
 	if t := l.Spec.AcquireTime; t != nil {
 		text += " since " + t.UTC().Format(time.RFC3339)
@@ -159,7 +159,7 @@ func (o Owner) removeLeases(ctx context.Context, client kubernetes.Interface) er
 		return fmt.Errorf("reading the Lease for peer Deployments: %w", err)
 	}
 	var group errgroup.Group // an error does not stop the other deletions
-	group.SetLimit(removedAtOnce)
+	group.SetLimit(maxConcurrentDeletes)
 	for i := range all {
 		l := &all[i]
 		group.Go(func() error {

@@ -137,9 +137,9 @@ func TestCreated(t *testing.T) {
 	n := New(fake.NewClientset(), "dev", func(identity, holder string) { got = append(got, identity+" "+holder) })
 	for _, node := range []*corev1.Node{heldNode("a", "dev", "mc-0", "1"), heldNode("a", "dev", "mc-0", "1"),
 		heldNode("b", "dev", "mc-0", "2"), heldNode("c", "dev", "", "")} {
-		slim, err := slim(node)
+		slim, err := stripNode(node)
 		check.Must(t, err)
-		n.set(slim)
+		n.onUpdate(slim)
 	}
 	if diff := cmp.Diff([]string{"a mc-0", "c "}, got); diff != "" {
 		t.Errorf("created (-want +got):\n%s", diff)

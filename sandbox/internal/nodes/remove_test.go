@@ -107,9 +107,9 @@ func TestTakesCommands(t *testing.T) {
 		node.Name, node.Labels[labels.TunnelPort] = "vnode."+name, port
 		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalDNS, Address: "192.0.2.1"},
 			{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
-		slim, err := slim(node)
+		slim, err := stripNode(node)
 		check.Must(t, err)
-		n.set(slim)
+		n.onUpdate(slim)
 	}
 	for addr, want := range map[string]bool{"127.0.0.1:2238": true, "127.0.0.1:2239": false, "192.0.2.1:2238": false,
 		"": false, "127.0.0.1:": false} {

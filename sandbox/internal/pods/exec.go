@@ -16,9 +16,9 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 )
 
-// patience is how long the program in a Pod waits for a word of this process, which pings: one that
+// idleTimeout is how long the program in a Pod waits for a word of this process, which pings: one that
 // nobody reaches any more ends, and its bases with it.
-const patience = "20s"
+const idleTimeout = "20s"
 
 var errEnded = errors.New("its program has ended")
 
@@ -31,7 +31,7 @@ type execution struct {
 }
 
 func (p *Pods) exec(ctx context.Context, pod string) (connection, error) {
-	return p.execute(ctx, pod, p.o.Log, program, "--stdio", "--patience", patience)
+	return p.execute(ctx, pod, p.o.Log, program, "--stdio", "--patience", idleTimeout)
 }
 
 // execute runs a program in a Pod, and blocks until it answers. The program runs until Close, whatever

@@ -33,14 +33,14 @@ const (
 	sandboxLabel = cluster.SandboxLabel
 	container    = "program"
 	program      = "/fakebase"
-	// nobody is the user of the program, as in its image.
-	nobody = 65532
+	// nonRootUID is the user of the program, as in its image.
+	nonRootUID = 65532
 	// gracePeriod in seconds is more than a program needs that does nothing.
 	gracePeriod = 2
-	// removePoll is how often to look whether the Pods have ended, and removeTime for how long.
-	removePoll, removeTime = 100 * time.Millisecond, 5 * time.Second
-	// conditionTime bounds the question how a Pod is.
-	conditionTime = 2 * time.Second
+	// removeInterval is how often to look whether the Pods have ended, and removeTime for how long.
+	removeInterval, removeTimeout = 100 * time.Millisecond, 5 * time.Second
+	// podReasonTimeout bounds the question how a Pod is.
+	podReasonTimeout = 2 * time.Second
 )
 
 // Image describes the image of the fakebase program for the nodes; its one layer lies in dir.
@@ -55,15 +55,15 @@ func Image(program, dir string) (*image.Image, error) {
 // Ensure has the cluster run at least number Pods, and all that are known, with the settings of now.
 // It does not wait for them. It refuses to touch a StatefulSet of somebody else.
 func (p *Pods) Ensure(ctx context.Context, number int) error {
-	p.ensuring.Lock()
-	defer p.ensuring.Unlock()
+	p.ensureMu.Lock()
+	defer p.ensureMu.Unlock()
 	if len(p.list()) >= number {
 		return nil // somebody else was faster
 	}
 	if err := p.apply(ctx, p.statefulSet(Name, number, p.o.Image, program, "--idle")); err != nil {
 		return fmt.Errorf("starting the Pods of bases: %w", err)
 	}
-	p.grow(number)
+	p.addPods(number)
 	return nil
 }
 
@@ -76,7 +76,7 @@ func (p *Pods) apply(ctx context.Context, want *appsv1.StatefulSet) error {
 		case apierrors.IsNotFound(err):
 			_, err = api.Create(ctx, want, metav1.CreateOptions{})
 		case err == nil:
-			err = ours(there, p.o.Sandbox)
+			err = checkOwned(there, p.o.Sandbox)
 			if err != nil {
 				return err
 			}
@@ -87,16 +87,16 @@ func (p *Pods) apply(ctx context.Context, want *appsv1.StatefulSet) error {
 	})
 }
 
-// ours gives an error for a StatefulSet that another has made.
-func ours(s *appsv1.StatefulSet, sandbox string) error {
-	if isOurs(s, sandbox) {
+// checkOwned gives an error for a StatefulSet that another has made.
+func checkOwned(s *appsv1.StatefulSet, sandbox string) error {
+	if isOwned(s, sandbox) {
 		return nil
 	}
 	return fmt.Errorf("there is a StatefulSet %s/%s that sandbox %q has not made: remove it, or choose another cluster",
 		s.Namespace, s.Name, sandbox)
 }
 
-func isOurs(s *appsv1.StatefulSet, sandbox string) bool {
+func isOwned(s *appsv1.StatefulSet, sandbox string) bool {
 	return s.Labels[cluster.ManagedBy] == cluster.MarkName && s.Labels[sandboxLabel] == sandbox
 }
 
@@ -119,7 +119,7 @@ func (p *Pods) statefulSet(name string, number int, image string, idle ...string
 						LabelSelector: selector,
 					}},
 					SecurityContext: &corev1.PodSecurityContext{
-						RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](nobody), RunAsGroup: ptr.To[int64](nobody),
+						RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](nonRootUID), RunAsGroup: ptr.To[int64](nonRootUID),
 						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 					},
 					Containers: []corev1.Container{{
@@ -151,10 +151,10 @@ func Remove(ctx context.Context, client kubernetes.Interface, sandbox string) er
 	if len(removed) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, removeTime)
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
 	// those that are left end by themselves
-	_ = wait.PollUntilContextCancel(ctx, removePoll, true, func(ctx context.Context) (bool, error) {
+	_ = wait.PollUntilContextCancel(ctx, removeInterval, true, func(ctx context.Context) (bool, error) {
 		selector := fmt.Sprintf("%s in (%s),%s=%s", nameLabel, strings.Join(removed, ","), sandboxLabel, sandbox)
 		list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 		return err == nil && len(list.Items) == 0, err
@@ -171,7 +171,7 @@ func remove(ctx context.Context, client kubernetes.Interface, name, sandbox stri
 		return false, nil
 	case err != nil:
 		return false, err
-	case !isOurs(there, sandbox):
+	case !isOwned(there, sandbox):
 		return false, nil
 	}
 	err = api.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(there.UID))})
@@ -181,17 +181,17 @@ func remove(ctx context.Context, client kubernetes.Interface, name, sandbox stri
 	return true, nil
 }
 
-// explained adds to an error of a Pod what keeps that from running, if anything is known.
-func (p *Pods) explained(ctx context.Context, pod string, err error) error {
-	if why := p.condition(ctx, pod); why != "" {
+// withPodReason adds to an error of a Pod what keeps that from running, if anything is known.
+func (p *Pods) withPodReason(ctx context.Context, pod string, err error) error {
+	if why := p.podReason(ctx, pod); why != "" {
 		return fmt.Errorf("%w; %s", err, why)
 	}
 	return err
 }
 
-// condition says what keeps a Pod from running; empty = nothing is known.
-func (p *Pods) condition(ctx context.Context, pod string) string {
-	ctx, cancel := context.WithTimeout(ctx, conditionTime)
+// podReason says what keeps a Pod from running; empty = nothing is known.
+func (p *Pods) podReason(ctx context.Context, pod string) string {
+	ctx, cancel := context.WithTimeout(ctx, podReasonTimeout)
 	defer cancel()
 	there, err := p.client.CoreV1().Pods(namespace).Get(ctx, pod, metav1.GetOptions{})
 	if err != nil {
@@ -212,14 +212,14 @@ func (p *Pods) condition(ctx context.Context, pod string) string {
 
 // kill ends a Pod at once, and blocks until that is seen; the StatefulSet makes it again.
 func (x *pod) kill(ctx context.Context) error {
-	before, _ := x.state()
+	before, _ := x.connState()
 	err := x.pods.client.CoreV1().Pods(namespace).Delete(ctx, x.name,
 		metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("killing Pod %s: %w", x.name, err)
 	}
 	for {
-		now, change := x.state()
+		now, change := x.connState()
 		if now == nil || now != before {
 			return nil
 		}
@@ -231,8 +231,8 @@ func (x *pod) kill(ctx context.Context) error {
 	}
 }
 
-// state is its connection, which is nil while it is away, and what is closed at the next change.
-func (x *pod) state() (connection, <-chan struct{}) {
+// connState is its connection, which is nil while it is away, and what is closed at the next change.
+func (x *pod) connState() (connection, <-chan struct{}) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.conn, x.change

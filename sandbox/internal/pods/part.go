@@ -23,7 +23,7 @@ func (p *Pods) Components(context.Context) []supervise.Component {
 		x.mu.Lock()
 		c := supervise.Component{Name: x.name, Pod: x.name, State: supervise.Running, Ready: true, StartedAt: x.since}
 		if x.conn == nil {
-			c.State, c.Ready, c.Reason = supervise.Exited, false, "its bases are down: "+x.why.Error()
+			c.State, c.Ready, c.Reason = supervise.Exited, false, "its bases are down: "+x.downReason.Error()
 		}
 		x.mu.Unlock()
 		all = append(all, c)
@@ -42,7 +42,7 @@ func (p *Pods) Act(ctx context.Context, name string, action supervise.Action) er
 	case supervise.Kill:
 		return all[i].kill(ctx)
 	case supervise.Start:
-		_, err := all[i].await(ctx)
+		_, err := all[i].waitConnected(ctx)
 		return err
 	default:
 		return supervise.Refuse(

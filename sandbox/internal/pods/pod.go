@@ -14,34 +14,34 @@ import (
 )
 
 const (
-	// retryPause is between two attempts to reach a Pod.
-	retryPause = 500 * time.Millisecond
-	// dialTime bounds an attempt.
-	dialTime = 15 * time.Second
-	// pingPause is between two questions whether a Pod is there, and pingTime bounds the answer: a
+	// retryInterval is between two attempts to reach a Pod.
+	retryInterval = 500 * time.Millisecond
+	// dialTimeout bounds an attempt.
+	dialTimeout = 15 * time.Second
+	// pingInterval is between two questions whether a Pod is there, and pingTime bounds the answer: a
 	// node that is gone closes no connection.
-	pingPause, pingTime = 3 * time.Second, 10 * time.Second
+	pingInterval, pingTimeout = 3 * time.Second, 10 * time.Second
 )
 
 var errConnecting = errors.New("it has not been reached yet")
 
 // pod is one Pod of the StatefulSet.
 type pod struct {
-	pods *Pods
-	name string
-	used int // places; Pods.mu guards it
+	pods      *Pods
+	name      string
+	usedSlots int // places; Pods.mu guards it
 
-	mu     sync.Mutex    // guards what follows
-	conn   connection    // nil while it is away
-	ip     string        // of the Pod; empty = not known
-	ahead  time.Duration // of its clock
-	why    error         // why it is away
-	since  time.Time     // it is as it is
-	change chan struct{}
+	mu         sync.Mutex    // guards what follows
+	conn       connection    // nil while it is away
+	ip         string        // of the Pod; empty = not known
+	ahead      time.Duration // of its clock
+	downReason error         // downReason it is away
+	since      time.Time     // it is as it is
+	change     chan struct{}
 }
 
 func newPod(p *Pods, ordinal int) *pod {
-	return &pod{pods: p, name: Name + "-" + strconv.Itoa(ordinal), why: errConnecting, since: time.Now(),
+	return &pod{pods: p, name: Name + "-" + strconv.Itoa(ordinal), downReason: errConnecting, since: time.Now(),
 		change: make(chan struct{})}
 }
 
@@ -50,14 +50,14 @@ func (x *pod) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		conn, err := x.connect(ctx)
 		if err == nil {
-			x.note(conn, nil)
-			err = hold(ctx, conn)
+			x.setConn(conn, nil)
+			err = monitor(ctx, conn)
 			_ = conn.Close() // why it has ended is known
 		}
-		x.note(nil, err)
-		x.note(nil, x.pods.explained(ctx, x.name, err))
+		x.setConn(nil, err)
+		x.setConn(nil, x.pods.withPodReason(ctx, x.name, err))
 		select {
-		case <-time.After(retryPause):
+		case <-time.After(retryInterval):
 		case <-ctx.Done():
 		}
 	}
@@ -65,7 +65,7 @@ func (x *pod) run(ctx context.Context) {
 
 // connect opens a connection, and asks what the Pod knows of itself.
 func (x *pod) connect(ctx context.Context) (connection, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, dialTime, fmt.Errorf("not within %s", dialTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, fmt.Errorf("not within %s", dialTimeout))
 	defer cancel()
 	conn, err := x.pods.o.dial(ctx, x.name)
 	if err != nil {
@@ -102,9 +102,9 @@ func (x *pod) clockAhead() time.Duration {
 	return x.ahead
 }
 
-// hold blocks until a connection ends, or ctx, and says why.
-func hold(ctx context.Context, conn connection) error {
-	tick := time.NewTicker(pingPause)
+// monitor blocks until a connection ends, or ctx, and says why.
+func monitor(ctx context.Context, conn connection) error {
+	tick := time.NewTicker(pingInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -114,7 +114,7 @@ func hold(ctx context.Context, conn connection) error {
 			return conn.Err()
 		case <-tick.C:
 		}
-		limit, cancel := context.WithTimeout(ctx, pingTime)
+		limit, cancel := context.WithTimeout(ctx, pingTimeout)
 		err := conn.Ping(limit)
 		cancel()
 		select {
@@ -123,16 +123,16 @@ func hold(ctx context.Context, conn connection) error {
 		default:
 		}
 		if err != nil {
-			return fmt.Errorf("it did not answer within %s", pingTime)
+			return fmt.Errorf("it did not answer within %s", pingTimeout)
 		}
 	}
 }
 
-// note takes down how it is, and tells it if that is new.
-func (x *pod) note(conn connection, why error) {
+// setConn takes down how it is, and tells it if that is new.
+func (x *pod) setConn(conn connection, why error) {
 	x.mu.Lock()
 	news := (conn == nil) != (x.conn == nil)
-	x.conn, x.why = conn, why
+	x.conn, x.downReason = conn, why
 	if news {
 		x.since = time.Now()
 	}
@@ -148,11 +148,11 @@ func (x *pod) note(conn connection, why error) {
 	}
 }
 
-// await blocks until it answers. When ctx ends before, the error says why it does not.
-func (x *pod) await(ctx context.Context) (connection, error) {
+// waitConnected blocks until it answers. When ctx ends before, the error says why it does not.
+func (x *pod) waitConnected(ctx context.Context) (connection, error) {
 	for {
 		x.mu.Lock()
-		conn, why, change := x.conn, x.why, x.change
+		conn, why, change := x.conn, x.downReason, x.change
 		x.mu.Unlock()
 		if conn != nil {
 			return conn, nil

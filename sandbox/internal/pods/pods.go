@@ -21,8 +21,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
-// atOnce is how many bases are made at a time: each waits for one answer of its Pod.
-const atOnce = 32
+// maxConcurrent is how many bases are made at a time: each waits for one answer of its Pod.
+const maxConcurrent = 32
 
 // Options of Pods.
 type Options struct {
@@ -77,10 +77,10 @@ type Pods struct {
 	o      Options
 	client kubernetes.Interface
 
-	ensuring sync.Mutex // held by whoever changes the StatefulSet
+	ensureMu sync.Mutex // held by whoever changes the StatefulSet
 
 	mu     sync.Mutex // guards what follows
-	launch func(*pod) // nil while Start does not run
+	runPod func(*pod) // nil while Start does not run
 	all    []*pod     // by ordinal
 	wg     sync.WaitGroup
 }
@@ -115,14 +115,14 @@ func newPods(o Options, client kubernetes.Interface) *Pods {
 // can be called once.
 func (p *Pods) Start(ctx context.Context) error {
 	p.mu.Lock()
-	p.launch = func(x *pod) { p.wg.Go(func() { x.run(ctx) }) }
+	p.runPod = func(x *pod) { p.wg.Go(func() { x.run(ctx) }) }
 	for _, x := range p.all {
-		p.launch(x)
+		p.runPod(x)
 	}
 	p.mu.Unlock()
 	<-ctx.Done()
 	p.mu.Lock()
-	p.launch = nil
+	p.runPod = nil
 	p.mu.Unlock()
 	p.wg.Wait()
 	return nil
@@ -131,15 +131,15 @@ func (p *Pods) Start(ctx context.Context) error {
 // PodCount is how many Pods so many bases need.
 func (p *Pods) PodCount(bases int) int { return (bases + p.o.PerPod - 1) / p.o.PerPod }
 
-// grow knows of so many Pods from now on.
-func (p *Pods) grow(number int) {
+// addPods knows of so many Pods from now on.
+func (p *Pods) addPods(number int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.all) < number {
 		x := newPod(p, len(p.all))
 		p.all = append(p.all, x)
-		if p.launch != nil {
-			p.launch(x)
+		if p.runPod != nil {
+			p.runPod(x)
 		}
 	}
 }
@@ -169,40 +169,40 @@ func (p *Pods) Adapt(o *fakebase.Options, webPort int) error {
 }
 
 // Concurrency implements fleet.Runtime.
-func (p *Pods) Concurrency() int { return atOnce }
+func (p *Pods) Concurrency() int { return maxConcurrent }
 
 // Open takes a place in the first Pod that has one, and blocks until that Pod answers. There is one
 // more Pod if all are full.
 func (p *Pods) Open(ctx context.Context, hostName string) (fleet.Slot, error) {
-	x := p.take()
+	x := p.takeSlot()
 	for x == nil {
 		if err := p.Ensure(ctx, len(p.list())+1); err != nil {
 			return nil, err
 		}
-		x = p.take()
+		x = p.takeSlot()
 	}
-	if _, err := x.await(ctx); err != nil {
-		x.give()
+	if _, err := x.waitConnected(ctx); err != nil {
+		x.releaseSlot()
 		return nil, fmt.Errorf("starting base %s: %w", hostName, err)
 	}
-	return newPlace(x, hostName), nil
+	return newSlot(x, hostName), nil
 }
 
-// take takes a place; nil = there is none.
-func (p *Pods) take() *pod {
+// takeSlot takes a place; nil = there is none.
+func (p *Pods) takeSlot() *pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, x := range p.all {
-		if x.used < p.o.PerPod {
-			x.used++
+		if x.usedSlots < p.o.PerPod {
+			x.usedSlots++
 			return x
 		}
 	}
 	return nil
 }
 
-func (x *pod) give() {
+func (x *pod) releaseSlot() {
 	x.pods.mu.Lock()
 	defer x.pods.mu.Unlock()
-	x.used--
+	x.usedSlots--
 }

@@ -255,7 +255,7 @@ func TestBasesInsideTheCluster(t *testing.T) {
 func TestBasesComeBackWithTheirPod(t *testing.T) {
 	b := newBench(t)
 	members := b.add(t, fleet.Set{}, 4)
-	podOf := func(m *fleet.Member) string { return m.Base.(*base).place.pod.name }
+	podOf := func(m *fleet.Member) string { return m.Base.(*base).slot.pod.name }
 	// those of the first Pod first
 	slices.SortFunc(members, func(x, y *fleet.Member) int { return strings.Compare(podOf(x), podOf(y)) })
 	b.lose(Name + "-0")

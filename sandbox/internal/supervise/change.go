@@ -11,7 +11,7 @@ type StateChange struct {
 	Exit string
 }
 
-func (s *Supervisor) tell(name string, state State, exit string) {
+func (s *Supervisor) notify(name string, state State, exit string) {
 	if s.changed != nil {
 		s.changed(StateChange{Name: name, Time: time.Now(), State: state, Exit: exit})
 	}

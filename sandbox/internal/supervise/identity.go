@@ -19,9 +19,9 @@ type usage struct {
 	cpu     time.Duration
 }
 
-// owned returns a handle on the process that started at start, or errNoProcess. On Linux the handle is a pidfd from
+// findProcess returns a handle on the process that started at start, or errNoProcess. On Linux the handle is a pidfd from
 // before the start time is read, so that a signal cannot reach a later process with the same PID.
-func owned(pid int, start string) (*os.Process, error) {
+func findProcess(pid int, start string) (*os.Process, error) {
 	p, err := os.FindProcess(pid)
 	if err != nil {
 		return nil, errNoProcess
@@ -37,13 +37,13 @@ func owned(pid int, start string) (*os.Process, error) {
 	return p, nil
 }
 
-func alive(pid int, start string) bool {
+func isRunning(pid int, start string) bool {
 	u, err := inspect(pid)
 	return err == nil && u.start == start
 }
 
-// ignoreGone drops the error that says that a process to be signalled has ended.
-func ignoreGone(err error) error {
+// ignoreDone drops the error that says that a process to be signalled has ended.
+func ignoreDone(err error) error {
 	if errors.Is(err, os.ErrProcessDone) {
 		return nil
 	}

@@ -30,8 +30,8 @@ type Record struct {
 	StopSignal  int           `json:"stopSignal"`
 	StopTimeout time.Duration `json:"stopTimeoutNanoseconds"`
 	Group       bool          `json:"group,omitempty"`
-	// Alive reports whether the process runs now.
-	Alive bool `json:"-"`
+	// Running reports whether the process runs now.
+	Running bool `json:"-"`
 }
 
 const recordSuffix = ".json"
@@ -92,7 +92,7 @@ func writeRecord(dir string, r Record) error {
 		err = os.Rename(path+".new", path)
 	}
 	if err == nil {
-		err = syncFolder(dir)
+		err = syncDir(dir)
 	}
 	if err != nil {
 		return fmt.Errorf("writing the run record: %w", err)
@@ -113,7 +113,7 @@ func writeSynced(path string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-func syncFolder(dir string) error {
+func syncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
 		return err
@@ -169,7 +169,7 @@ func readRecord(path string) (Record, error) {
 	if r.Name+recordSuffix != filepath.Base(path) || r.PID <= 1 {
 		return Record{}, fmt.Errorf("run record %s does not fit its file name or names no process; remove it", path)
 	}
-	r.Alive = alive(r.PID, r.Start)
+	r.Running = isRunning(r.PID, r.Start)
 	return r, nil
 }
 
@@ -181,7 +181,7 @@ func CleanStale(ctx context.Context, dir string) ([]Record, error) {
 	errs := []error{err}
 	var ended []Record
 	for _, r := range slices.Backward(records) {
-		if r.PID == os.Getpid() && r.Alive {
+		if r.PID == os.Getpid() && r.Running {
 			continue
 		}
 		didEnd, err := r.end(ctx)
@@ -201,7 +201,7 @@ func CleanStale(ctx context.Context, dir string) ([]Record, error) {
 
 // end ends the process of the record, if it is still that one, and reports whether it was.
 func (r Record) end(ctx context.Context) (bool, error) {
-	p, err := owned(r.PID, r.Start)
+	p, err := findProcess(r.PID, r.Start)
 	if errors.Is(err, errNoProcess) {
 		return false, nil
 	}
@@ -217,7 +217,7 @@ func (r Record) end(ctx context.Context) (bool, error) {
 		defer close(gone)
 		tick := time.NewTicker(5 * time.Millisecond)
 		defer tick.Stop()
-		for alive(r.PID, r.Start) {
+		for isRunning(r.PID, r.Start) {
 			select {
 			case <-tick.C:
 			case <-quit:

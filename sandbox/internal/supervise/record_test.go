@@ -30,7 +30,7 @@ func TestRecordSaysWhatRuns(t *testing.T) {
 	b.up(t, spec)
 	want := []Record{{
 		Name: "store", PID: b.one(t, "store").PID, Command: append([]string{spec.Path}, spec.Args...),
-		StopSignal: int(syscall.SIGINT), StopTimeout: 7 * time.Second, Alive: true,
+		StopSignal: int(syscall.SIGINT), StopTimeout: 7 * time.Second, Running: true,
 	}}
 	got, err := Records(b.Supervisor.dir)
 	check.Must(t, err)
@@ -38,7 +38,7 @@ func TestRecordSaysWhatRuns(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	check.Must(t, b.Kill("store"))
-	want[0].Alive = false
+	want[0].Running = false
 	got, err = Records(b.Supervisor.dir)
 	check.Must(t, err)
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Record{}, "Start", "StartedAt")); diff != "" {
@@ -65,7 +65,7 @@ func TestCleanStale(t *testing.T) {
 	stranger.Start += "0"
 	check.Must(t, writeRecord(dir, stranger))
 
-	if got, err := readRecord(filepath.Join(dir, "stranger.json")); err != nil || got.Alive {
+	if got, err := readRecord(filepath.Join(dir, "stranger.json")); err != nil || got.Running {
 		t.Errorf("the record of a process that is gone: %+v, %v", got, err)
 	}
 

@@ -55,7 +55,7 @@ func (s *Supervisor) status(ctx context.Context, name string) Component {
 	}
 	if !r.ended() {
 		st.Ready = true
-		if ready := spec.question(r); ready != nil {
+		if ready := spec.readiness(r); ready != nil {
 			if err := ready(ctx); err != nil {
 				st.Ready, st.Reason = false, err.Error()
 			}
@@ -68,13 +68,13 @@ func (s *Supervisor) status(ctx context.Context, name string) Component {
 	return st
 }
 
-// question returns the readiness check of a run; nil = the component is ready as soon as it runs.
-func (s Spec) question(r *run) func(context.Context) error {
+// readiness returns the readiness check of a run; nil = the component is ready as soon as it runs.
+func (s Spec) readiness(r *run) func(context.Context) error {
 	if s.ReadyLog == nil {
 		return s.Ready
 	}
 	return func(context.Context) error {
-		if !r.logged.Load() && logs(s.LogFile, r.logOffset, s.ReadyLog) {
+		if !r.logged.Load() && logContains(s.LogFile, r.logOffset, s.ReadyLog) {
 			r.logged.Store(true)
 		}
 		if !r.logged.Load() {
@@ -84,8 +84,8 @@ func (s Spec) question(r *run) func(context.Context) error {
 	}
 }
 
-// logs reports whether a line of a log file after offset fits.
-func logs(path string, offset int64, fits *regexp.Regexp) bool {
+// logContains reports whether a line of a log file after offset fits.
+func logContains(path string, offset int64, fits *regexp.Regexp) bool {
 	f, err := os.Open(path)
 	if err != nil {
 		return false
@@ -151,7 +151,7 @@ func PortTaken(err error, addrs ...string) bool {
 	if !errors.As(err, &e) || !e.Exited {
 		return false
 	}
-	return logs(e.LogFile, e.offset, addressInUse) || slices.ContainsFunc(addrs, func(addr string) bool {
+	return logContains(e.LogFile, e.offset, addressInUse) || slices.ContainsFunc(addrs, func(addr string) bool {
 		l, err := net.Listen("tcp", addr)
 		if err == nil {
 			_ = l.Close()

@@ -76,7 +76,7 @@ type Supervisor struct {
 
 // component is one name; its run is replaced with every start.
 type component struct {
-	op sync.Mutex // held by Start, Stop and Restart from beginning to end
+	opMu sync.Mutex // held by Start, Stop and Restart from beginning to end
 
 	spec Spec // guarded by Supervisor.mu, as is run
 	run  *run
@@ -84,14 +84,14 @@ type component struct {
 
 // run is one process, from its start to its end.
 type run struct {
-	number    int // in order of start
-	process   *os.Process
-	start     string // identity, see usage.start
-	startedAt time.Time
-	logOffset int64
-	ending    atomic.Bool // Stop or Kill asked for the end
-	group     bool        // see Spec.Group
-	logged    atomic.Bool // a line that fits Spec.ReadyLog was seen
+	number        int // in order of start
+	process       *os.Process
+	start         string // identity, see usage.start
+	startedAt     time.Time
+	logOffset     int64
+	stopRequested atomic.Bool // Stop or Kill asked for the end
+	group         bool        // see Spec.Group
+	logged        atomic.Bool // a line that fits Spec.ReadyLog was seen
 
 	done chan struct{}
 	exit string // how it ended; read it after done is closed
@@ -122,8 +122,8 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec) error {
 	}
 	s.mu.Unlock()
 
-	c.op.Lock()
-	defer c.op.Unlock()
+	c.opMu.Lock()
+	defer c.opMu.Unlock()
 	return s.start(ctx, c, spec)
 }
 
@@ -144,7 +144,7 @@ func (s *Supervisor) start(ctx context.Context, c *component, spec Spec) error {
 	c.spec, c.run = spec, r
 	s.mu.Unlock()
 
-	s.tell(spec.Name, Running, "")
+	s.notify(spec.Name, Running, "")
 	go s.wait(spec.Name, r)
 	if err := writeRecord(s.dir, newRecord(spec, r)); err != nil {
 		_ = r.process.Kill() // without a record nobody could find it after a crash
@@ -212,9 +212,9 @@ func (s *Supervisor) wait(name string, r *run) {
 		_ = syscall.Kill(-r.process.Pid, syscall.SIGKILL)
 	}
 	defer close(r.done)
-	s.tell(name, Exited, r.exit)
+	s.notify(name, Exited, r.exit)
 	tell := s.logger.Warn
-	if r.ending.Load() {
+	if r.stopRequested.Load() {
 		tell = s.logger.Info
 	}
 	tell("component exited", "component", name, "pid", r.process.Pid, "exit", r.exit)
@@ -236,7 +236,7 @@ func (s *Supervisor) WaitReady(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("waiting for %s: %w", name, err)
 	}
-	return s.WaitUntil(ctx, name, spec.question(r))
+	return s.WaitUntil(ctx, name, spec.readiness(r))
 }
 
 // WaitUntil is WaitReady with another function in place of the component's Ready. nil waits until the process runs.
@@ -297,8 +297,8 @@ func (s *Supervisor) Stop(ctx context.Context, name string) error {
 	if c == nil {
 		return nil
 	}
-	c.op.Lock()
-	defer c.op.Unlock()
+	c.opMu.Lock()
+	defer c.opMu.Unlock()
 	return s.stop(ctx, c)
 }
 
@@ -318,7 +318,7 @@ func (s *Supervisor) stop(ctx context.Context, c *component) error {
 	if r == nil {
 		return nil
 	}
-	r.ending.Store(true)
+	r.stopRequested.Store(true)
 	err := endProcess(ctx, r.process, r.group, r.done, cmp.Or(spec.StopSignal, os.Signal(syscall.SIGTERM)),
 		spec.stopTimeout())
 	if err == nil {
@@ -347,7 +347,7 @@ func send(p *os.Process, group bool, sig os.Signal) error {
 func endProcess(ctx context.Context, p *os.Process, group bool, gone <-chan struct{}, sig os.Signal,
 	timeout time.Duration) error {
 	for _, sig := range []os.Signal{sig, syscall.SIGCONT} {
-		if err := ignoreGone(send(p, group, sig)); err != nil {
+		if err := ignoreDone(send(p, group, sig)); err != nil {
 			return err
 		}
 	}
@@ -358,7 +358,7 @@ func endProcess(ctx context.Context, p *os.Process, group bool, gone <-chan stru
 		return nil
 	case <-ctx.Done():
 	}
-	if err := ignoreGone(send(p, group, syscall.SIGKILL)); err != nil {
+	if err := ignoreDone(send(p, group, syscall.SIGKILL)); err != nil {
 		return err
 	}
 	<-gone // SIGKILL cannot be refused
@@ -378,8 +378,8 @@ func (s *Supervisor) StopAll(ctx context.Context) error {
 func (s *Supervisor) Kill(name string) error {
 	_, r, err := s.find(name)
 	if err == nil {
-		r.ending.Store(true)
-		err = ignoreGone(send(r.process, r.group, syscall.SIGKILL))
+		r.stopRequested.Store(true)
+		err = ignoreDone(send(r.process, r.group, syscall.SIGKILL))
 	}
 	if err != nil {
 		return fmt.Errorf("killing %s: %w", name, err)
@@ -404,8 +404,8 @@ func (s *Supervisor) signal(doing, name string, sig os.Signal, now State) error 
 		if r.ended() {
 			err = os.ErrProcessDone
 		} else if err = send(r.process, r.group, sig); err == nil {
-			r.settle(now == Paused)
-			s.tell(name, now, "")
+			r.awaitState(now == Paused)
+			s.notify(name, now, "")
 		}
 	}
 	if errors.Is(err, os.ErrProcessDone) {
@@ -417,10 +417,10 @@ func (s *Supervisor) signal(doing, name string, sig os.Signal, now State) error 
 	return nil
 }
 
-// settle waits until the process has stopped or continued after a signal. It returns after settleWithin, because another
+// awaitState waits until the process has stopped or continued after a signal. It returns after settleWithin, because another
 // program may have sent another signal.
-func (r *run) settle(halted bool) {
-	for until := time.Now().Add(settleWithin); time.Now().Before(until); time.Sleep(settleLook) {
+func (r *run) awaitState(halted bool) {
+	for until := time.Now().Add(signalTimeout); time.Now().Before(until); time.Sleep(signalPoll) {
 		if u, err := inspect(r.process.Pid); err != nil || u.start != r.start || u.stopped == halted {
 			return
 		}
@@ -428,8 +428,8 @@ func (r *run) settle(halted bool) {
 }
 
 const (
-	settleWithin = time.Second
-	settleLook   = time.Millisecond
+	signalTimeout = time.Second
+	signalPoll    = time.Millisecond
 )
 
 // Restart stops the component, and starts it with the same Spec. It does not wait until the component is ready.
@@ -440,8 +440,8 @@ func (s *Supervisor) Restart(ctx context.Context, name string) error {
 	if c == nil {
 		return fmt.Errorf("restarting %s: %w", name, ErrUnknown)
 	}
-	c.op.Lock()
-	defer c.op.Unlock()
+	c.opMu.Lock()
+	defer c.opMu.Unlock()
 	if err := s.stop(ctx, c); err != nil {
 		return err
 	}

@@ -341,7 +341,7 @@ func TestPortTaken(t *testing.T) {
 			defer cancel()
 			spec := Spec{Name: "script", Path: "/bin/sh", Args: []string{"-c", tc.script}, LogFile: log,
 				Ready: func(context.Context) error {
-					if logs(log, 0, addressInUse) && tc.before == "" && strings.Contains(tc.script, "exec") {
+					if logContains(log, 0, addressInUse) && tc.before == "" && strings.Contains(tc.script, "exec") {
 						cancel()
 					}
 					return errors.New("not ready")

@@ -9,8 +9,8 @@ import (
 
 const tailBytes = 64 << 10
 
-// trace is a function of a Go stack with its place, or the head of such a stack.
-var trace = regexp.MustCompile(`(?m)^(\S.*\n\t\S+\.go:\d+.*(\n|\z)|goroutine \d+ .*\n|\n)`)
+// stackTrace is a function of a Go stack with its place, or the head of such a stack.
+var stackTrace = regexp.MustCompile(`(?m)^(\S.*\n\t\S+\.go:\d+.*(\n|\z)|goroutine \d+ .*\n|\n)`)
 
 // Tail returns the last lines of a log file that tell people something, Go stacks left out: at most count, of what comes
 // after the first skip bytes. It is nil when there are none, or the file cannot be read.
@@ -27,7 +27,7 @@ func Tail(path string, skip int64, count int) []string {
 	if err != nil {
 		return nil
 	}
-	text := strings.TrimRight(trace.ReplaceAllString(string(data), ""), "\n")
+	text := strings.TrimRight(stackTrace.ReplaceAllString(string(data), ""), "\n")
 	if text == "" {
 		return nil
 	}

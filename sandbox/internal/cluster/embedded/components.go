@@ -110,7 +110,7 @@ func (c *ControlPlane) apiserverFlags() flags {
 	f.add("etcd-keyfile", c.pki.key("apiserver-etcd-client"))
 
 	if c.o.Speed > 1 { // what admission adds to Pods, 300 s
-		seconds := strconv.Itoa(int(c.period(300 * time.Second).Seconds()))
+		seconds := strconv.Itoa(int(c.scaled(300 * time.Second).Seconds()))
 		f.add("default-not-ready-toleration-seconds", seconds)
 		f.add("default-unreachable-toleration-seconds", seconds)
 	}
@@ -162,9 +162,9 @@ func (c *ControlPlane) controllerManagerFlags() flags {
 	// number passes 100, 500 or 1,000. Only kubelets read it.
 	f.add("controllers", "*,-ttl-controller")
 	if c.o.Speed > 1 {
-		f.add("node-monitor-period", c.period(nodeGrace/10).String())
-		f.add("node-monitor-grace-period", max(c.period(nodeGrace), shortestGrace).String())
-		f.add("node-startup-grace-period", max(c.period(time.Minute), shortestGrace).String())
+		f.add("node-monitor-period", c.scaled(nodeGrace/10).String())
+		f.add("node-monitor-grace-period", max(c.scaled(nodeGrace), minGrace).String())
+		f.add("node-startup-grace-period", max(c.scaled(time.Minute), minGrace).String())
 	}
 	for _, resource := range []string{"deployment", "replicaset", "statefulset", "daemonset", "service-endpoint"} {
 		f.add("concurrent-"+resource+"-syncs", "20")
@@ -224,12 +224,12 @@ func (c *ControlPlane) controllerFlags(name string) flags {
 // nodeGrace is Kubernetes' own default.
 const nodeGrace = 50 * time.Second
 
-// shortestGrace is the least silence after which Kubernetes takes a Node for dead: the controller
+// minGrace is the least silence after which Kubernetes takes a Node for dead: the controller
 // renews its Lease every 20 s at speed 1, and a busy machine needs a second.
-const shortestGrace = 4 * time.Second
+const minGrace = 4 * time.Second
 
-// period is how long a period of Kubernetes' own takes at the cluster's speed.
-func (c *ControlPlane) period(d time.Duration) time.Duration {
+// scaled is how long a period of Kubernetes' own takes at the cluster's speed.
+func (c *ControlPlane) scaled(d time.Duration) time.Duration {
 	return d / time.Duration(max(c.o.Speed, 1))
 }
 
@@ -242,9 +242,9 @@ func (c *ControlPlane) kubeconfig(component string) string {
 }
 
 func (c *ControlPlane) port(component string) string {
-	return strconv.Itoa(c.at.Load().ports[component])
+	return strconv.Itoa(c.access.Load().ports[component])
 }
-func (c *ControlPlane) url(component string) string { return c.at.Load().ports.url(component) }
+func (c *ControlPlane) url(component string) string { return c.access.Load().ports.url(component) }
 
 // hasData reports whether etcd has run in this state directory before.
 func (c *ControlPlane) hasData() bool {

@@ -16,7 +16,7 @@ const Host = "127.0.0.1"
 
 // ComponentSet shows its processes.
 func (c *ControlPlane) ComponentSet() supervise.ComponentSet {
-	return &part{c: c, Processes: supervise.Processes{
+	return &componentSet{c: c, Processes: supervise.Processes{
 		Supervisor: c.o.Supervisor, Contains: func(name string) bool { return slices.Contains(componentNames, name) },
 	}}
 }

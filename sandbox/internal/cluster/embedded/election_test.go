@@ -35,7 +35,7 @@ func TestLostElection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := supervise.New(supervise.Options{Dir: t.TempDir()})
-			p := (&ControlPlane{o: Options{Supervisor: s, Speed: c.speed}}).ComponentSet().(*part)
+			p := (&ControlPlane{o: Options{Supervisor: s, Speed: c.speed}}).ComponentSet().(*componentSet)
 			for _, name := range componentNames {
 				check.Must(t, s.Start(t.Context(),
 					supervise.Spec{Name: name, Path: "/bin/sleep", Args: []string{"60"}}))
@@ -58,7 +58,7 @@ func TestLostElection(t *testing.T) {
 			if name == "the controller manager is halted beside the API server" {
 				check.Must(t, p.Act(t.Context(), controllerManager, supervise.Pause))
 			}
-			p.since[c.of] = time.Now().Add(-c.away)
+			p.downSince[c.of] = time.Now().Add(-c.away)
 			check.Must(t, p.Act(t.Context(), c.of, c.action))
 			for _, name := range c.restarted {
 				restarted[name] = true

@@ -76,7 +76,7 @@ type ControlPlane struct {
 	health, etcdHealth *http.Client
 	hadData            bool // etcd has run in Dir before this start
 
-	at      atomic.Pointer[access]
+	access  atomic.Pointer[access]
 	version string
 }
 
@@ -87,7 +87,7 @@ type access struct {
 	client kubernetes.Interface
 }
 
-func (c *ControlPlane) client() kubernetes.Interface { return c.at.Load().client }
+func (c *ControlPlane) client() kubernetes.Interface { return c.access.Load().client }
 
 // New returns a control plane. It starts and writes nothing.
 func New(o Options) (*ControlPlane, error) {
@@ -116,7 +116,7 @@ func (c *ControlPlane) Steps() cluster.Steps {
 
 // Cluster describes the running cluster; call it after "Starting kube-apiserver".
 func (c *ControlPlane) Cluster() *cluster.Cluster {
-	return &cluster.Cluster{Kubeconfig: c.o.Kubeconfig, Config: c.at.Load().config, Version: c.version}
+	return &cluster.Cluster{Kubeconfig: c.o.Kubeconfig, Config: c.access.Load().config, Version: c.version}
 }
 
 func (c *ControlPlane) contextName() string { return "koup-" + c.o.Owner.Sandbox }
@@ -165,12 +165,12 @@ func (c *ControlPlane) prepare(context.Context) error {
 	if err := c.writeSchedulerConfig(); err != nil {
 		return err
 	}
-	return c.settlePorts(loadPorts(c.o.Dir), componentNames...)
+	return c.assignPorts(loadPorts(c.o.Dir), componentNames...)
 }
 
-// settlePorts picks ports for the named components, which do not run, and writes what depends on
+// assignPorts picks ports for the named components, which do not run, and writes what depends on
 // them. The ports that the others have, or these had last, are in known.
-func (c *ControlPlane) settlePorts(known ports, names ...string) error {
+func (c *ControlPlane) assignPorts(known ports, names ...string) error {
 	known = maps.Clone(known)
 	if c.o.Listen.IsValid() {
 		known[apiserver] = int(c.o.Listen.Port())
@@ -202,7 +202,7 @@ func (c *ControlPlane) settlePorts(known ports, names ...string) error {
 	if err != nil {
 		return fmt.Errorf("making a client of the control plane: %w", err)
 	}
-	c.at.Store(&access{ports: known, config: config, client: client})
+	c.access.Store(&access{ports: known, config: config, client: client})
 	return nil
 }
 
@@ -223,10 +223,10 @@ func (c *ControlPlane) startEtcd(ctx context.Context) error {
 // startAPIServer waits until the administrator can work with the API. It is ready for everybody else
 // when the default roles are made: time that the caller can use, to apply its manifests for instance.
 func (c *ControlPlane) startAPIServer(ctx context.Context) error {
-	if err := c.waitUntil(ctx, apiserver, c.serves); err != nil {
+	if err := c.waitUntil(ctx, apiserver, c.namespacesExist); err != nil {
 		return err
 	}
-	version, err := cluster.ServerVersion(ctx, c.at.Load().config)
+	version, err := cluster.ServerVersion(ctx, c.access.Load().config)
 	c.version = version
 	return err
 }
@@ -290,7 +290,7 @@ func (c *ControlPlane) moveToOtherPort(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	if err := c.settlePorts(c.at.Load().ports, affected...); err != nil {
+	if err := c.assignPorts(c.access.Load().ports, affected...); err != nil {
 		return err
 	}
 	return c.launch(ctx, started...)

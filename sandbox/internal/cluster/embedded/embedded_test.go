@@ -166,7 +166,7 @@ func TestPortTakenInBetween(t *testing.T) {
 			t.Parallel() // much of a start is waiting
 			c, stranger := withoutPort(t, name)
 			defer func() { _ = stranger.Close() }() // nobody reads from it
-			steps, picked := c.Steps().All(), c.at.Load().ports[name]
+			steps, picked := c.Steps().All(), c.access.Load().ports[name]
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			for _, step := range steps[1:] {
@@ -174,7 +174,7 @@ func TestPortTakenInBetween(t *testing.T) {
 					t.Fatalf("%s: %v", step.Name, err)
 				}
 			}
-			if c.at.Load().ports[name] == picked {
+			if c.access.Load().ports[name] == picked {
 				t.Error("the taken port is still in use")
 			}
 			for _, st := range c.o.Supervisor.Status(ctx, nil) {
@@ -192,7 +192,7 @@ func withoutPort(t *testing.T, name string) (c *ControlPlane, stranger net.Liste
 	for {
 		c = newControlPlane(t, t.TempDir(), nil)
 		check.Must(t, c.prepare(t.Context()))
-		stranger, err := listen(c.at.Load().ports[name])
+		stranger, err := listen(c.access.Load().ports[name])
 		if err == nil {
 			return c, stranger
 		}

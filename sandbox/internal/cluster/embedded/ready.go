@@ -21,24 +21,24 @@ import (
 const probeTimeout = 2 * time.Second
 
 func (c *ControlPlane) etcdReady(ctx context.Context) error {
-	return c.ask(ctx, etcd, "/readyz")
+	return c.checkHealth(ctx, etcd, "/readyz")
 }
 
 func (c *ControlPlane) apiHealthy(ctx context.Context) error {
-	return c.ask(ctx, apiserver, "/healthz")
+	return c.checkHealth(ctx, apiserver, "/healthz")
 }
 
 func (c *ControlPlane) apiReady(ctx context.Context) error {
-	return c.ask(ctx, apiserver, "/readyz")
+	return c.checkHealth(ctx, apiserver, "/readyz")
 }
 
 func (c *ControlPlane) schedulerReady(ctx context.Context) error {
-	return c.ask(ctx, scheduler, "/readyz")
+	return c.checkHealth(ctx, scheduler, "/readyz")
 }
 
-// serves reports whether the administrator can work with the API, whom no role needs to allow
+// namespacesExist reports whether the administrator can work with the API, whom no role needs to allow
 // anything: it answers, and has made the namespaces that every cluster has.
-func (c *ControlPlane) serves(ctx context.Context) error {
+func (c *ControlPlane) namespacesExist(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	for _, name := range []string{metav1.NamespaceSystem, metav1.NamespaceDefault} {
@@ -54,7 +54,7 @@ func (c *ControlPlane) serves(ctx context.Context) error {
 func (c *ControlPlane) controllersReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	if err := c.ask(ctx, controllerManager, "/healthz"); err != nil {
+	if err := c.checkHealth(ctx, controllerManager, "/healthz"); err != nil {
 		return err
 	}
 	_, err := c.client().CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
@@ -64,8 +64,8 @@ func (c *ControlPlane) controllersReady(ctx context.Context) error {
 	return nil
 }
 
-// ask gets a health path of a component and says why the answer is not 200.
-func (c *ControlPlane) ask(ctx context.Context, component, path string) error {
+// checkHealth gets a health path of a component and says why the answer is not 200.
+func (c *ControlPlane) checkHealth(ctx context.Context, component, path string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url(component)+path, nil)
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ func TestSpeed(t *testing.T) {
 			"--default-not-ready-toleration-seconds=15", "--default-unreachable-toleration-seconds=15"},
 	} {
 		c := &ControlPlane{o: Options{Speed: speed}, pki: &pki{}}
-		c.at.Store(&access{})
+		c.access.Store(&access{})
 		all := slices.Concat(c.controllerManagerFlags(), c.apiserverFlags())
 		for _, flag := range want {
 			if !slices.Contains(all, flag) {

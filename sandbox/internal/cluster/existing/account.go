@@ -27,8 +27,8 @@ import (
 const (
 	// accountNamespace is the namespace of the controller's ServiceAccount and of the mark.
 	accountNamespace = cluster.MarkNamespace
-	// tokenTime is the requested lifetime of a token. The token is renewed after a third of its lifetime.
-	tokenTime = time.Hour
+	// tokenLifetime is the requested lifetime of a token. The token is renewed after a third of its lifetime.
+	tokenLifetime = time.Hour
 	// tokenCheck is the interval between checks of the token.
 	tokenCheck = 30 * time.Second
 	// permissionPoll is the interval between checks of the permissions of the ServiceAccount.
@@ -85,13 +85,13 @@ func (p *Provider) AuthorizeController(ctx context.Context) error {
 	if err := p.writeControllerKubeconfig(); err != nil {
 		return err
 	}
-	return p.tryAccount(ctx)
+	return p.waitForPermissions(ctx)
 }
 
 // renewToken writes a new token of the ServiceAccount to its file. Clients read the file again every minute.
 func (p *Provider) renewToken(ctx context.Context, account string) error {
 	request := &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenTime.Seconds()))}}
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenLifetime.Seconds()))}}
 	response, err := p.client.CoreV1().ServiceAccounts(accountNamespace).CreateToken(ctx, account, request,
 		metav1.CreateOptions{})
 	if err == nil {
@@ -158,9 +158,9 @@ func (p *Provider) writeControllerKubeconfig() error {
 	return os.Chmod(p.o.Dir.ControllerKubeconfig(), 0o600)
 }
 
-// tryAccount requests access reviews with the kubeconfig of the controllers until the API server grants their
+// waitForPermissions requests access reviews with the kubeconfig of the controllers until the API server grants their
 // permissions, or ctx ends.
-func (p *Provider) tryAccount(ctx context.Context) error {
+func (p *Provider) waitForPermissions(ctx context.Context) error {
 	config, err := clientcmd.BuildConfigFromFlags("", p.o.Dir.ControllerKubeconfig())
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig of the controllers: %w", err)

@@ -67,10 +67,10 @@ func New(o Options) (*Provider, error) {
 	}
 	if o.Context == "" {
 		return nil, fmt.Errorf("an existing cluster is used only by the name of its context; %s",
-			known(raw, o.Kubeconfig))
+			availableContexts(raw, o.Kubeconfig))
 	}
 	if raw.Contexts[o.Context] == nil {
-		return nil, fmt.Errorf("there is no context %q; %s", o.Context, known(raw, o.Kubeconfig))
+		return nil, fmt.Errorf("there is no context %q; %s", o.Context, availableContexts(raw, o.Kubeconfig))
 	}
 	config, err := clientcmd.NewNonInteractiveClientConfig(*raw, o.Context, &clientcmd.ConfigOverrides{},
 		nil).ClientConfig()
@@ -85,8 +85,8 @@ func New(o Options) (*Provider, error) {
 	return &Provider{o: o, config: config, client: client}, nil
 }
 
-// known says which contexts there are to choose from.
-func known(raw *clientcmdapi.Config, path string) string {
+// availableContexts says which contexts there are to choose from.
+func availableContexts(raw *clientcmdapi.Config, path string) string {
 	if len(raw.Contexts) == 0 {
 		return fmt.Sprintf("kubeconfig %s has none", path)
 	}
@@ -123,7 +123,7 @@ func (p *Provider) check(ctx context.Context) error {
 		return fmt.Errorf("context %q: %w", p.o.Context, err)
 	}
 	p.version = version
-	_, err = p.allowed(ctx)
+	_, err = p.checkAllowed(ctx)
 	if errors.Is(err, ErrConsent) {
 		err = fmt.Errorf("%w; give it with --i-know-what-i-do, or spec.cluster.consent", err)
 	}
@@ -132,7 +132,7 @@ func (p *Provider) check(ctx context.Context) error {
 
 // mark looks again before it writes, so that it does not depend on somebody having run the check.
 func (p *Provider) mark(ctx context.Context) error {
-	marked, err := p.allowed(ctx)
+	marked, err := p.checkAllowed(ctx)
 	if err != nil || marked {
 		return err
 	}
@@ -142,10 +142,10 @@ func (p *Provider) mark(ctx context.Context) error {
 	return nil
 }
 
-// allowed returns an error unless the cluster has the mark of this sandbox, or has no mark and the user consents to its
+// checkAllowed returns an error unless the cluster has the mark of this sandbox, or has no mark and the user consents to its
 // use; marked reports which. Consent does not replace the mark of another sandbox. The error wraps a *nodes.InUseError if
 // another controller or sandbox uses the environment.
-func (p *Provider) allowed(ctx context.Context) (marked bool, err error) {
+func (p *Provider) checkAllowed(ctx context.Context) (marked bool, err error) {
 	marked, err = p.Marked(ctx)
 	if err != nil {
 		return false, err

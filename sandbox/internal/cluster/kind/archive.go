@@ -16,7 +16,7 @@ import (
 func SaveImage(ctx context.Context, name, path string) (image string, err error) {
 	e, err := engine.Find(ctx, name)
 	if err == nil {
-		image, err = atHand(ctx, e)
+		image, err = localImage(ctx, e)
 	}
 	if err != nil {
 		return "", fmt.Errorf("there is nothing to save: %w", err)
@@ -59,7 +59,7 @@ func LoadImages(ctx context.Context, name, path string) (images []string, err er
 				return nil, fmt.Errorf("naming image %s: %w", plain, err)
 			}
 		}
-		images = append(images, short(image))
+		images = append(images, shortName(image))
 	}
 	return images, nil
 }

@@ -19,8 +19,8 @@ import (
 const (
 	// Component is the name of the cluster in `status`.
 	Component = "kind-cluster"
-	// pingTime bounds the question whether the cluster answers.
-	pingTime = time.Second
+	// pingTimeout bounds the question whether the cluster answers.
+	pingTimeout = time.Second
 )
 
 // AuthorizeController gives the module controller its permissions, and writes its kubeconfig: the administrator's, which impersonates
@@ -98,15 +98,15 @@ func (p *Provider) Maintain(ctx context.Context) error {
 }
 
 // ComponentSet shows the cluster as one component.
-func (p *Provider) ComponentSet() supervise.ComponentSet { return part{p} }
+func (p *Provider) ComponentSet() supervise.ComponentSet { return componentSet{p} }
 
 func (p *Provider) dir() state.Dir { return state.Dir(p.o.Dir) }
 
-type part struct{ p *Provider }
+type componentSet struct{ p *Provider }
 
 // Components reports whether the cluster's API answers.
-func (x part) Components(ctx context.Context) []supervise.Component {
-	ctx, cancel := context.WithTimeoutCause(ctx, pingTime, fmt.Errorf("not within %s", pingTime))
+func (x componentSet) Components(ctx context.Context) []supervise.Component {
+	ctx, cancel := context.WithTimeoutCause(ctx, pingTimeout, fmt.Errorf("not within %s", pingTimeout))
 	defer cancel()
 	c := supervise.Component{Name: Component, State: supervise.Running, Ready: true}
 	if _, err := cluster.ServerVersion(ctx, x.p.config); err != nil {
@@ -116,7 +116,7 @@ func (x part) Components(ctx context.Context) []supervise.Component {
 }
 
 // Act refuses: the engine is the one to tell.
-func (x part) Act(_ context.Context, name string, action supervise.Action) error {
+func (x componentSet) Act(_ context.Context, name string, action supervise.Action) error {
 	if name != Component {
 		return fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
 	}
@@ -125,4 +125,4 @@ func (x part) Act(_ context.Context, name string, action supervise.Action) error
 }
 
 // ToStart is empty: an up does not start a cluster again.
-func (x part) ToStart(context.Context) []string { return nil }
+func (x componentSet) ToStart(context.Context) []string { return nil }

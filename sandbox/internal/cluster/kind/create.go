@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// logsTime bounds the collection of logs after a failure.
-	logsTime = 20 * time.Second
-	// killTime bounds the end of the nodes that are to be removed anyway.
-	killTime = 5 * time.Second
+	// logsTimeout bounds the collection of logs after a failure.
+	logsTimeout = 20 * time.Second
+	// killTimeout bounds the end of the nodes that are to be removed anyway.
+	killTimeout = 5 * time.Second
 	// noSync is the flag of etcd by which it does not wait for the disk.
 	noSync = "unsafe-no-fsync"
-	// deletePause is between two attempts to end a creation that continues: between its steps there
+	// deleteInterval is between two attempts to end a creation that continues: between its steps there
 	// may be nothing to delete.
-	deletePause = 300 * time.Millisecond
+	deleteInterval = 300 * time.Millisecond
 )
 
 // bringUp creates the cluster unless it is there, and connects to it.
@@ -35,7 +35,7 @@ func (p *Provider) bringUp(ctx context.Context) error {
 	if p.adopt {
 		return nil
 	}
-	if err := p.noteOwned(false); err != nil {
+	if err := p.writeOwnership(false); err != nil {
 		return err
 	}
 	p.owned = true
@@ -63,8 +63,8 @@ func (p *Provider) create(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		err = fmt.Errorf("creating kind cluster %s: %w", p.name, plain(err))
-		return errors.Join(p.keepLogs(ctx, err), scarceInotify(inotifyLimit), p.delete(ctx))
+		err = fmt.Errorf("creating kind cluster %s: %w", p.name, shortError(err))
+		return errors.Join(p.keepLogs(ctx, err), checkInotify(inotifyLimit), p.delete(ctx))
 	case <-ctx.Done():
 	}
 	// kind knows no context, but its commands fail when their containers are gone.
@@ -74,7 +74,7 @@ func (p *Provider) create(ctx context.Context) error {
 		case createErr := <-created:
 			p.o.Logger.Info("creation of the kind cluster ended", "err", createErr)
 			return errors.Join(fmt.Errorf("creating kind cluster %s: %w", p.name, context.Cause(ctx)), p.delete(ctx))
-		case <-time.After(deletePause):
+		case <-time.After(deleteInterval):
 			if err != nil {
 				p.o.Logger.Warn("ending the creation of a kind cluster", "err", err)
 			}
@@ -92,7 +92,7 @@ func (p *Provider) keepLogs(ctx context.Context, err error) error {
 		if logErr != nil { // such as a program that the node lacks; the others are there
 			p.o.Logger.Warn("collecting the logs of the nodes", "err", logErr)
 		}
-	case <-time.After(logsTime):
+	case <-time.After(logsTimeout):
 	case <-ctx.Done():
 	}
 	return fmt.Errorf("%w\nthe logs of its nodes are in %s", err, dir)
@@ -102,7 +102,7 @@ func (p *Provider) keepLogs(ctx context.Context, err error) error {
 func (p *Provider) delete(ctx context.Context) error {
 	p.kill(ctx)
 	if err := p.kind.Delete(p.name, p.o.Kubeconfig); err != nil {
-		return fmt.Errorf("deleting kind cluster %s: %w", p.name, plain(err))
+		return fmt.Errorf("deleting kind cluster %s: %w", p.name, shortError(err))
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func (p *Provider) kill(ctx context.Context) {
 	if err != nil || len(list) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
 	defer cancel()
 	if _, err := p.engine.Run(ctx, append([]string{"kill"}, names(list)...)...); err != nil {
 		p.o.Logger.Info("killing the nodes of a kind cluster", "err", err)
@@ -156,8 +156,8 @@ func (p *Provider) clusterConfig() *v1alpha4.Cluster {
 	return c
 }
 
-// reason is what a command said last, stack traces apart: kubeadm prints one under its error.
-func reason(output string) string {
+// lastError is what a command said last, stack traces apart: kubeadm prints one under its error.
+func lastError(output string) string {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	for _, line := range slices.Backward(lines) {
 		if rest, ok := strings.CutPrefix(line, "error: "); ok {
@@ -189,7 +189,7 @@ var restartPeriodSince = version.MustParseSemantic("v1.35.0")
 
 // versionOf is the version of Kubernetes in an image, by its tag; nil if that tells none.
 func versionOf(image string) *version.Version {
-	image = short(image)
+	image = shortName(image)
 	v, err := version.ParseSemantic(image[strings.LastIndexByte(image, ':')+1:])
 	if err != nil {
 		return nil
@@ -227,14 +227,14 @@ func kubeadmPatches(durable bool) []string {
 	return patches
 }
 
-// plain makes one line of an error of kind: what failed, and the last thing that the failed command
+// shortError makes one line of an error of kind: what failed, and the last thing that the failed command
 // said. Of the rest, some hundred lines, the logs of the nodes tell.
-func plain(err error) error {
+func shortError(err error) error {
 	var run *exec.RunError
 	if !errors.As(err, &run) {
 		return err
 	}
-	said := reason(string(run.Output))
+	said := lastError(string(run.Output))
 	if strings.Contains(string(run.Output), "no space left on device") {
 		said = "no space left on device: free some disk space for the container engine"
 	}

@@ -108,7 +108,7 @@ func TestPlain(t *testing.T) {
 		"a full disk, far above": {failed("write: no space left on device\nlast"),
 			"failed to init node: no space left on device: "},
 	} {
-		if got := plain(tc.err).Error(); !strings.HasPrefix(got, tc.want) ||
+		if got := shortError(tc.err).Error(); !strings.HasPrefix(got, tc.want) ||
 			!strings.Contains(tc.want, "space") && got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}

@@ -49,15 +49,15 @@ func newGuard(client kubernetes.Interface, log *slog.Logger) *guard {
 	return &guard{client: client, log: log, cleared: map[types.UID]int64{}}
 }
 
-// sweep keeps off all DaemonSets that are there.
-func (g *guard) sweep(ctx context.Context) error {
+// restrictAll keeps off all DaemonSets that are there.
+func (g *guard) restrictAll(ctx context.Context) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		list, err := g.client.AppsV1().DaemonSets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return fmt.Errorf("listing the DaemonSets of the system: %w", err)
 		}
 		for i := range list.Items {
-			if err := g.keepOff(ctx, &list.Items[i]); err != nil && !apierrors.IsNotFound(err) {
+			if err := g.restrictDaemonSet(ctx, &list.Items[i]); err != nil && !apierrors.IsNotFound(err) {
 				return err
 			}
 		}
@@ -74,7 +74,7 @@ func (g *guard) run(ctx context.Context) {
 		if !ok || ctx.Err() != nil {
 			return
 		}
-		err := g.keepOff(ctx, d.DeepCopy())
+		err := g.restrictDaemonSet(ctx, d.DeepCopy())
 		// after a conflict, the newer one is on its way
 		if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
 			g.log.Warn("keeping a DaemonSet off the Nodes of bases", "daemonSet", nameOf(d), "err", err)
@@ -89,13 +89,13 @@ func (g *guard) run(ctx context.Context) {
 	informer.RunWithContext(ctx)
 }
 
-// keepOff makes a DaemonSet stay off the Nodes of bases, and removes what its controller has given
+// restrictDaemonSet makes a DaemonSet stay off the Nodes of bases, and removes what its controller has given
 // up there. It changes d.
-func (g *guard) keepOff(ctx context.Context, d *appsv1.DaemonSet) error {
-	if !followsBases(d) || d.DeletionTimestamp != nil {
+func (g *guard) restrictDaemonSet(ctx context.Context, d *appsv1.DaemonSet) error {
+	if !toleratesAll(d) || d.DeletionTimestamp != nil {
 		return nil
 	}
-	if restrict(&d.Spec.Template.Spec) {
+	if excludeBases(&d.Spec.Template.Spec) {
 		if _, err := g.client.AppsV1().DaemonSets(d.Namespace).Update(ctx, d, metav1.UpdateOptions{}); err != nil {
 			return fmt.Errorf("keeping DaemonSet %s off the Nodes of bases: %w", nameOf(d), err)
 		}
@@ -105,18 +105,18 @@ func (g *guard) keepOff(ctx context.Context, d *appsv1.DaemonSet) error {
 	// Its controller says that it has seen a generation only when it knows of all Pods that it made
 	// before (syncDaemonSet in k8s.io/kubernetes/pkg/controller/daemon), so that no more will come.
 	if d.Status.ObservedGeneration != d.Generation || g.cleared[d.UID] == d.Generation ||
-		choosesBases(&d.Spec.Template.Spec) {
+		selectsBases(&d.Spec.Template.Spec) {
 		return nil
 	}
-	if err := g.clear(ctx, d); err != nil {
+	if err := g.removePods(ctx, d); err != nil {
 		return err
 	}
 	g.cleared[d.UID] = d.Generation
 	return nil
 }
 
-// clear removes the Pods of a DaemonSet that are bound to Nodes of bases.
-func (g *guard) clear(ctx context.Context, d *appsv1.DaemonSet) error {
+// removePods removes the Pods of a DaemonSet that are bound to Nodes of bases.
+func (g *guard) removePods(ctx context.Context, d *appsv1.DaemonSet) error {
 	bases, err := g.client.CoreV1().Nodes().List(ctx,
 		metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.Vnode})
 	if err != nil {
@@ -146,9 +146,9 @@ func (g *guard) clear(ctx context.Context, d *appsv1.DaemonSet) error {
 
 func nameOf(d *appsv1.DaemonSet) string { return d.Namespace + "/" + d.Name }
 
-// followsBases reports whether the Pods of a DaemonSet might go to the Nodes of bases without being
+// toleratesAll reports whether the Pods of a DaemonSet might go to the Nodes of bases without being
 // meant for them: it tolerates every taint, and is none of modules.
-func followsBases(d *appsv1.DaemonSet) bool {
+func toleratesAll(d *appsv1.DaemonSet) bool {
 	for _, l := range []map[string]string{d.Labels, d.Spec.Template.Labels} {
 		if l[labels.Component] == labels.Module || l[labels.OlderComponent] == labels.Module {
 			return false
@@ -160,9 +160,9 @@ func followsBases(d *appsv1.DaemonSet) bool {
 	})
 }
 
-// restrict adds to a Pod's conditions on its Node that it is no base's, and reports whether that
+// excludeBases adds to a Pod's conditions on its Node that it is no base's, and reports whether that
 // changed anything. Conditions that speak of bases already stay as they are.
-func restrict(spec *corev1.PodSpec) (changed bool) {
+func excludeBases(spec *corev1.PodSpec) (changed bool) {
 	if _, speaks := spec.NodeSelector[labels.Component]; speaks {
 		return false
 	}
@@ -181,7 +181,7 @@ func restrict(spec *corev1.PodSpec) (changed bool) {
 	terms := required(spec)
 	for i := range terms { // one of them must hold, so each says it
 		t := &terms[i]
-		if len(t.MatchExpressions)+len(t.MatchFields) == 0 || slices.ContainsFunc(t.MatchExpressions, speaksOfBases) {
+		if len(t.MatchExpressions)+len(t.MatchFields) == 0 || slices.ContainsFunc(t.MatchExpressions, isBaseRequirement) {
 			continue // one that is empty matches no Node
 		}
 		t.MatchExpressions = append(t.MatchExpressions, notABase)
@@ -190,12 +190,12 @@ func restrict(spec *corev1.PodSpec) (changed bool) {
 	return changed
 }
 
-// choosesBases tells, of what restrict leaves as it is, whether it was made for Nodes of bases.
-func choosesBases(spec *corev1.PodSpec) bool {
+// selectsBases tells, of what restrict leaves as it is, whether it was made for Nodes of bases.
+func selectsBases(spec *corev1.PodSpec) bool {
 	return spec.NodeSelector[labels.Component] == labels.Vnode ||
 		slices.ContainsFunc(required(spec), func(t corev1.NodeSelectorTerm) bool {
 			return slices.ContainsFunc(t.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
-				return speaksOfBases(r) && r.Operator != corev1.NodeSelectorOpNotIn &&
+				return isBaseRequirement(r) && r.Operator != corev1.NodeSelectorOpNotIn &&
 					r.Operator != corev1.NodeSelectorOpDoesNotExist
 			})
 		})
@@ -209,4 +209,4 @@ func required(spec *corev1.PodSpec) []corev1.NodeSelectorTerm {
 	return nil
 }
 
-func speaksOfBases(r corev1.NodeSelectorRequirement) bool { return r.Key == labels.Component }
+func isBaseRequirement(r corev1.NodeSelectorRequirement) bool { return r.Key == labels.Component }

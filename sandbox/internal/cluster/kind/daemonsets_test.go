@@ -89,7 +89,7 @@ func TestSweep(t *testing.T) {
 				tc.change(d)
 			}
 			client := fake.NewClientset(d)
-			check.Must(t, newGuard(client, slog.New(slog.DiscardHandler)).sweep(t.Context()))
+			check.Must(t, newGuard(client, slog.New(slog.DiscardHandler)).restrictAll(t.Context()))
 			got, err := client.AppsV1().DaemonSets("n").Get(t.Context(), "d", metav1.GetOptions{})
 			check.Must(t, err)
 			if diff := cmp.Diff(tc.want, got.Spec.Template.Spec.Affinity); diff != "" {
@@ -204,7 +204,7 @@ func TestDaemonSetForBasesKeepsItsPods(t *testing.T) {
 			{Key: labels.Component, Operator: corev1.NodeSelectorOpIn, Values: []string{labels.Vnode}}}))
 	d.Status.ObservedGeneration = d.Generation
 	client := fake.NewClientset(d)
-	check.Must(t, newGuard(client, slog.New(slog.DiscardHandler)).sweep(t.Context()))
+	check.Must(t, newGuard(client, slog.New(slog.DiscardHandler)).restrictAll(t.Context()))
 	for _, a := range client.Actions() {
 		if a.GetResource().Resource != "daemonsets" || a.GetVerb() != "list" && a.GetVerb() != "get" {
 			t.Errorf("%s %s", a.GetVerb(), a.GetResource().Resource)

@@ -136,7 +136,7 @@ func (p *Provider) prepare(ctx context.Context) error {
 	if err := p.checkOwner(ctx); err != nil || p.adopt {
 		return err
 	}
-	if err := suffices(ctx, p.engine); err != nil {
+	if err := checkEngine(ctx, p.engine); err != nil {
 		return err
 	}
 	return p.chooseImage(ctx)
@@ -144,7 +144,7 @@ func (p *Provider) prepare(ctx context.Context) error {
 
 // findEngine finds the engine that has, or shall have, the cluster.
 func (p *Provider) findEngine(ctx context.Context) error {
-	note, err := p.readNote()
+	note, err := p.readOwnership()
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (p *Provider) prepareForBases(ctx context.Context) error {
 	if err := cluster.Mark(ctx, p.client, p.o.Owner); err != nil {
 		return err
 	}
-	if err := p.noteOwned(true); err != nil {
+	if err := p.writeOwnership(true); err != nil {
 		return err
 	}
 	version, err := cluster.ServerVersion(ctx, p.config)
@@ -180,7 +180,7 @@ func (p *Provider) prepareForBases(ctx context.Context) error {
 	if err := p.keepReachable(ctx); err != nil {
 		return err
 	}
-	return newGuard(p.client, p.o.Logger).sweep(ctx)
+	return newGuard(p.client, p.o.Logger).restrictAll(ctx)
 }
 
 // connect writes the administrator's kubeconfig and makes a client of it.
@@ -211,7 +211,7 @@ func (p *Provider) waitNodes(ctx context.Context) error {
 	if err := poll(ctx, p.nodesReady); err != nil {
 		return err
 	}
-	return p.route(ctx)
+	return p.addRoutes(ctx)
 }
 
 // nodesReady says what is missing until all nodes are Ready.

@@ -12,8 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
 
-// launched is where a program lies in a node.
-const launched = "/usr/local/bin/koupsandbox"
+// launchPath is where a program lies in a node.
+const launchPath = "/usr/local/bin/koupsandbox"
 
 // Launch copies a program into the node of the control plane and starts it there, in the network of the node. It must
 // be a static program for Linux that calls stdio.Serve. Its standard error goes to stderr. The end of ctx does not end
@@ -25,17 +25,17 @@ func (p *Provider) Launch(ctx context.Context, program string, stderr io.Writer,
 	}
 	list, err := p.kind.ListNodes(p.name)
 	if err != nil {
-		return nil, fmt.Errorf("listing the nodes of kind cluster %s: %w", p.name, plain(err))
+		return nil, fmt.Errorf("listing the nodes of kind cluster %s: %w", p.name, shortError(err))
 	}
 	node, err := nodeutils.BootstrapControlPlaneNode(list)
 	if err != nil {
-		return nil, fmt.Errorf("looking for the control plane of kind cluster %s: %w", p.name, plain(err))
+		return nil, fmt.Errorf("looking for the control plane of kind cluster %s: %w", p.name, shortError(err))
 	}
-	if _, err := p.engine.Run(ctx, "cp", program, node.String()+":"+launched); err != nil {
+	if _, err := p.engine.Run(ctx, "cp", program, node.String()+":"+launchPath); err != nil {
 		return nil, fmt.Errorf("copying a program into node %s: %w", node, err)
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), p.engine.Command,
-		append([]string{"exec", "--interactive", node.String(), launched}, args...)...)
+		append([]string{"exec", "--interactive", node.String(), launchPath}, args...)...)
 	cmd.Stderr = stderr
 	return stdio.Start(cmd)
 }

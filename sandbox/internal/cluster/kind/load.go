@@ -15,7 +15,7 @@ import (
 // Load loads an image into every node. Pods must not pull it. It waits for the container runtimes of the nodes. Call it
 // after Steps.Prepare, also during the other steps.
 func (p *Provider) Load(ctx context.Context, i *image.Image) error {
-	list, err := p.awaitNodes(ctx)
+	list, err := p.waitContainerRuntimes(ctx)
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (p *Provider) Load(ctx context.Context, i *image.Image) error {
 			go func() { _ = write.CloseWithError(image.Write(write, i)) }() // as above; the reader gets it
 			if err := nodeutils.LoadImageArchive(node, read); err != nil {
 				_ = read.CloseWithError(err) // as above
-				return fmt.Errorf("loading image %s into node %s: %w", i.Name, node, plain(err))
+				return fmt.Errorf("loading image %s into node %s: %w", i.Name, node, shortError(err))
 			}
 			return nil
 		})
@@ -37,15 +37,15 @@ func (p *Provider) Load(ctx context.Context, i *image.Image) error {
 	return group.Wait()
 }
 
-// awaitNodes blocks until the container runtime of every node answers. Until then every failure may
+// waitContainerRuntimes blocks until the container runtime of every node answers. Until then every failure may
 // be that of a node that is only just being made.
-func (p *Provider) awaitNodes(ctx context.Context) ([]nodes.Node, error) {
+func (p *Provider) waitContainerRuntimes(ctx context.Context) ([]nodes.Node, error) {
 	var list []nodes.Node
 	err := poll(ctx, func(ctx context.Context) (err error) {
 		list, err = p.kind.ListInternalNodes(p.name)
 		switch {
 		case err != nil:
-			return plain(err)
+			return shortError(err)
 		case len(list) < p.o.Nodes && !p.adopt:
 			return fmt.Errorf("%d of %d nodes are there", len(list), p.o.Nodes)
 		}

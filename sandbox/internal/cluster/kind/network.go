@@ -26,8 +26,8 @@ const (
 	controlPlaneLabel = "node-role.kubernetes.io/control-plane"
 	// apiServerPort is where the API server listens in its node.
 	apiServerPort = "6443"
-	// reachTime is how long a node of this machine may take to accept a connection.
-	reachTime = 2 * time.Second
+	// dialTimeout is how long a node of this machine may take to accept a connection.
+	dialTimeout = 2 * time.Second
 )
 
 // findGateway returns the network's address of this machine, if this machine has it and reaches the
@@ -52,7 +52,7 @@ func (p *Provider) findGateway(ctx context.Context) string {
 			continue // an engine in a virtual machine has it
 		}
 		_ = l.Close() // nothing was sent
-		if err := p.reachNodes(ctx); err != nil {
+		if err := p.checkReachable(ctx); err != nil {
 			p.o.Logger.Warn("this machine has an address in the network of kind, and does not reach the nodes", "err",
 				err)
 			return ""
@@ -62,8 +62,8 @@ func (p *Provider) findGateway(ctx context.Context) string {
 	return ""
 }
 
-// reachNodes tells why this machine does not reach the API server at its node's own address.
-func (p *Provider) reachNodes(ctx context.Context) error {
+// checkReachable tells why this machine does not reach the API server at its node's own address.
+func (p *Provider) checkReachable(ctx context.Context) error {
 	nodes, err := p.nodes(ctx)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (p *Provider) reachNodes(ctx context.Context) error {
 		if _, ok := n.Labels[controlPlaneLabel]; !ok {
 			continue
 		}
-		conn, err := (&net.Dialer{Timeout: reachTime}).DialContext(ctx, "tcp",
+		conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp",
 			net.JoinHostPort(address(n), apiServerPort))
 		if err != nil {
 			return err
@@ -91,7 +91,7 @@ var baseNetworks = []string{"198.18.0.0/15", "10.244.0.0/16"}
 func (p *Provider) keepReachable(ctx context.Context) error {
 	list, err := p.kind.ListNodes(p.name)
 	if err != nil {
-		return fmt.Errorf("listing the nodes of kind cluster %s: %w", p.name, plain(err))
+		return fmt.Errorf("listing the nodes of kind cluster %s: %w", p.name, shortError(err))
 	}
 	for _, node := range names(list) {
 		for _, network := range baseNetworks {
@@ -103,9 +103,9 @@ func (p *Provider) keepReachable(ctx context.Context) error {
 	return nil
 }
 
-// route gives every node a route to the Pods of every other, where the cluster has nothing that
+// addRoutes gives every node a route to the Pods of every other, where the cluster has nothing that
 // does it.
-func (p *Provider) route(ctx context.Context) error {
+func (p *Provider) addRoutes(ctx context.Context) error {
 	nodes, err := p.nodes(ctx)
 	if err != nil || len(nodes) < 2 {
 		return err

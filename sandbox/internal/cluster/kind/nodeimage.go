@@ -18,19 +18,19 @@ const BuiltImage = "koupsandbox/node"
 // chooseImage finds the image for the nodes, and downloads it if the engine has none that would do.
 // The user's choice comes first, then the image of kind, then the one that was built here.
 func (p *Provider) chooseImage(ctx context.Context) error {
-	candidates := p.candidates(ctx)
-	image, err := first(ctx, p.engine, candidates)
+	candidates := p.imageCandidates(ctx)
+	image, err := firstPresent(ctx, p.engine, candidates)
 	if err != nil {
 		return err
 	}
 	if image != "" {
 		p.image = image
-		if short(image) != short(candidates[0]) {
-			p.o.Notify(fmt.Sprintf("the nodes are made of %s, which is at hand; %s is not", image, short(candidates[0])))
+		if shortName(image) != shortName(candidates[0]) {
+			p.o.Notify(fmt.Sprintf("the nodes are made of %s, which is at hand; %s is not", image, shortName(candidates[0])))
 		}
 		return nil
 	}
-	p.o.Notify(fmt.Sprintf("downloading the node image %s", short(candidates[0])))
+	p.o.Notify(fmt.Sprintf("downloading the node image %s", shortName(candidates[0])))
 	if _, err := p.engine.Run(ctx, "pull", "--quiet", candidates[0]); err != nil {
 		return fmt.Errorf("the node image cannot be had: %w\nname one that is at hand with --image, or build one "+
 			"without a registry: make node-image", err)
@@ -46,30 +46,30 @@ func LocalImage(ctx context.Context, name string) (image string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return atHand(ctx, e)
+	return localImage(ctx, e)
 }
 
-func atHand(ctx context.Context, e *engine.Engine) (image string, err error) {
-	if err := suffices(ctx, e); err != nil {
+func localImage(ctx context.Context, e *engine.Engine) (image string, err error) {
+	if err := checkEngine(ctx, e); err != nil {
 		return "", err
 	}
-	candidates := (&Provider{engine: e}).candidates(ctx)
-	image, err = first(ctx, e, candidates)
+	candidates := (&Provider{engine: e}).imageCandidates(ctx)
+	image, err = firstPresent(ctx, e, candidates)
 	if err == nil && image == "" {
-		err = fmt.Errorf("%s has no node image; with --provider kind it gets %s", e.Command, short(candidates[0]))
+		err = fmt.Errorf("%s has no node image; with --provider kind it gets %s", e.Command, shortName(candidates[0]))
 	}
-	return short(image), err
+	return shortName(image), err
 }
 
 // podmanHost is where podman takes an image to be from whose name says nothing of it.
 const podmanHost = "localhost/"
 
-// first returns the first of some images that the engine has, empty if it has none. One for another
+// firstPresent returns the first of some images that the engine has, empty if it has none. One for another
 // architecture is an error.
 //
 // Podman finds a short name among its own, but kind takes it for one of docker.io: then the whole
 // name is returned.
-func first(ctx context.Context, e *engine.Engine, images []string) (string, error) {
+func firstPresent(ctx context.Context, e *engine.Engine, images []string) (string, error) {
 	for _, image := range images {
 		architecture, err := e.Run(ctx, "image", "inspect", "--format", "{{.Architecture}}", image)
 		switch {
@@ -90,9 +90,9 @@ func first(ctx context.Context, e *engine.Engine, images []string) (string, erro
 	return "", nil
 }
 
-// candidates lists the images that would do, the best first. The first is the one to download if
+// imageCandidates lists the images that would do, the best first. The first is the one to download if
 // none is there.
-func (p *Provider) candidates(ctx context.Context) []string {
+func (p *Provider) imageCandidates(ctx context.Context) []string {
 	switch {
 	case p.o.Image != "":
 		return []string{p.o.Image}
@@ -102,7 +102,7 @@ func (p *Provider) candidates(ctx context.Context) []string {
 	}
 	// The second is the first where it came in a file: its digest is known only to who has pulled
 	// it.
-	list := []string{defaults.Image, short(defaults.Image)}
+	list := []string{defaults.Image, shortName(defaults.Image)}
 	if tags, err := p.engine.Run(ctx, "image", "ls", "--format", "{{.Tag}}", BuiltImage); err == nil {
 		if tag := newest(strings.Fields(tags)); tag != "" {
 			list = append(list, BuiltImage+":"+tag)
@@ -123,8 +123,8 @@ func newest(tags []string) string {
 	return tag
 }
 
-// short leaves out the digest of an image, and what podman puts before its name.
-func short(image string) string {
+// shortName leaves out the digest of an image, and what podman puts before its name.
+func shortName(image string) string {
 	name, _, _ := strings.Cut(image, "@")
 	return strings.TrimPrefix(name, podmanHost)
 }

@@ -36,8 +36,8 @@ info) echo '{"ServerVersion":"27.5.1","CgroupVersion":"2","Architecture":"x86_64
 image) case "$*" in *%s*) echo amd64;; *) exit 1;; esac;;
 esac`
 	for name, tc := range map[string]struct{ script, want string }{
-		"an image": {fmt.Sprintf(docker, 8000000000, "kindest"), short(defaults.Image) + " <nil>"},
-		"no image": {fmt.Sprintf(docker, 8000000000, "other"), "docker " + short(defaults.Image)},
+		"an image": {fmt.Sprintf(docker, 8000000000, "kindest"), shortName(defaults.Image) + " <nil>"},
+		"no image": {fmt.Sprintf(docker, 8000000000, "other"), "docker " + shortName(defaults.Image)},
 		"too little memory": {fmt.Sprintf(docker, 1000000000, "kindest"),
 			"docker 1.0 GB 2.1 --provider embedded"},
 		"no engine": {"exit 1", "docker info --format {{json .}}: exit status 1; podman"},

@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// noteFile in the state directory says that the cluster of the sandbox's name is, or was being,
+	// ownershipFile in the state directory says that the cluster of the sandbox's name is, or was being,
 	// made by it.
-	noteFile = "kind.json"
-	// answerTime is how long a cluster that is there may take to say whose it is.
-	answerTime = 5 * time.Second
-	// wakeTime is how long one may take after its containers were started.
-	wakeTime = 45 * time.Second
+	ownershipFile = "kind.json"
+	// answerTimeout is how long a cluster that is there may take to say whose it is.
+	answerTimeout = 5 * time.Second
+	// startTimeout is how long one may take after its containers were started.
+	startTimeout = 45 * time.Second
 )
 
 // ownership is the content of noteFile.
@@ -36,10 +36,10 @@ type ownership struct {
 	Complete bool `json:"complete"`
 }
 
-func (p *Provider) noteOwned(complete bool) error {
+func (p *Provider) writeOwnership(complete bool) error {
 	text, err := json.Marshal(ownership{Cluster: p.name, Engine: p.engine.Command, Complete: complete})
 	if err == nil {
-		err = os.WriteFile(filepath.Join(p.o.Dir, noteFile), text, 0o600)
+		err = os.WriteFile(filepath.Join(p.o.Dir, ownershipFile), text, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("noting whose kind cluster %s is: %w", p.name, err)
@@ -47,9 +47,9 @@ func (p *Provider) noteOwned(complete bool) error {
 	return nil
 }
 
-// readNote returns what the state directory says of the cluster; nil means nothing.
-func (p *Provider) readNote() (*ownership, error) {
-	text, err := os.ReadFile(filepath.Join(p.o.Dir, noteFile))
+// readOwnership returns what the state directory says of the cluster; nil means nothing.
+func (p *Provider) readOwnership() (*ownership, error) {
+	text, err := os.ReadFile(filepath.Join(p.o.Dir, ownershipFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -71,12 +71,12 @@ func (p *Provider) readNote() (*ownership, error) {
 func (p *Provider) checkOwner(ctx context.Context) error {
 	list, err := p.kind.ListNodes(p.name)
 	if err != nil {
-		return fmt.Errorf("looking for kind cluster %s: %w", p.name, plain(err))
+		return fmt.Errorf("looking for kind cluster %s: %w", p.name, shortError(err))
 	}
 	if len(list) == 0 {
 		return nil
 	}
-	note, err := p.readNote()
+	note, err := p.readOwnership()
 	if err != nil {
 		return err
 	}
@@ -85,15 +85,15 @@ func (p *Provider) checkOwner(ctx context.Context) error {
 			p.name))
 		return p.delete(ctx)
 	}
-	limit := answerTime
+	limit := answerTimeout
 	if note != nil {
 		// Its containers may have ended with the engine.
 		if _, err := p.engine.Run(ctx, append([]string{"start"}, names(list)...)...); err != nil {
 			return fmt.Errorf("starting the nodes of kind cluster %s again: %w", p.name, err)
 		}
-		limit = wakeTime
+		limit = startTimeout
 	}
-	marked, err := p.marked(ctx, limit)
+	marked, err := p.waitMarked(ctx, limit)
 	var other *cluster.OtherSandboxError
 	switch {
 	case errors.As(err, &other):
@@ -103,15 +103,15 @@ func (p *Provider) checkOwner(ctx context.Context) error {
 		p.o.Notify(fmt.Sprintf("kind cluster %s is there and is used as it is", p.name))
 		return p.connect()
 	case note != nil:
-		return fmt.Errorf("kind cluster %s of this sandbox no longer answers (%s): remove it with koupsandbox down, then bring it up again", p.name, p.noMark(err))
+		return fmt.Errorf("kind cluster %s of this sandbox no longer answers (%s): remove it with koupsandbox down, then bring it up again", p.name, p.markProblem(err))
 	default:
 		return fmt.Errorf("there is a kind cluster %s that no sandbox has made (%s), and it was not touched: choose another --name, or delete it with: kind delete cluster --name %s",
-			p.name, p.noMark(err), p.name)
+			p.name, p.markProblem(err), p.name)
 	}
 }
 
-// noMark says in a clause what the cluster did not say.
-func (p *Provider) noMark(err error) string {
+// markProblem says in a clause what the cluster did not say.
+func (p *Provider) markProblem(err error) string {
 	if err == nil {
 		return "it bears no mark"
 	}
@@ -119,9 +119,9 @@ func (p *Provider) noMark(err error) string {
 	return "it does not answer"
 }
 
-// marked asks the cluster whether it bears the sandbox's mark, for as long as it does not answer
+// waitMarked asks the cluster whether it bears the sandbox's mark, for as long as it does not answer
 // and at most for limit. It writes nothing.
-func (p *Provider) marked(ctx context.Context, limit time.Duration) (bool, error) {
+func (p *Provider) waitMarked(ctx context.Context, limit time.Duration) (bool, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
 	defer cancel()
 	var marked bool
@@ -143,7 +143,7 @@ func (p *Provider) marked(ctx context.Context, limit time.Duration) (bool, error
 func (p *Provider) readMark(ctx context.Context) (bool, error) {
 	text, err := p.kind.KubeConfig(p.name, false)
 	if err != nil {
-		return false, plain(err)
+		return false, shortError(err)
 	}
 	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(text))
 	if err != nil {
@@ -172,14 +172,14 @@ func CleanUp(ctx context.Context, o Options) error {
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	note, err := p.readNote()
+	note, err := p.readOwnership()
 	if err != nil {
 		return err
 	}
 	if note == nil {
-		marked, err := p.marked(ctx, answerTime)
+		marked, err := p.waitMarked(ctx, answerTimeout)
 		if !marked {
-			p.o.Logger.Info("a kind cluster of the sandbox's name is left alone", "because", p.noMark(err))
+			p.o.Logger.Info("a kind cluster of the sandbox's name is left alone", "because", p.markProblem(err))
 			return nil
 		}
 	}

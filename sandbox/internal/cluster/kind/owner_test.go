@@ -117,7 +117,7 @@ func TestCheckOwner(t *testing.T) {
 			if tc.note != nil {
 				text, err := json.Marshal(tc.note)
 				if err == nil {
-					err = os.WriteFile(filepath.Join(dir, noteFile), text, 0o600)
+					err = os.WriteFile(filepath.Join(dir, ownershipFile), text, 0o600)
 				}
 				check.Must(t, err)
 			}
@@ -148,7 +148,7 @@ func TestCheckOwner(t *testing.T) {
 // The engine that has the cluster is asked, and no other.
 func TestClusterInAnotherEngine(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, noteFile),
+	if err := os.WriteFile(filepath.Join(dir, ownershipFile),
 		[]byte(`{"cluster":"koup-demo","engine":"docker","complete":true}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func TestForgetDeletesWhatIsOursOnly(t *testing.T) {
 			changes := fakeCluster(t, tc.mark)
 			dir := t.TempDir()
 			if tc.note {
-				if err := os.WriteFile(filepath.Join(dir, noteFile),
+				if err := os.WriteFile(filepath.Join(dir, ownershipFile),
 					[]byte(`{"cluster":"koup-demo","engine":"docker"}`), 0o600); err != nil {
 					t.Fatal(err)
 				}

@@ -21,8 +21,8 @@ const (
 	minDisk = 1 << 30
 )
 
-// suffices says in one sentence what an engine lacks for a cluster.
-func suffices(ctx context.Context, e *engine.Engine) error {
+// checkEngine says in one sentence what an engine lacks for a cluster.
+func checkEngine(ctx context.Context, e *engine.Engine) error {
 	if e.Memory > 0 && e.Memory < minMemory {
 		return fmt.Errorf("%s has %.1f GB of memory and a cluster of kind needs %.1f: give it more, or use "+
 			"--provider embedded",
@@ -55,9 +55,9 @@ const (
 	minInotify = 512
 )
 
-// scarceInotify returns an error if the machine has few inotify instances, the most common reason why another cluster
+// checkInotify returns an error if the machine has few inotify instances, the most common reason why another cluster
 // does not start. It returns nil if the limit cannot be read.
-func scarceInotify(path string) error {
+func checkInotify(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil //nolint:nilerr // another system, or one that does not tell

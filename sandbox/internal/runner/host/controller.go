@@ -15,8 +15,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// stopTime is how long the controller may take to give up its leases.
-const stopTime = 3 * time.Second
+// stopTimeout is how long the controller may take to give up its leases.
+const stopTimeout = 3 * time.Second
 
 // Controller is the sandbox's own module-controller as a Program. All fields are required, but
 // KubeletClientCA.
@@ -119,16 +119,16 @@ func (c *Controller) Process(i Instance) (supervise.Spec, error) {
 	return supervise.Spec{
 		Name:        i.Name,
 		Path:        c.Path,
-		Env:         list(settings),
+		Env:         envList(settings),
 		Dir:         string(c.Dir),
 		LogFile:     c.Dir.Log(i.Name),
 		Metrics:     "http://" + i.Metrics + "/metrics",
-		Ready:       answers("http://" + i.Health + "/tunnelz"),
-		StopTimeout: stopTime,
+		Ready:       httpReady("http://" + i.Health + "/tunnelz"),
+		StopTimeout: stopTimeout,
 	}, nil
 }
 
-func list(env map[string]string) []string {
+func envList(env map[string]string) []string {
 	all := make([]string, 0, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		all = append(all, name+"="+env[name])

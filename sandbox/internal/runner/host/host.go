@@ -101,7 +101,7 @@ func (r *Runner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
 		if err != nil {
 			return err
 		}
-		if x.has(settings) && r.runs(ctx, x.name) {
+		if x.hasSettings(settings) && r.isRunning(ctx, x.name) {
 			continue
 		}
 		group.Go(func() error { return r.start(gctx, x, instance, settings) })
@@ -148,12 +148,12 @@ func (r *Runner) ReplicaNumber(clientID string) int {
 	return number
 }
 
-func (r *Runner) runs(ctx context.Context, name string) bool {
+func (r *Runner) isRunning(ctx context.Context, name string) bool {
 	all := r.Supervisor.Status(ctx, func(n string) bool { return n == name })
 	return len(all) == 1 && all[0].State == supervise.Running
 }
 
-func (x *replica) has(settings any) bool {
+func (x *replica) hasSettings(settings any) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return reflect.DeepEqual(settings, x.settings)

@@ -75,7 +75,7 @@ func (h *helpers) Process(i Instance) (supervise.Spec, error) {
 	return supervise.Spec{
 		Name: i.Name, Path: os.Args[0], Args: []string{i.Health},
 		Env:     []string{helperEnv + "=" + how, "GORACE=atexit_sleep_ms=0"},
-		LogFile: filepath.Join(h.dir, i.Name+".log"), Ready: answers("http://" + i.Health),
+		LogFile: filepath.Join(h.dir, i.Name+".log"), Ready: httpReady("http://" + i.Health),
 	}, nil
 }
 

@@ -14,8 +14,8 @@ import (
 // probeTimeout bounds one question: a paused process never answers.
 const probeTimeout = time.Second
 
-// answers asks a URL, and says what it answers when that is not 200.
-func answers(url string) func(context.Context) error {
+// httpReady asks a URL, and says what it answers when that is not 200.
+func httpReady(url string) func(context.Context) error {
 	client := &http.Client{Timeout: probeTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 1}}
 	return func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

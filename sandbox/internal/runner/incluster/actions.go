@@ -61,7 +61,7 @@ func (c *Runner) Act(ctx context.Context, name string, action supervise.Action) 
 	case supervise.Stop:
 		return c.stop(ctx, x)
 	case supervise.Start:
-		return c.startAgain(ctx, x)
+		return c.startAndWait(ctx, x)
 	default:
 		return c.restart(ctx, x)
 	}
@@ -72,13 +72,13 @@ func (c *Runner) kill(ctx context.Context, x Replica) error {
 	switch {
 	case x.State == supervise.Exited:
 		return nil
-	case c.shared():
-		return notOurs(x, supervise.Kill)
+	case c.inExistingCluster():
+		return refuseNodeAction(x, supervise.Kill)
 	}
 	if err := c.o.Local.Nodes.KillContainer(ctx, x.node, x.container); err != nil {
 		return fmt.Errorf("killing %s: %w", runner.ComponentName(x.Number), err)
 	}
-	c.mark(x.container, markKilled)
+	c.setMark(x.container, markKilled)
 	return nil
 }
 
@@ -89,18 +89,18 @@ func (c *Runner) pause(ctx context.Context, x Replica) error {
 		return fmt.Errorf("pausing %s: it does not run", runner.ComponentName(x.Number))
 	case x.State == supervise.Paused:
 		return nil
-	case c.shared():
-		return notOurs(x, supervise.Pause)
+	case c.inExistingCluster():
+		return refuseNodeAction(x, supervise.Pause)
 	}
 	if err := c.o.Local.Nodes.PauseContainer(ctx, x.node, x.container); err != nil {
 		return fmt.Errorf("pausing %s: %w", runner.ComponentName(x.Number), err)
 	}
-	c.mark(x.container, markPaused)
+	c.setMark(x.container, markPaused)
 	return nil
 }
 
-// notOurs refuses an action on a container of an existing cluster.
-func notOurs(x Replica, action supervise.Action) error {
+// refuseNodeAction refuses an action on a container of an existing cluster.
+func refuseNodeAction(x Replica, action supervise.Action) error {
 	return supervise.Refuse("%s cannot be told to %s: the nodes of this cluster are not the sandbox's; stop, start "+
 		"and restart work there",
 		runner.ComponentName(x.Number), action)
@@ -113,12 +113,12 @@ func (c *Runner) resume(ctx context.Context, x Replica) error {
 	if err := c.o.Local.Nodes.ResumeContainer(ctx, x.node, x.container); err != nil {
 		return fmt.Errorf("resuming %s: %w", runner.ComponentName(x.Number), err)
 	}
-	c.mark(x.container, 0)
+	c.setMark(x.container, 0)
 	return nil
 }
 
-// mark notes what was done to a container; 0 = nothing any more.
-func (c *Runner) mark(container string, m mark) {
+// setMark notes what was done to a container; 0 = nothing any more.
+func (c *Runner) setMark(container string, m containerMark) {
 	c.mu.Lock()
 	for _, p := range podsOf(c.pods) {
 		if id := statusOf(p).ContainerID; containerID(id) == container {
@@ -144,7 +144,7 @@ func (c *Runner) stop(ctx context.Context, x Replica) error {
 	if err := c.scale(ctx, x.Number, true); err != nil {
 		return err
 	}
-	return c.until(ctx, func() (string, error) {
+	return c.waitUntil(ctx, func() (string, error) {
 		if p := c.replicas[x.Number-1].Pod; p != "" {
 			return fmt.Sprintf("Pod %s of %s has not ended", p, runner.ComponentName(x.Number)), nil
 		}
@@ -152,17 +152,17 @@ func (c *Runner) stop(ctx context.Context, x Replica) error {
 	})
 }
 
-// startAgain starts a controller that was stopped or killed, and blocks until it is ready. It replaces a Pod whose
+// startAndWait starts a controller that was stopped or killed, and blocks until it is ready. It replaces a Pod whose
 // container the kubelet starts only after a back-off.
-func (c *Runner) startAgain(ctx context.Context, x Replica) error {
+func (c *Runner) startAndWait(ctx context.Context, x Replica) error {
 	if x.stopped {
 		if err := c.scale(ctx, x.Number, false); err != nil {
 			return err
 		}
 	}
-	return c.until(ctx, func() (string, error) {
+	return c.waitUntil(ctx, func() (string, error) {
 		if now := c.replicas[x.Number-1]; now.State != supervise.Paused {
-			return c.ready(now)
+			return c.pendingReplica(now)
 		}
 		return "", nil
 	})
@@ -177,7 +177,7 @@ func (c *Runner) restart(ctx context.Context, x Replica) error {
 		if err := c.deletePod(ctx, x.Pod, gracePeriod); err != nil {
 			return err
 		}
-		if err := c.until(ctx, func() (string, error) {
+		if err := c.waitUntil(ctx, func() (string, error) {
 			if c.replicas[x.Number-1].Pod == x.Pod {
 				return fmt.Sprintf("Pod %s of %s has not been replaced", x.Pod, runner.ComponentName(x.Number)), nil
 			}
@@ -186,7 +186,7 @@ func (c *Runner) restart(ctx context.Context, x Replica) error {
 			return err
 		}
 	}
-	return c.startAgain(ctx, x)
+	return c.startAndWait(ctx, x)
 }
 
 // scale stops a controller or brings it back.
@@ -222,8 +222,8 @@ func (c *Runner) deletePod(ctx context.Context, pod string, grace int64) error {
 	return nil
 }
 
-// remove removes the controllers of the sandbox, and blocks until their Pods have ended.
-func (c *Runner) remove(ctx context.Context) error {
+// removeAll removes the controllers of the sandbox, and blocks until their Pods have ended.
+func (c *Runner) removeAll(ctx context.Context) error {
 	err := c.removeDeployments(ctx, 0)
 	if err == nil {
 		err = wait.PollUntilContextCancel(ctx, removePoll, true, func(ctx context.Context) (bool, error) {

@@ -33,14 +33,14 @@ import (
 const (
 	// fieldManager owns what a sandbox sets in the manifests.
 	fieldManager = "koupsandbox"
-	// reachTime is how long a Pod that is Ready may take until heartbeats reach it: kube-proxy has
+	// heartbeatTimeout is how long a Pod that is Ready may take until heartbeats reach it: kube-proxy has
 	// to hear of it.
-	reachTime = 15 * time.Second
-	// reachPause is between two attempts to reach it.
-	reachPause = 50 * time.Millisecond
-	// backOffPatience is how long a kubelet may take to start a container again before its Pod is
+	heartbeatTimeout = 15 * time.Second
+	// heartbeatPoll is between two attempts to reach it.
+	heartbeatPoll = 50 * time.Millisecond
+	// maxBackOff is how long a kubelet may take to start a container again before its Pod is
 	// replaced: those of the sandbox's own clusters take a second, others minutes.
-	backOffPatience = 4 * time.Second
+	maxBackOff = 4 * time.Second
 )
 
 // Options of a Runner.
@@ -92,19 +92,19 @@ type Runner struct {
 	kubelet Kubelet   // issued once, because another certificate would restart the Pods
 	token   string    // of heartbeats
 	// dial connects to an address for heartbeats; tests replace it.
-	dial func(ctx context.Context, addr string) error
-	kick chan struct{} // has room for one: the Pods have changed
+	dial        func(ctx context.Context, addr string) error
+	podsChanged chan struct{} // has room for one: the Pods have changed
 
-	mu       sync.Mutex // guards what follows
-	pods     cache.Store
-	wanted   int           // number of controllers
-	stopped  map[int]bool  // by number
-	revision string        // revision of the newest settings
-	ports    map[int]int32 // of the nodes, for heartbeats, by number
-	marks    map[string]mark
-	replicas []Replica     // by number, from 1
-	extra    int           // other Pods
-	change   chan struct{} // closed at the next change
+	mu        sync.Mutex // guards what follows
+	pods      cache.Store
+	wanted    int           // number of controllers
+	stopped   map[int]bool  // by number
+	revision  string        // revision of the newest settings
+	ports     map[int]int32 // of the nodes, for heartbeats, by number
+	marks     map[string]containerMark
+	replicas  []Replica     // by number, from 1
+	extraPods int           // other Pods
+	change    chan struct{} // closed at the next change
 }
 
 var _ supervise.ComponentSet = (*Runner)(nil)
@@ -124,9 +124,9 @@ func New(o Options) (*Runner, error) {
 
 func newRunner(o Options, client kubernetes.Interface, dyn dynamic.Interface) *Runner {
 	return &Runner{
-		o: o, client: client, dynamic: dyn, dial: dial, token: rand.Text(), kick: make(chan struct{}, 1),
+		o: o, client: client, dynamic: dyn, dial: dial, token: rand.Text(), podsChanged: make(chan struct{}, 1),
 		pods:    cache.NewStore(cache.MetaNamespaceKeyFunc),
-		stopped: map[int]bool{}, ports: map[int]int32{}, marks: map[string]mark{}, change: make(chan struct{}),
+		stopped: map[int]bool{}, ports: map[int]int32{}, marks: map[string]containerMark{}, change: make(chan struct{}),
 	}
 }
 
@@ -167,12 +167,12 @@ func (c *Runner) Start(ctx context.Context) error {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	parts.Go(func() { informer.RunWithContext(ctx) })
-	logs := &logs{c: c, known: map[string]bool{}}
+	logs := &logCopier{c: c, known: map[string]bool{}}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-c.kick:
+		case <-c.podsChanged:
 		}
 		logs.follow(ctx, &parts)
 	}
@@ -197,15 +197,15 @@ func (c *Runner) settings(config v1alpha1.Controller) (Settings, error) {
 	if c.o.Local == nil {
 		return s, nil
 	}
-	if err := c.certify(); err != nil {
+	if err := c.issueKubeletCert(); err != nil {
 		return Settings{}, err
 	}
 	s.Proxy, s.Token, s.Kubelet = c.o.Local.Proxy, c.token, c.kubelet
 	return s, nil
 }
 
-// certify makes what the controllers serve logs and exec with, once.
-func (c *Runner) certify() error {
+// issueKubeletCert makes what the controllers serve logs and exec with, once.
+func (c *Runner) issueKubeletCert() error {
 	if c.kubelet.Cert != nil {
 		return nil
 	}
@@ -240,16 +240,16 @@ func (c *Runner) ensure(ctx context.Context, s Settings) error {
 	if err := c.removeDeployments(ctx, s.Replicas); err != nil {
 		return err
 	}
-	if c.shared() {
-		return c.until(ctx, c.settled)
+	if c.inExistingCluster() {
+		return c.waitUntil(ctx, c.pending)
 	}
-	if err := c.openPorts(ctx, s.Replicas); err != nil {
+	if err := c.applyHeartbeatServices(ctx, s.Replicas); err != nil {
 		return err
 	}
-	if err := c.until(ctx, c.settled); err != nil {
+	if err := c.waitUntil(ctx, c.pending); err != nil {
 		return err
 	}
-	return c.reach(ctx)
+	return c.waitHeartbeats(ctx)
 }
 
 // applyAll applies objects, except those of other users. It checks all of them before it applies the first one.
@@ -257,7 +257,7 @@ func (c *Runner) applyAll(ctx context.Context, objects []*unstructured.Unstructu
 	var ours []*unstructured.Unstructured
 	for _, object := range objects {
 		cluster.SetOwner(object, c.o.Owner)
-		theirs, err := c.theirs(ctx, object)
+		theirs, err := c.belongsToOther(ctx, object)
 		if err != nil {
 			return err
 		}
@@ -283,8 +283,8 @@ func (c *Runner) apply(ctx context.Context, object *unstructured.Unstructured) (
 	return applied, nil
 }
 
-// openPorts gives each controller a port of its own on the nodes, at which heartbeats reach it.
-func (c *Runner) openPorts(ctx context.Context, replicas int) error {
+// applyHeartbeatServices gives each controller a port of its own on the nodes, at which heartbeats reach it.
+func (c *Runner) applyHeartbeatServices(ctx context.Context, replicas int) error {
 	ports := map[int]int32{}
 	for number := 1; number <= replicas; number++ {
 		object, err := heartbeatService(number)
@@ -325,12 +325,12 @@ func (c *Runner) refresh() {
 	for _, p := range pods {
 		running[statusOf(p).ContainerID] = true
 		number, _ := strconv.Atoi(p.Labels[numberLabel])
-		if number <= c.wanted && (assigned[number] == nil || !leaving(p)) {
+		if number <= c.wanted && (assigned[number] == nil || !isTerminating(p)) {
 			assigned[number] = p
 		}
 	}
-	c.extra = len(pods) - len(assigned)
-	maps.DeleteFunc(c.marks, func(id string, _ mark) bool { return !running[id] })
+	c.extraPods = len(pods) - len(assigned)
+	maps.DeleteFunc(c.marks, func(id string, _ containerMark) bool { return !running[id] })
 	next := make([]Replica, c.wanted)
 	for i := range next {
 		next[i] = replicaOf(i+1, assigned[i+1], c.marks, c.ports[i+1], c.stopped[i+1])
@@ -345,22 +345,22 @@ func (c *Runner) refresh() {
 		if i < len(next) {
 			is = next[i]
 		}
-		for _, change := range changes(was, is) {
-			c.tell(change)
+		for _, change := range diffReplicas(was, is) {
+			c.report(change)
 		}
 	}
 	close(c.change)
 	c.change = make(chan struct{})
 	select {
-	case c.kick <- struct{}{}:
+	case c.podsChanged <- struct{}{}:
 	default: // it will look
 	}
 }
 
-// tell reports a change, and routes heartbeats to the new address.
-func (c *Runner) tell(change ReplicaChange) {
+// report reports a change, and routes heartbeats to the new address.
+func (c *Runner) report(change ReplicaChange) {
 	name := runner.ComponentName(change.Number)
-	if !c.shared() {
+	if !c.inExistingCluster() {
 		heartbeats := change.Heartbeats
 		if heartbeats != "" {
 			heartbeats += "/" + c.token
@@ -393,14 +393,14 @@ func podsOf(store cache.Store) []*corev1.Pod {
 	return pods
 }
 
-// until blocks until missing returns nothing. It is called at every change, with c.mu held; fatal
+// waitUntil blocks until missing returns nothing. It is called at every change, with c.mu held; fatal
 // says that waiting is without success.
-func (c *Runner) until(ctx context.Context, missing func() (what string, fatal error)) error {
+func (c *Runner) waitUntil(ctx context.Context, missing func() (what string, fatal error)) error {
 	for {
 		c.mu.Lock()
 		what, fatal := missing()
 		change := c.change
-		hopeless := c.backingOff()
+		hopeless := c.killedInBackOff()
 		c.mu.Unlock()
 		switch {
 		case fatal != nil:
@@ -415,47 +415,47 @@ func (c *Runner) until(ctx context.Context, missing func() (what string, fatal e
 		}
 		select {
 		case <-change:
-		case <-time.After(backOffPatience): // somebody may back off for that long now
+		case <-time.After(maxBackOff): // somebody may back off for that long now
 		case <-ctx.Done():
 			return fmt.Errorf("%s: %w", what, context.Cause(ctx))
 		}
 	}
 }
 
-// backingOff lists the Pods whose container was killed, and is not started again for a while:
+// killedInBackOff lists the Pods whose container was killed, and is not started again for a while:
 // others can come at once.
-func (c *Runner) backingOff() (pods []string) {
+func (c *Runner) killedInBackOff() (pods []string) {
 	for _, r := range c.replicas {
-		if r.backsOff && r.killed && time.Since(r.endedAt) > backOffPatience {
+		if r.inBackOff && r.killed && time.Since(r.endedAt) > maxBackOff {
 			pods = append(pods, r.Pod)
 		}
 	}
 	return pods
 }
 
-// settled says what is missing until each controller has the newest settings and is ready, and
+// pending says what is missing until each controller has the newest settings and is ready, and
 // there are no other Pods.
-func (c *Runner) settled() (what string, fatal error) {
+func (c *Runner) pending() (what string, fatal error) {
 	for _, r := range c.replicas {
-		what, fatal = c.ready(r)
+		what, fatal = c.pendingReplica(r)
 		if what != "" || fatal != nil {
 			return what, fatal
 		}
 	}
-	if c.extra > 0 {
+	if c.extraPods > 0 {
 		what = "Pods of an earlier configuration have not ended"
 	}
 	return what, nil
 }
 
-// ready says what is missing until a controller is ready with the newest settings.
-func (c *Runner) ready(r Replica) (what string, fatal error) {
+// pendingReplica says what is missing until a controller is ready with the newest settings.
+func (c *Runner) pendingReplica(r Replica) (what string, fatal error) {
 	switch {
 	case r.stopped:
 		return "", nil
 	case r.Pod == "" || r.deleting || r.revision != c.revision:
 		return fmt.Sprintf("%s has no Pod yet", runner.ComponentName(r.Number)), nil
-	case r.backsOff && !r.killed:
+	case r.inBackOff && !r.killed:
 		return "", fmt.Errorf("%s ends again and again: Pod %s: %s", runner.ComponentName(r.Number), r.Pod, r.lastExit)
 	case !r.Ready:
 		return fmt.Sprintf("%s is not ready: Pod %s: %s", runner.ComponentName(r.Number), r.Pod, r.Reason), nil
@@ -463,9 +463,9 @@ func (c *Runner) ready(r Replica) (what string, fatal error) {
 	return "", nil
 }
 
-// reach blocks until heartbeats reach every controller that runs.
-func (c *Runner) reach(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, reachTime, fmt.Errorf("not within %s", reachTime))
+// waitHeartbeats blocks until heartbeats reach every controller that runs.
+func (c *Runner) waitHeartbeats(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, heartbeatTimeout, fmt.Errorf("not within %s", heartbeatTimeout))
 	defer cancel()
 	for _, r := range c.Replicas() {
 		if r.stopped {
@@ -481,7 +481,7 @@ func (c *Runner) reach(ctx context.Context) error {
 				return fmt.Errorf(
 					"heartbeats do not reach Pod %s from this machine (%w: %w): keep the controller here, with "+
 						"--controller host", r.Pod, err, context.Cause(ctx))
-			case <-time.After(reachPause):
+			case <-time.After(heartbeatPoll):
 			}
 		}
 	}

@@ -329,14 +329,14 @@ func TestReach(t *testing.T) {
 	b := newBench(t)
 	var asked []string
 	b.dial = func(_ context.Context, addr string) error { asked = append(asked, addr); return nil }
-	b.must(b.reach(t.Context()))
+	b.must(b.waitHeartbeats(t.Context()))
 	if diff := cmp.Diff([]string{"172.18.0.2:30001", "172.18.0.2:30002"}, asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}
 	b.dial = func(context.Context, string) error { return errors.New("no route to host") }
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := b.reach(ctx); err == nil || !strings.Contains(err.Error(), "no route to host") ||
+	if err := b.waitHeartbeats(ctx); err == nil || !strings.Contains(err.Error(), "no route to host") ||
 		!strings.Contains(err.Error(), "--controller host") {
 		t.Errorf("error %v", err)
 	}
@@ -396,7 +396,7 @@ func TestLogs(t *testing.T) {
 		pod("b", ended("w", 137, "Error"), runs("y", 1, true)), pod("c")} {
 		check.Must(t, c.pods.Add(p))
 	}
-	l := &logs{c: c, known: map[string]bool{}}
+	l := &logCopier{c: c, known: map[string]bool{}}
 	l.follow(ctx, &readers)
 	l.follow(ctx, &readers) // reads nothing twice
 	b := &bench{t: t}

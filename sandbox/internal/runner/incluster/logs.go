@@ -12,18 +12,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// logPause is before a log that has broken off is read again.
-const logPause = time.Second
+// logRetry is before a log that has broken off is read again.
+const logRetry = time.Second
 
-// logs reads the log of every container that there is, or was before the one that there is.
-type logs struct {
+// logCopier reads the log of every container that there is, or was before the one that there is.
+type logCopier struct {
 	c     *Runner
 	known map[string]bool // by container
 	write sync.Mutex      // one line at a time
 }
 
 // follow begins to read what is not read yet; the readers end with ctx.
-func (l *logs) follow(ctx context.Context, readers *sync.WaitGroup) {
+func (l *logCopier) follow(ctx context.Context, readers *sync.WaitGroup) {
 	l.c.mu.Lock()
 	pods := podsOf(l.c.pods)
 	l.c.mu.Unlock()
@@ -41,14 +41,14 @@ func (l *logs) follow(ctx context.Context, readers *sync.WaitGroup) {
 }
 
 // read copies the log of a container to its end, also when the API server is away for a while.
-func (l *logs) read(ctx context.Context, pod, container string, previous bool) {
+func (l *logCopier) read(ctx context.Context, pod, container string, previous bool) {
 	var last time.Time // of the lines so far
 	for {
 		l.stream(ctx, pod, previous, &last)
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(logPause): // until the watch has told how the container is
+		case <-time.After(logRetry): // until the watch has told how the container is
 		}
 		if previous || !l.runs(pod, container) {
 			return
@@ -57,7 +57,7 @@ func (l *logs) read(ctx context.Context, pod, container string, previous bool) {
 }
 
 // runs reports whether a container runs, as far as is known.
-func (l *logs) runs(pod, container string) bool {
+func (l *logCopier) runs(pod, container string) bool {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	for _, p := range podsOf(l.c.pods) {
@@ -70,7 +70,7 @@ func (l *logs) runs(pod, container string) bool {
 
 // stream copies lines after last, which becomes the time of the newest, until the log ends or
 // breaks off.
-func (l *logs) stream(ctx context.Context, pod string, previous bool, last *time.Time) {
+func (l *logCopier) stream(ctx context.Context, pod string, previous bool, last *time.Time) {
 	o := &corev1.PodLogOptions{Follow: !previous, Previous: previous, Timestamps: true}
 	since := *last
 	if !since.IsZero() {

@@ -39,7 +39,7 @@ const (
 	brokerCA = "ca.crt"
 	// brokerVolume and brokerFolder are where the manifests mount the files of that Secret.
 	brokerVolume = "broker"
-	brokerFolder = "/etc/module-controller/broker/"
+	brokerDir    = "/etc/module-controller/broker/"
 	// heartbeatPort is where the manifests have the controller take heartbeats over HTTP.
 	heartbeatPort = "http-tunnel"
 	// podName is the environment variable with the name of the Pod.
@@ -126,7 +126,7 @@ func manifests(s Settings) ([]*unstructured.Unstructured, error) {
 	for _, secret := range []*corev1.Secret{secret(name, logins), secret(kubeletSecret, map[string][]byte{
 		corev1.TLSCertKey: s.Kubelet.Cert, corev1.TLSPrivateKeyKey: s.Kubelet.Key, "ca.crt": s.Kubelet.ClientCA,
 	})} {
-		object, err := untyped(corev1.SchemeGroupVersion.WithKind("Secret"), secret)
+		object, err := toUnstructured(corev1.SchemeGroupVersion.WithKind("Secret"), secret)
 		if err != nil {
 			return nil, err
 		}
@@ -137,7 +137,7 @@ func manifests(s Settings) ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, err
 		}
-		object, err := untyped(appsv1.SchemeGroupVersion.WithKind("Deployment"), d)
+		object, err := toUnstructured(appsv1.SchemeGroupVersion.WithKind("Deployment"), d)
 		if err != nil {
 			return nil, err
 		}
@@ -149,7 +149,7 @@ func manifests(s Settings) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-func untyped(kind schema.GroupVersionKind, object runtime.Object) (*unstructured.Unstructured, error) {
+func toUnstructured(kind schema.GroupVersionKind, object runtime.Object) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
 		return nil, fmt.Errorf("writing %s: %w", kind.Kind, err)
@@ -163,7 +163,7 @@ func untyped(kind schema.GroupVersionKind, object runtime.Object) (*unstructured
 // heartbeatService is a port of every node that leads to one controller alone: each of them must
 // hear of every base.
 func heartbeatService(number int) (*unstructured.Unstructured, error) {
-	object, err := untyped(corev1.SchemeGroupVersion.WithKind("Service"), &corev1.Service{
+	object, err := toUnstructured(corev1.SchemeGroupVersion.WithKind("Service"), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-heartbeats-%d", name, number), Namespace: namespace},
 		Spec: corev1.ServiceSpec{
 			Type:     corev1.ServiceTypeNodePort,
@@ -250,7 +250,7 @@ func deployment(s Settings, number int) (*appsv1.Deployment, error) {
 	s.Broker.mount(pod, settings)
 	maps.Copy(settings, s.Variables)
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
-		set(c, key, settings[key])
+		setEnv(c, key, settings[key])
 	}
 	return d, nil
 }
@@ -264,7 +264,7 @@ func (b Broker) mount(pod *corev1.PodSpec, variables map[string]string) {
 	} {
 		variables[file.variable] = ""
 		if files[file.name] != nil {
-			variables[file.variable] = brokerFolder + file.name
+			variables[file.variable] = brokerDir + file.name
 		}
 	}
 	for _, volume := range pod.Volumes {
@@ -286,8 +286,8 @@ func (s Settings) revision() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// set gives a variable a value, in the place of what it had.
-func set(c *corev1.Container, key, value string) {
+// setEnv gives a variable a value, in the place of what it had.
+func setEnv(c *corev1.Container, key, value string) {
 	variable := corev1.EnvVar{Name: key, Value: value}
 	if i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == key }); i >= 0 {
 		c.Env[i] = variable

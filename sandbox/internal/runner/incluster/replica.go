@@ -45,7 +45,7 @@ type Replica struct {
 	lastExit        string // how its last container has ended
 	endedAt         time.Time
 	killed          bool // by SIGKILL
-	backsOff        bool
+	inBackOff       bool
 	deleting        bool
 	stopped         bool
 }
@@ -87,11 +87,11 @@ func (c ReplicaChange) Message() string {
 	return fmt.Sprintf("Pod %s %s", c.Pod, text)
 }
 
-// mark is what was done to a container, where the API tells it late or not at all.
-type mark int
+// containerMark is what was done to a container, where the API tells it late or not at all.
+type containerMark int
 
 const (
-	markPaused mark = iota + 1
+	markPaused containerMark = iota + 1
 	markKilled
 )
 
@@ -103,8 +103,8 @@ func statusOf(p *corev1.Pod) *corev1.ContainerStatus {
 	return &p.Status.ContainerStatuses[0]
 }
 
-// leaving reports whether the Deployment replaces a Pod.
-func leaving(p *corev1.Pod) bool {
+// isTerminating reports whether the Deployment replaces a Pod.
+func isTerminating(p *corev1.Pod) bool {
 	return p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
 }
 
@@ -115,7 +115,7 @@ func containerID(id string) string {
 }
 
 // replicaOf is what a Pod, nil for none, says of a controller.
-func replicaOf(number int, p *corev1.Pod, marks map[string]mark, port int32, stopped bool) Replica {
+func replicaOf(number int, p *corev1.Pod, marks map[string]containerMark, port int32, stopped bool) Replica {
 	r := Replica{Number: number, State: supervise.Exited, stopped: stopped}
 	if p == nil {
 		r.Reason = reasonNoPod
@@ -126,9 +126,9 @@ func replicaOf(number int, p *corev1.Pod, marks map[string]mark, port int32, sto
 	}
 	s := statusOf(p)
 	r.Pod, r.node, r.restarts, r.container = p.Name, p.Spec.NodeName, s.RestartCount, containerID(s.ContainerID)
-	r.revision, r.deleting = p.Annotations[revisionAnnotation], leaving(p)
+	r.revision, r.deleting = p.Annotations[revisionAnnotation], isTerminating(p)
 	if last := s.LastTerminationState.Terminated; last != nil {
-		r.lastExit, r.endedAt, r.killed = ending(last), last.FinishedAt.Time, last.ExitCode == killedStatus
+		r.lastExit, r.endedAt, r.killed = exitText(last), last.FinishedAt.Time, last.ExitCode == killedStatus
 	}
 	switch {
 	case s.State.Running != nil && marks[s.ContainerID] == markKilled:
@@ -143,10 +143,10 @@ func replicaOf(number int, p *corev1.Pod, marks map[string]mark, port int32, sto
 			r.State, r.Ready, r.Reason = supervise.Paused, false, "paused"
 		}
 	case s.State.Terminated != nil:
-		r.lastExit, r.killed = ending(s.State.Terminated), s.State.Terminated.ExitCode == killedStatus
+		r.lastExit, r.killed = exitText(s.State.Terminated), s.State.Terminated.ExitCode == killedStatus
 		r.Reason = r.lastExit
 	case s.State.Waiting != nil:
-		r.backsOff = s.State.Waiting.Reason == crashLoop
+		r.inBackOff = s.State.Waiting.Reason == crashLoop
 	}
 	if r.Reason == "" && !r.Ready {
 		r.Reason = notReady(p, s)
@@ -179,8 +179,8 @@ func notReady(p *corev1.Pod, s *corev1.ContainerStatus) string {
 	return fmt.Sprintf("it is %s", p.Status.Phase)
 }
 
-// ending says how a container has ended, in the words of a process of this machine.
-func ending(t *corev1.ContainerStateTerminated) string {
+// exitText says how a container has ended, in the words of a process of this machine.
+func exitText(t *corev1.ContainerStateTerminated) string {
 	text := fmt.Sprintf("exit status %d", t.ExitCode)
 	if t.ExitCode == killedStatus {
 		text = killedText
@@ -191,9 +191,9 @@ func ending(t *corev1.ContainerStateTerminated) string {
 	return text
 }
 
-// changes says what has happened between two sights of a controller. A container that was there and
+// diffReplicas says what has happened between two sights of a controller. A container that was there and
 // has another in its place has ended in the meantime, though nobody saw it.
-func changes(was, is Replica) []ReplicaChange {
+func diffReplicas(was, is Replica) []ReplicaChange {
 	var list []ReplicaChange
 	tell := func(r Replica, kind ChangeKind) { list = append(list, ReplicaChange{kind, r}) }
 	alive := func(r Replica) bool { return r.State != supervise.Exited }

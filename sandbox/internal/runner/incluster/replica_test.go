@@ -88,7 +88,7 @@ func TestReplicaOf(t *testing.T) {
 	const at = "172.18.0.2:30001"
 	for testName, tc := range map[string]struct {
 		pod     *corev1.Pod
-		mark    mark
+		mark    containerMark
 		stopped bool
 		want    Replica
 	}{
@@ -119,7 +119,7 @@ func TestReplicaOf(t *testing.T) {
 			want: Replica{Pod: "a", State: supervise.Exited, Reason: "CrashLoopBackOff: back-off 10s"}},
 	} {
 		t.Run(testName, func(t *testing.T) {
-			got := replicaOf(1, tc.pod, map[string]mark{"containerd://x": tc.mark}, 30001, tc.stopped)
+			got := replicaOf(1, tc.pod, map[string]containerMark{"containerd://x": tc.mark}, 30001, tc.stopped)
 			tc.want.Number = 1
 			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreUnexported(Replica{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -138,7 +138,7 @@ func TestChanges(t *testing.T) {
 		Paused: supervise.Paused, Ended: exited, Deleted: exited}
 	for testName, tc := range map[string]struct {
 		was, is       *corev1.Pod
-		wasMark, mark mark // of the container x
+		wasMark, mark containerMark // of the container x
 		want          []string
 	}{
 		"it waits for a node": {is: pod("a")},
@@ -173,10 +173,10 @@ func TestChanges(t *testing.T) {
 			want: []string{"Resumed a"}},
 	} {
 		t.Run(testName, func(t *testing.T) {
-			was := replicaOf(1, tc.was, map[string]mark{"containerd://x": tc.wasMark}, 1, false)
-			is := replicaOf(1, tc.is, map[string]mark{"containerd://x": tc.mark}, 1, false)
+			was := replicaOf(1, tc.was, map[string]containerMark{"containerd://x": tc.wasMark}, 1, false)
+			is := replicaOf(1, tc.is, map[string]containerMark{"containerd://x": tc.mark}, 1, false)
 			var got []string
-			for _, c := range changes(was, is) {
+			for _, c := range diffReplicas(was, is) {
 				text := fmt.Sprintf("%s %s", c.Kind, c.Pod)
 				if c.Kind == Ended || c.Kind == BecameNotReady {
 					text += " " + c.Reason

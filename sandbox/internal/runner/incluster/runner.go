@@ -33,10 +33,10 @@ func ExternalBroker(e *broker.External) Broker {
 
 // StopAll removes the controllers from an existing cluster. In a cluster of the sandbox they end with the cluster.
 func (c *Runner) StopAll(ctx context.Context, _ bool) error {
-	if !c.shared() {
+	if !c.inExistingCluster() {
 		return nil
 	}
-	return c.forget(ctx)
+	return c.cleanUp(ctx)
 }
 
 // RemoveAll removes the controllers that an earlier daemon has created in a cluster of the sandbox, because they would
@@ -46,7 +46,7 @@ func RemoveAll(ctx context.Context, config *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	return c.remove(ctx)
+	return c.removeAll(ctx)
 }
 
 // Load gives the nodes the image of the controller's program, whose one layer lies in dir.

@@ -17,13 +17,13 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 )
 
-// shared reports whether the cluster existed before the sandbox.
-func (c *Runner) shared() bool { return c.o.Local == nil }
+// inExistingCluster reports whether the cluster existed before the sandbox.
+func (c *Runner) inExistingCluster() bool { return c.o.Local == nil }
 
-// theirs reports whether another user has created an object of an existing cluster. Permissions and the definition of
+// belongsToOther reports whether another user has created an object of an existing cluster. Permissions and the definition of
 // Module can be used as they are. A Deployment or a Secret belongs to another controller, which is an error.
-func (c *Runner) theirs(ctx context.Context, object *unstructured.Unstructured) (bool, error) {
-	if !c.shared() {
+func (c *Runner) belongsToOther(ctx context.Context, object *unstructured.Unstructured) (bool, error) {
+	if !c.inExistingCluster() {
 		return false, nil
 	}
 	there, err := cluster.ClientOf(c.dynamic, object).Get(ctx, object.GetName(), metav1.GetOptions{})
@@ -43,10 +43,10 @@ func (c *Runner) theirs(ctx context.Context, object *unstructured.Unstructured) 
 	}
 }
 
-// forget removes the objects that sandboxes have created for controllers from an existing cluster. It blocks until the
+// cleanUp removes the objects that sandboxes have created for controllers from an existing cluster. It blocks until the
 // Pods have ended.
-func (c *Runner) forget(ctx context.Context) error {
-	if err := c.remove(ctx); err != nil {
+func (c *Runner) cleanUp(ctx context.Context) error {
+	if err := c.removeAll(ctx); err != nil {
 		return err
 	}
 	objects, err := manifests(Settings{})
@@ -104,5 +104,5 @@ func CleanUp(ctx context.Context, config *rest.Config, owner string) error {
 	if err != nil {
 		return err
 	}
-	return c.forget(ctx)
+	return c.cleanUp(ctx)
 }

@@ -110,7 +110,7 @@ func TestTheirObjectsStay(t *testing.T) {
 	if d := cmp.Diff(want, c.applied); d != "" {
 		t.Errorf("applied (-want +got):\n%s", d)
 	}
-	check.Must(t, c.forget(t.Context()))
+	check.Must(t, c.cleanUp(t.Context()))
 	want = []string{
 		"secrets module-controller-kubelet", "secrets module-controller", "services module-controller",
 		"rolebindings module-controller", "clusterrolebindings module-controller", "serviceaccounts module-controller",
@@ -133,7 +133,7 @@ func TestTheirControllerIsRefused(t *testing.T) {
 			!strings.Contains(err.Error(), kind+" koupleless-system/module-controller ") {
 			t.Errorf("with %s of theirs: %v", object, err)
 		}
-		if err := c.forget(t.Context()); err != nil {
+		if err := c.cleanUp(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if slices.Contains(c.deleted, strings.ToLower(strings.Replace(object, " ", "s ", 1))) {
@@ -151,7 +151,7 @@ func TestANamespaceWithOtherObjectsIsNotDeleted(t *testing.T) {
 		other.SetNamespace(namespace)
 		other.SetName(object)
 		check.Must(t, c.dynamic.Tracker().Add(other))
-		check.Must(t, c.forget(t.Context()))
+		check.Must(t, c.cleanUp(t.Context()))
 		if slices.Contains(c.deleted, "namespaces "+namespace) == stays {
 			t.Errorf("with ConfigMap %s it has removed %v", object, c.deleted)
 		}
@@ -186,8 +186,8 @@ func TestOtherPodsAreIgnored(t *testing.T) {
 		}
 		return nil
 	})
-	if r := c.Replicas(); len(r) != 2 || r[0].Pod != "" || r[1].Pod != "ours" || c.extra != 0 || logs() != 1 {
-		t.Errorf("replicas %+v, and %d more; %d logs", r, c.extra, logs())
+	if r := c.Replicas(); len(r) != 2 || r[0].Pod != "" || r[1].Pod != "ours" || c.extraPods != 0 || logs() != 1 {
+		t.Errorf("replicas %+v, and %d more; %d logs", r, c.extraPods, logs())
 	}
 	end()
 	if err := <-ended; err != nil {
