@@ -31,44 +31,45 @@ const (
 	Selector = labels.Component + "=" + labels.Vnode
 	// vnodePrefix begins the name of such a Node; the base's identity follows.
 	vnodePrefix = "vnode."
-	// firstFence is the value of labels.Fence of a Node that has had only one controller.
+	// firstFence is the value of labels.Fence on a Node that has had only one controller.
 	firstFence = "1"
-	// waitInterval is the time between two looks of Wait.
+	// waitInterval is the interval of the checks of Wait.
 	waitInterval         = 20 * time.Millisecond
 	namesInError         = 3
 	maxConcurrentDeletes = 50
 )
 
-// deleteBackoff limits the retries of the deletion of the Node of a base that has ended: six attempts in about 3 s.
+// deleteBackoff limits retries of a Node deletion: six attempts in about 3 s.
 var deleteBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 6}
 
-// Watcher follows the Nodes of bases. A Node counts as Ready when it also has no taint: Kubernetes taints a new Node, and a
-// Pod that is scheduled before the taint is removed waits for seconds. Its methods may be called concurrently.
+// Watcher watches the Nodes of bases. It treats a Node as Ready only if it has no taint: Kubernetes taints new Nodes,
+// and
+// Pods that are scheduled before the taint is removed wait for seconds. Its methods may be called concurrently.
 type Watcher struct {
 	client  kubernetes.Interface
 	env     string
 	created func(identity, holder string)
 
 	mu    sync.Mutex
-	nodes map[string]nodeState // by identity
+	nodes map[string]nodeState // by identity of the base
 }
 
 type nodeState struct {
 	name  string
 	ready bool
-	held  bool // by the bundled controller
-	// commands is the host:port at which a base with the tunnel http takes commands; empty = the base takes none.
+	held  bool // the bundled controller manages the Node
+	// commands is the host:port at which a base with the HTTP tunnel accepts commands, or empty.
 	commands string
 }
 
-// New returns a watch of the Nodes whose names may end with an environment. It follows nothing before Start. It
-// calls created for each Node that has had only one controller. holder is the CLIENT_ID of this controller, or
-// empty for a custom controller. created may be nil.
+// New returns a watcher of the Nodes of bases. The environment env may be the suffix of their names. New does not start
+// the watch. The watcher calls created, which may be nil, for each Node that has had only one controller; holder is the
+// CLIENT_ID of that controller, or empty for a custom controller.
 func New(client kubernetes.Interface, env string, created func(identity, holder string)) *Watcher {
 	return &Watcher{client: client, env: env, created: created, nodes: map[string]nodeState{}}
 }
 
-// Start follows the Nodes until ctx ends. It can be called once.
+// Start watches the Nodes until ctx ends. Call Start once.
 func (n *Watcher) Start(ctx context.Context) error {
 	informer := coreinformers.NewFilteredNodeInformer(n.client, 0, cache.Indexers{},
 		func(o *metav1.ListOptions) { o.LabelSelector = Selector })
@@ -81,38 +82,38 @@ func (n *Watcher) Start(ctx context.Context) error {
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("following the Nodes of bases: %w", err)
+		return fmt.Errorf("watching the Nodes of bases: %w", err)
 	}
 	informer.RunWithContext(ctx)
 	return nil
 }
 
-// stripNode drops everything of a Node that is not looked at.
+// stripNode removes the fields of a Node that the watcher does not use.
 func stripNode(o any) (any, error) {
 	node, ok := o.(*corev1.Node)
 	if !ok {
 		return o, nil
 	}
-	slim := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID,
+	stripped := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID,
 		ResourceVersion: node.ResourceVersion}}
 	if holder := node.Annotations[labels.Holder]; holder != "" {
-		slim.Annotations = map[string]string{labels.Holder: holder, labels.Fence: node.Annotations[labels.Fence]}
+		stripped.Annotations = map[string]string{labels.Holder: holder, labels.Fence: node.Annotations[labels.Fence]}
 	}
 	if port := node.Labels[labels.TunnelPort]; port != "" {
-		slim.Labels = map[string]string{labels.TunnelPort: port}
-		slim.Status.Addresses = node.Status.Addresses
+		stripped.Labels = map[string]string{labels.TunnelPort: port}
+		stripped.Status.Addresses = node.Status.Addresses
 	}
 	for _, t := range node.Spec.Taints {
 		if t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable {
-			slim.Spec.Taints = []corev1.Taint{{Key: t.Key, Effect: t.Effect}}
+			stripped.Spec.Taints = []corev1.Taint{{Key: t.Key, Effect: t.Effect}}
 		}
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
-			slim.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+			stripped.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
 		}
 	}
-	return slim, nil
+	return stripped, nil
 }
 
 func (n *Watcher) onUpdate(o any) {
@@ -150,14 +151,12 @@ func (n *Watcher) onDelete(o any) {
 	}
 }
 
-// Identity takes the base's identity out of a Node's name, which is
-// vnode.<identity>, or vnode.<identity>.<env>.
+// Identity returns the identity of a base from the name of its Node: vnode.<identity> or vnode.<identity>.<env>.
 func (n *Watcher) Identity(name string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(name, vnodePrefix), "."+n.env)
 }
 
-// NodeOf returns the name of the Node of a base, empty if there is none, and whether
-// it is Ready.
+// NodeOf returns the name of the Node of a base, or an empty string, and whether the Node is Ready.
 func (n *Watcher) NodeOf(identity string) (name string, ready bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -165,7 +164,7 @@ func (n *Watcher) NodeOf(identity string) (name string, ready bool) {
 	return s.name, s.ready
 }
 
-// AcceptsCommands reports whether a base, by its Node, takes commands over HTTP at host:port.
+// AcceptsCommands reports whether addr, a host:port, is where a base accepts commands over HTTP, according to its Node.
 func (n *Watcher) AcceptsCommands(addr string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -177,8 +176,8 @@ func (n *Watcher) AcceptsCommands(addr string) bool {
 	return false
 }
 
-// WithReadyNode returns those of the given identities whose Node is Ready. With held, it returns only bases whose Node the
-// bundled controller manages: Ended deletes these Nodes.
+// WithReadyNode returns those of the given identities whose Node is Ready. If held is true, it returns only bases whose
+// Node the bundled controller manages; DeleteNodes deletes these Nodes.
 func (n *Watcher) WithReadyNode(identities []string, held bool) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -188,8 +187,9 @@ func (n *Watcher) WithReadyNode(identities []string, held bool) []string {
 	})
 }
 
-// Wait blocks until the Nodes of all bases are Ready. When ctx ends before, the error has the number of the missing ones
-// and the names of some.
+// Wait blocks until the Nodes of all bases are Ready. If ctx ends first, the error has the number of missing Nodes and
+// the
+// identities of some bases.
 func (n *Watcher) Wait(ctx context.Context, identities func() []string) error {
 	var all, missing []string
 	err := wait.PollUntilContextCancel(ctx, waitInterval, true, func(context.Context) (bool, error) {
@@ -200,22 +200,23 @@ func (n *Watcher) Wait(ctx context.Context, identities func() []string) error {
 		return len(missing) == 0, nil
 	})
 	if err != nil {
-		return fmt.Errorf("%d of %d bases have no Ready Node, such as %s: %w", len(missing), len(all),
+		return fmt.Errorf("bases without a Ready Node: %d of %d, for example %s: %w", len(missing), len(all),
 			strings.Join(missing[:min(len(missing), namesInError)], ", "), context.Cause(ctx))
 	}
 	return nil
 }
 
-// RemoveAll deletes all Nodes of bases as Remove does, and the install records of controllers, in a cluster of this sandbox. No
-// controller may run.
+// RemoveAll removes all Nodes of bases like Remove, and deletes the install records of controllers. The cluster must
+// belong to the sandbox, and no controller may be running.
 func RemoveAll(ctx context.Context, client kubernetes.Interface) error {
 	return errors.Join(Remove(ctx, client, func(*corev1.Node) bool { return true }),
 		client.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, metav1.DeleteOptions{},
 			metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.LedgerLease}))
 }
 
-// Remove deletes the Nodes of bases for which ours returns true, with their Leases and Pods. All Nodes are deleted
-// before the first Pod, so that no replacement Pod is bound to one of these Nodes.
+// Remove deletes the Nodes of bases for which ours returns true, with their Leases and Pods. It deletes all Nodes
+// before
+// the first Pod, so that no replacement Pod is bound to one of these Nodes.
 func Remove(ctx context.Context, client kubernetes.Interface, ours func(*corev1.Node) bool) error {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: Selector})
 	if err != nil {
@@ -223,7 +224,7 @@ func Remove(ctx context.Context, client kubernetes.Interface, ours func(*corev1.
 	}
 	list.Items = slices.DeleteFunc(list.Items, func(n corev1.Node) bool { return !ours(&n) })
 	for _, remove := range []func(context.Context, kubernetes.Interface, string) error{removeNode, removePods} {
-		var group errgroup.Group // what fails does not keep the others from going
+		var group errgroup.Group // a failure does not stop the other deletions
 		group.SetLimit(maxConcurrentDeletes)
 		for _, n := range list.Items {
 			group.Go(func() error { return remove(ctx, client, n.Name) })
@@ -233,9 +234,10 @@ func Remove(ctx context.Context, client kubernetes.Interface, ours func(*corev1.
 	return err
 }
 
-// DeleteNodes deletes the Nodes of bases that have ended, if the bundled controller manages them. The controller then
-// removes the base with its Pods and Lease. It also deletes Nodes that the watch has not seen yet, and retries for
-// some seconds, because the API server may restart.
+// DeleteNodes deletes the Nodes of ended bases if the bundled controller manages them. The controller then removes the
+// Pods and Leases of the bases. DeleteNodes includes Nodes that the watch has not seen yet. It retries for some
+// seconds,
+// because the API server may be restarting.
 func (n *Watcher) DeleteNodes(ctx context.Context, identities []string) error {
 	var group errgroup.Group
 	group.SetLimit(maxConcurrentDeletes)
