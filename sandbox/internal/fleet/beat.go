@@ -7,22 +7,22 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// heartbeatTimeout is how long a real base waits for the answer to a heartbeat,
-// connecting included.
+// heartbeatTimeout is how long a real base waits for the response to a heartbeat, including the connection setup.
 const heartbeatTimeout = 40 * time.Second
 
-// heartbeatURL is where bases send heartbeats; Options.Beat knows where that is.
+// heartbeatURL is where bases send heartbeats. Options.Heartbeats resolves the host.
 const heartbeatURL = "http://module-controller"
 
-// heartbeatTransport carries the heartbeats of one base, and notes whether they are answered:
-// over HTTP that is what being connected means.
+// heartbeatTransport sends the heartbeats of one base and records whether they succeed: a base with the HTTP tunnel is
+// connected if its last heartbeat succeeded.
 type heartbeatTransport struct {
 	f *Fleet
 	m *Member
 }
 
-// HeartbeatTransport takes heartbeats of the base with a host name that come from outside of
-// this process, as from a Pod.
+// HeartbeatTransport returns a transport for the heartbeats that the base with this host name sends from another
+// process,
+// for example from a Pod.
 func (f *Fleet) HeartbeatTransport(hostName string) (http.RoundTripper, error) {
 	m, err := f.Find(hostName)
 	if err != nil {
@@ -33,7 +33,7 @@ func (f *Fleet) HeartbeatTransport(hostName string) (http.RoundTripper, error) {
 
 // RoundTrip sends a heartbeat.
 func (b *heartbeatTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	// A heartbeat may overtake the news that the base's process has started.
+	// A heartbeat may arrive before the event that the base process has started.
 	if err := b.m.slot.Sync(r.Context()); err != nil {
 		return nil, err
 	}
@@ -43,9 +43,9 @@ func (b *heartbeatTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 	response, err := b.f.o.Heartbeats.RoundTrip(r)
 	answered := err == nil && response.StatusCode == http.StatusOK
 	b.f.mu.Lock()
-	news := b.m.epoch == epoch && b.f.setOnline(b.m, answered)
+	changed := b.m.epoch == epoch && b.f.setOnline(b.m, answered)
 	b.f.mu.Unlock()
-	if news {
+	if changed {
 		kind := fakebase.EventDisconnected
 		if answered {
 			kind = fakebase.EventConnected

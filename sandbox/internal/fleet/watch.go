@@ -9,44 +9,43 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// Watcher receives the events of bases. Its methods are called in order for one base, concurrently for different bases,
-// and while a base is locked: they must be fast and must not call a base or the fleet.
+// Watcher receives the events of bases. The calls for one base are sequential; calls for different bases are
+// concurrent.
+// The base is locked during a call, so methods must be fast and must not call a base or the fleet.
 type Watcher interface {
-	// OnSnapshot tells how a base is when it is first seen: with the beginning of the
-	// watch, or new, before it starts.
+	// OnSnapshot reports the present state of a base: at the beginning of the watch or, for a new base, before it
+	// starts.
 	OnSnapshot(m *Member, v BaseSnapshot)
-	// OnEvent tells what happens to it. Over HTTP it is connected when a heartbeat is
-	// answered after one that was not.
+	// OnEvent reports an event. With the HTTP tunnel, a base connects when a heartbeat succeeds after a failed one.
 	OnEvent(m *Member, e fakebase.Event)
-	// OnTrace tells what it does.
+	// OnTrace reports a command or a fault.
 	OnTrace(m *Member, t fakebase.Trace)
-	// OnRemoved tells that it has been removed.
+	// OnRemoved reports that a base has been removed.
 	OnRemoved(m *Member)
 }
 
-// BaseSnapshot is how a base is.
+// BaseSnapshot is the present state of a base.
 type BaseSnapshot struct {
 	fakebase.Status
-	// Connected is as Fleet.Connected has it: that of Status knows MQTT only.
+	// Connected is the result of Fleet.Connected. Status knows only MQTT connections.
 	Connected bool
-	// Started reports whether a process of it has ever run.
+	// Started reports whether a process of the base has ever run.
 	Started bool
 	Faults  []fault.Status
 }
 
-// watcher shows bases to a Watcher: each once, whoever comes first, the member's
-// own goroutine or Watch.
+// watcher presents bases to a Watcher. Each base is presented once, by the goroutine of the member or by Watch.
 type watcher struct {
 	target Watcher
 	group  string // empty = all
 
-	mu    sync.Mutex // never taken while a base is locked
-	shown map[*Member]func()
+	mu    sync.Mutex         // must not be locked while a base is locked
+	shown map[*Member]func() // functions that end the subscriptions to presented bases
 	ended bool
 }
 
-// Watch calls w for the bases of a group, or for all if it is empty, until stop is called. When Watch returns, all
-// present bases have been shown.
+// Watch calls w for the bases of a group, or for all bases if group is empty, until stop is called. All present bases
+// have been presented when Watch returns.
 func (f *Fleet) Watch(group string, w Watcher) (stop func()) {
 	x := &watcher{target: w, group: group, shown: map[*Member]func(){}}
 	f.mu.Lock()
@@ -69,13 +68,14 @@ func (f *Fleet) Watch(group string, w Watcher) (stop func()) {
 	}
 }
 
+// notifyAdded presents a member to all watchers.
 func (f *Fleet) notifyAdded(m *Member) {
 	for _, w := range f.currentWatchers() {
 		w.show(f, m)
 	}
 }
 
-// notifyRemoved tells all who watch that a member has ended.
+// notifyRemoved reports the end of a member to all watchers.
 func (f *Fleet) notifyRemoved(m *Member) {
 	for _, w := range f.currentWatchers() {
 		w.mu.Lock()
@@ -89,7 +89,7 @@ func (f *Fleet) notifyRemoved(m *Member) {
 	}
 }
 
-// notify tells all who watch of something that the base itself does not.
+// notify sends an event that the base itself does not emit to all watchers.
 func (f *Fleet) notify(m *Member, kind fakebase.EventKind) {
 	e := fakebase.Event{Kind: kind, Time: time.Now(), Identity: m.Base.Identity()}
 	for _, w := range f.currentWatchers() {
@@ -123,7 +123,7 @@ func (w *watcher) show(f *Fleet, m *Member) {
 	if _, shown := w.shown[m]; shown || w.ended || f.hasEnded(m) {
 		return
 	}
-	// Changes that come before the base has been shown wait for it.
+	// Events that arrive before the snapshot wait for it.
 	var mu sync.Mutex
 	mu.Lock()
 	untrace := m.Base.Trace(func(t fakebase.Trace) { w.target.OnTrace(m, t) })
