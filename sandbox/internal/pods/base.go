@@ -13,11 +13,11 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 )
 
-// slot is the place of one base in a Pod.
+// slot is the slot of one base in a Pod.
 type slot struct {
 	pod      *pod
 	hostName string
-	ownIP    *atomic.Value // the address of the Pod when the base was made; nil = it is not that of the base
+	ownIP    *atomic.Value // address that the base has from its Pod; nil if the base has another address
 	base     *base         // nil before New
 }
 
@@ -30,8 +30,9 @@ func newSlot(x *pod, hostName string) *slot {
 	return p
 }
 
-// refreshIP takes over the address that the Pod has now, and returns it. It returns nothing if that is
-// not the address of the base.
+// refreshIP updates ownIP with the present address of the Pod and returns it. It returns an empty string if the base
+// does
+// not have the address of the Pod.
 func (p *slot) refreshIP() string {
 	ip := p.pod.address()
 	if p.ownIP == nil || ip == "" {
@@ -41,7 +42,7 @@ func (p *slot) refreshIP() string {
 	return ip
 }
 
-// IP implements fleet.Place. It is empty if bases share the Pod.
+// IP implements fleet.Slot. It is empty if bases share the Pod.
 func (p *slot) IP() string {
 	if p.ownIP == nil {
 		return ""
@@ -49,13 +50,13 @@ func (p *slot) IP() string {
 	return p.ownIP.Load().(string)
 }
 
-// ArkletAddr implements fleet.Place.
+// ArkletAddr implements fleet.Slot.
 func (p *slot) ArkletAddr(string) string {
-	addr, _ := p.base.arklet.listen(p.base, remote.Arklet) // a base that has ended takes no commands
+	addr, _ := p.base.arklet.listen(p.base, remote.Arklet) // empty if the base has ended
 	return addr
 }
 
-// ClusterAddr implements fleet.Place.
+// ClusterAddr implements fleet.Slot.
 func (p *slot) ClusterAddr() string {
 	ip := p.pod.address()
 	_, port, err := net.SplitHostPort(p.base.Base.Status().WebAddr)
@@ -65,6 +66,7 @@ func (p *slot) ClusterAddr() string {
 	return net.JoinHostPort(ip, port)
 }
 
+// New implements fleet.Slot.
 func (p *slot) New(ctx context.Context, o fakebase.Options) (fleet.Base, error) {
 	conn, err := p.pod.waitConnected(ctx)
 	if err != nil {
@@ -80,15 +82,16 @@ func (p *slot) New(ctx context.Context, o fakebase.Options) (fleet.Base, error) 
 		Ahead: p.pod.clockAhead,
 	})
 	if err != nil {
-		return nil, err // and no interface with a nil in it
+		return nil, err // not a non-nil interface with a nil pointer
 	}
 	p.base = &base{Base: b, slot: p}
 	return p.base, nil
 }
 
+// Sync implements fleet.Slot.
 func (p *slot) Sync(ctx context.Context) error { return p.base.Sync(ctx) }
 
-// Close gives the place to others.
+// Close implements fleet.Slot. Another base can use the slot afterwards.
 func (p *slot) Close() error {
 	defer p.pod.releaseSlot()
 	if p.base == nil {
@@ -97,23 +100,25 @@ func (p *slot) Close() error {
 	return p.base.close()
 }
 
-// base is a base in a Pod. While the Pod is away it is down, as one that has crashed; then it comes
-// back with the Pod.
+// base is a base in a Pod. While the Pod is unavailable, the base is down, as after a crash. It is recreated when the
+// Pod
+// is available again.
 type base struct {
 	*remote.Base
 	slot *slot
 
-	mu          sync.Mutex // guards what follows
+	mu          sync.Mutex // guards the following fields
 	started     bool
 	ended       bool
 	web, arklet portForward
 	forwards    sync.WaitGroup
 }
 
-// portForward is a listener on this machine whose connections lead to one of the base. base.mu guards it.
+// portForward is a listener on this machine that forwards connections to a listener of the base. base.mu guards it.
 type portForward struct{ net.Listener } // nil before the first use
 
-// Start runs the base until ctx ends, through all lives of its Pod, and then returns nil. An error
+// Start runs the base until ctx ends and then returns nil. It recreates the base after each restart of the Pod. An
+// error
 // means that the base could not run.
 func (b *base) Start(ctx context.Context) error {
 	b.mu.Lock()
@@ -130,18 +135,18 @@ func (b *base) Start(ctx context.Context) error {
 	}
 }
 
-// recreate blocks until the base is made again, or ctx ends. An error means that it cannot be made.
+// recreate blocks until the base has been recreated or ctx ends. An error means that the base cannot be recreated.
 func (b *base) recreate(ctx context.Context) error {
 	for ctx.Err() == nil {
 		conn, err := b.slot.pod.waitConnected(ctx)
 		if err != nil {
-			return nil //nolint:nilerr // ctx has ended: that is no failure
+			return nil //nolint:nilerr // ctx has ended, which is not a failure
 		}
 		err = b.tryRecreate(ctx, conn)
 		if !remote.Lost(err) {
 			return err
 		}
-		select { // that connection is of no use
+		select { // the connection is broken; wait for its end
 		case <-conn.Done():
 		case <-ctx.Done():
 		}
@@ -155,13 +160,12 @@ func (b *base) tryRecreate(ctx context.Context, conn connection) error {
 	return b.Renew(ctx, conn, b.slot.refreshIP())
 }
 
-// WebAddr returns the address of this machine whose connections lead to the listener for module
-// traffic, over the connection of the Pod.
+// WebAddr returns the address on this machine that forwards to the base's listener for module traffic.
 func (b *base) WebAddr(context.Context) (string, error) {
 	return b.web.listen(b, remote.Web) //nolint:contextcheck // the connections outlive the call
 }
 
-// listen opens the door at the first call, and returns its address.
+// listen opens the listener at the first call and returns its address.
 func (d *portForward) listen(b *base, to remote.Listener) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -171,28 +175,28 @@ func (d *portForward) listen(b *base, to remote.Listener) (string, error) {
 	if d.Listener == nil {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			return "", fmt.Errorf("opening a port for base %s: %w", b.slot.hostName, err)
+			return "", fmt.Errorf("opening a local port for base %s: %w", b.slot.hostName, err)
 		}
 		d.Listener = l
-		b.forwards.Go(func() { b.accept(l, to) }) //nolint:contextcheck // it ends with the listener
+		b.forwards.Go(func() { b.accept(l, to) }) //nolint:contextcheck // ends when the listener is closed
 	}
 	return d.Addr().String(), nil
 }
 
-// accept takes connections to a listener of the base, until l is closed.
+// accept forwards connections to a listener of the base until l is closed.
 func (b *base) accept(l net.Listener, to remote.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel() // ends what is being carried
+	defer cancel() // ends the open connections
 	for {
 		conn, err := l.Accept()
 		if err != nil {
 			return
 		}
-		b.forwards.Go(func() { _ = b.Forward(ctx, conn, to) }) // the client sees that its connection ends
+		b.forwards.Go(func() { _ = b.Forward(ctx, conn, to) }) // the client notices the end of its connection
 	}
 }
 
-// Status has the address of the door in place of one that only the Pod reaches.
+// Status returns the status with the forwarded address instead of the address in the Pod.
 func (b *base) Status() fakebase.Status { return b.withLocalWebAddr(b.Base.Status()) }
 
 // Watch implements fleet.Base.
@@ -201,6 +205,7 @@ func (b *base) Watch(fn func(fakebase.Event)) (now fakebase.Status, stop func())
 	return b.withLocalWebAddr(now), stop
 }
 
+// withLocalWebAddr replaces the web address by the forwarded address.
 func (b *base) withLocalWebAddr(s fakebase.Status) fakebase.Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -211,15 +216,15 @@ func (b *base) withLocalWebAddr(s fakebase.Status) fakebase.Status {
 	return s
 }
 
-// close forgets the base, which has ended or was never started.
+// close closes the listeners and, if the base was never started, discards the base.
 func (b *base) close() (err error) {
 	b.mu.Lock()
 	started := b.started
 	b.ended = true
 	b.mu.Unlock()
-	for _, d := range []portForward{b.web, b.arklet} { // no longer written: the base has ended
+	for _, d := range []portForward{b.web, b.arklet} { // unchanged after the end of the base
 		if d.Listener != nil {
-			_ = d.Close() // it carries nothing any more
+			_ = d.Close() // no connection is lost: the base has ended
 		}
 	}
 	if !started {
