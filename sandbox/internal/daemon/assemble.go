@@ -31,10 +31,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// clientPrefix begins the MQTT client ids of controllers and bases.
+// clientPrefix is the prefix of the MQTT client IDs of controllers and bases.
 const clientPrefix = "koupleless"
 
-// assembly has the parts of a sandbox. When Daemon.assembled returns it, every field is set, and none changes.
+// assembly has the parts of a sandbox. Once Daemon.assembled returns it, all fields are set and do not change.
 type assembly struct {
 	cluster  Cluster
 	topology Topology
@@ -46,13 +46,13 @@ type assembly struct {
 	gateway  string // host:port
 	traffic  *trafficStreams
 	runner   ControllerRunner
-	faults   *fault.Set // on the connections of components
-	// apiFaults is the proxy between controllers and the API server, mqttFaults is in all connections to the broker.
+	faults   *fault.Set // on API and broker connections
+	// apiFaults proxies the API server for controllers. mqttFaults intercepts all connections to the broker.
 	apiFaults  *apifault.Proxy
 	mqttFaults *mqttfault.View
 }
 
-// newBrokerLink makes the connection point for MQTT: the sandbox's broker, or a relay to an external one.
+// newBrokerLink creates the broker connection point: the sandbox's own broker, or a relay to an external broker.
 func (b *bringUp) newBrokerLink() (*broker.Link, error) {
 	d := b.d
 	at, err := b.topology.BrokerHost()
@@ -74,7 +74,7 @@ func (b *bringUp) newBrokerLink() (*broker.Link, error) {
 	return broker.NewLink(o)
 }
 
-// assemble makes the parts that need the API or the broker. It starts none of them.
+// assemble creates the parts that need the API or the broker. It starts none of them.
 func (b *bringUp) assemble(ctx context.Context) (err error) {
 	d, c := b.d, b.cluster.Cluster()
 	b.version = c.Version
@@ -115,10 +115,10 @@ func (b *bringUp) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	b.services = append(b.services,
-		service{"the watch of Nodes", b.nodes.Start},
-		service{"the guard of the cluster", b.cluster.Maintain},
-		service{"the proxy of the API", b.apiFaults.Start},
-		service{"the runner of controllers", b.runner.Start},
+		service{"Node watch", b.nodes.Start},
+		service{"cluster maintenance", b.cluster.Maintain},
+		service{"API proxy", b.apiFaults.Start},
+		service{"controller runner", b.runner.Start},
 	)
 	d.mu.Lock()
 	d.assembly = b.assembly
@@ -133,14 +133,14 @@ func (s *assembly) heartbeatTransport(hostName string) (http.RoundTripper, error
 	return s.fleet.HeartbeatTransport(hostName)
 }
 
-// nodeCreated records a base in an existing cluster, so that down removes its Node.
+// nodeCreated records a base of an existing cluster, so that down removes its Node.
 func (b *bringUp) nodeCreated(identity, holder string) {
 	ours := strings.HasPrefix(holder, b.clientIDPrefix) || b.fleet.Started(identity)
 	if EffectiveProvider(b.config) != v1alpha1.ProviderExisting || !ours {
 		return
 	}
 	if err := b.d.o.Dir.AddBase(identity); err != nil {
-		b.d.log.Error("could not record a base: down will not remove its Node", "err", err)
+		b.d.log.Error("recording a base; down will not remove its Node", "err", err)
 	}
 }
 
@@ -150,7 +150,7 @@ func (b *bringUp) newFleet() *fleet.Fleet {
 	if b.pods != nil {
 		runtimes[v1alpha1.RuntimeCluster] = b.pods
 	}
-	apart := "" // the environments of bases apart from those of other users of the broker
+	apart := "" // separates the environments of these bases from those of other clients of the broker
 	if spec.Broker.URL != "" {
 		apart = "-" + strings.ToLower(rand.Text()[:8])
 	}
@@ -159,11 +159,10 @@ func (b *bringUp) newFleet() *fleet.Fleet {
 			Runtime: own.Runtime,
 			WebPort: own.WebPort, Fetch: own.Fetch, WebModules: own.WebModules},
 		ClusterName: own.ClusterName, Env: spec.Env, EnvSuffix: apart, MaxBases: v1alpha1.MaxBases, Speed: spec.Speed,
-		Username: login.User, Password: login.Password, Dial: b.link.Dial, Heartbeats: b.relay, NoHTTPReason: b.topology.NoHTTPReason(),
-		Runtimes:  runtimes,
+		Username: login.User, Password: login.Password, Dial: b.link.Dial, Heartbeats: b.relay,
+		NoHTTPReason: b.topology.NoHTTPReason(), Runtimes: runtimes,
 		BeforeEnd: func() { b.traffic.cluster.waitUntilUnused(b.listenerCtx) },
-		DeleteNodes: func(ctx context.Context,
-			identities []string) error {
+		DeleteNodes: func(ctx context.Context, identities []string) error {
 			return d.deleteNodes(ctx, b.nodes, identities)
 		},
 		Logger: d.log.With("component", fleetName),
@@ -172,7 +171,7 @@ func (b *bringUp) newFleet() *fleet.Fleet {
 
 func (b *bringUp) newGateway() (*traffic.Gateway, error) {
 	d := b.d
-	listener, err := b.listen(loopback, "of the gateway")
+	listener, err := b.listen(loopback, "for the gateway")
 	if err != nil {
 		return nil, err
 	}
@@ -181,29 +180,30 @@ func (b *bringUp) newGateway() (*traffic.Gateway, error) {
 		Client: b.client, Targets: targets, Network: fleet.Network, External: b.nodes.AcceptsCommands,
 		Logger: d.log.With("component", "gateway"),
 	})
-	here := traffic.NewGenerator(traffic.GeneratorOptions{Gateway: gateway, Targets: targets, Lost: d.reportLostRequest})
+	here := traffic.NewGenerator(
+		traffic.GeneratorOptions{Gateway: gateway, Targets: targets, Lost: d.reportLostRequest})
 	b.gateway, b.traffic = listener.Addr().String(), &trafficStreams{local: here}
 	b.services = append(b.services,
-		service{"the gateway", func(ctx context.Context) error { return serve(ctx, listener, gateway) }},
-		service{"the gateway's watch", gateway.Start},
-		service{"the generator", here.Start},
+		service{"gateway", func(ctx context.Context) error { return serve(ctx, listener, gateway) }},
+		service{"gateway endpoint watch", gateway.Start},
+		service{"request generator", here.Start},
 	)
 	if launch := b.agentLauncher(); launch != nil {
 		agent := d.newAgent(launch)
 		b.traffic.cluster = &clusterSender{Remote: agent, services: b.client.CoreV1(), fleet: b.fleet, gateway: gateway}
-		b.services = append(b.services, service{"the agent", agent.Start})
+		b.services = append(b.services, service{"traffic agent", agent.Start})
 	}
 	return gateway, nil
 }
 
-// listen opens a port of this machine. It is closed when the sandbox is taken down.
+// listen opens a port on this machine. The port is closed when the sandbox shuts down.
 func (b *bringUp) listen(host, what string) (net.Listener, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
-		return nil, fmt.Errorf("opening the port %s: %w", what, err)
+		return nil, fmt.Errorf("opening a port %s: %w", what, err)
 	}
 	b.d.onStop(func(context.Context) error {
-		if err := l.Close(); !errors.Is(err, net.ErrClosed) { // its server may have closed it
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) { // the server may have closed it
 			return err
 		}
 		return nil
@@ -211,8 +211,8 @@ func (b *bringUp) listen(host, what string) (net.Listener, error) {
 	return l, nil
 }
 
-// newPods makes the runtime for bases in Pods. Pods that reach this machine connect to the broker by the port of the
-// sandbox, where faults can be injected. Other Pods connect to the external broker.
+// newPods creates the runtime for bases in Pods. Pods that can reach this machine use the sandbox's broker port, where
+// faults are injected. Other Pods connect to the external broker.
 func (b *bringUp) newPods() (*pods.Pods, error) {
 	d := b.d
 	log, err := d.openLog(fleetName)
@@ -234,7 +234,7 @@ func (b *bringUp) newPods() (*pods.Pods, error) {
 		o.Broker = "ssl://" + b.link.Addr()
 		o.BrokerCA, err = os.ReadFile(b.link.CAFile())
 		if err != nil {
-			return nil, fmt.Errorf("reading the broker's authority: %w", err)
+			return nil, fmt.Errorf("reading the CA certificate of the broker: %w", err)
 		}
 		o.Heartbeats, err = b.relay.Open(b.listenerCtx, b.topology.Host)
 		if err != nil {
@@ -255,7 +255,7 @@ func (b *bringUp) newPods() (*pods.Pods, error) {
 	return pods.New(o)
 }
 
-// openLog opens the log of a component that does not write it itself.
+// openLog opens the log file of a component that does not open it itself.
 func (d *Daemon) openLog(name string) (*os.File, error) {
 	log, err := os.OpenFile(d.o.Dir.Log(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -269,7 +269,7 @@ func (b *bringUp) newRunner(gateway *traffic.Gateway) (ControllerRunner, error) 
 	if b.topology.Controllers != thisMachine {
 		r, err := b.newClusterRunner(gateway)
 		if err != nil {
-			return nil, err // and no interface with a nil in it
+			return nil, err // not a non-nil interface with a nil pointer
 		}
 		return r, nil
 	}
@@ -285,7 +285,7 @@ func (b *bringUp) newRunner(gateway *traffic.Gateway) (ControllerRunner, error) 
 	}
 	token := rand.Text()
 	if err := state.WriteFile(d.o.Dir.HeartbeatToken(), []byte(token)); err != nil {
-		return nil, fmt.Errorf("writing the token of heartbeats: %w", err)
+		return nil, fmt.Errorf("writing the heartbeat token: %w", err)
 	}
 	p := b.cluster.Properties()
 	o.Token = token
@@ -296,8 +296,8 @@ func (b *bringUp) newRunner(gateway *traffic.Gateway) (ControllerRunner, error) 
 	return host.New(o), nil
 }
 
-// newClusterRunner makes the runner of controllers in the cluster. On the sandbox's own nodes, the controllers reach
-// bases through a proxy of this machine.
+// newClusterRunner creates the runner for controllers in the cluster. On the sandbox's own nodes, the controllers reach
+// bases through a proxy on this machine.
 func (b *bringUp) newClusterRunner(gateway *traffic.Gateway) (*incluster.Runner, error) {
 	d := b.d
 	o := incluster.Options{Config: b.cluster.Cluster().Config, Log: d.o.Dir.Log(runner.Name), Env: b.config.Spec.Env,
@@ -325,23 +325,23 @@ func (b *bringUp) newClusterRunner(gateway *traffic.Gateway) (*incluster.Runner,
 	return incluster.New(o)
 }
 
-// openCommandProxy opens a proxy to bases for controllers in the cluster, at an address of this machine in their network.
-// It returns the URL of the proxy with its password.
+// openCommandProxy opens a proxy through which controllers in the cluster reach the bases, at an address of this
+// machine on their network. It returns the URL of the proxy, including the password.
 func (b *bringUp) openCommandProxy(address string, gateway *traffic.Gateway) (proxy string, err error) {
 	l, err := b.listen(address, "for commands to bases")
 	if err != nil {
 		return "", err
 	}
 	password := rand.Text()
-	b.services = append(b.services, service{"the proxy for commands", func(ctx context.Context) error {
+	b.services = append(b.services, service{"command proxy", func(ctx context.Context) error {
 		return serve(ctx, l, gateway.Commands(runner.Name, password))
 	}})
 	u := url.URL{Scheme: "http", User: url.UserPassword(runner.Name, password), Host: l.Addr().String()}
 	return u.String(), nil
 }
 
-// controllerKubeconfig is the kubeconfig of the controllers. A custom command gets the administrator's one, because
-// the permissions that it needs are not known.
+// controllerKubeconfig returns the path of the controllers' kubeconfig. A custom command gets the administrator's
+// kubeconfig, because the permissions that it needs are unknown.
 func (b *bringUp) controllerKubeconfig() string {
 	if len(b.config.Spec.Controller.Command) > 0 {
 		return b.cluster.Cluster().Kubeconfig

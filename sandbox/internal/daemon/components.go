@@ -10,7 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Act does something to a component. Start and restart return when it is ready.
+// Act performs an action on a component. Start and restart block until the component is ready.
 func (d *Daemon) Act(ctx context.Context, r control.ActRequest) error {
 	if !slices.Contains(supervise.Actions, r.Action) {
 		return notFound("unknown action %s", r.Action)
@@ -24,7 +24,7 @@ func (d *Daemon) Act(ctx context.Context, r control.ActRequest) error {
 	return d.performAction(ctx, r.Component, r.Action)
 }
 
-// performAction performs an action on a component, with the timeout of a step. The caller holds a share of Daemon.changes.
+// performAction performs an action with the step timeout. The caller holds changeLock.
 func (d *Daemon) performAction(ctx context.Context, name string, action supervise.Action) error {
 	ctx, cancel := d.withStepTimeout(ctx)
 	defer cancel()
@@ -43,7 +43,7 @@ func (d *Daemon) performAction(ctx context.Context, name string, action supervis
 	case errors.As(err, &refused):
 		return conflict("%s", refused)
 	case errors.Is(err, supervise.ErrUnknown):
-		return notFound("%v; see: koupsandbox status", err)
+		return notFound("%v; list the components with: koupsandbox status", err)
 	}
 	return err
 }

@@ -18,16 +18,18 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic/agent"
 )
 
-// trafficStreams are the streams of requests of all groups: those that this process sends, and those that
-// an agent sends from within the cluster, where kube-proxy leads them.
+// trafficStreams manages the request streams of all groups. The daemon sends some of them; an agent in the cluster
+// sends
+// the others through kube-proxy.
 type trafficStreams struct {
 	local   *traffic.Generator
-	cluster *clusterSender // nil if nothing can send requests from within the cluster
+	cluster *clusterSender // nil if requests cannot be sent from within the cluster
 }
 
-// agentTimeout is how long bases that are removed wait at most until an agent knows.
+// agentTimeout limits how long removed bases wait for the agent to stop using them.
 const agentTimeout = 2 * time.Second
 
+// clusterSender sends requests from within the cluster.
 type clusterSender struct {
 	*agent.Remote
 	services corev1client.ServicesGetter
@@ -35,7 +37,8 @@ type clusterSender struct {
 	gateway  *traffic.Gateway
 }
 
-// handles reports whether the streams of a group are sent from within the cluster: all its bases run in Pods.
+// handles reports whether the streams of a group are sent from within the cluster. All bases of the group must run in
+// Pods.
 func (i *clusterSender) handles(group string) bool {
 	return i != nil && i.allBases(group, func(m *fleet.Member) bool { return m.Runtime == v1alpha1.RuntimeCluster })
 }
@@ -45,9 +48,11 @@ func (i *clusterSender) allBases(group string, matches func(*fleet.Member) bool)
 	return len(members) > 0 && !slices.ContainsFunc(members, func(m *fleet.Member) bool { return !matches(m) })
 }
 
-// completeSpec sends the requests to a Service through kube-proxy if the cluster routes the addresses of the bases. Bases that
-// share a Pod also share its address, so the agent gets their ports.
-func (i *clusterSender) completeSpec(ctx context.Context, group string, spec traffic.Spec) (traffic.Spec, agent.Source, error) {
+// completeSpec sets the target of a stream. It uses the address of the Service, and so kube-proxy, if the cluster
+// routes
+// the addresses of the bases. Bases that share a Pod share its address, so the agent gets their ports instead.
+func (i *clusterSender) completeSpec(ctx context.Context, group string, spec traffic.Spec) (traffic.Spec, agent.Source,
+	error) {
 	if spec.Via == v1alpha1.ViaBases {
 		spec.Inside = true
 		return spec, func() (traffic.Choice, <-chan struct{}) { return i.baseChoice(group) }, nil
@@ -61,7 +66,7 @@ func (i *clusterSender) completeSpec(ctx context.Context, group string, spec tra
 	svc, err := i.services.Services(spec.Namespace).Get(ctx, spec.Service, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		err = fmt.Errorf("there is no Service %s/%s", spec.Namespace, spec.Service)
+		err = fmt.Errorf("Service %s/%s does not exist", spec.Namespace, spec.Service)
 	case err == nil:
 		spec.Address, err = traffic.ClusterAddress(svc, spec.Port)
 	}
@@ -69,7 +74,7 @@ func (i *clusterSender) completeSpec(ctx context.Context, group string, spec tra
 }
 
 func (i *clusterSender) baseChoice(group string) (c traffic.Choice, change <-chan struct{}) {
-	change = i.fleet.Changed() // first, so that nothing is missed
+	change = i.fleet.Changed() // before the list, so that no change is missed
 	for _, m := range i.fleet.Group(group) {
 		c.Targets = append(c.Targets, targetOf(m))
 	}
@@ -87,7 +92,7 @@ func (i *clusterSender) endpointChoice(r traffic.Route) (traffic.Choice, <-chan 
 	return c, change
 }
 
-// waitUntilUnused blocks until the agent no longer uses bases that have left the fleet, or ctx ends.
+// waitUntilUnused blocks until the agent no longer uses bases that have left the fleet, for at most agentTimeout.
 func (i *clusterSender) waitUntilUnused(ctx context.Context) {
 	if i == nil {
 		return
@@ -101,7 +106,7 @@ func targetOf(m *fleet.Member) traffic.Target {
 	return traffic.Target{IP: m.IP(), Base: m.Name(), Host: m.HostName, Web: m.ClusterAddr(), Port: m.WebPort}
 }
 
-// Begin starts a stream, inside if that is possible. It resolves the address of a Service once.
+// Begin starts a stream, from within the cluster if possible. It resolves the address of a Service only once.
 func (f *trafficStreams) Begin(ctx context.Context, group string, spec traffic.Spec) error {
 	spec.Address, spec.Inside = "", false
 	spec, err := spec.Complete()
@@ -123,7 +128,7 @@ func (f *trafficStreams) Begin(ctx context.Context, group string, spec traffic.S
 	return f.cluster.Begin(ctx, group, spec, source)
 }
 
-// Summaries counts the streams of a group, in order of their start.
+// Summaries returns the counts of the streams of a group, in order of their start.
 func (f *trafficStreams) Summaries(ctx context.Context, group string) []traffic.Summary {
 	all := f.local.Summaries(group)
 	if f.cluster != nil {
@@ -133,7 +138,7 @@ func (f *trafficStreams) Summaries(ctx context.Context, group string) []traffic.
 	return all
 }
 
-// Stop ends a stream and returns what it has led to.
+// Stop stops a stream and returns its result.
 func (f *trafficStreams) Stop(ctx context.Context, group, name string) (*traffic.End, error) {
 	end, err := f.local.Stop(ctx, group, name)
 	if f.cluster != nil && errors.Is(err, traffic.ErrNoStream) {
@@ -142,7 +147,7 @@ func (f *trafficStreams) Stop(ctx context.Context, group, name string) (*traffic
 	return end, err
 }
 
-// Records calls sink for every request of a stream so far.
+// Records calls sink for each recorded request of a stream.
 func (f *trafficStreams) Records(ctx context.Context, group, name string, sink func(traffic.Record)) error {
 	records, err := f.local.Records(group, name)
 	if f.cluster != nil && errors.Is(err, traffic.ErrNoStream) {
@@ -160,7 +165,7 @@ func (f *trafficStreams) Records(ctx context.Context, group, name string, sink f
 	return nil
 }
 
-// Drop cuts the streams of a group off and forgets them.
+// Drop aborts and removes the streams of a group.
 func (f *trafficStreams) Drop(ctx context.Context, group string) {
 	f.local.Drop(group)
 	if f.cluster != nil {
@@ -170,13 +175,14 @@ func (f *trafficStreams) Drop(ctx context.Context, group string) {
 
 type launcher func(ctx context.Context, log io.Writer) (agent.Process, error)
 
-// agentLauncher returns how to start an agent: in a node of the sandbox, or in a Pod. It is nil if neither is possible.
+// agentLauncher returns a function that starts an agent on a node of the sandbox or in a Pod. It returns nil if neither
+// is possible.
 func (b *bringUp) agentLauncher() launcher {
 	if nodes := b.cluster.Properties().Nodes; nodes != nil {
 		return func(ctx context.Context, log io.Writer) (agent.Process, error) {
 			p, err := nodes.Launch(ctx, b.d.o.Programs.Daemon, log, agent.Command)
 			if err != nil {
-				return nil, err // and no interface with a nil in it
+				return nil, err // not a non-nil interface with a nil pointer
 			}
 			return p, nil
 		}
@@ -187,7 +193,7 @@ func (b *bringUp) agentLauncher() launcher {
 	return nil
 }
 
-// newAgent makes an agent, which is started when it is first needed.
+// newAgent creates an agent. The agent starts when it is first used.
 func (d *Daemon) newAgent(start launcher) *agent.Remote {
 	launch := func(ctx context.Context) (agent.Process, error) {
 		log, err := d.openLog(agent.Command)
@@ -198,11 +204,12 @@ func (d *Daemon) newAgent(start launcher) *agent.Remote {
 		if err != nil {
 			return nil, errors.Join(err, log.Close())
 		}
-		go func() { // ends with the agent, which its Remote ends
+		go func() { // ends when the agent process ends
 			<-p.Done()
-			_ = log.Close() // each line is written by then
+			_ = log.Close() // all lines have been written
 		}()
 		return p, nil
 	}
-	return agent.New(agent.Options{Launch: launch, Lost: d.reportLostRequest, Logger: d.log.With("component", agent.Command)})
+	return agent.New(agent.Options{Launch: launch, Lost: d.reportLostRequest,
+		Logger: d.log.With("component", agent.Command)})
 }

@@ -11,17 +11,15 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/events"
-	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// maxQueuedEvents is how many events may wait for a subscriber that reads slowly:
-// some minutes of a busy sandbox. Events that say what is at the beginning do not
-// count.
+// maxQueuedEvents limits the queue of a slow subscriber to a few minutes of events of a busy sandbox. The initial
+// snapshot does not count toward the limit.
 const maxQueuedEvents = 1 << 16
 
-// subscriber queues events for one stream. Whoever tells it something never waits.
+// subscriber queues events for one stream. Adding an event never blocks.
 type subscriber struct {
 	group string // empty = all
 	rpc.Queue[events.Event]
@@ -29,13 +27,13 @@ type subscriber struct {
 
 var _ fleet.Watcher = (*subscriber)(nil)
 
-// endSnapshot ends the events that tell what is.
+// endSnapshot marks the end of the initial snapshot.
 func (s *subscriber) endSnapshot() {
 	s.Put(events.Event{Time: time.Now(), Synced: true})
 	s.Limit(maxQueuedEvents)
 }
 
-// follow calls sink for every event until ctx ends, the queue is closed, or events have been lost.
+// follow calls sink for each event until ctx ends, the queue is closed, or events are lost.
 func (s *subscriber) follow(ctx context.Context, sink func(events.Event)) error {
 	if err := s.Read(ctx, sink); err != nil {
 		return rpc.Errorf(http.StatusServiceUnavailable, "%v; watch again", err)
@@ -50,17 +48,18 @@ func (s *subscriber) baseName(m *fleet.Member) string {
 	return m.Name()
 }
 
-// OnSnapshot tells how a base is.
+// OnSnapshot reports the present state of a base.
 func (s *subscriber) OnSnapshot(m *fleet.Member, v fleet.BaseSnapshot) {
 	if !v.Started {
-		return // all about it is still to come
+		return // the base has no state yet; its events follow
 	}
 	now := time.Now()
 	s.Put(s.processEvents(m, now, v)...)
 	for _, biz := range v.Biz {
 		s.Put(events.Event{Time: now, Module: &events.ModuleEvent{
-			Base: s.baseName(m), Identity: v.Identity, ModuleRef: events.ModuleRef{Name: biz.Name, Version: biz.Version},
-			State: moduleStates[biz.State],
+			Base: s.baseName(m), Identity: v.Identity,
+			ModuleRef: events.ModuleRef{Name: biz.Name, Version: biz.Version},
+			State:     moduleStates[biz.State],
 		}})
 	}
 	for _, f := range v.Faults {
@@ -70,7 +69,7 @@ func (s *subscriber) OnSnapshot(m *fleet.Member, v fleet.BaseSnapshot) {
 	}
 }
 
-// processEvents returns the events that report the present state of the process of a base.
+// processEvents returns the events that describe the present state of a base process.
 func (s *subscriber) processEvents(m *fleet.Member, now time.Time, v fleet.BaseSnapshot) (list []events.Event) {
 	for _, state := range []struct {
 		change events.BaseChange
@@ -86,7 +85,7 @@ func (s *subscriber) processEvents(m *fleet.Member, now time.Time, v fleet.BaseS
 	return list
 }
 
-// The kinds and states of fakebase as events name them.
+// Mappings from fakebase kinds and states to event kinds and states.
 var (
 	baseChanges = map[fakebase.EventKind]events.BaseChange{
 		fakebase.EventUp: events.BaseUp, fakebase.EventReady: events.BaseReady, fakebase.EventDown: events.BaseDown,
@@ -115,15 +114,15 @@ func (s *subscriber) OnEvent(m *fleet.Member, e fakebase.Event) {
 		From: moduleStates[e.From], State: moduleStates[e.To], Message: e.Message,
 	}
 	s.Put(events.Event{Time: e.Time, Module: &x})
-	if e.To == fakebase.StateStopped { // the last state before the module is removed
+	if e.To == fakebase.StateStopped { // the last state before removal
 		gone := x
 		gone.From, gone.State, gone.Message = x.State, "", ""
 		s.Put(events.Event{Time: e.Time, Module: &gone})
 	}
 }
 
-// OnTrace reports a command or a fault of a base. It leaves out successful health checks, which would be most of the events
-// of a large fleet.
+// OnTrace reports a command or a fault of a base. It omits successful health checks, which would be most events of a
+// large fleet.
 func (s *subscriber) OnTrace(m *fleet.Member, t fakebase.Trace) {
 	if t.Fault != nil {
 		s.fault(m, t.Time, *t.Fault)
@@ -134,8 +133,9 @@ func (s *subscriber) OnTrace(m *fleet.Member, t fakebase.Trace) {
 		return
 	}
 	s.Put(events.Event{Time: t.Time, Command: &events.CommandEvent{
-		Base: s.baseName(m), Identity: c.Identity, Name: c.Name, Module: events.ModuleRef{Name: c.Biz, Version: c.Version},
-		Code: c.Code, Message: c.Message, Elapsed: c.Elapsed,
+		Base: s.baseName(m), Identity: c.Identity, Name: c.Name,
+		Module: events.ModuleRef{Name: c.Biz, Version: c.Version},
+		Code:   c.Code, Message: c.Message, Elapsed: c.Elapsed,
 	}})
 }
 
@@ -146,21 +146,21 @@ func (s *subscriber) fault(m *fleet.Member, at time.Time, f fakebase.FaultTrace)
 	}})
 }
 
-// OnRemoved tells that a base has been removed.
+// OnRemoved reports that a base has been removed.
 func (s *subscriber) OnRemoved(m *fleet.Member) {
 	s.Put(events.Event{Time: time.Now(), Base: &events.BaseEvent{Base: s.baseName(m), Change: "removed"}})
 }
 
-// eventHub are all subscribers, and what new ones are to know.
+// eventHub distributes events to subscribers. New subscribers first get the present state.
 type eventHub struct {
 	mu          sync.Mutex
 	subscribers []*subscriber
-	components  []events.Event // the last of each, in order of their first
-	// owners of groups: true while there is one, false when it has gone.
+	components  []events.Event // last event of each component, in order of first appearance
+	// owners maps each known group to whether its owner is still connected.
 	owners map[string]bool
 }
 
-// subscribe makes a subscriber that is told everything from now on, after what is.
+// add creates a subscriber. Its queue begins with the present state of the components.
 func (s *eventHub) subscribe(group string) *subscriber {
 	sub := &subscriber{group: group}
 	s.mu.Lock()
@@ -192,7 +192,7 @@ func (s *eventHub) publishComponent(at time.Time, name string, state supervise.S
 	s.components[i] = e
 }
 
-// publishFault reports an event of a fault to the subscribers of its group, or to all if it has none.
+// publishFault reports a fault event to the subscribers of the group, or to all subscribers if group is empty.
 func (s *eventHub) publishFault(group string, e events.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,7 +211,7 @@ func (s *eventHub) knowsGroup(group string) bool {
 	return known
 }
 
-// publishRequest tells of a lost request of a group.
+// publishRequest reports a lost request of a group.
 func (s *eventHub) publishRequest(group string, at time.Time, r events.RequestEvent) {
 	all := r
 	if r.Base != "" {
@@ -229,12 +229,12 @@ func (s *eventHub) publishRequest(group string, at time.Time, r events.RequestEv
 	}
 }
 
-// claimGroup makes somebody the owner of a group, or says that there is one.
+// claimGroup records an owner of a group. It returns a conflict error if the group already has an owner.
 func (s *eventHub) claimGroup(group string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.owners[group] {
-		return &control.Error{Code: http.StatusConflict, Message: "group " + group + " has an owner already"}
+		return conflict("group %q already has an owner", group)
 	}
 	if s.owners == nil {
 		s.owners = map[string]bool{}
@@ -243,19 +243,19 @@ func (s *eventHub) claimGroup(group string) error {
 	return nil
 }
 
-// closeGroup notes that the owner of a group has gone: nothing may come into it.
+// closeGroup records that the owner of a group has disconnected. Nothing can be added to the group afterwards.
 func (s *eventHub) closeGroup(group string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.owners[group] = false
 }
 
-// checkOpen reports whether something may come into a group.
+// checkOpen returns a conflict error if nothing can be added to the group because its owner has disconnected.
 func (s *eventHub) checkOpen(group string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if owned, known := s.owners[group]; known && !owned {
-		return &control.Error{Code: http.StatusConflict, Message: "group " + group + " goes: its owner has gone"}
+		return conflict("group %q is being deleted: the client that created it disconnected", group)
 	}
 	return nil
 }
