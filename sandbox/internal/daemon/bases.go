@@ -95,8 +95,7 @@ func (d *Daemon) acquireRunning(ctx context.Context, share int64) (context.Conte
 }
 
 // withRunning returns a context that ends with ctx, when the sandbox shuts down, and after the step timeout. It does
-// not
-// acquire changeLock: a scenario may have to resume the broker that the bases of another scenario wait for.
+// not acquire changeLock: a scenario may have to resume the broker that the bases of another scenario wait for.
 func (d *Daemon) withRunning(ctx context.Context) (context.Context, *assembly, func(), error) {
 	s, err := d.requireUp()
 	if err != nil {

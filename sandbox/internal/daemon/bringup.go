@@ -27,8 +27,7 @@ import (
 type phase func(ctx context.Context) error
 
 // phases returns the phases of bringing up a sandbox. Bases connect last, when the controllers are ready, because a
-// base
-// reports some facts only when it connects.
+// base reports some facts only when it connects.
 func (b *bringUp) phases() phase {
 	return inOrder(
 		b.prepareCluster,
@@ -362,8 +361,7 @@ func (d *Daemon) startService(ctx context.Context, s service) {
 }
 
 // onStop registers a function for stop, which calls the functions in reverse order. Register undo before the action
-// that
-// it reverts, because an action that fails may have completed a part of its work.
+// that it reverts, because an action that fails may have completed a part of its work.
 func (d *Daemon) onStop(undo func(context.Context) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -28,8 +28,7 @@ const (
 	// idleTime is how long a daemon waits for its first `up`.
 	idleTime = 10 * time.Second
 	// downTime is the time limit for stopping before processes are killed; downTimeEach is added for each base.
-	// downTime
-	// includes the 15 s after which the Lease of a killed controller expires.
+	// downTime includes the 15 s after which the Lease of a killed controller expires.
 	downTime, downTimeEach = 25 * time.Second, 10 * time.Millisecond
 	// daemonName names the daemon's run record and its component.
 	daemonName = "daemon"
@@ -136,9 +135,8 @@ func New(o Options) *Daemon {
 	return d
 }
 
-// Start serves the control API until the sandbox shuts down, ctx ends, the first up fails, or no up arrives within 10
-// s.
-// It then stops everything and returns. Call Start once.
+// Start serves the control API until the sandbox shuts down, ctx ends, the first up fails, or no up arrives within
+// idleTime. It then stops everything and returns. Call Start once.
 func (d *Daemon) Start(ctx context.Context) error {
 	path, err := d.o.Dir.NewSocketPath()
 	if err != nil {

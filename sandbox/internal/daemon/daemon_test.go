@@ -632,8 +632,7 @@ func TestBasesAndFaults(t *testing.T) {
 }
 
 // After the shutdown has begun, acquire fails even if the lock is free. For example, an up that follows a failed up
-// must
-// not start.
+// must not start.
 func TestAcquireFailsDuringShutdown(t *testing.T) {
 	d := New(Options{Dir: state.Home(t.TempDir()).Dir("test")})
 	d.requestStop(errUpFailed)

@@ -136,8 +136,7 @@ func (d *Daemon) restartEndedBases(ctx context.Context, steps *progress.Steps, r
 const maxConcurrentRestarts = 50
 
 // changedSettings returns the paths of the fields that differ between two configurations. It ignores the number of
-// bases
-// and the step timeout.
+// bases and the step timeout.
 func changedSettings(a, b *v1alpha1.Sandbox) []string {
 	x, y := *a, *b
 	if y.Spec.Provider == v1alpha1.ProviderAuto { // resolved by the first up

@@ -153,8 +153,7 @@ func (s *assembly) dropFaults(group string) {
 const maxKnownNodes = 1 << 16
 
 // groupOf returns a function that finds the group of an object that a controller writes: by the namespace, which has
-// the
-// name of the group, or by the base of the Node.
+// the name of the group, or by the base of the Node.
 func (d *Daemon) groupOf(f *fleet.Fleet, n *nodes.Watcher) func(namespace, name string) string {
 	var mu sync.Mutex
 	known := map[string]string{} // a Node may be written after its base has been removed

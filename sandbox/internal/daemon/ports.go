@@ -22,8 +22,7 @@ type Cluster interface {
 	// Cluster returns the connection data of the cluster.
 	Cluster() *cluster.Cluster
 	// RemoveLeftovers removes the Nodes of bases that a killed daemon has left. In a cluster that the sandbox created,
-	// it
-	// also removes the controllers.
+	// it also removes the controllers.
 	RemoveLeftovers(ctx context.Context) error
 	// AuthorizeController grants the module controller its permissions and writes its kubeconfig.
 	AuthorizeController(ctx context.Context) error
@@ -56,8 +55,7 @@ type ControllerRunner interface {
 	// StopAll stops all controllers concurrently. It kills them if abruptly is true.
 	StopAll(ctx context.Context, abruptly bool) error
 	// ReplicaNumber returns the number, from 1, of the controller with a client ID, or 0 if the client ID is unknown.
-	// It
-	// may be called concurrently.
+	// It may be called concurrently.
 	ReplicaNumber(clientID string) int
 }
 

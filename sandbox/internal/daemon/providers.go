@@ -29,8 +29,7 @@ type clusterOptions struct {
 }
 
 // EffectiveProvider returns the provider of a configuration. It returns embedded, which has no dependencies, if auto
-// has
-// not been resolved.
+// has not been resolved.
 func EffectiveProvider(s *v1alpha1.Sandbox) v1alpha1.Provider {
 	if s.Spec.Provider == v1alpha1.ProviderAuto {
 		return v1alpha1.ProviderEmbedded
@@ -69,8 +68,7 @@ func asCluster[C Cluster](c C, err error) (Cluster, error) {
 
 // CleanUp removes the objects of a sandbox whose daemon has ended. In an existing cluster it removes the Nodes of the
 // bases, the objects with the label of the sandbox, and the ownership marker, but no object of another sandbox. It
-// deletes
-// a kind cluster. An embedded cluster needs no cleanup, because run records identify its processes.
+// deletes a kind cluster. An embedded cluster needs no cleanup, because run records identify its processes.
 func CleanUp(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error {
 	switch EffectiveProvider(config) {
 	case v1alpha1.ProviderKind:

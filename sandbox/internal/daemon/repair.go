@@ -21,8 +21,7 @@ type pendingRepairs struct {
 	// components maps group and component to the action that reverts the last change.
 	components map[string]map[string]supervise.Action
 	// changer is the group that last changed the controllers, or empty. original is the request that was in effect
-	// before
-	// the first change.
+	// before the first change.
 	changer  string
 	original control.ControllerRequest
 }
@@ -65,8 +64,7 @@ func (d *Daemon) recordControllers(group string, before control.ControllerReques
 }
 
 // Repair starts or resumes the components that a group has left stopped or paused, the controllers last. If
-// r.Controllers
-// is set, it also reverts the group's changes to the controllers. The next Repair retries failed actions.
+// r.Controllers is set, it also reverts the group's changes to the controllers. The next Repair retries failed actions.
 func (d *Daemon) Repair(ctx context.Context, r control.RepairRequest) error {
 	d.mu.Lock()
 	undo := d.repairs.components[r.Group]

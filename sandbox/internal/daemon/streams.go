@@ -19,8 +19,7 @@ import (
 )
 
 // trafficStreams manages the request streams of all groups. The daemon sends some of them; an agent in the cluster
-// sends
-// the others through kube-proxy.
+// sends the others through kube-proxy.
 type trafficStreams struct {
 	local   *traffic.Generator
 	cluster *clusterSender // nil if requests cannot be sent from within the cluster
@@ -49,8 +48,7 @@ func (i *clusterSender) allBases(group string, matches func(*fleet.Member) bool)
 }
 
 // completeSpec sets the target of a stream. It uses the address of the Service, and so kube-proxy, if the cluster
-// routes
-// the addresses of the bases. Bases that share a Pod share its address, so the agent gets their ports instead.
+// routes the addresses of the bases. Bases that share a Pod share its address, so the agent gets their ports instead.
 func (i *clusterSender) completeSpec(ctx context.Context, group string, spec traffic.Spec) (traffic.Spec, agent.Source,
 	error) {
 	if spec.Via == v1alpha1.ViaBases {

@@ -6,8 +6,8 @@ import (
 	"net/netip"
 )
 
-// Network is the address range of bases. The range is reserved for benchmarks and not routed on the Internet
-// [RFC 2544, appendix C.2.2]. EndpointSlices accept its addresses, and no other host answers there.
+// Network is the address range of bases. The range is reserved for benchmarks and not routed on the Internet [RFC 2544,
+// appendix C.2.2]. EndpointSlices accept its addresses, and no other host answers there.
 var Network = netip.MustParsePrefix("198.18.0.0/15")
 
 // maxNumber is the number of the last usable address, the one before the broadcast address of Network.

@@ -21,8 +21,7 @@ type heartbeatTransport struct {
 }
 
 // HeartbeatTransport returns a transport for the heartbeats that the base with this host name sends from another
-// process,
-// for example from a Pod.
+// process, for example from a Pod.
 func (f *Fleet) HeartbeatTransport(hostName string) (http.RoundTripper, error) {
 	m, err := f.Find(hostName)
 	if err != nil {

@@ -20,8 +20,7 @@ import (
 )
 
 // stagger is the delay between the first heartbeats of bases that are added together. It spreads the heartbeats of
-// 1,000
-// bases over a second of each period.
+// 1,000 bases over a second of each period.
 const stagger = time.Millisecond
 
 // Options configures a Fleet. All bases share the options.
@@ -44,8 +43,8 @@ type Options struct {
 	ClientPrefix string
 	// Dial connects to the broker. Required.
 	Dial func(context.Context) (net.Conn, error)
-	// Heartbeats sends the HTTP heartbeats of bases to the controllers of Env. The host in their URLs is a
-	// placeholder. Default: heartbeats are not sent.
+	// Heartbeats sends the HTTP heartbeats of bases to the controllers of Env. The host in their URLs is a placeholder.
+	// Default: heartbeats are not sent.
 	Heartbeats http.RoundTripper
 	// NoHTTPReason is why bases cannot use the HTTP tunnel. Default: empty, bases can use it.
 	NoHTTPReason string
@@ -130,8 +129,7 @@ func (f *Fleet) Start(ctx context.Context) error {
 }
 
 // Add starts count additional bases of a set. Each base gets a random identity. Add waits for Start and for the
-// runtime,
-// but not for connections; see WaitConnected. On ErrInvalid and ErrNotRunning, no base was added.
+// runtime, but not for connections; see WaitConnected. On ErrInvalid and ErrNotRunning, no base was added.
 func (f *Fleet) Add(ctx context.Context, s Set, count int) ([]*Member, error) {
 	p, err := f.Prepare(ctx, s, count)
 	if err != nil {
@@ -236,8 +234,7 @@ func (f *Fleet) await(ctx context.Context, ok func() bool) error {
 }
 
 // WaitConnected blocks until all bases are connected or removed. It ignores bases that start offline. It returns an
-// error
-// if a base has failed. If ctx ends first, the error has the number of missing bases.
+// error if a base has failed. If ctx ends first, the error has the number of missing bases.
 func (f *Fleet) WaitConnected(ctx context.Context, members ...*Member) error {
 	missing := slices.Clone(members)
 	err := f.await(ctx, func() bool {

@@ -26,12 +26,10 @@ type Slot interface {
 	// New creates the base but does not start it. It is called once.
 	New(ctx context.Context, o fakebase.Options) (Base, error)
 	// ClusterAddr returns the host:port at which Pods of the cluster reach the base's listener for module traffic, or
-	// an
-	// empty string if they cannot, or cannot yet. It does not block.
+	// an empty string if they cannot, or cannot yet. It does not block.
 	ClusterAddr() string
 	// ArkletAddr returns the host:port at which this machine reaches the arklet HTTP listener that the base has at
-	// addr.
-	// It does not block.
+	// addr. It does not block.
 	ArkletAddr(addr string) string
 	// Sync blocks until all events of the base so far have been delivered.
 	Sync(ctx context.Context) error

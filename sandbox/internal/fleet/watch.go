@@ -10,8 +10,7 @@ import (
 )
 
 // Watcher receives the events of bases. The calls for one base are sequential; calls for different bases are
-// concurrent.
-// The base is locked during a call, so methods must be fast and must not call a base or the fleet.
+// concurrent. The base is locked during a call, so methods must be fast and must not call a base or the fleet.
 type Watcher interface {
 	// OnSnapshot reports the present state of a base: at the beginning of the watch or, for a new base, before it
 	// starts.

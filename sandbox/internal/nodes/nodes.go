@@ -43,8 +43,7 @@ const (
 var deleteBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 6}
 
 // Watcher watches the Nodes of bases. It treats a Node as Ready only if it has no taint: Kubernetes taints new Nodes,
-// and
-// Pods that are scheduled before the taint is removed wait for seconds. Its methods may be called concurrently.
+// and Pods that are scheduled before the taint is removed wait for seconds. Its methods may be called concurrently.
 type Watcher struct {
 	client  kubernetes.Interface
 	env     string
@@ -188,8 +187,7 @@ func (n *Watcher) WithReadyNode(identities []string, held bool) []string {
 }
 
 // Wait blocks until the Nodes of all bases are Ready. If ctx ends first, the error has the number of missing Nodes and
-// the
-// identities of some bases.
+// the identities of some bases.
 func (n *Watcher) Wait(ctx context.Context, identities func() []string) error {
 	var all, missing []string
 	err := wait.PollUntilContextCancel(ctx, waitInterval, true, func(context.Context) (bool, error) {
@@ -215,8 +213,7 @@ func RemoveAll(ctx context.Context, client kubernetes.Interface) error {
 }
 
 // Remove deletes the Nodes of bases for which ours returns true, with their Leases and Pods. It deletes all Nodes
-// before
-// the first Pod, so that no replacement Pod is bound to one of these Nodes.
+// before the first Pod, so that no replacement Pod is bound to one of these Nodes.
 func Remove(ctx context.Context, client kubernetes.Interface, ours func(*corev1.Node) bool) error {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: Selector})
 	if err != nil {
@@ -236,8 +233,7 @@ func Remove(ctx context.Context, client kubernetes.Interface, ours func(*corev1.
 
 // DeleteNodes deletes the Nodes of ended bases if the bundled controller manages them. The controller then removes the
 // Pods and Leases of the bases. DeleteNodes includes Nodes that the watch has not seen yet. It retries for some
-// seconds,
-// because the API server may be restarting.
+// seconds, because the API server may be restarting.
 func (n *Watcher) DeleteNodes(ctx context.Context, identities []string) error {
 	var group errgroup.Group
 	group.SetLimit(maxConcurrentDeletes)

@@ -135,8 +135,7 @@ func (o Owner) leases(ctx context.Context, client kubernetes.Interface) ([]coord
 }
 
 // Remove deletes the Nodes of the sandbox with their Pods, and the Leases of its controllers and Nodes. Call Remove
-// after
-// the controllers of the sandbox have ended.
+// after the controllers of the sandbox have ended.
 func (o Owner) Remove(ctx context.Context, client kubernetes.Interface) error {
 	return errors.Join(Remove(ctx, client, o.CreatedNode), o.removeLeases(ctx, client))
 }

@@ -70,8 +70,7 @@ func sharedCluster() []runtime.Object {
 }
 
 // CheckUnused rejects an environment with Nodes or Leases of other users, and lists them. It accepts Nodes and Leases
-// of
-// this sandbox.
+// of this sandbox.
 func TestCheckUnused(t *testing.T) {
 	err := me.CheckUnused(t.Context(), fake.NewClientset(sharedCluster()...))
 	var inUse *InUseError
@@ -109,8 +108,7 @@ func TestCheckUnused(t *testing.T) {
 }
 
 // Remove deletes only objects of this sandbox. It keeps the ledger Lease of a running controller, and the Leases of
-// other
-// bases without a Node.
+// other bases without a Node.
 func TestOwnerRemove(t *testing.T) {
 	client := fake.NewClientset(sharedCluster()...)
 	podsByNode(client)

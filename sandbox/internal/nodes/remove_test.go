@@ -49,8 +49,7 @@ func podsByNode(client *fake.Clientset) {
 }
 
 // RemoveAll deletes the Leases with the install records of controllers. The fake client does not implement the deletion
-// of
-// collections, so the test checks the request.
+// of collections, so the test checks the request.
 func TestRemoveAllDeletesInstallRecords(t *testing.T) {
 	client := fake.NewClientset()
 	check.Must(t, RemoveAll(t.Context(), client))

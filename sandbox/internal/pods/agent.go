@@ -21,8 +21,7 @@ const (
 )
 
 // EnsureAgent creates or updates the StatefulSet of the traffic agent. It does not wait for the Pod. It returns an
-// error
-// if the StatefulSet belongs to another owner.
+// error if the StatefulSet belongs to another owner.
 func (p *Pods) EnsureAgent(ctx context.Context) error {
 	if err := p.apply(ctx, p.statefulSet(AgentName, 1, p.o.AgentImage, agentProgram, agent.Command,
 		"--"+agent.Idle)); err != nil {
@@ -45,8 +44,7 @@ func (p *Pods) WaitAgent(ctx context.Context) error {
 }
 
 // LaunchAgent starts the traffic agent in its Pod and blocks until the agent answers. It waits up to a minute for the
-// Pod.
-// The standard error of the agent goes to log.
+// Pod. The standard error of the agent goes to log.
 func (p *Pods) LaunchAgent(ctx context.Context, log io.Writer) (agent.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
 	defer cancel()

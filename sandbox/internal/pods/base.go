@@ -31,8 +31,7 @@ func newSlot(x *pod, hostName string) *slot {
 }
 
 // refreshIP updates ownIP with the present address of the Pod and returns it. It returns an empty string if the base
-// does
-// not have the address of the Pod.
+// does not have the address of the Pod.
 func (p *slot) refreshIP() string {
 	ip := p.pod.address()
 	if p.ownIP == nil || ip == "" {
@@ -101,8 +100,7 @@ func (p *slot) Close() error {
 }
 
 // base is a base in a Pod. While the Pod is unavailable, the base is down, as after a crash. It is recreated when the
-// Pod
-// is available again.
+// Pod is available again.
 type base struct {
 	*remote.Base
 	slot *slot
@@ -118,8 +116,7 @@ type base struct {
 type portForward struct{ net.Listener } // nil before the first use
 
 // Start runs the base until ctx ends and then returns nil. It recreates the base after each restart of the Pod. An
-// error
-// means that the base could not run.
+// error means that the base could not run.
 func (b *base) Start(ctx context.Context) error {
 	b.mu.Lock()
 	b.started = true

@@ -35,8 +35,7 @@ func (p *Pods) exec(ctx context.Context, pod string) (connection, error) {
 }
 
 // execute runs a command in a Pod and blocks until it answers. The process runs until Close; the end of ctx does not
-// end
-// it.
+// end it.
 func (p *Pods) execute(ctx context.Context, pod string, log io.Writer, command ...string) (connection, error) {
 	request := p.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource(
 		"exec").

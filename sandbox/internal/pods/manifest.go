@@ -53,8 +53,7 @@ func Image(program, dir string) (*image.Image, error) {
 }
 
 // Ensure makes the StatefulSet run at least number Pods, with the present settings. It never reduces the number. It
-// does
-// not wait for the Pods. It returns an error if the StatefulSet belongs to another owner.
+// does not wait for the Pods. It returns an error if the StatefulSet belongs to another owner.
 func (p *Pods) Ensure(ctx context.Context, number int) error {
 	p.ensureMu.Lock()
 	defer p.ensureMu.Unlock()
@@ -138,8 +137,7 @@ func (p *Pods) statefulSet(name string, number int, image string, idle ...string
 }
 
 // Remove removes the StatefulSets of a sandbox and waits up to 5 s for the end of their Pods. It ignores StatefulSets
-// of
-// other owners.
+// of other owners.
 func Remove(ctx context.Context, client kubernetes.Interface, sandbox string) error {
 	var removed []string
 	for _, name := range []string{Name, AgentName} {
