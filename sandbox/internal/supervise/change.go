@@ -2,12 +2,12 @@ package supervise
 
 import "time"
 
-// StateChange is a new state of a component.
+// StateChange is a change of the state of a component.
 type StateChange struct {
 	Name  string
 	Time  time.Time
 	State State
-	// Exit says how it ended, when it has exited.
+	// Exit describes how the component ended, if it has exited.
 	Exit string
 }
 
