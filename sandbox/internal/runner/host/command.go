@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Command is a custom module controller, spec.controller.command.
+// Command is a custom module controller (spec.controller.command).
 type Command struct{ Sandbox }
 
 var _ Program = (*Command)(nil)
@@ -24,7 +24,7 @@ func (c *Command) Settings(i Instance) (any, error) {
 	return c.render(i)
 }
 
-// Process writes the files, and describes the process.
+// Process implements Program. It writes the configured files.
 func (c *Command) Process(i Instance) (supervise.Spec, error) {
 	p, err := c.render(i)
 	if err != nil {
@@ -47,15 +47,15 @@ func (c *Command) writeFiles(i Instance, files map[string]string) error {
 	if len(files) == 0 {
 		return nil
 	}
-	folder := c.filesDir(i)
-	if err := os.RemoveAll(folder); err != nil { // it is the sandbox's own
+	dir := c.filesDir(i)
+	if err := os.RemoveAll(dir); err != nil { // the directory has only files of the sandbox
 		return err
 	}
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	for name, text := range files {
-		if err := state.WriteFile(filepath.Join(folder, name), []byte(text)); err != nil {
+		if err := state.WriteFile(filepath.Join(dir, name), []byte(text)); err != nil {
 			return err
 		}
 	}
@@ -64,9 +64,10 @@ func (c *Command) writeFiles(i Instance, files map[string]string) error {
 
 func (c *Command) filesDir(i Instance) string { return filepath.Join(string(c.Dir), "files", i.Name) }
 
+// render fills in the values of an instance.
 func (c *Command) render(i Instance) (*v1alpha1.ControllerProcess, error) {
-	host, _, _ := net.SplitHostPort(c.Broker.Addr())       // the address of a listener
-	brokerPort, _ := strconv.Atoi(portOf(c.Broker.Addr())) // as above
+	host, _, _ := net.SplitHostPort(c.Broker.Addr())       // valid: the address of a listener
+	brokerPort, _ := strconv.Atoi(portOf(c.Broker.Addr())) // valid, as above
 	heartbeats, _ := strconv.Atoi(portOf(i.Heartbeats))
 	login := c.Broker.Controller()
 	return i.Config.Process(v1alpha1.ControllerValues{

@@ -16,10 +16,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// removePoll is the time between two checks whether a Deployment is removed.
+// removePoll is the interval of checks whether the Deployments have been removed.
 const removePoll = 100 * time.Millisecond
 
-// Components implements supervise.Part.
+// Components implements supervise.ComponentSet.
 func (c *Runner) Components(context.Context) []supervise.Component {
 	var all []supervise.Component
 	for _, x := range c.Replicas() {
@@ -31,7 +31,7 @@ func (c *Runner) Components(context.Context) []supervise.Component {
 	return all
 }
 
-// ToStart names the controllers that are neither ready nor paused.
+// ToStart returns the names of the controllers that are neither ready nor paused.
 func (c *Runner) ToStart(context.Context) []string {
 	var names []string
 	for _, x := range c.Replicas() {
@@ -42,7 +42,7 @@ func (c *Runner) ToStart(context.Context) []string {
 	return names
 }
 
-// Act implements supervise.Part. name is the name of a component or of its Pod.
+// Act implements supervise.ComponentSet. name is a component name or the name of a Pod.
 func (c *Runner) Act(ctx context.Context, name string, action supervise.Action) error {
 	all := c.Replicas()
 	i := slices.IndexFunc(all,
@@ -67,7 +67,7 @@ func (c *Runner) Act(ctx context.Context, name string, action supervise.Action) 
 	}
 }
 
-// kill ends the process of a controller as kill -9 would. The kubelet starts it again.
+// kill kills the process of a controller with SIGKILL. The kubelet restarts it.
 func (c *Runner) kill(ctx context.Context, x Replica) error {
 	switch {
 	case x.State == supervise.Exited:
@@ -82,11 +82,11 @@ func (c *Runner) kill(ctx context.Context, x Replica) error {
 	return nil
 }
 
-// pause freezes a controller. Its probes fail then, so that the kubelet kills it after half a minute.
+// pause suspends a controller. Its probes then fail, and the kubelet kills it after half a minute.
 func (c *Runner) pause(ctx context.Context, x Replica) error {
 	switch {
 	case x.State == supervise.Exited:
-		return fmt.Errorf("pausing %s: it does not run", runner.ComponentName(x.Number))
+		return fmt.Errorf("pausing %s: it is not running", runner.ComponentName(x.Number))
 	case x.State == supervise.Paused:
 		return nil
 	case c.inExistingCluster():
@@ -99,11 +99,10 @@ func (c *Runner) pause(ctx context.Context, x Replica) error {
 	return nil
 }
 
-// refuseNodeAction refuses an action on a container of an existing cluster.
+// refuseNodeAction refuses an action on a container in an existing cluster.
 func refuseNodeAction(x Replica, action supervise.Action) error {
-	return supervise.Refuse("%s cannot be told to %s: the nodes of this cluster are not the sandbox's; stop, start "+
-		"and restart work there",
-		runner.ComponentName(x.Number), action)
+	return supervise.Refuse("cannot %s %s: the nodes of this cluster do not belong to the sandbox; use stop, start or "+
+		"restart", action, runner.ComponentName(x.Number))
 }
 
 func (c *Runner) resume(ctx context.Context, x Replica) error {
@@ -117,7 +116,7 @@ func (c *Runner) resume(ctx context.Context, x Replica) error {
 	return nil
 }
 
-// setMark notes what was done to a container; 0 = nothing any more.
+// setMark records an action on a container; 0 removes the record.
 func (c *Runner) setMark(container string, m containerMark) {
 	c.mu.Lock()
 	for _, p := range podsOf(c.pods) {
@@ -133,12 +132,12 @@ func (c *Runner) setMark(container string, m containerMark) {
 	c.refresh()
 }
 
-// stop scales the Deployment of a controller to 0, and blocks until its Pod has ended.
+// stop scales the Deployment of a controller to 0 and blocks until its Pod has ended.
 func (c *Runner) stop(ctx context.Context, x Replica) error {
 	if x.stopped {
 		return nil
 	}
-	if err := c.resume(ctx, x); err != nil { // so that it can end gracefully
+	if err := c.resume(ctx, x); err != nil { // a paused process cannot shut down gracefully
 		return err
 	}
 	if err := c.scale(ctx, x.Number, true); err != nil {
@@ -152,8 +151,8 @@ func (c *Runner) stop(ctx context.Context, x Replica) error {
 	})
 }
 
-// startAndWait starts a controller that was stopped or killed, and blocks until it is ready. It replaces a Pod whose
-// container the kubelet starts only after a back-off.
+// startAndWait starts a stopped or killed controller and blocks until it is ready. It replaces a Pod whose container is
+// in restart back-off.
 func (c *Runner) startAndWait(ctx context.Context, x Replica) error {
 	if x.stopped {
 		if err := c.scale(ctx, x.Number, false); err != nil {
@@ -170,7 +169,7 @@ func (c *Runner) startAndWait(ctx context.Context, x Replica) error {
 
 // restart replaces the Pod of a controller and blocks until the new one is ready.
 func (c *Runner) restart(ctx context.Context, x Replica) error {
-	if err := c.resume(ctx, x); err != nil { // as in stop
+	if err := c.resume(ctx, x); err != nil { // see stop
 		return err
 	}
 	if x.Pod != "" {
@@ -189,7 +188,7 @@ func (c *Runner) restart(ctx context.Context, x Replica) error {
 	return c.startAndWait(ctx, x)
 }
 
-// scale stops a controller or brings it back.
+// scale scales the Deployment of a controller to 0 or 1.
 func (c *Runner) scale(ctx context.Context, number int, stop bool) error {
 	c.mu.Lock()
 	if stop {
@@ -213,7 +212,7 @@ func (c *Runner) scale(ctx context.Context, number int, stop bool) error {
 	return nil
 }
 
-// deletePod deletes a Pod with some seconds to end; one that is gone is fine.
+// deletePod deletes a Pod with a grace period in seconds. A missing Pod is not an error.
 func (c *Runner) deletePod(ctx context.Context, pod string, grace int64) error {
 	err := c.client.CoreV1().Pods(namespace).Delete(ctx, pod, metav1.DeleteOptions{GracePeriodSeconds: &grace})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -222,7 +221,7 @@ func (c *Runner) deletePod(ctx context.Context, pod string, grace int64) error {
 	return nil
 }
 
-// removeAll removes the controllers of the sandbox, and blocks until their Pods have ended.
+// removeAll removes all controllers of the sandbox and blocks until their Pods have ended.
 func (c *Runner) removeAll(ctx context.Context) error {
 	err := c.removeDeployments(ctx, 0)
 	if err == nil {
@@ -233,23 +232,23 @@ func (c *Runner) removeAll(ctx context.Context) error {
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("removing the controller of an earlier sandbox from the cluster: %w", err)
+		return fmt.Errorf("removing the controllers of an earlier run from the cluster: %w", err)
 	}
 	return nil
 }
 
-// removeDeployments removes the Deployments of the controllers above a number.
+// removeDeployments deletes the Deployments of the controllers with higher numbers than above.
 func (c *Runner) removeDeployments(ctx context.Context, above int) error {
-	foreground := metav1.DeletePropagationForeground // the Pods before the Deployment
+	foreground := metav1.DeletePropagationForeground // deletes the Pods before the Deployment
 	err := c.client.AppsV1().Deployments(namespace).DeleteCollection(ctx,
 		metav1.DeleteOptions{PropagationPolicy: &foreground}, metav1.ListOptions{LabelSelector: c.deployments(above)})
 	if err != nil {
-		return fmt.Errorf("removing Deployments of controllers: %w", err)
+		return fmt.Errorf("deleting the Deployments of controllers: %w", err)
 	}
 	return nil
 }
 
-// deployments selects the Deployments of the sandbox for the controllers above a number.
+// deployments returns a label selector for the Deployments of the controllers with higher numbers than above.
 func (c *Runner) deployments(above int) string {
 	s := cluster.ManagedBy + "=" + cluster.MarkName + "," + numberLabel
 	if c.o.Owner != "" {
