@@ -24,7 +24,7 @@ esac
 	path := filepath.Join(t.TempDir(), "image.tar")
 	image, err := SaveImage(t.Context(), "", path)
 	if err != nil || image != BuiltImage+":v1.36.3" {
-		t.Fatalf("saved %q, error %v", image, err)
+		t.Fatalf("SaveImage returned %q, %v", image, err)
 	}
 	images, err := LoadImages(t.Context(), "", path)
 	check.Must(t, err)
@@ -33,12 +33,12 @@ esac
 	}
 	left, err := os.ReadDir(filepath.Dir(path))
 	if err != nil || len(left) != 1 {
-		t.Errorf("%d files beside the image (%v)", len(left)-1, err)
+		t.Errorf("%d additional files (%v)", len(left)-1, err)
 	}
 }
 
-// Podman writes its own host before the names in the file; docker would look for them there.
-func TestLoadFileOfPodman(t *testing.T) {
+// Podman adds the prefix localhost/ to the names in the file, which docker would treat as a registry.
+func TestLoadImagesSavedByPodman(t *testing.T) {
 	tagged := filepath.Join(t.TempDir(), "tagged")
 	enginetest.Fake(t, "docker", `case "$1" in
 info) echo '{"ServerVersion":"27.5.1","Architecture":"x86_64"}';;
@@ -59,16 +59,16 @@ esac
 	}
 }
 
-func TestSaveAndLoadSayWhatIsMissing(t *testing.T) {
+func TestSaveAndLoadFail(t *testing.T) {
 	enginetest.Fake(t, "docker",
 		`case "$1" in info) echo '{"ServerVersion":"27.5.1","Architecture":"x86_64"}';; *) exit 1;; esac`)
 	path := filepath.Join(t.TempDir(), "image.tar")
 	if _, err := SaveImage(t.Context(), "", path); err == nil ||
-		!strings.HasPrefix(err.Error(), "there is nothing to save: docker has no node image") {
-		t.Errorf("saving: %v", err)
+		!strings.HasPrefix(err.Error(), "no image to save: docker has no node image") {
+		t.Errorf("SaveImage returned %v", err)
 	}
 	if _, err := LoadImages(t.Context(), "", path); err == nil ||
-		!strings.HasPrefix(err.Error(), "there is no file "+path) {
-		t.Errorf("loading: %v", err)
+		!strings.HasPrefix(err.Error(), "file "+path+" does not exist") {
+		t.Errorf("LoadImages returned %v", err)
 	}
 }

@@ -19,20 +19,20 @@ import (
 )
 
 const (
-	// ownershipFile in the state directory says that the cluster of the sandbox's name is, or was being,
-	// made by it.
+	// ownershipFile is the file in the state directory that records that the sandbox has created, or was creating, the
+	// cluster.
 	ownershipFile = "kind.json"
-	// answerTimeout is how long a cluster that is there may take to say whose it is.
+	// answerTimeout limits the check of the ownership marker.
 	answerTimeout = 5 * time.Second
-	// startTimeout is how long one may take after its containers were started.
+	// startTimeout limits the check of the ownership marker after the containers were started.
 	startTimeout = 45 * time.Second
 )
 
-// ownership is the content of noteFile.
+// ownership is the content of ownershipFile.
 type ownership struct {
 	Cluster string `json:"cluster"`
 	Engine  string `json:"engine"`
-	// Complete once the cluster has the ownership marker: until then it is nothing but a half.
+	// Complete reports whether the cluster has the ownership marker. Otherwise it is an incomplete cluster.
 	Complete bool `json:"complete"`
 }
 
@@ -42,12 +42,12 @@ func (p *Provider) writeOwnership(complete bool) error {
 		err = os.WriteFile(filepath.Join(p.o.Dir, ownershipFile), text, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("noting whose kind cluster %s is: %w", p.name, err)
+		return fmt.Errorf("recording the ownership of kind cluster %s: %w", p.name, err)
 	}
 	return nil
 }
 
-// readOwnership returns what the state directory says of the cluster; nil means nothing.
+// readOwnership returns the record about the cluster in the state directory, or nil.
 func (p *Provider) readOwnership() (*ownership, error) {
 	text, err := os.ReadFile(filepath.Join(p.o.Dir, ownershipFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -58,7 +58,7 @@ func (p *Provider) readOwnership() (*ownership, error) {
 		err = json.Unmarshal(text, &o)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading whose kind cluster %s is: %w", p.name, err)
+		return nil, fmt.Errorf("reading the ownership of kind cluster %s: %w", p.name, err)
 	}
 	if o.Cluster != p.name {
 		return nil, nil
@@ -66,8 +66,8 @@ func (p *Provider) readOwnership() (*ownership, error) {
 	return &o, nil
 }
 
-// checkOwner finds out whose the cluster of the name is, if there is one. The sandbox's own is
-// adopted. A half that an earlier up left behind is removed. Any other is refused and not touched.
+// checkOwner checks an existing cluster with the name. It adopts a cluster of this sandbox, deletes an incomplete one
+// that an earlier up left, and returns an error for any other cluster, which it does not change.
 func (p *Provider) checkOwner(ctx context.Context) error {
 	list, err := p.kind.ListNodes(p.name)
 	if err != nil {
@@ -76,20 +76,20 @@ func (p *Provider) checkOwner(ctx context.Context) error {
 	if len(list) == 0 {
 		return nil
 	}
-	note, err := p.readOwnership()
+	recorded, err := p.readOwnership()
 	if err != nil {
 		return err
 	}
-	if note != nil && !note.Complete {
-		p.o.Notify(fmt.Sprintf("an earlier up left half of kind cluster %s behind; it is removed and created again",
+	if recorded != nil && !recorded.Complete {
+		p.o.Notify(fmt.Sprintf("kind cluster %s is incomplete, because an earlier up was interrupted; recreating it",
 			p.name))
 		return p.delete(ctx)
 	}
 	limit := answerTimeout
-	if note != nil {
-		// Its containers may have ended with the engine.
+	if recorded != nil {
+		// The containers may have stopped with the engine.
 		if _, err := p.engine.Run(ctx, append([]string{"start"}, names(list)...)...); err != nil {
-			return fmt.Errorf("starting the nodes of kind cluster %s again: %w", p.name, err)
+			return fmt.Errorf("starting the nodes of kind cluster %s: %w", p.name, err)
 		}
 		limit = startTimeout
 	}
@@ -100,29 +100,30 @@ func (p *Provider) checkOwner(ctx context.Context) error {
 		return fmt.Errorf("kind cluster %s: %w", p.name, err)
 	case err == nil && marked:
 		p.owned, p.adopt = true, true
-		p.o.Notify(fmt.Sprintf("kind cluster %s is there and is used as it is", p.name))
+		p.o.Notify(fmt.Sprintf("using the existing kind cluster %s of this sandbox", p.name))
 		return p.connect()
-	case note != nil:
-		return fmt.Errorf("kind cluster %s of this sandbox no longer answers (%s): remove it with koupsandbox down, then bring it up again", p.name, p.markProblem(err))
+	case recorded != nil:
+		return fmt.Errorf("kind cluster %s of this sandbox is not usable (%s); delete it with koupsandbox down, then "+
+			"run koupsandbox up", p.name, p.markProblem(err))
 	default:
-		return fmt.Errorf("there is a kind cluster %s that no sandbox has made (%s), and it was not touched: choose another --name, or delete it with: kind delete cluster --name %s",
-			p.name, p.markProblem(err), p.name)
+		return fmt.Errorf("kind cluster %s exists and does not belong to a sandbox (%s); choose another --name, or "+
+			"delete the cluster with: kind delete cluster --name %s", p.name, p.markProblem(err), p.name)
 	}
 }
 
-// markProblem says in a clause what the cluster did not say.
+// markProblem returns a clause that states why the ownership marker was not found.
 func (p *Provider) markProblem(err error) string {
 	if err == nil {
-		return "it bears no mark"
+		return "it has no ownership marker"
 	}
-	p.o.Logger.Info("a kind cluster does not say whose it is", "cluster", p.name, "err", err)
+	p.o.Logger.Info("checking the ownership marker of a kind cluster", "cluster", p.name, "err", err)
 	return "it does not answer"
 }
 
-// waitMarked asks the cluster whether it bears the sandbox's mark, for as long as it does not answer
-// and at most for limit. It writes nothing.
+// waitMarked reports whether the cluster has the ownership marker of the sandbox. It retries until the cluster answers,
+// at most for limit. It is read-only.
 func (p *Provider) waitMarked(ctx context.Context, limit time.Duration) (bool, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("timed out after %s", limit))
 	defer cancel()
 	var marked bool
 	var other *cluster.OtherSandboxError
@@ -139,7 +140,7 @@ func (p *Provider) waitMarked(ctx context.Context, limit time.Duration) (bool, e
 	return marked, err
 }
 
-// readMark asks once. It writes no file, since the cluster may be somebody else's.
+// readMark checks the ownership marker once. It writes no kubeconfig, because the cluster may belong to another owner.
 func (p *Provider) readMark(ctx context.Context) (bool, error) {
 	text, err := p.kind.KubeConfig(p.name, false)
 	if err != nil {
@@ -156,8 +157,8 @@ func (p *Provider) readMark(ctx context.Context) (bool, error) {
 	return cluster.Marked(ctx, client, p.o.Owner)
 }
 
-// CleanUp deletes the cluster of a sandbox whose daemon is gone, if it is the sandbox's: by its
-// directory, or by the mark. Without an engine there is nothing to delete.
+// CleanUp deletes the cluster of a sandbox whose daemon has ended, if the state directory or the ownership marker shows
+// that the cluster belongs to the sandbox. Without an engine there is no cluster.
 func CleanUp(ctx context.Context, o Options) error {
 	p, err := New(o)
 	if err != nil {
@@ -172,14 +173,14 @@ func CleanUp(ctx context.Context, o Options) error {
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	note, err := p.readOwnership()
+	recorded, err := p.readOwnership()
 	if err != nil {
 		return err
 	}
-	if note == nil {
+	if recorded == nil {
 		marked, err := p.waitMarked(ctx, answerTimeout)
 		if !marked {
-			p.o.Logger.Info("a kind cluster of the sandbox's name is left alone", "because", p.markProblem(err))
+			p.o.Logger.Info("keeping a kind cluster with the name of the sandbox", "reason", p.markProblem(err))
 			return nil
 		}
 	}

@@ -10,13 +10,13 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 )
 
-func TestEngineThatDoesNotSuffice(t *testing.T) {
+func TestCheckEngineMemoryAndDisk(t *testing.T) {
 	small := &engine.Engine{Command: "docker", Memory: 1e9}
 	if err := checkEngine(t.Context(), small); err == nil || !strings.Contains(err.Error(), "1.0 GB") ||
 		!strings.Contains(err.Error(), "2.1") {
 		t.Errorf("error %v", err)
 	}
-	// The proc file system has no room at all.
+	// The proc file system has no free space.
 	full := &engine.Engine{Command: "docker", Memory: 8e9, Root: "/proc"}
 	if err := checkEngine(t.Context(), full); err == nil || !strings.Contains(err.Error(), "(/proc)") ||
 		!strings.Contains(err.Error(), "0.0 GB") {
@@ -29,7 +29,7 @@ func TestEngineThatDoesNotSuffice(t *testing.T) {
 	}
 }
 
-func TestEngineWithoutRoot(t *testing.T) {
+func TestCheckRootlessEngine(t *testing.T) {
 	for want, e := range map[string]*engine.Engine{
 		"cgroups v1":   {Command: engine.Podman, Rootless: true, CgroupV1: true, Controllers: true},
 		"Delegate=yes": {Command: engine.Podman, Rootless: true},
@@ -41,7 +41,7 @@ func TestEngineWithoutRoot(t *testing.T) {
 	}
 }
 
-func TestScarceInotify(t *testing.T) {
+func TestCheckInotify(t *testing.T) {
 	for text, want := range map[string]string{
 		"128\n": "sysctl -w fs.inotify.max_user_instances=512",
 		"512\n": "<nil>", "many": "<nil>",
@@ -55,6 +55,6 @@ func TestScarceInotify(t *testing.T) {
 		}
 	}
 	if err := checkInotify(filepath.Join(t.TempDir(), "none")); err != nil {
-		t.Errorf("no limit: %v", err)
+		t.Errorf("missing file: %v", err)
 	}
 }
