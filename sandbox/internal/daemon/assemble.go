@@ -135,8 +135,8 @@ func (s *assembly) heartbeatTransport(hostName string) (http.RoundTripper, error
 
 // nodeCreated records a base of an existing cluster, so that down removes its Node.
 func (b *bringUp) nodeCreated(identity, holder string) {
-	ours := strings.HasPrefix(holder, b.clientIDPrefix) || b.fleet.Started(identity)
-	if EffectiveProvider(b.config) != v1alpha1.ProviderExisting || !ours {
+	own := strings.HasPrefix(holder, b.clientIDPrefix) || b.fleet.Started(identity)
+	if EffectiveProvider(b.config) != v1alpha1.ProviderExisting || !own {
 		return
 	}
 	if err := b.d.o.Dir.AddBase(identity); err != nil {

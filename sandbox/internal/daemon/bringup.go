@@ -174,12 +174,12 @@ func (b *bringUp) checkBroker(ctx context.Context) error {
 // loadControllerImage loads the controller image onto the nodes, unless the controllers cannot run there.
 func (b *bringUp) loadControllerImage(ctx context.Context) error {
 	nodes, location := b.cluster.Properties().Nodes, b.config.Spec.Controller.Location
-	program := b.d.o.Programs.Controller
-	possible := location == v1alpha1.LocationCluster || location == "" && incluster.CheckProgram(program) == nil
+	binary := b.d.o.Programs.Controller
+	possible := location == v1alpha1.LocationCluster || location == "" && incluster.CheckBinary(binary) == nil
 	if nodes == nil || !possible {
 		return nil
 	}
-	return incluster.Load(ctx, nodes, program, string(b.d.o.Dir))
+	return incluster.Load(ctx, nodes, binary, string(b.d.o.Dir))
 }
 
 // openBroker opens the broker at an address that controllers and bases can reach.

@@ -80,7 +80,7 @@ func (t Topology) BrokerHost() (string, error) {
 
 // resolveLocation returns the configuration with a controller location. If none is configured, it chooses the cluster,
 // unless that is impossible; it then calls note with the reason. The API of the cluster must answer.
-func resolveLocation(config *v1alpha1.Sandbox, p cluster.Properties, program string,
+func resolveLocation(config *v1alpha1.Sandbox, p cluster.Properties, binary string,
 	note func(string)) *v1alpha1.Sandbox {
 	if config.Spec.Controller.Location != "" {
 		return config
@@ -88,7 +88,7 @@ func resolveLocation(config *v1alpha1.Sandbox, p cluster.Properties, program str
 	resolved := *config
 	location := &resolved.Spec.Controller.Location
 	*location = v1alpha1.LocationCluster
-	if err := incluster.CheckProgram(program); err != nil {
+	if err := incluster.CheckBinary(binary); err != nil {
 		*location = v1alpha1.LocationHost
 		note("the controller runs on this machine: " + err.Error())
 	} else if p.Host == "" {

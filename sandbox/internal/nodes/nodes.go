@@ -212,14 +212,14 @@ func RemoveAll(ctx context.Context, client kubernetes.Interface) error {
 			metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.LedgerLease}))
 }
 
-// Remove deletes the Nodes of bases for which ours returns true, with their Leases and Pods. It deletes all Nodes
+// Remove deletes the Nodes of bases for which owned returns true, with their Leases and Pods. It deletes all Nodes
 // before the first Pod, so that no replacement Pod is bound to one of these Nodes.
-func Remove(ctx context.Context, client kubernetes.Interface, ours func(*corev1.Node) bool) error {
+func Remove(ctx context.Context, client kubernetes.Interface, owned func(*corev1.Node) bool) error {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: Selector})
 	if err != nil {
 		return fmt.Errorf("listing the Nodes of bases: %w", err)
 	}
-	list.Items = slices.DeleteFunc(list.Items, func(n corev1.Node) bool { return !ours(&n) })
+	list.Items = slices.DeleteFunc(list.Items, func(n corev1.Node) bool { return !owned(&n) })
 	for _, remove := range []func(context.Context, kubernetes.Interface, string) error{removeNode, removePods} {
 		var group errgroup.Group // a failure does not stop the other deletions
 		group.SetLimit(maxConcurrentDeletes)

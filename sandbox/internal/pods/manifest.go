@@ -44,12 +44,12 @@ const (
 )
 
 // Image describes the image of the fakebase binary for the nodes. Its only layer is written to dir.
-func Image(program, dir string) (*image.Image, error) {
-	if err := image.IsStatic(program); err != nil {
+func Image(binary, dir string) (*image.Image, error) {
+	if err := image.IsStatic(binary); err != nil {
 		return nil, fmt.Errorf("%s cannot run in a Pod: %w; build it with: make build, or use --base-runtime process",
-			program, err)
+			binary, err)
 	}
-	return image.OfProgram(imageName, program, dir)
+	return image.OfProgram(imageName, binary, dir)
 }
 
 // Ensure makes the StatefulSet run at least number Pods, with the present settings. It never reduces the number. It

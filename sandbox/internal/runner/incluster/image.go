@@ -11,17 +11,17 @@ const ImageName = "localhost/koupsandbox/module-controller:sandbox"
 
 // BuildImage describes the image of the controller binary, which must be a static binary for Linux. Its only layer is
 // written to dir.
-func BuildImage(program, dir string) (*image.Image, error) {
-	if err := CheckProgram(program); err != nil {
+func BuildImage(binary, dir string) (*image.Image, error) {
+	if err := CheckBinary(binary); err != nil {
 		return nil, fmt.Errorf("%w, or run the controller on this machine with --controller host", err)
 	}
-	return image.OfProgram(ImageName, program, dir)
+	return image.OfProgram(ImageName, binary, dir)
 }
 
-// CheckProgram returns an error with advice if a binary cannot run in the image.
-func CheckProgram(program string) error {
-	if err := image.IsStatic(program); err != nil {
-		return fmt.Errorf("%s cannot run on a node: %w; build it with: make build", program, err)
+// CheckBinary returns an error with advice if a binary cannot run in the image.
+func CheckBinary(binary string) error {
+	if err := image.IsStatic(binary); err != nil {
+		return fmt.Errorf("%s cannot run on a node: %w; build it with: make build", binary, err)
 	}
 	return nil
 }

@@ -50,8 +50,8 @@ func RemoveAll(ctx context.Context, config *rest.Config) error {
 }
 
 // Load loads the image of the controller binary onto the nodes. Its only layer is written to dir.
-func Load(ctx context.Context, nodes cluster.Nodes, program, dir string) error {
-	built, err := BuildImage(program, dir)
+func Load(ctx context.Context, nodes cluster.Nodes, binary, dir string) error {
+	built, err := BuildImage(binary, dir)
 	if err != nil {
 		return err
 	}
