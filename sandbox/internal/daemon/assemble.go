@@ -49,7 +49,7 @@ type assembly struct {
 	faults   *fault.Set // on API and broker connections
 	// apiFaults proxies the API server for controllers. mqttFaults intercepts all connections to the broker.
 	apiFaults  *apifault.Proxy
-	mqttFaults *mqttfault.View
+	mqttFaults *mqttfault.Injector
 }
 
 // newBrokerLink creates the broker connection point: the sandbox's own broker, or a relay to an external broker.
@@ -60,7 +60,7 @@ func (b *bringUp) newBrokerLink() (*broker.Link, error) {
 		return nil, err
 	}
 	b.faults = fault.NewSet(d.hub.publishFault)
-	b.mqttFaults = mqttfault.New(mqttfault.Options{Who: d.mqttClient, Faults: b.faults, Kill: d.killController})
+	b.mqttFaults = mqttfault.New(mqttfault.Options{ClientOf: d.mqttClient, Faults: b.faults, Kill: d.killController})
 	spec := b.config.Spec
 	o := broker.LinkOptions{
 		View: b.mqttFaults, Bypassed: b.topology.BrokerDirect(),
@@ -277,8 +277,8 @@ func (b *bringUp) newRunner(gateway *traffic.Gateway) (ControllerRunner, error) 
 		Dir: d.o.Dir, Broker: b.link, ClientPrefix: clientPrefix, Gateway: b.gateway, Env: spec.Env, Speed: spec.Speed,
 		Kubeconfig: b.controllerKubeconfig(),
 	}
-	o := host.Options{ClientIDPrefix: b.clientIDPrefix, Supervisor: d.supervisor, Heartbeats: b.relay.Set,
-		ProxyKubeconfig: b.apiFaults.Lead}
+	o := host.Options{ClientIDPrefix: b.clientIDPrefix, Supervisor: d.supervisor, Heartbeats: b.relay.SetAddr,
+		ProxyKubeconfig: b.apiFaults.AddController}
 	if len(spec.Controller.Command) > 0 {
 		o.Program = &host.Command{Sandbox: common}
 		return host.New(o), nil
@@ -310,7 +310,7 @@ func (b *bringUp) newClusterRunner(gateway *traffic.Gateway) (*incluster.Runner,
 		}
 		o.Broker = func() (incluster.Broker, error) { return incluster.SandboxBroker(b.link) }
 		o.Local = &incluster.LocalCluster{Nodes: p.Nodes, Proxy: proxy, KubeletClientCA: p.KubeletClientCA,
-			IssueServingCert: b.cluster.IssueServingCert, Heartbeats: b.relay.Set}
+			IssueServingCert: b.cluster.IssueServingCert, Heartbeats: b.relay.SetAddr}
 		return incluster.New(o)
 	}
 	if b.external == nil {

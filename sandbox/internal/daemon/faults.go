@@ -59,10 +59,10 @@ func (d *Daemon) SetFault(ctx context.Context, i fault.Injection) (id string, er
 		return "", badRequest("unsupported target %q; supported: base, api, mqtt", i.Target)
 	}
 	switch {
-	case errors.Is(err, apifault.ErrNone) && running.topology.Controllers != thisMachine:
+	case errors.Is(err, apifault.ErrNoController) && running.topology.Controllers != thisMachine:
 		return "", conflict("the controllers run in the cluster, where API faults are not available; " +
 			"bring the sandbox up with --controller host")
-	case errors.Is(err, apifault.ErrNone), errors.Is(err, fault.ErrExists):
+	case errors.Is(err, apifault.ErrNoController), errors.Is(err, fault.ErrExists):
 		return "", conflict("%v", err)
 	case errors.Is(err, fault.ErrUnknown):
 		return "", notFound("%v", err)
@@ -120,7 +120,7 @@ func faultStatus(m *fleet.Member, f basefault.Status) fault.Status {
 	return fault.Status{
 		Injection: fault.Injection{Fault: v1alpha1.FaultOf(f.Fault), Target: v1alpha1.TargetBase,
 			Bases: []string{m.HostName}, Group: m.Group},
-		Fired: f.Fired, Ended: f.Ended,
+		Triggered: f.Triggered, Ended: f.Ended,
 	}
 }
 
@@ -146,7 +146,7 @@ func (d *Daemon) Faults(_ context.Context, r control.GroupRequest) (control.Faul
 
 func (s *assembly) dropFaults(group string) {
 	s.faults.Clear(func(i fault.Injection) bool { return i.Group == group })
-	s.apiFaults.Forget(group)
+	s.apiFaults.ForgetGroup(group)
 }
 
 // maxKnownNodes limits the Nodes whose group is cached.

@@ -78,7 +78,7 @@ func (p *slot) New(ctx context.Context, o fakebase.Options) (fleet.Base, error) 
 	}
 	b, err := remote.New(ctx, conn, remote.Options{
 		Options: o, BrokerCA: pods.o.BrokerCA, BrokerCert: pods.o.BrokerCert, BrokerKey: pods.o.BrokerKey,
-		Ahead: p.pod.clockAhead,
+		ClockOffset: p.pod.clockAhead,
 	})
 	if err != nil {
 		return nil, err // not a non-nil interface with a nil pointer
@@ -123,7 +123,7 @@ func (b *base) Start(ctx context.Context) error {
 	b.mu.Unlock()
 	for {
 		err := b.Base.Start(ctx)
-		if !remote.Lost(err) || ctx.Err() != nil {
+		if !remote.IsProcessLost(err) || ctx.Err() != nil {
 			return err
 		}
 		if err := b.recreate(ctx); err != nil {
@@ -140,7 +140,7 @@ func (b *base) recreate(ctx context.Context) error {
 			return nil //nolint:nilerr // ctx has ended, which is not a failure
 		}
 		err = b.tryRecreate(ctx, conn)
-		if !remote.Lost(err) {
+		if !remote.IsProcessLost(err) {
 			return err
 		}
 		select { // the connection is broken; wait for its end
@@ -154,7 +154,7 @@ func (b *base) recreate(ctx context.Context) error {
 func (b *base) tryRecreate(ctx context.Context, conn connection) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	return b.Renew(ctx, conn, b.slot.refreshIP())
+	return b.Recreate(ctx, conn, b.slot.refreshIP())
 }
 
 // WebAddr returns the address on this machine that forwards to the base's listener for module traffic.
