@@ -129,7 +129,7 @@ func NewClient(c *Cluster) (kubernetes.Interface, error) {
 	config := rest.CopyConfig(c.Config)
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	config.Wrap(apiwait.Watches)
+	config.Wrap(apiwait.RetryWatches)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for the cluster: %w", err)

@@ -209,7 +209,7 @@ func (n *Watcher) Wait(ctx context.Context, identities func() []string) error {
 func RemoveAll(ctx context.Context, client kubernetes.Interface) error {
 	return errors.Join(Remove(ctx, client, func(*corev1.Node) bool { return true }),
 		client.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, metav1.DeleteOptions{},
-			metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.LedgerLease}))
+			metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.InstallRecordLease}))
 }
 
 // Remove deletes the Nodes of bases for which owned returns true, with their Leases and Pods. It deletes all Nodes

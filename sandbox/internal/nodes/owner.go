@@ -125,7 +125,7 @@ func identityOf(node string) string {
 
 func (o Owner) leases(ctx context.Context, client kubernetes.Interface) ([]coordinationv1.Lease, error) {
 	of := fmt.Sprintf("%s=%s,%s in (%s,%s,%s)", labels.Env, o.Env, labels.Component, labels.VnodeLease,
-		labels.ControllerLease, labels.LedgerLease)
+		labels.ControllerLease, labels.InstallRecordLease)
 	list, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx,
 		metav1.ListOptions{LabelSelector: of})
 	if err != nil {

@@ -62,8 +62,8 @@ func sharedCluster() []runtime.Object {
 		lease("vnode.other-env", labels.VnodeLease, "prod", "vnode.other-env"),
 		lease("controller-mine", labels.ControllerLease, "dev", "koupsandbox-me-1"),
 		lease("controller-theirs", labels.ControllerLease, "dev", "mc-0"),
-		lease("ledger-mine", labels.LedgerLease, "dev", "koupsandbox-me-1"),
-		lease("ledger-theirs", labels.LedgerLease, "dev", "mc-0"),
+		lease("ledger-mine", labels.InstallRecordLease, "dev", "koupsandbox-me-1"),
+		lease("ledger-theirs", labels.InstallRecordLease, "dev", "mc-0"),
 		lease("module-controller-peer.dev", "", "", "mc-0"),
 		lease("worker", "", "", "worker"),
 	}
