@@ -68,7 +68,7 @@ type Nodes interface {
 	Load(ctx context.Context, b *image.Image) error
 	// Launch starts a binary of this machine in the network of the nodes. Call it after Steps.Start.
 	Launch(ctx context.Context, binary string, stderr io.Writer, args ...string) (*stdio.Process, error)
-	// KillContainer, PauseContainer and ResumeContainer signal the processes of a container, without Kubernetes.
+	// KillContainer, PauseContainer and ResumeContainer act on the processes of a container, without Kubernetes.
 	KillContainer(ctx context.Context, node, id string) error
 	PauseContainer(ctx context.Context, node, id string) error
 	ResumeContainer(ctx context.Context, node, id string) error

@@ -583,7 +583,7 @@ func TestBasesAndFaults(t *testing.T) {
 	for want, i := range map[string]fault.Injection{
 		"invalid fault: kind":        {Fault: v1alpha1.Fault{Kind: "odd"}, Bases: []string{"base-1"}},
 		"requires at least one base": {Fault: v1alpha1.Fault{Kind: "silent"}},
-		"no module controller goes through": {Fault: v1alpha1.Fault{Kind: v1alpha1.APIBlackHole},
+		"no module controller uses the API proxy": {Fault: v1alpha1.Fault{Kind: v1alpha1.APIBlackHole},
 			Target: v1alpha1.TargetAPI},
 	} {
 		if _, err := b.SetFault(t.Context(), i); err == nil || !strings.Contains(err.Error(), want) {

@@ -135,7 +135,8 @@ func run(ctx context.Context, p *Provider) error {
 var (
 	owner     = cluster.Owner{Sandbox: "demo", Place: "me@laptop:/home/me/.koupsandbox/demo"}
 	ownLabels = map[string]string{"app.kubernetes.io/managed-by": "koupsandbox"}
-	elsewhere = markOf(map[string]string{"sandbox": "demo", "place": "you@laptop:/home/you/.koupsandbox/demo"}, ownLabels)
+	elsewhere = markOf(map[string]string{"sandbox": "demo", "place": "you@laptop:/home/you/.koupsandbox/demo"},
+		ownLabels)
 )
 
 // mark returns an ownership marker of a sandbox with the Place of owner.
@@ -204,7 +205,8 @@ func TestSteps(t *testing.T) {
 			},
 		},
 		"other sandbox, consent": {
-			mark: mark("other", ownLabels), consent: true, check: belongsTo("other"), want: mark("other", ownLabels), calls: read,
+			mark: mark("other", ownLabels), consent: true, check: belongsTo("other"), want: mark("other", ownLabels),
+			calls: read,
 		},
 		"ConfigMap without the label, consent": {
 			mark: mark("demo", nil), consent: true, check: belongsTo(""), want: mark("demo", nil), calls: read,

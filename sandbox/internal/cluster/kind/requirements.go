@@ -33,7 +33,8 @@ func checkEngine(ctx context.Context, e *engine.Engine) error {
 			e.Command, e.Command)
 	case e.Rootless && !e.Controllers:
 		return fmt.Errorf("%s is rootless and has no permission to limit CPU, memory and processes; enable "+
-			"Delegate=yes in systemd (https://kind.sigs.k8s.io/docs/user/rootless/), or use --provider embedded", e.Command)
+			"Delegate=yes in systemd (https://kind.sigs.k8s.io/docs/user/rootless/), or use --provider embedded",
+			e.Command)
 	case e.Root == "":
 		return nil
 	}
