@@ -125,7 +125,7 @@ func (p *Provider) check(ctx context.Context) error {
 	p.version = version
 	_, err = p.allowed(ctx)
 	if errors.Is(err, ErrConsent) {
-		err = fmt.Errorf("%w; give it with --i-know-what-i-do, or spec.cluster.consent", err)
+		err = fmt.Errorf("%w; to consent, set --allow-unmarked-cluster or spec.cluster.consent", err)
 	}
 	return err
 }

@@ -48,7 +48,7 @@ func (s *commands) runFleet(c *cli.Context) error {
 func fleetSettings() []cli.Flag {
 	have := []string{
 		"config", "per-pod", "base-image", "agent-image", "controller-image", "context", "kubeconfig",
-		"i-know-what-i-do", "env", "broker", "broker-username",
+		"allow-unmarked-cluster", "env", "broker", "broker-username",
 		"broker-password-file", "broker-ca", "broker-cert", "broker-key", "broker-consent", "wait",
 	}
 	return slices.DeleteFunc(flagsOfSettings(settings()), func(f cli.Flag) bool {

@@ -96,7 +96,7 @@ func TestSettingsWithoutUp(t *testing.T) {
 	for _, flag := range []string{"--config=x.yaml", "--base-runtime cluster", "--env test", "--provider kind",
 		"-provider=kind", "--engine podman", "--nodes 2",
 		"--image x", "--k8s-version v1.36.3", "--controller host", "--context x", "--kubeconfig x",
-		"--i-know-what-i-do", "--durable", "--broker-tls",
+		"--allow-unmarked-cluster", "--durable", "--broker-tls",
 		"--broker mqtt://broker:1883", "--broker-username me", "--broker-password-file x", "--broker-ca x",
 		"--broker-cert x", "--broker-key x",
 		"--broker-consent", "--controllers 2", "--wait 2m"} {

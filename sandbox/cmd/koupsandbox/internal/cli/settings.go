@@ -91,7 +91,7 @@ func settings() []setting {
 			&cli.StringFlag{Name: "kubeconfig", Usage: "`FILE` with that context", DefaultText: "~/.kube/config",
 				Category: clusterCategory}},
 		{"spec.cluster.consent",
-			&cli.BoolFlag{Name: "i-know-what-i-do", Usage: "use a cluster that does not bear the sandbox's mark yet",
+			&cli.BoolFlag{Name: "allow-unmarked-cluster", Usage: "use a cluster that does not have the ownership marker of the sandbox yet",
 				Category: clusterCategory}},
 		{"spec.api.listen", &cli.StringFlag{Name: "api-listen",
 			Usage:       "`ADDRESS:PORT` of the Kubernetes API of the provider embedded",
