@@ -14,7 +14,7 @@ import (
 
 func main() {
 	if os.Getpid() == 1 {
-		os.Exit(first())
+		os.Exit(runAsInit())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
@@ -23,7 +23,7 @@ func main() {
 	s.Screen = out && term.IsTerminal(int(os.Stdin.Fd()))
 	s.Color = out && os.Getenv("NO_COLOR") == "" // https://no-color.org
 	s.UserHome, _ = os.UserHomeDir()             // without one, --home must be given
-	s.Self, _ = os.Executable()                  // without it, up says that it is missing
+	s.Executable, _ = os.Executable()            // without it, up says that it is missing
 	if fd := int(os.Stderr.Fd()); term.IsTerminal(fd) {
 		s.Terminal = true
 		s.Width, _, _ = term.GetSize(fd) // 0 is fine

@@ -10,7 +10,7 @@ import (
 const annotateFlag = "github"
 
 // annotate is on by itself where GITHUB_ACTIONS says that GitHub reads what a step prints.
-func annotate() *cli.BoolFlag {
+func newAnnotateFlag() *cli.BoolFlag {
 	return &cli.BoolFlag{Name: annotateFlag, Usage: "annotate files in GitHub Actions, by lines on the standard error",
 		EnvVars: []string{"GITHUB_ACTIONS"}}
 }

@@ -25,34 +25,34 @@ func (s *commands) base() *cli.Command {
 		Subcommands: []*cli.Command{
 			{
 				Name: "list", Usage: "list the bases",
-				Flags:  []cli.Flag{theName(), output(formatWide, formatJSON, formatYAML)},
-				Action: within(0, 0, "no arguments", s.listBases),
+				Flags:  []cli.Flag{sandboxNameFlag(), newOutputFlag(formatWide, formatJSON, formatYAML)},
+				Action: inSandboxWithArgs(0, 0, "no arguments", s.listBases),
 			},
 			{
-				Name: "add", Usage: "add bases", ArgsUsage: "[N]", Flags: []cli.Flag{theName()},
-				Action: taking(0, 1, "how many bases to add, 1 if not given", s.addBases),
+				Name: "add", Usage: "add bases", ArgsUsage: "[N]", Flags: []cli.Flag{sandboxNameFlag()},
+				Action: withArgs(0, 1, "how many bases to add, 1 if not given", s.addBases),
 			},
 			{
 				Name: "remove", Usage: "remove bases: those named, the N youngest, or those of a scenario's run",
 				ArgsUsage: "[BASE...]",
-				Flags: []cli.Flag{theName(), &cli.IntFlag{Name: "count", Usage: "remove the `N` youngest"},
+				Flags: []cli.Flag{sandboxNameFlag(), &cli.IntFlag{Name: "count", Usage: "remove the `N` youngest"},
 					&cli.StringFlag{Name: "group",
 						Usage: "remove all of the run `GROUP`, which scenario run --keep has left"}},
-				Action: taking(0, -1, "names of bases", s.removeBases),
+				Action: withArgs(0, -1, "names of bases", s.removeBases),
 			},
 			{
 				Name: "restart", Usage: "end the processes of bases, if they run, and start them again",
 				ArgsUsage: "BASE...",
-				Flags: []cli.Flag{theName(),
+				Flags: []cli.Flag{sandboxNameFlag(),
 					&cli.BoolFlag{Name: newIdentityFlag,
 						Usage: "with another identity, as a container that is made anew"}},
-				Action: within(1, -1, "names of bases", s.restartBases),
+				Action: inSandboxWithArgs(1, -1, "names of bases", s.restartBases),
 			},
 			{
 				Name: "kill", Usage: "end the processes of bases without a farewell; base restart or up " +
 					"starts them again", ArgsUsage: "BASE...",
-				Flags:  []cli.Flag{theName()},
-				Action: within(1, -1, "names of bases", s.killBases),
+				Flags:  []cli.Flag{sandboxNameFlag()},
+				Action: inSandboxWithArgs(1, -1, "names of bases", s.killBases),
 			},
 		},
 	}
@@ -63,10 +63,10 @@ func (s *commands) listBases(c *cli.Context, up *sandbox.Sandbox, _ []string) er
 	if err != nil {
 		return err
 	}
-	return s.show(c, bases, func(wide bool) { s.tellBases(bases, wide) })
+	return s.printResult(c, bases, func(wide bool) { s.printBases(bases, wide) })
 }
 
-func (s *commands) tellBases(bases []control.Base, wide bool) {
+func (s *commands) printBases(bases []control.Base, wide bool) {
 	rows := [][]string{{"BASE", "ADDRESS", "STATE", "NODE READY", "MODULES", "FAULTS", "NODE"}}
 	if wide {
 		rows[0] = append(rows[0], "NAME", "VERSION", "INSTALLED")
@@ -82,15 +82,15 @@ func (s *commands) tellBases(bases []control.Base, wide bool) {
 	table(s.Out, rows)
 	before := "\n"
 	for _, b := range bases {
-		if text := whatIsWrong(b); text != "" {
-			say(s.Out, "%s%s %s\n", before, b.HostName, text)
+		if text := baseProblem(b); text != "" {
+			printf(s.Out, "%s%s %s\n", before, b.HostName, text)
 			before = ""
 		}
 	}
 }
 
-// whatIsWrong says why a base is not running, and what to do; empty = it is, or will be.
-func whatIsWrong(b control.Base) string {
+// baseProblem says why a base is not running, and what to do; empty = it is, or will be.
+func baseProblem(b control.Base) string {
 	switch state := b.State(); {
 	case b.Reason != "":
 		return "has ended: " + plain.Text(b.Reason) + "; take it away with: koupsandbox base remove " + b.HostName
@@ -113,7 +113,7 @@ func (s *commands) restartBases(c *cli.Context, up *sandbox.Sandbox, list []stri
 		if err != nil {
 			return err
 		}
-		s.tellEach("restarted", []control.Base{*b})
+		s.printEach("restarted", []control.Base{*b})
 	}
 	return nil
 }
@@ -124,13 +124,13 @@ func (s *commands) killBases(c *cli.Context, up *sandbox.Sandbox, list []string)
 		crash, err := up.SetFault(c.Context,
 			fault.Injection{Fault: v1alpha1.Fault{Kind: basefault.KindCrash}, Target: v1alpha1.TargetBase, Bases: on})
 		if err == nil {
-			// it need not be listed
+			// it need not be scenarioSummary
 			err = up.ClearFaults(c.Context, control.FaultSelector{Bases: on, IDs: []string{crash}})
 		}
 		if err != nil {
 			return err
 		}
-		say(s.Out, "killed %s\n", name)
+		printf(s.Out, "killed %s\n", name)
 	}
 	return nil
 }
@@ -146,14 +146,14 @@ func (s *commands) addBases(c *cli.Context, list []string) error {
 	}
 	return inSandbox(c, func(up *sandbox.Sandbox) error {
 		added, err := up.AddBases(c.Context, control.AddRequest{Count: n})
-		s.tellEach("added", added)
+		s.printEach("added", added)
 		return err
 	})
 }
 
-func (s *commands) tellEach(done string, bases []control.Base) {
+func (s *commands) printEach(done string, bases []control.Base) {
 	for _, b := range bases {
-		say(s.Out, "%s %s (%s)\n", done, b.HostName, b.IP)
+		printf(s.Out, "%s %s (%s)\n", done, b.HostName, b.IP)
 	}
 }
 
@@ -170,7 +170,7 @@ func (s *commands) removeBases(c *cli.Context, list []string) error {
 	return inSandbox(c, func(up *sandbox.Sandbox) error {
 		removed, err := up.RemoveBases(c.Context,
 			control.RemoveRequest{Bases: list, Count: c.Int("count"), Group: c.String("group")})
-		s.tellEach("removed", removed)
+		s.printEach("removed", removed)
 		return err
 	})
 }

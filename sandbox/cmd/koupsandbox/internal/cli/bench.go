@@ -45,7 +45,7 @@ on every base, and prints the results in the Go benchmark format, which benchsta
 Exit status: 0 if all runs passed and nothing is worse than in the baseline, 1 if not,
 2 for invalid arguments. Ctrl-C keeps the results so far.`,
 		Flags: slices.Concat([]cli.Flag{
-			theName(),
+			sandboxNameFlag(),
 			&cli.StringFlag{Name: basesFlag,
 				Usage: "run the scenarios with each of these `NUMBERS` of bases, such as 100,1000; sets their " +
 					"variable bases",
@@ -61,12 +61,12 @@ Exit status: 0 if all runs passed and nothing is worse than in the baseline, 1 i
 				Usage: "bring the sandbox up if it is not, and then down again; what follows is for this one, as for " +
 					"the command up"},
 		}, flagsOfSettings(settings())),
-		Action: taking(0, -1, "scenario files and directories", s.runBench),
+		Action: withArgs(0, -1, "scenario files and directories", s.runBench),
 	}
 }
 
 func (s *commands) runBench(c *cli.Context, paths []string) (err error) {
-	if err := s.needsUp(c); err != nil {
+	if err := s.checkNeedsUp(c); err != nil {
 		return err
 	}
 	klog.SetLogger(logr.Discard()) // client-go logs watches that end
@@ -116,12 +116,12 @@ func (s *commands) runBench(c *cli.Context, paths []string) (err error) {
 	o.Sandbox = up
 	s.benchProgress(&o)
 	r, err := bench.Execute(c.Context, o)
-	return s.benchOutcome(r, err)
+	return s.finishBench(r, err)
 }
 
 // benchSizes loads the scenarios once for each number of bases.
 func benchSizes(c *cli.Context, paths []string) (sizes [][]*source.Scenario, err error) {
-	vars, err := pairs(c.StringSlice("var"))
+	vars, err := parseVars(c.StringSlice("var"))
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func benchSizes(c *cli.Context, paths []string) (sizes [][]*source.Scenario, err
 	if err != nil {
 		return nil, err
 	}
-	asWritten, err := load(paths, source.Options{Vars: vars})
+	asWritten, err := loadScenarios(paths, source.Options{Vars: vars})
 	if len(counts) == 0 || err != nil {
 		return [][]*source.Scenario{asWritten}, err
 	}
@@ -145,7 +145,7 @@ func benchSizes(c *cli.Context, paths []string) (sizes [][]*source.Scenario, err
 	}
 	for _, n := range counts {
 		vars[basesFlag] = n
-		size, err := load(paths, source.Options{Vars: vars})
+		size, err := loadScenarios(paths, source.Options{Vars: vars})
 		if err != nil {
 			return nil, err
 		}
@@ -178,31 +178,31 @@ func benchCounts(text string) (counts []int, err error) {
 func (s *commands) benchProgress(o *bench.Options) {
 	all := 0
 	for _, size := range o.Sizes {
-		all += cellsOf(size)
+		all += countCells(size)
 	}
 	all *= o.Runs
 	line, done := &statusLine{w: s.Err, on: s.Terminal, width: s.Width}, 0
 	o.Progress = func(e scenario.Event) {
 		line.event(e)
 		if e.Kind == scenario.Cleaned && e.Message != "" {
-			say(s.Err, "%s\n", e.Message)
+			printf(s.Err, "%s\n", e.Message)
 		}
 	}
 	o.Measured = func(run bench.Run) {
 		done++
 		line.clear()
-		say(s.Err, "run %d of %d: %s: %s after %.1fs\n", done, all, run.Name, run.Verdict, run.Elapsed.Seconds())
+		printf(s.Err, "run %d of %d: %s: %s after %.1fs\n", done, all, run.Name, run.Verdict, run.Elapsed.Seconds())
 		if run.Failure != "" {
-			say(s.Err, "  %s\n", run.Failure)
+			printf(s.Err, "  %s\n", run.Failure)
 		}
-		s.benchNotes(run)
+		s.printBenchNotes(run)
 	}
-	say(s.Err, "Measuring %s\n", plain.Count(all, "run"))
+	printf(s.Err, "Measuring %s\n", plain.Count(all, "run"))
 }
 
-func (s *commands) benchNotes(run bench.Run) {
+func (s *commands) printBenchNotes(run bench.Run) {
 	for _, note := range run.Notes {
-		say(s.Err, "  note: %s\n", note)
+		printf(s.Err, "  note: %s\n", note)
 	}
 }
 
@@ -226,22 +226,22 @@ func (s *commands) watchBench(c *cli.Context, paths []string) error {
 		}
 		ctx, cancel := context.WithTimeout(c.Context, c.Duration(watchFlag))
 		defer cancel()
-		say(s.Err, "Measuring sandbox %q for %s; press Ctrl-C to stop\n", up.Name, c.Duration(watchFlag))
-		o := bench.Options{Sandbox: up, API: api, Output: s.Out, Measured: s.benchNotes}
+		printf(s.Err, "Measuring sandbox %q for %s; press Ctrl-C to stop\n", up.Name, c.Duration(watchFlag))
+		o := bench.Options{Sandbox: up, API: api, Output: s.Out, Measured: s.printBenchNotes}
 		r, err := bench.Observe(ctx, o, func(ctx context.Context, sink func(events.Event) error) error {
 			return watch.Follow(ctx, watch.Options{Source: up.Client, API: api}, sink)
 		})
-		return s.benchOutcome(r, err)
+		return s.finishBench(r, err)
 	})
 }
 
-// benchOutcome prints the comparison. The results are already on standard output.
-func (s *commands) benchOutcome(r *bench.Report, err error) error {
+// finishBench prints the comparison. The results are already on standard output.
+func (s *commands) finishBench(r *bench.Report, err error) error {
 	if r == nil {
 		return err
 	}
 	if r.Stopped {
-		say(s.Err, "Stopped before the last run\n")
+		printf(s.Err, "Stopped before the last run\n")
 	}
 	if r.Comparison != nil {
 		err = errors.Join(err, r.Comparison.WriteText(s.Err))

@@ -37,6 +37,6 @@ func TestBenchIsMisused(t *testing.T) {
 		{[]string{"--watch", "1ms"}, "--watch 1s"},
 		{[]string{"--speed", "3"}, "--speed --up"},
 	} {
-		run(t, home, append([]string{"bench"}, tc.line...)...).is(t, 2, see("bench"), tc.names)
+		run(t, home, append([]string{"bench"}, tc.line...)...).expect(t, 2, seeHelp("bench"), tc.names)
 	}
 }

@@ -41,7 +41,7 @@ which it only reads; or a finished run, from the JSON report of scenario run --j
 It prints an address with a token, which opens the page in one browser, and ends with Ctrl-C.
 Nothing but this machine can reach it.`,
 		Flags: []cli.Flag{
-			theName(),
+			sandboxNameFlag(),
 			&cli.StringFlag{Name: contextFlag, Usage: "`CONTEXT` of a kubeconfig, instead of a sandbox",
 				DefaultText: "the current one"},
 			&cli.StringFlag{Name: kubeconfigFlag, Usage: "`FILE` to read instead of a sandbox",
@@ -60,16 +60,16 @@ Nothing but this machine can reach it.`,
 			&cli.StringSliceFlag{Name: "host",
 				Usage: "with --in-cluster: `NAME` by which the page is called, such as that of an Ingress; " +
 					"may be repeated"},
-			output(formatJSON),
+			newOutputFlag(formatJSON),
 		},
-		Action: taking(0, 1, "a JSON report, or nothing", s.runBoard),
+		Action: withArgs(0, 1, "a JSON report, or nothing", s.runBoard),
 	}
 }
 
 func (s *commands) runBoard(c *cli.Context, list []string) error {
-	other := c.IsSet(contextFlag) || c.IsSet(kubeconfigFlag) || s.isPlugin() && !s.given(nameFlag)
+	other := c.IsSet(contextFlag) || c.IsSet(kubeconfigFlag) || s.isKubectlPlugin() && !s.onCommandLine(nameFlag)
 	switch {
-	case len(list) == 1 && (other || c.Bool(clusterFlag) || s.given(nameFlag)):
+	case len(list) == 1 && (other || c.Bool(clusterFlag) || s.onCommandLine(nameFlag)):
 		return usageError{fmt.Errorf("board shows a report, or a sandbox, or a cluster, but not two of them")}
 	case c.IsSet("run") && len(list) == 0:
 		return usageError{fmt.Errorf("--run is for a report: name its file")}
@@ -82,7 +82,7 @@ func (s *commands) runBoard(c *cli.Context, list []string) error {
 		}
 		return s.serveBoard(c, board.Options{Run: run})
 	case other:
-		client, _, err := s.cluster(c)
+		client, _, err := s.clusterClient(c)
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (s *commands) runBoard(c *cli.Context, list []string) error {
 		}
 		return s.serveBoard(c, o)
 	}
-	return inSandbox(c, func(up *sandbox.Sandbox) error { return s.boardOf(c, up) })
+	return inSandbox(c, func(up *sandbox.Sandbox) error { return s.serveSandboxBoard(c, up) })
 }
 
 func clusterName(c *cli.Context) string {
@@ -107,7 +107,7 @@ func clusterName(c *cli.Context) string {
 	return "the current context"
 }
 
-func (s *commands) boardOf(c *cli.Context, up *sandbox.Sandbox) error {
+func (s *commands) serveSandboxBoard(c *cli.Context, up *sandbox.Sandbox) error {
 	api, err := apiOf(up)
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func (s *commands) boardOf(c *cli.Context, up *sandbox.Sandbox) error {
 		return err
 	}
 	o := board.Options{Sandbox: up, API: api, Scenarios: files, Flags: []string{"--" + nameFlag, up.Name}}
-	if s.given(homeFlag) {
+	if s.onCommandLine(homeFlag) {
 		o.Flags = append(o.Flags, "--"+homeFlag, c.String(homeFlag))
 	}
 	return s.serveBoard(c, o)
@@ -199,9 +199,9 @@ func (s *commands) serveBoard(c *cli.Context, o board.Options) error {
 	o.Opened = func(url string) {
 		opened++
 		if opened == 1 {
-			redirect = s.showBoard(c, folder, url)
+			redirect = s.openBoard(c, folder, url)
 		} else if c.String(outputFlag) != formatJSON {
-			say(s.Err, "For another browser: %s\n", url)
+			printf(s.Err, "For another browser: %s\n", url)
 		}
 	}
 	b, err := board.New(o)
@@ -210,25 +210,25 @@ func (s *commands) serveBoard(c *cli.Context, o board.Options) error {
 		return err
 	}
 	if o.Reviews {
-		say(s.Err, "The board is served at %s.\n", listener.Addr())
+		printf(s.Err, "The board is served at %s.\n", listener.Addr())
 	}
 	return b.Start(c.Context)
 }
 
-// showBoard prints the address, and opens it in a browser. It returns the path of the redirect file in folder,
+// openBoard prints the address, and opens it in a browser. It returns the path of the redirect file in folder,
 // or the empty string if no browser was opened.
-func (s *commands) showBoard(c *cli.Context, folder, url string) (redirect string) {
+func (s *commands) openBoard(c *cli.Context, folder, url string) (redirect string) {
 	if c.String(outputFlag) == formatJSON {
-		_ = s.print(formatJSON, map[string]string{"url": url}) // a map of texts can be written
+		_ = s.printAs(formatJSON, map[string]string{"url": url}) // a map of texts can be written
 	} else {
-		say(s.Out, "%s\n", url)
-		say(s.Err, "The address opens the board in one browser. Ctrl-C ends it.\n")
+		printf(s.Out, "%s\n", url)
+		printf(s.Err, "The address opens the board in one browser. Ctrl-C ends it.\n")
 	}
 	if !c.Bool(noOpenFlag) && s.Screen {
 		var err error
 		redirect, err = openBrowser(context.WithoutCancel(c.Context), folder, url)
 		if err != nil {
-			say(s.Err, "The browser was not opened: %v\n", err)
+			printf(s.Err, "The browser was not opened: %v\n", err)
 		}
 	}
 	return redirect

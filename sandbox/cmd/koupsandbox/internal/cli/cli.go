@@ -41,8 +41,8 @@ type Streams struct {
 	// UserHome is the user's home folder; the state is in .koupsandbox there unless
 	// told otherwise.
 	UserHome string
-	// Self is the path of this program, which up starts as daemon.
-	Self string
+	// Executable is the path of this program, which up starts as daemon.
+	Executable string
 }
 
 // usageError is a mistake in the command line itself, or in a file that it names.
@@ -50,10 +50,10 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// inScenario is a mistake in a scenario: what can be written in one is not in the help of a command.
-type inScenario struct{ error }
+// scenarioError is a mistake in a scenario: what can be written in one is not in the help of a command.
+type scenarioError struct{ error }
 
-func (e inScenario) Unwrap() error { return e.error }
+func (e scenarioError) Unwrap() error { return e.error }
 
 // errFailed ends a command with status 1 without a further word: what it printed
 // says it all.
@@ -63,7 +63,7 @@ var errFailed = errors.New("failed")
 // exit status. It blocks until the command has ended; the end of ctx is Ctrl-C.
 func Run(ctx context.Context, s Streams, args []string) int {
 	app := newApp(s, args)
-	line, path := ordered(app, args)
+	line, path := reorder(app, args)
 	err := app.RunContext(ctx, line)
 	var usage usageError
 	switch {
@@ -72,17 +72,17 @@ func Run(ctx context.Context, s Streams, args []string) int {
 	case errors.Is(err, errFailed):
 		return exitFailure
 	case errors.As(err, &usage):
-		say(s.Err, "koupsandbox: %v\nsee: %s\n", err, topic(path, usage))
+		printf(s.Err, "koupsandbox: %v\nsee: %s\n", err, helpCommand(path, usage))
 		return exitUsage
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		say(s.Err, "koupsandbox: stopped\n")
+		printf(s.Err, "koupsandbox: stopped\n")
 		return exitFailure
 	}
-	say(s.Err, "koupsandbox: %s%s\n", err, advice(err))
+	printf(s.Err, "koupsandbox: %s%s\n", err, errorHint(err))
 	return exitFailure
 }
 
-func advice(err error) string {
+func errorHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
 		return "\nthe disk is full: free some space, or choose another folder with --home"
@@ -97,7 +97,7 @@ func advice(err error) string {
 
 // say prints for people; when that fails there is nobody to tell. What comes from outside cannot
 // command the terminal.
-func say(w io.Writer, format string, args ...any) {
+func printf(w io.Writer, format string, args ...any) {
 	write(w, plain.Lines(fmt.Sprintf(format, args...)))
 }
 
@@ -142,7 +142,7 @@ func newApp(s Streams, args []string) *cli.App {
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return noCommand(c.App.Commands, "", c.Args().First())
+				return unknownCommand(c.App.Commands, "", c.Args().First())
 			}
 			return cli.ShowAppHelp(c)
 		},
@@ -154,20 +154,20 @@ func newApp(s Streams, args []string) *cli.App {
 		},
 	}
 	app.OnUsageError = onUsageError
-	finish(app.Commands)
+	setUsageErrors(app.Commands)
 	return app
 }
 
 // finish makes all commands report their misuse the same way.
-func finish(list []*cli.Command) {
+func setUsageErrors(list []*cli.Command) {
 	for _, command := range list {
 		command.OnUsageError = onUsageError
 		command.HideHelpCommand = true
 		if len(command.Subcommands) > 0 {
-			finish(command.Subcommands)
+			setUsageErrors(command.Subcommands)
 			command.Action = func(c *cli.Context) error {
 				if c.Args().Present() {
-					return noCommand(command.Subcommands, command.Name, c.Args().First())
+					return unknownCommand(command.Subcommands, command.Name, c.Args().First())
 				}
 				return cli.ShowSubcommandHelp(c)
 			}
@@ -182,28 +182,28 @@ type commands struct {
 
 // given tells whether the command line itself has a flag: cli's IsSet is true for one that only the
 // environment sets, too.
-func (s *commands) given(name string) bool {
+func (s *commands) onCommandLine(name string) bool {
 	return slices.ContainsFunc(s.line, func(word string) bool {
 		flag, _, _ := strings.Cut(word, "=")
 		return flag == "--"+name || flag == "-"+name
 	})
 }
 
-func nameOf(usage string) *cli.StringFlag {
+func newNameFlag(usage string) *cli.StringFlag {
 	return &cli.StringFlag{Name: nameFlag, Usage: usage, EnvVars: []string{"KOUPSANDBOX_NAME"},
 		Value: v1alpha1.DefaultName}
 }
 
-func theName() *cli.StringFlag { return nameOf("`NAME` of the sandbox") }
+func sandboxNameFlag() *cli.StringFlag { return newNameFlag("`NAME` of the sandbox") }
 
 // engine chooses where there are both; the second variable is kind's own.
-func engine() *cli.StringFlag {
+func newEngineFlag() *cli.StringFlag {
 	return &cli.StringFlag{Name: engineFlag, Usage: "container `ENGINE` of the provider kind: docker or podman",
 		DefaultText: "the first that answers", Category: clusterCategory,
 		EnvVars: []string{"KOUPSANDBOX_ENGINE", "KIND_EXPERIMENTAL_PROVIDER"}}
 }
 
-func home(c *cli.Context) (string, error) {
+func homeDir(c *cli.Context) (string, error) {
 	path, err := filepath.Abs(c.String(homeFlag))
 	if err != nil {
 		return "", fmt.Errorf("finding the folder %q: %w", c.String(homeFlag), err)
@@ -212,12 +212,12 @@ func home(c *cli.Context) (string, error) {
 }
 
 // target returns home and the name of the sandbox that a command is for.
-func target(c *cli.Context) (folder, name string, err error) {
+func sandboxTarget(c *cli.Context) (folder, name string, err error) {
 	name = c.String(nameFlag)
 	if err := v1alpha1.ValidateName(name); err != nil {
 		return "", "", usageError{fmt.Errorf("--name %q %w", name, err)}
 	}
-	folder, err = home(c)
+	folder, err = homeDir(c)
 	if err == nil {
 		err = state.Home(folder).Dir(name).CheckOwner()
 	}
@@ -225,7 +225,7 @@ func target(c *cli.Context) (folder, name string, err error) {
 }
 
 // taking is the action of a command that takes so many arguments, most < 0 being any number.
-func taking(least, most int, what string, do func(*cli.Context, []string) error) cli.ActionFunc {
+func withArgs(least, most int, what string, do func(*cli.Context, []string) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		list := c.Args().Slice()
 		if len(list) < least || most >= 0 && len(list) > most {
@@ -236,19 +236,19 @@ func taking(least, most int, what string, do func(*cli.Context, []string) error)
 }
 
 // alone is the action of a command without arguments.
-func alone(do func(*cli.Context) error) cli.ActionFunc {
-	return taking(0, 0, "no arguments", func(c *cli.Context, _ []string) error { return do(c) })
+func noArgs(do func(*cli.Context) error) cli.ActionFunc {
+	return withArgs(0, 0, "no arguments", func(c *cli.Context, _ []string) error { return do(c) })
 }
 
 // within is the action of a command that asks a sandbox that is up.
-func within(least, most int, what string, do func(*cli.Context, *sandbox.Sandbox, []string) error) cli.ActionFunc {
-	return taking(least, most, what, func(c *cli.Context, list []string) error {
+func inSandboxWithArgs(least, most int, what string, do func(*cli.Context, *sandbox.Sandbox, []string) error) cli.ActionFunc {
+	return withArgs(least, most, what, func(c *cli.Context, list []string) error {
 		return inSandbox(c, func(up *sandbox.Sandbox) error { return do(c, up, list) })
 	})
 }
 
 func inSandbox(c *cli.Context, do func(*sandbox.Sandbox) error) error {
-	up, err := open(c)
+	up, err := openSandbox(c)
 	if err != nil {
 		return err
 	}
@@ -256,8 +256,8 @@ func inSandbox(c *cli.Context, do func(*sandbox.Sandbox) error) error {
 	return do(up)
 }
 
-func open(c *cli.Context) (*sandbox.Sandbox, error) {
-	folder, name, err := target(c)
+func openSandbox(c *cli.Context) (*sandbox.Sandbox, error) {
+	folder, name, err := sandboxTarget(c)
 	if err != nil {
 		return nil, err
 	}

@@ -19,8 +19,8 @@ func (s *commands) component() *cli.Command {
 	group := &cli.Command{Name: "component", Usage: "kill, pause, resume, restart, stop and start components"}
 	for _, action := range supervise.Actions {
 		group.Subcommands = append(group.Subcommands, &cli.Command{
-			Name: string(action), Usage: usage[action], ArgsUsage: "COMPONENT", Flags: []cli.Flag{theName()},
-			Action: within(1, 1, "a component; see: koupsandbox status",
+			Name: string(action), Usage: usage[action], ArgsUsage: "COMPONENT", Flags: []cli.Flag{sandboxNameFlag()},
+			Action: inSandboxWithArgs(1, 1, "a component; see: koupsandbox status",
 				func(c *cli.Context, up *sandbox.Sandbox, list []string) error {
 					return up.Act(c.Context, sandbox.ActRequest{Component: list[0], Action: action})
 				}),

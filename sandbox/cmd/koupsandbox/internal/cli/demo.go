@@ -30,12 +30,12 @@ status 1 says that something else happened than what the demo wants to show.`,
 				Usage: "write " + demoReport + " into this folder, with the timelines of both"},
 			&cli.StringFlag{Name: "html", Usage: "write that report to `FILE`"},
 		},
-		Action: alone(s.runDemo),
+		Action: noArgs(s.runDemo),
 	}
 }
 
 func (s *commands) runDemo(c *cli.Context) error {
-	folder, name, err := target(c)
+	folder, name, err := sandboxTarget(c)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (s *commands) runDemo(c *cli.Context) error {
 	ready := sync.OnceFunc(printer.Close)
 	defer ready()
 	options := demo.Options{
-		Home: folder, Name: name, Programs: sandbox.FindPrograms(s.Self, c.String(binFlag)), Keep: c.Bool("keep"),
+		Home: folder, Name: name, Programs: sandbox.FindPrograms(s.Executable, c.String(binFlag)), Keep: c.Bool("keep"),
 		Progress: printer.Event, Ready: ready, Out: s.Out, Color: s.Color,
 	}
 	if s.Screen {
@@ -57,8 +57,8 @@ func (s *commands) runDemo(c *cli.Context) error {
 	if err := s.saveDemo(c, result); err != nil {
 		return err
 	}
-	s.tellDemo(options, time.Since(start))
-	return demo.Verdict(result)
+	s.printDemoEnd(options, time.Since(start))
+	return demo.CheckResult(result)
 }
 
 func (s *commands) saveDemo(c *cli.Context, result *scenario.Report) error {
@@ -77,17 +77,17 @@ func (s *commands) saveDemo(c *cli.Context, result *scenario.Report) error {
 	if err := report.Save(path, result, report.WriteHTML); err != nil {
 		return err
 	}
-	say(s.Out, "\nThe timelines of both: %s\n", path)
+	printf(s.Out, "\nThe timelines of both: %s\n", path)
 	return nil
 }
 
-func (s *commands) tellDemo(o demo.Options, took time.Duration) {
+func (s *commands) printDemoEnd(o demo.Options, took time.Duration) {
 	if !o.Keep {
-		say(s.Out, "\nAll of it took %.0fs, and the sandbox is gone again. A sandbox of your own: koupsandbox up\n",
+		printf(s.Out, "\nAll of it took %.0fs, and the sandbox is gone again. A sandbox of your own: koupsandbox up\n",
 			took.Seconds())
 		return
 	}
 	name := nameArgument(o.Name)
-	say(s.Out, "\nThe sandbox is still up. Look around: koupsandbox base list%s -o wide\nTake it down with: "+
+	printf(s.Out, "\nThe sandbox is still up. Look around: koupsandbox base list%s -o wide\nTake it down with: "+
 		"koupsandbox down%s\n", name, name)
 }

@@ -27,7 +27,7 @@ const (
 func (s *commands) faults() *cli.Command {
 	selection := func(target string) []cli.Flag {
 		return []cli.Flag{
-			theName(),
+			sandboxNameFlag(),
 			&cli.StringSliceFlag{Name: baseFlag, Usage: "`BASE` that the faults act on; may be repeated"},
 			&cli.StringFlag{Name: targetFlag, Usage: "`TARGET` of the faults: base, api or mqtt", DefaultText: target},
 		}
@@ -49,18 +49,18 @@ func (s *commands) faults() *cli.Command {
 							"acts on, from 1",
 						DefaultText: "all"},
 					&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "`FILE` with the fault"}),
-				Action: taking(0, 1, "a fault", s.setFault),
+				Action: withArgs(0, 1, "a fault", s.setFault),
 			},
 			{
 				Name: "list", Usage: "list faults with how often each was triggered; -o wide adds the writes of " +
 					"the controllers",
-				Flags:  append(selection("all"), output(formatWide, formatJSON, formatYAML)),
-				Action: within(0, 0, "no arguments", s.listFaults),
+				Flags:  append(selection("all"), newOutputFlag(formatWide, formatJSON, formatYAML)),
+				Action: inSandboxWithArgs(0, 0, "no arguments", s.listFaults),
 			},
 			{
 				Name: "clear", Usage: "end faults: those with the ids, or all", ArgsUsage: "[ID...]",
 				Flags: selection("all"),
-				Action: within(0, -1, "ids of faults", func(c *cli.Context, up *sandbox.Sandbox, list []string) error {
+				Action: inSandboxWithArgs(0, -1, "ids of faults", func(c *cli.Context, up *sandbox.Sandbox, list []string) error {
 					return up.ClearFaults(c.Context, faultSelector(c, list...))
 				}),
 			},
@@ -94,7 +94,7 @@ func (s *commands) setFault(c *cli.Context, list []string) (err error) {
 	return inSandbox(c, func(up *sandbox.Sandbox) error {
 		id, err := up.SetFault(c.Context, i)
 		if err == nil {
-			say(s.Out, "%s\n", id)
+			printf(s.Out, "%s\n", id)
 		}
 		return err
 	})
@@ -107,10 +107,10 @@ func (s *commands) listFaults(c *cli.Context, up *sandbox.Sandbox, _ []string) e
 	}
 	r := faultSelector(c)
 	all.Faults = slices.DeleteFunc(all.Faults, func(f fault.Status) bool { return !r.Matches(f.Injection) })
-	return s.show(c, all, func(wide bool) { s.tellFaults(all, wide) })
+	return s.printResult(c, all, func(wide bool) { s.printFaults(all, wide) })
 }
 
-func (s *commands) tellFaults(all control.Faults, wide bool) {
+func (s *commands) printFaults(all control.Faults, wide bool) {
 	rows := [][]string{{"ID", "TARGET", "ON", "KIND", "TRIGGERED", "STATE"}}
 	if wide {
 		rows[0] = append(rows[0], "FAULT")
@@ -137,7 +137,7 @@ func (s *commands) tellFaults(all control.Faults, wide bool) {
 	for _, n := range slices.Sorted(maps.Keys(all.Writes.By)) {
 		for _, what := range slices.Sorted(maps.Keys(all.Writes.By[n])) {
 			if wide {
-				say(s.Out, "controller %d: %s %d\n", n, what, all.Writes.By[n][what])
+				printf(s.Out, "controller %d: %s %d\n", n, what, all.Writes.By[n][what])
 			}
 		}
 	}

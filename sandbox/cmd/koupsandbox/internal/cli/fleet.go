@@ -27,16 +27,16 @@ machine keeps a daemon, which every other command asks: status, watch, scenario 
 It is koupsandbox up with --provider existing, --base-runtime cluster and --controller
 cluster. See docs/en/how-to/run-bases-in-a-cluster.md.`,
 			Flags: slices.Concat([]cli.Flag{
-				nameOf("`NAME` of the sandbox, a DNS label"),
+				newNameFlag("`NAME` of the sandbox, a DNS label"),
 				&cli.IntFlag{Name: basesFlag, Usage: "`N` simulated bases, 1 to 20000", Value: 1000,
 					EnvVars: []string{"KOUPSANDBOX_BASES"}},
 				&cli.IntFlag{Name: "controllers", Usage: "`N` module controllers that share the bases, 1 to 9",
 					Value: fleetControllers},
 			}, fleetSettings(), []cli.Flag{
 				&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print failures only"},
-				output(formatJSON, formatYAML),
+				newOutputFlag(formatJSON, formatYAML),
 			}),
-			Action: alone(s.runFleet),
+			Action: noArgs(s.runFleet),
 		}, down},
 	}
 }

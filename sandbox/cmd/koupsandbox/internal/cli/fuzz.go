@@ -58,9 +58,9 @@ are printed. The exit status is 0 unless the comparison could not be completed.
 			&cli.StringFlag{Name: "compare",
 				Usage: "sandbox configuration `FILE` to compare with the one from --config, for example with " +
 					"another controller"},
-			output(formatJSON),
+			newOutputFlag(formatJSON),
 		},
-		Action: alone(s.runFuzz),
+		Action: noArgs(s.runFuzz),
 	}
 }
 
@@ -73,12 +73,12 @@ func (s *commands) runFuzz(c *cli.Context) error {
 		return s.compareFuzz(c, options)
 	}
 	klog.SetLogger(logr.Discard()) // what Kubernetes' own library tells of broken watches
-	say(s.Err, "Fuzzing with seed %d in up to %d sandboxes\n", options.Seed, options.Parallel)
+	printf(s.Err, "Fuzzing with seed %d in up to %d sandboxes\n", options.Seed, options.Parallel)
 	r, err := fuzz.Run(c.Context, options)
 	if r == nil {
 		return err
 	}
-	if err := errors.Join(err, s.show(c, r, func(bool) { s.tellFuzz(r, options.Corpus) })); err != nil {
+	if err := errors.Join(err, s.printResult(c, r, func(bool) { s.printFuzz(r, options.Corpus) })); err != nil {
 		return err
 	}
 	if len(r.Failures) > 0 {
@@ -94,12 +94,12 @@ func (s *commands) fuzzProgress() func(fuzz.Progress) {
 		switch {
 		case p.Failure != nil:
 			failures++
-			say(s.Err, "failure after %s: %s (seed %d)\n", p.Elapsed.Round(time.Second), p.Failure.Seen, p.Failure.Seed)
+			printf(s.Err, "failure after %s: %s (seed %d)\n", p.Elapsed.Round(time.Second), p.Failure.Seen, p.Failure.Seed)
 		case p.Shrinking > 0:
-			say(s.Err, "shrunk to %s\n", plain.Count(p.Shrinking, "move"))
+			printf(s.Err, "shrunk to %s\n", plain.Count(p.Shrinking, "move"))
 		case time.Since(told) >= 10*time.Second:
 			told = time.Now()
-			say(s.Err, "%s: %s, %.0f per hour, %d were inconclusive at first, %s so far\n",
+			printf(s.Err, "%s: %s, %.0f per hour, %d were inconclusive at first, %s so far\n",
 				p.Elapsed.Round(time.Second),
 				plain.Count(p.Schedules, "schedule"), float64(p.Schedules)/p.Elapsed.Hours(), p.Unclear,
 				plain.Count(failures, "failure"))
@@ -112,7 +112,7 @@ func (s *commands) fuzzOptions(c *cli.Context) (fuzz.Options, error) {
 		Name: c.String(nameFlag), Seed: c.Uint64("seed"), Count: c.Int("count"), For: c.Duration("for"),
 		Parallel: c.Int("parallel"),
 		Only:     c.StringSlice("only"), Beyond: c.Bool("beyond-contract"), ShrinkFor: c.Duration("shrink"),
-		Programs: sandbox.FindPrograms(s.Self, c.String(binFlag)), Progress: s.fuzzProgress(),
+		Programs: sandbox.FindPrograms(s.Executable, c.String(binFlag)), Progress: s.fuzzProgress(),
 	}
 	if o.Parallel < 1 || o.Count < 0 || o.For < 0 || o.ShrinkFor < 0 {
 		return o, usageError{errors.New("--parallel must be 1 or more, and --count, --for and --shrink not negative")}
@@ -139,7 +139,7 @@ func (s *commands) fuzzOptions(c *cli.Context) (fuzz.Options, error) {
 	if err != nil {
 		return o, fmt.Errorf("resolving --corpus: %w", err)
 	}
-	o.Home, err = home(c)
+	o.Home, err = homeDir(c)
 	if err != nil {
 		return o, err
 	}
@@ -160,18 +160,18 @@ func fuzzConfig(c *cli.Context, file string) (*v1alpha1.Sandbox, error) {
 	return config, nil
 }
 
-// tellFuzz says what was found.
-func (s *commands) tellFuzz(r *fuzz.Result, corpus string) {
-	say(s.Out, "%s with %s in %s, %.0f per hour; seed %d\n", plain.Count(r.Schedules, "schedule"),
+// printFuzz says what was found.
+func (s *commands) printFuzz(r *fuzz.Result, corpus string) {
+	printf(s.Out, "%s with %s in %s, %.0f per hour; seed %d\n", plain.Count(r.Schedules, "schedule"),
 		plain.Count(r.Moves, "move"),
 		r.Elapsed.Round(time.Second), r.PerHour(), r.Seed)
 	if len(r.Failures) == 0 {
-		say(s.Out, "no schedule failed\n")
+		printf(s.Out, "no schedule failed\n")
 	}
 	for _, f := range r.Failures {
-		say(s.Out, "\n%s\n  %s\n  moves: %s\n  failed in %d of %d repetitions, seed %d, seen in %s\n  %s\n",
+		printf(s.Out, "\n%s\n  %s\n  moves: %s\n  failed in %d of %d repetitions, seed %d, seen in %s\n  %s\n",
 			f.Invariant, f.Seen, f.Smallest, f.Failed,
 			f.Repeated, f.Seed, plain.Count(f.Times, "schedule"), filepath.Join(corpus, f.File))
 	}
-	say(s.Out, "\n%s\n", filepath.Join(corpus, fuzz.ResultFile))
+	printf(s.Out, "\n%s\n", filepath.Join(corpus, fuzz.ResultFile))
 }

@@ -31,19 +31,19 @@ func (s *commands) compareFuzz(c *cli.Context, options fuzz.Options) error {
 		return err
 	}
 	klog.SetLogger(logr.Discard()) // as in runFuzz
-	say(s.Err, "Comparing with seed %d in up to %d sandboxes per side\n", options.Seed, options.Parallel/2)
+	printf(s.Err, "Comparing with seed %d in up to %d sandboxes per side\n", options.Seed, options.Parallel/2)
 	r, err := fuzz.Compare(c.Context, options,
 		fuzz.Contender{Name: cmp.Or(c.String("config"), "default settings"), Config: options.Config},
 		fuzz.Contender{Name: c.String("compare"), Config: other})
 	if r == nil {
 		return err
 	}
-	return errors.Join(err, s.show(c, r, func(bool) { s.tellComparison(r, options.Corpus) }))
+	return errors.Join(err, s.printResult(c, r, func(bool) { s.printComparison(r, options.Corpus) }))
 }
 
-// tellComparison says what became of the schedules on both sides.
-func (s *commands) tellComparison(r *fuzz.Comparison, corpus string) {
-	say(s.Out, "%s on each side in %s; seed %d\n\n", plain.Count(r.Schedules, "schedule"), r.Elapsed.Round(time.Second),
+// printComparison says what became of the schedules on both sides.
+func (s *commands) printComparison(r *fuzz.Comparison, corpus string) {
+	printf(s.Out, "%s on each side in %s; seed %d\n\n", plain.Count(r.Schedules, "schedule"), r.Elapsed.Round(time.Second),
 		r.Seed)
 	rows := [][]string{{"", "a: " + r.A.Name, "b: " + r.B.Name}}
 	row := func(name string, a, b int) { rows = append(rows, []string{name, strconv.Itoa(a), strconv.Itoa(b)}) }
@@ -65,14 +65,14 @@ func (s *commands) tellComparison(r *fuzz.Comparison, corpus string) {
 		name, other string
 		fuzz.Side
 	}{{"a", "b", r.A}, {"b", "a", r.B}} {
-		say(s.Out, "\nfails on %s only: %d\n", side.name, len(side.Alone))
+		printf(s.Out, "\nfails on %s only: %d\n", side.name, len(side.Alone))
 		for _, f := range side.Alone {
 			beside := ""
 			if f.Unclear {
 				beside = " (unclear on " + side.other + ")"
 			}
-			say(s.Out, "  seed %d%s: %s\n", f.Seed, beside, f.Seen)
+			printf(s.Out, "  seed %d%s: %s\n", f.Seed, beside, f.Seen)
 		}
 	}
-	say(s.Out, "\n%s\n", filepath.Join(corpus, fuzz.ComparisonFile))
+	printf(s.Out, "\n%s\n", filepath.Join(corpus, fuzz.ComparisonFile))
 }

@@ -19,13 +19,13 @@ func (s *commands) images() *cli.Command {
 				Name:      "save",
 				Usage:     "write the node image that is at hand to a file",
 				ArgsUsage: "FILE",
-				Flags:     []cli.Flag{engine()},
-				Action: onFile(func(c *cli.Context, path string) error {
+				Flags:     []cli.Flag{newEngineFlag()},
+				Action: withFile(func(c *cli.Context, path string) error {
 					image, err := kind.Save(c.Context, c.String(engineFlag), path)
 					if err != nil {
 						return err
 					}
-					say(s.Out, "saved %s in %s\n", image, path)
+					printf(s.Out, "saved %s in %s\n", image, path)
 					return nil
 				}),
 			},
@@ -33,13 +33,13 @@ func (s *commands) images() *cli.Command {
 				Name:      "load",
 				Usage:     "give the container engine the image in such a file",
 				ArgsUsage: "FILE",
-				Flags:     []cli.Flag{engine()},
-				Action: onFile(func(c *cli.Context, path string) error {
+				Flags:     []cli.Flag{newEngineFlag()},
+				Action: withFile(func(c *cli.Context, path string) error {
 					images, err := kind.LoadFile(c.Context, c.String(engineFlag), path)
 					if err != nil {
 						return err
 					}
-					say(s.Out, "loaded %s\n", strings.Join(images, ", "))
+					printf(s.Out, "loaded %s\n", strings.Join(images, ", "))
 					return nil
 				}),
 			},
@@ -47,8 +47,8 @@ func (s *commands) images() *cli.Command {
 	}
 }
 
-func onFile(do func(c *cli.Context, path string) error) cli.ActionFunc {
-	return taking(1, 1, "one file", func(c *cli.Context, list []string) error {
+func withFile(do func(c *cli.Context, path string) error) cli.ActionFunc {
+	return withArgs(1, 1, "one file", func(c *cli.Context, list []string) error {
 		path, err := filepath.Abs(list[0])
 		if err != nil {
 			return fmt.Errorf("finding the file %q: %w", list[0], err)

@@ -30,7 +30,7 @@ passes as it is: make test.`,
 			&cli.StringFlag{Name: "ci", Usage: "what runs the scenarios: github, gitlab or none",
 				Value: string(examples.GitHub)},
 		},
-		Action: taking(0, 1, "one folder at most", s.runInit),
+		Action: withArgs(0, 1, "one folder at most", s.runInit),
 	}
 }
 
@@ -57,18 +57,18 @@ func (s *commands) runInit(c *cli.Context, list []string) error {
 	}
 	files["scenarios/"+schemaFile] = v1alpha1.ScenarioSchema
 	paths := slices.Sorted(maps.Keys(files))
-	if err := free(folder, paths); err != nil {
+	if err := checkFree(folder, paths); err != nil {
 		return err
 	}
 	if err := writeAll(folder, paths, files); err != nil {
 		return err
 	}
 	for _, path := range paths {
-		say(s.Out, "%s\n", filepath.Join(folder, filepath.FromSlash(path)))
+		printf(s.Out, "%s\n", filepath.Join(folder, filepath.FromSlash(path)))
 	}
-	say(s.Out, "\nRun its scenarios with: make -C %s test\n", folder)
+	printf(s.Out, "\nRun its scenarios with: make -C %s test\n", folder)
 	if ci != examples.None && o.Version == "" {
-		say(s.Out, "Its CI names a release of koupsandbox; this program is of none, so look whether that is the "+
+		printf(s.Out, "Its CI names a release of koupsandbox; this program is of none, so look whether that is the "+
 			"one you want.\n")
 	}
 	return nil
@@ -94,7 +94,7 @@ func moduleName(given, folder string) (string, error) {
 	return name, nil
 }
 
-func free(folder string, paths []string) error {
+func checkFree(folder string, paths []string) error {
 	var there []string
 	for _, path := range paths {
 		switch _, err := os.Lstat(filepath.Join(folder, filepath.FromSlash(path))); {
@@ -128,7 +128,7 @@ func writeAll(folder string, paths []string, files map[string][]byte) (err error
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // the user's own repository
 			return fmt.Errorf("making a folder: %w", err)
 		}
-		if err := writeNew(file, files[path]); err != nil {
+		if err := createFile(file, files[path]); err != nil {
 			return fmt.Errorf("writing %s: %w", file, err)
 		}
 		written = append(written, file)

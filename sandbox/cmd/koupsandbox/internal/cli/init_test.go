@@ -95,14 +95,14 @@ func TestInitOverwritesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	run(t, home, "init", "HOME/mine").is(t, 2, see("init"), "HOME/mine Makefile, README.md")
+	run(t, home, "init", "HOME/mine").expect(t, 2, seeHelp("init"), "HOME/mine Makefile, README.md")
 	if diff := cmp.Diff(before, tree(t, folder)); diff != "" {
 		t.Errorf("files (-before +after):\n%s", diff)
 	}
 	if err := os.Symlink(filepath.Join(home, "nowhere"), filepath.Join(folder, ".gitignore")); err != nil {
 		t.Fatal(err)
 	}
-	run(t, home, "init", "HOME/mine").is(t, 2, see("init"), "HOME/mine .gitignore, Makefile, README.md")
+	run(t, home, "init", "HOME/mine").expect(t, 2, seeHelp("init"), "HOME/mine .gitignore, Makefile, README.md")
 }
 
 func TestInitMistakes(t *testing.T) {
@@ -122,7 +122,7 @@ func TestInitMistakes(t *testing.T) {
 		{[]string{"HOME/A b"}, `--name "A b" 63`},
 		{[]string{"HOME/file"}, "HOME/file/.github/workflows/scenarios.yml:"},
 	} {
-		run(t, home, append([]string{"init"}, tc.args...)...).is(t, 2, see("init"), tc.names)
+		run(t, home, append([]string{"init"}, tc.args...)...).expect(t, 2, seeHelp("init"), tc.names)
 	}
 	if diff := cmp.Diff(map[string]string{"file": ""}, tree(t, home)); diff != "" {
 		t.Errorf("something was written (-want +got):\n%s", diff)

@@ -29,17 +29,17 @@ func (s *commands) logs() *cli.Command {
 		Usage:     "print the log of a component, or the end of all logs",
 		ArgsUsage: "[COMPONENT]",
 		Flags: []cli.Flag{
-			theName(),
+			sandboxNameFlag(),
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until Ctrl-C"},
 			&cli.IntFlag{Name: "tail", Usage: "begin with the last `N` lines; -1 = all", Value: 20},
 		},
-		Action: taking(0, 1, "one component", func(c *cli.Context, list []string) error {
-			folder, name, err := target(c)
+		Action: withArgs(0, 1, "one component", func(c *cli.Context, list []string) error {
+			folder, name, err := sandboxTarget(c)
 			if err != nil {
 				return err
 			}
 			dir := state.Home(folder).Dir(name)
-			components, err := logged(dir)
+			components, err := logNames(dir)
 			if err != nil {
 				return err
 			}
@@ -52,11 +52,11 @@ func (s *commands) logs() *cli.Command {
 					fmt.Errorf("logs --follow takes one component of: %s", strings.Join(components, ", "))}
 			}
 			if len(list) == 1 {
-				return s.log(c.Context, dir.Log(list[0]), c.Int("tail"), c.Bool("follow"))
+				return s.printLog(c.Context, dir.Log(list[0]), c.Int("tail"), c.Bool("follow"))
 			}
 			for _, component := range components {
-				say(s.Out, "==> %s <==\n", component)
-				if err := s.log(c.Context, dir.Log(component), c.Int("tail"), false); err != nil {
+				printf(s.Out, "==> %s <==\n", component)
+				if err := s.printLog(c.Context, dir.Log(component), c.Int("tail"), false); err != nil {
 					return err
 				}
 			}
@@ -65,7 +65,7 @@ func (s *commands) logs() *cli.Command {
 	}
 }
 
-func logged(dir state.Dir) ([]string, error) {
+func logNames(dir state.Dir) ([]string, error) {
 	files, err := os.ReadDir(dir.Logs())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("sandbox %q has no logs: it is not up; see: koupsandbox list", dir.Name())
@@ -84,7 +84,7 @@ func logged(dir state.Dir) ([]string, error) {
 
 // log prints the last lines of a file, all if tail is negative, and what is added
 // to it until ctx ends if follow is true.
-func (s *commands) log(ctx context.Context, path string, tail int, follow bool) error {
+func (s *commands) printLog(ctx context.Context, path string, tail int, follow bool) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("opening the log: %w", err)

@@ -22,7 +22,7 @@ const (
 )
 
 // output chooses the format of a command's result, text if it is not given.
-func output(others ...string) *cli.StringFlag {
+func newOutputFlag(others ...string) *cli.StringFlag {
 	formats := slices.Concat([]string{formatText}, others)
 	return &cli.StringFlag{Name: outputFlag, Aliases: []string{"o"}, Value: formatText,
 		Usage: "`FORMAT` of the result: " + strings.Join(formats, ", "),
@@ -35,17 +35,17 @@ func output(others ...string) *cli.StringFlag {
 }
 
 // show prints a result: as text by tell, or in the format that was asked for.
-func (s *commands) show(c *cli.Context, result any, tell func(wide bool)) error {
+func (s *commands) printResult(c *cli.Context, result any, tell func(wide bool)) error {
 	switch format := c.String(outputFlag); format {
 	case formatJSON, formatYAML:
-		return s.print(format, result)
+		return s.printAs(format, result)
 	default:
 		tell(format == formatWide)
 		return nil
 	}
 }
 
-func (s *commands) print(format string, value any) error {
+func (s *commands) printAs(format string, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err == nil && format == formatYAML {
 		text, err = yaml.JSONToYAML(text)

@@ -33,20 +33,20 @@ Begin with: koupsandbox scenario new my-first`,
 			{
 				Name: "list", Usage: "list scenarios", ArgsUsage: "[PATH...]",
 				Description: "Without a PATH, those of the current folder.",
-				Flags:       []cli.Flag{selector(), output(formatJSON, formatYAML)},
-				Action:      taking(0, -1, "scenario files and folders", s.listScenarios),
+				Flags:       []cli.Flag{newSelectorFlag(), newOutputFlag(formatJSON, formatYAML)},
+				Action:      withArgs(0, -1, "scenario files and folders", s.listScenarios),
 			},
 			{
 				Name: "new", Usage: "write a scenario to start from", ArgsUsage: "NAME",
 				Description: `Writes NAME.yaml, which runs as it is, and the schema by which editors complete it.`,
 				Flags:       []cli.Flag{&cli.StringFlag{Name: "dir", Usage: "`FOLDER` for the files", Value: "."}},
-				Action:      taking(1, 1, "the name of the scenario, a DNS label", s.newScenario),
+				Action:      withArgs(1, 1, "the name of the scenario, a DNS label", s.newScenario),
 			},
 			{
 				Name: "schema", Usage: "print the JSON schema of scenario files",
 				Description: `Editors complete a file that begins with
   # yaml-language-server: $schema=PATH`,
-				Action: alone(func(*cli.Context) error {
+				Action: noArgs(func(*cli.Context) error {
 					write(s.Out, string(v1alpha1.ScenarioSchema))
 					return nil
 				}),
@@ -56,13 +56,13 @@ Begin with: koupsandbox scenario new my-first`,
 	}
 }
 
-func selector() *cli.StringFlag {
+func newSelectorFlag() *cli.StringFlag {
 	return &cli.StringFlag{Name: "selector", Aliases: []string{"l"},
 		Usage: "`LABELS` that scenarios must have, as kubectl has them; name is one too: " +
 			"group=rollout,name!=rolling-update"}
 }
 
-func selected(c *cli.Context) (func(name string, of map[string]string) bool, error) {
+func scenarioFilter(c *cli.Context) (func(name string, of map[string]string) bool, error) {
 	text := c.String("selector")
 	if text == "" {
 		return nil, nil
@@ -79,15 +79,15 @@ func selected(c *cli.Context) (func(name string, of map[string]string) bool, err
 }
 
 // load reads scenarios; a mistake in them is a mistake of the user.
-func load(paths []string, o source.Options) ([]*source.Scenario, error) {
+func loadScenarios(paths []string, o source.Options) ([]*source.Scenario, error) {
 	scenarios, err := source.Load(paths, o)
 	if err != nil {
-		return nil, usageError{inScenario{fmt.Errorf("the scenarios cannot be run:\n%w", err)}}
+		return nil, usageError{scenarioError{fmt.Errorf("the scenarios cannot be run:\n%w", err)}}
 	}
 	return scenarios, nil
 }
 
-type listed struct {
+type scenarioSummary struct {
 	Name        string            `json:"name"`
 	File        string            `json:"file"`
 	Description string            `json:"description"`
@@ -99,28 +99,28 @@ type listed struct {
 }
 
 func (s *commands) listScenarios(c *cli.Context, paths []string) error {
-	choose, err := selected(c)
+	choose, err := scenarioFilter(c)
 	if err != nil {
 		return err
 	}
 	if len(paths) == 0 {
 		paths = []string{"."}
 	}
-	scenarios, err := load(paths, source.Options{Select: choose})
+	scenarios, err := loadScenarios(paths, source.Options{Select: choose})
 	if err != nil {
 		return err
 	}
-	list := make([]listed, len(scenarios))
+	list := make([]scenarioSummary, len(scenarios))
 	for i, sc := range scenarios {
 		spec := &sc.Scenario.Spec
-		list[i] = listed{Name: sc.Scenario.Metadata.Name, File: sc.File, Description: spec.Description,
+		list[i] = scenarioSummary{Name: sc.Scenario.Metadata.Name, File: sc.File, Description: spec.Description,
 			Source: spec.Source,
 			Labels: sc.Scenario.Metadata.Labels, Exclusive: *spec.Exclusive}
 		for _, cell := range sc.Cells {
 			list[i].Runs = append(list[i].Runs, cell.Name)
 		}
 	}
-	return s.show(c, list, func(bool) {
+	return s.printResult(c, list, func(bool) {
 		rows := [][]string{{"NAME", "RUNS", "LABELS", "DESCRIPTION"}}
 		for _, l := range list {
 			rows = append(rows,
@@ -132,7 +132,7 @@ func (s *commands) listScenarios(c *cli.Context, paths []string) error {
 }
 
 //go:embed scenario.yaml
-var starter string
+var scenarioTemplate string
 
 func (s *commands) newScenario(c *cli.Context, list []string) error {
 	name := list[0]
@@ -140,21 +140,21 @@ func (s *commands) newScenario(c *cli.Context, list []string) error {
 		return usageError{fmt.Errorf("the name %q %w", name, err)}
 	}
 	file := filepath.Join(c.String("dir"), name+".yaml")
-	text := strings.ReplaceAll(starter, "NAME", name)
-	if err := writeNew(file, []byte(text)); errors.Is(err, fs.ErrExist) {
+	text := strings.ReplaceAll(scenarioTemplate, "NAME", name)
+	if err := createFile(file, []byte(text)); errors.Is(err, fs.ErrExist) {
 		return usageError{fmt.Errorf("there is a file %s already: choose another name, or another --dir", file)}
 	} else if err != nil {
 		return fmt.Errorf("writing the scenario: %w", err)
 	}
 	beside := filepath.Join(c.String("dir"), schemaFile)
-	if err := writeNew(beside, v1alpha1.ScenarioSchema); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := createFile(beside, v1alpha1.ScenarioSchema); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("writing the schema: %w", err)
 	}
-	say(s.Out, "%s\n\nRun it with: koupsandbox scenario run --up %s\n", file, file)
+	printf(s.Out, "%s\n\nRun it with: koupsandbox scenario run --up %s\n", file, file)
 	return nil
 }
 
-func writeNew(path string, text []byte) error {
+func createFile(path string, text []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL,
 		0o644) //nolint:gosec // a file for the user's own repository
 	if err != nil {
@@ -164,7 +164,7 @@ func writeNew(path string, text []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-func pairs(list []string) (map[string]any, error) {
+func parseVars(list []string) (map[string]any, error) {
 	values := map[string]any{}
 	for _, pair := range list {
 		name, value, found := strings.Cut(pair, "=")
@@ -179,7 +179,7 @@ func pairs(list []string) (map[string]any, error) {
 	return values, nil
 }
 
-func cellsOf(scenarios []*source.Scenario) int {
+func countCells(scenarios []*source.Scenario) int {
 	n := 0
 	for _, sc := range scenarios {
 		n += len(sc.Cells)
@@ -187,7 +187,7 @@ func cellsOf(scenarios []*source.Scenario) int {
 	return n
 }
 
-func stepsOf(scenarios []*source.Scenario) []string {
+func stepNames(scenarios []*source.Scenario) []string {
 	var names []string
 	for _, sc := range scenarios {
 		for _, step := range sc.Steps {

@@ -22,10 +22,10 @@ traffic; fault, and each kind of fault; checks, and each of them; expressions;
 rules, and the id of each rule of lint.`,
 		BashComplete: func(*cli.Context) {
 			for _, topic := range s.topics() {
-				say(s.Out, "%s\n", topic)
+				printf(s.Out, "%s\n", topic)
 			}
 		},
-		Action: taking(0, 1, "one topic",
+		Action: withArgs(0, 1, "one topic",
 			func(c *cli.Context, _ []string) error { return s.explain(c.Args().First()) }),
 	}
 }
@@ -41,7 +41,7 @@ func (s *commands) explain(topic string) error {
 	}
 	for _, rule := range lint.Rules() {
 		if rule.ID == topic {
-			say(s.Out, "RULE:   %s (%s)\n\n%s.\n\n%s\n\nWhat to do: %s.\n", rule.ID, rule.Level, rule.Title,
+			printf(s.Out, "RULE:   %s (%s)\n\n%s.\n\n%s\n\nWhat to do: %s.\n", rule.ID, rule.Level, rule.Title,
 				rule.Explanation, rule.Fix)
 			return nil
 		}
@@ -54,7 +54,7 @@ func (s *commands) explain(topic string) error {
 	if err != nil {
 		return usageError{fmt.Errorf("%w; topics are: %s", err, strings.Join(s.topics(), ", "))}
 	}
-	say(s.Out, "%s", text)
+	printf(s.Out, "%s", text)
 	return nil
 }
 

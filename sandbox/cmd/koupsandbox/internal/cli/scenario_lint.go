@@ -40,30 +40,30 @@ Examples:
 			&cli.BoolFlag{Name: liveFlag,
 				Usage: "compare the manifests with the bases of a cluster, and explain why existing " +
 					"objects are not Ready"},
-			annotate(),
-			output(formatJSON, formatYAML),
-		}, theCluster("of objects that name none")...),
-		Action: taking(1, -1, "files and directories, or -", s.lint),
+			newAnnotateFlag(),
+			newOutputFlag(formatJSON, formatYAML),
+		}, clusterFlags("of objects that name none")...),
+		Action: withArgs(1, -1, "files and directories, or -", s.lint),
 	}
 }
 
 func (s *commands) lint(c *cli.Context, paths []string) error {
-	scenarios, manifests, err := s.inputs(paths)
+	scenarios, manifests, err := s.readInputs(paths)
 	if err != nil {
 		return err
 	}
 	findings := []lint.Finding{} // JSON has [] for no findings
 	if len(scenarios) > 0 {
 		_, err := source.Load(scenarios, source.Options{})
-		findings = append(findings, asFindings(err)...)
+		findings = append(findings, scenarioFindings(err)...)
 	}
 	o := lint.Options{Env: c.String("env")}
-	if err := s.live(c, &o, len(manifests)); err != nil {
+	if err := s.connectLive(c, &o, len(manifests)); err != nil {
 		return err
 	}
 	report := lint.Lint(manifests, o)
 	report.Findings = append(findings, report.Findings...)
-	err = s.show(c, report.Findings, func(bool) { s.printLint(report, len(manifests) > 0) })
+	err = s.printResult(c, report.Findings, func(bool) { s.printLint(report, len(manifests) > 0) })
 	err = errors.Join(err, s.annotate(c, annotationsOf(report.Findings)))
 	if err != nil {
 		return err
@@ -83,14 +83,14 @@ func (s *commands) lint(c *cli.Context, paths []string) error {
 func (s *commands) printLint(report lint.Report, manifests bool) {
 	for _, f := range report.Findings {
 		if f.Level != lint.Info {
-			say(s.Out, "%s\n", f)
+			printf(s.Out, "%s\n", f)
 			continue
 		}
-		say(s.Err, "not checked: %s\n",
+		printf(s.Err, "not checked: %s\n",
 			strings.TrimSuffix(strings.TrimPrefix(f.Object+": "+f.Message+"; "+f.Fix, ": "), "; "))
 	}
 	if manifests && report.Workloads > 0 && report.Modules == 0 {
-		say(s.Err, "no module workload found: none of the workloads (%d) has the label %s: %s, tolerates "+
+		printf(s.Err, "no module workload found: none of the workloads (%d) has the label %s: %s, tolerates "+
 			"%s or sets %s\n",
 			report.Workloads, labels.Component, labels.Module, labels.TaintVirtualNode, labels.VersionEnv)
 	}
@@ -104,10 +104,10 @@ func isRegular(path string) bool {
 const liveFlag = "live"
 
 // live sets the cluster to compare with if --live is set.
-func (s *commands) live(c *cli.Context, o *lint.Options, manifests int) error {
+func (s *commands) connectLive(c *cli.Context, o *lint.Options, manifests int) error {
 	if !c.Bool(liveFlag) {
 		for _, flag := range []string{nameFlag, namespaceFlag, "n", contextFlag, kubeconfigFlag} {
-			if s.given(flag) {
+			if s.onCommandLine(flag) {
 				return usageError{fmt.Errorf("%s is for --%s, which asks a cluster", dashed(flag), liveFlag)}
 			}
 		}
@@ -117,7 +117,7 @@ func (s *commands) live(c *cli.Context, o *lint.Options, manifests int) error {
 		return usageError{fmt.Errorf("--%s compares manifests with a cluster, but the inputs are only scenarios",
 			liveFlag)}
 	}
-	client, namespace, err := s.cluster(c)
+	client, namespace, err := s.clusterClient(c)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (s *commands) live(c *cli.Context, o *lint.Options, manifests int) error {
 	return nil
 }
 
-func asFindings(err error) []lint.Finding {
+func scenarioFindings(err error) []lint.Finding {
 	var problems source.Problems
 	errors.As(err, &problems)
 	var findings []lint.Finding
@@ -147,7 +147,7 @@ func asFindings(err error) []lint.Finding {
 	return findings
 }
 
-func (s *commands) inputs(paths []string) (scenarios []string, manifests []lint.Input, err error) {
+func (s *commands) readInputs(paths []string) (scenarios []string, manifests []lint.Input, err error) {
 	add := func(path string, text []byte, named bool) {
 		switch {
 		case source.IsScenario(text) && path != "-":
@@ -179,7 +179,7 @@ func (s *commands) inputs(paths []string) (scenarios []string, manifests []lint.
 			}
 			// A directory may contain a pipe, which would block, or a symbolic link without a target.
 			if !named && !isRegular(name) {
-				say(s.Err, "not checked: %s is not a regular file\n", name)
+				printf(s.Err, "not checked: %s is not a regular file\n", name)
 				return nil
 			}
 			text, err := os.ReadFile(name) //nolint:gosec // it is read only

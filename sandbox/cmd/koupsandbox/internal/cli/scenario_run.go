@@ -35,8 +35,8 @@ every mistake is told with its line, and nothing was started. Ctrl-C ends the
 runs, cleans up what they made, and writes the reports; a second one ends at once.
 Whatever ends the command, components are as they were, and the sandbox of --up goes.`,
 		Flags: slices.Concat([]cli.Flag{
-			theName(),
-			selector(),
+			sandboxNameFlag(),
+			newSelectorFlag(),
 			&cli.StringSliceFlag{Name: "var", Usage: "`NAME=VALUE` overrides a variable; may be repeated"},
 			&cli.IntFlag{Name: "repeat", Usage: "run each `N` times", Value: 1},
 			&cli.IntFlag{Name: "parallel", Usage: "up to `N` runs at once", Value: 1},
@@ -53,16 +53,16 @@ Whatever ends the command, components are as they were, and the sandbox of --up 
 			&cli.StringFlag{Name: "json", Usage: "`FILE` for the whole report"},
 			&cli.StringFlag{Name: "report-dir",
 				Usage: "`FOLDER` for all three, and a summary: report.html, junit.xml, report.json, summary.md"},
-			annotate(),
+			newAnnotateFlag(),
 			&cli.StringFlag{Name: "ledger", Usage: "`FILE` for every single request, as lines of JSON"},
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"},
 				Usage: "show the steps and checks of runs that have passed too"},
-			output(formatJSON),
+			newOutputFlag(formatJSON),
 			&cli.BoolFlag{Name: "up",
 				Usage: "bring the sandbox up if it is not, and then down again; what follows is for this one, as for " +
 					"the command up"},
 		}, flagsOfSettings(settings())),
-		Action: taking(1, -1, "scenario files and folders", s.runScenarios),
+		Action: withArgs(1, -1, "scenario files and folders", s.runScenarios),
 	}
 }
 
@@ -73,27 +73,27 @@ func (s *commands) runScenarios(c *cli.Context, paths []string) error {
 			return usageError{fmt.Errorf("--%s must be 1 or more", flag)}
 		}
 	}
-	choose, err := selected(c)
+	choose, err := scenarioFilter(c)
 	if err != nil {
 		return err
 	}
-	vars, err := pairs(c.StringSlice("var"))
+	vars, err := parseVars(c.StringSlice("var"))
 	if err != nil {
 		return err
 	}
-	scenarios, err := load(paths, source.Options{Vars: vars, Select: choose})
+	scenarios, err := loadScenarios(paths, source.Options{Vars: vars, Select: choose})
 	if err != nil {
-		return errors.Join(err, s.annotate(c, annotationsOf(asFindings(err))))
+		return errors.Join(err, s.annotate(c, annotationsOf(scenarioFindings(err))))
 	}
-	if from := c.String("from-step"); from != "" && !slices.Contains(stepsOf(scenarios), from) {
+	if from := c.String("from-step"); from != "" && !slices.Contains(stepNames(scenarios), from) {
 		return usageError{fmt.Errorf("no scenario has a step %q; there are: %s", from,
-			strings.Join(stepsOf(scenarios), ", "))}
+			strings.Join(stepNames(scenarios), ", "))}
 	}
-	if err := s.needsUp(c); err != nil {
+	if err := s.checkNeedsUp(c); err != nil {
 		return err
 	}
 	if c.Bool("dry-run") {
-		return s.tellPlan(scenarios, c.Int("repeat"))
+		return s.printPlan(scenarios, c.Int("repeat"))
 	}
 	klog.SetLogger(logr.Discard()) // what Kubernetes' own library tells of broken watches
 	up, down, err := s.sandboxFor(c, scenarios)
@@ -109,22 +109,22 @@ func (s *commands) runScenarios(c *cli.Context, paths []string) error {
 	return err
 }
 
-func (s *commands) tellPlan(scenarios []*source.Scenario, repeat int) error {
+func (s *commands) printPlan(scenarios []*source.Scenario, repeat int) error {
 	for _, sc := range scenarios {
 		for _, cell := range sc.Cells {
-			say(s.Out, "%s\n", strings.TrimSpace(sc.Scenario.Metadata.Name+" "+cell.Name))
+			printf(s.Out, "%s\n", strings.TrimSpace(sc.Scenario.Metadata.Name+" "+cell.Name))
 		}
 	}
-	say(s.Out, "\n%s of %s; all can be run.\n", plain.Count(cellsOf(scenarios)*repeat, "run"),
+	printf(s.Out, "\n%s of %s; all can be run.\n", plain.Count(countCells(scenarios)*repeat, "run"),
 		plain.Count(len(scenarios), "scenario"))
 	return nil
 }
 
-// needsUp refuses the settings of a sandbox that is not brought up here. What the environment says
+// checkNeedsUp refuses the settings of a sandbox that is not brought up here. What the environment says
 // is for the command up, too.
-func (s *commands) needsUp(c *cli.Context) error {
+func (s *commands) checkNeedsUp(c *cli.Context) error {
 	for _, flag := range flagsOfSettings(settings()) {
-		if name := flag.Names()[0]; s.given(name) && !c.Bool("up") {
+		if name := flag.Names()[0]; s.onCommandLine(name) && !c.Bool("up") {
 			return usageError{
 				fmt.Errorf("--%s is for the sandbox that --up brings up: add --up, or leave it out", name)}
 		}
@@ -137,7 +137,7 @@ func (s *commands) needsUp(c *cli.Context) error {
 func (s *commands) sandboxFor(c *cli.Context, scenarios []*source.Scenario) (*sandbox.Sandbox, func() error, error) {
 	nothing := func() error { return nil }
 	if !c.Bool("up") {
-		up, err := open(c)
+		up, err := openSandbox(c)
 		if errors.Is(err, sandbox.ErrNotUp) {
 			err = usageError{fmt.Errorf("%w; or let run do it: --up", err)}
 		}
@@ -147,16 +147,16 @@ func (s *commands) sandboxFor(c *cli.Context, scenarios []*source.Scenario) (*sa
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := speedFor(c, config, scenarios); err != nil {
+	if err := setSpeed(c, config, scenarios); err != nil {
 		return nil, nil, err
 	}
-	folder, err := home(c)
+	folder, err := homeDir(c)
 	if err != nil {
 		return nil, nil, err
 	}
 	name := config.Metadata.Name
 	if up, err := sandbox.Open(c.Context, folder, name); err == nil {
-		if err := s.asWanted(c, up, config); err != nil {
+		if err := s.checkRunning(c, up, config); err != nil {
 			up.Close()
 			return nil, nil, err
 		}
@@ -194,8 +194,8 @@ func upFlags(c *cli.Context) []string {
 	return words
 }
 
-// speedFor gives a sandbox the speed that scenarios need, unless the user has set one.
-func speedFor(c *cli.Context, config *v1alpha1.Sandbox, scenarios []*source.Scenario) error {
+// setSpeed gives a sandbox the speed that scenarios need, unless the user has set one.
+func setSpeed(c *cli.Context, config *v1alpha1.Sandbox, scenarios []*source.Scenario) error {
 	need := 0
 	for _, s := range scenarios {
 		switch want := s.Scenario.Spec.Speed; {
@@ -214,9 +214,9 @@ func speedFor(c *cli.Context, config *v1alpha1.Sandbox, scenarios []*source.Scen
 	return nil
 }
 
-// asWanted says of a sandbox that was up already that it may have other settings, and refuses one
+// checkRunning says of a sandbox that was up already that it may have other settings, and refuses one
 // with another provider: what runs show on one need not hold on the other.
-func (s *commands) asWanted(c *cli.Context, up *sandbox.Sandbox, config *v1alpha1.Sandbox) error {
+func (s *commands) checkRunning(c *cli.Context, up *sandbox.Sandbox, config *v1alpha1.Sandbox) error {
 	status, err := up.Status(c.Context, false)
 	if err != nil {
 		return err
@@ -227,7 +227,7 @@ func (s *commands) asWanted(c *cli.Context, up *sandbox.Sandbox, config *v1alpha
 			up.Name, status.Provider, want)}
 	}
 	if slices.ContainsFunc(flagsOfSettings(settings()), func(f cli.Flag) bool { return c.IsSet(f.Names()[0]) }) {
-		say(s.Err, "Sandbox %q was up already, and keeps the settings that it has.\n", up.Name)
+		printf(s.Err, "Sandbox %q was up already, and keeps the settings that it has.\n", up.Name)
 	}
 	return nil
 }
@@ -246,14 +246,14 @@ func (s *commands) execute(c *cli.Context, up *sandbox.Sandbox, scenarios []*sou
 			case e.Kind == scenario.RunEnded && format == formatText:
 				_ = report.WriteRun(s.Out, e.Run, style) // as in say
 			case e.Kind == scenario.RunPostponed:
-				say(s.Err, "%s: %s. It is run once more after the others.\n", report.Name(e.Run), e.Run.Failure)
+				printf(s.Err, "%s: %s. It is run once more after the others.\n", report.Name(e.Run), e.Run.Failure)
 			case e.Kind == scenario.Cleaned && e.Message != "":
-				say(s.Err, "%s\n", e.Message)
+				printf(s.Err, "%s\n", e.Message)
 			}
 		},
 	}
 	if file := c.String("ledger"); file != "" {
-		l, err := newLedger(file)
+		l, err := newRequestLog(file)
 		if err != nil {
 			return nil, err
 		}
@@ -294,21 +294,21 @@ func (s *commands) report(c *cli.Context, r *scenario.Report, format string) err
 	return failed
 }
 
-type ledger struct {
+type requestLog struct {
 	file *os.File
 	w    *bufio.Writer
 	err  error
 }
 
-func newLedger(path string) (*ledger, error) {
+func newRequestLog(path string) (*requestLog, error) {
 	f, err := os.Create(path)
 	if err != nil {
 		return nil, fmt.Errorf("making the ledger: %w", err)
 	}
-	return &ledger{file: f, w: bufio.NewWriterSize(f, 1<<16)}, nil
+	return &requestLog{file: f, w: bufio.NewWriterSize(f, 1<<16)}, nil
 }
 
-func (l *ledger) add(run *scenario.Run, stream string, record traffic.Record) {
+func (l *requestLog) add(run *scenario.Run, stream string, record traffic.Record) {
 	if l.err == nil {
 		l.err = json.NewEncoder(l.w).Encode(struct {
 			Run    string `json:"run"`
@@ -318,7 +318,7 @@ func (l *ledger) add(run *scenario.Run, stream string, record traffic.Record) {
 	}
 }
 
-func (l *ledger) close() error {
+func (l *requestLog) close() error {
 	if err := errors.Join(l.err, l.w.Flush(), l.file.Close()); err != nil {
 		return fmt.Errorf("writing the ledger: %w", err)
 	}

@@ -34,7 +34,7 @@ func TestBadScenario(t *testing.T) {
 		"HOME/bad.yaml:9: spec.steps[1].assert.cel: al; all?"
 	for _, line := range []string{"run", "run --up", "run --dry-run", "list"} {
 		got := run(t, home, append(append([]string{"scenario"}, strings.Fields(line)...), "HOME/bad.yaml")...)
-		got.is(t, 2, excerpt+"see: koupsandbox scenario explain\n", problems)
+		got.expect(t, 2, excerpt+"see: koupsandbox scenario explain\n", problems)
 	}
 	got := run(t, home, "scenario", "lint", "HOME/bad.yaml")
 	if got.Code != 1 || got.Err != "" || strings.Count(got.Out, ": error: ") != 3 ||
@@ -75,13 +75,13 @@ func TestNewScenario(t *testing.T) {
 			t.Errorf("%v (-want +got):\n%s", tc.args, diff)
 		}
 	}
-	run(t, home, "scenario", "new", "--dir", "HOME", "my-first").is(t, 2, see("scenario new"),
+	run(t, home, "scenario", "new", "--dir", "HOME", "my-first").expect(t, 2, seeHelp("scenario new"),
 		"HOME/my-first.yaml --dir")
-	run(t, home, "scenario", "run", "--provider", "kind", "HOME/my-first.yaml").is(t, 2, see("scenario run"),
+	run(t, home, "scenario", "run", "--provider", "kind", "HOME/my-first.yaml").expect(t, 2, seeHelp("scenario run"),
 		"--provider --up")
-	run(t, home, "scenario", "run", "--up", "--provider", "kind", "--nodes", "11", "HOME/my-first.yaml").is(t, 2,
-		see("scenario run"), "--nodes: 11: 1 10")
-	run(t, home, "scenario", "run", "HOME/my-first.yaml").is(t, 2, see("scenario run"), `"koup" --up`)
+	run(t, home, "scenario", "run", "--up", "--provider", "kind", "--nodes", "11", "HOME/my-first.yaml").expect(t, 2,
+		seeHelp("scenario run"), "--nodes: 11: 1 10")
+	run(t, home, "scenario", "run", "HOME/my-first.yaml").expect(t, 2, seeHelp("scenario run"), `"koup" --up`)
 }
 
 // What the environment says is for the command up, too; what the command line says must not be
@@ -103,7 +103,7 @@ func TestSettingsWithoutUp(t *testing.T) {
 		name, _, _ := strings.Cut(strings.Fields(flag)[0], "=")
 		line := append(append([]string{"scenario", "run", "--dry-run"}, strings.Fields(flag)...), "HOME/s.yaml")
 		for _, env := range []map[string]string{nil, env} {
-			runWith(t, home, env, line...).is(t, 2, see("scenario run"), "--"+strings.TrimLeft(name, "-")+" --up")
+			runWith(t, home, env, line...).expect(t, 2, seeHelp("scenario run"), "--"+strings.TrimLeft(name, "-")+" --up")
 		}
 	}
 	if got := runWith(t, home, env, "scenario", "run", "--dry-run", "HOME/s.yaml"); got.Code != 0 {
@@ -119,20 +119,20 @@ func TestScenarioMistakes(t *testing.T) {
 		args        []string
 		hint, names string
 	}{
-		{[]string{"run"}, see("scenario run"), "run files"},
+		{[]string{"run"}, seeHelp("scenario run"), "run files"},
 		{[]string{"run", "HOME/none.yaml"}, explain, "HOME/none.yaml:"},
-		{[]string{"run", "--parallel", "0", "HOME/s.yaml"}, see("scenario run"), "--parallel 1"},
-		{[]string{"run", "--var", "new", "HOME/s.yaml"}, see("scenario run"), `--var "new" NAME=VALUE`},
+		{[]string{"run", "--parallel", "0", "HOME/s.yaml"}, seeHelp("scenario run"), "--parallel 1"},
+		{[]string{"run", "--var", "new", "HOME/s.yaml"}, seeHelp("scenario run"), `--var "new" NAME=VALUE`},
 		{[]string{"run", "--var", "newer=1", "HOME/s.yaml"}, explain, "--var newer: new?"},
-		{[]string{"run", "--selector", "group in (", "HOME/s.yaml"}, see("scenario run"), `--selector "group in ("`},
+		{[]string{"run", "--selector", "group in (", "HOME/s.yaml"}, seeHelp("scenario run"), `--selector "group in ("`},
 		{[]string{"run", "--selector", "group=base", "HOME/s.yaml"}, explain, "koupsandbox scenario list"},
-		{[]string{"run", "--from-step", "updat", "HOME/s.yaml"}, see("scenario run"),
+		{[]string{"run", "--from-step", "updat", "HOME/s.yaml"}, seeHelp("scenario run"),
 			`"updat"; install, Service/biz1, Deployment/biz1 (2), version, stop`},
-		{[]string{"new", "No"}, see("scenario new"), `"No" 63`},
-		{[]string{"lint", "-"}, see("scenario lint"), "input"},
-		{[]string{"lint", "HOME/none.yaml"}, see("scenario lint"), "HOME/none.yaml:"},
+		{[]string{"new", "No"}, seeHelp("scenario new"), `"No" 63`},
+		{[]string{"lint", "-"}, seeHelp("scenario lint"), "input"},
+		{[]string{"lint", "HOME/none.yaml"}, seeHelp("scenario lint"), "HOME/none.yaml:"},
 	} {
-		run(t, home, append([]string{"scenario"}, tc.args...)...).is(t, 2, tc.hint, tc.names)
+		run(t, home, append([]string{"scenario"}, tc.args...)...).expect(t, 2, tc.hint, tc.names)
 	}
 }
 
@@ -205,7 +205,7 @@ func TestLintNothing(t *testing.T) {
 		home := t.TempDir()
 		check.Must(t, os.WriteFile(filepath.Join(home, "f.yaml"), []byte(c.text), 0o600))
 		got := run(t, home, "scenario", "lint", "HOME/f.yaml")
-		if got.Code != c.code || got.Out != "" || strings.HasSuffix(got.Err, see("scenario lint")) != (c.code == 2) {
+		if got.Code != c.code || got.Out != "" || strings.HasSuffix(got.Err, seeHelp("scenario lint")) != (c.code == 2) {
 			t.Errorf("%s: %+v", name, got)
 		}
 		check.Names(t, got.Err, c.names)
@@ -241,7 +241,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("explain %s does not print %q: %+v", topic, want, r)
 		}
 	}
-	run(t, t.TempDir(), "scenario", "explain", "colour").is(t, 2, see("scenario explain"),
+	run(t, t.TempDir(), "scenario", "explain", "colour").expect(t, 2, seeHelp("scenario explain"),
 		`"colour" crash component-missing`)
 	if r := run(t, t.TempDir(), "scenario", "explain",
 		"--generate-bash-completion"); !strings.Contains(r.Out, "component-missing\n") ||

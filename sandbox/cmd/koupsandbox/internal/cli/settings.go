@@ -31,7 +31,7 @@ type setting struct {
 // sandboxSettings are the flags of up for its own sandbox: scenarios bring bases of their own.
 func sandboxSettings() []setting {
 	return []setting{
-		{"metadata.name", nameOf("`NAME` of the sandbox, a DNS label")},
+		{"metadata.name", newNameFlag("`NAME` of the sandbox, a DNS label")},
 		{"spec.bases.count", &cli.IntFlag{Name: basesFlag, Usage: "`N` simulated bases, 1 to 20000", Value: 3,
 			Category: basesCategory, EnvVars: []string{"KOUPSANDBOX_BASES"}}},
 		{"spec.bases.name", &cli.StringFlag{Name: "base-name", Usage: "`NAME` that the bases report", Value: "base",
@@ -67,7 +67,7 @@ func settings() []setting {
 		{"spec.provider", &cli.StringFlag{Name: "provider",
 			Usage: "where the Kubernetes API comes from: auto, embedded, kind or existing", Value: "auto",
 			Category: clusterCategory, EnvVars: []string{"KOUPSANDBOX_PROVIDER"}}},
-		{"spec.kind.engine", engine()},
+		{"spec.kind.engine", newEngineFlag()},
 		{"spec.kind.nodes", &cli.IntFlag{Name: "nodes", Usage: "`N` nodes of the provider kind, 1 to 10", Value: 1,
 			Category: clusterCategory}},
 		{"spec.kind.image", &cli.StringFlag{Name: "image", Usage: "`IMAGE` of those nodes", DefaultText: "that of kind",

@@ -21,9 +21,9 @@ func (s *commands) status() *cli.Command {
 		Name:        "status",
 		Usage:       "say how each component and each base is",
 		Description: `Exits with 0 when all is well, and with 1 when something is down or not ready.`,
-		Flags:       []cli.Flag{theName(), output(formatWide, formatJSON, formatYAML)},
-		Action: alone(func(c *cli.Context) error {
-			folder, name, err := target(c)
+		Flags:       []cli.Flag{sandboxNameFlag(), newOutputFlag(formatWide, formatJSON, formatYAML)},
+		Action: noArgs(func(c *cli.Context) error {
+			folder, name, err := sandboxTarget(c)
 			if err != nil {
 				return err
 			}
@@ -31,7 +31,7 @@ func (s *commands) status() *cli.Command {
 			if err != nil {
 				return err
 			}
-			err = s.show(c, status, func(wide bool) { s.tellStatus(status, wide) })
+			err = s.printResult(c, status, func(wide bool) { s.printStatus(status, wide) })
 			if err == nil && !status.Healthy {
 				err = errFailed
 			}
@@ -40,15 +40,15 @@ func (s *commands) status() *cli.Command {
 	}
 }
 
-func (s *commands) tellStatus(status *sandbox.Status, wide bool) {
+func (s *commands) printStatus(status *sandbox.Status, wide bool) {
 	now := time.Now()
-	say(s.Out, "Sandbox %q is %s", status.Name, status.Phase)
+	printf(s.Out, "Sandbox %q is %s", status.Name, status.Phase)
 	if status.Phase != control.Dead {
-		say(s.Out, ": Kubernetes %s (%s), env %s, %s, gateway on %s, up for %s", plain.Text(status.Version),
+		printf(s.Out, ": Kubernetes %s (%s), env %s, %s, gateway on %s, up for %s", plain.Text(status.Version),
 			status.Provider, plain.Text(status.Env),
 			brokerText(status.Broker), status.Gateway, since(now, status.StartedAt))
 	}
-	say(s.Out, ".\n\n")
+	printf(s.Out, ".\n\n")
 	rows := [][]string{{"COMPONENT", "STATE", "READY", "PID", "MEMORY", "UPTIME", "REASON"}}
 	if slices.ContainsFunc(status.Components, func(c control.Component) bool { return c.Pod != "" }) {
 		rows[0][3] = "PID OR POD"
@@ -67,21 +67,21 @@ func (s *commands) tellStatus(status *sandbox.Status, wide bool) {
 	}
 	table(s.Out, rows)
 	if status.BaseCount > 0 {
-		say(s.Out, "\n%s, %d connected\n\n", plain.Count(status.BaseCount, "base"), status.BasesConnected)
+		printf(s.Out, "\n%s, %d connected\n\n", plain.Count(status.BaseCount, "base"), status.BasesConnected)
 		shown := status.Bases
 		if !wide && len(shown) > basesShown {
 			shown = shown[:basesShown]
 		}
-		s.tellBases(shown, wide)
+		s.printBases(shown, wide)
 		if hidden := len(status.Bases) - len(shown); hidden > 0 {
-			say(s.Out, "and %d more; all of them with: koupsandbox status -o wide\n", hidden)
+			printf(s.Out, "and %d more; all of them with: koupsandbox status -o wide\n", hidden)
 		}
 	}
 	if len(status.Problems) > 0 {
-		say(s.Out, "\n")
+		printf(s.Out, "\n")
 	}
 	for _, problem := range status.Problems {
-		say(s.Out, "✗ %s\n", plain.Text(problem))
+		printf(s.Out, "✗ %s\n", plain.Text(problem))
 	}
 }
 
@@ -89,9 +89,9 @@ func (s *commands) list() *cli.Command {
 	return &cli.Command{
 		Name:  "list",
 		Usage: "list all sandboxes",
-		Flags: []cli.Flag{output(formatJSON, formatYAML)},
-		Action: alone(func(c *cli.Context) error {
-			folder, err := home(c)
+		Flags: []cli.Flag{newOutputFlag(formatJSON, formatYAML)},
+		Action: noArgs(func(c *cli.Context) error {
+			folder, err := homeDir(c)
 			if err != nil {
 				return err
 			}
@@ -99,14 +99,14 @@ func (s *commands) list() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return s.show(c, all, func(bool) { s.tellList(all) })
+			return s.printResult(c, all, func(bool) { s.printList(all) })
 		}),
 	}
 }
 
-func (s *commands) tellList(all []*sandbox.Status) {
+func (s *commands) printList(all []*sandbox.Status) {
 	if len(all) == 0 {
-		say(s.Out, "There is no sandbox; bring one up with: koupsandbox up\n")
+		printf(s.Out, "There is no sandbox; bring one up with: koupsandbox up\n")
 		return
 	}
 	now := time.Now()

@@ -17,9 +17,9 @@ func (s *commands) kubeconfig() *cli.Command {
 	return &cli.Command{
 		Name:  "kubeconfig",
 		Usage: "print the kubeconfig of a sandbox",
-		Flags: []cli.Flag{theName(), &cli.BoolFlag{Name: "path", Usage: "print its path"}},
-		Action: alone(func(c *cli.Context) error {
-			folder, name, err := target(c)
+		Flags: []cli.Flag{sandboxNameFlag(), &cli.BoolFlag{Name: "path", Usage: "print its path"}},
+		Action: noArgs(func(c *cli.Context) error {
+			folder, name, err := sandboxTarget(c)
 			if err != nil {
 				return err
 			}
@@ -44,15 +44,15 @@ func (s *commands) doctor() *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
 		Usage: "check what this machine must have",
-		Flags: []cli.Flag{engine(), output(formatJSON, formatYAML)},
-		Action: alone(func(c *cli.Context) error {
-			folder, err := home(c)
+		Flags: []cli.Flag{newEngineFlag(), newOutputFlag(formatJSON, formatYAML)},
+		Action: noArgs(func(c *cli.Context) error {
+			folder, err := homeDir(c)
 			if err != nil {
 				return err
 			}
 			checks := doctor.Run(c.Context, folder, c.String(engineFlag),
-				sandbox.FindPrograms(s.Self, c.String(binFlag)))
-			err = s.show(c, checks, func(bool) { s.tellChecks(checks) })
+				sandbox.FindPrograms(s.Executable, c.String(binFlag)))
+			err = s.printResult(c, checks, func(bool) { s.printChecks(checks) })
 			if err == nil && slices.ContainsFunc(checks, func(check doctor.Check) bool { return !check.OK }) {
 				err = errFailed
 			}
@@ -61,15 +61,15 @@ func (s *commands) doctor() *cli.Command {
 	}
 }
 
-func (s *commands) tellChecks(checks []doctor.Check) {
+func (s *commands) printChecks(checks []doctor.Check) {
 	for _, check := range checks {
 		mark := "✓"
 		if !check.OK {
 			mark = "✗"
 		}
-		say(s.Out, "%s %-28s %s\n", mark, check.Name, check.Detail)
+		printf(s.Out, "%s %-28s %s\n", mark, check.Name, check.Detail)
 		if check.Fix != "" {
-			say(s.Out, "  → %s\n", check.Fix)
+			printf(s.Out, "  → %s\n", check.Fix)
 		}
 	}
 }
@@ -90,7 +90,7 @@ func (s *commands) completion() *cli.Command {
   source <(koupsandbox completion bash)
   source <(koupsandbox completion zsh)
   koupsandbox completion fish | source`,
-		Action: taking(1, 1, "one of bash, zsh and fish", func(c *cli.Context, list []string) error {
+		Action: withArgs(1, 1, "one of bash, zsh and fish", func(c *cli.Context, list []string) error {
 			switch list[0] {
 			case "bash":
 				write(s.Out, bashCompletion)

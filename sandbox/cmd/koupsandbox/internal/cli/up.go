@@ -30,9 +30,9 @@ settings of --config, which go before the defaults.`,
 			&cli.BoolFlag{Name: "foreground", Usage: "stay until Ctrl-C, then take the sandbox down",
 				EnvVars: []string{"KOUPSANDBOX_FOREGROUND"}},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print failures only"},
-			output(formatJSON, formatYAML),
+			newOutputFlag(formatJSON, formatYAML),
 		}),
-		Action: alone(s.runUp),
+		Action: noArgs(s.runUp),
 	}
 }
 
@@ -44,7 +44,7 @@ func (s *commands) bringUp(c *cli.Context, presets func(*v1alpha1.Spec)) error {
 	if err != nil {
 		return err
 	}
-	folder, err := home(c)
+	folder, err := homeDir(c)
 	if err != nil {
 		return err
 	}
@@ -55,21 +55,21 @@ func (s *commands) bringUp(c *cli.Context, presets func(*v1alpha1.Spec)) error {
 	}
 	defer up.Close()
 	took := time.Since(start)
-	err = s.show(c, up.Result, func(bool) {
+	err = s.printResult(c, up.Result, func(bool) {
 		if !c.Bool("quiet") {
-			s.tellUp(up, took)
+			s.printUp(up, took)
 		}
 	})
 	if err != nil {
 		return err
 	}
 	if c.Bool(boardFlag) {
-		err = s.boardOf(c, up)
+		err = s.serveSandboxBoard(c, up)
 	}
 	if err != nil || !foreground {
 		return err
 	}
-	say(s.Err, "Ctrl-C takes it down.\n")
+	printf(s.Err, "Ctrl-C takes it down.\n")
 	err = up.Wait(c.Context)
 	return endForeground(c, folder, up.Name, err)
 }
@@ -79,28 +79,28 @@ func (s *commands) startSandbox(c *cli.Context, o sandbox.Options) (*sandbox.San
 	printer := progress.NewPrinter(s.Err,
 		progress.PrinterOptions{Terminal: s.Terminal, Width: s.Width, Quiet: c.Bool("quiet")})
 	defer printer.Close()
-	o.BrokerPassword, o.Programs, o.Progress = os.Getenv(brokerPassword), sandbox.FindPrograms(s.Self,
+	o.BrokerPassword, o.Programs, o.Progress = os.Getenv(brokerPassword), sandbox.FindPrograms(s.Executable,
 		c.String(binFlag)), printer.Event
 	return sandbox.Up(c.Context, o)
 }
 
-// tellUp says what there is now and which command to type next.
-func (s *commands) tellUp(up *sandbox.Sandbox, took time.Duration) {
+// printUp says what there is now and which command to type next.
+func (s *commands) printUp(up *sandbox.Sandbox, took time.Duration) {
 	status := up.Result.Status
 	switch {
 	case !up.Result.Already:
-		say(s.Out, "Sandbox %q is up after %.1fs", up.Name, took.Seconds())
+		printf(s.Out, "Sandbox %q is up after %.1fs", up.Name, took.Seconds())
 	case len(up.Result.Changes) == 0:
-		say(s.Out, "Sandbox %q was up already; nothing had to be done", up.Name)
+		printf(s.Out, "Sandbox %q was up already; nothing had to be done", up.Name)
 	default:
-		say(s.Out, "Sandbox %q was up already", up.Name)
+		printf(s.Out, "Sandbox %q was up already", up.Name)
 	}
-	say(s.Out, ": Kubernetes %s (%s), %s, %s.\n", plain.Text(status.Version), status.Provider,
+	printf(s.Out, ": Kubernetes %s (%s), %s, %s.\n", plain.Text(status.Version), status.Provider,
 		plain.Count(status.BaseCount, "base"), brokerText(status.Broker))
 	for _, change := range up.Result.Changes {
-		say(s.Out, "  %s\n", plain.Text(change))
+		printf(s.Out, "  %s\n", plain.Text(change))
 	}
-	say(s.Out, "\n  export KUBECONFIG=%s\n  kubectl get nodes\n\nTake it down with: koupsandbox down%s\n",
+	printf(s.Out, "\n  export KUBECONFIG=%s\n  kubectl get nodes\n\nTake it down with: koupsandbox down%s\n",
 		shellescape.Quote(up.Kubeconfig), nameArgument(up.Name))
 }
 
@@ -123,19 +123,19 @@ func (s *commands) down() *cli.Command {
 		Name:  "down",
 		Usage: "stop a sandbox and remove its state folder",
 		Flags: []cli.Flag{
-			theName(),
+			sandboxNameFlag(),
 			&cli.BoolFlag{Name: "keep-logs", Usage: "leave the logs in the state folder"},
 			&cli.BoolFlag{Name: "force",
 				Usage: "give up what cannot be removed, in a cluster that is gone for good, say"},
 		},
-		Action: alone(func(c *cli.Context) error {
-			folder, name, err := target(c)
+		Action: noArgs(func(c *cli.Context) error {
+			folder, name, err := sandboxTarget(c)
 			if err != nil {
 				return err
 			}
 			o := sandbox.DownOptions{Home: folder, Name: name, KeepLogs: c.Bool("keep-logs")}
 			if c.Bool("force") {
-				o.Force = func(left error) { say(s.Err, "This could not be removed, and is given up: %v\n", left) }
+				o.Force = func(left error) { printf(s.Err, "This could not be removed, and is given up: %v\n", left) }
 			}
 			start := time.Now()
 			was, err := sandbox.Down(c.Context, o)
@@ -143,9 +143,9 @@ func (s *commands) down() *cli.Command {
 			case err != nil:
 				return err
 			case was:
-				say(s.Out, "Sandbox %q is down after %.1fs.\n", name, time.Since(start).Seconds())
+				printf(s.Out, "Sandbox %q is down after %.1fs.\n", name, time.Since(start).Seconds())
 			default:
-				say(s.Out, "Sandbox %q was not up; nothing had to be done.\n", name)
+				printf(s.Out, "Sandbox %q was not up; nothing had to be done.\n", name)
 			}
 			return nil
 		}),

@@ -26,13 +26,13 @@ reports. It ends with q, with Ctrl-C, and when the sandbox goes down.
    koupsandbox watch
    koupsandbox watch --plain > watch.log`,
 		Flags: []cli.Flag{
-			theName(),
+			sandboxNameFlag(),
 			&cli.StringFlag{Name: "group",
 				Usage: "show only the bases, Pods and traffic of `GROUP`, the namespace of a scenario run"},
 			&cli.BoolFlag{Name: "plain", Usage: "print lines also on a terminal"},
-			output(formatJSON),
+			newOutputFlag(formatJSON),
 		},
-		Action: within(0, 0, "no arguments", s.runWatch),
+		Action: inSandboxWithArgs(0, 0, "no arguments", s.runWatch),
 	}
 }
 

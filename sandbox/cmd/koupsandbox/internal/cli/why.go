@@ -39,15 +39,15 @@ Credentials in URLs are replaced by ***. Exit status: 0 if there is an answer.
 Examples:
   koupsandbox why biz1
   koupsandbox why --context prod -n shop deployment/stock`,
-		Flags:  append(theCluster("of the target"), output(formatJSON)),
-		Action: taking(1, 1, "a Pod, or KIND/NAME", s.explainWhy),
+		Flags:  append(clusterFlags("of the target"), newOutputFlag(formatJSON)),
+		Action: withArgs(1, 1, "a Pod, or KIND/NAME", s.runWhy),
 	}
 }
 
-// theCluster are the flags that say which cluster is asked; namespace says what that one is for.
-func theCluster(namespace string) []cli.Flag {
+// clusterFlags are the flags that say which cluster is asked; namespace says what that one is for.
+func clusterFlags(namespace string) []cli.Flag {
 	return []cli.Flag{
-		theName(),
+		sandboxNameFlag(),
 		&cli.StringFlag{Name: namespaceFlag, Aliases: []string{"n"}, Usage: "`NAMESPACE` " + namespace,
 			DefaultText: "that of the kubeconfig's context"},
 		&cli.StringFlag{Name: contextFlag, Usage: "`CONTEXT` of a kubeconfig, instead of a sandbox",
@@ -57,8 +57,8 @@ func theCluster(namespace string) []cli.Flag {
 	}
 }
 
-func (s *commands) explainWhy(c *cli.Context, list []string) error {
-	client, namespace, err := s.cluster(c)
+func (s *commands) runWhy(c *cli.Context, list []string) error {
+	client, namespace, err := s.clusterClient(c)
 	if err != nil {
 		return err
 	}
@@ -71,16 +71,16 @@ func (s *commands) explainWhy(c *cli.Context, list []string) error {
 		return err
 	}
 	answer := why.Explain(snapshot, time.Now())
-	return s.show(c, answer, func(bool) { s.tellWhy(answer) })
+	return s.printResult(c, answer, func(bool) { s.printAnswer(answer) })
 }
 
-// cluster is the one that theCluster names, and the namespace.
-func (s *commands) cluster(c *cli.Context) (kubernetes.Interface, string, error) {
+// cluster is the one that clusterFlags names, and the namespace.
+func (s *commands) clusterClient(c *cli.Context) (kubernetes.Interface, string, error) {
 	config, err := s.clientConfig(c)
 	if err != nil {
 		return nil, "", err
 	}
-	namespace, err := theNamespace(c, config)
+	namespace, err := targetNamespace(c, config)
 	if err != nil {
 		return nil, "", err
 	}
@@ -106,14 +106,14 @@ func (s *commands) clientConfig(c *cli.Context) (clientcmd.ClientConfig, error) 
 		rules.ExplicitPath = path
 		return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 	}
-	if c.IsSet(kubeconfigFlag) || c.IsSet(contextFlag) || s.isPlugin() && !s.given(nameFlag) {
-		if s.given(nameFlag) {
+	if c.IsSet(kubeconfigFlag) || c.IsSet(contextFlag) || s.isKubectlPlugin() && !s.onCommandLine(nameFlag) {
+		if s.onCommandLine(nameFlag) {
 			return nil, usageError{
 				fmt.Errorf("%s takes --name, or --context and --kubeconfig, but not both", c.Command.Name)}
 		}
 		return load(c.String(kubeconfigFlag)), nil
 	}
-	folder, name, err := target(c)
+	folder, name, err := sandboxTarget(c)
 	if err != nil {
 		return nil, err
 	}
@@ -128,13 +128,13 @@ func (s *commands) clientConfig(c *cli.Context) (clientcmd.ClientConfig, error) 
 
 const plugin = "kubectl-koupsandbox"
 
-// isPlugin tells whether kubectl has called the program: then its cluster is asked, and no sandbox.
-func (s *commands) isPlugin() bool {
+// isKubectlPlugin tells whether kubectl has called the program: then its cluster is asked, and no sandbox.
+func (s *commands) isKubectlPlugin() bool {
 	return len(s.line) > 0 && filepath.Base(s.line[0]) == plugin
 }
 
-// theNamespace is that of the target: the flag's, or the context's.
-func theNamespace(c *cli.Context, config clientcmd.ClientConfig) (string, error) {
+// targetNamespace is that of the target: the flag's, or the context's.
+func targetNamespace(c *cli.Context, config clientcmd.ClientConfig) (string, error) {
 	raw, err := config.RawConfig()
 	if err != nil {
 		return "", fmt.Errorf("reading the kubeconfig: %w", err)
@@ -153,31 +153,31 @@ func theNamespace(c *cli.Context, config clientcmd.ClientConfig) (string, error)
 	return cmp.Or(namespace, "default"), nil
 }
 
-// tellWhy prints the cause in one line, what to do in the next, and then what was looked at.
-func (s *commands) tellWhy(a why.Answer) {
+// printAnswer prints the cause in one line, what to do in the next, and then what was looked at.
+func (s *commands) printAnswer(a why.Answer) {
 	mark := "✗"
 	if a.Ready {
 		mark = "✓"
 	}
-	say(s.Out, "%s %s\n", mark, plain.Text(a.Cause)+".")
+	printf(s.Out, "%s %s\n", mark, plain.Text(a.Cause)+".")
 	if a.Advice != "" {
-		say(s.Out, "→ %s\n", strings.Replace(plain.Text(a.Advice)+".", "?.", "?", 1))
+		printf(s.Out, "→ %s\n", strings.Replace(plain.Text(a.Advice)+".", "?.", "?", 1))
 	}
 	reason := string(a.Reason)
 	if a.Because != "" {
 		reason += ", because of " + string(a.Because)
 	}
-	say(s.Out, "\n%s of %s/%s\n", reason, a.Target.Kind, plain.Text(a.Target.Name))
+	printf(s.Out, "\n%s of %s/%s\n", reason, a.Target.Kind, plain.Text(a.Target.Name))
 	about := ""
 	for _, e := range a.Evidence {
 		if e.About != about {
 			about = e.About
-			say(s.Out, "\n%s\n", about)
+			printf(s.Out, "\n%s\n", about)
 		}
 		at := ""
 		if !e.At.IsZero() {
 			at = e.At.UTC().Format(time.DateTime) + "  "
 		}
-		say(s.Out, "  %s%s\n", at, plain.Text(e.Text))
+		printf(s.Out, "  %s%s\n", at, plain.Text(e.Text))
 	}
 }

@@ -116,14 +116,14 @@ func TestLintLive(t *testing.T) {
 		"scenario lint M --context shop":              "--context --live",
 		"scenario lint M --live --context x --name y": "--name --context --kubeconfig",
 	} {
-		run(t, t.TempDir(), strings.Fields(strings.ReplaceAll(line, "M", manifest))...).is(t, 2, see("scenario lint"),
+		run(t, t.TempDir(), strings.Fields(strings.ReplaceAll(line, "M", manifest))...).expect(t, 2, seeHelp("scenario lint"),
 			names)
 	}
-	run(t, t.TempDir(), "scenario", "lint", manifest, "--live").is(t, 1, "--context\n",
+	run(t, t.TempDir(), "scenario", "lint", manifest, "--live").expect(t, 1, "--context\n",
 		`"koup" koupsandbox up --name koup`)
 	write("apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Scenario\n")
 	r = run(t, t.TempDir(), "scenario", "lint", "--live", "--kubeconfig", file, manifest)
-	r.is(t, 2, see("scenario lint"), "scenarios")
+	r.expect(t, 2, seeHelp("scenario lint"), "scenarios")
 }
 
 // Each mistake gets one clear sentence.
@@ -134,16 +134,16 @@ func TestWhyMistakes(t *testing.T) {
 		code       int
 		end, names string
 	}{
-		{"why", 2, see("why"), "Pod KIND/NAME"},
+		{"why", 2, seeHelp("why"), "Pod KIND/NAME"},
 		{"why biz1", 1, "--context\n", `"koup" koupsandbox up --name koup`},
-		{"why biz1 --name x --context shop", 2, see("why"), "--name --context --kubeconfig"},
+		{"why biz1 --name x --context shop", 2, seeHelp("why"), "--name --context --kubeconfig"},
 		{"why bis1 --kubeconfig FILE", 1, "kubectl get pods -A\n", "pod/bis1 shop"},
 		{"why biz1 --kubeconfig FILE --context plain", 1, "kubectl get pods -A\n", "pod/biz1 default"},
-		{"why sevice/biz1 --kubeconfig FILE", 2, see("why"), `"sevice" pod, node, deployment, daemonset, statefulset`},
-		{"why biz1 --kubeconfig FILE -o xml", 2, see("why"), `--output "xml" text, json`},
+		{"why sevice/biz1 --kubeconfig FILE", 2, seeHelp("why"), `"sevice" pod, node, deployment, daemonset, statefulset`},
+		{"why biz1 --kubeconfig FILE -o xml", 2, seeHelp("why"), `--output "xml" text, json`},
 		{"why biz1 --kubeconfig FILE --context plane", 1, "plain?\n", `"plane"`},
 	} {
-		run(t, t.TempDir(), strings.Fields(strings.ReplaceAll(tc.line, "FILE", file))...).is(t, tc.code, tc.end,
+		run(t, t.TempDir(), strings.Fields(strings.ReplaceAll(tc.line, "FILE", file))...).expect(t, tc.code, tc.end,
 			tc.names)
 	}
 }

@@ -90,7 +90,7 @@ func Run(ctx context.Context, o Options) (report *scenario.Report, err error) {
 	if !o.Keep {
 		defer func() { err = errors.Join(err, down(ctx, o)) }()
 	}
-	return play(ctx, up, scenarios, o)
+	return runScenarios(ctx, up, scenarios, o)
 }
 
 // down ends the sandbox, after Ctrl-C too.
@@ -101,14 +101,14 @@ func down(ctx context.Context, o Options) error {
 	return err
 }
 
-func play(ctx context.Context, up *sandbox.Sandbox, scenarios []*source.Scenario, o Options) (*scenario.Report, error) {
-	t := newTeller(o)
-	t.begin()
+func runScenarios(ctx context.Context, up *sandbox.Sandbox, scenarios []*source.Scenario, o Options) (*scenario.Report, error) {
+	t := newPrinter(o)
+	t.printHeader()
 	watching, stop := context.WithCancel(ctx)
 	watched := make(chan error, 1)
 	go func() {
 		watched <- watch.Follow(watching, watch.Options{Source: up.Client},
-			func(e events.Event) error { t.seen(e); return nil })
+			func(e events.Event) error { t.observe(e); return nil })
 	}()
 	report, err := scenario.Execute(ctx,
 		scenario.Options{Sandbox: up, Scenarios: scenarios, Parallel: len(scenarios), Keep: o.Keep,
@@ -126,7 +126,7 @@ func play(ctx context.Context, up *sandbox.Sandbox, scenarios []*source.Scenario
 	for _, run := range report.Runs {
 		run.Again = "koupsandbox demo" // its scenarios are in no file
 	}
-	t.end(report)
+	t.printResults(report)
 	return report, nil
 }
 
@@ -156,7 +156,7 @@ func load() (scenarios []*source.Scenario, err error) {
 
 // Verdict returns nil when the demo has shown what it is to show: that the
 // Deployment loses nothing, and that the DaemonSet is caught losing requests.
-func Verdict(r *scenario.Report) error {
+func CheckResult(r *scenario.Report) error {
 	var errs []error
 	for _, run := range r.Runs {
 		lost, sent := 0, 0
@@ -165,9 +165,9 @@ func Verdict(r *scenario.Report) error {
 		}
 		switch {
 		case run.Scenario == deployment && (run.Verdict != scenario.Passed || sent == 0):
-			errs = append(errs, fmt.Errorf("the Deployment was to lose nothing, but %s", because(run)))
+			errs = append(errs, fmt.Errorf("the Deployment was to lose nothing, but %s", runResult(run)))
 		case run.Scenario == daemonSet && (run.Verdict != scenario.Failed || lost == 0):
-			errs = append(errs, fmt.Errorf("the DaemonSet was to be caught losing requests, but %s", because(run)))
+			errs = append(errs, fmt.Errorf("the DaemonSet was to be caught losing requests, but %s", runResult(run)))
 		}
 	}
 	if len(r.Runs) != 2 {
@@ -176,7 +176,7 @@ func Verdict(r *scenario.Report) error {
 	return errors.Join(errs...)
 }
 
-func because(run *scenario.Run) string {
+func runResult(run *scenario.Run) string {
 	if run.Failure != "" {
 		return "its run has " + string(run.Verdict) + ": " + run.Failure
 	}

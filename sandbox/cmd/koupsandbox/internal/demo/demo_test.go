@@ -72,11 +72,11 @@ func TestHandover(t *testing.T) {
 			[]string{"! base-1: 1 is removed, nobody answers", "! base-1: 2 answers after 2 ms"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := &place{}
+			p := &baseTracker{}
 			var got []string
 			for _, e := range tc.events {
 				e.Module.Base = "group-base-1"
-				text, bad := p.change("base-1", e)
+				text, bad := p.apply("base-1", e)
 				if bad {
 					text = "! " + text
 				}
@@ -97,7 +97,7 @@ func run(name string, verdict scenario.Verdict, sent, lost int) *scenario.Run {
 		Traffic: []scenario.Traffic{{Summary: traffic.Summary{Sent: sent, Lost: lost}}}}
 }
 
-func TestTeller(t *testing.T) {
+func TestPrinter(t *testing.T) {
 	step := func(ms int, name, scenarioName string, verdict scenario.Verdict) scenario.Event {
 		return scenario.Event{Kind: scenario.StepEnded, Run: run(scenarioName, "", 0, 0),
 			Step: &scenario.Step{Name: name, Action: "wait", Verdict: verdict, Started: at(ms),
@@ -106,19 +106,19 @@ func TestTeller(t *testing.T) {
 	for name, width := range map[string]int{"columns": 100, "narrow": 60} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			teller := newTeller(Options{Out: &out, Width: width, Clock: clocktesting.NewFakePassiveClock(start)})
+			printer := newPrinter(Options{Out: &out, Width: width, Clock: clocktesting.NewFakePassiveClock(start)})
 			seen := func(base string, e events.Event) {
 				e.Module.Base = base
-				teller.seen(e)
+				printer.observe(e)
 			}
 			left, right := run(deployment, scenario.Passed, 1446, 0), run(daemonSet, scenario.Failed, 1446, 81)
-			teller.begin()
+			printer.printHeader()
 			seen("deployment-x7k2p-base-1", module(0, "9", active)) // nobody knows whose base it is
-			teller.progress(scenario.Event{Kind: scenario.Planned, Total: 2})
-			teller.progress(scenario.Event{Kind: scenario.RunBegan, Run: left})
-			teller.progress(scenario.Event{Kind: scenario.RunBegan, Run: right})
-			teller.progress(step(800, "every base serves 1.0.0", deployment, scenario.Passed))
-			teller.progress(step(900, "every base serves 1.0.0", daemonSet, scenario.Failed))
+			printer.progress(scenario.Event{Kind: scenario.Planned, Total: 2})
+			printer.progress(scenario.Event{Kind: scenario.RunBegan, Run: left})
+			printer.progress(scenario.Event{Kind: scenario.RunBegan, Run: right})
+			printer.progress(step(800, "every base serves 1.0.0", deployment, scenario.Passed))
+			printer.progress(step(900, "every base serves 1.0.0", daemonSet, scenario.Failed))
 			seen("base-1", module(0, "9", active)) // the sandbox's own
 			for _, e := range []events.Event{module(500, "1.0.0", active), module(1200, "2.0.0", active),
 				module(1200, "1.0.0", "DEACTIVATED")} {
@@ -128,9 +128,9 @@ func TestTeller(t *testing.T) {
 				module(2900, "2.0.0", active)} {
 				seen("daemonset-x7k2p-base-2", e)
 			}
-			teller.progress(scenario.Event{Kind: scenario.RunEnded, Run: left})
-			teller.progress(scenario.Event{Kind: scenario.RunEnded, Run: right})
-			teller.end(&scenario.Report{Runs: []*scenario.Run{left, right}})
+			printer.progress(scenario.Event{Kind: scenario.RunEnded, Run: left})
+			printer.progress(scenario.Event{Kind: scenario.RunEnded, Run: right})
+			printer.printResults(&scenario.Report{Runs: []*scenario.Run{left, right}})
 			file := "testdata/" + name + ".txt"
 			if *update {
 				if err := os.WriteFile(file, out.Bytes(), 0o644); err != nil {
@@ -154,7 +154,7 @@ func TestTeller(t *testing.T) {
 }
 
 // The demo fails when it shows something else than what it says.
-func TestVerdict(t *testing.T) {
+func TestCheckResult(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		left, right *scenario.Run
@@ -171,7 +171,7 @@ func TestVerdict(t *testing.T) {
 			run(daemonSet, scenario.Failed, 900, 0), "DaemonSet failed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			err := Verdict(&scenario.Report{Runs: []*scenario.Run{tc.left, tc.right}})
+			err := CheckResult(&scenario.Report{Runs: []*scenario.Run{tc.left, tc.right}})
 			kind, verdict, fails := strings.Cut(tc.want, " ")
 			if (err != nil) != fails ||
 				fails && (!strings.Contains(err.Error(), " "+kind+" ") ||
@@ -180,7 +180,7 @@ func TestVerdict(t *testing.T) {
 			}
 		})
 	}
-	if Verdict(&scenario.Report{}) == nil {
+	if CheckResult(&scenario.Report{}) == nil {
 		t.Error("no run at all is fine")
 	}
 }

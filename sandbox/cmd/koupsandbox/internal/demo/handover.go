@@ -11,30 +11,30 @@ import (
 const instant = 5 * time.Millisecond
 
 // place is a base: which version answers there, and since when none does.
-type place struct {
-	state  events.State
-	since  time.Time // of the gap; zero = there is none
-	before string    // the version before the gap
-	told   bool      // the gap was told
+type baseTracker struct {
+	state    events.State
+	since    time.Time // of the gap; zero = there is none
+	before   string    // the version before the gap
+	reported bool      // the gap was told
 }
 
 // change applies a change of a module and returns a text for it; empty = nothing to print.
-func (p *place) change(base string, e events.Event) (text string, bad bool) {
+func (p *baseTracker) apply(base string, e events.Event) (text string, bad bool) {
 	was := p.version(e.Module.Base, events.ModuleActivated)
 	p.state.Apply(e)
 	is := p.version(e.Module.Base, events.ModuleActivated)
 	switch {
 	case was != "" && is == "":
-		p.since, p.before, p.told = e.Time, was, false
+		p.since, p.before, p.reported = e.Time, was, false
 		if p.version(e.Module.Base, events.ModuleResolved) == "" { // none is on its way
-			p.told = true
+			p.reported = true
 			return fmt.Sprintf("%s: %s is removed, nobody answers", base, was), true
 		}
 	case is != "" && was == "" && p.before != "":
 		gap := e.Time.Sub(p.since)
 		before := p.before
 		p.since, p.before = time.Time{}, ""
-		if gap < instant && !p.told {
+		if gap < instant && !p.reported {
 			return fmt.Sprintf("%s switches from %s to %s", base, before, is), false
 		}
 		return fmt.Sprintf("%s: %s answers after %d ms", base, is, gap.Milliseconds()), true
@@ -45,7 +45,7 @@ func (p *place) change(base string, e events.Event) (text string, bad bool) {
 }
 
 // version returns the first version in a state; empty if none is.
-func (p *place) version(base string, state events.ModuleState) string {
+func (p *baseTracker) version(base string, state events.ModuleState) string {
 	if b := p.state.Bases.Get(base); b != nil {
 		for _, m := range b.Modules {
 			if m.State == state {

@@ -34,14 +34,14 @@ type table struct {
 }
 
 // words looks up Chinese texts, and records missing ones.
-type words struct {
+type translations struct {
 	texts   map[string]map[string]string // by section and key
 	used    map[string]bool
 	missing []string
 }
 
 // of returns the text of a row: English from the code, Chinese by its key.
-func (w *words) of(section, key, en string) cell {
+func (w *translations) text(section, key, en string) cell {
 	w.used[section+"\x00"+key] = true
 	zh, found := w.texts[section][key]
 	if !found {
@@ -54,7 +54,7 @@ func (w *words) of(section, key, en string) cell {
 var literal = regexp.MustCompile(`^("[^"]*"|[~$:./\w-]*|[\d.]+ ?\w*)$`)
 
 // byDefault is the cell of a default.
-func (w *words) byDefault(text string) cell {
+func (w *translations) defaultCell(text string) cell {
 	text = strings.ReplaceAll(text, "`", "")
 	switch unquoted := strings.Trim(text, `"`); {
 	case text == "", text == "false", text == "none":
@@ -62,11 +62,11 @@ func (w *words) byDefault(text string) cell {
 	case literal.MatchString(text) && !slices.Contains([]string{"drawn", "required"}, text):
 		return same("`" + unquoted + "`")
 	}
-	return w.of("defaults", text, text)
+	return w.text("defaults", text, text)
 }
 
 // err reports missing and unused texts.
-func (w *words) err() error {
+func (w *translations) err() error {
 	var errs []error
 	for _, m := range w.missing {
 		errs = append(errs, fmt.Errorf("missing: %s", m))
@@ -93,12 +93,12 @@ func main() {
 }
 
 func run() error {
-	w := &words{used: map[string]bool{}}
-	if err := read("docs/chinese.yaml", &w.texts); err != nil {
+	w := &translations{used: map[string]bool{}}
+	if err := readYAML("docs/chinese.yaml", &w.texts); err != nil {
 		return err
 	}
 	sections := map[string][]table{}
-	for name, build := range map[string]func(*words) ([]table, error){
+	for name, build := range map[string]func(*translations) ([]table, error){
 		"koupsandbox-flags": koupsandboxFlags,
 		"controller-flags":  controllerFlags,
 		"fakebase-flags":    fakebaseFlags,
@@ -128,7 +128,7 @@ func run() error {
 	return nil
 }
 
-func read(path string, into any) error {
+func readYAML(path string, into any) error {
 	text, err := os.ReadFile(filepath.Join(root, path))
 	if err == nil {
 		err = yaml.UnmarshalStrict(text, into)

@@ -13,7 +13,7 @@ import (
 )
 
 // errorCodes returns the tables of error codes, which have Chinese texts in the code.
-func errorCodes(*words) ([]table, error) {
+func errorCodes(*translations) ([]table, error) {
 	var tables []table
 	var of errcode.Component
 	for _, info := range errcode.All() {
@@ -35,7 +35,7 @@ func errorCodes(*words) ([]table, error) {
 var groups = []string{"rollout", "peer", "base", "disturbance", "failure"}
 
 // catalogue reads every scenario of the repository.
-func catalogue(w *words) ([]table, error) {
+func catalogue(w *translations) ([]table, error) {
 	var files []string
 	for _, folder := range []string{"scenarios", "scenarios/regressions"} {
 		found, err := filepath.Glob(filepath.Join(root, folder, "*.yaml"))
@@ -69,13 +69,13 @@ func catalogue(w *words) ([]table, error) {
 		}
 		link := same(fmt.Sprintf("[%s](../../../%s)", name, filepath.ToSlash(path)))
 		rows[group] = append(rows[group],
-			[]cell{link, w.of("catalogue", name, strings.TrimSuffix(s.Spec.Description, "."))})
+			[]cell{link, w.text("catalogue", name, strings.TrimSuffix(s.Spec.Description, "."))})
 	}
 	var tables []table
 	for _, group := range groups {
 		title := map[string]string{"rollout": "Rollouts", "peer": "Peer deployment", "base": "Bases",
 			"disturbance": "Disturbances", "failure": "Failures"}[group]
-		c := w.of("groups", group, title)
+		c := w.text("groups", group, title)
 		tables = append(tables,
 			table{title: c, columns: []cell{same("`-l group=" + group + "`"), {"What it shows", "说明什么"}},
 				rows: rows[group]})
@@ -90,14 +90,14 @@ func catalogue(w *words) ([]table, error) {
 var target = regexp.MustCompile(`(?m)^([a-z0-9-]+):.*?## (.*)$`)
 
 // targets are those that make help shows.
-func targets(w *words) ([]table, error) {
+func targets(w *translations) ([]table, error) {
 	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {
 		return nil, err
 	}
 	t := table{columns: []cell{{"Target", "目标"}, {"What it does", "作用"}}}
 	for _, m := range target.FindAllStringSubmatch(string(text), -1) {
-		t.rows = append(t.rows, []cell{same("`make " + m[1] + "`"), w.of("make", m[1], m[2])})
+		t.rows = append(t.rows, []cell{same("`make " + m[1] + "`"), w.text("make", m[1], m[2])})
 	}
 	return []table{t}, nil
 }

@@ -66,5 +66,5 @@ func (f *follower) pods(ctx context.Context) error {
 func (f *follower) pod(pod *corev1.Pod, gone bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.tell(events.Event{Time: f.o.Clock.Now(), Pod: f.state.PodEvent(pod, gone)})
+	f.emit(events.Event{Time: f.o.Clock.Now(), Pod: f.state.PodEvent(pod, gone)})
 }

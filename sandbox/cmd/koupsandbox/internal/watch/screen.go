@@ -21,8 +21,8 @@ import (
 const (
 	// framePeriod is the time between two updates of the screen.
 	framePeriod = 200 * time.Millisecond
-	// leastWidth and leastHeight are the smallest screen.
-	leastWidth, leastHeight = 40, 8
+	// minWidth and minHeight are the smallest screen.
+	minWidth, minHeight = 40, 8
 )
 
 // help explains the table and the keys.
@@ -135,12 +135,12 @@ type model struct {
 
 type tick struct{}
 
-func next() tea.Cmd { return tea.Tick(framePeriod, func(time.Time) tea.Msg { return tick{} }) }
+func nextTick() tea.Cmd { return tea.Tick(framePeriod, func(time.Time) tea.Msg { return tick{} }) }
 
 // Init implements tea.Model.
 func (m *model) Init() tea.Cmd {
 	m.shown = m.screen.snapshot()
-	return next()
+	return nextTick()
 }
 
 // Update implements tea.Model.
@@ -150,7 +150,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if !m.paused {
 			m.shown = m.screen.snapshot()
 		}
-		return m, next()
+		return m, nextTick()
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
 	case tea.KeyPressMsg:
@@ -184,7 +184,7 @@ func (m *model) View() tea.View {
 
 // draw returns the content of the screen.
 func (m *model) draw() string {
-	if m.width < leastWidth || m.height < leastHeight {
+	if m.width < minWidth || m.height < minHeight {
 		return "the terminal is too small"
 	}
 	lines := m.lines()

@@ -32,7 +32,7 @@ func pod(ms int, base, version, phase, reason string) events.Event {
 }
 
 // stuck returns the events of a release that fails on base-2 and base-10.
-func stuck() []events.Event {
+func failedRollout() []events.Event {
 	var all []events.Event
 	for _, name := range []string{"broker", "kube-apiserver", "module-controller"} {
 		all = append(all, events.Event{Time: after(0), Component: &events.ComponentEvent{Name: name, State: "running"}})
@@ -128,7 +128,7 @@ q quit   space pause   ↑ ↓ scroll   ? help`},
 		{"too small", 30, 5, nil, "the terminal is too small"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			m, _ := observed(t, tc.width, tc.height, stuck()...)
+			m, _ := observed(t, tc.width, tc.height, failedRollout()...)
 			press(m, tc.keys...)
 			got := m.draw()
 			for line := range strings.Lines(got) {
@@ -152,7 +152,7 @@ q quit   space pause   ↑ ↓ scroll   ? help`},
 
 // A paused screen does not change.
 func TestPause(t *testing.T) {
-	m, clock := observed(t, 100, 20, stuck()...)
+	m, clock := observed(t, 100, 20, failedRollout()...)
 	press(m, "space")
 	before := m.draw()
 	clock.SetTime(after(29000))
@@ -174,9 +174,9 @@ func TestPause(t *testing.T) {
 
 func TestRates(t *testing.T) {
 	m, clock := observed(t, 100, 20)
-	m.screen.count([]traffic.Summary{{Name: "a", Sent: 100, Lost: 1}, {Name: "ended", Ended: start}})
+	m.screen.updateRates([]traffic.Summary{{Name: "a", Sent: 100, Lost: 1}, {Name: "ended", Ended: start}})
 	clock.SetTime(after(27000))
-	m.screen.count([]traffic.Summary{{Name: "a", Sent: 200, Open: 2, Lost: 5}})
+	m.screen.updateRates([]traffic.Summary{{Name: "a", Sent: 200, Open: 2, Lost: 5}})
 	m.Update(tick{})
 	if got, want := ansi.Strip(m.draw()), "\ntraffic a: 47 ok/s, 2 lost/s, 200 sent, 5 lost\n"; !strings.Contains(got,
 		want) {

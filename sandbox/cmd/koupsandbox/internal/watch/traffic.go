@@ -57,12 +57,12 @@ func (s *Screen) Rates(ctx context.Context, streams Streams, group string) {
 				all = append(all, summary)
 			}
 		}
-		s.count(all)
+		s.updateRates(all)
 	}, ratePeriod)
 }
 
 // count computes the rates from new counters and those before.
-func (s *Screen) count(all []traffic.Summary) {
+func (s *Screen) updateRates(all []traffic.Summary) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.o.Clock.Now()

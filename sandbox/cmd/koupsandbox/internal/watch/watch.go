@@ -81,11 +81,11 @@ func (f *follower) event(e events.Event) {
 	if e.Synced {
 		close(f.synced)
 	}
-	f.tell(e)
+	f.emit(e)
 }
 
 // tell calls the sink. f.mu is held.
-func (f *follower) tell(e events.Event) {
+func (f *follower) emit(e events.Event) {
 	f.state.Apply(e)
 	if err := f.sink(e); err != nil {
 		f.stop(err)

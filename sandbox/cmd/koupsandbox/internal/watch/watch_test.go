@@ -150,7 +150,7 @@ func TestFollowEnds(t *testing.T) {
 	}
 }
 
-var story = []events.Event{
+var rolloutEvents = []events.Event{
 	{Time: at(0), Component: &events.ComponentEvent{Name: "broker", State: "running"}},
 	{Time: at(1), Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: "up"}},
 	{Time: at(1), Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: "ready"}},
@@ -191,7 +191,7 @@ var story = []events.Event{
 
 func TestPlain(t *testing.T) {
 	var out bytes.Buffer
-	for _, e := range story[5:] {
+	for _, e := range rolloutEvents[5:] {
 		if err := watch.Plain(&out)(e); err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 // ordered puts the flags of a command line in front of the arguments of its command, and global flags in front of the
 // command, where urfave/cli looks for them. What comes after -- stays as it is. path is the command, from the program's
 // name on.
-func ordered(app *cli.App, line []string) (out, path []string) {
+func reorder(app *cli.App, line []string) (out, path []string) {
 	path = []string{app.Name}
 	if len(line) < 2 || line[len(line)-1] == completionFlag {
 		return line, path
@@ -34,12 +34,12 @@ func ordered(app *cli.App, line []string) (out, path []string) {
 				of, into = app.Flags, &global
 			}
 			*into = append(*into, word)
-			if takesNext(of, word) && len(rest) > 0 {
+			if takesValue(of, word) && len(rest) > 0 {
 				*into, rest = append(*into, rest[0]), rest[1:]
 			}
 			continue
 		}
-		if command := called(commands, word); command != nil && len(arguments) == 0 {
+		if command := findCommand(commands, word); command != nil && len(arguments) == 0 {
 			path = append(path, command.Name)
 			if command.SkipFlagParsing {
 				return line, path
@@ -54,8 +54,8 @@ func ordered(app *cli.App, line []string) (out, path []string) {
 }
 
 // topic is the command whose output answers a mistake of the user's.
-func topic(path []string, err usageError) string {
-	var scenario inScenario
+func helpCommand(path []string, err usageError) string {
+	var scenario scenarioError
 	switch {
 	case errors.As(err.error, &scenario):
 		return path[0] + " scenario explain"
@@ -69,7 +69,7 @@ func topic(path []string, err usageError) string {
 // completionFlag is what shells add to ask for what may come next.
 const completionFlag = "--generate-bash-completion"
 
-func called(commands []*cli.Command, word string) *cli.Command {
+func findCommand(commands []*cli.Command, word string) *cli.Command {
 	i := slices.IndexFunc(commands, func(c *cli.Command) bool { return c.HasName(word) })
 	if i < 0 {
 		return nil
@@ -78,7 +78,7 @@ func called(commands []*cli.Command, word string) *cli.Command {
 }
 
 // takesNext tells whether the word after a flag is its value.
-func takesNext(known []cli.Flag, word string) bool {
+func takesValue(known []cli.Flag, word string) bool {
 	d, ok := flagNamed(known, strings.TrimLeft(word, "-")).(cli.DocGenerationFlag)
 	return ok && d.TakesValue()
 }
@@ -94,7 +94,7 @@ func flagNamed(known []cli.Flag, name string) cli.Flag {
 func flagsOf(c *cli.Context) []cli.Flag { return slices.Concat(c.App.Flags, c.Command.Flags) }
 
 // noCommand is what is wrong with a word that is no command; of are the commands that there are.
-func noCommand(of []*cli.Command, before, word string) error {
+func unknownCommand(of []*cli.Command, before, word string) error {
 	var names []string
 	for _, c := range of {
 		if !c.Hidden {
@@ -108,7 +108,7 @@ func noCommand(of []*cli.Command, before, word string) error {
 func onUsageError(c *cli.Context, err error, _ bool) error {
 	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
 	if !unknown {
-		return usageError{badValue(c, err)}
+		return usageError{invalidValue(c, err)}
 	}
 	if len(name) == 1 {
 		return usageError{fmt.Errorf("there is no flag %s here", dashed(name))}
@@ -127,7 +127,7 @@ var valueErrors = regexp.MustCompile(
 	`^(?:could not parse|invalid value|invalid boolean value) ("(?:[^"\\]|\\.)*").* (?:for|for flag) -?([a-z-]+):`)
 
 // badValue says in other words that a flag needs a value, or cannot read the one that it has.
-func badValue(c *cli.Context, err error) error {
+func invalidValue(c *cli.Context, err error) error {
 	if name, lacks := strings.CutPrefix(err.Error(), "flag needs an argument: -"); lacks {
 		return fmt.Errorf("%s needs a value", dashed(name))
 	}

@@ -11,7 +11,7 @@ import (
 // first does what the first process of a container must: it runs the command in a child, hands every signal on
 // to it, and waits for whatever else has lost its parent. It returns the child's exit status; what still runs
 // then ends with the container.
-func first() int {
+func runAsInit() int {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	cmd := exec.Command("/proc/self/exe",

@@ -24,13 +24,13 @@ const (
 )
 
 const (
-	// defaultWidth is that of lines that go to a file, narrowest the width below
+	// defaultWidth is that of lines that go to a file, minColumnsWidth the width below
 	// which the columns follow each other instead.
-	defaultWidth, narrowest = 100, 84
+	defaultWidth, minColumnsWidth = 100, 84
 )
 
-// teller prints the events of each scenario in a column. Its methods may be called concurrently.
-type teller struct {
+// printer prints the events of each scenario in a column. Its methods may be called concurrently.
+type printer struct {
 	out   io.Writer
 	width int // of a column; 0 = no columns
 	color bool
@@ -45,10 +45,10 @@ type column struct {
 	scenario, title, about, lesson string
 	group                          string
 	start                          time.Time
-	places                         map[string]*place
+	bases                          map[string]*baseTracker
 }
 
-func newTeller(o Options) *teller {
+func newPrinter(o Options) *printer {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
@@ -56,37 +56,37 @@ func newTeller(o Options) *teller {
 	if width <= 0 {
 		width = defaultWidth
 	}
-	t := &teller{out: o.Out, color: o.Color, clock: o.Clock, width: (width - 3) / 2, columns: []*column{
+	t := &printer{out: o.Out, color: o.Color, clock: o.Clock, width: (width - 3) / 2, columns: []*column{
 		{scenario: deployment, title: "Deployment", about: "new version beside the old one",
-			places: map[string]*place{},
+			bases: map[string]*baseTracker{},
 			lesson: "The new version is installed while the old one serves. A base switches in an instant, and only " +
 				"then is the old one uninstalled."},
-		{scenario: daemonSet, title: "DaemonSet", about: "old version removed first", places: map[string]*place{},
+		{scenario: daemonSet, title: "DaemonSet", about: "old version removed first", bases: map[string]*baseTracker{},
 			lesson: "Without maxSurge it deletes the Pod of a base before it makes the next one: until the new " +
 				"version is installed, that base answers 404. With maxSurge: 1 it loses nothing."},
 	}}
-	if width < narrowest {
+	if width < minColumnsWidth {
 		t.width = 0
 	}
 	return t
 }
 
-func (t *teller) begin() {
+func (t *printer) printHeader() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.say("\nThe module \"stock\" serves in version 1.0.0 on three bases, twice; each base gets requests " +
+	t.printf("\nThe module \"stock\" serves in version 1.0.0 on three bases, twice; each base gets requests " +
 		"all the time.\n" +
 		"Now version 2.0.0 is released, in two ways:\n\n")
 	if t.width == 0 {
 		return
 	}
 	left, right := t.columns[0], t.columns[1]
-	t.say("%s │ %s\n", t.bold(t.fill(left.title+": "+left.about)), t.bold(right.title+": "+right.about))
-	t.say("%s─┼─%s\n", strings.Repeat("─", t.width), strings.Repeat("─", t.width))
+	t.printf("%s │ %s\n", t.bold(t.fill(left.title+": "+left.about)), t.bold(right.title+": "+right.about))
+	t.printf("%s─┼─%s\n", strings.Repeat("─", t.width), strings.Repeat("─", t.width))
 }
 
 // progress prints the progress of the runner.
-func (t *teller) progress(e scenario.Event) {
+func (t *printer) progress(e scenario.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e.Run == nil {
@@ -101,22 +101,22 @@ func (t *teller) progress(e scenario.Event) {
 			c.group, c.start = e.Run.Namespace, t.clock.Now()
 		case scenario.StepEnded:
 			if e.Step.Verdict == scenario.Passed || e.Step.Action == "traffic" {
-				t.tell(c, e.Step.Started.Add(e.Step.Elapsed), e.Step.Name, "")
+				t.printLine(c, e.Step.Started.Add(e.Step.Elapsed), e.Step.Name, "")
 			} else {
-				t.tell(c, e.Step.Started.Add(e.Step.Elapsed), e.Step.Name+": "+e.Step.Message, red)
+				t.printLine(c, e.Step.Started.Add(e.Step.Elapsed), e.Step.Name+": "+e.Step.Message, red)
 			}
 		case scenario.RunEnded:
 			colour := green
 			if e.Run.Verdict != scenario.Passed {
 				colour = red
 			}
-			t.tell(c, e.Run.Started.Add(e.Run.Elapsed), fmt.Sprintf("%s: %s", e.Run.Verdict, figures(e.Run)), colour)
+			t.printLine(c, e.Run.Started.Add(e.Run.Elapsed), fmt.Sprintf("%s: %s", e.Run.Verdict, requestCounts(e.Run)), colour)
 		}
 	}
 }
 
 // seen prints an event of the sandbox.
-func (t *teller) seen(e events.Event) {
+func (t *printer) observe(e events.Event) {
 	if e.Module == nil {
 		return
 	}
@@ -127,24 +127,24 @@ func (t *teller) seen(e events.Event) {
 			continue
 		}
 		base := strings.TrimPrefix(e.Module.Base, c.group+"-")
-		p := c.places[base]
+		p := c.bases[base]
 		if p == nil {
-			p = &place{}
-			c.places[base] = p
+			p = &baseTracker{}
+			c.bases[base] = p
 		}
-		if text, bad := p.change(base, e); bad {
-			t.tell(c, e.Time, text, red)
+		if text, bad := p.apply(base, e); bad {
+			t.printLine(c, e.Time, text, red)
 		} else if text != "" {
-			t.tell(c, e.Time, text, green)
+			t.printLine(c, e.Time, text, green)
 		}
 	}
 }
 
 // end prints the results.
-func (t *teller) end(r *scenario.Report) {
+func (t *printer) printResults(r *scenario.Report) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.say("\n")
+	t.printf("\n")
 	for _, c := range t.columns {
 		for _, run := range r.Runs {
 			if run.Scenario != c.scenario {
@@ -154,16 +154,16 @@ func (t *teller) end(r *scenario.Report) {
 			if run.Verdict != scenario.Passed {
 				mark, colour = "✗", red
 			}
-			t.say("%s %s %s\n", t.paint(colour, mark), t.bold(fmt.Sprintf("%-11s", c.title)),
-				t.paint(colour, figures(run)))
+			t.printf("%s %s %s\n", t.paint(colour, mark), t.bold(fmt.Sprintf("%-11s", c.title)),
+				t.paint(colour, requestCounts(run)))
 			for _, line := range strings.Split(ansi.Wordwrap(c.lesson, 2*max(t.width, 30)-10, ""), "\n") {
-				t.say("    %s\n", line)
+				t.printf("    %s\n", line)
 			}
 		}
 	}
 }
 
-func figures(run *scenario.Run) string {
+func requestCounts(run *scenario.Run) string {
 	sent, lost := 0, 0
 	for _, s := range run.Traffic {
 		sent, lost = sent+s.Sent, lost+s.Summary.Lost
@@ -172,26 +172,26 @@ func figures(run *scenario.Run) string {
 }
 
 // tell prints a line in a column.
-func (t *teller) tell(c *column, at time.Time, text, colour string) {
+func (t *printer) printLine(c *column, at time.Time, text, colour string) {
 	text = fmt.Sprintf("%4.1fs  %s", max(at.Sub(c.start), 0).Seconds(),
 		plain.Text(strings.Join(strings.Fields(text), " ")))
 	switch {
 	case t.width == 0:
-		t.say("%-10s  %s\n", c.title, t.paint(colour, text))
+		t.printf("%-10s  %s\n", c.title, t.paint(colour, text))
 	case c == t.columns[0]:
-		t.say("%s │\n", t.paint(colour, t.fill(text)))
+		t.printf("%s │\n", t.paint(colour, t.fill(text)))
 	default:
-		t.say("%s │ %s\n", t.fill(""), t.paint(colour, ansi.Truncate(text, t.width, "…")))
+		t.printf("%s │ %s\n", t.fill(""), t.paint(colour, ansi.Truncate(text, t.width, "…")))
 	}
 }
 
 // fill makes a text as wide as a column.
-func (t *teller) fill(text string) string {
+func (t *printer) fill(text string) string {
 	text = ansi.Truncate(text, t.width, "…")
 	return text + strings.Repeat(" ", t.width-ansi.StringWidth(text))
 }
 
-func (t *teller) say(format string, args ...any) {
+func (t *printer) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(t.out, format, args...) // there is nobody to tell
 }
 
@@ -201,14 +201,14 @@ const (
 	green = "2"
 )
 
-func (t *teller) paint(colour, text string) string {
+func (t *printer) paint(colour, text string) string {
 	if !t.color || colour == "" {
 		return text
 	}
 	return lipgloss.NewStyle().Foreground(lipgloss.Color(colour)).Render(text)
 }
 
-func (t *teller) bold(text string) string {
+func (t *printer) bold(text string) string {
 	if !t.color {
 		return text
 	}
