@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestOrderOfWords(t *testing.T) {
+func TestReorder(t *testing.T) {
 	for line, want := range map[string]string{
 		"koupsandbox":                                   "koupsandbox",
 		"koupsandbox up --bases 3":                      "koupsandbox up --bases 3",

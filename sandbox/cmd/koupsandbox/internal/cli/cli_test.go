@@ -16,15 +16,16 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "update the golden files")
 
-// result is what a command left behind.
+// result is the exit status and the output of a command.
 type result struct {
 	Code     int
 	Out, Err string
 }
 
-// is checks the exit status and the text, which is an error unless the status is 0: its end, and words in it.
+// expect checks the exit status, and the end of the output and words in it: of standard output for status 0,
+// otherwise of standard error. The other stream must be empty.
 func (r result) expect(t *testing.T, code int, end, words string) {
 	t.Helper()
 	text, other := r.Err, r.Out
@@ -38,14 +39,13 @@ func (r result) expect(t *testing.T, code int, end, words string) {
 	check.Names(t, text, words)
 }
 
-// run runs a command line; HOME stands for the test's own folder, in the
-// arguments and in what comes out.
+// run runs a command line. In the arguments and in the output, HOME stands for the directory home.
 func run(t *testing.T, home string, arguments ...string) result {
 	t.Helper()
 	return runWith(t, home, nil, arguments...)
 }
 
-// runWith is run with variables of the environment.
+// runWith is run with environment variables.
 func runWith(t *testing.T, home string, env map[string]string, arguments ...string) result {
 	t.Helper()
 	for _, name := range []string{"KOUPSANDBOX_HOME", "KOUPSANDBOX_NAME", "KOUPSANDBOX_BIN", "KOUPSANDBOX_BASES",
@@ -91,12 +91,12 @@ func TestHelp(t *testing.T) {
 	want, err := os.ReadFile(file)
 	check.Must(t, err)
 	if diff := cmp.Diff(string(want), all.String()); diff != "" {
-		t.Errorf("help; write it anew with -update (-want +got):\n%s", diff)
+		t.Errorf("help; update it with -update (-want +got):\n%s", diff)
 	}
 }
 
-// Each mistake gets one clear message and its exit status; nothing is started.
-func TestMistakes(t *testing.T) {
+// Invalid command lines print one error message, and start nothing.
+func TestInvalidCommandLines(t *testing.T) {
 	for _, tc := range []struct {
 		args  []string
 		code  int
@@ -155,7 +155,7 @@ func TestMistakes(t *testing.T) {
 			check.Must(t, os.WriteFile(filepath.Join(home, "bad.yaml"), []byte(bad), 0o600))
 			run(t, home, tc.args...).expect(t, tc.code, tc.hint, tc.names)
 			if state.Home(filepath.Join(home, ".koupsandbox")).Dir("koup").Exists() {
-				t.Error("a state folder was made")
+				t.Error("a state directory was created")
 			}
 		})
 	}
@@ -191,8 +191,8 @@ func TestLogs(t *testing.T) {
 	run(t, home, "logs", "scheduler").expect(t, 1, "\n", `"koup" "scheduler" broker, empty, etcd, long`)
 }
 
-// A followed log shows what is added, until Ctrl-C.
-func TestFollow(t *testing.T) {
+// logs --follow prints new lines until Ctrl-C.
+func TestLogsFollow(t *testing.T) {
 	home := t.TempDir()
 	dir := state.Home(filepath.Join(home, ".koupsandbox")).Dir("koup")
 	check.Must(t, dir.Create())
@@ -240,11 +240,11 @@ func TestCompletionScripts(t *testing.T) {
 	}
 }
 
-func TestDoctorNamesWhatIsMissing(t *testing.T) {
+func TestDoctorReportsMissingBinaries(t *testing.T) {
 	home := t.TempDir()
 	r := run(t, home, "doctor")
 	if left, err := os.ReadDir(home); err != nil || len(left) > 0 {
-		t.Errorf("doctor has left %v, %v", left, err)
+		t.Errorf("doctor created files: %v, %v", left, err)
 	}
 	for _, want := range []string{"✗ program koup-controlplane", "→ put it beside koupsandbox", "✓ state folder",
 		"✓ open files"} {
@@ -257,7 +257,7 @@ func TestDoctorNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// see is the last line of what a mistake in the command line leads to.
+// seeHelp returns the last line of the error message for an invalid command line.
 func seeHelp(command string) string {
 	if command == "" {
 		return "\nsee: koupsandbox help\n"

@@ -23,27 +23,26 @@ import (
 func (s *commands) scenarioLint() *cli.Command {
 	return &cli.Command{
 		Name:      "lint",
-		Usage:     "check scenarios, and Kubernetes manifests of modules",
+		Usage:     "check scenarios and the Kubernetes manifests of modules",
 		ArgsUsage: "PATH...",
-		Description: `A PATH is a file, a directory with everything below it, or - for the standard input.
-With --live the manifests are compared with a sandbox or, with --context or --kubeconfig, with any
-cluster that runs this module controller. Lint is read-only.
-Exit status: 1 if there is an error, 2 if there is nothing to check. Warnings do not change it, and
-neither do parts that were not checked: these are on the standard error, and in the JSON
-output findings of the level info. Explain a rule with: koupsandbox scenario explain RULE
-Examples:
-  koupsandbox scenario lint --env dev deploy/
-  helm template CHART | koupsandbox scenario lint -o json -`,
+		Description: describe(`PATH is a file, a directory, which is searched recursively, or - for standard input. With
+--live, the manifests are compared with a sandbox, or, with --context or --kubeconfig, with
+any cluster that runs the bundled controller. Lint is read-only. Parts that were not checked
+are listed on standard error, and in JSON as findings of the level info.
+Exit status: 0 if there are no errors, 1 if there are errors, 2 if there is nothing to
+check.
+To explain a rule, run: koupsandbox scenario explain RULE`,
+			"koupsandbox scenario lint --env dev deploy/", "helm template CHART | koupsandbox scenario lint -o json -"),
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "env", Usage: "environment `ENV` of the modules",
-				DefaultText: "any; the output lists the tolerated environments"},
-			&cli.BoolFlag{Name: liveFlag,
+			&cli.StringFlag{Name: "env", Usage: "`ENV`: target environment of the modules",
+				DefaultText: "any; the output lists the tolerated environments", Category: lintCategory},
+			&cli.BoolFlag{Name: liveFlag, Category: lintCategory,
 				Usage: "compare the manifests with the bases of a cluster, and explain why existing " +
 					"objects are not Ready"},
 			newAnnotateFlag(),
 			newOutputFlag(formatJSON, formatYAML),
-		}, clusterFlags("of objects that name none")...),
-		Action: withArgs(1, -1, "files and directories, or -", s.lint),
+		}, clusterFlags("namespace of objects that do not set one")...),
+		Action: withArgs(1, -1, "at least one argument: a file, a directory or -", s.lint),
 	}
 }
 
@@ -103,12 +102,12 @@ func isRegular(path string) bool {
 
 const liveFlag = "live"
 
-// live sets the cluster to compare with if --live is set.
+// connectLive sets the cluster to compare with if --live is set.
 func (s *commands) connectLive(c *cli.Context, o *lint.Options, manifests int) error {
 	if !c.Bool(liveFlag) {
 		for _, flag := range []string{nameFlag, namespaceFlag, "n", contextFlag, kubeconfigFlag} {
 			if s.onCommandLine(flag) {
-				return usageError{fmt.Errorf("%s is for --%s, which asks a cluster", dashed(flag), liveFlag)}
+				return usageError{fmt.Errorf("%s requires --%s", dashed(flag), liveFlag)}
 			}
 		}
 		return nil
@@ -152,7 +151,7 @@ func (s *commands) readInputs(paths []string) (scenarios []string, manifests []l
 		switch {
 		case source.IsScenario(text) && path != "-":
 			scenarios = append(scenarios, path)
-			// a file with expressions is checked with the scenario that applies it
+			// A file with expressions is checked with the scenario that applies it.
 		case named || !strings.Contains(string(text), "${{"):
 			manifests = append(manifests, lint.Input{Name: path, Text: text, Found: !named})
 		}

@@ -24,9 +24,8 @@ spec:
     - assert: {cel: "pods.al(p, true)"}
 `
 
-// A scenario with mistakes shows all of them, with their lines, and nothing is
-// started.
-func TestBadScenario(t *testing.T) {
+// All errors of a scenario are reported with line numbers, and nothing is started.
+func TestInvalidScenario(t *testing.T) {
 	home := t.TempDir()
 	check.Must(t, os.WriteFile(filepath.Join(home, "bad.yaml"), []byte(badScenario), 0o600))
 	const excerpt = "\n    pods.al(p, true)\n           ^\n"
@@ -43,11 +42,11 @@ func TestBadScenario(t *testing.T) {
 	}
 	check.Names(t, got.Out, problems)
 	if _, err := os.Stat(filepath.Join(home, ".koupsandbox")); err == nil {
-		t.Error("a state folder was made")
+		t.Error("a state directory was created")
 	}
 }
 
-// The file to start from can be run as it is.
+// The scenario template is valid without changes.
 func TestNewScenario(t *testing.T) {
 	home := t.TempDir()
 	want := result{0, "HOME/my-first.yaml\n\nRun it with: koupsandbox scenario run --up HOME/my-first.yaml\n", ""}
@@ -56,7 +55,7 @@ func TestNewScenario(t *testing.T) {
 	}
 	schema, err := os.ReadFile(filepath.Join(home, "scenario.schema.json"))
 	if err != nil || string(schema) != string(v1alpha1.ScenarioSchema) {
-		t.Errorf("the schema beside it is not right: %v", err)
+		t.Errorf("the schema file differs from the schema (error %v)", err)
 	}
 	for _, tc := range []struct {
 		args []string
@@ -64,10 +63,10 @@ func TestNewScenario(t *testing.T) {
 	}{
 		{[]string{"scenario", "lint", "HOME"}, result{0, "", ""}},
 		{[]string{"scenario", "run", "--dry-run", "--repeat", "3", "HOME/my-first.yaml"},
-			result{0, "my-first tunnel=mqtt\nmy-first tunnel=http\n\n6 runs of 1 scenario; all can be run.\n", ""}},
+			result{0, "my-first tunnel=mqtt\nmy-first tunnel=http\n\n6 runs of 1 scenario; all are valid.\n", ""}},
 		{[]string{"scenario", "run", "--dry-run", "--var", "new=3.0.0", "--selector", "group=rollout,name=my-first",
 			"HOME"},
-			result{0, "my-first tunnel=mqtt\nmy-first tunnel=http\n\n2 runs of 1 scenario; all can be run.\n", ""}},
+			result{0, "my-first tunnel=mqtt\nmy-first tunnel=http\n\n2 runs of 1 scenario; all are valid.\n", ""}},
 		{[]string{"scenario", "list", "HOME"}, result{0, "NAME       RUNS   LABELS          DESCRIPTION\n" +
 			"my-first   2      group=rollout   A rolling update loses no request.\n", ""}},
 	} {
@@ -84,9 +83,9 @@ func TestNewScenario(t *testing.T) {
 	run(t, home, "scenario", "run", "HOME/my-first.yaml").expect(t, 2, seeHelp("scenario run"), `"koup" --up`)
 }
 
-// What the environment says is for the command up, too; what the command line says must not be
-// ignored.
-func TestSettingsWithoutUp(t *testing.T) {
+// Without --up, settings on the command line are rejected. Settings in environment variables are ignored, because other
+// commands use them.
+func TestSettingsRequireUp(t *testing.T) {
 	home := t.TempDir()
 	run(t, home, "scenario", "new", "--dir", "HOME", "s")
 	env := map[string]string{"KOUPSANDBOX_CONFIG": "sandbox.yaml", "KOUPSANDBOX_ENV": "test",
@@ -103,15 +102,16 @@ func TestSettingsWithoutUp(t *testing.T) {
 		name, _, _ := strings.Cut(strings.Fields(flag)[0], "=")
 		line := append(append([]string{"scenario", "run", "--dry-run"}, strings.Fields(flag)...), "HOME/s.yaml")
 		for _, env := range []map[string]string{nil, env} {
-			runWith(t, home, env, line...).expect(t, 2, seeHelp("scenario run"), "--"+strings.TrimLeft(name, "-")+" --up")
+			runWith(t, home, env, line...).expect(t, 2, seeHelp("scenario run"),
+				"--"+strings.TrimLeft(name, "-")+" --up")
 		}
 	}
 	if got := runWith(t, home, env, "scenario", "run", "--dry-run", "HOME/s.yaml"); got.Code != 0 {
-		t.Errorf("the environment alone: %+v", got)
+		t.Errorf("with environment variables: %+v", got)
 	}
 }
 
-func TestScenarioMistakes(t *testing.T) {
+func TestScenarioRejectsInvalidArguments(t *testing.T) {
 	home := t.TempDir()
 	run(t, home, "scenario", "new", "--dir", "HOME", "s")
 	const explain = "\nsee: koupsandbox scenario explain\n"
@@ -119,12 +119,13 @@ func TestScenarioMistakes(t *testing.T) {
 		args        []string
 		hint, names string
 	}{
-		{[]string{"run"}, seeHelp("scenario run"), "run files"},
+		{[]string{"run"}, seeHelp("scenario run"), "run file"},
 		{[]string{"run", "HOME/none.yaml"}, explain, "HOME/none.yaml:"},
 		{[]string{"run", "--parallel", "0", "HOME/s.yaml"}, seeHelp("scenario run"), "--parallel 1"},
 		{[]string{"run", "--var", "new", "HOME/s.yaml"}, seeHelp("scenario run"), `--var "new" NAME=VALUE`},
 		{[]string{"run", "--var", "newer=1", "HOME/s.yaml"}, explain, "--var newer: new?"},
-		{[]string{"run", "--selector", "group in (", "HOME/s.yaml"}, seeHelp("scenario run"), `--selector "group in ("`},
+		{[]string{"run", "--selector", "group in (", "HOME/s.yaml"}, seeHelp("scenario run"),
+			`--selector "group in ("`},
 		{[]string{"run", "--selector", "group=base", "HOME/s.yaml"}, explain, "koupsandbox scenario list"},
 		{[]string{"run", "--from-step", "updat", "HOME/s.yaml"}, seeHelp("scenario run"),
 			`"updat"; install, Service/biz1, Deployment/biz1 (2), version, stop`},
@@ -155,7 +156,7 @@ spec:
 		}
 		check.Names(t, got.Out, "virtual-kubelet.koupleless.io/component: module")
 	}
-	// Whether an environment that is named is the meant one takes --env.
+	// Without --env, lint cannot check a toleration of a specific environment.
 	named := strings.ReplaceAll(pod, "[{operator: Exists}]",
 		"[{key: schedule.koupleless.io/virtual-node, operator: Exists}, {key: "+
 			"schedule.koupleless.io/node-env, value: test}]")
@@ -182,7 +183,7 @@ spec:
 }
 
 // Lint reports what it did not check, and fails if there is nothing to check.
-func TestLintNothing(t *testing.T) {
+func TestLintWithoutInput(t *testing.T) {
 	const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
 	const service = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {selector: {app: s}}\n"
 	const rollout = "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: r}\nspec: " +
@@ -205,7 +206,8 @@ func TestLintNothing(t *testing.T) {
 		home := t.TempDir()
 		check.Must(t, os.WriteFile(filepath.Join(home, "f.yaml"), []byte(c.text), 0o600))
 		got := run(t, home, "scenario", "lint", "HOME/f.yaml")
-		if got.Code != c.code || got.Out != "" || strings.HasSuffix(got.Err, seeHelp("scenario lint")) != (c.code == 2) {
+		if got.Code != c.code || got.Out != "" ||
+			strings.HasSuffix(got.Err, seeHelp("scenario lint")) != (c.code == 2) {
 			t.Errorf("%s: %+v", name, got)
 		}
 		check.Names(t, got.Err, c.names)

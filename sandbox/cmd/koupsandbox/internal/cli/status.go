@@ -18,16 +18,17 @@ const basesShown = 10
 
 func (s *commands) status() *cli.Command {
 	return &cli.Command{
-		Name:        "status",
-		Usage:       "say how each component and each base is",
-		Description: `Exits with 0 when all is well, and with 1 when something is down or not ready.`,
-		Flags:       []cli.Flag{sandboxNameFlag(), newOutputFlag(formatWide, formatJSON, formatYAML)},
+		Name:  "status",
+		Usage: "show the status of components and bases",
+		Description: describe(`Exit status: 0 if all components and bases are ready, 1 otherwise.`,
+			"koupsandbox status", "koupsandbox status -o wide"),
+		Flags: []cli.Flag{sandboxNameFlag(), newOutputFlag(formatWide, formatJSON, formatYAML)},
 		Action: noArgs(func(c *cli.Context) error {
-			folder, name, err := sandboxTarget(c)
+			home, name, err := sandboxTarget(c)
 			if err != nil {
 				return err
 			}
-			status, err := sandbox.Inspect(c.Context, folder, name, true)
+			status, err := sandbox.Inspect(c.Context, home, name, true)
 			if err != nil {
 				return err
 			}
@@ -74,7 +75,7 @@ func (s *commands) printStatus(status *sandbox.Status, wide bool) {
 		}
 		s.printBases(shown, wide)
 		if hidden := len(status.Bases) - len(shown); hidden > 0 {
-			printf(s.Out, "and %d more; all of them with: koupsandbox status -o wide\n", hidden)
+			printf(s.Out, "and %d more; to list all bases, run: koupsandbox status -o wide\n", hidden)
 		}
 	}
 	if len(status.Problems) > 0 {
@@ -87,15 +88,16 @@ func (s *commands) printStatus(status *sandbox.Status, wide bool) {
 
 func (s *commands) list() *cli.Command {
 	return &cli.Command{
-		Name:  "list",
-		Usage: "list all sandboxes",
-		Flags: []cli.Flag{newOutputFlag(formatJSON, formatYAML)},
+		Name:        "list",
+		Usage:       "list all sandboxes",
+		Description: describe("", "koupsandbox list", "koupsandbox list -o json"),
+		Flags:       []cli.Flag{newOutputFlag(formatJSON, formatYAML)},
 		Action: noArgs(func(c *cli.Context) error {
-			folder, err := homeDir(c)
+			home, err := homeDir(c)
 			if err != nil {
 				return err
 			}
-			all, err := sandbox.List(c.Context, folder)
+			all, err := sandbox.List(c.Context, home)
 			if err != nil {
 				return err
 			}
@@ -106,19 +108,19 @@ func (s *commands) list() *cli.Command {
 
 func (s *commands) printList(all []*sandbox.Status) {
 	if len(all) == 0 {
-		printf(s.Out, "There is no sandbox; bring one up with: koupsandbox up\n")
+		printf(s.Out, "There are no sandboxes; create one with: koupsandbox up\n")
 		return
 	}
 	now := time.Now()
 	rows := [][]string{{"NAME", "PHASE", "HEALTHY", "PROVIDER", "KUBERNETES", "BASES", "UPTIME"}}
-	for _, one := range all {
-		rows = append(rows, []string{one.Name, string(one.Phase), strconv.FormatBool(one.Healthy), string(one.Provider),
-			one.Version,
-			number(one.BaseCount), since(now, one.StartedAt)})
+	for _, status := range all {
+		rows = append(rows, []string{status.Name, string(status.Phase), strconv.FormatBool(status.Healthy),
+			string(status.Provider), status.Version, number(status.BaseCount), since(now, status.StartedAt)})
 	}
 	table(s.Out, rows)
 }
 
+// number formats a number; 0 becomes the empty string.
 func number(n int) string {
 	if n == 0 {
 		return ""

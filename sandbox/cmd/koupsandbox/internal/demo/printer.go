@@ -24,15 +24,14 @@ const (
 )
 
 const (
-	// defaultWidth is that of lines that go to a file, minColumnsWidth the width below
-	// which the columns follow each other instead.
+	// defaultWidth is the width of output that is not a terminal. Narrower output than minColumnsWidth has no columns.
 	defaultWidth, minColumnsWidth = 100, 84
 )
 
 // printer prints the events of each scenario in a column. Its methods may be called concurrently.
 type printer struct {
 	out   io.Writer
-	width int // of a column; 0 = no columns
+	width int // of a column; 0 without columns
 	color bool
 	clock clock.PassiveClock
 
@@ -57,13 +56,15 @@ func newPrinter(o Options) *printer {
 		width = defaultWidth
 	}
 	t := &printer{out: o.Out, color: o.Color, clock: o.Clock, width: (width - 3) / 2, columns: []*column{
-		{scenario: deployment, title: "Deployment", about: "new version beside the old one",
+		{scenario: deployment, title: "Deployment", about: "new version installed first",
 			bases: map[string]*baseTracker{},
-			lesson: "The new version is installed while the old one serves. A base switches in an instant, and only " +
-				"then is the old one uninstalled."},
+			lesson: "The new version is installed while the old version is active. The base switches " +
+				"between them, and " +
+				"then uninstalls the old version."},
 		{scenario: daemonSet, title: "DaemonSet", about: "old version removed first", bases: map[string]*baseTracker{},
-			lesson: "Without maxSurge it deletes the Pod of a base before it makes the next one: until the new " +
-				"version is installed, that base answers 404. With maxSurge: 1 it loses nothing."},
+			lesson: "Without maxSurge, a DaemonSet deletes the old Pod of a base before it creates the new " +
+				"one. The base " +
+				"answers 404 until the new version is installed. With maxSurge: 1, no request is lost."},
 	}}
 	if width < minColumnsWidth {
 		t.width = 0
@@ -71,12 +72,12 @@ func newPrinter(o Options) *printer {
 	return t
 }
 
+// printHeader prints the introduction and the column heads.
 func (t *printer) printHeader() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.printf("\nThe module \"stock\" serves in version 1.0.0 on three bases, twice; each base gets requests " +
-		"all the time.\n" +
-		"Now version 2.0.0 is released, in two ways:\n\n")
+	t.printf("\nVersion 1.0.0 of the module \"stock\" is active on two groups of three bases, under requests.\n" +
+		"Version 2.0.0 is released in two ways:\n\n")
 	if t.width == 0 {
 		return
 	}
@@ -85,7 +86,7 @@ func (t *printer) printHeader() {
 	t.printf("%s─┼─%s\n", strings.Repeat("─", t.width), strings.Repeat("─", t.width))
 }
 
-// progress prints the progress of the runner.
+// progress prints the progress of the scenario runs.
 func (t *printer) progress(e scenario.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -110,12 +111,13 @@ func (t *printer) progress(e scenario.Event) {
 			if e.Run.Verdict != scenario.Passed {
 				colour = red
 			}
-			t.printLine(c, e.Run.Started.Add(e.Run.Elapsed), fmt.Sprintf("%s: %s", e.Run.Verdict, requestCounts(e.Run)), colour)
+			t.printLine(c, e.Run.Started.Add(e.Run.Elapsed), fmt.Sprintf("%s: %s", e.Run.Verdict, requestCounts(e.Run)),
+				colour)
 		}
 	}
 }
 
-// seen prints an event of the sandbox.
+// observe prints an event of the sandbox.
 func (t *printer) observe(e events.Event) {
 	if e.Module == nil {
 		return
@@ -140,7 +142,7 @@ func (t *printer) observe(e events.Event) {
 	}
 }
 
-// end prints the results.
+// printResults prints the results.
 func (t *printer) printResults(r *scenario.Report) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -171,7 +173,7 @@ func requestCounts(run *scenario.Run) string {
 	return fmt.Sprintf("%s requests sent, %s lost", report.Number(sent), report.Number(lost))
 }
 
-// tell prints a line in a column.
+// printLine prints a line in a column.
 func (t *printer) printLine(c *column, at time.Time, text, colour string) {
 	text = fmt.Sprintf("%4.1fs  %s", max(at.Sub(c.start), 0).Seconds(),
 		plain.Text(strings.Join(strings.Fields(text), " ")))
@@ -185,14 +187,14 @@ func (t *printer) printLine(c *column, at time.Time, text, colour string) {
 	}
 }
 
-// fill makes a text as wide as a column.
+// fill truncates or pads a text to the width of a column.
 func (t *printer) fill(text string) string {
 	text = ansi.Truncate(text, t.width, "…")
 	return text + strings.Repeat(" ", t.width-ansi.StringWidth(text))
 }
 
 func (t *printer) printf(format string, args ...any) {
-	_, _ = fmt.Fprintf(t.out, format, args...) // there is nobody to tell
+	_, _ = fmt.Fprintf(t.out, format, args...)
 }
 
 // The colours of terminals.

@@ -12,6 +12,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/cli"
 )
 
+// flagRow describes a flag.
 type flagRow struct {
 	name                    string // --bases
 	shown                   string // --bases N
@@ -30,6 +31,10 @@ func flagsOf(flags []urfave.Flag) []flagRow {
 		}
 		before, rest, _ := strings.Cut(d.GetUsage(), "`")
 		placeholder, after, _ := strings.Cut(rest, "`")
+		usage, ok := strings.CutPrefix(after, ": ") // the usage starts with "`NAME`: "
+		if !ok || before != "" {
+			usage = before + placeholder + after
+		}
 		var names []string
 		for _, name := range d.Names() {
 			dashes := "--"
@@ -39,14 +44,14 @@ func flagsOf(flags []urfave.Flag) []flagRow {
 			names = append(names, strings.TrimSpace(dashes+name+" "+placeholder))
 		}
 		list = append(list, flagRow{
-			name: "--" + d.Names()[0], shown: strings.Join(names, ", "), usage: before + placeholder + after,
+			name: "--" + d.Names()[0], shown: strings.Join(names, ", "), usage: usage,
 			env: strings.Join(d.GetEnvVars(), ", "), defaultText: d.GetDefaultText(),
 		})
 	}
 	return list
 }
 
-// koupsandboxFlags merges equal flags of all commands.
+// koupsandboxFlags returns the flags of all commands. Equal flags share a row.
 func koupsandboxFlags(w *translations) ([]table, error) {
 	app := cli.App()
 	var list []flagRow
@@ -73,7 +78,7 @@ func koupsandboxFlags(w *translations) ([]table, error) {
 		}
 	}
 	visit("", app.Commands)
-	t := table{columns: []cell{{"Flag", "选项"}, {"Environment", "环境变量"}, {"Default", "默认值"}, {"Of", "适用"},
+	t := table{columns: []cell{{"Flag", "选项"}, {"Environment", "环境变量"}, {"Default", "默认值"}, {"Commands", "适用"},
 		{"Meaning", "含义"}}}
 	for _, f := range list {
 		key := f.name
@@ -85,7 +90,8 @@ func koupsandboxFlags(w *translations) ([]table, error) {
 			of = cell{"all", "全部"}
 		}
 		t.rows = append(t.rows,
-			[]cell{same("`" + f.shown + "`"), variables(f.env), w.defaultCell(f.defaultText), of, w.text("flags", key, f.usage)})
+			[]cell{same("`" + f.shown + "`"), variables(f.env), w.defaultCell(f.defaultText), of,
+				w.text("flags", key, f.usage)})
 	}
 	return []table{t}, nil
 }
@@ -109,7 +115,8 @@ func programFlags(w *translations, section string, app *urfave.App) []table {
 	t := table{columns: []cell{{"Flag", "选项"}, {"Environment", "环境变量"}, {"Default", "默认值"}, {"Meaning", "含义"}}}
 	for _, f := range flagsOf(app.Flags) {
 		t.rows = append(t.rows,
-			[]cell{same("`" + f.shown + "`"), variables(f.env), w.defaultCell(f.defaultText), w.text(section, f.name, f.usage)})
+			[]cell{same("`" + f.shown + "`"), variables(f.env), w.defaultCell(f.defaultText),
+				w.text(section, f.name, f.usage)})
 	}
 	return []table{t}
 }

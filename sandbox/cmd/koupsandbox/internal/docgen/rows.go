@@ -12,7 +12,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 )
 
-// errorCodes returns the tables of error codes, which have Chinese texts in the code.
+// errorCodes returns the tables of error codes. The code has their Chinese texts.
 func errorCodes(*translations) ([]table, error) {
 	var tables []table
 	var of errcode.Component
@@ -34,11 +34,11 @@ func errorCodes(*translations) ([]table, error) {
 // groups are the groups of the catalogue in the order of the page.
 var groups = []string{"rollout", "peer", "base", "disturbance", "failure"}
 
-// catalogue reads every scenario of the repository.
+// catalogue returns the tables of the scenarios of the repository.
 func catalogue(w *translations) ([]table, error) {
 	var files []string
-	for _, folder := range []string{"scenarios", "scenarios/regressions"} {
-		found, err := filepath.Glob(filepath.Join(root, folder, "*.yaml"))
+	for _, dir := range []string{"scenarios", "scenarios/regressions"} {
+		found, err := filepath.Glob(filepath.Join(root, dir, "*.yaml"))
 		if err != nil {
 			return nil, err
 		}
@@ -89,7 +89,7 @@ func catalogue(w *translations) ([]table, error) {
 
 var target = regexp.MustCompile(`(?m)^([a-z0-9-]+):.*?## (.*)$`)
 
-// targets are those that make help shows.
+// targets returns the table of the Makefile targets that make help shows.
 func targets(w *translations) ([]table, error) {
 	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {

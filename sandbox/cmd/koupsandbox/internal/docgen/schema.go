@@ -45,7 +45,8 @@ func settings(w *translations) ([]table, error) {
 			text = strings.Replace(text, m[0], " ", 1)
 		}
 		t.rows = append(t.rows,
-			[]cell{same("`" + path + "`"), values(f), w.defaultCell(defaultText), w.text("settings", path, withYAMLName(name, text))})
+			[]cell{same("`" + path + "`"), values(f), w.defaultCell(defaultText),
+				w.text("settings", path, withYAMLName(name, text))})
 	})
 	return []table{t}, nil
 }
