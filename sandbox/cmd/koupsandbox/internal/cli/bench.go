@@ -50,7 +50,7 @@ for invalid arguments.`,
 					"variable bases of the scenarios",
 				DefaultText: "as in the scenarios", Category: runsCategory},
 			&cli.IntFlag{Name: runsFlag, Usage: "`N`: number of runs of each scenario; a comparison needs at least 4",
-				Value: bench.LeastRuns, Category: runsCategory},
+				Value: bench.MinRuns, Category: runsCategory},
 			newVarFlag(),
 			&cli.StringFlag{Name: baselineFlag, Category: runsCategory,
 				Usage: "`FILE`: results to compare with; the exit status is 1 if a result is significantly worse"},
@@ -75,10 +75,10 @@ func (s *commands) runBench(c *cli.Context, paths []string) (err error) {
 	}
 	o := bench.Options{Runs: c.Int(runsFlag), Output: s.Out}
 	if file := c.String(baselineFlag); file != "" {
-		if o.Runs < bench.LeastRuns {
+		if o.Runs < bench.MinRuns {
 			return usageError{
 				fmt.Errorf("--baseline requires --runs %d or more; fewer runs give no noise estimate",
-					bench.LeastRuns)}
+					bench.MinRuns)}
 		}
 		o.Baseline, err = bench.Read(file)
 		if err != nil {

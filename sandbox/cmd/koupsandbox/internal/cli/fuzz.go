@@ -107,7 +107,7 @@ func (s *commands) fuzzProgress() func(fuzz.Progress) {
 			lastPrinted = time.Now()
 			printf(s.Err, "%s: %s, %.0f per hour, %d inconclusive and repeated, %s so far\n",
 				p.Elapsed.Round(time.Second),
-				plain.Count(p.Schedules, "schedule"), float64(p.Schedules)/p.Elapsed.Hours(), p.Unclear,
+				plain.Count(p.Schedules, "schedule"), float64(p.Schedules)/p.Elapsed.Hours(), p.Inconclusive,
 				plain.Count(failures, "failure"))
 		}
 	}
@@ -128,9 +128,9 @@ func (s *commands) fuzzOptions(c *cli.Context) (fuzz.Options, error) {
 		return o, usageError{fmt.Errorf("invalid --speed %d; use 1 to %d", speed, fuzz.MaxSpeed)}
 	}
 	for _, name := range o.Only {
-		if !slices.Contains(fuzz.Names(), name) {
+		if !slices.Contains(fuzz.ActionNames(), name) {
 			return o, usageError{
-				fmt.Errorf("unknown action %q; use one of: %s", name, strings.Join(fuzz.Names(), ", "))}
+				fmt.Errorf("unknown action %q; use one of: %s", name, strings.Join(fuzz.ActionNames(), ", "))}
 		}
 	}
 	if c.IsSet("replay") {
@@ -171,7 +171,7 @@ func fuzzConfig(c *cli.Context, file string) (*v1alpha1.Sandbox, error) {
 // printFuzz prints the result of a fuzz run.
 func (s *commands) printFuzz(r *fuzz.Result, corpus string) {
 	printf(s.Out, "%s with %s in %s, %.0f per hour; seed %d\n", plain.Count(r.Schedules, "schedule"),
-		plain.Count(r.Moves, "action"),
+		plain.Count(r.Actions, "action"),
 		r.Elapsed.Round(time.Second), r.PerHour(), r.Seed)
 	if len(r.Failures) == 0 {
 		printf(s.Out, "no schedule failed\n")

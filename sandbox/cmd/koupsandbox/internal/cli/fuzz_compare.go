@@ -60,16 +60,16 @@ func (s *commands) printComparison(r *fuzz.Comparison, corpus string) {
 	for _, name := range slices.Sorted(maps.Keys(violated)) {
 		row("  "+name, r.A.Invariants[name], r.B.Invariants[name])
 	}
-	row("inconclusive", r.A.Unclear, r.B.Unclear)
+	row("inconclusive", r.A.Inconclusive, r.B.Inconclusive)
 	table(s.Out, rows)
 	for _, side := range []struct {
 		name, other string
 		fuzz.Side
 	}{{"a", "b", r.A}, {"b", "a", r.B}} {
-		printf(s.Out, "\nfailed with %s only: %d\n", side.name, len(side.Alone))
-		for _, f := range side.Alone {
+		printf(s.Out, "\nfailed with %s only: %d\n", side.name, len(side.OneSided))
+		for _, f := range side.OneSided {
 			note := ""
-			if f.Unclear {
+			if f.Inconclusive {
 				note = " (inconclusive with " + side.other + ")"
 			}
 			printf(s.Out, "  seed %d%s: %s\n", f.Seed, note, f.Seen)
