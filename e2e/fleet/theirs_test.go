@@ -205,7 +205,7 @@ func (c *theirs) up(t *testing.T, f *fleet) {
 	t.Helper()
 	began := time.Now()
 	check.Must(t, f.Must(t.Context(), "fleet", "up", "--kubeconfig", c.kubeconfig, "--context", c.context,
-		"--i-know-what-i-do",
+		"--allow-unmarked-cluster",
 		"--bases", strconv.Itoa(f.bases), "--per-pod", strconv.Itoa((f.bases+pods-1)/pods), "--base-image",
 		fakebaseImage, "--agent-image", agentImage, "--controller-image", controllerImage,
 		"--broker", c.broker.URL(), "--broker-ca", c.broker.CAFile, "--broker-username", mosquitto.User,

@@ -67,7 +67,7 @@ func TestSelection(t *testing.T) {
 	steps := filepath.Join(t.TempDir(), "steps")
 	to := "steps=" + steps
 	result, report := play(t, 0, nil, "--var", to, "--dry-run", "--repeat", "2", "--selector", "kind=steps", "testdata")
-	if want := "three-steps\n\n2 runs of 1 scenario; all can be run.\n"; result.Out != want || report != nil {
+	if want := "three-steps\n\n2 runs of 1 scenario; all are valid.\n"; result.Out != want || report != nil {
 		t.Errorf("--dry-run prints %q and reports %v, want %q", result.Out, report, want)
 	}
 	if _, err := os.Stat(steps); err == nil {

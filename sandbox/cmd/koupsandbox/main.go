@@ -1,4 +1,4 @@
-// Command koupsandbox puts a whole Koupleless platform on one machine.
+// Command koupsandbox runs a complete Koupleless platform on one machine.
 package main
 
 import (
@@ -14,19 +14,19 @@ import (
 
 func main() {
 	if os.Getpid() == 1 {
-		os.Exit(first())
+		os.Exit(runAsInit())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process immediately
 	s := cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
 	out := term.IsTerminal(int(os.Stdout.Fd()))
 	s.Screen = out && term.IsTerminal(int(os.Stdin.Fd()))
 	s.Color = out && os.Getenv("NO_COLOR") == "" // https://no-color.org
-	s.UserHome, _ = os.UserHomeDir()             // without one, --home must be given
-	s.Self, _ = os.Executable()                  // without it, up says that it is missing
+	s.UserHome, _ = os.UserHomeDir()             // if it is unknown, --home is required
+	s.Executable, _ = os.Executable()            // if it is unknown, up fails with an error that names it
 	if fd := int(os.Stderr.Fd()); term.IsTerminal(fd) {
 		s.Terminal = true
-		s.Width, _, _ = term.GetSize(fd) // 0 is fine
+		s.Width, _, _ = term.GetSize(fd) // 0 selects the default width
 	}
 	os.Exit(cli.Run(ctx, s, os.Args))
 }

@@ -126,7 +126,7 @@ func (p *Provider) check(ctx context.Context) error {
 	p.version = version
 	_, err = p.checkAllowed(ctx)
 	if errors.Is(err, ErrConsent) {
-		err = fmt.Errorf("%w; to consent, use --i-know-what-i-do or set spec.cluster.consent", err)
+		err = fmt.Errorf("%w; to consent, set --allow-unmarked-cluster or spec.cluster.consent", err)
 	}
 	return err
 }

@@ -7,16 +7,17 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic/agent"
 )
 
-// trafficAgent is the command that a daemon starts in a node or a Pod of a cluster. It hears and
-// answers over its standard streams, and ends with them.
+// trafficAgent returns the hidden command that a daemon starts on a node or in a Pod of a cluster. The daemon
+// controls the agent through its standard streams. The agent ends when they are closed.
 func (s *commands) trafficAgent() *cli.Command {
 	return &cli.Command{
 		Name:   agent.Command,
-		Usage:  "send requests for a daemon, from where it is started",
+		Usage:  "send requests on behalf of a daemon",
 		Hidden: true,
 		Flags: []cli.Flag{
-			&cli.DurationFlag{Name: agent.Patience, Usage: "end when nobody has said anything for so long"},
-			&cli.BoolFlag{Name: agent.Idle, Usage: "do nothing"},
+			&cli.DurationFlag{Name: agent.Patience,
+				Usage: "`DURATION`: time without messages after which the agent ends"},
+			&cli.BoolFlag{Name: agent.Idle, Usage: "do nothing until the command is stopped"},
 		},
 		Action: func(c *cli.Context) error {
 			if c.Bool(agent.Idle) {

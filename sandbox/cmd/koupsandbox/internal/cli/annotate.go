@@ -9,13 +9,13 @@ import (
 
 const annotateFlag = "github"
 
-// annotate is on by itself where GITHUB_ACTIONS says that GitHub reads what a step prints.
-func annotate() *cli.BoolFlag {
-	return &cli.BoolFlag{Name: annotateFlag, Usage: "annotate files in GitHub Actions, by lines on the standard error",
-		EnvVars: []string{"GITHUB_ACTIONS"}}
+// newAnnotateFlag returns the flag for annotations. GitHub Actions sets GITHUB_ACTIONS, which enables it.
+func newAnnotateFlag() *cli.BoolFlag {
+	return &cli.BoolFlag{Name: annotateFlag, Usage: "print annotations of files for GitHub Actions on standard error",
+		Category: outputCategory, EnvVars: []string{"GITHUB_ACTIONS"}}
 }
 
-// annotate tells GitHub of what is wrong in files. The standard output stays what it is.
+// annotate prints annotations to standard error if they are enabled.
 func (s *commands) annotate(c *cli.Context, list []report.Annotation) error {
 	if !c.Bool(annotateFlag) {
 		return nil
@@ -30,9 +30,9 @@ func annotationsOf(findings []lint.Finding) []report.Annotation {
 			continue
 		}
 		message := f.Message
-		for _, more := range []string{f.Fix, f.Excerpt} {
-			if more != "" {
-				message += "\n" + more
+		for _, detail := range []string{f.Fix, f.Excerpt} {
+			if detail != "" {
+				message += "\n" + detail
 			}
 		}
 		list = append(list, report.Annotation{Warning: f.Level == lint.Warning, File: f.File, Line: f.Line,

@@ -20,27 +20,27 @@ spec:
   tolerations: [{operator: Exists}]
 `
 
-// Where GitHub reads along, each mistake is also an annotation of its file.
+// In GitHub Actions, each finding is also an annotation of its file.
 func TestAnnotations(t *testing.T) {
 	home := t.TempDir()
 	for name, text := range map[string]string{"bad.yaml": badScenario, "pod.yaml": badManifest} {
 		check.Must(t, os.WriteFile(filepath.Join(home, name), []byte(text), 0o600))
 	}
-	const mistakes = "::error file=HOME/bad.yaml,line=6,title=scenario::spec.vars.a: " +
+	const findings = "::error file=HOME/bad.yaml,line=6,title=scenario::spec.vars.a: " +
 		"::error file=HOME/bad.yaml,line=8,title=scenario::spec.steps[0].sleep.reason: " +
 		"::error file=HOME/bad.yaml,line=9,title=scenario::spec.steps[1].assert.cel: all?%0A ^"
-	in := map[string]string{"GITHUB_ACTIONS": "true"}
+	actions := map[string]string{"GITHUB_ACTIONS": "true"}
 	for _, tc := range []struct {
 		name string
 		env  map[string]string
 		args []string
 		want string
 	}{
-		{"a run, told by the environment", in, []string{"run", "HOME/bad.yaml"}, mistakes},
-		{"a run, told by the flag", nil, []string{"run", "--github", "HOME/bad.yaml"}, mistakes},
-		{"a run that nobody reads along", nil, []string{"run", "HOME/bad.yaml"}, ""},
-		{"a run that says no", in, []string{"run", "--github=false", "HOME/bad.yaml"}, ""},
-		{"lint of a manifest", in, []string{"lint", "--env", "dev", "HOME/pod.yaml"},
+		{"run with the environment variable", actions, []string{"run", "HOME/bad.yaml"}, findings},
+		{"run with the flag", nil, []string{"run", "--github", "HOME/bad.yaml"}, findings},
+		{"run outside of GitHub Actions", nil, []string{"run", "HOME/bad.yaml"}, ""},
+		{"run with the flag set to false", actions, []string{"run", "--github=false", "HOME/bad.yaml"}, ""},
+		{"lint of a manifest", actions, []string{"lint", "--env", "dev", "HOME/pod.yaml"},
 			"::warning file=HOME/pod.yaml,line=6,title=affinity-missing:: %0A base.koupleless.io/name " +
 				"::error file=HOME/pod.yaml,line=8,title=version-missing::"},
 	} {
@@ -53,10 +53,10 @@ func TestAnnotations(t *testing.T) {
 				}
 			}
 			if strings.Contains(got.Out, "::") {
-				t.Errorf("the standard output has annotations:\n%s", got.Out)
+				t.Errorf("standard output has annotations:\n%s", got.Out)
 			}
 			if tc.args[0] != "lint" && strings.Count(annotations, "::error") != strings.Count(tc.want, "::error") {
-				t.Errorf("got %s", annotations)
+				t.Errorf("annotations: %s", annotations)
 			}
 			check.Names(t, annotations, tc.want)
 		})

@@ -19,40 +19,52 @@ const newIdentityFlag = "new-identity"
 
 func (s *commands) base() *cli.Command {
 	return &cli.Command{
-		Name:        "base",
-		Usage:       "list, add, restart, kill and remove bases",
-		Description: `A BASE is named by its host name (base-1), its address or its identity.`,
+		Name:  "base",
+		Usage: "list, add, restart, kill and remove bases",
+		Description: describe("BASE is the host name (base-1), the IP address or the identity of a base.",
+			"koupsandbox base list", "koupsandbox base add 2"),
 		Subcommands: []*cli.Command{
 			{
 				Name: "list", Usage: "list the bases",
-				Flags:  []cli.Flag{theName(), output(formatWide, formatJSON, formatYAML)},
-				Action: within(0, 0, "no arguments", s.listBases),
+				Description: describe("", "koupsandbox base list", "koupsandbox base list -o wide"),
+				Flags:       []cli.Flag{sandboxNameFlag(), newOutputFlag(formatWide, formatJSON, formatYAML)},
+				Action:      inSandboxWithArgs(0, 0, "no arguments", s.listBases),
 			},
 			{
-				Name: "add", Usage: "add bases", ArgsUsage: "[N]", Flags: []cli.Flag{theName()},
-				Action: taking(0, 1, "how many bases to add, 1 if not given", s.addBases),
+				Name: "add", Usage: "add N bases, by default 1", ArgsUsage: "[N]",
+				Description: describe("", "koupsandbox base add", "koupsandbox base add 10"),
+				Flags:       []cli.Flag{sandboxNameFlag()},
+				Action:      withArgs(0, 1, "at most one argument: the number of bases", s.addBases),
 			},
 			{
-				Name: "remove", Usage: "remove bases: those named, the N youngest, or those of a scenario's run",
-				ArgsUsage: "[BASE...]",
-				Flags: []cli.Flag{theName(), &cli.IntFlag{Name: "count", Usage: "remove the `N` youngest"},
-					&cli.StringFlag{Name: "group",
-						Usage: "remove all of the run `GROUP`, which scenario run --keep has left"}},
-				Action: taking(0, -1, "names of bases", s.removeBases),
+				Name: "remove", Usage: "remove bases by name, by age or by scenario run",
+				ArgsUsage:   "[BASE...]",
+				Description: describe("", "koupsandbox base remove base-3", "koupsandbox base remove --count 2"),
+				Flags: []cli.Flag{sandboxNameFlag(),
+					&cli.IntFlag{Name: "count", Usage: "`N`: number of newest bases to remove",
+						Category: basesCategory},
+					&cli.StringFlag{Name: "group", Category: basesCategory,
+						Usage: "`GROUP`: namespace of a scenario run whose bases to remove, after " +
+							"scenario run --keep"}},
+				Action: withArgs(0, -1, "names of bases", s.removeBases),
 			},
 			{
-				Name: "restart", Usage: "end the processes of bases, if they run, and start them again",
+				Name: "restart", Usage: "restart the processes of bases, or start crashed ones",
 				ArgsUsage: "BASE...",
-				Flags: []cli.Flag{theName(),
+				Description: describe("", "koupsandbox base restart base-1",
+					"koupsandbox base restart --new-identity base-1 base-2"),
+				Flags: []cli.Flag{sandboxNameFlag(),
 					&cli.BoolFlag{Name: newIdentityFlag,
-						Usage: "with another identity, as a container that is made anew"}},
-				Action: within(1, -1, "names of bases", s.restartBases),
+						Usage: "give the bases new identities, like recreated containers", Category: basesCategory}},
+				Action: inSandboxWithArgs(1, -1, "names of bases", s.restartBases),
 			},
 			{
-				Name: "kill", Usage: "end the processes of bases without a farewell; base restart or up " +
-					"starts them again", ArgsUsage: "BASE...",
-				Flags:  []cli.Flag{theName()},
-				Action: within(1, -1, "names of bases", s.killBases),
+				Name: "kill", Usage: "kill the processes of bases without disconnecting; base restart or up " +
+					"starts them again",
+				ArgsUsage:   "BASE...",
+				Description: describe("", "koupsandbox base kill base-1", "koupsandbox base kill base-2 base-3"),
+				Flags:       []cli.Flag{sandboxNameFlag()},
+				Action:      inSandboxWithArgs(1, -1, "names of bases", s.killBases),
 			},
 		},
 	}
@@ -63,10 +75,10 @@ func (s *commands) listBases(c *cli.Context, up *sandbox.Sandbox, _ []string) er
 	if err != nil {
 		return err
 	}
-	return s.show(c, bases, func(wide bool) { s.tellBases(bases, wide) })
+	return s.printResult(c, bases, func(wide bool) { s.printBases(bases, wide) })
 }
 
-func (s *commands) tellBases(bases []control.Base, wide bool) {
+func (s *commands) printBases(bases []control.Base, wide bool) {
 	rows := [][]string{{"BASE", "ADDRESS", "STATE", "NODE READY", "MODULES", "FAULTS", "NODE"}}
 	if wide {
 		rows[0] = append(rows[0], "NAME", "VERSION", "INSTALLED")
@@ -80,29 +92,31 @@ func (s *commands) tellBases(bases []control.Base, wide bool) {
 		rows = append(rows, row)
 	}
 	table(s.Out, rows)
-	before := "\n"
+	separator := "\n"
 	for _, b := range bases {
-		if text := whatIsWrong(b); text != "" {
-			say(s.Out, "%s%s %s\n", before, b.HostName, text)
-			before = ""
+		if text := baseProblem(b); text != "" {
+			printf(s.Out, "%s%s %s\n", separator, b.HostName, text)
+			separator = ""
 		}
 	}
 }
 
-// whatIsWrong says why a base is not running, and what to do; empty = it is, or will be.
-func whatIsWrong(b control.Base) string {
+// baseProblem returns why a base is not running, and a fix. It returns the empty string for a base that runs or starts.
+func baseProblem(b control.Base) string {
 	switch state := b.State(); {
 	case b.Reason != "":
-		return "has ended: " + plain.Text(b.Reason) + "; take it away with: koupsandbox base remove " + b.HostName
+		return "has exited: " + plain.Text(b.Reason) + "; remove it with: koupsandbox base remove " + b.HostName
 	case state == control.BaseCrashed:
 		if b.Runtime == v1alpha1.RuntimeCluster {
-			return "is down: with its Pod, which brings it back (see: koupsandbox status), or by itself; then start it with: koupsandbox base restart " + b.HostName
+			return "is down; if its Pod is down (see: koupsandbox status), it starts with the Pod; otherwise, " +
+				"start it " +
+				"with: koupsandbox base restart " + b.HostName
 		}
-		return "has crashed; start it again with: koupsandbox base restart " + b.HostName
+		return "has crashed; restart it with: koupsandbox base restart " + b.HostName
 	case state == control.BaseDisconnected && b.Faults > 0:
-		return "is not heard; see its faults with: koupsandbox fault list --base " + b.HostName
+		return "is disconnected; to list its faults, run: koupsandbox fault list --base " + b.HostName
 	case state == control.BaseDisconnected:
-		return "is not heard; it tries again by itself; see: koupsandbox status"
+		return "is disconnected, and is reconnecting; see: koupsandbox status"
 	}
 	return ""
 }
@@ -113,7 +127,7 @@ func (s *commands) restartBases(c *cli.Context, up *sandbox.Sandbox, list []stri
 		if err != nil {
 			return err
 		}
-		s.tellEach("restarted", []control.Base{*b})
+		s.printEach("restarted", []control.Base{*b})
 	}
 	return nil
 }
@@ -124,13 +138,13 @@ func (s *commands) killBases(c *cli.Context, up *sandbox.Sandbox, list []string)
 		crash, err := up.SetFault(c.Context,
 			fault.Injection{Fault: v1alpha1.Fault{Kind: basefault.KindCrash}, Target: v1alpha1.TargetBase, Bases: on})
 		if err == nil {
-			// it need not be listed
+			// Clearing the fault removes it from fault list; the base stays down.
 			err = up.ClearFaults(c.Context, control.FaultSelector{Bases: on, IDs: []string{crash}})
 		}
 		if err != nil {
 			return err
 		}
-		say(s.Out, "killed %s\n", name)
+		printf(s.Out, "killed %s\n", name)
 	}
 	return nil
 }
@@ -141,36 +155,36 @@ func (s *commands) addBases(c *cli.Context, list []string) error {
 		var err error
 		n, err = strconv.Atoi(list[0])
 		if err != nil {
-			return usageError{fmt.Errorf("add takes how many bases to add, and %q is no number", list[0])}
+			return usageError{fmt.Errorf("invalid number of bases %q; use a positive integer", list[0])}
 		}
 	}
 	return inSandbox(c, func(up *sandbox.Sandbox) error {
 		added, err := up.AddBases(c.Context, control.AddRequest{Count: n})
-		s.tellEach("added", added)
+		s.printEach("added", added)
 		return err
 	})
 }
 
-func (s *commands) tellEach(done string, bases []control.Base) {
+func (s *commands) printEach(action string, bases []control.Base) {
 	for _, b := range bases {
-		say(s.Out, "%s %s (%s)\n", done, b.HostName, b.IP)
+		printf(s.Out, "%s %s (%s)\n", action, b.HostName, b.IP)
 	}
 }
 
 func (s *commands) removeBases(c *cli.Context, list []string) error {
-	ways := 0
-	for _, given := range []bool{len(list) > 0, c.Int("count") != 0, c.String("group") != ""} {
-		if given {
-			ways++
+	selections := 0
+	for _, isSet := range []bool{len(list) > 0, c.Int("count") != 0, c.String("group") != ""} {
+		if isSet {
+			selections++
 		}
 	}
-	if ways != 1 {
-		return usageError{fmt.Errorf("remove takes the names of bases, or --count, or --group, but only one of these")}
+	if selections != 1 {
+		return usageError{fmt.Errorf("remove requires exactly one of: names of bases, --count, --group")}
 	}
 	return inSandbox(c, func(up *sandbox.Sandbox) error {
 		removed, err := up.RemoveBases(c.Context,
 			control.RemoveRequest{Bases: list, Count: c.Int("count"), Group: c.String("group")})
-		s.tellEach("removed", removed)
+		s.printEach("removed", removed)
 		return err
 	})
 }

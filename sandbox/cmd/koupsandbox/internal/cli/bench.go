@@ -36,37 +36,34 @@ func (s *commands) bench() *cli.Command {
 		Name:      "bench",
 		Usage:     "measure Pod startup, scheduling, endpoints and API requests, as clusterloader2 does",
 		ArgsUsage: "[PATH...]",
-		Description: `Runs the scenario files and directories PATH, by default a scenario that starts a module
-on every base, and prints the results in the Go benchmark format, which benchstat reads:
-
-  koupsandbox bench > before.txt
-  koupsandbox bench --baseline before.txt > after.txt
-
-Exit status: 0 if all runs passed and nothing is worse than in the baseline, 1 if not,
-2 for invalid arguments. Ctrl-C keeps the results so far.`,
+		Description: describe(
+			`PATH is a scenario file or a directory with scenarios. The default is a scenario that starts
+a module on every base. The results are printed in the Go benchmark format, which benchstat
+reads. Ctrl-C keeps the results so far.
+Exit status: 0 if all runs passed and no result is worse than the baseline, 1 otherwise, 2
+for invalid arguments.`,
+			"koupsandbox bench --up > before.txt", "koupsandbox bench --up --baseline before.txt > after.txt"),
 		Flags: slices.Concat([]cli.Flag{
-			theName(),
+			sandboxNameFlag(),
 			&cli.StringFlag{Name: basesFlag,
-				Usage: "run the scenarios with each of these `NUMBERS` of bases, such as 100,1000; sets their " +
-					"variable bases",
-				DefaultText: "as in the scenarios"},
-			&cli.IntFlag{Name: runsFlag, Usage: "`NUMBER` of runs of each scenario; a comparison needs 4",
-				Value: bench.MinRuns},
-			&cli.StringSliceFlag{Name: "var", Usage: "`NAME=VALUE` overrides a variable; may be repeated"},
-			&cli.StringFlag{Name: baselineFlag,
-				Usage: "compare with the results in `FILE`; exit with status 1 if something is significantly worse"},
-			&cli.DurationFlag{Name: watchFlag,
-				Usage: "run no scenario; measure the activity in the sandbox for `DURATION` or until Ctrl-C"},
-			&cli.BoolFlag{Name: "up",
-				Usage: "bring the sandbox up if it is not, and then down again; what follows is for this one, as for " +
-					"the command up"},
+				Usage: "`NUMBERS`: numbers of bases to run each scenario with, for example 100,1000; sets the " +
+					"variable bases of the scenarios",
+				DefaultText: "as in the scenarios", Category: runsCategory},
+			&cli.IntFlag{Name: runsFlag, Usage: "`N`: number of runs of each scenario; a comparison needs at least 4",
+				Value: bench.MinRuns, Category: runsCategory},
+			newVarFlag(),
+			&cli.StringFlag{Name: baselineFlag, Category: runsCategory,
+				Usage: "`FILE`: results to compare with; the exit status is 1 if a result is significantly worse"},
+			&cli.DurationFlag{Name: watchFlag, Category: runsCategory, DefaultText: "none",
+				Usage: "`DURATION`: time to measure the activity in the sandbox, instead of running scenarios"},
+			newUpFlag(),
 		}, flagsOfSettings(settings())),
-		Action: taking(0, -1, "scenario files and directories", s.runBench),
+		Action: withArgs(0, -1, "scenario files and directories", s.runBench),
 	}
 }
 
 func (s *commands) runBench(c *cli.Context, paths []string) (err error) {
-	if err := s.needsUp(c); err != nil {
+	if err := s.checkNeedsUp(c); err != nil {
 		return err
 	}
 	klog.SetLogger(logr.Discard()) // client-go logs watches that end
@@ -80,7 +77,7 @@ func (s *commands) runBench(c *cli.Context, paths []string) (err error) {
 	if file := c.String(baselineFlag); file != "" {
 		if o.Runs < bench.MinRuns {
 			return usageError{
-				fmt.Errorf("--baseline requires --runs %d or more; with fewer runs no difference is significant",
+				fmt.Errorf("--baseline requires --runs %d or more; fewer runs give no noise estimate",
 					bench.MinRuns)}
 		}
 		o.Baseline, err = bench.Read(file)
@@ -116,12 +113,12 @@ func (s *commands) runBench(c *cli.Context, paths []string) (err error) {
 	o.Sandbox = up
 	s.benchProgress(&o)
 	r, err := bench.Execute(c.Context, o)
-	return s.benchOutcome(r, err)
+	return s.finishBench(r, err)
 }
 
 // benchSizes loads the scenarios once for each number of bases.
 func benchSizes(c *cli.Context, paths []string) (sizes [][]*source.Scenario, err error) {
-	vars, err := pairs(c.StringSlice("var"))
+	vars, err := parseVars(c.StringSlice("var"))
 	if err != nil {
 		return nil, err
 	}
@@ -129,14 +126,14 @@ func benchSizes(c *cli.Context, paths []string) (sizes [][]*source.Scenario, err
 	if err != nil {
 		return nil, err
 	}
-	asWritten, err := load(paths, source.Options{Vars: vars})
+	unchanged, err := loadScenarios(paths, source.Options{Vars: vars})
 	if len(counts) == 0 || err != nil {
-		return [][]*source.Scenario{asWritten}, err
+		return [][]*source.Scenario{unchanged}, err
 	}
-	if _, twice := vars[basesFlag]; twice {
+	if _, isSet := vars[basesFlag]; isSet {
 		return nil, usageError{errors.New("--bases and --var both set the variable bases; use one of them")}
 	}
-	for _, sc := range asWritten {
+	for _, sc := range unchanged {
 		if _, has := sc.Scenario.Spec.Vars[basesFlag]; !has {
 			return nil, usageError{
 				fmt.Errorf("--bases requires the variable bases, which %s does not have; add vars: {bases: 4}, and "+
@@ -145,7 +142,7 @@ func benchSizes(c *cli.Context, paths []string) (sizes [][]*source.Scenario, err
 	}
 	for _, n := range counts {
 		vars[basesFlag] = n
-		size, err := load(paths, source.Options{Vars: vars})
+		size, err := loadScenarios(paths, source.Options{Vars: vars})
 		if err != nil {
 			return nil, err
 		}
@@ -178,35 +175,35 @@ func benchCounts(text string) (counts []int, err error) {
 func (s *commands) benchProgress(o *bench.Options) {
 	all := 0
 	for _, size := range o.Sizes {
-		all += cellsOf(size)
+		all += countCells(size)
 	}
 	all *= o.Runs
 	line, done := &statusLine{w: s.Err, on: s.Terminal, width: s.Width}, 0
 	o.Progress = func(e scenario.ProgressEvent) {
 		line.event(e)
 		if e.Kind == scenario.Cleaned && e.Message != "" {
-			say(s.Err, "%s\n", e.Message)
+			printf(s.Err, "%s\n", e.Message)
 		}
 	}
 	o.Measured = func(run bench.Run) {
 		done++
 		line.clear()
-		say(s.Err, "run %d of %d: %s: %s after %.1fs\n", done, all, run.Name, run.Verdict, run.Elapsed.Seconds())
+		printf(s.Err, "run %d of %d: %s: %s after %.1fs\n", done, all, run.Name, run.Verdict, run.Elapsed.Seconds())
 		if run.Failure != "" {
-			say(s.Err, "  %s\n", run.Failure)
+			printf(s.Err, "  %s\n", run.Failure)
 		}
-		s.benchNotes(run)
+		s.printBenchNotes(run)
 	}
-	say(s.Err, "Measuring %s\n", plain.Count(all, "run"))
+	printf(s.Err, "Measuring %s\n", plain.Count(all, "run"))
 }
 
-func (s *commands) benchNotes(run bench.Run) {
+func (s *commands) printBenchNotes(run bench.Run) {
 	for _, note := range run.Notes {
-		say(s.Err, "  note: %s\n", note)
+		printf(s.Err, "  note: %s\n", note)
 	}
 }
 
-// watchBench measures the activity of others.
+// watchBench measures the activity that other commands cause in a sandbox.
 func (s *commands) watchBench(c *cli.Context, paths []string) error {
 	for _, flag := range []string{basesFlag, runsFlag, baselineFlag, "var", "up"} {
 		if c.IsSet(flag) {
@@ -226,22 +223,22 @@ func (s *commands) watchBench(c *cli.Context, paths []string) error {
 		}
 		ctx, cancel := context.WithTimeout(c.Context, c.Duration(watchFlag))
 		defer cancel()
-		say(s.Err, "Measuring sandbox %q for %s; press Ctrl-C to stop\n", up.Name, c.Duration(watchFlag))
-		o := bench.Options{Sandbox: up, API: api, Output: s.Out, Measured: s.benchNotes}
+		printf(s.Err, "Measuring sandbox %q for %s; press Ctrl-C to stop\n", up.Name, c.Duration(watchFlag))
+		o := bench.Options{Sandbox: up, API: api, Output: s.Out, Measured: s.printBenchNotes}
 		r, err := bench.Observe(ctx, o, func(ctx context.Context, sink func(events.Event) error) error {
 			return watch.Follow(ctx, watch.Options{Source: up.Client, API: api}, sink)
 		})
-		return s.benchOutcome(r, err)
+		return s.finishBench(r, err)
 	})
 }
 
-// benchOutcome prints the comparison. The results are already on standard output.
-func (s *commands) benchOutcome(r *bench.Report, err error) error {
+// finishBench prints the comparison and returns the error of the command. The results are already on standard output.
+func (s *commands) finishBench(r *bench.Report, err error) error {
 	if r == nil {
 		return err
 	}
 	if r.Stopped {
-		say(s.Err, "Stopped before the last run\n")
+		printf(s.Err, "Stopped before the last run\n")
 	}
 	if r.Comparison != nil {
 		err = errors.Join(err, r.Comparison.WriteText(s.Err))

@@ -7,11 +7,11 @@ import (
 )
 
 // Invalid arguments are rejected before the first run.
-func TestBenchIsMisused(t *testing.T) {
+func TestBenchRejectsInvalidArguments(t *testing.T) {
 	home := t.TempDir()
 	for name, text := range map[string]string{
 		"fixed.yaml": "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Scenario\nmetadata: {name: fixed}\nspec:\n  " +
-			"description: It has as many bases as it says.\n" +
+			"description: The number of bases is not a variable.\n" +
 			"  steps:\n    - sleep: {for: 1s, reason: there is nothing to wait for}\n",
 		"base.txt": "BenchmarkStartup 1 1 p50-ms\n",
 	} {
@@ -37,6 +37,6 @@ func TestBenchIsMisused(t *testing.T) {
 		{[]string{"--watch", "1ms"}, "--watch 1s"},
 		{[]string{"--speed", "3"}, "--speed --up"},
 	} {
-		run(t, home, append([]string{"bench"}, tc.line...)...).is(t, 2, see("bench"), tc.names)
+		run(t, home, append([]string{"bench"}, tc.line...)...).expect(t, 2, seeHelp("bench"), tc.names)
 	}
 }

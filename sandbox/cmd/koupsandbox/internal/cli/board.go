@@ -34,45 +34,47 @@ const (
 func (s *commands) board() *cli.Command {
 	return &cli.Command{
 		Name:      "board",
-		Usage:     "show the whole platform on a web page, live and back in time",
+		Usage:     "serve a web UI with the live state and the history of the platform",
 		ArgsUsage: "[REPORT.json]",
-		Description: `It shows a running sandbox; with --context or --kubeconfig any cluster with module controllers, of
-which it only reads; or a finished run, from the JSON report of scenario run --json.
-It prints an address with a token, which opens the page in one browser, and ends with Ctrl-C.
-Nothing but this machine can reach it.`,
+		Description: describe(
+			`The web UI shows a running sandbox, a finished scenario run (from the report of scenario run
+--json), or, with --context or --kubeconfig, a cluster with module controllers. Access to
+such a cluster is read-only without --allow-actions. The command prints a URL with a token
+that is valid for one browser. It serves on 127.0.0.1 until Ctrl-C.`,
+			"koupsandbox board", "koupsandbox board --context my-cluster"),
 		Flags: []cli.Flag{
-			theName(),
-			&cli.StringFlag{Name: contextFlag, Usage: "`CONTEXT` of a kubeconfig, instead of a sandbox",
-				DefaultText: "the current one"},
-			&cli.StringFlag{Name: kubeconfigFlag, Usage: "`FILE` to read instead of a sandbox",
-				DefaultText: "with --context: as kubectl does"},
-			&cli.StringFlag{Name: addrFlag, Usage: "serve the page at `ADDRESS`; port 0 is a free one",
-				Value: "127.0.0.1:0"},
-			&cli.BoolFlag{Name: noOpenFlag, Usage: "open no browser"},
-			&cli.BoolFlag{Name: "allow-actions",
-				Usage: "let the page scale, release and cordon in a cluster that is no sandbox"},
+			sandboxNameFlag(),
+			newContextFlag(),
+			newKubeconfigFlag(),
+			&cli.StringFlag{Name: addrFlag, Usage: "`ADDRESS:PORT`: address to serve at; port 0 selects a free port",
+				Value: "127.0.0.1:0", Category: boardCategory},
+			&cli.BoolFlag{Name: noOpenFlag, Usage: "do not open a browser", Category: boardCategory},
+			&cli.BoolFlag{Name: "allow-actions", Category: boardCategory,
+				Usage: "enable scaling, releases and cordoning in a cluster that is not a sandbox"},
 			&cli.StringSliceFlag{Name: "scenarios",
-				Usage:       "scenarios that the page may run in a sandbox: `FILE` or folder; may be repeated",
-				DefaultText: "none"},
-			&cli.StringFlag{Name: "run", Usage: "show this `RUN` of a report, by its scenario or namespace",
-				DefaultText: "the first that has not passed, else the first"},
-			&cli.BoolFlag{Name: clusterFlag, Usage: "run in a Pod: users log in with their own bearer tokens"},
-			&cli.StringSliceFlag{Name: "host",
-				Usage: "with --in-cluster: `NAME` by which the page is called, such as that of an Ingress; " +
-					"may be repeated"},
-			output(formatJSON),
+				Usage:       "`PATH`: scenario file or directory that the web UI can run in a sandbox; repeatable",
+				DefaultText: "none", Category: boardCategory},
+			&cli.StringFlag{Name: "run", Usage: "`RUN`: scenario name or namespace of the run to show from a report",
+				DefaultText: "the first run that did not pass, otherwise the first run", Category: boardCategory},
+			&cli.BoolFlag{Name: clusterFlag,
+				Usage:    "run in a Pod of a cluster; users log in with their own bearer tokens",
+				Category: boardCategory},
+			&cli.StringSliceFlag{Name: "host", Category: boardCategory,
+				Usage: "`NAME`: host name of the web UI with --in-cluster, for example of an Ingress; repeatable"},
+			newOutputFlag(formatJSON),
 		},
-		Action: taking(0, 1, "a JSON report, or nothing", s.runBoard),
+		Action: withArgs(0, 1, "at most one argument: a JSON report", s.runBoard),
 	}
 }
 
 func (s *commands) runBoard(c *cli.Context, list []string) error {
-	other := c.IsSet(contextFlag) || c.IsSet(kubeconfigFlag) || s.isPlugin() && !s.given(nameFlag)
+	otherCluster := c.IsSet(contextFlag) || c.IsSet(kubeconfigFlag) || s.isKubectlPlugin() && !s.onCommandLine(nameFlag)
 	switch {
-	case len(list) == 1 && (other || c.Bool(clusterFlag) || s.given(nameFlag)):
-		return usageError{fmt.Errorf("board shows a report, or a sandbox, or a cluster, but not two of them")}
+	case len(list) == 1 && (otherCluster || c.Bool(clusterFlag) || s.onCommandLine(nameFlag)):
+		return usageError{fmt.Errorf(
+			"a report, --name, --context or --kubeconfig, and --in-cluster are mutually exclusive")}
 	case c.IsSet("run") && len(list) == 0:
-		return usageError{fmt.Errorf("--run is for a report: name its file")}
+		return usageError{fmt.Errorf("--run requires a report; add its file")}
 	case c.Bool(clusterFlag):
 		return s.boardInCluster(c)
 	case len(list) == 1:
@@ -81,8 +83,8 @@ func (s *commands) runBoard(c *cli.Context, list []string) error {
 			return err
 		}
 		return s.serveBoard(c, board.Options{Run: run})
-	case other:
-		client, _, err := s.cluster(c)
+	case otherCluster:
+		client, _, err := s.clusterClient(c)
 		if err != nil {
 			return err
 		}
@@ -94,7 +96,7 @@ func (s *commands) runBoard(c *cli.Context, list []string) error {
 		}
 		return s.serveBoard(c, o)
 	}
-	return inSandbox(c, func(up *sandbox.Sandbox) error { return s.boardOf(c, up) })
+	return inSandbox(c, func(up *sandbox.Sandbox) error { return s.serveSandboxBoard(c, up) })
 }
 
 func clusterName(c *cli.Context) string {
@@ -107,7 +109,7 @@ func clusterName(c *cli.Context) string {
 	return "the current context"
 }
 
-func (s *commands) boardOf(c *cli.Context, up *sandbox.Sandbox) error {
+func (s *commands) serveSandboxBoard(c *cli.Context, up *sandbox.Sandbox) error {
 	api, err := apiOf(up)
 	if err != nil {
 		return err
@@ -117,7 +119,7 @@ func (s *commands) boardOf(c *cli.Context, up *sandbox.Sandbox) error {
 		return err
 	}
 	o := board.Options{Sandbox: up, API: api, Scenarios: files, Flags: []string{"--" + nameFlag, up.Name}}
-	if s.given(homeFlag) {
+	if s.onCommandLine(homeFlag) {
 		o.Flags = append(o.Flags, "--"+homeFlag, c.String(homeFlag))
 	}
 	return s.serveBoard(c, o)
@@ -136,14 +138,14 @@ func scenarioFiles(paths []string) ([]string, error) {
 		}
 		found, err := filepath.Glob(filepath.Join(path, "*.yaml"))
 		if err != nil || len(found) == 0 {
-			return nil, usageError{fmt.Errorf("--scenarios: there are no scenarios in %s", path)}
+			return nil, usageError{fmt.Errorf("--scenarios: no *.yaml files in %q", path)}
 		}
 		files = append(files, found...)
 	}
 	for i, f := range files {
 		full, err := filepath.Abs(f)
 		if err != nil {
-			return nil, fmt.Errorf("finding %s: %w", f, err)
+			return nil, fmt.Errorf("resolving the path %q: %w", f, err)
 		}
 		files[i] = full
 	}
@@ -154,17 +156,18 @@ func scenarioFiles(paths []string) ([]string, error) {
 func (s *commands) boardInCluster(c *cli.Context) error {
 	if c.Bool("allow-actions") {
 		return usageError{fmt.Errorf(
-			"a board in a cluster only looks: what its users do would be done with its rights, not theirs; leave " +
-				"--allow-actions out")}
+			"--allow-actions and --in-cluster are mutually exclusive: actions would use the permissions " +
+				"of the web UI " +
+				"instead of the user's")}
 	}
 	config, err := rest.InClusterConfig()
 	if err != nil {
-		return fmt.Errorf("--%s is for a Pod of a cluster: %w", clusterFlag, err)
+		return fmt.Errorf("--%s requires a Pod of a cluster: %w", clusterFlag, err)
 	}
 	config.UserAgent = "koupsandbox board"
 	api, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("making a client of the cluster: %w", err)
+		return fmt.Errorf("creating a client of the cluster: %w", err)
 	}
 	return s.serveBoard(c, board.Options{
 		API: api, Title: "the cluster", Reviews: true, Hosts: append(c.StringSlice("host"), "localhost"),
@@ -173,25 +176,25 @@ func (s *commands) boardInCluster(c *cli.Context) error {
 }
 
 func (s *commands) serveBoard(c *cli.Context, o board.Options) error {
-	klog.SetLogger(logr.Discard()) // watches that break show on the page
+	klog.SetLogger(logr.Discard()) // the web UI shows interrupted watches
 	address := c.String(addrFlag)
 	if address == "" {
-		address = "127.0.0.1:0" // of up --board
+		address = "127.0.0.1:0" // up --board has no such flag
 	}
 	if host, _, err := net.SplitHostPort(address); err != nil {
-		return usageError{fmt.Errorf("--%s %q is no ADDRESS:PORT: %w", addrFlag, address, err)}
+		return usageError{fmt.Errorf("invalid --%s %q; use ADDRESS:PORT: %w", addrFlag, address, err)}
 	} else if ip := net.ParseIP(host); !o.Reviews && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return usageError{fmt.Errorf("--%s %q: the board is served to this machine only: use 127.0.0.1", addrFlag,
-			address)}
+		return usageError{fmt.Errorf("invalid --%s %q; use a loopback address, such as 127.0.0.1:0",
+			addrFlag, address)}
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return fmt.Errorf("opening the port of the board: %w", err)
+		return fmt.Errorf("listening for the web UI: %w", err)
 	}
 	o.Listener = listener
-	var folder string
+	var dir string
 	if o.Sandbox != nil {
-		folder = filepath.Dir(o.Sandbox.Kubeconfig)
+		dir = filepath.Dir(o.Sandbox.Kubeconfig)
 	}
 	var redirect string // the path of the redirect file
 	defer func() { _ = os.Remove(redirect) }()
@@ -199,9 +202,9 @@ func (s *commands) serveBoard(c *cli.Context, o board.Options) error {
 	o.Opened = func(url string) {
 		opened++
 		if opened == 1 {
-			redirect = s.showBoard(c, folder, url)
+			redirect = s.openBoard(c, dir, url)
 		} else if c.String(outputFlag) != formatJSON {
-			say(s.Err, "For another browser: %s\n", url)
+			printf(s.Err, "URL for another browser: %s\n", url)
 		}
 	}
 	b, err := board.New(o)
@@ -210,37 +213,38 @@ func (s *commands) serveBoard(c *cli.Context, o board.Options) error {
 		return err
 	}
 	if o.Reviews {
-		say(s.Err, "The board is served at %s.\n", listener.Addr())
+		printf(s.Err, "Serving the web UI at %s.\n", listener.Addr())
 	}
 	return b.Start(c.Context)
 }
 
-// showBoard prints the address, and opens it in a browser. It returns the path of the redirect file in folder,
+// openBoard prints the URL, and opens it in a browser. It returns the path of the redirect file in dir,
 // or the empty string if no browser was opened.
-func (s *commands) showBoard(c *cli.Context, folder, url string) (redirect string) {
+func (s *commands) openBoard(c *cli.Context, dir, url string) (redirect string) {
 	if c.String(outputFlag) == formatJSON {
-		_ = s.print(formatJSON, map[string]string{"url": url}) // a map of texts can be written
+		_ = s.printAs(formatJSON, map[string]string{"url": url}) // a map of strings can be encoded
 	} else {
-		say(s.Out, "%s\n", url)
-		say(s.Err, "The address opens the board in one browser. Ctrl-C ends it.\n")
+		printf(s.Out, "%s\n", url)
+		printf(s.Err, "The URL is valid for one browser. Press Ctrl-C to stop the web UI.\n")
 	}
 	if !c.Bool(noOpenFlag) && s.Screen {
 		var err error
-		redirect, err = openBrowser(context.WithoutCancel(c.Context), folder, url)
+		redirect, err = openBrowser(context.WithoutCancel(c.Context), dir, url)
 		if err != nil {
-			say(s.Err, "The browser was not opened: %v\n", err)
+			printf(s.Err, "Opening the browser failed: %v\n", err)
 		}
 	}
 	return redirect
 }
 
-const redirectPage = `<!DOCTYPE html><meta charset="utf-8"><title>koupsandbox</title><meta http-equiv="refresh" content="0; url=%s">`
+const redirectPage = `<!DOCTYPE html><meta charset="utf-8"><title>koupsandbox</title>` +
+	`<meta http-equiv="refresh" content="0; url=%s">`
 
 // openBrowser opens the address in a browser, if this machine has a desktop. The address contains a token, and
 // every local user can read the arguments of a process. So openBrowser gives the browser a file that redirects
-// to the address. Only this user can read the file. It is in folder, or in the directory for temporary files if
-// folder is empty.
-func openBrowser(ctx context.Context, folder, url string) (redirect string, err error) {
+// to the address. Only this user can read the file. It is in dir, or in the directory for temporary files if
+// dir is empty.
+func openBrowser(ctx context.Context, dir, url string) (redirect string, err error) {
 	program := "xdg-open"
 	if runtime.GOOS == "darwin" {
 		program = "open"
@@ -248,8 +252,8 @@ func openBrowser(ctx context.Context, folder, url string) (redirect string, err 
 		return "", nil
 	}
 	page := fmt.Appendf(nil, redirectPage, html.EscapeString(url))
-	if folder != "" {
-		redirect = filepath.Join(folder, "board.html")
+	if dir != "" {
+		redirect = filepath.Join(dir, "board.html")
 		err = state.WriteFile(redirect, page)
 	} else if f, createErr := os.CreateTemp("", "koupsandbox-*.html"); createErr != nil { // CreateTemp uses mode 0600
 		err = createErr

@@ -12,10 +12,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// The token of the board is not in the arguments of a process. It is in a file that only the user can read.
-// Each call replaces the file.
+// The token of the web UI is not in the arguments of a process. It is in a file that only the user can read. Each call
+// replaces the file.
 func TestOpenBrowser(t *testing.T) {
-	bin, folder := t.TempDir(), t.TempDir()
+	bin, dir := t.TempDir(), t.TempDir()
 	pipe := filepath.Join(bin, "pipe")
 	check.Must(t, unix.Mkfifo(pipe, 0o600))
 	for _, name := range []string{"xdg-open", "open"} {
@@ -24,22 +24,22 @@ func TestOpenBrowser(t *testing.T) {
 	t.Setenv("PATH", bin)
 	t.Setenv("DISPLAY", ":0")
 	t.Setenv("TMPDIR", t.TempDir())
-	for _, in := range []string{folder, folder, ""} {
+	for _, in := range []string{dir, dir, ""} {
 		url := `http://127.0.0.1:1/?a="b"&c#token=secret-` + time.Now().String()
 		redirect, err := openBrowser(t.Context(), in, url)
 		check.Must(t, err)
 		arguments, err := os.ReadFile(pipe) // blocks until the program has started
 		check.Must(t, err)
 		if got := strings.TrimSpace(string(arguments)); got != redirect || in != "" && filepath.Dir(redirect) != in {
-			t.Errorf("with folder %q the arguments are %q, and the file is %q", in, got, redirect)
+			t.Errorf("in directory %q: arguments %q, redirect file %q", in, got, redirect)
 		}
 		page, err := os.ReadFile(redirect)
 		if want := `content="0; url=` + strings.NewReplacer("&", "&amp;", `"`, "&#34;").Replace(url) +
 			`">`; err != nil || !strings.Contains(string(page), want) {
-			t.Errorf("the page is %s (%v), and lacks %s", page, err, want)
+			t.Errorf("redirect page %s (error %v) does not contain %s", page, err, want)
 		}
 		if info, err := os.Stat(redirect); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("the file: %v, %v", info, err)
+			t.Errorf("mode of the redirect file: %v, %v", info, err)
 		}
 	}
 }

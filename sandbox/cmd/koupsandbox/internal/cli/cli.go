@@ -25,45 +25,44 @@ const (
 	exitUsage   = 2
 )
 
-// Streams are where a command writes, and what it knows about its surroundings.
+// Streams are the standard streams of a command, and the properties of its terminal and user.
 type Streams struct {
-	// Out gets results, Err gets progress and errors. Required.
+	// Out receives results, Err receives progress and errors. Required.
 	Out, Err io.Writer
-	// In is the keyboard, of full-screen commands. Default: there is none.
+	// In is the standard input. Default: none; full-screen commands and the path - are unavailable.
 	In io.Reader
-	// Terminal draws spinners on Err; Width is its width in columns, 0 = 80.
+	// Terminal reports whether Err is a terminal, which shows progress in place. Width is its width in columns; 0
+	// means 80.
 	Terminal bool
 	Width    int
-	// Screen tells that In and Out are a terminal that can be drawn on.
+	// Screen reports whether In and Out are a terminal, which full-screen commands require.
 	Screen bool
-	// Color allows colours on Out.
+	// Color enables colours on Out.
 	Color bool
-	// UserHome is the user's home folder; the state is in .koupsandbox there unless
-	// told otherwise.
+	// UserHome is the home directory of the user. Without --home, state is kept in its subdirectory .koupsandbox.
 	UserHome string
-	// Self is the path of this program, which up starts as daemon.
-	Self string
+	// Executable is the path of this binary, which up starts as the daemon.
+	Executable string
 }
 
-// usageError is a mistake in the command line itself, or in a file that it names.
+// usageError is an error in the command line, or in a file that the command line names. The exit status is 2.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// inScenario is a mistake in a scenario: what can be written in one is not in the help of a command.
-type inScenario struct{ error }
+// scenarioError is an error in a scenario file. Its message refers to scenario explain instead of --help.
+type scenarioError struct{ error }
 
-func (e inScenario) Unwrap() error { return e.error }
+func (e scenarioError) Unwrap() error { return e.error }
 
-// errFailed ends a command with status 1 without a further word: what it printed
-// says it all.
+// errFailed ends a command with exit status 1 and without an error message, because the command printed its result.
 var errFailed = errors.New("failed")
 
-// Run runs the command line, args[0] being the program's name, and returns its
-// exit status. It blocks until the command has ended; the end of ctx is Ctrl-C.
+// Run runs a command line and returns its exit status. args[0] is the name of the binary. Run blocks until the command
+// ends. Cancelling ctx stops the command, as Ctrl-C does.
 func Run(ctx context.Context, s Streams, args []string) int {
 	app := newApp(s, args)
-	line, path := ordered(app, args)
+	line, path := reorder(app, args)
 	err := app.RunContext(ctx, line)
 	var usage usageError
 	switch {
@@ -72,22 +71,23 @@ func Run(ctx context.Context, s Streams, args []string) int {
 	case errors.Is(err, errFailed):
 		return exitFailure
 	case errors.As(err, &usage):
-		say(s.Err, "koupsandbox: %v\nsee: %s\n", err, topic(path, usage))
+		printf(s.Err, "koupsandbox: %v\nsee: %s\n", err, helpCommand(path, usage))
 		return exitUsage
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		say(s.Err, "koupsandbox: stopped\n")
+		printf(s.Err, "koupsandbox: stopped\n")
 		return exitFailure
 	}
-	say(s.Err, "koupsandbox: %s%s\n", err, advice(err))
+	printf(s.Err, "koupsandbox: %s%s\n", err, errorHint(err))
 	return exitFailure
 }
 
-func advice(err error) string {
+// errorHint returns a fix for common operating system errors, or the empty string.
+func errorHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
-		return "\nthe disk is full: free some space, or choose another folder with --home"
+		return "\nthe disk is full: free some space, or choose another directory with --home"
 	case errors.Is(err, os.ErrPermission):
-		return "\nchoose a folder that you may write to with --home or $KOUPSANDBOX_HOME"
+		return "\nchoose a writable directory with --home or $KOUPSANDBOX_HOME"
 	case errors.Is(err, syscall.EMFILE):
 		return "\ntoo many open files: raise the limit with ulimit -n 65536"
 	default:
@@ -95,54 +95,54 @@ func advice(err error) string {
 	}
 }
 
-// say prints for people; when that fails there is nobody to tell. What comes from outside cannot
-// command the terminal.
-func say(w io.Writer, format string, args ...any) {
+// printf prints text for users, and ignores write errors. It escapes control characters, because the text can come from
+// bases, Pods and clusters.
+func printf(w io.Writer, format string, args ...any) {
 	write(w, plain.Lines(fmt.Sprintf(format, args...)))
 }
 
 func write(w io.Writer, text string) { _, _ = io.WriteString(w, text) }
 
 const (
-	homeFlag    = "home"
-	nameFlag    = "name"
-	binFlag     = "bin"
-	engineFlag  = "engine"
-	outputFlag  = "output"
-	basesFlag   = "bases"
-	bashHelp    = "koupsandbox"
-	description = `Everything runs on 127.0.0.1 and keeps its state in one folder for each sandbox.
-Begin with: koupsandbox up`
+	homeFlag   = "home"
+	nameFlag   = "name"
+	binFlag    = "bin"
+	engineFlag = "engine"
+	outputFlag = "output"
+	basesFlag  = "bases"
+	appName    = "koupsandbox"
 )
 
 // App returns the command line without running it, for the generated reference.
 func App() *cli.App { return newApp(Streams{UserHome: "~"}, nil) }
 
 func newApp(s Streams, args []string) *cli.App {
-	c := &commands{Streams: s, line: args}
+	c := &commands{Streams: s, args: args}
 	app := &cli.App{
-		Name:                 bashHelp,
-		Usage:                "a whole Koupleless platform on one machine, in seconds",
-		Description:          description,
+		Name:  appName,
+		Usage: "run a complete Koupleless platform on one machine",
+		Description: describe(`A sandbox has a Kubernetes API server, an MQTT broker, simulated bases and the module
+controller. All servers listen on 127.0.0.1. The state of each sandbox is in one directory.`,
+			"koupsandbox up", "koupsandbox demo"),
 		Writer:               s.Out,
 		ErrWriter:            s.Err,
 		HideVersion:          true,
 		EnableBashCompletion: true,
-		// A value of --var may have commas.
+		// The value of --var can contain commas.
 		DisableSliceFlagSeparator: true,
 		ExitErrHandler:            func(*cli.Context, error) {},
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: homeFlag, Usage: "`FOLDER` with the state of all sandboxes",
+			&cli.StringFlag{Name: homeFlag, Usage: "`DIR`: directory for the state of all sandboxes",
 				EnvVars: []string{"KOUPSANDBOX_HOME"},
 				Value:   filepath.Join(s.UserHome, ".koupsandbox"), DefaultText: "~/.koupsandbox"},
 			&cli.StringFlag{Name: binFlag,
-				Usage: "look for koup-controlplane, module-controller and fakebase in `FOLDER` first, then " +
-					"beside koupsandbox",
+				Usage: "`DIR`: directory to search for koup-controlplane, module-controller and fakebase, before the " +
+					"directory of koupsandbox",
 				EnvVars: []string{"KOUPSANDBOX_BIN"}},
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return noCommand(c.App.Commands, "", c.Args().First())
+				return unknownCommand(c.App.Commands, "", c.Args().First())
 			}
 			return cli.ShowAppHelp(c)
 		},
@@ -154,20 +154,21 @@ func newApp(s Streams, args []string) *cli.App {
 		},
 	}
 	app.OnUsageError = onUsageError
-	finish(app.Commands)
+	setUsageErrors(app.Commands)
+	cli.FlagStringer = flagHelp
 	return app
 }
 
-// finish makes all commands report their misuse the same way.
-func finish(list []*cli.Command) {
+// setUsageErrors sets the error handlers of commands and of their subcommands.
+func setUsageErrors(list []*cli.Command) {
 	for _, command := range list {
 		command.OnUsageError = onUsageError
 		command.HideHelpCommand = true
 		if len(command.Subcommands) > 0 {
-			finish(command.Subcommands)
+			setUsageErrors(command.Subcommands)
 			command.Action = func(c *cli.Context) error {
 				if c.Args().Present() {
-					return noCommand(command.Subcommands, command.Name, c.Args().First())
+					return unknownCommand(command.Subcommands, command.Name, c.Args().First())
 				}
 				return cli.ShowSubcommandHelp(c)
 			}
@@ -177,78 +178,79 @@ func finish(list []*cli.Command) {
 
 type commands struct {
 	Streams
-	line []string // the command line
+	args []string // the command line
 }
 
-// given tells whether the command line itself has a flag: cli's IsSet is true for one that only the
-// environment sets, too.
-func (s *commands) given(name string) bool {
-	return slices.ContainsFunc(s.line, func(word string) bool {
+// onCommandLine reports whether the command line contains a flag. Unlike cli.Context.IsSet, it ignores environment
+// variables.
+func (s *commands) onCommandLine(name string) bool {
+	return slices.ContainsFunc(s.args, func(word string) bool {
 		flag, _, _ := strings.Cut(word, "=")
 		return flag == "--"+name || flag == "-"+name
 	})
 }
 
-func nameOf(usage string) *cli.StringFlag {
-	return &cli.StringFlag{Name: nameFlag, Usage: usage, EnvVars: []string{"KOUPSANDBOX_NAME"},
-		Value: v1alpha1.DefaultName}
+func sandboxNameFlag() *cli.StringFlag {
+	return &cli.StringFlag{Name: nameFlag, Usage: "`NAME`: name of the sandbox, a DNS label",
+		EnvVars: []string{"KOUPSANDBOX_NAME"}, Value: v1alpha1.DefaultName, Category: sandboxCategory}
 }
 
-func theName() *cli.StringFlag { return nameOf("`NAME` of the sandbox") }
-
-// engine chooses where there are both; the second variable is kind's own.
-func engine() *cli.StringFlag {
-	return &cli.StringFlag{Name: engineFlag, Usage: "container `ENGINE` of the provider kind: docker or podman",
-		DefaultText: "the first that answers", Category: clusterCategory,
+// newEngineFlag returns the flag for the container engine. kind reads the second environment variable, too.
+func newEngineFlag() *cli.StringFlag {
+	return &cli.StringFlag{Name: engineFlag, Usage: "`ENGINE`: container engine of the provider kind: docker or podman",
+		DefaultText: "the first one that responds", Category: clusterCategory,
 		EnvVars: []string{"KOUPSANDBOX_ENGINE", "KIND_EXPERIMENTAL_PROVIDER"}}
 }
 
-func home(c *cli.Context) (string, error) {
+func homeDir(c *cli.Context) (string, error) {
 	path, err := filepath.Abs(c.String(homeFlag))
 	if err != nil {
-		return "", fmt.Errorf("finding the folder %q: %w", c.String(homeFlag), err)
+		return "", fmt.Errorf("resolving the directory %q: %w", c.String(homeFlag), err)
 	}
 	return path, nil
 }
 
-// target returns home and the name of the sandbox that a command is for.
-func target(c *cli.Context) (folder, name string, err error) {
+// sandboxTarget returns the home directory and the sandbox name of a command. It fails if another user owns the state
+// of the sandbox.
+func sandboxTarget(c *cli.Context) (home, name string, err error) {
 	name = c.String(nameFlag)
 	if err := v1alpha1.ValidateName(name); err != nil {
 		return "", "", usageError{fmt.Errorf("--name %q %w", name, err)}
 	}
-	folder, err = home(c)
+	home, err = homeDir(c)
 	if err == nil {
-		err = state.Home(folder).Dir(name).CheckOwner()
+		err = state.Home(home).Dir(name).CheckOwner()
 	}
-	return folder, name, err
+	return home, name, err
 }
 
-// taking is the action of a command that takes so many arguments, most < 0 being any number.
-func taking(least, most int, what string, do func(*cli.Context, []string) error) cli.ActionFunc {
+// withArgs returns the action of a command with least to most arguments. A negative most is no limit. expected
+// describes the arguments in the error message.
+func withArgs(least, most int, expected string, do func(*cli.Context, []string) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		list := c.Args().Slice()
 		if len(list) < least || most >= 0 && len(list) > most {
-			return usageError{fmt.Errorf("%s takes %s", c.Command.Name, what)}
+			return usageError{fmt.Errorf("%s takes %s", c.Command.Name, expected)}
 		}
 		return do(c, list)
 	}
 }
 
-// alone is the action of a command without arguments.
-func alone(do func(*cli.Context) error) cli.ActionFunc {
-	return taking(0, 0, "no arguments", func(c *cli.Context, _ []string) error { return do(c) })
+// noArgs returns the action of a command without arguments.
+func noArgs(do func(*cli.Context) error) cli.ActionFunc {
+	return withArgs(0, 0, "no arguments", func(c *cli.Context, _ []string) error { return do(c) })
 }
 
-// within is the action of a command that asks a sandbox that is up.
-func within(least, most int, what string, do func(*cli.Context, *sandbox.Sandbox, []string) error) cli.ActionFunc {
-	return taking(least, most, what, func(c *cli.Context, list []string) error {
+// inSandboxWithArgs returns the action of a command that needs a running sandbox. See withArgs for the parameters.
+func inSandboxWithArgs(least, most int, expected string,
+	do func(*cli.Context, *sandbox.Sandbox, []string) error) cli.ActionFunc {
+	return withArgs(least, most, expected, func(c *cli.Context, list []string) error {
 		return inSandbox(c, func(up *sandbox.Sandbox) error { return do(c, up, list) })
 	})
 }
 
 func inSandbox(c *cli.Context, do func(*sandbox.Sandbox) error) error {
-	up, err := open(c)
+	up, err := openSandbox(c)
 	if err != nil {
 		return err
 	}
@@ -256,10 +258,10 @@ func inSandbox(c *cli.Context, do func(*sandbox.Sandbox) error) error {
 	return do(up)
 }
 
-func open(c *cli.Context) (*sandbox.Sandbox, error) {
-	folder, name, err := target(c)
+func openSandbox(c *cli.Context) (*sandbox.Sandbox, error) {
+	home, name, err := sandboxTarget(c)
 	if err != nil {
 		return nil, err
 	}
-	return sandbox.Open(c.Context, folder, name)
+	return sandbox.Open(c.Context, home, name)
 }

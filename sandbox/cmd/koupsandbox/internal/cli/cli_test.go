@@ -16,16 +16,17 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "update the golden files")
 
-// result is what a command left behind.
+// result is the exit status and the output of a command.
 type result struct {
 	Code     int
 	Out, Err string
 }
 
-// is checks the exit status and the text, which is an error unless the status is 0: its end, and words in it.
-func (r result) is(t *testing.T, code int, end, words string) {
+// expect checks the exit status, and the end of the output and words in it: of standard output for status 0,
+// otherwise of standard error. The other stream must be empty.
+func (r result) expect(t *testing.T, code int, end, words string) {
 	t.Helper()
 	text, other := r.Err, r.Out
 	if code == 0 {
@@ -38,14 +39,13 @@ func (r result) is(t *testing.T, code int, end, words string) {
 	check.Names(t, text, words)
 }
 
-// run runs a command line; HOME stands for the test's own folder, in the
-// arguments and in what comes out.
+// run runs a command line. In the arguments and in the output, HOME stands for the directory home.
 func run(t *testing.T, home string, arguments ...string) result {
 	t.Helper()
 	return runWith(t, home, nil, arguments...)
 }
 
-// runWith is run with variables of the environment.
+// runWith is run with environment variables.
 func runWith(t *testing.T, home string, env map[string]string, arguments ...string) result {
 	t.Helper()
 	for _, name := range []string{"KOUPSANDBOX_HOME", "KOUPSANDBOX_NAME", "KOUPSANDBOX_BIN", "KOUPSANDBOX_BASES",
@@ -65,7 +65,7 @@ func runWith(t *testing.T, home string, env map[string]string, arguments ...stri
 	}
 	var out, errs bytes.Buffer
 	code := cli.Run(t.Context(),
-		cli.Streams{Out: &out, Err: &errs, UserHome: home, Self: filepath.Join(home, "koupsandbox")}, line)
+		cli.Streams{Out: &out, Err: &errs, UserHome: home, Executable: filepath.Join(home, "koupsandbox")}, line)
 	clean := func(b bytes.Buffer) string { return strings.ReplaceAll(b.String(), home, "HOME") }
 	return result{code, clean(out), clean(errs)}
 }
@@ -91,71 +91,71 @@ func TestHelp(t *testing.T) {
 	want, err := os.ReadFile(file)
 	check.Must(t, err)
 	if diff := cmp.Diff(string(want), all.String()); diff != "" {
-		t.Errorf("help; write it anew with -update (-want +got):\n%s", diff)
+		t.Errorf("help; update it with -update (-want +got):\n%s", diff)
 	}
 }
 
-// Each mistake gets one clear message and its exit status; nothing is started.
-func TestMistakes(t *testing.T) {
+// Invalid command lines print one error message, and start nothing.
+func TestInvalidCommandLines(t *testing.T) {
 	for _, tc := range []struct {
 		args  []string
 		code  int
 		hint  string
 		names string
 	}{
-		{[]string{"fly"}, 2, see(""), `"fly"`},
-		{[]string{"base", "fly"}, 2, see("base"), `"base fly"`},
-		{[]string{"statsu"}, 2, see(""), `"statsu" status?`},
-		{[]string{"component", "kil", "etcd"}, 2, see("component"), `"component kil" kill?`},
-		{[]string{"up", "--basses", "3"}, 2, see("up"), "--basses --bases?"},
-		{[]string{"up", "-x"}, 2, see("up"), "-x"},
-		{[]string{"up", "--bases", "many"}, 2, see("up"), `--bases "many"`},
-		{[]string{"up", "--bases", "0"}, 2, see("up"), "--bases: 0: 1 20000"},
-		{[]string{"up", "--bases", "20001", "--name", "A B"}, 2, see("up"),
+		{[]string{"fly"}, 2, seeHelp(""), `"fly"`},
+		{[]string{"base", "fly"}, 2, seeHelp("base"), `"base fly"`},
+		{[]string{"statsu"}, 2, seeHelp(""), `"statsu" status?`},
+		{[]string{"component", "kil", "etcd"}, 2, seeHelp("component"), `"component kil" kill?`},
+		{[]string{"up", "--basses", "3"}, 2, seeHelp("up"), "--basses --bases?"},
+		{[]string{"up", "-x"}, 2, seeHelp("up"), "-x"},
+		{[]string{"up", "--bases", "many"}, 2, seeHelp("up"), `--bases "many"`},
+		{[]string{"up", "--bases", "0"}, 2, seeHelp("up"), "--bases: 0: 1 20000"},
+		{[]string{"up", "--bases", "20001", "--name", "A B"}, 2, seeHelp("up"),
 			`--bases: 20001: 1 20000 --name: "A B": 63`},
-		{[]string{"up", "--provider", "kind", "--nodes", "11"}, 2, see("up"), "--nodes: 11: 1 10"},
-		{[]string{"up", "--image", "x"}, 2, see("up"), "--image: Forbidden: kind"},
-		{[]string{"up", "--config", "HOME/bad.yaml"}, 2, see("up"),
+		{[]string{"up", "--provider", "kind", "--nodes", "11"}, 2, seeHelp("up"), "--nodes: 11: 1 10"},
+		{[]string{"up", "--image", "x"}, 2, seeHelp("up"), "--image: Forbidden: kind"},
+		{[]string{"up", "--config", "HOME/bad.yaml"}, 2, seeHelp("up"),
 			"HOME/bad.yaml:3: spec.wait: 5 90s HOME/bad.yaml:4: spec.base: api, wait"},
 		{[]string{"up", "--config", "HOME/missing.yaml"}, 1, "", "HOME/missing.yaml"},
-		{[]string{"up", "now"}, 2, see("up"), "up arguments"},
-		{[]string{"up", "-o", "xml"}, 2, see("up"), `--output "xml" text, json, yaml`},
+		{[]string{"up", "now"}, 2, seeHelp("up"), "up arguments"},
+		{[]string{"up", "-o", "xml"}, 2, seeHelp("up"), `--output "xml" text, json, yaml`},
 		{[]string{"up"}, 1, "", "HOME/koupsandbox $KOUPSANDBOX_BIN"},
 		{[]string{"--home", "HOME/bad.yaml", "up", "--provider", "embedded"}, 1, "", "HOME/bad.yaml --home"},
 		{[]string{"status"}, 1, "koupsandbox up --name koup\n", `"koup"`},
-		{[]string{"status", "--name", "No"}, 2, see("status"), `--name "No" 63`},
+		{[]string{"status", "--name", "No"}, 2, seeHelp("status"), `--name "No" 63`},
 		{[]string{"kubeconfig", "--path"}, 1, "koupsandbox up --name koup\n", `"koup" kubeconfig`},
 		{[]string{"logs"}, 1, "koupsandbox list\n", `"koup"`},
 		{[]string{"logs", "etcd", "-f", "--name", "x"}, 1, "koupsandbox list\n", `"x"`},
 		{[]string{"base", "list"}, 1, "koupsandbox up --name koup\n", `"koup"`},
-		{[]string{"base", "add", "some"}, 2, see("base add"), `"some"`},
-		{[]string{"base", "remove"}, 2, see("base remove"), "--count --group"},
+		{[]string{"base", "add", "some"}, 2, seeHelp("base add"), `"some"`},
+		{[]string{"base", "remove"}, 2, seeHelp("base remove"), "--count --group"},
 		{[]string{"fault", "set", `{"kind": "error" "code": "x"}`}, 2,
-			"\n    {\"kind\": \"error\" \"code\": \"x\"}\n                     ^" + see("fault set"), "fault"},
-		{[]string{"fault", "set", `{"kind": "error", "code": [1]}`}, 2, see("fault set"), "code: string list"},
-		{[]string{"fault", "set", "--base", "base-1"}, 2, see("fault set"), "--file"},
-		{[]string{"component", "kill"}, 2, see("component kill"), "kill component koupsandbox status"},
-		{[]string{"completion", "tcsh"}, 2, see("completion"), `bash zsh fish "tcsh"`},
+			"\n    {\"kind\": \"error\" \"code\": \"x\"}\n                     ^" + seeHelp("fault set"), "fault"},
+		{[]string{"fault", "set", `{"kind": "error", "code": [1]}`}, 2, seeHelp("fault set"), "code: string list"},
+		{[]string{"fault", "set", "--base", "base-1"}, 2, seeHelp("fault set"), "--file"},
+		{[]string{"component", "kill"}, 2, seeHelp("component kill"), "kill component koupsandbox status"},
+		{[]string{"completion", "tcsh"}, 2, seeHelp("completion"), `bash zsh fish "tcsh"`},
 		{[]string{"down"}, 0, "", `"koup"`},
 		{[]string{"list"}, 0, "koupsandbox up\n", ""},
 		{[]string{"list", "-o", "json"}, 0, "[]\n", ""},
-		{[]string{"demo", "fast"}, 2, see("demo"), "demo arguments"},
-		{[]string{"demo", "--name", "Demo 1"}, 2, see("demo"), `--name "Demo 1" 63`},
+		{[]string{"demo", "fast"}, 2, seeHelp("demo"), "demo arguments"},
+		{[]string{"demo", "--name", "Demo 1"}, 2, seeHelp("demo"), `--name "Demo 1" 63`},
 		{[]string{"demo"}, 1, "", "HOME/koupsandbox $KOUPSANDBOX_BIN"},
-		{[]string{"images", "save"}, 2, see("images save"), "save file"},
+		{[]string{"images", "save"}, 2, seeHelp("images save"), "save file"},
 		{[]string{"images", "load", "/none/a.tar"}, 1, "koupsandbox images save FILE\n", "/none/a.tar"},
 		{[]string{"images", "save", "/none/a.tar"}, 1, "", "docker podman"},
 		{[]string{"watch"}, 1, "koupsandbox up --name koup\n", `"koup"`},
-		{[]string{"watch", "base-1"}, 2, see("watch"), "watch arguments"},
-		{[]string{"watch", "-o", "yaml"}, 2, see("watch"), `--output "yaml" text, json`},
+		{[]string{"watch", "base-1"}, 2, seeHelp("watch"), "watch arguments"},
+		{[]string{"watch", "-o", "yaml"}, 2, seeHelp("watch"), `--output "yaml" text, json`},
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
 			home := t.TempDir()
 			bad := "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\nspec: {wait: 5,\n  base: {}}\n"
 			check.Must(t, os.WriteFile(filepath.Join(home, "bad.yaml"), []byte(bad), 0o600))
-			run(t, home, tc.args...).is(t, tc.code, tc.hint, tc.names)
+			run(t, home, tc.args...).expect(t, tc.code, tc.hint, tc.names)
 			if state.Home(filepath.Join(home, ".koupsandbox")).Dir("koup").Exists() {
-				t.Error("a state folder was made")
+				t.Error("a state directory was created")
 			}
 		})
 	}
@@ -188,11 +188,11 @@ func TestLogs(t *testing.T) {
 			}
 		})
 	}
-	run(t, home, "logs", "scheduler").is(t, 1, "\n", `"koup" "scheduler" broker, empty, etcd, long`)
+	run(t, home, "logs", "scheduler").expect(t, 1, "\n", `"koup" "scheduler" broker, empty, etcd, long`)
 }
 
-// A followed log shows what is added, until Ctrl-C.
-func TestFollow(t *testing.T) {
+// logs --follow prints new lines until Ctrl-C.
+func TestLogsFollow(t *testing.T) {
 	home := t.TempDir()
 	dir := state.Home(filepath.Join(home, ".koupsandbox")).Dir("koup")
 	check.Must(t, dir.Create())
@@ -240,11 +240,11 @@ func TestCompletionScripts(t *testing.T) {
 	}
 }
 
-func TestDoctorNamesWhatIsMissing(t *testing.T) {
+func TestDoctorReportsMissingBinaries(t *testing.T) {
 	home := t.TempDir()
 	r := run(t, home, "doctor")
 	if left, err := os.ReadDir(home); err != nil || len(left) > 0 {
-		t.Errorf("doctor has left %v, %v", left, err)
+		t.Errorf("doctor created files: %v, %v", left, err)
 	}
 	for _, want := range []string{"✗ program koup-controlplane", "→ put it beside koupsandbox", "✓ state folder",
 		"✓ open files"} {
@@ -257,8 +257,8 @@ func TestDoctorNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// see is the last line of what a mistake in the command line leads to.
-func see(command string) string {
+// seeHelp returns the last line of the error message for an invalid command line.
+func seeHelp(command string) string {
 	if command == "" {
 		return "\nsee: koupsandbox help\n"
 	}

@@ -10,28 +10,28 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox"
 )
 
-// gcPercent collects twice as often as Go does by default: most of the daemon's heap is bases and their
-// connections, which live long.
+// gcPercent makes the garbage collector run twice as often as by default. Most of the daemon's heap is long-lived:
+// bases and their connections.
 const gcPercent = 50
 
-// daemon is the command that up starts in the background. Its standard error is
-// its log; what it is told on the command line, up has checked.
+// daemon returns the hidden command that up starts in the background. Its standard error is the log file of the
+// daemon. up has validated the flags.
 func (s *commands) daemon() *cli.Command {
 	return &cli.Command{
 		Name:   "daemon",
 		Usage:  "run the daemon of a sandbox",
 		Hidden: true,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "dir", Required: true, Usage: "state `FOLDER` of the sandbox"},
-			&cli.StringFlag{Name: "controlplane", Usage: "`PATH` of koup-controlplane"},
-			&cli.StringFlag{Name: "controller", Usage: "`PATH` of module-controller"},
-			&cli.StringFlag{Name: "base", Usage: "`PATH` of fakebase"},
+			&cli.StringFlag{Name: "dir", Required: true, Usage: "`DIR`: state directory of the sandbox"},
+			&cli.StringFlag{Name: "controlplane", Usage: "`PATH`: path of koup-controlplane"},
+			&cli.StringFlag{Name: "controller", Usage: "`PATH`: path of module-controller"},
+			&cli.StringFlag{Name: "base", Usage: "`PATH`: path of fakebase"},
 		},
 		Action: func(c *cli.Context) error {
 			if os.Getenv("GOGC") == "" {
 				debug.SetGCPercent(gcPercent)
 			}
-			programs := sandbox.Programs{Daemon: s.Self, ControlPlane: c.String("controlplane"),
+			programs := sandbox.Programs{Daemon: s.Executable, ControlPlane: c.String("controlplane"),
 				Controller: c.String("controller"), Base: c.String("base")}
 			return sandbox.RunDaemon(c.Context, c.String("dir"), programs, slog.New(slog.NewTextHandler(s.Err, nil)))
 		},

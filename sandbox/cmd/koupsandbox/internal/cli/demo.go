@@ -19,23 +19,28 @@ const demoReport = "koupsandbox-demo.html"
 func (s *commands) demo() *cli.Command {
 	return &cli.Command{
 		Name:  "demo",
-		Usage: "show a release that loses no request, and one that does, side by side",
-		Description: `Brings a sandbox of its own up, releases a module there in two ways under requests,
-tells what happens, and takes the sandbox down. It takes about twenty seconds. Exit
-status 1 says that something else happened than what the demo wants to show.`,
+		Usage: "show a lossless release and a lossy release side by side",
+		Description: describe(
+			`Creates its own sandbox, releases a module in two ways while requests are sent, prints the
+events, and stops the sandbox. The demo takes about 20 seconds. Exit status: 0 if the
+results are as expected, 1 otherwise.`,
+			"koupsandbox demo", "koupsandbox demo --html demo.html"),
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: nameFlag, Usage: "`NAME` of the demo's sandbox", Value: "demo"},
-			&cli.BoolFlag{Name: "keep", Usage: "leave the sandbox up, with the bases and Pods of the demo"},
-			&cli.BoolFlag{Name: "report",
-				Usage: "write " + demoReport + " into this folder, with the timelines of both"},
-			&cli.StringFlag{Name: "html", Usage: "write that report to `FILE`"},
+			&cli.StringFlag{Name: nameFlag, Usage: "`NAME`: name of the sandbox of the demo", Value: "demo",
+				Category: sandboxCategory},
+			&cli.BoolFlag{Name: "keep", Usage: "keep the sandbox running, with the bases and Pods of the demo",
+				Category: sandboxCategory},
+			&cli.BoolFlag{Name: "report", Category: outputCategory,
+				Usage: "write a report with the timelines of both releases to " + demoReport},
+			&cli.StringFlag{Name: "html", Usage: "`FILE`: file for the report, instead of the file of --report",
+				Category: outputCategory},
 		},
-		Action: alone(s.runDemo),
+		Action: noArgs(s.runDemo),
 	}
 }
 
 func (s *commands) runDemo(c *cli.Context) error {
-	folder, name, err := target(c)
+	home, name, err := sandboxTarget(c)
 	if err != nil {
 		return err
 	}
@@ -44,7 +49,7 @@ func (s *commands) runDemo(c *cli.Context) error {
 	ready := sync.OnceFunc(printer.Close)
 	defer ready()
 	options := demo.Options{
-		Home: folder, Name: name, Programs: sandbox.FindPrograms(s.Self, c.String(binFlag)), Keep: c.Bool("keep"),
+		Home: home, Name: name, Programs: sandbox.FindPrograms(s.Executable, c.String(binFlag)), Keep: c.Bool("keep"),
 		Progress: printer.Event, Ready: ready, Out: s.Out, Color: s.Color,
 	}
 	if s.Screen {
@@ -57,8 +62,8 @@ func (s *commands) runDemo(c *cli.Context) error {
 	if err := s.saveDemo(c, result); err != nil {
 		return err
 	}
-	s.tellDemo(options, time.Since(start))
-	return demo.Verdict(result)
+	s.printDemoEnd(options, time.Since(start))
+	return demo.CheckResult(result)
 }
 
 func (s *commands) saveDemo(c *cli.Context, result *scenario.Report) error {
@@ -77,17 +82,18 @@ func (s *commands) saveDemo(c *cli.Context, result *scenario.Report) error {
 	if err := report.Save(path, result, report.WriteHTML); err != nil {
 		return err
 	}
-	say(s.Out, "\nThe timelines of both: %s\n", path)
+	printf(s.Out, "\nReport with both timelines: %s\n", path)
 	return nil
 }
 
-func (s *commands) tellDemo(o demo.Options, took time.Duration) {
+func (s *commands) printDemoEnd(o demo.Options, took time.Duration) {
 	if !o.Keep {
-		say(s.Out, "\nAll of it took %.0fs, and the sandbox is gone again. A sandbox of your own: koupsandbox up\n",
+		printf(s.Out, "\nThe demo took %.0fs; its sandbox was removed. To create a sandbox, run: koupsandbox up\n",
 			took.Seconds())
 		return
 	}
 	name := nameArgument(o.Name)
-	say(s.Out, "\nThe sandbox is still up. Look around: koupsandbox base list%s -o wide\nTake it down with: "+
+	printf(s.Out, "\nThe sandbox is still running. List its bases with: koupsandbox base list%s -o wide\nTake "+
+		"it down with: "+
 		"koupsandbox down%s\n", name, name)
 }

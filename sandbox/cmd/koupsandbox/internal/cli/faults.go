@@ -24,45 +24,55 @@ const (
 	targetFlag = "target"
 )
 
+const faultSyntax = `A fault is YAML or JSON. Its fields are described by: koupsandbox scenario explain fault
+Faults of the target api require a sandbox with spec.controller.apiView: true.`
+
+var faultExamples = []string{
+	"koupsandbox fault set --base base-1 '{kind: disconnect, for: 30s}'",
+	"koupsandbox fault set --target api '{kind: holdWatch, match: {resource: nodes}, for: 20s}'",
+}
+
 func (s *commands) faults() *cli.Command {
 	selection := func(target string) []cli.Flag {
 		return []cli.Flag{
-			theName(),
-			&cli.StringSliceFlag{Name: baseFlag, Usage: "`BASE` that the faults act on; may be repeated"},
-			&cli.StringFlag{Name: targetFlag, Usage: "`TARGET` of the faults: base, api or mqtt", DefaultText: target},
+			sandboxNameFlag(),
+			&cli.StringSliceFlag{Name: baseFlag, Usage: "`BASE`: base of the faults; repeatable",
+				Category: faultsCategory},
+			&cli.StringFlag{Name: targetFlag, Usage: "`TARGET`: target of the faults: base, api or mqtt",
+				DefaultText: target, Category: faultsCategory},
 		}
 	}
 	return &cli.Command{
-		Name: "fault", Usage: "set, list and clear faults of bases and of the connections to the API server " +
-			"and the broker",
-		Description: "A fault is YAML or JSON; koupsandbox scenario explain fault describes its fields. Faults " +
-			"of the target\n" +
-			"api need a sandbox with spec.controller.apiView: true.\n\n" +
-			"koupsandbox fault set --base base-1 '{kind: disconnect, for: 30s}'\n" +
-			"koupsandbox fault set --target api '{kind: holdWatch, match: {resource: nodes}, for: 20s}'",
+		Name: "fault", Usage: "set, list and clear faults of bases, of API connections and of broker connections",
+		Description: describe(faultSyntax, faultExamples...),
 		Subcommands: []*cli.Command{
 			{
-				Name: "set", Usage: "set a fault, and print its id", ArgsUsage: "[FAULT]",
+				Name: "set", Usage: "set a fault and print its ID", ArgsUsage: "[FAULT]",
+				Description: describe(faultSyntax, faultExamples...),
 				Flags: append(selection("base"),
 					&cli.IntFlag{Name: "replica",
-						Usage: "`NUMBER` of the controller that a fault of the target api or mqtt " +
-							"acts on, from 1",
-						DefaultText: "all"},
-					&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "`FILE` with the fault"}),
-				Action: taking(0, 1, "a fault", s.setFault),
+						Usage:       "`NUMBER`: number of the controller, from 1, for the targets api and mqtt",
+						DefaultText: "all", Category: faultsCategory},
+					&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "`FILE`: file with the fault",
+						Category: faultsCategory}),
+				Action: withArgs(0, 1, "at most one argument: the fault", s.setFault),
 			},
 			{
-				Name: "list", Usage: "list faults with how often each was triggered; -o wide adds the writes of " +
-					"the controllers",
-				Flags:  append(selection("all"), output(formatWide, formatJSON, formatYAML)),
-				Action: within(0, 0, "no arguments", s.listFaults),
+				Name: "list", Usage: "list faults and how often each was triggered",
+				Description: describe(
+					"With -o wide, the list includes the definitions of the faults and the writes of the controllers.",
+					"koupsandbox fault list", "koupsandbox fault list --base base-1 -o wide"),
+				Flags:  append(selection("all"), newOutputFlag(formatWide, formatJSON, formatYAML)),
+				Action: inSandboxWithArgs(0, 0, "no arguments", s.listFaults),
 			},
 			{
-				Name: "clear", Usage: "end faults: those with the ids, or all", ArgsUsage: "[ID...]",
-				Flags: selection("all"),
-				Action: within(0, -1, "ids of faults", func(c *cli.Context, up *sandbox.Sandbox, list []string) error {
-					return up.ClearFaults(c.Context, faultSelector(c, list...))
-				}),
+				Name: "clear", Usage: "end faults by ID, or all faults", ArgsUsage: "[ID...]",
+				Description: describe("", "koupsandbox fault clear fault-1", "koupsandbox fault clear --base base-1"),
+				Flags:       selection("all"),
+				Action: inSandboxWithArgs(0, -1, "IDs of faults",
+					func(c *cli.Context, up *sandbox.Sandbox, list []string) error {
+						return up.ClearFaults(c.Context, faultSelector(c, list...))
+					}),
 			},
 		},
 	}
@@ -77,7 +87,7 @@ func (s *commands) setFault(c *cli.Context, list []string) (err error) {
 	var text []byte
 	switch file := c.String("file"); {
 	case (file == "") == (len(list) == 0):
-		return usageError{fmt.Errorf("set takes a fault, or --file, but not both")}
+		return usageError{fmt.Errorf("set requires either a fault or --file")}
 	case file != "":
 		text, err = os.ReadFile(file)
 		if err != nil {
@@ -94,7 +104,7 @@ func (s *commands) setFault(c *cli.Context, list []string) (err error) {
 	return inSandbox(c, func(up *sandbox.Sandbox) error {
 		id, err := up.SetFault(c.Context, i)
 		if err == nil {
-			say(s.Out, "%s\n", id)
+			printf(s.Out, "%s\n", id)
 		}
 		return err
 	})
@@ -107,10 +117,10 @@ func (s *commands) listFaults(c *cli.Context, up *sandbox.Sandbox, _ []string) e
 	}
 	r := faultSelector(c)
 	all.Faults = slices.DeleteFunc(all.Faults, func(f fault.Status) bool { return !r.Matches(f.Injection) })
-	return s.show(c, all, func(wide bool) { s.tellFaults(all, wide) })
+	return s.printResult(c, all, func(wide bool) { s.printFaults(all, wide) })
 }
 
-func (s *commands) tellFaults(all control.Faults, wide bool) {
+func (s *commands) printFaults(all control.Faults, wide bool) {
 	rows := [][]string{{"ID", "TARGET", "ON", "KIND", "TRIGGERED", "STATE"}}
 	if wide {
 		rows[0] = append(rows[0], "FAULT")
@@ -128,16 +138,16 @@ func (s *commands) tellFaults(all control.Faults, wide bool) {
 			row[5] = "ended: " + f.Ended
 		}
 		if wide {
-			text, _ := json.Marshal(f.Fault) // plain fields
+			text, _ := json.Marshal(f.Fault) // its fields can be encoded
 			row = append(row, string(text))
 		}
 		rows = append(rows, row)
 	}
 	table(s.Out, rows)
 	for _, n := range slices.Sorted(maps.Keys(all.Writes.By)) {
-		for _, what := range slices.Sorted(maps.Keys(all.Writes.By[n])) {
+		for _, write := range slices.Sorted(maps.Keys(all.Writes.By[n])) {
 			if wide {
-				say(s.Out, "controller %d: %s %d\n", n, what, all.Writes.By[n][what])
+				printf(s.Out, "controller %d: %s %d\n", n, write, all.Writes.By[n][write])
 			}
 		}
 	}

@@ -10,33 +10,45 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// fleetControllers are so many that one may end without anybody noticing.
+// fleetControllers is the default number of controllers, so that bases stay Ready when one controller fails.
 const fleetControllers = 2
+
+var fleetExamples = []string{
+	"koupsandbox fleet up --context my-cluster --allow-unmarked-cluster --broker mqtts://broker.example:8883 \\\n    " +
+		"--broker-ca ca.crt --base-image registry.example/fakebase:1 --controller-image " +
+		"registry.example/module-controller:1",
+	"koupsandbox fleet down",
+}
 
 func (s *commands) fleet() *cli.Command {
 	down := s.down()
-	down.Usage = "remove a fleet, and nothing else, from its cluster"
+	down.Usage = "remove a fleet from its cluster"
+	down.Description = describe("Other objects in the cluster are kept.", "koupsandbox fleet down",
+		"koupsandbox fleet down --name load --keep-logs")
 	return &cli.Command{
-		Name: "fleet", Usage: "run simulated bases and their controllers in Pods of a cluster that you have",
+		Name: "fleet", Usage: "run simulated bases and their controllers in Pods of an existing cluster",
+		Description: describe("", fleetExamples...),
 		Subcommands: []*cli.Command{{
 			Name:  "up",
-			Usage: "bring a fleet up, or one that is up in line with the settings",
-			Description: `Runs --bases simulated bases in Pods, --per-pod in each, and the module controllers as a
-Deployment, in the cluster of --context. All of them reach the broker of --broker. This
-machine keeps a daemon, which every other command asks: status, watch, scenario run, bench.
-It is koupsandbox up with --provider existing, --base-runtime cluster and --controller
-cluster. See docs/en/how-to/run-bases-in-a-cluster.md.`,
+			Usage: "create a fleet, or reconcile a running one",
+			Description: describe(
+				`Runs simulated bases in Pods, and the module controllers in a Deployment, in the cluster of
+--context. Bases and controllers connect to the external broker of --broker. A daemon on
+this machine serves other commands, such as status, watch, scenario run and bench. The
+command is equivalent to koupsandbox up with --provider existing, --base-runtime cluster and
+--controller cluster. See docs/en/how-to/run-bases-in-a-cluster.md.`, fleetExamples...),
 			Flags: slices.Concat([]cli.Flag{
-				nameOf("`NAME` of the sandbox, a DNS label"),
-				&cli.IntFlag{Name: basesFlag, Usage: "`N` simulated bases, 1 to 20000", Value: 1000,
-					EnvVars: []string{"KOUPSANDBOX_BASES"}},
-				&cli.IntFlag{Name: "controllers", Usage: "`N` module controllers that share the bases, 1 to 9",
-					Value: fleetControllers},
+				sandboxNameFlag(),
+				&cli.IntFlag{Name: basesFlag, Usage: "`N`: number of simulated bases, 1 to 20000", Value: 1000,
+					Category: basesCategory, EnvVars: []string{"KOUPSANDBOX_BASES"}},
+				&cli.IntFlag{Name: "controllers",
+					Usage: "`N`: number of module controllers, 1 to 9; they share the bases",
+					Value: fleetControllers, Category: controllerCategory},
 			}, fleetSettings(), []cli.Flag{
-				&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print failures only"},
-				output(formatJSON, formatYAML),
+				newQuietFlag(),
+				newOutputFlag(formatJSON, formatYAML),
 			}),
-			Action: alone(s.runFleet),
+			Action: noArgs(s.runFleet),
 		}, down},
 	}
 }
@@ -46,17 +58,17 @@ func (s *commands) runFleet(c *cli.Context) error {
 }
 
 func fleetSettings() []cli.Flag {
-	have := []string{
+	names := []string{
 		"config", "per-pod", "base-image", "agent-image", "controller-image", "context", "kubeconfig",
-		"i-know-what-i-do", "env", "broker", "broker-username",
+		"allow-unmarked-cluster", "env", "broker", "broker-username",
 		"broker-password-file", "broker-ca", "broker-cert", "broker-key", "broker-consent", "wait",
 	}
 	return slices.DeleteFunc(flagsOfSettings(settings()), func(f cli.Flag) bool {
-		return !slices.ContainsFunc(f.Names(), func(name string) bool { return slices.Contains(have, name) })
+		return !slices.ContainsFunc(f.Names(), func(name string) bool { return slices.Contains(names, name) })
 	})
 }
 
-// fleetPresets make a fleet of what nobody has said otherwise.
+// fleetPresets sets the defaults of a fleet.
 func fleetPresets(spec *v1alpha1.Spec, bases int) {
 	spec.Provider = cmp.Or(spec.Provider, v1alpha1.ProviderExisting)
 	spec.Bases.Runtime = cmp.Or(spec.Bases.Runtime, v1alpha1.RuntimeCluster)

@@ -17,62 +17,63 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// compareFuzz runs the same schedules with two settings.
+// compareFuzz runs the same schedules with two configurations.
 func (s *commands) compareFuzz(c *cli.Context, options fuzz.Options) error {
 	if c.IsSet("shrink") {
 		return usageError{errors.New(
-			"--shrink and --compare are mutually exclusive: a comparison does not shrink failures")}
+			"--shrink and --compare are mutually exclusive; a comparison does not minimize failures")}
 	}
 	if options.Parallel < 2 {
-		return usageError{errors.New("--compare needs --parallel 2 or more: a sandbox for each side")}
+		return usageError{errors.New("--compare requires --parallel 2 or more: one sandbox per configuration")}
 	}
 	other, err := fuzzConfig(c, c.String("compare"))
 	if err != nil {
 		return err
 	}
-	klog.SetLogger(logr.Discard()) // as in runFuzz
-	say(s.Err, "Comparing with seed %d in up to %d sandboxes per side\n", options.Seed, options.Parallel/2)
+	klog.SetLogger(logr.Discard()) // see runFuzz
+	printf(s.Err, "Comparing with seed %d; sandboxes per configuration: %d\n", options.Seed, options.Parallel/2)
 	r, err := fuzz.Compare(c.Context, options,
-		fuzz.Contender{Name: cmp.Or(c.String("config"), "default settings"), Config: options.Config},
+		fuzz.Contender{Name: cmp.Or(c.String("config"), "default configuration"), Config: options.Config},
 		fuzz.Contender{Name: c.String("compare"), Config: other})
 	if r == nil {
 		return err
 	}
-	return errors.Join(err, s.show(c, r, func(bool) { s.tellComparison(r, options.Corpus) }))
+	return errors.Join(err, s.printResult(c, r, func(bool) { s.printComparison(r, options.Corpus) }))
 }
 
-// tellComparison says what became of the schedules on both sides.
-func (s *commands) tellComparison(r *fuzz.Comparison, corpus string) {
-	say(s.Out, "%s on each side in %s; seed %d\n\n", plain.Count(r.Schedules, "schedule"), r.Elapsed.Round(time.Second),
+// printComparison prints the results of the schedules with both configurations.
+func (s *commands) printComparison(r *fuzz.Comparison, corpus string) {
+	printf(s.Out, "%s with each configuration in %s; seed %d\n\n", plain.Count(r.Schedules, "schedule"),
+		r.Elapsed.Round(time.Second),
 		r.Seed)
 	rows := [][]string{{"", "a: " + r.A.Name, "b: " + r.B.Name}}
 	row := func(name string, a, b int) { rows = append(rows, []string{name, strconv.Itoa(a), strconv.Itoa(b)}) }
 	row("schedules", r.Schedules, r.Schedules)
 	row("passed", r.A.Passed, r.B.Passed)
 	row("failed", r.A.Failed, r.B.Failed)
-	broken := map[string]bool{}
+	violated := map[string]bool{}
 	for _, side := range []fuzz.Side{r.A, r.B} {
 		for name := range side.Invariants {
-			broken[name] = true
+			violated[name] = true
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(broken)) {
+	for _, name := range slices.Sorted(maps.Keys(violated)) {
 		row("  "+name, r.A.Invariants[name], r.B.Invariants[name])
 	}
-	row("unclear", r.A.Inconclusive, r.B.Inconclusive)
+	row("inconclusive", r.A.Inconclusive, r.B.Inconclusive)
 	table(s.Out, rows)
 	for _, side := range []struct {
 		name, other string
 		fuzz.Side
 	}{{"a", "b", r.A}, {"b", "a", r.B}} {
-		say(s.Out, "\nfails on %s only: %d\n", side.name, len(side.OneSided))
+		printf(s.Out, "\nfailed with %s only: %d\n", side.name, len(side.OneSided))
 		for _, f := range side.OneSided {
-			beside := ""
+			note := ""
 			if f.Inconclusive {
-				beside = " (unclear on " + side.other + ")"
+				note = " (inconclusive with " + side.other + ")"
 			}
-			say(s.Out, "  seed %d%s: %s\n", f.Seed, beside, f.Seen)
+			printf(s.Out, "  seed %d%s: %s\n", f.Seed, note, f.Seen)
 		}
 	}
-	say(s.Out, "\n%s\n", filepath.Join(corpus, fuzz.ComparisonFile))
+	printf(s.Out, "\n%s\n", filepath.Join(corpus, fuzz.ComparisonFile))
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// What cannot be fuzzed or compared is told before anything comes up.
-func TestFuzzMistakes(t *testing.T) {
+// Invalid arguments are reported before a sandbox is created.
+func TestFuzzRejectsInvalidArguments(t *testing.T) {
 	for line, want := range map[string]string{
 		"--only releases":                    `"releases"`,
 		"--parallel 0":                       "--parallel",
-		"--speed 0":                          "--speed 0: 1 10",
-		"--speed 11":                         "--speed 11: 1 10",
+		"--speed 0":                          "--speed 0; 1 10",
+		"--speed 11":                         "--speed 11; 1 10",
 		"--count -1":                         "--count",
 		"--config HOME/none":                 "HOME/none",
 		"schedule.yaml":                      "arguments",

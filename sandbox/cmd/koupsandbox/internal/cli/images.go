@@ -12,34 +12,39 @@ import (
 
 func (s *commands) images() *cli.Command {
 	return &cli.Command{
-		Name:  "images",
-		Usage: "carry the node image of the provider kind to a machine without a registry",
+		Name:        "images",
+		Usage:       "copy the node image of the provider kind to a machine without access to a registry",
+		Description: describe("", "koupsandbox images save node-image.tar", "koupsandbox images load node-image.tar"),
 		Subcommands: []*cli.Command{
 			{
 				Name:      "save",
-				Usage:     "write the node image that is at hand to a file",
+				Usage:     "save the node image from the container engine to a file",
 				ArgsUsage: "FILE",
-				Flags:     []cli.Flag{engine()},
-				Action: onFile(func(c *cli.Context, path string) error {
+				Description: describe("", "koupsandbox images save node-image.tar",
+					"koupsandbox images save --engine podman node-image.tar"),
+				Flags: []cli.Flag{newEngineFlag()},
+				Action: withFile(func(c *cli.Context, path string) error {
 					image, err := kind.SaveImage(c.Context, c.String(engineFlag), path)
 					if err != nil {
 						return err
 					}
-					say(s.Out, "saved %s in %s\n", image, path)
+					printf(s.Out, "saved %s to %s\n", image, path)
 					return nil
 				}),
 			},
 			{
 				Name:      "load",
-				Usage:     "give the container engine the image in such a file",
+				Usage:     "load the node image from a file into the container engine",
 				ArgsUsage: "FILE",
-				Flags:     []cli.Flag{engine()},
-				Action: onFile(func(c *cli.Context, path string) error {
+				Description: describe("", "koupsandbox images load node-image.tar",
+					"koupsandbox images load --engine podman node-image.tar"),
+				Flags: []cli.Flag{newEngineFlag()},
+				Action: withFile(func(c *cli.Context, path string) error {
 					images, err := kind.LoadImages(c.Context, c.String(engineFlag), path)
 					if err != nil {
 						return err
 					}
-					say(s.Out, "loaded %s\n", strings.Join(images, ", "))
+					printf(s.Out, "loaded %s\n", strings.Join(images, ", "))
 					return nil
 				}),
 			},
@@ -47,11 +52,11 @@ func (s *commands) images() *cli.Command {
 	}
 }
 
-func onFile(do func(c *cli.Context, path string) error) cli.ActionFunc {
-	return taking(1, 1, "one file", func(c *cli.Context, list []string) error {
+func withFile(do func(c *cli.Context, path string) error) cli.ActionFunc {
+	return withArgs(1, 1, "one file", func(c *cli.Context, list []string) error {
 		path, err := filepath.Abs(list[0])
 		if err != nil {
-			return fmt.Errorf("finding the file %q: %w", list[0], err)
+			return fmt.Errorf("resolving the path %q: %w", list[0], err)
 		}
 		return do(c, path)
 	})

@@ -21,31 +21,35 @@ import (
 func (s *commands) init() *cli.Command {
 	return &cli.Command{
 		Name:      "init",
-		Usage:     "write a repository to start from: a module's manifests, its scenarios, CI",
+		Usage:     "create a repository with the manifests and scenarios of a module, and CI",
 		ArgsUsage: "[DIR]",
-		Description: `Without a DIR, into the current folder. It never overwrites anything. What it writes
-passes as it is: make test.`,
+		Description: describe(
+			`The default of DIR is the current directory. Existing files are not overwritten. The created
+scenarios pass without changes: make test`,
+			"koupsandbox init order", "koupsandbox init --ci gitlab stock"),
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: nameFlag, Usage: "`NAME` of the module", DefaultText: "that of the folder"},
-			&cli.StringFlag{Name: "ci", Usage: "what runs the scenarios: github, gitlab or none",
-				Value: string(examples.GitHub)},
+			&cli.StringFlag{Name: nameFlag, Usage: "`NAME`: name of the module",
+				DefaultText: "the name of the directory",
+				Category:    outputCategory},
+			&cli.StringFlag{Name: "ci", Usage: "`SYSTEM`: CI system that runs the scenarios: github, gitlab or none",
+				Value: string(examples.GitHub), Category: outputCategory},
 		},
-		Action: taking(0, 1, "one folder at most", s.runInit),
+		Action: withArgs(0, 1, "at most one argument: a directory", s.runInit),
 	}
 }
 
 func (s *commands) runInit(c *cli.Context, list []string) error {
-	folder := "."
+	dir := "."
 	if len(list) > 0 {
-		folder = list[0]
+		dir = list[0]
 	}
-	name, err := moduleName(c.String(nameFlag), folder)
+	name, err := moduleName(c.String(nameFlag), dir)
 	if err != nil {
 		return err
 	}
 	ci := examples.CI(c.String("ci"))
 	if !slices.Contains(examples.Systems(), ci) {
-		return usageError{fmt.Errorf("--ci %q is not one of: github, gitlab, none", ci)}
+		return usageError{fmt.Errorf("invalid --ci %q; use one of: github, gitlab, none", ci)}
 	}
 	o := examples.Options{Name: name, CI: ci}
 	if v := version.Of(); version.Released(v) {
@@ -57,63 +61,64 @@ func (s *commands) runInit(c *cli.Context, list []string) error {
 	}
 	files["scenarios/"+schemaFile] = v1alpha1.ScenarioSchema
 	paths := slices.Sorted(maps.Keys(files))
-	if err := free(folder, paths); err != nil {
+	if err := checkFree(dir, paths); err != nil {
 		return err
 	}
-	if err := writeAll(folder, paths, files); err != nil {
+	if err := writeAll(dir, paths, files); err != nil {
 		return err
 	}
 	for _, path := range paths {
-		say(s.Out, "%s\n", filepath.Join(folder, filepath.FromSlash(path)))
+		printf(s.Out, "%s\n", filepath.Join(dir, filepath.FromSlash(path)))
 	}
-	say(s.Out, "\nRun its scenarios with: make -C %s test\n", folder)
+	printf(s.Out, "\nRun its scenarios with: make -C %s test\n", dir)
 	if ci != examples.None && o.Version == "" {
-		say(s.Out, "Its CI names a release of koupsandbox; this program is of none, so look whether that is the "+
-			"one you want.\n")
+		printf(s.Out, "This binary is not a release of koupsandbox; check the release of koupsandbox in "+
+			"the CI files.\n")
 	}
 	return nil
 }
 
 // moduleName returns the name from the flag, or the name of the directory.
-func moduleName(given, folder string) (string, error) {
-	name, what := given, "--name"
+func moduleName(nameFlagValue, dir string) (string, error) {
+	name, source, fix := nameFlagValue, "--name", ""
 	if name == "" {
-		path, err := filepath.Abs(folder)
+		path, err := filepath.Abs(dir)
 		if err != nil {
-			return "", fmt.Errorf("finding the folder %q: %w", folder, err)
+			return "", fmt.Errorf("resolving the directory %q: %w", dir, err)
 		}
-		name, what = filepath.Base(path), "a module is not called as the folder, choose its --name:"
+		name, source, fix = filepath.Base(path), "the directory name", "; set --name"
 	}
 	if err := v1alpha1.ValidateName(name); err != nil {
-		return "", usageError{fmt.Errorf("%s %q %w", what, name, err)}
+		return "", usageError{fmt.Errorf("%s %q %w%s", source, name, err, fix)}
 	}
-	var meant any
-	if err := yaml.Unmarshal([]byte(name), &meant); err != nil || meant != any(name) {
-		return "", usageError{fmt.Errorf("%s %q means something else in YAML", what, name)}
+	var value any
+	if err := yaml.Unmarshal([]byte(name), &value); err != nil || value != any(name) {
+		return "", usageError{fmt.Errorf("%s %q is not a string in YAML; choose another name", source, name)}
 	}
 	return name, nil
 }
 
-func free(folder string, paths []string) error {
-	var there []string
+// checkFree returns an error if one of the files exists.
+func checkFree(dir string, paths []string) error {
+	var existing []string
 	for _, path := range paths {
-		switch _, err := os.Lstat(filepath.Join(folder, filepath.FromSlash(path))); {
+		switch _, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(path))); {
 		case err == nil:
-			there = append(there, path)
+			existing = append(existing, path)
 		case !errors.Is(err, fs.ErrNotExist):
-			return usageError{fmt.Errorf("looking into the folder: %w", err)}
+			return usageError{fmt.Errorf("checking for existing files: %w", err)}
 		}
 	}
-	if len(there) > 0 {
+	if len(existing) > 0 {
 		return usageError{fmt.Errorf(
-			"nothing was written, since %s has %s already: choose another folder, or move them away",
-			folder, strings.Join(there, ", "))}
+			"no files were written, because %s already contains %s; choose another directory, or move these files",
+			dir, strings.Join(existing, ", "))}
 	}
 	return nil
 }
 
-// writeAll writes all files, or none.
-func writeAll(folder string, paths []string, files map[string][]byte) (err error) {
+// writeAll writes all files, or none of them if it fails.
+func writeAll(dir string, paths []string, files map[string][]byte) (err error) {
 	var written []string
 	defer func() {
 		if err == nil {
@@ -124,11 +129,11 @@ func writeAll(folder string, paths []string, files map[string][]byte) (err error
 		}
 	}()
 	for _, path := range paths {
-		file := filepath.Join(folder, filepath.FromSlash(path))
+		file := filepath.Join(dir, filepath.FromSlash(path))
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // the user's own repository
-			return fmt.Errorf("making a folder: %w", err)
+			return fmt.Errorf("creating a directory: %w", err)
 		}
-		if err := writeNew(file, files[path]); err != nil {
+		if err := createFile(file, files[path]); err != nil {
 			return fmt.Errorf("writing %s: %w", file, err)
 		}
 		written = append(written, file)

@@ -10,16 +10,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// tree reads all files below a folder.
-func tree(t *testing.T, folder string) map[string]string {
+// tree reads all files of a directory tree.
+func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
-	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		name, relErr := filepath.Rel(folder, path)
+		name, relErr := filepath.Rel(dir, path)
 		if err == nil {
 			err = relErr
 		}
@@ -32,8 +32,7 @@ func tree(t *testing.T, folder string) map[string]string {
 	return files
 }
 
-// What init writes is right as it is, bears the name of the module alone, and is what the example in
-// this repository is.
+// init writes the example of this repository with another module name. lint and run accept the files without changes.
 func TestInit(t *testing.T) {
 	example := tree(t, filepath.Join("..", "..", "..", "..", "..", "examples", "module"))
 	for ci, file := range map[string]string{"github": ".github/workflows/scenarios.yml", "gitlab": ".gitlab-ci.yml",
@@ -48,7 +47,7 @@ func TestInit(t *testing.T) {
 			schema := written["scenarios/scenario.schema.json"]
 			delete(written, "scenarios/scenario.schema.json")
 			if !strings.HasPrefix(schema, "{") {
-				t.Errorf("the schema is %.40q", schema)
+				t.Errorf("schema: %.40q", schema)
 			}
 			want := map[string]string{}
 			for name, text := range example {
@@ -63,17 +62,17 @@ func TestInit(t *testing.T) {
 			}
 			for name := range written {
 				if !strings.Contains(got.Out, filepath.Join("HOME/order", name)+"\n") {
-					t.Errorf("%s is not told in:\n%s", name, got.Out)
+					t.Errorf("%s is not printed in:\n%s", name, got.Out)
 				}
 			}
-			if told := strings.Contains(got.Out, "release of koupsandbox"); told != (ci != "none") {
-				t.Errorf("whether it tells of the release in CI: %t:\n%s", told, got.Out)
+			if printed := strings.Contains(got.Out, "release of koupsandbox"); printed != (ci != "none") {
+				t.Errorf("note about the release in CI: %t:\n%s", printed, got.Out)
 			}
 			none := result{0, "", ""}
 			if diff := cmp.Diff(none, run(t, home, "scenario", "lint", "--env", "dev", "HOME/order")); diff != "" {
 				t.Errorf("lint (-want +got):\n%s", diff)
 			}
-			plan := "broken-release\ncontroller-restart\nrelease\n\n3 runs of 3 scenarios; all can be run.\n"
+			plan := "broken-release\ncontroller-restart\nrelease\n\n3 runs of 3 scenarios; all are valid.\n"
 			if diff := cmp.Diff(result{0, plan, ""},
 				run(t, home, "scenario", "run", "--dry-run", "HOME/order/scenarios")); diff != "" {
 				t.Errorf("dry-run (-want +got):\n%s", diff)
@@ -82,30 +81,30 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// What is there stays as it is, and nothing is written beside it.
-func TestInitOverwritesNothing(t *testing.T) {
+// If a file exists, init writes no files.
+func TestInitKeepsExistingFiles(t *testing.T) {
 	home := t.TempDir()
-	folder := filepath.Join(home, "mine")
+	dir := filepath.Join(home, "mine")
 	before := map[string]string{"Makefile": "mine", "README.md": "mine too", "other.txt": ""}
 	for name, text := range before {
-		if err := os.MkdirAll(folder, 0o755); err != nil {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	run(t, home, "init", "HOME/mine").is(t, 2, see("init"), "HOME/mine Makefile, README.md")
-	if diff := cmp.Diff(before, tree(t, folder)); diff != "" {
+	run(t, home, "init", "HOME/mine").expect(t, 2, seeHelp("init"), "HOME/mine Makefile, README.md")
+	if diff := cmp.Diff(before, tree(t, dir)); diff != "" {
 		t.Errorf("files (-before +after):\n%s", diff)
 	}
-	if err := os.Symlink(filepath.Join(home, "nowhere"), filepath.Join(folder, ".gitignore")); err != nil {
+	if err := os.Symlink(filepath.Join(home, "nowhere"), filepath.Join(dir, ".gitignore")); err != nil {
 		t.Fatal(err)
 	}
-	run(t, home, "init", "HOME/mine").is(t, 2, see("init"), "HOME/mine .gitignore, Makefile, README.md")
+	run(t, home, "init", "HOME/mine").expect(t, 2, seeHelp("init"), "HOME/mine .gitignore, Makefile, README.md")
 }
 
-func TestInitMistakes(t *testing.T) {
+func TestInitRejectsInvalidArguments(t *testing.T) {
 	home := t.TempDir()
 	if err := os.WriteFile(filepath.Join(home, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -122,9 +121,9 @@ func TestInitMistakes(t *testing.T) {
 		{[]string{"HOME/A b"}, `--name "A b" 63`},
 		{[]string{"HOME/file"}, "HOME/file/.github/workflows/scenarios.yml:"},
 	} {
-		run(t, home, append([]string{"init"}, tc.args...)...).is(t, 2, see("init"), tc.names)
+		run(t, home, append([]string{"init"}, tc.args...)...).expect(t, 2, seeHelp("init"), tc.names)
 	}
 	if diff := cmp.Diff(map[string]string{"file": ""}, tree(t, home)); diff != "" {
-		t.Errorf("something was written (-want +got):\n%s", diff)
+		t.Errorf("files were written (-want +got):\n%s", diff)
 	}
 }

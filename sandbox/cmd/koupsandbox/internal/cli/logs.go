@@ -25,38 +25,43 @@ const (
 
 func (s *commands) logs() *cli.Command {
 	return &cli.Command{
-		Name:      "logs",
-		Usage:     "print the log of a component, or the end of all logs",
-		ArgsUsage: "[COMPONENT]",
+		Name:        "logs",
+		Usage:       "print the last log lines of a component, or of all components",
+		ArgsUsage:   "[COMPONENT]",
+		Description: describe("", "koupsandbox logs --tail 5", "koupsandbox logs -f module-controller"),
 		Flags: []cli.Flag{
-			theName(),
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until Ctrl-C"},
-			&cli.IntFlag{Name: "tail", Usage: "begin with the last `N` lines; -1 = all", Value: 20},
+			sandboxNameFlag(),
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "print new lines until Ctrl-C",
+				Category: outputCategory},
+			&cli.IntFlag{Name: "tail",
+				Usage: "`N`: number of lines to print from the end of a log; -1 prints all lines", Value: 20,
+				Category: outputCategory},
 		},
-		Action: taking(0, 1, "one component", func(c *cli.Context, list []string) error {
-			folder, name, err := target(c)
+		Action: withArgs(0, 1, "at most one argument: a component", func(c *cli.Context, list []string) error {
+			home, name, err := sandboxTarget(c)
 			if err != nil {
 				return err
 			}
-			dir := state.Home(folder).Dir(name)
-			components, err := logged(dir)
+			dir := state.Home(home).Dir(name)
+			components, err := logNames(dir)
 			if err != nil {
 				return err
 			}
 			if len(list) == 1 && !slices.Contains(components, list[0]) {
-				return fmt.Errorf("sandbox %q has no log of %q; there are: %s", name, list[0],
+				return fmt.Errorf("sandbox %q has no log of component %q; available: %s", name, list[0],
 					strings.Join(components, ", "))
 			}
 			if len(list) == 0 && c.Bool("follow") {
 				return usageError{
-					fmt.Errorf("logs --follow takes one component of: %s", strings.Join(components, ", "))}
+					fmt.Errorf("--follow requires exactly one component; available: %s",
+						strings.Join(components, ", "))}
 			}
 			if len(list) == 1 {
-				return s.log(c.Context, dir.Log(list[0]), c.Int("tail"), c.Bool("follow"))
+				return s.printLog(c.Context, dir.Log(list[0]), c.Int("tail"), c.Bool("follow"))
 			}
 			for _, component := range components {
-				say(s.Out, "==> %s <==\n", component)
-				if err := s.log(c.Context, dir.Log(component), c.Int("tail"), false); err != nil {
+				printf(s.Out, "==> %s <==\n", component)
+				if err := s.printLog(c.Context, dir.Log(component), c.Int("tail"), false); err != nil {
 					return err
 				}
 			}
@@ -65,10 +70,11 @@ func (s *commands) logs() *cli.Command {
 	}
 }
 
-func logged(dir state.Dir) ([]string, error) {
+// logNames returns the components that have a log file.
+func logNames(dir state.Dir) ([]string, error) {
 	files, err := os.ReadDir(dir.Logs())
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("sandbox %q has no logs: it is not up; see: koupsandbox list", dir.Name())
+		return nil, fmt.Errorf("sandbox %q has no logs: it is not running; see: koupsandbox list", dir.Name())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listing the logs: %w", err)
@@ -82,14 +88,14 @@ func logged(dir state.Dir) ([]string, error) {
 	return names, nil
 }
 
-// log prints the last lines of a file, all if tail is negative, and what is added
-// to it until ctx ends if follow is true.
-func (s *commands) log(ctx context.Context, path string, tail int, follow bool) error {
+// printLog prints the last lines of a file, or all lines if tail is negative. If follow is true, it blocks until ctx
+// ends and prints the lines that are added.
+func (s *commands) printLog(ctx context.Context, path string, tail int, follow bool) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("opening the log: %w", err)
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // the file was only read
 	if tail >= 0 {
 		start, err := lastLines(f, tail)
 		if err == nil {
@@ -116,6 +122,7 @@ func (s *commands) log(ctx context.Context, path string, tail int, follow bool) 
 	}
 }
 
+// lastLines returns the offset of the last count lines.
 func lastLines(f io.Reader, count int) (int64, error) {
 	starts := []int64{0}
 	for lines := bufio.NewReader(f); ; {

@@ -21,43 +21,48 @@ const (
 	formatYAML = "yaml"
 )
 
-// output chooses the format of a command's result, text if it is not given.
-func output(others ...string) *cli.StringFlag {
+// newOutputFlag returns the flag for the format of a result: text, which is the default, or one of others.
+func newOutputFlag(others ...string) *cli.StringFlag {
 	formats := slices.Concat([]string{formatText}, others)
 	return &cli.StringFlag{Name: outputFlag, Aliases: []string{"o"}, Value: formatText,
-		Usage: "`FORMAT` of the result: " + strings.Join(formats, ", "),
+		Category: outputCategory, Usage: "`FORMAT`: format of the result: " + strings.Join(formats, ", "),
 		Action: func(_ *cli.Context, format string) error {
 			if !slices.Contains(formats, format) {
-				return usageError{fmt.Errorf("--output %q is not one of: %s", format, strings.Join(formats, ", "))}
+				return usageError{
+					fmt.Errorf("invalid --output %q; use one of: %s", format, strings.Join(formats, ", "))}
 			}
 			return nil
 		}}
 }
 
-// show prints a result: as text by tell, or in the format that was asked for.
-func (s *commands) show(c *cli.Context, result any, tell func(wide bool)) error {
+func newQuietFlag() *cli.BoolFlag {
+	return &cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print only failures", Category: outputCategory}
+}
+
+// printResult prints a result in the format of --output. It calls printText for text.
+func (s *commands) printResult(c *cli.Context, result any, printText func(wide bool)) error {
 	switch format := c.String(outputFlag); format {
 	case formatJSON, formatYAML:
-		return s.print(format, result)
+		return s.printAs(format, result)
 	default:
-		tell(format == formatWide)
+		printText(format == formatWide)
 		return nil
 	}
 }
 
-func (s *commands) print(format string, value any) error {
+func (s *commands) printAs(format string, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err == nil && format == formatYAML {
 		text, err = yaml.JSONToYAML(text)
 	}
 	if err != nil {
-		return fmt.Errorf("writing the result as %s: %w", format, err)
+		return fmt.Errorf("encoding the result as %s: %w", format, err)
 	}
 	write(s.Out, strings.TrimRight(string(text), "\n")+"\n")
 	return nil
 }
 
-// table writes rows of cells, the first being the heading. Whatever is in a cell, a row is a line.
+// table writes rows of cells, each on one line. The first row is the header. Control characters in cells are escaped.
 func table(w io.Writer, rows [][]string) {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	for _, row := range rows {
@@ -67,5 +72,5 @@ func table(w io.Writer, rows [][]string) {
 		}
 		write(t, strings.Join(cells, "\t")+"\n")
 	}
-	_ = t.Flush() // as in say
+	_ = t.Flush() // see printf
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-// daemonOf answers as the daemon of sandbox koup with what is given for each path.
-func daemonOf(t *testing.T, home string, answers map[string]any) {
+// serveDaemon runs a fake daemon of the sandbox koup with an answer for each path.
+func serveDaemon(t *testing.T, home string, answers map[string]any) {
 	t.Helper()
 	dir := state.Home(filepath.Join(home, ".koupsandbox")).Dir("koup")
 	check.Must(t, dir.Create())
@@ -39,9 +39,8 @@ func daemonOf(t *testing.T, home string, answers map[string]any) {
 	t.Cleanup(server.Close)
 }
 
-// Versions, names and reasons come from bases, Pods and the cluster: none of them may command the
-// terminal.
-func TestTextFromOutsideIsShownPlain(t *testing.T) {
+// Versions, names and reasons come from bases, Pods and clusters. Control characters in them are escaped.
+func TestControlCharactersAreEscaped(t *testing.T) {
 	const evil = "1\x1b[2J\u009b3\u202e\t4\n5"
 	home := t.TempDir()
 	dir := state.Home(filepath.Join(home, ".koupsandbox")).Dir("koup")
@@ -51,21 +50,21 @@ func TestTextFromOutsideIsShownPlain(t *testing.T) {
 		BaseCount: 1, StartedAt: time.Now(),
 		Components: []control.Component{{Name: "module-controller", State: "running", Reason: evil, Pod: evil},
 			{Name: "etcd", Exit: evil}}, Bases: []control.Base{base}}
-	daemonOf(t, home, map[string]any{"/Status": status, "/Bases": []control.Base{base}})
-	if err := state.WriteFile(dir.Config(), nil); err != nil { // by which list knows it
+	serveDaemon(t, home, map[string]any{"/Status": status, "/Bases": []control.Base{base}})
+	if err := state.WriteFile(dir.Config(), nil); err != nil { // list looks for this file
 		t.Fatal(err)
 	}
 	for line, shown := range map[string]int{"status": 7, "status -o wide": 10, "base list": 1, "base list -o wide": 4,
 		"list": 1} {
 		r := run(t, home, strings.Fields(line)...)
 		if r.Err != "" || strings.ContainsAny(r.Out, "\x1b\u009b\u202e\t") {
-			t.Errorf("%s commands the terminal: %q, %q", line, r.Out, r.Err)
+			t.Errorf("%s prints control characters: %q, %q", line, r.Out, r.Err)
 		}
 		if n := strings.Count(r.Out, `1\x1b[2J\u009b3\u202e`); n != shown {
-			t.Errorf("%s shows it %d times, want %d:\n%s", line, n, shown, r.Out)
+			t.Errorf("%s prints the text %d times, want %d:\n%s", line, n, shown, r.Out)
 		}
 	}
-	for _, line := range []string{"base list", "base list -o wide", "list"} { // whose rows are lines
+	for _, line := range []string{"base list", "base list -o wide", "list"} { // each row is one line
 		if r := run(t, home, strings.Fields(line)...); strings.Count(r.Out, "\n") != 2 {
 			t.Errorf("%s does not print two lines:\n%s", line, r.Out)
 		}
@@ -73,14 +72,14 @@ func TestTextFromOutsideIsShownPlain(t *testing.T) {
 	var got []control.Base
 	if r := run(t, home, "base", "list", "-o", "json"); json.Unmarshal([]byte(r.Out), &got) != nil || len(got) != 1 ||
 		got[0].Version != evil {
-		t.Errorf("as JSON it is not what it was: %+v", r)
+		t.Errorf("JSON does not have the original text: %+v", r)
 	}
 }
 
-// Bases that do not run say what to do.
-func TestBasesThatDoNotRun(t *testing.T) {
+// base list prints a fix for each base that is not running.
+func TestBaseListPrintsFixes(t *testing.T) {
 	home := t.TempDir()
-	daemonOf(t, home, map[string]any{"/Status": control.Status{Name: "koup", Phase: control.Running},
+	serveDaemon(t, home, map[string]any{"/Status": control.Status{Name: "koup", Phase: control.Running},
 		"/Bases": []control.Base{
 			{HostName: "base-1", IP: "198.18.0.1", Running: true, Ready: true, Connected: true, NodeReady: true,
 				Node: "n"},
@@ -96,9 +95,9 @@ base-3   198.18.0.3   starting       false        0         0
 base-4   198.18.0.4   disconnected   false        0         1        
 base-5   198.18.0.5   crashed        false        0         0        
 
-base-2 has crashed; start it again with: koupsandbox base restart base-2
-base-4 is not heard; see its faults with: koupsandbox fault list --base base-4
-base-5 has ended: its container was killed; take it away with: koupsandbox base remove base-5
+base-2 has crashed; restart it with: koupsandbox base restart base-2
+base-4 is disconnected; to list its faults, run: koupsandbox fault list --base base-4
+base-5 has exited: its container was killed; remove it with: koupsandbox base remove base-5
 `, ""}
 	if diff := cmp.Diff(want, run(t, home, "base", "list")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

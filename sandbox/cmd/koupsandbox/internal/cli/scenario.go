@@ -1,7 +1,7 @@
 package cli
 
 import (
-	_ "embed" // the file to start from
+	_ "embed" // the scenario template
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,30 +23,35 @@ const schemaFile = "scenario.schema.json"
 
 func (s *commands) scenario() *cli.Command {
 	return &cli.Command{
-		Name:  "scenario",
-		Usage: "run scenarios: rollouts with their disturbance, judged by what real requests got",
-		Description: `A PATH is a scenario file, or a folder with scenario files.
-Begin with: koupsandbox scenario new my-first`,
+		Name:        "scenario",
+		Usage:       "run, check and list scenarios: rollouts and faults under real requests",
+		Description: describe("", "koupsandbox scenario new my-first", "koupsandbox scenario run --up my-first.yaml"),
 		Subcommands: []*cli.Command{
 			s.scenarioRun(),
 			s.scenarioLint(),
 			{
 				Name: "list", Usage: "list scenarios", ArgsUsage: "[PATH...]",
-				Description: "Without a PATH, those of the current folder.",
-				Flags:       []cli.Flag{selector(), output(formatJSON, formatYAML)},
-				Action:      taking(0, -1, "scenario files and folders", s.listScenarios),
+				Description: describe(
+					"PATH is a scenario file or a directory with scenarios. The default is the current directory.",
+					"koupsandbox scenario list", "koupsandbox scenario list --selector group=rollout ."),
+				Flags:  []cli.Flag{newSelectorFlag(), newOutputFlag(formatJSON, formatYAML)},
+				Action: withArgs(0, -1, "scenario files and directories", s.listScenarios),
 			},
 			{
-				Name: "new", Usage: "write a scenario to start from", ArgsUsage: "NAME",
-				Description: `Writes NAME.yaml, which runs as it is, and the schema by which editors complete it.`,
-				Flags:       []cli.Flag{&cli.StringFlag{Name: "dir", Usage: "`FOLDER` for the files", Value: "."}},
-				Action:      taking(1, 1, "the name of the scenario, a DNS label", s.newScenario),
+				Name: "new", Usage: "create a scenario from a template", ArgsUsage: "NAME",
+				Description: describe(
+					"Writes NAME.yaml, a scenario that can be run without changes, and its JSON schema for editors.",
+					"koupsandbox scenario new my-first", "koupsandbox scenario new --dir scenarios my-second"),
+				Flags: []cli.Flag{&cli.StringFlag{Name: "dir", Usage: "`DIR`: directory for the files", Value: ".",
+					Category: outputCategory}},
+				Action: withArgs(1, 1, "one argument: the name of the scenario, a DNS label", s.newScenario),
 			},
 			{
 				Name: "schema", Usage: "print the JSON schema of scenario files",
-				Description: `Editors complete a file that begins with
+				Description: describe(`Editors use the schema for files that start with the comment
   # yaml-language-server: $schema=PATH`,
-				Action: alone(func(*cli.Context) error {
+					"koupsandbox scenario schema", "koupsandbox scenario schema > scenario.schema.json"),
+				Action: noArgs(func(*cli.Context) error {
 					write(s.Out, string(v1alpha1.ScenarioSchema))
 					return nil
 				}),
@@ -56,71 +61,72 @@ Begin with: koupsandbox scenario new my-first`,
 	}
 }
 
-func selector() *cli.StringFlag {
+func newSelectorFlag() *cli.StringFlag {
 	return &cli.StringFlag{Name: "selector", Aliases: []string{"l"},
-		Usage: "`LABELS` that scenarios must have, as kubectl has them; name is one too: " +
-			"group=rollout,name!=rolling-update"}
+		Usage: "`SELECTOR`: label selector for scenarios in the syntax of kubectl, for example " +
+			"group=rollout,name!=rolling-update; the label name is the name of the scenario", Category: runsCategory}
 }
 
-func selected(c *cli.Context) (func(name string, of map[string]string) bool, error) {
+// scenarioFilter returns the filter of --selector, or nil if the flag is not set.
+func scenarioFilter(c *cli.Context) (func(name string, of map[string]string) bool, error) {
 	text := c.String("selector")
 	if text == "" {
 		return nil, nil
 	}
-	chosen, err := labels.Parse(text)
+	selector, err := labels.Parse(text)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--selector %q cannot be read: %w", text, err)}
+		return nil, usageError{fmt.Errorf("invalid --selector %q: %w", text, err)}
 	}
 	return func(name string, of map[string]string) bool {
 		all := labels.Set{"name": name}
 		maps.Copy(all, of)
-		return chosen.Matches(all)
+		return selector.Matches(all)
 	}, nil
 }
 
-// load reads scenarios; a mistake in them is a mistake of the user.
-func load(paths []string, o source.Options) ([]*source.Scenario, error) {
+// loadScenarios reads scenarios. Its errors are usage errors.
+func loadScenarios(paths []string, o source.Options) ([]*source.Scenario, error) {
 	scenarios, err := source.Load(paths, o)
 	if err != nil {
-		return nil, usageError{inScenario{fmt.Errorf("the scenarios cannot be run:\n%w", err)}}
+		return nil, usageError{scenarioError{fmt.Errorf("invalid scenarios:\n%w", err)}}
 	}
 	return scenarios, nil
 }
 
-type listed struct {
+type scenarioSummary struct {
 	Name        string            `json:"name"`
 	File        string            `json:"file"`
 	Description string            `json:"description"`
 	Source      string            `json:"source,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
-	// Runs are the cells of its matrix; one without a name when there is none.
+	// Runs are the names of the matrix cells. Without a matrix, there is one cell with an empty name.
 	Runs      []string `json:"runs"`
 	Exclusive bool     `json:"exclusive"`
 }
 
 func (s *commands) listScenarios(c *cli.Context, paths []string) error {
-	choose, err := selected(c)
+	filter, err := scenarioFilter(c)
 	if err != nil {
 		return err
 	}
 	if len(paths) == 0 {
 		paths = []string{"."}
 	}
-	scenarios, err := load(paths, source.Options{Select: choose})
+	scenarios, err := loadScenarios(paths, source.Options{Select: filter})
 	if err != nil {
 		return err
 	}
-	list := make([]listed, len(scenarios))
+	list := make([]scenarioSummary, len(scenarios))
 	for i, sc := range scenarios {
 		spec := &sc.Scenario.Spec
-		list[i] = listed{Name: sc.Scenario.Metadata.Name, File: sc.File, Description: spec.Description,
+		list[i] = scenarioSummary{Name: sc.Scenario.Metadata.Name, File: sc.File, Description: spec.Description,
 			Source: spec.Source,
 			Labels: sc.Scenario.Metadata.Labels, Exclusive: *spec.Exclusive}
 		for _, cell := range sc.Cells {
 			list[i].Runs = append(list[i].Runs, cell.Name)
 		}
 	}
-	return s.show(c, list, func(bool) {
+	return s.printResult(c, list, func(bool) {
 		rows := [][]string{{"NAME", "RUNS", "LABELS", "DESCRIPTION"}}
 		for _, l := range list {
 			rows = append(rows,
@@ -132,7 +138,7 @@ func (s *commands) listScenarios(c *cli.Context, paths []string) error {
 }
 
 //go:embed scenario.yaml
-var starter string
+var scenarioTemplate string
 
 func (s *commands) newScenario(c *cli.Context, list []string) error {
 	name := list[0]
@@ -140,23 +146,24 @@ func (s *commands) newScenario(c *cli.Context, list []string) error {
 		return usageError{fmt.Errorf("the name %q %w", name, err)}
 	}
 	file := filepath.Join(c.String("dir"), name+".yaml")
-	text := strings.ReplaceAll(starter, "NAME", name)
-	if err := writeNew(file, []byte(text)); errors.Is(err, fs.ErrExist) {
-		return usageError{fmt.Errorf("there is a file %s already: choose another name, or another --dir", file)}
+	text := strings.ReplaceAll(scenarioTemplate, "NAME", name)
+	if err := createFile(file, []byte(text)); errors.Is(err, fs.ErrExist) {
+		return usageError{fmt.Errorf("the file %s already exists; choose another name or another --dir", file)}
 	} else if err != nil {
 		return fmt.Errorf("writing the scenario: %w", err)
 	}
-	beside := filepath.Join(c.String("dir"), schemaFile)
-	if err := writeNew(beside, v1alpha1.ScenarioSchema); err != nil && !errors.Is(err, fs.ErrExist) {
+	schema := filepath.Join(c.String("dir"), schemaFile)
+	if err := createFile(schema, v1alpha1.ScenarioSchema); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("writing the schema: %w", err)
 	}
-	say(s.Out, "%s\n\nRun it with: koupsandbox scenario run --up %s\n", file, file)
+	printf(s.Out, "%s\n\nRun it with: koupsandbox scenario run --up %s\n", file, file)
 	return nil
 }
 
-func writeNew(path string, text []byte) error {
+// createFile writes a new file. It returns fs.ErrExist if the file exists.
+func createFile(path string, text []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL,
-		0o644) //nolint:gosec // a file for the user's own repository
+		0o644) //nolint:gosec // a file in the user's repository
 	if err != nil {
 		return err
 	}
@@ -164,22 +171,27 @@ func writeNew(path string, text []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-func pairs(list []string) (map[string]any, error) {
+func newVarFlag() *cli.StringSliceFlag {
+	return &cli.StringSliceFlag{Name: "var", Usage: "`NAME=VALUE`: value for a variable of the scenarios; repeatable",
+		Category: runsCategory}
+}
+
+func parseVars(list []string) (map[string]any, error) {
 	values := map[string]any{}
 	for _, pair := range list {
 		name, value, found := strings.Cut(pair, "=")
 		if !found || name == "" {
-			return nil, usageError{fmt.Errorf("--var %q is not of the form NAME=VALUE", pair)}
+			return nil, usageError{fmt.Errorf("invalid --var %q; use NAME=VALUE", pair)}
 		}
-		if _, twice := values[name]; twice {
-			return nil, usageError{fmt.Errorf("--var %s is given twice", name)}
+		if _, isSet := values[name]; isSet {
+			return nil, usageError{fmt.Errorf("--var %s is set twice", name)}
 		}
 		values[name] = value
 	}
 	return values, nil
 }
 
-func cellsOf(scenarios []*source.Scenario) int {
+func countCells(scenarios []*source.Scenario) int {
 	n := 0
 	for _, sc := range scenarios {
 		n += len(sc.Cells)
@@ -187,7 +199,7 @@ func cellsOf(scenarios []*source.Scenario) int {
 	return n
 }
 
-func stepsOf(scenarios []*source.Scenario) []string {
+func stepNames(scenarios []*source.Scenario) []string {
 	var names []string
 	for _, sc := range scenarios {
 		for _, step := range sc.Steps {

@@ -15,24 +15,26 @@ import (
 func (s *commands) scenarioExplain() *cli.Command {
 	return &cli.Command{
 		Name:      "explain",
-		Usage:     "say what can be written in a scenario, and what a rule of lint means",
-		ArgsUsage: "[FIELD|STEP|FAULT|CHECK|RULE]",
-		Description: `FIELD is a path such as spec.bases.tunnel or steps.apply, STEP an action such as
-traffic; fault, and each kind of fault; checks, and each of them; expressions;
-rules, and the id of each rule of lint.`,
+		Usage:     "describe the fields, steps, faults and checks of scenarios, and the rules of lint",
+		ArgsUsage: "[TOPIC]",
+		Description: describe(
+			`TOPIC is a field path (spec.bases.tunnel), a step (traffic), a fault kind (crash), a check
+(truth), the ID of a lint rule (version-missing), or one of: fault, checks, expressions,
+rules.`,
+			"koupsandbox scenario explain spec.bases", "koupsandbox scenario explain rules"),
 		BashComplete: func(*cli.Context) {
 			for _, topic := range s.topics() {
-				say(s.Out, "%s\n", topic)
+				printf(s.Out, "%s\n", topic)
 			}
 		},
-		Action: taking(0, 1, "one topic",
+		Action: withArgs(0, 1, "at most one argument: a topic",
 			func(c *cli.Context, _ []string) error { return s.explain(c.Args().First()) }),
 	}
 }
 
 func (s *commands) explain(topic string) error {
 	if topic == "rules" {
-		rows := [][]string{{"RULE", "LEVEL", "WHAT"}}
+		rows := [][]string{{"RULE", "LEVEL", "TITLE"}}
 		for _, rule := range lint.Rules() {
 			rows = append(rows, []string{rule.ID, string(rule.Level), rule.Title})
 		}
@@ -41,7 +43,7 @@ func (s *commands) explain(topic string) error {
 	}
 	for _, rule := range lint.Rules() {
 		if rule.ID == topic {
-			say(s.Out, "RULE:   %s (%s)\n\n%s.\n\n%s\n\nWhat to do: %s.\n", rule.ID, rule.Level, rule.Title,
+			printf(s.Out, "RULE:   %s (%s)\n\n%s.\n\n%s\n\nWhat to do: %s.\n", rule.ID, rule.Level, rule.Title,
 				rule.Explanation, rule.Fix)
 			return nil
 		}
@@ -52,13 +54,13 @@ func (s *commands) explain(topic string) error {
 	}
 	text, err := e.Topic(topic)
 	if err != nil {
-		return usageError{fmt.Errorf("%w; topics are: %s", err, strings.Join(s.topics(), ", "))}
+		return usageError{fmt.Errorf("%w; topics: %s", err, strings.Join(s.topics(), ", "))}
 	}
-	say(s.Out, "%s", text)
+	printf(s.Out, "%s", text)
 	return nil
 }
 
-// topics lists what explain takes beside paths of fields.
+// topics returns the topics of explain except for field paths, sorted.
 func (s *commands) topics() []string {
 	topics := []string{"rules"}
 	if e, err := explain.New(v1alpha1.ScenarioSchema); err == nil {

@@ -23,47 +23,46 @@ import (
 func (s *commands) scenarioLint() *cli.Command {
 	return &cli.Command{
 		Name:      "lint",
-		Usage:     "check scenarios, and Kubernetes manifests of modules",
+		Usage:     "check scenarios and the Kubernetes manifests of modules",
 		ArgsUsage: "PATH...",
-		Description: `A PATH is a file, a directory with everything below it, or - for the standard input.
-With --live the manifests are compared with a sandbox or, with --context or --kubeconfig, with any
-cluster that runs this module controller. Lint is read-only.
-Exit status: 1 if there is an error, 2 if there is nothing to check. Warnings do not change it, and
-neither do parts that were not checked: these are on the standard error, and in the JSON
-output findings of the level info. Explain a rule with: koupsandbox scenario explain RULE
-Examples:
-  koupsandbox scenario lint --env dev deploy/
-  helm template CHART | koupsandbox scenario lint -o json -`,
+		Description: describe(`PATH is a file, a directory, which is searched recursively, or - for standard input. With
+--live, the manifests are compared with a sandbox, or, with --context or --kubeconfig, with
+any cluster that runs the bundled controller. Lint is read-only. Parts that were not checked
+are listed on standard error, and in JSON as findings of the level info.
+Exit status: 0 if there are no errors, 1 if there are errors, 2 if there is nothing to
+check.
+To explain a rule, run: koupsandbox scenario explain RULE`,
+			"koupsandbox scenario lint --env dev deploy/", "helm template CHART | koupsandbox scenario lint -o json -"),
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "env", Usage: "environment `ENV` of the modules",
-				DefaultText: "any; the output lists the tolerated environments"},
-			&cli.BoolFlag{Name: liveFlag,
+			&cli.StringFlag{Name: "env", Usage: "`ENV`: target environment of the modules",
+				DefaultText: "any; the output lists the tolerated environments", Category: lintCategory},
+			&cli.BoolFlag{Name: liveFlag, Category: lintCategory,
 				Usage: "compare the manifests with the bases of a cluster, and explain why existing " +
 					"objects are not Ready"},
-			annotate(),
-			output(formatJSON, formatYAML),
-		}, theCluster("of objects that name none")...),
-		Action: taking(1, -1, "files and directories, or -", s.lint),
+			newAnnotateFlag(),
+			newOutputFlag(formatJSON, formatYAML),
+		}, clusterFlags("namespace of objects that do not set one")...),
+		Action: withArgs(1, -1, "at least one argument: a file, a directory or -", s.lint),
 	}
 }
 
 func (s *commands) lint(c *cli.Context, paths []string) error {
-	scenarios, manifests, err := s.inputs(paths)
+	scenarios, manifests, err := s.readInputs(paths)
 	if err != nil {
 		return err
 	}
 	findings := []lint.Finding{} // JSON has [] for no findings
 	if len(scenarios) > 0 {
 		_, err := source.Load(scenarios, source.Options{})
-		findings = append(findings, asFindings(err)...)
+		findings = append(findings, scenarioFindings(err)...)
 	}
 	o := lint.Options{Env: c.String("env")}
-	if err := s.live(c, &o, len(manifests)); err != nil {
+	if err := s.connectLive(c, &o, len(manifests)); err != nil {
 		return err
 	}
 	report := lint.Lint(manifests, o)
 	report.Findings = append(findings, report.Findings...)
-	err = s.show(c, report.Findings, func(bool) { s.printLint(report, len(manifests) > 0) })
+	err = s.printResult(c, report.Findings, func(bool) { s.printLint(report, len(manifests) > 0) })
 	err = errors.Join(err, s.annotate(c, annotationsOf(report.Findings)))
 	if err != nil {
 		return err
@@ -83,14 +82,14 @@ func (s *commands) lint(c *cli.Context, paths []string) error {
 func (s *commands) printLint(report lint.Report, manifests bool) {
 	for _, f := range report.Findings {
 		if f.Level != lint.Info {
-			say(s.Out, "%s\n", f)
+			printf(s.Out, "%s\n", f)
 			continue
 		}
-		say(s.Err, "not checked: %s\n",
+		printf(s.Err, "not checked: %s\n",
 			strings.TrimSuffix(strings.TrimPrefix(f.Object+": "+f.Message+"; "+f.Fix, ": "), "; "))
 	}
 	if manifests && report.Workloads > 0 && report.Modules == 0 {
-		say(s.Err, "no module workload found: none of the workloads (%d) has the label %s: %s, tolerates "+
+		printf(s.Err, "no module workload found: none of the workloads (%d) has the label %s: %s, tolerates "+
 			"%s or sets %s\n",
 			report.Workloads, labels.Component, labels.Module, labels.TaintVirtualNode, labels.VersionEnv)
 	}
@@ -103,12 +102,12 @@ func isRegular(path string) bool {
 
 const liveFlag = "live"
 
-// live sets the cluster to compare with if --live is set.
-func (s *commands) live(c *cli.Context, o *lint.Options, manifests int) error {
+// connectLive sets the cluster to compare with if --live is set.
+func (s *commands) connectLive(c *cli.Context, o *lint.Options, manifests int) error {
 	if !c.Bool(liveFlag) {
 		for _, flag := range []string{nameFlag, namespaceFlag, "n", contextFlag, kubeconfigFlag} {
-			if s.given(flag) {
-				return usageError{fmt.Errorf("%s is for --%s, which asks a cluster", dashed(flag), liveFlag)}
+			if s.onCommandLine(flag) {
+				return usageError{fmt.Errorf("%s requires --%s", dashed(flag), liveFlag)}
 			}
 		}
 		return nil
@@ -117,7 +116,7 @@ func (s *commands) live(c *cli.Context, o *lint.Options, manifests int) error {
 		return usageError{fmt.Errorf("--%s compares manifests with a cluster, but the inputs are only scenarios",
 			liveFlag)}
 	}
-	client, namespace, err := s.cluster(c)
+	client, namespace, err := s.clusterClient(c)
 	if err != nil {
 		return err
 	}
@@ -136,7 +135,7 @@ func (s *commands) live(c *cli.Context, o *lint.Options, manifests int) error {
 	return nil
 }
 
-func asFindings(err error) []lint.Finding {
+func scenarioFindings(err error) []lint.Finding {
 	var problems source.Problems
 	errors.As(err, &problems)
 	var findings []lint.Finding
@@ -147,12 +146,12 @@ func asFindings(err error) []lint.Finding {
 	return findings
 }
 
-func (s *commands) inputs(paths []string) (scenarios []string, manifests []lint.Input, err error) {
+func (s *commands) readInputs(paths []string) (scenarios []string, manifests []lint.Input, err error) {
 	add := func(path string, text []byte, named bool) {
 		switch {
 		case source.IsScenario(text) && path != "-":
 			scenarios = append(scenarios, path)
-			// a file with expressions is checked with the scenario that applies it
+			// A file with expressions is checked with the scenario that applies it.
 		case named || !strings.Contains(string(text), "${{"):
 			manifests = append(manifests, lint.Input{Name: path, Text: text, Found: !named})
 		}
@@ -179,7 +178,7 @@ func (s *commands) inputs(paths []string) (scenarios []string, manifests []lint.
 			}
 			// A directory may contain a pipe, which would block, or a symbolic link without a target.
 			if !named && !isRegular(name) {
-				say(s.Err, "not checked: %s is not a regular file\n", name)
+				printf(s.Err, "not checked: %s is not a regular file\n", name)
 				return nil
 			}
 			text, err := os.ReadFile(name) //nolint:gosec // it is read only

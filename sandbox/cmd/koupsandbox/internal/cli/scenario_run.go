@@ -28,42 +28,57 @@ import (
 func (s *commands) scenarioRun() *cli.Command {
 	return &cli.Command{
 		Name:      "run",
-		Usage:     "run scenarios and judge them",
+		Usage:     "run scenarios and report whether they pass",
 		ArgsUsage: "PATH...",
-		Description: `Exit status: 0 all have passed, 1 one has not, 2 a scenario cannot be run: then
-every mistake is told with its line, and nothing was started. Ctrl-C ends the
-runs, cleans up what they made, and writes the reports; a second one ends at once.
-Whatever ends the command, components are as they were, and the sandbox of --up goes.`,
+		Description: describe(
+			`PATH is a scenario file or a directory with scenarios. Ctrl-C stops the runs, cleans up, and
+writes the reports; a second Ctrl-C ends the command immediately. When the command ends, it
+restores failed components and stops the sandbox of --up.
+Exit status: 0 if all runs passed, 1 otherwise, 2 for invalid scenarios, which are reported
+with line numbers before anything is started.`,
+			"koupsandbox scenario run --up my-first.yaml",
+			"koupsandbox scenario run --up --parallel 4 --report-dir reports my-first.yaml"),
 		Flags: slices.Concat([]cli.Flag{
-			theName(),
-			selector(),
-			&cli.StringSliceFlag{Name: "var", Usage: "`NAME=VALUE` overrides a variable; may be repeated"},
-			&cli.IntFlag{Name: "repeat", Usage: "run each `N` times", Value: 1},
-			&cli.IntFlag{Name: "parallel", Usage: "up to `N` runs at once", Value: 1},
-			&cli.Uint64Flag{Name: "seed", Usage: "`SEED` of an earlier call, to repeat what was random",
-				DefaultText: "drawn"},
-			&cli.StringFlag{Name: "from-step",
-				Usage: "skip the steps before `NAME`; bases and namespace are new all the same, without what those " +
-					"would have made"},
-			&cli.BoolFlag{Name: "fail-fast", Usage: "begin no further run after one that has not passed"},
-			&cli.BoolFlag{Name: "keep", Usage: "leave what the runs have made, to look at it"},
-			&cli.BoolFlag{Name: "dry-run", Usage: "read and check everything, run nothing"},
-			&cli.StringFlag{Name: "html", Usage: "`FILE` for a report with a timeline"},
-			&cli.StringFlag{Name: "junit", Usage: "`FILE` for a report in JUnit's XML"},
-			&cli.StringFlag{Name: "json", Usage: "`FILE` for the whole report"},
-			&cli.StringFlag{Name: "report-dir",
-				Usage: "`FOLDER` for all three, and a summary: report.html, junit.xml, report.json, summary.md"},
-			annotate(),
-			&cli.StringFlag{Name: "ledger", Usage: "`FILE` for every single request, as lines of JSON"},
+			sandboxNameFlag(),
+			newSelectorFlag(),
+			newVarFlag(),
+			&cli.IntFlag{Name: "repeat", Usage: "`N`: number of runs of each scenario", Value: 1,
+				Category: runsCategory},
+			&cli.IntFlag{Name: "parallel", Usage: "`N`: maximum number of concurrent runs", Value: 1,
+				Category: runsCategory},
+			&cli.Uint64Flag{Name: "seed",
+				Usage:       "`SEED`: random seed of an earlier command, to repeat its random choices",
+				DefaultText: "random", Category: runsCategory},
+			&cli.StringFlag{Name: "from-step", Category: runsCategory,
+				Usage: "`STEP`: first step to run; earlier steps are skipped, so their objects do not exist"},
+			&cli.BoolFlag{Name: "fail-fast", Usage: "start no more runs after one that did not pass",
+				Category: runsCategory},
+			&cli.BoolFlag{Name: "keep", Usage: "keep the bases and objects of the runs for inspection",
+				Category: runsCategory},
+			&cli.BoolFlag{Name: "dry-run", Usage: "validate the scenarios and list their runs, without running them",
+				Category: runsCategory},
+			&cli.StringFlag{Name: "html", Usage: "`FILE`: file for the HTML report, with a timeline",
+				Category: outputCategory},
+			&cli.StringFlag{Name: "junit", Usage: "`FILE`: file for the JUnit XML report", Category: outputCategory},
+			&cli.StringFlag{Name: "json", Usage: "`FILE`: file for the JSON report", Category: outputCategory},
+			&cli.StringFlag{Name: "report-dir", Category: outputCategory,
+				Usage: "`DIR`: directory for report.html, junit.xml, report.json and summary.md"},
+			newAnnotateFlag(),
+			&cli.StringFlag{Name: "ledger", Usage: "`FILE`: file for the request log, a line of JSON per request",
+				Category: outputCategory},
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"},
-				Usage: "show the steps and checks of runs that have passed too"},
-			output(formatJSON),
-			&cli.BoolFlag{Name: "up",
-				Usage: "bring the sandbox up if it is not, and then down again; what follows is for this one, as for " +
-					"the command up"},
+				Usage: "print steps and checks of passed runs, too", Category: outputCategory},
+			newOutputFlag(formatJSON),
+			newUpFlag(),
 		}, flagsOfSettings(settings())),
-		Action: taking(1, -1, "scenario files and folders", s.runScenarios),
+		Action: withArgs(1, -1, "at least one argument: a scenario file or directory", s.runScenarios),
 	}
+}
+
+func newUpFlag() *cli.BoolFlag {
+	return &cli.BoolFlag{Name: "up", Category: sandboxCategory,
+		Usage: "create the sandbox if it is not running, and stop it afterwards; the flags of the command " +
+			"up configure it"}
 }
 
 func (s *commands) runScenarios(c *cli.Context, paths []string) error {
@@ -73,29 +88,29 @@ func (s *commands) runScenarios(c *cli.Context, paths []string) error {
 			return usageError{fmt.Errorf("--%s must be 1 or more", flag)}
 		}
 	}
-	choose, err := selected(c)
+	filter, err := scenarioFilter(c)
 	if err != nil {
 		return err
 	}
-	vars, err := pairs(c.StringSlice("var"))
+	vars, err := parseVars(c.StringSlice("var"))
 	if err != nil {
 		return err
 	}
-	scenarios, err := load(paths, source.Options{Vars: vars, Select: choose})
+	scenarios, err := loadScenarios(paths, source.Options{Vars: vars, Select: filter})
 	if err != nil {
-		return errors.Join(err, s.annotate(c, annotationsOf(asFindings(err))))
+		return errors.Join(err, s.annotate(c, annotationsOf(scenarioFindings(err))))
 	}
-	if from := c.String("from-step"); from != "" && !slices.Contains(stepsOf(scenarios), from) {
-		return usageError{fmt.Errorf("no scenario has a step %q; there are: %s", from,
-			strings.Join(stepsOf(scenarios), ", "))}
+	if from := c.String("from-step"); from != "" && !slices.Contains(stepNames(scenarios), from) {
+		return usageError{fmt.Errorf("no scenario has the step %q; steps: %s", from,
+			strings.Join(stepNames(scenarios), ", "))}
 	}
-	if err := s.needsUp(c); err != nil {
+	if err := s.checkNeedsUp(c); err != nil {
 		return err
 	}
 	if c.Bool("dry-run") {
-		return s.tellPlan(scenarios, c.Int("repeat"))
+		return s.printPlan(scenarios, c.Int("repeat"))
 	}
-	klog.SetLogger(logr.Discard()) // what Kubernetes' own library tells of broken watches
+	klog.SetLogger(logr.Discard()) // client-go logs interrupted watches
 	up, down, err := s.sandboxFor(c, scenarios)
 	if err != nil {
 		return err
@@ -109,64 +124,63 @@ func (s *commands) runScenarios(c *cli.Context, paths []string) error {
 	return err
 }
 
-func (s *commands) tellPlan(scenarios []*source.Scenario, repeat int) error {
+func (s *commands) printPlan(scenarios []*source.Scenario, repeat int) error {
 	for _, sc := range scenarios {
 		for _, cell := range sc.Cells {
-			say(s.Out, "%s\n", strings.TrimSpace(sc.Scenario.Metadata.Name+" "+cell.Name))
+			printf(s.Out, "%s\n", strings.TrimSpace(sc.Scenario.Metadata.Name+" "+cell.Name))
 		}
 	}
-	say(s.Out, "\n%s of %s; all can be run.\n", plain.Count(cellsOf(scenarios)*repeat, "run"),
+	printf(s.Out, "\n%s of %s; all are valid.\n", plain.Count(countCells(scenarios)*repeat, "run"),
 		plain.Count(len(scenarios), "scenario"))
 	return nil
 }
 
-// needsUp refuses the settings of a sandbox that is not brought up here. What the environment says
-// is for the command up, too.
-func (s *commands) needsUp(c *cli.Context) error {
+// checkNeedsUp returns an error if the command line has settings of a new sandbox without --up. It ignores environment
+// variables, because other commands use them, too.
+func (s *commands) checkNeedsUp(c *cli.Context) error {
 	for _, flag := range flagsOfSettings(settings()) {
-		if name := flag.Names()[0]; s.given(name) && !c.Bool("up") {
+		if name := flag.Names()[0]; s.onCommandLine(name) && !c.Bool("up") {
 			return usageError{
-				fmt.Errorf("--%s is for the sandbox that --up brings up: add --up, or leave it out", name)}
+				fmt.Errorf("--%s requires --up, which creates a sandbox", name)}
 		}
 	}
 	return nil
 }
 
-// sandboxFor returns the sandbox to run in, and what ends it if it was brought up
-// for this.
+// sandboxFor returns the sandbox for scenarios, and a function that stops the sandbox if sandboxFor has created it.
 func (s *commands) sandboxFor(c *cli.Context, scenarios []*source.Scenario) (*sandbox.Sandbox, func() error, error) {
-	nothing := func() error { return nil }
+	keepRunning := func() error { return nil }
 	if !c.Bool("up") {
-		up, err := open(c)
+		up, err := openSandbox(c)
 		if errors.Is(err, sandbox.ErrNotUp) {
-			err = usageError{fmt.Errorf("%w; or let run do it: --up", err)}
+			err = usageError{fmt.Errorf("%w; or add --up", err)}
 		}
-		return up, nothing, err
+		return up, keepRunning, err
 	}
 	config, defaultBases, err := configFrom(c, c.String("config"), nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := speedFor(c, config, scenarios); err != nil {
+	if err := setSpeed(c, config, scenarios); err != nil {
 		return nil, nil, err
 	}
-	folder, err := home(c)
+	home, err := homeDir(c)
 	if err != nil {
 		return nil, nil, err
 	}
 	name := config.Metadata.Name
-	if up, err := sandbox.Open(c.Context, folder, name); err == nil {
-		if err := s.asWanted(c, up, config); err != nil {
+	if up, err := sandbox.Open(c.Context, home, name); err == nil {
+		if err := s.checkRunning(c, up, config); err != nil {
 			up.Close()
 			return nil, nil, err
 		}
-		return up, nothing, nil
+		return up, keepRunning, nil
 	}
 	if defaultBases {
 		one := 1
-		config.Spec.Bases.Count = &one // scenarios bring their own bases
+		config.Spec.Bases.Count = &one // scenarios define their own bases
 	}
-	up, err := s.startSandbox(c, sandbox.Options{Home: folder, Config: config, Held: !c.Bool("keep")})
+	up, err := s.startSandbox(c, sandbox.Options{Home: home, Config: config, Held: !c.Bool("keep")})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -174,13 +188,13 @@ func (s *commands) sandboxFor(c *cli.Context, scenarios []*source.Scenario) (*sa
 		if c.Bool("keep") {
 			return nil
 		}
-		// Ctrl-C has ended the command's own context.
-		_, err := sandbox.Down(context.WithoutCancel(c.Context), sandbox.DownOptions{Home: folder, Name: name})
+		// After Ctrl-C, the context of the command is cancelled.
+		_, err := sandbox.Down(context.WithoutCancel(c.Context), sandbox.DownOptions{Home: home, Name: name})
 		return err
 	}, nil
 }
 
-// upFlags are the flags that bring the sandbox of runs up again as it is; none for one that was to be up.
+// upFlags returns the flags that create the same sandbox again, or nil without --up.
 func upFlags(c *cli.Context) []string {
 	if !c.Bool("up") {
 		return nil
@@ -194,40 +208,41 @@ func upFlags(c *cli.Context) []string {
 	return words
 }
 
-// speedFor gives a sandbox the speed that scenarios need, unless the user has set one.
-func speedFor(c *cli.Context, config *v1alpha1.Sandbox, scenarios []*source.Scenario) error {
-	need := 0
+// setSpeed sets the time scale that scenarios require, unless the user has set one.
+func setSpeed(c *cli.Context, config *v1alpha1.Sandbox, scenarios []*source.Scenario) error {
+	required := 0
 	for _, s := range scenarios {
-		switch want := s.Scenario.Spec.Speed; {
-		case want == 0 || want == need:
-		case need != 0:
+		switch speed := s.Scenario.Spec.Speed; {
+		case speed == 0 || speed == required:
+		case required != 0:
 			return usageError{
-				fmt.Errorf("scenarios need sandboxes of speed %d and of speed %d: run them one after the other", need,
-					want)}
+				fmt.Errorf("scenarios require different values of --speed, %d and %d; run them in separate commands",
+					required, speed)}
 		default:
-			need = want
+			required = speed
 		}
 	}
-	if need != 0 && config.Spec.Speed == 1 && !c.IsSet("speed") {
-		config.Spec.Speed = need
+	if required != 0 && config.Spec.Speed == 1 && !c.IsSet("speed") {
+		config.Spec.Speed = required
 	}
 	return nil
 }
 
-// asWanted says of a sandbox that was up already that it may have other settings, and refuses one
-// with another provider: what runs show on one need not hold on the other.
-func (s *commands) asWanted(c *cli.Context, up *sandbox.Sandbox, config *v1alpha1.Sandbox) error {
+// checkRunning returns an error if a running sandbox has another provider than the one requested, because results can
+// differ between providers. It prints a note if other settings are ignored.
+func (s *commands) checkRunning(c *cli.Context, up *sandbox.Sandbox, config *v1alpha1.Sandbox) error {
 	status, err := up.Status(c.Context, false)
 	if err != nil {
 		return err
 	}
 	if want := config.Spec.Provider; want != v1alpha1.ProviderAuto && want != status.Provider {
 		return usageError{fmt.Errorf(
-			"sandbox %q is up already, with the provider %s and not %s: take it down first, or choose another --name",
+			"sandbox %q is already running with the provider %s, not %s; stop it with koupsandbox down, or set "+
+				"another --name",
 			up.Name, status.Provider, want)}
 	}
 	if slices.ContainsFunc(flagsOfSettings(settings()), func(f cli.Flag) bool { return c.IsSet(f.Names()[0]) }) {
-		say(s.Err, "Sandbox %q was up already, and keeps the settings that it has.\n", up.Name)
+		printf(s.Err, "Sandbox %q is already running; its settings were not changed.\n", up.Name)
 	}
 	return nil
 }
@@ -244,21 +259,21 @@ func (s *commands) execute(c *cli.Context, up *sandbox.Sandbox, scenarios []*sou
 			line.event(e)
 			switch {
 			case e.Kind == scenario.RunEnded && format == formatText:
-				_ = report.WriteRun(s.Out, e.Run, style) // as in say
+				_ = report.WriteRun(s.Out, e.Run, style) // see printf
 			case e.Kind == scenario.RunPostponed:
-				say(s.Err, "%s: %s. It is run once more after the others.\n", report.Name(e.Run), e.Run.Failure)
+				printf(s.Err, "%s: %s. The run is repeated after the others.\n", report.Name(e.Run), e.Run.Failure)
 			case e.Kind == scenario.Cleaned && e.Message != "":
-				say(s.Err, "%s\n", e.Message)
+				printf(s.Err, "%s\n", e.Message)
 			}
 		},
 	}
 	if file := c.String("ledger"); file != "" {
-		l, err := newLedger(file)
+		log, err := newRequestLog(file)
 		if err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, l.close()) }()
-		o.RequestLog = l.add
+		defer func() { err = errors.Join(err, log.close()) }()
+		o.RequestLog = log.add
 	}
 	r, err = scenario.Execute(c.Context, o)
 	line.clear()
@@ -268,47 +283,48 @@ func (s *commands) execute(c *cli.Context, up *sandbox.Sandbox, scenarios []*sou
 	return r, err
 }
 
-// report writes the reports that were asked for, those of stopped runs too.
+// report writes the requested reports, also after Ctrl-C. It returns nil if r is nil.
 func (s *commands) report(c *cli.Context, r *scenario.Report, format string) error {
 	if r == nil {
 		return nil
 	}
-	var failed error
+	var errs error
 	if format == formatJSON {
-		failed = report.WriteJSON(s.Out, r)
+		errs = report.WriteJSON(s.Out, r)
 	}
-	failed = errors.Join(failed, s.annotate(c, report.Annotations(r)))
-	folder := c.String("report-dir")
+	errs = errors.Join(errs, s.annotate(c, report.Annotations(r)))
+	dir := c.String("report-dir")
 	for _, form := range []struct {
 		flag, name string
 		write      func(io.Writer, *scenario.Report) error
 	}{{"html", "report.html", report.WriteHTML}, {"junit", "junit.xml", report.WriteJUnit},
 		{"json", "report.json", report.WriteJSON}, {"", "summary.md", report.WriteMarkdown}} {
-		for _, path := range []string{c.String(form.flag), filepath.Join(folder, form.name)} {
-			if path == "" || path == form.name && folder == "" {
+		for _, path := range []string{c.String(form.flag), filepath.Join(dir, form.name)} {
+			if path == "" || path == form.name && dir == "" {
 				continue
 			}
-			failed = errors.Join(failed, report.Save(path, r, form.write))
+			errs = errors.Join(errs, report.Save(path, r, form.write))
 		}
 	}
-	return failed
+	return errs
 }
 
-type ledger struct {
+// requestLog writes the requests of all runs as lines of JSON. After a write error, it ignores further requests.
+type requestLog struct {
 	file *os.File
 	w    *bufio.Writer
 	err  error
 }
 
-func newLedger(path string) (*ledger, error) {
+func newRequestLog(path string) (*requestLog, error) {
 	f, err := os.Create(path)
 	if err != nil {
-		return nil, fmt.Errorf("making the ledger: %w", err)
+		return nil, fmt.Errorf("creating the request log: %w", err)
 	}
-	return &ledger{file: f, w: bufio.NewWriterSize(f, 1<<16)}, nil
+	return &requestLog{file: f, w: bufio.NewWriterSize(f, 1<<16)}, nil
 }
 
-func (l *ledger) add(run *scenario.Run, stream string, record traffic.Record) {
+func (l *requestLog) add(run *scenario.Run, stream string, record traffic.Record) {
 	if l.err == nil {
 		l.err = json.NewEncoder(l.w).Encode(struct {
 			Run    string `json:"run"`
@@ -318,21 +334,20 @@ func (l *ledger) add(run *scenario.Run, stream string, record traffic.Record) {
 	}
 }
 
-func (l *ledger) close() error {
+func (l *requestLog) close() error {
 	if err := errors.Join(l.err, l.w.Flush(), l.file.Close()); err != nil {
-		return fmt.Errorf("writing the ledger: %w", err)
+		return fmt.Errorf("writing the request log: %w", err)
 	}
 	return nil
 }
 
-// statusLine is one line on a terminal that says what goes on. On anything else
-// there is none.
+// statusLine shows the progress of runs in one line of a terminal. It prints nothing if on is false.
 type statusLine struct {
 	w     io.Writer
 	on    bool
 	width int
 	ended int
-	steps map[string]string // by run: its last step
+	steps map[string]string // the last step of each run, by namespace
 }
 
 func (l *statusLine) event(e scenario.ProgressEvent) {
@@ -345,7 +360,7 @@ func (l *statusLine) event(e scenario.ProgressEvent) {
 	}
 	switch e.Kind {
 	case scenario.RunStarted:
-		l.steps[e.Run.Namespace] = "begins"
+		l.steps[e.Run.Namespace] = "started"
 	case scenario.StepEnded:
 		l.steps[e.Run.Namespace] = e.Step.Name
 	case scenario.RunPostponed:
@@ -354,7 +369,7 @@ func (l *statusLine) event(e scenario.ProgressEvent) {
 	case scenario.RunEnded:
 		l.ended++
 		delete(l.steps, e.Run.Namespace)
-		return // its lines come next
+		return // the result of the run is printed next
 	}
 	var parts []string
 	for run, step := range l.steps {

@@ -24,9 +24,8 @@ spec:
     - assert: {cel: "pods.al(p, true)"}
 `
 
-// A scenario with mistakes shows all of them, with their lines, and nothing is
-// started.
-func TestBadScenario(t *testing.T) {
+// All errors of a scenario are reported with line numbers, and nothing is started.
+func TestInvalidScenario(t *testing.T) {
 	home := t.TempDir()
 	check.Must(t, os.WriteFile(filepath.Join(home, "bad.yaml"), []byte(badScenario), 0o600))
 	const excerpt = "\n    pods.al(p, true)\n           ^\n"
@@ -34,7 +33,7 @@ func TestBadScenario(t *testing.T) {
 		"HOME/bad.yaml:9: spec.steps[1].assert.cel: al; all?"
 	for _, line := range []string{"run", "run --up", "run --dry-run", "list"} {
 		got := run(t, home, append(append([]string{"scenario"}, strings.Fields(line)...), "HOME/bad.yaml")...)
-		got.is(t, 2, excerpt+"see: koupsandbox scenario explain\n", problems)
+		got.expect(t, 2, excerpt+"see: koupsandbox scenario explain\n", problems)
 	}
 	got := run(t, home, "scenario", "lint", "HOME/bad.yaml")
 	if got.Code != 1 || got.Err != "" || strings.Count(got.Out, ": error: ") != 3 ||
@@ -43,11 +42,11 @@ func TestBadScenario(t *testing.T) {
 	}
 	check.Names(t, got.Out, problems)
 	if _, err := os.Stat(filepath.Join(home, ".koupsandbox")); err == nil {
-		t.Error("a state folder was made")
+		t.Error("a state directory was created")
 	}
 }
 
-// The file to start from can be run as it is.
+// The scenario template is valid without changes.
 func TestNewScenario(t *testing.T) {
 	home := t.TempDir()
 	want := result{0, "HOME/my-first.yaml\n\nRun it with: koupsandbox scenario run --up HOME/my-first.yaml\n", ""}
@@ -56,7 +55,7 @@ func TestNewScenario(t *testing.T) {
 	}
 	schema, err := os.ReadFile(filepath.Join(home, "scenario.schema.json"))
 	if err != nil || string(schema) != string(v1alpha1.ScenarioSchema) {
-		t.Errorf("the schema beside it is not right: %v", err)
+		t.Errorf("the schema file differs from the schema (error %v)", err)
 	}
 	for _, tc := range []struct {
 		args []string
@@ -64,10 +63,10 @@ func TestNewScenario(t *testing.T) {
 	}{
 		{[]string{"scenario", "lint", "HOME"}, result{0, "", ""}},
 		{[]string{"scenario", "run", "--dry-run", "--repeat", "3", "HOME/my-first.yaml"},
-			result{0, "my-first tunnel=mqtt\nmy-first tunnel=http\n\n6 runs of 1 scenario; all can be run.\n", ""}},
+			result{0, "my-first tunnel=mqtt\nmy-first tunnel=http\n\n6 runs of 1 scenario; all are valid.\n", ""}},
 		{[]string{"scenario", "run", "--dry-run", "--var", "new=3.0.0", "--selector", "group=rollout,name=my-first",
 			"HOME"},
-			result{0, "my-first tunnel=mqtt\nmy-first tunnel=http\n\n2 runs of 1 scenario; all can be run.\n", ""}},
+			result{0, "my-first tunnel=mqtt\nmy-first tunnel=http\n\n2 runs of 1 scenario; all are valid.\n", ""}},
 		{[]string{"scenario", "list", "HOME"}, result{0, "NAME       RUNS   LABELS          DESCRIPTION\n" +
 			"my-first   2      group=rollout   A rolling update loses no request.\n", ""}},
 	} {
@@ -75,18 +74,18 @@ func TestNewScenario(t *testing.T) {
 			t.Errorf("%v (-want +got):\n%s", tc.args, diff)
 		}
 	}
-	run(t, home, "scenario", "new", "--dir", "HOME", "my-first").is(t, 2, see("scenario new"),
+	run(t, home, "scenario", "new", "--dir", "HOME", "my-first").expect(t, 2, seeHelp("scenario new"),
 		"HOME/my-first.yaml --dir")
-	run(t, home, "scenario", "run", "--provider", "kind", "HOME/my-first.yaml").is(t, 2, see("scenario run"),
+	run(t, home, "scenario", "run", "--provider", "kind", "HOME/my-first.yaml").expect(t, 2, seeHelp("scenario run"),
 		"--provider --up")
-	run(t, home, "scenario", "run", "--up", "--provider", "kind", "--nodes", "11", "HOME/my-first.yaml").is(t, 2,
-		see("scenario run"), "--nodes: 11: 1 10")
-	run(t, home, "scenario", "run", "HOME/my-first.yaml").is(t, 2, see("scenario run"), `"koup" --up`)
+	run(t, home, "scenario", "run", "--up", "--provider", "kind", "--nodes", "11", "HOME/my-first.yaml").expect(t, 2,
+		seeHelp("scenario run"), "--nodes: 11: 1 10")
+	run(t, home, "scenario", "run", "HOME/my-first.yaml").expect(t, 2, seeHelp("scenario run"), `"koup" --up`)
 }
 
-// What the environment says is for the command up, too; what the command line says must not be
-// ignored.
-func TestSettingsWithoutUp(t *testing.T) {
+// Without --up, settings on the command line are rejected. Settings in environment variables are ignored, because other
+// commands use them.
+func TestSettingsRequireUp(t *testing.T) {
 	home := t.TempDir()
 	run(t, home, "scenario", "new", "--dir", "HOME", "s")
 	env := map[string]string{"KOUPSANDBOX_CONFIG": "sandbox.yaml", "KOUPSANDBOX_ENV": "test",
@@ -96,22 +95,23 @@ func TestSettingsWithoutUp(t *testing.T) {
 	for _, flag := range []string{"--config=x.yaml", "--base-runtime cluster", "--env test", "--provider kind",
 		"-provider=kind", "--engine podman", "--nodes 2",
 		"--image x", "--k8s-version v1.36.3", "--controller host", "--context x", "--kubeconfig x",
-		"--i-know-what-i-do", "--durable", "--broker-tls",
+		"--allow-unmarked-cluster", "--durable", "--broker-tls",
 		"--broker mqtt://broker:1883", "--broker-username me", "--broker-password-file x", "--broker-ca x",
 		"--broker-cert x", "--broker-key x",
 		"--broker-consent", "--controllers 2", "--wait 2m"} {
 		name, _, _ := strings.Cut(strings.Fields(flag)[0], "=")
 		line := append(append([]string{"scenario", "run", "--dry-run"}, strings.Fields(flag)...), "HOME/s.yaml")
 		for _, env := range []map[string]string{nil, env} {
-			runWith(t, home, env, line...).is(t, 2, see("scenario run"), "--"+strings.TrimLeft(name, "-")+" --up")
+			runWith(t, home, env, line...).expect(t, 2, seeHelp("scenario run"),
+				"--"+strings.TrimLeft(name, "-")+" --up")
 		}
 	}
 	if got := runWith(t, home, env, "scenario", "run", "--dry-run", "HOME/s.yaml"); got.Code != 0 {
-		t.Errorf("the environment alone: %+v", got)
+		t.Errorf("with environment variables: %+v", got)
 	}
 }
 
-func TestScenarioMistakes(t *testing.T) {
+func TestScenarioRejectsInvalidArguments(t *testing.T) {
 	home := t.TempDir()
 	run(t, home, "scenario", "new", "--dir", "HOME", "s")
 	const explain = "\nsee: koupsandbox scenario explain\n"
@@ -119,20 +119,21 @@ func TestScenarioMistakes(t *testing.T) {
 		args        []string
 		hint, names string
 	}{
-		{[]string{"run"}, see("scenario run"), "run files"},
+		{[]string{"run"}, seeHelp("scenario run"), "run file"},
 		{[]string{"run", "HOME/none.yaml"}, explain, "HOME/none.yaml:"},
-		{[]string{"run", "--parallel", "0", "HOME/s.yaml"}, see("scenario run"), "--parallel 1"},
-		{[]string{"run", "--var", "new", "HOME/s.yaml"}, see("scenario run"), `--var "new" NAME=VALUE`},
+		{[]string{"run", "--parallel", "0", "HOME/s.yaml"}, seeHelp("scenario run"), "--parallel 1"},
+		{[]string{"run", "--var", "new", "HOME/s.yaml"}, seeHelp("scenario run"), `--var "new" NAME=VALUE`},
 		{[]string{"run", "--var", "newer=1", "HOME/s.yaml"}, explain, "--var newer: new?"},
-		{[]string{"run", "--selector", "group in (", "HOME/s.yaml"}, see("scenario run"), `--selector "group in ("`},
+		{[]string{"run", "--selector", "group in (", "HOME/s.yaml"}, seeHelp("scenario run"),
+			`--selector "group in ("`},
 		{[]string{"run", "--selector", "group=base", "HOME/s.yaml"}, explain, "koupsandbox scenario list"},
-		{[]string{"run", "--from-step", "updat", "HOME/s.yaml"}, see("scenario run"),
+		{[]string{"run", "--from-step", "updat", "HOME/s.yaml"}, seeHelp("scenario run"),
 			`"updat"; install, Service/biz1, Deployment/biz1 (2), version, stop`},
-		{[]string{"new", "No"}, see("scenario new"), `"No" 63`},
-		{[]string{"lint", "-"}, see("scenario lint"), "input"},
-		{[]string{"lint", "HOME/none.yaml"}, see("scenario lint"), "HOME/none.yaml:"},
+		{[]string{"new", "No"}, seeHelp("scenario new"), `"No" 63`},
+		{[]string{"lint", "-"}, seeHelp("scenario lint"), "input"},
+		{[]string{"lint", "HOME/none.yaml"}, seeHelp("scenario lint"), "HOME/none.yaml:"},
 	} {
-		run(t, home, append([]string{"scenario"}, tc.args...)...).is(t, 2, tc.hint, tc.names)
+		run(t, home, append([]string{"scenario"}, tc.args...)...).expect(t, 2, tc.hint, tc.names)
 	}
 }
 
@@ -155,7 +156,7 @@ spec:
 		}
 		check.Names(t, got.Out, "virtual-kubelet.koupleless.io/component: module")
 	}
-	// Whether an environment that is named is the meant one takes --env.
+	// Without --env, lint cannot check a toleration of a specific environment.
 	named := strings.ReplaceAll(pod, "[{operator: Exists}]",
 		"[{key: schedule.koupleless.io/virtual-node, operator: Exists}, {key: "+
 			"schedule.koupleless.io/node-env, value: test}]")
@@ -182,7 +183,7 @@ spec:
 }
 
 // Lint reports what it did not check, and fails if there is nothing to check.
-func TestLintNothing(t *testing.T) {
+func TestLintWithoutInput(t *testing.T) {
 	const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
 	const service = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {selector: {app: s}}\n"
 	const rollout = "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: r}\nspec: " +
@@ -205,7 +206,8 @@ func TestLintNothing(t *testing.T) {
 		home := t.TempDir()
 		check.Must(t, os.WriteFile(filepath.Join(home, "f.yaml"), []byte(c.text), 0o600))
 		got := run(t, home, "scenario", "lint", "HOME/f.yaml")
-		if got.Code != c.code || got.Out != "" || strings.HasSuffix(got.Err, see("scenario lint")) != (c.code == 2) {
+		if got.Code != c.code || got.Out != "" ||
+			strings.HasSuffix(got.Err, seeHelp("scenario lint")) != (c.code == 2) {
 			t.Errorf("%s: %+v", name, got)
 		}
 		check.Names(t, got.Err, c.names)
@@ -241,7 +243,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("explain %s does not print %q: %+v", topic, want, r)
 		}
 	}
-	run(t, t.TempDir(), "scenario", "explain", "colour").is(t, 2, see("scenario explain"),
+	run(t, t.TempDir(), "scenario", "explain", "colour").expect(t, 2, seeHelp("scenario explain"),
 		`"colour" crash component-missing`)
 	if r := run(t, t.TempDir(), "scenario", "explain",
 		"--generate-bash-completion"); !strings.Contains(r.Out, "component-missing\n") ||

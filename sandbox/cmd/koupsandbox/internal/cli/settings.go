@@ -15,133 +15,150 @@ import (
 
 const brokerPassword = "KOUPSANDBOX_BROKER_PASSWORD" //nolint:gosec // the name of a variable
 
-const (
-	basesCategory      = "BASES"
-	brokerCategory     = "BROKER"
-	clusterCategory    = "CLUSTER"
-	controllerCategory = "CONTROLLER"
-)
-
-// A setting is a flag of the commands that bring a sandbox up, and the field of the configuration that it sets.
+// A setting is a flag of the commands that create a sandbox, and the configuration field that the flag sets.
 type setting struct {
 	field string // path of JSON names, such as spec.bases.count
 	flag  cli.Flag
 }
 
-// sandboxSettings are the flags of up for its own sandbox: scenarios bring bases of their own.
+// sandboxSettings are the settings of up only. Scenarios define their own bases.
 func sandboxSettings() []setting {
 	return []setting{
-		{"metadata.name", nameOf("`NAME` of the sandbox, a DNS label")},
-		{"spec.bases.count", &cli.IntFlag{Name: basesFlag, Usage: "`N` simulated bases, 1 to 20000", Value: 3,
+		{"metadata.name", sandboxNameFlag()},
+		{"spec.bases.count", &cli.IntFlag{Name: basesFlag, Usage: "`N`: number of simulated bases, 1 to 20000",
+			Value:    3,
 			Category: basesCategory, EnvVars: []string{"KOUPSANDBOX_BASES"}}},
-		{"spec.bases.name", &cli.StringFlag{Name: "base-name", Usage: "`NAME` that the bases report", Value: "base",
+		{"spec.bases.name", &cli.StringFlag{Name: "base-name", Usage: "`NAME`: application name of the bases",
+			Value:    "base",
 			Category: basesCategory}},
 		{"spec.bases.version",
-			&cli.StringFlag{Name: "base-version", Usage: "`VERSION` that the bases report", Value: "1.0.0",
+			&cli.StringFlag{Name: "base-version", Usage: "`VERSION`: version of the bases", Value: "1.0.0",
 				Category: basesCategory}},
 		{"spec.bases.clusterName",
-			&cli.StringFlag{Name: "base-cluster-name", Usage: "cluster `NAME` that the bases report",
+			&cli.StringFlag{Name: "base-cluster-name", Usage: "`NAME`: cluster name of the bases",
 				DefaultText: "the name of the sandbox", Category: basesCategory}},
 	}
 }
 
-// settings are the flags of every command that can bring a sandbox up.
+// settings are the settings of all commands that can create a sandbox.
 func settings() []setting {
 	return []setting{
 		{"spec.bases.runtime",
 			&cli.StringFlag{Name: "base-runtime",
-				Usage: "where bases run: process; cluster, in Pods of kind or existing", Value: "process",
+				Usage: "`RUNTIME`: where bases run: process (in the daemon) or cluster (in Pods; for " +
+					"kind and existing)", Value: "process",
 				Category: basesCategory}},
 		{"spec.bases.perPod", &cli.IntFlag{Name: "bases-per-pod", Aliases: []string{"per-pod"},
-			Usage: "`N` bases in each Pod of the runtime cluster, 1 to 2000; with 1, each base has the " +
+			Usage: "`N`: number of bases per Pod with --base-runtime cluster, 1 to 2000; with 1, a base uses the IP " +
 				"address of its Pod", DefaultText: "500", Category: basesCategory}},
-		{"spec.bases.image", &cli.StringFlag{Name: "base-image", Usage: "`IMAGE` of those Pods",
-			DefaultText: "with kind one of the program fakebase", Category: basesCategory}},
+		{"spec.bases.image", &cli.StringFlag{Name: "base-image", Usage: "`IMAGE`: image of Pods with bases",
+			DefaultText: "with kind, an image built from the binary fakebase", Category: basesCategory}},
 		{"spec.bases.agentImage",
 			&cli.StringFlag{Name: "agent-image",
-				Usage:       "`IMAGE` of the Pod that sends requests to them, in a cluster that you have",
-				DefaultText: "none, they go through the API server", Category: basesCategory}},
-		{"spec.env", &cli.StringFlag{Name: "env", Usage: "`ENV` in topics and labels",
+				Usage:       "`IMAGE`: image of the Pod that sends requests to bases in an existing cluster",
+				DefaultText: "none; requests pass through the API server", Category: basesCategory}},
+		{"spec.env", &cli.StringFlag{Name: "env",
+			Usage:       "`ENV`: environment of bases and controllers, in topics and labels",
 			DefaultText: "dev; with --broker or an existing cluster, a generated name",
-			EnvVars:     []string{"KOUPSANDBOX_ENV"}}},
+			Category:    sandboxCategory, EnvVars: []string{"KOUPSANDBOX_ENV"}}},
 		{"spec.provider", &cli.StringFlag{Name: "provider",
-			Usage: "where the Kubernetes API comes from: auto, embedded, kind or existing", Value: "auto",
+			Usage: "`PROVIDER`: provider of the Kubernetes cluster: auto, embedded, kind or existing", Value: "auto",
 			Category: clusterCategory, EnvVars: []string{"KOUPSANDBOX_PROVIDER"}}},
-		{"spec.kind.engine", engine()},
-		{"spec.kind.nodes", &cli.IntFlag{Name: "nodes", Usage: "`N` nodes of the provider kind, 1 to 10", Value: 1,
+		{"spec.kind.engine", newEngineFlag()},
+		{"spec.kind.nodes", &cli.IntFlag{Name: "nodes", Usage: "`N`: number of nodes of the kind cluster, 1 to 10",
+			Value:    1,
 			Category: clusterCategory}},
-		{"spec.kind.image", &cli.StringFlag{Name: "image", Usage: "`IMAGE` of those nodes", DefaultText: "that of kind",
-			Category: clusterCategory}},
+		{"spec.kind.image", &cli.StringFlag{Name: "image", Usage: "`IMAGE`: node image of the kind cluster",
+			DefaultText: "the default image of kind",
+			Category:    clusterCategory}},
 		{"spec.kind.version", &cli.StringFlag{Name: "k8s-version",
-			Usage: "`VERSION` of Kubernetes of those nodes, such as v1.36.3", Category: clusterCategory}},
+			Usage:    "`VERSION`: Kubernetes version of the kind cluster, for example v1.36.3",
+			Category: clusterCategory}},
 		{"spec.controller.location",
 			&cli.StringFlag{Name: "controller",
-				Usage:       "where the module controller runs: cluster, or host, where it can be debugged",
-				DefaultText: "cluster with kind, else host", Category: controllerCategory}},
+				Usage: "`LOCATION`: where the module controller runs: cluster (in Pods) or host " +
+					"(on this machine)",
+				DefaultText: "cluster with kind, otherwise host", Category: controllerCategory}},
 		{"spec.controller.image",
-			&cli.StringFlag{Name: "controller-image", Usage: "`IMAGE` of the controllers in a cluster that you have",
+			&cli.StringFlag{Name: "controller-image",
+				Usage:    "`IMAGE`: image of the module controller in an existing cluster",
 				Category: controllerCategory}},
 		{"spec.controller.replicas",
-			&cli.IntFlag{Name: "controllers", Usage: "`N` module controllers that share the bases, 1 to 9", Value: 1,
+			&cli.IntFlag{Name: "controllers", Usage: "`N`: number of module controllers, 1 to 9; they share the bases",
+				Value:    1,
 				Category: controllerCategory}},
 		{"spec.cluster.context",
-			&cli.StringFlag{Name: "context", Usage: "`CONTEXT` of the provider existing; it has no default",
+			&cli.StringFlag{Name: "context",
+				Usage:    "`CONTEXT`: kubeconfig context of the existing cluster; required with --provider existing",
 				Category: clusterCategory}},
 		{"spec.cluster.kubeconfig",
-			&cli.StringFlag{Name: "kubeconfig", Usage: "`FILE` with that context", DefaultText: "~/.kube/config",
-				Category: clusterCategory}},
+			&cli.StringFlag{Name: "kubeconfig", Usage: "`FILE`: kubeconfig of the existing cluster",
+				DefaultText: "~/.kube/config",
+				Category:    clusterCategory}},
 		{"spec.cluster.consent",
-			&cli.BoolFlag{Name: "i-know-what-i-do", Usage: "use a cluster that does not bear the sandbox's mark yet",
+			&cli.BoolFlag{Name: "allow-unmarked-cluster",
+				Usage:    "use an existing cluster that does not have the sandbox's ownership marker",
 				Category: clusterCategory}},
 		{"spec.api.listen", &cli.StringFlag{Name: "api-listen",
-			Usage:       "`ADDRESS:PORT` of the Kubernetes API of the provider embedded",
-			DefaultText: "127.0.0.1 and any free port", Category: clusterCategory,
+			Usage:       "`ADDRESS:PORT`: address of the Kubernetes API server of the provider embedded",
+			DefaultText: "127.0.0.1 and a free port", Category: clusterCategory,
 			EnvVars: []string{"KOUPSANDBOX_API_LISTEN"}}},
-		{"spec.durable", &cli.BoolFlag{Name: "durable", Usage: "let etcd write to disk safely, which is slower",
+		{"spec.durable", &cli.BoolFlag{Name: "durable",
+			Usage:    "sync the writes of etcd to disk, so that data survives a crash; slower",
 			Category: clusterCategory}},
 		{"spec.speed", &cli.IntFlag{Name: "speed",
-			Usage: "divide every period of the system by `N`, 1 to 20, to test long outages; with the " +
-				"provider embedded", Value: 1}},
-		{"spec.broker.tls", &cli.BoolFlag{Name: "broker-tls", Usage: "let the broker's port on this machine speak TLS",
+			Usage: "`N`: time scale, 1 to 20, to test long outages: all timeouts and intervals are divided by it; " +
+				"requires the provider embedded", Value: 1, Category: sandboxCategory}},
+		{"spec.broker.tls", &cli.BoolFlag{Name: "broker-tls", Usage: "use TLS on the MQTT port of this machine",
 			Category: brokerCategory}},
 		{"spec.broker.url", &cli.StringFlag{Name: "broker",
-			Usage:       "`URL` of a broker that you have, mqtt://HOST:PORT or mqtts://HOST:PORT",
-			DefaultText: "one of the sandbox's own", Category: brokerCategory,
+			Usage:       "`URL`: URL of an external broker, mqtt://HOST:PORT or mqtts://HOST:PORT",
+			DefaultText: "an embedded broker", Category: brokerCategory,
 			EnvVars: []string{"KOUPSANDBOX_BROKER"}}},
 		{"spec.broker.username",
-			&cli.StringFlag{Name: "broker-username", Usage: "`NAME` for it", Category: brokerCategory,
-				EnvVars: []string{"KOUPSANDBOX_BROKER_USERNAME"}}},
+			&cli.StringFlag{Name: "broker-username", Usage: "`NAME`: user name for the external broker",
+				Category: brokerCategory,
+				EnvVars:  []string{"KOUPSANDBOX_BROKER_USERNAME"}}},
 		{"spec.broker.passwordFile",
-			&cli.StringFlag{Name: "broker-password-file", Usage: "`FILE` with the password",
+			&cli.StringFlag{Name: "broker-password-file",
+				Usage:       "`FILE`: file with the password for the external broker",
 				DefaultText: "$" + brokerPassword, Category: brokerCategory}},
 		{"spec.broker.caFile",
-			&cli.StringFlag{Name: "broker-ca", Usage: "`FILE` with the authority of its certificate",
-				DefaultText: "those of the system", Category: brokerCategory}},
+			&cli.StringFlag{Name: "broker-ca", Usage: "`FILE`: CA certificate of the external broker",
+				DefaultText: "the CA certificates of the system", Category: brokerCategory}},
 		{"spec.broker.certFile",
-			&cli.StringFlag{Name: "broker-cert", Usage: "`FILE` with a client certificate", Category: brokerCategory}},
-		{"spec.broker.keyFile",
-			&cli.StringFlag{Name: "broker-key", Usage: "`FILE` with the key of that one", Category: brokerCategory}},
-		{"spec.broker.consent",
-			&cli.BoolFlag{Name: "broker-consent", Usage: "use an --env of it in which somebody else was heard",
+			&cli.StringFlag{Name: "broker-cert", Usage: "`FILE`: client certificate for the external broker",
 				Category: brokerCategory}},
-		{"spec.wait", &cli.DurationFlag{Name: "wait", Usage: "`DURATION` that each step may take",
-			DefaultText: "1m, with kind and for Pods 5m, 15s more for each thousand bases, in a cluster " +
-				"that you have 4m", EnvVars: []string{"KOUPSANDBOX_WAIT"}}},
+		{"spec.broker.keyFile",
+			&cli.StringFlag{Name: "broker-key", Usage: "`FILE`: key of the client certificate",
+				Category: brokerCategory}},
+		{"spec.broker.consent",
+			&cli.BoolFlag{Name: "broker-consent",
+				Usage:    "use an --env in which the external broker has messages of other clients",
+				Category: brokerCategory}},
+		{"spec.wait", &cli.DurationFlag{Name: "wait",
+			Usage:       "`DURATION`: timeout of each step until the sandbox is ready",
+			DefaultText: "1m, or 5m with kind or bases in Pods; plus 15s per 1000 bases, 4m in an existing cluster",
+			Category:    sandboxCategory, EnvVars: []string{"KOUPSANDBOX_WAIT"}}},
 	}
 }
 
+func newConfigFlag() *cli.StringFlag {
+	return &cli.StringFlag{Name: "config", Usage: "`FILE`: configuration file, kind: Sandbox",
+		Category: sandboxCategory, EnvVars: []string{"KOUPSANDBOX_CONFIG"}}
+}
+
 func flagsOfSettings(list []setting) []cli.Flag {
-	flags := []cli.Flag{&cli.StringFlag{Name: "config", Usage: "`FILE` with settings, kind: Sandbox",
-		EnvVars: []string{"KOUPSANDBOX_CONFIG"}}}
+	flags := []cli.Flag{newConfigFlag()}
 	for _, s := range list {
 		flags = append(flags, s.flag)
 	}
 	return flags
 }
 
-// configFrom merges the flags of a command, the file (empty = none), and the defaults, in this order. presets sets defaults of
-// the command (nil = none). countIsDefault reports whether neither flag nor file give the number of bases. Nothing is started
-// on a mistake in any of them.
+// configFrom merges the flags of a command, a configuration file, and the defaults, in this order of precedence. An
+// empty file name stands for no file. presets sets defaults of the command; it can be nil. countIsDefault reports
+// whether neither a flag nor the file sets the number of bases. Errors list all invalid settings.
 func configFrom(c *cli.Context, file string, presets func(*v1alpha1.Spec)) (config *v1alpha1.Sandbox,
 	countIsDefault bool, err error) {
 	config, origins := &v1alpha1.Sandbox{}, &v1alpha1.Origins{}
@@ -149,14 +166,14 @@ func configFrom(c *cli.Context, file string, presets func(*v1alpha1.Spec)) (conf
 	if file != "" {
 		data, err := os.ReadFile(file)
 		if err != nil {
-			return nil, false, fmt.Errorf("reading the settings: %w", err)
+			return nil, false, fmt.Errorf("reading the configuration: %w", err)
 		}
 		config, origins, fileErr = v1alpha1.Decode(file, data)
 	}
 	for _, s := range slices.Concat(sandboxSettings(), settings()) {
 		name := s.flag.Names()[0]
-		if _, several := c.Value(name).(string); several && name == basesFlag {
-			continue // a flag of bench with the same name
+		if _, isList := c.Value(name).(string); isList && name == basesFlag {
+			continue // bench has another flag with this name
 		}
 		switch {
 		case c.IsSet(name):
@@ -170,13 +187,13 @@ func configFrom(c *cli.Context, file string, presets func(*v1alpha1.Spec)) (conf
 		presets(&config.Spec)
 	}
 	if err := v1alpha1.Complete(config, origins, fileErr); err != nil {
-		return nil, false, usageError{fmt.Errorf("the settings cannot be used:\n%w", err)}
+		return nil, false, usageError{fmt.Errorf("invalid settings:\n%w", err)}
 	}
 	return config, !origins.Given("spec.bases.count"), nil
 }
 
-// setField sets the field of a configuration at a path of JSON names to the value of a flag. Pointers on the way are
-// allocated. It panics if the path or the type of the value does not fit, which no input can cause.
+// setField sets the configuration field at a path of JSON names to the value of a flag, and allocates pointers in the
+// path. It panics if the field does not exist or has another type; both are programming errors.
 func setField(config *v1alpha1.Sandbox, path string, value any) {
 	field := reflect.ValueOf(config).Elem()
 	for name := range strings.SplitSeq(path, ".") {

@@ -18,20 +18,21 @@ const basesShown = 10
 
 func (s *commands) status() *cli.Command {
 	return &cli.Command{
-		Name:        "status",
-		Usage:       "say how each component and each base is",
-		Description: `Exits with 0 when all is well, and with 1 when something is down or not ready.`,
-		Flags:       []cli.Flag{theName(), output(formatWide, formatJSON, formatYAML)},
-		Action: alone(func(c *cli.Context) error {
-			folder, name, err := target(c)
+		Name:  "status",
+		Usage: "show the status of components and bases",
+		Description: describe(`Exit status: 0 if all components and bases are ready, 1 otherwise.`,
+			"koupsandbox status", "koupsandbox status -o wide"),
+		Flags: []cli.Flag{sandboxNameFlag(), newOutputFlag(formatWide, formatJSON, formatYAML)},
+		Action: noArgs(func(c *cli.Context) error {
+			home, name, err := sandboxTarget(c)
 			if err != nil {
 				return err
 			}
-			status, err := sandbox.Inspect(c.Context, folder, name, true)
+			status, err := sandbox.Inspect(c.Context, home, name, true)
 			if err != nil {
 				return err
 			}
-			err = s.show(c, status, func(wide bool) { s.tellStatus(status, wide) })
+			err = s.printResult(c, status, func(wide bool) { s.printStatus(status, wide) })
 			if err == nil && !status.Healthy {
 				err = errFailed
 			}
@@ -40,15 +41,15 @@ func (s *commands) status() *cli.Command {
 	}
 }
 
-func (s *commands) tellStatus(status *sandbox.Status, wide bool) {
+func (s *commands) printStatus(status *sandbox.Status, wide bool) {
 	now := time.Now()
-	say(s.Out, "Sandbox %q is %s", status.Name, status.Phase)
+	printf(s.Out, "Sandbox %q is %s", status.Name, status.Phase)
 	if status.Phase != control.Dead {
-		say(s.Out, ": Kubernetes %s (%s), env %s, %s, gateway on %s, up for %s", plain.Text(status.Version),
+		printf(s.Out, ": Kubernetes %s (%s), env %s, %s, gateway on %s, up for %s", plain.Text(status.Version),
 			status.Provider, plain.Text(status.Env),
 			brokerText(status.Broker), status.Gateway, since(now, status.StartedAt))
 	}
-	say(s.Out, ".\n\n")
+	printf(s.Out, ".\n\n")
 	rows := [][]string{{"COMPONENT", "STATE", "READY", "PID", "MEMORY", "UPTIME", "REASON"}}
 	if slices.ContainsFunc(status.Components, func(c control.Component) bool { return c.Pod != "" }) {
 		rows[0][3] = "PID OR POD"
@@ -67,58 +68,59 @@ func (s *commands) tellStatus(status *sandbox.Status, wide bool) {
 	}
 	table(s.Out, rows)
 	if status.BaseCount > 0 {
-		say(s.Out, "\n%s, %d connected\n\n", plain.Count(status.BaseCount, "base"), status.BasesConnected)
+		printf(s.Out, "\n%s, %d connected\n\n", plain.Count(status.BaseCount, "base"), status.BasesConnected)
 		shown := status.Bases
 		if !wide && len(shown) > basesShown {
 			shown = shown[:basesShown]
 		}
-		s.tellBases(shown, wide)
+		s.printBases(shown, wide)
 		if hidden := len(status.Bases) - len(shown); hidden > 0 {
-			say(s.Out, "and %d more; all of them with: koupsandbox status -o wide\n", hidden)
+			printf(s.Out, "and %d more; to list all bases, run: koupsandbox status -o wide\n", hidden)
 		}
 	}
 	if len(status.Problems) > 0 {
-		say(s.Out, "\n")
+		printf(s.Out, "\n")
 	}
 	for _, problem := range status.Problems {
-		say(s.Out, "✗ %s\n", plain.Text(problem))
+		printf(s.Out, "✗ %s\n", plain.Text(problem))
 	}
 }
 
 func (s *commands) list() *cli.Command {
 	return &cli.Command{
-		Name:  "list",
-		Usage: "list all sandboxes",
-		Flags: []cli.Flag{output(formatJSON, formatYAML)},
-		Action: alone(func(c *cli.Context) error {
-			folder, err := home(c)
+		Name:        "list",
+		Usage:       "list all sandboxes",
+		Description: describe("", "koupsandbox list", "koupsandbox list -o json"),
+		Flags:       []cli.Flag{newOutputFlag(formatJSON, formatYAML)},
+		Action: noArgs(func(c *cli.Context) error {
+			home, err := homeDir(c)
 			if err != nil {
 				return err
 			}
-			all, err := sandbox.List(c.Context, folder)
+			all, err := sandbox.List(c.Context, home)
 			if err != nil {
 				return err
 			}
-			return s.show(c, all, func(bool) { s.tellList(all) })
+			return s.printResult(c, all, func(bool) { s.printList(all) })
 		}),
 	}
 }
 
-func (s *commands) tellList(all []*sandbox.Status) {
+func (s *commands) printList(all []*sandbox.Status) {
 	if len(all) == 0 {
-		say(s.Out, "There is no sandbox; bring one up with: koupsandbox up\n")
+		printf(s.Out, "There are no sandboxes; create one with: koupsandbox up\n")
 		return
 	}
 	now := time.Now()
 	rows := [][]string{{"NAME", "PHASE", "HEALTHY", "PROVIDER", "KUBERNETES", "BASES", "UPTIME"}}
-	for _, one := range all {
-		rows = append(rows, []string{one.Name, string(one.Phase), strconv.FormatBool(one.Healthy), string(one.Provider),
-			one.Version,
-			number(one.BaseCount), since(now, one.StartedAt)})
+	for _, status := range all {
+		rows = append(rows, []string{status.Name, string(status.Phase), strconv.FormatBool(status.Healthy),
+			string(status.Provider), status.Version, number(status.BaseCount), since(now, status.StartedAt)})
 	}
 	table(s.Out, rows)
 }
 
+// number formats a number; 0 becomes the empty string.
 func number(n int) string {
 	if n == 0 {
 		return ""

@@ -17,17 +17,20 @@ func (s *commands) kubeconfig() *cli.Command {
 	return &cli.Command{
 		Name:  "kubeconfig",
 		Usage: "print the kubeconfig of a sandbox",
-		Flags: []cli.Flag{theName(), &cli.BoolFlag{Name: "path", Usage: "print its path"}},
-		Action: alone(func(c *cli.Context) error {
-			folder, name, err := target(c)
+		Description: describe("", "koupsandbox kubeconfig > kubeconfig.yaml",
+			"kubectl --kubeconfig $(koupsandbox kubeconfig --path) get nodes"),
+		Flags: []cli.Flag{sandboxNameFlag(), &cli.BoolFlag{Name: "path",
+			Usage: "print the path of the kubeconfig instead of its content", Category: outputCategory}},
+		Action: noArgs(func(c *cli.Context) error {
+			home, name, err := sandboxTarget(c)
 			if err != nil {
 				return err
 			}
-			path := state.Home(folder).Dir(name).Kubeconfig()
+			path := state.Home(home).Dir(name).Kubeconfig()
 			text, err := os.ReadFile(path)
 			if err != nil {
 				return fmt.Errorf(
-					"sandbox %q is %w, so it has no kubeconfig; bring it up with: koupsandbox up --name %s", name,
+					"sandbox %q is %w, so it has no kubeconfig; start it with: koupsandbox up --name %s", name,
 					sandbox.ErrNotUp, name)
 			}
 			if c.Bool("path") {
@@ -42,17 +45,18 @@ func (s *commands) kubeconfig() *cli.Command {
 
 func (s *commands) doctor() *cli.Command {
 	return &cli.Command{
-		Name:  "doctor",
-		Usage: "check what this machine must have",
-		Flags: []cli.Flag{engine(), output(formatJSON, formatYAML)},
-		Action: alone(func(c *cli.Context) error {
-			folder, err := home(c)
+		Name:        "doctor",
+		Usage:       "check whether this machine meets the requirements",
+		Description: describe("", "koupsandbox doctor", "koupsandbox doctor --engine podman -o json"),
+		Flags:       []cli.Flag{newEngineFlag(), newOutputFlag(formatJSON, formatYAML)},
+		Action: noArgs(func(c *cli.Context) error {
+			home, err := homeDir(c)
 			if err != nil {
 				return err
 			}
-			checks := doctor.Run(c.Context, folder, c.String(engineFlag),
-				sandbox.FindPrograms(s.Self, c.String(binFlag)))
-			err = s.show(c, checks, func(bool) { s.tellChecks(checks) })
+			checks := doctor.Run(c.Context, home, c.String(engineFlag),
+				sandbox.FindPrograms(s.Executable, c.String(binFlag)))
+			err = s.printResult(c, checks, func(bool) { s.printChecks(checks) })
 			if err == nil && slices.ContainsFunc(checks, func(check doctor.Check) bool { return !check.OK }) {
 				err = errFailed
 			}
@@ -61,15 +65,15 @@ func (s *commands) doctor() *cli.Command {
 	}
 }
 
-func (s *commands) tellChecks(checks []doctor.Check) {
+func (s *commands) printChecks(checks []doctor.Check) {
 	for _, check := range checks {
 		mark := "✓"
 		if !check.OK {
 			mark = "✗"
 		}
-		say(s.Out, "%s %-28s %s\n", mark, check.Name, check.Detail)
+		printf(s.Out, "%s %-28s %s\n", mark, check.Name, check.Detail)
 		if check.Fix != "" {
-			say(s.Out, "  → %s\n", check.Fix)
+			printf(s.Out, "  → %s\n", check.Fix)
 		}
 	}
 }
@@ -86,11 +90,9 @@ func (s *commands) completion() *cli.Command {
 		Name:      "completion",
 		Usage:     "print a completion script for a shell",
 		ArgsUsage: "bash|zsh|fish",
-		Description: `Use it with one of:
-  source <(koupsandbox completion bash)
-  source <(koupsandbox completion zsh)
-  koupsandbox completion fish | source`,
-		Action: taking(1, 1, "one of bash, zsh and fish", func(c *cli.Context, list []string) error {
+		Description: describe("", "source <(koupsandbox completion bash)", "source <(koupsandbox completion zsh)",
+			"koupsandbox completion fish | source"),
+		Action: withArgs(1, 1, "one of bash, zsh and fish", func(c *cli.Context, list []string) error {
 			switch list[0] {
 			case "bash":
 				write(s.Out, bashCompletion)
@@ -99,11 +101,11 @@ func (s *commands) completion() *cli.Command {
 			case "fish":
 				script, err := c.App.ToFishCompletion()
 				if err != nil {
-					return fmt.Errorf("making the script for fish: %w", err)
+					return fmt.Errorf("generating the fish completion script: %w", err)
 				}
 				write(s.Out, script)
 			default:
-				return usageError{fmt.Errorf("completion takes one of bash, zsh and fish, not %q", list[0])}
+				return usageError{fmt.Errorf("unsupported shell %q; use bash, zsh or fish", list[0])}
 			}
 			return nil
 		}),

@@ -21,86 +21,90 @@ import (
 func (s *commands) up() *cli.Command {
 	return &cli.Command{
 		Name:  "up",
-		Usage: "bring a sandbox up, or one that is up in line with the settings",
-		Description: `Starts a Kubernetes control plane, an MQTT broker, simulated bases and the module
-controller, and returns when every base is a Ready Node. Flags go before the
-settings of --config, which go before the defaults.`,
+		Usage: "create a sandbox, or reconcile a running one",
+		Description: describe(`Starts a Kubernetes control plane, an MQTT broker, simulated bases and the module
+controller, and returns when every base has a Ready Node. In a running sandbox, up restarts
+failed components and bases, resumes paused components, and adds or removes bases. Flags
+override the configuration file of --config.`,
+			"koupsandbox up --bases 10", "koupsandbox up --provider kind --base-runtime cluster"),
 		Flags: slices.Concat(flagsOfSettings(slices.Concat(sandboxSettings(), settings())), []cli.Flag{
-			&cli.BoolFlag{Name: boardFlag, Usage: "then serve the board, until Ctrl-C; the sandbox stays up"},
-			&cli.BoolFlag{Name: "foreground", Usage: "stay until Ctrl-C, then take the sandbox down",
-				EnvVars: []string{"KOUPSANDBOX_FOREGROUND"}},
-			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print failures only"},
-			output(formatJSON, formatYAML),
+			&cli.BoolFlag{Name: boardFlag, Usage: "serve the web UI until Ctrl-C; the sandbox keeps running",
+				Category: outputCategory},
+			&cli.BoolFlag{Name: "foreground", Usage: "wait for Ctrl-C, then stop the sandbox",
+				Category: sandboxCategory, EnvVars: []string{"KOUPSANDBOX_FOREGROUND"}},
+			newQuietFlag(),
+			newOutputFlag(formatJSON, formatYAML),
 		}),
-		Action: alone(s.runUp),
+		Action: noArgs(s.runUp),
 	}
 }
 
 func (s *commands) runUp(c *cli.Context) error { return s.bringUp(c, nil) }
 
-// bringUp brings up what the flags and the file say, with what presets say where neither does.
+// bringUp creates or reconciles the sandbox of the flags and the configuration file. presets sets defaults of the
+// command; it can be nil.
 func (s *commands) bringUp(c *cli.Context, presets func(*v1alpha1.Spec)) error {
 	config, keepBases, err := configFrom(c, c.String("config"), presets)
 	if err != nil {
 		return err
 	}
-	folder, err := home(c)
+	home, err := homeDir(c)
 	if err != nil {
 		return err
 	}
 	foreground, start := c.Bool("foreground"), time.Now()
-	up, err := s.startSandbox(c, sandbox.Options{Home: folder, Config: config, KeepBases: keepBases, Held: foreground})
+	up, err := s.startSandbox(c, sandbox.Options{Home: home, Config: config, KeepBases: keepBases, Held: foreground})
 	if err != nil {
 		return err
 	}
 	defer up.Close()
 	took := time.Since(start)
-	err = s.show(c, up.Result, func(bool) {
+	err = s.printResult(c, up.Result, func(bool) {
 		if !c.Bool("quiet") {
-			s.tellUp(up, took)
+			s.printUp(up, took)
 		}
 	})
 	if err != nil {
 		return err
 	}
 	if c.Bool(boardFlag) {
-		err = s.boardOf(c, up)
+		err = s.serveSandboxBoard(c, up)
 	}
 	if err != nil || !foreground {
 		return err
 	}
-	say(s.Err, "Ctrl-C takes it down.\n")
+	printf(s.Err, "Press Ctrl-C to stop the sandbox.\n")
 	err = up.Wait(c.Context)
-	return endForeground(c, folder, up.Name, err)
+	return endForeground(c, home, up.Name, err)
 }
 
-// startSandbox brings a sandbox up, and shows the progress.
+// startSandbox creates or reconciles a sandbox, and prints the progress.
 func (s *commands) startSandbox(c *cli.Context, o sandbox.Options) (*sandbox.Sandbox, error) {
 	printer := progress.NewPrinter(s.Err,
 		progress.PrinterOptions{Terminal: s.Terminal, Width: s.Width, Quiet: c.Bool("quiet")})
 	defer printer.Close()
-	o.BrokerPassword, o.Programs, o.Progress = os.Getenv(brokerPassword), sandbox.FindPrograms(s.Self,
+	o.BrokerPassword, o.Programs, o.Progress = os.Getenv(brokerPassword), sandbox.FindPrograms(s.Executable,
 		c.String(binFlag)), printer.Event
 	return sandbox.Up(c.Context, o)
 }
 
-// tellUp says what there is now and which command to type next.
-func (s *commands) tellUp(up *sandbox.Sandbox, took time.Duration) {
+// printUp prints a summary of the sandbox and the next commands to run.
+func (s *commands) printUp(up *sandbox.Sandbox, took time.Duration) {
 	status := up.Result.Status
 	switch {
 	case !up.Result.Already:
-		say(s.Out, "Sandbox %q is up after %.1fs", up.Name, took.Seconds())
+		printf(s.Out, "Sandbox %q is up after %.1fs", up.Name, took.Seconds())
 	case len(up.Result.Changes) == 0:
-		say(s.Out, "Sandbox %q was up already; nothing had to be done", up.Name)
+		printf(s.Out, "Sandbox %q is already running; nothing was changed", up.Name)
 	default:
-		say(s.Out, "Sandbox %q was up already", up.Name)
+		printf(s.Out, "Sandbox %q is already running", up.Name)
 	}
-	say(s.Out, ": Kubernetes %s (%s), %s, %s.\n", plain.Text(status.Version), status.Provider,
+	printf(s.Out, ": Kubernetes %s (%s), %s, %s.\n", plain.Text(status.Version), status.Provider,
 		plain.Count(status.BaseCount, "base"), brokerText(status.Broker))
 	for _, change := range up.Result.Changes {
-		say(s.Out, "  %s\n", plain.Text(change))
+		printf(s.Out, "  %s\n", plain.Text(change))
 	}
-	say(s.Out, "\n  export KUBECONFIG=%s\n  kubectl get nodes\n\nTake it down with: koupsandbox down%s\n",
+	printf(s.Out, "\n  export KUBECONFIG=%s\n  kubectl get nodes\n\nTake it down with: koupsandbox down%s\n",
 		shellescape.Quote(up.Kubeconfig), nameArgument(up.Name))
 }
 
@@ -108,7 +112,7 @@ func brokerText(b control.Broker) string {
 	if b.URL == "" {
 		return "broker on " + b.Addr
 	}
-	return fmt.Sprintf("broker %s by way of %s", b.URL, b.Addr)
+	return fmt.Sprintf("broker %s through %s", b.URL, b.Addr)
 }
 
 func nameArgument(name string) string {
@@ -120,42 +124,45 @@ func nameArgument(name string) string {
 
 func (s *commands) down() *cli.Command {
 	return &cli.Command{
-		Name:  "down",
-		Usage: "stop a sandbox and remove its state folder",
+		Name:        "down",
+		Usage:       "stop a sandbox and remove its state directory",
+		Description: describe("", "koupsandbox down", "koupsandbox down --name demo --keep-logs"),
 		Flags: []cli.Flag{
-			theName(),
-			&cli.BoolFlag{Name: "keep-logs", Usage: "leave the logs in the state folder"},
+			sandboxNameFlag(),
+			&cli.BoolFlag{Name: "keep-logs", Usage: "keep the logs in the state directory",
+				Category: sandboxCategory},
 			&cli.BoolFlag{Name: "force",
-				Usage: "give up what cannot be removed, in a cluster that is gone for good, say"},
+				Usage:    "ignore objects that cannot be removed, for example because the cluster no longer exists",
+				Category: sandboxCategory},
 		},
-		Action: alone(func(c *cli.Context) error {
-			folder, name, err := target(c)
+		Action: noArgs(func(c *cli.Context) error {
+			home, name, err := sandboxTarget(c)
 			if err != nil {
 				return err
 			}
-			o := sandbox.DownOptions{Home: folder, Name: name, KeepLogs: c.Bool("keep-logs")}
+			o := sandbox.DownOptions{Home: home, Name: name, KeepLogs: c.Bool("keep-logs")}
 			if c.Bool("force") {
-				o.Force = func(left error) { say(s.Err, "This could not be removed, and is given up: %v\n", left) }
+				o.Force = func(left error) { printf(s.Err, "Ignored, because it could not be removed: %v\n", left) }
 			}
 			start := time.Now()
-			was, err := sandbox.Down(c.Context, o)
+			stopped, err := sandbox.Down(c.Context, o)
 			switch {
 			case err != nil:
 				return err
-			case was:
-				say(s.Out, "Sandbox %q is down after %.1fs.\n", name, time.Since(start).Seconds())
+			case stopped:
+				printf(s.Out, "Sandbox %q is down after %.1fs.\n", name, time.Since(start).Seconds())
 			default:
-				say(s.Out, "Sandbox %q was not up; nothing had to be done.\n", name)
+				printf(s.Out, "Sandbox %q is not running; nothing was changed.\n", name)
 			}
 			return nil
 		}),
 	}
 }
 
-// endForeground removes what a sandbox in this process leaves behind. Ctrl-C is
-// how it is meant to end, and has ended the command's own context.
-func endForeground(c *cli.Context, folder, name string, err error) error {
+// endForeground stops the sandbox of up --foreground and removes its state. It ignores the cancellation of the
+// command's context, because Ctrl-C is the normal way to end the command.
+func endForeground(c *cli.Context, home, name string, err error) error {
 	ctx := context.WithoutCancel(c.Context)
-	_, downErr := sandbox.Down(ctx, sandbox.DownOptions{Home: folder, Name: name})
+	_, downErr := sandbox.Down(ctx, sandbox.DownOptions{Home: home, Name: name})
 	return errors.Join(err, downErr)
 }

@@ -12,43 +12,44 @@ import (
 
 func (s *commands) version() *cli.Command {
 	return &cli.Command{
-		Name:  "version",
-		Usage: "print the versions of all programs",
-		Flags: []cli.Flag{output(formatJSON, formatYAML)},
-		Action: alone(func(c *cli.Context) error {
-			v := sandbox.VersionsOf(c.Context, sandbox.FindPrograms(s.Self, c.String(binFlag)))
-			return s.show(c, v, func(bool) { s.tellVersions(v) })
+		Name:        "version",
+		Usage:       "print the versions of all binaries",
+		Description: describe("", "koupsandbox version", "koupsandbox version -o json"),
+		Flags:       []cli.Flag{newOutputFlag(formatJSON, formatYAML)},
+		Action: noArgs(func(c *cli.Context) error {
+			v := sandbox.VersionsOf(c.Context, sandbox.FindPrograms(s.Executable, c.String(binFlag)))
+			return s.printResult(c, v, func(bool) { s.printVersions(v) })
 		}),
 	}
 }
 
-func (s *commands) tellVersions(v sandbox.Versions) {
-	ours := fmt.Sprintf("%s %s/%s %s", cmp.Or(v.Koupsandbox, "(unknown)"), runtime.GOOS, runtime.GOARCH,
+func (s *commands) printVersions(v sandbox.Versions) {
+	own := fmt.Sprintf("%s %s/%s %s", cmp.Or(v.Koupsandbox, "(unknown)"), runtime.GOOS, runtime.GOARCH,
 		runtime.Version())
 	if v.Commit != "" {
-		ours += ", commit " + v.Commit
+		own += ", commit " + v.Commit
 	}
-	say(s.Out, "koupsandbox %s\n", ours)
+	printf(s.Out, "koupsandbox %s\n", own)
 	for _, program := range []struct{ name, version string }{
 		{"kubernetes", v.Kubernetes},
 		{"etcd", v.Etcd},
 		{sandbox.ControllerProgram, v.Controller},
 		{sandbox.BaseProgram, v.Base},
 	} {
-		say(s.Out, "%s %s\n", program.name, cmp.Or(program.version, "(not found)"))
+		printf(s.Out, "%s %s\n", program.name, cmp.Or(program.version, "(not found)"))
 	}
 }
 
-// man prints the page of the manual, for the release.
+// man returns the hidden command that prints the man page for the release.
 func (s *commands) man() *cli.Command {
 	return &cli.Command{
 		Name:   "man",
-		Usage:  "print the page of the manual",
+		Usage:  "print the man page",
 		Hidden: true,
-		Action: alone(func(c *cli.Context) error {
+		Action: noArgs(func(c *cli.Context) error {
 			page, err := c.App.ToManWithSection(1)
 			if err != nil {
-				return fmt.Errorf("making the page of the manual: %w", err)
+				return fmt.Errorf("generating the man page: %w", err)
 			}
 			write(s.Out, page)
 			return nil

@@ -17,22 +17,20 @@ import (
 func (s *commands) watch() *cli.Command {
 	return &cli.Command{
 		Name:  "watch",
-		Usage: "show the changes of bases, modules and Pods live",
-		Description: `On a terminal, watch shows a table with a row per base: its state, its modules, its
-Pods, its lost requests and its latest event. Otherwise, and with --plain, it prints a
-line per event. -o json prints the events in the format of the timeline of scenario
-reports. It ends with q, with Ctrl-C, and when the sandbox goes down.
-
-   koupsandbox watch
-   koupsandbox watch --plain > watch.log`,
+		Usage: "show live changes of bases, modules and Pods",
+		Description: describe(`On a terminal, the command shows a table with the state, modules, Pods, lost requests and
+latest event of each base. Otherwise, and with --plain, it prints a line per event. With -o
+json, it prints events in the format of the timeline of scenario reports. It ends when the
+sandbox stops, with Ctrl-C, and with the key q.`,
+			"koupsandbox watch", "koupsandbox watch --plain > watch.log"),
 		Flags: []cli.Flag{
-			theName(),
-			&cli.StringFlag{Name: "group",
-				Usage: "show only the bases, Pods and traffic of `GROUP`, the namespace of a scenario run"},
-			&cli.BoolFlag{Name: "plain", Usage: "print lines also on a terminal"},
-			output(formatJSON),
+			sandboxNameFlag(),
+			&cli.StringFlag{Name: "group", Category: outputCategory, DefaultText: "all",
+				Usage: "`GROUP`: namespace of the scenario run whose bases, Pods and traffic to show"},
+			&cli.BoolFlag{Name: "plain", Usage: "print a line per event on a terminal, too", Category: outputCategory},
+			newOutputFlag(formatJSON),
 		},
-		Action: within(0, 0, "no arguments", s.runWatch),
+		Action: inSandboxWithArgs(0, 0, "no arguments", s.runWatch),
 	}
 }
 
@@ -68,7 +66,7 @@ func apiOf(up *sandbox.Sandbox) (kubernetes.Interface, error) {
 	}
 	api, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client for sandbox %q: %w", up.Name, err)
+		return nil, fmt.Errorf("creating a client for sandbox %q: %w", up.Name, err)
 	}
 	return api, nil
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -29,36 +30,44 @@ const (
 func (s *commands) why() *cli.Command {
 	return &cli.Command{
 		Name:      "why",
-		Usage:     "explain why a module Pod, a workload or a base is not Ready, and what to do",
+		Usage:     "explain why a module Pod, a workload or a base is not Ready, and how to fix it",
 		ArgsUsage: "TARGET",
-		Description: `A TARGET is a Pod, or pod/NAME, node/NAME, deployment/NAME, daemonset/NAME or statefulset/NAME.
-The NAME of a node is also the host name or the identity of a base.
-The command is read-only. Use --context or --kubeconfig to query any cluster that runs this module
-controller, without a sandbox. The kubectl plugin, kubectl-koupsandbox, queries the cluster of kubectl.
-Credentials in URLs are replaced by ***. Exit status: 0 if there is an answer.
-Examples:
-  koupsandbox why biz1
-  koupsandbox why --context prod -n shop deployment/stock`,
-		Flags:  append(theCluster("of the target"), output(formatJSON)),
-		Action: taking(1, 1, "a Pod, or KIND/NAME", s.explainWhy),
+		Description: describe(`TARGET is the name of a Pod, or one of: pod/NAME, node/NAME, deployment/NAME,
+daemonset/NAME, statefulset/NAME. The NAME of a node can be the host name or the identity of
+a base. The command is read-only. Use --context or --kubeconfig to query any cluster that
+runs the bundled controller. The kubectl plugin, kubectl-koupsandbox, queries the cluster of
+kubectl. Credentials in URLs are replaced by ***.
+Exit status: 0 if there is an answer.`,
+			"koupsandbox why biz1", "koupsandbox why --context prod -n shop deployment/stock"),
+		Flags:  append(clusterFlags("namespace of the target"), newOutputFlag(formatJSON)),
+		Action: withArgs(1, 1, "one argument: a Pod, or KIND/NAME", s.runWhy),
 	}
 }
 
-// theCluster are the flags that say which cluster is asked; namespace says what that one is for.
-func theCluster(namespace string) []cli.Flag {
+// clusterFlags returns the flags that select a cluster. namespaceUsage describes the flag --namespace.
+func clusterFlags(namespaceUsage string) []cli.Flag {
 	return []cli.Flag{
-		theName(),
-		&cli.StringFlag{Name: namespaceFlag, Aliases: []string{"n"}, Usage: "`NAMESPACE` " + namespace,
-			DefaultText: "that of the kubeconfig's context"},
-		&cli.StringFlag{Name: contextFlag, Usage: "`CONTEXT` of a kubeconfig, instead of a sandbox",
-			DefaultText: "the current one"},
-		&cli.StringFlag{Name: kubeconfigFlag, Usage: "`FILE` to read instead of the sandbox's kubeconfig",
-			DefaultText: "with --context: as kubectl does"},
+		sandboxNameFlag(),
+		&cli.StringFlag{Name: namespaceFlag, Aliases: []string{"n"}, Usage: "`NAMESPACE`: " + namespaceUsage,
+			DefaultText: "the namespace of the kubeconfig context", Category: clusterCategory},
+		newContextFlag(),
+		newKubeconfigFlag(),
 	}
 }
 
-func (s *commands) explainWhy(c *cli.Context, list []string) error {
-	client, namespace, err := s.cluster(c)
+func newContextFlag() *cli.StringFlag {
+	return &cli.StringFlag{Name: contextFlag,
+		Usage:       "`CONTEXT`: kubeconfig context of the cluster to use instead of a sandbox",
+		DefaultText: "the current context", Category: clusterCategory}
+}
+
+func newKubeconfigFlag() *cli.StringFlag {
+	return &cli.StringFlag{Name: kubeconfigFlag, Usage: "`FILE`: kubeconfig of the cluster to use instead of a sandbox",
+		DefaultText: "with --context, the kubeconfig of kubectl", Category: clusterCategory}
+}
+
+func (s *commands) runWhy(c *cli.Context, list []string) error {
+	client, namespace, err := s.clusterClient(c)
 	if err != nil {
 		return err
 	}
@@ -71,34 +80,34 @@ func (s *commands) explainWhy(c *cli.Context, list []string) error {
 		return err
 	}
 	answer := why.Explain(snapshot, time.Now())
-	return s.show(c, answer, func(bool) { s.tellWhy(answer) })
+	return s.printResult(c, answer, func(bool) { s.printAnswer(answer) })
 }
 
-// cluster is the one that theCluster names, and the namespace.
-func (s *commands) cluster(c *cli.Context) (kubernetes.Interface, string, error) {
+// clusterClient returns a client of the cluster that clusterFlags select, and the namespace.
+func (s *commands) clusterClient(c *cli.Context) (kubernetes.Interface, string, error) {
 	config, err := s.clientConfig(c)
 	if err != nil {
 		return nil, "", err
 	}
-	namespace, err := theNamespace(c, config)
+	namespace, err := targetNamespace(c, config)
 	if err != nil {
 		return nil, "", err
 	}
 	rest, err := config.ClientConfig()
 	if err != nil {
-		return nil, "", fmt.Errorf("reading how to reach the cluster: %w", err)
+		return nil, "", fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	rest.WarningHandler = nil
 	rest.UserAgent = "koupsandbox " + c.Command.Name
 	client, err := kubernetes.NewForConfig(rest)
 	if err != nil {
-		return nil, "", fmt.Errorf("reading how to reach the cluster: %w", err)
+		return nil, "", fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	return client, namespace, nil
 }
 
-// clientConfig is the kubeconfig that is asked for: a file, a context as kubectl finds it, or that of
-// the sandbox.
+// clientConfig returns the kubeconfig of --kubeconfig, the kubeconfig of kubectl with the context of --context, or the
+// kubeconfig of the sandbox.
 func (s *commands) clientConfig(c *cli.Context) (clientcmd.ClientConfig, error) {
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: c.String(contextFlag)}
 	load := func(path string) clientcmd.ClientConfig {
@@ -106,35 +115,35 @@ func (s *commands) clientConfig(c *cli.Context) (clientcmd.ClientConfig, error) 
 		rules.ExplicitPath = path
 		return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 	}
-	if c.IsSet(kubeconfigFlag) || c.IsSet(contextFlag) || s.isPlugin() && !s.given(nameFlag) {
-		if s.given(nameFlag) {
+	if c.IsSet(kubeconfigFlag) || c.IsSet(contextFlag) || s.isKubectlPlugin() && !s.onCommandLine(nameFlag) {
+		if s.onCommandLine(nameFlag) {
 			return nil, usageError{
-				fmt.Errorf("%s takes --name, or --context and --kubeconfig, but not both", c.Command.Name)}
+				errors.New("--name cannot be used with --context or --kubeconfig")}
 		}
 		return load(c.String(kubeconfigFlag)), nil
 	}
-	folder, name, err := target(c)
+	home, name, err := sandboxTarget(c)
 	if err != nil {
 		return nil, err
 	}
-	path := state.Home(folder).Dir(name).Kubeconfig()
+	path := state.Home(home).Dir(name).Kubeconfig()
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf(
-			"sandbox %q is %w, so there is nothing to ask; bring it up with: koupsandbox up --name %s, or name "+
-				"another cluster with --context", name, sandbox.ErrNotUp, name)
+			"sandbox %q is %w; start it with: koupsandbox up --name %s, or select another cluster with --context", name,
+			sandbox.ErrNotUp, name)
 	}
 	return load(path), nil
 }
 
-const plugin = "kubectl-koupsandbox"
+const kubectlPlugin = "kubectl-koupsandbox"
 
-// isPlugin tells whether kubectl has called the program: then its cluster is asked, and no sandbox.
-func (s *commands) isPlugin() bool {
-	return len(s.line) > 0 && filepath.Base(s.line[0]) == plugin
+// isKubectlPlugin reports whether the binary runs as a kubectl plugin, which uses the cluster of kubectl by default.
+func (s *commands) isKubectlPlugin() bool {
+	return len(s.args) > 0 && filepath.Base(s.args[0]) == kubectlPlugin
 }
 
-// theNamespace is that of the target: the flag's, or the context's.
-func theNamespace(c *cli.Context, config clientcmd.ClientConfig) (string, error) {
+// targetNamespace returns the namespace of --namespace, or else of the context.
+func targetNamespace(c *cli.Context, config clientcmd.ClientConfig) (string, error) {
 	raw, err := config.RawConfig()
 	if err != nil {
 		return "", fmt.Errorf("reading the kubeconfig: %w", err)
@@ -153,31 +162,31 @@ func theNamespace(c *cli.Context, config clientcmd.ClientConfig) (string, error)
 	return cmp.Or(namespace, "default"), nil
 }
 
-// tellWhy prints the cause in one line, what to do in the next, and then what was looked at.
-func (s *commands) tellWhy(a why.Answer) {
+// printAnswer prints the cause, the fix, the reason, and the evidence.
+func (s *commands) printAnswer(a why.Answer) {
 	mark := "✗"
 	if a.Ready {
 		mark = "✓"
 	}
-	say(s.Out, "%s %s\n", mark, plain.Text(a.Cause)+".")
+	printf(s.Out, "%s %s\n", mark, plain.Text(a.Cause)+".")
 	if a.Advice != "" {
-		say(s.Out, "→ %s\n", strings.Replace(plain.Text(a.Advice)+".", "?.", "?", 1))
+		printf(s.Out, "→ %s\n", strings.Replace(plain.Text(a.Advice)+".", "?.", "?", 1))
 	}
 	reason := string(a.Reason)
 	if a.Because != "" {
 		reason += ", because of " + string(a.Because)
 	}
-	say(s.Out, "\n%s of %s/%s\n", reason, a.Target.Kind, plain.Text(a.Target.Name))
+	printf(s.Out, "\n%s of %s/%s\n", reason, a.Target.Kind, plain.Text(a.Target.Name))
 	about := ""
 	for _, e := range a.Evidence {
 		if e.About != about {
 			about = e.About
-			say(s.Out, "\n%s\n", about)
+			printf(s.Out, "\n%s\n", about)
 		}
 		at := ""
 		if !e.At.IsZero() {
 			at = e.At.UTC().Format(time.DateTime) + "  "
 		}
-		say(s.Out, "  %s%s\n", at, plain.Text(e.Text))
+		printf(s.Out, "  %s%s\n", at, plain.Text(e.Text))
 	}
 }

@@ -16,8 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// apiServer answers to questions about one Pod, as an API server without anything else would, and
-// writes a kubeconfig with two contexts; its path is returned.
+// apiServer runs a fake API server with one Pod. It returns the path of a kubeconfig with two contexts.
 func apiServer(t *testing.T) string {
 	t.Helper()
 	answers := map[string]string{
@@ -30,15 +29,15 @@ func apiServer(t *testing.T) string {
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
-			t.Errorf("it does not only read: %s %s", r.Method, r.URL)
+			t.Errorf("unexpected write: %s %s", r.Method, r.URL)
 		}
 		w.Header().Set("Content-Type", "application/json")
-		answer, there := answers[r.URL.Path]
-		if !there {
+		answer, found := answers[r.URL.Path]
+		if !found {
 			w.WriteHeader(http.StatusNotFound)
 			answer = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}`
 		}
-		_, _ = w.Write([]byte(answer)) // a client that is gone fails by itself
+		_, _ = w.Write([]byte(answer)) // the client reports errors
 	}))
 	t.Cleanup(server.Close)
 	config := `{"apiVersion": "v1", "kind": "Config", "current-context": "shop", "clusters": [{"name": "c", "cluster": {"server": "` + server.URL + `"}}],
@@ -48,7 +47,7 @@ func apiServer(t *testing.T) string {
 	return file
 }
 
-// Any cluster can be asked, without a sandbox; what comes from it cannot command the terminal.
+// why queries any cluster, without a sandbox. Control characters from the cluster are escaped.
 func TestWhy(t *testing.T) {
 	file := apiServer(t)
 	r := run(t, t.TempDir(), "why", "biz1", "--kubeconfig", file)
@@ -87,7 +86,7 @@ func TestWhyAsPlugin(t *testing.T) {
 	}
 }
 
-// lint compares a manifest with any cluster: here with one that has the Pod and no bases.
+// lint --live compares a manifest with any cluster. This cluster has the Pod and no bases.
 func TestLintLive(t *testing.T) {
 	file, manifest := apiServer(t), filepath.Join(t.TempDir(), "biz1.yaml")
 	write := func(text string) {
@@ -106,44 +105,46 @@ func TestLintLive(t *testing.T) {
 		!strings.HasSuffix(lines[0], " [live-nowhere]") ||
 		!strings.HasPrefix(lines[1], manifest+":1: Pod/biz1: warning: ") ||
 		!strings.HasSuffix(lines[1], " [live-unready]") || !strings.Contains(lines[1], `module\x1b[2J`) {
-		t.Errorf("with one: %+v", r)
+		t.Errorf("with a cluster: %+v", r)
 	}
 	r = run(t, t.TempDir(), "scenario", "lint", "--live", "--kubeconfig", file, "-n", "other", manifest, "-o", "json")
 	if r.Code != 1 || strings.Contains(r.Out, "live-unready") || !strings.Contains(r.Out, "live-nowhere") {
-		t.Errorf("in another namespace, where it is not: %+v", r)
+		t.Errorf("in a namespace without the Pod: %+v", r)
 	}
 	for line, names := range map[string]string{
 		"scenario lint M --context shop":              "--context --live",
 		"scenario lint M --live --context x --name y": "--name --context --kubeconfig",
 	} {
-		run(t, t.TempDir(), strings.Fields(strings.ReplaceAll(line, "M", manifest))...).is(t, 2, see("scenario lint"),
+		run(t, t.TempDir(), strings.Fields(strings.ReplaceAll(line, "M", manifest))...).expect(t, 2,
+			seeHelp("scenario lint"),
 			names)
 	}
-	run(t, t.TempDir(), "scenario", "lint", manifest, "--live").is(t, 1, "--context\n",
+	run(t, t.TempDir(), "scenario", "lint", manifest, "--live").expect(t, 1, "--context\n",
 		`"koup" koupsandbox up --name koup`)
 	write("apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Scenario\n")
 	r = run(t, t.TempDir(), "scenario", "lint", "--live", "--kubeconfig", file, manifest)
-	r.is(t, 2, see("scenario lint"), "scenarios")
+	r.expect(t, 2, seeHelp("scenario lint"), "scenarios")
 }
 
-// Each mistake gets one clear sentence.
-func TestWhyMistakes(t *testing.T) {
+// Invalid command lines print one error message.
+func TestWhyErrors(t *testing.T) {
 	file := apiServer(t)
 	for _, tc := range []struct {
 		line       string
 		code       int
 		end, names string
 	}{
-		{"why", 2, see("why"), "Pod KIND/NAME"},
+		{"why", 2, seeHelp("why"), "Pod KIND/NAME"},
 		{"why biz1", 1, "--context\n", `"koup" koupsandbox up --name koup`},
-		{"why biz1 --name x --context shop", 2, see("why"), "--name --context --kubeconfig"},
+		{"why biz1 --name x --context shop", 2, seeHelp("why"), "--name --context --kubeconfig"},
 		{"why bis1 --kubeconfig FILE", 1, "kubectl get pods -A\n", "pod/bis1 shop"},
 		{"why biz1 --kubeconfig FILE --context plain", 1, "kubectl get pods -A\n", "pod/biz1 default"},
-		{"why sevice/biz1 --kubeconfig FILE", 2, see("why"), `"sevice" pod, node, deployment, daemonset, statefulset`},
-		{"why biz1 --kubeconfig FILE -o xml", 2, see("why"), `--output "xml" text, json`},
+		{"why sevice/biz1 --kubeconfig FILE", 2, seeHelp("why"),
+			`"sevice" pod, node, deployment, daemonset, statefulset`},
+		{"why biz1 --kubeconfig FILE -o xml", 2, seeHelp("why"), `--output "xml" text, json`},
 		{"why biz1 --kubeconfig FILE --context plane", 1, "plain?\n", `"plane"`},
 	} {
-		run(t, t.TempDir(), strings.Fields(strings.ReplaceAll(tc.line, "FILE", file))...).is(t, tc.code, tc.end,
+		run(t, t.TempDir(), strings.Fields(strings.ReplaceAll(tc.line, "FILE", file))...).expect(t, tc.code, tc.end,
 			tc.names)
 	}
 }

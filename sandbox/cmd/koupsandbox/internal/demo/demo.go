@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	// downTime bounds the end of the sandbox, which must not hang on Ctrl-C.
+	// downTime is the timeout for stopping the sandbox, which ignores Ctrl-C.
 	downTime = 30 * time.Second
-	// waitTime bounds each step of its beginning.
+	// waitTime is the timeout of each step of starting the sandbox.
 	waitTime = time.Minute
 )
 
@@ -34,30 +34,29 @@ var files embed.FS
 
 // Options of Run.
 type Options struct {
-	// Home is the folder with the folders of all sandboxes. Required.
+	// Home is the parent directory of the state directories of all sandboxes. Required.
 	Home string
-	// Name of the demo's sandbox; there must be none of it. Required.
+	// Name of the demo's sandbox, which must not exist. Required.
 	Name string
-	// Programs of the sandbox. Required.
+	// Programs are the binaries of the sandbox. Required.
 	Programs sandbox.Programs
-	// Keep leaves the sandbox up, with the bases and Pods of the demo. Default: it
-	// is taken down.
+	// Keep keeps the sandbox running, with the bases and Pods of the demo. Default: the sandbox is stopped.
 	Keep bool
-	// Progress gets the steps of the start. Ready is called when the sandbox is up. Default: nothing.
+	// Progress receives the steps of starting the sandbox. Ready is called when the sandbox is ready. Default: none.
 	Progress func(sandbox.Event)
 	Ready    func()
-	// Out gets the output. Required.
+	// Out receives the output. Required.
 	Out io.Writer
 	// Width of Out in columns. Default: 100.
 	Width int
-	// Color uses the terminal's colours. Default: none.
+	// Color enables the colours of the terminal.
 	Color bool
 	// Clock is the source of the time. Default: the real clock.
 	Clock clock.PassiveClock
 }
 
-// Run starts a sandbox, runs both scenarios concurrently, prints what happens, and stops the sandbox. It blocks until all of
-// this is done. When ctx ends, it cleans up and returns the partial report and the cause.
+// Run starts a sandbox, runs both scenarios concurrently, prints what happens, and stops the sandbox. It blocks until
+// all of this is done. When ctx ends, it cleans up and returns the partial report and the cause.
 func Run(ctx context.Context, o Options) (report *scenario.Report, err error) {
 	scenarios, err := load()
 	if err != nil {
@@ -65,15 +64,14 @@ func Run(ctx context.Context, o Options) (report *scenario.Report, err error) {
 	}
 	if _, err := sandbox.Inspect(ctx, o.Home, o.Name, false); !errors.Is(err, sandbox.ErrNotUp) {
 		return nil, errors.Join(
-			fmt.Errorf("there is a sandbox %q already, and the demo wants its own: take it down with: koupsandbox "+
-				"down --name %s; or give the demo another --name",
+			fmt.Errorf("sandbox %q already exists; stop it with koupsandbox down --name %s, or set another --name",
 				o.Name, o.Name), err)
 	}
 	config := &v1alpha1.Sandbox{Metadata: v1alpha1.Metadata{Name: o.Name}}
-	one := 1 // the scenarios bring their own
+	one := 1 // the scenarios define their own bases
 	config.Spec.Bases.Count, config.Spec.Wait = &one, &metav1.Duration{Duration: waitTime}
 	if o.Programs.ControlPlane != "" {
-		config.Spec.Provider = v1alpha1.ProviderEmbedded // there in seconds; kind, the default where it can be, is not
+		config.Spec.Provider = v1alpha1.ProviderEmbedded // embedded starts faster than kind, which can be the default
 	}
 	if err := v1alpha1.Complete(config, &v1alpha1.Origins{}, nil); err != nil {
 		return nil, err
@@ -90,10 +88,10 @@ func Run(ctx context.Context, o Options) (report *scenario.Report, err error) {
 	if !o.Keep {
 		defer func() { err = errors.Join(err, down(ctx, o)) }()
 	}
-	return play(ctx, up, scenarios, o)
+	return runScenarios(ctx, up, scenarios, o)
 }
 
-// down ends the sandbox, after Ctrl-C too.
+// down stops the sandbox, also after Ctrl-C.
 func down(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTime)
 	defer cancel()
@@ -101,14 +99,15 @@ func down(ctx context.Context, o Options) error {
 	return err
 }
 
-func play(ctx context.Context, up *sandbox.Sandbox, scenarios []*source.Scenario, o Options) (*scenario.Report, error) {
-	t := newTeller(o)
-	t.begin()
+func runScenarios(ctx context.Context, up *sandbox.Sandbox, scenarios []*source.Scenario, o Options) (*scenario.Report,
+	error) {
+	t := newPrinter(o)
+	t.printHeader()
 	watching, stop := context.WithCancel(ctx)
 	watched := make(chan error, 1)
 	go func() {
 		watched <- watch.Follow(watching, watch.Options{Source: up.Client},
-			func(e events.Event) error { t.seen(e); return nil })
+			func(e events.Event) error { t.observe(e); return nil })
 	}()
 	report, err := scenario.Execute(ctx,
 		scenario.Options{Sandbox: up, Scenarios: scenarios, Parallel: len(scenarios), Keep: o.Keep,
@@ -124,39 +123,39 @@ func play(ctx context.Context, up *sandbox.Sandbox, scenarios []*source.Scenario
 		return report, err
 	}
 	for _, run := range report.Runs {
-		run.RerunCommand = "koupsandbox demo" // its scenarios are in no file
+		run.RerunCommand = "koupsandbox demo" // the scenarios are embedded in the binary
 	}
-	t.end(report)
+	t.printResults(report)
 	return report, nil
 }
 
-// load reads the scenarios, which are a part of the program.
+// load reads the embedded scenarios.
 func load() (scenarios []*source.Scenario, err error) {
-	folder, err := os.MkdirTemp("", "koupsandbox-demo-")
+	dir, err := os.MkdirTemp("", "koupsandbox-demo-")
 	if err != nil {
-		return nil, fmt.Errorf("making a folder for the demo's scenarios: %w", err)
+		return nil, fmt.Errorf("creating a directory for the demo's scenarios: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	inner, err := fs.Sub(files, "scenarios")
 	if err == nil {
-		err = os.CopyFS(folder, inner)
+		err = os.CopyFS(dir, inner)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("writing the demo's scenarios: %w", err)
 	}
-	scenarios, err = source.Load([]string{folder}, source.Options{})
+	scenarios, err = source.Load([]string{dir}, source.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("reading the demo's scenarios: %w", err)
 	}
 	for _, s := range scenarios {
-		s.File, s.Dir = "demo/"+filepath.Base(s.File), "" // what they need is in them
+		s.File, s.Dir = "demo/"+filepath.Base(s.File), "" // they need no other files
 	}
 	return scenarios, nil
 }
 
-// Verdict returns nil when the demo has shown what it is to show: that the
-// Deployment loses nothing, and that the DaemonSet is caught losing requests.
-func Verdict(r *scenario.Report) error {
+// CheckResult returns an error if the results of the demo are unexpected. It expects that the Deployment loses no
+// requests, and that the run of the DaemonSet fails because requests were lost.
+func CheckResult(r *scenario.Report) error {
 	var errs []error
 	for _, run := range r.Runs {
 		lost, sent := 0, 0
@@ -165,20 +164,21 @@ func Verdict(r *scenario.Report) error {
 		}
 		switch {
 		case run.Scenario == deployment && (run.Result != scenario.Passed || sent == 0):
-			errs = append(errs, fmt.Errorf("the Deployment was to lose nothing, but %s", because(run)))
+			errs = append(errs, fmt.Errorf("the Deployment should lose no requests, but %s", runResult(run)))
 		case run.Scenario == daemonSet && (run.Result != scenario.Failed || lost == 0):
-			errs = append(errs, fmt.Errorf("the DaemonSet was to be caught losing requests, but %s", because(run)))
+			errs = append(errs,
+				fmt.Errorf("the DaemonSet should fail because of lost requests, but %s", runResult(run)))
 		}
 	}
 	if len(r.Runs) != 2 {
-		errs = append(errs, fmt.Errorf("there were to be 2 runs, but there are %d", len(r.Runs)))
+		errs = append(errs, fmt.Errorf("expected 2 runs, got %d", len(r.Runs)))
 	}
 	return errors.Join(errs...)
 }
 
-func because(run *scenario.Run) string {
+func runResult(run *scenario.Run) string {
 	if run.Failure != "" {
-		return "its run has " + string(run.Result) + ": " + run.Failure
+		return "its run " + string(run.Result) + ": " + run.Failure
 	}
-	return "its run has " + string(run.Result)
+	return "its run " + string(run.Result)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "update the golden files")
 
 var start = time.Date(2026, 3, 4, 9, 30, 0, 0, time.UTC)
 
@@ -25,8 +25,8 @@ const active = events.ModuleActivated
 
 func at(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 
-// The scenarios are a part of the program: a mistake in them is one of it.
-func TestScenariosCanBeRun(t *testing.T) {
+// The embedded scenarios are valid.
+func TestLoad(t *testing.T) {
 	list, err := load()
 	if err != nil {
 		t.Fatal(err)
@@ -46,37 +46,38 @@ func module(ms int, version string, state events.ModuleState) events.Event {
 		Module: &events.ModuleEvent{ModuleRef: events.ModuleRef{Name: "stock", Version: version}, State: state}}
 }
 
-func TestHandover(t *testing.T) {
+func TestBaseTracker(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		events []events.Event
 		want   []string
 	}{
-		{"a first install", []events.Event{module(0, "1", "RESOLVED"), module(300, "1", active)}, nil},
-		{"the new one first", []events.Event{module(0, "1", active), module(1, "2", "RESOLVED"),
+		{"first install", []events.Event{module(0, "1", "RESOLVED"), module(300, "1", active)}, nil},
+		{"new version first", []events.Event{module(0, "1", active), module(1, "2", "RESOLVED"),
 			module(300, "2", active), module(300, "1", "DEACTIVATED"), module(900, "1", "")},
 			[]string{"base-1 switches from 1 to 2"}},
-		{"the old one first, in the same instant",
+		{"old version first, within the same switch",
 			[]events.Event{module(0, "1", active), module(1, "2", "RESOLVED"), module(300, "1", "DEACTIVATED"),
 				module(301, "2", active)},
 			[]string{"base-1 switches from 1 to 2"}},
-		{"a gap while the new one is installed",
+		{"gap while the new version is installed",
 			[]events.Event{module(0, "1", active), module(1, "2", "RESOLVED"), module(100, "1", ""),
 				module(301, "2", active)},
-			[]string{"! base-1: 2 answers after 201 ms"}},
-		{"removed first", []events.Event{module(0, "1", active), module(100, "1", "DEACTIVATED"), module(101, "1", ""),
-			module(120, "2", "RESOLVED"), module(441, "2", active)},
-			[]string{"! base-1: 1 is removed, nobody answers", "! base-1: 2 answers after 341 ms"}},
-		{"a short gap that was told is told to its end",
+			[]string{"! base-1: 2 is active after 201 ms"}},
+		{"old version removed first",
+			[]events.Event{module(0, "1", active), module(100, "1", "DEACTIVATED"), module(101, "1", ""),
+				module(120, "2", "RESOLVED"), module(441, "2", active)},
+			[]string{"! base-1: 1 is removed, no version is active", "! base-1: 2 is active after 341 ms"}},
+		{"short gap that was reported",
 			[]events.Event{module(0, "1", active), module(100, "1", ""), module(102, "2", active)},
-			[]string{"! base-1: 1 is removed, nobody answers", "! base-1: 2 answers after 2 ms"}},
+			[]string{"! base-1: 1 is removed, no version is active", "! base-1: 2 is active after 2 ms"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := &place{}
+			p := &baseTracker{}
 			var got []string
 			for _, e := range tc.events {
 				e.Module.Base = "group-base-1"
-				text, bad := p.change("base-1", e)
+				text, bad := p.apply("base-1", e)
 				if bad {
 					text = "! " + text
 				}
@@ -85,7 +86,7 @@ func TestHandover(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("told (-want +got):\n%s", diff)
+				t.Errorf("messages (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -97,7 +98,7 @@ func run(name string, verdict scenario.Result, sent, lost int) *scenario.Run {
 		Traffic: []scenario.Traffic{{Summary: traffic.Summary{Sent: sent, Lost: lost}}}}
 }
 
-func TestTeller(t *testing.T) {
+func TestPrinter(t *testing.T) {
 	step := func(ms int, name, scenarioName string, verdict scenario.Result) scenario.ProgressEvent {
 		return scenario.ProgressEvent{Kind: scenario.StepEnded, Run: run(scenarioName, "", 0, 0),
 			Step: &scenario.Step{Name: name, Action: "wait", Result: verdict, Started: at(ms),
@@ -106,31 +107,31 @@ func TestTeller(t *testing.T) {
 	for name, width := range map[string]int{"columns": 100, "narrow": 60} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			teller := newTeller(Options{Out: &out, Width: width, Clock: clocktesting.NewFakePassiveClock(start)})
-			seen := func(base string, e events.Event) {
+			printer := newPrinter(Options{Out: &out, Width: width, Clock: clocktesting.NewFakePassiveClock(start)})
+			observe := func(base string, e events.Event) {
 				e.Module.Base = base
-				teller.seen(e)
+				printer.observe(e)
 			}
 			left, right := run(deployment, scenario.Passed, 1446, 0), run(daemonSet, scenario.Failed, 1446, 81)
-			teller.begin()
-			seen("deployment-x7k2p-base-1", module(0, "9", active)) // nobody knows whose base it is
-			teller.progress(scenario.ProgressEvent{Kind: scenario.Planned, Total: 2})
-			teller.progress(scenario.ProgressEvent{Kind: scenario.RunStarted, Run: left})
-			teller.progress(scenario.ProgressEvent{Kind: scenario.RunStarted, Run: right})
-			teller.progress(step(800, "every base serves 1.0.0", deployment, scenario.Passed))
-			teller.progress(step(900, "every base serves 1.0.0", daemonSet, scenario.Failed))
-			seen("base-1", module(0, "9", active)) // the sandbox's own
+			printer.printHeader()
+			observe("deployment-x7k2p-base-1", module(0, "9", active)) // the run has not started
+			printer.progress(scenario.ProgressEvent{Kind: scenario.Planned, Total: 2})
+			printer.progress(scenario.ProgressEvent{Kind: scenario.RunStarted, Run: left})
+			printer.progress(scenario.ProgressEvent{Kind: scenario.RunStarted, Run: right})
+			printer.progress(step(800, "every base serves 1.0.0", deployment, scenario.Passed))
+			printer.progress(step(900, "every base serves 1.0.0", daemonSet, scenario.Failed))
+			observe("base-1", module(0, "9", active)) // a base of the sandbox
 			for _, e := range []events.Event{module(500, "1.0.0", active), module(1200, "2.0.0", active),
 				module(1200, "1.0.0", "DEACTIVATED")} {
-				seen("deployment-x7k2p-base-1", e)
+				observe("deployment-x7k2p-base-1", e)
 			}
 			for _, e := range []events.Event{module(500, "1.0.0", active), module(2600, "1.0.0", ""),
 				module(2900, "2.0.0", active)} {
-				seen("daemonset-x7k2p-base-2", e)
+				observe("daemonset-x7k2p-base-2", e)
 			}
-			teller.progress(scenario.ProgressEvent{Kind: scenario.RunEnded, Run: left})
-			teller.progress(scenario.ProgressEvent{Kind: scenario.RunEnded, Run: right})
-			teller.end(&scenario.Report{Runs: []*scenario.Run{left, right}})
+			printer.progress(scenario.ProgressEvent{Kind: scenario.RunEnded, Run: left})
+			printer.progress(scenario.ProgressEvent{Kind: scenario.RunEnded, Run: right})
+			printer.printResults(&scenario.Report{Runs: []*scenario.Run{left, right}})
 			file := "testdata/" + name + ".txt"
 			if *update {
 				if err := os.WriteFile(file, out.Bytes(), 0o644); err != nil {
@@ -142,36 +143,37 @@ func TestTeller(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(string(want), out.String()); diff != "" {
-				t.Errorf("told; write it anew with -update (-want +got):\n%s", diff)
+				t.Errorf("output; update it with -update (-want +got):\n%s", diff)
 			}
 			for _, line := range strings.Split(out.String(), "\n")[4:] {
 				if width == 100 && ansi.StringWidth(line) > width {
-					t.Errorf("a line is too wide: %q", line)
+					t.Errorf("line of more than %d columns: %q", width, line)
 				}
 			}
 		})
 	}
 }
 
-// The demo fails when it shows something else than what it says.
-func TestVerdict(t *testing.T) {
+// The demo fails if its results are unexpected.
+func TestCheckResult(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		left, right *scenario.Run
 		want        string // the workload, and how its run ended
 	}{
-		{"as it is to be", run(deployment, scenario.Passed, 900, 0), run(daemonSet, scenario.Failed, 900, 9), ""},
-		{"the Deployment loses", run(deployment, scenario.Failed, 900, 1), run(daemonSet, scenario.Failed, 900, 9),
+		{"expected results", run(deployment, scenario.Passed, 900, 0), run(daemonSet, scenario.Failed, 900, 9), ""},
+		{"the Deployment loses requests", run(deployment, scenario.Failed, 900, 1),
+			run(daemonSet, scenario.Failed, 900, 9),
 			"Deployment failed"},
-		{"nothing was sent", run(deployment, scenario.Passed, 0, 0), run(daemonSet, scenario.Failed, 900, 9),
+		{"no requests were sent", run(deployment, scenario.Passed, 0, 0), run(daemonSet, scenario.Failed, 900, 9),
 			"Deployment passed"},
-		{"the DaemonSet loses nothing", run(deployment, scenario.Passed, 900, 0),
+		{"the DaemonSet loses no requests", run(deployment, scenario.Passed, 900, 0),
 			run(daemonSet, scenario.Passed, 900, 0), "DaemonSet passed"},
-		{"it failed for another reason", run(deployment, scenario.Passed, 900, 0),
+		{"the DaemonSet fails for another reason", run(deployment, scenario.Passed, 900, 0),
 			run(daemonSet, scenario.Failed, 900, 0), "DaemonSet failed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			err := Verdict(&scenario.Report{Runs: []*scenario.Run{tc.left, tc.right}})
+			err := CheckResult(&scenario.Report{Runs: []*scenario.Run{tc.left, tc.right}})
 			kind, verdict, fails := strings.Cut(tc.want, " ")
 			if (err != nil) != fails ||
 				fails && (!strings.Contains(err.Error(), " "+kind+" ") ||
@@ -180,7 +182,7 @@ func TestVerdict(t *testing.T) {
 			}
 		})
 	}
-	if Verdict(&scenario.Report{}) == nil {
-		t.Error("no run at all is fine")
+	if CheckResult(&scenario.Report{}) == nil {
+		t.Error("a report without runs is accepted")
 	}
 }

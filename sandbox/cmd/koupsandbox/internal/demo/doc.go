@@ -1,5 +1,3 @@
-// Package demo shows in half a minute what the sandbox is for: a lossless
-// rolling update and a lossy one, side by side, on a sandbox of its own.
-//
-//	scenarios/   the two scenarios
+// Package demo runs a lossless and a lossy rolling update side by side in its own sandbox. The directory scenarios
+// has the two scenarios.
 package demo

@@ -7,45 +7,46 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// instant is how far the two events of one switch may be apart.
+// instant is the maximum time between the two events of one switch.
 const instant = 5 * time.Millisecond
 
-// place is a base: which version answers there, and since when none does.
-type place struct {
-	state  events.State
-	since  time.Time // of the gap; zero = there is none
-	before string    // the version before the gap
-	told   bool      // the gap was told
+// baseTracker tracks the active version of the demo's module on a base, and the time without one.
+type baseTracker struct {
+	state    events.State
+	since    time.Time // start of the gap; zero without a gap
+	before   string    // version before the gap
+	reported bool      // whether the gap was reported
 }
 
-// change applies a change of a module and returns a text for it; empty = nothing to print.
-func (p *place) change(base string, e events.Event) (text string, bad bool) {
-	was := p.version(e.Module.Base, events.ModuleActivated)
+// apply applies a change of a module and returns a message, or the empty string if there is nothing to print. bad
+// reports whether no version was active.
+func (p *baseTracker) apply(base string, e events.Event) (text string, bad bool) {
+	old := p.version(e.Module.Base, events.ModuleActivated)
 	p.state.Apply(e)
-	is := p.version(e.Module.Base, events.ModuleActivated)
+	active := p.version(e.Module.Base, events.ModuleActivated)
 	switch {
-	case was != "" && is == "":
-		p.since, p.before, p.told = e.Time, was, false
-		if p.version(e.Module.Base, events.ModuleResolved) == "" { // none is on its way
-			p.told = true
-			return fmt.Sprintf("%s: %s is removed, nobody answers", base, was), true
+	case old != "" && active == "":
+		p.since, p.before, p.reported = e.Time, old, false
+		if p.version(e.Module.Base, events.ModuleResolved) == "" { // no version is being installed
+			p.reported = true
+			return fmt.Sprintf("%s: %s is removed, no version is active", base, old), true
 		}
-	case is != "" && was == "" && p.before != "":
+	case active != "" && old == "" && p.before != "":
 		gap := e.Time.Sub(p.since)
 		before := p.before
 		p.since, p.before = time.Time{}, ""
-		if gap < instant && !p.told {
-			return fmt.Sprintf("%s switches from %s to %s", base, before, is), false
+		if gap < instant && !p.reported {
+			return fmt.Sprintf("%s switches from %s to %s", base, before, active), false
 		}
-		return fmt.Sprintf("%s: %s answers after %d ms", base, is, gap.Milliseconds()), true
-	case was != "" && e.Module.State == events.ModuleActivated && e.Module.Version != was:
-		return fmt.Sprintf("%s switches from %s to %s", base, was, e.Module.Version), false
+		return fmt.Sprintf("%s: %s is active after %d ms", base, active, gap.Milliseconds()), true
+	case old != "" && e.Module.State == events.ModuleActivated && e.Module.Version != old:
+		return fmt.Sprintf("%s switches from %s to %s", base, old, e.Module.Version), false
 	}
 	return "", false
 }
 
-// version returns the first version in a state; empty if none is.
-func (p *place) version(base string, state events.ModuleState) string {
+// version returns the first version in a state, or the empty string.
+func (p *baseTracker) version(base string, state events.ModuleState) string {
 	if b := p.state.Bases.Get(base); b != nil {
 		for _, m := range b.Modules {
 			if m.State == state {

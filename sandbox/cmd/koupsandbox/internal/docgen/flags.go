@@ -12,16 +12,17 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/cli"
 )
 
-type flagOf struct {
-	name               string // --bases
-	shown              string // --bases N
-	usage, env, preset string
-	commands           []string
+// flagRow describes a flag.
+type flagRow struct {
+	name                    string // --bases
+	shown                   string // --bases N
+	usage, env, defaultText string
+	commands                []string
 }
 
 // flagsOf describes the visible flags except --help and --version.
-func flagsOf(flags []urfave.Flag) []flagOf {
-	var list []flagOf
+func flagsOf(flags []urfave.Flag) []flagRow {
+	var list []flagRow
 	for _, f := range flags {
 		d, documented := f.(urfave.DocGenerationFlag)
 		v, canHide := f.(urfave.VisibleFlag)
@@ -30,6 +31,10 @@ func flagsOf(flags []urfave.Flag) []flagOf {
 		}
 		before, rest, _ := strings.Cut(d.GetUsage(), "`")
 		placeholder, after, _ := strings.Cut(rest, "`")
+		usage, ok := strings.CutPrefix(after, ": ") // the usage starts with "`NAME`: "
+		if !ok || before != "" {
+			usage = before + placeholder + after
+		}
 		var names []string
 		for _, name := range d.Names() {
 			dashes := "--"
@@ -38,22 +43,22 @@ func flagsOf(flags []urfave.Flag) []flagOf {
 			}
 			names = append(names, strings.TrimSpace(dashes+name+" "+placeholder))
 		}
-		list = append(list, flagOf{
-			name: "--" + d.Names()[0], shown: strings.Join(names, ", "), usage: before + placeholder + after,
-			env: strings.Join(d.GetEnvVars(), ", "), preset: d.GetDefaultText(),
+		list = append(list, flagRow{
+			name: "--" + d.Names()[0], shown: strings.Join(names, ", "), usage: usage,
+			env: strings.Join(d.GetEnvVars(), ", "), defaultText: d.GetDefaultText(),
 		})
 	}
 	return list
 }
 
-// koupsandboxFlags merges equal flags of all commands.
-func koupsandboxFlags(w *words) ([]table, error) {
+// koupsandboxFlags returns the flags of all commands. Equal flags share a row.
+func koupsandboxFlags(w *translations) ([]table, error) {
 	app := cli.App()
-	var list []flagOf
+	var list []flagRow
 	add := func(command string, flags []urfave.Flag) {
 		for _, f := range flagsOf(flags) {
-			i := slices.IndexFunc(list, func(o flagOf) bool {
-				return o.shown == f.shown && o.usage == f.usage && o.preset == f.preset
+			i := slices.IndexFunc(list, func(o flagRow) bool {
+				return o.shown == f.shown && o.usage == f.usage && o.defaultText == f.defaultText
 			})
 			if i < 0 {
 				list, i = append(list, f), len(list)
@@ -73,11 +78,11 @@ func koupsandboxFlags(w *words) ([]table, error) {
 		}
 	}
 	visit("", app.Commands)
-	t := table{columns: []cell{{"Flag", "选项"}, {"Environment", "环境变量"}, {"Default", "默认值"}, {"Of", "适用"},
+	t := table{columns: []cell{{"Flag", "选项"}, {"Environment", "环境变量"}, {"Default", "默认值"}, {"Commands", "适用"},
 		{"Meaning", "含义"}}}
 	for _, f := range list {
 		key := f.name
-		if slices.ContainsFunc(list, func(o flagOf) bool { return o.name == f.name && o.usage != f.usage }) {
+		if slices.ContainsFunc(list, func(o flagRow) bool { return o.name == f.name && o.usage != f.usage }) {
 			key = strings.TrimSpace(f.name + " of " + f.commands[0])
 		}
 		of := same("`" + strings.Join(f.commands, "`, `") + "`")
@@ -85,7 +90,8 @@ func koupsandboxFlags(w *words) ([]table, error) {
 			of = cell{"all", "全部"}
 		}
 		t.rows = append(t.rows,
-			[]cell{same("`" + f.shown + "`"), variables(f.env), w.byDefault(f.preset), of, w.of("flags", key, f.usage)})
+			[]cell{same("`" + f.shown + "`"), variables(f.env), w.defaultCell(f.defaultText), of,
+				w.text("flags", key, f.usage)})
 	}
 	return []table{t}, nil
 }
@@ -97,19 +103,20 @@ func variables(env string) cell {
 	return same("`" + strings.ReplaceAll(env, ", ", "`, `") + "`")
 }
 
-func controllerFlags(w *words) ([]table, error) {
+func controllerFlags(w *translations) ([]table, error) {
 	return programFlags(w, "controller", controller.New("")), nil
 }
 
-func fakebaseFlags(w *words) ([]table, error) {
+func fakebaseFlags(w *translations) ([]table, error) {
 	return programFlags(w, "fakebase", fakebase.New("", io.Discard, io.Discard)), nil
 }
 
-func programFlags(w *words, section string, app *urfave.App) []table {
+func programFlags(w *translations, section string, app *urfave.App) []table {
 	t := table{columns: []cell{{"Flag", "选项"}, {"Environment", "环境变量"}, {"Default", "默认值"}, {"Meaning", "含义"}}}
 	for _, f := range flagsOf(app.Flags) {
 		t.rows = append(t.rows,
-			[]cell{same("`" + f.shown + "`"), variables(f.env), w.byDefault(f.preset), w.of(section, f.name, f.usage)})
+			[]cell{same("`" + f.shown + "`"), variables(f.env), w.defaultCell(f.defaultText),
+				w.text(section, f.name, f.usage)})
 	}
 	return []table{t}
 }

@@ -1,6 +1,5 @@
-// Command docgen writes the generated sections of docs/en and docs/zh from the code, the
-// scenarios and the Makefile. The Chinese texts are in docs/chinese.yaml;
-// one that is missing, or that nothing asks for any more, is an error. Run it with make generate.
+// Command docgen writes the generated sections of docs/en and docs/zh from the code, the scenarios and the Makefile.
+// The Chinese texts are in docs/chinese.yaml. Missing and unused texts are errors. Run it with make generate.
 package main
 
 import (
@@ -18,12 +17,13 @@ import (
 
 //go:generate go run -trimpath .
 
-// root is the repository, relative to the directory of go generate.
+// root is the root of the repository, relative to the directory of this package.
 const root = "../../../../.."
 
 // cell is a text in both languages.
 type cell struct{ en, zh string }
 
+// same returns a cell with the same text in both languages.
 func same(text string) cell { return cell{text, text} }
 
 // table is a table of a page. An empty title adds no heading.
@@ -33,15 +33,15 @@ type table struct {
 	rows    [][]cell
 }
 
-// words looks up Chinese texts, and records missing ones.
-type words struct {
+// translations looks up Chinese texts, and records missing ones.
+type translations struct {
 	texts   map[string]map[string]string // by section and key
 	used    map[string]bool
 	missing []string
 }
 
-// of returns the text of a row: English from the code, Chinese by its key.
-func (w *words) of(section, key, en string) cell {
+// text returns a cell with the English text of the code and the Chinese text of a key.
+func (w *translations) text(section, key, en string) cell {
 	w.used[section+"\x00"+key] = true
 	zh, found := w.texts[section][key]
 	if !found {
@@ -53,20 +53,20 @@ func (w *words) of(section, key, en string) cell {
 // literal matches texts without a translation: numbers, names, quoted words.
 var literal = regexp.MustCompile(`^("[^"]*"|[~$:./\w-]*|[\d.]+ ?\w*)$`)
 
-// byDefault is the cell of a default.
-func (w *words) byDefault(text string) cell {
+// defaultCell returns the cell of a default value.
+func (w *translations) defaultCell(text string) cell {
 	text = strings.ReplaceAll(text, "`", "")
 	switch unquoted := strings.Trim(text, `"`); {
 	case text == "", text == "false", text == "none":
 		return cell{}
-	case literal.MatchString(text) && !slices.Contains([]string{"drawn", "required"}, text):
+	case literal.MatchString(text) && !slices.Contains([]string{"random", "required"}, text):
 		return same("`" + unquoted + "`")
 	}
-	return w.of("defaults", text, text)
+	return w.text("defaults", text, text)
 }
 
 // err reports missing and unused texts.
-func (w *words) err() error {
+func (w *translations) err() error {
 	var errs []error
 	for _, m := range w.missing {
 		errs = append(errs, fmt.Errorf("missing: %s", m))
@@ -80,7 +80,7 @@ func (w *words) err() error {
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	if len(errs) > 0 {
-		return fmt.Errorf("docs/chinese.yaml is not in step with the code:\n%w", errors.Join(errs...))
+		return fmt.Errorf("docs/chinese.yaml does not match the code:\n%w", errors.Join(errs...))
 	}
 	return nil
 }
@@ -93,12 +93,12 @@ func main() {
 }
 
 func run() error {
-	w := &words{used: map[string]bool{}}
-	if err := read("docs/chinese.yaml", &w.texts); err != nil {
+	w := &translations{used: map[string]bool{}}
+	if err := readYAML("docs/chinese.yaml", &w.texts); err != nil {
 		return err
 	}
 	sections := map[string][]table{}
-	for name, build := range map[string]func(*words) ([]table, error){
+	for name, build := range map[string]func(*translations) ([]table, error){
 		"koupsandbox-flags": koupsandboxFlags,
 		"controller-flags":  controllerFlags,
 		"fakebase-flags":    fakebaseFlags,
@@ -128,7 +128,7 @@ func run() error {
 	return nil
 }
 
-func read(path string, into any) error {
+func readYAML(path string, into any) error {
 	text, err := os.ReadFile(filepath.Join(root, path))
 	if err == nil {
 		err = yaml.UnmarshalStrict(text, into)
@@ -157,7 +157,7 @@ func writePages(language string, sections map[string][]table) error {
 			m := section.FindStringSubmatch(found)
 			tables, known := sections[m[2]]
 			if !known {
-				unknown = fmt.Errorf("%s: there is no section %q", path, m[2])
+				unknown = fmt.Errorf("%s: unknown section %q", path, m[2])
 			}
 			placed[m[2]] = true
 			return m[1] + "\n" + markdown(tables, language) + m[3]
@@ -172,7 +172,7 @@ func writePages(language string, sections map[string][]table) error {
 	}
 	for name := range sections {
 		if !placed[name] {
-			return fmt.Errorf("no page of docs/%s has a place for %s", language, name)
+			return fmt.Errorf("no page of docs/%s has the section %s", language, name)
 		}
 	}
 	return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 )
 
-// errorCodes returns the tables of error codes, which have Chinese texts in the code.
-func errorCodes(*words) ([]table, error) {
+// errorCodes returns the tables of error codes. The code has their Chinese texts.
+func errorCodes(*translations) ([]table, error) {
 	var tables []table
 	var of errcode.Component
 	for _, info := range errcode.All() {
@@ -34,11 +34,11 @@ func errorCodes(*words) ([]table, error) {
 // groups are the groups of the catalogue in the order of the page.
 var groups = []string{"rollout", "peer", "base", "disturbance", "failure"}
 
-// catalogue reads every scenario of the repository.
-func catalogue(w *words) ([]table, error) {
+// catalogue returns the tables of the scenarios of the repository.
+func catalogue(w *translations) ([]table, error) {
 	var files []string
-	for _, folder := range []string{"scenarios", "scenarios/regressions"} {
-		found, err := filepath.Glob(filepath.Join(root, folder, "*.yaml"))
+	for _, dir := range []string{"scenarios", "scenarios/regressions"} {
+		found, err := filepath.Glob(filepath.Join(root, dir, "*.yaml"))
 		if err != nil {
 			return nil, err
 		}
@@ -69,13 +69,13 @@ func catalogue(w *words) ([]table, error) {
 		}
 		link := same(fmt.Sprintf("[%s](../../../%s)", name, filepath.ToSlash(path)))
 		rows[group] = append(rows[group],
-			[]cell{link, w.of("catalogue", name, strings.TrimSuffix(s.Spec.Description, "."))})
+			[]cell{link, w.text("catalogue", name, strings.TrimSuffix(s.Spec.Description, "."))})
 	}
 	var tables []table
 	for _, group := range groups {
 		title := map[string]string{"rollout": "Rollouts", "peer": "Peer deployment", "base": "Bases",
 			"disturbance": "Disturbances", "failure": "Failures"}[group]
-		c := w.of("groups", group, title)
+		c := w.text("groups", group, title)
 		tables = append(tables,
 			table{title: c, columns: []cell{same("`-l group=" + group + "`"), {"What it shows", "说明什么"}},
 				rows: rows[group]})
@@ -89,15 +89,15 @@ func catalogue(w *words) ([]table, error) {
 
 var target = regexp.MustCompile(`(?m)^([a-z0-9-]+):.*?## (.*)$`)
 
-// targets are those that make help shows.
-func targets(w *words) ([]table, error) {
+// targets returns the table of the Makefile targets that make help shows.
+func targets(w *translations) ([]table, error) {
 	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {
 		return nil, err
 	}
 	t := table{columns: []cell{{"Target", "目标"}, {"What it does", "作用"}}}
 	for _, m := range target.FindAllStringSubmatch(string(text), -1) {
-		t.rows = append(t.rows, []cell{same("`make " + m[1] + "`"), w.of("make", m[1], m[2])})
+		t.rows = append(t.rows, []cell{same("`make " + m[1] + "`"), w.text("make", m[1], m[2])})
 	}
 	return []table{t}, nil
 }

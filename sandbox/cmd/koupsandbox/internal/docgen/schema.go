@@ -29,7 +29,7 @@ var (
 	goField   = regexp.MustCompile(`\b([A-Z]\w+)\.([A-Z]\w+)\b`)
 )
 
-func settings(w *words) ([]table, error) {
+func settings(w *translations) ([]table, error) {
 	s, err := readSchema("sandbox.schema.json")
 	if err != nil {
 		return nil, err
@@ -39,13 +39,14 @@ func settings(w *words) ([]table, error) {
 		if path == "kind" || path == "apiVersion" || path == "metadata" || path == "spec" {
 			return
 		}
-		text, preset := strings.Join(strings.Fields(f.Description), " "), ""
+		text, defaultText := strings.Join(strings.Fields(f.Description), " "), ""
 		if m := defaultOf.FindStringSubmatch(text); m != nil {
-			preset = m[1]
+			defaultText = m[1]
 			text = strings.Replace(text, m[0], " ", 1)
 		}
 		t.rows = append(t.rows,
-			[]cell{same("`" + path + "`"), values(f), w.byDefault(preset), w.of("settings", path, named(name, text))})
+			[]cell{same("`" + path + "`"), values(f), w.defaultCell(defaultText),
+				w.text("settings", path, withYAMLName(name, text))})
 	})
 	return []table{t}, nil
 }
@@ -60,7 +61,7 @@ func fields(s *jsonschema.Schema, path string, visit func(path, name string, f *
 }
 
 // named replaces a Go field name at the start of a text by its YAML name.
-func named(name, text string) string {
+func withYAMLName(name, text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if text == "" {
 		return "see the field above"
@@ -117,7 +118,7 @@ func definition(name string) (*jsonschema.Schema, error) {
 }
 
 // stepKinds lists the steps of scenarios. Steps that share a description share a row.
-func stepKinds(w *words) ([]table, error) {
+func stepKinds(w *translations) ([]table, error) {
 	step, err := definition("Step")
 	if err != nil {
 		return nil, err
@@ -133,13 +134,13 @@ func stepKinds(w *words) ([]table, error) {
 			continue
 		}
 		before = text
-		t.rows = append(t.rows, []cell{same("`" + name + "`"), w.of("steps", name, named(name, text))})
+		t.rows = append(t.rows, []cell{same("`" + name + "`"), w.text("steps", name, withYAMLName(name, text))})
 	}
 	return []table{t}, nil
 }
 
 // faultKinds lists the kinds of faults by target.
-func faultKinds(w *words) ([]table, error) {
+func faultKinds(w *translations) ([]table, error) {
 	f, err := definition("Fault")
 	if err != nil {
 		return nil, err
@@ -155,7 +156,7 @@ func faultKinds(w *words) ([]table, error) {
 			key = kind.Title + "." + key
 		}
 		text, state := strings.CutSuffix(strings.TrimSpace(kind.Description), " (state).")
-		c := w.of("faultKinds", key, named(name, text))
+		c := w.text("faultKinds", key, withYAMLName(name, text))
 		if state {
 			c = cell{"*state*: " + c.en, "*状态*：" + c.zh}
 		}
@@ -164,7 +165,7 @@ func faultKinds(w *words) ([]table, error) {
 	return []table{t}, nil
 }
 
-func faultFields(w *words) ([]table, error) {
+func faultFields(w *translations) ([]table, error) {
 	f, err := definition("Fault")
 	if err != nil {
 		return nil, err
@@ -172,12 +173,12 @@ func faultFields(w *words) ([]table, error) {
 	t := table{columns: []cell{{"Field", "字段"}, {"Value", "取值"}, {"Meaning", "含义"}}}
 	fields(f, "", func(path, name string, f *jsonschema.Schema) {
 		t.rows = append(t.rows,
-			[]cell{same("`" + path + "`"), values(f), w.of("faultFields", path, named(name, f.Description))})
+			[]cell{same("`" + path + "`"), values(f), w.text("faultFields", path, withYAMLName(name, f.Description))})
 	})
 	return []table{t}, nil
 }
 
-func faultCodes(*words) ([]table, error) {
+func faultCodes(*translations) ([]table, error) {
 	f, err := definition("Fault")
 	if err != nil {
 		return nil, err

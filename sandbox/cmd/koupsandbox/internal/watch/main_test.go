@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The screen shows the time of day where it is: here, and in the golden files, UTC.
+// The output has local times. The tests expect UTC.
 func TestMain(m *testing.M) {
 	time.Local = time.UTC
 	os.Exit(m.Run())

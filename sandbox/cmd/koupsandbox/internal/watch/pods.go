@@ -13,11 +13,12 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// selectors find module Pods by either spelling of the label. No Pod matches both, so that one watch delivers all its states.
+// selectors select module Pods by the current and by the older label. A Pod with both labels matches only one
+// selector, so one watch reports all its changes.
 var selectors = []string{labels.Component + "=" + labels.Module,
 	labels.OlderComponent + "=" + labels.Module + "," + labels.Component + "!=" + labels.Module}
 
-// pods reports the changes of Pods, after the existing bases are known.
+// pods reports changes of Pods until ctx ends, and returns its cause. It starts after the existing bases are known.
 func (f *follower) pods(ctx context.Context) error {
 	select {
 	case <-f.synced:
@@ -46,8 +47,7 @@ func (f *follower) pods(ctx context.Context) error {
 		factory := informers.NewSharedInformerFactoryWithOptions(f.o.API, 0, informers.WithNamespace(f.o.Group),
 			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }))
 		informer := factory.Core().V1().Pods().Informer()
-		// An API server that is away shows as a component; the library would log it across the
-		// screen.
+		// The component events report an unavailable API server. By default, client-go would log it over the screen.
 		err := informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
 		if err == nil {
 			_, err = informer.AddEventHandler(handler)
@@ -63,8 +63,8 @@ func (f *follower) pods(ctx context.Context) error {
 }
 
 // pod reports a change of a Pod.
-func (f *follower) pod(pod *corev1.Pod, gone bool) {
+func (f *follower) pod(pod *corev1.Pod, deleted bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.tell(events.Event{Time: f.o.Clock.Now(), Pod: f.state.PodEvent(pod, gone)})
+	f.emit(events.Event{Time: f.o.Clock.Now(), Pod: f.state.PodEvent(pod, deleted)})
 }

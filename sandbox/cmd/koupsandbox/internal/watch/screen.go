@@ -16,21 +16,22 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/koupleless/koupsandbox/sandbox/events"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
 const (
 	// framePeriod is the time between two updates of the screen.
 	framePeriod = 200 * time.Millisecond
-	// leastWidth and leastHeight are the smallest screen.
-	leastWidth, leastHeight = 40, 8
+	// minWidth and minHeight are the minimum size of the screen. the smallest screen.
+	minWidth, minHeight = 40, 8
 )
 
 // help explains the table and the keys.
 const help = `One row per base:
-  STATE       of its process; its Node, unless Ready; the faults that are set
-  MODULES     NAME:VERSION, with the state of those that are not active
-  PODS        Ready Pods of all its Pods, and why the others are not Ready
-  LOST        lost requests since this view was opened
+  STATE       state of the base, of its Node unless Ready, and its faults
+  MODULES     NAME:VERSION, and the state of inactive modules
+  PODS        Ready Pods / all Pods, and why Pods are not Ready
+  LOST        lost requests since watch was started
   LAST EVENT  the latest change or command
 
 q quit   space pause   ↑ ↓ PgUp PgDn scroll   ? close this help`
@@ -57,7 +58,7 @@ type Screen struct {
 	rates  []rate
 }
 
-// snapshot is what the screen shows at one time.
+// snapshot is the content of the screen at one time.
 type snapshot struct {
 	at      time.Time
 	summary []string
@@ -89,7 +90,7 @@ func (s *Screen) Observe(e events.Event) error {
 	return nil
 }
 
-// snapshot returns what the screen shows now.
+// snapshot returns the current content.
 func (s *Screen) snapshot() *snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +125,7 @@ func (s *Screen) Run(ctx context.Context, in io.Reader, out io.Writer, follow fu
 	return followErr
 }
 
-// model is the part of the screen that the keys change.
+// model is the state of the screen that keys change. It implements tea.Model.
 type model struct {
 	screen        *Screen
 	shown         *snapshot
@@ -135,12 +136,12 @@ type model struct {
 
 type tick struct{}
 
-func next() tea.Cmd { return tea.Tick(framePeriod, func(time.Time) tea.Msg { return tick{} }) }
+func nextTick() tea.Cmd { return tea.Tick(framePeriod, func(time.Time) tea.Msg { return tick{} }) }
 
 // Init implements tea.Model.
 func (m *model) Init() tea.Cmd {
 	m.shown = m.screen.snapshot()
-	return next()
+	return nextTick()
 }
 
 // Update implements tea.Model.
@@ -150,7 +151,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if !m.paused {
 			m.shown = m.screen.snapshot()
 		}
-		return m, next()
+		return m, nextTick()
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
 	case tea.KeyPressMsg:
@@ -184,7 +185,7 @@ func (m *model) View() tea.View {
 
 // draw returns the content of the screen.
 func (m *model) draw() string {
-	if m.width < leastWidth || m.height < leastHeight {
+	if m.width < minWidth || m.height < minHeight {
 		return "the terminal is too small"
 	}
 	lines := m.lines()
@@ -200,14 +201,14 @@ func (m *model) draw() string {
 // lines returns the summary, the table and the keys.
 func (m *model) lines() []string {
 	rows := m.shown.rows
-	head := fmt.Sprintf("%s   %s   %d bases", lipgloss.NewStyle().Bold(true).Render(m.screen.o.Title),
-		m.shown.at.Local().Format("15:04:05"), len(rows))
+	head := fmt.Sprintf("%s   %s   %s", lipgloss.NewStyle().Bold(true).Render(m.screen.o.Title),
+		m.shown.at.Local().Format("15:04:05"), plain.Count(len(rows), "base"))
 	if m.paused {
 		head += paint(warn, "   paused")
 	}
 	lines := append([]string{head}, m.shown.summary...)
 	lines = append(lines[:min(len(lines), m.height/2)], "")
-	room := m.height - len(lines) - 2 // without the header of the table and the keys
+	room := m.height - len(lines) - 2 // two lines are the header of the table and the keys
 	m.scroll = max(0, min(m.scroll, len(rows)-room))
 	lines = append(lines, m.table(rows[m.scroll:min(len(rows), m.scroll+room)])...)
 	for len(lines) < m.height-1 {

@@ -31,8 +31,8 @@ func pod(ms int, base, version, phase, reason string) events.Event {
 				Modules: []events.ModuleRef{{Name: "stock", Version: version}}}}}
 }
 
-// stuck returns the events of a release that fails on base-2 and base-10.
-func stuck() []events.Event {
+// failedRollout returns the events of a release that fails on base-2 and base-10.
+func failedRollout() []events.Event {
 	var all []events.Event
 	for _, name := range []string{"broker", "kube-apiserver", "module-controller"} {
 		all = append(all, events.Event{Time: after(0), Component: &events.ComponentEvent{Name: name, State: "running"}})
@@ -82,7 +82,7 @@ func press(m *model, keys ...string) {
 	}
 }
 
-// observed returns a screen of a size after events, and its clock.
+// observed returns a screen that has observed events, and its clock.
 func observed(t *testing.T, width, height int, all ...events.Event) (*model, *clocktesting.FakePassiveClock) {
 	t.Helper()
 	clock := clocktesting.NewFakePassiveClock(after(25000))
@@ -128,12 +128,12 @@ q quit   space pause   ↑ ↓ scroll   ? help`},
 		{"too small", 30, 5, nil, "the terminal is too small"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			m, _ := observed(t, tc.width, tc.height, stuck()...)
+			m, _ := observed(t, tc.width, tc.height, failedRollout()...)
 			press(m, tc.keys...)
 			got := m.draw()
 			for line := range strings.Lines(got) {
 				if w := ansi.StringWidth(strings.TrimSuffix(line, "\n")); w > tc.width {
-					t.Errorf("a line is %d wide: %q", w, line)
+					t.Errorf("line of %d columns on a screen of %d: %q", w, tc.width, line)
 				}
 			}
 			if n := strings.Count(got, "\n") + 1; n > tc.height {
@@ -151,8 +151,8 @@ q quit   space pause   ↑ ↓ scroll   ? help`},
 }
 
 // A paused screen does not change.
-func TestPause(t *testing.T) {
-	m, clock := observed(t, 100, 20, stuck()...)
+func TestPausedScreenDoesNotChange(t *testing.T) {
+	m, clock := observed(t, 100, 20, failedRollout()...)
 	press(m, "space")
 	before := m.draw()
 	clock.SetTime(after(29000))
@@ -168,24 +168,24 @@ func TestPause(t *testing.T) {
 	press(m, "space")
 	m.Update(tick{})
 	if got := m.draw(); !strings.Contains(got, "09:30:29") || !strings.Contains(got, "09:30:26 down") {
-		t.Errorf("after the pause it shows\n%s", got)
+		t.Errorf("screen after the pause:\n%s", got)
 	}
 }
 
 func TestRates(t *testing.T) {
 	m, clock := observed(t, 100, 20)
-	m.screen.count([]traffic.Summary{{Name: "a", Sent: 100, Lost: 1}, {Name: "ended", Ended: start}})
+	m.screen.updateRates([]traffic.Summary{{Name: "a", Sent: 100, Lost: 1}, {Name: "ended", Ended: start}})
 	clock.SetTime(after(27000))
-	m.screen.count([]traffic.Summary{{Name: "a", Sent: 200, Open: 2, Lost: 5}})
+	m.screen.updateRates([]traffic.Summary{{Name: "a", Sent: 200, Open: 2, Lost: 5}})
 	m.Update(tick{})
 	if got, want := ansi.Strip(m.draw()), "\ntraffic a: 47 ok/s, 2 lost/s, 200 sent, 5 lost\n"; !strings.Contains(got,
 		want) {
-		t.Errorf("the screen lacks %q:\n%s", want, got)
+		t.Errorf("the screen does not contain %q:\n%s", want, got)
 	}
 }
 
-// The screen ends with the user's key, and with what it follows.
-func TestRunEnds(t *testing.T) {
+// Run returns after the key q, after the sandbox stops, and after its context ends.
+func TestRunReturns(t *testing.T) {
 	t.Run("q", func(t *testing.T) {
 		in, keys := io.Pipe()
 		s := NewScreen(ScreenOptions{})
@@ -203,7 +203,7 @@ func TestRunEnds(t *testing.T) {
 			t.Errorf("Run returned %v", err)
 		}
 	})
-	t.Run("the sandbox", func(t *testing.T) {
+	t.Run("sandbox stopped", func(t *testing.T) {
 		in, _ := io.Pipe()
 		s := NewScreen(ScreenOptions{})
 		err := s.Run(t.Context(), in, &bytes.Buffer{},
@@ -212,7 +212,7 @@ func TestRunEnds(t *testing.T) {
 			t.Errorf("Run returned %v", err)
 		}
 	})
-	t.Run("Ctrl-C from outside", func(t *testing.T) {
+	t.Run("context cancelled", func(t *testing.T) {
 		in, _ := io.Pipe()
 		ctx, cancel := context.WithCancel(t.Context())
 		s := NewScreen(ScreenOptions{})

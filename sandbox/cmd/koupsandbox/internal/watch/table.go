@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// The colors are those of the terminal's own palette, which suit its background.
+// The colors are from the palette of the terminal, so they are readable on its background.
 var (
 	good = lipgloss.Color("2")
 	bad  = lipgloss.Color("9")
@@ -27,7 +27,7 @@ func paint(c color.Color, text string) string {
 	return lipgloss.NewStyle().Foreground(c).Render(text)
 }
 
-// names returns the bases that the table shows.
+// names returns the names of the existing bases, sorted.
 func (s *Screen) names() []string {
 	var names []string
 	for b := range s.state.Bases.All() {
@@ -62,8 +62,7 @@ func shortLine(e events.Event) string {
 	return e.Time.Local().Format("15:04:05") + " " + plain.Text(prefix+text)
 }
 
-// baseState returns the state of a base, and what may explain it: the state of its Node, unless that is
-// Ready, and the faults that are set.
+// baseState returns the state of a base, the state of its Node unless the Node is Ready, and its faults.
 func (s *Screen) baseState(b *events.BaseStatus) string {
 	state := b.State()
 	colour := map[events.BaseState]color.Color{events.BaseStateDown: bad, events.BaseStateReady: good}[state]
@@ -85,8 +84,7 @@ func (s *Screen) baseState(b *events.BaseStatus) string {
 	return strings.Join(parts, ", ")
 }
 
-// moduleList returns the modules of a base as NAME:VERSION. Those that are not active come first, with
-// their state.
+// moduleList returns the modules of a base as NAME:VERSION. Modules that are not active are first, with their state.
 func moduleList(b *events.BaseStatus) string {
 	var parts []string
 	modules := slices.SortedStableFunc(slices.Values(b.Modules), func(a, b events.ModuleStatus) int {
@@ -115,7 +113,7 @@ func moduleList(b *events.BaseStatus) string {
 	return strings.Join(parts, ", ")
 }
 
-// podList returns how many Pods of a base are Ready, and the reasons of the others.
+// podList returns the number of Ready Pods of a base, the number of its Pods, and why the other Pods are not Ready.
 func (s *Screen) podList(base string) string {
 	ready, all := 0, 0
 	var reasons []string
@@ -124,7 +122,7 @@ func (s *Screen) podList(base string) string {
 		switch reason := cmp.Or(p.Reason, p.Phase); {
 		case p.Ready:
 			ready++
-		case p.Deleting: // a Pod that terminates need not be Ready
+		case p.Deleting: // a terminating Pod is not expected to be Ready
 		case !slices.Contains(reasons, reason):
 			reasons = append(reasons, reason)
 		}
@@ -157,7 +155,7 @@ func (s *Screen) summary() []string {
 		if r.lost > 0 {
 			line += paint(bad, fmt.Sprintf(", %.0f lost/s", r.lost))
 		}
-		lines = append(lines, line+fmt.Sprintf(", %d sent, %d lost", r.sent, r.sum))
+		lines = append(lines, line+fmt.Sprintf(", %d sent, %d lost", r.sent, r.lostTotal))
 	}
 	var waiting int
 	for p := range s.state.Pods.All() {

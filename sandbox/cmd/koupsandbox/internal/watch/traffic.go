@@ -12,10 +12,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// ratePeriod is the time between two requests for the counters of streams.
+// ratePeriod is the time between two queries for the counters of streams.
 const ratePeriod = time.Second
 
-// Streams has the counters of streams of requests: a control.Client.
+// Streams returns the counters of request streams. control.Client implements it.
 type Streams interface {
 	Bases(ctx context.Context, group string) ([]control.Base, error)
 	Traffic(ctx context.Context, group string) ([]traffic.Summary, error)
@@ -23,21 +23,21 @@ type Streams interface {
 
 // rate is the request rate of a stream.
 type rate struct {
-	name      string
-	sent, sum int     // requests sent and lost since the stream began
-	ok, lost  float64 // per second
-	at        time.Time
-	answered  int
+	name            string
+	sent, lostTotal int     // since the start of the stream
+	ok, lost        float64 // per second
+	at              time.Time
+	answered        int
 }
 
-// Rates updates the request rates of the screen until ctx ends. It shows the streams of a group, or of
-// all groups if group is empty.
+// Rates updates the request rates of the screen every second. It blocks until ctx ends. It shows the streams of a
+// group, or of all groups if group is empty.
 func (s *Screen) Rates(ctx context.Context, streams Streams, group string) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		groups := []string{group}
 		bases, err := streams.Bases(ctx, group)
 		if err != nil {
-			return // the events report that the sandbox has ended
+			return // the events report that the sandbox has stopped
 		}
 		for _, b := range bases {
 			if group == "" && !slices.Contains(groups, b.Group) {
@@ -57,12 +57,12 @@ func (s *Screen) Rates(ctx context.Context, streams Streams, group string) {
 				all = append(all, summary)
 			}
 		}
-		s.count(all)
+		s.updateRates(all)
 	}, ratePeriod)
 }
 
-// count computes the rates from new counters and those before.
-func (s *Screen) count(all []traffic.Summary) {
+// updateRates computes the rates from the new and the previous counters.
+func (s *Screen) updateRates(all []traffic.Summary) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.o.Clock.Now()
@@ -71,13 +71,13 @@ func (s *Screen) count(all []traffic.Summary) {
 		if !summary.Ended.IsZero() {
 			continue
 		}
-		r := rate{name: summary.Name, sent: summary.Sent, sum: summary.Lost, at: now,
+		r := rate{name: summary.Name, sent: summary.Sent, lostTotal: summary.Lost, at: now,
 			answered: summary.Sent - summary.Open - summary.Lost}
 		i := slices.IndexFunc(s.rates, func(r rate) bool { return r.name == summary.Name })
 		if i >= 0 {
 			before := s.rates[i]
 			elapsed := now.Sub(before.at).Seconds()
-			r.ok, r.lost = float64(r.answered-before.answered)/elapsed, float64(r.sum-before.sum)/elapsed
+			r.ok, r.lost = float64(r.answered-before.answered)/elapsed, float64(r.lostTotal-before.lostTotal)/elapsed
 		}
 		rates = append(rates, r)
 	}

@@ -14,29 +14,29 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 )
 
-// ErrEnded is returned, wrapped, when the sandbox goes down.
-var ErrEnded = errors.New("the sandbox has ended")
+// ErrEnded is returned, wrapped, when the sandbox stops.
+var ErrEnded = errors.New("the sandbox has stopped")
 
-// Source has the events of bases, components, faults and requests: a control.Client.
+// Source reports the events of bases, components, faults and requests. control.Client implements it.
 type Source interface {
 	Watch(ctx context.Context, r control.WatchRequest, sink func(events.Event)) error
 }
 
 // Options of Follow.
 type Options struct {
-	// Source of all but Pods. Required.
+	// Source reports all events except for events of Pods. Required.
 	Source Source
-	// API has the Pods. Default: they are not shown.
+	// API is the client of the API server, for events of Pods. Default: Pods are not followed.
 	API kubernetes.Interface
-	// Group of bases, and namespace of the Pods, that are followed. Default: all.
+	// Group is the group of the followed bases and the namespace of the followed Pods. Default: all.
 	Group string
 	// Clock is the source of the time of Pod events. Default: the real clock.
 	Clock clock.PassiveClock
 }
 
-// Follow calls sink for every event, one at a time: for the present state, then for Synced, then for changes. It blocks until
-// ctx ends, and returns its cause; until the sandbox ends, and returns ErrEnded, wrapped; or until sink fails, and returns
-// its error.
+// Follow calls sink for each event, one call at a time: first for the current state, then for Synced, then for
+// changes. It blocks until ctx ends, and returns its cause; until the sandbox stops, and returns ErrEnded, wrapped;
+// or until sink fails, and returns its error.
 func Follow(ctx context.Context, o Options, sink func(events.Event) error) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -63,11 +63,11 @@ func Follow(ctx context.Context, o Options, sink func(events.Event) error) error
 	return group.Wait()
 }
 
-// follower joins the two sources.
+// follower merges the events of the two sources.
 type follower struct {
 	o      Options
 	stop   context.CancelCauseFunc
-	synced chan struct{} // closed when the bases that there are, are known
+	synced chan struct{} // closed when the existing bases are known
 
 	mu    sync.Mutex
 	sink  func(events.Event) error
@@ -81,11 +81,11 @@ func (f *follower) event(e events.Event) {
 	if e.Synced {
 		close(f.synced)
 	}
-	f.tell(e)
+	f.emit(e)
 }
 
-// tell calls the sink. f.mu is held.
-func (f *follower) tell(e events.Event) {
+// emit applies an event to the state and calls the sink. The caller must hold f.mu.
+func (f *follower) emit(e events.Event) {
 	f.state.Apply(e)
 	if err := f.sink(e); err != nil {
 		f.stop(err)

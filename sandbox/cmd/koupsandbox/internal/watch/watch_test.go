@@ -26,15 +26,15 @@ var start = time.Date(2026, 3, 4, 9, 30, 0, 0, time.UTC)
 
 func at(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 
-// source is a daemon that tells its events, then waits for more or ends.
+// source is a fake daemon that reports events, then the events from more.
 type source struct {
-	events []events.Event
-	more   chan events.Event // closed = the daemon ends
-	asked  control.WatchRequest
+	events  []events.Event
+	more    chan events.Event // closed when the daemon stops
+	request control.WatchRequest
 }
 
 func (s *source) Watch(ctx context.Context, r control.WatchRequest, sink func(events.Event)) error {
-	s.asked = r
+	s.request = r
 	for _, e := range s.events {
 		sink(e)
 	}
@@ -63,9 +63,8 @@ func modulePod(version string, ready corev1.ConditionStatus) *corev1.Pod {
 	}
 }
 
-// Pods come after the bases that they run on are known, and once although they
-// bear both labels.
-func TestFollowJoinsPodsWithTheirBases(t *testing.T) {
+// Follow reports Pods after their bases, and reports a Pod with both labels once.
+func TestFollowReportsPodsAfterBases(t *testing.T) {
 	s := &source{more: make(chan events.Event), events: []events.Event{
 		{Time: at(0), Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: "up"}},
 		{Time: at(1), Synced: true},
@@ -80,7 +79,7 @@ func TestFollowJoinsPodsWithTheirBases(t *testing.T) {
 		if err != nil {
 			return true, nil, err
 		}
-		selector := action.(clienttesting.WatchAction).GetWatchRestrictions().Labels // which the stand-in does not heed
+		selector := action.(clienttesting.WatchAction).GetWatchRestrictions().Labels // the fake client ignores them
 		watching <- struct{}{}
 		return true, apiwatch.Filter(all, func(e apiwatch.Event) (apiwatch.Event, bool) {
 			return e, selector.Matches(labels.Set(e.Object.(*corev1.Pod).Labels))
@@ -90,14 +89,14 @@ func TestFollowJoinsPodsWithTheirBases(t *testing.T) {
 	defer cancel()
 	changed := make(chan error, 1)
 	go func() {
-		for range 2 { // one for each label: what changes before, the stand-in would lose
+		for range 2 { // one for each label; the fake client loses changes before the watch
 			<-watching
 		}
 		_, err := api.CoreV1().Pods("run-1").Update(ctx, modulePod("2", corev1.ConditionTrue), metav1.UpdateOptions{})
 		changed <- err
 	}()
 	var got []events.Event
-	end := errors.New("enough")
+	errStop := errors.New("stop")
 	err := watch.Follow(ctx, watch.Options{Source: s, API: api, Group: "run-1",
 		Clock: clocktesting.NewFakePassiveClock(at(9))}, func(e events.Event) error {
 		got = append(got, e)
@@ -105,13 +104,13 @@ func TestFollowJoinsPodsWithTheirBases(t *testing.T) {
 		case e.Pod == nil:
 			return nil
 		case e.Pod.Gone:
-			return end
+			return errStop
 		case e.Pod.Ready:
 			return api.CoreV1().Pods("run-1").Delete(ctx, "stock-a", metav1.DeleteOptions{})
 		}
 		return nil
 	})
-	if !errors.Is(err, end) {
+	if !errors.Is(err, errStop) {
 		t.Errorf("Follow returned %v", err)
 	}
 	if err := <-changed; err != nil {
@@ -130,27 +129,27 @@ func TestFollowJoinsPodsWithTheirBases(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(control.WatchRequest{Group: "run-1"}, s.asked); diff != "" {
-		t.Errorf("asked the daemon (-want +got):\n%s", diff)
+	if diff := cmp.Diff(control.WatchRequest{Group: "run-1"}, s.request); diff != "" {
+		t.Errorf("request to the daemon (-want +got):\n%s", diff)
 	}
 }
 
-func TestFollowEnds(t *testing.T) {
-	gone := &source{more: make(chan events.Event)}
-	close(gone.more)
-	if err := watch.Follow(t.Context(), watch.Options{Source: gone},
+func TestFollowReturnsWhenSandboxOrContextEnds(t *testing.T) {
+	stopped := &source{more: make(chan events.Event)}
+	close(stopped.more)
+	if err := watch.Follow(t.Context(), watch.Options{Source: stopped},
 		func(events.Event) error { return nil }); !errors.Is(err, watch.ErrEnded) {
-		t.Errorf("when the sandbox ends, Follow returns %v", err)
+		t.Errorf("after the sandbox stopped, Follow returned %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := watch.Follow(ctx, watch.Options{Source: &source{}},
 		func(events.Event) error { return nil }); !errors.Is(err, context.Canceled) {
-		t.Errorf("when its context ends, Follow returns %v", err)
+		t.Errorf("after the context ended, Follow returned %v", err)
 	}
 }
 
-var story = []events.Event{
+var rolloutEvents = []events.Event{
 	{Time: at(0), Component: &events.ComponentEvent{Name: "broker", State: "running"}},
 	{Time: at(1), Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: "up"}},
 	{Time: at(1), Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: "ready"}},
@@ -191,7 +190,7 @@ var story = []events.Event{
 
 func TestPlain(t *testing.T) {
 	var out bytes.Buffer
-	for _, e := range story[5:] {
+	for _, e := range rolloutEvents[5:] {
 		if err := watch.Plain(&out)(e); err != nil {
 			t.Fatal(err)
 		}

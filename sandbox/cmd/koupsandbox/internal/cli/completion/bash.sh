@@ -1,4 +1,4 @@
-# Completion of koupsandbox for bash: asks the program itself.
+# Completion of koupsandbox for bash, which requests completions from koupsandbox itself.
 _koupsandbox() {
   local word="${COMP_WORDS[COMP_CWORD]}" line=("${COMP_WORDS[@]:0:COMP_CWORD}")
   case "$word" in

@@ -1,5 +1,5 @@
 #compdef koupsandbox
-# Completion of koupsandbox for zsh: asks the program itself.
+# Completion of koupsandbox for zsh, which requests completions from koupsandbox itself.
 _koupsandbox() {
   local -a answers
   local word="${words[CURRENT]}"

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestOrderOfWords(t *testing.T) {
+func TestReorder(t *testing.T) {
 	for line, want := range map[string]string{
 		"koupsandbox":                                   "koupsandbox",
 		"koupsandbox up --bases 3":                      "koupsandbox up --bases 3",
@@ -25,7 +25,7 @@ func TestOrderOfWords(t *testing.T) {
 		"koupsandbox logs etcd --nome x":                "koupsandbox logs --nome etcd x",
 		"koupsandbox logs e " + completionFlag:          "koupsandbox logs e " + completionFlag,
 	} {
-		got, _ := ordered(newApp(Streams{}, nil), strings.Fields(line))
+		got, _ := reorder(newApp(Streams{}, nil), strings.Fields(line))
 		if diff := cmp.Diff(want, strings.Join(got, " ")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", line, diff)
 		}

@@ -8,14 +8,13 @@ import (
 	"syscall"
 )
 
-// first does what the first process of a container must: it runs the command in a child, hands every signal on
-// to it, and waits for whatever else has lost its parent. It returns the child's exit status; what still runs
-// then ends with the container.
-func first() int {
+// runAsInit is the init process of a container: it runs the command line in a child process, forwards signals to the
+// child, and reaps orphaned processes. It blocks until the child exits, and returns the exit status of the child. The
+// container runtime kills the remaining processes.
+func runAsInit() int {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	cmd := exec.Command("/proc/self/exe",
-		os.Args[1:]...) //nolint:gosec // this program once more: the first process waits for it
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...) //nolint:gosec // it runs the same binary
 	cmd.Args[0] = os.Args[0]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := cmd.Start(); err != nil {
@@ -24,7 +23,7 @@ func first() int {
 	}
 	go func() {
 		for s := range signals {
-			_ = cmd.Process.Signal(s) // it may have ended
+			_ = cmd.Process.Signal(s) // the child may have exited
 		}
 	}()
 	for {
