@@ -193,8 +193,7 @@ func (t *mqttTunnel) answerOperation(command string, req *bizRequest, out comman
 	}
 }
 
-// publishBizList publishes the modules without being asked, as the older
-// generations do.
+// publishBizList publishes the list of modules without a query, like the generations A and B.
 func (t *mqttTunnel) publishBizList() {
 	t.answerQueryAll(ok(t.l.reportedModules()))
 }
