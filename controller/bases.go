@@ -84,7 +84,8 @@ func (c *Controller) sweep(ctx context.Context) error {
 		}
 		for _, p := range found.Queries {
 			if err := c.requests.Send(ctx, p.Tunnel, p.To, arklet.Request{Command: p.Command}); err != nil {
-				c.logger.Debug("could not send a query to a base", "base", p.To.Identity, "command", p.Command, "err", err)
+				c.logger.Debug("could not send a query to a base", "base", p.To.Identity, "command", p.Command, "err",
+					err)
 			}
 		}
 		select {

@@ -70,8 +70,8 @@ func (c *Controller) guardRequests(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// withoutStaleReads removes resourceVersion=0 from requests. With it, an API server that lags may return a list from before a
-// release, and a restarted controller would install the old version.
+// withoutStaleReads removes resourceVersion=0 from requests. With it, an API server that lags may return a list from
+// before a release, and a restarted controller would install the old version.
 func withoutStaleReads(next http.RoundTripper) http.RoundTripper {
 	return promhttp.RoundTripperFunc(func(r *http.Request) (*http.Response, error) {
 		query := r.URL.Query()

@@ -27,7 +27,8 @@ type Options struct {
 	Config *rest.Config
 	// ClientID is unique among the controllers of one environment [CLIENT_ID]. Required.
 	ClientID string
-	// Env is a label and a taint of every Node, and part of every topic [ENV]. It is a lower-case DNS label; default dev.
+	// Env is a label and a taint of every Node, and part of every topic [ENV]. It is a lower-case DNS label; default
+	// dev.
 	Env string
 	// MQTT and HTTP configure the tunnels; nil disables the tunnel [ENABLE_MQTT_TUNNEL, ENABLE_HTTP_TUNNEL].
 	MQTT *MQTTOptions
@@ -52,7 +53,8 @@ type Options struct {
 	ModuleView bool
 	// Kubelet configures logs and exec of module Pods; nil disables them [KUBELET_PROXY_ENABLED].
 	Kubelet *KubeletOptions
-	// ReportHooks are webhooks for failures [REPORT_HOOKS]. The fragment of a URL is the secret that signs the messages.
+	// ReportHooks are webhooks for failures [REPORT_HOOKS]. The fragment of a URL is the secret that signs the
+	// messages.
 	ReportHooks []*url.URL
 	// FailedPods selects the Pods that turn Failed when a newer version of their module is active on their base:
 	// unowned (Pods without a controller), never or always [FAILED_PODS].
@@ -81,7 +83,8 @@ type Options struct {
 	// HealthInterval is the time between two health checks of a base [HEALTH_INTERVAL]. ListInterval is the time
 	// between two module list queries [LIST_INTERVAL].
 	HealthInterval, ListInterval time.Duration
-	// InstallTimeout and UninstallTimeout are the maximum durations of the commands [INSTALL_TIMEOUT, UNINSTALL_TIMEOUT].
+	// InstallTimeout and UninstallTimeout are the maximum durations of the commands [INSTALL_TIMEOUT,
+	// UNINSTALL_TIMEOUT].
 	InstallTimeout, UninstallTimeout time.Duration
 	// InstallAttempts is the maximum number of failed installs of a module [INSTALL_ATTEMPTS].
 	InstallAttempts int
@@ -128,15 +131,15 @@ type HTTPOptions struct {
 	// Token is the token that bases must send, as "Authorization: Bearer TOKEN" or as the first segment of the path;
 	// empty means none [HTTP_TUNNEL_TOKEN].
 	Token string
-	// Proxy is the http URL of an HTTP proxy that supports CONNECT, for commands, and for the probes of modules on bases
-	// of both tunnels; nil means none [HTTP_TUNNEL_PROXY].
+	// Proxy is the http URL of an HTTP proxy that supports CONNECT, for commands, and for the probes of modules on
+	// bases of both tunnels; nil means none [HTTP_TUNNEL_PROXY].
 	Proxy *url.URL
 }
 
 // KubeletOptions configure the kubelet API, which the API server calls.
 type KubeletOptions struct {
-	// Host is the address to listen on, and the InternalDNS address of Nodes [KUBELET_HOST]. The API server must be able
-	// to connect to it. It must not prefer InternalIP, which is the default of kubeadm
+	// Host is the address to listen on, and the InternalDNS address of Nodes [KUBELET_HOST]. The API server must be
+	// able to connect to it. It must not prefer InternalIP, which is the default of kubeadm
 	// (--kubelet-preferred-address-types). Required.
 	Host string
 	// Port is the port to listen on [KUBELET_PROXY_PORT]; 0 selects a free port.
@@ -175,7 +178,8 @@ func (o *Options) complete() error {
 		errs = append(errs, fmt.Errorf("BASE_NETWORKS: %w", err))
 	}
 	if o.HTTP != nil && strings.Contains(o.HTTP.Token, "/") {
-		errs = append(errs, errors.New("HTTP_TUNNEL_TOKEN contains a slash; use a token without one, because bases may send it as a path segment"))
+		errs = append(errs, errors.New(
+			"HTTP_TUNNEL_TOKEN contains a slash; use a token without one, because bases may send it as a path segment"))
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.periods()

@@ -189,7 +189,8 @@ func (c *Controller) baselineFor(b base.Info) []arklet.Module {
 	if err != nil {
 		c.logger.Warn("could not select all modules of a baseline", "base", b.Identity, "err", err)
 	}
-	c.logger.Log(context.Background(), c.limitedLevel(slog.LevelInfo), "a base queried its baseline", "base", b.Identity,
+	c.logger.Log(context.Background(), c.limitedLevel(slog.LevelInfo), "a base queried its baseline", "base",
+		b.Identity,
 		"modules", len(modules))
 	c.recordBaseline(b.Identity, modules)
 	return modules

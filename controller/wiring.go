@@ -96,7 +96,10 @@ func (c *Controller) wirePods() {
 		KeepSameVersion:  c.opts.KeepSameVersion,
 		EndpointLag:      c.reachability.endpointLag,
 		LedgerChanged:    func(identity string) { c.nodeReconciler.InstallRecordChanged(identity) },
-		Keep:             func(ctx context.Context, identity string) { c.nodeReconciler.SaveInstallRecord(ctx, identity) },
+		Keep: func(ctx context.Context,
+			identity string) {
+			c.nodeReconciler.SaveInstallRecord(ctx, identity)
+		},
 		Node: func(name string) *corev1.Node {
 			n, err := c.nodes.Lister().Get(name)
 			if err != nil {

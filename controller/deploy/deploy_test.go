@@ -272,8 +272,8 @@ func TestSamplesFitSampleNode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if head, _, _ := strings.Cut(string(text), "apiVersion:"); !strings.Contains(head, "# Corrected:") {
-				t.Error("does not begin by saying what was corrected")
+			if head, _, _ := strings.Cut(string(text), "apiVersion:"); !strings.Contains(head, "# Corrections:") {
+				t.Error("the file does not begin with a list of corrections")
 			}
 			switch object := typed(t, objects[0]).(type) {
 			case *corev1.Pod:

@@ -14,13 +14,13 @@ import (
 )
 
 var (
-	// ErrUnknownBase reports a base that the Registry does not have.
-	ErrUnknownBase = errors.New("base not known")
+	// ErrUnknownBase reports a base that is not in the Registry.
+	ErrUnknownBase = errors.New("unknown base")
 	// ErrNoAnswer reports that the base did not answer in time. The state of the module is unknown until the next
 	// list.
 	ErrNoAnswer = errors.New("base did not answer in time")
-	// ErrResendDeclined reports a lost request that the caller did not want to send again.
-	ErrResendDeclined = errors.New("the request got lost, and is not wanted any more")
+	// ErrResendDeclined reports a lost request that was not resent because the caller declined it.
+	ErrResendDeclined = errors.New("the request was lost and is no longer needed")
 )
 
 // Tunnel sends requests to bases.
@@ -29,35 +29,37 @@ type Tunnel interface {
 	Send(ctx context.Context, to tunnel.Address, r arklet.Request) error
 }
 
-// RequestTracker sends requests to bases and waits for their answers. The protocol has no correlation ID: an answer belongs
-// to the request with the same command and module. Its methods may be called concurrently.
+// RequestTracker sends requests to bases and waits for their answers. The protocol has no correlation ID: an answer
+// belongs to the request with the same command and module. Its methods may be called concurrently.
 type RequestTracker struct {
 	registry *Registry
 	tunnels  map[tunnel.Key]Tunnel
 
 	mu        sync.Mutex
-	waiting   map[string]map[question]*pending // by base
-	listening map[query]map[chan reply]struct{}
+	waiting   map[string]map[commandKey]*pending // by base
+	listening map[queryKey]map[chan reply]struct{}
 }
 
-// reply is an answer, a health document, or the reason why there is none.
+// reply is an answer or a health document, or the error that explains why there is none.
 type reply struct {
 	answer arklet.Answer
 	health arklet.Health
 	err    error
 }
 
-type question struct {
+// commandKey identifies an install, an uninstall or a switch on one base.
+// commandKey identifies an install, an uninstall or a switch on one base.
+type commandKey struct {
 	command arklet.Command
 	module  arklet.Module // without its URL
 }
 
-func questionOf(c arklet.Command, m arklet.Module) question {
-	return question{c, arklet.Module{Name: m.Name, Version: m.Version}}
+func newCommandKey(c arklet.Command, m arklet.Module) commandKey {
+	return commandKey{c, arklet.Module{Name: m.Name, Version: m.Version}}
 }
 
-// query is a request without a module: health or queryAllBiz. Any number of callers may wait for the same answer.
-type query struct {
+// queryKey identifies a request without a module: health or queryAllBiz. Several callers can wait for the same answer.
+type queryKey struct {
 	base    string
 	command arklet.Command
 }
@@ -66,18 +68,18 @@ type query struct {
 func NewRequestTracker(registry *Registry) *RequestTracker {
 	return &RequestTracker{
 		registry: registry, tunnels: map[tunnel.Key]Tunnel{},
-		waiting: map[string]map[question]*pending{}, listening: map[query]map[chan reply]struct{}{},
+		waiting: map[string]map[commandKey]*pending{}, listening: map[queryKey]map[chan reply]struct{}{},
 	}
 }
 
 // AddTunnel adds a tunnel. Call it before the first request.
 func (d *RequestTracker) AddTunnel(t Tunnel) { d.tunnels[t.Key()] = t }
 
-// Send sends a request and does not wait for an answer.
+// Send sends a request. It does not wait for the answer.
 func (d *RequestTracker) Send(ctx context.Context, key tunnel.Key, to tunnel.Address, r arklet.Request) error {
 	t, ok := d.tunnels[key]
 	if !ok {
-		return fmt.Errorf("asking base %q: tunnel %q is not enabled", d.registry.DisplayName(to.Identity), key)
+		return fmt.Errorf("sending to base %q: tunnel %q is not enabled", d.registry.DisplayName(to.Identity), key)
 	}
 	if err := t.Send(ctx, to, r); err != nil {
 		return fmt.Errorf("sending %s to base %q: %w", r.Command, d.registry.DisplayName(to.Identity), err)
@@ -85,10 +87,10 @@ func (d *RequestTracker) Send(ctx context.Context, key tunnel.Key, to tunnel.Add
 	return nil
 }
 
-// DisplayName is Registry.DisplayName.
+// DisplayName returns the name of a base for messages; see Registry.DisplayName.
 func (d *RequestTracker) DisplayName(identity string) string { return d.registry.DisplayName(identity) }
 
-// Query sends a query and does not wait for the answer.
+// Query sends a query. It does not wait for the answer.
 func (d *RequestTracker) Query(ctx context.Context, identity string, command arklet.Command) error {
 	return d.send(ctx, identity, arklet.Request{Command: command})
 }
@@ -96,19 +98,22 @@ func (d *RequestTracker) Query(ctx context.Context, identity string, command ark
 func (d *RequestTracker) send(ctx context.Context, identity string, r arklet.Request) error {
 	s, known := d.registry.Get(identity)
 	if !known {
-		return fmt.Errorf("asking base %q: %w", identity, ErrUnknownBase)
+		return fmt.Errorf("sending to base %q: %w", identity, ErrUnknownBase)
 	}
 	return d.Send(ctx, s.Tunnel, tunnel.Address{Identity: identity, IP: s.IP, Port: s.Port}, r)
 }
 
-// Do sends install, uninstall or switch and waits for the answer until ctx ends or FailPending is called: then the error is
-// ErrNoAnswer. If no answer arrives and the module lists show the result, Do returns a success. If they show that the
-// request was lost, Do sends it again; see HandleList. If the tunnel knows that there will be no answer, Do returns its
-// error immediately, such as tunnel.ErrRefused. Only one Do at a time is allowed for a command, base and module.
+// Do sends install, uninstall or switch and waits for the answer until ctx is done or FailPending is called: then the
+// error is ErrNoAnswer. If no answer arrives and the module lists show the result, Do returns a success. If they show
+// that the request was lost, Do sends it again; see HandleList. If the tunnel knows that there will be no answer, Do
+// returns its error immediately, such as tunnel.ErrRefused. Only one Do at a time is allowed for a command, base and
+// module.
 //
-// again is called before a request is sent again; if it returns false, the error is ErrResendDeclined. Nil means always.
-func (d *RequestTracker) Do(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer, error) {
-	q := questionOf(r.Command, r.Module)
+// Do calls again before it resends a request. If again returns false, the error is ErrResendDeclined. A nil again
+// always allows it.
+func (d *RequestTracker) Do(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer,
+	error) {
+	q := newCommandKey(r.Command, r.Module)
 	fail := func(err error) (arklet.Answer, error) {
 		return arklet.Answer{},
 			fmt.Errorf("%s of %s on base %q: %w", r.Command, q.module.Identity(), d.registry.DisplayName(identity), err)
@@ -121,7 +126,7 @@ func (d *RequestTracker) Do(ctx context.Context, identity string, r arklet.Reque
 	if err := d.send(ctx, identity, r); err != nil {
 		return arklet.Answer{}, err
 	}
-	pause := d.registry.opts.Speed.Of(sendAgain)
+	pause := d.registry.opts.Speed.Of(resendDelay)
 	late := d.registry.opts.Clock.NewTimer(pause)
 	defer late.Stop()
 	for {
@@ -135,18 +140,18 @@ func (d *RequestTracker) Do(ctx context.Context, identity string, r arklet.Reque
 			}
 			return got.answer, nil
 		case <-late.C():
-			if d.mayBeLost(identity, p) { // what cannot be asked now, or gets lost, is asked once more
+			if d.requestListCheck(identity, p) { // a lost query is repeated after the next delay
 				_ = d.Query(ctx, identity, arklet.CommandQueryAllBiz)
 			}
 			late.Reset(pause)
-		case wait := <-p.sooner:
+		case wait := <-p.relist:
 			late.Reset(wait)
-		case <-p.unseen:
+		case <-p.resend:
 			if again != nil && !again() {
 				return fail(ErrResendDeclined)
 			}
 			_ = d.send(ctx, identity, r)
-			pause *= 2 // a base that is at it is asked seldom
+			pause *= 2
 			late.Reset(pause)
 		case <-ctx.Done():
 			return fail(fmt.Errorf("%w (%w)", ErrNoAnswer, context.Cause(ctx)))
@@ -154,12 +159,12 @@ func (d *RequestTracker) Do(ctx context.Context, identity string, r arklet.Reque
 	}
 }
 
-// HandleAnswer passes an answer to the request that it belongs to, and reports whether there is one. Generations A and B
-// omit the module after an exception: such an answer belongs to the only request with that command.
+// HandleAnswer passes an answer to the request that it belongs to, and reports whether there is one. Generations A and
+// B omit the module after an exception: such an answer belongs to the only request with that command.
 func (d *RequestTracker) HandleAnswer(identity string, a arklet.Answer) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	q := questionOf(a.Command, a.Module)
+	q := newCommandKey(a.Command, a.Module)
 	if a.Module.Name == "" {
 		candidates := 0
 		for w := range d.waiting[identity] {
@@ -173,13 +178,13 @@ func (d *RequestTracker) HandleAnswer(identity string, a arklet.Answer) bool {
 		}
 	}
 	p, waiting := d.waiting[identity][q]
-	if waiting && p.sentAgain && a.InProgress() { // what was sent first has arrived
+	if waiting && p.resent && a.InProgress() { // the base is executing the first request
 		return true
 	}
 	return waiting && offer(p.answer, reply{answer: a})
 }
 
-// offer sends a value unless the channel is full.
+// offer sends a value to a channel unless the channel is full, and reports whether it did.
 func offer[T any](c chan T, v T) bool {
 	select {
 	case c <- v:
@@ -190,17 +195,18 @@ func offer[T any](c chan T, v T) bool {
 }
 
 // HandleNoAnswer passes the error of a tunnel to the callers that wait for the answer to a request, and reports whether
-// there are any.
+// a caller was waiting.
 func (d *RequestTracker) HandleNoAnswer(identity string, r arklet.Request, err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if p, waiting := d.waiting[identity][questionOf(r.Command, r.Module)]; waiting {
+	if p, waiting := d.waiting[identity][newCommandKey(r.Command, r.Module)]; waiting {
 		return offer(p.answer, reply{err: err})
 	}
-	return d.notify(query{identity, r.Command}, reply{err: err})
+	return d.notify(queryKey{identity, r.Command}, reply{err: err})
 }
 
-// FailPending makes waiting calls of Do for a base return ErrNoAnswer, because the answer will not arrive any more.
+// FailPending makes all waiting calls of Do for a base return ErrNoAnswer with the reason why. Use it when an answer
+// cannot arrive any more.
 func (d *RequestTracker) FailPending(identity, why string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -209,12 +215,12 @@ func (d *RequestTracker) FailPending(identity, why string) {
 	}
 }
 
-// FailTunnel calls FailPending for each base of a tunnel.
+// FailTunnel calls FailPending for every base of a tunnel.
 func (d *RequestTracker) FailTunnel(key tunnel.Key, why string) {
 	d.mu.Lock()
-	asked := slices.Collect(maps.Keys(d.waiting))
+	identities := slices.Collect(maps.Keys(d.waiting))
 	d.mu.Unlock()
-	for _, identity := range asked {
+	for _, identity := range identities {
 		if s, known := d.registry.Get(identity); known && s.Tunnel == key {
 			d.FailPending(identity, why)
 		}
@@ -225,20 +231,21 @@ func (d *RequestTracker) FailTunnel(key tunnel.Key, why string) {
 func (d *RequestTracker) HandleHealth(identity string, h arklet.Health) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.notify(query{identity, arklet.CommandHealth}, reply{health: h})
+	d.notify(queryKey{identity, arklet.CommandHealth}, reply{health: h})
 }
 
-// notify is called with the lock held.
-func (d *RequestTracker) notify(q query, r reply) bool {
-	heard := false
+// notify passes a reply to the callers that wait for a query, and reports whether there are any. The caller holds the
+// lock.
+func (d *RequestTracker) notify(q queryKey, r reply) bool {
+	received := false
 	for c := range d.listening[q] {
-		heard = offer(c, r) || heard
+		received = offer(c, r) || received
 	}
-	return heard
+	return received
 }
 
-// listen returns a channel for one reply. Call stop in the end.
-func (d *RequestTracker) listen(q query) (next chan reply, stop func()) {
+// listen returns a channel that receives one reply to a query. The caller must call stop.
+func (d *RequestTracker) listen(q queryKey) (next chan reply, stop func()) {
 	next = make(chan reply, 1)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -256,10 +263,10 @@ func (d *RequestTracker) listen(q query) (next chan reply, stop func()) {
 	}
 }
 
-// Health sends a health check and waits for the answer until ctx ends (ErrNoAnswer). An error of the tunnel is
-// returned immediately.
+// Health sends a health check and waits for the answer. The error is ErrNoAnswer if ctx is done before, or the error of
+// the tunnel.
 func (d *RequestTracker) Health(ctx context.Context, identity string) (arklet.Health, error) {
-	next, stop := d.listen(query{identity, arklet.CommandHealth})
+	next, stop := d.listen(queryKey{identity, arklet.CommandHealth})
 	defer stop()
 	if err := d.Query(ctx, identity, arklet.CommandHealth); err != nil {
 		return arklet.Health{}, err
@@ -279,14 +286,14 @@ func (d *RequestTracker) Health(ctx context.Context, identity string) (arklet.He
 // resendList is the time after which a module list query is sent again.
 const resendList = 2 * time.Second
 
-// Modules queries the modules of a base and returns a snapshot whose list is not older than notBefore, on the clock
-// of Origin.At. It blocks until the list arrives, ctx ends (ErrNoAnswer), or the tunnel returns tunnel.ErrRefused.
+// Modules queries the modules of a base and returns a snapshot whose list is not older than notBefore, on the clock of
+// Origin.At. It blocks until the list arrives, ctx is done (ErrNoAnswer), or the tunnel returns tunnel.ErrRefused.
 func (d *RequestTracker) Modules(ctx context.Context, identity string, notBefore time.Time) (Snapshot, error) {
 	_, seen, next, err := d.registry.list(identity)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	failed, stop := d.listen(query{identity, arklet.CommandQueryAllBiz})
+	failed, stop := d.listen(queryKey{identity, arklet.CommandQueryAllBiz})
 	defer stop()
 	if err := d.Query(ctx, identity, arklet.CommandQueryAllBiz); err != nil {
 		return Snapshot{}, err
@@ -334,8 +341,8 @@ func (r *Registry) list(identity string) (Snapshot, uint64, <-chan struct{}, err
 	if !known {
 		return Snapshot{}, 0, nil, fmt.Errorf("queryAllBiz on base %q: %w", identity, ErrUnknownBase)
 	}
-	if b.turned == nil {
-		b.turned = make(chan struct{})
+	if b.nextListed == nil {
+		b.nextListed = make(chan struct{})
 	}
-	return b.snapshot(), b.listTurn, b.turned, nil
+	return b.snapshot(), b.listCount, b.nextListed, nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// fakeTunnel hands every request to a function.
+// fakeTunnel passes every request to a function.
 type fakeTunnel struct {
 	key  tunnel.Key
 	sent func(tunnel.Address, arklet.Request) error
@@ -65,7 +65,7 @@ func TestDo(t *testing.T) {
 					}
 					return nil
 				})
-				ctx, cancel := context.WithTimeout(t.Context(), sendAgain/2)
+				ctx, cancel := context.WithTimeout(t.Context(), resendDelay/2)
 				defer cancel()
 				got, err := d.Do(ctx, "a", install, nil)
 				if !errors.Is(err, c.err) {
@@ -75,7 +75,7 @@ func TestDo(t *testing.T) {
 					t.Errorf("answer (-want +got):\n%s", diff)
 				}
 				if len(d.waiting) != 0 {
-					t.Errorf("%d questions are left behind", len(d.waiting))
+					t.Errorf("%d pending requests are left", len(d.waiting))
 				}
 			})
 		})
@@ -86,16 +86,16 @@ func TestDo(t *testing.T) {
 			t.Errorf("error %v, want ErrUnknownBase", err)
 		}
 	})
-	t.Run("nobody waits", func(t *testing.T) {
+	t.Run("no caller waits", func(t *testing.T) {
 		d := newDialog(func(*RequestTracker, arklet.Request) error { return nil })
 		if d.HandleAnswer("a", answer("biz1", "1")) {
-			t.Error("an answer found a question that nobody asked")
+			t.Error("an answer found a commandKey that nobody asked")
 		}
 	})
 }
 
-// Who waits for an answer that is lost learns it at once, and only he.
-func TestLost(t *testing.T) {
+// Only the calls for the base or the tunnel fail.
+func TestFailPendingAndFailTunnel(t *testing.T) {
 	install := func(name string) arklet.Request {
 		return arklet.Request{Command: arklet.CommandInstallBiz, Module: arklet.Module{Name: name, Version: "1"}}
 	}
@@ -103,10 +103,11 @@ func TestLost(t *testing.T) {
 		lose func(*RequestTracker)
 		want error
 	}{
-		"of this base":             {func(d *RequestTracker) { d.FailPending("a", "it has restarted") }, ErrNoAnswer},
-		"of another base":          {func(d *RequestTracker) { d.FailPending("b", "it has restarted") }, nil},
-		"of all bases of a tunnel": {func(d *RequestTracker) { d.FailTunnel(tunnel.MQTT, "the broker was away") }, ErrNoAnswer},
-		"of another tunnel":        {func(d *RequestTracker) { d.FailTunnel(tunnel.HTTP, "nobody listens") }, nil},
+		"of this base":    {func(d *RequestTracker) { d.FailPending("a", "it has restarted") }, ErrNoAnswer},
+		"of another base": {func(d *RequestTracker) { d.FailPending("b", "it has restarted") }, nil},
+		"of all bases of a tunnel": {func(d *RequestTracker) { d.FailTunnel(tunnel.MQTT, "the broker was away") },
+			ErrNoAnswer},
+		"of another tunnel": {func(d *RequestTracker) { d.FailTunnel(tunnel.HTTP, "nobody listens") }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDialog(func(d *RequestTracker, r arklet.Request) error {
@@ -121,7 +122,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-func TestModulesAreNotOlderThanAsked(t *testing.T) {
+func TestModulesReturnsListNotOlderThanRequested(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := 0
 		d := newDialog(func(d *RequestTracker, _ arklet.Request) error {
@@ -129,7 +130,7 @@ func TestModulesAreNotOlderThanAsked(t *testing.T) {
 			say := func(ms int64, list ...arklet.Biz) {
 				d.registry.SetModules(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: time.UnixMilli(ms)}, list)
 			}
-			if sent == 1 { // what another question brought about, from before the install
+			if sent == 1 { // the list of an earlier query, older than the install
 				say(100)
 				return nil
 			}
@@ -144,12 +145,12 @@ func TestModulesAreNotOlderThanAsked(t *testing.T) {
 			t.Errorf("modules (-want +got):\n%s", diff)
 		}
 		if sent != 2 {
-			t.Errorf("asked %d times, want 2", sent)
+			t.Errorf("%d queries, want 2", sent)
 		}
 	})
 }
 
-func TestModulesGivesUp(t *testing.T) {
+func TestModulesReturnsErrNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDialog(func(*RequestTracker, arklet.Request) error { return nil })
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -192,10 +193,10 @@ func TestDoWithoutAnswer(t *testing.T) {
 				defer cancel()
 				began := time.Now()
 				if _, err := d.Do(ctx, "a", install, nil); !errors.Is(err, c.is) || errors.Is(err, c.isNot) {
-					t.Errorf("error %v, want one that is %v and not %v", err, c.is, c.isNot)
+					t.Errorf("error %v, want %v and not %v", err, c.is, c.isNot)
 				}
 				if took := time.Since(began); c.said != nil && took != 0 {
-					t.Errorf("waited %s for an answer that will not come", took)
+					t.Errorf("waited %s although there will be no answer", took)
 				}
 			})
 		})
@@ -221,7 +222,8 @@ func TestHealth(t *testing.T) {
 			d.HandleNoAnswer("a", arklet.Request{Command: arklet.CommandHealth}, reset)
 			return nil
 		}, arklet.Health{}, reset},
-		"not sent":  {func(*RequestTracker) error { return tunnel.ErrNotSupported }, arklet.Health{}, tunnel.ErrNotSupported},
+		"not sent": {func(*RequestTracker) error { return tunnel.ErrNotSupported }, arklet.Health{},
+			tunnel.ErrNotSupported},
 		"no answer": {func(*RequestTracker) error { return nil }, arklet.Health{}, ErrNoAnswer},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -237,7 +239,7 @@ func TestHealth(t *testing.T) {
 					t.Errorf("health (-want +got):\n%s", diff)
 				}
 				if len(d.listening) != 0 {
-					t.Errorf("%d listeners are left behind", len(d.listening))
+					t.Errorf("%d listeners are left", len(d.listening))
 				}
 			})
 		})
@@ -257,19 +259,19 @@ func TestModulesWithoutAnswer(t *testing.T) {
 			t.Errorf("error %v, want ErrRefused", err)
 		}
 		if took := time.Since(began); took != resendList {
-			t.Errorf("gave up after %s, want one more try after %s", took, resendList)
+			t.Errorf("returned after %s, want one more attempt after %s", took, resendList)
 		}
 	})
 }
 
-// What the lists of some seconds show as done needs no answer; what they do not show waits for it.
-func TestListed(t *testing.T) {
+// A request succeeds without an answer if lists show its result for some seconds.
+func TestListShowsResultOfRequest(t *testing.T) {
 	const installed, kept, going = arklet.StateActivated, arklet.StateDeactivated, arklet.StateResolved
 	for name, c := range map[string]struct {
 		command arklet.Command
-		before  arklet.State   // empty: the module is not there
-		lists   []arklet.State // one every two seconds
-		want    time.Duration  // until the success; 0 = the answer never comes
+		before  arklet.State   // empty if the module is not listed
+		lists   []arklet.State // one list every two seconds
+		want    time.Duration  // time until the success; 0 means no answer
 	}{
 		"installed": {arklet.CommandInstallBiz, "",
 			[]arklet.State{going, installed, installed, installed, installed}, 10 * time.Second},
@@ -323,16 +325,16 @@ func TestListed(t *testing.T) {
 					t.Errorf("answer %+v, error %v", got, err)
 				}
 				if took := time.Since(start); took != c.want {
-					t.Errorf("it took %v, want %v", took, c.want)
+					t.Errorf("Do returned after %v, want %v", took, c.want)
 				}
 			})
 		})
 	}
 }
 
-// A list that was on its way when it was asked whether a request has arrived may be older than the request.
-func TestOldListSendsNothing(t *testing.T) {
-	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} { // the base's clock
+// A list that was delayed may be older than the request, and must not cause a resend.
+func TestDelayedListDoesNotCauseResend(t *testing.T) {
+	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} { // clock of the base
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
 			var sent []time.Duration
@@ -365,9 +367,9 @@ func TestOldListSendsNothing(t *testing.T) {
 	}
 }
 
-// A request that got lost is sent again when a list shows nothing of it; a base that is at it is left
-// alone, and its refusal of the second one is no answer.
-func TestSendsAgain(t *testing.T) {
+// A lost request is resent when lists do not show it. It is not resent while the base executes it, and an answer that
+// rejects the resent request is ignored.
+func TestLostRequestIsResent(t *testing.T) {
 	const none, going = arklet.State(""), arklet.StateResolved
 	m := arklet.Module{Name: "biz1", Version: "1"}
 	success := arklet.Answer{Command: arklet.CommandInstallBiz, Module: m, Code: arklet.CodeSuccess}
@@ -383,12 +385,12 @@ func TestSendsAgain(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		tunnel  tunnel.Key
-		list    arklet.State                    // what lists show
-		answers map[int][]arklet.Answer         // to a sending, counted from 0
-		later   map[time.Duration]arklet.Answer // after the first one
-		mute    bool                            // nothing can be sent after the first one
+		list    arklet.State                    // state of the module in lists
+		answers map[int][]arklet.Answer         // by number of the sent request, from 0
+		later   map[time.Duration]arklet.Answer // by time after the first request
+		mute    bool                            // sending fails after the first request
 		sent    []time.Duration
-		want    arklet.Answer // zero: none within a minute
+		want    arklet.Answer // zero means none within a minute
 	}{
 		"it got lost": {tunnel.MQTT, none, map[int][]arklet.Answer{1: {success}}, nil, false,
 			seconds(0, 11), success},
@@ -451,8 +453,8 @@ func TestSendsAgain(t *testing.T) {
 	}
 }
 
-// What is not wanted any more is not sent again.
-func TestSentAgainOnlyIfWanted(t *testing.T) {
+// A request is not resent if the caller declines.
+func TestResendDeclined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRegistry(Options{})
 		origin := tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a"}
@@ -480,7 +482,7 @@ func TestSentAgainOnlyIfWanted(t *testing.T) {
 				return asked < 2
 			})
 		if !errors.Is(err, ErrResendDeclined) {
-			t.Errorf("it ends with %v", err)
+			t.Errorf("Do returned %v", err)
 		}
 		if diff := cmp.Diff([]time.Duration{0, 11 * time.Second}, sent); diff != "" {
 			t.Errorf("sent at (-want +got):\n%s", diff)
@@ -488,21 +490,22 @@ func TestSentAgainOnlyIfWanted(t *testing.T) {
 	})
 }
 
-// What the lists that are asked for say decides when a request is sent again: one of them may overtake the request in
-// the base, and one may get lost.
-func TestListsThatAreAskedFor(t *testing.T) {
+// Two lists must lack the request before it is resent: the base may have made one of them before it handled the
+// request, and one may be lost.
+func TestRequestIsResentAfterTwoLists(t *testing.T) {
 	const lost = arklet.State("lost")
 	m := arklet.Module{Name: "biz1", Version: "1"}
 	for name, c := range map[string]struct {
-		lists []arklet.State // one after the other; the last one stays
+		lists []arklet.State // in this order; the last one repeats
 		sent  []time.Duration
-		took  time.Duration // zero: a minute, without an answer
+		took  time.Duration // zero means no answer within a minute
 	}{
 		"the first overtakes the request": {[]arklet.State{"", arklet.StateActivated}, []time.Duration{0},
-			sendAgain + missedTwice + overdue},
+			resendDelay + relistDelay + answerDelay},
 		"the first gets lost": {[]arklet.State{lost, arklet.StateActivated}, []time.Duration{0},
-			2*sendAgain + overdue},
-		"the second gets lost": {[]arklet.State{"", lost, "", lost}, []time.Duration{0, 2*sendAgain + missedTwice}, 0},
+			2*resendDelay + answerDelay},
+		"the second gets lost": {[]arklet.State{"", lost, "", lost}, []time.Duration{0, 2*resendDelay + relistDelay},
+			0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/api"
 )
 
-// UnobservableReason is the reason why missed heartbeats of a base are ignored. It is the reason of a Node condition and of an
-// Event.
+// UnobservableReason is the reason why missed heartbeats of a base are ignored. It is the reason of a Node condition
+// and of an Event.
 type UnobservableReason string
 
 // The reasons why missed heartbeats are ignored.
@@ -19,15 +19,15 @@ const (
 	ControllerBehind UnobservableReason = "ControllerBehind"
 )
 
-// Observation reports whether missed heartbeats of a base are evaluated. The zero value means yes.
+// Observation states whether missed heartbeats of a base count. The zero value means that they count.
 type Observation struct {
 	// Reason is the reason why they are ignored, or empty.
 	Reason UnobservableReason
-	// Since is when that began, on the controller's clock.
+	// Since is when the reason began to apply, on the clock of the controller.
 	Since time.Time
 }
 
-// observe records an observation and returns the change. A different time is no change.
+// observe records an observation. It returns a change if the reason is different.
 func (r *record) observe(o Observation) []Change {
 	if r.observed.Reason == o.Reason {
 		return nil
@@ -36,29 +36,30 @@ func (r *record) observe(o Observation) []Change {
 	return []Change{{Kind: ObservedChanged, Identity: r.info.Identity}}
 }
 
-// ConnectivityEvent is the begin or the end of an episode in which missed heartbeats are ignored.
+// ConnectivityEvent is the start or the end of an episode in which missed heartbeats are ignored.
 type ConnectivityEvent struct {
 	// Tunnel is empty for ControllerSuspended, which concerns all tunnels.
 	Tunnel string
 	Reason UnobservableReason
 	Ended  bool
-	// Duration is set if Ended is true, and for ControllerSuspended.
+	// Duration is the length of an episode that has ended, or how long the process was suspended.
 	Duration time.Duration
-	// Missing is the number of Bases that miss heartbeats, for MassOutage.
+	// Missing is the number of bases that miss heartbeats, and Bases the number of all bases of the tunnel. They are
+	// set for MassOutage.
 	Missing, Bases int
 }
 
-// sight is the state of one tunnel. The zero value is a tunnel that works.
-type sight struct{ down, late, mass episode }
+// tunnelHealth is the state of one tunnel. The zero value is a connected tunnel without delays.
+type tunnelHealth struct{ down, late, mass episode }
 
-// episode is a time during which missed heartbeats are ignored.
+// episode is a period in which missed heartbeats are ignored.
 type episode struct {
-	since    time.Time // zero if it has not begun
+	since    time.Time // zero if there is no episode
 	reported bool
 }
 
-// update records whether the episode goes on. It returns ConnectivityEvent when the episode has lasted for delay, and when an
-// episode that was reported ends.
+// update records whether the episode goes on. It returns ConnectivityEvent when the episode has lasted for delay, and
+// when an episode that was reported ends.
 func (e *episode) update(n ConnectivityEvent, is bool, now time.Time, delay time.Duration) []ConnectivityEvent {
 	switch {
 	case !is && e.reported:
@@ -78,23 +79,23 @@ func (e *episode) update(n ConnectivityEvent, is bool, now time.Time, delay time
 	return []ConnectivityEvent{n}
 }
 
-// tellAfter is how long a tunnel is down before that is reported on the Nodes. Short interruptions are not worth a
-// write for each Node.
-const tellAfter = 5 * time.Second
+// reportDelay is how long a tunnel must be down before its Nodes report it, because the report takes one write per
+// Node.
+const reportDelay = 5 * time.Second
 
-// awake detects that the process was suspended. Messages were lost in the meantime, or wait.
-type awake struct {
-	atMost     time.Duration // between two looks
+// suspendDetector detects that the process was suspended.
+type suspendDetector struct {
+	maxGap     time.Duration // between two checks
 	mono, wall time.Time
 }
 
-// look returns how long the process was suspended, or 0. Some machines stop the monotonic clock while they sleep, and
-// the wall clock may be set, so the longer gap counts.
-func (a *awake) look(mono, wall time.Time) time.Duration {
+// check returns how long the process was suspended since the last call, or 0. It uses the longer gap of both clocks,
+// because some machines stop the monotonic clock while they sleep, and the wall clock can be set.
+func (a *suspendDetector) check(mono, wall time.Time) time.Duration {
 	gap := max(mono.Sub(a.mono), wall.Sub(a.wall))
 	first := a.mono.IsZero()
 	a.mono, a.wall = mono, wall
-	if first || gap <= a.atMost {
+	if first || gap <= a.maxGap {
 		return 0
 	}
 	return gap

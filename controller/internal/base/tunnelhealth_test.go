@@ -12,8 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// sightedWorld is a world whose tunnels the test takes down, with bases that it serves.
-func sightedWorld(bases ...string) (w *world, down map[tunnel.Key]bool) {
+// newWorldWithTunnel returns a world with served bases, and a map by which the test disconnects tunnels.
+func newWorldWithTunnel(bases ...string) (w *world, down map[tunnel.Key]bool) {
 	down = map[tunnel.Key]bool{}
 	w = newWorld()
 	w.opts.Connected = func(key tunnel.Key) bool { return !down[key] }
@@ -26,17 +26,17 @@ func sightedWorld(bases ...string) (w *world, down map[tunnel.Key]bool) {
 	return w, down
 }
 
-// kinds lists what changed, as "identity kind".
+// kinds returns the changes since the last call as "identity kind".
 func (w *world) kinds() (list []string) {
 	for _, c := range w.take() {
 		switch c.Kind {
 		case LivenessChanged:
 			list = append(list, c.Identity+" "+c.Liveness.String())
 		case Disappeared:
-			list = append(list, c.Identity+" gone")
+			list = append(list, c.Identity+" removed")
 		case ObservedChanged:
 			s, _ := w.Get(c.Identity)
-			list = append(list, fmt.Sprintf("%s blind %q", c.Identity, s.Observed.Reason))
+			list = append(list, fmt.Sprintf("%s unobservable %q", c.Identity, s.Observed.Reason))
 		}
 	}
 	return list
@@ -49,62 +49,63 @@ func (w *world) wantKinds(t *testing.T, when string, want ...string) {
 	}
 }
 
-func TestASilenceThatNobodyCouldHearDoesNotCount(t *testing.T) {
-	w, down := sightedWorld("a")
+func TestMissedHeartbeatsAreIgnoredWhileTunnelIsDown(t *testing.T) {
+	w, down := newWorldWithTunnel("a")
 	down[tunnel.MQTT] = true
 	w.pass(3 * time.Second)
 	w.wantKinds(t, "when the tunnel is down for a moment")
 	w.pass(10 * time.Minute)
-	w.wantKinds(t, "after ten minutes without the tunnel", `a blind "TunnelDown"`)
+	w.wantKinds(t, "after ten minutes without the tunnel", `a unobservable "TunnelDown"`)
 	down[tunnel.MQTT] = false
 	w.Reconnected(tunnel.MQTT)
 	if got := w.Sweep().Queries; len(got) != 2 {
-		t.Errorf("when the tunnel is up again %d questions are due, want 2", len(got))
+		t.Errorf("%d queries are due when the tunnel has reconnected, want 2", len(got))
 	}
 	w.pass(api.ReconnectGrace + api.UnreachableAfter - 2*time.Second)
 	w.wantKinds(t, "while it may take to connect again")
 	w.pass(3 * time.Second)
-	w.wantKinds(t, "when it could have connected", "a unreachable", `a blind ""`)
+	w.wantKinds(t, "after the grace period", "a unreachable", `a unobservable ""`)
 	w.pass(api.DeadAfter - api.UnreachableAfter)
-	w.wantKinds(t, "in the end", "a gone")
+	w.wantKinds(t, "after DeadAfter", "a removed")
 }
 
-func TestAProcessThatStoodStill(t *testing.T) {
-	w, _ := sightedWorld("a", "b")
+func TestSuspendedProcess(t *testing.T) {
+	w, _ := newWorldWithTunnel("a", "b")
 	w.clock.Step(5 * time.Minute)
 	found := w.Sweep()
-	if diff := cmp.Diff([]ConnectivityEvent{{Reason: ControllerSuspended, Duration: 5 * time.Minute}}, found.Events); diff != "" {
-		t.Errorf("news (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]ConnectivityEvent{{Reason: ControllerSuspended, Duration: 5 * time.Minute}},
+		found.Events); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	if len(found.Queries) != 4 {
-		t.Errorf("%d questions are due, want 4: both bases are asked at once", len(found.Queries))
+		t.Errorf("%d queries are due, want 4 for both bases", len(found.Queries))
 	}
 	if got := w.Unobserved()[ControllerSuspended]; got != 2 {
 		t.Errorf("%d bases are not observed, want 2", got)
 	}
 	w.kinds()
 	w.Touch("a")
-	w.wantKinds(t, "when a base is heard", `a blind ""`)
+	w.wantKinds(t, "when a base sends a message", `a unobservable ""`)
 	w.pass(time.Minute)
 	if s, known := w.Get("b"); !known || s.Liveness != Reachable {
-		t.Errorf("a minute later the base that was not heard is known: %t, %s", known, s.Liveness)
+		t.Errorf("a minute later, the base without messages is known: %t, %s", known, s.Liveness)
 	}
 }
 
-func TestOverHTTPThereIsNoConnectionToComeBack(t *testing.T) {
-	w, _ := sightedWorld()
+func TestNoGracePeriodOverHTTP(t *testing.T) {
+	w, _ := newWorldWithTunnel()
 	_, _ = w.HandleHeartbeat(tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "h"}, beat("1.0.0"))
 	w.SetOwned("h", true)
 	w.clock.Step(5 * time.Minute)
 	w.Sweep()
 	w.take()
 	w.pass(api.UnreachableAfter - time.Second)
-	w.wantKinds(t, "before its own silence")
+	w.wantKinds(t, "before its own missed")
 	w.pass(time.Second)
-	w.wantKinds(t, "after it", "h unreachable", `h blind ""`)
+	w.wantKinds(t, "after it", "h unreachable", `h unobservable ""`)
 }
 
-func TestAwakeTakesTheLongerOfTheTwoClocks(t *testing.T) {
+func TestSuspendDetectorUsesLongerGap(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	for name, c := range map[string]struct {
 		mono, wall, want time.Duration
@@ -115,16 +116,16 @@ func TestAwakeTakesTheLongerOfTheTwoClocks(t *testing.T) {
 		"the machine slept":           {time.Second, time.Hour, time.Hour},
 		"the wall clock was set back": {time.Second, -time.Hour, 0},
 	} {
-		a := awake{atMost: 5 * time.Second}
-		a.look(begin, begin)
-		if got := a.look(begin.Add(c.mono), begin.Add(c.wall)); got != c.want {
-			t.Errorf("%s: stood still for %s, want %s", name, got, c.want)
+		a := suspendDetector{maxGap: 5 * time.Second}
+		a.check(begin, begin)
+		if got := a.check(begin.Add(c.mono), begin.Add(c.wall)); got != c.want {
+			t.Errorf("%s: suspended for %s, want %s", name, got, c.want)
 		}
 	}
 }
 
-func TestAdoptedBasesHaveTimeToConnect(t *testing.T) {
-	w, _ := sightedWorld()
+func TestAdoptedBasesHaveGracePeriod(t *testing.T) {
+	w, _ := newWorldWithTunnel()
 	w.Adopt(Info{Identity: "a", Tunnel: tunnel.MQTT}, time.Time{})
 	w.Adopt(Info{Identity: "h", Tunnel: tunnel.HTTP}, time.Time{})
 	w.SetOwned("a", true)
@@ -132,27 +133,27 @@ func TestAdoptedBasesHaveTimeToConnect(t *testing.T) {
 	w.pass(api.UnreachableAfter)
 	w.wantKinds(t, "after the time of a base over HTTP", "h unreachable")
 	w.pass(api.ReconnectGrace)
-	w.wantKinds(t, "in the end", "h gone", "a unreachable")
+	w.wantKinds(t, "after DeadAfter", "h removed", "a unreachable")
 }
 
-func TestABaseWhoseNodeWasDeleted(t *testing.T) {
-	w, _ := sightedWorld("a", "b", "c")
+func TestBaseWithDeletedNodeNeedsHeartbeat(t *testing.T) {
+	w, _ := newWorldWithTunnel("a", "b", "c")
 	w.RequireHeartbeat("a")
 	w.Touch("a")
-	w.wantKinds(t, "of one that speaks", `a blind ""`)
+	w.wantKinds(t, "when the base sends a message", `a unobservable ""`)
 	w.pass(10 * time.Second)
 	w.RequireHeartbeat("a")
-	w.RequireHeartbeat("b") // two of three: no mass silence
-	w.speak(api.UnreachableAfter/2, "c")
+	w.RequireHeartbeat("b") // two of three, but this is not a mass outage
+	w.keepReachable(api.UnreachableAfter/2, "c")
 	w.wantKinds(t, "shortly before it is given up")
-	w.speak(time.Second, "c")
+	w.keepReachable(time.Second, "c")
 	if got := w.kinds(); len(got) != 2 {
-		t.Errorf("changes %q, want both gone at once", got)
+		t.Errorf("changes %q, want both removed", got)
 	}
 }
 
-// behindWorld is a sightedWorld whose controller hears late when the test says so.
-func behindWorld(bases ...string) (w *world, behind *bool) {
+// newDelayedWorld returns a world and a flag by which the test delays messages.
+func newDelayedWorld(bases ...string) (w *world, behind *bool) {
 	w = newWorld()
 	behind = new(bool)
 	w.opts.Delayed = func(key tunnel.Key) bool { return *behind && key == tunnel.MQTT }
@@ -166,13 +167,14 @@ func behindWorld(bases ...string) (w *world, behind *bool) {
 	return w, behind
 }
 
-func TestASilenceIsNotCountedWhileWhatBasesSayComesLate(t *testing.T) {
-	w, behind := behindWorld("a", "b", "c", "d", "e")
+func TestMissedHeartbeatsAreIgnoredWhileMessagesAreLate(t *testing.T) {
+	w, behind := newDelayedWorld("a", "b", "c", "d", "e")
 	w.pass(api.UnreachableAfter - time.Second)
 	*behind = true
 	news := w.Sweep().Events
-	if diff := cmp.Diff([]ConnectivityEvent{{Tunnel: string(tunnel.MQTT), Reason: ControllerBehind}}, news); diff != "" {
-		t.Errorf("news when the controller is behind (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]ConnectivityEvent{{Tunnel: string(tunnel.MQTT), Reason: ControllerBehind}},
+		news); diff != "" {
+		t.Errorf("events when messages arrive late (-want +got):\n%s", diff)
 	}
 	sent := map[arklet.Command]int{}
 	for range 10 * 60 {
@@ -182,16 +184,16 @@ func TestASilenceIsNotCountedWhileWhatBasesSayComesLate(t *testing.T) {
 		}
 		w.Touch("b")
 		w.Touch("c")
-		w.Touch("d") // so half of the bases speak, and it is not the silence of many
+		w.Touch("d") // so that there is no mass outage
 	}
 	w.wantKinds(t, "while the controller is behind")
 	if sent[arklet.CommandHealth] > 0 || sent[arklet.CommandQueryAllBiz] < 100 {
-		t.Errorf("in ten minutes it sent %v, want no health and about 190 queries of modules", sent)
+		t.Errorf("queries in ten minutes: %v, want no health checks and about 190 module list queries", sent)
 	}
 	*behind = false
 	news = w.Sweep().Events
 	if len(news) != 1 || !news[0].Ended || news[0].Duration < 10*time.Minute {
-		t.Errorf("news when it is no longer: %+v", news)
+		t.Errorf("events when messages arrive in time again: %+v", news)
 	}
 	alone := func(d time.Duration) {
 		for range d / time.Second {
@@ -202,13 +204,13 @@ func TestASilenceIsNotCountedWhileWhatBasesSayComesLate(t *testing.T) {
 		}
 	}
 	alone(api.UnreachableAfter + time.Second)
-	w.wantKinds(t, "when a base was silent alone since", "a unreachable")
+	w.wantKinds(t, "when only one base has missed heartbeats since", "a unreachable")
 	alone(api.DeadAfter - api.UnreachableAfter)
-	w.wantKinds(t, "in the end", "a gone")
+	w.wantKinds(t, "after DeadAfter", "a removed")
 }
 
-func TestThatAControllerIsBehindIsNotBelievedForEver(t *testing.T) {
-	w, behind := behindWorld("a")
+func TestLateMessagesAreTreatedAsMissedAfterMaxDuration(t *testing.T) {
+	w, behind := newDelayedWorld("a")
 	*behind = true
 	w.pass(api.MassAtMost - time.Second)
 	w.wantKinds(t, "for half an hour")
@@ -216,13 +218,13 @@ func TestThatAControllerIsBehindIsNotBelievedForEver(t *testing.T) {
 	w.wantKinds(t, "after it", "a unreachable")
 }
 
-func TestWhoIsBehindWaitsForABaseWhoseNodeWasDeleted(t *testing.T) {
-	w, behind := behindWorld("a")
+func TestBaseWithDeletedNodeIsKeptWhileMessagesAreLate(t *testing.T) {
+	w, behind := newDelayedWorld("a")
 	*behind = true
 	w.Sweep()
 	w.RequireHeartbeat("a")
 	if probes := w.Sweep().Queries; len(probes) != 2 {
-		t.Errorf("a base whose Node was deleted is asked %d questions, want 2", len(probes))
+		t.Errorf("a base with a deleted Node gets %d queries, want 2", len(probes))
 	}
 	w.pass(10 * time.Minute)
 	w.wantKinds(t, "while its answer may come late")
@@ -230,5 +232,5 @@ func TestWhoIsBehindWaitsForABaseWhoseNodeWasDeleted(t *testing.T) {
 	w.pass(api.UnreachableAfter/2 - time.Second)
 	w.wantKinds(t, "before it had time to answer")
 	w.pass(2 * time.Second)
-	w.wantKinds(t, "when it had", "a gone")
+	w.wantKinds(t, "when it had", "a removed")
 }

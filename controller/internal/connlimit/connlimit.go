@@ -1,5 +1,5 @@
-// Package connlimit serves untrusted peers. It limits the connections with them, and the memory that these connections hold.
-// When a limit is exceeded, a connection of the address that uses the most is closed.
+// Package connlimit limits the connections of untrusted clients, and the memory that these connections use. When a
+// limit is exceeded, it closes a connection of the address that uses the most.
 package connlimit
 
 import (
@@ -22,10 +22,10 @@ type Limits struct {
 	// Connections is the maximum number of open connections. It is reduced to a third of the maximum number of open
 	// files.
 	Connections int
-	// Bytes is the maximum number of bytes that all connections hold; see AddBytes. 0 means no limit.
+	// Bytes is the maximum number of bytes that all connections hold; see AddBytes. 0 disables the limit.
 	Bytes int
-	// OnEvict is called for each connection that is closed because a limit is exceeded, with its address and what
-	// that address used before. It must not block. It may be nil.
+	// OnEvict is called for each connection that is closed because a limit is exceeded, with its address, and the
+	// connections and bytes that the address used before. It must not block. It may be nil.
 	OnEvict func(address netip.Prefix, connections, bytes int)
 }
 
@@ -41,8 +41,8 @@ func NewListener(l net.Listener, limits Limits) net.Listener {
 	return &limitListener{Listener: l, limits: limits}
 }
 
-// Serve serves HTTP on a listener until ctx is done. Then it waits for the requests in progress, at most for wait, and
-// closes all other connections.
+// Serve serves HTTP on a listener until ctx is done. Then it closes idle connections, waits at most wait for the
+// requests in progress, and closes their connections.
 func Serve(ctx context.Context, server *http.Server, l net.Listener, wait time.Duration) error {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
@@ -65,8 +65,8 @@ func Serve(ctx context.Context, server *http.Server, l net.Listener, wait time.D
 // DialFunc is the type of http.Transport.DialContext.
 type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// LimitReads returns a dial function that limits the bytes read from all its connections, until they are closed, like
-// AddBytes.
+// LimitReads returns a dial function that limits the bytes that are read from all its open connections together. When
+// the limit is exceeded, it closes connections as AddBytes does.
 func LimitReads(dial DialFunc, limit int, evicted func(address netip.Prefix, connections, bytes int)) DialFunc {
 	l := &limitListener{limits: Limits{Connections: math.MaxInt, Bytes: limit, OnEvict: evicted}}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -86,17 +86,17 @@ func (c heldReads) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Exempt removes a connection from the limits, for example that of an authenticated peer. It accepts connections of
-// Limit, and TLS connections over them.
+// Exempt removes a connection from the limits, for example the connection of an authenticated client. It accepts
+// connections of NewListener, and TLS connections over them.
 func Exempt(c net.Conn) {
 	if own := limited(c); own != nil {
 		own.leave()
 	}
 }
 
-// AddBytes adds n, which may be negative, to the number of bytes that a connection holds. While all connections exceed
-// the limit, it closes the largest connection of the address that holds the most. It accepts connections of Limit,
-// and TLS connections over them; it ignores others.
+// AddBytes adds n, which may be negative, to the number of bytes that a connection holds. While all connections
+// together exceed the limit, it closes the largest connection of the address that holds the most. It accepts
+// connections of NewListener, and TLS connections over them. It ignores other connections.
 func AddBytes(c net.Conn, n int) {
 	own := limited(c)
 	if own == nil {
@@ -128,8 +128,8 @@ type limitListener struct {
 	limits Limits
 
 	mu   sync.Mutex
-	open []*conn // that are limited, the oldest first
-	held int     // bytes of all of them
+	open []*conn // limited connections, oldest first
+	held int     // bytes of all limited connections
 }
 
 type conn struct {
@@ -160,7 +160,7 @@ func (l *limitListener) add(c net.Conn) *conn {
 	return own
 }
 
-// evict closes the connection with the highest rank, the oldest of several. The caller holds the lock.
+// evict closes the connection with the highest rank; the oldest one if several have it. The caller holds the lock.
 func (l *limitListener) evict(rank func(of usage, c *conn) [2]int) {
 	uses := map[netip.Prefix]usage{}
 	for _, c := range l.open {
@@ -198,14 +198,14 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// remotePrefix returns HostPrefix of the address of a peer.
+// remotePrefix returns HostPrefix of a remote address.
 func remotePrefix(a net.Addr) netip.Prefix {
 	parsed, _ := netip.ParseAddrPort(a.String()) // an invalid address gives the zero Prefix
 	return HostPrefix(parsed.Addr())
 }
 
-// HostPrefix returns the addresses that count as one host: an IPv4 address, or the /64 network of an IPv6 address. It
-// returns the zero Prefix for an invalid address.
+// HostPrefix returns the prefix of the addresses that are treated as one host: an IPv4 address, or the /64 network of
+// an IPv6 address. It returns the zero Prefix for an invalid address.
 func HostPrefix(ip netip.Addr) netip.Prefix {
 	const ofOneHost = 64
 	ip = ip.Unmap().WithZone("")

@@ -12,33 +12,33 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// Bounds of a EventLog.
+// Limits of an EventLog.
 const (
 	// maxEntries is the maximum number of entries of a module.
 	maxEntries = 200
-	// maxDetail is the maximum size of a detail in bytes: it has room for the beginning of a stack trace.
+	// maxDetail is the maximum size of a detail in bytes. It is enough for the beginning of a stack trace.
 	maxDetail = 4 << 10
-	// maxSize is the maximum size in bytes: enough for 2,000 modules with 200 usual entries each.
+	// maxSize is the maximum size in bytes. It is enough for 2,000 modules with 200 typical entries each.
 	maxSize = 32 << 20
-	// The estimated sizes of an entry and of a module, without text, and of a version.
+	// The estimated sizes in bytes of an entry and of a module, without texts, and of a version.
 	entryCost   = 96
 	historyCost = 512
 	versionCost = 256
 )
 
-// EventLog has the last events of modules on bases. Beyond 32 MiB, it forgets the modules that have had no event for the longest
-// time. It may be used concurrently.
+// EventLog contains the last events of modules on bases. Above 32 MiB, it removes the modules whose last event is the
+// oldest. The methods may be called concurrently.
 type EventLog struct {
 	limit int // maxSize, except in tests
 
 	mu        sync.Mutex
 	histories map[moduleKey]*history
-	byUse     *list.List // of *history, the last used first
+	byUse     *list.List // of *history, most recently used first
 	size      int
 	last      uint64
 }
 
-// moduleKey is a module on a base, in any version.
+// moduleKey identifies a module on a base, in any version.
 type moduleKey struct{ identity, biz string }
 
 type history struct {
@@ -46,22 +46,22 @@ type history struct {
 	use     *list.Element
 	entries []numbered
 	size    int
-	known   map[string]version // that the base has listed last, by version
+	known   map[string]version // versions in the last list of the base
 }
 
 type numbered struct {
 	LogEntry
 	number uint64 // increases over all modules
-	noted  time.Time
+	added  time.Time
 }
 
-// NewEventLog returns an empty log.
+// NewEventLog returns an empty EventLog.
 func NewEventLog() *EventLog {
 	return &EventLog{limit: maxSize, histories: map[moduleKey]*history{}, byUse: list.New()}
 }
 
-// Add adds an entry for a module on a base. It does not block. It removes credentials from URLs in the detail, and cuts a
-// detail of more than 4 KiB.
+// Add adds an entry for a module on a base. It removes credentials from URLs in the detail, and truncates the detail to
+// 4 KiB. It does not block.
 func (l *EventLog) Add(identity, biz string, e LogEntry) {
 	e.Detail = clip(e.Detail)
 	l.mu.Lock()
@@ -69,7 +69,7 @@ func (l *EventLog) Add(identity, biz string, e LogEntry) {
 	l.add(l.history(moduleKey{identity, biz}), e)
 }
 
-// history is called with the lock held, as are add and grow.
+// history returns the history of a module, which it adds if necessary. The caller holds the lock, as for add and grow.
 func (l *EventLog) history(key moduleKey) *history {
 	h, there := l.histories[key]
 	if !there {
@@ -93,7 +93,7 @@ func (l *EventLog) add(h *history, e LogEntry) {
 	l.grow(h, grown)
 }
 
-// grow records the size of a module, and removes others until the log has its maximum size.
+// grow changes the recorded size of a module, and removes other modules until the log does not exceed its maximum size.
 func (l *EventLog) grow(h *history, by int) {
 	h.size += by
 	l.size += by
@@ -104,7 +104,7 @@ func (l *EventLog) grow(h *history, by int) {
 	}
 }
 
-// share selects the part of a module's history that belongs to one Pod.
+// share selects the entries of a module that belong to one Pod.
 type share struct {
 	// from is the time at which the controller first saw the Pod on the base. The zero time includes all entries.
 	from time.Time
@@ -116,8 +116,8 @@ func (s share) has(version string) bool {
 	return s.versions == nil || slices.Contains(s.versions, version)
 }
 
-// present returns the current state of a Pod's module, for a Pod whose module has no entries yet. The result is
-// empty if the base does not list the module.
+// present returns entries for the current state of a module, for a Pod without entries. The result is empty if the base
+// does not list the module.
 func (l *EventLog) present(key moduleKey, of share) (entries []LogEntry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,8 +135,8 @@ func (l *EventLog) present(key moduleKey, of share) (entries []LogEntry) {
 	return entries
 }
 
-// since returns the entries of a module that belong to a Pod and have a higher number, in the order in which they
-// were recorded, and the number of the last entry of the module.
+// since returns the entries of a module that belong to a Pod and have a higher number, in the order in which they were
+// added. It also returns the number of the last entry of the module.
 func (l *EventLog) since(key moduleKey, number uint64, of share) (entries []LogEntry, last uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,21 +149,21 @@ func (l *EventLog) since(key moduleKey, number uint64, of share) (entries []LogE
 			continue
 		}
 		number = n.number
-		if !n.noted.Before(of.from) && of.has(n.Version) {
+		if !n.added.Before(of.from) && of.has(n.Version) {
 			entries = append(entries, n.LogEntry)
 		}
 	}
 	return entries, number
 }
 
-// inOrder sorts entries by time. The states are recorded later than they occur on the base.
-func inOrder(entries []LogEntry) {
+// sortByTime sorts entries by time, because states are added later than they occur on the base.
+func sortByTime(entries []LogEntry) {
 	slices.SortStableFunc(entries, func(a, b LogEntry) int { return a.At.Compare(b.At) })
 }
 
 func cost(e LogEntry) int { return entryCost + len(e.Version) + len(e.Event) + len(e.Detail) }
 
-// clip removes credentials from a text and shortens it. It does not keep the long text in memory.
+// clip removes credentials from a text and truncates it. The result does not keep the long text in memory.
 func clip(s string) string {
 	s = redact.Text(s)
 	if len(s) <= maxDetail {

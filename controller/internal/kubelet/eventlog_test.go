@@ -17,7 +17,7 @@ var noon = time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC)
 // text is the log of a module as kubectl logs prints it.
 func (l *EventLog) text(identity, biz string) string {
 	entries, _ := l.since(moduleKey{identity, biz}, 0, share{})
-	inOrder(entries)
+	sortByTime(entries)
 	return render(entries, biz, false)
 }
 
@@ -28,7 +28,7 @@ func wantText(t *testing.T, l *EventLog, identity, biz string, want ...string) {
 	}
 }
 
-func TestEntries(t *testing.T) {
+func TestCommandEntries(t *testing.T) {
 	l := NewEventLog()
 	r := arklet.Request{Command: arklet.CommandInstallBiz,
 		Module: arklet.Module{Name: "biz1", Version: "1.0.0", URL: "file:///m/biz1.jar"}}
@@ -51,7 +51,7 @@ func TestEntries(t *testing.T) {
 	)
 }
 
-func TestNoteModules(t *testing.T) {
+func TestAddModuleStates(t *testing.T) {
 	record := func(after time.Duration, state arklet.State, reason, message string) arklet.Record {
 		return arklet.Record{At: noon.Add(after), State: state, Reason: reason, Message: message}
 	}
@@ -69,7 +69,7 @@ func TestNoteModules(t *testing.T) {
 		return b
 	}
 	for name, c := range map[string]struct {
-		lists [][]arklet.Biz // a minute after each other
+		lists [][]arklet.Biz // one list per minute
 		want  []string
 	}{
 		"full histories, as over HTTP": {
@@ -113,7 +113,7 @@ func TestNoteModules(t *testing.T) {
 	}
 }
 
-func TestJournalIsBounded(t *testing.T) {
+func TestEventLogLimits(t *testing.T) {
 	t.Run("entries of a module", func(t *testing.T) {
 		l := NewEventLog()
 		for i := range maxEntries + 50 {
@@ -143,12 +143,12 @@ func TestJournalIsBounded(t *testing.T) {
 			}
 		}
 		if size != l.size || size > limit || len(l.histories) != l.byUse.Len() {
-			t.Errorf("%d bytes counted, %d there, %d allowed; %d modules and %d in order", l.size, size, limit,
+			t.Errorf("%d bytes counted, %d bytes used, limit %d; %d modules, %d in byUse", l.size, size, limit,
 				len(l.histories), l.byUse.Len())
 		}
 		if l.text("0", "biz1") != "" || l.text("999", "biz1") == "" ||
 			strings.Count(l.text("a", "kept"), "\n") != maxEntries {
-			t.Error("not those were forgotten that nothing happened to for longest")
+			t.Error("the removed modules are not the modules with the oldest events")
 		}
 	})
 	t.Run("a detail", func(t *testing.T) {

@@ -12,10 +12,10 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// LogEntry is an event of a module on a base.
+// LogEntry is a line in the log of a module: an event of a command, or a state of the module.
 type LogEntry struct {
-	// At is the time on the controller's clock. For a state, it is the time on the base's clock. A state is not
-	// earlier than the command that led to it: bases report whole milliseconds, and clocks differ slightly.
+	// At is the time of the event: for a command, on the clock of the controller, and for a state, on the clock of the
+	// base. A state is not earlier than the command that caused it; see clockSkew.
 	At      time.Time
 	Version string
 	// Event is, for example, "installBiz sent".
@@ -24,7 +24,7 @@ type LogEntry struct {
 	Detail string
 }
 
-// line returns the entry as kubectl logs prints it. A detail may have several lines, for example a stack trace.
+// line returns the entry as kubectl logs prints it, with a line feed at the end.
 func (e LogEntry) line(biz string, timestamps bool) string {
 	text := fmt.Sprintf("%s %s:%s %s", e.At.UTC().Format(api.LogTime), biz, e.Version, e.Event)
 	if timestamps {
@@ -38,13 +38,13 @@ func (e LogEntry) line(biz string, timestamps bool) string {
 
 func event(c arklet.Command, what string) string { return string(c) + " " + what }
 
-// CommandSent is the entry for a command that is sent to a base.
+// CommandSent returns the entry for a command that is sent to a base.
 func CommandSent(at time.Time, r arklet.Request) LogEntry {
 	return LogEntry{At: at, Version: r.Module.Version, Event: event(r.Command, api.LogSent),
 		Detail: redact.URL(r.Module.URL)}
 }
 
-// CommandAnswered is the entry for the answer to a command.
+// CommandAnswered returns the entry for the answer to a command.
 func CommandAnswered(at time.Time, r arklet.Request, a arklet.Answer) LogEntry {
 	e := LogEntry{At: at, Version: r.Module.Version, Event: event(r.Command, api.LogAnswered), Detail: a.Code}
 	for _, more := range []string{a.ErrorCode, a.Message, a.DataCode, a.DataMessage} {
@@ -55,15 +55,15 @@ func CommandAnswered(at time.Time, r arklet.Request, a arklet.Answer) LogEntry {
 	return e
 }
 
-// CommandUnanswered is the entry for a command without an answer.
+// CommandUnanswered returns the entry for a command without an answer.
 func CommandUnanswered(at time.Time, r arklet.Request, err error) LogEntry {
 	return LogEntry{At: at, Version: r.Module.Version, Event: event(r.Command, api.LogUnanswered), Detail: err.Error()}
 }
 
-// version is a version of a module that a base lists.
+// version is a version of a module in the list of a base.
 type version struct {
 	state  arklet.State
-	latest arklet.Record // without its message, which may be long
+	latest arklet.Record // without its message, to save memory
 }
 
 func withoutMessage(r arklet.Record) arklet.Record {
@@ -71,8 +71,8 @@ func withoutMessage(r arklet.Record) arklet.Record {
 	return r
 }
 
-// AddModuleStates adds entries for the differences between two lists of a base: the new state records, and the versions that are
-// not listed any more. names are the modules that have changed, at is the time of the list. It does not block.
+// AddModuleStates adds entries for the changes of a module list: new state records, and versions that were removed.
+// names are the modules that have changed, and at is the time of the list. It does not block.
 func (l *EventLog) AddModuleStates(identity string, names []string, list []arklet.Biz, at time.Time) {
 	byName := make(map[string][]arklet.Biz, len(names))
 	for _, b := range list {
@@ -131,11 +131,11 @@ func (l *EventLog) addStates(h *history, old version, b arklet.Biz, at time.Time
 	}
 }
 
-// clockSkew is the maximum clock difference that is corrected. A state dated less than clockSkew before the
-// preceding command gets the time of that command.
+// clockSkew is the maximum clock difference that is corrected. If a state is dated less than clockSkew before the last
+// command, it gets the time of the command.
 const clockSkew = time.Second
 
-// lastSent returns when the last command for a version was sent; zero if there is none.
+// lastSent returns when the last command for a version was sent, or the zero time.
 func (h *history) lastSent(version string) time.Time {
 	for _, n := range slices.Backward(h.entries) {
 		if n.Version == version && strings.HasSuffix(n.Event, " "+api.LogSent) {

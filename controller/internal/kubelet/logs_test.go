@@ -52,7 +52,7 @@ func TestLogs(t *testing.T) {
 		t.Run(query, func(t *testing.T) {
 			status, text, err := w.get(t, client, "GET", logsPath+"?"+query)
 			if err != nil || status != 200 {
-				t.Fatalf("answered %d %q, error %v", status, text, err)
+				t.Fatalf("status %d, body %q, error %v", status, text, err)
 			}
 			if diff := cmp.Diff(strings.Join(want, ""), text); diff != "" {
 				t.Errorf("logs (-want +got):\n%s", diff)
@@ -60,12 +60,12 @@ func TestLogs(t *testing.T) {
 		})
 	}
 	if status, text, err := w.get(t, client, "GET", logsPath+"?tailLines=many"); err != nil || status != 400 {
-		t.Errorf("answered %d %q, error %v", status, text, err)
+		t.Errorf("status %d, body %q, error %v", status, text, err)
 	}
 }
 
-// follow opens the logs of biz1 as the API server does; next reads a line, and fails the test if it is
-// another.
+// follow requests the logs of biz1 like the API server. next reads a line, and fails the test if it is
+// different.
 func (w *world) follow(t *testing.T, query string) (lines *bufio.Reader, next func(want string)) {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: tlsConfig(t, w.authority.client("kube-apiserver")),
@@ -89,7 +89,7 @@ func (w *world) follow(t *testing.T, query string) (lines *bufio.Reader, next fu
 	}
 }
 
-// TestFollow reads logs as they come, over TLS, until the server stops.
+// Logs are followed over TLS until the server stops.
 func TestFollow(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, c := range []struct{ query, first string }{{"follow=true&tailLines=1", "before"},
@@ -108,14 +108,14 @@ func TestFollow(t *testing.T) {
 			if c.first == "" {
 				w.stop()
 				if rest, err := io.ReadAll(lines); err == nil && len(rest) > 0 {
-					t.Errorf("after the end came %q", rest)
+					t.Errorf("read %q after the end", rest)
 				}
 			}
 		})
 	}
 }
 
-func TestFollowEndsWithThePod(t *testing.T) {
+func TestFollowEndsWithPod(t *testing.T) {
 	for name, change := range map[string]func(*fakePods){
 		"the Pod goes":                       func(p *fakePods) { p.remove("pod-0") },
 		"another takes its name":             func(p *fakePods) { p.set("pod-0", types.UID("2"), "biz1") },
@@ -186,7 +186,7 @@ func TestLogsOfOnePod(t *testing.T) {
 			[]arklet.Biz{{Name: "biz1", Version: "1", State: arklet.StateActivated,
 				Latest: arklet.Record{At: noon, State: arklet.StateActivated, Reason: "STARTED"}}}, time.Now())
 		expect("of every Pod", "1 installBiz sent: https://***@h/biz1.jar?Signature=***", "1 is activated: STARTED")
-		time.Sleep(time.Second) // no real time passes
+		time.Sleep(time.Second) // synctest clock
 		p.from, p.versions = time.Now(), []string{"1", "2"}
 		expect("of a Pod whose module was there", "1 is activated: STARTED (before this Pod)")
 		p.versions = []string{"2"}
@@ -203,7 +203,7 @@ func TestLogsOfOnePod(t *testing.T) {
 	})
 }
 
-// A state is not shown before the command that led to it, although times of bases are whole milliseconds.
+// A state is not shown before the command that caused it, although bases report times in milliseconds.
 func TestStatesFollowCommands(t *testing.T) {
 	m := arklet.Module{Name: "biz1", Version: "1", URL: "file:///m/biz1.jar"}
 	sent := noon.Add(225 * time.Millisecond).Add(900 * time.Microsecond)
@@ -223,7 +223,7 @@ func TestStatesFollowCommands(t *testing.T) {
 			[]arklet.Biz{{Name: "biz1", Version: "1", State: arklet.StateActivated,
 				Latest: arklet.Record{At: tt.at, State: arklet.StateActivated}}}, sent)
 		entries, _ := l.since(moduleKey{"a", "biz1"}, 0, share{})
-		inOrder(entries)
+		sortByTime(entries)
 		var got []string
 		for _, e := range entries {
 			got = append(got, e.Event)

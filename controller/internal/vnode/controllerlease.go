@@ -22,80 +22,81 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// ErrNotActing reports that this controller has not renewed its Lease in time. Another controller may serve its
-// bases, so it must not write anything or send commands.
-var ErrNotActing = errors.New("this controller has not renewed its lease in time, and may not act")
+// ErrNotActing reports that this controller has not renewed its Lease in time. It must not write Nodes or Pods, or send
+// commands, because another controller may serve its bases.
+var ErrNotActing = errors.New("this controller may not act because it has not renewed its Lease in time")
 
-// ControllerLease is this controller among the controllers of its environment. It renews one Lease in kube-node-lease, where
-// the controller has permissions for the Leases of Nodes, and observes the Leases of the others. Its methods may be
-// called concurrently.
+// ControllerLease renews the Lease of this controller, and observes the Leases of the other controllers in its
+// environment. The Leases are in kube-node-lease, where the controller also has permissions for the Leases of Nodes.
+// The methods may be called concurrently.
 type ControllerLease struct {
 	opts   Options // complete
 	leases coordinationv1client.LeaseInterface
-	// ended reports whether the process with this name is known to have ended.
+	// ended reports whether the process with this name is known to have ended. Tests replace it.
 	ended func(process string) bool
 
-	mu        sync.Mutex
-	renewed   time.Time // when the last renewal that was acknowledged began; zero = none, or released
-	wall      time.Time // the same on the wall clock: some machines stop the monotonic clock while they sleep
-	epoch     int       // counts how often acting began
-	looked    int       // epoch at the last look
-	lease     *coordinationv1.Lease
-	process   *process // nil before the first renewal
-	rival     rival
-	downSince map[tunnel.Key]time.Time // since when a tunnel is down
-	peers     map[string]*other        // by holder
+	mu            sync.Mutex
+	renewed       time.Time // when the last renewal that was acknowledged began; zero = none, or released
+	wall          time.Time // the same on the wall clock: some machines stop the monotonic clock while they sleep
+	epoch         int       // counts how often acting began
+	observedEpoch int       // epoch at the last look
+	lease         *coordinationv1.Lease
+	process       *process // nil before the first renewal
+	rival         rival
+	downSince     map[tunnel.Key]time.Time // since when a tunnel is down
+	peers         map[string]*peerLease    // by holder
 }
 
-// other is another controller. Its Lease expires if no change was observed for its duration: its clock is not used.
-type other struct {
+// peerLease is the observed Lease of another controller. It expires if no change was observed for its duration. The
+// clock of the other controller is not used.
+type peerLease struct {
 	version  string // of its Lease, when it was last seen to change; empty before it was seen
 	changed  time.Time
 	duration time.Duration
-	sees     []string
+	tunnels  []string
 	released bool // its Lease was deleted
 	renews   bool // its Lease has changed since this controller read it first
 	read     time.Time
 }
 
-// rival is another process with the same CLIENT_ID that had the Lease of this controller last. The zero value
-// means that there was no such process.
+// rival is the last other process with the same CLIENT_ID that held the Lease of this controller. The zero value means
+// that there was none.
 type rival struct {
 	process string
-	other
+	peerLease
 }
 
-var errSameID = errors.New("another process with the same CLIENT_ID has the lease of this controller")
+var errSameID = errors.New("another process with the same CLIENT_ID holds the Lease of this controller")
 
 func newControllerLease(opts Options, leases coordinationv1client.LeaseInterface) *ControllerLease {
 	return &ControllerLease{opts: opts, leases: leases, ended: hasEnded, downSince: map[tunnel.Key]time.Time{},
-		peers: map[string]*other{}}
+		peers: map[string]*peerLease{}}
 }
 
-// Acting reports whether this controller may act now. It does no I/O: call it right before any action that must not
-// be done twice.
+// Acting reports whether this controller may act now. Call it right before an action that only one controller may
+// perform. It does no I/O.
 func (m *ControllerLease) Acting() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.inTime()
+	return m.isValid()
 }
 
-func (m *ControllerLease) inTime() bool {
+func (m *ControllerLease) isValid() bool {
 	now, limit := m.opts.Clock.Now(), m.opts.LeaseDuration*4/5
 	return !m.renewed.IsZero() && now.Sub(m.renewed) < limit && now.Round(0).Sub(m.wall) < limit
 }
 
-// Epoch returns how often this controller has begun to act. Another controller may have taken the bases of an earlier
-// epoch.
+// Epoch returns how often this controller has started acting. Another controller may have taken over the bases from an
+// earlier epoch.
 func (m *ControllerLease) Epoch() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.epoch
 }
 
-// look records which tunnels are down. It returns whether this controller may act, and whether a epoch has begun since
-// the last call.
-func (m *ControllerLease) look() (acting, began bool) {
+// observe records which tunnels are down. It returns whether this controller may act, and whether an epoch has started
+// since the last call.
+func (m *ControllerLease) observe() (acting, began bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.opts.Clock.Now()
@@ -106,13 +107,13 @@ func (m *ControllerLease) look() (acting, began bool) {
 			m.downSince[key] = now
 		}
 	}
-	began = m.looked != m.epoch
-	m.looked = m.epoch
-	return m.inTime(), began
+	began = m.observedEpoch != m.epoch
+	m.observedEpoch = m.epoch
+	return m.isValid(), began
 }
 
-// sees returns the connected tunnels, for the Lease.
-func (m *ControllerLease) sees() string {
+// connectedTunnels returns the connected tunnels, for the Lease.
+func (m *ControllerLease) connectedTunnels() string {
 	var up []string
 	for _, key := range m.opts.Tunnels {
 		if m.opts.Connected(key) {
@@ -122,7 +123,7 @@ func (m *ControllerLease) sees() string {
 	return strings.Join(up, ",")
 }
 
-// renew writes the Lease once. The renewal counts from before the write.
+// renew writes the Lease once. The validity starts before the write.
 func (m *ControllerLease) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.opts.LeaseDuration/3)
 	defer cancel()
@@ -138,30 +139,30 @@ func (m *ControllerLease) renew(ctx context.Context) error {
 		lease, err = m.leases.Get(ctx, m.leaseName(), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			lease, err = m.leases.Create(ctx, m.fill(&coordinationv1.Lease{}, began), metav1.CreateOptions{})
-			return m.note(lease, err, began)
+			return m.recordRenewal(lease, err, began)
 		}
 		if err != nil {
 			return err
 		}
-		if m.yields(lease) {
+		if m.isHeldByRival(lease) {
 			return errSameID
 		}
 	}
 	lease, err := m.leases.Update(ctx, m.fill(lease.DeepCopy(), began), metav1.UpdateOptions{})
-	return m.note(lease, err, began)
+	return m.recordRenewal(lease, err, began)
 }
 
-func (m *ControllerLease) note(lease *coordinationv1.Lease, err error, began time.Time) error {
+func (m *ControllerLease) recordRenewal(lease *coordinationv1.Lease, err error, began time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
-		m.lease = nil // it is read again
+		m.lease = nil // read it before the next write
 		return err
 	}
 	m.rival = rival{}
-	if !m.inTime() {
+	if !m.isValid() {
 		m.epoch++
-		for _, p := range m.peers { // what they did meanwhile was not seen
+		for _, p := range m.peers { // their changes may not have been observed in the meantime
 			p.changed = m.opts.Clock.Now()
 		}
 	}
@@ -169,11 +170,10 @@ func (m *ControllerLease) note(lease *coordinationv1.Lease, err error, began tim
 	return nil
 }
 
-// yields reports whether this controller must not take its own Lease, because another process with the same
-// CLIENT_ID has it. If so, it also makes this controller stop acting immediately: of two processes, the one
-// that has the Lease serves the bases. The Lease becomes free when the other process has ended, or has not
-// renewed it for its duration.
-func (m *ControllerLease) yields(l *coordinationv1.Lease) bool {
+// isHeldByRival reports whether another process with the same CLIENT_ID holds the Lease of this controller. If so, it
+// makes this controller stop acting, because only the holder serves bases. This controller can take the Lease when the
+// other process has ended, or has not renewed the Lease for its duration.
+func (m *ControllerLease) isHeldByRival(l *coordinationv1.Lease) bool {
 	holder := l.Annotations[labels.Process]
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -185,23 +185,23 @@ func (m *ControllerLease) yields(l *coordinationv1.Lease) bool {
 		if !m.rival.renews && m.rival.version != "" {
 			m.rival.renews = true
 			m.opts.Logger.Warn(
-				"another controller with the same CLIENT_ID renews the lease; this controller serves no base until "+
-					"the other one has ended: "+
+				"another controller with the same CLIENT_ID renews the Lease; this controller serves no bases until "+
+					"the other one has stopped; "+
 					"give each controller a unique CLIENT_ID", "CLIENT_ID", m.opts.Holder, "env", m.opts.Env, "lease",
 				l.Name)
 		}
 		m.rival.process, m.rival.version, m.rival.changed, m.rival.duration = holder, l.ResourceVersion, now, cmp.Or(
 			durationOf(l), m.opts.LeaseDuration)
 	}
-	if m.rival.left(now) <= 0 {
+	if m.rival.remaining(now) <= 0 {
 		return false
 	}
 	m.renewed = time.Time{}
 	return true
 }
 
-// MaxLease is the maximum duration of a Lease. A longer one is treated as MaxLease, so that bases can be taken
-// over despite a wrong duration.
+// MaxLease is the maximum duration of a Lease. Longer durations are treated as MaxLease, so that an invalid duration
+// does not prevent a takeover.
 const MaxLease = time.Hour
 
 func durationOf(l *coordinationv1.Lease) time.Duration {
@@ -223,7 +223,7 @@ func memberLease(env, holder string) string {
 func (m *ControllerLease) fill(l *coordinationv1.Lease, now time.Time) *coordinationv1.Lease {
 	l.Name, l.Namespace = m.leaseName(), corev1.NamespaceNodeLease
 	l.Labels = map[string]string{labels.Component: labels.ControllerLease, labels.Env: labelValue(m.opts.Env)}
-	l.Annotations = map[string]string{labels.ConnectedTunnels: m.sees(), labels.Process: m.process.name}
+	l.Annotations = map[string]string{labels.ConnectedTunnels: m.connectedTunnels(), labels.Process: m.process.name}
 	l.Spec = coordinationv1.LeaseSpec{
 		HolderIdentity: ptr.To(m.opts.Holder), LeaseDurationSeconds: ptr.To(int32(m.opts.LeaseDuration.Seconds())),
 		RenewTime:        ptr.To(metav1.NewMicroTime(now)),
@@ -238,7 +238,7 @@ func (m *ControllerLease) selector() string {
 	return labels.Component + "=" + labels.ControllerLease + "," + labels.Env + "=" + labelValue(m.opts.Env)
 }
 
-// Start renews the Lease until ctx ends.
+// Start renews the Lease until ctx is done.
 func (m *ControllerLease) Start(ctx context.Context) {
 	failing := false
 	for ctx.Err() == nil {
@@ -246,12 +246,12 @@ func (m *ControllerLease) Start(ctx context.Context) {
 		if err := m.renew(ctx); err != nil {
 			pause = m.opts.LeaseDuration / 15
 			if !failing && ctx.Err() == nil {
-				m.opts.Logger.Warn("could not renew the lease of this controller", "lease", m.leaseName(), "err", err)
+				m.opts.Logger.Warn("could not renew the Lease of this controller", "lease", m.leaseName(), "err", err)
 			}
 			failing = true
 		} else if failing {
 			failing = false
-			m.opts.Logger.Info("the lease of this controller is renewed again")
+			m.opts.Logger.Info("renewed the Lease of this controller again")
 		}
 		select {
 		case <-ctx.Done():
@@ -260,8 +260,8 @@ func (m *ControllerLease) Start(ctx context.Context) {
 	}
 }
 
-// release stops acting and deletes the Lease, so that other controllers do not wait until the Lease expires. It
-// does not delete the Lease of another process with the same CLIENT_ID.
+// release stops acting and deletes the Lease, so that other controllers can take over the bases before the Lease
+// expires. It does not delete the Lease of another process with the same CLIENT_ID.
 func (m *ControllerLease) release(ctx context.Context) error {
 	m.mu.Lock()
 	lease, acted := m.lease, m.epoch > 0
@@ -273,14 +273,14 @@ func (m *ControllerLease) release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.opts.LeaseDuration/3)
 	defer cancel()
 	var err error
-	if lease == nil { // the last renewal failed, or the end came in the middle of it
+	if lease == nil { // the last renewal failed or was interrupted
 		lease, err = m.leases.Get(ctx, m.leaseName(), metav1.GetOptions{})
 	}
 	if err == nil && lease.Annotations[labels.Process] == m.process.name {
-		err = m.leases.Delete(ctx, lease.Name, asKnown(lease))
+		err = m.leases.Delete(ctx, lease.Name, ifUnchanged(lease))
 	}
 	if ignoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-		return fmt.Errorf("deleting the lease of this controller: %w", err)
+		return fmt.Errorf("deleting the Lease of this controller: %w", err)
 	}
 	return nil
 }
@@ -304,37 +304,39 @@ func (m *ControllerLease) HandleLease(l *coordinationv1.Lease, deleted bool) {
 		p.version, p.changed = l.ResourceVersion, m.opts.Clock.Now()
 	}
 	p.duration = durationOf(l)
-	p.sees = strings.Split(l.Annotations[labels.ConnectedTunnels], ",")
+	p.tunnels = strings.Split(l.Annotations[labels.ConnectedTunnels], ",")
 }
 
-// peer is called with the lock held. A controller whose Lease was not observed yet may exist.
-func (m *ControllerLease) peer(holder string) *other {
+// peer returns the Lease of another controller. A Lease that was not observed yet is treated as valid. The caller holds
+// the lock.
+func (m *ControllerLease) peer(holder string) *peerLease {
 	p := m.peers[holder]
 	if p == nil {
-		p = &other{changed: m.opts.Clock.Now(), duration: m.opts.LeaseDuration}
+		p = &peerLease{changed: m.opts.Clock.Now(), duration: m.opts.LeaseDuration}
 		m.peers[holder] = p
 	}
 	return p
 }
 
-// left returns how long the Lease of another controller is valid; 0 or less if it has expired.
-func (m *ControllerLease) left(holder string) time.Duration {
+// remaining returns how long the Lease of another controller is still valid; 0 or less if it has expired.
+func (m *ControllerLease) remaining(holder string) time.Duration {
 	if holder == "" {
 		return 0
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.peer(holder).left(m.opts.Clock.Now())
+	return m.peer(holder).remaining(m.opts.Clock.Now())
 }
 
-func (p *other) left(now time.Time) time.Duration {
+func (p *peerLease) remaining(now time.Time) time.Duration {
 	if p.released {
 		return 0
 	}
 	return p.changed.Add(p.duration).Sub(now)
 }
 
-// fetchPeer reads the Lease of a controller that was not observed yet: it may have ended before this one started.
+// fetchPeer reads the Lease of a controller if it was not observed yet. The controller may have stopped before this one
+// started.
 func (m *ControllerLease) fetchPeer(ctx context.Context, holder string) error {
 	m.mu.Lock()
 	p := m.peer(holder)
@@ -346,8 +348,8 @@ func (m *ControllerLease) fetchPeer(ctx context.Context, holder string) error {
 	return m.confirm(ctx, holder)
 }
 
-// confirm reads the Lease of a controller that seems to have ended, because a watch may be late. It reads it once per
-// second, however many bases it served.
+// confirm reads the Lease of a controller that seems to have expired, because the watch may be delayed. It reads each
+// Lease at most once per second.
 func (m *ControllerLease) confirm(ctx context.Context, holder string) error {
 	m.mu.Lock()
 	p, now := m.peer(holder), m.opts.Clock.Now()
@@ -361,7 +363,7 @@ func (m *ControllerLease) confirm(ctx context.Context, holder string) error {
 	switch {
 	case released:
 	case err != nil:
-		return fmt.Errorf("reading the lease of controller %q: %w", holder, err)
+		return fmt.Errorf("reading the Lease of controller %q: %w", holder, err)
 	default:
 		m.HandleLease(l, false)
 	}
@@ -374,14 +376,14 @@ func (m *ControllerLease) confirm(ctx context.Context, holder string) error {
 	return nil
 }
 
-// renewing returns the sorted CLIENT_IDs of the other controllers of this environment that have renewed their
-// Leases. Controllers whose Leases have expired are not included.
+// renewing returns the sorted CLIENT_IDs of the other controllers in this environment whose Leases are valid and were
+// renewed.
 func (m *ControllerLease) renewing() (holders []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.opts.Clock.Now()
 	for holder, p := range m.peers {
-		if p.renews && p.left(now) > 0 {
+		if p.renews && p.remaining(now) > 0 {
 			holders = append(holders, holder)
 		}
 	}
@@ -389,13 +391,13 @@ func (m *ControllerLease) renewing() (holders []string) {
 	return holders
 }
 
-// reachableByPeers reports whether another controller is connected to the tunnel.
+// reachableByPeers reports whether another controller is connected to a tunnel.
 func (m *ControllerLease) reachableByPeers(key tunnel.Key) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.opts.Clock.Now()
 	for _, p := range m.peers {
-		if p.version != "" && p.left(now) > 0 && slices.Contains(p.sees, string(key)) {
+		if p.version != "" && p.remaining(now) > 0 && slices.Contains(p.tunnels, string(key)) {
 			return true
 		}
 	}

@@ -34,26 +34,26 @@ const (
 	nodeName = "vnode.a"
 )
 
-// fixture is a Reconciler with a clock that the test moves, over an API that lists its writes.
+// fixture is a Reconciler with a fake clock and a fake API.
 type fixture struct {
 	*Reconciler
 	api    *fake.Clientset
 	clock  *clocktesting.FakeClock
-	cache  cache.Indexer // of Nodes, as an informer last heard of them
+	cache  cache.Indexer // of Nodes, the state of the informer
 	events []string      // owned, lost, gone
 	notes  *record.FakeRecorder
-	cut    atomic.Bool // from the API: it renews nothing
-	down   atomic.Bool // its tunnel
+	cut    atomic.Bool // the controller has no connection to the API
+	down   atomic.Bool // the tunnel is down
 
-	installRecord, restored string                       // what is to be kept, and what was kept
+	installRecord, restored string                       // the current install record, and the record passed to OnOwned
 	installRecords          func(identity string) string // instead of installRecord, for many bases
-	goneErr                 error                        // of the next attempt to remove Pods
+	goneErr                 error                        // error of the next OnNodeDeleted
 
 	renewed time.Time
 }
 
-// newAPI is an API server that keeps versions: the fake clientset alone lets everybody overwrite
-// what others wrote. The one that keeps managed fields too takes a minute for these tests.
+// newAPI returns a fake API with optimistic concurrency, which the fake clientset lacks. NewClientset, which also has
+// managed fields, takes a minute for these tests.
 func newAPI(objects ...runtime.Object) *fake.Clientset {
 	api := fake.NewSimpleClientset(objects...) //nolint:staticcheck // see above
 	version := 1
@@ -122,14 +122,14 @@ func newServing(t *testing.T, api *fake.Clientset) *fixture {
 	return s
 }
 
-// newFixture returns a controller on the same machine as all others. It can detect that another controller has
+// newFixture returns a controller on the same machine as all others, which can detect that another controller has
 // ended.
 func newFixture(t *testing.T, opts Options, api *fake.Clientset) *fixture {
 	t.Helper()
 	return newFixtureAt(t, opts, api, true)
 }
 
-// newFixtureAt returns a controller with the given function that reports whether another process has ended.
+// newFixtureAt returns a controller. ended is the result of the check whether another process has ended.
 func newFixtureAt(t *testing.T, opts Options, api *fake.Clientset, ended bool) *fixture {
 	t.Helper()
 	s := &fixture{api: api, clock: clocktesting.NewFakeClock(noon), notes: record.NewFakeRecorder(100)}
@@ -137,7 +137,8 @@ func newFixtureAt(t *testing.T, opts Options, api *fake.Clientset, ended bool) *
 		s.clock = c
 	}
 	connected := func(tunnel.Key) bool { return !s.down.Load() }
-	registry := base.NewRegistry(base.Options{Clock: s.clock, Connected: connected, Acting: func() bool { return s.Acting() }})
+	registry := base.NewRegistry(
+		base.Options{Clock: s.clock, Connected: connected, Acting: func() bool { return s.Acting() }})
 	if opts.Env == "" {
 		opts.Env = "dev"
 	}
@@ -175,7 +176,7 @@ func (s *fixture) heartbeat() {
 	s.registry.SetHealth(from, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 60 << 20})
 }
 
-// turn is one turn of what runs beside the workers: the renewal, the watch of others, the sweep and
+// turn runs the background tasks once: the renewal of the Lease, the watch of other Leases, the sweep and
 // the guard.
 func (s *fixture) turn(t *testing.T) {
 	t.Helper()
@@ -201,15 +202,15 @@ func (s *fixture) turn(t *testing.T) {
 	s.writeJournal(t)
 }
 
-// writeJournal has the journal written if that is due.
+// writeJournal writes the journal if a write is due.
 func (s *fixture) writeJournal(t *testing.T) {
 	t.Helper()
 	if left, something := s.journal.due(); something && left <= 0 {
-		s.journal.turn(t.Context())
+		s.journal.writeDue(t.Context())
 	}
 }
 
-// sync has the informer hear of all Nodes.
+// sync updates the informer with all Nodes.
 func (s *fixture) sync(t *testing.T) {
 	t.Helper()
 	nodes, err := s.api.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
@@ -225,7 +226,7 @@ func (s *fixture) sync(t *testing.T) {
 	}
 }
 
-// pass lets time pass, a second at a time, for controllers that share a clock.
+// pass advances the clock that the controllers share, one second at a time.
 func pass(t *testing.T, d time.Duration, all ...*fixture) {
 	t.Helper()
 	for range d / time.Second {
@@ -245,7 +246,7 @@ func (s *fixture) reconcileOnce(t *testing.T) time.Duration {
 	return wait
 }
 
-// reconcileFor looks at the base as often as it is due within a time.
+// reconcileFor reconciles the base whenever it is due within a time.
 func (s *fixture) reconcileFor(t *testing.T, d time.Duration) {
 	t.Helper()
 	for end := s.clock.Now().Add(d); ; {
@@ -257,7 +258,7 @@ func (s *fixture) reconcileFor(t *testing.T, d time.Duration) {
 	}
 }
 
-// takeOver waits until this controller serves the base, whose former controller has ended.
+// takeOver waits until this controller serves the base of a stopped controller.
 func (s *fixture) takeOver(t *testing.T) {
 	t.Helper()
 	for range 30 {
@@ -271,7 +272,7 @@ func (s *fixture) takeOver(t *testing.T) {
 	t.Fatal("the base is not taken over within 30 s")
 }
 
-// writes lists the writes since the last call, as verb and resource, but for the controller's own
+// writes returns the writes since the last call as verb and resource, without writes of the controller's own
 // Lease.
 func (s *fixture) writes() (w []string) {
 	for _, a := range s.api.Actions() {
@@ -300,7 +301,7 @@ func (s *fixture) wantWrites(t *testing.T, when string, want ...string) {
 	}
 }
 
-// wantEvent checks that there was one Event since the last call, and that it contains texts.
+// wantEvent checks that there was one Event since the last call, and that it contains the texts.
 func (s *fixture) wantEvent(t *testing.T, texts ...string) {
 	t.Helper()
 	var events []string
@@ -313,7 +314,7 @@ func (s *fixture) wantEvent(t *testing.T, texts ...string) {
 	}
 }
 
-// deleteNode is what somebody else does.
+// deleteNode deletes the Node as another client.
 func (s *fixture) deleteNode(t *testing.T) {
 	t.Helper()
 	if err := s.api.CoreV1().Nodes().Delete(t.Context(), nodeName, metav1.DeleteOptions{}); err != nil {

@@ -15,25 +15,26 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// The Lease of a Node has the install record of its base. It is written every 20 s anyway, and outlives the
+// The Lease of a Node contains the install record of its base, because the Lease is written every 20 s and outlives the
 // controller and the Node. Newer records are in the journal.
 const (
-	// recordRetention is how long the Lease of an unreachable base with an install record is kept after its Node is
+	// recordRetention is how long the Lease with the install record of an unreachable base is kept after its Node was
 	// deleted.
 	recordRetention        = 24 * time.Hour
 	retentionCheckInterval = time.Hour
 )
 
-// InstallRecordChanged reports that Options.InstallRecord returns something new for a base. It does not block.
-func (r *Reconciler) InstallRecordChanged(identity string) { r.journal.note(identity) }
+// InstallRecordChanged tells the Reconciler that the result of Options.InstallRecord for a base has changed. It does
+// not block.
+func (r *Reconciler) InstallRecordChanged(identity string) { r.journal.markChanged(identity) }
 
-// SaveInstallRecord blocks until the install record of a base is stored, or until ctx ends. Call it before a command that
-// must not be forgotten. The records of many bases take one write.
+// SaveInstallRecord blocks until the current install record of a base is saved, or ctx is done. Call it before sending
+// an install command. The records of many bases take one write.
 func (r *Reconciler) SaveInstallRecord(ctx context.Context, identity string) {
-	r.journal.keep(ctx, identity)
+	r.journal.waitUntilSaved(ctx, identity)
 }
 
-// tryRecord is journal.read. It does not block.
+// tryRecord implements journal.read. It does not block.
 func (r *Reconciler) tryRecord(identity string) (installRecord, reading) {
 	s := r.state(identity)
 	if s == nil {
@@ -47,13 +48,14 @@ func (r *Reconciler) tryRecord(identity string) (installRecord, reading) {
 		return installRecord{}, readNever
 	}
 	ledger := r.opts.InstallRecord(identity)
-	if r.journal.isStored(identity, ledger) {
+	if r.journal.isSaved(identity, ledger) {
 		return installRecord{}, readSame
 	}
 	return r.journal.stamp(identity, ledger), readNew
 }
 
-// newRecord returns an entry with the install record of a base, if this controller serves it.
+// newRecord returns the current install record of a base with a new timestamp. served reports whether this controller
+// serves the base.
 func (r *Reconciler) newRecord(s *state) (_ installRecord, served bool) {
 	s.callbackMu.Lock() // OnOwned and OnLost change the record
 	defer s.callbackMu.Unlock()
@@ -63,27 +65,27 @@ func (r *Reconciler) newRecord(s *state) (_ installRecord, served bool) {
 	return r.journal.stamp(s.identity, r.opts.InstallRecord(s.identity)), true
 }
 
-// HeartbeatsTimedOut records that a base was removed because it missed heartbeats. It may recover with its modules. It does
-// not block.
+// HeartbeatsTimedOut records that a base was removed because of missed heartbeats. Its install record is retained,
+// because the base may recover with its modules. The method does not block.
 func (r *Reconciler) HeartbeatsTimedOut(identity string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s := r.states[identity]; s != nil {
-		s.silent = true
+		s.timedOut = true
 	}
 }
 
-// readInstallRecord reads the install record of a base before this controller begins to serve it: the newest one of the
-// Lease of its Node and of all journals.
+// readInstallRecord reads the install record of a base before this controller starts serving it. It uses the newest
+// record in the Lease of the Node and in all journals.
 func (r *Reconciler) readInstallRecord(ctx context.Context, s *state) error {
 	var newest installRecord
 	s.lease, s.leaseDue = nil, time.Time{}
-	if !s.leaseless { // who made one since then had made the Node before, which would have been there
+	if !s.leaseless { // a controller creates the Lease only after the Node
 		l, err := r.leases.Get(ctx, s.nodeName, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
-			return fmt.Errorf("reading the lease of node %q: %w", s.nodeName, err)
+			return fmt.Errorf("reading the Lease of Node %q: %w", s.nodeName, err)
 		default:
 			newest = onLease(l)
 			if r.isForeign(l) {
@@ -103,15 +105,15 @@ func (r *Reconciler) readInstallRecord(ctx context.Context, s *state) error {
 		}
 	}
 	s.installRecord = newest.Modules
-	r.journal.restored(s.identity, newest)
+	r.journal.recordSaved(s.identity, newest)
 	return nil
 }
 
-// retainNodeLease keeps the Lease of a base that missed heartbeats if it has an install record, and reports whether it
-// did.
+// retainNodeLease writes the install record of a base that was removed because of missed heartbeats to the Lease of its
+// Node. It returns false if the Lease can be deleted.
 func (r *Reconciler) retainNodeLease(ctx context.Context, s *state) (bool, error) {
 	r.mu.Lock()
-	silent := s.silent
+	silent := s.timedOut
 	r.mu.Unlock()
 	if !silent || s.installRecord == "" {
 		return false, nil
@@ -123,13 +125,14 @@ func (r *Reconciler) retainNodeLease(ctx context.Context, s *state) (bool, error
 	return true, nil
 }
 
-// closeJournal moves the entries of the journal to the Leases of Nodes and deletes it. Call it at the end.
+// closeJournal writes the records in the journal to the Leases of Nodes, and deletes the journal. Call it when the
+// Reconciler stops.
 func (r *Reconciler) closeJournal(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, journalTimeout)
 	defer cancel()
 	var group errgroup.Group
 	group.SetLimit(workers)
-	for _, identity := range r.journal.open() {
+	for _, identity := range r.journal.unsavedBases() {
 		if s := r.state(identity); s != nil && r.ownLease.Acting() {
 			group.Go(func() error {
 				s.leaseDue = time.Time{}
@@ -141,11 +144,11 @@ func (r *Reconciler) closeJournal(ctx context.Context) error {
 	return errors.Join(group.Wait(), r.journal.release(ctx))
 }
 
-// deleteOldLeases deletes old Leases of bases that have not recovered, until ctx ends.
+// deleteOldLeases periodically deletes old Leases of bases that have not recovered, until ctx is done.
 func (r *Reconciler) deleteOldLeases(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := r.deleteOldLeasesOnce(ctx); err != nil && ctx.Err() == nil {
-			r.opts.Logger.Warn("could not look for leases of bases that have not come back", "err", err)
+			r.opts.Logger.Warn("could not delete old Leases of bases that have not recovered", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -154,24 +157,25 @@ func (r *Reconciler) deleteOldLeases(ctx context.Context) {
 	}
 }
 
-// deleteOldLeasesOnce deletes the Leases that no controller has written for recordRetention. This controller measures the time
-// itself, because clocks may have been changed, so it deletes none in its first recordRetention.
+// deleteOldLeasesOnce deletes the Leases that no controller has written for recordRetention. It measures the time since
+// the first observation of a version instead of using timestamps, because clocks may be wrong.
 func (r *Reconciler) deleteOldLeasesOnce(ctx context.Context) error {
-	before, now := merged(nil, r.notes), r.opts.Clock.Now()
-	r.notes = map[string]seenLease{}
-	forget := func(l *coordinationv1.Lease) error {
+	before, now := merged(nil, r.oldLeases), r.opts.Clock.Now()
+	r.oldLeases = map[string]observedLease{}
+	deleteIfOld := func(l *coordinationv1.Lease) error {
 		if r.isInUse(l) {
 			return nil
 		}
 		seen := before[l.Name]
 		if seen.version != l.ResourceVersion {
-			seen = seenLease{name: l.Name, version: l.ResourceVersion, changed: now}
+			seen = observedLease{name: l.Name, version: l.ResourceVersion, changed: now}
 		}
 		if now.Sub(seen.changed) < r.opts.Speed.Of(recordRetention) {
-			r.notes[l.Name] = seen
+			r.oldLeases[l.Name] = seen
 			return nil
 		}
-		if err := r.leases.Delete(ctx, l.Name, asKnown(l)); ignoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		if err := r.leases.Delete(ctx, l.Name, ifUnchanged(l)); ignoreNotFound(err) != nil &&
+			!apierrors.IsConflict(err) {
 			return err
 		}
 		return nil
@@ -181,19 +185,19 @@ func (r *Reconciler) deleteOldLeasesOnce(ctx context.Context) error {
 		journalSelector(r.opts.Env)} {
 		found, err := r.leases.List(ctx, metav1.ListOptions{LabelSelector: selector})
 		for i := 0; err == nil && i < len(found.Items); i++ {
-			err = forget(&found.Items[i])
+			err = deleteIfOld(&found.Items[i])
 		}
 		if err != nil {
-			maps.Copy(before, r.notes) // keep the Leases that were not listed for the next run
-			r.notes = before
+			maps.Copy(before, r.oldLeases) // keep the Leases that were not listed for the next run
+			r.oldLeases = before
 			return err
 		}
 	}
 	return nil
 }
 
-// isInUse reports whether a Lease is the journal of this controller, belongs to an existing Node, or has no install
-// record.
+// isInUse reports whether a Lease must not be deleted: it is the journal of this controller, belongs to an existing
+// Node, or has no install record.
 func (r *Reconciler) isInUse(l *coordinationv1.Lease) bool {
 	if l.Labels[labels.Component] == labels.InstallRecordLease {
 		return l.Name == r.journal.name()

@@ -19,15 +19,16 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// installRecord is an install record and its time.
+// installRecord contains the modules that were installed for Pods on a base, at one time.
 type installRecord struct {
-	// At is in microseconds since 1970. It grows with each entry of a base: a controller that takes a base over
-	// continues from the last one, even if its own clock is behind.
-	At      int64  `json:"t"`
+	// At is in microseconds since 1970. It increases with each record of a base: a controller that takes over a base
+	// continues from the last record, even if its clock is behind.
+	At int64 `json:"t"`
+	// Modules is the text from Options.InstallRecord.
 	Modules string `json:"l,omitempty"`
 }
 
-// onLease returns the entry on the Lease of a Node.
+// onLease returns the install record in the Lease of a Node.
 func onLease(l *coordinationv1.Lease) installRecord {
 	r := installRecord{Modules: l.Annotations[labels.InstallRecord]}
 	if l.Spec.RenewTime != nil {
@@ -37,25 +38,25 @@ func onLease(l *coordinationv1.Lease) installRecord {
 }
 
 const (
-	// maxPacked is the maximum size of a journal in bytes. An object may have 256 KiB of annotations.
+	// maxPacked is the maximum size of a journal in bytes. The annotations of an object are limited to 256 KiB.
 	maxPacked = 192 << 10
-	// orphanPriorityPeriod is when the entry of a base that this controller does not serve any more yields to others: the next
-	// controller has written its Lease by then.
+	// orphanPriorityPeriod is how long the record of a base that this controller stopped serving has the same priority
+	// as other records in the journal. After it, the next controller has written the Lease of the Node.
 	orphanPriorityPeriod = 10 * time.Minute
 )
 
-// pack returns the text of the journal, its entries, and the bases for which there is no room: the newest ones. The
-// caller holds the lock.
+// pack returns the text of the journal, its records, and the bases whose records do not fit, which are the newest ones.
+// The caller holds the lock.
 func (j *journal) pack() (text string, in map[string]installRecord, out []string) {
 	now := j.clock.Now()
-	old := func(identity string) bool {
+	isOld := func(identity string) bool {
 		p := j.bases[identity]
 		return !p.orphan.IsZero() && now.Sub(p.orphan) > j.speed.Of(orphanPriorityPeriod)
 	}
 	var all []string
 	for identity, p := range j.bases {
 		switch {
-		case p.noted.At == 0:
+		case p.journaled.At == 0:
 		case !p.orphan.IsZero() && now.Sub(p.orphan) > j.speed.Of(recordRetention):
 			delete(j.bases, identity)
 		default:
@@ -63,15 +64,15 @@ func (j *journal) pack() (text string, in map[string]installRecord, out []string
 		}
 	}
 	slices.SortFunc(all, func(a, b string) int {
-		if old(a) != old(b) {
-			return map[bool]int{false: -1, true: 1}[old(a)]
+		if isOld(a) != isOld(b) {
+			return map[bool]int{false: -1, true: 1}[isOld(a)]
 		}
-		return cmp.Compare(j.bases[a].noted.At, j.bases[b].noted.At)
+		return cmp.Compare(j.bases[a].journaled.At, j.bases[b].journaled.At)
 	})
 	for n := len(all); ; n /= 2 {
 		in = make(map[string]installRecord, n)
 		for _, identity := range all[:n] {
-			in[identity] = j.bases[identity].noted
+			in[identity] = j.bases[identity].journaled
 		}
 		text = pack(in)
 		if len(text) <= maxPacked {
@@ -86,11 +87,12 @@ func pack(entries map[string]installRecord) string {
 	}
 	var b bytes.Buffer
 	z, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed) // the level is valid
-	_ = json.NewEncoder(z).Encode(entries)          // strings and numbers, into memory
+	_ = json.NewEncoder(z).Encode(entries)          // never fails for strings and numbers
 	_ = z.Close()
 	return base64.StdEncoding.EncodeToString(b.Bytes())
 }
 
+// maxUnpacked is the maximum decompressed size of a journal in bytes. Another client could have written the journal.
 const maxUnpacked = 64 << 20
 
 func unpack(text string) (entries map[string]installRecord, err error) {
@@ -105,27 +107,28 @@ func unpack(text string) (entries map[string]installRecord, err error) {
 	return entries, err
 }
 
-// others has the journals of other controllers, which may have ended. Its methods may be called concurrently.
+// others contains the records in the journals of other controllers, including stopped ones. Its methods may be called
+// concurrently.
 type others struct {
 	mu      sync.Mutex
-	asked   time.Time // when the last LIST began
+	listed  time.Time // start of the last LIST request
 	entries map[string]installRecord
 }
 
-// newest returns the newest entry of a base in the journals of other controllers; its At is 0 if there is none. It
-// shares a LIST between concurrent calls if the LIST began after they did.
+// newest returns the newest record of a base in the journals of other controllers; its At is 0 if there is none.
+// Concurrent calls share a LIST request that started after the calls.
 func (j *journal) newest(ctx context.Context, identity string) (installRecord, error) {
 	asked := j.clock.Now()
 	o := &j.others
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.asked.After(asked) {
+	if !o.listed.After(asked) {
 		began := j.clock.Now()
 		found, err := j.leases.List(ctx, metav1.ListOptions{LabelSelector: journalSelector(j.env)})
 		if err != nil {
-			return installRecord{}, fmt.Errorf("reading what other controllers noted: %w", err)
+			return installRecord{}, fmt.Errorf("reading the journals of other controllers: %w", err)
 		}
-		o.asked, o.entries = began, map[string]installRecord{}
+		o.listed, o.entries = began, map[string]installRecord{}
 		for i := range found.Items {
 			l := &found.Items[i]
 			if l.Name == j.name() {
@@ -133,8 +136,8 @@ func (j *journal) newest(ctx context.Context, identity string) (installRecord, e
 			}
 			entries, err := unpack(l.Annotations[labels.InstallRecords])
 			if err != nil {
-				j.logger.Warn("could not read what a controller had kept; modules may stay that no Pod wants", "lease",
-					l.Name, "err", err)
+				j.logger.Warn("could not read the journal of another controller; modules that no Pod requests may "+
+					"stay installed", "lease", l.Name, "err", err)
 			}
 			for identity, r := range entries {
 				if r.At > o.entries[identity].At {
@@ -146,7 +149,7 @@ func (j *journal) newest(ctx context.Context, identity string) (installRecord, e
 	return o.entries[identity], nil
 }
 
-// own returns the entry of a base in the journal of this controller, also from an earlier run.
+// own returns the record of a base in the journal of this controller, including records of an earlier run.
 func (j *journal) own(ctx context.Context, identity string) (installRecord, error) {
 	if err := j.load(ctx); err != nil {
 		return installRecord{}, err
@@ -154,7 +157,7 @@ func (j *journal) own(ctx context.Context, identity string) (installRecord, erro
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if p := j.bases[identity]; p != nil {
-		return p.noted, nil
+		return p.journaled, nil
 	}
 	return installRecord{}, nil
 }
