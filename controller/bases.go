@@ -71,7 +71,7 @@ const minSweepInterval = 50 * time.Millisecond
 
 // sweep sends the queries that are due, and reports missed heartbeats.
 func (c *Controller) sweep(ctx context.Context) error {
-	tick := time.NewTicker(c.opts.speed().Of(api.SweepInterval))
+	tick := time.NewTicker(c.opts.timeScale().Of(api.SweepInterval))
 	defer tick.Stop()
 	pause := time.NewTimer(0)
 	defer pause.Stop()

@@ -61,7 +61,7 @@ type Controller struct {
 	reporter              *report.Reporter
 	moduleLog             *kubelet.EventLog
 	kubelet               *kubelet.Server                 // nil unless logs and exec are served
-	moduleView            *moduleview.View                // nil unless Modules are shown
+	moduleView            *moduleview.Syncer              // nil unless Modules are shown
 	workloads             informers.SharedInformerFactory // for Deployments and DaemonSets
 	baseline              *baseline.Selector              // nil unless baselines are enabled
 	parts                 []func(context.Context) error   // Start functions of optional components
@@ -129,7 +129,7 @@ func (c *Controller) wire(client kubernetes.Interface, config *rest.Config) erro
 		Grace: opts.ReconnectGrace, Deletions: opts.DeletionsPercent, MaxBases: opts.MaxBases,
 		MaxPerAddress: opts.MaxBasesPerAddress,
 		Mass:          opts.MassOutage,
-		Speed:         opts.speed(),
+		TimeScale:     opts.timeScale(),
 		Connected:     c.isConnected,
 		Delayed:       func(key tunnel.Key) bool { return key == tunnel.MQTT && c.mqtt != nil && c.mqtt.Delayed() },
 		Acting:        func() bool { return c.nodeReconciler.Acting() }, // not nil when the first sweep runs

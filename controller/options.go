@@ -195,13 +195,13 @@ func (o *Options) periods() {
 		&o.MassOutage.Window: api.MassWindow, &o.MassOutage.MaxDuration: api.MassAtMost,
 		&o.InstallTimeout: api.InstallTimeout, &o.UninstallTimeout: api.UninstallTimeout, &o.Drain: api.Drain,
 	} {
-		*p = o.speed().Of(cmp.Or(*p, d))
+		*p = o.timeScale().Of(cmp.Or(*p, d))
 	}
-	o.NodeLease = pace.Speed(1).Seconds(o.NodeLease)
-	o.LeaseDuration = max(pace.Speed(1).Seconds(o.LeaseDuration), api.MinControllerLease)
+	o.NodeLease = pace.TimeScale(1).Seconds(o.NodeLease)
+	o.LeaseDuration = max(pace.TimeScale(1).Seconds(o.LeaseDuration), api.MinControllerLease)
 }
 
-func (o *Options) speed() pace.Speed { return pace.Speed(o.TimeScale) }
+func (o *Options) timeScale() pace.TimeScale { return pace.TimeScale(o.TimeScale) }
 
 // url returns the URL of the broker for the MQTT library.
 func (m MQTTOptions) url() (string, error) {

@@ -76,7 +76,7 @@ func (c *Controller) logCommand(identity string, r arklet.Request) {
 }
 
 // recordResult adds the result of a command to the log of its module and to the metrics.
-func (c *Controller) recordResult(o vpod.Outcome) {
+func (c *Controller) recordResult(o vpod.CommandResult) {
 	c.metrics.ObserveOperation(string(o.Request.Command), string(o.Code), o.Took)
 	e := kubelet.CommandAnswered(time.Now(), o.Request, o.Answer)
 	if o.Err != nil {
@@ -126,9 +126,9 @@ func (c *Controller) wireDeployments(workloads appsinformers.Interface) {
 		Env: c.opts.Env, AddTolerationFor: c.addTolerationFor(),
 	})
 	replicas := peer.New(peer.Options{
-		Client: c.client, Deployments: deployments, Nodes: c.nodes, Pods: c.provider.Informer().On,
+		Client: c.client, Deployments: deployments, Nodes: c.nodes, Pods: c.provider.Informer().PodsOnNode,
 		Env: c.opts.Env, AddTolerationFor: c.addTolerationFor(), Identity: c.opts.ClientID,
-		Grace: c.opts.DeadAfter, Speed: c.opts.speed(),
+		Grace: c.opts.DeadAfter, TimeScale: c.opts.timeScale(),
 		Changed: c.reportReplicas,
 		Logger:  c.logger,
 	})
@@ -152,7 +152,7 @@ func (c *Controller) reportReplicas(change peer.ReplicaChange) {
 const workloadsWait = 10 * time.Second
 
 func (c *Controller) workloadsKnown(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, c.opts.speed().Of(workloadsWait))
+	ctx, cancel := context.WithTimeout(ctx, c.opts.timeScale().Of(workloadsWait))
 	defer cancel()
 	apps := c.workloads.Apps().V1()
 	return cache.WaitForCacheSync(ctx.Done(), apps.Deployments().Informer().HasSynced,
@@ -216,7 +216,7 @@ func (c *Controller) passBaseline(identity string) {
 	recorded, _ := c.modulesAtRegistration.Get(identity)
 	c.modulesAtRegistration.Remove(identity)
 	if modules, _ := recorded.([]arklet.Module); len(modules) > 0 {
-		c.provider.Expect(identity, modules)
+		c.provider.ExpectBaseline(identity, modules)
 	}
 }
 
@@ -230,7 +230,7 @@ func (c *Controller) wireModuleView(config *rest.Config) error {
 	}
 	c.moduleView = moduleview.New(moduleview.Options{
 		Client: client, Pods: c.provider.Informer(), Nodes: c.nodes.Lister(),
-		Mine: func(nodeName string) bool {
+		Owns: func(nodeName string) bool {
 			return nodeName == "" && !c.opts.Cluster || c.provider.Serves(nodeName)
 		},
 		Records: c.records,

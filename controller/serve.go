@@ -93,7 +93,7 @@ func (c *Controller) gauges() {
 			return oneIf(c.nodeReconciler.ClientIDConflict())
 		})
 	c.metrics.Gauge("module_controller_pods", "Module Pods on the bases that this controller serves.", nil,
-		func() float64 { return float64(c.provider.Pods()) })
+		func() float64 { return float64(c.provider.PodCount()) })
 	for queue, depth := range map[string]func() int{"lanes": c.provider.Depth, "statuses": c.provider.Unpublished,
 		"nodes": c.nodeReconciler.QueueLength} {
 		c.metrics.Gauge("module_controller_queue_depth", "Items that are queued or in progress, by queue.",

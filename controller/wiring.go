@@ -40,7 +40,7 @@ func (c *Controller) wireTunnels() error {
 			Broker: url, Username: m.Username, Password: m.Password, TLS: m.TLS,
 			ClientID: cmp.Or(m.ClientPrefix, "koupleless") + "@@@" + c.opts.ClientID, Env: c.opts.Env,
 			Networks:     c.networks,
-			DetectWithin: detectWithin(c.opts.UnreachableAfter), Speed: c.opts.speed(), ClearRetained: !m.KeepRetained,
+			DetectWithin: detectWithin(c.opts.UnreachableAfter), TimeScale: c.opts.timeScale(), ClearRetained: !m.KeepRetained,
 			OnConnected: func() {
 				c.requests.FailTunnel(tunnel.MQTT, "the broker connection was lost after the request was sent")
 				c.registry.Reconnected(tunnel.MQTT)
@@ -53,7 +53,7 @@ func (c *Controller) wireTunnels() error {
 	if h := c.opts.HTTP; h != nil {
 		c.http = httptunnel.New(httptunnel.Options{
 			Addr: h.Addr, TLS: h.TLS, Token: h.Token, Networks: c.networks, Proxy: h.Proxy,
-			OperationTimeout: c.opts.InstallTimeout, Speed: c.opts.speed(), Logger: c.logger,
+			OperationTimeout: c.opts.InstallTimeout, TimeScale: c.opts.timeScale(), Logger: c.logger,
 		}, listener{c})
 		c.requests.AddTunnel(guardedTunnel{c.http, c.checkOperation})
 	}
@@ -86,17 +86,17 @@ func (c *Controller) wirePods() {
 	c.provider = vpod.New(vpod.Options{
 		Workers: c.opts.VNodeWorkers, InstallTimeout: c.opts.InstallTimeout, UninstallTimeout: c.opts.UninstallTimeout,
 		MaxAttempts: c.opts.InstallAttempts, Drain: c.opts.Drain,
-		Speed:            c.opts.speed(),
-		Recorder:         c.recorder,
-		Failed:           podstatus.FailedRule(c.opts.FailedPods),
-		Failure:          c.reportFailure,
-		Asked:            c.logCommand,
-		Answered:         c.recordResult,
-		AddTolerationFor: c.addTolerationFor(),
-		KeepSameVersion:  c.opts.KeepSameVersion,
-		EndpointLag:      c.reachability.endpointLag,
-		LedgerChanged:    func(identity string) { c.nodeReconciler.InstallRecordChanged(identity) },
-		Keep: func(ctx context.Context,
+		TimeScale:            c.opts.timeScale(),
+		Recorder:             c.recorder,
+		FailedPods:           podstatus.FailedRule(c.opts.FailedPods),
+		ModuleFailed:         c.reportFailure,
+		CommandSent:          c.logCommand,
+		CommandFinished:      c.recordResult,
+		AddTolerationFor:     c.addTolerationFor(),
+		KeepSameVersion:      c.opts.KeepSameVersion,
+		EndpointLag:          c.reachability.endpointLag,
+		InstallRecordChanged: func(identity string) { c.nodeReconciler.InstallRecordChanged(identity) },
+		SaveInstallRecord: func(ctx context.Context,
 			identity string) {
 			c.nodeReconciler.SaveInstallRecord(ctx, identity)
 		},
@@ -148,20 +148,20 @@ func (c *Controller) wireNodes() error {
 
 		LeaseDuration: c.opts.LeaseDuration,
 		NodeLease:     c.opts.NodeLease,
-		Speed:         c.opts.speed(),
+		TimeScale:     c.opts.timeScale(),
 		Connected:     c.isConnected,
 		Tunnels:       c.tunnels(),
 		Recorder:      c.recorder,
-		Requested:     c.provider.Requested,
-		InstallRecord: c.provider.Ledger,
+		Requested:     c.provider.RequestedMemory,
+		InstallRecord: c.provider.InstallRecord,
 		OnOwned: func(identity, nodeName, ledger string) {
 			c.provider.Serve(identity, nodeName, ledger)
 			if c.moduleView != nil {
 				c.moduleView.Resync(nodeName)
 			}
 		},
-		OnLost:        c.provider.Leave,
-		OnNodeDeleted: c.provider.Remove,
+		OnLost:        c.provider.StopServing,
+		OnNodeDeleted: c.provider.DeletePods,
 		Logger:        c.logger,
 	}, c.client, c.nodes.Lister(), c.registry)
 	changed := func(obj any) {

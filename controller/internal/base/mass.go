@@ -101,13 +101,13 @@ type budget struct {
 
 // take reports whether one more base may be removed, and records the removal. The limit is percent of all bases per
 // minute, at least one base. There is no limit for 100 percent.
-func (b *budget) take(percent, all int, now time.Time, speed pace.Speed) bool {
+func (b *budget) take(percent, all int, now time.Time, timeScale pace.TimeScale) bool {
 	if percent >= 100 {
 		return true
 	}
 	perMinute := max(1, float64(percent*all/100))
 	if !b.at.IsZero() {
-		b.spent = max(0, b.spent-perMinute*float64(now.Sub(b.at))/float64(speed.Of(time.Minute)))
+		b.spent = max(0, b.spent-perMinute*float64(now.Sub(b.at))/float64(timeScale.Of(time.Minute)))
 	}
 	b.at = now
 	if b.spent+1 > perMinute+1e-9 {

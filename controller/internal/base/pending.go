@@ -103,7 +103,7 @@ func (d *RequestTracker) HandleList(identity string) {
 			p.checkList, p.doneSince = false, time.Time{}
 			p.missedLists++
 			if p.missedLists == 1 {
-				offer(p.relist, d.registry.opts.Speed.Of(relistDelay))
+				offer(p.relist, d.registry.opts.TimeScale.Of(relistDelay))
 				continue
 			}
 			p.missedLists, p.resent = 0, true
@@ -112,8 +112,8 @@ func (d *RequestTracker) HandleList(identity string) {
 			p.doneSince = time.Time{}
 		case p.doneSince.IsZero():
 			p.doneSince = now
-			offer(p.relist, d.registry.opts.Speed.Of(answerDelay))
-		case now.Sub(p.doneSince) >= d.registry.opts.Speed.Of(answerDelay):
+			offer(p.relist, d.registry.opts.TimeScale.Of(answerDelay))
+		case now.Sub(p.doneSince) >= d.registry.opts.TimeScale.Of(answerDelay):
 			offer(p.answer, reply{answer: arklet.Answer{
 				Command: q.command, Module: q.module, PublishedAt: s.ListedAt, Code: arklet.CodeSuccess,
 				Message: "no answer arrived, but the module list of the base shows the result",

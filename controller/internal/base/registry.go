@@ -54,8 +54,8 @@ type Options struct {
 	// Acting reports whether this controller may act; nil means always. While it may not, no base is removed because
 	// it missedLists heartbeats. It must not block.
 	Acting func() bool
-	// Speed divides the durations that are not in Options. The durations in Options are already divided.
-	Speed pace.Speed
+	// TimeScale divides the durations that are not in Options. The durations in Options are already divided.
+	TimeScale pace.TimeScale
 	// Clock is the clock; default the real clock.
 	Clock clock.Clock
 	// Observer is called for each change, possibly concurrently; nil means none. It must not block.
@@ -134,8 +134,8 @@ func NewRegistry(opts Options) *Registry {
 	return &Registry{
 		opts: opts, bases: map[string]*record{}, health: map[tunnel.Key]*tunnelHealth{},
 		budgets: map[netip.Prefix]budget{}, sources: map[netip.Prefix]int{},
-		newBases:   rate.NewLimiter(rate.Every(opts.Speed.Of(newBasesPeriod)/time.Duration(burst)), burst),
-		suspension: suspendDetector{maxGap: max(opts.UnreachableAfter/5, opts.Speed.Of(suspended))},
+		newBases:   rate.NewLimiter(rate.Every(opts.TimeScale.Of(newBasesPeriod)/time.Duration(burst)), burst),
+		suspension: suspendDetector{maxGap: max(opts.UnreachableAfter/5, opts.TimeScale.Of(suspended))},
 	}
 }
 

@@ -126,7 +126,7 @@ func (d *RequestTracker) Do(ctx context.Context, identity string, r arklet.Reque
 	if err := d.send(ctx, identity, r); err != nil {
 		return arklet.Answer{}, err
 	}
-	pause := d.registry.opts.Speed.Of(resendDelay)
+	pause := d.registry.opts.TimeScale.Of(resendDelay)
 	late := d.registry.opts.Clock.NewTimer(pause)
 	defer late.Stop()
 	for {
@@ -298,7 +298,7 @@ func (d *RequestTracker) Modules(ctx context.Context, identity string, notBefore
 	if err := d.Query(ctx, identity, arklet.CommandQueryAllBiz); err != nil {
 		return Snapshot{}, err
 	}
-	resend := d.registry.opts.Clock.NewTimer(d.registry.opts.Speed.Of(resendList))
+	resend := d.registry.opts.Clock.NewTimer(d.registry.opts.TimeScale.Of(resendList))
 	defer resend.Stop()
 	var last error // of the tunnel; another attempt may succeed
 	for {
@@ -316,7 +316,7 @@ func (d *RequestTracker) Modules(ctx context.Context, identity string, notBefore
 			if err := d.Query(ctx, identity, arklet.CommandQueryAllBiz); err != nil {
 				return Snapshot{}, err
 			}
-			resend.Reset(d.registry.opts.Speed.Of(resendList))
+			resend.Reset(d.registry.opts.TimeScale.Of(resendList))
 		case got := <-failed:
 			last = got.err
 			if errors.Is(last, tunnel.ErrRefused) {

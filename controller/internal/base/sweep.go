@@ -44,7 +44,7 @@ func (r *Registry) Sweep() SweepResult {
 		}
 		down := !r.opts.Connected(key)
 		late := !down && r.opts.Delayed(key)
-		news := s.down.update(ConnectivityEvent{Reason: TunnelDown}, down, now, r.opts.Speed.Of(reportDelay))
+		news := s.down.update(ConnectivityEvent{Reason: TunnelDown}, down, now, r.opts.TimeScale.Of(reportDelay))
 		if down {
 			changes = append(changes, r.recordTunnelDown(bases, s, now)...)
 		} else {
@@ -54,7 +54,7 @@ func (r *Registry) Sweep() SweepResult {
 			if late {
 				r.extendForBacklog(bases, now)
 			} else {
-				found.Missed += countMissed(bases, now, r.opts.Speed.Of(missedAfter))
+				found.Missed += countMissed(bases, now, r.opts.TimeScale.Of(missedAfter))
 				mass, evaluated := r.evaluate(bases, s, now)
 				news, changes = append(news, mass...), append(changes, evaluated...)
 			}
@@ -256,7 +256,7 @@ func (r *Registry) expire(dead []*record, now time.Time) (changes []Change) {
 		}
 		group := r.group(b)
 		left := r.budgets[group]
-		if b.owned && !left.take(r.opts.Deletions, all[group], now, r.opts.Speed) {
+		if b.owned && !left.take(r.opts.Deletions, all[group], now, r.opts.TimeScale) {
 			continue
 		}
 		r.budgets[group] = left
@@ -283,7 +283,7 @@ func (r *Registry) dueQueries(bases []*record, late bool, now time.Time, probes 
 		if b.owned && !now.Before(b.nextList) {
 			b.nextList = now.Add(r.opts.ListInterval + spread(id, r.opts.ListInterval))
 			if b.reconnecting {
-				b.nextList = now.Add(r.opts.Speed.Of(reconnectQueryInterval))
+				b.nextList = now.Add(r.opts.TimeScale.Of(reconnectQueryInterval))
 			}
 			probes = append(probes, DueQuery{b.info.Tunnel, b.address(), arklet.CommandQueryAllBiz})
 		}

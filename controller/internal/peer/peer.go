@@ -32,7 +32,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Options configure a Controller. All but AddTolerationFor and Speed are required.
+// Options configure a Controller. All but AddTolerationFor and TimeScale are required.
 type Options struct {
 	Client kubernetes.Interface
 	// Deployments and Nodes are shared informers. The caller starts them.
@@ -47,8 +47,8 @@ type Options struct {
 	AddTolerationFor string
 	// Identity is the holder identity for the leader election, unique among the controllers of the environment.
 	Identity string
-	// Speed divides the durations that are not in Options, except the durations of the leader election.
-	Speed pace.Speed
+	// TimeScale divides the durations that are not in Options, except the durations of the leader election.
+	TimeScale pace.TimeScale
 	// Grace is how long a base keeps its replica while it is not Ready.
 	Grace time.Duration
 	// Changed is called for each change and for each failed change of replicas. It must not block.

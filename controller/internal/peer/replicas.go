@@ -42,7 +42,7 @@ func (c *Controller) lead(ctx context.Context, lost <-chan struct{}) error {
 	ctx, done := context.WithCancel(ctx)
 	t := &term{o: c.o, patched: map[types.NamespacedName]time.Time{}}
 	t.queue = work.New(work.Options[types.NamespacedName]{
-		Do: t.reconcile, Workers: 1, MinDelay: c.o.Speed.Of(firstPause), MaxDelay: c.o.Speed.Of(lastPause),
+		Do: t.reconcile, Workers: 1, MinDelay: c.o.TimeScale.Of(firstPause), MaxDelay: c.o.TimeScale.Of(lastPause),
 		Message: "could not set the replicas of a peer Deployment",
 		Attrs:   func(key types.NamespacedName) []any { return []any{"deployment", key.String()} }, Logger: c.o.Logger,
 	})
@@ -90,7 +90,7 @@ func (t *term) nodeChanged(before, after any) {
 		maps.Equal(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) {
 		return
 	}
-	t.queue.AddAfter(all, t.o.Speed.Of(debounce))
+	t.queue.AddAfter(all, t.o.TimeScale.Of(debounce))
 }
 
 // asBase returns the Node in an event of an informer if it represents a base, else nil.
@@ -167,7 +167,7 @@ func (t *term) reconcile(ctx context.Context, key types.NamespacedName) (again t
 		return again, nil
 	}
 	// The Deployment is queued again after each patch.
-	if early := t.o.Speed.Of(debounce) - time.Since(t.patched[key]); early > 0 {
+	if early := t.o.TimeScale.Of(debounce) - time.Since(t.patched[key]); early > 0 {
 		return early, nil
 	}
 

@@ -152,7 +152,7 @@ func (r *Reconciler) deleteOldLeases(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-r.opts.Clock.After(r.opts.Speed.Of(retentionCheckInterval)):
+		case <-r.opts.Clock.After(r.opts.TimeScale.Of(retentionCheckInterval)):
 		}
 	}
 }
@@ -170,7 +170,7 @@ func (r *Reconciler) deleteOldLeasesOnce(ctx context.Context) error {
 		if seen.version != l.ResourceVersion {
 			seen = observedLease{name: l.Name, version: l.ResourceVersion, changed: now}
 		}
-		if now.Sub(seen.changed) < r.opts.Speed.Of(recordRetention) {
+		if now.Sub(seen.changed) < r.opts.TimeScale.Of(recordRetention) {
 			r.oldLeases[l.Name] = seen
 			return nil
 		}

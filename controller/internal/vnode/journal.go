@@ -48,7 +48,7 @@ type journal struct {
 	leases      coordinationv1client.LeaseInterface
 	env, holder string
 	clock       clock.Clock
-	speed       pace.Speed
+	timeScale   pace.TimeScale
 	logger      *slog.Logger
 	acting      func() bool
 	// read returns the new record of a base, if there is one.
@@ -214,7 +214,7 @@ func (j *journal) due() (left time.Duration, something bool) {
 	switch {
 	case len(j.waiting) > 0:
 	case len(j.changed) > 0 || j.stale:
-		if soon := j.written.Add(j.speed.Of(batchDelay)); soon.After(at) {
+		if soon := j.written.Add(j.timeScale.Of(batchDelay)); soon.After(at) {
 			at = soon
 		}
 	default:
@@ -257,12 +257,12 @@ func (j *journal) writeDue(ctx context.Context) {
 
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	pause := j.speed.Of(minWriteInterval)
+	pause := j.timeScale.Of(minWriteInterval)
 	j.failed++
 	if err == nil {
 		j.failed = 0
 	} else {
-		pause = min(pause<<min(j.failed, 10), j.speed.Of(maxRetryDelay))
+		pause = min(pause<<min(j.failed, 10), j.timeScale.Of(maxRetryDelay))
 		if j.failed == 1 && ctx.Err() == nil {
 			j.logger.Warn("could not save install records", "err", err)
 		}

@@ -51,13 +51,13 @@ func (j *journal) pack() (text string, in map[string]installRecord, out []string
 	now := j.clock.Now()
 	isOld := func(identity string) bool {
 		p := j.bases[identity]
-		return !p.orphan.IsZero() && now.Sub(p.orphan) > j.speed.Of(orphanPriorityPeriod)
+		return !p.orphan.IsZero() && now.Sub(p.orphan) > j.timeScale.Of(orphanPriorityPeriod)
 	}
 	var all []string
 	for identity, p := range j.bases {
 		switch {
 		case p.journaled.At == 0:
-		case !p.orphan.IsZero() && now.Sub(p.orphan) > j.speed.Of(recordRetention):
+		case !p.orphan.IsZero() && now.Sub(p.orphan) > j.timeScale.Of(recordRetention):
 			delete(j.bases, identity)
 		default:
 			all = append(all, identity)

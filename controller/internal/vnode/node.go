@@ -126,7 +126,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *stat
 			s.memoryChangedAt = now
 		}
 		// Leases have priority
-		if now.Sub(s.memoryChangedAt) < r.opts.Speed.Of(memoryInterval) || r.queue.Len() > workers {
+		if now.Sub(s.memoryChangedAt) < r.opts.TimeScale.Of(memoryInterval) || r.queue.Len() > workers {
 			return nil // a later reconciliation writes it
 		}
 	}

@@ -67,8 +67,8 @@ type Options struct {
 	OnOwned       func(identity, nodeName, ledger string)
 	OnLost        func(identity, nodeName string)
 	OnNodeDeleted func(ctx context.Context, identity, nodeName string) error
-	// Speed divides the durations that are not in Options. LeaseDuration and NodeLease are already divided.
-	Speed pace.Speed
+	// TimeScale divides the durations that are not in Options. LeaseDuration and NodeLease are already divided.
+	TimeScale pace.TimeScale
 	// Clock is the clock; default the real clock.
 	Clock  clock.WithTicker
 	Logger *slog.Logger
@@ -163,13 +163,13 @@ func New(opts Options, client kubernetes.Interface, nodes corev1listers.NodeList
 		states:   map[string]*state{},
 	}
 	r.queue = work.New(work.Options[string]{
-		Do: r.reconcile, Workers: workers, MinDelay: 50 * time.Millisecond, MaxDelay: opts.Speed.Of(maxRetryDelay),
+		Do: r.reconcile, Workers: workers, MinDelay: 50 * time.Millisecond, MaxDelay: opts.TimeScale.Of(maxRetryDelay),
 		Message: "could not reconcile the Node of a base",
 		Attrs:   func(identity string) []any { return []any{"base", identity} },
 		Clock:   opts.Clock, Logger: opts.Logger,
 	})
 	r.journal = &journal{
-		leases: leases, env: opts.Env, holder: opts.Holder, clock: opts.Clock, speed: opts.Speed, logger: opts.Logger,
+		leases: leases, env: opts.Env, holder: opts.Holder, clock: opts.Clock, timeScale: opts.TimeScale, logger: opts.Logger,
 		acting: r.ownLease.Acting, read: r.tryRecord, renew: r.Enqueue,
 		wakeup: make(chan struct{}, 1), bases: map[string]*baseEntries{},
 		waiting: map[string][]chan struct{}{}, changed: map[string]bool{},
@@ -305,7 +305,7 @@ func (r *Reconciler) claim(ctx context.Context, identity string, b base.Snapshot
 		return max(r.ownLease.remaining(holder), afterConflict), nil
 	case otherEnv, sameName:
 		r.reportOwnership(s, owner)
-		return r.opts.Speed.Of(foreignRecheck), nil
+		return r.opts.TimeScale.Of(foreignRecheck), nil
 	case upstream, movedEnv:
 		lease := s.nodeName
 		if owner == movedEnv { // an earlier run of this controller, or another controller in that environment

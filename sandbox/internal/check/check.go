@@ -10,7 +10,7 @@ import (
 
 // Patience is the time that tests wait for something that must happen. It only limits the run of a broken test: a slow
 // machine needs a fraction of it.
-const Patience = 2 * time.Minute
+const Patience = time.Minute
 
 // poll is the pause between two attempts.
 const poll = 5 * time.Millisecond

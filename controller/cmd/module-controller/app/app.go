@@ -264,7 +264,7 @@ func (s *settings) flags() []cli.Flag {
 		attempts,
 		signedDurationFlag(&o.Drain, "module-drain", "2s",
 			"how long the module of a deleted Pod that was Ready stays installed; a negative value disables the delay"),
-		intFlag(&o.TimeScale, "time-scale", 1, 1, pace.Fastest,
+		intFlag(&o.TimeScale, "time-scale", 1, 1, pace.MaxTimeScale,
 			"`factor` from 1 to 20 that divides all durations, for tests of long outages"),
 		stringFlagNoDefault(&s.kubeconfig, "kubeconfig", "in-cluster configuration",
 			"kubeconfig `file` for the Kubernetes API"),

@@ -99,7 +99,7 @@ func (t *Tunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) er
 // runQuery sends a query, and repeats it if it was requested again in the meantime.
 func (t *Tunnel) runQuery(q query, c *call) {
 	for c != nil {
-		t.exchange(c, t.opts.Speed.Of(queryTimeout))
+		t.exchange(c, t.opts.TimeScale.Of(queryTimeout))
 		t.mu.Lock()
 		c = t.queries[q]
 		if c == nil || t.ctx.Err() != nil {

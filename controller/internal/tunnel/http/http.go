@@ -47,8 +47,8 @@ type Options struct {
 	Networks tunnel.Networks
 	// OperationTimeout is the maximum duration of install, uninstall and switch; default 5 min.
 	OperationTimeout time.Duration
-	// Speed divides the maximum duration of queries.
-	Speed pace.Speed
+	// TimeScale divides the maximum duration of queries.
+	TimeScale pace.TimeScale
 	// Dial connects to a base; default a net.Dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Proxy is the URL of an HTTP proxy that supports CONNECT, http://[user:password@]host[:port]; nil means none. It

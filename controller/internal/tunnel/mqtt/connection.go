@@ -38,7 +38,7 @@ func (t *Tunnel) Start(ctx context.Context) error {
 	t.inbox, t.queries = newInbox(inboxWorkers), newInbox(tunnel.MaxBaselineQueries)
 	defer t.queries.stop()
 	defer t.inbox.stop() // first, because its workers queue baseline queries
-	pause, logged := t.opts.Speed.Of(firstPause), ""
+	pause, logged := t.opts.TimeScale.Of(firstPause), ""
 	for {
 		served, err := t.serve(ctx)
 		t.connErr.Store(&err)
@@ -46,7 +46,7 @@ func (t *Tunnel) Start(ctx context.Context) error {
 			return nil //nolint:nilerr // the error of the connection does not matter
 		}
 		if served {
-			pause, logged = t.opts.Speed.Of(firstPause), ""
+			pause, logged = t.opts.TimeScale.Of(firstPause), ""
 		}
 		if err.Error() != logged { // log the same error once
 			logged = err.Error()
@@ -56,7 +56,7 @@ func (t *Tunnel) Start(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-time.After(pause):
 		}
-		pause = min(2*pause, t.opts.Speed.Of(longestPause))
+		pause = min(2*pause, t.opts.TimeScale.Of(longestPause))
 	}
 }
 

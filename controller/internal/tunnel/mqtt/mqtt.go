@@ -43,8 +43,8 @@ type Options struct {
 	TLS func() *tls.Config
 	// DetectWithin is the time within which a half-open connection is detected; default 14 s, minimum 3 s.
 	DetectWithin time.Duration
-	// Speed divides the delays between two connection attempts.
-	Speed pace.Speed
+	// TimeScale divides the delays between two connection attempts.
+	TimeScale pace.TimeScale
 	// ClearRetained removes retained commands and baselines of this environment from the broker. ModuleController V2
 	// leaves them, and bases execute them when they connect.
 	ClearRetained bool
