@@ -31,7 +31,7 @@ func TestLabels(t *testing.T) {
 		{"none", nil, verdict{}},
 		{"module", map[string]string{newer + "component": "module"}, verdict{Module: true}},
 		{"module, older prefix", map[string]string{older + "component": "module"}, verdict{Module: true}},
-		{"Deployment that is no peer", map[string]string{newer + "component": "module-deployment"}, verdict{}},
+		{"Deployment without the peer strategy", map[string]string{newer + "component": "module-deployment"}, verdict{}},
 		{"strategy alone", map[string]string{newer + "strategy": "peer"}, verdict{}},
 		{"peer", map[string]string{newer + "component": "module-deployment", newer + "strategy": "peer"},
 			verdict{Peer: true}},
@@ -509,7 +509,7 @@ func TestPlacement(t *testing.T) {
 			n.Spec.Taints = append(n.Spec.Taints,
 				corev1.Taint{Key: "node.kubernetes.io/unschedulable", Effect: corev1.TaintEffectNoSchedule})
 		}, true},
-		{"somebody's own taint", "", nil, func(n *corev1.Node) {
+		{"taint of another client", "", nil, func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "mine", Effect: corev1.TaintEffectNoSchedule})
 		}, false},
 		{"bound to this base", "", func(s *corev1.PodSpec) { s.NodeName = "elsewhere" },

@@ -104,8 +104,8 @@ func TestLimits(t *testing.T) {
 func TestTexts(t *testing.T) {
 	frames := strings.Repeat("\tat com.example.Deep.call(Deep.java:1)\n", 1000)
 	for name, c := range map[string]struct{ text, want string }{
-		"short":               {"a\n\tat b\n", "a\n\tat b\n"},
-		"what is not printed": {"a\x00\x1b[31mb\u202e\r\nc", "a[31mb\nc"},
+		"short":                             {"a\n\tat b\n", "a\n\tat b\n"},
+		"characters that are not printable": {"a\x00\x1b[31mb\u202e\r\nc", "a[31mb\nc"},
 		"a long stack trace": {"java.io.IOException: x\n" + frames + "Caused by: y\n" + frames + "\t... 7 more\n",
 			"java.io.IOException: x\nCaused by: y\n"},
 		"a long line":            {strings.Repeat("é", MaxText), strings.Repeat("é", (MaxText-3)/2) + "…"},

@@ -29,7 +29,7 @@ func (o *MassOptions) complete() {
 	o.MaxDuration = cmp.Or(o.MaxDuration, api.MassAtMost)
 }
 
-// missingBase is a base that missedLists heartbeats.
+// missingBase is a base that misses heartbeats.
 type missingBase struct {
 	identity   string
 	heard      time.Time // since when missed heartbeats count

@@ -272,8 +272,8 @@ func TestNoBaseIsRemovedWhileUnobserved(t *testing.T) {
 	})
 }
 
-// within says whether all silent bases fell silent within one window, long enough ago and not too
-// long ago to be believed.
+// within reports whether all missing bases began to miss heartbeats within one window, and not too
+// long ago for a mass outage.
 func within(missedFor map[string]time.Duration, ids []string, of string) bool {
 	for _, id := range ids {
 		if d := missedFor[id]; d > 0 && (d > 25*time.Minute || (d-missedFor[of]).Abs() > 50*time.Second) {
@@ -283,7 +283,7 @@ func within(missedFor map[string]time.Duration, ids []string, of string) bool {
 	return true
 }
 
-func TestNewsOfAMassSilence(t *testing.T) {
+func TestEventsOfMassOutage(t *testing.T) {
 	w, _ := newWorldWithTunnel("a", "b", "c")
 	var news []ConnectivityEvent
 	for range 60 {
@@ -302,9 +302,9 @@ func TestNewsOfAMassSilence(t *testing.T) {
 	}
 }
 
-// While the controller may not act nobody is given up, and no more than ever when it may act again:
-// it has yet to look who serves them.
-func TestNobodyIsGivenUpByWhoMayNotAct(t *testing.T) {
+// While the controller may not act, no base is removed. After it may act again, the deletion limit applies, and bases
+// are removed only after the controller has read which controller serves them.
+func TestNoBaseIsRemovedWhileNotActing(t *testing.T) {
 	ids := []string{"a", "b", "c", "d", "e"}
 	w, _ := newWorldWithTunnel(ids...)
 	acting := false

@@ -48,7 +48,6 @@ type reply struct {
 }
 
 // commandKey identifies an install, an uninstall or a switch on one base.
-// commandKey identifies an install, an uninstall or a switch on one base.
 type commandKey struct {
 	command arklet.Command
 	module  arklet.Module // without its URL

@@ -89,7 +89,7 @@ func TestDo(t *testing.T) {
 	t.Run("no caller waits", func(t *testing.T) {
 		d := newDialog(func(*RequestTracker, arklet.Request) error { return nil })
 		if d.HandleAnswer("a", answer("biz1", "1")) {
-			t.Error("an answer found a commandKey that nobody asked")
+			t.Error("an answer without a request was accepted")
 		}
 	})
 }
@@ -172,7 +172,7 @@ func TestDoWithoutAnswer(t *testing.T) {
 		"refused":   {said: tunnel.ErrRefused, is: tunnel.ErrRefused, isNot: ErrNoAnswer},
 		"timed out": {said: tunnel.ErrTimedOut, is: ErrNoAnswer, isNot: tunnel.ErrRefused},
 		"reset":     {said: reset, is: reset, isNot: ErrNoAnswer},
-		"what is said of others is no end": {is: ErrNoAnswer, isNot: tunnel.ErrRefused,
+		"errors of other requests are ignored": {is: ErrNoAnswer, isNot: tunnel.ErrRefused,
 			otherRequest: arklet.Request{Command: arklet.CommandUninstallBiz, Module: install.Module}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -180,12 +180,12 @@ func TestDoWithoutAnswer(t *testing.T) {
 				d := newDialog(func(d *RequestTracker, r arklet.Request) error {
 					if c.said == nil {
 						if d.HandleNoAnswer("a", c.otherRequest, tunnel.ErrRefused) {
-							t.Error("somebody waited for the answer to another request")
+							t.Error("a call waited for the answer to another request")
 						}
 						return nil
 					}
 					if !d.HandleNoAnswer("a", r, c.said) {
-						t.Error("nobody waited")
+						t.Error("no call waited")
 					}
 					return nil
 				})
@@ -218,7 +218,7 @@ func TestHealth(t *testing.T) {
 				return nil
 			}, fresh,
 			nil},
-		"what the tunnel said": {func(d *RequestTracker) error {
+		"error of the tunnel": {func(d *RequestTracker) error {
 			d.HandleNoAnswer("a", arklet.Request{Command: arklet.CommandHealth}, reset)
 			return nil
 		}, arklet.Health{}, reset},
@@ -398,14 +398,14 @@ func TestLostRequestIsResent(t *testing.T) {
 			seconds(0, 11), other},
 		"it is under way": {tunnel.MQTT, none, map[int][]arklet.Answer{1: {conflict}},
 			map[time.Duration]arklet.Answer{25 * time.Second: success}, false, seconds(0, 11), success},
-		"somebody else's is under way": {tunnel.MQTT, none, map[int][]arklet.Answer{0: {conflict}}, nil,
+		"the command of another client is in progress": {tunnel.MQTT, none, map[int][]arklet.Answer{0: {conflict}}, nil,
 			false, seconds(0), conflict},
 		"a list shows that it is under way": {tunnel.MQTT, going, nil, nil, false, seconds(0), arklet.Answer{}},
-		"the base says nothing": {tunnel.MQTT, none, nil, nil, false, seconds(0, 11, 32),
+		"the base does not answer": {tunnel.MQTT, none, nil, nil, false, seconds(0, 11, 32),
 			arklet.Answer{}},
 		"the controller may not act for a while": {tunnel.MQTT, none, nil,
 			map[time.Duration]arklet.Answer{25 * time.Second: success}, true, seconds(0), success},
-		"over HTTP the tunnel tells": {tunnel.HTTP, none, nil, nil, false, seconds(0), arklet.Answer{}},
+		"over HTTP": {tunnel.HTTP, none, nil, nil, false, seconds(0), arklet.Answer{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -58,7 +58,7 @@ type episode struct {
 	reported bool
 }
 
-// update records whether the episode goes on. It returns ConnectivityEvent when the episode has lasted for delay, and
+// update records whether the episode continues. It returns a ConnectivityEvent when the episode has lasted for delay, and
 // when an episode that was reported ends.
 func (e *episode) update(n ConnectivityEvent, is bool, now time.Time, delay time.Duration) []ConnectivityEvent {
 	switch {

@@ -145,7 +145,7 @@ func TestBaseWithDeletedNodeNeedsHeartbeat(t *testing.T) {
 	w.RequireHeartbeat("a")
 	w.RequireHeartbeat("b") // two of three, but this is not a mass outage
 	w.keepReachable(api.UnreachableAfter/2, "c")
-	w.wantKinds(t, "shortly before it is given up")
+	w.wantKinds(t, "shortly before it is removed")
 	w.keepReachable(time.Second, "c")
 	if got := w.kinds(); len(got) != 2 {
 		t.Errorf("changes %q, want both removed", got)

@@ -117,9 +117,9 @@ func TestFollow(t *testing.T) {
 
 func TestFollowEndsWithPod(t *testing.T) {
 	for name, change := range map[string]func(*fakePods){
-		"the Pod goes":                       func(p *fakePods) { p.remove("pod-0") },
-		"another takes its name":             func(p *fakePods) { p.set("pod-0", types.UID("2"), "biz1") },
-		"the reader closes, and nobody asks": nil,
+		"the Pod goes":           func(p *fakePods) { p.remove("pod-0") },
+		"another takes its name": func(p *fakePods) { p.set("pod-0", types.UID("2"), "biz1") },
+		"the reader closes":      nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -206,13 +206,13 @@ func TestReplicasFollowBases(t *testing.T) {
 
 		w.updateBase(base("base-0", corev1.ConditionUnknown, time.Now()))
 		w.react()
-		w.expect("after a base fell silent")
+		w.expect("after a base became unreachable")
 		w.pass(time.Minute)
 		w.expect("a minute later", "one: default/peer 5 -> 4")
 
 		w.updateBase(base("base-0", corev1.ConditionTrue, time.Now()))
 		w.react()
-		w.expect("after it came back", "one: default/peer 4 -> 5")
+		w.expect("after the base recovered", "one: default/peer 4 -> 5")
 
 		if err := w.client.CoreV1().Nodes().Delete(w.ctx, "base-4", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -231,7 +231,7 @@ func TestReplicasFollowBases(t *testing.T) {
 				1
 		})
 		w.react()
-		w.expect("after somebody scaled", "one: default/peer 7 -> 3")
+		w.expect("after another client changed the replicas", "one: default/peer 7 -> 3")
 
 		w.update("plain", func(d *appsv1.Deployment) { d.Labels = peerDeployment("").Labels })
 		w.react()
@@ -242,7 +242,7 @@ func TestReplicasFollowBases(t *testing.T) {
 		})
 		w.addBases(10, 11)
 		w.react()
-		w.expect("after somebody else took control", "one: default/peer 3 -> 4")
+		w.expect("after a change of replicas-control", "one: default/peer 3 -> 4")
 		if got := []int32{w.replicas("peer"), w.replicas("plain")}; !cmp.Equal(got, []int32{4, 3}) {
 			t.Errorf("replicas in the API: %v", got)
 		}
@@ -300,7 +300,7 @@ func TestConflictingClientCausesFewPatches(t *testing.T) {
 			w.pass(100 * time.Millisecond)
 		}
 		w.react()
-		w.expect("while somebody scales", "one: default/peer 7 -> 2", "one: default/peer 7 -> 2",
+		w.expect("while another client changes the replicas", "one: default/peer 7 -> 2", "one: default/peer 7 -> 2",
 			"one: default/peer 7 -> 2")
 	})
 }
@@ -337,7 +337,7 @@ func TestLeaderStopsWithoutLease(t *testing.T) {
 		w.pass(20 * time.Second)
 		w.addBases(1, 3)
 		w.react()
-		w.expect("while nobody can lead")
+		w.expect("while no controller can lead")
 
 		w.cutLeases.Store(false)
 		w.pass(20 * time.Second)

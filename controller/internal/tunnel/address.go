@@ -84,7 +84,8 @@ func (n Networks) Check(named string, peer netip.Addr) (string, error) {
 			"%w: localIP %s is reserved, or is an address of the metadata service of a cloud provider", ErrAddress, a)
 	case n.contain(a):
 	case target.IsLoopback() || !target.IsGlobalUnicast():
-		return "", fmt.Errorf("%w: localIP %s is no address of a base in a network; BASE_NETWORKS can allow it",
+		return "", fmt.Errorf(
+			"%w: localIP %s is a loopback, link-local, multicast, broadcast or unspecified address; set BASE_NETWORKS to allow it",
 			ErrAddress, a)
 	case peer.IsValid() && a != peer:
 		return "", fmt.Errorf(

@@ -130,7 +130,7 @@ func TestMemory(t *testing.T) {
 		used, committed, limit, wanted int64
 		capacity, allocatable          string
 	}{
-		{"a base without modules: what it uses itself is taken", 50 * mb, 60 * mb, 256 * mb, 0, "256Mi", "196Mi"},
+		{"a base without modules: the metaspace of the base is excluded", 50 * mb, 60 * mb, 256 * mb, 0, "256Mi", "196Mi"},
 		{"modules that request as much as is used take nothing twice", 150 * mb, 160 * mb, 256 * mb, 160 * mb, "256Mi",
 			"256Mi"},
 		{"requests above the use count alone", 50 * mb, 60 * mb, 256 * mb, 200 * mb, "256Mi", "256Mi"},
@@ -164,7 +164,7 @@ func TestConditions(t *testing.T) {
 		ready, memory, observed corev1.ConditionStatus
 	}{
 		{"reachable", func(*base.Snapshot) {}, "True", "False", "True"},
-		{"silent", func(b *base.Snapshot) { b.Liveness = base.Unreachable }, "Unknown", "False", "True"},
+		{"unreachable", func(b *base.Snapshot) { b.Liveness = base.Unreachable }, "Unknown", "False", "True"},
 		{"not observed", func(b *base.Snapshot) { b.Observed.Reason = base.TunnelDown }, "True", "False", "False"},
 		{"metaspace nearly full", func(b *base.Snapshot) { b.Health.MetaspaceCommitted = 250 << 20 }, "True", "True",
 			"True"},
@@ -195,9 +195,9 @@ func TestConditions(t *testing.T) {
 
 func TestTransitionTimes(t *testing.T) {
 	first := settings.Node(aBase(), 0, nil, noon)
-	silent := aBase()
-	silent.Liveness = base.Unreachable
-	later := settings.Node(silent, 0, first, noon.Add(time.Minute))
+	unreachable := aBase()
+	unreachable.Liveness = base.Unreachable
+	later := settings.Node(unreachable, 0, first, noon.Add(time.Minute))
 	got := map[corev1.NodeConditionType]metav1.Time{}
 	for _, c := range later.Status.Conditions {
 		got[c.Type] = c.LastTransitionTime

@@ -113,9 +113,9 @@ func (r *Reconciler) readInstallRecord(ctx context.Context, s *state) error {
 // Node. It returns false if the Lease can be deleted.
 func (r *Reconciler) retainNodeLease(ctx context.Context, s *state) (bool, error) {
 	r.mu.Lock()
-	silent := s.timedOut
+	timedOut := s.timedOut
 	r.mu.Unlock()
-	if !silent || s.installRecord == "" {
+	if !timedOut || s.installRecord == "" {
 		return false, nil
 	}
 	s.leaseDue = time.Time{}

@@ -123,6 +123,6 @@ func TestLeaseOfUnreachableBaseOfOtherControllerIsRetained(t *testing.T) {
 	second.reconcileOnce(t)
 	first.wantKept(t, "when the base is gone", "biz1")
 	if second.state(identity) != nil {
-		t.Error("the other controller knows the base for ever")
+		t.Error("the other controller still has the base")
 	}
 }

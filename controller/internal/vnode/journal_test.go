@@ -306,7 +306,7 @@ func TestUnconfirmedWriteIsNotSaved(t *testing.T) {
 	s.writeJournal(t)
 	select {
 	case <-told:
-		t.Error("they were told that it is kept")
+		t.Error("SaveInstallRecord returned before the record was saved")
 	default:
 	}
 	if got := s.inJournal(t)[identity]; got != "biz2" {
@@ -401,7 +401,7 @@ func TestJournalIsDeletedOnStop(t *testing.T) {
 		t.Error("it did not say that a Lease could not be written")
 	}
 	if s.inJournal(t) == nil {
-		t.Error("it took its journal away, and a Lease does not say what it said")
+		t.Error("the journal was deleted, although a Lease does not contain its record")
 	}
 	refuse = false
 	if err := s.closeJournal(t.Context()); err != nil {

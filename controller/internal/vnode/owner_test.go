@@ -114,8 +114,8 @@ func TestControllerStopsActingBeforeLeaseExpires(t *testing.T) {
 // A base that stops while this controller may not act is removed when the controller may act again.
 func TestBaseThatStopsWhileNotActingIsRemoved(t *testing.T) {
 	for name, goes := range map[string]func(*fixture){
-		"falls silent": func(*fixture) {},
-		"says that it goes": func(s *fixture) {
+		"misses heartbeats": func(*fixture) {},
+		"reports its end": func(s *fixture) {
 			_, _ = s.registry.HandleHeartbeat(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity},
 				arklet.Heartbeat{})
 		},
@@ -573,7 +573,7 @@ func TestLeaseOfOtherEnvironmentPreventsNode(t *testing.T) {
 		s.reconcileOnce(t)
 	}
 	if !s.Owns(identity) {
-		t.Error("the base is not served when nobody renews the lease any more")
+		t.Error("the base is not served after the Lease has expired")
 	}
 }
 

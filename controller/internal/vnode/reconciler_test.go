@@ -138,7 +138,7 @@ func TestNewNodeHasNoNotReadyTaint(t *testing.T) {
 	s.sync(t)
 	s.writes()
 	s.reconcileOnce(t)
-	s.wantWrites(t, "when somebody else taints it later")
+	s.wantWrites(t, "when another client adds the taint later")
 }
 
 // The Lease of a Node is valid for the configured time, and renewed at half of it.
@@ -197,14 +197,14 @@ func TestUnreachableBaseTurnsUnknownAndIsRemoved(t *testing.T) {
 	s.writes()
 	pass(t, 26*time.Second, s)
 	s.reconcileOnce(t)
-	s.wantWrites(t, "at 26 s of silence", "update nodes/status", "update leases")
+	s.wantWrites(t, "26 s after the last heartbeat", "update nodes/status", "update leases")
 	if got := conditionOf(s.liveNode(t), corev1.NodeReady).Status; got != corev1.ConditionUnknown {
 		t.Errorf("Ready is %s", got)
 	}
 	s.writes()
 	pass(t, 34*time.Second, s)
 	s.reconcileOnce(t)
-	s.wantWrites(t, "at 60 s of silence", "delete nodes", "delete leases")
+	s.wantWrites(t, "60 s after the last heartbeat", "delete nodes", "delete leases")
 	if diff := cmp.Diff([]string{"owned", "gone", "lost"}, s.events); diff != "" {
 		t.Errorf("events; the Node must be deleted before its Pods (-want +got):\n%s", diff)
 	}
@@ -261,7 +261,7 @@ func TestDeletedNodeIsCreatedAgain(t *testing.T) {
 	s.sync(t)
 	s.writes()
 	s.reconcileOnce(t)
-	s.wantWrites(t, "after kubectl delete node, before the base says anything")
+	s.wantWrites(t, "after kubectl delete node, before a message of the base")
 	s.heartbeat()
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when it speaks", "create nodes")
@@ -285,7 +285,7 @@ func TestNodeDeletedBeforeWriteIsCreatedAgain(t *testing.T) {
 	s.writes()
 	s.reconcileOnce(t)
 	s.reconcileOnce(t)
-	s.wantWrites(t, "before the base says anything")
+	s.wantWrites(t, "before a message of the base")
 	s.heartbeat()
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when it speaks", "create nodes")
@@ -398,7 +398,7 @@ func TestOnlyKnownNodeIsDeleted(t *testing.T) {
 	// it goes
 	_, _ = s.registry.HandleHeartbeat(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}, arklet.Heartbeat{})
 	if _, err := s.reconcile(t.Context(), identity); err == nil {
-		t.Error("a conflict is no error")
+		t.Error("a conflict is not reported as an error")
 	}
 	s.reconcileOnce(t)
 	if _, err := s.api.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{}); apierrors.IsNotFound(err) {

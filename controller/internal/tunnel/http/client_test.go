@@ -136,7 +136,7 @@ func TestAnswers(t *testing.T) {
 			},
 		},
 		{
-			name: "a code that is no text", request: install, wire: says(`{"code":200}`),
+			name: "code is not a string", request: install, wire: says(`{"code":200}`),
 			want: []event{
 				{From: origin(time.Second), Kind: "installBiz", Reason: tunnel.Malformed, Err: tunnel.ErrRefused},
 				{From: origin(time.Second), Request: install, Err: tunnel.ErrRefused},

@@ -108,11 +108,11 @@ func TestProxyDoesNotConnect(t *testing.T) {
 		refused bool
 		says    string
 	}{
-		"nobody listens at the base":  {listening("HTTP/1.1 502 Bad Gateway\r\n\r\n"), true, "502 Bad Gateway"},
-		"the proxy does not want to":  {listening("HTTP/1.1 403 Forbidden\r\n\r\n"), false, "403 Forbidden"},
-		"the proxy is none":           {listening("220 smtp.example\r\n"), false, "malformed HTTP"},
-		"the proxy breaks off":        {listening(""), false, "EOF"},
-		"nobody listens at the proxy": {nobody, false, nobody},
+		"the base refuses the connection":  {listening("HTTP/1.1 502 Bad Gateway\r\n\r\n"), true, "502 Bad Gateway"},
+		"the proxy does not want to":       {listening("HTTP/1.1 403 Forbidden\r\n\r\n"), false, "403 Forbidden"},
+		"the proxy is none":                {listening("220 smtp.example\r\n"), false, "malformed HTTP"},
+		"the proxy breaks off":             {listening(""), false, "EOF"},
+		"the proxy refuses the connection": {nobody, false, nobody},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := throughA(t, "http://"+c.addr)

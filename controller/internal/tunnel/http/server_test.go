@@ -84,14 +84,14 @@ func TestServer(t *testing.T) {
 			[]event{{From: atIP("::1"), Heartbeat: arklet.Heartbeat{Identity: "a", IP: "::1"}}},
 		},
 		{
-			"generation B says not who it is", "POST", "/heartbeat",
+			"generation B has no identity", "POST", "/heartbeat",
 			`{"masterBizInfo":{"name":"base","version":"1"},"networkInfo":{"localIP":"10.1.2.3"},"state":"ACTIVATED"}`,
 			400, "",
 			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Malformed,
 				Err: errNoIdentity}},
 		},
 		{
-			"generation A says not who it is", "POST", "/heartbeat",
+			"generation A has no identity", "POST", "/heartbeat",
 			`{"masterBizInfo":{"bizName":"base","bizVersion":"1","bizState":"ACTIVATED"},"networkInfo":{"localIP":"10.1.2.3"}}`,
 			400, "",
 			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Malformed,
@@ -104,7 +104,7 @@ func TestServer(t *testing.T) {
 			[]event{{From: at, Kind: "heartbeat", Reason: tunnel.WrongAddress, Err: tunnel.ErrAddress}},
 		},
 		{
-			"an identity that is no part of a name", "POST", "/heartbeat",
+			"identity is not valid in a name", "POST", "/heartbeat",
 			`{"baseMetadata":{"identity":"a/../b"},"localIP":"10.1.2.3","state":"activated"}`,
 			400, `"a/../b"`,
 			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.BeyondLimits,
@@ -142,7 +142,7 @@ func TestServer(t *testing.T) {
 				Metadata: arklet.Metadata{Identity: "a", Name: "base", Version: "1.0.0", Cluster: "default"}}},
 		},
 		{
-			"a baseline query of nobody", "POST", "/queryBaseline", `{"name":"base"}`, 400, "",
+			"baseline query without an identity", "POST", "/queryBaseline", `{"name":"base"}`, 400, "",
 			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "queryBaseline", Reason: tunnel.Malformed,
 				Err: errNoIdentity}},
 		},
