@@ -104,7 +104,7 @@ func (s *Set) Live(target v1alpha1.FaultTarget) iter.Seq[*Active] {
 // Fire counts that a fault was triggered by something, on a base or else a controller. The mutex is locked.
 func (s *Set) Fire(x *Active, base, what string) {
 	most := maxTold
-	if x.Fault.Target.Lasts(x.Fault.Kind) || x.Fault.Kind == v1alpha1.APIDelay {
+	if x.Fault.Target.IsState(x.Fault.Kind) || x.Fault.Kind == v1alpha1.APIDelay {
 		most = 1
 	}
 	if x.Fired < most {

@@ -83,7 +83,7 @@ func (m *move) beyond() bool {
 
 // counts reports whether the move affects single requests or messages, and can skip some before.
 func (m *move) counts() bool {
-	return m.fault != nil && m.target != v1alpha1.TargetBase && !m.target.Lasts(m.fault.Kind) &&
+	return m.fault != nil && m.target != v1alpha1.TargetBase && !m.target.IsState(m.fault.Kind) &&
 		!m.sets(v1alpha1.TargetAPI, v1alpha1.APICutWatch, v1alpha1.APIDelay)
 }
 

@@ -15,8 +15,8 @@ import (
 type Origins struct {
 	file  string
 	doc   *strictyaml.Document
-	flags map[string]string // that gave a setting
-	offer map[string]string // that would
+	flags map[string]string // flag that has set the field, by field path
+	offer map[string]string // flag that can set the field, by field path
 }
 
 // Decode reads a configuration file strictly: an unknown field, a field given twice and a value of
@@ -50,25 +50,25 @@ func DecodeScenario(file string, source *strictyaml.Source) (*Scenario, *stricty
 // HasExpression tells whether a string has an expression in it.
 func HasExpression(text string) bool { return strings.Contains(text, "${{") }
 
-// Flag notes that a setting was given by a flag, such as --bases.
-func (o *Origins) Flag(field, flag string) {
+// SetFlag records that a flag, such as --bases, has set a field.
+func (o *Origins) SetFlag(field, flag string) {
 	if o.flags == nil {
 		o.flags = map[string]string{}
 	}
 	o.flags[field] = flag
 }
 
-// Offer notes that a flag would give a setting which nobody has given: without a file a problem is
-// shown by it.
-func (o *Origins) Offer(field, flag string) {
+// SuggestFlag records the flag of a field that is not set. Without a file, problems of the field are reported with the
+// flag.
+func (o *Origins) SuggestFlag(field, flag string) {
 	if o.offer == nil {
 		o.offer = map[string]string{}
 	}
 	o.offer[field] = flag
 }
 
-// Given tells whether the user gave a setting, by the file or by a flag.
-func (o *Origins) Given(field string) bool {
+// IsSet reports whether the file or a flag has set a field.
+func (o *Origins) IsSet(field string) bool {
 	_, flag := o.flags[field]
 	return flag || o.doc.Has(field)
 }

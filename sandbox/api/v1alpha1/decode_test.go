@@ -121,7 +121,7 @@ func TestFlagIsNamedInsteadOfTheLine(t *testing.T) {
 	s, origins, err := v1alpha1.Decode("full.yaml", read(t, "testdata/full.yaml"))
 	zero := 0
 	s.Spec.Bases.Count = &zero
-	origins.Flag("spec.bases.count", "--bases")
+	origins.SetFlag("spec.bases.count", "--bases")
 	err = v1alpha1.Complete(s, origins, err)
 	if err == nil {
 		t.Fatal("0 bases were taken")
@@ -142,7 +142,7 @@ func TestFlagIsNamedForWhatNobodyGave(t *testing.T) {
 				[]byte("{apiVersion: sandbox.koupleless.io/v1alpha1, kind: Sandbox}"))
 		}
 		s.Spec.Provider = v1alpha1.ProviderExisting
-		origins.Offer("spec.cluster.context", "--context")
+		origins.SuggestFlag("spec.cluster.context", "--context")
 		err = v1alpha1.Complete(s, origins, err)
 		if err == nil {
 			t.Fatal("no context was taken")

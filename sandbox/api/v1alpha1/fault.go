@@ -230,8 +230,8 @@ func (t FaultTarget) Kinds() []fault.Kind {
 	return slices.Sorted(maps.Keys(faultSpecs[t]))
 }
 
-// Lasts reports whether faults of the kind hold until they end, instead of being triggered.
-func (t FaultTarget) Lasts(k fault.Kind) bool {
+// IsState reports whether faults of the kind stay in effect until they end, instead of acting on single messages or requests.
+func (t FaultTarget) IsState(k fault.Kind) bool {
 	if t == TargetBase {
 		return k.Lasts()
 	}

@@ -144,6 +144,6 @@ func (a *FaultAction) disrupts() disruption {
 		return disruption{}
 	}
 	kind, target := a.Set.Fault.Kind, a.Set.Target
-	ofControllers := target == TargetMQTT && len(a.Set.Bases) == 0 && (target.Lasts(kind) || target.Kills(kind))
+	ofControllers := target == TargetMQTT && len(a.Set.Bases) == 0 && (target.IsState(kind) || target.Kills(kind))
 	return disruption{sandbox: target == TargetAPI || ofControllers, proxy: target == TargetAPI}
 }

@@ -287,7 +287,7 @@ func (w *world) fault(e *events.FaultEvent, now time.Time, o *Options) {
 		x = outage{what: "MQTT fault " + e.ID, base: e.Base, from: now, recovery: o.recovery(),
 			listed: map[string]time.Time{}, hides: true}
 	}
-	lasts := e.Target.Lasts(e.Kind)
+	lasts := e.Target.IsState(e.Kind)
 	switch {
 	case e.Change == events.FaultSet && lasts:
 		w.outages.begin(x)
