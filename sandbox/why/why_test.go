@@ -22,10 +22,11 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/controller/workload"
+	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
-var update = flag.Bool("update", false, "write the golden file anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // failure is what a container says of an error with codes, as the controller writes it.
 func failure(text string, codes ...errcode.Code) (reason, message string) {
@@ -589,8 +590,7 @@ var situations = []situation{
 		want: why.ControllerNotRunning, names: []string{"base-1"}},
 }
 
-// Answers contain no credentials of URLs.
-func TestCredentials(t *testing.T) {
+func TestExplainRedactsCredentials(t *testing.T) {
 	const url, redacted = "https://deploy:hunter2@host/biz1.jar?Signature=SECRET", "https://***@host/biz1.jar?Signature=***"
 	s := refused(errcode.OtherUpstreamDecodeURLFailed, url, image("oss://deploy:hunter2@host/biz1.jar"))
 	s.Events = []corev1.Event{event("uid-x", "Pod", "biz1-x", "SameVersionReplaced", "installed again from "+url)}
@@ -602,7 +602,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// Only what was created less than ten seconds ago, and is not Ready, is young.
+// TestYoung checks that only a target that is not Ready and was created less than ten seconds ago is young.
 func TestYoung(t *testing.T) {
 	of := func(age time.Duration, ready int32) bool {
 		return why.Explain(deployment(
@@ -614,44 +614,58 @@ func TestYoung(t *testing.T) {
 	}
 }
 
-// Each situation is told by its name, and its cause names what is wrong.
-func TestSituations(t *testing.T) {
+// TestExplainSituations checks the answer of each situation in every language.
+func TestExplainSituations(t *testing.T) {
 	shown := map[why.Reason]bool{}
-	var all strings.Builder
+	all := map[language.Language]*strings.Builder{language.English: {}, language.Chinese: {}}
 	for _, tt := range situations {
 		t.Run(tt.name, func(t *testing.T) {
 			a := why.Explain(tt.snapshot, now)
 			shown[a.Reason] = true
 			if a.Reason != tt.want || a.Because != tt.because {
-				t.Errorf("it is taken for %s because of %q, not %s because of %q: %s", a.Reason, a.Because, tt.want,
+				t.Errorf("reason = %s, because = %q, want %s and %q; cause: %s", a.Reason, a.Because, tt.want,
 					tt.because, a.Cause)
 			}
 			for _, name := range tt.names {
 				if !strings.Contains(a.Cause, name) {
-					t.Errorf("the cause does not name %q: %s", name, a.Cause)
+					t.Errorf("cause = %q, want it to contain %q", a.Cause, name)
 				}
 			}
 			if !a.Ready && a.Advice == "" {
-				t.Error("nothing says what to do")
+				t.Error("advice is empty")
 			}
 			if again := why.Explain(tt.snapshot, now); !cmp.Equal(a, again) {
-				t.Errorf("asked again, it answers otherwise:\n%s", cmp.Diff(a, again))
+				t.Errorf("second answer differs (-first +second):\n%s", cmp.Diff(a, again))
 			}
-			fmt.Fprintf(&all, "%s: %s\n  %s\n  %s\n", tt.name, a.Reason, a.Cause, a.Advice)
+			for l, b := range all {
+				answer := why.ExplainIn(l, tt.snapshot, now)
+				if text := fmt.Sprint(answer); argument.MatchString(text) {
+					t.Errorf("answer in %s lacks an argument: %s", l, text)
+				}
+				if answer.Reason != a.Reason || answer.Because != a.Because || len(answer.Evidence) != len(a.Evidence) {
+					t.Errorf("answer in %s = %+v, want the reasons and the facts of %+v", l, answer, a)
+				}
+				fmt.Fprintf(b, "%s: %s\n  %s\n  %s\n", tt.name, answer.Reason, answer.Cause, answer.Advice)
+			}
 		})
 	}
-	source, err := os.ReadFile("reason.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range regexp.MustCompile(`Reason = "(\w+)"`).FindAllStringSubmatch(string(source), -1) {
-		if !shown[why.Reason(m[1])] {
-			t.Errorf("no situation has the reason %s", m[1])
+	for _, r := range why.ReasonTexts() {
+		if !shown[r.Reason] {
+			t.Errorf("no situation has the reason %s", r.Reason)
 		}
 	}
-	const file = "testdata/answers.txt"
+	for l, b := range all {
+		golden(t, fmt.Sprintf("testdata/answers.%s.txt", l), b.String())
+	}
+}
+
+// argument matches an argument that a text did not get.
+var argument = regexp.MustCompile(`\{[a-z][A-Za-z]*\}`)
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
 	if *update {
-		if err := os.WriteFile(file, []byte(all.String()), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -659,7 +673,26 @@ func TestSituations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), all.String()); diff != "" {
-		t.Errorf("answers; write them anew with -update (-want +got):\n%s", diff)
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs; rewrite it with -update (-want +got):\n%s", file, diff)
+	}
+}
+
+func TestReasonTextsCoverAllReasons(t *testing.T) {
+	source, err := os.ReadFile("reason.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	for _, m := range regexp.MustCompile(`Reason = "(\w+)"`).FindAllStringSubmatch(string(source), -1) {
+		want = append(want, m[1])
+	}
+	for _, r := range why.ReasonTexts() {
+		got = append(got, string(r.Reason))
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("reasons with a text (-want +got):\n%s", diff)
 	}
 }
