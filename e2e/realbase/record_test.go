@@ -25,7 +25,7 @@ var record = flag.Bool("record", false, "write the answers of real bases into th
 // recordings is the directory of all recordings.
 var recordings = filepath.Join("..", "..", "fakebase", "testdata", "real")
 
-// versions are those of java/pom.xml and of its dependencies.
+// versions are the versions in java/pom.xml and of its dependencies.
 var versions = recording.Versions{Koupleless: "2.1.6", SofaArk: "3.1.7", SpringBoot: "3.2.12", Fastjson: "1.2.83",
 	Java: "17"}
 
@@ -37,9 +37,9 @@ const (
 	silence  = 3 * time.Second
 )
 
-// TestRecord sends the requests of all recordings to real bases, and writes the answers into them. To record something
-// new, write a file without answers; set silent where no answer is expected. The identity of a module in a jar is that
-// of the recording; all else of a jar is that of the module that Maven has built.
+// TestRecord sends the requests of all recordings to real bases, and writes the responses into the recordings. To add a
+// recording, write a file without responses, and mark the requests that have none. The jar of a module has the module
+// identity of the recording, and otherwise the content of the module that Maven built.
 func TestRecord(t *testing.T) {
 	if !*record {
 		t.Skip("run it with: make record")

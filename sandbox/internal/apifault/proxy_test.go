@@ -33,7 +33,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-const patience = 10 * time.Second
+const patience = check.Patience
 
 // fakeAPI is an API server with what these tests need of one: it speaks HTTP/2, knows one token,
 // answers writes, counts them, and has watches that it tells whatever the test says.

@@ -23,7 +23,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-const patience = 20 * time.Second
+const patience = check.Patience
 
 // start starts a broker. end stops it and waits until it has ended.
 func start(t testing.TB, o broker.Options) (b *broker.Broker, end func()) {

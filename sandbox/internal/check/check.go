@@ -8,8 +8,12 @@ import (
 	"time"
 )
 
-// poll is the pause between two looks.
-const poll = time.Millisecond
+// Patience is the time that tests wait for something that must happen. It only limits the run of a broken test: a slow
+// machine needs a fraction of it.
+const Patience = time.Minute
+
+// poll is the pause between two attempts.
+const poll = 5 * time.Millisecond
 
 // Eventually looks again and again until there is nothing to complain about. When
 // patience has passed, it fails the test with the last complaint.

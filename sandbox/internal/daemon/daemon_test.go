@@ -35,7 +35,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-const patience = 30 * time.Second
+const patience = check.Patience
 
 const roleVariable = "DAEMON_TEST_CONTROLLER"
 

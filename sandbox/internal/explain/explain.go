@@ -177,8 +177,8 @@ func (e *Explainer) fault(kind string) string {
 		if k.Title == "base" {
 			on = "bases: [base]"
 		}
-		text += fmt.Sprintf("FAULT:  %s of the target %s\n\n%s\nExample of a step:\n\n  fault:\n    set:\n      %s\n "+
-			"fault: {%s}\n\n",
+		text += fmt.Sprintf("FAULT:  %s of the target %s\n\n%s\nExample of a step:\n\n  fault:\n    set:\n      %s\n"+
+			"      fault: {%s}\n\n",
 			kind, k.Title, wrapped(kind+" "+k.Description, ""), on, strings.Join(fields, ", "))
 	}
 	if text != "" {

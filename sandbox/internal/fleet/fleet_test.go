@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -21,7 +20,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 )
 
-const patience = 30 * time.Second
+const patience = check.Patience
 
 // bench is a broker with a fleet on it; both end with the test.
 type bench struct {

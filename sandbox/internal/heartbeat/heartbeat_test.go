@@ -17,7 +17,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-const patience = 30 * time.Second
+const patience = check.Patience
 
 // Each controller gets each heartbeat; one that is away or hangs keeps nobody.
 func TestEachControllerGetsEachHeartbeat(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 const (
 	// within is how long something may take that must happen, and never how long something is looked at that
 	// must not.
-	within = 10 * time.Second
+	within = check.Patience
 	never  = 200 * time.Millisecond
 )
 

@@ -34,7 +34,7 @@ import (
 )
 
 // patient is how long anything may take.
-const patient = 30 * time.Second
+const patient = check.Patience
 
 // answering accepts every heartbeat.
 type answering struct{}

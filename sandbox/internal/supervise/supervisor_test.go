@@ -318,7 +318,7 @@ func differs[T comparable](want, got T) error {
 // eventually waits for something that the operating system does in its own time.
 func eventually(t *testing.T, look func() error) {
 	t.Helper()
-	check.Eventually(t, 10*time.Second, look)
+	check.Eventually(t, check.Patience, look)
 }
 
 // Only what exited, and said so since its start, has found its port taken.
@@ -375,7 +375,7 @@ func TestGroup(t *testing.T) {
 		t.Fatalf("no child in %q: %v", text, err)
 	}
 	check.Must(t, s.Kill("script"))
-	check.Eventually(t, 10*time.Second, func() error {
+	check.Eventually(t, check.Patience, func() error {
 		if err := syscall.Kill(child, 0); errors.Is(err, syscall.ESRCH) {
 			return nil
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-const patience = 20 * time.Second
+const patience = check.Patience
 
 // bases are Targets that tests fill.
 type bases struct{ list atomic.Pointer[[]Target] }

@@ -21,7 +21,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // startBroker runs a broker on an address ("127.0.0.1:0" for any) and returns where it listens and
 // how to end it.

@@ -24,7 +24,6 @@ func (p *Provider) Load(ctx context.Context, i *image.Image) error {
 		group.Go(func() error {
 			read, write := io.Pipe()
 			// The end of ctx ends the stream, and with it the command that reads it.
-			// a pipe's end has no error
 			defer context.AfterFunc(ctx, func() { _ = write.CloseWithError(context.Cause(ctx)) })()
 			go func() { _ = write.CloseWithError(image.Write(write, i)) }() // as above; the reader gets it
 			if err := nodeutils.LoadImageArchive(node, read); err != nil {

@@ -29,7 +29,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-const patience = 20 * time.Second
+const patience = check.Patience
 
 // bench is a Runner with two Pods in a cluster that the test plays.
 type bench struct {

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	patience = 20 * time.Second
+	patience = check.Patience
 )
 
 // inMemory is an agent in this process.

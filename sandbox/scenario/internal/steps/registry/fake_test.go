@@ -36,7 +36,7 @@ import (
 
 const (
 	run      = "run-x"
-	patience = 10 * time.Second
+	patience = check.Patience
 )
 
 // fakeSandbox does what a daemon would, and makes the Nodes that a controller
