@@ -10,6 +10,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/cli"
+	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 )
 
 func main() {
@@ -24,6 +25,7 @@ func main() {
 	s.Color = out && os.Getenv("NO_COLOR") == "" // https://no-color.org
 	s.UserHome, _ = os.UserHomeDir()             // without one, --home must be given
 	s.Self, _ = os.Executable()                  // without it, up says that it is missing
+	s.Language = language.FromEnvironment(os.Getenv)
 	if fd := int(os.Stderr.Fd()); term.IsTerminal(fd) {
 		s.Terminal = true
 		s.Width, _, _ = term.GetSize(fd) // 0 is fine

@@ -15,6 +15,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
@@ -38,6 +39,8 @@ type Streams struct {
 	Screen bool
 	// Color allows colours on Out.
 	Color bool
+	// Language of the explanations of why, lint and doctor, without --language. Default: English.
+	Language language.Language
 	// UserHome is the user's home folder; the state is in .koupsandbox there unless
 	// told otherwise.
 	UserHome string

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -44,13 +45,17 @@ func (s *commands) doctor() *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
 		Usage: "check what this machine must have",
-		Flags: []cli.Flag{engine(), output(formatJSON, formatYAML)},
+		Flags: []cli.Flag{engine(), theLanguage(), output(formatJSON, formatYAML)},
 		Action: alone(func(c *cli.Context) error {
+			l, err := s.languageOf(c)
+			if err != nil {
+				return err
+			}
 			folder, err := home(c)
 			if err != nil {
 				return err
 			}
-			checks := doctor.Run(c.Context, folder, c.String(engineFlag),
+			checks := doctor.Run(c.Context, l, folder, c.String(engineFlag),
 				sandbox.FindPrograms(s.Self, c.String(binFlag)))
 			err = s.show(c, checks, func(bool) { s.tellChecks(checks) })
 			if err == nil && slices.ContainsFunc(checks, func(check doctor.Check) bool { return !check.OK }) {
@@ -67,7 +72,8 @@ func (s *commands) tellChecks(checks []doctor.Check) {
 		if !check.OK {
 			mark = "✗"
 		}
-		say(s.Out, "%s %-28s %s\n", mark, check.Name, check.Detail)
+		padding := strings.Repeat(" ", max(28-columns(check.Name), 0))
+		say(s.Out, "%s %s%s %s\n", mark, check.Name, padding, check.Detail)
 		if check.Fix != "" {
 			say(s.Out, "  → %s\n", check.Fix)
 		}

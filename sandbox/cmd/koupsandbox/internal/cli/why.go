@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/why"
@@ -39,7 +40,7 @@ Credentials in URLs are replaced by ***. Exit status: 0 if there is an answer.
 Examples:
   koupsandbox why biz1
   koupsandbox why --context prod -n shop deployment/stock`,
-		Flags:  append(theCluster("of the target"), output(formatJSON)),
+		Flags:  append(theCluster("of the target"), theLanguage(), output(formatJSON)),
 		Action: taking(1, 1, "a Pod, or KIND/NAME", s.explainWhy),
 	}
 }
@@ -58,6 +59,10 @@ func theCluster(namespace string) []cli.Flag {
 }
 
 func (s *commands) explainWhy(c *cli.Context, list []string) error {
+	l, err := s.languageOf(c)
+	if err != nil {
+		return err
+	}
 	client, namespace, err := s.cluster(c)
 	if err != nil {
 		return err
@@ -70,8 +75,8 @@ func (s *commands) explainWhy(c *cli.Context, list []string) error {
 	if err != nil {
 		return err
 	}
-	answer := why.Explain(snapshot, time.Now())
-	return s.show(c, answer, func(bool) { s.tellWhy(answer) })
+	answer := why.ExplainIn(l, snapshot, time.Now())
+	return s.show(c, answer, func(bool) { s.tellWhy(l, answer) })
 }
 
 // cluster is the one that theCluster names, and the namespace.
@@ -153,26 +158,40 @@ func theNamespace(c *cli.Context, config clientcmd.ClientConfig) (string, error)
 	return cmp.Or(namespace, "default"), nil
 }
 
-// tellWhy prints the cause in one line, what to do in the next, and then what was looked at.
-func (s *commands) tellWhy(a why.Answer) {
+// The texts around an answer. Each has the reason or the sentence as {text}.
+var (
+	textSentence = language.Text{EN: "{text}.", ZH: "{text}。"}
+	textReason   = language.Text{EN: "{reason} of {target}", ZH: "{target} 的情形：{reason}"}
+	textBecause  = language.Text{EN: "{reason}, because of {because}", ZH: "{reason}，起因于 {because}"}
+)
+
+// tellWhy prints the cause, the advice and the reason in one line each, and then the evidence.
+func (s *commands) tellWhy(l language.Language, a why.Answer) {
 	mark := "✗"
 	if a.Ready {
 		mark = "✓"
 	}
-	say(s.Out, "%s %s\n", mark, plain.Text(a.Cause)+".")
+	sentence := func(text string) string {
+		if strings.HasSuffix(text, "?") || strings.HasSuffix(text, "？") {
+			return plain.Text(text)
+		}
+		return textSentence.In(l, language.Args{"text": plain.Text(text)})
+	}
+	say(s.Out, "%s %s\n", mark, sentence(a.Cause))
 	if a.Advice != "" {
-		say(s.Out, "→ %s\n", strings.Replace(plain.Text(a.Advice)+".", "?.", "?", 1))
+		say(s.Out, "→ %s\n", sentence(a.Advice))
 	}
 	reason := string(a.Reason)
 	if a.Because != "" {
-		reason += ", because of " + string(a.Because)
+		reason = textBecause.In(l, language.Args{"reason": a.Reason, "because": a.Because})
 	}
-	say(s.Out, "\n%s of %s/%s\n", reason, a.Target.Kind, plain.Text(a.Target.Name))
+	target := fmt.Sprintf("%s/%s", a.Target.Kind, plain.Text(a.Target.Name))
+	say(s.Out, "\n%s\n", textReason.In(l, language.Args{"reason": reason, "target": target}))
 	about := ""
 	for _, e := range a.Evidence {
 		if e.About != about {
 			about = e.About
-			say(s.Out, "\n%s\n", about)
+			say(s.Out, "\n%s\n", e.Heading(l))
 		}
 		at := ""
 		if !e.At.IsZero() {
