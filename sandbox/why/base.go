@@ -106,7 +106,8 @@ func (v *explainer) ours(n *corev1.Node) bool {
 	return named && !v.ControllersUnread
 }
 
-// lastController describes the last controller that ran in an environment; empty is any. It returns "" if there is none.
+// lastController describes the last controller that ran in an environment; empty is any. It returns "" if there is
+// none.
 func (v *explainer) lastController(env string) string {
 	var last controller
 	for _, c := range v.controllers {

@@ -180,8 +180,8 @@ func (v *explainer) waiting() (corev1.Container, *corev1.ContainerStateWaiting) 
 	return first, why
 }
 
-// parseMessage parses a message of the controller: its codes, the outermost first, when the command is sent again (zero if the
-// message does not state it), and what happened.
+// parseMessage parses a message of the controller: its codes, the outermost first, when the command is sent again (zero
+// if the message does not state it), and what happened.
 func parseMessage(message string) (codes []errcode.Code, next time.Time, text string) {
 	codes, text = errcode.Parse(message)
 	if at, rest, found := api.CutNextAttempt(text); found {

@@ -131,8 +131,8 @@ func (v *explainer) ago(t time.Time) string { return duration.HumanDuration(max(
 // clock returns the date and the time in UTC.
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// join returns names, sorted and separated by commas. Of more than eight names it returns the first eight and the number
-// of the others.
+// join returns names, sorted and separated by commas. Of more than eight names it returns the first eight and the
+// number of the others.
 func (v *explainer) join(names []string) string {
 	const shown = 8
 	names = slices.Compact(slices.Sorted(slices.Values(names)))

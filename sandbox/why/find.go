@@ -40,8 +40,8 @@ func (g *gatherer) notFound(ctx context.Context, err error) error {
 	return fmt.Errorf("%s is %w in namespace %s%s", t, ErrNotFound, t.Namespace, meant)
 }
 
-// names returns the names of all objects of a kind in the target's namespace; none if they cannot be read. The names of a
-// Node include the host name and the identity of its base.
+// names returns the names of all objects of a kind in the target's namespace; none if they cannot be read. The names of
+// a Node include the host name and the identity of its base.
 func (g *gatherer) names(ctx context.Context, kind Kind) (names []string) {
 	if kind == KindNode {
 		for i := range g.Bases {

@@ -11,8 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// liveness precedes the rules of commands: the container of a module that failed its liveness probe waits as if its image
-// had changed. The controller records the Event when the Pod turns Not Ready, to the second.
+// liveness precedes the rules of commands: the container of a module that failed its liveness probe waits as if its
+// image had changed. The controller records the Event when the Pod turns Not Ready, to the second.
 func liveness(v *explainer) *Answer {
 	e, found := v.event(string(v.Pod.UID), api.ReasonLivenessFailed)
 	turned := podCondition(v.Pod, corev1.PodReady).LastTransitionTime.Time

@@ -61,14 +61,15 @@ const (
 
 // Parts of several messages.
 var (
-	nounBase            = text("base", "个基座")
-	nounPod             = text("Pod", "个 Pod")
-	partDidYouMean      = text("; did you mean {name}?", "；是否想写 {name}？")
-	partMore            = text("{names} and {n} more", "{names} 等，另有 {n} 个")
-	partNone            = text("none", "无")
-	partNextAttempt     = text("; the next attempt is at {time}", "；下一次尝试在 {time}")
-	partIn              = text(", in {duration}", "，即 {duration} 之后")
-	partLastController  = text("; {controller} last renewed its Lease {age} ago", "；{controller} 最后一次续约 Lease 是在 {age} 之前")
+	nounBase           = text("base", "个基座")
+	nounPod            = text("Pod", "个 Pod")
+	partDidYouMean     = text("; did you mean {name}?", "；是否想写 {name}？")
+	partMore           = text("{names} and {n} more", "{names} 等，另有 {n} 个")
+	partNone           = text("none", "无")
+	partNextAttempt    = text("; the next attempt is at {time}", "；下一次尝试在 {time}")
+	partIn             = text(", in {duration}", "，即 {duration} 之后")
+	partLastController = text("; {controller} last renewed its Lease {age} ago",
+		"；{controller} 最后一次续约 Lease 是在 {age} 之前")
 	partProbeFailed     = text(" ({age} ago: {message})", " ({age} 之前：{message})")
 	partPod             = text(", Pod {pod}", "，即 Pod {pod}")
 	partServedBy        = text(", and the controller {controller} serves it", "，由 controller {controller} 服务")
@@ -191,7 +192,8 @@ var (
 	msgNoBaseMatchesSelector = answer(NoBaseMatchesSelector,
 		"no base fits: {requirement}{values}",
 		"没有满足要求的基座：{requirement}{values}",
-		"correct the {where} of the Pod or its template{relabel}; show the labels with: kubectl get nodes --show-labels",
+		"correct the {where} of the Pod or its template{relabel}; show the labels with: kubectl get "+
+			"nodes --show-labels",
 		"修改该 Pod 或其模板的 {where}{relabel}；查看标签：kubectl get nodes --show-labels")
 	msgNoBaseMatchesAffinity = message{NoBaseMatchesAffinity, msgNoBaseMatchesSelector.cause,
 		msgNoBaseMatchesSelector.advice}
@@ -221,7 +223,8 @@ var (
 		"add {toleration} to the tolerations; the controller adds it only without LEAVE_POD_TOLERATIONS",
 		"在 tolerations 中加上 {toleration}；只有在未设置 LEAVE_POD_TOLERATIONS 时 controller 才会加上它")
 	msgWrongEnvironment = answer(WrongEnvironment,
-		"the Pod tolerates bases of the environment {tolerated}, and the bases that fit otherwise belong to {environments}",
+		"the Pod tolerates bases of the environment {tolerated}, and the bases that fit otherwise belong to "+
+			"{environments}",
 		"该 Pod 容忍环境 {tolerated} 的基座，而其他条件都满足的基座属于 {environments}",
 		"tolerate {key} with the value {value} and the effect {effect}, if you mean that environment",
 		"如果要使用该环境，请容忍 {key}，值为 {value}，effect 为 {effect}")
@@ -255,7 +258,8 @@ var (
 	msgLimitRange = answer(NoSuchResource,
 		"the Pod requests {amount} of {resource}, and no base has any",
 		"该 Pod 请求 {amount} 的 {resource}，而没有基座提供该资源",
-		"a LimitRange of the namespace {namespace} adds the request: remove {resource} from it, or request 0 in the template",
+		"a LimitRange of the namespace {namespace} adds the request: remove {resource} from it, or request 0 "+
+			"in the template",
 		"该请求由 namespace {namespace} 的 LimitRange 加上：从中去掉 {resource}，或在模板中请求 0")
 	msgNoFreeResources = answer(NoFreeResources,
 		"the Pod requests {amount} of {resource}, and no base that fits otherwise has that much free: the maximum is "+
@@ -290,7 +294,8 @@ var (
 			"volumeClaimTemplates, so delete and create the StatefulSet again",
 		"模块不使用卷：从 StatefulSet {name} 中去掉声明；Kubernetes 拒绝修改 volumeClaimTemplates，因此需要删除并重新创建该 StatefulSet")
 	msgSpreadLabelMissing = answer(TopologySpread,
-		"the Pod must be spread over {keys}, and no base that fits otherwise has that label; the scheduler reports: {message}",
+		"the Pod must be spread over {keys}, and no base that fits otherwise has that label; the scheduler "+
+			"reports: {message}",
 		"该 Pod 须按 {keys} 分布，而其他条件都满足的基座都没有该标签；调度器报告：{message}",
 		"use the topologyKey "+corev1.LabelHostname+", or label the Nodes of the bases",
 		"使用 topologyKey "+corev1.LabelHostname+"，或给基座的 Node 加上标签")
@@ -310,7 +315,8 @@ var (
 	msgAntiAffinity = answer(AntiAffinity,
 		"every base that fits otherwise already has a Pod that an anti-affinity separates from this Pod",
 		"其他条件都满足的基座，都已有反亲和性所排斥的 Pod",
-		"add a base, or make the anti-affinity preferred; an update with maxSurge needs one more base than there are replicas",
+		"add a base, or make the anti-affinity preferred; an update with maxSurge needs one more base than "+
+			"there are replicas",
 		"增加基座，或把反亲和性改为 preferred；带 maxSurge 的更新所需的基座比副本数多一个")
 	msgHostPortTaken = answer(HostPortTaken,
 		"every base that fits otherwise already has a Pod with the same hostPort",
@@ -339,7 +345,8 @@ var (
 		"check that kube-scheduler runs; in a sandbox: koupsandbox status",
 		"检查 kube-scheduler 是否在运行；在沙箱中：koupsandbox status")
 	msgNotScheduledAgain = answer(NotScheduledYet,
-		"{base} fits since a change {age} ago, and the scheduler has not tried the Pod again; it last reported: {message}",
+		"{base} fits since a change {age} ago, and the scheduler has not tried the Pod again; it last "+
+			"reported: {message}",
 		"{base} 因 {age} 之前的变化而满足要求，调度器还没有再次尝试该 Pod；其上一次报告：{message}",
 		"wait a few seconds: the scheduler tries again after a change",
 		"等待数秒：调度器在变化之后会再次尝试")
@@ -355,7 +362,8 @@ var (
 	msgNodeNameUnknown = answer(NodeGone,
 		"the Pod or its template sets nodeName: {node}, and no Node has this name",
 		"该 Pod 或其模板设置了 nodeName: {node}，而没有该名称的 Node",
-		"remove nodeName, and select bases by their labels, for example by "+corev1.LabelHostname+" in the nodeSelector",
+		"remove nodeName, and select bases by their labels, for example by "+corev1.LabelHostname+
+			" in the nodeSelector",
 		"去掉 nodeName，按标签选择基座，例如在 nodeSelector 中使用 "+corev1.LabelHostname)
 	msgNodeGone = answer(NodeGone,
 		"the Pod is bound to {node}, and this Node does not exist: its base was removed, or never existed",
@@ -374,7 +382,8 @@ var (
 	msgHolderNotRunning = answer(NobodyServesBase,
 		"{base} is served by the controller {controller}, which no longer renews its Lease",
 		"{base} 由 controller {controller} 服务，而它已不再续约其 Lease",
-		"wait a few seconds: another controller takes over the base after its next heartbeat; otherwise check the logs "+
+		"wait a few seconds: another controller takes over the base after its next heartbeat; otherwise "+
+			"check the logs "+
 			"of the controllers",
 		"等待数秒：基座下一次心跳之后由另一个 controller 接管；否则检查各 controller 的日志")
 	msgBaseReleased = answer(NobodyServesBase,
@@ -391,13 +400,15 @@ var (
 	msgBaseNotReady = answer(BaseSilent,
 		"{base} is not Ready for {age}: {message}",
 		"{base} 已 {age} 不是 Ready：{message}",
-		"check that the base runs and reaches the broker or the controller; otherwise the controller deletes its Node, "+
+		"check that the base runs and reaches the broker or the controller; otherwise the controller "+
+			"deletes its Node, "+
 			"and Kubernetes the Pods on it",
 		"检查基座是否在运行，以及能否到达 broker 或 controller；否则 controller 会删除其 Node，Kubernetes 会删除其上的 Pod")
 	msgBaseLeaving = answer(BaseLeaving,
 		"the Node of {base} is being deleted, with its Pods",
 		"{base} 的 Node 及其上的 Pod 正在删除",
-		"wait for the Pod that replaces it; if the Node has a finalizer, its deletion ends when the finalizer is removed",
+		"wait for the Pod that replaces it; if the Node has a finalizer, its deletion ends when the "+
+			"finalizer is removed",
 		"等待替换它的 Pod；如果 Node 有 finalizer，移除之后删除才会完成")
 )
 
@@ -438,8 +449,10 @@ var (
 	msgCommandNotSent = answer(CommandNotSent,
 		"{module} waits to be installed on {base}, and the controller has not sent a command for it",
 		"{module} 等待安装到 {base}，controller 还没有为它下发指令",
-		"wait: the controller installs VNODE_WORKER_NUM modules on a base concurrently, and another jar of one version "+
-			"on one base at a time; if this takes minutes, check that {base} still runs (in a sandbox: koupsandbox base list)",
+		"wait: the controller installs VNODE_WORKER_NUM modules on a base concurrently, and another jar "+
+			"of one version "+
+			"on one base at a time; if this takes minutes, check that {base} still runs (in a sandbox: "+
+			"koupsandbox base list)",
 		"请等待：controller 在一个基座上同时安装 VNODE_WORKER_NUM 个模块；同一版本的另一个 jar 则逐个基座安装；"+
 			"如果持续数分钟，请检查 {base} 是否仍在运行(在沙箱中：koupsandbox base list)")
 	msgInstallRetrying = answer(InstallRetrying,
@@ -558,7 +571,8 @@ var (
 		"等待其 Pod 被删除；koupsandbox why pod/NAME 说明单个 Pod 的情况")
 	partNothing        = text("nothing", "无")
 	msgWorkloadNotSeen = answer(WorkloadNotSeen,
-		"kube-controller-manager has not processed {workload} since its last change: generation {observed} of {generation}",
+		"kube-controller-manager has not processed {workload} since its last change: generation {observed} "+
+			"of {generation}",
 		"{workload} 最后一次修改之后，kube-controller-manager 尚未处理它：generation 为 {observed}，应为 {generation}",
 		"check that kube-controller-manager is running; in a sandbox: koupsandbox status",
 		"检查 kube-controller-manager 是否在运行；在沙箱中：koupsandbox status")
@@ -660,17 +674,19 @@ var (
 	partNotReady           = text("it is not Ready", "不是 Ready")
 	partNotReadyBecause    = text("it is not Ready: {message}", "不是 Ready：{message}")
 	partNotReported        = text("it has not reported yet", "尚未上报")
-	partFree               = text("{free} of {resource} are free, {amount} are requested", "{resource} 空闲 {free}，请求 {amount}")
-	partLessFree           = text("less of {resource} is free than the {amount} that are requested", "{resource} 的空闲少于所请求的 {amount}")
-	partNoLabel            = text("{requirement}, and it has no such label", "{requirement}，而它没有该标签")
-	partOtherLabel         = text("{requirement}, and it has {value}", "{requirement}，而它的值为 {value}")
-	partSelectorRequires   = text("the nodeSelector requires {expression}", "nodeSelector 要求 {expression}")
-	partAffinityRequires   = text("the affinity requires {expression}", "亲和性要求 {expression}")
-	partTerm               = text("term {n} ({expressions})", "第 {n} 项({expressions})")
-	partAnd                = text(" and ", " 且 ")
-	partOr                 = text(" or ", " 或 ")
-	partOtherReasons       = text("and {n} other reasons", "以及其他 {n} 种原因")
-	partBasesSuchAs        = text("{bases}, such as {base}: {state}", "{bases}，例如 {base}：{state}")
+	partFree               = text("{free} of {resource} are free, {amount} are requested",
+		"{resource} 空闲 {free}，请求 {amount}")
+	partLessFree = text("less of {resource} is free than the {amount} that are requested",
+		"{resource} 的空闲少于所请求的 {amount}")
+	partNoLabel          = text("{requirement}, and it has no such label", "{requirement}，而它没有该标签")
+	partOtherLabel       = text("{requirement}, and it has {value}", "{requirement}，而它的值为 {value}")
+	partSelectorRequires = text("the nodeSelector requires {expression}", "nodeSelector 要求 {expression}")
+	partAffinityRequires = text("the affinity requires {expression}", "亲和性要求 {expression}")
+	partTerm             = text("term {n} ({expressions})", "第 {n} 项({expressions})")
+	partAnd              = text(" and ", " 且 ")
+	partOr               = text(" or ", " 或 ")
+	partOtherReasons     = text("and {n} other reasons", "以及其他 {n} 种原因")
+	partBasesSuchAs      = text("{bases}, such as {base}: {state}", "{bases}，例如 {base}：{state}")
 )
 
 // Evidence.

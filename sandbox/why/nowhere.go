@@ -30,8 +30,8 @@ func GatherBases(ctx context.Context, client kubernetes.Interface) (*Snapshot, e
 	return g.Snapshot, nil
 }
 
-// Nowhere explains, in a language, why no base accepts a Pod that does not exist yet. It returns false if a base accepts
-// the Pod, or if only the scheduler can decide. The Snapshot is the result of GatherBases. Nowhere does no I/O.
+// Nowhere explains, in a language, why no base accepts a Pod that does not exist yet. It returns false if a base
+// accepts the Pod, or if only the scheduler can decide. The Snapshot is the result of GatherBases. Nowhere does no I/O.
 func Nowhere(l language.Language, s *Snapshot, pod *corev1.Pod, now time.Time) (Answer, bool) {
 	future := *s
 	future.Target = Target{Kind: KindPod, Namespace: pod.Namespace, Name: pod.Name}

@@ -86,8 +86,8 @@ func (v *explainer) unmatched() *Answer {
 	return v.answer(msgNoBaseMatchesAffinity, a)
 }
 
-// values returns the values of a label of all bases. With fitting, it returns the values of the bases that meet all other
-// requirements, unless there are none.
+// values returns the values of a label of all bases. With fitting, it returns the values of the bases that meet all
+// other requirements, unless there are none.
 func (p *placement) values(key string, fitting bool) (all []string) {
 	var otherwise []string
 	for _, d := range p.findings {

@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Snapshot is the part of the cluster's state that an answer needs. A field is empty if the object does not exist, or if
-// it could not be read.
+// Snapshot is the part of the cluster's state that an answer needs. A field is empty if the object does not exist, or
+// if it could not be read.
 type Snapshot struct {
 	Target Target
 	// Pod is the target, or the Pod that the workload waits for; nil if there is none.
@@ -28,7 +28,8 @@ type Snapshot struct {
 
 	// Bases are all Nodes of bases.
 	Bases []corev1.Node
-	// OnBases are the module Pods of all bases for a Pod without a Node, and the Pods on the Node for a Pod that is bound.
+	// OnBases are the module Pods of all bases for a Pod without a Node, and the Pods on the Node for a Pod that is
+	// bound.
 	OnBases []corev1.Pod
 	// Controllers are the Leases of module controllers. ControllersUnread is true if they could not be read.
 	Controllers       []coordinationv1.Lease

@@ -19,7 +19,8 @@ type Answer struct {
 	Young bool `json:"young,omitempty"`
 	// Reason names the situation.
 	Reason Reason `json:"reason"`
-	// Because is the reason of the underlying situation, such as that of the Pod that a rollout waits for. It may be empty.
+	// Because is the reason of the underlying situation, such as that of the Pod that a rollout waits for. It may be
+	// empty.
 	Because Reason `json:"because,omitempty"`
 	// Pod is the Pod that a workload waits for; empty if there is none.
 	Pod string `json:"pod,omitempty"`
@@ -33,7 +34,8 @@ type Answer struct {
 
 // Evidence is a fact.
 type Evidence struct {
-	// About is the group: bases, base, controllers, conditions, containers, events, log, workload, pods, ignored, unread.
+	// About is the group: bases, base, controllers, conditions, containers, events, log, workload, pods, ignored,
+	// unread.
 	About string `json:"about"`
 	// Text is one line. It may contain text of bases and users.
 	Text string `json:"text"`

@@ -164,8 +164,8 @@ func (v *explainer) peer() bool {
 		labels.Value(l, labels.ReplicasControl) != "true"
 }
 
-// peerPlacement returns an explainer whose target is a Pod of the peer Deployment. A Pod that names no environment tolerates all
-// of them, because the controller adds the toleration.
+// peerPlacement returns an explainer whose target is a Pod of the peer Deployment. A Pod that names no environment
+// tolerates all of them, because the controller adds the toleration.
 func (v *explainer) peerPlacement() *explainer {
 	pod := v.templatePod()
 	if len(environments(pod)) == 0 {
@@ -202,8 +202,8 @@ func podsNotCreated(v *explainer) *Answer {
 	return v.answer(m, args{"workload": v.name(), "message": sentence(text), "namespace": w.meta.Namespace})
 }
 
-// outdatedPodNotReady explains an ordered StatefulSet whose Pod of an earlier template is not Ready. Kubernetes does not
-// replace the Pod before it is Ready (kubernetes/kubernetes#67250).
+// outdatedPodNotReady explains an ordered StatefulSet whose Pod of an earlier template is not Ready. Kubernetes does
+// not replace the Pod before it is Ready (kubernetes/kubernetes#67250).
 func outdatedPodNotReady(v *explainer) *Answer {
 	s, p := v.StatefulSet, v.Pod
 	if s == nil || p == nil || podReady(p) || p.DeletionTimestamp != nil ||

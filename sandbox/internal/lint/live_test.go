@@ -23,7 +23,8 @@ import (
 
 var now = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// cluster returns a cluster with a controller and one base with 100 Mi of metaspace, of which a Pod of biz1 requests 60.
+// cluster returns a cluster with a controller and one base with 100 Mi of metaspace, of which a Pod of biz1 requests
+// 60.
 func cluster() *lint.Live {
 	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vnode.base-1", Labels: map[string]string{
 		labels.Component: labels.Vnode, labels.BaseName: "base", corev1.LabelHostname: "base-1",

@@ -68,7 +68,8 @@ var (
 			"kubectl get nodes -L {key}",
 		"；该版本的基座的 Node 带有另一个值，由 controller 从版本推导：kubectl get nodes -L {key}")
 	msgCredentials = text(
-		"the URL of the container {container} has a password or a signature, which every user who can read Pods can read",
+		"the URL of the container {container} has a password or a signature, which every user who can "+
+			"read Pods can read",
 		"容器 {container} 的 URL 中有密码或签名，能读取 Pod 的用户都能读到")
 )
 
@@ -96,7 +97,8 @@ var (
 		"the expressions of the selector do not match the labels of the template, so the API server refuses it",
 		"selector 的表达式与模板的标签不匹配，API server 会拒绝它")
 	msgSelectorVersion = text(
-		"the selector has the version of the module, {key}: {value}, and a selector cannot be changed, so a release of "+
+		"the selector has the version of the module, {key}: {value}, and a selector cannot be changed, "+
+			"so a release of "+
 			"another version is refused",
 		"selector 含有模块的版本 {key}: {value}，而 selector 不能修改，因此发布另一个版本会被拒绝")
 	msgContainerName = text("the API server refuses the container name {name}; it is the name of the module",
@@ -107,7 +109,8 @@ var (
 		"the image of the container {container} has no .jar in it: ModuleController V2 ignores such a container, and "+
 			"the bundled controller treats it as a module",
 		"容器 {container} 的 image 中没有 .jar：ModuleController V2 忽略这样的容器，自带的 controller 把它当作模块")
-	msgJarName      = text("BIZ_VERSION is {version}, but the name of the jar is {name}", "BIZ_VERSION 为 {version}，而 jar 名为 {name}")
+	msgJarName = text("BIZ_VERSION is {version}, but the name of the jar is {name}",
+		"BIZ_VERSION 为 {version}，而 jar 名为 {name}")
 	msgVersionTwice = text("the container {container} sets BIZ_VERSION twice; Kubernetes uses the last one",
 		"容器 {container} 设置了两次 BIZ_VERSION；Kubernetes 使用最后一个")
 	msgVersionPerPod = text("BIZ_VERSION is the {field} of the Pod, so each Pod requests another version",
@@ -118,7 +121,8 @@ var (
 		"容器 {container} 的 BIZ_VERSION 为 {version}：env 中在 BIZ_VERSION 之前没有设置该变量，Kubernetes 不会替换它")
 	fixVersionNotExpanded = text("set the variable first", "先设置该变量")
 	msgReleasedTwice      = text(
-		"{module} {version} is the jar {image} here and {other} in {object}: a base that has one of them uninstalls it "+
+		"{module} {version} is the jar {image} here and {other} in {object}: a base that has one of them "+
+			"uninstalls it "+
 			"before it installs the other{hint}",
 		`{module} {version} 在此处是 jar "{image}"，在 {object} 中是 "{other}"：已安装其中之一的基座先卸载它，再安装另一个{hint}`)
 	partQueryDiffers = text(
@@ -158,7 +162,8 @@ var (
 			"so it creates none; tolerations that the controller adds to Pods have no effect",
 		"不容忍每个基座都有的污点 "+labels.TaintEnv+"：DaemonSet 只按其模板创建 Pod，因此一个也不创建；controller 为 Pod 加上的容忍无效")
 	msgEnvironment = text(
-		"the taint "+labels.TaintEnv+" of every base is not tolerated, so the Pods stay Pending, unless the controller "+
+		"the taint "+labels.TaintEnv+
+			" of every base is not tolerated, so the Pods stay Pending, unless the controller "+
 			"adds the toleration, as the bundled controller does",
 		"不容忍每个基座都有的污点 "+labels.TaintEnv+"，因此这些 Pod 一直 Pending，除非 controller 加上该容忍(自带的 controller 会加)")
 	msgOtherEnvironment = text("it tolerates only bases of another environment, not of {env}",
@@ -169,7 +174,8 @@ var (
 	msgUnknownNodeLabel = text("no base has the label {key}, so the Pods stay Pending; the bases' labels are {labels}",
 		"没有基座带有标签 {key}，因此这些 Pod 一直 Pending；基座的标签有 {labels}")
 	msgForeignNodeLabel = text(
-		"{key} is not a label that the module controller writes to the Nodes of bases: unless you label them, the Pods "+
+		"{key} is not a label that the module controller writes to the Nodes of bases: unless you label "+
+			"them, the Pods "+
 			"stay Pending",
 		"module controller 不会给基座的 Node 写标签 {key}：除非自行加上，否则这些 Pod 一直 Pending")
 	msgZone = text(
@@ -193,7 +199,8 @@ var (
 var (
 	msgUnknownUpdate      = text("how a {kind} of {apiVersion} replaces its Pods", "{apiVersion} 的 {kind} 如何替换其 Pod")
 	msgStatefulSetUpdates = text(
-		"a StatefulSet deletes a Pod before it creates the next one, so a base is without the module during each update",
+		"a StatefulSet deletes a Pod before it creates the next one, so a base is without the module "+
+			"during each update",
 		"StatefulSet 先删除 Pod 再创建下一个，因此每次更新期间基座上都有一段时间没有该模块")
 	msgPeerStrategy = text(
 		"it has the label component: module-deployment, but not strategy: peer, so its replicas do not follow the "+

@@ -43,8 +43,8 @@ type Check struct {
 // doctor makes checks, and describes them in a language.
 type doctor struct{ language language.Language }
 
-// Run checks whether this machine can run sandboxes with their state in home. containerEngine is docker or podman; if it
-// is empty, either is accepted. The texts are in the language l.
+// Run checks whether this machine can run sandboxes with their state in home. containerEngine is docker or podman; if
+// it is empty, either is accepted. The texts are in the language l.
 func Run(ctx context.Context, l language.Language, home, containerEngine string, binaries sandbox.Programs) []Check {
 	d := doctor{l}
 	return []Check{
@@ -97,8 +97,8 @@ func (d doctor) engine(ctx context.Context, name string) Check {
 		args{"kind": v1alpha1.ProviderKind, "image": image, "error": err})
 }
 
-// directory checks whether the directory is writable, or can be created in its nearest existing parent. It removes what it
-// creates.
+// directory checks whether the directory is writable, or can be created in its nearest existing parent. It removes what
+// it creates.
 func (d doctor) directory(home string) Check {
 	probe, err := os.MkdirTemp(nearest(home), ".doctor-")
 	if err == nil {
